@@ -1,0 +1,127 @@
+# Plant Store.  `make help` lists the targets and variables.
+
+VERSION := 0.1.0
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+SAN    ?=
+WERROR ?= -Werror
+
+PKG_CONFIG ?= pkg-config
+PACKAGES   := fcgi json-c lmdb libcrypto
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
+	-Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef \
+	-Wcast-qual -Wwrite-strings -Wpointer-arith $(WERROR)
+
+# Whether the compiler takes an option, and runs into no warning with it.
+has = $(shell $(CC) -Werror $(1) -x c -c /dev/null -o /dev/null 2>/dev/null \
+	&& echo '$(1)')
+
+HARDENING := -fstack-protector-strong -fPIE \
+	$(call has,-fstack-clash-protection) $(call has,-fcf-protection)
+ifeq ($(SAN),)
+# The sanitizers watch the functions that fortification replaces.
+HARDENING += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+else
+SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+
+# The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
+ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
+	$(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
+	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
+ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(SANITIZE) $(CFLAGS) \
+	$(LDFLAGS)
+LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
+TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
+
+LAYERS  := ground pure plant http store api gateway
+LIB     := $(BUILD)/libplant-store.a
+LIB_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
+	$(wildcard $(LAYERS:%=src/%/*.c))))
+FCGI_O  := $(BUILD)/src/programs/responder.o
+CLI_O   := $(patsubst %.c,$(BUILD)/%.o,src/programs/plant-store.c \
+	$(sort $(wildcard src/programs/*_command.c)))
+TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
+OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o)
+
+.PHONY: all tests check install uninstall clean format help FORCE
+.DELETE_ON_ERROR:
+# Objects of tests are kept, so that nothing is compiled twice.
+.SECONDARY:
+
+all: $(BUILD)/plant-store.fcgi $(BUILD)/plant-store
+
+$(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $(FCGI_O) $(LIB) $(LIBS)
+
+$(BUILD)/plant-store: $(CLI_O) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(LIBS)
+
+# Made anew each time: `ar` would keep the object of a source that is gone.
+$(LIB): $(LIB_O) $(BUILD)/sources
+	rm -f $@
+	$(AR) rcs $@ $(LIB_O)
+
+$(TESTS): $(BUILD)/%: $(BUILD)/%.o $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB) $(LIBS) $(TEST_LIBS)
+
+$(BUILD)/%.o: %.c $(BUILD)/command
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# How this folder was built, written only when it changes: another compiler or
+# flag makes everything anew, a source that comes or goes the library and the
+# programs.
+define COMMAND
+$(CC) $(ALL_CFLAGS)
+$(CC) $(ALL_LDFLAGS) $(LIBS)
+endef
+define SOURCES
+$(LIB_O) $(CLI_O)
+endef
+export COMMAND SOURCES
+$(BUILD)/command: CONTENT = $$COMMAND
+$(BUILD)/sources: CONTENT = $$SOURCES
+$(BUILD)/command $(BUILD)/sources: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$(CONTENT)" | cmp -s - $@ || \
+		printf '%s\n' "$(CONTENT)" >$@
+
+tests: $(TESTS)
+
+# Runs all of them, also after one that fails.
+check: tests
+	@failed=0; for test in $(TESTS); do $$test || failed=1; done; \
+	exit $$failed
+
+install: all
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/plant-store
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec \
+		$(BUILD)/plant-store.fcgi
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/plant-store \
+		LICENSE README.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/plant-store deploy/*
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/plant-store
+	rm -f $(DESTDIR)$(PREFIX)/libexec/plant-store.fcgi
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/plant-store
+	rm -rf $(DESTDIR)$(PREFIX)/share/plant-store
+
+clean:
+	rm -rf $(BUILD)
+
+format:
+	scripts/format
+
+help:
+	@echo 'Targets:   all tests check install uninstall clean format help'
+	@echo 'Variables: BUILD=build  folder of everything that is made'
+	@echo '           SAN=         address,undefined or thread'
+	@echo '           WERROR=      empty: warnings are no errors'
+	@echo '           CC CPPFLAGS CFLAGS LDFLAGS LDLIBS'
+	@echo '           PREFIX=/usr/local DESTDIR='
+
+-include $(OBJECTS:.o=.d)

@@ -1,0 +1,94 @@
+/*
+ * api: the one operation, POST {base_url}/plants, as the order of its steps.
+ *
+ *	api_head    credential, route, framing: all that the head tells
+ *	            (the gateway reads the body, or drains it)
+ *	api_body    lengths, JSON, fields
+ *	            (the gateway stores the plants of a batch together)
+ *	api_answer  what the store said
+ *
+ * Each step either passes or ends the request with an error.  No I/O but for
+ * the token file's refresh.  An api belongs to one thread.
+ */
+#ifndef API_API_H
+#define API_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ground/config.h"
+#include "http/request.h"
+#include "http/response.h"
+#include "http/tokens.h"
+#include "plant/plant.h"
+#include "store/store.h"
+
+struct api {
+	const struct config *config;
+	struct tokens *tokens;
+	int64_t now_ms; /* see api_tick */
+};
+
+/* A request on its way. */
+struct api_call {
+	struct response_error failure; /* .error is HTTP_OK while it passes */
+	bool head_method;              /* answer without a body */
+	bool length_known;
+	size_t body_len; /* declared, if length_known */
+	bool chunked;    /* no length, but an end of its own */
+	char by[TOKENS_NAME_MAX + 1];
+	struct plant plant; /* once api_body passed */
+};
+
+/*
+ * api_tick(api):
+ * Take the time and, at most once a second, look at the token file.  Call
+ * before each group of requests.
+ */
+void api_tick(struct api *api);
+
+/*
+ * api_head(api, call, variables):
+ * Begin `call` with the CGI variables of its head.  Return 0 if the body is to
+ * be read: at most config->body_bytes_max bytes and one more, to see whether
+ * there is more.  -1 if the request is refused whatever its body is.
+ */
+int api_head(struct api *api, struct api_call *call, char *const *variables);
+
+/*
+ * api_body(api, call, body, len, whole):
+ * Take the body of a call that passed so far.  `whole`: it ended by itself
+ * after `len` bytes, without an error of the connection.  Return 0 with
+ * call->plant to be stored, or -1 if it is refused.
+ */
+int api_body(struct api *api, struct api_call *call, const char *body,
+    size_t len, bool whole);
+
+/*
+ * api_fail(call, error):
+ * End a call with an error that the gateway found.
+ */
+void api_fail(struct api_call *call, enum http_error error);
+
+/*
+ * api_stored(call, result):
+ * Take what the store said of the plant.
+ */
+void api_stored(struct api_call *call, enum store_result result);
+
+/*
+ * api_answer(api, call, answer, len):
+ * The whole answer, from malloc, for the caller to free; NULL if there is no
+ * memory for it.  Last call but api_done.
+ */
+char *api_answer(
+    const struct api *api, const struct api_call *call, size_t *len);
+
+/*
+ * api_done(call):
+ * Free what the call holds.
+ */
+void api_done(struct api_call *call);
+
+#endif

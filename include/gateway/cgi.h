@@ -1,0 +1,24 @@
+/*
+ * cgi: one request as plain CGI (RFC 3875): environment and standard input in,
+ * standard output out.
+ */
+#ifndef GATEWAY_CGI_H
+#define GATEWAY_CGI_H
+
+#include "ground/config.h"
+
+/*
+ * cgi_serve(config):
+ * Answer the request.  Return 0 if it was answered, whatever the answer is; a
+ * status of sysexits.h if the token file or the store cannot be used, logged,
+ * and the client told that the service cannot start.
+ */
+int cgi_serve(const struct config *config);
+
+/*
+ * cgi_refuse():
+ * Answer that the service cannot start, for a reason that is logged already.
+ */
+void cgi_refuse(void);
+
+#endif

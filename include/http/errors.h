@@ -1,0 +1,100 @@
+/*
+ * errors: the one table of what a client can be told besides 200.
+ *
+ * Each row: name, number, HTTP status, message.  The number goes into the
+ * body's `error`, and never changes its meaning once released; a number that
+ * falls out of use stays unused.  The families: 1000 credential, 2000 route,
+ * 3000 framing, 4000 plant, 5000 store and service.  Nothing else in the
+ * program knows a number, a status or a message.
+ */
+#ifndef HTTP_ERRORS_H
+#define HTTP_ERRORS_H
+
+/* clang-format off */
+#define HTTP_ERRORS(X) \
+X(CREDENTIAL_MISSING, 1001, 401, "No credential: send the header " \
+	"\"Authorization: Bearer TOKEN\".") \
+X(CREDENTIAL_SCHEME, 1002, 401, "The credential is not of the scheme " \
+	"Bearer: send the header \"Authorization: Bearer TOKEN\".") \
+X(CREDENTIAL_MALFORMED, 1003, 401, "The credential is malformed: send " \
+	"\"Bearer\", one space and the token as it was issued.") \
+X(CREDENTIAL_SEVERAL, 1004, 401, "More than one credential: send exactly " \
+	"one Authorization header.") \
+X(CREDENTIAL_UNKNOWN, 1005, 401, "The token is unknown or revoked: ask the " \
+	"operator for a new one.") \
+X(CREDENTIAL_EXPIRED, 1006, 401, "The token has expired: ask the operator " \
+	"for a new one.") \
+X(PATH_UNKNOWN, 2001, 404, "There is nothing at this path: plants are " \
+	"created with POST at {base_url}/plants.") \
+X(METHOD_NOT_ALLOWED, 2002, 405, "The method is not allowed here: create a " \
+	"plant with POST.") \
+X(CONTENT_TYPE, 3001, 400, "The body is not declared as JSON: send the " \
+	"header \"Content-Type: application/json\".") \
+X(CONTENT_ENCODING, 3002, 400, "The body is encoded: send it without a " \
+	"Content-Encoding.") \
+X(CONTENT_LENGTH, 3003, 400, "The Content-Length is not a decimal number of " \
+	"bytes: send the body's exact length.") \
+X(BODY_SHORT, 3004, 400, "The body ended before its Content-Length: send " \
+	"the whole body; nothing was stored.") \
+X(BODY_LONG, 3005, 400, "The body is longer than its Content-Length: send " \
+	"the body's exact length; nothing was stored.") \
+X(BODY_MISSING, 3006, 400, "There is no body: send the plant as a JSON " \
+	"object.") \
+X(BODY_TOO_LARGE, 3007, 413, "The body is larger than this service takes: " \
+	"send a smaller plant.") \
+X(BODY_BROKEN, 3008, 400, "The request broke off or cannot be read: send it " \
+	"again; nothing was stored.") \
+X(REQUEST_AMBIGUOUS, 3009, 400, "The web server passed a header twice or " \
+	"too many of them: send each header once.") \
+X(JSON_SYNTAX, 4001, 400, "The body is not valid JSON") \
+X(JSON_UTF8, 4002, 400, "The body is not valid UTF-8") \
+X(JSON_DEPTH, 4003, 400, "The body is nested too deeply") \
+X(JSON_NOT_OBJECT, 4004, 400, "The body is not a JSON object") \
+X(ID_MISSING, 4101, 400, "The member \"id\" is missing: send an integer.") \
+X(ID_TWICE, 4102, 400, "The member \"id\" occurs twice: send it once.") \
+X(ID_NOT_INTEGER, 4103, 400, "The member \"id\" is not an integer: send " \
+	"digits without quotes, fraction or exponent.") \
+X(ID_RANGE, 4104, 400, "The member \"id\" is outside int64: send " \
+	"-9223372036854775808 to 9223372036854775807.") \
+X(NAME_MISSING, 4201, 400, "The member \"name\" is missing: send a string.") \
+X(NAME_TWICE, 4202, 400, "The member \"name\" occurs twice: send it once.") \
+X(NAME_NOT_STRING, 4203, 400, "The member \"name\" is not a string: send a " \
+	"string.") \
+X(TAG_TWICE, 4301, 400, "The member \"tag\" occurs twice: send it once.") \
+X(TAG_NOT_STRING, 4302, 400, "The member \"tag\" is not a string: send a " \
+	"string or leave it out.") \
+X(CONFLICT, 5001, 409, "Another plant with this id is stored already: send " \
+	"another id.") \
+X(STORE_FULL, 5002, 503, "The store is full: nothing was stored; try again " \
+	"later.") \
+X(STORE_FAILED, 5003, 503, "The store has failed: it is not known whether " \
+	"the plant was stored; try again later, which is safe.") \
+X(STORE_BUSY, 5004, 503, "The store is busy: nothing was stored; try again " \
+	"later.") \
+X(SHUTTING_DOWN, 5005, 503, "The service is shutting down: nothing was " \
+	"stored; try again later.") \
+X(NOT_READY, 5006, 503, "The service cannot start: its operator finds the " \
+	"reason in the log; try again later.") \
+X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
+	"which is safe.") \
+X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \
+	"operator; to try again is safe.")
+/* clang-format on */
+
+enum http_error {
+	HTTP_OK,
+#define X(name, number, status, message) HTTP_##name,
+	HTTP_ERRORS(X)
+#undef X
+	    HTTP_ERROR_COUNT
+};
+
+/*
+ * errors_number(error), errors_status(error), errors_message(error):
+ * The columns of the table; `error` is one of its rows, not HTTP_OK.
+ */
+int errors_number(enum http_error error);
+int errors_status(enum http_error error);
+const char *errors_message(enum http_error error);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * request: the head of a request, from CGI variables (RFC 3875, section 4.1).
+ *
+ * FastCGI's parameters and a CGI program's environment have the same form.
+ * Nothing is copied: the strings belong to the variables.
+ */
+#ifndef HTTP_REQUEST_H
+#define HTTP_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* More variables than any server sends; a peer that sends more is refused. */
+#define REQUEST_VARIABLES_MAX 1024
+
+/* Absent ones are NULL. */
+struct request {
+	const char *method;
+	const char *script_name;
+	const char *path_info;
+	const char *authorization;
+	const char *content_type;
+	const char *content_length;
+	const char *content_encoding;
+	const char *transfer_encoding;
+};
+
+/*
+ * request_read(request, variables):
+ * Find what we read among the NULL-terminated "NAME=value" strings.  Return 0;
+ * -1 if one of them occurs twice or there are more than
+ * REQUEST_VARIABLES_MAX.  Any thread.
+ */
+int request_read(struct request *request, char *const *variables);
+
+/*
+ * request_path_is(request, base_path, name):
+ * Whether the path, SCRIPT_NAME followed by PATH_INFO however the server
+ * splits it, is `base_path` followed by `name`, byte for byte.
+ */
+bool request_path_is(
+    const struct request *request, const char *base_path, const char *name);
+
+/*
+ * request_is_json(request):
+ * Whether CONTENT_TYPE is application/json, in any case, with any parameters.
+ */
+bool request_is_json(const struct request *request);
+
+/*
+ * request_is_identity(request):
+ * Whether the body has no Content-Encoding, or "identity".
+ */
+bool request_is_identity(const struct request *request);
+
+enum request_length {
+	REQUEST_LENGTH_OK,
+	REQUEST_LENGTH_ABSENT, /* unset or empty */
+	REQUEST_LENGTH_BAD     /* not digits only */
+};
+
+/*
+ * request_length(request, length):
+ * Read CONTENT_LENGTH.  A number too large for size_t gives SIZE_MAX.
+ */
+enum request_length request_length(
+    const struct request *request, size_t *length);
+
+/*
+ * request_is_chunked(request):
+ * Whether the body has no declared length but an end of its own
+ * (HTTP_TRANSFER_ENCODING: chunked).
+ */
+bool request_is_chunked(const struct request *request);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * response: an answer, as a CGI response (RFC 3875, section 6): header lines
+ * with Status, an empty line and a JSON body.
+ */
+#ifndef HTTP_RESPONSE_H
+#define HTTP_RESPONSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "http/errors.h"
+
+/* All of an error's answer, and all but the body of a 200. */
+#define RESPONSE_HEAD_MAX 1024
+
+struct response_error {
+	enum http_error error;
+	const char *reason; /* NULL, or why: static text without '"' or '\' */
+	size_t offset;      /* where in the body, if `reason` is given */
+};
+
+/*
+ * response_ok_head(body_len, buf):
+ * Write the head of a 200 whose body of `body_len` bytes the caller puts
+ * behind it.  Return the head's length, at most RESPONSE_HEAD_MAX.
+ */
+size_t response_ok_head(size_t body_len, char buf[static RESPONSE_HEAD_MAX]);
+
+/*
+ * response_error(error, contract, head, buf):
+ * Write a whole failure: head and Error body, from the table.  `contract`: the
+ * status is 400 whatever the error (the number and headers stay).  `head`: the
+ * method is HEAD, so that the body is left out though its length is told.
+ * Return its length, at most RESPONSE_HEAD_MAX.
+ */
+size_t response_error(const struct response_error *error, bool contract,
+    bool head, char buf[static RESPONSE_HEAD_MAX]);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * plant: a plant, as a client sends it and as the store keeps it.
+ *
+ * A plant is held as its canonical JSON text, {"id":1,"name":"..","tag":".."},
+ * in this order, minimal, strings in canonical form.  Two plants are the same
+ * exactly if their texts are the same bytes, and the answer to the client is
+ * the text without its id.  The only module that knows json-c.
+ */
+#ifndef PLANT_PLANT_H
+#define PLANT_PLANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pure/json_scan.h"
+
+struct plant {
+	int64_t id;
+	char *text; /* from malloc; see plant_done */
+	size_t len;
+};
+
+enum plant_fault {
+	PLANT_OK,
+	PLANT_NOT_JSON, /* the json_error says why and where */
+	PLANT_ID_MISSING,
+	PLANT_ID_TWICE,
+	PLANT_ID_NOT_INTEGER,
+	PLANT_ID_RANGE,
+	PLANT_NAME_MISSING,
+	PLANT_NAME_TWICE,
+	PLANT_NAME_NOT_STRING,
+	PLANT_TAG_TWICE,
+	PLANT_TAG_NOT_STRING,
+	PLANT_NO_MEMORY
+};
+
+/*
+ * plant_read(plant, body, len, error):
+ * Read a NewPlant.  On PLANT_OK the caller owns `plant` and gives it back with
+ * plant_done; its text is never longer than `len`.  On PLANT_NOT_JSON, `error`
+ * is filled.  Of several faults the first in the order of the enumeration is
+ * told.  Any thread.
+ */
+enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
+    struct json_error *error);
+
+/*
+ * plant_answer_len(plant), plant_answer(plant, buf):
+ * The length of the plant's answer, {"name":"..","tag":".."}, and the answer
+ * itself, written without a terminating NUL.
+ */
+size_t plant_answer_len(const struct plant *plant);
+void plant_answer(const struct plant *plant, char *buf);
+
+/*
+ * plant_done(plant):
+ * Free what plant_read gave.  A zeroed plant is fine.
+ */
+void plant_done(struct plant *plant);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * json_string: the inside of JSON strings (RFC 8259 section 7): characters,
+ * escapes and the canonical form.  Pure; total on hostile bytes where it does
+ * not ask for a valid token.  Any thread.
+ *
+ * A string token in canonical form: a quote, valid UTF-8, a quote; the bytes
+ * below 0x20, '"' and '\' escaped in the shortest way (\b \t \n \f \r \" \\,
+ * else \u00 and two lower-case hex digits), and nothing else escaped.  A string
+ * has exactly one canonical form, and no token of it is shorter.
+ */
+#ifndef PURE_JSON_STRING_H
+#define PURE_JSON_STRING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * json_string_run(text, len):
+ * How many bytes at the start of `text` are whole, valid UTF-8 characters that
+ * may stand in a string unescaped.
+ */
+size_t json_string_run(const char *text, size_t len);
+
+struct json_escape {
+	uint32_t code;      /* the character; never a surrogate */
+	size_t len;         /* of the escape; of both in a surrogate pair */
+	const char *reason; /* on failure; see below */
+};
+
+/*
+ * json_string_escape(text, len, escape):
+ * Read the escape at the start of `text`, whose first byte is '\'.  Return 0;
+ * -1 with escape->reason, static English, and escape->len the offset of the
+ * first byte that is wrong; or with a reason of NULL if it is good as far as
+ * `text` goes.
+ */
+int json_string_escape(
+    const char *text, size_t len, struct json_escape *escape);
+
+/*
+ * json_string_is(token, len, string):
+ * Whether the valid string token, quotes included, means `string`, in UTF-8.
+ */
+bool json_string_is(const char *token, size_t len, const char *string);
+
+/*
+ * json_string_canonical_len(token, len):
+ * The length of the canonical form of the valid string token, quotes included
+ * in both; never more than `len`.
+ */
+size_t json_string_canonical_len(const char *token, size_t len);
+
+/*
+ * json_canonical_string(text, len):
+ * If `text` begins with a string token in canonical form, return the token's
+ * length, quotes included; else 0.  `text` may be any bytes.
+ */
+size_t json_canonical_string(const char *text, size_t len);
+
+#endif

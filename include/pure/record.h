@@ -1,0 +1,100 @@
+/*
+ * record: a line of the journal, to bytes and back.
+ *
+ *	{"plant-store":1,"store":"<uuid>","crc":"<crc>"}			header
+ *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","by":"<token's name>",
+ *	 "plant":{"id":N,"name":"..."[,"tag":"..."]},"crc":"<crc>"}	plant
+ *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","crc":"<crc>"}	closing
+ *
+ * (each one line, without the breaks shown here, ended by one newline)
+ *
+ *	seq    the line's number: 1 for the first after the header, no gaps
+ *	safe   the watermark: bytes of the file that were known durable before
+ *	       the batch of this line was written
+ *	prev   the crc of the line before
+ *	at     when, by the clock of that moment; for people only
+ *	by     the name of the token; for people only
+ *	plant  what was created; a line without it closes: it has the watermark
+ *	crc    CRC-32C, seeded with that of the uuid's 36 characters, over every
+ *	       byte of the line before `,"crc"`, as 8 lower-case hex digits
+ *
+ * A line is valid by itself exactly if its crc holds and encoding what it says
+ * gives the same bytes: numbers in decimal without leading zeros, strings in
+ * canonical form (json_scan.h), nothing between the tokens.  It is valid in its
+ * place if besides `seq` and `prev` follow from the line before and `safe` is
+ * not above its own offset.  Blank lines at the end are room prepared for
+ * records to come.  Pure; any thread.
+ */
+#ifndef PURE_RECORD_H
+#define PURE_RECORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECORD_UUID_LEN 36
+/* A token's name: 1 to 64 of A-Z a-z 0-9 . _ - */
+#define RECORD_BY_MAX 64
+/* All of a line but its plant: the longest numbers, name and punctuation. */
+#define RECORD_ENVELOPE_MAX 256
+/* The longest line that is read: the largest plant is as long as a body. */
+#define RECORD_LINE_MAX (((size_t)1 << 20) + RECORD_ENVELOPE_MAX)
+#define RECORD_HEADER_LEN 82
+
+struct record {
+	uint64_t seq;
+	uint64_t safe;
+	uint32_t prev;
+	uint32_t crc;
+	const char *at; /* TIMESTAMP_LEN bytes */
+	const char *by; /* NULL in a closing line */
+	size_t by_len;
+	int64_t id;        /* of the plant */
+	const char *plant; /* canonical JSON; NULL in a closing line */
+	size_t plant_len;
+};
+
+/*
+ * record_header_encode(uuid, buf):
+ * Write the header line, newline included, and return its crc.
+ */
+uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
+    char buf[static RECORD_HEADER_LEN]);
+
+enum record_header {
+	RECORD_HEADER_OK,
+	RECORD_HEADER_VERSION, /* a journal, of a version we do not know */
+	RECORD_HEADER_BAD
+};
+
+/*
+ * record_header_decode(buf, len, uuid, crc):
+ * Check the header line in the first bytes of a journal.  On RECORD_HEADER_OK
+ * copy the uuid and give the line's crc.
+ */
+enum record_header record_header_decode(const char *buf, size_t len,
+    char uuid[static RECORD_UUID_LEN], uint32_t *crc);
+
+/*
+ * record_seed(uuid):
+ * The seed of every crc in the journal of this store.
+ */
+uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
+
+/*
+ * record_encode(record, seed, buf):
+ * Write the line, newline included, into `buf`, which has room for
+ * RECORD_ENVELOPE_MAX + record->plant_len bytes; set record->crc.  Return the
+ * line's length.  The record's strings must be canonical already.
+ */
+size_t record_encode(struct record *record, uint32_t seed, char *buf);
+
+/*
+ * record_decode(buf, len, seed, record):
+ * Check that the `len` bytes, newline included, are a line valid by itself and
+ * say what it holds; the record's strings point into `buf`.  Return NULL, or
+ * static English that says why not.
+ */
+const char *record_decode(
+    const char *buf, size_t len, uint32_t seed, struct record *record);
+
+#endif

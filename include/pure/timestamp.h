@@ -1,0 +1,35 @@
+/*
+ * timestamp: RFC 3339 date-times, in UTC.  Pure; any thread.
+ */
+#ifndef PURE_TIMESTAMP_H
+#define PURE_TIMESTAMP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "2026-11-21T07:21:00.123Z", without a terminating NUL. */
+#define TIMESTAMP_LEN 24
+
+/*
+ * timestamp_print(ms, text):
+ * Write the time `ms`, in milliseconds since 1970-01-01T00:00:00Z, as
+ * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
+ */
+void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
+
+/*
+ * timestamp_read(text, len, ms):
+ * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
+ * to milliseconds), upper or lower case T and Z; a leap second counts as the
+ * second that follows.  Return 0, or -1 if `text` is not one in whole.
+ */
+int timestamp_read(const char *text, size_t len, int64_t *ms);
+
+/*
+ * timestamp_is_canonical(text):
+ * Whether the TIMESTAMP_LEN bytes are what timestamp_print writes for some
+ * time.
+ */
+int timestamp_is_canonical(const char text[static TIMESTAMP_LEN]);
+
+#endif

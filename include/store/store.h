@@ -1,0 +1,80 @@
+/*
+ * store: plants, durably.
+ *
+ * The seam between what is asked and how it is kept: nothing above it knows of
+ * files.  One call stores a batch of any size: one plant of a CGI request, the
+ * n that a reactor has gathered, thousands of an import.
+ *
+ * A result that acknowledges (CREATED, SAME, CONFLICT) is given only when the
+ * record that it refers to is durable.  Any number of threads and processes
+ * may have the same store open; an identical order holds for all.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "plant/plant.h"
+
+enum store_result {
+	STORE_CREATED,  /* stored now */
+	STORE_SAME,     /* this very plant was stored already */
+	STORE_CONFLICT, /* another plant with this id is stored */
+	STORE_FULL,     /* no room; not stored */
+	STORE_BUSY,     /* the lock was not to be had in time; not stored */
+	STORE_FAILED    /* the store has failed; may be stored or not */
+};
+
+struct store_item {
+	const struct plant *plant;
+	const char *by; /* the token's name */
+	enum store_result result;
+};
+
+struct store_options {
+	const char *dir;
+	bool prepare; /* write ahead the room for records to come: for long
+			 lived processes, not for one request */
+};
+
+struct store;
+
+/*
+ * store_open(options, status):
+ * Open the store in options->dir, recover it where needed, create it where the
+ * directory has none.  Call after any fork.  NULL if it cannot be used: the
+ * reason is logged, and `status` is a value of sysexits.h: EX_CONFIG (missing
+ * or another version), EX_NOPERM, EX_DATAERR (damaged), EX_IOERR, EX_TEMPFAIL
+ * (busy, full, out of memory), EX_OSERR.
+ */
+struct store *store_open(const struct store_options *options, int *status);
+
+/*
+ * store_commit(store, items, n):
+ * Store the plants of a batch, in order, and set each item's result.  The
+ * result of the second of two equal ids in a batch refers to the first.
+ * Blocks for the disk, and for other users of the store up to a deadline of
+ * STORE_LOCK_TIMEOUT_MS.  Return 0; -1 if the store has failed, so that this
+ * process should answer what it has and exit with EX_IOERR (the reason is
+ * logged, and every later call fails at once).  Any thread.
+ */
+#define STORE_LOCK_TIMEOUT_MS 5000
+int store_commit(struct store *store, struct store_item *items, size_t n);
+
+/*
+ * store_idle(store):
+ * To be called when no plant has come for about a second: puts the last batch
+ * below the watermark with a closing line, if that is not done yet and the
+ * store is not in use.  Any thread.
+ */
+void store_idle(struct store *store);
+
+/*
+ * store_close(store):
+ * Close, so that the next open is quick; writes the closing line if this
+ * process has stored anything.  NULL is fine.  No other thread may be in it.
+ */
+void store_close(struct store *store);
+
+#endif

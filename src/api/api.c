@@ -1,0 +1,227 @@
+/* api: the order of the steps.  See api/api.h. */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "http/credential.h"
+
+#define RESOURCE "/plants"
+
+/* Both clocks are read without a system call. */
+static int64_t
+clock_ms(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void
+api_tick(struct api *api)
+{
+	api->now_ms = clock_ms(CLOCK_REALTIME_COARSE);
+	tokens_refresh(api->tokens, clock_ms(CLOCK_MONOTONIC_COARSE));
+}
+
+void
+api_fail(struct api_call *call, enum http_error error)
+{
+	call->failure = (struct response_error){ .error = error };
+}
+
+static int
+fail(struct api_call *call, enum http_error error)
+{
+	api_fail(call, error);
+	return -1;
+}
+
+/* Step 1. */
+static enum http_error
+check_credential(
+    struct api *api, struct api_call *call, const struct request *request)
+{
+	const char *token, *name;
+	size_t len;
+	enum http_error error =
+	    credential_read(request->authorization, &token, &len);
+
+	if (error == HTTP_OK)
+		error =
+		    tokens_find(api->tokens, token, len, api->now_ms, &name);
+	if (error == HTTP_OK)
+		memcpy(call->by, name, strlen(name) + 1);
+	return error;
+}
+
+/* Step 2. */
+static enum http_error
+check_route(const struct api *api, const struct request *request)
+{
+	if (!request_path_is(request, api->config->base_path, RESOURCE))
+		return HTTP_PATH_UNKNOWN;
+	if (request->method == NULL || strcmp(request->method, "POST") != 0)
+		return HTTP_METHOD_NOT_ALLOWED;
+	return HTTP_OK;
+}
+
+/* Step 3, as far as the head tells. */
+static enum http_error
+check_framing(
+    const struct api *api, struct api_call *call, const struct request *request)
+{
+	if (!request_is_json(request))
+		return HTTP_CONTENT_TYPE;
+	if (!request_is_identity(request))
+		return HTTP_CONTENT_ENCODING;
+	switch (request_length(request, &call->body_len)) {
+	case REQUEST_LENGTH_BAD:
+		return HTTP_CONTENT_LENGTH;
+	case REQUEST_LENGTH_ABSENT:
+		return HTTP_OK;
+	case REQUEST_LENGTH_OK:
+		break;
+	}
+	call->length_known = true;
+	return call->body_len > api->config->body_bytes_max
+		   ? HTTP_BODY_TOO_LARGE
+		   : HTTP_OK;
+}
+
+int
+api_head(struct api *api, struct api_call *call, char *const *variables)
+{
+	struct request request;
+	enum http_error error;
+
+	memset(call, 0, sizeof(*call));
+	if (request_read(&request, variables) < 0)
+		return fail(call, HTTP_REQUEST_AMBIGUOUS);
+	call->head_method =
+	    request.method != NULL && strcmp(request.method, "HEAD") == 0;
+	call->chunked = request_is_chunked(&request);
+	error = check_credential(api, call, &request);
+	if (error == HTTP_OK)
+		error = check_route(api, &request);
+	if (error == HTTP_OK)
+		error = check_framing(api, call, &request);
+	return error == HTTP_OK ? 0 : fail(call, error);
+}
+
+static enum http_error
+check_body(
+    const struct api *api, const struct api_call *call, size_t len, bool whole)
+{
+	if (call->length_known && len > call->body_len)
+		return HTTP_BODY_LONG;
+	if (len > api->config->body_bytes_max)
+		return HTTP_BODY_TOO_LARGE;
+	if (call->length_known && len < call->body_len)
+		return HTTP_BODY_SHORT;
+	if (!whole)
+		return HTTP_BODY_BROKEN;
+	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
+}
+
+/* Step 4: what can be wrong with a plant, as a client is told it. */
+static struct response_error
+plant_failure(enum plant_fault fault, const struct json_error *error)
+{
+	static const enum http_error faults[] = {
+		[PLANT_ID_MISSING] = HTTP_ID_MISSING,
+		[PLANT_ID_TWICE] = HTTP_ID_TWICE,
+		[PLANT_ID_NOT_INTEGER] = HTTP_ID_NOT_INTEGER,
+		[PLANT_ID_RANGE] = HTTP_ID_RANGE,
+		[PLANT_NAME_MISSING] = HTTP_NAME_MISSING,
+		[PLANT_NAME_TWICE] = HTTP_NAME_TWICE,
+		[PLANT_NAME_NOT_STRING] = HTTP_NAME_NOT_STRING,
+		[PLANT_TAG_TWICE] = HTTP_TAG_TWICE,
+		[PLANT_TAG_NOT_STRING] = HTTP_TAG_NOT_STRING,
+		[PLANT_NO_MEMORY] = HTTP_OUT_OF_MEMORY,
+	};
+	static const enum http_error json_faults[] = {
+		[JSON_FAULT_SYNTAX] = HTTP_JSON_SYNTAX,
+		[JSON_FAULT_TRUNCATED] = HTTP_JSON_SYNTAX,
+		[JSON_FAULT_UTF8] = HTTP_JSON_UTF8,
+		[JSON_FAULT_DEPTH] = HTTP_JSON_DEPTH,
+		[JSON_FAULT_NOT_OBJECT] = HTTP_JSON_NOT_OBJECT,
+	};
+
+	if (fault != PLANT_NOT_JSON)
+		return (struct response_error){ .error = faults[fault] };
+	return (struct response_error){ .error = json_faults[error->fault],
+		.reason = error->reason,
+		.offset = error->offset };
+}
+
+int
+api_body(struct api *api, struct api_call *call, const char *body, size_t len,
+    bool whole)
+{
+	struct json_error json_error;
+	enum plant_fault fault;
+	enum http_error error = check_body(api, call, len, whole);
+
+	if (error != HTTP_OK)
+		return fail(call, error);
+	fault = plant_read(&call->plant, body, len, &json_error);
+	if (fault == PLANT_OK)
+		return 0;
+	call->failure = plant_failure(fault, &json_error);
+	return -1;
+}
+
+void
+api_stored(struct api_call *call, enum store_result result)
+{
+	switch (result) {
+	case STORE_CREATED:
+	case STORE_SAME:
+		api_fail(call, HTTP_OK);
+		break;
+	case STORE_CONFLICT:
+		api_fail(call, HTTP_CONFLICT);
+		break;
+	case STORE_FULL:
+		api_fail(call, HTTP_STORE_FULL);
+		break;
+	case STORE_BUSY:
+		api_fail(call, HTTP_STORE_BUSY);
+		break;
+	case STORE_FAILED:
+		api_fail(call, HTTP_STORE_FAILED);
+		break;
+	}
+}
+
+char *
+api_answer(const struct api *api, const struct api_call *call, size_t *len)
+{
+	char *answer;
+
+	if (call->failure.error != HTTP_OK) {
+		answer = malloc(RESPONSE_HEAD_MAX);
+		if (answer != NULL)
+			*len = response_error(&call->failure,
+			    api->config->contract_status, call->head_method,
+			    answer);
+		return answer;
+	}
+	size_t body_len = plant_answer_len(&call->plant);
+	answer = malloc(RESPONSE_HEAD_MAX + body_len);
+	if (answer == NULL)
+		return NULL;
+	size_t head_len = response_ok_head(body_len, answer);
+	plant_answer(&call->plant, answer + head_len);
+	*len = head_len + body_len;
+	return answer;
+}
+
+void
+api_done(struct api_call *call)
+{
+	plant_done(&call->plant);
+}

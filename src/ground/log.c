@@ -1,0 +1,75 @@
+/* log: one line a message, to stderr and syslog.  See ground/log.h. */
+#include "ground/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 1024
+
+static const char *program_name = "plant-store";
+static int to_syslog;
+static enum log_level level_max = LOG_AT_INFO;
+
+void
+log_open(const char *program, int use_syslog)
+{
+	program_name = program;
+	to_syslog = use_syslog;
+	if (use_syslog)
+		openlog(program, LOG_PID, LOG_DAEMON);
+}
+
+void
+log_set_level(enum log_level level)
+{
+	level_max = level;
+}
+
+/* One write a line, so that the lines of several processes stay whole. */
+__attribute__((format(printf, 3, 0))) static void
+say(enum log_level level, int priority, const char *format, va_list arguments)
+{
+	char line[LINE_BYTES_MAX];
+	int errno_before = errno, prefix, body;
+	size_t len;
+
+	if (level > level_max)
+		return;
+	prefix = snprintf(line, sizeof(line), "%s: ", program_name);
+	body = vsnprintf(
+	    line + prefix, sizeof(line) - (size_t)prefix, format, arguments);
+	if (body < 0)
+		return;
+	len = (size_t)prefix + (size_t)body;
+	if (len > sizeof(line) - 1)
+		len = sizeof(line) - 1;
+	for (size_t i = 0; i < len; i++)
+		if (line[i] < ' ' || line[i] > '~')
+			line[i] = '?';
+	line[len] = '\0';
+	if (to_syslog)
+		syslog(priority, "%s", line + prefix);
+	line[len] = '\n';
+	if (write(STDERR_FILENO, line, len + 1) < 0) {
+		/* Nobody left to tell. */
+	}
+	errno = errno_before;
+}
+
+#define DEFINE(function, level, priority)                \
+	void function(const char *format, ...)           \
+	{                                                \
+		va_list arguments;                       \
+                                                         \
+		va_start(arguments, format);             \
+		say(level, priority, format, arguments); \
+		va_end(arguments);                       \
+	}
+
+DEFINE(log_error, LOG_AT_ERROR, LOG_ERR)
+DEFINE(log_warning, LOG_AT_WARNING, LOG_WARNING)
+DEFINE(log_info, LOG_AT_INFO, LOG_INFO)
+DEFINE(log_debug, LOG_AT_DEBUG, LOG_DEBUG)

@@ -1,0 +1,129 @@
+/*
+ * plant-store: the operator's command.  It finds the subcommand and makes sure
+ * that what was printed has arrived; everything else is the subcommand's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+#include "token_command.h"
+
+static const struct subcommand {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+} subcommands[] = {
+	{ "token", "add, list and revoke the tokens of clients",
+	    token_command_run },
+};
+
+static void
+print_help(void)
+{
+	printf("Usage: plant-store SUBCOMMAND [ARGUMENT ...]\n"
+	       "       plant-store SUBCOMMAND --help\n"
+	       "       plant-store --help | --version\n"
+	       "\n");
+	for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
+		printf(
+		    "%-10s  %s\n", subcommands[i].name, subcommands[i].summary);
+	printf("%-10s  %s\n", "help", "show this");
+}
+
+static int
+usage_error(const char *what, const char *value)
+{
+	log_error("%s%s; see: plant-store --help", what, value);
+	return EX_USAGE;
+}
+
+/* Run the subcommand whose name is argv[0]. */
+static int
+run_subcommand(int argc, char **argv)
+{
+	if (argc == 0)
+		return usage_error("say which subcommand", "");
+	if (strcmp(argv[0], "help") == 0) {
+		print_help();
+		return EX_OK;
+	}
+	for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
+		if (strcmp(argv[0], subcommands[i].name) == 0)
+			return subcommands[i].run(argc, argv);
+	return usage_error("unknown subcommand: ", argv[0]);
+}
+
+static int
+run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+
+	opterr = 0;
+	/* "+": what follows the subcommand's name is for the subcommand. */
+	switch (getopt_long(argc, argv, "+h", options, NULL)) {
+	case 'h':
+		print_help();
+		return EX_OK;
+	case 'v':
+		printf("plant-store %s\n", PLANT_STORE_VERSION);
+		return EX_OK;
+	case -1:
+		return run_subcommand(argc - optind, argv + optind);
+	default:
+		return usage_error("unknown option: ", argv[optind - 1]);
+	}
+}
+
+/*
+ * A closed one of descriptors 0 to 2 would go to the next file that is opened,
+ * which then got our messages.  Opened the wrong way round, so that its use
+ * still fails.
+ */
+static void
+occupy_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) != fd)
+			abort();
+	}
+}
+
+/* A full disk may show itself only now. */
+static int
+close_output(void)
+{
+	int broken = ferror(stdout);
+
+	errno = 0;
+	if (fclose(stdout) == 0 && !broken)
+		return EX_OK;
+	log_error("stdout: the output is incomplete%s%s; check where it goes",
+	    errno == 0 ? "" : ": ", errno == 0 ? "" : strerror(errno));
+	return EX_IOERR;
+}
+
+int
+main(int argc, char **argv)
+{
+	int status;
+
+	occupy_standard_descriptors();
+	/* A reader that went away is an error to report, not a silent end. */
+	signal(SIGPIPE, SIG_IGN);
+	log_open("plant-store", 0);
+	status = run(argc, argv);
+	return status == EX_OK ? close_output() : status;
+}

@@ -1,0 +1,80 @@
+/*
+ * responder: plant-store.fcgi, FastCGI or CGI, whichever started it.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "gateway/cgi.h"
+#include "gateway/service.h"
+#include "ground/config.h"
+#include "ground/log.h"
+
+static const char help[] =
+    "plant-store.fcgi answers POST {base_url}/plants: it stores a plant and\n"
+    "says 200 once it is on the disk.\n"
+    "\n"
+    "A web server or supervisor starts it, without arguments: as FastCGI with\n"
+    "a listening socket as descriptor 0, or as CGI with REQUEST_METHOD in its\n"
+    "environment.\n"
+    "\n"
+    "Settings, from the environment:\n"
+    "  PLANT_STORE_DIR             the store's directory\n"
+    "                              (/var/lib/plant-store)\n"
+    "  PLANT_STORE_TOKENS          the token file (/etc/plant-store/tokens)\n"
+    "  PLANT_STORE_BASE_PATH       path before /plants, such as /api/v1 ()\n"
+    "  PLANT_STORE_BODY_BYTES_MAX  largest body, 64 to 1048576 (65536)\n"
+    "  PLANT_STORE_THREADS         reactors, 1 to 64 (one per CPU)\n"
+    "  PLANT_STORE_STATUS          http, or contract: every failure is 400\n"
+    "                              (http)\n"
+    "  PLANT_STORE_LOG_LEVEL       error, warning, info or debug (info)\n"
+    "\n"
+    "Options:\n"
+    "  --help     show this and exit\n"
+    "  --version  show the version and exit\n"
+    "\n"
+    "Exit status: 0 on success, else one of sysexits.h, and the reason on\n"
+    "stderr and in syslog.  Tokens are made with 'plant-store token add'.\n";
+
+static int
+print(const char *text)
+{
+	return fputs(text, stdout) == EOF || fflush(stdout) == EOF ? EX_IOERR
+								   : EX_OK;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct config config;
+	char error[512];
+	bool as_cgi;
+
+	if (argc == 2 && strcmp(argv[1], "--help") == 0)
+		return print(help);
+	if (argc == 2 && strcmp(argv[1], "--version") == 0)
+		return print("plant-store.fcgi " PLANT_STORE_VERSION "\n");
+	as_cgi = !service_is_fastcgi();
+	if (argc > 1 || (as_cgi && getenv("REQUEST_METHOD") == NULL)) {
+		fputs("plant-store.fcgi: a web server or supervisor starts "
+		      "this, without arguments; see --help\n",
+		    stderr);
+		return EX_USAGE;
+	}
+	log_open("plant-store.fcgi", 1);
+	if (config_read(&config, error, sizeof(error)) < 0) {
+		log_error("%s", error);
+		if (as_cgi)
+			cgi_refuse();
+		return EX_CONFIG;
+	}
+	log_set_level(config.log_level);
+	if (!as_cgi)
+		return service_run(&config);
+	/* A limit or a server that has gone must not end us: errno says it. */
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	return cgi_serve(&config);
+}

@@ -1,0 +1,389 @@
+/*
+ * The scanner: RFC 8259's grammar, one pass, the open brackets as bits of one
+ * word instead of a call stack.  What strings and characters are made of is
+ * left to json_string and utf8; what the members mean, to the caller.
+ *
+ * Every fault is told at the first byte that no valid text can have there, so
+ * that what comes before it, and all of a truncated text, is the beginning of
+ * some valid one.
+ */
+#include "pure/json_scan.h"
+
+#include <string.h>
+
+#include "pure/utf8.h"
+
+struct scan {
+	const char *text;
+	size_t len;
+	size_t at;
+	uint64_t objects; /* a bit a level, the innermost lowest: an object */
+	unsigned depth;
+	struct json_member *members;
+	size_t nmembers;
+	struct json_member *open; /* wanted, and its value is being scanned */
+	struct json_error *error;
+};
+
+static int
+fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
+{
+	scan->error->fault = fault;
+	scan->error->offset = at;
+	scan->error->reason = reason;
+	return -1;
+}
+
+static int
+fail_truncated(struct scan *scan)
+{
+	return fail(scan, JSON_FAULT_TRUNCATED, scan->len,
+	    "the text ends before the object does");
+}
+
+/* The byte at the cursor, outside a string, is not what the grammar wants. */
+static int
+fail_expected(struct scan *scan, const char *reason)
+{
+	size_t left = scan->len - scan->at;
+	const char *rest;
+	const char *why;
+	size_t ignored;
+
+	if (left == 0)
+		return fail_truncated(scan);
+	rest = scan->text + scan->at;
+	if ((unsigned char)*rest < 0x80 || utf8_run(rest, left) > 0)
+		return fail(scan, JSON_FAULT_SYNTAX, scan->at, reason);
+	why = utf8_fault(rest, left, &ignored);
+	return fail(scan, JSON_FAULT_UTF8, scan->at,
+	    why != NULL ? why : "incomplete UTF-8 sequence");
+}
+
+/* The byte at the cursor, or -1 at the end. */
+static int
+peek(const struct scan *scan)
+{
+	if (scan->at == scan->len)
+		return -1;
+	return (unsigned char)scan->text[scan->at];
+}
+
+static bool
+take(struct scan *scan, int c)
+{
+	if (peek(scan) != c)
+		return false;
+	scan->at++;
+	return true;
+}
+
+static void
+skip_space(struct scan *scan)
+{
+	int c;
+
+	for (;; scan->at++) {
+		c = peek(scan);
+		if (c != ' ' && c != '\t' && c != '\n' && c != '\r')
+			return;
+	}
+}
+
+static int
+scan_string(struct scan *scan)
+{
+	struct json_escape escape;
+	const char *rest;
+	const char *reason;
+	size_t left;
+	size_t at;
+
+	scan->at++;
+	for (;;) {
+		rest = scan->text + scan->at;
+		left = scan->len - scan->at;
+		at = json_string_run(rest, left);
+		scan->at += at;
+		rest += at;
+		left -= at;
+		if (left == 0)
+			return fail_truncated(scan);
+		if (take(scan, '"'))
+			return 0;
+		if (*rest == '\\') {
+			if (json_string_escape(rest, left, &escape) == 0) {
+				scan->at += escape.len;
+				continue;
+			}
+			if (escape.reason == NULL)
+				return fail_truncated(scan);
+			return fail(scan, JSON_FAULT_SYNTAX,
+			    scan->at + escape.len, escape.reason);
+		}
+		if ((unsigned char)*rest < 0x20)
+			return fail(scan, JSON_FAULT_SYNTAX, scan->at,
+			    "raw control character in a string");
+		reason = utf8_fault(rest, left, &at);
+		if (reason == NULL)
+			return fail_truncated(scan);
+		return fail(scan, JSON_FAULT_UTF8, scan->at + at, reason);
+	}
+}
+
+static bool
+is_digit(int c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static int
+scan_digits(struct scan *scan)
+{
+	if (!is_digit(peek(scan)))
+		return fail_expected(scan, "expected a digit");
+	while (is_digit(peek(scan)))
+		scan->at++;
+	return 0;
+}
+
+static int
+scan_number(struct scan *scan)
+{
+	take(scan, '-');
+	if (take(scan, '0')) {
+		if (is_digit(peek(scan)))
+			return fail_expected(scan, "leading zero");
+	} else if (scan_digits(scan) != 0) {
+		return -1;
+	}
+	if (take(scan, '.') && scan_digits(scan) != 0)
+		return -1;
+	if (take(scan, 'e') || take(scan, 'E')) {
+		if (!take(scan, '+'))
+			take(scan, '-');
+		if (scan_digits(scan) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int
+scan_literal(struct scan *scan, const char *literal)
+{
+	for (; *literal != '\0'; literal++)
+		if (!take(scan, *literal))
+			return fail_expected(
+			    scan, "expected true, false or null");
+	return 0;
+}
+
+/* What a value is, by its first byte; JSON_ABSENT if none begins so. */
+static enum json_member_type
+type_by_first(int c)
+{
+	switch (c) {
+	case '{':
+		return JSON_OBJECT;
+	case '[':
+		return JSON_ARRAY;
+	case '"':
+		return JSON_STRING;
+	case 't':
+	case 'f':
+		return JSON_BOOLEAN;
+	case 'n':
+		return JSON_NULL;
+	default:
+		return c == '-' || is_digit(c) ? JSON_NUMBER : JSON_ABSENT;
+	}
+}
+
+/* Scan a key and its colon; in the top object, see whether it is wanted. */
+static int
+scan_key(struct scan *scan)
+{
+	size_t start = scan->at;
+	struct json_member *member;
+	size_t i;
+
+	if (peek(scan) != '"')
+		return fail_expected(scan, "expected a member name in quotes");
+	if (scan_string(scan) != 0)
+		return -1;
+	for (i = 0; scan->depth == 1 && i < scan->nmembers; i++) {
+		member = &scan->members[i];
+		if (!json_string_is(
+			scan->text + start, scan->at - start, member->name))
+			continue;
+		if (member->type == JSON_ABSENT)
+			scan->open = member;
+		else
+			member->twice = true;
+	}
+	skip_space(scan);
+	if (!take(scan, ':'))
+		return fail_expected(scan, "expected a colon");
+	skip_space(scan);
+	return 0;
+}
+
+static int
+open_bracket(struct scan *scan, bool object)
+{
+	if (scan->depth == JSON_DEPTH_MAX)
+		return fail(
+		    scan, JSON_FAULT_DEPTH, scan->at, "nested too deeply");
+	scan->at++;
+	scan->depth++;
+	scan->objects = scan->objects << 1 | object;
+	return 0;
+}
+
+static void
+close_bracket(struct scan *scan)
+{
+	scan->at++;
+	scan->depth--;
+	scan->objects >>= 1;
+}
+
+static bool
+in_object(const struct scan *scan)
+{
+	return (scan->objects & 1) != 0;
+}
+
+/* Scan a value; of an array or object the opening bracket only. */
+static int
+scan_value(struct scan *scan)
+{
+	int c = peek(scan);
+	enum json_member_type type = type_by_first(c);
+
+	if (scan->depth == 1 && scan->open != NULL) {
+		scan->open->type = type;
+		scan->open->at = scan->at;
+	}
+	switch (type) {
+	case JSON_OBJECT:
+	case JSON_ARRAY:
+		return open_bracket(scan, type == JSON_OBJECT);
+	case JSON_STRING:
+		return scan_string(scan);
+	case JSON_NUMBER:
+		return scan_number(scan);
+	case JSON_BOOLEAN:
+		return scan_literal(scan, c == 't' ? "true" : "false");
+	case JSON_NULL:
+		return scan_literal(scan, "null");
+	case JSON_ABSENT:
+		break;
+	}
+	return fail_expected(scan, "expected a value");
+}
+
+/*
+ * After a value, or right after an opening bracket (`empty`): close what ends
+ * here.  Return 0 at the place of a next member or element, or with depth 0.
+ */
+static int
+scan_ends(struct scan *scan, bool empty)
+{
+	for (; scan->depth > 0; empty = false) {
+		if (scan->depth == 1 && scan->open != NULL && !empty) {
+			scan->open->len = scan->at - scan->open->at;
+			scan->open = NULL;
+		}
+		skip_space(scan);
+		if (peek(scan) == (in_object(scan) ? '}' : ']')) {
+			close_bracket(scan);
+			continue;
+		}
+		if (empty)
+			return 0;
+		if (!take(scan, ','))
+			return fail_expected(scan,
+			    in_object(scan)
+				? "expected a comma or a closing brace"
+				: "expected a comma or a closing bracket");
+		skip_space(scan);
+		return 0;
+	}
+	return 0;
+}
+
+/* Go to the first byte of the object. */
+static int
+scan_begin(struct scan *scan)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+
+	if (scan->len >= 3 && memcmp(scan->text, mark, 3) == 0)
+		return fail(scan, JSON_FAULT_SYNTAX, 0, "byte order mark");
+	skip_space(scan);
+	if (peek(scan) == '{')
+		return 0;
+	if (type_by_first(peek(scan)) != JSON_ABSENT)
+		return fail(scan, JSON_FAULT_NOT_OBJECT, scan->at,
+		    "expected an opening brace");
+	return fail_expected(scan, "expected an opening brace");
+}
+
+int
+json_scan_object(const char *text, size_t len, struct json_member *members,
+    size_t nmembers, struct json_error *error)
+{
+	struct scan scan = { .text = text,
+		.len = len,
+		.members = members,
+		.nmembers = nmembers,
+		.error = error };
+	unsigned depth;
+	size_t i;
+
+	for (i = 0; i < nmembers; i++) {
+		members[i].type = JSON_ABSENT;
+		members[i].twice = false;
+		members[i].at = 0;
+		members[i].len = 0;
+	}
+	if (scan_begin(&scan) != 0)
+		return -1;
+	do {
+		if (in_object(&scan) && scan_key(&scan) != 0)
+			return -1;
+		depth = scan.depth;
+		if (scan_value(&scan) != 0 ||
+		    scan_ends(&scan, scan.depth > depth) != 0)
+			return -1;
+	} while (scan.depth > 0);
+	skip_space(&scan);
+	if (scan.at < len)
+		return fail_expected(&scan, "bytes after the object");
+	return 0;
+}
+
+enum json_int
+json_int64(const char *text, size_t len, int64_t *value)
+{
+	bool negative = len > 0 && text[0] == '-';
+	int64_t number = 0;
+	int digit;
+	size_t i;
+
+	for (i = negative; i < len; i++)
+		if (!is_digit(text[i]))
+			return JSON_INT_NOT_INTEGER;
+	/* Downwards, because int64 reaches one further there. */
+	for (i = negative; i < len; i++) {
+		digit = text[i] - '0';
+		if (__builtin_mul_overflow(number, 10, &number) ||
+		    __builtin_sub_overflow(number, digit, &number))
+			return JSON_INT_RANGE;
+	}
+	if (!negative && __builtin_sub_overflow(INT64_C(0), number, &number))
+		return JSON_INT_RANGE;
+	*value = number;
+	return JSON_INT_OK;
+}

@@ -1,0 +1,349 @@
+/*
+ * index: an LMDB environment.  See index.h.
+ *
+ * One database.  Keys of 8 bytes are ids, big-endian with the sign bit turned,
+ * so that they sort as numbers; the value is the offset.  The key of 1 byte is
+ * the state.
+ */
+#include "index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+
+#define INDEX_NAME "index"
+#define DATA_NAME INDEX_NAME "/data.mdb"
+
+/*
+ * Address space, not memory or disk: room for more than a billion plants at
+ * some 40 bytes each.
+ */
+#define MAP_BYTES ((size_t)64 << 30)
+
+#define STATE_VERSION 1
+#define BOOT_LEN 36
+
+struct state {
+	uint32_t version;
+	char uuid[RECORD_UUID_LEN];
+	char boot[BOOT_LEN]; /* all zero: closed cleanly */
+	struct position covered;
+};
+
+struct index {
+	MDB_env *env;
+	MDB_dbi dbi;
+	MDB_txn *txn;
+	struct state state; /* as the running transaction found it */
+	char uuid[RECORD_UUID_LEN];
+	char boot[BOOT_LEN];
+};
+
+static const char clean[BOOT_LEN];
+
+/* LMDB gives errno values, or its own negative ones. */
+static int
+fail(int error)
+{
+	switch (error) {
+	case MDB_MAP_FULL:
+		error = ENOSPC;
+		break;
+	default:
+		if (error < 0)
+			error = EBADMSG;
+	}
+	errno = error;
+	return -1;
+}
+
+/* A boot without an id never equals another: the index is built anew then. */
+static void
+read_boot(char boot[static BOOT_LEN])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	memset(boot, '?', BOOT_LEN);
+	if (fd < 0)
+		return;
+	if (read(fd, boot, BOOT_LEN) != BOOT_LEN)
+		memset(boot, '?', BOOT_LEN);
+	close(fd);
+}
+
+static int
+put_state(struct index *index)
+{
+	char name = 's';
+	MDB_val key = { sizeof(name), &name };
+	MDB_val value = { sizeof(index->state), &index->state };
+
+	return mdb_put(index->txn, index->dbi, &key, &value, 0);
+}
+
+/* MDB_NOTFOUND for an index that has none. */
+static int
+get_state(struct index *index)
+{
+	char name = 's';
+	MDB_val key = { sizeof(name), &name }, value;
+	int error = mdb_get(index->txn, index->dbi, &key, &value);
+
+	if (error == 0 && value.mv_size != sizeof(index->state))
+		error = MDB_INCOMPATIBLE;
+	if (error == 0)
+		memcpy(&index->state, value.mv_data, sizeof(index->state));
+	return error;
+}
+
+/* LMDB would abort the process: leave room for the next start to heal. */
+static void
+on_assert(MDB_env *env, const char *message)
+{
+	const char *path = NULL;
+
+	mdb_env_get_path(env, &path);
+	log_error("index: damaged (%.200s); removing it: it is built anew from "
+		  "the journal at the next start",
+	    message);
+	if (path != NULL) {
+		char name[4096];
+
+		snprintf(name, sizeof(name), "%s/data.mdb", path);
+		unlink(name);
+	}
+	_exit(75); /* EX_TEMPFAIL */
+}
+
+static int
+open_environment(struct index *index, const char *path)
+{
+	char name[4096];
+	int error;
+
+	if (snprintf(name, sizeof(name), "%s/" INDEX_NAME, path) >=
+	    (int)sizeof(name))
+		return ENAMETOOLONG;
+	error = mdb_env_create(&index->env);
+	if (error != 0) {
+		index->env = NULL;
+		return error;
+	}
+	mdb_env_set_assert(index->env, on_assert);
+	error = mdb_env_set_mapsize(index->env, MAP_BYTES);
+	if (error == 0)
+		error = mdb_env_open(index->env, name,
+		    MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD, 0600);
+	if (error == 0)
+		error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
+	if (error != 0)
+		return error;
+	error = mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
+	if (error == 0)
+		error = get_state(index);
+	return error;
+}
+
+static void
+close_environment(struct index *index)
+{
+	index_abort(index);
+	if (index->env != NULL)
+		mdb_env_close(index->env);
+	index->env = NULL;
+}
+
+/*
+ * Whether what is there may be used: by this boot, or synced before it.  The
+ * running transaction is ended.
+ */
+static int
+check_state(struct index *index)
+{
+	const struct state *state = &index->state;
+
+	bool ours = index->boot[0] != '?' &&
+		    memcmp(state->boot, index->boot, BOOT_LEN) == 0;
+
+	if (state->version != STATE_VERSION ||
+	    memcmp(state->uuid, index->uuid, RECORD_UUID_LEN) != 0 ||
+	    (!ours && memcmp(state->boot, clean, BOOT_LEN) != 0))
+		return MDB_INCOMPATIBLE;
+	index_abort(index);
+	return 0;
+}
+
+/* Say whose the new index is.  On the disk before anything else is. */
+static int
+write_first_state(struct index *index)
+{
+	memset(&index->state, 0, sizeof(index->state));
+	index->state.version = STATE_VERSION;
+	memcpy(index->state.uuid, index->uuid, RECORD_UUID_LEN);
+	memcpy(index->state.boot, index->boot, BOOT_LEN);
+	int error = put_state(index);
+	if (error == 0) {
+		error = mdb_txn_commit(index->txn);
+		index->txn = NULL;
+	}
+	return error == 0 ? mdb_env_sync(index->env, 1) : error;
+}
+
+struct index *
+index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
+{
+	struct index *index = calloc(1, sizeof(*index));
+	struct stat st;
+	int error;
+
+	if (index == NULL)
+		return NULL;
+	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
+	read_boot(index->boot);
+	if (mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST)
+		goto fail;
+	if (fstatat(dir, DATA_NAME, &st, 0) == 0) {
+		error = open_environment(index, path);
+		if (error == 0)
+			error = check_state(index);
+		if (error == 0)
+			return index;
+		close_environment(index);
+		if (error == ENOMEM || error == EACCES || error == EMFILE ||
+		    error == ENFILE || error == ENOSPC) {
+			errno = error;
+			goto fail;
+		}
+		log_warning("index: %s; building it anew from the journal",
+		    error == MDB_INCOMPATIBLE
+			? "not of this store and this boot of the machine"
+			: mdb_strerror(error));
+		index_discard(dir);
+	}
+	error = open_environment(index, path);
+	if (error == MDB_NOTFOUND)
+		error = write_first_state(index);
+	if (error == 0)
+		return index;
+	close_environment(index);
+	(void)fail(error);
+
+fail:
+	free(index);
+	return NULL;
+}
+
+int
+index_begin(struct index *index, struct position *covered)
+{
+	int error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
+
+	if (error == 0)
+		error = get_state(index);
+	if (error == 0 && memcmp(index->state.boot, clean, BOOT_LEN) == 0) {
+		/* Closed cleanly: from now on it is not, also on the disk. */
+		memcpy(index->state.boot, index->boot, BOOT_LEN);
+		error = put_state(index);
+		if (error == 0) {
+			error = mdb_txn_commit(index->txn);
+			index->txn = NULL;
+		}
+		if (error == 0)
+			error = mdb_env_sync(index->env, 1);
+		if (error == 0)
+			error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
+	}
+	if (error != 0) {
+		index_abort(index);
+		return fail(error);
+	}
+	*covered = index->state.covered;
+	return 0;
+}
+
+enum index_put
+index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
+{
+	uint64_t turned = __builtin_bswap64((uint64_t)id ^ (UINT64_C(1) << 63));
+	MDB_val key = { sizeof(turned), &turned };
+	MDB_val value = { sizeof(offset), &offset };
+	int error =
+	    mdb_put(index->txn, index->dbi, &key, &value, MDB_NOOVERWRITE);
+
+	if (error == 0)
+		return INDEX_NEW;
+	if (error == MDB_KEYEXIST && value.mv_size == sizeof(*found)) {
+		memcpy(found, value.mv_data, sizeof(*found));
+		return INDEX_FOUND;
+	}
+	fail(error == MDB_KEYEXIST ? MDB_CORRUPTED : error);
+	return INDEX_ERROR;
+}
+
+int
+index_commit(struct index *index, const struct position *covered)
+{
+	/* Field by field: what lies between them goes to the disk too. */
+	index->state.covered.end = covered->end;
+	index->state.covered.last = covered->last;
+	index->state.covered.seq = covered->seq;
+	index->state.covered.crc = covered->crc;
+	int error = put_state(index);
+	if (error == 0) {
+		error = mdb_txn_commit(index->txn);
+		index->txn = NULL;
+	}
+	if (error != 0) {
+		index_abort(index);
+		return fail(error);
+	}
+	return 0;
+}
+
+void
+index_abort(struct index *index)
+{
+	if (index->txn != NULL)
+		mdb_txn_abort(index->txn);
+	index->txn = NULL;
+}
+
+/* Synced first, marked then: the mark on the disk vouches for the rest. */
+static void
+mark_clean(struct index *index)
+{
+	struct position covered;
+
+	if (mdb_env_sync(index->env, 1) != 0 ||
+	    index_begin(index, &covered) < 0)
+		return;
+	memcpy(index->state.boot, clean, BOOT_LEN);
+	if (index_commit(index, &covered) == 0)
+		mdb_env_sync(index->env, 1);
+}
+
+void
+index_close(struct index *index, bool mark)
+{
+	if (index == NULL)
+		return;
+	index_abort(index);
+	if (mark)
+		mark_clean(index);
+	close_environment(index);
+	free(index);
+}
+
+void
+index_discard(int dir)
+{
+	unlinkat(dir, DATA_NAME, 0);
+	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
+}

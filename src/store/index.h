@@ -1,0 +1,73 @@
+/*
+ * index: from a plant's id to the offset of its record.  Derived from the
+ * journal: it may be deleted at any time and is built anew from it.
+ *
+ * An LMDB environment in the directory `index`, shared by all processes of the
+ * store under the store's lock, so without LMDB's own (MDB_NOLOCK), and without
+ * syncs of its own (MDB_NOSYNC).  It says how far it has read the journal, so
+ * that whoever finds more there reads on.  Since nothing is synced, a crash of
+ * the machine may leave any mixture of pages: the boot id of the machine in it
+ * tells, unless it was closed cleanly.
+ *
+ * Of what the index says of an id that it has, nothing is believed before the
+ * record was read.  The only module that knows LMDB.
+ */
+#ifndef STORE_INDEX_H
+#define STORE_INDEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "replay.h"
+
+struct index;
+
+/*
+ * index_open(dir, path, uuid):
+ * Open the index of the store `uuid` in the directory `path` (the same as
+ * `dir`), make it if there is none, discard and make it if it is unreadable,
+ * of another store, or from before a crash of the machine.  NULL with errno:
+ * ENOSPC, ENOMEM, EACCES and the like.
+ */
+struct index *index_open(
+    int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
+
+/*
+ * index_begin(index, covered):
+ * Begin a transaction, and give the journal's position up to which the index
+ * has read; all zero for a new one.  0, or -1 with errno.  Until index_commit
+ * or index_abort no other transaction may be begun.
+ */
+int index_begin(struct index *index, struct position *covered);
+
+enum index_put { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
+
+/*
+ * index_put(index, id, offset, found):
+ * Enter the id with its offset, unless it is there: then `found` is the offset
+ * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
+ */
+enum index_put index_put(
+    struct index *index, int64_t id, uint64_t offset, uint64_t *found);
+
+/*
+ * index_commit(index, covered), index_abort(index):
+ * End the transaction.  0; -1 with errno, and nothing is entered.
+ */
+int index_commit(struct index *index, const struct position *covered);
+void index_abort(struct index *index);
+
+/*
+ * index_close(index, clean):
+ * Close; `clean`: sync it first and mark it as whole, for long lived processes,
+ * holding the lock.  NULL is fine.
+ */
+void index_close(struct index *index, bool clean);
+
+/*
+ * index_discard(dir):
+ * Remove the files of the index, so that the next open makes it anew.
+ */
+void index_discard(int dir);
+
+#endif

@@ -1,0 +1,120 @@
+/*
+ * journal: the append-only file of records, plants.jsonl.
+ *
+ * Knows the file and its bytes; what stands in the lines is record.h's, how a
+ * damaged end is judged replay.h's, and who may call is lock.h's: every
+ * function below but journal_close expects the caller to hold the lock.
+ *
+ * The file may end in blank lines: room written and synced ahead, so that a
+ * later sync need not grow the file, which costs another write of the file
+ * system's own journal.
+ */
+#ifndef STORE_JOURNAL_H
+#define STORE_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "replay.h"
+
+#define JOURNAL_NAME "plants.jsonl"
+
+struct journal {
+	int dir; /* the store's directory; the caller's */
+	int fd;
+	dev_t device;
+	ino_t inode;
+	char *room;    /* blank lines to write ahead; NULL: none wanted */
+	uint64_t size; /* of the file, as last seen */
+	char uuid[RECORD_UUID_LEN];
+	uint32_t seed;
+	struct position start; /* behind the header */
+};
+
+enum journal_open {
+	JOURNAL_OPENED,
+	JOURNAL_ABSENT,
+	JOURNAL_VERSION, /* of a version we do not know */
+	JOURNAL_DAMAGED, /* its header is */
+	JOURNAL_ERROR    /* errno */
+};
+
+/*
+ * journal_open(journal, dir, prepare):
+ * Open the journal in `dir` and check its header.  Nothing is logged.
+ */
+enum journal_open journal_open(struct journal *journal, int dir, bool prepare);
+
+/*
+ * journal_create(dir):
+ * Make a journal with a new uuid, durable when this returns 0.  It never
+ * replaces one: -1 with EEXIST if another process was first.
+ */
+int journal_create(int dir);
+
+/*
+ * journal_check(journal):
+ * See whether the path still means this file, and its size.  NULL, or static
+ * English that says what has happened to it.
+ */
+const char *journal_check(struct journal *journal, uint64_t end);
+
+/*
+ * journal_append(journal, end, buf, len):
+ * Write `len` bytes, at most JOURNAL_APPEND_MAX, at the offset `end`, with room
+ * behind them where there is none left.  Not durable before journal_sync.
+ * Return 0; -1 with errno, the file cut back to `end`; -2 with errno if that
+ * failed too.
+ */
+int journal_append(
+    struct journal *journal, uint64_t end, const char *buf, size_t len);
+
+/*
+ * journal_sync(journal):
+ * Make all that was written durable.  -1 with errno: what is on the disk is
+ * unknown, and a second try would prove nothing.
+ */
+int journal_sync(const struct journal *journal);
+
+/*
+ * journal_cut(journal, end):
+ * Cut off what stands behind `end`.  0, or -1 with errno.
+ */
+int journal_cut(struct journal *journal, uint64_t end);
+
+/*
+ * journal_keep(journal, from, to, name, size):
+ * Keep a durable copy of the bytes [from, to) in a file of its own beside the
+ * journal, named JOURNAL_NAME.torn-OFFSET, and give that name.  0, or -1 with
+ * errno.
+ */
+int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
+    char *name, size_t size);
+
+/*
+ * journal_renew(journal, end):
+ * Put a durable copy of the bytes before `end` in the journal's place and keep
+ * the old file as JOURNAL_NAME.failed-OFFSET.  The journal then is the copy.
+ * 0; -1 with errno, the old file still in its place.
+ */
+int journal_renew(struct journal *journal, uint64_t end);
+
+/*
+ * journal_read(journal, offset, record, buf, size):
+ * Read the record whose line begins at `offset`; it points into `*buf`, which
+ * comes from malloc and is reused and grown from call to call (`*size` is its
+ * size; both start as 0).  0; -1 with errno, EBADMSG if no valid line begins
+ * there.
+ */
+int journal_read(const struct journal *journal, uint64_t offset,
+    struct record *record, char **buf, size_t *size);
+
+/*
+ * journal_close(journal):
+ * Close the file.
+ */
+void journal_close(struct journal *journal);
+
+#endif

@@ -1,0 +1,151 @@
+/* lock: mutual exclusion of processes, and the mark.  See lock.h. */
+#include "lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+#define MARK_LEN 8
+#define MARK_OK "ok      "
+#define MARK_FAILED "failed  "
+
+/* Short enough to be no delay behind a sync, long enough to be no load. */
+#define RETRY_NS_MIN 20000L
+#define RETRY_NS_MAX 500000L
+
+int
+lock_open(struct lock *lock, int dir)
+{
+	struct stat st;
+	int fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	lock->dir = dir;
+	lock->fd = fd;
+	lock->inode = st.st_ino;
+	return 0;
+}
+
+static long
+elapsed_ms(const struct timespec *start)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (now.tv_sec - start->tv_sec) * 1000 +
+	       (now.tv_nsec - start->tv_nsec) / 1000000;
+}
+
+/* Whether the name still means the file that we locked. */
+static bool
+is_current(const struct lock *lock)
+{
+	struct stat st;
+
+	return fstatat(lock->dir, LOCK_NAME, &st, 0) == 0 &&
+	       st.st_ino == lock->inode;
+}
+
+int
+lock_acquire(struct lock *lock, int timeout_ms)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct timespec start = { 0 }, pause = { 0, RETRY_NS_MIN };
+
+	for (;;) {
+		if (fcntl(lock->fd, F_OFD_SETLK, &whole) == 0) {
+			if (is_current(lock))
+				return 0;
+			struct lock again;
+			if (lock_open(&again, lock->dir) < 0) {
+				lock_release(lock);
+				return -1;
+			}
+			close(lock->fd);
+			*lock = again;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -1;
+		/*
+		 * A blocking wait would need a signal to end it, and a signal
+		 * would break libfcgi's reads; so look again, soon.
+		 */
+		if (start.tv_sec == 0)
+			clock_gettime(CLOCK_MONOTONIC, &start);
+		else if (elapsed_ms(&start) >= timeout_ms) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < RETRY_NS_MAX)
+			pause.tv_nsec *= 2;
+	}
+}
+
+void
+lock_release(struct lock *lock)
+{
+	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(lock->fd, F_OFD_SETLK, &whole);
+}
+
+enum lock_mark
+lock_mark(const struct lock *lock, char uuid[RECORD_UUID_LEN])
+{
+	char text[MARK_LEN + RECORD_UUID_LEN];
+	ssize_t n = pread(lock->fd, text, sizeof(text), 0);
+
+	if (n < 0)
+		return LOCK_UNREADABLE;
+	if (n == 0)
+		return LOCK_NEW;
+	if (n < (ssize_t)sizeof(text))
+		return LOCK_UNREADABLE;
+	if (uuid != NULL)
+		memcpy(uuid, text + MARK_LEN, RECORD_UUID_LEN);
+	if (memcmp(text, MARK_OK, MARK_LEN) == 0)
+		return LOCK_OK;
+	return memcmp(text, MARK_FAILED, MARK_LEN) == 0 ? LOCK_FAILED
+							: LOCK_UNREADABLE;
+}
+
+int
+lock_set_mark(const struct lock *lock, enum lock_mark mark,
+    const char uuid[static RECORD_UUID_LEN], bool sync)
+{
+	char text[MARK_LEN + RECORD_UUID_LEN + 1];
+	ssize_t n;
+
+	memcpy(text, mark == LOCK_FAILED ? MARK_FAILED : MARK_OK, MARK_LEN);
+	memcpy(text + MARK_LEN, uuid, RECORD_UUID_LEN);
+	text[MARK_LEN + RECORD_UUID_LEN] = '\n';
+	n = pwrite(lock->fd, text, sizeof(text), 0);
+	if (n != (ssize_t)sizeof(text)) {
+		if (n >= 0)
+			errno = ENOSPC;
+		return -1;
+	}
+	return sync ? fsync(lock->fd) : 0;
+}
+
+void
+lock_close(struct lock *lock)
+{
+	if (lock->fd >= 0)
+		close(lock->fd);
+	lock->fd = -1;
+}

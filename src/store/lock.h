@@ -1,0 +1,71 @@
+/*
+ * lock: who may use the store, and the mark of a store that has failed.
+ *
+ * One file, `lock`, in the store's directory: a field of 8 bytes, "ok" or
+ * "failed" padded with spaces, then the store's uuid and a newline.  The lock
+ * itself is an open file description lock: it goes with its process, and a
+ * child forked later does not share it, since the file is O_CLOEXEC and opened
+ * after the fork.
+ *
+ * The mark is what tells the other processes of a failed sync, which the
+ * kernel reports to one of them only.
+ */
+#ifndef STORE_LOCK_H
+#define STORE_LOCK_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "pure/record.h"
+
+struct lock {
+	int dir; /* the store's directory; the caller's */
+	int fd;
+	ino_t inode;
+};
+
+/*
+ * lock_open(lock, dir):
+ * Open the lock file in the directory `dir`, make it if there is none.
+ * Return 0, or -1 with errno; nothing is logged.
+ */
+int lock_open(struct lock *lock, int dir);
+
+/*
+ * lock_acquire(lock, timeout_ms):
+ * Take the lock, waiting no longer than that.  A lock file that has been
+ * removed or replaced meanwhile is opened anew.  Return 0; -1 with errno,
+ * ETIMEDOUT if others hold it.  Not for two threads at once.
+ */
+int lock_acquire(struct lock *lock, int timeout_ms);
+
+/*
+ * lock_release(lock):
+ * Give it back.
+ */
+void lock_release(struct lock *lock);
+
+enum lock_mark {
+	LOCK_NEW, /* no store has been made here yet */
+	LOCK_OK,
+	LOCK_FAILED, /* a sync failed: nobody may write into this journal */
+	LOCK_UNREADABLE
+};
+
+/*
+ * lock_mark(lock, uuid), lock_set_mark(lock, mark, uuid, sync):
+ * Read and write the mark, holding the lock.  `uuid` may be NULL for
+ * lock_mark.  With `sync`, return 0 only when it is on the disk; else -1 with
+ * errno.
+ */
+enum lock_mark lock_mark(const struct lock *lock, char uuid[RECORD_UUID_LEN]);
+int lock_set_mark(const struct lock *lock, enum lock_mark mark,
+    const char uuid[static RECORD_UUID_LEN], bool sync);
+
+/*
+ * lock_close(lock):
+ * Close the file, which gives the lock back.
+ */
+void lock_close(struct lock *lock);
+
+#endif

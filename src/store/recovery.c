@@ -1,0 +1,399 @@
+/*
+ * recovery: reading on.  See recovery.h.
+ *
+ * Happy path: nothing is behind the place that we know, one pread says so.
+ * Otherwise the lines of others are checked in order; plants that the index
+ * lacks are synced, whoever left them, and entered.  Failure modes: a torn tail
+ * is kept beside the journal and cut; damage refuses.
+ */
+#include "recovery.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+
+/*
+ * Plants entered in one index transaction: sorted first, so that the pages of
+ * the index are written in order.  64 MiB of memory when an index is built.
+ */
+#define CHUNK_MAX ((size_t)4 << 20)
+#define CHUNK_MIN ((size_t)64)
+
+/*
+ * A long lived process checks a journal up to this size from its beginning at
+ * every start: 16 ms at 1 GB/s.  A larger one is checked whole when its index
+ * is built, and by the operator's command.
+ */
+#define VERIFY_BYTES_MAX ((uint64_t)16 << 20)
+
+/* Seconds between two lines of progress. */
+#define PROGRESS_S 2
+
+struct pair {
+	int64_t id;
+	uint64_t offset;
+};
+
+struct reading {
+	struct store *store;
+	struct replay replay;
+	struct position covered; /* by the index */
+	struct pair *pairs;
+	size_t npairs, size;
+	bool synced;
+	time_t told;
+};
+
+static int
+compare_pairs(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static void
+tell_progress(struct reading *r)
+{
+	struct timespec now;
+	uint64_t size = r->store->journal.size;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (r->told != 0 && now.tv_sec - r->told >= PROGRESS_S && size > 0)
+		log_info("index: %" PRIu64 "%% of %s/" JOURNAL_NAME " read",
+		    r->replay.at.end * 100 / size, r->store->path);
+	if (r->told == 0 || now.tv_sec - r->told >= PROGRESS_S)
+		r->told = now.tv_sec;
+}
+
+/*
+ * Enter what was gathered.  What the index has must be durable: the process
+ * that wrote it may have died before its sync.
+ */
+static enum fault
+enter_pairs(struct reading *r)
+{
+	struct store *store = r->store;
+	uint64_t found;
+
+	if (r->npairs == 0)
+		return FAULT_NONE;
+	if (!r->synced && journal_sync(&store->journal) < 0)
+		return state_poison(store, "fdatasync");
+	r->synced = true;
+	qsort(r->pairs, r->npairs, sizeof(*r->pairs), compare_pairs);
+	for (size_t i = 0; i < r->npairs; i++) {
+		const struct pair *pair = &r->pairs[i];
+
+		switch (
+		    index_put(store->index, pair->id, pair->offset, &found)) {
+		case INDEX_NEW:
+			break;
+		case INDEX_FOUND:
+			log_error("%s/" JOURNAL_NAME ": the plant %" PRId64
+				  " is stored twice, at the bytes %" PRIu64
+				  " and %" PRIu64
+				  "; restore the journal from a backup",
+			    store->path, pair->id, found, pair->offset);
+			return FAULT_DAMAGED;
+		case INDEX_ERROR:
+			log_error("%s/index: cannot write: %s", store->path,
+			    strerror(errno));
+			return state_fault(errno);
+		}
+	}
+	if (index_commit(store->index, &r->replay.at) < 0 ||
+	    index_begin(store->index, &r->covered) < 0) {
+		log_error(
+		    "%s/index: cannot write: %s", store->path, strerror(errno));
+		return state_fault(errno);
+	}
+	r->npairs = 0;
+	tell_progress(r);
+	return FAULT_NONE;
+}
+
+static enum fault
+gather(struct reading *r, const struct record *record)
+{
+	if (r->npairs == r->size) {
+		size_t size = r->size == 0 ? CHUNK_MIN : r->size * 2;
+		struct pair *pairs =
+		    realloc(r->pairs, size * sizeof(*r->pairs));
+
+		if (pairs == NULL)
+			return FAULT_MEMORY;
+		r->pairs = pairs;
+		r->size = size;
+	}
+	r->pairs[r->npairs].id = record->id;
+	r->pairs[r->npairs].offset = r->replay.at.last;
+	r->npairs++;
+	return r->npairs == CHUNK_MAX ? enter_pairs(r) : FAULT_NONE;
+}
+
+static enum fault
+cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
+{
+	char name[64];
+
+	if (journal_keep(&store->journal, end, tail_end, name, sizeof(name)) <
+	    0) {
+		log_error(
+		    "%s: cannot keep a copy of the torn end of " JOURNAL_NAME
+		    ": %s; make room or mend the rights",
+		    store->path, strerror(errno));
+		return state_fault(errno);
+	}
+	if (journal_cut(&store->journal, end) < 0 ||
+	    journal_sync(&store->journal) < 0)
+		return state_poison(store, "cutting a torn end");
+	log_warning("%s/" JOURNAL_NAME ": a batch was torn at byte %" PRIu64
+		    " by a crash, before it was acknowledged: its %" PRIu64
+		    " bytes are kept in %s and cut off",
+	    store->path, end, tail_end - end, name);
+	return FAULT_NONE;
+}
+
+static enum fault
+judge_tail(struct reading *r)
+{
+	struct store *store = r->store;
+	uint64_t end = r->replay.at.end, tail_end;
+	enum replay_tail tail = replay_judge(&r->replay, &tail_end);
+
+	if (tail == REPLAY_TAIL_ERROR) {
+		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
+		    strerror(errno));
+		return state_fault(errno);
+	}
+	/* The index and our own syncs vouch for what is below, too. */
+	if (tail == REPLAY_DAMAGED || end < r->covered.end ||
+	    end < store->durable) {
+		log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
+			  ": %s; nothing was changed; restore it from a backup",
+		    store->path, end,
+		    r->replay.reason != NULL ? r->replay.reason
+					     : "the end is missing");
+		return FAULT_DAMAGED;
+	}
+	return tail == REPLAY_TORN ? cut_tail(store, end, tail_end)
+				   : FAULT_NONE;
+}
+
+/*
+ * Read from store->at to the journal's end.  `whole`: look at everything behind
+ * it too; else a blank line is the end.
+ */
+static enum fault
+read_on(struct store *store, const struct position *covered, bool whole)
+{
+	struct reading r = { .store = store, .covered = *covered };
+	struct record record;
+	enum replay_result result;
+	enum fault fault = FAULT_NONE;
+	bool closed = store->closed;
+
+	if (replay_init(&r.replay, store->journal.fd, store->journal.seed,
+		&store->at) < 0)
+		return FAULT_MEMORY;
+	while ((result = replay_next(&r.replay, &record)) == REPLAY_RECORD) {
+		closed = record.plant == NULL;
+		if (!closed && r.replay.at.last >= covered->end)
+			fault = gather(&r, &record);
+		if (fault != FAULT_NONE)
+			goto done;
+	}
+	if (result == REPLAY_ERROR) {
+		fault = state_fault(errno);
+		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
+		    strerror(errno));
+		goto done;
+	}
+	if (whole || result == REPLAY_BAD || r.replay.at.end < covered->end)
+		fault = judge_tail(&r);
+	if (fault == FAULT_NONE)
+		fault = enter_pairs(&r);
+	if (fault == FAULT_NONE) {
+		store->at = r.replay.at;
+		store->closed = closed;
+		if (r.synced)
+			store->durable = r.replay.at.end;
+		else if (store->durable < r.covered.end)
+			store->durable = r.covered.end;
+	}
+
+done:
+	replay_done(&r.replay);
+	free(r.pairs);
+	return fault;
+}
+
+/* Whether a line, or something that should be one, stands behind `at`. */
+static int
+has_more(const struct store *store)
+{
+	char byte;
+	ssize_t n = pread(store->journal.fd, &byte, 1, (off_t)store->at.end);
+
+	return n < 0 ? -1 : n == 1 && byte != '\n';
+}
+
+enum fault
+recovery_catch_up(struct store *store)
+{
+	struct position covered;
+	enum fault fault = FAULT_NONE;
+	const char *why;
+
+	if (lock_mark(&store->lock, NULL) != LOCK_OK) {
+		log_error("%s: marked as failed by another process; the next "
+			  "start recovers it",
+		    store->path);
+		return FAULT_FAILED;
+	}
+	why = journal_check(&store->journal, store->at.end);
+	if (why != NULL) {
+		log_error("%s/" JOURNAL_NAME ": %s while it was in use; put it "
+			  "back, or restore it from a backup",
+		    store->path, why);
+		return FAULT_FAILED;
+	}
+	if (index_begin(store->index, &covered) < 0) {
+		log_error("%s/index: cannot use it: %s", store->path,
+		    strerror(errno));
+		return state_fault(errno);
+	}
+	int more = has_more(store);
+	if (more < 0) {
+		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
+		    strerror(errno));
+		fault = state_fault(errno);
+	} else if (more > 0 || covered.end > store->at.end)
+		fault = read_on(store, &covered, false);
+	if (fault != FAULT_NONE)
+		index_abort(store->index);
+	return fault;
+}
+
+/* Whether the index ends at a line that the journal has; if it is a closing. */
+static bool
+is_covered(struct store *store, const struct position *covered, bool *closed)
+{
+	struct record record;
+
+	*closed = true;
+	if (covered->seq == 0)
+		return covered->end == store->journal.start.end &&
+		       covered->crc == store->journal.start.crc;
+	if (journal_read(&store->journal, covered->last, &record, &store->line,
+		&store->line_size) < 0)
+		return false;
+	*closed = record.plant == NULL;
+	return record.seq == covered->seq && record.crc == covered->crc;
+}
+
+enum fault
+recovery_start(struct store *store)
+{
+	struct position covered;
+	enum fault fault;
+	bool closed = true;
+
+	if (index_begin(store->index, &covered) < 0)
+		goto index_failed;
+	store->at = store->journal.start;
+	store->closed = true;
+	if (covered.end > store->journal.size) {
+		log_error("%s/" JOURNAL_NAME ": it is shorter (%" PRIu64
+			  " bytes) than what was stored in it (%" PRIu64
+			  "): restore it; if this copy is meant to be used, "
+			  "remove %s/index first",
+		    store->path, store->journal.size, covered.end, store->path);
+		index_abort(store->index);
+		return FAULT_DAMAGED;
+	}
+	if (covered.end > 0 && !is_covered(store, &covered, &closed)) {
+		log_warning("%s/index: does not belong to this journal; "
+			    "building it anew",
+		    store->path);
+		index_close(store->index, false);
+		index_discard(store->dir);
+		store->index =
+		    index_open(store->dir, store->path, store->journal.uuid);
+		if (store->index == NULL ||
+		    index_begin(store->index, &covered) < 0)
+			goto index_failed;
+	}
+	if (covered.end > 0 &&
+	    !(store->prepare && covered.end <= VERIFY_BYTES_MAX)) {
+		store->at = covered;
+		store->closed = closed;
+	}
+	fault = read_on(store, &covered, true);
+	index_abort(store->index);
+	return fault;
+
+index_failed:
+	log_error("%s/index: cannot use it: %s; mend its rights or remove it",
+	    store->path, strerror(errno));
+	return state_fault(errno);
+}
+
+enum fault
+recovery_renew(struct store *store)
+{
+	struct replay replay;
+	struct record record;
+	enum replay_result result;
+	uint64_t end, tail_end;
+	enum fault fault = FAULT_NONE;
+
+	if (replay_init(&replay, store->journal.fd, store->journal.seed,
+		&store->journal.start) < 0)
+		return FAULT_MEMORY;
+	do
+		result = replay_next(&replay, &record);
+	while (result == REPLAY_RECORD);
+	end = replay.at.end;
+	if (result == REPLAY_ERROR)
+		fault = state_fault(errno);
+	else
+		switch (replay_judge(&replay, &tail_end)) {
+		case REPLAY_DAMAGED:
+			fault = FAULT_DAMAGED;
+			break;
+		case REPLAY_TAIL_ERROR:
+			fault = state_fault(errno);
+			break;
+		case REPLAY_CLEAN:
+		case REPLAY_TORN:
+			break;
+		}
+	if (fault == FAULT_DAMAGED)
+		log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
+			  ": %s; nothing was changed; restore it from a backup",
+		    store->path, end, replay.reason);
+	else if (fault == FAULT_NONE && journal_renew(&store->journal, end) < 0)
+		fault = state_fault(errno);
+	if (fault == FAULT_NONE &&
+	    lock_set_mark(&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
+		fault = state_fault(errno);
+	if (fault == FAULT_NONE)
+		log_warning("%s: a sync had failed: the readable records, "
+			    "%" PRIu64
+			    " bytes, were copied to a fresh " JOURNAL_NAME
+			    "; the old file is kept beside it",
+		    store->path, end);
+	else if (fault != FAULT_DAMAGED)
+		log_error("%s: a sync had failed, and " JOURNAL_NAME
+			  " cannot be copied to a fresh file: %s",
+		    store->path, strerror(errno));
+	replay_done(&replay);
+	return fault;
+}

@@ -1,0 +1,85 @@
+/*
+ * replay: reads a journal's lines in order, each checked in its place, and
+ * judges what stands behind the last good one.
+ *
+ * Reads through a window, in constant memory at any size of the journal.
+ */
+#ifndef STORE_REPLAY_H
+#define STORE_REPLAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pure/record.h"
+
+/* A place between two lines, and what the next line must follow from. */
+struct position {
+	uint64_t end;  /* offset behind the last line */
+	uint64_t last; /* offset of that line */
+	uint64_t seq;  /* its number; 0 for the header */
+	uint32_t crc;  /* its checksum */
+};
+
+/*
+ * The most bytes that one append writes, room ahead not counted.  A torn tail
+ * cannot be longer than one append and a closing line.
+ */
+#define JOURNAL_APPEND_MAX ((size_t)4 << 20)
+#define JOURNAL_TAIL_MAX (JOURNAL_APPEND_MAX + RECORD_ENVELOPE_MAX)
+
+struct replay {
+	int fd; /* the caller's */
+	uint32_t seed;
+	struct position at;
+	const char *reason; /* why a line or a tail is refused */
+	char *window;
+	size_t size, fill, used;
+	uint64_t base; /* offset of the window's first byte */
+};
+
+/*
+ * replay_init(replay, fd, seed, at), replay_done(replay):
+ * Start at the position `at`.  Return 0; -1 if there is no memory.
+ */
+int replay_init(
+    struct replay *replay, int fd, uint32_t seed, const struct position *at);
+void replay_done(struct replay *replay);
+
+enum replay_result {
+	REPLAY_RECORD,
+	REPLAY_END,  /* the file ends here, or a blank line begins */
+	REPLAY_BAD,  /* not a valid line in its place: see `reason` */
+	REPLAY_ERROR /* errno: EIO and the like, ENOMEM */
+};
+
+/*
+ * replay_next(replay, record):
+ * Check the next line.  On REPLAY_RECORD, `record` points into the window
+ * until the next call, replay->at is behind it and replay->at.last is its
+ * offset.  On anything else replay->at stays.
+ */
+enum replay_result replay_next(struct replay *replay, struct record *record);
+
+enum replay_tail {
+	REPLAY_CLEAN,   /* nothing but blank lines */
+	REPLAY_TORN,    /* what a torn batch leaves */
+	REPLAY_DAMAGED, /* something durable is damaged: see `reason` */
+	REPLAY_TAIL_ERROR
+};
+
+/*
+ * replay_judge(replay, tail_end):
+ * Judge all that stands behind replay->at, where replay_next gave REPLAY_END or
+ * REPLAY_BAD:
+ *
+ *	a later line, valid by itself, whose watermark is above replay->at.end,
+ *	says that the bytes there were durable: they are damaged;
+ *	more than JOURNAL_TAIL_MAX bytes are more than one batch: damaged;
+ *	else a batch was torn, and none of it was acknowledged.
+ *
+ * `tail_end` is the offset behind the last byte that is not a newline.
+ * Afterwards only replay_done may be called.
+ */
+enum replay_tail replay_judge(struct replay *replay, uint64_t *tail_end);
+
+#endif

@@ -1,0 +1,679 @@
+"""What the scenarios share: stores, services, clients and a journal reader.
+
+Everything lives in a temporary directory, everything that is started here is
+stopped here, and nothing else is.
+"""
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+JOURNAL_NAME = "plants.jsonl"
+TOKEN_NAME = "scenario"
+WAIT_S = 15.0  # for a service to come up or go down; sanitizers are slow
+TOKEN_PATTERN = re.compile(rb"pst_[A-Za-z0-9_-]{43}")
+
+Pairs = list[tuple[str, str]]
+
+
+# --- Reporting ---------------------------------------------------------------
+
+
+class Tally:
+    """Counts what passed and prints a line for each."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed = 0
+        self.skipped = 0
+
+    def check(self, passed: bool, sentence: str, detail: object = "") -> bool:
+        if passed:
+            self.passed += 1
+            print(f"ok - {sentence}", flush=True)
+        else:
+            self.failed += 1
+            print(f"not ok - {sentence}: {detail}", flush=True)
+        return passed
+
+    def skip(self, sentence: str, reason: str) -> None:
+        self.skipped += 1
+        print(f"ok - {sentence} # skipped: {reason}", flush=True)
+
+    @contextlib.contextmanager
+    def part(self, sentence: str) -> Iterator[None]:
+        """A part of a scenario that must not end in an exception."""
+        try:
+            yield
+        except Exception as error:  # the other parts shall run nevertheless
+            self.check(False, sentence, f"{type(error).__name__}: {error}")
+
+    def finish(self) -> int:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        print(f"{self.passed} passed, {self.failed} failed{skipped}")
+        return 1 if self.failed or not self.passed else 0
+
+
+def wait_until(condition: Callable[[], object], seconds: float = WAIT_S) -> bool:
+    """Poll until `condition` is true; False if it does not become so in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+# --- Answers -----------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Answer:
+    """An answer, over CGI, FastCGI or HTTP."""
+
+    status: int
+    headers: Pairs
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """The header's value; None if it is absent or there more than once."""
+        values = [v for n, v in self.headers if n.lower() == name.lower()]
+        return values[0] if len(values) == 1 else None
+
+    def error(self) -> int | None:
+        """The number of an Error body; None if it is not one."""
+        try:
+            parsed = json.loads(self.body.decode("utf-8"))
+        except ValueError:
+            return None
+        if not isinstance(parsed, dict) or set(parsed) != {"error", "message"}:
+            return None
+        number, message = parsed["error"], parsed["message"]
+        if type(number) is not int or not isinstance(message, str) or not message:
+            return None
+        return number
+
+    def is_error(self, status: int, number: int) -> bool:
+        return (
+            self.status == status
+            and self.error() == number
+            and self.header("Content-Type") == "application/json"
+        )
+
+    def is_plant(self, name: str, tag: str | None = None) -> bool:
+        return (
+            self.status == 200
+            and self.header("Content-Type") == "application/json"
+            and self.body == answer_body(name, tag)
+        )
+
+
+def parse_cgi(raw: bytes) -> Answer:
+    """Read a CGI response (RFC 3875, section 6); ValueError if it is none."""
+    found = re.search(rb"\r?\n\r?\n", raw)
+    if not found:
+        raise ValueError(f"no end of the header in {raw[:200]!r}")
+    headers: Pairs = []
+    for line in raw[: found.start()].decode("latin-1").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise ValueError(f"not a header line: {line!r}")
+        headers.append((name, value.strip()))
+    statuses = [value for name, value in headers if name.lower() == "status"]
+    if len(statuses) > 1 or (statuses and not re.match(r"\d{3}( |$)", statuses[0])):
+        raise ValueError(f"not one good status: {statuses}")
+    status = int(statuses[0][:3]) if statuses else 200
+    return Answer(status, headers, raw[found.end():])
+
+
+def canonical(value: object) -> bytes:
+    """Minimal JSON in UTF-8, as the service writes it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8")
+
+
+def new_plant(plant_id: int, name: str, tag: str | None = None) -> bytes:
+    plant: dict[str, object] = {"id": plant_id, "name": name}
+    if tag is not None:
+        plant["tag"] = tag
+    return canonical(plant)
+
+
+def answer_body(name: str, tag: str | None = None) -> bytes:
+    return canonical({"name": name} if tag is None else {"name": name, "tag": tag})
+
+
+# --- The journal -------------------------------------------------------------
+
+
+class JournalError(Exception):
+    """The journal is not what its format says."""
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_CRC32C = _crc32c_table()
+
+
+def crc32c(crc: int, data: bytes) -> int:
+    crc ^= 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC32C[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def seal(line: str, uuid: str) -> bytes:
+    """Put the checksum behind a line of the journal that ends before it."""
+    crc = crc32c(crc32c(0, uuid.encode()), line.encode("utf-8"))
+    return f'{line},"crc":"{crc:08x}"}}\n'.encode("utf-8")
+
+
+def read_journal(path: pathlib.Path) -> list[dict]:
+    """The plants in their order; JournalError if a line is not in its place.
+
+    Checks the checksum of each line, that `seq` has no gaps, that `prev`
+    follows, and that nothing comes after the blank lines of the prepared room.
+    """
+    lines = path.read_bytes().split(b"\n")
+    if lines.pop().strip():
+        raise JournalError("the last line is torn")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    plants = []
+    uuid = prev = ""
+    for number, line in enumerate(lines):
+        where = f"line {number + 1}: {line[:120]!r}"
+        try:
+            parsed = json.loads(line.decode("utf-8"))
+        except ValueError as error:
+            raise JournalError(f"not JSON ({error}), {where}") from error
+        if number == 0:
+            if parsed.get("plant-store") != 1:
+                raise JournalError(f"not a header, {where}")
+            uuid = parsed.get("store", "")
+        elif parsed.get("seq") != number:
+            raise JournalError(f"seq is not {number}, {where}")
+        elif parsed.get("prev") != prev:
+            raise JournalError(f"prev is not {prev}, {where}")
+        prev = parsed.get("crc")
+        sealed = line.rpartition(b',"crc":')[0].decode("utf-8")
+        if seal(sealed, uuid) != line + b"\n":
+            raise JournalError(f"the checksum does not hold, {where}")
+        if "plant" in parsed:
+            plants.append(parsed["plant"])
+    return plants
+
+
+# --- Stores ------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Store:
+    """A store's directory and a token file with one good token."""
+
+    build: pathlib.Path
+    root: pathlib.Path
+    token: str
+
+    @property
+    def dir(self) -> pathlib.Path:
+        return self.root / "store"
+
+    @property
+    def tokens(self) -> pathlib.Path:
+        return self.root / "tokens"
+
+    @property
+    def journal(self) -> pathlib.Path:
+        return self.dir / JOURNAL_NAME
+
+    @property
+    def responder(self) -> pathlib.Path:
+        return self.build / "plant-store.fcgi"
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """For a process of this store: nothing but what it needs."""
+        environment = passed_on()
+        environment["PLANT_STORE_DIR"] = str(self.dir)
+        environment["PLANT_STORE_TOKENS"] = str(self.tokens)
+        environment.update(settings)
+        return environment
+
+    def plants(self) -> list[dict]:
+        return read_journal(self.journal)
+
+    def request(self, body: bytes, **variables: str) -> dict[str, str]:
+        """The CGI variables of a good request."""
+        request = {
+            "GATEWAY_INTERFACE": "CGI/1.1",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "REQUEST_METHOD": "POST",
+            "SCRIPT_NAME": "/plants",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_AUTHORIZATION": f"Bearer {self.token}",
+        }
+        request.update(variables)
+        return request
+
+
+def passed_on() -> dict[str, str]:
+    """The part of our environment that a tested program shall see."""
+    names = ("TMPDIR", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS")
+    names += ("UBSAN_OPTIONS", "LLVM_PROFILE_FILE", "GCOV_PREFIX")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@contextlib.contextmanager
+def temporary_store(build_dir: str) -> Iterator[Store]:
+    """A new store with a token that `plant-store token add` made."""
+    build = pathlib.Path(build_dir).resolve()
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
+        store = Store(build, pathlib.Path(root), "")
+        store.root.chmod(0o711)  # the web server is another user
+        store.dir.mkdir(mode=0o700)
+        done = subprocess.run(
+            [build / "plant-store", "token", "add", TOKEN_NAME],
+            env=store.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=WAIT_S,
+        )
+        found = TOKEN_PATTERN.search(done.stdout)
+        if done.returncode or not found:
+            raise RuntimeError(f"token add: {done.returncode}, {done.stderr!r}")
+        store.token = found[0].decode()
+        yield store
+
+
+# --- Services ----------------------------------------------------------------
+
+
+def stop_process(process: subprocess.Popen) -> int:
+    """End a process that we started; its exit status."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait()
+
+
+def children_of(pid: int) -> list[int]:
+    children = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (entry / "stat").read_text()
+        except OSError:  # ended meanwhile
+            continue
+        state, parent = stat.rpartition(")")[2].split()[:2]
+        if int(parent) == pid and state != "Z":
+            children.append(int(entry.name))
+    return children
+
+
+@dataclasses.dataclass
+class Responder:
+    """A responder on a Unix socket, alone or below multiwatch."""
+
+    process: subprocess.Popen
+    socket_path: pathlib.Path
+    log_path: pathlib.Path
+    watched: bool
+
+    def worker(self) -> int | None:
+        """The process that serves; None while there is none."""
+        if not self.watched:
+            return self.process.pid if self.process.poll() is None else None
+        children = children_of(self.process.pid)
+        return children[0] if children else None
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def check_log(self, tally: Tally) -> None:
+        """No sanitizer said anything.  Call after the end."""
+        log = self.log()
+        found = re.search(r"Sanitizer|runtime error:|Assertion|\*\*\* ", log)
+        detail = log[max(0, found.start() - 100):][:3000] if found else ""
+        tally.check(not found, "the log holds no report of a bug", detail)
+
+
+@contextlib.contextmanager
+def responder(
+    store: Store, *, watched: bool = True, **settings: str
+) -> Iterator[Responder]:
+    """The responder under spawn-fcgi, and multiwatch if `watched`."""
+    socket_path = store.root / "fcgi.sock"
+    log_path = store.root / "responder.log"
+    socket_path.unlink(missing_ok=True)
+    command = ["spawn-fcgi", "-n", "-s", str(socket_path), "-M", "0660"]
+    if os.geteuid() == 0:
+        # lighttpd.conf has lighttpd give up root for this group.
+        command += ["-G", "www-data"]
+    command.append("--")
+    if watched:
+        # The scenarios kill workers more often than multiwatch's default
+        # takes for an accident.
+        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000", "--"]
+    command.append(str(store.responder))
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(
+            command,
+            env=store.environment(PATH="/usr/sbin:/usr/bin:/sbin:/bin", **settings),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    service = Responder(process, socket_path, log_path, watched)
+    try:
+        if not wait_until(lambda: process.poll() is not None or listens(socket_path)):
+            raise RuntimeError("the responder's socket did not appear")
+        if process.poll() is not None:
+            raise RuntimeError(f"the responder ended: {service.log()}")
+        yield service
+    finally:
+        stop_process(process)
+        socket_path.unlink(missing_ok=True)
+
+
+def listens(address: pathlib.Path | int) -> bool:
+    """Whether a Unix socket or a local TCP port takes connections."""
+    try:
+        if isinstance(address, int):
+            socket.create_connection(("127.0.0.1", address), 1).close()
+        else:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+                peer.connect(str(address))
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
+    """lighttpd in front of the responder's socket; yields its port."""
+    port = free_port()
+    config_path = store.root / "lighttpd.conf"
+    config_path.write_text(lighttpd_config(store.root, socket_path, port))
+    log_path = store.root / "lighttpd.out"
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(
+            ["/usr/sbin/lighttpd", "-D", "-f", str(config_path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: process.poll() is not None or listens(port))
+        if process.poll() is not None:
+            raise RuntimeError(f"lighttpd ended: {log_path.read_text()}")
+        yield port
+    finally:
+        stop_process(process)
+
+
+def lighttpd_config(root: pathlib.Path, socket_path: pathlib.Path, port: int) -> str:
+    """The configuration that is shipped, with the values of this place."""
+    config = (TOP / "deploy" / "lighttpd.conf").read_text()
+    empty_root = root / "empty"
+    empty_root.mkdir(exist_ok=True)
+    values = {
+        "address": '"127.0.0.1"',
+        "port": str(port),
+        "socket": f'"{socket_path}"',
+        "empty_root": f'"{empty_root}"',
+    }
+    for name, value in values.items():
+        pattern = rf"^var\.{name}(\s*)=.*$"
+        config, found = re.subn(
+            pattern, rf"var.{name}\1= {value}", config, flags=re.MULTILINE
+        )
+        if found != 1:
+            raise RuntimeError(f"lighttpd.conf does not set var.{name} once")
+    return config
+
+
+# --- HTTP --------------------------------------------------------------------
+
+
+class HttpClient:
+    """A client that keeps its connection.  For one thread."""
+
+    def __init__(self, port: int, token: str, timeout_s: float = 30.0) -> None:
+        self.token = token
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout_s)
+
+    def send(
+        self,
+        body: bytes | Iterable[bytes] | None,
+        *,
+        method: str = "POST",
+        path: str = "/plants",
+        headers: dict[str, str | None] | None = None,
+    ) -> Answer:
+        """One exchange; a header given as None is left out.
+
+        A body of pieces is sent chunked.
+        """
+        merged: dict[str, str | None] = {
+            "Authorization": f"Bearer {self.token}",
+            "Content-Type": "application/json",
+        }
+        merged.update(headers or {})
+        sent = {name: value for name, value in merged.items() if value is not None}
+        try:
+            self.connection.request(method, path, body, sent)
+            response = self.connection.getresponse()
+            answer = Answer(response.status, response.getheaders(), response.read())
+        except BaseException:
+            self.connection.close()
+            raise
+        return answer
+
+    def create(self, plant_id: int, name: str, tag: str | None = None) -> Answer:
+        return self.send(new_plant(plant_id, name, tag))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+# --- FastCGI -----------------------------------------------------------------
+
+FCGI_BEGIN = 1
+FCGI_ABORT = 2
+FCGI_END = 3
+FCGI_PARAMS = 4
+FCGI_STDIN = 5
+FCGI_STDOUT = 6
+FCGI_STDERR = 7
+FCGI_GET_VALUES = 9
+FCGI_KEEP_CONN = 1
+FCGI_RESPONDER = 1
+
+
+def fcgi_record(
+    kind: int, content: bytes, request_id: int = 1, *, version: int = 1
+) -> bytes:
+    head = struct.pack("!BBHHBx", version, kind, request_id, len(content), 0)
+    return head + content
+
+
+def fcgi_stream(kind: int, content: bytes, request_id: int = 1) -> bytes:
+    """A stream in records as large as they can be, with its end."""
+    pieces = [content[at:at + 65528] for at in range(0, len(content), 65528)]
+    return b"".join(fcgi_record(kind, piece, request_id) for piece in [*pieces, b""])
+
+
+def fcgi_begin(
+    request_id: int = 1, *, keep: bool = False, role: int = FCGI_RESPONDER
+) -> bytes:
+    flags = FCGI_KEEP_CONN if keep else 0
+    return fcgi_record(FCGI_BEGIN, struct.pack("!HB5x", role, flags), request_id)
+
+
+def fcgi_length(length: int) -> bytes:
+    return bytes([length]) if length < 128 else struct.pack("!I", length | 1 << 31)
+
+
+def fcgi_pairs(pairs: Iterable[tuple[str, str]]) -> bytes:
+    out = b""
+    for name, value in pairs:
+        raw_name, raw_value = name.encode("utf-8"), value.encode("utf-8")
+        out += fcgi_length(len(raw_name)) + fcgi_length(len(raw_value))
+        out += raw_name + raw_value
+    return out
+
+
+def fcgi_head(variables: Iterable[tuple[str, str]], *, keep: bool = False) -> bytes:
+    return fcgi_begin(keep=keep) + fcgi_stream(FCGI_PARAMS, fcgi_pairs(variables))
+
+
+def fcgi_request(
+    variables: Iterable[tuple[str, str]], body: bytes, *, keep: bool = False
+) -> bytes:
+    """All bytes of a request."""
+    return fcgi_head(variables, keep=keep) + fcgi_stream(FCGI_STDIN, body)
+
+
+class FastCgiPeer:
+    """A web server's end of one FastCGI connection."""
+
+    def __init__(self, socket_path: pathlib.Path, timeout_s: float = 15.0) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(timeout_s)
+        self.socket.connect(str(socket_path))
+
+    def __enter__(self) -> "FastCgiPeer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def send_slowly(self, data: bytes, piece: int, pause_s: float) -> None:
+        for at in range(0, len(data), piece):
+            self.socket.sendall(data[at:at + piece])
+            time.sleep(pause_s)
+
+    def _read(self, length: int) -> bytes:
+        out = b""
+        while len(out) < length:
+            piece = self.socket.recv(length - len(out))
+            if not piece:
+                raise ConnectionError(f"closed after {len(out)} of {length} bytes")
+            out += piece
+        return out
+
+    def read_record(self) -> tuple[int, bytes]:
+        version, kind, _, length, padding = struct.unpack("!BBHHBx", self._read(8))
+        if version != 1:
+            raise ValueError(f"a record of version {version}")
+        return kind, self._read(length + padding)[:length]
+
+    def answer(self) -> Answer:
+        """Read one whole answer, up to its END_REQUEST."""
+        out = b""
+        while True:
+            kind, content = self.read_record()
+            if kind == FCGI_STDOUT:
+                out += content
+            elif kind == FCGI_STDERR:
+                if content:
+                    raise ValueError(f"unexpected STDERR: {content!r}")
+            elif kind == FCGI_END:
+                app_status, protocol_status = struct.unpack("!IB3x", content)
+                if app_status or protocol_status:
+                    raise ValueError(f"ended {app_status}, {protocol_status}")
+                return check_length(parse_cgi(out))
+            else:
+                raise ValueError(f"unexpected record of type {kind}")
+
+    def exchange(self, data: bytes) -> Answer:
+        self.send(data)
+        return self.answer()
+
+    def wait_closed(self, seconds: float) -> bool:
+        """Read away whatever comes; whether the other end closes in time."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                if not self.socket.recv(65536):
+                    return True
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+        return False
+
+
+def check_length(answer: Answer) -> Answer:
+    if answer.header("Content-Length") != str(len(answer.body)):
+        raise ValueError(f"the Content-Length is not that of the body: {answer}")
+    return answer
+
+
+# --- Programs ----------------------------------------------------------------
+
+
+def run_cgi(
+    command: Sequence[str | os.PathLike],
+    environment: dict[str, str],
+    body: bytes = b"",
+    timeout_s: float = WAIT_S,
+) -> subprocess.CompletedProcess:
+    """Run a program as plain CGI, its input closed after the body."""
+    return subprocess.run(
+        command,
+        env=environment,
+        input=body,
+        capture_output=True,
+        timeout=timeout_s,
+    )
+
+
+def main(scenario: Callable[[Tally, str], None]) -> int:
+    """Run a scenario whose one argument is the build directory."""
+    if len(sys.argv) != 2:
+        print(f"usage: {sys.argv[0]} BUILD_DIR", file=sys.stderr)
+        return os.EX_USAGE
+    return run_scenario(lambda tally: scenario(tally, sys.argv[1]))
+
+
+def run_scenario(scenario: Callable[[Tally], None]) -> int:
+    tally = Tally()
+    # A terminated scenario stops its services on its way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tally.part("the scenario runs to its end"):
+        scenario(tally)
+    return tally.finish()

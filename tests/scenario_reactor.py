@@ -1,0 +1,459 @@
+"""Goal: no peer of the responder's socket can hold up, hang or kill a worker.
+
+usage: scenario_reactor.py BUILD_DIR
+
+The worker is spoken to in FastCGI directly, without a web server before it.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from lib_service import (
+    FCGI_ABORT,
+    FCGI_BEGIN,
+    FCGI_GET_VALUES,
+    FCGI_PARAMS,
+    FCGI_STDIN,
+    Answer,
+    FastCgiPeer,
+    Responder,
+    Store,
+    Tally,
+    fcgi_begin,
+    fcgi_head,
+    fcgi_pairs,
+    fcgi_record,
+    fcgi_request,
+    fcgi_stream,
+    main,
+    new_plant,
+    responder,
+    temporary_store,
+)
+
+MUTE_PEERS = 200
+DEADLINE_S = 10.0  # of a request, from its connection to its last byte
+SLACK_S = 3.0
+PROMPT_S = 1.0
+STOP_S = 2.0
+LARGE_LIMIT = 1 << 20
+LARGE_BODY = 1_000_000
+
+
+class Reactor:
+    """One responder, and the requests that are put to it."""
+
+    def __init__(self, store: Store, service: Responder) -> None:
+        self.store = store
+        self.service = service
+        self.ids = 0
+
+    def connect(self) -> FastCgiPeer:
+        return FastCgiPeer(self.service.socket_path)
+
+    def good(
+        self, name: str = "good", *, keep: bool = False, **variables: str
+    ) -> bytes:
+        """The bytes of a request with an id of its own."""
+        self.ids += 1
+        body = new_plant(self.ids, name)
+        request = self.store.request(body, **variables)
+        return fcgi_request(request.items(), body, keep=keep)
+
+    def exchange(self, data: bytes) -> Answer:
+        with self.connect() as peer:
+            return peer.exchange(data)
+
+    def good_seconds(self) -> float:
+        """Put a good request; how long its answer took."""
+        start = time.monotonic()
+        answer = self.exchange(self.good())
+        if not answer.is_plant("good"):
+            raise ValueError(f"a good request is answered {answer}")
+        return time.monotonic() - start
+
+    def check_served(self, tally: Tally, sentence: str) -> None:
+        seconds = self.good_seconds()
+        tally.check(seconds < PROMPT_S, sentence, f"after {seconds:.2f} s")
+
+    def stored_ids(self) -> set[int]:
+        return {plant["id"] for plant in self.store.plants()}
+
+
+@contextlib.contextmanager
+def dripping(peer: FastCgiPeer, data: bytes) -> Iterator[None]:
+    """Send `data` a byte at a time, slower than the deadline allows."""
+    stop = threading.Event()
+
+    def drip() -> None:
+        with contextlib.suppress(OSError):
+            for byte in data:
+                if stop.wait(0.2):
+                    return
+                peer.send(bytes([byte]))
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def check_slow_peers(tally: Tally, reactor: Reactor) -> None:
+    """Mute, dripping and half-way peers, and good requests all the while."""
+    with contextlib.ExitStack() as stack:
+        request = reactor.good("half")
+        half_id = reactor.ids
+        start = time.monotonic()
+        mute = [stack.enter_context(reactor.connect()) for _ in range(MUTE_PEERS)]
+        half = stack.enter_context(reactor.connect())
+        half.send(request[:-20])
+        drip = stack.enter_context(reactor.connect())
+        stack.enter_context(dripping(drip, request))
+        slowest = 0.0
+        while time.monotonic() < start + DEADLINE_S - 1:
+            slowest = max(slowest, reactor.good_seconds())
+            time.sleep(0.1)
+        sentence = f"good requests are answered among {MUTE_PEERS} slow peers"
+        tally.check(slowest < PROMPT_S, sentence, f"one after {slowest:.2f} s")
+
+        def all_closed(peers: list[FastCgiPeer]) -> bool:
+            end = start + DEADLINE_S + SLACK_S
+            closed = 0
+            for peer in peers:
+                closed += peer.wait_closed(max(end - time.monotonic(), 0.01))
+            return closed == len(peers)
+
+        tally.check(all_closed(mute), "mute peers are closed by the deadline")
+        tally.check(all_closed([half]), "a half request is closed by the deadline")
+        tally.check(all_closed([drip]), "a dripping peer is closed by the deadline")
+    stored = half_id in reactor.stored_ids()
+    tally.check(not stored, "neither half nor dripped requests are stored")
+    reactor.check_served(tally, "served after slow peers")
+
+
+def check_connections(tally: Tally, reactor: Reactor) -> None:
+    with reactor.connect() as peer:
+        answers = [peer.exchange(reactor.good(keep=True)) for _ in range(5)]
+        well = all(answer.is_plant("good") for answer in answers)
+        tally.check(well, "a kept connection carries several requests", answers)
+        refused = peer.exchange(reactor.good(keep=True, SCRIPT_NAME="/nowhere"))
+        again = peer.exchange(reactor.good(keep=True))
+        well = refused.is_error(404, 2001) and again.is_plant("good")
+        tally.check(well, "a refusal keeps a kept connection", (refused, again))
+        last = peer.exchange(reactor.good())
+        closed = last.is_plant("good") and peer.wait_closed(PROMPT_S)
+        tally.check(closed, "the last request's connection is closed", last)
+    with reactor.connect() as peer:
+        peer.send_slowly(reactor.good("in pieces"), 16, 0.01)
+        answer = peer.answer()
+        well = answer.is_plant("in pieces")
+        tally.check(well, "a request in many small writes is answered", answer)
+    with reactor.connect() as peer:
+        # No web server does so; the first is answered, the second may be.
+        peer.send(reactor.good("first", keep=True) + reactor.good(keep=True))
+        answer = peer.answer()
+        well = answer.is_plant("first")
+        tally.check(well, "a request with another behind it is answered", answer)
+    reactor.check_served(tally, "served after a second request came early")
+
+
+def check_lengths(tally: Tally, reactor: Reactor) -> None:
+    body = new_plant(reactor.ids + 1, "measured")
+
+    def with_length(length: int) -> Answer:
+        return reactor.exchange(reactor.good("measured", CONTENT_LENGTH=str(length)))
+
+    before = reactor.stored_ids()
+    answer = with_length(len(body) - 1)
+    well = answer.is_error(400, 3005)
+    tally.check(well, "STDIN longer than CONTENT_LENGTH is refused", answer)
+    answer = with_length(len(body) + 1)
+    well = answer.is_error(400, 3004)
+    tally.check(well, "STDIN shorter than CONTENT_LENGTH is refused", answer)
+    answer = with_length(LARGE_LIMIT + 1)
+    tally.check(answer.is_error(413, 3007), "a length above the limit is 413", answer)
+    tally.check(reactor.stored_ids() == before, "wrong lengths store nothing")
+    answer = reactor.exchange(reactor.good("ended", CONTENT_LENGTH=""))
+    tally.check(answer.is_plant("ended"), "STDIN's own end is enough", answer)
+    variables = reactor.store.request(b"", CONTENT_LENGTH="").items()
+    answer = reactor.exchange(fcgi_request(variables, b""))
+    tally.check(answer.is_error(400, 3006), "an empty STDIN is no body", answer)
+
+
+def large_request(reactor: Reactor) -> tuple[bytes, str]:
+    reactor.ids += 1
+    name = "l" * (LARGE_BODY - len(new_plant(reactor.ids, "")))
+    body = new_plant(reactor.ids, name)
+    return fcgi_request(reactor.store.request(body).items(), body), name
+
+
+def check_large_bodies(tally: Tally, reactor: Reactor) -> None:
+    """Bodies larger than any socket's buffer, with the limit raised."""
+    request, name = large_request(reactor)
+    well = reactor.exchange(request).is_plant(name)
+    tally.check(well, f"a body of {LARGE_BODY} bytes is taken")
+    request, name = large_request(reactor)
+    with reactor.connect() as peer:
+        sender = threading.Thread(target=peer.send_slowly, args=(request, 20_000, 0.05))
+        sender.start()
+        slowest = 0.0
+        while sender.is_alive():
+            slowest = max(slowest, reactor.good_seconds())
+        sender.join()
+        well = peer.answer().is_plant(name)
+    tally.check(well, "a large body in slow pieces is taken")
+    sentence = "good requests are answered while it comes"
+    tally.check(slowest < PROMPT_S, sentence, f"one after {slowest:.2f} s")
+    with reactor.connect() as peer:
+        request, _ = large_request(reactor)
+        large_id = reactor.ids
+        peer.send(request[: len(request) // 2])
+    reactor.check_served(tally, "served after a large body broke off")
+    stored = large_id in reactor.stored_ids()
+    tally.check(not stored, "a large body that broke off is not stored")
+
+
+def check_large_refusals(tally: Tally, reactor: Reactor) -> None:
+    """The same bodies where the limit is the default."""
+    request, _ = large_request(reactor)
+    answer = reactor.exchange(request)
+    tally.check(answer.is_error(413, 3007), "a body far above the limit is 413", answer)
+    with reactor.connect() as peer:
+        body = b"x" * LARGE_BODY
+        variables = reactor.store.request(body).items()
+        first = peer.exchange(fcgi_request(variables, body, keep=True))
+        second = peer.exchange(reactor.good(keep=True))
+        well = first.is_error(413, 3007) and second.is_plant("good")
+        tally.check(well, "its connection can be kept", (first, second))
+    variables = dict(reactor.store.request(b"", CONTENT_LENGTH=""))
+    answer = reactor.exchange(fcgi_request(variables.items(), b"x" * LARGE_BODY))
+    well = answer.is_error(413, 3007)
+    tally.check(well, "without a length the limit holds, too", answer)
+
+
+def check_broken_off(tally: Tally, reactor: Reactor) -> None:
+    """A peer that goes at any place of its request."""
+    before = reactor.stored_ids()
+    request = reactor.good("cut")
+    # Without the empty record that ends STDIN no request is whole.
+    for at in range(0, len(request) - 8, 7):
+        with reactor.connect() as peer:
+            peer.send(request[:at])
+            if at % 2:
+                linger = struct.pack("ii", 1, 0)
+                peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    reactor.check_served(tally, "served after requests that broke off anywhere")
+    stored = reactor.stored_ids() - before - {reactor.ids}
+    tally.check(not stored, "requests that broke off store nothing", stored)
+    with reactor.connect() as peer:
+        peer.send(reactor.good("gone"))
+    reactor.check_served(tally, "served after a peer that did not wait")
+
+
+def malformed_requests(reactor: Reactor) -> dict[str, bytes]:
+    body = new_plant(999_999, "malformed")
+    variables = list(reactor.store.request(body).items())
+    head = fcgi_head(variables)
+    params = fcgi_pairs(variables)
+    stdin = fcgi_stream(FCGI_STDIN, body)
+    oversized = struct.pack("!II", 0x7FFFFFFF | 1 << 31, 0xFFFFFFFF)
+    asked = fcgi_pairs([("FCGI_MAX_CONNS", ""), ("FCGI_MPXS_CONNS", "")])
+    repeated = fcgi_pairs([("FCGI_MPXS_CONNS", "")] * 20)
+
+    def with_params(raw: bytes) -> bytes:
+        return fcgi_begin() + fcgi_stream(FCGI_PARAMS, raw) + stdin
+
+    return {
+        "version 0": b"\0" * 64,
+        "version 2": fcgi_record(FCGI_BEGIN, bytes(8), version=2) + head + stdin,
+        "not FastCGI at all": b"GET /plants HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "only bytes 0xff": b"\xff" * 70_000,
+        "GET_VALUES": fcgi_record(FCGI_GET_VALUES, asked, 0),
+        "GET_VALUES with a name 20 times": fcgi_record(FCGI_GET_VALUES, repeated, 0),
+        "GET_VALUES with an oversized pair": fcgi_record(FCGI_GET_VALUES, oversized, 0),
+        "an unknown management record": fcgi_record(99, b"?", 0),
+        "an unknown type before BEGIN": fcgi_record(99, b"?", 1),
+        "an unknown type in a request": fcgi_begin() + fcgi_record(99, b"?", 1),
+        "a second BEGIN with another id": head + fcgi_begin(2) + stdin,
+        "a second BEGIN with the same id": head + fcgi_begin(1) + stdin,
+        "another id's PARAMS": fcgi_begin() + fcgi_stream(FCGI_PARAMS, params, 2),
+        "another id's STDIN": head + fcgi_stream(FCGI_STDIN, body, 2),
+        "STDIN before BEGIN": stdin,
+        "STDIN before PARAMS": fcgi_begin() + stdin,
+        "BEGIN too short": fcgi_record(FCGI_BEGIN, b"\0\1") + head + stdin,
+        "BEGIN with an unknown role": fcgi_begin(role=77) + head[16:] + stdin,
+        "BEGIN of an authorizer": fcgi_begin(role=2) + head[16:],
+        "an oversized pair": with_params(oversized + b"NAME"),
+        "a pair of 64 KiB that does not come": with_params(b"\x80\x01\0\0\x01A"),
+        "a pair that is cut": with_params(params[:-1]),
+        "a length that is cut": with_params(params + b"\x80\0"),
+        "a name without end of its value": with_params(b"\x04\x7fNAME"),
+        "no PARAMS": with_params(b""),
+        "an empty name": with_params(b"\0\0" * 100),
+        "a NUL in a name": with_params(fcgi_pairs([("A\0B", "c")]) + params[:-1]),
+        "ABORT_REQUEST after BEGIN": fcgi_begin() + fcgi_record(FCGI_ABORT, b""),
+        "ABORT_REQUEST in STDIN": head
+        + fcgi_record(FCGI_STDIN, body[:5])
+        + fcgi_record(FCGI_ABORT, b""),
+        "ABORT_REQUEST of nothing": fcgi_record(FCGI_ABORT, b""),
+        "END_REQUEST from a peer": head + fcgi_record(3, bytes(8)),
+        "DATA from a peer": head + fcgi_record(8, b"data"),
+    }
+
+
+def check_malformed(tally: Tally, reactor: Reactor) -> None:
+    worker = reactor.service.worker()
+    for kind, data in malformed_requests(reactor).items():
+        sentence = f"served after {kind}"
+        with tally.part(sentence), contextlib.ExitStack() as stack:
+            # Twice: one goes at once, one stays and waits for its answer.
+            for stays in (False, True):
+                peer = stack.enter_context(reactor.connect())
+                with contextlib.suppress(OSError):
+                    peer.send(data)
+                if not stays:
+                    peer.socket.close()
+            reactor.check_served(tally, sentence)
+    same = worker is not None and reactor.service.worker() == worker
+    tally.check(same, "malformed records leave the worker alive", reactor.service.log())
+    stored = 999_999 in reactor.stored_ids()
+    tally.check(not stored, "malformed requests store nothing")
+    twice = [*reactor.store.request(b"{}").items(), ("CONTENT_LENGTH", "2")]
+    answer = reactor.exchange(fcgi_request(twice, b"{}"))
+    tally.check(answer.is_error(400, 3009), "a variable twice is refused", answer)
+    many = [*reactor.store.request(b"{}").items()]
+    many += [(f"HTTP_X_{i}", "") for i in range(2000)]
+    answer = reactor.exchange(fcgi_request(many, b"{}"))
+    tally.check(answer.is_error(400, 3009), "too many variables are refused", answer)
+
+
+def check_stop(tally: Tally, reactor: Reactor) -> None:
+    """SIGTERM between requests that are in and their answers."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(reactor.connect())
+        kept = [stack.enter_context(reactor.connect()) for _ in range(50)]
+        for peer in kept:
+            peer.exchange(reactor.good(keep=True))
+        promised = set()
+        load = Load(reactor)
+        load.start()
+        time.sleep(0.2)
+        sent = []
+        for peer in kept:
+            peer.send(reactor.good("last", keep=True))
+            sent.append((reactor.ids, peer))
+        os.kill(reactor.service.process.pid, signal.SIGTERM)
+        start = time.monotonic()
+        unanswered = []
+        for plant_id, peer in sent:
+            try:
+                answer = peer.answer()
+            except (OSError, ValueError) as error:
+                unanswered.append(repr(error))
+                continue
+            if answer.is_plant("last"):
+                promised.add(plant_id)
+            elif not answer.is_error(503, 5005):
+                unanswered.append(repr(answer))
+        sentence = "SIGTERM: every request that was in is answered"
+        tally.check(not unanswered, sentence, f"{len(unanswered)}: {unanswered[:2]}")
+        load.join()
+        status = reactor.service.process.wait(DEADLINE_S + SLACK_S)
+        seconds = time.monotonic() - start
+        tally.check(status == 0, "SIGTERM: exit status 0", status)
+        tally.check(seconds < STOP_S, "SIGTERM: exit in time", f"{seconds:.2f} s")
+    tally.check(not load.wrong, "SIGTERM: no answer is cut", load.wrong[:2])
+    promised |= load.promised
+    lost = promised - reactor.stored_ids()
+    sentence = f"SIGTERM: all {len(promised)} acknowledged plants are in the journal"
+    tally.check(bool(promised) and not lost, sentence, f"lost {sorted(lost)[:5]}")
+
+
+class Load(threading.Thread):
+    """Requests one after the other, until the responder is gone."""
+
+    FIRST_ID = 1_000_000
+
+    def __init__(self, reactor: Reactor) -> None:
+        super().__init__(daemon=True)
+        self.reactor = reactor
+        self.promised: set[int] = set()
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        plant_id = self.FIRST_ID
+        while True:
+            plant_id += 1
+            body = new_plant(plant_id, "load")
+            variables = self.reactor.store.request(body).items()
+            try:
+                with self.reactor.connect() as peer:
+                    answer = peer.exchange(fcgi_request(variables, body))
+            except ConnectionError as error:
+                # Refused, reset or closed: fine unless the answer had begun.
+                if "closed after" in str(error) and "after 0 of" not in str(error):
+                    self.wrong.append(str(error))
+                return
+            except (OSError, ValueError) as error:
+                self.wrong.append(repr(error))
+                return
+            if answer.is_plant("load"):
+                self.promised.add(plant_id)
+            elif not answer.is_error(503, 5005):
+                self.wrong.append(repr(answer))
+
+
+def check_responder(tally: Tally, store: Store, threads: int) -> None:
+    settings = {"PLANT_STORE_THREADS": str(threads)}
+    with responder(store, watched=False, **settings) as service:
+        reactor = Reactor(store, service)
+        reactor.ids = threads * 100_000
+        reactor.check_served(tally, "a good request is answered")
+        parts = (
+            check_connections,
+            check_lengths,
+            check_large_refusals,
+            check_broken_off,
+            check_malformed,
+            check_slow_peers,
+            check_stop,
+        )
+        for part in parts:
+            with tally.part(part.__name__):
+                part(tally, reactor)
+    service.check_log(tally)
+
+
+def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
+    settings = {
+        "PLANT_STORE_THREADS": str(threads),
+        "PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT),
+    }
+    with responder(store, watched=False, **settings) as service:
+        reactor = Reactor(store, service)
+        reactor.ids = threads * 100_000 + 50_000
+        check_large_bodies(tally, reactor)
+    service.check_log(tally)
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    for threads in (1, 2):
+        print(f"# PLANT_STORE_THREADS={threads}")
+        for check in (check_responder, check_large_limit):
+            with tally.part(check.__name__), temporary_store(build_dir) as store:
+                check(tally, store, threads)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

@@ -1,0 +1,340 @@
+"""Goal: what cannot start well says why in one line and touches no plant.
+
+usage: scenario_start.py BUILD_DIR
+
+Each failure is met by the responder as plain CGI and on a FastCGI socket.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+from lib_service import (
+    WAIT_S,
+    Answer,
+    Store,
+    Tally,
+    check_length,
+    main,
+    new_plant,
+    parse_cgi,
+    run_cgi,
+    seal,
+    temporary_store,
+)
+
+SYSEXITS = range(os.EX_USAGE, os.EX_CONFIG + 1)
+BODY = new_plant(1, "Fern", "indoor")
+
+BAD_SETTINGS = {
+    "PLANT_STORE_DIR": ["relative/store"],
+    "PLANT_STORE_TOKENS": ["tokens"],
+    "PLANT_STORE_BASE_PATH": ["api", "/api/", "//", "/a//b"],
+    "PLANT_STORE_BODY_BYTES_MAX": ["63", "1048577", "-1", "64k", "9" * 30],
+    "PLANT_STORE_THREADS": ["0", "65", "two", "1.5"],
+    "PLANT_STORE_STATUS": ["teapot", "HTTP"],
+    "PLANT_STORE_LOG_LEVEL": ["loud"],
+}
+
+
+@dataclasses.dataclass
+class Ended:
+    status: int
+    stdout: bytes
+    stderr: str
+
+
+def run_as_cgi(store: Store, environment: dict[str, str], body: bytes) -> Ended:
+    variables = environment | store.request(body)
+    done = run_cgi([store.responder], variables, body)
+    return Ended(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+def run_as_fastcgi(store: Store, environment: dict[str, str]) -> Ended:
+    """With a listening socket as standard input, which must not last."""
+    path = store.root / "start.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        done = subprocess.run(
+            [store.responder],
+            env=environment,
+            stdin=listener,
+            capture_output=True,
+            timeout=WAIT_S,
+        )
+    return Ended(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+def journal_bytes(store: Store) -> bytes | None:
+    with contextlib.suppress(OSError):
+        return store.journal.read_bytes()
+    return None
+
+
+def create(store: Store, body: bytes = BODY) -> Answer:
+    """Create a plant by CGI, which must end well."""
+    ended = run_as_cgi(store, store.environment(), body)
+    if ended.status:
+        raise RuntimeError(f"exit status {ended.status}: {ended.stderr}")
+    return check_length(parse_cgi(ended.stdout))
+
+
+def check_refused(
+    tally: Tally,
+    store: Store,
+    sentence: str,
+    names: str,
+    statuses: set[int] | range = SYSEXITS,
+    **settings: str,
+) -> None:
+    """Neither CGI nor FastCGI starts, and both name what is wrong."""
+    environment = store.environment(**settings)
+    before = journal_bytes(store)
+    for mode in ("CGI", "FastCGI"):
+        with tally.part(f"{sentence}, {mode}"):
+            if mode == "CGI":
+                ended = run_as_cgi(store, environment, BODY)
+            else:
+                ended = run_as_fastcgi(store, environment)
+            faults = refusal_faults(ended, names, statuses, mode == "CGI")
+            if journal_bytes(store) != before:
+                faults.append("the journal has changed")
+            tally.check(not faults, f"{sentence}, {mode}", f"{faults}, {ended}")
+
+
+def refusal_faults(
+    ended: Ended, names: str, statuses: set[int] | range, cgi: bool
+) -> list[str]:
+    faults = []
+    lines = ended.stderr.splitlines()
+    if len(lines) != 1 or not ended.stderr.endswith("\n"):
+        faults.append(f"{len(lines)} lines on stderr")
+    if names not in ended.stderr:
+        faults.append(f"stderr does not name {names}")
+    if ended.status not in statuses:
+        faults.append(f"exit status {ended.status}")
+    if not cgi:
+        if ended.stdout:
+            faults.append("something on stdout")
+        return faults
+    try:
+        answer = check_length(parse_cgi(ended.stdout))
+    except ValueError as error:
+        return [*faults, str(error)]
+    if not answer.is_error(503, 5006):
+        faults.append("not answered 503 with 5006")
+    if not (answer.header("Retry-After") or "").isdigit():
+        faults.append("no Retry-After")
+    return faults
+
+
+def check_settings(tally: Tally, store: Store) -> None:
+    create(store)
+    for setting, values in BAD_SETTINGS.items():
+        for value in values:
+            sentence = f"refused: {setting}={value}"
+            check_refused(
+                tally, store, sentence, setting, {os.EX_CONFIG}, **{setting: value}
+            )
+    # The plain CGI environment may hold any value of these, not only ours.
+    well = create(store).is_plant("Fern", "indoor")
+    tally.check(well, "with good settings the plant is still there")
+
+
+def check_tokens(tally: Tally, store: Store) -> None:
+    create(store)
+    good = store.tokens.read_text()
+    statuses = {os.EX_DATAERR, os.EX_NOINPUT, os.EX_NOPERM, os.EX_CONFIG}
+
+    def refused(sentence: str) -> None:
+        check_refused(tally, store, sentence, str(store.tokens), statuses)
+
+    store.tokens.unlink()
+    refused("refused: no token file")
+    digest = good.split()[1]
+    bad = {
+        "a malformed digest": f"{good}other {digest[:-1]}\n",
+        "a digest in upper case": f"other {'A' * 64}\n",
+        "a malformed name": f"ot/her {digest}\n",
+        "a name of 65 characters": f"{'n' * 65} {digest}\n",
+        "a malformed expiry": f"other {digest} tomorrow\n",
+        "a line of one word": f"{good}other\n",
+        "a name twice": good + good,
+        "no token": "# none yet\n\n",
+        "nothing": "",
+    }
+    for what, content in bad.items():
+        store.tokens.write_text(content)
+        store.tokens.chmod(0o600)
+        refused(f"refused: a token file with {what}")
+    store.tokens.write_text(good)
+    for mode in (0o604, 0o602, 0o601):
+        store.tokens.chmod(mode)
+        refused(f"refused: a token file of mode {mode:o}")
+    store.tokens.unlink()
+    store.tokens.mkdir(mode=0o700)
+    refused("refused: a directory as token file")
+    store.tokens.rmdir()
+    store.tokens.write_text(good)
+    store.tokens.chmod(0o640)
+    well = create(store).is_plant("Fern", "indoor")
+    tally.check(well, "a token file that a group may read is fine")
+
+
+def check_directory(tally: Tally, store: Store) -> None:
+    missing = store.root / "missing"
+    sentence = "refused: no store directory"
+    where = {"PLANT_STORE_DIR": str(missing)}
+    check_refused(tally, store, sentence, str(missing), {os.EX_CONFIG}, **where)
+    tally.check(not missing.exists(), "a missing store directory is not made")
+    file = store.root / "file"
+    file.write_text("not a directory\n")
+    sentence = "refused: a file as store directory"
+    where = {"PLANT_STORE_DIR": str(file)}
+    check_refused(tally, store, sentence, str(file), **where)
+    sentence = "refused: a store directory that cannot be written"
+    if os.geteuid() == 0:
+        tally.skip(sentence, "root may write anywhere")
+        return
+    create(store)
+    store.dir.chmod(0o500)
+    store.journal.chmod(0o400)
+    check_refused(tally, store, sentence, str(store.dir), {os.EX_NOPERM})
+    store.dir.chmod(0o700)
+
+
+def check_version(tally: Tally, store: Store) -> None:
+    create(store)
+    head, rest = store.journal.read_bytes().split(b"\n", 1)
+    uuid = json.loads(head)["store"]
+    line = seal(f'{{"plant-store":2,"store":"{uuid}"', uuid)
+    store.journal.write_bytes(line + rest)
+    shutil.rmtree(store.dir / "index")
+    sentence = "refused: a journal of an unknown version"
+    check_refused(tally, store, sentence, str(store.journal), {os.EX_CONFIG})
+
+
+def alter(path: pathlib.Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    if content.count(old) != 1 or len(old) != len(new):
+        raise RuntimeError(f"{old!r} is not there once")
+    path.write_bytes(content.replace(old, new))
+
+
+def three_plants(store: Store) -> None:
+    for plant_id, name in enumerate(("Fern", "Moss", "Reed"), 1):
+        if not create(store, new_plant(plant_id, name)).is_plant(name):
+            raise RuntimeError(f"{name} was not created")
+
+
+def check_damage(tally: Tally, store: Store) -> None:
+    three_plants(store)
+    good = store.journal.read_bytes()
+    header = json.loads(good.split(b"\n", 1)[0])
+    damages = {
+        "a damaged first plant": (b'"Fern"', b'"Fers"'),
+        "a damaged number": (b'{"seq":1,', b'{"seq":7,'),
+        "a damaged header": (header["crc"].encode(), b"00000000"),
+        "a line that is no JSON": (b'{"seq":1,', b"\0" * 9),
+    }
+    for what, (old, new) in damages.items():
+        # A header's checksum is in the next line, too, as its `prev`.
+        at = good.index(old)
+        store.journal.write_bytes(good[:at] + new + good[at + len(old):])
+        shutil.rmtree(store.dir / "index", ignore_errors=True)
+        sentence = f"refused: a journal with {what}"
+        check_refused(tally, store, sentence, str(store.journal), {os.EX_DATAERR})
+    store.journal.write_bytes(good)
+    shutil.rmtree(store.dir / "index", ignore_errors=True)
+    well = create(store, new_plant(1, "Fern")).is_plant("Fern")
+    tally.check(well, "with its bytes restored the store serves again")
+
+
+def remove_index(index: pathlib.Path) -> None:
+    shutil.rmtree(index)
+
+
+def remove_data(index: pathlib.Path) -> None:
+    (index / "data.mdb").unlink()
+
+
+def junk_data(index: pathlib.Path) -> None:
+    data = index / "data.mdb"
+    data.write_bytes(b"junk" * (data.stat().st_size // 4))
+
+
+def empty_data(index: pathlib.Path) -> None:
+    (index / "data.mdb").write_bytes(b"")
+
+
+def cut_data(index: pathlib.Path) -> None:
+    os.truncate(index / "data.mdb", 5000)
+
+
+def check_index(tally: Tally, store: Store) -> None:
+    three_plants(store)
+    before = store.plants()
+    harms: dict[str, Callable[[pathlib.Path], None]] = {
+        "removed": remove_index,
+        "removed but for its directory": remove_data,
+        "overwritten with junk": junk_data,
+        "emptied": empty_data,
+        "cut off": cut_data,
+    }
+    for what, harm in harms.items():
+        with tally.part(f"an index {what}"):
+            harm(store.dir / "index")
+            conflict = create(store, new_plant(2, "Sedge"))
+            same = create(store, new_plant(1, "Fern"))
+            well = conflict.is_error(409, 5001) and same.is_plant("Fern")
+            tally.check(well, f"an index {what} heals by itself", (conflict, same))
+            plants = store.plants()
+            sentence = f"an index {what} changes no plant"
+            tally.check(plants == before, sentence, plants)
+
+
+def check_by_hand(tally: Tally, store: Store) -> None:
+    for option in ("--help", "--version"):
+        done = subprocess.run(
+            [store.responder, option],
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=WAIT_S,
+        )
+        well = done.returncode == 0 and done.stdout and not done.stderr
+        tally.check(bool(well), f"{option} is answered", done)
+    done = run_cgi([store.responder], store.environment())
+    well = done.returncode == os.EX_USAGE and b"usage" in done.stderr.lower()
+    tally.check(well and not done.stdout, "started by hand it tells its usage", done)
+    sentence = "an unknown option is refused with the usage"
+    done = run_cgi([store.responder, "--frobnicate"], store.environment())
+    tally.check(done.returncode == os.EX_USAGE and bool(done.stderr), sentence, done)
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    parts = (
+        check_settings,
+        check_tokens,
+        check_directory,
+        check_version,
+        check_damage,
+        check_index,
+        check_by_hand,
+    )
+    for part in parts:
+        with tally.part(part.__name__), temporary_store(build_dir) as store:
+            part(tally, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

@@ -636,7 +636,7 @@ members_are_reset_before_a_scan(void **state)
  * stands before a fault must be the beginning of an object, or a whole one.
  */
 static void
-what_precedes_a_fault_is_good_whatever_byte_is_put_anywhere(void **state)
+what_precedes_a_fault_is_good_whatever_byte_is_put_in(void **state)
 {
 	static const char original[] =
 	    "{\"id\":-10.5e1,\"n\\u00e9\":[true,\"\\ud83c\\udf31\xe2\x82\xac\"]"
@@ -762,7 +762,7 @@ main(void)
 		    a_repeated_member_is_marked_and_its_first_span_kept),
 		cmocka_unit_test(members_are_reset_before_a_scan),
 		cmocka_unit_test(
-		    what_precedes_a_fault_is_good_whatever_byte_is_put_anywhere),
+		    what_precedes_a_fault_is_good_whatever_byte_is_put_in),
 		cmocka_unit_test(integers_are_read_exactly),
 		cmocka_unit_test(integers_outside_int64_are_out_of_range),
 		cmocka_unit_test(a_fraction_or_an_exponent_is_no_integer),

@@ -38,7 +38,7 @@ canonical(const char *text, size_t len)
 }
 
 static void
-a_run_stops_at_each_byte_that_is_not_plain_wherever_it_stands(void **state)
+a_run_stops_at_each_byte_that_is_not_plain_anywhere(void **state)
 {
 	char text[40];
 	char *copy;
@@ -341,7 +341,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
-		    a_run_stops_at_each_byte_that_is_not_plain_wherever_it_stands),
+		    a_run_stops_at_each_byte_that_is_not_plain_anywhere),
 		cmocka_unit_test(a_run_passes_over_characters_of_every_length),
 		cmocka_unit_test(
 		    a_run_leaves_out_a_sequence_that_the_end_cuts_off),

@@ -98,7 +98,7 @@ times_outside_four_digit_years_are_clamped(void **state)
 	assert_prints(INT64_MAX, "9999-12-31T23:59:59.999Z");
 }
 
-/* A step of a little less than a day visits every day and all times of the day. */
+/* A step of a little less than a day visits every day at changing times. */
 static void
 every_day_is_printed_as_the_c_library_does_and_read_back(void **state)
 {
@@ -293,7 +293,7 @@ only_what_is_printed_is_canonical(void **state)
 }
 
 static void
-whatever_byte_is_put_anywhere_canonical_means_printed_alike(void **state)
+whatever_byte_is_put_in_canonical_means_printed_alike(void **state)
 {
 	static const char original[] = "2016-12-31T23:59:50.000Z";
 	char text[TIMESTAMP_LEN];
@@ -340,7 +340,7 @@ main(void)
 		cmocka_unit_test(every_beginning_of_a_time_is_refused),
 		cmocka_unit_test(only_what_is_printed_is_canonical),
 		cmocka_unit_test(
-		    whatever_byte_is_put_anywhere_canonical_means_printed_alike),
+		    whatever_byte_is_put_in_canonical_means_printed_alike),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

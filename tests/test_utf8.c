@@ -96,7 +96,7 @@ a_fault_is_told_at_the_first_byte_that_cannot_stand_there(void **state)
 }
 
 static void
-a_sequence_that_the_end_cuts_off_is_no_character_but_no_fault(void **state)
+a_sequence_the_end_cuts_off_is_no_character_but_no_fault(void **state)
 {
 	static const char *const whole[] = { "\xc2\x80", "\xe0\xa0\x80",
 		"\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf" };
@@ -174,7 +174,7 @@ main(void)
 		cmocka_unit_test(
 		    a_fault_is_told_at_the_first_byte_that_cannot_stand_there),
 		cmocka_unit_test(
-		    a_sequence_that_the_end_cuts_off_is_no_character_but_no_fault),
+		    a_sequence_the_end_cuts_off_is_no_character_but_no_fault),
 		cmocka_unit_test(every_character_is_written_as_it_is_read),
 		cmocka_unit_test(
 		    a_known_character_of_each_length_has_its_known_bytes),

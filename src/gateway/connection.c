@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +16,9 @@
  */
 #define PEEK_BYTES_MAX ((size_t)32 << 10)
 #define PEEK_LOOKS_MAX 8
+
+/* More than the records of any answer. */
+#define ANSWER_BYTES_MAX ((size_t)4 << 20)
 
 struct connection *
 connection_new(int fd)
@@ -27,6 +31,7 @@ connection_new(int fd)
 	}
 	connection->fd = fd;
 	connection->spool = -1;
+	connection->answer = -1;
 	return connection;
 }
 
@@ -65,12 +70,12 @@ connection_place(
 }
 
 static enum connection_look
-verdict(const struct fcgi_frame *frame, bool more_behind)
+verdict(struct connection *c, const struct fcgi_frame *frame, bool more_behind)
 {
 	switch (frame->state) {
 	case FCGI_FRAME_COMPLETE:
-		/* A server waits for its answer before it sends more. */
-		return more_behind ? CONNECTION_GONE : CONNECTION_READY;
+		c->last = more_behind;
+		return CONNECTION_READY;
 	case FCGI_FRAME_BAD:
 		return CONNECTION_GONE;
 	default:
@@ -115,7 +120,7 @@ fill_spool(
 		    c->spooled < spool_max ? spool_max - c->spooled : 0;
 		if (write_spool(c, buf, used < room ? used : room) < 0)
 			return CONNECTION_GONE;
-		enum connection_look look = verdict(&c->frame, used < len);
+		enum connection_look look = verdict(c, &c->frame, used < len);
 		if (look == CONNECTION_READY &&
 		    lseek(c->spool, 0, SEEK_SET) < 0)
 			return CONNECTION_GONE;
@@ -143,7 +148,7 @@ connection_look(
 	c->begun = true;
 	size_t len = (size_t)n;
 	size_t used = fcgi_frame_feed(&frame, buf, len);
-	enum connection_look look = verdict(&frame, used < len);
+	enum connection_look look = verdict(c, &frame, used < len);
 	if (look != CONNECTION_WAITING)
 		return look;
 	if (len < PEEK_BYTES_MAX && ++c->looks < PEEK_LOOKS_MAX)
@@ -152,6 +157,21 @@ connection_look(
 	if (c->spool < 0)
 		return CONNECTION_GONE;
 	return fill_spool(c, buf, size, spool_max);
+}
+
+enum connection_look
+connection_send(struct connection *c)
+{
+	ssize_t n;
+
+	do
+		n = sendfile(c->fd, c->answer, NULL, ANSWER_BYTES_MAX);
+	while (n > 0 || (n < 0 && errno == EINTR));
+	if (n < 0)
+		return errno == EAGAIN ? CONNECTION_WAITING : CONNECTION_GONE;
+	close(c->answer);
+	c->answer = -1;
+	return CONNECTION_READY;
 }
 
 void
@@ -172,5 +192,7 @@ connection_free(struct connection *c)
 		close(c->fd);
 	if (c->spool >= 0)
 		close(c->spool);
+	if (c->answer >= 0)
+		close(c->answer);
 	free(c);
 }

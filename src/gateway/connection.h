@@ -17,10 +17,13 @@
 
 struct connection {
 	int fd;
-	int spool;       /* -1: none */
+	int spool;       /* of a request; -1: none */
+	int answer;      /* a memory file, still to be sent; -1: none */
 	bool registered; /* in the reactor's epoll */
 	bool begun;      /* bytes of a request have arrived */
 	bool busy;       /* its request is being answered */
+	bool last;       /* not to be kept: libfcgi may have read what came
+			    behind the request, which no server sends */
 	unsigned looks;  /* at an incomplete request */
 	size_t spooled;
 	struct fcgi_frame frame; /* of what is spooled */
@@ -63,6 +66,13 @@ enum connection_look {
  */
 enum connection_look connection_look(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
+
+/*
+ * connection_send(connection):
+ * Send what the socket takes of connection->answer.  CONNECTION_READY: all is
+ * sent, and the file closed; CONNECTION_WAITING: for room; CONNECTION_GONE.
+ */
+enum connection_look connection_send(struct connection *connection);
 
 /*
  * connection_renew(connection):

@@ -3,17 +3,8 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/time.h>
+#include <sys/mman.h>
 #include <unistd.h>
-
-/*
- * An answer up to this size fits into any socket's empty buffer, so that a
- * write neither blocks nor falls short.  A larger one may wait for its reader,
- * but not for long.
- */
-#define ANSWER_BYTES_SURE ((size_t)32 << 10)
-#define ANSWER_WAIT_S 1
 
 #define BODY_CHUNK 65536
 
@@ -93,28 +84,55 @@ fastcgi_redirect(struct fastcgi *fastcgi, int fd)
 	return 0;
 }
 
-static void
-allow_wait(int fd)
+int
+fastcgi_descriptor(const struct fastcgi *fastcgi)
 {
-	struct timeval wait = { .tv_sec = ANSWER_WAIT_S };
-	int flags = fcntl(fd, F_GETFL);
-
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-	fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+	return fastcgi->request.ipcFd;
 }
 
 int
 fastcgi_end(struct fastcgi *fastcgi, const char *answer, size_t len, bool keep)
 {
 	FCGX_Request *request = &fastcgi->request;
-	bool wait = len > ANSWER_BYTES_SURE;
 
-	if (!keep || wait)
+	if (!keep)
 		request->keepConnection = 0;
-	if (wait)
-		allow_wait(request->ipcFd);
 	FCGX_PutStr(answer, (int)len, request->out);
 	FCGX_Finish_r(request);
 	/* -1 if it has closed it: not to be kept, or an error on the way. */
 	return request->ipcFd;
+}
+
+int
+fastcgi_end_to_file(struct fastcgi *fastcgi, const char *answer, size_t len,
+    int *fd, bool *keep)
+{
+	FCGX_Request *request = &fastcgi->request;
+	int connection = fcntl(request->ipcFd, F_DUPFD_CLOEXEC, 0);
+	int file = memfd_create("answer", MFD_CLOEXEC);
+	bool wanted = request->keepConnection != 0;
+
+	if (connection < 0 || file < 0 || fastcgi_redirect(fastcgi, file) < 0) {
+		if (file >= 0)
+			close(file);
+		goto fail;
+	}
+	/* The library keeps the file open; it is the connection to it. */
+	request->keepConnection = 1;
+	file = fastcgi_end(fastcgi, answer, len, true);
+	if (file < 0 || lseek(file, 0, SEEK_SET) < 0) {
+		if (file >= 0)
+			close(file);
+		close(connection);
+		return -1;
+	}
+	*fd = connection;
+	*keep = wanted;
+	return file;
+
+fail:
+	fastcgi_end(fastcgi, "", 0, false);
+	if (connection >= 0)
+		close(connection);
+	return -1;
 }

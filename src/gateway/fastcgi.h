@@ -61,12 +61,31 @@ size_t fastcgi_read_body(
 int fastcgi_redirect(struct fastcgi *fastcgi, int fd);
 
 /*
- * fastcgi_end(fastcgi, answer, len, keep):
- * Send the answer and end the request.  Return the connection's descriptor if
- * the server wants it kept, `keep` allows it and nothing went wrong; else -1,
- * and it is closed.
+ * fastcgi_descriptor(fastcgi):
+ * Of the connection.
  */
+int fastcgi_descriptor(const struct fastcgi *fastcgi);
+
+/*
+ * fastcgi_end(fastcgi, answer, len, keep):
+ * Send the answer, of at most FASTCGI_ANSWER_MAX bytes, and end the request.
+ * Return the connection's descriptor if the server wants it kept, `keep` allows
+ * it and nothing went wrong; else -1, and it is closed.
+ *
+ * That many bytes fit into any socket's empty buffer, so that the write neither
+ * blocks nor falls short.
+ */
+#define FASTCGI_ANSWER_MAX ((size_t)32 << 10)
 int fastcgi_end(
     struct fastcgi *fastcgi, const char *answer, size_t len, bool keep);
+
+/*
+ * fastcgi_end_to_file(fastcgi, answer, len, fd, keep):
+ * The same for an answer of any size, but put the records to send into a memory
+ * file.  Return its descriptor; `fd` is the connection's, and `keep` whether the
+ * server wants it kept.  -1 if that fails, and the connection is closed.
+ */
+int fastcgi_end_to_file(struct fastcgi *fastcgi, const char *answer, size_t len,
+    int *fd, bool *keep);
 
 #endif

@@ -103,33 +103,83 @@ stop_listening(struct reactor *r)
 	r->listening = false;
 }
 
-/* Wait for more of a request, or for the next one of a kept connection. */
+/* Wait for more of a request, for the next one, or for room to send. */
 static void
-await_more(struct reactor *r, struct connection *c)
+await(struct reactor *r, struct connection *c)
 {
-	if (!c->registered && watch(r->epoll, EPOLL_CTL_ADD, c->fd,
-				  EPOLLIN | EPOLLRDHUP | EPOLLET, c) < 0) {
+	uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLET |
+			  (c->answer >= 0 ? (uint32_t)EPOLLOUT : 0);
+
+	if (c->registered ||
+	    watch(r->epoll, EPOLL_CTL_ADD, c->fd, events, c) == 0)
+		c->registered = true;
+	else
+		connection_free(c);
+}
+
+/* Before its number means something else, which epoll would not notice. */
+static void
+forget(struct reactor *r, struct connection *c, int fd)
+{
+	if (c->registered)
+		watch(r->epoll, EPOLL_CTL_DEL, fd, 0, NULL);
+	c->registered = false;
+}
+
+/* An answer has been sent. */
+static void
+keep_or_free(struct reactor *r, struct connection *c)
+{
+	c->busy = false;
+	if (c->fd < 0 || c->last || r->draining) {
 		connection_free(c);
 		return;
 	}
-	c->registered = true;
+	connection_renew(c);
+	connection_place(c, &r->kept, r->now_ms);
+	await(r, c);
+}
+
+static void
+send_more(struct reactor *r, struct connection *c)
+{
+	switch (connection_send(c)) {
+	case CONNECTION_READY:
+		forget(r, c, c->fd);
+		keep_or_free(r, c);
+		break;
+	case CONNECTION_WAITING:
+		await(r, c);
+		break;
+	case CONNECTION_GONE:
+		connection_free(c);
+		break;
+	}
 }
 
 static void
 end_request(struct reactor *r, struct connection *c, struct fastcgi *fastcgi,
     const char *answer, size_t len)
 {
-	int fd = fastcgi_end(fastcgi, answer, len, !r->draining);
+	bool keep;
 
-	c->fd = fd;
-	c->busy = false;
-	if (fd < 0) {
+	if (len <= FASTCGI_ANSWER_MAX) {
+		c->fd =
+		    fastcgi_end(fastcgi, answer, len, !r->draining && !c->last);
+		keep_or_free(r, c);
+		return;
+	}
+	/* Its reader may be slow: it is sent as the socket takes it. */
+	forget(r, c, fastcgi_descriptor(fastcgi));
+	c->answer = fastcgi_end_to_file(fastcgi, answer, len, &c->fd, &keep);
+	if (c->answer < 0) {
 		connection_free(c);
 		return;
 	}
-	connection_renew(c);
-	connection_place(c, &r->kept, r->now_ms);
-	await_more(r, c);
+	c->last |= !keep;
+	c->busy = false;
+	connection_place(c, &r->waiting, r->now_ms);
+	send_more(r, c);
 }
 
 static void
@@ -194,11 +244,8 @@ take_request(struct reactor *r, struct connection *c)
 		return;
 	}
 	connection_place(c, NULL, 0);
-	if (spooled && c->registered) {
-		/* Its number is about to go, which epoll would not notice. */
-		watch(r->epoll, EPOLL_CTL_DEL, c->fd, 0, NULL);
-		c->registered = false;
-	}
+	if (spooled)
+		forget(r, c, c->fd);
 	int fd = spooled ? c->spool : c->fd;
 	if (spooled)
 		c->spool = -1;
@@ -253,7 +300,7 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 		}
 		if (!begun && c->begun)
 			connection_place(c, &r->waiting, r->now_ms);
-		await_more(r, c);
+		await(r, c);
 		break;
 	}
 }
@@ -378,6 +425,17 @@ is_drained(const struct reactor *r)
 	       (r->waiting.first == NULL || r->now_ms >= r->drain_until_ms);
 }
 
+static void
+take_event(struct reactor *r, struct connection *c, uint32_t events)
+{
+	if (c->busy)
+		return; /* its peer learns of its end with the answer */
+	if (c->answer >= 0)
+		send_more(r, c);
+	else
+		look(r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+}
+
 /* Wait for events and take them.  How many there were, or -1. */
 static int
 take_events(struct reactor *r, int timeout_ms)
@@ -396,10 +454,8 @@ take_events(struct reactor *r, int timeout_ms)
 			r->told_to_stop = true;
 		else if (mark == &listener_mark)
 			accept_all(r);
-		else if (!((struct connection *)mark)->busy)
-			look(r, mark,
-			    (events[i].events &
-				(EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+		else
+			take_event(r, mark, events[i].events);
 	}
 	/* Not before: it frees connections that may be among the events. */
 	if (r->told_to_stop)

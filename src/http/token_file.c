@@ -178,8 +178,8 @@ created_read(const char *comment, char created[static TIMESTAMP_LEN + 1])
 static const char *
 line_read(const char *at, struct token *token, bool *found)
 {
-	const char *field[3];
-	size_t len[3];
+	const char *field[3] = { NULL };
+	size_t len[3] = { 0 };
 	size_t n = 0;
 	size_t whole = strcspn(at, "\n");
 

@@ -9,7 +9,6 @@
  */
 #include "http/tokens.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -27,6 +26,7 @@
 #include "token_file.h"
 
 #define CHECK_INTERVAL_MS 1000
+#define FRESH_S 2
 #define TOKEN_PREFIX "pst_"
 #define TOKEN_RANDOM_LEN 32
 /* EVP_EncodeBlock's: four characters for three bytes, padded, and a NUL. */
@@ -38,7 +38,8 @@ struct tokens {
 	const char *path;
 	struct token_file file;
 	struct stat seen; /* all zero: the file was missing */
-	bool retry;       /* reading failed for a reason that may pass */
+	bool good;        /* what was seen could be used */
+	bool retry;       /* read again though nothing has changed */
 	int64_t next_check_ms;
 	EVP_MD *sha256;
 	EVP_MD_CTX *context;
@@ -65,6 +66,32 @@ read_path(
 		return EX_CONFIG;
 	}
 	return status;
+}
+
+static bool
+is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The change time too: a mode that is put right makes a file usable. */
+static bool
+is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+	       a->st_size == b->st_size &&
+	       is_same_time(&a->st_mtim, &b->st_mtim) &&
+	       is_same_time(&a->st_ctim, &b->st_ctim);
+}
+
+/*
+ * Whether another change could still carry the very same times: those of files
+ * go in ticks of some milliseconds, and in seconds on some file systems.
+ */
+static bool
+is_fresh(const struct stat *st)
+{
+	return time(NULL) - st->st_ctim.tv_sec < FRESH_S;
 }
 
 /* Fetched once: looking an algorithm up costs more than a digest. */
@@ -113,6 +140,8 @@ tokens_open(const char *path, char *error, size_t error_len)
 	if (read_path(path, &tokens->file, error, error_len) != 0)
 		goto fail;
 	tokens->seen = tokens->file.stat;
+	tokens->good = true;
+	tokens->retry = is_fresh(&tokens->seen);
 	return tokens;
 
 fail:
@@ -121,29 +150,13 @@ fail:
 	return NULL;
 }
 
-static bool
-is_same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-/* The change time too: a mode that is put right makes a file usable. */
-static bool
-is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-	       a->st_size == b->st_size &&
-	       is_same_time(&a->st_mtim, &b->st_mtim) &&
-	       is_same_time(&a->st_ctim, &b->st_ctim);
-}
-
 void
 tokens_refresh(struct tokens *tokens, int64_t now_ms)
 {
 	struct token_file file;
 	struct stat now;
 	char error[512];
-	bool same;
+	bool news;
 	int status;
 
 	if (now_ms < tokens->next_check_ms)
@@ -151,15 +164,18 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 	tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
 	if (stat(tokens->path, &now) != 0)
 		now = (struct stat){ 0 };
-	same = is_same_file(&now, &tokens->seen);
-	if (same && !tokens->retry)
+	news = !is_same_file(&now, &tokens->seen);
+	if (!news && !tokens->retry)
 		return;
 
-	tokens->seen = now;
 	status = read_path(tokens->path, &file, error, sizeof error);
-	tokens->retry = status == EX_OSERR || status == EX_IOERR;
+	news = news || tokens->good != (status == 0);
+	tokens->good = status == 0;
+	tokens->seen = status == 0 ? file.stat : now;
+	tokens->retry =
+	    status == EX_OSERR || status == EX_IOERR || is_fresh(&tokens->seen);
 	if (status != 0) {
-		if (!same)
+		if (news)
 			log_error("%s; until then the tokens of the last good "
 				  "file stay in use (%zu)",
 			    error, tokens->file.count);
@@ -167,8 +183,9 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 	}
 	token_file_free(&tokens->file);
 	tokens->file = file;
-	tokens->seen = file.stat;
-	log_info("%s: read again, %zu tokens", tokens->path, file.count);
+	if (news)
+		log_info("%s: read again; tokens in use: %zu", tokens->path,
+		    file.count);
 }
 
 enum http_error

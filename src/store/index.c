@@ -122,6 +122,32 @@ on_assert(MDB_env *env, const char *message)
 	_exit(75); /* EX_TEMPFAIL */
 }
 
+/*
+ * Whether the file has all the pages that it says are in use: what is read of
+ * a mapping behind the end of its file ends the process.
+ */
+static int
+check_size(MDB_env *env)
+{
+	MDB_envinfo info;
+	MDB_stat stat;
+	struct stat st;
+	int fd, error = mdb_env_get_fd(env, &fd);
+
+	if (error == 0)
+		error = mdb_env_info(env, &info);
+	if (error == 0)
+		error = mdb_env_stat(env, &stat);
+	if (error != 0)
+		return error;
+	if (fstat(fd, &st) < 0)
+		return errno;
+	/* A new file has its two meta pages; the rest is written when used. */
+	return (uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize
+		   ? MDB_CORRUPTED
+		   : 0;
+}
+
 static int
 open_environment(struct index *index, const char *path)
 {
@@ -141,6 +167,8 @@ open_environment(struct index *index, const char *path)
 	if (error == 0)
 		error = mdb_env_open(index->env, name,
 		    MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD, 0600);
+	if (error == 0)
+		error = check_size(index->env);
 	if (error == 0)
 		error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
 	if (error != 0)

@@ -352,8 +352,10 @@ class Responder:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
-    def check_log(self, tally: Tally) -> None:
-        """No sanitizer said anything.  Call after the end."""
+    def check_end(self, tally: Tally) -> None:
+        """It ended when it was told to, and no sanitizer said anything."""
+        status = self.process.returncode
+        tally.check(status == 0, "the service ends with status 0", status)
         log = self.log()
         found = re.search(r"Sanitizer|runtime error:|Assertion|\*\*\* ", log)
         detail = log[max(0, found.start() - 100):][:3000] if found else ""
@@ -375,8 +377,9 @@ def responder(
     command.append("--")
     if watched:
         # The scenarios kill workers more often than multiwatch's default
-        # takes for an accident.
-        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000", "--"]
+        # takes for an accident; and its default to end them is SIGUSR1.
+        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000"]
+        command += ["--signal=TERM", "--"]
     command.append(str(store.responder))
     with open(log_path, "ab") as log:
         process = subprocess.Popen(

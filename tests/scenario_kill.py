@@ -144,7 +144,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
             load.sent[-1] = "afterwards"
             load.acknowledged.add(-1)
             tally.check(answer.is_plant("afterwards"), "served at the end", answer)
-        service.check_log(tally)
+        service.check_end(tally)
         with tally.part("the journal"):
             check_journal(tally, store, loads)
 

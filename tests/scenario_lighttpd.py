@@ -211,7 +211,7 @@ def scenario(tally: Tally, build_dir: str, concurrent_only: bool) -> None:
                 check_race(tally, store, port)
             same = service.worker() == worker
             tally.check(same, "the same worker has served all of it", service.log())
-        service.check_log(tally)
+        service.check_end(tally)
         with tally.part("the journal at the end"):
             ids = [plant["id"] for plant in store.plants()]
             tally.check(len(ids) == len(set(ids)), "no id is stored twice at the end")

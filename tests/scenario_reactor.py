@@ -432,7 +432,7 @@ def check_responder(tally: Tally, store: Store, threads: int) -> None:
         for part in parts:
             with tally.part(part.__name__):
                 part(tally, reactor)
-    service.check_log(tally)
+    service.check_end(tally)
 
 
 def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
@@ -444,7 +444,7 @@ def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
         reactor = Reactor(store, service)
         reactor.ids = threads * 100_000 + 50_000
         check_large_bodies(tally, reactor)
-    service.check_log(tally)
+    service.check_end(tally)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

@@ -40,11 +40,11 @@ catch_signals(sigset_t *set)
 	/* A peer or a limit must not end the process: errno says it too. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* Else libfcgi would take it as an order to end, in its own way. */
-	signal(SIGUSR1, SIG_IGN);
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
+	/* What multiwatch sends to end its children. */
+	sigaddset(set, SIGUSR1);
 	sigaddset(set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
 }

@@ -22,10 +22,10 @@
 #define DATA_NAME INDEX_NAME "/data.mdb"
 
 /*
- * Address space, not memory or disk: room for more than a billion plants at
- * some 40 bytes each.
+ * Address space, not memory or disk: room for some 800 million plants at 40
+ * bytes each.  Valgrind can map no more than this.
  */
-#define MAP_BYTES ((size_t)64 << 30)
+#define MAP_BYTES ((size_t)32 << 30)
 
 #define STATE_VERSION 1
 #define BOOT_LEN 36

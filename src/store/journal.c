@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -181,16 +182,24 @@ journal_create(int dir)
 	return fsync(dir);
 }
 
+/*
+ * statx, since it can leave the times out.  A file system with fine-grained
+ * timestamps (Linux 6.13) gives a file that was asked for them a new one with
+ * the next write, which makes the next fdatasync write its inode too: measured
+ * on ext4, 80 microseconds become 120.
+ */
 const char *
 journal_check(struct journal *journal, uint64_t end)
 {
-	struct stat st;
+	struct statx st;
 
-	if (fstatat(journal->dir, JOURNAL_NAME, &st, 0) < 0)
+	if (statx(journal->dir, JOURNAL_NAME, AT_STATX_SYNC_AS_STAT,
+		STATX_INO | STATX_SIZE, &st) < 0)
 		return errno == ENOENT ? "was removed" : "cannot be reached";
-	if (st.st_ino != journal->inode || st.st_dev != journal->device)
+	if (st.stx_ino != journal->inode ||
+	    makedev(st.stx_dev_major, st.stx_dev_minor) != journal->device)
 		return "was replaced";
-	journal->size = (uint64_t)st.st_size;
+	journal->size = st.stx_size;
 	return journal->size < end ? "was truncated" : NULL;
 }
 

@@ -377,9 +377,8 @@ def responder(
     command.append("--")
     if watched:
         # The scenarios kill workers more often than multiwatch's default
-        # takes for an accident; and its default to end them is SIGUSR1.
-        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000"]
-        command += ["--signal=TERM", "--"]
+        # takes for an accident.  It ends them with SIGUSR1.
+        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000", "--"]
     command.append(str(store.responder))
     with open(log_path, "ab") as log:
         process = subprocess.Popen(

@@ -33,7 +33,7 @@ struct fcgi_frame {
 	unsigned type;           /* of the record */
 	unsigned id;             /* of the request; 0 before its begin */
 	bool params_ended;
-	size_t params_len, body_len;
+	size_t params_len;
 	size_t role_at;   /* place within a begin record */
 	size_t pair_skip; /* bytes of a name and value to pass */
 	size_t length_at; /* bytes read of the length at hand */

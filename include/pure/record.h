@@ -19,11 +19,11 @@
  *	       byte of the line before `,"crc"`, as 8 lower-case hex digits
  *
  * A line is valid by itself exactly if its crc holds and encoding what it says
- * gives the same bytes: numbers in decimal without leading zeros, strings in
- * canonical form (json_scan.h), nothing between the tokens.  It is valid in its
- * place if besides `seq` and `prev` follow from the line before and `safe` is
- * not above its own offset.  Blank lines at the end are room prepared for
- * records to come.  Pure; any thread.
+ * gives the same bytes: numbers in decimal, at most 2^63 - 1, without leading
+ * zeros, strings in canonical form (json_string.h), nothing between the tokens.
+ * It is valid in its place if besides `seq` and `prev` follow from the line
+ * before and `safe` is not above its own offset.  Blank lines at the end are
+ * room prepared for records to come.  Pure; any thread.
  */
 #ifndef PURE_RECORD_H
 #define PURE_RECORD_H

@@ -63,6 +63,13 @@ struct store *store_open(const struct store_options *options, int *status);
 int store_commit(struct store *store, struct store_item *items, size_t n);
 
 /*
+ * store_wait(store):
+ * Wait until no other thread of this process is in store_commit: the time to
+ * gather more plants before the next one.
+ */
+void store_wait(struct store *store);
+
+/*
  * store_idle(store):
  * To be called when no plant has come for about a second: puts the last batch
  * below the watermark with a closing line, if that is not done yet and the

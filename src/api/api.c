@@ -5,19 +5,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "ground/clock.h"
 #include "http/credential.h"
 
 #define RESOURCE "/plants"
-
-/* Both clocks are read without a system call. */
-static int64_t
-clock_ms(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void
 api_tick(struct api *api)

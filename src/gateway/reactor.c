@@ -23,6 +23,7 @@
 #include "api/api.h"
 #include "connection.h"
 #include "fastcgi.h"
+#include "ground/clock.h"
 #include "ground/log.h"
 
 #define LISTENER 0
@@ -68,10 +69,7 @@ struct reactor {
 static int64_t
 read_clock_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return clock_ms(CLOCK_MONOTONIC_COARSE);
 }
 
 /* Its address in an event means the listener; NULL means stop. */
@@ -478,7 +476,8 @@ reactor_run(void *argument)
 		}
 		do_what_is_due(r);
 		if (r->npending > 0) {
-			/* Whoever came meanwhile goes with this batch. */
+			/* Whoever comes meanwhile goes with this batch. */
+			store_wait(r->store);
 			take_events(r, 0);
 			commit_pending(r);
 		}

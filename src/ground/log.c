@@ -41,8 +41,10 @@ say(enum log_level level, int priority, const char *format, va_list arguments)
 	prefix = snprintf(line, sizeof(line), "%s: ", program_name);
 	body = vsnprintf(
 	    line + prefix, sizeof(line) - (size_t)prefix, format, arguments);
-	if (body < 0)
+	if (body < 0) {
+		errno = errno_before;
 		return;
+	}
 	len = (size_t)prefix + (size_t)body;
 	if (len > sizeof(line) - 1)
 		len = sizeof(line) - 1;

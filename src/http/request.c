@@ -40,7 +40,9 @@ request_read(struct request *request, char *const *variables)
 		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
 			size_t len = strlen(wanted[k].name);
 
-			if (strncmp(variables[i], wanted[k].name, len) != 0)
+			/* Most names are told apart by their first letter. */
+			if (variables[i][0] != wanted[k].name[0] ||
+			    strncmp(variables[i], wanted[k].name, len) != 0)
 				continue;
 			if (*wanted[k].value != NULL)
 				return -1;

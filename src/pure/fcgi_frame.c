@@ -36,11 +36,7 @@ begin_record(struct fcgi_frame *f)
 		return !f->params_ended &&
 		       f->params_len <= FCGI_FRAME_PARAMS_MAX;
 	}
-	if (f->type == TYPE_STDIN) {
-		f->body_len += f->content;
-		return f->params_ended;
-	}
-	return false;
+	return f->type == TYPE_STDIN && f->params_ended;
 }
 
 /* The record's content and padding have passed. */

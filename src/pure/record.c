@@ -12,6 +12,7 @@
 
 #include "pure/crc32c.h"
 #include "pure/json_scan.h"
+#include "pure/json_string.h"
 #include "pure/timestamp.h"
 
 #define HEADER_BEGIN "{\"plant-store\":1,\"store\":\""
@@ -76,9 +77,11 @@ take_number(struct cursor *c, uint64_t *number)
 	uint64_t value = 0;
 
 	for (; p < c->end && *p >= '0' && *p <= '9'; p++) {
-		if (value > (INT64_MAX - 9) / 10)
+		uint64_t digit = (uint64_t)(*p - '0');
+
+		if (value > (INT64_MAX - digit) / 10)
 			return false;
-		value = value * 10 + (uint64_t)(*p - '0');
+		value = value * 10 + digit;
 	}
 	if (p == c->at || (*c->at == '0' && p - c->at > 1))
 		return false;
@@ -217,7 +220,9 @@ record_header_decode(const char *buf, size_t len,
 	if (!TAKE(&c, HEADER_BEGIN)) {
 		uint64_t version;
 
-		if (TAKE(&c, HEADER_ANY) && take_number(&c, &version))
+		/* Ours, so that what follows is damaged: not another one. */
+		if (TAKE(&c, HEADER_ANY) && take_number(&c, &version) &&
+		    version != 1)
 			return RECORD_HEADER_VERSION;
 		return RECORD_HEADER_BAD;
 	}

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ground/clock.h"
+
 #define LOCK_NAME "lock"
 #define MARK_LEN 8
 #define MARK_OK "ok      "
@@ -38,16 +40,6 @@ lock_open(struct lock *lock, int dir)
 	return 0;
 }
 
-static long
-elapsed_ms(const struct timespec *start)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (now.tv_sec - start->tv_sec) * 1000 +
-	       (now.tv_nsec - start->tv_nsec) / 1000000;
-}
-
 /* Whether the name still means the file that we locked. */
 static bool
 is_current(const struct lock *lock)
@@ -59,10 +51,10 @@ is_current(const struct lock *lock)
 }
 
 int
-lock_acquire(struct lock *lock, int timeout_ms)
+lock_acquire(struct lock *lock, int64_t deadline_ms)
 {
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	struct timespec start = { 0 }, pause = { 0, RETRY_NS_MIN };
+	struct timespec pause = { 0, RETRY_NS_MIN };
 
 	for (;;) {
 		if (fcntl(lock->fd, F_OFD_SETLK, &whole) == 0) {
@@ -83,9 +75,7 @@ lock_acquire(struct lock *lock, int timeout_ms)
 		 * A blocking wait would need a signal to end it, and a signal
 		 * would break libfcgi's reads; so look again, soon.
 		 */
-		if (start.tv_sec == 0)
-			clock_gettime(CLOCK_MONOTONIC, &start);
-		else if (elapsed_ms(&start) >= timeout_ms) {
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			errno = ETIMEDOUT;
 			return -1;
 		}

@@ -14,6 +14,7 @@
 #define STORE_LOCK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "pure/record.h"
@@ -32,12 +33,12 @@ struct lock {
 int lock_open(struct lock *lock, int dir);
 
 /*
- * lock_acquire(lock, timeout_ms):
- * Take the lock, waiting no longer than that.  A lock file that has been
+ * lock_acquire(lock, deadline_ms):
+ * Take the lock, trying at least once and until that time of CLOCK_MONOTONIC.  A lock file that has been
  * removed or replaced meanwhile is opened anew.  Return 0; -1 with errno,
  * ETIMEDOUT if others hold it.  Not for two threads at once.
  */
-int lock_acquire(struct lock *lock, int timeout_ms);
+int lock_acquire(struct lock *lock, int64_t deadline_ms);
 
 /*
  * lock_release(lock):

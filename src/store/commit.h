@@ -1,0 +1,32 @@
+/*
+ * commit: appends to the journal: the plants of a batch, or a closing line.  The
+ * caller holds the lock.
+ */
+#ifndef STORE_COMMIT_H
+#define STORE_COMMIT_H
+
+#include "state.h"
+
+/*
+ * commit_items(store, items, n):
+ * Store the plants in as few appends as their size allows, and set each result.
+ * Return the fault that ended it; FAULT_FULL is only in the results, since what
+ * refers to stored plants may still pass.
+ */
+enum fault commit_items(
+    struct store *store, struct store_item *items, size_t n);
+
+/*
+ * commit_refuse(items, n, fault):
+ * Set all results to what `fault` means to a client.
+ */
+void commit_refuse(struct store_item *items, size_t n, enum fault fault);
+
+/*
+ * commit_closing(store):
+ * Put everything below the watermark with a closing line, unless that is done.
+ * A failure is logged.
+ */
+void commit_closing(struct store *store);
+
+#endif

@@ -44,7 +44,11 @@ FCGI_O  := $(BUILD)/src/programs/responder.o
 CLI_O   := $(patsubst %.c,$(BUILD)/%.o,src/programs/plant-store.c \
 	$(sort $(wildcard src/programs/*_command.c)))
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
-OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o)
+# What several tests share; a test gets the objects that it calls.
+HELPERS := $(BUILD)/tests/helpers.a
+HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
+	$(filter-out tests/test_%,$(wildcard tests/*.c))))
+OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o) $(HELP_O)
 
 .PHONY: all tests check install uninstall clean format help FORCE
 .DELETE_ON_ERROR:
@@ -64,12 +68,19 @@ $(LIB): $(LIB_O) $(BUILD)/sources
 	rm -f $@
 	$(AR) rcs $@ $(LIB_O)
 
-$(TESTS): $(BUILD)/%: $(BUILD)/%.o $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB) $(LIBS) $(TEST_LIBS)
+$(HELPERS): $(HELP_O) $(BUILD)/sources
+	rm -f $@
+	$(AR) rcs $@ $(HELP_O)
+
+$(TESTS): $(BUILD)/%: $(BUILD)/%.o $(HELPERS) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $< $(HELPERS) $(LIB) $(LIBS) $(TEST_LIBS)
+
+# Tests may look at what a layer keeps to itself.
+$(TESTS:%=%.o) $(HELP_O): PRIVATE := -Isrc/store -Isrc/gateway
 
 $(BUILD)/%.o: %.c $(BUILD)/command
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) $(PRIVATE) -MMD -MP -c -o $@ $<
 
 # How this folder was built, written only when it changes: another compiler or
 # flag makes everything anew, a source that comes or goes the library and the
@@ -79,7 +90,7 @@ $(CC) $(ALL_CFLAGS)
 $(CC) $(ALL_LDFLAGS) $(LIBS)
 endef
 define SOURCES
-$(LIB_O) $(CLI_O)
+$(LIB_O) $(CLI_O) $(HELP_O)
 endef
 export COMMAND SOURCES
 $(BUILD)/command: CONTENT = $$COMMAND

@@ -18,10 +18,11 @@ bool service_is_fastcgi(void);
 
 /*
  * service_run(config):
- * Open the store and serve.  SIGTERM, SIGINT, SIGUSR1: answer what was
- * received, write the closing line, and return 0.  SIGHUP does nothing: the token file is read
- * again by itself.  Return a status of sysexits.h, logged, if it cannot start
- * or the store has failed.  Call in a process without other threads.
+ * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
+ * received, write the closing line, and return 0.  SIGHUP does nothing: the
+ * token file is read again by itself.  Return a status of sysexits.h, logged,
+ * if it cannot start or the store has failed.  Call in a process without other
+ * threads.
  */
 int service_run(const struct config *config);
 

@@ -43,8 +43,9 @@ catch_signals(sigset_t *set)
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
-	/* What multiwatch sends to end its children. */
+	/* What multiwatch may send to end its children. */
 	sigaddset(set, SIGUSR1);
+	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
 }

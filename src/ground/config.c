@@ -24,6 +24,10 @@ refuse(char *error, size_t error_len, const char *name, const char *value,
 {
 	snprintf(error, error_len, "%s: '%.64s' is not allowed; set it to %s",
 	    name, value, allowed);
+	/* One line, whatever the value holds. */
+	for (char *c = error; *c != '\0'; c++)
+		if (*c == '\n' || *c == '\r')
+			*c = '?';
 	return -1;
 }
 

@@ -220,7 +220,7 @@ record_header_decode(const char *buf, size_t len,
 	if (!TAKE(&c, HEADER_BEGIN)) {
 		uint64_t version;
 
-		/* Ours, so that what follows is damaged: not another one. */
+		/* Our own version with other bytes behind it is damage. */
 		if (TAKE(&c, HEADER_ANY) && take_number(&c, &version) &&
 		    version != 1)
 			return RECORD_HEADER_VERSION;

@@ -1,0 +1,358 @@
+/*
+ * store_fixture: stores in temporary directories, made, damaged and looked at
+ * from outside.  See store_fixture.h.
+ */
+#include "store_fixture.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fault_shim.h"
+#include "replay.h"
+
+#define INDEX_NAME "index"
+
+int
+fixture_set_up(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	const char *tmp = getenv("TMPDIR");
+
+	if (fixture == NULL)
+		return -1;
+	if (tmp == NULL || strlen(tmp) > 40)
+		tmp = "/tmp";
+	snprintf(fixture->path, sizeof(fixture->path), "%s/store.XXXXXX", tmp);
+	if (mkdtemp(fixture->path) == NULL)
+		return -1;
+	fixture->dir = open(fixture->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fixture->log = open(tmp, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	fixture->stderr_before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (fixture->dir < 0 || fixture->log < 0 ||
+	    fcntl(fixture->log, F_SETFL, O_APPEND) < 0 ||
+	    dup2(fixture->log, STDERR_FILENO) < 0)
+		return -1;
+	shim_reset();
+	*state = fixture;
+	return 0;
+}
+
+static void
+empty_directory(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (dir == NULL)
+		return;
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.' &&
+		    unlinkat(fd, entry->d_name, 0) < 0) {
+			empty_directory(fd, entry->d_name);
+			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+		}
+	closedir(dir);
+}
+
+int
+fixture_tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+	int result;
+
+	shim_reset();
+	dup2(fixture->stderr_before, STDERR_FILENO);
+	close(fixture->stderr_before);
+	close(fixture->log);
+	empty_directory(AT_FDCWD, fixture->path);
+	result = rmdir(fixture->path);
+	close(fixture->dir);
+	free(fixture);
+	return result;
+}
+
+static char *
+read_whole(int fd, size_t *len)
+{
+	struct stat st;
+	char *bytes;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	bytes = malloc((size_t)st.st_size + 1);
+	assert_non_null(bytes);
+	assert_int_equal(pread(fd, bytes, (size_t)st.st_size, 0), st.st_size);
+	bytes[st.st_size] = '\0';
+	*len = (size_t)st.st_size;
+	return bytes;
+}
+
+unsigned
+fixture_logged(const struct fixture *fixture, const char *text)
+{
+	size_t len;
+	char *log = read_whole(fixture->log, &len);
+	unsigned n = 0;
+
+	for (char *line = strtok(log, "\n"); line != NULL;
+	     line = strtok(NULL, "\n"))
+		n += strstr(line, text) != NULL;
+	free(log);
+	return n;
+}
+
+bool
+fixture_exists(const struct fixture *fixture, const char *name)
+{
+	return faccessat(fixture->dir, name, F_OK, 0) == 0;
+}
+
+bool
+fixture_exists_like(const struct fixture *fixture, const char *prefix)
+{
+	DIR *dir = opendir(fixture->path);
+	struct dirent *entry;
+	bool found = false;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL)
+		found |= strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+	closedir(dir);
+	return found;
+}
+
+static int
+open_file(const struct fixture *fixture, const char *name, int flags)
+{
+	int fd = openat(fixture->dir, name, flags | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+size_t
+fixture_size(const struct fixture *fixture, const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(fixture->dir, name, &st, 0), 0);
+	return (size_t)st.st_size;
+}
+
+char *
+fixture_read(const struct fixture *fixture, const char *name, size_t *len)
+{
+	int fd = open_file(fixture, name, O_RDONLY);
+	char *bytes = read_whole(fd, len);
+
+	close(fd);
+	return bytes;
+}
+
+void
+fixture_write(const struct fixture *fixture, const char *name, uint64_t offset,
+    const void *bytes, size_t len)
+{
+	int fd = open_file(fixture, name, O_WRONLY | O_CREAT);
+
+	assert_int_equal(pwrite(fd, bytes, len, (off_t)offset), len);
+	close(fd);
+}
+
+void
+fixture_append(const struct fixture *fixture, const char *name,
+    const void *bytes, size_t len)
+{
+	fixture_write(fixture, name, fixture_size(fixture, name), bytes, len);
+}
+
+void
+fixture_truncate(const struct fixture *fixture, const char *name, uint64_t size)
+{
+	int fd = open_file(fixture, name, O_WRONLY);
+
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	close(fd);
+}
+
+void
+fixture_remove(const struct fixture *fixture, const char *name)
+{
+	assert_int_equal(unlinkat(fixture->dir, name, 0), 0);
+}
+
+void
+fixture_remove_index(const struct fixture *fixture)
+{
+	empty_directory(fixture->dir, INDEX_NAME);
+	assert_int_equal(unlinkat(fixture->dir, INDEX_NAME, AT_REMOVEDIR), 0);
+}
+
+struct store *
+fixture_open(const struct fixture *fixture, bool prepare)
+{
+	struct store_options options = { .dir = fixture->path,
+		.prepare = prepare };
+	int status = -1;
+	struct store *store = store_open(&options, &status);
+
+	if (store == NULL)
+		fail_msg("store_open gave the status %d", status);
+	return store;
+}
+
+void
+fixture_refused(const struct fixture *fixture, int status)
+{
+	struct store_options options = { .dir = fixture->path };
+	int found = -1;
+	struct store *store = store_open(&options, &found);
+
+	if (store != NULL) {
+		store_close(store);
+		fail_msg("the store was opened");
+	}
+	assert_int_equal(found, status);
+}
+
+struct plant
+fixture_plant(int64_t id, const char *name)
+{
+	struct plant plant = { .id = id };
+	char own[32];
+	int len;
+
+	if (name == NULL) {
+		snprintf(own, sizeof(own), "plant %" PRId64, id);
+		name = own;
+	}
+	len = asprintf(
+	    &plant.text, "{\"id\":%" PRId64 ",\"name\":\"%s\"}", id, name);
+	if (len < 0)
+		abort();
+	plant.len = (size_t)len;
+	return plant;
+}
+
+struct outcome
+fixture_put(struct store *store, int64_t id, const char *name)
+{
+	struct plant plant = fixture_plant(id, name);
+	struct store_item item = { .plant = &plant, .by = "tester" };
+	struct outcome outcome;
+
+	outcome.status = store_commit(store, &item, 1);
+	outcome.result = item.result;
+	plant_done(&plant);
+	return outcome;
+}
+
+void
+fixture_create(struct store *store, int64_t id)
+{
+	struct outcome outcome = fixture_put(store, id, NULL);
+
+	assert_int_equal(outcome.result, STORE_CREATED);
+	assert_int_equal(outcome.status, 0);
+}
+
+/* Give each line to `see`; the journal must be whole. */
+static void
+walk(const struct fixture *fixture, void (*see)(const struct record *, void *),
+    void *argument)
+{
+	struct journal journal;
+	struct replay replay;
+	struct record record;
+	enum replay_result result;
+	uint64_t tail_end;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	assert_int_equal(
+	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
+	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD)
+		see(&record, argument);
+	assert_int_equal(result, REPLAY_END);
+	assert_int_equal(replay_judge(&replay, &tail_end), REPLAY_CLEAN);
+	replay_done(&replay);
+	journal_close(&journal);
+}
+
+struct expectation {
+	const int64_t *ids;
+	size_t n, seen;
+};
+
+static void
+see_plant(const struct record *record, void *argument)
+{
+	struct expectation *expectation = argument;
+
+	if (record->plant == NULL)
+		return;
+	if (expectation->seen < expectation->n)
+		assert_int_equal(
+		    record->id, expectation->ids[expectation->seen]);
+	expectation->seen++;
+}
+
+void
+fixture_expect(const struct fixture *fixture, const int64_t *ids, size_t n)
+{
+	struct expectation expectation = { .ids = ids, .n = n };
+
+	walk(fixture, see_plant, &expectation);
+	assert_int_equal(expectation.seen, n);
+}
+
+void
+fixture_reopen_and_expect(
+    const struct fixture *fixture, const int64_t *ids, size_t n)
+{
+	struct store *store = fixture_open(fixture, false);
+
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(
+		    fixture_put(store, ids[i], NULL).result, STORE_SAME);
+	store_close(store);
+	fixture_expect(fixture, ids, n);
+}
+
+static void
+see_line(const struct record *record, void *argument)
+{
+	size_t *lines = argument;
+
+	(void)record;
+	++*lines;
+}
+
+size_t
+fixture_lines(const struct fixture *fixture)
+{
+	size_t lines = 0;
+
+	walk(fixture, see_line, &lines);
+	return lines;
+}
+
+int
+fixture_in_child(int (*work)(void *), void *argument)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(work(argument));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,105 @@
+/*
+ * store_fixture: a directory for a store, the plants to put into it, and what
+ * is found there afterwards.
+ *
+ * Every helper fails the running test when it cannot do its part.
+ */
+#ifndef TESTS_STORE_FIXTURE_H
+#define TESTS_STORE_FIXTURE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "journal.h"
+#include "store/store.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+struct fixture {
+	char path[64];
+	int dir;
+	int stderr_before;
+	int log; /* no file of the directory */
+};
+
+/*
+ * fixture_set_up, fixture_tear_down: for cmocka; *state is a struct fixture.
+ * What is logged meanwhile goes to a file.
+ */
+int fixture_set_up(void **state);
+int fixture_tear_down(void **state);
+
+/*
+ * fixture_logged(fixture, text):
+ * How many lines with that text were logged since fixture_set_up.
+ */
+unsigned fixture_logged(const struct fixture *fixture, const char *text);
+
+/* Files of the store's directory, by their names in it. */
+bool fixture_exists(const struct fixture *fixture, const char *name);
+bool fixture_exists_like(const struct fixture *fixture, const char *prefix);
+size_t fixture_size(const struct fixture *fixture, const char *name);
+/* The bytes, NUL-terminated, from malloc. */
+char *fixture_read(
+    const struct fixture *fixture, const char *name, size_t *len);
+void fixture_write(const struct fixture *fixture, const char *name,
+    uint64_t offset, const void *bytes, size_t len);
+void fixture_append(const struct fixture *fixture, const char *name,
+    const void *bytes, size_t len);
+void fixture_truncate(
+    const struct fixture *fixture, const char *name, uint64_t size);
+void fixture_remove(const struct fixture *fixture, const char *name);
+void fixture_remove_index(const struct fixture *fixture);
+
+/* A store: opened, it must open; refused, with this status. */
+struct store *fixture_open(const struct fixture *fixture, bool prepare);
+void fixture_refused(const struct fixture *fixture, int status);
+
+/*
+ * fixture_put(store, id, name):
+ * Commit one plant, named after its id if `name` is NULL, and give the result
+ * and what store_commit returned.
+ */
+struct outcome {
+	enum store_result result;
+	int status;
+};
+struct outcome fixture_put(struct store *store, int64_t id, const char *name);
+
+/* The same, named after its id, and it must be stored now. */
+void fixture_create(struct store *store, int64_t id);
+
+/* A plant of that text; give it back with plant_done. */
+struct plant fixture_plant(int64_t id, const char *name);
+
+/*
+ * fixture_expect(fixture, ids, n):
+ * The journal on the disk is whole from its first line to its last and has
+ * exactly the plants with these ids, in this order.
+ */
+void fixture_expect(
+    const struct fixture *fixture, const int64_t *ids, size_t n);
+
+/*
+ * fixture_reopen_and_expect(fixture, ids, n):
+ * The store opens, knows every one of these plants, all named after their ids,
+ * and fixture_expect.
+ */
+void fixture_reopen_and_expect(
+    const struct fixture *fixture, const int64_t *ids, size_t n);
+
+/* How many lines, closing ones included, the journal has behind its header. */
+size_t fixture_lines(const struct fixture *fixture);
+
+/*
+ * fixture_in_child(work, argument):
+ * Run work(argument) in another process, and return its exit status, or 128
+ * and the signal that ended it.
+ */
+int fixture_in_child(int (*work)(void *), void *argument);
+
+#endif

@@ -1,0 +1,739 @@
+/*
+ * fcgi_frame: where a FastCGI request ends, however its bytes arrive, and what
+ * is refused before libfcgi sees it.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/fcgi_frame.h"
+
+/* Of FastCGI 1.0, section 8. */
+enum {
+	BEGIN = 1,
+	ABORT = 2,
+	END = 3,
+	PARAMS = 4,
+	STDIN = 5,
+	STDOUT = 6,
+	STDERR = 7,
+	DATA = 8,
+	GET_VALUES = 9,
+	UNKNOWN = 11
+};
+enum { RESPONDER = 1, AUTHORIZER = 2, FILTER = 3 };
+#define KEEP_CONNECTION 1
+#define ID 0x0102
+
+#define CONTENT_MAX 65535
+#define BYTES_MAX ((size_t)256 << 10)
+
+/* The bytes of a connection. */
+struct bytes {
+	size_t len;
+	unsigned char buf[BYTES_MAX];
+};
+
+static struct bytes *
+bytes_new(void)
+{
+	struct bytes *bytes = malloc(sizeof *bytes);
+
+	assert_non_null(bytes);
+	bytes->len = 0;
+	return bytes;
+}
+
+static void
+put(struct bytes *bytes, const void *buf, size_t len)
+{
+	assert_true(len <= BYTES_MAX - bytes->len);
+	memcpy(bytes->buf + bytes->len, buf, len);
+	bytes->len += len;
+}
+
+static void
+put_header(
+    struct bytes *bytes, int type, unsigned id, size_t content, size_t padding)
+{
+	const unsigned char header[8] = { 1, (unsigned char)type,
+		(unsigned char)(id >> 8), (unsigned char)id,
+		(unsigned char)(content >> 8), (unsigned char)content,
+		(unsigned char)padding, 0 };
+
+	put(bytes, header, sizeof header);
+}
+
+static void
+put_record(struct bytes *bytes, int type, unsigned id, const void *content,
+    size_t len, size_t padding)
+{
+	static const unsigned char pad[255];
+
+	put_header(bytes, type, id, len, padding);
+	put(bytes, content, len);
+	put(bytes, pad, padding);
+}
+
+static void
+put_begin_as(struct bytes *bytes, unsigned id, unsigned role, unsigned flags)
+{
+	const unsigned char content[8] = { (unsigned char)(role >> 8),
+		(unsigned char)role, (unsigned char)flags };
+
+	put_record(bytes, BEGIN, id, content, sizeof content, 0);
+}
+
+static void
+put_begin(struct bytes *bytes)
+{
+	put_begin_as(bytes, ID, RESPONDER, KEEP_CONNECTION);
+}
+
+static void
+put_params(struct bytes *bytes, const void *content, size_t len)
+{
+	put_record(bytes, PARAMS, ID, content, len, 0);
+}
+
+static void
+put_stdin(struct bytes *bytes, const void *content, size_t len)
+{
+	put_record(bytes, STDIN, ID, content, len, 0);
+}
+
+/* Two pairs, the second with a value whose length takes four bytes. */
+#define PAIRS                  \
+	"\x01\x02"             \
+	"abb"                  \
+	"\x03\x80\x00\x00\x04" \
+	"ccc"                  \
+	"dddd"
+#define PAIRS_LEN (sizeof(PAIRS) - 1)
+
+/* A request with everything: pairs over two records, padding, two bodies. */
+static struct bytes *
+usual_request(void)
+{
+	struct bytes *bytes = bytes_new();
+
+	put_begin(bytes);
+	put_record(bytes, PARAMS, ID, PAIRS, 8, 3);
+	put_record(bytes, PARAMS, ID, PAIRS + 8, PAIRS_LEN - 8, 0);
+	put_record(bytes, PARAMS, ID, "", 0, 8);
+	put_record(bytes, STDIN, ID, "{\"id\":1,", 8, 1);
+	put_record(bytes, STDIN, ID, "\"name\":\"Fern\"}", 14, 255);
+	put_record(bytes, STDIN, ID, "", 0, 5);
+	return bytes;
+}
+
+/* Feed a copy on the heap, so that a byte read beyond it shows. */
+static size_t
+feed(struct fcgi_frame *frame, const unsigned char *buf, size_t len)
+{
+	unsigned char *copy = malloc(len > 0 ? len : 1);
+	size_t used;
+
+	assert_non_null(copy);
+	memcpy(copy, buf, len);
+	used = fcgi_frame_feed(frame, copy, len);
+	free(copy);
+	assert_true(used <= len);
+	if (frame->state == FCGI_FRAME_MORE)
+		assert_int_equal(used, len);
+	return used;
+}
+
+static enum fcgi_frame_state
+state_of(const struct bytes *bytes)
+{
+	struct fcgi_frame frame = { 0 };
+
+	feed(&frame, bytes->buf, bytes->len);
+	return frame.state;
+}
+
+/* The first `fine` bytes pass, what is behind them is refused; frees them. */
+static void
+assert_refused_at(struct bytes *bytes, size_t fine)
+{
+	struct fcgi_frame frame = { 0 };
+
+	feed(&frame, bytes->buf, fine);
+	assert_int_equal(frame.state, FCGI_FRAME_MORE);
+	feed(&frame, bytes->buf + fine, bytes->len - fine);
+	assert_int_equal(frame.state, FCGI_FRAME_BAD);
+	free(bytes);
+}
+
+static void
+whole_request_is_complete_at_its_last_byte(void **state)
+{
+	struct bytes *bytes = usual_request();
+	struct fcgi_frame frame = { 0 };
+
+	(void)state;
+	assert_int_equal(feed(&frame, bytes->buf, bytes->len), bytes->len);
+	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+request_fed_byte_by_byte_is_complete_at_its_last_byte(void **state)
+{
+	struct bytes *bytes = usual_request();
+	struct fcgi_frame frame = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < bytes->len; i++) {
+		assert_int_equal(frame.state, FCGI_FRAME_MORE);
+		assert_int_equal(feed(&frame, bytes->buf + i, 1), 1);
+	}
+	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+request_in_any_two_parts_is_complete_at_its_last_byte(void **state)
+{
+	struct bytes *bytes = usual_request();
+
+	(void)state;
+	for (size_t cut = 0; cut < bytes->len; cut++) {
+		struct fcgi_frame frame = { 0 };
+
+		assert_int_equal(feed(&frame, bytes->buf, cut), cut);
+		assert_int_equal(frame.state, FCGI_FRAME_MORE);
+		assert_int_equal(
+		    feed(&frame, bytes->buf + cut, bytes->len - cut),
+		    bytes->len - cut);
+		assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	}
+	free(bytes);
+}
+
+static void
+bytes_behind_the_request_are_left(void **state)
+{
+	struct bytes *bytes = usual_request();
+	size_t len = bytes->len;
+	struct fcgi_frame frame = { 0 };
+
+	(void)state;
+	put_begin(bytes);
+	assert_int_equal(feed(&frame, bytes->buf, bytes->len), len);
+	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	assert_int_equal(feed(&frame, bytes->buf + len, bytes->len - len), 0);
+	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+nothing_more_is_taken_once_it_is_refused(void **state)
+{
+	struct bytes *bytes = bytes_new();
+	struct fcgi_frame frame = { 0 };
+	size_t used;
+
+	(void)state;
+	put_begin(bytes);
+	put_record(bytes, ABORT, ID, "", 0, 0);
+	put_params(bytes, "", 0);
+	used = feed(&frame, bytes->buf, bytes->len);
+	assert_int_equal(frame.state, FCGI_FRAME_BAD);
+	assert_in_range(used, 16, 24);
+	assert_int_equal(feed(&frame, bytes->buf, bytes->len), 0);
+	assert_int_equal(frame.state, FCGI_FRAME_BAD);
+	free(bytes);
+}
+
+static void
+request_without_parameters_and_body_is_complete(void **state)
+{
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	put_begin_as(bytes, 1, RESPONDER, 0);
+	put_record(bytes, PARAMS, 1, "", 0, 0);
+	put_record(bytes, STDIN, 1, "", 0, 0);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+request_ids_up_to_the_largest_are_taken(void **state)
+{
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	put_begin_as(bytes, 0xffff, RESPONDER, 0);
+	put_record(bytes, PARAMS, 0xffff, "", 0, 0);
+	put_record(bytes, STDIN, 0xffff, "", 0, 0);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+body_of_the_largest_records_is_passed(void **state)
+{
+	static const unsigned char zeros[CONTENT_MAX];
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	put_begin(bytes);
+	put_params(bytes, "", 0);
+	put_record(bytes, STDIN, ID, zeros, sizeof zeros, 255);
+	put_record(bytes, STDIN, ID, zeros, sizeof zeros, 1);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_MORE);
+	put_stdin(bytes, "", 0);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+zeroed_frame_takes_the_next_request(void **state)
+{
+	struct bytes *bytes = usual_request();
+	struct fcgi_frame frame = { 0 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		memset(&frame, 0, sizeof frame);
+		feed(&frame, bytes->buf, bytes->len);
+		assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
+	}
+	free(bytes);
+}
+
+static void
+another_protocol_version_is_refused(void **state)
+{
+	(void)state;
+	for (int version = 0; version < 256; version++) {
+		struct bytes *bytes = bytes_new();
+
+		put_begin(bytes);
+		bytes->buf[0] = (unsigned char)version;
+		assert_int_equal(state_of(bytes),
+		    version == 1 ? FCGI_FRAME_MORE : FCGI_FRAME_BAD);
+		free(bytes);
+	}
+}
+
+static void
+records_about_the_connection_are_refused(void **state)
+{
+	struct bytes *first = bytes_new(), *later = bytes_new();
+
+	(void)state;
+	put_record(first, GET_VALUES, 0, "", 0, 0);
+	assert_refused_at(first, 0);
+	put_begin(later);
+	put_record(later, GET_VALUES, 0, "", 0, 0);
+	assert_refused_at(later, 16);
+}
+
+static void
+begin_of_request_0_is_refused(void **state)
+{
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	put_begin_as(bytes, 0, RESPONDER, 0);
+	assert_refused_at(bytes, 0);
+}
+
+static void
+other_roles_than_responder_are_refused(void **state)
+{
+	static const unsigned roles[] = { 0, AUTHORIZER, FILTER, 0x0101,
+		0x0100 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+		struct bytes *bytes = bytes_new();
+
+		put_begin_as(bytes, ID, roles[i], 0);
+		assert_refused_at(bytes, 8);
+	}
+}
+
+static void
+begin_of_another_length_is_refused(void **state)
+{
+	(void)state;
+	for (size_t len = 0; len < 16; len++) {
+		struct bytes *bytes = bytes_new();
+
+		if (len == 8) {
+			free(bytes);
+			continue;
+		}
+		put_record(
+		    bytes, BEGIN, ID, "\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0", len, 0);
+		assert_refused_at(bytes, 0);
+	}
+}
+
+static void
+second_begin_is_refused(void **state)
+{
+	static const unsigned ids[] = { ID, ID + 1 };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct bytes *bytes = bytes_new();
+
+		put_begin(bytes);
+		put_begin_as(bytes, ids[i], RESPONDER, 0);
+		assert_refused_at(bytes, 16);
+	}
+}
+
+static void
+records_of_another_request_are_refused(void **state)
+{
+	struct bytes *params = bytes_new(), *body = bytes_new();
+	size_t fine;
+
+	(void)state;
+	put_begin(params);
+	put_record(params, PARAMS, ID + 1, "", 0, 0);
+	assert_refused_at(params, 16);
+
+	put_begin(body);
+	put_params(body, "", 0);
+	fine = body->len;
+	/* The same but for its high byte. */
+	put_record(body, STDIN, ID & 0xff, "", 0, 0);
+	assert_refused_at(body, fine);
+}
+
+static void
+records_before_the_begin_are_refused(void **state)
+{
+	static const int types[] = { ABORT, PARAMS, STDIN };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+		struct bytes *bytes = bytes_new();
+
+		put_record(bytes, types[i], ID, "", 0, 0);
+		assert_refused_at(bytes, 0);
+	}
+}
+
+static void
+records_that_no_responder_is_sent_are_refused(void **state)
+{
+	static const int types[] = { 0, ABORT, END, STDOUT, STDERR, DATA,
+		GET_VALUES, 10, UNKNOWN, 255 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+		struct bytes *head = bytes_new(), *body = bytes_new();
+		size_t fine;
+
+		put_begin(head);
+		put_record(head, types[i], ID, "", 0, 0);
+		assert_refused_at(head, 16);
+
+		put_begin(body);
+		put_params(body, "", 0);
+		fine = body->len;
+		put_record(body, types[i], ID, "", 0, 0);
+		assert_refused_at(body, fine);
+	}
+}
+
+static void
+body_before_the_end_of_the_parameters_is_refused(void **state)
+{
+	struct bytes *bytes = bytes_new();
+	size_t fine;
+
+	(void)state;
+	put_begin(bytes);
+	put_params(bytes, PAIRS, PAIRS_LEN);
+	fine = bytes->len;
+	put_stdin(bytes, "", 0);
+	assert_refused_at(bytes, fine);
+}
+
+static void
+parameters_after_their_end_are_refused(void **state)
+{
+	static const size_t lens[] = { 0, PAIRS_LEN };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct bytes *bytes = bytes_new();
+		size_t fine;
+
+		put_begin(bytes);
+		put_params(bytes, "", 0);
+		fine = bytes->len;
+		put_params(bytes, PAIRS, lens[i]);
+		assert_refused_at(bytes, fine);
+	}
+}
+
+static void
+pairs_may_be_empty_and_lengths_of_four_bytes_small(void **state)
+{
+	static const char pairs[] = "\0\0"
+				    "\x80\0\0\0\x80\0\0\0"
+				    "\x80\0\0\x01\0"
+				    "a"
+				    "\0\x80\0\0\x01"
+				    "b";
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	put_begin(bytes);
+	put_params(bytes, pairs, sizeof pairs - 1);
+	put_params(bytes, "", 0);
+	put_stdin(bytes, "", 0);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+parameters_that_end_within_a_pair_are_refused(void **state)
+{
+	/* The first of the two. */
+	const size_t pair_len = 5;
+
+	(void)state;
+	for (size_t len = 1; len < PAIRS_LEN; len++) {
+		struct bytes *bytes = bytes_new();
+		size_t fine;
+
+		put_begin(bytes);
+		put_params(bytes, PAIRS, len);
+		fine = bytes->len;
+		put_params(bytes, "", 0);
+		if (len == pair_len) {
+			assert_int_equal(state_of(bytes), FCGI_FRAME_MORE);
+			free(bytes);
+		} else {
+			assert_refused_at(bytes, fine);
+		}
+	}
+}
+
+static void
+pair_longer_than_all_parameters_may_be_is_refused_by_its_lengths(void **state)
+{
+	static const char *const lengths[] = {
+		"\xff\xff\xff\xff\xff\xff\xff\xff",
+		"\x80\x01\x00\x01\x80\x00\x00\x00",
+		"\x80\x00\x00\x00\x80\x01\x00\x01",
+		"\x80\x00\x80\x00\x80\x00\x80\x01",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+		struct bytes *bytes = bytes_new();
+
+		put_begin(bytes);
+		put_params(bytes, lengths[i], 8);
+		/* Its last byte is what tells. */
+		assert_refused_at(bytes, bytes->len - 1);
+	}
+}
+
+/* One pair that fills `len` bytes of parameters, in two records, and the end. */
+static struct bytes *
+request_with_parameters_of(size_t len)
+{
+	static const unsigned char zeros[CONTENT_MAX];
+	const size_t value_len = len - 5;
+	const unsigned char lengths[5] = { 0,
+		(unsigned char)(0x80 | value_len >> 24),
+		(unsigned char)(value_len >> 16),
+		(unsigned char)(value_len >> 8), (unsigned char)value_len };
+	struct bytes *bytes = bytes_new();
+
+	put_begin(bytes);
+	put_params(bytes, lengths, sizeof lengths);
+	put_params(bytes, zeros, 1000);
+	put_params(bytes, zeros, value_len - 1000);
+	put_params(bytes, "", 0);
+	put_stdin(bytes, "", 0);
+	return bytes;
+}
+
+static void
+parameters_up_to_the_limit_are_taken(void **state)
+{
+	struct bytes *bytes = request_with_parameters_of(FCGI_FRAME_PARAMS_MAX);
+
+	(void)state;
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
+parameters_above_the_limit_are_refused_by_the_records_header(void **state)
+{
+	struct bytes *bytes =
+	    request_with_parameters_of(FCGI_FRAME_PARAMS_MAX + 1);
+
+	(void)state;
+	/* Up to the byte before the second part's header is whole. */
+	assert_refused_at(bytes, 16 + 8 + 5 + 8 + 1000 + 7);
+}
+
+static void
+parameters_in_many_records_are_refused_above_the_limit(void **state)
+{
+	struct bytes *bytes = bytes_new();
+	struct fcgi_frame frame = { 0 };
+	size_t passed = 0;
+
+	(void)state;
+	put_begin(bytes);
+	feed(&frame, bytes->buf, bytes->len);
+	bytes->len = 0;
+	put_params(bytes,
+	    "\x01\x00"
+	    "a"
+	    "\0\0"
+	    "\0\0",
+	    7);
+	for (; frame.state == FCGI_FRAME_MORE; passed += 7) {
+		assert_true(passed <= FCGI_FRAME_PARAMS_MAX);
+		feed(&frame, bytes->buf, bytes->len);
+	}
+	assert_int_equal(frame.state, FCGI_FRAME_BAD);
+	/* The one that was refused was the first above it. */
+	assert_in_range(
+	    passed, FCGI_FRAME_PARAMS_MAX + 1, FCGI_FRAME_PARAMS_MAX + 7);
+	free(bytes);
+}
+
+/* A generator of its own: the same numbers everywhere. */
+static uint32_t
+next_random(uint32_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 17;
+	*seed ^= *seed << 5;
+	return *seed;
+}
+
+/* Whatever the bytes are, their splitting makes no difference. */
+static void
+assert_splitting_makes_no_difference(const struct bytes *bytes, uint32_t *seed)
+{
+	struct fcgi_frame whole = { 0 }, parts = { 0 };
+	size_t used = feed(&whole, bytes->buf, bytes->len);
+	size_t at = 0;
+
+	while (at < bytes->len && parts.state == FCGI_FRAME_MORE) {
+		size_t left = bytes->len - at;
+		size_t step = 1 + next_random(seed) % 40;
+
+		at += feed(&parts, bytes->buf + at, step < left ? step : left);
+	}
+	assert_int_equal(parts.state, whole.state);
+	if (whole.state != FCGI_FRAME_BAD)
+		assert_int_equal(at, used);
+}
+
+static void
+random_bytes_are_judged_alike_in_whole_and_in_parts(void **state)
+{
+	uint32_t seed = 20261121;
+	struct bytes *bytes = bytes_new();
+
+	(void)state;
+	for (int round = 0; round < 2000; round++) {
+		bytes->len = next_random(&seed) % 200;
+		for (size_t i = 0; i < bytes->len; i++)
+			bytes->buf[i] = (unsigned char)next_random(&seed);
+		assert_splitting_makes_no_difference(bytes, &seed);
+	}
+	free(bytes);
+}
+
+static void
+damaged_requests_are_judged_alike_in_whole_and_in_parts(void **state)
+{
+	uint32_t seed = 1;
+	struct bytes *usual = usual_request(), *bytes = bytes_new();
+	int states[3] = { 0 };
+
+	(void)state;
+	for (int round = 0; round < 5000; round++) {
+		struct fcgi_frame frame = { 0 };
+
+		bytes->len = usual->len;
+		memcpy(bytes->buf, usual->buf, usual->len);
+		for (uint32_t n = 1 + next_random(&seed) % 3; n > 0; n--)
+			bytes->buf[next_random(&seed) % bytes->len] ^=
+			    (unsigned char)(1 << next_random(&seed) % 8);
+		assert_splitting_makes_no_difference(bytes, &seed);
+		feed(&frame, bytes->buf, bytes->len);
+		states[frame.state]++;
+	}
+	/* Each verdict was given. */
+	assert_true(states[FCGI_FRAME_MORE] > 0);
+	assert_true(states[FCGI_FRAME_COMPLETE] > 0);
+	assert_true(states[FCGI_FRAME_BAD] > 0);
+	free(usual);
+	free(bytes);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whole_request_is_complete_at_its_last_byte),
+		cmocka_unit_test(
+		    request_fed_byte_by_byte_is_complete_at_its_last_byte),
+		cmocka_unit_test(
+		    request_in_any_two_parts_is_complete_at_its_last_byte),
+		cmocka_unit_test(bytes_behind_the_request_are_left),
+		cmocka_unit_test(nothing_more_is_taken_once_it_is_refused),
+		cmocka_unit_test(
+		    request_without_parameters_and_body_is_complete),
+		cmocka_unit_test(request_ids_up_to_the_largest_are_taken),
+		cmocka_unit_test(body_of_the_largest_records_is_passed),
+		cmocka_unit_test(zeroed_frame_takes_the_next_request),
+		cmocka_unit_test(another_protocol_version_is_refused),
+		cmocka_unit_test(records_about_the_connection_are_refused),
+		cmocka_unit_test(begin_of_request_0_is_refused),
+		cmocka_unit_test(other_roles_than_responder_are_refused),
+		cmocka_unit_test(begin_of_another_length_is_refused),
+		cmocka_unit_test(second_begin_is_refused),
+		cmocka_unit_test(records_of_another_request_are_refused),
+		cmocka_unit_test(records_before_the_begin_are_refused),
+		cmocka_unit_test(records_that_no_responder_is_sent_are_refused),
+		cmocka_unit_test(
+		    body_before_the_end_of_the_parameters_is_refused),
+		cmocka_unit_test(parameters_after_their_end_are_refused),
+		cmocka_unit_test(
+		    pairs_may_be_empty_and_lengths_of_four_bytes_small),
+		cmocka_unit_test(parameters_that_end_within_a_pair_are_refused),
+		cmocka_unit_test(
+		    pair_longer_than_all_parameters_may_be_is_refused_by_its_lengths),
+		cmocka_unit_test(parameters_up_to_the_limit_are_taken),
+		cmocka_unit_test(
+		    parameters_above_the_limit_are_refused_by_the_records_header),
+		cmocka_unit_test(
+		    parameters_in_many_records_are_refused_above_the_limit),
+		cmocka_unit_test(
+		    random_bytes_are_judged_alike_in_whole_and_in_parts),
+		cmocka_unit_test(
+		    damaged_requests_are_judged_alike_in_whole_and_in_parts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -31,7 +31,7 @@
 #define VARIABLES_MAX 12
 
 #define FERN "{\"id\":1,\"name\":\"Fern\",\"tag\":\"indoor\"}"
-#define FERN_LENGTH "CONTENT_LENGTH=38"
+#define FERN_LENGTH "CONTENT_LENGTH=37"
 
 /* What a server passes of a request that is good. */
 #define POST "REQUEST_METHOD=POST"
@@ -74,6 +74,7 @@ set_up(void **state)
 	    tmp == NULL || strlen(tmp) > 40 ? "/tmp" : tmp);
 	if (mkdtemp(fixture->dir) == NULL)
 		return -1;
+	log_set_level(LOG_AT_ERROR);
 	snprintf(
 	    fixture->tokens, sizeof fixture->tokens, "%s/tokens", fixture->dir);
 	write_tokens(fixture, "first " ONE "\nsecond " TWO " " EXPIRES "\n");
@@ -480,7 +481,7 @@ created_plant_is_answered_without_its_id(void **state)
 	answer(&fixture->api, &call, text);
 	assert_string_equal(text, "Status: 200 OK\r\n"
 				  "Content-Type: application/json\r\n"
-				  "Content-Length: 31\r\n"
+				  "Content-Length: 30\r\n"
 				  "\r\n"
 				  "{\"name\":\"Fern\",\"tag\":\"indoor\"}");
 }
@@ -516,7 +517,7 @@ conflict_is_answered_byte_for_byte(void **state)
 	answer(&fixture->api, &call, text);
 	assert_string_equal(text, "Status: 409 Conflict\r\n"
 				  "Content-Type: application/json\r\n"
-				  "Content-Length: 86\r\n"
+				  "Content-Length: 89\r\n"
 				  "\r\n"
 				  "{\"error\":5001,\"message\":\"Another plant "
 				  "with this id is stored "
@@ -583,7 +584,7 @@ head_is_refused_without_a_body_but_with_its_length(void **state)
 	answer(&fixture->api, &call, text);
 	assert_string_equal(text, "Status: 405 Method Not Allowed\r\n"
 				  "Content-Type: application/json\r\n"
-				  "Content-Length: 86\r\n"
+				  "Content-Length: 84\r\n"
 				  "Allow: POST\r\n"
 				  "\r\n");
 }

@@ -56,7 +56,7 @@ struct reactor {
 	bool listening, told_to_stop, draining;
 	int status;
 	int64_t now_ms, rest_until_ms, drain_until_ms, active_ms;
-	bool idle_told;
+	bool idle_told, rest_told;
 	struct connection_list waiting, kept;
 	size_t npending, pending_size;
 	struct pending **pending;
@@ -303,6 +303,19 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 	}
 }
 
+/* No descriptors for new connections: not to spin meanwhile. */
+static void
+rest(struct reactor *r)
+{
+	if (!r->rest_told)
+		log_warning("cannot accept connections: %s; raise the limit of "
+			    "open files",
+		    strerror(errno));
+	r->rest_told = true;
+	stop_listening(r);
+	r->rest_until_ms = r->now_ms + REST_MS;
+}
+
 static void
 accept_all(struct reactor *r)
 {
@@ -313,16 +326,11 @@ accept_all(struct reactor *r)
 		if (fd < 0) {
 			if (errno == EINTR || errno == ECONNABORTED)
 				continue;
-			if (errno != EAGAIN) {
-				/* Not to spin while nothing can be done. */
-				log_warning("cannot accept connections: %s; "
-					    "raise the limit of descriptors",
-				    strerror(errno));
-				stop_listening(r);
-				r->rest_until_ms = r->now_ms + REST_MS;
-			}
+			if (errno != EAGAIN)
+				rest(r);
 			return;
 		}
+		r->rest_told = false;
 		struct connection *c = connection_new(fd);
 		if (c == NULL)
 			continue;
@@ -426,8 +434,11 @@ is_drained(const struct reactor *r)
 static void
 take_event(struct reactor *r, struct connection *c, uint32_t events)
 {
-	if (c->busy)
-		return; /* its peer learns of its end with the answer */
+	if (c->busy) {
+		/* Hung up, or too early with its next: after the answer. */
+		c->last = true;
+		return;
+	}
 	if (c->answer >= 0)
 		send_more(r, c);
 	else

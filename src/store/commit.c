@@ -129,9 +129,11 @@ write_batch(struct store *store, const struct position *at)
 		break;
 	case -1:
 		if (state_fault(errno) == FAULT_FULL) {
-			log_warning("%s/" JOURNAL_NAME ": cannot write: %s; "
-				    "make room",
-			    store->path, strerror(errno));
+			if (!store->full)
+				log_warning("%s/" JOURNAL_NAME ": cannot "
+					    "write: %s; make room",
+				    store->path, strerror(errno));
+			store->full = true;
 			return FAULT_FULL;
 		}
 		return state_poison(store, "write");
@@ -141,6 +143,9 @@ write_batch(struct store *store, const struct position *at)
 	if (journal_sync(&store->journal) < 0)
 		return state_poison(store, "fdatasync");
 	store->durable = at->end;
+	if (store->full)
+		log_info("%s: there is room again", store->path);
+	store->full = false;
 	return FAULT_NONE;
 }
 

@@ -4,6 +4,11 @@
  * One database.  Keys of 8 bytes are ids, big-endian with the sign bit turned,
  * so that they sort as numbers; the value is the offset.  The key of 1 byte is
  * the state.
+ *
+ * Whether the file is whole after a crash of the machine is not for the file to
+ * say, of which any page may be missing.  So the file `clean` beside it says
+ * it: made and synced after the last sync, removed, also on the disk, before
+ * the next write.
  */
 #include "index.h"
 
@@ -20,6 +25,7 @@
 
 #define INDEX_NAME "index"
 #define DATA_NAME INDEX_NAME "/data.mdb"
+#define CLEAN_NAME INDEX_NAME "/clean"
 
 /*
  * Address space, not memory or disk: room for some 800 million plants at 40
@@ -27,13 +33,14 @@
  */
 #define MAP_BYTES ((size_t)32 << 30)
 
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define BOOT_LEN 36
 
 struct state {
 	uint32_t version;
 	char uuid[RECORD_UUID_LEN];
-	char boot[BOOT_LEN]; /* all zero: closed cleanly */
+	char boot[BOOT_LEN]; /* of the last that wrote */
+	uint32_t clean;      /* whether there may be a file `clean` */
 	struct position covered;
 };
 
@@ -41,12 +48,11 @@ struct index {
 	MDB_env *env;
 	MDB_dbi dbi;
 	MDB_txn *txn;
+	int dir;            /* the store's directory; the caller's */
 	struct state state; /* as the running transaction found it */
 	char uuid[RECORD_UUID_LEN];
 	char boot[BOOT_LEN];
 };
-
-static const char clean[BOOT_LEN];
 
 /* LMDB gives errno values, or its own negative ones. */
 static int
@@ -76,6 +82,18 @@ read_boot(char boot[static BOOT_LEN])
 	if (read(fd, boot, BOOT_LEN) != BOOT_LEN)
 		memset(boot, '?', BOOT_LEN);
 	close(fd);
+}
+
+/* Make the names in the index's directory durable.  0, or an errno value. */
+static int
+sync_names(int dir)
+{
+	int fd = openat(dir, INDEX_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int error = fd < 0 || fsync(fd) < 0 ? errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return error;
 }
 
 static int
@@ -189,20 +207,19 @@ close_environment(struct index *index)
 }
 
 /*
- * Whether what is there may be used: by this boot, or synced before it.  The
+ * Whether what is there may be used: of this boot, or whole on the disk.  The
  * running transaction is ended.
  */
 static int
 check_state(struct index *index)
 {
 	const struct state *state = &index->state;
-
 	bool ours = index->boot[0] != '?' &&
 		    memcmp(state->boot, index->boot, BOOT_LEN) == 0;
 
 	if (state->version != STATE_VERSION ||
 	    memcmp(state->uuid, index->uuid, RECORD_UUID_LEN) != 0 ||
-	    (!ours && memcmp(state->boot, clean, BOOT_LEN) != 0))
+	    (!ours && faccessat(index->dir, CLEAN_NAME, F_OK, 0) < 0))
 		return MDB_INCOMPATIBLE;
 	index_abort(index);
 	return 0;
@@ -221,7 +238,9 @@ write_first_state(struct index *index)
 		error = mdb_txn_commit(index->txn);
 		index->txn = NULL;
 	}
-	return error == 0 ? mdb_env_sync(index->env, 1) : error;
+	if (error == 0)
+		error = mdb_env_sync(index->env, 1);
+	return error == 0 ? sync_names(index->dir) : error;
 }
 
 struct index *
@@ -233,6 +252,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 
 	if (index == NULL)
 		return NULL;
+	index->dir = dir;
 	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
 	read_boot(index->boot);
 	if (mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST)
@@ -256,6 +276,8 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 		index_discard(dir);
 	}
 	error = open_environment(index, path);
+	if (error == 0)
+		error = EEXIST; /* it could not be discarded */
 	if (error == MDB_NOTFOUND)
 		error = write_first_state(index);
 	if (error == 0)
@@ -268,6 +290,28 @@ fail:
 	return NULL;
 }
 
+/* From now on it is of this boot, and whole on the disk no more. */
+static int
+take_over(struct index *index)
+{
+	int error;
+
+	if (unlinkat(index->dir, CLEAN_NAME, 0) < 0 && errno != ENOENT)
+		return errno;
+	error = sync_names(index->dir);
+	if (error != 0)
+		return error;
+	index->state.clean = 0;
+	memcpy(index->state.boot, index->boot, BOOT_LEN);
+	error = put_state(index);
+	if (error == 0) {
+		error = mdb_txn_commit(index->txn);
+		index->txn = NULL;
+	}
+	return error == 0 ? mdb_txn_begin(index->env, NULL, 0, &index->txn)
+			  : error;
+}
+
 int
 index_begin(struct index *index, struct position *covered)
 {
@@ -275,19 +319,8 @@ index_begin(struct index *index, struct position *covered)
 
 	if (error == 0)
 		error = get_state(index);
-	if (error == 0 && memcmp(index->state.boot, clean, BOOT_LEN) == 0) {
-		/* Closed cleanly: from now on it is not, also on the disk. */
-		memcpy(index->state.boot, index->boot, BOOT_LEN);
-		error = put_state(index);
-		if (error == 0) {
-			error = mdb_txn_commit(index->txn);
-			index->txn = NULL;
-		}
-		if (error == 0)
-			error = mdb_env_sync(index->env, 1);
-		if (error == 0)
-			error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
-	}
+	if (error == 0 && index->state.clean != 0)
+		error = take_over(index);
 	if (error != 0) {
 		index_abort(index);
 		return fail(error);
@@ -343,18 +376,36 @@ index_abort(struct index *index)
 	index->txn = NULL;
 }
 
-/* Synced first, marked then: the mark on the disk vouches for the rest. */
+/* Whether the name still means the file that is open. */
+static bool
+is_current(struct index *index)
+{
+	struct stat ours, st;
+	int fd;
+
+	return mdb_env_get_fd(index->env, &fd) == 0 && fstat(fd, &ours) == 0 &&
+	       fstatat(index->dir, DATA_NAME, &st, 0) == 0 &&
+	       st.st_ino == ours.st_ino && st.st_dev == ours.st_dev;
+}
+
+/* A failure leaves it unmarked: it is built anew after the next boot. */
 static void
 mark_clean(struct index *index)
 {
 	struct position covered;
 
-	if (mdb_env_sync(index->env, 1) != 0 ||
-	    index_begin(index, &covered) < 0)
+	if (!is_current(index) || index_begin(index, &covered) < 0)
 		return;
-	memcpy(index->state.boot, clean, BOOT_LEN);
-	if (index_commit(index, &covered) == 0)
-		mdb_env_sync(index->env, 1);
+	index->state.clean = 1;
+	if (index_commit(index, &covered) < 0 ||
+	    mdb_env_sync(index->env, 1) != 0)
+		return;
+	int fd = openat(
+	    index->dir, CLEAN_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	close(fd);
+	sync_names(index->dir);
 }
 
 void
@@ -372,6 +423,7 @@ index_close(struct index *index, bool mark)
 void
 index_discard(int dir)
 {
+	unlinkat(dir, CLEAN_NAME, 0);
 	unlinkat(dir, DATA_NAME, 0);
 	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
 }

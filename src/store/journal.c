@@ -25,8 +25,7 @@
  * writing.  Four pieces of one constant block.
  */
 #define ROOM_PIECES 4
-#define ROOM_PIECE ((size_t)64 << 10)
-#define ROOM_BYTES (ROOM_PIECES * ROOM_PIECE)
+#define ROOM_PIECE (JOURNAL_ROOM_BYTES / ROOM_PIECES)
 
 #define COPY_BYTES ((size_t)1 << 20)
 
@@ -319,27 +318,44 @@ journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
 	return fsync(journal->dir);
 }
 
+/* Give the file another name, by which it stays. */
+static int
+keep_file(const struct journal *journal, uint64_t end)
+{
+	char name[64];
+
+	/* A store may fail at one place more than once. */
+	for (unsigned n = 1;; n++) {
+		snprintf(name, sizeof(name), JOURNAL_NAME ".failed-%llu.%u",
+		    (unsigned long long)end, n);
+		if (linkat(journal->dir, JOURNAL_NAME, journal->dir, name, 0) ==
+		    0)
+			return 0;
+		if (errno != EEXIST)
+			return -1;
+	}
+}
+
 int
 journal_renew(struct journal *journal, uint64_t end)
 {
-	char old[64];
 	struct stat st;
 	int fd = open_new(journal->dir, TEMPORARY_NAME);
 
 	if (fd < 0)
 		return -1;
-	snprintf(old, sizeof(old), JOURNAL_NAME ".failed-%llu",
-	    (unsigned long long)end);
 	if (copy_bytes(journal->fd, fd, 0, end) < 0 || fstat(fd, &st) < 0 ||
-	    (linkat(journal->dir, JOURNAL_NAME, journal->dir, old, 0) < 0 &&
-		errno != EEXIST) ||
+	    keep_file(journal, end) < 0 ||
 	    renameat(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME) <
 		0) {
 		discard(journal->dir, TEMPORARY_NAME, fd);
 		return -1;
 	}
 	if (fsync(journal->dir) < 0) {
+		int error = errno;
+
 		close(fd);
+		errno = error;
 		return -1;
 	}
 	close(journal->fd);

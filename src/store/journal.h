@@ -87,7 +87,7 @@ int journal_cut(struct journal *journal, uint64_t end);
 /*
  * journal_keep(journal, from, to, name, size):
  * Keep a durable copy of the bytes [from, to) in a file of its own beside the
- * journal, named JOURNAL_NAME.torn-OFFSET, and give that name.  0, or -1 with
+ * journal, named JOURNAL_NAME.torn-OFFSET.N, and give that name.  0, or -1 with
  * errno.
  */
 int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
@@ -96,8 +96,9 @@ int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
 /*
  * journal_renew(journal, end):
  * Put a durable copy of the bytes before `end` in the journal's place and keep
- * the old file as JOURNAL_NAME.failed-OFFSET.  The journal then is the copy.
- * 0; -1 with errno, the old file still in its place.
+ * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy.
+ * 0; -1 with errno: the old file is still the journal, and in its place unless
+ * it was the sync of the directory that failed.
  */
 int journal_renew(struct journal *journal, uint64_t end);
 

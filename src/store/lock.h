@@ -34,9 +34,10 @@ int lock_open(struct lock *lock, int dir);
 
 /*
  * lock_acquire(lock, deadline_ms):
- * Take the lock, trying at least once and until that time of CLOCK_MONOTONIC.  A lock file that has been
- * removed or replaced meanwhile is opened anew.  Return 0; -1 with errno,
- * ETIMEDOUT if others hold it.  Not for two threads at once.
+ * Take the lock, trying at least once and until that time of CLOCK_MONOTONIC.
+ * A lock file that has been removed or replaced meanwhile is opened anew.
+ * Return 0; -1 with errno, ETIMEDOUT if others hold it.  Not for two threads
+ * at once.
  */
 int lock_acquire(struct lock *lock, int64_t deadline_ms);
 

@@ -162,13 +162,34 @@ skip_blank(struct replay *replay)
 	replay->used = used;
 }
 
+/*
+ * Whether a record whose watermark is above `bad` ends here.  It begins at the
+ * last place that looks like a record's beginning, which nothing within a
+ * record does: quotes in its strings are escaped.
+ */
+static bool
+is_witness(
+    const struct replay *replay, const char *line, size_t len, uint64_t bad)
+{
+	static const char begin[] = "{\"seq\":";
+	const char *end = line + len, *last = NULL, *next = line;
+	struct record found;
+
+	while ((next = memmem(next, (size_t)(end - next), begin,
+		    sizeof(begin) - 1)) != NULL)
+		last = next++;
+	return last != NULL &&
+	       record_decode(
+		   last, (size_t)(end - last), replay->seed, &found) == NULL &&
+	       found.safe > bad;
+}
+
 enum replay_tail
 replay_judge(struct replay *replay, uint64_t *tail_end)
 {
 	const uint64_t bad = replay->at.end;
 	const char *reason = replay->reason;
 	const char *line;
-	struct record found;
 	size_t len;
 
 	*tail_end = bad;
@@ -185,25 +206,24 @@ replay_judge(struct replay *replay, uint64_t *tail_end)
 			return REPLAY_DAMAGED;
 		case LINE_ERROR:
 			return REPLAY_TAIL_ERROR;
-		case LINE_WHOLE:
-			if (len == 1)
-				break;
-			if (record_decode(line, len, replay->seed, &found) ==
-				NULL &&
-			    found.safe > bad) {
-				replay->reason =
-				    reason != NULL
-					? reason
-					: "blank lines in place of a record";
-				return REPLAY_DAMAGED;
-			}
-			*tail_end = replay->base + replay->used + len - 1;
-			break;
-		case LINE_CUT:
 		case LINE_LONG:
-			*tail_end = replay->base + replay->used + len;
+			/* A record may begin in its end, and end behind it. */
+			if (line[len - 1] != '\n')
+				len -= RECORD_LINE_MAX;
+			break;
+		case LINE_WHOLE:
+		case LINE_CUT:
 			break;
 		}
+		if (is_witness(replay, line, len, bad)) {
+			if (reason == NULL)
+				reason = "blank lines in place of a record";
+			replay->reason = reason;
+			return REPLAY_DAMAGED;
+		}
+		size_t text = line[len - 1] == '\n' ? len - 1 : len;
+		if (text > 0)
+			*tail_end = replay->base + replay->used + text;
 		replay->used += len;
 	}
 }

@@ -21,11 +21,14 @@ struct position {
 };
 
 /*
- * The most bytes that one append writes, room ahead not counted.  A torn tail
- * cannot be longer than one append and a closing line.
+ * The most bytes of records that one append writes, and the room that it writes
+ * behind them.  A torn tail cannot be longer than a closing line and one append,
+ * of which the room too may come back from a crash as zeros.
  */
 #define JOURNAL_APPEND_MAX ((size_t)4 << 20)
-#define JOURNAL_TAIL_MAX (JOURNAL_APPEND_MAX + RECORD_ENVELOPE_MAX)
+#define JOURNAL_ROOM_BYTES ((size_t)256 << 10)
+#define JOURNAL_TAIL_MAX \
+	(RECORD_ENVELOPE_MAX + JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES)
 
 struct replay {
 	int fd; /* the caller's */
@@ -73,7 +76,8 @@ enum replay_tail {
  * REPLAY_BAD:
  *
  *	a later line, valid by itself, whose watermark is above replay->at.end,
- *	says that the bytes there were durable: they are damaged;
+ *	says that the bytes there were durable: they are damaged.  It counts
+ *	also where the newline before it is lost;
  *	more than JOURNAL_TAIL_MAX bytes are more than one batch: damaged;
  *	else a batch was torn, and none of it was acknowledged.
  *

@@ -20,6 +20,7 @@ struct store {
 	int dir;
 	bool prepare; /* long lived */
 	bool failed;  /* nothing is acknowledged any more */
+	bool full;    /* there was no room, and that was said */
 	struct lock lock;
 	struct journal journal;
 	struct index *index;

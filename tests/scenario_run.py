@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Goal: scripts/run keeps every word of what it promises to a newcomer."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from lib_service import (
+    JOURNAL_NAME,
+    TOP,
+    Tally,
+    free_port,
+    listens,
+    main,
+    read_journal,
+    wait_until,
+)
+
+START_S = 120.0  # it may build first
+STOP_S = 5.0
+
+
+@contextlib.contextmanager
+def started(
+    directory: pathlib.Path, port: int, *arguments: str
+) -> Iterator[subprocess.Popen]:
+    """scripts/run in a session of its own, as a terminal would have it."""
+    process = subprocess.Popen(
+        [TOP / "scripts/run", "--dir", directory, "--port", str(port), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def said(process: subprocess.Popen, last: str) -> str:
+    """What it prints up to a line that begins with `last`."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(last):
+            return "".join(lines)
+    raise RuntimeError(f"it ended: {process.stderr.read()}")
+
+
+def session_of(pid: int) -> list[int]:
+    """The processes of the session that `pid` leads."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(stat[3]) == pid and stat[0] != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def check_life(
+    tally: Tally, directory: pathlib.Path, sign: signal.Signals, again: bool
+) -> None:
+    name = f"{sign.name}{', started again' if again else ''}"
+    port = free_port()
+    before = (directory / "token").read_text() if again else ""
+    with started(directory, port) as process:
+        output = said(process, "Ctrl-C")
+        lines = output.splitlines()
+        curl = next(i for i, line in enumerate(lines) if line.startswith("curl "))
+        request = "\n".join(lines[curl : curl + 3])
+        tally.check(
+            "the answer was 200" in output and '{"name":"Fern","tag":"indoor"}' in lines,
+            f"{name}: a sample plant is stored, and its answer shown",
+            output,
+        )
+        pasted = subprocess.run(
+            ["bash", "-c", request], capture_output=True, text=True, check=False
+        )
+        tally.check(
+            pasted.stdout == '{"name":"Fern","tag":"indoor"}',
+            f"{name}: the request can be pasted",
+            pasted,
+        )
+        mode = (directory / "socket").stat().st_mode & 0o777
+        tally.check(mode == 0o660, f"{name}: the socket has mode 0660", oct(mode))
+        if again:
+            same = (directory / "token").read_text() == before
+            tally.check(same, f"{name}: the token is found again")
+        else:
+            check_refusals(tally, directory, port)
+        os.kill(process.pid, sign)
+        status = process.wait(STOP_S)
+        tally.check(status == 0, f"{name}: it exits with 0", status)
+        gone = wait_until(lambda: not session_of(process.pid), 1.0)
+        tally.check(gone, f"{name}: nothing is left running", session_of(process.pid))
+        tally.check(not listens(port), f"{name}: the port is free again")
+    journal = directory / "store" / JOURNAL_NAME
+    plants = [plant["id"] for plant in read_journal(journal)]
+    tally.check(plants == [1], f"{name}: the store stays, the plant there once", plants)
+    tally.check(
+        not journal.read_bytes().endswith(b"\n\n"),
+        f"{name}: the store was closed cleanly",
+    )
+
+
+def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:
+    """While one runs."""
+    with started(directory / "other", port) as process:
+        status = process.wait(START_S)
+        error = process.stderr.read()
+        well = status == 1 and f"port {port} is in use" in error
+        tally.check(well, "a busy port is an error that says so", (status, error))
+        tally.check(not (directory / "other").exists(), "which makes no folder")
+    with started(directory, free_port()) as process:
+        status = process.wait(START_S)
+        error = process.stderr.read()
+        well = status == 1 and "another scripts/run uses" in error
+        tally.check(well, "a folder in use is an error that says so", (status, error))
+    with started(directory, port, "--wrong") as process:
+        status = process.wait(START_S)
+        error = process.stderr.read()
+        well = status == 64 and "usage:" in error
+        tally.check(well, "a wrong argument is answered with the usage", error)
+
+
+def scenario(tally: Tally, _: str) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        # A space in the path, and an ordinary place that lighttpd may pass.
+        directory = pathlib.Path(root) / "a folder"
+        for sign, again in ((signal.SIGINT, False), (signal.SIGTERM, True)):
+            with tally.part(f"scripts/run until {sign.name}"):
+                check_life(tally, directory, sign, again)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

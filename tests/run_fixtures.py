@@ -7,14 +7,21 @@ usage: run_fixtures.py BINARY [--valgrind] [PATTERN]
 A case is a folder:
 
     env     NAME=value a line, over the defaults below; NAME= is empty, !NAME is
-            unset; ${TOKEN} and ${EXPIRED} are tokens of the case's token file
+            unset; ${TOKEN} and ${EXPIRED} are tokens of the case's token file,
+            ${REVOKED} is one whose line there is commented out
     body    what is sent, raw; absent for nothing
     before  bodies that are created first, one a line, each answered 200
     eof     if present, the input is closed behind the body; else it stays open,
             as RFC 3875 allows, and a program that reads on is caught by a
             timeout
+    broken  if present, the input is one that cannot be read
+    exit    the exit status, if it is not 0
     expect  the status, a line; headers that must be there, a line each; an
             empty line; the exact body, in which * stands for anything
+
+Whatever is refused must leave the journal as it was, byte for byte, and the
+next good request to the same store must be answered 200.  Every error number
+must occur in a case, but for those that no such request can provoke.
 """
 
 import argparse
@@ -44,11 +51,26 @@ from lib_service import (
     read_journal,
 )
 
-FIXTURES = pathlib.Path(__file__).resolve().parent / "fixtures"
+HERE = pathlib.Path(__file__).resolve().parent
+FIXTURES = HERE / "fixtures"
+ERRORS = HERE.parent / "include" / "http" / "errors.h"
 TIMEOUT_S = 5.0
 TIMEOUT_VALGRIND_S = 60.0
 VALGRIND_FOUND = 99
 VALGRIND_STEP = 3  # one case in so many, for one takes about a second
+INT32 = range(-(2**31), 2**31)
+NEXT = b'{"id":4611686018427387904,"name":"next"}'  # of no case
+
+# The errors that no case can have, and who provokes them instead.
+WITHOUT_CASE = {
+    "BODY_LONG": "CGI reads no further than Content-Length; FastCGI: reactor",
+    "STORE_FULL": "needs a full disk",
+    "STORE_FAILED": "needs a disk that fails",
+    "STORE_BUSY": "needs a lock that is held for seconds",
+    "SHUTTING_DOWN": "FastCGI only: CGI serves one request and ends",
+    "OUT_OF_MEMORY": "needs an allocation that fails",
+    "INTERNAL": "needs a mistake of ours, or of the crypto library",
+}
 VALGRIND = [
     "valgrind",
     "-q",
@@ -64,6 +86,8 @@ def token_of(secret: bytes) -> str:
 
 TOKEN = token_of(bytes(range(32)))
 EXPIRED = token_of(bytes(range(32, 64)))
+REVOKED = token_of(bytes(range(64, 96)))
+TOKENS = {"${TOKEN}": TOKEN, "${EXPIRED}": EXPIRED, "${REVOKED}": REVOKED}
 TOKEN_NAME = "fixture"
 
 
@@ -96,6 +120,9 @@ class Case:
     def before(self) -> list[bytes]:
         return (self.read("before") or b"").splitlines()
 
+    def exit_status(self) -> int:
+        return int(self.read("exit") or b"0")
+
     def expectation(self) -> Expectation:
         text = (self.read("expect") or b"").decode("utf-8")
         head, _, body = text.partition("\n\n")
@@ -105,7 +132,8 @@ class Case:
     def variables(self) -> dict[str, str]:
         variables = request_variables(self.body())
         for line in (self.read("env") or b"").decode("utf-8").splitlines():
-            line = line.replace("${TOKEN}", TOKEN).replace("${EXPIRED}", EXPIRED)
+            for place, token in TOKENS.items():
+                line = line.replace(place, token)
             name, assigned, value = line.partition("=")
             if name.startswith("!"):
                 variables.pop(name[1:], None)
@@ -136,20 +164,31 @@ def write_tokens(path: pathlib.Path) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as tokens:
         tokens.write(line(TOKEN_NAME, TOKEN, ""))
         tokens.write(line("expired", EXPIRED, " 2020-02-29T12:00:00Z"))
+        tokens.write("#" + line("revoked", REVOKED, ""))
+
+
+@dataclasses.dataclass
+class Input:
+    body: bytes
+    close: bool = False  # the input ends behind the body
+    broken: bool = False  # reading it fails
 
 
 @contextlib.contextmanager
-def fed(process: subprocess.Popen, body: bytes, close: bool) -> Iterator[None]:
+def fed(process: subprocess.Popen, given: Input) -> Iterator[None]:
     """Feed the body from a thread, for it may be larger than the pipe."""
 
     def feed() -> None:
-        rest = memoryview(body)
+        rest = memoryview(given.body)
         with contextlib.suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(process.stdin.fileno(), rest):]
-        if close:
+        if given.close:
             process.stdin.close()
 
+    if given.broken:
+        yield
+        return
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:
@@ -162,21 +201,28 @@ def fed(process: subprocess.Popen, body: bytes, close: bool) -> Iterator[None]:
 def run(
     command: list[str],
     variables: dict[str, str],
-    body: bytes,
-    close: bool,
-    timeout_s: float,
+    given: Input,
+    timeout_s: float = TIMEOUT_S,
+    status: int = 0,
 ) -> Answer:
-    """One request; Wrong unless it is answered well and the program exits 0."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    """One request; Wrong unless it is answered well and `status` is the exit's."""
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(tempfile.TemporaryFile())
+        err = stack.enter_context(tempfile.TemporaryFile())
+        stdin = subprocess.PIPE
+        if given.broken:
+            # A directory can be opened, but to read it is EISDIR.
+            stdin = os.open("/", os.O_RDONLY)
+            stack.callback(os.close, stdin)
         process = subprocess.Popen(
             command,
             env=variables,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=out,
             stderr=err,
             bufsize=0,
         )
-        with fed(process, body, close):
+        with fed(process, given):
             try:
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
@@ -188,7 +234,7 @@ def run(
         raw, said = out.read(), err.read().decode(errors="replace")
     if process.returncode == VALGRIND_FOUND:
         raise Wrong(f"valgrind found errors\n{said}")
-    if process.returncode != 0:
+    if process.returncode != status:
         raise Wrong(f"exit status {process.returncode}\nstderr: {said}")
     try:
         return parse_cgi(raw)
@@ -222,6 +268,8 @@ def check_answer(answer: Answer, expected: Expectation, method: str) -> None:
     if not expected.matches(body):
         raise diff(expected.body, body)
     if method == "HEAD":
+        if answer.body or answer.header("Content-Length") is None:
+            raise Wrong(f"a body, or no length of it, for HEAD: {answer}")
         return
     if answer.header("Content-Length") != str(len(answer.body)):
         raise Wrong(f"the Content-Length is not {len(answer.body)}: {present}")
@@ -229,23 +277,39 @@ def check_answer(answer: Answer, expected: Expectation, method: str) -> None:
         json.loads(body)
     except ValueError as error:
         raise Wrong(f"the body is not JSON: {error}: {clip(body)}") from error
-    if answer.status != 200 and answer.error() is None:
+    if answer.status != 200 and answer.error() not in INT32:
         raise Wrong(f"the body does not have the shape Error: {body}")
 
 
-def plants_in(journal: pathlib.Path) -> list[dict]:
-    return read_journal(journal) if journal.exists() else []
+def bytes_of(journal: pathlib.Path) -> bytes | None:
+    return journal.read_bytes() if journal.exists() else None
 
 
 def check_stored(journal: pathlib.Path, body: bytes) -> None:
     """The plant of the body is there once, as sent, in its canonical form."""
     sent = json.loads(body)
     plant = {name: sent[name] for name in ("id", "name", "tag") if name in sent}
-    if [p for p in plants_in(journal) if p["id"] == plant["id"]] != [plant]:
+    if [p for p in read_journal(journal) if p["id"] == plant["id"]] != [plant]:
         raise Wrong(f"not once in the journal: {clip(str(plant))}")
     line = b'"by":"' + TOKEN_NAME.encode() + b'","plant":' + canonical(plant) + b","
     if line not in journal.read_bytes():
         raise Wrong(f"not so in the journal: {clip(repr(line))}")
+
+
+def check_refused(
+    binary: str, service: dict[str, str], journal: pathlib.Path, before: bytes | None
+) -> None:
+    """Nothing has changed, and the store serves on."""
+    if bytes_of(journal) != before:
+        raise Wrong(f"the journal has changed: {bytes_of(journal)!r}")
+    create(binary, service, NEXT)
+    check_stored(journal, NEXT)
+
+
+def create(binary: str, service: dict[str, str], body: bytes) -> None:
+    answer = run([binary], service | request_variables(body), Input(body))
+    if answer.status != 200:
+        raise Wrong(f"a good request is answered {answer}: {body!r}")
 
 
 def run_case(case: Case, binary: str, valgrind: bool) -> str | None:
@@ -262,22 +326,37 @@ def run_case(case: Case, binary: str, valgrind: bool) -> str | None:
         service["PLANT_STORE_TOKENS"] = str(tokens)
         try:
             for body in case.before():
-                variables = service | request_variables(body)
-                if run([binary], variables, body, False, TIMEOUT_S).status != 200:
-                    raise Wrong(f"not created before: {body!r}")
-            before = plants_in(journal)
+                create(binary, service, body)
+            before = bytes_of(journal)
             variables = case.variables()
-            close = case.read("eof") is not None
             body, expected = case.body(), case.expectation()
-            answer = run(command, service | variables, body, close, timeout_s)
+            close, broken = case.read("eof"), case.read("broken")
+            given = Input(body, close is not None, broken is not None)
+            status = case.exit_status()
+            answer = run(command, service | variables, given, timeout_s, status)
             check_answer(answer, expected, variables["REQUEST_METHOD"])
             if expected.status == 200:
                 check_stored(journal, body)
-            elif plants_in(journal) != before:
-                raise Wrong(f"the journal has changed: {clip(str(plants_in(journal)))}")
+            else:
+                check_refused(binary, service, journal, before)
         except (Wrong, JournalError) as error:
             return str(error)
     return None
+
+
+def uncovered(cases: list[Case]) -> list[str]:
+    """What is wrong with how the cases cover the table of errors."""
+    table = dict(re.findall(r"^X\((\w+), (\d+),", ERRORS.read_text(), re.MULTILINE))
+    bodies = "\n".join(case.expectation().body for case in cases)
+    present = set(re.findall(r'^\{"error":(\d+),', bodies, re.MULTILINE))
+    wrong = [f"no such number: {number}" for number in present - set(table.values())]
+    wrong += [f"no such error: {name}" for name in WITHOUT_CASE.keys() - table.keys()]
+    for name, number in table.items():
+        if name not in WITHOUT_CASE and number not in present:
+            wrong.append(f"no case has {name}, {number}")
+        if name in WITHOUT_CASE and number in present:
+            wrong.append(f"a case has {name}, {number}, though it is to have none")
+    return wrong
 
 
 def main() -> int:
@@ -297,15 +376,23 @@ def main() -> int:
     if not cases:
         print(f"no case matches {options.pattern}", file=sys.stderr)
         return os.EX_USAGE
-    failed = 0
+    failed = passed = 0
+    if options.pattern == "*" and not options.valgrind:
+        wrong = uncovered(cases)
+        failed, passed = int(bool(wrong)), int(not wrong)
+        for line in wrong:
+            print(f"not ok - every error has a case: {line}")
+        for name, reason in WITHOUT_CASE.items():
+            print(f"# no case has {name}: {reason}")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         found = pool.map(lambda case: run_case(case, binary, options.valgrind), cases)
         for case, wrong in zip(cases, found):
+            passed += wrong is None
             if wrong is not None:
                 failed += 1
                 print(f"not ok - {case.folder.name}")
                 print("    " + wrong.replace("\n", "\n    "), flush=True)
-    print(f"{len(cases) - failed} passed, {failed} failed")
+    print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -108,13 +108,12 @@ put_stdin(struct bytes *bytes, const void *content, size_t len)
 }
 
 /* Two pairs, the second with a value whose length takes four bytes. */
-#define PAIRS                  \
-	"\x01\x02"             \
-	"abb"                  \
-	"\x03\x80\x00\x00\x04" \
-	"ccc"                  \
-	"dddd"
-#define PAIRS_LEN (sizeof(PAIRS) - 1)
+static const char pairs[] = "\x01\x02"
+			    "abb"
+			    "\x03\x80\x00\x00\x04"
+			    "ccc"
+			    "dddd";
+#define PAIRS_LEN (sizeof(pairs) - 1)
 
 /* A request with everything: pairs over two records, padding, two bodies. */
 static struct bytes *
@@ -123,8 +122,8 @@ usual_request(void)
 	struct bytes *bytes = bytes_new();
 
 	put_begin(bytes);
-	put_record(bytes, PARAMS, ID, PAIRS, 8, 3);
-	put_record(bytes, PARAMS, ID, PAIRS + 8, PAIRS_LEN - 8, 0);
+	put_record(bytes, PARAMS, ID, pairs, 8, 3);
+	put_record(bytes, PARAMS, ID, pairs + 8, PAIRS_LEN - 8, 0);
 	put_record(bytes, PARAMS, ID, "", 0, 8);
 	put_record(bytes, STDIN, ID, "{\"id\":1,", 8, 1);
 	put_record(bytes, STDIN, ID, "\"name\":\"Fern\"}", 14, 255);
@@ -459,7 +458,7 @@ body_before_the_end_of_the_parameters_is_refused(void **state)
 
 	(void)state;
 	put_begin(bytes);
-	put_params(bytes, PAIRS, PAIRS_LEN);
+	put_params(bytes, pairs, PAIRS_LEN);
 	fine = bytes->len;
 	put_stdin(bytes, "", 0);
 	assert_refused_at(bytes, fine);
@@ -478,7 +477,7 @@ parameters_after_their_end_are_refused(void **state)
 		put_begin(bytes);
 		put_params(bytes, "", 0);
 		fine = bytes->len;
-		put_params(bytes, PAIRS, lens[i]);
+		put_params(bytes, pairs, lens[i]);
 		assert_refused_at(bytes, fine);
 	}
 }
@@ -486,17 +485,17 @@ parameters_after_their_end_are_refused(void **state)
 static void
 pairs_may_be_empty_and_lengths_of_four_bytes_small(void **state)
 {
-	static const char pairs[] = "\0\0"
-				    "\x80\0\0\0\x80\0\0\0"
-				    "\x80\0\0\x01\0"
-				    "a"
-				    "\0\x80\0\0\x01"
-				    "b";
+	static const char odd[] = "\0\0"
+				  "\x80\0\0\0\x80\0\0\0"
+				  "\x80\0\0\x01\0"
+				  "a"
+				  "\0\x80\0\0\x01"
+				  "b";
 	struct bytes *bytes = bytes_new();
 
 	(void)state;
 	put_begin(bytes);
-	put_params(bytes, pairs, sizeof pairs - 1);
+	put_params(bytes, odd, sizeof odd - 1);
 	put_params(bytes, "", 0);
 	put_stdin(bytes, "", 0);
 	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
@@ -515,7 +514,7 @@ parameters_that_end_within_a_pair_are_refused(void **state)
 		size_t fine;
 
 		put_begin(bytes);
-		put_params(bytes, PAIRS, len);
+		put_params(bytes, pairs, len);
 		fine = bytes->len;
 		put_params(bytes, "", 0);
 		if (len == pair_len) {
@@ -524,6 +523,24 @@ parameters_that_end_within_a_pair_are_refused(void **state)
 		} else {
 			assert_refused_at(bytes, fine);
 		}
+	}
+}
+
+static void
+parameters_that_end_within_a_length_are_refused(void **state)
+{
+	static const char length[] = "\x80\0\0";
+
+	(void)state;
+	for (size_t len = 1; len <= sizeof length - 1; len++) {
+		struct bytes *bytes = bytes_new();
+		size_t fine;
+
+		put_begin(bytes);
+		put_params(bytes, length, len);
+		fine = bytes->len;
+		put_params(bytes, "", 0);
+		assert_refused_at(bytes, fine);
 	}
 }
 
@@ -722,6 +739,8 @@ main(void)
 		cmocka_unit_test(
 		    pairs_may_be_empty_and_lengths_of_four_bytes_small),
 		cmocka_unit_test(parameters_that_end_within_a_pair_are_refused),
+		cmocka_unit_test(
+		    parameters_that_end_within_a_length_are_refused),
 		cmocka_unit_test(
 		    pair_longer_than_all_parameters_may_be_is_refused_by_its_lengths),
 		cmocka_unit_test(parameters_up_to_the_limit_are_taken),

@@ -93,11 +93,10 @@ one_that_is_read_must_not_occur_twice(void **state)
 	for (size_t i = 0; i < COUNT(names); i++) {
 		const char *const texts[] = { names[i], "HTTP_HOST=a", names[i],
 			NULL };
-		struct request request = { .method = "untouched" };
+		struct request request;
 		char *copies[COUNT(texts)];
 
 		assert_int_equal(read_copies(&request, texts, copies), -1);
-		assert_string_equal(request.method, "untouched");
 		free_copies(copies);
 	}
 }

@@ -28,8 +28,8 @@ struct request {
 /*
  * request_read(request, variables):
  * Find what we read among the NULL-terminated "NAME=value" strings.  Return 0;
- * -1 if one of them occurs twice or there are more than
- * REQUEST_VARIABLES_MAX.  Any thread.
+ * -1 if one of them occurs twice or there are more than REQUEST_VARIABLES_MAX;
+ * `request` then holds what came first.  Any thread.
  */
 int request_read(struct request *request, char *const *variables);
 

@@ -89,10 +89,11 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	enum http_error error;
 
 	memset(call, 0, sizeof(*call));
-	if (request_read(&request, variables) < 0)
-		return fail(call, HTTP_REQUEST_AMBIGUOUS);
+	int ambiguous = request_read(&request, variables);
 	call->head_method =
 	    request.method != NULL && strcmp(request.method, "HEAD") == 0;
+	if (ambiguous != 0)
+		return fail(call, HTTP_REQUEST_AMBIGUOUS);
 	call->chunked = request_is_chunked(&request);
 	error = check_credential(api, call, &request);
 	if (error == HTTP_OK)

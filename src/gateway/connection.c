@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 /*
- * When to stop looking and start to spool.  A socket's buffer holds more than
- * this many bytes, but its size also counts the writes: a peer that sends in
- * small pieces fills it with fewer.
+ * When to stop looking and start to spool: what a socket's buffer surely holds,
+ * and more pieces than any web server makes of a small request.
  */
 #define PEEK_BYTES_MAX ((size_t)32 << 10)
 #define PEEK_LOOKS_MAX 8
@@ -157,6 +156,12 @@ connection_look(
 	if (c->spool < 0)
 		return CONNECTION_GONE;
 	return fill_spool(c, buf, size, spool_max);
+}
+
+void
+connection_stop_peeking(struct connection *c)
+{
+	c->looks = PEEK_LOOKS_MAX;
 }
 
 enum connection_look

@@ -68,6 +68,14 @@ enum connection_look connection_look(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
 
 /*
+ * connection_stop_peeking(connection):
+ * From the next look on, take an incomplete request into the spool.  A socket's
+ * buffer counts its peer's writes more than their bytes: one that is full of
+ * small writes stays as it is, and tells of nothing new, until it is read.
+ */
+void connection_stop_peeking(struct connection *connection);
+
+/*
  * connection_send(connection):
  * Send what the socket takes of connection->answer.  CONNECTION_READY: all is
  * sent, and the file closed; CONNECTION_WAITING: for room; CONNECTION_GONE.

@@ -20,11 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/api.h"
-#include "connection.h"
-#include "fastcgi.h"
+#include "exchange.h"
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "reactor_state.h"
 
 #define LISTENER 0
 #define EVENTS_MAX 256
@@ -34,36 +33,13 @@
 #define REST_MS 50
 /* How long no plant has come before the store is idle. */
 #define IDLE_MS 1000
+/* How long a request may stay in its socket; see connection_stop_peeking. */
+#define PEEK_MS 100
 /*
  * A spool holds the body up to its limit, the parameters, and the headers of
  * the records, which are small against what any server puts into them.
  */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + 2 * FCGI_FRAME_PARAMS_MAX)
-
-/* A request whose plant waits for the commit. */
-struct pending {
-	struct connection *connection;
-	struct fastcgi fastcgi;
-	struct api_call call;
-};
-
-struct reactor {
-	const struct config *config;
-	struct store *store;
-	int stop; /* an eventfd, shared: readable when it is time to end */
-	struct api api;
-	int epoll;
-	bool listening, told_to_stop, draining;
-	int status;
-	int64_t now_ms, rest_until_ms, drain_until_ms, active_ms;
-	bool idle_told, rest_told;
-	struct connection_list waiting, kept;
-	size_t npending, pending_size;
-	struct pending **pending;
-	struct store_item *items;
-	unsigned char *scratch;
-	char *body;
-};
 
 /* Deadlines need no more than the coarse clock. */
 static int64_t
@@ -75,8 +51,9 @@ read_clock_ms(void)
 /* Its address in an event means the listener; NULL means stop. */
 static const char listener_mark;
 
-static int
-watch(int epoll, int operation, int fd, uint32_t events, const void *mark)
+int
+reactor_watch(
+    int epoll, int operation, int fd, uint32_t events, const void *mark)
 {
 	struct epoll_event event = { .events = events };
 
@@ -88,8 +65,8 @@ static void
 listen_again(struct reactor *r)
 {
 	/* Exclusive: one arrival wakes one reactor of one process. */
-	if (watch(r->epoll, EPOLL_CTL_ADD, LISTENER, EPOLLIN | EPOLLEXCLUSIVE,
-		&listener_mark) == 0)
+	if (reactor_watch(r->epoll, EPOLL_CTL_ADD, LISTENER,
+		EPOLLIN | EPOLLEXCLUSIVE, &listener_mark) == 0)
 		r->listening = true;
 }
 
@@ -97,185 +74,16 @@ static void
 stop_listening(struct reactor *r)
 {
 	if (r->listening)
-		watch(r->epoll, EPOLL_CTL_DEL, LISTENER, 0, NULL);
+		reactor_watch(r->epoll, EPOLL_CTL_DEL, LISTENER, 0, NULL);
 	r->listening = false;
 }
 
-/* Wait for more of a request, for the next one, or for room to send. */
-static void
-await(struct reactor *r, struct connection *c)
+/* The process ends, but with the answers of this round still sent. */
+void
+reactor_fail(struct reactor *r, int status)
 {
-	uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLET |
-			  (c->answer >= 0 ? (uint32_t)EPOLLOUT : 0);
-
-	if (c->registered ||
-	    watch(r->epoll, EPOLL_CTL_ADD, c->fd, events, c) == 0)
-		c->registered = true;
-	else
-		connection_free(c);
-}
-
-/* Before its number means something else, which epoll would not notice. */
-static void
-forget(struct reactor *r, struct connection *c, int fd)
-{
-	if (c->registered)
-		watch(r->epoll, EPOLL_CTL_DEL, fd, 0, NULL);
-	c->registered = false;
-}
-
-/* An answer has been sent. */
-static void
-keep_or_free(struct reactor *r, struct connection *c)
-{
-	c->busy = false;
-	if (c->fd < 0 || c->last || r->draining) {
-		connection_free(c);
-		return;
-	}
-	connection_renew(c);
-	connection_place(c, &r->kept, r->now_ms);
-	await(r, c);
-}
-
-static void
-send_more(struct reactor *r, struct connection *c)
-{
-	switch (connection_send(c)) {
-	case CONNECTION_READY:
-		forget(r, c, c->fd);
-		keep_or_free(r, c);
-		break;
-	case CONNECTION_WAITING:
-		await(r, c);
-		break;
-	case CONNECTION_GONE:
-		connection_free(c);
-		break;
-	}
-}
-
-static void
-end_request(struct reactor *r, struct connection *c, struct fastcgi *fastcgi,
-    const char *answer, size_t len)
-{
-	bool keep;
-
-	if (len <= FASTCGI_ANSWER_MAX) {
-		c->fd =
-		    fastcgi_end(fastcgi, answer, len, !r->draining && !c->last);
-		keep_or_free(r, c);
-		return;
-	}
-	/* Its reader may be slow: it is sent as the socket takes it. */
-	forget(r, c, fastcgi_descriptor(fastcgi));
-	c->answer = fastcgi_end_to_file(fastcgi, answer, len, &c->fd, &keep);
-	if (c->answer < 0) {
-		connection_free(c);
-		return;
-	}
-	c->last |= !keep;
-	c->busy = false;
-	connection_place(c, &r->waiting, r->now_ms);
-	send_more(r, c);
-}
-
-static void
-answer(struct reactor *r, struct connection *c, struct fastcgi *fastcgi,
-    struct api_call *call)
-{
-	char reserve[RESPONSE_HEAD_MAX];
-	size_t len;
-	char *text = api_answer(&r->api, call, &len);
-
-	if (text != NULL) {
-		end_request(r, c, fastcgi, text, len);
-		free(text);
-	} else {
-		const struct response_error failure = {
-			.error = HTTP_OUT_OF_MEMORY
-		};
-
-		len = response_error(&failure, r->config->contract_status,
-		    call->head_method, reserve);
-		end_request(r, c, fastcgi, reserve, len);
-	}
-	api_done(call);
-}
-
-/* A place for one more, kept from round to round. */
-static struct pending *
-next_pending(struct reactor *r)
-{
-	if (r->npending == r->pending_size) {
-		size_t size = r->pending_size == 0 ? 16 : r->pending_size * 2;
-		struct pending **pending =
-		    realloc(r->pending, size * sizeof(struct pending *));
-
-		if (pending == NULL)
-			return NULL;
-		memset(pending + r->pending_size, 0,
-		    (size - r->pending_size) * sizeof(struct pending *));
-		r->pending = pending;
-		struct store_item *items =
-		    realloc(r->items, size * sizeof(*items));
-		if (items == NULL)
-			return NULL;
-		r->items = items;
-		r->pending_size = size;
-	}
-	if (r->pending[r->npending] == NULL)
-		r->pending[r->npending] = calloc(1, sizeof(struct pending));
-	return r->pending[r->npending];
-}
-
-/* A request has arrived whole: check it, and either answer it or keep it. */
-static void
-take_request(struct reactor *r, struct connection *c)
-{
-	struct pending *p = next_pending(r);
-	bool spooled = c->spool >= 0;
-	bool whole;
-
-	if (p == NULL) {
-		connection_free(c);
-		return;
-	}
-	connection_place(c, NULL, 0);
-	if (spooled)
-		forget(r, c, c->fd);
-	int fd = spooled ? c->spool : c->fd;
-	if (spooled)
-		c->spool = -1;
-	else
-		c->fd = -1;
-	if (fastcgi_begin(&p->fastcgi, fd) < 0) {
-		connection_free(c);
-		return;
-	}
-	int refused =
-	    api_head(&r->api, &p->call, fastcgi_variables(&p->fastcgi));
-	size_t len = fastcgi_read_body(
-	    &p->fastcgi, r->body, r->config->body_bytes_max + 1, &whole);
-	if (spooled) {
-		if (fastcgi_redirect(&p->fastcgi, c->fd) < 0) {
-			fastcgi_end(&p->fastcgi, "", 0, false);
-			connection_free(c);
-			return;
-		}
-		c->fd = -1;
-	}
-	if (refused == 0)
-		refused = api_body(&r->api, &p->call, r->body, len, whole);
-	if (refused != 0) {
-		answer(r, c, &p->fastcgi, &p->call);
-		return;
-	}
-	p->connection = c;
-	c->busy = true;
-	r->items[r->npending] =
-	    (struct store_item){ .plant = &p->call.plant, .by = p->call.by };
-	r->npending++;
+	r->status = status;
+	kill(getpid(), SIGTERM);
 }
 
 static void
@@ -286,7 +94,7 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 	switch (connection_look(c, r->scratch, SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->config->body_bytes_max))) {
 	case CONNECTION_READY:
-		take_request(r, c);
+		exchange_take(r, c);
 		break;
 	case CONNECTION_GONE:
 		connection_free(c);
@@ -297,8 +105,8 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 			break;
 		}
 		if (!begun && c->begun)
-			connection_place(c, &r->waiting, r->now_ms);
-		await(r, c);
+			connection_place(c, &r->peeked, r->now_ms);
+		exchange_await(r, c);
 		break;
 	}
 }
@@ -339,37 +147,23 @@ accept_all(struct reactor *r)
 	}
 }
 
-/* The process ends, but with the answers of this round still sent. */
-static void
-end_process(struct reactor *r, int status)
-{
-	r->status = status;
-	kill(getpid(), SIGTERM);
-}
-
-/* One commit for all that wait, and their answers. */
-static void
-commit_pending(struct reactor *r)
-{
-	if (store_commit(r->store, r->items, r->npending) < 0)
-		end_process(r, EX_IOERR);
-	size_t n = r->npending;
-	r->npending = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct pending *p = r->pending[i];
-
-		api_stored(&p->call, r->items[i].result);
-		answer(r, p->connection, &p->fastcgi, &p->call);
-	}
-	r->active_ms = r->now_ms;
-	r->idle_told = false;
-}
-
 static void
 close_overdue(struct connection_list *list, int64_t now_ms)
 {
 	while (list->first != NULL && list->first->deadline_ms <= now_ms)
 		connection_free(list->first);
+}
+
+static void
+spool_overdue(struct reactor *r)
+{
+	struct connection *c;
+
+	while ((c = r->peeked.first) != NULL && c->deadline_ms <= r->now_ms) {
+		connection_place(c, &r->waiting, r->now_ms);
+		connection_stop_peeking(c);
+		look(r, c, false);
+	}
 }
 
 /* The time until something is due whatever arrives; -1: never. */
@@ -380,6 +174,8 @@ time_left_ms(const struct reactor *r)
 
 	if (r->waiting.first != NULL)
 		due = r->waiting.first->deadline_ms;
+	if (r->peeked.first != NULL && r->peeked.first->deadline_ms < due)
+		due = r->peeked.first->deadline_ms;
 	if (r->kept.first != NULL && r->kept.first->deadline_ms < due)
 		due = r->kept.first->deadline_ms;
 	if (!r->idle_told && r->active_ms + IDLE_MS < due)
@@ -397,6 +193,7 @@ time_left_ms(const struct reactor *r)
 static void
 do_what_is_due(struct reactor *r)
 {
+	spool_overdue(r);
 	close_overdue(&r->waiting, r->now_ms);
 	close_overdue(&r->kept, r->now_ms);
 	if (!r->idle_told && r->now_ms >= r->active_ms + IDLE_MS) {
@@ -416,7 +213,7 @@ begin_drain(struct reactor *r)
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + REACTOR_DRAIN_TIMEOUT_MS;
 	stop_listening(r);
-	watch(r->epoll, EPOLL_CTL_DEL, r->stop, 0, NULL);
+	reactor_watch(r->epoll, EPOLL_CTL_DEL, r->stop, 0, NULL);
 	for (struct connection *c = r->kept.first, *next; c != NULL; c = next) {
 		next = c->next;
 		/* What has arrived by now is answered. */
@@ -428,7 +225,8 @@ static bool
 is_drained(const struct reactor *r)
 {
 	return r->draining && r->npending == 0 &&
-	       (r->waiting.first == NULL || r->now_ms >= r->drain_until_ms);
+	       ((r->waiting.first == NULL && r->peeked.first == NULL) ||
+		   r->now_ms >= r->drain_until_ms);
 }
 
 static void
@@ -440,7 +238,7 @@ take_event(struct reactor *r, struct connection *c, uint32_t events)
 		return;
 	}
 	if (c->answer >= 0)
-		send_more(r, c);
+		exchange_send_more(r, c);
 	else
 		look(r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
@@ -482,7 +280,7 @@ reactor_run(void *argument)
 	while (!is_drained(r)) {
 		if (take_events(r, time_left_ms(r)) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
-			end_process(r, EX_OSERR);
+			reactor_fail(r, EX_OSERR);
 			break;
 		}
 		do_what_is_due(r);
@@ -490,7 +288,7 @@ reactor_run(void *argument)
 			/* Whoever comes meanwhile goes with this batch. */
 			store_wait(r->store);
 			take_events(r, 0);
-			commit_pending(r);
+			exchange_commit(r);
 		}
 	}
 	return NULL;
@@ -510,6 +308,7 @@ reactor_new(
 	r->config = config;
 	r->store = store;
 	r->stop = stop;
+	r->peeked.timeout_ms = PEEK_MS;
 	r->waiting.timeout_ms = REACTOR_REQUEST_TIMEOUT_MS;
 	r->kept.timeout_ms = REACTOR_KEPT_TIMEOUT_MS;
 	r->api.config = config;
@@ -525,7 +324,7 @@ reactor_new(
 	r->body = malloc(config->body_bytes_max + 1);
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (r->scratch == NULL || r->body == NULL || r->epoll < 0 ||
-	    watch(r->epoll, EPOLL_CTL_ADD, stop, EPOLLIN, NULL) < 0)
+	    reactor_watch(r->epoll, EPOLL_CTL_ADD, stop, EPOLLIN, NULL) < 0)
 		goto fail;
 	return r;
 
@@ -553,6 +352,7 @@ reactor_free(struct reactor *r)
 {
 	if (r == NULL)
 		return;
+	free_connections(&r->peeked);
 	free_connections(&r->waiting);
 	free_connections(&r->kept);
 	for (size_t i = 0; i < r->pending_size; i++)

@@ -36,7 +36,7 @@ request_read(struct request *request, char *const *variables)
 
 	for (size_t i = 0; variables[i] != NULL; i++) {
 		if (i == REQUEST_VARIABLES_MAX)
-			return -1;
+			goto ambiguous;
 		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
 			size_t len = strlen(wanted[k].name);
 
@@ -45,13 +45,17 @@ request_read(struct request *request, char *const *variables)
 			    strncmp(variables[i], wanted[k].name, len) != 0)
 				continue;
 			if (*wanted[k].value != NULL)
-				return -1;
+				goto ambiguous;
 			*wanted[k].value = variables[i] + len;
 			break;
 		}
 	}
 	*request = found;
 	return 0;
+
+ambiguous:
+	*request = found;
+	return -1;
 }
 
 static char

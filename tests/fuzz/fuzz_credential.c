@@ -1,0 +1,33 @@
+/*
+ * fuzz_credential: the Authorization header against the model.
+ */
+#include <string.h>
+
+#include "fuzz.h"
+#include "http/credential.h"
+#include "model.h"
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *value = malloc(size + 1);
+	const char *token = NULL, *expected = NULL;
+	size_t len = 0, expected_len = 0;
+	enum http_error error;
+	int number;
+
+	REQUIRE(value != NULL);
+	if (size > 0)
+		memcpy(value, data, size);
+	value[size] = '\0';
+	error = credential_read(value, &token, &len);
+	number = model_credential(value, &expected, &expected_len);
+	if (number == 0) {
+		REQUIRE(error == HTTP_OK);
+		REQUIRE(token == expected && len == expected_len);
+	} else
+		REQUIRE(error != HTTP_OK && errors_number(error) == number);
+	free(value);
+	REQUIRE(credential_read(NULL, &token, &len) == HTTP_CREDENTIAL_MISSING);
+	return 0;
+}

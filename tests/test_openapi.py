@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Hold deploy/www/openapi.json against linters, the errors and the service.
+
+usage: test_openapi.py BUILD_DIR
+
+The linters come from npm, in the versions of tests/openapi/package-lock.json.
+The answer 500 is held against the table only: no request brings it about.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from lib_service import (
+    TOP,
+    Answer,
+    Store,
+    Tally,
+    canonical,
+    check_length,
+    main,
+    parse_cgi,
+    run_cgi,
+    temporary_store,
+)
+
+DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
+ERRORS = TOP / "include" / "http" / "errors.h"
+FOLDER = TOP / "tests" / "openapi"
+LINT_S = 120.0
+INSTALL_S = 600.0
+INT_BOUNDS = {
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+}
+# Their messages go on with the place and the reason.
+JSON_ERRORS = range(4001, 4005)
+CREATED = "200"
+# No answer to POST, so in the description of the path.
+METHOD_STATUS, METHOD_ERROR = 405, 2002
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    number: int
+    status: int
+    message: str
+
+
+# --- The table of errors -----------------------------------------------------
+
+
+def read_errors() -> list[Row]:
+    """The rows of the X-macro."""
+    source = ERRORS.read_text()
+    literal = r'"(?:[^"\\]|\\.)*"'
+    pattern = rf"^X\(\w+, (\d+), (\d+), ((?:{literal}[\s\\]*)+)\)"
+    rows = []
+    for found in re.finditer(pattern, source, re.MULTILINE):
+        message = "".join(json.loads(part) for part in re.findall(literal, found[3]))
+        rows.append(Row(int(found[1]), int(found[2]), message))
+    if len(rows) != len(re.findall(r"^X\(", source, re.MULTILINE)) or not rows:
+        raise ValueError(f"cannot read every row of {ERRORS}")
+    return rows
+
+
+def check_errors(tally: Tally, document: dict, rows: list[Row]) -> None:
+    text = document["components"]["schemas"]["Error"]["description"]
+    told = [
+        Row(int(number), int(status), message)
+        for number, status, message in re.findall(
+            r"^\| (\d+) \| (\d+) \| (.*) \|$", text, re.MULTILINE
+        )
+    ]
+    missing, other = set(rows) - set(told), set(told) - set(rows)
+    tally.check(not missing, "Error tells of every error of the table", missing)
+    tally.check(not other, "Error tells of no other error", other)
+    tally.check(len(told) == len(set(told)), "Error tells of each error once", told)
+    path = document["paths"]["/plants"]
+    statuses = {str(row.status) for row in rows}
+    documented = set(path["post"]["responses"]) - {CREATED}
+    tally.check(
+        documented == statuses - {str(METHOD_STATUS)},
+        "the operation has every status of the table but 405, and no other",
+        documented ^ statuses,
+    )
+    for word in (str(METHOD_STATUS), str(METHOD_ERROR), "`Allow: POST`"):
+        tally.check(
+            word in path["description"], f"the path's description has {word}", path
+        )
+
+
+# --- The linters -------------------------------------------------------------
+
+
+def lint(folder: str, command: list[str], document: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {
+        "REDOCLY_TELEMETRY": "off",
+        "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true",
+        "NO_COLOR": "1",
+    }
+    program = os.path.join(folder, "node_modules", ".bin", command[0])
+    return subprocess.run(
+        [program, *command[1:], document],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LINT_S,
+    )
+
+
+def check_linters(tally: Tally) -> None:
+    installed = subprocess.run(
+        [FOLDER / "install"], capture_output=True, text=True, timeout=INSTALL_S
+    )
+    if not tally.check(
+        installed.returncode == 0, "the linters are installed", installed.stderr
+    ):
+        return
+    folder = installed.stdout.strip()
+    commands = [
+        ["redocly", "lint", "--config", str(FOLDER / "redocly.yaml")],
+        [
+            "spectral",
+            "lint",
+            "--fail-severity=hint",
+            "--ruleset",
+            str(FOLDER / "spectral.yaml"),
+        ],
+    ]
+    broken = json.loads(DOCUMENT.read_text())
+    del broken["info"]["license"], broken["info"]["contact"]
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as temporary:
+        broken_path = os.path.join(temporary, "openapi.json")
+        with open(broken_path, "w") as file:
+            json.dump(broken, file)
+        for command in commands:
+            done = lint(folder, command, str(DOCUMENT))
+            tally.check(
+                done.returncode == 0, f"{command[0]} finds nothing", done.stdout
+            )
+            done = lint(folder, command, broken_path)
+            tally.check(
+                done.returncode == 1 and "info" in done.stdout,
+                f"{command[0]} finds what is missing from a broken document",
+                done.stdout,
+            )
+
+
+# --- The document itself -----------------------------------------------------
+
+
+def resolve(document: dict, node: dict) -> dict:
+    while "$ref" in node:
+        reference = node["$ref"]
+        node = document
+        for name in reference.removeprefix("#/").split("/"):
+            node = node[name]
+    return node
+
+
+def responses_of(document: dict) -> dict[str, dict]:
+    responses = document["paths"]["/plants"]["post"]["responses"]
+    return {status: resolve(document, node) for status, node in responses.items()}
+
+
+def examples_of(node: dict) -> dict[str, object]:
+    """The values of the examples of a request or response body."""
+    examples = node["content"]["application/json"]["examples"]
+    return {name: example["value"] for name, example in examples.items()}
+
+
+def schema_faults(document: dict, schema: dict, value: object) -> Iterator[str]:
+    """Why the value is not of the schema.
+
+    Knows the keywords that the document uses; KeyError on any other.
+    """
+    schema = resolve(document, schema)
+    types = {"object": dict, "string": str, "integer": int}
+    for keyword, wanted in schema.items():
+        match keyword:
+            case "description":
+                pass
+            case "type":
+                if type(value) is not types[wanted]:
+                    yield f"{value!r} is not of type {wanted}"
+            case "format":
+                low, high = INT_BOUNDS[wanted]
+                if not low <= value <= high:
+                    yield f"{value} is outside {wanted}"
+            case "minimum" | "maximum":
+                if (value < wanted) if keyword == "minimum" else (value > wanted):
+                    yield f"{value} is beyond the {keyword} {wanted}"
+            case "required":
+                if set(wanted) - set(value):
+                    yield f"{wanted} are not all in {value}"
+            case "properties":
+                for name in wanted.keys() & value.keys():
+                    yield from schema_faults(document, wanted[name], value[name])
+            case "allOf":
+                for part in wanted:
+                    yield from schema_faults(document, part, value)
+            case _:
+                raise KeyError(f"the keyword {keyword} is not known here")
+
+
+def check_examples(tally: Tally, document: dict, rows: list[Row]) -> None:
+    post = document["paths"]["/plants"]["post"]
+    bodies = {"request": post["requestBody"], **responses_of(document)}
+    for where, body in bodies.items():
+        schema = body["content"]["application/json"]["schema"]
+        for name, value in examples_of(body).items():
+            faults = list(schema_faults(document, schema, value))
+            tally.check(
+                not faults, f"the example {name} of {where} is of its schema", faults
+            )
+    for status, response in responses_of(document).items():
+        if status == CREATED:
+            continue
+        for name, value in examples_of(response).items():
+            tally.check(
+                any(is_row(row, status, value) for row in rows),
+                f"the example {name} of {status} is in the table",
+                value,
+            )
+    new_plant = document["components"]["schemas"]["NewPlant"]
+    for wrong in ({"id": 1}, {"name": "F"}, {"id": 2**63, "name": "F"}, {"id": "1"}):
+        tally.check(
+            any(schema_faults(document, new_plant, wrong)),
+            f"{wrong} is no NewPlant",
+        )
+
+
+def is_row(row: Row, status: str, value: dict) -> bool:
+    if (str(row.status), row.number) != (status, value["error"]):
+        return False
+    if row.number in JSON_ERRORS:
+        return value["message"].startswith(row.message + ": byte ")
+    return value["message"] == row.message
+
+
+def check_frame(tally: Tally, document: dict) -> None:
+    """What the specification fixes."""
+    info = document["info"]
+    tally.check(document["openapi"] == "3.1.0", "it is OpenAPI 3.1.0")
+    tally.check(info["version"] == "1.0.0", "the interface's version is 1.0.0")
+    tally.check(info["license"]["identifier"] == "MIT", "the license is MIT")
+    tally.check(
+        set(document["paths"]) == {"/plants"}
+        and set(document["paths"]["/plants"]) == {"description", "post"},
+        "POST /plants is the only operation",
+        document["paths"].keys(),
+    )
+    post = document["paths"]["/plants"]["post"]
+    tally.check(post["requestBody"]["required"] is True, "a body is required")
+    schemes = document["components"]["securitySchemes"]
+    tally.check(
+        "security" not in post
+        and [list(item) for item in document["security"]] == [list(schemes)]
+        and [(s["type"], s["scheme"]) for s in schemes.values()] == [("http", "bearer")],
+        "everything is protected by a bearer token",
+        schemes,
+    )
+    schemas = document["components"]["schemas"]
+    own = schemas["NewPlant"]["allOf"][1]
+    tally.check(
+        (schemas["Plant"]["required"], own["required"]) == (["name"], ["id"])
+        and set(schemas["Plant"]["properties"]) == {"name", "tag"},
+        "name and id are required, and tag is not",
+        schemas,
+    )
+    bounds = own["properties"]["id"]["minimum"], own["properties"]["id"]["maximum"]
+    tally.check(bounds == INT_BOUNDS["int64"], "id has the bounds of int64", bounds)
+    tally.check(
+        sorted(schemas["Error"]["required"]) == ["error", "message"],
+        "error and message are always present",
+        schemas["Error"],
+    )
+
+
+# --- The service -------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Asker:
+    """Asks the real service, as CGI."""
+
+    store: Store
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __call__(
+        self, body: bytes, *, left_out: str = "", **variables: str
+    ) -> Answer:
+        request = self.store.request(body, **variables)
+        request.pop(left_out, None)
+        environment = self.store.environment(**self.settings) | request
+        done = run_cgi([self.store.responder], environment, body)
+        return check_length(parse_cgi(done.stdout))
+
+    def set(self, **settings: str) -> "Asker":
+        return Asker(self.store, self.settings | settings)
+
+
+def failures(ask: Asker) -> Iterator[tuple[str, Answer]]:
+    """A request for each status that is documented, and its answer."""
+    fern = canonical({"id": 1, "name": "Fern", "tag": "indoor"})
+    yield "400", ask(canonical({"name": "Fern"}))
+    yield "401", ask(fern, left_out="HTTP_AUTHORIZATION")
+    yield "404", ask(fern, SCRIPT_NAME="/plant")
+    yield "405", ask(b"", REQUEST_METHOD="GET")
+    yield "409", ask(canonical({"id": 1, "name": "Moss"}))
+    yield "413", ask(b" " * 65 + fern, PLANT_STORE_BODY_BYTES_MAX="64")
+    yield "503", ask.set(PLANT_STORE_DIR="not-absolute")(fern)
+
+
+def headers_of(answer: Answer) -> dict[str, str]:
+    """Those that are not on every answer."""
+    common = {"status", "content-type", "content-length"}
+    return {n: value for n, value in answer.headers if n.lower() not in common}
+
+
+def documented_headers(document: dict, response: dict) -> dict[str, str]:
+    return {
+        name: str(resolve(document, header)["example"])
+        for name, header in response.get("headers", {}).items()
+    }
+
+
+def check_service(tally: Tally, document: dict, rows: list[Row], store: Store) -> None:
+    ask = Asker(store)
+    responses = responses_of(document)
+    post = document["paths"]["/plants"]["post"]
+    created = examples_of(responses[CREATED])
+    for name, value in examples_of(post["requestBody"]).items():
+        answer = ask(canonical(value))
+        tally.check(
+            answer.status == 200
+            and answer.body == canonical(created.pop(name))
+            and not headers_of(answer),
+            f"the example {name} is answered as documented",
+            answer,
+        )
+    tally.check(not created, "each example of 200 has a request", created)
+
+    method_row = next(row for row in rows if row.number == METHOD_ERROR)
+    method_body = {"error": METHOD_ERROR, "message": method_row.message}
+    for contract in (False, True):
+        mode = "contract" if contract else "http"
+        for status, answer in failures(ask.set(PLANT_STORE_STATUS=mode)):
+            bodies, headers = [method_body], {"Allow": "POST"}
+            if status != str(METHOD_STATUS):
+                bodies = list(examples_of(responses[status]).values())
+                headers = documented_headers(document, responses[status])
+            # The document's 400 lists the headers of the other statuses too.
+            allowed = documented_headers(document, responses["400"])
+            wanted = {} if status == "400" else headers
+            tally.check(
+                answer.status == (400 if contract else int(status))
+                and answer.body in map(canonical, bodies)
+                and headers_of(answer) == wanted
+                and (not contract or wanted.items() <= allowed.items()),
+                f"{status} is answered as documented, statuses: {mode}",
+                answer,
+            )
+
+
+def check_bounds(tally: Tally, document: dict, store: Store) -> None:
+    ask = Asker(store)
+    properties = document["components"]["schemas"]["NewPlant"]["allOf"][1]["properties"]
+    low, high = properties["id"]["minimum"], properties["id"]["maximum"]
+    for plant_id in (low, high):
+        answer = ask(canonical({"id": plant_id, "name": "Fern"}))
+        tally.check(answer.is_plant("Fern"), f"the id {plant_id} is accepted", answer)
+    for plant_id in (low - 1, high + 1):
+        answer = ask(canonical({"id": plant_id, "name": "Fern"}))
+        tally.check(answer.is_error(400, 4104), f"the id {plant_id} is refused", answer)
+
+
+def run(tally: Tally, build_dir: str) -> None:
+    document = json.loads(DOCUMENT.read_text())
+    rows = read_errors()
+    check_frame(tally, document)
+    check_errors(tally, document, rows)
+    check_examples(tally, document, rows)
+    check_linters(tally)
+    with temporary_store(build_dir) as store:
+        check_service(tally, document, rows, store)
+        check_bounds(tally, document, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main(run))

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "store_command.h"
 #include "token_command.h"
 
 static const struct subcommand {
@@ -22,6 +23,9 @@ static const struct subcommand {
 } subcommands[] = {
 	{ "token", "add, list and revoke the tokens of clients",
 	    token_command_run },
+	{ "verify", "check every line of a store's journal",
+	    store_command_verify },
+	{ "backup", "copy a store while it is in use", store_command_backup },
 };
 
 static void

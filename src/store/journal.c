@@ -266,8 +266,9 @@ journal_cut(struct journal *journal, uint64_t end)
 	return 0;
 }
 
+/* The bytes [begin, end) of one file to the offset `at` of another; synced. */
 static int
-copy_bytes(int from, int to, uint64_t begin, uint64_t end)
+copy_bytes(int from, int to, uint64_t begin, uint64_t end, uint64_t at)
 {
 	char *buf = malloc(COPY_BYTES);
 	uint64_t offset = begin;
@@ -280,7 +281,7 @@ copy_bytes(int from, int to, uint64_t begin, uint64_t end)
 		ssize_t n = read_some(from, buf, want, offset);
 
 		if (n <= 0 ||
-		    write_all(to, buf, (size_t)n, offset - begin) < 0) {
+		    write_all(to, buf, (size_t)n, at + (offset - begin)) < 0) {
 			int error = n == 0 ? EIO : errno;
 
 			free(buf);
@@ -310,7 +311,7 @@ journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
 		if (errno != EEXIST)
 			return -1;
 	}
-	if (copy_bytes(journal->fd, fd, from, to) < 0) {
+	if (copy_bytes(journal->fd, fd, from, to, 0) < 0) {
 		discard(journal->dir, name, fd);
 		return -1;
 	}
@@ -337,6 +338,29 @@ keep_file(const struct journal *journal, uint64_t end)
 }
 
 int
+journal_copy(const struct journal *journal, uint64_t from, uint64_t to, int fd)
+{
+	return copy_bytes(journal->fd, fd, from, to, from);
+}
+
+int
+journal_publish(const struct journal *journal, uint64_t end, int dir)
+{
+	int fd = open_new(dir, TEMPORARY_NAME);
+
+	if (fd < 0)
+		return -1;
+	if (copy_bytes(journal->fd, fd, 0, end, 0) < 0 ||
+	    renameat2(
+		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
+		discard(dir, TEMPORARY_NAME, fd);
+		return -1;
+	}
+	close(fd);
+	return fsync(dir);
+}
+
+int
 journal_renew(struct journal *journal, uint64_t end)
 {
 	struct stat st;
@@ -344,7 +368,7 @@ journal_renew(struct journal *journal, uint64_t end)
 
 	if (fd < 0)
 		return -1;
-	if (copy_bytes(journal->fd, fd, 0, end) < 0 || fstat(fd, &st) < 0 ||
+	if (copy_bytes(journal->fd, fd, 0, end, 0) < 0 || fstat(fd, &st) < 0 ||
 	    keep_file(journal, end) < 0 ||
 	    renameat(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME) <
 		0) {

@@ -3,7 +3,8 @@
  *
  * Knows the file and its bytes; what stands in the lines is record.h's, how a
  * damaged end is judged replay.h's, and who may call is lock.h's: every
- * function below but journal_close expects the caller to hold the lock.
+ * function below but journal_close expects the caller to hold the lock, unless
+ * it says otherwise.
  *
  * The file may end in blank lines: room written and synced ahead, so that a
  * later sync need not grow the file, which costs another write of the file
@@ -92,6 +93,21 @@ int journal_cut(struct journal *journal, uint64_t end);
  */
 int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char *name, size_t size);
+
+/*
+ * journal_copy(journal, from, to, fd):
+ * Copy the bytes [from, to) to the same place of the file `fd`, and sync it.
+ * 0, or -1 with errno.
+ *
+ * journal_publish(journal, end, dir):
+ * Put a durable copy of the bytes before `end` into the directory `dir`, under
+ * the journal's name, which it must not have yet.  0, or -1 with errno.
+ *
+ * Both without the lock, for bytes that no longer change.
+ */
+int journal_copy(
+    const struct journal *journal, uint64_t from, uint64_t to, int fd);
+int journal_publish(const struct journal *journal, uint64_t end, int dir);
 
 /*
  * journal_renew(journal, end):

@@ -1,0 +1,15 @@
+/*
+ * store_command: `plant-store verify` and `plant-store backup`.
+ */
+#ifndef PROGRAMS_STORE_COMMAND_H
+#define PROGRAMS_STORE_COMMAND_H
+
+/*
+ * store_command_verify(argc, argv), store_command_backup(argc, argv):
+ * Run the subcommand whose name is argv[0].  Return an exit status of
+ * sysexits.h, after an error was said on stderr.  The caller closes stdout.
+ */
+int store_command_verify(int argc, char **argv);
+int store_command_backup(int argc, char **argv);
+
+#endif

@@ -48,9 +48,17 @@ TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 HELPERS := $(BUILD)/tests/helpers.a
 HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 	$(filter-out tests/test_%,$(wildcard tests/*.c))))
-OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o) $(HELP_O)
+# Fuzz targets: with FUZZ=-fsanitize=fuzzer those of libFuzzer, else programs
+# that run the inputs they are given.
+FUZZ    ?=
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_O  := $(BUILD)/tests/fuzz/model.o \
+	$(if $(FUZZ),,$(BUILD)/tests/fuzz/driver.o)
+OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o) $(HELP_O) \
+	$(FUZZERS:%=%.o) $(FUZZ_O)
 
-.PHONY: all tests check install uninstall clean format help FORCE
+.PHONY: all tests check fuzzers fuzz fuzz-afl coverage install uninstall clean \
+	format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -75,8 +83,11 @@ $(HELPERS): $(HELP_O) $(BUILD)/sources
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(HELPERS) $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(HELPERS) $(LIB) $(LIBS) $(TEST_LIBS)
 
+$(FUZZERS): $(BUILD)/%: $(BUILD)/%.o $(FUZZ_O) $(LIB)
+	$(CC) $(ALL_LDFLAGS) $(FUZZ) -o $@ $< $(FUZZ_O) $(LIB) $(LIBS)
+
 # Tests may look at what a layer keeps to itself.
-$(TESTS:%=%.o) $(HELP_O): PRIVATE := -Isrc/store -Isrc/gateway
+$(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway
 
 $(BUILD)/%.o: %.c $(BUILD)/command
 	@mkdir -p $(@D)
@@ -107,13 +118,19 @@ check: tests
 	@failed=0; for test in $(TESTS); do $$test || failed=1; done; \
 	exit $$failed
 
+fuzzers: $(FUZZERS)
+
+# Each makes builds of its own below build/.
+fuzz fuzz-afl coverage:
+	scripts/$@
+
 install: all
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/plant-store
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec \
 		$(BUILD)/plant-store.fcgi
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/plant-store \
 		LICENSE README.md
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/plant-store deploy/*
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/plant-store deploy/*.*
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/plant-store
@@ -129,6 +146,7 @@ format:
 
 help:
 	@echo 'Targets:   all tests check install uninstall clean format help'
+	@echo '           fuzz fuzz-afl coverage'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
 	@echo '           WERROR=      empty: warnings are no errors'

@@ -146,6 +146,14 @@ pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
 }
 
 ssize_t
+writev(int fd, const struct iovec *parts, int n)
+{
+	if (hit(SHIM_WRITEV, fd, NULL) != NULL)
+		return -1;
+	return syscall(SYS_writev, fd, parts, n);
+}
+
+ssize_t
 pread(int fd, void *buf, size_t len, off_t offset)
 {
 	if (hit(SHIM_PREAD, fd, NULL) != NULL)

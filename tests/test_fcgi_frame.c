@@ -124,10 +124,10 @@ usual_request(void)
 	put_begin(bytes);
 	put_record(bytes, PARAMS, ID, pairs, 8, 3);
 	put_record(bytes, PARAMS, ID, pairs + 8, PAIRS_LEN - 8, 0);
-	put_record(bytes, PARAMS, ID, "", 0, 8);
+	put_params(bytes, "", 0);
 	put_record(bytes, STDIN, ID, "{\"id\":1,", 8, 1);
 	put_record(bytes, STDIN, ID, "\"name\":\"Fern\"}", 14, 255);
-	put_record(bytes, STDIN, ID, "", 0, 5);
+	put_stdin(bytes, "", 0);
 	return bytes;
 }
 
@@ -377,6 +377,25 @@ begin_of_another_length_is_refused(void **state)
 		    bytes, BEGIN, ID, "\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0", len, 0);
 		assert_refused_at(bytes, 0);
 	}
+}
+
+/* The library would read it as a record of its own. */
+static void
+padding_of_begin_and_of_empty_records_is_refused(void **state)
+{
+	struct bytes *begin = bytes_new(), *params = bytes_new();
+	struct bytes *body = bytes_new();
+
+	(void)state;
+	put_record(begin, BEGIN, ID, "\0\1\0\0\0\0\0\0", 8, 8);
+	assert_refused_at(begin, 0);
+	put_begin(params);
+	put_record(params, PARAMS, ID, "", 0, 8);
+	assert_refused_at(params, 16);
+	put_begin(body);
+	put_params(body, "", 0);
+	put_record(body, STDIN, ID, "", 0, 1);
+	assert_refused_at(body, 24);
 }
 
 static void
@@ -729,6 +748,8 @@ main(void)
 		cmocka_unit_test(begin_of_request_0_is_refused),
 		cmocka_unit_test(other_roles_than_responder_are_refused),
 		cmocka_unit_test(begin_of_another_length_is_refused),
+		cmocka_unit_test(
+		    padding_of_begin_and_of_empty_records_is_refused),
 		cmocka_unit_test(second_begin_is_refused),
 		cmocka_unit_test(records_of_another_request_are_refused),
 		cmocka_unit_test(records_before_the_begin_are_refused),

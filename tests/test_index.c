@@ -473,7 +473,7 @@ an_index_that_cannot_be_discarded_is_not_used(void **state)
 static void
 a_commit_that_fails_enters_nothing(void **state)
 {
-	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PWRITEV };
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_WRITEV };
 	struct fixture *fixture = *state;
 	uint64_t found;
 	unsigned failures = 0;

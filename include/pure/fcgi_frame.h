@@ -7,7 +7,8 @@
  * are refused, which no web server sends: records of a second request on the
  * connection (multiplexing), records about the connection itself (request id
  * 0), another role than responder, more than FCGI_FRAME_PARAMS_MAX bytes of
- * parameters.  Pure: no allocation, no I/O; total on hostile bytes.
+ * parameters, padding of a begin record or of an empty one.  Pure: no
+ * allocation, no I/O; total on hostile bytes.
  */
 #ifndef PURE_FCGI_FRAME_H
 #define PURE_FCGI_FRAME_H

@@ -1,10 +1,12 @@
 /*
  * responder: plant-store.fcgi, FastCGI or CGI, whichever started it.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 
 #include "gateway/cgi.h"
@@ -45,6 +47,20 @@ print(const char *text)
 								   : EX_OK;
 }
 
+/* A core would hold the tokens of clients; prlimit(1) can allow it again. */
+static void
+forbid_core(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+		limit.rlim_cur = 0;
+		if (setrlimit(RLIMIT_CORE, &limit) == 0)
+			return;
+	}
+	log_warning("cannot forbid core dumps: %s", strerror(errno));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -64,6 +80,7 @@ main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	log_open("plant-store.fcgi", 1);
+	forbid_core();
 	if (config_read(&config, error, sizeof(error)) < 0) {
 		log_error("%s", error);
 		if (as_cgi)

@@ -22,6 +22,9 @@ begin_record(struct fcgi_frame *f)
 	f->padding = h[6];
 	if (h[0] != VERSION || id == 0)
 		return false;
+	/* libfcgi forgets this padding, and takes it for the next record. */
+	if (f->padding > 0 && (f->type == TYPE_BEGIN || f->content == 0))
+		return false;
 	if (f->type == TYPE_BEGIN) {
 		if (f->id != 0 || f->content != BEGIN_LEN)
 			return false;

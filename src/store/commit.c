@@ -10,6 +10,7 @@
  */
 #include "commit.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,15 +23,20 @@
 #include "pure/timestamp.h"
 #include "recovery.h"
 
-/* Whether the record at `offset` says the same as `plant`. */
+/*
+ * Whether the record at `offset` says the same as `plant`.  The batch built so
+ * far ends at `end`.
+ */
 static enum fault
-compare_stored(struct store *store, uint64_t offset, const struct plant *plant,
-    enum store_result *result)
+compare_stored(struct store *store, uint64_t offset, uint64_t end,
+    const struct plant *plant, enum store_result *result)
 {
 	struct record record;
 	int error = 0;
 
-	if (offset >= store->at.end) {
+	if (offset >= end)
+		error = EBADMSG;
+	else if (offset >= store->at.end) {
 		/* Entered a moment ago: it is in this batch. */
 		const char *line = store->batch + (offset - store->at.end);
 		const char *newline = rawmemchr(line, '\n');
@@ -93,6 +99,7 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 		};
 		enum fault fault;
 
+		assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
 		switch (index_put(store->index, plant->id, at->end, &found)) {
 		case INDEX_NEW:
 			items[i].result = STORE_CREATED;
@@ -104,7 +111,7 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 			break;
 		case INDEX_FOUND:
 			fault = compare_stored(
-			    store, found, plant, &items[i].result);
+			    store, found, at->end, plant, &items[i].result);
 			if (fault != FAULT_NONE)
 				return fault;
 			break;
@@ -123,20 +130,23 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 static enum fault
 write_batch(struct store *store, const struct position *at)
 {
+	enum fault fault;
+
 	switch (journal_append(&store->journal, store->at.end, store->batch,
 	    (size_t)(at->end - store->at.end))) {
 	case 0:
 		break;
 	case -1:
-		if (state_fault(errno) == FAULT_FULL) {
-			if (!store->full)
-				log_warning("%s/" JOURNAL_NAME ": cannot "
-					    "write: %s; make room",
-				    store->path, strerror(errno));
-			store->full = true;
-			return FAULT_FULL;
-		}
-		return state_poison(store, "write");
+		/* All was taken back: what passes by itself does no harm. */
+		fault = state_fault(errno);
+		if (fault == FAULT_FAILED)
+			return state_poison(store, "write");
+		if (!store->full)
+			log_warning("%s/" JOURNAL_NAME ": cannot write: %s; "
+				    "make room",
+			    store->path, strerror(errno));
+		store->full = true;
+		return fault;
 	default:
 		return state_poison(store, "taking back a failed write");
 	}
@@ -190,8 +200,11 @@ reserve_batch(struct store *store, const struct store_item *items, size_t n)
 	if (need > store->batch_size) {
 		char *batch = realloc(store->batch, need);
 
-		if (batch == NULL)
+		if (batch == NULL) {
+			log_error(
+			    "out of memory for a batch of %zu bytes", need);
 			return 0;
+		}
 		store->batch = batch;
 		store->batch_size = need;
 	}
@@ -242,21 +255,21 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	return fault;
 }
 
-/* Put everything below the watermark, unless that is done. */
-void
+enum fault
 commit_closing(struct store *store)
 {
 	char now[TIMESTAMP_LEN];
 	char line[RECORD_ENVELOPE_MAX];
 	struct record record = { .at = now };
 	struct position at;
+	enum fault fault = recovery_catch_up(store);
 
-	if (recovery_catch_up(store) != FAULT_NONE)
-		return;
+	if (fault != FAULT_NONE)
+		return fault;
 	at = store->at;
 	if (store->closed || store->durable != at.end) {
 		index_abort(store->index);
-		return;
+		return FAULT_NONE;
 	}
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
 	record.seq = at.seq + 1;
@@ -264,8 +277,9 @@ commit_closing(struct store *store)
 	record.prev = at.crc;
 	size_t len = record_encode(&record, store->journal.seed, line);
 	if (journal_append(&store->journal, at.end, line, len) < 0) {
+		/* Not needed; a part that stays is a torn batch to others. */
 		index_abort(store->index);
-		return;
+		return FAULT_NONE;
 	}
 	at.last = at.end;
 	at.end += len;
@@ -280,10 +294,11 @@ commit_closing(struct store *store)
 		store->closed = true;
 		index_abort(store->index);
 	} else if (journal_sync(&store->journal) < 0) {
+		fault = state_poison(store, "fdatasync");
 		index_abort(store->index);
-		state_poison(store, "fdatasync");
 	} else {
 		store->durable = at.end;
 		settle(store, &at, true);
 	}
+	return fault;
 }

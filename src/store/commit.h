@@ -25,8 +25,8 @@ void commit_refuse(struct store_item *items, size_t n, enum fault fault);
 /*
  * commit_closing(store):
  * Put everything below the watermark with a closing line, unless that is done.
- * A failure is logged.
+ * Return the fault that kept it from being seen whether it is done: logged.
  */
-void commit_closing(struct store *store);
+enum fault commit_closing(struct store *store);
 
 #endif

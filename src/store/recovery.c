@@ -126,8 +126,11 @@ gather(struct reading *r, const struct record *record)
 		struct pair *pairs =
 		    realloc(r->pairs, size * sizeof(*r->pairs));
 
-		if (pairs == NULL)
+		if (pairs == NULL) {
+			log_error(
+			    "out of memory for the ids of %zu plants", size);
 			return FAULT_MEMORY;
+		}
 		r->pairs = pairs;
 		r->size = size;
 	}
@@ -200,8 +203,10 @@ read_on(struct store *store, const struct position *covered, bool whole)
 	bool closed = store->closed;
 
 	if (replay_init(&r.replay, store->journal.fd, store->journal.seed,
-		&store->at) < 0)
+		&store->at) < 0) {
+		log_error("out of memory for reading the journal");
 		return FAULT_MEMORY;
+	}
 	while ((result = replay_next(&r.replay, &record)) == REPLAY_RECORD) {
 		closed = record.plant == NULL;
 		if (!closed && r.replay.at.last >= covered->end)
@@ -249,12 +254,15 @@ recovery_catch_up(struct store *store)
 {
 	struct position covered;
 	enum fault fault = FAULT_NONE;
+	enum lock_mark mark = lock_mark(&store->lock, NULL);
 	const char *why;
 
-	if (lock_mark(&store->lock, NULL) != LOCK_OK) {
-		log_error("%s: marked as failed by another process; the next "
-			  "start recovers it",
-		    store->path);
+	if (mark != LOCK_OK) {
+		log_error("%s/lock: %s; the next start recovers the store",
+		    store->path,
+		    mark == LOCK_FAILED ? "marked as failed by another process"
+		    : mark == LOCK_NEW  ? "removed while it was in use"
+					: "unreadable");
 		return FAULT_FAILED;
 	}
 	why = journal_check(&store->journal, store->at.end);
@@ -298,11 +306,51 @@ is_covered(struct store *store, const struct position *covered, bool *closed)
 	return record.seq == covered->seq && record.crc == covered->crc;
 }
 
+/*
+ * Find the end of what can be read, which must not be below what the index
+ * knows to be durable.
+ */
+static enum fault
+find_end(struct store *store, uint64_t known, uint64_t *end)
+{
+	struct replay replay;
+	struct record record;
+	enum replay_result result;
+	enum replay_tail tail = REPLAY_TAIL_ERROR;
+	uint64_t tail_end;
+
+	if (replay_init(&replay, store->journal.fd, store->journal.seed,
+		&store->journal.start) < 0)
+		return FAULT_MEMORY;
+	do
+		result = replay_next(&replay, &record);
+	while (result == REPLAY_RECORD);
+	if (result != REPLAY_ERROR)
+		tail = replay_judge(&replay, &tail_end);
+	if (tail == REPLAY_TAIL_ERROR)
+		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
+		    strerror(errno));
+	int error = errno;
+	replay_done(&replay);
+	errno = error;
+	*end = replay.at.end;
+	if (tail == REPLAY_TAIL_ERROR)
+		return state_fault(errno);
+	if (tail != REPLAY_DAMAGED && *end >= known)
+		return FAULT_NONE;
+	log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
+		  ": %s; nothing was changed; restore it from a backup",
+	    store->path, *end,
+	    replay.reason != NULL ? replay.reason : "the end is missing");
+	return FAULT_DAMAGED;
+}
+
 enum fault
 recovery_start(struct store *store)
 {
 	struct position covered;
 	enum fault fault;
+	uint64_t end;
 	bool closed = true;
 
 	if (index_begin(store->index, &covered) < 0)
@@ -319,6 +367,12 @@ recovery_start(struct store *store)
 		return FAULT_DAMAGED;
 	}
 	if (covered.end > 0 && !is_covered(store, &covered, &closed)) {
+		/* Damage, or another journal of this store? */
+		fault = find_end(store, covered.end, &end);
+		if (fault != FAULT_NONE) {
+			index_abort(store->index);
+			return fault;
+		}
 		log_warning("%s/index: does not belong to this journal; "
 			    "building it anew",
 		    store->path);
@@ -345,45 +399,45 @@ index_failed:
 	return state_fault(errno);
 }
 
+/* What the index knows to be durable. */
+static enum fault
+ask_index(struct store *store, uint64_t *known)
+{
+	struct position covered;
+	enum fault fault = FAULT_NONE;
+	struct index *index =
+	    index_open(store->dir, store->path, store->journal.uuid);
+
+	if (index == NULL || index_begin(index, &covered) < 0)
+		fault = state_fault(errno);
+	else
+		*known = covered.end;
+	int error = errno;
+	index_close(index, false);
+	errno = error;
+	return fault;
+}
+
+/*
+ * The index goes too: the device that failed a sync may have lost pages of it,
+ * of which nobody would be told.
+ */
 enum fault
 recovery_renew(struct store *store)
 {
-	struct replay replay;
-	struct record record;
-	enum replay_result result;
-	uint64_t end, tail_end;
-	enum fault fault = FAULT_NONE;
+	uint64_t known = 0, end;
+	enum fault fault = ask_index(store, &known);
 
-	if (replay_init(&replay, store->journal.fd, store->journal.seed,
-		&store->journal.start) < 0)
-		return FAULT_MEMORY;
-	do
-		result = replay_next(&replay, &record);
-	while (result == REPLAY_RECORD);
-	end = replay.at.end;
-	if (result == REPLAY_ERROR)
+	if (fault == FAULT_NONE)
+		fault = find_end(store, known, &end);
+	if (fault == FAULT_NONE && journal_renew(&store->journal, end) < 0)
 		fault = state_fault(errno);
-	else
-		switch (replay_judge(&replay, &tail_end)) {
-		case REPLAY_DAMAGED:
-			fault = FAULT_DAMAGED;
-			break;
-		case REPLAY_TAIL_ERROR:
+	if (fault == FAULT_NONE) {
+		index_discard(store->dir);
+		if (lock_set_mark(
+			&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
 			fault = state_fault(errno);
-			break;
-		case REPLAY_CLEAN:
-		case REPLAY_TORN:
-			break;
-		}
-	if (fault == FAULT_DAMAGED)
-		log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
-			  ": %s; nothing was changed; restore it from a backup",
-		    store->path, end, replay.reason);
-	else if (fault == FAULT_NONE && journal_renew(&store->journal, end) < 0)
-		fault = state_fault(errno);
-	if (fault == FAULT_NONE &&
-	    lock_set_mark(&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
-		fault = state_fault(errno);
+	}
 	if (fault == FAULT_NONE)
 		log_warning("%s: a sync had failed: the readable records, "
 			    "%" PRIu64
@@ -394,6 +448,5 @@ recovery_renew(struct store *store)
 		log_error("%s: a sync had failed, and " JOURNAL_NAME
 			  " cannot be copied to a fresh file: %s",
 		    store->path, strerror(errno));
-	replay_done(&replay);
 	return fault;
 }

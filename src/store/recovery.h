@@ -29,7 +29,8 @@ enum fault recovery_catch_up(struct store *store);
 /*
  * recovery_renew(store):
  * After a failed sync: copy what is readable of the journal to a fresh file in
- * its place.  Needs an open journal, no index.
+ * its place, discard the index, and mark the store as good again.  Needs an
+ * open journal, no index.
  */
 enum fault recovery_renew(struct store *store);
 

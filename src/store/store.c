@@ -41,15 +41,20 @@ state_fault(int error)
 enum fault
 state_poison(struct store *store, const char *what)
 {
+	int error = errno;
+	int marked =
+	    lock_set_mark(&store->lock, LOCK_FAILED, store->journal.uuid, true);
+	int mark_error = errno;
+
+	/* Told after it is marked: telling may take its time. */
+	store->failed = true;
 	log_error("%s/" JOURNAL_NAME ": %s failed: %s; nothing more is stored "
 		  "in this file; the next start copies it to a fresh one",
-	    store->path, what, strerror(errno));
-	if (lock_set_mark(
-		&store->lock, LOCK_FAILED, store->journal.uuid, true) < 0)
+	    store->path, what, strerror(error));
+	if (marked < 0)
 		log_error("%s/lock: cannot mark the store as failed: %s; stop "
 			  "all its processes",
-		    store->path, strerror(errno));
-	store->failed = true;
+		    store->path, strerror(mark_error));
 	return FAULT_FAILED;
 }
 
@@ -219,14 +224,18 @@ store_open(const struct store_options *options, int *status)
 	struct store *store = calloc(1, sizeof(*store));
 
 	*status = EX_TEMPFAIL;
-	if (store == NULL)
+	if (store == NULL) {
+		log_error("%s: out of memory", options->dir);
 		return NULL;
+	}
 	pthread_mutex_init(&store->mutex, NULL);
 	store->dir = store->lock.fd = store->journal.fd = -1;
 	store->prepare = options->prepare;
 	store->path = strdup(options->dir);
 	if (store->path != NULL)
 		*status = open_all(store);
+	else
+		log_error("%s: out of memory", options->dir);
 	if (*status != EX_OK) {
 		free_store(store, false);
 		return NULL;
@@ -245,10 +254,21 @@ enter_store(struct store *store, int timeout_ms)
 		return FAULT_FAILED;
 	if (lock_acquire(&store->lock, deadline_ms) == 0)
 		return FAULT_NONE;
-	if (timeout_ms > 0)
-		log_warning(
-		    "%s/lock: not to be had: %s", store->path, strerror(errno));
-	return FAULT_MEMORY;
+	if (errno == ETIMEDOUT) {
+		log_warning("%s/lock: held by another process for %d ms",
+		    store->path, timeout_ms);
+		return FAULT_MEMORY;
+	}
+	log_error("%s/lock: cannot be used: %s", store->path, strerror(errno));
+	return state_fault(errno);
+}
+
+/* What the next start must see to, ends this one. */
+static void
+note_fault(struct store *store, enum fault fault)
+{
+	if (fault == FAULT_FAILED || fault == FAULT_DAMAGED)
+		store->failed = true;
 }
 
 int
@@ -261,8 +281,7 @@ store_commit(struct store *store, struct store_item *items, size_t n)
 		lock_release(&store->lock);
 	} else
 		commit_refuse(items, n, fault);
-	if (fault == FAULT_FAILED || fault == FAULT_DAMAGED)
-		store->failed = true;
+	note_fault(store, fault);
 	bool failed = store->failed;
 	pthread_mutex_unlock(&store->mutex);
 	return failed ? -1 : 0;
@@ -282,7 +301,7 @@ store_idle(struct store *store)
 		return;
 	if (!store->failed && !store->closed &&
 	    lock_acquire(&store->lock, 0) == 0) {
-		commit_closing(store);
+		note_fault(store, commit_closing(store));
 		lock_release(&store->lock);
 	}
 	pthread_mutex_unlock(&store->mutex);
@@ -297,10 +316,11 @@ store_close(struct store *store)
 		return;
 	if (enter_store(store, STORE_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
 		if (!store->closed)
-			commit_closing(store);
+			note_fault(store, commit_closing(store));
 		/* The room ahead would only puzzle who looks at the file. */
-		clean = store->prepare && !store->failed;
-		if (clean && recovery_catch_up(store) == FAULT_NONE) {
+		if (store->prepare && !store->failed)
+			clean = recovery_catch_up(store) == FAULT_NONE;
+		if (clean) {
 			if (store->journal.size > store->at.end)
 				journal_cut(&store->journal, store->at.end);
 			index_abort(store->index);

@@ -1,0 +1,207 @@
+/* lab: stores in memory, made by the store's own code.  See lab.h. */
+#include "lab.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int report_fd = STDERR_FILENO;
+
+_Noreturn void
+lab_die(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vdprintf(report_fd, format, arguments);
+	va_end(arguments);
+	dprintf(report_fd, "\n");
+	_exit(70); /* EX_SOFTWARE */
+}
+
+void
+lab_open(struct lab *lab)
+{
+	snprintf(lab->path, sizeof(lab->path), "/dev/shm/plant-store.XXXXXX");
+	if (mkdtemp(lab->path) == NULL) {
+		snprintf(
+		    lab->path, sizeof(lab->path), "/tmp/plant-store.XXXXXX");
+		if (mkdtemp(lab->path) == NULL)
+			lab_die("mkdtemp: %s", strerror(errno));
+	}
+	lab->dir = open(lab->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	lab->log = memfd_create("log", MFD_CLOEXEC);
+	report_fd = lab->report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (lab->dir < 0 || lab->log < 0 || report_fd < 0 ||
+	    fcntl(lab->log, F_SETFL, O_APPEND) < 0 ||
+	    dup2(lab->log, STDERR_FILENO) < 0)
+		lab_die("cannot set up: %s", strerror(errno));
+}
+
+static void
+empty_directory(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (dir == NULL)
+		return;
+	while ((entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.' &&
+		    unlinkat(fd, entry->d_name, 0) < 0) {
+			empty_directory(fd, entry->d_name);
+			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+		}
+	closedir(dir);
+}
+
+void
+lab_empty(const struct lab *lab)
+{
+	empty_directory(AT_FDCWD, lab->path);
+}
+
+void
+lab_close(struct lab *lab)
+{
+	lab_empty(lab);
+	rmdir(lab->path);
+	dup2(report_fd, STDERR_FILENO);
+	close(report_fd);
+	report_fd = STDERR_FILENO;
+	close(lab->log);
+	close(lab->dir);
+}
+
+const char *
+lab_logged(const struct lab *lab)
+{
+	static char text[4096];
+	ssize_t n = pread(lab->log, text, sizeof(text) - 1, 0);
+
+	if (n <= 0 || ftruncate(lab->log, 0) < 0)
+		return "";
+	text[n] = '\0';
+	if (text[n - 1] == '\n')
+		text[n - 1] = '\0';
+	char *last = strrchr(text, '\n');
+	return last == NULL ? text : last + 1;
+}
+
+struct bytes
+lab_read(const struct lab *lab, const char *name)
+{
+	struct bytes bytes = { 0 };
+	struct stat st;
+	int fd = openat(lab->dir, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return bytes;
+	if (fstat(fd, &st) < 0)
+		lab_die("%s: %s", name, strerror(errno));
+	bytes.len = (size_t)st.st_size;
+	bytes.at = malloc(bytes.len + 1);
+	if (bytes.at == NULL ||
+	    pread(fd, bytes.at, bytes.len, 0) != (ssize_t)bytes.len)
+		lab_die("%s: cannot read", name);
+	close(fd);
+	return bytes;
+}
+
+void
+lab_write(const struct lab *lab, const char *name, const char *at, size_t len)
+{
+	int fd = openat(lab->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 || pwrite(fd, at, len, 0) != (ssize_t)len ||
+	    ftruncate(fd, (off_t)len) < 0)
+		lab_die("%s: %s", name, strerror(errno));
+	close(fd);
+}
+
+struct store *
+lab_open_store(const struct lab *lab, bool prepare, int *status)
+{
+	struct store_options options = { .dir = lab->path, .prepare = prepare };
+
+	return store_open(&options, status);
+}
+
+/* Names of 1 to some 120 bytes, so that lines end anywhere in a sector. */
+struct plant
+lab_plant(int64_t id)
+{
+	struct plant plant = { .id = id };
+	int fill = (int)((uint64_t)id * 2654435761u >> 7 & 0x7fffffff) % 100;
+	int len = asprintf(&plant.text,
+	    "{\"id\":%" PRId64 ",\"name\":\"plant %" PRId64 " %.*s\"%s}", id,
+	    id, fill,
+	    "ffffffffffffffffffffffffffffffffffffffffffffffffff"
+	    "gggggggggggggggggggggggggggggggggggggggggggggggggg",
+	    id % 3 == 0 ? ",\"tag\":\"\xc3\xa9\"" : "");
+
+	if (len < 0)
+		lab_die("out of memory");
+	plant.len = (size_t)len;
+	return plant;
+}
+
+void
+lab_commit(struct store *store, int64_t id, size_t n)
+{
+	struct plant *plants = calloc(n, sizeof(*plants));
+	struct store_item *items = calloc(n, sizeof(*items));
+
+	if (plants == NULL || items == NULL)
+		lab_die("out of memory");
+	for (size_t i = 0; i < n; i++) {
+		plants[i] = lab_plant(id + (int64_t)i);
+		items[i] =
+		    (struct store_item){ &plants[i], "tester", STORE_FAILED };
+	}
+	if (store_commit(store, items, n) < 0)
+		lab_die("cannot store %zu plants", n);
+	for (size_t i = 0; i < n; i++) {
+		if (items[i].result != STORE_CREATED)
+			lab_die("plant %" PRId64 ": result %d", plants[i].id,
+			    (int)items[i].result);
+		plant_done(&plants[i]);
+	}
+	free(plants);
+	free(items);
+}
+
+enum store_result
+lab_put(struct store *store, const struct plant *plant)
+{
+	struct store_item item = { plant, "tester", STORE_FAILED };
+
+	store_commit(store, &item, 1);
+	return item.result;
+}
+
+size_t
+lab_line(const struct bytes *journal, size_t at, struct record *record)
+{
+	const char *line = journal->at + at;
+	const char *newline = memchr(line, '\n', journal->len - at);
+	char uuid[RECORD_UUID_LEN];
+	uint32_t crc;
+
+	if (newline == NULL ||
+	    record_header_decode(journal->at, journal->len, uuid, &crc) !=
+		RECORD_HEADER_OK ||
+	    record_decode(line, (size_t)(newline + 1 - line), record_seed(uuid),
+		record) != NULL)
+		lab_die("no line at byte %zu", at);
+	return (size_t)(newline + 1 - journal->at);
+}

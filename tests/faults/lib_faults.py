@@ -1,0 +1,228 @@
+"""What the fault tests share: their own programs, answers as events, cases."""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from history import Content, Event, check
+from lib_service import (
+    TOP,
+    Answer,
+    Store,
+    Tally,
+    check_length,
+    new_plant,
+    parse_cgi,
+    run_scenario,
+)
+
+SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
+STORE_FAILED = 5003
+OUT_OF_MEMORY = 5101
+MISTAKE = 5102
+
+
+# --- Programs ----------------------------------------------------------------
+
+
+def compile_shim(build: pathlib.Path, name: str) -> pathlib.Path:
+    """A library for LD_PRELOAD from NAME.c of this folder."""
+    made = build / "tests" / "faults" / f"{name}.so"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    source = HERE / f"{name}.c"
+    command = "cc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fPIC -shared"
+    # Under another name first: another test may be using the old one.
+    fresh = made.with_suffix(f".{os.getpid()}")
+    subprocess.run([*command.split(), "-o", fresh, source], check=True)
+    fresh.rename(made)
+    return made
+
+
+def compile_driver(build: pathlib.Path) -> pathlib.Path:
+    """driver.c linked with the library, in the way that BUILD was built."""
+    made = build / "tests" / "faults" / "driver"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    compiling, linking = (build / "command").read_text().splitlines()[:2]
+    flags = linking.split(" ", 1)[1]
+    fresh = made.with_suffix(f".{os.getpid()}")
+    command = (
+        f"{compiling} -c -o {fresh}.o {HERE / 'driver.c'} && "
+        f"{linking.split()[0]} -o {fresh} {fresh}.o {build / 'libplant-store.a'} "
+        f"{flags} && rm {fresh}.o"
+    )
+    subprocess.run(command, shell=True, cwd=TOP, check=True)
+    fresh.rename(made)
+    return made
+
+
+def preload(shim: pathlib.Path, **settings: str) -> dict[str, str]:
+    """The environment of a program that runs with a shim."""
+    options = os.environ.get("ASAN_OPTIONS", "")
+    return {
+        "LD_PRELOAD": str(shim),
+        "ASAN_OPTIONS": f"{options}:verify_asan_link_order=0",
+        **settings,
+    }
+
+
+# --- Outcomes ----------------------------------------------------------------
+
+
+def outcome_of(answer: Answer | None) -> str:
+    """What an answer, or none, says of the plant, as history.Event wants it."""
+    if answer is None:
+        return "maybe"
+    if answer.status == 200:
+        return "created_or_same"
+    if answer.status == 409:
+        return "conflict"
+    if answer.error() in (STORE_FAILED, OUT_OF_MEMORY, MISTAKE, None):
+        return "maybe"
+    return "refused"
+
+
+def read_answer(raw: bytes) -> Answer | None:
+    """The answer of a CGI program; None if it is not a whole one."""
+    try:
+        return check_length(parse_cgi(raw))
+    except ValueError:
+        return None
+
+
+def event(start: float, plant_id: int, content: Content, outcome: str) -> Event:
+    """An event that ends now."""
+    return Event(start, time.monotonic(), plant_id, content, outcome)
+
+
+def create_by_cgi(
+    store: Store,
+    plant_id: int,
+    name: str,
+    environment: dict[str, str] | None = None,
+    timeout_s: float = 60.0,
+) -> tuple[Event, subprocess.CompletedProcess, Answer | None]:
+    """One plant through one process."""
+    body = new_plant(plant_id, name)
+    start = time.monotonic()
+    done = subprocess.run(
+        [store.responder],
+        env={**store.environment(), **store.request(body), **(environment or {})},
+        input=body,
+        capture_output=True,
+        timeout=timeout_s,
+    )
+    answer = read_answer(done.stdout)
+    return event(start, plant_id, (name, None), outcome_of(answer)), done, answer
+
+
+def judge(store: Store, events: Iterable[Event]) -> list[str]:
+    """What of the promises does not hold; the journal must be whole."""
+    try:
+        return check(events, store.plants())
+    except Exception as error:
+        return [f"the journal: {type(error).__name__}: {error}"]
+
+
+# --- Scripts -----------------------------------------------------------------
+
+
+def run(goal: str, scenario: Callable[[Tally, argparse.Namespace], None],
+        *options: tuple[str, dict]) -> int:
+    """The body of each script: BUILD_DIR, --long and options of its own."""
+    parser = argparse.ArgumentParser(description=goal)
+    parser.add_argument("build", type=pathlib.Path, help="folder of the build")
+    parser.add_argument("--long", action="store_true", help="many more rounds")
+    for name, settings in options:
+        parser.add_argument(name, **settings)
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+
+    def timed(tally: Tally) -> None:
+        start = time.monotonic()
+        try:
+            scenario(tally, arguments)
+        finally:
+            print(f"# took {time.monotonic() - start:.1f} s")
+
+    return run_scenario(timed)
+
+
+# --- File systems ------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def mounted(device: str, place: pathlib.Path, *options: str):
+    """Mount an image or a file system of none, and always unmount it."""
+    mount(device, place, *options)
+    try:
+        yield place
+    finally:
+        unmount(place)
+
+
+def mount(device: str | pathlib.Path, place: pathlib.Path, *options: str) -> None:
+    done = subprocess.run(
+        ["mount", *options, str(device), str(place)], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise OSError(f"mount: {done.stderr.strip()}")
+
+
+def unmount(place: pathlib.Path, seconds: float = 20.0) -> None:
+    """Unmount; whoever still ends there is waited for."""
+    deadline = time.monotonic() + seconds
+    while os.path.ismount(place):
+        done = subprocess.run(["umount", str(place)], capture_output=True, text=True)
+        if done.returncode == 0:
+            continue
+        if time.monotonic() > deadline:
+            # Goes when the last user of it does; the loop device with it.
+            subprocess.run(["umount", "-l", str(place)], check=False)
+            raise OSError(f"umount: {done.stderr.strip()}")
+        time.sleep(0.05)
+
+
+def cannot_mount(directory: pathlib.Path, kind: str) -> str:
+    """Why no image of this kind can be mounted here; empty if it can be."""
+    if os.geteuid() != 0:
+        return "needs root"
+    try:
+        image = make_image(directory / f"probe.{kind}", kind)
+        place = directory / f"probe-{kind}"
+        place.mkdir()
+        with mounted(image, place, "-o", "loop"):
+            pass
+        place.rmdir()
+        image.unlink()
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return ""
+
+
+MIB = 1 << 20
+# The least that mkfs.xfs makes.
+IMAGE_BYTES = {"ext4": 64 * MIB, "xfs": 300 * MIB}
+
+
+def make_image(path: pathlib.Path, kind: str, size: int = 0) -> pathlib.Path:
+    """A sparse file with an empty file system in it."""
+    with open(path, "wb") as image:
+        image.truncate(size or IMAGE_BYTES[kind])
+    quiet = ["-q", "-F"] if kind == "ext4" else ["-q"]
+    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    subprocess.run(
+        [f"mkfs.{kind}", *quiet, str(path)],
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    return path
+

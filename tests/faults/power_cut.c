@@ -1,0 +1,538 @@
+/*
+ * power_cut: every state that a power cut can leave of a journal, as far as it
+ * can be enumerated, given to the store to open.
+ *
+ * What was written and not synced may reach the disk in any subset of its
+ * sectors, with the file's size before or after it or between.  The other
+ * sectors keep their old content, or read as zeros, as garbage or as stale
+ * lines of the journal.  A sector itself is old or new, so the one in which the
+ * durable bytes end is never anything else.
+ *
+ * The bytes come from the store's own code: a base of acknowledged batches, a
+ * closing line or none, synced or not, then a batch, with or without room that
+ * was prepared before or is made by its write.  A state must open, and then
+ * have exactly the whole lines with which it begins: so nothing acknowledged is
+ * lost, nothing invented and nothing legal refused.
+ *
+ * usage: power_cut [--long] [--every N]
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+#include "lab.h"
+#include "state.h"
+
+#define BATCH_MAX 64
+#define BASE_MAX 9
+#define LINES_MAX (BASE_MAX + BATCH_MAX + 4)
+/* All subsets of so many sectors are tried; of more, a sample. */
+#define SECTORS_ALL 12
+#define SECTORS_ALL_OFTEN 7
+#define SUBSETS_SAMPLED 192
+/* So much of the room is kept in most states, since all of it is alike. */
+#define ROOM_KEPT 1024
+/* Of so many recoveries one is followed by the clients' retries. */
+#define RETRY_EVERY 64
+
+enum room { ROOM_NONE, ROOM_PRESENT, ROOM_MADE, ROOMS };
+enum closing { CLOSING_NONE, CLOSING_SYNCED, CLOSING_UNSYNCED, CLOSINGS };
+enum filling { FILL_OLD, FILL_ZEROS, FILL_GARBAGE, FILL_STALE, FILLINGS };
+enum known { INDEX_ABSENT, INDEX_BEHIND, INDEX_CURRENT, INDEXES };
+
+struct shared {
+	uint64_t states, recoveries, retries, sectors_max;
+	uint64_t lost, invented, refused, other;
+};
+
+struct scenario {
+	enum room room;
+	enum closing closing;
+	size_t base, batch;
+	struct bytes before, after;
+	size_t durable, end; /* what lies between was not synced */
+	size_t nends, ends[LINES_MAX], plants[LINES_MAX];
+	struct index_image *images[INDEXES];
+	char *state;
+};
+
+static struct lab lab;
+static struct shared *shared;
+static uint64_t every = 1, turn;
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t
+draw(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+static void
+report(const struct scenario *s, uint64_t *count, const char *what)
+{
+	if ((*count)++ < 3)
+		dprintf(lab.report,
+		    "# %s: room %d, closing %d, base %zu, batch %zu, durable "
+		    "%zu, turn %" PRIu64 ": %s\n",
+		    what, (int)s->room, (int)s->closing, s->base, s->batch,
+		    s->durable, turn, lab_logged(&lab));
+}
+
+/* --- Scenarios ----------------------------------------------------------- */
+
+static struct store *
+open_or_die(bool prepare)
+{
+	int status;
+	struct store *store = lab_open_store(&lab, prepare, &status);
+
+	if (store == NULL)
+		lab_die("a good store does not open: %s", lab_logged(&lab));
+	return store;
+}
+
+/* Where the lines end, and how many plants stand before each end. */
+static void
+find_lines(struct scenario *s, const struct bytes *journal)
+{
+	size_t at = RECORD_HEADER_LEN, plants = 0;
+	struct record record;
+
+	s->nends = 0;
+	for (;;) {
+		s->ends[s->nends] = at;
+		s->plants[s->nends++] = plants;
+		if (at == journal->len || journal->at[at] == '\n')
+			break;
+		if (s->nends == LINES_MAX)
+			lab_die("too many lines");
+		at = lab_line(journal, at, &record);
+		plants += record.plant != NULL;
+	}
+	s->end = at;
+}
+
+static void
+write_closing(struct scenario *s, struct store *store)
+{
+	struct store *other;
+
+	switch (s->closing) {
+	case CLOSING_NONE:
+	case CLOSINGS:
+		break;
+	case CLOSING_SYNCED:
+		if (s->room == ROOM_PRESENT)
+			store_idle(store);
+		else
+			store_close(open_or_die(true));
+		break;
+	case CLOSING_UNSYNCED: /* as plain CGI does */
+		other = open_or_die(false);
+		lab_commit(other, (int64_t)++s->base, 1);
+		store_close(other);
+		break;
+	}
+}
+
+static void
+keep_some_room(struct bytes *journal, size_t end)
+{
+	if (journal->len > end + ROOM_KEPT)
+		journal->len = end + ROOM_KEPT;
+}
+
+static void
+scenario_make(struct scenario *s, bool whole_room)
+{
+	struct store *store, *first;
+
+	lab_empty(&lab);
+	index_image_put(&lab, NULL);
+	store = open_or_die(s->room != ROOM_NONE);
+	first = s->room == ROOM_PRESENT ? store : open_or_die(false);
+	if (s->base > 1)
+		lab_commit(first, 1, s->base / 2);
+	s->images[INDEX_ABSENT] = NULL;
+	s->images[INDEX_BEHIND] = index_image_take(&lab);
+	if (s->base > 0)
+		lab_commit(
+		    first, (int64_t)(s->base / 2 + 1), s->base - s->base / 2);
+	write_closing(s, store);
+	s->images[INDEX_CURRENT] = index_image_take(&lab);
+	s->before = lab_read(&lab, JOURNAL_NAME);
+	find_lines(s, &s->before);
+	s->durable =
+	    s->ends[s->nends - (s->closing == CLOSING_UNSYNCED ? 2 : 1)];
+	if (s->batch > 0)
+		lab_commit(store, (int64_t)s->base + 1, s->batch);
+	s->after = lab_read(&lab, JOURNAL_NAME);
+	find_lines(s, &s->after);
+	if (!whole_room) {
+		keep_some_room(&s->before, s->end);
+		keep_some_room(&s->after, s->end);
+	}
+	if (first != store)
+		store_close(first);
+	store_close(store);
+	if (s->images[INDEX_BEHIND] == NULL)
+		lab_die("no image of the index");
+	s->state = malloc(s->after.len);
+	if (s->state == NULL)
+		lab_die("out of memory");
+}
+
+static void
+scenario_done(struct scenario *s)
+{
+	index_image_free(s->images[INDEX_BEHIND]);
+	index_image_free(s->images[INDEX_CURRENT]);
+	free(s->before.at);
+	free(s->after.at);
+	free(s->state);
+}
+
+/* --- Recoveries ---------------------------------------------------------- */
+
+/* How many whole lines the state begins with. */
+static size_t
+count_lines(const struct scenario *s, size_t len)
+{
+	size_t same = s->durable, lines = 0;
+
+	while (
+	    same < len && same < s->end && s->state[same] == s->after.at[same])
+		same++;
+	while (lines < s->nends && s->ends[lines] <= same)
+		lines++;
+	return lines;
+}
+
+/* Clients send everything again, twice: the first time opens no store. */
+static void
+retry(const struct scenario *s, struct store *store, size_t plants)
+{
+	for (size_t i = 0; i < s->base + s->batch; i++) {
+		struct plant plant = lab_plant((int64_t)i + 1);
+		enum store_result result = lab_put(store, &plant);
+
+		if (i < plants && result == STORE_CREATED)
+			report(s, &shared->lost, "stored, and unknown");
+		else if (i >= plants && result == STORE_SAME)
+			report(s, &shared->invented, "known, and not stored");
+		else if (result != STORE_SAME && result != STORE_CREATED)
+			report(s, &shared->other, "a retry failed");
+		plant_done(&plant);
+	}
+	shared->retries++;
+}
+
+static void
+check_torn_copy(const struct scenario *s, size_t end, size_t len)
+{
+	char name[64];
+	struct bytes copy;
+	size_t text = len;
+
+	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
+	copy = lab_read(&lab, name);
+	while (text > end && s->state[text - 1] == '\n')
+		text--;
+	if (text - end != copy.len ||
+	    (copy.len > 0 && memcmp(copy.at, s->state + end, copy.len) != 0))
+		report(s, &shared->other, "the torn end was not kept");
+	free(copy.at);
+}
+
+/* What the file holds now must be those lines, and blank ones. */
+static void
+check_journal(const struct scenario *s, struct store *store, size_t end)
+{
+	static char now[1 << 20];
+	ssize_t n = pread(store->journal.fd, now, sizeof(now), 0);
+	size_t same = end;
+
+	if (n < (ssize_t)end || memcmp(now, s->after.at, end) != 0) {
+		report(s, &shared->lost, "lines are gone");
+		return;
+	}
+	while (same < (size_t)n && now[same] == '\n')
+		same++;
+	if (same != (size_t)n || store->at.end < end)
+		report(s, &shared->other, "the journal does not end well");
+	if (store->at.end > end)
+		report(s, &shared->invented, "more lines than were written");
+}
+
+static void
+recover(const struct scenario *s, size_t len, enum known known)
+{
+	size_t lines = count_lines(s, len), end = s->ends[lines - 1];
+	bool thorough = shared->recoveries % RETRY_EVERY == 0;
+	struct store *store;
+	char name[64];
+	int status;
+
+	shared->recoveries++;
+	lab_write(&lab, JOURNAL_NAME, s->state, len);
+	index_image_put(&lab, s->images[known]);
+	store = lab_open_store(&lab, draw() % 2 == 0, &status);
+	if (store == NULL) {
+		report(s, &shared->refused, "refused");
+		return;
+	}
+	check_journal(s, store, end);
+	if (thorough) {
+		check_torn_copy(s, end, len);
+		retry(s, store, s->plants[lines - 1]);
+	}
+	store_close(store);
+	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
+	unlinkat(lab.dir, name, 0);
+	if (thorough) {
+		index_image_put(&lab, NULL);
+		store = open_or_die(true);
+		retry(s, store, s->base + s->batch);
+		store_close(store);
+	}
+}
+
+/* The state, of that length, with every index. */
+static void
+try_state(const struct scenario *s, size_t len)
+{
+	if (turn++ % every != 0)
+		return;
+	shared->states++;
+	for (int known = 0; known < INDEXES; known++)
+		recover(s, len, (enum known)known);
+}
+
+/* --- States -------------------------------------------------------------- */
+
+/* What stands in [from, to) if it was not written. */
+static void
+fill(struct scenario *s, size_t from, size_t to, enum filling filling)
+{
+	size_t i, n = 0, source;
+
+	if (from < s->durable)
+		filling = FILL_OLD;
+	switch (filling) {
+	case FILL_OLD:
+	case FILLINGS:
+		if (from < s->before.len)
+			n = (to < s->before.len ? to : s->before.len) - from;
+		memcpy(s->state + from, s->before.at + from, n);
+		memset(s->state + from + n, 0, to - from - n);
+		break;
+	case FILL_ZEROS:
+		memset(s->state + from, 0, to - from);
+		break;
+	case FILL_GARBAGE:
+		for (i = from; i < to; i++)
+			s->state[i] = (char)draw();
+		break;
+	case FILL_STALE:
+		source = draw() % (s->end - (to - from < s->end ? to - from
+								: s->end - 1));
+		for (i = from; i < to; i++)
+			s->state[i] = s->after.at[source + (i - from)];
+		break;
+	}
+}
+
+/* The sectors of that size in `subset` were written, the others not. */
+static void
+try_subset(struct scenario *s, size_t sector, uint64_t subset)
+{
+	size_t first = s->durable / sector * sector, past = s->after.len;
+
+	for (int filling = 0; filling < FILLINGS; filling++) {
+		memcpy(s->state, s->after.at, past);
+		for (size_t i = 0, at = first; at < past; i++, at += sector) {
+			size_t to = at + sector < past ? at + sector : past;
+
+			/* What lies behind the 63rd goes with it. */
+			if ((subset >> (i < 63 ? i : 63) & 1) == 0)
+				fill(s, at, to, (enum filling)filling);
+		}
+		try_state(s, past);
+		if (s->before.len < past) {
+			try_state(s, s->before.len);
+			try_state(
+			    s, s->before.len + draw() % (past - s->before.len));
+		}
+	}
+}
+
+static void
+try_sectors(struct scenario *s, size_t sector, size_t all_max)
+{
+	size_t first = s->durable / sector;
+	size_t n = (s->end + sector - 1) / sector - first;
+
+	if (n > 63)
+		n = 63;
+	if (n <= all_max) {
+		if (shared->sectors_max < n)
+			shared->sectors_max = n;
+		for (uint64_t subset = 0; subset < UINT64_C(1) << n; subset++)
+			try_subset(s, sector, subset);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		try_subset(s, sector, (UINT64_C(1) << i) - 1);
+		try_subset(s, sector, ~((UINT64_C(1) << i) - 1));
+		try_subset(s, sector, ~(UINT64_C(1) << i));
+		try_subset(s, sector, UINT64_C(1) << i);
+	}
+	for (int i = 0; i < SUBSETS_SAMPLED; i++)
+		try_subset(s, sector, draw());
+}
+
+/* Cut at a byte: the size ends there, or what was there before follows. */
+static void
+try_cuts(struct scenario *s, size_t step)
+{
+	for (size_t cut = s->durable; cut <= s->end; cut += step) {
+		memcpy(s->state, s->after.at, s->after.len);
+		try_state(s, cut);
+		if (cut < s->before.len) {
+			memcpy(s->state + cut, s->before.at + cut,
+			    s->before.len - cut);
+			try_state(s, s->before.len);
+		}
+		memset(s->state + cut, 0, s->after.len - cut);
+		try_state(s, s->after.len);
+	}
+}
+
+static void
+try_scenario(enum room room, enum closing closing, size_t batch, bool often,
+    bool whole_room)
+{
+	struct scenario s = { .room = room, .closing = closing };
+
+	s.batch = batch;
+	s.base = batch * 5 % BASE_MAX;
+	scenario_make(&s, whole_room);
+	if (!whole_room) {
+		try_cuts(&s, often ? 1 : 17);
+		try_sectors(&s, 512, often ? SECTORS_ALL : SECTORS_ALL_OFTEN);
+	}
+	try_sectors(&s, 4096, SECTORS_ALL);
+	scenario_done(&s);
+}
+
+static void
+work(unsigned worker, unsigned workers, bool everything)
+{
+	unsigned number = 0;
+
+	for (size_t batch = 1; batch <= BATCH_MAX; batch++)
+		for (int mix = 0; mix < ROOMS * CLOSINGS; mix++) {
+			bool often = everything ||
+				     mix == (int)(batch % (ROOMS * CLOSINGS));
+
+			if (number++ % workers != worker)
+				continue;
+			random_state = number * UINT64_C(2654435761);
+			try_scenario((enum room)(mix / CLOSINGS),
+			    (enum closing)(mix % CLOSINGS), batch, often,
+			    batch % 16 == 15 && mix / CLOSINGS == ROOM_MADE);
+		}
+}
+
+static void
+say(uint64_t count, const char *sentence)
+{
+	printf("%s - %s", count == 0 ? "ok" : "not ok", sentence);
+	if (count > 0)
+		printf(": %" PRIu64, count);
+	printf("\n");
+}
+
+static int
+run_workers(bool everything)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned workers = cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
+	struct shared total = { 0 };
+	int failed = 0, status;
+
+	shared = mmap(NULL, workers * sizeof(*shared), PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		lab_die("mmap: %s", strerror(errno));
+	for (unsigned i = 0; i < workers; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			lab_die("fork: %s", strerror(errno));
+		if (pid > 0)
+			continue;
+		shared += i;
+		lab_open(&lab);
+		work(i, workers, everything);
+		lab_close(&lab);
+		_exit(0);
+	}
+	while (wait(&status) > 0)
+		failed |= status;
+	for (unsigned i = 0; i < workers; i++) {
+		total.states += shared[i].states;
+		total.recoveries += shared[i].recoveries;
+		total.retries += shared[i].retries;
+		total.lost += shared[i].lost;
+		total.invented += shared[i].invented;
+		total.refused += shared[i].refused;
+		total.other += shared[i].other;
+		if (total.sectors_max < shared[i].sectors_max)
+			total.sectors_max = shared[i].sectors_max;
+	}
+	printf("# power cut, index %s: %" PRIu64 " crash states (all subsets "
+	       "of up to %" PRIu64 " sectors), each with the index absent, "
+	       "behind and of this boot: %" PRIu64 " recoveries; %" PRIu64
+	       " times all plants were sent again\n",
+	    index_image_kind, total.states, total.sectors_max, total.recoveries,
+	    total.retries);
+	printf("# lost %" PRIu64 ", invented %" PRIu64 ", wrongly refused "
+	       "%" PRIu64 "\n",
+	    total.lost, total.invented, total.refused);
+	say(total.lost, "no acknowledged plant is lost by a power cut");
+	say(total.invented, "no plant is invented by a power cut");
+	say(total.refused, "no power cut makes the store refuse to start");
+	say(total.other + (failed != 0),
+	    "after a power cut the store goes on, and kept the torn end");
+	return total.lost + total.invented + total.refused + total.other > 0 ||
+	       failed != 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	bool everything = false;
+
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--long") == 0)
+			everything = true;
+		else if (strcmp(argv[i], "--every") == 0 && i + 1 < argc)
+			every = strtoull(argv[++i], NULL, 10);
+		else
+			lab_die("usage: power_cut [--long] [--every N]");
+	if (every == 0)
+		every = 1;
+	log_set_level(LOG_AT_ERROR);
+	return run_workers(everything);
+}

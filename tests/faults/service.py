@@ -1,0 +1,148 @@
+"""Services of the fault tests whose processes may be killed one by one.
+
+The listening socket is held here, as systemd holds that of a .socket unit, so
+that it outlives a supervisor.  This process adopts the children of those that
+die, so that it finds and ends all that it has started.
+"""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+from load import Store, lib_service, wait_until
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+class Pool:
+    """multiwatch and its workers on a socket of ours."""
+
+    def __init__(self, store: Store, workers: int, settings: dict[str, str]) -> None:
+        self.store = store
+        self.workers_wanted = workers
+        self.settings = {"PLANT_STORE_THREADS": "1"} | settings
+        self.socket_path = store.root / "pool.sock"
+        self.log_path = store.root / "pool.log"
+        self.supervisor: subprocess.Popen | None = None
+        self._known: set[int] = set()
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket_path.unlink(missing_ok=True)
+        self.listener.bind(str(self.socket_path))
+        self.listener.listen(1024)
+
+    def start(self) -> None:
+        environment = self.store.environment(PATH="/usr/bin:/bin", **self.settings)
+        with open(self.log_path, "ab") as log:
+            self.supervisor = subprocess.Popen(
+                [
+                    "/usr/bin/multiwatch",
+                    f"--forks={self.workers_wanted}",
+                    # We kill more than its default takes for accidents.
+                    "--retry=100000",
+                    "--signal=TERM",
+                    "--",
+                    str(self.store.responder),
+                ],
+                env=environment,
+                stdin=self.listener,
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def log_bytes(self) -> int:
+        return self.log_path.stat().st_size if self.log_path.exists() else 0
+
+    def workers(self) -> list[int]:
+        """All workers that live, also those whose supervisor has died."""
+        found = self.orphans()
+        if self.supervisor is not None and self.supervisor.poll() is None:
+            found += lib_service.children_of(self.supervisor.pid)
+        self._known.update(found)
+        return found
+
+    def orphans(self) -> list[int]:
+        """Workers that became our children, told by their program."""
+        found = []
+        for pid in lib_service.children_of(os.getpid()):
+            with contextlib.suppress(OSError):
+                program = os.readlink(f"/proc/{pid}/exe")
+                if program == str(self.store.responder):
+                    found.append(pid)
+        return found
+
+    def reap(self) -> None:
+        """Take the ends of adopted workers; only of those that we knew."""
+        for pid in list(self._known):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                    self._known.discard(pid)
+
+    def kill(self, pid: int) -> bool:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        self.reap()
+        return True
+
+    def kill_supervisor(self) -> None:
+        if self.supervisor is not None:
+            self.workers()
+            self.supervisor.kill()
+            self.supervisor.wait()
+
+    def stop(self) -> int | None:
+        """End all; the supervisor's status."""
+        status = None
+        known = self.workers()
+        if self.supervisor is not None:
+            status = lib_service.stop_process(self.supervisor)
+        for pid in self.orphans():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        if not wait_until(lambda: self.reap() or not self.orphans(), 10):
+            for pid in set(known) & set(self.orphans()):
+                self.kill(pid)
+            wait_until(lambda: self.reap() or not self.orphans(), 5)
+        return status
+
+
+@contextlib.contextmanager
+def pool(store: Store, workers: int = 8, **settings: str) -> Iterator[Pool]:
+    running = Pool(store, workers, settings)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        running.listener.close()
+        running.socket_path.unlink(missing_ok=True)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_share(pids: list[int], seconds: float) -> float:
+    """The largest share of a CPU that one of them uses for some time."""
+    before = {pid: cpu_seconds(pid) for pid in pids}
+    time.sleep(seconds)
+    return max((cpu_seconds(pid) - before[pid]) / seconds for pid in pids)

@@ -1,0 +1,577 @@
+#!/usr/bin/env python3
+"""Goal: killed at any system call, or with any of them failing, no plant that
+was acknowledged is lost, none is invented, and the next start serves again."""
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import errno
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+from lib_faults import (
+    SANITIZER_WORDS,
+    Event,
+    Tally,
+    compile_driver,
+    compile_shim,
+    create_by_cgi,
+    event,
+    judge,
+    preload,
+    run,
+)
+from lib_service import JOURNAL_NAME, Store, read_journal, temporary_store
+
+LIMIT_S = 60.0
+EARLIER = (1, 2, 3)  # the plants of a store that is not empty
+PROBE = 900  # created after each fault
+SYSEXITS = range(64, 79)
+# What one process may say of one fault.
+LOG_LINES_MAX = 8
+WORKERS = os.cpu_count() or 1
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+OTHER_BOOT = "00000000-0000-4000-8000-000000000000\n"
+
+NO_FILE = ("EIO", "ENOMEM", "EACCES")
+NEW_NAME = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "ENOMEM")
+OPEN = (*NEW_NAME, "EMFILE", "ENFILE", "EINTR")
+WRITE = ("EIO", "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EINTR", "ENOMEM", "short")
+READ = ("EIO", "EINTR", "ENOMEM", "short")
+SYNC = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EINTR")
+# What each call can give.
+ERRORS = {
+    "open": OPEN,
+    "openat": OPEN,
+    "close": ("EIO", "EINTR", "ENOSPC", "EDQUOT"),
+    "read": READ,
+    "pread": READ,
+    "write": WRITE,
+    "pwrite": WRITE,
+    "pwritev": WRITE,
+    "writev": WRITE,
+    "fsync": SYNC,
+    "fdatasync": SYNC,
+    "ftruncate": ("EIO", "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EINTR"),
+    "fstat": NO_FILE,
+    "fstatat": NO_FILE,
+    "stat": NO_FILE,
+    "statx": NO_FILE,
+    "fstatfs": NO_FILE,
+    "faccessat": NO_FILE,
+    "linkat": NEW_NAME,
+    "rename": NEW_NAME,
+    "renameat": NEW_NAME,
+    "renameat2": (*NEW_NAME, "EEXIST", "EINVAL"),
+    "unlink": NEW_NAME,
+    "unlinkat": NEW_NAME,
+    "mkdir": (*NEW_NAME, "EEXIST"),
+    "mkdirat": (*NEW_NAME, "EEXIST"),
+    # EAGAIN is another holder: once, since for ever it is waited for.
+    "fcntl": ("EINTR", "EIO", "ENOMEM", "ENOLCK"),
+    "mmap": ("ENOMEM", "EACCES", "ENODEV"),
+    "getrandom": ("EINTR", "ENOSYS"),
+}
+# A signal interrupts a few times, never for ever.
+INTERRUPTIONS = 10
+WRITES = ("write", "pwrite", "pwritev", "writev")
+
+
+# --- Operations --------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Tools:
+    build: pathlib.Path
+    shim: pathlib.Path
+    driver: pathlib.Path
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a process ended, and what its clients know."""
+
+    events: list[Event]
+    status: int
+    stderr: str
+    wrong: str = ""  # what is wrong with its result in itself
+
+
+Run = Callable[[Tools, Store, dict[str, str]], Outcome]
+Prepare = Callable[[Tools, Store], None]
+
+
+@dataclasses.dataclass
+class Operation:
+    name: str
+    prepare: list[Prepare]
+    run: Run
+
+
+def by_cgi(plant_id: int, name: str) -> Run:
+    def run_it(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+        known, done, _ = create_by_cgi(store, plant_id, name, environment, LIMIT_S)
+        return Outcome([known], done.returncode, done.stderr.decode())
+
+    return run_it
+
+
+# Two results of a batch, idle time, one more, and a clean end.
+SCRIPT = "batch 100 3\nput 2 plant 2\nput 3 other\nidle\nbatch 103 2\nclose\n"
+SCRIPT_IDS = {**{i: f"plant {i}" for i in (*range(100, 105), 2)}, 3: "other"}
+RESULTS = {
+    "created": "created_or_same",
+    "same": "created_or_same",
+    "conflict": "conflict",
+    "full": "refused",
+    "busy": "refused",
+    "failed": "maybe",
+}
+
+
+def by_driver(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    start = time.monotonic()
+    done = subprocess.run(
+        [tools.driver, store.dir],
+        env={**store.environment(), **environment},
+        input=SCRIPT.encode(),
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
+    told = {}
+    for line in done.stdout.decode().splitlines(True):
+        words = line.split()
+        if len(words) == 2 and line.endswith("\n"):
+            told[int(words[0])] = RESULTS[words[1]]
+    events = [
+        event(start, i, (name, None), told.get(i, "maybe"))
+        for i, name in SCRIPT_IDS.items()
+    ]
+    return Outcome(events, done.returncode, done.stderr.decode())
+
+
+def by_command(*arguments: str) -> Run:
+    """`plant-store`; a word `DEST` is a folder that a backup goes to."""
+
+    def run_it(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+        dest = store.root / "backup"
+        words = [str(dest) if word == "DEST" else word for word in arguments]
+        done = subprocess.run(
+            [tools.build / "plant-store", *words],
+            env={**store.environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIMIT_S,
+        )
+        wrong = ""
+        if done.returncode == 0 and "DEST" in arguments:
+            ids = [plant["id"] for plant in read_journal(dest / JOURNAL_NAME)]
+            wrong = "" if ids == list(EARLIER) else f"the backup has {ids}"
+        return Outcome([], done.returncode, done.stderr.decode(), wrong)
+
+    return run_it
+
+
+# --- Stores to begin with ----------------------------------------------------
+
+
+def three(tools: Tools, store: Store) -> None:
+    for plant_id in EARLIER:
+        create(store, plant_id)
+
+
+def create(store: Store, plant_id: int) -> Event:
+    known, done, _ = create_by_cgi(store, plant_id, f"plant {plant_id}")
+    if known.outcome != "created_or_same":
+        raise RuntimeError(f"no store to begin with: {done}")
+    return known
+
+
+def torn(tools: Tools, store: Store) -> None:
+    """As a kill in the middle of a write leaves it."""
+    with open(store.journal, "ab") as journal:
+        journal.write(b'{"seq":7,"safe":100,"prev":"01234567","at":"20')
+
+
+def marked_failed(tools: Tools, store: Store) -> None:
+    with open(store.dir / "lock", "r+b") as lock:
+        lock.write(b"failed  ")
+
+
+def without_index(tools: Tools, store: Store) -> None:
+    shutil.rmtree(store.dir / "index")
+
+
+def cleanly_closed(tools: Tools, store: Store) -> None:
+    done = subprocess.run(
+        [tools.driver, store.dir],
+        env=store.environment(),
+        input=b"close\n",
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    if not (store.dir / "index" / "clean").exists():
+        raise RuntimeError(f"not cleanly closed: {done}")
+
+
+def of_another_boot(tools: Tools, store: Store) -> None:
+    """The machine is another one, for all that runs in this store."""
+    (store.root / "boot").write_text(OTHER_BOOT)
+
+
+OPERATIONS = [
+    Operation("a new store", [], by_cgi(10, "plant 10")),
+    Operation("a new plant", [three], by_cgi(10, "plant 10")),
+    Operation("a repeat", [three], by_cgi(2, "plant 2")),
+    Operation("a conflict", [three], by_cgi(2, "other")),
+    Operation("a torn tail", [three, torn], by_cgi(10, "plant 10")),
+    Operation("a failed store", [three, marked_failed], by_cgi(10, "plant 10")),
+    Operation("no index", [three, without_index], by_cgi(10, "plant 10")),
+    Operation(
+        "a boot after a clean end",
+        [three, cleanly_closed, of_another_boot],
+        by_cgi(10, "plant 10"),
+    ),
+    Operation(
+        "a boot after a crash", [three, of_another_boot], by_cgi(10, "plant 10")
+    ),
+    Operation("a long life", [three], by_driver),
+    Operation("a long life of a new store", [], by_driver),
+    Operation("a long life after a torn tail", [three, torn], by_driver),
+    Operation("a long life of a failed store", [three, marked_failed], by_driver),
+    Operation(
+        "a long life after a boot",
+        [three, cleanly_closed, of_another_boot],
+        by_driver,
+    ),
+    Operation("a backup", [three], by_command("backup", "DEST")),
+    Operation("a verification", [three], by_command("verify")),
+]
+
+
+# --- Cases -------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    number: int
+    name: str
+    size: int
+    first: int  # bytes of the first part of a gathered write
+    path: str
+
+
+@dataclasses.dataclass
+class Template:
+    """A store made ready once, to be copied for each case."""
+
+    tools: Tools
+    operation: Operation
+    store: Store
+    earlier: list[Event]
+
+    @contextlib.contextmanager
+    def copy(self) -> Iterator[Store]:
+        with tempfile.TemporaryDirectory(dir=self.store.root.parent) as place:
+            root = pathlib.Path(place) / "root"
+            shutil.copytree(self.store.root, root)
+            yield Store(self.tools.build, root, self.store.token)
+
+    def environment(self, store: Store, **settings: str) -> dict[str, str]:
+        boot = store.root / "boot"
+        scope = f"{store.root}:{BOOT_ID}:pipe"
+        if boot.exists():
+            settings["FAULT_BOOT_ID"] = str(boot)
+        return preload(self.tools.shim, FAULT_SCOPE=scope, **settings)
+
+    def trace(self) -> list[Call]:
+        """The calls of the operation when nothing fails."""
+        with self.copy() as store:
+            path = store.root.parent / "trace"
+            environment = self.environment(store, FAULT_TRACE=str(path))
+            outcome = self.operation.run(self.tools, store, environment)
+            if outcome.status != 0 or outcome.wrong:
+                raise RuntimeError(f"it fails without a fault: {outcome}")
+            calls = []
+            for line in path.read_text().splitlines():
+                number, name, size, first, *rest = line.split(" ", 4)
+                where = rest[0] if rest else ""
+                calls.append(Call(int(number), name, int(size), int(first), where))
+        return calls
+
+
+@contextlib.contextmanager
+def template_of(operation: Operation, tools: Tools) -> Iterator[Template]:
+    with temporary_store(str(tools.build)) as store:
+        for prepare in operation.prepare:
+            prepare(tools, store)
+        earlier = []
+        if three in operation.prepare:
+            now = time.monotonic()
+            earlier = [
+                Event(now, now, i, (f"plant {i}", None), "created_or_same")
+                for i in EARLIER
+            ]
+        yield Template(tools, operation, store, earlier)
+
+
+def kills_of(call: Call) -> Iterator[str]:
+    yield f"{call.number}:kill-before"
+    yield f"{call.number}:kill-after"
+    if call.name in WRITES:
+        first, size = call.first, call.size
+        cuts = {1, first // 2, first - 1, first, (first + size) // 2, size - 1}
+        for cut in sorted(cut for cut in cuts if 0 < cut < size):
+            yield f"{call.number}:kill-at={cut}"
+
+
+def errors_of(call: Call) -> Iterator[str]:
+    for name in ERRORS[call.name]:
+        more = INTERRUPTIONS if name == "EINTR" else 0
+        for times in (1, more):
+            if name == "short":
+                yield f"{call.number}:short=0,{times}"
+            else:
+                yield f"{call.number}:error={getattr(errno, name)},{times}"
+    if call.name == "fcntl":
+        yield f"{call.number}:error={errno.EAGAIN},1"
+
+
+def run_case(template: Template, plan: str) -> tuple[str, str]:
+    """Run one case: how it ended, and what is wrong; empty if nothing is."""
+    with template.copy() as store:
+        environment = template.environment(store, FAULT_PLAN=plan)
+        try:
+            outcome = template.operation.run(template.tools, store, environment)
+        except subprocess.TimeoutExpired:
+            return "hung", "it hangs"
+        killed = "kill" in plan
+        ended = "killed" if outcome.status < 0 else f"status {outcome.status}"
+        wrong = outcome.wrong or judge_end(outcome, killed)
+        if wrong:
+            return ended, wrong
+        boot = template.environment(store)
+        name = f"plant {PROBE}"
+        probe, done, answer = create_by_cgi(store, PROBE, name, boot, LIMIT_S)
+        if probe.outcome != "created_or_same":
+            return ended, f"the next start does not serve: {answer}, {done.stderr!r}"
+        found = judge(store, [*template.earlier, *outcome.events, probe])
+        known = "+".join(sorted({known.outcome for known in outcome.events}))
+        return f"{ended} {known}", "; ".join(found)
+
+
+def judge_end(outcome: Outcome, killed: bool) -> str:
+    lines = outcome.stderr.splitlines()
+    if killed:
+        return "" if outcome.status == -9 else f"not killed: {outcome.status}"
+    if outcome.status < 0 or outcome.status not in (0, *SYSEXITS):
+        return f"ended with {outcome.status}: {outcome.stderr[-2000:]}"
+    if outcome.status != 0 and not lines:
+        return f"ended with {outcome.status} and does not say why"
+    if any(word in outcome.stderr for word in SANITIZER_WORDS):
+        return outcome.stderr[-3000:]
+    if len(lines) > LOG_LINES_MAX:
+        return f"said {len(lines)} lines: {lines[:10]}"
+    return ""
+
+
+def run_cases(
+    tally: Tally,
+    template: Template,
+    pool: concurrent.futures.Executor,
+    what: str,
+    plans: list[tuple[Call, str]],
+) -> None:
+    start = time.monotonic()
+    ends: collections.Counter[str] = collections.Counter()
+    wrong = []
+    results = pool.map(lambda case: run_case(template, case[1]), plans)
+    for (call, plan), (ended, problem) in zip(plans, results):
+        ends[ended] += 1
+        if problem:
+            wrong.append(f"{plan} {call.name} {call.path}: {problem}")
+    name = template.operation.name
+    took = time.monotonic() - start
+    print(f"# {name}, {what}: {len(plans)} cases in {took:.1f} s, {dict(ends)}")
+    detail = f"{len(wrong)} are not: " + "\n# ".join(wrong[:40])
+    tally.check(not wrong, f"{name}: {len(plans)} cases hold, {what}", detail)
+
+
+# --- Two processes -----------------------------------------------------------
+
+
+class Driver:
+    """A driver that is told what to do line by line."""
+
+    def __init__(self, tools: Tools, store: Store, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [tools.driver, store.dir],
+            env={**store.environment(), **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.opened = self.process.stdout.readline() == "open\n"
+
+    def tell(self, line: str) -> list[str]:
+        """The results of a command; less when the process ends."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{line}\n")
+            self.process.stdin.flush()
+        results = []
+        for answer in iter(self.process.stdout.readline, ""):
+            if answer == "done\n":
+                break
+            results.append(answer.split()[1])
+        return results
+
+    def end(self) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            status = self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return status
+
+
+# What a failed sync may leave on the disk of the bytes it was for.
+def leave_all(now: bytes, before: bytes) -> bytes:
+    return now
+
+
+def leave_zeros(now: bytes, before: bytes) -> bytes:
+    return before + bytes(len(now) - len(before))
+
+
+def leave_nothing(now: bytes, before: bytes) -> bytes:
+    return before
+
+
+def leave_half(now: bytes, before: bytes) -> bytes:
+    """The second half only."""
+    half = (len(now) - len(before)) // 2
+    return before + bytes(half) + now[len(before) + half:]
+
+
+LEAVINGS = (leave_all, leave_zeros, leave_nothing, leave_half)
+
+
+def fail_sync(template: Template, plan: str, leave: Callable) -> str:
+    """Two processes; the first one's sync of a batch fails."""
+    with template.copy() as store:
+        environment = template.environment(store, FAULT_PLAN=plan)
+        # The room behind the records is not to be mistaken for them.
+        first = Driver(template.tools, store, environment)
+        second = Driver(template.tools, store, template.environment(store))
+        before = store.journal.read_bytes()
+        inode = store.journal.stat().st_ino
+        start = time.monotonic()
+        results = [first.tell("put 50 plant 50"), second.tell("put 51 plant 51")]
+        results.append(second.tell("put 1 plant 1"))
+        statuses = [first.end(), second.end()]
+        if not first.opened or not second.opened:
+            return "they did not open"
+        if results != [["failed"], ["failed"], []] or statuses != [74, 74]:
+            return f"not poisoned: {results}, {statuses}"
+        now = store.journal.read_bytes()
+        with open(store.journal, "r+b") as journal:  # the same file
+            journal.truncate(0)
+            journal.write(leave(now, before))
+        events = [
+            event(start, i, (f"plant {i}", None), "maybe") for i in (50, 51)
+        ]
+        name = f"plant {PROBE}"
+        boot = template.environment(store)
+        probe, done, answer = create_by_cgi(store, PROBE, name, boot, LIMIT_S)
+        if probe.outcome != "created_or_same":
+            return f"the next start does not serve: {answer}, {done.stderr!r}"
+        if store.journal.stat().st_ino == inode:
+            return "the next start writes into the old file"
+        if not list(store.dir.glob(f"{JOURNAL_NAME}.failed-*")):
+            return "the old file is not kept"
+        return "; ".join(judge(store, [*template.earlier, *events, probe]))
+
+
+def check_poison(tally: Tally, tools: Tools) -> None:
+    """Each sync of a batch, and each write that cannot be taken back."""
+    operation = Operation("two processes", [three], by_driver)
+    with template_of(operation, tools) as template:
+        traced = template.trace()
+        batch = next(call for call in traced if call.name == "pwritev")
+        sync = next(
+            call
+            for call in traced[batch.number:]
+            if call.name == "fdatasync" and call.path.endswith(JOURNAL_NAME)
+        )
+        plans = [f"{sync.number}:error={getattr(errno, name)},1" for name in SYNC]
+        plans.append(f"{batch.number}:error={errno.EIO},0")
+        wrong = []
+        cases = list(itertools.product(plans, LEAVINGS))
+        for plan, leave in cases:
+            problem = fail_sync(template, plan, leave)
+            if problem:
+                wrong.append(f"{plan}, {leave.__name__}: {problem}")
+    sentence = f"a failed sync ends all processes of the store: {len(cases)} cases"
+    tally.check(not wrong, sentence, wrong)
+
+
+# --- The whole ---------------------------------------------------------------
+
+
+def scenario(tally: Tally, arguments) -> None:
+    build = arguments.build
+    memory = pathlib.Path("/dev/shm")
+    # Processes are killed here, not the machine: no disk is needed.
+    if os.access(memory, os.W_OK):
+        tempfile.tempdir = str(memory)
+    tools = Tools(build, compile_shim(build, "preload"), compile_driver(build))
+    number = itertools.count()
+
+    def sample(calls: list[Call], plans_of: Callable) -> list[tuple[Call, str]]:
+        cases = [(call, plan) for call in calls for plan in plans_of(call)]
+        return [case for case in cases if next(number) % arguments.sample == 0]
+
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        for operation in OPERATIONS:
+            if arguments.only not in operation.name:
+                continue
+            with (
+                tally.part(f"{operation.name} runs to its end"),
+                template_of(operation, tools) as template,
+            ):
+                calls = template.trace()
+                names = collections.Counter(call.name for call in calls)
+                print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
+                kills, errors = sample(calls, kills_of), sample(calls, errors_of)
+                what = "killed before, in and after each call"
+                run_cases(tally, template, pool, what, kills)
+                what = "each call failing once and for ever with each errno"
+                run_cases(tally, template, pool, what, errors)
+    with tally.part("the failed syncs run to their end"):
+        check_poison(tally, tools)
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run(
+            __doc__,
+            scenario,
+            ("--sample", {"type": int, "default": 1, "help": "each so many-th case"}),
+            ("--only", {"default": "", "help": "operations with this in the name"}),
+        )
+    )

@@ -1,0 +1,325 @@
+"""Goal: a token cannot be guessed by the clock, and shows up nowhere.
+
+usage: scenario_secrets.py BUILD_DIR
+
+The clock: tests/timing/driver.c measures refusals, see there.  The machine is
+noisy, so that one measurement of three must be good; the same measurement must
+see a comparison that ends early.
+"""
+
+import base64
+import contextlib
+import hashlib
+import os
+import pathlib
+import resource
+import secrets
+import subprocess
+import sys
+
+from lib_service import (
+    TOP,
+    WAIT_S,
+    FastCgiPeer,
+    Store,
+    Tally,
+    fcgi_request,
+    main,
+    new_plant,
+    parse_cgi,
+    responder,
+    run_cgi,
+    temporary_store,
+    wait_until,
+)
+
+TRIES = 100_000
+ROUNDS = 3
+T_MAX = 4.5  # dudect's: beyond it, times differ
+ENTRIES = 50  # of each near miss, to make a difference larger
+DRIVER_S = 120.0
+PIECE = 16  # characters of a token that are too many to show
+LEVELS = ("error", "debug")
+BODY_MAX = 65536
+
+
+def new_token() -> str:
+    return "pst_" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()[:43]
+
+
+def digest_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def with_flipped_bit(digest: bytes, at: int) -> str:
+    return (digest[:at] + bytes([digest[at] ^ 1]) + digest[at + 1:]).hex()
+
+
+def write_tokens(path: pathlib.Path, lines: list[str]) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as tokens:
+        tokens.writelines(line + "\n" for line in lines)
+
+
+# --- The clock ---------------------------------------------------------------
+
+
+def build_driver(build: pathlib.Path, root: pathlib.Path) -> pathlib.Path:
+    driver = root / "driver"
+    command = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
+    command += ["-I", TOP / "include", "-o", driver, TOP / "tests/timing/driver.c"]
+    command += [build / "libplant-store.a", "-lcrypto", "-lm"]
+    subprocess.run(command, check=True, timeout=DRIVER_S)
+    return driver
+
+
+def measured(driver: pathlib.Path, root: pathlib.Path) -> dict[str, float]:
+    """Welch's t of each measurement, with tokens of its own."""
+    good, early, late = new_token(), new_token(), new_token()
+    # A near miss of a digest cannot be chosen by the token, but by the file.
+    lines = [f"good {digest_of(good).hex()}"]
+    for number in range(ENTRIES):
+        lines.append(f"early-{number} {with_flipped_bit(digest_of(early), 0)}")
+        lines.append(f"late-{number} {with_flipped_bit(digest_of(late), 31)}")
+    path = root / "near-misses"
+    path.unlink(missing_ok=True)
+    write_tokens(path, lines)
+    first = "q" + good[1:]
+    last = good[:-1] + ("A" if good[-1] != "A" else "B")
+    done = subprocess.run(
+        [driver, path, str(TRIES), good, first, last, early, late],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=DRIVER_S,
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        title, t, mean_early, mean_late = line.split()
+        print(f"# {title}: t {t}, means {mean_early} and {mean_late} ns")
+        found[title] = float(t)
+    return found
+
+
+def check_clock(tally: Tally, store: Store) -> None:
+    sentences = {
+        "text": "a token's first and last character are refused in the same time",
+        "digest": "a digest's first and last byte are refused in the same time",
+        "text-leaky": "a comparison of the text that ends early is seen",
+        "digest-leaky": "a comparison of the digest that ends early is seen",
+    }
+    if "-fsanitize" in (store.build / "command").read_text():
+        for sentence in sentences.values():
+            tally.skip(sentence, "a sanitizer's times mean nothing")
+        return
+    driver = build_driver(store.build, store.root)
+    rounds = []
+    while len(rounds) < ROUNDS:
+        rounds.append(measured(driver, store.root))
+        if all(abs(rounds[-1][title]) < T_MAX for title in ("text", "digest")):
+            break
+    for title, sentence in sentences.items():
+        ts = [found[title] for found in rounds]
+        if title.endswith("-leaky"):
+            well = min(map(abs, ts)) > T_MAX
+        else:
+            well = min(map(abs, ts)) < T_MAX
+        tally.check(well, sentence, f"t of {len(ts)} measurements: {ts}")
+
+
+# --- Traces ------------------------------------------------------------------
+
+
+class Secrets:
+    """Tokens of every standing, and a search for what is left of them."""
+
+    def __init__(self, store: Store) -> None:
+        self.good = store.token
+        self.expired, self.revoked, self.unknown = (new_token() for _ in range(3))
+        self.tokens = [self.good, self.expired, self.revoked, self.unknown]
+        with open(store.tokens, "a") as tokens:
+            old = "2020-02-29T12:00:00Z"
+            tokens.write(f"expired {digest_of(self.expired).hex()} {old}\n")
+            tokens.write(f"# revoked {digest_of(self.revoked).hex()}\n")
+
+    def found_in(self, data: bytes) -> list[str]:
+        """The pieces of tokens in `data`, however they were cut."""
+        pieces = (
+            token[at:at + PIECE]
+            for token in self.tokens
+            for at in range(len("pst_"), len(token) - PIECE + 1)
+        )
+        return [piece for piece in pieces if piece.encode() in data]
+
+
+def credentials(known: Secrets) -> list[dict[str, str]]:
+    """Variables in which tokens are, in all the ways that clients find."""
+    values = []
+    for token in known.tokens:
+        values += [f"Bearer {token}", f"bearer  {token} ", f"Bearer\t{token}", token]
+        values += [f"Bearer {token}, Bearer {token}", f"Bearer {token} {token}"]
+        values += [f"Basic {token}", f"Bearer {token}x", f"Bearer {token[:-1]}"]
+        values += [f'Bearer "{token}"', f"Bearer {token * 150}", f"Bearer %s{token}"]
+        values += [f"Bearer {token}\u00fc", f"{token} Bearer", f"B\n{token}"]
+    elsewhere = {"HTTP_AUTHORIZATION": "", "QUERY_STRING": f"access_token={known.good}"}
+    elsewhere["HTTP_COOKIE"] = f"token={known.good}"
+    elsewhere["HTTP_PROXY_AUTHORIZATION"] = f"Bearer {known.good}"
+    return [{"HTTP_AUTHORIZATION": value} for value in values] + [elsewhere]
+
+
+def requests(store: Store, known: Secrets) -> list[tuple[dict[str, str], bytes]]:
+    """Requests of all kinds, none of which asks for a token to be kept."""
+    plant = b'{"id":1,"name":"Fern"}'
+    token = known.good.encode()
+    bodies = [
+        plant,
+        b'{"id":1,"name":"Moss"}',
+        b'{"id":2,"name":"Fern","access_token":"' + token + b'"}',
+        b'{"id":3,"name":"Fern","' + token + b'":1}',
+        b'{"id":"' + token + b'","name":"Fern"}',
+        b'{"id":4,"name":["' + token + b'"]}',
+        b'{"id":5,"name":"' + token,
+        b'{"id":6,"name":"' + token + b'\xff"}',
+        b"access_token=" + token,
+        b'["' + token + b'"]',
+        token,
+        token * (BODY_MAX // len(token) + 1),
+        b"",
+    ]
+    variables = [
+        {"SCRIPT_NAME": f"/{known.good}"},
+        {"REQUEST_METHOD": known.good},
+        {"REQUEST_METHOD": "TRACE"},
+        {"CONTENT_TYPE": f"text/plain; {known.good}"},
+        {"CONTENT_LENGTH": known.good},
+        {"HTTP_CONTENT_ENCODING": known.good},
+        {"PATH_INFO": f"/{known.good}"},
+    ]
+    made = [(store.request(body), body) for body in bodies]
+    made += [(store.request(plant, **more), plant) for more in variables]
+    made += [(store.request(plant, **more), plant) for more in credentials(known)]
+    return made
+
+
+def answers_by_cgi(
+    store: Store, made: list[tuple[dict[str, str], bytes]]
+) -> tuple[set[int], bytes]:
+    """The statuses, and every byte that came out."""
+    statuses, said = set(), b""
+    for level in LEVELS:
+        environment = store.environment(PLANT_STORE_LOG_LEVEL=level)
+        for variables, body in made:
+            done = run_cgi([store.responder], environment | variables, body)
+            statuses.add(parse_cgi(done.stdout).status)
+            said += done.stdout + done.stderr
+        # What it says when it cannot start.
+        for name in ("PLANT_STORE_TOKENS", "PLANT_STORE_DIR", "PLANT_STORE_THREADS"):
+            broken = environment | {name: "/dev/null"} | store.request(b"")
+            done = run_cgi([store.responder], broken)
+            said += done.stdout + done.stderr
+    return statuses, said
+
+
+def answers_by_fastcgi(
+    store: Store, made: list[tuple[dict[str, str], bytes]]
+) -> tuple[set[int], bytes]:
+    statuses, said = set(), b""
+    for level in LEVELS:
+        with responder(store, PLANT_STORE_LOG_LEVEL=level) as service:
+            for variables, body in made:
+                request = fcgi_request(variables.items(), body)
+                with FastCgiPeer(service.socket_path) as peer:
+                    answer = peer.exchange(request)
+                statuses.add(answer.status)
+                said += repr(answer.headers).encode() + answer.body
+                # The same, broken off.
+                with FastCgiPeer(service.socket_path) as peer:
+                    peer.send(request[: len(request) * 2 // 3])
+    return statuses, said
+
+
+def check_traces(tally: Tally, store: Store) -> None:
+    known = Secrets(store)
+    made = requests(store, known)
+    expected = {200, 400, 401, 404, 405, 409, 413}
+    statuses, said = answers_by_cgi(store, made)
+    tally.check(statuses >= expected, "CGI answers in all ways", statuses)
+    found = known.found_in(said)
+    sentence = "no token is in an answer or message of CGI"
+    tally.check(bool(said) and not found, sentence, found[:3])
+    statuses, said = answers_by_fastcgi(store, made)
+    tally.check(statuses >= expected, "FastCGI answers in all ways", statuses)
+    found = known.found_in(said)
+    tally.check(bool(said) and not found, "no token is in its answers", found[:3])
+    left = [path for path in store.root.rglob("*") if path.is_file()]
+    names = {path.name for path in left}
+    expected_names = {"plants.jsonl", "data.mdb", "tokens", "responder.log"}
+    sentence = "there is a store, a token file and a log to look through"
+    tally.check(names >= expected_names, sentence, names)
+    for path in sorted(left):
+        found = known.found_in(path.read_bytes())
+        tally.check(not found, f"no token is in {path.relative_to(store.root)}", found)
+    # The search must be able to find: a token's name is stored, if sent.
+    body = new_plant(9, known.unknown)
+    run_cgi([store.responder], store.environment() | store.request(body), body)
+    found = known.found_in(store.journal.read_bytes())
+    tally.check(bool(found), "a token that is sent as a name is found", found)
+
+
+# --- Cores -------------------------------------------------------------------
+
+
+def core_limits(pid: int) -> list[str]:
+    for line in pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines():
+        if line.startswith("Max core file size"):
+            return line.split()[4:6]
+    raise ValueError("no core limit in /proc")
+
+
+def check_cores(tally: Tally, store: Store) -> None:
+    """Even where its parent allows cores."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        with responder(store, watched=False) as service:
+            body = new_plant(10, "before the first token")
+            with FastCgiPeer(service.socket_path) as peer:
+                peer.exchange(fcgi_request(store.request(body).items(), body))
+            limits = core_limits(service.process.pid)
+            hard = str(before[1]) if before[1] >= 0 else "unlimited"
+            sentence = "a responder that crashes leaves no core with tokens in it"
+            tally.check(limits[0] == "0", sentence, limits)
+            sentence = "the hard limit is left, so that prlimit can allow cores"
+            tally.check(limits[1] == hard, sentence, limits)
+        # CGI waits for its body for as long as its input stays open.
+        environment = store.environment() | store.request(b"", CONTENT_LENGTH="9")
+        with contextlib.ExitStack() as stack:
+            process = subprocess.Popen(
+                [store.responder],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait, WAIT_S)
+            stack.callback(process.stdout.close)
+            stack.callback(process.stdin.close)
+            well = wait_until(lambda: core_limits(process.pid)[0] == "0")
+            tally.check(well, "CGI leaves no core either", core_limits(process.pid))
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    with temporary_store(build_dir) as store:
+        with tally.part("the clock"):
+            check_clock(tally, store)
+    with temporary_store(build_dir) as store:
+        with tally.part("traces"):
+            check_traces(tally, store)
+        with tally.part("cores"):
+            check_cores(tally, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""The service's reading of bodies against Python's json and against json-c.
+
+usage: test_differential.py BUILD_DIR [--count N] [--seed N]
+
+For every body the service must tell one of the errors that the second reader
+(lib_json, on Python's json) allows, or read the same plant, and of a plant
+json-c alone must read the same values.  The bodies: the JSON test suite, alone
+and embedded in a plant; the fixtures; the fuzzers' corpus, if there is one; and
+N more, generated and mutated from those by a seed, which is printed.
+
+tests/scan_driver.c is built as BUILD_DIR was, sanitizers included.
+"""
+
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import random
+import shlex
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+import lib_json
+from lib_service import TOP, Tally, canonical, passed_on, run_scenario
+
+COUNT = 200_000
+SEED = 8259
+BATCH = 10_000
+DRIVER_S = 300.0
+BUILD_S = 120.0
+# Larger ones would take the generator's time; they are compared as they are.
+SEED_BYTES_MAX = 2048
+# A generator that goes wrong should not pass for a test.
+SHARE_MIN = 0.15
+
+# The driver's numbers: enum json_fault and enum plant_fault.
+JSON_FAULTS = [
+    lib_json.SYNTAX,
+    lib_json.SYNTAX,  # truncated
+    lib_json.UTF8,
+    lib_json.DEPTH,
+    lib_json.NOT_OBJECT,
+]
+PLANT_FAULTS = {
+    2: lib_json.ID_MISSING,
+    3: lib_json.ID_TWICE,
+    4: lib_json.ID_NOT_INTEGER,
+    5: lib_json.ID_RANGE,
+    6: lib_json.NAME_MISSING,
+    7: lib_json.NAME_TWICE,
+    8: lib_json.NAME_NOT_STRING,
+    9: lib_json.TAG_TWICE,
+    10: lib_json.TAG_NOT_STRING,
+    11: "out of memory",
+}
+
+
+# --- The driver --------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Driver:
+    program: pathlib.Path
+
+    def lines(self, bodies: list[bytes]) -> list[bytes]:
+        """A line for each body; RuntimeError if the driver fails."""
+        texts = b"".join(struct.pack("<I", len(b)) + b for b in bodies)
+        done = subprocess.run(
+            [self.program],
+            env=passed_on(),
+            input=texts,
+            capture_output=True,
+            timeout=DRIVER_S,
+        )
+        lines = done.stdout.split(b"\n")[:-1]
+        if done.returncode or len(lines) != len(bodies):
+            if len(bodies) > 1:
+                # Find the one that does it.
+                half = len(bodies) // 2
+                self.lines(bodies[:half])
+                self.lines(bodies[half:])
+            raise RuntimeError(
+                f"the driver ends with {done.returncode} on {bodies[:1]}: "
+                + done.stderr.decode(errors="replace")[:4000]
+            )
+        return lines
+
+
+def build_driver(build: pathlib.Path) -> Driver:
+    """Compile and link with the commands that made the folder."""
+    compile_line, link_line = (build / "command").read_text().splitlines()
+    compiler, *options = shlex.split(compile_line)
+    linker, *libraries = shlex.split(link_line)
+    folder = build / "tests"
+    folder.mkdir(exist_ok=True)
+    program, object_file = folder / "scan_driver", folder / "scan_driver.o"
+    source = str(TOP / "tests" / "scan_driver.c")
+    for command in (
+        [compiler, *options, "-c", "-o", object_file, source],
+        [linker, "-o", program, object_file, build / "libplant-store.a", *libraries],
+    ):
+        subprocess.run(command, cwd=TOP, timeout=BUILD_S, check=True)
+    return Driver(program)
+
+
+# --- The comparison ----------------------------------------------------------
+
+
+def nul_in_a_name(body: bytes, plant: dict) -> bool:
+    """json-c ends a member's name at U+0000, and so takes it for another."""
+    members = lib_json.DECODER.decode(body.decode("utf-8"))
+    return any("\0" in name and name.split("\0")[0] in KEYS for name, _ in members)
+
+
+def pair_like_a_surrogate(body: bytes, plant: dict) -> bool:
+    """json-c looks at the low 16 bits of the character that an escaped pair
+    stands for, and takes U+1D800 and its like for half a pair once more."""
+    strings = (plant["name"], plant.get("tag", ""))
+    return rb"\u" in body and any(
+        ord(c) > 0xFFFF and 0xD800 <= (ord(c) & 0xFFFF) <= 0xDFFF
+        for string in strings
+        for c in string
+    )
+
+
+KEYS = ("id", "name", "tag")
+# Where json-c is known to be wrong, so that its values may differ from ours.
+JSON_C_BUGS: list[Callable[[bytes, dict], bool]] = [
+    nul_in_a_name,
+    pair_like_a_surrogate,
+]
+
+
+@dataclasses.dataclass
+class Comparison:
+    driver: Driver
+    plants: int = 0
+    bodies: int = 0
+    excused: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    faults: list[str] = dataclasses.field(default_factory=list)
+
+    def run(self, bodies: Iterable[bytes]) -> None:
+        for batch in batches(bodies):
+            for body, line in zip(batch, self.driver.lines(batch)):
+                found = self.compare(body, line)
+                if found:
+                    self.faults.append(f"{body[:300]!r}: {found}")
+
+    def compare(self, body: bytes, line: bytes) -> str | None:
+        errors, plant = lib_json.judge(body)
+        kind, first, *values = line.split(b"\t")
+        self.bodies += 1
+        if kind != b"plant":
+            faults = JSON_FAULTS if kind == b"json" else PLANT_FAULTS
+            told = faults[int(first)]
+            return None if told in errors else f"told {told}, not one of {errors}"
+        self.plants += 1
+        if errors:
+            return f"read as {first!r}, not refused with one of {errors}"
+        if first != canonical(plant):
+            return f"read as {first!r}, not as {plant}"
+        if values != json_c_values(plant):
+            for bug in JSON_C_BUGS:
+                if bug(body, plant):
+                    self.excused[bug.__name__] += 1
+                    return None
+            return f"read as {first!r}, by json-c as {values}"
+        return None
+
+
+def json_c_values(plant: dict) -> list[bytes]:
+    """The plant's values in the form in which the driver prints json-c's."""
+    values = [str(plant["id"]).encode()]
+    for key in KEYS[1:]:
+        if key in plant:
+            values.append(b"=" + plant[key].encode().hex().encode())
+        else:
+            values.append(b"-")
+    return values
+
+
+def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for body in bodies:
+        batch.append(body)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+# --- The bodies --------------------------------------------------------------
+
+
+def suite_bodies() -> list[bytes]:
+    texts = lib_json.suite().values()
+    return [*texts, *map(lib_json.embedded, texts)]
+
+
+def fixture_bodies() -> list[bytes]:
+    folder = TOP / "tests" / "fixtures"
+    return [path.read_bytes() for path in sorted(folder.glob("*/body"))]
+
+
+def corpus_bodies() -> list[bytes]:
+    folder = TOP / "tests" / "fuzz" / "corpus"
+    return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+PIECES = [
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"/", b" ", b"\t", b"\r\n"),
+    *(b'"id":', b'"name":', b'"tag":', rb'"\u0069d":', rb'"na\u006De":', b'"":'),
+    *(rb'"id\u0000":2', rb'"name\u0000x":"y"', b',"tag":"t"', b',"id":1'),
+    *(b"0", b"-", b"-0", b"01", b"1.0", b"1e5", b"1E+2", b".5", b"2.", b"1e", b"+1"),
+    *(b"9223372036854775807", b"9223372036854775808", b"-9223372036854775808"),
+    *(b"-9223372036854775809", b"18446744073709551616", b"1" * 400, b"0" * 30),
+    *(b"true", b"false", b"null", b"nul", b"NaN", b"Infinity", b"-Infinity", b"True"),
+    *(rb"\n", rb"\/", rb"\"", rb"\u", rb"\u00e9", rb"\u0000", rb"\uD83C\uDF3F", rb"\x"),
+    *(rb"\ud800", rb"\udc00", rb"\uD836\uDC00", rb"\ud876\udfff", rb"\u1d", rb"\U0041"),
+    *(b"\x00", b"\x1f", b"\x7f", b"\n", b"'", b"//", b"/* */", b"\xef\xbb\xbf"),
+    *(b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x8c\xbf", b"\xf0\x9d\xa0\x80"),
+    *(b"\xc0\x80", b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff"),
+    *(b"\xc2", b"\xe2\x82", b"\xf0\x9f\x8c", b"\x80", b"\xc2\xa0", b"\xe2\x80\xa8"),
+    *(b"[" * 62, b"]" * 62, b'{"a":' * 63, b"}" * 63, b"[" * 64, b"[]", b"{}"),
+]
+IDS = ["0", "-0", "1", "-1", "42", str(2**53 + 1), str(2**63 - 1), str(-(2**63))]
+ESCAPES = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r", 34: r"\"", 92: r"\\"}
+
+
+class Generator:
+    def __init__(self, seed: int, seeds: list[bytes]) -> None:
+        self.random = random.Random(seed)
+        self.seeds = [body for body in seeds if len(body) <= SEED_BYTES_MAX]
+
+    def bodies(self, count: int) -> Iterator[bytes]:
+        for _ in range(count):
+            kind = self.random.random()
+            if kind < 0.3:
+                yield self.plant()
+            elif kind < 0.65:
+                yield self.mutated(self.plant())
+            else:
+                yield self.mutated(self.random.choice(self.seeds))
+
+    def plant(self) -> bytes:
+        """Most often a good one, in any spelling."""
+        rnd = self.random
+        members = [("id", self.number()), ("name", self.string(self.text()))]
+        if rnd.random() < 0.6:
+            members.append(("tag", self.string(self.text())))
+        for _ in range(rnd.choice((0, 0, 1, 2))):
+            members.append((self.text(), self.value(0)))
+        if rnd.random() < 0.05:
+            members.append((rnd.choice(KEYS), self.value(0)))
+        if rnd.random() < 0.05:
+            members.append((rnd.choice(KEYS) + "\0" + self.text(), self.value(0)))
+        if rnd.random() < 0.05:
+            members.pop(rnd.randrange(len(members)))
+        rnd.shuffle(members)
+        parts = (
+            self.space() + self.string(name) + self.space() + ":" + self.space() + value
+            for name, value in members
+        )
+        whole = "{" + (self.space() + ",").join(parts) + self.space() + "}"
+        return (self.space() + whole + self.space()).encode()
+
+    def number(self) -> str:
+        if self.random.random() < 0.5:
+            return self.random.choice(IDS)
+        if self.random.random() < 0.05:
+            return self.random.choice(("1.0", "1e2", str(2**63), str(-(2**64)), "0.0"))
+        return str(self.random.getrandbits(self.random.randrange(1, 64)))
+
+    def value(self, depth: int) -> str:
+        kind = self.random.randrange(7 if depth < 3 else 5)
+        if kind < 2:
+            return self.string(self.text())
+        if kind < 4:
+            return self.random.choice((self.number(), "-1.5e-7", "0.1", "1E400"))
+        if kind == 4:
+            return self.random.choice(("true", "false", "null"))
+        values = [self.value(depth + 1) for _ in range(self.random.randrange(3))]
+        if kind == 5:
+            return "[" + (self.space() + ",").join(values) + "]"
+        members = [self.string(self.text()) + ":" + value for value in values]
+        return "{" + ",".join(members) + self.space() + "}"
+
+    def text(self) -> str:
+        return "".join(self.character() for _ in range(self.random.randrange(8)))
+
+    def character(self) -> str:
+        """Of any length in UTF-8, those at the ends of a length more often."""
+        kind = self.random.randrange(8)
+        if kind < 3:
+            return chr(self.random.randrange(0x20, 0x7F))
+        if kind == 3:
+            return chr(self.random.randrange(0x20))
+        if kind == 4:
+            ends = (0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF)
+            return chr(self.random.choice(ends))
+        if kind == 5:
+            plane = self.random.randrange(1, 17) << 16
+            return chr(plane | self.random.randrange(0xD7F0, 0xE010))
+        code = self.random.randrange(0x80, 0x110000 - 0x800)
+        return chr(code if code < 0xD800 else code + 0x800)
+
+    def string(self, text: str) -> str:
+        return '"' + "".join(map(self.spelt, text)) + '"'
+
+    def spelt(self, character: str) -> str:
+        """The character in one of the ways that it may be written."""
+        code = ord(character)
+        if code >= 0x20 and character not in '"\\' and self.random.random() < 0.7:
+            return character
+        if code in ESCAPES and self.random.random() < 0.7:
+            return ESCAPES[code]
+        if character == "/":
+            return r"\/"
+        units = character.encode("utf-16-be")
+        form = self.random.choice(("\\u{:04x}", "\\u{:04X}"))
+        return "".join(
+            form.format(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2)
+        )
+
+    def space(self) -> str:
+        if self.random.random() < 0.8:
+            return ""
+        return "".join(self.random.choices(" \t\r\n", k=self.random.randrange(1, 4)))
+
+    def mutated(self, body: bytes) -> bytes:
+        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
+            body = self.mutate(body)
+        return body
+
+    def mutate(self, body: bytes) -> bytes:
+        rnd = self.random
+        at = rnd.randrange(len(body) + 1)
+        end = min(len(body), at + rnd.choice((1, 1, 2, 8)))
+        match rnd.randrange(8):
+            case 0:
+                return body[:at] + body[end:]
+            case 1:
+                return body[:at] + bytes([rnd.randrange(256)]) + body[at + 1:]
+            case 2:
+                return body[:at] + body[at:end] * 2 + body[end:]
+            case 3:
+                return body[:at]
+            case 4:
+                other = rnd.choice(self.seeds)
+                return body[:at] + other[rnd.randrange(len(other) + 1):]
+            case 5:
+                return body[:at] + rnd.choice(PIECES) + body[end:]
+            case _:
+                return body[:at] + rnd.choice(PIECES) + body[at:]
+
+
+# --- The test ----------------------------------------------------------------
+
+
+def check(tally: Tally, driver: Driver, what: str, bodies: Iterable[bytes]) -> Comparison:
+    comparison = Comparison(driver)
+    comparison.run(bodies)
+    excused = "".join(
+        f", {count} excused: {name}" for name, count in sorted(comparison.excused.items())
+    )
+    tally.check(
+        comparison.bodies > 0 and not comparison.faults,
+        f"{what}: {comparison.bodies} bodies, {comparison.plants} plants{excused}",
+        "\n    ".join([f"{len(comparison.faults)} differ", *comparison.faults[:10]]),
+    )
+    return comparison
+
+
+def run(tally: Tally, build: pathlib.Path, count: int, seed: int) -> None:
+    driver = build_driver(build)
+    given = {
+        "the JSON test suite": suite_bodies(),
+        "the fixtures": fixture_bodies(),
+        "the fuzzers' corpus": corpus_bodies(),
+    }
+    for what, bodies in given.items():
+        if bodies:
+            check(tally, driver, what, bodies)
+    generator = Generator(seed, [body for bodies in given.values() for body in bodies])
+    what = f"generated with the seed {seed}"
+    found = check(tally, driver, what, generator.bodies(count))
+    share = found.plants / found.bodies
+    tally.check(
+        SHARE_MIN < share < 1 - SHARE_MIN,
+        "the generated bodies are good and bad in good measure",
+        f"{share:.0%} are plants",
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build_dir", type=pathlib.Path)
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    build = options.build_dir.resolve()
+    return run_scenario(lambda tally: run(tally, build, options.count, options.seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

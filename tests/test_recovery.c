@@ -1,0 +1,701 @@
+/*
+ * recovery: what the next open, or the next commit, makes of what others left:
+ * torn ends, damage, an index that is gone or behind, a failed store.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "fault_shim.h"
+#include "index.h"
+#include "journal.h"
+#include "lock.h"
+#include "pure/record.h"
+#include "pure/timestamp.h"
+#include "replay.h"
+#include "store_fixture.h"
+
+static const int64_t one_to_five[] = { 1, 2, 3, 4, 5 };
+
+/* A store with the plants 1 to n, one a batch, closed. */
+static void
+make_store(const struct fixture *fixture, int64_t n)
+{
+	struct store *store = fixture_open(fixture, false);
+
+	for (int64_t id = 1; id <= n; id++)
+		fixture_create(store, id);
+	store_close(store);
+}
+
+/* Where the journal's good lines end. */
+static struct position
+find_end(const struct fixture *fixture)
+{
+	struct journal journal;
+	struct replay replay;
+	struct record record;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	assert_int_equal(
+	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
+	while (replay_next(&replay, &record) == REPLAY_RECORD)
+		;
+	replay_done(&replay);
+	journal_close(&journal);
+	return replay.at;
+}
+
+/*
+ * The line that would come next, of a plant with that id, as a process that
+ * knew everything to be durable would write it.
+ */
+static size_t
+forge(const struct fixture *fixture, int64_t id, char *line)
+{
+	struct journal journal;
+	struct position at = find_end(fixture);
+	struct plant plant = fixture_plant(id, NULL);
+	char now[TIMESTAMP_LEN];
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	timestamp_print(0, now);
+	struct record record = { .seq = at.seq + 1,
+		.safe = at.end,
+		.prev = at.crc,
+		.at = now,
+		.by = "dead",
+		.by_len = 4,
+		.plant = plant.text,
+		.plant_len = plant.len };
+	size_t len = record_encode(&record, journal.seed, line);
+	plant_done(&plant);
+	journal_close(&journal);
+	return len;
+}
+
+/* Append it, or its first `len` bytes. */
+static void
+append_forged(const struct fixture *fixture, int64_t id, size_t len)
+{
+	char line[512];
+	size_t whole = forge(fixture, id, line);
+
+	fixture_write(fixture, JOURNAL_NAME, find_end(fixture).end, line,
+	    len < whole ? len : whole);
+}
+
+static void
+flip(const struct fixture *fixture, uint64_t offset)
+{
+	size_t len;
+	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+
+	assert_true(offset < len);
+	bytes[offset] ^= 1;
+	fixture_write(fixture, JOURNAL_NAME, offset, &bytes[offset], 1);
+	free(bytes);
+}
+
+/* It is refused as damaged, and the journal stays as it is. */
+static void
+expect_refused_untouched(const struct fixture *fixture)
+{
+	size_t before, after;
+	char *was = fixture_read(fixture, JOURNAL_NAME, &before);
+
+	fixture_refused(fixture, EX_DATAERR);
+	char *is = fixture_read(fixture, JOURNAL_NAME, &after);
+	assert_int_equal(before, after);
+	assert_memory_equal(was, is, before);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+	free(was);
+	free(is);
+}
+
+static void
+a_torn_end_is_kept_beside_and_cut_off(void **state)
+{
+	struct fixture *fixture = *state;
+	char line[512], name[64];
+	size_t len, kept;
+	uint64_t end;
+
+	make_store(fixture, 3);
+	end = find_end(fixture).end;
+	len = forge(fixture, 4, line);
+	for (size_t part = 1; part < len; part += 7) {
+		fixture_append(fixture, JOURNAL_NAME, line, part);
+		fixture_reopen_and_expect(fixture, one_to_five, 3);
+		assert_int_equal(fixture_size(fixture, JOURNAL_NAME), end);
+		snprintf(name, sizeof(name),
+		    JOURNAL_NAME ".torn-%" PRIu64 ".%zu", end, part / 7 + 1);
+		char *bytes = fixture_read(fixture, name, &kept);
+		assert_int_equal(kept, part);
+		assert_memory_equal(bytes, line, part);
+		free(bytes);
+	}
+}
+
+static void
+a_torn_end_is_cut_off_also_without_an_index(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	append_forged(fixture, 4, 30);
+	fixture_remove_index(fixture);
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+	assert_int_equal(fixture_logged(fixture, "torn"), 1);
+}
+
+static void
+a_torn_end_left_while_the_store_is_open_is_cut_off_by_the_next_commit(
+    void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (int prepare = 0; prepare < 2; prepare++) {
+		struct store *store = fixture_open(fixture, prepare);
+
+		fixture_create(store, 1 + 2 * prepare);
+		append_forged(fixture, 9, 30);
+		fixture_create(store, 2 + 2 * prepare);
+		store_close(store);
+		assert_int_equal(
+		    fixture_logged(fixture, "torn"), 1U + (unsigned)prepare);
+	}
+	fixture_reopen_and_expect(fixture, one_to_five, 4);
+}
+
+static void
+a_torn_end_of_zeros_is_cut_off(void **state)
+{
+	static const char zeros[5000];
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	fixture_append(fixture, JOURNAL_NAME, zeros, sizeof(zeros));
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+}
+
+static void
+junk_behind_the_room_is_cut_off(void **state)
+{
+	static const char junk[] = "\n\n\n\njunk";
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	fixture_append(fixture, JOURNAL_NAME, junk, sizeof(junk) - 1);
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".torn-"));
+}
+
+static void
+a_torn_end_is_not_cut_when_it_cannot_be_kept(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t size;
+
+	make_store(fixture, 3);
+	append_forged(fixture, 4, 30);
+	size = fixture_size(fixture, JOURNAL_NAME);
+	shim_fail(SHIM_PWRITE, ".1", 1, 1, ENOSPC);
+	fixture_refused(fixture, EX_TEMPFAIL);
+	assert_int_equal(fixture_size(fixture, JOURNAL_NAME), size);
+	shim_reset();
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+}
+
+static void
+a_flipped_bit_below_the_watermark_refuses_and_changes_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t end;
+
+	make_store(fixture, 3);
+	end = find_end(fixture).last;
+	for (uint64_t at = RECORD_HEADER_LEN; at < end; at += 5) {
+		flip(fixture, at);
+		fixture_remove_index(fixture);
+		expect_refused_untouched(fixture);
+		flip(fixture, at);
+	}
+	fixture_remove_index(fixture);
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+}
+
+static void
+damage_below_what_the_index_knows_is_refused_by_a_long_lived_process(
+    void **state)
+{
+	struct fixture *fixture = *state;
+	struct store_options options = { .dir = fixture->path,
+		.prepare = true };
+	int status;
+
+	make_store(fixture, 3);
+	flip(fixture, RECORD_HEADER_LEN + 10);
+	assert_null(store_open(&options, &status));
+	assert_int_equal(status, EX_DATAERR);
+	assert_int_equal(fixture_logged(fixture, "damaged at byte 82"), 1);
+}
+
+static void
+a_tail_longer_than_a_batch_refuses_and_changes_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	char *junk = malloc(JOURNAL_TAIL_MAX + 1);
+
+	assert_non_null(junk);
+	memset(junk, 'x', JOURNAL_TAIL_MAX + 1);
+	make_store(fixture, 3);
+	fixture_append(fixture, JOURNAL_NAME, junk, JOURNAL_TAIL_MAX + 1);
+	free(junk);
+	expect_refused_untouched(fixture);
+}
+
+static void
+a_journal_cut_below_what_the_index_knows_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	uint64_t end;
+
+	fixture_create(store, 1);
+	end = find_end(fixture).end;
+	fixture_create(store, 2);
+	store_close(store);
+	fixture_truncate(fixture, JOURNAL_NAME, end);
+	expect_refused_untouched(fixture);
+	assert_int_equal(fixture_logged(fixture, "shorter"), 1);
+}
+
+static void
+durable_plants_turned_to_blank_lines_are_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct position end;
+	char blank[1000];
+
+	memset(blank, '\n', sizeof(blank));
+	make_store(fixture, 3);
+	end = find_end(fixture);
+	fixture_write(fixture, JOURNAL_NAME, RECORD_HEADER_LEN, blank,
+	    (size_t)end.end - RECORD_HEADER_LEN);
+	expect_refused_untouched(fixture);
+}
+
+/* Work for fixture_in_child: store a plant, and die before closing. */
+static int
+put_and_die(void *argument)
+{
+	const struct fixture *fixture = argument;
+	struct store_options options = { .dir = fixture->path };
+	int status;
+	struct store *store = store_open(&options, &status);
+
+	return store == NULL ||
+	       fixture_put(store, 4, NULL).result != STORE_CREATED;
+}
+
+static void
+damage_that_only_the_index_knows_of_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	assert_int_equal(fixture_in_child(put_and_die, fixture), 0);
+	flip(fixture, find_end(fixture).last + 20);
+	expect_refused_untouched(fixture);
+	/* Also the second time. */
+	expect_refused_untouched(fixture);
+}
+
+static void
+a_deleted_index_is_built_anew(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 5);
+	fixture_remove_index(fixture);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+}
+
+static void
+an_index_of_junk_is_built_anew(void **state)
+{
+	struct fixture *fixture = *state;
+	char junk[20000];
+
+	memset(junk, 'x', sizeof(junk));
+	make_store(fixture, 5);
+	fixture_write(fixture, "index/data.mdb", 0, junk, sizeof(junk));
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+}
+
+static void
+an_index_of_an_older_copy_of_the_store_catches_up(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t len;
+
+	make_store(fixture, 2);
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	struct store *store = fixture_open(fixture, false);
+	fixture_create(store, 3);
+	fixture_create(store, 4);
+	fixture_create(store, 5);
+	store_close(store);
+	fixture_remove_index(fixture);
+	store_close(fixture_open(fixture, false));
+	fixture_truncate(fixture, "index/data.mdb", 0);
+	fixture_write(fixture, "index/data.mdb", 0, index, len);
+	free(index);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+	assert_int_equal(fixture_logged(fixture, "building it anew"), 0);
+}
+
+static void
+an_index_that_ends_where_no_line_does_is_built_anew(void **state)
+{
+	struct fixture *fixture = *state;
+	struct journal journal;
+	struct index *index;
+	struct position covered;
+
+	make_store(fixture, 5);
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	index = index_open(fixture->dir, fixture->path, journal.uuid);
+	assert_non_null(index);
+	assert_int_equal(index_begin(index, &covered), 0);
+	covered.crc ^= 1;
+	assert_int_equal(index_commit(index, &covered), 0);
+	index_close(index, false);
+	journal_close(&journal);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+	assert_int_equal(fixture_logged(fixture, "does not belong"), 1);
+}
+
+static void
+plants_of_a_process_that_died_before_its_sync_are_entered_after_one(
+    void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 2);
+	append_forged(fixture, 3, SIZE_MAX);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+	struct store *store = fixture_open(fixture, false);
+	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
+	assert_int_equal(fixture_put(store, 3, NULL).result, STORE_SAME);
+	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
+	store_close(store);
+	fixture_expect(fixture, one_to_five, 3);
+}
+
+static void
+plants_of_a_process_that_died_are_entered_by_the_next_commit(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+	assert_int_equal(fixture_put(store, 2, NULL).result, STORE_SAME);
+	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
+	assert_int_equal(fixture_put(store, 2, "other").result, STORE_CONFLICT);
+	fixture_create(store, 3);
+	store_close(store);
+	fixture_expect(fixture, one_to_five, 3);
+}
+
+static void
+plants_of_the_dead_are_not_acknowledged_when_their_sync_fails(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	struct outcome outcome = fixture_put(store, 2, NULL);
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+}
+
+static void
+a_plant_that_stands_twice_in_the_journal_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 2);
+	append_forged(fixture, 1, SIZE_MAX);
+	expect_refused_untouched(fixture);
+	fixture_remove_index(fixture);
+	expect_refused_untouched(fixture);
+	assert_int_equal(fixture_logged(fixture, "stored twice"), 2);
+}
+
+static void
+mark(const struct fixture *fixture, const char *text)
+{
+	fixture_write(fixture, "lock", 0, text, strlen(text));
+}
+
+/* What follows a mark that is not good. */
+static void
+expect_renewed(const struct fixture *fixture)
+{
+	size_t len;
+
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+	assert_int_equal(fixture_logged(fixture, "the readable records"), 1);
+	char *lock = fixture_read(fixture, "lock", &len);
+	assert_memory_equal(lock, "ok      ", 8);
+	free(lock);
+	/* Once is enough. */
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+	assert_int_equal(fixture_logged(fixture, "the readable records"), 1);
+}
+
+static void
+a_failed_store_is_copied_to_a_fresh_file(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	mark(fixture, "failed  ");
+	expect_renewed(fixture);
+}
+
+static void
+a_store_whose_mark_is_unreadable_is_copied_to_a_fresh_file(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	mark(fixture, "????????");
+	expect_renewed(fixture);
+}
+
+static void
+a_store_whose_mark_is_cut_short_is_copied_to_a_fresh_file(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	fixture_truncate(fixture, "lock", 20);
+	expect_renewed(fixture);
+}
+
+static void
+a_store_without_a_lock_file_is_taken_as_it_is(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	fixture_remove(fixture, "lock");
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+}
+
+static void
+a_failed_store_gets_a_fresh_index_too(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *index;
+	struct journal journal;
+	struct position covered;
+	uint64_t found;
+
+	/* An index that has lost the plant 3 and does not know it. */
+	make_store(fixture, 3);
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	index = index_open(fixture->dir, fixture->path, journal.uuid);
+	assert_int_equal(index_begin(index, &covered), 0);
+	index_close(index, false);
+	index_discard(fixture->dir);
+	index = index_open(fixture->dir, fixture->path, journal.uuid);
+	struct position none;
+	assert_int_equal(index_begin(index, &none), 0);
+	assert_int_equal(index_put(index, 1, 82, &found), INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	index_close(index, false);
+	journal_close(&journal);
+	mark(fixture, "failed  ");
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+}
+
+static void
+a_failed_store_that_lost_what_its_index_knows_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	uint64_t end;
+
+	fixture_create(store, 1);
+	end = find_end(fixture).end;
+	fixture_create(store, 2);
+	store_close(store);
+	fixture_truncate(fixture, JOURNAL_NAME, end);
+	mark(fixture, "failed  ");
+	expect_refused_untouched(fixture);
+	expect_refused_untouched(fixture);
+}
+
+static void
+a_failed_store_leaves_its_torn_end_in_the_old_file(void **state)
+{
+	struct fixture *fixture = *state;
+	char name[64];
+	uint64_t end;
+
+	make_store(fixture, 3);
+	end = find_end(fixture).end;
+	append_forged(fixture, 4, 30);
+	mark(fixture, "failed  ");
+	expect_renewed(fixture);
+	snprintf(name, sizeof(name), JOURNAL_NAME ".failed-%" PRIu64 ".1", end);
+	assert_int_equal(fixture_size(fixture, name), end + 30);
+}
+
+static void
+a_failed_store_that_is_damaged_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	flip(fixture, RECORD_HEADER_LEN + 10);
+	mark(fixture, "failed  ");
+	expect_refused_untouched(fixture);
+}
+
+static void
+a_failed_store_that_cannot_be_copied_stays_failed_until_it_can(void **state)
+{
+	static const struct {
+		enum shim_call call;
+		int error, status;
+	} faults[] = { { SHIM_PWRITE, ENOSPC, EX_TEMPFAIL },
+		{ SHIM_FSYNC, EIO, EX_IOERR } };
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 3);
+	mark(fixture, "failed  ");
+	for (size_t i = 0; i < COUNT(faults); i++) {
+		shim_fail(
+		    faults[i].call, JOURNAL_NAME ".new", 1, 1, faults[i].error);
+		fixture_refused(fixture, faults[i].status);
+		shim_reset();
+	}
+	expect_renewed(fixture);
+}
+
+/*
+ * Fail each system call of an opening that has a torn end to cut, an index to
+ * build and a dead process's plant to sync, one after another: whatever the
+ * failure, the plants are there in the end.
+ */
+static void
+a_recovery_that_fails_anywhere_loses_nothing(void **state)
+{
+	static const int errors[] = { EIO, ENOSPC };
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 2);
+	append_forged(fixture, 3, SIZE_MAX);
+	for (size_t i = 0; i < COUNT(errors); i++)
+		for (int call = 0; call < SHIM_CALLS; call++)
+			for (unsigned nth = 1;; nth++) {
+				struct store_options options = {
+					.dir = fixture->path
+				};
+				int status;
+
+				append_forged(fixture, 4, 30);
+				fixture_remove_index(fixture);
+				shim_fail((enum shim_call)call, NULL, nth, 1,
+				    errors[i]);
+				struct store *store =
+				    store_open(&options, &status);
+				unsigned count =
+				    shim_count((enum shim_call)call);
+				shim_reset();
+				store_close(store);
+				fixture_reopen_and_expect(
+				    fixture, one_to_five, 3);
+				if (count < nth)
+					break;
+			}
+}
+
+#define TEST(function)                   \
+	cmocka_unit_test_setup_teardown( \
+	    function, fixture_set_up, fixture_tear_down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_torn_end_is_kept_beside_and_cut_off),
+		TEST(a_torn_end_is_cut_off_also_without_an_index),
+		TEST(
+		    a_torn_end_left_while_the_store_is_open_is_cut_off_by_the_next_commit),
+		TEST(a_torn_end_of_zeros_is_cut_off),
+		TEST(junk_behind_the_room_is_cut_off),
+		TEST(a_torn_end_is_not_cut_when_it_cannot_be_kept),
+		TEST(
+		    a_flipped_bit_below_the_watermark_refuses_and_changes_nothing),
+		TEST(
+		    damage_below_what_the_index_knows_is_refused_by_a_long_lived_process),
+		TEST(a_tail_longer_than_a_batch_refuses_and_changes_nothing),
+		TEST(a_journal_cut_below_what_the_index_knows_is_refused),
+		TEST(durable_plants_turned_to_blank_lines_are_refused),
+		TEST(damage_that_only_the_index_knows_of_is_refused),
+		TEST(a_deleted_index_is_built_anew),
+		TEST(an_index_of_junk_is_built_anew),
+		TEST(an_index_of_an_older_copy_of_the_store_catches_up),
+		TEST(an_index_that_ends_where_no_line_does_is_built_anew),
+		TEST(
+		    plants_of_a_process_that_died_before_its_sync_are_entered_after_one),
+		TEST(
+		    plants_of_a_process_that_died_are_entered_by_the_next_commit),
+		TEST(
+		    plants_of_the_dead_are_not_acknowledged_when_their_sync_fails),
+		TEST(a_plant_that_stands_twice_in_the_journal_is_refused),
+		TEST(a_failed_store_is_copied_to_a_fresh_file),
+		TEST(
+		    a_store_whose_mark_is_unreadable_is_copied_to_a_fresh_file),
+		TEST(a_store_whose_mark_is_cut_short_is_copied_to_a_fresh_file),
+		TEST(a_store_without_a_lock_file_is_taken_as_it_is),
+		TEST(a_failed_store_gets_a_fresh_index_too),
+		TEST(a_failed_store_that_lost_what_its_index_knows_is_refused),
+		TEST(a_failed_store_leaves_its_torn_end_in_the_old_file),
+		TEST(a_failed_store_that_is_damaged_is_refused),
+		TEST(
+		    a_failed_store_that_cannot_be_copied_stays_failed_until_it_can),
+		TEST(a_recovery_that_fails_anywhere_loses_nothing),
+	};
+
+	return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);
+}

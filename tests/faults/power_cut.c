@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,11 @@ struct scenario {
 
 static struct lab lab;
 static struct shared *shared;
+static bool everything;
 static uint64_t every = 1, turn;
+/* Which scenario is to be taken next, for all workers. */
+static atomic_uint *next;
+static char garbage[1 << 16];
 static uint64_t random_state = 88172645463325252u;
 
 static uint64_t
@@ -295,7 +300,8 @@ recover(const struct scenario *s, size_t len, enum known known)
 	if (thorough) {
 		check_torn_copy(s, end, len);
 		retry(s, store, s->plants[lines - 1]);
-	}
+	} else
+		store->closed = true; /* so that closing writes nothing */
 	store_close(store);
 	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
 	unlinkat(lab.dir, name, 0);
@@ -307,15 +313,17 @@ recover(const struct scenario *s, size_t len, enum known known)
 	}
 }
 
-/* The state, of that length, with every index. */
+/* The state, of that length, with each index in turn, or with all. */
 static void
 try_state(const struct scenario *s, size_t len)
 {
-	if (turn++ % every != 0)
+	turn++;
+	if (every > 1 && draw() % every != 0)
 		return;
 	shared->states++;
 	for (int known = 0; known < INDEXES; known++)
-		recover(s, len, (enum known)known);
+		if (everything || turn % INDEXES == (uint64_t)known)
+			recover(s, len, (enum known)known);
 }
 
 /* --- States -------------------------------------------------------------- */
@@ -340,8 +348,10 @@ fill(struct scenario *s, size_t from, size_t to, enum filling filling)
 		memset(s->state + from, 0, to - from);
 		break;
 	case FILL_GARBAGE:
+		source = draw() % (sizeof(garbage) / 2);
 		for (i = from; i < to; i++)
-			s->state[i] = (char)draw();
+			s->state[i] =
+			    garbage[(source + i - from) % sizeof(garbage)];
 		break;
 	case FILL_STALE:
 		source = draw() % (s->end - (to - from < s->end ? to - from
@@ -435,23 +445,25 @@ try_scenario(enum room room, enum closing closing, size_t batch, bool often,
 	scenario_done(&s);
 }
 
+/* Take scenarios as long as there are any. */
 static void
-work(unsigned worker, unsigned workers, bool everything)
+work(void)
 {
-	unsigned number = 0;
+	const unsigned mixes = ROOMS * CLOSINGS;
+	unsigned number;
 
-	for (size_t batch = 1; batch <= BATCH_MAX; batch++)
-		for (int mix = 0; mix < ROOMS * CLOSINGS; mix++) {
-			bool often = everything ||
-				     mix == (int)(batch % (ROOMS * CLOSINGS));
+	while ((number = atomic_fetch_add(next, 1)) < BATCH_MAX * mixes) {
+		size_t batch = BATCH_MAX - number / mixes;
+		unsigned mix = number % mixes;
+		enum room room = (enum room)(mix / CLOSINGS);
+		enum closing closing = (enum closing)(mix % CLOSINGS);
 
-			if (number++ % workers != worker)
-				continue;
-			random_state = number * UINT64_C(2654435761);
-			try_scenario((enum room)(mix / CLOSINGS),
-			    (enum closing)(mix % CLOSINGS), batch, often,
-			    batch % 16 == 15 && mix / CLOSINGS == ROOM_MADE);
-		}
+		random_state = (number + 1) * UINT64_C(2654435761);
+		try_scenario(room, closing, batch,
+		    everything || mix == batch % mixes, false);
+		if (room == ROOM_MADE && batch % 16 == 15)
+			try_scenario(room, closing, batch, false, true);
+	}
 }
 
 static void
@@ -464,7 +476,7 @@ say(uint64_t count, const char *sentence)
 }
 
 static int
-run_workers(bool everything)
+run_workers(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned workers = cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
@@ -475,6 +487,12 @@ run_workers(bool everything)
 	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		lab_die("mmap: %s", strerror(errno));
+	next = mmap(NULL, sizeof(*next), PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (next == MAP_FAILED)
+		lab_die("mmap: %s", strerror(errno));
+	for (size_t i = 0; i < sizeof(garbage); i++)
+		garbage[i] = (char)draw();
 	for (unsigned i = 0; i < workers; i++) {
 		pid_t pid = fork();
 
@@ -484,7 +502,7 @@ run_workers(bool everything)
 			continue;
 		shared += i;
 		lab_open(&lab);
-		work(i, workers, everything);
+		work();
 		lab_close(&lab);
 		_exit(0);
 	}
@@ -502,9 +520,9 @@ run_workers(bool everything)
 			total.sectors_max = shared[i].sectors_max;
 	}
 	printf("# power cut, index %s: %" PRIu64 " crash states (all subsets "
-	       "of up to %" PRIu64 " sectors), each with the index absent, "
-	       "behind and of this boot: %" PRIu64 " recoveries; %" PRIu64
-	       " times all plants were sent again\n",
+	       "of up to %" PRIu64 " sectors), %" PRIu64 " recoveries with "
+	       "the index absent, behind or of this boot; %" PRIu64 " times "
+	       "all plants were sent again\n",
 	    index_image_kind, total.states, total.sectors_max, total.recoveries,
 	    total.retries);
 	printf("# lost %" PRIu64 ", invented %" PRIu64 ", wrongly refused "
@@ -522,8 +540,6 @@ run_workers(bool everything)
 int
 main(int argc, char **argv)
 {
-	bool everything = false;
-
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "--long") == 0)
 			everything = true;
@@ -534,5 +550,5 @@ main(int argc, char **argv)
 	if (every == 0)
 		every = 1;
 	log_set_level(LOG_AT_ERROR);
-	return run_workers(everything);
+	return run_workers();
 }

@@ -31,7 +31,7 @@ from lib_faults import (
 )
 from lib_service import JOURNAL_NAME, Store, read_journal, temporary_store
 
-LIMIT_S = 60.0
+LIMIT_S = 20.0  # the lock is waited for 5 s
 EARLIER = (1, 2, 3)  # the plants of a store that is not empty
 PROBE = 900  # created after each fault
 SYSEXITS = range(64, 79)

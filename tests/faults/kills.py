@@ -1,0 +1,294 @@
+"""Goal: processes killed at any moment lose, double and invent no plant.
+
+usage: kills.py [--long] BUILD_DIR
+
+Eight clients, eight workers; kill -9 of one worker, some, all, the supervisor,
+and everything at once.  A dead supervisor is started again, as systemd would.
+Last, a worker that is stopped in the middle of a commit, holding the lock.
+"""
+
+import contextlib
+import fcntl
+import functools
+import os
+import pathlib
+import random
+import signal
+import struct
+import sys
+import threading
+import time
+
+from load import (
+    ERROR_BUSY,
+    Event,
+    Load,
+    Tally,
+    ask,
+    judge,
+    kept,
+    main,
+    mixed_plan,
+    over_cgi,
+    own_plant,
+    single,
+)
+from lib_service import Store, temporary_store, wait_until
+from service import Pool, adopt_orphans, pool
+
+WORKERS = 8
+CLIENTS = 8
+KILLS = 500
+PAUSE_S = (0.0, 0.15)
+BACK_S = 5.0  # from a kill to the next answer 200
+LOCK_S = 5.0  # STORE_LOCK_TIMEOUT_MS
+F_OFD_SETLK = 37
+
+
+def clients(store: Store, workers: Pool) -> list:
+    return [
+        functools.partial(way, store, workers.socket_path)
+        for way in (kept, single) * (CLIENTS // 2)
+    ]
+
+
+class Killer:
+    """Kills, and counts whom."""
+
+    def __init__(self, workers: Pool, seed: int) -> None:
+        self.pool = workers
+        self.chance = random.Random(seed)
+        self.killed = {"worker": 0, "supervisor": 0}
+        self.rounds = {"one": 0, "some": 0, "all": 0, "supervisor": 0, "everything": 0}
+
+    def kills(self) -> int:
+        return sum(self.killed.values())
+
+    def kill_workers(self, pids: list[int]) -> None:
+        for pid in pids:
+            self.killed["worker"] += self.pool.kill(pid)
+
+    def kill_supervisor(self) -> None:
+        self.pool.kill_supervisor()
+        self.killed["supervisor"] += 1
+
+    def round(self) -> str:
+        kind = self.chance.choices(
+            list(self.rounds), weights=(60, 20, 8, 8, 4)
+        )[0]
+        self.rounds[kind] += 1
+        living = self.pool.workers()
+        if kind == "one":
+            self.kill_workers(living and [self.chance.choice(living)])
+        elif kind == "some":
+            count = min(len(living), self.chance.randint(2, 4))
+            self.kill_workers(self.chance.sample(living, count))
+        elif kind == "all":
+            self.kill_workers(living)
+        elif kind == "supervisor":
+            # The workers of the dead one go on beside those of the next.
+            self.kill_supervisor()
+            self.pool.start()
+            time.sleep(self.chance.uniform(0, 0.2))
+            self.kill_workers(self.pool.orphans())
+        else:
+            self.kill_supervisor()
+            self.kill_workers(self.pool.workers())
+            self.pool.start()
+        return kind
+
+
+def check_kills(tally: Tally, store: Store, workers: Pool, kills: int) -> None:
+    killer = Killer(workers, seed=1)
+    slowest, stuck = 0.0, []
+    began = time.monotonic()
+    with Load(clients(store, workers), mixed_plan) as load:
+        load.wait_told(100, 10)
+        while killer.kills() < kills:
+            time.sleep(killer.chance.uniform(*PAUSE_S))
+            kind = killer.round()
+            killed = time.monotonic()
+            # More than can have been on the way when they were killed.
+            if not load.wait_told(CLIENTS + 1, 30):
+                stuck.append((kind, killer.kills()))
+                break
+            slowest = max(slowest, time.monotonic() - killed)
+        before = load.told_each()
+        all_again = wait_until(
+            lambda: all(b > a for a, b in zip(before, load.told_each())), 30
+        )
+        load.stop()
+    seconds = time.monotonic() - began
+    print(f"# {killer.kills()} kills in {seconds:.0f} s: {killer.killed}", flush=True)
+    print(f"# rounds: {killer.rounds}", flush=True)
+    print(f"# {load.rate()}, {dict(load.answers)}", flush=True)
+    print(f"# slowest return to service: {slowest:.2f} s", flush=True)
+    enough = killer.kills() >= kills
+    tally.check(enough, f"there were {kills} kills", killer.kills())
+    sentence = f"after each round of kills plants are stored within {BACK_S:.0f} s"
+    tally.check(not stuck and slowest < BACK_S, sentence, (slowest, stuck))
+    tally.check(all_again, "at the end every client is served", load.told_each())
+    tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
+    unknown = set(load.answers) - {"200", "409/5001", "lost"}
+    tally.check(not unknown, "kills are seen as lost answers only", load.answers)
+    judge(tally, load.events, store, f"{killer.kills()} kills, while they run")
+    workers.stop()
+    torn = [path.name for path in store.dir.glob("*.torn-*")]
+    print(f"# torn tails kept: {len(torn)}", flush=True)
+    judge(tally, load.events, store, f"{killer.kills()} kills, after the end")
+
+
+# --- A holder of the lock that stands still ------------------------------------
+
+
+def holds_lock(pid: int) -> bool:
+    """Whether one of the process's open files holds an OFD lock."""
+    with contextlib.suppress(OSError):
+        for entry in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                if "OFDLCK" in entry.read_text():
+                    return True
+    return False
+
+
+def stop_holder(workers: Pool, seconds: float) -> int | None:
+    """Stop workers until one stands still with the lock."""
+    chance = random.Random(2)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pid = chance.choice(workers.workers())
+        os.kill(pid, signal.SIGSTOP)
+        if wait_until(lambda: is_stopped(pid), 1) and holds_lock(pid):
+            return pid
+        os.kill(pid, signal.SIGCONT)
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def ask_all(store: Store, workers: Pool, first_id: int, count: int) -> tuple:
+    """As many requests at once, each on a connection of its own."""
+    results: list[tuple] = []
+
+    def one(number: int) -> None:
+        with single(store, workers.socket_path) as exchange:
+            results.append(ask(exchange, own_plant(number, first_id + number)))
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [event for event, _ in results], [answer for _, answer in results]
+
+
+def report_busy(tally: Tally, events: list[Event], answers: list, who: str) -> None:
+    busy = [a is not None and a.is_error(503, ERROR_BUSY) for a in answers]
+    sentence = f"{who}: the others answer 503, error {ERROR_BUSY}"
+    tally.check(bool(busy) and all(busy), sentence, answers)
+    slowest = max(event.end - event.start for event in events)
+    print(f"# {who}: the slowest 503 after {slowest:.2f} s", flush=True)
+    # A request that comes while its worker waits for the lock has its turn next.
+    sentence = f"{who}: within two turns of {LOCK_S:.0f} s"
+    tally.check(slowest < 2 * LOCK_S + 0.5, sentence, f"{slowest:.2f} s")
+
+
+def check_stopped_worker(tally: Tally, store: Store) -> None:
+    with pool(store, WORKERS) as workers:
+        plan = functools.partial(mixed_plan, first=1 << 50)
+        with Load(clients(store, workers), plan) as load:
+            load.wait_told(100, 10)
+            pid = stop_holder(workers, 20)
+            if not tally.check(pid is not None, "a worker is stopped in a commit"):
+                return
+            try:
+                events, answers = ask_all(store, workers, 1 << 40, WORKERS)
+                report_busy(tally, events, answers, "a worker stopped in a commit")
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            before = load.told_each()
+            again = wait_until(
+                lambda: all(b > a for a, b in zip(before, load.told_each())), 20
+            )
+            sentence = "when it goes on, every client is served"
+            tally.check(again, sentence, (before, load.told_each()))
+            load.stop()
+        print(f"# {load.rate()}, {dict(load.answers)}", flush=True)
+        tally.check(pid in workers.workers(), "the stopped worker lives on")
+        events += load.events
+        judge(tally, events, store, "a worker stopped in a commit")
+        check_stopped_and_killed(tally, store, workers, events)
+
+
+def check_stopped_and_killed(
+    tally: Tally, store: Store, workers: Pool, events: list[Event]
+) -> None:
+    """The kernel gives the lock back, whatever the holder was at."""
+    plan = functools.partial(mixed_plan, first=1 << 51)
+    with Load(clients(store, workers), plan) as load:
+        load.wait_told(100, 10)
+        pid = stop_holder(workers, 20)
+        killed = time.monotonic()
+        if tally.check(pid is not None, "a worker is stopped in a commit"):
+            workers.kill(pid)
+        back = load.wait_told(CLIENTS + 1, 10)
+        seconds = time.monotonic() - killed
+        load.stop()
+    sentence = "when a stopped holder is killed, the others go on at once"
+    tally.check(back and seconds < 1, sentence, f"{seconds:.2f} s")
+    judge(tally, events + load.events, store, "a holder killed")
+
+
+def lock_of(store: Store):
+    """The store's lock, taken by this process with the same kind of lock."""
+    file = open(store.dir / "lock", "r+b", buffering=0)
+    flock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            fcntl.fcntl(file, F_OFD_SETLK, flock)
+            return file
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.001)
+
+
+def check_foreign_holder(tally: Tally, store: Store) -> None:
+    """The lock held by a stranger: idle workers, so that all wait at once."""
+    with pool(store, WORKERS) as workers:
+        events, answers = ask_all(store, workers, 1 << 41, WORKERS)
+        well = all(a is not None and a.status == 200 for a in answers)
+        tally.check(well, "before a stranger takes the lock all is well", answers)
+        with lock_of(store):
+            busy, answers = ask_all(store, workers, 1 << 42, WORKERS)
+            report_busy(tally, busy, answers, "a stranger holds the lock")
+            with over_cgi(store) as exchange:
+                event, answer = ask(exchange, own_plant(0, 1 << 43))
+            seconds = event.end - event.start
+            busy.append(event)
+            well = answer is not None and answer.status == 503
+            tally.check(well, "a CGI process answers 503", answer)
+            tally.check(seconds < LOCK_S + 0.5, "also by its deadline", seconds)
+        again, answers = ask_all(store, workers, 1 << 42, WORKERS)
+        well = all(a is not None and a.status == 200 for a in answers)
+        tally.check(well, "when it is free again the same are stored", answers)
+        judge(tally, events + busy + again, store, "a stranger held the lock")
+
+
+def scenario(tally: Tally, build_dir: str, long: bool) -> None:
+    adopt_orphans()
+    with tally.part("kills"), temporary_store(build_dir) as store:
+        with pool(store, WORKERS) as workers:
+            check_kills(tally, store, workers, KILLS * (10 if long else 1))
+    with tally.part("a stopped worker"), temporary_store(build_dir) as store:
+        check_stopped_worker(tally, store)
+    with tally.part("a stranger"), temporary_store(build_dir) as store:
+        check_foreign_holder(tally, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

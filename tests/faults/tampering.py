@@ -1,0 +1,454 @@
+"""Goal: whoever tampers with the store's files makes it refuse, never lie.
+
+usage: tampering.py [--long] BUILD_DIR
+
+Under load, the journal is removed, replaced, cut, appended to and overwritten,
+the index and the lock file likewise; the index also between two runs.  Either
+the service goes on by itself, or it refuses with a message until the file is
+put back; both times nothing that was acknowledged is missing in the end.
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import random
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+from kills import lock_of
+from load import Event, Load, Tally, judge, kept, lib_service, main, mixed_plan, single
+from lib_service import Store, temporary_store, wait_until
+from service import Pool, adopt_orphans, pool
+
+WORKERS = 4
+CLIENTS = 4
+BACK_S = 15.0
+PAGE = 4096
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+# A worker's starts after one tampering, before it counts as a crash loop.
+STARTS_MAX = 5
+
+Tamper = Callable[[Store, random.Random], object]
+
+
+def clients(store: Store, workers: Pool) -> list:
+    return [
+        functools.partial(way, store, workers.socket_path)
+        for way in (kept, single) * (CLIENTS // 2)
+    ]
+
+
+def all_served(load: Load, seconds: float = BACK_S) -> bool:
+    before = load.told_each()
+    return wait_until(
+        lambda: all(b > a for a, b in zip(before, load.told_each())), seconds
+    )
+
+
+def starts(workers: Pool) -> int:
+    return workers.log().count("serving with")
+
+
+def new_lines(workers: Pool, before: int) -> list[str]:
+    return workers.log()[before:].splitlines()
+
+
+def end_of_records(path: pathlib.Path) -> int:
+    """The offset behind the last byte that is not a newline, and its newline."""
+    return len(path.read_bytes().rstrip(b"\n")) + 1
+
+
+# --- What somebody does ------------------------------------------------------
+
+
+def remove_journal(store: Store, _: random.Random) -> Callable[[], None]:
+    saved = store.root / "saved"
+    with lock_of(store):
+        os.rename(store.journal, saved)
+    return lambda: os.rename(saved, store.journal)
+
+
+def copy_over_journal(store: Store, _: random.Random) -> None:
+    copy = store.root / "copy"
+    with lock_of(store):
+        shutil.copy(store.journal, copy)
+        os.rename(copy, store.journal)
+
+
+def old_copy_over_journal(store: Store, _: random.Random) -> Callable[[], None]:
+    copy, saved = store.root / "copy", store.root / "saved"
+    shutil.copy(store.journal, copy)
+    with lock_of(store):
+        if copy.stat().st_size > (end := end_of_records(store.journal) - 500):
+            os.truncate(copy, end)
+        os.rename(store.journal, saved)
+        os.rename(copy, store.journal)
+    return lambda: os.rename(saved, store.journal)
+
+
+def others_journal(store: Store, _: random.Random) -> Callable[[], None]:
+    saved = store.root / "saved"
+    with temporary_store(str(store.build)) as other:
+        body = lib_service.new_plant(1, "another store's")
+        environment = other.environment(**other.request(body))
+        lib_service.run_cgi([other.responder], environment, body)
+        with lock_of(store):
+            os.rename(store.journal, saved)
+            shutil.copy(other.journal, store.journal)
+    return lambda: os.rename(saved, store.journal)
+
+
+def cut_journal(store: Store, chance: random.Random) -> Callable[[], None]:
+    """Half of it; it is put back into the same file."""
+    with lock_of(store):
+        whole = store.journal.read_bytes()
+        end = end_of_records(store.journal)
+        os.truncate(store.journal, chance.randrange(100, end - 100))
+
+    def undo() -> None:
+        with lock_of(store), open(store.journal, "r+b") as file:
+            file.write(whole)
+
+    return undo
+
+
+def empty_journal(store: Store, _: random.Random) -> Callable[[], None]:
+    with lock_of(store):
+        whole = store.journal.read_bytes()
+        os.truncate(store.journal, 0)
+
+    def undo() -> None:
+        with lock_of(store), open(store.journal, "r+b") as file:
+            file.write(whole)
+
+    return undo
+
+
+def cut_room(store: Store, _: random.Random) -> None:
+    with lock_of(store):
+        os.truncate(store.journal, end_of_records(store.journal))
+
+
+def append(data: Callable[[Store], bytes], *, at_end: bool) -> Tamper:
+    """`at_end`: behind the last record, else behind the room ahead."""
+
+    def tamper(store: Store, _: random.Random) -> None:
+        with lock_of(store), open(store.journal, "r+b") as file:
+            if at_end:
+                end = end_of_records(store.journal)
+                file.truncate(end)
+                file.seek(end)
+            else:
+                file.seek(0, os.SEEK_END)
+            file.write(data(store))
+
+    return tamper
+
+
+def last_line(store: Store) -> bytes:
+    return store.journal.read_bytes().rstrip(b"\n").rpartition(b"\n")[2] + b"\n"
+
+
+def append_too_much(store: Store, chance: random.Random) -> Callable[[], None]:
+    with lock_of(store), open(store.journal, "r+b") as file:
+        end = end_of_records(store.journal)
+        file.truncate(end)
+        file.seek(end)
+        for _ in range(5):
+            file.write(chance.randbytes(1 << 20))
+
+    def undo() -> None:
+        with lock_of(store):
+            os.truncate(store.journal, end)
+
+    return undo
+
+
+def remove_index(store: Store, _: random.Random) -> None:
+    shutil.rmtree(store.dir / "index", ignore_errors=True)
+
+
+def remove_index_file(store: Store, _: random.Random) -> None:
+    (store.dir / "index" / "data.mdb").unlink(missing_ok=True)
+
+
+def empty_index(store: Store, _: random.Random) -> None:
+    os.truncate(store.dir / "index" / "data.mdb", 0)
+
+
+def cut_index(store: Store, chance: random.Random) -> None:
+    path = store.dir / "index" / "data.mdb"
+    os.truncate(path, chance.randrange(1, path.stat().st_size))
+
+
+def garble_index(store: Store, chance: random.Random) -> None:
+    """Random bytes over some whole pages, of which the metas may be two."""
+    path = store.dir / "index" / "data.mdb"
+    with open(path, "r+b") as file:
+        pages = path.stat().st_size // PAGE
+        for _ in range(max(pages // 3, 1)):
+            file.seek(chance.randrange(pages) * PAGE)
+            file.write(chance.randbytes(PAGE))
+
+
+def garble_all_but_meta(store: Store, chance: random.Random) -> None:
+    path = store.dir / "index" / "data.mdb"
+    with open(path, "r+b") as file:
+        for page in range(2, path.stat().st_size // PAGE):
+            file.seek(page * PAGE)
+            file.write(chance.randbytes(PAGE))
+
+
+def garble_bytes(store: Store, chance: random.Random) -> None:
+    """Single bytes here and there."""
+    path = store.dir / "index" / "data.mdb"
+    with open(path, "r+b") as file:
+        size = path.stat().st_size
+        for _ in range(size // PAGE):
+            file.seek(chance.randrange(size))
+            file.write(chance.randbytes(1))
+
+
+def zero_index(store: Store, _: random.Random) -> None:
+    path = store.dir / "index" / "data.mdb"
+    with open(path, "r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+def others_index(store: Store, _: random.Random) -> None:
+    with temporary_store(str(store.build)) as other:
+        body = lib_service.new_plant(1, "another store's")
+        environment = other.environment(**other.request(body))
+        lib_service.run_cgi([other.responder], environment, body)
+        source = other.dir / "index" / "data.mdb"
+        shutil.copy(source, store.dir / "index" / "data.mdb")
+
+
+def others_index_renamed(store: Store, chance: random.Random) -> None:
+    remove_index_file(store, chance)
+    others_index(store, chance)
+
+
+def index_of_other_boot(store: Store, _: random.Random) -> None:
+    """As it is found after a crash of the machine: not closed cleanly."""
+    path = store.dir / "index" / "data.mdb"
+    boot = BOOT_ID.read_text().strip().encode()
+    data = path.read_bytes()
+    if boot not in data:
+        raise ValueError("the index does not hold the boot's id")
+    path.write_bytes(data.replace(boot, b"00000000" + boot[8:]))
+    (store.dir / "index" / "clean").unlink(missing_ok=True)
+
+
+def old_index(store: Store, _: random.Random) -> None:
+    """One that knows less: made by building it for the journal's beginning."""
+    path = store.dir / "index" / "data.mdb"
+    shutil.copy(store.root / "early.mdb", path)
+
+
+def remove_lock(store: Store, _: random.Random) -> None:
+    (store.dir / "lock").unlink(missing_ok=True)
+
+
+def empty_lock(store: Store, _: random.Random) -> None:
+    with lock_of(store) as lock:
+        os.ftruncate(lock.fileno(), 0)
+
+
+def garble_lock(store: Store, _: random.Random) -> None:
+    with lock_of(store) as lock:
+        lock.write(b"garbage")
+
+
+# --- Under load --------------------------------------------------------------
+
+
+def goes_on(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> None:
+    """It is done under load, and the service goes on by itself."""
+    with temporary_store(build) as store, pool(store, WORKERS) as workers:
+        chance = random.Random(seed)
+        with Load(clients(store, workers), mixed_plan) as load:
+            if not load.wait_told(1000, 15):
+                raise RuntimeError(f"no load: {workers.log()[-500:]}")
+            before, log_before = starts(workers), workers.log_bytes()
+            tamper(store, chance)
+            began = time.monotonic()
+            served = all_served(load)
+            # Not only those who have not noticed it yet.
+            for pid in workers.workers()[:1]:
+                workers.kill(pid)
+            served = served and all_served(load)
+            seconds = time.monotonic() - began
+            time.sleep(0.3)
+            load.stop()
+        again = starts(workers) - before
+        said = messages(new_lines(workers, log_before))
+        sentence = f"{what}: every client is served again"
+        tally.check(served, sentence, workers.log()[-1000:])
+        print(f"# {what}: {seconds:.2f} s, {again} starts, {dict(load.answers)}")
+        for line in said[:3]:
+            print(f"#   {line}")
+        sentence = f"{what}: no crash loop"
+        tally.check(again <= STARTS_MAX * WORKERS, sentence, f"{again} starts")
+        finish(tally, what, store, workers, load)
+
+
+def refuses(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> None:
+    """It is done under load; the service refuses until it is undone."""
+    with temporary_store(build) as store, pool(store, WORKERS) as workers:
+        with Load(clients(store, workers), mixed_plan) as load:
+            if not load.wait_told(1000, 15):
+                raise RuntimeError(f"no load: {workers.log()[-500:]}")
+            log_before = workers.log_bytes()
+            undo = tamper(store, random.Random(seed))
+            tampered = time.monotonic()
+            time.sleep(1.0)
+            told = load.told()
+            time.sleep(0.5)
+            quiet = load.told() == told
+            begun_before_undo = time.monotonic()
+            said = messages(new_lines(workers, log_before))
+            undo()
+            served = all_served(load)
+            load.stop()
+        false = [
+            event
+            for event in load.events
+            if event.outcome == "created_or_same"
+            and event.start > tampered + 0.1
+            and event.end < begun_before_undo
+        ]
+        well = quiet and not false
+        tally.check(well, f"{what}: nothing is acknowledged", false[:2])
+        tally.check(bool(said), f"{what}: a message says why", said)
+        for line in said[:4]:
+            print(f"#   {line}")
+        sentence = f"{what}: put back, every client is served"
+        tally.check(served, sentence, workers.log()[-1000:])
+        finish(tally, what, store, workers, load)
+
+
+def finish(tally: Tally, what: str, store: Store, workers: Pool, load: Load) -> None:
+    tally.check(not load.wrong, f"{what}: every answer is the plant sent", load.wrong)
+    workers.stop()
+    serve_once(tally, what, store, load.events)
+    judge(tally, load.events, store, what)
+
+
+def serve_once(
+    tally: Tally, what: str, store: Store, events: list[Event], plant_id: int = -1
+) -> None:
+    """A start with all that is checked then, and a request."""
+    # The index is derived: without it the whole journal is checked.
+    plan = [(plant_id, "client 0", None)]
+    with pool(store, 1) as workers:
+        with Load([functools.partial(single, store, workers.socket_path)], lambda _: plan) as load:
+            served = load.wait_told(1, BACK_S)
+        events += load.events
+        lines = messages(workers.log().splitlines())
+        tally.check(served, f"{what}: it can be started", lines[-3:])
+
+
+def messages(lines: list[str]) -> list[str]:
+    """Each kind of complaint once."""
+    kinds: dict[str, str] = {}
+    for line in lines:
+        if not re.search(r"serving with|: ended|made a new store", line):
+            short = re.sub(r"/tmp/[^/ ]*/", "", line)
+            kinds.setdefault(re.sub(r"\d+", "N", short), short)
+    return list(kinds.values())
+
+
+# --- Between two runs --------------------------------------------------------
+
+
+def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> None:
+    with temporary_store(build) as store:
+        with pool(store, WORKERS) as workers:
+            with Load(clients(store, workers), mixed_plan) as load:
+                load.wait_told(300, 15)
+                shutil.copy(store.dir / "index" / "data.mdb", store.root / "early.mdb")
+                load.wait_told(1000, 15)
+        events = load.events
+        tamper(store, random.Random(seed))
+        with pool(store, WORKERS) as workers:
+            # The same plan again: whatever is stored must be found.
+            with Load(clients(store, workers), mixed_plan) as load:
+                served = load.wait_told(1300, 15)
+            again = starts(workers)
+            log = workers.log()
+        events += load.events
+        tally.check(served, f"{what}: it is served again", log[-1000:])
+        tally.check(
+            again <= STARTS_MAX * WORKERS, f"{what}: no crash loop", f"{again} starts"
+        )
+        said = messages(log.splitlines())
+        print(f"# {what}: {again} starts, {dict(load.answers)}")
+        for line in said[:3]:
+            print(f"#   {line}")
+        (store.dir / "index" / "data.mdb").unlink(missing_ok=True)
+        serve_once(tally, what, store, events)
+        judge(tally, events, store, what)
+
+
+GARBAGE = b"\0\1garbage \xff\n{\"seq\":1,"
+UNDER_LOAD: list[tuple[Callable, str, Tamper]] = [
+    (refuses, "journal removed", remove_journal),
+    (goes_on, "journal replaced by its copy", copy_over_journal),
+    (refuses, "journal replaced by an old copy", old_copy_over_journal),
+    (refuses, "journal replaced by another store's", others_journal),
+    (refuses, "journal cut", cut_journal),
+    (refuses, "journal emptied", empty_journal),
+    (goes_on, "journal's room cut", cut_room),
+    (goes_on, "garbage behind the records", append(lambda _: GARBAGE, at_end=True)),
+    (goes_on, "garbage behind the room", append(lambda _: GARBAGE, at_end=False)),
+    (goes_on, "last line twice", append(last_line, at_end=True)),
+    (goes_on, "last line behind the room", append(last_line, at_end=False)),
+    (goes_on, "blank lines", append(lambda _: b"\n" * 10_000, at_end=True)),
+    (refuses, "5 MiB of garbage", append_too_much),
+    (goes_on, "index removed", remove_index),
+    (goes_on, "index file removed", remove_index_file),
+    (goes_on, "index emptied", empty_index),
+    (goes_on, "index cut", cut_index),
+    (goes_on, "index garbled, a third", garble_index),
+    (goes_on, "index garbled, all but its metas", garble_all_but_meta),
+    (goes_on, "index zeroed", zero_index),
+    (goes_on, "another store's index written over it", others_index),
+    (goes_on, "another store's index in its place", others_index_renamed),
+    (goes_on, "lock file removed", remove_lock),
+    (goes_on, "lock file emptied", empty_lock),
+    (goes_on, "lock file garbled", garble_lock),
+]
+STOPPED: list[tuple[str, Tamper]] = [
+    ("stopped, index removed", remove_index),
+    ("stopped, index emptied", empty_index),
+    ("stopped, index cut", cut_index),
+    ("stopped, index garbled, a third", garble_index),
+    ("stopped, index garbled, all but its metas", garble_all_but_meta),
+    ("stopped, index zeroed", zero_index),
+    ("stopped, another store's index", others_index),
+    ("stopped, index of another boot", index_of_other_boot),
+    ("stopped, an older index", old_index),
+]
+
+
+def scenario(tally: Tally, build_dir: str, long: bool) -> None:
+    adopt_orphans()
+    only = os.environ.get("ONLY", "")
+    for seed in range(10 if long else 1):
+        for run, what, tamper in UNDER_LOAD:
+            if only in what:
+                with tally.part(what):
+                    run(tally, what, build_dir, tamper, seed)
+        for what, tamper in STOPPED:
+            if only in what:
+                with tally.part(what):
+                    while_stopped(tally, what, build_dir, tamper, seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

@@ -1,0 +1,404 @@
+"""Goal: any valid plant, in any spelling, is answered and kept exactly as sent.
+
+usage: scenario_roundtrip.py BUILD_DIR [--plants N] [--seed S]
+
+The same seed and number make the same plants.  jq reads the journal as a second
+opinion.  jq 1.6 keeps numbers as doubles, so that ids are compared by their text
+in the line, names and tags by what jq says.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from lib_service import (
+    FCGI_PARAMS,
+    FCGI_STDIN,
+    FastCgiPeer,
+    Store,
+    Tally,
+    answer_body,
+    canonical,
+    fcgi_begin,
+    fcgi_pairs,
+    fcgi_stream,
+    responder,
+    run_scenario,
+    temporary_store,
+)
+
+PLANTS = 100_000
+SEED = 1  # a run that fails can be run again
+PROCESSES = 2  # part of what a seed means
+CONNECTIONS = 48  # of each process
+BODY_BYTES_MAX = 65536  # the service's default
+JQ_TIMEOUT_S = 120.0
+
+# One plant in so many is long, has the largest body, is sent again.
+LONG = 500
+LARGEST = 2000
+REPEATED = 50
+
+INT64 = range(-(2**63), 2**63)
+ID_CENTRES = (0, 2**31, -(2**31), 2**32, 2**53, -(2**53), 2**63 - 1, -(2**63))
+ID_SPREAD = 1000
+
+MUST_ESCAPE = re.compile(r'[\x00-\x1f"\\]')
+LETTERS = dict(zip('"\\/\b\f\n\r\t', '"\\/bfnrt'))
+SPACES = ("", "", "", "", " ", "\n", "\t", "\r\n", "  \t ")
+ESCAPE_CHANCES = (0.0, 0.0, 0.0, 0.1, 0.5, 1.0)
+MEMBERS = ("id", "name", "tag")
+OTHER_MEMBERS = ("", "ID", "Name", "tag ", "id\0", "note", "plant", "\u0438\u0434")
+NUMBERS = ("0", "-0", "-0.0", "1E+2", "1e-9", "3.14", "1e99999", "9" * 40)
+# Quotes, escapes, records, line ends, marks of direction, joined and composed
+# characters, noncharacters, the ends of the planes, characters whose low 16 bits
+# are those of a surrogate.
+PIECES = (
+    ('"', "\\", "/", "\\u0041", "\\\\n", '"},"crc":"00000000"}\n', '{"seq":1,')
+    + ("\r\n", "%s%n", "<b>&", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028\u2029")
+    + ("\u200f\u202e", "\ufeff", "e\u0301", "\u00e9", "\u200d", "\ufffd", "\ud7ff")
+    + ("\ue000", "\ufdd0\ufffe\uffff", "\U0001f33f", "\U00010000\U0010ffff")
+    + ("\U0001d800\U0001dfff\U0010dbff", "\U0001f9d1\u200d\U0001f33e")
+)
+
+
+def text_between(first: int, last: int) -> str:
+    return "".join(map(chr, range(first, last + 1)))
+
+
+ALPHABETS = (
+    text_between(0x20, 0x7E),
+    text_between(0x00, 0x1F),
+    text_between(0x00, 0x7F),
+    text_between(0x80, 0x7FF),
+    text_between(0x800, 0xD7FF) + text_between(0xE000, 0xFFFF),
+)
+
+
+# --- Plants ------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Plant:
+    id: int
+    name: str
+    tag: str | None
+
+    def record(self) -> bytes:
+        """As the journal is to hold it."""
+        plant = {"id": self.id, "name": self.name}
+        return canonical(plant if self.tag is None else plant | {"tag": self.tag})
+
+
+class Generator:
+    """Valid plants, and texts that say them.
+
+    The ids of generator `number` of PROCESSES are its own.
+    """
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.chance = random.Random(f"{seed} {number}")
+        self.number = number
+        self.used: set[int] = set()
+
+    def one_in(self, n: int) -> bool:
+        return self.chance.random() * n < 1
+
+    def new_id(self) -> int:
+        while True:
+            if self.one_in(2):
+                new = self.chance.getrandbits(64) - 2**63
+            else:
+                new = self.chance.choice(ID_CENTRES)
+                new += self.chance.randint(-ID_SPREAD, ID_SPREAD)
+            new += self.number - new % PROCESSES
+            if new in INT64 and new not in self.used:
+                self.used.add(new)
+                return new
+
+    def string(self, length: int) -> str:
+        """A string of about `length` characters."""
+        kind = self.chance.randrange(len(ALPHABETS) + 3)
+        if kind < len(ALPHABETS):
+            return "".join(self.chance.choices(ALPHABETS[kind], k=length))
+        if kind == len(ALPHABETS):
+            planes = self.chance.choices(range(0x10000, 0x110000), k=length)
+            return "".join(map(chr, planes))
+        if kind == len(ALPHABETS) + 1:
+            return "".join(self.chance.choices(PIECES, k=length // 3))
+        third = length // 3
+        return "".join(self.string(third) for _ in range(3)) if third else ""
+
+    def short_string(self) -> str:
+        return self.string(int(self.chance.expovariate(1 / 14)))
+
+    def plant(self) -> Plant:
+        name = self.short_string()
+        if self.one_in(LONG):
+            name = self.string(self.chance.randint(1000, BODY_BYTES_MAX // 2))
+        tag = self.short_string() if self.one_in(2) else None
+        plant = Plant(self.new_id(), name, tag)
+        while len(plant.record()) > BODY_BYTES_MAX:
+            plant.name = plant.name[: len(plant.name) // 2]
+        return plant
+
+    def escape(self, character: str) -> str:
+        if character in LETTERS and self.one_in(2):
+            return "\\" + LETTERS[character]
+        units = character.encode("utf-16-be").hex()
+        if self.one_in(2):
+            units = units.upper()
+        return "".join("\\u" + units[at:at + 4] for at in range(0, len(units), 4))
+
+    def token(self, string: str) -> str:
+        """A string token that means `string`, in one of its spellings."""
+        chance = self.chance.choice(ESCAPE_CHANCES)
+        if not chance:
+            found = MUST_ESCAPE.sub(lambda found: self.escape(found[0]), string)
+            return f'"{found}"'
+        draw, must = self.chance.random, MUST_ESCAPE.match
+        spelt = [self.escape(c) if must(c) or draw() < chance else c for c in string]
+        return '"' + "".join(spelt) + '"'
+
+    def space(self) -> str:
+        return self.chance.choice(SPACES)
+
+    def any_value(self, depth: int = 0) -> str:
+        kind = self.chance.randrange(4 if depth > 3 else 6)
+        if kind == 0:
+            return self.chance.choice(("true", "false", "null"))
+        if kind == 1:
+            return self.chance.choice(NUMBERS)
+        if kind < 4:
+            return self.token(self.short_string())
+        values = [self.any_value(depth + 1) for _ in range(self.chance.randrange(4))]
+        if kind == 4:
+            return f"[{self.space()}{','.join(values)}{self.space()}]"
+        # Below the top even our members' names mean nothing.
+        names = self.chance.choices(MEMBERS + OTHER_MEMBERS, k=len(values))
+        pairs = [f"{self.token(n)}:{v}" for n, v in zip(names, values)]
+        return "{" + ",".join(pairs) + "}"
+
+    def body(self, plant: Plant) -> bytes:
+        """The plant in some spelling, in the order and among what chance says."""
+        number = "-0" if plant.id == 0 and self.one_in(2) else str(plant.id)
+        members = [("id", number), ("name", self.token(plant.name))]
+        if plant.tag is not None:
+            members.append(("tag", self.token(plant.tag)))
+        while self.one_in(4):
+            members.append((self.chance.choice(OTHER_MEMBERS), self.any_value()))
+        self.chance.shuffle(members)
+        space = self.space if self.one_in(2) else str
+        pairs = (
+            f"{space()}{self.token(name)}{space()}:{space()}{value}{space()}"
+            for name, value in members
+        )
+        body = f"{space()}{{{','.join(pairs)}}}{space()}".encode()
+        if len(body) <= BODY_BYTES_MAX:
+            return body
+        return plant.record()
+
+    def largest(self, plant: Plant) -> bytes:
+        """Make the plant longer until its body is as large as can be."""
+        plant.name += "x" * (BODY_BYTES_MAX - len(plant.record()))
+        return plant.record()
+
+
+# --- Clients -----------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Job:
+    store: Store
+    socket_path: pathlib.Path
+    seed: int
+    number: int
+    plants: int
+
+    @property
+    def sent_path(self) -> pathlib.Path:
+        return self.store.root / f"sent-{self.number}"
+
+
+@dataclasses.dataclass
+class Count:
+    created: int = 0
+    repeated: int = 0
+    largest: int = 0
+    wrong: list[str] = dataclasses.field(default_factory=list)
+
+
+class Clients:
+    """Kept connections, each with a request on its way."""
+
+    def __init__(self, job: Job, stack: contextlib.ExitStack) -> None:
+        variables = job.store.request(b"")
+        del variables["CONTENT_LENGTH"]
+        self.pairs = fcgi_pairs(variables.items())
+        self.free = [
+            stack.enter_context(FastCgiPeer(job.socket_path))
+            for _ in range(CONNECTIONS)
+        ]
+        self.waiting: collections.deque[tuple[FastCgiPeer, Plant, bytes]]
+        self.waiting = collections.deque()
+        self.wrong: list[str] = []
+
+    def send(self, plant: Plant, body: bytes) -> None:
+        if not self.free:
+            self.receive()
+        peer = self.free.pop()
+        pairs = self.pairs + fcgi_pairs([("CONTENT_LENGTH", str(len(body)))])
+        head = fcgi_begin(keep=True) + fcgi_stream(FCGI_PARAMS, pairs)
+        peer.send(head + fcgi_stream(FCGI_STDIN, body))
+        self.waiting.append((peer, plant, body))
+
+    def receive(self) -> None:
+        """Take the oldest answer, which must hold the plant as it was sent."""
+        peer, plant, body = self.waiting.popleft()
+        answer = peer.answer()
+        self.free.append(peer)
+        sent = {"name": plant.name}
+        if plant.tag is not None:
+            sent["tag"] = plant.tag
+        well = (
+            answer.is_plant(plant.name, plant.tag)
+            and json.loads(answer.body.decode("utf-8")) == sent
+        )
+        if not well:
+            self.wrong.append(f"{body[:300]!r}: {answer.status} {answer.body[:300]!r}")
+
+    def finish(self) -> None:
+        while self.waiting:
+            self.receive()
+
+
+def create(job: Job) -> Count:
+    """The work of one process."""
+    generator = Generator(job.seed, job.number)
+    count = Count()
+    with contextlib.ExitStack() as stack:
+        sent = stack.enter_context(open(job.sent_path, "wb"))
+        clients = Clients(job, stack)
+        for _ in range(job.plants):
+            plant = generator.plant()
+            if generator.one_in(LARGEST):
+                body = generator.largest(plant)
+                count.largest += 1
+            else:
+                body = generator.body(plant)
+            sent.write(plant.record() + b"\n")
+            clients.send(plant, body)
+            count.created += 1
+            if generator.one_in(REPEATED):
+                # Perhaps while the first is still on its way.
+                clients.send(plant, generator.body(plant))
+                count.repeated += 1
+        clients.finish()
+    count.wrong = clients.wrong[:3]
+    return count
+
+
+def create_all(tally: Tally, jobs: list[Job]) -> None:
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(len(jobs), context) as pool:
+        counts = list(pool.map(create, jobs))
+    created = sum(count.created for count in counts)
+    repeated = sum(count.repeated for count in counts)
+    largest = sum(count.largest for count in counts)
+    wrong = [line for count in counts for line in count.wrong]
+    print(f"# of {created} plants {repeated} were sent again, {largest} were largest")
+    sentence = f"{created} plants are answered with what was sent, canonical"
+    tally.check(created > 0 and not wrong, sentence, wrong[:3])
+
+
+# --- The journal -------------------------------------------------------------
+
+
+def plants_in(journal: pathlib.Path) -> Iterator[bytes]:
+    """The bytes of each record's plant.
+
+    A quote within a string is escaped, so that the first `,"plant":` of a line
+    and its last `,"crc":` are not of a string.
+    """
+    for line in journal.read_bytes().split(b"\n"):
+        _, found, rest = line.partition(b',"plant":')
+        if found:
+            yield rest.rpartition(b',"crc":')[0]
+
+
+def check_journal(tally: Tally, stored: list[bytes], sent: list[bytes]) -> None:
+    extra = collections.Counter(stored) - collections.Counter(sent)
+    lost = collections.Counter(sent) - collections.Counter(stored)
+    detail = f"lost {list(lost)[:2]}, more {list(extra)[:2]}"
+    sentence = "the journal holds each of them once, byte for byte"
+    tally.check(not extra and not lost and bool(stored), sentence, detail[:2000])
+
+
+def check_jq(tally: Tally, store: Store, stored: list[bytes]) -> None:
+    done = subprocess.run(
+        ["jq", "-c", "select(.plant) | .plant | del(.id)", str(store.journal)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=JQ_TIMEOUT_S,
+    )
+    sentence = "jq reads the whole journal"
+    tally.check(done.returncode == 0 and not done.stderr, sentence, done.stderr[:300])
+    read = done.stdout.splitlines()
+    wrong = []
+    for line, plant in zip(read, stored):
+        ours = json.loads(plant)
+        text = re.match(rb'\{"id":(-?\d+),', plant)
+        if not text or int(text[1]) != ours.pop("id") or json.loads(line) != ours:
+            wrong.append((plant[:200], line[:200]))
+    sentence = "jq reads the names and tags that were sent"
+    well = len(read) == len(stored) and not wrong
+    tally.check(well, sentence, (len(read), len(stored), wrong[:2]))
+
+
+def scenario(tally: Tally, build_dir: str, plants: int, seed: int) -> None:
+    print(f"# seed {seed}", flush=True)
+    with temporary_store(build_dir) as store:
+        with responder(store) as service:
+            jobs = [
+                Job(store, service.socket_path, seed, number, share)
+                for number, share in enumerate(shares(plants))
+            ]
+            create_all(tally, jobs)
+        service.check_end(tally)
+        sent = b"".join(job.sent_path.read_bytes() for job in jobs).splitlines()
+        stored = list(plants_in(store.journal))
+        check_journal(tally, stored, sent)
+        check_jq(tally, store, stored)
+
+
+def shares(plants: int) -> list[int]:
+    return [len(range(number, plants, PROCESSES)) for number in range(PROCESSES)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Create many plants, compare.")
+    parser.add_argument("build_dir")
+    parser.add_argument("--plants", type=int, default=PLANTS)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    if options.plants < 1:
+        parser.print_usage(sys.stderr)
+        return os.EX_USAGE
+    return run_scenario(
+        lambda tally: scenario(tally, options.build_dir, options.plants, options.seed)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

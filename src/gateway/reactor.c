@@ -31,6 +31,8 @@
 #define SCRATCH_BYTES ((size_t)64 << 10)
 /* The listener's rest when descriptors have run out. */
 #define REST_MS 50
+/* Under load a shortage comes and goes many times a second: said so often. */
+#define REST_TELL_MS 60000
 /* How long no plant has come before the store is idle. */
 #define IDLE_MS 1000
 /* How long a request may stay in its socket; see connection_stop_peeking. */
@@ -115,11 +117,12 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 static void
 rest(struct reactor *r)
 {
-	if (!r->rest_told)
+	if (r->now_ms >= r->rest_tell_ms) {
 		log_warning("cannot accept connections: %s; raise the limit of "
 			    "open files",
 		    strerror(errno));
-	r->rest_told = true;
+		r->rest_tell_ms = r->now_ms + REST_TELL_MS;
+	}
 	stop_listening(r);
 	r->rest_until_ms = r->now_ms + REST_MS;
 }
@@ -138,7 +141,6 @@ accept_all(struct reactor *r)
 				rest(r);
 			return;
 		}
-		r->rest_told = false;
 		struct connection *c = connection_new(fd);
 		if (c == NULL)
 			continue;

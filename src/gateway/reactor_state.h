@@ -29,8 +29,8 @@ struct reactor {
 	int epoll;
 	bool listening, told_to_stop, draining;
 	int status;
-	int64_t now_ms, rest_until_ms, drain_until_ms, active_ms;
-	bool idle_told, rest_told;
+	int64_t now_ms, rest_until_ms, rest_tell_ms, drain_until_ms, active_ms;
+	bool idle_told;
 	struct connection_list peeked, waiting, kept;
 	size_t npending, pending_size; /* whose plants wait for the commit */
 	struct pending **pending;

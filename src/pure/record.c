@@ -7,6 +7,7 @@
 #include "pure/record.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -79,7 +80,8 @@ take_number(struct cursor *c, uint64_t *number)
 	for (; p < c->end && *p >= '0' && *p <= '9'; p++) {
 		uint64_t digit = (uint64_t)(*p - '0');
 
-		if (value > (INT64_MAX - digit) / 10)
+		if (value > INT64_MAX / 10 ||
+		    (value == INT64_MAX / 10 && digit > INT64_MAX % 10))
 			return false;
 		value = value * 10 + digit;
 	}
@@ -90,22 +92,37 @@ take_number(struct cursor *c, uint64_t *number)
 	return true;
 }
 
+/* By a table, as there are two in every line that is read. */
 static bool
 take_crc(struct cursor *c, uint32_t *crc)
 {
+	/* One more than the digit's value, so that 0 is no digit. */
+	static const unsigned char digits[UCHAR_MAX + 1] = { ['0'] = 1,
+		['1'] = 2,
+		['2'] = 3,
+		['3'] = 4,
+		['4'] = 5,
+		['5'] = 6,
+		['6'] = 7,
+		['7'] = 8,
+		['8'] = 9,
+		['9'] = 10,
+		['a'] = 11,
+		['b'] = 12,
+		['c'] = 13,
+		['d'] = 14,
+		['e'] = 15,
+		['f'] = 16 };
 	uint32_t value = 0;
 
 	if (c->end - c->at < CRC_LEN)
 		return false;
 	for (int i = 0; i < CRC_LEN; i++) {
-		char digit = c->at[i];
+		unsigned digit = digits[(unsigned char)c->at[i]];
 
-		if (digit >= '0' && digit <= '9')
-			value = value << 4 | (uint32_t)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			value = value << 4 | (uint32_t)(digit - 'a' + 10);
-		else
+		if (digit == 0)
 			return false;
+		value = value << 4 | (digit - 1);
 	}
 	c->at += CRC_LEN;
 	*crc = value;

@@ -116,11 +116,10 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 				return fault;
 			break;
 		case INDEX_ERROR:
-			log_error("%s/index: cannot write: %s", store->path,
-			    strerror(errno));
+			fault = state_unwritten(store, "index");
 			if (errno == EBADMSG)
 				index_discard(store->dir);
-			return state_fault(errno);
+			return fault;
 		}
 	}
 	return FAULT_NONE;
@@ -138,14 +137,12 @@ write_batch(struct store *store, const struct position *at)
 		break;
 	case -1:
 		/* All was taken back: what passes by itself does no harm. */
-		fault = state_fault(errno);
-		if (fault == FAULT_FAILED)
+		if (state_fault(errno) == FAULT_FAILED)
 			return state_poison(store, "write");
-		if (!store->full)
-			log_warning("%s/" JOURNAL_NAME ": cannot write: %s; "
-				    "make room",
-			    store->path, strerror(errno));
-		store->full = true;
+		fault = state_unwritten(store, JOURNAL_NAME);
+		/* Nor may a power cut bring it back: it is told as refused. */
+		if (journal_sync(&store->journal) < 0)
+			return state_poison(store, "fdatasync");
 		return fault;
 	default:
 		return state_poison(store, "taking back a failed write");
@@ -153,9 +150,6 @@ write_batch(struct store *store, const struct position *at)
 	if (journal_sync(&store->journal) < 0)
 		return state_poison(store, "fdatasync");
 	store->durable = at->end;
-	if (store->full)
-		log_info("%s: there is room again", store->path);
-	store->full = false;
 	return FAULT_NONE;
 }
 
@@ -165,10 +159,12 @@ settle(struct store *store, const struct position *at, bool closed)
 {
 	if (index_commit(store->index, at) < 0) {
 		/* The plants are stored; reading on will enter them. */
-		log_warning(
-		    "%s/index: cannot write: %s", store->path, strerror(errno));
+		state_unwritten(store, "index");
 		return;
 	}
+	if (store->full)
+		log_info("%s: there is room again", store->path);
+	store->full = false;
 	store->at = *at;
 	store->closed = closed;
 }

@@ -15,10 +15,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "ground/log.h"
@@ -121,23 +123,57 @@ get_state(struct index *index)
 	return error;
 }
 
+/* The index that this thread is using; see on_crash. */
+static _Thread_local struct index *volatile in_use;
+
 /* LMDB would abort the process: leave room for the next start to heal. */
 static void
 on_assert(MDB_env *env, const char *message)
 {
-	const char *path = NULL;
-
-	mdb_env_get_path(env, &path);
+	(void)env;
 	log_error("index: damaged (%.200s); removing it: it is built anew from "
 		  "the journal at the next start",
 	    message);
-	if (path != NULL) {
-		char name[4096];
+	if (in_use != NULL)
+		unlinkat(in_use->dir, DATA_NAME, 0);
+	_exit(EX_TEMPFAIL);
+}
 
-		snprintf(name, sizeof(name), "%s/data.mdb", path);
-		unlink(name);
+/*
+ * LMDB follows what stands in the pages.  Overwritten ones, or a file cut while
+ * it is mapped, end the process, and would end it again at every start.
+ */
+static void
+on_crash(int number)
+{
+	static const char message[] =
+	    "plant-store: index: damaged, reading it ended the process; "
+	    "removing it: it is built anew from the journal at the next "
+	    "start\n";
+
+	if (in_use != NULL) {
+		unlinkat(in_use->dir, DATA_NAME, 0);
+		if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0) {
+			/* Nobody left to tell. */
+		}
+		_exit(EX_TEMPFAIL);
 	}
-	_exit(75); /* EX_TEMPFAIL */
+	/* Not the index: as if nobody had looked. */
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+/* Not in a debugging build, whose sanitizer has its own. */
+static void
+catch_crashes(void)
+{
+	static const int numbers[] = { SIGBUS, SIGSEGV, SIGABRT };
+	struct sigaction ours = { .sa_handler = on_crash }, before;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &before) == 0 &&
+		    before.sa_handler == SIG_DFL)
+			sigaction(numbers[i], &ours, NULL);
 }
 
 /*
@@ -180,6 +216,7 @@ open_environment(struct index *index, const char *path)
 		index->env = NULL;
 		return error;
 	}
+	in_use = index;
 	mdb_env_set_assert(index->env, on_assert);
 	error = mdb_env_set_mapsize(index->env, MAP_BYTES);
 	if (error == 0)
@@ -206,6 +243,14 @@ close_environment(struct index *index)
 	index->env = NULL;
 }
 
+/* Whether it is this store's: another may be put in its place at any time. */
+static bool
+is_ours(const struct index *index)
+{
+	return index->state.version == STATE_VERSION &&
+	       memcmp(index->state.uuid, index->uuid, RECORD_UUID_LEN) == 0;
+}
+
 /*
  * Whether what is there may be used: of this boot, or whole on the disk.  The
  * running transaction is ended.
@@ -214,15 +259,48 @@ static int
 check_state(struct index *index)
 {
 	const struct state *state = &index->state;
-	bool ours = index->boot[0] != '?' &&
-		    memcmp(state->boot, index->boot, BOOT_LEN) == 0;
+	bool this_boot = index->boot[0] != '?' &&
+			 memcmp(state->boot, index->boot, BOOT_LEN) == 0;
 
-	if (state->version != STATE_VERSION ||
-	    memcmp(state->uuid, index->uuid, RECORD_UUID_LEN) != 0 ||
-	    (!ours && faccessat(index->dir, CLEAN_NAME, F_OK, 0) < 0))
+	if (!is_ours(index) ||
+	    (!this_boot && faccessat(index->dir, CLEAN_NAME, F_OK, 0) < 0))
 		return MDB_INCOMPATIBLE;
 	index_abort(index);
 	return 0;
+}
+
+/*
+ * LMDB says EIO also of a write that fell short, as they do where a disk
+ * becomes full, so ask for more to hear why.
+ */
+static int
+why_short(struct index *index)
+{
+	static const char page[4096];
+	struct stat st;
+	ssize_t n;
+	int fd, error = mdb_env_get_fd(index->env, &fd);
+
+	if (error != 0 || fstat(fd, &st) < 0)
+		return EIO;
+	n = pwrite(fd, page, sizeof(page), st.st_size);
+	if (n == (ssize_t)sizeof(page))
+		error = EIO;
+	else
+		error = n < 0 ? errno : ENOSPC;
+	if (n > 0 && ftruncate(fd, st.st_size) < 0)
+		return EIO;
+	return error;
+}
+
+/* End the transaction, and give what the system said if it cannot be. */
+static int
+commit_transaction(struct index *index)
+{
+	int error = mdb_txn_commit(index->txn);
+
+	index->txn = NULL;
+	return error == EIO ? why_short(index) : error;
 }
 
 /* Say whose the new index is.  On the disk before anything else is. */
@@ -234,10 +312,8 @@ write_first_state(struct index *index)
 	memcpy(index->state.uuid, index->uuid, RECORD_UUID_LEN);
 	memcpy(index->state.boot, index->boot, BOOT_LEN);
 	int error = put_state(index);
-	if (error == 0) {
-		error = mdb_txn_commit(index->txn);
-		index->txn = NULL;
-	}
+	if (error == 0)
+		error = commit_transaction(index);
 	if (error == 0)
 		error = mdb_env_sync(index->env, 1);
 	return error == 0 ? sync_names(index->dir) : error;
@@ -252,6 +328,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 
 	if (index == NULL)
 		return NULL;
+	catch_crashes();
 	index->dir = dir;
 	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
 	read_boot(index->boot);
@@ -280,6 +357,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 		error = EEXIST; /* it could not be discarded */
 	if (error == MDB_NOTFOUND)
 		error = write_first_state(index);
+	in_use = NULL;
 	if (error == 0)
 		return index;
 	close_environment(index);
@@ -304,10 +382,8 @@ take_over(struct index *index)
 	index->state.clean = 0;
 	memcpy(index->state.boot, index->boot, BOOT_LEN);
 	error = put_state(index);
-	if (error == 0) {
-		error = mdb_txn_commit(index->txn);
-		index->txn = NULL;
-	}
+	if (error == 0)
+		error = commit_transaction(index);
 	return error == 0 ? mdb_txn_begin(index->env, NULL, 0, &index->txn)
 			  : error;
 }
@@ -315,10 +391,13 @@ take_over(struct index *index)
 int
 index_begin(struct index *index, struct position *covered)
 {
+	in_use = index;
 	int error = mdb_txn_begin(index->env, NULL, 0, &index->txn);
 
 	if (error == 0)
 		error = get_state(index);
+	if (error == 0 && !is_ours(index))
+		error = MDB_INCOMPATIBLE;
 	if (error == 0 && index->state.clean != 0)
 		error = take_over(index);
 	if (error != 0) {
@@ -335,9 +414,18 @@ index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
 	uint64_t turned = __builtin_bswap64((uint64_t)id ^ (UINT64_C(1) << 63));
 	MDB_val key = { sizeof(turned), &turned };
 	MDB_val value = { sizeof(offset), &offset };
-	int error =
-	    mdb_put(index->txn, index->dbi, &key, &value, MDB_NOOVERWRITE);
+	int error = MDB_KEYEXIST;
 
+	/*
+	 * A new index is built from sorted ids: at the end of what is there
+	 * they need no search, and leave full pages instead of halves.
+	 */
+	if (index->state.covered.seq == 0)
+		error =
+		    mdb_put(index->txn, index->dbi, &key, &value, MDB_APPEND);
+	if (error == MDB_KEYEXIST)
+		error = mdb_put(
+		    index->txn, index->dbi, &key, &value, MDB_NOOVERWRITE);
 	if (error == 0)
 		return INDEX_NEW;
 	if (error == MDB_KEYEXIST && value.mv_size == sizeof(*found)) {
@@ -357,14 +445,13 @@ index_commit(struct index *index, const struct position *covered)
 	index->state.covered.seq = covered->seq;
 	index->state.covered.crc = covered->crc;
 	int error = put_state(index);
-	if (error == 0) {
-		error = mdb_txn_commit(index->txn);
-		index->txn = NULL;
-	}
+	if (error == 0)
+		error = commit_transaction(index);
 	if (error != 0) {
 		index_abort(index);
 		return fail(error);
 	}
+	in_use = NULL;
 	return 0;
 }
 
@@ -374,6 +461,7 @@ index_abort(struct index *index)
 	if (index->txn != NULL)
 		mdb_txn_abort(index->txn);
 	index->txn = NULL;
+	in_use = NULL;
 }
 
 /* Whether the name still means the file that is open. */

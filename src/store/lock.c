@@ -40,14 +40,15 @@ lock_open(struct lock *lock, int dir)
 	return 0;
 }
 
-/* Whether the name still means the file that we locked. */
-static bool
+/* Whether the name still means the file that we locked; -1 with errno. */
+static int
 is_current(const struct lock *lock)
 {
 	struct stat st;
 
-	return fstatat(lock->dir, LOCK_NAME, &st, 0) == 0 &&
-	       st.st_ino == lock->inode;
+	if (fstatat(lock->dir, LOCK_NAME, &st, 0) < 0)
+		return errno == ENOENT ? 0 : -1;
+	return st.st_ino == lock->inode;
 }
 
 int
@@ -58,11 +59,16 @@ lock_acquire(struct lock *lock, int64_t deadline_ms)
 
 	for (;;) {
 		if (fcntl(lock->fd, F_OFD_SETLK, &whole) == 0) {
-			if (is_current(lock))
-				return 0;
+			int current = is_current(lock);
 			struct lock again;
-			if (lock_open(&again, lock->dir) < 0) {
+
+			if (current > 0)
+				return 0;
+			if (current < 0 || lock_open(&again, lock->dir) < 0) {
+				int error = errno;
+
 				lock_release(lock);
+				errno = error;
 				return -1;
 			}
 			close(lock->fd);

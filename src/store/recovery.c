@@ -49,6 +49,17 @@ struct reading {
 	time_t told;
 };
 
+/* Logged already: why the index cannot be used.  A damaged one is removed. */
+static enum fault
+index_fault(const struct store *store)
+{
+	int error = errno;
+
+	if (error == EBADMSG)
+		index_discard(store->dir);
+	return state_fault(error);
+}
+
 static int
 compare_pairs(const void *a, const void *b)
 {
@@ -71,22 +82,37 @@ tell_progress(struct reading *r)
 		r->told = now.tv_sec;
 }
 
-/*
- * Enter what was gathered.  What the index has must be durable: the process
- * that wrote it may have died before its sync.
- */
+/* The index has at `found` what the journal has at another place. */
 static enum fault
-enter_pairs(struct reading *r)
+refuse_second(struct store *store, const struct pair *pair, uint64_t found)
+{
+	struct record record;
+
+	if (found != pair->offset &&
+	    journal_read(&store->journal, found, &record, &store->line,
+		&store->line_size) == 0 &&
+	    record.plant != NULL && record.id == pair->id) {
+		log_error("%s/" JOURNAL_NAME ": the plant %" PRId64
+			  " is stored twice, at the bytes %" PRIu64
+			  " and %" PRIu64 "; restore the journal from a backup",
+		    store->path, pair->id, found, pair->offset);
+		return FAULT_DAMAGED;
+	}
+	log_error("%s/index: has the plant %" PRId64
+		  " before it was read from " JOURNAL_NAME
+		  "; removing it: the next start builds it anew",
+	    store->path, pair->id);
+	index_discard(store->dir);
+	return FAULT_FAILED;
+}
+
+/* Into the index transaction that has begun. */
+static enum fault
+put_pairs(struct reading *r)
 {
 	struct store *store = r->store;
 	uint64_t found;
 
-	if (r->npairs == 0)
-		return FAULT_NONE;
-	if (!r->synced && journal_sync(&store->journal) < 0)
-		return state_poison(store, "fdatasync");
-	r->synced = true;
-	qsort(r->pairs, r->npairs, sizeof(*r->pairs), compare_pairs);
 	for (size_t i = 0; i < r->npairs; i++) {
 		const struct pair *pair = &r->pairs[i];
 
@@ -95,23 +121,37 @@ enter_pairs(struct reading *r)
 		case INDEX_NEW:
 			break;
 		case INDEX_FOUND:
-			log_error("%s/" JOURNAL_NAME ": the plant %" PRId64
-				  " is stored twice, at the bytes %" PRIu64
-				  " and %" PRIu64
-				  "; restore the journal from a backup",
-			    store->path, pair->id, found, pair->offset);
-			return FAULT_DAMAGED;
+			return refuse_second(store, pair, found);
 		case INDEX_ERROR:
-			log_error("%s/index: cannot write: %s", store->path,
-			    strerror(errno));
-			return state_fault(errno);
+			state_unwritten(store, "index");
+			return index_fault(store);
 		}
 	}
+	return FAULT_NONE;
+}
+
+/*
+ * Enter what was gathered.  What the index has must be durable: the process
+ * that wrote it may have died before its sync.
+ */
+static enum fault
+enter_pairs(struct reading *r)
+{
+	struct store *store = r->store;
+
+	if (r->npairs == 0)
+		return FAULT_NONE;
+	if (!r->synced && journal_sync(&store->journal) < 0)
+		return state_poison(store, "fdatasync");
+	r->synced = true;
+	qsort(r->pairs, r->npairs, sizeof(*r->pairs), compare_pairs);
+	enum fault fault = put_pairs(r);
+	if (fault != FAULT_NONE)
+		return fault;
 	if (index_commit(store->index, &r->replay.at) < 0 ||
 	    index_begin(store->index, &r->covered) < 0) {
-		log_error(
-		    "%s/index: cannot write: %s", store->path, strerror(errno));
-		return state_fault(errno);
+		state_unwritten(store, "index");
+		return index_fault(store);
 	}
 	r->npairs = 0;
 	tell_progress(r);
@@ -163,12 +203,13 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	return FAULT_NONE;
 }
 
+/* `tail_end`: where what is to be cut ends; the lines' end if nothing is. */
 static enum fault
-judge_tail(struct reading *r)
+judge_tail(struct reading *r, uint64_t *tail_end)
 {
 	struct store *store = r->store;
-	uint64_t end = r->replay.at.end, tail_end;
-	enum replay_tail tail = replay_judge(&r->replay, &tail_end);
+	uint64_t end = r->replay.at.end;
+	enum replay_tail tail = replay_judge(&r->replay, tail_end);
 
 	if (tail == REPLAY_TAIL_ERROR) {
 		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
@@ -185,8 +226,7 @@ judge_tail(struct reading *r)
 					     : "the end is missing");
 		return FAULT_DAMAGED;
 	}
-	return tail == REPLAY_TORN ? cut_tail(store, end, tail_end)
-				   : FAULT_NONE;
+	return FAULT_NONE;
 }
 
 /*
@@ -201,6 +241,7 @@ read_on(struct store *store, const struct position *covered, bool whole)
 	enum replay_result result;
 	enum fault fault = FAULT_NONE;
 	bool closed = store->closed;
+	uint64_t tail_end = 0;
 
 	if (replay_init(&r.replay, store->journal.fd, store->journal.seed,
 		&store->at) < 0) {
@@ -221,9 +262,12 @@ read_on(struct store *store, const struct position *covered, bool whole)
 		goto done;
 	}
 	if (whole || result == REPLAY_BAD || r.replay.at.end < covered->end)
-		fault = judge_tail(&r);
+		fault = judge_tail(&r, &tail_end);
 	if (fault == FAULT_NONE)
 		fault = enter_pairs(&r);
+	/* Last, since a journal that is refused is left as it is. */
+	if (fault == FAULT_NONE && tail_end > r.replay.at.end)
+		fault = cut_tail(store, r.replay.at.end, tail_end);
 	if (fault == FAULT_NONE) {
 		store->at = r.replay.at;
 		store->closed = closed;
@@ -275,8 +319,15 @@ recovery_catch_up(struct store *store)
 	if (index_begin(store->index, &covered) < 0) {
 		log_error("%s/index: cannot use it: %s", store->path,
 		    strerror(errno));
-		return state_fault(errno);
+		return index_fault(store);
 	}
+	/*
+	 * Closing lines of others are read without the index, so it may lag
+	 * behind us.  That no more than those lie between is not taken on
+	 * trust: an older index could have been put in its place.
+	 */
+	if (covered.end < store->at.end)
+		store->at = covered.seq == 0 ? store->journal.start : covered;
 	int more = has_more(store);
 	if (more < 0) {
 		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
@@ -320,8 +371,10 @@ find_end(struct store *store, uint64_t known, uint64_t *end)
 	uint64_t tail_end;
 
 	if (replay_init(&replay, store->journal.fd, store->journal.seed,
-		&store->journal.start) < 0)
+		&store->journal.start) < 0) {
+		log_error("out of memory for reading the journal");
 		return FAULT_MEMORY;
+	}
 	do
 		result = replay_next(&replay, &record);
 	while (result == REPLAY_RECORD);
@@ -396,7 +449,7 @@ recovery_start(struct store *store)
 index_failed:
 	log_error("%s/index: cannot use it: %s; mend its rights or remove it",
 	    store->path, strerror(errno));
-	return state_fault(errno);
+	return index_fault(store);
 }
 
 /* What the index knows to be durable. */

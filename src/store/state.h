@@ -49,6 +49,14 @@ enum fault {
 enum fault state_fault(int error);
 
 /*
+ * state_unwritten(store, name):
+ * The file `name` could not be written and is as before: log it with errno,
+ * which stays; what passes by itself once, until store->full is unset.  Return
+ * the fault.
+ */
+enum fault state_unwritten(struct store *store, const char *name);
+
+/*
  * state_poison(store, what):
  * A sync failed, or what was written cannot be taken back: log it with errno,
  * mark the store as failed for every process.  Return FAULT_FAILED.

@@ -39,6 +39,24 @@ state_fault(int error)
 }
 
 enum fault
+state_unwritten(struct store *store, const char *name)
+{
+	int error = errno;
+	enum fault fault = state_fault(error);
+
+	if (fault == FAULT_FAILED)
+		log_error("%s/%s: cannot write: %s", store->path, name,
+		    strerror(error));
+	else if (!store->full)
+		log_warning("%s/%s: cannot write: %s; make room", store->path,
+		    name, strerror(error));
+	if (fault != FAULT_FAILED)
+		store->full = true;
+	errno = error;
+	return fault;
+}
+
+enum fault
 state_poison(struct store *store, const char *what)
 {
 	int error = errno;

@@ -30,13 +30,14 @@ lab_die(const char *format, ...)
 void
 lab_open(struct lab *lab)
 {
-	snprintf(lab->path, sizeof(lab->path), "/dev/shm/plant-store.XXXXXX");
-	if (mkdtemp(lab->path) == NULL) {
-		snprintf(
-		    lab->path, sizeof(lab->path), "/tmp/plant-store.XXXXXX");
-		if (mkdtemp(lab->path) == NULL)
-			lab_die("mkdtemp: %s", strerror(errno));
-	}
+	const char *tmp = getenv("TMPDIR");
+
+	/* Memory, unless told otherwise: millions of files are made. */
+	if (tmp == NULL || strlen(tmp) > 40)
+		tmp = "/dev/shm";
+	snprintf(lab->path, sizeof(lab->path), "%s/store.XXXXXX", tmp);
+	if (mkdtemp(lab->path) == NULL)
+		lab_die("%s: %s", lab->path, strerror(errno));
 	lab->dir = open(lab->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	lab->log = memfd_create("log", MFD_CLOEXEC);
 	report_fd = lab->report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);

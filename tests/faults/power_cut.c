@@ -4,9 +4,10 @@
  *
  * What was written and not synced may reach the disk in any subset of its
  * sectors, with the file's size before or after it or between.  The other
- * sectors keep their old content, or read as zeros, as garbage or as stale
- * lines of the journal.  A sector itself is old or new, so the one in which the
- * durable bytes end is never anything else.
+ * sectors keep their old content, or read as zeros, as garbage, as stale lines
+ * of the journal, or as a batch that stood at this place before and was torn:
+ * the same plants, sent by another.  A sector itself is old or new, so the one
+ * in which the durable bytes end is never anything else.
  *
  * The bytes come from the store's own code: a base of acknowledged batches, a
  * closing line or none, synced or not, then a batch, with or without room that
@@ -45,7 +46,14 @@
 
 enum room { ROOM_NONE, ROOM_PRESENT, ROOM_MADE, ROOMS };
 enum closing { CLOSING_NONE, CLOSING_SYNCED, CLOSING_UNSYNCED, CLOSINGS };
-enum filling { FILL_OLD, FILL_ZEROS, FILL_GARBAGE, FILL_STALE, FILLINGS };
+enum filling {
+	FILL_OLD,
+	FILL_ZEROS,
+	FILL_GARBAGE,
+	FILL_STALE,
+	FILL_EARLIER,
+	FILLINGS
+};
 enum known { INDEX_ABSENT, INDEX_BEHIND, INDEX_CURRENT, INDEXES };
 
 struct shared {
@@ -58,7 +66,8 @@ struct scenario {
 	enum closing closing;
 	size_t base, batch;
 	struct bytes before, after;
-	size_t durable, end; /* what lies between was not synced */
+	struct bytes earlier; /* `after`, but with the batch of another */
+	size_t durable, end;  /* what lies between was not synced */
 	size_t nends, ends[LINES_MAX], plants[LINES_MAX];
 	struct index_image *images[INDEXES];
 	char *state;
@@ -157,6 +166,37 @@ keep_some_room(struct bytes *journal, size_t end)
 		journal->len = end + ROOM_KEPT;
 }
 
+/* The same plants at the same places by another of as long a name. */
+static void
+make_earlier(struct scenario *s)
+{
+	char uuid[RECORD_UUID_LEN];
+	uint32_t crc;
+	bool first = true;
+	struct record record;
+
+	s->earlier.len = s->after.len;
+	s->earlier.at = malloc(s->after.len);
+	if (s->earlier.at == NULL ||
+	    record_header_decode(s->after.at, s->after.len, uuid, &crc) !=
+		RECORD_HEADER_OK)
+		lab_die("no earlier batch can be made");
+	memcpy(s->earlier.at, s->after.at, s->after.len);
+	for (size_t at = s->durable, to; at < s->end; at = to) {
+		to = lab_line(&s->after, at, &record);
+		if (record.plant == NULL)
+			continue;
+		record.by = "tosser";
+		if (!first)
+			record.prev = crc;
+		first = false;
+		if (record_encode(&record, record_seed(uuid),
+			s->earlier.at + at) != to - at)
+			lab_die("another name is as long");
+		crc = record.crc;
+	}
+}
+
 static void
 scenario_make(struct scenario *s, bool whole_room)
 {
@@ -190,8 +230,7 @@ scenario_make(struct scenario *s, bool whole_room)
 	if (first != store)
 		store_close(first);
 	store_close(store);
-	if (s->images[INDEX_BEHIND] == NULL)
-		lab_die("no image of the index");
+	make_earlier(s);
 	s->state = malloc(s->after.len);
 	if (s->state == NULL)
 		lab_die("out of memory");
@@ -204,19 +243,19 @@ scenario_done(struct scenario *s)
 	index_image_free(s->images[INDEX_CURRENT]);
 	free(s->before.at);
 	free(s->after.at);
+	free(s->earlier.at);
 	free(s->state);
 }
 
 /* --- Recoveries ---------------------------------------------------------- */
 
-/* How many whole lines the state begins with. */
+/* How many whole lines of `whole` the state begins with. */
 static size_t
-count_lines(const struct scenario *s, size_t len)
+count_lines(const struct scenario *s, const struct bytes *whole, size_t len)
 {
 	size_t same = s->durable, lines = 0;
 
-	while (
-	    same < len && same < s->end && s->state[same] == s->after.at[same])
+	while (same < len && same < s->end && s->state[same] == whole->at[same])
 		same++;
 	while (lines < s->nends && s->ends[lines] <= same)
 		lines++;
@@ -261,13 +300,14 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 
 /* What the file holds now must be those lines, and blank ones. */
 static void
-check_journal(const struct scenario *s, struct store *store, size_t end)
+check_journal(const struct scenario *s, struct store *store,
+    const struct bytes *whole, size_t end)
 {
 	static char now[1 << 20];
 	ssize_t n = pread(store->journal.fd, now, sizeof(now), 0);
 	size_t same = end;
 
-	if (n < (ssize_t)end || memcmp(now, s->after.at, end) != 0) {
+	if (n < (ssize_t)end || memcmp(now, whole->at, end) != 0) {
 		report(s, &shared->lost, "lines are gone");
 		return;
 	}
@@ -282,12 +322,19 @@ check_journal(const struct scenario *s, struct store *store, size_t end)
 static void
 recover(const struct scenario *s, size_t len, enum known known)
 {
-	size_t lines = count_lines(s, len), end = s->ends[lines - 1];
+	const struct bytes *whole = &s->after;
+	size_t lines = count_lines(s, whole, len);
+	size_t others = count_lines(s, &s->earlier, len);
 	bool thorough = shared->recoveries % RETRY_EVERY == 0;
 	struct store *store;
 	char name[64];
 	int status;
 
+	if (others > lines) {
+		whole = &s->earlier;
+		lines = others;
+	}
+	size_t end = s->ends[lines - 1];
 	shared->recoveries++;
 	lab_write(&lab, JOURNAL_NAME, s->state, len);
 	index_image_put(&lab, s->images[known]);
@@ -296,7 +343,7 @@ recover(const struct scenario *s, size_t len, enum known known)
 		report(s, &shared->refused, "refused");
 		return;
 	}
-	check_journal(s, store, end);
+	check_journal(s, store, whole, end);
 	if (thorough) {
 		check_torn_copy(s, end, len);
 		retry(s, store, s->plants[lines - 1]);
@@ -352,6 +399,9 @@ fill(struct scenario *s, size_t from, size_t to, enum filling filling)
 		for (i = from; i < to; i++)
 			s->state[i] =
 			    garbage[(source + i - from) % sizeof(garbage)];
+		break;
+	case FILL_EARLIER:
+		memcpy(s->state + from, s->earlier.at + from, to - from);
 		break;
 	case FILL_STALE:
 		source = draw() % (s->end - (to - from < s->end ? to - from

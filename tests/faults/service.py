@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from load import Store, lib_service, wait_until
 
 PR_SET_CHILD_SUBREAPER = 36
+SUPERVISOR = "/usr/bin/multiwatch"
 
 
 def adopt_orphans() -> None:
@@ -47,7 +48,7 @@ class Pool:
         with open(self.log_path, "ab") as log:
             self.supervisor = subprocess.Popen(
                 [
-                    "/usr/bin/multiwatch",
+                    SUPERVISOR,
                     f"--forks={self.workers_wanted}",
                     # We kill more than its default takes for accidents.
                     "--retry=100000",
@@ -76,12 +77,17 @@ class Pool:
         return found
 
     def orphans(self) -> list[int]:
-        """Workers that became our children, told by their program."""
+        """Workers that became our children, told by their program.
+
+        One that was not yet more than a fork of multiwatch is one, too.
+        """
+        programs = (str(self.store.responder), SUPERVISOR)
+        supervisor = self.supervisor.pid if self.supervisor is not None else 0
         found = []
         for pid in lib_service.children_of(os.getpid()):
             with contextlib.suppress(OSError):
                 program = os.readlink(f"/proc/{pid}/exe")
-                if program == str(self.store.responder):
+                if program in programs and pid != supervisor:
                     found.append(pid)
         return found
 
@@ -109,17 +115,23 @@ class Pool:
     def stop(self) -> int | None:
         """End all; the supervisor's status."""
         status = None
-        known = self.workers()
+        self.workers()
         if self.supervisor is not None:
             status = lib_service.stop_process(self.supervisor)
-        for pid in self.orphans():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        if not wait_until(lambda: self.reap() or not self.orphans(), 10):
-            for pid in set(known) & set(self.orphans()):
-                self.kill(pid)
-            wait_until(lambda: self.reap() or not self.orphans(), 5)
+        # A fork that the signal did not reach gets it at the next look.
+        if not wait_until(lambda: not self.end_orphans(signal.SIGTERM), 10):
+            wait_until(lambda: not self.end_orphans(signal.SIGKILL), 5)
         return status
+
+    def end_orphans(self, number: int) -> list[int]:
+        """Send it to those that are left; whom."""
+        self.reap()
+        left = self.orphans()
+        self._known.update(left)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return left
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ the service goes on by itself, or it refuses with a message until the file is
 put back; both times nothing that was acknowledged is missing in the end.
 """
 
-import contextlib
+import collections
 import functools
 import os
 import pathlib
@@ -27,6 +27,7 @@ from service import Pool, adopt_orphans, pool
 WORKERS = 4
 CLIENTS = 4
 BACK_S = 15.0
+START_S = 5.0
 PAGE = 4096
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 # A worker's starts after one tampering, before it counts as a crash loop.
@@ -225,7 +226,8 @@ def others_index(store: Store, _: random.Random) -> None:
         environment = other.environment(**other.request(body))
         lib_service.run_cgi([other.responder], environment, body)
         source = other.dir / "index" / "data.mdb"
-        shutil.copy(source, store.dir / "index" / "data.mdb")
+        with lock_of(store):
+            shutil.copy(source, store.dir / "index" / "data.mdb")
 
 
 def others_index_renamed(store: Store, chance: random.Random) -> None:
@@ -245,9 +247,15 @@ def index_of_other_boot(store: Store, _: random.Random) -> None:
 
 
 def old_index(store: Store, _: random.Random) -> None:
-    """One that knows less: made by building it for the journal's beginning."""
+    """One that knows less, written over it."""
     path = store.dir / "index" / "data.mdb"
-    shutil.copy(store.root / "early.mdb", path)
+    with lock_of(store):
+        shutil.copy(store.root / "early.mdb", path)
+
+
+def keep_early_index(store: Store) -> None:
+    with lock_of(store):
+        shutil.copy(store.dir / "index" / "data.mdb", store.root / "early.mdb")
 
 
 def remove_lock(store: Store, _: random.Random) -> None:
@@ -272,6 +280,8 @@ def goes_on(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
     with temporary_store(build) as store, pool(store, WORKERS) as workers:
         chance = random.Random(seed)
         with Load(clients(store, workers), mixed_plan) as load:
+            load.wait_told(300, 15)
+            keep_early_index(store)
             if not load.wait_told(1000, 15):
                 raise RuntimeError(f"no load: {workers.log()[-500:]}")
             before, log_before = starts(workers), workers.log_bytes()
@@ -335,29 +345,48 @@ def refuses(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
 def finish(tally: Tally, what: str, store: Store, workers: Pool, load: Load) -> None:
     tally.check(not load.wrong, f"{what}: every answer is the plant sent", load.wrong)
     workers.stop()
-    serve_once(tally, what, store, load.events)
-    judge(tally, load.events, store, what)
+    end(tally, what, store, load.events)
 
 
-def serve_once(
-    tally: Tally, what: str, store: Store, events: list[Event], plant_id: int = -1
-) -> None:
-    """A start with all that is checked then, and a request."""
-    # The index is derived: without it the whole journal is checked.
-    plan = [(plant_id, "client 0", None)]
+def end(tally: Tally, what: str, store: Store, events: list[Event]) -> None:
+    """Start once more, with the whole journal checked, and judge."""
+    (store.dir / "index" / "data.mdb").unlink(missing_ok=True)
+    if "garbled" in what and (twice := stored_twice(store)):
+        print(f"# {what}: stored twice because of the index: {twice}", flush=True)
+        found = serve_once(store, events)[1]
+        named = any("is stored twice, at the bytes" in line for line in found)
+        tally.check(named, f"{what}: the next start says so and refuses", found)
+        return
+    served, lines = serve_once(store, events)
+    tally.check(served, f"{what}: it can be started", lines[-3:])
+    judge(tally, events, store, what)
+
+
+def stored_twice(store: Store) -> list[int]:
+    counts = collections.Counter(plant["id"] for plant in store.plants())
+    return [plant_id for plant_id, count in counts.items() if count > 1]
+
+
+def serve_once(store: Store, events: list[Event]) -> tuple[bool, list[str]]:
+    """Whether a start leads to an answer, and what was said."""
     with pool(store, 1) as workers:
-        with Load([functools.partial(single, store, workers.socket_path)], lambda _: plan) as load:
-            served = load.wait_told(1, BACK_S)
+        way = functools.partial(single, store, workers.socket_path)
+        before = workers.log_bytes()
+        with Load([way], lambda _: [(-1, "client 0", None)]) as load:
+            served = load.wait_told(1, START_S)
+            if not served:
+                # Its client waits for an answer that will not come.
+                workers.stop()
+                workers.listener.close()
         events += load.events
-        lines = messages(workers.log().splitlines())
-        tally.check(served, f"{what}: it can be started", lines[-3:])
+        return served, messages(new_lines(workers, before))
 
 
 def messages(lines: list[str]) -> list[str]:
     """Each kind of complaint once."""
     kinds: dict[str, str] = {}
     for line in lines:
-        if not re.search(r"serving with|: ended|made a new store", line):
+        if not re.search(r"serving with|: ended|made a new store|Spawning child", line):
             short = re.sub(r"/tmp/[^/ ]*/", "", line)
             kinds.setdefault(re.sub(r"\d+", "N", short), short)
     return list(kinds.values())
@@ -371,7 +400,7 @@ def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int
         with pool(store, WORKERS) as workers:
             with Load(clients(store, workers), mixed_plan) as load:
                 load.wait_told(300, 15)
-                shutil.copy(store.dir / "index" / "data.mdb", store.root / "early.mdb")
+                keep_early_index(store)
                 load.wait_told(1000, 15)
         events = load.events
         tamper(store, random.Random(seed))
@@ -390,9 +419,7 @@ def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int
         print(f"# {what}: {again} starts, {dict(load.answers)}")
         for line in said[:3]:
             print(f"#   {line}")
-        (store.dir / "index" / "data.mdb").unlink(missing_ok=True)
-        serve_once(tally, what, store, events)
-        judge(tally, events, store, what)
+        end(tally, what, store, events)
 
 
 GARBAGE = b"\0\1garbage \xff\n{\"seq\":1,"
@@ -419,9 +446,15 @@ UNDER_LOAD: list[tuple[Callable, str, Tamper]] = [
     (goes_on, "index zeroed", zero_index),
     (goes_on, "another store's index written over it", others_index),
     (goes_on, "another store's index in its place", others_index_renamed),
+    (goes_on, "an older index written over it", old_index),
     (goes_on, "lock file removed", remove_lock),
     (goes_on, "lock file emptied", empty_lock),
     (goes_on, "lock file garbled", garble_lock),
+]
+# Not in every run: LMDB's pages have no checksum, so an overwritten key may hide
+# an id, which then is stored again.  What is promised is that this is found.
+HIDING: list[tuple[Callable, str, Tamper]] = [
+    (goes_on, "index garbled, single bytes", garble_bytes),
 ]
 STOPPED: list[tuple[str, Tamper]] = [
     ("stopped, index removed", remove_index),
@@ -440,7 +473,7 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
     adopt_orphans()
     only = os.environ.get("ONLY", "")
     for seed in range(10 if long else 1):
-        for run, what, tamper in UNDER_LOAD:
+        for run, what, tamper in UNDER_LOAD + (HIDING if long else []):
             if only in what:
                 with tally.part(what):
                     run(tally, what, build_dir, tamper, seed)

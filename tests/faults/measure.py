@@ -1,0 +1,109 @@
+"""Goal: a start is quick at any size, and a lost index is no long outage.
+
+usage: measure.py BUILD_DIR [--long]
+
+Makes a store of a million plants, with --long also one of ten million, with
+measure.c, and measures on a warm cache, the best of three: reading and checking
+the whole journal, a start without an index, which builds it, and a start with a
+good one.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from programs import Programs
+
+from lib_service import Tally, run_scenario
+
+MILLION = 1_000_000
+ROUNDS = 3
+TIMEOUT_S = 600
+# Seconds for a million plants, and for any number.
+SCAN_S = 0.2
+REBUILD_S = 0.6
+START_S = 0.02
+# A small store is measured beside other tests: what it may take more.
+LENIENCE = {MILLION: 3.0, 10 * MILLION: 1.0}
+DISK_BYTES_PER_PLANT = 600
+
+
+def best(program: pathlib.Path, verb: str, store: pathlib.Path) -> tuple[float, int]:
+    """The fewest seconds of some rounds, and the program's count."""
+    rounds = []
+    for _ in range(ROUNDS):
+        if verb == "rebuild":
+            shutil.rmtree(store / "index")
+        command = [program, "open" if verb == "rebuild" else verb, store]
+        out = subprocess.run(
+            command, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True
+        ).stdout.split()
+        rounds.append((float(out[0]), int(out[1])))
+    return min(rounds)
+
+
+def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> None:
+    millions = plants // MILLION
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
+        if shutil.disk_usage(root).free < plants * DISK_BYTES_PER_PLANT:
+            tally.skip(f"{millions} M plants are measured", f"no room in {root}")
+            return
+        store = pathlib.Path(root)
+        subprocess.run(
+            [program, "make", store, str(plants)],
+            stdout=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        size = (store / "plants.jsonl").stat().st_size
+        scan_s, scanned = best(program, "scan", store)
+        start_s, _ = best(program, "open", store)
+        rebuild_s, _ = best(program, "rebuild", store)
+        print(
+            f"# {millions} M plants, {size / 1e6:.0f} MB: verified scan "
+            f"{scan_s:.2f} s ({size / scan_s / 1e9:.2f} GB/s), rebuild of the "
+            f"index and start {rebuild_s:.2f} s, start with a good index "
+            f"{start_s * 1000:.1f} ms"
+        )
+        tally.check(
+            scanned == plants, f"a scan of {millions} M plants finds all", scanned
+        )
+        if not judge:
+            tally.skip("the times are as expected", "built with sanitizers")
+            return
+        more = LENIENCE[plants]
+        for name, took_s, limit_s in (
+            ("verified scan", scan_s, SCAN_S * millions * more),
+            ("rebuild of the index", rebuild_s, REBUILD_S * millions * more),
+            ("start with a good index", start_s, START_S),
+        ):
+            tally.check(
+                took_s <= limit_s,
+                f"{millions} M plants: {name} within {limit_s:.2f} s",
+                f"{took_s:.3f} s",
+            )
+
+
+def scenario(tally: Tally, build_dir: str, long: bool) -> None:
+    begun = time.monotonic()
+    programs = Programs(build_dir)
+    program = programs.make("measure", "measure.c")
+    for plants in (MILLION, 10 * MILLION) if long else (MILLION,):
+        measure(tally, program, plants, not programs.sanitized())
+    print(f"# took {time.monotonic() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    arguments = [word for word in sys.argv[1:] if word != "--long"]
+    if len(arguments) != 1:
+        print(f"usage: {sys.argv[0]} BUILD_DIR [--long]", file=sys.stderr)
+        sys.exit(os.EX_USAGE)
+    sys.exit(
+        run_scenario(
+            lambda tally: scenario(tally, arguments[0], "--long" in sys.argv)
+        )
+    )

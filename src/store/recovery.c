@@ -145,11 +145,21 @@ enter_pairs(struct reading *r)
 		return state_poison(store, "fdatasync");
 	r->synced = true;
 	qsort(r->pairs, r->npairs, sizeof(*r->pairs), compare_pairs);
-	enum fault fault = put_pairs(r);
-	if (fault != FAULT_NONE)
-		return fault;
-	if (index_commit(store->index, &r->replay.at) < 0 ||
-	    index_begin(store->index, &r->covered) < 0) {
+	for (bool again = false;; again = true) {
+		enum fault fault = put_pairs(r);
+
+		if (fault != FAULT_NONE)
+			return fault;
+		int result = index_commit(store->index, &r->replay.at);
+		int error = errno;
+		if (index_begin(store->index, &r->covered) == 0) {
+			if (result == 0)
+				break;
+			/* Where room was made a moment ago, EIO is no more. */
+			if (error == EIO && !again)
+				continue;
+			errno = error;
+		}
 		state_unwritten(store, "index");
 		return index_fault(store);
 	}

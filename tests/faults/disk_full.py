@@ -128,7 +128,8 @@ def check_disk(tally: Tally, store: Store, name: str, fill: Filler, rounds: int)
         f"# {name}: {rounds} times full, {clients.stored()} answers 200, others "
         f"{errors}, healed in {worst * 1000:.0f} ms at most, {len(lines)} log lines"
     )
-    tally.check(not wrong, f"{name}: 503 while full, then created again", wrong)
+    detail = f"{wrong}, the log ends {lines[-4:]}"
+    tally.check(not wrong, f"{name}: 503 while full, then created again", detail)
     sentence = f"{name}: created again within {HEAL_S:.0f} s of room being made"
     tally.check(not wrong and worst <= HEAL_S, sentence, healed)
     # The clients stop before the service does, so nobody is left without.
@@ -154,7 +155,7 @@ def scenario(tally: Tally, arguments) -> None:
     build = str(arguments.build)
     with temporary_store(build) as store, tally.part("tmpfs runs to its end"):
         if os.geteuid() == 0:
-            options = ("-t", "tmpfs", "-o", "size=2m,mode=0700")
+            options = ("-t", "tmpfs", "-o", "size=8m,mode=0700")
             with mounted("tmpfs", store.dir, *options):
                 check_disk(tally, store, "tmpfs", fill_disk, rounds)
         else:

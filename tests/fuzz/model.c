@@ -15,7 +15,8 @@ model_append(struct model_bytes *bytes, const void *from, size_t len)
 {
 	bytes->at = realloc(bytes->at, bytes->len + len + 1);
 	REQUIRE(bytes->at != NULL);
-	memcpy(bytes->at + bytes->len, from, len);
+	if (len > 0)
+		memcpy(bytes->at + bytes->len, from, len);
 	bytes->len += len;
 	bytes->at[bytes->len] = '\0';
 }

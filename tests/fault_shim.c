@@ -4,6 +4,8 @@
  * What the test executable defines comes before what libc does, also for
  * liblmdb.  The 64 variants are the same functions on this machine.
  */
+/* Its headers define functions of their own for those that are defined here. */
+#undef _FORTIFY_SOURCE
 #include "fault_shim.h"
 
 #include <errno.h>

@@ -79,8 +79,8 @@ void store_idle(struct store *store);
 
 /*
  * store_close(store):
- * Close, so that the next open is quick; writes the closing line if this
- * process has stored anything.  NULL is fine.  No other thread may be in it.
+ * Close, so that the next open is quick; writes the closing line if the last
+ * line is none.  NULL is fine.  No other thread may be in it.
  */
 void store_close(struct store *store);
 

@@ -60,6 +60,24 @@ index_fault(const struct store *store)
 	return state_fault(error);
 }
 
+static enum fault
+unreadable(const struct store *store)
+{
+	log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
+	    strerror(errno));
+	return state_fault(errno);
+}
+
+/* `reason`: NULL if lines are good as far as they go. */
+static enum fault
+damaged(const struct store *store, uint64_t end, const char *reason)
+{
+	log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
+		  ": %s; nothing was changed; restore it from a backup",
+	    store->path, end, reason != NULL ? reason : "the end is missing");
+	return FAULT_DAMAGED;
+}
+
 static int
 compare_pairs(const void *a, const void *b)
 {
@@ -221,21 +239,12 @@ judge_tail(struct reading *r, uint64_t *tail_end)
 	uint64_t end = r->replay.at.end;
 	enum replay_tail tail = replay_judge(&r->replay, tail_end);
 
-	if (tail == REPLAY_TAIL_ERROR) {
-		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
-		    strerror(errno));
-		return state_fault(errno);
-	}
+	if (tail == REPLAY_TAIL_ERROR)
+		return unreadable(store);
 	/* The index and our own syncs vouch for what is below, too. */
 	if (tail == REPLAY_DAMAGED || end < r->covered.end ||
-	    end < store->durable) {
-		log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
-			  ": %s; nothing was changed; restore it from a backup",
-		    store->path, end,
-		    r->replay.reason != NULL ? r->replay.reason
-					     : "the end is missing");
-		return FAULT_DAMAGED;
-	}
+	    end < store->durable)
+		return damaged(store, end, r->replay.reason);
 	return FAULT_NONE;
 }
 
@@ -266,9 +275,7 @@ read_on(struct store *store, const struct position *covered, bool whole)
 			goto done;
 	}
 	if (result == REPLAY_ERROR) {
-		fault = state_fault(errno);
-		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
-		    strerror(errno));
+		fault = unreadable(store);
 		goto done;
 	}
 	if (whole || result == REPLAY_BAD || r.replay.at.end < covered->end)
@@ -339,11 +346,9 @@ recovery_catch_up(struct store *store)
 	if (covered.end < store->at.end)
 		store->at = covered.seq == 0 ? store->journal.start : covered;
 	int more = has_more(store);
-	if (more < 0) {
-		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
-		    strerror(errno));
-		fault = state_fault(errno);
-	} else if (more > 0 || covered.end > store->at.end)
+	if (more < 0)
+		fault = unreadable(store);
+	else if (more > 0 || covered.end > store->at.end)
 		fault = read_on(store, &covered, false);
 	if (fault != FAULT_NONE)
 		index_abort(store->index);
@@ -401,11 +406,7 @@ find_end(struct store *store, uint64_t known, uint64_t *end)
 		return state_fault(errno);
 	if (tail != REPLAY_DAMAGED && *end >= known)
 		return FAULT_NONE;
-	log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
-		  ": %s; nothing was changed; restore it from a backup",
-	    store->path, *end,
-	    replay.reason != NULL ? replay.reason : "the end is missing");
-	return FAULT_DAMAGED;
+	return damaged(store, *end, replay.reason);
 }
 
 enum fault

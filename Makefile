@@ -41,8 +41,8 @@ LIB     := $(BUILD)/libplant-store.a
 LIB_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 	$(wildcard $(LAYERS:%=src/%/*.c))))
 FCGI_O  := $(BUILD)/src/programs/responder.o
-CLI_O   := $(patsubst %.c,$(BUILD)/%.o,src/programs/plant-store.c \
-	$(sort $(wildcard src/programs/*_command.c)))
+CLI_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
+	$(filter-out %/responder.c,$(wildcard src/programs/*.c))))
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 # What several tests share; a test gets the objects that it calls.
 HELPERS := $(BUILD)/tests/helpers.a

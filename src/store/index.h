@@ -58,6 +58,33 @@ int index_commit(struct index *index, const struct position *covered);
 void index_abort(struct index *index);
 
 /*
+ * index_open_reader(dir, path, uuid):
+ * Open the index that there is for reading alone: index_begin, index_find,
+ * index_walk, index_abort, index_close(index, false).  Nothing in the store is
+ * changed or logged.  NULL with errno: ENOENT (there is none), ESTALE (of
+ * another store, or from before a crash of the machine), EBADMSG, or the
+ * system's.  Under the store's lock from index_begin to index_abort.
+ */
+struct index *index_open_reader(
+    int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
+
+/*
+ * index_find(index, id, offset):
+ * Look an id up.  INDEX_FOUND, INDEX_NEW if it is not there, INDEX_ERROR with
+ * errno.
+ */
+enum index_put index_find(struct index *index, int64_t id, uint64_t *offset);
+
+/*
+ * index_walk(index, from, n, see, context):
+ * Give the entries with an id from `*from` on, in order, at most `n` of them, to
+ * `see`, and set `*from` to where the next walk goes on.  1 if there are more, 0
+ * at the end, -1 with errno, EBADMSG if an entry's checksum does not hold.
+ */
+int index_walk(struct index *index, int64_t *from, size_t n,
+    void (*see)(void *context, int64_t id, uint64_t offset), void *context);
+
+/*
  * index_close(index, clean):
  * Close; `clean`: sync it first and mark it as whole, for long lived processes,
  * holding the lock.  NULL is fine.

@@ -14,6 +14,9 @@
 
 #include "ground/log.h"
 #include "check_command.h"
+#include "export_command.h"
+#include "get_command.h"
+#include "stats_command.h"
 #include "store_command.h"
 #include "token_command.h"
 
@@ -29,6 +32,11 @@ static const struct subcommand {
 	{ "check", "check the set-up, and whether clients reach the service",
 	    check_command_run },
 	{ "backup", "copy a store while it is in use", store_command_backup },
+	{ "stats", "say what is in a store and how it fares",
+	    stats_command_run },
+	{ "get", "print plants by their ids", get_command_run },
+	{ "export", "put out all plants, as JSON lines or CSV",
+	    export_command_run },
 };
 
 static void

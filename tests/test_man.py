@@ -97,7 +97,7 @@ def check_journal(tally: Tally) -> None:
 
 
 def options_in(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z]+", text))
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
 
 
 def check_command(tally: Tally, build: pathlib.Path) -> None:
@@ -119,7 +119,7 @@ def check_command(tally: Tally, build: pathlib.Path) -> None:
         ours = options_in(run(command, name, "--help")) - COMMON_OPTIONS
         theirs = {
             "--" + word
-            for word in re.findall(r"\bFl \\?-([a-z]+)", sections.get(name, ""))
+            for word in re.findall(r"(?:\bFl|\|) -([a-z][a-z-]*)", sections.get(name, ""))
         } - COMMON_OPTIONS
         tally.check(
             ours == theirs,

@@ -23,9 +23,10 @@ static const struct subcommand {
 } subcommands[] = {
 	{ "token", "add, list and revoke the tokens of clients",
 	    token_command_run },
-	{ "verify", "check every line of a store's journal",
-	    store_command_verify },
+	{ "verify", "check a store's journal and index", store_command_verify },
 	{ "backup", "copy a store while it is in use", store_command_backup },
+	{ "recover", "make a new store of what a damaged one still has",
+	    store_command_recover },
 };
 
 static void

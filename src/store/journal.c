@@ -179,7 +179,7 @@ discard(int dir, const char *name, int fd)
 }
 
 int
-journal_create(int dir)
+journal_begin(struct journal *journal, int dir)
 {
 	char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
 	int fd;
@@ -190,14 +190,47 @@ journal_create(int dir)
 	fd = open_new(dir, TEMPORARY_NAME);
 	if (fd < 0)
 		return -1;
-	if (write_all(fd, header, sizeof(header), 0) < 0 || fsync(fd) < 0 ||
-	    renameat2(
-		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
+	if (write_all(fd, header, sizeof(header), 0) < 0) {
 		discard(dir, TEMPORARY_NAME, fd);
 		return -1;
 	}
-	close(fd);
-	return fsync(dir);
+	if (journal_open_file(journal, dir, fd) == JOURNAL_OPENED)
+		return 0;
+	unlinkat(dir, TEMPORARY_NAME, 0);
+	errno = EIO;
+	return -1;
+}
+
+int
+journal_place(const struct journal *journal)
+{
+	if (fsync(journal->fd) < 0 ||
+	    renameat2(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME,
+		RENAME_NOREPLACE) < 0)
+		return -1;
+	return fsync(journal->dir);
+}
+
+void
+journal_drop(struct journal *journal)
+{
+	discard(journal->dir, TEMPORARY_NAME, journal->fd);
+	journal->fd = -1;
+}
+
+int
+journal_create(int dir)
+{
+	struct journal journal;
+
+	if (journal_begin(&journal, dir) < 0)
+		return -1;
+	if (journal_place(&journal) < 0) {
+		journal_drop(&journal);
+		return -1;
+	}
+	journal_close(&journal);
+	return 0;
 }
 
 /*

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "check_command.h"
 #include "export_command.h"
 #include "get_command.h"
 #include "stats_command.h"
@@ -28,6 +29,8 @@ static const struct subcommand {
 	    token_command_run },
 	{ "verify", "check every line of a store's journal",
 	    store_command_verify },
+	{ "check", "check the set-up, and whether clients reach the service",
+	    check_command_run },
 	{ "backup", "copy a store while it is in use", store_command_backup },
 	{ "stats", "say what is in a store and how it fares",
 	    stats_command_run },

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -12,6 +13,10 @@
 static const char *program_name = "plant-store";
 static int to_syslog;
 static enum log_level level_max = LOG_AT_INFO;
+static bool bar_shown;
+
+/* Removes a progress bar. */
+static const char clear[] = { '\r', '\033', '[', 'K' };
 
 void
 log_open(const char *program, int use_syslog)
@@ -28,26 +33,33 @@ log_set_level(enum log_level level)
 	level_max = level;
 }
 
+void
+log_set_bar(bool shown)
+{
+	bar_shown = shown;
+}
+
 /* One write a line, so that the lines of several processes stay whole. */
 __attribute__((format(printf, 3, 0))) static void
 say(enum log_level level, int priority, const char *format, va_list arguments)
 {
-	char line[LINE_BYTES_MAX];
+	char text[sizeof(clear) + LINE_BYTES_MAX];
+	char *line = text + sizeof(clear);
 	int errno_before = errno, prefix, body;
 	size_t len;
 
 	if (level > level_max)
 		return;
-	prefix = snprintf(line, sizeof(line), "%s: ", program_name);
+	prefix = snprintf(line, LINE_BYTES_MAX, "%s: ", program_name);
 	body = vsnprintf(
-	    line + prefix, sizeof(line) - (size_t)prefix, format, arguments);
+	    line + prefix, LINE_BYTES_MAX - (size_t)prefix, format, arguments);
 	if (body < 0) {
 		errno = errno_before;
 		return;
 	}
 	len = (size_t)prefix + (size_t)body;
-	if (len > sizeof(line) - 1)
-		len = sizeof(line) - 1;
+	if (len > LINE_BYTES_MAX - 1)
+		len = LINE_BYTES_MAX - 1;
 	for (size_t i = 0; i < len; i++)
 		if (line[i] < ' ' || line[i] > '~')
 			line[i] = '?';
@@ -55,7 +67,10 @@ say(enum log_level level, int priority, const char *format, va_list arguments)
 	if (to_syslog)
 		syslog(priority, "%s", line + prefix);
 	line[len] = '\n';
-	if (write(STDERR_FILENO, line, len + 1) < 0) {
+	memcpy(text, clear, sizeof(clear));
+	len++;
+	if ((bar_shown ? write(STDERR_FILENO, text, sizeof(clear) + len)
+		       : write(STDERR_FILENO, line, len)) < 0) {
 		/* Nobody left to tell. */
 	}
 	errno = errno_before;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "import_command.h"
 #include "store_command.h"
 #include "token_command.h"
 
@@ -26,6 +27,7 @@ static const struct subcommand {
 	{ "verify", "check every line of a store's journal",
 	    store_command_verify },
 	{ "backup", "copy a store while it is in use", store_command_backup },
+	{ "import", "store the plants of a file", import_command_run },
 };
 
 static void

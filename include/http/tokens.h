@@ -81,6 +81,12 @@ const struct token *tokens_get(const struct tokens *tokens, size_t i);
 void tokens_close(struct tokens *tokens);
 
 /*
+ * tokens_is_name(text):
+ * Whether it has the shape of a token's name.
+ */
+bool tokens_is_name(const char *text);
+
+/*
  * tokens_add(path, name, expires_ms, token, error, error_len):
  * Make a new random token, add a line for it to the file at `path` (made with
  * mode 0600 if there is none) and give the token, NUL-terminated; it cannot be

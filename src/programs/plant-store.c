@@ -16,6 +16,7 @@
 #include "check_command.h"
 #include "export_command.h"
 #include "get_command.h"
+#include "import_command.h"
 #include "stats_command.h"
 #include "store_command.h"
 #include "token_command.h"
@@ -38,6 +39,7 @@ static const struct subcommand {
 	{ "get", "print plants by their ids", get_command_run },
 	{ "export", "put out all plants, as JSON lines or CSV",
 	    export_command_run },
+	{ "import", "store the plants of a file", import_command_run },
 };
 
 static void

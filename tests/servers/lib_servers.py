@@ -240,11 +240,7 @@ class Running:
             self._responder.close()
         else:
             self._replace_program("/bin/false")
-        for pid in self.worker_pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        if not wait_until(lambda: not self.worker_pids()):
-            raise RuntimeError(f"a worker stays: {self.logs()}")
+        self._end_workers()
 
     def start_backend(self) -> None:
         """Undo stop_backend; returns when the service answers."""
@@ -285,6 +281,14 @@ class Running:
         shutil.copyfile(source, new)
         new.chmod(0o755)
         new.rename(self.store.responder)
+
+    def _end_workers(self) -> None:
+        # multiwatch forgets a worker that it is just starting again.
+        for pid in self.worker_pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        if not wait_until(lambda: not self.worker_pids()):
+            raise RuntimeError(f"a worker stays: {self.logs()}")
 
     def _start_responder(self) -> None:
         settings = {"PLANT_STORE_BASE_PATH": self.mount} | self.settings
@@ -391,6 +395,8 @@ class Running:
             finally:
                 started = descendants(process.pid)
                 stop_process(process)
+        if self.set_up.own_socket:
+            self._end_workers()
         self._check_end(started)
 
     def _check_end(self, started: set[Process]) -> None:

@@ -19,6 +19,8 @@
 
 #include "fastcgi.h"
 #include "ground/log.h"
+#include "ground/notify.h"
+#include "http/tokens.h"
 #include "reactor.h"
 #include "store/store.h"
 
@@ -128,6 +130,22 @@ prepare_listener(void)
 	return EX_OK;
 }
 
+/* Until it is time to end; a hangup is the order to read the tokens again. */
+static void
+wait_for_end(const sigset_t *set)
+{
+	int number = 0;
+
+	notify_supervisor("READY=1");
+	for (;;) {
+		sigwait(set, &number);
+		if (number != SIGHUP)
+			break;
+		tokens_recheck();
+	}
+	notify_supervisor("STOPPING=1");
+}
+
 bool
 service_is_fastcgi(void)
 {
@@ -140,7 +158,7 @@ service_run(const struct config *config)
 	struct service service = { .config = config, .stop = -1 };
 	struct store_options options = { .dir = config->dir, .prepare = true };
 	sigset_t set;
-	int status, signal_number = 0, failed;
+	int status, failed;
 
 	catch_signals(&set);
 	status = prepare_listener();
@@ -153,9 +171,7 @@ service_run(const struct config *config)
 	if (status == EX_OK) {
 		log_info("serving with %u threads, store %s", config->threads,
 		    config->dir);
-		do
-			sigwait(&set, &signal_number);
-		while (signal_number == SIGHUP);
+		wait_for_end(&set);
 	}
 	if (service.stop >= 0)
 		stop_reactors(&service);

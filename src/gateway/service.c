@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -120,9 +122,17 @@ join_reactors(struct service *service)
 static int
 prepare_listener(void)
 {
+	/*
+	 * The flag is of the socket, not of our descriptor: whoever shares it,
+	 * as systemd does, may take it away, and an accept that finds nothing
+	 * has to come back even so.
+	 */
+	const struct timeval brief = { .tv_usec = 1000 };
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
 
 	if (flags < 0 || fcntl(STDIN_FILENO, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &brief,
+		sizeof(brief)) < 0 ||
 	    fastcgi_init() < 0) {
 		log_error("descriptor 0: cannot use it as a listening socket");
 		return EX_OSERR;

@@ -385,6 +385,27 @@ refresh_looks_once_a_second(void **state)
 	tokens_close(tokens);
 }
 
+static void
+a_recheck_looks_at_once_and_once(void **state)
+{
+	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+	struct tokens *others = open_good(*state, "a " ONE "\n");
+
+	tokens_refresh(tokens, 5000);
+	tokens_refresh(others, 5000);
+	file_put(*state, "bb " TWO "\n");
+	tokens_recheck();
+	tokens_refresh(tokens, 5001);
+	tokens_refresh(others, 5001);
+	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
+	assert_int_equal(find(others, "two", 0), HTTP_OK);
+	file_put(*state, "a " ONE "\n");
+	tokens_refresh(tokens, 5002);
+	assert_int_equal(find(tokens, "one", 0), HTTP_CREDENTIAL_UNKNOWN);
+	tokens_close(tokens);
+	tokens_close(others);
+}
+
 /* Refresh at `now_ms` and take what is logged meanwhile. */
 static void
 refresh_logged(struct tokens *tokens, int64_t now_ms, char *logged, size_t size)
@@ -886,6 +907,7 @@ main(void)
 		TEST(token_expires_at_its_very_millisecond),
 		TEST(refresh_takes_a_changed_file),
 		TEST(refresh_looks_once_a_second),
+		TEST(a_recheck_looks_at_once_and_once),
 		TEST(bad_new_file_is_logged_once_and_keeps_the_last_good_set),
 		TEST(
 		    file_that_vanishes_is_logged_once_and_keeps_the_last_good_set),

@@ -58,6 +58,13 @@ struct tokens *tokens_open(const char *path, char *error, size_t error_len);
 void tokens_refresh(struct tokens *tokens, int64_t now_ms);
 
 /*
+ * tokens_recheck():
+ * Have every set of this process look at its file at its next tokens_refresh,
+ * whatever the time.  Any thread.
+ */
+void tokens_recheck(void);
+
+/*
  * tokens_find(tokens, token, len, now_ms, name):
  * Look up a token by its digest, in constant time over all entries; `now_ms`
  * is the time since 1970.  HTTP_OK with the token's name, which stays until

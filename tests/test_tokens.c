@@ -234,6 +234,8 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		{ "a " ONE "\n\r\n", "line 2 ends with CR LF" },
 		{ "a " ONE "\nb " TWO "\na " TWO "\n",
 		    "line 3 has the name a of line 1" },
+		{ "b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
+		    "line 4, a, has the digest of line 1, b" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -668,6 +670,19 @@ malformed_file_is_never_rewritten(void **state)
 }
 
 static void
+token_with_two_names_is_neither_added_to_nor_revoked(void **state)
+{
+	static const char text[] = "a " ONE "\nb " ONE "\n";
+	char token[TOKENS_TOKEN_LEN + 1];
+
+	file_put(*state, text);
+	assert_unchanged(*state, add(*state, "c", NULL, token), EX_CONFIG,
+	    "has the digest of line 1", text);
+	assert_unchanged(*state, revoke_name(*state, "a"), EX_CONFIG,
+	    "has the digest of line 1", text);
+}
+
+static void
 last_token_is_not_revoked(void **state)
 {
 	file_put(*state, "a " ONE "\n");
@@ -901,6 +916,7 @@ main(void)
 		TEST(taken_name_is_not_added_again),
 		TEST(what_is_no_name_is_not_added),
 		TEST(malformed_file_is_never_rewritten),
+		TEST(token_with_two_names_is_neither_added_to_nor_revoked),
 		TEST(last_token_is_not_revoked),
 		TEST(unknown_name_is_not_revoked),
 		TEST(nothing_is_revoked_from_a_missing_file),

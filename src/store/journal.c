@@ -18,6 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "lock.h"
+
 #define TEMPORARY_NAME JOURNAL_NAME ".new"
 
 /*
@@ -440,7 +442,9 @@ journal_renew(struct journal *journal, uint64_t end)
 
 	if (fd < 0)
 		return -1;
-	if (copy_bytes(journal->fd, fd, 0, end, 0, NULL) < 0 ||
+	/* It is locked as the old one is, before others can find it. */
+	if (lock_file(fd, 0) < 0 ||
+	    copy_bytes(journal->fd, fd, 0, end, 0, NULL) < 0 ||
 	    fstat(fd, &st) < 0 || keep_file(journal, end) < 0 ||
 	    renameat(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME) <
 		0) {

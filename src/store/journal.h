@@ -133,7 +133,8 @@ int journal_publish(const struct journal *journal, uint64_t end, int dir,
 /*
  * journal_renew(journal, end):
  * Put a durable copy of the bytes before `end` in the journal's place and keep
- * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy.
+ * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy,
+ * whose file is locked (lock_file).
  * 0; -1 with errno: the old file is still the journal, and in its place unless
  * it was the sync of the directory that failed.
  */

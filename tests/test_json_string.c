@@ -234,6 +234,19 @@ strings_are_compared_by_what_they_mean(void **state)
 }
 
 static void
+what_is_no_string_means_nothing(void **state)
+{
+	static const char *const tokens[] = { "\"\\x\"", "\"\\u00\"", "\"\n\"",
+		"\"\xff\"" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < COUNT(tokens); i++)
+		assert_false(json_string_is(
+		    tokens[i], strlen(tokens[i]), tokens[i] + 1));
+}
+
+static void
 the_canonical_length_is_that_of_the_shortest_form(void **state)
 {
 	static const struct {
@@ -388,6 +401,7 @@ main(void)
 		cmocka_unit_test(a_bad_escape_is_told_at_its_first_wrong_byte),
 		cmocka_unit_test(an_escape_that_the_end_cuts_off_has_no_reason),
 		cmocka_unit_test(strings_are_compared_by_what_they_mean),
+		cmocka_unit_test(what_is_no_string_means_nothing),
 		cmocka_unit_test(
 		    the_canonical_length_is_that_of_the_shortest_form),
 		cmocka_unit_test(tokens_in_canonical_form_are_known),

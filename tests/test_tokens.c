@@ -35,6 +35,9 @@
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 #define TWO "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
 
+#define DIGITS_63 \
+	"692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
+
 /* One more than a name may have */
 #define LONG_NAME                          \
 	"a123456789b123456789c123456789d1" \
@@ -92,6 +95,19 @@ int
 RAND_bytes(unsigned char *bytes, int len)
 {
 	HAND_ON(RAND_bytes, (bytes, len));
+}
+
+/* The size that fstat tells of any file, or -1 for its own. */
+static off_t told_size = -1;
+
+int
+fstat(int fd, struct stat *st)
+{
+	int result = fstatat(fd, "", st, AT_EMPTY_PATH);
+
+	if (result == 0 && told_size >= 0)
+		st->st_size = told_size;
+	return result;
 }
 
 struct fixture {
@@ -277,6 +293,9 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		  "FF431ED\n",
 		    "line 1 has no SHA-256" },
 		{ "a # " ONE "\n", "line 1 has no SHA-256" },
+		{ "a g" DIGITS_63 "\n", "line 1 has no SHA-256" },
+		{ "a -" DIGITS_63 "\n", "line 1 has no SHA-256" },
+		{ "a :" DIGITS_63 "\n", "line 1 has no SHA-256" },
 		{ "\n\na/b " ONE "\n", "line 3 does not begin with a name" },
 		{ "\xef\xbb\xbf"
 		  "a " ONE "\n",
@@ -377,6 +396,21 @@ file_that_is_too_large_is_refused(void **state)
 	assert_non_null(tokens);
 	tokens_close(tokens);
 	free(text);
+}
+
+static void
+file_that_grows_while_it_is_read_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	char *text = malloc(TOKENS_FILE_BYTES_MAX + 2);
+
+	assert_non_null(text);
+	memset(text, '\n', TOKENS_FILE_BYTES_MAX + 2);
+	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 2);
+	free(text);
+	told_size = 0;
+	assert_refused(fixture, "larger than 1048576 bytes");
+	told_size = -1;
 }
 
 static void
@@ -569,6 +603,25 @@ change_in_place_of_the_same_size_is_noticed(void **state)
 	tokens_refresh(tokens, 1000);
 	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
 	close(fd);
+	tokens_close(tokens);
+}
+
+static void
+change_in_place_that_only_the_time_tells_is_noticed(void **state)
+{
+	const struct timespec old[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	char logged[1024];
+	int fd = open(fixture->path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "a " TWO, 66, 0), 66);
+	assert_int_equal(futimens(fd, old), 0);
+	close(fd);
+	refresh_logged(tokens, 0, logged, sizeof logged);
+	assert_non_null(strstr(logged, "read again"));
+	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
 	tokens_close(tokens);
 }
 
@@ -1195,6 +1248,7 @@ main(void)
 		TEST(directory_is_refused),
 		TEST(fifo_is_refused_without_waiting_for_a_writer),
 		TEST(file_that_is_too_large_is_refused),
+		TEST(file_that_grows_while_it_is_read_is_refused),
 		TEST(known_token_is_found_with_its_name),
 		TEST(other_tokens_are_unknown),
 		TEST(token_expires_at_its_very_millisecond),
@@ -1207,6 +1261,7 @@ main(void)
 		TEST(another_bad_file_is_logged_again_and_a_good_one_ends_it),
 		TEST(mode_that_is_put_right_makes_the_file_usable),
 		TEST(change_in_place_of_the_same_size_is_noticed),
+		TEST(change_in_place_that_only_the_time_tells_is_noticed),
 		TEST(added_token_is_known_with_name_and_expiry),
 		TEST(new_file_is_for_its_owner_alone_and_holds_no_token),
 		TEST(two_added_tokens_differ),

@@ -9,6 +9,8 @@
 #ifndef GROUND_LOG_H
 #define GROUND_LOG_H
 
+#include <stdbool.h>
+
 enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 
 /*
@@ -24,6 +26,13 @@ void log_open(const char *program, int use_syslog);
  * Drop messages above `level`.  The default is LOG_AT_INFO.
  */
 void log_set_level(enum log_level level);
+
+/*
+ * log_set_bar(shown):
+ * Whether a progress bar stands in the terminal's line on stderr, which each
+ * message then clears first.  The default is that none does.
+ */
+void log_set_bar(bool shown);
 
 /*
  * log_error(format, ...), log_warning(...), log_info(...), log_debug(...):

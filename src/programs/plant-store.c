@@ -13,6 +13,10 @@
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "check_command.h"
+#include "export_command.h"
+#include "get_command.h"
+#include "stats_command.h"
 #include "store_command.h"
 #include "token_command.h"
 
@@ -25,7 +29,14 @@ static const struct subcommand {
 	    token_command_run },
 	{ "verify", "check every line of a store's journal",
 	    store_command_verify },
+	{ "check", "check the set-up, and whether clients reach the service",
+	    check_command_run },
 	{ "backup", "copy a store while it is in use", store_command_backup },
+	{ "stats", "say what is in a store and how it fares",
+	    stats_command_run },
+	{ "get", "print plants by their ids", get_command_run },
+	{ "export", "put out all plants, as JSON lines or CSV",
+	    export_command_run },
 };
 
 static void

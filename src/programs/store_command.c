@@ -13,6 +13,7 @@
 #include "ground/config.h"
 #include "ground/log.h"
 #include "store/copy.h"
+#include "store/verify.h"
 
 static const char verify_usage[] =
     "Usage: plant-store verify [DIR]\n"
@@ -100,7 +101,7 @@ int
 store_command_verify(int argc, char **argv)
 {
 	struct arguments arguments;
-	struct copy_report report;
+	struct verify_report report;
 	bool helped;
 	int status = read_arguments(
 	    argc, argv, verify_usage, false, &arguments, &helped);
@@ -109,11 +110,12 @@ store_command_verify(int argc, char **argv)
 		return status;
 	if (arguments.operand != NULL)
 		arguments.dir = arguments.operand;
-	status = copy_verify(arguments.dir, &report);
+	status = verify_store(arguments.dir, NULL, &report);
 	if (status == EX_OK)
 		printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
 		       " bytes, all valid\n",
-		    arguments.dir, report.store, report.plants, report.bytes);
+		    arguments.dir, report.journal.store, report.journal.plants,
+		    report.journal.bytes);
 	return status;
 }
 
@@ -130,7 +132,7 @@ store_command_backup(int argc, char **argv)
 		return status;
 	if (arguments.operand == NULL)
 		return usage_error(argv[0], "say where to");
-	status = copy_backup(arguments.dir, arguments.operand, &report);
+	status = copy_backup(arguments.dir, arguments.operand, NULL, &report);
 	if (status == EX_OK)
 		printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
 		       " bytes, %" PRIu64 " of them new\n",

@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "ground/watch.h"
 #include "replay.h"
 
 #define JOURNAL_NAME "plants.jsonl"
@@ -47,6 +48,14 @@ enum journal_open {
  * Open the journal in `dir` and check its header.  Nothing is logged.
  */
 enum journal_open journal_open(struct journal *journal, int dir, bool prepare);
+
+/*
+ * journal_open_file(journal, dir, fd):
+ * The same with a file that is open already, for reading if for nothing more;
+ * the journal owns it from now on.  `dir` is -1 for a file that is in no
+ * store's directory; then journal_check cannot be used.
+ */
+enum journal_open journal_open_file(struct journal *journal, int dir, int fd);
 
 /*
  * journal_create(dir):
@@ -95,19 +104,21 @@ int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char *name, size_t size);
 
 /*
- * journal_copy(journal, from, to, fd):
+ * journal_copy(journal, from, to, fd, watch):
  * Copy the bytes [from, to) to the same place of the file `fd`, and sync it.
  * 0, or -1 with errno.
  *
- * journal_publish(journal, end, dir):
+ * journal_publish(journal, end, dir, watch):
  * Put a durable copy of the bytes before `end` into the directory `dir`, under
  * the journal's name, which it must not have yet.  0, or -1 with errno.
  *
- * Both without the lock, for bytes that no longer change.
+ * Both without the lock, for bytes that no longer change.  `watch` may be NULL;
+ * if it ends the work errno is ECANCELED.
  */
-int journal_copy(
-    const struct journal *journal, uint64_t from, uint64_t to, int fd);
-int journal_publish(const struct journal *journal, uint64_t end, int dir);
+int journal_copy(const struct journal *journal, uint64_t from, uint64_t to,
+    int fd, const struct watch *watch);
+int journal_publish(const struct journal *journal, uint64_t end, int dir,
+    const struct watch *watch);
 
 /*
  * journal_renew(journal, end):

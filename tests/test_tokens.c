@@ -9,9 +9,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "alloc_shim.h"
+#include "fault_shim.h"
 #include "http/tokens.h"
 #include "pure/timestamp.h"
 
@@ -37,6 +42,57 @@
 
 #define ADDERS 8
 #define NAMES_EACH 5
+
+/* The function of libcrypto that fails, or none. */
+static const char *broken = "";
+
+/* The tests' own come before libcrypto's; from here they hand on to them. */
+#define HAND_ON(name, arguments)                                             \
+	do {                                                                 \
+		union {                                                      \
+			void *object;                                        \
+			__typeof__(&name) function;                          \
+		} next = { dlsym(RTLD_NEXT, #name) };                        \
+		return strcmp(broken, #name) == 0 ? 0                        \
+						  : next.function arguments; \
+	} while (0)
+
+int
+EVP_DigestInit_ex2(
+    EVP_MD_CTX *context, const EVP_MD *type, const OSSL_PARAM *settings)
+{
+	HAND_ON(EVP_DigestInit_ex2, (context, type, settings));
+}
+
+int
+EVP_DigestUpdate(EVP_MD_CTX *context, const void *data, size_t len)
+{
+	HAND_ON(EVP_DigestUpdate, (context, data, len));
+}
+
+int
+EVP_DigestFinal_ex(EVP_MD_CTX *context, unsigned char *digest, unsigned *len)
+{
+	HAND_ON(EVP_DigestFinal_ex, (context, digest, len));
+}
+
+EVP_MD_CTX *
+EVP_MD_CTX_new(void)
+{
+	HAND_ON(EVP_MD_CTX_new, ());
+}
+
+EVP_MD *
+EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties)
+{
+	HAND_ON(EVP_MD_fetch, (library, name, properties));
+}
+
+int
+RAND_bytes(unsigned char *bytes, int len)
+{
+	HAND_ON(RAND_bytes, (bytes, len));
+}
 
 struct fixture {
 	char dir[64];
@@ -234,6 +290,8 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		{ "a " ONE "\n\r\n", "line 2 ends with CR LF" },
 		{ "a " ONE "\nb " TWO "\na " TWO "\n",
 		    "line 3 has the name a of line 1" },
+		{ "b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
+		    "line 4, a, has the digest of line 1, b" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -383,6 +441,27 @@ refresh_looks_once_a_second(void **state)
 	tokens_refresh(tokens, 6000);
 	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
 	tokens_close(tokens);
+}
+
+static void
+a_recheck_looks_at_once_and_once(void **state)
+{
+	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+	struct tokens *others = open_good(*state, "a " ONE "\n");
+
+	tokens_refresh(tokens, 5000);
+	tokens_refresh(others, 5000);
+	file_put(*state, "bb " TWO "\n");
+	tokens_recheck();
+	tokens_refresh(tokens, 5001);
+	tokens_refresh(others, 5001);
+	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
+	assert_int_equal(find(others, "two", 0), HTTP_OK);
+	file_put(*state, "a " ONE "\n");
+	tokens_refresh(tokens, 5002);
+	assert_int_equal(find(tokens, "one", 0), HTTP_CREDENTIAL_UNKNOWN);
+	tokens_close(tokens);
+	tokens_close(others);
 }
 
 /* Refresh at `now_ms` and take what is logged meanwhile. */
@@ -668,6 +747,19 @@ malformed_file_is_never_rewritten(void **state)
 }
 
 static void
+token_with_two_names_is_neither_added_to_nor_revoked(void **state)
+{
+	static const char text[] = "a " ONE "\nb " ONE "\n";
+	char token[TOKENS_TOKEN_LEN + 1];
+
+	file_put(*state, text);
+	assert_unchanged(*state, add(*state, "c", NULL, token), EX_CONFIG,
+	    "has the digest of line 1", text);
+	assert_unchanged(*state, revoke_name(*state, "a"), EX_CONFIG,
+	    "has the digest of line 1", text);
+}
+
+static void
 last_token_is_not_revoked(void **state)
 {
 	file_put(*state, "a " ONE "\n");
@@ -858,6 +950,228 @@ processes_that_add_at_once_lose_no_token(void **state)
 }
 
 static void
+token_cannot_be_looked_up_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_DigestInit_ex2",
+		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
+	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		enum http_error error;
+
+		broken = functions[i];
+		error = find(tokens, "one", 0);
+		broken = "";
+		assert_int_equal(error, HTTP_INTERNAL);
+	}
+	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
+	tokens_close(tokens);
+}
+
+static void
+set_cannot_be_opened_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_MD_fetch",
+		"EVP_MD_CTX_new" };
+	struct fixture *fixture = *state;
+
+	file_put(fixture, "a " ONE "\n");
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		struct tokens *tokens;
+
+		broken = functions[i];
+		tokens = tokens_open(
+		    fixture->path, fixture->error, sizeof fixture->error);
+		broken = "";
+		assert_null(tokens);
+		assert_non_null(strstr(fixture->error, "libcrypto"));
+	}
+}
+
+static void
+token_is_not_made_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_MD_fetch",
+		"EVP_MD_CTX_new", "RAND_bytes", "EVP_DigestInit_ex2",
+		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1] = "untouched";
+
+	file_put(fixture, "a " ONE "\n");
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		int status;
+
+		broken = functions[i];
+		status = add(fixture, "b", NULL, token);
+		broken = "";
+		assert_unchanged(
+		    fixture, status, EX_OSERR, "libcrypto", "a " ONE "\n");
+		assert_string_equal(token, "untouched");
+	}
+}
+
+/* So many that the lines are moved to a larger place, with their digests. */
+static void
+file_put_many(struct fixture *fixture)
+{
+	char text[4096], digest[] = ONE;
+	size_t len = 0;
+
+	for (char c = 'a'; c <= 't'; c++) {
+		digest[0] = "0123456789abcdef"[(c - 'a') / 16];
+		digest[1] = "0123456789abcdef"[(c - 'a') % 16];
+		len += (size_t)snprintf(
+		    text + len, sizeof text - len, "%c %s\n", c, digest);
+	}
+	file_put(fixture, text);
+}
+
+static void
+set_that_lacks_memory_for_any_part_is_not_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens = NULL;
+	unsigned nth = 0;
+
+	if (!alloc_can_fail())
+		skip();
+	file_put_many(fixture);
+	do {
+		*fixture->error = '\0';
+		tokens_close(tokens);
+		alloc_fail(++nth, 1);
+		tokens = tokens_open(
+		    fixture->path, fixture->error, sizeof fixture->error);
+		/* Either it can do without, or it says so. */
+		assert_true((tokens == NULL) == (*fixture->error != '\0'));
+	} while (alloc_reset());
+	assert_non_null(tokens);
+	assert_int_equal(tokens_count(tokens), 20);
+	tokens_close(tokens);
+	assert_true(
+	    nth > 5); /* the set, the text, twice its lines, the check */
+}
+
+static void
+set_that_lacks_memory_when_it_is_read_again_stays(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	int64_t now_ms = 0;
+	unsigned nth = 0;
+	bool failed;
+
+	if (!alloc_can_fail()) {
+		tokens_close(tokens);
+		skip();
+	}
+	do {
+		size_t count;
+
+		file_put_many(fixture);
+		alloc_fail(++nth, 1);
+		tokens_refresh(tokens, now_ms += 1000);
+		failed = alloc_reset();
+		count = tokens_count(tokens);
+		assert_true(count == 20 || (failed && count == 1));
+		file_put(fixture, "a " ONE "\n");
+		tokens_refresh(tokens, now_ms += 1000);
+		assert_int_equal(tokens_count(tokens), 1);
+	} while (failed);
+	tokens_close(tokens);
+	assert_true(nth > 4);
+}
+
+static void
+change_that_lacks_memory_for_any_part_is_not_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1], text[1024];
+	unsigned nth = 0;
+	bool failed;
+	int status;
+
+	if (!alloc_can_fail())
+		skip();
+	do {
+		file_put(fixture, "a " ONE "\n");
+		alloc_fail(++nth, 1);
+		status = add(fixture, "b", NULL, token);
+		failed = alloc_reset();
+		if (status != 0)
+			assert_unchanged(
+			    fixture, status, EX_OSERR, "", "a " ONE "\n");
+	} while (failed);
+	assert_int_equal(status, 0);
+	assert_true(nth > 5);
+	file_get(fixture, text, sizeof text);
+	nth = 0;
+	do {
+		file_put(fixture, text);
+		alloc_fail(++nth, 1);
+		status = revoke_name(fixture, "a");
+		failed = alloc_reset();
+		if (status != 0)
+			assert_unchanged(fixture, status, EX_OSERR, "", text);
+	} while (failed);
+	assert_int_equal(status, 0);
+	assert_true(nth > 5);
+}
+
+static void
+file_is_refused_if_it_cannot_be_read_and_not_if_interrupted(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EIO);
+	tokens =
+	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EINTR);
+	assert_null(tokens);
+	assert_non_null(strstr(fixture->error, "check the disk"));
+	tokens =
+	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	assert_int_equal(shim_count(SHIM_PREAD), 3); /* the last: its end */
+	shim_reset();
+	assert_non_null(tokens);
+	tokens_close(tokens);
+}
+
+static void
+change_whose_file_is_not_synced_is_not_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+	int status;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_FSYNC, NULL, 1, 1, EIO);
+	status = add(fixture, "b", NULL, token);
+	shim_reset();
+	assert_unchanged(
+	    fixture, status, EX_IOERR, "cannot write", "a " ONE "\n");
+}
+
+static void
+change_whose_directory_is_not_synced_says_that_it_is_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1], text[1024];
+	int status;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_FSYNC, NULL, 2, 1, EIO);
+	status = add(fixture, "b", NULL, token);
+	shim_reset();
+	assert_int_equal(status, EX_IOERR);
+	assert_non_null(strstr(fixture->error, "a power cut may undo it"));
+	file_get(fixture, text, sizeof text);
+	assert_non_null(strstr(text, "\nb "));
+}
+
+static void
 closing_no_set_is_fine(void **state)
 {
 	(void)state;
@@ -886,6 +1200,7 @@ main(void)
 		TEST(token_expires_at_its_very_millisecond),
 		TEST(refresh_takes_a_changed_file),
 		TEST(refresh_looks_once_a_second),
+		TEST(a_recheck_looks_at_once_and_once),
 		TEST(bad_new_file_is_logged_once_and_keeps_the_last_good_set),
 		TEST(
 		    file_that_vanishes_is_logged_once_and_keeps_the_last_good_set),
@@ -901,6 +1216,7 @@ main(void)
 		TEST(taken_name_is_not_added_again),
 		TEST(what_is_no_name_is_not_added),
 		TEST(malformed_file_is_never_rewritten),
+		TEST(token_with_two_names_is_neither_added_to_nor_revoked),
 		TEST(last_token_is_not_revoked),
 		TEST(unknown_name_is_not_revoked),
 		TEST(nothing_is_revoked_from_a_missing_file),
@@ -911,6 +1227,16 @@ main(void)
 		TEST(failed_first_write_leaves_nothing),
 		TEST(lock_that_stays_held_is_an_error_after_a_bounded_wait),
 		TEST(processes_that_add_at_once_lose_no_token),
+		TEST(token_cannot_be_looked_up_without_libcrypto),
+		TEST(set_cannot_be_opened_without_libcrypto),
+		TEST(token_is_not_made_without_libcrypto),
+		TEST(set_that_lacks_memory_for_any_part_is_not_opened),
+		TEST(set_that_lacks_memory_when_it_is_read_again_stays),
+		TEST(change_that_lacks_memory_for_any_part_is_not_made),
+		TEST(
+		    file_is_refused_if_it_cannot_be_read_and_not_if_interrupted),
+		TEST(change_whose_file_is_not_synced_is_not_made),
+		TEST(change_whose_directory_is_not_synced_says_that_it_is_made),
 		cmocka_unit_test(closing_no_set_is_fine),
 	};
 

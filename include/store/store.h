@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ground/watch.h"
 #include "plant/plant.h"
 
 enum store_result {
@@ -36,6 +37,9 @@ struct store_options {
 	const char *dir;
 	bool prepare; /* write ahead the room for records to come: for long
 			 lived processes, not for one request */
+	const struct watch *watch; /* how far the opening is, where it has to
+			 read on or to build the index; used by store_open
+			 alone.  NULL: lines in the log */
 };
 
 struct store;
@@ -46,7 +50,8 @@ struct store;
  * directory has none.  Call after any fork.  NULL if it cannot be used: the
  * reason is logged, and `status` is a value of sysexits.h: EX_CONFIG (missing
  * or another version), EX_NOPERM, EX_DATAERR (damaged), EX_IOERR, EX_TEMPFAIL
- * (busy, full, out of memory), EX_OSERR.
+ * (busy, full, out of memory, or stopped by the watch: the next opening goes on
+ * from there), EX_OSERR.
  */
 struct store *store_open(const struct store_options *options, int *status);
 

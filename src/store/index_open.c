@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,12 +180,30 @@ new_index(int dir, const char uuid[static RECORD_UUID_LEN])
 	return index;
 }
 
+/*
+ * Whether the space that we ask for can be had: if it can, it was the file that
+ * asked for more.
+ */
+static bool
+has_space(void)
+{
+	void *space = mmap(NULL, MAP_BYTES, PROT_READ,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (space == MAP_FAILED)
+		return false;
+	munmap(space, MAP_BYTES);
+	return true;
+}
+
 /* Open what is there.  0, or an error; then nothing is open. */
 static int
 open_present(struct index *index, const char *path)
 {
 	int error = open_environment(index, path);
 
+	if (error == ENOMEM && has_space())
+		error = MDB_CORRUPTED;
 	if (error == 0 && !is_whole(index))
 		error = MDB_INCOMPATIBLE;
 	if (error == 0)

@@ -21,67 +21,13 @@
 #include "recovery.h"
 #include "state.h"
 
-enum fault
-state_fault(int error)
-{
-	switch (error) {
-	case ENOSPC:
-	case EDQUOT:
-	case EFBIG:
-		return FAULT_FULL;
-	case ENOMEM:
-	case EMFILE:
-	case ENFILE:
-		return FAULT_MEMORY;
-	default:
-		return FAULT_FAILED;
-	}
-}
-
-enum fault
-state_unwritten(struct store *store, const char *name)
-{
-	int error = errno;
-	enum fault fault = state_fault(error);
-
-	if (fault == FAULT_FAILED)
-		log_error("%s/%s: cannot write: %s", store->path, name,
-		    strerror(error));
-	else if (!store->full)
-		log_warning("%s/%s: cannot write: %s; make room", store->path,
-		    name, strerror(error));
-	if (fault != FAULT_FAILED)
-		store->full = true;
-	errno = error;
-	return fault;
-}
-
-enum fault
-state_poison(struct store *store, const char *what)
-{
-	int error = errno;
-	int marked =
-	    lock_set_mark(&store->lock, LOCK_FAILED, store->journal.uuid, true);
-	int mark_error = errno;
-
-	/* Told after it is marked: telling may take its time. */
-	store->failed = true;
-	log_error("%s/" JOURNAL_NAME ": %s failed: %s; nothing more is stored "
-		  "in this file; the next start copies it to a fresh one",
-	    store->path, what, strerror(error));
-	if (marked < 0)
-		log_error("%s/lock: cannot mark the store as failed: %s; stop "
-			  "all its processes",
-		    store->path, strerror(mark_error));
-	return FAULT_FAILED;
-}
-
 static int
 exit_status(enum fault fault)
 {
 	switch (fault) {
 	case FAULT_FULL:
 	case FAULT_MEMORY:
+	case FAULT_STOPPED:
 		return EX_TEMPFAIL;
 	case FAULT_DAMAGED:
 		return EX_DATAERR;
@@ -249,11 +195,13 @@ store_open(const struct store_options *options, int *status)
 	pthread_mutex_init(&store->mutex, NULL);
 	store->dir = store->lock.fd = store->journal.fd = -1;
 	store->prepare = options->prepare;
+	store->watch = options->watch;
 	store->path = strdup(options->dir);
 	if (store->path != NULL)
 		*status = open_all(store);
 	else
 		log_error("%s: out of memory", options->dir);
+	store->watch = NULL;
 	if (*status != EX_OK) {
 		free_store(store, false);
 		return NULL;

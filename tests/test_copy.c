@@ -65,80 +65,6 @@ expect_equal(const struct fixture *fixture)
 }
 
 static void
-a_valid_journal_is_counted(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	make_store(fixture, 1, 3);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 3);
-	assert_int_equal(
-	    verified.journal.bytes, fixture_size(fixture, "plants.jsonl"));
-	assert_int_equal(strlen(verified.journal.store), 36);
-}
-
-static void
-room_ahead_is_no_damage(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct store *store = fixture_open(fixture, true);
-	struct verify_report verified;
-
-	fixture_create(store, 1);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 1);
-	assert_true(
-	    verified.journal.bytes < fixture_size(fixture, "plants.jsonl"));
-	store_close(store);
-}
-
-static void
-damage_is_told_with_its_offset_and_nothing_is_changed(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-	size_t len, len_after;
-
-	make_store(fixture, 1, 3);
-	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
-	char *before = fixture_read(fixture, "plants.jsonl", &len);
-	assert_int_equal(
-	    verify_store(fixture->path, NULL, &verified), EX_DATAERR);
-	assert_int_equal(fixture_logged(fixture, "damaged at byte 82"), 1);
-	char *after = fixture_read(fixture, "plants.jsonl", &len_after);
-	assert_int_equal(len_after, len);
-	assert_memory_equal(after, before, len);
-	free(before);
-	free(after);
-}
-
-static void
-torn_tail_is_told_and_is_no_damage(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	make_store(fixture, 1, 2);
-	fixture_append(fixture, "plants.jsonl", "{\"seq\":9,", 9);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 2);
-	assert_int_equal(fixture_logged(fixture, "was torn"), 1);
-}
-
-static void
-directory_without_a_store_is_refused(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	assert_int_equal(
-	    verify_store(fixture->path, NULL, &verified), EX_NOINPUT);
-	assert_int_equal(
-	    verify_store("/nowhere/at/all", NULL, &verified), EX_NOINPUT);
-}
-
-static void
 backup_of_a_store_in_use_equals_it(void **state)
 {
 	const struct fixture *fixture = *state;
@@ -326,11 +252,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_valid_journal_is_counted),
-		TEST(room_ahead_is_no_damage),
-		TEST(damage_is_told_with_its_offset_and_nothing_is_changed),
-		TEST(torn_tail_is_told_and_is_no_damage),
-		TEST(directory_without_a_store_is_refused),
 		TEST(backup_of_a_store_in_use_equals_it),
 		TEST(second_backup_adds_only_what_is_new),
 		TEST(backup_that_was_interrupted_is_completed_by_the_next),

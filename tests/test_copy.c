@@ -245,6 +245,99 @@ backup_served_as_a_store_knows_its_plants(void **state)
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
 }
 
+struct steps {
+	unsigned n, stop_at;
+	uint64_t done;
+};
+
+static bool
+count_step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	/* To the operator it is one piece of work. */
+	assert_true(done >= steps->done && done <= total);
+	steps->done = done;
+	return ++steps->n != steps->stop_at;
+}
+
+/* Stop at the first step, the second, and so on until it is not stopped. */
+static unsigned
+stop_everywhere(const struct fixture *fixture, const char *dest,
+    const char *before, size_t len)
+{
+	for (unsigned nth = 1;; nth++) {
+		struct steps steps = { .stop_at = nth };
+		struct watch watch = { count_step, &steps };
+		struct copy_report report;
+		size_t len_after;
+		int status = copy_backup(fixture->path, dest, &watch, &report);
+
+		if (status == EX_OK)
+			return nth - 1;
+		assert_int_equal(status, COPY_STOPPED);
+		assert_false(fixture_exists(fixture, "copy/plants.jsonl.new"));
+		if (before == NULL) {
+			/* Read back only when it has its name. */
+			if (!fixture_exists(fixture, "copy/plants.jsonl"))
+				continue;
+			expect_equal(fixture);
+			return nth;
+		}
+		char *after =
+		    fixture_read(fixture, "copy/plants.jsonl", &len_after);
+		assert_true(len_after >= len);
+		assert_memory_equal(after, before, len);
+		free(after);
+	}
+}
+
+static void
+backup_that_is_stopped_leaves_none_or_a_whole_one(void **state)
+{
+	const struct fixture *fixture = *state;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 2);
+	/* Reading, copying, reading back. */
+	assert_int_equal(stop_everywhere(fixture, dest, NULL, 0), 3);
+}
+
+static void
+backup_that_is_stopped_keeps_the_earlier_one(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80];
+	size_t len;
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 2);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
+	make_store(fixture, 3, 4);
+	assert_int_equal(stop_everywhere(fixture, dest, before, len), 4);
+	expect_equal(fixture);
+	free(before);
+}
+
+static void
+backup_can_be_made_of_a_file(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80], from[96];
+
+	dest_path(fixture, dest);
+	snprintf(from, sizeof(from), "%s/plants.jsonl", fixture->path);
+	make_store(fixture, 1, 2);
+	assert_int_equal(copy_backup(from, dest, NULL, &report), EX_OK);
+	assert_int_equal(report.plants, 2);
+	expect_equal(fixture);
+}
+
 #define TEST(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
@@ -261,6 +354,9 @@ main(void)
 		TEST(backup_to_a_store_that_was_served_is_refused),
 		TEST(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
 		TEST(backup_served_as_a_store_knows_its_plants),
+		TEST(backup_that_is_stopped_leaves_none_or_a_whole_one),
+		TEST(backup_that_is_stopped_keeps_the_earlier_one),
+		TEST(backup_can_be_made_of_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

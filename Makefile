@@ -34,6 +34,8 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(SANITIZE) $(CFLAGS) \
 	$(LDFLAGS)
 LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
+# The operator's command alone; what answers clients does without.
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs libcurl)
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
 LAYERS  := ground pure plant http store api gateway
@@ -69,7 +71,7 @@ $(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $(FCGI_O) $(LIB) $(LIBS)
 
 $(BUILD)/plant-store: $(CLI_O) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(LIBS)
+	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(LIBS) $(CLI_LIBS)
 
 # Made anew each time: `ar` would keep the object of a source that is gone.
 $(LIB): $(LIB_O) $(BUILD)/sources

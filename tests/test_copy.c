@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "store/copy.h"
+#include "store/verify.h"
 
 /* The directory of the copy, within that of the store. */
 static void
@@ -67,13 +68,14 @@ static void
 a_valid_journal_is_counted(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
+	struct verify_report verified;
 
 	make_store(fixture, 1, 3);
-	assert_int_equal(copy_verify(fixture->path, &report), EX_OK);
-	assert_int_equal(report.plants, 3);
-	assert_int_equal(report.bytes, fixture_size(fixture, "plants.jsonl"));
-	assert_int_equal(strlen(report.store), 36);
+	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
+	assert_int_equal(verified.journal.plants, 3);
+	assert_int_equal(
+	    verified.journal.bytes, fixture_size(fixture, "plants.jsonl"));
+	assert_int_equal(strlen(verified.journal.store), 36);
 }
 
 static void
@@ -81,12 +83,13 @@ room_ahead_is_no_damage(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
-	struct copy_report report;
+	struct verify_report verified;
 
 	fixture_create(store, 1);
-	assert_int_equal(copy_verify(fixture->path, &report), EX_OK);
-	assert_int_equal(report.plants, 1);
-	assert_true(report.bytes < fixture_size(fixture, "plants.jsonl"));
+	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
+	assert_int_equal(verified.journal.plants, 1);
+	assert_true(
+	    verified.journal.bytes < fixture_size(fixture, "plants.jsonl"));
 	store_close(store);
 }
 
@@ -94,13 +97,14 @@ static void
 damage_is_told_with_its_offset_and_nothing_is_changed(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
+	struct verify_report verified;
 	size_t len, len_after;
 
 	make_store(fixture, 1, 3);
 	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
 	char *before = fixture_read(fixture, "plants.jsonl", &len);
-	assert_int_equal(copy_verify(fixture->path, &report), EX_DATAERR);
+	assert_int_equal(
+	    verify_store(fixture->path, NULL, &verified), EX_DATAERR);
 	assert_int_equal(fixture_logged(fixture, "damaged at byte 82"), 1);
 	char *after = fixture_read(fixture, "plants.jsonl", &len_after);
 	assert_int_equal(len_after, len);
@@ -113,12 +117,12 @@ static void
 torn_tail_is_told_and_is_no_damage(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
+	struct verify_report verified;
 
 	make_store(fixture, 1, 2);
 	fixture_append(fixture, "plants.jsonl", "{\"seq\":9,", 9);
-	assert_int_equal(copy_verify(fixture->path, &report), EX_OK);
-	assert_int_equal(report.plants, 2);
+	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
+	assert_int_equal(verified.journal.plants, 2);
 	assert_int_equal(fixture_logged(fixture, "was torn"), 1);
 }
 
@@ -126,10 +130,12 @@ static void
 directory_without_a_store_is_refused(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
+	struct verify_report verified;
 
-	assert_int_equal(copy_verify(fixture->path, &report), EX_NOINPUT);
-	assert_int_equal(copy_verify("/nowhere/at/all", &report), EX_NOINPUT);
+	assert_int_equal(
+	    verify_store(fixture->path, NULL, &verified), EX_NOINPUT);
+	assert_int_equal(
+	    verify_store("/nowhere/at/all", NULL, &verified), EX_NOINPUT);
 }
 
 static void
@@ -143,7 +149,8 @@ backup_of_a_store_in_use_equals_it(void **state)
 	dest_path(fixture, dest);
 	fixture_create(store, 1);
 	fixture_create(store, 2);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.added, report.bytes);
 	expect_equal(fixture);
@@ -161,14 +168,16 @@ second_backup_adds_only_what_is_new(void **state)
 
 	dest_path(fixture, dest);
 	make_store(fixture, 1, 2);
-	assert_int_equal(copy_backup(fixture->path, dest, &first), EX_OK);
+	assert_int_equal(copy_backup(fixture->path, dest, NULL, &first), EX_OK);
 	make_store(fixture, 3, 4);
-	assert_int_equal(copy_backup(fixture->path, dest, &second), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &second), EX_OK);
 	assert_int_equal(second.plants, 4);
 	assert_int_equal(second.added, second.bytes - first.bytes);
 	expect_equal(fixture);
-	assert_int_equal(copy_verify(dest, &first), EX_OK);
-	assert_int_equal(first.plants, 4);
+	struct verify_report verified;
+	assert_int_equal(verify_store(dest, NULL, &verified), EX_OK);
+	assert_int_equal(verified.journal.plants, 4);
 }
 
 static void
@@ -180,10 +189,12 @@ backup_that_was_interrupted_is_completed_by_the_next(void **state)
 
 	dest_path(fixture, dest);
 	make_store(fixture, 1, 3);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* As if its last 50 bytes had not been written yet. */
 	fixture_truncate(fixture, "copy/plants.jsonl", report.bytes - 50);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	assert_true(report.added > 50);
 	expect_equal(fixture);
 }
@@ -198,14 +209,15 @@ backup_over_one_of_another_store_is_refused(void **state)
 
 	dest_path(fixture, dest);
 	make_store(fixture, 1, 1);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
 	fixture_remove(fixture, "plants.jsonl");
 	fixture_remove(fixture, "lock");
 	fixture_remove_index(fixture);
 	make_store(fixture, 1, 1);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, &report), EX_CANTCREAT);
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
 	char *after = fixture_read(fixture, "copy/plants.jsonl", &len_after);
 	assert_int_equal(len_after, len);
 	assert_memory_equal(after, before, len);
@@ -225,11 +237,12 @@ backup_that_holds_more_than_the_store_is_refused(void **state)
 	make_store(fixture, 1, 1);
 	char *early = fixture_read(fixture, "plants.jsonl", &len);
 	make_store(fixture, 2, 2);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* The store is set back to its earlier state. */
 	fixture_truncate(fixture, "plants.jsonl", len);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, &report), EX_CANTCREAT);
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
 	free(early);
 }
 
@@ -245,12 +258,14 @@ backup_whose_end_the_store_does_not_continue_is_refused(void **state)
 	make_store(fixture, 1, 1);
 	char *early = fixture_read(fixture, "plants.jsonl", &len);
 	make_store(fixture, 2, 2);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* Set back, the store went another way since. */
 	fixture_truncate(fixture, "plants.jsonl", len);
 	fixture_remove_index(fixture);
 	make_store(fixture, 7, 9);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_DATAERR);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
 	free(early);
 }
 
@@ -262,7 +277,8 @@ backup_to_a_store_that_was_served_is_refused(void **state)
 
 	make_store(fixture, 1, 1);
 	assert_int_equal(
-	    copy_backup(fixture->path, fixture->path, &report), EX_CANTCREAT);
+	    copy_backup(fixture->path, fixture->path, NULL, &report),
+	    EX_CANTCREAT);
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
 }
 
@@ -276,7 +292,8 @@ backup_of_a_damaged_store_is_refused_and_leaves_nothing(void **state)
 	dest_path(fixture, dest);
 	make_store(fixture, 1, 3);
 	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_DATAERR);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
 	assert_false(fixture_exists(fixture, "copy/plants.jsonl"));
 	assert_false(fixture_exists(fixture, "copy/plants.jsonl.new"));
 }
@@ -290,7 +307,8 @@ backup_served_as_a_store_knows_its_plants(void **state)
 
 	dest_path(fixture, dest);
 	make_store(fixture, 1, 3);
-	assert_int_equal(copy_backup(fixture->path, dest, &report), EX_OK);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* Restored: the copy alone, in an empty directory. */
 	fixture_remove(fixture, "plants.jsonl");
 	fixture_remove(fixture, "lock");

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 
 #include "fault_shim.h"
 #include "index.h"
+#include "pure/crc32c.h"
 #include "store_fixture.h"
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"
@@ -29,6 +31,8 @@
 /* Where the state keeps the boot id: behind the version and the uuid. */
 #define BOOT_OFFSET 40
 #define BOOT_LEN 36
+/* And its checksum, behind all. */
+#define CRC_BYTES sizeof(uint32_t)
 
 static const struct position covered = { 500, 400, 3, 0x1234abcd };
 
@@ -90,7 +94,7 @@ static void
 change_boot(const struct fixture *fixture)
 {
 	size_t len;
-	char *path = NULL, name = 's';
+	char *path = NULL, name = '\0';
 	MDB_env *env;
 	MDB_txn *txn;
 	MDB_dbi dbi;
@@ -108,6 +112,8 @@ change_boot(const struct fixture *fixture)
 	memcpy(state, value.mv_data, len);
 	assert_memory_equal(state + 4, UUID, RECORD_UUID_LEN);
 	memset(state + BOOT_OFFSET, 'x', BOOT_LEN);
+	uint32_t crc = crc32c(record_seed(UUID), state, len - CRC_BYTES);
+	memcpy(state + len - CRC_BYTES, &crc, CRC_BYTES);
 	value.mv_data = state;
 	assert_int_equal(mdb_put(txn, dbi, &key, &value, 0), 0);
 	assert_int_equal(mdb_txn_commit(txn), 0);
@@ -554,6 +560,340 @@ a_process_that_dies_in_its_commit_leaves_the_index_as_it_was(void **state)
 	assert_true(death.nth > 1);
 }
 
+/* --- Reading alone --- */
+
+static struct index *
+open_reader(const struct fixture *fixture)
+{
+	return index_open_reader(fixture->dir, fixture->path, UUID);
+}
+
+static void
+assert_no_reader(const struct fixture *fixture, int error)
+{
+	errno = 0;
+	assert_null(open_reader(fixture));
+	assert_int_equal(errno, error);
+}
+
+static void
+a_reader_finds_what_is_there_and_nothing_else(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *reader;
+	uint64_t offset = 0;
+
+	leave_index(fixture, false);
+	reader = open_reader(fixture);
+	assert_non_null(reader);
+	assert_int_equal(begin(reader).end, covered.end);
+	assert_int_equal(index_find(reader, 7, &offset), INDEX_FOUND);
+	assert_int_equal(offset, 100);
+	assert_int_equal(index_find(reader, 6, &offset), INDEX_NEW);
+	assert_int_equal(index_find(reader, 8, &offset), INDEX_NEW);
+	index_close(reader, false);
+}
+
+static void
+a_reader_sees_what_was_entered_since_it_was_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *writer = open_index(fixture), *reader;
+	uint64_t offset;
+
+	enter(writer, 7, 100);
+	reader = open_reader(fixture);
+	assert_non_null(reader);
+	for (int64_t id = 100; id < 1000; id++) {
+		enter(writer, id, (uint64_t)id);
+		begin(reader);
+		assert_int_equal(index_find(reader, id, &offset), INDEX_FOUND);
+		assert_int_equal(offset, id);
+		index_abort(reader);
+	}
+	index_close(reader, false);
+	index_close(writer, false);
+}
+
+static void
+a_reader_changes_no_file(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *reader;
+	size_t before_len, after_len;
+	uint64_t offset;
+	char *before, *after;
+
+	leave_index(fixture, true);
+	change_boot(fixture);
+	before = fixture_read(fixture, DATA, &before_len);
+	reader = open_reader(fixture);
+	assert_non_null(reader);
+	begin(reader);
+	assert_int_equal(index_find(reader, 7, &offset), INDEX_FOUND);
+	index_close(reader, true);
+	after = fixture_read(fixture, DATA, &after_len);
+	assert_int_equal(before_len, after_len);
+	assert_memory_equal(before, after, after_len);
+	assert_true(fixture_exists(fixture, CLEAN));
+	assert_int_equal(fixture_logged(fixture, "index"), 0);
+	free(before);
+	free(after);
+}
+
+static void
+without_an_index_there_is_no_reader(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_no_reader(fixture, ENOENT);
+	leave_index(fixture, false);
+	fixture_truncate(fixture, DATA, 0);
+	assert_no_reader(fixture, ENOENT);
+	assert_int_equal(fixture_size(fixture, DATA), 0);
+}
+
+static void
+an_index_of_another_store_or_boot_is_not_for_a_reader(void **state)
+{
+	struct fixture *fixture = *state;
+
+	leave_index(fixture, false);
+	assert_null(index_open_reader(fixture->dir, fixture->path, OTHER));
+	assert_int_equal(errno, ESTALE);
+	change_boot(fixture);
+	assert_no_reader(fixture, ESTALE);
+	assert_true(fixture_exists(fixture, DATA));
+}
+
+static void
+a_damaged_index_is_not_for_a_reader(void **state)
+{
+	struct fixture *fixture = *state;
+	char junk[20000];
+
+	memset(junk, 'x', sizeof(junk));
+	leave_index(fixture, false);
+	fixture_truncate(fixture, DATA, fixture_size(fixture, DATA) - 1);
+	assert_no_reader(fixture, EBADMSG);
+	fixture_write(fixture, DATA, 0, junk, sizeof(junk));
+	assert_no_reader(fixture, EBADMSG);
+}
+
+static void
+a_reader_is_told_that_another_index_is_in_place_of_its_own(void **state)
+{
+	struct fixture *fixture = *state;
+	struct position found;
+	struct index *reader;
+
+	leave_index(fixture, false);
+	reader = open_reader(fixture);
+	assert_non_null(reader);
+	index_discard(fixture->dir);
+	leave_index(fixture, false);
+	assert_int_equal(index_begin(reader, &found), -1);
+	assert_int_equal(errno, ESTALE);
+	index_close(reader, false);
+}
+
+/* --- Walks --- */
+
+struct seen {
+	size_t n;
+	int64_t ids[64];
+};
+
+static void
+see(void *context, int64_t id, uint64_t offset)
+{
+	struct seen *seen = context;
+
+	assert_true(seen->n < COUNT(seen->ids));
+	assert_int_equal(offset, 1000 + (uint64_t)id);
+	seen->ids[seen->n++] = id;
+}
+
+static void
+walks_of_any_length_give_all_in_order(void **state)
+{
+	static const int64_t ids[] = { INT64_MIN, -2, -1, 0, 1, 7, 255, 256,
+		INT64_MAX - 1, INT64_MAX };
+	struct fixture *fixture = *state;
+	struct index *index = open_index(fixture);
+
+	for (size_t i = COUNT(ids); i > 0; i--)
+		enter(index, ids[i - 1], 1000 + (uint64_t)ids[i - 1]);
+	for (size_t step = 1; step <= COUNT(ids) + 1; step++) {
+		struct seen seen = { 0 };
+		int64_t from = INT64_MIN;
+		int more;
+
+		do {
+			begin(index);
+			more = index_walk(index, &from, step, see, &seen);
+			index_abort(index);
+		} while (more == 1);
+		assert_int_equal(more, 0);
+		assert_int_equal(seen.n, COUNT(ids));
+		assert_memory_equal(seen.ids, ids, sizeof(ids));
+	}
+	index_close(index, false);
+}
+
+static void
+a_walk_may_begin_between_two_ids(void **state)
+{
+	struct index *index = open_index(*state);
+	struct seen seen = { 0 };
+	int64_t from = 8;
+
+	enter(index, 7, 1007);
+	enter(index, 9, 1009);
+	begin(index);
+	assert_int_equal(index_walk(index, &from, 10, see, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.ids[0], 9);
+	index_close(index, false);
+}
+
+static void
+a_walk_of_a_new_index_sees_nothing(void **state)
+{
+	struct index *index = open_index(*state);
+	struct seen seen = { 0 };
+	int64_t from = INT64_MIN;
+
+	begin(index);
+	assert_int_equal(index_walk(index, &from, 10, see, &seen), 0);
+	assert_int_equal(seen.n, 0);
+	index_close(index, false);
+}
+
+/* --- What is damaged is noticed --- */
+
+/* Where the entry of the id stands: its key, then offset and link. */
+static size_t
+find_entry(const struct fixture *fixture, int64_t id)
+{
+	uint64_t key = htobe64((uint64_t)id ^ (UINT64_C(1) << 63));
+	size_t len, at;
+	char *file = fixture_read(fixture, DATA, &len);
+	const char *last = NULL, *next = file;
+
+	/* The last copy is the one in use: the others are of pages before. */
+	while ((next = memmem(next, len - (size_t)(next - file), &key,
+		    sizeof(key))) != NULL)
+		last = next++;
+	assert_non_null(last);
+	at = (size_t)(last - file);
+	free(file);
+	return at;
+}
+
+/* Five entries, entered at once, so that there is one copy of each. */
+static struct index *
+five(const struct fixture *fixture)
+{
+	struct index *index = open_index(fixture);
+	uint64_t found;
+
+	begin(index);
+	for (int64_t id = 10; id <= 50; id += 10)
+		assert_int_equal(
+		    index_put(index, id, 1000 + (uint64_t)id, &found),
+		    INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	return index;
+}
+
+static void
+turn_byte(const struct fixture *fixture, size_t at)
+{
+	size_t len;
+	char *file = fixture_read(fixture, DATA, &len);
+
+	assert_true(at < len);
+	file[at] ^= 0x10;
+	fixture_write(fixture, DATA, at, file + at, 1);
+	free(file);
+}
+
+static void
+any_byte_of_an_entry_overwritten_hides_no_id(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (size_t byte = 0; byte < 20; byte++) {
+		struct index *index = five(fixture);
+		struct seen seen = { 0 };
+		uint64_t offset = 1030;
+		int64_t from = 15;
+
+		turn_byte(fixture, find_entry(fixture, 30) + byte);
+		begin(index);
+		if (index_find(index, 30, &offset) == INDEX_FOUND)
+			/* Its record is read and compared, or it is right. */
+			assert_true(
+			    byte >= 8 && (byte >= 16) == (offset == 1030));
+		else
+			assert_int_equal(errno, EBADMSG);
+		assert_int_equal(index_find(index, 35, &offset), INDEX_ERROR);
+		assert_int_equal(errno, EBADMSG);
+		/* It says nothing of those that are not beside it. */
+		assert_int_equal(index_find(index, 45, &offset), INDEX_NEW);
+		assert_int_equal(index_find(index, 55, &offset), INDEX_NEW);
+		assert_int_equal(index_find(index, 5, &offset), INDEX_NEW);
+		assert_int_equal(index_walk(index, &from, 9, see, &seen), -1);
+		assert_int_equal(errno, EBADMSG);
+		index_close(index, false);
+		index_discard(fixture->dir);
+	}
+}
+
+static void
+a_damaged_state_is_noticed(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t len, at;
+	struct position found;
+
+	for (size_t byte = 0; byte < 120; byte++) {
+		struct index *index = five(fixture);
+		char *file = fixture_read(fixture, DATA, &len);
+		const char *last = NULL, *next = file;
+
+		/* It is in both copies of its page: one is of no use now. */
+		while ((next = memmem(next, len - (size_t)(next - file), UUID,
+			    RECORD_UUID_LEN)) != NULL) {
+			last = next++;
+			at = (size_t)(last - file) - sizeof(uint32_t);
+			turn_byte(fixture, at + byte);
+		}
+		assert_non_null(last);
+		assert_int_equal(index_begin(index, &found), -1);
+		assert_int_equal(errno, EBADMSG);
+		index_close(index, false);
+		free(file);
+		index_discard(fixture->dir);
+	}
+}
+
+static void
+a_condemned_index_goes_unless_another_is_in_its_place(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *old = five(fixture), *young;
+
+	index_condemn(old);
+	assert_false(fixture_exists(fixture, DATA));
+	young = open_index(fixture);
+	index_condemn(old);
+	assert_true(fixture_exists(fixture, DATA));
+	index_close(old, false);
+	index_close(young, false);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -594,6 +934,20 @@ main(void)
 		TEST(a_commit_that_fails_enters_nothing),
 		TEST(
 		    a_process_that_dies_in_its_commit_leaves_the_index_as_it_was),
+		TEST(a_reader_finds_what_is_there_and_nothing_else),
+		TEST(a_reader_sees_what_was_entered_since_it_was_opened),
+		TEST(a_reader_changes_no_file),
+		TEST(without_an_index_there_is_no_reader),
+		TEST(an_index_of_another_store_or_boot_is_not_for_a_reader),
+		TEST(a_damaged_index_is_not_for_a_reader),
+		TEST(
+		    a_reader_is_told_that_another_index_is_in_place_of_its_own),
+		TEST(walks_of_any_length_give_all_in_order),
+		TEST(a_walk_may_begin_between_two_ids),
+		TEST(a_walk_of_a_new_index_sees_nothing),
+		TEST(any_byte_of_an_entry_overwritten_hides_no_id),
+		TEST(a_damaged_state_is_noticed),
+		TEST(a_condemned_index_goes_unless_another_is_in_its_place),
 	};
 
 	return cmocka_run_group_tests_name("index", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * log: what a message looks like on stderr.  Syslog is left out, since it
- * would be that of the machine which runs the tests.
+ * log: what a message looks like on stderr, and whether syslog gets it, too.
+ * That of the machine which runs the tests gets none: it is replaced.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -24,6 +26,28 @@
 
 /* What a process says that has not named itself yet. */
 static char before_open[LINE_BYTES_MAX + 1];
+
+static unsigned syslogged;
+
+/* As the C library's, plain and fortified. */
+void __syslog_chk(int priority, int flag, const char *format, ...);
+
+void
+syslog(int priority, const char *format, ...)
+{
+	(void)priority;
+	(void)format;
+	syslogged++;
+}
+
+void
+__syslog_chk(int priority, int flag, const char *format, ...)
+{
+	(void)priority;
+	(void)flag;
+	(void)format;
+	syslogged++;
+}
 
 /* stderr, while it is a socket that keeps each write apart. */
 struct capture {
@@ -273,6 +297,67 @@ errno_is_left_as_it_was_when_the_message_is_dropped(void **state)
 	assert_int_equal(errno, EDOM);
 }
 
+/*
+ * The line of a warning on a stderr whose inode differs by `off` from what
+ * JOURNAL_STREAM says.
+ */
+static void
+capture_beside_journal(
+    int use_syslog, unsigned off, char line[static LINE_BYTES_MAX + 2])
+{
+	struct capture capture;
+	char stream[64];
+	struct stat st;
+
+	capture_begin(&capture);
+	if (fstat(STDERR_FILENO, &st) == 0)
+		snprintf(stream, sizeof stream, "%llu:%llu",
+		    (unsigned long long)st.st_dev,
+		    (unsigned long long)st.st_ino + off);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_open("test", use_syslog);
+	unsetenv("JOURNAL_STREAM");
+	syslogged = 0;
+	log_warning("a\nb");
+	capture_pause(&capture);
+	if (!capture_next(&capture, line))
+		line[0] = '\0';
+	capture_end(&capture);
+}
+
+static void
+message_to_the_journal_has_its_priority_and_is_there_once(void **state)
+{
+	char line[LINE_BYTES_MAX + 2];
+
+	(void)state;
+	capture_beside_journal(1, 0, line);
+	assert_string_equal(line, "<4>test: a?b\n");
+	assert_int_equal(syslogged, 0);
+}
+
+static void
+message_to_another_stderr_is_plain_and_goes_to_syslog(void **state)
+{
+	char line[LINE_BYTES_MAX + 2];
+
+	(void)state;
+	capture_beside_journal(1, 1, line);
+	assert_string_equal(line, "test: a?b\n");
+	assert_int_equal(syslogged, 1);
+}
+
+static void
+message_of_a_program_without_syslog_is_plain(void **state)
+{
+	char line[LINE_BYTES_MAX + 2];
+
+	(void)state;
+	capture_beside_journal(0, 0, line);
+	assert_string_equal(line, "test: a?b\n");
+	assert_int_equal(syslogged, 0);
+}
+
 int
 main(void)
 {
@@ -300,6 +385,14 @@ main(void)
 		cmocka_unit_test_setup(
 		    errno_is_left_as_it_was_when_the_message_is_dropped,
 		    set_up),
+		cmocka_unit_test_setup(
+		    message_to_the_journal_has_its_priority_and_is_there_once,
+		    set_up),
+		cmocka_unit_test_setup(
+		    message_to_another_stderr_is_plain_and_goes_to_syslog,
+		    set_up),
+		cmocka_unit_test_setup(
+		    message_of_a_program_without_syslog_is_plain, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, set_up_group, NULL);

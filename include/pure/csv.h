@@ -1,5 +1,6 @@
 /*
- * csv: RFC 4180, in pieces.  Pure; any thread.
+ * csv: RFC 4180, in pieces, with LF as a line break too.  Bytes above ASCII are
+ * text like any other.  Pure; total on hostile bytes; any thread.
  */
 #ifndef PURE_CSV_H
 #define PURE_CSV_H
@@ -16,7 +17,7 @@ size_t csv_field_print(const char *field, size_t len, char *buf);
 
 enum csv_result {
 	CSV_RECORD, /* a whole record was split */
-	CSV_MORE,   /* the input ends inside a record */
+	CSV_MORE,   /* the buffer ends before the record's line break */
 	CSV_BAD     /* see `reason` */
 };
 
@@ -32,10 +33,12 @@ struct csv_field {
  * most `*n` fields, unquoting in place; `*n` becomes how many there are and
  * `*used` the bytes of the record with its line break.  `last`: nothing follows
  * the buffer, so that the last record needs no line break.  CSV_BAD: a quote
- * inside a bare field, text behind a closing quote, a bare CR, more fields than
- * there is room for, or, when `last`, an open quote; `*reason` says which and
- * `*used` are the bytes up to the next line break.  On CSV_MORE the buffer is
- * untouched.
+ * inside a bare field, text behind a closing quote, a bare CR outside quotes,
+ * more fields than there is room for, or, when `last`, an open quote; `*reason`
+ * says which, static English, and `*used` are the bytes up to the first line
+ * break behind what is wrong, that one included, or all if there is none.  On
+ * CSV_MORE, which an empty buffer gives too, and on CSV_BAD the buffer is
+ * untouched.  A record gives the same result however much follows it.
  */
 enum csv_result csv_record_split(char *buf, size_t len, int last,
     struct csv_field *fields, size_t *n, size_t *used, const char **reason);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ground/watch.h"
 #include "plant/plant.h"
 
 enum store_result {
@@ -36,6 +37,9 @@ struct store_options {
 	const char *dir;
 	bool prepare; /* write ahead the room for records to come: for long
 			 lived processes, not for one request */
+	const struct watch *watch; /* how far the opening is, where it has to
+			 read on or to build the index; used by store_open
+			 alone.  NULL: lines in the log */
 };
 
 struct store;
@@ -46,7 +50,8 @@ struct store;
  * directory has none.  Call after any fork.  NULL if it cannot be used: the
  * reason is logged, and `status` is a value of sysexits.h: EX_CONFIG (missing
  * or another version), EX_NOPERM, EX_DATAERR (damaged), EX_IOERR, EX_TEMPFAIL
- * (busy, full, out of memory), EX_OSERR.
+ * (busy, full, out of memory, or stopped by the watch: the next opening goes on
+ * from there), EX_OSERR.
  */
 struct store *store_open(const struct store_options *options, int *status);
 
@@ -54,8 +59,10 @@ struct store *store_open(const struct store_options *options, int *status);
  * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  The
  * result of the second of two equal ids in a batch refers to the first.
- * Blocks for the disk, and for other users of the store up to a deadline of
- * STORE_LOCK_TIMEOUT_MS.  Return 0; -1 if the store has failed, so that this
+ * Blocks for the disk, and while other processes hold the store: up to
+ * STORE_LOCK_TIMEOUT_MS from when the first of this process's threads began to
+ * wait for them, so that waits one behind the other, also those in store_wait,
+ * take no longer together; then all is STORE_BUSY.  Return 0; -1 if the store has failed, so that this
  * process should answer what it has and exit with EX_IOERR (the reason is
  * logged, and every later call fails at once).  Any thread.
  */

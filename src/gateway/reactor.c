@@ -215,6 +215,8 @@ begin_drain(struct reactor *r)
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + REACTOR_DRAIN_TIMEOUT_MS;
 	stop_listening(r);
+	/* What woke us since, and so nobody else, would wait for the next. */
+	accept_all(r);
 	reactor_watch(r->epoll, EPOLL_CTL_DEL, r->stop, 0, NULL);
 	for (struct connection *c = r->kept.first, *next; c != NULL; c = next) {
 		next = c->next;

@@ -14,11 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "fastcgi.h"
 #include "ground/log.h"
+#include "ground/notify.h"
+#include "http/tokens.h"
 #include "reactor.h"
 #include "store/store.h"
 
@@ -118,14 +122,38 @@ join_reactors(struct service *service)
 static int
 prepare_listener(void)
 {
+	/*
+	 * The flag is of the socket, not of our descriptor: whoever shares it,
+	 * as systemd does, may take it away, and an accept that finds nothing
+	 * has to come back even so.
+	 */
+	const struct timeval brief = { .tv_usec = 1000 };
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
 
 	if (flags < 0 || fcntl(STDIN_FILENO, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &brief,
+		sizeof(brief)) < 0 ||
 	    fastcgi_init() < 0) {
 		log_error("descriptor 0: cannot use it as a listening socket");
 		return EX_OSERR;
 	}
 	return EX_OK;
+}
+
+/* Until it is time to end; a hangup is the order to read the tokens again. */
+static void
+wait_for_end(const sigset_t *set)
+{
+	int number = 0;
+
+	notify_supervisor("READY=1");
+	for (;;) {
+		sigwait(set, &number);
+		if (number != SIGHUP)
+			break;
+		tokens_recheck();
+	}
+	notify_supervisor("STOPPING=1");
 }
 
 bool
@@ -140,7 +168,7 @@ service_run(const struct config *config)
 	struct service service = { .config = config, .stop = -1 };
 	struct store_options options = { .dir = config->dir, .prepare = true };
 	sigset_t set;
-	int status, signal_number = 0, failed;
+	int status, failed;
 
 	catch_signals(&set);
 	status = prepare_listener();
@@ -153,9 +181,7 @@ service_run(const struct config *config)
 	if (status == EX_OK) {
 		log_info("serving with %u threads, store %s", config->threads,
 		    config->dir);
-		do
-			sigwait(&set, &signal_number);
-		while (signal_number == SIGHUP);
+		wait_for_end(&set);
 	}
 	if (service.stop >= 0)
 		stop_reactors(&service);

@@ -1,24 +1,53 @@
-/* log: one line a message, to stderr and syslog.  See ground/log.h. */
+/*
+ * log: one line a message, to stderr and syslog, or to stderr alone where that
+ * is systemd's journal.  See ground/log.h.
+ */
 #include "ground/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #define LINE_BYTES_MAX 1024
 
 static const char *program_name = "plant-store";
-static int to_syslog;
+static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
+static bool bar_shown;
+
+/* Removes a progress bar. */
+static const char clear[] = { '\r', '\033', '[', 'K' };
+
+/*
+ * Whether stderr is the stream to the journal that systemd made for it, which
+ * JOURNAL_STREAM tells by device and inode: the variable alone could be left
+ * from a parent whose stderr was another.
+ */
+static bool
+is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat st;
+
+	return stream != NULL && fstat(STDERR_FILENO, &st) == 0 &&
+	       sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	       device == st.st_dev && inode == st.st_ino;
+}
 
 void
 log_open(const char *program, int use_syslog)
 {
 	program_name = program;
-	to_syslog = use_syslog;
-	if (use_syslog)
+	to_journal = use_syslog && is_journal();
+	to_syslog = use_syslog && !to_journal;
+	if (to_syslog)
 		openlog(program, LOG_PID, LOG_DAEMON);
 }
 
@@ -28,26 +57,37 @@ log_set_level(enum log_level level)
 	level_max = level;
 }
 
+void
+log_set_bar(bool shown)
+{
+	bar_shown = shown;
+}
+
 /* One write a line, so that the lines of several processes stay whole. */
 __attribute__((format(printf, 3, 0))) static void
 say(enum log_level level, int priority, const char *format, va_list arguments)
 {
-	char line[LINE_BYTES_MAX];
-	int errno_before = errno, prefix, body;
+	char text[sizeof(clear) + LINE_BYTES_MAX];
+	char *line = text + sizeof(clear);
+	int errno_before = errno, prefix = 0, body;
 	size_t len;
 
 	if (level > level_max)
 		return;
-	prefix = snprintf(line, sizeof(line), "%s: ", program_name);
+	/* The priority as sd-daemon(3) has it. */
+	if (to_journal)
+		prefix = snprintf(line, LINE_BYTES_MAX, "<%d>", priority);
+	prefix += snprintf(line + prefix, LINE_BYTES_MAX - (size_t)prefix,
+	    "%s: ", program_name);
 	body = vsnprintf(
-	    line + prefix, sizeof(line) - (size_t)prefix, format, arguments);
+	    line + prefix, LINE_BYTES_MAX - (size_t)prefix, format, arguments);
 	if (body < 0) {
 		errno = errno_before;
 		return;
 	}
 	len = (size_t)prefix + (size_t)body;
-	if (len > sizeof(line) - 1)
-		len = sizeof(line) - 1;
+	if (len > LINE_BYTES_MAX - 1)
+		len = LINE_BYTES_MAX - 1;
 	for (size_t i = 0; i < len; i++)
 		if (line[i] < ' ' || line[i] > '~')
 			line[i] = '?';
@@ -55,7 +95,10 @@ say(enum log_level level, int priority, const char *format, va_list arguments)
 	if (to_syslog)
 		syslog(priority, "%s", line + prefix);
 	line[len] = '\n';
-	if (write(STDERR_FILENO, line, len + 1) < 0) {
+	memcpy(text, clear, sizeof(clear));
+	len++;
+	if ((bar_shown ? write(STDERR_FILENO, text, sizeof(clear) + len)
+		       : write(STDERR_FILENO, line, len)) < 0) {
 		/* Nobody left to tell. */
 	}
 	errno = errno_before;

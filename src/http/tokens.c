@@ -13,6 +13,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,9 @@
 /* "2026-11-21T07:21:00", which "Z" follows in the file. */
 #define SECONDS_LEN 19
 
+/* How often tokens_recheck was called: all sets of the process see it. */
+static atomic_uint rechecks;
+
 struct tokens {
 	const char *path;
 	struct token_file file;
@@ -41,6 +45,7 @@ struct tokens {
 	bool good;        /* what was seen could be used */
 	bool retry;       /* read again though nothing has changed */
 	int64_t next_check_ms;
+	unsigned rechecked; /* the `rechecks` that were followed */
 	EVP_MD *sha256;
 	EVP_MD_CTX *context;
 };
@@ -132,6 +137,7 @@ tokens_open(const char *path, char *error, size_t error_len)
 	}
 	tokens->path = path;
 	tokens->next_check_ms = INT64_MIN;
+	tokens->rechecked = atomic_load(&rechecks);
 	if (digest_open(&tokens->sha256, &tokens->context) != 0) {
 		snprintf(error, error_len,
 		    "libcrypto has no SHA-256; check its installation");
@@ -156,11 +162,13 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 	struct token_file file;
 	struct stat now;
 	char error[512];
+	unsigned wanted = atomic_load(&rechecks);
 	bool news;
 	int status;
 
-	if (now_ms < tokens->next_check_ms)
+	if (now_ms < tokens->next_check_ms && wanted == tokens->rechecked)
 		return;
+	tokens->rechecked = wanted;
 	tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
 	if (stat(tokens->path, &now) != 0)
 		now = (struct stat){ 0 };
@@ -186,6 +194,12 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 	if (news)
 		log_info("%s: read again; tokens in use: %zu", tokens->path,
 		    file.count);
+}
+
+void
+tokens_recheck(void)
+{
+	atomic_fetch_add(&rechecks, 1);
 }
 
 enum http_error
@@ -233,6 +247,12 @@ tokens_close(struct tokens *tokens)
 	token_file_free(&tokens->file);
 	digest_close(tokens->sha256, tokens->context);
 	free(tokens);
+}
+
+bool
+tokens_is_name(const char *text)
+{
+	return token_file_is_name(text, strlen(text));
 }
 
 /* "pst_" and random bytes in base64url (RFC 4648 section 5), no padding. */
@@ -310,7 +330,7 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	char *line = NULL;
 	int status;
 
-	if (!token_file_is_name(name, strlen(name))) {
+	if (!tokens_is_name(name)) {
 		snprintf(error, error_len,
 		    "'%.*s' is not a token's name; use 1 to %d of "
 		    "A-Z a-z 0-9 . _ -",

@@ -11,8 +11,17 @@
 
 #include "ground/watch.h"
 
-/* Values of the common options' `val`; a subcommand's own are letters. */
-enum { COMMAND_HELP = 256, COMMAND_DIR, COMMAND_QUIET, COMMAND_PROGRESS };
+/*
+ * Values of the common options.  A subcommand's own are letters, which are then
+ * short options too, or from COMMAND_OWN on.
+ */
+enum {
+	COMMAND_HELP = 256,
+	COMMAND_DIR,
+	COMMAND_QUIET,
+	COMMAND_PROGRESS,
+	COMMAND_OWN
+};
 
 /* Entries for a subcommand's table of options; its usage names them. */
 #define COMMAND_OPTION_HELP                             \

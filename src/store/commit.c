@@ -55,7 +55,7 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
 			  "index has it; removing the index: the next start "
 			  "builds it anew and checks the journal",
 		    store->path, plant->id, offset);
-		index_discard(store->dir);
+		index_condemn(store->index);
 		return FAULT_FAILED;
 	}
 	if (error != 0) {
@@ -116,10 +116,7 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 				return fault;
 			break;
 		case INDEX_ERROR:
-			fault = state_unwritten(store, "index");
-			if (errno == EBADMSG)
-				index_discard(store->dir);
-			return fault;
+			return state_index_failed(store);
 		}
 	}
 	return FAULT_NONE;
@@ -159,7 +156,7 @@ settle(struct store *store, const struct position *at, bool closed)
 {
 	if (index_commit(store->index, at) < 0) {
 		/* The plants are stored; reading on will enter them. */
-		state_unwritten(store, "index");
+		state_index_failed(store);
 		return;
 	}
 	if (store->full)

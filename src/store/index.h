@@ -10,7 +10,11 @@
  * tells, unless it was closed cleanly.
  *
  * Of what the index says of an id that it has, nothing is believed before the
- * record was read.  The only module that knows LMDB.
+ * record was read.  That it has none is believed only if the entries on both
+ * sides of the gap say so: each has a checksum of itself and of the id that
+ * follows.  What does not hold is EBADMSG: the index is damaged, and should be
+ * condemned.  Damage that ends the process removes the index on the way, or for
+ * a reader says so, and the process exits.  The only module that knows LMDB.
  */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
@@ -63,7 +67,8 @@ void index_abort(struct index *index);
  * index_walk, index_abort, index_close(index, false).  Nothing in the store is
  * changed or logged.  NULL with errno: ENOENT (there is none), ESTALE (of
  * another store, or from before a crash of the machine), EBADMSG, or the
- * system's.  Under the store's lock from index_begin to index_abort.
+ * system's.  Under the store's lock here, and from index_begin to index_abort.
+ * index_begin is -1 with ESTALE if another file has taken its place.
  */
 struct index *index_open_reader(
     int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
@@ -96,5 +101,11 @@ void index_close(struct index *index, bool clean);
  * Remove the files of the index, so that the next open makes it anew.
  */
 void index_discard(int dir);
+
+/*
+ * index_condemn(index):
+ * The index is damaged: discard it, unless another is in its place already.
+ */
+void index_condemn(const struct index *index);
 
 #endif

@@ -18,6 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "lock.h"
+
 #define TEMPORARY_NAME JOURNAL_NAME ".new"
 
 /*
@@ -73,40 +75,27 @@ read_some(int fd, char *buf, size_t len, uint64_t offset)
 	return (ssize_t)have;
 }
 
-enum journal_open
-journal_open(struct journal *journal, int dir, bool prepare)
+/* Read the header of journal->fd. */
+static enum journal_open
+read_header(struct journal *journal)
 {
 	char header[RECORD_HEADER_LEN];
-	enum journal_open result = JOURNAL_ERROR;
 	struct stat st;
 	ssize_t n;
 
-	memset(journal, 0, sizeof(*journal));
-	journal->dir = dir;
-	journal->fd = openat(dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
-	if (journal->fd < 0)
-		return errno == ENOENT ? JOURNAL_ABSENT : JOURNAL_ERROR;
-	if (prepare) {
-		journal->room = malloc(ROOM_PIECE);
-		if (journal->room == NULL)
-			goto fail;
-		memset(journal->room, '\n', ROOM_PIECE);
-	}
 	if (fstat(journal->fd, &st) < 0)
-		goto fail;
+		return JOURNAL_ERROR;
 	n = read_some(journal->fd, header, sizeof(header), 0);
 	if (n < 0)
-		goto fail;
+		return JOURNAL_ERROR;
 	switch (record_header_decode(
 	    header, (size_t)n, journal->uuid, &journal->start.crc)) {
 	case RECORD_HEADER_OK:
 		break;
 	case RECORD_HEADER_VERSION:
-		result = JOURNAL_VERSION;
-		goto fail;
+		return JOURNAL_VERSION;
 	case RECORD_HEADER_BAD:
-		result = JOURNAL_DAMAGED;
-		goto fail;
+		return JOURNAL_DAMAGED;
 	}
 	journal->device = st.st_dev;
 	journal->inode = st.st_ino;
@@ -114,10 +103,42 @@ journal_open(struct journal *journal, int dir, bool prepare)
 	journal->seed = record_seed(journal->uuid);
 	journal->start.end = RECORD_HEADER_LEN;
 	return JOURNAL_OPENED;
+}
 
-fail:
-	journal_close(journal);
+enum journal_open
+journal_open_file(struct journal *journal, int dir, int fd)
+{
+	enum journal_open result;
+
+	memset(journal, 0, sizeof(*journal));
+	journal->dir = dir;
+	journal->fd = fd;
+	result = read_header(journal);
+	if (result != JOURNAL_OPENED)
+		journal_close(journal);
 	return result;
+}
+
+enum journal_open
+journal_open(struct journal *journal, int dir, bool prepare)
+{
+	enum journal_open result;
+	int fd = openat(dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+
+	journal->fd = fd;
+	journal->room = NULL;
+	if (fd < 0)
+		return errno == ENOENT ? JOURNAL_ABSENT : JOURNAL_ERROR;
+	result = journal_open_file(journal, dir, fd);
+	if (result != JOURNAL_OPENED || !prepare)
+		return result;
+	journal->room = malloc(ROOM_PIECE);
+	if (journal->room == NULL) {
+		journal_close(journal);
+		return JOURNAL_ERROR;
+	}
+	memset(journal->room, '\n', ROOM_PIECE);
+	return JOURNAL_OPENED;
 }
 
 /* A random one: RFC 9562, section 5.4. */
@@ -160,7 +181,7 @@ discard(int dir, const char *name, int fd)
 }
 
 int
-journal_create(int dir)
+journal_begin(struct journal *journal, int dir)
 {
 	char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
 	int fd;
@@ -171,14 +192,47 @@ journal_create(int dir)
 	fd = open_new(dir, TEMPORARY_NAME);
 	if (fd < 0)
 		return -1;
-	if (write_all(fd, header, sizeof(header), 0) < 0 || fsync(fd) < 0 ||
-	    renameat2(
-		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
+	if (write_all(fd, header, sizeof(header), 0) < 0) {
 		discard(dir, TEMPORARY_NAME, fd);
 		return -1;
 	}
-	close(fd);
-	return fsync(dir);
+	if (journal_open_file(journal, dir, fd) == JOURNAL_OPENED)
+		return 0;
+	unlinkat(dir, TEMPORARY_NAME, 0);
+	errno = EIO;
+	return -1;
+}
+
+int
+journal_place(const struct journal *journal)
+{
+	if (fsync(journal->fd) < 0 ||
+	    renameat2(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME,
+		RENAME_NOREPLACE) < 0)
+		return -1;
+	return fsync(journal->dir);
+}
+
+void
+journal_drop(struct journal *journal)
+{
+	discard(journal->dir, TEMPORARY_NAME, journal->fd);
+	journal->fd = -1;
+}
+
+int
+journal_create(int dir)
+{
+	struct journal journal;
+
+	if (journal_begin(&journal, dir) < 0)
+		return -1;
+	if (journal_place(&journal) < 0) {
+		journal_drop(&journal);
+		return -1;
+	}
+	journal_close(&journal);
+	return 0;
 }
 
 /*
@@ -266,9 +320,20 @@ journal_cut(struct journal *journal, uint64_t end)
 	return 0;
 }
 
-/* The bytes [begin, end) of one file to the offset `at` of another; synced. */
+static bool
+go_on(const struct watch *watch, uint64_t done, uint64_t total)
+{
+	return watch == NULL || watch->step == NULL ||
+	       watch->step(watch->context, done, total);
+}
+
+/*
+ * The bytes [begin, end) of one file to the offset `at` of another; synced.
+ * `watch` may be NULL.
+ */
 static int
-copy_bytes(int from, int to, uint64_t begin, uint64_t end, uint64_t at)
+copy_bytes(int from, int to, uint64_t begin, uint64_t end, uint64_t at,
+    const struct watch *watch)
 {
 	char *buf = malloc(COPY_BYTES);
 	uint64_t offset = begin;
@@ -278,12 +343,19 @@ copy_bytes(int from, int to, uint64_t begin, uint64_t end, uint64_t at)
 	while (offset < end) {
 		size_t want = end - offset < COPY_BYTES ? (size_t)(end - offset)
 							: COPY_BYTES;
-		ssize_t n = read_some(from, buf, want, offset);
+		ssize_t n = 0;
+		int error = ECANCELED;
 
-		if (n <= 0 ||
+		if (go_on(watch, offset, end)) {
+			n = read_some(from, buf, want, offset);
+			error = n < 0 ? errno : EIO;
+		}
+		if (n > 0 &&
 		    write_all(to, buf, (size_t)n, at + (offset - begin)) < 0) {
-			int error = n == 0 ? EIO : errno;
-
+			error = errno;
+			n = -1;
+		}
+		if (n <= 0) {
 			free(buf);
 			errno = error;
 			return -1;
@@ -311,7 +383,7 @@ journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
 		if (errno != EEXIST)
 			return -1;
 	}
-	if (copy_bytes(journal->fd, fd, from, to, 0) < 0) {
+	if (copy_bytes(journal->fd, fd, from, to, 0, NULL) < 0) {
 		discard(journal->dir, name, fd);
 		return -1;
 	}
@@ -338,19 +410,21 @@ keep_file(const struct journal *journal, uint64_t end)
 }
 
 int
-journal_copy(const struct journal *journal, uint64_t from, uint64_t to, int fd)
+journal_copy(const struct journal *journal, uint64_t from, uint64_t to, int fd,
+    const struct watch *watch)
 {
-	return copy_bytes(journal->fd, fd, from, to, from);
+	return copy_bytes(journal->fd, fd, from, to, from, watch);
 }
 
 int
-journal_publish(const struct journal *journal, uint64_t end, int dir)
+journal_publish(const struct journal *journal, uint64_t end, int dir,
+    const struct watch *watch)
 {
 	int fd = open_new(dir, TEMPORARY_NAME);
 
 	if (fd < 0)
 		return -1;
-	if (copy_bytes(journal->fd, fd, 0, end, 0) < 0 ||
+	if (copy_bytes(journal->fd, fd, 0, end, 0, watch) < 0 ||
 	    renameat2(
 		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
 		discard(dir, TEMPORARY_NAME, fd);
@@ -368,8 +442,10 @@ journal_renew(struct journal *journal, uint64_t end)
 
 	if (fd < 0)
 		return -1;
-	if (copy_bytes(journal->fd, fd, 0, end, 0) < 0 || fstat(fd, &st) < 0 ||
-	    keep_file(journal, end) < 0 ||
+	/* It is locked as the old one is, before others can find it. */
+	if (lock_file(fd, 0) < 0 ||
+	    copy_bytes(journal->fd, fd, 0, end, 0, NULL) < 0 ||
+	    fstat(fd, &st) < 0 || keep_file(journal, end) < 0 ||
 	    renameat(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME) <
 		0) {
 		discard(journal->dir, TEMPORARY_NAME, fd);

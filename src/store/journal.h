@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "ground/watch.h"
 #include "replay.h"
 
 #define JOURNAL_NAME "plants.jsonl"
@@ -49,11 +50,29 @@ enum journal_open {
 enum journal_open journal_open(struct journal *journal, int dir, bool prepare);
 
 /*
+ * journal_open_file(journal, dir, fd):
+ * The same with a file that is open already, for reading if for nothing more;
+ * the journal owns it from now on.  `dir` is -1 for a file that is in no
+ * store's directory; then journal_check cannot be used.
+ */
+enum journal_open journal_open_file(struct journal *journal, int dir, int fd);
+
+/*
  * journal_create(dir):
  * Make a journal with a new uuid, durable when this returns 0.  It never
  * replaces one: -1 with EEXIST if another process was first.
  */
 int journal_create(int dir);
+
+/*
+ * journal_begin(journal, dir), journal_place(journal), journal_drop(journal):
+ * The same in steps, for a journal that is to appear with its records: make one
+ * under a temporary name; make it durable and give it its name; or remove it,
+ * also after a failure of journal_place.  0, or -1 with errno.
+ */
+int journal_begin(struct journal *journal, int dir);
+int journal_place(const struct journal *journal);
+void journal_drop(struct journal *journal);
 
 /*
  * journal_check(journal):
@@ -95,24 +114,27 @@ int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char *name, size_t size);
 
 /*
- * journal_copy(journal, from, to, fd):
+ * journal_copy(journal, from, to, fd, watch):
  * Copy the bytes [from, to) to the same place of the file `fd`, and sync it.
  * 0, or -1 with errno.
  *
- * journal_publish(journal, end, dir):
+ * journal_publish(journal, end, dir, watch):
  * Put a durable copy of the bytes before `end` into the directory `dir`, under
  * the journal's name, which it must not have yet.  0, or -1 with errno.
  *
- * Both without the lock, for bytes that no longer change.
+ * Both without the lock, for bytes that no longer change.  `watch` may be NULL;
+ * if it ends the work errno is ECANCELED.
  */
-int journal_copy(
-    const struct journal *journal, uint64_t from, uint64_t to, int fd);
-int journal_publish(const struct journal *journal, uint64_t end, int dir);
+int journal_copy(const struct journal *journal, uint64_t from, uint64_t to,
+    int fd, const struct watch *watch);
+int journal_publish(const struct journal *journal, uint64_t end, int dir,
+    const struct watch *watch);
 
 /*
  * journal_renew(journal, end):
  * Put a durable copy of the bytes before `end` in the journal's place and keep
- * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy.
+ * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy,
+ * whose file is locked (lock_file).
  * 0; -1 with errno: the old file is still the journal, and in its place unless
  * it was the sync of the directory that failed.
  */

@@ -15,14 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gather.h"
 #include "ground/log.h"
-
-/*
- * Plants entered in one index transaction: sorted first, so that the pages of
- * the index are written in order.  64 MiB of memory when an index is built.
- */
-#define CHUNK_MAX ((size_t)4 << 20)
-#define CHUNK_MIN ((size_t)64)
 
 /*
  * A long lived process checks a journal up to this size from its beginning at
@@ -30,35 +24,6 @@
  * is built, and by the operator's command.
  */
 #define VERIFY_BYTES_MAX ((uint64_t)16 << 20)
-
-/* Seconds between two lines of progress. */
-#define PROGRESS_S 2
-
-struct pair {
-	int64_t id;
-	uint64_t offset;
-};
-
-struct reading {
-	struct store *store;
-	struct replay replay;
-	struct position covered; /* by the index */
-	struct pair *pairs;
-	size_t npairs, size;
-	bool synced;
-	time_t told;
-};
-
-/* Logged already: why the index cannot be used.  A damaged one is removed. */
-static enum fault
-index_fault(const struct store *store)
-{
-	int error = errno;
-
-	if (error == EBADMSG)
-		index_discard(store->dir);
-	return state_fault(error);
-}
 
 static enum fault
 unreadable(const struct store *store)
@@ -76,136 +41,6 @@ damaged(const struct store *store, uint64_t end, const char *reason)
 		  ": %s; nothing was changed; restore it from a backup",
 	    store->path, end, reason != NULL ? reason : "the end is missing");
 	return FAULT_DAMAGED;
-}
-
-static int
-compare_pairs(const void *a, const void *b)
-{
-	const struct pair *x = a, *y = b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
-static void
-tell_progress(struct reading *r)
-{
-	struct timespec now;
-	uint64_t size = r->store->journal.size;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (r->told != 0 && now.tv_sec - r->told >= PROGRESS_S && size > 0)
-		log_info("index: %" PRIu64 "%% of %s/" JOURNAL_NAME " read",
-		    r->replay.at.end * 100 / size, r->store->path);
-	if (r->told == 0 || now.tv_sec - r->told >= PROGRESS_S)
-		r->told = now.tv_sec;
-}
-
-/* The index has at `found` what the journal has at another place. */
-static enum fault
-refuse_second(struct store *store, const struct pair *pair, uint64_t found)
-{
-	struct record record;
-
-	if (found != pair->offset &&
-	    journal_read(&store->journal, found, &record, &store->line,
-		&store->line_size) == 0 &&
-	    record.plant != NULL && record.id == pair->id) {
-		log_error("%s/" JOURNAL_NAME ": the plant %" PRId64
-			  " is stored twice, at the bytes %" PRIu64
-			  " and %" PRIu64 "; restore the journal from a backup",
-		    store->path, pair->id, found, pair->offset);
-		return FAULT_DAMAGED;
-	}
-	log_error("%s/index: has the plant %" PRId64
-		  " before it was read from " JOURNAL_NAME
-		  "; removing it: the next start builds it anew",
-	    store->path, pair->id);
-	index_discard(store->dir);
-	return FAULT_FAILED;
-}
-
-/* Into the index transaction that has begun. */
-static enum fault
-put_pairs(struct reading *r)
-{
-	struct store *store = r->store;
-	uint64_t found;
-
-	for (size_t i = 0; i < r->npairs; i++) {
-		const struct pair *pair = &r->pairs[i];
-
-		switch (
-		    index_put(store->index, pair->id, pair->offset, &found)) {
-		case INDEX_NEW:
-			break;
-		case INDEX_FOUND:
-			return refuse_second(store, pair, found);
-		case INDEX_ERROR:
-			state_unwritten(store, "index");
-			return index_fault(store);
-		}
-	}
-	return FAULT_NONE;
-}
-
-/*
- * Enter what was gathered.  What the index has must be durable: the process
- * that wrote it may have died before its sync.
- */
-static enum fault
-enter_pairs(struct reading *r)
-{
-	struct store *store = r->store;
-
-	if (r->npairs == 0)
-		return FAULT_NONE;
-	if (!r->synced && journal_sync(&store->journal) < 0)
-		return state_poison(store, "fdatasync");
-	r->synced = true;
-	qsort(r->pairs, r->npairs, sizeof(*r->pairs), compare_pairs);
-	for (bool again = false;; again = true) {
-		enum fault fault = put_pairs(r);
-
-		if (fault != FAULT_NONE)
-			return fault;
-		int result = index_commit(store->index, &r->replay.at);
-		int error = errno;
-		if (index_begin(store->index, &r->covered) == 0) {
-			if (result == 0)
-				break;
-			/* Where room was made a moment ago, EIO is no more. */
-			if (error == EIO && !again)
-				continue;
-			errno = error;
-		}
-		state_unwritten(store, "index");
-		return index_fault(store);
-	}
-	r->npairs = 0;
-	tell_progress(r);
-	return FAULT_NONE;
-}
-
-static enum fault
-gather(struct reading *r, const struct record *record)
-{
-	if (r->npairs == r->size) {
-		size_t size = r->size == 0 ? CHUNK_MIN : r->size * 2;
-		struct pair *pairs =
-		    realloc(r->pairs, size * sizeof(*r->pairs));
-
-		if (pairs == NULL) {
-			log_error(
-			    "out of memory for the ids of %zu plants", size);
-			return FAULT_MEMORY;
-		}
-		r->pairs = pairs;
-		r->size = size;
-	}
-	r->pairs[r->npairs].id = record->id;
-	r->pairs[r->npairs].offset = r->replay.at.last;
-	r->npairs++;
-	return r->npairs == CHUNK_MAX ? enter_pairs(r) : FAULT_NONE;
 }
 
 static enum fault
@@ -233,18 +68,17 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 
 /* `tail_end`: where what is to be cut ends; the lines' end if nothing is. */
 static enum fault
-judge_tail(struct reading *r, uint64_t *tail_end)
+judge_tail(struct store *store, struct replay *replay, uint64_t covered,
+    uint64_t *tail_end)
 {
-	struct store *store = r->store;
-	uint64_t end = r->replay.at.end;
-	enum replay_tail tail = replay_judge(&r->replay, tail_end);
+	uint64_t end = replay->at.end;
+	enum replay_tail tail = replay_judge(replay, tail_end);
 
 	if (tail == REPLAY_TAIL_ERROR)
 		return unreadable(store);
 	/* The index and our own syncs vouch for what is below, too. */
-	if (tail == REPLAY_DAMAGED || end < r->covered.end ||
-	    end < store->durable)
-		return damaged(store, end, r->replay.reason);
+	if (tail == REPLAY_DAMAGED || end < covered || end < store->durable)
+		return damaged(store, end, replay->reason);
 	return FAULT_NONE;
 }
 
@@ -255,22 +89,25 @@ judge_tail(struct reading *r, uint64_t *tail_end)
 static enum fault
 read_on(struct store *store, const struct position *covered, bool whole)
 {
-	struct reading r = { .store = store, .covered = *covered };
+	struct gather gather = { .store = store, .covered = *covered };
+	struct replay replay;
 	struct record record;
 	enum replay_result result;
 	enum fault fault = FAULT_NONE;
 	bool closed = store->closed;
 	uint64_t tail_end = 0;
 
-	if (replay_init(&r.replay, store->journal.fd, store->journal.seed,
+	if (replay_init(&replay, store->journal.fd, store->journal.seed,
 		&store->at) < 0) {
 		log_error("out of memory for reading the journal");
 		return FAULT_MEMORY;
 	}
-	while ((result = replay_next(&r.replay, &record)) == REPLAY_RECORD) {
+	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD) {
 		closed = record.plant == NULL;
-		if (!closed && r.replay.at.last >= covered->end)
-			fault = gather(&r, &record);
+		if (!closed && replay.at.last >= covered->end)
+			fault = gather_add(&gather, record.id, &replay.at);
+		if (fault == FAULT_NONE)
+			fault = gather_watch(&gather, &replay.at);
 		if (fault != FAULT_NONE)
 			goto done;
 	}
@@ -278,25 +115,26 @@ read_on(struct store *store, const struct position *covered, bool whole)
 		fault = unreadable(store);
 		goto done;
 	}
-	if (whole || result == REPLAY_BAD || r.replay.at.end < covered->end)
-		fault = judge_tail(&r, &tail_end);
+	if (whole || result == REPLAY_BAD || replay.at.end < covered->end)
+		fault =
+		    judge_tail(store, &replay, gather.covered.end, &tail_end);
 	if (fault == FAULT_NONE)
-		fault = enter_pairs(&r);
+		fault = gather_enter(&gather, &replay.at);
 	/* Last, since a journal that is refused is left as it is. */
-	if (fault == FAULT_NONE && tail_end > r.replay.at.end)
-		fault = cut_tail(store, r.replay.at.end, tail_end);
+	if (fault == FAULT_NONE && tail_end > replay.at.end)
+		fault = cut_tail(store, replay.at.end, tail_end);
 	if (fault == FAULT_NONE) {
-		store->at = r.replay.at;
+		store->at = replay.at;
 		store->closed = closed;
-		if (r.synced)
-			store->durable = r.replay.at.end;
-		else if (store->durable < r.covered.end)
-			store->durable = r.covered.end;
+		if (gather.synced)
+			store->durable = replay.at.end;
+		else if (store->durable < gather.covered.end)
+			store->durable = gather.covered.end;
 	}
 
 done:
-	replay_done(&r.replay);
-	free(r.pairs);
+	replay_done(&replay);
+	gather_done(&gather);
 	return fault;
 }
 
@@ -334,9 +172,7 @@ recovery_catch_up(struct store *store)
 		return FAULT_FAILED;
 	}
 	if (index_begin(store->index, &covered) < 0) {
-		log_error("%s/index: cannot use it: %s", store->path,
-		    strerror(errno));
-		return index_fault(store);
+		return state_index_failed(store);
 	}
 	/*
 	 * Closing lines of others are read without the index, so it may lag
@@ -458,9 +294,11 @@ recovery_start(struct store *store)
 	return fault;
 
 index_failed:
+	if (errno == EBADMSG)
+		return state_index_failed(store);
 	log_error("%s/index: cannot use it: %s; mend its rights or remove it",
 	    store->path, strerror(errno));
-	return index_fault(store);
+	return state_fault(errno);
 }
 
 /* What the index knows to be durable. */

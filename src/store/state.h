@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ground/watch.h"
 #include "index.h"
 #include "journal.h"
 #include "lock.h"
@@ -18,10 +19,14 @@ struct store {
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
 	char *path;
 	int dir;
-	bool prepare; /* long lived */
-	bool failed;  /* nothing is acknowledged any more */
-	bool full;    /* there was no room, and that was said */
+	bool prepare;              /* long lived */
+	bool failed;               /* nothing is acknowledged any more */
+	bool full;                 /* there was no room, and that was said */
+	const struct watch *watch; /* while it is opened; or NULL */
 	struct lock lock;
+	int64_t busy_since_ms; /* the wait for the lock began, */
+	int64_t busy_ms;       /* and failed last, */
+	bool busy_told;        /* and that was said */
 	struct journal journal;
 	struct index *index;
 	struct position at; /* the journal is read and indexed up to here */
@@ -36,10 +41,11 @@ struct store {
 /* Why something could not be done; each is logged where it is found. */
 enum fault {
 	FAULT_NONE,
-	FAULT_FULL,   /* no room: passes by itself */
-	FAULT_MEMORY, /* memory, descriptors: passes by itself */
-	FAULT_FAILED, /* the store has failed: the next start recovers */
-	FAULT_DAMAGED /* the journal is damaged: the next start refuses */
+	FAULT_FULL,    /* no room: passes by itself */
+	FAULT_MEMORY,  /* memory, descriptors: passes by itself */
+	FAULT_STOPPED, /* by the watch, while it is opened */
+	FAULT_FAILED,  /* the store has failed: the next start recovers */
+	FAULT_DAMAGED  /* the journal is damaged: the next start refuses */
 };
 
 /*
@@ -55,6 +61,13 @@ enum fault state_fault(int error);
  * the fault.
  */
 enum fault state_unwritten(struct store *store, const char *name);
+
+/*
+ * state_index_failed(store):
+ * The index could not be used: log it with errno, which stays; a damaged one is
+ * removed.  Return the fault.
+ */
+enum fault state_index_failed(struct store *store);
 
 /*
  * state_poison(store, what):

@@ -1,0 +1,15 @@
+/*
+ * notify: tell the supervisor, by systemd's protocol (sd_notify(3)).
+ */
+#ifndef GROUND_NOTIFY_H
+#define GROUND_NOTIFY_H
+
+/*
+ * notify_supervisor(state):
+ * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names: an
+ * absolute path, or '@' and an abstract name.  Does nothing without one; a
+ * failure is logged.
+ */
+void notify_supervisor(const char *state);
+
+#endif

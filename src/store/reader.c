@@ -1,0 +1,382 @@
+/*
+ * reader: see store/reader.h.
+ *
+ * Happy path: read line after line without the lock, up to a margin before the
+ * end of the file; then take the lock for a moment, so that nobody is in the
+ * middle of a write, find where the journal ends, and sync it; then read on to
+ * there.  Failure modes: damage ends it with its offset; what a torn batch left
+ * behind the last line is told and not read.
+ */
+#include "store/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "ground/clock.h"
+#include "ground/log.h"
+#include "reader_state.h"
+#include "store/store.h"
+
+/*
+ * What is this far before the end of the file cannot be taken back any more,
+ * and is read without the lock; the rest only once its end is known.  More than
+ * an append with the room behind it.
+ */
+#define MARGIN (2 * JOURNAL_APPEND_MAX)
+
+#define STEP_BYTES ((uint64_t)1 << 20)
+
+int
+reader_error(const char *name, const char *what)
+{
+	int error = errno;
+
+	log_error("%s: %s: %s", name, what, strerror(error));
+	switch (error) {
+	case EACCES:
+	case EPERM:
+		return EX_NOPERM;
+	case ENOENT:
+	case ENOTDIR:
+		return EX_NOINPUT;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return EX_CANTCREAT;
+	case ENOMEM:
+		return EX_TEMPFAIL;
+	default:
+		return EX_IOERR;
+	}
+}
+
+int
+reader_damaged(const struct reader *reader, uint64_t offset, const char *reason)
+{
+	log_error("%s: damaged at byte %" PRIu64 ": %s", reader->name, offset,
+	    reason);
+	return EX_DATAERR;
+}
+
+static int
+damaged_line(const struct reader *reader, const struct replay *replay)
+{
+	return reader_damaged(reader, replay->at.end,
+	    replay->reason != NULL ? replay->reason : "the end is missing");
+}
+
+/* Anything but a directory is taken for a journal. */
+static enum journal_open
+open_path(struct reader *reader, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return JOURNAL_ERROR;
+	reader->journal.fd = fd;
+	if (fstat(fd, &st) < 0)
+		return JOURNAL_ERROR;
+	if (!S_ISDIR(st.st_mode))
+		return journal_open_file(&reader->journal, -1, fd);
+	reader->journal.fd = -1;
+	reader->dir = fd;
+	free(reader->name);
+	if (asprintf(&reader->name, "%s/" JOURNAL_NAME, path) < 0) {
+		reader->name = NULL;
+		return JOURNAL_ERROR;
+	}
+	fd = openat(reader->dir, JOURNAL_NAME, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? JOURNAL_ABSENT : JOURNAL_ERROR;
+	return journal_open_file(&reader->journal, reader->dir, fd);
+}
+
+static int
+open_journal(struct reader *reader, const char *path)
+{
+	switch (open_path(reader, path)) {
+	case JOURNAL_OPENED:
+		return EX_OK;
+	case JOURNAL_ABSENT:
+		log_error(
+		    "%s: holds no store; name the directory of " JOURNAL_NAME,
+		    path);
+		return EX_NOINPUT;
+	case JOURNAL_VERSION:
+		log_error(
+		    "%s: of a version that this program does not know; use "
+		    "the program that wrote it",
+		    reader->name);
+		return EX_CONFIG;
+	case JOURNAL_DAMAGED:
+		return reader_damaged(reader, 0, "not a journal's header");
+	case JOURNAL_ERROR:
+		break;
+	}
+	return reader_error(
+	    reader->name != NULL ? reader->name : path, "cannot open");
+}
+
+static int
+begin_at(struct reader *reader, const struct position *at)
+{
+	struct replay replay;
+
+	if (replay_init(&replay, reader->journal.fd, reader->journal.seed, at) <
+	    0)
+		return reader_error(reader->name, "cannot read");
+	/* The window from before may hold other bytes. */
+	replay_done(&reader->replay);
+	reader->replay = replay;
+	return EX_OK;
+}
+
+struct reader *
+reader_open(const char *path, const struct watch *watch, int *status)
+{
+	struct reader *reader = calloc(1, sizeof(*reader));
+	struct stat st;
+
+	if (reader != NULL)
+		reader->name = strdup(path);
+	if (reader == NULL || reader->name == NULL) {
+		*status = reader_error(path, "cannot read");
+		free(reader);
+		return NULL;
+	}
+	reader->dir = reader->lock.fd = reader->journal.fd = -1;
+	if (watch != NULL)
+		reader->watch = *watch;
+	*status = open_journal(reader, path);
+	/* A copy that was never served has no lock file, and needs none. */
+	if (*status == EX_OK && reader->dir >= 0 &&
+	    fstatat(reader->dir, "lock", &st, 0) == 0 &&
+	    lock_open(&reader->lock, reader->dir) < 0)
+		*status = reader_error(path, "cannot open its lock");
+	if (*status == EX_OK)
+		*status = reader_resume(reader, &reader->journal.start, 0);
+	if (*status == EX_OK)
+		return reader;
+	reader_close(reader);
+	return NULL;
+}
+
+void
+reader_close(struct reader *reader)
+{
+	if (reader == NULL)
+		return;
+	replay_done(&reader->replay);
+	journal_close(&reader->journal);
+	lock_close(&reader->lock);
+	if (reader->dir >= 0)
+		close(reader->dir);
+	free(reader->name);
+	free(reader);
+}
+
+int
+reader_resume(struct reader *reader, const struct position *at, uint64_t plants)
+{
+	uint64_t size = reader->journal.size;
+	int status = begin_at(reader, at);
+
+	if (status != EX_OK)
+		return status;
+	reader->settled = false;
+	reader->limit = size > MARGIN ? size - MARGIN : 0;
+	reader->next_step = 0;
+	reader->plants = plants;
+	return EX_OK;
+}
+
+int
+reader_lock(struct reader *reader)
+{
+	if (reader->lock.fd < 0 ||
+	    lock_acquire(&reader->lock,
+		clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS) == 0)
+		return EX_OK;
+	log_error("%s: its lock is held by another process: %s; try again "
+		  "later",
+	    reader->name, strerror(errno));
+	return EX_TEMPFAIL;
+}
+
+void
+reader_unlock(struct reader *reader)
+{
+	if (reader->lock.fd >= 0)
+		lock_release(&reader->lock);
+}
+
+/* What stands behind the last line. */
+static int
+judge_end(struct reader *reader, struct replay *rest)
+{
+	uint64_t tail_end;
+
+	switch (replay_judge(rest, &tail_end)) {
+	case REPLAY_CLEAN:
+		return EX_OK;
+	case REPLAY_TORN:
+		log_warning("%s: a batch was torn at byte %" PRIu64
+			    " by a crash, before it was acknowledged; the "
+			    "service will cut it off",
+		    reader->name, rest->at.end);
+		return EX_OK;
+	case REPLAY_DAMAGED:
+		return damaged_line(reader, rest);
+	case REPLAY_TAIL_ERROR:
+		break;
+	}
+	return reader_error(reader->name, "cannot read");
+}
+
+/* Under the lock: find the end behind what was read. */
+static int
+find_end(struct reader *reader)
+{
+	struct replay rest;
+	struct record record;
+	enum replay_result result;
+	int status;
+
+	if (replay_init(&rest, reader->journal.fd, reader->journal.seed,
+		&reader->replay.at) < 0)
+		return reader_error(reader->name, "cannot read");
+	do
+		result = replay_next(&rest, &record);
+	while (result == REPLAY_RECORD);
+	reader->limit = rest.at.end;
+	if (result == REPLAY_ERROR)
+		status = reader_error(reader->name, "cannot read");
+	else
+		status = judge_end(reader, &rest);
+	replay_done(&rest);
+	return status;
+}
+
+/* Under the lock: whether what is read is the store's, and good. */
+static int
+check_store(struct reader *reader)
+{
+	const char *why;
+
+	if (reader->dir < 0)
+		return EX_OK;
+	why = journal_check(&reader->journal, 0);
+	if (why != NULL) {
+		log_error("%s: %s while it was read", reader->name, why);
+		return EX_IOERR;
+	}
+	if (reader->lock.fd >= 0 && lock_mark(&reader->lock, NULL) != LOCK_OK) {
+		log_error("%s: marked as failed after a sync that failed; "
+			  "start the service, which recovers it, and try again",
+		    reader->name);
+		return EX_IOERR;
+	}
+	return EX_OK;
+}
+
+static int
+settle(struct reader *reader)
+{
+	int status = reader_lock(reader);
+
+	if (status != EX_OK)
+		return status;
+	status = check_store(reader);
+	if (status == EX_OK)
+		status = find_end(reader);
+	/* A process that died may have left lines that are not synced. */
+	if (status == EX_OK && reader->dir >= 0 &&
+	    journal_sync(&reader->journal) < 0)
+		status = reader_error(reader->name, "cannot sync");
+	reader_unlock(reader);
+	if (status != EX_OK)
+		return status;
+	reader->settled = true;
+	struct position at = reader->replay.at;
+	return begin_at(reader, &at);
+}
+
+/* Whether to go on. */
+static bool
+take_step(struct reader *reader)
+{
+	uint64_t done = reader->replay.at.end;
+	uint64_t total = reader->settled ? reader->limit : reader->journal.size;
+
+	if (done < reader->next_step || reader->watch.step == NULL)
+		return true;
+	if (!reader->watch.step(reader->watch.context, done, total))
+		return false;
+	reader->next_step = done + STEP_BYTES;
+	return true;
+}
+
+static enum reader_result
+give_up(struct reader *reader, int status)
+{
+	reader->status = status;
+	return READER_FAILED;
+}
+
+enum reader_result
+reader_next(struct reader *reader, struct record *record)
+{
+	int status;
+
+	do {
+		if (!take_step(reader))
+			return READER_STOPPED;
+		if (!reader->settled &&
+		    reader->replay.at.end >= reader->limit) {
+			status = settle(reader);
+			if (status != EX_OK)
+				return give_up(reader, status);
+		}
+		if (reader->settled && reader->replay.at.end == reader->limit)
+			return READER_END;
+		switch (replay_next(&reader->replay, record)) {
+		case REPLAY_RECORD:
+			reader->watermark = record->safe;
+			break;
+		case REPLAY_ERROR:
+			return give_up(
+			    reader, reader_error(reader->name, "cannot read"));
+		default:
+			return give_up(
+			    reader, damaged_line(reader, &reader->replay));
+		}
+	} while (record->plant == NULL);
+	reader->plants++;
+	return READER_PLANT;
+}
+
+void
+reader_report(const struct reader *reader, struct reader_report *report)
+{
+	memcpy(report->store, reader->journal.uuid, RECORD_UUID_LEN);
+	report->store[RECORD_UUID_LEN] = '\0';
+	report->plants = reader->plants;
+	report->bytes = reader->replay.at.end;
+	report->seq = reader->replay.at.seq;
+	report->offset = reader->replay.at.last;
+	report->watermark = reader->watermark;
+}
+
+int
+reader_status(const struct reader *reader)
+{
+	return reader->status;
+}

@@ -1,0 +1,94 @@
+"""Token changes take effect within two seconds, in any set-up of the service."""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from typing import Protocol
+
+from lib_service import TOKEN_PATTERN, WAIT_S, Tally, new_plant, wait_until
+
+WITHIN_S = 2.0
+# An id that no other test of a set-up takes; the plant is always the same.
+PLANT = new_plant(9_007_199_254_740_881, "token change")
+CREATED = 200
+UNKNOWN = 401
+
+
+class SetUp(Protocol):
+    """What is asked: base_url is such as http://127.0.0.1:8080/api/v1."""
+
+    base_url: str
+    tokens: pathlib.Path
+    build: pathlib.Path
+
+
+def status_of(set_up: SetUp, token: str) -> int:
+    request = urllib.request.Request(
+        f"{set_up.base_url}/plants",
+        data=PLANT,
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+        },
+    )
+    # No proxy that the environment may name.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=WAIT_S) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def token_command(set_up: SetUp, *arguments: str | pathlib.Path) -> str:
+    """Run `plant-store token`; the token that it prints, if any."""
+    done = subprocess.run(
+        [set_up.build / "plant-store", "token", *arguments],
+        env={},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=WAIT_S,
+    )
+    if done.returncode:
+        raise RuntimeError(f"token {arguments}: {done.stderr!r}")
+    found = TOKEN_PATTERN.search(done.stdout)
+    return found[0].decode() if found else ""
+
+
+def becomes(
+    tally: Tally, set_up: SetUp, token: str, status: int, sentence: str
+) -> None:
+    began = time.monotonic()
+    found = wait_until(lambda: status_of(set_up, token) == status, WITHIN_S)
+    taken = time.monotonic() - began
+    print(f"# {sentence}: after {taken:.2f} s", flush=True)
+    # What was found may have been asked in time and answered too late.
+    tally.check(found and taken <= WITHIN_S, sentence, status_of(set_up, token))
+
+
+def check_token_changes(tally: Tally, set_up: SetUp, where: str) -> None:
+    """Added by hand, revoked, added by the command, revoked: no restart."""
+    name = "token-change"
+    file = ("--file", set_up.tokens)
+    with tempfile.TemporaryDirectory() as folder:
+        elsewhere = pathlib.Path(folder, "tokens")
+        token = token_command(set_up, "add", name, "--file", elsewhere)
+        line = elsewhere.read_text()
+    before = status_of(set_up, token)
+    tally.check(before == UNKNOWN, f"{where}: a token is unknown at first", before)
+    with open(set_up.tokens, "a", encoding="ascii") as tokens:
+        tokens.write(line)
+    becomes(tally, set_up, token, CREATED, f"{where}: a line added by hand counts")
+    token_command(set_up, "revoke", name, *file)
+    becomes(tally, set_up, token, UNKNOWN, f"{where}: a revoked token is refused")
+    token = token_command(set_up, "add", name, *file)
+    becomes(tally, set_up, token, CREATED, f"{where}: an added token counts")
+    token_command(set_up, "revoke", name, *file)
+    becomes(tally, set_up, token, UNKNOWN, f"{where}: it is refused once revoked")
+    left = re.search(rf"^{name} ", set_up.tokens.read_text(), re.MULTILINE)
+    tally.check(not left, f"{where}: the file is as before")

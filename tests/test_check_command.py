@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Drives `plant-store check` as an operator does.
+
+usage: test_check_command.py PATH_OF_plant-store
+
+The web servers of the second half answer as broken ones do; the real ones,
+broken on purpose, are in tests/servers.
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import pwd
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from lib_service import Store, Tally, lighttpd, responder, run_scenario, temporary_store
+
+USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
+NOBODY = pwd.getpwnam("nobody").pw_uid
+OURS = {
+    "": (400, 4101, {}),
+    "bare": (401, 1001, {"WWW-Authenticate": 'Bearer realm="plant-store"'}),
+    "GET": (405, 2002, {"Allow": "POST"}),
+    "large": (413, 3007, {}),
+}
+
+
+def check(
+    store: Store, *arguments: str, stdin: str | None = None, **settings: str
+) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [store.build / "plant-store", "check", *arguments],
+        env=store.environment(**settings),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def told(tally: Tally, run: subprocess.CompletedProcess, status: int, words: str, sentence: str) -> None:
+    """The exit status, and the words of a complaint; no words: no complaint."""
+    fine = words in run.stderr if words else run.stderr == ""
+    tally.check(run.returncode == status and fine, sentence, run)
+
+
+# --- This machine ------------------------------------------------------------
+
+
+def check_machine(tally: Tally, store: Store) -> None:
+    run = check(store)
+    told(tally, run, 0, "", "a store that was never used is well")
+    tally.check("no store yet" in run.stdout, "it is said that it is new", run.stdout)
+    run = check(store, PLANT_STORE_THREADS="0")
+    told(tally, run, CONFIG, "PLANT_STORE_THREADS", "a wrong setting is named")
+    run = check(store, PLANT_STORE_DIR=str(store.root / "none"))
+    told(tally, run, CONFIG, "install -d -m 0700", "a missing directory is made how")
+    run = check(store, PLANT_STORE_TOKENS=str(store.root / "none"))
+    told(tally, run, CONFIG, "plant-store token add", "a missing token file is made how")
+    store.tokens.chmod(0o644)
+    told(tally, check(store), CONFIG, "tokens", "a token file open to all is refused")
+    store.tokens.chmod(0o600)
+    store.dir.chmod(0o755)
+    run = check(store)
+    told(tally, run, CONFIG, "chmod 0700", "a directory open to all is refused")
+    store.dir.chmod(0o700)
+
+
+def check_expired(tally: Tally, store: Store) -> None:
+    text = store.tokens.read_text()
+    line = next(line for line in text.splitlines() if not line.startswith("#"))
+    name, digest = line.split()[:2]
+    store.tokens.write_text(f"{name} {digest} 2001-01-01T00:00:00Z\n")
+    told(tally, check(store), CONFIG, "every token has expired", "expired tokens")
+    store.tokens.write_text(text)
+
+
+def check_used(tally: Tally, store: Store) -> None:
+    run = check(store)
+    told(tally, run, 0, "", "a store in use is well")
+    tally.check("index: ok" in run.stdout, "its index is", run.stdout)
+    before = {path: path.stat() for path in store.dir.rglob("*")}
+    check(store)
+    tally.check(
+        {path: path.stat().st_mtime_ns for path in store.dir.rglob("*")}
+        == {path: stat.st_mtime_ns for path, stat in before.items()},
+        "checking changes nothing in the store",
+    )
+    if os.geteuid() == 0:
+        os.chown(store.journal, NOBODY, -1)
+        told(tally, check(store), CONFIG, "chown -R", "a foreign owner is told")
+        os.chown(store.journal, 0, -1)
+    else:
+        tally.skip("a foreign owner is told", "only root can give files away")
+    lock = store.dir / "lock"
+    mark = lock.read_bytes()
+    lock.write_bytes(b"failed  " + mark[8:])
+    told(tally, check(store), CONFIG, "a sync has failed", "a failed store is told")
+    lock.write_bytes(mark)
+
+
+# --- The way of a client -----------------------------------------------------
+
+
+class Broken(http.server.BaseHTTPRequestHandler):
+    """Answers as the service does, but for what `answers` says."""
+
+    answers: dict[str, tuple[int, object, dict[str, str]]] = {}
+
+    def kind(self, length: int) -> str:
+        if self.command == "GET":
+            return "GET"
+        if "Authorization" not in self.headers:
+            return "bare"
+        if length > 65536:
+            return "large"
+        return "full" if length == 65536 and "full" in self.answers else ""
+
+    def answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        self.rfile.read(length)
+        kind = self.kind(length)
+        status, content, headers = self.answers.get(kind) or OURS[kind]
+        body = content
+        if isinstance(content, int):
+            body = json.dumps({"error": content, "message": "."})
+        data = str(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_POST = do_GET = answer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def broken(**answers: tuple[int, object, dict[str, str]]) -> Iterator[str]:
+    """A web server that answers the kinds of requests so; its URL."""
+    handler = type("Handler", (Broken,), {"answers": {
+        "" if kind == "plain" else kind: answer for kind, answer in answers.items()
+    }})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+PAGE = "<html>no</html>"
+FAULTS: list[tuple[str, dict, str]] = [
+    ("a dropped Authorization", {"plain": (401, 1001, {})}, "CGIPassAuth On"),
+    ("a replaced Authorization", {"plain": (401, 1002, {})}, "own authentication"),
+    ("an added Authorization", {"plain": (401, 1004, {})}, "remove it"),
+    ("an unknown token", {"plain": (401, 1005, {})}, "does not know this token"),
+    ("an expired token", {"plain": (401, 1006, {})}, "has expired"),
+    ("a wrong base path", {"plain": (404, 2001, {})}, "PLANT_STORE_BASE_PATH"),
+    ("a wrong base path, contract", {"plain": (400, 2001, {})}, "PLANT_STORE_BASE_PATH"),
+    ("a changed method", {"plain": (405, 2002, {})}, "rewrites"),
+    ("a dropped Content-Type", {"plain": (400, 3001, {})}, "CONTENT_TYPE"),
+    ("a dropped body", {"plain": (400, 3006, {})}, "did not arrive"),
+    ("a service that cannot start", {"plain": (503, 5006, {})}, "cannot start"),
+    ("a failed store", {"plain": (503, 5003, {})}, "trouble of its own"),
+    ("an unmounted path", {"plain": (404, PAGE, {})}, "mount the service"),
+    ("static files", {"plain": (405, PAGE, {})}, "mount the service"),
+    ("authentication before it", {"plain": (401, PAGE, {})}, "switch its"),
+    ("a forbidden path", {"plain": (403, PAGE, {})}, "allow it"),
+    ("a program that fails", {"plain": (500, PAGE, {})}, "error log"),
+    ("a backend that is down", {"plain": (502, PAGE, {})}, "start it"),
+    ("another service", {"plain": (200, "{}", {})}, "something else answers"),
+    ("an unexpected status", {"plain": (418, PAGE, {})}, "not the service's"),
+    ("a redirect", {"plain": (301, "", {"Location": "/x/plants"})}, "/x/plants"),
+    ("a small limit", {"full": (413, PAGE, {})}, "client_max_body_size"),
+    ("a small limit of mod_fcgid", {"full": (400, 3004, {})}, "FcgidMaxRequestLen"),
+    ("a small limit of the service", {"full": (413, 3007, {})}, "give both the same"),
+    ("no limit at all", {"large": (400, 4101, {})}, "status 400, error 4101"),
+    ("a dropped WWW-Authenticate", {"bare": (401, 1001, {})}, "WWW-Authenticate"),
+    ("a dropped Allow", {"GET": (405, 2002, {})}, "header Allow"),
+]
+
+
+def check_faults(tally: Tally, store: Store) -> None:
+    with broken() as url:
+        run = check(store, "--url", url, "--token", "pst_x")
+        told(tally, run, 0, "", "a server that answers as the service does is well")
+    for what, answers, words in FAULTS:
+        with broken(**answers) as url:
+            run = check(store, "--url", url, "--token", "pst_x")
+            told(tally, run, UNAVAILABLE, words, f"{what} is told")
+    run = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
+    told(tally, run, UNAVAILABLE, "no answer", "nobody who listens is told")
+    run = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
+    told(tally, run, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
+    run = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)
+    told(tally, run, UNAVAILABLE, "longer than", "a URL that is too long is refused")
+
+
+def check_service(tally: Tally, store: Store, build: str) -> None:
+    with responder(store) as service, lighttpd(store, service.socket_path) as port:
+        url = f"http://127.0.0.1:{port}"
+        run = check(store, "--url", url + "/", "--token", "-", stdin=store.token + "\n")
+        told(tally, run, 0, "", "the real service behind lighttpd is well")
+        run = check(store, "--url", url)
+        told(tally, run, 0, "", "without a token what needs none is tried")
+        run = check(store, "--url", url, "--token", "pst_wrong")
+        told(tally, run, UNAVAILABLE, "does not know", "a wrong token is told")
+        tally.check("pst_wrong" not in run.stderr + run.stdout, "no token is printed")
+        run = check(store, "--url", url + "/api/v1", "--token", store.token)
+        told(tally, run, UNAVAILABLE, "BASE_PATH", "a wrong base path is told")
+        tally.check(store.plants() == [], "nothing was created")
+
+
+def check_usage(tally: Tally, store: Store) -> None:
+    told(tally, check(store, "--help"), 0, "", "--help")
+    told(tally, check(store, "x"), USAGE, "too many", "an operand is refused")
+    told(tally, check(store, "--nonsense"), USAGE, "--nonsense", "an unknown option")
+    told(tally, check(store, "--url"), USAGE, "--url", "a URL that is missing")
+    told(tally, check(store, "--token", "x"), USAGE, "--url", "a token without a URL")
+    run = check(store, "--url", "http://127.0.0.1:1", "--token", "-", stdin="")
+    told(tally, run, 66, "no token on stdin", "a token that is missing on stdin")
+
+
+def scenario(tally: Tally) -> None:
+    build = str(pathlib.Path(sys.argv[1]).resolve().parent)
+    with temporary_store(build) as store:
+        check_usage(tally, store)
+        check_machine(tally, store)
+        check_expired(tally, store)
+        check_faults(tally, store)
+        check_service(tally, store, build)
+        check_used(tally, store)
+
+
+if __name__ == "__main__":
+    sys.exit(run_scenario(scenario))

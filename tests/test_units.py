@@ -1,0 +1,507 @@
+#!/usr/bin/env python3
+"""Goal: what supervisors are given in deploy/ is right, and enough to run.
+
+usage: test_units.py BUILD_DIR
+
+systemd itself does not run here: its tools judge the units, and the system
+calls that the service makes are compared with those that its unit allows.
+"""
+
+import contextlib
+import functools
+import grp
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from lib_service import (
+    TOP,
+    WAIT_S,
+    FastCgiPeer,
+    Store,
+    Tally,
+    children_of,
+    fcgi_request,
+    listens,
+    main,
+    new_plant,
+    passed_on,
+    stop_process,
+    temporary_store,
+    wait_until,
+)
+
+DEPLOY = TOP / "deploy"
+SERVICE = DEPLOY / "systemd" / "plant-store.service"
+SOCKET = DEPLOY / "systemd" / "plant-store.socket"
+START = DEPLOY / "plant-store-start"
+INSTALLED = "/usr/local/libexec/plant-store.fcgi"
+EXPOSURE_MAX = 0.5
+USER, GROUP = "nobody", "www-data"
+
+
+def output_of(*command: str | pathlib.Path, **how) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=2 * WAIT_S,
+        **how,
+    )
+
+
+def values(unit: pathlib.Path, name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", unit.read_text(), re.MULTILINE)
+
+
+def send(store: Store, socket_path: pathlib.Path, plant_id: int, name: str) -> bool:
+    body = new_plant(plant_id, name)
+    with FastCgiPeer(socket_path, WAIT_S) as peer:
+        request = fcgi_request(store.request(body).items(), body)
+        return peer.exchange(request).is_plant(name)
+
+
+# --- The units ---------------------------------------------------------------
+
+
+def check_units(tally: Tally, build: str) -> None:
+    """By systemd's own judgement, with the service where it is now."""
+    responder = str(pathlib.Path(build).resolve() / "plant-store.fcgi")
+    with tempfile.TemporaryDirectory() as folder:
+        for unit in (SERVICE, SOCKET):
+            text = unit.read_text().replace(INSTALLED, responder)
+            pathlib.Path(folder, unit.name).write_text(text)
+        paths = [pathlib.Path(folder, unit.name) for unit in (SERVICE, SOCKET)]
+        done = output_of("systemd-analyze", "verify", "--man=no", *paths)
+        # It also complains of units of the machine that they depend on.
+        faults = [line for line in done.stdout.splitlines() if "plant-store" in line]
+        well = done.returncode == 0 and not faults
+        tally.check(well, "systemd finds no fault in the units", done.stdout)
+        broken = paths[0].read_text().replace("Restart=", "Restrat=")
+        paths[0].write_text(broken)
+        done = output_of("systemd-analyze", "verify", "--man=no", *paths)
+        tally.check("Restrat" in done.stdout, "it would find one", done.stdout)
+    done = output_of(
+        "systemd-analyze", "security", "--offline=true", "--no-pager", SERVICE
+    )
+    found = re.search(r"Overall exposure level .*: ([0-9.]+) ", done.stdout)
+    exposure = float(found[1]) if found else 10.0
+    sentence = f"its exposure is {EXPOSURE_MAX} at most"
+    tally.check(exposure <= EXPOSURE_MAX, f"{sentence}: {exposure}", done.stdout[-300:])
+
+
+def check_agreement(tally: Tally) -> None:
+    """What the units say and the rest relies on."""
+    path = values(SOCKET, "ListenStream")
+    default = re.findall(r"^socket=(\S+) ", START.read_text(), re.MULTILINE)
+    tally.check(path == default, "one socket path everywhere", (path, default))
+    mode = values(SOCKET, "SocketMode") + values(SOCKET, "SocketGroup")
+    well = mode == ["0660", GROUP]
+    tally.check(well, "the socket is for the web server's group alone", mode)
+    given = values(SERVICE, "StandardInput") + values(SERVICE, "NonBlocking")
+    tally.check(given == ["socket", "yes"], "the socket is descriptor 0", given)
+    no_restart = values(SERVICE, "RestartPreventExitStatus")
+    wanted = [f"{os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"]
+    sentence = "what a person must mend is not tried again"
+    tally.check(no_restart == wanted, sentence, no_restart)
+
+
+# --- System calls ------------------------------------------------------------
+
+
+@functools.cache
+def members(group: str) -> frozenset[str]:
+    """The system calls of a group, those of its groups included."""
+    done = output_of("systemd-analyze", "syscall-filter", "--no-pager", group)
+    if done.returncode:
+        raise RuntimeError(done.stdout)
+    found: set[str] = set()
+    for line in done.stdout.splitlines()[1:]:
+        name = line.strip()
+        if name.startswith("@"):
+            found |= members(name)
+        elif name and not name.startswith("#"):
+            found.add(name)
+    return frozenset(found)
+
+
+def allowed() -> set[str]:
+    """As SystemCallFilter= lines are read: in order, `~` takes away."""
+    calls: set[str] = set()
+    for value in values(SERVICE, "SystemCallFilter"):
+        takes_away = value.startswith("~")
+        for word in value.lstrip("~").split():
+            names = members(word) if word.startswith("@") else {word}
+            calls = calls - names if takes_away else calls | names
+    # Whatever a filter says, these are allowed to start a program at all.
+    return calls | members("@default")
+
+
+class Traced:
+    """Runs of the responder under strace, and the system calls they made."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.socket_path = store.root / "traced.sock"
+        self.log = store.root / "traced.log"
+        self.calls: set[str] = set()
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(self.socket_path))
+        self.listener.listen()
+
+    @contextlib.contextmanager
+    def run(self, *inject: str) -> Iterator[tuple[subprocess.Popen, int]]:
+        """strace, and the responder's process below it."""
+        trace = self.store.root / "trace"
+        environment = self.store.environment(PLANT_STORE_THREADS="2")
+        with open(self.log, "ab") as log:
+            strace = subprocess.Popen(
+                ["strace", "-f", "-qq", "-o", trace, *inject, self.store.responder],
+                env=environment,
+                stdin=self.listener,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            if not wait_until(lambda: children_of(strace.pid)):
+                raise RuntimeError("strace started nothing")
+            yield strace, children_of(strace.pid)[0]
+        finally:
+            for pid in children_of(strace.pid):
+                os.kill(pid, signal.SIGKILL)
+            strace.wait()
+            text = trace.read_text(errors="replace")
+            self.calls |= set(re.findall(r"^\d+ +([a-z0-9_]+)\(", text, re.MULTILINE))
+
+    def end(self, strace: subprocess.Popen, pid: int) -> int:
+        os.kill(pid, signal.SIGTERM)
+        return strace.wait(WAIT_S)
+
+
+def trace_all(store: Store, traced: Traced) -> list[bool]:
+    """The ways that the service goes; whether each went as it should."""
+    path = traced.socket_path
+    lines = store.dir / "plants.jsonl"
+    large = "x" * 60_000
+    well = []
+    with traced.run() as (strace, pid):
+        well.append(send(store, path, 1, "Fern") and send(store, path, 2, large))
+        done = subprocess.run(
+            [store.build / "plant-store", "token", "add", "two"],
+            env=store.environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        os.kill(pid, signal.SIGHUP)
+        well.append(done.returncode == 0 and send(store, path, 3, "Moss"))
+        # The closing line that an idle service writes, behind the header.
+        well.append(
+            wait_until(lambda: lines.read_bytes().rstrip().count(b"\n") == 4)
+        )
+        well.append(traced.end(strace, pid) == 0)
+    with traced.run() as (strace, pid):
+        well.append(send(store, path, 4, "Reed"))
+        os.kill(pid, signal.SIGKILL)
+        strace.wait(WAIT_S)
+    text = lines.read_bytes().rstrip(b"\n") + b'\n{"seq":9,'
+    lines.write_bytes(text)
+    shutil.rmtree(store.dir / "index")
+    with traced.run() as (strace, pid):
+        well.append(send(store, path, 5, "Sedge"))
+        well.append(any(store.dir.glob("*.torn-*")))
+        well.append(traced.end(strace, pid) == 0)
+    inject = ("-P", str(lines), "-e", "inject=fdatasync:error=EIO:when=1")
+    with traced.run("-e", "trace=all", *inject) as (strace, pid):
+        with contextlib.suppress(OSError, ValueError):
+            send(store, path, 6, "Rush")
+        well.append(strace.wait(WAIT_S) == os.EX_IOERR)
+    with traced.run() as (strace, pid):
+        well.append(send(store, path, 7, "Iris"))
+        well.append(any(store.dir.glob("*.failed-*")))
+        well.append(traced.end(strace, pid) == 0)
+    return well
+
+
+def check_calls(tally: Tally, build: str) -> None:
+    sentence = "the unit allows every system call that the service makes"
+    if not shutil.which("strace"):
+        tally.skip(sentence, "strace is not installed")
+        return
+    with temporary_store(build) as store:
+        traced = Traced(store)
+        well = trace_all(store, traced)
+        detail = (well, traced.log.read_text(errors="replace")[-2000:])
+        tally.check(all(well), "the service went all of its ways", detail)
+        # That the trace has what makes a store and a service at all.
+        seen = {"accept4", "epoll_wait", "fdatasync", "memfd_create"} <= traced.calls
+        tally.check(seen, "the trace holds them", sorted(traced.calls))
+        refused = sorted(traced.calls - allowed())
+        tally.check(not refused, f"{sentence}: {len(traced.calls)}", refused)
+    few = {"setuid", "mount", "bpf", "ptrace", "mlock"} & allowed()
+    tally.check(not few, "it allows none that only an attacker needs", few)
+
+
+# --- The user and the token file ---------------------------------------------
+
+
+def check_user(tally: Tally, build: str) -> None:
+    sentence = "the user, and a token file that it may read but not write"
+    if os.geteuid() != 0:
+        tally.skip(sentence, "only root can make them")
+        return
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as folder:
+        root = pathlib.Path(folder)
+        for kind in ("sysusers.d", "tmpfiles.d"):
+            shutil.copytree(DEPLOY / kind, root / "usr/lib" / kind)
+        create = ("systemd-tmpfiles", f"--root={root}", "--create")
+        (root / "etc").mkdir()
+        done = output_of("systemd-sysusers", f"--root={root}")
+        passwd = (root / "etc/passwd").read_text()
+        found = re.search(
+            r"^plant-store:[^:]*:(\d+):(\d+):.*/nologin$", passwd, re.MULTILINE
+        )
+        if not tally.check(bool(found), "sysusers.d makes the user", done.stdout):
+            return
+        done = output_of(*create)
+        tokens = root / "etc/plant-store/tokens"
+        wanted = (0, int(found[2]), 0o640)
+        state = owner_and_mode(tokens)
+        well = state == wanted and not tokens.read_bytes()
+        tally.check(well, "tmpfiles.d makes the token file, empty", (state, done))
+        command = (pathlib.Path(build).resolve() / "plant-store", "token", "add")
+        done = output_of(*command, "one", "--file", tokens, env=passed_on())
+        state = owner_and_mode(tokens)
+        well = done.returncode == 0 and state == wanted
+        tally.check(well, "a token that root adds leaves it to the group", state)
+        output_of(*create)
+        kept = tokens.read_text().startswith("one ")
+        tally.check(kept, "the next boot keeps the tokens")
+
+
+def owner_and_mode(path: pathlib.Path) -> tuple[int, int, int]:
+    state = path.stat()
+    return state.st_uid, state.st_gid, state.st_mode & 0o7777
+
+
+# --- Without systemd ---------------------------------------------------------
+
+
+def check_refusals(tally: Tally, build: str) -> None:
+    """plant-store-start says what is missing, and takes nobody's socket."""
+    responder = pathlib.Path(build).resolve() / "plant-store.fcgi"
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    good = {"PATH": path, "PLANT_STORE_RESPONDER": str(responder)}
+
+    def refused(
+        status: int, names: str, *arguments: str, **environment: str
+    ) -> None:
+        done = output_of(START, *arguments, env=good | environment)
+        well = done.returncode == status and names in done.stdout
+        tally.check(well, f"start is refused: {names}", done)
+
+    done = output_of(START, "--help", env=good)
+    well = done.returncode == 0 and "--workers" in done.stdout
+    tally.check(well, "start tells of its options", done)
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as folder:
+        at = f"{folder}/socket"
+        refused(os.EX_USAGE, "unknown argument: --frob", "--frob")
+        refused(os.EX_USAGE, "--workers needs a value", "--workers")
+        for number in ("0", "65", "two"):
+            refused(os.EX_USAGE, f"not: {number}", "--workers", number)
+        refused(os.EX_USAGE, "absolute path", "--socket", "socket")
+        refused(os.EX_USAGE, "too long", "--socket", f"/{'s' * 107}")
+        missing = f"{folder}/missing"
+        refused(
+            os.EX_UNAVAILABLE, missing, "--socket", at, PLANT_STORE_RESPONDER=missing
+        )
+        bare = pathlib.Path(folder, "bin")
+        bare.mkdir()
+        (bare / "bash").symlink_to(shutil.which("bash"))
+        refused(os.EX_UNAVAILABLE, "spawn-fcgi is missing", PATH=str(bare))
+        if os.geteuid() == 0:
+            refused(os.EX_NOUSER, "no user nobody-here", "--user", "nobody-here")
+            group = ("--user", USER, "--group", "nobody-here")
+            refused(os.EX_NOUSER, "no group nobody-here", *group)
+        ours = ("--user", USER, "--group", GROUP, "--socket", at)
+        pathlib.Path(at).write_text("not a socket")
+        refused(os.EX_CANTCREAT, "no socket: remove it", *ours)
+        kept = pathlib.Path(at).read_text() == "not a socket"
+        tally.check(kept, "a file in the socket's place is left alone")
+        pathlib.Path(at).unlink()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+            other.bind(at)
+            other.listen()
+            refused(os.EX_TEMPFAIL, f"{at} is in use", *ours)
+            tally.check(listens(pathlib.Path(at)), "a live socket is left alone")
+
+
+@contextlib.contextmanager
+def own_store(build: str) -> Iterator[tuple[Store, dict[str, str], list[str]]]:
+    """A store for plant-store-start, its environment and its arguments."""
+    with temporary_store(build) as store:
+        # Where the build is, another user may not look.
+        responder = store.root / "plant-store.fcgi"
+        shutil.copy(store.responder, responder)
+        arguments = ["--socket", str(store.root / "run" / "socket")]
+        if os.geteuid() == 0:
+            for path in (store.dir, store.tokens):
+                shutil.chown(path, USER)
+            arguments += ["--user", USER, "--group", GROUP]
+        environment = store.environment(
+            PATH="/usr/sbin:/usr/bin:/sbin:/bin", PLANT_STORE_RESPONDER=str(responder)
+        )
+        yield store, environment, arguments
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for child in children_of(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+def check_started(
+    tally: Tally, store: Store, process: subprocess.Popen, where: str
+) -> None:
+    """Two workers behind the socket, each of them replaced when it crashes."""
+    path = store.root / "run" / "socket"
+
+    def workers() -> list[int]:
+        found = []
+        for pid in descendants(process.pid):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/exe") == f"{store.root}/plant-store.fcgi":
+                    found.append(pid)
+        return found
+
+    up = wait_until(lambda: listens(path) and len(workers()) == 2)
+    if not tally.check(up, f"{where}: two workers serve", store.root.iterdir()):
+        return
+    mode = path.stat()
+    if os.geteuid() == 0:
+        user = pathlib.Path(f"/proc/{workers()[0]}").stat().st_uid
+        owner = (user, mode.st_uid, mode.st_gid)
+        uid, gid = pwd.getpwnam(USER).pw_uid, grp.getgrnam(GROUP).gr_gid
+        well = owner == (uid, uid, gid)
+        tally.check(well, f"{where}: they are not root, the socket is theirs", owner)
+    closed = mode.st_mode & 0o777 == 0o660
+    tally.check(closed, f"{where}: the socket is closed to others", oct(mode.st_mode))
+    before = workers()
+    tally.check(send(store, path, 1, "Fern"), f"{where}: a plant is stored")
+    os.kill(before[0], signal.SIGKILL)
+    served = all(send(store, path, i, f"plant {i}") for i in range(2, 20))
+    tally.check(served, f"{where}: plants are stored while one is replaced")
+    fresh = wait_until(lambda: len(workers()) == 2 and before[0] not in workers())
+    tally.check(fresh, f"{where}: a worker that crashed is replaced", workers())
+    running = workers()
+    status = stop_process(process)
+    gone = wait_until(lambda: not any(map(is_alive, running)))
+    well = status == 0 and gone
+    tally.check(well, f"{where}: SIGTERM ends all of it", (status, running))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def check_start(tally: Tally, build: str) -> None:
+    with own_store(build) as (store, environment, arguments):
+        with open(store.root / "start.log", "wb") as log:
+            process = subprocess.Popen(
+                [START, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            check_started(tally, store, process, "plant-store-start")
+        finally:
+            stop_process(process)
+        # The socket's file stays; nobody listens on it, so it is replaced.
+        left = (store.root / "run" / "socket").is_socket()
+        with open(store.root / "start.log", "ab") as log:
+            again = subprocess.Popen(
+                [START, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            up = wait_until(lambda: listens(store.root / "run" / "socket"))
+            tally.check(left and up, "plant-store-start: a dead socket is replaced")
+        finally:
+            stop_process(again)
+
+
+def check_runit(tally: Tally, build: str) -> None:
+    """The run script as it is, but for the paths of this place."""
+    runsv = shutil.which("runsv")
+    with own_store(build) as (store, environment, arguments):
+        settings = store.root / "environment"
+        mine = {n: v for n, v in environment.items() if n.startswith("PLANT_STORE_")}
+        settings.write_text("".join(f"{n}={v}\n" for n, v in mine.items()))
+        text = (DEPLOY / "runit" / "run").read_text()
+        places = {
+            "/etc/plant-store/environment": str(settings),
+            "/usr/local/share/plant-store/plant-store-start": " ".join(
+                [str(START), *arguments]
+            ),
+        }
+        for place, here in places.items():
+            if place not in text:
+                raise RuntimeError(f"the run script does not name {place}")
+            text = text.replace(place, here)
+        service = store.root / "service"
+        service.mkdir()
+        run = service / "run"
+        run.write_text(text)
+        run.chmod(0o755)
+        bare = {n: v for n, v in environment.items() if n not in mine}
+        with open(store.root / "run.log", "wb") as log:
+            process = subprocess.Popen(
+                [runsv, service] if runsv else [run],
+                env=bare,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            check_started(tally, store, process, "runsv" if runsv else "the run script")
+        finally:
+            stop_process(process)
+
+
+def scenario(tally: Tally, build: str) -> None:
+    if shutil.which("systemd-analyze"):
+        parts = (check_units, check_calls)
+    else:
+        tally.skip("systemd's judgement", "systemd-analyze is not installed")
+        parts = ()
+    if shutil.which("systemd-tmpfiles") and shutil.which("systemd-sysusers"):
+        parts += (check_user,)
+    else:
+        tally.skip("the user and the token file", "systemd is not installed")
+    with tally.part("agreement"):
+        check_agreement(tally)
+    for part in (*parts, check_refusals, check_start, check_runit):
+        with tally.part(part.__name__):
+            part(tally, build)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

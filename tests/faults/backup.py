@@ -21,6 +21,7 @@ from lib_service import (
     read_journal,
     responder,
     temporary_store,
+    wait_until,
 )
 
 CLIENTS = 4
@@ -117,6 +118,8 @@ def scenario(tally: Tally, build: str, rounds: int) -> None:
         responder(store) as service,
         Load(store, service.socket_path) as load,
     ):
+        # Before that there may be no store yet.
+        wait_until(load.snapshot)
         wrong = []
         for number in range(rounds * BACKUPS):
             # Every fifth is a whole one, the others add to it.

@@ -10,7 +10,6 @@ in namespaces which end with this test, however it ends.
 import concurrent.futures
 import contextlib
 import fcntl
-import filecmp
 import os
 import pathlib
 import pty
@@ -45,10 +44,7 @@ POLICY = "#!/bin/sh\nexit 101\n"
 STEP_S = 120.0
 STOP_S = 10.0
 SOCKET = "/run/plant-store/socket"
-# As README says for a machine without systemd.
-RESPONDER = f"""mkdir -p {SOCKET.rpartition('/')[0]} && exec spawn-fcgi -n -s {SOCKET} \\
-    -M 0660 -U plant-store -G www-data -u plant-store -b 1024 -- \\
-    /usr/bin/multiwatch -s TERM -- /usr/libexec/plant-store.fcgi"""
+RESPONDER = "exec /usr/share/plant-store/plant-store-start"
 
 clock = time.monotonic()
 
@@ -256,15 +252,14 @@ class Chroot:
         try:
             # How a terminal whose last user has gone ends.
             with contextlib.suppress(OSError):
-                while select.select([master], [], [], STOP_S)[0]:
+                while select.select([master], [], [], STEP_S / 4)[0]:
                     shown += os.read(master, 4096).decode(errors="replace")
                     # Earlier it might be thrown away as typed by mistake.
                     if not answered and prompt in shown:
                         os.write(master, answer.encode())
                         answered = True
-            if process.poll() is None and not answered:
-                raise RuntimeError(f"it does not ask: {shown}")
-            process.wait(STOP_S)
+            if wait_until(lambda: process.poll() is not None, STOP_S) is False:
+                raise RuntimeError(f"it does not end: {shown}")
         finally:
             process.kill()
             process.wait()
@@ -275,11 +270,13 @@ class Chroot:
 @contextlib.contextmanager
 def service(chroot: Chroot, port: int, token: str) -> Iterator[HttpClient]:
     """The responder as its user, behind lighttpd; a client of theirs."""
-    (shipped,) = chroot.path("usr/share/plant-store").rglob("lighttpd.conf")
+    directory = chroot.path("usr/share/plant-store/lighttpd")
     config, found = re.subn(r"^(var\.port\s*=).*$", rf"\1 {port}",
-                            shipped.read_text(), flags=re.M)
+                            (directory / "fastcgi.conf").read_text(), flags=re.M)
     if found != 1:
-        raise RuntimeError("lighttpd.conf does not set var.port once")
+        raise RuntimeError("fastcgi.conf does not set var.port once")
+    # As the operator copies them; all paths in them stay.
+    shutil.copy(directory / "common.conf", chroot.path("etc/lighttpd"))
     chroot.path("etc/lighttpd/plant-store.conf").write_text(config)
     server = "exec lighttpd -D -f /etc/lighttpd/plant-store.conf"
     with chroot.started(RESPONDER, chroot.path(SOCKET)):
@@ -355,14 +352,14 @@ def check_life(
     tally.check(owner == (user, 0o700), "installed after it: the store has its owner",
                 owner)
     lap("remove, install, purge, install")
-    for answer, kept in (("\n", True), ("yes\n", False)):
+    for answer, kept in (("no", True), ("yes", False)):
         chroot.apt("remove", "plant-store")
         shown = chroot.answer_at_terminal("dpkg --purge plant-store", "[yes/no]",
-                                          answer)
-        tally.check("Delete all plants" in shown, f"purged with {answer!r}: it asks",
+                                          answer + "\n")
+        tally.check("Delete all plants" in shown, f"purged, answer {answer}: it asks",
                     shown)
         tally.check(journal.exists() == kept and store.exists() == kept,
-                    f"purged with {answer!r}: the store {'stays' if kept else 'is gone'}",
+                    f"purged, answer {answer}: the store {'stays' if kept else 'is gone'}",
                     shown)
         chroot.add(newer)
     lap("purge at a terminal, twice")
@@ -403,11 +400,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
                 check_install(tally, build, work)
             lap("make install and uninstall")
             package = build_package(work / "one", version())
-            again = build_package(work / "two", version())
             newer = build_package(work / "newer", version() + "+1")
-            tally.check(filecmp.cmp(package, again, shallow=False),
-                        "built twice, the package has the same bytes")
-            lap("three builds")
+            lap("two builds")
             check_lint(tally, package)
             lap("lintian")
             if fresh is None:

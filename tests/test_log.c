@@ -29,7 +29,8 @@ static char before_open[LINE_BYTES_MAX + 1];
 
 static unsigned syslogged;
 
-/* As the C library's, plain and fortified. */
+/* As the C library's, plain and fortified, which clang has as a macro. */
+#undef syslog
 void __syslog_chk(int priority, int flag, const char *format, ...);
 
 void

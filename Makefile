@@ -59,8 +59,8 @@ FUZZ_O  := $(BUILD)/tests/fuzz/model.o \
 OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
-.PHONY: all tests check fuzzers fuzz fuzz-afl coverage install uninstall clean \
-	format help FORCE
+.PHONY: all tests check fuzzers fuzz fuzz-afl coverage install uninstall deb \
+	clean format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -127,18 +127,11 @@ fuzz fuzz-afl coverage:
 	scripts/$@
 
 install: all
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/plant-store
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec \
-		$(BUILD)/plant-store.fcgi
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/plant-store \
-		LICENSE README.md
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/plant-store deploy/*.*
+install uninstall:
+	BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install $@
 
-uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/plant-store
-	rm -f $(DESTDIR)$(PREFIX)/libexec/plant-store.fcgi
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/plant-store
-	rm -rf $(DESTDIR)$(PREFIX)/share/plant-store
+deb:
+	BUILD='$(BUILD)' scripts/deb '$(VERSION)'
 
 clean:
 	rm -rf $(BUILD)
@@ -149,6 +142,7 @@ format:
 help:
 	@echo 'Targets:   all tests check install uninstall clean format help'
 	@echo '           fuzz fuzz-afl coverage'
+	@echo '           deb: a Debian package, in BUILD/deb'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
 	@echo '           WERROR=      empty: warnings are no errors'

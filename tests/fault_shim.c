@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -205,4 +206,12 @@ unlinkat(int dir, const char *name, int flags)
 	if (hit(SHIM_UNLINKAT, dir, name) != NULL)
 		return -1;
 	return (int)syscall(SYS_unlinkat, dir, name, flags);
+}
+
+int
+fstatat(int dir, const char *restrict name, struct stat *restrict st, int flags)
+{
+	if (hit(SHIM_FSTATAT, dir, name) != NULL)
+		return -1;
+	return (int)syscall(SYS_newfstatat, dir, name, st, flags);
 }

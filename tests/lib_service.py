@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -364,16 +365,22 @@ class Responder:
 
 @contextlib.contextmanager
 def responder(
-    store: Store, *, watched: bool = True, **settings: str
+    store: Store, *, watched: bool = True, user: str | None = None, **settings: str
 ) -> Iterator[Responder]:
-    """The responder under spawn-fcgi, and multiwatch if `watched`."""
+    """The responder under spawn-fcgi, and multiwatch if `watched`.
+
+    As `user`, who must be able to use the store, if one is given.
+    """
     socket_path = store.root / "fcgi.sock"
     log_path = store.root / "responder.log"
     socket_path.unlink(missing_ok=True)
     command = ["spawn-fcgi", "-n", "-s", str(socket_path), "-M", "0660"]
+    command += ["-b", "1024"]
     if os.geteuid() == 0:
-        # lighttpd.conf has lighttpd give up root for this group.
+        # The web servers' configurations have them give up root for this group.
         command += ["-G", "www-data"]
+    if user:
+        command += ["-U", user, "-u", user]
     command.append("--")
     if watched:
         # The scenarios kill workers more often than multiwatch's default
@@ -423,12 +430,23 @@ def free_port() -> int:
 def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
     """lighttpd in front of the responder's socket; yields its port."""
     port = free_port()
-    config_path = store.root / "lighttpd.conf"
-    config_path.write_text(lighttpd_config(store.root, socket_path, port))
+    config = install_config(
+        store.root,
+        "lighttpd/fastcgi.conf",
+        {
+            "address": '"127.0.0.1"',
+            "port": str(port),
+            "mount": '""',
+            "socket": f'"{socket_path}"',
+            "user": '"www-data"',
+            "group": '"www-data"',
+            "errors": f'"{store.root}/lighttpd/errors/"',
+        },
+    )
     log_path = store.root / "lighttpd.out"
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
-            ["/usr/sbin/lighttpd", "-D", "-f", str(config_path)],
+            ["/usr/sbin/lighttpd", "-D", "-f", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -442,25 +460,31 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
         stop_process(process)
 
 
-def lighttpd_config(root: pathlib.Path, socket_path: pathlib.Path, port: int) -> str:
-    """The configuration that is shipped, with the values of this place."""
-    config = (TOP / "deploy" / "lighttpd.conf").read_text()
-    empty_root = root / "empty"
-    empty_root.mkdir(exist_ok=True)
-    values = {
-        "address": '"127.0.0.1"',
-        "port": str(port),
-        "socket": f'"{socket_path}"',
-        "empty_root": f'"{empty_root}"',
-    }
-    for name, value in values.items():
-        pattern = rf"^var\.{name}(\s*)=.*$"
-        config, found = re.subn(
-            pattern, rf"var.{name}\1= {value}", config, flags=re.MULTILINE
-        )
-        if found != 1:
-            raise RuntimeError(f"lighttpd.conf does not set var.{name} once")
-    return config
+def install_config(
+    root: pathlib.Path, name: str, values: dict[str, str]
+) -> pathlib.Path:
+    """Copy the folder of a configuration of deploy/ with the values of this place.
+
+    `values` has one for each `var.NAME = ` or `Define NAME ` of the file, and
+    nothing else of it changes.  Returns the copy's path.
+    """
+    source = TOP / "deploy" / name
+    folder = root / source.parent.name
+    shutil.copytree(source.parent, folder, dirs_exist_ok=True)
+    for path in [folder, *folder.rglob("*")]:  # for the web server's user
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    left = dict(values)
+    config = re.sub(
+        r"^(var\.(\w+)\s*= |Define\s+(\w+)\s+).*$",
+        lambda found: found[1] + left.pop(found[2] or found[3]),
+        source.read_text(),
+        flags=re.MULTILINE,
+    )
+    if left:
+        raise RuntimeError(f"{name} has no value {', '.join(left)}")
+    path = folder / source.name
+    path.write_text(config)
+    return path
 
 
 # --- HTTP --------------------------------------------------------------------
@@ -469,8 +493,11 @@ def lighttpd_config(root: pathlib.Path, socket_path: pathlib.Path, port: int) ->
 class HttpClient:
     """A client that keeps its connection.  For one thread."""
 
-    def __init__(self, port: int, token: str, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, port: int, token: str, timeout_s: float = 30.0, path: str = "/plants"
+    ) -> None:
         self.token = token
+        self.path = path
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout_s)
 
     def send(
@@ -478,7 +505,7 @@ class HttpClient:
         body: bytes | Iterable[bytes] | None,
         *,
         method: str = "POST",
-        path: str = "/plants",
+        path: str | None = None,
         headers: dict[str, str | None] | None = None,
     ) -> Answer:
         """One exchange; a header given as None is left out.
@@ -492,7 +519,7 @@ class HttpClient:
         merged.update(headers or {})
         sent = {name: value for name, value in merged.items() if value is not None}
         try:
-            self.connection.request(method, path, body, sent)
+            self.connection.request(method, path or self.path, body, sent)
             response = self.connection.getresponse()
             answer = Answer(response.status, response.getheaders(), response.read())
         except BaseException:

@@ -178,6 +178,7 @@ def check_tokens(tally: Tally, store: Store) -> None:
         "a malformed expiry": f"other {digest} tomorrow\n",
         "a line of one word": f"{good}other\n",
         "a name twice": good + good,
+        "a digest twice": f"{good}other {digest}\n",
         "no token": "# none yet\n\n",
         "nothing": "",
     }

@@ -54,6 +54,7 @@ released_numbers_and_statuses_stay(void **state)
 		{ HTTP_BODY_TOO_LARGE, 3007, 413 },
 		{ HTTP_BODY_BROKEN, 3008, 400 },
 		{ HTTP_REQUEST_AMBIGUOUS, 3009, 400 },
+		{ HTTP_HEAD_TOO_LARGE, 3010, 400 },
 		{ HTTP_JSON_SYNTAX, 4001, 400 },
 		{ HTTP_JSON_UTF8, 4002, 400 },
 		{ HTTP_JSON_DEPTH, 4003, 400 },
@@ -73,6 +74,7 @@ released_numbers_and_statuses_stay(void **state)
 		{ HTTP_STORE_BUSY, 5004, 503 },
 		{ HTTP_SHUTTING_DOWN, 5005, 503 },
 		{ HTTP_NOT_READY, 5006, 503 },
+		{ HTTP_NO_ANSWER, 5007, 503 },
 		{ HTTP_OUT_OF_MEMORY, 5101, 500 },
 		{ HTTP_INTERNAL, 5102, 500 },
 	};

@@ -234,6 +234,19 @@ strings_are_compared_by_what_they_mean(void **state)
 }
 
 static void
+what_is_no_string_means_nothing(void **state)
+{
+	static const char *const tokens[] = { "\"\\x\"", "\"\\u00\"", "\"\n\"",
+		"\"\xff\"" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < COUNT(tokens); i++)
+		assert_false(json_string_is(
+		    tokens[i], strlen(tokens[i]), tokens[i] + 1));
+}
+
+static void
 the_canonical_length_is_that_of_the_shortest_form(void **state)
 {
 	static const struct {
@@ -336,6 +349,43 @@ bytes_after_a_canonical_token_do_not_matter(void **state)
 	assert_int_equal(canonical(BYTES("\"\"\"")), 2);
 }
 
+static void
+every_ascii_character_is_printed_in_canonical_form(void **state)
+{
+	char text[0x80], token[6 * sizeof(text) + 2];
+	size_t len;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (char)i;
+	len = json_string_print(text, sizeof(text), token);
+	assert_int_equal(canonical(token, len), len);
+	for (size_t i = 0; i < sizeof(text); i++) {
+		len = json_string_print(text + i, 1, token);
+		assert_true(len <= 8);
+		assert_int_equal(canonical(token, len), len);
+		if (i > 0)
+			assert_true(json_string_is(
+			    token, len, (const char[]){ text[i], '\0' }));
+	}
+	assert_int_equal(json_string_print("\0", 1, token), 8);
+	assert_memory_equal(token, "\"\\u0000\"", 8);
+}
+
+static void
+what_is_not_ascii_is_printed_as_it_is(void **state)
+{
+	static const char text[] = "\xc3\xa9t\xf0\x9f\x8c\xb1\xff\xe2\x80";
+	char token[6 * sizeof(text) + 2];
+	size_t len = json_string_print(text, sizeof(text) - 1, token);
+
+	(void)state;
+	assert_int_equal(len, sizeof(text) + 1);
+	assert_memory_equal(token + 1, text, sizeof(text) - 1);
+	assert_int_equal(json_string_print("", 0, token), 2);
+	assert_memory_equal(token, "\"\"", 2);
+}
+
 int
 main(void)
 {
@@ -351,6 +401,7 @@ main(void)
 		cmocka_unit_test(a_bad_escape_is_told_at_its_first_wrong_byte),
 		cmocka_unit_test(an_escape_that_the_end_cuts_off_has_no_reason),
 		cmocka_unit_test(strings_are_compared_by_what_they_mean),
+		cmocka_unit_test(what_is_no_string_means_nothing),
 		cmocka_unit_test(
 		    the_canonical_length_is_that_of_the_shortest_form),
 		cmocka_unit_test(tokens_in_canonical_form_are_known),
@@ -358,6 +409,9 @@ main(void)
 		cmocka_unit_test(what_is_no_string_is_not_canonical),
 		cmocka_unit_test(every_beginning_of_a_token_is_not_canonical),
 		cmocka_unit_test(bytes_after_a_canonical_token_do_not_matter),
+		cmocka_unit_test(
+		    every_ascii_character_is_printed_in_canonical_form),
+		cmocka_unit_test(what_is_not_ascii_is_printed_as_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

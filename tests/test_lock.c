@@ -302,6 +302,77 @@ a_mark_is_set_only_when_its_write_and_sync_succeed(void **state)
 	lock_close(&lock);
 }
 
+static void
+a_lock_file_that_cannot_be_looked_at_is_not_locked(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock one, two;
+
+	assert_int_equal(lock_open(&one, fixture->dir), 0);
+	shim_fail(SHIM_FSTATAT, "lock", 1, 1, EIO);
+	assert_int_equal(lock_acquire(&one, 0), -1);
+	assert_int_equal(errno, EIO);
+	assert_int_equal(lock_open(&two, fixture->dir), 0);
+	assert_int_equal(lock_acquire(&two, 0), 0);
+	lock_close(&one);
+	lock_close(&two);
+}
+
+static void
+a_mark_reaches_those_who_use_another_lock_file_by_now(void **state)
+{
+	struct fixture *fixture = *state;
+	char uuid[RECORD_UUID_LEN];
+	struct lock old, young;
+
+	assert_int_equal(lock_open(&old, fixture->dir), 0);
+	assert_int_equal(lock_acquire(&old, 0), 0);
+	fixture_remove(fixture, "lock");
+	assert_int_equal(lock_open(&young, fixture->dir), 0);
+	assert_int_equal(lock_set_mark(&young, LOCK_OK, UUID, false), 0);
+	assert_int_equal(lock_set_mark(&old, LOCK_FAILED, UUID, true), 0);
+	assert_int_equal(lock_mark(&young, uuid), LOCK_FAILED);
+	assert_memory_equal(uuid, UUID, RECORD_UUID_LEN);
+	lock_close(&old);
+	lock_close(&young);
+}
+
+static void
+a_mark_that_does_not_reach_the_others_is_not_set(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock old, young;
+
+	assert_int_equal(lock_open(&old, fixture->dir), 0);
+	fixture_remove(fixture, "lock");
+	assert_int_equal(lock_open(&young, fixture->dir), 0);
+	shim_fail(SHIM_FSYNC, "/lock", 1, 1, EIO);
+	assert_int_equal(lock_set_mark(&old, LOCK_FAILED, UUID, true), -1);
+	assert_int_equal(errno, EIO);
+	lock_close(&old);
+	lock_close(&young);
+}
+
+static void
+a_renewed_journal_is_locked_before_others_find_it(void **state)
+{
+	struct fixture *fixture = *state;
+	struct journal journal;
+	int fd;
+
+	assert_int_equal(journal_create(fixture->dir), 0);
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	assert_int_equal(journal_renew(&journal, journal.size), 0);
+	fd = openat(fixture->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(lock_file(fd, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	journal_close(&journal);
+	assert_int_equal(lock_file(fd, 0), 0);
+	close(fd);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -325,6 +396,10 @@ main(void)
 		TEST(a_mark_that_says_nothing_known_is_unreadable),
 		TEST(a_mark_that_cannot_be_read_is_unreadable),
 		TEST(a_mark_is_set_only_when_its_write_and_sync_succeed),
+		TEST(a_lock_file_that_cannot_be_looked_at_is_not_locked),
+		TEST(a_mark_reaches_those_who_use_another_lock_file_by_now),
+		TEST(a_mark_that_does_not_reach_the_others_is_not_set),
+		TEST(a_renewed_journal_is_locked_before_others_find_it),
 	};
 
 	return cmocka_run_group_tests_name("lock", tests, NULL, NULL);

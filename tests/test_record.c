@@ -666,6 +666,32 @@ invalid_utf8_is_refused(void **state)
 	ASSERT_ALL_REFUSED(fronts);
 }
 
+/* The checksum is right, so that only the end stops the reading. */
+static void
+line_that_ends_within_a_value_is_refused(void **state)
+{
+	static const char *const fronts[] = {
+		"{\"seq\":",
+		"{\"seq\":1",
+		"{\"seq\":1,\"safe\":82,\"prev\":\"",
+		"{\"seq\":1,\"safe\":82,\"prev\":\"0123456",
+		"{\"seq\":1,\"safe\":82,\"prev\":" PREV ",\"at\":\"2026",
+		"{\"seq\":1,\"safe\":82,\"prev\":" PREV ",\"at\":" AT
+		",\"by\":\"",
+		"{\"seq\":1,\"safe\":82,\"prev\":" PREV ",\"at\":" AT
+		",\"by\":\"gardener",
+		WITH_PLANT("{\"id\":"),
+		WITH_PLANT("{\"id\":-"),
+		WITH_PLANT("{\"id\":12"),
+		WITH_PLANT("{\"id\":1,\"name\":"),
+		WITH_PLANT("{\"id\":1,\"name\":\"Fern"),
+		WITH_PLANT("{\"id\":1,\"name\":\"\",\"tag\":"),
+	};
+
+	(void)state;
+	ASSERT_ALL_REFUSED(fronts);
+}
+
 static void
 other_spelling_of_an_id_is_refused(void **state)
 {
@@ -698,6 +724,9 @@ name_that_no_token_can_have_is_refused(void **state)
 		WITH_BY("\"" SIXTY_X "xxxxx\""),
 		WITH_BY("\"a b\""),
 		WITH_BY("\"a/b\""),
+		WITH_BY("\"a{b\""),
+		WITH_BY("\"a[b\""),
+		WITH_BY("\"a:b\""),
 		WITH_BY("\"\xc3\xa9\""),
 		WITH_BY("\"\\u0061\""),
 		WITH_BY("null"),
@@ -724,6 +753,7 @@ time_that_is_not_printed_so_is_refused(void **state)
 		WITH_AT("\"2026-11-21T07:21:00Z\""),
 		WITH_AT("\"2026-11-21T07:21+00:00\""),
 		WITH_AT("\"\""),
+		WITH_AT("\"2026-11-21T07:21:00.123Z,"),
 		"{\"seq\":1,\"safe\":82,\"prev\":" PREV
 		",\"at\":\"2026-11-21T07:21:00.123Z",
 	};
@@ -855,6 +885,7 @@ main(void)
 		    members_that_are_missing_added_or_in_another_order_are_refused),
 		cmocka_unit_test(other_spelling_of_a_string_is_refused),
 		cmocka_unit_test(invalid_utf8_is_refused),
+		cmocka_unit_test(line_that_ends_within_a_value_is_refused),
 		cmocka_unit_test(other_spelling_of_an_id_is_refused),
 		cmocka_unit_test(name_that_no_token_can_have_is_refused),
 		cmocka_unit_test(time_that_is_not_printed_so_is_refused),

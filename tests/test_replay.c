@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "alloc_shim.h"
 #include "fault_shim.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
@@ -683,6 +684,45 @@ an_interrupted_read_is_taken_up_again(void **state)
 	expect(paper, 3, REPLAY_END, REPLAY_CLEAN);
 }
 
+static void
+no_memory_for_a_window_is_told(void **state)
+{
+	struct paper *paper = *state;
+	struct replay replay;
+	int result;
+
+	if (!alloc_can_fail())
+		skip();
+	alloc_fail(1, 1);
+	result = replay_init(&replay, paper->fd, paper->seed, &paper->start);
+	assert_true(alloc_reset());
+	assert_int_equal(result, -1);
+	replay_done(&replay);
+}
+
+static void
+no_memory_for_a_longer_line_is_told_and_the_line_read_later(void **state)
+{
+	struct paper *paper = *state;
+	enum replay_result result;
+	struct replay replay;
+	struct record record;
+
+	if (!alloc_can_fail())
+		skip();
+	add_long(paper, 82, (size_t)700 << 10);
+	assert_int_equal(
+	    replay_init(&replay, paper->fd, paper->seed, &paper->start), 0);
+	alloc_fail(2, 1); /* the window is doubled twice */
+	result = replay_next(&replay, &record);
+	assert_true(alloc_reset());
+	assert_int_equal(result, REPLAY_ERROR);
+	assert_int_equal(errno, ENOMEM);
+	assert_int_equal(replay_next(&replay, &record), REPLAY_RECORD);
+	assert_int_equal(replay_next(&replay, &record), REPLAY_END);
+	replay_done(&replay);
+}
+
 #define TEST(function) \
 	cmocka_unit_test_setup_teardown(function, paper_set_up, paper_tear_down)
 
@@ -724,6 +764,9 @@ main(void)
 		TEST(a_line_within_a_plants_name_is_no_witness),
 		TEST(a_read_error_is_told),
 		TEST(an_interrupted_read_is_taken_up_again),
+		TEST(no_memory_for_a_window_is_told),
+		TEST(
+		    no_memory_for_a_longer_line_is_told_and_the_line_read_later),
 	};
 
 	return cmocka_run_group_tests_name("replay", tests, NULL, NULL);

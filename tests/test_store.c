@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -608,6 +609,12 @@ a_lock_that_is_held_is_waited_for_up_to_the_deadline(void **state)
 	expect_put(store, 2, NULL, STORE_BUSY);
 	assert_in_range(clock_ms(CLOCK_MONOTONIC) - begun,
 	    STORE_LOCK_TIMEOUT_MS, 2 * STORE_LOCK_TIMEOUT_MS);
+	/* Who comes behind is not told to wait as long again. */
+	begun = clock_ms(CLOCK_MONOTONIC);
+	expect_put(store, 2, NULL, STORE_BUSY);
+	assert_in_range(
+	    clock_ms(CLOCK_MONOTONIC) - begun, 0, STORE_LOCK_TIMEOUT_MS / 10);
+	assert_int_equal(fixture_logged(fixture, "held by another"), 1);
 	store_idle(store);
 	lock_close(&lock);
 	fixture_create(store, 2);
@@ -1021,6 +1028,106 @@ nothing_stays_open_after_a_close_or_a_refusal(void **state)
 	assert_int_equal(before, after);
 }
 
+static void
+nothing_is_written_into_a_journal_that_another_has_locked(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	size_t lines;
+	int fd;
+
+	fixture_create(store, 1);
+	lines = fixture_lines(fixture);
+	fd = openat(fixture->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(lock_file(fd, 0), 0);
+	store_idle(store);
+	assert_int_equal(fixture_lines(fixture), lines);
+	lock_unlock_file(fd);
+	store_idle(store);
+	assert_int_equal(fixture_lines(fixture), lines + 1);
+	/* And it is free again. */
+	assert_int_equal(lock_file(fd, 0), 0);
+	close(fd);
+	store_close(store);
+}
+
+struct steps {
+	unsigned n, last; /* false from then on; 0: never */
+	uint64_t done, total;
+};
+
+static bool
+step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	assert_true(done >= steps->done && done <= total);
+	steps->done = done;
+	steps->total = total;
+	steps->n++;
+	return steps->last == 0 || steps->n < steps->last;
+}
+
+/* A store whose journal has several MiB, and no index. */
+static size_t
+leave_long_journal(const struct fixture *fixture)
+{
+	enum { PLANTS = 100, NAME = 60000 };
+	struct store *store = fixture_open(fixture, true);
+	char *name = malloc(NAME + 1);
+
+	assert_non_null(name);
+	memset(name, 'x', NAME);
+	name[NAME] = '\0';
+	for (int64_t id = 1; id <= PLANTS; id++)
+		expect_put(store, id, name, STORE_CREATED);
+	free(name);
+	store_close(store);
+	fixture_remove_index(fixture);
+	return fixture_size(fixture, JOURNAL_NAME);
+}
+
+static void
+whoever_watches_sees_the_index_being_built(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t size = leave_long_journal(fixture);
+	struct steps steps = { 0 };
+	struct watch watch = { step, &steps };
+	struct store_options options = { fixture->path, true, &watch };
+	int status;
+	struct store *store = store_open(&options, &status);
+
+	assert_non_null(store);
+	assert_true(steps.n >= size >> 20);
+	assert_int_equal(steps.total, size);
+	unsigned n = steps.n;
+	fixture_create(store, 1000);
+	store_close(store);
+	assert_int_equal(steps.n, n);
+}
+
+static void
+an_opening_that_is_stopped_leaves_everything_to_the_next(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t size = leave_long_journal(fixture);
+	struct steps steps = { .last = 2 };
+	struct watch watch = { step, &steps };
+	struct store_options options = { fixture->path, true, &watch };
+	int status = 0;
+	struct store *store = store_open(&options, &status);
+
+	assert_null(store);
+	assert_int_equal(status, EX_TEMPFAIL);
+	assert_int_equal(steps.n, 2);
+	assert_int_equal(fixture_size(fixture, JOURNAL_NAME), size);
+	store = fixture_open(fixture, true);
+	expect_put(store, 100, "another", STORE_CONFLICT);
+	store_close(store);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -1085,6 +1192,9 @@ main(void)
 		TEST(
 		    a_process_that_dies_anywhere_in_a_commit_leaves_a_good_store),
 		TEST(nothing_stays_open_after_a_close_or_a_refusal),
+		TEST(nothing_is_written_into_a_journal_that_another_has_locked),
+		TEST(whoever_watches_sees_the_index_being_built),
+		TEST(an_opening_that_is_stopped_leaves_everything_to_the_next),
 	};
 
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -139,7 +139,7 @@ def test_list():
     other = os.path.join(directory, "other")
     with open(other, "w") as file:
         file.write("a " + digest + "\n"
-                   "longer-name " + digest + " 2020-01-01T00:00:00Z"
+                   "longer-name " + digest[::-1] + " 2020-01-01T00:00:00Z"
                    " # created 2019-01-01T00:00:00Z\n")
     os.chmod(other, 0o600)
     result = run("token", "list", "--file", other)
@@ -154,6 +154,15 @@ def test_list():
     check("a file that others may read is refused with the remedy",
           result.returncode == CONFIG and result.stdout == "" and
           "chmod o= " + other in result.stderr, result)
+    with open(other, "w") as file:
+        file.write("a " + digest + "\nb " + digest + "\n")
+    os.chmod(other, 0o600)
+    for arguments in ["list"], ["add", "c"], ["revoke", "a"]:
+        result = run("token", *arguments, "--file", other)
+        check("{} refuses a token with two names".format(arguments[0]),
+              result.returncode == CONFIG and result.stdout == "" and
+              "line 2, b, has the digest of line 1, a" in result.stderr,
+              result)
 
 
 def test_revoke():

@@ -9,9 +9,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "alloc_shim.h"
+#include "fault_shim.h"
 #include "http/tokens.h"
 #include "pure/timestamp.h"
 
@@ -30,6 +35,9 @@
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 #define TWO "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
 
+#define DIGITS_63 \
+	"692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
+
 /* One more than a name may have */
 #define LONG_NAME                          \
 	"a123456789b123456789c123456789d1" \
@@ -37,6 +45,70 @@
 
 #define ADDERS 8
 #define NAMES_EACH 5
+
+/* The function of libcrypto that fails, or none. */
+static const char *broken = "";
+
+/* The tests' own come before libcrypto's; from here they hand on to them. */
+#define HAND_ON(name, arguments)                                             \
+	do {                                                                 \
+		union {                                                      \
+			void *object;                                        \
+			__typeof__(&name) function;                          \
+		} next = { dlsym(RTLD_NEXT, #name) };                        \
+		return strcmp(broken, #name) == 0 ? 0                        \
+						  : next.function arguments; \
+	} while (0)
+
+int
+EVP_DigestInit_ex2(
+    EVP_MD_CTX *context, const EVP_MD *type, const OSSL_PARAM *settings)
+{
+	HAND_ON(EVP_DigestInit_ex2, (context, type, settings));
+}
+
+int
+EVP_DigestUpdate(EVP_MD_CTX *context, const void *data, size_t len)
+{
+	HAND_ON(EVP_DigestUpdate, (context, data, len));
+}
+
+int
+EVP_DigestFinal_ex(EVP_MD_CTX *context, unsigned char *digest, unsigned *len)
+{
+	HAND_ON(EVP_DigestFinal_ex, (context, digest, len));
+}
+
+EVP_MD_CTX *
+EVP_MD_CTX_new(void)
+{
+	HAND_ON(EVP_MD_CTX_new, ());
+}
+
+EVP_MD *
+EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties)
+{
+	HAND_ON(EVP_MD_fetch, (library, name, properties));
+}
+
+int
+RAND_bytes(unsigned char *bytes, int len)
+{
+	HAND_ON(RAND_bytes, (bytes, len));
+}
+
+/* The size that fstat tells of any file, or -1 for its own. */
+static off_t told_size = -1;
+
+int
+fstat(int fd, struct stat *st)
+{
+	int result = fstatat(fd, "", st, AT_EMPTY_PATH);
+
+	if (result == 0 && told_size >= 0)
+		st->st_size = told_size;
+	return result;
+}
 
 struct fixture {
 	char dir[64];
@@ -221,6 +293,9 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		  "FF431ED\n",
 		    "line 1 has no SHA-256" },
 		{ "a # " ONE "\n", "line 1 has no SHA-256" },
+		{ "a g" DIGITS_63 "\n", "line 1 has no SHA-256" },
+		{ "a -" DIGITS_63 "\n", "line 1 has no SHA-256" },
+		{ "a :" DIGITS_63 "\n", "line 1 has no SHA-256" },
 		{ "\n\na/b " ONE "\n", "line 3 does not begin with a name" },
 		{ "\xef\xbb\xbf"
 		  "a " ONE "\n",
@@ -234,6 +309,8 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		{ "a " ONE "\n\r\n", "line 2 ends with CR LF" },
 		{ "a " ONE "\nb " TWO "\na " TWO "\n",
 		    "line 3 has the name a of line 1" },
+		{ "b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
+		    "line 4, a, has the digest of line 1, b" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -319,6 +396,21 @@ file_that_is_too_large_is_refused(void **state)
 	assert_non_null(tokens);
 	tokens_close(tokens);
 	free(text);
+}
+
+static void
+file_that_grows_while_it_is_read_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	char *text = malloc(TOKENS_FILE_BYTES_MAX + 2);
+
+	assert_non_null(text);
+	memset(text, '\n', TOKENS_FILE_BYTES_MAX + 2);
+	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 2);
+	free(text);
+	told_size = 0;
+	assert_refused(fixture, "larger than 1048576 bytes");
+	told_size = -1;
 }
 
 static void
@@ -514,6 +606,25 @@ change_in_place_of_the_same_size_is_noticed(void **state)
 	tokens_close(tokens);
 }
 
+static void
+change_in_place_that_only_the_time_tells_is_noticed(void **state)
+{
+	const struct timespec old[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	char logged[1024];
+	int fd = open(fixture->path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "a " TWO, 66, 0), 66);
+	assert_int_equal(futimens(fd, old), 0);
+	close(fd);
+	refresh_logged(tokens, 0, logged, sizeof logged);
+	assert_non_null(strstr(logged, "read again"));
+	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
+	tokens_close(tokens);
+}
+
 static int
 add(struct fixture *fixture, const char *name, const int64_t *expires_ms,
     char token[static TOKENS_TOKEN_LEN + 1])
@@ -686,6 +797,19 @@ malformed_file_is_never_rewritten(void **state)
 	    *state, add(*state, "c", NULL, token), EX_CONFIG, "line 3", text);
 	assert_unchanged(
 	    *state, revoke_name(*state, "a"), EX_CONFIG, "line 3", text);
+}
+
+static void
+token_with_two_names_is_neither_added_to_nor_revoked(void **state)
+{
+	static const char text[] = "a " ONE "\nb " ONE "\n";
+	char token[TOKENS_TOKEN_LEN + 1];
+
+	file_put(*state, text);
+	assert_unchanged(*state, add(*state, "c", NULL, token), EX_CONFIG,
+	    "has the digest of line 1", text);
+	assert_unchanged(*state, revoke_name(*state, "a"), EX_CONFIG,
+	    "has the digest of line 1", text);
 }
 
 static void
@@ -879,6 +1003,228 @@ processes_that_add_at_once_lose_no_token(void **state)
 }
 
 static void
+token_cannot_be_looked_up_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_DigestInit_ex2",
+		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
+	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		enum http_error error;
+
+		broken = functions[i];
+		error = find(tokens, "one", 0);
+		broken = "";
+		assert_int_equal(error, HTTP_INTERNAL);
+	}
+	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
+	tokens_close(tokens);
+}
+
+static void
+set_cannot_be_opened_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_MD_fetch",
+		"EVP_MD_CTX_new" };
+	struct fixture *fixture = *state;
+
+	file_put(fixture, "a " ONE "\n");
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		struct tokens *tokens;
+
+		broken = functions[i];
+		tokens = tokens_open(
+		    fixture->path, fixture->error, sizeof fixture->error);
+		broken = "";
+		assert_null(tokens);
+		assert_non_null(strstr(fixture->error, "libcrypto"));
+	}
+}
+
+static void
+token_is_not_made_without_libcrypto(void **state)
+{
+	static const char *const functions[] = { "EVP_MD_fetch",
+		"EVP_MD_CTX_new", "RAND_bytes", "EVP_DigestInit_ex2",
+		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1] = "untouched";
+
+	file_put(fixture, "a " ONE "\n");
+	for (size_t i = 0; i < COUNT(functions); i++) {
+		int status;
+
+		broken = functions[i];
+		status = add(fixture, "b", NULL, token);
+		broken = "";
+		assert_unchanged(
+		    fixture, status, EX_OSERR, "libcrypto", "a " ONE "\n");
+		assert_string_equal(token, "untouched");
+	}
+}
+
+/* So many that the lines are moved to a larger place, with their digests. */
+static void
+file_put_many(struct fixture *fixture)
+{
+	char text[4096], digest[] = ONE;
+	size_t len = 0;
+
+	for (char c = 'a'; c <= 't'; c++) {
+		digest[0] = "0123456789abcdef"[(c - 'a') / 16];
+		digest[1] = "0123456789abcdef"[(c - 'a') % 16];
+		len += (size_t)snprintf(
+		    text + len, sizeof text - len, "%c %s\n", c, digest);
+	}
+	file_put(fixture, text);
+}
+
+static void
+set_that_lacks_memory_for_any_part_is_not_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens = NULL;
+	unsigned nth = 0;
+
+	if (!alloc_can_fail())
+		skip();
+	file_put_many(fixture);
+	do {
+		*fixture->error = '\0';
+		tokens_close(tokens);
+		alloc_fail(++nth, 1);
+		tokens = tokens_open(
+		    fixture->path, fixture->error, sizeof fixture->error);
+		/* Either it can do without, or it says so. */
+		assert_true((tokens == NULL) == (*fixture->error != '\0'));
+	} while (alloc_reset());
+	assert_non_null(tokens);
+	assert_int_equal(tokens_count(tokens), 20);
+	tokens_close(tokens);
+	assert_true(
+	    nth > 5); /* the set, the text, twice its lines, the check */
+}
+
+static void
+set_that_lacks_memory_when_it_is_read_again_stays(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	int64_t now_ms = 0;
+	unsigned nth = 0;
+	bool failed;
+
+	if (!alloc_can_fail()) {
+		tokens_close(tokens);
+		skip();
+	}
+	do {
+		size_t count;
+
+		file_put_many(fixture);
+		alloc_fail(++nth, 1);
+		tokens_refresh(tokens, now_ms += 1000);
+		failed = alloc_reset();
+		count = tokens_count(tokens);
+		assert_true(count == 20 || (failed && count == 1));
+		file_put(fixture, "a " ONE "\n");
+		tokens_refresh(tokens, now_ms += 1000);
+		assert_int_equal(tokens_count(tokens), 1);
+	} while (failed);
+	tokens_close(tokens);
+	assert_true(nth > 4);
+}
+
+static void
+change_that_lacks_memory_for_any_part_is_not_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1], text[1024];
+	unsigned nth = 0;
+	bool failed;
+	int status;
+
+	if (!alloc_can_fail())
+		skip();
+	do {
+		file_put(fixture, "a " ONE "\n");
+		alloc_fail(++nth, 1);
+		status = add(fixture, "b", NULL, token);
+		failed = alloc_reset();
+		if (status != 0)
+			assert_unchanged(
+			    fixture, status, EX_OSERR, "", "a " ONE "\n");
+	} while (failed);
+	assert_int_equal(status, 0);
+	assert_true(nth > 5);
+	file_get(fixture, text, sizeof text);
+	nth = 0;
+	do {
+		file_put(fixture, text);
+		alloc_fail(++nth, 1);
+		status = revoke_name(fixture, "a");
+		failed = alloc_reset();
+		if (status != 0)
+			assert_unchanged(fixture, status, EX_OSERR, "", text);
+	} while (failed);
+	assert_int_equal(status, 0);
+	assert_true(nth > 5);
+}
+
+static void
+file_is_refused_if_it_cannot_be_read_and_not_if_interrupted(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EIO);
+	tokens =
+	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EINTR);
+	assert_null(tokens);
+	assert_non_null(strstr(fixture->error, "check the disk"));
+	tokens =
+	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	assert_int_equal(shim_count(SHIM_PREAD), 3); /* the last: its end */
+	shim_reset();
+	assert_non_null(tokens);
+	tokens_close(tokens);
+}
+
+static void
+change_whose_file_is_not_synced_is_not_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+	int status;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_FSYNC, NULL, 1, 1, EIO);
+	status = add(fixture, "b", NULL, token);
+	shim_reset();
+	assert_unchanged(
+	    fixture, status, EX_IOERR, "cannot write", "a " ONE "\n");
+}
+
+static void
+change_whose_directory_is_not_synced_says_that_it_is_made(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1], text[1024];
+	int status;
+
+	file_put(fixture, "a " ONE "\n");
+	shim_fail(SHIM_FSYNC, NULL, 2, 1, EIO);
+	status = add(fixture, "b", NULL, token);
+	shim_reset();
+	assert_int_equal(status, EX_IOERR);
+	assert_non_null(strstr(fixture->error, "a power cut may undo it"));
+	file_get(fixture, text, sizeof text);
+	assert_non_null(strstr(text, "\nb "));
+}
+
+static void
 closing_no_set_is_fine(void **state)
 {
 	(void)state;
@@ -902,6 +1248,7 @@ main(void)
 		TEST(directory_is_refused),
 		TEST(fifo_is_refused_without_waiting_for_a_writer),
 		TEST(file_that_is_too_large_is_refused),
+		TEST(file_that_grows_while_it_is_read_is_refused),
 		TEST(known_token_is_found_with_its_name),
 		TEST(other_tokens_are_unknown),
 		TEST(token_expires_at_its_very_millisecond),
@@ -914,6 +1261,7 @@ main(void)
 		TEST(another_bad_file_is_logged_again_and_a_good_one_ends_it),
 		TEST(mode_that_is_put_right_makes_the_file_usable),
 		TEST(change_in_place_of_the_same_size_is_noticed),
+		TEST(change_in_place_that_only_the_time_tells_is_noticed),
 		TEST(added_token_is_known_with_name_and_expiry),
 		TEST(new_file_is_for_its_owner_alone_and_holds_no_token),
 		TEST(two_added_tokens_differ),
@@ -923,6 +1271,7 @@ main(void)
 		TEST(taken_name_is_not_added_again),
 		TEST(what_is_no_name_is_not_added),
 		TEST(malformed_file_is_never_rewritten),
+		TEST(token_with_two_names_is_neither_added_to_nor_revoked),
 		TEST(last_token_is_not_revoked),
 		TEST(unknown_name_is_not_revoked),
 		TEST(nothing_is_revoked_from_a_missing_file),
@@ -933,6 +1282,16 @@ main(void)
 		TEST(failed_first_write_leaves_nothing),
 		TEST(lock_that_stays_held_is_an_error_after_a_bounded_wait),
 		TEST(processes_that_add_at_once_lose_no_token),
+		TEST(token_cannot_be_looked_up_without_libcrypto),
+		TEST(set_cannot_be_opened_without_libcrypto),
+		TEST(token_is_not_made_without_libcrypto),
+		TEST(set_that_lacks_memory_for_any_part_is_not_opened),
+		TEST(set_that_lacks_memory_when_it_is_read_again_stays),
+		TEST(change_that_lacks_memory_for_any_part_is_not_made),
+		TEST(
+		    file_is_refused_if_it_cannot_be_read_and_not_if_interrupted),
+		TEST(change_whose_file_is_not_synced_is_not_made),
+		TEST(change_whose_directory_is_not_synced_says_that_it_is_made),
 		cmocka_unit_test(closing_no_set_is_fine),
 	};
 

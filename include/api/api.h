@@ -66,6 +66,14 @@ int api_body(struct api *api, struct api_call *call, const char *body,
     size_t len, bool whole);
 
 /*
+ * api_plant_failure(fault, error):
+ * What can be wrong with a plant, as a client is told it; `error` is looked at
+ * for PLANT_NOT_JSON only.
+ */
+struct response_error api_plant_failure(
+    enum plant_fault fault, const struct json_error *error);
+
+/*
  * api_fail(call, error):
  * End a call with an error that the gateway found.
  */

@@ -3,7 +3,8 @@
  *
  * Each row: name, number, HTTP status, message.  The number goes into the
  * body's `error`, and never changes its meaning once released; a number that
- * falls out of use stays unused.  The families: 1000 credential, 2000 route,
+ * falls out of use stays unused.  HEAD_TOO_LARGE and NO_ANSWER are only told by
+ * web servers, whose configurations are in deploy/.  The families: 1000 credential, 2000 route,
  * 3000 framing, 4000 plant, 5000 store and service.  Nothing else in the
  * program knows a number, a status or a message.
  */
@@ -46,6 +47,8 @@ X(BODY_BROKEN, 3008, 400, "The request broke off or cannot be read: send it " \
 	"again; nothing was stored.") \
 X(REQUEST_AMBIGUOUS, 3009, 400, "The web server passed a header twice or " \
 	"too many of them: send each header once.") \
+X(HEAD_TOO_LARGE, 3010, 400, "The request line or a header is too long: send " \
+	"a shorter one.") \
 X(JSON_SYNTAX, 4001, 400, "The body is not valid JSON") \
 X(JSON_UTF8, 4002, 400, "The body is not valid UTF-8") \
 X(JSON_DEPTH, 4003, 400, "The body is nested too deeply") \
@@ -75,6 +78,8 @@ X(SHUTTING_DOWN, 5005, 503, "The service is shutting down: nothing was " \
 	"stored; try again later.") \
 X(NOT_READY, 5006, 503, "The service cannot start: its operator finds the " \
 	"reason in the log; try again later.") \
+X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known whether " \
+	"the plant was stored; try again later, which is safe.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
 X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \

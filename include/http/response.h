@@ -12,12 +12,22 @@
 
 /* All of an error's answer, and all but the body of a 200. */
 #define RESPONSE_HEAD_MAX 1024
+/* A message with all its quotes escaped still leaves room for the head. */
+#define RESPONSE_MESSAGE_MAX (RESPONSE_HEAD_MAX / 2)
 
 struct response_error {
 	enum http_error error;
 	const char *reason; /* NULL, or why: static text without '"' or '\' */
 	size_t offset;      /* where in the body, if `reason` is given */
 };
+
+/*
+ * response_message(error, buf, size):
+ * Write what a client is told, as text with a NUL, at most RESPONSE_MESSAGE_MAX
+ * bytes in all.
+ */
+void response_message(
+    const struct response_error *error, char *buf, size_t size);
 
 /*
  * response_ok_head(body_len, buf):

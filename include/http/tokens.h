@@ -6,8 +6,8 @@
  *	NAME SHA256HEX [EXPIRES] [# comment]
  *
  * with spaces or tabs between; NAME is 1 to 64 of A-Z a-z 0-9 . _ - and occurs
- * once, SHA256HEX is the digest of the token in 64 lower-case hex digits,
- * EXPIRES an RFC 3339 date-time.  Empty lines and lines that begin with '#'
+ * once, SHA256HEX is the digest of the token in 64 lower-case hex digits and
+ * occurs once as well, EXPIRES is an RFC 3339 date-time.  Empty lines and lines that begin with '#'
  * are allowed.  Only digests are kept.  The only module that knows the crypto
  * library.
  *
@@ -43,8 +43,8 @@ struct tokens; /* a set */
  * tokens_open(path, error, error_len):
  * Read the file at `path`, which must stay.  NULL, with one line in `error`
  * that names file, line and remedy, if it is missing, unreadable, accessible
- * to others (any of mode 0007), malformed, has a name twice, or has no token.
- * An expired token counts as one.
+ * to others (any of mode 0007), malformed, has a name or a digest twice, or has
+ * no token.  An expired token counts as one.
  */
 struct tokens *tokens_open(const char *path, char *error, size_t error_len);
 
@@ -86,6 +86,12 @@ const struct token *tokens_get(const struct tokens *tokens, size_t i);
  * Free the set.  NULL is fine.
  */
 void tokens_close(struct tokens *tokens);
+
+/*
+ * tokens_is_name(text):
+ * Whether it has the shape of a token's name.
+ */
+bool tokens_is_name(const char *text);
 
 /*
  * tokens_add(path, name, expires_ms, token, error, error_len):

@@ -52,6 +52,14 @@ bool json_string_is(const char *token, size_t len, const char *string);
 size_t json_string_canonical_len(const char *token, size_t len);
 
 /*
+ * json_string_print(text, len, buf):
+ * Write the token that means `text`, quotes included, into `buf`, which has
+ * room for 6 * len + 2 bytes, and return its length.  In canonical form if
+ * `text` is valid UTF-8; what is not stays as it is.
+ */
+size_t json_string_print(const char *text, size_t len, char *buf);
+
+/*
  * json_canonical_string(text, len):
  * If `text` begins with a string token in canonical form, return the token's
  * length, quotes included; else 0.  `text` may be any bytes.

@@ -59,8 +59,10 @@ struct store *store_open(const struct store_options *options, int *status);
  * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  The
  * result of the second of two equal ids in a batch refers to the first.
- * Blocks for the disk, and for other users of the store up to a deadline of
- * STORE_LOCK_TIMEOUT_MS.  Return 0; -1 if the store has failed, so that this
+ * Blocks for the disk, and while other processes hold the store: up to
+ * STORE_LOCK_TIMEOUT_MS from when the first of this process's threads began to
+ * wait for them, so that waits one behind the other, also those in store_wait,
+ * take no longer together; then all is STORE_BUSY.  Return 0; -1 if the store has failed, so that this
  * process should answer what it has and exit with EX_IOERR (the reason is
  * logged, and every later call fails at once).  Any thread.
  */

@@ -118,9 +118,8 @@ check_body(
 	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
 }
 
-/* Step 4: what can be wrong with a plant, as a client is told it. */
-static struct response_error
-plant_failure(enum plant_fault fault, const struct json_error *error)
+struct response_error
+api_plant_failure(enum plant_fault fault, const struct json_error *error)
 {
 	static const enum http_error faults[] = {
 		[PLANT_ID_MISSING] = HTTP_ID_MISSING,
@@ -149,6 +148,7 @@ plant_failure(enum plant_fault fault, const struct json_error *error)
 		.offset = error->offset };
 }
 
+/* Step 4. */
 int
 api_body(struct api *api, struct api_call *call, const char *body, size_t len,
     bool whole)
@@ -162,7 +162,7 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len,
 	fault = plant_read(&call->plant, body, len, &json_error);
 	if (fault == PLANT_OK)
 		return 0;
-	call->failure = plant_failure(fault, &json_error);
+	call->failure = api_plant_failure(fault, &json_error);
 	return -1;
 }
 

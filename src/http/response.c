@@ -8,9 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A message with all its quotes escaped still leaves room for the head. */
-#define MESSAGE_MAX (RESPONSE_HEAD_MAX / 2)
-
 /*
  * Print into `buf` and return the length.  Every text comes from a table of
  * ours, so that one which does not fit is our own mistake.
@@ -92,19 +89,26 @@ json_escape(const char *text, char *out, size_t size)
 	out[len] = '\0';
 }
 
+void
+response_message(const struct response_error *error, char *buf, size_t size)
+{
+	const char *message = errors_message(error->error);
+
+	if (error->reason == NULL)
+		print(buf, size, "%s", message);
+	else
+		print(buf, size, "%s: byte %zu: %s.", message, error->offset,
+		    error->reason);
+}
+
 static size_t
 error_body(
     const struct response_error *error, char buf[static RESPONSE_HEAD_MAX])
 {
-	const char *message = errors_message(error->error);
-	char text[MESSAGE_MAX];
-	char escaped[2 * MESSAGE_MAX];
+	char text[RESPONSE_MESSAGE_MAX];
+	char escaped[2 * RESPONSE_MESSAGE_MAX];
 
-	if (error->reason == NULL)
-		print(text, sizeof text, "%s", message);
-	else
-		print(text, sizeof text, "%s: byte %zu: %s.", message,
-		    error->offset, error->reason);
+	response_message(error, text, sizeof text);
 	json_escape(text, escaped, sizeof escaped);
 	return print(buf, RESPONSE_HEAD_MAX,
 	    "{\"error\":%d,\"message\":\"%s\"}", errors_number(error->error),

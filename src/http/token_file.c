@@ -255,45 +255,80 @@ read_lines(
 	return 0;
 }
 
+/* What no two tokens may share: `len` bytes of struct token from `at` on. */
+struct key {
+	size_t at, len;
+};
+
 static int
-compare_names(const void *a, const void *b)
+compare_keys(const struct token_line *a, const struct token_line *b,
+    const struct key *key)
+{
+	return memcmp((const char *)&a->token + key->at,
+	    (const char *)&b->token + key->at, key->len);
+}
+
+/* By key, and by line where the keys are the same; never 0. */
+static int
+compare_lines(const void *a, const void *b, void *key)
 {
 	const struct token_line *const *x = a;
 	const struct token_line *const *y = b;
-	int order = strcmp((*x)->token.name, (*y)->token.name);
+	int order = compare_keys(*x, *y, key);
 
 	if (order != 0)
 		return order;
 	return (*x)->number < (*y)->number ? -1 : 1;
 }
 
+/* Two lines with one key, the earlier first; or NULL. */
+static const struct token_line **
+find_twice(const struct token_line **lines, size_t count, struct key key)
+{
+	qsort_r(lines, count, sizeof *lines, compare_lines, &key);
+	for (size_t i = 1; i < count; i++)
+		if (compare_keys(lines[i - 1], lines[i], &key) == 0)
+			return &lines[i - 1];
+	return NULL;
+}
+
+/*
+ * A token that two names share would still be good when one is revoked, and
+ * the journal could not tell whose it was.
+ */
 static int
-check_names(const struct token_file *file, const char *path, char *error,
+check_unique(const struct token_file *file, const char *path, char *error,
     size_t error_len)
 {
-	const struct token_line **sorted;
+	const struct token_line **lines, **twice;
+	struct key name = { offsetof(struct token, name), TOKENS_NAME_MAX };
+	struct key digest = { offsetof(struct token, digest),
+		TOKENS_DIGEST_LEN };
 	int status = 0;
 
 	if (file->count < 2)
 		return 0;
-	sorted = malloc(file->count * sizeof(struct token_line *));
-	if (sorted == NULL)
+	lines = malloc(file->count * sizeof(struct token_line *));
+	if (lines == NULL)
 		return token_file_failed(path, "read", error, error_len);
 	for (size_t i = 0; i < file->count; i++)
-		sorted[i] = &file->lines[i];
-	qsort(sorted, file->count, sizeof *sorted, compare_names);
-	for (size_t i = 1; i < file->count; i++) {
-		if (strcmp(sorted[i - 1]->token.name, sorted[i]->token.name))
-			continue;
+		lines[i] = &file->lines[i];
+	if ((twice = find_twice(lines, file->count, name)) != NULL) {
 		snprintf(error, error_len,
 		    "%s: line %zu has the name %s of line %zu; remove one of "
 		    "them",
-		    path, sorted[i]->number, sorted[i]->token.name,
-		    sorted[i - 1]->number);
+		    path, twice[1]->number, twice[1]->token.name,
+		    twice[0]->number);
 		status = EX_CONFIG;
-		break;
+	} else if ((twice = find_twice(lines, file->count, digest)) != NULL) {
+		snprintf(error, error_len,
+		    "%s: line %zu, %s, has the digest of line %zu, %s; remove "
+		    "one of them",
+		    path, twice[1]->number, twice[1]->token.name,
+		    twice[0]->number, twice[0]->token.name);
+		status = EX_CONFIG;
 	}
-	free(sorted);
+	free(lines);
 	return status;
 }
 
@@ -312,7 +347,7 @@ token_file_read(int fd, const char *path, struct token_file *file, char *error,
 	if (status == 0)
 		status = read_lines(&found, path, error, error_len);
 	if (status == 0)
-		status = check_names(&found, path, error, error_len);
+		status = check_unique(&found, path, error, error_len);
 	if (status == 0)
 		*file = found;
 	else

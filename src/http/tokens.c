@@ -249,6 +249,12 @@ tokens_close(struct tokens *tokens)
 	free(tokens);
 }
 
+bool
+tokens_is_name(const char *text)
+{
+	return token_file_is_name(text, strlen(text));
+}
+
 /* "pst_" and random bytes in base64url (RFC 4648 section 5), no padding. */
 static int
 token_make(char token[static TOKENS_TOKEN_LEN + 1])
@@ -324,7 +330,7 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	char *line = NULL;
 	int status;
 
-	if (!token_file_is_name(name, strlen(name))) {
+	if (!tokens_is_name(name)) {
 		snprintf(error, error_len,
 		    "'%.*s' is not a token's name; use 1 to %d of "
 		    "A-Z a-z 0-9 . _ -",

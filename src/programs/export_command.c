@@ -144,7 +144,7 @@ put_all(struct export *export, struct reader *reader)
 				return status;
 			break;
 		case READER_END:
-			return EX_OK;
+			return command_interrupted() == 0 ? EX_OK : -1;
 		case READER_STOPPED:
 			return -1;
 		case READER_FAILED:
@@ -174,23 +174,18 @@ tell_end(const struct export *export, const struct reader *reader)
 
 /* The status of an export that a signal stopped. */
 static int
-tell_stop(struct export *export)
+tell_stop(const struct export *export)
 {
-	struct output *output = &export->output;
+	const struct output *output = &export->output;
 
 	if (export->path != NULL)
 		log_error("export: stopped after %" PRIu64
 			  " plants; %s was not made",
 		    output->items, export->path);
-	/* To stdout whole lines, as far as they still go. */
-	else if (output_flush(output) == EX_OK)
-		log_error("export: stopped after %" PRIu64 " plants; the "
-			  "output is incomplete",
-		    output->written);
 	else
-		log_error("export: stopped after %" PRIu64 " plants or some "
-			  "more; the output is incomplete",
-		    output->written);
+		log_error("export: stopped after %s%" PRIu64
+			  " plants; the output is incomplete",
+		    output->cut ? "a little more than " : "", output->written);
 	return 128 + command_interrupted();
 }
 

@@ -136,16 +136,16 @@ output_flush(struct output *output)
 	while (output->used > 0) {
 		ssize_t n = write(output->fd, output->buf, output->used);
 
-		if (n < 0 && errno == EINTR) {
-			if (command_interrupted() != 0)
-				return -1;
-			continue;
-		}
-		if (n < 0)
+		if (n < 0 && errno != EINTR)
 			return fail(output, "cannot write", EX_IOERR);
-		/* Mostly all of it, so nothing is moved. */
-		output->used -= (size_t)n;
-		memmove(output->buf, output->buf + n, output->used);
+		if (n > 0) {
+			/* Mostly all of it, so nothing is moved. */
+			output->used -= (size_t)n;
+			memmove(output->buf, output->buf + n, output->used);
+			output->cut = output->used > 0;
+		}
+		if (output->used > 0 && command_interrupted() != 0)
+			return -1;
 	}
 	output->written = output->items;
 	return EX_OK;

@@ -17,7 +17,8 @@ struct output {
 	char *buf;
 	size_t size, used;
 	uint64_t items;   /* added */
-	uint64_t written; /* of these, wholly */
+	uint64_t written; /* of these, whole buffers of them */
+	bool cut;         /* a part of a buffer was written too */
 };
 
 /*

@@ -16,6 +16,7 @@
 #include "check_command.h"
 #include "export_command.h"
 #include "get_command.h"
+#include "import_command.h"
 #include "stats_command.h"
 #include "store_command.h"
 #include "token_command.h"
@@ -27,16 +28,18 @@ static const struct subcommand {
 } subcommands[] = {
 	{ "token", "add, list and revoke the tokens of clients",
 	    token_command_run },
-	{ "verify", "check every line of a store's journal",
-	    store_command_verify },
+	{ "verify", "check a store's journal and index", store_command_verify },
 	{ "check", "check the set-up, and whether clients reach the service",
 	    check_command_run },
 	{ "backup", "copy a store while it is in use", store_command_backup },
+	{ "recover", "make a new store of what a damaged one still has",
+	    store_command_recover },
 	{ "stats", "say what is in a store and how it fares",
 	    stats_command_run },
 	{ "get", "print plants by their ids", get_command_run },
 	{ "export", "put out all plants, as JSON lines or CSV",
 	    export_command_run },
+	{ "import", "store the plants of a file", import_command_run },
 };
 
 static void

@@ -1,34 +1,39 @@
 /*
- * store_command: the arguments of verify and backup, and what they print.  The
- * work is the store's (copy).
+ * store_command: the arguments of verify, backup and recover, and what they
+ * print.  The work is the store's (verify, copy, salvage).
  */
 #include "store_command.h"
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sysexits.h>
 
-#include "ground/config.h"
+#include "command.h"
 #include "ground/log.h"
 #include "store/copy.h"
+#include "store/salvage.h"
 #include "store/verify.h"
 
+#define USAGE_PROGRESS                                                    \
+	"  --quiet     show no progress\n"                                \
+	"  --progress  show progress, also where stderr is no terminal\n" \
+	"  --help      show this\n"
+
 static const char verify_usage[] =
-    "Usage: plant-store verify [DIR]\n"
+    "Usage: plant-store verify [OPTION ...] [DIR | FILE]\n"
     "\n"
-    "Check every line of a store's journal: checksum, form, chain and order.\n"
-    "The service may go on meanwhile.  Exit status 0 only if all holds; 65 if\n"
-    "the journal is damaged, with the offset and why.\n"
+    "Check every line of a store's journal: checksum, form, chain and order,\n"
+    "and that the index holds what the journal holds.  The service may go on\n"
+    "meanwhile.  Exit status 0 only if all holds; 65 if something is damaged,\n"
+    "with the offset and why.\n"
     "\n"
-    "  DIR     the store's directory, or that of a backup (PLANT_STORE_DIR, "
-    "or\n"
-    "          /var/lib/plant-store)\n"
-    "  --help  show this\n";
+    "  DIR         the store's directory, or that of a backup\n"
+    "              (PLANT_STORE_DIR, or /var/lib/plant-store)\n"
+    "  FILE        a journal, which nobody may be writing\n" USAGE_PROGRESS;
 
 static const char backup_usage[] =
-    "Usage: plant-store backup [--dir DIR] DEST\n"
+    "Usage: plant-store backup [OPTION ...] DEST\n"
     "\n"
     "Copy a store's journal to the directory DEST, checked on its way: every\n"
     "plant that was acknowledged before the call.  The service may go on\n"
@@ -36,107 +41,203 @@ static const char backup_usage[] =
     "is added to it.  A backup is a store: to restore it, copy its\n"
     "plants.jsonl into an empty directory for the service.\n"
     "\n"
-    "  --dir DIR  the store's directory (PLANT_STORE_DIR, or\n"
-    "             /var/lib/plant-store)\n"
-    "  --help     show this\n";
+    "  --dir DIR   the store's directory (PLANT_STORE_DIR, or\n"
+    "              /var/lib/plant-store)\n" USAGE_PROGRESS;
 
-struct arguments {
-	const char *dir;
-	const char *operand; /* NULL if there is none */
-};
+static const char recover_usage[] =
+    "Usage: plant-store recover [OPTION ...] SRC DEST\n"
+    "\n"
+    "Put every plant that can still be read of a damaged journal into a new\n"
+    "store in the directory DEST, with the time and the token's name that it\n"
+    "had, and print which bytes could not be read and why.  SRC is not\n"
+    "changed; stop the service first.  Where there is a backup, restore that\n"
+    "instead.  Exit status 0 if everything was readable; 65 if something was\n"
+    "lost.\n"
+    "\n"
+    "The new store has a uuid of its own: it is another history than that of\n"
+    "the old one and its backups, so begin a new backup of it.\n"
+    "\n"
+    "  SRC           the damaged store's directory, or a journal\n"
+    "  --store UUID  the damaged store's uuid, where its first line is\n"
+    "                damaged and there is no file `lock` beside it: it stands\n"
+    "                in a backup's first line\n"
+    "  --quiet       show no progress\n"
+    "  --progress    show progress, also where stderr is no terminal\n"
+    "  --help        show this\n";
 
+enum { OPTION_STORE = COMMAND_OWN };
+
+/* The end of a subcommand that was told to stop. */
 static int
-usage_error(const char *command, const char *what)
+stopped(const char *name, const char *what)
 {
-	log_error("%s: %s; see: plant-store %s --help", command, what, command);
-	return EX_USAGE;
+	log_error("%s: stopped%s", name, what);
+	return 128 + command_interrupted();
 }
 
-/* EX_OK, or a status; `*helped`: the usage was printed, and that is all. */
-static int
-read_arguments(int argc, char **argv, const char *usage, bool takes_dir,
-    struct arguments *arguments, bool *helped)
+/* What holds of the index of the store in `dir`. */
+static void
+print_index(const char *dir, enum verify_index index)
 {
-	static const struct option options[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "dir", required_argument, NULL, 'd' },
-		{ 0 },
+	static const char *const texts[] = {
+		[VERIFY_INDEX_EQUAL] = "holds the same plants",
+		[VERIFY_INDEX_BEHIND] = "lacks the last plants; they are "
+					"entered at the next start",
+		[VERIFY_INDEX_NONE] = NULL,
+		[VERIFY_INDEX_MISSING] = "missing; the index is built anew at "
+					 "the next start",
+		[VERIFY_INDEX_FOREIGN] =
+		    "of another store, or from before the machine's last "
+		    "start; the index is built anew at the next start",
+		[VERIFY_INDEX_REPLACED] = "was replaced meanwhile, so not "
+					  "compared",
 	};
-	struct config config;
-	char error[512];
-	int option;
 
-	*helped = false;
-	*arguments = (struct arguments){ 0 };
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, "h",
-		    takes_dir ? options
-			      : (const struct option[]){ options[0], { 0 } },
-		    NULL)) != -1) {
-		if (option == 'h') {
-			*helped = true;
-			fputs(usage, stdout);
-			return EX_OK;
-		}
-		if (option != 'd')
-			return usage_error(argv[0], "unknown option");
-		arguments->dir = optarg;
-	}
-	if (argc - optind > 1)
-		return usage_error(argv[0], "too many arguments");
-	if (optind < argc)
-		arguments->operand = argv[optind];
-	if (arguments->dir != NULL)
-		return EX_OK;
-	if (config_read(&config, error, sizeof(error)) < 0) {
-		log_error("%s", error);
-		return EX_CONFIG;
-	}
-	arguments->dir = config.dir;
-	return EX_OK;
+	if (texts[index] != NULL)
+		printf("%s/index: %s\n", dir, texts[index]);
 }
 
 int
 store_command_verify(int argc, char **argv)
 {
-	struct arguments arguments;
+	static const struct option options[] = {
+		COMMAND_OPTION_HELP,
+		COMMAND_OPTIONS_PROGRESS,
+		{ 0 },
+	};
+	struct command command = { .name = argv[0], .usage = verify_usage };
 	struct verify_report report;
-	bool helped;
-	int status = read_arguments(
-	    argc, argv, verify_usage, false, &arguments, &helped);
+	char how_far[96];
+	int status;
 
-	if (status != EX_OK || helped)
+	optind = 0;
+	if (command_option(&command, argc, argv, options) != -1)
+		return command.status;
+	if (argc - optind > 1)
+		return command_usage_error(&command, "too many arguments");
+	if (optind < argc)
+		command.dir = argv[optind];
+	status = command_dir(&command);
+	if (status != EX_OK)
 		return status;
-	if (arguments.operand != NULL)
-		arguments.dir = arguments.operand;
-	status = verify_store(arguments.dir, NULL, &report);
-	if (status == EX_OK)
-		printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
-		       " bytes, all valid\n",
-		    arguments.dir, report.journal.store, report.journal.plants,
-		    report.journal.bytes);
-	return status;
+	struct watch watch = command_watch(&command, "verify");
+	status = verify_store(command.dir, &watch, &report);
+	command_unwatch();
+	if (status == VERIFY_STOPPED) {
+		snprintf(how_far, sizeof(how_far),
+		    " after %" PRIu64 " plants, %" PRIu64
+		    " bytes, valid so far",
+		    report.journal.plants, report.journal.bytes);
+		return stopped(command.dir, how_far);
+	}
+	if (status != EX_OK)
+		return status;
+	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
+	       " bytes, all valid\n",
+	    command.dir, report.journal.store, report.journal.plants,
+	    report.journal.bytes);
+	print_index(command.dir, report.index);
+	return EX_OK;
 }
 
 int
 store_command_backup(int argc, char **argv)
 {
-	struct arguments arguments;
+	static const struct option options[] = {
+		COMMAND_OPTION_HELP,
+		COMMAND_OPTION_DIR,
+		COMMAND_OPTIONS_PROGRESS,
+		{ 0 },
+	};
+	struct command command = { .name = argv[0], .usage = backup_usage };
 	struct copy_report report;
-	bool helped;
-	int status =
-	    read_arguments(argc, argv, backup_usage, true, &arguments, &helped);
+	int status;
 
-	if (status != EX_OK || helped)
+	optind = 0;
+	if (command_option(&command, argc, argv, options) != -1)
+		return command.status;
+	if (argc - optind != 1)
+		return command_usage_error(&command,
+		    optind < argc ? "too many arguments" : "say where to");
+	const char *dest = argv[optind];
+	status = command_dir(&command);
+	if (status != EX_OK)
 		return status;
-	if (arguments.operand == NULL)
-		return usage_error(argv[0], "say where to");
-	status = copy_backup(arguments.dir, arguments.operand, NULL, &report);
-	if (status == EX_OK)
-		printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
-		       " bytes, %" PRIu64 " of them new\n",
-		    arguments.operand, report.store, report.plants,
-		    report.bytes, report.added);
-	return status;
+	struct watch watch = command_watch(&command, "backup");
+	status = copy_backup(command.dir, dest, &watch, &report);
+	command_unwatch();
+	if (status == COPY_STOPPED)
+		return stopped(dest, "; nothing was added");
+	if (status != EX_OK)
+		return status;
+	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
+	       " of them new\n",
+	    dest, report.store, report.plants, report.bytes, report.added);
+	return EX_OK;
+}
+
+static void
+print_line(void *context, const char *line)
+{
+	(void)context;
+	printf("%s\n", line);
+}
+
+static int
+print_recovered(const char *dest, const struct salvage_report *report)
+{
+	printf("%s: store %s: %" PRIu64 " plants of store %s", dest,
+	    report->store, report->plants, report->from);
+	if (report->doubled > 0)
+		printf(", %" PRIu64 " more that were doubled", report->doubled);
+	if (report->lost_places == 0 && report->differing == 0) {
+		printf("; everything was readable\n");
+		return EX_OK;
+	}
+	printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64 " places",
+	    report->lost_bytes, report->bytes, report->lost_places);
+	if (report->differing > 0)
+		printf(", %" PRIu64 " plants whose id is taken",
+		    report->differing);
+	printf("\n");
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EX_DATAERR;
+	log_error("stdout: the list of what was lost is incomplete; check "
+		  "where it goes");
+	return EX_IOERR;
+}
+
+int
+store_command_recover(int argc, char **argv)
+{
+	static const struct option options[] = {
+		COMMAND_OPTION_HELP,
+		{ "store", required_argument, NULL, OPTION_STORE },
+		COMMAND_OPTIONS_PROGRESS,
+		{ 0 },
+	};
+	struct command command = { .name = argv[0], .usage = recover_usage };
+	struct salvage_options salvage = { .tell = print_line };
+	struct salvage_report report;
+	int option, status;
+
+	optind = 0;
+	while ((option = command_option(&command, argc, argv, options)) ==
+	       OPTION_STORE)
+		salvage.uuid = optarg;
+	if (option != -1)
+		return command.status;
+	if (argc - optind != 2)
+		return command_usage_error(&command,
+		    argc - optind > 2 ? "too many arguments"
+				      : "say from where and where to");
+	salvage.from = argv[optind];
+	salvage.dest = argv[optind + 1];
+	salvage.watch = command_watch(&command, "recover");
+	status = salvage_store(&salvage, &report);
+	command_unwatch();
+	if (status == SALVAGE_STOPPED)
+		return stopped(salvage.dest, "; no store was made");
+	return status == EX_OK ? print_recovered(salvage.dest, &report)
+			       : status;
 }

@@ -291,7 +291,7 @@ static int
 scan_ends(struct scan *scan, bool empty)
 {
 	for (; scan->depth > 0; empty = false) {
-		if (scan->depth == 1 && scan->open != NULL && !empty) {
+		if (scan->depth == 1 && scan->open != NULL) {
 			scan->open->len = scan->at - scan->open->at;
 			scan->open = NULL;
 		}
@@ -367,7 +367,7 @@ json_scan_object(const char *text, size_t len, struct json_member *members,
 enum json_int
 json_int64(const char *text, size_t len, int64_t *value)
 {
-	bool negative = len > 0 && text[0] == '-';
+	bool negative = text[0] == '-';
 	int64_t number = 0;
 	int digit;
 	size_t i;

@@ -314,3 +314,48 @@ json_canonical_string(const char *text, size_t len)
 		at += n;
 	}
 }
+
+/* Write the canonical form of a character that must be escaped. */
+static char *
+put_escape(char *to, unsigned char c)
+{
+	static const char from_8[] = "btn\0fr";
+
+	*to++ = '\\';
+	if (c == '"' || c == '\\')
+		*to++ = (char)c;
+	else if (canonical_char_len(c) == 2)
+		*to++ = from_8[c - 8];
+	else {
+		memcpy(to, "u00", 3);
+		to[3] = (char)('0' + (c >> 4));
+		to[4] = "0123456789abcdef"[c & 15];
+		to += 5;
+	}
+	return to;
+}
+
+size_t
+json_string_print(const char *text, size_t len, char *buf)
+{
+	char *to = buf;
+
+	*to++ = '"';
+	for (size_t at = 0; at < len;) {
+		size_t run = plain_run(text + at, len - at);
+		unsigned char c;
+
+		memcpy(to, text + at, run);
+		to += run;
+		at += run;
+		if (at == len)
+			break;
+		c = (unsigned char)text[at++];
+		if (c >= 0x80)
+			*to++ = (char)c;
+		else
+			to = put_escape(to, c);
+	}
+	*to++ = '"';
+	return (size_t)(to - buf);
+}

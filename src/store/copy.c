@@ -16,6 +16,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "dest.h"
 #include "ground/log.h"
 #include "journal.h"
 #include "reader_state.h"
@@ -205,11 +206,6 @@ copy_into(struct reader *source, int dir, const char *path, uint64_t *before,
 
 	*before = 0;
 	phases->total = 3 * source->journal.size;
-	if (fstatat(dir, "lock", &st, 0) == 0) {
-		log_error(
-		    "%s: was served as a store; name another directory", path);
-		return EX_CANTCREAT;
-	}
 	if (fstatat(dir, JOURNAL_NAME, &st, 0) < 0)
 		return copy_whole(source, dir, path, phases);
 	struct reader *dest = reader_open(path, &watch, &status);
@@ -232,15 +228,9 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 
 	if (source == NULL)
 		return status;
-	if (mkdir(dest, 0700) < 0 && errno != EEXIST) {
-		status = reader_error(dest, "cannot make it");
+	int dir = dest_open(dest, &status);
+	if (dir < 0)
 		goto done;
-	}
-	int dir = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0) {
-		status = reader_error(dest, "cannot open");
-		goto done;
-	}
 	status = copy_into(source, dir, dest, &before, &phases);
 	close(dir);
 	if (status != EX_OK)

@@ -18,6 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "lock.h"
+
 #define TEMPORARY_NAME JOURNAL_NAME ".new"
 
 /*
@@ -179,7 +181,7 @@ discard(int dir, const char *name, int fd)
 }
 
 int
-journal_create(int dir)
+journal_begin(struct journal *journal, int dir)
 {
 	char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
 	int fd;
@@ -190,14 +192,47 @@ journal_create(int dir)
 	fd = open_new(dir, TEMPORARY_NAME);
 	if (fd < 0)
 		return -1;
-	if (write_all(fd, header, sizeof(header), 0) < 0 || fsync(fd) < 0 ||
-	    renameat2(
-		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
+	if (write_all(fd, header, sizeof(header), 0) < 0) {
 		discard(dir, TEMPORARY_NAME, fd);
 		return -1;
 	}
-	close(fd);
-	return fsync(dir);
+	if (journal_open_file(journal, dir, fd) == JOURNAL_OPENED)
+		return 0;
+	unlinkat(dir, TEMPORARY_NAME, 0);
+	errno = EIO;
+	return -1;
+}
+
+int
+journal_place(const struct journal *journal)
+{
+	if (fsync(journal->fd) < 0 ||
+	    renameat2(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME,
+		RENAME_NOREPLACE) < 0)
+		return -1;
+	return fsync(journal->dir);
+}
+
+void
+journal_drop(struct journal *journal)
+{
+	discard(journal->dir, TEMPORARY_NAME, journal->fd);
+	journal->fd = -1;
+}
+
+int
+journal_create(int dir)
+{
+	struct journal journal;
+
+	if (journal_begin(&journal, dir) < 0)
+		return -1;
+	if (journal_place(&journal) < 0) {
+		journal_drop(&journal);
+		return -1;
+	}
+	journal_close(&journal);
+	return 0;
 }
 
 /*
@@ -407,7 +442,9 @@ journal_renew(struct journal *journal, uint64_t end)
 
 	if (fd < 0)
 		return -1;
-	if (copy_bytes(journal->fd, fd, 0, end, 0, NULL) < 0 ||
+	/* It is locked as the old one is, before others can find it. */
+	if (lock_file(fd, 0) < 0 ||
+	    copy_bytes(journal->fd, fd, 0, end, 0, NULL) < 0 ||
 	    fstat(fd, &st) < 0 || keep_file(journal, end) < 0 ||
 	    renameat(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME) <
 		0) {

@@ -65,6 +65,16 @@ enum journal_open journal_open_file(struct journal *journal, int dir, int fd);
 int journal_create(int dir);
 
 /*
+ * journal_begin(journal, dir), journal_place(journal), journal_drop(journal):
+ * The same in steps, for a journal that is to appear with its records: make one
+ * under a temporary name; make it durable and give it its name; or remove it,
+ * also after a failure of journal_place.  0, or -1 with errno.
+ */
+int journal_begin(struct journal *journal, int dir);
+int journal_place(const struct journal *journal);
+void journal_drop(struct journal *journal);
+
+/*
  * journal_check(journal):
  * See whether the path still means this file, and its size.  NULL, or static
  * English that says what has happened to it.
@@ -123,7 +133,8 @@ int journal_publish(const struct journal *journal, uint64_t end, int dir,
 /*
  * journal_renew(journal, end):
  * Put a durable copy of the bytes before `end` in the journal's place and keep
- * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy.
+ * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy,
+ * whose file is locked (lock_file).
  * 0; -1 with errno: the old file is still the journal, and in its place unless
  * it was the sync of the directory that failed.
  */

@@ -52,29 +52,12 @@ is_current(const struct lock *lock)
 }
 
 int
-lock_acquire(struct lock *lock, int64_t deadline_ms)
+lock_file(int fd, int64_t deadline_ms)
 {
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	struct timespec pause = { 0, RETRY_NS_MIN };
 
-	for (;;) {
-		if (fcntl(lock->fd, F_OFD_SETLK, &whole) == 0) {
-			int current = is_current(lock);
-			struct lock again;
-
-			if (current > 0)
-				return 0;
-			if (current < 0 || lock_open(&again, lock->dir) < 0) {
-				int error = errno;
-
-				lock_release(lock);
-				errno = error;
-				return -1;
-			}
-			close(lock->fd);
-			*lock = again;
-			continue;
-		}
+	while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
 			return -1;
 		/*
@@ -89,14 +72,43 @@ lock_acquire(struct lock *lock, int64_t deadline_ms)
 		if (pause.tv_nsec < RETRY_NS_MAX)
 			pause.tv_nsec *= 2;
 	}
+	return 0;
+}
+
+void
+lock_unlock_file(int fd)
+{
+	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(fd, F_OFD_SETLK, &whole);
+}
+
+int
+lock_acquire(struct lock *lock, int64_t deadline_ms)
+{
+	while (lock_file(lock->fd, deadline_ms) == 0) {
+		int current = is_current(lock);
+		struct lock again;
+
+		if (current > 0)
+			return 0;
+		if (current < 0 || lock_open(&again, lock->dir) < 0) {
+			int error = errno;
+
+			lock_release(lock);
+			errno = error;
+			return -1;
+		}
+		close(lock->fd);
+		*lock = again;
+	}
+	return -1;
 }
 
 void
 lock_release(struct lock *lock)
 {
-	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	fcntl(lock->fd, F_OFD_SETLK, &whole);
+	lock_unlock_file(lock->fd);
 }
 
 enum lock_mark
@@ -119,23 +131,41 @@ lock_mark(const struct lock *lock, char uuid[RECORD_UUID_LEN])
 							: LOCK_UNREADABLE;
 }
 
+static int
+write_mark(int fd, const char *text, size_t len, bool sync)
+{
+	ssize_t n = pwrite(fd, text, len, 0);
+
+	if (n != (ssize_t)len) {
+		if (n >= 0)
+			errno = ENOSPC;
+		return -1;
+	}
+	return sync ? fsync(fd) : 0;
+}
+
 int
 lock_set_mark(const struct lock *lock, enum lock_mark mark,
     const char uuid[static RECORD_UUID_LEN], bool sync)
 {
 	char text[MARK_LEN + RECORD_UUID_LEN + 1];
-	ssize_t n;
+	struct lock current;
+	int result;
 
 	memcpy(text, mark == LOCK_FAILED ? MARK_FAILED : MARK_OK, MARK_LEN);
 	memcpy(text + MARK_LEN, uuid, RECORD_UUID_LEN);
 	text[MARK_LEN + RECORD_UUID_LEN] = '\n';
-	n = pwrite(lock->fd, text, sizeof(text), 0);
-	if (n != (ssize_t)sizeof(text)) {
-		if (n >= 0)
-			errno = ENOSPC;
+	result = write_mark(lock->fd, text, sizeof(text), sync);
+	/* Removed since it was locked, it would be read by nobody. */
+	if (result < 0 || is_current(lock) > 0)
+		return result;
+	if (lock_open(&current, lock->dir) < 0)
 		return -1;
-	}
-	return sync ? fsync(lock->fd) : 0;
+	result = write_mark(current.fd, text, sizeof(text), sync);
+	int error = errno;
+	lock_close(&current);
+	errno = error;
+	return result;
 }
 
 void

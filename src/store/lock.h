@@ -26,6 +26,15 @@ struct lock {
 };
 
 /*
+ * lock_file(fd, deadline_ms), lock_unlock_file(fd):
+ * The same kind of lock on any file that is open for writing: the journal, which
+ * whoever writes into it locks too, so that they are alone also when somebody
+ * removes the lock file.  Results as of lock_acquire.
+ */
+int lock_file(int fd, int64_t deadline_ms);
+void lock_unlock_file(int fd);
+
+/*
  * lock_open(lock, dir):
  * Open the lock file in the directory `dir`, make it if there is none.
  * Return 0, or -1 with errno; nothing is logged.
@@ -58,7 +67,8 @@ enum lock_mark {
  * lock_mark(lock, uuid), lock_set_mark(lock, mark, uuid, sync):
  * Read and write the mark, holding the lock.  `uuid` may be NULL for
  * lock_mark.  With `sync`, return 0 only when it is on the disk; else -1 with
- * errno.
+ * errno.  Where the lock file has been removed or replaced since it was locked,
+ * the one that others use is marked too.
  */
 enum lock_mark lock_mark(const struct lock *lock, char uuid[RECORD_UUID_LEN]);
 int lock_set_mark(const struct lock *lock, enum lock_mark mark,

@@ -47,14 +47,12 @@ fill_window(struct replay *replay)
 		replay->used = 0;
 	}
 	if (replay->fill == replay->size) {
-		size_t size =
-		    replay->size == 0 ? WINDOW_BYTES : replay->size * 2;
-		char *window = realloc(replay->window, size);
+		char *window = realloc(replay->window, replay->size * 2);
 
 		if (window == NULL)
 			return -1;
 		replay->window = window;
-		replay->size = size;
+		replay->size *= 2;
 	}
 	do
 		n = pread(replay->fd, replay->window + replay->fill,

@@ -24,6 +24,9 @@ struct store {
 	bool full;                 /* there was no room, and that was said */
 	const struct watch *watch; /* while it is opened; or NULL */
 	struct lock lock;
+	int64_t busy_since_ms; /* the wait for the lock began, */
+	int64_t busy_ms;       /* and failed last, */
+	bool busy_told;        /* and that was said */
 	struct journal journal;
 	struct index *index;
 	struct position at; /* the journal is read and indexed up to here */

@@ -21,6 +21,14 @@
 #include "recovery.h"
 #include "state.h"
 
+/*
+ * A thread that waits for the lock so soon after another gave it up goes on with
+ * that one's wait, and looks at least so long: some turns of those who hold it,
+ * and little for a reactor that has others before it.
+ */
+#define BUSY_GAP_MS 1000
+#define BUSY_LOOK_MS 5
+
 static int
 exit_status(enum fault fault)
 {
@@ -36,9 +44,38 @@ exit_status(enum fault fault)
 	}
 }
 
+static void
+leave_store(struct store *store)
+{
+	if (store->journal.fd >= 0)
+		lock_unlock_file(store->journal.fd);
+	lock_release(&store->lock);
+}
+
+/*
+ * Whoever held the lock when its file was removed may still be writing; or have
+ * put another journal in the place of the one that we opened.
+ */
+static int
+lock_journal(struct store *store, int64_t deadline_ms)
+{
+	const char *why = NULL;
+
+	if (lock_file(store->journal.fd, deadline_ms) < 0)
+		why = strerror(errno);
+	else
+		why = journal_check(&store->journal, 0);
+	if (why == NULL)
+		return EX_OK;
+	log_error("%s/" JOURNAL_NAME ": in use by another process: %s; try "
+		  "again later",
+	    store->path, why);
+	return EX_TEMPFAIL;
+}
+
 /* The journal that belongs here, made if this store is new. */
 static int
-open_journal(struct store *store)
+open_journal(struct store *store, int64_t deadline_ms)
 {
 	char uuid[RECORD_UUID_LEN];
 	enum lock_mark mark = lock_mark(&store->lock, uuid);
@@ -85,6 +122,9 @@ open_journal(struct store *store)
 		return errno == EACCES ? EX_NOPERM
 				       : exit_status(state_fault(errno));
 	}
+	int status = lock_journal(store, deadline_ms);
+	if (status != EX_OK)
+		return status;
 	if (mark == LOCK_OK &&
 	    memcmp(uuid, store->journal.uuid, RECORD_UUID_LEN) != 0) {
 		log_error("%s/" JOURNAL_NAME ": of another store than this "
@@ -133,19 +173,19 @@ open_directory(struct store *store)
 static int
 open_all(struct store *store)
 {
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
 	int status = open_directory(store);
 	enum fault fault;
 
 	if (status != EX_OK)
 		return status;
-	if (lock_acquire(&store->lock,
-		clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS) < 0) {
+	if (lock_acquire(&store->lock, deadline_ms) < 0) {
 		log_error("%s/lock: held by another process: %s; try again "
 			  "later",
 		    store->path, strerror(errno));
 		return EX_TEMPFAIL;
 	}
-	status = open_journal(store);
+	status = open_journal(store, deadline_ms);
 	if (status == EX_OK) {
 		store->index =
 		    index_open(store->dir, store->path, store->journal.uuid);
@@ -163,7 +203,7 @@ open_all(struct store *store)
 		if (fault != FAULT_NONE)
 			status = exit_status(fault);
 	}
-	lock_release(&store->lock);
+	leave_store(store);
 	return status;
 }
 
@@ -194,6 +234,7 @@ store_open(const struct store_options *options, int *status)
 	}
 	pthread_mutex_init(&store->mutex, NULL);
 	store->dir = store->lock.fd = store->journal.fd = -1;
+	store->busy_ms = INT64_MIN / 2;
 	store->prepare = options->prepare;
 	store->watch = options->watch;
 	store->path = strdup(options->dir);
@@ -209,20 +250,58 @@ store_open(const struct store_options *options, int *status)
 	return store;
 }
 
-/* The mutex and the lock, within one deadline.  0, or the fault. */
+/*
+ * Until when to wait for the lock.  While others hold it, the waits of our
+ * threads, one after another, count as one, so that a request that came during
+ * one of them is not told to wait for another; once that has failed, the next
+ * ones look for a moment only.
+ */
+static int64_t
+lock_deadline_ms(struct store *store, int timeout_ms)
+{
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	if (now_ms - store->busy_ms > BUSY_GAP_MS) {
+		store->busy_since_ms = now_ms;
+		store->busy_told = false;
+	}
+	int64_t deadline_ms = store->busy_since_ms + timeout_ms;
+	return deadline_ms > now_ms + BUSY_LOOK_MS ? deadline_ms
+						   : now_ms + BUSY_LOOK_MS;
+}
+
+/* The lock and the journal's, within one deadline. */
+static int
+lock_both(struct store *store, int64_t deadline_ms)
+{
+	if (lock_acquire(&store->lock, deadline_ms) < 0)
+		return -1;
+	if (lock_file(store->journal.fd, deadline_ms) == 0) {
+		store->busy_ms = INT64_MIN / 2;
+		return 0;
+	}
+	int error = errno;
+	lock_release(&store->lock);
+	errno = error;
+	return -1;
+}
+
+/* The mutex and the locks.  0, or the fault. */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
-
 	pthread_mutex_lock(&store->mutex);
 	if (store->failed)
 		return FAULT_FAILED;
-	if (lock_acquire(&store->lock, deadline_ms) == 0)
+	if (lock_both(store, lock_deadline_ms(store, timeout_ms)) == 0)
 		return FAULT_NONE;
 	if (errno == ETIMEDOUT) {
-		log_warning("%s/lock: held by another process for %d ms",
-		    store->path, timeout_ms);
+		store->busy_ms = clock_ms(CLOCK_MONOTONIC);
+		if (!store->busy_told)
+			log_warning("%s/lock: held by another process for %d "
+				    "ms",
+			    store->path, timeout_ms);
+		store->busy_told = true;
 		return FAULT_MEMORY;
 	}
 	log_error("%s/lock: cannot be used: %s", store->path, strerror(errno));
@@ -244,7 +323,7 @@ store_commit(struct store *store, struct store_item *items, size_t n)
 
 	if (fault == FAULT_NONE) {
 		fault = commit_items(store, items, n);
-		lock_release(&store->lock);
+		leave_store(store);
 	} else
 		commit_refuse(items, n, fault);
 	note_fault(store, fault);
@@ -265,10 +344,9 @@ store_idle(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
-	if (!store->failed && !store->closed &&
-	    lock_acquire(&store->lock, 0) == 0) {
+	if (!store->failed && !store->closed && lock_both(store, 0) == 0) {
 		note_fault(store, commit_closing(store));
-		lock_release(&store->lock);
+		leave_store(store);
 	}
 	pthread_mutex_unlock(&store->mutex);
 }
@@ -292,7 +370,7 @@ store_close(struct store *store)
 			index_abort(store->index);
 		}
 	}
-	/* Closing the lock file gives the lock back, after the index. */
+	/* Closing the files gives their locks back, after the index. */
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }

@@ -1,6 +1,6 @@
 """Measure the service and a no-op responder by turns, and print the ratio.
 
-Each has a lighttpd of its own with the configuration of deploy/lighttpd.conf,
+Each has a lighttpd of its own with the configuration of deploy/lighttpd/fastcgi.conf,
 and is idle while the other is measured.  The store is a fresh one on the file
 system of the checkout.  Fails if any answer was not 200, or if the journal has
 fewer plants than were answered.

@@ -465,6 +465,31 @@ faccessat(int dir, const char *file, int mode, int flags)
 	    syscall(SYS_faccessat2, dir, file, mode, flags));
 }
 
+int
+link(const char *a, const char *b)
+{
+	SIMPLE("link", AT_FDCWD, b, syscall(SYS_link, a, b));
+}
+
+int
+lstat(const char *file, struct stat *st)
+{
+	SIMPLE("lstat", AT_FDCWD, file,
+	    syscall(SYS_newfstatat, AT_FDCWD, file, st, AT_SYMLINK_NOFOLLOW));
+}
+
+int
+fchown(int fd, uid_t user, gid_t group)
+{
+	SIMPLE("fchown", fd, NULL, syscall(SYS_fchown, fd, user, group));
+}
+
+int
+fchmod(int fd, mode_t mode)
+{
+	SIMPLE("fchmod", fd, NULL, syscall(SYS_fchmod, fd, mode));
+}
+
 /* Only its locks count. */
 int
 fcntl(int fd, int command, ...)

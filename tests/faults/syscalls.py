@@ -62,12 +62,16 @@ ERRORS = {
     "fsync": SYNC,
     "fdatasync": SYNC,
     "ftruncate": ("EIO", "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EINTR"),
+    "fchmod": ("EIO", "EPERM", "EROFS"),
+    "fchown": ("EIO", "EPERM", "EROFS"),
     "fstat": NO_FILE,
     "fstatat": NO_FILE,
     "stat": NO_FILE,
+    "lstat": NO_FILE,
     "statx": NO_FILE,
     "fstatfs": NO_FILE,
     "faccessat": NO_FILE,
+    "link": (*NEW_NAME, "EEXIST"),
     "linkat": NEW_NAME,
     "rename": NEW_NAME,
     "renameat": NEW_NAME,
@@ -192,6 +196,36 @@ def backup_again(tools: Tools, store: Store, environment: dict[str, str]) -> Out
     return dataclasses.replace(outcome, wrong=wrong)
 
 
+def add_token(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """The file keeps what it had, and has the new token if that was told."""
+    before = store.tokens.read_text()
+    outcome = by_command("token", "add", "other")(tools, store, environment)
+    now = store.tokens.read_text()
+    added = now.startswith(before) and now[len(before):].startswith("other ")
+    return dataclasses.replace(outcome, wrong=wrong_tokens(outcome, before, now, added))
+
+
+def revoke_token(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """The file keeps what it had but one line, and has lost it if that was told."""
+    before = store.tokens.read_text()
+    outcome = by_command("token", "revoke", "other")(tools, store, environment)
+    now = store.tokens.read_text()
+    left = [line for line in before.splitlines(True) if not line.startswith("other ")]
+    done = now == "".join(left)
+    return dataclasses.replace(outcome, wrong=wrong_tokens(outcome, before, now, done))
+
+
+def wrong_tokens(outcome: Outcome, before: str, now: str, done: bool) -> str:
+    if done:
+        # The token was changed, but that is not certain, or could not be told.
+        unsure = "a power cut may undo it" in outcome.stderr or "revoke" in outcome.stderr
+        well = outcome.status <= 0 or unsure
+        return "" if well else f"it has changed the file, but says {outcome.stderr!r}"
+    if now != before:
+        return f"the token file is neither as it was nor as it should be: {now!r}"
+    return "it has not changed the file, but succeeds" if outcome.status == 0 else ""
+
+
 # --- Stores to begin with ----------------------------------------------------
 
 
@@ -211,6 +245,12 @@ def torn(tools: Tools, store: Store) -> None:
     """As a kill in the middle of a write leaves it."""
     with open(store.journal, "ab") as journal:
         journal.write(b'{"seq":7,"safe":100,"prev":"01234567","at":"20')
+
+
+def other_token(tools: Tools, store: Store) -> None:
+    outcome = add_token(tools, store, {})
+    if outcome.status or outcome.wrong:
+        raise RuntimeError(f"no second token: {outcome}")
 
 
 def marked_failed(tools: Tools, store: Store) -> None:
@@ -269,6 +309,8 @@ OPERATIONS = [
     ),
     Operation("a backup", [three], by_command("backup", "DEST"), backup_again),
     Operation("a verification", [three], by_command("verify")),
+    Operation("a token added", [], add_token),
+    Operation("a token revoked", [other_token], revoke_token),
 ]
 
 

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "fuzz_blocks.h"
 #include "fuzz_log.h"
 #include "journal.h"
 #include "model.h"
@@ -194,8 +195,12 @@ make_journal(struct fuzz_input *input, unsigned choices)
 	}
 	if ((choices & CHOICE_CLOSING) != 0 && seq > 0)
 		put_line(&bytes, seq + 1, bytes.len, crc, NULL, 0, &crc);
-	for (int i = 0; (choices & CHOICE_BLANK) != 0 && i < 600; i++)
-		model_append(&bytes, "\n", 1);
+	if ((choices & CHOICE_BLANK) != 0) {
+		char blank[600];
+
+		memset(blank, '\n', sizeof(blank));
+		model_append(&bytes, blank, sizeof(blank));
+	}
 	return bytes;
 }
 

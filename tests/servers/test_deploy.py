@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Goal: the configurations of deploy/ agree with the service, word for word.
+
+usage: test_deploy.py
+
+What a server refuses itself is told by its configuration, in the words of the
+table of errors; the largest body is a number in each of them.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from lib_service import TOP, Tally, canonical, run_scenario
+from test_openapi import read_errors
+
+DEPLOY = TOP / "deploy"
+# The statuses that a server was seen to make itself.
+NEEDED = {
+    "lighttpd": {400, 404, 411, 413, 431, 500, 501, 503, 504},
+    "apache": {400, 404, 405, 413, 414, 500, 502, 503, 504},
+    "nginx": {400, 404, 413, 431, 503},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What a server answers: its status and body."""
+
+    status: int
+    body: bytes
+
+
+def told_by_lighttpd() -> Iterator[Told]:
+    for path in sorted((DEPLOY / "lighttpd" / "errors").iterdir()):
+        yield Told(int(path.name.removesuffix(".html")), path.read_bytes())
+
+
+def told_by_apache() -> Iterator[Told]:
+    text = (DEPLOY / "apache" / "common.conf").read_text()
+    for status, quoted in re.findall(
+        r'^ErrorDocument (\d+) "(.*)"$', text, re.MULTILINE
+    ):
+        yield Told(int(status), re.sub(r"\\(.)", r"\1", quoted).encode())
+
+
+def told_by_nginx() -> Iterator[Told]:
+    text = (DEPLOY / "nginx" / "common.conf").read_text()
+    for status, body in re.findall(r"^\treturn (\d+) '(.*)';$", text, re.MULTILINE):
+        yield Told(int(status), body.encode())
+
+
+def check_errors(tally: Tally) -> None:
+    rows = {row.number: row for row in read_errors()}
+    for name, found in (
+        ("lighttpd", list(told_by_lighttpd())),
+        ("apache", list(told_by_apache())),
+        ("nginx", list(told_by_nginx())),
+    ):
+        for told in found:
+            row = rows.get(json.loads(told.body)["error"])
+            # A server may be more exact than the table, such as 411 for 400, and
+            # does not know which methods are allowed.
+            told_status = 405 if told.status == 501 else told.status
+            well = (
+                row is not None
+                and told.body == canonical({"error": row.number, "message": row.message})
+                and told_status // 100 == row.status // 100
+            )
+            tally.check(well, f"{name}'s {told.status} is in the table", (told, row))
+        statuses = [told.status for told in found]
+        tally.check(
+            NEEDED[name] <= set(statuses) and len(set(statuses)) == len(statuses),
+            f"{name} has an Error for every status that it makes, once",
+            statuses,
+        )
+
+
+def check_limit(tally: Tally) -> None:
+    """The largest body, which the service has from src/ground/config.c."""
+
+    def number(path: str, pattern: str) -> int:
+        found = re.findall(pattern, (TOP / path).read_text(), re.MULTILINE)
+        if len(found) != 1:
+            raise ValueError(f"{path} has not once: {pattern}")
+        return int(found[0])
+
+    limit = number(
+        "src/ground/config.c", r'"PLANT_STORE_BODY_BYTES_MAX", "(\d+)"'
+    )
+    limits = {
+        "lighttpd": 1024
+        * number("deploy/lighttpd/common.conf", r"^server.max-request-size = (\d+)$"),
+        "apache, chunked": number(
+            "deploy/apache/common.conf", r"^LimitRequestBody (\d+)$"
+        ),
+        "apache": number(
+            "deploy/apache/common.conf", r"req_novary\('Content-Length'\) -gt (\d+)"
+        ),
+        "nginx": number("deploy/nginx/common.conf", r"^client_max_body_size (\d+);$"),
+        "nginx's buffer": number(
+            "deploy/nginx/common.conf", r"^client_body_buffer_size (\d+);$"
+        ),
+        # One more shows that there is more.
+        "apache's buffer": number("deploy/apache/proxy_fcgi.conf", r"BufferSize (\d+)$")
+        - 1,
+    }
+    for name, found in limits.items():
+        tally.check(found == limit, f"{name}: a body may have {limit} bytes", found)
+
+
+def scenario(tally: Tally) -> None:
+    with tally.part("the errors are read"):
+        check_errors(tally)
+    with tally.part("the limits are read"):
+        check_limit(tally)
+
+
+if __name__ == "__main__":
+    sys.exit(run_scenario(scenario))

@@ -1,0 +1,831 @@
+#!/usr/bin/env python3
+"""Goal: stats, get and export tell what is stored, exactly, while others store.
+
+usage: test_query_command.py build/plant-store
+"""
+
+import contextlib
+import csv
+import fcntl
+import io
+import json
+import os
+import pathlib
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from lib_service import (
+    JOURNAL_NAME,
+    TOKEN_NAME,
+    FastCgiPeer,
+    Store,
+    Tally,
+    canonical,
+    fcgi_request,
+    new_plant,
+    read_journal,
+    responder,
+    stop_process,
+    temporary_store,
+    wait_until,
+)
+
+USAGE, DATAERR, NOINPUT, CANTCREAT, IOERR, TEMPFAIL = 64, 65, 66, 73, 74, 75
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+TIMEOUT_S = 60
+LOAD_PLANTS = 300
+
+# What a name or a tag may hold, and a reader of CSV may stumble over.
+ODD = [
+    ("plain", "tag"),
+    ("no tag", None),
+    ("empty tag", ""),
+    ("", None),
+    ("", ""),
+    ('say "fern"', '"'),
+    ("a,b", ","),
+    ("one\r\ntwo\nthree\rfour", "\r"),
+    (" space ", " "),
+    ("\t\b\f\x1f\x7f", "\\"),
+    ("Nephrolepis \U0001f33f é \u2028\u2029", "\ufeff"),
+    ("=1+1", "@a"),
+    ("null", "true"),
+]
+NULS = [("a\0b", "\0"), ("\0", None)]
+
+
+def run(
+    store: Store, *arguments: object, **options: object
+) -> subprocess.CompletedProcess:
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(
+        [store.build / "plant-store", *map(str, arguments)],
+        env=store.environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT_S,
+        **options,
+    )
+
+
+def create(store: Store, peer: FastCgiPeer, plant: dict) -> None:
+    body = canonical(plant)
+    answer = peer.exchange(
+        fcgi_request(store.request(body).items(), body, keep=True)
+    )
+    if answer.status != 200:
+        raise RuntimeError(f"not created: {answer}")
+
+
+def plant_of(plant_id: int, name: str, tag: str | None) -> dict:
+    return json.loads(new_plant(plant_id, name, tag))
+
+
+def fill(store: Store, plants: list[dict]) -> None:
+    """Store the plants in order through a service of its own."""
+    with responder(store) as service, FastCgiPeer(service.socket_path) as peer:
+        # Refused, but answered only when the store is open.
+        peer.exchange(fcgi_request(store.request(b"").items(), b"", keep=True))
+        for plant in plants:
+            create(store, peer, plant)
+
+
+def lines_of(plants: list[dict]) -> bytes:
+    return b"".join(canonical(plant) + b"\n" for plant in plants)
+
+
+def stats_of(store: Store, *arguments: object) -> dict:
+    done = run(store, "stats", "--json", *arguments)
+    if done.returncode:
+        raise RuntimeError(f"stats: {done}")
+    return json.loads(done.stdout)
+
+
+def tree(path: pathlib.Path) -> list[tuple[str, bytes]]:
+    """All names and bytes below a directory."""
+    return sorted(
+        (str(file.relative_to(path)), file.read_bytes())
+        for file in path.rglob("*")
+        if file.is_file()
+    )
+
+
+@contextlib.contextmanager
+def held_lock(store: Store):
+    """Nobody else gets the store's lock meanwhile."""
+    with open(store.dir / "lock", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
+
+
+# --- Arguments ---------------------------------------------------------------
+
+
+def test_help(tally: Tally, store: Store) -> None:
+    for name in "stats", "get", "export":
+        done = run(store, name, "--help")
+        tally.check(
+            done.returncode == 0
+            and done.stdout.startswith(b"Usage: plant-store " + name.encode())
+            and all(len(line) <= 80 for line in done.stdout.splitlines()),
+            f"{name} --help tells its usage",
+            done,
+        )
+        listed = run(store, "--help").stdout
+        tally.check(
+            f"\n{name} ".encode() in listed, f"plant-store --help has {name}", listed
+        )
+    for arguments in (
+        ["stats", "x"],
+        ["stats", "--nothing"],
+        ["stats", "--dir"],
+        ["get"],
+        ["get", "x"],
+        ["get", "1", "2x"],
+        ["get", "+1"],
+        ["get", ""],
+        ["get", "1.0"],
+        ["get", str(INT64_MAX + 1)],
+        ["get", str(INT64_MIN - 1)],
+        ["get", "--", "--dir"],
+        ["get", "-x"],
+        ["export", "x"],
+        ["export", "--format", "xml"],
+        ["export", "--since", "yesterday"],
+        ["export", "--force"],
+        ["export", "--dir", "/", "--file", "/x"],
+    ):
+        done = run(store, *arguments)
+        hint = f"plant-store {arguments[0]} --help".encode()
+        tally.check(
+            done.returncode == USAGE
+            and done.stdout == b""
+            and done.stderr.count(b"\n") == 1
+            and hint in done.stderr,
+            f"'{' '.join(arguments)}' is a usage error with a hint",
+            done,
+        )
+    for name, operand in ("stats", []), ("get", ["1"]), ("export", []):
+        done = run(store, name, "--dir", store.root / "none", *operand)
+        tally.check(
+            done.returncode == NOINPUT and str(store.root).encode() in done.stderr,
+            f"{name} of a directory that is not there says so",
+            done,
+        )
+
+
+# --- An empty store and a small one ------------------------------------------
+
+
+def test_empty(tally: Tally, store: Store) -> None:
+    fill(store, [])
+    stats = stats_of(store)
+    tally.check(
+        (stats["plants"], stats["first"], stats["last"], stats["tokens"])
+        == (0, None, None, {}),
+        "stats of an empty store has no times and no tokens",
+        stats,
+    )
+    done = run(store, "stats")
+    tally.check(
+        done.returncode == 0 and b"plants       0\n" in done.stdout,
+        "stats of an empty store reads well too",
+        done,
+    )
+    done = run(store, "export")
+    tally.check(
+        (done.returncode, done.stdout) == (0, b"")
+        and b"exported 0 plants, up to seq " in done.stderr,
+        "an export of an empty store is empty",
+        done,
+    )
+    done = run(store, "export", "--format", "csv")
+    tally.check(
+        (done.returncode, done.stdout) == (0, b"id,name,tag\r\n"),
+        "as CSV it has its header",
+        done,
+    )
+
+
+def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
+    done = run(store, "get", *(plant["id"] for plant in plants))
+    tally.check(
+        (done.returncode, done.stdout, done.stderr) == (0, lines_of(plants), b""),
+        "get gives each plant exactly as it was stored",
+        done,
+    )
+    by_id = {plant["id"]: plant for plant in plants}
+    asked = [-5, 3, INT64_MIN, INT64_MAX, 3, 0]
+    expected = lines_of([by_id[plant_id] for plant_id in asked])
+    for before in [], ["--"], ["--quiet"]:
+        done = run(store, "get", *before, *asked)
+        tally.check(
+            (done.returncode, done.stdout) == (0, expected),
+            f"get {' '.join(before)} answers in the order asked, below 0 and "
+            "twice too",
+            done,
+        )
+    done = run(store, "get", "3", "--dir", store.dir, "0")
+    tally.check(
+        (done.returncode, done.stdout) == (0, lines_of([by_id[3], by_id[0]])),
+        "options may follow ids that are not below 0",
+        done,
+    )
+    done = run(store, "get", "77", "3", "-77")
+    tally.check(
+        (done.returncode, done.stdout) == (1, lines_of([by_id[3]]))
+        and b"get: 77: no plant" in done.stderr
+        and b"get: -77: no plant" in done.stderr,
+        "ids that are not there are named, the others given, status 1",
+        done,
+    )
+    full = run(store, "get", "--full", "-5").stdout
+    tally.check(
+        full in store.journal.read_bytes().splitlines(True)
+        and json.loads(full)["plant"] == by_id[-5],
+        "get --full gives the journal's line",
+        full,
+    )
+
+
+def test_get_output(tally: Tally, store: Store) -> None:
+    with open("/dev/full", "wb") as output:
+        for arguments in ["get", "3"], ["get", "3", "77"]:
+            done = run(store, *arguments, stdout=output)
+            tally.check(
+                done.returncode == IOERR and b"stdout: " in done.stderr,
+                f"{' '.join(arguments)} into a full disk is an error",
+                done,
+            )
+
+
+def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
+    done = run(store, "export")
+    stats = stats_of(store)
+    said = f"exported {len(plants)} plants, up to seq "
+    until = f" at byte {stats['bytes']}, {stats['last']}\n"
+    tally.check(
+        (done.returncode, done.stdout) == (0, lines_of(plants))
+        and done.stderr.decode().startswith("plant-store: " + said)
+        and done.stderr.decode().endswith(until),
+        "an export has all plants in the order stored and says up to where",
+        done,
+    )
+    path = store.root / "out"
+    done = run(store, "export", "-o", path)
+    tally.check(
+        (done.returncode, done.stdout) == (0, b"")
+        and path.read_bytes() == lines_of(plants)
+        and path.stat().st_mode & 0o777 == 0o600,
+        "-o writes the same into a file for its owner alone",
+        done,
+    )
+    for force, status in ([], CANTCREAT), (["--force"], 0):
+        path.write_text("mine")
+        done = run(store, "export", "-o", path, *force)
+        expected = lines_of(plants) if force else b"mine"
+        tally.check(
+            done.returncode == status and path.read_bytes() == expected,
+            f"a file that is there {'is replaced' if force else 'stays'} "
+            f"with {' '.join(force) or 'no --force'}",
+            done,
+        )
+    path.unlink()
+    path.symlink_to("elsewhere")
+    for name in path, store.root, "/dev/null":
+        done = run(store, "export", "--force", "-o", name)
+        tally.check(
+            done.returncode == CANTCREAT and b"no regular file" in done.stderr,
+            f"{pathlib.Path(name).name}: what is no file is not replaced",
+            done,
+        )
+    path.unlink()
+    done = run(store, "export", "-o", store.root / "none" / "out")
+    tally.check(
+        done.returncode == CANTCREAT and b"none/out: cannot make it" in done.stderr,
+        "-o into a directory that is not there says so",
+        done,
+    )
+    again = sorted(store.root.glob("out*"))
+    tally.check(not again, "nothing else is left beside the file", again)
+
+
+def parse_csv(data: bytes) -> list[dict]:
+    """Plants from CSV, by rules of our own: csv loses what is in quotes."""
+    text = data.decode()
+    rows, row, field, at, quoted = [], [], "", 0, False
+    while at < len(text):
+        if text[at] == '"':
+            end = at + 1
+            while text[end] != '"' or text[end + 1] == '"':
+                end += 2 if text[end] == '"' else 1
+            field, quoted, at = text[at + 1:end].replace('""', '"'), True, end + 1
+        else:
+            end = at
+            while text[end] not in ",\r":
+                end += 1
+            field, quoted, at = text[at:end], False, end
+        row.append((field, quoted))
+        if text.startswith("\r\n", at):
+            rows.append(row)
+            row, at = [], at + 2
+        elif text[at] == ",":
+            at += 1
+        else:
+            raise ValueError(f"{text[at:at + 20]!r} behind a field")
+    if [field for field, _ in rows.pop(0)] != ["id", "name", "tag"]:
+        raise ValueError("no header")
+    plants = []
+    for (plant_id, _), (name, _), (tag, quoted) in rows:
+        given = tag if tag or quoted else None
+        plants.append(plant_of(int(plant_id), name, given))
+    return plants
+
+
+def test_csv(tally: Tally, store: Store, plants: list[dict]) -> None:
+    done = run(store, "export", "--format=csv")
+    tally.check(
+        done.returncode == 0 and parse_csv(done.stdout) == plants,
+        "all strings come back from CSV, and no tag differs from an empty one",
+        done,
+    )
+    first = plants[0]["id"]
+    rows = f'id,name,tag\r\n{first},plain,tag\r\n{plants[1]["id"]},no tag,\r\n'
+    tally.check(
+        done.stdout.decode().startswith(rows + f'{plants[2]["id"]},empty tag,""\r\n'),
+        "a plain value has no quotes, and lines end in CR LF",
+        done.stdout[:200],
+    )
+    nul = next(plant["id"] for plant in plants if "\0" in plant["name"])
+    tally.check(
+        f"2 plants have a U+0000 (the first: {nul})" in done.stderr.decode(),
+        "a U+0000 is kept and warned of",
+        done.stderr,
+    )
+    other = [plant for plant in plants if "\0" not in plant["name"]]
+    text = "".join(
+        line
+        for line in io.StringIO(done.stdout.decode(), newline="")
+        if "\0" not in line
+    )
+    read = list(csv.DictReader(io.StringIO(text, newline="")))
+    expected = [
+        {"id": str(p["id"]), "name": p["name"], "tag": p.get("tag", "")} for p in other
+    ]
+    tally.check(read == expected, "Python's reader of CSV agrees", read)
+
+
+def test_filters(tally: Tally, store: Store, plants: list[dict]) -> None:
+    lines = store.journal.read_bytes().splitlines()
+    records = [json.loads(line) for line in lines if b'"plant":' in line]
+    middle = records[len(records) // 2]["at"]
+    expected = [r["plant"] for r in records if r["at"] >= middle]
+    for text in middle, middle.replace("Z", "+00:00"):
+        done = run(store, "export", "--since", text)
+        tally.check(
+            done.stdout == lines_of(expected) and len(expected) < len(plants),
+            "--since takes what was stored then and later",
+            (text, done),
+        )
+    for since, count in ("9999-12-31T23:59:59Z", 0), ("0000-01-01T00:00:00Z", len(plants)):
+        done = run(store, "export", "--since", since)
+        tally.check(
+            done.stdout.count(b"\n") == count
+            and f"exported {count} plants".encode() in done.stderr,
+            f"--since {since} takes {count}",
+            done,
+        )
+    for name, count in (TOKEN_NAME, len(plants) - 1), ("second", 1), ("secon", 0):
+        done = run(store, "export", "--by", name)
+        tally.check(
+            done.stdout.count(b"\n") == count,
+            f"--by {name} takes {count}",
+            done,
+        )
+
+
+def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
+    stats = stats_of(store)
+    lines = store.journal.read_bytes().rstrip(b"\n").split(b"\n")
+    records = [json.loads(line) for line in lines]
+    stored = [record for record in records if "plant" in record]
+    size = len(b"\n".join(lines)) + 1
+    index_bytes = stats.pop("index_bytes")
+    tally.check(
+        stats
+        == {
+            "store": records[0]["store"],
+            "plants": len(plants),
+            "bytes": size,
+            "first": stored[0]["at"],
+            "last": stored[-1]["at"],
+            "watermark": records[-1]["safe"],
+            "above_watermark": size - records[-1]["safe"],
+            "index": "current",
+            "index_behind": 0,
+            "failed": False,
+            "kept_files": 0,
+            "kept_bytes": 0,
+            "tokens": {TOKEN_NAME: len(plants) - 1, "second": 1},
+        },
+        "stats --json tells what the journal says",
+        stats,
+    )
+    tally.check(
+        list(stats["tokens"]) == sorted(stats["tokens"]), "tokens are sorted", stats
+    )
+    used = sum(f.stat().st_blocks * 512 for f in (store.dir / "index").iterdir())
+    tally.check(index_bytes == used > 0, "and the index's room", (index_bytes, used))
+    text = run(store, "stats").stdout.decode()
+    width = max(len(TOKEN_NAME), len("second"))
+    tally.check(
+        f"store        {stats['store']}\n" in text
+        and f"plants       {len(plants)}\n" in text
+        and "index        current; " in text
+        and text.endswith(
+            f"TOKEN{' ' * (width - 5)}  PLANTS\n"
+            f"{TOKEN_NAME:{width}}  {len(plants) - 1}\n{'second':{width}}  1\n"
+        ),
+        "stats aligns what it says",
+        text,
+    )
+
+
+# --- Stores that are not well ------------------------------------------------
+
+
+def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
+    """`store` has more plants than the index that is put back."""
+    index, kept = store.dir / "index", store.root / "index-kept"
+    asked = [plant["id"] for plant in plants]
+
+    def check(state: str) -> None:
+        before = tree(store.dir)
+        stats = stats_of(store)
+        tally.check(
+            stats["index"] == state and (stats["index_behind"] > 0) == (state == "behind"),
+            f"stats tells that the index is {state}",
+            stats,
+        )
+        said = run(store, "stats").stdout.decode()
+        tally.check("next" in said, f"and what becomes of it ({state})", said)
+        done = run(store, "get", *asked, "77")
+        tally.check(
+            (done.returncode, done.stdout) == (1, lines_of(plants))
+            and done.stderr.count(b"\n") == 1,
+            f"get finds all when the index is {state}",
+            done,
+        )
+        tally.check(tree(store.dir) == before, f"nothing was changed ({state})")
+
+    shutil.copytree(index, kept)
+    newer = [plant_of(1000 + number, "newer", None) for number in range(3)]
+    fill(store, newer)
+    plants, asked = plants + newer, asked + [plant["id"] for plant in newer]
+    shutil.rmtree(index)
+    check("missing")
+    shutil.copytree(kept, index)
+    check("behind")
+    (index / "data.mdb").write_bytes(os.urandom(65536))
+    check("unreadable")
+    with temporary_store(str(store.build)) as other:
+        fill(other, plants[:1])
+        shutil.rmtree(index)
+        shutil.copytree(other.dir / "index", index)
+    check("foreign")
+    shutil.rmtree(index)
+    fill(store, [])
+    tally.check(
+        stats_of(store)["index"] == "current", "the service has made it anew"
+    )
+
+
+def test_backup(tally: Tally, store: Store, plants: list[dict]) -> None:
+    dest = store.root / "backup"
+    run(store, "backup", dest)
+    first = plants[0]
+    before = tree(dest)
+    done = run(store, "get", "--dir", dest, first["id"])
+    tally.check(done.stdout == lines_of([first]), "get reads a backup", done)
+    stats = stats_of(store, "--dir", dest)
+    tally.check(
+        stats["plants"] == len(plants) and stats["index"] == "missing",
+        "stats reads a backup",
+        stats,
+    )
+    done = run(store, "export", "--file", dest / JOURNAL_NAME)
+    tally.check(
+        done.stdout == lines_of(plants), "export reads a journal by its name", done
+    )
+    tally.check(tree(dest) == before, "a backup is not changed")
+
+
+def test_failed_and_kept(tally: Tally, store: Store, plants: list[dict]) -> None:
+    (store.dir / f"{JOURNAL_NAME}.torn-123.1").write_bytes(b"x" * 10)
+    (store.dir / f"{JOURNAL_NAME}.failed-456.2").write_bytes(b"y" * 32)
+    with open(store.dir / "lock", "r+b") as lock:
+        mark = lock.read(8)
+        lock.seek(0)
+        lock.write(b"failed  ")
+    stats = stats_of(store)
+    tally.check(
+        (stats["failed"], stats["plants"]) == (True, len(plants)),
+        "stats tells that the store has failed, and counts",
+        stats,
+    )
+    tally.check(
+        (stats["kept_files"], stats["kept_bytes"]) == (2, 42),
+        "stats counts the files that were kept",
+        stats,
+    )
+    done = run(store, "get", plants[0]["id"])
+    tally.check(
+        done.stdout == lines_of(plants[:1]), "get still finds plants there", done
+    )
+    path = store.root / "out"
+    done = run(store, "export", "-o", path)
+    tally.check(
+        done.returncode == IOERR
+        and b"failed" in done.stderr
+        and not list(store.root.glob("out*")),
+        "export refuses it and leaves no file",
+        done,
+    )
+    with open(store.dir / "lock", "r+b") as lock:
+        lock.write(mark)
+
+
+def test_damage(tally: Tally, store: Store, plants: list[dict]) -> None:
+    good = store.journal.read_bytes()
+    at = good.index(b'"name":"empty tag"')
+    store.journal.write_bytes(good[:at] + b'"name":"Empty tag"' + good[at + 18:])
+    path = store.root / "out"
+    for arguments in ["stats"], ["export"], ["export", "-o", path]:
+        done = run(store, *arguments)
+        tally.check(
+            done.returncode == DATAERR
+            and b"damaged at byte" in done.stderr
+            and not list(store.root.glob("out*")),
+            f"{' '.join(map(str, arguments[:2]))} of a damaged journal says where",
+            done,
+        )
+    done = run(store, "get", plants[0]["id"], plants[3]["id"])
+    tally.check(
+        done.stdout == lines_of([plants[0], plants[3]]),
+        "get finds what is not damaged",
+        done,
+    )
+    done = run(store, "get", plants[0]["id"], plants[2]["id"])
+    tally.check(
+        done.returncode == DATAERR
+        and done.stdout == lines_of(plants[:1])
+        and b"no plant has" not in done.stderr,
+        "and never says of a damaged plant that it is not there",
+        done,
+    )
+    store.journal.write_bytes(good)
+
+
+# --- The output --------------------------------------------------------------
+
+
+def start(store: Store, *arguments: object, **options: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [store.build / "plant-store", *map(str, arguments)],
+        env=store.environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_output(tally: Tally, store: Store, plants: list[dict]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run(store, "export", stdout=full)
+    tally.check(
+        done.returncode == IOERR and b"stdout: cannot write: " in done.stderr,
+        "an export into a full disk is an error",
+        done,
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = run(store, "export", stdout=write_end)
+    os.close(write_end)
+    tally.check(
+        done.returncode == IOERR and b"Broken pipe" in done.stderr,
+        "a reader that went away is an error",
+        done,
+    )
+    path = store.root / "out"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    # Python ignores SIGXFSZ, and the program is to inherit that.
+    done = run(store, "export", "-o", path, preexec_fn=limit, restore_signals=False)
+    tally.check(
+        done.returncode == IOERR
+        and b"out: cannot write: " in done.stderr
+        and not list(store.root.glob("out*")),
+        "a file that cannot be written to its end is removed",
+        done,
+    )
+
+
+def test_interrupt(tally: Tally, store: Store, plants: list[dict]) -> None:
+    path = store.root / "out"
+    for number in signal.SIGINT, signal.SIGTERM:
+        with held_lock(store):
+            process = start(store, "export", "-o", path)
+            begun = wait_until(lambda: list(store.root.glob("out.*")))
+            process.send_signal(number)
+        _, said = process.communicate(timeout=TIMEOUT_S)
+        tally.check(
+            begun
+            and process.returncode == 128 + number
+            and b"export: stopped after " in said
+            and b"out was not made" in said
+            and not list(store.root.glob("out*")),
+            f"{number.name} ends an export to a file, of which nothing is left",
+            (begun, process.returncode, said),
+        )
+    process = start(store, "export", stdout=subprocess.PIPE)
+    try:
+        # Nobody reads more than this, so it waits in the middle.
+        got = os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        stop_process(process)
+    tally.check(
+        process.returncode == 130
+        and lines_of(plants).startswith(got + out)
+        and b"export: stopped after a little more than " in said
+        and b"incomplete" in said,
+        "SIGINT ends an export whose reader does not read, and says so",
+        (process.returncode, said),
+    )
+
+
+def test_progress(tally: Tally, store: Store) -> None:
+    done = run(store, "export", "--progress", "-o", store.root / "out")
+    tally.check(b"MB/s" in done.stderr, "--progress shows it anywhere", done.stderr)
+    (store.root / "out").unlink()
+    master, slave = pty.openpty()
+    done = subprocess.run(
+        [store.build / "plant-store", "export", "--since", "9999-01-01T00:00:00Z"],
+        env=store.environment(),
+        stdout=slave,
+        stderr=slave,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    os.close(slave)
+    said = os.read(master, 10000)
+    os.close(master)
+    tally.check(
+        b"exported 0 plants" in said and b"MB/s" not in said,
+        "there is no bar where the plants go",
+        said,
+    )
+
+
+# --- While others store ------------------------------------------------------
+
+
+class Load(threading.Thread):
+    """A client that creates plants until it is told to stop."""
+
+    def __init__(self, store: Store, socket_path: pathlib.Path) -> None:
+        super().__init__()
+        self.store = store
+        self.socket_path = socket_path
+        self.sent = self.acknowledged = 0
+        self.error: Exception | None = None
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with FastCgiPeer(self.socket_path) as peer:
+                while not self.stopped.is_set():
+                    self.sent += 1
+                    create(self.store, peer, plant_of(-self.sent, "busy", "b"))
+                    self.acknowledged += 1
+        except Exception as error:  # told by the test
+            self.error = error
+
+
+def look_once(store: Store, load: Load) -> str:
+    """What is wrong with what the commands say now; empty if nothing is."""
+    before = load.acknowledged
+    got = run(store, "get", -before)
+    if got.stdout != lines_of([plant_of(-before, "busy", "b")]):
+        return f"get {-before}: {got}"
+    exported = run(store, "export")
+    ids = [-json.loads(line)["id"] for line in exported.stdout.splitlines()]
+    if ids != list(range(1, len(ids) + 1)) or not before <= len(ids) <= load.sent:
+        return f"export: {before}, {len(ids)}, {load.sent}"
+    stats = stats_of(store)
+    if not len(ids) <= stats["plants"] <= load.sent:
+        return f"stats: {len(ids)}, {stats}, {load.sent}"
+    return "" if stats["index"] == "current" else f"stats: {stats}"
+
+
+def test_while_stored(tally: Tally, build: str) -> None:
+    with temporary_store(build) as store, responder(store) as service:
+        load = Load(store, service.socket_path)
+        load.start()
+        wrong: list[str] = []
+        rounds = 0
+        deadline = time.monotonic() + TIMEOUT_S
+        wait_until(lambda: load.acknowledged or load.error)
+        while load.acknowledged < LOAD_PLANTS or rounds < 10:
+            if wrong or load.error or time.monotonic() > deadline:
+                break
+            wrong += filter(None, [look_once(store, load)])
+            rounds += 1
+        load.stopped.set()
+        load.join()
+        print(f"# {rounds} rounds while {load.acknowledged} plants were stored")
+        tally.check(
+            not wrong and rounds >= 10,
+            "get, export and stats are right while plants are stored",
+            wrong,
+        )
+        tally.check(load.error is None, "the client did not notice", load.error)
+        tally.check(
+            len(read_journal(store.journal)) >= load.acknowledged,
+            "and the journal is whole",
+        )
+
+
+# --- All ---------------------------------------------------------------------
+
+
+def make_plants() -> list[dict]:
+    """In the order stored; the ids are of both signs and out of order."""
+    plants = [
+        plant_of((-1) ** number * (200 + 7 * number), name, tag)
+        for number, (name, tag) in enumerate(ODD + NULS)
+    ]
+    for plant_id in 3, -5, 0, INT64_MAX, INT64_MIN:
+        plants.append(plant_of(plant_id, f"plant {plant_id}", None))
+    return plants
+
+
+def store_with_second_token(store: Store, plant: dict) -> None:
+    done = run(store, "token", "add", "second")
+    first, store.token = store.token, done.stdout.decode().strip()
+    fill(store, [plant])
+    store.token = first
+
+
+def test_small(tally: Tally, build: str) -> None:
+    plants = make_plants()
+    with temporary_store(build) as store:
+        test_help(tally, store)
+        test_empty(tally, store)
+        fill(store, plants)
+        plants.append(plant_of(400, "by another", "x"))
+        store_with_second_token(store, plants[-1])
+        before = tree(store.dir)
+        for test in test_get, test_export, test_csv, test_filters, test_stats:
+            test(tally, store, plants)
+        test_get_output(tally, store)
+        test_progress(tally, store)
+        test_backup(tally, store, plants)
+        tally.check(tree(store.dir) == before, "none of this changed the store")
+        test_damage(tally, store, plants)
+        test_failed_and_kept(tally, store, plants)
+        test_index_states(tally, store, plants)
+
+
+def test_large(tally: Tally, build: str) -> None:
+    plants = [plant_of(n, f"{n} " + "é" * 30_000, None) for n in range(60)]
+    with temporary_store(build) as store:
+        fill(store, plants)
+        done = run(store, "export")
+        tally.check(
+            done.stdout == lines_of(plants), "plants of 60 kB each are exported"
+        )
+        test_output(tally, store, plants)
+        test_interrupt(tally, store, plants)
+
+
+def main() -> int:
+    build = str(pathlib.Path(sys.argv[1]).resolve().parent)
+    tally = Tally()
+    for test in test_small, test_large, test_while_stored:
+        with tally.part(test.__name__):
+            test(tally, build)
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

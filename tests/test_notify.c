@@ -95,8 +95,8 @@ static void
 a_socket_that_is_not_there_is_told(void **state)
 {
 	static const char *const names[] = { "/nonexistent/socket", "relative",
-		"/a-name-that-is-longer-than-an-address-of-a-socket-can-be/"
-		"a-name-that-is-longer-than-an-address-of-a-socket-can-be" };
+		("/a-name-that-is-longer-than-an-address-of-a-socket-can-be/"
+		 "a-name-that-is-longer-than-an-address-of-a-socket-can-be") };
 	char text[512];
 
 	(void)state;

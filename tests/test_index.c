@@ -10,16 +10,20 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <lmdb.h>
 
 #include "fault_shim.h"
 #include "index.h"
+#include "index_parts.h"
 #include "pure/crc32c.h"
 #include "store_fixture.h"
 
@@ -894,6 +898,120 @@ a_condemned_index_goes_unless_another_is_in_its_place(void **state)
 	index_close(young, false);
 }
 
+/* --- What a crash in it does --- */
+
+/* Work for fixture_in_child. */
+struct crash {
+	const struct fixture *fixture;
+	bool reader, begun, replaced;
+	void (*crash)(struct index *index);
+};
+
+static void
+abort_now(struct index *index)
+{
+	(void)index;
+	raise(SIGABRT);
+}
+
+static void
+let_lmdb_assert(struct index *index)
+{
+	index_crash_assert(index->env, "");
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+static void
+look_behind_the_end(struct index *index)
+{
+	uint64_t offset;
+
+	if (ftruncate(openat(index->dir, DATA, O_RDWR | O_CLOEXEC), 0) == 0)
+		index_find(index, 7, &offset);
+}
+#endif
+
+static int
+crash(void *argument)
+{
+	const struct crash *crash = argument;
+	const struct fixture *fixture = crash->fixture;
+	struct position found;
+
+	/* cmocka has its own. */
+	signal(SIGBUS, SIG_DFL);
+	signal(SIGSEGV, SIG_DFL);
+	struct index *index =
+	    crash->reader ? open_reader(fixture)
+			  : index_open(fixture->dir, fixture->path, UUID);
+
+	if (index == NULL || index_begin(index, &found) < 0)
+		return 1;
+	if (!crash->begun)
+		index_abort(index);
+	if (crash->replaced) {
+		unlinkat(fixture->dir, DATA, 0);
+		close(openat(fixture->dir, DATA, O_CREAT | O_WRONLY, 0600));
+	}
+	crash->crash(index);
+	return 2;
+}
+
+static void
+a_crash_in_the_index_removes_it_and_ends_the_process(void **state)
+{
+	static void (*const crashes[])(struct index *) = {
+		abort_now,
+		let_lmdb_assert,
+#if !defined(__SANITIZE_ADDRESS__)
+		look_behind_the_end,
+#endif
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT(crashes); i++) {
+		struct crash how = { fixture, false, true, false, crashes[i] };
+
+		leave_index(fixture, false);
+		assert_int_equal(fixture_in_child(crash, &how), EX_TEMPFAIL);
+		assert_false(fixture_exists(fixture, DATA));
+		assert_int_equal(fixture_logged(fixture, "built anew"), i + 1);
+	}
+}
+
+static void
+a_crash_of_a_reader_removes_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	struct crash how = { fixture, true, true, false, abort_now };
+
+	leave_index(fixture, false);
+	assert_int_equal(fixture_in_child(crash, &how), EX_DATAERR);
+	assert_true(is_kept(fixture));
+}
+
+static void
+a_crash_removes_no_index_that_took_the_place_of_ours(void **state)
+{
+	struct fixture *fixture = *state;
+	struct crash how = { fixture, false, true, true, abort_now };
+
+	leave_index(fixture, false);
+	assert_int_equal(fixture_in_child(crash, &how), EX_TEMPFAIL);
+	assert_true(fixture_exists(fixture, DATA));
+}
+
+static void
+a_crash_elsewhere_is_a_crash(void **state)
+{
+	struct fixture *fixture = *state;
+	struct crash how = { fixture, false, false, false, abort_now };
+
+	leave_index(fixture, false);
+	assert_int_equal(fixture_in_child(crash, &how), 128 + SIGABRT);
+	assert_true(is_kept(fixture));
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -948,6 +1066,10 @@ main(void)
 		TEST(any_byte_of_an_entry_overwritten_hides_no_id),
 		TEST(a_damaged_state_is_noticed),
 		TEST(a_condemned_index_goes_unless_another_is_in_its_place),
+		TEST(a_crash_in_the_index_removes_it_and_ends_the_process),
+		TEST(a_crash_of_a_reader_removes_nothing),
+		TEST(a_crash_removes_no_index_that_took_the_place_of_ours),
+		TEST(a_crash_elsewhere_is_a_crash),
 	};
 
 	return cmocka_run_group_tests_name("index", tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -649,6 +650,163 @@ a_recovery_that_fails_anywhere_loses_nothing(void **state)
 			}
 }
 
+static void
+whole_records_before_a_torn_one_are_entered_by_the_next_commit(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	append_forged(fixture, 3, 40);
+	assert_int_equal(fixture_put(store, 2, NULL).result, STORE_SAME);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".torn-"));
+	fixture_create(store, 3);
+	store_close(store);
+	fixture_expect(fixture, one_to_five, 3);
+}
+
+static void
+a_stored_id_appended_by_another_fails_the_store_and_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	fixture_create(store, 2);
+	append_forged(fixture, 1, SIZE_MAX);
+	struct outcome outcome = fixture_put(store, 3, NULL);
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	store_close(store);
+	expect_refused_untouched(fixture);
+	fixture_remove_index(fixture);
+	expect_refused_untouched(fixture);
+	assert_true(fixture_logged(fixture, "stored twice") >= 3);
+}
+
+static void
+an_index_write_that_fails_once_is_tried_again(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_WRITEV, "index/data.mdb", 1, 1, EIO);
+	assert_int_equal(fixture_put(store, 2, NULL).result, STORE_SAME);
+	assert_int_equal(shim_count(SHIM_WRITEV), 2);
+	shim_reset();
+	fixture_create(store, 3);
+	store_close(store);
+	fixture_expect(fixture, one_to_five, 3);
+}
+
+/* LMDB calls a write that falls short EIO; more is asked for to hear why. */
+static void
+an_index_write_that_finds_no_room_passes_by_itself(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	for (int i = 0; i < 2; i++) {
+		int64_t id = 2 * i + 1;
+
+		fixture_create(store, id);
+		append_forged(fixture, id + 1, SIZE_MAX);
+		shim_fail(SHIM_WRITEV, "index/data.mdb", 1, 1, EIO);
+		if (i == 0)
+			shim_shorten(SHIM_PWRITE, "index/data.mdb", 1, 100);
+		else
+			shim_fail(SHIM_PWRITE, "index/data.mdb", 1, 1, ENOSPC);
+		assert_int_equal(
+		    fixture_put(store, id + 1, NULL).result, STORE_FULL);
+		shim_reset();
+		assert_int_equal(
+		    fixture_put(store, id + 1, NULL).result, STORE_SAME);
+	}
+	store_close(store);
+	fixture_expect(fixture, one_to_five, 4);
+}
+
+static void
+an_index_that_cannot_be_written_at_all_fails_the_store(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_PWRITE, "index/data.mdb", 1, 99, EIO);
+	struct outcome outcome = fixture_put(store, 2, NULL);
+	shim_reset();
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	/* That says nothing against it. */
+	assert_true(fixture_exists(fixture, "index/data.mdb"));
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
+}
+
+static void
+an_older_index_put_in_the_place_of_ours_loses_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *one = fixture_open(fixture, false), *two;
+	size_t len;
+
+	fixture_create(one, 1);
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	fixture_create(one, 2);
+	fixture_create(one, 3);
+	/* Another file: `one` goes on with its own. */
+	fixture_remove(fixture, "index/data.mdb");
+	fixture_write(fixture, "index/data.mdb", 0, index, len);
+	two = fixture_open(fixture, false);
+	assert_int_equal(fixture_put(two, 3, "other").result, STORE_CONFLICT);
+	fixture_create(one, 4);
+	assert_int_equal(fixture_put(two, 4, NULL).result, STORE_SAME);
+	fixture_create(two, 5);
+	assert_int_equal(fixture_put(one, 5, NULL).result, STORE_SAME);
+	/* The same file, while it is in use. */
+	fixture_write(fixture, "index/data.mdb", 0, index, len);
+	free(index);
+	assert_int_equal(fixture_put(two, 2, NULL).result, STORE_SAME);
+	assert_int_equal(fixture_put(two, 5, NULL).result, STORE_SAME);
+	store_close(one);
+	store_close(two);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+}
+
+static void
+a_damaged_index_is_removed_and_built_anew_by_the_next_start(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	uint64_t key = htobe64(UINT64_C(3) | UINT64_C(1) << 63);
+	size_t len;
+
+	for (int64_t id = 1; id <= 3; id++)
+		fixture_create(store, id);
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	const char *at = index;
+	/* All copies of the key of plant 3 become one of a plant far away. */
+	while ((at = memmem(at, len - (size_t)(at - index), &key,
+		    sizeof(key))) != NULL) {
+		fixture_write(fixture, "index/data.mdb",
+		    (uint64_t)(at - index) + 1, "x", 1);
+		at++;
+	}
+	free(index);
+	struct outcome outcome = fixture_put(store, 3, NULL);
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+	assert_int_equal(fixture_logged(fixture, "index: damaged"), 1);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 3);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -695,6 +853,16 @@ main(void)
 		TEST(
 		    a_failed_store_that_cannot_be_copied_stays_failed_until_it_can),
 		TEST(a_recovery_that_fails_anywhere_loses_nothing),
+		TEST(
+		    whole_records_before_a_torn_one_are_entered_by_the_next_commit),
+		TEST(
+		    a_stored_id_appended_by_another_fails_the_store_and_is_refused),
+		TEST(an_index_write_that_fails_once_is_tried_again),
+		TEST(an_index_write_that_finds_no_room_passes_by_itself),
+		TEST(an_index_that_cannot_be_written_at_all_fails_the_store),
+		TEST(an_older_index_put_in_the_place_of_ours_loses_nothing),
+		TEST(
+		    a_damaged_index_is_removed_and_built_anew_by_the_next_start),
 	};
 
 	return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);

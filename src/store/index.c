@@ -18,6 +18,9 @@ index_fail(int error)
 {
 	if (error == MDB_MAP_FULL)
 		error = ENOSPC;
+	/* A failed write, of which LMDB does not know what it left. */
+	if (error == MDB_PANIC)
+		error = EIO;
 	/* We ask for nothing invalid: what stands in a page is. */
 	if (error < 0 || error == EINVAL)
 		error = EBADMSG;

@@ -25,6 +25,8 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 WAIT_S = 15.0  # for a service to come up or go down; sanitizers are slow
+# What a sanitizer, assert or the stack protector says.
+BUG_REPORT = re.compile(r"Sanitizer|runtime error:|Assertion|\*\*\* ")
 TOKEN_PATTERN = re.compile(rb"pst_[A-Za-z0-9_-]{43}")
 
 Pairs = list[tuple[str, str]]
@@ -358,7 +360,7 @@ class Responder:
         status = self.process.returncode
         tally.check(status == 0, "the service ends with status 0", status)
         log = self.log()
-        found = re.search(r"Sanitizer|runtime error:|Assertion|\*\*\* ", log)
+        found = BUG_REPORT.search(log)
         detail = log[max(0, found.start() - 100):][:3000] if found else ""
         tally.check(not found, "the log holds no report of a bug", detail)
 

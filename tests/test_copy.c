@@ -65,80 +65,6 @@ expect_equal(const struct fixture *fixture)
 }
 
 static void
-a_valid_journal_is_counted(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	make_store(fixture, 1, 3);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 3);
-	assert_int_equal(
-	    verified.journal.bytes, fixture_size(fixture, "plants.jsonl"));
-	assert_int_equal(strlen(verified.journal.store), 36);
-}
-
-static void
-room_ahead_is_no_damage(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct store *store = fixture_open(fixture, true);
-	struct verify_report verified;
-
-	fixture_create(store, 1);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 1);
-	assert_true(
-	    verified.journal.bytes < fixture_size(fixture, "plants.jsonl"));
-	store_close(store);
-}
-
-static void
-damage_is_told_with_its_offset_and_nothing_is_changed(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-	size_t len, len_after;
-
-	make_store(fixture, 1, 3);
-	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
-	char *before = fixture_read(fixture, "plants.jsonl", &len);
-	assert_int_equal(
-	    verify_store(fixture->path, NULL, &verified), EX_DATAERR);
-	assert_int_equal(fixture_logged(fixture, "damaged at byte 82"), 1);
-	char *after = fixture_read(fixture, "plants.jsonl", &len_after);
-	assert_int_equal(len_after, len);
-	assert_memory_equal(after, before, len);
-	free(before);
-	free(after);
-}
-
-static void
-torn_tail_is_told_and_is_no_damage(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	make_store(fixture, 1, 2);
-	fixture_append(fixture, "plants.jsonl", "{\"seq\":9,", 9);
-	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
-	assert_int_equal(verified.journal.plants, 2);
-	assert_int_equal(fixture_logged(fixture, "was torn"), 1);
-}
-
-static void
-directory_without_a_store_is_refused(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct verify_report verified;
-
-	assert_int_equal(
-	    verify_store(fixture->path, NULL, &verified), EX_NOINPUT);
-	assert_int_equal(
-	    verify_store("/nowhere/at/all", NULL, &verified), EX_NOINPUT);
-}
-
-static void
 backup_of_a_store_in_use_equals_it(void **state)
 {
 	const struct fixture *fixture = *state;
@@ -319,6 +245,99 @@ backup_served_as_a_store_knows_its_plants(void **state)
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
 }
 
+struct steps {
+	unsigned n, stop_at;
+	uint64_t done;
+};
+
+static bool
+count_step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	/* To the operator it is one piece of work. */
+	assert_true(done >= steps->done && done <= total);
+	steps->done = done;
+	return ++steps->n != steps->stop_at;
+}
+
+/* Stop at the first step, the second, and so on until it is not stopped. */
+static unsigned
+stop_everywhere(const struct fixture *fixture, const char *dest,
+    const char *before, size_t len)
+{
+	for (unsigned nth = 1;; nth++) {
+		struct steps steps = { .stop_at = nth };
+		struct watch watch = { count_step, &steps };
+		struct copy_report report;
+		size_t len_after;
+		int status = copy_backup(fixture->path, dest, &watch, &report);
+
+		if (status == EX_OK)
+			return nth - 1;
+		assert_int_equal(status, COPY_STOPPED);
+		assert_false(fixture_exists(fixture, "copy/plants.jsonl.new"));
+		if (before == NULL) {
+			/* Read back only when it has its name. */
+			if (!fixture_exists(fixture, "copy/plants.jsonl"))
+				continue;
+			expect_equal(fixture);
+			return nth;
+		}
+		char *after =
+		    fixture_read(fixture, "copy/plants.jsonl", &len_after);
+		assert_true(len_after >= len);
+		assert_memory_equal(after, before, len);
+		free(after);
+	}
+}
+
+static void
+backup_that_is_stopped_leaves_none_or_a_whole_one(void **state)
+{
+	const struct fixture *fixture = *state;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 2);
+	/* Reading, copying, reading back. */
+	assert_int_equal(stop_everywhere(fixture, dest, NULL, 0), 3);
+}
+
+static void
+backup_that_is_stopped_keeps_the_earlier_one(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80];
+	size_t len;
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 2);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
+	make_store(fixture, 3, 4);
+	assert_int_equal(stop_everywhere(fixture, dest, before, len), 4);
+	expect_equal(fixture);
+	free(before);
+}
+
+static void
+backup_can_be_made_of_a_file(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80], from[96];
+
+	dest_path(fixture, dest);
+	snprintf(from, sizeof(from), "%s/plants.jsonl", fixture->path);
+	make_store(fixture, 1, 2);
+	assert_int_equal(copy_backup(from, dest, NULL, &report), EX_OK);
+	assert_int_equal(report.plants, 2);
+	expect_equal(fixture);
+}
+
 #define TEST(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
@@ -326,11 +345,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_valid_journal_is_counted),
-		TEST(room_ahead_is_no_damage),
-		TEST(damage_is_told_with_its_offset_and_nothing_is_changed),
-		TEST(torn_tail_is_told_and_is_no_damage),
-		TEST(directory_without_a_store_is_refused),
 		TEST(backup_of_a_store_in_use_equals_it),
 		TEST(second_backup_adds_only_what_is_new),
 		TEST(backup_that_was_interrupted_is_completed_by_the_next),
@@ -340,6 +354,9 @@ main(void)
 		TEST(backup_to_a_store_that_was_served_is_refused),
 		TEST(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
 		TEST(backup_served_as_a_store_knows_its_plants),
+		TEST(backup_that_is_stopped_leaves_none_or_a_whole_one),
+		TEST(backup_that_is_stopped_keeps_the_earlier_one),
+		TEST(backup_can_be_made_of_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,9 +263,9 @@ def test_conflicts(test: Import) -> None:
                             "already: send another id." for i in (2, 3)],
             "and told by line", done)
         text = b'{"id":1,"name":"x"}\n'
-        done = test.run(store, text + lines(100, 30000))
+        done = test.run(store, text + lines(100, 12000))
         last = done.counts[4] if done.counts else 0
-        test.check(done.status == DATAERR and 1 < last < 30001 and
+        test.check(done.status == DATAERR and 1 < last < 12001 and
                    done.counts == [last - 1, 0, 1, 0, last] and "--keep-going" in done.err,
                    "without --keep-going a conflict ends the import", done)
         test.check(len(store.plants()) == 4 + last - 1, "where it says that it does")
@@ -294,7 +294,7 @@ def test_long_lines(test: Import) -> None:
     if b"__asan_init" in test.program.read_bytes():
         test.tally.skip("long lines take no memory", "a sanitizer takes its own")
         return
-    long = b"x" * (64 << 20)
+    long = b"x" * (40 << 20)
     json = lines(1, 1) + long + b"\n" + lines(2, 1) + long
     csv = b'id,name\n1,plant 1\n9,"' + long + b'\n""\n"\n2,plant 2\n8,"' + long
     for name, text, first, last in ("JSON", json, 2, 4), ("CSV", csv, 3, 7):
@@ -381,22 +381,22 @@ def test_round_trip(test: Import) -> None:
 
 
 def test_kill(test: Import) -> None:
-    text = lines(1, 25000)
+    text = lines(1, 12000)
     with test.store() as store:
         path = store.root / "plants"
         path.write_bytes(text)
         process = test.start(store)
         feed(process, text)
-        test.check(wait_until(lambda: size(store.journal) > 1 << 20),
+        test.check(wait_until(lambda: size(store.journal) > 1 << 19),
                    "it stores before the input ends")
         process.kill()
         finish(process)
         done = test.run(store, b"", str(path))
         test.check(
             done.status == 0 and done.counts and done.counts[1] > 4000 and
-            done.counts[0] + done.counts[1] == 25000,
+            done.counts[0] + done.counts[1] == 12000,
             "after kill -9 a second import stores the rest", done)
-        test.check([plant["id"] for plant in store.plants()] == list(range(1, 25001)),
+        test.check([plant["id"] for plant in store.plants()] == list(range(1, 12001)),
                    "so that each is there once, in order")
 
 
@@ -455,8 +455,8 @@ def test_full(test: Import) -> None:
     if os.geteuid() != 0:
         test.tally.skip("a full disk", "needs root")
         return
-    text = lines(1, 40000)
-    with test.store() as store, tmpfs(store.dir, "size=6m,mode=0700"):
+    text = lines(1, 14000)
+    with test.store() as store, tmpfs(store.dir, "size=2m,mode=0700"):
         done = test.run(store, text)
         found = re.search(r"stdin: line (\d+): the store is full; every line before it is "
                           r"done; make room", done.err)
@@ -467,9 +467,9 @@ def test_full(test: Import) -> None:
         options = "remount,size=64m"
         subprocess.run(["mount", "-o", options, "none", store.dir], check=True)
         done = test.run(store, text)
-        test.check(done.counts == [40000 - stored, stored, 0, 0, 40000],
+        test.check(done.counts == [14000 - stored, stored, 0, 0, 14000],
                    "when there is room, the import can be repeated", done)
-        test.check(len(store.plants()) == 40000, "and all is there once")
+        test.check(len(store.plants()) == 14000, "and all is there once")
 
 
 def test_read_only(test: Import) -> None:
@@ -527,13 +527,13 @@ def test_with_service(test: Import) -> None:
             process = test.start(store)
             answers = []
             for i in range(20):
-                feed(process, lines(1000 * i, 1000))
+                feed(process, lines(1000 * i, 300))
                 body = new_plant(-1 - i, "served")
                 with FastCgiPeer(service.socket_path) as peer:
                     answers.append(peer.exchange(fcgi_request(store.request(body).items(),
                                                               body)).status)
             done = finish(process)
-            test.check(done.status == 0 and done.counts == [20000, 0, 0, 0, 20000],
+            test.check(done.status == 0 and done.counts == [6000, 0, 0, 0, 6000],
                        "it stores while the service runs", done)
             test.check(answers == [200] * 20, "which goes on", answers)
             body = new_plant(7, "other")
@@ -545,7 +545,7 @@ def test_with_service(test: Import) -> None:
             stored = len(store.plants())
         except JournalError as error:
             stored = error
-        test.check(stored == 20020, "the journal holds all of both", stored)
+        test.check(stored == 6020, "the journal holds all of both", stored)
 
 
 def scenario(tally: Tally) -> None:

@@ -636,9 +636,36 @@ def test_output(tally: Tally, store: Store, plants: list[dict]) -> None:
         "a file that cannot be written to its end is removed",
         done,
     )
+    test_sync(tally, store, path)
 
 
-def test_interrupt(tally: Tally, store: Store, plants: list[dict]) -> None:
+def test_sync(tally: Tally, store: Store, path: pathlib.Path) -> None:
+    sentence = "a file that cannot be synced is an error and removed"
+    if not shutil.which("strace"):
+        tally.skip(sentence, "no strace")
+        return
+    strace = ["strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO"]
+    environment = store.environment()
+    # What looks for leaks cannot be traced itself.
+    environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    done = subprocess.run(
+        [*strace, store.build / "plant-store", "export", "-o", path],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    tally.check(
+        done.returncode == IOERR
+        and b"out: cannot sync: " in done.stderr
+        and not list(store.root.glob("out*")),
+        sentence,
+        done,
+    )
+
+
+def test_interrupted_file(tally: Tally, store: Store) -> None:
     path = store.root / "out"
     for number in signal.SIGINT, signal.SIGTERM:
         with held_lock(store):
@@ -655,6 +682,9 @@ def test_interrupt(tally: Tally, store: Store, plants: list[dict]) -> None:
             f"{number.name} ends an export to a file, of which nothing is left",
             (begun, process.returncode, said),
         )
+
+
+def test_interrupted_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
     process = start(store, "export", stdout=subprocess.PIPE)
     try:
         # Nobody reads more than this, so it waits in the middle.
@@ -799,6 +829,7 @@ def test_small(tally: Tally, build: str) -> None:
             test(tally, store, plants)
         test_get_output(tally, store)
         test_progress(tally, store)
+        test_interrupted_file(tally, store)
         test_backup(tally, store, plants)
         tally.check(tree(store.dir) == before, "none of this changed the store")
         test_damage(tally, store, plants)
@@ -815,7 +846,8 @@ def test_large(tally: Tally, build: str) -> None:
             done.stdout == lines_of(plants), "plants of 60 kB each are exported"
         )
         test_output(tally, store, plants)
-        test_interrupt(tally, store, plants)
+        test_interrupted_file(tally, store)
+        test_interrupted_pipe(tally, store, plants)
 
 
 def main() -> int:

@@ -11,6 +11,9 @@
 #include "api/api.h"
 #include "ground/log.h"
 
+/* A client that sends more than this to be refused need not hear why. */
+#define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
+
 extern char **environ;
 
 /* Read up to `len` bytes; `*whole`: stopped neither by the end nor an error. */
@@ -44,6 +47,33 @@ read_body(const struct api_call *call, size_t max, char *buf, bool *whole)
 		return read_up_to(
 		    buf, call->body_len < max ? call->body_len : max, whole);
 	return call->chunked ? read_up_to(buf, max, whole) : 0;
+}
+
+/*
+ * Read away what a refused request still sends.  Stdin and stdout may be one
+ * socket (Apache's mod_cgid): ending with something unread in it resets it, and
+ * the answer is lost.
+ */
+static void
+drain(void)
+{
+	struct request request;
+	char away[4096];
+	size_t left = 0, n;
+	bool whole;
+
+	request_read(&request, environ);
+	if (request_is_chunked(&request))
+		left = DRAIN_BYTES_MAX;
+	else if (request_length(&request, &left) != REQUEST_LENGTH_OK)
+		return;
+	if (left > DRAIN_BYTES_MAX)
+		left = DRAIN_BYTES_MAX;
+	do {
+		n = left < sizeof(away) ? left : sizeof(away);
+		n = read_up_to(away, n, &whole);
+		left -= n;
+	} while (n > 0);
 }
 
 static void
@@ -80,6 +110,7 @@ send_failure(enum http_error error)
 void
 cgi_refuse(void)
 {
+	drain();
 	send_failure(HTTP_NOT_READY);
 }
 
@@ -127,13 +158,17 @@ cgi_serve(const struct config *config)
 	char *body = malloc(max);
 	api_tick(&api);
 	int refused = api_head(&api, &call, environ);
-	if (body == NULL && refused == 0) {
-		api_fail(&call, HTTP_OUT_OF_MEMORY);
-	} else if (refused == 0) {
+	if (body == NULL || refused != 0) {
+		drain();
+		if (refused == 0)
+			api_fail(&call, HTTP_OUT_OF_MEMORY);
+	} else {
 		size_t len = read_body(&call, max, body, &whole);
 
 		if (api_body(&api, &call, body, len, whole) == 0)
 			status = store_plant(config, &call, &store);
+		else if (call.chunked)
+			drain();
 	}
 	size_t len;
 	char *answer = api_answer(&api, &call, &len);

@@ -65,10 +65,11 @@ static const char usage[] =
 
 /*
  * One append to the journal takes 4 MiB: with more, a batch would be several,
- * each with its own sync.  The count bounds the pages that the index changes.
+ * each with its own sync.  Ids in no order change a page of the index each,
+ * which is held in memory until the commit: 5,000 plants are some 25 MiB.
  */
 #define BATCH_BYTES ((size_t)4 << 20)
-#define BATCH_PLANTS 10000
+#define BATCH_PLANTS 5000
 
 struct batch {
 	size_t n;
@@ -267,10 +268,28 @@ become_owner(const char *dir)
 	return EX_NOPERM;
 }
 
+/* Opening may have to read on in the journal, or build the index. */
+static struct store *
+open_store(const struct command *command, int *status)
+{
+	struct watch watch = command_watch(command, "index");
+	struct store_options options = {
+		.dir = command->dir, .prepare = true, .watch = &watch
+	};
+	struct store *store = store_open(&options, status);
+
+	command_unwatch();
+	if (command_interrupted() == 0)
+		return store;
+	store_close(store);
+	log_error("import: interrupted; nothing was imported");
+	*status = 128 + command_interrupted();
+	return NULL;
+}
+
 static int
 run(struct import *import, const struct command *command)
 {
-	struct store_options options = { .dir = command->dir, .prepare = true };
 	int status = become_owner(command->dir);
 
 	if (status != EX_OK)
@@ -282,7 +301,7 @@ run(struct import *import, const struct command *command)
 	}
 	/* A limit on files must not end us: errno says it. */
 	signal(SIGXFSZ, SIG_IGN);
-	import->store = store_open(&options, &status);
+	import->store = open_store(command, &status);
 	if (import->store != NULL) {
 		struct watch watch = command_watch(command, "import");
 

@@ -1,7 +1,6 @@
 /*
- * import_input: see import_input.h.  What is a plant is plant's to say, what
- * a refusal is called api's and http's; here are lines, records and their
- * numbers.
+ * import_input: see import_input.h.  Here are lines, records and their numbers;
+ * what plant stands in them is import_plant's to say.
  *
  * There is one buffer.  What it holds is taken from its start, line by line;
  * when a line is not all there, the rest is moved to the front and more is
@@ -22,10 +21,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "ground/log.h"
+#include "import_plant.h"
 #include "pure/csv.h"
-#include "pure/json_string.h"
 
 /* What is read at once: much more than a line, and little memory. */
 #define READ_BYTES ((size_t)1 << 20)
@@ -34,9 +32,6 @@
 #define BOM "\xef\xbb\xbf"
 /* How soon a wait for input sees that it is to stop. */
 #define WAIT_MS 100
-/* id, name, tag; and the JSON around them */
-#define COLUMNS_MAX 3
-#define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
 
 /* What a step gives that does not end in one of the results. */
 enum { GO_ON = IMPORT_FAILED + 1, NEED_MORE };
@@ -45,16 +40,14 @@ struct import_input {
 	const char *name;
 	int fd;
 	enum import_format format;
-	size_t bytes_max;
+	struct import_plant plant;
 	bool begun, ended; /* the format is known; no more can be read */
 	size_t columns;    /* of the CSV's header; while it is read, 0 */
 	uint64_t lines;
 	uint64_t done, total; /* bytes of the file */
 	int status;
-	char *json; /* CSV: the record as JSON */
 	char *buf;
 	size_t size, start, end;
-	char why[RESPONSE_HEAD_MAX];
 };
 
 static enum import_format
@@ -109,12 +102,10 @@ import_input_open(
 		goto no_memory;
 	input->fd = -1;
 	input->format = format;
-	input->bytes_max = bytes_max;
 	input->size = bytes_max + BREAK_MAX + READ_BYTES;
 	input->buf = malloc(input->size);
-	/* A character is six bytes at most, as \u001f is. */
-	input->json = malloc(6 * bytes_max + JSON_AROUND);
-	if (input->buf == NULL || input->json == NULL)
+	if (input->buf == NULL ||
+	    import_plant_init(&input->plant, bytes_max) < 0)
 		goto no_memory;
 	*status = open_file(input, path);
 	if (*status == EX_OK)
@@ -185,26 +176,19 @@ fill(struct import_input *input, const struct watch *watch)
 	return GO_ON;
 }
 
+/* What import_plant gave, for the line. */
 static int
-refuse(struct import_input *input, struct import_line *line,
-    const struct response_error *error)
+result_of(struct import_input *input, struct import_line *line, int found)
 {
-	size_t n = (size_t)snprintf(input->why, sizeof(input->why),
-	    "error %d: ", errors_number(error->error));
-
-	response_message(error, input->why + n, sizeof(input->why) - n);
-	line->why = input->why;
-	return IMPORT_REFUSED;
-}
-
-static int
-refuse_csv(
-    struct import_input *input, struct import_line *line, const char *reason)
-{
-	snprintf(input->why, sizeof(input->why),
-	    "The record is not valid CSV: %s.", reason);
-	line->why = input->why;
-	return IMPORT_REFUSED;
+	if (found == 0)
+		return IMPORT_PLANT;
+	if (found == IMPORT_PLANT_REFUSED) {
+		line->why = input->plant.why;
+		return IMPORT_REFUSED;
+	}
+	log_error("%s: line %llu: out of memory", input->name,
+	    (unsigned long long)line->number);
+	return fail(input, EX_TEMPFAIL);
 }
 
 /*
@@ -238,34 +222,7 @@ pass_over(struct import_input *input, const struct watch *watch,
 	}
 	input->lines += partial;
 passed:
-	return refuse(input, line,
-	    &(struct response_error){ .error = HTTP_BODY_TOO_LARGE });
-}
-
-static int
-read_plant(struct import_input *input, struct import_line *line,
-    const char *text, size_t len)
-{
-	struct response_error failure;
-	struct json_error error;
-	enum plant_fault fault;
-
-	if (len > input->bytes_max)
-		return refuse(input, line,
-		    &(struct response_error){ .error = HTTP_BODY_TOO_LARGE });
-	fault = plant_read(&line->plant, text, len, &error);
-	if (fault == PLANT_OK)
-		return IMPORT_PLANT;
-	if (fault == PLANT_NO_MEMORY) {
-		log_error("%s: line %llu: out of memory", input->name,
-		    (unsigned long long)line->number);
-		return fail(input, EX_TEMPFAIL);
-	}
-	failure = api_plant_failure(fault, &error);
-	/* An offset into what was made of a record would say nothing. */
-	if (input->format == IMPORT_CSV)
-		failure.reason = NULL;
-	return refuse(input, line, &failure);
+	return result_of(input, line, import_plant_too_large(&input->plant));
 }
 
 static bool
@@ -293,65 +250,8 @@ next_json(struct import_input *input, struct import_line *line)
 		len--;
 	if (is_blank(text, len))
 		return GO_ON;
-	return read_plant(input, line, text, len);
-}
-
-/* An integer as JSON has it, so that it cannot be anything else there. */
-static bool
-is_integer(const char *text, size_t len)
-{
-	size_t sign = len > 0 && text[0] == '-';
-
-	if (len == sign || (text[sign] == '0' && len > sign + 1))
-		return false;
-	for (size_t i = sign; i < len; i++)
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-	return true;
-}
-
-static bool
-is_absent(const struct csv_field *field)
-{
-	return field->len == 0 && !field->quoted;
-}
-
-static char *
-put(char *to, const char *text, size_t len)
-{
-	memcpy(to, text, len);
-	return to + len;
-}
-
-/* The record's plant, made into JSON, so that the checks are the same. */
-static int
-read_record(struct import_input *input, struct import_line *line,
-    const struct csv_field *fields, size_t n)
-{
-	enum http_error error = HTTP_OK;
-	char *to = input->json;
-
-	if (n < input->columns)
-		return refuse_csv(input, line, "too few fields");
-	if (is_absent(&fields[0]))
-		error = HTTP_ID_MISSING;
-	else if (!is_integer(fields[0].text, fields[0].len))
-		error = HTTP_ID_NOT_INTEGER;
-	else if (is_absent(&fields[1]))
-		error = HTTP_NAME_MISSING;
-	if (error != HTTP_OK)
-		return refuse(
-		    input, line, &(struct response_error){ .error = error });
-	to = put(to, "{\"id\":", 6);
-	to = put(to, fields[0].text, fields[0].len);
-	to = put(to, ",\"name\":", 8);
-	to += json_string_print(fields[1].text, fields[1].len, to);
-	if (n > 2 && !is_absent(&fields[2])) {
-		to = put(to, ",\"tag\":", 7);
-		to += json_string_print(fields[2].text, fields[2].len, to);
-	}
-	*to++ = '}';
-	return read_plant(input, line, input->json, (size_t)(to - input->json));
+	return result_of(input, line,
+	    import_plant_json(&input->plant, text, len, &line->plant));
 }
 
 static uint64_t
@@ -391,8 +291,8 @@ read_header(
 static int
 next_csv(struct import_input *input, struct import_line *line)
 {
-	struct csv_field fields[COLUMNS_MAX];
-	size_t n = input->columns > 0 ? input->columns : COLUMNS_MAX;
+	struct csv_field fields[IMPORT_COLUMNS_MAX];
+	size_t n = input->columns > 0 ? input->columns : IMPORT_COLUMNS_MAX;
 	char *text = input->buf + input->start;
 	size_t used;
 	const char *reason;
@@ -404,26 +304,30 @@ next_csv(struct import_input *input, struct import_line *line)
 		return NEED_MORE;
 	input->start += used;
 	line->number = input->lines + 1;
+	/* The last line may have no break. */
 	input->lines += text[used - 1] != '\n';
 	if (result == CSV_BAD) {
 		input->lines += count_newlines(text, used);
 		if (input->columns == 0)
 			return read_header(input, NULL, 0);
-		return refuse_csv(input, line, reason);
+		return result_of(
+		    input, line, import_plant_bad_csv(&input->plant, reason));
 	}
+	/* Unquoting may have left copies of breaks between the fields. */
 	input->lines += text[used - 1] == '\n';
 	for (size_t i = 0; i < n; i++)
 		if (fields[i].quoted)
 			input->lines +=
 			    count_newlines(fields[i].text, fields[i].len);
-	if (n == 1 && is_absent(&fields[0]))
+	if (n == 1 && fields[0].len == 0 && !fields[0].quoted)
 		return GO_ON;
 	if (input->columns == 0)
 		return read_header(input, fields, n);
-	if (used > input->bytes_max + BREAK_MAX)
-		return refuse(input, line,
-		    &(struct response_error){ .error = HTTP_BODY_TOO_LARGE });
-	return read_record(input, line, fields, n);
+	if (n < input->columns)
+		return result_of(input, line,
+		    import_plant_bad_csv(&input->plant, "too few fields"));
+	return result_of(input, line,
+	    import_plant_csv(&input->plant, fields, n, &line->plant));
 }
 
 /* See what the first bytes are. */
@@ -459,7 +363,7 @@ import_input_next(struct import_input *input, const struct watch *watch,
 	while (result >= GO_ON) {
 		if (result == NEED_MORE) {
 			if (input->end - input->start >
-			    input->bytes_max + BREAK_MAX)
+			    input->plant.bytes_max + BREAK_MAX)
 				result = pass_over(input, watch, line);
 			else
 				result = fill(input, watch);
@@ -498,7 +402,7 @@ import_input_close(struct import_input *input)
 		return;
 	if (input->fd > STDIN_FILENO)
 		close(input->fd);
-	free(input->json);
+	import_plant_done(&input->plant);
 	free(input->buf);
 	free(input);
 }

@@ -167,7 +167,8 @@ store_command_backup(int argc, char **argv)
 	status = copy_backup(command.dir, dest, &watch, &report);
 	command_unwatch();
 	if (status == COPY_STOPPED)
-		return stopped(dest, "; nothing was added");
+		return stopped(
+		    dest, "; it is as before, or whole; run it again");
 	if (status != EX_OK)
 		return status;
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64

@@ -203,14 +203,28 @@ journal_begin(struct journal *journal, int dir)
 	return -1;
 }
 
+/*
+ * Give the temporary file the journal's name.  A name that may not last is
+ * taken back: nobody is told of a store that is gone after a power cut.
+ */
+static int
+place(int dir)
+{
+	if (renameat2(
+		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0)
+		return -1;
+	if (fsync(dir) == 0)
+		return 0;
+	int error = errno;
+	unlinkat(dir, JOURNAL_NAME, 0);
+	errno = error;
+	return -1;
+}
+
 int
 journal_place(const struct journal *journal)
 {
-	if (fsync(journal->fd) < 0 ||
-	    renameat2(journal->dir, TEMPORARY_NAME, journal->dir, JOURNAL_NAME,
-		RENAME_NOREPLACE) < 0)
-		return -1;
-	return fsync(journal->dir);
+	return fsync(journal->fd) < 0 ? -1 : place(journal->dir);
 }
 
 void
@@ -425,13 +439,12 @@ journal_publish(const struct journal *journal, uint64_t end, int dir,
 	if (fd < 0)
 		return -1;
 	if (copy_bytes(journal->fd, fd, 0, end, 0, watch) < 0 ||
-	    renameat2(
-		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) < 0) {
+	    place(dir) < 0) {
 		discard(dir, TEMPORARY_NAME, fd);
 		return -1;
 	}
 	close(fd);
-	return fsync(dir);
+	return 0;
 }
 
 int

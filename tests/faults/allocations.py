@@ -21,6 +21,7 @@ from lib_faults import Store, Tally, compile_driver, compile_shim, preload, run
 from syscalls import (
     BOOT_ID,
     OPERATIONS,
+    WORKER,
     WORKERS,
     Call,
     Template,
@@ -98,7 +99,7 @@ def scenario(tally: Tally, arguments) -> None:
         tempfile.TemporaryDirectory() as place,
     ):
         checked = below_valgrind(tools, pathlib.Path(place))
-        for operation in OPERATIONS:
+        for operation in (*OPERATIONS, WORKER):
             with (
                 tally.part(f"{operation.name} runs to its end"),
                 allocations_of(operation, tools) as template,
@@ -111,6 +112,9 @@ def scenario(tally: Tally, arguments) -> None:
                 if operation.name not in VALGRIND_OPERATIONS:
                     continue
                 what = "watched by valgrind"
+                if "--coverage" in (build / "command").read_text():
+                    tally.skip(f"{operation.name}, {what}", "lines are counted")
+                    continue
                 if shutil.which("valgrind") is None:
                     tally.skip(f"{operation.name}, {what}", "needs valgrind")
                     continue

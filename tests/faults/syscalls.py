@@ -11,6 +11,7 @@ import itertools
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,27 @@ from lib_faults import (
     create_by_cgi,
     event,
     judge,
+    outcome_of,
     preload,
     run,
 )
-from lib_service import JOURNAL_NAME, Store, read_journal, temporary_store
+from lib_service import (
+    JOURNAL_NAME,
+    FastCgiPeer,
+    Store,
+    fcgi_request,
+    new_plant,
+    read_journal,
+    temporary_store,
+)
 
+# Of a name whose request and answer are more than a socket takes at once.
+LARGE = 900 << 10
+WORKER_SETTINGS = {
+    "PLANT_STORE_THREADS": "1",
+    "PLANT_STORE_LOG_LEVEL": "error",
+    "PLANT_STORE_BODY_BYTES_MAX": str(1 << 20),
+}
 LIMIT_S = 20.0  # the lock is waited for 5 s
 EARLIER = (1, 2, 3)  # the plants of a store that is not empty
 PROBE = 900  # created after each fault
@@ -130,6 +147,44 @@ def by_cgi(plant_id: int, name: str, *, escaped: bool = False) -> Run:
         return Outcome([known], done.returncode, done.stderr.decode())
 
     return run_it
+
+
+def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """A FastCGI worker: a request, then two over one connection, one of them large."""
+    path = store.root / "worker.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        process = subprocess.Popen(
+            [store.responder],
+            env={**store.environment(**WORKER_SETTINGS), **environment},
+            stdin=listener,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+    # Only the worker listens now: whoever connects after its end is refused.
+    events = []
+    for plants in (((10, "plant 10"),), ((11, "l" * LARGE), (12, "plant 12"))):
+        with contextlib.suppress(OSError), FastCgiPeer(path, LIMIT_S) as peer:
+            for plant_id, name in plants:
+                body = new_plant(plant_id, name)
+                request = fcgi_request(store.request(body).items(), body, keep=True)
+                start, answer = time.monotonic(), None
+                try:
+                    answer = peer.exchange(request)
+                finally:
+                    outcome = outcome_of(answer)
+                    events.append(event(start, plant_id, (name, None), outcome))
+    process.terminate()
+    try:
+        _, said = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    created = sum(known.outcome == "created_or_same" for known in events)
+    faultless = not {"FAULT_PLAN", "ALLOC_PLAN"} & set(environment)
+    wrong = f"it creates {created} of 3 plants" if faultless and created != 3 else ""
+    return Outcome(events, process.returncode, said.decode(), wrong)
 
 
 # Two results of a batch, idle time, one more, and a clean end.
@@ -312,6 +367,9 @@ OPERATIONS = [
     Operation("a token added", [], add_token),
     Operation("a token revoked", [other_token], revoke_token),
 ]
+
+# Its system calls are too many to try each.
+WORKER = Operation("a FastCGI worker", [three], by_worker)
 
 
 # --- Cases -------------------------------------------------------------------

@@ -36,6 +36,7 @@ from collections.abc import Iterator
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_service import (
+    BUG_REPORT,
     WAIT_S,
     HttpClient,
     Store,
@@ -407,20 +408,25 @@ class Running:
                 if process in started or uses(process[0], self.root)
             }
 
-        if wait_until(lambda: not left()):
-            return
-        stay = left()
-        for pid, _ in stay:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        raise RuntimeError(f"{self.set_up.name}: {stay} stayed: {self.logs()}")
+        if not wait_until(lambda: not left()):
+            stay = left()
+            for pid, _ in stay:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise RuntimeError(f"{self.set_up.name}: {stay} stayed: {self.logs()}")
+        for path in {self.server_log, self.service_log}:
+            log = path.read_text(errors="replace")
+            if found := BUG_REPORT.search(log):
+                place = max(0, found.start() - 100)
+                raise RuntimeError(f"{self.set_up.name}: {log[place:][:3000]}")
 
 
 @contextlib.contextmanager
 def running(set_up: SetUp, build_dir: str, **settings: str) -> Iterator[Running]:
     """Start a set-up; `settings` are further PLANT_STORE_... of the service.
 
-    RuntimeError, with the logs, if it does not come up, or if a process stays.
+    RuntimeError, with the logs, if it does not come up, if a process stays, or
+    if a log holds the report of a bug.
     """
     with temporary_store(build_dir) as made:
         # Installed, since the web server's user need not reach the build.

@@ -1,0 +1,401 @@
+/* test_reader: the plants of a journal in order, while it is in use. */
+#include "store_fixture.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "fault_shim.h"
+#include "reader_state.h"
+#include "store/reader.h"
+
+/* Two of these are more than the watch waits for. */
+#define LONG_NAME 600000
+
+static struct reader *
+open_reader(const struct fixture *fixture, const struct watch *watch)
+{
+	int status = -1;
+	struct reader *reader = reader_open(fixture->path, watch, &status);
+
+	if (reader == NULL)
+		fail_msg("reader_open gave the status %d", status);
+	return reader;
+}
+
+static void
+expect_refused(const char *path, int expected)
+{
+	int status = -1;
+
+	assert_null(reader_open(path, NULL, &status));
+	assert_int_equal(status, expected);
+}
+
+static void
+make_store(const struct fixture *fixture, int64_t last)
+{
+	struct store *store = fixture_open(fixture, false);
+
+	for (int64_t id = 1; id <= last; id++)
+		fixture_create(store, id);
+	store_close(store);
+}
+
+/* The next plants have these ids, and then there are no more. */
+static void
+expect_rest(struct reader *reader, int64_t first, int64_t last)
+{
+	struct record record;
+
+	for (int64_t id = first; id <= last; id++) {
+		assert_int_equal(reader_next(reader, &record), READER_PLANT);
+		assert_int_equal(record.id, id);
+	}
+	assert_int_equal(reader_next(reader, &record), READER_END);
+	assert_int_equal(reader_next(reader, &record), READER_END);
+	assert_int_equal(reader_status(reader), EX_OK);
+}
+
+static void
+plants_come_in_their_order_with_their_text_and_name(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	make_store(fixture, 3);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	struct plant plant = fixture_plant(1, NULL);
+	assert_int_equal(record.plant_len, plant.len);
+	assert_memory_equal(record.plant, plant.text, plant.len);
+	assert_int_equal(record.by_len, strlen("tester"));
+	assert_memory_equal(record.by, "tester", record.by_len);
+	plant_done(&plant);
+	expect_rest(reader, 2, 3);
+	reader_close(reader);
+}
+
+static void
+report_tells_the_last_line_and_the_whole(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader_report report;
+
+	make_store(fixture, 3);
+	struct reader *reader = open_reader(fixture, NULL);
+	expect_rest(reader, 1, 3);
+	reader_report(reader, &report);
+	assert_int_equal(report.plants, 3);
+	/* The closing line, which says that what is before it is durable. */
+	assert_int_equal(report.seq, 4);
+	assert_int_equal(report.watermark, report.offset);
+	assert_int_equal(report.bytes, fixture_size(fixture, JOURNAL_NAME));
+	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
+	reader_close(reader);
+}
+
+static void
+empty_store_has_no_plants(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	make_store(fixture, 0);
+	struct reader *reader = open_reader(fixture, NULL);
+	expect_rest(reader, 1, 0);
+	reader_close(reader);
+}
+
+static void
+journal_can_be_named_as_a_file(void **state)
+{
+	const struct fixture *fixture = *state;
+	char path[96];
+	int status;
+
+	make_store(fixture, 2);
+	/* It is read as one that has no store around it. */
+	fixture_write(fixture, "lock", 0, "failed  ", 8);
+	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
+	struct reader *reader = reader_open(path, NULL, &status);
+	assert_non_null(reader);
+	expect_rest(reader, 1, 2);
+	reader_close(reader);
+}
+
+static void
+directory_without_a_lock_gets_none(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	make_store(fixture, 2);
+	fixture_remove(fixture, "lock");
+	fixture_remove_index(fixture);
+	struct reader *reader = open_reader(fixture, NULL);
+	expect_rest(reader, 1, 2);
+	reader_close(reader);
+	assert_false(fixture_exists(fixture, "lock"));
+	assert_false(fixture_exists(fixture, "index"));
+}
+
+static void
+what_is_stored_after_the_end_was_found_is_left_out(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	struct record record;
+
+	fixture_create(store, 1);
+	struct reader *reader = open_reader(fixture, NULL);
+	fixture_create(store, 2);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	fixture_create(store, 3);
+	expect_rest(reader, 2, 2);
+	reader_close(reader);
+	store_close(store);
+}
+
+struct steps {
+	unsigned n, stop_at;
+	uint64_t done, total;
+};
+
+static bool
+count_step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	assert_true(done >= steps->done);
+	steps->done = done;
+	steps->total = total;
+	return ++steps->n != steps->stop_at;
+}
+
+/* A store of plants that are long, from 1 on. */
+static void
+make_long_store(const struct fixture *fixture, int64_t last)
+{
+	struct store *store = fixture_open(fixture, false);
+	char *name = malloc(LONG_NAME + 1);
+
+	assert_non_null(name);
+	memset(name, 'x', LONG_NAME);
+	name[LONG_NAME] = '\0';
+	for (int64_t id = 1; id <= last; id++)
+		assert_int_equal(
+		    fixture_put(store, id, name).result, STORE_CREATED);
+	free(name);
+	store_close(store);
+}
+
+static void
+watch_is_told_each_mebibyte_with_the_whole(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct steps steps = { 0 };
+	struct watch watch = { count_step, &steps };
+	uint64_t size;
+
+	make_long_store(fixture, 6);
+	size = fixture_size(fixture, JOURNAL_NAME);
+	struct reader *reader = open_reader(fixture, &watch);
+	expect_rest(reader, 1, 6);
+	assert_true(steps.n >= size / (2 << 20));
+	assert_true(steps.n <= 1 + size / (1 << 20));
+	assert_int_equal(steps.total, size);
+	reader_close(reader);
+}
+
+static void
+watch_can_stop_it_and_what_was_read_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct steps steps = { .stop_at = 2 };
+	struct watch watch = { count_step, &steps };
+	struct reader_report report;
+	struct record record;
+
+	make_long_store(fixture, 4);
+	struct reader *reader = open_reader(fixture, &watch);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	assert_int_equal(reader_next(reader, &record), READER_STOPPED);
+	reader_report(reader, &report);
+	assert_int_equal(report.plants, 2);
+	assert_int_equal(report.seq, 2);
+	assert_int_equal(reader_status(reader), EX_OK);
+	reader_close(reader);
+}
+
+static void
+damage_fails_with_its_offset_behind_the_good_plants(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader_report report;
+	struct record record;
+	char text[64];
+
+	make_store(fixture, 3);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	reader_report(reader, &report);
+	reader_close(reader);
+	fixture_write(fixture, JOURNAL_NAME, report.bytes + 9, "X", 1);
+	reader = open_reader(fixture, NULL);
+	/* The end is looked for first, so it is found at once. */
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_DATAERR);
+	snprintf(text, sizeof(text), "damaged at byte %" PRIu64, report.bytes);
+	assert_int_equal(fixture_logged(fixture, text), 1);
+	reader_close(reader);
+}
+
+static void
+store_that_is_marked_as_failed_is_not_read(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	make_store(fixture, 1);
+	fixture_write(fixture, "lock", 0, "failed  ", 8);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_IOERR);
+	reader_close(reader);
+}
+
+static void
+journal_that_is_replaced_meanwhile_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+	size_t len;
+
+	make_store(fixture, 1);
+	struct reader *reader = open_reader(fixture, NULL);
+	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
+	fixture_write(fixture, "other", 0, journal, len);
+	free(journal);
+	fixture_remove(fixture, JOURNAL_NAME);
+	assert_int_equal(
+	    renameat(fixture->dir, "other", fixture->dir, JOURNAL_NAME), 0);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
+	reader_close(reader);
+}
+
+static void
+every_read_that_fails_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	unsigned reads, failures = 0;
+
+	make_store(fixture, 2);
+	for (unsigned nth = 1;; nth++) {
+		struct record record;
+		enum reader_result result = READER_FAILED;
+		int status;
+
+		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
+		struct reader *reader =
+		    reader_open(fixture->path, NULL, &status);
+		if (reader != NULL) {
+			do
+				result = reader_next(reader, &record);
+			while (result == READER_PLANT);
+			status = reader_status(reader);
+		}
+		reader_close(reader);
+		reads = shim_count(SHIM_PREAD);
+		if (reads < nth) {
+			assert_int_equal(result, READER_END);
+			break;
+		}
+		assert_int_equal(result, READER_FAILED);
+		assert_int_equal(status, EX_IOERR);
+		failures++;
+	}
+	/* The header, the end, and the lines. */
+	assert_true(failures >= 3);
+}
+
+static void
+sync_that_fails_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	make_store(fixture, 1);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_IOERR);
+	reader_close(reader);
+}
+
+static void
+what_is_no_journal_is_refused(void **state)
+{
+	const struct fixture *fixture = *state;
+	static const char later[] = "{\"plant-store\":2,\"store\":\"";
+
+	expect_refused("/nowhere/at/all", EX_NOINPUT);
+	expect_refused(fixture->path, EX_NOINPUT);
+	fixture_write(fixture, JOURNAL_NAME, 0, "x", 1);
+	expect_refused(fixture->path, EX_DATAERR);
+	fixture_write(fixture, JOURNAL_NAME, 0, later, sizeof(later) - 1);
+	expect_refused(fixture->path, EX_CONFIG);
+	reader_close(NULL);
+}
+
+static void
+reading_can_be_taken_up_behind_any_line(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader_report report;
+	struct record record;
+
+	make_store(fixture, 4);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	struct position at = reader->replay.at;
+	expect_rest(reader, 3, 4);
+	assert_int_equal(reader_resume(reader, &at, 2), EX_OK);
+	expect_rest(reader, 3, 4);
+	reader_report(reader, &report);
+	assert_int_equal(report.plants, 4);
+	reader_close(reader);
+}
+
+#define TEST(function)                   \
+	cmocka_unit_test_setup_teardown( \
+	    function, fixture_set_up, fixture_tear_down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(plants_come_in_their_order_with_their_text_and_name),
+		TEST(report_tells_the_last_line_and_the_whole),
+		TEST(empty_store_has_no_plants),
+		TEST(journal_can_be_named_as_a_file),
+		TEST(directory_without_a_lock_gets_none),
+		TEST(what_is_stored_after_the_end_was_found_is_left_out),
+		TEST(watch_is_told_each_mebibyte_with_the_whole),
+		TEST(watch_can_stop_it_and_what_was_read_is_told),
+		TEST(damage_fails_with_its_offset_behind_the_good_plants),
+		TEST(store_that_is_marked_as_failed_is_not_read),
+		TEST(journal_that_is_replaced_meanwhile_is_told),
+		TEST(every_read_that_fails_is_told),
+		TEST(sync_that_fails_is_told),
+		TEST(what_is_no_journal_is_refused),
+		TEST(reading_can_be_taken_up_behind_any_line),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -28,8 +29,8 @@ static char before_open[LINE_BYTES_MAX + 1];
 
 static unsigned syslogged;
 
-/* As the C library's, plain and fortified; in its header one may be a macro. */
-void syslog(int priority, const char *format, ...);
+/* As the C library's, plain and fortified, which clang has as a macro. */
+#undef syslog
 void __syslog_chk(int priority, int flag, const char *format, ...);
 
 void

@@ -14,6 +14,12 @@
 
 #include "ground/notify.h"
 
+/* Longer than the address of a socket can be. */
+#define LONG_NAME                                          \
+	"/a-name-of-some-fifty-characters-and-so-another/" \
+	"a-name-of-some-fifty-characters-and-so-another/"  \
+	"a-name-of-some-fifty-characters"
+
 /* Bind a socket to the name, in which '@' stands for an abstract one's NUL. */
 static int
 bound(const char *name)
@@ -95,8 +101,7 @@ static void
 a_socket_that_is_not_there_is_told(void **state)
 {
 	static const char *const names[] = { "/nonexistent/socket", "relative",
-		("/a-name-that-is-longer-than-an-address-of-a-socket-can-be/"
-		 "a-name-that-is-longer-than-an-address-of-a-socket-can-be") };
+		LONG_NAME };
 	char text[512];
 
 	(void)state;

@@ -13,6 +13,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -214,4 +217,56 @@ fstatat(int dir, const char *restrict name, struct stat *restrict st, int flags)
 	if (hit(SHIM_FSTATAT, dir, name) != NULL)
 		return -1;
 	return (int)syscall(SYS_newfstatat, dir, name, st, flags);
+}
+
+ssize_t
+write(int fd, const void *buf, size_t len)
+{
+	if (hit(SHIM_WRITE, fd, NULL) != NULL)
+		return -1;
+	return syscall(SYS_write, fd, buf, len);
+}
+
+off_t
+lseek(int fd, off_t offset, int whence)
+{
+	if (hit(SHIM_LSEEK, fd, NULL) != NULL)
+		return -1;
+	return syscall(SYS_lseek, fd, offset, whence);
+}
+
+off64_t
+lseek64(int fd, off64_t offset, int whence)
+{
+	return lseek(fd, offset, whence);
+}
+
+int
+memfd_create(const char *name, unsigned flags)
+{
+	if (hit(SHIM_MEMFD_CREATE, -1, name) != NULL)
+		return -1;
+	return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+ssize_t
+recv(int fd, void *buf, size_t len, int flags)
+{
+	if (hit(SHIM_RECV, fd, NULL) != NULL)
+		return -1;
+	return syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL);
+}
+
+ssize_t
+sendfile(int to, int from, off_t *offset, size_t len)
+{
+	if (hit(SHIM_SENDFILE, to, NULL) != NULL)
+		return -1;
+	return syscall(SYS_sendfile, to, from, offset, len);
+}
+
+ssize_t
+sendfile64(int to, int from, off64_t *offset, size_t len)
+{
+	return sendfile(to, from, offset, len);
 }

@@ -20,12 +20,16 @@
 #include <unistd.h>
 
 #include "../src/gateway/connection.h"
+#include "alloc_shim.h"
+#include "fault_shim.h"
 
 #define SCRATCH_BYTES ((size_t)64 << 10)
 #define SPOOL_MAX ((size_t)4 << 20)
 /* More than any socket's buffer takes. */
 #define LARGE ((size_t)1 << 20)
 #define RECORD_BYTES_MAX 65535
+/* How the spool's path ends. */
+#define SPOOL "request (deleted)"
 
 enum { BEGIN = 1, ABORT = 2, PARAMS = 4, STDIN = 5 };
 
@@ -60,6 +64,7 @@ tear_down(void **state)
 {
 	struct fixture *fixture = *state;
 
+	shim_reset();
 	if (fixture->connection != NULL)
 		connection_free(fixture->connection);
 	if (fixture->peer >= 0)
@@ -477,6 +482,108 @@ answer_to_a_peer_that_has_closed_is_gone(void **state)
 }
 
 static void
+interrupted_look_is_taken_up_again(void **state)
+{
+	static const struct {
+		enum shim_call call;
+		const char *file;
+		unsigned nth;
+	} cases[] = {
+		{ SHIM_RECV, NULL, 1 },
+		{ SHIM_RECV, NULL, 2 }, /* the first that takes bytes away */
+		{ SHIM_WRITE, SPOOL, 1 },
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		make_request(fixture, LARGE);
+		shim_fail(cases[i].call, cases[i].file, cases[i].nth, 3, EINTR);
+		assert_int_equal(
+		    send_looking(fixture, 0, fixture->len, SPOOL_MAX),
+		    CONNECTION_READY);
+		assert_true(shim_count(cases[i].call) >= cases[i].nth + 3);
+		shim_reset();
+		assert_gives_request(
+		    fixture, fixture->connection->spool, fixture->len);
+		close(fixture->connection->spool);
+		connection_renew(fixture->connection);
+	}
+}
+
+static void
+look_that_fails_ends_the_connection(void **state)
+{
+	struct fixture *fixture = *state;
+
+	shim_fail(SHIM_RECV, NULL, 1, 1, ECONNRESET);
+	assert_int_equal(look(fixture), CONNECTION_GONE);
+}
+
+/* Looks at a large request, of which one call fails. */
+static void
+assert_gone(struct fixture *fixture, enum shim_call call, const char *file)
+{
+	make_request(fixture, LARGE);
+	shim_fail(call, file, 1, 1, ENOSPC);
+	assert_int_equal(
+	    send_looking(fixture, 0, fixture->len, SPOOL_MAX), CONNECTION_GONE);
+	assert_int_equal(shim_count(call), 1);
+}
+
+static void
+spool_that_cannot_be_made_ends_the_connection(void **state)
+{
+	assert_gone(*state, SHIM_MEMFD_CREATE, NULL);
+}
+
+static void
+spool_that_cannot_be_written_ends_the_connection(void **state)
+{
+	assert_gone(*state, SHIM_WRITE, SPOOL);
+}
+
+static void
+spool_that_cannot_be_read_from_its_beginning_ends_the_connection(void **state)
+{
+	assert_gone(*state, SHIM_LSEEK, SPOOL);
+}
+
+static void
+interrupted_answer_is_taken_up_again(void **state)
+{
+	struct fixture *fixture = *state;
+	char got[3];
+
+	fixture->connection->answer = memfd_create("answer", MFD_CLOEXEC);
+	assert_true(fixture->connection->answer >= 0);
+	assert_int_equal(pwrite(fixture->connection->answer, "yes", 3, 0), 3);
+	shim_fail(SHIM_SENDFILE, NULL, 1, 2, EINTR);
+	assert_int_equal(
+	    connection_send(fixture->connection), CONNECTION_READY);
+	assert_true(shim_count(SHIM_SENDFILE) >= 3);
+	assert_int_equal(read(fixture->peer, got, sizeof got), 3);
+	assert_memory_equal(got, "yes", 3);
+}
+
+static void
+connection_without_memory_closes_its_descriptor(void **state)
+{
+	struct connection *connection;
+	int ends[2];
+
+	(void)state;
+	if (!alloc_can_fail())
+		skip();
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	alloc_fail(1, 1);
+	connection = connection_new(ends[1]);
+	assert_true(alloc_reset());
+	assert_null(connection);
+	assert_int_equal(fcntl(ends[1], F_GETFD), -1);
+	close(ends[0]);
+}
+
+static void
 free_closes_all_that_is_open(void **state)
 {
 	struct fixture *fixture = *state;
@@ -676,6 +783,24 @@ main(void)
 		    tear_down),
 		cmocka_unit_test_setup_teardown(
 		    answer_to_a_peer_that_has_closed_is_gone, set_up,
+		    tear_down),
+		cmocka_unit_test_setup_teardown(
+		    interrupted_look_is_taken_up_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    look_that_fails_ends_the_connection, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    spool_that_cannot_be_made_ends_the_connection, set_up,
+		    tear_down),
+		cmocka_unit_test_setup_teardown(
+		    spool_that_cannot_be_written_ends_the_connection, set_up,
+		    tear_down),
+		cmocka_unit_test_setup_teardown(
+		    spool_that_cannot_be_read_from_its_beginning_ends_the_connection,
+		    set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    interrupted_answer_is_taken_up_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    connection_without_memory_closes_its_descriptor, set_up,
 		    tear_down),
 		cmocka_unit_test_setup_teardown(
 		    free_closes_all_that_is_open, set_up, tear_down),

@@ -2,7 +2,7 @@
 
 usage: index_damage.py BUILD_DIR [--long]
 
-Runs index_damage.c with 300 seeds, with --long 10,000.
+Runs index_damage.c with 300 seeds, with --long 10,000: about 6 seconds, 3 minutes.
 """
 
 import os
@@ -19,7 +19,11 @@ TIMEOUT_S = 1800
 
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:
     begun = time.monotonic()
-    program = Programs(build_dir).make("index_damage", "index_damage.c")
+    programs = Programs(build_dir)
+    if programs.sanitized():
+        tally.skip("no overwritten byte hides an id", "sanitizers end it their way")
+        return
+    program = programs.make("index_damage", "index_damage.c")
     run(tally, [program, 10_000 if long else SEEDS], TIMEOUT_S)
     print(f"# took {time.monotonic() - begun:.1f} s")
 

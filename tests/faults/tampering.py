@@ -1,6 +1,6 @@
 """Goal: whoever tampers with the store's files makes it refuse, never lie.
 
-usage: tampering.py [--long] BUILD_DIR
+usage: [ONLY=WORDS] [SEEDS=N] tampering.py [--long] BUILD_DIR
 
 Under load, the journal is removed, replaced, cut, appended to and overwritten,
 the index and the lock file likewise; the index also between two runs.  Either
@@ -466,7 +466,7 @@ STOPPED: list[tuple[str, Tamper]] = [
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:
     adopt_orphans()
     only = os.environ.get("ONLY", "")
-    for seed in range(SEEDS_LONG if long else 1):
+    for seed in range(int(os.environ.get("SEEDS", SEEDS_LONG if long else 1))):
         for run, what, tamper in UNDER_LOAD:
             if only in what:
                 with tally.part(what):

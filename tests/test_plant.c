@@ -18,19 +18,11 @@
 #include "plant/plant.h"
 #include "pure/json_string.h"
 #include "pure/utf8.h"
+#include "sanitized.h"
 
 /* A string literal and its length, NULs included. */
 #define BYTES(literal) (literal), sizeof(literal) - 1
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED \
-	(__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
-#endif
 
 #if !SANITIZED
 /*

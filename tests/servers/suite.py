@@ -56,7 +56,10 @@ PIPELINED = 8
 STREAMS = 16
 PIECES = 12
 PIECE_S = 0.01
-HALF_S = 1.0
+PAUSE_S = 0.6
+HALF_S = 1.0  # for the rest of an answer
+BACK_S = 5.0  # for a service that comes back by itself
+COUNTED_S = 4.0  # mod_fcgid looks every 3 s
 NEVER = 999_999  # the id of plants that must not be stored
 EXPIRED = "pst_" + "E" * 43
 HALF_ANSWER = pathlib.Path(__file__).resolve().parent / "half_answer.py"
@@ -317,25 +320,52 @@ def connections(trial: Trial) -> None:
 
 
 def many_clients(trial: Trial) -> None:
-    """More kept connections than the service has reactors."""
+    """More kept connections than the service has reactors, or a server threads."""
     together = threading.Barrier(KEPT_CLIENTS)
     plants = [trial.plant("of many") for _ in range(KEPT_CLIENTS * KEPT_ROUNDS)]
+    last = plants[-KEPT_CLIENTS:]
+    resume: list[threading.Timer] = []
 
-    def send(number: int) -> list[Answer]:
+    def pause() -> None:
+        pids = trial.server.worker_pids()
+        signal_all(pids, signal.SIGSTOP)
+        resume.append(threading.Timer(PAUSE_S, signal_all, (pids, signal.SIGCONT)))
+        resume[0].start()
+
+    def send(number: int) -> list[Answer | Failure]:
         client = trial.server.client()
-        answers = []
+        answers: list[Answer | Failure] = []
         for plant in plants[number::KEPT_CLIENTS]:
             # All are connected before one goes on.
             together.wait(2 * WAIT_S)
-            answers.append(client.send(plant.body()))
+            if plant in last:
+                # At last some wait for a service that is busy, while the
+                # others' connections are idle; then they send as well.
+                if number == 0:
+                    pause()
+                together.wait(WAIT_S)
+                if number % 4 == 0:
+                    time.sleep(PAUSE_S / 2)
+            try:
+                answers.append(client.send(plant.body()))
+            except FAILURES as error:
+                answers.append(error)
         client.close()
         return answers
 
     with concurrent.futures.ThreadPoolExecutor(KEPT_CLIENTS) as pool:
         found = [pool.submit(send, number) for number in range(KEPT_CLIENTS)]
+    for timer in resume:
+        timer.join()
     for number, client in enumerate(found):
         for plant, answer in zip(plants[number::KEPT_CLIENTS], client.result()):
             trial.expect(f"{KEPT_CLIENTS} kept clients", plant, answer)
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 # --- Refusals ----------------------------------------------------------------
@@ -694,17 +724,25 @@ def kills(trial: Trial) -> None:
     finally:
         deadly.end()
     trial.expect("killed", Told(503, NO_ANSWER), found, plant)
+    # mod_fcgid has more of them.
+    signal_all(trial.server.worker_pids(), signal.SIGKILL)
     retry(trial, "retry after a kill", plant)
     if trial.set_up.streams_body:
         plant = trial.plant("killed early")
         with trial.wire() as wire:
             wire.send(trial.request(plant)[:-5])
             wait_until(trial.server.worker_pids)
-            for pid in trial.server.worker_pids():
-                os.kill(pid, signal.SIGKILL)
+            signal_all(trial.server.worker_pids(), signal.SIGKILL)
             wire.send(plant.body()[-5:])
             trial.expect("killed early", Told(500, NO_ANSWER), wire.answer(), plant)
         retry(trial, "retry after that", plant)
+
+
+def kills_again(trial: Trial) -> None:
+    """mod_fcgid counts those that ended, and may start no more for a while."""
+    time.sleep(COUNTED_S)
+    signal_all(trial.server.worker_pids(), signal.SIGKILL)
+    retry(trial, "retry after another", trial.plant("killed again"))
 
 
 def retry(trial: Trial, case: str, plant: Plant) -> None:
@@ -720,7 +758,7 @@ def retry(trial: Trial, case: str, plant: Plant) -> None:
         last = answers[-1]
         return isinstance(last, Answer) and last.error() != NO_ANSWER
 
-    wait_until(is_answered)
+    wait_until(is_answered, BACK_S)
     client.close()
     trial.expect(case, plant, answers[-1])
 
@@ -811,7 +849,8 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     found += [many_clients, wait_for_expired_token, Trial.settle]
     found += [refusals, raw_refusals]
     found += [http2_refusals, Trial.settle] * set_up.http2
-    found += [aborts, kills, half_answers, down, end]
+    found += [aborts, kills, *[kills_again] * (set_up.mode == "fcgid")]
+    found += [half_answers, down, end]
     return [part for part in found if shutil.which(NEEDS.get(part, "true"))]
 
 

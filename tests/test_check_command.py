@@ -168,6 +168,7 @@ def broken(**answers: tuple[int, object, dict[str, str]]) -> Iterator[str]:
 def silent() -> Iterator[str]:
     """What takes a connection and closes it without an answer; its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(15)
 
         def close_one() -> None:
             peer, _ = listener.accept()

@@ -18,7 +18,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_servers import MOUNTS, SET_UPS, Fault, Running, SetUp, running
-from lib_service import JOURNAL_NAME, Tally, free_port, main
+from lib_service import JOURNAL_NAME, Tally, main
 
 AT_ONCE = 4
 OK, UNAVAILABLE = 0, 69
@@ -352,8 +352,10 @@ def sound(set_up: SetUp, build_dir: str) -> list[Finding]:
         if set_up.mount:
             outside = url.removesuffix(set_up.mount)
             told("a path outside", outside, token, NOT_MOUNTED)
-        nobody = f"http://{server.host}:{free_port()}"
-        told("nobody listens", nobody, token, NOBODY_LISTENS)
+        with socket.socket() as held:  # that no other set-up takes the port
+            held.bind((server.host, 0))
+            nobody = f"http://{server.host}:{held.getsockname()[1]}"
+            told("nobody listens", nobody, token, NOBODY_LISTENS)
         secure = url.replace("http:", "https:")
         told("https without TLS", secure, token, SOMETHING_LISTENS)
         plants = stored(server)

@@ -1,7 +1,7 @@
 """Part `ceilings`: what the web servers and libfcgi allow at most."""
 
 import web
-from harness import Bench, ratios
+from harness import Bench, per_s, ratios
 from report import print_table, spread
 
 
@@ -12,11 +12,10 @@ def run(bench: Bench) -> None:
         results,
         ("own", "no-op"),
     )
-    rows = [
-        (server, conns, spread(ratios(found["no-op"], found["own"],
-                                      lambda run: run.per_s), ".2f"))
-        for (server, conns), found in results.items()
-    ]  # fmt: skip
+    rows = []
+    for (server, conns), found in results.items():
+        ratio = ratios(found["no-op"], found["own"], per_s)
+        rows.append((server, conns, spread(ratio, ".2f")))
     print_table(
         "no-op / the server's own answer, requests/s", ("server", "conns", "ratio"), rows
     )

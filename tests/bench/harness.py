@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from load import Measurement, measure
 from report import Aim
-from sides import SERVERS, TOP, Side, running_side, spawned
+from sides import BENCH, BUILD, SERVERS, Program, Side, running, spawned
 
-BUILD = TOP / "build"
-BENCH = BUILD / "bench"
 WARM_UP_S = 1
 
 # Of a side and its connections: one measurement a round.
@@ -76,13 +74,13 @@ class Bench:
 
     @contextlib.contextmanager
     def service(
-        self, server: str, program: str = "service", **settings: str
+        self, server: str, name: str = "service", **settings: str
     ) -> Iterator[Side]:
         """plant-store.fcgi with a new store; its plants are counted at the end."""
         store = self.folder()
         settings["PLANT_STORE_DIR"] = str(store)
-        command = spawned(BUILD / "plant-store.fcgi")
-        with running_side(server, program, BUILD, command, settings) as side:
+        program = Program(name, spawned(BUILD / "plant-store.fcgi"), settings)
+        with running(server, program) as side:
             yield side
         with open(store / "plants.jsonl", "rb") as journal:
             stored = sum(b'"plant":' in line for line in journal)
@@ -127,6 +125,19 @@ class Bench:
 
     def _check_answers(self, side: Side, run: Measurement) -> None:
         self.check(run.bad == 0, f"{side.label}: {run.bad} requests were not 200")
+
+
+def sync_shim(value: str) -> dict[str, str]:
+    """The environment of a program whose fdatasync is another."""
+    return {"LD_PRELOAD": str(BENCH / "sync_shim.so"), "SYNC_SHIM": value}
+
+
+def per_s(run: Measurement) -> float:
+    return run.per_s
+
+
+def p99_ms(run: Measurement) -> float:
+    return run.p99_ms
 
 
 def ratios(

@@ -3,8 +3,7 @@
 import statistics
 
 import web
-from harness import Bench, ratios
-from load import Measurement
+from harness import Bench, p99_ms, per_s, ratios
 from report import print_table, spread
 
 # Of a server: the ratio to the no-op at each number of connections.
@@ -17,14 +16,6 @@ P99_AIMS = {16: 1.35, 64: 1.0}
 CPU_US_AIMS = {"nginx": 11, "lighttpd": 17}
 CPU_AT = 64
 DURABLE_AIM = 0.90
-
-
-def per_s(run: Measurement) -> float:
-    return run.per_s
-
-
-def p99_ms(run: Measurement) -> float:
-    return run.p99_ms
 
 
 def run(bench: Bench) -> None:

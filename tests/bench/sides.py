@@ -6,6 +6,7 @@ programs differ, and run as whoever started us.
 """
 
 import contextlib
+import dataclasses
 import http.client
 import os
 import pathlib
@@ -27,6 +28,8 @@ from lib_service import (
     wait_until,
 )
 
+BUILD = TOP / "build"
+BENCH = BUILD / "bench"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # As in wrk's script; the peers and the fixed answers say the same.
 NAME, TAG = "Fern", "indoor"
@@ -65,6 +68,24 @@ def children_cpu_s(pid: int) -> float:
     return ticks / TICKS_PER_S
 
 
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What is to run behind a server; all of it may name this side's places:
+    @root@, a folder of its own, @socket@, and @token@, the token that is sent.
+
+    command   none: the server answers itself
+    settings  its environment
+    changes   of the server's configuration
+    files     that are put into @root@
+    """
+
+    name: str
+    command: Sequence[str | os.PathLike] = ()
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    changes: Changes = ()
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
 class Side(Running):
     """A program behind a web server.
 
@@ -73,22 +94,13 @@ class Side(Running):
     answered  how many requests were answered 200
     """
 
-    def __init__(
-        self,
-        set_up: SetUp,
-        store: Store,
-        program: str,
-        command: Sequence[str | os.PathLike],
-        settings: dict[str, str],
-        changes: Changes,
-    ) -> None:
-        super().__init__(set_up, store, settings)
-        self.label = f"{set_up.server} {program}"
+    def __init__(self, set_up: SetUp, store: Store, program: Program) -> None:
+        super().__init__(set_up, store, {})
+        self.label = f"{set_up.server} {program.name}"
         self.method = "POST"
         self.answered = 0
-        self._command = [self._placed(str(word)) for word in command]
-        self._changes = changes
-        self._program: subprocess.Popen | None = None
+        self._program = program
+        self._process: subprocess.Popen | None = None
 
     def answers(self) -> bool:
         """Whether the program answers: the fixed answer, or no credential."""
@@ -114,48 +126,46 @@ class Side(Running):
 
     def cpu_s(self) -> tuple[float, float]:
         """CPU time so far: of the program, and of the web server."""
-        program = children_cpu_s(self._program.pid) if self._program else 0.0
+        program = children_cpu_s(self._process.pid) if self._process else 0.0
         return program, children_cpu_s(self.server_pid)
 
     def _placed(self, text: str) -> str:
-        """Names of places become this side's."""
-        text = text.replace("@socket@", str(self.socket_path))
-        return text.replace("@root@", str(self.root))
+        for name, value in (
+            ("@root@", self.root),
+            ("@socket@", self.socket_path),
+            ("@token@", self.token),
+        ):
+            text = text.replace(name, str(value))
+        return text
 
     # -- how it comes up, as Running asks
 
     def _install(self) -> list[str]:
         command = super()._install()
-        if not self._command:
-            self._write_answer()
-            if self.set_up.server == "lighttpd":
-                # After a POST to a file it closes the connection.
-                self.method = "GET"
+        for name, text in self._program.files.items():
+            path = self.root / name
+            path.write_text(self._placed(text))
+            path.chmod(0o644)  # for the web server's user
         config = pathlib.Path(command[-1])
         text = config.read_text()
-        for old, new in self._changes:
+        of_server = APACHE if self.set_up.server == "apache" else ()
+        for old, new in (*of_server, *self._program.changes):
             if text.count(old) != 1:
                 raise RuntimeError(f"{config.name} has not once: {old}")
             text = text.replace(old, self._placed(new))
         config.write_text(text)
         return command
 
-    def _write_answer(self) -> None:
-        """A file with the answer, for a server that is to give it itself."""
-        folder = self.root / "www"
-        folder.mkdir()
-        folder.chmod(0o755)
-        (folder / "plants").write_text(ANSWER)
-        (folder / "plants").chmod(0o644)
-
     def _start_responder(self) -> None:
-        if not self._command:
+        if not self._program.command:
             self.service_log.touch()
             return
+        settings = self._program.settings.items()
         with open(self.service_log, "ab") as log:
             process = subprocess.Popen(
-                self._command,
-                env=self.store.environment(PATH=SYSTEM_PATH, **self.settings),
+                [self._placed(str(word)) for word in self._program.command],
+                env=self.store.environment(PATH=SYSTEM_PATH)
+                | {name: self._placed(text) for name, text in settings},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -164,7 +174,7 @@ class Side(Running):
         wait_until(lambda: process.poll() is not None or listens(self.socket_path))
         if process.poll() is not None:
             raise RuntimeError(f"{self.label} did not start: {self.logs()}")
-        self._program = process
+        self._process = process
 
 
 def spawned(*command: str | os.PathLike) -> list[str | os.PathLike]:
@@ -175,23 +185,10 @@ def spawned(*command: str | os.PathLike) -> list[str | os.PathLike]:
 
 
 @contextlib.contextmanager
-def running_side(
-    server: str,
-    program: str,
-    build: pathlib.Path,
-    command: Sequence[str | os.PathLike],
-    settings: dict[str, str] | None = None,
-    changes: Changes = (),
-) -> Iterator[Side]:
-    """Start one.  Without a command there is only the server.
-
-    `changes` of its configuration: pairs of what is there once, and what comes
-    in its place.  They and the command may name @root@, a folder of its own,
-    and @socket@.
-    """
-    changes = [*(APACHE if server == "apache" else ()), *changes]
-    with temporary_store(str(build)) as store:
-        side = Side(SERVERS[server], store, program, command, settings or {}, changes)
+def running(server: str, program: Program) -> Iterator[Side]:
+    """Start a side; it has answered once when it is yielded."""
+    with temporary_store(str(BUILD)) as store:
+        side = Side(SERVERS[server], store, program)
         with side.serving():
             side.check()
             yield side

@@ -8,12 +8,12 @@ nothing (`unsynced`), which is measured at 64 connections only.
 import contextlib
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from harness import BENCH, BUILD, Bench
+from harness import Bench, sync_shim
 from load import Measurement
 from report import print_table, spread
-from sides import ANSWER, Changes, Side, running_side, spawned
+from sides import ANSWER, BENCH, Changes, Program, Side, running, spawned
 
 CONNECTIONS = (1, 16, 64, 256)
 QUICK_CONNECTIONS = (1, 64)
@@ -26,7 +26,7 @@ OWN_ANSWER: dict[str, Changes] = {
         (
             'server.modules += ( "mod_fastcgi" )',
             'server.modules += ( "mod_staticfile" )\n'
-            'server.document-root := "@root@/www"\n'
+            'server.document-root := "@root@"\n'
             'mimetype.assign += ( "" => "application/json" )',
         ),
         ("fastcgi.server", "var.unused"),
@@ -37,7 +37,7 @@ OWN_ANSWER: dict[str, Changes] = {
     "apache": [
         (
             'ProxyPass "${mount}"',
-            'DocumentRoot "@root@/www"\nProxyPass "/unused"',
+            'DocumentRoot "@root@"\nProxyPass "/unused"',
         )
     ],
 }
@@ -53,24 +53,20 @@ def start(stack: contextlib.ExitStack, bench: Bench, server: str) -> dict[str, S
     """The sides that the chosen parts need."""
     sides = {}
     if "ceilings" in bench.args.parts:
-        sides["own"] = stack.enter_context(
-            running_side(server, "own", BUILD, [], changes=OWN_ANSWER[server])
+        own = Program(
+            "own", changes=OWN_ANSWER[server], files={"plants": ANSWER}
         )
-    sides["no-op"] = stack.enter_context(
-        running_side(
-            server,
-            "no-op",
-            BUILD,
-            spawned(BENCH / "noop"),
-            {"NOOP_THREADS": NOOP_THREADS[server]},
-        )
-    )
+        sides["own"] = stack.enter_context(running(server, own))
+        if server == "lighttpd":
+            # After a POST to a file it closes the connection.
+            sides["own"].method = "GET"
+    threads = {"NOOP_THREADS": NOOP_THREADS[server]}
+    noop = Program("no-op", spawned(BENCH / "noop"), threads)
+    sides["no-op"] = stack.enter_context(running(server, noop))
     if "service" in bench.args.parts:
         sides["service"] = stack.enter_context(bench.service(server))
-        preload = {"LD_PRELOAD": str(BENCH / "sync_shim.so"), "SYNC_SHIM": "none"}
-        sides["unsynced"] = stack.enter_context(
-            bench.service(server, "unsynced", **preload)
-        )
+        unsynced = bench.service(server, "unsynced", **sync_shim("none"))
+        sides["unsynced"] = stack.enter_context(unsynced)
     return sides
 
 
@@ -95,16 +91,11 @@ def measure(bench: Bench) -> Results:
     for (side, conns), measured in runs.items():
         programs = results.setdefault((side.set_up.server, conns), {})
         programs[names[side]] = measured
-    bench.figures["web"] = [
-        {
-            "server": server,
-            "connections": conns,
-            "program": program,
-            "rounds": [dataclasses.asdict(run) for run in measured],
-        }
+    bench.figures["web"] = figures(
+        (server, conns, program, measured)
         for (server, conns), programs in results.items()
         for program, measured in programs.items()
-    ]
+    )
     return results
 
 
@@ -117,6 +108,22 @@ def once(bench: Bench) -> Results:
 
 HEADER = ("server", "conns", "program", "requests/s", "p50 ms", "p99 ms")
 HEADER += ("CPU us", "server's us", "not 200")
+
+
+Measured = tuple[str, int, str, Sequence[Measurement]]
+
+
+def figures(measured: Iterable[Measured]) -> list[dict]:
+    """For --json."""
+    return [
+        {
+            "server": server,
+            "connections": conns,
+            "program": program,
+            "rounds": [dataclasses.asdict(run) for run in runs],
+        }
+        for server, conns, program, runs in measured
+    ]
 
 
 def row(server: str, conns: int, program: str, runs: Sequence[Measurement]) -> tuple:

@@ -7,6 +7,8 @@ from report import print_table, spread
 
 def run(bench: Bench) -> None:
     results = web.once(bench)
+    if not results:
+        return
     web.print_programs(
         "ceilings: the server's own answer, and a libfcgi program that does nothing",
         results,

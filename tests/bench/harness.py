@@ -14,6 +14,7 @@ from report import Aim
 from sides import BENCH, BUILD, SERVERS, Program, Side, running, spawned
 
 WARM_UP_S = 1
+BETWEEN_S = 0.1  # wrk's own start and end
 
 # Of a side and its connections: one measurement a round.
 Runs = dict[tuple[Side, int], list[Measurement]]
@@ -25,6 +26,7 @@ class Bench:
     args      quick, seconds, rounds, parts
     scratch   a folder on the file system of the checkout, removed at the end
     aims      what the parts found, for the verdict
+    said_aims the same of programs that judge themselves: whether met, a sentence
     wrong     sentences about counts that are not right; none in a good run
     figures   of each part, for --json
     """
@@ -32,6 +34,7 @@ class Bench:
     def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.args = args
         self.aims: list[Aim] = []
+        self.said_aims: list[tuple[bool, str]] = []
         self.wrong: list[str] = []
         self.figures: dict[str, object] = {}
         self.scratch = pathlib.Path(tempfile.mkdtemp(dir=BENCH))
@@ -42,8 +45,11 @@ class Bench:
         self.aims.append(Aim(what, value, bound, **more))
 
     def skip(self, what: str, reason: str) -> None:
-        print(f"\nskipped: {what}: {reason}", flush=True)
-        self.figures.setdefault("skipped", {})[what] = reason
+        skipped = self.figures.setdefault("skipped", {})
+        if what not in skipped:
+            self.progress("")
+            print(f"\nskipped: {what}: {reason}", flush=True)
+        skipped[what] = reason
 
     def check(self, right: bool, wrong: str) -> None:
         if not right:
@@ -58,6 +64,9 @@ class Bench:
 
     def servers(self, names: Sequence[str] = tuple(SERVERS)) -> list[str]:
         """Those that are on this machine; of the others it says why not."""
+        if not shutil.which("wrk"):
+            self.skip("all behind a web server", "wrk is not installed")
+            return []
         found = []
         for name in names:
             if reason := SERVERS[name].missing():
@@ -104,17 +113,18 @@ class Bench:
         """
         runs: Runs = {(side, conns): [] for conns, sides in turns for side in sides}
         sides = list(dict.fromkeys(side for side, _ in runs))
-        for number, side in enumerate(sides, 1):
+        for number, side in enumerate([] if self.args.quick else sides, 1):
             self.progress(f"{part}: warming up, {number} of {len(sides)}")
             # Its figures are not kept, its errors are.
             self._check_answers(side, measure(side, 16, WARM_UP_S))
-        number = 0
+        number, total = 0, len(runs) * self.args.rounds
         for round_ in range(self.args.rounds):
             for conns, compared in turns:
                 for side in compared[:: -1 if round_ % 2 else 1]:
+                    left_s = (total - number) * (self.args.seconds + BETWEEN_S)
                     number += 1
                     self.progress(
-                        f"{part}: {number} of {len(runs) * self.args.rounds}: "
+                        f"{part}: {number} of {total}, {left_s:.0f} s left: "
                         f"{side.label}, {conns} connections"
                     )
                     run = measure(side, conns, self.args.seconds)

@@ -37,18 +37,20 @@ class Aim:
     bound: float
     at_least: bool = True
     unit: str = ""
+    met: bool = dataclasses.field(init=False)
 
-    @property
-    def met(self) -> bool:
-        return self.value >= self.bound if self.at_least else self.value <= self.bound
+    def __post_init__(self) -> None:
+        met = self.value >= self.bound if self.at_least else self.value <= self.bound
+        object.__setattr__(self, "met", met)
 
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        word = "met   " if self.met else "MISSED"
-        return f"{word} {self.what}: {self.value:.2f}{self.unit} ({sign} {self.bound:g})"
+        return f"{self.what}: {self.value:.3g}{self.unit} ({sign} {self.bound:g})"
 
 
-def print_verdict(aims: Sequence[Aim]) -> None:
-    print(f"\nAims, by the medians: {sum(aim.met for aim in aims)} of {len(aims)} met")
-    for aim in sorted(aims, key=lambda aim: aim.met):
-        print(f"  {aim}")
+def print_verdict(aims: Sequence[Aim], said: Sequence[tuple[bool, str]]) -> None:
+    """`said`: of the programs that judge themselves, whether met and a sentence."""
+    lines = [(aim.met, str(aim)) for aim in aims] + list(said)
+    print(f"\nAims, by the medians: {sum(met for met, _ in lines)} of {len(lines)} met")
+    for met, sentence in sorted(lines, key=lambda line: line[0]):
+        print(f"  {'met   ' if met else 'MISSED'} {sentence}")

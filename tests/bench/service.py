@@ -20,6 +20,8 @@ DURABLE_AIM = 0.90
 
 def run(bench: Bench) -> None:
     results = web.once(bench)
+    if not results:
+        return
     web.print_programs(
         "service: durable, and with a sync that does nothing, next to the no-op",
         results,

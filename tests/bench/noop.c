@@ -8,6 +8,7 @@
  */
 #include <fcgiapp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,8 @@ main(void)
 		fprintf(stderr, "noop: NOOP_THREADS is 1 to %d\n", THREADS_MAX);
 		return EXIT_FAILURE;
 	}
+	/* libfcgi would have it wait for a request in each thread. */
+	signal(SIGTERM, SIG_DFL);
 	for (long i = 0; i < count; i++)
 		if (pthread_create(&threads[i], NULL, serve, NULL) != 0) {
 			fprintf(stderr, "noop: cannot start a thread\n");

@@ -184,6 +184,7 @@ class Running:
     base_url    "http://127.0.0.1:PORT" + mount
     token       a good token
     store       lib_service.Store: .dir, .tokens, .journal, .plants()
+    server_pid  the process that was started, with others below it
     server_log  what the server said
     service_log what the responder said (the same file unless own_socket)
     """
@@ -415,6 +416,7 @@ class Running:
                     stdout=log,
                     stderr=log,
                 )
+            self.server_pid = process.pid
             try:
                 wait_until(lambda: process.poll() is not None or ready())
                 if process.poll() is not None or not ready():

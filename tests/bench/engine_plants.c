@@ -1,9 +1,11 @@
 /*
  * engine_plants: the Plant Store's own store, without the service.  See
- * engine.h.  Reads on from the journal to count, as a check of it does.
+ * engine.h.  What is stored is counted by a check of every line and of the
+ * index.
  */
 #include "engine.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,6 +63,7 @@ engine_wait(struct session *session)
 int
 engine_commit(struct session *session, const struct sample *samples, size_t n)
 {
+	assert(n <= session->batch_max);
 	for (size_t i = 0; i < n; i++) {
 		session->items[i].plant = &samples[i].plant;
 		session->items[i].by = SAMPLE_BY;

@@ -34,7 +34,7 @@ def scratch(parent: pathlib.Path) -> Iterator[pathlib.Path]:
             f"{pathlib.Path(sys.argv[0]).name}: {parent}: in memory, where a sync "
             "costs nothing; name a directory on a disk with --dir"
         )
-    path = pathlib.Path(tempfile.mkdtemp(prefix="plant-store-", dir=parent))
+    path = pathlib.Path(tempfile.mkdtemp(prefix="plant-store-", dir=parent.resolve()))
     try:
         yield path
     finally:

@@ -167,6 +167,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dir", type=pathlib.Path, help="on a disk; default BUILD/bench"
     )
+    parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
     args.seconds = args.seconds or (0.5 if args.quick else 2.0)
     try:
@@ -205,6 +206,11 @@ def main() -> int:
                     )
     report(results)
     report_aims(results)
+    if args.json:
+        figures = [
+            dataclasses.asdict(case) | {"runs": runs} for case, runs in results.items()
+        ]
+        pathlib.Path(args.json).write_text(json.dumps(figures, indent=1) + "\n")
     return 1 if wrong else 0
 
 

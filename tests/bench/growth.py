@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 
-from lib_disk import TOP, machine, scratch, spread
+from lib_disk import TOP, machine, scratch
+from report import spread
 
 import measure
 from lib_service import (
@@ -355,7 +356,7 @@ def main() -> int:
             print("growth.py: no room; see --millions and --dir", file=sys.stderr)
             return 1
         tempfile.tempdir = str(root)
-        made = Programs(str(args.build))
+        made = Programs(args.build.resolve())
         programs = [
             measure.make_program(made),
             made.make("growth", "../bench/growth.c", "../bench/sample.c"),

@@ -21,7 +21,8 @@ import statistics
 import subprocess
 import sys
 
-from lib_disk import TOP, machine, scratch, spread
+from lib_disk import TOP, machine, scratch
+from report import spread
 
 from programs import Programs
 
@@ -72,7 +73,7 @@ def cases(engine: str, args: argparse.Namespace) -> list[Case]:
 
 def build(build_dir: pathlib.Path) -> dict[str, pathlib.Path]:
     """A program for each engine whose library is there."""
-    programs = Programs(str(build_dir))
+    programs = Programs(build_dir.resolve())
     made = {}
     for engine, source, library, package in ENGINES:
         flags: list[str] = []

@@ -184,16 +184,25 @@ def index_bytes(store: Store) -> int:
     return (store.dir / "index/data.mdb").stat().st_blocks * 512
 
 
+def warm(store: Store) -> None:
+    """Into the page cache, from which other programs may have driven it."""
+    with open(store.dir / "index/data.mdb", "rb") as index:
+        while index.read(1 << 20):
+            pass
+
+
 def one_by_one(
     program: pathlib.Path, store: Store, size: Size, first: int, index: str
 ) -> int:
     """Plants with a commit each; how many were stored."""
     for mode in ("sync", "nosync"):
+        warm(store)
         out = subprocess.check_output(
             [program, store.dir, str(first), str(COMMITS), mode]
         )
         times = json.loads(out)
         size.cost[f"{index} {mode}"] = times
+        faults = times.pop("faults")
         whole, cpu = times["whole"], times["cpu"]
         name = "one by one" if mode == "sync" else "without syncs"
         worst = {part: times[part]["max"] / 1000 for part in times}
@@ -202,7 +211,7 @@ def one_by_one(
             f"{whole['p99']:.0f}), CPU {cpu['median']:.0f} us; slowest "
             f"{worst['whole']:.2f} ms; apart: syncs {worst['sync']:.2f}, waiting for "
             f"a CPU {worst['queue']:.2f}, the rest {worst['own']:.2f}, CPU "
-            f"{worst['cpu']:.2f} ms",
+            f"{worst['cpu']:.2f} ms; {faults} pages came from the disk",
             flush=True,
         )
         first += COMMITS

@@ -39,11 +39,15 @@ def make_program(programs: Programs) -> pathlib.Path:
 
 
 def rounds(
-    program: pathlib.Path, verb: str, store: pathlib.Path, timeout_s: float = TIMEOUT_S
+    program: pathlib.Path,
+    verb: str,
+    store: pathlib.Path,
+    timeout_s: float = TIMEOUT_S,
+    times: int = ROUNDS,
 ) -> list[tuple[float, int]]:
-    """The seconds of some rounds, each with the program's count."""
+    """The seconds of some rounds, each with the program's other figure."""
     results = []
-    for _ in range(ROUNDS):
+    for _ in range(times):
         if verb == "rebuild":
             shutil.rmtree(store / "index")
         command = [program, "open" if verb == "rebuild" else verb, store]

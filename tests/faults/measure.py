@@ -1,24 +1,19 @@
 """Goal: a start is quick at any size, and a lost index is no long outage.
 
-usage: measure.py BUILD_DIR [--long]
-
 Makes a store of a million plants, with --long also one of ten million, with
 measure.c, and measures on a warm cache, the best of three: reading and checking
 the whole journal, a start without an index, which builds it, and a start with a
 good one; and the memory that these keep.
 """
 
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
+from lib_faults import Tally, run
 from programs import Programs
-
-from lib_service import Tally, run_scenario
 
 MILLION = 1_000_000
 ROUNDS = 3
@@ -109,22 +104,12 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
             )
 
 
-def scenario(tally: Tally, build_dir: str, long: bool) -> None:
-    begun = time.monotonic()
-    programs = Programs(build_dir)
+def scenario(tally: Tally, arguments) -> None:
+    programs = Programs(arguments.build)
     program = make_program(programs)
-    for plants in (MILLION, 10 * MILLION) if long else (MILLION,):
+    for plants in (MILLION, 10 * MILLION) if arguments.long else (MILLION,):
         measure(tally, program, plants, not programs.sanitized())
-    print(f"# took {time.monotonic() - begun:.1f} s")
 
 
 if __name__ == "__main__":
-    arguments = [word for word in sys.argv[1:] if word != "--long"]
-    if len(arguments) != 1:
-        print(f"usage: {sys.argv[0]} BUILD_DIR [--long]", file=sys.stderr)
-        sys.exit(os.EX_USAGE)
-    sys.exit(
-        run_scenario(
-            lambda tally: scenario(tally, arguments[0], "--long" in sys.argv)
-        )
-    )
+    sys.exit(run(__doc__, scenario))

@@ -24,8 +24,8 @@ MEMORY = "/dev/shm"
 class Programs:
     """The C programs of one build directory."""
 
-    def __init__(self, build_dir: str) -> None:
-        self.build = pathlib.Path(build_dir).resolve()
+    def __init__(self, build: pathlib.Path) -> None:
+        self.build = build
         compiling, linking = (self.build / "command").read_text().splitlines()[:2]
         self.compiling = shlex.split(compiling)
         self.linking = shlex.split(linking)[1:]
@@ -39,8 +39,10 @@ class Programs:
         """Build the program of these files of this directory."""
         program = self.build / "tests" / "faults" / name
         program.parent.mkdir(parents=True, exist_ok=True)
+        # Under another name first: another test may be using the old one.
+        fresh = program.with_name(f"{name}.{os.getpid()}")
         command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-Itests/bench"]
-        command += ["-o", str(program)]
+        command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
         command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]
         done = subprocess.run(
@@ -53,10 +55,11 @@ class Programs:
         )
         if done.returncode:
             raise RuntimeError(f"cannot build {name}: {done.stdout.decode()}")
+        fresh.rename(program)
         return program
 
 
-def run(tally: Tally, command: list[object], timeout_s: float) -> None:
+def run_program(tally: Tally, command: list[object], timeout_s: float) -> None:
     """Run a program that prints lines "ok - WHAT" and "not ok - WHAT"."""
     in_memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=in_memory) as directory:

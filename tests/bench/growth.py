@@ -1,10 +1,10 @@
 """How a store behaves as it grows: 1 million plants, 10 million, 100 million.
 
 For each size a store is made, by commits of 20,000 plants, and then measured with
-a warm cache: its start, in the process that serves, the memory of that process,
-the size of its index, plants stored one by one (time, CPU, and the slowest: what of it
-was the disk's, what was ours), a scan that checks every line, and the index
-built anew.  Exit status 1 if a count is wrong; that an aim is missed is only said.
+a warm cache: its start, in the process that serves, and the memory of that process;
+the size of its index; plants stored one by one (time, CPU, and the slowest: what of
+it was the disk's, what was ours); a scan that checks every line; and the index built
+anew.  Exit status 1 if a count is wrong; that an aim is missed is only said.
 """
 
 import argparse
@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 
-from lib_disk import TOP, machine, scratch, spread
+from lib_disk import TOP, machine, scratch
+from report import spread
 
 import measure
 from lib_service import (
@@ -338,7 +339,9 @@ def report_aims(sizes: list[Size]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--millions",
         default="1 10",
@@ -350,6 +353,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
+    args.build = args.build.resolve()
     try:
         args.millions = sorted({int(word) for word in args.millions.split()})
     except ValueError:
@@ -374,7 +378,7 @@ def main() -> int:
             print("growth.py: no room; see --millions and --dir", file=sys.stderr)
             return 1
         tempfile.tempdir = str(root)
-        made = Programs(str(args.build))
+        made = Programs(args.build)
         programs = [
             measure.make_program(made),
             made.make("growth", "../bench/growth.c", "../bench/sample.c"),

@@ -27,18 +27,24 @@ LENIENCE = {MILLION: 3.0, 10 * MILLION: 1.0}
 DISK_BYTES_PER_PLANT = 600
 
 
-def best(program: pathlib.Path, verb: str, store: pathlib.Path) -> tuple[float, int]:
-    """The fewest seconds of some rounds, and the program's count."""
-    rounds = []
+def make_program(programs: Programs) -> pathlib.Path:
+    return programs.make("measure", "measure.c", "../bench/sample.c")
+
+
+def rounds(
+    program: pathlib.Path, verb: str, store: pathlib.Path, timeout_s: float = TIMEOUT_S
+) -> list[tuple[float, int]]:
+    """The seconds of some rounds, each with the program's count."""
+    results = []
     for _ in range(ROUNDS):
         if verb == "rebuild":
             shutil.rmtree(store / "index")
         command = [program, "open" if verb == "rebuild" else verb, store]
         out = subprocess.run(
-            command, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True
+            command, stdout=subprocess.PIPE, timeout=timeout_s, check=True
         ).stdout.split()
-        rounds.append((float(out[0]), int(out[1])))
-    return min(rounds)
+        results.append((float(out[0]), int(out[1])))
+    return results
 
 
 def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> None:
@@ -55,9 +61,9 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
             check=True,
         )
         size = (store / "plants.jsonl").stat().st_size
-        scan_s, scanned = best(program, "scan", store)
-        start_s, _ = best(program, "open", store)
-        rebuild_s, _ = best(program, "rebuild", store)
+        scan_s, scanned = min(rounds(program, "scan", store))
+        start_s, _ = min(rounds(program, "open", store))
+        rebuild_s, _ = min(rounds(program, "rebuild", store))
         print(
             f"# {millions} M plants, {size / 1e6:.0f} MB: verified scan "
             f"{scan_s:.2f} s ({size / scan_s / 1e9:.2f} GB/s), rebuild of the "
@@ -85,7 +91,7 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
 
 def scenario(tally: Tally, arguments) -> None:
     programs = Programs(arguments.build)
-    program = programs.make("measure", "measure.c")
+    program = make_program(programs)
     for plants in (MILLION, 10 * MILLION) if arguments.long else (MILLION,):
         measure(tally, program, plants, not programs.sanitized())
 

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -32,16 +33,18 @@ class Programs:
     def sanitized(self) -> bool:
         return any(word.startswith("-fsanitize") for word in self.compiling)
 
-    def make(self, name: str, *sources: str) -> pathlib.Path:
+    def make(
+        self, name: str, *sources: str, libraries: Sequence[str] = ()
+    ) -> pathlib.Path:
         """Build the program of these files of this directory."""
         program = self.build / "tests" / "faults" / name
         program.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first: another test may be using the old one.
         fresh = program.with_name(f"{name}.{os.getpid()}")
-        command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-o"]
-        command.append(str(fresh))
+        command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-Itests/bench"]
+        command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
-        command += [str(self.build / "libplant-store.a"), *self.linking]
+        command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]
         done = subprocess.run(
             command,
             cwd=TOP,

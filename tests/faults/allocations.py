@@ -8,7 +8,6 @@ these two are left out.
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -22,7 +21,6 @@ from syscalls import (
     BOOT_ID,
     OPERATIONS,
     WORKER,
-    WORKERS,
     Call,
     Template,
     Tools,
@@ -94,10 +92,7 @@ def scenario(tally: Tally, arguments) -> None:
         tempfile.tempdir = str(memory)
     shims = [str(compile_shim(build, name)) for name in ("allocations", "preload")]
     tools = Tools(build, ":".join(shims), compile_driver(build))
-    with (
-        concurrent.futures.ThreadPoolExecutor(WORKERS) as pool,
-        tempfile.TemporaryDirectory() as place,
-    ):
+    with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))
         for operation in (*OPERATIONS, WORKER):
             with (
@@ -108,7 +103,7 @@ def scenario(tally: Tally, arguments) -> None:
                 origins = collections.Counter(call.path for call in calls)
                 print(f"# {operation.name}: {len(calls)} allocations, {dict(origins)}")
                 what = "each allocation failing once and from then on"
-                run_cases(tally, template, pool, what, plans_of(calls))
+                run_cases(tally, template, what, plans_of(calls))
                 if operation.name not in VALGRIND_OPERATIONS:
                     continue
                 what = "watched by valgrind"
@@ -123,7 +118,7 @@ def scenario(tally: Tally, arguments) -> None:
                     # An odd step, so that both kinds are among them.
                     plans = plans[:: len(plans) // VALGRIND_CASES | 1]
                 template.tools = checked
-                run_cases(tally, template, pool, what, plans)
+                run_cases(tally, template, what, plans)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 was acknowledged is lost, none is invented, and the next start serves again."""
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import errno
@@ -30,6 +29,7 @@ from lib_faults import (
     outcome_of,
     preload,
     run,
+    side_by_side,
 )
 from lib_service import (
     JOURNAL_NAME,
@@ -54,7 +54,6 @@ PROBE = 900  # created after each fault
 SYSEXITS = range(64, 79)
 # What one process may say of one fault.
 LOG_LINES_MAX = 8
-WORKERS = os.cpu_count() or 1
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 OTHER_BOOT = "00000000-0000-4000-8000-000000000000\n"
@@ -505,14 +504,15 @@ def judge_end(outcome: Outcome, killed: bool) -> str:
 def run_cases(
     tally: Tally,
     template: Template,
-    pool: concurrent.futures.Executor,
     what: str,
     plans: list[tuple[Call, str]],
 ) -> None:
     start = time.monotonic()
     ends: collections.Counter[str] = collections.Counter()
     wrong = []
-    results = pool.map(lambda case: run_case(template, case[1]), plans)
+    results = side_by_side(
+        lambda plan: run_case(template, plan), [plan for _, plan in plans]
+    )
     for (call, plan), (ended, problem) in zip(plans, results):
         ends[ended] += 1
         if problem:
@@ -637,12 +637,13 @@ def check_poison(tally: Tally, tools: Tools) -> None:
         )
         plans = [f"{sync.number}:error={getattr(errno, name)},1" for name in SYNC]
         plans.append(f"{batch.number}:error={errno.EIO},0")
-        wrong = []
         cases = list(itertools.product(plans, LEAVINGS))
-        for plan, leave in cases:
-            problem = fail_sync(template, plan, leave)
-            if problem:
-                wrong.append(f"{plan}, {leave.__name__}: {problem}")
+        problems = side_by_side(lambda case: fail_sync(template, *case), cases)
+        wrong = [
+            f"{plan}, {leave.__name__}: {problem}"
+            for (plan, leave), problem in zip(cases, problems)
+            if problem
+        ]
     sentence = f"a failed sync ends all processes of the store: {len(cases)} cases"
     tally.check(not wrong, sentence, wrong)
 
@@ -663,22 +664,21 @@ def scenario(tally: Tally, arguments) -> None:
         cases = [(call, plan) for call in calls for plan in plans_of(call)]
         return [case for case in cases if next(number) % arguments.sample == 0]
 
-    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        for operation in OPERATIONS:
-            if arguments.only not in operation.name:
-                continue
-            with (
-                tally.part(f"{operation.name} runs to its end"),
-                template_of(operation, tools) as template,
-            ):
-                calls = template.trace()
-                names = collections.Counter(call.name for call in calls)
-                print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
-                kills, errors = sample(calls, kills_of), sample(calls, errors_of)
-                what = "killed before, in and after each call"
-                run_cases(tally, template, pool, what, kills)
-                what = "each call failing once and for ever with each errno"
-                run_cases(tally, template, pool, what, errors)
+    for operation in OPERATIONS:
+        if arguments.only not in operation.name:
+            continue
+        with (
+            tally.part(f"{operation.name} runs to its end"),
+            template_of(operation, tools) as template,
+        ):
+            calls = template.trace()
+            names = collections.Counter(call.name for call in calls)
+            print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
+            kills, errors = sample(calls, kills_of), sample(calls, errors_of)
+            what = "killed before, in and after each call"
+            run_cases(tally, template, what, kills)
+            what = "each call failing once and for ever with each errno"
+            run_cases(tally, template, what, errors)
     with tally.part("the failed syncs run to their end"):
         check_poison(tally, tools)
 

@@ -667,7 +667,7 @@ class DeadlySync:
     def __init__(self, trial: Trial) -> None:
         if trial.set_up.cgi:
             # It is started by one of these.
-            pids = {pid for pid, _ in descendants(trial.server.process.pid)}
+            pids = {pid for pid, _ in descendants(trial.server.server_pid)}
         else:
             pids = set(trial.server.worker_pids())
         self.threads = [set(os.listdir(f"/proc/{pid}/task")) for pid in pids]

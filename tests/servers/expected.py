@@ -90,7 +90,8 @@ def at(offset: int, reason: str) -> str:
 # --- What differs ------------------------------------------------------------
 
 CREATED = "created"  # 200 with the plant that was sent
-CUT = "cut"  # no answer: the connection, or HTTP/2's stream, is closed
+CUT = "cut"  # no answer, or one that stops short of its Content-Length
+BROKEN = "broken"  # 200, and a body that is no JSON
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +166,10 @@ DIFFERENCES = [
     differ("apache fcgid|apache cgid", "down, HEAD",
            Told(500, NO_ANSWER, bare=True, framed=False), why=FAILED),
     differ("lighttpd fastcgi|lighttpd spawn", "killed", Told(500, NO_ANSWER), why=STAYS),
+    differ("apache fcgid", "half a 200", Told(500, NO_ANSWER),
+           why="waits for the whole answer before it sends any of it"),
+    differ("apache cgid", "half a 200", CUT, BROKEN,
+           why="counts what came and tells that length, if it has all at once"),
     differ("nginx keep", "killed", CREATED, Told(503, NO_ANSWER),
            why="sends again what broke off on a connection that it had kept"),
 ]

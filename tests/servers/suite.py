@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from expected import (
+    BROKEN,
     CREATED,
     CUT,
     DIFFERENCES,
@@ -66,6 +67,14 @@ HALF_ANSWER = pathlib.Path(__file__).resolve().parent / "half_answer.py"
 
 Failure = OSError | http.client.HTTPException | CurlError
 FAILURES = (OSError, http.client.HTTPException, CurlError)
+
+
+def is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 # --- A set-up under trial ----------------------------------------------------
@@ -139,7 +148,7 @@ class Trial:
     def expect(
         self,
         case: str,
-        expected: Told | Plant,
+        expected: Told | Plant | str,
         answer: Answer | Failure,
         sent: Plant | None = None,
     ) -> None:
@@ -150,7 +159,8 @@ class Trial:
         if not self._fits(expected, answer, sent):
             self.needed.update(differences)
         well = any(self._fits(each, answer, sent) for each in allowed)
-        shown = str(answer.status) if isinstance(answer, Answer) else CUT
+        shown = "wait" if isinstance(answer, TimeoutError) else CUT
+        shown = str(answer.status) if isinstance(answer, Answer) else shown
         detail = "" if well else f"{answer!r}, and not {allowed}"[:900]
         self.results.append(Result(case, well, shown, detail))
         if sent and self._fits(sent, answer, sent) and sent not in self.stored:
@@ -163,6 +173,8 @@ class Trial:
             return expected == CUT
         if expected == CREATED:
             expected = sent
+        elif expected == BROKEN:
+            return answer.status == 200 and not is_json(answer.body)
         return not isinstance(expected, str | None) and expected.fits(answer)
 
     def find(self, case: str, well: bool, detail: object = "", shown: str = "") -> None:
@@ -666,7 +678,8 @@ class DeadlySync:
 
     def __init__(self, trial: Trial) -> None:
         if trial.set_up.cgi:
-            # It is started by one of these.
+            # It is started by one of these, when the last one has ended.
+            wait_until(lambda: not trial.server.worker_pids())
             pids = {pid for pid, _ in descendants(trial.server.server_pid)}
         else:
             pids = set(trial.server.worker_pids())
@@ -782,11 +795,8 @@ def half_answers(trial: Trial) -> None:
     with trial.server.other_program(HALF_ANSWER):
         # It may not have begun yet.
         well = wait_until(is_half_answered)
-    last = found[-1]
-    is_error = not isinstance(last, Answer) or last.status >= 500
-    shown = "wait" if isinstance(last, TimeoutError) else CUT
-    shown = str(last.status) if isinstance(last, Answer) else shown
-    trial.find("half a 200", well and is_error, last, shown)
+    trial.find("half a 200: sent", well)
+    trial.expect("half a 200", CUT, found[-1])
     marker.unlink(missing_ok=True)
     retry(trial, "retry after half a 200", plant)
 

@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 
-from lib_disk import TOP, machine, scratch, spread
+from lib_disk import TOP, machine, scratch
+from report import spread
 
 # The aims, of every measurement of the kind.
 READ_MB_PER_S = 500
@@ -180,8 +181,8 @@ def report(results: dict[str, list[Run]]) -> None:
     for name, runs in results.items():
         print(form.format(
             name,
-            spread([run.mb_per_s for run in runs]),
-            spread([run.per_s for run in runs]),
+            spread([run.mb_per_s for run in runs], ".0f"),
+            spread([run.per_s for run in runs], ".0f"),
             spread([run.cpu_s for run in runs], ".2f"),
             spread([run.own_mib for run in runs], ".1f"),
         ))  # fmt: skip

@@ -552,10 +552,9 @@ no_line_behind_the_header(
 static void
 an_index_that_ends_where_no_line_does_is_built_anew(void **state)
 {
-	static void (*const changes[])(
-	    struct position *, const struct position *) = { other_crc,
-		other_seq, within_a_line, another_header,
-		no_line_behind_the_header };
+	static void (*const changes[])(struct position *,
+	    const struct position *) = { other_crc, other_seq, within_a_line,
+		another_header, no_line_behind_the_header };
 	struct fixture *fixture = *state;
 
 	make_store(fixture, 5);

@@ -168,7 +168,8 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
     # Only the worker listens now: whoever connects after its end is refused.
     events = []
     for plants in (((10, "plant 10"),), ((11, "l" * LARGE), (12, "plant 12"))):
-        with contextlib.suppress(OSError), FastCgiPeer(path, LIMIT_S) as peer:
+        ended = (OSError, ValueError)
+        with contextlib.suppress(*ended), FastCgiPeer(path, LIMIT_S) as peer:
             for plant_id, name in plants:
                 body = new_plant(plant_id, name)
                 request = fcgi_request(store.request(body).items(), body, keep=True)
@@ -427,7 +428,21 @@ COMMANDS = [
     Operation("a salvage", [three], by_command("recover", "STORE", "DEST", lines=of_copy)),
 ]
 
-# Its system calls are too many to try each.
+# Its system calls are too many to try each: of each kind the first two and the last
+# fail once.
+WORKER_ERRORS = {
+    "accept4": ("ECONNABORTED", "EMFILE"),
+    "dup3": ("EBUSY",),
+    "epoll_create1": ("EMFILE",),
+    "epoll_ctl": ("ENOSPC",),
+    "epoll_wait": ("EINTR", "EBADF"),
+    "eventfd": ("EMFILE",),
+    "fcntl": ("EMFILE",),
+    "lseek": ("EIO",),
+    "memfd_create": ("EMFILE", "ENOMEM"),
+    "pthread_create": ("EAGAIN",),
+    "setsockopt": ("ENOMEM",),
+}
 WORKER = Operation("a FastCGI worker", [three], by_worker)
 
 
@@ -451,6 +466,7 @@ class Template:
     operation: Operation
     store: Store
     earlier: list[Event]
+    only: str = ""  # the one name of calls that count
 
     @contextlib.contextmanager
     def copy(self) -> Iterator[Store]:
@@ -464,6 +480,8 @@ class Template:
         scope = f"{store.root}:{BOOT_ID}:pipe"
         if boot.exists():
             settings["FAULT_BOOT_ID"] = str(boot)
+        if self.only:
+            settings["FAULT_ONLY"] = self.only
         return preload(self.tools.shim, FAULT_SCOPE=scope, **settings)
 
     def trace(self) -> list[Call]:
@@ -591,6 +609,24 @@ def run_cases(
     print(f"# {name}, {what}: {len(plans)} cases in {took:.1f} s, {dict(ends)}")
     detail = f"{len(wrong)} are not: " + "\n# ".join(wrong[:40])
     tally.check(not wrong, f"{name}: {len(plans)} cases hold, {what}", detail)
+
+
+def check_worker(
+    tally: Tally, tools: Tools, pool: concurrent.futures.Executor
+) -> None:
+    with template_of(WORKER, tools) as template:
+        for name, errors in WORKER_ERRORS.items():
+            template.only = name
+            kinds = collections.defaultdict(list)
+            for call in template.trace():
+                kinds[call.size].append(call)
+            plans = [
+                (call, f"{call.number}:error={getattr(errno, error)},1")
+                for calls in kinds.values()
+                for call in (*calls[:2], *calls[2:][-1:])
+                for error in errors
+            ]
+            run_cases(tally, template, pool, f"{name} failing once", plans)
 
 
 # --- Two processes -----------------------------------------------------------
@@ -753,6 +789,9 @@ def scenario(tally: Tally, arguments) -> None:
                 run_cases(tally, template, pool, what, kills)
                 what = "each call failing once and for ever with each errno"
                 run_cases(tally, template, pool, what, errors)
+        if arguments.only in WORKER.name:
+            with tally.part(f"{WORKER.name} runs to its end"):
+                check_worker(tally, tools, pool)
     with tally.part("the failed syncs run to their end"):
         check_poison(tally, tools)
 

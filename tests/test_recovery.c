@@ -1128,6 +1128,174 @@ a_damaged_index_is_removed_and_built_anew_by_the_next_start(void **state)
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
 }
 
+/* Enter a plant that the journal does not have at that place. */
+static void
+forge_entry(const struct fixture *fixture, int64_t id, uint64_t offset)
+{
+	struct journal journal;
+	struct position covered;
+	uint64_t found;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	struct index *index =
+	    index_open(fixture->dir, fixture->path, journal.uuid);
+	assert_non_null(index);
+	assert_int_equal(index_begin(index, &covered), 0);
+	assert_int_equal(index_put(index, id, offset, &found), INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	index_close(index, false);
+	journal_close(&journal);
+}
+
+static void
+expect_condemned(const struct fixture *fixture, struct outcome outcome)
+{
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+}
+
+/* The record that the index names is another plant's; or the very one. */
+static void
+an_index_that_has_a_plant_before_it_was_read_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (int64_t i = 0; i < 2; i++) {
+		int64_t id = 2 + 2 * i;
+		struct store *store = fixture_open(fixture, false);
+
+		fixture_create(store, id - 1);
+		forge_entry(fixture, id,
+		    i == 0 ? RECORD_HEADER_LEN : find_end(fixture).end);
+		append_forged(fixture, id, SIZE_MAX);
+		expect_condemned(fixture, fixture_put(store, 9, NULL));
+		store_close(store);
+		assert_int_equal(
+		    fixture_logged(fixture, "before it was read from"),
+		    (unsigned)i + 1);
+		fixture_reopen_and_expect(fixture, one_to_five, (size_t)id);
+	}
+}
+
+static void
+an_index_that_names_a_place_within_the_batch_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	struct plant plants[] = { fixture_plant(2, NULL),
+		fixture_plant(7, NULL) };
+	struct store_item items[] = { { .plant = &plants[0], .by = "tester" },
+		{ .plant = &plants[1], .by = "tester" } };
+	struct outcome outcome;
+
+	fixture_create(store, 1);
+	/* Within the line of plant 2, which is not written yet. */
+	forge_entry(fixture, 7, find_end(fixture).end + 3);
+	outcome.status = store_commit(store, items, COUNT(items));
+	outcome.result = items[1].result;
+	plant_done(&plants[0]);
+	plant_done(&plants[1]);
+	expect_condemned(fixture, outcome);
+	assert_int_equal(items[0].result, STORE_FAILED);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 1);
+}
+
+/* A power cut could bring back what was told as refused. */
+static void
+a_refused_write_that_is_not_durably_taken_back_fails_the_store(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	shim_fail(SHIM_PWRITEV, JOURNAL_NAME, 1, 2, ENOSPC);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	struct outcome outcome = fixture_put(store, 2, NULL);
+	shim_reset();
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 1);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+}
+
+static void
+an_index_that_cannot_be_cut_again_is_tried_again(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_WRITEV, "index/data.mdb", 1, 1, EIO);
+	shim_fail(SHIM_FTRUNCATE, "index/data.mdb", 1, 1, EIO);
+	assert_int_equal(fixture_put(store, 2, NULL).result, STORE_SAME);
+	assert_int_equal(shim_count(SHIM_FTRUNCATE), 1);
+	shim_reset();
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
+}
+
+#define MANY 17000
+
+struct steps {
+	unsigned n, stop_at;
+};
+
+static bool
+count_step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	assert_true(done <= total);
+	return ++steps->n != steps->stop_at;
+}
+
+/* It is asked while they are read, and while they are entered. */
+static void
+the_building_of_an_index_can_be_stopped_anywhere(void **state)
+{
+	struct fixture *fixture = *state;
+	struct plant *plants = calloc(MANY, sizeof(*plants));
+	struct store_item *items = calloc(MANY, sizeof(*items));
+	struct store *store = fixture_open(fixture, false);
+	unsigned nth = 0;
+
+	assert_true(plants != NULL && items != NULL);
+	for (int64_t i = 0; i < MANY; i++) {
+		plants[i] = fixture_plant(i, "");
+		items[i] =
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
+	}
+	assert_int_equal(store_commit(store, items, MANY), 0);
+	store_close(store);
+	do {
+		struct steps steps = { .stop_at = ++nth };
+		struct watch watch = { count_step, &steps };
+		struct store_options options = { .dir = fixture->path,
+			.watch = &watch };
+		int status = -1;
+
+		fixture_remove_index(fixture);
+		store = store_open(&options, &status);
+		assert_int_equal(status, steps.n == nth ? EX_TEMPFAIL : EX_OK);
+	} while (store == NULL);
+	/* The journal's mebibytes, and once among the plants. */
+	assert_int_equal(
+	    nth - 1, fixture_size(fixture, JOURNAL_NAME) / (1 << 20) + 1);
+	assert_int_equal(store_commit(store, items, MANY), 0);
+	for (size_t i = 0; i < MANY; i++) {
+		assert_int_equal(items[i].result, STORE_SAME);
+		plant_done(&plants[i]);
+	}
+	store_close(store);
+	free(plants);
+	free(items);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -1199,6 +1367,12 @@ main(void)
 		TEST(an_older_index_put_in_the_place_of_ours_loses_nothing),
 		TEST(
 		    a_damaged_index_is_removed_and_built_anew_by_the_next_start),
+		TEST(an_index_that_has_a_plant_before_it_was_read_is_removed),
+		TEST(an_index_that_names_a_place_within_the_batch_is_removed),
+		TEST(
+		    a_refused_write_that_is_not_durably_taken_back_fails_the_store),
+		TEST(an_index_that_cannot_be_cut_again_is_tried_again),
+		TEST(the_building_of_an_index_can_be_stopped_anywhere),
 	};
 
 	return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);

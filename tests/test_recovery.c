@@ -843,44 +843,6 @@ a_failed_store_that_cannot_be_copied_stays_failed_until_it_can(void **state)
 	expect_renewed(fixture);
 }
 
-/*
- * Fail each system call of an opening that has a torn end to cut, an index to
- * build and a dead process's plant to sync, one after another: whatever the
- * failure, the plants are there in the end.
- */
-static void
-a_recovery_that_fails_anywhere_loses_nothing(void **state)
-{
-	static const int errors[] = { EIO, ENOSPC };
-	struct fixture *fixture = *state;
-
-	make_store(fixture, 2);
-	append_forged(fixture, 3, SIZE_MAX);
-	for (size_t i = 0; i < COUNT(errors); i++)
-		for (int call = 0; call < SHIM_CALLS; call++)
-			for (unsigned nth = 1;; nth++) {
-				struct store_options options = {
-					.dir = fixture->path
-				};
-				int status;
-
-				append_forged(fixture, 4, 30);
-				fixture_remove_index(fixture);
-				shim_fail((enum shim_call)call, NULL, nth, 1,
-				    errors[i]);
-				struct store *store =
-				    store_open(&options, &status);
-				unsigned count =
-				    shim_count((enum shim_call)call);
-				shim_reset();
-				store_close(store);
-				fixture_reopen_and_expect(
-				    fixture, one_to_five, 3);
-				if (count < nth)
-					break;
-			}
-}
-
 static void
 leave_torn(const struct fixture *fixture)
 {
@@ -906,24 +868,63 @@ leave_well(const struct fixture *fixture)
 	(void)fixture;
 }
 
+/* What an opening may find; in each of them there are the plants 1 to 3. */
+static void (*const leavings[])(const struct fixture *) = { leave_torn,
+	leave_failed, leave_index_of_another, leave_well };
+
+/*
+ * Fail each system call of an opening that has a torn end to cut, an index to
+ * build and a dead process's plant to sync, or a store to renew, one after
+ * another: whatever the failure, the plants are there in the end.
+ */
+static void
+a_recovery_that_fails_anywhere_loses_nothing(void **state)
+{
+	static const int errors[] = { EIO, ENOSPC };
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 2);
+	append_forged(fixture, 3, SIZE_MAX);
+	for (size_t i = 0; i < COUNT(leavings) * COUNT(errors); i++)
+		for (int call = 0; call < SHIM_CALLS; call++)
+			for (unsigned nth = 1;; nth++) {
+				struct store_options options = {
+					.dir = fixture->path
+				};
+				int status;
+
+				leavings[i / COUNT(errors)](fixture);
+				shim_fail((enum shim_call)call, NULL, nth, 1,
+				    errors[i % COUNT(errors)]);
+				struct store *store =
+				    store_open(&options, &status);
+				unsigned count =
+				    shim_count((enum shim_call)call);
+				shim_reset();
+				store_close(store);
+				fixture_reopen_and_expect(
+				    fixture, one_to_five, 3);
+				if (count < nth)
+					break;
+			}
+}
+
 static void
 an_opening_that_lacks_memory_anywhere_loses_nothing(void **state)
 {
-	static void (*const leave[])(const struct fixture *) = { leave_torn,
-		leave_failed, leave_index_of_another, leave_well };
 	struct fixture *fixture = *state;
 
 	if (!alloc_can_fail())
 		skip();
 	make_store(fixture, 3);
-	for (size_t i = 0; i < COUNT(leave); i++) {
+	for (size_t i = 0; i < COUNT(leavings); i++) {
 		bool failed = true;
 
 		for (unsigned nth = 1; failed; nth++) {
 			struct store_options options = { .dir = fixture->path };
 			int status = -1;
 
-			leave[i](fixture);
+			leavings[i](fixture);
 			alloc_fail(nth, 1);
 			struct store *store = store_open(&options, &status);
 			failed = alloc_reset();

@@ -1129,6 +1129,79 @@ an_index_is_not_to_blame_for_a_limit_on_memory(void **state)
 	assert_true(is_kept(fixture));
 }
 
+#define PAGE_BYTES 4096
+#define PAGE_BRANCH 1
+#define PAGE_HEAD 16
+#define ENTRIES 1000
+
+/* Let the second of the pages below a branch page be one that is not there. */
+static void
+lose_second_leaf(const struct fixture *fixture)
+{
+	static const char nowhere[4] = "\xff\xff\xff\x7f";
+	size_t len;
+	char *file = fixture_read(fixture, DATA, &len);
+	unsigned found = 0;
+
+	for (size_t page = 2 * PAGE_BYTES; page < len; page += PAGE_BYTES) {
+		uint16_t flags, node;
+
+		memcpy(&flags, file + page + 10, sizeof(flags));
+		memcpy(&node, file + page + PAGE_HEAD + sizeof(node),
+		    sizeof(node));
+		if (flags != PAGE_BRANCH)
+			continue;
+		fixture_write(
+		    fixture, DATA, page + node, nowhere, sizeof(nowhere));
+		found++;
+	}
+	assert_int_equal(found, 1);
+	free(file);
+}
+
+static void
+see_right(void *context, int64_t id, uint64_t offset)
+{
+	int64_t *next = context;
+
+	assert_int_equal(id, *next);
+	assert_int_equal(offset, 1000 + (uint64_t)id);
+	++*next;
+}
+
+static void
+a_page_that_is_not_there_is_damage_to_who_needs_it(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *index = open_index(fixture);
+	unsigned whole = 0, damaged = 0;
+	uint64_t found;
+
+	begin(index);
+	for (int64_t id = 0; id < ENTRIES; id++)
+		assert_int_equal(
+		    index_put(index, id, 1000 + (uint64_t)id, &found),
+		    INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	lose_second_leaf(fixture);
+	/* From within the page before, from within, and from behind it. */
+	for (int64_t id = 0; id < ENTRIES; id++) {
+		int64_t from = id, next = id;
+
+		begin(index);
+		if (index_walk(index, &from, ENTRIES, see_right, &next) == 0) {
+			assert_int_equal(next, ENTRIES);
+			whole++;
+		} else {
+			assert_int_equal(errno, EBADMSG);
+			damaged++;
+		}
+		index_abort(index);
+	}
+	assert_true(whole > 0 && damaged > 0);
+	index_close(index, false);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -1192,6 +1265,7 @@ main(void)
 		TEST(an_entry_of_another_size_is_damage),
 		TEST(a_path_longer_than_any_is_refused),
 		TEST(an_index_is_not_to_blame_for_a_limit_on_memory),
+		TEST(a_page_that_is_not_there_is_damage_to_who_needs_it),
 	};
 
 	return cmocka_run_group_tests_name("index", tests, NULL, NULL);

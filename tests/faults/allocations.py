@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from lib_faults import Store, Tally, compile_driver, compile_shim, preload, run
 from syscalls import (
     BOOT_ID,
+    CHECK_URL,
     COMMANDS,
     OPERATIONS,
     WORKER,
@@ -100,7 +101,7 @@ def scenario(tally: Tally, arguments) -> None:
         tempfile.TemporaryDirectory() as place,
     ):
         checked = below_valgrind(tools, pathlib.Path(place))
-        for operation in (*OPERATIONS, *COMMANDS, WORKER):
+        for operation in (*OPERATIONS, *COMMANDS, CHECK_URL, WORKER):
             with (
                 tally.part(f"{operation.name} runs to its end"),
                 allocations_of(operation, tools) as template,

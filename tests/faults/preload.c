@@ -18,7 +18,7 @@
  *	FAULT_ONLY=NAME      only calls of that name count, whatever they touch,
  *	                     and these too: accept4, dup3, epoll_create1,
  *	                     epoll_ctl, epoll_wait, eventfd, fcntl, lseek,
- *	                     memfd_create, pthread_create, setsockopt
+ *	                     memfd_create, pthread_create, setrlimit, setsockopt
  *	FAULT_BOOT_ID=FILE   what stands for the boot id of the machine
  *	FAULT_NO_SYNC=1      syncs do nothing and succeed
  *
@@ -40,8 +40,10 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
@@ -428,6 +430,17 @@ fstatfs(int fd, struct statfs *st)
 	SIMPLE("fstatfs", fd, NULL, syscall(SYS_fstatfs, fd, st));
 }
 
+/* Not a system call: libc makes it of fstatfs. */
+int
+fstatvfs(int fd, struct statvfs *st)
+{
+	static __typeof__(&fstatvfs) next;
+
+	if (next == NULL)
+		*(void **)&next = dlsym(RTLD_NEXT, "fstatvfs");
+	SIMPLE("fstatvfs", fd, NULL, next(fd, st));
+}
+
 int
 linkat(int from, const char *a, int to, const char *b, int flags)
 {
@@ -612,6 +625,12 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
 	RARE("setsockopt", 0,
 	    syscall(SYS_setsockopt, fd, level, name, value, len));
+}
+
+int
+setrlimit(__rlimit_resource_t which, const struct rlimit *limit)
+{
+	RARE("setrlimit", which, syscall(SYS_setrlimit, which, limit));
 }
 
 off_t

@@ -41,6 +41,7 @@ from lib_service import (
     read_journal,
     temporary_store,
 )
+from test_check_command import broken
 
 # Of a name whose request and answer are more than a socket takes at once.
 LARGE = 900 << 10
@@ -89,6 +90,7 @@ ERRORS = {
     "lstat": NO_FILE,
     "statx": NO_FILE,
     "fstatfs": NO_FILE,
+    "fstatvfs": NO_FILE,
     "faccessat": NO_FILE,
     "link": (*NEW_NAME, "EEXIST"),
     "linkat": NEW_NAME,
@@ -293,6 +295,13 @@ def backup_again(tools: Tools, store: Store, environment: dict[str, str]) -> Out
     return dataclasses.replace(outcome, wrong=wrong)
 
 
+def check_with_url(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """Of a server that answers as the service does."""
+    with broken() as url:
+        words = "check", "--url", url, "--token", "pst_x"
+        return by_command(*words)(tools, store, environment)
+
+
 def add_token(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     """The file keeps what it had, and has the new token if that was told."""
     before = store.tokens.read_text()
@@ -428,8 +437,11 @@ COMMANDS = [
     Operation("a salvage", [three], by_command("recover", "STORE", "DEST", lines=of_copy)),
 ]
 
-# Its system calls are too many to try each: of each kind the first two and the last
-# fail once.
+# Of its own it has allocations only.
+CHECK_URL = Operation("a check with a URL", [three], check_with_url)
+
+# Its system calls are too many to try each: of each kind the first three and
+# the last three fail once.
 WORKER_ERRORS = {
     "accept4": ("ECONNABORTED", "EMFILE"),
     "dup3": ("EBUSY",),
@@ -441,6 +453,7 @@ WORKER_ERRORS = {
     "lseek": ("EIO",),
     "memfd_create": ("EMFILE", "ENOMEM"),
     "pthread_create": ("EAGAIN",),
+    "setrlimit": ("EPERM",),
     "setsockopt": ("ENOMEM",),
 }
 WORKER = Operation("a FastCGI worker", [three], by_worker)
@@ -623,7 +636,7 @@ def check_worker(
             plans = [
                 (call, f"{call.number}:error={getattr(errno, error)},1")
                 for calls in kinds.values()
-                for call in (*calls[:2], *calls[2:][-1:])
+                for call in (*calls[:3], *calls[3:][-3:])
                 for error in errors
             ]
             run_cases(tally, template, pool, f"{name} failing once", plans)

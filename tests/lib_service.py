@@ -197,14 +197,13 @@ def read_journal(path: pathlib.Path) -> list[dict]:
     Checks the checksum of each line, that `seq` has no gaps, that `prev`
     follows, and that nothing comes after the blank lines of the prepared room.
     """
-    lines = path.read_bytes().split(b"\n")
-    if lines.pop().strip():
+    whole = path.read_bytes()
+    text = whole.rstrip(b"\n")
+    if len(text) == len(whole):
         raise JournalError("the last line is torn")
-    while lines and not lines[-1].strip():
-        lines.pop()
     plants = []
     uuid = prev = ""
-    for number, line in enumerate(lines):
+    for number, line in enumerate(text.split(b"\n")):
         where = f"line {number + 1}: {line[:120]!r}"
         try:
             parsed = json.loads(line.decode("utf-8"))

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import pwd
+import socket
 import subprocess
 import sys
 import threading
@@ -132,6 +133,8 @@ class Broken(http.server.BaseHTTPRequestHandler):
         if self.command == "GET":
             return "GET"
         if "Authorization" not in self.headers:
+            if length == 65536 and "bare_full" in self.answers:
+                return "bare_full"
             return "bare"
         if length > 65536:
             return "large"
@@ -176,7 +179,31 @@ def broken(**answers: tuple[int, object, dict[str, str]]) -> Iterator[str]:
         server.server_close()
 
 
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """What takes a connection and closes it without an answer; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(15)
+
+        def close_one() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65536)
+
+        thread = threading.Thread(target=close_one, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
 PAGE = "<html>no</html>"
+
+
+def by_server(status: int, error: int) -> dict:
+    """Our Error, whether with a credential or without: the web server's."""
+    return {"plain": (status, error, {}), "bare": (status, error, {})}
+
+
 FAULTS: list[tuple[str, dict, str]] = [
     ("a dropped Authorization", {"plain": (401, 1001, {})}, "CGIPassAuth On"),
     ("a replaced Authorization", {"plain": (401, 1002, {})}, "own authentication"),
@@ -184,6 +211,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("an unknown token", {"plain": (401, 1005, {})}, "does not know this token"),
     ("an expired token", {"plain": (401, 1006, {})}, "has expired"),
     ("a wrong base path", {"plain": (404, 2001, {})}, "PLANT_STORE_BASE_PATH"),
+    ("variables passed twice", {"plain": (400, 3009, {})}, "fastcgi_params"),
     ("a wrong base path, contract", {"plain": (400, 2001, {})}, "PLANT_STORE_BASE_PATH"),
     ("a changed method", {"plain": (405, 2002, {})}, "rewrites"),
     ("a dropped Content-Type", {"plain": (400, 3001, {})}, "CONTENT_TYPE"),
@@ -201,8 +229,21 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a server that wants a length", {"plain": (411, PAGE, {})}, "Content-Length"),
     ("a redirect", {"plain": (301, "", {"Location": "/x/plants"})}, "/x/plants"),
     ("a small limit", {"full": (413, PAGE, {})}, "client_max_body_size"),
-    ("a small limit of mod_fcgid", {"full": (400, 3004, {})}, "FcgidMaxRequestLen"),
+    ("a small limit of mod_fcgid", {"full": (400, 3006, {})}, "LimitRequestBody"),
+    ("a body cut short", {"full": (400, 3004, {})}, "LimitRequestBody"),
     ("a small limit of the service", {"full": (413, 3007, {})}, "give both the same"),
+    ("an unmounted path, our Error", by_server(404, 2001), "does not pass this path"),
+    ("a method refused, our Error", by_server(405, 2002), "does not pass POST on"),
+    ("a bad request, our Error", by_server(400, 3008), "begin with https"),
+    ("a backend that is down, our Error", by_server(503, 5007), "start it"),
+    ("a program that fails, our Error", by_server(500, 5007), "can start the program"),
+    ("a service that comes up", {"plain": (503, 5007, {})}, "start it"),
+    ("a service that cannot start, contract", by_server(400, 5006), "cannot start"),
+    (
+        "a small limit, our Error",
+        {"full": (413, 3007, {}), "bare_full": (413, 3007, {})},
+        "client_max_body_size",
+    ),
     ("no limit at all", {"large": (400, 4101, {})}, "status 400, error 4101"),
     ("a dropped WWW-Authenticate", {"bare": (401, 1001, {})}, "WWW-Authenticate"),
     ("a dropped Allow", {"GET": (405, 2002, {})}, "header Allow"),
@@ -222,6 +263,14 @@ def check_faults(tally: Tally, store: Store) -> None:
             told(tally, run, UNAVAILABLE, words, f"{what} is told")
     run = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
     told(tally, run, UNAVAILABLE, "no answer", "nobody who listens is told")
+    tally.check("is the web server running" in run.stderr, "and what to do", run)
+    with broken() as url:
+        run = check(store, "--url", url.replace("http:", "https:"))
+    words = "something listens there"
+    told(tally, run, UNAVAILABLE, words, "an answer that is not HTTP is told")
+    with silent() as url:
+        run = check(store, "--url", url)
+    told(tally, run, UNAVAILABLE, words, "an answer that never comes is told")
     run = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
     told(tally, run, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
     run = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)

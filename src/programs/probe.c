@@ -2,7 +2,6 @@
 #include "probe.h"
 
 #include <curl/curl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -146,6 +145,14 @@ probe_send(const struct probe_request *request, struct probe_answer *answer)
 		if (code == CURLE_OK || answer->status != 0)
 			keep_answer(curl, &body, answer);
 		else {
+			curl_off_t connect_us = 0;
+
+			curl_easy_getinfo(
+			    curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+			/* The time counts from the end of TLS's handshake. */
+			answer->connected =
+			    connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR ||
+			    code == CURLE_PEER_FAILED_VERIFICATION;
 			answer->failure = curl_easy_strerror(code);
 			snprintf(answer->detail, sizeof(answer->detail), "%s",
 			    detail);

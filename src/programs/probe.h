@@ -5,6 +5,7 @@
 #ifndef PROGRAMS_PROBE_H
 #define PROGRAMS_PROBE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ struct probe_request {
 
 struct probe_answer {
 	const char *failure; /* NULL, or why there is no answer at all */
+	bool connected;      /* something took the connection */
 	long status;
 	int64_t error;  /* the number in an Error body of ours, else 0 */
 	char type[128]; /* Content-Type; "" if there is none, as below */

@@ -32,6 +32,9 @@ static const char *
 judge_status(long status)
 {
 	switch (status) {
+	case 400:
+		return "the web server refuses the request: look whether the "
+		       "URL must begin with https, and at its error log";
 	case 401:
 		return "the web server asks for a credential of its own: "
 		       "switch its authentication off for this path";
@@ -53,8 +56,9 @@ judge_status(long status)
 		       "server.max-request-size, nginx: client_max_body_size, "
 		       "Apache: LimitRequestBody)";
 	case 500:
-		return "the web server failed: its error log says why; with "
-		       "CGI, whether the program can be started";
+		return "the web server failed: its error log says why; look "
+		       "whether it can start the program, and with mod_fcgid "
+		       "at FcgidMaxRequestLen";
 	case 502:
 	case 503:
 	case 504:
@@ -97,7 +101,9 @@ judge_error(int64_t number)
 		{ HTTP_PATH_UNKNOWN,
 		    "the service was asked for another path than "
 		    "BASE/plants: set PLANT_STORE_BASE_PATH to the path of "
-		    "the URL, or correct the URL" },
+		    "the URL, or correct the URL; or the web server passes no "
+		    "path on (nginx: a fastcgi_param in the location hides "
+		    "those of common.conf)" },
 		{ HTTP_METHOD_NOT_ALLOWED,
 		    "the web server changed the method of the request: look "
 		    "for a rule that rewrites it" },
@@ -109,14 +115,17 @@ judge_error(int64_t number)
 		{ HTTP_BODY_MISSING,
 		    "the body did not arrive: the web server's limit of bodies "
 		    "may be smaller than the service's (Apache: "
-		    "FcgidMaxRequestLen), or it does not pass bodies on" },
+		    "LimitRequestBody), or it does not pass bodies on" },
 		{ HTTP_BODY_SHORT,
 		    "the body did not arrive whole: the web server's limit of "
 		    "bodies may be smaller than the service's (Apache: "
-		    "FcgidMaxRequestLen)" },
+		    "LimitRequestBody)" },
 		{ HTTP_BODY_TOO_LARGE,
 		    "the service's limit of bodies is smaller than "
 		    "PLANT_STORE_BODY_BYTES_MAX is here: give both the same" },
+		{ HTTP_REQUEST_AMBIGUOUS,
+		    "the web server passes a variable twice or too many of "
+		    "them: with nginx do not include fastcgi_params as well" },
 		{ HTTP_NOT_READY,
 		    "the service is not running or cannot start: its log says "
 		    "why" },
@@ -139,6 +148,32 @@ say_wrong(struct target *target, const char *what,
 	else
 		log_error(
 		    "check: %s: status %ld: %s", what, answer->status, why);
+}
+
+/*
+ * Whether the web server made this answer: it has our Error for what it refuses
+ * itself.  The service looks at the credential first, so without one it would
+ * ask for it.
+ */
+static bool
+is_server_made(
+    const struct probe_request *request, const struct probe_answer *answer)
+{
+	static const enum http_error told_by_servers[] = { HTTP_PATH_UNKNOWN,
+		HTTP_METHOD_NOT_ALLOWED, HTTP_BODY_MISSING, HTTP_BODY_TOO_LARGE,
+		HTTP_BODY_BROKEN, HTTP_HEAD_TOO_LARGE };
+	struct probe_request bare = *request;
+	struct probe_answer again;
+	size_t i = 0, n = sizeof(told_by_servers) / sizeof(told_by_servers[0]);
+
+	if (answer->error == 0 ||
+	    answer->error == errors_number(HTTP_NO_ANSWER))
+		return true;
+	while (i < n && errors_number(told_by_servers[i]) != answer->error)
+		i++;
+	bare.token = NULL;
+	return i < n && probe_send(&bare, &again) == 0 &&
+	       again.error == answer->error;
 }
 
 /* The web server may refuse a large body before the service does. */
@@ -170,9 +205,13 @@ expect(struct target *target, const char *what, const char *method,
 		log_error("check: %s: out of memory", what);
 	} else if (answer->failure != NULL) {
 		target->wrong++;
-		log_error("check: %s: no answer: %s (%s); is the web server "
-			  "running, and the URL right?",
-		    what, answer->failure, answer->detail);
+		log_error("check: %s: no answer: %s (%s); %s", what,
+		    answer->failure, answer->detail,
+		    answer->connected
+			? "something listens there: is it the web server, must "
+			  "the URL begin with http or https, and is the "
+			  "service stuck?"
+			: "is the web server running, and the URL right?");
 	} else if (answer->status >= 300 && answer->status < 400) {
 		target->wrong++;
 		log_error("check: %s: status %ld: redirected to %s: give that "
@@ -184,8 +223,9 @@ expect(struct target *target, const char *what, const char *method,
 		return 0;
 	} else
 		say_wrong(target, what, answer,
-		    answer->error == 0 ? judge_status(answer->status)
-				       : judge_error(answer->error));
+		    is_server_made(&request, answer)
+			? judge_status(answer->status)
+			: judge_error(answer->error));
 	return -1;
 }
 

@@ -1,24 +1,24 @@
 /*
  * noop: the least that a program with libfcgi can do, for scripts/bench to
- * compare the service with: threads that each wait in FCGX_Accept_r, one at a
- * time as in libfcgi's own example, read the body to its end and give a fixed
+ * compare the service with: threads that each wait in FCGX_Accept_r, read the body to its end and give a fixed
  * answer.  It checks nothing and keeps nothing.
+ *
+ * NOOP_THREADS: how many.  A kept connection has its thread until it is closed,
+ * so where the web server keeps them there must be one for each.
  */
 #include <fcgiapp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough that the web server always finds one waiting. */
-#define THREADS 16
+#define THREADS_MAX 1024
 
 static const char answer[] = "Content-Type: application/json\r\n"
 			     "Content-Length: 30\r\n"
 			     "\r\n"
 			     "{\"name\":\"Fern\",\"tag\":\"indoor\"}";
-
-static pthread_mutex_t accepting = PTHREAD_MUTEX_INITIALIZER;
 
 static void *
 serve(void *unused)
@@ -28,12 +28,7 @@ serve(void *unused)
 
 	if (FCGX_InitRequest(&request, 0, 0) != 0)
 		exit(EXIT_FAILURE);
-	for (;;) {
-		pthread_mutex_lock(&accepting);
-		int accepted = FCGX_Accept_r(&request);
-		pthread_mutex_unlock(&accepting);
-		if (accepted < 0)
-			break;
+	while (FCGX_Accept_r(&request) >= 0) {
 		while (FCGX_GetStr(body, sizeof(body), request.in) > 0)
 			;
 		FCGX_PutStr(answer, (int)strlen(answer), request.out);
@@ -45,16 +40,22 @@ serve(void *unused)
 int
 main(void)
 {
-	pthread_t threads[THREADS];
+	const char *value = getenv("NOOP_THREADS");
+	long count = value == NULL ? 0 : strtol(value, NULL, 10);
+	pthread_t threads[THREADS_MAX];
 
-	if (FCGX_Init() != 0)
+	if (count < 1 || count > THREADS_MAX || FCGX_Init() != 0) {
+		fprintf(stderr, "noop: NOOP_THREADS is 1 to %d\n", THREADS_MAX);
 		return EXIT_FAILURE;
-	for (int i = 0; i < THREADS; i++)
+	}
+	/* libfcgi would have it wait for a request in each thread. */
+	signal(SIGTERM, SIG_DFL);
+	for (long i = 0; i < count; i++)
 		if (pthread_create(&threads[i], NULL, serve, NULL) != 0) {
 			fprintf(stderr, "noop: cannot start a thread\n");
 			return EXIT_FAILURE;
 		}
-	for (int i = 0; i < THREADS; i++)
+	for (long i = 0; i < count; i++)
 		pthread_join(threads[i], NULL);
 	return EXIT_SUCCESS;
 }

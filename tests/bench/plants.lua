@@ -1,5 +1,5 @@
 -- A script for wrk: every request creates a plant with an id of its own.
--- Arguments: token, first id.  Ends with one line of JSON for measure.py.
+-- Arguments: token, first id, method.  Ends with one line of JSON for load.py.
 
 local threads = {}
 
@@ -11,7 +11,7 @@ end
 function init(args)
 	-- A thread never sends as many, so the ids stay apart.
 	id = tonumber(args[2]) + number * 10000000
-	wrk.method = "POST"
+	wrk.method = args[3]
 	wrk.headers["Authorization"] = "Bearer " .. args[1]
 	wrk.headers["Content-Type"] = "application/json"
 	ok = 0
@@ -21,6 +21,9 @@ end
 
 function request()
 	id = id + 1
+	if wrk.method == "GET" then
+		return wrk.format()
+	end
 	return wrk.format(nil, nil, nil, string.format(
 	    '{"id":%d,"name":"Fern","tag":"indoor"}', id))
 end
@@ -42,12 +45,17 @@ function done(summary, latency, requests)
 		sample = sample .. thread:get("sample")
 	end
 	local errors = summary.errors
+	for kind, count in pairs(errors) do
+		if kind ~= "status" and count > 0 then
+			sample = sample .. " " .. kind .. " errors: " .. count
+		end
+	end
 	print(string.format('{"ok":%d,"other":%d,"broken":%d,"seconds":%.6f,' ..
 	    '"p50_ms":%.3f,"p99_ms":%.3f}', ok, other,
 	    errors.connect + errors.read + errors.write + errors.timeout,
 	    summary.duration / 1e6, latency:percentile(50) / 1e3,
 	    latency:percentile(99) / 1e3))
 	if sample ~= "" then
-		print("the last answer that was not 200: " .. sample)
+		print("not 200: " .. sample)
 	end
 end

@@ -8,7 +8,6 @@ these two are left out.
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -24,7 +23,6 @@ from syscalls import (
     COMMANDS,
     OPERATIONS,
     WORKER,
-    WORKERS,
     Call,
     Template,
     Tools,
@@ -96,10 +94,7 @@ def scenario(tally: Tally, arguments) -> None:
         tempfile.tempdir = str(memory)
     shims = [str(compile_shim(build, name)) for name in ("allocations", "preload")]
     tools = Tools(build, ":".join(shims), compile_driver(build))
-    with (
-        concurrent.futures.ThreadPoolExecutor(WORKERS) as pool,
-        tempfile.TemporaryDirectory() as place,
-    ):
+    with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))
         for operation in (*OPERATIONS, *COMMANDS, CHECK_URL, WORKER):
             with (
@@ -110,7 +105,7 @@ def scenario(tally: Tally, arguments) -> None:
                 origins = collections.Counter(call.path for call in calls)
                 print(f"# {operation.name}: {len(calls)} allocations, {dict(origins)}")
                 what = "each allocation failing once and from then on"
-                run_cases(tally, template, pool, what, plans_of(calls))
+                run_cases(tally, template, what, plans_of(calls))
                 if operation.name not in VALGRIND_OPERATIONS:
                     continue
                 what = "watched by valgrind"
@@ -125,7 +120,7 @@ def scenario(tally: Tally, arguments) -> None:
                     # An odd step, so that both kinds are among them.
                     plans = plans[:: len(plans) // VALGRIND_CASES | 1]
                 template.tools = checked
-                run_cases(tally, template, pool, what, plans)
+                run_cases(tally, template, what, plans)
 
 
 if __name__ == "__main__":

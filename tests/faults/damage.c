@@ -15,7 +15,9 @@
  * shorter file, and a zeroed sector that takes the last closing line too.  The
  * index tells these.
  *
- * usage: damage [--every N]
+ * usage: damage [--every N] [--room]
+ *
+ * With --room the journal ends in room written ahead.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -377,23 +379,27 @@ say(uint64_t count, const char *sentence)
 int
 main(int argc, char **argv)
 {
-	if (argc == 3 && strcmp(argv[1], "--every") == 0)
-		every = strtoull(argv[2], NULL, 10);
-	else if (argc != 1)
-		lab_die("usage: damage [--every N]");
+	bool room = false;
+
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--room") == 0)
+			room = true;
+		else if (strcmp(argv[i], "--every") == 0 && i + 1 < argc)
+			every = strtoull(argv[++i], NULL, 10);
+		else
+			lab_die("usage: damage [--every N] [--room]");
 	if (every == 0)
 		every = 1;
 	log_set_level(LOG_AT_ERROR);
 	lab_open(&lab);
-	try_all(false);
-	try_all(true);
+	try_all(room);
 	lab_close(&lab);
 
-	printf("# damage below the watermark, index %s: refused %" PRIu64
-	       " of %" PRIu64 " without an index, %" PRIu64 " of %" PRIu64
-	       " with a good one\n",
-	    index_image_kind, below[0].refused, below[0].tried,
-	    below[1].refused, below[1].tried);
+	printf("# damage below the watermark, %s room, index %s: refused "
+	       "%" PRIu64 " of %" PRIu64 " without an index, %" PRIu64
+	       " of %" PRIu64 " with a good one\n",
+	    room ? "with" : "without", index_image_kind, below[0].refused,
+	    below[0].tried, below[1].refused, below[1].tried);
 	printf("# CGI with a good index: %" PRIu64 " of %" PRIu64
 	       " refused at the start or at a lookup; %" PRIu64
 	       " answered, of which wrongly %" PRIu64 "\n",

@@ -1,18 +1,13 @@
 """Goal: damage below the watermark is refused by name, and left as it is.
 
-usage: damage.py BUILD_DIR [--long]
-
 Runs damage.c: all damages with an index in memory, and a sample with the real
 one; with --long all with both.
 """
 
-import os
 import sys
-import time
 
-from programs import Programs, run
-
-from lib_service import Tally, run_scenario
+from lib_faults import Tally, parts_side_by_side, run
+from programs import Programs, run_program
 
 # Of so many damages one is tried with the real index.
 EVERY_LMDB = 20
@@ -21,25 +16,24 @@ SANITIZED = 11
 TIMEOUT_S = 900
 
 
-def scenario(tally: Tally, build_dir: str, long: bool) -> None:
-    begun = time.monotonic()
-    programs = Programs(build_dir)
-    slower = SANITIZED if programs.sanitized() and not long else 1
-    for name, every in (("memory", 1), ("files", 1 if long else EVERY_LMDB)):
+def scenario(tally: Tally, arguments) -> None:
+    programs = Programs(arguments.build)
+    slower = SANITIZED if programs.sanitized() and not arguments.long else 1
+    parts = []
+    for name, every in (("memory", 1), ("files", 1 if arguments.long else EVERY_LMDB)):
         program = programs.make(
             f"damage_{name}", "damage.c", "lab.c", f"index_{name}.c"
         )
-        run(tally, [program, "--every", every * slower], TIMEOUT_S)
-    print(f"# took {time.monotonic() - begun:.1f} s")
+        for room in ([], ["--room"]):
+            command = [program, "--every", every * slower, *room]
+            parts.append(
+                (
+                    f"damage with an index in {name} runs to its end",
+                    lambda own, command=command: run_program(own, command, TIMEOUT_S),
+                )
+            )
+    parts_side_by_side(tally, parts)
 
 
 if __name__ == "__main__":
-    arguments = [word for word in sys.argv[1:] if word != "--long"]
-    if len(arguments) != 1:
-        print(f"usage: {sys.argv[0]} BUILD_DIR [--long]", file=sys.stderr)
-        sys.exit(os.EX_USAGE)
-    sys.exit(
-        run_scenario(
-            lambda tally: scenario(tally, arguments[0], "--long" in sys.argv)
-        )
-    )
+    sys.exit(run(__doc__, scenario))

@@ -2,12 +2,15 @@
 
 import argparse
 import contextlib
+import io
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -23,11 +26,88 @@ from lib_service import (
     parse_cgi,
     run_scenario,
 )
+from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
 STORE_FAILED = 5003
 OUT_OF_MEMORY = 5101
 MISTAKE = 5102
+WORKERS = os.cpu_count() or 1
+
+
+# --- Work side by side ---------------------------------------------------------
+
+
+def side_by_side(work: Callable, cases: Sequence, workers: int = WORKERS) -> Iterator:
+    """work(case) of all cases, some at a time; the results in order.
+
+    In forked processes, so `work` may be anything and what it needs is there; a
+    result comes through a pipe.
+    """
+    fork = multiprocessing.get_context("fork")
+    turn = fork.Value("q", 0)
+
+    def take_turns(pipe: multiprocessing.connection.Connection) -> None:
+        while True:
+            with turn.get_lock():
+                number = turn.value
+                turn.value += 1
+            if number >= len(cases):
+                return
+            pipe.send((number, work(cases[number])))
+
+    processes, pipes = [], []
+    try:
+        for _ in range(min(workers, len(cases))):
+            ours, theirs = fork.Pipe(duplex=False)
+            pipes.append(ours)
+            process = fork.Process(target=take_turns, args=(theirs,))
+            process.start()
+            processes.append(process)
+            theirs.close()
+        yield from in_order(pipes, len(cases))
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+        for pipe in pipes:
+            pipe.close()
+
+
+def in_order(pipes: list, count: int) -> Iterator:
+    """The results 0 to count - 1 of pairs (number, result)."""
+    open_pipes, results = list(pipes), {}
+    for number in range(count):
+        while number not in results:
+            if not open_pipes:
+                raise RuntimeError(f"nobody gave the result of case {number}")
+            for pipe in multiprocessing.connection.wait(open_pipes):
+                try:
+                    found, result = pipe.recv()
+                    results[found] = result
+                except EOFError:
+                    open_pipes.remove(pipe)
+        yield results.pop(number)
+
+
+Part = tuple[str, Callable[[Tally], None]]
+
+
+def parts_side_by_side(tally: Tally, parts: list[Part]) -> None:
+    """Parts that share nothing, each a sentence and what checks it."""
+
+    def run_part(part: Part) -> tuple[str, Tally]:
+        own, out = Tally(), io.StringIO()
+        with contextlib.redirect_stdout(out), own.part(part[0]):
+            part[1](own)
+        return out.getvalue(), own
+
+    for text, own in side_by_side(run_part, parts):
+        print(text, end="", flush=True)
+        tally.passed += own.passed
+        tally.failed += own.failed
+        tally.skipped += own.skipped
 
 
 # --- Programs ----------------------------------------------------------------
@@ -47,20 +127,7 @@ def compile_shim(build: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def compile_driver(build: pathlib.Path) -> pathlib.Path:
-    """driver.c linked with the library, in the way that BUILD was built."""
-    made = build / "tests" / "faults" / "driver"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    compiling, linking = (build / "command").read_text().splitlines()[:2]
-    flags = linking.split(" ", 1)[1]
-    fresh = made.with_suffix(f".{os.getpid()}")
-    command = (
-        f"{compiling} -c -o {fresh}.o {HERE / 'driver.c'} && "
-        f"{linking.split()[0]} -o {fresh} {fresh}.o {build / 'libplant-store.a'} "
-        f"{flags} && rm {fresh}.o"
-    )
-    subprocess.run(command, shell=True, cwd=TOP, check=True)
-    fresh.rename(made)
-    return made
+    return Programs(build).make("driver", "driver.c")
 
 
 def preload(shim: pathlib.Path, **settings: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import lib_faults  # noqa: E402
 import lib_service  # noqa: E402
 from history import Event, check  # noqa: E402
 from lib_service import (  # noqa: E402
@@ -306,17 +307,7 @@ def judge(tally: Tally, events: Iterable[Event], store: Store, sentence: str) ->
 
 def main(scenario: Callable[[Tally, str, bool], None]) -> int:
     """Run a fault test: BUILD_DIR and perhaps --long."""
-    arguments = [a for a in sys.argv[1:] if a != "--long"]
-    if len(arguments) != 1:
-        print(f"usage: {sys.argv[0]} [--long] BUILD_DIR", file=sys.stderr)
-        return os.EX_USAGE
-    long = "--long" in sys.argv[1:]
-    began = time.monotonic()
-
-    def run(tally: Tally) -> None:
-        try:
-            scenario(tally, arguments[0], long)
-        finally:
-            print(f"# {time.monotonic() - began:.0f} s", flush=True)
-
-    return lib_service.run_scenario(run)
+    return lib_faults.run(
+        sys.modules["__main__"].__doc__ or "",
+        lambda tally, arguments: scenario(tally, str(arguments.build), arguments.long),
+    )

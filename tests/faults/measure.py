@@ -1,24 +1,19 @@
 """Goal: a start is quick at any size, and a lost index is no long outage.
 
-usage: measure.py BUILD_DIR [--long]
-
 Makes a store of a million plants, with --long also one of ten million, with
 measure.c, and measures on a warm cache, the best of three: reading and checking
 the whole journal, a start without an index, which builds it, and a start with a
 good one.
 """
 
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
+from lib_faults import Tally, run
 from programs import Programs
-
-from lib_service import Tally, run_scenario
 
 MILLION = 1_000_000
 ROUNDS = 3
@@ -32,18 +27,24 @@ LENIENCE = {MILLION: 3.0, 10 * MILLION: 1.0}
 DISK_BYTES_PER_PLANT = 600
 
 
-def best(program: pathlib.Path, verb: str, store: pathlib.Path) -> tuple[float, int]:
-    """The fewest seconds of some rounds, and the program's count."""
-    rounds = []
+def make_program(programs: Programs) -> pathlib.Path:
+    return programs.make("measure", "measure.c", "../bench/sample.c")
+
+
+def rounds(
+    program: pathlib.Path, verb: str, store: pathlib.Path, timeout_s: float = TIMEOUT_S
+) -> list[tuple[float, int]]:
+    """The seconds of some rounds, each with the program's count."""
+    results = []
     for _ in range(ROUNDS):
         if verb == "rebuild":
             shutil.rmtree(store / "index")
         command = [program, "open" if verb == "rebuild" else verb, store]
         out = subprocess.run(
-            command, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True
+            command, stdout=subprocess.PIPE, timeout=timeout_s, check=True
         ).stdout.split()
-        rounds.append((float(out[0]), int(out[1])))
-    return min(rounds)
+        results.append((float(out[0]), int(out[1])))
+    return results
 
 
 def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> None:
@@ -60,9 +61,9 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
             check=True,
         )
         size = (store / "plants.jsonl").stat().st_size
-        scan_s, scanned = best(program, "scan", store)
-        start_s, _ = best(program, "open", store)
-        rebuild_s, _ = best(program, "rebuild", store)
+        scan_s, scanned = min(rounds(program, "scan", store))
+        start_s, _ = min(rounds(program, "open", store))
+        rebuild_s, _ = min(rounds(program, "rebuild", store))
         print(
             f"# {millions} M plants, {size / 1e6:.0f} MB: verified scan "
             f"{scan_s:.2f} s ({size / scan_s / 1e9:.2f} GB/s), rebuild of the "
@@ -88,22 +89,12 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
             )
 
 
-def scenario(tally: Tally, build_dir: str, long: bool) -> None:
-    begun = time.monotonic()
-    programs = Programs(build_dir)
-    program = programs.make("measure", "measure.c")
-    for plants in (MILLION, 10 * MILLION) if long else (MILLION,):
+def scenario(tally: Tally, arguments) -> None:
+    programs = Programs(arguments.build)
+    program = make_program(programs)
+    for plants in (MILLION, 10 * MILLION) if arguments.long else (MILLION,):
         measure(tally, program, plants, not programs.sanitized())
-    print(f"# took {time.monotonic() - begun:.1f} s")
 
 
 if __name__ == "__main__":
-    arguments = [word for word in sys.argv[1:] if word != "--long"]
-    if len(arguments) != 1:
-        print(f"usage: {sys.argv[0]} BUILD_DIR [--long]", file=sys.stderr)
-        sys.exit(os.EX_USAGE)
-    sys.exit(
-        run_scenario(
-            lambda tally: scenario(tally, arguments[0], "--long" in sys.argv)
-        )
-    )
+    sys.exit(run(__doc__, scenario))

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -23,8 +24,8 @@ MEMORY = "/dev/shm"
 class Programs:
     """The C programs of one build directory."""
 
-    def __init__(self, build_dir: str) -> None:
-        self.build = pathlib.Path(build_dir).resolve()
+    def __init__(self, build: pathlib.Path) -> None:
+        self.build = build
         compiling, linking = (self.build / "command").read_text().splitlines()[:2]
         self.compiling = shlex.split(compiling)
         self.linking = shlex.split(linking)[1:]
@@ -32,14 +33,18 @@ class Programs:
     def sanitized(self) -> bool:
         return any(word.startswith("-fsanitize") for word in self.compiling)
 
-    def make(self, name: str, *sources: str) -> pathlib.Path:
+    def make(
+        self, name: str, *sources: str, libraries: Sequence[str] = ()
+    ) -> pathlib.Path:
         """Build the program of these files of this directory."""
         program = self.build / "tests" / "faults" / name
         program.parent.mkdir(parents=True, exist_ok=True)
-        command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-o"]
-        command.append(str(program))
+        # Under another name first: another test may be using the old one.
+        fresh = program.with_name(f"{name}.{os.getpid()}")
+        command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-Itests/bench"]
+        command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
-        command += [str(self.build / "libplant-store.a"), *self.linking]
+        command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]
         done = subprocess.run(
             command,
             cwd=TOP,
@@ -50,10 +55,11 @@ class Programs:
         )
         if done.returncode:
             raise RuntimeError(f"cannot build {name}: {done.stdout.decode()}")
+        fresh.rename(program)
         return program
 
 
-def run(tally: Tally, command: list[object], timeout_s: float) -> None:
+def run_program(tally: Tally, command: list[object], timeout_s: float) -> None:
     """Run a program that prints lines "ok - WHAT" and "not ok - WHAT"."""
     in_memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=in_memory) as directory:

@@ -3,7 +3,6 @@
 was acknowledged is lost, none is invented, and the next start serves again."""
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import errno
@@ -31,6 +30,7 @@ from lib_faults import (
     outcome_of,
     preload,
     run,
+    side_by_side,
 )
 from lib_service import (
     JOURNAL_NAME,
@@ -57,7 +57,6 @@ SYSEXITS = range(64, 79)
 LOST = 65  # a salvage prints what it could not read
 # What one process may say of one fault.
 LOG_LINES_MAX = 8
-WORKERS = os.cpu_count() or 1
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 OTHER_BOOT = "00000000-0000-4000-8000-000000000000\n"
@@ -605,14 +604,15 @@ def judge_end(outcome: Outcome, killed: bool) -> str:
 def run_cases(
     tally: Tally,
     template: Template,
-    pool: concurrent.futures.Executor,
     what: str,
     plans: list[tuple[Call, str]],
 ) -> None:
     start = time.monotonic()
     ends: collections.Counter[str] = collections.Counter()
     wrong = []
-    results = pool.map(lambda case: run_case(template, case[1]), plans)
+    results = side_by_side(
+        lambda plan: run_case(template, plan), [plan for _, plan in plans]
+    )
     for (call, plan), (ended, problem) in zip(plans, results):
         ends[ended] += 1
         if problem:
@@ -624,9 +624,7 @@ def run_cases(
     tally.check(not wrong, f"{name}: {len(plans)} cases hold, {what}", detail)
 
 
-def check_worker(
-    tally: Tally, tools: Tools, pool: concurrent.futures.Executor
-) -> None:
+def check_worker(tally: Tally, tools: Tools) -> None:
     with template_of(WORKER, tools) as template:
         for name, errors in WORKER_ERRORS.items():
             template.only = name
@@ -639,7 +637,7 @@ def check_worker(
                 for call in (*calls[:3], *calls[3:][-3:])
                 for error in errors
             ]
-            run_cases(tally, template, pool, f"{name} failing once", plans)
+            run_cases(tally, template, f"{name} failing once", plans)
 
 
 # --- Two processes -----------------------------------------------------------
@@ -755,12 +753,13 @@ def check_poison(tally: Tally, tools: Tools) -> None:
         )
         plans = [f"{sync.number}:error={getattr(errno, name)},1" for name in SYNC]
         plans.append(f"{batch.number}:error={errno.EIO},0")
-        wrong = []
         cases = list(itertools.product(plans, LEAVINGS))
-        for plan, leave in cases:
-            problem = fail_sync(template, plan, leave)
-            if problem:
-                wrong.append(f"{plan}, {leave.__name__}: {problem}")
+        problems = side_by_side(lambda case: fail_sync(template, *case), cases)
+        wrong = [
+            f"{plan}, {leave.__name__}: {problem}"
+            for (plan, leave), problem in zip(cases, problems)
+            if problem
+        ]
     sentence = f"a failed sync ends all processes of the store: {len(cases)} cases"
     tally.check(not wrong, sentence, wrong)
 
@@ -781,30 +780,29 @@ def scenario(tally: Tally, arguments) -> None:
         cases = [(call, plan) for call in calls for plan in plans_of(call)]
         return [case for case in cases if next(number) % arguments.sample == 0]
 
-    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-        for operation in (*OPERATIONS, *COMMANDS):
-            if arguments.only not in operation.name:
+    for operation in (*OPERATIONS, *COMMANDS):
+        if arguments.only not in operation.name:
+            continue
+        with (
+            tally.part(f"{operation.name} runs to its end"),
+            template_of(operation, tools) as template,
+        ):
+            calls = template.trace()
+            names = collections.Counter(call.name for call in calls)
+            print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
+            if operation in COMMANDS:
+                what = "each call failing once"
+                cases = [(call, plan) for call in calls for plan in failures_of(call)]
+                run_cases(tally, template, what, cases)
                 continue
-            with (
-                tally.part(f"{operation.name} runs to its end"),
-                template_of(operation, tools) as template,
-            ):
-                calls = template.trace()
-                names = collections.Counter(call.name for call in calls)
-                print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
-                if operation in COMMANDS:
-                    what = "each call failing once"
-                    cases = [(call, plan) for call in calls for plan in failures_of(call)]
-                    run_cases(tally, template, pool, what, cases)
-                    continue
-                kills, errors = sample(calls, kills_of), sample(calls, errors_of)
-                what = "killed before, in and after each call"
-                run_cases(tally, template, pool, what, kills)
-                what = "each call failing once and for ever with each errno"
-                run_cases(tally, template, pool, what, errors)
-        if arguments.only in WORKER.name:
-            with tally.part(f"{WORKER.name} runs to its end"):
-                check_worker(tally, tools, pool)
+            kills, errors = sample(calls, kills_of), sample(calls, errors_of)
+            what = "killed before, in and after each call"
+            run_cases(tally, template, what, kills)
+            what = "each call failing once and for ever with each errno"
+            run_cases(tally, template, what, errors)
+    if arguments.only in WORKER.name:
+        with tally.part(f"{WORKER.name} runs to its end"):
+            check_worker(tally, tools)
     with tally.part("the failed syncs run to their end"):
         check_poison(tally, tools)
 

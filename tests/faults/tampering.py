@@ -1,6 +1,6 @@
 """Goal: whoever tampers with the store's files makes it refuse, never lie.
 
-usage: [ONLY=WORDS] [SEEDS=N] tampering.py [--long] BUILD_DIR
+ONLY=WORDS in the environment chooses parts by name, SEEDS=N takes more of each.
 
 Under load, the journal is removed, replaced, cut, appended to and overwritten,
 the index and the lock file likewise; the index also between two runs.  Either
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 
 from kills import lock_of
+from lib_faults import Part, parts_side_by_side
 from load import Event, Load, Tally, judge, kept, lib_service, main, mixed_plan, single
 from lib_service import Store, temporary_store, wait_until
 from service import Pool, adopt_orphans, pool
@@ -464,17 +465,22 @@ STOPPED: list[tuple[str, Tamper]] = [
 
 
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:
-    adopt_orphans()
     only = os.environ.get("ONLY", "")
-    for seed in range(int(os.environ.get("SEEDS", SEEDS_LONG if long else 1))):
-        for run, what, tamper in UNDER_LOAD:
-            if only in what:
-                with tally.part(what):
-                    run(tally, what, build_dir, tamper, seed)
-        for what, tamper in STOPPED:
-            if only in what:
-                with tally.part(what):
-                    while_stopped(tally, what, build_dir, tamper, seed)
+    kinds = [*UNDER_LOAD, *((while_stopped, *kind) for kind in STOPPED)]
+    seeds = int(os.environ.get("SEEDS", SEEDS_LONG if long else 1))
+
+    def part_of(run: Callable, what: str, tamper: Tamper, seed: int) -> Part:
+        def part(own: Tally) -> None:
+            # Each is a process, and adopts its own.
+            adopt_orphans()
+            run(own, what, build_dir, tamper, seed)
+
+        return what, part
+
+    chosen = [kind for kind in kinds if only in kind[1]]
+    parts_side_by_side(
+        tally, [part_of(*kind, seed) for seed in range(seeds) for kind in chosen]
+    )
 
 
 if __name__ == "__main__":

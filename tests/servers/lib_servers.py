@@ -16,6 +16,12 @@ is an error.
             answer = client.create(1, "Fern")     # POST to server.path
             server.stop_backend()
 
+A deliberate fault is put between the installation and the start of the server:
+
+    def limit(server):
+        server.edit("nginx/common.conf", "client_max_body_size 65536", "...")
+    with running(set_up, build_dir, limit) as server:
+
 Several may run at once; each has a directory and a port of its own.
 """
 
@@ -31,7 +37,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -42,6 +48,7 @@ from lib_service import (
     Store,
     free_port,
     install_config,
+    listens,
     passed_on,
     responder,
     stop_process,
@@ -165,6 +172,9 @@ def uses(pid: int, folder: pathlib.Path) -> bool:
 # --- A running set-up --------------------------------------------------------
 
 
+Fault = Callable[["Running"], None]
+
+
 class Running:
     """A set-up that serves.
 
@@ -174,6 +184,7 @@ class Running:
     base_url    "http://127.0.0.1:PORT" + mount
     token       a good token
     store       lib_service.Store: .dir, .tokens, .journal, .plants()
+    server_pid  the process that was started, with others below it
     server_log  what the server said
     service_log what the responder said (the same file unless own_socket)
     """
@@ -266,6 +277,17 @@ class Running:
             timeout=WAIT_S,
             **as_owner,
         )
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace what a file, such as "apache/common.conf", must have once.
+
+        For a fault of running(): the server has not read it yet.
+        """
+        path = self.root / name
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise RuntimeError(f"{name} has not once: {old}")
+        path.write_text(text.replace(old, new))
 
     def logs(self) -> str:
         """The ends of the logs, for a message."""
@@ -375,11 +397,17 @@ class Running:
         return config
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
+    def serving(self, fault: Fault | None = None) -> Iterator[None]:
+        def ready() -> bool:
+            # What the server with a fault answers, if anything, is the caller's.
+            return self.answers() if fault is None else listens(self.port)
+
         command = self._install()
         with self._responder:
             if self.set_up.own_socket:
                 self._start_responder()
+            if fault:
+                fault(self)
             with open(self.server_log, "ab") as log:
                 process = subprocess.Popen(
                     command,
@@ -388,9 +416,10 @@ class Running:
                     stdout=log,
                     stderr=log,
                 )
+            self.server_pid = process.pid
             try:
-                wait_until(lambda: process.poll() is not None or self.answers())
-                if process.poll() is not None or not self.answers():
+                wait_until(lambda: process.poll() is not None or ready())
+                if process.poll() is not None or not ready():
                     raise RuntimeError(f"{self.set_up.name}: {self.logs()}")
                 yield
             finally:
@@ -422,8 +451,12 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(set_up: SetUp, build_dir: str, **settings: str) -> Iterator[Running]:
+def running(
+    set_up: SetUp, build_dir: str, fault: Fault | None = None, **settings: str
+) -> Iterator[Running]:
     """Start a set-up; `settings` are further PLANT_STORE_... of the service.
+
+    With a fault it is only waited until the server listens.
 
     RuntimeError, with the logs, if it does not come up, if a process stays, or
     if a log holds the report of a bug.
@@ -439,5 +472,5 @@ def running(set_up: SetUp, build_dir: str, **settings: str) -> Iterator[Running]
         store = dataclasses.replace(made, build=bin_dir)
         shutil.copy(store.responder, store.responder.with_suffix(".kept"))
         server = Running(set_up, store, settings)
-        with server.serving():
+        with server.serving(fault):
             yield server

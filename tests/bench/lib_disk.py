@@ -1,0 +1,55 @@
+"""What the measurements of the store share: a directory on a disk, medians."""
+
+import contextlib
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/faults")]
+
+IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs", "rootfs"}
+
+
+def file_system(directory: pathlib.Path) -> str:
+    """Its device and type, such as "/dev/vda ext4"."""
+    out = subprocess.check_output(
+        ["df", "--output=source,fstype", str(directory)], text=True
+    )
+    return " ".join(out.split()[-2:])
+
+
+@contextlib.contextmanager
+def scratch(parent: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory of our own on a disk; ends the program if there is no disk."""
+    parent.mkdir(parents=True, exist_ok=True)
+    if file_system(parent).split()[-1] in IN_MEMORY:
+        sys.exit(
+            f"{pathlib.Path(sys.argv[0]).name}: {parent}: in memory, where a sync "
+            "costs nothing; name a directory on a disk with --dir"
+        )
+    path = pathlib.Path(tempfile.mkdtemp(prefix="plant-store-", dir=parent.resolve()))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def machine(directory: pathlib.Path) -> str:
+    return (
+        f"{os.cpu_count()} CPUs, Linux {platform.release()}, "
+        f"{file_system(directory)}; load at the beginning {os.getloadavg()[0]:.1f}"
+    )
+
+
+def spread(values: Sequence[float], form: str = ".0f") -> str:
+    """The median, and the least and greatest."""
+    return "{:{f}} ({:{f}}-{:{f}})".format(
+        statistics.median(values), min(values), max(values), f=form
+    )

@@ -9,7 +9,9 @@
 #include "fault_shim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,12 +213,35 @@ unlinkat(int dir, const char *name, int flags)
 	return (int)syscall(SYS_unlinkat, dir, name, flags);
 }
 
+/* A test may have one of its own. */
+__attribute__((weak)) int
+fstat(int fd, struct stat *st)
+{
+	if (hit(SHIM_FSTAT, fd, NULL) != NULL)
+		return -1;
+	return (int)syscall(SYS_fstat, fd, st);
+}
+
 int
 fstatat(int dir, const char *restrict name, struct stat *restrict st, int flags)
 {
 	if (hit(SHIM_FSTATAT, dir, name) != NULL)
 		return -1;
 	return (int)syscall(SYS_newfstatat, dir, name, st, flags);
+}
+
+int
+fcntl(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	if (command == F_OFD_SETLK && hit(SHIM_FCNTL, fd, NULL) != NULL)
+		return -1;
+	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
 ssize_t

@@ -70,8 +70,8 @@ WITHOUT_CASE = {
     "SHUTTING_DOWN": "FastCGI only: CGI serves one request and ends",
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
-    "HEAD_TOO_LARGE": "told by web servers: servers/smoke.py",
-    "NO_ANSWER": "told by web servers: servers/smoke.py",
+    "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",
+    "NO_ANSWER": "told by web servers: servers/suite.py",
 }
 VALGRIND = [
     "valgrind",

@@ -16,6 +16,7 @@
 
 #include "fault_shim.h"
 #include "replay.h"
+#include "store_parts.h"
 
 #define INDEX_NAME "index"
 
@@ -44,24 +45,6 @@ fixture_set_up(void **state)
 	return 0;
 }
 
-static void
-empty_directory(int parent, const char *name)
-{
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-
-	if (dir == NULL)
-		return;
-	while ((entry = readdir(dir)) != NULL)
-		if (entry->d_name[0] != '.' &&
-		    unlinkat(fd, entry->d_name, 0) < 0) {
-			empty_directory(fd, entry->d_name);
-			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
-		}
-	closedir(dir);
-}
-
 int
 fixture_tear_down(void **state)
 {
@@ -72,7 +55,7 @@ fixture_tear_down(void **state)
 	dup2(fixture->stderr_before, STDERR_FILENO);
 	close(fixture->stderr_before);
 	close(fixture->log);
-	empty_directory(AT_FDCWD, fixture->path);
+	parts_empty(AT_FDCWD, fixture->path);
 	result = rmdir(fixture->path);
 	close(fixture->dir);
 	free(fixture);
@@ -191,7 +174,7 @@ fixture_remove(const struct fixture *fixture, const char *name)
 void
 fixture_remove_index(const struct fixture *fixture)
 {
-	empty_directory(fixture->dir, INDEX_NAME);
+	parts_empty(fixture->dir, INDEX_NAME);
 	assert_int_equal(unlinkat(fixture->dir, INDEX_NAME, AT_REMOVEDIR), 0);
 }
 
@@ -225,20 +208,13 @@ fixture_refused(const struct fixture *fixture, int status)
 struct plant
 fixture_plant(int64_t id, const char *name)
 {
-	struct plant plant = { .id = id };
 	char own[32];
-	int len;
 
 	if (name == NULL) {
 		snprintf(own, sizeof(own), "plant %" PRId64, id);
 		name = own;
 	}
-	len = asprintf(
-	    &plant.text, "{\"id\":%" PRId64 ",\"name\":\"%s\"}", id, name);
-	if (len < 0)
-		abort();
-	plant.len = (size_t)len;
-	return plant;
+	return parts_plant(id, name, NULL);
 }
 
 struct outcome

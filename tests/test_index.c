@@ -456,6 +456,37 @@ a_missing_directory_is_made_anew(void **state)
 }
 
 static void
+an_index_that_is_opened_again_has_what_it_had(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *index = open_index(fixture);
+
+	enter(index, 7, 100);
+	assert_int_equal(index_refresh(index, fixture->path), 0);
+	assert_true(has(index, 7, 100));
+	enter(index, 8, 200);
+	index_close(index, false);
+	index = open_index(fixture);
+	assert_true(has(index, 7, 100));
+	assert_true(has(index, 8, 200));
+	index_close(index, false);
+}
+
+static void
+an_index_whose_file_is_gone_is_not_opened_again(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *index = open_index(fixture);
+
+	enter(index, 7, 100);
+	fixture_remove(fixture, DATA);
+	errno = 0;
+	assert_int_equal(index_refresh(index, fixture->path), -1);
+	assert_int_equal(errno, EBADMSG);
+	index_close(index, false);
+}
+
+static void
 only_its_owner_may_read_the_index(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1237,6 +1268,8 @@ main(void)
 		TEST(an_empty_file_becomes_an_index),
 		TEST(a_file_cut_short_anywhere_is_discarded),
 		TEST(a_missing_directory_is_made_anew),
+		TEST(an_index_that_is_opened_again_has_what_it_had),
+		TEST(an_index_whose_file_is_gone_is_not_opened_again),
 		TEST(only_its_owner_may_read_the_index),
 		TEST(an_index_that_cannot_be_discarded_is_not_used),
 		TEST(a_commit_that_fails_enters_nothing),

@@ -216,6 +216,35 @@ search_through_the_journal_ends_when_the_watch_says_so(void **state)
 	inspect_close(inspect);
 }
 
+static bool
+is_failed(const struct fixture *fixture)
+{
+	struct inspect *inspect = open_inspect(fixture);
+	struct inspect_report report;
+
+	assert_int_equal(inspect_report(inspect, &report), EX_OK);
+	inspect_close(inspect);
+	return report.failed;
+}
+
+static void
+store_has_failed_if_the_next_start_recovers_it(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	make_store(fixture, 1, 1);
+	assert_false(is_failed(fixture));
+	fixture_write(fixture, "lock", 0, "failed  ", 8);
+	assert_true(is_failed(fixture));
+	fixture_write(fixture, "lock", 0, "garbage ", 8);
+	assert_true(is_failed(fixture));
+	/* As one that was removed and made anew. */
+	fixture_truncate(fixture, "lock", 0);
+	assert_false(is_failed(fixture));
+	fixture_remove(fixture, "lock");
+	assert_false(is_failed(fixture));
+}
+
 static void
 offset_where_no_line_begins_is_refused(void **state)
 {
@@ -328,6 +357,7 @@ main(void)
 		TEST(torn_tail_hides_nothing),
 		TEST(nothing_is_made_beside_a_journal_alone),
 		TEST(search_through_the_journal_ends_when_the_watch_says_so),
+		TEST(store_has_failed_if_the_next_start_recovers_it),
 		TEST(offset_where_no_line_begins_is_refused),
 		TEST(journal_alone_has_no_index_and_is_searched),
 		TEST(search_goes_to_the_journal_when_the_index_is_damaged),

@@ -319,6 +319,70 @@ a_lock_file_that_cannot_be_looked_at_is_not_locked(void **state)
 }
 
 static void
+a_lock_file_that_cannot_be_looked_at_is_not_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock lock = { .fd = -1 };
+	int before = dup(0), after;
+
+	close(before);
+	shim_fail(SHIM_FSTAT, "/lock", 1, 1, EIO);
+	assert_int_equal(lock_open(&lock, fixture->dir), -1);
+	assert_int_equal(errno, EIO);
+	assert_int_equal(shim_count(SHIM_FSTAT), 1);
+	assert_int_equal(lock.fd, -1);
+	/* And no descriptor is left. */
+	after = dup(0);
+	close(after);
+	assert_int_equal(before, after);
+}
+
+static void
+one_that_must_be_there_is_never_made(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock lock, present;
+
+	assert_int_equal(lock_open_present(&present, fixture->dir), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_false(fixture_exists(fixture, "lock"));
+	assert_int_equal(lock_open(&lock, fixture->dir), 0);
+	lock_close(&lock);
+	assert_int_equal(lock_open_present(&present, fixture->dir), 0);
+	fixture_remove(fixture, "lock");
+	assert_int_equal(lock_acquire(&present, 0), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_false(fixture_exists(fixture, "lock"));
+	lock_close(&present);
+}
+
+static void
+those_who_read_share_a_file_with_nobody_who_writes(void **state)
+{
+	struct fixture *fixture = *state;
+	int writer, one, two;
+
+	fixture_write(fixture, "file", 0, "x", 1);
+	writer = openat(fixture->dir, "file", O_RDWR | O_CLOEXEC);
+	one = openat(fixture->dir, "file", O_RDONLY | O_CLOEXEC);
+	two = openat(fixture->dir, "file", O_RDONLY | O_CLOEXEC);
+	assert_true(writer >= 0 && one >= 0 && two >= 0);
+	assert_int_equal(lock_file_shared(one, 0), 0);
+	assert_int_equal(lock_file_shared(two, 0), 0);
+	lock_unlock_file(one);
+	assert_int_equal(lock_file(writer, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	lock_unlock_file(two);
+	assert_int_equal(lock_file(writer, 0), 0);
+	assert_int_equal(lock_file_shared(one, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	close(writer);
+	assert_int_equal(lock_file_shared(one, 0), 0);
+	close(one);
+	close(two);
+}
+
+static void
 a_mark_reaches_those_who_use_another_lock_file_by_now(void **state)
 {
 	struct fixture *fixture = *state;
@@ -416,6 +480,9 @@ main(void)
 		TEST(a_mark_that_cannot_be_read_is_unreadable),
 		TEST(a_mark_is_set_only_when_its_write_and_sync_succeed),
 		TEST(a_lock_file_that_cannot_be_looked_at_is_not_locked),
+		TEST(a_lock_file_that_cannot_be_looked_at_is_not_opened),
+		TEST(one_that_must_be_there_is_never_made),
+		TEST(those_who_read_share_a_file_with_nobody_who_writes),
 		TEST(a_mark_reaches_those_who_use_another_lock_file_by_now),
 		TEST(a_mark_that_does_not_reach_the_others_is_not_set),
 		TEST(a_renewed_journal_is_locked_before_others_find_it),

@@ -2,13 +2,17 @@
 #include "store_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "fault_shim.h"
+#include "lock.h"
 #include "reader_state.h"
 #include "store/reader.h"
 
@@ -288,6 +292,128 @@ journal_that_is_replaced_meanwhile_is_told(void **state)
 	reader_close(reader);
 }
 
+/*
+ * A process that is in the middle of a write when the lock file is removed, and
+ * takes what it has written back, as when there is no room.
+ */
+struct half_writer {
+	const struct fixture *fixture;
+	int begun[2], asked[2]; /* pipes */
+};
+
+static int
+write_half(void *argument)
+{
+	struct half_writer *writer = argument;
+	int dir = writer->fixture->dir;
+	int fd = openat(dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+	off_t end = lseek(fd, 0, SEEK_END);
+	char byte;
+
+	if (lock_file(fd, 0) < 0 || pwrite(fd, "{\"seq\":", 7, end) != 7 ||
+	    unlinkat(dir, "lock", 0) < 0 ||
+	    write(writer->begun[1], "", 1) != 1 ||
+	    read(writer->asked[0], &byte, 1) != 1)
+		return 1;
+	/* Who reads without a lock would have done so by then. */
+	usleep(100000);
+	return ftruncate(fd, end) < 0;
+}
+
+static bool
+tell_writer(void *context, uint64_t done, uint64_t total)
+{
+	const struct half_writer *writer = context;
+
+	(void)done;
+	(void)total;
+	assert_int_equal(write(writer->asked[1], "", 1), 1);
+	return true;
+}
+
+static void
+half_a_write_is_not_seen_when_the_lock_file_was_removed(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct half_writer writer = { .fixture = fixture };
+	struct watch watch = { tell_writer, &writer };
+	int status;
+	char byte;
+
+	make_store(fixture, 2);
+	assert_int_equal(pipe2(writer.begun, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(writer.asked, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(write_half(&writer));
+	close(writer.begun[1]);
+	assert_int_equal(read(writer.begun[0], &byte, 1), 1);
+	struct reader *reader = open_reader(fixture, &watch);
+	expect_rest(reader, 1, 2);
+	assert_int_equal(fixture_logged(fixture, "torn"), 0);
+	reader_close(reader);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_false(fixture_exists(fixture, "lock"));
+	close(writer.begun[0]);
+	close(writer.asked[0]);
+	close(writer.asked[1]);
+}
+
+static void
+lock_file_that_is_removed_meanwhile_is_told_and_not_made(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	make_store(fixture, 1);
+	struct reader *reader = open_reader(fixture, NULL);
+	fixture_remove(fixture, "lock");
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_TEMPFAIL);
+	assert_int_equal(fixture_logged(fixture, "cannot be taken"), 1);
+	assert_false(fixture_exists(fixture, "lock"));
+	reader_close(reader);
+}
+
+static void
+lock_file_that_says_nothing_is_no_failure(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	make_store(fixture, 1);
+	fixture_truncate(fixture, "lock", 0);
+	struct reader *reader = open_reader(fixture, NULL);
+	expect_rest(reader, 1, 1);
+	reader_close(reader);
+}
+
+static void
+lock_that_cannot_be_had_is_told_but_where_there_is_none(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader *reader;
+	struct record record;
+
+	make_store(fixture, 1);
+	reader = open_reader(fixture, NULL);
+	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOLCK);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_TEMPFAIL);
+	assert_int_equal(fixture_logged(fixture, "cannot be taken"), 1);
+	/* The lock file's was given back. */
+	store_close(fixture_open(fixture, false));
+	reader_close(reader);
+
+	fixture_remove(fixture, "lock");
+	reader = open_reader(fixture, NULL);
+	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOLCK);
+	expect_rest(reader, 1, 1);
+	assert_int_equal(shim_count(SHIM_FCNTL), 2);
+	reader_close(reader);
+}
+
 static void
 every_read_that_fails_is_told(void **state)
 {
@@ -414,6 +540,10 @@ main(void)
 		TEST(damage_fails_with_its_offset_behind_the_good_plants),
 		TEST(store_that_is_marked_as_failed_is_not_read),
 		TEST(journal_that_is_replaced_meanwhile_is_told),
+		TEST(half_a_write_is_not_seen_when_the_lock_file_was_removed),
+		TEST(lock_file_that_is_removed_meanwhile_is_told_and_not_made),
+		TEST(lock_file_that_says_nothing_is_no_failure),
+		TEST(lock_that_cannot_be_had_is_told_but_where_there_is_none),
 		TEST(every_read_that_fails_is_told),
 		TEST(sync_that_fails_is_told),
 		TEST(what_is_no_journal_is_refused),

@@ -453,6 +453,41 @@ a_deleted_index_is_built_anew(void **state)
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
 }
 
+/* So large that a start which enters it opens its index twice. */
+static void
+a_large_index_is_built_anew_or_the_start_fails(void **state)
+{
+	struct fixture *fixture = *state;
+	static char name[100000];
+	struct store *store = fixture_open(fixture, false);
+	const int64_t n = 20;
+	int status = EX_IOERR;
+	unsigned nth;
+
+	memset(name, 'x', sizeof(name) - 1);
+	for (int64_t id = 1; id <= n; id++)
+		assert_int_equal(
+		    fixture_put(store, id, name).result, STORE_CREATED);
+	store_close(store);
+	for (nth = 1; status != EX_OK; nth++) {
+		struct store_options options = { .dir = fixture->path };
+
+		fixture_remove_index(fixture);
+		shim_fail(SHIM_PREAD, "index/data.mdb", nth, 1, EIO);
+		store = store_open(&options, &status);
+		shim_reset();
+		assert_int_equal(store != NULL, status == EX_OK);
+		if (store == NULL)
+			assert_int_equal(status, EX_IOERR);
+	}
+	/* A new file is read once when it is made, and again when reopened. */
+	assert_true(nth > 3);
+	for (int64_t id = 1; id <= n; id++)
+		assert_int_equal(
+		    fixture_put(store, id, name).result, STORE_SAME);
+	store_close(store);
+}
+
 static void
 an_index_of_junk_is_built_anew(void **state)
 {
@@ -1328,6 +1363,7 @@ main(void)
 		TEST(
 		    damage_far_before_the_end_of_a_large_journal_does_not_delay_a_start),
 		TEST(a_deleted_index_is_built_anew),
+		TEST(a_large_index_is_built_anew_or_the_start_fails),
 		TEST(an_index_of_junk_is_built_anew),
 		TEST(an_index_of_an_older_copy_of_the_store_catches_up),
 		TEST(an_index_that_ends_where_no_line_does_is_built_anew),

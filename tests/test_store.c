@@ -681,6 +681,33 @@ a_lock_file_removed_while_open_fails_the_store(void **state)
 }
 
 static void
+a_lock_file_that_a_start_made_anew_is_the_one_that_all_use(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *before = fixture_open(fixture, true), *after;
+	struct lock lock;
+
+	fixture_create(before, 1);
+	fixture_remove(fixture, "lock");
+	after = fixture_open(fixture, true);
+	fixture_create(after, 2);
+	/* Who had it open before knows what the others store, */
+	expect_put(before, 2, NULL, STORE_SAME);
+	fixture_create(before, 3);
+	expect_put(after, 3, NULL, STORE_SAME);
+	/* and waits for those who hold the new one. */
+	assert_int_equal(lock_open(&lock, fixture->dir), 0);
+	assert_int_equal(lock_acquire(&lock, 0), 0);
+	size_t lines = fixture_lines(fixture);
+	store_idle(before);
+	assert_int_equal(fixture_lines(fixture), lines);
+	lock_close(&lock);
+	store_close(before);
+	store_close(after);
+	fixture_reopen_and_expect(fixture, one_to_nine, 3);
+}
+
+static void
 a_directory_that_is_gone_fails_the_store(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1171,6 +1198,8 @@ main(void)
 		TEST(a_journal_replaced_while_open_fails_the_store),
 		TEST(a_journal_truncated_while_open_fails_the_store),
 		TEST(a_lock_file_removed_while_open_fails_the_store),
+		TEST(
+		    a_lock_file_that_a_start_made_anew_is_the_one_that_all_use),
 		TEST(a_directory_that_is_gone_fails_the_store),
 		TEST(an_idle_store_gets_exactly_one_closing_line),
 		TEST(two_idle_processes_write_one_closing_line),

@@ -90,6 +90,14 @@ int index_walk(struct index *index, int64_t *from, size_t n,
     void (*see)(void *context, int64_t id, uint64_t offset), void *context);
 
 /*
+ * index_refresh(index, path):
+ * Close its file and open it again, outside of a transaction: LMDB keeps the
+ * memory of the largest transaction that there was for the next one.  0; -1
+ * with errno, and it can only be closed.
+ */
+int index_refresh(struct index *index, const char *path);
+
+/*
  * index_close(index, clean):
  * Close; `clean`: sync it first and mark it as whole, for long lived processes,
  * holding the lock.  NULL is fine.

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,21 @@ is_whole(const struct index *index)
 	return (index->boot[0] != '?' && memcmp(index->state.boot, index->boot,
 					     INDEX_BOOT_LEN) == 0) ||
 	       faccessat(index->dir, CLEAN_NAME, F_OK, 0) == 0;
+}
+
+int
+index_refresh(struct index *index, const char *path)
+{
+	close_environment(index);
+	int error = open_environment(index, path);
+	if (error != 0) {
+		close_environment(index);
+		return index_fail(error);
+	}
+	index_abort(index);
+	/* What is free lies between what is not, so free() keeps it. */
+	malloc_trim(0);
+	return 0;
 }
 
 /* Say whose the new index is.  On the disk before anything else is. */

@@ -19,7 +19,6 @@
 
 #include "index.h"
 #include "journal.h"
-#include "lock.h"
 #include "reader_state.h"
 #include "replay.h"
 #include "store/reader.h"
@@ -213,8 +212,8 @@ inspect_report(struct inspect *inspect, struct inspect_report *report)
 	if (status != EX_OK)
 		return status;
 	memset(report, 0, sizeof(*report));
-	report->failed =
-	    reader->lock.fd >= 0 && lock_mark(&reader->lock, NULL) != LOCK_OK;
+	enum lock_mark mark = reader_mark(reader);
+	report->failed = mark == LOCK_FAILED || mark == LOCK_UNREADABLE;
 	report->index = enter_index(inspect, &index, &covered);
 	index_close(index, false);
 	reader_unlock(reader);

@@ -19,11 +19,12 @@
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 500000L
 
-int
-lock_open(struct lock *lock, int dir)
+static int
+open_lock(struct lock *lock, int dir, bool make)
 {
 	struct stat st;
-	int fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int flags = O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0);
+	int fd = openat(dir, LOCK_NAME, flags, 0600);
 
 	if (fd < 0)
 		return -1;
@@ -37,7 +38,20 @@ lock_open(struct lock *lock, int dir)
 	lock->dir = dir;
 	lock->fd = fd;
 	lock->inode = st.st_ino;
+	lock->make = make;
 	return 0;
+}
+
+int
+lock_open(struct lock *lock, int dir)
+{
+	return open_lock(lock, dir, true);
+}
+
+int
+lock_open_present(struct lock *lock, int dir)
+{
+	return open_lock(lock, dir, false);
 }
 
 /* Whether the name still means the file that we locked; -1 with errno. */
@@ -51,10 +65,11 @@ is_current(const struct lock *lock)
 	return st.st_ino == lock->inode;
 }
 
-int
-lock_file(int fd, int64_t deadline_ms)
+/* F_WRLCK or F_RDLCK on the whole file. */
+static int
+take(int fd, short type, int64_t deadline_ms)
 {
-	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
 	struct timespec pause = { 0, RETRY_NS_MIN };
 
 	while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
@@ -75,6 +90,18 @@ lock_file(int fd, int64_t deadline_ms)
 	return 0;
 }
 
+int
+lock_file(int fd, int64_t deadline_ms)
+{
+	return take(fd, F_WRLCK, deadline_ms);
+}
+
+int
+lock_file_shared(int fd, int64_t deadline_ms)
+{
+	return take(fd, F_RDLCK, deadline_ms);
+}
+
 void
 lock_unlock_file(int fd)
 {
@@ -92,7 +119,8 @@ lock_acquire(struct lock *lock, int64_t deadline_ms)
 
 		if (current > 0)
 			return 0;
-		if (current < 0 || lock_open(&again, lock->dir) < 0) {
+		if (current < 0 ||
+		    open_lock(&again, lock->dir, lock->make) < 0) {
 			int error = errno;
 
 			lock_release(lock);

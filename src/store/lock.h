@@ -23,6 +23,7 @@ struct lock {
 	int dir; /* the store's directory; the caller's */
 	int fd;
 	ino_t inode;
+	bool make; /* a missing one is made */
 };
 
 /*
@@ -30,22 +31,31 @@ struct lock {
  * The same kind of lock on any file that is open for writing: the journal, which
  * whoever writes into it locks too, so that they are alone also when somebody
  * removes the lock file.  Results as of lock_acquire.
+ *
+ * lock_file_shared(fd, deadline_ms):
+ * The same for whoever only reads it, from a file that is open for no more: all
+ * of these at once, and nobody who writes.
  */
 int lock_file(int fd, int64_t deadline_ms);
+int lock_file_shared(int fd, int64_t deadline_ms);
 void lock_unlock_file(int fd);
 
 /*
  * lock_open(lock, dir):
  * Open the lock file in the directory `dir`, make it if there is none.
  * Return 0, or -1 with errno; nothing is logged.
+ *
+ * lock_open_present(lock, dir):
+ * The same for one that is there; it is never made, by lock_acquire neither.
  */
 int lock_open(struct lock *lock, int dir);
+int lock_open_present(struct lock *lock, int dir);
 
 /*
  * lock_acquire(lock, deadline_ms):
  * Take the lock, trying at least once and until that time of CLOCK_MONOTONIC.
  * A lock file that has been removed or replaced meanwhile is opened anew.
- * Return 0; -1 with errno, ETIMEDOUT if others hold it.  Not for two threads
+ * Return 0; -1 with errno, ETIMEDOUT if others hold it, ENOENT if it is gone.  Not for two threads
  * at once.
  */
 int lock_acquire(struct lock *lock, int64_t deadline_ms);

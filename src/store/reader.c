@@ -143,7 +143,6 @@ struct reader *
 reader_open(const char *path, const struct watch *watch, int *status)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
-	struct stat st;
 
 	if (reader != NULL)
 		reader->name = strdup(path);
@@ -158,8 +157,8 @@ reader_open(const char *path, const struct watch *watch, int *status)
 	*status = open_journal(reader, path);
 	/* A copy that was never served has no lock file, and needs none. */
 	if (*status == EX_OK && reader->dir >= 0 &&
-	    fstatat(reader->dir, "lock", &st, 0) == 0 &&
-	    lock_open(&reader->lock, reader->dir) < 0)
+	    lock_open_present(&reader->lock, reader->dir) < 0 &&
+	    errno != ENOENT)
 		*status = reader_error(path, "cannot open its lock");
 	if (*status == EX_OK)
 		*status = reader_resume(reader, &reader->journal.start, 0);
@@ -198,22 +197,52 @@ reader_resume(struct reader *reader, const struct position *at, uint64_t plants)
 	return EX_OK;
 }
 
+/*
+ * The journal's own lock as well, as those who write take it: somebody may have
+ * removed the lock file in the middle of their write, or begun to serve what was
+ * a copy without one.
+ */
+static int
+lock_both(struct reader *reader)
+{
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
+
+	if (reader->lock.fd >= 0 &&
+	    lock_acquire(&reader->lock, deadline_ms) < 0)
+		return -1;
+	if (lock_file_shared(reader->journal.fd, deadline_ms) == 0)
+		return 0;
+	/* A copy may lie where files cannot be locked, and so none is served. */
+	if (reader->lock.fd < 0 && errno != ETIMEDOUT)
+		return 0;
+	int error = errno;
+	if (reader->lock.fd >= 0)
+		lock_release(&reader->lock);
+	errno = error;
+	return -1;
+}
+
 int
 reader_lock(struct reader *reader)
 {
-	if (reader->lock.fd < 0 ||
-	    lock_acquire(&reader->lock,
-		clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS) == 0)
+	if (reader->dir < 0 || lock_both(reader) == 0)
 		return EX_OK;
-	log_error("%s: its lock is held by another process: %s; try again "
-		  "later",
-	    reader->name, strerror(errno));
+	if (errno == ETIMEDOUT)
+		log_error("%s: held by another process for %d ms; try again "
+			  "later",
+		    reader->name, STORE_LOCK_TIMEOUT_MS);
+	else
+		log_error("%s: its lock cannot be taken: %s; try again later",
+		    reader->name, strerror(errno));
 	return EX_TEMPFAIL;
 }
 
 void
 reader_unlock(struct reader *reader)
 {
+	if (reader->dir < 0)
+		return;
+	lock_unlock_file(reader->journal.fd);
 	if (reader->lock.fd >= 0)
 		lock_release(&reader->lock);
 }
@@ -265,6 +294,12 @@ find_end(struct reader *reader)
 	return status;
 }
 
+enum lock_mark
+reader_mark(const struct reader *reader)
+{
+	return reader->lock.fd < 0 ? LOCK_NEW : lock_mark(&reader->lock, NULL);
+}
+
 /* Under the lock: whether what is read is the store's, and good. */
 static int
 check_store(struct reader *reader)
@@ -278,10 +313,14 @@ check_store(struct reader *reader)
 		log_error("%s: %s while it was read", reader->name, why);
 		return EX_IOERR;
 	}
-	if (reader->lock.fd >= 0 && lock_mark(&reader->lock, NULL) != LOCK_OK) {
-		log_error("%s: marked as failed after a sync that failed; "
-			  "start the service, which recovers it, and try again",
-		    reader->name);
+	enum lock_mark mark = reader_mark(reader);
+	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
+		log_error("%s: %s; start the service, which recovers it, and "
+			  "try again",
+		    reader->name,
+		    mark == LOCK_FAILED
+			? "marked as failed after a sync that failed"
+			: "its lock file cannot be read");
 		return EX_IOERR;
 	}
 	return EX_OK;

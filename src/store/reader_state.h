@@ -16,7 +16,7 @@
 struct reader {
 	char *name;       /* of the journal, for messages */
 	int dir;          /* -1: a file was named */
-	struct lock lock; /* fd -1: there is none, and nobody writes */
+	struct lock lock; /* fd -1: there was none */
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
@@ -39,11 +39,15 @@ int reader_resume(
 
 /*
  * reader_lock(reader), reader_unlock(reader):
- * Take the store's lock, if it has one, so that nobody is in the middle of a
- * write.  EX_OK or EX_TEMPFAIL, logged.
+ * Take the store's lock, if it has one, and the journal's, so that nobody is in
+ * the middle of a write.  EX_OK or EX_TEMPFAIL, logged.
+ *
+ * reader_mark(reader):
+ * The store's mark; LOCK_NEW also where there is no lock file.
  */
 int reader_lock(struct reader *reader);
 void reader_unlock(struct reader *reader);
+enum lock_mark reader_mark(const struct reader *reader);
 
 /*
  * reader_error(name, what):

@@ -14,7 +14,8 @@
  *	cpu	what CPUs were used, also in syncs
  *
  * `own` is more than the CPU where the page cache or LMDB's mapping made us
- * wait.  With `nosync` the syncs do nothing, so that the disk is not busy.
+ * wait: `faults` is how often a page of the index had to be read from the disk.
+ * With `nosync` the syncs do nothing, so that the disk is not busy.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -127,6 +129,7 @@ main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	int64_t *times[PARTS], took[PARTS];
+	struct rusage usage;
 	for (int part = 0; part < PARTS; part++) {
 		times[part] = calloc(n, sizeof(*times[part]));
 		if (times[part] == NULL)
@@ -136,6 +139,8 @@ main(int argc, char **argv)
 	log_set_level(LOG_AT_ERROR);
 	schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 	struct store *store = sample_open_store(argv[1]);
+	getrusage(RUSAGE_SELF, &usage);
+	long faults = usage.ru_majflt;
 	for (size_t i = 0; i < n; i++) {
 		insert(store, first + i, took);
 		for (int part = 0; part < PARTS; part++)
@@ -145,6 +150,7 @@ main(int argc, char **argv)
 	store_close(store);
 	for (int part = 0; part < PARTS; part++)
 		print(part, times[part], n);
-	printf("}\n");
+	getrusage(RUSAGE_SELF, &usage);
+	printf(",\"faults\":%ld}\n", usage.ru_majflt - faults);
 	return EXIT_SUCCESS;
 }

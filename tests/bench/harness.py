@@ -6,12 +6,11 @@ import itertools
 import pathlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
-from load import Measurement, measure
 from report import Aim
 from sides import BENCH, BUILD, SERVERS, Program, Side, running, spawned
+from wrk import Measurement, measure
 
 WARM_UP_S = 1
 BETWEEN_S = 0.1  # wrk's own start and end
@@ -24,21 +23,22 @@ class Bench:
     """A run of scripts/bench.
 
     args      quick, seconds, rounds, parts
-    scratch   a folder on the file system of the checkout, removed at the end
+    scratch   a folder on the file system of the checkout
     aims      what the parts found, for the verdict
     said_aims the same of programs that judge themselves: whether met, a sentence
     wrong     sentences about counts that are not right; none in a good run
     figures   of each part, for --json
+    shared    what one part measured for another too; see web.py
     """
 
-    def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
+    def __init__(self, args: argparse.Namespace, scratch: pathlib.Path) -> None:
         self.args = args
         self.aims: list[Aim] = []
         self.said_aims: list[tuple[bool, str]] = []
         self.wrong: list[str] = []
         self.figures: dict[str, object] = {}
-        self.scratch = pathlib.Path(tempfile.mkdtemp(dir=BENCH))
-        stack.callback(shutil.rmtree, self.scratch)
+        self.shared: object = None
+        self.scratch = scratch
         self._numbers = itertools.count()
 
     def aim(self, what: str, value: float, bound: float, **more: object) -> None:

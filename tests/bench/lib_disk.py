@@ -1,18 +1,18 @@
-"""What the measurements of the store share: a directory on a disk, medians."""
+"""Where it is measured: a directory on a disk, a line about the machine."""
 
 import contextlib
 import os
 import pathlib
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/faults")]
+# Behind the folder of what was started, which has some of the same names.
+sys.path += [str(TOP / "tests"), str(TOP / "tests/faults")]
 
 IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs", "rootfs"}
 
@@ -45,11 +45,4 @@ def machine(directory: pathlib.Path) -> str:
     return (
         f"{os.cpu_count()} CPUs, Linux {platform.release()}, "
         f"{file_system(directory)}; load at the beginning {os.getloadavg()[0]:.1f}"
-    )
-
-
-def spread(values: Sequence[float], form: str = ".0f") -> str:
-    """The median, and the least and greatest."""
-    return "{:{f}} ({:{f}}-{:{f}})".format(
-        statistics.median(values), min(values), max(values), f=form
     )

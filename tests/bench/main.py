@@ -7,22 +7,19 @@ Parts:
   peers      programs that do the same durably: C with SQLite, PHP-FPM with SQLite
   cgi        one request by plain CGI, linked dynamically and statically
   commands   verify, export, import
-  store      the store alone
-  growth     a store of many plants
+  store      the store alone, next to SQLite, LMDB and RocksDB
+  growth     a store of 1 and of 10 million plants; not with --quick
 
 The stores are on the file system of the checkout, and fresh.  Exit status: 1 if an
 answer was not 200 or a plant is missing; a missed aim is only said.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import datetime
 import importlib
 import json
-import os
 import pathlib
-import platform
 import re
 import signal
 import subprocess
@@ -30,7 +27,9 @@ import sys
 import time
 
 import harness
+from lib_disk import machine, scratch
 from report import print_verdict
+from sides import BENCH
 
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = ("ceilings", "service", "slow-disk", "peers", "cgi")
@@ -52,12 +51,16 @@ def arguments() -> argparse.Namespace:
         "--part", action="append", dest="parts", metavar="NAME",
         choices=PARTS + PROGRAMS, help="only this part; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--rounds", type=int, metavar="N", help="default 3")
     parser.add_argument(
         "--seconds", type=int, metavar="N", help="a measurement takes; default 5"
     )
     parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
+    # The programs have defaults of their own.
+    args.given = {"--rounds": args.rounds, "--seconds": args.seconds}
+    if args.rounds is None:
+        args.rounds = 3
     if args.seconds is None:
         args.seconds = 1 if args.quick else 5
     if args.rounds < 1 or args.seconds < 1:
@@ -66,30 +69,19 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def print_machine(bench: harness.Bench) -> None:
-    where = subprocess.check_output(
-        ["df", "--output=source,fstype", bench.scratch], text=True
-    ).split()[-2:]
-    machine = {
-        "date": datetime.date.today().isoformat(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "store": " ".join(where),
-        "rounds": bench.args.rounds,
-        "seconds": bench.args.seconds,
-    }
-    bench.figures["machine"] = machine
-    print(
-        "{date}, {cpus} CPUs, Linux {kernel}, stores on {store}; "
-        "{rounds} rounds of {seconds} s; median (least-greatest)".format(**machine),
-        flush=True,
+def print_where(bench: harness.Bench) -> None:
+    where = (
+        f"{datetime.date.today()}: {machine(bench.scratch)}; "
+        f"{bench.args.rounds} rounds of {bench.args.seconds} s"
     )
+    bench.figures["where"] = where
+    print(f"{where}; median (least-greatest)", flush=True)
 
 
 def run_program(bench: harness.Bench, name: str) -> None:
     """A part that is a program of its own.
 
-    Of --quick, --rounds, --seconds and --json it is given those that it knows.
+    Of our options it is given those that it knows, all but --part.
     Its lines `aim met: SENTENCE` and `aim MISSED: SENTENCE` count here too.
     """
     program = HERE / f"{name}.py"
@@ -102,14 +94,12 @@ def run_program(bench: harness.Bench, name: str) -> None:
         bench.skip(name, "it takes longer than --quick allows; name it with --part")
         return
     figures = bench.scratch / f"{name}.json"
-    for option, value in (
-        ("--quick", None if bench.args.quick else False),
-        ("--rounds", bench.args.rounds),
-        ("--seconds", bench.args.seconds),
-        ("--json", figures),
-    ):
-        if option in known and value is not False:
-            command += [option] if value is None else [option, str(value)]
+    options = {"--json": figures} | bench.args.given
+    for option, value in options.items():
+        if option in known and value is not None:
+            command += [option, str(value)]
+    if bench.args.quick:
+        command.append("--quick")
     print(f"\n{name}:", flush=True)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -138,9 +128,9 @@ def main() -> int:
     args = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        bench = harness.Bench(args, stack)
-        print_machine(bench)
+    with scratch(BENCH) as folder:
+        bench = harness.Bench(args, folder)
+        print_where(bench)
         for name in PARTS + PROGRAMS:
             if name in args.parts:
                 (run_program if name in PROGRAMS else run_part)(bench, name)

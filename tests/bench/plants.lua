@@ -1,5 +1,5 @@
 -- A script for wrk: every request creates a plant with an id of its own.
--- Arguments: token, first id, method.  Ends with one line of JSON for load.py.
+-- Arguments: token, first id, method.  Ends with one line of JSON for wrk.py.
 
 local threads = {}
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 
-def spread(values: Sequence[float], form: str) -> str:
+def spread(values: Sequence[float], form: str = ".0f") -> str:
     """The median, and the least and greatest."""
     return "{:{f}} ({:{f}}-{:{f}})".format(
         statistics.median(values), min(values), max(values), f=form

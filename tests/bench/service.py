@@ -39,8 +39,7 @@ def run(bench: Bench) -> None:
         where = f"{server} {conns}"
         if (bound := RATIO_AIMS[server].get(conns)) is not None:
             bench.aim(f"{where}: service / no-op", statistics.median(ratio), bound)
-        # Apache's own is not ours to judge.
-        if server != "apache" and (bound := P99_AIMS.get(conns)) is not None:
+        if (bound := P99_AIMS.get(conns)) is not None:
             bench.aim(f"{where}: p99 of service / no-op", statistics.median(p99), bound,
                       at_least=False)  # fmt: skip
         if durable:

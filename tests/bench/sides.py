@@ -146,14 +146,10 @@ class Side(Running):
             path = self.root / name
             path.write_text(self._placed(text))
             path.chmod(0o644)  # for the web server's user
-        config = pathlib.Path(command[-1])
-        text = config.read_text()
+        config = os.path.relpath(command[-1], self.root)
         of_server = APACHE if self.set_up.server == "apache" else ()
         for old, new in (*of_server, *self._program.changes):
-            if text.count(old) != 1:
-                raise RuntimeError(f"{config.name} has not once: {old}")
-            text = text.replace(old, self._placed(new))
-        config.write_text(text)
+            self.edit(config, old, self._placed(new))
         return command
 
     def _start_responder(self) -> None:

@@ -21,7 +21,8 @@ import statistics
 import subprocess
 import sys
 
-from lib_disk import TOP, machine, scratch, spread
+from lib_disk import TOP, machine, scratch
+from report import spread
 
 from programs import Programs
 
@@ -72,7 +73,7 @@ def cases(engine: str, args: argparse.Namespace) -> list[Case]:
 
 def build(build_dir: pathlib.Path) -> dict[str, pathlib.Path]:
     """A program for each engine whose library is there."""
-    programs = Programs(str(build_dir))
+    programs = Programs(build_dir.resolve())
     made = {}
     for engine, source, library, package in ENGINES:
         flags: list[str] = []
@@ -114,7 +115,7 @@ def report(results: dict[Case, list[dict]]) -> None:
             print(header.format(
                 case.row,
                 case.name,
-                spread([one["per_s"] for one in runs]),
+                spread([one["per_s"] for one in runs], ".0f"),
                 f"{statistics.median(one['p50_us'] for one in runs) / 1000:.2f}",
                 f"{statistics.median(one['p99_us'] for one in runs) / 1000:.2f}",
                 f"{statistics.median(one['cpu_us'] for one in runs):.1f}",
@@ -150,11 +151,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="0.5 s a measurement")
+    parser.add_argument("--quick", action="store_true", help="0.5 s a measurement; fewer callers")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--seconds", type=float, help="a measurement; default 2")
     parser.add_argument(
-        "--callers", default="1 16 64 256", help="default '1 16 64 256'"
+        "--callers", help="default '1 16 64 256', with --quick '1 64'"
     )
     parser.add_argument(
         "--committers",
@@ -169,7 +170,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
+    args.build = args.build.resolve()
     args.seconds = args.seconds or (0.5 if args.quick else 2.0)
+    args.callers = args.callers or ("1 64" if args.quick else "1 16 64 256")
     try:
         args.callers = [int(word) for word in args.callers.split()]
     except ValueError:

@@ -11,12 +11,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from harness import Bench, sync_shim
-from load import Measurement
 from report import print_table, spread
 from sides import ANSWER, BENCH, Changes, Program, Side, running, spawned
+from wrk import Measurement
 
 CONNECTIONS = (1, 16, 64, 256)
-QUICK_CONNECTIONS = (1, 64)
+# What there are aims for.
+QUICK_CONNECTIONS = {"lighttpd": (1, 64), "nginx": (1, 64), "apache": (64,)}
 UNSYNCED_AT = 64
 
 # The server gives the answer itself, with all else as in its configuration.
@@ -35,10 +36,7 @@ OWN_ANSWER: dict[str, Changes] = {
         ("fastcgi_pass plant_store;", f"return 200 '{ANSWER}'; fastcgi_pass plant_store;")
     ],
     "apache": [
-        (
-            'ProxyPass "${mount}"',
-            'DocumentRoot "@root@"\nProxyPass "/unused"',
-        )
+        ('ProxyPass "${mount}"', 'DocumentRoot "@root@"\nProxyPass "/unused"'),
     ],
 }
 # A thread for each connection that the server may keep, else enough that it
@@ -53,9 +51,7 @@ def start(stack: contextlib.ExitStack, bench: Bench, server: str) -> dict[str, S
     """The sides that the chosen parts need."""
     sides = {}
     if "ceilings" in bench.args.parts:
-        own = Program(
-            "own", changes=OWN_ANSWER[server], files={"plants": ANSWER}
-        )
+        own = Program("own", changes=OWN_ANSWER[server], files={"plants": ANSWER})
         sides["own"] = stack.enter_context(running(server, own))
         if server == "lighttpd":
             # After a POST to a file it closes the connection.
@@ -79,7 +75,7 @@ def measure(bench: Bench) -> Results:
             bench.progress(f"starting {server}")
             sides = start(stack, bench, server)
             names |= {side: name for name, side in sides.items()}
-            for conns in QUICK_CONNECTIONS if bench.args.quick else CONNECTIONS:
+            for conns in QUICK_CONNECTIONS[server] if bench.args.quick else CONNECTIONS:
                 compared = [
                     side
                     for name, side in sides.items()
@@ -101,15 +97,14 @@ def measure(bench: Bench) -> Results:
 
 def once(bench: Bench) -> Results:
     """Measured by the first part that asks."""
-    if not hasattr(bench, "web"):
-        bench.web = measure(bench)
-    return bench.web
+    if bench.shared is None:
+        bench.shared = measure(bench)
+    return bench.shared
 
 
 HEADER = ("server", "conns", "program", "requests/s", "p50 ms", "p99 ms")
 HEADER += ("CPU us", "server's us", "not 200")
-
-
+# Server, connections, program, a measurement a round.
 Measured = tuple[str, int, str, Sequence[Measurement]]
 
 

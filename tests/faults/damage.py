@@ -7,7 +7,7 @@ one; with --long all with both.
 import sys
 
 from lib_faults import Tally, parts_side_by_side, run
-from programs import Programs, run_program
+from programs import LAB, Programs, run_program
 
 # Of so many damages one is tried with the real index.
 EVERY_LMDB = 20
@@ -22,7 +22,7 @@ def scenario(tally: Tally, arguments) -> None:
     parts = []
     for name, every in (("memory", 1), ("files", 1 if arguments.long else EVERY_LMDB)):
         program = programs.make(
-            f"damage_{name}", "damage.c", "lab.c", f"index_{name}.c"
+            f"damage_{name}", "damage.c", *LAB, f"index_{name}.c"
         )
         for room in ([], ["--room"]):
             command = [program, "--every", every * slower, *room]

@@ -21,6 +21,7 @@ import time
 
 from load import (
     ERROR_BUSY,
+    ERROR_FAILED,
     Event,
     Load,
     Tally,
@@ -231,6 +232,7 @@ def check_lock_removed(tally: Tally, store: Store) -> None:
     with pool(store, WORKERS) as workers:
         with Load(clients(store, workers), plan) as load:
             load.wait_told(100, 10)
+            first = set(workers.workers())
             pid = stop_holder(workers, 20)
             if not tally.check(pid is not None, "a worker is stopped in a commit"):
                 return
@@ -251,6 +253,11 @@ def check_lock_removed(tally: Tally, store: Store) -> None:
             )
             tally.check(again, f"{who}: then every client is served", load.told_each())
             load.stop()
+        failed = load.answers[f"503/{ERROR_FAILED}"]
+        ended = first - set(workers.workers())
+        # All but those for whom the start of another has made the file anew.
+        sentence = f"{who}: who had the store open answers 503 and ends"
+        tally.check(failed and ended, sentence, (load.answers, ended))
         judge(tally, [event, *load.events], store, who)
 
 

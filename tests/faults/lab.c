@@ -1,7 +1,6 @@
 /* lab: stores in memory, made by the store's own code.  See lab.h. */
 #include "lab.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "store_parts.h"
 
 static int report_fd = STDERR_FILENO;
 
@@ -47,28 +48,10 @@ lab_open(struct lab *lab)
 		lab_die("cannot set up: %s", strerror(errno));
 }
 
-static void
-empty_directory(int parent, const char *name)
-{
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-
-	if (dir == NULL)
-		return;
-	while ((entry = readdir(dir)) != NULL)
-		if (entry->d_name[0] != '.' &&
-		    unlinkat(fd, entry->d_name, 0) < 0) {
-			empty_directory(fd, entry->d_name);
-			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
-		}
-	closedir(dir);
-}
-
 void
 lab_empty(const struct lab *lab)
 {
-	empty_directory(AT_FDCWD, lab->path);
+	parts_empty(AT_FDCWD, lab->path);
 }
 
 void
@@ -141,19 +124,13 @@ lab_open_store(const struct lab *lab, bool prepare, int *status)
 struct plant
 lab_plant(int64_t id)
 {
-	struct plant plant = { .id = id };
+	char name[160];
 	int fill = (int)((uint64_t)id * 2654435761u >> 7 & 0x7fffffff) % 100;
-	int len = asprintf(&plant.text,
-	    "{\"id\":%" PRId64 ",\"name\":\"plant %" PRId64 " %.*s\"%s}", id,
-	    id, fill,
-	    "ffffffffffffffffffffffffffffffffffffffffffffffffff"
-	    "gggggggggggggggggggggggggggggggggggggggggggggggggg",
-	    id % 3 == 0 ? ",\"tag\":\"\xc3\xa9\"" : "");
 
-	if (len < 0)
-		lab_die("out of memory");
-	plant.len = (size_t)len;
-	return plant;
+	snprintf(name, sizeof(name), "plant %" PRId64 " %.*s", id, fill,
+	    "ffffffffffffffffffffffffffffffffffffffffffffffffff"
+	    "gggggggggggggggggggggggggggggggggggggggggggggggggg");
+	return parts_plant(id, name, id % 3 == 0 ? "\xc3\xa9" : NULL);
 }
 
 void

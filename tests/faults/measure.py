@@ -3,7 +3,7 @@
 Makes a store of a million plants, with --long also one of ten million, with
 measure.c, and measures on a warm cache, the best of three: reading and checking
 the whole journal, a start without an index, which builds it, and a start with a
-good one.
+good one; and the memory that these keep.
 """
 
 import pathlib
@@ -22,6 +22,8 @@ TIMEOUT_S = 600
 SCAN_S = 0.2
 REBUILD_S = 0.6
 START_S = 0.02
+# Of its own, whatever the start had to do.
+MEMORY_KIB = 8 << 10
 # A small store is measured beside other tests: what it may take more.
 LENIENCE = {MILLION: 3.0, 10 * MILLION: 1.0}
 DISK_BYTES_PER_PLANT = 600
@@ -32,11 +34,15 @@ def make_program(programs: Programs) -> pathlib.Path:
 
 
 def rounds(
-    program: pathlib.Path, verb: str, store: pathlib.Path, timeout_s: float = TIMEOUT_S
+    program: pathlib.Path,
+    verb: str,
+    store: pathlib.Path,
+    timeout_s: float = TIMEOUT_S,
+    times: int = ROUNDS,
 ) -> list[tuple[float, int]]:
-    """The seconds of some rounds, each with the program's count."""
+    """The seconds of some rounds, each with the program's other figure."""
     results = []
-    for _ in range(ROUNDS):
+    for _ in range(times):
         if verb == "rebuild":
             shutil.rmtree(store / "index")
         command = [program, "open" if verb == "rebuild" else verb, store]
@@ -62,8 +68,8 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
         )
         size = (store / "plants.jsonl").stat().st_size
         scan_s, scanned = min(rounds(program, "scan", store))
-        start_s, _ = min(rounds(program, "open", store))
-        rebuild_s, _ = min(rounds(program, "rebuild", store))
+        start_s, start_kib = min(rounds(program, "open", store))
+        rebuild_s, rebuild_kib = min(rounds(program, "rebuild", store))
         print(
             f"# {millions} M plants, {size / 1e6:.0f} MB: verified scan "
             f"{scan_s:.2f} s ({size / scan_s / 1e9:.2f} GB/s), rebuild of the "
@@ -86,6 +92,15 @@ def measure(tally: Tally, program: pathlib.Path, plants: int, judge: bool) -> No
                 took_s <= limit_s,
                 f"{millions} M plants: {name} within {limit_s:.2f} s",
                 f"{took_s:.3f} s",
+            )
+        for name, kib in (
+            ("a start with a good index", start_kib),
+            ("a start that built the index", rebuild_kib),
+        ):
+            tally.check(
+                0 < kib <= MEMORY_KIB,
+                f"{millions} M plants: {name} keeps at most {MEMORY_KIB >> 10} MiB",
+                f"{kib} KiB",
             )
 
 

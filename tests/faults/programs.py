@@ -19,6 +19,8 @@ from lib_service import TOP, Tally  # noqa: E402
 
 BUILD_TIMEOUT_S = 120
 MEMORY = "/dev/shm"
+# The sources of stores in memory.
+LAB = ("lab.c", "../store_parts.c")
 
 
 class Programs:
@@ -41,7 +43,8 @@ class Programs:
         program.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first: another test may be using the old one.
         fresh = program.with_name(f"{name}.{os.getpid()}")
-        command = [*self.compiling, "-Isrc/store", "-Itests/faults", "-Itests/bench"]
+        folders = ("src/store", "tests", "tests/faults", "tests/bench")
+        command = [*self.compiling, *(f"-I{folder}" for folder in folders)]
         command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
         command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]

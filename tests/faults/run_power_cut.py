@@ -8,7 +8,7 @@ state of the index, and a hundred thousand with the real one.
 import sys
 
 from lib_faults import Tally, run
-from programs import Programs, run_program
+from programs import LAB, Programs, run_program
 
 # Of so many states one is tried.
 EVERY = 2
@@ -29,7 +29,7 @@ def scenario(tally: Tally, arguments) -> None:
         ("files", EVERY_LMDB_LONG if arguments.long else EVERY_LMDB),
     ):
         program = programs.make(
-            f"power_cut_{name}", "power_cut.c", "lab.c", f"index_{name}.c"
+            f"power_cut_{name}", "power_cut.c", *LAB, f"index_{name}.c"
         )
         command: list[object] = [program, "--every", every * slower]
         run_program(tally, command + (["--long"] if arguments.long else []), timeout_s)

@@ -73,8 +73,8 @@ class SetUp:
         otherwise the server starts the program, and settings reach it by the
         server's configuration.
     cgi: a process for each request, so that between requests there is none.
-    streams_body: the service may be called before the whole body has come, so
-        it sees an upload that breaks off; otherwise the server keeps that away.
+    streams_body: the service is called before the body has come; otherwise an
+        upload that breaks off never reaches it.
     keeps_connections: FastCGI connections are used for several requests.
     http2: HTTP/2 with prior knowledge is served on the same port.
     """
@@ -167,6 +167,15 @@ def uses(pid: int, folder: pathlib.Path) -> bool:
         return place.encode() in (entry / "cmdline").read_bytes()
     except OSError:  # ended meanwhile, or not ours
         return False
+
+
+def is_script(pid: int, path: pathlib.Path) -> bool:
+    """Whether a process is an interpreter that runs this file."""
+    try:
+        arguments = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+    except OSError:  # ended meanwhile
+        return False
+    return arguments[1:2] == [os.fsencode(path)]
 
 
 # --- A running set-up --------------------------------------------------------
@@ -262,6 +271,24 @@ class Running:
             self._replace_program(self.store.responder.with_suffix(".kept"))
         if not wait_until(self.answers):
             raise RuntimeError(f"the service does not answer again: {self.logs()}")
+
+    @contextlib.contextmanager
+    def other_program(self, program: str | os.PathLike) -> Iterator[None]:
+        """A script in the responder's place, which ends when it is not."""
+
+        def scripts() -> list[int]:
+            return [pid for pid, _ in processes() if is_script(pid, self.store.responder)]
+
+        self._replace_program(program)
+        self._end_workers()
+        try:
+            yield
+        finally:
+            self._replace_program(self.store.responder.with_suffix(".kept"))
+            # Until then it may take a request.
+            wait_until(lambda: not scripts())
+            if not wait_until(self.answers):
+                raise RuntimeError(f"the service does not answer again: {self.logs()}")
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess:
         """`plant-store ARGUMENTS...` as the user who owns the store."""

@@ -1,0 +1,170 @@
+"""What a client is to be told behind each web server.
+
+`Told` and `Plant` are what the interface promises; `DIFFERENCES` is the one
+list of what a server does otherwise, each with its reason.
+"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from lib_servers import SetUp
+from lib_service import Answer, answer_body, canonical, new_plant
+from test_openapi import read_errors
+
+MESSAGES = {row.number: row.message for row in read_errors()}
+BASIC = 'Bearer realm="plant-store"'
+INVALID = f'{BASIC}, error="invalid_token"'
+# RFC 6750, 3.1: no error code where no token was presented.
+CHALLENGES = {1001: BASIC, 1002: BASIC}
+NO_ANSWER = 5007
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """An Error: its exact status, body and headers."""
+
+    status: int
+    number: int
+    detail: str = ""  # how the message goes on
+    bare: bool = False  # the answer to HEAD
+    framed: bool = True  # by a Content-Length; else by the connection's end
+    allow: str = "POST"  # of a 405
+    retry_after: str | None = "1"  # of a 503
+
+    def body(self) -> bytes:
+        message = MESSAGES[self.number] + self.detail
+        return canonical({"error": self.number, "message": message})
+
+    def fits(self, answer: Answer) -> bool:
+        body = self.body()
+        challenge = CHALLENGES.get(self.number, INVALID)
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)) if self.framed else None,
+            "www-authenticate": challenge if self.status == 401 else None,
+            "allow": self.allow if self.status == 405 else None,
+            "retry-after": self.retry_after if self.status == 503 else None,
+        }
+        return (
+            answer.status == self.status
+            and answer.body == (b"" if self.bare else body)
+            and all(
+                [v for n, v in answer.headers if n.lower() == name]
+                == ([] if value is None else [value])
+                for name, value in headers.items()
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plant:
+    """A plant to send, and the 200 that it is answered with."""
+
+    id: int
+    name: str = "Fern"
+    tag: str | None = None
+
+    def body(self) -> bytes:
+        return new_plant(self.id, self.name, self.tag)
+
+    def fits(self, answer: Answer) -> bool:
+        length = str(len(answer_body(self.name, self.tag)))
+        return (
+            answer.is_plant(self.name, self.tag)
+            and answer.header("Content-Length") == length
+        )
+
+    def stored(self) -> dict:
+        return json.loads(self.body())
+
+
+def at(offset: int, reason: str) -> str:
+    """How the message of an error in the JSON goes on."""
+    return f": byte {offset}: {reason}."
+
+
+# --- What differs ------------------------------------------------------------
+
+CREATED = "created"  # 200 with the plant that was sent
+CUT = "cut"  # no answer: the connection, or HTTP/2's stream, is closed
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Set-ups and cases in which something else is expected.
+
+    Where there are several expectations, chance decides.
+    """
+
+    who: tuple[str, ...]  # the names of set-ups, or how they begin
+    cases: tuple[str, ...]
+    instead: tuple[Told | str, ...]
+    why: str
+
+    def concerns(self, set_up: SetUp, case: str) -> bool:
+        name = f"{set_up.name} "
+        return case in self.cases and any(name.startswith(f"{w} ") for w in self.who)
+
+
+def differ(who: str, cases: str, *instead: Told | str, why: str) -> Difference:
+    """`who` and `cases` are lists with a bar between their members."""
+    return Difference(tuple(who.split("|")), tuple(cases.split("|")), instead, why)
+
+
+STAYS = "a status of its own stays, whatever its text is"
+FAILED = "sees only that a program failed"
+DOWN = "down|down, chunked|down, GET"
+LONE = Told(503, NO_ANSWER, retry_after=None)
+
+DIFFERENCES = [
+    differ("nginx", "two credentials", Told(400, 3008),
+           why="refuses a second Authorization header itself"),
+    differ("nginx", "TRACE", Told(404, 2001),
+           why="refuses it itself with 405, which is 404 where it is of files"),
+    differ("apache", "TRACE", Told(405, 2002, allow=""),
+           why="refuses it itself, and allows what its own list has: nothing"),
+    differ("lighttpd", "BREW|coding gzip", Told(501, 2002), why=STAYS),
+    differ("lighttpd", "no length", Told(411, 3006), why=STAYS),
+    differ("lighttpd", "HTTP/3.1", Told(505, 3008), why=STAYS),
+    differ("apache", "HTTP/3.1", CREATED, why="takes any version for HTTP/1.1"),
+    differ("lighttpd", "bad percent", Told(404, 2001), why="leaves it as it is"),
+    differ("apache", "NUL in path", Told(404, 2001), why="has no such path"),
+    differ("lighttpd|nginx", "%2F", CREATED, why="decode a path before they route"),
+    differ("apache|nginx", "above the root", Told(400, 3008), why="refuse such a path"),
+    differ("apache", "long path", Told(414, 3010), why="has a status for it"),
+    differ("apache", "long header|many headers", Told(400, 3008),
+           why="has no status for it"),
+    differ("apache proxy_fcgi|apache cgid", "bad chunk",
+           Told(400, 3008, framed=False), why="end the connection with it"),
+    differ("apache fcgid", "bad chunk",
+           Told(400, 4001, at(0, "expected an opening brace")),
+           why="hands what follows over as if it were the body"),
+    differ("apache", "length and chunked", Told(400, 3006),
+           why="goes by the chunks, of which there are none, and closes"),
+    differ("apache cgid", "1 over, chunked", Told(413, 3007, framed=False),
+           why="ends the connection with it"),
+    # When the service is gone, or goes.
+    differ("lighttpd fastcgi", DOWN, LONE, why="cannot add a header to its own answer"),
+    differ("lighttpd fastcgi", "down, HEAD", dataclasses.replace(LONE, bare=True),
+           why="cannot add a header to its own answer"),
+    differ("lighttpd spawn", DOWN, LONE, Told(500, NO_ANSWER),
+           why="as before; 500 if it has not noticed yet that the program ended"),
+    differ("lighttpd spawn", "down, HEAD", dataclasses.replace(LONE, bare=True),
+           Told(500, NO_ANSWER, bare=True),
+           why="as before; 500 if it has not noticed yet that the program ended"),
+    differ("lighttpd cgi", f"killed|{DOWN}", Told(500, NO_ANSWER), why=FAILED),
+    differ("lighttpd cgi", "down, HEAD", Told(500, NO_ANSWER, bare=True), why=FAILED),
+    differ("apache proxy_fcgi", "down, HEAD",
+           Told(503, NO_ANSWER, bare=True, framed=False), why="tells HEAD no length"),
+    differ("apache fcgid|apache cgid", f"killed|{DOWN}",
+           Told(500, NO_ANSWER), why=FAILED),
+    differ("apache fcgid|apache cgid", "down, HEAD",
+           Told(500, NO_ANSWER, bare=True, framed=False), why=FAILED),
+    differ("lighttpd fastcgi|lighttpd spawn", "killed", Told(500, NO_ANSWER), why=STAYS),
+    differ("nginx keep", "killed", CREATED, Told(503, NO_ANSWER),
+           why="sends again what broke off on a connection that it had kept"),
+]

@@ -1,0 +1,26 @@
+/*
+ * store_parts: what the unit tests' fixture and the fault tests' lab make their
+ * stores of.  What cannot be done aborts.
+ */
+#ifndef TESTS_STORE_PARTS_H
+#define TESTS_STORE_PARTS_H
+
+#include <stdint.h>
+
+#include "plant/plant.h"
+
+/*
+ * parts_plant(id, name, tag):
+ * A plant of these strings, as they stand in its JSON; `tag` may be NULL.  Give
+ * it back with plant_done.
+ */
+struct plant parts_plant(int64_t id, const char *name, const char *tag);
+
+/*
+ * parts_empty(parent, name):
+ * Remove all files of the directory `name` below `parent` but those that begin
+ * with a dot.  Nothing if there is no such directory.
+ */
+void parts_empty(int parent, const char *name);
+
+#endif

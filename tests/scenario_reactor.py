@@ -7,6 +7,7 @@ The worker is spoken to in FastCGI directly, without a web server before it.
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
@@ -45,6 +46,7 @@ PROMPT_S = 1.0
 STOP_S = 2.0
 LARGE_LIMIT = 1 << 20
 LARGE_BODY = 1_000_000
+LULL_S = 1.2  # more than until an idle reactor writes its closing line
 
 
 class Reactor:
@@ -221,6 +223,31 @@ def check_large_bodies(tally: Tally, reactor: Reactor) -> None:
     reactor.check_served(tally, "served after a large body broke off")
     stored = large_id in reactor.stored_ids()
     tally.check(not stored, "a large body that broke off is not stored")
+
+
+def check_unread_answer(tally: Tally, reactor: Reactor) -> None:
+    """An answer larger than the socket's buffer, whose peer goes without reading it."""
+    request, _ = large_request(reactor)
+    large_id = reactor.ids
+    with reactor.connect() as peer:
+        peer.send(request)
+        select.select([peer.socket], [], [], DEADLINE_S)
+    reactor.check_served(tally, "served after a peer that went within its large answer")
+    tally.check(large_id in reactor.stored_ids(), "whose plant is stored")
+
+
+def check_stop_in_a_lull(tally: Tally, reactor: Reactor) -> None:
+    """SIGTERM while only a request that does not go on is there."""
+    time.sleep(LULL_S)
+    with reactor.connect() as peer:
+        peer.send(reactor.good()[:-30])
+        time.sleep(0.1)
+        start = time.monotonic()
+        os.kill(reactor.service.process.pid, signal.SIGTERM)
+        status = reactor.service.process.wait(DEADLINE_S + SLACK_S)
+        seconds = time.monotonic() - start
+    well = status == 0 and seconds < STOP_S
+    tally.check(well, "SIGTERM: half a request holds it up no longer", (status, seconds))
 
 
 def check_large_refusals(tally: Tally, reactor: Reactor) -> None:
@@ -443,7 +470,9 @@ def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
     with responder(store, watched=False, **settings) as service:
         reactor = Reactor(store, service)
         reactor.ids = threads * 100_000 + 50_000
-        check_large_bodies(tally, reactor)
+        for part in check_large_bodies, check_unread_answer, check_stop_in_a_lull:
+            with tally.part(part.__name__):
+                part(tally, reactor)
     service.check_end(tally)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from lib_service import Store, Tally, lighttpd, responder, run_scenario, temporary_store
 
 USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
+UNKNOWN = 4242424  # nobody's number
 NOBODY = pwd.getpwnam("nobody").pw_uid
 OURS = {
     "": (400, 4101, {}),
@@ -73,6 +74,17 @@ def check_machine(tally: Tally, store: Store) -> None:
     store.dir.chmod(0o700)
 
 
+def check_room(tally: Tally, store: Store) -> None:
+    if os.geteuid() != 0:
+        tally.skip("a disk with little room", "only root can mount")
+        return
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", store.dir]
+    subprocess.run(command, check=True)
+    run = check(store)
+    subprocess.run(["umount", store.dir], check=True)
+    told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
+
+
 def check_expired(tally: Tally, store: Store) -> None:
     text = store.tokens.read_text()
     line = next(line for line in text.splitlines() if not line.startswith("#"))
@@ -97,6 +109,9 @@ def check_used(tally: Tally, store: Store) -> None:
         os.chown(store.journal, NOBODY, -1)
         told(tally, check(store), CONFIG, "chown -R", "a foreign owner is told")
         os.chown(store.journal, 0, -1)
+        os.chown(store.dir, UNKNOWN, -1)
+        told(tally, check(store), CONFIG, str(UNKNOWN), "an owner without a name is told")
+        os.chown(store.dir, 0, -1)
     else:
         tally.skip("a foreign owner is told", "only root can give files away")
     lock = store.dir / "lock"
@@ -211,6 +226,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a backend that is down", {"plain": (502, PAGE, {})}, "start it"),
     ("another service", {"plain": (200, "{}", {})}, "something else answers"),
     ("an unexpected status", {"plain": (418, PAGE, {})}, "not the service's"),
+    ("a server that wants a length", {"plain": (411, PAGE, {})}, "Content-Length"),
     ("a redirect", {"plain": (301, "", {"Location": "/x/plants"})}, "/x/plants"),
     ("a small limit", {"full": (413, PAGE, {})}, "client_max_body_size"),
     ("a small limit of mod_fcgid", {"full": (400, 3006, {})}, "LimitRequestBody"),
@@ -238,6 +254,9 @@ def check_faults(tally: Tally, store: Store) -> None:
     with broken() as url:
         run = check(store, "--url", url, "--token", "pst_x")
         told(tally, run, 0, "", "a server that answers as the service does is well")
+    with broken(large=(413, PAGE, {})) as url:
+        run = check(store, "--url", url, "--token", "pst_x")
+        told(tally, run, 0, "", "a server that refuses too large a body itself is well")
     for what, answers, words in FAULTS:
         with broken(**answers) as url:
             run = check(store, "--url", url, "--token", "pst_x")
@@ -288,6 +307,7 @@ def scenario(tally: Tally) -> None:
     with temporary_store(build) as store:
         check_usage(tally, store)
         check_machine(tally, store)
+        check_room(tally, store)
         check_expired(tally, store)
         check_faults(tally, store)
         check_service(tally, store, build)

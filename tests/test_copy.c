@@ -1,6 +1,7 @@
 /* test_copy: a journal checked, and copied while it is in use. */
 #include "store_fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fault_shim.h"
 #include "store/copy.h"
 #include "store/verify.h"
 
@@ -338,6 +340,74 @@ backup_can_be_made_of_a_file(void **state)
 	expect_equal(fixture);
 }
 
+/* Where the copy is read back, another program cuts it. */
+struct cutter {
+	const struct fixture *fixture;
+	uint64_t end;
+};
+
+static bool
+cut_copy(void *context, uint64_t done, uint64_t total)
+{
+	const struct cutter *cutter = context;
+
+	(void)done;
+	(void)total;
+	if (fixture_exists(cutter->fixture, "copy/plants.jsonl"))
+		fixture_truncate(
+		    cutter->fixture, "copy/plants.jsonl", cutter->end);
+	return true;
+}
+
+static void
+copy_that_does_not_equal_what_was_read_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct cutter cutter = { .fixture = fixture };
+	const struct watch watch = { cut_copy, &cutter };
+	struct copy_report report;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 1);
+	cutter.end = fixture_size(fixture, "plants.jsonl");
+	make_store(fixture, 2, 2);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, &watch, &report), EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "does not equal"), 1);
+}
+
+static void
+addition_that_fails_leaves_the_earlier_backup(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80];
+	size_t len;
+
+	dest_path(fixture, dest);
+	make_store(fixture, 1, 1);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	len = fixture_size(fixture, "copy/plants.jsonl");
+	make_store(fixture, 2, 2);
+	shim_fail(SHIM_FTRUNCATE, "copy/plants.jsonl", 1, 1, EIO);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_IOERR);
+	shim_reset();
+	assert_int_equal(fixture_size(fixture, "copy/plants.jsonl"), len);
+	/* What was added cannot be cut off again; the next backup does. */
+	shim_fail(SHIM_FTRUNCATE, "copy/plants.jsonl", 2, 1, EIO);
+	shim_fail(SHIM_FSYNC, "copy/plants.jsonl", 1, 1, EIO);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_IOERR);
+	shim_reset();
+	assert_int_equal(fixture_logged(fixture, "cannot cut off"), 1);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	expect_equal(fixture);
+}
+
 #define TEST(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
@@ -357,6 +427,8 @@ main(void)
 		TEST(backup_that_is_stopped_leaves_none_or_a_whole_one),
 		TEST(backup_that_is_stopped_keeps_the_earlier_one),
 		TEST(backup_can_be_made_of_a_file),
+		TEST(copy_that_does_not_equal_what_was_read_is_told),
+		TEST(addition_that_fails_leaves_the_earlier_backup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -158,6 +159,9 @@ def test_arguments(test: Import) -> None:
         done = test.run(store, b"", PLANT_STORE_BODY_BYTES_MAX="1")
         test.check(done.status == 78 and "BODY_BYTES_MAX" in done.err,
                    "a wrong setting is told", done)
+        done = test.run(store, b"", "--dir", str(store.dir), PLANT_STORE_BODY_BYTES_MAX="1")
+        test.check(done.status == 78 and "BODY_BYTES_MAX" in done.err,
+                   "also where it does not say which store", done)
         done = test.run(store, b"{}", "--dir", str(store.root / "none"))
         test.check(done.status == 78 and done.out == b"",
                    "a missing store is told", done)
@@ -359,6 +363,20 @@ def test_csv_refusals(test: Import) -> None:
                        and not store.plants(), f"{header!r} is no header", done)
 
 
+def test_csv_limit(test: Import) -> None:
+    """A field that is larger in JSON, where each of its line breaks is two characters."""
+    with test.store() as store:
+        text = b'id,name\n1,"' + b"\n" * 40000 + b'"\n2,two\n'
+        done = test.run(store, text, "--format", "csv", "--keep-going")
+        test.check(done.counts == [1, 0, 0, 1, 40003] and "error 3007" in done.err,
+                   "the limit is that of the plant as JSON", done)
+        path = store.root / "plants.csv"  # all of it is read at once
+        path.write_bytes(b"id,name\n1," + b"x" * 100_000 + b"\n3,three\n")
+        done = test.run(store, b"", str(path), "--keep-going")
+        test.check(done.counts == [1, 0, 0, 1, 3] and "error 3007" in done.err,
+                   "and holds for what is there whole, too", done)
+
+
 def test_round_trip(test: Import) -> None:
     plants = [{"id": i, "name": name, "tag": tag} for i, (name, tag) in
               enumerate((name, tag) for name in ODD for tag in ODD)]
@@ -415,6 +433,38 @@ def test_signals(test: Import) -> None:
             test.check(len(store.plants()) == 3, "and nothing of a line in part")
 
 
+def test_signals_elsewhere(test: Import) -> None:
+    """In the middle of a line that is too long, and before the store is open."""
+    with test.store() as store:
+        process = test.start(store)
+        feed(process, lines(1, 2) + b"x" * (128 << 10))
+        process.send_signal(signal.SIGINT)
+        process.wait(WAIT_S)
+        done = finish(process)
+        test.check(done.status == 128 + signal.SIGINT and done.counts == [2, 0, 0, 0, 2],
+                   "SIGINT ends it in the middle of a line that is too long", done)
+    with test.store() as store:
+        test.run(store, lines(1, 1))
+        (store.dir / "index" / "data.mdb").unlink()
+        held = lock(store)
+        process = test.start(store)
+        test.check(wait_until(lambda: catches(process.pid, signal.SIGINT)),
+                   "it waits for the store")
+        process.send_signal(signal.SIGINT)
+        os.close(held)
+        done = finish(process, lines(2, 1))
+        test.check(done.status == 128 + signal.SIGINT and done.out == b"" and
+                   "interrupted; nothing was imported" in done.err,
+                   "SIGINT ends it before its store is open", done)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler of its own for the signal."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    mask = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[1], 16)
+    return bool(mask >> (number - 1) & 1)
+
+
 def test_progress(test: Import) -> None:
     with test.store() as store:
         path = store.root / "plants"
@@ -423,6 +473,13 @@ def test_progress(test: Import) -> None:
         test.check(done.status == 0 and re.search(r"^plant-store: import +\d+ %", done.err,
                                                   re.MULTILINE),
                    "--progress tells the share of the file", done)
+        process = test.start(store, "--progress")
+        feed(process, lines(1, 1))
+        wait_until(lambda: False, 1.2)  # a line of progress a second
+        done = finish(process, lines(2, 1))
+        test.check(re.search(r"^plant-store: import +[\d.]+ MB +[\d.]+ MB/s$", done.err,
+                             re.MULTILINE),
+                   "and of a pipe how much it was", done)
         done = test.run(store, b"", "--quiet", str(path))
         test.check(done.err == "" and done.counts == [0, 100, 0, 0, 100],
                    "--quiet tells only the counts", done)
@@ -455,7 +512,7 @@ def test_full(test: Import) -> None:
     if os.geteuid() != 0:
         test.tally.skip("a full disk", "needs root")
         return
-    text = lines(1, 14000)
+    text = lines(1, 15100)
     with test.store() as store, tmpfs(store.dir, "size=2m,mode=0700"):
         done = test.run(store, text)
         found = re.search(r"stdin: line (\d+): the store is full; every line before it is "
@@ -467,9 +524,9 @@ def test_full(test: Import) -> None:
         options = "remount,size=64m"
         subprocess.run(["mount", "-o", options, "none", store.dir], check=True)
         done = test.run(store, text)
-        test.check(done.counts == [14000 - stored, stored, 0, 0, 14000],
+        test.check(done.counts == [15100 - stored, stored, 0, 0, 15100],
                    "when there is room, the import can be repeated", done)
-        test.check(len(store.plants()) == 14000, "and all is there once")
+        test.check(len(store.plants()) == 15100, "and all is there once")
 
 
 def test_read_only(test: Import) -> None:
@@ -519,6 +576,17 @@ def test_owner(test: Import) -> None:
         owners = {(entry.stat().st_uid, entry.stat().st_gid)
                   for entry in store.dir.rglob("*")}
         test.check(owners == {(NOBODY, NOBODY)}, "whose files are that user's", owners)
+    if shutil.which("setpriv") is None:
+        test.tally.skip("root that may not become the owner", "needs setpriv")
+        return
+    with test.store() as store:
+        os.chown(store.dir, NOBODY, NOBODY)
+        process = subprocess.run(
+            ["setpriv", "--bounding-set", "-setuid", test.program, "import"],
+            env=store.environment(), input=lines(1, 1), capture_output=True, timeout=WAIT_S)
+        test.check(process.returncode == NOPERM and b"cannot become its owner" in
+                   process.stderr and not store.journal.exists(),
+                   "root that may not become the owner is told, and makes nothing", process)
 
 
 def test_with_service(test: Import) -> None:
@@ -554,9 +622,9 @@ def scenario(tally: Tally) -> None:
         process, held = start_busy(test, store)  # it takes its time
         for part in (test_arguments, test_format, test_json_lines, test_refusals,
                      test_conflicts, test_limit, test_long_lines, test_csv,
-                     test_csv_refusals, test_round_trip, test_kill, test_signals,
-                     test_progress, test_full, test_read_only, test_failed, test_owner,
-                     test_with_service):
+                     test_csv_refusals, test_csv_limit, test_round_trip, test_kill,
+                     test_signals, test_signals_elsewhere, test_progress, test_full,
+                     test_read_only, test_failed, test_owner, test_with_service):
             with tally.part(f"{part.__name__} runs to its end"):
                 part(test)
         check_busy(test, store, process, held)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "index.h"
 #include "index_parts.h"
 #include "pure/crc32c.h"
+#include "sanitized.h"
 #include "store_fixture.h"
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"
@@ -1043,6 +1045,194 @@ a_crash_elsewhere_is_a_crash(void **state)
 	assert_true(is_kept(fixture));
 }
 
+/* Put a key and a value into it as LMDB alone would. */
+static void
+put_raw(const struct fixture *fixture, MDB_val key, MDB_val value)
+{
+	char *path = NULL;
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	assert_true(asprintf(&path, "%s/index", fixture->path) > 0);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOLOCK, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
+	assert_int_equal(mdb_put(txn, dbi, &key, &value, 0), 0);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+	free(path);
+}
+
+static void
+an_index_whose_state_is_of_another_size_is_discarded(void **state)
+{
+	struct fixture *fixture = *state;
+	char name = '\0', text[] = "short";
+
+	leave_index(fixture, false);
+	put_raw(fixture, (MDB_val){ 1, &name }, (MDB_val){ 5, text });
+	assert_false(is_kept(fixture));
+}
+
+static void
+expect_damaged(const struct fixture *fixture, int64_t id)
+{
+	struct index *index = open_index(fixture);
+	uint64_t found;
+
+	begin(index);
+	assert_int_equal(index_find(index, id, &found), INDEX_ERROR);
+	assert_int_equal(errno, EBADMSG);
+	index_close(index, false);
+}
+
+static void
+a_key_of_another_size_is_damage(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t order = htobe64(index_order(9));
+	char key[sizeof(order) + 1] = "", value[12] = "";
+
+	leave_index(fixture, false);
+	memcpy(key, &order, sizeof(order));
+	put_raw(fixture, (MDB_val){ sizeof(key), key },
+	    (MDB_val){ sizeof(value), value });
+	/* It stands behind 9. */
+	expect_damaged(fixture, 8);
+	expect_damaged(fixture, 1000);
+	assert_true(is_kept(fixture));
+}
+
+static void
+an_entry_of_another_size_is_damage(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t order = htobe64(index_order(7));
+	char value[11] = "";
+
+	leave_index(fixture, false);
+	put_raw(fixture, (MDB_val){ sizeof(order), &order },
+	    (MDB_val){ sizeof(value), value });
+	expect_damaged(fixture, 7);
+	expect_damaged(fixture, 6);
+	expect_damaged(fixture, 8);
+}
+
+static void
+a_path_longer_than_any_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	char path[4096];
+
+	memset(path, '/', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	memcpy(path, fixture->path, strlen(fixture->path));
+	leave_index(fixture, false);
+	assert_null(index_open(fixture->dir, path, UUID));
+	assert_int_equal(errno, ENAMETOOLONG);
+}
+
+/* A sanitizer has more mapped already than is allowed here. */
+static int
+open_in_little_space(void *argument)
+{
+	const struct fixture *fixture = argument;
+	const struct rlimit limit = { (rlim_t)1 << 30, (rlim_t)1 << 30 };
+
+	if (setrlimit(RLIMIT_AS, &limit) < 0)
+		return 1;
+	return index_open(fixture->dir, fixture->path, UUID) != NULL ||
+	       errno != ENOMEM;
+}
+
+static void
+an_index_is_not_to_blame_for_a_limit_on_memory(void **state)
+{
+	struct fixture *fixture = *state;
+
+	if (SANITIZED)
+		skip();
+	leave_index(fixture, false);
+	assert_int_equal(fixture_in_child(open_in_little_space, fixture), 0);
+	assert_int_equal(fixture_logged(fixture, "building it anew"), 0);
+	assert_true(is_kept(fixture));
+}
+
+#define PAGE_BYTES 4096
+#define PAGE_BRANCH 1
+#define PAGE_HEAD 16
+#define ENTRIES 1000
+
+/* Let the second of the pages below a branch page be one that is not there. */
+static void
+lose_second_leaf(const struct fixture *fixture)
+{
+	static const char nowhere[4] = "\xff\xff\xff\x7f";
+	size_t len;
+	char *file = fixture_read(fixture, DATA, &len);
+	unsigned found = 0;
+
+	for (size_t page = 2 * PAGE_BYTES; page < len; page += PAGE_BYTES) {
+		uint16_t flags, node;
+
+		memcpy(&flags, file + page + 10, sizeof(flags));
+		memcpy(&node, file + page + PAGE_HEAD + sizeof(node),
+		    sizeof(node));
+		if (flags != PAGE_BRANCH)
+			continue;
+		fixture_write(
+		    fixture, DATA, page + node, nowhere, sizeof(nowhere));
+		found++;
+	}
+	assert_int_equal(found, 1);
+	free(file);
+}
+
+static void
+see_right(void *context, int64_t id, uint64_t offset)
+{
+	int64_t *next = context;
+
+	assert_int_equal(id, *next);
+	assert_int_equal(offset, 1000 + (uint64_t)id);
+	++*next;
+}
+
+static void
+a_page_that_is_not_there_is_damage_to_who_needs_it(void **state)
+{
+	struct fixture *fixture = *state;
+	struct index *index = open_index(fixture);
+	unsigned whole = 0, damaged = 0;
+	uint64_t found;
+
+	begin(index);
+	for (int64_t id = 0; id < ENTRIES; id++)
+		assert_int_equal(
+		    index_put(index, id, 1000 + (uint64_t)id, &found),
+		    INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	lose_second_leaf(fixture);
+	/* From within the page before, from within, and from behind it. */
+	for (int64_t id = 0; id < ENTRIES; id++) {
+		int64_t from = id, next = id;
+
+		begin(index);
+		if (index_walk(index, &from, ENTRIES, see_right, &next) == 0) {
+			assert_int_equal(next, ENTRIES);
+			whole++;
+		} else {
+			assert_int_equal(errno, EBADMSG);
+			damaged++;
+		}
+		index_abort(index);
+	}
+	assert_true(whole > 0 && damaged > 0);
+	index_close(index, false);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -1103,6 +1293,12 @@ main(void)
 		TEST(a_crash_of_a_reader_removes_nothing),
 		TEST(a_crash_removes_no_index_that_took_the_place_of_ours),
 		TEST(a_crash_elsewhere_is_a_crash),
+		TEST(an_index_whose_state_is_of_another_size_is_discarded),
+		TEST(a_key_of_another_size_is_damage),
+		TEST(an_entry_of_another_size_is_damage),
+		TEST(a_path_longer_than_any_is_refused),
+		TEST(an_index_is_not_to_blame_for_a_limit_on_memory),
+		TEST(a_page_that_is_not_there_is_damage_to_who_needs_it),
 	};
 
 	return cmocka_run_group_tests_name("index", tests, NULL, NULL);

@@ -4,10 +4,13 @@
  */
 #include "store_fixture.h"
 
+#include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
+#include "alloc_shim.h"
 #include "index.h"
 #include "store/inspect.h"
 
@@ -254,6 +257,90 @@ offset_where_no_line_begins_is_refused(void **state)
 	inspect_close(inspect);
 }
 
+static void
+journal_alone_has_no_index_and_is_searched(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct inspect_report report;
+	const int64_t ids[] = { 2, 9 };
+	uint64_t offsets[2];
+	char path[96];
+	int status;
+
+	make_store(fixture, 1, 3);
+	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
+	struct inspect *inspect = inspect_open(path, NULL, &status);
+	assert_non_null(inspect);
+	assert_int_equal(inspect_report(inspect, &report), EX_OK);
+	assert_int_equal(report.index, INSPECT_MISSING);
+	assert_int_equal(report.index_bytes, 0);
+	assert_int_equal(inspect_find(inspect, ids, offsets, 2), EX_OK);
+	assert_int_not_equal(offsets[0], 0);
+	assert_int_equal(offsets[1], 0);
+	inspect_close(inspect);
+}
+
+static void
+search_goes_to_the_journal_when_the_index_is_damaged(void **state)
+{
+	const struct fixture *fixture = *state;
+	uint64_t key = htobe64(UINT64_C(2) | UINT64_C(1) << 63);
+	size_t len;
+
+	make_store(fixture, 1, 3);
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	const char *at = index;
+	/* The key of the plant 2 becomes that of one far away. */
+	while ((at = memmem(at, len - (size_t)(at - index), &key,
+		    sizeof(key))) != NULL) {
+		fixture_write(fixture, "index/data.mdb",
+		    (uint64_t)(at - index) + 1, "x", 1);
+		at++;
+	}
+	free(index);
+	expect_found(fixture, 1, 3);
+	expect_missing(fixture, 4);
+	assert_true(fixture_exists(fixture, "index/data.mdb"));
+}
+
+static void
+whatever_lacks_memory_is_told_or_done_without(void **state)
+{
+	const struct fixture *fixture = *state;
+	const int64_t ids[] = { 1, 2, 9 };
+	bool failed = true;
+
+	if (!alloc_can_fail())
+		skip();
+	make_store(fixture, 1, 2);
+	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
+	for (unsigned nth = 1; failed; nth++) {
+		struct inspect_report report;
+		uint64_t offsets[3];
+		int status = EX_OK, told = EX_OK;
+
+		alloc_fail(nth, 1);
+		struct inspect *inspect =
+		    inspect_open(fixture->path, NULL, &status);
+		if (inspect != NULL) {
+			told = inspect_report(inspect, &report);
+			status = inspect_find(inspect, ids, offsets, 3);
+			inspect_close(inspect);
+		}
+		failed = alloc_reset();
+		assert_int_equal(told, EX_OK);
+		assert_int_equal(
+		    status, inspect == NULL ? EX_TEMPFAIL : status);
+		assert_true(status == EX_OK || status == EX_TEMPFAIL);
+		if (status == EX_OK && inspect != NULL) {
+			assert_true(offsets[0] > 0 && offsets[1] > 0);
+			assert_int_equal(offsets[2], 0);
+		}
+		assert_true(failed || status == EX_OK);
+		assert_true(nth < 100);
+	}
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -272,6 +359,9 @@ main(void)
 		TEST(search_through_the_journal_ends_when_the_watch_says_so),
 		TEST(store_has_failed_if_the_next_start_recovers_it),
 		TEST(offset_where_no_line_begins_is_refused),
+		TEST(journal_alone_has_no_index_and_is_searched),
+		TEST(search_goes_to_the_journal_when_the_index_is_damaged),
+		TEST(whatever_lacks_memory_is_told_or_done_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -663,6 +663,17 @@ a_sync_that_fails_is_told(void **state)
 	journal_close(&journal);
 }
 
+static void
+a_write_that_writes_nothing_is_a_full_disk(void **state)
+{
+	struct fixture *fixture = *state;
+
+	shim_shorten(SHIM_PWRITE, JOURNAL_NAME ".new", 1, 0);
+	assert_int_equal(journal_create(fixture->dir), -1);
+	assert_int_equal(errno, ENOSPC);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -707,6 +718,7 @@ main(void)
 		TEST(a_line_longer_than_any_record_is_none),
 		TEST(a_record_that_cannot_be_read_is_an_error),
 		TEST(a_sync_that_fails_is_told),
+		TEST(a_write_that_writes_nothing_is_a_full_disk),
 	};
 
 	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);

@@ -437,6 +437,25 @@ a_renewed_journal_is_locked_before_others_find_it(void **state)
 	close(fd);
 }
 
+static void
+a_mark_is_not_set_where_the_directory_is_gone(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock lock;
+
+	assert_int_equal(mkdirat(fixture->dir, "gone", 0700), 0);
+	int dir =
+	    openat(fixture->dir, "gone", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(dir >= 0);
+	assert_int_equal(lock_open(&lock, dir), 0);
+	assert_int_equal(unlinkat(dir, "lock", 0), 0);
+	assert_int_equal(unlinkat(fixture->dir, "gone", AT_REMOVEDIR), 0);
+	assert_int_equal(lock_set_mark(&lock, LOCK_FAILED, UUID, true), -1);
+	assert_int_equal(errno, ENOENT);
+	lock_close(&lock);
+	close(dir);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -467,6 +486,7 @@ main(void)
 		TEST(a_mark_reaches_those_who_use_another_lock_file_by_now),
 		TEST(a_mark_that_does_not_reach_the_others_is_not_set),
 		TEST(a_renewed_journal_is_locked_before_others_find_it),
+		TEST(a_mark_is_not_set_where_the_directory_is_gone),
 	};
 
 	return cmocka_run_group_tests_name("lock", tests, NULL, NULL);

@@ -359,6 +359,26 @@ message_of_a_program_without_syslog_is_plain(void **state)
 	assert_int_equal(syslogged, 0);
 }
 
+static void
+message_while_a_bar_is_shown_clears_it_first(void **state)
+{
+	struct capture capture;
+	char line[LINE_BYTES_MAX + 2];
+	size_t len = strlen("tester: over it\n");
+
+	(void)state;
+	capture_begin(&capture);
+	log_set_bar(true);
+	log_error("over it");
+	log_set_bar(false);
+	capture_pause(&capture);
+	assert_true(capture_next(&capture, line));
+	assert_true(strlen(line) > len);
+	assert_int_equal(line[0], '\r');
+	assert_string_equal(line + strlen(line) - len, "tester: over it\n");
+	capture_end(&capture);
+}
+
 int
 main(void)
 {
@@ -394,6 +414,8 @@ main(void)
 		    set_up),
 		cmocka_unit_test_setup(
 		    message_of_a_program_without_syslog_is_plain, set_up),
+		cmocka_unit_test_setup(
+		    message_while_a_bar_is_shown_clears_it_first, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, set_up_group, NULL);

@@ -116,7 +116,8 @@ def check_command(tally: Tally, build: pathlib.Path) -> None:
         set(sections) ^ set(names),
     )
     for name in names:
-        ours = options_in(run(command, name, "--help")) - COMMON_OPTIONS
+        text = run(command, name, "--help")
+        ours = options_in(text) - COMMON_OPTIONS
         theirs = {
             "--" + word
             for word in re.findall(r"(?:\bFl|\|) -([a-z][a-z-]*)", sections.get(name, ""))
@@ -126,6 +127,11 @@ def check_command(tally: Tally, build: pathlib.Path) -> None:
             f"the page's section on {name} has exactly the options of its help",
             ours ^ theirs,
         )
+        for character in sorted(set(re.findall(r"U\+[0-9A-F]{4}", text))):
+            tally.check(
+                character in sections.get(name, ""),
+                f"the page's section on {name} tells of {character} as its help does",
+            )
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

@@ -5,9 +5,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -76,6 +78,22 @@ a_state_arrives_at_an_abstract_name(void **state)
 	arrives_once(name);
 }
 
+/* Whether no descriptor can be had. */
+static bool out_of_descriptors;
+
+static void
+notify(void)
+{
+	struct rlimit limit, none;
+
+	assert_return_code(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	if (out_of_descriptors)
+		assert_return_code(setrlimit(RLIMIT_NOFILE, &none), 0);
+	notify_supervisor("READY=1");
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 /* What notify_supervisor says on stderr with such a NOTIFY_SOCKET. */
 static size_t
 said(const char *name, char *text, size_t size)
@@ -87,7 +105,7 @@ said(const char *name, char *text, size_t size)
 	assert_return_code(pipe(ends), 0);
 	dup2(ends[1], STDERR_FILENO);
 	close(ends[1]);
-	notify_supervisor("READY=1");
+	notify();
 	dup2(before, STDERR_FILENO);
 	close(before);
 	len = read(ends[0], text, size - 1);
@@ -112,6 +130,19 @@ a_socket_that_is_not_there_is_told(void **state)
 }
 
 static void
+a_socket_that_cannot_be_made_is_told(void **state)
+{
+	char text[512];
+
+	(void)state;
+	out_of_descriptors = true;
+	size_t len = said("/nonexistent/socket", text, sizeof(text));
+	out_of_descriptors = false;
+	assert_int_not_equal(len, 0);
+	assert_non_null(strstr(text, "Too many open files"));
+}
+
+static void
 without_a_socket_nothing_is_said(void **state)
 {
 	char text[512];
@@ -127,6 +158,7 @@ main(void)
 		cmocka_unit_test(a_state_arrives_at_a_path),
 		cmocka_unit_test(a_state_arrives_at_an_abstract_name),
 		cmocka_unit_test(a_socket_that_is_not_there_is_told),
+		cmocka_unit_test(a_socket_that_cannot_be_made_is_told),
 		cmocka_unit_test(without_a_socket_nothing_is_said),
 	};
 

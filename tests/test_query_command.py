@@ -12,11 +12,14 @@ import json
 import os
 import pathlib
 import pty
+import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -39,6 +42,7 @@ from lib_service import (
 USAGE, DATAERR, NOINPUT, CANTCREAT, IOERR, TEMPFAIL = 64, 65, 66, 73, 74, 75
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TIMEOUT_S = 60
+HOLD_S = 0.5  # more than a bar waits for
 LOAD_PLANTS = 300
 
 # What a name or a tag may hold, and a reader of CSV may stumble over.
@@ -726,6 +730,64 @@ def test_progress(tally: Tally, store: Store) -> None:
     )
 
 
+def on_terminal(
+    store: Store, columns: int, *arguments: str, stop: bool = False
+) -> tuple[int, bytes]:
+    """The status, and what a terminal of that width was told while the lock was held
+    long enough for a bar."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with held_lock(store):
+        process = subprocess.Popen(
+            [store.build / "plant-store", *arguments],
+            env=store.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=slave,
+        )
+        os.close(slave)
+        time.sleep(HOLD_S)
+        if stop:
+            process.send_signal(signal.SIGINT)
+    said = b""
+    with contextlib.suppress(OSError):  # the terminal ends with the program
+        while part := os.read(master, 10000):
+            said += part
+    os.close(master)
+    return process.wait(TIMEOUT_S), said
+
+
+def test_bar(tally: Tally, store: Store) -> None:
+    """`store` is of some mebibytes, so that there is a bar behind the lock."""
+    words = "export", "-o", str(store.root / "out"), "--force"
+    status, said = on_terminal(store, 80, *words)
+    tally.check(
+        status == 0
+        and re.search(rb"\rexport +\d+ % \[#*-+\] [\d.]+ MB/s  \d+:\d\d left\x1b\[K", said)
+        and b"\r\x1b[Kplant-store: exported 60 plants" in said,
+        "a terminal has a bar with the time that is left, and at the end none",
+        said,
+    )
+    status, said = on_terminal(store, 50, *words)
+    (store.root / "out").unlink()
+    tally.check(
+        status == 0 and b"MB/s" in said and b"[#" not in said and b"[-" not in said,
+        "a narrow one has no bar, but the share",
+        said,
+    )
+
+
+def test_interrupted_search(tally: Tally, store: Store) -> None:
+    index, kept = store.dir / "index", store.root / "index-kept"
+    index.rename(kept)
+    status, said = on_terminal(store, 80, "get", "1", stop=True)
+    kept.rename(index)
+    tally.check(
+        status == 128 + signal.SIGINT and b"no plant has this id" not in said,
+        "SIGINT ends a search, of which nothing is said to be missing",
+        (status, said),
+    )
+
+
 # --- While others store ------------------------------------------------------
 
 
@@ -848,6 +910,8 @@ def test_large(tally: Tally, build: str) -> None:
         test_output(tally, store, plants)
         test_interrupted_file(tally, store)
         test_interrupted_pipe(tally, store, plants)
+        test_bar(tally, store)
+        test_interrupted_search(tally, store)
 
 
 def main() -> int:

@@ -498,6 +498,29 @@ reading_can_be_taken_up_behind_any_line(void **state)
 	reader_close(reader);
 }
 
+/* More than is left for the lock at the end, which is looked at first. */
+static void
+damage_far_before_the_end_is_found_on_the_way(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader_report report;
+	struct record record;
+
+	make_long_store(fixture, 16);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	reader_report(reader, &report);
+	reader_close(reader);
+	fixture_write(fixture, JOURNAL_NAME, report.bytes + 9, "X", 1);
+	reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	assert_int_equal(record.id, 1);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_DATAERR);
+	assert_int_equal(fixture_logged(fixture, "damaged at byte"), 1);
+	reader_close(reader);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -525,6 +548,7 @@ main(void)
 		TEST(sync_that_fails_is_told),
 		TEST(what_is_no_journal_is_refused),
 		TEST(reading_can_be_taken_up_behind_any_line),
+		TEST(damage_far_before_the_end_is_found_on_the_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "alloc_shim.h"
 #include "fault_shim.h"
 #include "index.h"
 #include "journal.h"
@@ -325,6 +326,123 @@ damage_that_only_the_index_knows_of_is_refused(void **state)
 	expect_refused_untouched(fixture);
 }
 
+/* Work for fixture_in_child: store two plants as one batch, and die. */
+static int
+put_two_and_die(void *argument)
+{
+	const struct fixture *fixture = argument;
+	struct store_options options = { .dir = fixture->path };
+	struct plant plants[] = { fixture_plant(4, NULL),
+		fixture_plant(5, NULL) };
+	struct store_item items[] = { { .plant = &plants[0], .by = "tester" },
+		{ .plant = &plants[1], .by = "tester" } };
+	int status;
+	struct store *store = store_open(&options, &status);
+
+	return store == NULL || store_commit(store, items, 2) != 0;
+}
+
+/* No watermark is above the batch, and its last record is as it was. */
+static void
+damage_within_the_last_batch_is_refused_for_the_index_knows_its_end(
+    void **state)
+{
+	struct fixture *fixture = *state;
+	struct store_options options = { .dir = fixture->path,
+		.prepare = true };
+	struct position end;
+	int status;
+
+	make_store(fixture, 3);
+	end = find_end(fixture);
+	assert_int_equal(fixture_in_child(put_two_and_die, fixture), 0);
+	flip(fixture, end.end + 20);
+	assert_null(store_open(&options, &status));
+	assert_int_equal(status, EX_DATAERR);
+	assert_int_equal(fixture_logged(fixture, "wrong checksum"), 1);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+	flip(fixture, end.end + 20);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+}
+
+static void
+damage_to_what_was_synced_is_refused_though_the_index_lacks_it(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	uint64_t last;
+
+	fixture_create(store, 1);
+	shim_fail(SHIM_WRITEV, "index/data.mdb", 1, 1, ENOSPC);
+	shim_fail(SHIM_PWRITE, "index/data.mdb", 1, 1, ENOSPC);
+	fixture_create(store, 2);
+	shim_reset();
+	last = find_end(fixture).last;
+	flip(fixture, last + 20);
+	struct outcome outcome = fixture_put(store, 3, NULL);
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	store_close(store);
+	assert_int_equal(fixture_logged(fixture, "nothing was changed"), 1);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+	flip(fixture, last + 20);
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
+}
+
+static void
+plants_of_others_turned_to_blank_lines_fail_an_open_store(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *one = fixture_open(fixture, false);
+	struct store *two = fixture_open(fixture, false);
+	struct position at;
+	char blank[1000];
+	size_t len;
+
+	fixture_create(one, 1);
+	fixture_create(two, 2);
+	at = find_end(fixture);
+	len = (size_t)(at.end - at.last);
+	assert_true(len <= sizeof(blank));
+	memset(blank, '\n', sizeof(blank));
+	fixture_write(fixture, JOURNAL_NAME, at.last, blank, len);
+	struct outcome outcome = fixture_put(one, 3, NULL);
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	assert_int_equal(fixture_logged(fixture, "the end is missing"), 1);
+	store_close(one);
+	store_close(two);
+	expect_refused_untouched(fixture);
+}
+
+/* More than a long lived process checks from its beginning at each start. */
+static void
+damage_far_before_the_end_of_a_large_journal_does_not_delay_a_start(
+    void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	const size_t len = ((size_t)1 << 20) - 100;
+	char *name = malloc(len + 1);
+
+	assert_non_null(name);
+	memset(name, 'x', len);
+	name[len] = '\0';
+	fixture_create(store, 1);
+	for (int64_t id = 2; id < 19; id++)
+		assert_int_equal(
+		    fixture_put(store, id, name).result, STORE_CREATED);
+	free(name);
+	store_close(store);
+	flip(fixture, RECORD_HEADER_LEN + 10);
+	store = fixture_open(fixture, true);
+	assert_int_equal(fixture_put(store, 18, NULL).result, STORE_CONFLICT);
+	/* It is found by who asks for the plant. */
+	assert_int_equal(fixture_put(store, 1, NULL).result, STORE_FAILED);
+	store_close(store);
+	expect_refused_untouched(fixture);
+}
+
 static void
 a_deleted_index_is_built_anew(void **state)
 {
@@ -404,26 +522,139 @@ an_index_of_an_older_copy_of_the_store_catches_up(void **state)
 	assert_int_equal(fixture_logged(fixture, "building it anew"), 0);
 }
 
+/* Let the index say that it has read the journal up to another place. */
 static void
-an_index_that_ends_where_no_line_does_is_built_anew(void **state)
+forge_covered(const struct fixture *fixture,
+    void (*change)(struct position *covered, const struct position *start))
 {
-	struct fixture *fixture = *state;
 	struct journal journal;
 	struct index *index;
 	struct position covered;
 
-	make_store(fixture, 5);
 	assert_int_equal(
 	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
 	index = index_open(fixture->dir, fixture->path, journal.uuid);
 	assert_non_null(index);
 	assert_int_equal(index_begin(index, &covered), 0);
-	covered.crc ^= 1;
+	change(&covered, &journal.start);
 	assert_int_equal(index_commit(index, &covered), 0);
 	index_close(index, false);
 	journal_close(&journal);
+}
+
+static void
+other_crc(struct position *covered, const struct position *start)
+{
+	(void)start;
+	covered->crc ^= 1;
+}
+
+static void
+other_seq(struct position *covered, const struct position *start)
+{
+	(void)start;
+	covered->seq++;
+}
+
+static void
+within_a_line(struct position *covered, const struct position *start)
+{
+	(void)start;
+	covered->last++;
+}
+
+static void
+only_the_header(struct position *covered, const struct position *start)
+{
+	*covered = *start;
+}
+
+static void
+another_header(struct position *covered, const struct position *start)
+{
+	*covered = *start;
+	covered->crc ^= 1;
+}
+
+static void
+no_line_behind_the_header(
+    struct position *covered, const struct position *start)
+{
+	*covered = *start;
+	covered->end++;
+}
+
+static void
+an_index_that_ends_where_no_line_does_is_built_anew(void **state)
+{
+	static void (*const changes[])(struct position *,
+	    const struct position *) = { other_crc, other_seq, within_a_line,
+		another_header, no_line_behind_the_header };
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 5);
+	for (unsigned i = 0; i < COUNT(changes); i++) {
+		forge_covered(fixture, changes[i]);
+		fixture_reopen_and_expect(fixture, one_to_five, 5);
+		assert_int_equal(
+		    fixture_logged(fixture, "does not belong"), i + 1);
+	}
+}
+
+static void
+an_index_that_has_read_the_header_only_reads_on(void **state)
+{
+	struct fixture *fixture = *state;
+
+	store_close(fixture_open(fixture, false));
+	forge_covered(fixture, only_the_header);
+	fixture_reopen_and_expect(fixture, one_to_five, 0);
+	make_store(fixture, 5);
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
-	assert_int_equal(fixture_logged(fixture, "does not belong"), 1);
+	assert_int_equal(fixture_logged(fixture, "does not belong"), 0);
+}
+
+static void
+an_index_that_does_not_belong_and_cannot_be_replaced_refuses(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_store(fixture, 5);
+	forge_covered(fixture, other_crc);
+	shim_fail(SHIM_FSYNC, "/index", 1, 1, EIO);
+	fixture_refused(fixture, EX_IOERR);
+	shim_reset();
+	assert_int_equal(
+	    fixture_logged(fixture, "index: cannot use it: Input"), 1);
+	fixture_reopen_and_expect(fixture, one_to_five, 5);
+}
+
+/* The root of LMDB's list of free pages, in its two meta pages. */
+static void
+spoil_free_list(const struct fixture *fixture)
+{
+	static const uint64_t nowhere = UINT64_C(1) << 40;
+
+	for (uint64_t page = 0; page < 2; page++)
+		fixture_write(fixture, "index/data.mdb", page * 4096 + 80,
+		    &nowhere, sizeof(nowhere));
+}
+
+static void
+an_index_whose_damage_is_found_when_it_is_taken_over_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+
+	fixture_create(store, 1);
+	fixture_create(store, 2);
+	store_close(store);
+	assert_true(fixture_exists(fixture, "index/clean"));
+	spoil_free_list(fixture);
+	fixture_refused(fixture, EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "index: damaged"), 1);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
 }
 
 static void
@@ -647,10 +878,39 @@ a_failed_store_that_cannot_be_copied_stays_failed_until_it_can(void **state)
 	expect_renewed(fixture);
 }
 
+static void
+leave_torn(const struct fixture *fixture)
+{
+	append_forged(fixture, 4, 30);
+	fixture_remove_index(fixture);
+}
+
+static void
+leave_failed(const struct fixture *fixture)
+{
+	mark(fixture, "failed  ");
+}
+
+static void
+leave_index_of_another(const struct fixture *fixture)
+{
+	forge_covered(fixture, other_crc);
+}
+
+static void
+leave_well(const struct fixture *fixture)
+{
+	(void)fixture;
+}
+
+/* What an opening may find; in each of them there are the plants 1 to 3. */
+static void (*const leavings[])(const struct fixture *) = { leave_torn,
+	leave_failed, leave_index_of_another, leave_well };
+
 /*
  * Fail each system call of an opening that has a torn end to cut, an index to
- * build and a dead process's plant to sync, one after another: whatever the
- * failure, the plants are there in the end.
+ * build and a dead process's plant to sync, or a store to renew, one after
+ * another: whatever the failure, the plants are there in the end.
  */
 static void
 a_recovery_that_fails_anywhere_loses_nothing(void **state)
@@ -660,7 +920,7 @@ a_recovery_that_fails_anywhere_loses_nothing(void **state)
 
 	make_store(fixture, 2);
 	append_forged(fixture, 3, SIZE_MAX);
-	for (size_t i = 0; i < COUNT(errors); i++)
+	for (size_t i = 0; i < COUNT(leavings) * COUNT(errors); i++)
 		for (int call = 0; call < SHIM_CALLS; call++)
 			for (unsigned nth = 1;; nth++) {
 				struct store_options options = {
@@ -668,10 +928,9 @@ a_recovery_that_fails_anywhere_loses_nothing(void **state)
 				};
 				int status;
 
-				append_forged(fixture, 4, 30);
-				fixture_remove_index(fixture);
+				leavings[i / COUNT(errors)](fixture);
 				shim_fail((enum shim_call)call, NULL, nth, 1,
-				    errors[i]);
+				    errors[i % COUNT(errors)]);
 				struct store *store =
 				    store_open(&options, &status);
 				unsigned count =
@@ -683,6 +942,69 @@ a_recovery_that_fails_anywhere_loses_nothing(void **state)
 				if (count < nth)
 					break;
 			}
+}
+
+static void
+an_opening_that_lacks_memory_anywhere_loses_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+
+	if (!alloc_can_fail())
+		skip();
+	make_store(fixture, 3);
+	for (size_t i = 0; i < COUNT(leavings); i++) {
+		bool failed = true;
+
+		for (unsigned nth = 1; failed; nth++) {
+			struct store_options options = { .dir = fixture->path };
+			int status = -1;
+
+			leavings[i](fixture);
+			alloc_fail(nth, 1);
+			struct store *store = store_open(&options, &status);
+			failed = alloc_reset();
+			assert_int_equal(
+			    status, store == NULL ? EX_TEMPFAIL : EX_OK);
+			assert_true(failed || store != NULL);
+			store_close(store);
+			fixture_reopen_and_expect(fixture, one_to_five, 3);
+		}
+	}
+}
+
+static void
+a_commit_that_lacks_memory_anywhere_passes_when_there_is_some(void **state)
+{
+	struct fixture *fixture = *state;
+	bool failed = true;
+	int64_t id = 1;
+
+	if (!alloc_can_fail())
+		skip();
+	/* A store each, so that it has no buffers from before. */
+	for (unsigned nth = 1; failed; nth++, id += 2) {
+		struct store *store = fixture_open(fixture, false);
+		struct plant plant = fixture_plant(id + 1, NULL);
+		struct store_item item = { .plant = &plant, .by = "tester" };
+
+		append_forged(fixture, id, SIZE_MAX);
+		alloc_fail(nth, 1);
+		int status = store_commit(store, &item, 1);
+		failed = alloc_reset();
+		assert_int_equal(status, 0);
+		if (failed && item.result != STORE_CREATED)
+			assert_int_equal(item.result, STORE_BUSY);
+		assert_true(failed || item.result == STORE_CREATED);
+		plant_done(&plant);
+		enum store_result result =
+		    fixture_put(store, id + 1, NULL).result;
+		assert_int_equal(result,
+		    item.result == STORE_CREATED ? STORE_SAME : STORE_CREATED);
+		assert_int_equal(
+		    fixture_put(store, id, NULL).result, STORE_SAME);
+		store_close(store);
+	}
+	assert_true(id > 5);
 }
 
 static void
@@ -842,6 +1164,174 @@ a_damaged_index_is_removed_and_built_anew_by_the_next_start(void **state)
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
 }
 
+/* Enter a plant that the journal does not have at that place. */
+static void
+forge_entry(const struct fixture *fixture, int64_t id, uint64_t offset)
+{
+	struct journal journal;
+	struct position covered;
+	uint64_t found;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	struct index *index =
+	    index_open(fixture->dir, fixture->path, journal.uuid);
+	assert_non_null(index);
+	assert_int_equal(index_begin(index, &covered), 0);
+	assert_int_equal(index_put(index, id, offset, &found), INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	index_close(index, false);
+	journal_close(&journal);
+}
+
+static void
+expect_condemned(const struct fixture *fixture, struct outcome outcome)
+{
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+}
+
+/* The record that the index names is another plant's; or the very one. */
+static void
+an_index_that_has_a_plant_before_it_was_read_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (int64_t i = 0; i < 2; i++) {
+		int64_t id = 2 + 2 * i;
+		struct store *store = fixture_open(fixture, false);
+
+		fixture_create(store, id - 1);
+		forge_entry(fixture, id,
+		    i == 0 ? RECORD_HEADER_LEN : find_end(fixture).end);
+		append_forged(fixture, id, SIZE_MAX);
+		expect_condemned(fixture, fixture_put(store, 9, NULL));
+		store_close(store);
+		assert_int_equal(
+		    fixture_logged(fixture, "before it was read from"),
+		    (unsigned)i + 1);
+		fixture_reopen_and_expect(fixture, one_to_five, (size_t)id);
+	}
+}
+
+static void
+an_index_that_names_a_place_within_the_batch_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	struct plant plants[] = { fixture_plant(2, NULL),
+		fixture_plant(7, NULL) };
+	struct store_item items[] = { { .plant = &plants[0], .by = "tester" },
+		{ .plant = &plants[1], .by = "tester" } };
+	struct outcome outcome;
+
+	fixture_create(store, 1);
+	/* Within the line of plant 2, which is not written yet. */
+	forge_entry(fixture, 7, find_end(fixture).end + 3);
+	outcome.status = store_commit(store, items, COUNT(items));
+	outcome.result = items[1].result;
+	plant_done(&plants[0]);
+	plant_done(&plants[1]);
+	expect_condemned(fixture, outcome);
+	assert_int_equal(items[0].result, STORE_FAILED);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 1);
+}
+
+/* A power cut could bring back what was told as refused. */
+static void
+a_refused_write_that_is_not_durably_taken_back_fails_the_store(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	shim_fail(SHIM_PWRITEV, JOURNAL_NAME, 1, 2, ENOSPC);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	struct outcome outcome = fixture_put(store, 2, NULL);
+	shim_reset();
+	assert_int_equal(outcome.result, STORE_FAILED);
+	assert_int_equal(outcome.status, -1);
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 1);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+}
+
+static void
+an_index_that_cannot_be_cut_again_is_tried_again(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_create(store, 1);
+	append_forged(fixture, 2, SIZE_MAX);
+	shim_fail(SHIM_WRITEV, "index/data.mdb", 1, 1, EIO);
+	shim_fail(SHIM_FTRUNCATE, "index/data.mdb", 1, 1, EIO);
+	assert_int_equal(fixture_put(store, 2, NULL).result, STORE_SAME);
+	assert_int_equal(shim_count(SHIM_FTRUNCATE), 1);
+	shim_reset();
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_five, 2);
+}
+
+#define MANY 17000
+
+struct steps {
+	unsigned n, stop_at;
+};
+
+static bool
+count_step(void *context, uint64_t done, uint64_t total)
+{
+	struct steps *steps = context;
+
+	assert_true(done <= total);
+	return ++steps->n != steps->stop_at;
+}
+
+/* It is asked while they are read, and while they are entered. */
+static void
+the_building_of_an_index_can_be_stopped_anywhere(void **state)
+{
+	struct fixture *fixture = *state;
+	struct plant *plants = calloc(MANY, sizeof(*plants));
+	struct store_item *items = calloc(MANY, sizeof(*items));
+	struct store *store = fixture_open(fixture, false);
+	unsigned nth = 0;
+
+	assert_true(plants != NULL && items != NULL);
+	for (int64_t i = 0; i < MANY; i++) {
+		plants[i] = fixture_plant(i, "");
+		items[i] =
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
+	}
+	assert_int_equal(store_commit(store, items, MANY), 0);
+	store_close(store);
+	do {
+		struct steps steps = { .stop_at = ++nth };
+		struct watch watch = { count_step, &steps };
+		struct store_options options = { .dir = fixture->path,
+			.watch = &watch };
+		int status = -1;
+
+		fixture_remove_index(fixture);
+		store = store_open(&options, &status);
+		assert_int_equal(status, steps.n == nth ? EX_TEMPFAIL : EX_OK);
+	} while (store == NULL);
+	/* The journal's mebibytes, and once among the plants. */
+	assert_int_equal(
+	    nth - 1, fixture_size(fixture, JOURNAL_NAME) / (1 << 20) + 1);
+	assert_int_equal(store_commit(store, items, MANY), 0);
+	for (size_t i = 0; i < MANY; i++) {
+		assert_int_equal(items[i].result, STORE_SAME);
+		plant_done(&plants[i]);
+	}
+	store_close(store);
+	free(plants);
+	free(items);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -865,11 +1355,23 @@ main(void)
 		TEST(a_journal_cut_below_what_the_index_knows_is_refused),
 		TEST(durable_plants_turned_to_blank_lines_are_refused),
 		TEST(damage_that_only_the_index_knows_of_is_refused),
+		TEST(
+		    damage_within_the_last_batch_is_refused_for_the_index_knows_its_end),
+		TEST(
+		    damage_to_what_was_synced_is_refused_though_the_index_lacks_it),
+		TEST(plants_of_others_turned_to_blank_lines_fail_an_open_store),
+		TEST(
+		    damage_far_before_the_end_of_a_large_journal_does_not_delay_a_start),
 		TEST(a_deleted_index_is_built_anew),
 		TEST(a_large_index_is_built_anew_or_the_start_fails),
 		TEST(an_index_of_junk_is_built_anew),
 		TEST(an_index_of_an_older_copy_of_the_store_catches_up),
 		TEST(an_index_that_ends_where_no_line_does_is_built_anew),
+		TEST(an_index_that_has_read_the_header_only_reads_on),
+		TEST(
+		    an_index_that_does_not_belong_and_cannot_be_replaced_refuses),
+		TEST(
+		    an_index_whose_damage_is_found_when_it_is_taken_over_is_removed),
 		TEST(
 		    plants_of_a_process_that_died_before_its_sync_are_entered_after_one),
 		TEST(
@@ -889,6 +1391,9 @@ main(void)
 		TEST(
 		    a_failed_store_that_cannot_be_copied_stays_failed_until_it_can),
 		TEST(a_recovery_that_fails_anywhere_loses_nothing),
+		TEST(an_opening_that_lacks_memory_anywhere_loses_nothing),
+		TEST(
+		    a_commit_that_lacks_memory_anywhere_passes_when_there_is_some),
 		TEST(
 		    whole_records_before_a_torn_one_are_entered_by_the_next_commit),
 		TEST(
@@ -899,6 +1404,12 @@ main(void)
 		TEST(an_older_index_put_in_the_place_of_ours_loses_nothing),
 		TEST(
 		    a_damaged_index_is_removed_and_built_anew_by_the_next_start),
+		TEST(an_index_that_has_a_plant_before_it_was_read_is_removed),
+		TEST(an_index_that_names_a_place_within_the_batch_is_removed),
+		TEST(
+		    a_refused_write_that_is_not_durably_taken_back_fails_the_store),
+		TEST(an_index_that_cannot_be_cut_again_is_tried_again),
+		TEST(the_building_of_an_index_can_be_stopped_anywhere),
 	};
 
 	return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "alloc_shim.h"
 #include "fault_shim.h"
 #include "salvage_scan.h"
 #include "sanitized.h"
@@ -351,6 +352,180 @@ many_beginnings_are_looked_at_once_each(void **state)
 	free(bytes);
 }
 
+/*
+ * A store of more than one batch and more than one transaction of the scratch
+ * index: plants of a mebibyte, many small ones, and one that stands twice.
+ */
+#define LARGE 3
+#define MANY 1100
+
+static void
+make_large_store(const struct fixture *fixture)
+{
+	static char name[(1 << 20) - 100];
+	struct store *store = fixture_open(fixture, false);
+	struct plant *plants = calloc(MANY, sizeof(*plants));
+	struct store_item *items = calloc(MANY, sizeof(*items));
+	size_t len;
+
+	assert_true(plants != NULL && items != NULL);
+	for (int64_t i = 0; i < MANY; i++) {
+		plants[i] = fixture_plant(i, "");
+		items[i] =
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
+	}
+	assert_int_equal(store_commit(store, items, MANY), 0);
+	memset(name, 'x', sizeof(name) - 1);
+	for (int64_t i = 0; i < LARGE; i++) {
+		plant_done(&plants[i]);
+		plants[i] = fixture_plant(MANY + i, name);
+	}
+	assert_int_equal(store_commit(store, items, LARGE), 0);
+	for (size_t i = 0; i < MANY; i++)
+		plant_done(&plants[i]);
+	free(plants);
+	free(items);
+	store_close(store);
+	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
+	const char *first = journal + RECORD_HEADER_LEN;
+	const char *end = rawmemchr(first, '\n');
+	fixture_append(fixture, JOURNAL_NAME, first, (size_t)(end + 1 - first));
+	free(journal);
+}
+
+static void
+expect_all_or_nothing(const struct fixture *fixture, int status,
+    const struct salvage_report *report)
+{
+	assert_false(fixture_exists(fixture, "new/" JOURNAL_NAME ".new"));
+	assert_int_equal(
+	    status == EX_OK, fixture_exists(fixture, "new/" JOURNAL_NAME));
+	if (status != EX_OK)
+		return;
+	assert_int_equal(report->plants, MANY + LARGE);
+	assert_int_equal(report->doubled, 1);
+	expect_valid(fixture, MANY + LARGE);
+	fixture_remove(fixture, "new/" JOURNAL_NAME);
+}
+
+static void
+large_store_is_taken_whole_or_not_at_all(void **state)
+{
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PWRITEV,
+		SHIM_WRITEV };
+	const struct fixture *fixture = *state;
+	struct salvage_report report;
+	struct told told;
+	unsigned failures = 0;
+
+	make_large_store(fixture);
+	for (size_t i = 0; i < COUNT(calls); i++)
+		for (unsigned nth = 1;; nth++) {
+			shim_fail(calls[i], NULL, nth, 2, EIO);
+			int status = salvage(fixture, NULL, &told, &report);
+			bool fired = shim_count(calls[i]) >= nth;
+			shim_reset();
+			expect_all_or_nothing(fixture, status, &report);
+			failures += status != EX_OK;
+			if (!fired)
+				break;
+		}
+	/* Each batch and the closing line; a transaction's pages. */
+	assert_true(failures >= 4);
+}
+
+static void
+large_store_that_lacks_memory_is_taken_whole_or_not_at_all(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct salvage_report report;
+	struct told told;
+	bool failed = true;
+	unsigned nth = 0;
+
+	if (!alloc_can_fail())
+		skip();
+	make_large_store(fixture);
+	while (failed) {
+		alloc_fail(++nth, 1);
+		int status = salvage(fixture, NULL, &told, &report);
+		failed = alloc_reset();
+		assert_true(status == EX_OK || status == EX_TEMPFAIL);
+		assert_true(failed || status == EX_OK);
+		expect_all_or_nothing(fixture, status, &report);
+	}
+	assert_true(nth > 5);
+}
+
+static void
+file_whose_first_line_is_damaged_needs_its_uuid(void **state)
+{
+	const struct fixture *fixture = *state;
+	char from[96], dest[80], uuid[RECORD_UUID_LEN + 1];
+	struct salvage_report report;
+	struct told told = { 0 };
+	struct salvage_options options = {
+		.from = from, .dest = dest, .tell = tell, .context = &told
+	};
+	size_t len;
+
+	make_store(fixture);
+	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
+	const char *at = strstr(journal, "\"store\":\"");
+	assert_non_null(at);
+	snprintf(uuid, sizeof(uuid), "%s", at + 9);
+	free(journal);
+	fixture_write(fixture, JOURNAL_NAME, 70, "?", 1);
+	snprintf(from, sizeof(from), "%s/" JOURNAL_NAME, fixture->path);
+	snprintf(dest, sizeof(dest), "%s/new", fixture->path);
+	/* The file `lock` beside it is that of a directory only. */
+	assert_int_equal(salvage_store(&options, &report), EX_DATAERR);
+	assert_int_equal(fixture_logged(fixture, "give it with --store"), 1);
+	options.uuid = uuid;
+	assert_int_equal(salvage_store(&options, &report), EX_OK);
+	assert_int_equal(report.plants, PLANTS);
+	assert_int_equal(report.lost_bytes, RECORD_HEADER_LEN);
+	expect_valid(fixture, PLANTS);
+}
+
+static void
+record_as_long_as_the_longest_without_its_newline_is_none(void **state)
+{
+	static const char begin[] = "{\"seq\":";
+	static const char end[] = ",\"crc\":\"00000000\"}";
+	const struct fixture *fixture = *state;
+	char *bytes = malloc(RECORD_LINE_MAX);
+
+	assert_non_null(bytes);
+	memset(bytes, 'x', RECORD_LINE_MAX);
+	memcpy(bytes, begin, sizeof(begin) - 1);
+	memcpy(
+	    bytes + RECORD_LINE_MAX - (sizeof(end) - 1), end, sizeof(end) - 1);
+	struct found found = scan_bytes(fixture, bytes, RECORD_LINE_MAX);
+	assert_int_equal(found.records, 0);
+	assert_int_equal(found.lost_bytes, RECORD_LINE_MAX);
+	free(bytes);
+}
+
+static void
+record_behind_bytes_longer_than_a_window_is_found(void **state)
+{
+	const struct fixture *fixture = *state;
+	const size_t junk = 6 * RECORD_LINE_MAX;
+	size_t len;
+	char *line = make_line(10, &len), *bytes = malloc(junk + len);
+
+	assert_non_null(bytes);
+	memset(bytes, 'x', junk);
+	memcpy(bytes + junk, line, len);
+	struct found found = scan_bytes(fixture, bytes, junk + len);
+	assert_int_equal(found.records, 1);
+	assert_int_equal(found.lost, 1);
+	assert_int_equal(found.lost_bytes, junk);
+	free(bytes);
+	free(line);
+}
+
 #define TEST(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
@@ -367,6 +542,12 @@ main(void)
 		TEST(records_are_found_wherever_the_window_ends),
 		TEST(record_is_found_at_any_distance_of_the_damage),
 		TEST(many_beginnings_are_looked_at_once_each),
+		TEST(large_store_is_taken_whole_or_not_at_all),
+		TEST(
+		    large_store_that_lacks_memory_is_taken_whole_or_not_at_all),
+		TEST(file_whose_first_line_is_damaged_needs_its_uuid),
+		TEST(record_as_long_as_the_longest_without_its_newline_is_none),
+		TEST(record_behind_bytes_longer_than_a_window_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

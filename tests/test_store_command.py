@@ -153,6 +153,13 @@ def test_words(tally: Tally, root: pathlib.Path) -> None:
         "verify takes the directory from the settings",
         done,
     )
+    environment = {**passed_on(), "PLANT_STORE_THREADS": "none"}
+    done = run("backup", root / "copy", env=environment)
+    tally.check(
+        done.returncode == CONFIG and "PLANT_STORE_THREADS" in done.stderr,
+        "a setting that is wrong is told, where the store's directory is one",
+        done,
+    )
 
 
 def test_verify(tally: Tally, root: pathlib.Path) -> None:

@@ -97,14 +97,19 @@ RAND_bytes(unsigned char *bytes, int len)
 	HAND_ON(RAND_bytes, (bytes, len));
 }
 
-/* The size that fstat tells of any file, or -1 for its own. */
+/* The size that fstat tells of any file, or -1 for its own; or why it fails. */
 static off_t told_size = -1;
+static int fstat_error;
 
 int
 fstat(int fd, struct stat *st)
 {
 	int result = fstatat(fd, "", st, AT_EMPTY_PATH);
 
+	if (fstat_error != 0) {
+		errno = fstat_error;
+		return -1;
+	}
 	if (result == 0 && told_size >= 0)
 		st->st_size = told_size;
 	return result;
@@ -294,6 +299,9 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 		    "line 1 has no SHA-256" },
 		{ "a # " ONE "\n", "line 1 has no SHA-256" },
 		{ "a g" DIGITS_63 "\n", "line 1 has no SHA-256" },
+		{ "a 7g92c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73"
+		  "ff431ed\n",
+		    "line 1 has no SHA-256" },
 		{ "a -" DIGITS_63 "\n", "line 1 has no SHA-256" },
 		{ "a :" DIGITS_63 "\n", "line 1 has no SHA-256" },
 		{ "\n\na/b " ONE "\n", "line 3 does not begin with a name" },
@@ -1231,6 +1239,154 @@ closing_no_set_is_fine(void **state)
 	tokens_close(NULL);
 }
 
+static void
+every_error_is_told_with_its_remedy(void **state)
+{
+	static const struct {
+		int error, status;
+		const char *remedy;
+	} rows[] = {
+		{ EACCES, EX_NOPERM, "run this as a user who may" },
+		{ EROFS, EX_NOPERM, "run this as a user who may" },
+		{ ENOSPC, EX_IOERR, "make room" },
+		{ EDQUOT, EX_IOERR, "make room" },
+		{ EIO, EX_IOERR, "check the disk" },
+		{ ENOMEM, EX_OSERR, "see the system's log" },
+	};
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+
+	file_put(fixture, "a " ONE "\n");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		int status;
+
+		fstat_error = rows[i].error;
+		status = add(fixture, "b", NULL, token);
+		fstat_error = 0;
+		assert_unchanged(fixture, status, rows[i].status,
+		    rows[i].remedy, "a " ONE "\n");
+		shim_fail(SHIM_FSYNC, NULL, 1, 1, rows[i].error);
+		status = add(fixture, "b", NULL, token);
+		shim_reset();
+		assert_unchanged(fixture, status, rows[i].status,
+		    rows[i].remedy, "a " ONE "\n");
+	}
+}
+
+static void
+set_is_not_opened_when_the_file_cannot_be_looked_at(void **state)
+{
+	struct fixture *fixture = *state;
+
+	file_put(fixture, "a " ONE "\n");
+	fstat_error = EIO;
+	struct tokens *tokens =
+	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	fstat_error = 0;
+	assert_null(tokens);
+	assert_non_null(strstr(fixture->error, "check the disk"));
+}
+
+static void
+file_that_grows_in_its_place_is_read_again(void **state)
+{
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	FILE *file = fopen(fixture->path, "a");
+
+	assert_non_null(file);
+	assert_true(fputs("bb " TWO "\n", file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	tokens_refresh(tokens, 0);
+	assert_int_equal(tokens_count(tokens), 2);
+	tokens_close(tokens);
+}
+
+/* Of which each is tried again at the next look, without being told twice. */
+static void
+file_that_cannot_be_read_for_a_while_keeps_the_set(void **state)
+{
+	static const int errors[] = { EIO, ENOMEM };
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
+	int64_t now_ms = 0;
+	char logged[1024];
+
+	for (size_t i = 0; i < COUNT(errors); i++) {
+		for (int again = 0; again < 2; again++) {
+			fstat_error = errors[i];
+			refresh_logged(
+			    tokens, now_ms += 1000, logged, sizeof logged);
+			fstat_error = 0;
+			assert_int_equal(*logged == '\0', again);
+			assert_int_equal(find(tokens, "one", 0), HTTP_OK);
+		}
+		refresh_logged(tokens, now_ms += 1000, logged, sizeof logged);
+		assert_non_null(strstr(logged, "read again"));
+	}
+	tokens_close(tokens);
+}
+
+static void
+token_that_would_make_the_file_too_large_is_not_added(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+	size_t len = TOKENS_FILE_BYTES_MAX - 50;
+	char *text = malloc(len);
+	struct stat st;
+
+	assert_non_null(text);
+	memset(text, '\n', len);
+	memcpy(text, "a " ONE "\n", strlen("a " ONE "\n"));
+	file_put_bytes(fixture, text, len);
+	free(text);
+	assert_int_equal(add(fixture, "b", NULL, token), EX_DATAERR);
+	assert_non_null(strstr(fixture->error, "would be larger than 1048576"));
+	assert_int_equal(stat(fixture->path, &st), 0);
+	assert_int_equal(st.st_size, len);
+	assert_int_equal(entries_in_directory(fixture), 1);
+}
+
+static void
+name_without_room_for_a_temporary_one_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+	char name[252], path[320];
+
+	memset(name, 'n', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	assert_int_equal(tokens_add(path, "a", NULL, token, fixture->error,
+			     sizeof fixture->error),
+	    EX_OSERR);
+	assert_non_null(strstr(fixture->error, "write beside"));
+	assert_int_equal(entries_in_directory(fixture), 0);
+}
+
+static void
+missing_directory_is_told_though_memory_lacks(void **state)
+{
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1], path[128];
+	bool failed = true;
+
+	if (!alloc_can_fail())
+		skip();
+	snprintf(path, sizeof path, "%s/none/tokens", fixture->dir);
+	for (unsigned nth = 1; failed; nth++) {
+		int status;
+
+		alloc_fail(nth, 1);
+		status = tokens_add(path, "a", NULL, token, fixture->error,
+		    sizeof fixture->error);
+		failed = alloc_reset();
+		assert_true(
+		    status == EX_CANTCREAT || (failed && status == EX_OSERR));
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
@@ -1293,6 +1449,13 @@ main(void)
 		TEST(change_whose_file_is_not_synced_is_not_made),
 		TEST(change_whose_directory_is_not_synced_says_that_it_is_made),
 		cmocka_unit_test(closing_no_set_is_fine),
+		TEST(every_error_is_told_with_its_remedy),
+		TEST(set_is_not_opened_when_the_file_cannot_be_looked_at),
+		TEST(file_that_grows_in_its_place_is_read_again),
+		TEST(file_that_cannot_be_read_for_a_while_keeps_the_set),
+		TEST(token_that_would_make_the_file_too_large_is_not_added),
+		TEST(name_without_room_for_a_temporary_one_is_refused),
+		TEST(missing_directory_is_told_though_memory_lacks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* test_verify: a journal checked, and the index compared with it. */
 #include "store_fixture.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -433,6 +434,126 @@ watch_can_stop_it_while_the_index_is_read(void **state)
 	assert_int_equal(verified.journal.plants, 2);
 }
 
+/* All copies of the key of that plant become one of a plant far away. */
+static void
+spoil_key(const struct fixture *fixture, int64_t id)
+{
+	uint64_t key = htobe64((uint64_t)id | UINT64_C(1) << 63);
+	size_t len;
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	const char *at = index;
+
+	while ((at = memmem(at, len - (size_t)(at - index), &key,
+		    sizeof(key))) != NULL) {
+		fixture_write(fixture, "index/data.mdb",
+		    (uint64_t)(at - index) + 1, "x", 1);
+		at++;
+	}
+	free(index);
+}
+
+static void
+index_whose_entries_do_not_follow_each_other_is_damaged(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	make_store(fixture, 1, 3);
+	spoil_key(fixture, 2);
+	expect_damage(fixture, "index: damaged; remove that directory");
+}
+
+/*
+ * The index lacks a plant, so the journal is read once more.  What happens when
+ * that begins: the watch is asked for the third time.
+ */
+struct meanwhile {
+	const struct fixture *fixture;
+	void (*happens)(const struct fixture *fixture);
+	unsigned asked;
+};
+
+static bool
+let_happen(void *context, uint64_t done, uint64_t total)
+{
+	struct meanwhile *meanwhile = context;
+
+	(void)done;
+	(void)total;
+	if (++meanwhile->asked != 3)
+		return true;
+	if (meanwhile->happens != NULL)
+		meanwhile->happens(meanwhile->fixture);
+	return meanwhile->happens != NULL;
+}
+
+static int
+verify_meanwhile(const struct fixture *fixture,
+    void (*happens)(const struct fixture *), struct verify_report *verified)
+{
+	struct meanwhile meanwhile = { fixture, happens, 0 };
+	const struct watch watch = { let_happen, &meanwhile };
+
+	make_store(fixture, 1, 3);
+	struct places places = find_places(fixture);
+	const struct entry entries[] = { { 1, places.offset[1] },
+		{ 3, places.offset[3] } };
+	forge_index(fixture, &places, entries, COUNT(entries));
+	int status = verify_store(fixture->path, &watch, verified);
+	assert_true(meanwhile.asked >= 3);
+	return status;
+}
+
+static void
+search_for_the_difference_can_be_stopped(void **state)
+{
+	struct verify_report verified;
+
+	assert_int_equal(
+	    verify_meanwhile(*state, NULL, &verified), VERIFY_STOPPED);
+}
+
+static void
+spoil_journal(const struct fixture *fixture)
+{
+	fixture_write(fixture, JOURNAL_NAME, 90, "X", 1);
+}
+
+static void
+journal_that_is_damaged_meanwhile_is_told(void **state)
+{
+	struct verify_report verified;
+
+	assert_int_equal(
+	    verify_meanwhile(*state, spoil_journal, &verified), EX_DATAERR);
+	assert_int_equal(fixture_logged(*state, "damaged at byte 82"), 1);
+}
+
+static void
+spoil_index(const struct fixture *fixture)
+{
+	spoil_key(fixture, 1);
+}
+
+static void
+index_that_is_damaged_meanwhile_is_told(void **state)
+{
+	struct verify_report verified;
+
+	assert_int_equal(
+	    verify_meanwhile(*state, spoil_index, &verified), EX_DATAERR);
+	assert_int_equal(fixture_logged(*state, "index: damaged"), 1);
+}
+
+static void
+index_that_is_replaced_meanwhile_is_not_compared(void **state)
+{
+	struct verify_report verified;
+
+	assert_int_equal(
+	    verify_meanwhile(*state, fixture_remove_index, &verified), EX_OK);
+	assert_int_equal(verified.index, VERIFY_INDEX_REPLACED);
+}
+
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
 	    function, fixture_set_up, fixture_tear_down)
@@ -460,6 +581,11 @@ main(void)
 		TEST(store_that_others_write_into_holds_at_any_time),
 		TEST(watch_can_stop_it),
 		TEST(watch_can_stop_it_while_the_index_is_read),
+		TEST(index_whose_entries_do_not_follow_each_other_is_damaged),
+		TEST(search_for_the_difference_can_be_stopped),
+		TEST(journal_that_is_damaged_meanwhile_is_told),
+		TEST(index_that_is_damaged_meanwhile_is_told),
+		TEST(index_that_is_replaced_meanwhile_is_not_compared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,26 +2,22 @@
  * import_input: see import_input.h.  Here are lines, records and their numbers;
  * what plant stands in them is import_plant's to say.
  *
- * There is one buffer.  What it holds is taken from its start, line by line;
- * when a line is not all there, the rest is moved to the front and more is
- * read behind it.  A line that is longer than a plant may be is passed over
+ * What the buffer holds is taken from its start, line by line; when a line is
+ * not all there, more is read behind it.  A line that is longer than a plant may be is passed over
  * without being kept.
  */
 #include "import_input.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "ground/log.h"
+#include "import_buffer.h"
 #include "import_plant.h"
 #include "pure/csv.h"
 
@@ -30,24 +26,18 @@
 /* CR and LF */
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
-/* How soon a wait for input sees that it is to stop. */
-#define WAIT_MS 100
 
 /* What a step gives that does not end in one of the results. */
 enum { GO_ON = IMPORT_FAILED + 1, NEED_MORE };
 
 struct import_input {
-	const char *name;
-	int fd;
+	struct import_buffer in;
 	enum import_format format;
 	struct import_plant plant;
-	bool begun, ended; /* the format is known; no more can be read */
-	size_t columns;    /* of the CSV's header; while it is read, 0 */
+	bool begun;     /* the format is known */
+	size_t columns; /* of the CSV's header; while it is read, 0 */
 	uint64_t lines;
-	uint64_t done, total; /* bytes of the file */
 	int status;
-	char *buf;
-	size_t size, start, end;
 };
 
 static enum import_format
@@ -71,26 +61,6 @@ format_of_suffix(const char *path)
 	return IMPORT_GUESS;
 }
 
-static int
-open_file(struct import_input *input, const char *path)
-{
-	struct stat st;
-
-	input->name = path == NULL ? "stdin" : path;
-	input->fd = path == NULL ? STDIN_FILENO
-				 : open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
-	if (input->fd < 0 || fstat(input->fd, &st) < 0) {
-		log_error("%s: cannot open: %s; nothing was imported",
-		    input->name, strerror(errno));
-		return EX_NOINPUT;
-	}
-	if (S_ISREG(st.st_mode))
-		input->total = (uint64_t)st.st_size;
-	if (input->format == IMPORT_GUESS && path != NULL)
-		input->format = format_of_suffix(path);
-	return EX_OK;
-}
-
 struct import_input *
 import_input_open(
     const char *path, enum import_format format, size_t bytes_max, int *status)
@@ -98,25 +68,21 @@ import_input_open(
 	struct import_input *input = calloc(1, sizeof(*input));
 
 	*status = EX_OSERR;
-	if (input == NULL)
-		goto no_memory;
-	input->fd = -1;
+	if (input == NULL || import_plant_init(&input->plant, bytes_max) < 0) {
+		log_error("import: out of memory; nothing was imported");
+		free(input);
+		return NULL;
+	}
+	*status = import_buffer_open(
+	    &input->in, path, bytes_max + BREAK_MAX + READ_BYTES);
+	if (*status != EX_OK) {
+		import_input_close(input);
+		return NULL;
+	}
 	input->format = format;
-	input->size = bytes_max + BREAK_MAX + READ_BYTES;
-	input->buf = malloc(input->size);
-	if (input->buf == NULL ||
-	    import_plant_init(&input->plant, bytes_max) < 0)
-		goto no_memory;
-	*status = open_file(input, path);
-	if (*status == EX_OK)
-		return input;
-	import_input_close(input);
-	return NULL;
-
-no_memory:
-	log_error("import: out of memory; nothing was imported");
-	import_input_close(input);
-	return NULL;
+	if (format == IMPORT_GUESS && path != NULL)
+		input->format = format_of_suffix(path);
+	return input;
 }
 
 static int
@@ -126,54 +92,21 @@ fail(struct import_input *input, int status)
 	return IMPORT_FAILED;
 }
 
-/*
- * Wait until there is something to read: a read that waits could miss the
- * signal that came just before it.
- */
-static int
-wait_for_input(struct import_input *input, const struct watch *watch)
-{
-	struct pollfd ready = { .fd = input->fd, .events = POLLIN };
-	int n = 0;
-
-	while (n == 0) {
-		if (watch->step != NULL &&
-		    !watch->step(watch->context, input->done, input->total))
-			return IMPORT_STOPPED;
-		n = poll(&ready, 1, WAIT_MS);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-	}
-	return GO_ON;
-}
-
 /* Read more, behind what is left. */
 static int
 fill(struct import_input *input, const struct watch *watch)
 {
-	int result;
-	ssize_t n;
-
-	memmove(
-	    input->buf, input->buf + input->start, input->end - input->start);
-	input->end -= input->start;
-	input->start = 0;
-	do {
-		result = wait_for_input(input, watch);
-		if (result != GO_ON)
-			return result;
-		n = read(input->fd, input->buf + input->end,
-		    input->size - input->end);
-	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
-	if (n < 0) {
-		log_error("%s: cannot read behind line %llu: %s", input->name,
-		    (unsigned long long)input->lines, strerror(errno));
-		return fail(input, errno == EISDIR ? EX_NOINPUT : EX_IOERR);
+	switch (import_buffer_fill(&input->in, watch)) {
+	case IMPORT_BUFFER_MORE:
+		return GO_ON;
+	case IMPORT_BUFFER_STOPPED:
+		return IMPORT_STOPPED;
+	case IMPORT_BUFFER_FAILED:
+		break;
 	}
-	input->ended = n == 0;
-	input->end += (size_t)n;
-	input->done += (uint64_t)n;
-	return GO_ON;
+	log_error("%s: cannot read behind line %llu: %s", input->in.name,
+	    (unsigned long long)input->lines, strerror(errno));
+	return fail(input, errno == EISDIR ? EX_NOINPUT : EX_IOERR);
 }
 
 /* What import_plant gave, for the line. */
@@ -186,7 +119,7 @@ result_of(struct import_input *input, struct import_line *line, int found)
 		line->why = input->plant.why;
 		return IMPORT_REFUSED;
 	}
-	log_error("%s: line %llu: out of memory", input->name,
+	log_error("%s: line %llu: out of memory", input->in.name,
 	    (unsigned long long)line->number);
 	return fail(input, EX_TEMPFAIL);
 }
@@ -205,8 +138,8 @@ pass_over(struct import_input *input, const struct watch *watch,
 
 	line->number = input->lines + 1;
 	for (;;) {
-		while (input->start < input->end) {
-			char c = input->buf[input->start++];
+		while (input->in.start < input->in.end) {
+			char c = input->in.buf[input->in.start++];
 
 			partial = c != '\n';
 			input->lines += c == '\n';
@@ -214,7 +147,7 @@ pass_over(struct import_input *input, const struct watch *watch,
 			if (c == '\n' && !quoted)
 				goto passed;
 		}
-		if (input->ended)
+		if (input->in.ended)
 			break;
 		result = fill(input, watch);
 		if (result != GO_ON)
@@ -236,15 +169,15 @@ is_blank(const char *text, size_t len)
 static int
 next_json(struct import_input *input, struct import_line *line)
 {
-	const char *text = input->buf + input->start;
-	size_t len = input->end - input->start;
+	const char *text = input->in.buf + input->in.start;
+	size_t len = input->in.end - input->in.start;
 	const char *newline = memchr(text, '\n', len);
 
-	if (newline == NULL && !input->ended)
+	if (newline == NULL && !input->in.ended)
 		return NEED_MORE;
 	if (newline != NULL)
 		len = (size_t)(newline - text);
-	input->start += len + (newline != NULL);
+	input->in.start += len + (newline != NULL);
 	line->number = ++input->lines;
 	if (len > 0 && text[len - 1] == '\r')
 		len--;
@@ -281,7 +214,7 @@ read_header(
 		log_error("%s: line %llu: not the header line id,name,tag of "
 			  "CSV; add it, or say --format jsonl if these are "
 			  "JSON lines; nothing was imported",
-		    input->name, (unsigned long long)input->lines);
+		    input->in.name, (unsigned long long)input->lines);
 		return fail(input, EX_DATAERR);
 	}
 	input->columns = n;
@@ -293,16 +226,16 @@ next_csv(struct import_input *input, struct import_line *line)
 {
 	struct csv_field fields[IMPORT_COLUMNS_MAX];
 	size_t n = input->columns > 0 ? input->columns : IMPORT_COLUMNS_MAX;
-	char *text = input->buf + input->start;
+	char *text = input->in.buf + input->in.start;
 	size_t used;
 	const char *reason;
 	enum csv_result result =
-	    csv_record_split(text, input->end - input->start, input->ended,
-		fields, &n, &used, &reason);
+	    csv_record_split(text, input->in.end - input->in.start,
+		input->in.ended, fields, &n, &used, &reason);
 
 	if (result == CSV_MORE)
 		return NEED_MORE;
-	input->start += used;
+	input->in.start += used;
 	line->number = input->lines + 1;
 	/* The last line may have no break. */
 	input->lines += text[used - 1] != '\n';
@@ -336,18 +269,18 @@ begin(struct import_input *input, const struct watch *watch)
 {
 	int result;
 
-	while (!input->ended && input->end < sizeof(BOM) - 1) {
+	while (!input->in.ended && input->in.end < sizeof(BOM) - 1) {
 		result = fill(input, watch);
 		if (result != GO_ON)
 			return result;
 	}
 	if (input->format == IMPORT_GUESS)
-		input->format = input->end > 0 && input->buf[0] == '{'
+		input->format = input->in.end > 0 && input->in.buf[0] == '{'
 				    ? IMPORT_JSON_LINES
 				    : IMPORT_CSV;
-	if (input->format == IMPORT_CSV && input->end >= sizeof(BOM) - 1 &&
-	    memcmp(input->buf, BOM, sizeof(BOM) - 1) == 0)
-		input->start = sizeof(BOM) - 1;
+	if (input->format == IMPORT_CSV && input->in.end >= sizeof(BOM) - 1 &&
+	    memcmp(input->in.buf, BOM, sizeof(BOM) - 1) == 0)
+		input->in.start = sizeof(BOM) - 1;
 	input->begun = true;
 	return GO_ON;
 }
@@ -362,12 +295,12 @@ import_input_next(struct import_input *input, const struct watch *watch,
 		result = begin(input, watch);
 	while (result >= GO_ON) {
 		if (result == NEED_MORE) {
-			if (input->end - input->start >
+			if (input->in.end - input->in.start >
 			    input->plant.bytes_max + BREAK_MAX)
 				result = pass_over(input, watch, line);
 			else
 				result = fill(input, watch);
-		} else if (input->ended && input->start == input->end)
+		} else if (input->in.ended && input->in.start == input->in.end)
 			result = IMPORT_END;
 		else
 			result = input->format == IMPORT_CSV
@@ -380,7 +313,7 @@ import_input_next(struct import_input *input, const struct watch *watch,
 const char *
 import_input_name(const struct import_input *input)
 {
-	return input->name;
+	return input->in.name;
 }
 
 uint64_t
@@ -400,9 +333,7 @@ import_input_close(struct import_input *input)
 {
 	if (input == NULL)
 		return;
-	if (input->fd > STDIN_FILENO)
-		close(input->fd);
+	import_buffer_close(&input->in);
 	import_plant_done(&input->plant);
-	free(input->buf);
 	free(input);
 }

@@ -1,10 +1,8 @@
 /*
  * inspect: see store/inspect.h.
  *
- * Happy path: under the lock nobody changes the index, so ids are looked up
- * there, some at a time, and believed once their records were read.  What the
- * index cannot tell, because it is missing, behind or not to be believed, is
- * looked for in the journal, from where the index ends or from its beginning.
+ * Here is how far the index is to be believed, and the state of the store;
+ * plants are looked for in inspect_find.c.
  */
 #include "store/inspect.h"
 
@@ -18,23 +16,14 @@
 #include <unistd.h>
 
 #include "index.h"
+#include "inspect_state.h"
 #include "journal.h"
 #include "reader_state.h"
 #include "replay.h"
 #include "store/reader.h"
 
-/* Ids looked up before others get the lock again: a millisecond. */
-#define LOOK_UP_MAX ((size_t)1000)
-
 /* stat counts in these, whatever the file system's blocks are. */
 #define STAT_BLOCK_BYTES 512
-
-struct inspect {
-	const char *path;
-	struct reader *reader;
-	char *line;
-	size_t line_size;
-};
 
 struct inspect *
 inspect_open(const char *dir, const struct watch *watch, int *status)
@@ -75,8 +64,8 @@ inspect_journal(const struct inspect *inspect)
 	return inspect->reader->name;
 }
 
-static int
-read_at(struct inspect *inspect, uint64_t offset, struct record *record)
+int
+inspect_read_at(struct inspect *inspect, uint64_t offset, struct record *record)
 {
 	return journal_read(&inspect->reader->journal, offset, record,
 	    &inspect->line, &inspect->line_size);
@@ -85,7 +74,7 @@ read_at(struct inspect *inspect, uint64_t offset, struct record *record)
 int
 inspect_read(struct inspect *inspect, uint64_t offset, struct record *record)
 {
-	if (read_at(inspect, offset, record) == 0)
+	if (inspect_read_at(inspect, offset, record) == 0)
 		return EX_OK;
 	if (errno == EBADMSG)
 		return reader_damaged(
@@ -102,7 +91,7 @@ is_of_journal(struct inspect *inspect, const struct position *covered)
 
 	if (covered->seq == 0)
 		return covered->end == 0 || covered->end == start->end;
-	return read_at(inspect, covered->last, &record) == 0 &&
+	return inspect_read_at(inspect, covered->last, &record) == 0 &&
 	       record.seq == covered->seq && record.crc == covered->crc;
 }
 
@@ -143,12 +132,8 @@ index_fault(void)
 	}
 }
 
-/*
- * Under the lock: begin to use the index.  `*index` is NULL if it is not to be
- * believed.
- */
-static enum inspect_index
-enter_index(
+enum inspect_index
+inspect_enter_index(
     struct inspect *inspect, struct index **index, struct position *covered)
 {
 	const struct reader *reader = inspect->reader;
@@ -214,7 +199,7 @@ inspect_report(struct inspect *inspect, struct inspect_report *report)
 	memset(report, 0, sizeof(*report));
 	enum lock_mark mark = reader_mark(reader);
 	report->failed = mark == LOCK_FAILED || mark == LOCK_UNREADABLE;
-	report->index = enter_index(inspect, &index, &covered);
+	report->index = inspect_enter_index(inspect, &index, &covered);
 	index_close(index, false);
 	reader_unlock(reader);
 	report->index_end = covered.end;
@@ -227,154 +212,4 @@ inspect_report(struct inspect *inspect, struct inspect_report *report)
 	count_files(reader->dir, ".", JOURNAL_NAME ".failed-",
 	    &report->kept_files, &report->kept_bytes, &unused);
 	return EX_OK;
-}
-
-/* What is being looked for. */
-struct search {
-	const int64_t *ids;
-	uint64_t *offsets;
-	size_t n;
-	bool rest;            /* the journal's rest must be read too, ... */
-	struct position from; /* ... from here */
-};
-
-/* The rest of the journal is to be read, from no later than `at`. */
-static void
-want_rest(struct search *search, const struct position *at)
-{
-	if (!search->rest || at->end < search->from.end)
-		search->from = *at;
-	search->rest = true;
-}
-
-static int
-look_up(struct inspect *inspect, struct search *search, size_t at, size_t n)
-{
-	struct reader *reader = inspect->reader;
-	struct position covered;
-	struct index *index;
-	int status = reader_lock(reader);
-
-	if (status != EX_OK)
-		return status;
-	enum inspect_index state = enter_index(inspect, &index, &covered);
-	for (size_t i = at; index != NULL && i < at + n; i++) {
-		switch (
-		    index_find(index, search->ids[i], &search->offsets[i])) {
-		case INDEX_FOUND:
-			break;
-		case INDEX_ERROR:
-			covered = (struct position){ 0 };
-			state = INSPECT_UNREADABLE;
-			/* fallthrough */
-		case INDEX_NEW:
-			search->offsets[i] = 0;
-			break;
-		}
-	}
-	index_close(index, false);
-	reader_unlock(reader);
-	if (state != INSPECT_CURRENT)
-		want_rest(search,
-		    covered.end > 0 ? &covered : &reader->journal.start);
-	return EX_OK;
-}
-
-/* What the index says is believed where the record says it too. */
-static void
-check_found(struct inspect *inspect, struct search *search)
-{
-	struct record record;
-
-	for (size_t i = 0; i < search->n; i++) {
-		if (search->offsets[i] == 0 ||
-		    (read_at(inspect, search->offsets[i], &record) == 0 &&
-			record.plant != NULL && record.id == search->ids[i]))
-			continue;
-		search->offsets[i] = 0;
-		want_rest(search, &inspect->reader->journal.start);
-	}
-}
-
-/* An id that was not found, and its place in the question. */
-struct wanted {
-	int64_t id;
-	size_t place;
-};
-
-static int
-compare_wanted(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
-/* Note the offset wherever the id was asked for; how often it was. */
-static size_t
-note_plant(const struct search *search, const struct wanted *wanted, size_t n,
-    int64_t id, uint64_t offset)
-{
-	size_t low = 0, high = n, found;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (wanted[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (found = low; found < n && wanted[found].id == id; found++)
-		search->offsets[wanted[found].place] = offset;
-	return found - low;
-}
-
-static int
-read_rest(struct inspect *inspect, const struct search *search)
-{
-	struct wanted *wanted = malloc(search->n * sizeof(*wanted));
-	struct reader *reader = inspect->reader;
-	enum reader_result result = READER_PLANT;
-	struct record record;
-	size_t n = 0, found = 0;
-	int status;
-
-	if (wanted == NULL)
-		return reader_error(reader->name, "cannot look for the ids");
-	for (size_t i = 0; i < search->n; i++)
-		if (search->offsets[i] == 0)
-			wanted[n++] = (struct wanted){ search->ids[i], i };
-	qsort(wanted, n, sizeof(*wanted), compare_wanted);
-	status = reader_resume(reader, &search->from, 0);
-	while (status == EX_OK && found < n && result == READER_PLANT) {
-		result = reader_next(reader, &record);
-		if (result == READER_PLANT)
-			found += note_plant(search, wanted, n, record.id,
-			    reader->replay.at.last);
-	}
-	free(wanted);
-	if (status == EX_OK && result == READER_STOPPED)
-		status = EX_TEMPFAIL;
-	if (status == EX_OK && result == READER_FAILED)
-		status = reader_status(reader);
-	return status;
-}
-
-int
-inspect_find(
-    struct inspect *inspect, const int64_t *ids, uint64_t *offsets, size_t n)
-{
-	struct search search = { .ids = ids, .offsets = offsets, .n = n };
-
-	memset(offsets, 0, n * sizeof(*offsets));
-	for (size_t at = 0; at < n; at += LOOK_UP_MAX) {
-		size_t some = n - at < LOOK_UP_MAX ? n - at : LOOK_UP_MAX;
-		int status = look_up(inspect, &search, at, some);
-
-		if (status != EX_OK)
-			return status;
-	}
-	check_found(inspect, &search);
-	return search.rest ? read_rest(inspect, &search) : EX_OK;
 }

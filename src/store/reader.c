@@ -247,49 +247,34 @@ reader_unlock(struct reader *reader)
 		lock_release(&reader->lock);
 }
 
-/* What stands behind the last line. */
-static int
-judge_end(struct reader *reader, struct replay *rest)
-{
-	uint64_t tail_end;
-
-	switch (replay_judge(rest, &tail_end)) {
-	case REPLAY_CLEAN:
-		return EX_OK;
-	case REPLAY_TORN:
-		log_warning("%s: a batch was torn at byte %" PRIu64
-			    " by a crash, before it was acknowledged; the "
-			    "service will cut it off",
-		    reader->name, rest->at.end);
-		return EX_OK;
-	case REPLAY_DAMAGED:
-		return damaged_line(reader, rest);
-	case REPLAY_TAIL_ERROR:
-		break;
-	}
-	return reader_error(reader->name, "cannot read");
-}
-
 /* Under the lock: find the end behind what was read. */
 static int
 find_end(struct reader *reader)
 {
 	struct replay rest;
-	struct record record;
-	enum replay_result result;
-	int status;
+	uint64_t tail_end;
+	int status = EX_OK;
 
 	if (replay_init(&rest, reader->journal.fd, reader->journal.seed,
 		&reader->replay.at) < 0)
 		return reader_error(reader->name, "cannot read");
-	do
-		result = replay_next(&rest, &record);
-	while (result == REPLAY_RECORD);
-	reader->limit = rest.at.end;
-	if (result == REPLAY_ERROR)
+	switch (replay_finish(&rest, &tail_end)) {
+	case REPLAY_CLEAN:
+		break;
+	case REPLAY_TORN:
+		log_warning("%s: a batch was torn at byte %" PRIu64
+			    " by a crash, before it was acknowledged; the "
+			    "service will cut it off",
+		    reader->name, rest.at.end);
+		break;
+	case REPLAY_DAMAGED:
+		status = damaged_line(reader, &rest);
+		break;
+	case REPLAY_TAIL_ERROR:
 		status = reader_error(reader->name, "cannot read");
-	else
-		status = judge_end(reader, &rest);
+		break;
+	}
+	reader->limit = rest.at.end;
 	replay_done(&rest);
 	return status;
 }

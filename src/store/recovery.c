@@ -222,9 +222,7 @@ static enum fault
 find_end(struct store *store, uint64_t known, uint64_t *end)
 {
 	struct replay replay;
-	struct record record;
-	enum replay_result result;
-	enum replay_tail tail = REPLAY_TAIL_ERROR;
+	enum fault fault = FAULT_NONE;
 	uint64_t tail_end;
 
 	if (replay_init(&replay, store->journal.fd, store->journal.seed,
@@ -232,23 +230,16 @@ find_end(struct store *store, uint64_t known, uint64_t *end)
 		log_error("out of memory for reading the journal");
 		return FAULT_MEMORY;
 	}
-	do
-		result = replay_next(&replay, &record);
-	while (result == REPLAY_RECORD);
-	if (result != REPLAY_ERROR)
-		tail = replay_judge(&replay, &tail_end);
+	enum replay_tail tail = replay_finish(&replay, &tail_end);
+	*end = replay.at.end;
 	if (tail == REPLAY_TAIL_ERROR)
-		log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
-		    strerror(errno));
+		fault = unreadable(store);
+	else if (tail == REPLAY_DAMAGED || *end < known)
+		fault = damaged(store, *end, replay.reason);
 	int error = errno;
 	replay_done(&replay);
 	errno = error;
-	*end = replay.at.end;
-	if (tail == REPLAY_TAIL_ERROR)
-		return state_fault(errno);
-	if (tail != REPLAY_DAMAGED && *end >= known)
-		return FAULT_NONE;
-	return damaged(store, *end, replay.reason);
+	return fault;
 }
 
 enum fault

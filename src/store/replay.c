@@ -225,3 +225,16 @@ replay_judge(struct replay *replay, uint64_t *tail_end)
 		replay->used += len;
 	}
 }
+
+enum replay_tail
+replay_finish(struct replay *replay, uint64_t *tail_end)
+{
+	struct record record;
+	enum replay_result result;
+
+	do
+		result = replay_next(replay, &record);
+	while (result == REPLAY_RECORD);
+	return result == REPLAY_ERROR ? REPLAY_TAIL_ERROR
+				      : replay_judge(replay, tail_end);
+}

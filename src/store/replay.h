@@ -86,4 +86,11 @@ enum replay_tail {
  */
 enum replay_tail replay_judge(struct replay *replay, uint64_t *tail_end);
 
+/*
+ * replay_finish(replay, tail_end):
+ * Check all lines that are left, so that replay->at is behind the last good one,
+ * and judge what stands there, as replay_judge does.
+ */
+enum replay_tail replay_finish(struct replay *replay, uint64_t *tail_end);
+
 #endif

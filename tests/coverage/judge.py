@@ -8,9 +8,9 @@ COUNTS is gcovr's JSON.  LEFT names what no test reaches, each with its reason:
     branch FILE FUNCTION: TEXT | REASON
 
 where TEXT is the line's text, so that the entry outlives lines that move; it
-stands for every such line of the function.  In the strict modules whatever is
-neither reached nor in LEFT is an error, and so is an entry that was reached; of
-the others both are told.
+stands for every such line of the function.  A line of any module that is neither
+reached nor in LEFT is an error.  In the strict modules so is a branch, and an entry
+that was reached; of the others both are told, since some depend on the machine.
 """
 
 import bisect
@@ -126,15 +126,16 @@ def judge(sources: list[Source], left: dict[Place, str]) -> int:
     for place, lines in found.items():
         if place not in left:
             numbers = ", ".join(map(str, lines))
-            unlisted[place.file in STRICT].append((place, numbers))
+            judged = place.file in STRICT or place.kind == "line"
+            unlisted[judged].append((place, numbers))
     known = [(place, left[place]) for place in found if place in left]
     stale = [(place, "reached now, or gone") for place in left if place not in found]
     print_places("known not to be reached, and why", known)
-    print_places("not reached, at these lines", unlisted[False])
+    print_places("branches that are not reached, at these lines", unlisted[False])
     print_places("listed, but reached now or gone: remove the entry", stale)
-    print_places("not reached in a strict module: test, remove or list it", unlisted[True])
+    print_places("neither reached nor listed: test, remove or list it", unlisted[True])
     wrong = len(unlisted[True]) + sum(place.file in STRICT for place, _ in stale)
-    print(f"\n{len(known)} places listed, {len(unlisted[False])} not listed, {wrong} wrong")
+    print(f"\n{len(known)} places listed, {len(unlisted[False])} branches not, {wrong} wrong")
     return 1 if wrong else 0
 
 

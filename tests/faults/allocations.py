@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from lib_faults import Store, Tally, compile_driver, compile_shim, preload, run
 from syscalls import (
     BOOT_ID,
+    CHECK_URL,
+    COMMANDS,
     OPERATIONS,
     WORKER,
     Call,
@@ -94,7 +96,7 @@ def scenario(tally: Tally, arguments) -> None:
     tools = Tools(build, ":".join(shims), compile_driver(build))
     with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))
-        for operation in (*OPERATIONS, WORKER):
+        for operation in (*OPERATIONS, *COMMANDS, CHECK_URL, WORKER):
             with (
                 tally.part(f"{operation.name} runs to its end"),
                 allocations_of(operation, tools) as template,

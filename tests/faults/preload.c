@@ -15,14 +15,20 @@
  *	    error=E,TIMES    it fails with errno E, and so do the calls of the
  *	                     same name behind it, TIMES in all (0: for ever)
  *	    short=0,TIMES    it reads or writes half of what it was asked to
+ *	FAULT_ONLY=NAME      only calls of that name count, whatever they touch,
+ *	                     and these too: accept4, dup3, epoll_create1,
+ *	                     epoll_ctl, epoll_wait, eventfd, fcntl, lseek,
+ *	                     memfd_create, pthread_create, setrlimit, setsockopt
  *	FAULT_BOOT_ID=FILE   what stands for the boot id of the machine
  *	FAULT_NO_SYNC=1      syncs do nothing and succeed
  *
  * The calls go to the kernel by number, so that nothing here is interposed.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -30,9 +36,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
@@ -45,7 +56,7 @@
 enum action { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_AT, FAIL, SHORTEN };
 
 static struct {
-	const char *scope, *boot;
+	const char *scope, *only, *boot;
 	bool no_sync;
 	int trace;
 	enum action action;
@@ -62,6 +73,7 @@ read_plan(void)
 	char what[32] = "";
 
 	fault.scope = getenv("FAULT_SCOPE");
+	fault.only = getenv("FAULT_ONLY");
 	fault.boot = getenv("FAULT_BOOT_ID");
 	fault.no_sync = getenv("FAULT_NO_SYNC") != NULL;
 	if (trace != NULL) {
@@ -137,6 +149,16 @@ find_path(int fd, const char *name, char path[static 2 * PATH_MAX])
 	return true;
 }
 
+static bool
+counts(
+    const char *name, int fd, const char *file, char path[static 2 * PATH_MAX])
+{
+	if (fault.only != NULL)
+		return strcmp(name, fault.only) == 0;
+	return strcmp(name, "getrandom") == 0 ||
+	       (find_path(fd, file, path) && in_scope(path));
+}
+
 /* A call that begins, and what is to become of it. */
 struct call {
 	bool after, fail, shorten;
@@ -155,8 +177,7 @@ begin(const char *name, int fd, const char *file, size_t bytes, size_t first)
 	if (fault.trace < 0 && fault.action == NOTHING)
 		return call;
 	path[0] = '\0';
-	if (strcmp(name, "getrandom") != 0 &&
-	    (!find_path(fd, file, path) || !in_scope(path))) {
+	if (!counts(name, fd, file, path)) {
 		errno = error;
 		return call;
 	}
@@ -211,13 +232,16 @@ allow(const struct call *call, size_t len)
 	return call->shorten && len > 1 ? len / 2 : len;
 }
 
-#define SIMPLE(name, fd, file, invocation)                      \
-	do {                                                    \
-		struct call call = begin(name, fd, file, 0, 0); \
-		if (call.fail)                                  \
-			return fail();                          \
-		return (int)end(&call, invocation);             \
+#define CALL(name, fd, file, kind, invocation)                               \
+	do {                                                                 \
+		struct call call = begin(name, fd, file, (size_t)(kind), 0); \
+		if (call.fail)                                               \
+			return fail();                                       \
+		return (int)end(&call, invocation);                          \
 	} while (0)
+#define SIMPLE(name, fd, file, invocation) CALL(name, fd, file, 0, invocation)
+/* What it is to do stands in the trace as if it were bytes. */
+#define KIND(name, fd, kind, invocation) CALL(name, fd, NULL, kind, invocation)
 
 static int
 do_open(const char *name, int dir, const char *file, int flags, mode_t mode)
@@ -406,6 +430,17 @@ fstatfs(int fd, struct statfs *st)
 	SIMPLE("fstatfs", fd, NULL, syscall(SYS_fstatfs, fd, st));
 }
 
+/* Not a system call: libc makes it of fstatfs. */
+int
+fstatvfs(int fd, struct statvfs *st)
+{
+	static __typeof__(&fstatvfs) next;
+
+	if (next == NULL)
+		*(void **)&next = dlsym(RTLD_NEXT, "fstatvfs");
+	SIMPLE("fstatvfs", fd, NULL, next(fd, st));
+}
+
 int
 linkat(int from, const char *a, int to, const char *b, int flags)
 {
@@ -490,7 +525,7 @@ fchmod(int fd, mode_t mode)
 	SIMPLE("fchmod", fd, NULL, syscall(SYS_fchmod, fd, mode));
 }
 
-/* Only its locks count. */
+/* Only its locks count, or all but these if it is what counts. */
 int
 fcntl(int fd, int command, ...)
 {
@@ -500,8 +535,9 @@ fcntl(int fd, int command, ...)
 	va_start(list, command);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (command == F_OFD_SETLK || command == F_SETLK)
-		SIMPLE("fcntl", fd, NULL,
+	bool locks = command == F_OFD_SETLK || command == F_SETLK;
+	if (locks == (fault.only == NULL))
+		KIND("fcntl", fd, locks ? 0 : command,
 		    syscall(SYS_fcntl, fd, command, argument));
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
@@ -533,6 +569,99 @@ getrandom(void *buf, size_t len, unsigned flags)
 	    &call, syscall(SYS_getrandom, buf, allow(&call, len), flags));
 }
 
+/* These touch no file, and count where they are what is asked for. */
+#define RARE(name, kind, invocation)              \
+	do {                                      \
+		if (fault.only == NULL)           \
+			return (int)invocation;   \
+		KIND(name, -1, kind, invocation); \
+	} while (0)
+
+int
+accept4(int fd, struct sockaddr *address, socklen_t *len, int flags)
+{
+	RARE("accept4", 0, syscall(SYS_accept4, fd, address, len, flags));
+}
+
+int
+dup3(int from, int to, int flags)
+{
+	RARE("dup3", 0, syscall(SYS_dup3, from, to, flags));
+}
+
+int
+epoll_create1(int flags)
+{
+	RARE("epoll_create1", 0, syscall(SYS_epoll_create1, flags));
+}
+
+int
+epoll_ctl(int fd, int what, int file, struct epoll_event *event)
+{
+	RARE("epoll_ctl", what, syscall(SYS_epoll_ctl, fd, what, file, event));
+}
+
+int
+epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms)
+{
+	RARE("epoll_wait", 0,
+	    syscall(SYS_epoll_pwait, fd, events, n, timeout_ms, NULL, 8));
+}
+
+int
+eventfd(unsigned value, int flags)
+{
+	RARE("eventfd", 0, syscall(SYS_eventfd2, value, flags));
+}
+
+int
+memfd_create(const char *name, unsigned flags)
+{
+	RARE("memfd_create", 0, syscall(SYS_memfd_create, name, flags));
+}
+
+int
+setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	RARE("setsockopt", 0,
+	    syscall(SYS_setsockopt, fd, level, name, value, len));
+}
+
+int
+setrlimit(__rlimit_resource_t which, const struct rlimit *limit)
+{
+	RARE("setrlimit", which, syscall(SYS_setrlimit, which, limit));
+}
+
+off_t
+lseek(int fd, off_t offset, int whence)
+{
+	struct call call = { 0 };
+
+	if (fault.only != NULL)
+		call = begin("lseek", fd, NULL, 0, 0);
+	if (call.fail)
+		return fail();
+	return end(&call, syscall(SYS_lseek, fd, offset, whence));
+}
+
+/* Not a system call, and what fails is its result. */
+int
+pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+    void *(*work)(void *), void *argument)
+{
+	static __typeof__(&pthread_create) next;
+	struct call call = { 0 };
+
+	if (fault.only != NULL)
+		call = begin("pthread_create", -1, NULL, 0, 0);
+	if (call.fail)
+		return (int)fault.argument;
+	if (next == NULL)
+		*(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+	return next(thread, attributes, work, argument);
+}
+
 /* With 64-bit offsets both names are of the same function. */
 #define ALIAS(name) __attribute__((alias(name)))
 int open64(const char *file, int flags, ...) ALIAS("open");
@@ -543,5 +672,6 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
 ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
     ALIAS("pwritev");
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
+off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
 void *mmap64(void *at, size_t len, int protection, int flags, int fd,
     off64_t offset) ALIAS("mmap");

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import errno
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -40,6 +41,7 @@ from lib_service import (
     read_journal,
     temporary_store,
 )
+from test_check_command import broken
 
 # Of a name whose request and answer are more than a socket takes at once.
 LARGE = 900 << 10
@@ -52,6 +54,7 @@ LIMIT_S = 20.0  # the lock is waited for 5 s
 EARLIER = (1, 2, 3)  # the plants of a store that is not empty
 PROBE = 900  # created after each fault
 SYSEXITS = range(64, 79)
+LOST = 65  # a salvage prints what it could not read
 # What one process may say of one fault.
 LOG_LINES_MAX = 8
 
@@ -86,6 +89,7 @@ ERRORS = {
     "lstat": NO_FILE,
     "statx": NO_FILE,
     "fstatfs": NO_FILE,
+    "fstatvfs": NO_FILE,
     "faccessat": NO_FILE,
     "link": (*NEW_NAME, "EEXIST"),
     "linkat": NEW_NAME,
@@ -165,7 +169,8 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
     # Only the worker listens now: whoever connects after its end is refused.
     events = []
     for plants in (((10, "plant 10"),), ((11, "l" * LARGE), (12, "plant 12"))):
-        with contextlib.suppress(OSError), FastCgiPeer(path, LIMIT_S) as peer:
+        ended = (OSError, ValueError)
+        with contextlib.suppress(*ended), FastCgiPeer(path, LIMIT_S) as peer:
             for plant_id, name in plants:
                 body = new_plant(plant_id, name)
                 request = fcgi_request(store.request(body).items(), body, keep=True)
@@ -220,12 +225,17 @@ def by_driver(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
     return Outcome(events, done.returncode, done.stderr.decode())
 
 
-def by_command(*arguments: str) -> Run:
-    """`plant-store`; a word `DEST` is a folder that a backup goes to."""
+def no_lines(store: Store, output: str) -> None:
+    """A command's output is not looked at."""
+
+
+def by_command(*arguments: str, lines: Callable = no_lines) -> Run:
+    """`plant-store`; the word `DEST` is a place for what it makes.  `lines` gives the
+    plants that came out, which must be the earlier ones if it succeeds."""
 
     def run_it(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
-        dest = store.root / "backup"
-        words = [str(dest) if word == "DEST" else word for word in arguments]
+        places = {"STORE": str(store.dir), "DEST": str(dest_of(store))}
+        words = [places.get(word, word) for word in arguments]
         done = subprocess.run(
             [tools.build / "plant-store", *words],
             env={**store.environment(), **environment},
@@ -234,20 +244,61 @@ def by_command(*arguments: str) -> Run:
             timeout=LIMIT_S,
         )
         wrong = ""
-        if done.returncode == 0 and "DEST" in arguments:
-            ids = [plant["id"] for plant in read_journal(dest / JOURNAL_NAME)]
-            wrong = "" if ids[:3] == list(EARLIER) else f"the backup has {ids}"
-        return Outcome([], done.returncode, done.stderr.decode(), wrong)
+        plants = lines(store, done.stdout.decode()) if done.returncode == 0 else None
+        if plants is not None:
+            ids = [json.loads(plant)["id"] for plant in plants]
+            wrong = "" if ids[:3] == list(EARLIER) else f"the plants {ids} came out"
+        said = done.stderr.decode()
+        if done.returncode == LOST:
+            said += done.stdout.decode()
+        return Outcome([], done.returncode, said, wrong)
 
     return run_it
 
 
+def dest_of(store: Store) -> pathlib.Path:
+    return store.root / "dest"
+
+
+def of_output(store: Store, output: str) -> list[str]:
+    return output.splitlines()
+
+
+def of_file(store: Store, output: str) -> list[str]:
+    return dest_of(store).read_text().splitlines()
+
+
+def of_copy(store: Store, output: str) -> list[str]:
+    plants = read_journal(dest_of(store) / JOURNAL_NAME)
+    return [json.dumps(plant) for plant in plants]
+
+
+def by_import(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    start = time.monotonic()
+    plants = store.root / "plants.jsonl"
+    plants.write_bytes(new_plant(10, "plant 10") + b"\n" + new_plant(11, "plant 11"))
+    outcome = by_command("import", str(plants))(tools, store, environment)
+    known = "created_or_same" if outcome.status == 0 else "maybe"
+    events = [event(start, i, (f"plant {i}", None), known) for i in (10, 11)]
+    return dataclasses.replace(outcome, events=events)
+
+
+BACKUP = by_command("backup", "DEST", lines=of_copy)
+
+
 def backup_again(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     """To the same place, with the plant that was created meanwhile."""
-    outcome = by_command("backup", "DEST")(tools, store, environment)
-    ids = [plant["id"] for plant in read_journal(store.root / "backup" / JOURNAL_NAME)]
+    outcome = BACKUP(tools, store, environment)
+    ids = [plant["id"] for plant in read_journal(dest_of(store) / JOURNAL_NAME)]
     wrong = "" if ids == [*EARLIER, PROBE] else f"the backup has {ids}"
     return dataclasses.replace(outcome, wrong=wrong)
+
+
+def check_with_url(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """Of a server that answers as the service does."""
+    with broken() as url:
+        words = "check", "--url", url, "--token", "pst_x"
+        return by_command(*words)(tools, store, environment)
 
 
 def add_token(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
@@ -361,13 +412,49 @@ OPERATIONS = [
         [three, cleanly_closed, of_another_boot],
         by_driver,
     ),
-    Operation("a backup", [three], by_command("backup", "DEST"), backup_again),
+    Operation("a backup", [three], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
     Operation("a token added", [], add_token),
     Operation("a token revoked", [other_token], revoke_token),
 ]
 
-# Its system calls are too many to try each.
+# They change nothing, or as the above do, so each call fails once and none is killed.
+COMMANDS = [
+    Operation("the plants of ids", [three], by_command("get", "1", "2", "3", lines=of_output)),
+    Operation(
+        "the plants of ids without an index",
+        [three, without_index],
+        by_command("get", "--full", "1", "2", "3"),
+    ),
+    Operation("an export", [three], by_command("export", lines=of_output)),
+    Operation(
+        "an export to a file", [three], by_command("export", "-o", "DEST", lines=of_file)
+    ),
+    Operation("an import", [three], by_import),
+    Operation("a count", [three], by_command("stats")),
+    Operation("a check", [three], by_command("check")),
+    Operation("a salvage", [three], by_command("recover", "STORE", "DEST", lines=of_copy)),
+]
+
+# Of its own it has allocations only.
+CHECK_URL = Operation("a check with a URL", [three], check_with_url)
+
+# Its system calls are too many to try each: of each kind the first three and
+# the last three fail once.
+WORKER_ERRORS = {
+    "accept4": ("ECONNABORTED", "EMFILE"),
+    "dup3": ("EBUSY",),
+    "epoll_create1": ("EMFILE",),
+    "epoll_ctl": ("ENOSPC",),
+    "epoll_wait": ("EINTR", "EBADF"),
+    "eventfd": ("EMFILE",),
+    "fcntl": ("EMFILE",),
+    "lseek": ("EIO",),
+    "memfd_create": ("EMFILE", "ENOMEM"),
+    "pthread_create": ("EAGAIN",),
+    "setrlimit": ("EPERM",),
+    "setsockopt": ("ENOMEM",),
+}
 WORKER = Operation("a FastCGI worker", [three], by_worker)
 
 
@@ -391,6 +478,7 @@ class Template:
     operation: Operation
     store: Store
     earlier: list[Event]
+    only: str = ""  # the one name of calls that count
 
     @contextlib.contextmanager
     def copy(self) -> Iterator[Store]:
@@ -404,6 +492,8 @@ class Template:
         scope = f"{store.root}:{BOOT_ID}:pipe"
         if boot.exists():
             settings["FAULT_BOOT_ID"] = str(boot)
+        if self.only:
+            settings["FAULT_ONLY"] = self.only
         return preload(self.tools.shim, FAULT_SCOPE=scope, **settings)
 
     def trace(self) -> list[Call]:
@@ -457,6 +547,16 @@ def errors_of(call: Call) -> Iterator[str]:
                 yield f"{call.number}:error={getattr(errno, name)},{times}"
     if call.name == "fcntl":
         yield f"{call.number}:error={errno.EAGAIN},1"
+
+
+def failures_of(call: Call) -> Iterator[str]:
+    """The most likely error, and what is no failure."""
+    names = ERRORS[call.name]
+    for name in (names[0], *(name for name in names[1:] if name in ("EINTR", "short"))):
+        if name == "short":
+            yield f"{call.number}:short=0,1"
+        else:
+            yield f"{call.number}:error={getattr(errno, name)},1"
 
 
 def run_case(template: Template, plan: str) -> tuple[str, str]:
@@ -522,6 +622,22 @@ def run_cases(
     print(f"# {name}, {what}: {len(plans)} cases in {took:.1f} s, {dict(ends)}")
     detail = f"{len(wrong)} are not: " + "\n# ".join(wrong[:40])
     tally.check(not wrong, f"{name}: {len(plans)} cases hold, {what}", detail)
+
+
+def check_worker(tally: Tally, tools: Tools) -> None:
+    with template_of(WORKER, tools) as template:
+        for name, errors in WORKER_ERRORS.items():
+            template.only = name
+            kinds = collections.defaultdict(list)
+            for call in template.trace():
+                kinds[call.size].append(call)
+            plans = [
+                (call, f"{call.number}:error={getattr(errno, error)},1")
+                for calls in kinds.values()
+                for call in (*calls[:3], *calls[3:][-3:])
+                for error in errors
+            ]
+            run_cases(tally, template, f"{name} failing once", plans)
 
 
 # --- Two processes -----------------------------------------------------------
@@ -664,7 +780,7 @@ def scenario(tally: Tally, arguments) -> None:
         cases = [(call, plan) for call in calls for plan in plans_of(call)]
         return [case for case in cases if next(number) % arguments.sample == 0]
 
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *COMMANDS):
         if arguments.only not in operation.name:
             continue
         with (
@@ -674,11 +790,19 @@ def scenario(tally: Tally, arguments) -> None:
             calls = template.trace()
             names = collections.Counter(call.name for call in calls)
             print(f"# {operation.name}: {len(calls)} calls, {dict(names)}")
+            if operation in COMMANDS:
+                what = "each call failing once"
+                cases = [(call, plan) for call in calls for plan in failures_of(call)]
+                run_cases(tally, template, what, cases)
+                continue
             kills, errors = sample(calls, kills_of), sample(calls, errors_of)
             what = "killed before, in and after each call"
             run_cases(tally, template, what, kills)
             what = "each call failing once and for ever with each errno"
             run_cases(tally, template, what, errors)
+    if arguments.only in WORKER.name:
+        with tally.part(f"{WORKER.name} runs to its end"):
+            check_worker(tally, tools)
     with tally.part("the failed syncs run to their end"):
         check_poison(tally, tools)
 

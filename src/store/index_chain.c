@@ -3,8 +3,8 @@
  * See index_parts.h.
  *
  * A search that finds an id is believed as far as its record is read.  One that
- * finds none is believed if the entries on both sides say that they follow each
- * other.
+ * finds none is believed if the entry before the gap says that the one behind it
+ * follows.
  */
 #include <endian.h>
 #include <string.h>

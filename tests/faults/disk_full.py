@@ -30,9 +30,9 @@ ROUNDS_LONG = 30
 # How long the disk stays full after the first answer that says so.
 FULL_S = 0.7
 HEAL_S = 1.0
-# Two lines a round: there is no room, there is room again.  Twice that: the
-# journal and the index may find it one after the other.
-LOG_LINES_A_ROUND = 4
+# Two lines a round: there is no room, there is room again.  Five times that,
+# against hundreds of refusals: at the edge a short record may still find room.
+LOG_LINES_A_ROUND = 10
 STORED_MIN = 50
 
 Disk = contextlib.AbstractContextManager[None]

@@ -84,6 +84,14 @@ index_abort(struct index *index)
 	index->n = now.n;
 }
 
+int
+index_refresh(struct index *index, const char *path)
+{
+	(void)index;
+	(void)path;
+	return 0;
+}
+
 void
 index_close(struct index *index, bool clean)
 {

@@ -258,6 +258,8 @@ class Store:
         environment = passed_on()
         environment["PLANT_STORE_DIR"] = str(self.dir)
         environment["PLANT_STORE_TOKENS"] = str(self.tokens)
+        # So that reactors meet on any machine.
+        environment["PLANT_STORE_THREADS"] = "2"
         environment.update(settings)
         return environment
 

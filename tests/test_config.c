@@ -61,7 +61,7 @@ assert_defaults(const struct config *config)
 	unsigned threads;
 
 	assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
-	threads = (unsigned)CPU_COUNT(&cpus);
+	threads = ((unsigned)CPU_COUNT(&cpus) + 1) / 2;
 	assert_string_equal(config->dir, "/var/lib/plant-store");
 	assert_string_equal(config->tokens, "/etc/plant-store/tokens");
 	assert_string_equal(config->base_path, "");

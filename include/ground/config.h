@@ -5,7 +5,7 @@
  *	PLANT_STORE_TOKENS          /etc/plant-store/tokens  absolute path
  *	PLANT_STORE_BASE_PATH       ""       "" or "/" or /seg(/seg)*
  *	PLANT_STORE_BODY_BYTES_MAX  65536    64 to 1048576
- *	PLANT_STORE_THREADS         CPUs     1 to 64
+ *	PLANT_STORE_THREADS         CPUs/2   1 to 64
  *	PLANT_STORE_STATUS          http     http or contract
  *	PLANT_STORE_LOG_LEVEL       info     error, warning, info or debug
  *

@@ -46,14 +46,18 @@ read_number(const char *text, unsigned long min, unsigned long max,
 	return 0;
 }
 
+/*
+ * One for every two CPUs: the web server needs as much, and each reactor more
+ * makes the batches of the others smaller.
+ */
 static unsigned long
-cpu_count(void)
+default_threads(void)
 {
 	cpu_set_t set;
 	int count = 1;
 
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		count = CPU_COUNT(&set);
+		count = (CPU_COUNT(&set) + 1) / 2;
 	return count > THREADS_MAX ? THREADS_MAX : (unsigned long)count;
 }
 
@@ -105,7 +109,7 @@ config_read(struct config *config, char *error, size_t error_len)
 	read.body_bytes_max = number;
 
 	text = setting("PLANT_STORE_THREADS", NULL);
-	number = cpu_count();
+	number = default_threads();
 	if (text != NULL && read_number(text, 1, THREADS_MAX, &number))
 		return refuse(error, error_len, "PLANT_STORE_THREADS", text,
 		    "a number from 1 to 64");

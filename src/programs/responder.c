@@ -28,7 +28,7 @@ static const char help[] =
     "  PLANT_STORE_TOKENS          the token file (/etc/plant-store/tokens)\n"
     "  PLANT_STORE_BASE_PATH       path before /plants, such as /api/v1 ()\n"
     "  PLANT_STORE_BODY_BYTES_MAX  largest body, 64 to 1048576 (65536)\n"
-    "  PLANT_STORE_THREADS         reactors, 1 to 64 (one per CPU)\n"
+    "  PLANT_STORE_THREADS         reactors, 1 to 64 (one for two CPUs)\n"
     "  PLANT_STORE_STATUS          http, or contract: every failure is 400\n"
     "                              (http)\n"
     "  PLANT_STORE_LOG_LEVEL       error, warning, info or debug (info)\n"

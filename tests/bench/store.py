@@ -4,7 +4,7 @@ Plants stored durably per second, each engine by turns in a fresh directory on t
 same disk, with 1, 16, 64 and 256 callers that each wait until their plant is on
 the disk, and in transactions of 1,000.  Callers of the others are threads, each with
 a connection and a transaction for each plant.  Those of the Plant Store are what
-they are in the service: requests whose plants one reactor per CPU gathers, so that
+they are in the service: requests whose plants a reactor for two CPUs gathers, so that
 a commit has all that came while another was syncing.  --all also measures it with
 threads, and the others behind two threads that gather.  Fails if what is stored is
 not what was acknowledged.
@@ -160,8 +160,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--committers",
         type=int,
-        default=min(2, os.cpu_count() or 1),
-        help="threads that gather; default one per CPU, at most 2",
+        default=((os.cpu_count() or 1) + 1) // 2,
+        help="threads that gather; default one for two CPUs",
     )
     parser.add_argument("--all", action="store_true", help="see above")
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")

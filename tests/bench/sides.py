@@ -160,7 +160,8 @@ class Side(Running):
         with open(self.service_log, "ab") as log:
             process = subprocess.Popen(
                 [self._placed(str(word)) for word in self._program.command],
-                env=self.store.environment(PATH=SYSTEM_PATH)
+                # With as many reactors as there are by default.
+                env=self.store.environment(PATH=SYSTEM_PATH, PLANT_STORE_THREADS="")
                 | {name: self._placed(text) for name, text in settings},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -331,8 +331,6 @@ import_input_status(const struct import_input *input)
 void
 import_input_close(struct import_input *input)
 {
-	if (input == NULL)
-		return;
 	import_buffer_close(&input->in);
 	import_plant_done(&input->plant);
 	free(input);

@@ -74,7 +74,7 @@ int import_input_status(const struct import_input *input);
 
 /*
  * import_input_close(input):
- * NULL is fine.
+ * Close the file, free all of it.
  */
 void import_input_close(struct import_input *input);
 

@@ -5,6 +5,7 @@
 #include "store_fixture.h"
 
 #include <dirent.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -318,6 +319,23 @@ fixture_lines(const struct fixture *fixture)
 
 	walk(fixture, see_line, &lines);
 	return lines;
+}
+
+void
+fixture_spoil_key(const struct fixture *fixture, int64_t id)
+{
+	uint64_t key = htobe64((uint64_t)id | UINT64_C(1) << 63);
+	size_t len;
+	char *index = fixture_read(fixture, "index/data.mdb", &len);
+	const char *at = index;
+
+	while ((at = memmem(at, len - (size_t)(at - index), &key,
+		    sizeof(key))) != NULL) {
+		fixture_write(fixture, "index/data.mdb",
+		    (uint64_t)(at - index) + 1, "x", 1);
+		at++;
+	}
+	free(index);
 }
 
 int

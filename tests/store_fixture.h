@@ -96,6 +96,13 @@ void fixture_reopen_and_expect(
 size_t fixture_lines(const struct fixture *fixture);
 
 /*
+ * fixture_spoil_key(fixture, id):
+ * All copies that the index has of the key of that plant become one of a plant
+ * far away.
+ */
+void fixture_spoil_key(const struct fixture *fixture, int64_t id);
+
+/*
  * fixture_in_child(work, argument):
  * Run work(argument) in another process, and return its exit status, or 128
  * and the signal that ended it.

@@ -8,7 +8,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -1140,21 +1139,10 @@ a_damaged_index_is_removed_and_built_anew_by_the_next_start(void **state)
 {
 	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, false);
-	uint64_t key = htobe64(UINT64_C(3) | UINT64_C(1) << 63);
-	size_t len;
 
 	for (int64_t id = 1; id <= 3; id++)
 		fixture_create(store, id);
-	char *index = fixture_read(fixture, "index/data.mdb", &len);
-	const char *at = index;
-	/* All copies of the key of plant 3 become one of a plant far away. */
-	while ((at = memmem(at, len - (size_t)(at - index), &key,
-		    sizeof(key))) != NULL) {
-		fixture_write(fixture, "index/data.mdb",
-		    (uint64_t)(at - index) + 1, "x", 1);
-		at++;
-	}
-	free(index);
+	fixture_spoil_key(fixture, 3);
 	struct outcome outcome = fixture_put(store, 3, NULL);
 	assert_int_equal(outcome.result, STORE_FAILED);
 	assert_int_equal(outcome.status, -1);

@@ -1,7 +1,6 @@
 /* test_verify: a journal checked, and the index compared with it. */
 #include "store_fixture.h"
 
-#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -434,31 +433,13 @@ watch_can_stop_it_while_the_index_is_read(void **state)
 	assert_int_equal(verified.journal.plants, 2);
 }
 
-/* All copies of the key of that plant become one of a plant far away. */
-static void
-spoil_key(const struct fixture *fixture, int64_t id)
-{
-	uint64_t key = htobe64((uint64_t)id | UINT64_C(1) << 63);
-	size_t len;
-	char *index = fixture_read(fixture, "index/data.mdb", &len);
-	const char *at = index;
-
-	while ((at = memmem(at, len - (size_t)(at - index), &key,
-		    sizeof(key))) != NULL) {
-		fixture_write(fixture, "index/data.mdb",
-		    (uint64_t)(at - index) + 1, "x", 1);
-		at++;
-	}
-	free(index);
-}
-
 static void
 index_whose_entries_do_not_follow_each_other_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
 
 	make_store(fixture, 1, 3);
-	spoil_key(fixture, 2);
+	fixture_spoil_key(fixture, 2);
 	expect_damage(fixture, "index: damaged; remove that directory");
 }
 
@@ -531,7 +512,7 @@ journal_that_is_damaged_meanwhile_is_told(void **state)
 static void
 spoil_index(const struct fixture *fixture)
 {
-	spoil_key(fixture, 1);
+	fixture_spoil_key(fixture, 1);
 }
 
 static void

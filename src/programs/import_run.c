@@ -20,9 +20,8 @@
 
 /*
  * One append to the journal takes 4 MiB: with more, a batch would be several,
- * each with its own sync.  Where a service has the store open, each batch goes
- * into the index at once, and ids in no order change a page of it each, held in
- * memory until the commit: 5,000 plants are some 25 MiB.
+ * each with its own sync.  Ids in no order change a page of the index each, held
+ * in memory until the commit: 5,000 plants are some 25 MiB.
  */
 #define BATCH_BYTES ((size_t)4 << 20)
 #define BATCH_PLANTS 5000

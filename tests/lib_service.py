@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -30,6 +31,7 @@ BUG_REPORT = re.compile(r"Sanitizer|runtime error:|Assertion|\*\*\* ")
 TOKEN_PATTERN = re.compile(rb"pst_[A-Za-z0-9_-]{43}")
 
 Pairs = list[tuple[str, str]]
+_claims: list[socket.socket] = []  # of ports, until this process ends
 
 
 # --- Reporting ---------------------------------------------------------------
@@ -424,9 +426,25 @@ def listens(address: pathlib.Path | int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A local TCP port to listen on, which no other test gets while this one runs.
+
+    It is below those that the kernel gives to connections: one of those may go
+    to a client of another test before the server here has bound it.  A socket
+    without a file says whose it is.
+    """
+    for port in random.sample(range(10240, 32768), 1000):
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim.bind(f"\0plant-store-test-port-{port}")
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return port
+    raise RuntimeError("no free port among a thousand")
 
 
 @contextlib.contextmanager

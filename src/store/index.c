@@ -7,6 +7,7 @@
 #include "index.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,23 +68,25 @@ index_commit_transaction(struct index *index)
 
 /*
  * What is read of a mapping behind the end of its file ends the process; and a
- * damaged number of pages would have it grow without end.
+ * damaged number of pages would have it grow without end.  statx, and not for
+ * the times, for the reason at journal_check(): what one file's time moves on,
+ * moves on those of all.
  */
 int
 index_check_size(const struct index *index)
 {
 	MDB_envinfo info;
-	struct stat st;
+	struct statx st;
 	int fd, error = mdb_env_get_fd(index->env, &fd);
 
 	if (error == 0)
 		error = mdb_env_info(index->env, &info);
 	if (error != 0)
 		return error;
-	if (fstat(fd, &st) < 0)
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &st) < 0)
 		return errno;
 	/* A new file has its two meta pages; the rest is written when used. */
-	return (uint64_t)st.st_size <
+	return st.stx_size <
 		       (info.me_last_pgno + 1) * index->page_bytes
 		   ? MDB_CORRUPTED
 		   : 0;

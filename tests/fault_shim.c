@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -283,15 +282,9 @@ recv(int fd, void *buf, size_t len, int flags)
 }
 
 ssize_t
-sendfile(int to, int from, off_t *offset, size_t len)
+send(int fd, const void *buf, size_t len, int flags)
 {
-	if (hit(SHIM_SENDFILE, to, NULL) != NULL)
+	if (hit(SHIM_SEND, fd, NULL) != NULL)
 		return -1;
-	return syscall(SYS_sendfile, to, from, offset, len);
-}
-
-ssize_t
-sendfile64(int to, int from, off64_t *offset, size_t len)
-{
-	return sendfile(to, from, offset, len);
+	return syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);
 }

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +46,6 @@ set_up(void **state)
 	struct fixture *fixture = calloc(1, sizeof *fixture);
 	int ends[2];
 
-	/* As in the service: a peer that has gone is an error, no signal. */
-	signal(SIGPIPE, SIG_IGN);
 	if (fixture == NULL ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
 		ends) != 0)
@@ -404,7 +401,6 @@ renewed_connection_takes_the_next_request(void **state)
 	make_request(fixture, LARGE);
 	assert_int_equal(send_looking(fixture, 0, fixture->len, SPOOL_MAX),
 	    CONNECTION_READY);
-	/* The gateway gives the spool to libfcgi, which closes it. */
 	close(connection->spool);
 	connection_renew(connection);
 	assert_false(connection->begun);
@@ -415,17 +411,11 @@ renewed_connection_takes_the_next_request(void **state)
 	assert_gives_request(fixture, connection->fd, fixture->len);
 }
 
-/* A memory file with `len` bytes of the request, to be sent from its start. */
-static void
-make_answer(struct fixture *fixture, size_t len)
+static enum connection_look
+send_answer(struct fixture *fixture, size_t len)
 {
-	int file = memfd_create("answer", MFD_CLOEXEC);
-
 	make_request(fixture, len);
-	assert_true(file >= 0);
-	assert_int_equal(write(file, fixture->sent, len), len);
-	assert_int_equal(lseek(file, 0, SEEK_SET), 0);
-	fixture->connection->answer = file;
+	return connection_send(fixture->connection, fixture->sent, len);
 }
 
 static void
@@ -433,10 +423,8 @@ small_answer_is_sent_at_once(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_answer(fixture, 1000);
-	assert_int_equal(
-	    connection_send(fixture->connection), CONNECTION_READY);
-	assert_int_equal(fixture->connection->answer, -1);
+	assert_int_equal(send_answer(fixture, 1000), CONNECTION_READY);
+	assert_null(fixture->connection->answer);
 	assert_gives_request(fixture, fixture->peer, 1000);
 }
 
@@ -444,28 +432,25 @@ static void
 large_answer_is_sent_as_its_reader_takes_it(void **state)
 {
 	struct fixture *fixture = *state;
+	enum connection_look sent = send_answer(fixture, LARGE);
 	unsigned char *got = malloc(LARGE);
 	size_t have = 0;
 	unsigned waited = 0;
+	ssize_t n;
 
 	assert_non_null(got);
-	make_answer(fixture, LARGE);
-	for (;;) {
-		enum connection_look sent =
-		    connection_send(fixture->connection);
-		ssize_t n;
-
+	while (sent == CONNECTION_WAITING) {
+		assert_non_null(fixture->connection->answer);
+		waited++;
 		while ((n = read(fixture->peer, got + have, LARGE - have)) > 0)
 			have += (size_t)n;
-		if (sent != CONNECTION_WAITING) {
-			assert_int_equal(sent, CONNECTION_READY);
-			break;
-		}
-		assert_true(fixture->connection->answer >= 0);
-		waited++;
+		sent = connection_send_more(fixture->connection);
 	}
-	assert_true(waited > 0);
-	assert_int_equal(fixture->connection->answer, -1);
+	assert_int_equal(sent, CONNECTION_READY);
+	while ((n = read(fixture->peer, got + have, LARGE - have)) > 0)
+		have += (size_t)n;
+	assert_true(waited > 1);
+	assert_null(fixture->connection->answer);
 	assert_int_equal(have, LARGE);
 	assert_memory_equal(got, fixture->sent, LARGE);
 	free(got);
@@ -476,9 +461,34 @@ answer_to_a_peer_that_has_closed_is_gone(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_answer(fixture, LARGE);
 	hang_up(fixture);
-	assert_int_equal(connection_send(fixture->connection), CONNECTION_GONE);
+	assert_int_equal(send_answer(fixture, 1000), CONNECTION_GONE);
+}
+
+static void
+answer_to_a_peer_that_closes_before_the_rest_is_gone(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(send_answer(fixture, LARGE), CONNECTION_WAITING);
+	hang_up(fixture);
+	assert_int_equal(
+	    connection_send_more(fixture->connection), CONNECTION_GONE);
+}
+
+static void
+answer_without_memory_for_its_rest_is_gone(void **state)
+{
+	struct fixture *fixture = *state;
+	enum connection_look sent;
+
+	if (!alloc_can_fail())
+		skip();
+	make_request(fixture, LARGE);
+	alloc_fail(1, 1);
+	sent = connection_send(fixture->connection, fixture->sent, LARGE);
+	assert_true(alloc_reset());
+	assert_int_equal(sent, CONNECTION_GONE);
 }
 
 static void
@@ -552,17 +562,12 @@ static void
 interrupted_answer_is_taken_up_again(void **state)
 {
 	struct fixture *fixture = *state;
-	char got[3];
 
-	fixture->connection->answer = memfd_create("answer", MFD_CLOEXEC);
-	assert_true(fixture->connection->answer >= 0);
-	assert_int_equal(pwrite(fixture->connection->answer, "yes", 3, 0), 3);
-	shim_fail(SHIM_SENDFILE, NULL, 1, 2, EINTR);
-	assert_int_equal(
-	    connection_send(fixture->connection), CONNECTION_READY);
-	assert_true(shim_count(SHIM_SENDFILE) >= 3);
-	assert_int_equal(read(fixture->peer, got, sizeof got), 3);
-	assert_memory_equal(got, "yes", 3);
+	shim_fail(SHIM_SEND, NULL, 1, 2, EINTR);
+	assert_int_equal(send_answer(fixture, 1000), CONNECTION_READY);
+	assert_int_equal(shim_count(SHIM_SEND), 3);
+	shim_reset();
+	assert_gives_request(fixture, fixture->peer, 1000);
 }
 
 static void
@@ -587,16 +592,15 @@ static void
 free_closes_all_that_is_open(void **state)
 {
 	struct fixture *fixture = *state;
-	int fds[3];
+	int fds[2];
 
-	make_answer(fixture, 10);
+	assert_int_equal(send_answer(fixture, LARGE), CONNECTION_WAITING);
 	fixture->connection->spool = memfd_create("request", MFD_CLOEXEC);
 	fds[0] = fixture->connection->fd;
 	fds[1] = fixture->connection->spool;
-	fds[2] = fixture->connection->answer;
 	connection_free(fixture->connection);
 	fixture->connection = NULL;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		assert_int_equal(fcntl(fds[i], F_GETFD), -1);
 		assert_int_equal(errno, EBADF);
 	}
@@ -783,6 +787,12 @@ main(void)
 		    tear_down),
 		cmocka_unit_test_setup_teardown(
 		    answer_to_a_peer_that_has_closed_is_gone, set_up,
+		    tear_down),
+		cmocka_unit_test_setup_teardown(
+		    answer_to_a_peer_that_closes_before_the_rest_is_gone,
+		    set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    answer_without_memory_for_its_rest_is_gone, set_up,
 		    tear_down),
 		cmocka_unit_test_setup_teardown(
 		    interrupted_look_is_taken_up_again, set_up, tear_down),

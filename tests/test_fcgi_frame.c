@@ -1,6 +1,6 @@
 /*
- * fcgi_frame: where a FastCGI request ends, however its bytes arrive, and what
- * is refused before libfcgi sees it.
+ * fcgi_frame: where a FastCGI request ends, however its bytes arrive, what is
+ * refused before libfcgi sees it, and the records of an answer.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -727,6 +727,49 @@ damaged_requests_are_judged_alike_in_whole_and_in_parts(void **state)
 	free(bytes);
 }
 
+/* Both ends of the pieces that a record may hold, and what lies within. */
+static const size_t answer_lens[] = { 0, 1, 100, CONTENT_MAX - 1, CONTENT_MAX,
+	CONTENT_MAX + 1, 2 * CONTENT_MAX, 3 * CONTENT_MAX - 1 };
+
+static void
+answer_of_any_length_is_output_that_ends_and_then_the_end(void **state)
+{
+	static const unsigned char done[8];
+	unsigned char *answer = malloc(BYTES_MAX);
+
+	(void)state;
+	assert_non_null(answer);
+	for (size_t i = 0; i < BYTES_MAX; i++)
+		answer[i] = (unsigned char)(i * 31 >> 3);
+	for (size_t i = 0; i < sizeof answer_lens / sizeof *answer_lens; i++) {
+		size_t left = answer_lens[i];
+		struct bytes *records = bytes_new();
+
+		for (size_t at = 0; left > 0;) {
+			size_t content =
+			    left < CONTENT_MAX ? left : CONTENT_MAX;
+
+			put_record(
+			    records, STDOUT, ID, answer + at, content, 0);
+			at += content;
+			left -= content;
+		}
+		put_record(records, STDOUT, ID, done, 0, 0);
+		put_record(records, END, ID, done, sizeof done, 0);
+
+		size_t len = fcgi_frame_answer_len(answer_lens[i]);
+		unsigned char *buf = malloc(len);
+		assert_non_null(buf);
+		assert_int_equal(len, records->len);
+		fcgi_frame_answer(
+		    buf, ID, (const char *)answer, answer_lens[i]);
+		assert_memory_equal(buf, records->buf, len);
+		free(buf);
+		free(records);
+	}
+	free(answer);
+}
+
 int
 main(void)
 {
@@ -773,6 +816,8 @@ main(void)
 		    random_bytes_are_judged_alike_in_whole_and_in_parts),
 		cmocka_unit_test(
 		    damaged_requests_are_judged_alike_in_whole_and_in_parts),
+		cmocka_unit_test(
+		    answer_of_any_length_is_output_that_ends_and_then_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

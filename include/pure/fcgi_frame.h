@@ -1,6 +1,7 @@
 /*
  * fcgi_frame: tells whether a FastCGI request has arrived whole, from its bytes
- * alone, and refuses what the library behind it must not see.
+ * alone, and refuses what the library behind it must not see; and puts an
+ * answer into records.
  *
  * libfcgi reads with blocking calls and trusts its peer, so a request is given
  * to it only when nothing is missing.  Beyond what FastCGI 1.0 forbids these
@@ -51,5 +52,19 @@ struct fcgi_frame {
  */
 size_t fcgi_frame_feed(
     struct fcgi_frame *frame, const unsigned char *buf, size_t len);
+
+/*
+ * fcgi_frame_answer_len(len):
+ * What the records of an answer of `len` bytes take.
+ */
+size_t fcgi_frame_answer_len(size_t len);
+
+/*
+ * fcgi_frame_answer(buf, id, answer, len):
+ * Put the answer to the request `id` into `buf`, which has room for it, as the
+ * records of its output and of its end (FastCGI 1.0, sections 5.3 and 5.5).
+ */
+void fcgi_frame_answer(
+    unsigned char *buf, unsigned id, const char *answer, size_t len);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,9 +14,6 @@
  */
 #define PEEK_BYTES_MAX ((size_t)32 << 10)
 #define PEEK_LOOKS_MAX 8
-
-/* More than the records of any answer. */
-#define ANSWER_BYTES_MAX ((size_t)4 << 20)
 
 struct connection *
 connection_new(int fd)
@@ -30,7 +26,6 @@ connection_new(int fd)
 	}
 	connection->fd = fd;
 	connection->spool = -1;
-	connection->answer = -1;
 	return connection;
 }
 
@@ -164,18 +159,57 @@ connection_stop_peeking(struct connection *c)
 	c->looks = PEEK_LOOKS_MAX;
 }
 
-enum connection_look
-connection_send(struct connection *c)
+/* How much of it the socket takes now; -1 if there is no peer any more. */
+static ssize_t
+send_some(struct connection *c, const unsigned char *buf, size_t len)
 {
-	ssize_t n;
+	size_t sent = 0;
 
-	do
-		n = sendfile(c->fd, c->answer, NULL, ANSWER_BYTES_MAX);
-	while (n > 0 || (n < 0 && errno == EINTR));
-	if (n < 0)
-		return errno == EAGAIN ? CONNECTION_WAITING : CONNECTION_GONE;
-	close(c->answer);
-	c->answer = -1;
+	while (sent < len) {
+		ssize_t n = send(
+		    c->fd, buf + sent, len - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n < 0)
+			return -1;
+		sent += (size_t)n;
+	}
+	return (ssize_t)sent;
+}
+
+enum connection_look
+connection_send(struct connection *c, const unsigned char *buf, size_t len)
+{
+	ssize_t sent = send_some(c, buf, len);
+
+	if (sent < 0)
+		return CONNECTION_GONE;
+	if ((size_t)sent == len)
+		return CONNECTION_READY;
+	c->answer_len = len - (size_t)sent;
+	c->answer = malloc(c->answer_len);
+	if (c->answer == NULL)
+		return CONNECTION_GONE;
+	memcpy(c->answer, buf + sent, c->answer_len);
+	return CONNECTION_WAITING;
+}
+
+enum connection_look
+connection_send_more(struct connection *c)
+{
+	ssize_t sent = send_some(c, c->answer, c->answer_len);
+
+	if (sent < 0)
+		return CONNECTION_GONE;
+	c->answer_len -= (size_t)sent;
+	memmove(c->answer, c->answer + sent, c->answer_len);
+	if (c->answer_len > 0)
+		return CONNECTION_WAITING;
+	free(c->answer);
+	c->answer = NULL;
 	return CONNECTION_READY;
 }
 
@@ -197,7 +231,6 @@ connection_free(struct connection *c)
 		close(c->fd);
 	if (c->spool >= 0)
 		close(c->spool);
-	if (c->answer >= 0)
-		close(c->answer);
+	free(c->answer);
 	free(c);
 }

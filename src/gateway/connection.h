@@ -17,8 +17,9 @@
 
 struct connection {
 	int fd;
-	int spool;       /* of a request; -1: none */
-	int answer;      /* a memory file, still to be sent; -1: none */
+	int spool;             /* of a request; -1: none */
+	unsigned char *answer; /* the rest of one, still to be sent; or NULL */
+	size_t answer_len;
 	bool registered; /* in the reactor's epoll */
 	bool begun;      /* bytes of a request have arrived */
 	bool busy;       /* its request is being answered */
@@ -76,11 +77,19 @@ enum connection_look connection_look(struct connection *connection,
 void connection_stop_peeking(struct connection *connection);
 
 /*
- * connection_send(connection):
- * Send what the socket takes of connection->answer.  CONNECTION_READY: all is
- * sent, and the file closed; CONNECTION_WAITING: for room; CONNECTION_GONE.
+ * connection_send(connection, buf, len):
+ * Send what the socket takes of an answer and keep a copy of the rest.
+ * CONNECTION_READY: all is sent; CONNECTION_WAITING: for room;
+ * CONNECTION_GONE, also without memory for the rest.
  */
-enum connection_look connection_send(struct connection *connection);
+enum connection_look connection_send(
+    struct connection *connection, const unsigned char *buf, size_t len);
+
+/*
+ * connection_send_more(connection):
+ * Go on with what is kept of an answer; the same results.
+ */
+enum connection_look connection_send_more(struct connection *connection);
 
 /*
  * connection_renew(connection):

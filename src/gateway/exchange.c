@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "reactor_state.h"
 
@@ -21,7 +22,7 @@ void
 exchange_await(struct reactor *r, struct connection *c)
 {
 	uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLET |
-			  (c->answer >= 0 ? (uint32_t)EPOLLOUT : 0);
+			  (c->answer != NULL ? (uint32_t)EPOLLOUT : 0);
 
 	if (c->registered ||
 	    reactor_watch(r->epoll, EPOLL_CTL_ADD, c->fd, events, c) == 0)
@@ -30,12 +31,12 @@ exchange_await(struct reactor *r, struct connection *c)
 		connection_free(c);
 }
 
-/* Before its number means something else, which epoll would not notice. */
+/* To be watched for something else from now on. */
 static void
-forget(struct reactor *r, struct connection *c, int fd)
+forget(struct reactor *r, struct connection *c)
 {
 	if (c->registered)
-		reactor_watch(r->epoll, EPOLL_CTL_DEL, fd, 0, NULL);
+		reactor_watch(r->epoll, EPOLL_CTL_DEL, c->fd, 0, NULL);
 	c->registered = false;
 }
 
@@ -44,7 +45,7 @@ static void
 keep_or_free(struct reactor *r, struct connection *c)
 {
 	c->busy = false;
-	if (c->fd < 0 || c->last || r->draining) {
+	if (c->last || r->draining) {
 		connection_free(c);
 		return;
 	}
@@ -53,12 +54,11 @@ keep_or_free(struct reactor *r, struct connection *c)
 	exchange_await(r, c);
 }
 
-void
-exchange_send_more(struct reactor *r, struct connection *c)
+static void
+sent(struct reactor *r, struct connection *c, enum connection_look look)
 {
-	switch (connection_send(c)) {
+	switch (look) {
 	case CONNECTION_READY:
-		forget(r, c, c->fd);
 		keep_or_free(r, c);
 		break;
 	case CONNECTION_WAITING:
@@ -70,52 +70,60 @@ exchange_send_more(struct reactor *r, struct connection *c)
 	}
 }
 
-static void
-end_request(struct reactor *r, struct connection *c, struct fastcgi *fastcgi,
+void
+exchange_send_more(struct reactor *r, struct connection *c)
+{
+	enum connection_look look = connection_send_more(c);
+
+	if (look == CONNECTION_READY)
+		forget(r, c);
+	sent(r, c, look);
+}
+
+/* Its reader may be slow: what the socket does not take now is kept. */
+static int
+send_answer(struct reactor *r, struct connection *c, unsigned id,
     const char *answer, size_t len)
 {
-	bool keep;
+	size_t framed = fcgi_frame_answer_len(len);
+	bool large = framed > REACTOR_SCRATCH_BYTES;
+	unsigned char *buf = large ? malloc(framed) : r->scratch;
+	enum connection_look look;
 
-	if (len <= FASTCGI_ANSWER_MAX) {
-		c->fd =
-		    fastcgi_end(fastcgi, answer, len, !r->draining && !c->last);
-		keep_or_free(r, c);
-		return;
-	}
-	/* Its reader may be slow: it is sent as the socket takes it. */
-	forget(r, c, fastcgi_descriptor(fastcgi));
-	c->answer = fastcgi_end_to_file(fastcgi, answer, len, &c->fd, &keep);
-	if (c->answer < 0) {
-		connection_free(c);
-		return;
-	}
-	c->last |= !keep;
+	if (buf == NULL)
+		return -1;
+	fcgi_frame_answer(buf, id, answer, len);
+	look = connection_send(c, buf, framed);
+	if (large)
+		free(buf);
 	c->busy = false;
-	connection_place(c, &r->waiting, r->now_ms);
-	exchange_send_more(r, c);
+	if (look == CONNECTION_WAITING) {
+		forget(r, c);
+		connection_place(c, &r->waiting, r->now_ms);
+	}
+	sent(r, c, look);
+	return 0;
 }
 
 static void
-answer(struct reactor *r, struct connection *c, struct fastcgi *fastcgi,
-    struct api_call *call)
+answer(struct reactor *r, struct pending *p)
 {
 	char reserve[RESPONSE_HEAD_MAX];
 	size_t len;
-	char *text = api_answer(&r->api, call, &len);
+	char *text = api_answer(&r->api, &p->call, &len);
 
-	if (text != NULL) {
-		end_request(r, c, fastcgi, text, len);
-		free(text);
-	} else {
+	if (text == NULL ||
+	    send_answer(r, p->connection, p->id, text, len) < 0) {
 		const struct response_error failure = {
 			.error = HTTP_OUT_OF_MEMORY
 		};
 
 		len = response_error(&failure, r->config->contract_status,
-		    call->head_method, reserve);
-		end_request(r, c, fastcgi, reserve, len);
+		    p->call.head_method, reserve);
+		send_answer(r, p->connection, p->id, reserve, len);
 	}
-	api_done(call);
+	free(text);
+	api_done(&p->call);
 }
 
 /* A place for one more, kept from round to round. */
@@ -144,49 +152,51 @@ next_pending(struct reactor *r)
 	return r->pending[r->npending];
 }
 
+/* Read the request that has arrived on `fd`, and check it. */
+static int
+read_request(struct reactor *r, struct pending *p, int fd, bool *keep)
+{
+	struct fastcgi *fastcgi = &r->fastcgi;
+	bool whole;
+
+	if (fastcgi_begin(fastcgi, fd) < 0)
+		return -1;
+	int refused = api_head(&r->api, &p->call, fastcgi_variables(fastcgi));
+	size_t len = fastcgi_read_body(
+	    fastcgi, r->body, r->config->body_bytes_max + 1, &whole);
+	p->id = fastcgi_end(fastcgi, keep);
+	if (refused == 0)
+		api_body(&r->api, &p->call, r->body, len, whole);
+	return 0;
+}
+
 /* A request has arrived whole: check it, and either answer it or keep it. */
 void
 exchange_take(struct reactor *r, struct connection *c)
 {
 	struct pending *p = next_pending(r);
-	bool spooled = c->spool >= 0;
-	bool whole;
+	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
+	bool keep;
 
 	if (p == NULL) {
 		connection_free(c);
 		return;
 	}
 	connection_place(c, NULL, 0);
-	if (spooled)
-		forget(r, c, c->fd);
-	int fd = spooled ? c->spool : c->fd;
-	if (spooled)
-		c->spool = -1;
-	else
-		c->fd = -1;
-	if (fastcgi_begin(&p->fastcgi, fd) < 0) {
+	if (read_request(r, p, *fd, &keep) < 0) {
+		*fd = -1;
 		connection_free(c);
 		return;
 	}
-	int refused =
-	    api_head(&r->api, &p->call, fastcgi_variables(&p->fastcgi));
-	size_t len = fastcgi_read_body(
-	    &p->fastcgi, r->body, r->config->body_bytes_max + 1, &whole);
-	if (spooled) {
-		if (fastcgi_redirect(&p->fastcgi, c->fd) < 0) {
-			fastcgi_end(&p->fastcgi, "", 0, false);
-			connection_free(c);
-			return;
-		}
-		c->fd = -1;
-	}
-	if (refused == 0)
-		refused = api_body(&r->api, &p->call, r->body, len, whole);
-	if (refused != 0) {
-		answer(r, c, &p->fastcgi, &p->call);
+	if (c->spool >= 0)
+		close(c->spool);
+	c->spool = -1;
+	c->last |= !keep;
+	p->connection = c;
+	if (p->call.failure.error != HTTP_OK) {
+		answer(r, p);
 		return;
 	}
-	p->connection = c;
 	c->busy = true;
 	r->items[r->npending] =
 	    (struct store_item){ .plant = &p->call.plant, .by = p->call.by };
@@ -205,7 +215,7 @@ exchange_commit(struct reactor *r)
 		struct pending *p = r->pending[i];
 
 		api_stored(&p->call, r->items[i].result);
-		answer(r, p->connection, &p->fastcgi, &p->call);
+		answer(r, p);
 	}
 	r->active_ms = r->now_ms;
 	r->idle_told = false;

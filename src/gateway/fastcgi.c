@@ -1,10 +1,7 @@
 /* fastcgi: libfcgi, tamed.  See fastcgi.h. */
 #include "fastcgi.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define BODY_CHUNK 65536
 
@@ -75,64 +72,13 @@ fastcgi_read_body(struct fastcgi *fastcgi, char *buf, size_t size, bool *whole)
 	return len;
 }
 
-int
-fastcgi_redirect(struct fastcgi *fastcgi, int fd)
-{
-	if (dup3(fd, fastcgi->request.ipcFd, O_CLOEXEC) < 0)
-		return -1;
-	close(fd);
-	return 0;
-}
-
-int
-fastcgi_descriptor(const struct fastcgi *fastcgi)
-{
-	return fastcgi->request.ipcFd;
-}
-
-int
-fastcgi_end(struct fastcgi *fastcgi, const char *answer, size_t len, bool keep)
+unsigned
+fastcgi_end(struct fastcgi *fastcgi, bool *keep)
 {
 	FCGX_Request *request = &fastcgi->request;
+	unsigned id = (unsigned)request->requestId;
 
-	if (!keep)
-		request->keepConnection = 0;
-	FCGX_PutStr(answer, (int)len, request->out);
-	FCGX_Finish_r(request);
-	/* -1 if it has closed it: not to be kept, or an error on the way. */
-	return request->ipcFd;
-}
-
-int
-fastcgi_end_to_file(struct fastcgi *fastcgi, const char *answer, size_t len,
-    int *fd, bool *keep)
-{
-	FCGX_Request *request = &fastcgi->request;
-	int connection = fcntl(request->ipcFd, F_DUPFD_CLOEXEC, 0);
-	int file = memfd_create("answer", MFD_CLOEXEC);
-	bool wanted = request->keepConnection != 0;
-
-	if (connection < 0 || file < 0 || fastcgi_redirect(fastcgi, file) < 0) {
-		if (file >= 0)
-			close(file);
-		goto fail;
-	}
-	/* The library keeps the file open; it is the connection to it. */
-	request->keepConnection = 1;
-	file = fastcgi_end(fastcgi, answer, len, true);
-	if (file < 0 || lseek(file, 0, SEEK_SET) < 0) {
-		if (file >= 0)
-			close(file);
-		close(connection);
-		return -1;
-	}
-	*fd = connection;
-	*keep = wanted;
-	return file;
-
-fail:
-	fastcgi_end(fastcgi, "", 0, false);
-	if (connection >= 0)
-		close(connection);
-	return -1;
+	*keep = request->keepConnection != 0;
+	FCGX_Free(request, 0);
+	return id;
 }

@@ -1,10 +1,11 @@
 /*
- * fastcgi: one request of one connection, through libfcgi.  The only module
+ * fastcgi: one request of one connection, read by libfcgi.  The only module
  * that knows it.
  *
- * libfcgi's reads have no timeout and its close lingers for two seconds: a
- * connection is given to it non-blocking, when the request has arrived whole,
- * and closed at once, since nothing is left unread then.
+ * libfcgi's reads have no timeout: it is given a connection when the request
+ * has arrived whole.  It does not write: its close lingers for two seconds, and
+ * what it holds of a request is better free again before the next is read than
+ * when its plant is stored.
  */
 #ifndef GATEWAY_FASTCGI_H
 #define GATEWAY_FASTCGI_H
@@ -32,8 +33,8 @@ int fastcgi_init(void);
 
 /*
  * fastcgi_begin(fastcgi, fd):
- * Read the head of the request that has arrived on `fd`, which from now on
- * belongs to `fastcgi`.  0; -1 if the peer broke off, and `fd` is closed.
+ * Read the head of the request that has arrived on `fd`.  0; -1 if the peer
+ * broke off, and `fd` is closed.
  */
 int fastcgi_begin(struct fastcgi *fastcgi, int fd);
 
@@ -54,38 +55,10 @@ size_t fastcgi_read_body(
     struct fastcgi *fastcgi, char *buf, size_t size, bool *whole);
 
 /*
- * fastcgi_redirect(fastcgi, fd):
- * What follows goes to `fd` instead, which takes over the number of the
- * descriptor that was read from, and is closed itself.  0, or -1.
+ * fastcgi_end(fastcgi, keep):
+ * Free what was read; `fd` stays open.  Return the request's id, for its
+ * answer; `keep` tells whether the server wants the connection kept after it.
  */
-int fastcgi_redirect(struct fastcgi *fastcgi, int fd);
-
-/*
- * fastcgi_descriptor(fastcgi):
- * Of the connection.
- */
-int fastcgi_descriptor(const struct fastcgi *fastcgi);
-
-/*
- * fastcgi_end(fastcgi, answer, len, keep):
- * Send the answer, of at most FASTCGI_ANSWER_MAX bytes, and end the request.
- * Return the connection's descriptor if the server wants it kept, `keep` allows
- * it and nothing went wrong; else -1, and it is closed.
- *
- * That many bytes fit into any socket's empty buffer, so that the write neither
- * blocks nor falls short.
- */
-#define FASTCGI_ANSWER_MAX ((size_t)32 << 10)
-int fastcgi_end(
-    struct fastcgi *fastcgi, const char *answer, size_t len, bool keep);
-
-/*
- * fastcgi_end_to_file(fastcgi, answer, len, fd, keep):
- * The same for an answer of any size, but put the records to send into a memory
- * file.  Return its descriptor; `fd` is the connection's, and `keep` whether the
- * server wants it kept.  -1 if that fails, and the connection is closed.
- */
-int fastcgi_end_to_file(struct fastcgi *fastcgi, const char *answer, size_t len,
-    int *fd, bool *keep);
+unsigned fastcgi_end(struct fastcgi *fastcgi, bool *keep);
 
 #endif

@@ -27,8 +27,6 @@
 
 #define LISTENER 0
 #define EVENTS_MAX 256
-/* More than a socket that is only looked at can hold; see connection.c. */
-#define SCRATCH_BYTES ((size_t)64 << 10)
 /* The listener's rest when descriptors have run out. */
 #define REST_MS 50
 /* Under load a shortage comes and goes many times a second: said so often. */
@@ -93,7 +91,7 @@ look(struct reactor *r, struct connection *c, bool hung_up)
 {
 	bool begun = c->begun;
 
-	switch (connection_look(c, r->scratch, SCRATCH_BYTES,
+	switch (connection_look(c, r->scratch, REACTOR_SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->config->body_bytes_max))) {
 	case CONNECTION_READY:
 		exchange_take(r, c);
@@ -241,7 +239,7 @@ take_event(struct reactor *r, struct connection *c, uint32_t events)
 		c->last = true;
 		return;
 	}
-	if (c->answer >= 0)
+	if (c->answer != NULL)
 		exchange_send_more(r, c);
 	else
 		look(r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
@@ -323,7 +321,7 @@ reactor_new(
 		reactor_free(r);
 		return NULL;
 	}
-	r->scratch = malloc(SCRATCH_BYTES);
+	r->scratch = malloc(REACTOR_SCRATCH_BYTES);
 	/* One byte more than allowed shows that there is more. */
 	r->body = malloc(config->body_bytes_max + 1);
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -17,9 +17,12 @@
 /* A request whose plant waits for the commit. */
 struct pending {
 	struct connection *connection;
-	struct fastcgi fastcgi;
 	struct api_call call;
+	unsigned id; /* of the request on its connection */
 };
+
+/* More than a socket that is only looked at can hold; see connection.c. */
+#define REACTOR_SCRATCH_BYTES ((size_t)64 << 10)
 
 struct reactor {
 	const struct config *config;
@@ -35,6 +38,7 @@ struct reactor {
 	size_t npending, pending_size; /* whose plants wait for the commit */
 	struct pending **pending;
 	struct store_item *items;
+	struct fastcgi fastcgi; /* the request at hand */
 	unsigned char *scratch;
 	char *body;
 };

@@ -8,7 +8,16 @@
 #define BEGIN_LEN 8
 #define ROLE_RESPONDER 1
 
-enum type { TYPE_BEGIN = 1, TYPE_PARAMS = 4, TYPE_STDIN = 5 };
+#define END_LEN 8
+#define CONTENT_MAX 65535
+
+enum type {
+	TYPE_BEGIN = 1,
+	TYPE_END = 3,
+	TYPE_PARAMS = 4,
+	TYPE_STDIN = 5,
+	TYPE_STDOUT = 6
+};
 
 /* What the header at hand begins.  False: refused. */
 static bool
@@ -167,4 +176,46 @@ fcgi_frame_feed(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 			end_record(f);
 	}
 	return i;
+}
+
+size_t
+fcgi_frame_answer_len(size_t len)
+{
+	/* Those with content, the empty one behind them, and the end. */
+	size_t records = (len + CONTENT_MAX - 1) / CONTENT_MAX + 2;
+
+	return records * HEADER_LEN + len + END_LEN;
+}
+
+static unsigned char *
+put_header(unsigned char *at, enum type type, unsigned id, size_t content)
+{
+	*at++ = VERSION;
+	*at++ = (unsigned char)type;
+	*at++ = (unsigned char)(id >> 8);
+	*at++ = (unsigned char)id;
+	*at++ = (unsigned char)(content >> 8);
+	*at++ = (unsigned char)content;
+	*at++ = 0;
+	*at++ = 0;
+	return at;
+}
+
+void
+fcgi_frame_answer(
+    unsigned char *buf, unsigned id, const char *answer, size_t len)
+{
+	while (len > 0) {
+		size_t content = len < CONTENT_MAX ? len : CONTENT_MAX;
+
+		buf = put_header(buf, TYPE_STDOUT, id, content);
+		memcpy(buf, answer, content);
+		buf += content;
+		answer += content;
+		len -= content;
+	}
+	buf = put_header(buf, TYPE_STDOUT, id, 0);
+	buf = put_header(buf, TYPE_END, id, END_LEN);
+	/* Status 0, FCGI_REQUEST_COMPLETE, and what is reserved. */
+	memset(buf, 0, END_LEN);
 }

@@ -89,6 +89,82 @@ a_plant_is_synced_before_it_is_acknowledged(void **state)
 	store_close(store);
 }
 
+/* What is so when a result is told. */
+struct told {
+	const struct store_item *item;
+	unsigned times, synced, index_writes;
+	enum store_result result;
+};
+
+static void
+hear(void *argument)
+{
+	struct told *told = argument;
+
+	told->times++;
+	told->result = told->item->result;
+	told->synced = shim_count(SHIM_FDATASYNC);
+	told->index_writes = shim_count(SHIM_PWRITE);
+}
+
+static struct told
+put_telling(struct store *store, int64_t id)
+{
+	struct plant plant = fixture_plant(id, NULL);
+	struct store_item item = { .plant = &plant, .by = "tester" };
+	struct told told = { .item = &item };
+
+	item.result = STORE_BUSY;
+	store_commit_telling(store, &item, 1, hear, &told);
+	assert_int_equal(told.result, item.result);
+	plant_done(&plant);
+	return told;
+}
+
+static void
+a_result_is_told_after_the_sync_and_before_the_index_is_written(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	struct told told;
+
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+	shim_fail(SHIM_PWRITE, "data.mdb", 1, 0, 0);
+	told = put_telling(store, 1);
+	assert_int_equal(told.result, STORE_CREATED);
+	assert_int_equal(told.times, 1);
+	assert_int_equal(told.synced, 1);
+	assert_int_equal(told.index_writes, 0);
+	assert_true(shim_count(SHIM_PWRITE) > 0);
+	shim_reset();
+	store_close(store);
+	fixture_reopen_and_expect(fixture, one_to_nine, 1);
+}
+
+static void
+a_result_is_told_once_whatever_it_is(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	struct told told;
+
+	fixture_create(store, 1);
+	told = put_telling(store, 1);
+	assert_int_equal(told.result, STORE_SAME);
+	assert_int_equal(told.times, 1);
+	shim_fail(SHIM_PWRITEV, JOURNAL_NAME, 1, 1, ENOSPC);
+	told = put_telling(store, 2);
+	assert_int_equal(told.result, STORE_FULL);
+	assert_int_equal(told.times, 1);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	for (int i = 0; i < 2; i++) {
+		told = put_telling(store, 2);
+		assert_int_equal(told.result, STORE_FAILED);
+		assert_int_equal(told.times, 1);
+	}
+	store_close(store);
+}
+
 static void
 the_same_plant_again_is_the_same_and_stored_once(void **state)
 {
@@ -1165,6 +1241,9 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_new_plant_is_created_and_stays),
 		TEST(a_plant_is_synced_before_it_is_acknowledged),
+		TEST(
+		    a_result_is_told_after_the_sync_and_before_the_index_is_written),
+		TEST(a_result_is_told_once_whatever_it_is),
 		TEST(the_same_plant_again_is_the_same_and_stored_once),
 		TEST(
 		    another_plant_with_a_stored_id_is_a_conflict_and_not_stored),

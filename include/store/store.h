@@ -70,6 +70,15 @@ struct store *store_open(const struct store_options *options, int *status);
 int store_commit(struct store *store, struct store_item *items, size_t n);
 
 /*
+ * store_commit_telling(store, items, n, tell, argument):
+ * The same, and once all results are set, call tell(argument), before the index
+ * is written: a client need not wait for that.  All who want to commit wait for
+ * `tell`, so it should be short.
+ */
+int store_commit_telling(struct store *store, struct store_item *items,
+    size_t n, void (*tell)(void *argument), void *argument);
+
+/*
  * store_wait(store):
  * Wait until no other thread of this process is in store_commit: the time to
  * gather more plants before the next one.

@@ -17,6 +17,13 @@
 
 #include "reactor_state.h"
 
+/*
+ * So many plants are answered before the index is written, which takes longer
+ * than their answers; the answers of more, with the store's locks held, would
+ * keep others waiting for longer than that.
+ */
+#define FEW 16
+
 /* Wait for more of a request, for the next one, or for room to send. */
 void
 exchange_await(struct reactor *r, struct connection *c)
@@ -152,19 +159,28 @@ next_pending(struct reactor *r)
 	return r->pending[r->npending];
 }
 
-/* Read the request that has arrived on `fd`, and check it. */
+/* Read the request and check it.  Without success the connection is gone. */
 static int
-read_request(struct reactor *r, struct pending *p, int fd, bool *keep)
+read_request(struct reactor *r, struct pending *p, struct connection *c)
 {
 	struct fastcgi *fastcgi = &r->fastcgi;
-	bool whole;
+	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
+	bool whole, keep;
 
-	if (fastcgi_begin(fastcgi, fd) < 0)
+	if (fastcgi_begin(fastcgi, *fd) < 0) {
+		*fd = -1;
 		return -1;
+	}
 	int refused = api_head(&r->api, &p->call, fastcgi_variables(fastcgi));
 	size_t len = fastcgi_read_body(
 	    fastcgi, r->body, r->config->body_bytes_max + 1, &whole);
-	p->id = fastcgi_end(fastcgi, keep);
+	p->id = fastcgi_end(fastcgi, &keep);
+	/* From a spool the connection has been read to the request's end. */
+	if (!keep || (!whole && c->spool < 0))
+		c->last = true;
+	if (c->spool >= 0)
+		close(c->spool);
+	c->spool = -1;
 	if (refused == 0)
 		api_body(&r->api, &p->call, r->body, len, whole);
 	return 0;
@@ -175,23 +191,12 @@ void
 exchange_take(struct reactor *r, struct connection *c)
 {
 	struct pending *p = next_pending(r);
-	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
-	bool keep;
 
-	if (p == NULL) {
-		connection_free(c);
-		return;
-	}
 	connection_place(c, NULL, 0);
-	if (read_request(r, p, *fd, &keep) < 0) {
-		*fd = -1;
+	if (p == NULL || read_request(r, p, c) < 0) {
 		connection_free(c);
 		return;
 	}
-	if (c->spool >= 0)
-		close(c->spool);
-	c->spool = -1;
-	c->last |= !keep;
 	p->connection = c;
 	if (p->call.failure.error != HTTP_OK) {
 		answer(r, p);
@@ -203,13 +208,12 @@ exchange_take(struct reactor *r, struct connection *c)
 	r->npending++;
 }
 
-/* One commit for all that wait, and their answers. */
-void
-exchange_commit(struct reactor *r)
+static void
+answer_all(void *argument)
 {
-	if (store_commit(r->store, r->items, r->npending) < 0)
-		reactor_fail(r, EX_IOERR);
+	struct reactor *r = argument;
 	size_t n = r->npending;
+
 	r->npending = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct pending *p = r->pending[i];
@@ -217,6 +221,23 @@ exchange_commit(struct reactor *r)
 		api_stored(&p->call, r->items[i].result);
 		answer(r, p);
 	}
+}
+
+/* One commit for all that wait, and their answers. */
+void
+exchange_commit(struct reactor *r)
+{
+	int status;
+
+	if (r->npending <= FEW)
+		status = store_commit_telling(
+		    r->store, r->items, r->npending, answer_all, r);
+	else {
+		status = store_commit(r->store, r->items, r->npending);
+		answer_all(r);
+	}
+	if (status < 0)
+		reactor_fail(r, EX_IOERR);
 	r->active_ms = r->now_ms;
 	r->idle_told = false;
 }

@@ -3,7 +3,7 @@
  *
  * Happy path, under the lock: read on what others appended, enter each id into
  * an index transaction, which finds the repeats, append the new plants with one
- * write, sync once, commit the index, and only then are the results good.
+ * write, sync once: the results are good.  Then commit the index.
  * Failure modes: no room, everything is taken back; a failed sync, the store is
  * marked as failed for all processes and this one ends; a failed commit of the
  * index, the plants are stored and the next catch-up enters them.
@@ -204,36 +204,46 @@ reserve_batch(struct store *store, const struct store_item *items, size_t n)
 	return count;
 }
 
+/*
+ * As many as one append may hold, up to the sync.  If `*written`, the index
+ * transaction is still to be ended, by settle() with `at`.
+ */
 static enum fault
-commit_some(struct store *store, struct store_item *items, size_t n)
+commit_some(struct store *store, struct store_item *items, size_t n,
+    struct position *at, bool *written)
 {
-	struct position at;
 	enum fault fault = recovery_catch_up(store);
 
+	*written = false;
 	if (fault != FAULT_NONE)
 		return fault;
-	fault = build_batch(store, items, n, &at);
-	if (fault == FAULT_NONE && at.end > store->at.end) {
-		fault = write_batch(store, &at);
-		if (fault == FAULT_NONE) {
-			settle(store, &at, false);
-			return FAULT_NONE;
-		}
+	fault = build_batch(store, items, n, at);
+	if (fault == FAULT_NONE && at->end > store->at.end) {
+		fault = write_batch(store, at);
+		*written = fault == FAULT_NONE;
 	}
-	index_abort(store->index);
+	if (!*written)
+		index_abort(store->index);
 	return fault;
 }
 
 enum fault
-commit_items(struct store *store, struct store_item *items, size_t n)
+commit_items(struct store *store, struct store_item *items, size_t n,
+    void (*tell)(void *argument), void *argument)
 {
 	enum fault fault = FAULT_NONE;
+	struct position at;
+	bool written = false;
 
 	while (n > 0 && fault == FAULT_NONE) {
+		if (written)
+			settle(store, &at, false);
+		written = false;
 		size_t some = reserve_batch(store, items, n);
 
-		fault =
-		    some == 0 ? FAULT_MEMORY : commit_some(store, items, some);
+		fault = some == 0
+			    ? FAULT_MEMORY
+			    : commit_some(store, items, some, &at, &written);
 		if (fault == FAULT_FULL) {
 			/* What refers to a plant stored before may pass. */
 			commit_refuse(items, some, fault);
@@ -245,6 +255,9 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		}
 	}
 	commit_refuse(items, n, fault);
+	tell(argument);
+	if (written)
+		settle(store, &at, false);
 	return fault;
 }
 

@@ -8,13 +8,14 @@
 #include "state.h"
 
 /*
- * commit_items(store, items, n):
- * Store the plants in as few appends as their size allows, and set each result.
+ * commit_items(store, items, n, tell, argument):
+ * Store the plants in as few appends as their size allows, set each result, and
+ * then call tell(argument): once, and before the index has the last of them.
  * Return the fault that ended it; FAULT_FULL is only in the results, since what
  * refers to stored plants may still pass.
  */
-enum fault commit_items(
-    struct store *store, struct store_item *items, size_t n);
+enum fault commit_items(struct store *store, struct store_item *items,
+    size_t n, void (*tell)(void *argument), void *argument);
 
 /*
  * commit_refuse(items, n, fault):

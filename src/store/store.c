@@ -316,16 +316,31 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
+static void
+tell_nobody(void *unused)
+{
+	(void)unused;
+}
+
 int
 store_commit(struct store *store, struct store_item *items, size_t n)
+{
+	return store_commit_telling(store, items, n, tell_nobody, NULL);
+}
+
+int
+store_commit_telling(struct store *store, struct store_item *items, size_t n,
+    void (*tell)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, STORE_LOCK_TIMEOUT_MS);
 
 	if (fault == FAULT_NONE) {
-		fault = commit_items(store, items, n);
+		fault = commit_items(store, items, n, tell, argument);
 		leave_store(store);
-	} else
+	} else {
 		commit_refuse(items, n, fault);
+		tell(argument);
+	}
 	note_fault(store, fault);
 	bool failed = store->failed;
 	pthread_mutex_unlock(&store->mutex);

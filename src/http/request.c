@@ -38,11 +38,13 @@ request_read(struct request *request, char *const *variables)
 		if (i == REQUEST_VARIABLES_MAX)
 			goto ambiguous;
 		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
-			size_t len = strlen(wanted[k].name);
+			const char *name = wanted[k].name;
 
-			/* Most names are told apart by their first letter. */
-			if (variables[i][0] != wanted[k].name[0] ||
-			    strncmp(variables[i], wanted[k].name, len) != 0)
+			/* Most are told apart by their first letter. */
+			if (variables[i][0] != name[0])
+				continue;
+			size_t len = strlen(name);
+			if (strncmp(variables[i], name, len) != 0)
 				continue;
 			if (*wanted[k].value != NULL)
 				goto ambiguous;

@@ -89,6 +89,24 @@ a_plant_is_synced_before_it_is_acknowledged(void **state)
 	store_close(store);
 }
 
+/* That would make a sync slower; see journal_check. */
+static void
+a_commit_asks_no_file_that_it_writes_for_its_times(void **state)
+{
+	static const char *const files[] = { JOURNAL_NAME, "data.mdb" };
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+
+	for (size_t i = 0; i < COUNT(files); i++) {
+		shim_fail(SHIM_FSTAT, files[i], 1, 0, 0);
+		shim_fail(SHIM_FSTATAT, files[i], 1, 0, 0);
+		fixture_create(store, one_to_nine[i]);
+		assert_int_equal(shim_count(SHIM_FSTAT), 0);
+		assert_int_equal(shim_count(SHIM_FSTATAT), 0);
+	}
+	store_close(store);
+}
+
 /* What is so when a result is told. */
 struct told {
 	const struct store_item *item;
@@ -1241,6 +1259,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_new_plant_is_created_and_stays),
 		TEST(a_plant_is_synced_before_it_is_acknowledged),
+		TEST(a_commit_asks_no_file_that_it_writes_for_its_times),
 		TEST(
 		    a_result_is_told_after_the_sync_and_before_the_index_is_written),
 		TEST(a_result_is_told_once_whatever_it_is),

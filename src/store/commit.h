@@ -14,8 +14,8 @@
  * Return the fault that ended it; FAULT_FULL is only in the results, since what
  * refers to stored plants may still pass.
  */
-enum fault commit_items(struct store *store, struct store_item *items,
-    size_t n, void (*tell)(void *argument), void *argument);
+enum fault commit_items(struct store *store, struct store_item *items, size_t n,
+    void (*tell)(void *argument), void *argument);
 
 /*
  * commit_refuse(items, n, fault):

@@ -86,8 +86,7 @@ index_check_size(const struct index *index)
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &st) < 0)
 		return errno;
 	/* A new file has its two meta pages; the rest is written when used. */
-	return st.stx_size <
-		       (info.me_last_pgno + 1) * index->page_bytes
+	return st.stx_size < (info.me_last_pgno + 1) * index->page_bytes
 		   ? MDB_CORRUPTED
 		   : 0;
 }

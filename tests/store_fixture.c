@@ -240,6 +240,25 @@ fixture_create(struct store *store, int64_t id)
 	assert_int_equal(outcome.status, 0);
 }
 
+void
+fixture_make_store(
+    const struct fixture *fixture, bool prepare, int64_t first, int64_t last)
+{
+	struct store *store = fixture_open(fixture, prepare);
+
+	for (int64_t id = first; id <= last; id++)
+		fixture_create(store, id);
+	store_close(store);
+}
+
+bool
+fixture_stop(void *unused, uint64_t done, uint64_t total)
+{
+	(void)unused;
+	assert_true(done <= total);
+	return false;
+}
+
 /* Give each line to `see`; the journal must be whole. */
 static void
 walk(const struct fixture *fixture, void (*see)(const struct record *, void *),

@@ -73,6 +73,17 @@ struct outcome fixture_put(struct store *store, int64_t id, const char *name);
 /* The same, named after its id, and it must be stored now. */
 void fixture_create(struct store *store, int64_t id);
 
+/*
+ * fixture_make_store(fixture, prepare, first, last):
+ * A store that has the plants with the ids `first` to `last` too, each a batch
+ * of its own, named after their ids; it is closed again.
+ */
+void fixture_make_store(
+    const struct fixture *fixture, bool prepare, int64_t first, int64_t last);
+
+/* The step of a watch that ends the work the first time it is asked. */
+bool fixture_stop(void *unused, uint64_t done, uint64_t total);
+
 /* A plant of that text; give it back with plant_done. */
 struct plant fixture_plant(int64_t id, const char *name);
 

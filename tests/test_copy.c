@@ -39,17 +39,6 @@ tear_down(void **state)
 	return fixture_tear_down(state);
 }
 
-/* A store with the plants 1 to n, closed. */
-static void
-make_store(const struct fixture *fixture, int64_t first, int64_t last)
-{
-	struct store *store = fixture_open(fixture, false);
-
-	for (int64_t id = first; id <= last; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
 static void
 expect_equal(const struct fixture *fixture)
 {
@@ -95,9 +84,9 @@ second_backup_adds_only_what_is_new(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(copy_backup(fixture->path, dest, NULL, &first), EX_OK);
-	make_store(fixture, 3, 4);
+	fixture_make_store(fixture, false, 3, 4);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &second), EX_OK);
 	assert_int_equal(second.plants, 4);
@@ -116,7 +105,7 @@ backup_that_was_interrupted_is_completed_by_the_next(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* As if its last 50 bytes had not been written yet. */
@@ -136,14 +125,14 @@ backup_over_one_of_another_store_is_refused(void **state)
 	size_t len, len_after;
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
 	fixture_remove(fixture, "plants.jsonl");
 	fixture_remove(fixture, "lock");
 	fixture_remove_index(fixture);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
 	char *after = fixture_read(fixture, "copy/plants.jsonl", &len_after);
@@ -162,9 +151,9 @@ backup_that_holds_more_than_the_store_is_refused(void **state)
 	size_t len;
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	char *early = fixture_read(fixture, "plants.jsonl", &len);
-	make_store(fixture, 2, 2);
+	fixture_make_store(fixture, false, 2, 2);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* The store is set back to its earlier state. */
@@ -183,15 +172,15 @@ backup_whose_end_the_store_does_not_continue_is_refused(void **state)
 	size_t len;
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	char *early = fixture_read(fixture, "plants.jsonl", &len);
-	make_store(fixture, 2, 2);
+	fixture_make_store(fixture, false, 2, 2);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* Set back, the store went another way since. */
 	fixture_truncate(fixture, "plants.jsonl", len);
 	fixture_remove_index(fixture);
-	make_store(fixture, 7, 9);
+	fixture_make_store(fixture, false, 7, 9);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
 	free(early);
@@ -203,7 +192,7 @@ backup_to_a_store_that_was_served_is_refused(void **state)
 	const struct fixture *fixture = *state;
 	struct copy_report report;
 
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	assert_int_equal(
 	    copy_backup(fixture->path, fixture->path, NULL, &report),
 	    EX_CANTCREAT);
@@ -218,7 +207,7 @@ backup_of_a_damaged_store_is_refused_and_leaves_nothing(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
@@ -234,7 +223,7 @@ backup_served_as_a_store_knows_its_plants(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	/* Restored: the copy alone, in an empty directory. */
@@ -301,7 +290,7 @@ backup_that_is_stopped_leaves_none_or_a_whole_one(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	/* Reading, copying, reading back. */
 	assert_int_equal(stop_everywhere(fixture, dest, NULL, 0), 3);
 }
@@ -315,11 +304,11 @@ backup_that_is_stopped_keeps_the_earlier_one(void **state)
 	size_t len;
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
-	make_store(fixture, 3, 4);
+	fixture_make_store(fixture, false, 3, 4);
 	assert_int_equal(stop_everywhere(fixture, dest, before, len), 4);
 	expect_equal(fixture);
 	free(before);
@@ -334,7 +323,7 @@ backup_can_be_made_of_a_file(void **state)
 
 	dest_path(fixture, dest);
 	snprintf(from, sizeof(from), "%s/plants.jsonl", fixture->path);
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(copy_backup(from, dest, NULL, &report), EX_OK);
 	assert_int_equal(report.plants, 2);
 	expect_equal(fixture);
@@ -369,9 +358,9 @@ copy_that_does_not_equal_what_was_read_is_told(void **state)
 	char dest[80];
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	cutter.end = fixture_size(fixture, "plants.jsonl");
-	make_store(fixture, 2, 2);
+	fixture_make_store(fixture, false, 2, 2);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, &watch, &report), EX_IOERR);
 	assert_int_equal(fixture_logged(fixture, "does not equal"), 1);
@@ -386,11 +375,11 @@ addition_that_fails_leaves_the_earlier_backup(void **state)
 	size_t len;
 
 	dest_path(fixture, dest);
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
 	len = fixture_size(fixture, "copy/plants.jsonl");
-	make_store(fixture, 2, 2);
+	fixture_make_store(fixture, false, 2, 2);
 	shim_fail(SHIM_FTRUNCATE, "copy/plants.jsonl", 1, 1, EIO);
 	assert_int_equal(
 	    copy_backup(fixture->path, dest, NULL, &report), EX_IOERR);

@@ -13,16 +13,6 @@
 #include "index.h"
 #include "store/inspect.h"
 
-static void
-make_store(const struct fixture *fixture, int64_t first, int64_t last)
-{
-	struct store *store = fixture_open(fixture, true);
-
-	for (int64_t id = first; id <= last; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
 static struct inspect *
 open_inspect(const struct fixture *fixture)
 {
@@ -94,7 +84,7 @@ entry_for_another_plants_record_is_not_believed(void **state)
 	uint64_t offsets[3], found;
 	char uuid[RECORD_UUID_LEN];
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, true, 1, 3);
 	inspect = open_inspect(fixture);
 	memcpy(uuid, inspect_uuid(inspect), sizeof(uuid));
 	assert_int_equal(
@@ -136,9 +126,9 @@ index_of_a_longer_journal_is_foreign(void **state)
 	const struct fixture *fixture = *state;
 	size_t len;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	char *before = fixture_read(fixture, "plants.jsonl", &len);
-	make_store(fixture, 3, 4);
+	fixture_make_store(fixture, true, 3, 4);
 	fixture_truncate(fixture, "plants.jsonl", 0);
 	fixture_write(fixture, "plants.jsonl", 0, before, len);
 	free(before);
@@ -167,7 +157,7 @@ torn_tail_hides_nothing(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	fixture_append(fixture, "plants.jsonl", "{\"seq\":9,", 9);
 	expect_found(fixture, 1, 2);
 	expect_missing(fixture, 3);
@@ -179,7 +169,7 @@ nothing_is_made_beside_a_journal_alone(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	fixture_remove_index(fixture);
 	fixture_remove(fixture, "lock");
 	expect_found(fixture, 1, 2);
@@ -188,25 +178,16 @@ nothing_is_made_beside_a_journal_alone(void **state)
 	assert_false(fixture_exists(fixture, "index"));
 }
 
-static bool
-stop(void *context, uint64_t done, uint64_t total)
-{
-	(void)context;
-	(void)done;
-	(void)total;
-	return false;
-}
-
 static void
 search_through_the_journal_ends_when_the_watch_says_so(void **state)
 {
 	const struct fixture *fixture = *state;
-	const struct watch watch = { .step = stop };
+	const struct watch watch = { fixture_stop, NULL };
 	const int64_t id = 1;
 	uint64_t offset;
 	int status;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	fixture_remove_index(fixture);
 	struct inspect *inspect = inspect_open(fixture->path, &watch, &status);
 	assert_non_null(inspect);
@@ -231,7 +212,7 @@ store_has_failed_if_the_next_start_recovers_it(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, true, 1, 1);
 	assert_false(is_failed(fixture));
 	fixture_write(fixture, "lock", 0, "failed  ", 8);
 	assert_true(is_failed(fixture));
@@ -250,7 +231,7 @@ offset_where_no_line_begins_is_refused(void **state)
 	const struct fixture *fixture = *state;
 	struct record record;
 
-	make_store(fixture, 1, 1);
+	fixture_make_store(fixture, true, 1, 1);
 	struct inspect *inspect = open_inspect(fixture);
 	assert_int_equal(inspect_read(inspect, 100, &record), EX_DATAERR);
 	inspect_close(inspect);
@@ -266,7 +247,7 @@ journal_alone_has_no_index_and_is_searched(void **state)
 	char path[96];
 	int status;
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, true, 1, 3);
 	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
 	struct inspect *inspect = inspect_open(path, NULL, &status);
 	assert_non_null(inspect);
@@ -284,7 +265,7 @@ search_goes_to_the_journal_when_the_index_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, true, 1, 3);
 	fixture_spoil_key(fixture, 2);
 	expect_found(fixture, 1, 3);
 	expect_missing(fixture, 4);
@@ -300,7 +281,7 @@ whatever_lacks_memory_is_told_or_done_without(void **state)
 
 	if (!alloc_can_fail())
 		skip();
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
 	for (unsigned nth = 1; failed; nth++) {
 		struct inspect_report report;

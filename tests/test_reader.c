@@ -39,16 +39,6 @@ expect_refused(const char *path, int expected)
 	assert_int_equal(status, expected);
 }
 
-static void
-make_store(const struct fixture *fixture, int64_t last)
-{
-	struct store *store = fixture_open(fixture, false);
-
-	for (int64_t id = 1; id <= last; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
 /* The next plants have these ids, and then there are no more. */
 static void
 expect_rest(struct reader *reader, int64_t first, int64_t last)
@@ -70,7 +60,7 @@ plants_come_in_their_order_with_their_text_and_name(void **state)
 	const struct fixture *fixture = *state;
 	struct record record;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_PLANT);
 	struct plant plant = fixture_plant(1, NULL);
@@ -89,7 +79,7 @@ report_tells_the_last_line_and_the_whole(void **state)
 	const struct fixture *fixture = *state;
 	struct reader_report report;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 3);
 	reader_report(reader, &report);
@@ -107,7 +97,7 @@ empty_store_has_no_plants(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 0);
+	fixture_make_store(fixture, false, 1, 0);
 	struct reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 0);
 	reader_close(reader);
@@ -120,7 +110,7 @@ journal_can_be_named_as_a_file(void **state)
 	char path[96];
 	int status;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	/* It is read as one that has no store around it. */
 	fixture_write(fixture, "lock", 0, "failed  ", 8);
 	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
@@ -135,7 +125,7 @@ directory_without_a_lock_gets_none(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	fixture_remove(fixture, "lock");
 	fixture_remove_index(fixture);
 	struct reader *reader = open_reader(fixture, NULL);
@@ -242,7 +232,7 @@ damage_fails_with_its_offset_behind_the_good_plants(void **state)
 	struct record record;
 	char text[64];
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_PLANT);
 	reader_report(reader, &report);
@@ -263,7 +253,7 @@ store_that_is_marked_as_failed_is_not_read(void **state)
 	const struct fixture *fixture = *state;
 	struct record record;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	fixture_write(fixture, "lock", 0, "failed  ", 8);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
@@ -278,7 +268,7 @@ journal_that_is_replaced_meanwhile_is_told(void **state)
 	struct record record;
 	size_t len;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	struct reader *reader = open_reader(fixture, NULL);
 	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
 	fixture_write(fixture, "other", 0, journal, len);
@@ -340,7 +330,7 @@ half_a_write_is_not_seen_when_the_lock_file_was_removed(void **state)
 	int status;
 	char byte;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(pipe2(writer.begun, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(writer.asked, O_CLOEXEC), 0);
 	pid_t pid = fork();
@@ -367,7 +357,7 @@ lock_file_that_is_removed_meanwhile_is_told_and_not_made(void **state)
 	const struct fixture *fixture = *state;
 	struct record record;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	struct reader *reader = open_reader(fixture, NULL);
 	fixture_remove(fixture, "lock");
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
@@ -382,7 +372,7 @@ lock_file_that_says_nothing_is_no_failure(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	fixture_truncate(fixture, "lock", 0);
 	struct reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 1);
@@ -396,7 +386,7 @@ lock_that_cannot_be_had_is_told_but_where_there_is_none(void **state)
 	struct reader *reader;
 	struct record record;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	reader = open_reader(fixture, NULL);
 	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOLCK);
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
@@ -420,7 +410,7 @@ every_read_that_fails_is_told(void **state)
 	const struct fixture *fixture = *state;
 	unsigned reads, failures = 0;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	for (unsigned nth = 1;; nth++) {
 		struct record record;
 		enum reader_result result = READER_FAILED;
@@ -455,7 +445,7 @@ sync_that_fails_is_told(void **state)
 	const struct fixture *fixture = *state;
 	struct record record;
 
-	make_store(fixture, 1);
+	fixture_make_store(fixture, false, 1, 1);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
@@ -485,7 +475,7 @@ reading_can_be_taken_up_behind_any_line(void **state)
 	struct reader_report report;
 	struct record record;
 
-	make_store(fixture, 4);
+	fixture_make_store(fixture, false, 1, 4);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_PLANT);
 	assert_int_equal(reader_next(reader, &record), READER_PLANT);

@@ -28,17 +28,6 @@
 
 static const int64_t one_to_five[] = { 1, 2, 3, 4, 5 };
 
-/* A store with the plants 1 to n, one a batch, closed. */
-static void
-make_store(const struct fixture *fixture, int64_t n)
-{
-	struct store *store = fixture_open(fixture, false);
-
-	for (int64_t id = 1; id <= n; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
 /* Where the journal's good lines end. */
 static struct position
 find_end(const struct fixture *fixture)
@@ -134,7 +123,7 @@ a_torn_end_is_kept_beside_and_cut_off(void **state)
 	size_t len, kept;
 	uint64_t end;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	end = find_end(fixture).end;
 	len = forge(fixture, 4, line);
 	for (size_t part = 1; part < len; part += 7) {
@@ -155,7 +144,7 @@ a_torn_end_is_cut_off_also_without_an_index(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	append_forged(fixture, 4, 30);
 	fixture_remove_index(fixture);
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
@@ -187,7 +176,7 @@ a_torn_end_of_zeros_is_cut_off(void **state)
 	static const char zeros[5000];
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_append(fixture, JOURNAL_NAME, zeros, sizeof(zeros));
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
 }
@@ -198,7 +187,7 @@ junk_behind_the_room_is_cut_off(void **state)
 	static const char junk[] = "\n\n\n\njunk";
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_append(fixture, JOURNAL_NAME, junk, sizeof(junk) - 1);
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
 	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".torn-"));
@@ -210,7 +199,7 @@ a_torn_end_is_not_cut_when_it_cannot_be_kept(void **state)
 	struct fixture *fixture = *state;
 	size_t size;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	append_forged(fixture, 4, 30);
 	size = fixture_size(fixture, JOURNAL_NAME);
 	shim_fail(SHIM_PWRITE, ".1", 1, 1, ENOSPC);
@@ -226,7 +215,7 @@ a_flipped_bit_below_the_watermark_refuses_and_changes_nothing(void **state)
 	struct fixture *fixture = *state;
 	uint64_t end;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	end = find_end(fixture).last;
 	for (uint64_t at = RECORD_HEADER_LEN; at < end; at += 5) {
 		flip(fixture, at);
@@ -247,7 +236,7 @@ damage_below_what_the_index_knows_is_refused_by_a_long_lived_process(
 		.prepare = true };
 	int status;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	flip(fixture, RECORD_HEADER_LEN + 10);
 	assert_null(store_open(&options, &status));
 	assert_int_equal(status, EX_DATAERR);
@@ -262,7 +251,7 @@ a_tail_longer_than_a_batch_refuses_and_changes_nothing(void **state)
 
 	assert_non_null(junk);
 	memset(junk, 'x', JOURNAL_TAIL_MAX + 1);
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_append(fixture, JOURNAL_NAME, junk, JOURNAL_TAIL_MAX + 1);
 	free(junk);
 	expect_refused_untouched(fixture);
@@ -292,7 +281,7 @@ durable_plants_turned_to_blank_lines_are_refused(void **state)
 	char blank[1000];
 
 	memset(blank, '\n', sizeof(blank));
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	end = find_end(fixture);
 	fixture_write(fixture, JOURNAL_NAME, RECORD_HEADER_LEN, blank,
 	    (size_t)end.end - RECORD_HEADER_LEN);
@@ -317,7 +306,7 @@ damage_that_only_the_index_knows_of_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	assert_int_equal(fixture_in_child(put_and_die, fixture), 0);
 	flip(fixture, find_end(fixture).last + 20);
 	expect_refused_untouched(fixture);
@@ -352,7 +341,7 @@ damage_within_the_last_batch_is_refused_for_the_index_knows_its_end(
 	struct position end;
 	int status;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	end = find_end(fixture);
 	assert_int_equal(fixture_in_child(put_two_and_die, fixture), 0);
 	flip(fixture, end.end + 20);
@@ -447,7 +436,7 @@ a_deleted_index_is_built_anew(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 5);
+	fixture_make_store(fixture, false, 1, 5);
 	fixture_remove_index(fixture);
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
 }
@@ -494,7 +483,7 @@ an_index_of_junk_is_built_anew(void **state)
 	char junk[20000];
 
 	memset(junk, 'x', sizeof(junk));
-	make_store(fixture, 5);
+	fixture_make_store(fixture, false, 1, 5);
 	fixture_write(fixture, "index/data.mdb", 0, junk, sizeof(junk));
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
 }
@@ -505,7 +494,7 @@ an_index_of_an_older_copy_of_the_store_catches_up(void **state)
 	struct fixture *fixture = *state;
 	size_t len;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	char *index = fixture_read(fixture, "index/data.mdb", &len);
 	struct store *store = fixture_open(fixture, false);
 	fixture_create(store, 3);
@@ -591,7 +580,7 @@ an_index_that_ends_where_no_line_does_is_built_anew(void **state)
 		another_header, no_line_behind_the_header };
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 5);
+	fixture_make_store(fixture, false, 1, 5);
 	for (unsigned i = 0; i < COUNT(changes); i++) {
 		forge_covered(fixture, changes[i]);
 		fixture_reopen_and_expect(fixture, one_to_five, 5);
@@ -608,7 +597,7 @@ an_index_that_has_read_the_header_only_reads_on(void **state)
 	store_close(fixture_open(fixture, false));
 	forge_covered(fixture, only_the_header);
 	fixture_reopen_and_expect(fixture, one_to_five, 0);
-	make_store(fixture, 5);
+	fixture_make_store(fixture, false, 1, 5);
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
 	assert_int_equal(fixture_logged(fixture, "does not belong"), 0);
 }
@@ -618,7 +607,7 @@ an_index_that_does_not_belong_and_cannot_be_replaced_refuses(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 5);
+	fixture_make_store(fixture, false, 1, 5);
 	forge_covered(fixture, other_crc);
 	shim_fail(SHIM_FSYNC, "/index", 1, 1, EIO);
 	fixture_refused(fixture, EX_IOERR);
@@ -662,7 +651,7 @@ plants_of_a_process_that_died_before_its_sync_are_entered_after_one(
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	append_forged(fixture, 3, SIZE_MAX);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
 	struct store *store = fixture_open(fixture, false);
@@ -712,7 +701,7 @@ a_plant_that_stands_twice_in_the_journal_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	append_forged(fixture, 1, SIZE_MAX);
 	expect_refused_untouched(fixture);
 	fixture_remove_index(fixture);
@@ -748,7 +737,7 @@ a_failed_store_is_copied_to_a_fresh_file(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	mark(fixture, "failed  ");
 	expect_renewed(fixture);
 }
@@ -758,7 +747,7 @@ a_store_whose_mark_is_unreadable_is_copied_to_a_fresh_file(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	mark(fixture, "????????");
 	expect_renewed(fixture);
 }
@@ -768,7 +757,7 @@ a_store_whose_mark_is_cut_short_is_copied_to_a_fresh_file(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_truncate(fixture, "lock", 20);
 	expect_renewed(fixture);
 }
@@ -778,7 +767,7 @@ a_store_without_a_lock_file_is_taken_as_it_is(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_remove(fixture, "lock");
 	fixture_reopen_and_expect(fixture, one_to_five, 3);
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
@@ -794,7 +783,7 @@ a_failed_store_gets_a_fresh_index_too(void **state)
 	uint64_t found;
 
 	/* An index that has lost the plant 3 and does not know it. */
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	assert_int_equal(
 	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
 	index = index_open(fixture->dir, fixture->path, journal.uuid);
@@ -836,7 +825,7 @@ a_failed_store_leaves_its_torn_end_in_the_old_file(void **state)
 	char name[64];
 	uint64_t end;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	end = find_end(fixture).end;
 	append_forged(fixture, 4, 30);
 	mark(fixture, "failed  ");
@@ -850,7 +839,7 @@ a_failed_store_that_is_damaged_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	flip(fixture, RECORD_HEADER_LEN + 10);
 	mark(fixture, "failed  ");
 	expect_refused_untouched(fixture);
@@ -866,7 +855,7 @@ a_failed_store_that_cannot_be_copied_stays_failed_until_it_can(void **state)
 		{ SHIM_FSYNC, EIO, EX_IOERR } };
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	mark(fixture, "failed  ");
 	for (size_t i = 0; i < COUNT(faults); i++) {
 		shim_fail(
@@ -917,7 +906,7 @@ a_recovery_that_fails_anywhere_loses_nothing(void **state)
 	static const int errors[] = { EIO, ENOSPC };
 	struct fixture *fixture = *state;
 
-	make_store(fixture, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	append_forged(fixture, 3, SIZE_MAX);
 	for (size_t i = 0; i < COUNT(leavings) * COUNT(errors); i++)
 		for (int call = 0; call < SHIM_CALLS; call++)
@@ -950,7 +939,7 @@ an_opening_that_lacks_memory_anywhere_loses_nothing(void **state)
 
 	if (!alloc_can_fail())
 		skip();
-	make_store(fixture, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	for (size_t i = 0; i < COUNT(leavings); i++) {
 		bool failed = true;
 

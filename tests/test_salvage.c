@@ -64,16 +64,6 @@ tear_down(void **state)
 }
 
 static void
-make_store(const struct fixture *fixture)
-{
-	struct store *store = fixture_open(fixture, false);
-
-	for (int64_t id = 1; id <= PLANTS; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
-static void
 expect_valid(const struct fixture *fixture, uint64_t plants)
 {
 	char path[80];
@@ -94,7 +84,7 @@ whole_journal_is_taken_whole(void **state)
 	struct salvage_report report;
 	struct told told;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	assert_int_equal(salvage(fixture, NULL, &told, &report), EX_OK);
 	assert_int_equal(told.n, 0);
 	assert_int_equal(report.plants, PLANTS);
@@ -111,7 +101,7 @@ last_line_says_that_all_before_it_is_durable(void **state)
 	struct told told;
 	size_t len;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	assert_int_equal(salvage(fixture, NULL, &told, &report), EX_OK);
 	/* So a record that is damaged now is no torn tail. */
 	char *journal = fixture_read(fixture, "new/" JOURNAL_NAME, &len);
@@ -132,7 +122,7 @@ block_that_cannot_be_read_costs_only_its_records(void **state)
 	struct salvage_report report;
 	struct told told;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	/* The first is the header's; the second, the first block's, fails. */
 	shim_fail(SHIM_PREAD, JOURNAL_NAME, 2, 1, EIO);
 	assert_int_equal(salvage(fixture, NULL, &told, &report), EX_OK);
@@ -156,7 +146,7 @@ file_that_cannot_be_read_at_all_ends(void **state)
 	struct told told;
 	char text[80];
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	size_t size = fixture_size(fixture, JOURNAL_NAME);
 	shim_fail(SHIM_PREAD, JOURNAL_NAME, 2, 1000, EIO);
 	assert_int_equal(salvage(fixture, NULL, &told, &report), EX_OK);
@@ -180,7 +170,7 @@ failure_anywhere_leaves_no_store(void **state)
 	struct told told;
 	unsigned failures = 0;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	for (size_t i = 0; i < COUNT(calls); i++) {
 		for (unsigned nth = 1;; nth++) {
 			shim_fail(calls[i], NULL, nth, 1, EIO);
@@ -205,23 +195,15 @@ failure_anywhere_leaves_no_store(void **state)
 	assert_true(failures >= 5);
 }
 
-static bool
-stop(void *context, uint64_t done, uint64_t total)
-{
-	(void)context;
-	assert_true(done <= total);
-	return false;
-}
-
 static void
 stopped_by_the_watch_it_leaves_no_store(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct watch watch = { stop, NULL };
+	struct watch watch = { fixture_stop, NULL };
 	struct salvage_report report;
 	struct told told;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	assert_int_equal(
 	    salvage(fixture, &watch, &told, &report), SALVAGE_STOPPED);
 	/* The directory is empty. */
@@ -469,7 +451,7 @@ file_whose_first_line_is_damaged_needs_its_uuid(void **state)
 	};
 	size_t len;
 
-	make_store(fixture);
+	fixture_make_store(fixture, false, 1, PLANTS);
 	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
 	const char *at = strstr(journal, "\"store\":\"");
 	assert_non_null(at);

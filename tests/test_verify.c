@@ -12,24 +12,13 @@
 #include "index.h"
 #include "store/verify.h"
 
-/* A store with the plants first to last, closed. */
-static void
-make_store(const struct fixture *fixture, int64_t first, int64_t last)
-{
-	struct store *store = fixture_open(fixture, false);
-
-	for (int64_t id = first; id <= last; id++)
-		fixture_create(store, id);
-	store_close(store);
-}
-
 static void
 a_valid_journal_is_counted(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
 	assert_int_equal(verified.journal.plants, 3);
 	assert_int_equal(
@@ -59,7 +48,7 @@ damage_is_told_with_its_offset_and_nothing_is_changed(void **state)
 	struct verify_report verified;
 	size_t len, len_after;
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
 	char *before = fixture_read(fixture, "plants.jsonl", &len);
 	assert_int_equal(
@@ -78,7 +67,7 @@ torn_tail_is_told_and_is_no_damage(void **state)
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	fixture_append(fixture, "plants.jsonl", "{\"seq\":9,", 9);
 	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
 	assert_int_equal(verified.journal.plants, 2);
@@ -118,7 +107,7 @@ copy_that_was_never_served_has_no_index(void **state)
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	fixture_remove(fixture, "lock");
 	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
 	assert_int_equal(verified.index, VERIFY_INDEX_NONE);
@@ -130,7 +119,7 @@ lost_index_is_no_damage_and_none_is_made(void **state)
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	fixture_remove_index(fixture);
 	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
 	assert_int_equal(verified.index, VERIFY_INDEX_MISSING);
@@ -210,7 +199,7 @@ plant_that_the_index_lacks_is_named(void **state)
 	const struct fixture *fixture = *state;
 	char text[96];
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct places places = find_places(fixture);
 	const struct entry entries[] = { { 1, places.offset[1] },
 		{ 3, places.offset[3] } };
@@ -230,7 +219,7 @@ plant_that_the_index_misplaces_is_named(void **state)
 	const struct fixture *fixture = *state;
 	char text[96];
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct places places = find_places(fixture);
 	/* Two change places: the offsets and the ids alone are the same. */
 	const struct entry entries[] = { { 1, places.offset[2] },
@@ -247,7 +236,7 @@ plant_that_only_the_index_has_is_told(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	struct places places = find_places(fixture);
 	const struct entry entries[] = { { 1, places.offset[1] },
 		{ 2, places.offset[2] }, { 9, places.offset[2] } };
@@ -263,7 +252,7 @@ plant_that_is_stored_twice_is_told_with_both_places(void **state)
 	struct plant again = fixture_plant(1, "again");
 	char text[96], *line = malloc(RECORD_ENVELOPE_MAX + again.len);
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	struct places places = find_places(fixture);
 	struct record record = {
 		.seq = places.end.seq + 1,
@@ -299,9 +288,9 @@ index_that_lacks_the_last_plants_is_behind(void **state)
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	struct places early = find_places(fixture);
-	make_store(fixture, 3, 3);
+	fixture_make_store(fixture, false, 3, 3);
 	const struct entry entries[] = { { 1, early.offset[1] },
 		{ 2, early.offset[2] } };
 	forge_index(fixture, &early, entries, COUNT(entries));
@@ -319,7 +308,7 @@ index_of_another_journal_is_not_compared(void **state)
 	const struct fixture *fixture = *state;
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	struct places places = find_places(fixture);
 	places.end.crc ^= 1;
 	forge_index(fixture, &places, NULL, 0);
@@ -332,7 +321,7 @@ journal_shorter_than_the_index_knows_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	struct places places = find_places(fixture);
 	fixture_truncate(fixture, JOURNAL_NAME, places.offset[2]);
 	expect_damage(fixture, "it is shorter");
@@ -343,7 +332,7 @@ index_that_is_cut_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	fixture_truncate(fixture, "index/data.mdb", 8192);
 	expect_damage(fixture, "index: damaged; remove that directory");
 }
@@ -372,7 +361,7 @@ store_that_others_write_into_holds_at_any_time(void **state)
 	int status;
 	unsigned rounds = 0;
 
-	make_store(fixture, 1000, 1020);
+	fixture_make_store(fixture, false, 1000, 1020);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
@@ -391,22 +380,14 @@ store_that_others_write_into_holds_at_any_time(void **state)
 	print_message("%u times while %d plants were stored\n", rounds, STORED);
 }
 
-static bool
-stop(void *context, uint64_t done, uint64_t total)
-{
-	(void)context;
-	assert_true(done <= total);
-	return false;
-}
-
 static void
 watch_can_stop_it(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct watch watch = { stop, NULL };
+	struct watch watch = { fixture_stop, NULL };
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(
 	    verify_store(fixture->path, &watch, &verified), VERIFY_STOPPED);
 	assert_int_equal(verified.journal.plants, 0);
@@ -427,7 +408,7 @@ watch_can_stop_it_while_the_index_is_read(void **state)
 	struct watch watch = { stop_at_the_end, NULL };
 	struct verify_report verified;
 
-	make_store(fixture, 1, 2);
+	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(
 	    verify_store(fixture->path, &watch, &verified), VERIFY_STOPPED);
 	assert_int_equal(verified.journal.plants, 2);
@@ -438,7 +419,7 @@ index_whose_entries_do_not_follow_each_other_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_spoil_key(fixture, 2);
 	expect_damage(fixture, "index: damaged; remove that directory");
 }
@@ -474,7 +455,7 @@ verify_meanwhile(const struct fixture *fixture,
 	struct meanwhile meanwhile = { fixture, happens, 0 };
 	const struct watch watch = { let_happen, &meanwhile };
 
-	make_store(fixture, 1, 3);
+	fixture_make_store(fixture, false, 1, 3);
 	struct places places = find_places(fixture);
 	const struct entry entries[] = { { 1, places.offset[1] },
 		{ 3, places.offset[3] } };

@@ -259,6 +259,19 @@ fixture_stop(void *unused, uint64_t done, uint64_t total)
 	return false;
 }
 
+bool
+fixture_step(void *context, uint64_t done, uint64_t total)
+{
+	struct fixture_steps *steps = context;
+
+	/* To the operator it is one piece of work. */
+	assert_true(done >= steps->done && done <= total);
+	steps->done = done;
+	steps->total = total;
+	steps->n++;
+	return steps->last == 0 || steps->n < steps->last;
+}
+
 /* Give each line to `see`; the journal must be whole. */
 static void
 walk(const struct fixture *fixture, void (*see)(const struct record *, void *),

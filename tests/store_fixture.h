@@ -81,8 +81,18 @@ void fixture_create(struct store *store, int64_t id);
 void fixture_make_store(
     const struct fixture *fixture, bool prepare, int64_t first, int64_t last);
 
-/* The step of a watch that ends the work the first time it is asked. */
+/*
+ * Steps of a watch (ground/watch.h).  fixture_stop ends the work the first time
+ * it is asked; fixture_step, whose context is a struct fixture_steps, the time
+ * `last`, and checks that the work goes on from 0 to the whole.
+ */
+struct fixture_steps {
+	unsigned n;           /* how often it was asked */
+	unsigned last;        /* 0: it never ends the work */
+	uint64_t done, total; /* as told the last time */
+};
 bool fixture_stop(void *unused, uint64_t done, uint64_t total);
+bool fixture_step(void *context, uint64_t done, uint64_t total);
 
 /* A plant of that text; give it back with plant_done. */
 struct plant fixture_plant(int64_t id, const char *name);

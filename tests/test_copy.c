@@ -236,30 +236,14 @@ backup_served_as_a_store_knows_its_plants(void **state)
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
 }
 
-struct steps {
-	unsigned n, stop_at;
-	uint64_t done;
-};
-
-static bool
-count_step(void *context, uint64_t done, uint64_t total)
-{
-	struct steps *steps = context;
-
-	/* To the operator it is one piece of work. */
-	assert_true(done >= steps->done && done <= total);
-	steps->done = done;
-	return ++steps->n != steps->stop_at;
-}
-
 /* Stop at the first step, the second, and so on until it is not stopped. */
 static unsigned
 stop_everywhere(const struct fixture *fixture, const char *dest,
     const char *before, size_t len)
 {
 	for (unsigned nth = 1;; nth++) {
-		struct steps steps = { .stop_at = nth };
-		struct watch watch = { count_step, &steps };
+		struct fixture_steps steps = { .last = nth };
+		struct watch watch = { fixture_step, &steps };
 		struct copy_report report;
 		size_t len_after;
 		int status = copy_backup(fixture->path, dest, &watch, &report);

@@ -152,22 +152,6 @@ what_is_stored_after_the_end_was_found_is_left_out(void **state)
 	store_close(store);
 }
 
-struct steps {
-	unsigned n, stop_at;
-	uint64_t done, total;
-};
-
-static bool
-count_step(void *context, uint64_t done, uint64_t total)
-{
-	struct steps *steps = context;
-
-	assert_true(done >= steps->done);
-	steps->done = done;
-	steps->total = total;
-	return ++steps->n != steps->stop_at;
-}
-
 /* A store of plants that are long, from 1 on. */
 static void
 make_long_store(const struct fixture *fixture, int64_t last)
@@ -189,8 +173,8 @@ static void
 watch_is_told_each_mebibyte_with_the_whole(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct steps steps = { 0 };
-	struct watch watch = { count_step, &steps };
+	struct fixture_steps steps = { 0 };
+	struct watch watch = { fixture_step, &steps };
 	uint64_t size;
 
 	make_long_store(fixture, 6);
@@ -207,8 +191,8 @@ static void
 watch_can_stop_it_and_what_was_read_is_told(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct steps steps = { .stop_at = 2 };
-	struct watch watch = { count_step, &steps };
+	struct fixture_steps steps = { .last = 2 };
+	struct watch watch = { fixture_step, &steps };
 	struct reader_report report;
 	struct record record;
 

@@ -1254,19 +1254,6 @@ an_index_that_cannot_be_cut_again_is_tried_again(void **state)
 
 #define MANY 17000
 
-struct steps {
-	unsigned n, stop_at;
-};
-
-static bool
-count_step(void *context, uint64_t done, uint64_t total)
-{
-	struct steps *steps = context;
-
-	assert_true(done <= total);
-	return ++steps->n != steps->stop_at;
-}
-
 /* It is asked while they are read, and while they are entered. */
 static void
 the_building_of_an_index_can_be_stopped_anywhere(void **state)
@@ -1286,8 +1273,8 @@ the_building_of_an_index_can_be_stopped_anywhere(void **state)
 	assert_int_equal(store_commit(store, items, MANY), 0);
 	store_close(store);
 	do {
-		struct steps steps = { .stop_at = ++nth };
-		struct watch watch = { count_step, &steps };
+		struct fixture_steps steps = { .last = ++nth };
+		struct watch watch = { fixture_step, &steps };
 		struct store_options options = { .dir = fixture->path,
 			.watch = &watch };
 		int status = -1;

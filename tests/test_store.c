@@ -1173,23 +1173,6 @@ nothing_is_written_into_a_journal_that_another_has_locked(void **state)
 	store_close(store);
 }
 
-struct steps {
-	unsigned n, last; /* false from then on; 0: never */
-	uint64_t done, total;
-};
-
-static bool
-step(void *context, uint64_t done, uint64_t total)
-{
-	struct steps *steps = context;
-
-	assert_true(done >= steps->done && done <= total);
-	steps->done = done;
-	steps->total = total;
-	steps->n++;
-	return steps->last == 0 || steps->n < steps->last;
-}
-
 /* A store whose journal has several MiB, and no index. */
 static size_t
 leave_long_journal(const struct fixture *fixture)
@@ -1214,8 +1197,8 @@ whoever_watches_sees_the_index_being_built(void **state)
 {
 	struct fixture *fixture = *state;
 	size_t size = leave_long_journal(fixture);
-	struct steps steps = { 0 };
-	struct watch watch = { step, &steps };
+	struct fixture_steps steps = { 0 };
+	struct watch watch = { fixture_step, &steps };
 	struct store_options options = { fixture->path, true, &watch };
 	int status;
 	struct store *store = store_open(&options, &status);
@@ -1234,8 +1217,8 @@ an_opening_that_is_stopped_leaves_everything_to_the_next(void **state)
 {
 	struct fixture *fixture = *state;
 	size_t size = leave_long_journal(fixture);
-	struct steps steps = { .last = 2 };
-	struct watch watch = { step, &steps };
+	struct fixture_steps steps = { .last = 2 };
+	struct watch watch = { fixture_step, &steps };
 	struct store_options options = { fixture->path, true, &watch };
 	int status = 0;
 	struct store *store = store_open(&options, &status);

@@ -9,7 +9,6 @@
  */
 #include "store/salvage.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,10 +23,10 @@
 #include "ground/log.h"
 #include "index.h"
 #include "journal.h"
-#include "lock.h"
 #include "pure/timestamp.h"
 #include "reader_state.h"
 #include "salvage_scan.h"
+#include "salvage_source.h"
 
 /* One append; a record that does not fit in the rest begins the next. */
 #define BATCH_BYTES ((size_t)2 << 20)
@@ -40,8 +39,7 @@
 struct salvage {
 	const struct salvage_options *options;
 	struct salvage_report *report;
-	int fd; /* the damaged file */
-	uint32_t seed;
+	struct salvage_source from;
 	uint64_t next_step;
 	uint64_t line; /* the highest number of a line that was read */
 	int dir;       /* `dest` */
@@ -58,103 +56,6 @@ static int
 cannot_write(const struct salvage *s)
 {
 	return reader_error(s->options->dest, "cannot write");
-}
-
-/* The damaged file; `dir` is the store's directory, -1 for a file. */
-static int
-open_source(struct salvage *s, int *dir)
-{
-	const char *path = s->options->from;
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	*dir = -1;
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
-		*dir = fd;
-		fd = openat(*dir, JOURNAL_NAME, O_RDONLY | O_CLOEXEC);
-	}
-	s->fd = fd;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return reader_error(path, *dir >= 0
-					      ? "cannot open its " JOURNAL_NAME
-					      : "cannot open");
-	if (!S_ISREG(st.st_mode)) {
-		log_error("%s: is no file; name a store's directory or a "
-			  "journal",
-		    path);
-		return EX_NOINPUT;
-	}
-	s->report->bytes = (uint64_t)st.st_size;
-	return EX_OK;
-}
-
-/* Whether these characters could stand in a header. */
-static bool
-is_uuid(const char *text)
-{
-	char header[RECORD_HEADER_LEN], uuid[RECORD_UUID_LEN];
-	uint32_t crc;
-
-	record_header_encode(text, header);
-	return record_header_decode(header, sizeof(header), uuid, &crc) ==
-	       RECORD_HEADER_OK;
-}
-
-static bool
-read_lock_uuid(int dir, char *uuid)
-{
-	struct lock lock = { .dir = dir };
-	enum lock_mark mark = LOCK_NEW;
-
-	if (dir < 0)
-		return false;
-	lock.fd = openat(dir, "lock", O_RDONLY | O_CLOEXEC);
-	if (lock.fd < 0)
-		return false;
-	mark = lock_mark(&lock, uuid);
-	close(lock.fd);
-	return (mark == LOCK_OK || mark == LOCK_FAILED) && is_uuid(uuid);
-}
-
-/* Whose records these are; `whole`: the header is. */
-static int
-find_uuid(struct salvage *s, int dir, bool *whole)
-{
-	const char *given = s->options->uuid;
-	char header[RECORD_HEADER_LEN], *uuid = s->report->from;
-	uint32_t crc;
-	ssize_t n = pread(s->fd, header, sizeof(header), 0);
-	enum record_header found =
-	    record_header_decode(header, n < 0 ? 0 : (size_t)n, uuid, &crc);
-
-	*whole = found == RECORD_HEADER_OK;
-	uuid[RECORD_UUID_LEN] = '\0';
-	if (given != NULL) {
-		if (strlen(given) != RECORD_UUID_LEN || !is_uuid(given)) {
-			log_error("%s: no store's uuid, which is 36 of 0-9 "
-				  "a-f and -",
-			    given);
-			return EX_USAGE;
-		}
-		*whole = *whole && memcmp(uuid, given, RECORD_UUID_LEN) == 0;
-		memcpy(uuid, given, RECORD_UUID_LEN);
-		return EX_OK;
-	}
-	if (found == RECORD_HEADER_VERSION) {
-		log_error("%s: of a version that this program does not know; "
-			  "use the program that wrote it; if only its first "
-			  "line is damaged, give the store's uuid with --store",
-		    s->options->from);
-		return EX_CONFIG;
-	}
-	if (*whole || read_lock_uuid(dir, uuid))
-		return EX_OK;
-	log_error("%s: its first line is damaged, which has the uuid that "
-		  "every checksum needs; give it with --store: it stands in "
-		  "the file `lock` beside the journal, and in the first line "
-		  "of a backup",
-	    s->options->from);
-	return EX_DATAERR;
 }
 
 static int
@@ -204,7 +105,7 @@ compare_twins(struct salvage *s, const struct record *record, uint64_t first,
 	uint64_t found;
 	bool same = false;
 
-	if (salvage_scan_init(&scan, s->fd, s->seed, first, NULL) < 0)
+	if (salvage_scan_init(&scan, s->from.fd, s->from.seed, first, NULL) < 0)
 		return reader_error(s->options->from, "cannot read");
 	if (salvage_scan_next(&scan, &twin, &found, &lost))
 		same = found == first && twin.plant != NULL &&
@@ -391,20 +292,18 @@ salvage_store(
 		.report = report,
 		.dir = -1,
 		.journal.fd = -1 };
-	struct salvage_scan scan = { 0 };
-	int from_dir, status;
-	bool whole;
+	struct salvage_scan scan;
+	int status;
 
 	memset(report, 0, sizeof(*report));
-	status = open_source(&s, &from_dir);
-	if (status == EX_OK)
-		status = find_uuid(&s, from_dir, &whole);
+	status = salvage_source_open(&s.from, options->from, options->uuid);
 	if (status != EX_OK)
-		goto done;
-	s.seed = record_seed(report->from);
-	if (salvage_scan_init(&scan, s.fd, s.seed,
-		whole ? RECORD_HEADER_LEN : 0,
-		whole ? NULL : "not a journal's header") < 0)
+		return status;
+	report->bytes = s.from.bytes;
+	memcpy(report->from, s.from.uuid, sizeof(report->from));
+	if (salvage_scan_init(&scan, s.from.fd, s.from.seed,
+		s.from.whole ? RECORD_HEADER_LEN : 0,
+		s.from.whole ? NULL : "not a journal's header") < 0)
 		status = reader_error(options->from, "cannot read");
 	if (status == EX_OK)
 		status = begin_dest(&s);
@@ -413,12 +312,7 @@ salvage_store(
 	if (status == EX_OK)
 		status = finish(&s);
 	end_dest(&s, status == EX_OK);
-
-done:
 	salvage_scan_done(&scan);
-	if (from_dir >= 0)
-		close(from_dir);
-	if (s.fd >= 0)
-		close(s.fd);
+	salvage_source_close(&s.from);
 	return status;
 }

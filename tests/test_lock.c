@@ -418,6 +418,38 @@ a_mark_that_does_not_reach_the_others_is_not_set(void **state)
 }
 
 static void
+of_two_locks_both_are_taken_or_neither(void **state)
+{
+	struct fixture *fixture = *state;
+	struct lock one, two;
+	int writer, reader;
+
+	fixture_write(fixture, "file", 0, "x", 1);
+	writer = openat(fixture->dir, "file", O_RDWR | O_CLOEXEC);
+	reader = openat(fixture->dir, "file", O_RDONLY | O_CLOEXEC);
+	assert_true(writer >= 0 && reader >= 0);
+	assert_int_equal(lock_open(&one, fixture->dir), 0);
+	assert_int_equal(lock_open(&two, fixture->dir), 0);
+	assert_int_equal(lock_file_shared(reader, 0), 0);
+	assert_int_equal(lock_both(&one, writer, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(lock_both_shared(&two, reader, 0), 0);
+	assert_int_equal(lock_both(&one, writer, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	lock_unlock_file(reader);
+	assert_int_equal(lock_file(writer, 0), 0);
+	lock_release(&two);
+	assert_int_equal(lock_both_shared(&two, reader, 0), -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(lock_both(&one, writer, 0), 0);
+	assert_int_equal(lock_acquire(&two, 0), -1);
+	lock_close(&one);
+	lock_close(&two);
+	close(writer);
+	close(reader);
+}
+
+static void
 a_renewed_journal_is_locked_before_others_find_it(void **state)
 {
 	struct fixture *fixture = *state;
@@ -483,6 +515,7 @@ main(void)
 		TEST(a_lock_file_that_cannot_be_looked_at_is_not_opened),
 		TEST(one_that_must_be_there_is_never_made),
 		TEST(those_who_read_share_a_file_with_nobody_who_writes),
+		TEST(of_two_locks_both_are_taken_or_neither),
 		TEST(a_mark_reaches_those_who_use_another_lock_file_by_now),
 		TEST(a_mark_that_does_not_reach_the_others_is_not_set),
 		TEST(a_renewed_journal_is_locked_before_others_find_it),

@@ -139,6 +139,31 @@ lock_release(struct lock *lock)
 	lock_unlock_file(lock->fd);
 }
 
+static int
+take_both(struct lock *lock, int fd, short type, int64_t deadline_ms)
+{
+	if (lock_acquire(lock, deadline_ms) < 0)
+		return -1;
+	if (take(fd, type, deadline_ms) == 0)
+		return 0;
+	int error = errno;
+	lock_release(lock);
+	errno = error;
+	return -1;
+}
+
+int
+lock_both(struct lock *lock, int fd, int64_t deadline_ms)
+{
+	return take_both(lock, fd, F_WRLCK, deadline_ms);
+}
+
+int
+lock_both_shared(struct lock *lock, int fd, int64_t deadline_ms)
+{
+	return take_both(lock, fd, F_RDLCK, deadline_ms);
+}
+
 enum lock_mark
 lock_mark(const struct lock *lock, char uuid[RECORD_UUID_LEN])
 {

@@ -66,6 +66,18 @@ int lock_acquire(struct lock *lock, int64_t deadline_ms);
  */
 void lock_release(struct lock *lock);
 
+/*
+ * lock_both(lock, fd, deadline_ms):
+ * Take the lock, and then that of the file `fd` as lock_file does, within one
+ * deadline.  Return 0; -1 with errno, and neither is held.  lock_unlock_file
+ * and lock_release give them back.
+ *
+ * lock_both_shared(lock, fd, deadline_ms):
+ * The same, the file's as lock_file_shared does.
+ */
+int lock_both(struct lock *lock, int fd, int64_t deadline_ms);
+int lock_both_shared(struct lock *lock, int fd, int64_t deadline_ms);
+
 enum lock_mark {
 	LOCK_NEW, /* no store has been made here yet */
 	LOCK_OK,

@@ -102,29 +102,23 @@ reader_resume(struct reader *reader, const struct position *at, uint64_t plants)
  * a copy without one.
  */
 static int
-lock_both(struct reader *reader)
+take_locks(struct reader *reader)
 {
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
+	int fd = reader->journal.fd;
 
-	if (reader->lock.fd >= 0 &&
-	    lock_acquire(&reader->lock, deadline_ms) < 0)
-		return -1;
-	if (lock_file_shared(reader->journal.fd, deadline_ms) == 0)
-		return 0;
-	/* A copy may lie where files cannot be locked, and so none is served. */
-	if (reader->lock.fd < 0 && errno != ETIMEDOUT)
-		return 0;
-	int error = errno;
 	if (reader->lock.fd >= 0)
-		lock_release(&reader->lock);
-	errno = error;
-	return -1;
+		return lock_both_shared(&reader->lock, fd, deadline_ms);
+	/* A copy may lie where files cannot be locked, and so none is served. */
+	if (lock_file_shared(fd, deadline_ms) < 0 && errno == ETIMEDOUT)
+		return -1;
+	return 0;
 }
 
 int
 reader_lock(struct reader *reader)
 {
-	if (reader->dir < 0 || lock_both(reader) == 0)
+	if (reader->dir < 0 || take_locks(reader) == 0)
 		return EX_OK;
 	if (errno == ETIMEDOUT)
 		log_error("%s: held by another process for %d ms; try again "

@@ -270,20 +270,13 @@ lock_deadline_ms(struct store *store, int timeout_ms)
 						   : now_ms + BUSY_LOOK_MS;
 }
 
-/* The lock and the journal's, within one deadline. */
 static int
-lock_both(struct store *store, int64_t deadline_ms)
+take_locks(struct store *store, int64_t deadline_ms)
 {
-	if (lock_acquire(&store->lock, deadline_ms) < 0)
+	if (lock_both(&store->lock, store->journal.fd, deadline_ms) < 0)
 		return -1;
-	if (lock_file(store->journal.fd, deadline_ms) == 0) {
-		store->busy_ms = INT64_MIN / 2;
-		return 0;
-	}
-	int error = errno;
-	lock_release(&store->lock);
-	errno = error;
-	return -1;
+	store->busy_ms = INT64_MIN / 2;
+	return 0;
 }
 
 /* The mutex and the locks.  0, or the fault. */
@@ -293,7 +286,7 @@ enter_store(struct store *store, int timeout_ms)
 	pthread_mutex_lock(&store->mutex);
 	if (store->failed)
 		return FAULT_FAILED;
-	if (lock_both(store, lock_deadline_ms(store, timeout_ms)) == 0)
+	if (take_locks(store, lock_deadline_ms(store, timeout_ms)) == 0)
 		return FAULT_NONE;
 	if (errno == ETIMEDOUT) {
 		store->busy_ms = clock_ms(CLOCK_MONOTONIC);
@@ -359,7 +352,7 @@ store_idle(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
-	if (!store->failed && !store->closed && lock_both(store, 0) == 0) {
+	if (!store->failed && !store->closed && take_locks(store, 0) == 0) {
 		note_fault(store, commit_closing(store));
 		leave_store(store);
 	}

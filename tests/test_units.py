@@ -163,7 +163,9 @@ class Traced:
     def run(self, *inject: str) -> Iterator[tuple[subprocess.Popen, int]]:
         """strace, and the responder's process below it."""
         trace = self.store.root / "trace"
-        environment = self.store.environment(PLANT_STORE_THREADS="2")
+        environment = self.store.environment(
+            PLANT_STORE_THREADS="2", PLANT_STORE_BODY_BYTES_MAX="1000000"
+        )
         with open(self.log, "ab") as log:
             strace = subprocess.Popen(
                 ["strace", "-f", "-qq", "-o", trace, *inject, self.store.responder],
@@ -192,7 +194,7 @@ def trace_all(store: Store, traced: Traced) -> list[bool]:
     """The ways that the service goes; whether each went as it should."""
     path = traced.socket_path
     lines = store.dir / "plants.jsonl"
-    large = "x" * 60_000
+    large = "x" * 500_000  # more than a socket's buffer, so it goes by a spool
     well = []
     with traced.run() as (strace, pid):
         well.append(send(store, path, 1, "Fern") and send(store, path, 2, large))

@@ -284,6 +284,38 @@ connection_with_bytes_behind_its_request_is_not_kept(void **state)
 	assert_true(fixture->connection->last);
 }
 
+/* A request of `len` bytes, whose body is in so many records. */
+static void
+send_request_of(struct fixture *fixture, size_t len, size_t records)
+{
+	make_request(fixture, 0);
+	make_request(fixture, len - fixture->len - 8 * records);
+	assert_int_equal(fixture->len, len);
+	send_bytes(fixture, fixture->sent, fixture->len);
+}
+
+/* More may be behind it, of which epoll would not tell again. */
+static void
+connection_whose_request_fills_the_buffer_is_not_kept(void **state)
+{
+	struct fixture *fixture = *state;
+
+	send_request_of(fixture, SCRATCH_BYTES, 1);
+	assert_int_equal(look(fixture), CONNECTION_READY);
+	assert_true(fixture->connection->last);
+}
+
+static void
+connection_whose_request_fills_the_spools_buffer_is_not_kept(void **state)
+{
+	struct fixture *fixture = *state;
+
+	send_request_of(fixture, 2 * SCRATCH_BYTES, 2);
+	assert_int_equal(look(fixture), CONNECTION_READY);
+	assert_true(fixture->connection->spool >= 0);
+	assert_true(fixture->connection->last);
+}
+
 static void
 large_request_is_spooled_byte_for_byte(void **state)
 {
@@ -756,6 +788,12 @@ main(void)
 		    aborted_request_is_gone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 		    connection_with_bytes_behind_its_request_is_not_kept,
+		    set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    connection_whose_request_fills_the_buffer_is_not_kept,
+		    set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+		    connection_whose_request_fills_the_spools_buffer_is_not_kept,
 		    set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 		    large_request_is_spooled_byte_for_byte, set_up, tear_down),

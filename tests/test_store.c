@@ -40,7 +40,27 @@ expect_put(
 	assert_int_equal(outcome.status, result == STORE_FAILED ? -1 : 0);
 }
 
-/* Commit plants as one batch; `names` may be NULL. */
+#define UNTOLD ((enum store_result)99)
+
+struct told_all {
+	const struct store_item *items;
+	size_t n;
+	unsigned times;
+};
+
+static void
+hear_all(void *argument)
+{
+	struct told_all *told = argument;
+
+	told->times++;
+	for (size_t i = 0; i < told->n; i++)
+		assert_int_not_equal(told->items[i].result, UNTOLD);
+}
+
+/*
+ * Commit plants as one batch, and hear all results once; `names` may be NULL.
+ */
 static int
 put_batch(struct store *store, const int64_t *ids, const char *const *names,
     size_t n, enum store_result *results)
@@ -56,7 +76,11 @@ put_batch(struct store *store, const int64_t *ids, const char *const *names,
 		items[i].plant = &plants[i];
 		items[i].by = "tester";
 	}
-	int status = store_commit(store, items, n);
+	struct told_all told = { .items = items, .n = n };
+	for (size_t i = 0; i < n; i++)
+		items[i].result = UNTOLD;
+	int status = store_commit_telling(store, items, n, hear_all, &told);
+	assert_int_equal(told.times, 1);
 	for (size_t i = 0; i < n; i++) {
 		results[i] = items[i].result;
 		plant_done(&plants[i]);

@@ -63,12 +63,17 @@ connection_place(
 	list->last = c;
 }
 
+/*
+ * Of `len` bytes in a buffer of `size`, `used` belong to the request.  A full
+ * buffer may hide what is behind, of which nothing would tell us again.
+ */
 static enum connection_look
-verdict(struct connection *c, const struct fcgi_frame *frame, bool more_behind)
+verdict(struct connection *c, const struct fcgi_frame *frame, size_t used,
+    size_t len, size_t size)
 {
 	switch (frame->state) {
 	case FCGI_FRAME_COMPLETE:
-		c->last = more_behind;
+		c->last = used < len || len == size;
 		return CONNECTION_READY;
 	case FCGI_FRAME_BAD:
 		return CONNECTION_GONE;
@@ -114,7 +119,8 @@ fill_spool(
 		    c->spooled < spool_max ? spool_max - c->spooled : 0;
 		if (write_spool(c, buf, used < room ? used : room) < 0)
 			return CONNECTION_GONE;
-		enum connection_look look = verdict(c, &c->frame, used < len);
+		enum connection_look look =
+		    verdict(c, &c->frame, used, len, size);
 		if (look == CONNECTION_READY &&
 		    lseek(c->spool, 0, SEEK_SET) < 0)
 			return CONNECTION_GONE;
@@ -142,7 +148,7 @@ connection_look(
 	c->begun = true;
 	size_t len = (size_t)n;
 	size_t used = fcgi_frame_feed(&frame, buf, len);
-	enum connection_look look = verdict(c, &frame, used < len);
+	enum connection_look look = verdict(c, &frame, used, len, size);
 	if (look != CONNECTION_WAITING)
 		return look;
 	if (len < PEEK_BYTES_MAX && ++c->looks < PEEK_LOOKS_MAX)

@@ -4,7 +4,8 @@
  * Tells whether a request has arrived whole, without blocking and without
  * taking anything from the socket that libfcgi will want to read.  A request
  * that may not fit into the socket's buffer is moved into a memory file as it
- * arrives, its spool, and libfcgi reads it there.
+ * arrives, its spool, and libfcgi reads it there.  Sends the answer, as the
+ * socket takes it.
  */
 #ifndef GATEWAY_CONNECTION_H
 #define GATEWAY_CONNECTION_H
@@ -23,8 +24,9 @@ struct connection {
 	bool registered; /* in the reactor's epoll */
 	bool begun;      /* bytes of a request have arrived */
 	bool busy;       /* its request is being answered */
-	bool last;       /* not to be kept: libfcgi may have read what came
-			    behind the request, which no server sends */
+	bool last;       /* not to be kept: the server does not want it, has
+			    hung up, or sent something behind the request, which
+			    none does and libfcgi may have read */
 	unsigned looks;  /* at an incomplete request */
 	size_t spooled;
 	struct fcgi_frame frame; /* of what is spooled */

@@ -21,7 +21,11 @@ struct pending {
 	unsigned id; /* of the request on its connection */
 };
 
-/* More than a socket that is only looked at can hold; see connection.c. */
+/*
+ * More than a socket that is only looked at can hold, see connection.c; what
+ * libfcgi has read is no longer needed there, and an answer is put together in
+ * it.
+ */
 #define REACTOR_SCRATCH_BYTES ((size_t)64 << 10)
 
 struct reactor {

@@ -16,9 +16,9 @@
  *	                     same name behind it, TIMES in all (0: for ever)
  *	    short=0,TIMES    it reads or writes half of what it was asked to
  *	FAULT_ONLY=NAME      only calls of that name count, whatever they touch,
- *	                     and these too: accept4, dup3, epoll_create1,
- *	                     epoll_ctl, epoll_wait, eventfd, fcntl, lseek,
- *	                     memfd_create, pthread_create, setrlimit, setsockopt
+ *	                     and these too: accept4, epoll_create1, epoll_ctl,
+ *	                     epoll_wait, eventfd, fcntl, lseek, memfd_create,
+ *	                     pthread_create, send, setrlimit, setsockopt
  *	FAULT_BOOT_ID=FILE   what stands for the boot id of the machine
  *	FAULT_NO_SYNC=1      syncs do nothing and succeed
  *
@@ -584,12 +584,6 @@ accept4(int fd, struct sockaddr *address, socklen_t *len, int flags)
 }
 
 int
-dup3(int from, int to, int flags)
-{
-	RARE("dup3", 0, syscall(SYS_dup3, from, to, flags));
-}
-
-int
 epoll_create1(int flags)
 {
 	RARE("epoll_create1", 0, syscall(SYS_epoll_create1, flags));
@@ -618,6 +612,18 @@ int
 memfd_create(const char *name, unsigned flags)
 {
 	RARE("memfd_create", 0, syscall(SYS_memfd_create, name, flags));
+}
+
+ssize_t
+send(int fd, const void *buf, size_t len, int flags)
+{
+	struct call call = { 0 };
+
+	if (fault.only != NULL)
+		call = begin("send", -1, NULL, 0, 0);
+	if (call.fail)
+		return fail();
+	return end(&call, syscall(SYS_sendto, fd, buf, len, flags, NULL, 0));
 }
 
 int

@@ -443,7 +443,6 @@ CHECK_URL = Operation("a check with a URL", [three], check_with_url)
 # the last three fail once.
 WORKER_ERRORS = {
     "accept4": ("ECONNABORTED", "EMFILE"),
-    "dup3": ("EBUSY",),
     "epoll_create1": ("EMFILE",),
     "epoll_ctl": ("ENOSPC",),
     "epoll_wait": ("EINTR", "EBADF"),
@@ -452,6 +451,7 @@ WORKER_ERRORS = {
     "lseek": ("EIO",),
     "memfd_create": ("EMFILE", "ENOMEM"),
     "pthread_create": ("EAGAIN",),
+    "send": ("EPIPE", "ENOBUFS"),
     "setrlimit": ("EPERM",),
     "setsockopt": ("ENOMEM",),
 }
@@ -637,6 +637,7 @@ def check_worker(tally: Tally, tools: Tools) -> None:
                 for call in (*calls[:3], *calls[3:][-3:])
                 for error in errors
             ]
+            tally.check(plans != [], f"a worker calls {name}")
             run_cases(tally, template, f"{name} failing once", plans)
 
 

@@ -41,7 +41,7 @@ OWN_ANSWER: dict[str, Changes] = {
 }
 # A thread for each connection that the server may keep, else enough that it
 # always finds one waiting.
-NOOP_THREADS = {"lighttpd": "16", "nginx": "320", "apache": "320"}
+NOOP_THREADS = {"lighttpd": "16", "nginx": "512", "apache": "320"}
 
 # Of a server and its connections: the program's measurements.
 Results = dict[tuple[str, int], dict[str, list[Measurement]]]

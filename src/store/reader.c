@@ -110,9 +110,8 @@ take_locks(struct reader *reader)
 	if (reader->lock.fd >= 0)
 		return lock_both_shared(&reader->lock, fd, deadline_ms);
 	/* A copy may lie where files cannot be locked, and so none is served. */
-	if (lock_file_shared(fd, deadline_ms) < 0 && errno == ETIMEDOUT)
-		return -1;
-	return 0;
+	int locked = lock_file_shared(fd, deadline_ms);
+	return locked == 0 || errno != ETIMEDOUT ? 0 : -1;
 }
 
 int

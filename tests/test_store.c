@@ -42,28 +42,34 @@ expect_put(
 
 #define UNTOLD ((enum store_result)99)
 
-struct told_all {
+/* What is so when the results are told. */
+struct told {
 	const struct store_item *items;
 	size_t n;
-	unsigned times;
+	unsigned times, synced, index_writes;
+	enum store_result first;
 };
 
 static void
-hear_all(void *argument)
+hear(void *argument)
 {
-	struct told_all *told = argument;
+	struct told *told = argument;
 
 	told->times++;
+	told->synced = shim_count(SHIM_FDATASYNC);
+	told->index_writes = shim_count(SHIM_PWRITE);
+	told->first = told->items[0].result;
 	for (size_t i = 0; i < told->n; i++)
 		assert_int_not_equal(told->items[i].result, UNTOLD);
 }
 
 /*
- * Commit plants as one batch, and hear all results once; `names` may be NULL.
+ * Commit plants as one batch, at least one, and hear the results once; `names`
+ * may be NULL.
  */
 static int
-put_batch(struct store *store, const int64_t *ids, const char *const *names,
-    size_t n, enum store_result *results)
+put_telling(struct store *store, const int64_t *ids, const char *const *names,
+    size_t n, enum store_result *results, struct told *told)
 {
 	struct plant *plants = calloc(n, sizeof(*plants));
 	struct store_item *items = calloc(n, sizeof(*items));
@@ -75,12 +81,12 @@ put_batch(struct store *store, const int64_t *ids, const char *const *names,
 		    fixture_plant(ids[i], names == NULL ? NULL : names[i]);
 		items[i].plant = &plants[i];
 		items[i].by = "tester";
-	}
-	struct told_all told = { .items = items, .n = n };
-	for (size_t i = 0; i < n; i++)
 		items[i].result = UNTOLD;
-	int status = store_commit_telling(store, items, n, hear_all, &told);
-	assert_int_equal(told.times, 1);
+	}
+	*told = (struct told){ .items = items, .n = n };
+	int status = store_commit_telling(store, items, n, hear, told);
+	assert_int_equal(told->times, 1);
+	assert_int_equal(told->first, items[0].result);
 	for (size_t i = 0; i < n; i++) {
 		results[i] = items[i].result;
 		plant_done(&plants[i]);
@@ -88,6 +94,15 @@ put_batch(struct store *store, const int64_t *ids, const char *const *names,
 	free(plants);
 	free(items);
 	return status;
+}
+
+static int
+put_batch(struct store *store, const int64_t *ids, const char *const *names,
+    size_t n, enum store_result *results)
+{
+	struct told told;
+
+	return put_telling(store, ids, names, n, results, &told);
 }
 
 static void
@@ -131,50 +146,18 @@ a_commit_asks_no_file_that_it_writes_for_its_times(void **state)
 	store_close(store);
 }
 
-/* What is so when a result is told. */
-struct told {
-	const struct store_item *item;
-	unsigned times, synced, index_writes;
-	enum store_result result;
-};
-
-static void
-hear(void *argument)
-{
-	struct told *told = argument;
-
-	told->times++;
-	told->result = told->item->result;
-	told->synced = shim_count(SHIM_FDATASYNC);
-	told->index_writes = shim_count(SHIM_PWRITE);
-}
-
-static struct told
-put_telling(struct store *store, int64_t id)
-{
-	struct plant plant = fixture_plant(id, NULL);
-	struct store_item item = { .plant = &plant, .by = "tester" };
-	struct told told = { .item = &item };
-
-	item.result = STORE_BUSY;
-	store_commit_telling(store, &item, 1, hear, &told);
-	assert_int_equal(told.result, item.result);
-	plant_done(&plant);
-	return told;
-}
-
 static void
 a_result_is_told_after_the_sync_and_before_the_index_is_written(void **state)
 {
 	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
+	enum store_result result;
 	struct told told;
 
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
 	shim_fail(SHIM_PWRITE, "data.mdb", 1, 0, 0);
-	told = put_telling(store, 1);
-	assert_int_equal(told.result, STORE_CREATED);
-	assert_int_equal(told.times, 1);
+	put_telling(store, one_to_nine, NULL, 1, &result, &told);
+	assert_int_equal(result, STORE_CREATED);
 	assert_int_equal(told.synced, 1);
 	assert_int_equal(told.index_writes, 0);
 	assert_true(shim_count(SHIM_PWRITE) > 0);
@@ -183,26 +166,25 @@ a_result_is_told_after_the_sync_and_before_the_index_is_written(void **state)
 	fixture_reopen_and_expect(fixture, one_to_nine, 1);
 }
 
+/* That it is once, put_telling asserts. */
 static void
 a_result_is_told_once_whatever_it_is(void **state)
 {
+	const int64_t *one = one_to_nine, *two = one_to_nine + 1;
 	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
-	struct told told;
+	enum store_result result;
 
 	fixture_create(store, 1);
-	told = put_telling(store, 1);
-	assert_int_equal(told.result, STORE_SAME);
-	assert_int_equal(told.times, 1);
+	put_batch(store, one, NULL, 1, &result);
+	assert_int_equal(result, STORE_SAME);
 	shim_fail(SHIM_PWRITEV, JOURNAL_NAME, 1, 1, ENOSPC);
-	told = put_telling(store, 2);
-	assert_int_equal(told.result, STORE_FULL);
-	assert_int_equal(told.times, 1);
+	put_batch(store, two, NULL, 1, &result);
+	assert_int_equal(result, STORE_FULL);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	for (int i = 0; i < 2; i++) {
-		told = put_telling(store, 2);
-		assert_int_equal(told.result, STORE_FAILED);
-		assert_int_equal(told.times, 1);
+		put_batch(store, two, NULL, 1, &result);
+		assert_int_equal(result, STORE_FAILED);
 	}
 	store_close(store);
 }

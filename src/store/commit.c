@@ -236,14 +236,15 @@ commit_items(struct store *store, struct store_item *items, size_t n,
 	bool written = false;
 
 	while (n > 0 && fault == FAULT_NONE) {
-		if (written)
-			settle(store, &at, false);
-		written = false;
 		size_t some = reserve_batch(store, items, n);
 
-		fault = some == 0
-			    ? FAULT_MEMORY
-			    : commit_some(store, items, some, &at, &written);
+		if (some == 0) {
+			fault = FAULT_MEMORY;
+			break;
+		}
+		if (written)
+			settle(store, &at, false);
+		fault = commit_some(store, items, some, &at, &written);
 		if (fault == FAULT_FULL) {
 			/* What refers to a plant stored before may pass. */
 			commit_refuse(items, some, fault);

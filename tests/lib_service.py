@@ -370,11 +370,17 @@ class Responder:
 
 @contextlib.contextmanager
 def responder(
-    store: Store, *, watched: bool = True, user: str | None = None, **settings: str
+    store: Store,
+    *,
+    watched: bool = True,
+    user: str | None = None,
+    tracer: Sequence[str] = (),
+    **settings: str,
 ) -> Iterator[Responder]:
     """The responder under spawn-fcgi, and multiwatch if `watched`.
 
-    As `user`, who must be able to use the store, if one is given.
+    As `user`, who must be able to use the store, if one is given.  Started by
+    `tracer`, which becomes it.
     """
     socket_path = store.root / "fcgi.sock"
     log_path = store.root / "responder.log"
@@ -391,7 +397,7 @@ def responder(
         # The scenarios kill workers more often than multiwatch's default
         # takes for an accident.  It ends them with SIGUSR1.
         command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000", "--"]
-    command.append(str(store.responder))
+    command += [*tracer, str(store.responder)]
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
             command,

@@ -8,6 +8,7 @@ The worker is spoken to in FastCGI directly, without a web server before it.
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -47,6 +48,9 @@ STOP_S = 2.0
 LARGE_LIMIT = 1 << 20
 LARGE_BODY = 1_000_000
 LULL_S = 1.2  # more than until an idle reactor writes its closing line
+LATE_S = 0.005  # more than a reactor takes for a prompt client
+LATE_REQUESTS = 50
+PROMPT_REQUESTS = 5000  # on a busy machine a prompt client is not always prompt
 
 
 class Reactor:
@@ -477,7 +481,37 @@ def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
     service.check_end(tally)
 
 
+def check_looking(tally: Tally, store: Store) -> None:
+    sentence = "a reactor looks for a prompt client's next request"
+    strace = shutil.which("strace")
+    if not strace:
+        tally.skip(sentence, "no strace")
+        return
+    trace = store.root / "trace"
+    # It becomes the responder, and stops it at this one call alone.
+    tracer = [strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", str(trace)]
+    tracer += ["-e", "trace=sched_yield"]
+    settings = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
+    with responder(store, watched=False, tracer=tracer, **settings) as service:
+        reactor = Reactor(store, service)
+        with reactor.connect() as peer:
+            for _ in range(LATE_REQUESTS):
+                peer.exchange(reactor.good(keep=True))
+                time.sleep(LATE_S)
+            seen = trace.read_text()
+            tally.check(not seen, "and sleeps where the client takes its time", seen)
+            for _ in range(PROMPT_REQUESTS):
+                peer.exchange(reactor.good(keep=True))
+                seen = trace.read_text()
+                if seen:
+                    break
+            tally.check("sched_yield()" in seen, sentence)
+    service.check_end(tally)
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
+    with tally.part("check_looking"), temporary_store(build_dir) as store:
+        check_looking(tally, store)
     for threads in (1, 2):
         print(f"# PLANT_STORE_THREADS={threads}")
         for check in (check_responder, check_large_limit):

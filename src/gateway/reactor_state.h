@@ -38,6 +38,8 @@ struct reactor {
 	int status;
 	int64_t now_ms, rest_until_ms, rest_tell_ms, drain_until_ms, active_ms;
 	bool idle_told;
+	int64_t lone_us; /* when a round of one plant ended; 0: of more */
+	unsigned prompt; /* so many of them, and soon after each the next */
 	struct connection_list peeked, waiting, kept;
 	size_t npending, pending_size; /* whose plants wait for the commit */
 	struct pending **pending;

@@ -331,6 +331,9 @@ reactor_run(void *argument)
 		if (r->npending > 0) {
 			/* Whoever comes meanwhile goes with this batch. */
 			store_wait(r->store);
+			/* Where several send, more are about to. */
+			if (r->npending > 1)
+				sched_yield();
 			take_events(r, 0);
 			bool lone = r->npending == 1;
 			exchange_commit(r);

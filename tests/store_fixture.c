@@ -241,6 +241,28 @@ fixture_create(struct store *store, int64_t id)
 }
 
 void
+fixture_commit(
+    struct store *store, const int64_t *ids, size_t n, enum store_result result)
+{
+	struct plant *plants = calloc(n, sizeof(*plants));
+	struct store_item *items = calloc(n, sizeof(*items));
+
+	assert_true(plants != NULL && items != NULL);
+	for (size_t i = 0; i < n; i++) {
+		plants[i] = fixture_plant(ids[i], NULL);
+		items[i] =
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
+	}
+	assert_int_equal(store_commit(store, items, n), 0);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(items[i].result, result);
+		plant_done(&plants[i]);
+	}
+	free(plants);
+	free(items);
+}
+
+void
 fixture_make_store(
     const struct fixture *fixture, bool prepare, int64_t first, int64_t last)
 {

@@ -74,6 +74,14 @@ struct outcome fixture_put(struct store *store, int64_t id, const char *name);
 void fixture_create(struct store *store, int64_t id);
 
 /*
+ * fixture_commit(store, ids, n, result):
+ * Commit plants with these ids, named after them, as one batch, of which each
+ * must have that result.
+ */
+void fixture_commit(struct store *store, const int64_t *ids, size_t n,
+    enum store_result result);
+
+/*
  * fixture_make_store(fixture, prepare, first, last):
  * A store that has the plants with the ids `first` to `last` too, each a batch
  * of its own, named after their ids; it is closed again.

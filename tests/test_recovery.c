@@ -18,12 +18,14 @@
 
 #include "alloc_shim.h"
 #include "fault_shim.h"
+#include "gather.h"
 #include "index.h"
 #include "journal.h"
 #include "lock.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
 #include "replay.h"
+#include "store/verify.h"
 #include "store_fixture.h"
 
 static const int64_t one_to_five[] = { 1, 2, 3, 4, 5 };
@@ -48,32 +50,50 @@ find_end(const struct fixture *fixture)
 }
 
 /*
- * The line that would come next, of a plant with that id, as a process that
- * knew everything to be durable would write it.
+ * The line that comes next behind `at`, of a plant with that id, as a process
+ * that knew everything to be durable would write it; `at` is then behind it.
  */
 static size_t
-forge(const struct fixture *fixture, int64_t id, char *line)
+forge_next(struct position *at, uint32_t seed, int64_t id, char *line)
 {
-	struct journal journal;
-	struct position at = find_end(fixture);
 	struct plant plant = fixture_plant(id, NULL);
 	char now[TIMESTAMP_LEN];
 
-	assert_int_equal(
-	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
 	timestamp_print(0, now);
-	struct record record = { .seq = at.seq + 1,
-		.safe = at.end,
-		.prev = at.crc,
+	struct record record = { .seq = at->seq + 1,
+		.safe = at->end,
+		.prev = at->crc,
 		.at = now,
 		.by = "dead",
 		.by_len = 4,
 		.plant = plant.text,
 		.plant_len = plant.len };
-	size_t len = record_encode(&record, journal.seed, line);
+	size_t len = record_encode(&record, seed, line);
 	plant_done(&plant);
-	journal_close(&journal);
+	*at = (struct position){ .end = at->end + len,
+		.last = at->end,
+		.seq = record.seq,
+		.crc = record.crc };
 	return len;
+}
+
+static uint32_t
+find_seed(const struct fixture *fixture)
+{
+	struct journal journal;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
+	journal_close(&journal);
+	return journal.seed;
+}
+
+static size_t
+forge(const struct fixture *fixture, int64_t id, char *line)
+{
+	struct position at = find_end(fixture);
+
+	return forge_next(&at, find_seed(fixture), id, line);
 }
 
 /* Append it, or its first `len` bytes. */
@@ -1259,18 +1279,13 @@ static void
 the_building_of_an_index_can_be_stopped_anywhere(void **state)
 {
 	struct fixture *fixture = *state;
-	struct plant *plants = calloc(MANY, sizeof(*plants));
-	struct store_item *items = calloc(MANY, sizeof(*items));
+	static int64_t ids[MANY];
 	struct store *store = fixture_open(fixture, false);
 	unsigned nth = 0;
 
-	assert_true(plants != NULL && items != NULL);
-	for (int64_t i = 0; i < MANY; i++) {
-		plants[i] = fixture_plant(i, "");
-		items[i] =
-		    (struct store_item){ .plant = &plants[i], .by = "tester" };
-	}
-	assert_int_equal(store_commit(store, items, MANY), 0);
+	for (int64_t i = 0; i < MANY; i++)
+		ids[i] = i;
+	fixture_commit(store, ids, MANY, STORE_CREATED);
 	store_close(store);
 	do {
 		struct fixture_steps steps = { .last = ++nth };
@@ -1286,14 +1301,73 @@ the_building_of_an_index_can_be_stopped_anywhere(void **state)
 	/* The journal's mebibytes, and once among the plants. */
 	assert_int_equal(
 	    nth - 1, fixture_size(fixture, JOURNAL_NAME) / (1 << 20) + 1);
-	assert_int_equal(store_commit(store, items, MANY), 0);
-	for (size_t i = 0; i < MANY; i++) {
-		assert_int_equal(items[i].result, STORE_SAME);
-		plant_done(&plants[i]);
-	}
+	assert_int_equal(
+	    fixture_logged(fixture, "next start begins anew"), nth - 1);
+	fixture_commit(store, ids, MANY, STORE_SAME);
 	store_close(store);
-	free(plants);
-	free(items);
+}
+
+/* More than are sorted at once, in no order. */
+#define VERY_MANY (GATHER_CHUNK + 1000)
+
+static void
+leave_very_many(const struct fixture *fixture)
+{
+	const size_t size = (size_t)4 << 20;
+	char *lines = malloc(size);
+	size_t len = 0;
+
+	assert_non_null(lines);
+	store_close(fixture_open(fixture, false));
+	fixture_remove_index(fixture);
+	struct position at = find_end(fixture);
+	uint32_t seed = find_seed(fixture);
+	uint64_t begin = at.end;
+	for (uint64_t i = 0; i < VERY_MANY; i++) {
+		/* An odd factor reaches each number once. */
+		int64_t id = (int64_t)(i * UINT64_C(0x9e3779b97f4a7c15));
+
+		len += forge_next(&at, seed, id, lines + len);
+		if (size - len < 512 || i == VERY_MANY - 1) {
+			fixture_write(fixture, JOURNAL_NAME, begin, lines, len);
+			begin = at.end;
+			len = 0;
+		}
+	}
+	free(lines);
+}
+
+/* Work for fixture_in_child: die when some of the index is on the disk. */
+static int
+die_building(void *argument)
+{
+	const struct fixture *fixture = argument;
+	struct store_options options = { .dir = fixture->path };
+	int status;
+
+	/* It takes 62 writes of 256 KiB. */
+	shim_exit(SHIM_WRITEV, "index/data.mdb", 40);
+	return store_open(&options, &status) == NULL ? 2 : 1;
+}
+
+static void
+a_large_index_whose_building_was_interrupted_is_built_anew(void **state)
+{
+	struct fixture *fixture = *state;
+	struct verify_report report;
+
+	leave_very_many(fixture);
+	assert_int_equal(fixture_in_child(die_building, fixture), 0);
+	assert_true(fixture_size(fixture, "index/data.mdb") > 1 << 20);
+	store_close(fixture_open(fixture, false));
+	assert_int_equal(fixture_logged(fixture,
+			     "its building was interrupted; building it anew"),
+	    1);
+	assert_int_equal(verify_store(fixture->path, NULL, &report), 0);
+	assert_int_equal(report.index, VERIFY_INDEX_EQUAL);
+	assert_int_equal(report.journal.plants, VERY_MANY);
+	store_close(fixture_open(fixture, false));
+	assert_int_equal(fixture_logged(fixture, "building it anew"), 1);
 }
 
 #define TEST(function)                   \
@@ -1374,6 +1448,8 @@ main(void)
 		    a_refused_write_that_is_not_durably_taken_back_fails_the_store),
 		TEST(an_index_that_cannot_be_cut_again_is_tried_again),
 		TEST(the_building_of_an_index_can_be_stopped_anywhere),
+		TEST(
+		    a_large_index_whose_building_was_interrupted_is_built_anew),
 	};
 
 	return cmocka_run_group_tests_name("recovery", tests, NULL, NULL);

@@ -50,8 +50,8 @@ struct store;
  * directory has none.  Call after any fork.  NULL if it cannot be used: the
  * reason is logged, and `status` is a value of sysexits.h: EX_CONFIG (missing
  * or another version), EX_NOPERM, EX_DATAERR (damaged), EX_IOERR, EX_TEMPFAIL
- * (busy, full, out of memory, or stopped by the watch: the next opening goes on
- * from there), EX_OSERR.
+ * (busy, full, out of memory, or stopped by the watch: the next opening begins
+ * an index anew that was being built), EX_OSERR.
  */
 struct store *store_open(const struct store_options *options, int *status);
 

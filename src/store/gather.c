@@ -8,9 +8,10 @@
 
 #include "ground/log.h"
 
-/* Entered in one index transaction.  128 MiB of memory for building an index. */
-#define CHUNK_MAX ((size_t)4 << 20)
 #define CHUNK_MIN ((size_t)64)
+
+/* The file of what is set aside, for the moment in which it has a name. */
+#define ASIDE_NAME "index/aside"
 
 /* Seconds between two lines of progress. */
 #define PROGRESS_S 2
@@ -28,22 +29,23 @@ ask_watch(struct gather *g, const struct position *at)
 	if (watch == NULL || watch->step == NULL ||
 	    watch->step(watch->context, at->end, g->store->journal.size))
 		return FAULT_NONE;
-	log_warning("%s/index: stopped before it was built; the next start "
-		    "goes on",
-	    g->store->path);
+	log_warning("%s/index: stopped before it was built; the next start %s",
+	    g->store->path, g->build ? "begins anew" : "goes on");
 	return FAULT_STOPPED;
 }
 
+/* In the log, where nobody watches. */
 static void
-tell_progress(struct gather *g, const struct position *at)
+tell_progress(struct gather *g, uint64_t done, uint64_t all, const char *what)
 {
 	struct timespec now;
-	uint64_t size = g->store->journal.size;
 
+	if (g->store->watch != NULL)
+		return;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (g->told != 0 && now.tv_sec - g->told >= PROGRESS_S && size > 0)
-		log_info("index: %" PRIu64 "%% of %s/" JOURNAL_NAME " read",
-		    at->end * 100 / size, g->store->path);
+	if (g->told != 0 && now.tv_sec - g->told >= PROGRESS_S)
+		log_info("index: %" PRIu64 "%% of %s/" JOURNAL_NAME " %s",
+		    done * 100 / all, g->store->path, what);
 	if (g->told == 0 || now.tv_sec - g->told >= PROGRESS_S)
 		g->told = now.tv_sec;
 }
@@ -79,30 +81,70 @@ refuse_second(struct store *store, const struct pair *pair, uint64_t found)
 	return FAULT_FAILED;
 }
 
-/* Into the index transaction that has begun. */
+/* Into the index transaction that has begun; the first one has `nth` 1. */
 static enum fault
-put_pairs(struct gather *g, const struct position *at)
+put_pair(struct gather *g, const struct pair *pair, uint64_t nth,
+    const struct position *at)
 {
-	struct store *store = g->store;
-	enum fault fault = FAULT_NONE;
 	uint64_t found;
 
-	for (size_t i = 0; i < g->n && fault == FAULT_NONE; i++) {
-		const struct pair *pair = &g->pairs[i];
-
-		switch (
-		    index_put(store->index, pair->id, pair->offset, &found)) {
-		case INDEX_NEW:
-			if (i % WATCH_PLANTS == WATCH_PLANTS - 1)
-				fault = ask_watch(g, at);
-			break;
-		case INDEX_FOUND:
-			return refuse_second(store, pair, found);
-		case INDEX_ERROR:
-			return state_index_failed(store);
-		}
+	switch (index_put(g->store->index, pair->id, pair->offset, &found)) {
+	case INDEX_FOUND:
+		return refuse_second(g->store, pair, found);
+	case INDEX_ERROR:
+		return state_index_failed(g->store);
+	case INDEX_NEW:
+		break;
 	}
+	return nth % WATCH_PLANTS == 0 ? ask_watch(g, at) : FAULT_NONE;
+}
+
+static enum fault
+put_chunk(struct gather *g, const struct position *at)
+{
+	enum fault fault = FAULT_NONE;
+
+	for (size_t i = 0; i < g->n && fault == FAULT_NONE; i++)
+		fault = put_pair(g, &g->pairs[i], i + 1, at);
 	return fault;
+}
+
+static enum fault
+commit_part(struct gather *g, uint64_t plants)
+{
+	if (index_commit_part(g->store->index) < 0)
+		return state_index_failed(g->store);
+	tell_progress(g, plants, g->aside, "entered");
+	return FAULT_NONE;
+}
+
+static enum fault
+aside_unreadable(const struct store *store)
+{
+	log_error("%s/index: cannot read back what was sorted for it: %s",
+	    store->path, strerror(errno));
+	return state_fault(errno);
+}
+
+/* All but the last of it is committed on the way. */
+static enum fault
+put_aside(struct gather *g, const struct position *at)
+{
+	struct pair pair;
+	uint64_t nth = 0;
+	int more;
+
+	if (runs_merge(g->runs, g->pairs, 2 * g->size) < 0)
+		return aside_unreadable(g->store);
+	while ((more = runs_next(g->runs, &pair)) > 0) {
+		enum fault fault = put_pair(g, &pair, ++nth, at);
+
+		if (fault == FAULT_NONE && nth % (g->chunk / 2) == 0)
+			fault = commit_part(g, nth);
+		if (fault != FAULT_NONE)
+			return fault;
+	}
+	return more < 0 ? aside_unreadable(g->store) : FAULT_NONE;
 }
 
 static unsigned
@@ -159,20 +201,28 @@ sort_pairs(struct pair *pairs, struct pair *spare, size_t n)
 		memcpy(pairs, from, n * sizeof(*pairs));
 }
 
-enum fault
-gather_enter(struct gather *g, const struct position *at)
+static enum fault
+set_aside(struct gather *g)
+{
+	sort_pairs(g->pairs, g->pairs + g->size, g->n);
+	if (g->runs == NULL)
+		g->runs = runs_new(g->store->dir, ASIDE_NAME);
+	if (g->runs == NULL || runs_add(g->runs, g->pairs, g->n) < 0)
+		return state_unwritten(g->store, "index");
+	g->aside += g->n;
+	g->n = 0;
+	return FAULT_NONE;
+}
+
+/* The sorted chunk, or all that was set aside. */
+static enum fault
+enter(struct gather *g, const struct position *at)
 {
 	struct store *store = g->store;
 
-	if (g->n == 0)
-		return FAULT_NONE;
-	/* The process that wrote it may have died before its sync. */
-	if (!g->synced && journal_sync(&store->journal) < 0)
-		return state_poison(store, "fdatasync");
-	g->synced = true;
-	sort_pairs(g->pairs, g->pairs + g->size, g->n);
 	for (bool again = false;; again = true) {
-		enum fault fault = put_pairs(g, at);
+		enum fault fault =
+		    g->runs == NULL ? put_chunk(g, at) : put_aside(g, at);
 
 		if (fault != FAULT_NONE)
 			return fault;
@@ -180,18 +230,42 @@ gather_enter(struct gather *g, const struct position *at)
 		int error = errno;
 		if (index_begin(store->index, &g->covered) == 0) {
 			if (result == 0)
-				break;
-			/* Where room was made a moment ago, EIO is no more. */
-			if (error == EIO && !again)
+				return FAULT_NONE;
+			/*
+			 * Where room was made a moment ago, EIO is no more.
+			 * Of what was set aside some is entered already.
+			 */
+			if (error == EIO && !again && g->runs == NULL)
 				continue;
 			errno = error;
 		}
 		return state_index_failed(store);
 	}
+}
+
+enum fault
+gather_enter(struct gather *g, const struct position *at)
+{
+	struct store *store = g->store;
+	enum fault fault = FAULT_NONE;
+
+	if (g->n == 0 && g->runs == NULL)
+		return FAULT_NONE;
+	/* The process that wrote it may have died before its sync. */
+	if (!g->synced && journal_sync(&store->journal) < 0)
+		return state_poison(store, "fdatasync");
+	g->synced = true;
+	if (g->runs == NULL)
+		sort_pairs(g->pairs, g->pairs + g->size, g->n);
+	else if (g->n > 0)
+		fault = set_aside(g);
+	if (fault == FAULT_NONE)
+		fault = enter(g, at);
 	g->n = 0;
-	if (store->watch == NULL)
-		tell_progress(g, at);
-	return FAULT_NONE;
+	/* A part of an index only takes room. */
+	if (fault != FAULT_NONE && g->runs != NULL)
+		index_condemn(store->index);
+	return fault;
 }
 
 enum fault
@@ -213,11 +287,17 @@ gather_add(struct gather *g, int64_t id, const struct position *at)
 	g->pairs[g->n].id = id;
 	g->pairs[g->n].offset = at->last;
 	g->n++;
-	return g->n == CHUNK_MAX ? gather_enter(g, at) : FAULT_NONE;
+	if (g->n < g->chunk)
+		return FAULT_NONE;
+	enum fault fault = g->build ? set_aside(g) : gather_enter(g, at);
+	if (fault == FAULT_NONE)
+		tell_progress(g, at->end, g->store->journal.size, "read");
+	return fault;
 }
 
 void
 gather_done(struct gather *g)
 {
+	runs_free(g->runs);
 	free(g->pairs);
 }

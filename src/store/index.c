@@ -54,10 +54,12 @@ why_short(struct index *index)
 }
 
 int
-index_commit_transaction(struct index *index)
+index_commit_state(struct index *index)
 {
-	int error;
+	int error = index_put_state(index);
 
+	if (error != 0)
+		return error;
 	if (index->cursor != NULL)
 		mdb_cursor_close(index->cursor);
 	index->cursor = NULL;
@@ -187,15 +189,27 @@ index_commit(struct index *index, const struct position *covered)
 	index->state.covered.seq = covered->seq;
 	index->state.covered.crc = covered->crc;
 	if (error == 0)
-		error = index_put_state(index);
-	if (error == 0)
-		error = index_commit_transaction(index);
+		error = index_commit_state(index);
 	if (error != 0) {
 		index_abort(index);
 		return index_fail(error);
 	}
 	index_crash_blame(NULL);
 	return 0;
+}
+
+/* What waits has no successor yet: it goes on waiting. */
+int
+index_commit_part(struct index *index)
+{
+	int error = index_commit_state(index);
+
+	if (error == 0)
+		error = begin_transaction(index);
+	if (error == 0)
+		return 0;
+	index_abort(index);
+	return index_fail(error);
 }
 
 void

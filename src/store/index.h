@@ -30,8 +30,8 @@ struct index;
  * index_open(dir, path, uuid):
  * Open the index of the store `uuid` in the directory `path` (the same as
  * `dir`), make it if there is none, discard and make it if it is unreadable,
- * of another store, or from before a crash of the machine.  NULL with errno:
- * ENOSPC, ENOMEM, EACCES and the like.
+ * of another store, from before a crash of the machine, or a part of one
+ * (index_commit_part).  NULL with errno: ENOSPC, ENOMEM, EACCES and the like.
  */
 struct index *index_open(
     int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
@@ -62,12 +62,23 @@ int index_commit(struct index *index, const struct position *covered);
 void index_abort(struct index *index);
 
 /*
+ * index_commit_part(index):
+ * While an index that covers nothing yet is built: commit what was put, so that
+ * LMDB need not hold it in memory, and begin the next transaction, in which
+ * sorted ids go on where they were.  The index then is a part, of no use to
+ * anybody, until index_commit says what it covers.  0; -1 with errno, and there
+ * is no transaction.
+ */
+int index_commit_part(struct index *index);
+
+/*
  * index_open_reader(dir, path, uuid):
  * Open the index that there is for reading alone: index_begin, index_find,
  * index_walk, index_abort, index_close(index, false).  Nothing in the store is
  * changed or logged.  NULL with errno: ENOENT (there is none), ESTALE (of
- * another store, or from before a crash of the machine), EBADMSG, or the
- * system's.  Under the store's lock here, and from index_begin to index_abort.
+ * another store, from before a crash of the machine, or a part of one), EBADMSG,
+ * or the system's.  Under the store's lock here, and from index_begin to
+ * index_abort.
  * index_begin is -1 with ESTALE if another file has taken its place.
  */
 struct index *index_open_reader(

@@ -129,6 +129,14 @@ is_whole(const struct index *index)
 	       faccessat(index->dir, CLEAN_NAME, F_OK, 0) == 0;
 }
 
+/* Whether it was being built, and whoever did so is gone. */
+static bool
+is_part(const struct index *index)
+{
+	return index->state.covered.end == 0 &&
+	       index->state.first != index_first_link(index, NULL);
+}
+
 int
 index_refresh(struct index *index, const char *path)
 {
@@ -153,9 +161,7 @@ write_first_state(struct index *index)
 	memcpy(index->state.uuid, index->uuid, RECORD_UUID_LEN);
 	memcpy(index->state.boot, index->boot, INDEX_BOOT_LEN);
 	index->state.first = index_first_link(index, NULL);
-	int error = index_put_state(index);
-	if (error == 0)
-		error = index_commit_transaction(index);
+	int error = index_commit_state(index);
 	if (error == 0)
 		error = mdb_env_sync(index->env, 1);
 	return error == 0 ? sync_names(index->dir) : error;
@@ -174,9 +180,7 @@ index_take_over(struct index *index)
 		return error;
 	index->state.clean = 0;
 	memcpy(index->state.boot, index->boot, INDEX_BOOT_LEN);
-	error = index_put_state(index);
-	if (error == 0)
-		error = index_commit_transaction(index);
+	error = index_commit_state(index);
 	return error == 0 ? mdb_txn_begin(index->env, NULL, 0, &index->txn)
 			  : error;
 }
@@ -222,6 +226,8 @@ open_present(struct index *index, const char *path)
 		error = MDB_CORRUPTED;
 	if (error == 0 && !is_whole(index))
 		error = MDB_INCOMPATIBLE;
+	if (error == 0 && is_part(index))
+		error = ESTALE;
 	if (error == 0)
 		index_abort(index);
 	else
@@ -275,7 +281,8 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 		log_warning("index: %s; building it anew from the journal",
 		    error == MDB_INCOMPATIBLE
 			? "not of this store and this boot of the machine"
-			: mdb_strerror(error));
+		    : error == ESTALE ? "its building was interrupted"
+				      : mdb_strerror(error));
 		index_discard(dir);
 	}
 	error = make_anew(index, path);

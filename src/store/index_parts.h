@@ -114,8 +114,8 @@ int index_check_size(const struct index *index);
 /* Whether the name still means the file that is open. */
 bool index_is_current(const struct index *index);
 
-/* End the transaction; why the system would not, if it would not. */
-int index_commit_transaction(struct index *index);
+/* Put the state, end the transaction; why the system would not, if so. */
+int index_commit_state(struct index *index);
 
 /* The file `clean` goes, also on the disk, before anything is written. */
 int index_take_over(struct index *index);

@@ -1,5 +1,6 @@
 /*
- * journal_parts: what the files of the journal share.  For journal*.c alone.
+ * journal_parts: what the files of the journal share.  For journal*.c alone, and
+ * for the file of runs.c.
  */
 #ifndef STORE_JOURNAL_PARTS_H
 #define STORE_JOURNAL_PARTS_H

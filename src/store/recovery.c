@@ -27,7 +27,7 @@
 
 /*
  * A start that entered more than this in the index, some 5,000 plants, does not
- * keep the memory which that took: at 10 million, 300 MiB.
+ * keep the memory which that took: up to 24 MiB where it was built.
  */
 #define REFRESH_BYTES ((uint64_t)1 << 20)
 
@@ -95,7 +95,10 @@ judge_tail(struct store *store, struct replay *replay, uint64_t covered,
 static enum fault
 read_on(struct store *store, const struct position *covered, bool whole)
 {
-	struct gather gather = { .store = store, .covered = *covered };
+	struct gather gather = { .store = store,
+		.covered = *covered,
+		.chunk = GATHER_CHUNK,
+		.build = whole && covered->end == 0 };
 	struct replay replay;
 	struct record record;
 	enum replay_result result;

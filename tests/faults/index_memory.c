@@ -38,7 +38,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 	(void)dir;
 	(void)path;
 	(void)uuid;
-	if (!now.exists) {
+	if (!now.exists || now.covered.end == 0) {
 		now.n = 0;
 		memset(&now.covered, 0, sizeof(now.covered));
 	}
@@ -75,6 +75,13 @@ index_commit(struct index *index, const struct position *covered)
 {
 	now.n = index->n;
 	now.covered = *covered;
+	return 0;
+}
+
+int
+index_commit_part(struct index *index)
+{
+	now.n = index->n;
 	return 0;
 }
 

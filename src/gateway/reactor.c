@@ -43,6 +43,11 @@
 #define LONE_ROUNDS 8
 #define LONE_PROMPT_US 500
 #define LONE_LOOK_US 100
+/*
+ * So many plants are worth a sync as they are.  On a slow disk most have come by
+ * now, and what the reactor waits for the CPU is lost.
+ */
+#define YIELD_MAX 64
 /* How long a request may stay in its socket; see connection_stop_peeking. */
 #define PEEK_MS 100
 /*
@@ -332,7 +337,7 @@ reactor_run(void *argument)
 			/* Whoever comes meanwhile goes with this batch. */
 			store_wait(r->store);
 			/* Where several send, more are about to. */
-			if (r->npending > 1)
+			if (r->npending > 1 && r->npending <= YIELD_MAX)
 				sched_yield();
 			take_events(r, 0);
 			bool lone = r->npending == 1;

@@ -371,6 +371,15 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def workers_of(store: Store, process: subprocess.Popen) -> list[int]:
+    found = []
+    for pid in descendants(process.pid):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/exe") == f"{store.root}/plant-store.fcgi":
+                found.append(pid)
+    return found
+
+
 def check_started(
     tally: Tally, store: Store, process: subprocess.Popen, where: str
 ) -> None:
@@ -378,12 +387,7 @@ def check_started(
     path = store.root / "run" / "socket"
 
     def workers() -> list[int]:
-        found = []
-        for pid in descendants(process.pid):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/exe") == f"{store.root}/plant-store.fcgi":
-                    found.append(pid)
-        return found
+        return workers_of(store, process)
 
     up = wait_until(lambda: listens(path) and len(workers()) == 2)
     if not tally.check(up, f"{where}: two workers serve", store.root.iterdir()):
@@ -446,6 +450,8 @@ def check_start(tally: Tally, build: str) -> None:
         try:
             up = wait_until(lambda: listens(store.root / "run" / "socket"))
             tally.check(left and up, "plant-store-start: a dead socket is replaced")
+            # Stopped while it starts one, multiwatch would leave it behind.
+            wait_until(lambda: len(workers_of(store, again)) == 2)
         finally:
             stop_process(again)
 

@@ -124,7 +124,7 @@ index_begin(struct index *index, struct position *covered)
 		return index_fail(error);
 	}
 	index->has_waiting = false;
-	index->bulk = index->state.first == index_first_link(index, NULL);
+	index->bulk = index_is_empty(index);
 	*covered = index->state.covered;
 	return 0;
 }

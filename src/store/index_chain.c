@@ -33,6 +33,12 @@ index_first_link(const struct index *index, const uint64_t *next)
 	return crc32c(index->seed, next, next != NULL ? sizeof(*next) : 0);
 }
 
+bool
+index_is_empty(const struct index *index)
+{
+	return index->state.first == index_first_link(index, NULL);
+}
+
 static uint32_t
 state_crc(const struct index *index)
 {

@@ -133,8 +133,7 @@ is_whole(const struct index *index)
 static bool
 is_part(const struct index *index)
 {
-	return index->state.covered.end == 0 &&
-	       index->state.first != index_first_link(index, NULL);
+	return index->state.covered.end == 0 && !index_is_empty(index);
 }
 
 int

@@ -104,6 +104,9 @@ int index_end_bulk(struct index *index);
 
 uint32_t index_first_link(const struct index *index, const uint64_t *next);
 
+/* Whether nothing is entered. */
+bool index_is_empty(const struct index *index);
+
 /* MDB_NOTFOUND if there is none, MDB_INCOMPATIBLE if it is another store's. */
 int index_get_state(struct index *index);
 int index_put_state(struct index *index);

@@ -92,6 +92,16 @@ fixture_logged(const struct fixture *fixture, const char *text)
 	return n;
 }
 
+int
+fixture_next_fd(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return fd;
+}
+
 bool
 fixture_exists(const struct fixture *fixture, const char *name)
 {

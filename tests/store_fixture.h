@@ -33,11 +33,19 @@ struct fixture {
 int fixture_set_up(void **state);
 int fixture_tear_down(void **state);
 
+/* One of cmocka's tests, with these two around it. */
+#define TEST(function)                   \
+	cmocka_unit_test_setup_teardown( \
+	    function, fixture_set_up, fixture_tear_down)
+
 /*
  * fixture_logged(fixture, text):
  * How many lines with that text were logged since fixture_set_up.
  */
 unsigned fixture_logged(const struct fixture *fixture, const char *text);
+
+/* The descriptor that the next open will give. */
+int fixture_next_fd(void);
 
 /* Files of the store's directory, by their names in it. */
 bool fixture_exists(const struct fixture *fixture, const char *name);

@@ -381,27 +381,27 @@ addition_that_fails_leaves_the_earlier_backup(void **state)
 	expect_equal(fixture);
 }
 
-#define TEST(function) \
+#define CASE(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(backup_of_a_store_in_use_equals_it),
-		TEST(second_backup_adds_only_what_is_new),
-		TEST(backup_that_was_interrupted_is_completed_by_the_next),
-		TEST(backup_over_one_of_another_store_is_refused),
-		TEST(backup_that_holds_more_than_the_store_is_refused),
-		TEST(backup_whose_end_the_store_does_not_continue_is_refused),
-		TEST(backup_to_a_store_that_was_served_is_refused),
-		TEST(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
-		TEST(backup_served_as_a_store_knows_its_plants),
-		TEST(backup_that_is_stopped_leaves_none_or_a_whole_one),
-		TEST(backup_that_is_stopped_keeps_the_earlier_one),
-		TEST(backup_can_be_made_of_a_file),
-		TEST(copy_that_does_not_equal_what_was_read_is_told),
-		TEST(addition_that_fails_leaves_the_earlier_backup),
+		CASE(backup_of_a_store_in_use_equals_it),
+		CASE(second_backup_adds_only_what_is_new),
+		CASE(backup_that_was_interrupted_is_completed_by_the_next),
+		CASE(backup_over_one_of_another_store_is_refused),
+		CASE(backup_that_holds_more_than_the_store_is_refused),
+		CASE(backup_whose_end_the_store_does_not_continue_is_refused),
+		CASE(backup_to_a_store_that_was_served_is_refused),
+		CASE(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
+		CASE(backup_served_as_a_store_knows_its_plants),
+		CASE(backup_that_is_stopped_leaves_none_or_a_whole_one),
+		CASE(backup_that_is_stopped_keeps_the_earlier_one),
+		CASE(backup_can_be_made_of_a_file),
+		CASE(copy_that_does_not_equal_what_was_read_is_told),
+		CASE(addition_that_fails_leaves_the_earlier_backup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -324,17 +324,6 @@ an_index_whose_builder_died_is_built_anew(void **state)
 	assert_true(fixture_logged(fixture, "was interrupted") > deaths / 2);
 }
 
-/* The descriptor that the next open will give. */
-static int
-lowest_free(void)
-{
-	int fd = dup(STDERR_FILENO);
-
-	assert_true(fd >= 0);
-	close(fd);
-	return fd;
-}
-
 /*
  * Fail each of the calls on a file, one after another: it is told once, nothing
  * is left, and the next start does not notice.  How many there were.
@@ -343,7 +332,7 @@ static unsigned
 fail_each(struct fixture *fixture, enum shim_call call, const char *file,
     int error, enum fault expected)
 {
-	int fd = lowest_free();
+	int fd = fixture_next_fd();
 	unsigned told = fixture_logged(fixture, "index: cannot");
 
 	for (unsigned nth = 1;; nth++) {
@@ -357,7 +346,7 @@ fail_each(struct fixture *fixture, enum shim_call call, const char *file,
 		enum fault fault = read_all(&gather, NULL);
 		shim_reset();
 		close_parts(&store);
-		assert_int_equal(lowest_free(), fd);
+		assert_int_equal(fixture_next_fd(), fd);
 		if (fault == FAULT_NONE) {
 			expect_whole(fixture, FEW);
 			fixture_remove_index(fixture);
@@ -414,10 +403,6 @@ a_building_that_lacks_memory_anywhere_begins_anew(void **state)
 	expect_whole(fixture, FEW);
 	assert_int_equal(fixture_logged(fixture, "anew"), 0);
 }
-
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
 
 int
 main(void)

@@ -1233,10 +1233,6 @@ a_page_that_is_not_there_is_damage_to_who_needs_it(void **state)
 	index_close(index, false);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

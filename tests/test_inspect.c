@@ -310,10 +310,6 @@ whatever_lacks_memory_is_told_or_done_without(void **state)
 	}
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

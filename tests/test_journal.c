@@ -674,10 +674,6 @@ a_write_that_writes_nothing_is_a_full_disk(void **state)
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

@@ -488,10 +488,6 @@ a_mark_is_not_set_where_the_directory_is_gone(void **state)
 	close(dir);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

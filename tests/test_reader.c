@@ -495,10 +495,6 @@ damage_far_before_the_end_is_found_on_the_way(void **state)
 	reader_close(reader);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

@@ -1370,10 +1370,6 @@ a_large_index_whose_building_was_interrupted_is_built_anew(void **state)
 	assert_int_equal(fixture_logged(fixture, "building it anew"), 1);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

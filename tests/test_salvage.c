@@ -508,28 +508,28 @@ record_behind_bytes_longer_than_a_window_is_found(void **state)
 	free(line);
 }
 
-#define TEST(function) \
+#define CASE(function) \
 	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(whole_journal_is_taken_whole),
-		TEST(last_line_says_that_all_before_it_is_durable),
-		TEST(block_that_cannot_be_read_costs_only_its_records),
-		TEST(file_that_cannot_be_read_at_all_ends),
-		TEST(failure_anywhere_leaves_no_store),
-		TEST(stopped_by_the_watch_it_leaves_no_store),
-		TEST(records_are_found_wherever_the_window_ends),
-		TEST(record_is_found_at_any_distance_of_the_damage),
-		TEST(many_beginnings_are_looked_at_once_each),
-		TEST(large_store_is_taken_whole_or_not_at_all),
-		TEST(
+		CASE(whole_journal_is_taken_whole),
+		CASE(last_line_says_that_all_before_it_is_durable),
+		CASE(block_that_cannot_be_read_costs_only_its_records),
+		CASE(file_that_cannot_be_read_at_all_ends),
+		CASE(failure_anywhere_leaves_no_store),
+		CASE(stopped_by_the_watch_it_leaves_no_store),
+		CASE(records_are_found_wherever_the_window_ends),
+		CASE(record_is_found_at_any_distance_of_the_damage),
+		CASE(many_beginnings_are_looked_at_once_each),
+		CASE(large_store_is_taken_whole_or_not_at_all),
+		CASE(
 		    large_store_that_lacks_memory_is_taken_whole_or_not_at_all),
-		TEST(file_whose_first_line_is_damaged_needs_its_uuid),
-		TEST(record_as_long_as_the_longest_without_its_newline_is_none),
-		TEST(record_behind_bytes_longer_than_a_window_is_found),
+		CASE(file_whose_first_line_is_damaged_needs_its_uuid),
+		CASE(record_as_long_as_the_longest_without_its_newline_is_none),
+		CASE(record_behind_bytes_longer_than_a_window_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

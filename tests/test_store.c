@@ -1238,10 +1238,6 @@ an_opening_that_is_stopped_leaves_everything_to_the_next(void **state)
 	store_close(store);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

@@ -516,10 +516,6 @@ index_that_is_replaced_meanwhile_is_not_compared(void **state)
 	assert_int_equal(verified.index, VERIFY_INDEX_REPLACED);
 }
 
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
-
 int
 main(void)
 {

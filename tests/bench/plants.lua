@@ -1,61 +1,53 @@
 -- A script for wrk: every request creates a plant with an id of its own.
 -- Arguments: token, first id, method.  Ends with one line of JSON for wrk.py.
 
-local threads = {}
+local threads = 0
 
 function setup(thread)
-	thread:set("number", #threads)
-	table.insert(threads, thread)
+	thread:set("number", threads)
+	threads = threads + 1
 end
 
+-- The request is put together once, since what wrk does for each takes its share
+-- of the CPUs from what is measured.  All ids have as many digits.
 function init(args)
 	-- A thread never sends as many, so the ids stay apart.
-	id = tonumber(args[2]) + number * 10000000
+	id = 1000000000000 + tonumber(args[2]) + number * 10000000
 	wrk.method = args[3]
 	wrk.headers["Authorization"] = "Bearer " .. args[1]
-	wrk.headers["Content-Type"] = "application/json"
-	ok = 0
-	other = 0
-	sample = ""
+	if wrk.method == "POST" then
+		wrk.headers["Content-Type"] = "application/json"
+		wrk.body = string.format(
+		    '{"id":%d,"name":"Fern","tag":"indoor"}', id)
+	end
+	before = wrk.format()
+	local first, last = before:find(string.format("%d", id), 1, true)
+	if first then
+		before, after = before:sub(1, first - 1), before:sub(last + 1)
+	end
 end
 
 function request()
+	if not after then
+		return before
+	end
 	id = id + 1
-	if wrk.method == "GET" then
-		return wrk.format()
-	end
-	return wrk.format(nil, nil, nil, string.format(
-	    '{"id":%d,"name":"Fern","tag":"indoor"}', id))
+	return string.format("%s%d%s", before, id, after)
 end
 
-function response(status, headers, body)
-	if status == 200 then
-		ok = ok + 1
-	else
-		other = other + 1
-		sample = status .. " " .. body
-	end
-end
-
+-- Without a function for each response wrk need not keep headers and body; those
+-- of 400 and above it counts by itself, as errors of the kind "status".
 function done(summary, latency, requests)
-	local ok, other, sample = 0, 0, ""
-	for _, thread in ipairs(threads) do
-		ok = ok + thread:get("ok")
-		other = other + thread:get("other")
-		sample = sample .. thread:get("sample")
-	end
 	local errors = summary.errors
-	for kind, count in pairs(errors) do
-		if kind ~= "status" and count > 0 then
-			sample = sample .. " " .. kind .. " errors: " .. count
-		end
-	end
 	print(string.format('{"ok":%d,"other":%d,"broken":%d,"seconds":%.6f,' ..
-	    '"p50_ms":%.3f,"p99_ms":%.3f}', ok, other,
+	    '"p50_ms":%.3f,"p99_ms":%.3f}',
+	    summary.requests - errors.status, errors.status,
 	    errors.connect + errors.read + errors.write + errors.timeout,
 	    summary.duration / 1e6, latency:percentile(50) / 1e3,
 	    latency:percentile(99) / 1e3))
-	if sample ~= "" then
-		print("not 200: " .. sample)
+	for kind, count in pairs(errors) do
+		if count > 0 then
+			print(string.format("not 200: %d %s errors", count, kind))
+		end
 	end
 end

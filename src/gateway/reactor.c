@@ -4,9 +4,8 @@
  * Happy path of a round: accept what is there, look at every connection that
  * has something new, read the requests that have arrived whole, answer those
  * that are refused, store the plants of the others with one commit, answer
- * them.  Failure modes: a peer that is late is closed by its deadline; without
- * descriptors for new connections the listener rests for a moment; a store that
- * has failed ends all reactors and the process.
+ * them.  Failure modes: arrivals.c's for single peers; a store that has failed
+ * ends all reactors and the process.
  */
 #include "reactor.h"
 
@@ -16,22 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "arrivals.h"
 #include "exchange.h"
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "reactor_state.h"
 
-#define LISTENER 0
 #define EVENTS_MAX 256
-/* The listener's rest when descriptors have run out. */
-#define REST_MS 50
-/* Under load a shortage comes and goes many times a second: said so often. */
-#define REST_TELL_MS 60000
 /* How long no plant has come before the store is idle. */
 #define IDLE_MS 1000
 /*
@@ -50,11 +44,6 @@
 #define YIELD_MAX 64
 /* How long a request may stay in its socket; see connection_stop_peeking. */
 #define PEEK_MS 100
-/*
- * A spool holds the body up to its limit, the parameters, and the headers of
- * the records, which are small against what any server puts into them.
- */
-#define SPOOL_BYTES_MAX(body) (2 * (body) + 2 * FCGI_FRAME_PARAMS_MAX)
 
 /* Deadlines need no more than the coarse clock. */
 static int64_t
@@ -62,9 +51,6 @@ read_clock_ms(void)
 {
 	return clock_ms(CLOCK_MONOTONIC_COARSE);
 }
-
-/* Its address in an event means the listener; NULL means stop. */
-static const char listener_mark;
 
 int
 reactor_watch(
@@ -76,109 +62,12 @@ reactor_watch(
 	return epoll_ctl(epoll, operation, fd, &event);
 }
 
-static void
-listen_again(struct reactor *r)
-{
-	/* Exclusive: one arrival wakes one reactor of one process. */
-	if (reactor_watch(r->epoll, EPOLL_CTL_ADD, LISTENER,
-		EPOLLIN | EPOLLEXCLUSIVE, &listener_mark) == 0)
-		r->listening = true;
-}
-
-static void
-stop_listening(struct reactor *r)
-{
-	if (r->listening)
-		reactor_watch(r->epoll, EPOLL_CTL_DEL, LISTENER, 0, NULL);
-	r->listening = false;
-}
-
 /* The process ends, but with the answers of this round still sent. */
 void
 reactor_fail(struct reactor *r, int status)
 {
 	r->status = status;
 	kill(getpid(), SIGTERM);
-}
-
-static void
-look(struct reactor *r, struct connection *c, bool hung_up)
-{
-	bool begun = c->begun;
-
-	switch (connection_look(c, r->scratch, REACTOR_SCRATCH_BYTES,
-	    SPOOL_BYTES_MAX(r->config->body_bytes_max))) {
-	case CONNECTION_READY:
-		exchange_take(r, c);
-		break;
-	case CONNECTION_GONE:
-		connection_free(c);
-		break;
-	case CONNECTION_WAITING:
-		if (hung_up) {
-			connection_free(c);
-			break;
-		}
-		if (!begun && c->begun)
-			connection_place(c, &r->peeked, r->now_ms);
-		exchange_await(r, c);
-		break;
-	}
-}
-
-/* No descriptors for new connections: not to spin meanwhile. */
-static void
-rest(struct reactor *r)
-{
-	if (r->now_ms >= r->rest_tell_ms) {
-		log_warning("cannot accept connections: %s; raise the limit of "
-			    "open files",
-		    strerror(errno));
-		r->rest_tell_ms = r->now_ms + REST_TELL_MS;
-	}
-	stop_listening(r);
-	r->rest_until_ms = r->now_ms + REST_MS;
-}
-
-static void
-accept_all(struct reactor *r)
-{
-	for (int i = 0; i < EVENTS_MAX; i++) {
-		int fd =
-		    accept4(LISTENER, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-		if (fd < 0) {
-			if (errno == EINTR || errno == ECONNABORTED)
-				continue;
-			if (errno != EAGAIN)
-				rest(r);
-			return;
-		}
-		struct connection *c = connection_new(fd);
-		if (c == NULL)
-			continue;
-		connection_place(c, &r->waiting, r->now_ms);
-		look(r, c, false);
-	}
-}
-
-static void
-close_overdue(struct connection_list *list, int64_t now_ms)
-{
-	while (list->first != NULL && list->first->deadline_ms <= now_ms)
-		connection_free(list->first);
-}
-
-static void
-spool_overdue(struct reactor *r)
-{
-	struct connection *c;
-
-	while ((c = r->peeked.first) != NULL && c->deadline_ms <= r->now_ms) {
-		connection_place(c, &r->waiting, r->now_ms);
-		connection_stop_peeking(c);
-		look(r, c, false);
-	}
 }
 
 /* The time until something is due whatever arrives; -1: never. */
@@ -208,15 +97,13 @@ time_left_ms(const struct reactor *r)
 static void
 do_what_is_due(struct reactor *r)
 {
-	spool_overdue(r);
-	close_overdue(&r->waiting, r->now_ms);
-	close_overdue(&r->kept, r->now_ms);
+	arrivals_end_overdue(r);
 	if (!r->idle_told && r->now_ms >= r->active_ms + IDLE_MS) {
 		store_idle(r->store);
 		r->idle_told = true;
 	}
 	if (!r->listening && !r->draining && r->now_ms >= r->rest_until_ms)
-		listen_again(r);
+		arrivals_listen(r);
 }
 
 /* Time to end: nothing new, and kept connections without a request go. */
@@ -227,14 +114,14 @@ begin_drain(struct reactor *r)
 		return;
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + REACTOR_DRAIN_TIMEOUT_MS;
-	stop_listening(r);
+	arrivals_refuse(r);
 	/* What woke us since, and so nobody else, would wait for the next. */
-	accept_all(r);
+	arrivals_accept(r);
 	reactor_watch(r->epoll, EPOLL_CTL_DEL, r->stop, 0, NULL);
 	for (struct connection *c = r->kept.first, *next; c != NULL; c = next) {
 		next = c->next;
 		/* What has arrived by now is answered. */
-		look(r, c, true);
+		arrivals_look(r, c, true);
 	}
 }
 
@@ -257,7 +144,8 @@ take_event(struct reactor *r, struct connection *c, uint32_t events)
 	if (c->answer != NULL)
 		exchange_send_more(r, c);
 	else
-		look(r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+		arrivals_look(
+		    r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
 
 static int
@@ -308,8 +196,8 @@ take_events(struct reactor *r, int timeout_ms)
 
 		if (mark == NULL)
 			r->told_to_stop = true;
-		else if (mark == &listener_mark)
-			accept_all(r);
+		else if (mark == &arrivals_mark)
+			arrivals_accept(r);
 		else
 			take_event(r, mark, events[i].events);
 	}
@@ -325,7 +213,7 @@ reactor_run(void *argument)
 	struct reactor *r = argument;
 
 	r->now_ms = r->active_ms = read_clock_ms();
-	listen_again(r);
+	arrivals_listen(r);
 	while (!is_drained(r)) {
 		if (take_events(r, time_left_ms(r)) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));

@@ -1,6 +1,6 @@
 /*
- * reactor_state: what reactor.c, the events, and exchange.c, the requests, share
- * of a reactor.
+ * reactor_state: what reactor.c, the events, arrivals.c, the peers, and
+ * exchange.c, the requests, share of a reactor.
  */
 #ifndef GATEWAY_REACTOR_STATE_H
 #define GATEWAY_REACTOR_STATE_H

@@ -25,10 +25,11 @@ static void
 remove_dest(const struct fixture *fixture)
 {
 	static const char *const names[] = { "copy/plants.jsonl",
-		"copy/plants.jsonl.new", "copy/lock" };
+		"copy/plants.jsonl.new", "copy/lock", "copy/index/data.mdb" };
 
 	for (size_t i = 0; i < COUNT(names); i++)
 		unlinkat(fixture->dir, names[i], 0);
+	unlinkat(fixture->dir, "copy/index", AT_REMOVEDIR);
 	unlinkat(fixture->dir, "copy", AT_REMOVEDIR);
 }
 
@@ -182,8 +183,146 @@ backup_whose_end_the_store_does_not_continue_is_refused(void **state)
 	fixture_remove_index(fixture);
 	fixture_make_store(fixture, false, 7, 9);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
 	free(early);
+}
+
+static void
+backup_whose_end_the_store_has_only_room_for_is_refused(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80];
+	size_t len;
+
+	dest_path(fixture, dest);
+	fixture_make_store(fixture, true, 1, 1);
+	char *early = fixture_read(fixture, "plants.jsonl", &len);
+	fixture_make_store(fixture, true, 2, 9);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	fixture_truncate(fixture, "plants.jsonl", len);
+	fixture_remove_index(fixture);
+	struct store *store = fixture_open(fixture, true);
+	fixture_create(store, 77);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+	store_close(store);
+	free(early);
+}
+
+/* At its nth step, the copy is put into service, or copied to by another. */
+struct meddler {
+	const struct fixture *fixture;
+	unsigned n, nth;
+	bool serve;
+	bool created; /* its plant was acknowledged */
+	int status;   /* of the other copying */
+};
+
+static void
+serve_copy(struct meddler *meddler, const char *dest)
+{
+	struct store_options options = { .dir = dest };
+	int status;
+	struct store *store = store_open(&options, &status);
+
+	if (store == NULL)
+		return;
+	meddler->created =
+	    fixture_put(store, 4242, NULL).result == STORE_CREATED;
+	store_close(store);
+}
+
+static bool
+meddle(void *context, uint64_t done, uint64_t total)
+{
+	struct meddler *meddler = context;
+	struct copy_report report;
+	char dest[80];
+
+	(void)done;
+	(void)total;
+	if (++meddler->n != meddler->nth)
+		return true;
+	dest_path(meddler->fixture, dest);
+	if (meddler->serve)
+		serve_copy(meddler, dest);
+	else
+		meddler->status =
+		    copy_backup(meddler->fixture->path, dest, NULL, &report);
+	return true;
+}
+
+static void
+backup_that_is_put_into_service_meanwhile_keeps_its_new_plants(void **state)
+{
+	const struct fixture *fixture = *state;
+	unsigned refused = 0;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	fixture_make_store(fixture, false, 1, 3);
+	for (unsigned nth = 1;; nth++) {
+		struct meddler meddler = {
+			.fixture = fixture, .nth = nth, .serve = true
+		};
+		struct watch watch = { meddle, &meddler };
+		struct copy_report report;
+		size_t len;
+
+		assert_int_equal(
+		    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+		fixture_make_store(fixture, false, 3 + nth, 3 + nth);
+		int status = copy_backup(fixture->path, dest, &watch, &report);
+		if (meddler.n < nth)
+			break;
+		char *copy = fixture_read(fixture, "copy/plants.jsonl", &len);
+		assert_true(
+		    meddler.created == (strstr(copy, "\"id\":4242") != NULL));
+		free(copy);
+		if (status == EX_CANTCREAT)
+			refused++;
+		remove_dest(fixture);
+	}
+	assert_true(refused > 0);
+}
+
+static void
+backup_to_where_another_is_being_made_is_refused(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	/* A whole copy, and then what is new. */
+	for (int64_t id = 1; id <= 2; id++) {
+		struct meddler meddler = { .fixture = fixture, .nth = 2 };
+		struct watch watch = { meddle, &meddler };
+
+		fixture_make_store(fixture, false, id, id);
+		assert_int_equal(
+		    copy_backup(fixture->path, dest, &watch, &report), EX_OK);
+		assert_int_equal(meddler.status, EX_TEMPFAIL);
+		expect_equal(fixture);
+	}
+}
+
+static void
+backup_to_what_cannot_be_made_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[96];
+
+	fixture_make_store(fixture, false, 1, 1);
+	snprintf(dest, sizeof(dest), "%s/none/copy", fixture->path);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+	snprintf(dest, sizeof(dest), "%s/plants.jsonl", fixture->path);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
 }
 
 static void
@@ -394,6 +533,11 @@ main(void)
 		CASE(backup_over_one_of_another_store_is_refused),
 		CASE(backup_that_holds_more_than_the_store_is_refused),
 		CASE(backup_whose_end_the_store_does_not_continue_is_refused),
+		CASE(backup_whose_end_the_store_has_only_room_for_is_refused),
+		CASE(
+		    backup_that_is_put_into_service_meanwhile_keeps_its_new_plants),
+		CASE(backup_to_where_another_is_being_made_is_refused),
+		CASE(backup_to_what_cannot_be_made_is_told),
 		CASE(backup_to_a_store_that_was_served_is_refused),
 		CASE(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
 		CASE(backup_served_as_a_store_knows_its_plants),

@@ -328,6 +328,19 @@ an_index_used_since_its_clean_close_is_not_clean(void **state)
 }
 
 static void
+an_index_made_where_the_file_alone_was_removed_is_not_clean(void **state)
+{
+	struct fixture *fixture = *state;
+
+	leave_index(fixture, true);
+	fixture_remove(fixture, DATA);
+	leave_index(fixture, false);
+	assert_false(fixture_exists(fixture, CLEAN));
+	change_boot(fixture);
+	assert_false(is_kept(fixture));
+}
+
+static void
 an_index_taken_over_by_a_boot_is_kept_by_it(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1253,6 +1266,8 @@ main(void)
 		TEST(
 		    an_index_of_another_boot_is_discarded_if_not_closed_cleanly),
 		TEST(an_index_used_since_its_clean_close_is_not_clean),
+		TEST(
+		    an_index_made_where_the_file_alone_was_removed_is_not_clean),
 		TEST(an_index_taken_over_by_a_boot_is_kept_by_it),
 		TEST(
 		    an_index_still_used_after_anothers_clean_close_is_not_clean),

@@ -435,6 +435,42 @@ sync_that_fails_is_told(void **state)
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
 	assert_int_equal(reader_status(reader), EX_IOERR);
 	reader_close(reader);
+	/* The next sync of this file would lie. */
+	shim_reset();
+	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
+	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
+}
+
+static void
+sync_that_fails_where_it_cannot_be_marked_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	fixture_make_store(fixture, false, 1, 1);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	shim_fail(SHIM_PWRITE, "lock", 1, 1, EIO);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "stop all its processes"), 1);
+	reader_close(reader);
+}
+
+static void
+sync_of_a_copy_that_fails_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct record record;
+
+	fixture_make_store(fixture, false, 1, 1);
+	fixture_remove(fixture, "lock");
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_next(reader, &record), READER_FAILED);
+	assert_int_equal(reader_status(reader), EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "marked as failed"), 0);
+	reader_close(reader);
 }
 
 static void
@@ -516,6 +552,8 @@ main(void)
 		TEST(lock_that_cannot_be_had_is_told_but_where_there_is_none),
 		TEST(every_read_that_fails_is_told),
 		TEST(sync_that_fails_is_told),
+		TEST(sync_that_fails_where_it_cannot_be_marked_is_told),
+		TEST(sync_of_a_copy_that_fails_is_told),
 		TEST(what_is_no_journal_is_refused),
 		TEST(reading_can_be_taken_up_behind_any_line),
 		TEST(damage_far_before_the_end_is_found_on_the_way),

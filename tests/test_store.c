@@ -840,6 +840,25 @@ an_idle_store_gets_exactly_one_closing_line(void **state)
 }
 
 static void
+an_idle_store_whose_index_failed_gets_its_closing_line(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+
+	fixture_create(store, 1);
+	store_idle(store);
+	assert_int_equal(fixture_lines(fixture), 2);
+	shim_fail(SHIM_PWRITE, "data.mdb", 1, 99, ENOSPC);
+	shim_fail(SHIM_WRITEV, "data.mdb", 1, 99, ENOSPC);
+	fixture_create(store, 2);
+	shim_reset();
+	store_idle(store);
+	assert_int_equal(fixture_lines(fixture), 4);
+	store_close(store);
+	assert_int_equal(fixture_lines(fixture), 4);
+}
+
+static void
 two_idle_processes_write_one_closing_line(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1285,6 +1304,7 @@ main(void)
 		    a_lock_file_that_a_start_made_anew_is_the_one_that_all_use),
 		TEST(a_directory_that_is_gone_fails_the_store),
 		TEST(an_idle_store_gets_exactly_one_closing_line),
+		TEST(an_idle_store_whose_index_failed_gets_its_closing_line),
 		TEST(two_idle_processes_write_one_closing_line),
 		TEST(an_idle_store_that_finds_its_journal_gone_says_so_once),
 		TEST(a_closing_line_whose_sync_fails_fails_the_store),

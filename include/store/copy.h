@@ -1,5 +1,6 @@
 /*
- * copy: a store's journal copied while others write.  Never changes the store.
+ * copy: a store's journal copied while others write.  Never changes the store;
+ * see store/reader.h.
  */
 #ifndef STORE_COPY_H
 #define STORE_COPY_H
@@ -25,10 +26,10 @@ struct copy_report {
  * acknowledged before the call, each line checked on its way, synced before
  * this returns.  If `dest` has an earlier copy of the same store, that is
  * checked and the rest is added.  `dest` is then a store that can be served; a
- * copy of another store, or one that holds more, is refused.  `watch` may be
- * NULL.  Return 0; a status of sysexits.h, logged; COPY_STOPPED if the watch
- * ended it.  Unless it is 0, `dest` is as before, or holds an earlier state
- * whole.
+ * copy of another store, or one that holds more, is refused, and so is one that
+ * was put into service, before or meanwhile.  `watch` may be NULL.  Return 0; a
+ * status of sysexits.h, logged; COPY_STOPPED if the watch ended it.  Unless it
+ * is 0, `dest` is as before, or holds an earlier state whole.
  */
 int copy_backup(const char *from, const char *dest, const struct watch *watch,
     struct copy_report *report);

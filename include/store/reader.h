@@ -1,6 +1,7 @@
 /*
  * reader: the plants of a store in the order in which they were stored, each
- * line checked in its place, while others write.  Never changes the store.
+ * line checked in its place, while others write.  Never changes the store, but
+ * for the mark of a sync that failed, which nobody else may be told of.
  *
  * Lines are read without the lock up to a margin before the end of the file;
  * then the lock is taken for a moment, so that nobody is in the middle of a

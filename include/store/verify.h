@@ -1,6 +1,7 @@
 /*
  * verify: a store's journal checked from its first byte to its last, and its
- * index compared with it, while others write.  Never changes the store.
+ * index compared with it, while others write.  Never changes the store; see
+ * store/reader.h.
  */
 #ifndef STORE_VERIFY_H
 #define STORE_VERIFY_H

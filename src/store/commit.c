@@ -157,6 +157,7 @@ settle(struct store *store, const struct position *at, bool closed)
 	if (index_commit(store->index, at) < 0) {
 		/* The plants are stored; reading on will enter them. */
 		state_index_failed(store);
+		store->closed = closed;
 		return;
 	}
 	if (store->full)

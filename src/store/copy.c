@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -120,6 +121,22 @@ copy_whole(
 	return status;
 }
 
+/* Whether the source has the copy's last line, in its place. */
+static bool
+is_continued(const struct reader *source, const struct position *at)
+{
+	struct record record;
+	char *line = NULL;
+	size_t size = 0;
+	bool same =
+	    at->seq == 0 || (journal_read(&source->journal, at->last, &record,
+				 &line, &size) == 0 &&
+				record.seq == at->seq && record.crc == at->crc);
+
+	free(line);
+	return same;
+}
+
 /*
  * Take up from the copy's end: the source's next line must follow from the
  * copy's last one, which ties both together down to their first byte.
@@ -140,6 +157,13 @@ check_lineage(struct reader *source, const struct reader *dest)
 		    dest->name, source->name);
 		return EX_CANTCREAT;
 	}
+	if (!is_continued(source, &dest->replay.at)) {
+		log_error("%s: its last line is not in its place in %s, which "
+			  "was set back since, or is damaged: verify it, and "
+			  "name another directory",
+		    dest->name, source->name);
+		return EX_CANTCREAT;
+	}
 	return reader_resume(source, &dest->replay.at, dest->plants);
 }
 
@@ -151,6 +175,18 @@ append_bytes(const struct reader *source, const struct reader *dest,
 	int fd = openat(dest->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
 	int status = EX_OK;
 
+	/*
+	 * Whoever serves it makes the lock file and then locks the journal: so
+	 * nobody has since it was read, nor does before this is done.
+	 */
+	if (fd >= 0 && ((lock_file(fd, 0) < 0 && errno == ETIMEDOUT) ||
+			   faccessat(dest->dir, "lock", F_OK, 0) == 0)) {
+		log_error("%s: was put into service meanwhile; name another "
+			  "directory",
+		    dest->name);
+		close(fd);
+		return EX_CANTCREAT;
+	}
 	/* What stands behind its last line is left from an interrupted one. */
 	if (fd < 0 || ftruncate(fd, (off_t)from) < 0)
 		status = unwritten(dest->name);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -26,6 +27,15 @@ sync_parent(int dir)
 	return result;
 }
 
+/* What is missing is missing of an output. */
+static int
+unmade(const char *path, const char *what)
+{
+	int status = reader_error(path, what);
+
+	return status == EX_NOINPUT ? EX_CANTCREAT : status;
+}
+
 int
 dest_open(const char *path, int *status)
 {
@@ -33,16 +43,21 @@ dest_open(const char *path, int *status)
 	struct stat st;
 
 	if (!made && errno != EEXIST) {
-		*status = reader_error(path, "cannot make it");
+		*status = unmade(path, "cannot make it");
 		return -1;
 	}
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || (made && sync_parent(dir) < 0)) {
-		*status = reader_error(path, "cannot open");
+		*status = unmade(path, "cannot open");
 	} else if (fstatat(dir, "lock", &st, 0) == 0) {
 		log_error(
 		    "%s: was served as a store; name another directory", path);
 		*status = EX_CANTCREAT;
+	} else if (flock(dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		log_error("%s: another process is making a copy there; try "
+			  "again later",
+		    path);
+		*status = EX_TEMPFAIL;
 	} else
 		return dir;
 	if (dir >= 0)

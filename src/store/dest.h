@@ -7,8 +7,9 @@
 /*
  * dest_open(path, status):
  * Open the directory `path`, make it, durably, if there is none.  A store that
- * was served is refused: others may be using it.  A descriptor, or -1 with a
- * status of sysexits.h, logged.
+ * was served is refused: others may be using it; and so is one that another
+ * process has opened with this, until that closes it.  A descriptor, or -1 with
+ * a status of sysexits.h, logged.
  */
 int dest_open(const char *path, int *status);
 

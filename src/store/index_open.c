@@ -155,6 +155,9 @@ index_refresh(struct index *index, const char *path)
 static int
 write_first_state(struct index *index)
 {
+	/* It may be left from an index of which the file alone was removed. */
+	if (unlinkat(index->dir, CLEAN_NAME, 0) < 0 && errno != ENOENT)
+		return errno;
 	memset(&index->state, 0, sizeof(index->state));
 	index->state.version = INDEX_STATE_VERSION;
 	memcpy(index->state.uuid, index->uuid, RECORD_UUID_LEN);

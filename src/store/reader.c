@@ -64,7 +64,9 @@ static int
 damaged_line(const struct reader *reader, const struct replay *replay)
 {
 	return reader_damaged(reader, replay->at.end,
-	    replay->reason != NULL ? replay->reason : "the end is missing");
+	    replay->reason != NULL
+		? replay->reason
+		: "blank lines, or the file's end, in place of a record");
 }
 
 static int
@@ -203,6 +205,29 @@ check_store(struct reader *reader)
 	return EX_OK;
 }
 
+/*
+ * A sync has failed: the kernel may have told nobody else, so those who write
+ * must learn it from the mark.
+ */
+static int
+fail_store(const struct reader *reader)
+{
+	int status = reader_error(reader->name, "cannot sync");
+
+	if (reader->lock.fd < 0)
+		return status;
+	if (lock_set_mark(
+		&reader->lock, LOCK_FAILED, reader->journal.uuid, true) == 0)
+		log_error("%s: the store is marked as failed; the service's "
+			  "next start copies it to a fresh file",
+		    reader->name);
+	else
+		log_error("%s: the store cannot be marked as failed: %s; stop "
+			  "all its processes",
+		    reader->name, strerror(errno));
+	return status;
+}
+
 static int
 settle(struct reader *reader)
 {
@@ -216,7 +241,7 @@ settle(struct reader *reader)
 	/* A process that died may have left lines that are not synced. */
 	if (status == EX_OK && reader->dir >= 0 &&
 	    journal_sync(&reader->journal) < 0)
-		status = reader_error(reader->name, "cannot sync");
+		status = fail_store(reader);
 	reader_unlock(reader);
 	if (status != EX_OK)
 		return status;

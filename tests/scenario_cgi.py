@@ -6,6 +6,8 @@ unread in it at the end, the server would find it reset, and the answer lost.
 usage: scenario_cgi.py BUILD_DIR
 """
 
+import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from lib_service import (
     new_plant,
     parse_cgi,
     temporary_store,
+    wait_until,
 )
 
 UNKNOWN = "Bearer pst_" + "A" * 43
@@ -56,7 +59,43 @@ def ask(store: Store, request: dict[str, str], body: bytes, **settings: str) -> 
     return check_length(parse_cgi(out))
 
 
+def ask_unblocked(store: Store, body: bytes) -> Answer:
+    """One request over pipes that do not block, of which ours are slow."""
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    os.set_blocking(in_read, False)
+    os.set_blocking(out_write, False)
+    process = subprocess.Popen(
+        [store.responder],
+        env=store.environment(PLANT_STORE_BODY_BYTES_MAX="1048576")
+        | store.request(body),
+        stdin=in_read,
+        stdout=out_write,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(in_read)
+    os.close(out_write)
+    with process, open(in_write, "wb") as ours, open(out_read, "rb") as answer:
+        # It waits for the body, and then for its answer to be read.
+        wait_until(lambda: sleeps(process.pid))
+        ours.write(body)
+        ours.flush()
+        wait_until(lambda: sleeps(process.pid))
+        out = answer.read()
+    return check_length(parse_cgi(out))
+
+
+def sleeps(pid: int) -> bool:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] in "SZ"
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
+    with tally.part("no blocking"), temporary_store(build_dir) as store:
+        name = "f" * 300_000
+        answer = ask_unblocked(store, new_plant(1, name))
+        sentence = "pipes that do not block are waited for"
+        tally.check(answer.is_plant(name), sentence, len(answer.body))
     with temporary_store(build_dir) as store:
         body = new_plant(1, "Fern")
         good = store.request(body)

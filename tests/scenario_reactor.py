@@ -42,6 +42,7 @@ from lib_service import (
     wait_until,
 )
 
+STRACE = shutil.which("strace")
 MUTE_PEERS = 200
 DEADLINE_S = 10.0  # of a request, from its connection to its last byte
 SLACK_S = 3.0
@@ -50,6 +51,9 @@ STOP_S = 2.0
 LARGE_LIMIT = 1 << 20
 LARGE_BODY = 1_000_000
 LULL_S = 1.2  # more than until an idle reactor writes its closing line
+MANY_PEERS = 300  # more than a reactor takes at a time
+SPOOLED_S = 0.3  # until what has begun to arrive is spooled
+HALF = 40  # bytes of a request
 LATE_S = 0.005  # more than a reactor takes for a prompt client
 LATE_REQUESTS = 50
 PROMPT_REQUESTS = 5000  # on a busy machine a prompt client is not always prompt
@@ -500,14 +504,140 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+def check_half_closed(tally: Tally, store: Store) -> None:
+    with responder(store, watched=False, PLANT_STORE_THREADS="1") as service:
+        reactor = Reactor(store, service)
+        with reactor.connect() as peer:
+            peer.exchange(reactor.good(keep=True))
+            with stopped(service.process.pid):
+                peer.send(reactor.good(keep=True))
+                peer.socket.shutdown(socket.SHUT_WR)
+            well = peer.answer().is_plant("good") and peer.wait_closed(PROMPT_S)
+            sentence = "who hangs up behind a request is answered and closed"
+            tally.check(well, sentence)
+    service.check_end(tally)
+
+
+def check_closed_descriptors(tally: Tally, store: Store) -> None:
+    """As FastCGI has it, where a program is started with descriptor 0 alone."""
+    closing = ["/bin/sh", "-c", 'exec "$@" >&- 2>&-', "sh"]
+    for start in "first", "second":
+        with responder(store, watched=False, tracer=closing) as service:
+            reactor = Reactor(store, service)
+            reactor.ids = len(start)
+            well = reactor.exchange(reactor.good()).is_plant("good")
+            tally.check(well, f"without stdout and stderr the {start} start serves")
+        tally.check(service.process.returncode == 0, "and ends well")
+    lock = (store.dir / "lock").read_bytes()
+    tally.check(lock.startswith(b"ok "), "and its messages go into no file", lock)
+
+
+def slow_syncs(store: Store, which: str, seconds: float) -> list[str]:
+    """What becomes the responder, some of whose syncs take so long."""
+    words = [str(STRACE), "-D", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
+    words += ["-o", str(store.root / "trace"), "-e", "trace=fdatasync", "-e"]
+    delay_us = int(seconds * 1e6)
+    return [*words, f"inject=fdatasync:delay_enter={delay_us}:when={which}"]
+
+
+def begin_all(stack: contextlib.ExitStack, reactor: Reactor) -> list:
+    """More peers than a reactor takes at a time, their requests half sent."""
+    begun = []
+    for _ in range(MANY_PEERS):
+        peer = stack.enter_context(reactor.connect())
+        request = reactor.good(keep=True)
+        peer.send(request[:HALF])
+        begun.append((peer, request[HALF:]))
+    return begun
+
+
+def count_answered(peers: list[FastCgiPeer]) -> int:
+    answered = 0
+    for peer in peers:
+        with contextlib.suppress(OSError, ValueError):
+            answered += peer.answer().is_plant("good")
+    return answered
+
+
+def check_long_sync(tally: Tally, store: Store) -> None:
+    """A sync that takes longer than a request may."""
+    settings = {
+        "PLANT_STORE_THREADS": "1",
+        "PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    tracer = slow_syncs(store, "2", DEADLINE_S + 1)
+    with (
+        responder(store, watched=False, tracer=tracer, **settings) as service,
+        contextlib.ExitStack() as stack,
+    ):
+        reactor = Reactor(store, service)
+        begun = begin_all(stack, reactor)
+        # None is only looked at any more, which has a deadline of its own.
+        time.sleep(SPOOLED_S)
+        reactor.exchange(reactor.good())
+        request, name = large_request(reactor)
+        large = stack.enter_context(reactor.connect())
+        large.send(request)
+        large_id = reactor.ids
+        wait_until(lambda: large_id in reactor.stored_ids())
+        for peer, rest in begun:
+            peer.send(rest)
+        # Not read until all others are answered, and far longer than a round.
+        answered = count_answered([peer for peer, _ in begun])
+        sentence = "requests that came in time are answered after a long sync"
+        tally.check(answered == MANY_PEERS, sentence, answered)
+        try:
+            well, detail = large.answer().is_plant(name), ""
+        except OSError as error:
+            well, detail = False, str(error)
+        tally.check(well, "and an answer of which the socket took a part is not cut",
+                    detail)
+    service.check_end(tally)
+
+
+def check_stop_within_sync(tally: Tally, store: Store) -> None:
+    """SIGTERM during a sync, while requests begin on kept connections."""
+    settings = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
+    with contextlib.ExitStack() as stack:
+        # All but the first, which is of the requests that open connections.
+        tracer = slow_syncs(store, "2+", 1.0)
+        service = stack.enter_context(
+            responder(store, watched=False, tracer=tracer, **settings)
+        )
+        reactor = Reactor(store, service)
+        kept = [stack.enter_context(reactor.connect()) for _ in range(MANY_PEERS)]
+        requests = [reactor.good(keep=True) for _ in kept]
+        with stopped(service.process.pid):
+            for peer, request in zip(kept, requests, strict=True):
+                peer.send(request)
+        tally.check(count_answered(kept) == MANY_PEERS, "many connections are kept")
+        slow = stack.enter_context(reactor.connect())
+        slow.send(reactor.good("slow"))
+        slow_id = reactor.ids
+        wait_until(lambda: slow_id in reactor.stored_ids())
+        os.kill(service.process.pid, signal.SIGTERM)
+        time.sleep(0.1)  # until its own thread has told the reactor
+        for peer, request in zip(kept, requests, strict=True):
+            peer.send(request[:HALF])
+        tally.check(slow.answer().is_plant("slow"), "SIGTERM within a sync: answered")
+        unsent = 0
+        for peer, request in zip(kept, requests, strict=True):
+            try:
+                peer.send(request[HALF:])
+            except OSError:
+                unsent += 1
+        answered = count_answered(kept)
+        sentence = "SIGTERM: requests that have begun on kept connections are answered"
+        tally.check(answered == MANY_PEERS, sentence, (answered, unsent))
+        status = service.process.wait(DEADLINE_S)
+        tally.check(status == 0, "SIGTERM within a sync: exit status 0", status)
+
+
 def check_looking(tally: Tally, store: Store) -> None:
-    strace = shutil.which("strace")
-    if not strace:
-        tally.skip("when a reactor sleeps", "no strace")
-        return
     trace = store.root / "trace"
     # It becomes the responder, and stops it at this one call alone.
-    tracer = [strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", str(trace)]
+    tracer = [str(STRACE), "-D", "-f", "-qq", "--seccomp-bpf", "-o", str(trace)]
     tracer += ["-e", "signal=none", "-e", "trace=sched_yield"]
 
     def yields() -> int:
@@ -539,8 +669,15 @@ def check_looking(tally: Tally, store: Store) -> None:
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    with tally.part("check_looking"), temporary_store(build_dir) as store:
-        check_looking(tally, store)
+    for check in check_half_closed, check_closed_descriptors:
+        with tally.part(check.__name__), temporary_store(build_dir) as store:
+            check(tally, store)
+    for check in check_looking, check_long_sync, check_stop_within_sync:
+        if not STRACE:
+            tally.skip(check.__name__, "no strace")
+            continue
+        with tally.part(check.__name__), temporary_store(build_dir) as store:
+            check(tally, store)
     for threads in (1, 2):
         print(f"# PLANT_STORE_THREADS={threads}")
         for check in (check_responder, check_large_limit):

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -845,6 +846,39 @@ nothing_is_revoked_from_a_missing_file(void **state)
 	assert_int_equal(entries_in_directory(*state), 0);
 }
 
+/* As in the kernel's linux/posix_acl_xattr.h. */
+struct acl {
+	uint32_t version;
+	struct {
+		uint16_t tag, rights;
+		uint32_t id;
+	} entries[5];
+};
+
+static void
+add_keeps_an_access_control_list(void **state)
+{
+	/* A user beside the owner may read; in the mode that is the group. */
+	static const struct acl acl = { 2,
+		{ { 0x01, 6, UINT32_MAX }, { 0x02, 4, 33 },
+		    { 0x04, 0, UINT32_MAX }, { 0x10, 4, UINT32_MAX },
+		    { 0x20, 0, UINT32_MAX } } };
+	static const char name[] = "system.posix_acl_access";
+	struct fixture *fixture = *state;
+	char token[TOKENS_TOKEN_LEN + 1];
+	struct acl found;
+
+	assert_int_equal(add(fixture, "one", NULL, token), 0);
+	if (setxattr(fixture->path, name, &acl, sizeof acl, 0) != 0) {
+		assert_int_equal(errno, ENOTSUP);
+		skip();
+	}
+	assert_int_equal(add(fixture, "two", NULL, token), 0);
+	assert_int_equal(
+	    getxattr(fixture->path, name, &found, sizeof found), sizeof found);
+	assert_memory_equal(&found, &acl, sizeof acl);
+}
+
 static void
 missing_directory_is_told_with_its_remedy(void **state)
 {
@@ -1431,6 +1465,7 @@ main(void)
 		TEST(last_token_is_not_revoked),
 		TEST(unknown_name_is_not_revoked),
 		TEST(nothing_is_revoked_from_a_missing_file),
+		TEST(add_keeps_an_access_control_list),
 		TEST(missing_directory_is_told_with_its_remedy),
 		TEST(symbolic_link_is_not_replaced),
 		TEST(directory_that_is_not_writable_refuses_a_token),

@@ -16,8 +16,10 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 /*
  * log_open(program, use_syslog):
  * Name the program, which must be a string that stays.  Call once, before any
- * thread starts; before it, and without `use_syslog`, messages go to stderr
- * only and plainly, before it as "plant-store".
+ * thread starts and any file is opened: a closed one of descriptors 0 to 2 is
+ * occupied, or the file that got its number would get our messages.  Before it,
+ * and without `use_syslog`, messages go to stderr only and plainly, before it
+ * as "plant-store".
  */
 void log_open(const char *program, int use_syslog);
 

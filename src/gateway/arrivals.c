@@ -56,6 +56,7 @@ arrivals_look(struct reactor *r, struct connection *c, bool hung_up)
 	switch (connection_look(c, r->scratch, REACTOR_SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->config->body_bytes_max))) {
 	case CONNECTION_READY:
+		c->last |= hung_up;
 		exchange_take(r, c);
 		break;
 	case CONNECTION_GONE:
@@ -109,11 +110,18 @@ arrivals_accept(struct reactor *r)
 	}
 }
 
+/* What has arrived whole by now is answered: we may be who is late. */
 static void
-close_overdue(struct connection_list *list, int64_t now_ms)
+close_overdue(struct reactor *r, struct connection_list *list)
 {
-	while (list->first != NULL && list->first->deadline_ms <= now_ms)
-		connection_free(list->first);
+	struct connection *c;
+
+	while ((c = list->first) != NULL && c->deadline_ms <= r->now_ms) {
+		if (c->answer != NULL)
+			connection_free(c);
+		else
+			arrivals_look(r, c, true);
+	}
 }
 
 static void
@@ -132,6 +140,6 @@ void
 arrivals_end_overdue(struct reactor *r)
 {
 	spool_overdue(r);
-	close_overdue(&r->waiting, r->now_ms);
-	close_overdue(&r->kept, r->now_ms);
+	close_overdue(r, &r->waiting);
+	close_overdue(r, &r->kept);
 }

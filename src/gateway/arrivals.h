@@ -39,7 +39,8 @@ void arrivals_look(
 
 /*
  * arrivals_end_overdue(reactor):
- * Close who is late, and spool what has been in its socket for too long.
+ * Close who is late, unless the request is there by now, and spool what has
+ * been in its socket for too long.
  */
 void arrivals_end_overdue(struct reactor *reactor);
 

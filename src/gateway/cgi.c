@@ -2,6 +2,7 @@
 #include "gateway/cgi.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,20 @@
 
 extern char **environ;
 
+/*
+ * Whether to try again, after an error.  A server may hand over descriptors that
+ * do not block: whoever has the other end then is waited for.
+ */
+static bool
+may_go_on(int fd, short event)
+{
+	struct pollfd ready = { .fd = fd, .events = event };
+
+	if (errno == EAGAIN)
+		return poll(&ready, 1, -1) >= 0 || errno == EINTR;
+	return errno == EINTR;
+}
+
 /* Read up to `len` bytes; `*whole`: stopped neither by the end nor an error. */
 static size_t
 read_up_to(char *buf, size_t len, bool *whole)
@@ -27,7 +42,7 @@ read_up_to(char *buf, size_t len, bool *whole)
 		n = read(STDIN_FILENO, buf + have, len - have);
 		if (n > 0)
 			have += (size_t)n;
-		else if (n < 0 && errno == EINTR)
+		else if (n < 0 && may_go_on(STDIN_FILENO, POLLIN))
 			n = 1;
 	}
 	*whole = n >= 0;
@@ -82,7 +97,7 @@ send_answer(const char *answer, size_t len)
 	while (len > 0) {
 		ssize_t n = write(STDOUT_FILENO, answer, len);
 
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && may_go_on(STDOUT_FILENO, POLLOUT))
 			continue;
 		if (n <= 0)
 			break; /* The server has gone; the plant has not. */

@@ -214,6 +214,8 @@ answer_all(void *argument)
 	struct reactor *r = argument;
 	size_t n = r->npending;
 
+	/* The commit may have taken longer than an answer may. */
+	reactor_read_clock(r);
 	r->npending = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct pending *p = r->pending[i];

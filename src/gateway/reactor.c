@@ -46,10 +46,10 @@
 #define PEEK_MS 100
 
 /* Deadlines need no more than the coarse clock. */
-static int64_t
-read_clock_ms(void)
+void
+reactor_read_clock(struct reactor *r)
 {
-	return clock_ms(CLOCK_MONOTONIC_COARSE);
+	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 }
 
 int
@@ -106,6 +106,13 @@ do_what_is_due(struct reactor *r)
 		arrivals_listen(r);
 }
 
+static void
+free_connections(struct connection_list *list)
+{
+	while (list->first != NULL)
+		connection_free(list->first);
+}
+
 /* Time to end: nothing new, and kept connections without a request go. */
 static void
 begin_drain(struct reactor *r)
@@ -120,9 +127,10 @@ begin_drain(struct reactor *r)
 	reactor_watch(r->epoll, EPOLL_CTL_DEL, r->stop, 0, NULL);
 	for (struct connection *c = r->kept.first, *next; c != NULL; c = next) {
 		next = c->next;
-		/* What has arrived by now is answered. */
-		arrivals_look(r, c, true);
+		/* What has begun to arrive by now is answered. */
+		arrivals_look(r, c, false);
 	}
+	free_connections(&r->kept);
 }
 
 static bool
@@ -189,7 +197,7 @@ take_events(struct reactor *r, int timeout_ms)
 
 	if (n < 0)
 		return errno == EINTR ? 0 : -1;
-	r->now_ms = read_clock_ms();
+	reactor_read_clock(r);
 	api_tick(&r->api);
 	for (int i = 0; i < n; i++) {
 		void *mark = events[i].data.ptr;
@@ -212,7 +220,8 @@ reactor_run(void *argument)
 {
 	struct reactor *r = argument;
 
-	r->now_ms = r->active_ms = read_clock_ms();
+	reactor_read_clock(r);
+	r->active_ms = r->now_ms;
 	arrivals_listen(r);
 	while (!is_drained(r)) {
 		if (take_events(r, time_left_ms(r)) < 0) {
@@ -280,13 +289,6 @@ int
 reactor_status(const struct reactor *r)
 {
 	return r->status;
-}
-
-static void
-free_connections(struct connection_list *list)
-{
-	while (list->first != NULL)
-		connection_free(list->first);
 }
 
 void

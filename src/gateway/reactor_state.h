@@ -57,6 +57,12 @@ int reactor_watch(
     int epoll, int operation, int fd, uint32_t events, const void *mark);
 
 /*
+ * reactor_read_clock(reactor):
+ * What time it is, into reactor->now_ms, from which deadlines begin.
+ */
+void reactor_read_clock(struct reactor *reactor);
+
+/*
  * reactor_fail(reactor, status):
  * The process is to end with that status of sysexits.h, but with the answers of
  * this round still sent.

@@ -5,6 +5,7 @@
 #include "ground/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -41,9 +42,26 @@ is_journal(void)
 	       device == st.st_dev && inode == st.st_ino;
 }
 
+/*
+ * A closed one of descriptors 0 to 2 would go to the next file that is opened,
+ * which then got our messages.  Opened the wrong way round, so that its use
+ * still fails.
+ */
+static void
+occupy_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) != fd)
+			abort();
+	}
+}
+
 void
 log_open(const char *program, int use_syslog)
 {
+	occupy_standard_descriptors();
 	program_name = program;
 	to_journal = use_syslog && is_journal();
 	to_syslog = use_syslog && !to_journal;

@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +31,9 @@
 /* An edit takes some milliseconds: who waits longer waits for a mistake. */
 #define WAIT_MS 2000
 #define RETRY_MS 10
+
+/* Some 500 entries; file systems take less. */
+#define ACL_BYTES_MAX 4096
 
 /* Not a status of sysexits.h: somebody else is at it, or was first. */
 #define EDIT_AGAIN (-1)
@@ -171,13 +176,41 @@ write_all(int fd, const char *text, size_t len)
 	return 0;
 }
 
+/* Of the access control list that a file may have beside its mode. */
+static int
+copy_acl(int from, int to)
+{
+	static const char name[] = "system.posix_acl_access";
+	char acl[ACL_BYTES_MAX];
+	ssize_t len = fgetxattr(from, name, acl, sizeof(acl));
+
+	if (len < 0)
+		return errno == ENODATA || errno == ENOTSUP ? 0 : -1;
+	return fsetxattr(to, name, acl, (size_t)len, 0);
+}
+
+/* Who may use the old file may use the new one. */
+static int
+copy_rights(const struct edit *edit, int from, int to)
+{
+	struct stat st;
+
+	if (fstat(from, &st) != 0)
+		return failed(edit, "look at");
+	if (fchown(to, st.st_uid, st.st_gid) != 0)
+		return failed(edit, "keep the owner of");
+	if (fchmod(to, st.st_mode & 07777) != 0 || copy_acl(from, to) != 0)
+		return failed(edit, "keep the mode of");
+	return 0;
+}
+
 /*
- * Write the contents to a new file beside the path, durably, with the owner
- * and mode of `old` or mode 0600.  `name` is its name, from malloc.
+ * Write the contents to a new file beside the path, durably, with the rights of
+ * `old` or, if that is -1, mode 0600.  `name` is its name, from malloc.
  */
 static int
-write_beside(const struct edit *edit, const struct stat *old, const char *text,
-    size_t len, char **name)
+write_beside(
+    const struct edit *edit, int old, const char *text, size_t len, char **name)
 {
 	int status = 0;
 	char *temporary;
@@ -192,11 +225,10 @@ write_beside(const struct edit *edit, const struct stat *old, const char *text,
 		free(temporary);
 		return status;
 	}
-	if (old != NULL && fchown(fd, old->st_uid, old->st_gid) != 0)
-		status = failed(edit, "keep the owner of");
-	else if (fchmod(fd, old == NULL ? 0600 : old->st_mode & 07777) != 0)
-		status = failed(edit, "keep the mode of");
-	else if (write_all(fd, text, len) != 0 || fsync(fd) != 0)
+	/* mkostemp made it with mode 0600. */
+	if (old >= 0)
+		status = copy_rights(edit, old, fd);
+	if (status == 0 && (write_all(fd, text, len) != 0 || fsync(fd) != 0))
 		status = failed(edit, "write");
 	if (close(fd) != 0 && status == 0)
 		status = failed(edit, "write");
@@ -236,8 +268,7 @@ unsynced(const struct edit *edit)
 }
 
 static int
-publish(const struct edit *edit, const struct stat *old, const char *text,
-    size_t len)
+publish(const struct edit *edit, int old, const char *text, size_t len)
 {
 	char *directory = directory_of(edit->path);
 	char *temporary = NULL;
@@ -254,7 +285,7 @@ publish(const struct edit *edit, const struct stat *old, const char *text,
 				       : failed(edit, "open the directory of");
 	status = write_beside(edit, old, text, len, &temporary);
 	if (status == 0) {
-		status = name_it(edit, temporary, old != NULL);
+		status = name_it(edit, temporary, old >= 0);
 		if (status != 0)
 			unlink(temporary);
 		else if (fsync(fd) != 0)
@@ -286,7 +317,7 @@ edit_once(const struct edit *edit)
 	if (status == 0)
 		status = compose(edit, &file, &text, &len);
 	if (status == 0)
-		status = publish(edit, fd >= 0 ? &file.stat : NULL, text, len);
+		status = publish(edit, fd, text, len);
 	free(text);
 	token_file_free(&file);
 	if (fd >= 0)

@@ -103,22 +103,6 @@ run(int argc, char **argv)
 	}
 }
 
-/*
- * A closed one of descriptors 0 to 2 would go to the next file that is opened,
- * which then got our messages.  Opened the wrong way round, so that its use
- * still fails.
- */
-static void
-occupy_standard_descriptors(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-		int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
-
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) != fd)
-			abort();
-	}
-}
-
 /* A full disk may show itself only now. */
 static int
 close_output(void)
@@ -138,7 +122,6 @@ main(int argc, char **argv)
 {
 	int status;
 
-	occupy_standard_descriptors();
 	/* A reader that went away is an error to report, not a silent end. */
 	signal(SIGPIPE, SIG_IGN);
 	log_open("plant-store", 0);

@@ -47,14 +47,18 @@ print(const char *text)
 								   : EX_OK;
 }
 
-/* A core would hold the tokens of clients; prlimit(1) can allow it again. */
+/*
+ * A core would hold the tokens of clients; prlimit(1) can allow it again.  To a
+ * program that takes cores from a pipe the kernel gives them whatever the limit
+ * is, but for 1 (core(5), fs/coredump.c), which is too little for a file too.
+ */
 static void
 forbid_core(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
-		limit.rlim_cur = 0;
+		limit.rlim_cur = limit.rlim_max < 1 ? limit.rlim_max : 1;
 		if (setrlimit(RLIMIT_CORE, &limit) == 0)
 			return;
 	}
@@ -68,6 +72,7 @@ main(int argc, char **argv)
 	char error[512];
 	bool as_cgi;
 
+	log_open("plant-store.fcgi", 1);
 	if (argc == 2 && strcmp(argv[1], "--help") == 0)
 		return print(help);
 	if (argc == 2 && strcmp(argv[1], "--version") == 0)
@@ -79,7 +84,6 @@ main(int argc, char **argv)
 		    stderr);
 		return EX_USAGE;
 	}
-	log_open("plant-store.fcgi", 1);
 	forbid_core();
 	if (config_read(&config, error, sizeof(error)) < 0) {
 		log_error("%s", error);

@@ -150,12 +150,15 @@ def test_arguments(test: Import) -> None:
             test.check(
                 done.status == USAGE and "see: plant-store import --help" in done.err,
                 f"{arguments} is a usage error", done)
-        for path in (store.root / "none.csv", store.root):
+        for path, why in ((store.root / "none.csv", "cannot open"),
+                          (store.root, "is a directory")):
             done = test.run(store, b"", str(path))
             test.check(
-                done.status == NOINPUT and f"plant-store: {path}: cannot " in done.err,
-                f"{'a missing file' if path != store.root else 'a directory'} is "
-                "no input", done)
+                done.status == NOINPUT and f"plant-store: {path}: {why}" in done.err,
+                f"what {why} is no input", done)
+        done = test.run(store, lines(1, 1), "-")
+        test.check(done.status == 0 and done.counts == [1, 0, 0, 0, 1],
+                   "- is standard input", done)
         done = test.run(store, b"", PLANT_STORE_BODY_BYTES_MAX="1")
         test.check(done.status == 78 and "BODY_BYTES_MAX" in done.err,
                    "a wrong setting is told", done)
@@ -263,9 +266,10 @@ def test_conflicts(test: Import) -> None:
         test.check(done.status == DATAERR and done.counts == [1, 1, 2, 0, 4],
                    "conflicts are counted", done)
         test.check(
-            done.told() == [f"stdin: line {i}: Another plant with this id is stored "
-                            "already: send another id." for i in (2, 3)],
-            "and told by line", done)
+            done.told() == [f"stdin: line {line}: error 5001: id {plant_id}: Another "
+                            "plant with this id is stored already: send another id."
+                            for line, plant_id in ((2, 4), (3, 2))],
+            "and told by line and id", done)
         text = b'{"id":1,"name":"x"}\n'
         done = test.run(store, text + lines(100, 12000))
         last = done.counts[4] if done.counts else 0

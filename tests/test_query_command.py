@@ -162,6 +162,7 @@ def test_help(tally: Tally, store: Store) -> None:
         ["export", "x"],
         ["export", "--format", "xml"],
         ["export", "--since", "yesterday"],
+        ["export", "--by", "a b"],
         ["export", "--force"],
         ["export", "--dir", "/", "--file", "/x"],
     ):

@@ -119,6 +119,8 @@ def test_words(tally: Tally, root: pathlib.Path) -> None:
             f"{name} --help tells its usage",
             done,
         )
+        same = run("help", name)
+        tally.check(same.stdout == done.stdout, f"and so does help {name}", same)
     for words in (
         ["verify", "a", "b"],
         ["verify", "--nothing"],
@@ -466,6 +468,7 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         "the service goes on with it",
         plants_of(dest),
     )
+    whole = put(root / "whole", journal.content())
     for words, status, hint in (
         ((source, dest), CANTCREAT, "was served"),
         ((source, source), CANTCREAT, "holds a store"),
@@ -473,6 +476,7 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         ((root, root / "new"), NOINPUT, "cannot open its plants.jsonl"),
         (("/dev/null", root / "new"), NOINPUT, "is no file"),
         (("--store", "ABC", source, root / "new"), USAGE, "uuid"),
+        (("--store", uuid.uuid4(), whole, root / "new"), USAGE, f"store {journal.uuid}"),
     ):
         before = files(source)
         done = run("recover", *words)

@@ -77,6 +77,7 @@ def test_usage_errors():
             (["token", "revoke"], "plant-store token --help"),
             (["token", "add", "a", "b"], "plant-store token --help"),
             (["token", "list", "a"], "plant-store token --help"),
+            (["token", "list", "--file", ""], "plant-store token --help"),
             (["token", "add", "a", "--expires"], "plant-store token --help"),
             (["token", "list", "--expires", "1d"],
              "plant-store token --help")]:

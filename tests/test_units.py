@@ -111,7 +111,7 @@ def check_agreement(tally: Tally) -> None:
     given = values(SERVICE, "StandardInput") + values(SERVICE, "NonBlocking")
     tally.check(given == ["socket", "yes"], "the socket is descriptor 0", given)
     no_restart = values(SERVICE, "RestartPreventExitStatus")
-    wanted = [f"{os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"]
+    wanted = [f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"]
     sentence = "what a person must mend is not tried again"
     tally.check(no_restart == wanted, sentence, no_restart)
 

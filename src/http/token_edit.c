@@ -81,9 +81,10 @@ directory_missing(const struct edit *edit)
 	if (directory == NULL)
 		return failed(edit, "make");
 	snprintf(edit->error, edit->error_len,
-	    "%s: its directory is missing; make it with: "
-	    "install -d -m 0750 %s",
-	    edit->path, directory);
+	    "%s: its directory is missing; make both for the service's group: "
+	    "install -d -g plant-store -m 0750 %s && "
+	    "install -g plant-store -m 0640 /dev/null %s",
+	    edit->path, directory, edit->path);
 	free(directory);
 	return EX_CANTCREAT;
 }

@@ -36,13 +36,18 @@ token_file_failed(
 	case EACCES:
 	case EPERM:
 	case EROFS:
-		remedy = "run this as a user who may";
+		remedy = "run this as a user who may, or give the file, with "
+			 "mode 0640, to the group of the service's user";
 		status = EX_NOPERM;
 		break;
 	case ENOENT:
 	case ENOTDIR:
 		remedy = "make it with: plant-store token add NAME";
 		status = EX_NOINPUT;
+		break;
+	case EISDIR:
+		remedy = "name a file";
+		status = EX_CONFIG;
 		break;
 	case ELOOP:
 		remedy = "name the file that the symbolic link points to";

@@ -332,9 +332,11 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 
 	if (!tokens_is_name(name)) {
 		snprintf(error, error_len,
-		    "'%.*s' is not a token's name; use 1 to %d of "
+		    "'%.*s%s' is not a token's name; use 1 to %d of "
 		    "A-Z a-z 0-9 . _ -",
-		    TOKENS_NAME_MAX, name, TOKENS_NAME_MAX);
+		    TOKENS_NAME_MAX, name,
+		    strlen(name) > TOKENS_NAME_MAX ? "..." : "",
+		    TOKENS_NAME_MAX);
 		return EX_USAGE;
 	}
 	if (token_and_line(name, expires_ms, made, &line) != 0) {

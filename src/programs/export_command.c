@@ -14,6 +14,7 @@
 
 #include "command.h"
 #include "ground/log.h"
+#include "http/tokens.h"
 #include "output.h"
 #include "plant_csv.h"
 #include "pure/record.h"
@@ -23,6 +24,7 @@
 static const char usage[] =
     "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
     "           [--since TIME] [--by NAME] [-o FILE [--force]]\n"
+    "           [--quiet | --progress]\n"
     "\n"
     "Put out the plants of a store in the order in which they were stored, "
     "each\n"
@@ -259,6 +261,9 @@ take_option(const struct command *command, int option, struct export *export)
 		return read_since(command, optarg, export);
 	case OPTION_BY:
 		export->by = optarg;
+		if (!tokens_is_name(optarg))
+			return command_usage_error(
+			    command, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
 		break;
 	case OPTION_FORCE:
 		export->force = true;

@@ -20,7 +20,7 @@
 #define STATUS_MISSING 1
 
 static const char usage[] =
-    "Usage: plant-store get [--dir DIR] [--full] ID...\n"
+    "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
     "Print the plants with these ids as JSON, a line each, in the order "
     "asked.\n"

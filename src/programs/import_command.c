@@ -26,8 +26,10 @@ static const char usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME] [--format jsonl|csv]\n"
     "                          [--keep-going] [--quiet | --progress] [FILE]\n"
     "\n"
-    "Store the plants of FILE, or of standard input, with the checks of the\n"
-    "interface.  FILE has JSON lines, a plant a line as a client sends it, or\n"
+    "Store the plants of FILE, or of standard input (also as -), with the\n"
+    "checks of the interface, the setting PLANT_STORE_BODY_BYTES_MAX "
+    "included.\n"
+    "FILE has JSON lines, a plant a line as a client sends it, or\n"
     "CSV with the header line id,name,tag (or id,name), in UTF-8; there an\n"
     "empty field without quotes is no value.  Blank lines are passed over, "
     "and\n"
@@ -36,9 +38,10 @@ static const char usage[] =
     "what is there already is passed over.\n"
     "\n"
     "Every line that is refused, or whose id has another plant already, is\n"
-    "told on stderr.  The first such line ends the import: what came before "
+    "told on stderr.  The first such line ends the import; what came before "
     "it\n"
-    "is stored, and of what follows a conflict up to the line that is told.\n"
+    "is stored, and after a conflict the rest of its batch too: the summary\n"
+    "says up to which line.\n"
     "\n"
     "  --dir DIR        the store's directory (PLANT_STORE_DIR, or\n"
     "                   /var/lib/plant-store); root becomes its owner\n"
@@ -182,12 +185,15 @@ import_command_run(int argc, char **argv)
 	status = command_dir(&command);
 	if (status != EX_OK)
 		return status;
+	const char *file = argv[optind];
+	if (file != NULL && strcmp(file, "-") == 0)
+		file = NULL;
 	if (config_read(&config, error, sizeof(error)) < 0) {
 		log_error("%s", error);
 		return EX_CONFIG;
 	}
-	import.input = import_input_open(
-	    argv[optind], format, config.body_bytes_max, &status);
+	import.input =
+	    import_input_open(file, format, config.body_bytes_max, &status);
 	if (import.input == NULL)
 		return status;
 	status = run(&import, &command);

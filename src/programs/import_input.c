@@ -104,9 +104,13 @@ fill(struct import_input *input, const struct watch *watch)
 	case IMPORT_BUFFER_FAILED:
 		break;
 	}
+	if (errno == EISDIR) {
+		log_error("%s: is a directory; name a file", input->in.name);
+		return fail(input, EX_NOINPUT);
+	}
 	log_error("%s: cannot read behind line %llu: %s", input->in.name,
 	    (unsigned long long)input->lines, strerror(errno));
-	return fail(input, errno == EISDIR ? EX_NOINPUT : EX_IOERR);
+	return fail(input, EX_IOERR);
 }
 
 /* What import_plant gave, for the line. */
@@ -212,8 +216,9 @@ read_header(
 		       memcmp(fields[i].text, names[i], fields[i].len) == 0;
 	if (!good) {
 		log_error("%s: line %llu: not the header line id,name,tag of "
-			  "CSV; add it, or say --format jsonl if these are "
-			  "JSON lines; nothing was imported",
+			  "CSV, in small letters and with commas; add it, or "
+			  "say --format jsonl if these are JSON lines; nothing "
+			  "was imported",
 		    input->in.name, (unsigned long long)input->lines);
 		return fail(input, EX_DATAERR);
 	}

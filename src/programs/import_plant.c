@@ -50,7 +50,12 @@ refuse_as(struct import_plant *import, enum http_error error)
 int
 import_plant_too_large(struct import_plant *import)
 {
-	return refuse_as(import, HTTP_BODY_TOO_LARGE);
+	snprintf(import->why, sizeof(import->why),
+	    "error %d: %s  The largest is PLANT_STORE_BODY_BYTES_MAX, %zu "
+	    "bytes.",
+	    errors_number(HTTP_BODY_TOO_LARGE),
+	    errors_message(HTTP_BODY_TOO_LARGE), import->bytes_max);
+	return IMPORT_PLANT_REFUSED;
 }
 
 int

@@ -41,6 +41,18 @@ say_line(const struct import *import, uint64_t number, const char *why)
 	    number, why);
 }
 
+static void
+say_conflict(const struct import *import, size_t i)
+{
+	const struct import_batch *batch = import->batch;
+	char why[256];
+
+	snprintf(why, sizeof(why), "error %d: id %" PRId64 ": %s",
+	    errors_number(HTTP_CONFLICT), batch->plants[i].id,
+	    errors_message(HTTP_CONFLICT));
+	say_line(import, batch->lines[i], why);
+}
+
 /* Say why nothing is stored from line `number` on. */
 static void
 end_unstored(struct import *import, uint64_t number, enum store_result result)
@@ -85,8 +97,7 @@ commit_batch(struct import *import)
 			break;
 		case STORE_CONFLICT:
 			import->conflicting++;
-			say_line(import, batch->lines[i],
-			    errors_message(HTTP_CONFLICT));
+			say_conflict(import, i);
 			break;
 		default:
 			unstored = unstored == NULL ? item : unstored;

@@ -30,9 +30,10 @@ static int
 fail(const struct output *output, const char *what, int status)
 {
 	log_error("%s: %s: %s%s", name_of(output), what, strerror(errno),
-	    output->path != NULL ? ""
-				 : "; the output is incomplete; check where "
-				   "it goes");
+	    output->path != NULL
+		? errno == ENOSPC || errno == EDQUOT ? "; make room" : ""
+		: "; the output is incomplete; check where "
+		  "it goes");
 	return status;
 }
 

@@ -52,7 +52,7 @@ print_help(void)
 	for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
 		printf(
 		    "%-10s  %s\n", subcommands[i].name, subcommands[i].summary);
-	printf("%-10s  %s\n", "help", "show this");
+	printf("%-10s  %s\n", "help", "show this, or that of a subcommand");
 }
 
 static int
@@ -69,6 +69,11 @@ run_subcommand(int argc, char **argv)
 	if (argc == 0)
 		return usage_error("say which subcommand", "");
 	if (strcmp(argv[0], "help") == 0) {
+		char option[] = "--help";
+		char *help[] = { argv[1], option, NULL };
+
+		if (argc > 1 && strcmp(argv[1], "help") != 0)
+			return run_subcommand(2, help);
 		print_help();
 		return EX_OK;
 	}

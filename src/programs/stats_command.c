@@ -20,7 +20,7 @@
 #include "store/reader.h"
 
 static const char usage[] =
-    "Usage: plant-store stats [--dir DIR] [--json]\n"
+    "Usage: plant-store stats [--dir DIR] [--json] [--quiet | --progress]\n"
     "\n"
     "Say what is in a store and how it fares.  Every line of the journal is\n"
     "read and checked, a gigabyte a second or so.  The service may go on\n"
@@ -124,8 +124,12 @@ read_journal(struct stats *stats, const char *path, const struct watch *watch)
 		if (result == READER_PLANT)
 			status = count_plant(stats, &record);
 	}
-	if (result == READER_STOPPED)
+	if (result == READER_STOPPED) {
+		reader_report(reader, &stats->journal);
+		log_error("stats: stopped after %" PRIu64 " plants",
+		    stats->journal.plants);
 		status = 128 + command_interrupted();
+	}
 	if (result == READER_FAILED)
 		status = reader_status(reader);
 	reader_report(reader, &stats->journal);
@@ -184,9 +188,13 @@ print_index(const struct stats *stats)
 		printf("current");
 		break;
 	case INSPECT_BEHIND:
+		if (bytes_behind(stats) == 0) {
+			printf("current, up to a torn end");
+			break;
+		}
 		printf("behind by %" PRIu64
-		       " bytes, read when the service next "
-		       "stores a plant",
+		       " bytes, entered when the service next stores a plant "
+		       "or starts",
 		    bytes_behind(stats));
 		break;
 	case INSPECT_MISSING:

@@ -21,7 +21,7 @@
 	"  --help      show this\n"
 
 static const char verify_usage[] =
-    "Usage: plant-store verify [OPTION ...] [DIR | FILE]\n"
+    "Usage: plant-store verify [--quiet | --progress] [DIR | FILE]\n"
     "\n"
     "Check every line of a store's journal: checksum, form, chain and order,\n"
     "and that the index holds what the journal holds.  The service may go on\n"
@@ -33,19 +33,21 @@ static const char verify_usage[] =
     "  FILE        a journal, which nobody may be writing\n" USAGE_PROGRESS;
 
 static const char backup_usage[] =
-    "Usage: plant-store backup [OPTION ...] DEST\n"
+    "Usage: plant-store backup [--dir DIR] [--quiet | --progress] DEST\n"
     "\n"
     "Copy a store's journal to the directory DEST, checked on its way: every\n"
     "plant that was acknowledged before the call.  The service may go on\n"
     "meanwhile.  If DEST has an earlier backup of the same store, what is new\n"
-    "is added to it.  A backup is a store: to restore it, copy its\n"
-    "plants.jsonl into an empty directory for the service.\n"
+    "is added to it.  A backup is a store: to restore it, stop the service,\n"
+    "copy the backup's plants.jsonl into an empty directory, both owned by\n"
+    "the service's user, and start the service with that directory.\n"
     "\n"
     "  --dir DIR   the store's directory (PLANT_STORE_DIR, or\n"
     "              /var/lib/plant-store)\n" USAGE_PROGRESS;
 
 static const char recover_usage[] =
-    "Usage: plant-store recover [OPTION ...] SRC DEST\n"
+    "Usage: plant-store recover [--store UUID] [--quiet | --progress] SRC "
+    "DEST\n"
     "\n"
     "Put every plant that can still be read of a damaged journal into a new\n"
     "store in the directory DEST, with the time and the token's name that it\n"
@@ -82,7 +84,8 @@ print_index(const char *dir, enum verify_index index)
 	static const char *const texts[] = {
 		[VERIFY_INDEX_EQUAL] = "holds the same plants",
 		[VERIFY_INDEX_BEHIND] = "lacks the last plants; they are "
-					"entered at the next start",
+					"entered when the service next stores "
+					"a plant or starts",
 		[VERIFY_INDEX_NONE] = NULL,
 		[VERIFY_INDEX_MISSING] = "missing; the index is built anew at "
 					 "the next start",
@@ -167,8 +170,9 @@ store_command_backup(int argc, char **argv)
 	status = copy_backup(command.dir, dest, &watch, &report);
 	command_unwatch();
 	if (status == COPY_STOPPED)
-		return stopped(
-		    dest, "; it is as before, or whole; run it again");
+		return stopped(dest,
+		    "; it holds the earlier backup, or the new one "
+		    "whole; run it again");
 	if (status != EX_OK)
 		return status;
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64

@@ -33,9 +33,9 @@
 #define SECONDS_LEN 19
 
 static const char usage[] =
-    "Usage: plant-store token add NAME [--expires WHEN]\n"
-    "       plant-store token list\n"
-    "       plant-store token revoke NAME\n"
+    "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
+    "       plant-store token list [--file FILE]\n"
+    "       plant-store token revoke NAME [--file FILE]\n"
     "\n"
     "add     make a token and print it, this once: only its digest is kept\n"
     "list    show the names, when they expire and when they were made\n"
@@ -251,6 +251,8 @@ run_action(struct arguments *arguments, int count, char **words)
 		    "one word too many: ", words[1 + action->takes_name]);
 	if (arguments->expires != NULL && !action->takes_expires)
 		return usage_error("--expires is not for ", words[0]);
+	if (arguments->file != NULL && arguments->file[0] == '\0')
+		return usage_error("--file is empty: name the token file", "");
 	if (action->takes_name)
 		arguments->name = words[1];
 	if (arguments->file == NULL) {

@@ -23,6 +23,11 @@
 
 #define JOURNAL_NAME "plants.jsonl"
 
+/* What an operator does about a damaged one. */
+#define JOURNAL_REMEDY                                              \
+	"restore it from a backup, or save what can be read with: " \
+	"plant-store recover"
+
 struct journal {
 	int dir; /* the store's directory; the caller's */
 	int fd;

@@ -33,30 +33,39 @@ reader_error(const char *name, const char *what)
 {
 	int error = errno;
 
-	log_error("%s: %s: %s", name, what, strerror(error));
+	const char *remedy = "";
+	int status = EX_IOERR;
+
 	switch (error) {
 	case EACCES:
 	case EPERM:
-		return EX_NOPERM;
+		remedy = "; run this as its owner";
+		status = EX_NOPERM;
+		break;
 	case ENOENT:
 	case ENOTDIR:
-		return EX_NOINPUT;
+		remedy = "; check its name";
+		status = EX_NOINPUT;
+		break;
 	case ENOSPC:
 	case EDQUOT:
 	case EFBIG:
-		return EX_CANTCREAT;
+		remedy = "; make room";
+		status = EX_CANTCREAT;
+		break;
 	case ENOMEM:
-		return EX_TEMPFAIL;
-	default:
-		return EX_IOERR;
+		status = EX_TEMPFAIL;
+		break;
 	}
+	log_error("%s: %s: %s%s", name, what, strerror(error), remedy);
+	return status;
 }
 
 int
 reader_damaged(const struct reader *reader, uint64_t offset, const char *reason)
 {
-	log_error("%s: damaged at byte %" PRIu64 ": %s", reader->name, offset,
-	    reason);
+	log_error("%s: damaged at byte %" PRIu64 ": %s; " JOURNAL_REMEDY,
+	    reader->name, offset, reason);
 	return EX_DATAERR;
 }
 

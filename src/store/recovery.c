@@ -44,7 +44,7 @@ static enum fault
 damaged(const struct store *store, uint64_t end, const char *reason)
 {
 	log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
-		  ": %s; nothing was changed; restore it from a backup",
+		  ": %s; nothing was changed; " JOURNAL_REMEDY,
 	    store->path, end, reason != NULL ? reason : "the end is missing");
 	return FAULT_DAMAGED;
 }

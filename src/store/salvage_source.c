@@ -87,8 +87,13 @@ find_uuid(
 			    given);
 			return EX_USAGE;
 		}
-		source->whole =
-		    source->whole && memcmp(uuid, given, RECORD_UUID_LEN) == 0;
+		if (source->whole &&
+		    memcmp(uuid, given, RECORD_UUID_LEN) != 0) {
+			log_error("%s: is of the store %s, as its first line "
+				  "says; leave --store away",
+			    path, uuid);
+			return EX_USAGE;
+		}
 		memcpy(uuid, given, RECORD_UUID_LEN);
 		return EX_OK;
 	}

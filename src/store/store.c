@@ -111,14 +111,14 @@ open_journal(struct store *store, int64_t deadline_ms)
 		return EX_CONFIG;
 	case JOURNAL_DAMAGED:
 		log_error("%s/" JOURNAL_NAME ": damaged at byte 0: its first "
-			  "line is not a journal's header; restore it from a "
-			  "backup",
+			  "line is not a journal's header; " JOURNAL_REMEDY,
 		    store->path);
 		return EX_DATAERR;
 	case JOURNAL_ABSENT:
 	case JOURNAL_ERROR:
-		log_error("%s/" JOURNAL_NAME ": cannot open: %s", store->path,
-		    strerror(errno));
+		log_error("%s/" JOURNAL_NAME ": cannot open: %s%s", store->path,
+		    strerror(errno),
+		    errno == EACCES ? "; give it to the service's user" : "");
 		return errno == EACCES ? EX_NOPERM
 				       : exit_status(state_fault(errno));
 	}

@@ -212,6 +212,14 @@ unlinkat(int dir, const char *name, int flags)
 	return (int)syscall(SYS_unlinkat, dir, name, flags);
 }
 
+int
+renameat2(int from, const char *old, int to, const char *new, unsigned flags)
+{
+	if (hit(SHIM_RENAMEAT2, from, old) != NULL)
+		return -1;
+	return (int)syscall(SYS_renameat2, from, old, to, new, flags);
+}
+
 /* A test may have one of its own. */
 __attribute__((weak)) int
 fstat(int fd, struct stat *st)

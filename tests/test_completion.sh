@@ -32,6 +32,7 @@ subcommands=$("$program" --help | awk '/^[a-z]/ { print $1 }' |
 offers "every subcommand, and the two options" \
 	"--help --version $subcommands" ''
 offers "a subcommand that has begun" verify ver
+offers "one whose help is wanted" verify help ver
 offers "the actions of token" "add list revoke" token ''
 offers "an action that has begun" revoke token re
 offers "the options of token" "--expires --file --help" token add --

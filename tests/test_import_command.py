@@ -379,6 +379,13 @@ def test_csv_limit(test: Import) -> None:
         done = test.run(store, b"", str(path), "--keep-going")
         test.check(done.counts == [1, 0, 0, 1, 3] and "error 3007" in done.err,
                    "and holds for what is there whole, too", done)
+    with test.store() as store:
+        text = b"id,name\n1,a\"" + b"x" * 1_200_000 + b"\n2,two\n3,three\n"
+        text += b'4,"q\n99,not a plant\n5,five"\n6,six\n'
+        done = test.run(store, text, "--format", "csv", "--keep-going")
+        found = [plant["id"] for plant in store.plants()]
+        test.check(done.counts == [4, 0, 0, 1, 8] and found == [2, 3, 4, 6],
+                   "a wrong record, however long, ends with its line", (done, found))
 
 
 def test_round_trip(test: Import) -> None:

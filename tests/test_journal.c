@@ -129,6 +129,21 @@ making_never_replaces_a_journal(void **state)
 }
 
 static void
+where_a_rename_cannot_spare_what_is_there_a_link_does(void **state)
+{
+	struct fixture *fixture = *state;
+
+	/* As on NFS. */
+	shim_fail(SHIM_RENAMEAT2, NULL, 1, 2, EINVAL);
+	assert_int_equal(journal_create(fixture->dir), 0);
+	assert_int_equal(fixture_size(fixture, JOURNAL_NAME), HEADER_END);
+	assert_false(fixture_exists(fixture, JOURNAL_NAME ".new"));
+	assert_int_equal(journal_create(fixture->dir), -1);
+	assert_int_equal(errno, EEXIST);
+	assert_false(fixture_exists(fixture, JOURNAL_NAME ".new"));
+}
+
+static void
 what_an_interrupted_making_left_is_no_obstacle(void **state)
 {
 	struct fixture *fixture = *state;
@@ -683,6 +698,7 @@ main(void)
 		TEST(two_new_journals_are_of_two_stores),
 		TEST(only_its_owner_may_read_a_new_journal),
 		TEST(making_never_replaces_a_journal),
+		TEST(where_a_rename_cannot_spare_what_is_there_a_link_does),
 		TEST(what_an_interrupted_making_left_is_no_obstacle),
 		TEST(a_making_that_fails_leaves_no_journal),
 		TEST(a_making_is_not_done_before_the_directory_is_synced),

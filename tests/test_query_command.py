@@ -676,6 +676,8 @@ def test_interrupted_file(tally: Tally, store: Store) -> None:
         with held_lock(store):
             process = start(store, "export", "-o", path)
             begun = wait_until(lambda: list(store.root.glob("out.*")))
+            # As timeout(1) does, twice.
+            process.send_signal(number)
             process.send_signal(number)
         _, said = process.communicate(timeout=TIMEOUT_S)
         tally.check(
@@ -687,6 +689,48 @@ def test_interrupted_file(tally: Tally, store: Store) -> None:
             f"{number.name} ends an export to a file, of which nothing is left",
             (begun, process.returncode, said),
         )
+
+
+def test_file_limit(tally: Tally, store: Store) -> None:
+    """A file may not grow beyond a limit: an error, and not a signal."""
+    limit = ["prlimit", "--fsize=1000", "--core=0", "--"]
+    done = subprocess.run(
+        [*limit, store.build / "plant-store", "export", "-o", store.root / "out"],
+        env=store.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    tally.check(
+        done.returncode == IOERR
+        and b"File too large" in done.stderr
+        and not list(store.root.glob("out*")),
+        "an export beyond the limit of files is told, and nothing is left",
+        done,
+    )
+
+
+def test_unblocked_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    process = start(store, "export", stdout=theirs)
+    os.close(theirs)
+    with open(ours, "rb") as out:
+        # It waits for us as soon as the pipe is full.
+        wait_until(lambda: state_of(process.pid) == "S")
+        got = out.read()
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    tally.check(
+        process.returncode == 0 and got == lines_of(plants),
+        "a pipe that does not block is waited for",
+        (process.returncode, said),
+    )
+
+
+def state_of(pid: int) -> str:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0]
 
 
 def test_interrupted_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
@@ -911,6 +955,8 @@ def test_large(tally: Tally, build: str) -> None:
         test_output(tally, store, plants)
         test_interrupted_file(tally, store)
         test_interrupted_pipe(tally, store, plants)
+        test_file_limit(tally, store)
+        test_unblocked_pipe(tally, store, plants)
         test_bar(tally, store)
         test_interrupted_search(tally, store)
 

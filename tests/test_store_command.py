@@ -517,6 +517,28 @@ def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:
     )
 
 
+def test_read_only(tally: Tally, root: pathlib.Path) -> None:
+    """A store that was served, in a snapshot that is mounted for reading."""
+    store = put(root / "store", Journal(3).content())
+    (store / "lock").write_bytes(b"")
+    (root / "mounted").mkdir()
+    mounted = False
+    try:
+        for words in (
+            ["mount", "--bind", store, root / "mounted"],
+            ["mount", "-o", "remount,ro,bind", root / "mounted"],
+        ):
+            done = subprocess.run(words, capture_output=True, check=False)
+            mounted = done.returncode == 0
+        if not mounted:
+            tally.skip("a read-only mount can be read", "it cannot be mounted")
+            return
+        done = run("verify", root / "mounted")
+        tally.check(done.returncode == 0, "a read-only mount can be read", done)
+    finally:
+        subprocess.run(["umount", root / "mounted"], capture_output=True, check=False)
+
+
 @contextlib.contextmanager
 def small_disk(path: pathlib.Path) -> Iterator[bool]:
     path.mkdir()
@@ -654,6 +676,7 @@ def scenario(tally: Tally) -> None:
         test_recover,
         test_recovered_store,
         test_lost_uuid,
+        test_read_only,
         test_full_disk,
         test_progress,
         test_interrupt,

@@ -112,11 +112,11 @@ arrivals_accept(struct reactor *r)
 
 /* What has arrived whole by now is answered: we may be who is late. */
 static void
-close_overdue(struct reactor *r, struct connection_list *list)
+close_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 {
 	struct connection *c;
 
-	while ((c = list->first) != NULL && c->deadline_ms <= r->now_ms) {
+	while ((c = list->first) != NULL && c->deadline_ms <= now_ms) {
 		if (c->answer != NULL)
 			connection_free(c);
 		else
@@ -140,6 +140,13 @@ void
 arrivals_end_overdue(struct reactor *r)
 {
 	spool_overdue(r);
-	close_overdue(r, &r->waiting);
-	close_overdue(r, &r->kept);
+	close_overdue(r, &r->waiting, r->now_ms);
+	close_overdue(r, &r->kept, r->now_ms);
+}
+
+void
+arrivals_end_all(struct reactor *r)
+{
+	close_overdue(r, &r->peeked, INT64_MAX);
+	close_overdue(r, &r->waiting, INT64_MAX);
 }

@@ -44,4 +44,10 @@ void arrivals_look(
  */
 void arrivals_end_overdue(struct reactor *reactor);
 
+/*
+ * arrivals_end_all(reactor):
+ * Close who has begun a request, unless all of it is there by now.
+ */
+void arrivals_end_all(struct reactor *reactor);
+
 #endif

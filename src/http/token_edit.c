@@ -185,9 +185,12 @@ copy_acl(int from, int to)
 	char acl[ACL_BYTES_MAX];
 	ssize_t len = fgetxattr(from, name, acl, sizeof(acl));
 
-	if (len < 0)
-		return errno == ENODATA || errno == ENOTSUP ? 0 : -1;
-	return fsetxattr(to, name, acl, (size_t)len, 0);
+	if (len >= 0)
+		return fsetxattr(to, name, acl, (size_t)len, 0);
+	/* The directory may have given the new one a list of its own. */
+	if (errno == ENODATA && fremovexattr(to, name) == 0)
+		return 0;
+	return errno == ENODATA || errno == ENOTSUP ? 0 : -1;
 }
 
 /* Who may use the old file may use the new one. */

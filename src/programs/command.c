@@ -20,6 +20,8 @@
 /* Often enough to look alive; in a file, one line now and then. */
 #define BAR_MS 100
 #define LINE_MS 1000
+/* Closer than this, two signals are one. */
+#define TWICE_MS 300
 /* What stands beside the bar, and the widest and narrowest bar. */
 #define BESIDE_COLUMNS 50
 #define BAR_COLUMNS_MAX 40
@@ -29,6 +31,7 @@ static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
 #define STOP_SIGNALS (sizeof(stop_signals) / sizeof(stop_signals[0]))
 
 static volatile sig_atomic_t stopped_by;
+static volatile int64_t stopped_ms; /* of the handler alone */
 static struct sigaction actions_before[STOP_SIGNALS];
 
 static struct {
@@ -141,10 +144,19 @@ command_dir(struct command *command)
 	return EX_OK;
 }
 
+/* Who asks twice does not want to wait; timeout(1) sends each signal twice. */
 static void
 on_stop(int number)
 {
-	stopped_by = number;
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	if (stopped_by == 0) {
+		stopped_by = number;
+		stopped_ms = now_ms;
+	} else if (now_ms - stopped_ms > TWICE_MS) {
+		signal(number, SIG_DFL);
+		raise(number);
+	}
 }
 
 int
@@ -242,13 +254,11 @@ step(void *context, uint64_t done, uint64_t total)
 struct watch
 command_watch(const struct command *command, const char *what)
 {
-	/*
-	 * Reads are to be broken off, so without SA_RESTART; who asks twice
-	 * does not want to wait, so with SA_RESETHAND.
-	 */
-	struct sigaction action = { .sa_handler = on_stop,
-		.sa_flags = (int)SA_RESETHAND };
+	/* Reads are to be broken off, so without SA_RESTART. */
+	struct sigaction action = { .sa_handler = on_stop };
 
+	for (size_t i = 0; i < STOP_SIGNALS; i++)
+		sigaddset(&action.sa_mask, stop_signals[i]);
 	memset(&progress, 0, sizeof(progress));
 	progress.what = what;
 	progress.watching = true;
@@ -269,16 +279,23 @@ command_watch(const struct command *command, const char *what)
 }
 
 void
-command_unwatch(void)
+command_clear_bar(void)
 {
-	if (!progress.watching)
-		return;
-	for (size_t i = 0; i < STOP_SIGNALS; i++)
-		sigaction(stop_signals[i], &actions_before[i], NULL);
 	if (progress.shown && progress.terminal &&
 	    write(STDERR_FILENO, "\r\033[K", 4) < 0) {
 		/* Nobody left to tell. */
 	}
+}
+
+void
+command_unwatch(void)
+{
+	if (!progress.watching)
+		return;
+	/* Once stopped, all that is left is to clean up and end. */
+	for (size_t i = 0; i < STOP_SIGNALS && stopped_by == 0; i++)
+		sigaction(stop_signals[i], &actions_before[i], NULL);
+	command_clear_bar();
 	log_set_bar(false);
 	memset(&progress, 0, sizeof(progress));
 }

@@ -82,6 +82,12 @@ struct watch command_watch(const struct command *command, const char *what);
 void command_unwatch(void);
 
 /*
+ * command_clear_bar():
+ * Before a line goes to stdout while a bar may stand on the same terminal.
+ */
+void command_clear_bar(void);
+
+/*
  * command_interrupted():
  * The number of the signal that asked to stop, or 0.  The status of a
  * subcommand that was stopped is 128 + this number.

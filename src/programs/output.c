@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,13 @@ output_flush(struct output *output)
 	while (output->used > 0) {
 		ssize_t n = write(output->fd, output->buf, output->used);
 
+		if (n < 0 && errno == EAGAIN) {
+			/* A pipe that does not block, as others left it. */
+			struct pollfd ready = { .fd = output->fd,
+				.events = POLLOUT };
+
+			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
+		}
 		if (n < 0 && errno != EINTR)
 			return fail(output, "cannot write", EX_IOERR);
 		if (n > 0) {
@@ -172,15 +180,26 @@ sync_directory(const struct output *output)
 	return result;
 }
 
+/* NFS has no rename that spares what is there, but its links do so. */
+static int
+rename_output(const struct output *output)
+{
+	if (output->replace)
+		return rename(output->temporary, output->path);
+	if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->path,
+		RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL || link(output->temporary, output->path) < 0)
+		return -1;
+	return unlink(output->temporary);
+}
+
 static int
 put_in_place(struct output *output)
 {
-	unsigned flags = output->replace ? 0 : RENAME_NOREPLACE;
-
 	if (fsync(output->fd) < 0)
 		return fail(output, "cannot sync", EX_IOERR);
-	if (renameat2(
-		AT_FDCWD, output->temporary, AT_FDCWD, output->path, flags) < 0)
+	if (rename_output(output) < 0)
 		return fail(output, "cannot give it its name", EX_CANTCREAT);
 	free(output->temporary);
 	output->temporary = NULL;

@@ -72,7 +72,8 @@ run_subcommand(int argc, char **argv)
 		char option[] = "--help";
 		char *help[] = { argv[1], option, NULL };
 
-		if (argc > 1 && strcmp(argv[1], "help") != 0)
+		if (argc > 1 && argv[1][0] != '-' &&
+		    strcmp(argv[1], "help") != 0)
 			return run_subcommand(2, help);
 		print_help();
 		return EX_OK;
@@ -129,6 +130,8 @@ main(int argc, char **argv)
 
 	/* A reader that went away is an error to report, not a silent end. */
 	signal(SIGPIPE, SIG_IGN);
+	/* Nor a limit on files, which would leave what was begun. */
+	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	status = run(argc, argv);
 	return status == EX_OK ? close_output() : status;

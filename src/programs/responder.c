@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sysexits.h>
 
@@ -51,6 +52,7 @@ print(const char *text)
  * A core would hold the tokens of clients; prlimit(1) can allow it again.  To a
  * program that takes cores from a pipe the kernel gives them whatever the limit
  * is, but for 1 (core(5), fs/coredump.c), which is too little for a file too.
+ * Where a hard limit of 0 rules that out, none is to be made at all.
  */
 static void
 forbid_core(void)
@@ -58,7 +60,9 @@ forbid_core(void)
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max < 1 ? limit.rlim_max : 1;
+		if (limit.rlim_max < 1 && prctl(PR_SET_DUMPABLE, 0) == 0)
+			return;
+		limit.rlim_cur = 1;
 		if (setrlimit(RLIMIT_CORE, &limit) == 0)
 			return;
 	}

@@ -185,6 +185,7 @@ static void
 print_line(void *context, const char *line)
 {
 	(void)context;
+	command_clear_bar();
 	printf("%s\n", line);
 }
 

@@ -15,13 +15,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dest.h"
+#include "ground/clock.h"
 #include "ground/log.h"
 #include "journal.h"
 #include "reader_state.h"
 #include "store/reader.h"
+#include "store/store.h"
 
 /*
  * The bytes are read, copied and read again; to the watch it is one piece of
@@ -167,6 +170,31 @@ check_lineage(struct reader *source, const struct reader *dest)
 	return reader_resume(source, &dest->replay.at, dest->plants);
 }
 
+/*
+ * Whoever serves the copy makes the lock file and then locks the journal: so
+ * nobody has since it was read, nor does before `fd` is closed.  Who only reads
+ * it locks the journal for a moment too.
+ */
+static int
+lock_copy(const struct reader *dest, int fd)
+{
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
+	/* It may lie where files cannot be locked, and so none is served. */
+	bool held = lock_file(fd, deadline_ms) < 0 && errno == ETIMEDOUT;
+
+	if (faccessat(dest->dir, "lock", F_OK, 0) == 0) {
+		log_error("%s: was put into service meanwhile; name another "
+			  "directory",
+		    dest->name);
+		return EX_CANTCREAT;
+	}
+	if (!held)
+		return EX_OK;
+	log_error("%s: held by another process for %d ms; try again later",
+	    dest->name, STORE_LOCK_TIMEOUT_MS);
+	return EX_TEMPFAIL;
+}
+
 /* The bytes [from, to), synced; if it fails `dest` is as before. */
 static int
 append_bytes(const struct reader *source, const struct reader *dest,
@@ -175,17 +203,12 @@ append_bytes(const struct reader *source, const struct reader *dest,
 	int fd = openat(dest->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
 	int status = EX_OK;
 
-	/*
-	 * Whoever serves it makes the lock file and then locks the journal: so
-	 * nobody has since it was read, nor does before this is done.
-	 */
-	if (fd >= 0 && ((lock_file(fd, 0) < 0 && errno == ETIMEDOUT) ||
-			   faccessat(dest->dir, "lock", F_OK, 0) == 0)) {
-		log_error("%s: was put into service meanwhile; name another "
-			  "directory",
-		    dest->name);
-		close(fd);
-		return EX_CANTCREAT;
+	if (fd >= 0) {
+		status = lock_copy(dest, fd);
+		if (status != EX_OK) {
+			close(fd);
+			return status;
+		}
 	}
 	/* What stands behind its last line is left from an interrupted one. */
 	if (fd < 0 || ftruncate(fd, (off_t)from) < 0)

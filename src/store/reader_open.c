@@ -86,10 +86,13 @@ reader_open(const char *path, const struct watch *watch, int *status)
 	if (watch != NULL)
 		reader->watch = *watch;
 	*status = open_journal(reader, path);
-	/* A copy that was never served has no lock file, and needs none. */
+	/*
+	 * A copy that was never served has no lock file, and needs none; nor
+	 * does a snapshot that is mounted for reading: the journal's own does.
+	 */
 	if (*status == EX_OK && reader->dir >= 0 &&
 	    lock_open_present(&reader->lock, reader->dir) < 0 &&
-	    errno != ENOENT)
+	    errno != ENOENT && errno != EROFS)
 		*status = reader_error(path, "cannot open its lock");
 	if (*status == EX_OK)
 		*status = reader_resume(reader, &reader->journal.start, 0);

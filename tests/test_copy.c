@@ -143,72 +143,63 @@ backup_over_one_of_another_store_is_refused(void **state)
 	free(after);
 }
 
+/* Copied with the plants 1 to `last`, the store is set back to the first. */
+static void
+set_back(const struct fixture *fixture, bool prepare, int64_t last)
+{
+	struct copy_report report;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	fixture_make_store(fixture, prepare, 1, 1);
+	size_t len = fixture_size(fixture, "plants.jsonl");
+	fixture_make_store(fixture, prepare, 2, last);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	fixture_truncate(fixture, "plants.jsonl", len);
+}
+
+static void
+expect_refused(const struct fixture *fixture)
+{
+	struct copy_report report;
+	char dest[80];
+
+	dest_path(fixture, dest);
+	assert_int_equal(
+	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+}
+
 static void
 backup_that_holds_more_than_the_store_is_refused(void **state)
 {
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
-	size_t len;
-
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 1);
-	char *early = fixture_read(fixture, "plants.jsonl", &len);
-	fixture_make_store(fixture, false, 2, 2);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	/* The store is set back to its earlier state. */
-	fixture_truncate(fixture, "plants.jsonl", len);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
-	free(early);
+	set_back(*state, false, 2);
+	expect_refused(*state);
 }
 
 static void
 backup_whose_end_the_store_does_not_continue_is_refused(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
-	size_t len;
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 1);
-	char *early = fixture_read(fixture, "plants.jsonl", &len);
-	fixture_make_store(fixture, false, 2, 2);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	/* Set back, the store went another way since. */
-	fixture_truncate(fixture, "plants.jsonl", len);
+	set_back(fixture, false, 2);
+	/* It went another way since. */
 	fixture_remove_index(fixture);
 	fixture_make_store(fixture, false, 7, 9);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
-	free(early);
+	expect_refused(fixture);
 }
 
 static void
 backup_whose_end_the_store_has_only_room_for_is_refused(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
-	size_t len;
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, true, 1, 1);
-	char *early = fixture_read(fixture, "plants.jsonl", &len);
-	fixture_make_store(fixture, true, 2, 9);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	fixture_truncate(fixture, "plants.jsonl", len);
+	set_back(fixture, true, 9);
 	fixture_remove_index(fixture);
 	struct store *store = fixture_open(fixture, true);
 	fixture_create(store, 77);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+	expect_refused(fixture);
 	store_close(store);
-	free(early);
 }
 
 /* At its nth step, the copy is put into service, or copied to by another. */

@@ -307,6 +307,36 @@ a_refusal_says_what_is_wrong(void **state)
 	assert_refused("a,b,c\n", "too many fields");
 }
 
+/* The place behind a text says whether a line break behind it ends a record. */
+static void
+a_place_in_quotes_is_one_where_a_record_goes_on(void **state)
+{
+	static const char letters[] = { 'a', ',', '"', '\r' };
+	struct csv_field fields[TEXT_MAX + 1];
+	char text[TEXT_MAX + 1];
+	const char *reason;
+	size_t seen = 0;
+
+	(void)state;
+	for (size_t len = 0; len <= TEXT_MAX; len++)
+		for (size_t all = 0; all >> 2 * len == 0; all++) {
+			enum csv_place place = CSV_FIELD_BEGINS;
+			size_t n = TEXT_MAX + 1, used;
+
+			for (size_t i = 0; i < len; i++) {
+				text[i] = letters[all >> 2 * i & 3];
+				place = csv_next_place(place, text[i]);
+			}
+			text[len] = '\n';
+			enum csv_result result = csv_record_split(
+			    text, len + 1, 0, fields, &n, &used, &reason);
+			assert_int_equal(
+			    result == CSV_MORE, place == CSV_IN_QUOTES);
+			seen += place == CSV_IN_QUOTES;
+		}
+	assert_true(seen > 0);
+}
+
 int
 main(void)
 {
@@ -319,6 +349,8 @@ main(void)
 		cmocka_unit_test(
 		    a_field_may_hold_any_byte_but_those_of_the_form),
 		cmocka_unit_test(a_refusal_says_what_is_wrong),
+		cmocka_unit_test(
+		    a_place_in_quotes_is_one_where_a_record_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

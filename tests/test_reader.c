@@ -423,18 +423,26 @@ every_read_that_fails_is_told(void **state)
 	assert_true(failures >= 3);
 }
 
+/* The store has the plant 1. */
 static void
-sync_that_fails_is_told(void **state)
+expect_failed_sync(const struct fixture *fixture)
 {
-	const struct fixture *fixture = *state;
 	struct record record;
 
-	fixture_make_store(fixture, false, 1, 1);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	struct reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_next(reader, &record), READER_FAILED);
 	assert_int_equal(reader_status(reader), EX_IOERR);
 	reader_close(reader);
+}
+
+static void
+sync_that_fails_is_told(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	fixture_make_store(fixture, false, 1, 1);
+	expect_failed_sync(fixture);
 	/* The next sync of this file would lie. */
 	shim_reset();
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
@@ -445,32 +453,22 @@ static void
 sync_that_fails_where_it_cannot_be_marked_is_told(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct record record;
 
 	fixture_make_store(fixture, false, 1, 1);
-	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	shim_fail(SHIM_PWRITE, "lock", 1, 1, EIO);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_IOERR);
+	expect_failed_sync(fixture);
 	assert_int_equal(fixture_logged(fixture, "stop all its processes"), 1);
-	reader_close(reader);
 }
 
 static void
 sync_of_a_copy_that_fails_is_told(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct record record;
 
 	fixture_make_store(fixture, false, 1, 1);
 	fixture_remove(fixture, "lock");
-	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_IOERR);
+	expect_failed_sync(fixture);
 	assert_int_equal(fixture_logged(fixture, "marked as failed"), 0);
-	reader_close(reader);
 }
 
 static void

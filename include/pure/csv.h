@@ -43,4 +43,20 @@ struct csv_field {
 enum csv_result csv_record_split(char *buf, size_t len, int last,
     struct csv_field *fields, size_t *n, size_t *used, const char **reason);
 
+/*
+ * csv_next_place(place, c):
+ * For a record that no buffer holds: where it stands behind the byte `c`, from
+ * CSV_FIELD_BEGINS on.  A line break ends the record but in CSV_IN_QUOTES, and
+ * is not to be given; CSV_IN_WRONG, as CSV_BAD for a quote, text or a CR where
+ * it may not be, stays.
+ */
+enum csv_place {
+	CSV_FIELD_BEGINS,
+	CSV_IN_BARE,
+	CSV_IN_QUOTES,
+	CSV_BEHIND_QUOTE,
+	CSV_IN_WRONG
+};
+enum csv_place csv_next_place(enum csv_place place, char c);
+
 #endif

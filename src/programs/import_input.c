@@ -128,23 +128,6 @@ result_of(struct import_input *input, struct import_line *line, int found)
 	return fail(input, EX_TEMPFAIL);
 }
 
-/* Where in a record of CSV a byte stands; csv.h says what is wrong in it. */
-enum place { FIELD_BEGINS, IN_BARE, IN_QUOTES, BEHIND_QUOTE, IN_WRONG };
-
-static enum place
-next_place(enum place place, char c)
-{
-	if (place == IN_WRONG)
-		return IN_WRONG;
-	if (place == IN_QUOTES)
-		return c == '"' ? BEHIND_QUOTE : IN_QUOTES;
-	if (c == '"')
-		return place == IN_BARE ? IN_WRONG : IN_QUOTES;
-	if (c == ',')
-		return FIELD_BEGINS;
-	return place == BEHIND_QUOTE || c == '\r' ? IN_WRONG : IN_BARE;
-}
-
 /*
  * Pass over the line, or record, that begins at the start of the buffer and is
  * too long.  A record that is wrong ends with the line where it is wrong.
@@ -154,7 +137,7 @@ pass_over(struct import_input *input, const struct watch *watch,
     struct import_line *line)
 {
 	bool csv = input->format == IMPORT_CSV, partial = true;
-	enum place place = FIELD_BEGINS;
+	enum csv_place place = CSV_FIELD_BEGINS;
 	int result;
 
 	line->number = input->lines + 1;
@@ -164,10 +147,10 @@ pass_over(struct import_input *input, const struct watch *watch,
 
 			partial = c != '\n';
 			input->lines += c == '\n';
-			if (c == '\n' && place != IN_QUOTES)
+			if (c == '\n' && place != CSV_IN_QUOTES)
 				goto passed;
 			if (csv)
-				place = next_place(place, c);
+				place = csv_next_place(place, c);
 		}
 		if (input->in.ended)
 			break;

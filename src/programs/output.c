@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <libgen.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 
 #include "command.h"
 #include "ground/log.h"
+#include "ground/rename.h"
 
 /* Written at once: more made it no faster, and it stays in the cache. */
 #define FLUSH_BYTES ((size_t)256 << 10)
@@ -180,18 +181,12 @@ sync_directory(const struct output *output)
 	return result;
 }
 
-/* NFS has no rename that spares what is there, but its links do so. */
 static int
 rename_output(const struct output *output)
 {
 	if (output->replace)
 		return rename(output->temporary, output->path);
-	if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->path,
-		RENAME_NOREPLACE) == 0)
-		return 0;
-	if (errno != EINVAL || link(output->temporary, output->path) < 0)
-		return -1;
-	return unlink(output->temporary);
+	return rename_new(AT_FDCWD, output->temporary, output->path);
 }
 
 static int

@@ -184,3 +184,18 @@ csv_record_split(char *buf, size_t len, int last, struct csv_field *fields,
 	*n = count;
 	return CSV_RECORD;
 }
+
+enum csv_place
+csv_next_place(enum csv_place place, char c)
+{
+	if (place == CSV_IN_WRONG)
+		return CSV_IN_WRONG;
+	if (place == CSV_IN_QUOTES)
+		return c == '"' ? CSV_BEHIND_QUOTE : CSV_IN_QUOTES;
+	if (c == '"')
+		return place == CSV_IN_BARE ? CSV_IN_WRONG : CSV_IN_QUOTES;
+	if (c == ',')
+		return CSV_FIELD_BEGINS;
+	return place == CSV_BEHIND_QUOTE || c == '\r' ? CSV_IN_WRONG
+						      : CSV_IN_BARE;
+}

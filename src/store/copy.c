@@ -131,10 +131,9 @@ is_continued(const struct reader *source, const struct position *at)
 	struct record record;
 	char *line = NULL;
 	size_t size = 0;
-	bool same =
-	    at->seq == 0 || (journal_read(&source->journal, at->last, &record,
-				 &line, &size) == 0 &&
-				record.seq == at->seq && record.crc == at->crc);
+	bool same = at->seq == 0 || (journal_read(&source->journal, at->last,
+					 &record, &line, &size) == 0 &&
+					position_is_behind(at, &record));
 
 	free(line);
 	return same;

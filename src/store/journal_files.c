@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ground/rename.h"
 #include "journal_parts.h"
 #include "lock.h"
 
@@ -84,20 +85,6 @@ journal_begin(struct journal *journal, int dir)
 	return -1;
 }
 
-/* NFS has no rename that spares what is there, but its links do so. */
-static int
-rename_new(int dir)
-{
-	if (renameat2(
-		dir, TEMPORARY_NAME, dir, JOURNAL_NAME, RENAME_NOREPLACE) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return -1;
-	if (linkat(dir, TEMPORARY_NAME, dir, JOURNAL_NAME, 0) < 0)
-		return -1;
-	return unlinkat(dir, TEMPORARY_NAME, 0);
-}
-
 /*
  * Give the temporary file the journal's name.  A name that may not last is
  * taken back: nobody is told of a store that is gone after a power cut.
@@ -105,7 +92,7 @@ rename_new(int dir)
 static int
 place(int dir)
 {
-	if (rename_new(dir) < 0)
+	if (rename_new(dir, TEMPORARY_NAME, JOURNAL_NAME) < 0)
 		return -1;
 	if (fsync(dir) == 0)
 		return 0;

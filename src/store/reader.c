@@ -32,7 +32,6 @@ int
 reader_error(const char *name, const char *what)
 {
 	int error = errno;
-
 	const char *remedy = "";
 	int status = EX_IOERR;
 

@@ -214,7 +214,7 @@ is_covered(struct store *store, const struct position *covered, bool *closed)
 		&store->line_size) < 0)
 		return false;
 	*closed = record.plant == NULL;
-	return record.seq == covered->seq && record.crc == covered->crc;
+	return position_is_behind(covered, &record);
 }
 
 /*

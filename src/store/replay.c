@@ -10,6 +10,12 @@
 /* Large reads are cheap; the window grows for a longer line only. */
 #define WINDOW_BYTES ((size_t)256 << 10)
 
+bool
+position_is_behind(const struct position *at, const struct record *record)
+{
+	return record->seq == at->seq && record->crc == at->crc;
+}
+
 int
 replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at)

@@ -7,6 +7,7 @@
 #ifndef STORE_REPLAY_H
 #define STORE_REPLAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,12 @@ struct position {
 	uint64_t seq;  /* its number; 0 for the header */
 	uint32_t crc;  /* its checksum */
 };
+
+/*
+ * position_is_behind(at, record):
+ * Whether `record`, read at `at->last`, is the line that `at` follows from.
+ */
+bool position_is_behind(const struct position *at, const struct record *record);
 
 /*
  * The most bytes of records that one append writes, and the room that it writes

@@ -154,8 +154,7 @@ check_covered(struct verify *v, bool *ours)
 	}
 	if (!*ours && journal_read(&reader->journal, v->covered.last, &record,
 			  &line, &size) == 0)
-		*ours = record.seq == v->covered.seq &&
-			record.crc == v->covered.crc;
+		*ours = position_is_behind(&v->covered, &record);
 	free(line);
 	return EX_OK;
 }

@@ -42,6 +42,8 @@ from lib_service import (
 DEPLOY = TOP / "deploy"
 SERVICE = DEPLOY / "systemd" / "plant-store.service"
 SOCKET = DEPLOY / "systemd" / "plant-store.socket"
+REFUSED = DEPLOY / "systemd" / "plant-store-refused.target"
+UNITS = (SERVICE, SOCKET, REFUSED)
 START = DEPLOY / "plant-store-start"
 INSTALLED = "/usr/local/libexec/plant-store.fcgi"
 EXPOSURE_MAX = 0.5
@@ -78,10 +80,10 @@ def check_units(tally: Tally, build: str) -> None:
     """By systemd's own judgement, with the service where it is now."""
     responder = str(pathlib.Path(build).resolve() / "plant-store.fcgi")
     with tempfile.TemporaryDirectory() as folder:
-        for unit in (SERVICE, SOCKET):
+        for unit in UNITS:
             text = unit.read_text().replace(INSTALLED, responder)
             pathlib.Path(folder, unit.name).write_text(text)
-        paths = [pathlib.Path(folder, unit.name) for unit in (SERVICE, SOCKET)]
+        paths = [pathlib.Path(folder, unit.name) for unit in UNITS]
         done = output_of("systemd-analyze", "verify", "--man=no", *paths)
         # It also complains of units of the machine that they depend on.
         faults = [line for line in done.stdout.splitlines() if "plant-store" in line]
@@ -114,6 +116,9 @@ def check_agreement(tally: Tally) -> None:
     wanted = [f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"]
     sentence = "what a person must mend is not tried again"
     tally.check(no_restart == wanted, sentence, no_restart)
+    closes = values(SERVICE, "OnFailure") + values(REFUSED, "Conflicts")
+    sentence = "nor by the next request"
+    tally.check(closes == [REFUSED.name, SOCKET.name], sentence, closes)
 
 
 # --- System calls ------------------------------------------------------------

@@ -222,6 +222,11 @@ def check_directory(tally: Tally, store: Store) -> None:
     check_refused(tally, store, sentence, str(store.dir), {os.EX_NOPERM})
     for path in paths:
         path.chmod(0o700 if path.is_dir() else 0o600)
+    lock = store.dir / "lock"
+    lock.chmod(0o400)
+    sentence = "refused: a lock that cannot be written"
+    check_refused(tally, store, sentence, f"{lock}: ", {os.EX_NOPERM})
+    lock.chmod(0o600)
     well = create(store).is_plant("Fern", "indoor")
     tally.check(well, "with its rights restored the store serves again")
 

@@ -83,6 +83,10 @@ def check_room(tally: Tally, store: Store) -> None:
     run = check(store)
     subprocess.run(["umount", store.dir], check=True)
     told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
+    subprocess.run([*command[:4], "ro,mode=0700", "none", store.dir], check=True)
+    run = check(store)
+    subprocess.run(["umount", store.dir], check=True)
+    told(tally, run, CONFIG, "Read-only file system", "a directory is read-only, it says")
 
 
 def check_expired(tally: Tally, store: Store) -> None:
@@ -119,6 +123,9 @@ def check_used(tally: Tally, store: Store) -> None:
     lock.write_bytes(b"failed  " + mark[8:])
     told(tally, check(store), CONFIG, "a sync has failed", "a failed store is told")
     lock.write_bytes(mark)
+    gone = store.journal.rename(store.root / "gone")
+    told(tally, check(store), CONFIG, "missing; restore it", "a lost journal is told")
+    gone.rename(store.journal)
 
 
 # --- The way of a client -----------------------------------------------------

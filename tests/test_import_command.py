@@ -548,7 +548,7 @@ def test_read_only(test: Import) -> None:
         test.run(store, lines(1, 1))
         subprocess.run(["mount", "-o", "remount,ro", "none", store.dir], check=True)
         done = test.run(store, lines(2, 1))
-        test.check(done.status == NOPERM and "cannot write" in done.err and done.out == b"",
+        test.check(done.status == NOPERM and "mount it for writing" in done.err and done.out == b"",
                    "a read-only store is told", done)
 
 

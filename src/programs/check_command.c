@@ -166,19 +166,27 @@ check_directory(struct check *check)
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0 || fstat(dir, &st) < 0) {
-		say_wrong(check,
-		    "PLANT_STORE_DIR: %s: cannot open: %s; make it with "
-		    "'install -d -m 0700 %s', owned by the service's user",
-		    path, strerror(errno), path);
+		if (errno == EACCES)
+			say_wrong(check,
+			    "PLANT_STORE_DIR: %s: cannot open: %s; run this "
+			    "as its owner",
+			    path, strerror(errno));
+		else
+			say_wrong(check,
+			    "PLANT_STORE_DIR: %s: cannot open: %s; make it "
+			    "with 'install -d -m 0700 %s', owned by the "
+			    "service's user",
+			    path, strerror(errno), path);
 		if (dir >= 0)
 			close(dir);
 		return false;
 	}
+	/* Before why it failed is asked for: looking it up changes errno. */
+	user_name(st.st_uid, owner, sizeof(owner));
 	if (faccessat(dir, ".", R_OK | W_OK | X_OK, AT_EACCESS) < 0)
 		say_wrong(check,
 		    "%s: cannot be written: %s; run this as its owner, %s",
-		    path, strerror(errno),
-		    user_name(st.st_uid, owner, sizeof(owner)));
+		    path, strerror(errno), owner);
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
@@ -187,6 +195,12 @@ check_directory(struct check *check)
 		check_owner(check, dir, names[i], st.st_uid);
 	check_room(check, dir);
 	bool exists = faccessat(dir, names[0], F_OK, 0) == 0;
+	/* The lock is marked from when the journal is made. */
+	if (!exists && fstatat(dir, "lock", &st, 0) == 0 && st.st_size > 0)
+		say_wrong(check,
+		    "%s/plants.jsonl: missing; restore it from a backup, or "
+		    "remove %s/lock and %s/index to begin an empty store",
+		    path, path, path);
 	close(dir);
 	if (check->wrong == wrong)
 		printf("%s: rights: ok\n", path);

@@ -73,6 +73,26 @@ lock_journal(struct store *store, int64_t deadline_ms)
 	return EX_TEMPFAIL;
 }
 
+/* What an operator does about it, as the end of a message. */
+static const char *
+remedy(int error)
+{
+	switch (error) {
+	case EACCES:
+	case EPERM:
+		return "; give the directory and all in it to the service's "
+		       "user";
+	case EROFS:
+		return "; mount it for writing";
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return "; make room";
+	default:
+		return "";
+	}
+}
+
 /* The journal that belongs here, made if this store is new. */
 static int
 open_journal(struct store *store, int64_t deadline_ms)
@@ -91,8 +111,8 @@ open_journal(struct store *store, int64_t deadline_ms)
 			return EX_CONFIG;
 		}
 		if (journal_create(store->dir) < 0) {
-			log_error("%s/" JOURNAL_NAME ": cannot make it: %s",
-			    store->path, strerror(errno));
+			log_error("%s/" JOURNAL_NAME ": cannot make it: %s%s",
+			    store->path, strerror(errno), remedy(errno));
 			return errno == EACCES
 				   ? EX_NOPERM
 				   : exit_status(state_fault(errno));
@@ -117,8 +137,7 @@ open_journal(struct store *store, int64_t deadline_ms)
 	case JOURNAL_ABSENT:
 	case JOURNAL_ERROR:
 		log_error("%s/" JOURNAL_NAME ": cannot open: %s%s", store->path,
-		    strerror(errno),
-		    errno == EACCES ? "; give it to the service's user" : "");
+		    strerror(errno), remedy(errno));
 		return errno == EACCES ? EX_NOPERM
 				       : exit_status(state_fault(errno));
 	}
@@ -135,8 +154,8 @@ open_journal(struct store *store, int64_t deadline_ms)
 	}
 	if (mark == LOCK_NEW && lock_set_mark(&store->lock, LOCK_OK,
 				    store->journal.uuid, true) < 0) {
-		log_error(
-		    "%s/lock: cannot write: %s", store->path, strerror(errno));
+		log_error("%s/lock: cannot write: %s%s", store->path,
+		    strerror(errno), remedy(errno));
 		return exit_status(state_fault(errno));
 	}
 	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
@@ -152,17 +171,21 @@ static int
 open_directory(struct store *store)
 {
 	store->dir = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (store->dir < 0 && errno == EACCES) {
+		log_error("PLANT_STORE_DIR: %s: cannot open: %s%s", store->path,
+		    strerror(errno), remedy(errno));
+		return EX_NOPERM;
+	}
 	if (store->dir < 0) {
 		log_error("PLANT_STORE_DIR: %s: cannot open: %s; make it with "
 			  "'install -d -m 0700 %s', owned by the service's "
 			  "user",
 		    store->path, strerror(errno), store->path);
-		return errno == EACCES ? EX_NOPERM : EX_CONFIG;
+		return EX_CONFIG;
 	}
 	if (lock_open(&store->lock, store->dir) < 0) {
-		log_error("PLANT_STORE_DIR: %s: cannot write: %s; give it to "
-			  "the service's user",
-		    store->path, strerror(errno));
+		log_error("%s/lock: cannot open or make it: %s%s", store->path,
+		    strerror(errno), remedy(errno));
 		return errno == EACCES || errno == EPERM || errno == EROFS
 			   ? EX_NOPERM
 			   : exit_status(state_fault(errno));

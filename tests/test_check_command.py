@@ -86,7 +86,7 @@ def check_room(tally: Tally, store: Store) -> None:
     subprocess.run([*command[:4], "ro,mode=0700", "none", store.dir], check=True)
     run = check(store)
     subprocess.run(["umount", store.dir], check=True)
-    told(tally, run, CONFIG, "Read-only file system", "a directory is read-only, it says")
+    told(tally, run, CONFIG, "Read-only file system; mount", "a directory is read-only")
 
 
 def check_expired(tally: Tally, store: Store) -> None:

@@ -35,9 +35,12 @@ token_file_failed(
 	switch (errno) {
 	case EACCES:
 	case EPERM:
-	case EROFS:
 		remedy = "run this as a user who may, or give the file, with "
 			 "mode 0640, to the group of the service's user";
+		status = EX_NOPERM;
+		break;
+	case EROFS:
+		remedy = "mount it for writing";
 		status = EX_NOPERM;
 		break;
 	case ENOENT:

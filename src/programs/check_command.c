@@ -130,7 +130,8 @@ check_owner(struct check *check, int dir, const char *name, uid_t owner)
 		    user_name(st.st_uid, theirs, sizeof(theirs)),
 		    user_name(owner, ours, sizeof(ours)), ours,
 		    check->config.dir);
-	else if (faccessat(dir, name, R_OK | W_OK, AT_EACCESS) < 0)
+	else if (faccessat(dir, name, R_OK | W_OK, AT_EACCESS) < 0 &&
+		 errno != EROFS) /* told of the directory */
 		say_wrong(check,
 		    "%s/%s: cannot be written: %s; run this as the service's "
 		    "user, or mend its mode",
@@ -184,9 +185,11 @@ check_directory(struct check *check)
 	/* Before why it failed is asked for: looking it up changes errno. */
 	user_name(st.st_uid, owner, sizeof(owner));
 	if (faccessat(dir, ".", R_OK | W_OK | X_OK, AT_EACCESS) < 0)
-		say_wrong(check,
-		    "%s: cannot be written: %s; run this as its owner, %s",
-		    path, strerror(errno), owner);
+		say_wrong(check, "%s: cannot be written: %s; %s%s", path,
+		    strerror(errno),
+		    errno == EROFS ? "mount it for writing"
+				   : "run this as its owner, ",
+		    errno == EROFS ? "" : owner);
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,

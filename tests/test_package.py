@@ -380,6 +380,9 @@ def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
                 "installed: dpkg finds nothing amiss", broken.stdout)
     enabled = chroot.run("systemctl is-enabled plant-store.socket").stdout
     tally.check(enabled == "enabled\n", "installed: the socket is enabled", enabled)
+    script = chroot.path("var/lib/dpkg/info/plant-store.preinst")
+    stops = script.exists() and " stop " in script.read_text()
+    tally.check(not stops, "installed: an upgrade leaves the socket as it is")
     # Nothing but what the package depends on is there yet.
     cgi = chroot.run("REQUEST_METHOD=POST SCRIPT_NAME=/plants "
                      "GATEWAY_INTERFACE=CGI/1.1 setpriv --reuid plant-store "

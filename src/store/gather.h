@@ -17,7 +17,7 @@
 #include "state.h"
 
 /*
- * 16 MiB, with as much again to sort it.  LMDB holds some 15 MiB of pages for
+ * 8 MiB, with as much again to sort it.  LMDB holds some 15 MiB of pages for
  * it in a transaction, of which building from more than one has two a chunk.
  */
 #define GATHER_CHUNK ((size_t)512 << 10)

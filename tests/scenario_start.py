@@ -204,13 +204,15 @@ def check_directory(tally: Tally, store: Store) -> None:
     missing = store.root / "missing"
     sentence = "refused: no store directory"
     where = {"PLANT_STORE_DIR": str(missing)}
-    check_refused(tally, store, sentence, str(missing), {os.EX_CONFIG}, **where)
+    how = f"install -d -m 0700 {missing}"
+    check_refused(tally, store, sentence, how, {os.EX_CONFIG}, **where)
     tally.check(not missing.exists(), "a missing store directory is not made")
     file = store.root / "file"
     file.write_text("not a directory\n")
     sentence = "refused: a file as store directory"
     where = {"PLANT_STORE_DIR": str(file)}
-    check_refused(tally, store, sentence, str(file), **where)
+    why = f"{file}: cannot open: Not a directory\n"
+    check_refused(tally, store, sentence, why, {os.EX_CONFIG}, **where)
     sentence = "refused: a store directory that cannot be written"
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         tally.skip(sentence, "root may write anywhere")

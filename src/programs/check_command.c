@@ -167,17 +167,17 @@ check_directory(struct check *check)
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0 || fstat(dir, &st) < 0) {
-		if (errno == EACCES)
-			say_wrong(check,
-			    "PLANT_STORE_DIR: %s: cannot open: %s; run this "
-			    "as its owner",
-			    path, strerror(errno));
-		else
+		if (errno == ENOENT)
 			say_wrong(check,
 			    "PLANT_STORE_DIR: %s: cannot open: %s; make it "
 			    "with 'install -d -m 0700 %s', owned by the "
 			    "service's user",
 			    path, strerror(errno), path);
+		else
+			say_wrong(check,
+			    "PLANT_STORE_DIR: %s: cannot open: %s%s", path,
+			    strerror(errno),
+			    errno == EACCES ? "; run this as its owner" : "");
 		if (dir >= 0)
 			close(dir);
 		return false;

@@ -82,6 +82,8 @@ remedy(int error)
 	case EPERM:
 		return "; give the directory and all in it to the service's "
 		       "user";
+	case EIO:
+		return "; check the disk";
 	case EROFS:
 		return "; mount it for writing";
 	case ENOSPC:
@@ -171,17 +173,19 @@ static int
 open_directory(struct store *store)
 {
 	store->dir = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (store->dir < 0 && errno == EACCES) {
-		log_error("PLANT_STORE_DIR: %s: cannot open: %s%s", store->path,
-		    strerror(errno), remedy(errno));
-		return EX_NOPERM;
-	}
-	if (store->dir < 0) {
+	if (store->dir < 0 && errno == ENOENT) {
 		log_error("PLANT_STORE_DIR: %s: cannot open: %s; make it with "
 			  "'install -d -m 0700 %s', owned by the service's "
 			  "user",
 		    store->path, strerror(errno), store->path);
 		return EX_CONFIG;
+	}
+	if (store->dir < 0) {
+		log_error("PLANT_STORE_DIR: %s: cannot open: %s%s", store->path,
+		    strerror(errno), remedy(errno));
+		return errno == EACCES ? EX_NOPERM
+		       : errno == EIO  ? EX_IOERR
+				       : EX_CONFIG;
 	}
 	if (lock_open(&store->lock, store->dir) < 0) {
 		log_error("%s/lock: cannot open or make it: %s%s", store->path,

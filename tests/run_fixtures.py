@@ -16,6 +16,8 @@ A case is a folder:
             timeout
     broken  if present, the input is one that cannot be read
     exit    the exit status, if it is not 0
+    arguments
+            words of the query that the server passes as arguments, one a line
     expect  the status, a line; headers that must be there, a line each; an
             empty line; the exact body, in which * stands for anything
 
@@ -121,6 +123,9 @@ class Case:
 
     def before(self) -> list[bytes]:
         return (self.read("before") or b"").splitlines()
+
+    def arguments(self) -> list[str]:
+        return (self.read("arguments") or b"").decode("utf-8").splitlines()
 
     def exit_status(self) -> int:
         return int(self.read("exit") or b"0")
@@ -335,7 +340,8 @@ def run_case(case: Case, binary: str, valgrind: bool) -> str | None:
             close, broken = case.read("eof"), case.read("broken")
             given = Input(body, close is not None, broken is not None)
             status = case.exit_status()
-            answer = run(command, service | variables, given, timeout_s, status)
+            words = [*command, *case.arguments()]
+            answer = run(words, service | variables, given, timeout_s, status)
             check_answer(answer, expected, variables["REQUEST_METHOD"])
             if expected.status == 200:
                 check_stored(journal, body)

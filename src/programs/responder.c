@@ -15,6 +15,9 @@
 #include "ground/config.h"
 #include "ground/log.h"
 
+/* Not a status of sysexits.h. */
+#define SERVE (-1)
+
 static const char help[] =
     "plant-store.fcgi answers POST {base_url}/plants: it stores a plant and\n"
     "says 200 once it is on the disk.\n"
@@ -69,25 +72,41 @@ forbid_core(void)
 	log_warning("cannot forbid core dumps: %s", strerror(errno));
 }
 
+/*
+ * What the arguments ask for: the exit status, or SERVE.  Those of a request
+ * are words of its query (RFC 3875, section 4.4), which Apache passes on for
+ * every method: whoever sends it must not choose what we do.
+ */
+static int
+read_arguments(int argc, char **argv, bool as_cgi)
+{
+	if (as_cgi && getenv("REQUEST_METHOD") != NULL)
+		return SERVE;
+	if (argc == 2 && strcmp(argv[1], "--help") == 0)
+		return print(help);
+	if (argc == 2 && strcmp(argv[1], "--version") == 0)
+		return print("plant-store.fcgi " PLANT_STORE_VERSION "\n");
+	if (argc == 1 && !as_cgi)
+		return SERVE;
+	fputs("plant-store.fcgi: a web server or supervisor starts this, "
+	      "without arguments; see --help\n",
+	    stderr);
+	return EX_USAGE;
+}
+
 int
 main(int argc, char **argv)
 {
 	struct config config;
 	char error[512];
 	bool as_cgi;
+	int status;
 
 	log_open("plant-store.fcgi", 1);
-	if (argc == 2 && strcmp(argv[1], "--help") == 0)
-		return print(help);
-	if (argc == 2 && strcmp(argv[1], "--version") == 0)
-		return print("plant-store.fcgi " PLANT_STORE_VERSION "\n");
 	as_cgi = !service_is_fastcgi();
-	if (argc > 1 || (as_cgi && getenv("REQUEST_METHOD") == NULL)) {
-		fputs("plant-store.fcgi: a web server or supervisor starts "
-		      "this, without arguments; see --help\n",
-		    stderr);
-		return EX_USAGE;
-	}
+	status = read_arguments(argc, argv, as_cgi);
+	if (status != SERVE)
+		return status;
 	forbid_core();
 	if (config_read(&config, error, sizeof(error)) < 0) {
 		log_error("%s", error);

@@ -230,6 +230,7 @@ def creations(trial: Trial) -> None:
     create("charset", trial.plant(), headers=charset)
     create("identity", trial.plant(), headers={"Content-Encoding": "identity"})
     create("query", trial.plant(), path=f"{mount}/plants?x=1&y=%2F")
+    create("query of a word", trial.plant(), path=f"{mount}/plants?--help")
     create("%70lants", trial.plant(), path=f"{mount}/%70lants")
     create("dots", trial.plant(), path=f"{mount}/x/.././plants")
     create("absolute target", trial.plant(), path=f"http://a{mount}/plants")

@@ -162,10 +162,9 @@ def check_settings(tally: Tally, store: Store) -> None:
 def check_tokens(tally: Tally, store: Store) -> None:
     create(store)
     good = store.tokens.read_text()
-    statuses = {os.EX_DATAERR, os.EX_NOINPUT, os.EX_NOPERM, os.EX_CONFIG}
 
-    def refused(sentence: str) -> None:
-        check_refused(tally, store, sentence, str(store.tokens), statuses)
+    def refused(sentence: str, status: int = os.EX_CONFIG) -> None:
+        check_refused(tally, store, sentence, str(store.tokens), {status})
 
     store.tokens.unlink()
     refused("refused: no token file")
@@ -195,6 +194,12 @@ def check_tokens(tally: Tally, store: Store) -> None:
     refused("refused: a directory as token file")
     store.tokens.rmdir()
     store.tokens.write_text(good)
+    sentence = "refused: a token file that cannot be read"
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        tally.skip(sentence, "root may read anything")
+    else:
+        store.tokens.chmod(0)
+        refused(sentence, os.EX_NOPERM)
     store.tokens.chmod(0o640)
     well = create(store).is_plant("Fern", "indoor")
     tally.check(well, "a token file that a group may read is fine")

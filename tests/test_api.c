@@ -67,6 +67,7 @@ set_up(void **state)
 	struct fixture *fixture = calloc(1, sizeof *fixture);
 	const char *tmp = getenv("TMPDIR");
 	char error[512];
+	int status;
 
 	if (fixture == NULL)
 		return -1;
@@ -81,7 +82,8 @@ set_up(void **state)
 	fixture->config = (struct config){ .base_path = "/api",
 		.body_bytes_max = BODY_BYTES_MAX };
 	fixture->api.config = &fixture->config;
-	fixture->api.tokens = tokens_open(fixture->tokens, error, sizeof error);
+	fixture->api.tokens =
+	    tokens_open(fixture->tokens, &status, error, sizeof error);
 	fixture->api.now_ms = EXPIRES_MS - 1;
 	*state = fixture;
 	return fixture->api.tokens == NULL ? -1 : 0;

@@ -120,6 +120,7 @@ struct fixture {
 	char dir[64];
 	char path[80];
 	char error[512];
+	int status; /* of the last open_set that gave NULL */
 };
 
 static int
@@ -204,13 +205,20 @@ entries_in_directory(const struct fixture *fixture)
 }
 
 static struct tokens *
+open_set(struct fixture *fixture)
+{
+	fixture->status = EX_OK;
+	return tokens_open(fixture->path, &fixture->status, fixture->error,
+	    sizeof fixture->error);
+}
+
+static struct tokens *
 open_good(struct fixture *fixture, const char *text)
 {
 	struct tokens *tokens;
 
 	file_put(fixture, text);
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	if (tokens == NULL)
 		fail_msg("%s", fixture->error);
 	return tokens;
@@ -227,8 +235,7 @@ find(struct tokens *tokens, const char *token, int64_t now_ms)
 static void
 assert_refused(struct fixture *fixture, const char *because)
 {
-	struct tokens *tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	struct tokens *tokens = open_set(fixture);
 
 	tokens_close(tokens);
 	if (tokens != NULL)
@@ -237,6 +244,7 @@ assert_refused(struct fixture *fixture, const char *because)
 	if (strstr(fixture->error, because) == NULL)
 		fail_msg("'%s' lacks '%s'", fixture->error, because);
 	assert_null(strchr(fixture->error, '\n'));
+	assert_int_equal(fixture->status, EX_CONFIG);
 }
 
 static void
@@ -400,8 +408,7 @@ file_that_is_too_large_is_refused(void **state)
 	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 1);
 	assert_refused(fixture, "larger than 1048576 bytes");
 	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX);
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	assert_non_null(tokens);
 	tokens_close(tokens);
 	free(text);
@@ -666,8 +673,7 @@ added_token_is_known_with_name_and_expiry(void **state)
 	    strspn(token + 4, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu"
 			      "vwxyz0123456789-_"),
 	    43);
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	assert_non_null(tokens);
 	assert_int_equal(find(tokens, token, 0), HTTP_OK);
 	entry = tokens_get(tokens, 0);
@@ -1036,8 +1042,7 @@ processes_that_add_at_once_lose_no_token(void **state)
 		assert_true(WIFEXITED(status));
 		assert_int_equal(WEXITSTATUS(status), 0);
 	}
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	assert_non_null(tokens);
 	assert_int_equal(tokens_count(tokens), ADDERS * NAMES_EACH);
 	tokens_close(tokens);
@@ -1075,8 +1080,7 @@ set_cannot_be_opened_without_libcrypto(void **state)
 		struct tokens *tokens;
 
 		broken = functions[i];
-		tokens = tokens_open(
-		    fixture->path, fixture->error, sizeof fixture->error);
+		tokens = open_set(fixture);
 		broken = "";
 		assert_null(tokens);
 		assert_non_null(strstr(fixture->error, "libcrypto"));
@@ -1135,8 +1139,7 @@ set_that_lacks_memory_for_any_part_is_not_opened(void **state)
 		*fixture->error = '\0';
 		tokens_close(tokens);
 		alloc_fail(++nth, 1);
-		tokens = tokens_open(
-		    fixture->path, fixture->error, sizeof fixture->error);
+		tokens = open_set(fixture);
 		/* Either it can do without, or it says so. */
 		assert_true((tokens == NULL) == (*fixture->error != '\0'));
 	} while (alloc_reset());
@@ -1221,13 +1224,11 @@ file_is_refused_if_it_cannot_be_read_and_not_if_interrupted(void **state)
 
 	file_put(fixture, "a " ONE "\n");
 	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EIO);
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EINTR);
 	assert_null(tokens);
 	assert_non_null(strstr(fixture->error, "check the disk"));
-	tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
+	tokens = open_set(fixture);
 	assert_int_equal(shim_count(SHIM_PREAD), 3); /* the last: its end */
 	shim_reset();
 	assert_non_null(tokens);
@@ -1310,15 +1311,25 @@ every_error_is_told_with_its_remedy(void **state)
 static void
 set_is_not_opened_when_the_file_cannot_be_looked_at(void **state)
 {
+	static const struct {
+		int error, status;
+		const char *remedy;
+	} rows[] = {
+		{ EACCES, EX_NOPERM, "run this as a user who may" },
+		{ EIO, EX_IOERR, "check the disk" },
+		{ ENOMEM, EX_OSERR, "see the system's log" },
+	};
 	struct fixture *fixture = *state;
 
 	file_put(fixture, "a " ONE "\n");
-	fstat_error = EIO;
-	struct tokens *tokens =
-	    tokens_open(fixture->path, fixture->error, sizeof fixture->error);
-	fstat_error = 0;
-	assert_null(tokens);
-	assert_non_null(strstr(fixture->error, "check the disk"));
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		fstat_error = rows[i].error;
+		struct tokens *tokens = open_set(fixture);
+		fstat_error = 0;
+		assert_null(tokens);
+		assert_int_equal(fixture->status, rows[i].status);
+		assert_non_null(strstr(fixture->error, rows[i].remedy));
+	}
 }
 
 static void

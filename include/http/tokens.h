@@ -40,13 +40,15 @@ struct token {
 struct tokens; /* a set */
 
 /*
- * tokens_open(path, error, error_len):
+ * tokens_open(path, status, error, error_len):
  * Read the file at `path`, which must stay.  NULL, with one line in `error`
- * that names file, line and remedy, if it is missing, unreadable, accessible
- * to others (any of mode 0007), malformed, has a name or a digest twice, or has
- * no token.  An expired token counts as one.
+ * that names file, line and remedy and a value of sysexits.h in `status`:
+ * EX_CONFIG if it is missing, accessible to others (any of mode 0007),
+ * malformed, has a name or a digest twice, or has no token; EX_NOPERM,
+ * EX_IOERR or EX_OSERR if it cannot be read.  An expired token counts as one.
  */
-struct tokens *tokens_open(const char *path, char *error, size_t error_len);
+struct tokens *tokens_open(
+    const char *path, int *status, char *error, size_t error_len);
 
 /*
  * tokens_refresh(tokens, now_ms):

@@ -162,11 +162,11 @@ cgi_serve(const struct config *config)
 	int status = EX_OK;
 	bool whole;
 
-	api.tokens = tokens_open(config->tokens, error, sizeof(error));
+	api.tokens = tokens_open(config->tokens, &status, error, sizeof(error));
 	if (api.tokens == NULL) {
 		log_error("PLANT_STORE_TOKENS: %s", error);
 		cgi_refuse();
-		return EX_CONFIG;
+		return status;
 	}
 	/* One byte more than allowed shows that there is more. */
 	size_t max = config->body_bytes_max + 1;

@@ -265,10 +265,10 @@ reactor_new(
 	r->waiting.timeout_ms = REACTOR_REQUEST_TIMEOUT_MS;
 	r->kept.timeout_ms = REACTOR_KEPT_TIMEOUT_MS;
 	r->api.config = config;
-	r->api.tokens = tokens_open(config->tokens, error, sizeof(error));
+	r->api.tokens =
+	    tokens_open(config->tokens, status, error, sizeof(error));
 	if (r->api.tokens == NULL) {
 		log_error("PLANT_STORE_TOKENS: %s", error);
-		*status = EX_CONFIG;
 		reactor_free(r);
 		return NULL;
 	}

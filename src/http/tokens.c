@@ -127,12 +127,13 @@ digest_make(const EVP_MD *sha256, EVP_MD_CTX *context, const char *token,
 }
 
 struct tokens *
-tokens_open(const char *path, char *error, size_t error_len)
+tokens_open(const char *path, int *status, char *error, size_t error_len)
 {
 	struct tokens *tokens = calloc(1, sizeof *tokens);
+	int failed;
 
 	if (tokens == NULL) {
-		token_file_failed(path, "read", error, error_len);
+		*status = token_file_failed(path, "read", error, error_len);
 		return NULL;
 	}
 	tokens->path = path;
@@ -141,10 +142,15 @@ tokens_open(const char *path, char *error, size_t error_len)
 	if (digest_open(&tokens->sha256, &tokens->context) != 0) {
 		snprintf(error, error_len,
 		    "libcrypto has no SHA-256; check its installation");
+		*status = EX_OSERR;
 		goto fail;
 	}
-	if (read_path(path, &tokens->file, error, error_len) != 0)
+	failed = read_path(path, &tokens->file, error, error_len);
+	if (failed != 0) {
+		/* Where tokens are needed, none is a wrong set-up. */
+		*status = failed == EX_NOINPUT ? EX_CONFIG : failed;
 		goto fail;
+	}
 	tokens->seen = tokens->file.stat;
 	tokens->good = true;
 	tokens->retry = is_fresh(&tokens->seen);

@@ -68,8 +68,9 @@ static void
 check_tokens(struct check *check)
 {
 	char error[512];
+	int status;
 	struct tokens *tokens =
-	    tokens_open(check->config.tokens, error, sizeof(error));
+	    tokens_open(check->config.tokens, &status, error, sizeof(error));
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	size_t expired = 0, count;
 

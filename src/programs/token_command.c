@@ -172,11 +172,12 @@ run_list(const struct arguments *arguments)
 	struct tokens *tokens;
 	int width = (int)strlen("NAME");
 	int64_t at_ms = now_ms();
+	int status;
 
-	tokens = tokens_open(arguments->file, error, sizeof error);
+	tokens = tokens_open(arguments->file, &status, error, sizeof error);
 	if (tokens == NULL) {
 		log_error("%s", error);
-		return EX_CONFIG;
+		return status;
 	}
 	for (size_t i = 0; i < tokens_count(tokens); i++) {
 		int len = (int)strlen(tokens_get(tokens, i)->name);

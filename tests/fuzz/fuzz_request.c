@@ -63,6 +63,7 @@ open_tokens(void)
 	static struct tokens *tokens;
 	static char path[64];
 	char error[256];
+	int status;
 
 	if (tokens != NULL)
 		return tokens;
@@ -70,7 +71,7 @@ open_tokens(void)
 	REQUIRE(fd >= 0 && fchmod(fd, 0600) == 0);
 	REQUIRE(write(fd, TOKENS, strlen(TOKENS)) == (ssize_t)strlen(TOKENS));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	tokens = tokens_open(path, error, sizeof(error));
+	tokens = tokens_open(path, &status, error, sizeof(error));
 	REQUIRE(tokens != NULL);
 	return tokens;
 }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 #include <sys/mman.h>
+#include <sysexits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,6 +180,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char path[64], error[512] = "";
 	struct tokens *tokens;
 	struct set set;
+	int status;
 
 	if (size > 0)
 		next = memchr(text, SEPARATOR, size);
@@ -190,12 +192,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	REQUIRE(fd >= 0 && fchmod(fd, 0600) == 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	write_file(fd, text, len);
-	tokens = tokens_open(path, error, sizeof(error));
+	tokens = tokens_open(path, &status, error, sizeof(error));
 	set = model(text, len);
 	REQUIRE((tokens != NULL) == set.good);
 	if (tokens == NULL) {
 		REQUIRE(strncmp(error, path, strlen(path)) == 0);
 		REQUIRE(strchr(error, '\n') == NULL);
+		REQUIRE(status == EX_CONFIG);
 	} else {
 		check_set(tokens, &set);
 		if (next != NULL) {

@@ -186,6 +186,7 @@ main(int argc, char **argv)
 {
 	struct setting setting;
 	char error[512];
+	int status;
 	size_t tries;
 
 	if (argc != 8)
@@ -195,7 +196,7 @@ main(int argc, char **argv)
 			return 64;
 	tries = strtoul(argv[2], NULL, 10);
 	setting.good = argv[3];
-	setting.tokens = tokens_open(argv[1], error, sizeof error);
+	setting.tokens = tokens_open(argv[1], &status, error, sizeof error);
 	if (setting.tokens == NULL) {
 		fprintf(stderr, "driver: %s\n", error);
 		return 1;

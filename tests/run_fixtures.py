@@ -69,7 +69,7 @@ WITHOUT_CASE = {
     "STORE_FULL": "needs a full disk",
     "STORE_FAILED": "needs a disk that fails",
     "STORE_BUSY": "needs a lock that is held for seconds",
-    "SHUTTING_DOWN": "FastCGI only: CGI serves one request and ends",
+    "SHUTTING_DOWN": "not in use: what has arrived at the end is answered",
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
     "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",

@@ -4,9 +4,10 @@
  * Each row: name, number, HTTP status, message.  The number goes into the
  * body's `error`, and never changes its meaning once released; a number that
  * falls out of use stays unused.  HEAD_TOO_LARGE and NO_ANSWER are only told by
- * web servers, whose configurations are in deploy/.  The families: 1000 credential, 2000 route,
- * 3000 framing, 4000 plant, 5000 store and service.  Nothing else in the
- * program knows a number, a status or a message.
+ * web servers, whose configurations are in deploy/; SHUTTING_DOWN by nobody, as
+ * a service that ends answers what has arrived.  The families: 1000 credential,
+ * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  Nothing else
+ * in the program knows a number, a status or a message.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H

@@ -337,7 +337,7 @@ def malformed_requests(reactor: Reactor) -> dict[str, bytes]:
         "BEGIN with an unknown role": fcgi_begin(role=77) + head[16:] + stdin,
         "BEGIN of an authorizer": fcgi_begin(role=2) + head[16:],
         "an oversized pair": with_params(oversized + b"NAME"),
-        "a pair of 64 KiB that does not come": with_params(b"\x80\x01\0\0\x01A"),
+        "a pair of 1 MiB that does not come": with_params(b"\x80\x10\0\0\x01A"),
         "a pair that is cut": with_params(params[:-1]),
         "a length that is cut": with_params(params + b"\x80\0"),
         "a name without end of its value": with_params(b"\x04\x7fNAME"),

@@ -18,7 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FCGI_FRAME_PARAMS_MAX ((size_t)64 << 10)
+/*
+ * Apache sends most: 100 headers of 8190 bytes, and the request line, which has
+ * as many at most, in some six variables.
+ */
+#define FCGI_FRAME_PARAMS_MAX ((size_t)1 << 20)
 
 enum fcgi_frame_state {
 	FCGI_FRAME_MORE,     /* the request goes on */

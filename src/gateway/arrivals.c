@@ -24,10 +24,10 @@
 /* Under load a shortage comes and goes many times a second: said so often. */
 #define REST_TELL_MS 60000
 /*
- * A spool holds the body up to its limit, the parameters, and the headers of
- * the records, which are small against what any server puts into them.
+ * Besides its parameters a spool holds the body up to its limit, and the headers
+ * of the records, which are small against what any server puts into them.
  */
-#define SPOOL_BYTES_MAX(body) (2 * (body) + 2 * FCGI_FRAME_PARAMS_MAX)
+#define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 
 const char arrivals_mark;
 

@@ -115,8 +115,8 @@ fill_spool(
 			return CONNECTION_GONE;
 		size_t len = (size_t)n;
 		size_t used = fcgi_frame_feed(&c->frame, buf, len);
-		size_t room =
-		    c->spooled < spool_max ? spool_max - c->spooled : 0;
+		size_t max = spool_max + 2 * c->frame.params_len;
+		size_t room = c->spooled < max ? max - c->spooled : 0;
 		if (write_spool(c, buf, used < room ? used : room) < 0)
 			return CONNECTION_GONE;
 		enum connection_look look =

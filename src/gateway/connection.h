@@ -65,7 +65,7 @@ enum connection_look {
 /*
  * connection_look(connection, buf, size, spool_max):
  * See what has arrived.  `buf` is scratch; of a spooled request no more than
- * `spool_max` bytes are kept, the rest is thrown away.
+ * twice its parameters and `spool_max` bytes are kept, the rest is thrown away.
  */
 enum connection_look connection_look(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);

@@ -242,6 +242,10 @@ def creations(trial: Trial) -> None:
     plant = trial.plant("an encoded slash")
     answer = trial.raw(trial.request(plant, path=f"{mount or '/'}%2Fplants"))
     trial.expect("%2F", Told(404, 2001), answer, plant)
+    plant = trial.plant("long headers")
+    lines = [f"X-{number}: {'x' * 8_000}" for number in range(90)]
+    answer = trial.raw(trial.request(plant, *lines))
+    trial.expect("long headers", Told(431, 3010), answer, plant)
     plant = trial.plant("of the future")
     answer = trial.raw(trial.request(plant, version="HTTP/3.1"))
     trial.expect("HTTP/3.1", Told(400, 3008), answer, plant)

@@ -339,6 +339,13 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler of its own for the signal."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    mask = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[1], 16)
+    return bool(mask >> (number - 1) & 1)
+
+
 @dataclasses.dataclass
 class Responder:
     """A responder on a Unix socket, alone or below multiwatch."""

@@ -24,6 +24,7 @@ from lib_service import (
     Store,
     Tally,
     canonical,
+    catches,
     fcgi_request,
     new_plant,
     responder,
@@ -467,13 +468,6 @@ def test_signals_elsewhere(test: Import) -> None:
         test.check(done.status == 128 + signal.SIGINT and done.out == b"" and
                    "interrupted; nothing was imported" in done.err,
                    "SIGINT ends it before its store is open", done)
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler of its own for the signal."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    mask = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[1], 16)
-    return bool(mask >> (number - 1) & 1)
 
 
 def test_progress(test: Import) -> None:

@@ -30,6 +30,7 @@ from lib_service import (
     Store,
     Tally,
     canonical,
+    catches,
     fcgi_request,
     new_plant,
     read_journal,
@@ -759,7 +760,7 @@ def on_terminal(
     store: Store, columns: int, *arguments: str, stop: bool = False
 ) -> tuple[int, bytes]:
     """The status, and what a terminal of that width was told while the lock was held
-    long enough for a bar."""
+    long enough for a bar, which is counted from when signals are caught."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with held_lock(store):
@@ -770,6 +771,7 @@ def on_terminal(
             stderr=slave,
         )
         os.close(slave)
+        wait_until(lambda: catches(process.pid, signal.SIGINT))
         time.sleep(HOLD_S)
         if stop:
             process.send_signal(signal.SIGINT)

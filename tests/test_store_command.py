@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from lib_service import (
     JOURNAL_NAME,
     Tally,
+    catches,
     new_plant,
     passed_on,
     read_journal,
@@ -608,12 +609,6 @@ def test_progress(tally: Tally, root: pathlib.Path) -> None:
             )
 
 
-def catches_interrupts(pid: int) -> bool:
-    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    caught = int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16)
-    return bool(caught >> (signal.SIGINT - 1) & 1)
-
-
 def interrupt(*words: object) -> tuple[int, str]:
     """Interrupt it while its first word about its progress cannot be written."""
     read_end, write_end = os.pipe()
@@ -632,7 +627,7 @@ def interrupt(*words: object) -> tuple[int, str]:
     )
     os.close(write_end)
     with process, os.fdopen(read_end, "rb") as pipe:
-        wait_until(lambda: catches_interrupts(process.pid))
+        wait_until(lambda: catches(process.pid, signal.SIGINT))
         process.send_signal(signal.SIGINT)
         told = pipe.read()[filled:].decode()
         return process.wait(LIMIT_S), told

@@ -46,17 +46,22 @@ STRACE = shutil.which("strace")
 MUTE_PEERS = 200
 DEADLINE_S = 10.0  # of a request, from its connection to its last byte
 SLACK_S = 3.0
-PROMPT_S = 1.0
-STOP_S = 2.0
+# Half of the time for which a peer that holds it up would: a disk or a machine
+# that is busy may take a second.
+PROMPT_S = 5.0
+STOP_S = 5.0
 LARGE_LIMIT = 1 << 20
 LARGE_BODY = 1_000_000
+MEANWHILE_MIN = 3  # were they held up, the first would wait for the end
 LULL_S = 1.2  # more than until an idle reactor writes its closing line
 MANY_PEERS = 300  # more than a reactor takes at a time
 SPOOLED_S = 0.3  # until what has begun to arrive is spooled
 HALF = 40  # bytes of a request
 LATE_S = 0.005  # more than a reactor takes for a prompt client
 LATE_REQUESTS = 50
-PROMPT_REQUESTS = 5000  # on a busy machine a prompt client is not always prompt
+# On a busy machine a prompt client is not always prompt.
+PROMPT_ROUNDS = 500
+PROMPT_REQUESTS = 50  # of a round
 
 
 class Reactor:
@@ -99,9 +104,11 @@ class Reactor:
         """Of a journal that nobody is writing to."""
         return {plant["id"] for plant in self.store.plants()}
 
-    def is_in_journal(self, plant_id: int) -> bool:
-        """Whether its line is there, maybe a part of it: while it is written."""
-        return b'"id":%d,' % plant_id in self.store.journal.read_bytes()
+    def wait_written(self, plant_id: int) -> None:
+        """Until its line is in the journal, maybe a part of it."""
+        start = b'"id":%d,' % plant_id
+        if not wait_until(lambda: start in self.store.journal.read_bytes()):
+            raise RuntimeError(f"the plant {plant_id} is not written")
 
 
 @contextlib.contextmanager
@@ -223,14 +230,15 @@ def check_large_bodies(tally: Tally, reactor: Reactor) -> None:
     with reactor.connect() as peer:
         sender = threading.Thread(target=peer.send_slowly, args=(request, 20_000, 0.05))
         sender.start()
-        slowest = 0.0
+        meanwhile = 0
         while sender.is_alive():
-            slowest = max(slowest, reactor.good_seconds())
+            reactor.good_seconds()
+            meanwhile += sender.is_alive()
         sender.join()
         well = peer.answer().is_plant(name)
     tally.check(well, "a large body in slow pieces is taken")
     sentence = "good requests are answered while it comes"
-    tally.check(slowest < PROMPT_S, sentence, f"one after {slowest:.2f} s")
+    tally.check(meanwhile >= MEANWHILE_MIN, sentence, meanwhile)
     with reactor.connect() as peer:
         request, _ = large_request(reactor)
         large_id = reactor.ids
@@ -584,8 +592,7 @@ def check_long_sync(tally: Tally, store: Store) -> None:
         request, name = large_request(reactor)
         large = stack.enter_context(reactor.connect())
         large.send(request)
-        large_id = reactor.ids
-        wait_until(lambda: reactor.is_in_journal(large_id))
+        reactor.wait_written(reactor.ids)
         for peer, rest in begun:
             peer.send(rest)
         # Not read until all others are answered, and far longer than a round.
@@ -621,8 +628,7 @@ def check_stop_within_sync(tally: Tally, store: Store) -> None:
         requests = [reactor.good(keep=True) for _ in kept]
         slow = stack.enter_context(reactor.connect())
         slow.send(reactor.good("slow"))
-        slow_id = reactor.ids
-        wait_until(lambda: reactor.is_in_journal(slow_id))
+        reactor.wait_written(reactor.ids)
         os.kill(service.process.pid, signal.SIGTERM)
         time.sleep(0.1)  # until its own thread has told the reactor
         for peer, request in zip(kept, requests, strict=True):
@@ -667,8 +673,9 @@ def check_looking(tally: Tally, store: Store) -> None:
                 stored = [each.answer().is_plant("good") for each in (peer, other)]
             sentence = "it lets others send before it stores two at once"
             tally.check(all(stored) and yields() == 1, sentence, yields())
-            for _ in range(PROMPT_REQUESTS):
-                peer.exchange(reactor.good(keep=True))
+            for _ in range(PROMPT_ROUNDS):
+                for request in [reactor.good(keep=True) for _ in range(PROMPT_REQUESTS)]:
+                    peer.exchange(request)
                 if yields() > 1:
                     break
             tally.check(yields() > 1, "it looks for a prompt client's next request")

@@ -135,10 +135,11 @@ def outcome(answer: Answer | None) -> str:
     return "maybe" if answer.status >= 500 else "refused"
 
 
-LOST = (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError)
+LOST = (OSError, http.client.HTTPException, subprocess.SubprocessError)
 
 
 def ask(exchange: Exchange, planned: Planned) -> tuple[Event, Answer | None]:
+    """ValueError if what came is no answer, or one of another plant."""
     plant_id, name, tag = planned
     start = time.monotonic()
     try:

@@ -43,7 +43,8 @@ KILLS = 500
 PAUSE_S = (0.0, 0.15)
 BACK_S = 5.0  # from a kill to the next answer 200
 LOCK_S = 5.0  # STORE_LOCK_TIMEOUT_MS
-LATE_S = 0.5  # what an answer may take more
+LATE_S = 3.0  # what an answer may take more, on a busy machine
+QUIET_S = 0.5  # until what was answered is counted
 F_OFD_SETLK = 37
 
 
@@ -167,8 +168,9 @@ def stop_holder(workers: Pool, seconds: float) -> int | None:
 
 
 def is_stopped(pid: int) -> bool:
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] == "T"
+    """Each of its threads: one may still be giving the lock back."""
+    stats = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def ask_all(store: Store, workers: Pool, first_id: int, count: int) -> tuple:
@@ -190,7 +192,7 @@ def ask_all(store: Store, workers: Pool, first_id: int, count: int) -> tuple:
 def report_busy(tally: Tally, events: list[Event], answers: list, who: str) -> None:
     busy = [a is not None and a.is_error(503, ERROR_BUSY) for a in answers]
     sentence = f"{who}: the others answer 503, error {ERROR_BUSY}"
-    tally.check(bool(busy) and all(busy), sentence, answers)
+    tally.check(len(busy) == WORKERS and all(busy), sentence, answers)
     slowest = max(event.end - event.start for event in events)
     print(f"# {who}: the slowest 503 after {slowest:.2f} s", flush=True)
     # Also a request that comes while its worker waits for the lock.
@@ -219,6 +221,7 @@ def check_stopped_worker(tally: Tally, store: Store) -> None:
             tally.check(again, sentence, (before, load.told_each()))
             load.stop()
         print(f"# {load.rate()}, {dict(load.answers)}", flush=True)
+        tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
         tally.check(pid in workers.workers(), "the stopped worker lives on")
         events += load.events
         judge(tally, events, store, "a worker stopped in a commit")
@@ -237,8 +240,9 @@ def check_lock_removed(tally: Tally, store: Store) -> None:
             if not tally.check(pid is not None, "a worker is stopped in a commit"):
                 return
             try:
-                (store.dir / "lock").unlink()
+                time.sleep(QUIET_S)
                 told = load.told()
+                (store.dir / "lock").unlink()
                 with over_cgi(store) as exchange:
                     event, answer = ask(exchange, own_plant(0, 1 << 44))
                 well = answer is not None and answer.status == 503
@@ -253,6 +257,7 @@ def check_lock_removed(tally: Tally, store: Store) -> None:
             )
             tally.check(again, f"{who}: then every client is served", load.told_each())
             load.stop()
+        tally.check(not load.wrong, f"{who}: every answer is the plant sent", load.wrong)
         failed = load.answers[f"503/{ERROR_FAILED}"]
         ended = first - set(workers.workers())
         # All but those for whom the start of another has made the file anew.
@@ -276,7 +281,9 @@ def check_stopped_and_killed(
         seconds = time.monotonic() - killed
         load.stop()
     sentence = "when a stopped holder is killed, the others go on at once"
-    tally.check(back and seconds < 1, sentence, f"{seconds:.2f} s")
+    # Far less than they would wait for the lock.
+    tally.check(back and seconds < LOCK_S / 2, sentence, f"{seconds:.2f} s")
+    tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
     judge(tally, events + load.events, store, "a holder killed")
 
 
@@ -295,12 +302,17 @@ def lock_of(store: Store):
             time.sleep(0.001)
 
 
+def are_created(answers: list) -> bool:
+    well = [a is not None and a.status == 200 for a in answers]
+    return len(well) == WORKERS and all(well)
+
+
 def check_foreign_holder(tally: Tally, store: Store) -> None:
     """The lock held by a stranger: idle workers, so that all wait at once."""
     with pool(store, WORKERS) as workers:
         events, answers = ask_all(store, workers, 1 << 41, WORKERS)
-        well = all(a is not None and a.status == 200 for a in answers)
-        tally.check(well, "before a stranger takes the lock all is well", answers)
+        tally.check(are_created(answers), "before a stranger takes the lock all is well",
+                    answers)
         with lock_of(store):
             busy, answers = ask_all(store, workers, 1 << 42, WORKERS)
             report_busy(tally, busy, answers, "a stranger holds the lock")
@@ -312,8 +324,8 @@ def check_foreign_holder(tally: Tally, store: Store) -> None:
             tally.check(well, "a CGI process answers 503", answer)
             tally.check(seconds < LOCK_S + LATE_S, "also by its deadline", seconds)
         again, answers = ask_all(store, workers, 1 << 42, WORKERS)
-        well = all(a is not None and a.status == 200 for a in answers)
-        tally.check(well, "when it is free again the same are stored", answers)
+        tally.check(are_created(answers), "when it is free again the same are stored",
+                    answers)
         judge(tally, events + busy + again, store, "a stranger held the lock")
 
 

@@ -22,7 +22,8 @@ from service import Pool, adopt_orphans, pool
 WORKERS = 4
 CLIENTS = 4
 YEAR_S = 365 * 86400
-BACK_S = 5.0
+BACK_S = 15.0
+TAKEN_S = 2.0  # from a token's change until it counts
 
 
 class Clock:
@@ -107,15 +108,16 @@ def check_steps(tally: Tally, store: Store, clock: Clock) -> None:
         unknown = set(load.answers) - {"200", "409/5001", "lost"}
         tally.check(not unknown, "no other answers than 200 and 409", load.answers)
         tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
-        added = time.monotonic()
         other = Store(store.build, store.root, "pst_" + token_add(store, clock, "late"))
+        added, asked, answer = time.monotonic(), 0.0, None
         with single(other, workers.socket_path) as exchange:
-            taken = wait_until(
-                lambda: ask(exchange, (7, "late", None))[1].status == 200, 3
-            )
-        seconds = time.monotonic() - added
+            # Whoever asks then is let in, if not before.
+            while (answer is None or answer.status != 200) and asked < TAKEN_S:
+                time.sleep(0.01)
+                asked = time.monotonic() - added
+                _, answer = ask(exchange, (7, "late", None))
         sentence = "a token that is added while it is 1970 is taken within 2 s"
-        tally.check(taken and seconds < 2.5, sentence, f"{seconds:.1f} s")
+        tally.check(answer is not None and answer.status == 200, sentence, answer)
         tally.check(workers.stop() == 0, "the workers end with status 0")
     load.events.append(ask_again(store, clock, (7, "late", None))[0])
     judge(tally, load.events, store, "steps under load")

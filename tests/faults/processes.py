@@ -69,6 +69,8 @@ def check_race(tally: Tally, store: Store, workers: Pool, raced: int) -> list[Ev
     with Load(ways(store, workers), plan) as load:
         load.join()
     print(f"# the same ids: {load.rate()}, {dict(load.answers)}", flush=True)
+    only = set(load.answers) == {"200", "409/5001"}
+    tally.check(only, "who wants them is answered 200 or 409", load.answers)
     tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
     winners = collections.defaultdict(set)
     answered = collections.Counter()

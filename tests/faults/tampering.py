@@ -28,7 +28,8 @@ from service import Pool, adopt_orphans, pool
 WORKERS = 4
 CLIENTS = 4
 BACK_S = 15.0
-START_S = 5.0
+START_S = 15.0
+LOAD_S = 60.0  # for some hundred plants, also on a slow disk
 PAGE = 4096
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 SEEDS_LONG = 10
@@ -50,6 +51,11 @@ def all_served(load: Load, seconds: float = BACK_S) -> bool:
     return wait_until(
         lambda: all(b > a for a, b in zip(before, load.told_each())), seconds
     )
+
+
+def wait_loaded(load: Load, workers: Pool, plants: int) -> None:
+    if not load.wait_told(plants, LOAD_S):
+        raise RuntimeError(f"no load: {workers.log()[-500:]}")
 
 
 def starts(workers: Pool) -> int:
@@ -282,10 +288,9 @@ def goes_on(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
     with temporary_store(build) as store, pool(store, WORKERS) as workers:
         chance = random.Random(seed)
         with Load(clients(store, workers), mixed_plan) as load:
-            load.wait_told(300, 15)
+            wait_loaded(load, workers, 300)
             keep_early_index(store)
-            if not load.wait_told(1000, 15):
-                raise RuntimeError(f"no load: {workers.log()[-500:]}")
+            wait_loaded(load, workers, 1000)
             before, log_before = starts(workers), workers.log_bytes()
             tamper(store, chance)
             began = time.monotonic()
@@ -313,8 +318,7 @@ def refuses(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
     """It is done under load; the service refuses until it is undone."""
     with temporary_store(build) as store, pool(store, WORKERS) as workers:
         with Load(clients(store, workers), mixed_plan) as load:
-            if not load.wait_told(1000, 15):
-                raise RuntimeError(f"no load: {workers.log()[-500:]}")
+            wait_loaded(load, workers, 1000)
             log_before = workers.log_bytes()
             undo = tamper(store, random.Random(seed))
             tampered = time.monotonic()
@@ -377,7 +381,7 @@ def serve_once(store: Store, events: list[Event]) -> tuple[bool, list[str]]:
                 workers.stop()
                 workers.listener.close()
         events += load.events
-        return served, messages(new_lines(workers, before))
+        return served and not load.wrong, messages(new_lines(workers, before))
 
 
 def messages(lines: list[str]) -> list[str]:
@@ -397,18 +401,20 @@ def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int
     with temporary_store(build) as store:
         with pool(store, WORKERS) as workers:
             with Load(clients(store, workers), mixed_plan) as load:
-                load.wait_told(300, 15)
+                wait_loaded(load, workers, 300)
                 keep_early_index(store)
-                load.wait_told(1000, 15)
-        events = load.events
+                wait_loaded(load, workers, 1000)
+        events, wrong = load.events, load.wrong
         tamper(store, random.Random(seed))
         with pool(store, WORKERS) as workers:
             # The same plan again: whatever is stored must be found.
             with Load(clients(store, workers), mixed_plan) as load:
-                served = load.wait_told(1300, 15)
+                served = load.wait_told(1300, LOAD_S)
             again = starts(workers)
             log = workers.log()
         events += load.events
+        wrong += load.wrong
+        tally.check(not wrong, f"{what}: every answer is the plant sent", wrong)
         tally.check(served, f"{what}: it is served again", log[-1000:])
         tally.check(
             again <= STARTS_MAX * WORKERS, f"{what}: no crash loop", f"{again} starts"

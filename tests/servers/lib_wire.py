@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import io
+import select
 import socket
 import struct
 import subprocess
@@ -63,6 +64,10 @@ class Wire:
         response = http.client.HTTPResponse(_Kept(self._reader), method=method)
         response.begin()
         return Answer(response.status, response.getheaders(), response.read())
+
+    def has_come(self) -> bool:
+        """Whether there is something to read, or the other end has closed."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def is_told_to_go_on(self) -> bool:
         """Whether what comes next is 100 Continue, which is taken away."""

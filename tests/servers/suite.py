@@ -58,7 +58,7 @@ STREAMS = 16
 PIECES = 12
 PIECE_S = 0.01
 PAUSE_S = 0.6
-HALF_S = 1.0  # for the rest of an answer
+HALF_S = 2.0  # for the rest of an answer, from when no more of it was sent
 BACK_S = 5.0  # for a service that comes back by itself
 COUNTED_S = 4.0  # mod_fcgid looks every 3 s
 NEVER = 999_999  # the id of plants that must not be stored
@@ -788,9 +788,11 @@ def half_answers(trial: Trial) -> None:
     found: list[Answer | Failure] = []
 
     def is_half_answered() -> bool:
-        # Some servers leave the client waiting for the rest.
-        with Wire(trial.server.port, timeout_s=HALF_S) as wire:
+        with trial.wire() as wire:
             wire.send(trial.request(plant))
+            wait_until(lambda: marker.exists() or wire.has_come())
+            # Some servers leave the client waiting for the rest.
+            wire.socket.settimeout(HALF_S)
             try:
                 found.append(wire.answer())
             except FAILURES as error:

@@ -22,7 +22,7 @@ from lib_service import (
 )
 
 START_S = 120.0  # it may build first
-STOP_S = 5.0
+STOP_S = 15.0
 
 
 @contextlib.contextmanager
@@ -41,8 +41,9 @@ def started(
     try:
         yield process
     finally:
-        if process.poll() is None:
-            process.kill()
+        for pid in session_of(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
         process.stderr.close()
@@ -104,7 +105,7 @@ def check_life(
         os.kill(process.pid, sign)
         status = process.wait(STOP_S)
         tally.check(status == 0, f"{name}: it exits with 0", status)
-        gone = wait_until(lambda: not session_of(process.pid), 1.0)
+        gone = wait_until(lambda: not session_of(process.pid), STOP_S)
         tally.check(gone, f"{name}: nothing is left running", session_of(process.pid))
         tally.check(not listens(port), f"{name}: the port is free again")
     journal = directory / "store" / JOURNAL_NAME

@@ -80,8 +80,10 @@ def check_room(tally: Tally, store: Store) -> None:
         return
     command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", store.dir]
     subprocess.run(command, check=True)
-    run = check(store)
-    subprocess.run(["umount", store.dir], check=True)
+    try:
+        run = check(store)
+    finally:
+        subprocess.run(["umount", store.dir], check=True)
     told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
     subprocess.run([*command[:4], "ro,mode=0700", "none", store.dir], check=True)
     run = check(store)

@@ -386,8 +386,7 @@ def run(tally: Tally, build: pathlib.Path, count: int, seed: int) -> None:
         "the fuzzers' corpus": corpus_bodies(),
     }
     for what, bodies in given.items():
-        if bodies:
-            check(tally, driver, what, bodies)
+        check(tally, driver, what, bodies)
     generator = Generator(seed, [body for bodies in given.values() for body in bodies])
     what = f"generated with the seed {seed}"
     found = check(tally, driver, what, generator.bodies(count))

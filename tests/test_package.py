@@ -319,6 +319,7 @@ def check_life(
         number = chroot.needed("plant-store --version").split()[1]
         tally.check(number == version() + "+1", "upgraded: the program is the new one",
                     number)
+        client.close()  # its connection, which lighttpd may have closed meanwhile
         answer = client.create(2, "Monstera")
         tally.check(answer.status == 200, "upgraded: the service still answers", answer)
     with service(chroot, port, token) as client:

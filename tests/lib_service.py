@@ -4,8 +4,10 @@ Everything lives in a temporary directory, everything that is started here is
 stopped here, and nothing else is.
 """
 
+import array
 import contextlib
 import dataclasses
+import fcntl
 import http.client
 import json
 import os
@@ -19,12 +21,15 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
+PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
 WAIT_S = 15.0  # for a service to come up or go down; sanitizers are slow
 # What a sanitizer, assert or the stack protector says.
 BUG_REPORT = re.compile(r"Sanitizer|runtime error:|Assertion|\*\*\* ")
@@ -344,6 +349,13 @@ def catches(pid: int, number: int) -> bool:
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     mask = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[1], 16)
     return bool(mask >> (number - 1) & 1)
+
+
+def unread(pipe: int | IO) -> int:
+    """How many bytes wait in a pipe."""
+    left = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, left)
+    return left[0]
 
 
 @dataclasses.dataclass

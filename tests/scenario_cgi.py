@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from lib_service import (
+    PIPE_FULL,
     WAIT_S,
     Answer,
     Store,
@@ -22,6 +23,7 @@ from lib_service import (
     new_plant,
     parse_cgi,
     temporary_store,
+    unread,
     wait_until,
 )
 
@@ -77,17 +79,21 @@ def ask_unblocked(store: Store, body: bytes) -> Answer:
     os.close(out_write)
     with process, open(in_write, "wb") as ours, open(out_read, "rb") as answer:
         # It waits for the body, and then for its answer to be read.
-        wait_until(lambda: sleeps(process.pid))
+        waits = wait_until(lambda: sleeps(process.pid))
         ours.write(body)
         ours.flush()
-        wait_until(lambda: sleeps(process.pid))
+        waits = waits and wait_until(
+            lambda: unread(answer) > PIPE_FULL and sleeps(process.pid)
+        )
         out = answer.read()
+    if not waits:
+        raise RuntimeError("it does not wait")
     return check_length(parse_cgi(out))
 
 
 def sleeps(pid: int) -> bool:
     stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] in "SZ"
+    return stat.rpartition(")")[2].split()[0] == "S"
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

@@ -4,7 +4,6 @@
 Usage: test_import_command.py build/plant-store
 """
 
-import array
 import contextlib
 import fcntl
 import os
@@ -15,7 +14,6 @@ import signal
 import struct
 import subprocess
 import sys
-import termios
 
 from lib_service import (
     WAIT_S,
@@ -31,6 +29,7 @@ from lib_service import (
     run_cgi,
     run_scenario,
     temporary_store,
+    unread,
     wait_until,
 )
 
@@ -99,17 +98,12 @@ def lines(first: int, n: int) -> bytes:
     return b"".join(new_plant(i, f"plant {i}") + b"\n" for i in range(first, first + n))
 
 
-def feed(process: subprocess.Popen, text: bytes) -> bool:
+def feed(process: subprocess.Popen, text: bytes) -> None:
     """Write, and wait until all of it has been read."""
     process.stdin.write(text)
     process.stdin.flush()
-    left = array.array("i", [0])
-
-    def is_read() -> bool:
-        fcntl.ioctl(process.stdin, termios.FIONREAD, left)
-        return left[0] == 0
-
-    return wait_until(is_read)
+    if not wait_until(lambda: unread(process.stdin) == 0):
+        raise RuntimeError("the input is not read")
 
 
 def lock(store: Store) -> int:

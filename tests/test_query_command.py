@@ -25,6 +25,7 @@ import time
 
 from lib_service import (
     JOURNAL_NAME,
+    PIPE_FULL,
     TOKEN_NAME,
     FastCgiPeer,
     Store,
@@ -37,6 +38,7 @@ from lib_service import (
     responder,
     stop_process,
     temporary_store,
+    unread,
     wait_until,
 )
 
@@ -698,14 +700,15 @@ def test_unblocked_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
     process = start(store, "export", stdout=theirs)
     os.close(theirs)
     with open(ours, "rb") as out:
-        # It waits for us as soon as the pipe is full.
-        wait_until(lambda: state_of(process.pid) == "S")
+        waits = wait_until(
+            lambda: unread(ours) > PIPE_FULL and state_of(process.pid) == "S"
+        )
         got = out.read()
     _, said = process.communicate(timeout=TIMEOUT_S)
     tally.check(
-        process.returncode == 0 and got == lines_of(plants),
+        waits and process.returncode == 0 and got == lines_of(plants),
         "a pipe that does not block is waited for",
-        (process.returncode, said),
+        (waits, process.returncode, said),
     )
 
 

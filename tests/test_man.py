@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 from lib_service import TOP, Tally, main
 from test_openapi import read_errors
@@ -43,6 +44,11 @@ def check_lint(tally: Tally) -> None:
         told = run("mandoc", "-T", "lint", page).splitlines()
         faults = [line for line in told if FOREIGN not in line]
         tally.check(not faults, f"{page.name} is clean under mandoc's lint", faults)
+    with tempfile.NamedTemporaryFile("w") as broken:
+        broken.write(COMMAND_PAGE.read_text().replace(".Sh NAME", ".Sh", 1))
+        broken.flush()
+        told = run("mandoc", "-T", "lint", broken.name)
+        tally.check("NAME" in told, "it would find what is missing", told)
 
 
 def check_errors(tally: Tally) -> None:

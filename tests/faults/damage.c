@@ -409,9 +409,13 @@ main(int argc, char **argv)
 	       " of %" PRIu64 " with one\n",
 	    beyond[0].refused, beyond[0].tried, beyond[1].refused,
 	    beyond[1].tried);
+	bool untried = below[0].tried == 0 || below[1].tried == 0 ||
+		       beyond[0].tried == 0 || beyond[1].tried == 0 ||
+		       cgi.tried == 0;
+	say(untried, "damage of each kind is tried");
 	say(wrong, "all damage below the watermark is refused");
 	say(unnamed, "the refusal names the line's offset");
 	say(touched, "a damaged journal is left as it is");
 	say(untruths, "a CGI process says nothing untrue of a damaged journal");
-	return wrong + unnamed + touched + untruths > 0;
+	return untried || wrong + unnamed + touched + untruths > 0;
 }

@@ -41,7 +41,8 @@ from lib_service import (
 
 # In a chroot there is no systemd to ask, and nothing may start by itself.
 POLICY = "#!/bin/sh\nexit 101\n"
-STEP_S = 120.0
+STEP_S = 300.0  # mostly the network's
+SILENT_S = 30.0
 STOP_S = 10.0
 SOCKET = "/run/plant-store/socket"
 RESPONDER = "exec /usr/share/plant-store/plant-store-start"
@@ -252,7 +253,7 @@ class Chroot:
         try:
             # How a terminal whose last user has gone ends.
             with contextlib.suppress(OSError):
-                while select.select([master], [], [], STEP_S / 4)[0]:
+                while select.select([master], [], [], SILENT_S)[0]:
                     shown += os.read(master, 4096).decode(errors="replace")
                     # Earlier it might be thrown away as typed by mistake.
                     if not answered and prompt in shown:

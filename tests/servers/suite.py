@@ -568,8 +568,10 @@ def aborts(trial: Trial) -> None:
                 else:
                     well = answer.error() is not None
                     trial.find(case, well, answer, str(answer.status))
-        if trial.set_up.cgi:
-            wait_until(lambda: not trial.server.worker_pids())
+        if trial.set_up.cgi and not wait_until(
+            lambda: not trial.server.worker_pids()
+        ):
+            raise RuntimeError("an upload that broke off does not end")
     for place in parts:
         plant = trial.plant(f"after an upload without {place}")
         trial.expect("after those", plant, trial.raw(trial.request(plant)))
@@ -843,6 +845,8 @@ def wait_for_expired_token(trial: Trial) -> None:
 
 def end(trial: Trial) -> None:
     """What was answered 200 is there, once, and nothing else."""
+    if trial.set_up.cgi and not wait_until(lambda: not trial.server.worker_pids()):
+        raise RuntimeError("a request does not end")
     stored = sorted(trial.server.store.plants(), key=lambda plant: plant["id"])
     expected = sorted(trial.stored, key=lambda plant: plant.id)
     well = stored == [plant.stored() for plant in expected]

@@ -730,6 +730,46 @@ a_damaged_index_is_not_for_a_reader(void **state)
 	assert_no_reader(fixture, EBADMSG);
 }
 
+static int
+die_while_making(void *argument)
+{
+	const struct death *death = argument;
+
+	shim_exit(SHIM_PWRITE, DATA, death->nth);
+	index_open(death->fixture->dir, death->fixture->path, UUID);
+	return 3;
+}
+
+/* It is one that is to be made, and no damage. */
+static void
+what_was_left_when_an_index_was_made_is_not_for_a_reader(void **state)
+{
+	struct fixture *fixture = *state;
+	struct death death = { .fixture = fixture };
+	struct index *index;
+
+	for (death.nth = 1; fixture_in_child(die_while_making, &death) == 0;
+	     death.nth++) {
+		index = open_reader(fixture);
+		if (index == NULL)
+			assert_true(errno == ENOENT || errno == ESTALE);
+		else
+			assert_int_equal(begin(index).end, 0);
+		index_close(index, false);
+		fixture_remove_index(fixture);
+	}
+	assert_true(death.nth > 3);
+	fixture_remove_index(fixture);
+	for (unsigned nth = 1; nth < death.nth; nth++) {
+		shim_fail(SHIM_PWRITE, DATA, nth, 1, ENOSPC);
+		index = index_open(fixture->dir, fixture->path, UUID);
+		assert_null(index);
+		assert_int_equal(errno, ENOSPC);
+		shim_reset();
+		assert_false(fixture_exists(fixture, DATA));
+	}
+}
+
 static void
 a_reader_is_told_that_another_index_is_in_place_of_its_own(void **state)
 {
@@ -1292,6 +1332,7 @@ main(void)
 		TEST(without_an_index_there_is_no_reader),
 		TEST(an_index_of_another_store_or_boot_is_not_for_a_reader),
 		TEST(a_damaged_index_is_not_for_a_reader),
+		TEST(what_was_left_when_an_index_was_made_is_not_for_a_reader),
 		TEST(
 		    a_reader_is_told_that_another_index_is_in_place_of_its_own),
 		TEST(walks_of_any_length_give_all_in_order),

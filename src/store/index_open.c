@@ -136,6 +136,17 @@ is_part(const struct index *index)
 	return index->state.covered.end == 0 && !index_is_empty(index);
 }
 
+/* Whether whoever began to make it is gone before it said whose it is. */
+static bool
+is_begun(const struct index *index)
+{
+	MDB_stat stat;
+
+	return index->txn != NULL &&
+	       mdb_stat(index->txn, index->dbi, &stat) == 0 &&
+	       stat.ms_entries == 0;
+}
+
 int
 index_refresh(struct index *index, const char *path)
 {
@@ -226,6 +237,8 @@ open_present(struct index *index, const char *path)
 
 	if (error == ENOMEM && has_space())
 		error = MDB_CORRUPTED;
+	if (error == MDB_NOTFOUND && is_begun(index))
+		error = ESTALE;
 	if (error == 0 && !is_whole(index))
 		error = MDB_INCOMPATIBLE;
 	if (error == 0 && is_part(index))
@@ -242,14 +255,18 @@ static int
 make_anew(struct index *index, const char *path)
 {
 	int error = open_environment(index, path);
+	bool present = error == 0;
 
-	if (error == 0)
+	if (present)
 		error = EEXIST; /* it could not be discarded */
 	if (error == MDB_NOTFOUND)
 		error = write_first_state(index);
 	index_crash_blame(NULL);
 	if (error != 0)
 		close_environment(index);
+	/* A part of one would be taken for damage. */
+	if (error != 0 && !present)
+		index_discard(index->dir);
 	return error;
 }
 

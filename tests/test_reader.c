@@ -135,6 +135,46 @@ directory_without_a_lock_gets_none(void **state)
 	assert_false(fixture_exists(fixture, "index"));
 }
 
+/* It was acknowledged, whatever is left of it. */
+static void
+last_plant_that_only_the_index_has_is_missing(void **state)
+{
+	static const char *const told[] = { "it is shorter (",
+		": wrong checksum", ": incomplete line" };
+	const struct fixture *fixture = *state;
+	struct record record;
+	size_t len;
+
+	fixture_make_store(fixture, false, 1, 1);
+	size_t end = fixture_size(fixture, JOURNAL_NAME);
+	fixture_make_store(fixture, false, 2, 2);
+	char *whole = fixture_read(fixture, JOURNAL_NAME, &len);
+	for (size_t i = 0; i < COUNT(told); i++) {
+		fixture_truncate(fixture, JOURNAL_NAME, end);
+		if (i == 1) {
+			char *line = whole + end;
+			size_t line_len =
+			    (size_t)((char *)rawmemchr(line, '\n') + 1 - line);
+
+			line[line_len - 4] ^= 1;
+			fixture_append(fixture, JOURNAL_NAME, line, line_len);
+		} else if (i == 2)
+			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);
+		struct reader *reader = open_reader(fixture, NULL);
+		assert_int_equal(reader_next(reader, &record), READER_FAILED);
+		assert_int_equal(reader_status(reader), EX_DATAERR);
+		assert_int_equal(fixture_logged(fixture, told[i]), 1);
+		reader_close(reader);
+	}
+	assert_int_equal(fixture_logged(fixture, "was torn"), 0);
+	/* Nothing vouches for it where the index is gone. */
+	fixture_remove_index(fixture);
+	struct reader *reader = open_reader(fixture, NULL);
+	expect_rest(reader, 1, 1);
+	reader_close(reader);
+	free(whole);
+}
+
 static void
 what_is_stored_after_the_end_was_found_is_left_out(void **state)
 {
@@ -538,6 +578,7 @@ main(void)
 		TEST(empty_store_has_no_plants),
 		TEST(journal_can_be_named_as_a_file),
 		TEST(directory_without_a_lock_gets_none),
+		TEST(last_plant_that_only_the_index_has_is_missing),
 		TEST(what_is_stored_after_the_end_was_found_is_left_out),
 		TEST(watch_is_told_each_mebibyte_with_the_whole),
 		TEST(watch_can_stop_it_and_what_was_read_is_told),

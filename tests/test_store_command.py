@@ -262,13 +262,24 @@ def test_index(tally: Tally, root: pathlib.Path) -> None:
     late.rename(store / "index")
     verified("holds the same plants\n", "the index put back")
     os.truncate(store / JOURNAL_NAME, os.path.getsize(store / JOURNAL_NAME) // 2)
-    done = run("verify", store)
+    for words in (
+        ["verify", store],
+        ["stats", "--dir", store],
+        ["get", "--dir", store, PLANTS + 2],
+        ["export", "--dir", store],
+        ["backup", "--dir", store, root / "copy"],
+    ):
+        done = run(*words)
+        tally.check(
+            done.returncode == DATAERR
+            and done.stdout == ""
+            and "damaged at byte" in done.stderr
+            and "restore it" in done.stderr,
+            f"{words[0]}: a journal shorter than the index knows is damaged",
+            done,
+        )
     tally.check(
-        done.returncode == DATAERR
-        and "shorter" in done.stderr
-        and "restore it" in done.stderr,
-        "a journal shorter than the index knows is damaged",
-        done,
+        not (root / "copy" / JOURNAL_NAME).exists(), "no copy is made of it"
     )
 
 

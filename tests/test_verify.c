@@ -109,6 +109,7 @@ copy_that_was_never_served_has_no_index(void **state)
 
 	fixture_make_store(fixture, false, 1, 2);
 	fixture_remove(fixture, "lock");
+	fixture_remove_index(fixture);
 	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
 	assert_int_equal(verified.index, VERIFY_INDEX_NONE);
 }
@@ -328,6 +329,21 @@ journal_shorter_than_the_index_knows_is_damaged(void **state)
 }
 
 static void
+index_without_a_lock_file_is_compared(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct verify_report verified;
+
+	fixture_make_store(fixture, false, 1, 2);
+	fixture_remove(fixture, "lock");
+	assert_int_equal(verify_store(fixture->path, NULL, &verified), EX_OK);
+	assert_int_equal(verified.index, VERIFY_INDEX_EQUAL);
+	fixture_truncate(fixture, "index/data.mdb", 8192);
+	expect_damage(fixture, "index: damaged; remove that directory");
+	assert_false(fixture_exists(fixture, "lock"));
+}
+
+static void
 index_that_is_cut_is_damaged(void **state)
 {
 	const struct fixture *fixture = *state;
@@ -535,6 +551,7 @@ main(void)
 		TEST(index_that_lacks_the_last_plants_is_behind),
 		TEST(index_of_another_journal_is_not_compared),
 		TEST(journal_shorter_than_the_index_knows_is_damaged),
+		TEST(index_without_a_lock_file_is_compared),
 		TEST(index_that_is_cut_is_damaged),
 		TEST(store_that_others_write_into_holds_at_any_time),
 		TEST(watch_can_stop_it),

@@ -6,7 +6,8 @@
  * Lines are read without the lock up to a margin before the end of the file;
  * then the lock is taken for a moment, so that nobody is in the middle of a
  * write, the journal's end is found and synced, and the rest is read up to
- * there.  So what is read is one consistent, durable state.  Constant memory.
+ * there.  So what is read is one consistent, durable state.  An end before what
+ * the index has read, where there is one, is damage.  Constant memory.
  */
 #ifndef STORE_READER_H
 #define STORE_READER_H

@@ -4,8 +4,9 @@
  * Happy path: read line after line without the lock, up to a margin before the
  * end of the file; then take the lock for a moment, so that nobody is in the
  * middle of a write, find where the journal ends, and sync it; then read on to
- * there.  Failure modes: damage ends it with its offset; what a torn batch left
- * behind the last line is told and not read.
+ * there.  Failure modes: damage ends it with its offset, also where only the
+ * index still knows of what is gone; what a torn batch left behind the last line
+ * is told and not read.
  */
 #include "store/reader.h"
 
@@ -16,6 +17,7 @@
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "index.h"
 #include "reader_state.h"
 #include "store/store.h"
 
@@ -149,33 +151,59 @@ reader_unlock(struct reader *reader)
 		lock_release(&reader->lock);
 }
 
+/* Up to where the index vouches for the journal; 0 where none does. */
+static uint64_t
+known_end(const struct reader *reader)
+{
+	struct position covered = { 0 };
+
+	if (reader->dir < 0)
+		return 0;
+	struct index *index =
+	    index_open_reader(reader->dir, reader->path, reader->journal.uuid);
+	if (index == NULL || index_begin(index, &covered) < 0)
+		covered.end = 0;
+	index_close(index, false);
+	return covered.end;
+}
+
+/* What follows on the last line was stored, and cannot be read. */
+static int
+missing_end(
+    const struct reader *reader, const struct replay *rest, uint64_t known)
+{
+	if (rest->reason != NULL)
+		return damaged_line(reader, rest);
+	log_error("%s: it is shorter (%" PRIu64
+		  " bytes) than what was stored in it (%" PRIu64
+		  "): restore it from a backup",
+	    reader->name, rest->at.end, known);
+	return EX_DATAERR;
+}
+
 /* Under the lock: find the end behind what was read. */
 static int
 find_end(struct reader *reader)
 {
 	struct replay rest;
-	uint64_t tail_end;
+	uint64_t tail_end, known = known_end(reader);
 	int status = EX_OK;
 
 	if (replay_init(&rest, reader->journal.fd, reader->journal.seed,
 		&reader->replay.at) < 0)
 		return reader_error(reader->name, "cannot read");
-	switch (replay_finish(&rest, &tail_end)) {
-	case REPLAY_CLEAN:
-		break;
-	case REPLAY_TORN:
+	enum replay_tail tail = replay_finish(&rest, &tail_end);
+	if (tail == REPLAY_TAIL_ERROR)
+		status = reader_error(reader->name, "cannot read");
+	else if (tail == REPLAY_DAMAGED)
+		status = damaged_line(reader, &rest);
+	else if (rest.at.end < known)
+		status = missing_end(reader, &rest, known);
+	else if (tail == REPLAY_TORN)
 		log_warning("%s: a batch was torn at byte %" PRIu64
 			    " by a crash, before it was acknowledged; the "
 			    "service will cut it off",
 		    reader->name, rest.at.end);
-		break;
-	case REPLAY_DAMAGED:
-		status = damaged_line(reader, &rest);
-		break;
-	case REPLAY_TAIL_ERROR:
-		status = reader_error(reader->name, "cannot read");
-		break;
-	}
 	reader->limit = rest.at.end;
 	replay_done(&rest);
 	return status;

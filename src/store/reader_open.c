@@ -33,7 +33,7 @@ open_path(struct reader *reader, const char *path)
 		return journal_open_file(&reader->journal, -1, fd);
 	reader->journal.fd = -1;
 	reader->dir = fd;
-	free(reader->name);
+	reader->path = reader->name;
 	if (asprintf(&reader->name, "%s/" JOURNAL_NAME, path) < 0) {
 		reader->name = NULL;
 		return JOURNAL_ERROR;
@@ -112,6 +112,7 @@ reader_close(struct reader *reader)
 	lock_close(&reader->lock);
 	if (reader->dir >= 0)
 		close(reader->dir);
+	free(reader->path);
 	free(reader->name);
 	free(reader);
 }

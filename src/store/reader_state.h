@@ -14,6 +14,7 @@
 #include "store/reader.h"
 
 struct reader {
+	char *path;       /* of the directory; NULL: a file was named */
 	char *name;       /* of the journal, for messages */
 	int dir;          /* -1: a file was named */
 	struct lock lock; /* fd -1: there was none */

@@ -76,7 +76,9 @@ index_trouble(struct verify *v)
 {
 	switch (errno) {
 	case ENOENT:
-		v->report->index = VERIFY_INDEX_MISSING;
+		v->report->index = v->reader->lock.fd < 0
+				       ? VERIFY_INDEX_NONE
+				       : VERIFY_INDEX_MISSING;
 		return EX_OK;
 	case ESTALE:
 		v->report->index = v->index == NULL ? VERIFY_INDEX_FOREIGN
@@ -97,7 +99,7 @@ open_index(struct verify *v)
 	int status;
 
 	v->report->index = VERIFY_INDEX_NONE;
-	if (reader->dir < 0 || reader->lock.fd < 0)
+	if (reader->dir < 0)
 		return EX_OK;
 	status = reader_lock(reader);
 	if (status != EX_OK)
@@ -136,27 +138,19 @@ read_journal(struct verify *v)
 }
 
 /* Whether the index ends at a line that this journal has. */
-static int
-check_covered(struct verify *v, bool *ours)
+static bool
+is_ours(const struct verify *v)
 {
-	struct reader *reader = v->reader;
 	struct record record;
 	char *line = NULL;
 	size_t size = 0;
+	bool ours = v->covered.seq == 0;
 
-	*ours = v->covered.seq == 0;
-	if (v->covered.end > reader->replay.at.end) {
-		log_error("%s: it is shorter (%" PRIu64
-			  " bytes) than what was stored in it (%" PRIu64
-			  "): restore it from a backup",
-		    reader->name, reader->replay.at.end, v->covered.end);
-		return EX_DATAERR;
-	}
-	if (!*ours && journal_read(&reader->journal, v->covered.last, &record,
-			  &line, &size) == 0)
-		*ours = position_is_behind(&v->covered, &record);
+	if (!ours && journal_read(&v->reader->journal, v->covered.last, &record,
+			 &line, &size) == 0)
+		ours = position_is_behind(&v->covered, &record);
 	free(line);
-	return EX_OK;
+	return ours;
 }
 
 static void
@@ -326,16 +320,11 @@ find_difference(struct verify *v)
 static int
 compare_index(struct verify *v)
 {
-	bool ours;
-	int status = check_covered(v, &ours);
-
-	if (status != EX_OK)
-		return status;
-	if (!ours) {
+	if (!is_ours(v)) {
 		v->report->index = VERIFY_INDEX_FOREIGN;
 		return EX_OK;
 	}
-	status = walk_index(v);
+	int status = walk_index(v);
 	if (status != EX_OK || v->report->index != VERIFY_INDEX_EQUAL)
 		return status;
 	if (!sum_equal(&v->in_journal, &v->in_index))

@@ -383,7 +383,7 @@ the_check_finds_nothing_wrong_with_a_file_that_grew(void **state)
 	struct journal journal = make_journal(fixture, false);
 
 	fixture_append(fixture, JOURNAL_NAME, "more", 4);
-	assert_null(journal_check(&journal, HEADER_END));
+	assert_null(journal_check(&journal, fixture->path, HEADER_END));
 	assert_int_equal(journal.size, HEADER_END + 4);
 	journal_close(&journal);
 }
@@ -395,7 +395,8 @@ the_check_says_that_the_file_was_removed(void **state)
 	struct journal journal = make_journal(fixture, false);
 
 	fixture_remove(fixture, JOURNAL_NAME);
-	assert_string_equal(journal_check(&journal, HEADER_END), "was removed");
+	assert_string_equal(
+	    journal_check(&journal, fixture->path, HEADER_END), "was removed");
 	journal_close(&journal);
 }
 
@@ -408,7 +409,7 @@ the_check_says_that_the_file_was_replaced(void **state)
 	fixture_remove(fixture, JOURNAL_NAME);
 	fixture_write(fixture, JOURNAL_NAME, 0, "other", 5);
 	assert_string_equal(
-	    journal_check(&journal, HEADER_END), "was replaced");
+	    journal_check(&journal, fixture->path, HEADER_END), "was replaced");
 	journal_close(&journal);
 }
 
@@ -419,8 +420,8 @@ the_check_says_that_the_file_was_truncated(void **state)
 	struct journal journal = make_journal(fixture, false);
 
 	fixture_truncate(fixture, JOURNAL_NAME, HEADER_END - 1);
-	assert_string_equal(
-	    journal_check(&journal, HEADER_END), "was truncated");
+	assert_string_equal(journal_check(&journal, fixture->path, HEADER_END),
+	    "was truncated");
 	journal_close(&journal);
 }
 
@@ -509,7 +510,7 @@ a_renewed_journal_is_a_new_file_and_the_old_one_is_kept(void **state)
 	assert_int_equal(journal_append(&journal, HEADER_END, "123456", 6), 0);
 	assert_int_equal(journal_renew(&journal, HEADER_END + 4), 0);
 	assert_int_not_equal(journal.inode, inode);
-	assert_null(journal_check(&journal, HEADER_END + 4));
+	assert_null(journal_check(&journal, fixture->path, HEADER_END + 4));
 	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
 	assert_string_equal(bytes + HEADER_END, "1234");
 	free(bytes);
@@ -557,7 +558,7 @@ a_renewal_that_fails_leaves_the_old_journal_in_its_place(void **state)
 		assert_int_equal(journal_renew(&journal, HEADER_END), -1);
 		assert_int_equal(errno, faults[i].error);
 		shim_reset();
-		assert_null(journal_check(&journal, HEADER_END));
+		assert_null(journal_check(&journal, fixture->path, HEADER_END));
 		assert_false(fixture_exists(fixture, JOURNAL_NAME ".new"));
 	}
 	journal_close(&journal);

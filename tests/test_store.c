@@ -754,6 +754,23 @@ a_journal_replaced_while_open_fails_the_store(void **state)
 	fixture_reopen_and_expect(fixture, one_to_nine, 1);
 }
 
+/* Another one may be put in its place, and what is in this would be lost. */
+static void
+a_directory_moved_while_open_fails_the_store(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	char moved[sizeof(fixture->path) + 8];
+
+	snprintf(moved, sizeof(moved), "%s.moved", fixture->path);
+	fixture_create(store, 1);
+	assert_int_equal(rename(fixture->path, moved), 0);
+	expect_put(store, 2, NULL, STORE_FAILED);
+	store_close(store);
+	assert_int_equal(rename(moved, fixture->path), 0);
+	fixture_reopen_and_expect(fixture, one_to_nine, 1);
+}
+
 static void
 a_journal_truncated_while_open_fails_the_store(void **state)
 {
@@ -1298,6 +1315,7 @@ main(void)
 		TEST(a_lock_that_is_held_is_waited_for_up_to_the_deadline),
 		TEST(a_journal_removed_while_open_fails_the_store),
 		TEST(a_journal_replaced_while_open_fails_the_store),
+		TEST(a_directory_moved_while_open_fails_the_store),
 		TEST(a_journal_truncated_while_open_fails_the_store),
 		TEST(a_lock_file_removed_while_open_fails_the_store),
 		TEST(

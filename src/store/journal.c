@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,12 +143,16 @@ journal_open(struct journal *journal, int dir, bool prepare)
  * on ext4, 80 microseconds become 120.
  */
 const char *
-journal_check(struct journal *journal, uint64_t end)
+journal_check(struct journal *journal, const char *path, uint64_t end)
 {
 	struct statx st;
+	char name[4096];
 
-	if (statx(journal->dir, JOURNAL_NAME, AT_STATX_SYNC_AS_STAT,
-		STATX_INO | STATX_SIZE, &st) < 0)
+	/* By its whole name: the directory may be another one by now. */
+	if (snprintf(name, sizeof(name), "%s/" JOURNAL_NAME, path) >=
+		(int)sizeof(name) ||
+	    statx(AT_FDCWD, name, AT_STATX_SYNC_AS_STAT, STATX_INO | STATX_SIZE,
+		&st) < 0)
 		return errno == ENOENT ? "was removed" : "cannot be reached";
 	if (st.stx_ino != journal->inode ||
 	    makedev(st.stx_dev_major, st.stx_dev_minor) != journal->device)

@@ -80,11 +80,12 @@ int journal_place(const struct journal *journal);
 void journal_drop(struct journal *journal);
 
 /*
- * journal_check(journal):
- * See whether the path still means this file, and its size.  NULL, or static
- * English that says what has happened to it.
+ * journal_check(journal, path, end):
+ * See whether the journal of the directory `path` still is this file, and its
+ * size.  NULL, or static English that says what has happened to it.
  */
-const char *journal_check(struct journal *journal, uint64_t end);
+const char *journal_check(
+    struct journal *journal, const char *path, uint64_t end);
 
 /*
  * journal_append(journal, end, buf, len):

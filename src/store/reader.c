@@ -223,7 +223,7 @@ check_store(struct reader *reader)
 
 	if (reader->dir < 0)
 		return EX_OK;
-	why = journal_check(&reader->journal, 0);
+	why = journal_check(&reader->journal, reader->path, 0);
 	if (why != NULL) {
 		log_error("%s: %s while it was read", reader->name, why);
 		return EX_IOERR;

@@ -173,7 +173,7 @@ recovery_catch_up(struct store *store)
 					: "unreadable");
 		return FAULT_FAILED;
 	}
-	why = journal_check(&store->journal, store->at.end);
+	why = journal_check(&store->journal, store->path, store->at.end);
 	if (why != NULL) {
 		log_error("%s/" JOURNAL_NAME ": %s while it was in use; put it "
 			  "back, or restore it from a backup",

@@ -64,7 +64,7 @@ lock_journal(struct store *store, int64_t deadline_ms)
 	if (lock_file(store->journal.fd, deadline_ms) < 0)
 		why = strerror(errno);
 	else
-		why = journal_check(&store->journal, 0);
+		why = journal_check(&store->journal, store->path, 0);
 	if (why == NULL)
 		return EX_OK;
 	log_error("%s/" JOURNAL_NAME ": in use by another process: %s; try "

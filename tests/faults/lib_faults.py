@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import ctypes
 import io
 import multiprocessing
 import multiprocessing.connection
@@ -216,6 +217,7 @@ def run(goal: str, scenario: Callable[[Tally, argparse.Namespace], None],
         parser.add_argument(name, **settings)
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
+    have_own_mounts()
 
     def timed(tally: Tally) -> None:
         start = time.monotonic()
@@ -228,6 +230,18 @@ def run(goal: str, scenario: Callable[[Tally, argparse.Namespace], None],
 
 
 # --- File systems ------------------------------------------------------------
+
+CLONE_NEWNS = 0x00020000
+
+
+def have_own_mounts() -> None:
+    """Let nobody else see what we mount, where that can be had.
+
+    Who begins a mount namespace of its own meanwhile, as a test of the package
+    does, would keep a copy of the mount, and with it the file system's state.
+    """
+    if ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0:
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 @contextlib.contextmanager

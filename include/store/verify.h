@@ -17,8 +17,8 @@
 enum verify_index {
 	VERIFY_INDEX_EQUAL,    /* has what the journal has, and nothing else */
 	VERIFY_INDEX_BEHIND,   /* the same, but lacks the last plants */
-	VERIFY_INDEX_NONE,     /* a file, a copy that was never served, or a
-				  read-only mount: not compared */
+	VERIFY_INDEX_NONE,     /* a file, or without lock file and index, as a
+				  copy that was never served */
 	VERIFY_INDEX_MISSING,  /* was removed */
 	VERIFY_INDEX_FOREIGN,  /* of another store, journal or boot */
 	VERIFY_INDEX_REPLACED, /* while it was read */

@@ -119,6 +119,9 @@ def check_agreement(tally: Tally) -> None:
     closes = values(SERVICE, "OnFailure") + values(REFUSED, "Conflicts")
     sentence = "nor by the next request"
     tally.check(closes == [REFUSED.name, SOCKET.name], sentence, closes)
+    mode = values(SERVICE, "OnFailureJobMode")
+    sentence = "a restart whose stop fails still starts it"
+    tally.check(mode == ["fail"], sentence, mode)
 
 
 # --- System calls ------------------------------------------------------------

@@ -232,7 +232,8 @@ def check_directory(tally: Tally, store: Store) -> None:
     lock = store.dir / "lock"
     lock.chmod(0o400)
     sentence = "refused: a lock that cannot be written"
-    check_refused(tally, store, sentence, f"{lock}: ", {os.EX_NOPERM})
+    why = f"{lock}: cannot open or make it: Permission denied; give the directory"
+    check_refused(tally, store, sentence, why, {os.EX_NOPERM})
     lock.chmod(0o600)
     well = create(store).is_plant("Fern", "indoor")
     tally.check(well, "with its rights restored the store serves again")

@@ -754,6 +754,34 @@ a_journal_replaced_while_open_fails_the_store(void **state)
 	fixture_reopen_and_expect(fixture, one_to_nine, 1);
 }
 
+static void
+what_the_system_refuses_at_the_start_is_told_with_its_remedy(void **state)
+{
+	static const struct {
+		int error, status;
+		const char *told;
+	} rows[] = {
+		{ EACCES, EX_NOPERM, "give the directory and all in it" },
+		{ EPERM, EX_NOPERM, "give the directory and all in it" },
+		{ EROFS, EX_NOPERM, "mount it for writing" },
+		{ EIO, EX_IOERR, "check the disk" },
+		{ ENOSPC, EX_TEMPFAIL, "make room" },
+		{ EDQUOT, EX_TEMPFAIL, "make room" },
+		{ EFBIG, EX_TEMPFAIL, "make room" },
+		{ ENFILE, EX_TEMPFAIL, "Too many open files" },
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		shim_fail(SHIM_FSYNC, NULL, 1, 1, rows[i].error);
+		fixture_refused(fixture, rows[i].status);
+		shim_reset();
+		assert_int_equal(
+		    fixture_logged(fixture, "cannot make it: "), i + 1);
+		assert_true(fixture_logged(fixture, rows[i].told) > 0);
+	}
+}
+
 /* Another one may be put in its place, and what is in this would be lost. */
 static void
 a_directory_moved_while_open_fails_the_store(void **state)
@@ -1315,6 +1343,8 @@ main(void)
 		TEST(a_lock_that_is_held_is_waited_for_up_to_the_deadline),
 		TEST(a_journal_removed_while_open_fails_the_store),
 		TEST(a_journal_replaced_while_open_fails_the_store),
+		TEST(
+		    what_the_system_refuses_at_the_start_is_told_with_its_remedy),
 		TEST(a_directory_moved_while_open_fails_the_store),
 		TEST(a_journal_truncated_while_open_fails_the_store),
 		TEST(a_lock_file_removed_while_open_fails_the_store),

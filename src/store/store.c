@@ -73,26 +73,44 @@ lock_journal(struct store *store, int64_t deadline_ms)
 	return EX_TEMPFAIL;
 }
 
-/* What an operator does about it, as the end of a message. */
-static const char *
-remedy(int error)
+/*
+ * Tell what the system has refused of the directory, or of the name in it, and
+ * what an operator does about it.  The exit status.
+ */
+static int
+refused(const struct store *store, const char *name, const char *what)
 {
+	int error = errno, status = exit_status(state_fault(error));
+	const char *remedy = "";
+
 	switch (error) {
 	case EACCES:
 	case EPERM:
-		return "; give the directory and all in it to the service's "
-		       "user";
-	case EIO:
-		return "; check the disk";
+		remedy = "; give the directory and all in it to the service's "
+			 "user";
+		status = EX_NOPERM;
+		break;
 	case EROFS:
-		return "; mount it for writing";
+		remedy = "; mount it for writing";
+		status = EX_NOPERM;
+		break;
+	case ENOTDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+		status = EX_CONFIG;
+		break;
+	case EIO:
+		remedy = "; check the disk";
+		break;
 	case ENOSPC:
 	case EDQUOT:
 	case EFBIG:
-		return "; make room";
-	default:
-		return "";
+		remedy = "; make room";
+		break;
 	}
+	log_error("%s%s%s: %s: %s%s", *name == '\0' ? "PLANT_STORE_DIR: " : "",
+	    store->path, name, what, strerror(error), remedy);
+	return status;
 }
 
 /* The journal that belongs here, made if this store is new. */
@@ -112,13 +130,9 @@ open_journal(struct store *store, int64_t deadline_ms)
 			    store->path, store->path, store->path);
 			return EX_CONFIG;
 		}
-		if (journal_create(store->dir) < 0) {
-			log_error("%s/" JOURNAL_NAME ": cannot make it: %s%s",
-			    store->path, strerror(errno), remedy(errno));
-			return errno == EACCES
-				   ? EX_NOPERM
-				   : exit_status(state_fault(errno));
-		}
+		if (journal_create(store->dir) < 0)
+			return refused(
+			    store, "/" JOURNAL_NAME, "cannot make it");
 		log_info("%s: made a new store", store->path);
 		opened =
 		    journal_open(&store->journal, store->dir, store->prepare);
@@ -138,10 +152,7 @@ open_journal(struct store *store, int64_t deadline_ms)
 		return EX_DATAERR;
 	case JOURNAL_ABSENT:
 	case JOURNAL_ERROR:
-		log_error("%s/" JOURNAL_NAME ": cannot open: %s%s", store->path,
-		    strerror(errno), remedy(errno));
-		return errno == EACCES ? EX_NOPERM
-				       : exit_status(state_fault(errno));
+		return refused(store, "/" JOURNAL_NAME, "cannot open");
 	}
 	int status = lock_journal(store, deadline_ms);
 	if (status != EX_OK)
@@ -154,12 +165,9 @@ open_journal(struct store *store, int64_t deadline_ms)
 		    store->path, store->path);
 		return EX_CONFIG;
 	}
-	if (mark == LOCK_NEW && lock_set_mark(&store->lock, LOCK_OK,
-				    store->journal.uuid, true) < 0) {
-		log_error("%s/lock: cannot write: %s%s", store->path,
-		    strerror(errno), remedy(errno));
-		return exit_status(state_fault(errno));
-	}
+	if (mark == LOCK_NEW &&
+	    lock_set_mark(&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
+		return refused(store, "/lock", "cannot write");
 	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
 		enum fault fault = recovery_renew(store);
 
@@ -180,20 +188,10 @@ open_directory(struct store *store)
 		    store->path, strerror(errno), store->path);
 		return EX_CONFIG;
 	}
-	if (store->dir < 0) {
-		log_error("PLANT_STORE_DIR: %s: cannot open: %s%s", store->path,
-		    strerror(errno), remedy(errno));
-		return errno == EACCES ? EX_NOPERM
-		       : errno == EIO  ? EX_IOERR
-				       : EX_CONFIG;
-	}
-	if (lock_open(&store->lock, store->dir) < 0) {
-		log_error("%s/lock: cannot open or make it: %s%s", store->path,
-		    strerror(errno), remedy(errno));
-		return errno == EACCES || errno == EPERM || errno == EROFS
-			   ? EX_NOPERM
-			   : exit_status(state_fault(errno));
-	}
+	if (store->dir < 0)
+		return refused(store, "", "cannot open");
+	if (lock_open(&store->lock, store->dir) < 0)
+		return refused(store, "/lock", "cannot open or make it");
 	return EX_OK;
 }
 

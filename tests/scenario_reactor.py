@@ -226,6 +226,9 @@ def check_large_bodies(tally: Tally, reactor: Reactor) -> None:
     request, name = large_request(reactor)
     well = reactor.exchange(request).is_plant(name)
     tally.check(well, f"a body of {LARGE_BODY} bytes is taken")
+    request = reactor.good("many", **{f"HTTP_X_{i}": "x" * 8_000 for i in range(100)})
+    well = reactor.exchange(request).is_plant("many")
+    tally.check(well, "as many variables as Apache sends are taken")
     request, name = large_request(reactor)
     with reactor.connect() as peer:
         sender = threading.Thread(target=peer.send_slowly, args=(request, 20_000, 0.05))

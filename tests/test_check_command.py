@@ -63,6 +63,8 @@ def check_machine(tally: Tally, store: Store) -> None:
     told(tally, run, CONFIG, "PLANT_STORE_THREADS", "a wrong setting is named")
     run = check(store, PLANT_STORE_DIR=str(store.root / "none"))
     told(tally, run, CONFIG, "install -d -m 0700", "a missing directory is made how")
+    run = check(store, PLANT_STORE_DIR=str(store.tokens))
+    told(tally, run, CONFIG, "tokens: cannot open: Not a directory\n", "a file is no directory")
     run = check(store, PLANT_STORE_TOKENS=str(store.root / "none"))
     told(tally, run, CONFIG, "plant-store token add", "a missing token file is made how")
     store.tokens.chmod(0o644)
@@ -85,10 +87,18 @@ def check_room(tally: Tally, store: Store) -> None:
     finally:
         subprocess.run(["umount", store.dir], check=True)
     told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
-    subprocess.run([*command[:4], "ro,mode=0700", "none", store.dir], check=True)
-    run = check(store)
-    subprocess.run(["umount", store.dir], check=True)
+    lock = store.dir / "lock"
+    lock.touch(0o600)
+    subprocess.run(["mount", "--bind", store.dir, store.dir], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", store.dir], check=True)
+        run = check(store)
+    finally:
+        subprocess.run(["umount", store.dir], check=True)
+    lock.unlink()
     told(tally, run, CONFIG, "Read-only file system; mount", "a directory is read-only")
+    once = run.stderr.count("Read-only") == 1
+    tally.check(once, "and not each file in it as well", run.stderr)
 
 
 def check_expired(tally: Tally, store: Store) -> None:

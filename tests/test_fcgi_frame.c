@@ -618,6 +618,16 @@ parameters_up_to_the_limit_are_taken(void **state)
 }
 
 static void
+as_many_parameters_as_apache_sends_are_taken(void **state)
+{
+	struct bytes *bytes = request_with_parameters_of((100 + 6) * 8190);
+
+	(void)state;
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+	free(bytes);
+}
+
+static void
 parameters_above_the_limit_are_refused_by_the_records_header(void **state)
 {
 	const size_t last = (FCGI_FRAME_PARAMS_MAX + 1 - 5) % CONTENT_MAX;
@@ -811,6 +821,7 @@ main(void)
 		cmocka_unit_test(
 		    pair_longer_than_all_parameters_may_be_is_refused_by_its_lengths),
 		cmocka_unit_test(parameters_up_to_the_limit_are_taken),
+		cmocka_unit_test(as_many_parameters_as_apache_sends_are_taken),
 		cmocka_unit_test(
 		    parameters_above_the_limit_are_refused_by_the_records_header),
 		cmocka_unit_test(

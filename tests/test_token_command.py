@@ -155,6 +155,10 @@ def test_list():
     check("a file that others may read is refused with the remedy",
           result.returncode == CONFIG and result.stdout == "" and
           "chmod o= " + other in result.stderr, result)
+    result = run("token", "list", "--file", "/proc/self/mem")
+    check("a file that cannot be read has the status of its cause",
+          result.returncode == os.EX_IOERR and "check the disk" in result.stderr,
+          result)
     with open(other, "w") as file:
         file.write("a " + digest + "\nb " + digest + "\n")
     os.chmod(other, 0o600)

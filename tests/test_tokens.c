@@ -1083,6 +1083,7 @@ set_cannot_be_opened_without_libcrypto(void **state)
 		tokens = open_set(fixture);
 		broken = "";
 		assert_null(tokens);
+		assert_int_equal(fixture->status, EX_OSERR);
 		assert_non_null(strstr(fixture->error, "libcrypto"));
 	}
 }
@@ -1142,6 +1143,8 @@ set_that_lacks_memory_for_any_part_is_not_opened(void **state)
 		tokens = open_set(fixture);
 		/* Either it can do without, or it says so. */
 		assert_true((tokens == NULL) == (*fixture->error != '\0'));
+		assert_int_equal(
+		    fixture->status, tokens == NULL ? EX_OSERR : EX_OK);
 	} while (alloc_reset());
 	assert_non_null(tokens);
 	assert_int_equal(tokens_count(tokens), 20);

@@ -19,7 +19,16 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from lib_service import Store, Tally, lighttpd, responder, run_scenario, temporary_store
+from lib_service import (
+    Store,
+    Tally,
+    lighttpd,
+    new_plant,
+    responder,
+    run_cgi,
+    run_scenario,
+    temporary_store,
+)
 
 USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
 UNKNOWN = 4242424  # nobody's number
@@ -138,6 +147,29 @@ def check_used(tally: Tally, store: Store) -> None:
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, "missing; restore it", "a lost journal is told")
     gone.rename(store.journal)
+
+
+def check_end(tally: Tally, store: Store) -> None:
+    """The end of the journal, as the next start of the service judges it."""
+    body = new_plant(1, "Fern")
+    environment = store.environment(**store.request(body))
+    run_cgi([store.responder], environment, body)
+    whole = store.journal.read_bytes()
+    first = whole.index(b"\n") + 1
+    end = whole.index(b"\n", first) + 1  # a closing line follows
+    for content, words, sentence in (
+        (whole[:first], "it is shorter", "a journal without its last plant is told"),
+        (whole[:end - 9], "incomplete line", "so is one that was cut in its line"),
+        (whole[:end - 9] + b"?" + whole[end - 8:], "damaged", "so is a damaged line"),
+    ):
+        store.journal.write_bytes(content)
+        run = check(store)
+        told(tally, run, CONFIG, words, sentence)
+        tally.check("store: ok" not in run.stdout, f"{sentence}: it is not ok", run)
+    store.journal.write_bytes(whole[:end] + b'{"seq":')
+    run = check(store)
+    told(tally, run, 0, "was torn", "what was never acknowledged is no fault")
+    store.journal.write_bytes(whole)
 
 
 # --- The way of a client -----------------------------------------------------
@@ -331,6 +363,7 @@ def scenario(tally: Tally) -> None:
         check_faults(tally, store)
         check_service(tally, store, build)
         check_used(tally, store)
+        check_end(tally, store)
 
 
 if __name__ == "__main__":

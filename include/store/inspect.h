@@ -48,6 +48,14 @@ struct inspect_report {
 int inspect_report(struct inspect *inspect, struct inspect_report *report);
 
 /*
+ * inspect_end(inspect):
+ * Read the journal from where the index ends, from its beginning if there is
+ * none of this journal: whether the next start would refuse its end.  The
+ * inspect has no watch.  EX_OK; else a status, logged.
+ */
+int inspect_end(struct inspect *inspect);
+
+/*
  * inspect_find(inspect, ids, offsets, n):
  * Give the offset of each id's record, 0 where no plant has it: through the
  * index, and by reading the journal from where the index ends.  EX_OK; else a

@@ -1,7 +1,8 @@
 /*
  * check_command: settings, rights, tokens and store, seen from this machine;
- * with a URL also the way of a client (url_check).  Changes nothing.  The
- * content of the journal is for `plant-store verify`.
+ * with a URL also the way of a client (url_check).  Changes nothing.  Of the
+ * journal what follows on the index is read; the rest is for `plant-store
+ * verify`.
  */
 #include "check_command.h"
 
@@ -30,7 +31,8 @@ static const char usage[] =
     "Usage: plant-store check [--url URL [--token TOKEN]]\n"
     "\n"
     "Check the settings, the token file, the rights and the store, and say\n"
-    "what is wrong and what to do.  Run it with the environment and as the\n"
+    "what is wrong and what to do.  Of the store's journal it reads what the\n"
+    "index has not; verify reads all.  Run it with the environment and as the\n"
     "user of the service.  With a URL also send requests that cannot create\n"
     "anything, as a client does, and say what of the way is wrong.\n"
     "Exit status 0 if all is well, 78 if something here is wrong, 69 if only\n"
@@ -226,7 +228,8 @@ check_store(struct check *check)
 	struct inspect *inspect =
 	    inspect_open(check->config.dir, NULL, &status);
 
-	if (inspect == NULL || inspect_report(inspect, &report) != EX_OK) {
+	if (inspect == NULL || inspect_report(inspect, &report) != EX_OK ||
+	    (!report.failed && inspect_end(inspect) != EX_OK)) {
 		check->wrong++; /* told */
 		inspect_close(inspect);
 		return;

@@ -158,6 +158,31 @@ inspect_enter_index(
 	return state;
 }
 
+int
+inspect_end(struct inspect *inspect)
+{
+	struct reader *reader = inspect->reader;
+	enum reader_result result;
+	struct position covered;
+	struct record record;
+	struct index *index;
+	int status = reader_lock(reader);
+
+	if (status != EX_OK)
+		return status;
+	inspect_enter_index(inspect, &index, &covered);
+	index_close(index, false);
+	reader_unlock(reader);
+	status = reader_resume(
+	    reader, covered.end > 0 ? &covered : &reader->journal.start, 0);
+	if (status != EX_OK)
+		return status;
+	do
+		result = reader_next(reader, &record);
+	while (result == READER_PLANT);
+	return result == READER_END ? EX_OK : reader_status(reader);
+}
+
 /* How many files of the directory have this prefix, and their size. */
 static void
 count_files(int parent, const char *name, const char *prefix, uint64_t *files,

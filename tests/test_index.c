@@ -1173,6 +1173,61 @@ an_entry_of_another_size_is_damage(void **state)
 	expect_damaged(fixture, 8);
 }
 
+/* Overwrite a number in all copies of the list of free pages that is first. */
+static void
+spoil_free_list(const struct fixture *fixture, size_t place, uint64_t number)
+{
+	char *path = NULL, list[64];
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_cursor *cursor;
+	MDB_val key, value;
+	size_t len, n = 0;
+
+	assert_true(asprintf(&path, "%s/index", fixture->path) > 0);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(
+	    mdb_env_open(env, path, MDB_NOLOCK | MDB_RDONLY, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
+	assert_int_equal(mdb_cursor_open(txn, 0, &cursor), 0);
+	assert_int_equal(mdb_cursor_get(cursor, &key, &value, MDB_FIRST), 0);
+	assert_in_range(value.mv_size, 2 * sizeof(number), sizeof(list));
+	memcpy(list, value.mv_data, value.mv_size);
+	mdb_cursor_close(cursor);
+	mdb_txn_abort(txn);
+	mdb_env_close(env);
+	free(path);
+	char *file = fixture_read(fixture, DATA, &len);
+	for (size_t at = 0; at + value.mv_size <= len; at++) {
+		if (memcmp(file + at, list, value.mv_size) != 0)
+			continue;
+		fixture_write(fixture, DATA, at + place * sizeof(number),
+		    &number, sizeof(number));
+		n++;
+	}
+	free(file);
+	assert_true(n > 0);
+}
+
+/* LMDB would ask for endless memory, or overwrite what it has. */
+static void
+a_wrong_list_of_free_pages_is_damage(void **state)
+{
+	static const uint64_t numbers[] = { UINT64_MAX, UINT64_C(1) << 62,
+		UINT64_C(1) << 31, 512 };
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < 2 * COUNT(numbers); i++) {
+		leave_index(fixture, false);
+		assert_true(is_kept(fixture));
+		/* Their number, or the first of them. */
+		spoil_free_list(fixture, i % 2, numbers[i / 2]);
+		assert_no_reader(fixture, EBADMSG);
+		assert_false(is_kept(fixture));
+		index_discard(fixture->dir);
+	}
+}
+
 static void
 a_path_longer_than_any_is_refused(void **state)
 {
@@ -1348,6 +1403,7 @@ main(void)
 		TEST(an_index_whose_state_is_of_another_size_is_discarded),
 		TEST(a_key_of_another_size_is_damage),
 		TEST(an_entry_of_another_size_is_damage),
+		TEST(a_wrong_list_of_free_pages_is_damage),
 		TEST(a_path_longer_than_any_is_refused),
 		TEST(an_index_is_not_to_blame_for_a_limit_on_memory),
 		TEST(a_page_that_is_not_there_is_damage_to_who_needs_it),

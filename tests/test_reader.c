@@ -155,8 +155,9 @@ last_plant_that_only_the_index_has_is_missing(void **state)
 			char *line = whole + end;
 			size_t line_len =
 			    (size_t)((char *)rawmemchr(line, '\n') + 1 - line);
+			char *digit = line + line_len - 4;
 
-			line[line_len - 4] ^= 1;
+			*digit = *digit == '0' ? '1' : '0';
 			fixture_append(fixture, JOURNAL_NAME, line, line_len);
 		} else if (i == 2)
 			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);

@@ -142,6 +142,31 @@ index_of_a_longer_journal_is_foreign(void **state)
 	assert_int_equal(fixture_logged(fixture, "it is shorter"), 1);
 }
 
+/* As after a failed sync, of which the index does not know what followed. */
+static void
+journal_that_was_renewed_meanwhile_hides_no_plant(void **state)
+{
+	const struct fixture *fixture = *state;
+	const int64_t id = 3;
+	uint64_t offset;
+	size_t journal_len, index_len;
+
+	fixture_make_store(fixture, false, 1, 2);
+	struct inspect *inspect = open_inspect(fixture);
+	char *journal = fixture_read(fixture, JOURNAL_NAME, &journal_len);
+	char *index = fixture_read(fixture, "index/data.mdb", &index_len);
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_write(fixture, JOURNAL_NAME, 0, journal, journal_len);
+	fixture_make_store(fixture, false, 3, 3);
+	fixture_write(fixture, "index/data.mdb", 0, index, index_len);
+	free(journal);
+	free(index);
+	assert_int_equal(inspect_find(inspect, &id, &offset, 1), EX_IOERR);
+	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
+	inspect_close(inspect);
+	expect_found(fixture, 1, 3);
+}
+
 static void
 plants_are_found_while_the_store_is_open(void **state)
 {
@@ -323,6 +348,7 @@ main(void)
 		TEST(
 		    closing_line_that_was_not_entered_leaves_the_index_current),
 		TEST(index_of_a_longer_journal_is_foreign),
+		TEST(journal_that_was_renewed_meanwhile_hides_no_plant),
 		TEST(plants_are_found_while_the_store_is_open),
 		TEST(torn_tail_hides_nothing),
 		TEST(nothing_is_made_beside_a_journal_alone),

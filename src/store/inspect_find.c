@@ -44,6 +44,11 @@ look_up(struct inspect *inspect, struct search *search, size_t at, size_t n)
 
 	if (status != EX_OK)
 		return status;
+	status = reader_check_place(reader);
+	if (status != EX_OK) {
+		reader_unlock(reader);
+		return status;
+	}
 	enum inspect_index state =
 	    inspect_enter_index(inspect, &index, &covered);
 	for (size_t i = at; index != NULL && i < at + n; i++) {

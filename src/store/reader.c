@@ -215,20 +215,28 @@ reader_mark(const struct reader *reader)
 	return reader->lock.fd < 0 ? LOCK_NEW : lock_mark(&reader->lock, NULL);
 }
 
+int
+reader_check_place(struct reader *reader)
+{
+	const char *why = NULL;
+
+	if (reader->dir >= 0)
+		why = journal_check(&reader->journal, reader->path, 0);
+	if (why == NULL)
+		return EX_OK;
+	log_error("%s: %s while it was read", reader->name, why);
+	return EX_IOERR;
+}
+
 /* Under the lock: whether what is read is the store's, and good. */
 static int
 check_store(struct reader *reader)
 {
-	const char *why;
-
-	if (reader->dir < 0)
-		return EX_OK;
-	why = journal_check(&reader->journal, reader->path, 0);
-	if (why != NULL) {
-		log_error("%s: %s while it was read", reader->name, why);
-		return EX_IOERR;
-	}
 	enum lock_mark mark = reader_mark(reader);
+	int status = reader_check_place(reader);
+
+	if (status != EX_OK)
+		return status;
 	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
 		log_error("%s: %s; start the service, which recovers it, and "
 			  "try again",

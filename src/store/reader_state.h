@@ -51,6 +51,13 @@ void reader_unlock(struct reader *reader);
 enum lock_mark reader_mark(const struct reader *reader);
 
 /*
+ * reader_check_place(reader):
+ * Under the lock: whether the journal is still the store's, and not one whose
+ * place another has taken, as after a failed sync.  EX_OK or EX_IOERR, logged.
+ */
+int reader_check_place(struct reader *reader);
+
+/*
  * reader_error(name, what):
  * Log what could not be done and errno; the value of sysexits.h for it.
  */

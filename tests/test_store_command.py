@@ -503,6 +503,42 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         )
 
 
+def test_recovered_end(tally: Tally, root: pathlib.Path) -> None:
+    """What is gone at the end is told where an index knows of it."""
+    journal = Journal(20)
+    store = put(root / "store", journal.content())
+    tally.check(serve(store, 21, 22), "the store is served")
+    os.truncate(store / JOURNAL_NAME, journal.offset(20))
+    before = files(store)
+    done = run("recover", store, root / "told")
+    at = journal.offset(20)
+    tally.check(
+        done.returncode == DATAERR
+        and f"{at}-{at} (0 bytes): nothing stands here; lines 20 to " in done.stdout
+        and "; lost: 0 of " in done.stdout
+        and done.stderr == ""
+        and plants_of(root / "told") == list(range(1, 20)),
+        "recover tells what is missing at the end",
+        done,
+    )
+    tally.check(files(store) == before, "the source and its index are as before")
+    data = store / "index" / "data.mdb"
+    whole = data.read_bytes()
+    for number, content in enumerate(
+        (whole[:8192] + b"\xff" * (len(whole) - 8192), b"?" * len(whole), whole[:9000])
+    ):
+        data.write_bytes(content)
+        done = run("recover", store, root / f"dest-{number}")
+        tally.check(
+            done.returncode == 0
+            and "everything was readable" in done.stdout
+            and done.stderr == ""
+            and plants_of(root / f"dest-{number}") == list(range(1, 20)),
+            "recover goes on where the index is damaged",
+            done,
+        )
+
+
 def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:
     journal = Journal(3)
     source = put(root / "source", b"?" + journal.content()[1:])
@@ -684,6 +720,7 @@ def scenario(tally: Tally) -> None:
         test_backup,
         test_recover,
         test_recovered_store,
+        test_recovered_end,
         test_lost_uuid,
         test_read_only,
         test_full_disk,

@@ -50,7 +50,8 @@ struct salvage_report {
  * no backup of the old one may ever be continued with it.
  *
  * The checksums are seeded with the damaged store's uuid.  It is taken from
- * options->uuid, the header, or the file `lock` beside the journal.
+ * options->uuid, the header, or the file `lock` beside the journal.  An index
+ * there that can be read tells which lines are missing at the end.
  *
  * Return 0 if something could be lost or not, see `report`; a status of
  * sysexits.h, logged; SALVAGE_STOPPED if the watch ended it.  Unless it is 0,

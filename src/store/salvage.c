@@ -161,7 +161,7 @@ take_plant(struct salvage *s, struct record *record, uint64_t offset)
 	return renew_transaction(s);
 }
 
-/* What stands before the line `next`; 0: at the end. */
+/* What stands before the line `next`; at the end, behind all that are known. */
 static void
 tell_lost(struct salvage *s, const struct salvage_lost *lost, uint64_t next)
 {
@@ -212,7 +212,7 @@ take_all(struct salvage *s, struct salvage_scan *scan)
 			status = take_plant(s, &record, offset);
 	}
 	if (status == EX_OK)
-		tell_lost(s, &lost, 0);
+		tell_lost(s, &lost, s->from.lines + 1);
 	return status;
 }
 

@@ -1,13 +1,16 @@
 /* salvage_source: see salvage_source.h. */
 #include "salvage_source.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "index.h"
 #include "journal.h"
 #include "lock.h"
 #include "reader_state.h"
@@ -114,6 +117,42 @@ find_uuid(
 	return EX_DATAERR;
 }
 
+/* The child's part: whatever reading a damaged index does, it does here. */
+static _Noreturn void
+tell_covered(int dir, const char *path, const char *uuid, int to)
+{
+	struct position covered;
+	uint64_t lines = 0;
+
+	close(STDERR_FILENO);
+	struct index *index = index_open_reader(dir, path, uuid);
+	if (index != NULL && index_begin(index, &covered) == 0)
+		lines = covered.seq;
+	_exit(write(to, &lines, sizeof(lines)) < 0);
+}
+
+/* How many lines the index beside the journal has read; 0 where none says. */
+static uint64_t
+ask_index(int dir, const char *path, const char *uuid)
+{
+	uint64_t lines = 0;
+	int ends[2];
+
+	if (dir < 0 || pipe2(ends, O_CLOEXEC) < 0)
+		return 0;
+	pid_t child = fork();
+	if (child == 0)
+		tell_covered(dir, path, uuid, ends[1]);
+	close(ends[1]);
+	if (child > 0 && TEMP_FAILURE_RETRY(read(ends[0], &lines,
+			     sizeof(lines))) != (ssize_t)sizeof(lines))
+		lines = 0;
+	close(ends[0]);
+	if (child > 0)
+		TEMP_FAILURE_RETRY(waitpid(child, NULL, 0));
+	return lines;
+}
+
 int
 salvage_source_open(
     struct salvage_source *source, const char *path, const char *uuid)
@@ -123,11 +162,13 @@ salvage_source_open(
 
 	if (status == EX_OK)
 		status = find_uuid(source, path, dir, uuid);
+	if (status == EX_OK) {
+		source->seed = record_seed(source->uuid);
+		source->lines = ask_index(dir, path, source->uuid);
+	}
 	if (dir >= 0)
 		close(dir);
-	if (status == EX_OK)
-		source->seed = record_seed(source->uuid);
-	else
+	if (status != EX_OK)
 		salvage_source_close(source);
 	return status;
 }

@@ -14,8 +14,9 @@ struct salvage_source {
 	int fd;
 	uint64_t bytes;
 	char uuid[RECORD_UUID_LEN + 1];
-	uint32_t seed; /* of that uuid's checksums */
-	bool whole;    /* it begins with a header, and that has this uuid */
+	uint32_t seed;  /* of that uuid's checksums */
+	bool whole;     /* it begins with a header, and that has this uuid */
+	uint64_t lines; /* so many an index beside it knows of; or 0 */
 };
 
 /*

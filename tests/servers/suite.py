@@ -481,6 +481,7 @@ def raw_refusals(trial: Trial) -> None:
     good = Plant(NEVER, "never")
     text = good.body()
     length = f"Content-Length: {len(text)}"
+    over = f"Content-Length: {LIMIT + 1}"
 
     def head(*lines: str, **how: str) -> bytes:
         return trial.head("Host: a", *lines, **how)
@@ -497,6 +498,8 @@ def raw_refusals(trial: Trial) -> None:
         "two lengths": (broken, head(length, "Content-Length: 9") + text),
         "bad chunk": (broken, head("Transfer-Encoding: chunked") + b"zz\r\n"),
         "coding gzip": (broken, head("Transfer-Encoding: gzip") + text),
+        # The first is refused before the second is looked at.
+        "coding gzip, 1 over": (broken, head("Transfer-Encoding: gzip", over)),
         "no Host": (broken, trial.head(length) + text),
         "no colon": (broken, head(length, "no colon") + text),
         "no HTTP": (broken, b"what is this\r\n\r\n"),
@@ -507,6 +510,7 @@ def raw_refusals(trial: Trial) -> None:
         "%2570": (unknown, to(f"{mount}/%2570lants")),
         "above the root": (unknown, to("/../../plants/../x")),
         "outside": (unknown, to("/elsewhere/plants")),
+        "an error's page": (unknown, to("/plant-store-error/503")),
         "long path": (long, to("/" + "x" * 60_000)),
         "long header": (long, trial.request(good, "X: " + "x" * 60_000)),
         "many headers": (long, trial.request(good, *["X: x"] * 2000)),

@@ -51,7 +51,7 @@ def told_by_apache() -> Iterator[Told]:
 
 def told_by_nginx() -> Iterator[Told]:
     text = (DEPLOY / "nginx" / "common.conf").read_text()
-    for status, body in re.findall(r"^\treturn (\d+) '(.*)';$", text, re.MULTILINE):
+    for status, body in re.findall(r"^\t+return (\d+) '(.*)';$", text, re.MULTILINE):
         yield Told(int(status), body.encode())
 
 

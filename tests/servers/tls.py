@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Goal: HTTPS, set up as the comments in deploy/ say, is answered as HTTP is.
+
+usage: tls.py BUILD_DIR
+"""
+
+import concurrent.futures
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from expected import Plant, Told
+from lib_servers import SET_UPS, Fault, Running, SetUp, running
+from lib_service import Tally, main
+from lib_wire import CurlError, curl, curl_answer
+
+AT_ONCE = 4
+LIMIT = 65536
+HTTP1, HTTP2 = "--http1.1", "--http2"
+# lighttpd resets a refused stream behind its answer, which curl then hides.
+VERSIONS = {"nginx": (HTTP1, HTTP2), "apache": (HTTP1,), "lighttpd": (HTTP1,)}
+LIGHTTPD_MODULE = pathlib.Path("/usr/lib/lighttpd/mod_openssl.so")
+# What the comments have, by server.
+COMMENTED = {
+    "nginx": ("#listen 443 ssl http2;", "#ssl_certificate"),
+    "apache": ("#LoadModule ssl_module", "#SSL"),
+    "lighttpd": ('#server.modules += ( "mod_openssl" )', "#ssl."),
+}
+Finding = tuple[bool, str, object]
+
+
+def make_certificate(folder: pathlib.Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    command += ["-subj", "/CN=127.0.0.1", "-days", "2"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+
+
+def with_tls(certificates: pathlib.Path) -> Fault:
+    """What the comments tell to do; the port is one for all, and TLS's."""
+
+    def set_up(server: Running) -> None:
+        name = server.set_up.server
+        file = f"{server.set_up.mode}.conf" if name == "nginx" else "common.conf"
+        path = server.root / name / file
+        text = path.read_text()
+        for comment in COMMENTED[name]:
+            if comment not in text:
+                raise RuntimeError(f"{name}/{file} has not: {comment}")
+            text = text.replace(comment, comment[1:])
+        text = text.replace(f"/etc/{'apache2' if name == 'apache' else name}/",
+                            f"{certificates}/")
+        if name == "nginx":
+            text = text.replace(f"\t\tlisten {server.host}:{server.port};\n", "")
+            text = text.replace("listen 443", f"listen {server.host}:{server.port}")
+        path.write_text(text)
+
+    return set_up
+
+
+def missing(set_up: SetUp) -> str | None:
+    for program in ("curl", "openssl"):
+        if not shutil.which(program):
+            return f"{program} is missing"
+    if set_up.server == "lighttpd" and not LIGHTTPD_MODULE.exists():
+        return "lighttpd-mod-openssl is not installed"
+    return set_up.missing()
+
+
+def check(set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> list[Finding]:
+    found: list[Finding] = []
+    with running(set_up, build_dir, with_tls(certificates)) as server:
+        trusted = ("--cacert", str(certificates / "certificate.pem"), "-i")
+        typed = ("-H", "Content-Type: application/json")
+        token = ("-H", f"Authorization: Bearer {server.token}")
+        url = f"{server.host}:{server.port}{server.path}"
+
+        def expect(case: str, told: Told | Plant, body: bytes, *how: str) -> None:
+            try:
+                answer = curl_answer(
+                    curl(*trusted, *typed, "--data-binary", "@-", *how, body=body),
+                    "HTTP/",
+                )
+                well = told.fits(answer)
+            except CurlError as error:
+                answer, well = error, False
+            found.append((well, f"{set_up.name}: {case}", answer))
+
+        for number, version in enumerate(VERSIONS[set_up.server], 1):
+            plant = Plant(number, "Fern", "indoor")
+            to, over = (version, f"https://{url}"), b" " * (LIMIT + 1)
+            expect(f"{version}: a plant", plant, plant.body(), *token, *to)
+            expect(f"{version}: no token", Told(401, 1001), plant.body(), *to)
+            deeper = (version, f"https://{url}/")
+            expect(f"{version}: 404", Told(404, 2001), b"{}", *token, *deeper)
+            expect(f"{version}: 1 over", Told(413, 3007), over, *token, *to)
+        if set_up.server != "lighttpd":  # which closes the connection
+            expect("HTTP to its port", Told(400, 3008), b"{}", *token, f"http://{url}")
+    return found
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="plant-store-tls-") as folder,
+        concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        certificates = pathlib.Path(folder)
+        waiting = []
+        for set_up in SET_UPS:
+            if set_up.mount:
+                continue
+            if reason := missing(set_up):
+                tally.skip(f"{set_up.name} serves HTTPS", reason)
+                continue
+            if not (certificates / "key.pem").exists():
+                make_certificate(certificates)
+            waiting.append(
+                (set_up, pool.submit(check, set_up, build_dir, certificates))
+            )
+        for set_up, findings in waiting:
+            with tally.part(f"{set_up.name} is tried to the end"):
+                for well, sentence, detail in findings.result():
+                    tally.check(well, sentence, detail)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

@@ -135,6 +135,7 @@ DIFFERENCES = [
            why="takes 100 of 8190 bytes"),
     differ("apache fcgid", "long headers", Told(500, NO_ANSWER),
            why="passes on 64 KiB of variables at most"),
+    differ("apache", "unknown Expect", Told(417, 3008), why="has a status for it"),
     differ("apache", "HTTP/3.1", CREATED, why="takes any version for HTTP/1.1"),
     differ("lighttpd", "bad percent", Told(404, 2001), why="leaves it as it is"),
     differ("apache", "NUL in path", Told(404, 2001), why="has no such path"),

@@ -246,6 +246,9 @@ def creations(trial: Trial) -> None:
     lines = [f"X-{number}: {'x' * 8_000}" for number in range(90)]
     answer = trial.raw(trial.request(plant, *lines))
     trial.expect("long headers", Told(431, 3010), answer, plant)
+    plant = trial.plant("an unknown expectation")
+    answer = trial.raw(trial.request(plant, "Expect: 200-ok"))
+    trial.expect("unknown Expect", plant, answer)
     plant = trial.plant("of the future")
     answer = trial.raw(trial.request(plant, version="HTTP/3.1"))
     trial.expect("HTTP/3.1", Told(400, 3008), answer, plant)

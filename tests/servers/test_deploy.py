@@ -23,7 +23,7 @@ DEPLOY = TOP / "deploy"
 # The statuses that a server was seen to make itself, and not to change.
 NEEDED = {
     "lighttpd": {400, 404, 411, 413, 431, 500, 501, 503, 504, 505},
-    "apache": {400, 404, 405, 413, 414, 500, 502, 503, 504},
+    "apache": {400, 404, 405, 413, 414, 417, 500, 502, 503, 504},
     "nginx": {400, 404, 413, 431, 503},
 }
 

@@ -298,6 +298,25 @@ def ways(trial: Trial) -> None:
         trial.find("close: closed", wire.rest() == b"")
 
 
+def held_back(trial: Trial) -> None:
+    """Of a body that has not come whole the service knows nothing."""
+
+    def descriptors() -> int:
+        pids = trial.server.worker_pids()
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+
+    plant = trial.plant("held back")
+    request = trial.request(plant)
+    before = descriptors()
+    with trial.wire() as wire:
+        wire.send(request[:-5])
+        time.sleep(PAUSE_S)
+        after = descriptors()
+        trial.find("held back", after <= before, (before, after))
+        wire.send(request[-5:])
+        trial.expect("held back", plant, wire.answer())
+
+
 EXPECT = ("Host: a", "Expect: 100-continue")
 
 
@@ -874,6 +893,7 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     """In an order in which there is little to wait for."""
     found = [add_expired_token, creations, ways, expect_continue, connections]
     found += [http2_creations] * set_up.http2
+    found += [held_back] * (not set_up.cgi)
     found += [many_clients, wait_for_expired_token, Trial.settle]
     found += [refusals, raw_refusals]
     found += [http2_refusals, Trial.settle] * set_up.http2

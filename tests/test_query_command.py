@@ -810,12 +810,15 @@ def test_interrupted_search(tally: Tally, store: Store) -> None:
     index, kept = store.dir / "index", store.root / "index-kept"
     index.rename(kept)
     status, said = on_terminal(store, 80, "get", "1", stop=True)
+    checked = on_terminal(store, 80, "check", stop=True)
     kept.rename(index)
     tally.check(
         status == 128 + signal.SIGINT and b"no plant has this id" not in said,
         "SIGINT ends a search, of which nothing is said to be missing",
         (status, said),
     )
+    well = checked[0] == 128 + signal.SIGINT and re.search(rb"\rcheck +\d+ %", checked[1])
+    tally.check(well, "and what check reads, which has a bar, too", checked)
 
 
 # --- While others store ------------------------------------------------------

@@ -50,8 +50,8 @@ int inspect_report(struct inspect *inspect, struct inspect_report *report);
 /*
  * inspect_end(inspect):
  * Read the journal from where the index ends, from its beginning if there is
- * none of this journal: whether the next start would refuse its end.  The
- * inspect has no watch.  EX_OK; else a status, logged.
+ * none of this journal: whether the next start would refuse its end.  EX_OK;
+ * EX_TEMPFAIL if the watch ended it; else a status, logged.
  */
 int inspect_end(struct inspect *inspect);
 

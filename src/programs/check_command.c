@@ -49,6 +49,7 @@ static const char usage[] =
 #define FREE_BYTES_MIN ((uint64_t)64 << 20)
 
 struct check {
+	const struct command *command;
 	struct config config;
 	int wrong;
 };
@@ -223,14 +224,18 @@ check_store(struct check *check)
 		[INSPECT_FOREIGN] = "old; the service builds it anew",
 		[INSPECT_UNREADABLE] = "damaged; the service builds it anew",
 	};
+	struct watch watch = command_watch(check->command, "check");
 	struct inspect_report report;
 	int status;
 	struct inspect *inspect =
-	    inspect_open(check->config.dir, NULL, &status);
+	    inspect_open(check->config.dir, &watch, &status);
+	bool fine = inspect != NULL &&
+		    inspect_report(inspect, &report) == EX_OK &&
+		    (report.failed || inspect_end(inspect) == EX_OK);
 
-	if (inspect == NULL || inspect_report(inspect, &report) != EX_OK ||
-	    (!report.failed && inspect_end(inspect) != EX_OK)) {
-		check->wrong++; /* told */
+	command_unwatch();
+	if (!fine) {
+		check->wrong++; /* told, or interrupted */
 		inspect_close(inspect);
 		return;
 	}
@@ -259,9 +264,9 @@ read_token(char *buf, size_t size)
 }
 
 static int
-check_all(const char *url, const char *token)
+check_all(const struct command *command, const char *url, const char *token)
 {
-	struct check check = { .wrong = 0 };
+	struct check check = { .command = command };
 	char error[512];
 	int url_wrong = 0;
 
@@ -277,6 +282,8 @@ check_all(const char *url, const char *token)
 		printf("%s: no store yet; the service makes it\n",
 		    check.config.dir);
 	fflush(stdout);
+	if (command_interrupted() != 0)
+		return 128 + command_interrupted();
 	if (url != NULL)
 		url_wrong = url_check(url, token, check.config.body_bytes_max);
 	if (check.wrong != 0)
@@ -320,5 +327,5 @@ check_command_run(int argc, char **argv)
 		if (token == NULL)
 			return EX_NOINPUT;
 	}
-	return check_all(url, token);
+	return check_all(&command, url, token);
 }

@@ -180,6 +180,8 @@ inspect_end(struct inspect *inspect)
 	do
 		result = reader_next(reader, &record);
 	while (result == READER_PLANT);
+	if (result == READER_STOPPED)
+		return EX_TEMPFAIL;
 	return result == READER_END ? EX_OK : reader_status(reader);
 }
 

@@ -463,6 +463,15 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
         "stats aligns what it says",
         text,
     )
+    whole = store.journal.read_bytes()
+    store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')
+    text = run(store, "stats").stdout.decode()
+    store.journal.write_bytes(whole)
+    tally.check(
+        "index        current, up to a torn end" in text,
+        "an index lacks nothing of a torn end",
+        text,
+    )
 
 
 # --- Stores that are not well ------------------------------------------------

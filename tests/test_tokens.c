@@ -1285,7 +1285,10 @@ every_error_is_told_with_its_remedy(void **state)
 		const char *remedy;
 	} rows[] = {
 		{ EACCES, EX_NOPERM, "run this as a user who may" },
+		{ EPERM, EX_NOPERM, "run this as a user who may" },
 		{ EROFS, EX_NOPERM, "mount it for writing" },
+		{ EISDIR, EX_CONFIG, "name a file" },
+		{ EFBIG, EX_IOERR, "make room" },
 		{ ENOSPC, EX_IOERR, "make room" },
 		{ EDQUOT, EX_IOERR, "make room" },
 		{ EIO, EX_IOERR, "check the disk" },

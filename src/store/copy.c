@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -124,21 +123,6 @@ copy_whole(
 	return status;
 }
 
-/* Whether the source has the copy's last line, in its place. */
-static bool
-is_continued(const struct reader *source, const struct position *at)
-{
-	struct record record;
-	char *line = NULL;
-	size_t size = 0;
-	bool same = at->seq == 0 || (journal_read(&source->journal, at->last,
-					 &record, &line, &size) == 0 &&
-					position_is_behind(at, &record));
-
-	free(line);
-	return same;
-}
-
 /*
  * Take up from the copy's end: the source's next line must follow from the
  * copy's last one, which ties both together down to their first byte.
@@ -159,7 +143,7 @@ check_lineage(struct reader *source, const struct reader *dest)
 		    dest->name, source->name);
 		return EX_CANTCREAT;
 	}
-	if (!is_continued(source, &dest->replay.at)) {
+	if (!reader_has_line(source, &dest->replay.at)) {
 		log_error("%s: its last line is not in its place in %s, which "
 			  "was set back since, or is damaged: verify it, and "
 			  "name another directory",

@@ -114,6 +114,12 @@ int index_put_state(struct index *index);
 /* Whether the file has all the pages that it says are in use. */
 int index_check_size(const struct index *index);
 
+/*
+ * Whether LMDB's list of free pages can be believed.  With a wrong count of them
+ * it asks for endless memory, or writes over ours.
+ */
+int index_check_free(struct index *index);
+
 /* Whether the name still means the file that is open. */
 bool index_is_current(const struct index *index);
 

@@ -92,7 +92,7 @@ is_of_journal(struct inspect *inspect, const struct position *covered)
 	if (covered->seq == 0)
 		return covered->end == 0 || covered->end == start->end;
 	return inspect_read_at(inspect, covered->last, &record) == 0 &&
-	       record.seq == covered->seq && record.crc == covered->crc;
+	       position_is_behind(covered, &record);
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -226,6 +227,20 @@ reader_check_place(struct reader *reader)
 		return EX_OK;
 	log_error("%s: %s while it was read", reader->name, why);
 	return EX_IOERR;
+}
+
+bool
+reader_has_line(const struct reader *reader, const struct position *at)
+{
+	struct record record;
+	char *line = NULL;
+	size_t size = 0;
+	bool has = at->seq == 0 || (journal_read(&reader->journal, at->last,
+					&record, &line, &size) == 0 &&
+				       position_is_behind(at, &record));
+
+	free(line);
+	return has;
 }
 
 /* Under the lock: whether what is read is the store's, and good. */

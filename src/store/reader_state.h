@@ -58,6 +58,13 @@ enum lock_mark reader_mark(const struct reader *reader);
 int reader_check_place(struct reader *reader);
 
 /*
+ * reader_has_line(reader, at):
+ * Whether the journal has the line that `at` follows from, in its place; where
+ * it follows from the header, it has.
+ */
+bool reader_has_line(const struct reader *reader, const struct position *at);
+
+/*
  * reader_error(name, what):
  * Log what could not be done and errno; the value of sysexits.h for it.
  */

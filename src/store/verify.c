@@ -137,22 +137,6 @@ read_journal(struct verify *v)
 	return result == READER_END ? EX_OK : reader_status(reader);
 }
 
-/* Whether the index ends at a line that this journal has. */
-static bool
-is_ours(const struct verify *v)
-{
-	struct record record;
-	char *line = NULL;
-	size_t size = 0;
-	bool ours = v->covered.seq == 0;
-
-	if (!ours && journal_read(&v->reader->journal, v->covered.last, &record,
-			 &line, &size) == 0)
-		ours = position_is_behind(&v->covered, &record);
-	free(line);
-	return ours;
-}
-
 static void
 see_entry(void *context, int64_t id, uint64_t offset)
 {
@@ -320,7 +304,8 @@ find_difference(struct verify *v)
 static int
 compare_index(struct verify *v)
 {
-	if (!is_ours(v)) {
+	/* Whether the index ends at a line that this journal has. */
+	if (!reader_has_line(v->reader, &v->covered)) {
 		v->report->index = VERIFY_INDEX_FOREIGN;
 		return EX_OK;
 	}

@@ -1,19 +1,23 @@
 /*
- * fault_shim: stands between the tested code and the kernel.  See fault_shim.h.
+ * fault_shim: stands between the tested code and the kernel or the allocator.
+ * See fault_shim.h.
  *
- * What the test executable defines comes before what libc does, also for
- * liblmdb.  The 64 variants are the same functions on this machine.
+ * A function of the test executable comes before that of libc or a sanitizer,
+ * also for liblmdb.  The real allocator is the next one in the order of lookup.
+ * The 64 variants are the same functions on this machine.
  */
 /* Its headers define functions of their own for those that are defined here. */
 #undef _FORTIFY_SOURCE
 #include "fault_shim.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -114,6 +118,16 @@ shim_reset(void)
 	memset(plans, 0, sizeof(plans));
 }
 
+/* A whole function: a call that is only counted and failed. */
+#define FUNCTION(type, name, parameters, call, fd, file, ...) \
+	type name parameters                                  \
+	{                                                     \
+		if (hit(call, fd, file) != NULL)              \
+			return -1;                            \
+		return (type)syscall(__VA_ARGS__);            \
+	}
+#define ALIAS(name) __attribute__((alias(name)))
+
 ssize_t
 pwrite(int fd, const void *buf, size_t len, off_t offset)
 {
@@ -124,12 +138,6 @@ pwrite(int fd, const void *buf, size_t len, off_t offset)
 	if (plan != NULL && plan->len < len)
 		len = plan->len;
 	return syscall(SYS_pwrite64, fd, buf, len, offset);
-}
-
-ssize_t
-pwrite64(int fd, const void *buf, size_t len, off64_t offset)
-{
-	return pwrite(fd, buf, len, offset);
 }
 
 ssize_t
@@ -146,99 +154,36 @@ pwritev(int fd, const struct iovec *parts, int n, off_t offset)
 	return syscall(SYS_pwritev, fd, parts, n, offset, 0L);
 }
 
-ssize_t
-pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
-{
-	return pwritev(fd, parts, n, offset);
-}
-
-ssize_t
-writev(int fd, const struct iovec *parts, int n)
-{
-	if (hit(SHIM_WRITEV, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_writev, fd, parts, n);
-}
-
-ssize_t
-pread(int fd, void *buf, size_t len, off_t offset)
-{
-	if (hit(SHIM_PREAD, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_pread64, fd, buf, len, offset);
-}
-
-ssize_t
-pread64(int fd, void *buf, size_t len, off64_t offset)
-{
-	return pread(fd, buf, len, offset);
-}
-
-int
-fdatasync(int fd)
-{
-	if (hit(SHIM_FDATASYNC, fd, NULL) != NULL)
-		return -1;
-	return (int)syscall(SYS_fdatasync, fd);
-}
-
-int
-fsync(int fd)
-{
-	if (hit(SHIM_FSYNC, fd, NULL) != NULL)
-		return -1;
-	return (int)syscall(SYS_fsync, fd);
-}
-
-int
-ftruncate(int fd, off_t len)
-{
-	if (hit(SHIM_FTRUNCATE, fd, NULL) != NULL)
-		return -1;
-	return (int)syscall(SYS_ftruncate, fd, len);
-}
-
-int
-ftruncate64(int fd, off64_t len)
-{
-	return ftruncate(fd, len);
-}
-
-int
-unlinkat(int dir, const char *name, int flags)
-{
-	if (hit(SHIM_UNLINKAT, dir, name) != NULL)
-		return -1;
-	return (int)syscall(SYS_unlinkat, dir, name, flags);
-}
-
-int
-renameat2(int from, const char *old, int to, const char *new, unsigned flags)
-{
-	if (hit(SHIM_RENAMEAT2, from, old) != NULL)
-		return -1;
-	return (int)syscall(SYS_renameat2, from, old, to, new, flags);
-}
-
+FUNCTION(ssize_t, writev, (int fd, const struct iovec *parts, int n),
+    SHIM_WRITEV, fd, NULL, SYS_writev, fd, parts, n)
+FUNCTION(ssize_t, write, (int fd, const void *buf, size_t len), SHIM_WRITE, fd,
+    NULL, SYS_write, fd, buf, len)
+FUNCTION(ssize_t, pread, (int fd, void *buf, size_t len, off_t offset),
+    SHIM_PREAD, fd, NULL, SYS_pread64, fd, buf, len, offset)
+FUNCTION(int, fdatasync, (int fd), SHIM_FDATASYNC, fd, NULL, SYS_fdatasync, fd)
+FUNCTION(int, fsync, (int fd), SHIM_FSYNC, fd, NULL, SYS_fsync, fd)
+FUNCTION(int, ftruncate, (int fd, off_t len), SHIM_FTRUNCATE, fd, NULL,
+    SYS_ftruncate, fd, len)
+FUNCTION(int, unlinkat, (int dir, const char *name, int flags), SHIM_UNLINKAT,
+    dir, name, SYS_unlinkat, dir, name, flags)
+FUNCTION(int, renameat2,
+    (int from, const char *old, int to, const char *new, unsigned flags),
+    SHIM_RENAMEAT2, from, old, SYS_renameat2, from, old, to, new, flags)
 /* A test may have one of its own. */
-__attribute__((weak)) int
-fstat(int fd, struct stat *st)
-{
-	if (hit(SHIM_FSTAT, fd, NULL) != NULL)
-		return -1;
-	return (int)syscall(SYS_fstat, fd, st);
-}
+__attribute__((weak)) FUNCTION(int, fstat, (int fd, struct stat *st),
+    SHIM_FSTAT, fd, NULL, SYS_fstat, fd, st) FUNCTION(int, fstatat,
+    (int dir, const char *restrict name, struct stat *restrict st, int flags),
+    SHIM_FSTATAT, dir, name, SYS_newfstatat, dir, name, st, flags)
+    FUNCTION(off_t, lseek, (int fd, off_t offset, int whence), SHIM_LSEEK, fd,
+	NULL, SYS_lseek, fd, offset, whence) FUNCTION(int, memfd_create,
+	(const char *name, unsigned flags), SHIM_MEMFD_CREATE, -1, name,
+	SYS_memfd_create, name, flags) FUNCTION(ssize_t, recv,
+	(int fd, void *buf, size_t len, int flags), SHIM_RECV, fd, NULL,
+	SYS_recvfrom, fd, buf, len, flags, NULL, NULL) FUNCTION(ssize_t, send,
+	(int fd, const void *buf, size_t len, int flags), SHIM_SEND, fd, NULL,
+	SYS_sendto, fd, buf, len, flags, NULL, 0)
 
-int
-fstatat(int dir, const char *restrict name, struct stat *restrict st, int flags)
-{
-	if (hit(SHIM_FSTATAT, dir, name) != NULL)
-		return -1;
-	return (int)syscall(SYS_newfstatat, dir, name, st, flags);
-}
-
-int
-fcntl(int fd, int command, ...)
+	int fcntl(int fd, int command, ...)
 {
 	va_list arguments;
 	void *argument;
@@ -251,48 +196,77 @@ fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-ssize_t
-write(int fd, const void *buf, size_t len)
+ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
+    ALIAS("pwrite");
+ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
+    ALIAS("pwritev");
+ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
+int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
+off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
+
+/* --- Allocations --------------------------------------------------------- */
+
+static unsigned first, left, count;
+static bool failed;
+
+void
+alloc_fail(unsigned nth, unsigned times)
 {
-	if (hit(SHIM_WRITE, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_write, fd, buf, len);
+	first = nth;
+	left = times;
+	count = 0;
+	failed = false;
 }
 
-off_t
-lseek(int fd, off_t offset, int whence)
+bool
+alloc_reset(void)
 {
-	if (hit(SHIM_LSEEK, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_lseek, fd, offset, whence);
+	left = 0;
+	return failed;
 }
 
-off64_t
-lseek64(int fd, off64_t offset, int whence)
+#ifdef __SANITIZE_THREAD__
+
+bool
+alloc_can_fail(void)
 {
-	return lseek(fd, offset, whence);
+	return false;
 }
 
-int
-memfd_create(const char *name, unsigned flags)
+#else
+
+bool
+alloc_can_fail(void)
 {
-	if (hit(SHIM_MEMFD_CREATE, -1, name) != NULL)
-		return -1;
-	return (int)syscall(SYS_memfd_create, name, flags);
+	return true;
 }
 
-ssize_t
-recv(int fd, void *buf, size_t len, int flags)
+static bool
+fails(void)
 {
-	if (hit(SHIM_RECV, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL);
+	if (left == 0 || ++count < first)
+		return false;
+	left--;
+	failed = true;
+	errno = ENOMEM;
+	return true;
 }
 
-ssize_t
-send(int fd, const void *buf, size_t len, int flags)
-{
-	if (hit(SHIM_SEND, fd, NULL) != NULL)
-		return -1;
-	return syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);
-}
+/* As the C library has it, but for the allocations that are to fail. */
+#define ALLOCATION(name, parameters, ...)                          \
+	void *name parameters                                      \
+	{                                                          \
+		static __typeof__(&name) next;                     \
+                                                                   \
+		if (fails())                                       \
+			return NULL;                               \
+		if (next == NULL)                                  \
+			*(void **)&next = dlsym(RTLD_NEXT, #name); \
+		return next(__VA_ARGS__);                          \
+	}
+
+ALLOCATION(malloc, (size_t size), size)
+ALLOCATION(calloc, (size_t n, size_t size), n, size)
+ALLOCATION(realloc, (void *old, size_t size), old, size)
+
+#endif

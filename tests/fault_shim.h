@@ -1,13 +1,15 @@
 /*
- * fault_shim: system calls that fail when a test wants them to.
+ * fault_shim: system calls and allocations that fail when a test wants them to.
  *
- * A test that is linked with this has its own pwrite, fdatasync and so on,
- * which the library under test and liblmdb call too.  Each counts, fails or
- * falls short where it was told to, and else goes to the kernel.
+ * A test that is linked with this has its own pwrite, fdatasync, malloc and so
+ * on, which the library under test and liblmdb call too.  Each counts, fails or
+ * falls short as planned, and otherwise goes to the kernel or to the real
+ * allocator, which a sanitizer goes on watching.
  */
 #ifndef TESTS_FAULT_SHIM_H
 #define TESTS_FAULT_SHIM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum shim_call {
@@ -64,5 +66,26 @@ unsigned shim_count(enum shim_call call);
  * Let everything succeed, and count from 0, on any file.
  */
 void shim_reset(void);
+
+/*
+ * alloc_can_fail():
+ * Whether allocations can fail: not with the thread sanitizer, which uses
+ * malloc before the real one can be looked up.
+ */
+bool alloc_can_fail(void);
+
+/*
+ * alloc_fail(nth, times):
+ * From now on counted from 1, let the nth allocation and the times - 1 after it
+ * fail with ENOMEM.  Meanwhile only one thread may allocate.
+ */
+void alloc_fail(unsigned nth, unsigned times);
+
+/*
+ * alloc_reset():
+ * Let everything succeed.  Return whether an allocation was made to fail since
+ * alloc_fail.
+ */
+bool alloc_reset(void);
 
 #endif

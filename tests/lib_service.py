@@ -131,6 +131,30 @@ class Answer:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class ErrorRow:
+    """A row of the table of errors."""
+
+    number: int
+    status: int
+    message: str
+    name: str = dataclasses.field(default="", compare=False)
+
+
+def read_errors() -> list[ErrorRow]:
+    """The rows of include/http/errors.h."""
+    source = (TOP / "include" / "http" / "errors.h").read_text()
+    literal = r'"(?:[^"\\]|\\.)*"'
+    pattern = rf"^X\((\w+), (\d+), (\d+), ((?:{literal}[\s\\]*)+)\)"
+    rows = []
+    for found in re.finditer(pattern, source, re.MULTILINE):
+        message = "".join(json.loads(part) for part in re.findall(literal, found[4]))
+        rows.append(ErrorRow(int(found[2]), int(found[3]), message, found[1]))
+    if len(rows) != len(re.findall(r"^X\(", source, re.MULTILINE)) or not rows:
+        raise ValueError("cannot read every row of errors.h")
+    return rows
+
+
 def parse_cgi(raw: bytes) -> Answer:
     """Read a CGI response (RFC 3875, section 6); ValueError if it is none."""
     found = re.search(rb"\r?\n\r?\n", raw)

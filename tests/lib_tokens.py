@@ -1,5 +1,6 @@
 """Token changes take effect within two seconds, in any set-up of the service."""
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -7,7 +8,6 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from typing import Protocol
 
 from lib_service import TOKEN_PATTERN, WAIT_S, Tally, new_plant
 
@@ -19,7 +19,8 @@ CREATED = 200
 UNKNOWN = 401
 
 
-class SetUp(Protocol):
+@dataclasses.dataclass
+class SetUp:
     """What is asked: base_url is such as http://127.0.0.1:8080/api/v1."""
 
     base_url: str
@@ -64,7 +65,7 @@ def token_command(set_up: SetUp, *arguments: str | pathlib.Path) -> str:
 def becomes(
     tally: Tally, set_up: SetUp, token: str, status: int, sentence: str
 ) -> None:
-    """Whoever asks `WITHIN_S` after the change must be told so, if not before."""
+    """`WITHIN_S` after the change the status must hold, if not before."""
     began = time.monotonic()
     found = asked = 0.0
     while found != status and asked < WITHIN_S:
@@ -77,8 +78,13 @@ def becomes(
     tally.check(found == status, sentence, found)
 
 
-def check_token_changes(tally: Tally, set_up: SetUp, where: str) -> None:
-    """Added by hand, revoked, added by the command, revoked: no restart."""
+def check_token_changes(
+    tally: Tally, set_up: SetUp, where: str, absent: int = UNKNOWN
+) -> None:
+    """Without a restart: one token comes and goes, then all do.
+
+    `absent`: the status while there is no token file.
+    """
     name = "token-change"
     file = ("--file", set_up.tokens)
     with tempfile.TemporaryDirectory() as folder:
@@ -94,6 +100,15 @@ def check_token_changes(tally: Tally, set_up: SetUp, where: str) -> None:
     becomes(tally, set_up, token, UNKNOWN, f"{where}: a revoked token is refused")
     token = token_command(set_up, "add", name, *file)
     becomes(tally, set_up, token, CREATED, f"{where}: an added token counts")
+    text = set_up.tokens.read_bytes()
+    set_up.tokens.write_bytes(b"")
+    becomes(tally, set_up, token, UNKNOWN, f"{where}: an emptied file revokes all")
+    set_up.tokens.write_bytes(text)
+    becomes(tally, set_up, token, CREATED, f"{where}: its tokens count again")
+    away = set_up.tokens.rename(set_up.tokens.with_name("away"))
+    becomes(tally, set_up, token, absent, f"{where}: a removed file revokes all")
+    away.rename(set_up.tokens)
+    becomes(tally, set_up, token, CREATED, f"{where}: it counts once it is back")
     token_command(set_up, "revoke", name, *file)
     becomes(tally, set_up, token, UNKNOWN, f"{where}: it is refused once revoked")
     left = re.search(rf"^{name} ", set_up.tokens.read_text(), re.MULTILINE)

@@ -1,29 +1,36 @@
 """Run the cases of tests/fixtures against the responder as plain CGI.
 
-usage: run_fixtures.py BINARY [--valgrind] [PATTERN]
+usage: run_fixtures.py BUILD_DIR [--valgrind] [PATTERN]
 
 --valgrind looks for leaks, in a sample of the cases unless there is a PATTERN.
 
-A case is a folder:
+tests/fixtures/FAMILY.txt holds the cases of a family.  "#" begins a comment.  A
+case is a line with its name and the expected answer, then indented lines with
+the differences from a good request:
 
-    env     NAME=value a line, over the defaults below; NAME= is empty, !NAME is
-            unset; ${TOKEN} and ${EXPIRED} are tokens of the case's token file,
-            ${REVOKED} is one whose line there is commented out
-    body    what is sent, raw; absent for nothing
-    before  bodies that are created first, one a line, each answered 200
-    eof     if present, the input is closed behind the body; else it stays open,
-            as RFC 3875 allows, and a program that reads on is caught by a
-            timeout
-    broken  if present, the input is one that cannot be read
-    exit    the exit status, if it is not 0
-    arguments
-            words of the query that the server passes as arguments, one a line
-    expect  the status, a line; headers that must be there, a line each; an
-            empty line; the exact body, in which * stands for anything
+    NAME: 200 BODY      the exact body; without one, that of the good plant
+    NAME: STATUS NUMBER [byte N]
+                        an error; errors.h has its message, and a fault of the
+                        JSON text is found at that byte
+        VARIABLE=value  a variable of the environment; !VARIABLE is unset
+        body TEXT       instead of the good plant; "no body" is nothing at all
+        before TEXT     a body that is created first and answered 200
+        eof             the input is closed behind the body; else it stays open,
+                        as RFC 3875 allows, and a program that reads on is
+                        caught by a timeout
+        broken          the input is one that cannot be read
+        exit STATUS     the exit status, if it is not 0
+        argument WORD   a word of the query that the server passes as argument
 
-Whatever is refused must leave the journal as it was, byte for byte, and the
-next good request to the same store must be answered 200.  Every error number
-must occur in a case, but for those that no such request can provoke.
+${TOKEN} and ${EXPIRED} are tokens of the case's token file, ${REVOKED} is one
+whose line there is commented out.  ${0d 0a} are bytes, ${64*x} is 64 times x,
+and a variable ${0..9} of the name X stands for X0=, X1= and so on to X9=.
+
+Each error has the headers that belong to it.  The answer to HEAD has an empty
+body, and the length that the body would have.  Whatever is refused must leave
+the journal as it was, byte for byte, and the next good request to the same store
+must be answered 200.  Every error number must occur in a case, except for those
+that no such request can provoke.
 """
 
 import argparse
@@ -31,6 +38,7 @@ import base64
 import concurrent.futures
 import contextlib
 import dataclasses
+import fcntl
 import fnmatch
 import hashlib
 import json
@@ -40,36 +48,37 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
 
 from lib_service import (
-    JOURNAL_NAME,
     Answer,
     JournalError,
+    Store,
     canonical,
     parse_cgi,
-    passed_on,
+    read_errors,
     read_journal,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURES = HERE / "fixtures"
-ERRORS = HERE.parent / "include" / "http" / "errors.h"
 TIMEOUT_S = 5.0
 TIMEOUT_VALGRIND_S = 60.0
+PIPE_BYTES = 1 << 20  # what anybody may have; the largest body is 64 KiB
 VALGRIND_FOUND = 99
 VALGRIND_STEP = 3  # one case in so many, for one takes about a second
-INT32 = range(-(2**31), 2**31)
+GOOD = b'{"id":1,"name":"Fern","tag":"indoor"}'
+GOOD_ANSWER = b'{"name":"Fern","tag":"indoor"}'
 NEXT = b'{"id":4611686018427387904,"name":"next"}'  # of no case
 
+ERRORS = {row.number: row for row in read_errors()}
+# No token was presented: no error code with the challenge (RFC 6750, 3.1).
+NO_TOKEN = (1001, 1002)
 # The errors that no case can have, and who provokes them instead.
 WITHOUT_CASE = {
     "BODY_LONG": "CGI reads no further than Content-Length; FastCGI: reactor",
     "STORE_FULL": "needs a full disk",
     "STORE_FAILED": "needs a disk that fails",
     "STORE_BUSY": "needs a lock that is held for seconds",
-    "SHUTTING_DOWN": "not in use: what has arrived at the end is answered",
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
     "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",
@@ -100,68 +109,116 @@ class Wrong(Exception):
 
 
 @dataclasses.dataclass
-class Expectation:
-    status: int
-    headers: list[str]
-    body: str
-
-    def matches(self, body: str) -> bool:
-        pattern = ".*".join(re.escape(part) for part in self.body.split("*"))
-        return re.fullmatch(pattern, body, re.DOTALL) is not None
-
-
-@dataclasses.dataclass
 class Case:
-    folder: pathlib.Path
+    name: str
+    status: int
+    answer: bytes | None = None  # of a success
+    number: int | None = None  # of an error
+    place: str | None = None  # "byte N"
+    changes: list[str] = dataclasses.field(default_factory=list)
+    body: bytes = GOOD
+    before: list[bytes] = dataclasses.field(default_factory=list)
+    arguments: list[str] = dataclasses.field(default_factory=list)
+    exit_status: int = 0
+    close: bool = False
+    broken: bool = False
 
-    def read(self, name: str) -> bytes | None:
-        path = self.folder / name
-        return path.read_bytes() if path.exists() else None
-
-    def body(self) -> bytes:
-        return self.read("body") or b""
-
-    def before(self) -> list[bytes]:
-        return (self.read("before") or b"").splitlines()
-
-    def arguments(self) -> list[str]:
-        return (self.read("arguments") or b"").decode("utf-8").splitlines()
-
-    def exit_status(self) -> int:
-        return int(self.read("exit") or b"0")
-
-    def expectation(self) -> Expectation:
-        text = (self.read("expect") or b"").decode("utf-8")
-        head, _, body = text.partition("\n\n")
-        status, *headers = head.splitlines()
-        return Expectation(int(status), headers, body.removesuffix("\n"))
-
-    def variables(self) -> dict[str, str]:
-        variables = request_variables(self.body())
-        for line in (self.read("env") or b"").decode("utf-8").splitlines():
-            for place, token in TOKENS.items():
-                line = line.replace(place, token)
-            name, assigned, value = line.partition("=")
+    def variables(self, store: Store) -> dict[str, str]:
+        variables = store.request(self.body)
+        for line in self.changes:
+            name, _, value = line.partition("=")
             if name.startswith("!"):
-                variables.pop(name[1:], None)
-            elif assigned:
-                variables[name] = value
+                del variables[name[1:]]
+            elif found := re.search(r"\$\{(\d+)\.\.(\d+)\}$", name):
+                for i in range(int(found[1]), int(found[2]) + 1):
+                    variables[f"{name[:found.start()]}{i}"] = value
             else:
-                raise Wrong(f"neither NAME=value nor !NAME: {line}")
+                variables[name] = os.fsdecode(expand(value))
         return variables
 
+    def expected(self) -> re.Pattern[bytes]:
+        """What the body must match in whole."""
+        if self.number is None:
+            return re.compile(re.escape(self.answer))
+        message = ERRORS[self.number].message
+        if self.place is None:
+            return re.compile(re.escape(error_body(self.number, message)))
+        whole = error_body(self.number, f"{message}: {self.place}: \0")
+        return re.compile(re.escape(whole).replace(rb"\\u0000", b".+"), re.DOTALL)
 
-def request_variables(body: bytes) -> dict[str, str]:
-    """The defaults: a good request."""
-    return {
-        "GATEWAY_INTERFACE": "CGI/1.1",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "REQUEST_METHOD": "POST",
-        "SCRIPT_NAME": "/plants",
-        "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": str(len(body)),
-        "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
-    }
+    def headers(self) -> list[str]:
+        """What must be there; all else is the same for each answer."""
+        if self.number is None:
+            return []
+        status = ERRORS[self.number].status
+        if status == 401:
+            error = "" if self.number in NO_TOKEN else ', error="invalid_token"'
+            return [f'WWW-Authenticate: Bearer realm="plant-store"{error}']
+        if status == 405:
+            return ["Allow: POST"]
+        return ["Retry-After: 1"] if status == 503 else []
+
+
+def expand(text: str) -> bytes:
+    """The bytes that a text of a table stands for."""
+
+    def one(found: re.Match) -> bytes:
+        inner = found[1].decode()
+        if f"${{{inner}}}" in TOKENS:
+            return TOKENS[f"${{{inner}}}"].encode()
+        times, star, unit = inner.partition("*")
+        return unit.encode() * int(times) if star else bytes.fromhex(inner)
+
+    return re.sub(rb"\$\{(\d+\*\}|[^}]+)\}", one, text.encode())
+
+
+def read_cases(path: pathlib.Path) -> list[Case]:
+    cases: list[Case] = []
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+        if line and not line.startswith("#"):
+            try:
+                if line.startswith("    "):
+                    read_change(cases[-1], line[4:])
+                else:
+                    cases.append(read_head(line))
+            except (ValueError, IndexError, KeyError) as error:
+                raise SystemExit(f"{path.name}:{number}: {error}") from error
+    return cases
+
+
+def read_head(line: str) -> Case:
+    name, _, expected = line.partition(": ")
+    status, _, rest = expected.partition(" ")
+    if status == "200":
+        return Case(name, 200, answer=expand(rest) if rest else GOOD_ANSWER)
+    number, _, place = rest.partition(" ")
+    return Case(name, int(status), number=int(number), place=place or None)
+
+
+def read_change(case: Case, line: str) -> None:
+    word, _, rest = line.partition(" ")
+    if re.match(r"!\w+$|[\w${}.]+=", line):
+        case.changes.append(line)
+    elif line == "no body":
+        case.body = b""
+    elif line == "eof":
+        case.close = True
+    elif line == "broken":
+        case.broken = True
+    elif word == "body":
+        case.body = expand(rest)
+    elif word == "before":
+        case.before.append(expand(rest))
+    elif word == "exit":
+        case.exit_status = int(rest)
+    elif word == "argument":
+        case.arguments.append(rest)
+    else:
+        raise ValueError(f"not a line of a case: {line}")
+
+
+def all_cases() -> list[Case]:
+    return [case for path in sorted(FIXTURES.glob("*.txt")) for case in read_cases(path)]
 
 
 def write_tokens(path: pathlib.Path) -> None:
@@ -174,77 +231,51 @@ def write_tokens(path: pathlib.Path) -> None:
         tokens.write("#" + line("revoked", REVOKED, ""))
 
 
-@dataclasses.dataclass
-class Input:
-    body: bytes
-    close: bool = False  # the input ends behind the body
-    broken: bool = False  # reading it fails
-
-
-@contextlib.contextmanager
-def fed(process: subprocess.Popen, given: Input) -> Iterator[None]:
-    """Feed the body from a thread, for it may be larger than the pipe."""
-
-    def feed() -> None:
-        rest = memoryview(given.body)
-        with contextlib.suppress(BrokenPipeError):
-            while rest:
-                rest = rest[os.write(process.stdin.fileno(), rest):]
-        if given.close:
-            process.stdin.close()
-
-    if given.broken:
-        yield
-        return
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    try:
-        yield
-    finally:
-        feeder.join()
-        process.stdin.close()
+def stdin_of(case: Case, stack: contextlib.ExitStack) -> int:
+    """What a web server hands on as the body: a pipe that takes it in whole."""
+    if case.broken:
+        # A directory can be opened, but to read it is EISDIR.
+        stdin = os.open("/", os.O_RDONLY)
+        stack.callback(os.close, stdin)
+        return stdin
+    stdin, end = os.pipe()
+    stack.callback(os.close, stdin)
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    os.set_blocking(end, False)
+    if os.write(end, case.body) != len(case.body):
+        raise Wrong("the body is larger than the pipe")
+    if case.close:
+        os.close(end)
+    else:
+        stack.callback(os.close, end)
+    return stdin
 
 
 def run(
-    command: list[str],
+    command: list[str | os.PathLike],
+    case: Case,
     variables: dict[str, str],
-    given: Input,
     timeout_s: float = TIMEOUT_S,
-    status: int = 0,
 ) -> Answer:
-    """One request; Wrong unless it is answered well and `status` is the exit's."""
+    """One request; Wrong unless the program ends as it should, with an answer."""
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(tempfile.TemporaryFile())
-        err = stack.enter_context(tempfile.TemporaryFile())
-        stdin = subprocess.PIPE
-        if given.broken:
-            # A directory can be opened, but to read it is EISDIR.
-            stdin = os.open("/", os.O_RDONLY)
-            stack.callback(os.close, stdin)
-        process = subprocess.Popen(
-            command,
-            env=variables,
-            stdin=stdin,
-            stdout=out,
-            stderr=err,
-            bufsize=0,
-        )
-        with fed(process, given):
-            try:
-                process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                raise Wrong(f"no exit within {timeout_s} s") from None
-        out.seek(0)
-        err.seek(0)
-        raw, said = out.read(), err.read().decode(errors="replace")
-    if process.returncode == VALGRIND_FOUND:
+        try:
+            done = subprocess.run(
+                [*command, *case.arguments],
+                env=variables,
+                stdin=stdin_of(case, stack),
+                capture_output=True,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired:
+            raise Wrong(f"no exit within {timeout_s} s") from None
+    said = done.stderr.decode(errors="replace")
+    if done.returncode == VALGRIND_FOUND:
         raise Wrong(f"valgrind found errors\n{said}")
-    if process.returncode != status:
-        raise Wrong(f"exit status {process.returncode}\nstderr: {said}")
+    if done.returncode != case.exit_status:
+        raise Wrong(f"exit status {done.returncode}\nstderr: {said}")
     try:
-        return parse_cgi(raw)
+        return parse_cgi(done.stdout)
     except ValueError as error:
         raise Wrong(f"{error}\nstderr: {said}") from error
 
@@ -258,34 +289,34 @@ def diff(expected: str, actual: str) -> Wrong:
     return Wrong(f"- {clip(expected)}\n+ {clip(actual)}")
 
 
-def check_answer(answer: Answer, expected: Expectation, method: str) -> None:
-    """The head and the body; an empty one for HEAD, whose length is told."""
-    if answer.status != expected.status:
-        raise diff(str(expected.status), f"{answer.status} {answer.body!r}")
+def error_body(number: int, message: str) -> bytes:
+    return canonical({"error": number, "message": message})
+
+
+def check_answer(answer: Answer, case: Case, method: str) -> None:
+    """The head and the body; an empty one for HEAD, whose length is given."""
+    if answer.status != case.status:
+        raise diff(str(case.status), f"{answer.status} {answer.body!r}")
     present = [f"{name}: {value}" for name, value in answer.headers]
-    for line in expected.headers:
-        if line not in present:
+    for line in ["Content-Type: application/json", *case.headers()]:
+        name, _, value = line.partition(": ")
+        if answer.header(name) != value:
             raise Wrong("\n".join([f"- {line}", *(f"+ {at}" for at in present)]))
-    if answer.header("Content-Type") != "application/json":
-        raise Wrong(f"not exactly one Content-Type: application/json: {present}")
-    try:
-        body = answer.body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Wrong(f"the body is not UTF-8: {error}") from error
-    if not expected.matches(body):
-        raise diff(expected.body, body)
+    length, body = len(answer.body), answer.body
     if method == "HEAD":
-        if answer.body or answer.header("Content-Length") is None:
-            raise Wrong(f"a body, or no length of it, for HEAD: {answer}")
-        return
-    if answer.header("Content-Length") != str(len(answer.body)):
-        raise Wrong(f"the Content-Length is not {len(answer.body)}: {present}")
+        if body or case.number is None:
+            raise Wrong(f"a body, or no error, for HEAD: {answer}")
+        body = error_body(case.number, ERRORS[case.number].message)
+        length = len(body)
+    if answer.header("Content-Length") != str(length):
+        raise Wrong(f"the Content-Length is not {length}: {present}")
+    expected = case.expected()
+    if not expected.fullmatch(body):
+        raise diff(expected.pattern.decode(), repr(body))
     try:
-        json.loads(body)
+        json.loads(body.decode("utf-8"))
     except ValueError as error:
-        raise Wrong(f"the body is not JSON: {error}: {clip(body)}") from error
-    if answer.status != 200 and answer.error() not in INT32:
-        raise Wrong(f"the body does not have the shape Error: {body}")
+        raise Wrong(f"the body is not JSON in UTF-8: {error}: {body!r}") from error
 
 
 def bytes_of(journal: pathlib.Path) -> bytes | None:
@@ -303,63 +334,56 @@ def check_stored(journal: pathlib.Path, body: bytes) -> None:
         raise Wrong(f"not so in the journal: {clip(repr(line))}")
 
 
-def check_refused(
-    binary: str, service: dict[str, str], journal: pathlib.Path, before: bytes | None
-) -> None:
-    """Nothing has changed, and the store serves on."""
-    if bytes_of(journal) != before:
-        raise Wrong(f"the journal has changed: {bytes_of(journal)!r}")
-    create(binary, service, NEXT)
-    check_stored(journal, NEXT)
-
-
-def create(binary: str, service: dict[str, str], body: bytes) -> None:
-    answer = run([binary], service | request_variables(body), Input(body))
+def create(store: Store, body: bytes) -> None:
+    case = Case("a good request", 200, body=body)
+    variables = store.environment() | case.variables(store)
+    answer = run([store.responder], case, variables)
     if answer.status != 200:
         raise Wrong(f"a good request is answered {answer}: {body!r}")
 
 
-def run_case(case: Case, binary: str, valgrind: bool) -> str | None:
-    """None, or what is wrong."""
-    command = [*VALGRIND, binary] if valgrind else [binary]
+def check_case(case: Case, store: Store, valgrind: bool) -> None:
+    for body in case.before:
+        create(store, body)
+    before = bytes_of(store.journal)
+    variables = case.variables(store)
+    command = [*VALGRIND, store.responder] if valgrind else [store.responder]
     timeout_s = TIMEOUT_VALGRIND_S if valgrind else TIMEOUT_S
+    answer = run(command, case, store.environment() | variables, timeout_s)
+    check_answer(answer, case, variables["REQUEST_METHOD"])
+    if case.status == 200:
+        check_stored(store.journal, case.body)
+        return
+    if bytes_of(store.journal) != before:
+        raise Wrong(f"the journal has changed: {bytes_of(store.journal)!r}")
+    # The store serves on.
+    create(store, NEXT)
+    check_stored(store.journal, NEXT)
+
+
+def run_case(case: Case, build: pathlib.Path, valgrind: bool) -> str | None:
+    """None, or what is wrong."""
     with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
-        journal = pathlib.Path(root) / "store" / JOURNAL_NAME
-        journal.parent.mkdir(mode=0o700)
-        tokens = pathlib.Path(root) / "tokens"
-        write_tokens(tokens)
-        service = passed_on()
-        service["PLANT_STORE_DIR"] = str(journal.parent)
-        service["PLANT_STORE_TOKENS"] = str(tokens)
+        store = Store(build, pathlib.Path(root), TOKEN)
+        store.dir.mkdir(mode=0o700)
+        write_tokens(store.tokens)
         try:
-            for body in case.before():
-                create(binary, service, body)
-            before = bytes_of(journal)
-            variables = case.variables()
-            body, expected = case.body(), case.expectation()
-            close, broken = case.read("eof"), case.read("broken")
-            given = Input(body, close is not None, broken is not None)
-            status = case.exit_status()
-            words = [*command, *case.arguments()]
-            answer = run(words, service | variables, given, timeout_s, status)
-            check_answer(answer, expected, variables["REQUEST_METHOD"])
-            if expected.status == 200:
-                check_stored(journal, body)
-            else:
-                check_refused(binary, service, journal, before)
+            check_case(case, store, valgrind)
         except (Wrong, JournalError) as error:
             return str(error)
     return None
 
 
 def uncovered(cases: list[Case]) -> list[str]:
-    """What is wrong with how the cases cover the table of errors."""
-    table = dict(re.findall(r"^X\((\w+), (\d+),", ERRORS.read_text(), re.MULTILINE))
-    bodies = "\n".join(case.expectation().body for case in cases)
-    present = set(re.findall(r'^\{"error":(\d+),', bodies, re.MULTILINE))
-    wrong = [f"no such number: {number}" for number in present - set(table.values())]
-    wrong += [f"no such error: {name}" for name in WITHOUT_CASE.keys() - table.keys()]
-    for name, number in table.items():
+    """What is wrong with the names, and how the cases cover the table of errors."""
+    names = [case.name for case in cases]
+    wrong = [f"two cases: {name}" for name in set(names) if names.count(name) > 1]
+    present = {case.number for case in cases} - {None}
+    wrong += [f"no such number: {number}" for number in present - ERRORS.keys()]
+    known = {row.name for row in ERRORS.values()}
+    wrong += [f"no such error: {name}" for name in WITHOUT_CASE.keys() - known]
+    for number, row in ERRORS.items():
+        name = row.name
         if name not in WITHOUT_CASE and number not in present:
             wrong.append(f"no case has {name}, {number}")
         if name in WITHOUT_CASE and number in present:
@@ -369,15 +393,13 @@ def uncovered(cases: list[Case]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the CGI fixtures.")
-    parser.add_argument("binary", help="path of plant-store.fcgi")
+    parser.add_argument("build", help="folder of the build")
     parser.add_argument("--valgrind", action="store_true", help="look for leaks")
     parser.add_argument("pattern", nargs="?", default="*", help="names, as a glob")
     options = parser.parse_intermixed_args()
-    binary = os.path.abspath(options.binary)
+    build = pathlib.Path(options.build).resolve()
     cases = [
-        Case(folder)
-        for folder in sorted(FIXTURES.iterdir())
-        if folder.is_dir() and fnmatch.fnmatch(folder.name, options.pattern)
+        case for case in all_cases() if fnmatch.fnmatch(case.name, options.pattern)
     ]
     if options.valgrind and options.pattern == "*":
         cases = cases[::VALGRIND_STEP]
@@ -393,12 +415,12 @@ def main() -> int:
         for name, reason in WITHOUT_CASE.items():
             print(f"# no case has {name}: {reason}")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(lambda case: run_case(case, binary, options.valgrind), cases)
+        found = pool.map(lambda case: run_case(case, build, options.valgrind), cases)
         for case, wrong in zip(cases, found):
             passed += wrong is None
             if wrong is not None:
                 failed += 1
-                print(f"not ok - {case.folder.name}")
+                print(f"not ok - {case.name}")
                 print("    " + wrong.replace("\n", "\n    "), flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

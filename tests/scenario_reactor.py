@@ -5,7 +5,10 @@ usage: scenario_reactor.py BUILD_DIR
 The worker is spoken to in FastCGI directly, without a web server before it.
 """
 
+import array
 import contextlib
+import fcntl
+import functools
 import os
 import pathlib
 import select
@@ -14,9 +17,10 @@ import signal
 import socket
 import struct
 import sys
+import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lib_service import (
     FCGI_ABORT,
@@ -42,7 +46,14 @@ from lib_service import (
     wait_until,
 )
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "faults"))
+
+from lib_faults import parts_side_by_side  # noqa: E402
+
 STRACE = shutil.which("strace")
+AT_ONCE = 4  # most of the time is waited
+# Of a service under strace, where the leak check does not work.
+TRACED = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
 MUTE_PEERS = 200
 DEADLINE_S = 10.0  # of a request, from its connection to its last byte
 SLACK_S = 3.0
@@ -191,27 +202,32 @@ def check_connections(tally: Tally, reactor: Reactor) -> None:
     reactor.check_served(tally, "served after a second request came early")
 
 
+def check_refused(
+    tally: Tally, reactor: Reactor, sentence: str, data: bytes, status: int, number: int
+) -> None:
+    answer = reactor.exchange(data)
+    tally.check(answer.is_error(status, number), sentence, answer)
+
+
 def check_lengths(tally: Tally, reactor: Reactor) -> None:
+    def with_length(length: int | str, body: bytes) -> bytes:
+        request = reactor.store.request(body, CONTENT_LENGTH=str(length))
+        return fcgi_request(request.items(), body)
+
     body = new_plant(reactor.ids + 1, "measured")
-
-    def with_length(length: int) -> Answer:
-        return reactor.exchange(reactor.good("measured", CONTENT_LENGTH=str(length)))
-
+    size = len(body)
     before = reactor.stored_ids()
-    answer = with_length(len(body) - 1)
-    well = answer.is_error(400, 3005)
-    tally.check(well, "STDIN longer than CONTENT_LENGTH is refused", answer)
-    answer = with_length(len(body) + 1)
-    well = answer.is_error(400, 3004)
-    tally.check(well, "STDIN shorter than CONTENT_LENGTH is refused", answer)
-    answer = with_length(LARGE_LIMIT + 1)
-    tally.check(answer.is_error(413, 3007), "a length above the limit is 413", answer)
+    for sentence, length, sent, *told in (
+        ("STDIN longer than CONTENT_LENGTH is refused", size - 1, body, 400, 3005),
+        ("STDIN shorter than CONTENT_LENGTH is refused", size + 1, body, 400, 3004),
+        ("a length above the limit is 413", LARGE_LIMIT + 1, body, 413, 3007),
+        ("an empty STDIN is no body", "", b"", 400, 3006),
+        ("without a length the limit holds", "", b"x" * LARGE_BODY, 413, 3007),
+    ):
+        check_refused(tally, reactor, sentence, with_length(length, sent), *told)
     tally.check(reactor.stored_ids() == before, "wrong lengths store nothing")
     answer = reactor.exchange(reactor.good("ended", CONTENT_LENGTH=""))
     tally.check(answer.is_plant("ended"), "STDIN's own end is enough", answer)
-    variables = reactor.store.request(b"", CONTENT_LENGTH="").items()
-    answer = reactor.exchange(fcgi_request(variables, b""))
-    tally.check(answer.is_error(400, 3006), "an empty STDIN is no body", answer)
 
 
 def large_request(reactor: Reactor) -> tuple[bytes, str]:
@@ -279,8 +295,8 @@ def check_stop_in_a_lull(tally: Tally, reactor: Reactor) -> None:
 def check_large_refusals(tally: Tally, reactor: Reactor) -> None:
     """The same bodies where the limit is the default."""
     request, _ = large_request(reactor)
-    answer = reactor.exchange(request)
-    tally.check(answer.is_error(413, 3007), "a body far above the limit is 413", answer)
+    sentence = "a body far above the limit is 413"
+    check_refused(tally, reactor, sentence, request, 413, 3007)
     with reactor.connect() as peer:
         body = b"x" * LARGE_BODY
         variables = reactor.store.request(body).items()
@@ -289,10 +305,6 @@ def check_large_refusals(tally: Tally, reactor: Reactor) -> None:
         second = peer.exchange(fcgi_request(variables, b"{", keep=True))
         well = first.is_error(413, 3007) and second.is_error(400, 4001)
         tally.check(well, "its connection takes the next request", (first, second))
-    variables = dict(reactor.store.request(b"", CONTENT_LENGTH=""))
-    answer = reactor.exchange(fcgi_request(variables.items(), b"x" * LARGE_BODY))
-    well = answer.is_error(413, 3007)
-    tally.check(well, "without a length the limit holds, too", answer)
 
 
 def check_broken_off(tally: Tally, reactor: Reactor) -> None:
@@ -382,13 +394,13 @@ def check_malformed(tally: Tally, reactor: Reactor) -> None:
     tally.check(same, "malformed records leave the worker alive", reactor.service.log())
     stored = 999_999 in reactor.stored_ids()
     tally.check(not stored, "malformed requests store nothing")
-    twice = [*reactor.store.request(b"{}").items(), ("CONTENT_LENGTH", "2")]
-    answer = reactor.exchange(fcgi_request(twice, b"{}"))
-    tally.check(answer.is_error(400, 3009), "a variable twice is refused", answer)
-    many = [*reactor.store.request(b"{}").items()]
-    many += [(f"HTTP_X_{i}", "") for i in range(2000)]
-    answer = reactor.exchange(fcgi_request(many, b"{}"))
-    tally.check(answer.is_error(400, 3009), "too many variables are refused", answer)
+    usual = [*reactor.store.request(b"{}").items()]
+    for sentence, more in (
+        ("a variable twice is refused", [("CONTENT_LENGTH", "2")]),
+        ("too many variables are refused", [(f"HTTP_X_{i}", "") for i in range(2000)]),
+    ):
+        request = fcgi_request(usual + more, b"{}")
+        check_refused(tally, reactor, sentence, request, 400, 3009)
 
 
 def check_stop(tally: Tally, reactor: Reactor) -> None:
@@ -468,39 +480,32 @@ class Load(threading.Thread):
                 self.wrong.append(repr(answer))
 
 
+PARTS = (
+    check_connections,
+    check_lengths,
+    check_large_refusals,
+    check_broken_off,
+    check_malformed,
+    check_slow_peers,
+    check_stop,
+)
+LARGE_PARTS = (check_large_bodies, check_unread_answer, check_stop_in_a_lull)
+
+
 def check_responder(tally: Tally, store: Store, threads: int) -> None:
-    settings = {"PLANT_STORE_THREADS": str(threads)}
-    with responder(store, watched=False, **settings) as service:
-        reactor = Reactor(store, service)
-        reactor.ids = threads * 100_000
-        reactor.check_served(tally, "a good request is answered")
-        parts = (
-            check_connections,
-            check_lengths,
-            check_large_refusals,
-            check_broken_off,
-            check_malformed,
-            check_slow_peers,
-            check_stop,
-        )
-        for part in parts:
-            with tally.part(part.__name__):
-                part(tally, reactor)
-    service.check_end(tally)
-
-
-def check_large_limit(tally: Tally, store: Store, threads: int) -> None:
-    settings = {
-        "PLANT_STORE_THREADS": str(threads),
-        "PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT),
-    }
-    with responder(store, watched=False, **settings) as service:
-        reactor = Reactor(store, service)
-        reactor.ids = threads * 100_000 + 50_000
-        for part in check_large_bodies, check_unread_answer, check_stop_in_a_lull:
-            with tally.part(part.__name__):
-                part(tally, reactor)
-    service.check_end(tally)
+    for first_id, parts, settings in (
+        (0, PARTS, {}),
+        (50_000, LARGE_PARTS, {"PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT)}),
+    ):
+        settings["PLANT_STORE_THREADS"] = str(threads)
+        with responder(store, watched=False, **settings) as service:
+            reactor = Reactor(store, service)
+            reactor.ids = threads * 100_000 + first_id
+            reactor.check_served(tally, "a good request is answered")
+            for part in parts:
+                with tally.part(part.__name__):
+                    part(tally, reactor)
+        service.check_end(tally)
 
 
 @contextlib.contextmanager
@@ -544,16 +549,26 @@ def check_closed_descriptors(tally: Tally, store: Store) -> None:
             well = reactor.exchange(reactor.good()).is_plant("good")
             tally.check(well, f"without stdout and stderr the {start} start serves")
         tally.check(service.process.returncode == 0, "and ends well")
-    lock = (store.dir / "lock").read_bytes()
-    tally.check(lock.startswith(b"ok "), "and its messages go into no file", lock)
+    plants = store.plants()  # where a message would be no line
+    tally.check(len(plants) == 2, "and its messages go into no file", plants)
+
+
+def traced(store: Store, calls: str, *faults: str) -> list[str]:
+    """What becomes the responder, with these system calls traced or failing.
+
+    strace counts the calls of each thread for itself.
+    """
+    words = [str(STRACE), "-D", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
+    words += ["-o", str(store.root / "trace"), "-e", f"trace={calls}"]
+    for fault in faults:
+        words += ["-e", f"inject={fault}"]
+    return words
 
 
 def slow_syncs(store: Store, which: str, seconds: float) -> list[str]:
-    """What becomes the responder, some of whose syncs take so long."""
-    words = [str(STRACE), "-D", "-f", "-qq", "--seccomp-bpf", "-e", "signal=none"]
-    words += ["-o", str(store.root / "trace"), "-e", "trace=fdatasync", "-e"]
     delay_us = int(seconds * 1e6)
-    return [*words, f"inject=fdatasync:delay_enter={delay_us}:when={which}"]
+    fault = f"fdatasync:delay_enter={delay_us}:when={which}"
+    return traced(store, "fdatasync", fault)
 
 
 def begin_all(stack: contextlib.ExitStack, reactor: Reactor) -> list:
@@ -577,11 +592,7 @@ def count_answered(peers: list[FastCgiPeer]) -> int:
 
 def check_long_sync(tally: Tally, store: Store) -> None:
     """A sync that takes longer than a request may."""
-    settings = {
-        "PLANT_STORE_THREADS": "1",
-        "PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT),
-        "ASAN_OPTIONS": "detect_leaks=0",
-    }
+    settings = TRACED | {"PLANT_STORE_BODY_BYTES_MAX": str(LARGE_LIMIT)}
     tracer = slow_syncs(store, "2", DEADLINE_S + 1)
     with (
         responder(store, watched=False, tracer=tracer, **settings) as service,
@@ -598,6 +609,8 @@ def check_long_sync(tally: Tally, store: Store) -> None:
         reactor.wait_written(reactor.ids)
         for peer, rest in begun:
             peer.send(rest)
+        early = select.select([large.socket], [], [], PROMPT_S)[0]
+        tally.check(not early, "nobody is answered before the sync has ended")
         # Not read until all others are answered, and far longer than a round.
         answered = count_answered([peer for peer, _ in begun])
         sentence = "requests that came in time are answered after a long sync"
@@ -613,12 +626,11 @@ def check_long_sync(tally: Tally, store: Store) -> None:
 
 def check_stop_within_sync(tally: Tally, store: Store) -> None:
     """SIGTERM during a sync, while requests begin on kept connections."""
-    settings = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
     with contextlib.ExitStack() as stack:
         # All but the first, which is of the requests that open connections.
         tracer = slow_syncs(store, "2+", LULL_S)
         service = stack.enter_context(
-            responder(store, watched=False, tracer=tracer, **settings)
+            responder(store, watched=False, tracer=tracer, **TRACED)
         )
         reactor = Reactor(store, service)
         kept = [stack.enter_context(reactor.connect()) for _ in range(MANY_PEERS)]
@@ -650,56 +662,117 @@ def check_stop_within_sync(tally: Tally, store: Store) -> None:
         tally.check(status == 0, "SIGTERM within a sync: exit status 0", status)
 
 
-def check_looking(tally: Tally, store: Store) -> None:
-    trace = store.root / "trace"
-    # It becomes the responder, and stops it at this one call alone.
-    tracer = [str(STRACE), "-D", "-f", "-qq", "--seccomp-bpf", "-o", str(trace)]
-    tracer += ["-e", "signal=none", "-e", "trace=sched_yield"]
-
-    def yields() -> int:
-        return trace.read_text().count("sched_yield(")
-
-    settings = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
+def check_early_request(tally: Tally, store: Store) -> None:
+    """The next request on a connection whose plant waits for the commit."""
+    settings = TRACED | {"PLANT_STORE_THREADS": "2"}
+    tracer = slow_syncs(store, "1+", LULL_S)
     with responder(store, watched=False, tracer=tracer, **settings) as service:
+        reactor = Reactor(store, service)
+        reactor.exchange(reactor.good())
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(reactor.connect())
+            first.send(reactor.good())
+            reactor.wait_written(reactor.ids)
+            # One reactor is in its sync; the other reads this and waits for it.
+            early = stack.enter_context(reactor.connect())
+            request = reactor.good(keep=True)
+            read = True
+            for part in (request[:HALF], request[HALF:]):
+                early.send(part)
+                read = read and wait_until(lambda: unread_by_peer(early) == 0)
+            early.send(reactor.good(keep=True))
+            well = read and early.answer().is_plant("good")
+            tally.check(well, "a request is answered although the next came early")
+            closed = early.wait_closed(PROMPT_S)
+            tally.check(closed, "and its connection is closed, so that none hangs")
+            first.answer()
+    service.check_end(tally)
+
+
+def unread_by_peer(peer: FastCgiPeer) -> int:
+    left = array.array("i", [0])
+    fcntl.ioctl(peer.socket, termios.TIOCOUTQ, left)
+    return left[0]
+
+
+def check_listener(tally: Tally, store: Store) -> None:
+    """The listener cannot be watched again after a shortage of descriptors."""
+    # Each attempt calls epoll_ctl twice, and 50 ms pass between two.
+    tracer = traced(store, "accept4,epoll_ctl", "accept4:error=EMFILE:when=1",
+                    "epoll_ctl:error=ENOSPC:when=3..42")
+    with responder(store, watched=False, tracer=tracer, **TRACED) as service:
+        reactor = Reactor(store, service)
+        seconds = reactor.good_seconds()
+        well = 0.9 < seconds < PROMPT_S
+        tally.check(well, "it waits between attempts to listen again", seconds)
+        lines = [line for line in service.log().splitlines() if "cannot" in line]
+        well = len(lines) == 1 and "raise the limit of open files" in lines[0]
+        tally.check(well, "a shortage is reported once, with the remedy", lines)
+    service.check_end(tally)
+
+
+def check_looking(tally: Tally, store: Store) -> None:
+    def yields() -> int:
+        return (store.root / "trace").read_text().count("sched_yield(")
+
+    tracer = traced(store, "sched_yield")
+    with responder(store, watched=False, tracer=tracer, **TRACED) as service:
         reactor = Reactor(store, service)
         with reactor.connect() as peer:
             for _ in range(LATE_REQUESTS):
                 peer.exchange(reactor.good(keep=True))
                 time.sleep(LATE_S)
             seen = yields()
-            tally.check(seen == 0, "it sleeps where the client takes its time", seen)
+            # On a busy machine a reactor may find some of them prompt.
+            well = seen < LATE_REQUESTS / 2
+            tally.check(well, "it sleeps where the client takes its time", seen)
             with reactor.connect() as other:
                 other.exchange(reactor.good(keep=True))
                 with stopped(service.process.pid):
+                    before = yields()
                     peer.send(reactor.good(keep=True))
                     other.send(reactor.good())
                 stored = [each.answer().is_plant("good") for each in (peer, other)]
-            sentence = "it lets others send before it stores two at once"
-            tally.check(all(stored) and yields() == 1, sentence, yields())
+            well = all(stored) and yields() > before
+            tally.check(well, "it lets others send before it stores two at once")
+            before = yields()
             for _ in range(PROMPT_ROUNDS):
                 for request in [reactor.good(keep=True) for _ in range(PROMPT_REQUESTS)]:
                     peer.exchange(request)
-                if yields() > 1:
+                if yields() > before:
                     break
-            tally.check(yields() > 1, "it looks for a prompt client's next request")
+            polls = yields() > before
+            tally.check(polls, "it polls for a prompt client's next request")
     service.check_end(tally)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    for check in check_half_closed, check_closed_descriptors:
-        with tally.part(check.__name__), temporary_store(build_dir) as store:
-            check(tally, store)
-    for check in check_looking, check_long_sync, check_stop_within_sync:
-        if not STRACE:
+    def run(check: Callable, own: Tally) -> None:
+        with temporary_store(build_dir) as store:
+            check(own, store)
+
+    # What waits longest comes first.
+    parts = [
+        (
+            f"the responder with {threads} threads",
+            functools.partial(run, functools.partial(check_responder, threads=threads)),
+        )
+        for threads in (1, 2)
+    ]
+    for check, needs_strace in (
+        (check_half_closed, False),
+        (check_closed_descriptors, False),
+        (check_looking, True),
+        (check_early_request, True),
+        (check_listener, True),
+        (check_long_sync, True),
+        (check_stop_within_sync, True),
+    ):
+        if needs_strace and not STRACE:
             tally.skip(check.__name__, "no strace")
-            continue
-        with tally.part(check.__name__), temporary_store(build_dir) as store:
-            check(tally, store)
-    for threads in (1, 2):
-        print(f"# PLANT_STORE_THREADS={threads}")
-        for check in (check_responder, check_large_limit):
-            with tally.part(check.__name__), temporary_store(build_dir) as store:
-                check(tally, store, threads)
+        else:
+            parts.append((check.__name__, functools.partial(run, check)))
+    parts_side_by_side(tally, parts, AT_ONCE)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ from lib_service import (
     FastCgiPeer,
     Store,
     Tally,
-    answer_body,
     canonical,
     fcgi_begin,
     fcgi_pairs,
@@ -38,7 +37,7 @@ from lib_service import (
     temporary_store,
 )
 
-PLANTS = 100_000
+PLANTS = 50_000
 SEED = 1  # a run that fails can be run again
 PROCESSES = 2  # part of what a seed means
 CONNECTIONS = 48  # of each process

@@ -1,11 +1,10 @@
 /*
- * store_fixture: stores in temporary directories, made, damaged and looked at
+ * store_fixture: stores in temporary directories, made, damaged and checked
  * from outside.  See store_fixture.h.
  */
 #include "store_fixture.h"
 
 #include <dirent.h>
-#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
+#include "pure/timestamp.h"
 #include "replay.h"
 #include "store_parts.h"
 
@@ -61,6 +61,14 @@ fixture_tear_down(void **state)
 	close(fixture->dir);
 	free(fixture);
 	return result;
+}
+
+struct fixture *
+fixture_renew(void **state)
+{
+	assert_int_equal(fixture_tear_down(state), 0);
+	assert_int_equal(fixture_set_up(state), 0);
+	return *state;
 }
 
 static char *
@@ -151,6 +159,18 @@ fixture_read(const struct fixture *fixture, const char *name, size_t *len)
 }
 
 void
+fixture_expect_bytes(const struct fixture *fixture, const char *name,
+    const char *bytes, size_t len)
+{
+	size_t now_len;
+	char *now = fixture_read(fixture, name, &now_len);
+
+	assert_int_equal(now_len, len);
+	assert_memory_equal(now, bytes, len);
+	free(now);
+}
+
+void
 fixture_write(const struct fixture *fixture, const char *name, uint64_t offset,
     const void *bytes, size_t len)
 {
@@ -186,34 +206,98 @@ void
 fixture_remove_index(const struct fixture *fixture)
 {
 	parts_empty(fixture->dir, INDEX_NAME);
-	assert_int_equal(unlinkat(fixture->dir, INDEX_NAME, AT_REMOVEDIR), 0);
+	unlinkat(fixture->dir, INDEX_NAME, AT_REMOVEDIR);
+	assert_false(fixture_exists(fixture, INDEX_NAME));
+}
+
+void
+fixture_junk_index(const struct fixture *fixture)
+{
+	char junk[20000];
+
+	memset(junk, 'x', sizeof(junk));
+	fixture_write(fixture, INDEX_NAME "/data.mdb", 0, junk, sizeof(junk));
+}
+
+void
+fixture_flip(const struct fixture *fixture, uint64_t offset)
+{
+	size_t len;
+	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+
+	assert_true(offset < len);
+	bytes[offset] ^= 1;
+	fixture_write(fixture, JOURNAL_NAME, offset, &bytes[offset], 1);
+	free(bytes);
+}
+
+void
+fixture_replace_journal(const struct fixture *fixture)
+{
+	size_t len;
+	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_write(fixture, JOURNAL_NAME, 0, bytes, len);
+	free(bytes);
+}
+
+void
+fixture_fail_journal(const struct fixture *fixture)
+{
+	assert_int_equal(renameat(fixture->dir, JOURNAL_NAME, fixture->dir,
+			     JOURNAL_FAILED_NAME),
+	    0);
+}
+
+void
+fixture_remove_kept(const struct fixture *fixture)
+{
+	DIR *dir = opendir(fixture->path);
+	struct dirent *entry;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL)
+		if (strncmp(entry->d_name, JOURNAL_NAME ".",
+			strlen(JOURNAL_NAME ".")) == 0)
+			fixture_remove(fixture, entry->d_name);
+	closedir(dir);
+}
+
+struct store *
+fixture_try(const struct fixture *fixture, bool prepare,
+    const struct watch *watch, enum fault *fault)
+{
+	struct store_options options = {
+		.dir = fixture->path, .prepare = prepare, .watch = watch
+	};
+
+	*fault = FAULT_NONE;
+	return store_open(&options, fault);
 }
 
 struct store *
 fixture_open(const struct fixture *fixture, bool prepare)
 {
-	struct store_options options = { .dir = fixture->path,
-		.prepare = prepare };
-	int status = -1;
-	struct store *store = store_open(&options, &status);
+	enum fault fault;
+	struct store *store = fixture_try(fixture, prepare, NULL, &fault);
 
 	if (store == NULL)
-		fail_msg("store_open gave the status %d", status);
+		fail_msg("store_open gave the fault %d", (int)fault);
 	return store;
 }
 
 void
-fixture_refused(const struct fixture *fixture, int status)
+fixture_refused(const struct fixture *fixture, enum fault fault)
 {
-	struct store_options options = { .dir = fixture->path };
-	int found = -1;
-	struct store *store = store_open(&options, &found);
+	enum fault found;
+	struct store *store = fixture_try(fixture, false, NULL, &found);
 
 	if (store != NULL) {
 		store_close(store);
 		fail_msg("the store was opened");
 	}
-	assert_int_equal(found, status);
+	assert_int_equal(found, fault);
 }
 
 struct plant
@@ -228,6 +312,17 @@ fixture_plant(int64_t id, const char *name)
 	return parts_plant(id, name, NULL);
 }
 
+char *
+fixture_long_name(size_t len)
+{
+	char *name = malloc(len + 1);
+
+	assert_non_null(name);
+	memset(name, 'x', len);
+	name[len] = '\0';
+	return name;
+}
+
 struct outcome
 fixture_put(struct store *store, int64_t id, const char *name)
 {
@@ -235,7 +330,7 @@ fixture_put(struct store *store, int64_t id, const char *name)
 	struct store_item item = { .plant = &plant, .by = "tester" };
 	struct outcome outcome;
 
-	outcome.status = store_commit(store, &item, 1);
+	outcome.status = store_commit(store, &item, 1, NULL, NULL);
 	outcome.result = item.result;
 	plant_done(&plant);
 	return outcome;
@@ -263,7 +358,7 @@ fixture_commit(
 		items[i] =
 		    (struct store_item){ .plant = &plants[i], .by = "tester" };
 	}
-	assert_int_equal(store_commit(store, items, n), 0);
+	assert_int_equal(store_commit(store, items, n, NULL, NULL), 0);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(items[i].result, result);
 		plant_done(&plants[i]);
@@ -304,19 +399,27 @@ fixture_step(void *context, uint64_t done, uint64_t total)
 	return steps->last == 0 || steps->n < steps->last;
 }
 
+struct journal
+fixture_journal(const struct fixture *fixture, bool write)
+{
+	struct journal journal;
+
+	assert_int_equal(
+	    journal_open(&journal, fixture->path, write), FAULT_NONE);
+	return journal;
+}
+
 /* Give each line to `see`; the journal must be whole. */
 static void
 walk(const struct fixture *fixture, void (*see)(const struct record *, void *),
     void *argument)
 {
-	struct journal journal;
+	struct journal journal = fixture_journal(fixture, false);
 	struct replay replay;
 	struct record record;
 	enum replay_result result;
 	uint64_t tail_end;
 
-	assert_int_equal(
-	    journal_open(&journal, fixture->dir, false), JOURNAL_OPENED);
 	assert_int_equal(
 	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
 	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD)
@@ -325,6 +428,48 @@ walk(const struct fixture *fixture, void (*see)(const struct record *, void *),
 	assert_int_equal(replay_judge(&replay, &tail_end), REPLAY_CLEAN);
 	replay_done(&replay);
 	journal_close(&journal);
+}
+
+struct position
+fixture_end(const struct fixture *fixture)
+{
+	struct journal journal = fixture_journal(fixture, false);
+	struct replay replay;
+	struct record record;
+
+	assert_int_equal(
+	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
+	while (replay_next(&replay, &record) == REPLAY_RECORD)
+		;
+	replay_done(&replay);
+	journal_close(&journal);
+	return replay.at;
+}
+
+uint64_t
+fixture_forge(
+    const struct fixture *fixture, int64_t id, const char *name, size_t len)
+{
+	const struct position at = fixture_end(fixture);
+	struct plant plant = fixture_plant(id, name);
+	struct journal journal = fixture_journal(fixture, false);
+	char now[TIMESTAMP_LEN], line[512];
+
+	timestamp_print(0, now);
+	struct record record = { .seq = at.seq + 1,
+		.safe = at.end,
+		.prev = at.crc,
+		.at = now,
+		.by = "dead",
+		.by_len = 4,
+		.plant = plant.text,
+		.plant_len = plant.len };
+	size_t whole = record_encode(&record, journal.seed, line);
+	fixture_write(
+	    fixture, JOURNAL_NAME, at.end, line, len < whole ? len : whole);
+	journal_close(&journal);
+	plant_done(&plant);
+	return at.end;
 }
 
 struct expectation {
@@ -383,23 +528,6 @@ fixture_lines(const struct fixture *fixture)
 
 	walk(fixture, see_line, &lines);
 	return lines;
-}
-
-void
-fixture_spoil_key(const struct fixture *fixture, int64_t id)
-{
-	uint64_t key = htobe64((uint64_t)id | UINT64_C(1) << 63);
-	size_t len;
-	char *index = fixture_read(fixture, "index/data.mdb", &len);
-	const char *at = index;
-
-	while ((at = memmem(at, len - (size_t)(at - index), &key,
-		    sizeof(key))) != NULL) {
-		fixture_write(fixture, "index/data.mdb",
-		    (uint64_t)(at - index) + 1, "x", 1);
-		at++;
-	}
-	free(index);
 }
 
 int

@@ -1,6 +1,6 @@
 /*
- * store_fixture: a directory for a store, the plants to put into it, and what
- * is found there afterwards.
+ * store_fixture: a directory for a store, plants to put into it, and checks of
+ * what is there afterwards.
  *
  * Every helper fails the running test when it cannot do its part.
  */
@@ -33,6 +33,9 @@ struct fixture {
 int fixture_set_up(void **state);
 int fixture_tear_down(void **state);
 
+/* Both, within a test: a directory for its next row. */
+struct fixture *fixture_renew(void **state);
+
 /* One of cmocka's tests, with these two around it. */
 #define TEST(function)                   \
 	cmocka_unit_test_setup_teardown( \
@@ -54,6 +57,9 @@ size_t fixture_size(const struct fixture *fixture, const char *name);
 /* The bytes, NUL-terminated, from malloc. */
 char *fixture_read(
     const struct fixture *fixture, const char *name, size_t *len);
+/* The file has these bytes, and no others. */
+void fixture_expect_bytes(const struct fixture *fixture, const char *name,
+    const char *bytes, size_t len);
 void fixture_write(const struct fixture *fixture, const char *name,
     uint64_t offset, const void *bytes, size_t len);
 void fixture_append(const struct fixture *fixture, const char *name,
@@ -62,10 +68,26 @@ void fixture_truncate(
     const struct fixture *fixture, const char *name, uint64_t size);
 void fixture_remove(const struct fixture *fixture, const char *name);
 void fixture_remove_index(const struct fixture *fixture);
+/* It has nothing of an index any more. */
+void fixture_junk_index(const struct fixture *fixture);
+/* Turn one bit of the journal. */
+void fixture_flip(const struct fixture *fixture, uint64_t offset);
+/* A file with the same bytes takes the journal's place. */
+void fixture_replace_journal(const struct fixture *fixture);
+/* The journal as it is after a failed sync. */
+void fixture_fail_journal(const struct fixture *fixture);
+/* Remove all files that were kept beside the journal. */
+void fixture_remove_kept(const struct fixture *fixture);
 
-/* A store: opened, it must open; refused, with this status. */
+/*
+ * Open the store: fixture_try gives NULL and a fault if it is refused,
+ * fixture_open fails the test then, and fixture_refused if it is not refused
+ * with this fault.
+ */
+struct store *fixture_try(const struct fixture *fixture, bool prepare,
+    const struct watch *watch, enum fault *fault);
 struct store *fixture_open(const struct fixture *fixture, bool prepare);
-void fixture_refused(const struct fixture *fixture, int status);
+void fixture_refused(const struct fixture *fixture, enum fault fault);
 
 /*
  * fixture_put(store, id, name):
@@ -105,13 +127,31 @@ void fixture_make_store(
 struct fixture_steps {
 	unsigned n;           /* how often it was asked */
 	unsigned last;        /* 0: it never ends the work */
-	uint64_t done, total; /* as told the last time */
+	uint64_t done, total; /* of the last step */
 };
 bool fixture_stop(void *unused, uint64_t done, uint64_t total);
 bool fixture_step(void *context, uint64_t done, uint64_t total);
 
 /* A plant of that text; give it back with plant_done. */
 struct plant fixture_plant(int64_t id, const char *name);
+
+/* A name of `len` letters, from malloc. */
+char *fixture_long_name(size_t len);
+
+/* The store's journal, open; give it back with journal_close. */
+struct journal fixture_journal(const struct fixture *fixture, bool write);
+
+/* Where the journal's good lines end. */
+struct position fixture_end(const struct fixture *fixture);
+
+/*
+ * fixture_forge(fixture, id, name, len):
+ * Put behind the journal's lines the first `len` bytes, if it has so many, of
+ * the line of that plant, as a process that knew everything to be durable would
+ * write it.  Return its offset.
+ */
+uint64_t fixture_forge(
+    const struct fixture *fixture, int64_t id, const char *name, size_t len);
 
 /*
  * fixture_expect(fixture, ids, n):
@@ -131,13 +171,6 @@ void fixture_reopen_and_expect(
 
 /* How many lines, closing ones included, the journal has behind its header. */
 size_t fixture_lines(const struct fixture *fixture);
-
-/*
- * fixture_spoil_key(fixture, id):
- * All copies that the index has of the key of that plant become one of a plant
- * far away.
- */
-void fixture_spoil_key(const struct fixture *fixture, int64_t id);
 
 /*
  * fixture_in_child(work, argument):

@@ -38,6 +38,7 @@
 #define PATH "SCRIPT_NAME=/api/plants"
 #define BEARER "HTTP_AUTHORIZATION=Bearer one"
 #define JSON "CONTENT_TYPE=application/json"
+#define GOOD POST, PATH, BEARER, JSON
 
 struct fixture {
 	char dir[64];
@@ -66,8 +67,7 @@ set_up(void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof *fixture);
 	const char *tmp = getenv("TMPDIR");
-	char error[512];
-	int status;
+	enum fault fault;
 
 	if (fixture == NULL)
 		return -1;
@@ -82,8 +82,7 @@ set_up(void **state)
 	fixture->config = (struct config){ .base_path = "/api",
 		.body_bytes_max = BODY_BYTES_MAX };
 	fixture->api.config = &fixture->config;
-	fixture->api.tokens =
-	    tokens_open(fixture->tokens, &status, error, sizeof error);
+	fixture->api.tokens = tokens_open(fixture->tokens, geteuid(), &fault);
 	fixture->api.now_ms = EXPIRES_MS - 1;
 	*state = fixture;
 	return fixture->api.tokens == NULL ? -1 : 0;
@@ -148,8 +147,7 @@ outcome(struct api *api, const struct sent *sent)
 	return error;
 }
 
-static const struct sent fern = { { POST, PATH, BEARER, JSON, FERN_LENGTH },
-	FERN };
+static const struct sent fern = { { GOOD, FERN_LENGTH }, FERN };
 
 /* The first call's plant, on its way to the store. */
 static void
@@ -159,19 +157,21 @@ begin_fern(struct api *api, struct api_call *call)
 	assert_int_equal(api_body(api, call, FERN, strlen(FERN), true), 0);
 }
 
-/* The whole answer to `call` as a string, which ends it. */
-static void
-answer(const struct api *api, struct api_call *call, char text[static 2048])
+/* The whole answer to `call`, which ends it. */
+static const char *
+answer(const struct api *api, struct api_call *call)
 {
+	static char text[2048];
 	size_t len = 0;
 	char *buf = api_answer(api, call, &len);
 
 	assert_non_null(buf);
-	assert_in_range(len, 1, 2047);
+	assert_in_range(len, 1, sizeof text - 1);
 	memcpy(text, buf, len);
 	text[len] = '\0';
 	free(buf);
 	api_done(call);
+	return text;
 }
 
 static void
@@ -193,9 +193,9 @@ static void
 head_tells_how_much_body_to_read(void **state)
 {
 	static const struct sent chunked = {
-		{ POST, PATH, BEARER, JSON, "HTTP_TRANSFER_ENCODING=chunked" }, ""
+		{ GOOD, "HTTP_TRANSFER_ENCODING=chunked" }, ""
 	};
-	static const struct sent neither = { { POST, PATH, BEARER, JSON }, "" };
+	static const struct sent neither = { { GOOD }, "" };
 	struct fixture *fixture = *state;
 	struct api_call call;
 
@@ -211,192 +211,162 @@ head_tells_how_much_body_to_read(void **state)
 	assert_false(call.chunked);
 }
 
+static void
+assert_outcome(
+    struct api *api, const struct sent *sent, enum http_error error, size_t row)
+{
+	enum http_error is = outcome(api, sent);
+
+	if (is != error)
+		fail_msg("row %zu: %d instead of %d", row,
+		    is == HTTP_OK ? 200 : errors_number(is),
+		    error == HTTP_OK ? 200 : errors_number(error));
+}
+
 /*
  * Each request has every fault of the steps that come after the one it ends
  * at, so that a step which is taken too early shows.
  */
 static void
-steps_are_taken_in_their_order(void **state)
+steps_of_the_head_are_taken_in_their_order(void **state)
 {
+#define GET_ROOT "REQUEST_METHOD=GET", "SCRIPT_NAME=/"
+#define BAD_LENGTH "CONTENT_LENGTH=x"
+#define BAD_CONTENT "CONTENT_TYPE=a/b", "HTTP_CONTENT_ENCODING=gzip", BAD_LENGTH
+#define CREDENTIAL "HTTP_AUTHORIZATION="
 	static const struct {
-		struct sent sent;
 		enum http_error error;
+		const char *variables[VARIABLES_MAX + 1];
 	} rows[] = {
-		/* Nothing can be said of a request that has two of a thing. */
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/", BEARER, BEARER },
-		      "" },
-		    HTTP_REQUEST_AMBIGUOUS },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/", "CONTENT_TYPE=a/b",
-			"HTTP_CONTENT_ENCODING=gzip", "CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CREDENTIAL_MISSING },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/",
-			"HTTP_AUTHORIZATION=Basic b25lOm9uZQ==",
-			"CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CREDENTIAL_SCHEME },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/",
-			"HTTP_AUTHORIZATION=Bearer", "CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CREDENTIAL_MALFORMED },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/",
-			"HTTP_AUTHORIZATION=Bearer one, Bearer one",
-			"CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CREDENTIAL_SEVERAL },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/",
-			"HTTP_AUTHORIZATION=Bearer three", "CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CREDENTIAL_UNKNOWN },
-		{ { { "REQUEST_METHOD=GET", "SCRIPT_NAME=/", BEARER,
-			"CONTENT_TYPE=a/b", "HTTP_CONTENT_ENCODING=gzip",
-			"CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_PATH_UNKNOWN },
-		{ { { BEARER, POST }, "" }, HTTP_PATH_UNKNOWN },
-		{ { { "REQUEST_METHOD=GET", PATH, BEARER, "CONTENT_TYPE=a/b",
-			"HTTP_CONTENT_ENCODING=gzip", "CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_METHOD_NOT_ALLOWED },
-		{ { { "REQUEST_METHOD=post", PATH, BEARER, JSON }, FERN },
-		    HTTP_METHOD_NOT_ALLOWED },
-		{ { { PATH, BEARER, JSON }, FERN }, HTTP_METHOD_NOT_ALLOWED },
-		{ { { POST, PATH, BEARER, "CONTENT_TYPE=a/b",
-			"HTTP_CONTENT_ENCODING=gzip", "CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CONTENT_TYPE },
-		{ { { POST, PATH, BEARER, JSON, "HTTP_CONTENT_ENCODING=gzip",
-			"CONTENT_LENGTH=x" },
-		      "x" },
-		    HTTP_CONTENT_ENCODING },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=x" }, "x" },
-		    HTTP_CONTENT_LENGTH },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=101" }, "x" },
-		    HTTP_BODY_TOO_LARGE },
-		{ { { POST, PATH, BEARER, JSON,
-			"CONTENT_LENGTH=99999999999999999999999" },
-		      "x" },
-		    HTTP_BODY_TOO_LARGE },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=1" }, "xx" },
-		    HTTP_BODY_LONG },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=2" }, "x" },
-		    HTTP_BODY_SHORT },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=2" }, "" },
-		    HTTP_BODY_SHORT },
-		{ { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=0" }, "" },
-		    HTTP_BODY_MISSING },
-		{ { { POST, PATH, BEARER, JSON }, "" }, HTTP_BODY_MISSING },
-		{ { { POST, PATH, BEARER, JSON }, "x" }, HTTP_JSON_SYNTAX },
-		{ { { POST, PATH, BEARER, JSON }, "{\"id\":" },
-		    HTTP_JSON_SYNTAX },
-		{ { { POST, PATH, BEARER, JSON }, "{\"\xff\":1}" },
-		    HTTP_JSON_UTF8 },
-		{ { { POST, PATH, BEARER, JSON }, "[]" },
-		    HTTP_JSON_NOT_OBJECT },
-		{ { { POST, PATH, BEARER, JSON }, "{}" }, HTTP_ID_MISSING },
-		{ { { POST, PATH, BEARER, JSON }, "{\"id\":1,\"id\":1}" },
-		    HTTP_ID_TWICE },
-		{ { { POST, PATH, BEARER, JSON }, "{\"id\":1.5}" },
-		    HTTP_ID_NOT_INTEGER },
-		{ { { POST, PATH, BEARER, JSON },
-		      "{\"id\":9223372036854775808}" },
-		    HTTP_ID_RANGE },
-		{ { { POST, PATH, BEARER, JSON }, "{\"id\":1,\"tag\":1}" },
-		    HTTP_NAME_MISSING },
-		{ { { POST, PATH, BEARER, JSON },
-		      "{\"id\":1,\"name\":1,\"name\":1}" },
-		    HTTP_NAME_TWICE },
-		{ { { POST, PATH, BEARER, JSON },
-		      "{\"id\":1,\"name\":1,\"tag\":1}" },
-		    HTTP_NAME_NOT_STRING },
-		{ { { POST, PATH, BEARER, JSON },
-		      "{\"id\":1,\"name\":\"\",\"tag\":1,\"tag\":1}" },
-		    HTTP_TAG_TWICE },
-		{ { { POST, PATH, BEARER, JSON },
-		      "{\"id\":1,\"name\":\"\",\"tag\":1}" },
-		    HTTP_TAG_NOT_STRING },
-		{ { { POST, PATH, BEARER, JSON }, "{\"id\":1,\"name\":\"\"}" },
-		    HTTP_OK },
+		/* What follows two of one header is not read. */
+		{ HTTP_REQUEST_AMBIGUOUS, { GET_ROOT, BEARER, BEARER } },
+		{ HTTP_CREDENTIAL_MISSING, { GET_ROOT, BAD_CONTENT } },
+		{ HTTP_CREDENTIAL_SCHEME,
+		    { GET_ROOT, CREDENTIAL "Basic b25lOm9uZQ==", BAD_LENGTH } },
+		{ HTTP_CREDENTIAL_MALFORMED,
+		    { GET_ROOT, CREDENTIAL "Bearer", BAD_LENGTH } },
+		{ HTTP_CREDENTIAL_SEVERAL,
+		    { GET_ROOT, CREDENTIAL "Bearer one, Bearer one",
+			BAD_LENGTH } },
+		{ HTTP_CREDENTIAL_UNKNOWN,
+		    { GET_ROOT, CREDENTIAL "Bearer three", BAD_LENGTH } },
+		{ HTTP_PATH_UNKNOWN, { GET_ROOT, BEARER, BAD_CONTENT } },
+		{ HTTP_PATH_UNKNOWN, { BEARER, POST } },
+		{ HTTP_METHOD_NOT_ALLOWED,
+		    { "REQUEST_METHOD=GET", PATH, BEARER, BAD_CONTENT } },
+		{ HTTP_METHOD_NOT_ALLOWED,
+		    { "REQUEST_METHOD=post", PATH, BEARER, JSON } },
+		{ HTTP_METHOD_NOT_ALLOWED, { PATH, BEARER, JSON } },
+		{ HTTP_CONTENT_TYPE, { POST, PATH, BEARER, BAD_CONTENT } },
+		{ HTTP_CONTENT_ENCODING,
+		    { GOOD, "HTTP_CONTENT_ENCODING=gzip", BAD_LENGTH } },
+		{ HTTP_CONTENT_LENGTH, { GOOD, BAD_LENGTH } },
+		{ HTTP_BODY_TOO_LARGE, { GOOD, "CONTENT_LENGTH=101" } },
+		{ HTTP_BODY_TOO_LARGE,
+		    { GOOD, "CONTENT_LENGTH=99999999999999999999999" } },
 	};
 	struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		enum http_error error = outcome(&fixture->api, &rows[i].sent);
+		struct sent sent = { .body = "x" };
 
-		if (error != rows[i].error)
-			fail_msg("row %zu: %d instead of %d", i,
-			    error == HTTP_OK ? 200 : errors_number(error),
-			    rows[i].error == HTTP_OK
-				? 200
-				: errors_number(rows[i].error));
+		memcpy(
+		    sent.variables, rows[i].variables, sizeof sent.variables);
+		assert_outcome(&fixture->api, &sent, rows[i].error, i);
 	}
 }
 
 static void
-json_nested_too_deeply_is_told_so(void **state)
+steps_of_the_body_are_taken_in_their_order(void **state)
 {
-	char body[2 * BODY_BYTES_MAX] = "{\"a\":";
-	struct sent sent = { { POST, PATH, BEARER, JSON }, body };
+	static const struct {
+		enum http_error error;
+		const char *length, *body;
+	} rows[] = {
+		{ HTTP_BODY_LONG, "CONTENT_LENGTH=1", "xx" },
+		{ HTTP_BODY_SHORT, "CONTENT_LENGTH=2", "x" },
+		{ HTTP_BODY_SHORT, "CONTENT_LENGTH=2", "" },
+		{ HTTP_BODY_MISSING, "CONTENT_LENGTH=0", "" },
+		{ HTTP_BODY_MISSING, NULL, "" },
+		{ HTTP_JSON_SYNTAX, NULL, "x" },
+		{ HTTP_JSON_SYNTAX, NULL, "{\"id\":" },
+		{ HTTP_JSON_UTF8, NULL, "{\"\xff\":1}" },
+		{ HTTP_JSON_DEPTH, NULL,
+		    "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+		    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" },
+		{ HTTP_JSON_NOT_OBJECT, NULL, "[]" },
+		{ HTTP_ID_MISSING, NULL, "{}" },
+		{ HTTP_ID_TWICE, NULL, "{\"id\":1,\"id\":1}" },
+		{ HTTP_ID_NOT_INTEGER, NULL, "{\"id\":1.5}" },
+		{ HTTP_ID_RANGE, NULL, "{\"id\":9223372036854775808}" },
+		{ HTTP_NAME_MISSING, NULL, "{\"id\":1,\"tag\":1}" },
+		{ HTTP_NAME_TWICE, NULL, "{\"id\":1,\"name\":1,\"name\":1}" },
+		{ HTTP_NAME_NOT_STRING, NULL,
+		    "{\"id\":1,\"name\":1,\"tag\":1}" },
+		{ HTTP_TAG_TWICE, NULL,
+		    "{\"id\":1,\"name\":\"\",\"tag\":1,\"tag\":1}" },
+		{ HTTP_TAG_NOT_STRING, NULL,
+		    "{\"id\":1,\"name\":\"\",\"tag\":1}" },
+		{ HTTP_OK, NULL, "{\"id\":1,\"name\":\"\"}" },
+	};
 	struct fixture *fixture = *state;
 
-	memset(body + strlen(body), '[', JSON_DEPTH_MAX);
-	assert_int_equal(outcome(&fixture->api, &sent), HTTP_JSON_DEPTH);
-}
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct sent sent = { { GOOD, rows[i].length }, rows[i].body };
 
-/* A body of blanks behind the plant that is `len` bytes long. */
-static void
-pad(char *body, size_t len)
-{
-	memset(body, ' ', len);
-	memcpy(body, FERN, strlen(FERN));
-	body[len] = '\0';
+		assert_outcome(&fixture->api, &sent, rows[i].error, i);
+	}
 }
 
 static void
-body_of_the_limit_passes_and_one_byte_more_is_too_large(void **state)
+body_of_the_limit_passes_and_one_byte_more_does_not(void **state)
 {
-	char body[BODY_BYTES_MAX + 2];
-	struct sent sent = { { POST, PATH, BEARER, JSON }, body };
+	static const struct {
+		const char *length;
+		size_t body_len;
+		enum http_error error;
+	} rows[] = {
+		{ NULL, BODY_BYTES_MAX, HTTP_OK },
+		{ NULL, BODY_BYTES_MAX + 1, HTTP_BODY_TOO_LARGE },
+		{ "CONTENT_LENGTH=100", BODY_BYTES_MAX, HTTP_OK },
+		{ "CONTENT_LENGTH=100", BODY_BYTES_MAX + 1, HTTP_BODY_LONG },
+	};
 	struct fixture *fixture = *state;
 
-	pad(body, BODY_BYTES_MAX);
-	assert_int_equal(outcome(&fixture->api, &sent), HTTP_OK);
-	pad(body, BODY_BYTES_MAX + 1);
-	assert_int_equal(outcome(&fixture->api, &sent), HTTP_BODY_TOO_LARGE);
-}
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char body[BODY_BYTES_MAX + 2];
+		struct sent sent = { { GOOD, rows[i].length }, body };
 
-static void
-declared_length_of_the_limit_passes(void **state)
-{
-	char body[BODY_BYTES_MAX + 2];
-	struct sent sent = { { POST, PATH, BEARER, JSON, "CONTENT_LENGTH=100" },
-		body };
-	struct fixture *fixture = *state;
-
-	pad(body, BODY_BYTES_MAX);
-	assert_int_equal(outcome(&fixture->api, &sent), HTTP_OK);
-	pad(body, BODY_BYTES_MAX + 1);
-	assert_int_equal(outcome(&fixture->api, &sent), HTTP_BODY_LONG);
+		snprintf(
+		    body, sizeof body, "%-*s", (int)rows[i].body_len, FERN);
+		assert_outcome(&fixture->api, &sent, rows[i].error, i);
+	}
 }
 
 static void
 body_that_broke_off_is_refused_though_it_is_a_plant(void **state)
 {
-	static const struct sent unknown = { { POST, PATH, BEARER, JSON }, "" };
+	static const struct {
+		const char *length;
+		size_t len;
+		enum http_error error;
+	} rows[] = {
+		{ NULL, sizeof FERN - 1, HTTP_BODY_BROKEN },
+		{ FERN_LENGTH, sizeof FERN - 1, HTTP_BODY_BROKEN },
+		{ FERN_LENGTH, 10, HTTP_BODY_SHORT },
+	};
 	struct fixture *fixture = *state;
-	struct api_call call;
 
-	assert_int_equal(head(&fixture->api, &call, &unknown), 0);
-	assert_int_equal(
-	    api_body(&fixture->api, &call, FERN, strlen(FERN), false), -1);
-	assert_int_equal(call.failure.error, HTTP_BODY_BROKEN);
-	assert_int_equal(head(&fixture->api, &call, &fern), 0);
-	assert_int_equal(
-	    api_body(&fixture->api, &call, FERN, strlen(FERN), false), -1);
-	assert_int_equal(call.failure.error, HTTP_BODY_BROKEN);
-	assert_int_equal(head(&fixture->api, &call, &fern), 0);
-	assert_int_equal(api_body(&fixture->api, &call, FERN, 10, false), -1);
-	assert_int_equal(call.failure.error, HTTP_BODY_SHORT);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct sent sent = { { GOOD, rows[i].length }, FERN };
+		struct api_call call;
+
+		assert_int_equal(head(&fixture->api, &call, &sent), 0);
+		assert_int_equal(
+		    api_body(&fixture->api, &call, FERN, rows[i].len, false),
+		    -1);
+		assert_int_equal(call.failure.error, rows[i].error);
+	}
 }
 
 static void
@@ -471,124 +441,84 @@ each_result_of_the_store_has_its_answer(void **state)
 	}
 }
 
-static void
-created_plant_is_answered_without_its_id(void **state)
-{
-	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
-
-	begin_fern(&fixture->api, &call);
-	api_stored(&call, STORE_CREATED);
-	answer(&fixture->api, &call, text);
-	assert_string_equal(text, "Status: 200 OK\r\n"
-				  "Content-Type: application/json\r\n"
-				  "Content-Length: 30\r\n"
-				  "\r\n"
-				  "{\"name\":\"Fern\",\"tag\":\"indoor\"}");
-}
-
-static void
-plant_without_a_tag_is_answered_without_one(void **state)
-{
-	static const struct sent sent = { { POST, PATH, BEARER, JSON },
-		"{\"other\":[1],\"name\":\"a\\/\\u00e9\",\"id\":-0}" };
-	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
-
-	assert_int_equal(head(&fixture->api, &call, &sent), 0);
-	assert_int_equal(
-	    api_body(&fixture->api, &call, sent.body, strlen(sent.body), true),
-	    0);
-	api_stored(&call, STORE_SAME);
-	answer(&fixture->api, &call, text);
-	assert_string_equal(
-	    strstr(text, "\r\n\r\n") + 4, "{\"name\":\"a/\xc3\xa9\"}");
-}
-
-static void
-conflict_is_answered_byte_for_byte(void **state)
-{
-	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
-
-	begin_fern(&fixture->api, &call);
-	api_stored(&call, STORE_CONFLICT);
-	answer(&fixture->api, &call, text);
-	assert_string_equal(text, "Status: 409 Conflict\r\n"
-				  "Content-Type: application/json\r\n"
-				  "Content-Length: 89\r\n"
-				  "\r\n"
-				  "{\"error\":5001,\"message\":\"Another plant "
-				  "with this id is stored "
-				  "already: send another id.\"}");
-}
-
-static void
-fault_in_the_json_is_answered_with_its_place(void **state)
-{
-	static const struct sent sent = { { POST, PATH, BEARER, JSON },
-		"{\"id\" 1}" };
-	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
-
-	assert_int_equal(head(&fixture->api, &call, &sent), 0);
-	assert_int_equal(
-	    api_body(&fixture->api, &call, sent.body, strlen(sent.body), true),
-	    -1);
-	answer(&fixture->api, &call, text);
-	assert_non_null(strstr(text,
+/* An answer begins with `begins` and has `has`, or ends there if it is NULL. */
+static const struct {
+	const char *what;
+	struct sent sent;
+	enum store_result result; /* if the store is asked */
+	bool contract;
+	const char *begins, *has;
+} answers[] = {
+	{ "a created plant, without its id", { { GOOD }, FERN }, STORE_CREATED,
+	    false,
+	    "Status: 200 OK\r\n"
+	    "Content-Type: application/json\r\n"
+	    "Content-Length: 30\r\n"
+	    "\r\n"
+	    "{\"name\":\"Fern\",\"tag\":\"indoor\"}",
+	    NULL },
+	{ "a plant without a tag, without one",
+	    { { GOOD }, "{\"other\":[1],\"name\":\"a\\/\\u00e9\",\"id\":-0}" },
+	    STORE_SAME, false, "Status: 200 OK\r\n",
+	    "\r\n\r\n{\"name\":\"a/\xc3\xa9\"}" },
+	{ "a conflict, byte for byte", { { GOOD }, FERN }, STORE_CONFLICT,
+	    false,
+	    "Status: 409 Conflict\r\n"
+	    "Content-Type: application/json\r\n"
+	    "Content-Length: 89\r\n"
+	    "\r\n"
+	    "{\"error\":5001,\"message\":\"Another plant with this id is "
+	    "stored already: send another id.\"}",
+	    NULL },
+	{ "a fault in the JSON, with its place", { { GOOD }, "{\"id\" 1}" },
+	    STORE_CREATED, false, "Status: 400 Bad Request\r\n",
 	    "{\"error\":4001,\"message\":\"The body is not valid JSON: "
-	    "byte 6: "));
-}
+	    "byte 6: " },
+	{ "HEAD, without a body but with its length",
+	    { { "REQUEST_METHOD=HEAD", PATH, BEARER }, "" }, STORE_CREATED,
+	    false,
+	    "Status: 405 Method Not Allowed\r\n"
+	    "Content-Type: application/json\r\n"
+	    "Content-Length: 84\r\n"
+	    "Allow: POST\r\n"
+	    "\r\n",
+	    NULL },
+	{ "a challenge, 400 by contract", { { POST, PATH, JSON }, FERN },
+	    STORE_CREATED, true, "Status: 400 Bad Request\r\n",
+	    "\r\nWWW-Authenticate: Bearer " },
+	{ "no credential, 400 by contract", { { POST, PATH, JSON }, FERN },
+	    STORE_CREATED, true, "Status: 400 Bad Request\r\n",
+	    "{\"error\":1001," },
+	{ "the store's failure, 400 by contract", { { GOOD }, FERN },
+	    STORE_FAILED, true, "Status: 400 Bad Request\r\n",
+	    "{\"error\":5003," },
+	{ "success, 200 by contract too", { { GOOD }, FERN }, STORE_CREATED,
+	    true, "Status: 200 OK\r\n", "\r\n\r\n{\"name\":" },
+};
 
 static void
-contract_status_is_400_for_every_failure_and_200_stays(void **state)
+each_end_of_a_request_has_its_answer(void **state)
 {
-	static const struct sent no_credential = { { POST, PATH, JSON }, FERN };
 	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
 
-	fixture->config.contract_status = true;
-	assert_int_equal(head(&fixture->api, &call, &no_credential), -1);
-	answer(&fixture->api, &call, text);
-	assert_memory_equal(text, "Status: 400 Bad Request\r\n", 25);
-	assert_non_null(strstr(text, "\r\nWWW-Authenticate: Bearer "));
-	assert_non_null(strstr(text, "{\"error\":1001,"));
+	for (size_t i = 0; i < COUNT(answers); i++) {
+		const struct sent *sent = &answers[i].sent;
+		size_t len = strlen(answers[i].begins);
+		struct api_call call;
+		const char *text;
 
-	begin_fern(&fixture->api, &call);
-	api_stored(&call, STORE_FAILED);
-	answer(&fixture->api, &call, text);
-	assert_memory_equal(text, "Status: 400 Bad Request\r\n", 25);
-	assert_non_null(strstr(text, "{\"error\":5003,"));
-
-	begin_fern(&fixture->api, &call);
-	api_stored(&call, STORE_CREATED);
-	answer(&fixture->api, &call, text);
-	assert_memory_equal(text, "Status: 200 OK\r\n", 16);
-}
-
-static void
-head_is_refused_without_a_body_but_with_its_length(void **state)
-{
-	static const struct sent sent = {
-		{ "REQUEST_METHOD=HEAD", PATH, BEARER }, ""
-	};
-	struct fixture *fixture = *state;
-	struct api_call call;
-	char text[2048];
-
-	assert_int_equal(head(&fixture->api, &call, &sent), -1);
-	answer(&fixture->api, &call, text);
-	assert_string_equal(text, "Status: 405 Method Not Allowed\r\n"
-				  "Content-Type: application/json\r\n"
-				  "Content-Length: 84\r\n"
-				  "Allow: POST\r\n"
-				  "\r\n");
+		fixture->config.contract_status = answers[i].contract;
+		if (head(&fixture->api, &call, sent) == 0 &&
+		    api_body(&fixture->api, &call, sent->body,
+			strlen(sent->body), true) == 0)
+			api_stored(&call, answers[i].result);
+		text = answer(&fixture->api, &call);
+		if (strncmp(text, answers[i].begins, len) != 0 ||
+		    (answers[i].has != NULL
+			    ? strstr(text, answers[i].has) == NULL
+			    : text[len] != '\0'))
+			fail_msg("%s: %s", answers[i].what, text);
+	}
 }
 
 static void
@@ -596,93 +526,33 @@ gateway_ends_a_call_with_an_error_of_its_own(void **state)
 {
 	struct fixture *fixture = *state;
 	struct api_call call;
-	char text[2048];
+	const char *text;
 
 	begin_fern(&fixture->api, &call);
-	api_fail(&call, HTTP_SHUTTING_DOWN);
-	answer(&fixture->api, &call, text);
+	api_fail(&call, HTTP_STORE_BUSY);
+	text = answer(&fixture->api, &call);
 	assert_memory_equal(text, "Status: 503 Service Unavailable\r\n", 33);
-	assert_non_null(strstr(text, "{\"error\":5005,"));
+	assert_non_null(strstr(text, "{\"error\":5004,"));
 }
 
-static void
-call_that_was_refused_is_begun_anew(void **state)
-{
-	static const struct sent refused = { { POST, PATH, JSON }, "" };
-	struct fixture *fixture = *state;
-	struct api_call call;
-
-	assert_int_equal(head(&fixture->api, &call, &refused), -1);
-	begin_fern(&fixture->api, &call);
-	assert_int_equal(call.failure.error, HTTP_OK);
-	api_done(&call);
-}
-
-static void
-done_twice_does_no_harm(void **state)
-{
-	struct fixture *fixture = *state;
-	struct api_call call;
-
-	begin_fern(&fixture->api, &call);
-	api_done(&call);
-	assert_null(call.plant.text);
-	api_done(&call);
-}
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-		    good_request_becomes_its_plant, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    head_tells_how_much_body_to_read, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    steps_are_taken_in_their_order, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    json_nested_too_deeply_is_told_so, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    body_of_the_limit_passes_and_one_byte_more_is_too_large,
-		    set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    declared_length_of_the_limit_passes, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    body_that_broke_off_is_refused_though_it_is_a_plant, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    token_is_good_until_the_moment_it_expires, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    tick_takes_the_time, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    tick_takes_a_changed_token_file, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    each_result_of_the_store_has_its_answer, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    created_plant_is_answered_without_its_id, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    plant_without_a_tag_is_answered_without_one, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    conflict_is_answered_byte_for_byte, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    fault_in_the_json_is_answered_with_its_place, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    contract_status_is_400_for_every_failure_and_200_stays,
-		    set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    head_is_refused_without_a_body_but_with_its_length, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    gateway_ends_a_call_with_an_error_of_its_own, set_up,
-		    tear_down),
-		cmocka_unit_test_setup_teardown(
-		    call_that_was_refused_is_begun_anew, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-		    done_twice_does_no_harm, set_up, tear_down),
+		TEST(good_request_becomes_its_plant),
+		TEST(head_tells_how_much_body_to_read),
+		TEST(steps_of_the_head_are_taken_in_their_order),
+		TEST(steps_of_the_body_are_taken_in_their_order),
+		TEST(body_of_the_limit_passes_and_one_byte_more_does_not),
+		TEST(body_that_broke_off_is_refused_though_it_is_a_plant),
+		TEST(token_is_good_until_the_moment_it_expires),
+		TEST(tick_takes_the_time),
+		TEST(tick_takes_a_changed_token_file),
+		TEST(each_result_of_the_store_has_its_answer),
+		TEST(each_end_of_a_request_has_its_answer),
+		TEST(gateway_ends_a_call_with_an_error_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

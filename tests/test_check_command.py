@@ -13,24 +13,19 @@ import json
 import os
 import pathlib
 import pwd
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 
+from lib_command import CONFIG, NOINPUT, TIMEOUT_S, UNAVAILABLE, USAGE
 from lib_service import (
-    Store,
-    Tally,
-    lighttpd,
-    new_plant,
-    responder,
-    run_cgi,
-    run_scenario,
-    temporary_store,
+    Store, Tally, lighttpd, new_plant, responder, run_cgi, run_scenario, temporary_store,
 )
 
-USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
 UNKNOWN = 4242424  # nobody's number
 NOBODY = pwd.getpwnam("nobody").pw_uid
 OURS = {
@@ -46,16 +41,13 @@ def check(
 ) -> subprocess.CompletedProcess:
     return subprocess.run(
         [store.build / "plant-store", "check", *arguments],
-        env=store.environment(**settings),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        env=store.environment(**settings), input=stdin, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False)
 
 
-def told(tally: Tally, run: subprocess.CompletedProcess, status: int, words: str, sentence: str) -> None:
+def told(
+    tally: Tally, run: subprocess.CompletedProcess, status: int, words: str, sentence: str
+) -> None:
     """The exit status, and the words of a complaint; no words: no complaint."""
     fine = words in run.stderr if words else run.stderr == ""
     tally.check(run.returncode == status and fine, sentence, run)
@@ -68,21 +60,24 @@ def check_machine(tally: Tally, store: Store) -> None:
     run = check(store)
     told(tally, run, 0, "", "a store that was never used is well")
     tally.check("no store yet" in run.stdout, "it is said that it is new", run.stdout)
-    run = check(store, PLANT_STORE_THREADS="0")
-    told(tally, run, CONFIG, "PLANT_STORE_THREADS", "a wrong setting is named")
-    run = check(store, PLANT_STORE_DIR=str(store.root / "none"))
-    told(tally, run, CONFIG, "install -d -m 0700", "a missing directory is made how")
-    run = check(store, PLANT_STORE_DIR=str(store.tokens))
-    told(tally, run, CONFIG, "tokens: cannot open: Not a directory\n", "a file is no directory")
-    run = check(store, PLANT_STORE_TOKENS=str(store.root / "none"))
-    told(tally, run, CONFIG, "plant-store token add", "a missing token file is made how")
-    store.tokens.chmod(0o644)
-    told(tally, check(store), CONFIG, "tokens", "a token file open to all is refused")
-    store.tokens.chmod(0o600)
-    store.dir.chmod(0o755)
-    run = check(store)
-    told(tally, run, CONFIG, "chmod 0700", "a directory open to all is refused")
-    store.dir.chmod(0o700)
+    for settings, words, sentence in (
+        ({"THREADS": "0"}, "PLANT_STORE_THREADS", "a wrong setting is named"),
+        ({"DIR": str(store.root / "none")}, "install -d -m 0700",
+         "a missing directory is made how"),
+        ({"DIR": str(store.tokens)}, "tokens: cannot open: Not a directory",
+         "a file is no directory"),
+        ({"TOKENS": str(store.root / "none")}, "plant-store token add",
+         "a missing token file is made how"),
+    ):
+        named = {f"PLANT_STORE_{name}": value for name, value in settings.items()}
+        told(tally, check(store, **named), CONFIG, words, sentence)
+    for path, mode, well, words in (
+        (store.tokens, 0o644, 0o600, "tokens"),
+        (store.tokens, 0o660, 0o600, "run: chmod g-w"), (store.dir, 0o755, 0o700, "chmod 0700"),
+    ):
+        path.chmod(mode)
+        told(tally, check(store), CONFIG, words, f"{path.name} open to all is refused")
+        path.chmod(well)
 
 
 def check_room(tally: Tally, store: Store) -> None:
@@ -96,15 +91,15 @@ def check_room(tally: Tally, store: Store) -> None:
     finally:
         subprocess.run(["umount", store.dir], check=True)
     told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
-    lock = store.dir / "lock"
-    lock.touch(0o600)
+    index = store.dir / "index"
+    index.mkdir(0o700)
     subprocess.run(["mount", "--bind", store.dir, store.dir], check=True)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", store.dir], check=True)
         run = check(store)
     finally:
         subprocess.run(["umount", store.dir], check=True)
-    lock.unlink()
+    index.rmdir()
     told(tally, run, CONFIG, "Read-only file system; mount", "a directory is read-only")
     once = run.stderr.count("Read-only") == 1
     tally.check(once, "and not each file in it as well", run.stderr)
@@ -139,11 +134,9 @@ def check_used(tally: Tally, store: Store) -> None:
         os.chown(store.dir, 0, -1)
     else:
         tally.skip("a foreign owner is told", "only root can give files away")
-    lock = store.dir / "lock"
-    mark = lock.read_bytes()
-    lock.write_bytes(b"failed  " + mark[8:])
-    told(tally, check(store), CONFIG, "a sync has failed", "a failed store is told")
-    lock.write_bytes(mark)
+    failed = store.journal.rename(f"{store.journal}.failed")
+    told(tally, check(store), CONFIG, "a sync has failed; start", "a failed store is told")
+    failed.rename(store.journal)
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, "missing; restore it", "a lost journal is told")
     gone.rename(store.journal)
@@ -170,6 +163,11 @@ def check_end(tally: Tally, store: Store) -> None:
     run = check(store)
     told(tally, run, 0, "was torn", "what was never acknowledged is no fault")
     store.journal.write_bytes(whole)
+    mark = store.dir / "index" / "boot"
+    text = mark.read_bytes()
+    mark.write_bytes(text[:37] + bytes([text[37] ^ 1]) + text[38:])
+    told(tally, check(store), CONFIG, "another store", "an index of another store is told")
+    mark.write_bytes(text)
 
 
 # --- The way of a client -----------------------------------------------------
@@ -214,16 +212,22 @@ class Broken(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def broken(**answers: tuple[int, object, dict[str, str]]) -> Iterator[str]:
+def broken(
+    tls: pathlib.Path | None = None, **answers: tuple[int, object, dict[str, str]]
+) -> Iterator[str]:
     """A web server that answers the kinds of requests so; its URL."""
     handler = type("Handler", (Broken,), {"answers": {
         "" if kind == "plain" else kind: answer for kind, answer in answers.items()
     }})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http{'s' * (tls is not None)}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join()
@@ -264,7 +268,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a wrong base path", {"plain": (404, 2001, {})}, "PLANT_STORE_BASE_PATH"),
     ("variables passed twice", {"plain": (400, 3009, {})}, "fastcgi_params"),
     ("a wrong base path, contract", {"plain": (400, 2001, {})}, "PLANT_STORE_BASE_PATH"),
-    ("a changed method", {"plain": (405, 2002, {})}, "rewrites"),
+    ("a changed method", {"plain": (405, 2002, {})}, "its rewrite rule"),
     ("a dropped Content-Type", {"plain": (400, 3001, {})}, "CONTENT_TYPE"),
     ("a dropped body", {"plain": (400, 3006, {})}, "did not arrive"),
     ("a service that cannot start", {"plain": (503, 5006, {})}, "cannot start"),
@@ -328,6 +332,38 @@ def check_faults(tally: Tally, store: Store) -> None:
     told(tally, run, UNAVAILABLE, "longer than", "a URL that is too long is refused")
 
 
+def check_way(tally: Tally, store: Store) -> None:
+    """Whom a token is shown on its way."""
+    with broken() as url:
+        for host in "127.0.0.1", "localhost":
+            run = check(store, "--url", url.replace("127.0.0.1", host), "--token", "pst_x",
+                        http_proxy="http://127.0.0.1:1")
+            told(tally, run, 0, "", f"no proxy is asked for {host}")
+        for host in "plants.invalid", "127.0.0.1.invalid":
+            words = "--url", f"http://{host}", "--token", "pst_x"
+            run = check(store, *words, http_proxy=url)
+            told(tally, run, 0, f"sent to {host} in clear", f"http to {host} is warned of")
+            tally.check("pst_x" not in run.stdout + run.stderr, "without the token", run)
+        told(tally, check(store, "--url", "http://plants.invalid", http_proxy=url), 0, "",
+             "no token, no warning")
+    with broken(plain=(404, 2001, {})) as url:
+        run = check(store, "--url", url + "/plants", "--token", "pst_x")
+        told(tally, run, UNAVAILABLE, "leave /plants off the URL", "a URL too long by /plants")
+    sentence = "a certificate that nobody signed is told"
+    if shutil.which("openssl") is None:
+        tally.skip(sentence, "no openssl")
+        return
+    pem = store.root / "pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", pem, "-out", store.root / "crt"],
+        check=True, capture_output=True)
+    pem.write_bytes(pem.read_bytes() + (store.root / "crt").read_bytes())
+    with broken(tls=pem) as url:
+        run = check(store, "--url", url, "--token", "pst_x")
+        told(tally, run, UNAVAILABLE, "not trusted here: install its CA", sentence)
+
+
 def check_service(tally: Tally, store: Store, build: str) -> None:
     with responder(store) as service, lighttpd(store, service.socket_path) as port:
         url = f"http://127.0.0.1:{port}"
@@ -344,13 +380,13 @@ def check_service(tally: Tally, store: Store, build: str) -> None:
 
 
 def check_usage(tally: Tally, store: Store) -> None:
-    told(tally, check(store, "--help"), 0, "", "--help")
-    told(tally, check(store, "x"), USAGE, "too many", "an operand is refused")
-    told(tally, check(store, "--nonsense"), USAGE, "--nonsense", "an unknown option")
-    told(tally, check(store, "--url"), USAGE, "--url", "a URL that is missing")
-    told(tally, check(store, "--token", "x"), USAGE, "--url", "a token without a URL")
-    run = check(store, "--url", "http://127.0.0.1:1", "--token", "-", stdin="")
-    told(tally, run, 66, "no token on stdin", "a token that is missing on stdin")
+    for arguments, status, words in (
+        (["--help"], 0, ""), (["x"], USAGE, "too many"), (["--nonsense"], USAGE, "--nonsense"),
+        (["--url"], USAGE, "--url"), (["--token", "x"], USAGE, "--url"),
+        (["--url", "http://127.0.0.1:1", "--token", "-"], NOINPUT, "no token on stdin"),
+    ):
+        told(tally, check(store, *arguments, stdin=""), status, words,
+             f"{arguments} ends with {status}")
 
 
 def scenario(tally: Tally) -> None:
@@ -361,6 +397,7 @@ def scenario(tally: Tally) -> None:
         check_room(tally, store)
         check_expired(tally, store)
         check_faults(tally, store)
+        check_way(tally, store)
         check_service(tally, store, build)
         check_used(tally, store)
         check_end(tally, store)

@@ -1,20 +1,14 @@
 /*
  * config: each setting's default, its bounds, and what a bad one is told.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ground/config.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 	"PLANT_STORE_BASE_PATH", "PLANT_STORE_BODY_BYTES_MAX",
@@ -24,7 +18,6 @@ static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 static int
 clear(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < COUNT(names); i++)
 		unsetenv(names[i]);
 	return 0;
@@ -36,15 +29,41 @@ set(const char *name, const char *value)
 	assert_int_equal(setenv(name, value, 1), 0);
 }
 
+/* What the call writes to stderr. */
+static const char *
+logged_by(void (*call)(void))
+{
+	static char text[1024];
+	int before = dup(STDERR_FILENO), fd = memfd_create("stderr", 0);
+	ssize_t len;
+
+	dup2(fd, STDERR_FILENO);
+	call();
+	dup2(before, STDERR_FILENO);
+	len = pread(fd, text, sizeof text - 1, 0);
+	close(before);
+	close(fd);
+	assert_in_range(len, 0, sizeof text - 1);
+	text[len] = '\0';
+	return text;
+}
+
+static struct config read_last;
+
+static void
+read_bad(void)
+{
+	read_last = (struct config){ .threads = 12345 };
+	assert_int_equal(config_read(&read_last), FAULT_SETUP);
+	assert_int_equal(read_last.threads, 12345);
+	assert_null(read_last.dir);
+}
+
 static struct config
 read_good(void)
 {
-	struct config config;
-	char error[512] = "";
-
-	if (config_read(&config, error, sizeof error) != 0)
-		fail_msg("%s", error);
-	return config;
+	assert_int_equal(config_read(&read_last), FAULT_NONE);
+	return read_last;
 }
 
 static struct config
@@ -55,257 +74,202 @@ read_with(const char *name, const char *value)
 }
 
 static void
-assert_defaults(const struct config *config)
+absent_and_empty_settings_have_their_defaults(void **state)
 {
 	cpu_set_t cpus;
 	unsigned threads;
 
 	assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
 	threads = ((unsigned)CPU_COUNT(&cpus) + 1) / 2;
-	assert_string_equal(config->dir, "/var/lib/plant-store");
-	assert_string_equal(config->tokens, "/etc/plant-store/tokens");
-	assert_string_equal(config->base_path, "");
-	assert_int_equal(config->body_bytes_max, 65536);
-	assert_int_equal(config->threads, threads < 64 ? threads : 64);
-	assert_false(config->contract_status);
-	assert_int_equal(config->log_level, LOG_AT_INFO);
-}
+	for (int empty = 0; empty < 2; empty++) {
+		struct config config = read_good();
 
-static void
-absent_settings_have_their_defaults(void **state)
-{
-	struct config config = read_good();
-
-	(void)state;
-	assert_defaults(&config);
-}
-
-static void
-empty_settings_count_as_absent(void **state)
-{
-	struct config config;
-
-	(void)state;
-	for (size_t i = 0; i < COUNT(names); i++)
-		set(names[i], "");
-	config = read_good();
-	assert_defaults(&config);
-}
-
-static void
-paths_are_taken_as_they_stand(void **state)
-{
-	struct config config;
-
-	(void)state;
-	set("PLANT_STORE_DIR", "/srv/plants and more/");
-	set("PLANT_STORE_TOKENS", "/");
-	config = read_good();
-	assert_string_equal(config.dir, "/srv/plants and more/");
-	assert_string_equal(config.tokens, "/");
-}
-
-static void
-base_path_is_taken_and_a_slash_alone_is_the_root(void **state)
-{
-	static const char *const pairs[][2] = {
-		{ "/", "" },
-		{ "/api", "/api" },
-		{ "/api/v1", "/api/v1" },
-		{ "/a b/\xc3\xa9", "/a b/\xc3\xa9" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < COUNT(pairs); i++) {
-		struct config config =
-		    read_with("PLANT_STORE_BASE_PATH", pairs[i][0]);
-
-		assert_string_equal(config.base_path, pairs[i][1]);
+		assert_string_equal(config.dir, "/var/lib/plant-store");
+		assert_string_equal(config.tokens, "/etc/plant-store/tokens");
+		assert_string_equal(config.base_path, "");
+		assert_int_equal(config.body_bytes_max, 65536);
+		assert_int_equal(config.threads, threads < 64 ? threads : 64);
+		assert_false(config.contract_status);
+		assert_int_equal(config.log_level, LOG_AT_INFO);
+		for (size_t i = 0; i < COUNT(names); i++)
+			set(names[i], "");
 	}
 }
 
 static void
-body_limit_is_taken_at_its_bounds_and_between(void **state)
+paths_are_kept_and_a_base_path_of_a_slash_is_the_root(void **state)
 {
-	const char *name = "PLANT_STORE_BODY_BYTES_MAX";
+	static const char *const pairs[][2] = { { "/", "" }, { "/api", "/api" },
+		{ "/api/v1", "/api/v1" },
+		{ "/a b/\xc3\xa9", "/a b/\xc3\xa9" } };
+	struct config config;
 
-	(void)state;
-	assert_int_equal(read_with(name, "64").body_bytes_max, 64);
-	assert_int_equal(read_with(name, "4096").body_bytes_max, 4096);
-	assert_int_equal(
-	    read_with(name, "1048576").body_bytes_max, CONFIG_BODY_BYTES_MAX);
+	set("PLANT_STORE_DIR", "/srv/plants and more/");
+	set("PLANT_STORE_TOKENS", "/");
+	for (size_t i = 0; i < COUNT(pairs); i++) {
+		config = read_with("PLANT_STORE_BASE_PATH", pairs[i][0]);
+		assert_string_equal(config.base_path, pairs[i][1]);
+		assert_string_equal(config.dir, "/srv/plants and more/");
+		assert_string_equal(config.tokens, "/");
+	}
 }
 
 static void
-threads_are_taken_at_their_bounds_and_between(void **state)
+numbers_and_words_are_accepted_at_their_bounds_and_between(void **state)
 {
-	(void)state;
-	assert_int_equal(read_with("PLANT_STORE_THREADS", "1").threads, 1);
-	assert_int_equal(read_with("PLANT_STORE_THREADS", "7").threads, 7);
-	assert_int_equal(read_with("PLANT_STORE_THREADS", "64").threads, 64);
-}
+	static const char *const levels[] = { "error", "warning", "info",
+		"debug" };
+	static const size_t sizes[] = { 64, 4096, CONFIG_BODY_BYTES_MAX };
+	static const unsigned threads[] = { 1, 7, 64 };
+	char text[32];
 
-static void
-status_is_http_or_contract(void **state)
-{
-	(void)state;
+	for (int i = 0; i < 3; i++) {
+		snprintf(text, sizeof text, "%zu", sizes[i]);
+		assert_int_equal(read_with("PLANT_STORE_BODY_BYTES_MAX", text)
+				     .body_bytes_max,
+		    sizes[i]);
+		snprintf(text, sizeof text, "%u", threads[i]);
+		assert_int_equal(
+		    read_with("PLANT_STORE_THREADS", text).threads, threads[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+		    read_with("PLANT_STORE_LOG_LEVEL", levels[i]).log_level, i);
 	assert_false(read_with("PLANT_STORE_STATUS", "http").contract_status);
 	assert_true(
 	    read_with("PLANT_STORE_STATUS", "contract").contract_status);
 }
 
-static void
-log_level_is_one_of_four(void **state)
-{
-	const char *name = "PLANT_STORE_LOG_LEVEL";
-
-	(void)state;
-	assert_int_equal(read_with(name, "error").log_level, LOG_AT_ERROR);
-	assert_int_equal(read_with(name, "warning").log_level, LOG_AT_WARNING);
-	assert_int_equal(read_with(name, "info").log_level, LOG_AT_INFO);
-	assert_int_equal(read_with(name, "debug").log_level, LOG_AT_DEBUG);
-}
-
 static const struct {
-	const char *name, *value, *allowed;
+	const char *name, *allowed;
+	const char *values[12]; /* NULL behind the last */
 } bad[] = {
-	{ "PLANT_STORE_DIR", "plants", "absolute path" },
-	{ "PLANT_STORE_DIR", "./plants", "absolute path" },
-	{ "PLANT_STORE_DIR", " /plants", "absolute path" },
-	{ "PLANT_STORE_TOKENS", "tokens", "absolute path" },
-	{ "PLANT_STORE_TOKENS", "../tokens", "absolute path" },
-	{ "PLANT_STORE_BASE_PATH", "api", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "/api/", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "//", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "//api", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "/api//v1", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "/api?a=b", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "/api#a", "/api/v1" },
-	{ "PLANT_STORE_BASE_PATH", "http://a/b", "/api/v1" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "63", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "0", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "1048577", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "-1", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "+4096", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", " 4096", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "4096 ", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "4k", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "0x1000", "64 to 1048576" },
-	{ "PLANT_STORE_BODY_BYTES_MAX", "4096.0", "64 to 1048576" },
-	/* 2^64 and a good value, in case it wraps. */
-	{ "PLANT_STORE_BODY_BYTES_MAX", "18446744073709555712",
-	    "64 to 1048576" },
-	{ "PLANT_STORE_THREADS", "0", "1 to 64" },
-	{ "PLANT_STORE_THREADS", "65", "1 to 64" },
-	{ "PLANT_STORE_THREADS", "-1", "1 to 64" },
-	{ "PLANT_STORE_THREADS", "two", "1 to 64" },
-	/* 2^32 and 1 */
-	{ "PLANT_STORE_THREADS", "4294967297", "1 to 64" },
-	{ "PLANT_STORE_STATUS", "HTTP", "http or contract" },
-	{ "PLANT_STORE_STATUS", "contract ", "http or contract" },
-	{ "PLANT_STORE_STATUS", "400", "http or contract" },
-	{ "PLANT_STORE_LOG_LEVEL", "INFO", "error, warning, info or debug" },
-	{ "PLANT_STORE_LOG_LEVEL", "warn", "error, warning, info or debug" },
-	{ "PLANT_STORE_LOG_LEVEL", "2", "error, warning, info or debug" },
+	{ "PLANT_STORE_DIR", "absolute path",
+	    { "plants", "./plants", " /plants" } },
+	{ "PLANT_STORE_TOKENS", "absolute path", { "tokens", "../tokens" } },
+	{ "PLANT_STORE_BASE_PATH", "/api/v1",
+	    { "api", "/api/", "//", "//api", "/api//v1", "/api?a=b", "/api#a",
+		"http://a/b" } },
+	{ "PLANT_STORE_BODY_BYTES_MAX", "64 to 1048576",
+	    { "63", "0", "1048577", "-1", "+4096", " 4096", "4096 ", "4k",
+		"0x1000", "4096.0",
+		/* 2^64 and a good value */ "18446744073709555712" } },
+	{ "PLANT_STORE_THREADS", "1 to 64",
+	    { "0", "65", "-1", "two", /* 2^32 + 1 */ "4294967297" } },
+	{ "PLANT_STORE_STATUS", "http or contract",
+	    { "HTTP", "contract ", "400" } },
+	{ "PLANT_STORE_LOG_LEVEL", "error, warning, info or debug",
+	    { "INFO", "warn", "2" } },
 };
 
 static void
 bad_value_is_refused_with_its_name_itself_and_what_is_allowed(void **state)
 {
-	(void)state;
-	for (size_t i = 0; i < COUNT(bad); i++) {
-		struct config config;
-		char error[512] = "";
-		char quoted[80];
+	for (size_t i = 0; i < COUNT(bad); i++)
+		for (const char *const *value = bad[i].values; *value != NULL;
+		     value++) {
+			const char *line;
+			char begin[256];
 
-		snprintf(quoted, sizeof quoted, "'%s'", bad[i].value);
-		set(bad[i].name, bad[i].value);
-		if (config_read(&config, error, sizeof error) != -1)
-			fail_msg("%s=%s", bad[i].name, bad[i].value);
-		assert_memory_equal(error, bad[i].name, strlen(bad[i].name));
-		assert_non_null(strstr(error, quoted));
-		assert_non_null(strstr(error, bad[i].allowed));
-		unsetenv(bad[i].name);
-	}
+			snprintf(begin, sizeof begin,
+			    "plant-store: %s: '%s' is not", bad[i].name,
+			    *value);
+			set(bad[i].name, *value);
+			line = logged_by(read_bad);
+			assert_memory_equal(line, begin, strlen(begin));
+			assert_non_null(strstr(line, bad[i].allowed));
+			unsetenv(bad[i].name);
+		}
 }
 
 static void
-good_settings_beside_a_bad_one_do_not_help(void **state)
+a_bad_setting_beside_good_ones_leaves_the_config_untouched(void **state)
 {
-	struct config config;
-	char error[512];
-
-	(void)state;
 	set("PLANT_STORE_DIR", "/srv/plants");
 	set("PLANT_STORE_THREADS", "2");
 	set("PLANT_STORE_LOG_LEVEL", "loud");
-	assert_int_equal(config_read(&config, error, sizeof error), -1);
-	assert_non_null(strstr(error, "PLANT_STORE_LOG_LEVEL: 'loud'"));
-}
-
-static void
-refusal_leaves_the_config_untouched(void **state)
-{
-	struct config config = { .threads = 12345 };
-	char error[512];
-
-	(void)state;
-	set("PLANT_STORE_STATUS", "other");
-	assert_int_equal(config_read(&config, error, sizeof error), -1);
-	assert_int_equal(config.threads, 12345);
-	assert_null(config.dir);
+	assert_non_null(
+	    strstr(logged_by(read_bad), "PLANT_STORE_LOG_LEVEL: 'loud'"));
 }
 
 static void
 message_is_one_line_and_fits_whatever_the_value(void **state)
 {
-	struct config config;
 	char value[2000];
-	char error[256];
+	const char *line;
 
-	(void)state;
 	memset(value, '\n', sizeof value - 1);
 	value[sizeof value - 1] = '\0';
 	set("PLANT_STORE_THREADS", value);
-	assert_int_equal(config_read(&config, error, sizeof error), -1);
-	assert_null(strchr(error, '\n'));
+	line = logged_by(read_bad);
+	assert_string_equal(strchr(line, '\n'), "\n");
 	/* A long value is cut, and the remedy still said. */
-	assert_non_null(strstr(error, "1 to 64"));
+	assert_non_null(strstr(line, "1 to 64"));
 }
+
+static void
+each_unknown_name_is_a_warning_and_no_other(void **state)
+{
+	static const char *const unknown[] = { "PLANT_STORE_DRI",
+		"PLANT_STORE_", "PLANT_STORE_DIR2", "PLANT_STORE_DI",
+		"PLANT_STORE_dir", "PLANT_STORE_RESPONDERS" };
+	static const char *const others[] = { "PLANT_STORE_RESPONDER",
+		"PLANT_STOR", "PLANT_STORE", "XPLANT_STORE_DRI" };
+
+	for (size_t i = 0; i < COUNT(names); i++)
+		set(names[i], "/");
+	for (size_t i = 0; i < COUNT(others); i++)
+		set(others[i], "/");
+	assert_string_equal(logged_by(config_warn_unknown), "");
+	for (size_t i = 0; i < COUNT(unknown); i++) {
+		const char *line;
+		char begin[64];
+
+		set(unknown[i], "value");
+		snprintf(begin, sizeof begin, "plant-store: %s: ", unknown[i]);
+		line = logged_by(config_warn_unknown);
+		assert_memory_equal(line, begin, strlen(begin));
+		assert_non_null(strstr(line, "--help"));
+		assert_null(strstr(line, "value"));
+		unsetenv(unknown[i]);
+	}
+	for (size_t i = 0; i < COUNT(others); i++)
+		unsetenv(others[i]);
+}
+
+static void
+help_has_each_setting_with_default_and_what_is_allowed(void **state)
+{
+	char text[4096];
+	FILE *out = fmemopen(text, sizeof text, "w");
+
+	assert_non_null(out);
+	config_print_help(out);
+	assert_int_equal(fclose(out), 0);
+	for (size_t i = 0; i < COUNT(names); i++)
+		assert_non_null(strstr(text, names[i]));
+	for (size_t i = 0; i < COUNT(bad); i++)
+		assert_non_null(strstr(text, bad[i].allowed));
+	assert_non_null(strstr(text, "PLANT_STORE_BODY_BYTES_MAX (65536)\n"));
+}
+
+#define CLEAR(test) cmocka_unit_test_setup_teardown(test, clear, clear)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-		    absent_settings_have_their_defaults, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    empty_settings_count_as_absent, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    paths_are_taken_as_they_stand, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    base_path_is_taken_and_a_slash_alone_is_the_root, clear,
-		    clear),
-		cmocka_unit_test_setup_teardown(
-		    body_limit_is_taken_at_its_bounds_and_between, clear,
-		    clear),
-		cmocka_unit_test_setup_teardown(
-		    threads_are_taken_at_their_bounds_and_between, clear,
-		    clear),
-		cmocka_unit_test_setup_teardown(
-		    status_is_http_or_contract, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    log_level_is_one_of_four, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    bad_value_is_refused_with_its_name_itself_and_what_is_allowed,
-		    clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    good_settings_beside_a_bad_one_do_not_help, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    refusal_leaves_the_config_untouched, clear, clear),
-		cmocka_unit_test_setup_teardown(
-		    message_is_one_line_and_fits_whatever_the_value, clear,
-		    clear),
+		CLEAR(absent_and_empty_settings_have_their_defaults),
+		CLEAR(paths_are_kept_and_a_base_path_of_a_slash_is_the_root),
+		CLEAR(
+		    numbers_and_words_are_accepted_at_their_bounds_and_between),
+		CLEAR(
+		    bad_value_is_refused_with_its_name_itself_and_what_is_allowed),
+		CLEAR(
+		    a_bad_setting_beside_good_ones_leaves_the_config_untouched),
+		CLEAR(message_is_one_line_and_fits_whatever_the_value),
+		CLEAR(each_unknown_name_is_a_warning_and_no_other),
+		CLEAR(help_has_each_setting_with_default_and_what_is_allowed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

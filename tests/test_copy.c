@@ -7,219 +7,374 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
 #include "store/copy.h"
 #include "store/verify.h"
+#include "store_parts.h"
 
 /* The directory of the copy, within that of the store. */
-static void
-dest_path(const struct fixture *fixture, char path[static 80])
+#define DEST "copy"
+#define COPY DEST "/" JOURNAL_NAME
+
+#define NOBODY 65534
+
+static enum fault
+copy(const struct fixture *fixture, const struct watch *watch,
+    struct copy_report *report)
 {
-	snprintf(path, 80, "%s/copy", fixture->path);
+	struct copy_report unused;
+	char dest[80];
+
+	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
+	return copy_backup(
+	    fixture->path, dest, watch, report == NULL ? &unused : report);
 }
 
 static void
-remove_dest(const struct fixture *fixture)
+copy_well(const struct fixture *fixture)
 {
-	static const char *const names[] = { "copy/plants.jsonl",
-		"copy/plants.jsonl.new", "copy/lock", "copy/index/data.mdb" };
-
-	for (size_t i = 0; i < COUNT(names); i++)
-		unlinkat(fixture->dir, names[i], 0);
-	unlinkat(fixture->dir, "copy/index", AT_REMOVEDIR);
-	unlinkat(fixture->dir, "copy", AT_REMOVEDIR);
-}
-
-static int
-tear_down(void **state)
-{
-	remove_dest(*state);
-	return fixture_tear_down(state);
+	assert_int_equal(copy(fixture, NULL, NULL), FAULT_NONE);
 }
 
 static void
-expect_equal(const struct fixture *fixture)
+remove_store(const struct fixture *fixture)
+{
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_remove_index(fixture);
+}
+
+static bool
+is_equal(const struct fixture *fixture)
 {
 	size_t len, copy_len;
-	char *journal = fixture_read(fixture, "plants.jsonl", &len);
-	char *copy = fixture_read(fixture, "copy/plants.jsonl", &copy_len);
-
+	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
+	char *copy = fixture_read(fixture, COPY, &copy_len);
 	/* The room ahead is no part of a copy. */
-	assert_true(copy_len <= len);
-	assert_memory_equal(journal, copy, copy_len);
-	for (size_t i = copy_len; i < len; i++)
-		assert_int_equal(journal[i], '\n');
+	bool equal = copy_len <= len && memcmp(journal, copy, copy_len) == 0 &&
+		     strspn(journal + copy_len, "\n") == len - copy_len;
+
 	free(journal);
 	free(copy);
+	return equal;
 }
 
 static void
-backup_of_a_store_in_use_equals_it(void **state)
+copy_of_a_store_in_use_equals_it(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	struct copy_report report;
-	char dest[80];
 
-	dest_path(fixture, dest);
 	fixture_create(store, 1);
 	fixture_create(store, 2);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+	assert_int_equal(copy(fixture, NULL, &report), FAULT_NONE);
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.added, report.bytes);
-	expect_equal(fixture);
-	/* The store went on being usable. */
+	assert_true(is_equal(fixture));
 	fixture_create(store, 3);
 	store_close(store);
 }
 
 static void
-second_backup_adds_only_what_is_new(void **state)
+second_copy_reports_what_is_new(void **state)
 {
 	const struct fixture *fixture = *state;
+	struct verify_report verified;
 	struct copy_report first, second;
 	char dest[80];
 
-	dest_path(fixture, dest);
 	fixture_make_store(fixture, false, 1, 2);
-	assert_int_equal(copy_backup(fixture->path, dest, NULL, &first), EX_OK);
+	assert_int_equal(copy(fixture, NULL, &first), FAULT_NONE);
 	fixture_make_store(fixture, false, 3, 4);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &second), EX_OK);
+	/* What a copy that was killed leaves is no obstacle. */
+	fixture_write(fixture, COPY ".new", 0, "half", 4);
+	assert_int_equal(copy(fixture, NULL, &second), FAULT_NONE);
 	assert_int_equal(second.plants, 4);
 	assert_int_equal(second.added, second.bytes - first.bytes);
-	expect_equal(fixture);
-	struct verify_report verified;
-	assert_int_equal(verify_store(dest, NULL, &verified), EX_OK);
+	assert_string_equal(second.store, first.store);
+	assert_true(is_equal(fixture));
+	assert_false(fixture_exists(fixture, COPY ".new"));
+	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
+	assert_int_equal(verify_store(dest, NULL, &verified), FAULT_NONE);
 	assert_int_equal(verified.journal.plants, 4);
 }
 
 static void
-backup_that_was_interrupted_is_completed_by_the_next(void **state)
+copy_can_be_made_of_a_file(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct copy_report report;
-	char dest[80];
+	char dest[80], from[96];
 
-	dest_path(fixture, dest);
+	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
+	snprintf(from, sizeof(from), "%s/" JOURNAL_NAME, fixture->path);
+	fixture_make_store(fixture, false, 1, 2);
+	assert_int_equal(copy_backup(from, dest, NULL, &report), FAULT_NONE);
+	assert_int_equal(report.plants, 2);
+	assert_true(is_equal(fixture));
+}
+
+static void
+copy_served_as_a_store_knows_its_plants(void **state)
+{
+	const struct fixture *fixture = *state;
+
 	fixture_make_store(fixture, false, 1, 3);
+	copy_well(fixture);
+	remove_store(fixture);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	/* As if its last 50 bytes had not been written yet. */
-	fixture_truncate(fixture, "copy/plants.jsonl", report.bytes - 50);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	assert_true(report.added > 50);
-	expect_equal(fixture);
+	    renameat(fixture->dir, COPY, fixture->dir, JOURNAL_NAME), 0);
+	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
 }
 
+/* `cp -al copy older`: generations that share a file. */
 static void
-backup_over_one_of_another_store_is_refused(void **state)
+hard_link_to_an_earlier_copy_keeps_its_bytes(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
-	size_t len, len_after;
+	size_t len;
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 1);
+	fixture_make_store(fixture, false, 1, 2);
+	copy_well(fixture);
+	assert_int_equal(mkdirat(fixture->dir, "older", 0700), 0);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
-	fixture_remove(fixture, "plants.jsonl");
-	fixture_remove(fixture, "lock");
-	fixture_remove_index(fixture);
-	fixture_make_store(fixture, false, 1, 1);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
-	char *after = fixture_read(fixture, "copy/plants.jsonl", &len_after);
-	assert_int_equal(len_after, len);
-	assert_memory_equal(after, before, len);
+	    linkat(fixture->dir, COPY, fixture->dir, "older/" JOURNAL_NAME, 0),
+	    0);
+	char *before = fixture_read(fixture, "older/" JOURNAL_NAME, &len);
+	fixture_make_store(fixture, false, 3, 4);
+	copy_well(fixture);
+	assert_true(is_equal(fixture));
+	fixture_expect_bytes(fixture, "older/" JOURNAL_NAME, before, len);
 	free(before);
-	free(after);
 }
 
-/* Copied with the plants 1 to `last`, the store is set back to the first. */
-static void
-set_back(const struct fixture *fixture, bool prepare, int64_t last)
-{
-	struct copy_report report;
-	char dest[80];
+/* --- Destinations that are refused ------------------------------------------
+ */
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, prepare, 1, 1);
-	size_t len = fixture_size(fixture, "plants.jsonl");
-	fixture_make_store(fixture, prepare, 2, last);
+/* A store of three plants and an earlier copy of it, which then change. */
+
+static void
+link_to_another_file(const struct fixture *fixture)
+{
+	fixture_remove(fixture, COPY);
+	fixture_write(fixture, "victim", 0, "mine", 4);
+	assert_int_equal(symlinkat("../victim", fixture->dir, COPY), 0);
+}
+
+static void
+link_to_nowhere(const struct fixture *fixture)
+{
+	fixture_remove(fixture, COPY);
+	assert_int_equal(symlinkat("../victim", fixture->dir, COPY), 0);
+}
+
+static void
+link_to_the_journal(const struct fixture *fixture)
+{
+	fixture_remove(fixture, COPY);
 	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	fixture_truncate(fixture, "plants.jsonl", len);
+	    linkat(fixture->dir, JOURNAL_NAME, fixture->dir, COPY, 0), 0);
 }
 
 static void
-expect_refused(const struct fixture *fixture)
+pipe_in_its_place(const struct fixture *fixture)
 {
-	struct copy_report report;
-	char dest[80];
-
-	dest_path(fixture, dest);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+	fixture_remove(fixture, COPY);
+	assert_int_equal(mkfifoat(fixture->dir, COPY, 0600), 0);
 }
 
 static void
-backup_that_holds_more_than_the_store_is_refused(void **state)
+serve_it(const struct fixture *fixture)
 {
-	set_back(*state, false, 2);
-	expect_refused(*state);
+	assert_int_equal(mkdirat(fixture->dir, DEST "/index", 0700), 0);
 }
 
 static void
-backup_whose_end_the_store_does_not_continue_is_refused(void **state)
+change_the_store(const struct fixture *fixture)
 {
-	const struct fixture *fixture = *state;
+	remove_store(fixture);
+	fixture_make_store(fixture, false, 1, 4);
+}
 
-	set_back(fixture, false, 2);
-	/* It went another way since. */
+static void
+set_the_store_back(const struct fixture *fixture)
+{
+	fixture_truncate(
+	    fixture, JOURNAL_NAME, fixture_size(fixture, COPY) - 100);
 	fixture_remove_index(fixture);
+}
+
+static void
+let_the_store_go_another_way(const struct fixture *fixture)
+{
+	set_the_store_back(fixture);
 	fixture_make_store(fixture, false, 7, 9);
-	expect_refused(fixture);
 }
 
 static void
-backup_whose_end_the_store_has_only_room_for_is_refused(void **state)
+have_only_room_for_it(const struct fixture *fixture)
+{
+	char room[1000];
+
+	memset(room, '\n', sizeof(room));
+	set_the_store_back(fixture);
+	fixture_make_store(fixture, false, 3, 3);
+	fixture_truncate(
+	    fixture, JOURNAL_NAME, fixture_size(fixture, COPY) - 300);
+	fixture_append(fixture, JOURNAL_NAME, room, sizeof(room));
+	fixture_remove_index(fixture);
+}
+
+static void
+damage_its_end(const struct fixture *fixture)
+{
+	fixture_write(fixture, COPY, fixture_size(fixture, COPY) - 20, "X", 1);
+}
+
+static void
+let_another_own_the_file(const struct fixture *fixture)
+{
+	assert_int_equal(fchownat(fixture->dir, COPY, NOBODY, NOBODY, 0), 0);
+}
+
+static void
+let_another_own_the_directory(const struct fixture *fixture)
+{
+	assert_int_equal(fchownat(fixture->dir, DEST, NOBODY, NOBODY, 0), 0);
+}
+
+static void
+refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
+    enum fault fault)
+{
+	struct stat before, after;
+	char *bytes = NULL;
+	size_t len = 0;
+
+	fixture_make_store(fixture, false, 1, 3);
+	copy_well(fixture);
+	arrange(fixture);
+	assert_int_equal(
+	    fstatat(fixture->dir, COPY, &before, AT_SYMLINK_NOFOLLOW), 0);
+	if (S_ISREG(before.st_mode))
+		bytes = fixture_read(fixture, COPY, &len);
+	assert_int_equal(copy(fixture, NULL, NULL), fault);
+	assert_int_equal(
+	    fstatat(fixture->dir, COPY, &after, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(after.st_ino, before.st_ino);
+	assert_int_equal(after.st_mode, before.st_mode);
+	if (bytes != NULL)
+		fixture_expect_bytes(fixture, COPY, bytes, len);
+	free(bytes);
+	assert_false(fixture_exists(fixture, COPY ".new"));
+	if (arrange == link_to_another_file)
+		assert_int_equal(fixture_size(fixture, "victim"), 4);
+	else
+		assert_false(fixture_exists(fixture, "victim"));
+	parts_empty(fixture->dir, DEST);
+	remove_store(fixture);
+}
+
+static void
+destination_that_is_no_earlier_copy_of_ours_is_refused(void **state)
+{
+	static const struct {
+		void (*arrange)(const struct fixture *);
+		enum fault fault;
+	} cases[] = {
+		{ link_to_another_file, FAULT_SETUP },
+		{ link_to_nowhere, FAULT_SETUP },
+		{ link_to_the_journal, FAULT_SETUP },
+		{ pipe_in_its_place, FAULT_SETUP },
+		{ serve_it, FAULT_OUTPUT },
+		{ change_the_store, FAULT_OUTPUT },
+		{ set_the_store_back, FAULT_OUTPUT },
+		{ let_the_store_go_another_way, FAULT_OUTPUT },
+		{ have_only_room_for_it, FAULT_OUTPUT },
+		{ damage_its_end, FAULT_OUTPUT },
+	};
+	const struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		refuse(fixture, cases[i].arrange, cases[i].fault);
+		unlinkat(fixture->dir, "victim", 0);
+	}
+}
+
+static void
+destination_of_another_user_is_refused(void **state)
+{
+	/* No one else may give a file away. */
+	if (geteuid() != 0)
+		skip();
+	refuse(*state, let_another_own_the_file, FAULT_SETUP);
+	refuse(*state, let_another_own_the_directory, FAULT_SETUP);
+}
+
+static void
+destination_that_cannot_be_made_is_refused(void **state)
+{
+	static const char *const names[] = { "none/copy", JOURNAL_NAME };
+	const struct fixture *fixture = *state;
+	struct copy_report report;
+	char dest[96];
+
+	fixture_make_store(fixture, false, 1, 1);
+	for (size_t i = 0; i < COUNT(names); i++) {
+		snprintf(dest, sizeof(dest), "%s/%s", fixture->path, names[i]);
+		assert_int_equal(
+		    copy_backup(fixture->path, dest, NULL, &report),
+		    FAULT_OUTPUT);
+	}
+	/* The store itself. */
+	assert_int_equal(
+	    copy_backup(fixture->path, fixture->path, NULL, &report),
+	    FAULT_OUTPUT);
+	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
+}
+
+static void
+damaged_store_is_not_copied(void **state)
 {
 	const struct fixture *fixture = *state;
 
-	set_back(fixture, true, 9);
-	fixture_remove_index(fixture);
-	struct store *store = fixture_open(fixture, true);
-	fixture_create(store, 77);
-	expect_refused(fixture);
-	store_close(store);
+	fixture_make_store(fixture, false, 1, 3);
+	fixture_write(fixture, JOURNAL_NAME, 90, "X", 1);
+	assert_int_equal(copy(fixture, NULL, NULL), FAULT_DAMAGED);
+	assert_false(fixture_exists(fixture, COPY));
+	assert_false(fixture_exists(fixture, COPY ".new"));
 }
 
-/* At its nth step, the copy is put into service, or copied to by another. */
+/* --- What happens meanwhile -------------------------------------------------
+ */
+
+/* At its nth step the copy is put into service, or copied to by another. */
 struct meddler {
 	const struct fixture *fixture;
 	unsigned n, nth;
 	bool serve;
-	bool created; /* its plant was acknowledged */
-	int status;   /* of the other copying */
+	bool created;      /* its plant was acknowledged */
+	enum fault copied; /* of the other copying */
 };
 
 static void
-serve_copy(struct meddler *meddler, const char *dest)
+serve_copy(struct meddler *meddler)
 {
-	struct store_options options = { .dir = dest };
-	int status;
-	struct store *store = store_open(&options, &status);
+	struct fixture there = *meddler->fixture;
+	struct journal journal;
+	struct store *store;
 
-	if (store == NULL)
+	snprintf(there.path, sizeof(there.path), "%.50s/" DEST,
+	    meddler->fixture->path);
+	/* It would wait for the lock. */
+	journal = fixture_journal(&there, true);
+	bool locked = journal_lock(&journal, true, 0) == 0;
+	journal_close(&journal);
+	if (!locked)
 		return;
+	store = fixture_open(&there, false);
 	meddler->created =
 	    fixture_put(store, 4242, NULL).result == STORE_CREATED;
 	store_close(store);
@@ -229,315 +384,178 @@ static bool
 meddle(void *context, uint64_t done, uint64_t total)
 {
 	struct meddler *meddler = context;
-	struct copy_report report;
-	char dest[80];
 
-	(void)done;
-	(void)total;
+	assert_true(done <= total);
 	if (++meddler->n != meddler->nth)
 		return true;
-	dest_path(meddler->fixture, dest);
 	if (meddler->serve)
-		serve_copy(meddler, dest);
+		serve_copy(meddler);
 	else
-		meddler->status =
-		    copy_backup(meddler->fixture->path, dest, NULL, &report);
+		meddler->copied = copy(meddler->fixture, NULL, NULL);
 	return true;
 }
 
 static void
-backup_that_is_put_into_service_meanwhile_keeps_its_new_plants(void **state)
+copy_put_into_service_meanwhile_keeps_its_new_plants(void **state)
 {
 	const struct fixture *fixture = *state;
-	unsigned refused = 0;
-	char dest[80];
+	unsigned created = 0, kept_out = 0;
+	size_t len;
 
-	dest_path(fixture, dest);
 	fixture_make_store(fixture, false, 1, 3);
 	for (unsigned nth = 1;; nth++) {
 		struct meddler meddler = {
 			.fixture = fixture, .nth = nth, .serve = true
 		};
 		struct watch watch = { meddle, &meddler };
-		struct copy_report report;
-		size_t len;
 
-		assert_int_equal(
-		    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
+		copy_well(fixture);
 		fixture_make_store(fixture, false, 3 + nth, 3 + nth);
-		int status = copy_backup(fixture->path, dest, &watch, &report);
+		enum fault fault = copy(fixture, &watch, NULL);
 		if (meddler.n < nth)
 			break;
-		char *copy = fixture_read(fixture, "copy/plants.jsonl", &len);
+		assert_int_equal(
+		    fault, meddler.created ? FAULT_OUTPUT : FAULT_NONE);
+		char *bytes = fixture_read(fixture, COPY, &len);
 		assert_true(
-		    meddler.created == (strstr(copy, "\"id\":4242") != NULL));
-		free(copy);
-		if (status == EX_CANTCREAT)
-			refused++;
-		remove_dest(fixture);
+		    meddler.created == (strstr(bytes, "\"id\":4242") != NULL));
+		free(bytes);
+		created += meddler.created;
+		kept_out += !meddler.created;
+		parts_empty(fixture->dir, DEST);
 	}
-	assert_true(refused > 0);
+	assert_true(created > 0 && kept_out > 0);
 }
 
 static void
-backup_to_where_another_is_being_made_is_refused(void **state)
+copy_to_where_another_is_being_made_is_refused(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
 
-	dest_path(fixture, dest);
-	/* A whole copy, and then what is new. */
+	/* The first, and one over an earlier one. */
 	for (int64_t id = 1; id <= 2; id++) {
 		struct meddler meddler = { .fixture = fixture, .nth = 2 };
 		struct watch watch = { meddle, &meddler };
 
 		fixture_make_store(fixture, false, id, id);
-		assert_int_equal(
-		    copy_backup(fixture->path, dest, &watch, &report), EX_OK);
-		assert_int_equal(meddler.status, EX_TEMPFAIL);
-		expect_equal(fixture);
+		assert_int_equal(copy(fixture, &watch, NULL), FAULT_NONE);
+		assert_int_equal(meddler.copied, FAULT_BUSY);
+		assert_true(is_equal(fixture));
 	}
 }
 
-static void
-backup_to_what_cannot_be_made_is_told(void **state)
+/* The bytes of the earlier copy, "" if there is none; from malloc. */
+static char *
+read_earlier(const struct fixture *fixture, size_t *len)
 {
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[96];
-
-	fixture_make_store(fixture, false, 1, 1);
-	snprintf(dest, sizeof(dest), "%s/none/copy", fixture->path);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
-	snprintf(dest, sizeof(dest), "%s/plants.jsonl", fixture->path);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_CANTCREAT);
+	*len = 0;
+	return fixture_exists(fixture, COPY) ? fixture_read(fixture, COPY, len)
+					     : strdup("");
 }
 
 static void
-backup_to_a_store_that_was_served_is_refused(void **state)
+expect_as_before(const struct fixture *fixture, const char *before, size_t len)
 {
-	const struct fixture *fixture = *state;
-	struct copy_report report;
+	size_t len_after;
+	char *after = read_earlier(fixture, &len_after);
 
-	fixture_make_store(fixture, false, 1, 1);
-	assert_int_equal(
-	    copy_backup(fixture->path, fixture->path, NULL, &report),
-	    EX_CANTCREAT);
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
+	assert_int_equal(len_after, len);
+	assert_memory_equal(after, before, len);
+	assert_false(fixture_exists(fixture, COPY ".new"));
+	free(after);
 }
 
 static void
-backup_of_a_damaged_store_is_refused_and_leaves_nothing(void **state)
+copy_that_is_stopped_leaves_what_was_there(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 3);
-	fixture_write(fixture, "plants.jsonl", 90, "X", 1);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_DATAERR);
-	assert_false(fixture_exists(fixture, "copy/plants.jsonl"));
-	assert_false(fixture_exists(fixture, "copy/plants.jsonl.new"));
-}
+	for (int64_t id = 1; id <= 2; id++) {
+		enum fault fault = FAULT_STOPPED;
+		unsigned stops = 0;
+		size_t len;
 
-static void
-backup_served_as_a_store_knows_its_plants(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
+		fixture_make_store(fixture, false, id, id);
+		char *before = read_earlier(fixture, &len);
+		for (unsigned nth = 1; fault != FAULT_NONE; nth++) {
+			struct fixture_steps steps = { .last = nth };
+			struct watch watch = { fixture_step, &steps };
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 3);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	/* Restored: the copy alone, in an empty directory. */
-	fixture_remove(fixture, "plants.jsonl");
-	fixture_remove(fixture, "lock");
-	fixture_remove_index(fixture);
-	assert_int_equal(renameat(fixture->dir, "copy/plants.jsonl",
-			     fixture->dir, "plants.jsonl"),
-	    0);
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
-}
-
-/* Stop at the first step, the second, and so on until it is not stopped. */
-static unsigned
-stop_everywhere(const struct fixture *fixture, const char *dest,
-    const char *before, size_t len)
-{
-	for (unsigned nth = 1;; nth++) {
-		struct fixture_steps steps = { .last = nth };
-		struct watch watch = { fixture_step, &steps };
-		struct copy_report report;
-		size_t len_after;
-		int status = copy_backup(fixture->path, dest, &watch, &report);
-
-		if (status == EX_OK)
-			return nth - 1;
-		assert_int_equal(status, COPY_STOPPED);
-		assert_false(fixture_exists(fixture, "copy/plants.jsonl.new"));
-		if (before == NULL) {
-			/* Read back only when it has its name. */
-			if (!fixture_exists(fixture, "copy/plants.jsonl"))
-				continue;
-			expect_equal(fixture);
-			return nth;
+			fault = copy(fixture, &watch, NULL);
+			if (fault == FAULT_NONE)
+				break;
+			assert_int_equal(fault, FAULT_STOPPED);
+			expect_as_before(fixture, before, len);
+			stops++;
 		}
-		char *after =
-		    fixture_read(fixture, "copy/plants.jsonl", &len_after);
-		assert_true(len_after >= len);
-		assert_memory_equal(after, before, len);
-		free(after);
+		/* While it reads, and while it copies. */
+		assert_in_range(stops, 2, 10);
+		assert_true(is_equal(fixture));
+		free(before);
 	}
 }
 
 static void
-backup_that_is_stopped_leaves_none_or_a_whole_one(void **state)
+copy_that_fails_leaves_what_was_there_or_is_whole(void **state)
 {
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PREAD,
+		SHIM_FSYNC, SHIM_FSTAT, SHIM_FSTATAT };
 	const struct fixture *fixture = *state;
-	char dest[80];
-
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 2);
-	/* Reading, copying, reading back. */
-	assert_int_equal(stop_everywhere(fixture, dest, NULL, 0), 3);
-}
-
-static void
-backup_that_is_stopped_keeps_the_earlier_one(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
 	size_t len;
 
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 2);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	char *before = fixture_read(fixture, "copy/plants.jsonl", &len);
-	fixture_make_store(fixture, false, 3, 4);
-	assert_int_equal(stop_everywhere(fixture, dest, before, len), 4);
-	expect_equal(fixture);
-	free(before);
+	for (size_t i = 0; i < 2 * COUNT(calls); i++) {
+		enum shim_call call = calls[i / 2];
+		unsigned failures = 0;
+
+		bool untouched = false;
+		uint64_t new_id = 100 * (i + 1);
+
+		for (unsigned nth = 1; !untouched; nth++) {
+			if (i % 2 == 0)
+				parts_empty(fixture->dir, DEST);
+			char *before = read_earlier(fixture, &len);
+			fixture_make_store(
+			    fixture, false, (int64_t)new_id, (int64_t)new_id);
+			new_id++;
+			shim_fail(call, NULL, nth, 1, EIO);
+			enum fault fault = copy(fixture, NULL, NULL);
+			untouched = shim_count(call) < nth;
+			shim_reset();
+			/* The sync of its name alone comes behind that. */
+			if (fault == FAULT_NONE ||
+			    (call == SHIM_FSYNC &&
+				fixture_exists(fixture, COPY) &&
+				fixture_size(fixture, COPY) != len))
+				assert_true(is_equal(fixture));
+			else
+				expect_as_before(fixture, before, len);
+			assert_false(fixture_exists(fixture, COPY ".new"));
+			assert_true(fault == FAULT_NONE || !untouched);
+			failures += fault != FAULT_NONE;
+			free(before);
+		}
+		assert_true(failures > 0);
+	}
 }
-
-static void
-backup_can_be_made_of_a_file(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80], from[96];
-
-	dest_path(fixture, dest);
-	snprintf(from, sizeof(from), "%s/plants.jsonl", fixture->path);
-	fixture_make_store(fixture, false, 1, 2);
-	assert_int_equal(copy_backup(from, dest, NULL, &report), EX_OK);
-	assert_int_equal(report.plants, 2);
-	expect_equal(fixture);
-}
-
-/* Where the copy is read back, another program cuts it. */
-struct cutter {
-	const struct fixture *fixture;
-	uint64_t end;
-};
-
-static bool
-cut_copy(void *context, uint64_t done, uint64_t total)
-{
-	const struct cutter *cutter = context;
-
-	(void)done;
-	(void)total;
-	if (fixture_exists(cutter->fixture, "copy/plants.jsonl"))
-		fixture_truncate(
-		    cutter->fixture, "copy/plants.jsonl", cutter->end);
-	return true;
-}
-
-static void
-copy_that_does_not_equal_what_was_read_is_told(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct cutter cutter = { .fixture = fixture };
-	const struct watch watch = { cut_copy, &cutter };
-	struct copy_report report;
-	char dest[80];
-
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 1);
-	cutter.end = fixture_size(fixture, "plants.jsonl");
-	fixture_make_store(fixture, false, 2, 2);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, &watch, &report), EX_IOERR);
-	assert_int_equal(fixture_logged(fixture, "does not equal"), 1);
-}
-
-static void
-addition_that_fails_leaves_the_earlier_backup(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct copy_report report;
-	char dest[80];
-	size_t len;
-
-	dest_path(fixture, dest);
-	fixture_make_store(fixture, false, 1, 1);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	len = fixture_size(fixture, "copy/plants.jsonl");
-	fixture_make_store(fixture, false, 2, 2);
-	shim_fail(SHIM_FTRUNCATE, "copy/plants.jsonl", 1, 1, EIO);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_IOERR);
-	shim_reset();
-	assert_int_equal(fixture_size(fixture, "copy/plants.jsonl"), len);
-	/* What was added cannot be cut off again; the next backup does. */
-	shim_fail(SHIM_FTRUNCATE, "copy/plants.jsonl", 2, 1, EIO);
-	shim_fail(SHIM_FSYNC, "copy/plants.jsonl", 1, 1, EIO);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_IOERR);
-	shim_reset();
-	assert_int_equal(fixture_logged(fixture, "cannot cut off"), 1);
-	assert_int_equal(
-	    copy_backup(fixture->path, dest, NULL, &report), EX_OK);
-	expect_equal(fixture);
-}
-
-#define CASE(function) \
-	cmocka_unit_test_setup_teardown(function, fixture_set_up, tear_down)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(backup_of_a_store_in_use_equals_it),
-		CASE(second_backup_adds_only_what_is_new),
-		CASE(backup_that_was_interrupted_is_completed_by_the_next),
-		CASE(backup_over_one_of_another_store_is_refused),
-		CASE(backup_that_holds_more_than_the_store_is_refused),
-		CASE(backup_whose_end_the_store_does_not_continue_is_refused),
-		CASE(backup_whose_end_the_store_has_only_room_for_is_refused),
-		CASE(
-		    backup_that_is_put_into_service_meanwhile_keeps_its_new_plants),
-		CASE(backup_to_where_another_is_being_made_is_refused),
-		CASE(backup_to_what_cannot_be_made_is_told),
-		CASE(backup_to_a_store_that_was_served_is_refused),
-		CASE(backup_of_a_damaged_store_is_refused_and_leaves_nothing),
-		CASE(backup_served_as_a_store_knows_its_plants),
-		CASE(backup_that_is_stopped_leaves_none_or_a_whole_one),
-		CASE(backup_that_is_stopped_keeps_the_earlier_one),
-		CASE(backup_can_be_made_of_a_file),
-		CASE(copy_that_does_not_equal_what_was_read_is_told),
-		CASE(addition_that_fails_leaves_the_earlier_backup),
+		TEST(copy_of_a_store_in_use_equals_it),
+		TEST(second_copy_reports_what_is_new),
+		TEST(copy_can_be_made_of_a_file),
+		TEST(copy_served_as_a_store_knows_its_plants),
+		TEST(hard_link_to_an_earlier_copy_keeps_its_bytes),
+		TEST(destination_that_is_no_earlier_copy_of_ours_is_refused),
+		TEST(destination_of_another_user_is_refused),
+		TEST(destination_that_cannot_be_made_is_refused),
+		TEST(damaged_store_is_not_copied),
+		TEST(copy_put_into_service_meanwhile_keeps_its_new_plants),
+		TEST(copy_to_where_another_is_being_made_is_refused),
+		TEST(copy_that_is_stopped_leaves_what_was_there),
+		TEST(copy_that_fails_leaves_what_was_there_or_is_whole),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
 }

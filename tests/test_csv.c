@@ -2,15 +2,9 @@
  * CSV: every short text against a model that goes byte by byte, and what the
  * model is too small for.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "pure/csv.h"
 
@@ -18,13 +12,13 @@
 #define FIELDS 2
 
 static const char alphabet[] = { 'a', ',', '"', '\r', '\n', ' ' };
-#define LETTERS (sizeof(alphabet) / sizeof(alphabet[0]))
+#define LETTERS COUNT(alphabet)
 
 struct outcome {
 	enum csv_result result;
 	size_t used;
 	size_t n;
-	struct {
+	struct outcome_field {
 		char text[TEXT_MAX];
 		size_t len;
 		int quoted;
@@ -60,6 +54,7 @@ model(const char *text, size_t len, bool last)
 {
 	enum { START, BARE, QUOTED, CLOSED, CR, WRONG } in = START;
 	struct outcome out = { .result = CSV_MORE, .n = 1 };
+	struct outcome_field *field = out.fields;
 
 	if (len == 0)
 		return out;
@@ -80,29 +75,26 @@ model(const char *text, size_t len, bool last)
 			in = WRONG;
 		else if (c == '"' && (in == START || in == CLOSED)) {
 			if (in == CLOSED)
-				out.fields[out.n - 1]
-				    .text[out.fields[out.n - 1].len++] = '"';
-			out.fields[out.n - 1].quoted = 1;
+				field->text[field->len++] = '"';
+			field->quoted = 1;
 			in = QUOTED;
 		} else if (c == '"')
 			in = in == QUOTED ? CLOSED : WRONG;
 		else if (in != QUOTED && c == ',') {
-			out.n++;
+			field = &out.fields[out.n++];
 			in = START;
 		} else if (in != QUOTED && c == '\r')
 			in = CR;
 		else if (in == CLOSED)
 			in = WRONG;
 		else {
-			out.fields[out.n - 1]
-			    .text[out.fields[out.n - 1].len++] = (char)c;
+			field->text[field->len++] = (char)c;
 			in = in == START ? BARE : in;
 		}
 	}
 	return out;
 }
 
-/* On a copy of exactly that size, so that overreads are seen. */
 static void
 compare_with_model(const char *text, size_t len, bool last)
 {
@@ -110,11 +102,7 @@ compare_with_model(const char *text, size_t len, bool last)
 	struct csv_field fields[FIELDS];
 	const char *reason = NULL;
 	size_t n = FIELDS, used = SIZE_MAX;
-	char *copy = malloc(len);
-
-	assert_true(copy != NULL || len == 0);
-	if (len > 0)
-		memcpy(copy, text, len);
+	char *copy = exact_copy(text, len);
 	enum csv_result result =
 	    csv_record_split(copy, len, last, fields, &n, &used, &reason);
 	if (result != expected.result)
@@ -147,7 +135,6 @@ every_short_text_is_split_as_the_model_says(void **state)
 {
 	char text[TEXT_MAX];
 
-	(void)state;
 	for (size_t len = 0; len <= TEXT_MAX; len++) {
 		for (unsigned i = 0; i < count_of(len); i++) {
 			spell(i, len, text);
@@ -165,7 +152,6 @@ what_follows_a_record_does_not_change_it(void **state)
 	size_t n[2], used[2];
 	char text[TEXT_MAX], alone[TEXT_MAX];
 
-	(void)state;
 	for (unsigned i = 0; i < count_of(TEXT_MAX); i++) {
 		n[0] = n[1] = FIELDS;
 		spell(i, TEXT_MAX, text);
@@ -221,7 +207,6 @@ every_short_field_comes_back_as_it_was_printed(void **state)
 	const char *texts[FIELDS] = { text, other };
 	size_t lens[FIELDS] = { 0, sizeof(other) - 1 };
 
-	(void)state;
 	for (size_t len = 0; len < TEXT_MAX; len++) {
 		for (unsigned i = 0; i < count_of(len); i++) {
 			spell(i, len, text);
@@ -233,29 +218,22 @@ every_short_field_comes_back_as_it_was_printed(void **state)
 }
 
 static void
-assert_printed(const char *field, const char *expected)
-{
-	char buf[64];
-	size_t len = csv_field_print(field, strlen(field), buf);
-
-	assert_int_equal(len, strlen(expected));
-	assert_memory_equal(buf, expected, len);
-}
-
-static void
 a_field_is_quoted_only_where_it_has_to_be(void **state)
 {
-	(void)state;
-	assert_printed("rose", "rose");
-	assert_printed("two words", "two words");
-	assert_printed("\xc3\xa9t\xc3\xa9\t\x01'", "\xc3\xa9t\xc3\xa9\t\x01'");
-	assert_printed("", "\"\"");
-	assert_printed(" a", "\" a\"");
-	assert_printed("a ", "\"a \"");
-	assert_printed("a,b", "\"a,b\"");
-	assert_printed("a\"b", "\"a\"\"b\"");
-	assert_printed("a\rb", "\"a\rb\"");
-	assert_printed("a\nb", "\"a\nb\"");
+	static const char *const cases[][2] = { { "rose", "rose" },
+		{ "two words", "two words" },
+		{ "\xc3\xa9t\xc3\xa9\t\x01'", "\xc3\xa9t\xc3\xa9\t\x01'" },
+		{ "", "\"\"" }, { " a", "\" a\"" }, { "a ", "\"a \"" },
+		{ "a,b", "\"a,b\"" }, { "a\"b", "\"a\"\"b\"" },
+		{ "a\rb", "\"a\rb\"" }, { "a\nb", "\"a\nb\"" } };
+	char buf[64];
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		size_t len =
+		    csv_field_print(cases[i][0], strlen(cases[i][0]), buf);
+
+		assert_bytes(buf, len, cases[i][1]);
+	}
 }
 
 static void
@@ -266,7 +244,6 @@ a_field_may_hold_any_byte_but_those_of_the_form(void **state)
 	const char *reason;
 	size_t n = 1, used, len = 0;
 
-	(void)state;
 	for (int c = 0; c <= UINT8_MAX; c++)
 		if (strchr(",\"\r\n", c) == NULL || c == '\0')
 			buf[len++] = (char)c;
@@ -280,31 +257,30 @@ a_field_may_hold_any_byte_but_those_of_the_form(void **state)
 }
 
 static void
-assert_refused(const char *text, const char *reason)
+a_refusal_has_its_reason(void **state)
 {
-	struct csv_field fields[FIELDS];
-	const char *why = NULL;
-	size_t n = FIELDS, used;
-	char buf[64];
+	static const char *const cases[][2] = {
+		{ "a\"b\"\n", "a quote inside a field without quotes" },
+		{ "\"a\"b\n", "text behind a closing quote" },
+		{ "\"a\" ,b\n", "text behind a closing quote" },
+		{ "a\rb\n", "a CR without LF outside quotes" },
+		{ "\"a\"\rb\n", "a CR without LF outside quotes" },
+		{ "a,\"b\n", "a quote that is never closed" },
+		{ "a,b,c\n", "too many fields" },
+	};
 
-	memcpy(buf, text, strlen(text));
-	assert_int_equal(
-	    csv_record_split(buf, strlen(text), true, fields, &n, &used, &why),
-	    CSV_BAD);
-	assert_string_equal(why, reason);
-}
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct csv_field fields[FIELDS];
+		const char *reason = NULL;
+		size_t n = FIELDS, used, len = strlen(cases[i][0]);
+		char buf[64];
 
-static void
-a_refusal_says_what_is_wrong(void **state)
-{
-	(void)state;
-	assert_refused("a\"b\"\n", "a quote inside a field without quotes");
-	assert_refused("\"a\"b\n", "text behind a closing quote");
-	assert_refused("\"a\" ,b\n", "text behind a closing quote");
-	assert_refused("a\rb\n", "a CR without LF outside quotes");
-	assert_refused("\"a\"\rb\n", "a CR without LF outside quotes");
-	assert_refused("a,\"b\n", "a quote that is never closed");
-	assert_refused("a,b,c\n", "too many fields");
+		memcpy(buf, cases[i][0], len);
+		assert_int_equal(csv_record_split(buf, len, true, fields, &n,
+				     &used, &reason),
+		    CSV_BAD);
+		assert_string_equal(reason, cases[i][1]);
+	}
 }
 
 /* The place behind a text says whether a line break behind it ends a record. */
@@ -317,7 +293,6 @@ a_place_in_quotes_is_one_where_a_record_goes_on(void **state)
 	const char *reason;
 	size_t seen = 0;
 
-	(void)state;
 	for (size_t len = 0; len <= TEXT_MAX; len++)
 		for (size_t all = 0; all >> 2 * len == 0; all++) {
 			enum csv_place place = CSV_FIELD_BEGINS;
@@ -341,16 +316,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_short_text_is_split_as_the_model_says),
-		cmocka_unit_test(what_follows_a_record_does_not_change_it),
-		cmocka_unit_test(
-		    every_short_field_comes_back_as_it_was_printed),
-		cmocka_unit_test(a_field_is_quoted_only_where_it_has_to_be),
-		cmocka_unit_test(
-		    a_field_may_hold_any_byte_but_those_of_the_form),
-		cmocka_unit_test(a_refusal_says_what_is_wrong),
-		cmocka_unit_test(
-		    a_place_in_quotes_is_one_where_a_record_goes_on),
+		TEST(every_short_text_is_split_as_the_model_says),
+		TEST(what_follows_a_record_does_not_change_it),
+		TEST(every_short_field_comes_back_as_it_was_printed),
+		TEST(a_field_is_quoted_only_where_it_has_to_be),
+		TEST(a_field_may_hold_any_byte_but_those_of_the_form),
+		TEST(a_refusal_has_its_reason),
+		TEST(a_place_in_quotes_is_one_where_a_record_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

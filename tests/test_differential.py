@@ -15,7 +15,6 @@ tests/scan_driver.c is built as BUILD_DIR was, sanitizers included.
 import argparse
 import collections
 import dataclasses
-import os
 import pathlib
 import random
 import shlex
@@ -25,6 +24,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 import lib_json
+import run_fixtures
+import scenario_roundtrip
 from lib_service import TOP, Tally, canonical, passed_on, run_scenario
 
 COUNT = 200_000
@@ -205,8 +206,7 @@ def suite_bodies() -> list[bytes]:
 
 
 def fixture_bodies() -> list[bytes]:
-    folder = TOP / "tests" / "fixtures"
-    return [path.read_bytes() for path in sorted(folder.glob("*/body"))]
+    return [case.body for case in run_fixtures.all_cases() if case.body]
 
 
 def corpus_bodies() -> list[bytes]:
@@ -230,13 +230,13 @@ PIECES = [
     *(b"\xc2", b"\xe2\x82", b"\xf0\x9f\x8c", b"\x80", b"\xc2\xa0", b"\xe2\x80\xa8"),
     *(b"[" * 62, b"]" * 62, b'{"a":' * 63, b"}" * 63, b"[" * 64, b"[]", b"{}"),
 ]
-IDS = ["0", "-0", "1", "-1", "42", str(2**53 + 1), str(2**63 - 1), str(-(2**63))]
-ESCAPES = {8: r"\b", 9: r"\t", 10: r"\n", 12: r"\f", 13: r"\r", 34: r"\"", 92: r"\\"}
+BAD_IDS = [b"1.0", b"1e2", b"0.0", b"9223372036854775808", b"-18446744073709551616"]
 
 
 class Generator:
     def __init__(self, seed: int, seeds: list[bytes]) -> None:
         self.random = random.Random(seed)
+        self.good = scenario_roundtrip.Generator(seed, 0)
         self.seeds = [body for body in seeds if len(body) <= SEED_BYTES_MAX]
 
     def bodies(self, count: int) -> Iterator[bytes]:
@@ -251,88 +251,17 @@ class Generator:
 
     def plant(self) -> bytes:
         """Most often a good one, in any spelling."""
-        rnd = self.random
-        members = [("id", self.number()), ("name", self.string(self.text()))]
-        if rnd.random() < 0.6:
-            members.append(("tag", self.string(self.text())))
-        for _ in range(rnd.choice((0, 0, 1, 2))):
-            members.append((self.text(), self.value(0)))
-        if rnd.random() < 0.05:
-            members.append((rnd.choice(KEYS), self.value(0)))
-        if rnd.random() < 0.05:
-            members.append((rnd.choice(KEYS) + "\0" + self.text(), self.value(0)))
-        if rnd.random() < 0.05:
-            members.pop(rnd.randrange(len(members)))
-        rnd.shuffle(members)
-        parts = (
-            self.space() + self.string(name) + self.space() + ":" + self.space() + value
-            for name, value in members
-        )
-        whole = "{" + (self.space() + ",").join(parts) + self.space() + "}"
-        return (self.space() + whole + self.space()).encode()
-
-    def number(self) -> str:
-        if self.random.random() < 0.5:
-            return self.random.choice(IDS)
-        if self.random.random() < 0.05:
-            return self.random.choice(("1.0", "1e2", str(2**63), str(-(2**64)), "0.0"))
-        return str(self.random.getrandbits(self.random.randrange(1, 64)))
-
-    def value(self, depth: int) -> str:
-        kind = self.random.randrange(7 if depth < 3 else 5)
-        if kind < 2:
-            return self.string(self.text())
-        if kind < 4:
-            return self.random.choice((self.number(), "-1.5e-7", "0.1", "1E400"))
-        if kind == 4:
-            return self.random.choice(("true", "false", "null"))
-        values = [self.value(depth + 1) for _ in range(self.random.randrange(3))]
-        if kind == 5:
-            return "[" + (self.space() + ",").join(values) + "]"
-        members = [self.string(self.text()) + ":" + value for value in values]
-        return "{" + ",".join(members) + self.space() + "}"
-
-    def text(self) -> str:
-        return "".join(self.character() for _ in range(self.random.randrange(8)))
-
-    def character(self) -> str:
-        """Of any length in UTF-8, those at the ends of a length more often."""
-        kind = self.random.randrange(8)
-        if kind < 3:
-            return chr(self.random.randrange(0x20, 0x7F))
-        if kind == 3:
-            return chr(self.random.randrange(0x20))
-        if kind == 4:
-            ends = (0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF)
-            return chr(self.random.choice(ends))
-        if kind == 5:
-            plane = self.random.randrange(1, 17) << 16
-            return chr(plane | self.random.randrange(0xD7F0, 0xE010))
-        code = self.random.randrange(0x80, 0x110000 - 0x800)
-        return chr(code if code < 0xD800 else code + 0x800)
-
-    def string(self, text: str) -> str:
-        return '"' + "".join(map(self.spelt, text)) + '"'
-
-    def spelt(self, character: str) -> str:
-        """The character in one of the ways that it may be written."""
-        code = ord(character)
-        if code >= 0x20 and character not in '"\\' and self.random.random() < 0.7:
-            return character
-        if code in ESCAPES and self.random.random() < 0.7:
-            return ESCAPES[code]
-        if character == "/":
-            return r"\/"
-        units = character.encode("utf-16-be")
-        form = self.random.choice(("\\u{:04x}", "\\u{:04X}"))
-        return "".join(
-            form.format(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2)
-        )
-
-    def space(self) -> str:
-        if self.random.random() < 0.8:
-            return ""
-        return "".join(self.random.choices(" \t\r\n", k=self.random.randrange(1, 4)))
+        plant = self.good.plant()
+        body = self.good.body(plant)
+        kind = self.random.random()
+        if kind < 0.05:
+            return body.replace(b"%d" % plant.id, self.random.choice(BAD_IDS), 1)
+        if kind < 0.15:
+            # A member twice, or one whose name goes on behind U+0000.
+            name = self.random.choice(KEYS) + self.random.choice(("", "\0x"))
+            member = f"{{{self.good.token(name)}:{self.good.any_value()},"
+            return body.replace(b"{", member.encode(), 1)
+        return body
 
     def mutated(self, body: bytes) -> bytes:
         for _ in range(self.random.choice((1, 1, 1, 2, 3))):

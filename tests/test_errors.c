@@ -11,78 +11,49 @@
 
 #include "http/errors.h"
 
+/* Those of the next releases may come between them. */
 static void
-every_error_has_a_number_of_its_own(void **state)
+released_numbers_keep_their_place_and_status(void **state)
 {
-	(void)state;
-	for (int a = HTTP_OK + 1; a < HTTP_ERROR_COUNT; a++)
-		for (int b = a + 1; b < HTTP_ERROR_COUNT; b++)
-			assert_int_not_equal(errors_number((enum http_error)a),
-			    errors_number((enum http_error)b));
-}
-
-static void
-every_number_is_of_a_known_family(void **state)
-{
-	(void)state;
-	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++)
-		assert_in_range(errors_number((enum http_error)e), 1001, 5999);
-}
-
-static void
-released_numbers_and_statuses_stay(void **state)
-{
-	static const struct {
-		enum http_error error;
-		int number;
-		int status;
-	} rows[] = {
-		{ HTTP_CREDENTIAL_MISSING, 1001, 401 },
-		{ HTTP_CREDENTIAL_SCHEME, 1002, 401 },
-		{ HTTP_CREDENTIAL_MALFORMED, 1003, 401 },
-		{ HTTP_CREDENTIAL_SEVERAL, 1004, 401 },
-		{ HTTP_CREDENTIAL_UNKNOWN, 1005, 401 },
-		{ HTTP_CREDENTIAL_EXPIRED, 1006, 401 },
-		{ HTTP_PATH_UNKNOWN, 2001, 404 },
-		{ HTTP_METHOD_NOT_ALLOWED, 2002, 405 },
-		{ HTTP_CONTENT_TYPE, 3001, 400 },
-		{ HTTP_CONTENT_ENCODING, 3002, 400 },
-		{ HTTP_CONTENT_LENGTH, 3003, 400 },
-		{ HTTP_BODY_SHORT, 3004, 400 },
-		{ HTTP_BODY_LONG, 3005, 400 },
-		{ HTTP_BODY_MISSING, 3006, 400 },
-		{ HTTP_BODY_TOO_LARGE, 3007, 413 },
-		{ HTTP_BODY_BROKEN, 3008, 400 },
-		{ HTTP_REQUEST_AMBIGUOUS, 3009, 400 },
-		{ HTTP_HEAD_TOO_LARGE, 3010, 400 },
-		{ HTTP_JSON_SYNTAX, 4001, 400 },
-		{ HTTP_JSON_UTF8, 4002, 400 },
-		{ HTTP_JSON_DEPTH, 4003, 400 },
-		{ HTTP_JSON_NOT_OBJECT, 4004, 400 },
-		{ HTTP_ID_MISSING, 4101, 400 },
-		{ HTTP_ID_TWICE, 4102, 400 },
-		{ HTTP_ID_NOT_INTEGER, 4103, 400 },
-		{ HTTP_ID_RANGE, 4104, 400 },
-		{ HTTP_NAME_MISSING, 4201, 400 },
-		{ HTTP_NAME_TWICE, 4202, 400 },
-		{ HTTP_NAME_NOT_STRING, 4203, 400 },
-		{ HTTP_TAG_TWICE, 4301, 400 },
-		{ HTTP_TAG_NOT_STRING, 4302, 400 },
-		{ HTTP_CONFLICT, 5001, 409 },
-		{ HTTP_STORE_FULL, 5002, 503 },
-		{ HTTP_STORE_FAILED, 5003, 503 },
-		{ HTTP_STORE_BUSY, 5004, 503 },
-		{ HTTP_SHUTTING_DOWN, 5005, 503 },
-		{ HTTP_NOT_READY, 5006, 503 },
-		{ HTTP_NO_ANSWER, 5007, 503 },
-		{ HTTP_OUT_OF_MEMORY, 5101, 500 },
-		{ HTTP_INTERNAL, 5102, 500 },
+	/* clang-format off */
+	static const int released[][2] = {
+		{ 1001, 401 }, { 1002, 401 }, { 1003, 401 }, { 1004, 401 },
+		{ 1005, 401 }, { 1006, 401 }, { 2001, 404 }, { 2002, 405 },
+		{ 3001, 400 }, { 3002, 400 }, { 3003, 400 }, { 3004, 400 },
+		{ 3005, 400 }, { 3006, 400 }, { 3007, 413 }, { 3008, 400 },
+		{ 3009, 400 }, { 3010, 400 }, { 4001, 400 }, { 4002, 400 },
+		{ 4003, 400 }, { 4004, 400 }, { 4101, 400 }, { 4102, 400 },
+		{ 4103, 400 }, { 4104, 400 }, { 4201, 400 }, { 4202, 400 },
+		{ 4203, 400 }, { 4301, 400 }, { 4302, 400 }, { 5001, 409 },
+		{ 5002, 503 }, { 5003, 503 }, { 5004, 503 }, { 5006, 503 },
+		{ 5007, 503 }, { 5101, 500 }, { 5102, 500 },
 	};
+	/* clang-format on */
+	size_t at = 0;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-		assert_int_equal(errors_number(rows[i].error), rows[i].number);
-		assert_int_equal(errors_status(rows[i].error), rows[i].status);
+	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
+		if (at == sizeof released / sizeof released[0] ||
+		    errors_number((enum http_error)e) != released[at][0])
+			continue;
+		assert_int_equal(
+		    errors_status((enum http_error)e), released[at++][1]);
+	}
+	assert_int_equal(at, sizeof released / sizeof released[0]);
+}
+
+static void
+numbers_ascend_and_leave_out_what_was_withdrawn(void **state)
+{
+	int before = 1000;
+
+	(void)state;
+	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
+		int number = errors_number((enum http_error)e);
+
+		assert_in_range(number, before + 1, 5999);
+		assert_int_not_equal(number, 5005);
+		before = number;
 	}
 }
 
@@ -103,9 +74,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_error_has_a_number_of_its_own),
-		cmocka_unit_test(every_number_is_of_a_known_family),
-		cmocka_unit_test(released_numbers_and_statuses_stay),
+		cmocka_unit_test(released_numbers_keep_their_place_and_status),
+		cmocka_unit_test(
+		    numbers_ascend_and_leave_out_what_was_withdrawn),
 		cmocka_unit_test(every_message_is_printable_ascii),
 	};
 

@@ -1,21 +1,12 @@
 /*
- * Journals of every released version open as stores, know their plants and take
+ * test_golden: journals of every released version open as stores, know their plants and take
  * new ones.  The files in golden/ are frozen: a store somewhere is such bytes.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "store_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "store_fixture.h"
 
 static const struct golden {
 	const char *path;
@@ -39,7 +30,6 @@ install(const struct fixture *fixture, const struct golden *golden, size_t *len)
 	/* What was here before may have been another store. */
 	if (fixture_exists(fixture, JOURNAL_NAME)) {
 		fixture_remove(fixture, JOURNAL_NAME);
-		fixture_remove(fixture, "lock");
 		fixture_remove_index(fixture);
 	}
 	fixture_write(fixture, JOURNAL_NAME, 0, bytes, *len);
@@ -55,7 +45,7 @@ put_and_expect(struct store *store, const char *text, size_t len, int64_t id,
 
 	assert_non_null(plant.text);
 	plant.len = len;
-	assert_int_equal(store_commit(store, &item, 1), 0);
+	assert_int_equal(store_commit(store, &item, 1, NULL, NULL), 0);
 	assert_int_equal(item.result, expected);
 	plant_done(&plant);
 }
@@ -114,7 +104,7 @@ journals_of_every_version_open_and_know_their_plants(void **state)
 }
 
 static void
-a_new_plant_follows_the_bytes_that_were_there(void **state)
+new_plant_follows_the_bytes_that_were_there(void **state)
 {
 	for (size_t i = 0; i < COUNT(versions); i++) {
 		size_t len, now_len;
@@ -142,12 +132,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-		    journals_of_every_version_open_and_know_their_plants,
-		    fixture_set_up, fixture_tear_down),
-		cmocka_unit_test_setup_teardown(
-		    a_new_plant_follows_the_bytes_that_were_there,
-		    fixture_set_up, fixture_tear_down),
+		TEST(journals_of_every_version_open_and_know_their_plants),
+		TEST(new_plant_follows_the_bytes_that_were_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

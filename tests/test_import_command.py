@@ -5,35 +5,21 @@ Usage: test_import_command.py build/plant-store
 """
 
 import contextlib
-import fcntl
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 
+from lib_command import DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, take_lock
 from lib_service import (
-    WAIT_S,
-    FastCgiPeer,
-    JournalError,
-    Store,
-    Tally,
-    canonical,
-    catches,
-    fcgi_request,
-    new_plant,
-    responder,
-    run_cgi,
-    run_scenario,
-    temporary_store,
-    unread,
-    wait_until,
+    WAIT_S, FastCgiPeer, JournalError, Store, Tally, canonical, catches, fcgi_request,
+    new_plant, responder, run_cgi, run_scenario, temporary_store, unread, wait_until,
 )
 
-USAGE, DATAERR, NOINPUT, IOERR, TEMPFAIL, NOPERM = 64, 65, 66, 74, 75, 77
 NOBODY = 65534
 COUNTS = re.compile(
     rb"(\d+) created, (\d+) there already, (\d+) conflicting, (\d+) refused; "
@@ -106,14 +92,6 @@ def feed(process: subprocess.Popen, text: bytes) -> None:
         raise RuntimeError("the input is not read")
 
 
-def lock(store: Store) -> int:
-    """Take the store's lock, as another process does; closing gives it back."""
-    fd = os.open(store.dir / "lock", os.O_RDWR)
-    flock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, flock)
-    return fd
-
-
 def size(path: pathlib.Path) -> int:
     try:
         return len(path.read_bytes().rstrip(b"\n"))
@@ -146,7 +124,7 @@ def test_arguments(test: Import) -> None:
                 done.status == USAGE and "see: plant-store import --help" in done.err,
                 f"{arguments} is a usage error", done)
         for path, why in ((store.root / "none.csv", "cannot open"),
-                          (store.root, "is a directory")):
+                          (store.root, "cannot read: Is a directory")):
             done = test.run(store, b"", str(path))
             test.check(
                 done.status == NOINPUT and f"plant-store: {path}: {why}" in done.err,
@@ -243,7 +221,8 @@ def test_refusals(test: Import) -> None:
                                                 **store.request(line)}, line)
             message = found.stdout.partition(b'"message":"')[2].removesuffix(b'"}')
             message = message.decode().replace('\\"', '"').replace("\\\\", "\\")
-            test.check(f": error {number}: {message}\n" in done.err,
+            end = "" if line == b"[]" else "\n"  # import adds how to import an array
+            test.check(f": error {number}: {message}{end}" in done.err,
                        f"the interface says the same of {line[:30]!r}", message)
         done = test.run(store, lines(3, 1) + b"x\n" + lines(4, 1))
         test.check(done.status == DATAERR and done.counts == [1, 0, 0, 1, 2] and
@@ -251,6 +230,32 @@ def test_refusals(test: Import) -> None:
                    "without it the first that is refused ends the import", done)
         test.check([plant["id"] for plant in store.plants()] == [1, 2, 3],
                    "after what came before it", store.plants())
+
+
+def test_hints(test: Import) -> None:
+    """Files that were not meant for import, and a terminal."""
+    with test.store() as store:
+        test.run(store, lines(1, 1))
+        array = b'[\n{"id":1,"name":"a"}\n]\n'
+        for text, number, hint in (
+                (array, 4004, "jq -c '.[]' FILE"), (b"[]", 4004, "jq -c '.[]' FILE"),
+                (store.journal.read_bytes(), 4101, "plant-store export --file JOURNAL"),
+                (store.journal.read_bytes().partition(b"\n")[2], 4101, "export --file")):
+            done = test.run(store, text, "--format", "jsonl")
+            test.check(done.status == DATAERR and done.told()[0].startswith(
+                f"stdin: line 1: error {number}: ") and hint in done.told()[0],
+                f"{text[:9]!r} is refused with the way to import it", done)
+        test.check("stopped at line 1; all lines up to there are stored, except" in done.err,
+                   "and up to where it came", done)
+        master, slave = pty.openpty()
+        os.write(master, b'{"id":2,"name":"typed"}\n\x04')
+        process = subprocess.run([test.program, "import"], env=store.environment(), stdin=slave,
+                                 capture_output=True, timeout=WAIT_S)
+        os.close(slave)
+        os.close(master)
+        test.check(process.returncode == 0 and b"end with Ctrl-D" in process.stderr and
+                   store.plants()[-1] == {"id": 2, "name": "typed"},
+                   "on a terminal it says what it waits for", process)
 
 
 def test_conflicts(test: Import) -> None:
@@ -452,7 +457,7 @@ def test_signals_elsewhere(test: Import) -> None:
     with test.store() as store:
         test.run(store, lines(1, 1))
         (store.dir / "index" / "data.mdb").unlink()
-        held = lock(store)
+        held = take_lock(store.journal)
         process = test.start(store)
         test.check(wait_until(lambda: catches(process.pid, signal.SIGINT)),
                    "it waits for the store")
@@ -491,7 +496,7 @@ def start_busy(test: Import, store: Store) -> tuple[subprocess.Popen, int]:
     """An import that finds the lock taken when it wants to store its lines."""
     process = test.start(store)
     feed(process, lines(1, 2))
-    held = lock(store)
+    held = take_lock(store.journal)
     process.stdin.close()
     process.stdin = None
     return process, held
@@ -620,7 +625,7 @@ def scenario(tally: Tally) -> None:
     with test.store() as store:
         process, held = start_busy(test, store)  # it takes its time
         for part in (test_arguments, test_format, test_json_lines, test_refusals,
-                     test_conflicts, test_limit, test_long_lines, test_csv,
+                     test_hints, test_conflicts, test_limit, test_long_lines, test_csv,
                      test_csv_refusals, test_csv_limit, test_round_trip, test_kill,
                      test_signals, test_signals_elsewhere, test_progress, test_full,
                      test_read_only, test_failed, test_owner, test_with_service):

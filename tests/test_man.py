@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Hold the manual pages against mandoc, the programs' help and the code.
+"""Hold the manual pages against mandoc, the programs' help and the code, and the
+documents against what they link to.
 
 usage: test_man.py BUILD_DIR
 """
@@ -18,6 +19,8 @@ COMMAND_PAGE = MAN / "plant-store.1"
 RESPONDER_PAGE = MAN / "plant-store.fcgi.8"
 JOURNAL_PAGE = MAN / "plant-store-journal.5"
 README = TOP / "README.md"
+README_LINES_MAX = 110
+README_COLUMNS_MAX = 120
 # What of the system's pages is installed is not for our pages to answer.
 FOREIGN = "referenced manual not found"
 COMMON_OPTIONS = {"--help"}
@@ -52,41 +55,46 @@ def check_lint(tally: Tally) -> None:
 
 
 def check_errors(tally: Tally) -> None:
-    """The tables of README and of the responder's page are the code's."""
+    """The table of the responder's page is the code's."""
     page = rendered(RESPONDER_PAGE)
-    readme = README.read_text()
-    for name, text, form in (
-        ("the responder's page", page, "{0} {1} {2}"),
-        ("README", readme, "| {0} | {1} | {2} |"),
-    ):
-        missing = [
-            row.number
-            for row in read_errors()
-            if form.format(row.number, row.status, row.message) not in text
-        ]
-        tally.check(not missing, f"{name} has every error of the table", missing)
-        numbers = re.findall(r"(?:^|[ ])([1-5]\d{3}) (?:\| )?[45]\d\d ", text, re.M)
-        known = {str(row.number) for row in read_errors()}
-        tally.check(
-            set(numbers) == known, f"{name} has no other error", set(numbers) ^ known
-        )
+    rows = {(row.number, row.status, row.message) for row in read_errors()}
+    missing = [row for row in rows if "{} {} {}".format(*row) not in page]
+    tally.check(not missing, "the responder's page has every error", missing)
+    numbers = set(re.findall(r" ([1-5]\d{3}) [45]\d\d ", page))
+    others = numbers ^ {str(number) for number, _, _ in rows}
+    tally.check(not others, "the responder's page has no other error", others)
 
 
 def check_settings(tally: Tally, build: pathlib.Path) -> None:
-    """The settings and their defaults are those of the responder's help."""
+    """The page has exactly the settings and defaults of both programs' help."""
     told = run(build / "plant-store.fcgi", "--help")
-    page = rendered(RESPONDER_PAGE)
-    settings = re.findall(r"^  (PLANT_STORE_\w+)", told, re.M)
-    tally.check(len(settings) > 0, "the responder's help names settings")
-    for name in settings:
-        default = re.search(name + r"[^(]*\(([^)]*)\)", told)
-        part = re.search(name + r"((?!PLANT_STORE_).)*?\(([^)]*)\)", page)
+    table = dict(re.findall(r"^  (PLANT_STORE_\w+) \((.*)\)$", told, re.M))
+    tally.check(len(table) > 0, "the responder's help has the settings")
+    part = told[told.index("Settings, "):]
+    tally.check(
+        run(build / "plant-store", "--help").endswith(part),
+        "the command's help has the same ones",
+    )
+    text = rendered(RESPONDER_PAGE)
+    section = text[text.index(" ENVIRONMENT "):text.index(" FILES ")]
+    page = dict(re.findall(r"(PLANT_STORE_\w+) [^(]*\(([^)]*)\)", section))
+    ours = {name: default or "none" for name, default in table.items()}
+    tally.check(
+        page == ours, "the responder's page has exactly these, and their defaults", page
+    )
+    for program in ("plant-store", "plant-store.fcgi"):
+        done = subprocess.run(
+            [build / program],
+            env={"PLANT_STORE_DRI": "/srv", "REQUEST_METHOD": "GET"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         tally.check(
-            default is not None
-            and part is not None
-            and (default[1] or "none") == part[2],
-            f"the responder's page has {name} with its default",
-            part and part[2],
+            f"{program}: PLANT_STORE_DRI: " in done.stderr,
+            f"{program} warns of a name that is no setting",
+            done.stderr,
         )
 
 
@@ -140,6 +148,24 @@ def check_command(tally: Tally, build: pathlib.Path) -> None:
             )
 
 
+def check_documents(tally: Tally) -> None:
+    """README stays short, and every link within the project leads to a file."""
+    lines = README.read_text().splitlines()
+    longest = max(map(len, lines))
+    tally.check(
+        len(lines) <= README_LINES_MAX and longest <= README_COLUMNS_MAX,
+        f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
+        (len(lines), longest),
+    )
+    pages = [*TOP.glob("*.md"), TOP / "deploy/README.md", TOP / "tests/bench/RESULTS.md"]
+    for page in sorted(pages):
+        links = re.findall(r"\]\(([^)#]+)", page.read_text())
+        local = [link for link in links if "://" not in link]
+        dead = [link for link in local if not (page.parent / link).exists()]
+        name = page.relative_to(TOP)
+        tally.check(not dead, f"{name}: every link within the project is good", dead)
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
     build = pathlib.Path(build_dir).resolve()
     check_lint(tally)
@@ -147,6 +173,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     check_settings(tally, build)
     check_journal(tally)
     check_command(tally, build)
+    check_documents(tally)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ The answer 500 is held against the table only: no request brings it about.
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,18 +18,19 @@ from collections.abc import Iterator
 from lib_service import (
     TOP,
     Answer,
+    ErrorRow,
     Store,
     Tally,
     canonical,
     check_length,
     main,
     parse_cgi,
+    read_errors,
     run_cgi,
     temporary_store,
 )
 
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
-ERRORS = TOP / "include" / "http" / "errors.h"
 FOLDER = TOP / "tests" / "openapi"
 LINT_S = 120.0
 INSTALL_S = 600.0
@@ -45,42 +45,10 @@ CREATED = "200"
 METHOD_STATUS, METHOD_ERROR = 405, 2002
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    number: int
-    status: int
-    message: str
-
-
 # --- The table of errors -----------------------------------------------------
 
 
-def read_errors() -> list[Row]:
-    """The rows of the X-macro."""
-    source = ERRORS.read_text()
-    literal = r'"(?:[^"\\]|\\.)*"'
-    pattern = rf"^X\(\w+, (\d+), (\d+), ((?:{literal}[\s\\]*)+)\)"
-    rows = []
-    for found in re.finditer(pattern, source, re.MULTILINE):
-        message = "".join(json.loads(part) for part in re.findall(literal, found[3]))
-        rows.append(Row(int(found[1]), int(found[2]), message))
-    if len(rows) != len(re.findall(r"^X\(", source, re.MULTILINE)) or not rows:
-        raise ValueError(f"cannot read every row of {ERRORS}")
-    return rows
-
-
-def check_errors(tally: Tally, document: dict, rows: list[Row]) -> None:
-    text = document["components"]["schemas"]["Error"]["description"]
-    told = [
-        Row(int(number), int(status), message)
-        for number, status, message in re.findall(
-            r"^\| (\d+) \| (\d+) \| (.*) \|$", text, re.MULTILINE
-        )
-    ]
-    missing, other = set(rows) - set(told), set(told) - set(rows)
-    tally.check(not missing, "Error tells of every error of the table", missing)
-    tally.check(not other, "Error tells of no other error", other)
-    tally.check(len(told) == len(set(told)), "Error tells of each error once", told)
+def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
     path = document["paths"]["/plants"]
     statuses = {str(row.status) for row in rows}
     documented = set(path["post"]["responses"]) - {CREATED}
@@ -211,7 +179,7 @@ def schema_faults(document: dict, schema: dict, value: object) -> Iterator[str]:
                 raise KeyError(f"the keyword {keyword} is not known here")
 
 
-def check_examples(tally: Tally, document: dict, rows: list[Row]) -> None:
+def check_examples(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
     post = document["paths"]["/plants"]["post"]
     bodies = {"request": post["requestBody"], **responses_of(document)}
     for where, body in bodies.items():
@@ -238,7 +206,7 @@ def check_examples(tally: Tally, document: dict, rows: list[Row]) -> None:
         )
 
 
-def is_row(row: Row, status: str, value: dict) -> bool:
+def is_row(row: ErrorRow, status: str, value: dict) -> bool:
     if (str(row.status), row.number) != (status, value["error"]):
         return False
     if row.number in JSON_ERRORS:
@@ -333,7 +301,7 @@ def documented_headers(document: dict, response: dict) -> dict[str, str]:
     }
 
 
-def check_service(tally: Tally, document: dict, rows: list[Row], store: Store) -> None:
+def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Store) -> None:
     ask = Asker(store)
     responses = responses_of(document)
     post = document["paths"]["/plants"]["post"]
@@ -387,7 +355,7 @@ def run(tally: Tally, build_dir: str) -> None:
     document = json.loads(DOCUMENT.read_text())
     rows = read_errors()
     check_frame(tally, document)
-    check_errors(tally, document, rows)
+    check_statuses(tally, document, rows)
     check_examples(tally, document, rows)
     check_linters(tally)
     with temporary_store(build_dir) as store:

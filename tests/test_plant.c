@@ -1,239 +1,116 @@
 /*
  * Plants read from what clients send, and json-c held to the canonical form.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "unit.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <json-c/json.h>
 
+#include "fault_shim.h"
 #include "plant/plant.h"
 #include "pure/json_string.h"
 #include "pure/utf8.h"
-#include "sanitized.h"
 
-/* A string literal and its length, NULs included. */
-#define BYTES(literal) (literal), sizeof(literal) - 1
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-#if !SANITIZED
-/*
- * Our own malloc in front of the C library's, which counts and fails one call
- * on demand; the sanitizers have one already.
- */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *old, size_t size);
-void __libc_free(void *block);
-
-static long calls_to_failure = -1; /* -1: none */
-static long blocks;                /* allocated and not freed */
-
-static bool
-fails_now(void)
-{
-	if (calls_to_failure < 0 || calls_to_failure-- > 0)
-		return false;
-	errno = ENOMEM;
-	return true;
-}
-
-static void *
-counted(void *block)
-{
-	if (block != NULL)
-		blocks++;
-	return block;
-}
-
-void *
-malloc(size_t size)
-{
-	return fails_now() ? NULL : counted(__libc_malloc(size));
-}
-
-void *
-calloc(size_t n, size_t size)
-{
-	return fails_now() ? NULL : counted(__libc_calloc(n, size));
-}
-
-void *
-realloc(void *old, size_t size)
-{
-	if (fails_now())
-		return NULL;
-	if (old == NULL)
-		return counted(__libc_malloc(size));
-	return __libc_realloc(old, size);
-}
-
-void
-free(void *block)
-{
-	if (block != NULL)
-		blocks--;
-	__libc_free(block);
-}
-#endif
-
-/* Read a copy of exactly that size, so that overreads are seen. */
 static enum plant_fault
 read_plant(struct plant *plant, const char *body, size_t len)
 {
 	struct json_error error;
-	enum plant_fault fault;
-	char *copy = malloc(len);
+	char *copy = exact_copy(body, len);
+	enum plant_fault fault = plant_read(plant, copy, len, &error);
 
-	assert_non_null(copy);
-	memcpy(copy, body, len);
-	fault = plant_read(plant, copy, len, &error);
 	free(copy);
 	return fault;
 }
 
 static void
-assert_reads(const char *body, size_t len, const char *text, size_t text_len)
+assert_reads(const char *body, const char *text)
 {
 	struct plant plant;
+	size_t len = strlen(body);
 
-	assert_int_equal(read_plant(&plant, body, len), PLANT_OK);
-	assert_int_equal(plant.len, text_len);
-	assert_memory_equal(plant.text, text, text_len);
-	assert_true(plant.len <= len);
+	if (read_plant(&plant, body, len) != PLANT_OK)
+		fail_msg("not read: %s", body);
+	assert_bytes(plant.text, plant.len, text);
 	plant_done(&plant);
-}
-
-static void
-assert_faults(const char *body, enum plant_fault fault)
-{
-	struct plant plant = { 42, NULL, 7 };
-
-	if (read_plant(&plant, body, strlen(body)) != fault)
-		fail_msg("another fault: %s", body);
-	assert_int_equal(plant.id, 42);
-	assert_null(plant.text);
-	assert_int_equal(plant.len, 7);
 }
 
 static void
 a_plant_becomes_its_minimal_text_in_one_order(void **state)
 {
-	static const char want[] = "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}";
+	static const char *const cases[][2] = {
+		{ "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}",
+		    "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}" },
+		{ "{\"tag\":\"t\",\"name\":\"Fern\",\"id\":1}",
+		    "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}" },
+		{ " {\n\"name\" : \"Fern\" , \"id\" : 1 ,\t\"tag\" : \"t\" } "
+		  "\r\n",
+		    "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}" },
+		/* An absent tag stays absent, and empty strings are kept. */
+		{ "{\"id\":1,\"name\":\"Fern\"}",
+		    "{\"id\":1,\"name\":\"Fern\"}" },
+		{ "{\"id\":0,\"name\":\"\",\"tag\":\"\"}",
+		    "{\"id\":0,\"name\":\"\",\"tag\":\"\"}" },
+		/* Other members are allowed and not kept. */
+		{ "{\"x\":{\"id\":[2]},\"id\":1,\"Name\":3,\"x\":null,"
+		  "\"name\":\"a\",\"id\\u0000\":4}",
+		    "{\"id\":1,\"name\":\"a\"}" },
+		/* Names of members may be escaped. */
+		{ "{\"\\u0069d\":1,\"n\\u0061me\":\"a\"}",
+		    "{\"id\":1,\"name\":\"a\"}" },
+		/* -0 is 0. */
+		{ "{\"id\":-0,\"name\":\"\"}", "{\"id\":0,\"name\":\"\"}" },
+	};
 
-	(void)state;
-	assert_reads(BYTES(want), BYTES(want));
-	assert_reads(
-	    BYTES("{\"tag\":\"t\",\"name\":\"Fern\",\"id\":1}"), BYTES(want));
-	assert_reads(BYTES(" {\n\"name\" : \"Fern\" , \"id\" : 1 ,\t\"tag\" : "
-			   "\"t\" } \r\n"),
-	    BYTES(want));
+	for (size_t i = 0; i < COUNT(cases); i++)
+		assert_reads(cases[i][0], cases[i][1]);
 }
 
 static void
-a_tag_that_is_absent_stays_absent(void **state)
+every_int64_is_an_id(void **state)
 {
-	static const char want[] = "{\"id\":1,\"name\":\"Fern\"}";
+	static const int64_t ids[] = { INT64_MIN, INT64_MIN + 1, -1, 0, 1,
+		INT64_MAX - 1, INT64_MAX };
 
-	(void)state;
-	assert_reads(BYTES(want), BYTES(want));
-}
+	for (size_t i = 0; i < COUNT(ids); i++) {
+		struct plant plant;
+		char body[64];
+		int len = snprintf(body, sizeof body,
+		    "{\"id\":%" PRId64 ",\"name\":\"\"}", ids[i]);
 
-static void
-empty_strings_are_kept(void **state)
-{
-	static const char want[] = "{\"id\":0,\"name\":\"\",\"tag\":\"\"}";
-
-	(void)state;
-	assert_reads(BYTES(want), BYTES(want));
-}
-
-static void
-other_members_are_allowed_and_not_kept(void **state)
-{
-	(void)state;
-	assert_reads(BYTES("{\"x\":{\"id\":[2]},\"id\":1,\"Name\":3,\"x\":null,"
-			   "\"name\":\"a\",\"id\\u0000\":4}"),
-	    BYTES("{\"id\":1,\"name\":\"a\"}"));
-}
-
-static void
-escaped_names_of_members_are_the_members(void **state)
-{
-	(void)state;
-	assert_reads(BYTES("{\"\\u0069d\":1,\"n\\u0061me\":\"a\"}"),
-	    BYTES("{\"id\":1,\"name\":\"a\"}"));
-}
-
-static void
-every_int64_is_an_id_and_minus_zero_is_zero(void **state)
-{
-	struct plant plant;
-
-	(void)state;
-	assert_int_equal(read_plant(&plant, BYTES("{\"id\":9223372036854775807,"
-						  "\"name\":\"\"}")),
-	    PLANT_OK);
-	assert_true(plant.id == INT64_MAX);
-	plant_done(&plant);
-	assert_int_equal(read_plant(&plant, BYTES("{\"id\":-9223372036854775808"
-						  ",\"name\":\"\"}")),
-	    PLANT_OK);
-	assert_true(plant.id == INT64_MIN);
-	assert_int_equal(plant.len, sizeof("{\"id\":-9223372036854775808,"
-					   "\"name\":\"\"}") -
-					1);
-	plant_done(&plant);
-	assert_reads(BYTES("{\"id\":-0,\"name\":\"\"}"),
-	    BYTES("{\"id\":0,\"name\":\"\"}"));
+		assert_int_equal(
+		    read_plant(&plant, body, (size_t)len), PLANT_OK);
+		assert_true(plant.id == ids[i]);
+		assert_bytes(plant.text, plant.len, body);
+		plant_done(&plant);
+	}
 }
 
 static void
 strings_are_brought_into_canonical_form(void **state)
 {
 	static const struct {
-		const char *token;
-		const char *canonical;
+		const char *token, *canonical;
 	} cases[] = {
 		{ "\"\\/\"", "\"/\"" },
-		{ "\"\\u0041\\u002f\"", "\"A/\"" },
 		{ "\"\\u0022\\u005C\"", "\"\\\"\\\\\"" },
-		{ "\"\\u0008\\u0009\\u000A\\u000C\\u000D\"",
-		    "\"\\b\\t\\n\\f\\r\"" },
 		{ "\"\\u000B\\u001F\\u007F\"", "\"\\u000b\\u001f\x7f\"" },
 		{ "\"\\u00e9\\u20AC\\u2028\"",
 		    "\"\xc3\xa9\xe2\x82\xac\xe2\x80\xa8\"" },
 		{ "\"\\ud83c\\udf31 \\uDBFF\\uDFFF\"",
 		    "\"\xf0\x9f\x8c\xb1 \xf4\x8f\xbf\xbf\"" },
-		{ "\"\xc3\xa9\\/\xf0\x9f\x8c\xb1\"",
-		    "\"\xc3\xa9/\xf0\x9f\x8c\xb1\"" },
-		{ "\"\\u0000\\u0041\"", "\"\\u0000A\"" },
 		{ "\"a\\u0000b\\u0000\\/\"", "\"a\\u0000b\\u0000/\"" },
 		{ "\"\\uFEFF\\uFFFF\"", "\"\xef\xbb\xbf\xef\xbf\xbf\"" },
 	};
-	char body[128];
-	char want[128];
-	int body_len;
-	int want_len;
-	size_t i;
+	static const char form[] = "{\"id\":1,\"name\":%s,\"tag\":%s}";
+	char body[128], want[128];
 
-	(void)state;
-	for (i = 0; i < COUNT(cases); i++) {
-		body_len = snprintf(body, sizeof(body),
-		    "{\"id\":1,\"name\":%s,\"tag\":%s}", cases[i].token,
-		    cases[i].token);
-		want_len = snprintf(want, sizeof(want),
-		    "{\"id\":1,\"name\":%s,\"tag\":%s}", cases[i].canonical,
-		    cases[i].canonical);
-		assert_reads(body, (size_t)body_len, want, (size_t)want_len);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		sprintf(body, form, cases[i].token, cases[i].token);
+		sprintf(want, form, cases[i].canonical, cases[i].canonical);
+		assert_reads(body, want);
 	}
 }
 
@@ -247,7 +124,6 @@ a_long_string_is_kept_whole(void **state)
 	char *to;
 	size_t i;
 
-	(void)state;
 	assert_non_null(body);
 	to = stpcpy(body, head);
 	for (i = 0; i < pairs; i++)
@@ -270,7 +146,6 @@ what_is_no_json_object_is_told_with_place_and_reason(void **state)
 	struct json_error error;
 	struct plant plant;
 
-	(void)state;
 	assert_int_equal(
 	    plant_read(&plant, body, sizeof(body) - 1, &error), PLANT_NOT_JSON);
 	assert_int_equal(error.fault, JSON_FAULT_SYNTAX);
@@ -278,75 +153,69 @@ what_is_no_json_object_is_told_with_place_and_reason(void **state)
 	assert_string_equal(error.reason, "leading zero");
 }
 
+/* Some have several faults: the first of the enumeration counts. */
 static void
-each_fault_of_the_id_is_told(void **state)
+each_fault_is_reported_and_leaves_the_plant_as_it_was(void **state)
 {
-	(void)state;
-	assert_faults("{\"name\":\"a\"}", PLANT_ID_MISSING);
-	assert_faults("{\"ID\":1,\"name\":\"a\"}", PLANT_ID_MISSING);
-	assert_faults("{\"id\":1,\"id\":1,\"name\":\"a\"}", PLANT_ID_TWICE);
-	assert_faults(
-	    "{\"id\":1,\"\\u0069d\":2,\"name\":\"a\"}", PLANT_ID_TWICE);
-	assert_faults("{\"id\":\"1\",\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":true,\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":null,\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":[1],\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":{},\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":1.0,\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":1e2,\"name\":\"a\"}", PLANT_ID_NOT_INTEGER);
-	assert_faults(
-	    "{\"id\":9223372036854775808,\"name\":\"a\"}", PLANT_ID_RANGE);
-	assert_faults(
-	    "{\"id\":-9223372036854775809,\"name\":\"a\"}", PLANT_ID_RANGE);
-}
+	static const struct {
+		enum plant_fault fault;
+		const char *bodies[10]; /* NULL behind the last */
+	} cases[] = {
+		{ PLANT_NOT_JSON, { "{\"id\":1,\"name\":\"\",\"tag\":\"" } },
+		{ PLANT_ID_MISSING,
+		    { "{\"name\":\"a\"}", "{\"ID\":1,\"name\":\"a\"}", "{}",
+			"{\"tag\":1,\"name\":2}" } },
+		{ PLANT_ID_TWICE,
+		    { "{\"id\":1,\"id\":1,\"name\":\"a\"}",
+			"{\"id\":1,\"\\u0069d\":2,\"name\":\"a\"}",
+			"{\"id\":null,\"id\":null}" } },
+		{ PLANT_ID_NOT_INTEGER, { "{\"id\":\"1\",\"name\":\"a\"}",
+					    "{\"id\":true,\"name\":\"a\"}",
+					    "{\"id\":null,\"name\":\"a\"}",
+					    "{\"id\":[1],\"name\":\"a\"}",
+					    "{\"id\":{},\"name\":\"a\"}",
+					    "{\"id\":1.0,\"name\":\"a\"}",
+					    "{\"id\":1e2,\"name\":\"a\"}",
+					    "{\"id\":null,\"tag\":1}" } },
+		{ PLANT_ID_RANGE,
+		    { "{\"id\":9223372036854775808,\"name\":\"a\"}",
+			"{\"id\":-9223372036854775809,\"name\":\"a\"}",
+			"{\"id\":99999999999999999999}" } },
+		{ PLANT_NAME_MISSING,
+		    { "{\"id\":1}", "{\"id\":1,\"tag\":1,\"tag\":1}" } },
+		{ PLANT_NAME_TWICE,
+		    { "{\"id\":1,\"name\":\"a\",\"name\":\"a\"}",
+			"{\"tag\":1,\"id\":1,\"name\":0,\"name\":0}" } },
+		{ PLANT_NAME_NOT_STRING,
+		    { "{\"id\":1,\"name\":2}", "{\"id\":1,\"name\":null}",
+			"{\"id\":1,\"name\":[\"a\"]}" } },
+		{ PLANT_TAG_TWICE,
+		    { "{\"id\":1,\"name\":\"a\",\"tag\":\"\",\"tag\":\"\"}",
+			"{\"id\":1,\"name\":\"\",\"tag\":1,\"tag\":1}" } },
+		{ PLANT_TAG_NOT_STRING,
+		    { "{\"id\":1,\"name\":\"a\",\"tag\":null}",
+			"{\"id\":1,\"name\":\"a\",\"tag\":0}" } },
+	};
 
-static void
-each_fault_of_the_name_is_told(void **state)
-{
-	(void)state;
-	assert_faults("{\"id\":1}", PLANT_NAME_MISSING);
-	assert_faults(
-	    "{\"id\":1,\"name\":\"a\",\"name\":\"a\"}", PLANT_NAME_TWICE);
-	assert_faults("{\"id\":1,\"name\":2}", PLANT_NAME_NOT_STRING);
-	assert_faults("{\"id\":1,\"name\":null}", PLANT_NAME_NOT_STRING);
-	assert_faults("{\"id\":1,\"name\":[\"a\"]}", PLANT_NAME_NOT_STRING);
-}
+	for (size_t i = 0; i < COUNT(cases); i++)
+		for (const char *const *body = cases[i].bodies; *body != NULL;
+		     body++) {
+			struct plant plant = { 42, NULL, 7 };
 
-static void
-each_fault_of_the_tag_is_told(void **state)
-{
-	(void)state;
-	assert_faults("{\"id\":1,\"name\":\"a\",\"tag\":\"\",\"tag\":\"\"}",
-	    PLANT_TAG_TWICE);
-	assert_faults(
-	    "{\"id\":1,\"name\":\"a\",\"tag\":null}", PLANT_TAG_NOT_STRING);
-	assert_faults(
-	    "{\"id\":1,\"name\":\"a\",\"tag\":0}", PLANT_TAG_NOT_STRING);
-}
-
-static void
-of_several_faults_the_first_of_the_enumeration_is_told(void **state)
-{
-	(void)state;
-	assert_faults("{}", PLANT_ID_MISSING);
-	assert_faults("{\"tag\":1,\"name\":2}", PLANT_ID_MISSING);
-	assert_faults("{\"id\":null,\"id\":null}", PLANT_ID_TWICE);
-	assert_faults("{\"id\":null,\"tag\":1}", PLANT_ID_NOT_INTEGER);
-	assert_faults("{\"id\":99999999999999999999}", PLANT_ID_RANGE);
-	assert_faults("{\"id\":1,\"tag\":1,\"tag\":1}", PLANT_NAME_MISSING);
-	assert_faults(
-	    "{\"tag\":1,\"id\":1,\"name\":0,\"name\":0}", PLANT_NAME_TWICE);
-	assert_faults(
-	    "{\"id\":1,\"name\":\"\",\"tag\":1,\"tag\":1}", PLANT_TAG_TWICE);
-	assert_faults("{\"id\":1,\"name\":\"\",\"tag\":\"", PLANT_NOT_JSON);
+			if (read_plant(&plant, *body, strlen(*body)) !=
+			    cases[i].fault)
+				fail_msg("another fault: %s", *body);
+			assert_int_equal(plant.id, 42);
+			assert_null(plant.text);
+			assert_int_equal(plant.len, 7);
+		}
 }
 
 static void
 the_answer_is_the_text_without_its_id(void **state)
 {
 	static const struct {
-		const char *body;
-		const char *answer;
+		const char *body, *answer;
 	} cases[] = {
 		{ "{\"id\":1,\"name\":\"Fern\",\"tag\":\"indoor\"}",
 		    "{\"name\":\"Fern\",\"tag\":\"indoor\"}" },
@@ -356,21 +225,16 @@ the_answer_is_the_text_without_its_id(void **state)
 		    "{\"name\":\",\\\"id\\\":7\"}" },
 	};
 	struct plant plant;
-	size_t len;
-	size_t i;
-	char *buf;
 
-	(void)state;
-	for (i = 0; i < COUNT(cases); i++) {
+	for (size_t i = 0; i < COUNT(cases); i++) {
 		assert_int_equal(
 		    read_plant(&plant, cases[i].body, strlen(cases[i].body)),
 		    PLANT_OK);
-		len = plant_answer_len(&plant);
-		assert_int_equal(len, strlen(cases[i].answer));
-		buf = malloc(len);
+		size_t len = plant_answer_len(&plant);
+		char *buf = malloc(len);
 		assert_non_null(buf);
 		plant_answer(&plant, buf);
-		assert_memory_equal(buf, cases[i].answer, len);
+		assert_bytes(buf, len, cases[i].answer);
 		free(buf);
 		plant_done(&plant);
 	}
@@ -381,7 +245,6 @@ a_plant_may_be_done_twice_and_zeroed(void **state)
 {
 	struct plant plant = { 0, NULL, 0 };
 
-	(void)state;
 	plant_done(&plant);
 	assert_int_equal(
 	    read_plant(&plant, BYTES("{\"id\":1,\"name\":\"\"}")), PLANT_OK);
@@ -411,21 +274,13 @@ assert_json_c_is_canonical(const char *string, size_t len)
 }
 
 static void
-json_c_prints_the_canonical_form_of_every_character(void **state)
+json_c_prints_the_canonical_form(void **state)
 {
 	char buf[4];
-	uint32_t code;
 
-	(void)state;
-	for (code = 0; code <= 0x10ffff; code++)
+	for (uint32_t code = 0; code <= 0x10ffff; code++)
 		if (code < 0xd800 || code > 0xdfff)
 			assert_json_c_is_canonical(buf, utf8_encode(code, buf));
-}
-
-static void
-json_c_prints_the_canonical_form_of_mixed_strings(void **state)
-{
-	(void)state;
 	assert_json_c_is_canonical(BYTES(""));
 	assert_json_c_is_canonical(BYTES("\0\0a\0/"));
 	assert_json_c_is_canonical(BYTES("a\x7f\xe2\x80\xa8\"\\\n"));
@@ -433,12 +288,8 @@ json_c_prints_the_canonical_form_of_mixed_strings(void **state)
 }
 
 static void
-an_allocation_that_fails_leaves_no_wrong_text_and_no_block(void **state)
+an_allocation_that_fails_leaves_no_wrong_text(void **state)
 {
-#if SANITIZED
-	(void)state;
-	skip();
-#else
 	/* Long and mixed, so that json-c's buffers have to grow often. */
 	static const char body[] =
 	    "{\"id\":1,\"name\":\"\\u0041 name that is long, \\/ and longer, "
@@ -446,23 +297,20 @@ an_allocation_that_fails_leaves_no_wrong_text_and_no_block(void **state)
 	    "buffer has at first, \\/ and the next size too, \\/ and so on, "
 	    "\\/ and on, \\u001f, until it has grown more than once \\/ or "
 	    "twice\",\"tag\":\"\\/\"}";
-	struct plant want;
-	struct plant plant;
+	struct plant want, plant;
 	struct json_error error;
-	enum plant_fault fault;
 	bool failed = true;
-	long before;
-	long n;
+	unsigned n;
 
-	(void)state;
+	if (!alloc_can_fail())
+		skip();
 	assert_int_equal(
 	    plant_read(&want, body, sizeof(body) - 1, &error), PLANT_OK);
-	before = blocks;
-	for (n = 0; failed; n++) {
-		calls_to_failure = n;
-		fault = plant_read(&plant, body, sizeof(body) - 1, &error);
-		failed = calls_to_failure < 0;
-		calls_to_failure = -1;
+	for (n = 1; failed; n++) {
+		alloc_fail(n, 1);
+		enum plant_fault fault =
+		    plant_read(&plant, body, sizeof(body) - 1, &error);
+		failed = alloc_reset();
 		if (fault == PLANT_OK) {
 			assert_int_equal(plant.len, want.len);
 			assert_memory_equal(plant.text, want.text, want.len);
@@ -471,40 +319,25 @@ an_allocation_that_fails_leaves_no_wrong_text_and_no_block(void **state)
 			assert_int_equal(fault, PLANT_NO_MEMORY);
 			assert_true(failed);
 		}
-		assert_int_equal(blocks, before);
 	}
 	assert_true(n > 10);
 	plant_done(&want);
-#endif
 }
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_plant_becomes_its_minimal_text_in_one_order),
-		cmocka_unit_test(a_tag_that_is_absent_stays_absent),
-		cmocka_unit_test(empty_strings_are_kept),
-		cmocka_unit_test(other_members_are_allowed_and_not_kept),
-		cmocka_unit_test(escaped_names_of_members_are_the_members),
-		cmocka_unit_test(every_int64_is_an_id_and_minus_zero_is_zero),
-		cmocka_unit_test(strings_are_brought_into_canonical_form),
-		cmocka_unit_test(a_long_string_is_kept_whole),
-		cmocka_unit_test(
-		    what_is_no_json_object_is_told_with_place_and_reason),
-		cmocka_unit_test(each_fault_of_the_id_is_told),
-		cmocka_unit_test(each_fault_of_the_name_is_told),
-		cmocka_unit_test(each_fault_of_the_tag_is_told),
-		cmocka_unit_test(
-		    of_several_faults_the_first_of_the_enumeration_is_told),
-		cmocka_unit_test(the_answer_is_the_text_without_its_id),
-		cmocka_unit_test(a_plant_may_be_done_twice_and_zeroed),
-		cmocka_unit_test(
-		    json_c_prints_the_canonical_form_of_every_character),
-		cmocka_unit_test(
-		    json_c_prints_the_canonical_form_of_mixed_strings),
-		cmocka_unit_test(
-		    an_allocation_that_fails_leaves_no_wrong_text_and_no_block),
+		TEST(a_plant_becomes_its_minimal_text_in_one_order),
+		TEST(every_int64_is_an_id),
+		TEST(strings_are_brought_into_canonical_form),
+		TEST(a_long_string_is_kept_whole),
+		TEST(what_is_no_json_object_is_told_with_place_and_reason),
+		TEST(each_fault_is_reported_and_leaves_the_plant_as_it_was),
+		TEST(the_answer_is_the_text_without_its_id),
+		TEST(a_plant_may_be_done_twice_and_zeroed),
+		TEST(json_c_prints_the_canonical_form),
+		TEST(an_allocation_that_fails_leaves_no_wrong_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

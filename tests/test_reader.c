@@ -1,68 +1,88 @@
-/* test_reader: the plants of a journal in order, while it is in use. */
+/*
+ * reader: the plants of a journal in order, single plants by their ids, and
+ * the index, while the store is in use; reading changes nothing.
+ */
 #include "store_fixture.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "lock.h"
-#include "reader_state.h"
+#include "index.h"
+#include "reader.h"
 #include "store/reader.h"
 
 /* Two of these are more than the watch waits for. */
 #define LONG_NAME 600000
 
+static void
+expect_next(struct reader *reader, int64_t id)
+{
+	struct record record;
+
+	assert_true(reader_next(reader, &record));
+	assert_int_equal(record.id, id);
+}
+
+/* The reading ends here, and stays ended. */
+static void
+expect_end(struct reader *reader, enum fault fault)
+{
+	struct record record;
+
+	for (int i = 0; i < 2; i++) {
+		assert_false(reader_next(reader, &record));
+		assert_int_equal(reader_fault(reader), fault);
+	}
+}
+
+static void
+expect_rest(struct reader *reader, int64_t first, int64_t last)
+{
+	for (int64_t id = first; id <= last; id++)
+		expect_next(reader, id);
+	expect_end(reader, FAULT_NONE);
+}
+
+static void
+expect_refused(const char *path, enum fault expected)
+{
+	enum fault fault = FAULT_NONE;
+
+	assert_null(reader_open(path, NULL, &fault));
+	assert_int_equal(fault, expected);
+}
+
 static struct reader *
 open_reader(const struct fixture *fixture, const struct watch *watch)
 {
-	int status = -1;
-	struct reader *reader = reader_open(fixture->path, watch, &status);
+	enum fault fault;
+	struct reader *reader = reader_open(fixture->path, watch, &fault);
 
 	if (reader == NULL)
-		fail_msg("reader_open gave the status %d", status);
+		fail_msg("reader_open gave the fault %d", (int)fault);
 	return reader;
 }
 
 static void
-expect_refused(const char *path, int expected)
-{
-	int status = -1;
-
-	assert_null(reader_open(path, NULL, &status));
-	assert_int_equal(status, expected);
-}
-
-/* The next plants have these ids, and then there are no more. */
-static void
-expect_rest(struct reader *reader, int64_t first, int64_t last)
-{
-	struct record record;
-
-	for (int64_t id = first; id <= last; id++) {
-		assert_int_equal(reader_next(reader, &record), READER_PLANT);
-		assert_int_equal(record.id, id);
-	}
-	assert_int_equal(reader_next(reader, &record), READER_END);
-	assert_int_equal(reader_next(reader, &record), READER_END);
-	assert_int_equal(reader_status(reader), EX_OK);
-}
-
-static void
-plants_come_in_their_order_with_their_text_and_name(void **state)
+plants_come_in_their_order_and_the_report_has_the_whole(void **state)
 {
 	const struct fixture *fixture = *state;
+	struct reader_report report;
 	struct record record;
 
-	fixture_make_store(fixture, false, 1, 3);
+	fixture_make_store(fixture, false, 1, 0);
 	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	expect_rest(reader, 1, 0);
+	reader_close(reader);
+	fixture_make_store(fixture, false, 1, 3);
+	reader = open_reader(fixture, NULL);
+	assert_true(reader_next(reader, &record));
 	struct plant plant = fixture_plant(1, NULL);
 	assert_int_equal(record.plant_len, plant.len);
 	assert_memory_equal(record.plant, plant.text, plant.len);
@@ -70,86 +90,30 @@ plants_come_in_their_order_with_their_text_and_name(void **state)
 	assert_memory_equal(record.by, "tester", record.by_len);
 	plant_done(&plant);
 	expect_rest(reader, 2, 3);
-	reader_close(reader);
-}
-
-static void
-report_tells_the_last_line_and_the_whole(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct reader_report report;
-
-	fixture_make_store(fixture, false, 1, 3);
-	struct reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 3);
 	reader_report(reader, &report);
 	assert_int_equal(report.plants, 3);
 	/* The closing line, which says that what is before it is durable. */
 	assert_int_equal(report.seq, 4);
-	assert_int_equal(report.watermark, report.offset);
+	assert_true(report.watermark > report.last_plant);
 	assert_int_equal(report.bytes, fixture_size(fixture, JOURNAL_NAME));
 	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
 	reader_close(reader);
-}
-
-static void
-empty_store_has_no_plants(void **state)
-{
-	const struct fixture *fixture = *state;
-
-	fixture_make_store(fixture, false, 1, 0);
-	struct reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 0);
-	reader_close(reader);
-}
-
-static void
-journal_can_be_named_as_a_file(void **state)
-{
-	const struct fixture *fixture = *state;
-	char path[96];
-	int status;
-
-	fixture_make_store(fixture, false, 1, 2);
-	/* It is read as one that has no store around it. */
-	fixture_write(fixture, "lock", 0, "failed  ", 8);
-	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
-	struct reader *reader = reader_open(path, NULL, &status);
-	assert_non_null(reader);
-	expect_rest(reader, 1, 2);
-	reader_close(reader);
-}
-
-static void
-directory_without_a_lock_gets_none(void **state)
-{
-	const struct fixture *fixture = *state;
-
-	fixture_make_store(fixture, false, 1, 2);
-	fixture_remove(fixture, "lock");
-	fixture_remove_index(fixture);
-	struct reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 2);
-	reader_close(reader);
-	assert_false(fixture_exists(fixture, "lock"));
-	assert_false(fixture_exists(fixture, "index"));
 }
 
 /* It was acknowledged, whatever is left of it. */
 static void
 last_plant_that_only_the_index_has_is_missing(void **state)
 {
-	static const char *const told[] = { "it is shorter (",
+	static const char *const logged[] = { "it is shorter (",
 		": wrong checksum", ": incomplete line" };
 	const struct fixture *fixture = *state;
-	struct record record;
 	size_t len;
 
 	fixture_make_store(fixture, false, 1, 1);
 	size_t end = fixture_size(fixture, JOURNAL_NAME);
 	fixture_make_store(fixture, false, 2, 2);
 	char *whole = fixture_read(fixture, JOURNAL_NAME, &len);
-	for (size_t i = 0; i < COUNT(told); i++) {
+	for (size_t i = 0; i < COUNT(logged); i++) {
 		fixture_truncate(fixture, JOURNAL_NAME, end);
 		if (i == 1) {
 			char *line = whole + end;
@@ -162,9 +126,8 @@ last_plant_that_only_the_index_has_is_missing(void **state)
 		} else if (i == 2)
 			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);
 		struct reader *reader = open_reader(fixture, NULL);
-		assert_int_equal(reader_next(reader, &record), READER_FAILED);
-		assert_int_equal(reader_status(reader), EX_DATAERR);
-		assert_int_equal(fixture_logged(fixture, told[i]), 1);
+		expect_end(reader, FAULT_DAMAGED);
+		assert_int_equal(fixture_logged(fixture, logged[i]), 1);
 		reader_close(reader);
 	}
 	assert_int_equal(fixture_logged(fixture, "was torn"), 0);
@@ -186,7 +149,7 @@ what_is_stored_after_the_end_was_found_is_left_out(void **state)
 	fixture_create(store, 1);
 	struct reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 2);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
+	assert_true(reader_next(reader, &record));
 	fixture_create(store, 3);
 	expect_rest(reader, 2, 2);
 	reader_close(reader);
@@ -198,11 +161,8 @@ static void
 make_long_store(const struct fixture *fixture, int64_t last)
 {
 	struct store *store = fixture_open(fixture, false);
-	char *name = malloc(LONG_NAME + 1);
+	char *name = fixture_long_name(LONG_NAME);
 
-	assert_non_null(name);
-	memset(name, 'x', LONG_NAME);
-	name[LONG_NAME] = '\0';
 	for (int64_t id = 1; id <= last; id++)
 		assert_int_equal(
 		    fixture_put(store, id, name).result, STORE_CREATED);
@@ -211,7 +171,7 @@ make_long_store(const struct fixture *fixture, int64_t last)
 }
 
 static void
-watch_is_told_each_mebibyte_with_the_whole(void **state)
+watch_is_called_for_each_mebibyte(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct fixture_steps steps = { 0 };
@@ -229,7 +189,7 @@ watch_is_told_each_mebibyte_with_the_whole(void **state)
 }
 
 static void
-watch_can_stop_it_and_what_was_read_is_told(void **state)
+watch_can_stop_it_and_the_report_has_what_was_read(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct fixture_steps steps = { .last = 2 };
@@ -239,277 +199,177 @@ watch_can_stop_it_and_what_was_read_is_told(void **state)
 
 	make_long_store(fixture, 4);
 	struct reader *reader = open_reader(fixture, &watch);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	assert_int_equal(reader_next(reader, &record), READER_STOPPED);
+	assert_true(reader_next(reader, &record));
+	assert_true(reader_next(reader, &record));
+	expect_end(reader, FAULT_STOPPED);
 	reader_report(reader, &report);
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.seq, 2);
-	assert_int_equal(reader_status(reader), EX_OK);
 	reader_close(reader);
+}
+
+/* The end is read first: in a short journal no plant is read before. */
+static void
+damage_fails_with_its_offset(void **state)
+{
+	for (int64_t good = 0; good < 2; good++) {
+		const struct fixture *fixture = fixture_renew(state);
+		struct reader_report report;
+		char text[64];
+
+		make_long_store(fixture, good == 0 ? 2 : 16);
+		struct reader *reader = open_reader(fixture, NULL);
+		expect_next(reader, 1);
+		reader_report(reader, &report);
+		reader_close(reader);
+		fixture_flip(fixture, report.bytes + 9);
+		reader = open_reader(fixture, NULL);
+		for (int64_t id = 1; id <= good; id++)
+			expect_next(reader, id);
+		expect_end(reader, FAULT_DAMAGED);
+		snprintf(text, sizeof(text), "damaged at byte %" PRIu64,
+		    report.bytes);
+		assert_int_equal(fixture_logged(fixture, text), 1);
+		reader_close(reader);
+	}
 }
 
 static void
-damage_fails_with_its_offset_behind_the_good_plants(void **state)
+journal_that_is_named_as_a_file_is_read_alone(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct reader_report report;
-	struct record record;
-	char text[64];
+	enum reader_index index;
+	uint64_t offset, end;
+	enum fault fault;
+	char path[96];
 
-	fixture_make_store(fixture, false, 1, 3);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	reader_report(reader, &report);
+	fixture_make_store(fixture, false, 1, 2);
+	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
+	/* Without the lock and the index. */
+	struct journal other = fixture_journal(fixture, true);
+	assert_int_equal(journal_lock(&other, true, 0), 0);
+	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
+	struct reader *reader = reader_open(path, NULL, &fault);
+	assert_non_null(reader);
+	expect_rest(reader, 1, 2);
+	assert_int_equal(reader_find(reader, 2, &offset), FAULT_NONE);
+	assert_int_not_equal(offset, 0);
+	assert_int_equal(reader_find(reader, 9, &offset), FAULT_NONE);
+	assert_int_equal(offset, 0);
+	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
+	assert_int_equal(index, READER_INDEX_ABSENT);
+	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
 	reader_close(reader);
-	fixture_write(fixture, JOURNAL_NAME, report.bytes + 9, "X", 1);
-	reader = open_reader(fixture, NULL);
-	/* The end is looked for first, so it is found at once. */
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_DATAERR);
-	snprintf(text, sizeof(text), "damaged at byte %" PRIu64, report.bytes);
-	assert_int_equal(fixture_logged(fixture, text), 1);
-	reader_close(reader);
+	journal_close(&other);
 }
 
-static void
-store_that_is_marked_as_failed_is_not_read(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct record record;
-
-	fixture_make_store(fixture, false, 1, 1);
-	fixture_write(fixture, "lock", 0, "failed  ", 8);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_IOERR);
-	reader_close(reader);
-}
-
-static void
-journal_that_is_replaced_meanwhile_is_told(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct record record;
-	size_t len;
-
-	fixture_make_store(fixture, false, 1, 1);
-	struct reader *reader = open_reader(fixture, NULL);
-	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
-	fixture_write(fixture, "other", 0, journal, len);
-	free(journal);
-	fixture_remove(fixture, JOURNAL_NAME);
-	assert_int_equal(
-	    renameat(fixture->dir, "other", fixture->dir, JOURNAL_NAME), 0);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_IOERR);
-	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
-	reader_close(reader);
-}
-
-/*
- * A process that is in the middle of a write when the lock file is removed, and
- * takes what it has written back, as when there is no room.
- */
+/* A process in the middle of a write, which it takes back. */
 struct half_writer {
 	const struct fixture *fixture;
-	int begun[2], asked[2]; /* pipes */
+	int begun[2]; /* a pipe */
 };
 
 static int
-write_half(void *argument)
+write_half(struct half_writer *writer)
 {
-	struct half_writer *writer = argument;
-	int dir = writer->fixture->dir;
-	int fd = openat(dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
-	off_t end = lseek(fd, 0, SEEK_END);
-	char byte;
+	struct journal journal;
 
-	if (lock_file(fd, 0) < 0 || pwrite(fd, "{\"seq\":", 7, end) != 7 ||
-	    unlinkat(dir, "lock", 0) < 0 ||
-	    write(writer->begun[1], "", 1) != 1 ||
-	    read(writer->asked[0], &byte, 1) != 1)
+	if (journal_open(&journal, writer->fixture->path, true) != FAULT_NONE ||
+	    journal_lock(&journal, true, 0) < 0 ||
+	    pwrite(journal.fd, "{\"seq\":", 7, (off_t)journal.size) != 7 ||
+	    write(writer->begun[1], "", 1) != 1)
 		return 1;
-	/* Who reads without a lock would have done so by then. */
+	/* A reader that does not wait would be done by then. */
 	usleep(100000);
-	return ftruncate(fd, end) < 0;
-}
-
-static bool
-tell_writer(void *context, uint64_t done, uint64_t total)
-{
-	const struct half_writer *writer = context;
-
-	(void)done;
-	(void)total;
-	assert_int_equal(write(writer->asked[1], "", 1), 1);
-	return true;
+	return journal_cut(&journal, journal.size) < 0;
 }
 
 static void
-half_a_write_is_not_seen_when_the_lock_file_was_removed(void **state)
+half_a_write_is_not_seen(void **state)
 {
 	const struct fixture *fixture = *state;
 	struct half_writer writer = { .fixture = fixture };
-	struct watch watch = { tell_writer, &writer };
 	int status;
 	char byte;
 
 	fixture_make_store(fixture, false, 1, 2);
-	assert_int_equal(pipe2(writer.begun, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(writer.asked, O_CLOEXEC), 0);
+	assert_int_equal(pipe(writer.begun), 0);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
 		_exit(write_half(&writer));
-	close(writer.begun[1]);
 	assert_int_equal(read(writer.begun[0], &byte, 1), 1);
-	struct reader *reader = open_reader(fixture, &watch);
+	struct reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 2);
 	assert_int_equal(fixture_logged(fixture, "torn"), 0);
 	reader_close(reader);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	assert_false(fixture_exists(fixture, "lock"));
 	close(writer.begun[0]);
-	close(writer.asked[0]);
-	close(writer.asked[1]);
+	close(writer.begun[1]);
 }
 
+/* As on some network file systems, where nothing is served either. */
 static void
-lock_file_that_is_removed_meanwhile_is_told_and_not_made(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct record record;
-
-	fixture_make_store(fixture, false, 1, 1);
-	struct reader *reader = open_reader(fixture, NULL);
-	fixture_remove(fixture, "lock");
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_TEMPFAIL);
-	assert_int_equal(fixture_logged(fixture, "cannot be taken"), 1);
-	assert_false(fixture_exists(fixture, "lock"));
-	reader_close(reader);
-}
-
-static void
-lock_file_that_says_nothing_is_no_failure(void **state)
+journal_that_cannot_be_locked_at_all_is_read(void **state)
 {
 	const struct fixture *fixture = *state;
 
 	fixture_make_store(fixture, false, 1, 1);
-	fixture_truncate(fixture, "lock", 0);
+	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 99, ENOLCK);
 	struct reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 1);
+	assert_true(shim_count(SHIM_FCNTL) > 0);
 	reader_close(reader);
 }
 
 static void
-lock_that_cannot_be_had_is_told_but_where_there_is_none(void **state)
-{
-	const struct fixture *fixture = *state;
-	struct reader *reader;
-	struct record record;
-
-	fixture_make_store(fixture, false, 1, 1);
-	reader = open_reader(fixture, NULL);
-	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOLCK);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_TEMPFAIL);
-	assert_int_equal(fixture_logged(fixture, "cannot be taken"), 1);
-	/* The lock file's was given back. */
-	store_close(fixture_open(fixture, false));
-	reader_close(reader);
-
-	fixture_remove(fixture, "lock");
-	reader = open_reader(fixture, NULL);
-	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOLCK);
-	expect_rest(reader, 1, 1);
-	assert_int_equal(shim_count(SHIM_FCNTL), 2);
-	reader_close(reader);
-}
-
-static void
-every_read_that_fails_is_told(void **state)
+every_read_that_fails_is_a_fault(void **state)
 {
 	const struct fixture *fixture = *state;
 	unsigned reads, failures = 0;
 
 	fixture_make_store(fixture, false, 1, 2);
 	for (unsigned nth = 1;; nth++) {
-		struct record record;
-		enum reader_result result = READER_FAILED;
-		int status;
+		enum fault fault;
 
 		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
 		struct reader *reader =
-		    reader_open(fixture->path, NULL, &status);
-		if (reader != NULL) {
-			do
-				result = reader_next(reader, &record);
-			while (result == READER_PLANT);
-			status = reader_status(reader);
-		}
+		    reader_open(fixture->path, NULL, &fault);
+		if (reader != NULL)
+			fault = reader_read_all(reader);
 		reader_close(reader);
 		reads = shim_count(SHIM_PREAD);
-		if (reads < nth) {
-			assert_int_equal(result, READER_END);
+		assert_int_equal(
+		    fault, reads < nth ? FAULT_NONE : FAULT_FAILED);
+		if (reads < nth)
 			break;
-		}
-		assert_int_equal(result, READER_FAILED);
-		assert_int_equal(status, EX_IOERR);
 		failures++;
 	}
 	/* The header, the end, and the lines. */
 	assert_true(failures >= 3);
 }
 
-/* The store has the plant 1. */
 static void
-expect_failed_sync(const struct fixture *fixture)
-{
-	struct record record;
-
-	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_IOERR);
-	reader_close(reader);
-}
-
-static void
-sync_that_fails_is_told(void **state)
+sync_that_fails_is_a_fault_and_marks_the_journal(void **state)
 {
 	const struct fixture *fixture = *state;
 
 	fixture_make_store(fixture, false, 1, 1);
-	expect_failed_sync(fixture);
-	/* The next sync of this file would lie. */
-	shim_reset();
+	for (int i = 0; i < 2; i++) {
+		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+		if (i == 0)
+			shim_fail(SHIM_RENAMEAT2, JOURNAL_NAME, 1, 1, EIO);
+		struct reader *reader = open_reader(fixture, NULL);
+		expect_end(reader, FAULT_FAILED);
+		reader_close(reader);
+		shim_reset();
+		assert_int_equal(
+		    fixture_exists(fixture, JOURNAL_FAILED_NAME), i == 1);
+		assert_int_equal(
+		    fixture_logged(fixture, "stop all processes"), 1);
+	}
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
-	assert_true(fixture_exists_like(fixture, JOURNAL_NAME ".failed-"));
-}
-
-static void
-sync_that_fails_where_it_cannot_be_marked_is_told(void **state)
-{
-	const struct fixture *fixture = *state;
-
-	fixture_make_store(fixture, false, 1, 1);
-	shim_fail(SHIM_PWRITE, "lock", 1, 1, EIO);
-	expect_failed_sync(fixture);
-	assert_int_equal(fixture_logged(fixture, "stop all its processes"), 1);
-}
-
-static void
-sync_of_a_copy_that_fails_is_told(void **state)
-{
-	const struct fixture *fixture = *state;
-
-	fixture_make_store(fixture, false, 1, 1);
-	fixture_remove(fixture, "lock");
-	expect_failed_sync(fixture);
-	assert_int_equal(fixture_logged(fixture, "marked as failed"), 0);
 }
 
 static void
@@ -518,86 +378,275 @@ what_is_no_journal_is_refused(void **state)
 	const struct fixture *fixture = *state;
 	static const char later[] = "{\"plant-store\":2,\"store\":\"";
 
-	expect_refused("/nowhere/at/all", EX_NOINPUT);
-	expect_refused(fixture->path, EX_NOINPUT);
+	fixture_make_store(fixture, false, 1, 1);
+	fixture_fail_journal(fixture);
+	expect_refused(fixture->path, FAULT_FAILED);
+	assert_int_equal(fixture_logged(fixture, "a sync has failed"), 1);
+	fixture_remove(fixture, JOURNAL_FAILED_NAME);
+	expect_refused("/nowhere/at/all", FAULT_ABSENT);
+	expect_refused(fixture->path, FAULT_ABSENT);
 	fixture_write(fixture, JOURNAL_NAME, 0, "x", 1);
-	expect_refused(fixture->path, EX_DATAERR);
+	expect_refused(fixture->path, FAULT_DAMAGED);
 	fixture_write(fixture, JOURNAL_NAME, 0, later, sizeof(later) - 1);
-	expect_refused(fixture->path, EX_CONFIG);
+	expect_refused(fixture->path, FAULT_SETUP);
 	reader_close(NULL);
 }
 
+/* Of the plants first to last, all are found where they are. */
 static void
-reading_can_be_taken_up_behind_any_line(void **state)
+expect_found(const struct fixture *fixture, int64_t first, int64_t last)
 {
-	const struct fixture *fixture = *state;
-	struct reader_report report;
-	struct record record;
-
-	fixture_make_store(fixture, false, 1, 4);
 	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	struct position at = reader->replay.at;
-	expect_rest(reader, 3, 4);
-	assert_int_equal(reader_resume(reader, &at, 2), EX_OK);
-	expect_rest(reader, 3, 4);
-	reader_report(reader, &report);
-	assert_int_equal(report.plants, 4);
+	struct record record;
+	uint64_t offset;
+
+	for (int64_t id = first; id <= last; id++) {
+		assert_int_equal(reader_find(reader, id, &offset), FAULT_NONE);
+		assert_int_not_equal(offset, 0);
+		assert_int_equal(
+		    reader_read(reader, offset, &record), FAULT_NONE);
+		assert_non_null(record.plant);
+		assert_int_equal(record.id, id);
+	}
+	assert_int_equal(reader_find(reader, last + 1, &offset), FAULT_NONE);
+	assert_int_equal(offset, 0);
 	reader_close(reader);
 }
 
-/* More than is left for the lock at the end, which is looked at first. */
+static enum reader_index
+find_index(const struct fixture *fixture, uint64_t *end)
+{
+	struct reader *reader = open_reader(fixture, NULL);
+	enum reader_index index;
+
+	assert_int_equal(reader_index(reader, &index, end), FAULT_NONE);
+	reader_close(reader);
+	return index;
+}
+
 static void
-damage_far_before_the_end_is_found_on_the_way(void **state)
+plants_are_found_while_the_store_is_in_use(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct reader_report report;
-	struct record record;
+	uint64_t end, before;
+	struct store *store = fixture_open(fixture, true);
 
-	make_long_store(fixture, 16);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	reader_report(reader, &report);
-	reader_close(reader);
-	fixture_write(fixture, JOURNAL_NAME, report.bytes + 9, "X", 1);
+	fixture_create(store, 1);
+	fixture_create(store, 2);
+	expect_found(fixture, 1, 2);
+	find_index(fixture, &before);
+	/* Behind the end of the index, too. */
+	shim_fail(SHIM_PWRITE, "data.mdb", 1, 99, ENOSPC);
+	fixture_create(store, 3);
+	shim_reset();
+	assert_int_equal(find_index(fixture, &end), READER_INDEX_USABLE);
+	assert_int_equal(end, before);
+	expect_found(fixture, 1, 3);
+	store_close(store);
+	fixture_append(fixture, JOURNAL_NAME, "{\"seq\":9,", 9);
+	expect_found(fixture, 1, 3);
+	assert_true(fixture_logged(fixture, "was torn") > 0);
+}
+
+static void
+entry_that_leads_to_another_plant_is_not_believed(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct reader *reader;
+	struct position covered, none;
+	uint64_t offsets[3], found, end;
+	struct index *index;
+
+	fixture_make_store(fixture, true, 1, 3);
 	reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_next(reader, &record), READER_PLANT);
-	assert_int_equal(record.id, 1);
-	assert_int_equal(reader_next(reader, &record), READER_FAILED);
-	assert_int_equal(reader_status(reader), EX_DATAERR);
-	assert_int_equal(fixture_logged(fixture, "damaged at byte"), 1);
+	for (int64_t id = 1; id <= 3; id++)
+		assert_int_equal(
+		    reader_find(reader, id, &offsets[id - 1]), FAULT_NONE);
+	assert_int_equal(
+	    reader_open_index(reader, &index, &covered), READER_INDEX_USABLE);
+	index_close(index, false);
+	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
+	assert_int_equal(index_create(fixture->dir, fixture->path,
+			     reader->journal.uuid, &index),
+	    0);
 	reader_close(reader);
+	assert_int_equal(index_begin(index, &none), 0);
+	for (int64_t id = 1; id <= 4; id++)
+		assert_int_equal(index_put(index, id,
+				     offsets[id == 1   ? 1
+					     : id == 2 ? 0
+						       : 2],
+				     &found),
+		    INDEX_NEW);
+	assert_int_equal(index_commit(index, &covered), 0);
+	index_close(index, false);
+	assert_int_equal(find_index(fixture, &end), READER_INDEX_USABLE);
+	expect_found(fixture, 1, 3);
+}
+
+static void
+remove_mark(const struct fixture *fixture)
+{
+	fixture_remove(fixture, "index/boot");
+}
+
+/* Whatever the index is: and it is neither made, nor changed, nor removed. */
+static void
+plants_are_found_with_any_index_or_none(void **state)
+{
+	static const struct {
+		void (*change)(const struct fixture *);
+		enum reader_index index;
+	} rows[] = {
+		{ NULL, READER_INDEX_USABLE },
+		{ remove_mark, READER_INDEX_STALE },
+		{ fixture_junk_index, READER_INDEX_UNUSABLE },
+		{ fixture_remove_index, READER_INDEX_ABSENT },
+	};
+	const struct fixture *fixture = *state;
+	uint64_t end;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		fixture_make_store(fixture, i % 2 == 0, 1, 0);
+		if (i == 0)
+			fixture_make_store(fixture, false, 1, 3);
+		if (rows[i].change != NULL)
+			rows[i].change(fixture);
+		assert_int_equal(find_index(fixture, &end), rows[i].index);
+		assert_int_equal(end > 0, i == 0);
+		expect_found(fixture, 1, 3);
+		assert_int_equal(fixture_exists(fixture, "index/data.mdb"),
+		    rows[i].index != READER_INDEX_ABSENT);
+	}
+	assert_false(fixture_exists(fixture, "index"));
+}
+
+static void
+index_of_a_longer_journal_is_stale_and_no_plant_is_denied(void **state)
+{
+	const struct fixture *fixture = *state;
+	uint64_t offset, end;
+	size_t len;
+
+	fixture_make_store(fixture, true, 1, 2);
+	len = fixture_size(fixture, JOURNAL_NAME);
+	fixture_make_store(fixture, true, 3, 4);
+	fixture_truncate(fixture, JOURNAL_NAME, len);
+	assert_int_equal(find_index(fixture, &end), READER_INDEX_STALE);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_find(reader, 3, &offset), FAULT_DAMAGED);
+	reader_close(reader);
+	assert_int_equal(fixture_logged(fixture, "it is shorter"), 1);
+}
+
+/* As after a failed sync, of which the index does not know what followed. */
+static void
+journal_that_was_renewed_meanwhile_hides_no_plant(void **state)
+{
+	const struct fixture *fixture = *state;
+	uint64_t offset;
+
+	fixture_make_store(fixture, false, 1, 2);
+	struct reader *reader = open_reader(fixture, NULL);
+	fixture_replace_journal(fixture);
+	fixture_make_store(fixture, false, 3, 3);
+	assert_int_equal(reader_find(reader, 3, &offset), FAULT_FAILED);
+	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
+	reader_close(reader);
+	expect_found(fixture, 1, 3);
+}
+
+static void
+search_through_the_journal_ends_when_the_watch_stops_it(void **state)
+{
+	const struct fixture *fixture = *state;
+	const struct watch watch = { fixture_stop, NULL };
+	uint64_t offset;
+
+	fixture_make_store(fixture, true, 1, 2);
+	fixture_remove_index(fixture);
+	struct reader *reader = open_reader(fixture, &watch);
+	assert_int_equal(reader_find(reader, 1, &offset), FAULT_STOPPED);
+	assert_int_equal(offset, 0);
+	reader_close(reader);
+}
+
+static void
+reading_goes_on_behind_the_index(void **state)
+{
+	const struct fixture *fixture = *state;
+	enum reader_index index;
+	uint64_t end;
+
+	fixture_make_store(fixture, true, 1, 2);
+	struct reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
+	assert_int_equal(end, fixture_size(fixture, JOURNAL_NAME));
+	struct store *store = fixture_open(fixture, true);
+	fixture_create(store, 3);
+	expect_rest(reader, 3, 3);
+	reader_close(reader);
+	store_close(store);
+}
+
+static void
+reader_that_has_no_memory_reports_that_or_finds_the_same(void **state)
+{
+	const struct fixture *fixture = *state;
+	bool failed = true;
+
+	if (!alloc_can_fail())
+		skip();
+	fixture_make_store(fixture, true, 1, 2);
+	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
+	for (unsigned nth = 1; failed; nth++) {
+		enum reader_index index;
+		uint64_t offsets[3] = { 0 }, end;
+		enum fault fault;
+
+		alloc_fail(nth, 1);
+		struct reader *reader =
+		    reader_open(fixture->path, NULL, &fault);
+		if (reader != NULL)
+			fault = reader_index(reader, &index, &end);
+		for (int64_t i = 0; fault == FAULT_NONE && i < 3; i++)
+			fault = reader_find(reader, i + 1, &offsets[i]);
+		failed = alloc_reset();
+		reader_close(reader);
+		if (fault == FAULT_NONE) {
+			assert_true(offsets[0] > 0 && offsets[1] > 0);
+			assert_int_equal(offsets[2], 0);
+		} else
+			assert_true(failed && fault == FAULT_MEMORY);
+		assert_true(nth < 100);
+	}
 }
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(plants_come_in_their_order_with_their_text_and_name),
-		TEST(report_tells_the_last_line_and_the_whole),
-		TEST(empty_store_has_no_plants),
-		TEST(journal_can_be_named_as_a_file),
-		TEST(directory_without_a_lock_gets_none),
+		TEST(plants_come_in_their_order_and_the_report_has_the_whole),
 		TEST(last_plant_that_only_the_index_has_is_missing),
 		TEST(what_is_stored_after_the_end_was_found_is_left_out),
-		TEST(watch_is_told_each_mebibyte_with_the_whole),
-		TEST(watch_can_stop_it_and_what_was_read_is_told),
-		TEST(damage_fails_with_its_offset_behind_the_good_plants),
-		TEST(store_that_is_marked_as_failed_is_not_read),
-		TEST(journal_that_is_replaced_meanwhile_is_told),
-		TEST(half_a_write_is_not_seen_when_the_lock_file_was_removed),
-		TEST(lock_file_that_is_removed_meanwhile_is_told_and_not_made),
-		TEST(lock_file_that_says_nothing_is_no_failure),
-		TEST(lock_that_cannot_be_had_is_told_but_where_there_is_none),
-		TEST(every_read_that_fails_is_told),
-		TEST(sync_that_fails_is_told),
-		TEST(sync_that_fails_where_it_cannot_be_marked_is_told),
-		TEST(sync_of_a_copy_that_fails_is_told),
+		TEST(watch_is_called_for_each_mebibyte),
+		TEST(watch_can_stop_it_and_the_report_has_what_was_read),
+		TEST(damage_fails_with_its_offset),
+		TEST(journal_that_is_named_as_a_file_is_read_alone),
+		TEST(half_a_write_is_not_seen),
+		TEST(journal_that_cannot_be_locked_at_all_is_read),
+		TEST(every_read_that_fails_is_a_fault),
+		TEST(sync_that_fails_is_a_fault_and_marks_the_journal),
 		TEST(what_is_no_journal_is_refused),
-		TEST(reading_can_be_taken_up_behind_any_line),
-		TEST(damage_far_before_the_end_is_found_on_the_way),
+		TEST(plants_are_found_while_the_store_is_in_use),
+		TEST(entry_that_leads_to_another_plant_is_not_believed),
+		TEST(plants_are_found_with_any_index_or_none),
+		TEST(index_of_a_longer_journal_is_stale_and_no_plant_is_denied),
+		TEST(journal_that_was_renewed_meanwhile_hides_no_plant),
+		TEST(search_through_the_journal_ends_when_the_watch_stops_it),
+		TEST(reading_goes_on_behind_the_index),
+		TEST(reader_that_has_no_memory_reports_that_or_finds_the_same),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
 }

@@ -6,27 +6,21 @@ Usage: test_token_command.py build/plant-store
 
 import datetime
 import os
+import pathlib
 import pty
 import re
 import subprocess
 import sys
 import tempfile
 
-USAGE, DATAERR, CANTCREAT, IOERR, CONFIG = 64, 65, 73, 74, 78
+from lib_command import (
+    CANTCREAT, CONFIG, DATAERR, IOERR, USAGE, expect, read_to_end,
+)
+from lib_service import Tally, passed_on, run_scenario
+
 TOKEN = re.compile(r"pst_[A-Za-z0-9_-]{43}\n")
 
 program = os.path.abspath(sys.argv[1])
-failures = 0
-
-
-def check(sentence, condition, seen=""):
-    global failures
-    if condition:
-        print("ok - " + sentence)
-    else:
-        failures += 1
-        print("not ok - " + sentence)
-        print("#   saw: {!r}".format(seen))
 
 
 def run(*arguments, **options):
@@ -47,218 +41,164 @@ def expires_of(name):
 
 
 def content():
-    with open(path) as file:
-        return file.read()
+    return pathlib.Path(path).read_text()
 
 
-def test_help_and_version():
-    for arguments in ["--help"], ["help"]:
+def test_help_and_version(tally):
+    for arguments, pattern in [
+            (["--help"], r"(?s).*\ntoken .*"), (["help"], r"(?s).*\ntoken .*"),
+            (["token", "--help"], r"(?s)Usage: plant-store token.*"),
+            (["--version"], r"plant-store \d+\.\d+\.\d+\n")]:
         result = run(*arguments)
-        check("{} lists the subcommands".format(arguments[0]),
-              result.returncode == 0 and "\ntoken " in result.stdout, result)
-    result = run("token", "--help")
-    check("token --help tells its usage", result.returncode == 0 and
-          result.stdout.startswith("Usage: plant-store token"), result)
-    result = run("--version")
-    check("--version is name and number", result.returncode == 0 and
-          re.fullmatch(r"plant-store \d+\.\d+\.\d+\n", result.stdout),
-          result)
+        tally.check(result.returncode == 0 and
+                    bool(re.fullmatch(pattern, result.stdout)),
+                    f"{' '.join(arguments)} prints what it should", result)
 
 
-def test_usage_errors():
-    for arguments, hint in [
-            ([], "plant-store --help"),
-            (["nothing"], "plant-store --help"),
-            (["--nothing"], "plant-store --help"),
-            (["token"], "plant-store token --help"),
-            (["token", "nothing"], "plant-store token --help"),
-            (["token", "--nothing"], "plant-store token --help"),
-            (["token", "add"], "plant-store token --help"),
-            (["token", "revoke"], "plant-store token --help"),
-            (["token", "add", "a", "b"], "plant-store token --help"),
-            (["token", "list", "a"], "plant-store token --help"),
-            (["token", "list", "--file", ""], "plant-store token --help"),
-            (["token", "add", "a", "--expires"], "plant-store token --help"),
-            (["token", "list", "--expires", "1d"],
-             "plant-store token --help")]:
-        result = run(*arguments)
-        check("'{}' is a usage error with a hint".format(" ".join(arguments)),
-              result.returncode == USAGE and result.stdout == "" and
-              result.stderr.startswith("plant-store: ") and
-              result.stderr.count("\n") == 1 and hint in result.stderr,
-              result)
+def test_usage_errors(tally):
+    for arguments in (
+            "", "nothing", "--nothing", "token", "token nothing",
+            "token --nothing", "token add", "token revoke", "token add a b",
+            "token list a", "token list --file=", "token add a --expires",
+            "token list --expires 1d"):
+        command = "plant-store token" if "token" in arguments else "plant-store"
+        result = run(*arguments.split())
+        expect(tally, result, f"'{arguments}' is a usage error with a hint", USAGE,
+               "", ["plant-store: ", f"{command} --help"])
+        tally.check(result.stderr.count("\n") == 1, "in one line", result)
 
 
-def test_expiry_that_is_refused():
+def test_expiry_that_is_refused(tally):
     for when in ["", "soon", "90", "d", "-1d", "1w", "1d ", "1.5h",
                  "2027-02-30", "2027-1-1", "2027-01-31T00:00:00", "0d",
                  "2020-01-01", "2020-01-01T00:00:00Z", "9999999999d",
                  "999999999d"]:
         result = run("token", "add", "refused", "--expires", when)
-        check("--expires '{}' is refused and adds nothing".format(when),
-              result.returncode == USAGE and result.stdout == "" and
-              not os.path.exists(path), result)
+        expect(tally, result, f"--expires '{when}' is refused", USAGE, "")
+    tally.check(not os.path.exists(path), "a refused expiry adds nothing")
 
 
-def test_add():
+def test_add(tally):
     result = run("token", "add", "plain")
-    check("add prints the token alone", result.returncode == 0 and
-          TOKEN.fullmatch(result.stdout) and result.stderr == "", result)
-    check("the token is not in the file",
-          result.stdout.strip() not in content(), content())
-    check("the line has name, digest and creation", re.fullmatch(
-        r"plain [0-9a-f]{64} # created \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n",
-        content()), content())
+    expect(tally, result, "add succeeds and logs nothing", err="")
+    tally.check(bool(TOKEN.fullmatch(result.stdout)), "add prints the token alone",
+                result)
+    line = r"plain [0-9a-f]{64} # created \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n"
+    tally.check(bool(re.fullmatch(line, content())),
+                "the line has name, digest and creation, not the token", content())
     result = run("token", "add", "plain")
-    check("a taken name is refused", result.returncode == DATAERR and
-          "plain is taken" in result.stderr, result)
-    result = run("token", "add", "a/b")
-    check("a malformed name is refused", result.returncode == USAGE, result)
+    expect(tally, result, "a taken name is refused", DATAERR, "", "plain is taken")
+    expect(tally, run("token", "add", "a/b"), "a malformed name is refused", USAGE)
 
 
-def test_expiry():
+def test_expiry(tally):
     now = datetime.datetime.now(datetime.timezone.utc).timestamp()
     for name, when, seconds in [("days", "90d", 90 * 86400),
                                 ("hours", "12h", 12 * 3600),
                                 ("minutes", "30m", 30 * 60)]:
         run("token", "add", "--expires", when, name)
         shown = expires_of(name)
-        check("--expires {} counts from now".format(when),
-              shown is not None and -2 < shown - now - seconds < 60, shown)
+        tally.check(shown is not None and -2 < shown - now - seconds < 60,
+                    f"--expires {when} counts from now", shown)
     for name, when, expected in [
             ("date", "2099-01-31", "2099-01-31T00:00:00Z"),
             ("time", "2099-01-31T12:00:00+02:00", "2099-01-31T10:00:00Z")]:
         run("token", "add", name, "--expires=" + when)
-        line = [line for line in content().splitlines()
-                if line.startswith(name + " ")]
-        check("--expires {} is kept in UTC".format(when),
-              line and line[0].split()[2] == expected, line)
+        found = re.search(rf"^{name} \S+ {expected} ", content(), re.MULTILINE)
+        tally.check(bool(found), f"--expires {when} is kept in UTC", content())
 
 
-def test_list():
+def test_list(tally):
     digest = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
-    other = os.path.join(directory, "other")
-    with open(other, "w") as file:
-        file.write("a " + digest + "\n"
-                   "longer-name " + digest[::-1] + " 2020-01-01T00:00:00Z"
-                   " # created 2019-01-01T00:00:00Z\n")
-    os.chmod(other, 0o600)
-    result = run("token", "list", "--file", other)
-    check("list aligns its columns and marks what has expired",
-          result.returncode == 0 and result.stdout ==
-          "NAME         EXPIRES               CREATED\n"
-          "a            never                 -\n"
-          "longer-name  2020-01-01T00:00:00Z  2019-01-01T00:00:00Z  expired\n",
-          result.stdout)
-    os.chmod(other, 0o644)
-    result = run("token", "list", "--file", other)
-    check("a file that others may read is refused with the remedy",
-          result.returncode == CONFIG and result.stdout == "" and
-          "chmod o= " + other in result.stderr, result)
-    result = run("token", "list", "--file", "/proc/self/mem")
-    check("a file that cannot be read has the status of its cause",
-          result.returncode == os.EX_IOERR and "check the disk" in result.stderr,
-          result)
-    with open(other, "w") as file:
-        file.write("a " + digest + "\nb " + digest + "\n")
-    os.chmod(other, 0o600)
+    other = pathlib.Path(directory, "other")
+    other.touch(0o600)
+    other.write_text(f"a {digest}\nlonger-name {digest[::-1]} 2020-01-01T00:00:00Z"
+                     " # created 2019-01-01T00:00:00Z\n")
+    listing = ["token", "list", "--file", str(other)]
+    expect(tally, run(*listing), "list aligns columns and marks what has expired", 0,
+           "NAME         EXPIRES               CREATED\n"
+           "a            never                 -\n"
+           "longer-name  2020-01-01T00:00:00Z  2019-01-01T00:00:00Z  expired\n")
+    other.chmod(0o644)
+    expect(tally, run(*listing), "a file that others may read is refused with remedy",
+           CONFIG, "", f"chmod o= {other}")
+    expect(tally, run("token", "list", "--file", "/proc/self/mem"),
+           "a file that cannot be read has the status of its cause", IOERR, "",
+           "check the disk")
+    other.write_text(f"a {digest}\nb {digest}\n")
+    other.chmod(0o600)
     for arguments in ["list"], ["add", "c"], ["revoke", "a"]:
-        result = run("token", *arguments, "--file", other)
-        check("{} refuses a token with two names".format(arguments[0]),
-              result.returncode == CONFIG and result.stdout == "" and
-              "line 2, b, has the digest of line 1, a" in result.stderr,
-              result)
+        result = run("token", *arguments, "--file", str(other))
+        expect(tally, result, f"{arguments[0]} refuses a token with two names", CONFIG,
+               "", "line 2, b, has the digest of line 1, a")
 
 
-def test_revoke():
+def test_revoke(tally):
     before = content()
-    result = run("token", "revoke", "days")
-    check("revoke removes one line and says nothing",
-          result.returncode == 0 and result.stdout + result.stderr == "" and
-          content() == "".join(line for line in before.splitlines(True)
-                               if not line.startswith("days ")), content())
-    result = run("token", "revoke", "days")
-    check("what is revoked is unknown then", result.returncode == DATAERR and
-          "unknown" in result.stderr, result)
+    expect(tally, run("token", "revoke", "days"), "revoke prints nothing", 0, "", "")
+    tally.check(content() == re.sub("(?m)^days .*\n", "", before),
+                "revoke removes one line", content())
+    expect(tally, run("token", "revoke", "days"), "what is revoked is unknown then",
+           DATAERR, "", "unknown")
     for name in "hours", "minutes", "date", "time":
         run("token", "revoke", name)
-    result = run("token", "revoke", "plain")
-    check("the last token stays", result.returncode == DATAERR and
-          content().startswith("plain "), result)
+    expect(tally, run("token", "revoke", "plain"), "the last token is revoked too")
+    tally.check(content() == "", "nothing is left in the file", content())
+    expect(tally, run("token", "list"), "a file without a token lists none", 0,
+           "NAME  EXPIRES               CREATED\n")
 
 
-def test_output_that_is_lost():
-    with open("/dev/full", "w") as full:
-        result = run("token", "add", "full", stdout=full)
-    check("a token that cannot be printed is to be revoked",
-          result.returncode == IOERR and
-          "plant-store token revoke full" in result.stderr, result)
-    result = run("token", "add", "closed", stdout=None,
-                 preexec_fn=lambda: os.close(1))
-    check("a closed stdout is an error",
-          result.returncode == IOERR and "revoke closed" in result.stderr,
-          result)
-    check("nothing but lines of tokens went into the file",
-          run("token", "list").returncode == 0 and
-          "pst_" not in content(), content())
+def test_output_that_is_lost(tally):
     read_end, write_end = os.pipe()
     os.close(read_end)
-    result = run("token", "add", "gone", stdout=write_end)
-    os.close(write_end)
-    check("a reader that went away is an error",
-          result.returncode == IOERR and "revoke gone" in result.stderr,
-          result)
     with open("/dev/full", "w") as full:
+        for name, how in [
+                ("full", {"stdout": full}), ("gone", {"stdout": write_end}),
+                ("closed", {"stdout": None, "preexec_fn": lambda: os.close(1)})]:
+            expect(tally, run("token", "add", name, **how),
+                   f"a token whose output is {name} is to be revoked", IOERR,
+                   err=f"plant-store token revoke {name}")
         for arguments in ["--help"], ["--version"], ["token", "list"]:
-            result = run(*arguments, stdout=full)
-            check("'{}' into a full disk is an error".format(
-                " ".join(arguments)), result.returncode == IOERR, result)
+            expect(tally, run(*arguments, stdout=full),
+                   f"'{' '.join(arguments)}' into a full disk is an error", IOERR)
+    os.close(write_end)
+    tally.check(run("token", "list").returncode == 0 and "pst_" not in content(),
+                "nothing but lines of tokens went into the file", content())
 
 
-def test_terminal():
+def test_terminal(tally):
     master, slave = pty.openpty()
     result = subprocess.run([program, "token", "add", "terminal"],
                             stdout=subprocess.PIPE, stderr=slave,
                             env=environment, text=True)
     os.close(slave)
-    said = os.read(master, 1000).decode()
-    os.close(master)
-    check("on a terminal add says that the token is not shown again",
-          TOKEN.fullmatch(result.stdout) and "cannot be shown again" in said
-          and said.count("\n") == 1, said)
+    said = read_to_end(master).decode()
+    tally.check(bool(TOKEN.fullmatch(result.stdout)) and said.count("\n") == 1
+                and "cannot be shown again" in said,
+                "on a terminal add says that the token is not shown again", said)
 
 
-def test_settings():
-    result = run("token", "list", env={"PLANT_STORE_TOKENS": "tokens"})
-    check("a relative PLANT_STORE_TOKENS is refused",
-          result.returncode == CONFIG and
-          "PLANT_STORE_TOKENS" in result.stderr, result)
-    result = run("token", "add", "a", "--file", directory + "/none/tokens")
-    check("a missing directory is told with its remedy",
-          result.returncode == CANTCREAT and "install -d" in result.stderr,
-          result)
+def test_settings(tally):
+    expect(tally, run("token", "list", env={"PLANT_STORE_TOKENS": "tokens"}),
+           "a relative PLANT_STORE_TOKENS is refused", CONFIG, "", "PLANT_STORE_TOKENS")
+    expect(tally, run("token", "add", "a", "--file", directory + "/none/tokens"),
+           "a missing directory is reported with its remedy", CANTCREAT, "",
+           "install -d")
     before = content()
     other = os.path.join(directory, "fresh")
     result = run("token", "--file", other, "add", "a")
-    check("--file goes before PLANT_STORE_TOKENS", result.returncode == 0 and
-          os.path.exists(other) and content() == before, result)
+    tally.check(result.returncode == 0 and os.path.exists(other) and
+                content() == before, "--file goes before PLANT_STORE_TOKENS", result)
+
+
+def scenario(tally: Tally) -> None:
+    for test in (test_help_and_version, test_usage_errors,
+                 test_expiry_that_is_refused, test_add, test_expiry, test_list,
+                 test_revoke, test_output_that_is_lost, test_terminal, test_settings):
+        test(tally)
 
 
 with tempfile.TemporaryDirectory() as directory:
     path = os.path.join(directory, "tokens")
-    environment = {"PLANT_STORE_TOKENS": path}
-    for variable in "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS":
-        if variable in os.environ:
-            environment[variable] = os.environ[variable]
-    test_help_and_version()
-    test_usage_errors()
-    test_expiry_that_is_refused()
-    test_add()
-    test_expiry()
-    test_list()
-    test_revoke()
-    test_output_that_is_lost()
-    test_terminal()
-    test_settings()
-
-sys.exit(1 if failures else 0)
+    environment = passed_on() | {"PLANT_STORE_TOKENS": path}
+    sys.exit(run_scenario(scenario))

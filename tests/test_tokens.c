@@ -2,42 +2,38 @@
  * tokens: which token files are accepted, which tokens are known, and what
  * adding and revoking leave in the file.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <sys/wait.h>
-#include <sysexits.h>
 #include <unistd.h>
 
-#include "alloc_shim.h"
 #include "fault_shim.h"
+#include "ground/log.h"
 #include "http/tokens.h"
 #include "pure/timestamp.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* SHA-256 of "one" and "two" */
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 #define TWO "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
-
+#define THREE "0" DIGITS_63
 #define DIGITS_63 \
 	"692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
+#define ONE_LINE "a " ONE "\n"
+#define TWO_LINES ONE_LINE "b " TWO "\n"
 
 /* One more than a name may have */
 #define LONG_NAME                          \
@@ -46,81 +42,63 @@
 
 #define ADDERS 8
 #define NAMES_EACH 5
+#define MANY 10001
+#define THREADS 4
+#define NOBODY 65534
+#define UNKNOWN HTTP_CREDENTIAL_UNKNOWN
 
 /* The function of libcrypto that fails, or none. */
 static const char *broken = "";
 
-/* The tests' own come before libcrypto's; from here they hand on to them. */
-#define HAND_ON(name, arguments)                                             \
-	do {                                                                 \
+/* The test's own come before libcrypto's, and call those. */
+#define REPLACE(type, name, parameters, arguments)                           \
+	type name parameters                                                 \
+	{                                                                    \
 		union {                                                      \
 			void *object;                                        \
 			__typeof__(&name) function;                          \
 		} next = { dlsym(RTLD_NEXT, #name) };                        \
 		return strcmp(broken, #name) == 0 ? 0                        \
 						  : next.function arguments; \
-	} while (0)
-
-int
-EVP_DigestInit_ex2(
-    EVP_MD_CTX *context, const EVP_MD *type, const OSSL_PARAM *settings)
-{
-	HAND_ON(EVP_DigestInit_ex2, (context, type, settings));
-}
-
-int
-EVP_DigestUpdate(EVP_MD_CTX *context, const void *data, size_t len)
-{
-	HAND_ON(EVP_DigestUpdate, (context, data, len));
-}
-
-int
-EVP_DigestFinal_ex(EVP_MD_CTX *context, unsigned char *digest, unsigned *len)
-{
-	HAND_ON(EVP_DigestFinal_ex, (context, digest, len));
-}
-
-EVP_MD_CTX *
-EVP_MD_CTX_new(void)
-{
-	HAND_ON(EVP_MD_CTX_new, ());
-}
-
-EVP_MD *
-EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties)
-{
-	HAND_ON(EVP_MD_fetch, (library, name, properties));
-}
-
-int
-RAND_bytes(unsigned char *bytes, int len)
-{
-	HAND_ON(RAND_bytes, (bytes, len));
-}
-
-/* The size that fstat tells of any file, or -1 for its own; or why it fails. */
-static off_t told_size = -1;
-static int fstat_error;
-
-int
-fstat(int fd, struct stat *st)
-{
-	int result = fstatat(fd, "", st, AT_EMPTY_PATH);
-
-	if (fstat_error != 0) {
-		errno = fstat_error;
-		return -1;
 	}
-	if (result == 0 && told_size >= 0)
-		st->st_size = told_size;
-	return result;
+REPLACE(int, EVP_Digest,
+    (const void *data, size_t len, unsigned char *digest, unsigned *size,
+	const EVP_MD *type, ENGINE *engine),
+    (data, len, digest, size, type, engine))
+REPLACE(EVP_MD *, EVP_MD_fetch,
+    (OSSL_LIB_CTX * library, const char *name, const char *properties),
+    (library, name, properties))
+REPLACE(int, RAND_bytes, (unsigned char *bytes, int len), (bytes, len))
+
+/* The lines that this thread has logged since it emptied them. */
+static _Thread_local char logged[2048];
+
+void
+log_at(enum log_level level, const char *format, ...)
+{
+	size_t len = strlen(logged);
+	va_list arguments;
+
+	(void)level;
+	va_start(arguments, format);
+	vsnprintf(logged + len, sizeof logged - len, format, arguments);
+	va_end(arguments);
+}
+
+static void
+assert_logged(const char *part)
+{
+	if (strstr(logged, part) == NULL)
+		fail_msg("'%s' is without '%s'", logged, part);
 }
 
 struct fixture {
 	char dir[64];
 	char path[80];
-	char error[512];
-	int status; /* of the last open_set that gave NULL */
+	char beside[88];                  /* where an edit writes */
+	char token[TOKENS_TOKEN_LEN + 1]; /* of the last add */
+	enum fault fault;                 /* of the last open_set */
+	struct tokens *tokens;            /* of the last open_set, or NULL */
 };
 
 static int
@@ -137,6 +115,8 @@ set_up(void **state)
 		return -1;
 	snprintf(
 	    fixture->path, sizeof fixture->path, "%s/tokens", fixture->dir);
+	snprintf(
+	    fixture->beside, sizeof fixture->beside, "%s.new", fixture->path);
 	*state = fixture;
 	return 0;
 }
@@ -148,6 +128,8 @@ tear_down(void **state)
 	DIR *dir = opendir(fixture->dir);
 	struct dirent *entry;
 
+	tokens_close(fixture->tokens);
+	chmod(fixture->dir, 0700);
 	while ((entry = readdir(dir)) != NULL)
 		unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
@@ -161,16 +143,13 @@ tear_down(void **state)
 static void
 file_put_bytes(struct fixture *fixture, const char *text, size_t len)
 {
-	char temporary[96];
-	FILE *file;
+	FILE *file = fopen(fixture->beside, "w");
 
-	snprintf(temporary, sizeof temporary, "%s.new", fixture->path);
-	file = fopen(temporary, "w");
 	assert_non_null(file);
 	assert_int_equal(fwrite(text, 1, len, file), len);
 	assert_int_equal(fchmod(fileno(file), 0640), 0);
 	assert_int_equal(fclose(file), 0);
-	assert_int_equal(rename(temporary, fixture->path), 0);
+	assert_int_equal(rename(fixture->beside, fixture->path), 0);
 }
 
 static void
@@ -204,48 +183,83 @@ entries_in_directory(const struct fixture *fixture)
 	return count - 2; /* . and .. */
 }
 
+/* The set is closed by the next open_set, or at the test's end. */
 static struct tokens *
 open_set(struct fixture *fixture)
 {
-	fixture->status = EX_OK;
-	return tokens_open(fixture->path, &fixture->status, fixture->error,
-	    sizeof fixture->error);
+	tokens_close(fixture->tokens);
+	logged[0] = '\0';
+	fixture->tokens =
+	    tokens_open(fixture->path, geteuid(), &fixture->fault);
+	return fixture->tokens;
 }
 
 static struct tokens *
 open_good(struct fixture *fixture, const char *text)
 {
-	struct tokens *tokens;
-
 	file_put(fixture, text);
-	tokens = open_set(fixture);
-	if (tokens == NULL)
-		fail_msg("%s", fixture->error);
-	return tokens;
+	if (open_set(fixture) == NULL)
+		fail_msg("%s", logged);
+	return fixture->tokens;
 }
 
 static enum http_error
-find(struct tokens *tokens, const char *token, int64_t now_ms)
+find(struct tokens *tokens, const char *token)
 {
-	const char *name;
+	char name[TOKENS_NAME_MAX + 1];
 
-	return tokens_find(tokens, token, strlen(token), now_ms, &name);
+	return tokens_find(tokens, token, strlen(token), 0, name);
+}
+
+static size_t
+count_of(const struct tokens *tokens)
+{
+	size_t count;
+
+	tokens_list(tokens, &count);
+	return count;
 }
 
 static void
 assert_refused(struct fixture *fixture, const char *because)
 {
-	struct tokens *tokens = open_set(fixture);
-
-	tokens_close(tokens);
-	if (tokens != NULL)
+	if (open_set(fixture) != NULL)
 		fail_msg("accepted, though %s", because);
-	assert_non_null(strstr(fixture->error, fixture->path));
-	if (strstr(fixture->error, because) == NULL)
-		fail_msg("'%s' lacks '%s'", fixture->error, because);
-	assert_null(strchr(fixture->error, '\n'));
-	assert_int_equal(fixture->status, EX_CONFIG);
+	assert_logged(fixture->path);
+	assert_logged(because);
+	assert_null(strchr(logged, '\n'));
+	assert_int_equal(fixture->fault, FAULT_SETUP);
 }
+
+static enum fault
+add(struct fixture *fixture, const char *name, const int64_t *expires_ms)
+{
+	logged[0] = '\0';
+	return tokens_add(fixture->path, name, expires_ms, fixture->token);
+}
+
+static enum fault
+revoke_name(struct fixture *fixture, const char *name)
+{
+	logged[0] = '\0';
+	return tokens_revoke(fixture->path, name);
+}
+
+/* `fault` is what the change gave, which is to have left `before` alone. */
+static void
+assert_unchanged(struct fixture *fixture, enum fault fault, enum fault expected,
+    const char *because, const char *before)
+{
+	char text[1024];
+
+	assert_int_equal(fault, expected);
+	assert_logged(because);
+	file_get(fixture, text, sizeof text);
+	assert_string_equal(text, before);
+	assert_int_equal(entries_in_directory(fixture), 1);
+}
+
+/* --- The file ------------------------------------------------------------- */
 
 static void
 entries_are_read_in_the_files_order(void **state)
@@ -253,773 +267,690 @@ entries_are_read_in_the_files_order(void **state)
 	struct tokens *tokens = open_good(*state,
 	    "# clients\n\n \t\nzeta " ONE "\n"
 	    "  a.b_c-D9\t " TWO " 1970-01-01T00:00:01.5+00:00 "
-	    "# created 2026-11-21T09:00:00Z by hand\n");
-	const struct token *token;
+	    "# created 2026-11-21T09:00:00Z by hand\n"
+	    "d 1" DIGITS_63 " # created 2026-11-21T09:00:00.123456789Z\n"
+	    "c " THREE " # created yesterday");
+	size_t count;
+	const struct token *list = tokens_list(tokens, &count);
 
-	assert_int_equal(tokens_count(tokens), 2);
-	token = tokens_get(tokens, 0);
-	assert_string_equal(token->name, "zeta");
-	assert_false(token->expires);
-	assert_string_equal(token->created, "");
-	assert_int_equal(token->digest[0], 0x76);
-	assert_int_equal(token->digest[31], 0xed);
-	token = tokens_get(tokens, 1);
-	assert_string_equal(token->name, "a.b_c-D9");
-	assert_true(token->expires);
-	assert_int_equal(token->expires_ms, 1500);
-	assert_string_equal(token->created, "2026-11-21T09:00:00Z");
-	tokens_close(tokens);
-}
-
-static void
-last_line_needs_no_newline(void **state)
-{
-	struct tokens *tokens = open_good(*state, "a " ONE);
-
-	assert_int_equal(tokens_count(tokens), 1);
-	tokens_close(tokens);
-}
-
-static void
-comment_without_a_time_tells_no_creation(void **state)
-{
-	struct tokens *tokens = open_good(*state,
-	    "a " ONE " # created yesterday\n"
-	    "b " TWO " # created 2026-11-21T09:00:00.123456789Z\n");
-
-	assert_string_equal(tokens_get(tokens, 0)->created, "");
-	assert_string_equal(tokens_get(tokens, 1)->created, "");
-	tokens_close(tokens);
+	assert_int_equal(count, 4);
+	assert_string_equal(list[0].name, "zeta");
+	assert_false(list[0].expires);
+	assert_string_equal(list[0].created, "");
+	assert_int_equal(list[0].digest[0], 0x76);
+	assert_int_equal(list[0].digest[31], 0xed);
+	assert_string_equal(list[1].name, "a.b_c-D9");
+	assert_true(list[1].expires);
+	assert_int_equal(list[1].expires_ms, 1500);
+	assert_string_equal(list[1].created, "2026-11-21T09:00:00Z");
+	assert_string_equal(list[2].created, "");
+	assert_string_equal(list[3].name, "c");
+	assert_string_equal(list[3].created, "");
 }
 
 static void
 malformed_files_are_refused_with_line_and_reason(void **state)
 {
+	static const char no_name[] = "line 1 has no name";
+	static const char no_digest[] = "line 1 has no SHA-256";
+	static const char no_time[] = "line 1 has an expiry";
 	static const struct {
-		const char *text, *because;
+		const char *text;
+		size_t len;
+		const char *because;
 	} rows[] = {
-		{ "", "no token" },
-		{ "# nothing\n", "no token" },
-		{ "a " ONE "\nb\n", "line 2 has no SHA-256" },
-		{ "a 7692\n", "line 1 has no SHA-256" },
-		{ "a " ONE "0\n", "line 1 has no SHA-256" },
-		{ "a 7692C3AD3540BB803C020B3AEE66CD8887123234EA0C6E7143C0ADD73"
-		  "FF431ED\n",
-		    "line 1 has no SHA-256" },
-		{ "a # " ONE "\n", "line 1 has no SHA-256" },
-		{ "a g" DIGITS_63 "\n", "line 1 has no SHA-256" },
-		{ "a 7g92c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73"
-		  "ff431ed\n",
-		    "line 1 has no SHA-256" },
-		{ "a -" DIGITS_63 "\n", "line 1 has no SHA-256" },
-		{ "a :" DIGITS_63 "\n", "line 1 has no SHA-256" },
-		{ "\n\na/b " ONE "\n", "line 3 does not begin with a name" },
-		{ "\xef\xbb\xbf"
-		  "a " ONE "\n",
-		    "line 1 does not begin with a name" },
-		{ LONG_NAME " " ONE "\n", "line 1 does not begin with a name" },
-		{ "a " ONE " tomorrow\n", "line 1 has an expiry" },
-		{ "a " ONE " 2027-01-31\n", "line 1 has an expiry" },
-		{ "a " ONE " 2027-01-31 12:00:00Z\n", "line 1 has more" },
-		{ "a " ONE " 2027-01-31T00:00:00Z x\n", "line 1 has more" },
-		{ "a " ONE "\nb " TWO "\r\n", "line 2 ends with CR LF" },
-		{ "a " ONE "\n\r\n", "line 2 ends with CR LF" },
-		{ "a " ONE "\nb " TWO "\na " TWO "\n",
-		    "line 3 has the name a of line 1" },
-		{ "b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
-		    "line 4, a, has the digest of line 1, b" },
+#define ROW(text, because) { text, sizeof text - 1, because }
+		ROW("a 7692\n", no_digest),
+		ROW("a " ONE "0\n", no_digest),
+		ROW("a C" DIGITS_63 "\n", no_digest),
+		ROW("a # " ONE "\n", no_digest),
+		ROW("a g" DIGITS_63 "\n", no_digest),
+		ROW("a -" DIGITS_63 "\n", no_digest),
+		ROW("a :" DIGITS_63 "\n", no_digest),
+		ROW("a " ONE "\r\n", no_digest),
+		ROW("a " ONE "\nb\n", "line 2 has no SHA-256"),
+		ROW("\n\na/b " ONE "\n", "line 3 has no name"),
+		ROW("\xef\xbb\xbf" ONE_LINE, no_name),
+		ROW(LONG_NAME " " ONE "\n", no_name),
+		ROW("\r\n", no_name),
+		ROW("a " ONE " tomorrow\n", no_time),
+		ROW("a " ONE " 2027-01-31\n", no_time),
+		ROW("a " ONE " 2027-01-31 12:00:00Z\n", no_time),
+		ROW("a " ONE " 2027-01-31T00:00:00Z x\n", "line 1 has more"),
+		ROW("a " ONE "\n\0\n", "line 2 holds a NUL"),
+		ROW(TWO_LINES "a " TWO "\n",
+		    "line 3, a, has the name of line 1, a"),
+		ROW("b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
+		    "line 4, a, has the digest of line 1, b"),
+		/* What may be a token is not repeated. */
+		ROW("a pst_secret\n", no_digest),
+#undef ROW
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		file_put(*state, rows[i].text);
+		file_put_bytes(*state, rows[i].text, rows[i].len);
 		assert_refused(*state, rows[i].because);
+		assert_null(strstr(logged, "secret"));
 	}
 }
 
 static void
-refusal_does_not_repeat_what_may_be_a_token(void **state)
+give(const char *path, uid_t owner)
 {
-	struct fixture *fixture = *state;
-
-	file_put(fixture, "a pst_secret\n");
-	assert_refused(fixture, "line 1");
-	assert_null(strstr(fixture->error, "secret"));
+	assert_int_equal(chown(path, owner, owner), 0);
 }
 
+/* Only root can test the owners: a user cannot give a file away. */
 static void
-nul_byte_is_refused(void **state)
+rights_decide_whether_a_file_is_accepted(void **state)
 {
-	static const char text[] = "a " ONE "\n\0\n";
-
-	file_put_bytes(*state, text, sizeof text - 1);
-	assert_refused(*state, "NUL");
-}
-
-static void
-file_that_others_may_touch_is_refused(void **state)
-{
-	static const mode_t modes[] = { 0604, 0602, 0601, 0647 };
+	static const struct {
+		mode_t mode, dir_mode;
+		uid_t owner, dir_owner, user;
+		bool refused;
+		const char *because; /* error, or warning; NULL for none */
+	} rows[] = {
+		{ 0600, 0700, 0, 0, 0, false, NULL },
+		{ 0640, 0755, 0, 0, 0, false, NULL },
+		{ 0620, 0700, 0, 0, 0, false,
+		    "it (mode 0620); run: chmod g-w" },
+		{ 0660, 0700, 0, 0, 0, false,
+		    "it (mode 0660); run: chmod g-w" },
+		{ 0600, 0770, 0, 0, 0, false,
+		    "directory (mode 0770); run: ch" },
+		{ 0604, 0700, 0, 0, 0, true, "chmod o=" },
+		{ 0602, 0700, 0, 0, 0, true, "chmod o=" },
+		{ 0601, 0700, 0, 0, 0, true, "chmod o=" },
+		{ 0600, 0702, 0, 0, 0, true, "chmod o-w" },
+		{ 0600, 01777, 0, 0, 0, true, "chmod o-w" },
+		{ 0640, 0755, 0, 0, 1234, false, NULL },
+		{ 0600, 0700, 1234, 1234, 1234, false, NULL },
+		{ 0600, 0700, 1234, NOBODY, TOKENS_ANY_USER, false, NULL },
+		{ 0600, 0700, NOBODY, 0, 0, true, "it belongs to user 65534" },
+		{ 0600, 0700, 0, NOBODY, 0, true, "directory belongs to user" },
+		{ 0600, 0700, 1234, 0, 1235, true, "run: chown 1235" },
+	};
 	struct fixture *fixture = *state;
+	bool root = geteuid() == 0;
 
-	file_put(fixture, "a " ONE "\n");
-	for (size_t i = 0; i < COUNT(modes); i++) {
-		assert_int_equal(chmod(fixture->path, modes[i]), 0);
-		assert_refused(fixture, "chmod o=");
+	for (size_t i = 0; i < (root ? COUNT(rows) : 10); i++) {
+		struct tokens *tokens;
+		const char *line;
+
+		file_put(fixture, ONE_LINE);
+		assert_int_equal(chmod(fixture->path, rows[i].mode), 0);
+		assert_int_equal(chmod(fixture->dir, rows[i].dir_mode), 0);
+		if (root) {
+			give(fixture->path, rows[i].owner);
+			give(fixture->dir, rows[i].dir_owner);
+		}
+		logged[0] = '\0';
+		tokens = tokens_open(fixture->path,
+		    root ? rows[i].user : geteuid(), &fixture->fault);
+		assert_int_equal(
+		    fixture->fault, rows[i].refused ? FAULT_SETUP : FAULT_NONE);
+		assert_int_equal(tokens == NULL, rows[i].refused);
+		line = tokens == NULL ? logged : tokens_warning(tokens);
+		assert_int_equal(line == NULL, rows[i].because == NULL);
+		if (line != NULL)
+			assert_non_null(strstr(line, rows[i].because));
+		tokens_close(tokens);
+		/* An edit accepts any owner, and what is a warning. */
+		if (!rows[i].refused)
+			assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
 	}
 }
 
 static void
-missing_file_is_refused(void **state)
+file_without_a_token_knows_none_and_warns_how_to_add_one(void **state)
 {
-	assert_refused(*state, "No such file");
+	static const char *const texts[] = { "", "# nothing\n", "\n\n" };
+
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		struct tokens *tokens = open_good(*state, texts[i]);
+
+		assert_int_equal(count_of(tokens), 0);
+		assert_int_equal(find(tokens, "one"), UNKNOWN);
+		assert_non_null(strstr(
+		    tokens_warning(tokens), "plant-store token add NAME"));
+	}
 }
 
 static void
-directory_is_refused(void **state)
-{
-	struct fixture *fixture = *state;
-	char path[sizeof fixture->path];
-
-	memcpy(path, fixture->path, sizeof path);
-	memcpy(fixture->path, fixture->dir, sizeof fixture->dir);
-	assert_refused(fixture, "not a regular file");
-	memcpy(fixture->path, path, sizeof path);
-}
-
-static void
-fifo_is_refused_without_waiting_for_a_writer(void **state)
+what_is_no_regular_file_is_refused(void **state)
 {
 	struct fixture *fixture = *state;
 
+	assert_refused(fixture, "token add NAME");
+	assert_null(tokens_open("/none/tokens", 0, &fixture->fault));
+	assert_int_equal(fixture->fault, FAULT_SETUP);
+	/* Without waiting for its writer. */
 	assert_int_equal(mkfifo(fixture->path, 0600), 0);
 	assert_refused(fixture, "not a regular file");
+	assert_int_equal(unlink(fixture->path), 0);
+	assert_int_equal(mkdir(fixture->path, 0700), 0);
+	assert_refused(fixture, "not a regular file");
+	assert_int_equal(rmdir(fixture->path), 0);
 }
 
 static void
-file_that_is_too_large_is_refused(void **state)
+file_that_is_too_large_is_neither_read_nor_written(void **state)
 {
 	struct fixture *fixture = *state;
 	char *text = malloc(TOKENS_FILE_BYTES_MAX + 1);
-	struct tokens *tokens;
+	struct stat st;
 
 	assert_non_null(text);
 	memset(text, '\n', TOKENS_FILE_BYTES_MAX + 1);
-	memcpy(text, "a " ONE "\n", strlen("a " ONE "\n"));
+	memcpy(text, ONE_LINE, strlen(ONE_LINE));
 	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 1);
 	assert_refused(fixture, "larger than 1048576 bytes");
 	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX);
-	tokens = open_set(fixture);
-	assert_non_null(tokens);
-	tokens_close(tokens);
+	assert_non_null(open_set(fixture));
+	assert_int_equal(add(fixture, "b", NULL), FAULT_SETUP);
+	assert_logged("would be larger than 1048576");
+	assert_int_equal(stat(fixture->path, &st), 0);
+	assert_int_equal(st.st_size, TOKENS_FILE_BYTES_MAX);
+	assert_int_equal(entries_in_directory(fixture), 1);
 	free(text);
 }
 
-static void
-file_that_grows_while_it_is_read_is_refused(void **state)
-{
-	struct fixture *fixture = *state;
-	char *text = malloc(TOKENS_FILE_BYTES_MAX + 2);
-
-	assert_non_null(text);
-	memset(text, '\n', TOKENS_FILE_BYTES_MAX + 2);
-	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 2);
-	free(text);
-	told_size = 0;
-	assert_refused(fixture, "larger than 1048576 bytes");
-	told_size = -1;
-}
+/* --- The set -------------------------------------------------------------- */
 
 static void
-known_token_is_found_with_its_name(void **state)
+token_is_found_by_its_whole_text_until_it_expires(void **state)
 {
-	struct tokens *tokens = open_good(*state, "a " ONE "\nb " TWO "\n");
-	const char *name = NULL;
-
-	assert_int_equal(tokens_find(tokens, "one", 3, 0, &name), HTTP_OK);
-	assert_string_equal(name, "a");
-	assert_int_equal(tokens_find(tokens, "two", 3, 0, &name), HTTP_OK);
-	assert_string_equal(name, "b");
-	tokens_close(tokens);
-}
-
-static void
-other_tokens_are_unknown(void **state)
-{
-	static const char *const others[] = { "", "on", "One", "one ", "ones",
-		ONE };
-	struct tokens *tokens = open_good(*state, "a " ONE "\n");
-
-	for (size_t i = 0; i < COUNT(others); i++)
-		assert_int_equal(
-		    find(tokens, others[i], 0), HTTP_CREDENTIAL_UNKNOWN);
-	tokens_close(tokens);
-}
-
-static void
-token_expires_at_its_very_millisecond(void **state)
-{
+	static const struct {
+		const char *token;
+		int64_t now_ms;
+		enum http_error error;
+		const char *name;
+	} rows[] = {
+		{ "one", 0, HTTP_OK, "a" },
+		{ "two", 999, HTTP_OK, "b" },
+		{ "two", 1000, HTTP_CREDENTIAL_EXPIRED, "" },
+		{ "", 0, UNKNOWN, "" },
+		{ "on", 0, UNKNOWN, "" },
+		{ "One", 0, UNKNOWN, "" },
+		{ "one ", 0, UNKNOWN, "" },
+		{ "ones", 0, UNKNOWN, "" },
+		{ ONE, 0, UNKNOWN, "" },
+	};
 	struct tokens *tokens =
-	    open_good(*state, "a " ONE " 1970-01-01T00:00:01Z\n");
+	    open_good(*state, ONE_LINE "b " TWO " 1970-01-01T00:00:01Z\n");
 
-	assert_int_equal(find(tokens, "one", 999), HTTP_OK);
-	assert_int_equal(find(tokens, "one", 1000), HTTP_CREDENTIAL_EXPIRED);
-	assert_int_equal(find(tokens, "two", 1000), HTTP_CREDENTIAL_UNKNOWN);
-	tokens_close(tokens);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		char name[TOKENS_NAME_MAX + 1] = "";
+
+		assert_int_equal(
+		    tokens_find(tokens, rows[i].token, strlen(rows[i].token),
+			rows[i].now_ms, name),
+		    rows[i].error);
+		assert_string_equal(name, rows[i].name);
+	}
 }
 
 static void
-refresh_takes_a_changed_file(void **state)
+each_of_many_tokens_is_found_and_no_other(void **state)
 {
-	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+	FILE *file = fopen(((struct fixture *)*state)->path, "w");
+	char token[32];
+	struct tokens *tokens;
 
-	file_put(*state, "bb " TWO "\n");
-	tokens_refresh(tokens, 0);
-	assert_int_equal(find(tokens, "one", 0), HTTP_CREDENTIAL_UNKNOWN);
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	tokens_close(tokens);
+	assert_non_null(file);
+	assert_int_equal(fchmod(fileno(file), 0600), 0);
+	for (int i = 0; i < MANY; i++) {
+		unsigned char digest[TOKENS_DIGEST_LEN];
+		int n = snprintf(token, sizeof token, "token-%d", i);
+
+		assert_int_equal(EVP_Digest(token, (size_t)n, digest, NULL,
+				     EVP_sha256(), NULL),
+		    1);
+		fprintf(file, "n%d ", i);
+		for (size_t k = 0; k < sizeof digest; k++)
+			fprintf(file, "%02x", digest[k]);
+		fputc('\n', file);
+	}
+	assert_int_equal(fclose(file), 0);
+	tokens = open_set(*state);
+	assert_non_null(tokens);
+	assert_int_equal(count_of(tokens), MANY);
+	for (int i = 0; i < MANY; i++) {
+		char name[TOKENS_NAME_MAX + 1], expected[32];
+		int n = snprintf(token, sizeof token, "token-%d", i);
+
+		snprintf(expected, sizeof expected, "n%d", i);
+		assert_int_equal(
+		    tokens_find(tokens, token, (size_t)n, 0, name), HTTP_OK);
+		assert_string_equal(name, expected);
+		token[0] = 'T';
+		assert_int_equal(find(tokens, token), UNKNOWN);
+	}
 }
 
 static void
-refresh_looks_once_a_second(void **state)
+refresh(struct tokens *tokens, int64_t now_ms)
 {
-	struct tokens *tokens = open_good(*state, "a " ONE "\n");
+	logged[0] = '\0';
+	tokens_refresh(tokens, now_ms);
+}
+
+/*
+ * What each new state of the file leads to: the first refresh after the change
+ * logs `logged`, the next logs nothing.
+ */
+static void
+changed_file_is_read_again_and_logged_once(void **state)
+{
+	static const struct {
+		const char *text; /* NULL: no file */
+		mode_t mode;
+		const char *logged;
+		enum http_error one, two;
+	} rows[] = {
+		{ "b " TWO "\n", 0640, "read again; tokens in use: 1", UNKNOWN,
+		    HTTP_OK },
+		{ ONE_LINE "nonsense\n", 0640,
+		    "line 2 has no SHA-256 of 64 lower-case hex digits; "
+		    "correct or remove it; until then the tokens of the last "
+		    "good file stay in use (1)",
+		    UNKNOWN, HTTP_OK },
+		{ ONE_LINE, 0644, "others have access", UNKNOWN, HTTP_OK },
+		{ ONE_LINE, 0660, "its group can write to it", HTTP_OK,
+		    UNKNOWN },
+		{ TWO_LINES, 0640, "in use: 2", HTTP_OK, HTTP_OK },
+		{ "", 0640, "no token in it: every request is answered 401",
+		    UNKNOWN, UNKNOWN },
+		{ ONE_LINE, 0640, "in use: 1", HTTP_OK, UNKNOWN },
+		{ NULL, 0, "No such file or directory; add one with", UNKNOWN,
+		    UNKNOWN },
+		{ ONE_LINE, 0600, "in use: 1", HTTP_OK, UNKNOWN },
+	};
+	struct fixture *fixture = *state;
+	struct tokens *tokens = open_good(fixture, ONE_LINE);
+	int64_t now_ms = 0;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		if (rows[i].text == NULL) {
+			assert_int_equal(unlink(fixture->path), 0);
+		} else {
+			file_put(fixture, rows[i].text);
+			assert_int_equal(chmod(fixture->path, rows[i].mode), 0);
+		}
+		refresh(tokens, now_ms += 1000);
+		assert_logged(rows[i].logged);
+		assert_logged(fixture->path);
+		refresh(tokens, now_ms += 1000);
+		assert_string_equal(logged, "");
+		assert_int_equal(find(tokens, "one"), rows[i].one);
+		assert_int_equal(find(tokens, "two"), rows[i].two);
+	}
+}
+
+static void
+file_is_checked_once_a_second_or_after_a_recheck(void **state)
+{
+	struct tokens *tokens = open_good(*state, ONE_LINE);
 
 	tokens_refresh(tokens, 5000);
 	file_put(*state, "bb " TWO "\n");
 	tokens_refresh(tokens, 5999);
-	assert_int_equal(find(tokens, "two", 0), HTTP_CREDENTIAL_UNKNOWN);
+	assert_int_equal(find(tokens, "two"), UNKNOWN);
 	tokens_refresh(tokens, 6000);
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	tokens_close(tokens);
+	assert_int_equal(find(tokens, "two"), HTTP_OK);
+	file_put(*state, ONE_LINE);
+	tokens_recheck(tokens);
+	tokens_refresh(tokens, 6001);
+	assert_int_equal(find(tokens, "one"), HTTP_OK);
+	file_put(*state, TWO_LINES);
+	tokens_refresh(tokens, 6002);
+	assert_int_equal(find(tokens, "two"), UNKNOWN);
 }
 
+/* It can leave inode and size alone and, within a tick, the times. */
 static void
-a_recheck_looks_at_once_and_once(void **state)
-{
-	struct tokens *tokens = open_good(*state, "a " ONE "\n");
-	struct tokens *others = open_good(*state, "a " ONE "\n");
-
-	tokens_refresh(tokens, 5000);
-	tokens_refresh(others, 5000);
-	file_put(*state, "bb " TWO "\n");
-	tokens_recheck();
-	tokens_refresh(tokens, 5001);
-	tokens_refresh(others, 5001);
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	assert_int_equal(find(others, "two", 0), HTTP_OK);
-	file_put(*state, "a " ONE "\n");
-	tokens_refresh(tokens, 5002);
-	assert_int_equal(find(tokens, "one", 0), HTTP_CREDENTIAL_UNKNOWN);
-	tokens_close(tokens);
-	tokens_close(others);
-}
-
-/* Refresh at `now_ms` and take what is logged meanwhile. */
-static void
-refresh_logged(struct tokens *tokens, int64_t now_ms, char *logged, size_t size)
-{
-	int before = dup(STDERR_FILENO);
-	int ends[2];
-	ssize_t len;
-
-	assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
-	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
-	tokens_refresh(tokens, now_ms);
-	dup2(before, STDERR_FILENO);
-	len = read(ends[0], logged, size - 1);
-	logged[len < 0 ? 0 : len] = '\0';
-	close(ends[0]);
-	close(ends[1]);
-	close(before);
-}
-
-static void
-bad_new_file_is_logged_once_and_keeps_the_last_good_set(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	char logged[1024];
-
-	file_put(fixture, "bb " TWO "\nnonsense\n");
-	refresh_logged(tokens, 0, logged, sizeof logged);
-	assert_non_null(strstr(logged, fixture->path));
-	assert_non_null(strstr(logged, "line 2"));
-	assert_non_null(strstr(logged, "last good file stay in use"));
-	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
-	assert_int_equal(find(tokens, "two", 0), HTTP_CREDENTIAL_UNKNOWN);
-	refresh_logged(tokens, 1000, logged, sizeof logged);
-	assert_string_equal(logged, "");
-	tokens_close(tokens);
-}
-
-static void
-file_that_vanishes_is_logged_once_and_keeps_the_last_good_set(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	char logged[1024];
-
-	assert_int_equal(unlink(fixture->path), 0);
-	refresh_logged(tokens, 0, logged, sizeof logged);
-	assert_non_null(strstr(logged, "No such file"));
-	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
-	refresh_logged(tokens, 1000, logged, sizeof logged);
-	assert_string_equal(logged, "");
-	tokens_close(tokens);
-}
-
-static void
-another_bad_file_is_logged_again_and_a_good_one_ends_it(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	char logged[1024];
-
-	file_put(fixture, "nonsense\n");
-	refresh_logged(tokens, 0, logged, sizeof logged);
-	file_put(fixture, "# empty\n");
-	refresh_logged(tokens, 1000, logged, sizeof logged);
-	assert_non_null(strstr(logged, "no token"));
-	file_put(fixture, "b " TWO "\n");
-	refresh_logged(tokens, 2000, logged, sizeof logged);
-	assert_non_null(strstr(logged, "read again"));
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	tokens_close(tokens);
-}
-
-static void
-mode_that_is_put_right_makes_the_file_usable(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-
-	file_put(fixture, "b " TWO "\n");
-	assert_int_equal(chmod(fixture->path, 0644), 0);
-	tokens_refresh(tokens, 0);
-	assert_int_equal(find(tokens, "two", 0), HTTP_CREDENTIAL_UNKNOWN);
-	assert_int_equal(chmod(fixture->path, 0640), 0);
-	tokens_refresh(tokens, 1000);
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	tokens_close(tokens);
-}
-
-/* Such a change can leave inode, size and, within a tick, the times alone. */
-static void
-change_in_place_of_the_same_size_is_noticed(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	int fd = open(fixture->path, O_WRONLY);
-
-	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, "a " TWO, 66, 0), 66);
-	tokens_refresh(tokens, 0);
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	assert_int_equal(pwrite(fd, "a " ONE, 66, 0), 66);
-	tokens_refresh(tokens, 1000);
-	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
-	close(fd);
-	tokens_close(tokens);
-}
-
-static void
-change_in_place_that_only_the_time_tells_is_noticed(void **state)
+change_in_place_is_noticed(void **state)
 {
 	const struct timespec old[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
 	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	char logged[1024];
+	struct tokens *tokens = open_good(fixture, ONE_LINE);
 	int fd = open(fixture->path, O_WRONLY);
 
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite(fd, "a " TWO, 66, 0), 66);
+	tokens_refresh(tokens, 0);
+	assert_int_equal(find(tokens, "two"), HTTP_OK);
+	assert_int_equal(pwrite(fd, "a " ONE, 66, 0), 66);
 	assert_int_equal(futimens(fd, old), 0);
+	tokens_refresh(tokens, 1000);
+	assert_int_equal(find(tokens, "one"), HTTP_OK);
 	close(fd);
-	refresh_logged(tokens, 0, logged, sizeof logged);
-	assert_non_null(strstr(logged, "read again"));
-	assert_int_equal(find(tokens, "two", 0), HTTP_OK);
-	tokens_close(tokens);
 }
 
-static int
-add(struct fixture *fixture, const char *name, const int64_t *expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1])
+/* Each is tried again at the next check and logged once. */
+static void
+file_that_cannot_be_read_for_a_while_keeps_the_set(void **state)
 {
-	return tokens_add(fixture->path, name, expires_ms, token,
-	    fixture->error, sizeof fixture->error);
+	static const int errors[] = { EIO, ENOMEM };
+	struct tokens *tokens = open_good(*state, ONE_LINE);
+	int64_t now_ms = 0;
+
+	for (size_t i = 0; i < COUNT(errors); i++) {
+		for (int again = 0; again < 2; again++) {
+			shim_fail(SHIM_FSTAT, "/tokens", 1, 1, errors[i]);
+			refresh(tokens, now_ms += 1000);
+			shim_reset();
+			assert_int_equal(*logged == '\0', again);
+			assert_int_equal(find(tokens, "one"), HTTP_OK);
+		}
+		refresh(tokens, now_ms += 1000);
+		assert_logged("read again");
+	}
 }
 
-static int
-revoke_name(struct fixture *fixture, const char *name)
+static atomic_bool stop_threads;
+
+/* Both tokens are known, or one of them: never none. */
+static void *
+look_up(void *argument)
 {
-	return tokens_revoke(
-	    fixture->path, name, fixture->error, sizeof fixture->error);
+	char name[TOKENS_NAME_MAX + 1];
+	uintptr_t misses = 0;
+
+	for (int64_t now_ms = 0; !stop_threads; now_ms += 1000) {
+		tokens_refresh(argument, now_ms);
+		if (tokens_find(argument, "one", 3, 0, name) != HTTP_OK ||
+		    strcmp(name, "a") != 0)
+			misses++;
+		tokens_find(argument, "two", 3, 0, name);
+	}
+	return (void *)misses;
 }
+
+static void
+threads_share_one_set_while_its_file_changes(void **state)
+{
+	struct tokens *tokens = open_good(*state, ONE_LINE);
+	pthread_t threads[THREADS];
+
+	stop_threads = false;
+	for (size_t i = 0; i < THREADS; i++)
+		assert_int_equal(
+		    pthread_create(&threads[i], NULL, look_up, tokens), 0);
+	for (int i = 0; i < 100; i++) {
+		file_put(*state, i % 2 == 0 ? TWO_LINES : ONE_LINE);
+		tokens_recheck(tokens);
+		usleep(1000);
+	}
+	stop_threads = true;
+	for (size_t i = 0; i < THREADS; i++) {
+		void *misses;
+
+		assert_int_equal(pthread_join(threads[i], &misses), 0);
+		assert_null(misses);
+	}
+}
+
+/* --- Changes of the file -------------------------------------------------- */
 
 static void
 added_token_is_known_with_name_and_expiry(void **state)
 {
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
+	char *token = fixture->token, first[TOKENS_TOKEN_LEN + 1];
 	int64_t expires_ms = 4102444800999; /* 2100 */
 	int64_t created_ms;
 	struct tokens *tokens;
 	const struct token *entry;
+	size_t count;
 
-	assert_int_equal(add(fixture, "ci", &expires_ms, token), 0);
+	assert_int_equal(add(fixture, "ci", &expires_ms), 0);
 	assert_int_equal(strlen(token), TOKENS_TOKEN_LEN);
 	assert_memory_equal(token, "pst_", 4);
 	assert_int_equal(
 	    strspn(token + 4, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu"
 			      "vwxyz0123456789-_"),
 	    43);
+	memcpy(first, token, sizeof first);
+	assert_int_equal(add(fixture, "other", NULL), 0);
+	assert_string_not_equal(token, first);
 	tokens = open_set(fixture);
 	assert_non_null(tokens);
-	assert_int_equal(find(tokens, token, 0), HTTP_OK);
-	entry = tokens_get(tokens, 0);
+	assert_int_equal(find(tokens, first), HTTP_OK);
+	entry = tokens_list(tokens, &count);
 	assert_string_equal(entry->name, "ci");
 	assert_true(entry->expires);
 	assert_int_equal(entry->expires_ms, 4102444800000);
 	assert_int_equal(strlen(entry->created), 20);
 	assert_int_equal(timestamp_read(entry->created, 20, &created_ms), 0);
-	tokens_close(tokens);
 }
 
 static void
 new_file_is_for_its_owner_alone_and_holds_no_token(void **state)
 {
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
 	char text[1024];
 	struct stat st;
 
-	assert_int_equal(add(fixture, "ci", NULL, token), 0);
+	/* A process that was killed left a longer one. */
+	file_put(fixture, TWO_LINES TWO_LINES);
+	assert_int_equal(rename(fixture->path, fixture->beside), 0);
+	assert_int_equal(chmod(fixture->beside, 0666), 0);
+	assert_int_equal(add(fixture, "ci", NULL), FAULT_NONE);
 	assert_int_equal(stat(fixture->path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	file_get(fixture, text, sizeof text);
-	assert_null(strstr(text, token));
+	assert_memory_equal(text, "ci ", 3);
 	assert_null(strstr(text, "pst_"));
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
 static void
-two_added_tokens_differ(void **state)
+edit_keeps_every_other_line_the_mode_and_the_owner(void **state)
 {
-	char a[TOKENS_TOKEN_LEN + 1], b[TOKENS_TOKEN_LEN + 1];
-
-	assert_int_equal(add(*state, "a", NULL, a), 0);
-	assert_int_equal(add(*state, "b", NULL, b), 0);
-	assert_string_not_equal(a, b);
-}
-
-static void
-add_and_revoke_keep_every_other_line_and_the_mode(void **state)
-{
-	static const char kept[] = "# clients\n\na \t" ONE " # by hand";
+	static const char *const kept[] = { "",
+		"# clients\n\na \t" ONE " # by hand" };
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
 	char text[1024];
 	struct stat st;
 
-	file_put(fixture, kept);
-	assert_int_equal(add(fixture, "b", NULL, token), 0);
-	file_get(fixture, text, sizeof text);
-	assert_memory_equal(text, kept, strlen(kept));
-	assert_memory_equal(text + strlen(kept), "\nb ", 3);
-	assert_int_equal(text[strlen(text) - 1], '\n');
-	assert_int_equal(revoke_name(fixture, "b"), 0);
-	file_get(fixture, text, sizeof text);
-	text[strlen(kept)] = '\0'; /* the newline that it lacked stays */
-	assert_string_equal(text, kept);
-	assert_int_equal(stat(fixture->path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0640);
-	assert_int_equal(entries_in_directory(fixture), 1);
-}
+	for (size_t i = 0; i < COUNT(kept); i++) {
+		size_t len = strlen(kept[i]);
 
-static void
-owner_of_the_file_is_kept(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	struct stat st;
-
-	if (geteuid() != 0)
-		skip();
-	file_put(fixture, "a " ONE "\n");
-	assert_int_equal(chown(fixture->path, 1234, 5678), 0);
-	assert_int_equal(add(fixture, "b", NULL, token), 0);
-	assert_int_equal(stat(fixture->path, &st), 0);
-	assert_int_equal(st.st_uid, 1234);
-	assert_int_equal(st.st_gid, 5678);
-}
-
-static void
-token_is_added_to_a_file_without_one(void **state)
-{
-	char token[TOKENS_TOKEN_LEN + 1];
-
-	file_put(*state, "");
-	assert_int_equal(add(*state, "a", NULL, token), 0);
-}
-
-/* `status` is what the change gave, which is to have left `before` alone. */
-static void
-assert_unchanged(struct fixture *fixture, int status, int expected,
-    const char *because, const char *before)
-{
-	char text[1024];
-
-	assert_int_equal(status, expected);
-	if (strstr(fixture->error, because) == NULL)
-		fail_msg("'%s' lacks '%s'", fixture->error, because);
-	file_get(fixture, text, sizeof text);
-	assert_string_equal(text, before);
-	assert_int_equal(entries_in_directory(fixture), 1);
-}
-
-static void
-taken_name_is_not_added_again(void **state)
-{
-	char token[TOKENS_TOKEN_LEN + 1] = "untouched";
-
-	file_put(*state, "a " ONE "\n");
-	assert_unchanged(*state, add(*state, "a", NULL, token), EX_DATAERR,
-	    "taken", "a " ONE "\n");
-	assert_string_equal(token, "untouched");
-}
-
-static void
-what_is_no_name_is_not_added(void **state)
-{
-	static const char *const names[] = { "", "a b", "a\n", "a#", "\xc3\xa9",
-		LONG_NAME };
-	char token[TOKENS_TOKEN_LEN + 1];
-
-	for (size_t i = 0; i < COUNT(names); i++) {
-		assert_int_equal(add(*state, names[i], NULL, token), EX_USAGE);
-		assert_int_equal(entries_in_directory(*state), 0);
+		file_put(fixture, kept[i]);
+		if (geteuid() == 0)
+			give(fixture->path, NOBODY);
+		assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
+		file_get(fixture, text, sizeof text);
+		assert_memory_equal(text, kept[i], len);
+		assert_memory_equal(text + len, &"\nb "[len == 0], 2);
+		assert_int_equal(text[strlen(text) - 1], '\n');
+		assert_int_equal(revoke_name(fixture, "b"), FAULT_NONE);
+		file_get(fixture, text, sizeof text);
+		text[len] = '\0'; /* a newline was added to it */
+		assert_string_equal(text, kept[i]);
+		assert_int_equal(stat(fixture->path, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0640);
+		if (geteuid() == 0)
+			assert_true(st.st_uid == NOBODY && st.st_gid == NOBODY);
+		assert_int_equal(entries_in_directory(fixture), 1);
 	}
 }
 
 static void
-malformed_file_is_never_rewritten(void **state)
+change_that_does_not_fit_the_file_is_refused(void **state)
 {
-	static const char text[] = "a " ONE "\nb " TWO "\nnonsense\n";
-	char token[TOKENS_TOKEN_LEN + 1];
-
-	file_put(*state, text);
-	assert_unchanged(
-	    *state, add(*state, "c", NULL, token), EX_CONFIG, "line 3", text);
-	assert_unchanged(
-	    *state, revoke_name(*state, "a"), EX_CONFIG, "line 3", text);
-}
-
-static void
-token_with_two_names_is_neither_added_to_nor_revoked(void **state)
-{
-	static const char text[] = "a " ONE "\nb " ONE "\n";
-	char token[TOKENS_TOKEN_LEN + 1];
-
-	file_put(*state, text);
-	assert_unchanged(*state, add(*state, "c", NULL, token), EX_CONFIG,
-	    "has the digest of line 1", text);
-	assert_unchanged(*state, revoke_name(*state, "a"), EX_CONFIG,
-	    "has the digest of line 1", text);
-}
-
-static void
-last_token_is_not_revoked(void **state)
-{
-	file_put(*state, "a " ONE "\n");
-	assert_unchanged(*state, revoke_name(*state, "a"), EX_DATAERR,
-	    "only token", "a " ONE "\n");
-}
-
-static void
-unknown_name_is_not_revoked(void **state)
-{
-	static const char text[] = "a " ONE "\nb " TWO "\n";
-
-	file_put(*state, text);
-	assert_unchanged(
-	    *state, revoke_name(*state, "c"), EX_DATAERR, "unknown", text);
-}
-
-static void
-nothing_is_revoked_from_a_missing_file(void **state)
-{
-	assert_int_equal(revoke_name(*state, "a"), EX_NOINPUT);
-	assert_int_equal(entries_in_directory(*state), 0);
-}
-
-/* As in the kernel's linux/posix_acl_xattr.h. */
-struct acl {
-	uint32_t version;
-	struct {
-		uint16_t tag, rights;
-		uint32_t id;
-	} entries[5];
-};
-
-static void
-add_keeps_an_access_control_list(void **state)
-{
-	/* A user beside the owner may read; in the mode that is the group. */
-	static const struct acl acl = { 2,
-		{ { 0x01, 6, UINT32_MAX }, { 0x02, 4, 33 },
-		    { 0x04, 0, UINT32_MAX }, { 0x10, 4, UINT32_MAX },
-		    { 0x20, 0, UINT32_MAX } } };
-	static const char name[] = "system.posix_acl_access";
+	static const struct {
+		const char *text;
+		bool add;
+		const char *name;
+		enum fault fault;
+		const char *because;
+	} rows[] = {
+		{ ONE_LINE, true, "a", FAULT_NAME, "a is taken" },
+		{ TWO_LINES, false, "c", FAULT_NAME, "c is unknown" },
+		{ "", false, "a", FAULT_NAME, "a is unknown" },
+		{ TWO_LINES "nonsense\n", true, "c", FAULT_SETUP, "line 3" },
+		{ TWO_LINES "nonsense\n", false, "a", FAULT_SETUP, "line 3" },
+		{ ONE_LINE "b " ONE "\n", true, "c", FAULT_SETUP,
+		    "has the digest of line 1" },
+		{ ONE_LINE "b " ONE "\n", false, "a", FAULT_SETUP,
+		    "has the digest of line 1" },
+	};
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	struct acl found;
 
-	assert_int_equal(add(fixture, "one", NULL, token), 0);
-	if (setxattr(fixture->path, name, &acl, sizeof acl, 0) != 0) {
-		assert_int_equal(errno, ENOTSUP);
-		skip();
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		file_put(fixture, rows[i].text);
+		strcpy(fixture->token, "untouched");
+		assert_unchanged(fixture,
+		    rows[i].add ? add(fixture, rows[i].name, NULL)
+				: revoke_name(fixture, rows[i].name),
+		    rows[i].fault, rows[i].because, rows[i].text);
+		assert_string_equal(fixture->token, "untouched");
 	}
-	assert_int_equal(add(fixture, "two", NULL, token), 0);
-	assert_int_equal(
-	    getxattr(fixture->path, name, &found, sizeof found), sizeof found);
-	assert_memory_equal(&found, &acl, sizeof acl);
 }
 
 static void
-missing_directory_is_told_with_its_remedy(void **state)
+name_is_1_to_64_letters_digits_dots_dashes_underscores(void **state)
 {
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	char path[128];
+	static const char *const wrong[] = { "", "a b", "a\n", "a#", "a/b",
+		"\xc3\xa9", LONG_NAME };
 
-	snprintf(path, sizeof path, "%s/none/tokens", fixture->dir);
-	assert_int_equal(tokens_add(path, "a", NULL, token, fixture->error,
-			     sizeof fixture->error),
-	    EX_CANTCREAT);
-	assert_non_null(strstr(fixture->error, "install -d"));
+	for (size_t i = 0; i < COUNT(wrong); i++)
+		assert_false(tokens_is_name(wrong[i]));
+	assert_true(tokens_is_name("a"));
+	assert_true(tokens_is_name("A.b_c-9"));
+	assert_true(tokens_is_name(&LONG_NAME[1]));
+}
+
+/* A change of another path than the fixture's. */
+static enum fault
+add_at(struct fixture *fixture, const char *name)
+{
+	char path[2 * PATH_MAX];
+
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	logged[0] = '\0';
+	return tokens_add(path, "a", NULL, fixture->token);
 }
 
 static void
-symbolic_link_is_not_replaced(void **state)
+change_that_is_refused_makes_nothing(void **state)
 {
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	char path[96];
+	/* With ".new" behind it, too long for a name and for a path. */
+	static const size_t lens[] = { NAME_MAX - 3, PATH_MAX - 1 };
+	char path[96], name[PATH_MAX];
 	struct stat st;
 
+	assert_int_equal(revoke_name(fixture, "a"), FAULT_ABSENT);
+	assert_int_equal(chmod(fixture->dir, 0777), 0);
+	assert_int_equal(add(fixture, "a", NULL), FAULT_SETUP);
+	assert_logged("chmod o-w");
+	assert_int_equal(chmod(fixture->dir, 0700), 0);
+	assert_int_equal(add_at(fixture, "none/tokens"), FAULT_OUTPUT);
+	assert_logged("install -d");
+	file_put(fixture, ONE_LINE);
+	assert_int_equal(add_at(fixture, "tokens/tokens"), FAULT_ABSENT);
+	assert_int_equal(unlink(fixture->path), 0);
+	for (size_t i = 0; i < COUNT(lens); i++) {
+		memset(name, 'n', lens[i]);
+		name[lens[i]] = '\0';
+		assert_int_equal(add_at(fixture, name), FAULT_ABSENT);
+		assert_logged(fixture->dir);
+	}
+	assert_int_equal(entries_in_directory(fixture), 0);
 	snprintf(path, sizeof path, "%s/link", fixture->dir);
 	assert_int_equal(symlink(fixture->path, path), 0);
-	assert_int_equal(tokens_add(path, "a", NULL, token, fixture->error,
-			     sizeof fixture->error),
-	    EX_CONFIG);
+	assert_int_equal(add_at(fixture, "link"), FAULT_SETUP);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISLNK(st.st_mode));
 }
 
-/* The status of an addition in a child that is restricted first. */
-static int
-add_restricted(struct fixture *fixture, void (*restrict_self)(void))
+/* The fault of an addition by a child that is nobody, or cannot grow a file. */
+static enum fault
+add_restricted(struct fixture *fixture, bool nobody)
 {
-	char token[TOKENS_TOKEN_LEN + 1];
+	const struct rlimit none = { 0, 0 };
 	pid_t child = fork();
 	int status;
 
 	assert_true(child >= 0);
 	if (child == 0) {
-		restrict_self();
-		_exit(add(fixture, "b", NULL, token));
+		signal(SIGXFSZ, SIG_IGN);
+		if (nobody ? geteuid() == 0 &&
+				 (setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+			   : setrlimit(RLIMIT_FSIZE, &none) != 0)
+			_exit(99);
+		_exit((int)add(fixture, "b", NULL));
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
+	return (enum fault)WEXITSTATUS(status);
 }
 
 static void
-become_nobody(void)
-{
-	if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
-		_exit(EX_OSERR);
-}
-
-static void
-allow_no_file_to_grow(void)
-{
-	const struct rlimit none = { 0, 0 };
-
-	signal(SIGXFSZ, SIG_IGN);
-	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
-		_exit(EX_OSERR);
-}
-
-static void
-directory_that_is_not_writable_refuses_a_token(void **state)
+change_that_the_system_refuses_leaves_the_file_alone(void **state)
 {
 	struct fixture *fixture = *state;
-	int status;
+	enum fault fault;
 
 	assert_int_equal(chmod(fixture->dir, 0555), 0);
-	status = add_restricted(fixture, become_nobody);
+	fault = add_restricted(fixture, true);
 	assert_int_equal(chmod(fixture->dir, 0700), 0);
-	assert_int_equal(status, EX_NOPERM);
+	assert_int_equal(fault, FAULT_RIGHTS);
+	assert_int_equal(add_restricted(fixture, false), FAULT_FULL);
 	assert_int_equal(entries_in_directory(fixture), 0);
+	file_put(fixture, ONE_LINE);
+	assert_unchanged(
+	    fixture, add_restricted(fixture, false), FAULT_FULL, "", ONE_LINE);
 }
 
 static void
-failed_write_leaves_the_file_and_nothing_else(void **state)
+change_that_cannot_keep_the_owner_is_not_made(void **state)
 {
 	struct fixture *fixture = *state;
 
-	file_put(fixture, "a " ONE "\n");
-	assert_unchanged(fixture,
-	    add_restricted(fixture, allow_no_file_to_grow), EX_IOERR, "",
-	    "a " ONE "\n");
-}
-
-static void
-failed_first_write_leaves_nothing(void **state)
-{
-	assert_int_equal(
-	    add_restricted(*state, allow_no_file_to_grow), EX_IOERR);
-	assert_int_equal(entries_in_directory(*state), 0);
+	if (geteuid() != 0)
+		skip();
+	file_put(fixture, ONE_LINE);
+	assert_int_equal(chown(fixture->path, 0, NOBODY), 0);
+	give(fixture->dir, NOBODY);
+	assert_unchanged(
+	    fixture, add_restricted(fixture, true), FAULT_RIGHTS, "", ONE_LINE);
 }
 
 static void
 lock_that_stays_held_is_an_error_after_a_bounded_wait(void **state)
 {
 	struct fixture *fixture = *state;
-	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char token[TOKENS_TOKEN_LEN + 1];
-	int status;
-	int fd;
+	int fd = open(fixture->dir, O_RDONLY);
 
-	file_put(fixture, "a " ONE "\n");
-	fd = open(fixture->path, O_RDWR);
 	assert_true(fd >= 0);
-	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
-	status = add(fixture, "b", NULL, token);
+	file_put(fixture, ONE_LINE);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_unchanged(fixture, add(fixture, "b", NULL), FAULT_BUSY,
+	    "another process uses it", ONE_LINE);
 	close(fd);
-	assert_unchanged(fixture, status, EX_TEMPFAIL, "locked", "a " ONE "\n");
-	assert_int_equal(add(fixture, "b", NULL, token), 0);
+	assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
+	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
 /* Add the names of one process; on a slow disk the lock's wait can end. */
-static int
+static enum fault
 add_names(struct fixture *fixture, int adder)
 {
-	char token[TOKENS_TOKEN_LEN + 1];
-
 	for (int i = 0; i < NAMES_EACH; i++) {
-		int status = EX_TEMPFAIL;
+		enum fault fault = FAULT_BUSY;
 		char name[32];
 
 		snprintf(name, sizeof name, "name-%d-%d", adder, i);
-		for (int tries = 0; tries < 30 && status == EX_TEMPFAIL;
-		     tries++)
-			status = add(fixture, name, NULL, token);
-		if (status != 0)
-			return status;
+		for (int left = 30; left > 0 && fault == FAULT_BUSY; left--)
+			fault = add(fixture, name, NULL);
+		if (fault != FAULT_NONE)
+			return fault;
 	}
-	return 0;
+	return FAULT_NONE;
 }
 
 static void
@@ -1027,487 +958,206 @@ processes_that_add_at_once_lose_no_token(void **state)
 {
 	struct fixture *fixture = *state;
 	pid_t children[ADDERS];
-	struct tokens *tokens;
 
 	for (int i = 0; i < ADDERS; i++) {
 		children[i] = fork();
 		assert_true(children[i] >= 0);
 		if (children[i] == 0)
-			_exit(add_names(fixture, i));
+			_exit((int)add_names(fixture, i));
 	}
 	for (int i = 0; i < ADDERS; i++) {
 		int status;
 
 		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-		assert_true(WIFEXITED(status));
-		assert_int_equal(WEXITSTATUS(status), 0);
+		assert_int_equal(status, 0);
 	}
-	tokens = open_set(fixture);
-	assert_non_null(tokens);
-	assert_int_equal(tokens_count(tokens), ADDERS * NAMES_EACH);
-	tokens_close(tokens);
+	assert_non_null(open_set(fixture));
+	assert_int_equal(count_of(fixture->tokens), ADDERS * NAMES_EACH);
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
-static void
-token_cannot_be_looked_up_without_libcrypto(void **state)
-{
-	static const char *const functions[] = { "EVP_DigestInit_ex2",
-		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
-	struct tokens *tokens = open_good(*state, "a " ONE "\n");
-
-	for (size_t i = 0; i < COUNT(functions); i++) {
-		enum http_error error;
-
-		broken = functions[i];
-		error = find(tokens, "one", 0);
-		broken = "";
-		assert_int_equal(error, HTTP_INTERNAL);
-	}
-	assert_int_equal(find(tokens, "one", 0), HTTP_OK);
-	tokens_close(tokens);
-}
+/* --- Failures ------------------------------------------------------------- */
 
 static void
-set_cannot_be_opened_without_libcrypto(void **state)
+each_function_of_libcrypto_that_fails_is_an_error(void **state)
 {
-	static const char *const functions[] = { "EVP_MD_fetch",
-		"EVP_MD_CTX_new" };
-	struct fixture *fixture = *state;
-
-	file_put(fixture, "a " ONE "\n");
-	for (size_t i = 0; i < COUNT(functions); i++) {
-		struct tokens *tokens;
-
-		broken = functions[i];
-		tokens = open_set(fixture);
-		broken = "";
-		assert_null(tokens);
-		assert_int_equal(fixture->status, EX_OSERR);
-		assert_non_null(strstr(fixture->error, "libcrypto"));
-	}
-}
-
-static void
-token_is_not_made_without_libcrypto(void **state)
-{
-	static const char *const functions[] = { "EVP_MD_fetch",
-		"EVP_MD_CTX_new", "RAND_bytes", "EVP_DigestInit_ex2",
-		"EVP_DigestUpdate", "EVP_DigestFinal_ex" };
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1] = "untouched";
-
-	file_put(fixture, "a " ONE "\n");
-	for (size_t i = 0; i < COUNT(functions); i++) {
-		int status;
-
-		broken = functions[i];
-		status = add(fixture, "b", NULL, token);
-		broken = "";
-		assert_unchanged(
-		    fixture, status, EX_OSERR, "libcrypto", "a " ONE "\n");
-		assert_string_equal(token, "untouched");
-	}
-}
-
-/* So many that the lines are moved to a larger place, with their digests. */
-static void
-file_put_many(struct fixture *fixture)
-{
-	char text[4096], digest[] = ONE;
-	size_t len = 0;
-
-	for (char c = 'a'; c <= 't'; c++) {
-		digest[0] = "0123456789abcdef"[(c - 'a') / 16];
-		digest[1] = "0123456789abcdef"[(c - 'a') % 16];
-		len += (size_t)snprintf(
-		    text + len, sizeof text - len, "%c %s\n", c, digest);
-	}
-	file_put(fixture, text);
-}
-
-static void
-set_that_lacks_memory_for_any_part_is_not_opened(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = NULL;
-	unsigned nth = 0;
-
-	if (!alloc_can_fail())
-		skip();
-	file_put_many(fixture);
-	do {
-		*fixture->error = '\0';
-		tokens_close(tokens);
-		alloc_fail(++nth, 1);
-		tokens = open_set(fixture);
-		/* Either it can do without, or it says so. */
-		assert_true((tokens == NULL) == (*fixture->error != '\0'));
-		assert_int_equal(
-		    fixture->status, tokens == NULL ? EX_OSERR : EX_OK);
-	} while (alloc_reset());
-	assert_non_null(tokens);
-	assert_int_equal(tokens_count(tokens), 20);
-	tokens_close(tokens);
-	assert_true(
-	    nth > 5); /* the set, the text, twice its lines, the check */
-}
-
-static void
-set_that_lacks_memory_when_it_is_read_again_stays(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	int64_t now_ms = 0;
-	unsigned nth = 0;
-	bool failed;
-
-	if (!alloc_can_fail()) {
-		tokens_close(tokens);
-		skip();
-	}
-	do {
-		size_t count;
-
-		file_put_many(fixture);
-		alloc_fail(++nth, 1);
-		tokens_refresh(tokens, now_ms += 1000);
-		failed = alloc_reset();
-		count = tokens_count(tokens);
-		assert_true(count == 20 || (failed && count == 1));
-		file_put(fixture, "a " ONE "\n");
-		tokens_refresh(tokens, now_ms += 1000);
-		assert_int_equal(tokens_count(tokens), 1);
-	} while (failed);
-	tokens_close(tokens);
-	assert_true(nth > 4);
-}
-
-static void
-change_that_lacks_memory_for_any_part_is_not_made(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1], text[1024];
-	unsigned nth = 0;
-	bool failed;
-	int status;
-
-	if (!alloc_can_fail())
-		skip();
-	do {
-		file_put(fixture, "a " ONE "\n");
-		alloc_fail(++nth, 1);
-		status = add(fixture, "b", NULL, token);
-		failed = alloc_reset();
-		if (status != 0)
-			assert_unchanged(
-			    fixture, status, EX_OSERR, "", "a " ONE "\n");
-	} while (failed);
-	assert_int_equal(status, 0);
-	assert_true(nth > 5);
-	file_get(fixture, text, sizeof text);
-	nth = 0;
-	do {
-		file_put(fixture, text);
-		alloc_fail(++nth, 1);
-		status = revoke_name(fixture, "a");
-		failed = alloc_reset();
-		if (status != 0)
-			assert_unchanged(fixture, status, EX_OSERR, "", text);
-	} while (failed);
-	assert_int_equal(status, 0);
-	assert_true(nth > 5);
-}
-
-static void
-file_is_refused_if_it_cannot_be_read_and_not_if_interrupted(void **state)
-{
+	static const struct {
+		const char *function;
+		enum http_error found;
+		enum fault opened;
+	} rows[] = {
+		{ "EVP_Digest", HTTP_INTERNAL, FAULT_NONE },
+		{ "EVP_MD_fetch", HTTP_OK, FAULT_MEMORY },
+		{ "RAND_bytes", HTTP_OK, FAULT_NONE },
+	};
 	struct fixture *fixture = *state;
 	struct tokens *tokens;
 
-	file_put(fixture, "a " ONE "\n");
-	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EIO);
-	tokens = open_set(fixture);
-	shim_fail(SHIM_PREAD, "/tokens", 1, 1, EINTR);
-	assert_null(tokens);
-	assert_non_null(strstr(fixture->error, "check the disk"));
-	tokens = open_set(fixture);
-	assert_int_equal(shim_count(SHIM_PREAD), 3); /* the last: its end */
-	shim_reset();
-	assert_non_null(tokens);
-	tokens_close(tokens);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		tokens = open_good(fixture, ONE_LINE);
+		broken = rows[i].function;
+		enum http_error found = find(tokens, "one");
+		open_set(fixture);
+		enum fault added = add(fixture, "b", NULL);
+		broken = "";
+		assert_int_equal(found, rows[i].found);
+		assert_int_equal(fixture->fault, rows[i].opened);
+		assert_unchanged(
+		    fixture, added, FAULT_FAILED, "libcrypto", ONE_LINE);
+	}
+}
+
+static enum fault
+open_again(struct fixture *fixture)
+{
+	struct tokens *tokens = open_set(fixture);
+
+	assert_true(tokens == NULL || count_of(tokens) == 2);
+	return fixture->fault;
+}
+
+static enum fault
+add_third(struct fixture *fixture)
+{
+	return add(fixture, "c", NULL);
+}
+
+static enum fault
+revoke_second(struct fixture *fixture)
+{
+	return revoke_name(fixture, "b");
+}
+
+/* A refresh that fails leaves the one token of before. */
+static enum fault
+refresh_kept(struct fixture *fixture)
+{
+	refresh(fixture->tokens, 0);
+	return count_of(fixture->tokens) == 2 ? FAULT_NONE : FAULT_MEMORY;
+}
+
+#define EDITS_FROM 2
+static enum fault (*const operations[])(
+    struct fixture *) = { refresh_kept, open_again, add_third, revoke_second };
+
+static void
+operation_without_memory_for_a_part_changes_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+
+	if (!alloc_can_fail())
+		skip();
+	for (size_t i = 0; i < COUNT(operations); i++) {
+		unsigned nth = 0;
+		enum fault fault;
+		bool failed;
+
+		do {
+			open_good(fixture, ONE_LINE);
+			file_put(fixture, TWO_LINES);
+			alloc_fail(++nth, 1);
+			fault = operations[i](fixture);
+			failed = alloc_reset();
+			if (fault != FAULT_NONE && fault != FAULT_MEMORY)
+				assert_int_equal(fault, FAULT_FAILED);
+			if (fault != FAULT_NONE)
+				assert_unchanged(
+				    fixture, fault, fault, "memory", TWO_LINES);
+		} while (failed);
+		assert_int_equal(fault, FAULT_NONE);
+		/* The text, two tables. */
+		assert_true(nth > 3);
+	}
+}
+
+/* Each call of an edit that can fail, and the fault that it is. */
+static void
+failed_call_names_cause_and_remedy_and_changes_nothing(void **state)
+{
+	static const struct {
+		enum shim_call call;
+		int error;
+		enum fault fault;
+		const char *logged;
+		bool read; /* when the file is read */
+	} rows[] = {
+		{ SHIM_FSTAT, EACCES, FAULT_RIGHTS, "run this as", true },
+		{ SHIM_FSTAT, EIO, FAULT_FAILED, "check the disk", true },
+		{ SHIM_PREAD, EIO, FAULT_FAILED, "check the disk", true },
+		{ SHIM_PREAD, ENOMEM, FAULT_MEMORY, "raise its limit", true },
+		{ SHIM_PWRITE, ENOSPC, FAULT_FULL, "make room", false },
+		{ SHIM_PWRITE, EDQUOT, FAULT_FULL, "make room", false },
+		{ SHIM_PWRITE, EROFS, FAULT_RIGHTS, "mount it", false },
+		{ SHIM_FSYNC, EIO, FAULT_FAILED, "check the disk", false },
+		{ SHIM_FSYNC, ENOSPC, FAULT_FULL, "make room", false },
+	};
+	struct fixture *fixture = *state;
+
+	file_put(fixture, TWO_LINES);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		for (size_t k = rows[i].read ? 1 : EDITS_FROM;
+		     k < COUNT(operations); k++) {
+			enum fault fault;
+
+			shim_fail(rows[i].call, NULL, 1, 1, rows[i].error);
+			fault = operations[k](fixture);
+			shim_reset();
+			assert_unchanged(fixture, fault, rows[i].fault,
+			    rows[i].logged, TWO_LINES);
+		}
+	}
 }
 
 static void
-change_whose_file_is_not_synced_is_not_made(void **state)
+change_whose_directory_is_not_synced_is_reported_as_made(void **state)
 {
 	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	int status;
+	char text[1024];
+	enum fault fault;
 
-	file_put(fixture, "a " ONE "\n");
-	shim_fail(SHIM_FSYNC, NULL, 1, 1, EIO);
-	status = add(fixture, "b", NULL, token);
-	shim_reset();
-	assert_unchanged(
-	    fixture, status, EX_IOERR, "cannot write", "a " ONE "\n");
-}
-
-static void
-change_whose_directory_is_not_synced_says_that_it_is_made(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1], text[1024];
-	int status;
-
-	file_put(fixture, "a " ONE "\n");
+	file_put(fixture, ONE_LINE);
 	shim_fail(SHIM_FSYNC, NULL, 2, 1, EIO);
-	status = add(fixture, "b", NULL, token);
+	fault = add(fixture, "b", NULL);
 	shim_reset();
-	assert_int_equal(status, EX_IOERR);
-	assert_non_null(strstr(fixture->error, "a power cut may undo it"));
+	assert_int_equal(fault, FAULT_FAILED);
+	assert_logged("a power cut may undo it");
 	file_get(fixture, text, sizeof text);
 	assert_non_null(strstr(text, "\nb "));
 }
 
-static void
-closing_no_set_is_fine(void **state)
-{
-	(void)state;
-	tokens_close(NULL);
-}
-
-static void
-every_error_is_told_with_its_remedy(void **state)
-{
-	static const struct {
-		int error, status;
-		const char *remedy;
-	} rows[] = {
-		{ EACCES, EX_NOPERM, "run this as a user who may" },
-		{ EPERM, EX_NOPERM, "run this as a user who may" },
-		{ EROFS, EX_NOPERM, "mount it for writing" },
-		{ EISDIR, EX_CONFIG, "name a file" },
-		{ EFBIG, EX_IOERR, "make room" },
-		{ ENOSPC, EX_IOERR, "make room" },
-		{ EDQUOT, EX_IOERR, "make room" },
-		{ EIO, EX_IOERR, "check the disk" },
-		{ ENOMEM, EX_OSERR, "see the system's log" },
-	};
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-
-	file_put(fixture, "a " ONE "\n");
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		int status;
-
-		fstat_error = rows[i].error;
-		status = add(fixture, "b", NULL, token);
-		fstat_error = 0;
-		assert_unchanged(fixture, status, rows[i].status,
-		    rows[i].remedy, "a " ONE "\n");
-		shim_fail(SHIM_FSYNC, NULL, 1, 1, rows[i].error);
-		status = add(fixture, "b", NULL, token);
-		shim_reset();
-		assert_unchanged(fixture, status, rows[i].status,
-		    rows[i].remedy, "a " ONE "\n");
-	}
-}
-
-static void
-set_is_not_opened_when_the_file_cannot_be_looked_at(void **state)
-{
-	static const struct {
-		int error, status;
-		const char *remedy;
-	} rows[] = {
-		{ EACCES, EX_NOPERM, "run this as a user who may" },
-		{ EIO, EX_IOERR, "check the disk" },
-		{ ENOMEM, EX_OSERR, "see the system's log" },
-	};
-	struct fixture *fixture = *state;
-
-	file_put(fixture, "a " ONE "\n");
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		fstat_error = rows[i].error;
-		struct tokens *tokens = open_set(fixture);
-		fstat_error = 0;
-		assert_null(tokens);
-		assert_int_equal(fixture->status, rows[i].status);
-		assert_non_null(strstr(fixture->error, rows[i].remedy));
-	}
-}
-
-static void
-file_that_grows_in_its_place_is_read_again(void **state)
-{
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	FILE *file = fopen(fixture->path, "a");
-
-	assert_non_null(file);
-	assert_true(fputs("bb " TWO "\n", file) >= 0);
-	assert_int_equal(fclose(file), 0);
-	tokens_refresh(tokens, 0);
-	assert_int_equal(tokens_count(tokens), 2);
-	tokens_close(tokens);
-}
-
-/* Of which each is tried again at the next look, without being told twice. */
-static void
-file_that_cannot_be_read_for_a_while_keeps_the_set(void **state)
-{
-	static const int errors[] = { EIO, ENOMEM };
-	struct fixture *fixture = *state;
-	struct tokens *tokens = open_good(fixture, "a " ONE "\n");
-	int64_t now_ms = 0;
-	char logged[1024];
-
-	for (size_t i = 0; i < COUNT(errors); i++) {
-		for (int again = 0; again < 2; again++) {
-			fstat_error = errors[i];
-			refresh_logged(
-			    tokens, now_ms += 1000, logged, sizeof logged);
-			fstat_error = 0;
-			assert_int_equal(*logged == '\0', again);
-			assert_int_equal(find(tokens, "one", 0), HTTP_OK);
-		}
-		refresh_logged(tokens, now_ms += 1000, logged, sizeof logged);
-		assert_non_null(strstr(logged, "read again"));
-	}
-	tokens_close(tokens);
-}
-
-static void
-token_that_would_make_the_file_too_large_is_not_added(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	size_t len = TOKENS_FILE_BYTES_MAX - 50;
-	char *text = malloc(len);
-	struct stat st;
-
-	assert_non_null(text);
-	memset(text, '\n', len);
-	memcpy(text, "a " ONE "\n", strlen("a " ONE "\n"));
-	file_put_bytes(fixture, text, len);
-	free(text);
-	assert_int_equal(add(fixture, "b", NULL, token), EX_DATAERR);
-	assert_non_null(strstr(fixture->error, "would be larger than 1048576"));
-	assert_int_equal(stat(fixture->path, &st), 0);
-	assert_int_equal(st.st_size, len);
-	assert_int_equal(entries_in_directory(fixture), 1);
-}
-
-static void
-name_without_room_for_a_temporary_one_is_refused(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1];
-	char name[252], path[320];
-
-	memset(name, 'n', sizeof name - 1);
-	name[sizeof name - 1] = '\0';
-	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
-	assert_int_equal(tokens_add(path, "a", NULL, token, fixture->error,
-			     sizeof fixture->error),
-	    EX_OSERR);
-	assert_non_null(strstr(fixture->error, "write beside"));
-	assert_int_equal(entries_in_directory(fixture), 0);
-}
-
-static void
-missing_directory_is_told_though_memory_lacks(void **state)
-{
-	struct fixture *fixture = *state;
-	char token[TOKENS_TOKEN_LEN + 1], path[128];
-	bool failed = true;
-
-	if (!alloc_can_fail())
-		skip();
-	snprintf(path, sizeof path, "%s/none/tokens", fixture->dir);
-	for (unsigned nth = 1; failed; nth++) {
-		int status;
-
-		alloc_fail(nth, 1);
-		status = tokens_add(path, "a", NULL, token, fixture->error,
-		    sizeof fixture->error);
-		failed = alloc_reset();
-		assert_true(
-		    status == EX_CANTCREAT || (failed && status == EX_OSERR));
-	}
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define FRESH(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(entries_are_read_in_the_files_order),
-		TEST(last_line_needs_no_newline),
-		TEST(comment_without_a_time_tells_no_creation),
-		TEST(malformed_files_are_refused_with_line_and_reason),
-		TEST(refusal_does_not_repeat_what_may_be_a_token),
-		TEST(nul_byte_is_refused),
-		TEST(file_that_others_may_touch_is_refused),
-		TEST(missing_file_is_refused),
-		TEST(directory_is_refused),
-		TEST(fifo_is_refused_without_waiting_for_a_writer),
-		TEST(file_that_is_too_large_is_refused),
-		TEST(file_that_grows_while_it_is_read_is_refused),
-		TEST(known_token_is_found_with_its_name),
-		TEST(other_tokens_are_unknown),
-		TEST(token_expires_at_its_very_millisecond),
-		TEST(refresh_takes_a_changed_file),
-		TEST(refresh_looks_once_a_second),
-		TEST(a_recheck_looks_at_once_and_once),
-		TEST(bad_new_file_is_logged_once_and_keeps_the_last_good_set),
-		TEST(
-		    file_that_vanishes_is_logged_once_and_keeps_the_last_good_set),
-		TEST(another_bad_file_is_logged_again_and_a_good_one_ends_it),
-		TEST(mode_that_is_put_right_makes_the_file_usable),
-		TEST(change_in_place_of_the_same_size_is_noticed),
-		TEST(change_in_place_that_only_the_time_tells_is_noticed),
-		TEST(added_token_is_known_with_name_and_expiry),
-		TEST(new_file_is_for_its_owner_alone_and_holds_no_token),
-		TEST(two_added_tokens_differ),
-		TEST(add_and_revoke_keep_every_other_line_and_the_mode),
-		TEST(owner_of_the_file_is_kept),
-		TEST(token_is_added_to_a_file_without_one),
-		TEST(taken_name_is_not_added_again),
-		TEST(what_is_no_name_is_not_added),
-		TEST(malformed_file_is_never_rewritten),
-		TEST(token_with_two_names_is_neither_added_to_nor_revoked),
-		TEST(last_token_is_not_revoked),
-		TEST(unknown_name_is_not_revoked),
-		TEST(nothing_is_revoked_from_a_missing_file),
-		TEST(add_keeps_an_access_control_list),
-		TEST(missing_directory_is_told_with_its_remedy),
-		TEST(symbolic_link_is_not_replaced),
-		TEST(directory_that_is_not_writable_refuses_a_token),
-		TEST(failed_write_leaves_the_file_and_nothing_else),
-		TEST(failed_first_write_leaves_nothing),
-		TEST(lock_that_stays_held_is_an_error_after_a_bounded_wait),
-		TEST(processes_that_add_at_once_lose_no_token),
-		TEST(token_cannot_be_looked_up_without_libcrypto),
-		TEST(set_cannot_be_opened_without_libcrypto),
-		TEST(token_is_not_made_without_libcrypto),
-		TEST(set_that_lacks_memory_for_any_part_is_not_opened),
-		TEST(set_that_lacks_memory_when_it_is_read_again_stays),
-		TEST(change_that_lacks_memory_for_any_part_is_not_made),
-		TEST(
-		    file_is_refused_if_it_cannot_be_read_and_not_if_interrupted),
-		TEST(change_whose_file_is_not_synced_is_not_made),
-		TEST(change_whose_directory_is_not_synced_says_that_it_is_made),
-		cmocka_unit_test(closing_no_set_is_fine),
-		TEST(every_error_is_told_with_its_remedy),
-		TEST(set_is_not_opened_when_the_file_cannot_be_looked_at),
-		TEST(file_that_grows_in_its_place_is_read_again),
-		TEST(file_that_cannot_be_read_for_a_while_keeps_the_set),
-		TEST(token_that_would_make_the_file_too_large_is_not_added),
-		TEST(name_without_room_for_a_temporary_one_is_refused),
-		TEST(missing_directory_is_told_though_memory_lacks),
+		FRESH(entries_are_read_in_the_files_order),
+		FRESH(malformed_files_are_refused_with_line_and_reason),
+		FRESH(rights_decide_whether_a_file_is_accepted),
+		FRESH(file_without_a_token_knows_none_and_warns_how_to_add_one),
+		FRESH(what_is_no_regular_file_is_refused),
+		FRESH(file_that_is_too_large_is_neither_read_nor_written),
+		FRESH(token_is_found_by_its_whole_text_until_it_expires),
+		FRESH(each_of_many_tokens_is_found_and_no_other),
+		FRESH(changed_file_is_read_again_and_logged_once),
+		FRESH(file_is_checked_once_a_second_or_after_a_recheck),
+		FRESH(change_in_place_is_noticed),
+		FRESH(file_that_cannot_be_read_for_a_while_keeps_the_set),
+		FRESH(threads_share_one_set_while_its_file_changes),
+		FRESH(added_token_is_known_with_name_and_expiry),
+		FRESH(new_file_is_for_its_owner_alone_and_holds_no_token),
+		FRESH(edit_keeps_every_other_line_the_mode_and_the_owner),
+		FRESH(change_that_does_not_fit_the_file_is_refused),
+		FRESH(name_is_1_to_64_letters_digits_dots_dashes_underscores),
+		FRESH(change_that_is_refused_makes_nothing),
+		FRESH(change_that_cannot_keep_the_owner_is_not_made),
+		FRESH(change_that_the_system_refuses_leaves_the_file_alone),
+		FRESH(lock_that_stays_held_is_an_error_after_a_bounded_wait),
+		FRESH(processes_that_add_at_once_lose_no_token),
+		FRESH(each_function_of_libcrypto_that_fails_is_an_error),
+		FRESH(operation_without_memory_for_a_part_changes_nothing),
+		FRESH(failed_call_names_cause_and_remedy_and_changes_nothing),
+		FRESH(change_whose_directory_is_not_synced_is_reported_as_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,22 +80,19 @@ def check_units(tally: Tally, build: str) -> None:
     """By systemd's own judgement, with the service where it is now."""
     responder = str(pathlib.Path(build).resolve() / "plant-store.fcgi")
     with tempfile.TemporaryDirectory() as folder:
-        for unit in UNITS:
-            text = unit.read_text().replace(INSTALLED, responder)
-            pathlib.Path(folder, unit.name).write_text(text)
         paths = [pathlib.Path(folder, unit.name) for unit in UNITS]
+        for unit, path in zip(UNITS, paths):
+            path.write_text(unit.read_text().replace(INSTALLED, responder))
         done = output_of("systemd-analyze", "verify", "--man=no", *paths)
         # It also complains of units of the machine that they depend on.
         faults = [line for line in done.stdout.splitlines() if "plant-store" in line]
         well = done.returncode == 0 and not faults
         tally.check(well, "systemd finds no fault in the units", done.stdout)
-        broken = paths[0].read_text().replace("Restart=", "Restrat=")
-        paths[0].write_text(broken)
+        paths[0].write_text(paths[0].read_text().replace("Restart=", "Restrat="))
         done = output_of("systemd-analyze", "verify", "--man=no", *paths)
         tally.check("Restrat" in done.stdout, "it would find one", done.stdout)
-    done = output_of(
-        "systemd-analyze", "security", "--offline=true", "--no-pager", SERVICE
-    )
+    security = ("security", "--offline=true", "--no-pager", SERVICE)
+    done = output_of("systemd-analyze", *security)
     found = re.search(r"Overall exposure level .*: ([0-9.]+) ", done.stdout)
     exposure = float(found[1]) if found else 10.0
     sentence = f"its exposure is {EXPOSURE_MAX} at most"
@@ -104,24 +101,23 @@ def check_units(tally: Tally, build: str) -> None:
 
 def check_agreement(tally: Tally) -> None:
     """What the units say and the rest relies on."""
-    path = values(SOCKET, "ListenStream")
-    default = re.findall(r"^socket=(\S+) ", START.read_text(), re.MULTILINE)
-    tally.check(path == default, "one socket path everywhere", (path, default))
-    mode = values(SOCKET, "SocketMode") + values(SOCKET, "SocketGroup")
-    well = mode == ["0660", GROUP]
-    tally.check(well, "the socket is for the web server's group alone", mode)
-    given = values(SERVICE, "StandardInput") + values(SERVICE, "NonBlocking")
-    tally.check(given == ["socket", "yes"], "the socket is descriptor 0", given)
-    no_restart = values(SERVICE, "RestartPreventExitStatus")
-    wanted = [f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"]
-    sentence = "what a person must mend is not tried again"
-    tally.check(no_restart == wanted, sentence, no_restart)
-    closes = values(SERVICE, "OnFailure") + values(REFUSED, "Conflicts")
-    sentence = "nor by the next request"
-    tally.check(closes == [REFUSED.name, SOCKET.name], sentence, closes)
-    mode = values(SERVICE, "OnFailureJobMode")
-    sentence = "a restart whose stop fails still starts it"
-    tally.check(mode == ["fail"], sentence, mode)
+    must_mend = f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"
+    path = re.findall(r"^socket=(\S+) ", START.read_text(), re.MULTILINE)
+    for unit, name, wanted, sentence in (
+        (SOCKET, "ListenStream", path, "one socket path everywhere"),
+        (SOCKET, "SocketMode", ["0660"], "the socket is closed to others"),
+        (SOCKET, "SocketGroup", [GROUP], "the socket is for the web server's group"),
+        (SERVICE, "StandardInput", ["socket"], "the socket is descriptor 0"),
+        (SERVICE, "NonBlocking", ["yes"], "the socket does not block"),
+        (SERVICE, "RestartPreventExitStatus", [must_mend],
+         "what a person must mend is not tried again"),
+        (SERVICE, "OnFailure", [REFUSED.name], "a refusal starts its target"),
+        (REFUSED, "Conflicts", [SOCKET.name], "which closes the socket"),
+        (SERVICE, "OnFailureJobMode", ["fail"],
+         "a restart whose stop fails still starts it"),
+    ):
+        found = values(unit, name)
+        tally.check(found == wanted, sentence, found)
 
 
 # --- System calls ------------------------------------------------------------
@@ -183,16 +179,10 @@ class Traced:
                 stderr=log,
             )
         try:
-            pids: list[int] = []
-
-            def is_started() -> bool:
-                # strace has had other children before, to try the kernel.
-                pids[:] = filter(self.runs, children_of(strace.pid))
-                return bool(pids)
-
-            if not wait_until(is_started):
+            # strace has had other children before, to try the kernel.
+            if not wait_until(lambda: workers_of(self.store.responder, strace.pid)):
                 raise RuntimeError("strace started nothing")
-            yield strace, pids[0]
+            yield strace, workers_of(self.store.responder, strace.pid)[0]
         finally:
             for pid in children_of(strace.pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -200,12 +190,6 @@ class Traced:
             strace.wait()
             text = trace.read_text(errors="replace")
             self.calls |= set(re.findall(r"^\d+ +([a-z0-9_]+)\(", text, re.MULTILINE))
-
-    def runs(self, pid: int) -> bool:
-        """Whether the process is a responder."""
-        with contextlib.suppress(OSError):
-            return os.readlink(f"/proc/{pid}/exe") == str(self.store.responder)
-        return False
 
     def end(self, strace: subprocess.Popen, pid: int) -> int:
         os.kill(pid, signal.SIGTERM)
@@ -329,9 +313,7 @@ def check_refusals(tally: Tally, build: str) -> None:
     path = "/usr/sbin:/usr/bin:/sbin:/bin"
     good = {"PATH": path, "PLANT_STORE_RESPONDER": str(responder)}
 
-    def refused(
-        status: int, names: str, *arguments: str, **environment: str
-    ) -> None:
+    def refused(status: int, names: str, *arguments: str, **environment: str) -> None:
         done = output_of(START, *arguments, env=good | environment)
         well = done.returncode == status and names in done.stdout
         tally.check(well, f"start is refused: {names}", done)
@@ -390,19 +372,14 @@ def own_store(build: str) -> Iterator[tuple[Store, dict[str, str], list[str]]]:
         yield store, environment, arguments
 
 
-def descendants(pid: int) -> list[int]:
+def workers_of(program: pathlib.Path, pid: int) -> list[int]:
+    """The processes below this one that run the program."""
     found = []
     for child in children_of(pid):
-        found += [child, *descendants(child)]
-    return found
-
-
-def workers_of(store: Store, process: subprocess.Popen) -> list[int]:
-    found = []
-    for pid in descendants(process.pid):
         with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{pid}/exe") == f"{store.root}/plant-store.fcgi":
-                found.append(pid)
+            if os.readlink(f"/proc/{child}/exe") == str(program):
+                found.append(child)
+        found += workers_of(program, child)
     return found
 
 
@@ -413,7 +390,7 @@ def check_started(
     path = store.root / "run" / "socket"
 
     def workers() -> list[int]:
-        return workers_of(store, process)
+        return workers_of(store.root / "plant-store.fcgi", process.pid)
 
     up = wait_until(lambda: listens(path) and len(workers()) == 2)
     if not tally.check(up, f"{where}: two workers serve", store.root.iterdir()):
@@ -449,37 +426,34 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@contextlib.contextmanager
+def started(
+    command: list, log: pathlib.Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen]:
+    with open(log, "ab") as out:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+    try:
+        yield process
+    finally:
+        stop_process(process)
+
+
 def check_start(tally: Tally, build: str) -> None:
     with own_store(build) as (store, environment, arguments):
-        with open(store.root / "start.log", "wb") as log:
-            process = subprocess.Popen(
-                [START, *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
+        how = ([START, *arguments], store.root / "start.log", environment)
+        with started(*how) as process:
             check_started(tally, store, process, "plant-store-start")
-        finally:
-            stop_process(process)
         # The socket's file stays; nobody listens on it, so it is replaced.
-        left = (store.root / "run" / "socket").is_socket()
-        with open(store.root / "start.log", "ab") as log:
-            again = subprocess.Popen(
-                [START, *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
-            up = wait_until(lambda: listens(store.root / "run" / "socket"))
+        path = store.root / "run" / "socket"
+        left = path.is_socket()
+        with started(*how) as again:
+            up = wait_until(lambda: listens(path))
             tally.check(left and up, "plant-store-start: a dead socket is replaced")
             # Stopped while it starts one, multiwatch would leave it behind.
-            wait_until(lambda: len(workers_of(store, again)) == 2)
-        finally:
-            stop_process(again)
+            program = store.root / "plant-store.fcgi"
+            wait_until(lambda: len(workers_of(program, again.pid)) == 2)
 
 
 def check_runit(tally: Tally, build: str) -> None:
@@ -490,11 +464,10 @@ def check_runit(tally: Tally, build: str) -> None:
         mine = {n: v for n, v in environment.items() if n.startswith("PLANT_STORE_")}
         settings.write_text("".join(f"{n}={v}\n" for n, v in mine.items()))
         text = (DEPLOY / "runit" / "run").read_text()
+        start = "/usr/local/share/plant-store/plant-store-start"
         places = {
             "/etc/plant-store/environment": str(settings),
-            "/usr/local/share/plant-store/plant-store-start": " ".join(
-                [str(START), *arguments]
-            ),
+            start: " ".join([str(START), *arguments]),
         }
         for place, here in places.items():
             if place not in text:
@@ -506,18 +479,9 @@ def check_runit(tally: Tally, build: str) -> None:
         run.write_text(text)
         run.chmod(0o755)
         bare = {n: v for n, v in environment.items() if n not in mine}
-        with open(store.root / "run.log", "wb") as log:
-            process = subprocess.Popen(
-                [runsv, service] if runsv else [run],
-                env=bare,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
+        command = [runsv, service] if runsv else [run]
+        with started(command, store.root / "run.log", bare) as process:
             check_started(tally, store, process, "runsv" if runsv else "the run script")
-        finally:
-            stop_process(process)
 
 
 def scenario(tally: Tally, build: str) -> None:

@@ -1,14 +1,15 @@
 /*
  * api: the one operation, POST {base_url}/plants, as the order of its steps.
  *
- *	api_head    credential, route, framing: all that the head tells
+ *	api_head    credential, route, framing, as far as the head has them
  *	            (the gateway reads the body, or drains it)
  *	api_body    lengths, JSON, fields
  *	            (the gateway stores the plants of a batch together)
- *	api_answer  what the store said
+ *	api_stored  the store's result
+ *	api_answer  the answer
  *
- * Each step either passes or ends the request with an error.  No I/O but for
- * the token file's refresh.  An api belongs to one thread.
+ * Each step passes, or ends the request with an error.  No I/O except when
+ * api_tick reads the token file again.  An api belongs to one thread.
  */
 #ifndef API_API_H
 #define API_API_H
@@ -43,52 +44,52 @@ struct api_call {
 
 /*
  * api_tick(api):
- * Take the time and, at most once a second, look at the token file.  Call
- * before each group of requests.
+ * Read the clock and, at most once a second, check the token file for changes.
+ * Call before each group of requests.
  */
 void api_tick(struct api *api);
 
 /*
  * api_head(api, call, variables):
- * Begin `call` with the CGI variables of its head.  Return 0 if the body is to
- * be read: at most config->body_bytes_max bytes and one more, to see whether
- * there is more.  -1 if the request is refused whatever its body is.
+ * Begin `call` with the CGI variables of its head.  Return 0 if the body must
+ * be read: at most config->body_bytes_max bytes, and one more to notice a
+ * longer body.  -1 if the request is refused whatever its body is.
  */
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 
 /*
  * api_body(api, call, body, len, whole):
- * Take the body of a call that passed so far.  `whole`: it ended by itself
- * after `len` bytes, without an error of the connection.  Return 0 with
- * call->plant to be stored, or -1 if it is refused.
+ * Check the body of a call that passed api_head.  `whole`: the body ended after
+ * `len` bytes, and not by an error of the connection.  Return 0 with
+ * call->plant to be stored, or -1 if the request is refused.
  */
 int api_body(struct api *api, struct api_call *call, const char *body,
     size_t len, bool whole);
 
 /*
  * api_plant_failure(fault, error):
- * What can be wrong with a plant, as a client is told it; `error` is looked at
- * for PLANT_NOT_JSON only.
+ * Return the client's error for a fault of plant_read other than PLANT_OK.
+ * `error` is read for PLANT_NOT_JSON only.
  */
 struct response_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
 
 /*
  * api_fail(call, error):
- * End a call with an error that the gateway found.
+ * End a call with an error that the gateway found.  HTTP_OK: it passes again.
  */
 void api_fail(struct api_call *call, enum http_error error);
 
 /*
  * api_stored(call, result):
- * Take what the store said of the plant.
+ * End a call with the store's result for its plant.
  */
 void api_stored(struct api_call *call, enum store_result result);
 
 /*
- * api_answer(api, call, answer, len):
- * The whole answer, from malloc, for the caller to free; NULL if there is no
- * memory for it.  Last call but api_done.
+ * api_answer(api, call, len):
+ * Return the whole answer, `*len` bytes from malloc, for the caller to free;
+ * NULL if there is no memory.  Only api_done may follow.
  */
 char *api_answer(
     const struct api *api, const struct api_call *call, size_t *len);

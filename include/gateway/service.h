@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "ground/config.h"
+#include "ground/fault.h"
 
 /*
  * service_is_fastcgi():
@@ -24,5 +25,11 @@ bool service_is_fastcgi(void);
  * the store has failed.  Call in a process without other threads.
  */
 int service_run(const struct config *config);
+
+/*
+ * service_status(fault):
+ * The exit status of sysexits.h that a fault is, in every program.
+ */
+int service_status(enum fault fault);
 
 #endif

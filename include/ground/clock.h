@@ -9,10 +9,22 @@
 
 /*
  * clock_ms(clock), clock_us(clock):
- * The time of `clock`, such as CLOCK_REALTIME since 1970.  No system call for
- * the clocks that this program uses.  Any thread.
+ * Return the time of `clock`, such as CLOCK_REALTIME since 1970.  No system
+ * call for the clocks that this program uses.  Any thread.
  */
-int64_t clock_ms(clockid_t clock);
-int64_t clock_us(clockid_t clock);
+static inline int64_t
+clock_us(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static inline int64_t
+clock_ms(clockid_t clock)
+{
+	return clock_us(clock) / 1000;
+}
 
 #endif

@@ -1,23 +1,17 @@
 /*
- * config: the settings, read once from the environment and checked.
+ * config: the settings, read once from the environment and checked.  Their
+ * names, defaults and bounds are one table in config.c.
  *
- *	PLANT_STORE_DIR             /var/lib/plant-store     absolute path
- *	PLANT_STORE_TOKENS          /etc/plant-store/tokens  absolute path
- *	PLANT_STORE_BASE_PATH       ""       "" or "/" or /seg(/seg)*
- *	PLANT_STORE_BODY_BYTES_MAX  65536    64 to 1048576
- *	PLANT_STORE_THREADS         CPUs/2   1 to 64
- *	PLANT_STORE_STATUS          http     http or contract
- *	PLANT_STORE_LOG_LEVEL       info     error, warning, info or debug
- *
- * A variable that is set but empty counts as absent, but for
- * PLANT_STORE_BASE_PATH, whose default is empty.
+ * A variable that is set but empty counts as absent.
  */
 #ifndef GROUND_CONFIG_H
 #define GROUND_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
+#include "ground/fault.h"
 #include "ground/log.h"
 
 /* The largest body that may be configured; it bounds a line of the journal. */
@@ -34,11 +28,26 @@ struct config {
 };
 
 /*
- * config_read(config, error, error_len):
+ * config_read(config):
  * Fill `config` from the environment.  Its strings belong to the environment
- * and stay as long as that is not changed.  Return 0; -1 with one line in
- * `error` that names the variable, its value and what is allowed.
+ * and stay as long as that is not changed.  Return FAULT_NONE; or FAULT_SETUP,
+ * with the variable, its value and what is allowed logged, and `config` as it
+ * was.
  */
-int config_read(struct config *config, char *error, size_t error_len);
+enum fault config_read(struct config *config);
+
+/*
+ * config_warn_unknown():
+ * Log a warning for each variable of the environment whose name begins with
+ * PLANT_STORE_ and is no setting.
+ */
+void config_warn_unknown(void);
+
+/*
+ * config_print_help(out):
+ * Print each setting with its default, its meaning and what is allowed.  Errors
+ * are left in `out` for ferror.
+ */
+void config_print_help(FILE *out);
 
 #endif

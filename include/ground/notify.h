@@ -1,5 +1,5 @@
 /*
- * notify: tell the supervisor, by systemd's protocol (sd_notify(3)).
+ * notify: messages to the supervisor, by systemd's protocol (sd_notify(3)).
  */
 #ifndef GROUND_NOTIFY_H
 #define GROUND_NOTIFY_H
@@ -7,8 +7,8 @@
 /*
  * notify_supervisor(state):
  * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names: an
- * absolute path, or '@' and an abstract name.  Does nothing without one; a
- * failure is logged.
+ * absolute path, or '@' and an abstract name.  Do nothing if it is unset or
+ * empty; log a failure.
  */
 void notify_supervisor(const char *state);
 

@@ -1,21 +1,54 @@
 /*
- * watch: how long work tells how far it is, and is told to stop.
+ * watch: how long work reports its progress and learns that it shall stop.
  */
 #ifndef GROUND_WATCH_H
 #define GROUND_WATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
- * `step` is called now and then, at least each MiB, with the bytes done and the
- * bytes in all, 0 where that is not known.  If it returns false the work ends
- * at the next place where it leaves nothing half done.  A NULL `step` is never
- * called.
+ * `step` is called at least once for each MiB, with the bytes done and the
+ * bytes in all, 0 if that is not known.  If it returns false, the work ends at
+ * the next place where nothing is half done.  A NULL `step` is never called.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);
 	void *context;
 };
+
+/*
+ * watch_step(watch, done, total):
+ * Call `step`, if there is one; `watch` may be NULL.  Whether to go on.
+ */
+static inline bool
+watch_step(const struct watch *watch, uint64_t done, uint64_t total)
+{
+	return watch == NULL || watch->step == NULL ||
+	       watch->step(watch->context, done, total);
+}
+
+/*
+ * watch_half_step(half, done, total):
+ * The step of one half of longer work, of twice as many `bytes`, for the watch
+ * of the whole: its `context` is a struct watch_half.
+ */
+struct watch_half {
+	const struct watch *whole; /* or NULL */
+	bool second;
+	uint64_t bytes;
+};
+
+static inline bool
+watch_half_step(void *half, uint64_t done, uint64_t total)
+{
+	const struct watch_half *h = half;
+	double part = total == 0 ? 1 : (double)done / (double)total;
+
+	return watch_step(h->whole,
+	    (h->second ? h->bytes : 0) + (uint64_t)(part * (double)h->bytes),
+	    2 * h->bytes);
+}
 
 #endif

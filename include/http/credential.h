@@ -12,7 +12,7 @@
 /*
  * credential_read(authorization, token, len):
  * Find the bearer token in the header's value, which may be NULL.  Return
- * HTTP_OK with `token` pointing into it, or why there is none:
+ * HTTP_OK with `token` pointing into the value, or why there is none:
  *
  *	HTTP_CREDENTIAL_MISSING    NULL, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme

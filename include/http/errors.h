@@ -1,13 +1,15 @@
 /*
- * errors: the one table of what a client can be told besides 200.
+ * errors: the one table of the answers other than 200.
  *
- * Each row: name, number, HTTP status, message.  The number goes into the
- * body's `error`, and never changes its meaning once released; a number that
- * falls out of use stays unused.  HEAD_TOO_LARGE and NO_ANSWER are only told by
- * web servers, whose configurations are in deploy/; SHUTTING_DOWN by nobody, as
- * a service that ends answers what has arrived.  The families: 1000 credential,
- * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  Nothing else
- * in the program knows a number, a status or a message.
+ * Each row: name, number, HTTP status, message.  The families: 1000 credential,
+ * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number
+ * goes into the body's `error` and never changes its meaning once released; a
+ * number that falls out of use stays unused.  That is 5005: 0.1.0 reserved it
+ * for a service that shuts down, and never sent it.
+ *
+ * Only web servers send HEAD_TOO_LARGE and NO_ANSWER, by their configurations
+ * in deploy/.  Nothing else in the program knows a number, a status or a
+ * message; scripts/errors copies the table to the documents and to deploy/.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H
@@ -44,8 +46,8 @@ X(BODY_MISSING, 3006, 400, "There is no body: send the plant as a JSON " \
 	"object.") \
 X(BODY_TOO_LARGE, 3007, 413, "The body is larger than this service takes: " \
 	"send a smaller plant.") \
-X(BODY_BROKEN, 3008, 400, "The request broke off or cannot be read: send it " \
-	"again; nothing was stored.") \
+X(BODY_BROKEN, 3008, 400, "The request broke off or cannot be read: check " \
+	"its length and its headers; nothing was stored.") \
 X(REQUEST_AMBIGUOUS, 3009, 400, "The web server passed a header twice or " \
 	"too many of them: send each header once.") \
 X(HEAD_TOO_LARGE, 3010, 400, "The request line or a header is too long: send " \
@@ -75,12 +77,10 @@ X(STORE_FAILED, 5003, 503, "The store has failed: it is not known whether " \
 	"the plant was stored; try again later, which is safe.") \
 X(STORE_BUSY, 5004, 503, "The store is busy: nothing was stored; try again " \
 	"later.") \
-X(SHUTTING_DOWN, 5005, 503, "The service is shutting down: nothing was " \
-	"stored; try again later.") \
 X(NOT_READY, 5006, 503, "The service cannot start: its operator finds the " \
 	"reason in the log; try again later.") \
-X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known whether " \
-	"the plant was stored; try again later, which is safe.") \
+X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
+	"whether the plant was stored; try again later, which is safe.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
 X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \

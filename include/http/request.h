@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More variables than any server sends; a peer that sends more is refused. */
+/* More than any web server sends; a request with more is refused. */
 #define REQUEST_VARIABLES_MAX 1024
 
 /* Absent ones are NULL. */
@@ -27,31 +27,30 @@ struct request {
 
 /*
  * request_read(request, variables):
- * Find what we read among the NULL-terminated "NAME=value" strings.  Return 0;
- * -1 if one of them occurs twice or there are more than REQUEST_VARIABLES_MAX;
- * `request` then holds what came first.  Any thread.
+ * Find the variables of struct request among the NULL-terminated "NAME=value"
+ * strings.  Return 0; -1 if one of them occurs twice, of which `request` has
+ * the first, or if there are more than REQUEST_VARIABLES_MAX.  Any thread.
  */
 int request_read(struct request *request, char *const *variables);
 
 /*
  * request_path_is(request, base_path, name):
- * Whether the path, SCRIPT_NAME followed by PATH_INFO however the server
- * splits it, is `base_path` followed by `name`, byte for byte.
+ * Whether the path is `base_path` followed by `name`, byte for byte.  The path
+ * is SCRIPT_NAME followed by PATH_INFO; web servers split it in different ways.
  */
 bool request_path_is(
     const struct request *request, const char *base_path, const char *name);
 
 /*
- * request_is_json(request):
- * Whether CONTENT_TYPE is application/json, in any case, with any parameters.
+ * request_is_json(request), request_is_identity(request),
+ * request_is_chunked(request):
+ * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
+ * the body has no Content-Encoding, or "identity"; the body has no declared
+ * length but an end of its own (HTTP_TRANSFER_ENCODING: chunked).
  */
 bool request_is_json(const struct request *request);
-
-/*
- * request_is_identity(request):
- * Whether the body has no Content-Encoding, or "identity".
- */
 bool request_is_identity(const struct request *request);
+bool request_is_chunked(const struct request *request);
 
 enum request_length {
 	REQUEST_LENGTH_OK,
@@ -65,12 +64,5 @@ enum request_length {
  */
 enum request_length request_length(
     const struct request *request, size_t *length);
-
-/*
- * request_is_chunked(request):
- * Whether the body has no declared length but an end of its own
- * (HTTP_TRANSFER_ENCODING: chunked).
- */
-bool request_is_chunked(const struct request *request);
 
 #endif

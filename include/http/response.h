@@ -17,31 +17,31 @@
 
 struct response_error {
 	enum http_error error;
-	const char *reason; /* NULL, or why: static text without '"' or '\' */
-	size_t offset;      /* where in the body, if `reason` is given */
+	const char *reason; /* NULL, or static text without '"' or '\' */
+	size_t offset;      /* of the error in the body, if `reason` is given */
 };
 
 /*
  * response_message(error, buf, size):
- * Write what a client is told, as text with a NUL, at most RESPONSE_MESSAGE_MAX
- * bytes in all.
+ * Write the message that the client receives, with a NUL: at most
+ * RESPONSE_MESSAGE_MAX bytes.
  */
 void response_message(
     const struct response_error *error, char *buf, size_t size);
 
 /*
  * response_ok_head(body_len, buf):
- * Write the head of a 200 whose body of `body_len` bytes the caller puts
- * behind it.  Return the head's length, at most RESPONSE_HEAD_MAX.
+ * Write the head of a 200.  The caller appends the body of `body_len` bytes.
+ * Return the head's length, at most RESPONSE_HEAD_MAX.
  */
 size_t response_ok_head(size_t body_len, char buf[static RESPONSE_HEAD_MAX]);
 
 /*
  * response_error(error, contract, head, buf):
- * Write a whole failure: head and Error body, from the table.  `contract`: the
- * status is 400 whatever the error (the number and headers stay).  `head`: the
- * method is HEAD, so that the body is left out though its length is told.
- * Return its length, at most RESPONSE_HEAD_MAX.
+ * Write a whole failure, head and Error body, from the table.  `contract`: the
+ * status is 400 for every error; the number and the headers stay.  `head`: the
+ * method is HEAD; Content-Length stays, the body is left out.  Return the
+ * length, at most RESPONSE_HEAD_MAX.
  */
 size_t response_error(const struct response_error *error, bool contract,
     bool head, char buf[static RESPONSE_HEAD_MAX]);

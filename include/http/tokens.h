@@ -1,17 +1,24 @@
 /*
- * tokens: the bearer tokens that are known, from the token file.
+ * tokens: the bearer tokens that are known, from the token file, and changes of
+ * that file.  The only module that uses the crypto library.
  *
- * The file has a line a token,
+ * The file has one line for each token,
  *
  *	NAME SHA256HEX [EXPIRES] [# comment]
  *
- * with spaces or tabs between; NAME is 1 to 64 of A-Z a-z 0-9 . _ - and occurs
- * once, SHA256HEX is the digest of the token in 64 lower-case hex digits and
- * occurs once as well, EXPIRES is an RFC 3339 date-time.  Empty lines and lines that begin with '#'
- * are allowed.  Only digests are kept.  The only module that knows the crypto
- * library.
+ * with spaces or tabs between the fields.  NAME is 1 to 64 of A-Z a-z 0-9 . _ -
+ * and SHA256HEX the digest of the token in 64 lower-case hex digits; neither
+ * may occur twice.  EXPIRES is an RFC 3339 date-time.  Empty lines and lines
+ * that begin with '#' are allowed.  A file without a token is valid: nobody has
+ * access then.
  *
- * A set belongs to one thread.
+ * The file and the directory in its path must belong to root or to the
+ * service's user.  Others must not have access to the file nor be able to write
+ * to the directory.  Where the group can write to one of them, the file is used
+ * with a warning.
+ *
+ * One set serves all threads of a process, except where a function says
+ * otherwise.
  */
 #ifndef HTTP_TOKENS_H
 #define HTTP_TOKENS_H
@@ -19,15 +26,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "ground/fault.h"
 #include "http/errors.h"
 
-/* A file larger than this is refused: some 10,000 tokens. */
+/* A larger file is refused; some 10,000 tokens fit. */
 #define TOKENS_FILE_BYTES_MAX ((size_t)1 << 20)
 #define TOKENS_NAME_MAX 64
 #define TOKENS_DIGEST_LEN 32
 /* "pst_" and 32 random bytes as base64url without padding */
 #define TOKENS_TOKEN_LEN 47
+/* Any owner of file and directory is accepted. */
+#define TOKENS_ANY_USER ((uid_t)-1)
 
 struct token {
 	char name[TOKENS_NAME_MAX + 1];
@@ -35,84 +46,79 @@ struct token {
 	bool expires;
 	int64_t expires_ms; /* since 1970, if `expires` */
 	char created[25];   /* from a comment "created TIME"; "" if none */
+	size_t line;        /* in the file, from 1 */
 };
 
 struct tokens; /* a set */
 
 /*
- * tokens_open(path, status, error, error_len):
- * Read the file at `path`, which must stay.  NULL, with one line in `error`
- * that names file, line and remedy and a value of sysexits.h in `status`:
- * EX_CONFIG if it is missing, accessible to others (any of mode 0007),
- * malformed, has a name or a digest twice, or has no token; EX_NOPERM,
- * EX_IOERR or EX_OSERR if it cannot be read.  An expired token counts as one.
+ * tokens_open(path, user, fault):
+ * Read the file at `path`, which must stay, for a service that runs as `user`
+ * or TOKENS_ANY_USER.  Return the set; or NULL, with a line logged that names
+ * the file, the line in it and the remedy, and in `fault` FAULT_SETUP if the
+ * file is missing, has wrong rights or is malformed, or why it cannot be read.
  */
-struct tokens *tokens_open(
-    const char *path, int *status, char *error, size_t error_len);
+struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 
 /*
- * tokens_refresh(tokens, now_ms):
- * Read the file again if it has changed (inode, size, times); looked at no
- * more than once a second, by `now_ms` (any clock that does not go back).  A
- * file that tokens_open would refuse leaves the set as it was and is logged
- * once.
+ * tokens_warning(tokens):
+ * The line, which is logged too, that names a fault of the file with which it
+ * is used nevertheless, and the remedy; NULL if there is none.  The faults: it
+ * has no token; its group, or its directory's, can write to it.  It stays until
+ * the next refresh.
+ */
+const char *tokens_warning(const struct tokens *tokens);
+
+/*
+ * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
+ * Read the file again if it has changed (inode, change time).  The file is
+ * checked at most once a second, by `now_ms` of a clock that does not go back,
+ * and at the next refresh after a recheck.  A file that is missing or has no
+ * token leaves no token valid.  A file that tokens_open would refuse leaves the
+ * set as it was.  Each change is logged once.
  */
 void tokens_refresh(struct tokens *tokens, int64_t now_ms);
-
-/*
- * tokens_recheck():
- * Have every set of this process look at its file at its next tokens_refresh,
- * whatever the time.  Any thread.
- */
-void tokens_recheck(void);
+void tokens_recheck(struct tokens *tokens);
 
 /*
  * tokens_find(tokens, token, len, now_ms, name):
- * Look up a token by its digest, in constant time over all entries; `now_ms`
- * is the time since 1970.  HTTP_OK with the token's name, which stays until
- * the next tokens_refresh; HTTP_CREDENTIAL_UNKNOWN; HTTP_CREDENTIAL_EXPIRED;
- * HTTP_INTERNAL if the crypto library fails.
+ * Look a token up by its digest; `now_ms` is the time since 1970.  Return
+ * HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN;
+ * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
  */
 enum http_error tokens_find(struct tokens *tokens, const char *token,
-    size_t len, int64_t now_ms, const char **name);
+    size_t len, int64_t now_ms, char name[static TOKENS_NAME_MAX + 1]);
 
 /*
- * tokens_count(tokens), tokens_get(tokens, i):
- * The entries, in the file's order.
+ * tokens_list(tokens, count):
+ * The entries, in the file's order.  Not while another thread refreshes.
  */
-size_t tokens_count(const struct tokens *tokens);
-const struct token *tokens_get(const struct tokens *tokens, size_t i);
+const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 
 /*
  * tokens_close(tokens):
- * Free the set.  NULL is fine.
+ * Free the set, which no thread may use any longer.  NULL is fine.
  */
 void tokens_close(struct tokens *tokens);
 
-/*
- * tokens_is_name(text):
- * Whether it has the shape of a token's name.
- */
+/* tokens_is_name(text): whether it has the form of a token's name. */
 bool tokens_is_name(const char *text);
 
 /*
- * tokens_add(path, name, expires_ms, token, error, error_len):
- * Make a new random token, add a line for it to the file at `path` (made with
- * mode 0600 if there is none) and give the token, NUL-terminated; it cannot be
- * had again.  `expires_ms` is NULL for a token that does not expire.
+ * tokens_add(path, name, expires_ms, token), tokens_revoke(path, name):
+ * Make a random token, put it with a NUL into `token`, and add its line to the
+ * file at `path`, which is created with mode 0600 if it is missing; or remove
+ * the line of `name`.  `name` has the form of one.  `expires_ms` is NULL for a
+ * token that does not expire.
  *
- * tokens_revoke(path, name, error, error_len):
- * Remove the line of `name`.  To remove the last one is an error, since the
- * service could not start then.
- *
- * Both replace the file in one step that survives a power cut, keep every
- * other line, the mode and the owner, and exclude each other through a lock.
- * Return 0; or a status of sysexits.h with one line in `error`, the file
- * unchanged (but where the line says that its directory was not synced).
+ * Both accept any owner.  They replace the file in one step that survives a
+ * power cut, keep every other line, the mode and the owner, and exclude each
+ * other through a lock of the directory.  Return FAULT_NONE; or the fault,
+ * logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if there is
+ * no directory.  The file is unchanged then, unless the log reports otherwise.
  */
-int tokens_add(const char *path, const char *name, const int64_t *expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1], char *error, size_t error_len);
-int tokens_revoke(
-    const char *path, const char *name, char *error, size_t error_len);
+enum fault tokens_add(const char *path, const char *name,
+    const int64_t *expires_ms, char token[static TOKENS_TOKEN_LEN + 1]);
+enum fault tokens_revoke(const char *path, const char *name);
 
 #endif

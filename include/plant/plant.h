@@ -1,10 +1,10 @@
 /*
  * plant: a plant, as a client sends it and as the store keeps it.
  *
- * A plant is held as its canonical JSON text, {"id":1,"name":"..","tag":".."},
- * in this order, minimal, strings in canonical form.  Two plants are the same
- * exactly if their texts are the same bytes, and the answer to the client is
- * the text without its id.  The only module that knows json-c.
+ * A plant is kept as its canonical JSON text, {"id":1,"name":"..","tag":".."},
+ * in this order, without spaces, strings in canonical form.  Two plants are the
+ * same exactly if their texts are the same bytes, and the answer to the client
+ * is the text without its id.  The only module that uses json-c.
  */
 #ifndef PLANT_PLANT_H
 #define PLANT_PLANT_H
@@ -22,7 +22,7 @@ struct plant {
 
 enum plant_fault {
 	PLANT_OK,
-	PLANT_NOT_JSON, /* the json_error says why and where */
+	PLANT_NOT_JSON, /* the json_error has the reason and the place */
 	PLANT_ID_MISSING,
 	PLANT_ID_TWICE,
 	PLANT_ID_NOT_INTEGER,
@@ -37,25 +37,25 @@ enum plant_fault {
 
 /*
  * plant_read(plant, body, len, error):
- * Read a NewPlant.  On PLANT_OK the caller owns `plant` and gives it back with
+ * Read a NewPlant.  On PLANT_OK the caller owns `plant` and frees it with
  * plant_done; its text is never longer than `len`.  On PLANT_NOT_JSON, `error`
- * is filled.  Of several faults the first in the order of the enumeration is
- * told.  Any thread.
+ * is filled.  Of several faults, return the first in the order of the
+ * enumeration; `plant` is then as it was.  Any thread.
  */
 enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
     struct json_error *error);
 
 /*
  * plant_answer_len(plant), plant_answer(plant, buf):
- * The length of the plant's answer, {"name":"..","tag":".."}, and the answer
- * itself, written without a terminating NUL.
+ * Return the length of the answer, {"name":"..","tag":".."}; write the answer,
+ * without a terminating NUL.
  */
 size_t plant_answer_len(const struct plant *plant);
 void plant_answer(const struct plant *plant, char *buf);
 
 /*
  * plant_done(plant):
- * Free what plant_read gave.  A zeroed plant is fine.
+ * Free the text of plant_read.  A zeroed plant is fine.
  */
 void plant_done(struct plant *plant);
 

@@ -1,10 +1,9 @@
 /*
- * fcgi_frame: tells whether a FastCGI request has arrived whole, from its bytes
- * alone, and refuses what the library behind it must not see; and puts an
- * answer into records.
+ * fcgi_frame: whether a FastCGI request has arrived whole, by its bytes alone,
+ * and the records of an answer.
  *
- * libfcgi reads with blocking calls and trusts its peer, so a request is given
- * to it only when nothing is missing.  Beyond what FastCGI 1.0 forbids these
+ * libfcgi reads with blocking calls and trusts its peer, so it gets a request
+ * only when nothing of it is missing.  Besides what FastCGI 1.0 forbids, these
  * are refused, which no web server sends: records of a second request on the
  * connection (multiplexing), records about the connection itself (request id
  * 0), another role than responder, more than FCGI_FRAME_PARAMS_MAX bytes of
@@ -30,42 +29,39 @@ enum fcgi_frame_state {
 	FCGI_FRAME_BAD       /* malformed, aborted, or refused as above */
 };
 
-/* Zeroed, it stands before a connection's next request. */
+/* Zeroed, it is ready for a connection's next request. */
 struct fcgi_frame {
 	enum fcgi_frame_state state;
 	unsigned char header[8];
-	size_t header_len;
-	size_t content, padding; /* still to come of the record */
+	size_t header_len;       /* bytes of it so far */
 	unsigned type;           /* of the record */
+	size_t content, padding; /* still to come of the record */
 	unsigned id;             /* of the request; 0 before its begin */
 	bool params_ended;
-	size_t params_len;
-	size_t role_at;   /* place within a begin record */
-	size_t pair_skip; /* bytes of a name and value to pass */
-	size_t length_at; /* bytes read of the length at hand */
-	size_t length;    /* so far */
-	bool length_is_value;
-	size_t name_len;
+	size_t params_len;     /* of all records so far */
+	size_t length;         /* of a name or value, as far as it was read */
+	unsigned length_bytes; /* read of it, of 1 or 4 */
+	bool value_next;       /* the name's length is known */
+	size_t pair_left;      /* bytes of the name and value still to come */
 };
 
 /*
  * fcgi_frame_feed(frame, buf, len):
- * Take the next bytes of the connection and return how many of them belong to
- * the request; fewer than `len` only when frame->state has left
- * FCGI_FRAME_MORE.
+ * Read the next bytes of the connection.  Return how many of them belong to the
+ * request: fewer than `len` only if frame->state is no longer FCGI_FRAME_MORE.
  */
 size_t fcgi_frame_feed(
     struct fcgi_frame *frame, const unsigned char *buf, size_t len);
 
 /*
  * fcgi_frame_answer_len(len):
- * What the records of an answer of `len` bytes take.
+ * The length of the records for an answer of `len` bytes.
  */
 size_t fcgi_frame_answer_len(size_t len);
 
 /*
  * fcgi_frame_answer(buf, id, answer, len):
- * Put the answer to the request `id` into `buf`, which has room for it, as the
+ * Write the answer to the request `id` into `buf`, of fcgi_frame_answer_len, as
  * records of its output and of its end (FastCGI 1.0, sections 5.3 and 5.5).
  */
 void fcgi_frame_answer(

@@ -1,12 +1,12 @@
 /*
  * json_string: the inside of JSON strings (RFC 8259 section 7): characters,
- * escapes and the canonical form.  Pure; total on hostile bytes where it does
- * not ask for a valid token.  Any thread.
+ * escapes and the canonical form.  Pure; total on hostile bytes, except where a
+ * valid token is asked for.  Any thread.
  *
- * A string token in canonical form: a quote, valid UTF-8, a quote; the bytes
- * below 0x20, '"' and '\' escaped in the shortest way (\b \t \n \f \r \" \\,
- * else \u00 and two lower-case hex digits), and nothing else escaped.  A string
- * has exactly one canonical form, and no token of it is shorter.
+ * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
+ * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"
+ * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
+ * string has exactly one canonical form, and no token of it is shorter.
  */
 #ifndef PURE_JSON_STRING_H
 #define PURE_JSON_STRING_H
@@ -17,8 +17,8 @@
 
 /*
  * json_string_run(text, len):
- * How many bytes at the start of `text` are whole, valid UTF-8 characters that
- * may stand in a string unescaped.
+ * Return how many bytes at the start of `text` are whole, valid UTF-8
+ * characters that may stand in a string unescaped.
  */
 size_t json_string_run(const char *text, size_t len);
 
@@ -32,30 +32,31 @@ struct json_escape {
  * json_string_escape(text, len, escape):
  * Read the escape at the start of `text`, whose first byte is '\'.  Return 0;
  * -1 with escape->reason, static English, and escape->len the offset of the
- * first byte that is wrong; or with a reason of NULL if it is good as far as
- * `text` goes.
+ * first wrong byte.  The reason is NULL if only the rest of the escape is
+ * missing.
  */
 int json_string_escape(
     const char *text, size_t len, struct json_escape *escape);
 
 /*
  * json_string_is(token, len, string):
- * Whether the valid string token, quotes included, means `string`, in UTF-8.
+ * Return whether the string token, quotes included, means `string`, in UTF-8.
+ * False for a token that is not valid.
  */
 bool json_string_is(const char *token, size_t len, const char *string);
 
 /*
- * json_string_canonical_len(token, len):
- * The length of the canonical form of the valid string token, quotes included
- * in both; never more than `len`.
+ * json_string_decode(token, len, text):
+ * Write what the valid string token, quotes included, means into `text`, which
+ * has room for len - 2 bytes.  Return the length, without a terminating NUL.
  */
-size_t json_string_canonical_len(const char *token, size_t len);
+size_t json_string_decode(const char *token, size_t len, char *text);
 
 /*
  * json_string_print(text, len, buf):
  * Write the token that means `text`, quotes included, into `buf`, which has
- * room for 6 * len + 2 bytes, and return its length.  In canonical form if
- * `text` is valid UTF-8; what is not stays as it is.
+ * room for 6 * len + 2 bytes, and return its length.  It is in canonical form
+ * if `text` is valid UTF-8; bytes that are not valid are copied.
  */
 size_t json_string_print(const char *text, size_t len, char *buf);
 

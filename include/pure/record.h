@@ -1,7 +1,7 @@
 /*
  * record: a line of the journal, to bytes and back.
  *
- *	{"plant-store":1,"store":"<uuid>","crc":"<crc>"}			header
+ *	{"plant-store":1,"store":"<uuid>","crc":"<crc>"}	header
  *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","by":"<token's name>",
  *	 "plant":{"id":N,"name":"..."[,"tag":"..."]},"crc":"<crc>"}	plant
  *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","crc":"<crc>"}	closing
@@ -9,21 +9,21 @@
  * (each one line, without the breaks shown here, ended by one newline)
  *
  *	seq    the line's number: 1 for the first after the header, no gaps
- *	safe   the watermark: bytes of the file that were known durable before
- *	       the batch of this line was written
- *	prev   the crc of the line before
- *	at     when, by the clock of that moment; for people only
- *	by     the name of the token; for people only
- *	plant  what was created; a line without it closes: it has the watermark
+ *	safe   the watermark: how many bytes of the file were known durable
+ *	       before the batch of this line was written
+ *	prev   the crc of the previous line
+ *	at     the time of writing, for people only
+ *	by     the name of the token, for people only
+ *	plant  the plant that was created; a closing line has none
  *	crc    CRC-32C, seeded with that of the uuid's 36 characters, over every
  *	       byte of the line before `,"crc"`, as 8 lower-case hex digits
  *
- * A line is valid by itself exactly if its crc holds and encoding what it says
+ * A line is valid by itself exactly if its crc is right and encoding its values
  * gives the same bytes: numbers in decimal, at most 2^63 - 1, without leading
  * zeros, strings in canonical form (json_string.h), nothing between the tokens.
- * It is valid in its place if besides `seq` and `prev` follow from the line
- * before and `safe` is not above its own offset.  Blank lines at the end are
- * room prepared for records to come.  Pure; any thread.
+ * It is valid in its place if also `seq` and `prev` follow from the previous
+ * line and `safe` is at most the line's offset.  Blank lines at the end are
+ * room prepared for later records.  Pure; any thread.
  */
 #ifndef PURE_RECORD_H
 #define PURE_RECORD_H
@@ -34,9 +34,9 @@
 #define RECORD_UUID_LEN 36
 /* A token's name: 1 to 64 of A-Z a-z 0-9 . _ - */
 #define RECORD_BY_MAX 64
-/* All of a line but its plant: the longest numbers, name and punctuation. */
+/* A line without its plant: the longest numbers, name and punctuation. */
 #define RECORD_ENVELOPE_MAX 256
-/* The longest line that is read: the largest plant is as long as a body. */
+/* The longest line that is read: a plant is at most as long as a body. */
 #define RECORD_LINE_MAX (((size_t)1 << 20) + RECORD_ENVELOPE_MAX)
 #define RECORD_HEADER_LEN 82
 
@@ -62,21 +62,21 @@ uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
 
 enum record_header {
 	RECORD_HEADER_OK,
-	RECORD_HEADER_VERSION, /* a journal, of a version we do not know */
+	RECORD_HEADER_VERSION, /* a journal of an unknown version */
 	RECORD_HEADER_BAD
 };
 
 /*
  * record_header_decode(buf, len, uuid, crc):
  * Check the header line in the first bytes of a journal.  On RECORD_HEADER_OK
- * copy the uuid and give the line's crc.
+ * copy the uuid and set `*crc` to the line's crc.
  */
 enum record_header record_header_decode(const char *buf, size_t len,
     char uuid[static RECORD_UUID_LEN], uint32_t *crc);
 
 /*
  * record_seed(uuid):
- * The seed of every crc in the journal of this store.
+ * Return the seed of every crc in the journal of this store.
  */
 uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
 
@@ -90,9 +90,9 @@ size_t record_encode(struct record *record, uint32_t seed, char *buf);
 
 /*
  * record_decode(buf, len, seed, record):
- * Check that the `len` bytes, newline included, are a line valid by itself and
- * say what it holds; the record's strings point into `buf`.  Return NULL, or
- * static English that says why not.
+ * Check that the `len` bytes, newline included, are a line valid by itself, and
+ * fill `record`, whose strings point into `buf`.  Return NULL; if the line is
+ * not valid, the reason in static English, and `record` as it was.
  */
 const char *record_decode(
     const char *buf, size_t len, uint32_t seed, struct record *record);

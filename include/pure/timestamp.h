@@ -20,15 +20,14 @@ void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
 /*
  * timestamp_read(text, len, ms):
  * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
- * to milliseconds), upper or lower case T and Z; a leap second counts as the
- * second that follows.  Return 0, or -1 if `text` is not one in whole.
+ * to milliseconds), upper or lower case T and Z.  A leap second is read as the
+ * next second.  Return 0; -1 if `text` is not one date-time and nothing else.
  */
 int timestamp_read(const char *text, size_t len, int64_t *ms);
 
 /*
  * timestamp_is_canonical(text):
- * Whether the TIMESTAMP_LEN bytes are what timestamp_print writes for some
- * time.
+ * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.
  */
 int timestamp_is_canonical(const char text[static TIMESTAMP_LEN]);
 

@@ -1,5 +1,5 @@
 /*
- * utf8: UTF-8 as RFC 3629 has it: no overlong form, no surrogate, nothing above
+ * utf8: UTF-8 by RFC 3629: no overlong form, no surrogate, nothing above
  * U+10FFFF.  Pure; total on hostile bytes; any thread.
  */
 #ifndef PURE_UTF8_H
@@ -10,17 +10,17 @@
 
 /*
  * utf8_run(text, len):
- * How many bytes at the start of `text` are whole, valid characters other than
- * ASCII.
+ * Return how many bytes at the start of `text` are whole, valid characters
+ * other than ASCII.
  */
 size_t utf8_run(const char *text, size_t len);
 
 /*
  * utf8_fault(text, len, at):
- * Why the bytes at the start of `text`, of which the first is not ASCII, are
- * not a character: static English, and in `at` the offset of the first byte
- * that cannot stand where it does.  NULL if they are one, or the beginning of
- * one that the end of `text` cuts off.
+ * Return why the bytes at the start of `text`, of which the first is not ASCII,
+ * are not a character: static English, with the offset of the first wrong byte
+ * in `*at`.  NULL if they are a character, or the beginning of one that the end
+ * of `text` cuts off.
  */
 const char *utf8_fault(const char *text, size_t len, size_t *at);
 

@@ -9,13 +9,12 @@
 
 #include "ground/watch.h"
 #include "pure/record.h"
-
-#define COPY_STOPPED (-1)
+#include "ground/fault.h"
 
 struct copy_report {
 	uint64_t plants;                 /* in the copy */
 	uint64_t bytes;                  /* of the copy */
-	uint64_t added;                  /* bytes that it did not have before */
+	uint64_t added;                  /* bytes that DEST did not have */
 	char store[RECORD_UUID_LEN + 1]; /* its uuid */
 };
 
@@ -23,15 +22,18 @@ struct copy_report {
  * copy_backup(from, dest, watch, report):
  * Copy the journal in the directory `from`, or the journal file `from`, to the
  * directory `dest`, which is made if there is none: every plant that was
- * acknowledged before the call, each line checked on its way, synced before
- * this returns.  If `dest` has an earlier copy of the same store, that is
- * checked and the rest is added.  `dest` is then a store that can be served; a
- * copy of another store, or one that holds more, is refused, and so is one that
- * was put into service, before or meanwhile.  `watch` may be NULL.  Return 0; a
- * status of sysexits.h, logged; COPY_STOPPED if the watch ended it.  Unless it
- * is 0, `dest` is as before, or holds an earlier state whole.
+ * acknowledged before the call, each line checked before it is copied, synced
+ * before this returns.  The copy is written beside an earlier one of the
+ * same store and then takes its name, so that a hard link to the earlier one
+ * keeps its bytes.  `dest` is then a store that can be served.
+ *
+ * FAULT_OUTPUT: `dest` has a copy of another store, or one that is no part of
+ * this one, or was served, or it cannot be written.  FAULT_SETUP: `dest` or its
+ * plants.jsonl belongs to another user than root and the caller, or the latter
+ * is no file or is the journal itself.  After a fault, also FAULT_STOPPED by
+ * the watch, which may be NULL, `dest` has what it had before.
  */
-int copy_backup(const char *from, const char *dest, const struct watch *watch,
-    struct copy_report *report);
+enum fault copy_backup(const char *from, const char *dest,
+    const struct watch *watch, struct copy_report *report);
 
 #endif

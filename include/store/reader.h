@@ -1,13 +1,14 @@
 /*
  * reader: the plants of a store in the order in which they were stored, each
- * line checked in its place, while others write.  Never changes the store, but
- * for the mark of a sync that failed, which nobody else may be told of.
+ * line checked in its place, while others write; and single plants by their
+ * ids.  Never changes the store, but for the mark of a failed sync, of which
+ * nobody else may learn.
  *
- * Lines are read without the lock up to a margin before the end of the file;
- * then the lock is taken for a moment, so that nobody is in the middle of a
- * write, the journal's end is found and synced, and the rest is read up to
+ * Lines are read without the lock up to a margin before the end of the file.
+ * Then the lock is taken for a moment, so that nobody is in the middle of a
+ * write; the journal's end is found and synced, and the rest is read up to
  * there.  So what is read is one consistent, durable state.  An end before what
- * the index has read, where there is one, is damage.  Constant memory.
+ * the index covers is damage.  Constant memory.
  */
 #ifndef STORE_READER_H
 #define STORE_READER_H
@@ -17,49 +18,71 @@
 
 #include "ground/watch.h"
 #include "pure/record.h"
+#include "ground/fault.h"
 
 struct reader;
 
 /*
- * reader_open(path, watch, status):
+ * reader_open(path, watch, fault):
  * Open the journal in the directory `path`, or the journal file `path`, which
  * is then read without a lock, as a file that nobody writes.  `watch` may be
- * NULL and is copied.  NULL if it cannot be read: `status` is a value of
- * sysexits.h, the reason is logged.
+ * NULL and is copied.  NULL if it cannot be read: `fault` is set, the reason is
+ * logged.
  */
 struct reader *reader_open(
-    const char *path, const struct watch *watch, int *status);
-
-enum reader_result {
-	READER_PLANT,
-	READER_END,
-	READER_STOPPED, /* by the watch */
-	READER_FAILED   /* logged; reader_status says which status */
-};
+    const char *path, const struct watch *watch, enum fault *fault);
 
 /*
- * reader_next(reader, record):
- * The next plant; `record` points into the reader until the next call.  Closing
- * lines are checked and passed over.
+ * reader_next(reader, record), reader_fault(reader):
+ * Read the next plant; `record` points into the reader until the next call.
+ * Closing lines are checked and passed over.  False at the end, and where a
+ * fault ended it, FAULT_STOPPED by the watch.
  */
-enum reader_result reader_next(struct reader *reader, struct record *record);
+bool reader_next(struct reader *reader, struct record *record);
+enum fault reader_fault(const struct reader *reader);
 
 /* What has been read so far; after READER_END, the whole. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* its uuid */
 	uint64_t plants;
-	uint64_t bytes;     /* up to the last line read */
-	uint64_t seq;       /* of that line */
-	uint64_t offset;    /* of that line */
-	uint64_t watermark; /* of that line: `safe` */
+	uint64_t bytes;      /* up to the last line read */
+	uint64_t seq;        /* of that line */
+	uint64_t last_plant; /* its offset; 0 if there is none */
+	uint64_t watermark;  /* of that line: `safe` */
 };
 void reader_report(const struct reader *reader, struct reader_report *report);
 
 /*
- * reader_status(reader):
- * EX_OK, or why reader_next gave READER_FAILED, a value of sysexits.h.
+ * reader_find(reader, id, offset), reader_read(reader, offset, record):
+ * Find a plant by its id: `offset` is 0 where there is none.  Through the
+ * index, and by reading the journal from where the index ends, from its
+ * beginning if there is no index that can be used.  Read the record at an
+ * offset found: it points into the reader until the next call.  Not mixed with
+ * reader_next.
  */
-int reader_status(const struct reader *reader);
+enum fault reader_find(struct reader *reader, int64_t id, uint64_t *offset);
+enum fault reader_read(
+    struct reader *reader, uint64_t offset, struct record *record);
+
+enum reader_index {
+	READER_INDEX_USABLE,
+	READER_INDEX_BEHIND,   /* the last plants are entered soon (verify) */
+	READER_INDEX_ABSENT,   /* the next start of the service makes it */
+	READER_INDEX_STALE,    /* not of this journal, or from before a crash of
+				  the machine: the next start builds it again */
+	READER_INDEX_FOREIGN,  /* of another store: the next start refuses */
+	READER_INDEX_REPLACED, /* while it was read (verify) */
+	READER_INDEX_UNUSABLE  /* damaged, or it cannot be opened: errno */
+};
+
+/*
+ * reader_index(reader, state, end):
+ * Check the index: its state, and the end of the lines that it covers, or 0.
+ * After it reader_next goes on from there, which shows whether the next start
+ * would refuse the journal's end.
+ */
+enum fault reader_index(
+    struct reader *reader, enum reader_index *state, uint64_t *end);
 
 /*
  * reader_close(reader):

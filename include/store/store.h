@@ -17,19 +17,21 @@
 
 #include "ground/watch.h"
 #include "plant/plant.h"
+#include "ground/fault.h"
 
 enum store_result {
 	STORE_CREATED,  /* stored now */
 	STORE_SAME,     /* this very plant was stored already */
 	STORE_CONFLICT, /* another plant with this id is stored */
 	STORE_FULL,     /* no room; not stored */
-	STORE_BUSY,     /* the lock was not to be had in time; not stored */
+	STORE_BUSY,     /* the lock could not be had in time; not stored */
 	STORE_FAILED    /* the store has failed; may be stored or not */
 };
 
 struct store_item {
 	const struct plant *plant;
 	const char *by; /* the token's name */
+	const char *at; /* when, TIMESTAMP_LEN bytes; NULL for now */
 	enum store_result result;
 };
 
@@ -37,67 +39,55 @@ struct store_options {
 	const char *dir;
 	bool prepare; /* write ahead the room for records to come: for long
 			 lived processes, not for one request */
-	const struct watch *watch; /* how far the opening is, where it has to
-			 read on or to build the index; used by store_open
-			 alone.  NULL: lines in the log */
+	const struct watch *watch; /* of store_open alone, where it has to read
+			 on or to build the index.  NULL: lines in the log */
 };
 
 struct store;
 
 /*
- * store_open(options, status):
+ * store_open(options, fault):
  * Open the store in options->dir, recover it where needed, create it where the
  * directory has none.  Call after any fork.  NULL if it cannot be used: the
- * reason is logged, and `status` is a value of sysexits.h: EX_CONFIG (missing
- * or another version), EX_NOPERM, EX_DATAERR (damaged), EX_IOERR, EX_TEMPFAIL
- * (busy, full, out of memory, or stopped by the watch: the next opening begins
- * an index anew that was being built), EX_OSERR.
+ * reason is logged, and `fault` is set: FAULT_SETUP (missing, another store's
+ * or another version), FAULT_DAMAGED, FAULT_STOPPED by the watch (the next
+ * opening begins again with an index that was being built), or the system's.
  */
-struct store *store_open(const struct store_options *options, int *status);
+struct store *store_open(
+    const struct store_options *options, enum fault *fault);
 
 /*
- * store_commit(store, items, n):
+ * store_commit(store, items, n, answer, argument):
  * Store the plants of a batch, in order, and set each item's result.  The
- * result of the second of two equal ids in a batch refers to the first.
- * Blocks for the disk, and while other processes hold the store: up to
- * STORE_LOCK_TIMEOUT_MS from when the first of this process's threads began to
- * wait for them, so that waits one behind the other, also those in store_wait,
- * take no longer together; then all is STORE_BUSY.  Return 0; -1 if the store has failed, so that this
- * process should answer what it has and exit with EX_IOERR (the reason is
- * logged, and every later call fails at once).  Any thread.
+ * result of the second of two equal ids in a batch refers to the first.  Blocks
+ * for the disk, and up to 5 s while other processes hold the store; then all is
+ * STORE_BUSY.  Return 0; -1 if the store has failed, so that this process
+ * should answer what it has and end (the reason is logged, and every later call
+ * fails at once).  Any thread.
+ *
+ * `answer`, unless it is NULL, is called with `argument` once all results are
+ * set and before the index is written: a client need not wait for that.  Other
+ * commits wait for it, so it should be short.
  */
-#define STORE_LOCK_TIMEOUT_MS 5000
-int store_commit(struct store *store, struct store_item *items, size_t n);
-
-/*
- * store_commit_telling(store, items, n, tell, argument):
- * The same, and once all results are set, call tell(argument), before the index
- * is written: a client need not wait for that.  All who want to commit wait for
- * `tell`, so it should be short.
- */
-int store_commit_telling(struct store *store, struct store_item *items,
-    size_t n, void (*tell)(void *argument), void *argument);
+int store_commit(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument);
 
 /*
  * store_wait(store):
- * Wait until no other thread of this process is in store_commit: the time to
+ * Wait until no other thread of this process is in store_commit, so as to
  * gather more plants before the next one.
- */
-void store_wait(struct store *store);
-
-/*
+ *
  * store_idle(store):
- * To be called when no plant has come for about a second: puts the last batch
+ * To be called when no plant has come for about a second: put the last batch
  * below the watermark with a closing line, if that is not done yet and the
  * store is not in use.  Any thread.
- */
-void store_idle(struct store *store);
-
-/*
+ *
  * store_close(store):
- * Close, so that the next open is quick; writes the closing line if the last
+ * Close, so that the next open is quick; write the closing line if the last
  * line is none.  NULL is fine.  No other thread may be in it.
  */
+void store_wait(struct store *store);
+void store_idle(struct store *store);
 void store_close(struct store *store);
 
 #endif

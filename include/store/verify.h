@@ -9,40 +9,28 @@
 #include <stdint.h>
 
 #include "ground/watch.h"
+#include "ground/fault.h"
 #include "store/reader.h"
-
-#define VERIFY_STOPPED (-1)
-
-/* Of the index.  Whatever is not EQUAL here is no damage. */
-enum verify_index {
-	VERIFY_INDEX_EQUAL,    /* has what the journal has, and nothing else */
-	VERIFY_INDEX_BEHIND,   /* the same, but lacks the last plants */
-	VERIFY_INDEX_NONE,     /* a file, or without lock file and index, as a
-				  copy that was never served */
-	VERIFY_INDEX_MISSING,  /* was removed */
-	VERIFY_INDEX_FOREIGN,  /* of another store, journal or boot */
-	VERIFY_INDEX_REPLACED, /* while it was read */
-};
 
 struct verify_report {
 	struct reader_report journal; /* what was read */
-	enum verify_index index;
+	enum reader_index index;      /* no damage, whatever it is */
 };
 
 /*
  * verify_store(path, watch, report):
  * Check every line of the journal in the directory `path`, or of the journal
- * file `path`: checksum, form, chain and order.  Then compare the index, if
- * there is one, with what was stored when this began.  Constant memory; the
- * lock is held for some milliseconds at a time.
+ * file `path`: checksum, form, chain and order, and that no id stands twice.
+ * Then compare the index, if there is one, with what was stored when this
+ * began.  The ids are in a file without a name in /var/tmp, 16 bytes each; the
+ * lock is held for some milliseconds at a time.  `watch` may be NULL.
  *
- * Return 0; a status of sysexits.h, logged, EX_DATAERR for damage: the offset
- * of the first line that does not hold and why, or the first plant that the
- * index lacks or misplaces; VERIFY_STOPPED if the watch ended it.  What a torn
- * batch left behind the last line is no damage: it is logged.  `watch` may be
- * NULL.  `report` is set on 0, and report->journal on VERIFY_STOPPED.
+ * FAULT_DAMAGED, logged: the offset of the first line that does not hold and
+ * why, the ids that stand twice, or the first plant that the index does not
+ * have in its place.  A torn tail is logged, and no damage.  `report` is set on
+ * FAULT_NONE, and report->journal on FAULT_STOPPED.
  */
-int verify_store(
+enum fault verify_store(
     const char *path, const struct watch *watch, struct verify_report *report);
 
 #endif

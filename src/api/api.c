@@ -23,28 +23,19 @@ api_fail(struct api_call *call, enum http_error error)
 	call->failure = (struct response_error){ .error = error };
 }
 
-static int
-fail(struct api_call *call, enum http_error error)
-{
-	api_fail(call, error);
-	return -1;
-}
-
 /* Step 1. */
 static enum http_error
 check_credential(
     struct api *api, struct api_call *call, const struct request *request)
 {
-	const char *token, *name;
+	const char *token;
 	size_t len;
 	enum http_error error =
 	    credential_read(request->authorization, &token, &len);
 
 	if (error == HTTP_OK)
 		error =
-		    tokens_find(api->tokens, token, len, api->now_ms, &name);
-	if (error == HTTP_OK)
-		memcpy(call->by, name, strlen(name) + 1);
+		    tokens_find(api->tokens, token, len, api->now_ms, call->by);
 	return error;
 }
 
@@ -74,9 +65,8 @@ check_framing(
 	case REQUEST_LENGTH_ABSENT:
 		return HTTP_OK;
 	case REQUEST_LENGTH_OK:
-		break;
+		call->length_known = true;
 	}
-	call->length_known = true;
 	return call->body_len > api->config->body_bytes_max
 		   ? HTTP_BODY_TOO_LARGE
 		   : HTTP_OK;
@@ -92,15 +82,15 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	int ambiguous = request_read(&request, variables);
 	call->head_method =
 	    request.method != NULL && strcmp(request.method, "HEAD") == 0;
-	if (ambiguous != 0)
-		return fail(call, HTTP_REQUEST_AMBIGUOUS);
-	call->chunked = request_is_chunked(&request);
-	error = check_credential(api, call, &request);
+	call->chunked = ambiguous == 0 && request_is_chunked(&request);
+	error = ambiguous != 0 ? HTTP_REQUEST_AMBIGUOUS
+			       : check_credential(api, call, &request);
 	if (error == HTTP_OK)
 		error = check_route(api, &request);
 	if (error == HTTP_OK)
 		error = check_framing(api, call, &request);
-	return error == HTTP_OK ? 0 : fail(call, error);
+	api_fail(call, error);
+	return error == HTTP_OK ? 0 : -1;
 }
 
 static enum http_error
@@ -157,8 +147,9 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len,
 	enum plant_fault fault;
 	enum http_error error = check_body(api, call, len, whole);
 
+	api_fail(call, error);
 	if (error != HTTP_OK)
-		return fail(call, error);
+		return -1;
 	fault = plant_read(&call->plant, body, len, &json_error);
 	if (fault == PLANT_OK)
 		return 0;
@@ -169,46 +160,34 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len,
 void
 api_stored(struct api_call *call, enum store_result result)
 {
-	switch (result) {
-	case STORE_CREATED:
-	case STORE_SAME:
-		api_fail(call, HTTP_OK);
-		break;
-	case STORE_CONFLICT:
-		api_fail(call, HTTP_CONFLICT);
-		break;
-	case STORE_FULL:
-		api_fail(call, HTTP_STORE_FULL);
-		break;
-	case STORE_BUSY:
-		api_fail(call, HTTP_STORE_BUSY);
-		break;
-	case STORE_FAILED:
-		api_fail(call, HTTP_STORE_FAILED);
-		break;
-	}
+	static const enum http_error errors[] = {
+		[STORE_CREATED] = HTTP_OK,
+		[STORE_SAME] = HTTP_OK,
+		[STORE_CONFLICT] = HTTP_CONFLICT,
+		[STORE_FULL] = HTTP_STORE_FULL,
+		[STORE_BUSY] = HTTP_STORE_BUSY,
+		[STORE_FAILED] = HTTP_STORE_FAILED,
+	};
+
+	api_fail(call, errors[result]);
 }
 
 char *
 api_answer(const struct api *api, const struct api_call *call, size_t *len)
 {
-	char *answer;
+	bool good = call->failure.error == HTTP_OK;
+	size_t body_len = good ? plant_answer_len(&call->plant) : 0;
+	char *answer = malloc(RESPONSE_HEAD_MAX + body_len);
 
-	if (call->failure.error != HTTP_OK) {
-		answer = malloc(RESPONSE_HEAD_MAX);
-		if (answer != NULL)
-			*len = response_error(&call->failure,
-			    api->config->contract_status, call->head_method,
-			    answer);
-		return answer;
-	}
-	size_t body_len = plant_answer_len(&call->plant);
-	answer = malloc(RESPONSE_HEAD_MAX + body_len);
 	if (answer == NULL)
 		return NULL;
-	size_t head_len = response_ok_head(body_len, answer);
-	plant_answer(&call->plant, answer + head_len);
-	*len = head_len + body_len;
+	if (good) {
+		*len = response_ok_head(body_len, answer);
+		plant_answer(&call->plant, answer + *len);
+		*len += body_len;
+	} else
+		*len = response_error(&call->failure,
+		    api->config->contract_status, call->head_method, answer);
 	return answer;
 }
 

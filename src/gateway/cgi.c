@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +11,18 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "gateway/service.h"
 #include "ground/log.h"
 
-/* A client that sends more than this to be refused need not hear why. */
+/* A client that sends more than this and is refused may not hear why. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
 
-extern char **environ;
-
 /*
- * Whether to try again, after an error.  A server may hand over descriptors that
- * do not block: whoever has the other end then is waited for.
+ * After an error of `fd`: whether to try again.  A server may hand over
+ * descriptors that do not block; then wait for the other end.
  */
 static bool
-may_go_on(int fd, short event)
+may_retry(int fd, short event)
 {
 	struct pollfd ready = { .fd = fd, .events = event };
 
@@ -31,50 +31,50 @@ may_go_on(int fd, short event)
 	return errno == EINTR;
 }
 
-/* Read up to `len` bytes; `*whole`: stopped neither by the end nor an error. */
+/* Read up to `len` bytes; `*whole`: without an error. */
 static size_t
 read_up_to(char *buf, size_t len, bool *whole)
 {
 	size_t have = 0;
 	ssize_t n = 1;
 
-	while (have < len && n > 0) {
+	while (have < len && n != 0) {
 		n = read(STDIN_FILENO, buf + have, len - have);
 		if (n > 0)
 			have += (size_t)n;
-		else if (n < 0 && may_go_on(STDIN_FILENO, POLLIN))
-			n = 1;
+		else if (n < 0 && !may_retry(STDIN_FILENO, POLLIN))
+			break;
 	}
 	*whole = n >= 0;
 	return have;
 }
 
 /*
- * The body.  RFC 3875, section 4.2: the server need not close its end, so
- * exactly the declared length is read; only a chunked body without a length is
- * read to its end; with neither there is none.
+ * RFC 3875, section 4.2: the server need not close its end, so exactly the
+ * declared length is read.  A chunked body without a length is read to its end;
+ * with neither there is no body.
  */
 static size_t
 read_body(const struct api_call *call, size_t max, char *buf, bool *whole)
 {
-	*whole = true;
+	size_t len = call->chunked ? max : 0;
+
 	if (call->length_known)
-		return read_up_to(
-		    buf, call->body_len < max ? call->body_len : max, whole);
-	return call->chunked ? read_up_to(buf, max, whole) : 0;
+		len = call->body_len < max ? call->body_len : max;
+	return read_up_to(buf, len, whole);
 }
 
 /*
- * Read away what a refused request still sends.  Stdin and stdout may be one
- * socket (Apache's mod_cgid): ending with something unread in it resets it, and
- * the answer is lost.
+ * Discard the body of a refused request.  Stdin and stdout may be one socket
+ * (Apache's mod_cgid): if the process ends with unread bytes in it, the socket
+ * is reset and the answer is lost.
  */
 static void
 drain(void)
 {
 	struct request request;
-	char away[4096];
-	size_t left = 0, n;
+	char discarded[4096];
+	size_t left = 0, n = 1;
 	bool whole;
 
 	request_read(&request, environ);
@@ -84,11 +84,10 @@ drain(void)
 		return;
 	if (left > DRAIN_BYTES_MAX)
 		left = DRAIN_BYTES_MAX;
-	do {
-		n = left < sizeof(away) ? left : sizeof(away);
-		n = read_up_to(away, n, &whole);
-		left -= n;
-	} while (n > 0);
+	for (; n > 0; left -= n) {
+		n = left < sizeof(discarded) ? left : sizeof(discarded);
+		n = read_up_to(discarded, n, &whole);
+	}
 }
 
 static void
@@ -97,17 +96,18 @@ send_answer(const char *answer, size_t len)
 	while (len > 0) {
 		ssize_t n = write(STDOUT_FILENO, answer, len);
 
-		if (n < 0 && may_go_on(STDOUT_FILENO, POLLOUT))
+		if (n < 0 && may_retry(STDOUT_FILENO, POLLOUT))
 			continue;
 		if (n <= 0)
-			break; /* The server has gone; the plant has not. */
+			break;
 		answer += n;
 		len -= (size_t)n;
 	}
-	/* The server need not wait for what this process does after it. */
+	/* The server need not wait for the closing of the store. */
 	close(STDOUT_FILENO);
 }
 
+/* Without the settings, and without memory. */
 static void
 send_failure(enum http_error error)
 {
@@ -129,27 +129,24 @@ cgi_refuse(void)
 	send_failure(HTTP_NOT_READY);
 }
 
-/*
- * Store the plant: the store is opened only for a request that has one.  The
- * store is left open for the caller to close after the answer.
- */
+/* The caller closes the store after the answer.  A status of sysexits.h. */
 static int
 store_plant(
     const struct config *config, struct api_call *call, struct store **store)
 {
 	struct store_options options = { .dir = config->dir };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
-	int status;
+	enum fault fault;
 
-	*store = store_open(&options, &status);
+	*store = store_open(&options, &fault);
 	if (*store == NULL) {
 		api_fail(call, HTTP_NOT_READY);
-		return status;
+		return service_status(fault);
 	}
-	if (store_commit(*store, &item, 1) < 0)
-		status = EX_IOERR;
+	if (store_commit(*store, &item, 1, NULL, NULL) < 0)
+		fault = FAULT_FAILED;
 	api_stored(call, item.result);
-	return status;
+	return service_status(fault);
 }
 
 int
@@ -158,22 +155,27 @@ cgi_serve(const struct config *config)
 	struct api api = { .config = config };
 	struct api_call call;
 	struct store *store = NULL;
-	char error[512];
-	int status = EX_OK;
+	enum fault fault;
 	bool whole;
+	int status;
 
-	api.tokens = tokens_open(config->tokens, &status, error, sizeof(error));
+	/* errno reports a server that has gone, or a limit. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	/* lighttpd sends it when stdout closes, before the store is closed. */
+	signal(SIGTERM, SIG_IGN);
+	api.tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (api.tokens == NULL) {
-		log_error("PLANT_STORE_TOKENS: %s", error);
 		cgi_refuse();
-		return status;
+		return service_status(fault);
 	}
+	status = EX_OK;
 	/* One byte more than allowed shows that there is more. */
 	size_t max = config->body_bytes_max + 1;
 	char *body = malloc(max);
 	api_tick(&api);
 	int refused = api_head(&api, &call, environ);
-	if (body == NULL || refused != 0) {
+	if (refused != 0 || body == NULL) {
 		drain();
 		if (refused == 0)
 			api_fail(&call, HTTP_OUT_OF_MEMORY);

@@ -1,11 +1,12 @@
 /*
  * connection: a peer of a reactor, from its arrival to its last request.
  *
- * Tells whether a request has arrived whole, without blocking and without
- * taking anything from the socket that libfcgi will want to read.  A request
- * that may not fit into the socket's buffer is moved into a memory file as it
- * arrives, its spool, and libfcgi reads it there.  Sends the answer, as the
- * socket takes it.
+ * Finds out whether a request has arrived whole, without blocking.  A request
+ * that arrives at once stays in its socket, where libfcgi reads it.  One that
+ * arrives in parts is moved into a memory file, its spool, and libfcgi reads it
+ * there.  Sends the answer as fast as the peer reads it.
+ *
+ * A connection belongs to one thread.
  */
 #ifndef GATEWAY_CONNECTION_H
 #define GATEWAY_CONNECTION_H
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "pure/fcgi_frame.h"
 
@@ -21,87 +23,73 @@ struct connection {
 	int spool;             /* of a request; -1: none */
 	unsigned char *answer; /* the rest of one, still to be sent; or NULL */
 	size_t answer_len;
-	bool registered; /* in the reactor's epoll */
+	uint32_t events; /* for which the reactor's epoll watches it; 0: none */
 	bool begun;      /* bytes of a request have arrived */
-	bool busy;       /* its request is being answered */
-	bool last;       /* not to be kept: the server does not want it, has
-			    hung up, or sent something behind the request, which
-			    none does and libfcgi may have read */
-	unsigned looks;  /* at an incomplete request */
+	bool busy;       /* its plant waits for the commit */
+	bool last;       /* close it after the answer: the web server does not
+			    keep it, has hung up, or has sent bytes behind the
+			    request, which libfcgi may have read */
 	size_t spooled;
-	struct fcgi_frame frame; /* of what is spooled */
+	struct fcgi_frame frame; /* of the spooled bytes */
 	int64_t deadline_ms;
-	struct connection *previous, *next;
 	struct connection_list *list;
+	TAILQ_ENTRY(connection) link;
 };
 
-/* In the order of their deadlines, since all in a list have one timeout. */
+/* All members have the same timeout, so they stand in order of deadlines. */
 struct connection_list {
-	struct connection *first, *last;
+	TAILQ_HEAD(connection_members, connection) members;
 	int64_t timeout_ms;
+};
+
+enum connection_status {
+	CONNECTION_READY,   /* the request has arrived, or the answer is sent */
+	CONNECTION_WAITING, /* for more of the request, or for room to send */
+	CONNECTION_GONE     /* closed, broken or malformed: free it */
 };
 
 /*
  * connection_new(fd):
- * A connection of the non-blocking socket `fd`, which it then owns.  NULL, and
- * `fd` is closed, if there is no memory.
+ * A connection of the non-blocking socket `fd`, which it owns from then on.
+ * NULL without memory, and `fd` is closed.
  */
 struct connection *connection_new(int fd);
 
 /*
  * connection_place(connection, list, now_ms):
- * Put it at the end of `list`, out of the list that it was in, with a new
- * deadline; `list` may be NULL.
+ * Move it to the end of `list`, with a new deadline; with NULL, out of its
+ * list.
  */
 void connection_place(struct connection *connection,
     struct connection_list *list, int64_t now_ms);
 
-enum connection_look {
-	CONNECTION_READY,   /* a request has arrived whole */
-	CONNECTION_WAITING, /* it has not, and all that came was looked at */
-	CONNECTION_GONE     /* closed, broken or malformed: free it */
-};
-
 /*
- * connection_look(connection, buf, size, spool_max):
- * See what has arrived.  `buf` is scratch; of a spooled request no more than
- * twice its parameters and `spool_max` bytes are kept, the rest is thrown away.
+ * connection_receive(connection, buf, size, spool_max):
+ * Whether the request has arrived whole.  All that has arrived was examined;
+ * `buf` is scratch.  A spool keeps at most `spool_max` bytes and twice the
+ * parameters' length; the rest of the request is discarded.
  */
-enum connection_look connection_look(struct connection *connection,
+enum connection_status connection_receive(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
 
 /*
- * connection_stop_peeking(connection):
- * From the next look on, take an incomplete request into the spool.  A socket's
- * buffer counts its peer's writes more than their bytes: one that is full of
- * small writes stays as it is, and tells of nothing new, until it is read.
- */
-void connection_stop_peeking(struct connection *connection);
-
-/*
  * connection_send(connection, buf, len):
- * Send what the socket takes of an answer and keep a copy of the rest.
- * CONNECTION_READY: all is sent; CONNECTION_WAITING: for room;
- * CONNECTION_GONE, also without memory for the rest.
+ * Send an answer, or go on with the rest of one.  On CONNECTION_WAITING the
+ * unsent rest is in connection->answer, for the next call; without memory for
+ * it the result is CONNECTION_GONE.
  */
-enum connection_look connection_send(
+enum connection_status connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
 
 /*
- * connection_send_more(connection):
- * Go on with what is kept of an answer; the same results.
- */
-enum connection_look connection_send_more(struct connection *connection);
-
-/*
  * connection_renew(connection):
- * After an answer, make ready for the next request of a kept connection.
+ * Forget a request that has been read, and close its spool.
  */
 void connection_renew(struct connection *connection);
 
 /*
  * connection_free(connection):
- * Close what is open of it and free it.
+ * Close its descriptors, take it out of its list and free it.
  */
 void connection_free(struct connection *connection);
 

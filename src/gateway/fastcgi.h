@@ -1,11 +1,11 @@
 /*
- * fastcgi: one request of one connection, read by libfcgi.  The only module
- * that knows it.
+ * fastcgi: one request of one connection, read by libfcgi.  No other module
+ * knows the library.
  *
- * libfcgi's reads have no timeout: it is given a connection when the request
- * has arrived whole.  It does not write: its close lingers for two seconds, and
- * what it holds of a request is better free again before the next is read than
- * when its plant is stored.
+ * libfcgi reads without a timeout, so it gets a connection when the request has
+ * arrived whole.  It does not write: its close lingers for two seconds, and its
+ * memory of a request (25 allocations, two buffers of 8 KiB) is freed before
+ * the next request is read, instead of after the commit.
  */
 #ifndef GATEWAY_FASTCGI_H
 #define GATEWAY_FASTCGI_H
@@ -19,15 +19,9 @@ struct fastcgi {
 };
 
 /*
- * fastcgi_is_listener():
- * Whether descriptor 0 is a listening socket, so that this process was started
- * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
- */
-bool fastcgi_is_listener(void);
-
-/*
  * fastcgi_init():
- * Prepare the library: once, before any thread.  0, or -1.
+ * Prepare the library: once, before any thread.  0, or -1.  It handles SIGPIPE,
+ * SIGTERM and SIGUSR1 from then on, unless they are ignored or handled.
  */
 int fastcgi_init(void);
 
@@ -48,16 +42,16 @@ char **fastcgi_variables(const struct fastcgi *fastcgi);
 /*
  * fastcgi_read_body(fastcgi, buf, size, whole):
  * Read the body to its end: at most `size` bytes of it into `buf`, the rest is
- * thrown away.  Return how many bytes are in `buf`; `whole` tells whether the
- * end was reached without an error.
+ * discarded.  Return the number of bytes in `buf`; `whole`: the end was reached
+ * without an error.
  */
 size_t fastcgi_read_body(
-    struct fastcgi *fastcgi, char *buf, size_t size, bool *whole);
+    struct fastcgi *fastcgi, char *buf, int size, bool *whole);
 
 /*
  * fastcgi_end(fastcgi, keep):
- * Free what was read; `fd` stays open.  Return the request's id, for its
- * answer; `keep` tells whether the server wants the connection kept after it.
+ * Free the request; `fd` stays open.  Return the request's id, for its answer;
+ * `keep`: the web server wants the connection kept after it.
  */
 unsigned fastcgi_end(struct fastcgi *fastcgi, bool *keep);
 

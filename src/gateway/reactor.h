@@ -1,9 +1,9 @@
 /*
  * reactor: a thread with an epoll of its own that serves FastCGI.
  *
- * It takes every request that has arrived whole, stores their plants in one
- * batch, and then answers them.  What has not arrived whole waits in the epoll
- * under a deadline, so that a slow, mute or dripping peer holds nobody up.
+ * It reads every request that has arrived whole, stores their plants in one
+ * batch, and then answers them.  A request that has not arrived whole waits
+ * under a deadline, so that a slow, mute or dripping peer delays nobody else.
  */
 #ifndef GATEWAY_REACTOR_H
 #define GATEWAY_REACTOR_H
@@ -11,44 +11,26 @@
 #include "ground/config.h"
 #include "store/store.h"
 
-/* From the connection, or the first byte, to the last byte of a request. */
-#define REACTOR_REQUEST_TIMEOUT_MS 10000
-/* A kept connection between two requests. */
-#define REACTOR_KEPT_TIMEOUT_MS 300000
-/* From the order to stop, for requests that have begun to arrive. */
-#define REACTOR_DRAIN_TIMEOUT_MS 1000
-
 struct reactor;
+struct tokens;
 
 /*
- * reactor_new(config, store, stop):
- * A reactor on the non-blocking listener that is descriptor 0.  `stop` is an
- * eventfd, which tells it to end once it is readable; all three stay the
- * caller's.  NULL, logged, if the token file cannot be used or something has
- * run out; `status` then is one of sysexits.h.
+ * reactor_start(config, tokens, store, stop, status):
+ * Start a reactor on the non-blocking listener that is descriptor 0.  Once the
+ * eventfd `stop` is readable, it answers the requests that have begun to arrive
+ * and ends.  All four belong to the caller, until after reactor_join.  NULL,
+ * logged, if memory, threads or descriptors have run out; `status` then is a
+ * value of sysexits.h.  If the store or epoll fails later, it sends SIGTERM to
+ * its own process.
  */
-struct reactor *reactor_new(
-    const struct config *config, struct store *store, int stop, int *status);
+struct reactor *reactor_start(const struct config *config,
+    struct tokens *tokens, struct store *store, int stop, int *status);
 
 /*
- * reactor_run(reactor):
- * Serve until told to stop, then answer what was received.  The argument and
- * the result (always NULL) are of the type that pthread_create wants.  If the
- * store or the reactor fails, it sends SIGTERM to its own process, and
- * reactor_status tells why.
+ * reactor_join(reactor):
+ * Wait for its end and free it.  Return 0; a value of sysexits.h if the store
+ * or epoll has failed.
  */
-void *reactor_run(void *reactor);
-
-/*
- * reactor_status(reactor):
- * After reactor_run: 0, or a status of sysexits.h.
- */
-int reactor_status(const struct reactor *reactor);
-
-/*
- * reactor_free(reactor):
- * NULL is fine.
- */
-void reactor_free(struct reactor *reactor);
+int reactor_join(struct reactor *reactor);
 
 #endif

@@ -1,16 +1,14 @@
 /*
  * service: the process.  See gateway/service.h.
  *
- * All signals are blocked in every thread, since one that arrives in libfcgi's
- * read ends the request; this thread waits for them.
+ * Signals are blocked in every thread, since one that interrupts a read of
+ * libfcgi ends the request; the main thread waits for them.
  */
 #include "gateway/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,106 +24,50 @@
 #include "reactor.h"
 #include "store/store.h"
 
-/* The deepest call is LMDB's; the default of 8 MiB is only address space. */
-#define THREAD_STACK_BYTES ((size_t)512 << 10)
-
-struct service {
-	const struct config *config;
-	struct store *store;
-	int stop; /* see reactor_new */
-	unsigned nthreads;
-	pthread_t *threads;
-	struct reactor **reactors;
-};
+/*
+ * Besides an epoll for each reactor: a connection, its spool, and the token
+ * file, which is read again when it changes.
+ */
+#define DESCRIPTORS_MIN 3
 
 static void
-catch_signals(sigset_t *set)
+block_signals(sigset_t *set)
 {
-	/* A peer or a limit must not end the process: errno says it too. */
+	/* errno reports a peer that has gone, or a limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
-	/* What multiwatch may send to end its children. */
+	/* multiwatch may send these to end its children. */
 	sigaddset(set, SIGUSR1);
 	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-static void
-stop_reactors(const struct service *service)
+/* Whether `n` more descriptors can be opened; if not, errno is set. */
+static bool
+can_open(unsigned n)
 {
-	uint64_t one = 1;
-
-	if (write(service->stop, &one, sizeof(one)) != (ssize_t)sizeof(one))
-		log_error("cannot stop: %s", strerror(errno));
-}
-
-static int
-start_reactors(struct service *service)
-{
-	pthread_attr_t attributes;
-	int status = EX_OSERR, error;
-
-	service->threads =
-	    calloc(service->config->threads, sizeof(*service->threads));
-	service->reactors =
-	    calloc(service->config->threads, sizeof(struct reactor *));
-	service->stop = eventfd(0, EFD_CLOEXEC);
-	if (service->threads == NULL || service->reactors == NULL ||
-	    service->stop < 0) {
-		log_error("cannot start: %s", strerror(errno));
-		return EX_OSERR;
-	}
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-	for (unsigned i = 0; i < service->config->threads; i++) {
-		service->reactors[i] = reactor_new(
-		    service->config, service->store, service->stop, &status);
-		if (service->reactors[i] == NULL)
-			break;
-		error = pthread_create(&service->threads[i], &attributes,
-		    reactor_run, service->reactors[i]);
-		if (error != 0) {
-			log_error("cannot start a thread: %s", strerror(error));
-			status = EX_OSERR;
-			reactor_free(service->reactors[i]);
-			break;
-		}
-		service->nthreads++;
-	}
-	pthread_attr_destroy(&attributes);
-	return service->nthreads == service->config->threads ? EX_OK : status;
-}
-
-/* Wait for all of them; the status of the first that failed. */
-static int
-join_reactors(struct service *service)
-{
-	int status = EX_OK;
-
-	for (unsigned i = 0; i < service->nthreads; i++) {
-		pthread_join(service->threads[i], NULL);
-		if (status == EX_OK)
-			status = reactor_status(service->reactors[i]);
-		reactor_free(service->reactors[i]);
-	}
-	free(service->threads);
-	free(service->reactors);
-	if (service->stop >= 0)
-		close(service->stop);
-	return status;
+	if (n == 0)
+		return true;
+	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	bool can = fd >= 0 && can_open(n - 1);
+	int error = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return can;
 }
 
 static int
 prepare_listener(void)
 {
 	/*
-	 * The flag is of the socket, not of our descriptor: whoever shares it,
-	 * as systemd does, may take it away, and an accept that finds nothing
-	 * has to come back even so.
+	 * O_NONBLOCK belongs to the socket, not to our descriptor: a process
+	 * that shares it, such as systemd, may clear it, and an accept that
+	 * finds no connection must return even then.
 	 */
 	const struct timeval brief = { .tv_usec = 1000 };
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
@@ -140,9 +82,9 @@ prepare_listener(void)
 	return EX_OK;
 }
 
-/* Until it is time to end; a hangup is the order to read the tokens again. */
+/* Until a signal ends the service; SIGHUP has the tokens read again. */
 static void
-wait_for_end(const sigset_t *set)
+wait_for_end(const sigset_t *set, struct tokens *tokens)
 {
 	int number = 0;
 
@@ -151,7 +93,7 @@ wait_for_end(const sigset_t *set)
 		sigwait(set, &number);
 		if (number != SIGHUP)
 			break;
-		tokens_recheck();
+		tokens_recheck(tokens);
 	}
 	notify_supervisor("STOPPING=1");
 }
@@ -159,35 +101,98 @@ wait_for_end(const sigset_t *set)
 bool
 service_is_fastcgi(void)
 {
-	return fastcgi_is_listener();
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return getpeername(STDIN_FILENO, (struct sockaddr *)&peer, &len) < 0 &&
+	       errno == ENOTCONN;
+}
+
+/* Run the reactors until a signal or a failure.  A status of sysexits.h. */
+static int
+serve(const struct config *config, struct tokens *tokens, struct store *store,
+    const sigset_t *set)
+{
+	struct reactor **reactors = calloc(config->threads, sizeof(*reactors));
+	int stop = eventfd(0, EFD_CLOEXEC);
+	int status = EX_OSERR;
+	unsigned n = 0;
+
+	if (reactors == NULL || stop < 0)
+		log_error("cannot start: %s", strerror(errno));
+	else if (!can_open(config->threads + DESCRIPTORS_MIN))
+		log_error("cannot accept connections: %s; raise the limit of "
+			  "open files",
+		    strerror(errno));
+	else
+		for (; n < config->threads; n++) {
+			reactors[n] =
+			    reactor_start(config, tokens, store, stop, &status);
+			if (reactors[n] == NULL)
+				break;
+		}
+	if (n == config->threads) {
+		status = EX_OK;
+		log_info("serving with %u threads, store %s", n, config->dir);
+		wait_for_end(set, tokens);
+	}
+	if (stop >= 0)
+		eventfd_write(stop, 1);
+	while (n > 0) {
+		int failed = reactor_join(reactors[--n]);
+
+		if (status == EX_OK)
+			status = failed;
+	}
+	free(reactors);
+	if (stop >= 0)
+		close(stop);
+	return status;
+}
+
+int
+service_status(enum fault fault)
+{
+	static const int statuses[] = {
+		[FAULT_NONE] = EX_OK,
+		[FAULT_STOPPED] = EX_TEMPFAIL,
+		[FAULT_BUSY] = EX_TEMPFAIL,
+		[FAULT_MEMORY] = EX_TEMPFAIL,
+		[FAULT_FULL] = EX_TEMPFAIL,
+		[FAULT_ABSENT] = EX_NOINPUT,
+		[FAULT_SETUP] = EX_CONFIG,
+		[FAULT_RIGHTS] = EX_NOPERM,
+		[FAULT_OUTPUT] = EX_CANTCREAT,
+		[FAULT_NAME] = EX_DATAERR,
+		[FAULT_DAMAGED] = EX_DATAERR,
+		[FAULT_FAILED] = EX_IOERR,
+	};
+
+	return statuses[fault];
 }
 
 int
 service_run(const struct config *config)
 {
-	struct service service = { .config = config, .stop = -1 };
-	struct store_options options = { .dir = config->dir, .prepare = true };
+	const struct store_options options = { .dir = config->dir,
+		.prepare = true };
+	enum fault fault;
 	sigset_t set;
-	int status, failed;
 
-	catch_signals(&set);
-	status = prepare_listener();
+	block_signals(&set);
+	int status = prepare_listener();
 	if (status != EX_OK)
 		return status;
-	service.store = store_open(&options, &status);
-	if (service.store == NULL)
-		return status;
-	status = start_reactors(&service);
-	if (status == EX_OK) {
-		log_info("serving with %u threads, store %s", config->threads,
-		    config->dir);
-		wait_for_end(&set);
-	}
-	if (service.stop >= 0)
-		stop_reactors(&service);
-	failed = join_reactors(&service);
-	store_close(service.store);
-	if (status == EX_OK && failed == EX_OK)
+	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
+	if (tokens == NULL)
+		return service_status(fault);
+	struct store *store = store_open(&options, &fault);
+	status = service_status(fault);
+	if (store != NULL)
+		status = serve(config, tokens, store, &set);
+	store_close(store);
+	tokens_close(tokens);
+	if (status == EX_OK)
 		log_info("ended");
-	return status != EX_OK ? status : failed;
+	return status;
 }

@@ -3,47 +3,47 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define THREADS_MAX 64
 #define BODY_BYTES_MIN 64
 
-static const char *
-setting(const char *name, const char *otherwise)
-{
-	const char *value = getenv(name);
+enum { DIR, TOKENS, BASE_PATH, BODY_BYTES, THREADS, STATUS, LOG_LEVEL, COUNT };
 
-	return value != NULL && value[0] != '\0' ? value : otherwise;
-}
+/* Every setting.  plant-store.fcgi(8) explains them; a test compares. */
+static const struct {
+	const char *name, *otherwise, *meaning, *allowed;
+} settings[COUNT] = {
+	[DIR] = { "PLANT_STORE_DIR", "/var/lib/plant-store",
+	    "where the plants are",
+	    "the absolute path of the store's directory" },
+	[TOKENS] = { "PLANT_STORE_TOKENS", "/etc/plant-store/tokens",
+	    "who may send plants", "the absolute path of the token file" },
+	[BASE_PATH] = { "PLANT_STORE_BASE_PATH", "", "what precedes /plants",
+	    "a path such as /api/v1, or nothing for the root" },
+	[BODY_BYTES] = { "PLANT_STORE_BODY_BYTES_MAX", "65536",
+	    "the largest body", "a number of bytes from 64 to 1048576" },
+	[THREADS] = { "PLANT_STORE_THREADS", "one for two CPUs", "reactors",
+	    "a number from 1 to 64" },
+	[STATUS] = { "PLANT_STORE_STATUS", "http",
+	    "the status of failures (contract: always 400)",
+	    "http or contract" },
+	[LOG_LEVEL] = { "PLANT_STORE_LOG_LEVEL", "info", "what is logged",
+	    "error, warning, info or debug" },
+};
 
-static int
-refuse(char *error, size_t error_len, const char *name, const char *value,
-    const char *allowed)
-{
-	snprintf(error, error_len, "%s: '%.64s' is not allowed; set it to %s",
-	    name, value, allowed);
-	/* One line, whatever the value holds. */
-	for (char *c = error; *c != '\0'; c++)
-		if (*c == '\n' || *c == '\r')
-			*c = '?';
-	return -1;
-}
-
-/* Decimal digits only: strtoul alone would take signs and spaces. */
-static int
+/* Decimal digits only: strtoul alone would accept signs and spaces. */
+static bool
 read_number(const char *text, unsigned long min, unsigned long max,
     unsigned long *number)
 {
-	if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0')
-		return -1;
+	if (text[strspn(text, "0123456789")] != '\0')
+		return false;
 	errno = 0;
-	unsigned long value = strtoul(text, NULL, 10);
-	if (errno != 0 || value < min || value > max)
-		return -1;
-	*number = value;
-	return 0;
+	*number = strtoul(text, NULL, 10);
+	return errno == 0 && *number >= min && *number <= max;
 }
 
 /*
@@ -61,75 +61,91 @@ default_threads(void)
 	return count > THREADS_MAX ? THREADS_MAX : (unsigned long)count;
 }
 
-/* "" or /seg(/seg)*: what a server gives is decoded and normalised. */
-static int
+/* "" or /seg(/seg)*: the path that a server gives is decoded and normalised. */
+static bool
 is_base_path(const char *path)
 {
 	size_t len = strlen(path);
 
-	if (len == 0)
-		return 1;
-	return path[0] == '/' && path[len - 1] != '/' &&
-	       strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL;
+	return len == 0 ||
+	       (path[0] == '/' && path[len - 1] != '/' &&
+		   strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL);
 }
 
-int
-config_read(struct config *config, char *error, size_t error_len)
+enum fault
+config_read(struct config *config)
 {
 	static const char *const levels[] = { "error", "warning", "info",
 		"debug" };
-	struct config read = { 0 };
-	const char *text;
-	unsigned long number;
+	const char *value[COUNT];
+	unsigned long body_bytes, threads = default_threads();
+	bool good[COUNT], contract;
+	int level = LOG_AT_DEBUG;
 
-	text = setting("PLANT_STORE_DIR", "/var/lib/plant-store");
-	if (text[0] != '/')
-		return refuse(error, error_len, "PLANT_STORE_DIR", text,
-		    "the absolute path of the store's directory");
-	read.dir = text;
+	for (int i = 0; i < COUNT; i++) {
+		value[i] = getenv(settings[i].name);
+		if (value[i] == NULL || value[i][0] == '\0')
+			value[i] = settings[i].otherwise;
+	}
+	if (strcmp(value[BASE_PATH], "/") == 0)
+		value[BASE_PATH] = "";
+	contract = strcmp(value[STATUS], "contract") == 0;
+	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
+		level--;
 
-	text = setting("PLANT_STORE_TOKENS", "/etc/plant-store/tokens");
-	if (text[0] != '/')
-		return refuse(error, error_len, "PLANT_STORE_TOKENS", text,
-		    "the absolute path of the token file");
-	read.tokens = text;
+	good[DIR] = value[DIR][0] == '/';
+	good[TOKENS] = value[TOKENS][0] == '/';
+	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
+	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
+	    CONFIG_BODY_BYTES_MAX, &body_bytes);
+	good[THREADS] = value[THREADS] == settings[THREADS].otherwise ||
+			read_number(value[THREADS], 1, THREADS_MAX, &threads);
+	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
+	good[LOG_LEVEL] = level >= 0;
+	for (int i = 0; i < COUNT; i++) {
+		if (good[i])
+			continue;
+		log_error("%s: '%.64s' is not allowed; set it to %s",
+		    settings[i].name, value[i], settings[i].allowed);
+		return FAULT_SETUP;
+	}
+	*config = (struct config){ .dir = value[DIR],
+		.tokens = value[TOKENS],
+		.base_path = value[BASE_PATH],
+		.body_bytes_max = body_bytes,
+		.threads = (unsigned)threads,
+		.contract_status = contract,
+		.log_level = (enum log_level)level };
+	return FAULT_NONE;
+}
 
-	text = setting("PLANT_STORE_BASE_PATH", "");
-	if (strcmp(text, "/") == 0)
-		text = "";
-	if (!is_base_path(text))
-		return refuse(error, error_len, "PLANT_STORE_BASE_PATH", text,
-		    "a path such as /api/v1, or nothing for the root");
-	read.base_path = text;
+void
+config_warn_unknown(void)
+{
+	static const char prefix[] = "PLANT_STORE_";
 
-	text = setting("PLANT_STORE_BODY_BYTES_MAX", "65536");
-	if (read_number(text, BODY_BYTES_MIN, CONFIG_BODY_BYTES_MAX, &number))
-		return refuse(error, error_len, "PLANT_STORE_BODY_BYTES_MAX",
-		    text, "a number of bytes from 64 to 1048576");
-	read.body_bytes_max = number;
+	for (char **entry = environ; *entry != NULL; entry++) {
+		size_t len = strcspn(*entry, "=");
+		/* plant-store-start passes its own variable on. */
+		bool known = strncmp(*entry, prefix, strlen(prefix)) != 0 ||
+			     strncmp(*entry, "PLANT_STORE_RESPONDER=", 22) == 0;
 
-	text = setting("PLANT_STORE_THREADS", NULL);
-	number = default_threads();
-	if (text != NULL && read_number(text, 1, THREADS_MAX, &number))
-		return refuse(error, error_len, "PLANT_STORE_THREADS", text,
-		    "a number from 1 to 64");
-	read.threads = (unsigned)number;
+		for (int i = 0; i < COUNT && !known; i++)
+			known = len == strlen(settings[i].name) &&
+				memcmp(*entry, settings[i].name, len) == 0;
+		if (!known)
+			log_warning("%.*s: there is no such setting, so it is "
+				    "ignored; --help lists all",
+			    (int)len, *entry);
+	}
+}
 
-	text = setting("PLANT_STORE_STATUS", "http");
-	read.contract_status = strcmp(text, "contract") == 0;
-	if (!read.contract_status && strcmp(text, "http") != 0)
-		return refuse(error, error_len, "PLANT_STORE_STATUS", text,
-		    "http or contract");
-
-	text = setting("PLANT_STORE_LOG_LEVEL", "info");
-	for (number = 0; number < 4; number++)
-		if (strcmp(text, levels[number]) == 0)
-			break;
-	if (number == 4)
-		return refuse(error, error_len, "PLANT_STORE_LOG_LEVEL", text,
-		    "error, warning, info or debug");
-	read.log_level = (enum log_level)number;
-
-	*config = read;
-	return 0;
+void
+config_print_help(FILE *out)
+{
+	fputs("Settings, from the environment, and their defaults:\n", out);
+	for (int i = 0; i < COUNT; i++)
+		fprintf(out, "  %s (%s)\n      %s: %s\n", settings[i].name,
+		    settings[i].otherwise, settings[i].meaning,
+		    settings[i].allowed);
 }

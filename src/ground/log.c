@@ -1,7 +1,4 @@
-/*
- * log: one line a message, to stderr and syslog, or to stderr alone where that
- * is systemd's journal.  See ground/log.h.
- */
+/* log: one line a message, to stderr and syslog.  See ground/log.h. */
 #include "ground/log.h"
 
 #include <errno.h>
@@ -22,13 +19,10 @@ static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
 static bool bar_shown;
 
-/* Removes a progress bar. */
-static const char clear[] = { '\r', '\033', '[', 'K' };
-
 /*
- * Whether stderr is the stream to the journal that systemd made for it, which
- * JOURNAL_STREAM tells by device and inode: the variable alone could be left
- * from a parent whose stderr was another.
+ * Whether stderr is the stream to the journal whose device and inode systemd
+ * put into JOURNAL_STREAM.  The variable alone could come from a parent with
+ * another stderr.
  */
 static bool
 is_journal(void)
@@ -42,11 +36,7 @@ is_journal(void)
 	       device == st.st_dev && inode == st.st_ino;
 }
 
-/*
- * A closed one of descriptors 0 to 2 would go to the next file that is opened,
- * which then got our messages.  Opened the wrong way round, so that its use
- * still fails.
- */
+/* A closed one is opened in the wrong direction, so its use still fails. */
 static void
 occupy_standard_descriptors(void)
 {
@@ -82,29 +72,32 @@ log_set_bar(bool shown)
 	bar_shown = shown;
 }
 
-/* One write a line, so that the lines of several processes stay whole. */
-__attribute__((format(printf, 3, 0))) static void
-say(enum log_level level, int priority, const char *format, va_list arguments)
+void
+log_at(enum log_level level, const char *format, ...)
 {
-	char text[sizeof(clear) + LINE_BYTES_MAX];
-	char *line = text + sizeof(clear);
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO,
+		LOG_DEBUG };
+	static const char clear[] = "\r\033[K"; /* removes a progress bar */
+	char text[sizeof(clear) - 1 + LINE_BYTES_MAX];
+	char *line = mempcpy(text, clear, sizeof(clear) - 1);
+	char *start = bar_shown ? text : line;
 	int errno_before = errno, prefix = 0, body;
+	va_list arguments;
 	size_t len;
 
 	if (level > level_max)
 		return;
 	/* The priority as sd-daemon(3) has it. */
 	if (to_journal)
-		prefix = snprintf(line, LINE_BYTES_MAX, "<%d>", priority);
+		prefix =
+		    snprintf(line, LINE_BYTES_MAX, "<%d>", priorities[level]);
 	prefix += snprintf(line + prefix, LINE_BYTES_MAX - (size_t)prefix,
 	    "%s: ", program_name);
+	va_start(arguments, format);
 	body = vsnprintf(
 	    line + prefix, LINE_BYTES_MAX - (size_t)prefix, format, arguments);
-	if (body < 0) {
-		errno = errno_before;
-		return;
-	}
-	len = (size_t)prefix + (size_t)body;
+	va_end(arguments);
+	len = (size_t)prefix + (size_t)(body < 0 ? 0 : body);
 	if (len > LINE_BYTES_MAX - 1)
 		len = LINE_BYTES_MAX - 1;
 	for (size_t i = 0; i < len; i++)
@@ -112,28 +105,11 @@ say(enum log_level level, int priority, const char *format, va_list arguments)
 			line[i] = '?';
 	line[len] = '\0';
 	if (to_syslog)
-		syslog(priority, "%s", line + prefix);
-	line[len] = '\n';
-	memcpy(text, clear, sizeof(clear));
-	len++;
-	if ((bar_shown ? write(STDERR_FILENO, text, sizeof(clear) + len)
-		       : write(STDERR_FILENO, line, len)) < 0) {
-		/* Nobody left to tell. */
+		syslog(priorities[level], "%s", line + prefix);
+	line[len++] = '\n';
+	/* One write, to keep the lines of several processes whole. */
+	if (write(STDERR_FILENO, start, (size_t)(line + len - start)) < 0) {
+		/* There is nowhere to report it. */
 	}
 	errno = errno_before;
 }
-
-#define DEFINE(function, level, priority)                \
-	void function(const char *format, ...)           \
-	{                                                \
-		va_list arguments;                       \
-                                                         \
-		va_start(arguments, format);             \
-		say(level, priority, format, arguments); \
-		va_end(arguments);                       \
-	}
-
-DEFINE(log_error, LOG_AT_ERROR, LOG_ERR)
-DEFINE(log_warning, LOG_AT_WARNING, LOG_WARNING)
-DEFINE(log_info, LOG_AT_INFO, LOG_INFO)
-DEFINE(log_debug, LOG_AT_DEBUG, LOG_DEBUG)

@@ -30,7 +30,7 @@ send_to(const char *name, const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	/* An abstract name goes as far as the length, which counts no NUL. */
+	/* The length ends an abstract name; it counts no NUL. */
 	sent = sendto(fd, state, state_len, MSG_NOSIGNAL,
 	    (const struct sockaddr *)&address,
 	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));

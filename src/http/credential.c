@@ -1,10 +1,10 @@
 /*
- * credential: takes the bearer token out of the Authorization header.  Whether
- * the token is known is left to tokens.
+ * credential: finds the bearer token in the Authorization header.  Whether the
+ * token is known is left to tokens.
  *
- * RFC 9110: credentials = auth-scheme [ 1*SP ( token68 / #auth-param ) ], and
- * a web server that gets two headers joins them with a comma.  For Bearer only
- * token68 is allowed (RFC 6750), which holds neither a comma nor a quote.
+ * RFC 9110: credentials = auth-scheme [ 1*SP ( token68 / #auth-param ) ].  A
+ * web server that receives two headers joins them with a comma.  Bearer allows
+ * only token68 (RFC 6750), which contains neither a comma nor a quote.
  */
 #include "http/credential.h"
 
@@ -48,35 +48,28 @@ element_end(const char *at)
 static bool
 list_has_bearer(const char *at)
 {
-	for (;;) {
-		at += strspn(at, " \t");
-		if (begins_with_bearer(at))
-			return true;
+	while (!begins_with_bearer(at += strspn(at, " \t"))) {
 		at = element_end(at);
-		if (*at == '\0')
+		if (*at++ == '\0')
 			return false;
-		at++;
 	}
+	return true;
 }
 
 enum http_error
 credential_read(const char *authorization, const char **token, size_t *len)
 {
-	const char *text = authorization;
+	const char *text = authorization == NULL ? "" : authorization;
 	const char *rest;
 	size_t token_len;
 
-	if (text == NULL)
-		return HTTP_CREDENTIAL_MISSING;
 	text += strspn(text, " \t");
 	if (*text == '\0')
 		return HTTP_CREDENTIAL_MISSING;
-
 	if (!list_has_bearer(text))
 		return HTTP_CREDENTIAL_SCHEME;
 	if (*element_end(text) == ',')
 		return HTTP_CREDENTIAL_SEVERAL;
-
 	text += SCHEME_LEN;
 	if (*text != ' ')
 		return HTTP_CREDENTIAL_MALFORMED;

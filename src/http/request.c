@@ -1,5 +1,5 @@
 /*
- * request: finds the variables we read and answers questions about them.
+ * request: finds the variables that the service reads, and their meaning.
  * Whether a request is refused, and with which error, is left to api.
  */
 #include "http/request.h"
@@ -10,16 +10,11 @@
 
 #define JSON_TYPE "application/json"
 
-/* Two strings, read as the one that they make together. */
-struct joined {
-	const char *part;
-	const char *rest;
-};
-
 int
 request_read(struct request *request, char *const *variables)
 {
 	struct request found = { 0 };
+	bool ambiguous = false;
 	const struct {
 		const char *name;
 		const char **value;
@@ -33,60 +28,41 @@ request_read(struct request *request, char *const *variables)
 		{ "HTTP_CONTENT_ENCODING=", &found.content_encoding },
 		{ "HTTP_TRANSFER_ENCODING=", &found.transfer_encoding },
 	};
+	size_t i;
 
-	for (size_t i = 0; variables[i] != NULL; i++) {
-		if (i == REQUEST_VARIABLES_MAX)
-			goto ambiguous;
+	for (i = 0; variables[i] != NULL && i < REQUEST_VARIABLES_MAX; i++) {
 		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
 			const char *name = wanted[k].name;
 
-			/* Most are told apart by their first letter. */
-			if (variables[i][0] != name[0])
+			/* The first letter excludes most of them. */
+			if (variables[i][0] != name[0] ||
+			    strncmp(variables[i], name, strlen(name)) != 0)
 				continue;
-			size_t len = strlen(name);
-			if (strncmp(variables[i], name, len) != 0)
-				continue;
-			if (*wanted[k].value != NULL)
-				goto ambiguous;
-			*wanted[k].value = variables[i] + len;
-			break;
+			ambiguous = ambiguous || *wanted[k].value != NULL;
+			if (*wanted[k].value == NULL)
+				*wanted[k].value = variables[i] + strlen(name);
 		}
 	}
 	*request = found;
-	return 0;
-
-ambiguous:
-	*request = found;
-	return -1;
-}
-
-static char
-joined_next(struct joined *joined)
-{
-	if (*joined->part == '\0') {
-		joined->part = joined->rest;
-		joined->rest = "";
-	}
-	return *joined->part == '\0' ? '\0' : *joined->part++;
+	return ambiguous || variables[i] != NULL ? -1 : 0;
 }
 
 bool
 request_path_is(
     const struct request *request, const char *base_path, const char *name)
 {
-	struct joined path = {
-		request->script_name == NULL ? "" : request->script_name,
-		request->path_info == NULL ? "" : request->path_info,
-	};
-	struct joined expected = { base_path, name };
-	char c;
+	const char *parts[] = { request->script_name, request->path_info };
+	size_t base_len = strlen(base_path), at = 0;
 
-	do {
-		c = joined_next(&path);
-		if (c != joined_next(&expected))
-			return false;
-	} while (c != '\0');
-	return true;
+	for (size_t i = 0; i < 2; i++) {
+		const char *part = parts[i] == NULL ? "" : parts[i];
+
+		for (; *part != '\0'; part++, at++)
+			if (*part != (at < base_len ? base_path[at]
+						    : name[at - base_len]))
+				return false;
+	}
+	return at == base_len + strlen(name);
 }
 
 bool
@@ -120,15 +96,12 @@ request_length(const struct request *request, size_t *length)
 	if (text == NULL || *text == '\0')
 		return REQUEST_LENGTH_ABSENT;
 	for (; *text != '\0'; text++) {
-		size_t digit;
+		size_t digit = (size_t)*text - '0';
 
-		if (*text < '0' || *text > '9')
+		if (digit > 9)
 			return REQUEST_LENGTH_BAD;
-		digit = (size_t)(*text - '0');
-		if (value > (SIZE_MAX - digit) / 10)
-			value = SIZE_MAX;
-		else
-			value = value * 10 + digit;
+		value = value > (SIZE_MAX - digit) / 10 ? SIZE_MAX
+							: value * 10 + digit;
 	}
 	*length = value;
 	return REQUEST_LENGTH_OK;

@@ -8,14 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/*
- * Print into `buf` and return the length.  Every text comes from a table of
- * ours, so that one which does not fit is our own mistake.
- */
-static size_t print(char *buf, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static size_t
+/* Print into `buf`; return the length.  Each text is from a table of ours. */
+__attribute__((format(printf, 3, 4))) static size_t
 print(char *buf, size_t size, const char *format, ...)
 {
 	va_list args;
@@ -28,50 +22,41 @@ print(char *buf, size_t size, const char *format, ...)
 	return (size_t)len;
 }
 
-static const char *
-reason_phrase(int status)
+/* A status with its phrase, and the header that it demands. */
+struct status {
+	int number;
+	const char *phrase, *header;
+};
+
+static const struct status *
+find_status(int number)
 {
-	switch (status) {
-	case 400:
-		return "Bad Request";
-	case 401:
-		return "Unauthorized";
-	case 404:
-		return "Not Found";
-	case 405:
-		return "Method Not Allowed";
-	case 409:
-		return "Conflict";
-	case 413:
-		return "Content Too Large";
-	case 503:
-		return "Service Unavailable";
-	default:
-		assert(status == 500);
-		return "Internal Server Error";
-	}
+	static const struct status rows[] = {
+		{ 400, "Bad Request", "" },
+		{ 401, "Unauthorized",
+		    "WWW-Authenticate: Bearer realm=\"plant-store\", "
+		    "error=\"invalid_token\"\r\n" },
+		{ 404, "Not Found", "" },
+		{ 405, "Method Not Allowed", "Allow: POST\r\n" },
+		{ 409, "Conflict", "" },
+		{ 413, "Content Too Large", "" },
+		{ 500, "Internal Server Error", "" },
+		{ 503, "Service Unavailable", "Retry-After: 1\r\n" },
+	};
+	size_t i = 0;
+
+	for (; rows[i].number != number; i++)
+		assert(i + 1 < sizeof rows / sizeof rows[0]);
+	return &rows[i];
 }
 
-/* What the error's status demands besides: RFC 9110 and RFC 6750. */
 static const char *
 extra_header(enum http_error error)
 {
-	switch (errors_status(error)) {
-	case 401:
-		/* RFC 6750, 3.1: no error code if nothing was presented. */
-		if (error == HTTP_CREDENTIAL_MISSING ||
-		    error == HTTP_CREDENTIAL_SCHEME)
-			return "WWW-Authenticate: Bearer "
-			       "realm=\"plant-store\"\r\n";
-		return "WWW-Authenticate: Bearer realm=\"plant-store\", "
-		       "error=\"invalid_token\"\r\n";
-	case 405:
-		return "Allow: POST\r\n";
-	case 503:
-		return "Retry-After: 1\r\n";
-	default:
-		return "";
-	}
+	/* RFC 6750, 3.1: no error code if no token was presented. */
+	if (error == HTTP_CREDENTIAL_MISSING || error == HTTP_CREDENTIAL_SCHEME)
+		return "WWW-Authenticate: Bearer realm=\"plant-store\"\r\n";
+	return find_status(errors_status(error))->header;
 }
 
 /* Copy `text` as the inside of a JSON string; it has no control characters. */
@@ -101,20 +86,6 @@ response_message(const struct response_error *error, char *buf, size_t size)
 		    error->reason);
 }
 
-static size_t
-error_body(
-    const struct response_error *error, char buf[static RESPONSE_HEAD_MAX])
-{
-	char text[RESPONSE_MESSAGE_MAX];
-	char escaped[2 * RESPONSE_MESSAGE_MAX];
-
-	response_message(error, text, sizeof text);
-	json_escape(text, escaped, sizeof escaped);
-	return print(buf, RESPONSE_HEAD_MAX,
-	    "{\"error\":%d,\"message\":\"%s\"}", errors_number(error->error),
-	    escaped);
-}
-
 size_t
 response_ok_head(size_t body_len, char buf[static RESPONSE_HEAD_MAX])
 {
@@ -131,9 +102,14 @@ response_error(const struct response_error *error, bool contract, bool head,
     char buf[static RESPONSE_HEAD_MAX])
 {
 	int status = contract ? 400 : errors_status(error->error);
+	char text[RESPONSE_MESSAGE_MAX], escaped[2 * RESPONSE_MESSAGE_MAX];
 	char body[RESPONSE_HEAD_MAX];
-	size_t body_len = error_body(error, body);
+	size_t body_len;
 
+	response_message(error, text, sizeof text);
+	json_escape(text, escaped, sizeof escaped);
+	body_len = print(body, sizeof body, "{\"error\":%d,\"message\":\"%s\"}",
+	    errors_number(error->error), escaped);
 	return print(buf, RESPONSE_HEAD_MAX,
 	    "Status: %d %s\r\n"
 	    "Content-Type: application/json\r\n"
@@ -141,6 +117,6 @@ response_error(const struct response_error *error, bool contract, bool head,
 	    "%s"
 	    "\r\n"
 	    "%s",
-	    status, reason_phrase(status), body_len, extra_header(error->error),
-	    head ? "" : body);
+	    status, find_status(status)->phrase, body_len,
+	    extra_header(error->error), head ? "" : body);
 }

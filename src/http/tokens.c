@@ -1,248 +1,488 @@
 /*
- * tokens: a set of tokens as one thread holds it, and the making of new ones.
- * The file's format is token_file's, changing the file token_edit's.
+ * tokens: the set of known tokens, and the file that it comes from.
  *
- * The happy path: the file is read into a set; a request's token is hashed and
- * the digest compared with every entry's; once a second a stat tells whether
- * to read again.  A file that cannot be used then leaves the set as it is, so
- * that a typing error does not lock every client out.
+ * The happy path: the file is read into a set, whose entries are sorted by
+ * digest; the digest of a request's token is searched among them.  Once a
+ * second one thread checks whether the file has changed, and reads it again.
+ *
+ * An edit locks the directory, reads the file, writes a new one beside it with
+ * the rights of the old one, syncs, renames, and syncs the directory.
+ *
+ * A line that is not in the format refuses the whole file, since to skip it
+ * could undo a revocation; a running service then keeps the last good set.  But
+ * a missing or empty file is how an operator revokes everything at once.  No
+ * message repeats a line's content, which may be a token by mistake.  After an
+ * edit that failed the file is as it was; the next removes what was left.
  */
 #include "http/tokens.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ground/clock.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "token_edit.h"
-#include "token_file.h"
 
 #define CHECK_INTERVAL_MS 1000
 #define FRESH_S 2
-#define TOKEN_PREFIX "pst_"
+/* A name of one byte, a blank, the digest, but no newline. */
+#define LINE_BYTES_MIN (2 + 2 * TOKENS_DIGEST_LEN)
+/* A name, a digest and two times take less. */
+#define LINE_BYTES_MAX 256
+#define DIGITS "0123456789"
+#define NAME_CHARACTERS \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" DIGITS "._-"
+#define BLANKS " \t"
+#define CREATED "created "
+#define ADD_ONE "; add one with: plant-store token add NAME"
+#define BESIDE ".new"
+/* An edit takes some milliseconds: a longer wait has another reason. */
+#define WAIT_MS 2000
+#define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
-/* EVP_EncodeBlock's: four characters for three bytes, padded, and a NUL. */
-#define TOKEN_BASE64_SIZE ((TOKEN_RANDOM_LEN + 2) / 3 * 4 + 1)
 /* "2026-11-21T07:21:00", which "Z" follows in the file. */
 #define SECONDS_LEN 19
 
-/* How often tokens_recheck was called: all sets of the process see it. */
-static atomic_uint rechecks;
-
-struct tokens {
+/* What was read from the file. */
+struct set {
 	const char *path;
-	struct token_file file;
-	struct stat seen; /* all zero: the file was missing */
-	bool good;        /* what was seen could be used */
-	bool retry;       /* read again though nothing has changed */
-	int64_t next_check_ms;
-	unsigned rechecked; /* the `rechecks` that were followed */
-	EVP_MD *sha256;
-	EVP_MD_CTX *context;
+	uid_t user;           /* see tokens_open */
+	struct stat stat;     /* all zero if there is no file */
+	char *text;           /* the file, and a NUL; NULL if there is none */
+	struct token *tokens; /* in the file's order */
+	const struct token **sorted; /* by digest */
+	size_t count;
+	char notice[1024]; /* one line: the error or warning; "" if none */
 };
 
-static int
-read_path(
-    const char *path, struct token_file *file, char *error, size_t error_len)
-{
-	int fd, status;
+struct tokens {
+	EVP_MD *sha256;
+	_Atomic int64_t next_check_ms;
+	pthread_mutex_t lock; /* held for all below */
+	struct set set; /* `stat` and `notice` are those of the last check */
+	/*
+	 * Read again though nothing has changed.  After a change another can
+	 * have the same time: it goes in ticks, of a second on some systems.
+	 */
+	bool retry;
+};
 
-	/* O_NONBLOCK: a FIFO is to be refused, not waited for. */
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
-		return token_file_failed(path, "open", error, error_len);
-	status = token_file_read(fd, path, file, error, error_len);
-	close(fd);
-	if (status == 0 && file->count == 0) {
-		snprintf(error, error_len,
-		    "%s: there is no token in it; make one with: "
-		    "plant-store token add NAME",
-		    path);
-		token_file_free(file);
-		return EX_CONFIG;
-	}
-	return status;
+/* Put "PATH: " and the text into `notice`. */
+__attribute__((format(printf, 3, 4))) static enum fault
+note(struct set *set, enum fault fault, const char *format, ...)
+{
+	char text[sizeof set->notice / 2];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	snprintf(set->notice, sizeof set->notice, "%s: %s", set->path, text);
+	return fault;
+}
+
+static enum fault
+note_errno(struct set *set, const char *what)
+{
+	enum fault fault = fault_of(errno);
+
+	return note(set, fault, "%s: %s%s", what, strerror(errno),
+	    fault == FAULT_ABSENT ? ADD_ONE : fault_remedy(errno));
+}
+
+/* `name` is the file or its directory. */
+static enum fault
+check_rights(struct set *set, const struct stat *st, const char *name)
+{
+	bool directory = S_ISDIR(st->st_mode);
+	const char *it = directory ? "its directory" : "it";
+	unsigned mode = st->st_mode & 07777;
+
+	if (set->user != TOKENS_ANY_USER && st->st_uid != 0 &&
+	    st->st_uid != set->user)
+		return note(set, FAULT_SETUP,
+		    "%s belongs to user %u; run: chown %u %s", it, st->st_uid,
+		    set->user, name);
+	if ((mode & (directory ? S_IWOTH : S_IRWXO)) != 0)
+		return note(set, FAULT_SETUP,
+		    "others have access to %s (mode %04o); run: chmod %s %s",
+		    it, mode, directory ? "o-w" : "o=", name);
+	if ((mode & S_IWGRP) != 0)
+		note(set, FAULT_NONE,
+		    "its group can write to %s (mode %04o); run: chmod g-w %s",
+		    it, mode, name);
+	return FAULT_NONE;
+}
+
+bool
+tokens_is_name(const char *text)
+{
+	size_t len = strlen(text);
+
+	return len >= 1 && len <= TOKENS_NAME_MAX &&
+	       strspn(text, NAME_CHARACTERS) == len;
 }
 
 static bool
-is_same_time(const struct timespec *a, const struct timespec *b)
+read_digest(const char *hex, size_t len, unsigned char *digest)
 {
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+	static const char digits[] = DIGITS "abcdef";
+
+	if (len != 2 * TOKENS_DIGEST_LEN || strspn(hex, digits) < len)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		digest[i / 2] =
+		    (unsigned char)(digest[i / 2] << 4 |
+				    (strchr(digits, hex[i]) - digits));
+	return true;
 }
 
-/* The change time too: a mode that is put right makes a file usable. */
-static bool
-is_same_file(const struct stat *a, const struct stat *b)
+/* Skip a field of `len` bytes and blanks.  Return the next field's length. */
+static size_t
+next_field(const char **at, size_t len)
 {
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-	       a->st_size == b->st_size &&
-	       is_same_time(&a->st_mtim, &b->st_mtim) &&
-	       is_same_time(&a->st_ctim, &b->st_ctim);
+	*at += len;
+	*at += strspn(*at, BLANKS);
+	return **at == '#' ? 0 : strcspn(*at, BLANKS "\n");
 }
 
 /*
- * Whether another change could still carry the very same times: those of files
- * go in ticks of some milliseconds, and in seconds on some file systems.
+ * Read a line.  Return NULL, or what is wrong with it.  A line without a token
+ * leaves the name empty.
  */
+static const char *
+read_line(const char *at, struct token *token)
+{
+	size_t len = next_field(&at, 0);
+	int64_t created_ms;
+
+	if (len == 0)
+		return NULL;
+	memcpy(token->name, at, len < TOKENS_NAME_MAX ? len : TOKENS_NAME_MAX);
+	if (len > TOKENS_NAME_MAX || !tokens_is_name(token->name))
+		return "has no name of 1 to 64 of A-Z a-z 0-9 . _ -";
+	len = next_field(&at, len);
+	if (!read_digest(at, len, token->digest))
+		return "has no SHA-256 of 64 lower-case hex digits";
+	len = next_field(&at, len);
+	token->expires = len > 0;
+	if (len > 0 && timestamp_read(at, len, &token->expires_ms) != 0)
+		return "has an expiry that is not like 2027-01-31T00:00:00Z";
+	if (next_field(&at, len) > 0)
+		return "has more than NAME SHA256HEX EXPIRES # COMMENT";
+	/* A comment is free text: it need not be the time of creation. */
+	at += strspn(at, "#" BLANKS);
+	if (strncmp(at, CREATED, strlen(CREATED)) != 0)
+		return NULL;
+	at += strlen(CREATED);
+	len = strcspn(at, BLANKS "\n");
+	if (len < sizeof token->created &&
+	    timestamp_read(at, len, &created_ms) == 0)
+		memcpy(token->created, at, len);
+	return NULL;
+}
+
+static enum fault
+read_lines(struct set *set, size_t len)
+{
+	const char *at = set->text, *end = at + len;
+	size_t number = 0;
+
+	for (; at < end; at++) {
+		struct token token = { .line = ++number };
+		const char *wrong = read_line(at, &token);
+
+		at += strcspn(at, "\n");
+		if (*at == '\0' && at < end)
+			wrong = "holds a NUL byte";
+		if (wrong != NULL)
+			return note(set, FAULT_SETUP,
+			    "line %zu %s; correct or remove it", number, wrong);
+		if (token.name[0] == '\0')
+			continue;
+		set->sorted[set->count] = &set->tokens[set->count];
+		set->tokens[set->count++] = token;
+	}
+	if (set->count == 0)
+		note(set, FAULT_NONE,
+		    "there is no token in it: every request is answered "
+		    "401" ADD_ONE);
+	return FAULT_NONE;
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+	const struct token *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+static int
+compare_digests(const void *a, const void *b)
+{
+	const struct token *const *x = a, *const *y = b;
+
+	return memcmp((*x)->digest, (*y)->digest, TOKENS_DIGEST_LEN);
+}
+
+/*
+ * Sort the tokens by a key that no two of them may have in common: a token with
+ * two names would still be valid after one is revoked, and the journal would
+ * name the wrong client.
+ */
+static enum fault
+sort(struct set *set, const char *key,
+    int (*compare)(const void *, const void *))
+{
+	qsort(set->sorted, set->count, sizeof *set->sorted, compare);
+	for (size_t i = 1; i < set->count; i++) {
+		const struct token *a = set->sorted[i - 1], *b = set->sorted[i];
+		const struct token *first = a->line < b->line ? a : b;
+		const struct token *other = first == a ? b : a;
+
+		if (compare(&a, &b) == 0)
+			return note(set, FAULT_SETUP,
+			    "line %zu, %s, has the %s of line %zu, %s; remove "
+			    "one of them",
+			    other->line, other->name, key, first->line,
+			    first->name);
+	}
+	return FAULT_NONE;
+}
+
+static enum fault
+read_file(struct set *set, int fd)
+{
+	ssize_t len = -1;
+	enum fault fault;
+	size_t most;
+
+	if (fstat(fd, &set->stat) != 0)
+		return note_errno(set, "cannot read it");
+	if (!S_ISREG(set->stat.st_mode))
+		return note(set, FAULT_SETUP,
+		    "not a regular file; name the token file");
+	fault = check_rights(set, &set->stat, set->path);
+	if (fault != FAULT_NONE)
+		return fault;
+	/* One byte more than allowed shows that there is more; and a NUL. */
+	set->text = malloc(TOKENS_FILE_BYTES_MAX + 2);
+	if (set->text != NULL)
+		len =
+		    file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
+	if (len < 0)
+		return note_errno(set, "cannot read it");
+	if ((size_t)len > TOKENS_FILE_BYTES_MAX)
+		return note(set, FAULT_SETUP,
+		    "larger than %zu bytes; remove tokens that are not used",
+		    TOKENS_FILE_BYTES_MAX);
+	set->text[len] = '\0';
+	most = (size_t)len / LINE_BYTES_MIN + 1;
+	set->tokens = calloc(most, sizeof *set->tokens);
+	set->sorted = calloc(most, sizeof(const struct token *));
+	if (set->tokens == NULL || set->sorted == NULL)
+		return note_errno(set, "cannot read it");
+	fault = read_lines(set, (size_t)len);
+	if (fault == FAULT_NONE)
+		fault = sort(set, "name", compare_names);
+	if (fault == FAULT_NONE)
+		fault = sort(set, "digest", compare_digests);
+	return fault;
+}
+
+/*
+ * Read the file into the set, of which all but `path` and `user` is zero.
+ * Return FAULT_NONE; or the fault, with the error in `notice`.  Pass the set to
+ * free_set in any case.
+ */
+static enum fault
+read_set(struct set *set)
+{
+	/* O_NONBLOCK: a FIFO is refused at once. */
+	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	char buf[PATH_MAX];
+	const char *directory;
+	enum fault fault;
+	struct stat st;
+	int fd;
+
+	snprintf(buf, sizeof buf, "%s", set->path);
+	directory = dirname(buf);
+	if (stat(directory, &st) != 0)
+		return note_errno(set, "cannot find its directory");
+	fault = check_rights(set, &st, directory);
+	if (fault != FAULT_NONE)
+		return fault;
+	fd = open(set->path, flags);
+	if (fd < 0)
+		return note_errno(set, "cannot open it");
+	fault = read_file(set, fd);
+	close(fd);
+	return fault;
+}
+
+static void
+free_set(struct set *set)
+{
+	free(set->text);
+	free(set->tokens);
+	free(set->sorted);
+}
+
 static bool
 is_fresh(const struct stat *st)
 {
 	return time(NULL) - st->st_ctim.tv_sec < FRESH_S;
 }
 
-/* Fetched once: looking an algorithm up costs more than a digest. */
-static int
-digest_open(EVP_MD **sha256, EVP_MD_CTX **context)
-{
-	*sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
-	*context = EVP_MD_CTX_new();
-	return *sha256 == NULL || *context == NULL ? -1 : 0;
-}
-
-static void
-digest_close(EVP_MD *sha256, EVP_MD_CTX *context)
-{
-	EVP_MD_CTX_free(context);
-	EVP_MD_free(sha256);
-}
-
-static int
-digest_make(const EVP_MD *sha256, EVP_MD_CTX *context, const char *token,
-    size_t len, unsigned char digest[static TOKENS_DIGEST_LEN])
-{
-	if (EVP_DigestInit_ex2(context, sha256, NULL) != 1 ||
-	    EVP_DigestUpdate(context, token, len) != 1 ||
-	    EVP_DigestFinal_ex(context, digest, NULL) != 1)
-		return -1;
-	return 0;
-}
-
 struct tokens *
-tokens_open(const char *path, int *status, char *error, size_t error_len)
+tokens_open(const char *path, uid_t user, enum fault *fault)
 {
+	struct set set = { .path = path, .user = user };
 	struct tokens *tokens = calloc(1, sizeof *tokens);
-	int failed;
+	/* Fetched once: a look-up of the algorithm costs more than a digest. */
+	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
 
-	if (tokens == NULL) {
-		*status = token_file_failed(path, "read", error, error_len);
+	*fault = read_set(&set);
+	if (*fault == FAULT_NONE && (tokens == NULL || sha256 == NULL))
+		*fault = note(&set, FAULT_MEMORY,
+		    "libcrypto has no SHA-256 or no memory; check both");
+	if (*fault != FAULT_NONE) {
+		log_error("%s", set.notice);
+		if (*fault == FAULT_ABSENT)
+			*fault = FAULT_SETUP;
+		free_set(&set);
+		EVP_MD_free(sha256);
+		free(tokens);
 		return NULL;
 	}
-	tokens->path = path;
+	pthread_mutex_init(&tokens->lock, NULL);
 	tokens->next_check_ms = INT64_MIN;
-	tokens->rechecked = atomic_load(&rechecks);
-	if (digest_open(&tokens->sha256, &tokens->context) != 0) {
-		snprintf(error, error_len,
-		    "libcrypto has no SHA-256; check its installation");
-		*status = EX_OSERR;
-		goto fail;
-	}
-	failed = read_path(path, &tokens->file, error, error_len);
-	if (failed != 0) {
-		/* Where tokens are needed, none is a wrong set-up. */
-		*status = failed == EX_NOINPUT ? EX_CONFIG : failed;
-		goto fail;
-	}
-	tokens->seen = tokens->file.stat;
-	tokens->good = true;
-	tokens->retry = is_fresh(&tokens->seen);
+	tokens->sha256 = sha256;
+	tokens->set = set;
+	tokens->retry = is_fresh(&set.stat);
+	if (set.notice[0] != '\0')
+		log_warning("%s", set.notice);
 	return tokens;
+}
 
-fail:
-	digest_close(tokens->sha256, tokens->context);
-	free(tokens);
-	return NULL;
+const char *
+tokens_warning(const struct tokens *tokens)
+{
+	return tokens->set.notice[0] == '\0' ? NULL : tokens->set.notice;
+}
+
+/* The change time notes each change of text, owner and mode. */
+static void
+refresh(struct tokens *tokens)
+{
+	struct set *set = &tokens->set;
+	struct set read = { .path = set->path, .user = set->user };
+	struct stat now;
+	enum fault fault;
+	bool news;
+
+	if (stat(set->path, &now) != 0)
+		now = (struct stat){ 0 };
+	news = now.st_dev != set->stat.st_dev ||
+	       now.st_ino != set->stat.st_ino ||
+	       now.st_ctim.tv_sec != set->stat.st_ctim.tv_sec ||
+	       now.st_ctim.tv_nsec != set->stat.st_ctim.tv_nsec;
+	if (!news && !tokens->retry)
+		return;
+	fault = read_set(&read);
+	if (fault == FAULT_ABSENT)
+		fault = FAULT_NONE;
+	news = news || strcmp(read.notice, set->notice) != 0;
+	if (fault != FAULT_NONE) {
+		free_set(&read);
+		memcpy(set->notice, read.notice, sizeof set->notice);
+		set->stat = now;
+	} else {
+		free_set(set);
+		*set = read;
+	}
+	/* The disk, or the directory's rights, can be mended unseen. */
+	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
+	if (news && fault != FAULT_NONE)
+		log_error("%s; until then the tokens of the last good file "
+			  "stay in use (%zu)",
+		    set->notice, set->count);
+	else if (news && set->notice[0] != '\0')
+		log_warning("%s; tokens in use: %zu", set->notice, set->count);
+	else if (news)
+		log_info("%s: read again; tokens in use: %zu", set->path,
+		    set->count);
 }
 
 void
 tokens_refresh(struct tokens *tokens, int64_t now_ms)
 {
-	struct token_file file;
-	struct stat now;
-	char error[512];
-	unsigned wanted = atomic_load(&rechecks);
-	bool news;
-	int status;
-
-	if (now_ms < tokens->next_check_ms && wanted == tokens->rechecked)
+	if (now_ms < tokens->next_check_ms)
 		return;
-	tokens->rechecked = wanted;
-	tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
-	if (stat(tokens->path, &now) != 0)
-		now = (struct stat){ 0 };
-	news = !is_same_file(&now, &tokens->seen);
-	if (!news && !tokens->retry)
-		return;
-
-	status = read_path(tokens->path, &file, error, sizeof error);
-	news = news || tokens->good != (status == 0);
-	tokens->good = status == 0;
-	tokens->seen = status == 0 ? file.stat : now;
-	tokens->retry =
-	    status == EX_OSERR || status == EX_IOERR || is_fresh(&tokens->seen);
-	if (status != 0) {
-		if (news)
-			log_error("%s; until then the tokens of the last good "
-				  "file stay in use (%zu)",
-			    error, tokens->file.count);
-		return;
+	pthread_mutex_lock(&tokens->lock);
+	if (now_ms >= tokens->next_check_ms) {
+		/* Before the check: a recheck meanwhile must not be lost. */
+		tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
+		refresh(tokens);
 	}
-	token_file_free(&tokens->file);
-	tokens->file = file;
-	if (news)
-		log_info("%s: read again; tokens in use: %zu", tokens->path,
-		    file.count);
+	pthread_mutex_unlock(&tokens->lock);
 }
 
 void
-tokens_recheck(void)
+tokens_recheck(struct tokens *tokens)
 {
-	atomic_fetch_add(&rechecks, 1);
+	tokens->next_check_ms = INT64_MIN;
 }
 
 enum http_error
 tokens_find(struct tokens *tokens, const char *token, size_t len,
-    int64_t now_ms, const char **name)
+    int64_t now_ms, char name[static TOKENS_NAME_MAX + 1])
 {
-	unsigned char digest[TOKENS_DIGEST_LEN];
-	const struct token *found = NULL;
+	struct token key;
+	const struct token *wanted = &key, **found = NULL;
+	enum http_error error = HTTP_CREDENTIAL_UNKNOWN;
 
-	if (digest_make(tokens->sha256, tokens->context, token, len, digest) !=
-	    0)
+	if (EVP_Digest(token, len, key.digest, NULL, tokens->sha256, NULL) != 1)
 		return HTTP_INTERNAL;
-	/* No early end: the time must not tell which entry it was. */
-	for (size_t i = 0; i < tokens->file.count; i++) {
-		const struct token *entry = &tokens->file.lines[i].token;
-
-		if (CRYPTO_memcmp(digest, entry->digest, sizeof digest) == 0)
-			found = entry;
+	pthread_mutex_lock(&tokens->lock);
+	/* The time of a search depends on digests, which disclose no token. */
+	if (tokens->set.count > 0)
+		found = bsearch(&wanted, tokens->set.sorted, tokens->set.count,
+		    sizeof wanted, compare_digests);
+	if (found != NULL) {
+		error = HTTP_OK;
+		if ((*found)->expires && (*found)->expires_ms <= now_ms)
+			error = HTTP_CREDENTIAL_EXPIRED;
+		else
+			memcpy(name, (*found)->name, sizeof key.name);
 	}
-	if (found == NULL)
-		return HTTP_CREDENTIAL_UNKNOWN;
-	if (found->expires && found->expires_ms <= now_ms)
-		return HTTP_CREDENTIAL_EXPIRED;
-	*name = found->name;
-	return HTTP_OK;
-}
-
-size_t
-tokens_count(const struct tokens *tokens)
-{
-	return tokens->file.count;
+	pthread_mutex_unlock(&tokens->lock);
+	return error;
 }
 
 const struct token *
-tokens_get(const struct tokens *tokens, size_t i)
+tokens_list(const struct tokens *tokens, size_t *count)
 {
-	return &tokens->file.lines[i].token;
+	*count = tokens->set.count;
+	return tokens->set.tokens;
 }
 
 void
@@ -250,118 +490,187 @@ tokens_close(struct tokens *tokens)
 {
 	if (tokens == NULL)
 		return;
-	token_file_free(&tokens->file);
-	digest_close(tokens->sha256, tokens->context);
+	free_set(&tokens->set);
+	EVP_MD_free(tokens->sha256);
+	pthread_mutex_destroy(&tokens->lock);
 	free(tokens);
 }
 
-bool
-tokens_is_name(const char *text)
+/* Lock the directory, and open it; the lock ends when it is closed. */
+static enum fault
+lock(struct set *set, int *fd)
 {
-	return token_file_is_name(text, strlen(text));
+	char buf[PATH_MAX];
+	const char *name;
+
+	snprintf(buf, sizeof buf, "%s", set->path);
+	name = dirname(buf);
+	*fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*fd < 0 && errno == ENOENT)
+		return note(set, FAULT_OUTPUT,
+		    "its directory is missing; run: install -d -g plant-store "
+		    "-m 0750 %s && install -g plant-store -m 0640 /dev/null %s",
+		    name, set->path);
+	if (*fd < 0)
+		return note_errno(set, "cannot open its directory");
+	for (int left = WAIT_MS / RETRY_MS; flock(*fd, LOCK_EX | LOCK_NB) != 0;
+	     left--) {
+		if (left == 0 && errno == EWOULDBLOCK)
+			errno = ETIMEDOUT;
+		if (errno != EWOULDBLOCK)
+			return note_errno(set, "cannot lock its directory");
+		usleep(RETRY_MS * 1000);
+	}
+	return FAULT_NONE;
 }
 
-/* "pst_" and random bytes in base64url (RFC 4648 section 5), no padding. */
-static int
-token_make(char token[static TOKENS_TOKEN_LEN + 1])
+/* The text without the line of `name`, or with `line` added; from malloc. */
+static enum fault
+make_text(struct set *set, const char *name, const char *line, char **text)
+{
+	const struct token *token = set->tokens, *end = token + set->count;
+	const char *old = set->text == NULL ? "" : set->text;
+	const char *at = old + strlen(old), *after = "";
+
+	while (token < end && strcmp(token->name, name) != 0)
+		token++;
+	if ((token < end) != (line == NULL))
+		return note(set, FAULT_NAME, "the name %s %s", name,
+		    line == NULL ? "is unknown; see: plant-store token list"
+				 : "is taken; choose another or revoke it");
+	if (line == NULL) {
+		at = old;
+		for (size_t i = 1; i < token->line; i++)
+			at = strchr(at, '\n') + 1;
+		after = strchrnul(at, '\n');
+		after += *after == '\n';
+	} else if (at > old && at[-1] != '\n')
+		after = "\n";
+	if (asprintf(text, "%.*s%s%s", (int)(at - old), old, after,
+		line == NULL ? "" : line) < 0)
+		return note_errno(set, "cannot change it");
+	return FAULT_NONE;
+}
+
+/* Replace the file by one with `text`. */
+static enum fault
+replace(struct set *set, const char *text, int directory)
+{
+	const struct stat *old = &set->stat;
+	const char *what = NULL;
+	char beside[PATH_MAX + sizeof BESIDE];
+	enum fault fault = FAULT_NONE;
+	int fd;
+
+	if (strlen(text) > TOKENS_FILE_BYTES_MAX)
+		return note(set, FAULT_SETUP,
+		    "would be larger than %zu bytes; revoke tokens that are "
+		    "not used",
+		    TOKENS_FILE_BYTES_MAX);
+	snprintf(beside, sizeof beside, "%s" BESIDE, set->path);
+	unlink(beside);
+	fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return note_errno(set, "cannot write beside it");
+	if (old->st_nlink > 0 && (fchown(fd, old->st_uid, old->st_gid) != 0 ||
+				     fchmod(fd, old->st_mode & 07777) != 0))
+		what = "cannot keep its owner and mode";
+	else if (file_write_all(fd, text, strlen(text), 0) != 0 ||
+		 fsync(fd) != 0)
+		what = "cannot write it";
+	else if (rename(beside, set->path) != 0)
+		what = "cannot replace it";
+	if (what != NULL) {
+		fault = note_errno(set, what);
+		unlink(beside);
+	} else if (fsync(directory) != 0)
+		fault =
+		    note_errno(set, "is changed, but a power cut may undo it");
+	close(fd);
+	return fault;
+}
+
+/* Add `line`, or revoke the token `name` if it is NULL. */
+static enum fault
+edit(const char *path, const char *name, const char *line)
+{
+	struct set set = { .path = path, .user = TOKENS_ANY_USER };
+	char *text = NULL, target;
+	int directory;
+	enum fault fault = lock(&set, &directory);
+
+	if (fault == FAULT_NONE && readlink(path, &target, 1) >= 0)
+		fault = note(&set, FAULT_SETUP,
+		    "is a symbolic link; name the file that it points to");
+	else if (fault == FAULT_NONE) {
+		fault = read_set(&set);
+		if (fault == FAULT_ABSENT && line != NULL)
+			fault = FAULT_NONE;
+	}
+	if (fault == FAULT_NONE)
+		fault = make_text(&set, name, line, &text);
+	if (fault == FAULT_NONE)
+		fault = replace(&set, text, directory);
+	if (fault != FAULT_NONE)
+		log_error("%s", set.notice);
+	free(text);
+	free_set(&set);
+	if (directory >= 0)
+		close(directory);
+	return fault;
+}
+
+/* "pst_" and random bytes in base64url (RFC 4648, section 5), no padding. */
+static bool
+make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 {
 	unsigned char random[TOKEN_RANDOM_LEN];
-	unsigned char base64[TOKEN_BASE64_SIZE];
 
 	if (RAND_bytes(random, sizeof random) != 1)
-		return -1;
-	EVP_EncodeBlock(base64, random, sizeof random);
-	for (size_t i = 0; i < sizeof base64; i++) {
-		if (base64[i] == '+')
-			base64[i] = '-';
-		else if (base64[i] == '/')
-			base64[i] = '_';
-	}
-	snprintf(token, TOKENS_TOKEN_LEN + 1, TOKEN_PREFIX "%.*s",
-	    TOKENS_TOKEN_LEN - (int)strlen(TOKEN_PREFIX), (const char *)base64);
+		return false;
+	strcpy(token, "pst_");
+	EVP_EncodeBlock((unsigned char *)token + 4, random, sizeof random);
 	OPENSSL_cleanse(random, sizeof random);
-	OPENSSL_cleanse(base64, sizeof base64);
-	return 0;
+	token[TOKENS_TOKEN_LEN] = '\0';
+	for (char *c = token; *c != '\0'; c++)
+		*c = *c == '+' ? '-' : *c == '/' ? '_' : *c;
+	return EVP_Digest(token, TOKENS_TOKEN_LEN, digest, NULL, EVP_sha256(),
+		   NULL) == 1;
 }
 
-/* The line of a token that is made now, from malloc. */
-static char *
-line_make(const char *name, const int64_t *expires_ms,
-    const unsigned char digest[static TOKENS_DIGEST_LEN])
-{
-	char hex[2 * TOKENS_DIGEST_LEN + 1];
-	char expires[TIMESTAMP_LEN] = "";
-	char created[TIMESTAMP_LEN];
-	struct timespec now;
-	char *line;
-	int n;
-
-	for (size_t i = 0; i < TOKENS_DIGEST_LEN; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	clock_gettime(CLOCK_REALTIME, &now);
-	timestamp_print((int64_t)now.tv_sec * 1000, created);
-	if (expires_ms != NULL)
-		timestamp_print(*expires_ms, expires);
-	n = asprintf(&line, "%s %s%s%.*s%s # created %.*sZ\n", name, hex,
-	    expires_ms == NULL ? "" : " ", expires_ms == NULL ? 0 : SECONDS_LEN,
-	    expires, expires_ms == NULL ? "" : "Z", SECONDS_LEN, created);
-	return n < 0 ? NULL : line;
-}
-
-/* A new token and its line. */
-static int
-token_and_line(const char *name, const int64_t *expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1], char **line)
+enum fault
+tokens_add(const char *path, const char *name, const int64_t *expires_ms,
+    char token[static TOKENS_TOKEN_LEN + 1])
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
-	EVP_MD *sha256;
-	EVP_MD_CTX *context;
-	int result = -1;
+	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
+	char expires[1 + TIMESTAMP_LEN] = " ", created[TIMESTAMP_LEN];
+	char made[TOKENS_TOKEN_LEN + 2]; /* with room for the padding */
+	enum fault fault;
 
-	if (digest_open(&sha256, &context) == 0 && token_make(token) == 0 &&
-	    digest_make(sha256, context, token, TOKENS_TOKEN_LEN, digest) ==
-		0) {
-		*line = line_make(name, expires_ms, digest);
-		result = *line == NULL ? -1 : 0;
+	if (!make_token(made, digest)) {
+		log_error("libcrypto cannot make a token; check its "
+			  "installation and the memory that is free");
+		return FAULT_FAILED;
 	}
-	digest_close(sha256, context);
-	return result;
-}
-
-int
-tokens_add(const char *path, const char *name, const int64_t *expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1], char *error, size_t error_len)
-{
-	char made[TOKENS_TOKEN_LEN + 1] = "";
-	char *line = NULL;
-	int status;
-
-	if (!tokens_is_name(name)) {
-		snprintf(error, error_len,
-		    "'%.*s%s' is not a token's name; use 1 to %d of "
-		    "A-Z a-z 0-9 . _ -",
-		    TOKENS_NAME_MAX, name,
-		    strlen(name) > TOKENS_NAME_MAX ? "..." : "",
-		    TOKENS_NAME_MAX);
-		return EX_USAGE;
+	for (size_t i = 0; i < sizeof digest; i++)
+		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	if (expires_ms != NULL) {
+		timestamp_print(*expires_ms, expires + 1);
+		strcpy(expires + 1 + SECONDS_LEN, "Z ");
 	}
-	if (token_and_line(name, expires_ms, made, &line) != 0) {
-		snprintf(error, error_len,
-		    "libcrypto cannot make a token; check its installation "
-		    "and the memory that is free");
-		status = EX_OSERR;
-	} else {
-		status = token_edit_add(path, name, line, error, error_len);
-	}
-	if (status == 0)
-		memcpy(token, made, sizeof made);
+	timestamp_print(clock_ms(CLOCK_REALTIME), created);
+	snprintf(line, sizeof line, "%s %s%s# created %.*sZ\n", name, hex,
+	    expires, SECONDS_LEN, created);
+	fault = edit(path, name, line);
+	if (fault == FAULT_NONE)
+		memcpy(token, made, TOKENS_TOKEN_LEN + 1);
 	OPENSSL_cleanse(made, sizeof made);
-	free(line);
-	return status;
+	return fault;
 }
 
-int
-tokens_revoke(const char *path, const char *name, char *error, size_t error_len)
+enum fault
+tokens_revoke(const char *path, const char *name)
 {
-	return token_edit_remove(path, name, error, error_len);
+	return edit(path, name, NULL);
 }

@@ -1,16 +1,11 @@
 /*
- * A NewPlant's text into a plant.  json_scan has the say on what is JSON and
- * where the members are; json-c, which is no validator, prints the strings that
- * are not in canonical form already.
- *
- * Out of memory, json-c may leave bytes out and call it success; so what it
- * prints must have the length and the form that the token says it has.
+ * A NewPlant's text into a plant.  json_scan decides what is JSON and where the
+ * members are; json-c, which is no validator, prints strings.
  */
 #include "plant/plant.h"
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,96 +13,57 @@
 #include <json-c/json.h>
 
 #include "pure/json_string.h"
-#include "pure/utf8.h"
-
-/* A string member in canonical form. */
-struct string {
-	const char *text; /* in the body, or in `object` */
-	size_t len;
-	struct json_object *object; /* NULL, or what json-c made of it */
-};
 
 /* The members, in the order of the text. */
 enum { ID, NAME, TAG, NMEMBERS };
 
+/* {"id":-9223372036854775808,"name":,"tag":}, and a NUL */
+#define AROUND_MAX 44
+
 /*
- * Decode the valid string token; NULL if there is no memory for it.  Not by
- * json-c's tokener: 0.16 takes the escaped pair of a character whose low 16
- * bits look like a surrogate, such as U+1D800, for none.
+ * Write the canonical form of the valid string token, at most `len` bytes, and
+ * return its end; NULL if there is no memory.
+ *
+ * json-c prints a string that is not canonical yet.  Its tokener does not read
+ * it: 0.16 drops the escaped pair of a character whose low 16 bits look like a
+ * surrogate, such as U+1D800.  Out of memory, its printer may leave bytes out
+ * and report success: the result must be canonical and mean as many bytes.
  */
-static struct json_object *
-decode(const char *token, size_t len)
+static char *
+put_string(char *to, const char *token, size_t len)
 {
-	const char *from = token + 1, *end = token + len - 1;
-	struct json_escape escape;
 	struct json_object *object;
-	char *bytes, *to;
+	const char *text = NULL;
+	size_t text_len = 0, n;
+	char *means;
 
-	if (len > INT_MAX)
+	if (json_canonical_string(token, len) == len)
+		return mempcpy(to, token, len);
+	means = len > INT_MAX ? NULL : malloc(len);
+	if (means == NULL)
 		return NULL;
-	bytes = to = malloc(len);
-	if (bytes == NULL)
-		return NULL;
-	while (from < end) {
-		size_t run = json_string_run(from, (size_t)(end - from));
-
-		memcpy(to, from, run);
-		to += run;
-		from += run;
-		if (from == end)
-			break;
-		if (json_string_escape(from, (size_t)(end - from), &escape) !=
-		    0)
-			abort(); /* the scanner passed it */
-		to += utf8_encode(escape.code, to);
-		from += escape.len;
-	}
-	object = json_object_new_string_len(bytes, (int)(to - bytes));
-	free(bytes);
-	return object;
-}
-
-/*
- * Bring the valid string token into canonical form.  -1, with `string` as it
- * was, if there is no memory for it.
- */
-static int
-string_init(struct string *string, const char *token, size_t len)
-{
-	struct json_object *object = NULL;
-	const char *text = token;
-	size_t text_len = len;
-
-	if (json_canonical_string(token, len) != len) {
-		object = decode(token, len);
-		if (object == NULL)
-			return -1;
+	n = json_string_decode(token, len, means);
+	object = json_object_new_string_len(means, (int)n);
+	if (object != NULL)
 		text = json_object_to_json_string_length(object,
 		    JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
 		    &text_len);
-		if (text == NULL ||
-		    text_len != json_string_canonical_len(token, len) ||
-		    json_canonical_string(text, text_len) != text_len) {
-			json_object_put(object);
-			return -1;
-		}
-	}
-	string->text = text;
-	string->len = text_len;
-	string->object = object;
-	return 0;
-}
-
-static void
-string_done(struct string *string)
-{
-	json_object_put(string->object);
+	if (text == NULL || text_len < 2 || text_len > len ||
+	    json_canonical_string(text, text_len) != text_len ||
+	    json_string_decode(text, text_len, means) != n)
+		to = NULL;
+	else
+		to = mempcpy(to, text, text_len);
+	json_object_put(object);
+	free(means);
+	return to;
 }
 
 static enum plant_fault
 check_members(const struct json_member *members, const char *body, int64_t *id)
 {
 	const struct json_member *member = &members[ID];
+	enum json_int number;
 
 	if (member->type == JSON_ABSENT)
 		return PLANT_ID_MISSING;
@@ -115,14 +71,10 @@ check_members(const struct json_member *members, const char *body, int64_t *id)
 		return PLANT_ID_TWICE;
 	if (member->type != JSON_NUMBER)
 		return PLANT_ID_NOT_INTEGER;
-	switch (json_int64(body + member->at, member->len, id)) {
-	case JSON_INT_OK:
-		break;
-	case JSON_INT_NOT_INTEGER:
-		return PLANT_ID_NOT_INTEGER;
-	case JSON_INT_RANGE:
-		return PLANT_ID_RANGE;
-	}
+	number = json_int64(body + member->at, member->len, id);
+	if (number != JSON_INT_OK)
+		return number == JSON_INT_RANGE ? PLANT_ID_RANGE
+						: PLANT_ID_NOT_INTEGER;
 	member = &members[NAME];
 	if (member->type == JSON_ABSENT)
 		return PLANT_NAME_MISSING;
@@ -138,49 +90,6 @@ check_members(const struct json_member *members, const char *body, int64_t *id)
 	return PLANT_OK;
 }
 
-/* Append `len` bytes at `to` and return where the next go. */
-static char *
-put(char *to, const char *from, size_t len)
-{
-	memcpy(to, from, len);
-	return to + len;
-}
-
-#define PUT_LITERAL(to, literal) put(to, literal, sizeof(literal) - 1)
-
-/* Write the text; `tag` is NULL if there is none. */
-static int
-compose(struct plant *plant, int64_t id, const struct string *name,
-    const struct string *tag)
-{
-	/* {"id":-9223372036854775808,"name": */
-	char head[40];
-	size_t head_len;
-	size_t len;
-	char *text;
-	char *to;
-
-	head_len = (size_t)snprintf(
-	    head, sizeof(head), "{\"id\":%" PRId64 ",\"name\":", id);
-	len = head_len + name->len + sizeof("}") - 1;
-	if (tag != NULL)
-		len += sizeof(",\"tag\":") - 1 + tag->len;
-	text = malloc(len);
-	if (text == NULL)
-		return -1;
-	to = put(text, head, head_len);
-	to = put(to, name->text, name->len);
-	if (tag != NULL) {
-		to = PUT_LITERAL(to, ",\"tag\":");
-		to = put(to, tag->text, tag->len);
-	}
-	PUT_LITERAL(to, "}");
-	plant->id = id;
-	plant->text = text;
-	plant->len = len;
-	return 0;
-}
-
 enum plant_fault
 plant_read(
     struct plant *plant, const char *body, size_t len, struct json_error *error)
@@ -190,12 +99,9 @@ plant_read(
 		[NAME] = { .name = "name" },
 		[TAG] = { .name = "tag" },
 	};
-	const struct json_member *name = &members[NAME];
-	const struct json_member *tag = &members[TAG];
-	struct string name_string = { NULL, 0, NULL };
-	struct string tag_string = { NULL, 0, NULL };
+	const struct json_member *name = &members[NAME], *tag = &members[TAG];
 	enum plant_fault fault;
-	bool tagged;
+	char *text, *to;
 	int64_t id;
 
 	if (json_scan_object(body, len, members, NMEMBERS, error) != 0)
@@ -203,21 +109,26 @@ plant_read(
 	fault = check_members(members, body, &id);
 	if (fault != PLANT_OK)
 		return fault;
-	fault = PLANT_NO_MEMORY;
-	tagged = tag->type == JSON_STRING;
-	if (string_init(&name_string, body + name->at, name->len) == 0 &&
-	    (!tagged ||
-		string_init(&tag_string, body + tag->at, tag->len) == 0) &&
-	    compose(plant, id, &name_string, tagged ? &tag_string : NULL) == 0)
-		fault = PLANT_OK;
-	string_done(&tag_string);
-	string_done(&name_string);
-	return fault;
+	text = malloc(AROUND_MAX + name->len + tag->len);
+	if (text == NULL)
+		return PLANT_NO_MEMORY;
+	to = text + sprintf(text, "{\"id\":%" PRId64 ",\"name\":", id);
+	to = put_string(to, body + name->at, name->len);
+	if (to != NULL && tag->type == JSON_STRING)
+		to = put_string(
+		    mempcpy(to, ",\"tag\":", 7), body + tag->at, tag->len);
+	if (to == NULL) {
+		free(text);
+		return PLANT_NO_MEMORY;
+	}
+	*to++ = '}';
+	*plant = (struct plant){ id, text, (size_t)(to - text) };
+	return PLANT_OK;
 }
 
 /*
- * The text has its first comma right after the id, and the answer is the text
- * from there on, with a brace in the comma's place.
+ * The answer is the text from its first comma, the one behind the id, with a
+ * brace in the comma's place.
  */
 size_t
 plant_answer_len(const struct plant *plant)

@@ -1,162 +1,222 @@
 /*
- * command: see command.h.  What a subcommand does, and its own options, are its
- * own.  The state below is the process's: it has one terminal and one set of
- * signal handlers.
+ * command: see command.h.  The state below is the process's: it has one
+ * terminal and one set of signal handlers.
  */
 #include "command.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "gateway/service.h"
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/log.h"
+#include "http/tokens.h"
+#include "pure/timestamp.h"
 
-/* Often enough to look alive; in a file, one line now and then. */
-#define BAR_MS 100
+#define GO_ON (-1)
+
+/* How often progress is shown, in a terminal's line and in a file. */
+#define TERMINAL_MS 100
 #define LINE_MS 1000
-/* Closer than this, two signals are one. */
-#define TWICE_MS 300
-/* What stands beside the bar, and the widest and narrowest bar. */
-#define BESIDE_COLUMNS 50
-#define BAR_COLUMNS_MAX 40
-#define BAR_COLUMNS_MIN 8
 
 static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
 #define STOP_SIGNALS (sizeof(stop_signals) / sizeof(stop_signals[0]))
 
 static volatile sig_atomic_t stopped_by;
-static volatile int64_t stopped_ms; /* of the handler alone */
-static struct sigaction actions_before[STOP_SIGNALS];
 
 static struct {
 	const char *what;
 	bool watching, shown, terminal;
 	int64_t began_ms, next_ms;
 	uint64_t first; /* done at the first step: a rate counts from here */
-	bool stepped;
 } progress;
 
+/* --- Options --- */
+
 int
-command_usage_error(const struct command *command, const char *what)
+command_usage_error(const struct call *call, const char *format, ...)
 {
-	log_error("%s: %s; see: plant-store %s --help", command->name, what,
-	    command->name);
+	const char *name = call->command->name;
+	char what[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	log_error("%s: %s; see: plant-store %s --help", name, what, name);
 	return EX_USAGE;
 }
 
-/* The short options are the long ones whose value is a letter. */
-static void
-print_letters(const struct option *options, char *letters, size_t size)
+static bool
+has_option(const struct command *command, int letter)
 {
-	size_t n = 0;
+	int i = 0;
 
-	/* A leading ":" tells a missing value from an unknown option. */
-	letters[n++] = ':';
-	letters[n++] = 'h';
-	for (; options->name != NULL && n + 3 < size; options++) {
-		if (options->val > 'z')
-			continue;
-		letters[n++] = (char)options->val;
-		if (options->has_arg == required_argument)
-			letters[n++] = ':';
-	}
-	letters[n] = '\0';
+	while (command->options[i].name != NULL &&
+	       command->options[i].val != letter)
+		i++;
+	return command->options[i].name != NULL;
 }
 
-/* The option that getopt refused, as it was written. */
 static void
-print_refused(char **argv, char *text, size_t size)
+print_usage(const struct command *command)
 {
-	bool is_long = strncmp(argv[optind - 1], "--", 2) == 0;
-
-	if (!is_long && optopt > 0 && optopt <= 'z')
-		snprintf(text, size, "-%c", optopt);
-	else
-		snprintf(text, size, "%s", argv[optind - 1]);
+	fputs(command->usage, stdout);
+	if (has_option(command, 'd'))
+		printf("  --dir DIR       the store's directory, or that of a "
+		       "backup\n"
+		       "                  (PLANT_STORE_DIR, or "
+		       "/var/lib/plant-store)\n");
+	if (has_option(command, 'p'))
+		printf("  --quiet         show no progress\n"
+		       "  --progress      show progress even if stderr is no "
+		       "terminal\n");
+	printf("  --help          show this\n");
 }
 
+/* The error about the option that getopt has just refused. */
 static int
-end_with(struct command *command, int status)
+refuse_option(const struct call *call, int why, char **argv)
 {
-	command->status = status;
-	return -2;
+	const char *word = argv[optind - 1];
+	const char letter[] = { '-', (char)optopt, '\0' };
+
+	if (strncmp(word, "--", 2) != 0)
+		word = letter;
+	return command_usage_error(call, "%s: %s",
+	    why == ':' ? "a value is missing behind" : "unknown option", word);
 }
 
-int
-command_option(struct command *command, int argc, char **argv,
-    const struct option *options)
+/*
+ * Where getopt has to stop: at the first word such as "-5", which it would take
+ * for an option, unless that is the value of --dir or follows "--".
+ */
+static int
+end_of_options(int argc, char **argv)
 {
-	char letters[64], refused[128], what[192];
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (argv[i][0] == '-' && argv[i][1] >= '0' &&
+		    argv[i][1] <= '9' && strcmp(argv[i - 1], "--dir") != 0)
+			return i;
+	return argc;
+}
 
-	print_letters(options, letters, sizeof(letters));
+/* Read options and operands.  GO_ON, or the status to end with. */
+static int
+read_arguments(struct call *call, int argc, char **argv)
+{
+	const struct command *command = call->command;
+	const char *letters =
+	    command->letters != NULL ? command->letters : ":h";
+	int end =
+	    command->negative_operands ? end_of_options(argc, argv) : argc;
+	int letter;
+
+	optind = 0; /* begin anew */
 	opterr = 0;
-	for (;;) {
-		int option = getopt_long(argc, argv, letters, options, NULL);
-
-		switch (option) {
-		case 'h':
-		case COMMAND_HELP:
-			fputs(command->usage, stdout);
-			return end_with(command, EX_OK);
-		case COMMAND_DIR:
-			command->dir = optarg;
-			break;
-		case COMMAND_QUIET:
-			command->progress = PROGRESS_NEVER;
-			break;
-		case COMMAND_PROGRESS:
-			command->progress = PROGRESS_ALWAYS;
-			break;
-		case '?':
-		case ':':
-			print_refused(argv, refused, sizeof(refused));
-			snprintf(what, sizeof(what), "%s: %s",
-			    option == ':' ? "a value is missing behind"
-					  : "unknown option",
-			    refused);
-			return end_with(
-			    command, command_usage_error(command, what));
-		default:
-			return option;
+	while ((letter = getopt_long(
+		    end, argv, letters, command->options, NULL)) != -1) {
+		if (letter == 'h') {
+			print_usage(command);
+			return EX_OK;
 		}
+		if (letter == '?' || letter == ':')
+			return refuse_option(call, letter, argv);
+		call->values[letter] = optarg != NULL ? optarg : "";
 	}
+	call->operands = argv + optind;
+	call->operands_n = argc - optind;
+	if (call->operands_n > command->operands_max)
+		return command_usage_error(call, "too many arguments");
+	if (call->operands_n < command->operands_min)
+		return command_usage_error(call, "%s", command->missing);
+	return GO_ON;
+}
+
+/* The store's directory: of --dir, or what stands for it, or the settings. */
+static int
+read_dir(struct call *call)
+{
+	char alias = call->command->dir_alias;
+	const char *other = alias == ' ' ? call->operands[0]
+					 : call->values[(unsigned char)alias];
+	struct config config;
+
+	call->dir = call->values['d'];
+	if (call->dir != NULL && other != NULL)
+		return command_usage_error(
+		    call, "--dir and %s exclude each other", other);
+	if (other != NULL)
+		call->dir = other;
+	if (call->dir != NULL || !has_option(call->command, 'd'))
+		return GO_ON;
+	if (config_read(&config) != FAULT_NONE)
+		return EX_CONFIG;
+	call->dir = config.dir;
+	return GO_ON;
 }
 
 int
-command_dir(struct command *command)
+command_run(const struct command *command, int argc, char **argv)
 {
-	static struct config config;
-	char error[512];
+	struct call call = { .command = command };
+	int status = read_arguments(&call, argc, argv);
 
-	if (command->dir != NULL)
-		return EX_OK;
-	if (config_read(&config, error, sizeof(error)) < 0) {
-		log_error("%s", error);
-		return EX_CONFIG;
-	}
-	command->dir = config.dir;
-	return EX_OK;
+	if (status == GO_ON)
+		status = read_dir(&call);
+	return status == GO_ON ? command->run(&call) : status;
 }
 
-/* Who asks twice does not want to wait; timeout(1) sends each signal twice. */
+int
+command_format(const struct call *call, bool *csv)
+{
+	const char *format = call->values['f'];
+
+	*csv = format != NULL && strcmp(format, "csv") == 0;
+	if (format == NULL || *csv || strcmp(format, "jsonl") == 0)
+		return EX_OK;
+	return command_usage_error(
+	    call, "--format: jsonl or csv, not %s", format);
+}
+
+int
+command_by(const struct call *call, const char **by)
+{
+	const char *name = call->values['b'];
+
+	if (name == NULL)
+		return EX_OK;
+	*by = name;
+	return tokens_is_name(name)
+		   ? EX_OK
+		   : command_usage_error(
+			 call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+}
+
+bool
+command_time(const char *text, int64_t *ms)
+{
+	char midnight[sizeof("2027-01-31T00:00:00Z")];
+
+	snprintf(midnight, sizeof(midnight), "%.10sT00:00:00Z", text);
+	if (strlen(text) == strlen("2027-01-31"))
+		text = midnight;
+	return timestamp_read(text, strlen(text), ms) == 0;
+}
+
+/* --- Progress and signals --- */
+
 static void
 on_stop(int number)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-
-	if (stopped_by == 0) {
-		stopped_by = number;
-		stopped_ms = now_ms;
-	} else if (now_ms - stopped_ms > TWICE_MS) {
-		signal(number, SIG_DFL);
-		raise(number);
-	}
+	stopped_by = number;
 }
 
 int
@@ -165,126 +225,103 @@ command_interrupted(void)
 	return stopped_by;
 }
 
-static size_t
-bar_columns(void)
+int
+command_fault(enum fault fault)
 {
-	struct winsize size;
+	/* The wait for a lock ends without a look at the watch. */
+	bool stopped = fault == FAULT_STOPPED || fault == FAULT_BUSY;
 
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 ||
-	    size.ws_col < BESIDE_COLUMNS + BAR_COLUMNS_MIN)
-		return 0;
-	return size.ws_col - BESIDE_COLUMNS < BAR_COLUMNS_MAX
-		   ? size.ws_col - (size_t)BESIDE_COLUMNS
-		   : BAR_COLUMNS_MAX;
-}
-
-static size_t
-print_share(char *text, size_t size, uint64_t done, uint64_t total)
-{
-	char bar[BAR_COLUMNS_MAX + 4] = "";
-	double share = done < total ? (double)done / (double)total : 1;
-	size_t columns = progress.terminal ? bar_columns() : 0;
-
-	if (columns > 0) {
-		size_t full = (size_t)((double)columns * share);
-
-		bar[0] = '[';
-		memset(bar + 1, '-', columns);
-		memset(bar + 1, '#', full);
-		memcpy(bar + 1 + columns, "] ", 3);
-	}
-	return (size_t)snprintf(
-	    text, size, "%3d %% %s", (int)(share * 100), bar);
+	return stopped && stopped_by != 0 ? 128 + stopped_by
+					  : service_status(fault);
 }
 
 static void
 show(uint64_t done, uint64_t total, int64_t now_ms)
 {
-	char text[256];
+	char share[32], left[32] = "";
 	double seconds = (double)(now_ms - progress.began_ms) / 1000;
 	double rate =
 	    seconds > 0 ? (double)(done - progress.first) / seconds : 0;
-	size_t len = (size_t)snprintf(text, sizeof(text), "%s%s ",
-	    progress.terminal ? "\r" : "plant-store: ", progress.what);
+	double left_s = rate > 0 ? (double)(total - done) / rate : 0;
 
 	if (total > 0)
-		len += print_share(text + len, sizeof(text) - len, done, total);
+		snprintf(share, sizeof(share), "%3d %%",
+		    done < total ? (int)(100 * (double)done / (double)total)
+				 : 100);
 	else
-		len += (size_t)snprintf(text + len, sizeof(text) - len,
-		    "%.1f MB ", (double)done / 1e6);
-	len += (size_t)snprintf(
-	    text + len, sizeof(text) - len, "%.1f MB/s", rate / 1e6);
-	if (total > done && rate > 0) {
-		double left = (double)(total - done) / rate;
-
-		if (left < 360000)
-			len += (size_t)snprintf(text + len, sizeof(text) - len,
-			    "  %d:%02d left", (int)left / 60, (int)left % 60);
-	}
-	len += (size_t)snprintf(text + len, sizeof(text) - len, "%s",
-	    progress.terminal ? "\033[K" : "\n");
-	if (write(STDERR_FILENO, text, len) < 0) {
-		/* Nobody left to tell. */
-	}
+		snprintf(share, sizeof(share), "%.1f MB", (double)done / 1e6);
+	if (total > done && left_s > 0 && left_s < 1e5)
+		snprintf(left, sizeof(left), "  %d:%02d left", (int)left_s / 60,
+		    (int)left_s % 60);
+	/* In one write; nothing can be done about one that fails. */
+	dprintf(STDERR_FILENO, "%s%s %s  %.1f MB/s%s%s",
+	    progress.terminal ? "\r" : "plant-store: ", progress.what, share,
+	    rate / 1e6, left, progress.terminal ? "\033[K" : "\n");
 	progress.shown = true;
 	log_set_bar(progress.terminal);
 }
 
+/* Of a watch: show progress when it is time, and go on until a signal. */
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
+	int64_t now_ms;
+
 	(void)context;
 	if (progress.next_ms > 0) {
-		int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-
-		if (!progress.stepped) {
-			progress.stepped = true;
-			progress.first = done;
+		now_ms = clock_ms(CLOCK_MONOTONIC);
+		if (progress.began_ms == 0) {
 			progress.began_ms = now_ms;
+			progress.first = done;
 		}
 		if (now_ms >= progress.next_ms) {
 			show(done, total, now_ms);
 			progress.next_ms =
-			    now_ms + (progress.terminal ? BAR_MS : LINE_MS);
+			    now_ms +
+			    (progress.terminal ? TERMINAL_MS : LINE_MS);
 		}
 	}
 	return stopped_by == 0;
 }
 
-struct watch
-command_watch(const struct command *command, const char *what)
+/* Change the action of the signals, except where a nohup ignores them. */
+static void
+set_stop_signals(void (*handler)(int))
 {
 	/* Reads are to be broken off, so without SA_RESTART. */
-	struct sigaction action = { .sa_handler = on_stop };
+	struct sigaction before, action = { .sa_handler = handler };
 
 	for (size_t i = 0; i < STOP_SIGNALS; i++)
 		sigaddset(&action.sa_mask, stop_signals[i]);
+	for (size_t i = 0; i < STOP_SIGNALS; i++) {
+		sigaction(stop_signals[i], NULL, &before);
+		if (before.sa_handler != SIG_IGN)
+			sigaction(stop_signals[i], &action, NULL);
+	}
+}
+
+struct watch
+command_watch(const struct call *call, const char *what)
+{
 	memset(&progress, 0, sizeof(progress));
 	progress.what = what;
 	progress.watching = true;
 	progress.terminal = isatty(STDERR_FILENO);
-	/* A short work needs no bar: the first is drawn a little later. */
-	if (command->progress == PROGRESS_ALWAYS)
+	/* Short work shows nothing. */
+	if (call->values['q'] == NULL && call->values['p'] != NULL)
 		progress.next_ms = 1;
-	else if (command->progress == PROGRESS_AUTO && progress.terminal)
-		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * BAR_MS;
+	else if (call->values['q'] == NULL && progress.terminal)
+		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	stopped_by = 0;
-	for (size_t i = 0; i < STOP_SIGNALS; i++) {
-		sigaction(stop_signals[i], NULL, &actions_before[i]);
-		/* What a nohup ignores stays so. */
-		if (actions_before[i].sa_handler != SIG_IGN)
-			sigaction(stop_signals[i], &action, NULL);
-	}
+	set_stop_signals(on_stop);
 	return (struct watch){ .step = step };
 }
 
 void
-command_clear_bar(void)
+command_clear_line(void)
 {
-	if (progress.shown && progress.terminal &&
-	    write(STDERR_FILENO, "\r\033[K", 4) < 0) {
-		/* Nobody left to tell. */
-	}
+	if (progress.shown && progress.terminal)
+		dprintf(STDERR_FILENO, "\r\033[K");
 }
 
 void
@@ -293,9 +330,33 @@ command_unwatch(void)
 	if (!progress.watching)
 		return;
 	/* Once stopped, all that is left is to clean up and end. */
-	for (size_t i = 0; i < STOP_SIGNALS && stopped_by == 0; i++)
-		sigaction(stop_signals[i], &actions_before[i], NULL);
-	command_clear_bar();
+	if (stopped_by == 0)
+		set_stop_signals(SIG_DFL);
+	command_clear_line();
 	log_set_bar(false);
 	memset(&progress, 0, sizeof(progress));
+}
+
+/* --- Reading --- */
+
+enum fault
+command_each_plant(const char *path, const struct watch *watch,
+    command_plant *each, void *context, struct reader_report *report)
+{
+	struct record record;
+	enum fault fault;
+	struct reader *reader = reader_open(path, watch, &fault);
+
+	memset(report, 0, sizeof(*report));
+	if (reader == NULL)
+		return fault;
+	while (fault == FAULT_NONE && reader_next(reader, &record))
+		fault = each(context, &record);
+	if (fault == FAULT_NONE)
+		fault = reader_fault(reader);
+	if (fault == FAULT_NONE && stopped_by != 0)
+		fault = FAULT_STOPPED;
+	reader_report(reader, report);
+	reader_close(reader);
+	return fault;
 }

@@ -1,88 +1,104 @@
 /*
- * export_command: all plants of a store, as JSON lines or as CSV.  The plants
- * come from the reader and go to the output; here they are chosen and put into
- * their form.
+ * export_command: all plants of a store, as JSON lines or as CSV.
  */
-#include "export_command.h"
-
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "ground/log.h"
-#include "http/tokens.h"
 #include "output.h"
-#include "plant_csv.h"
-#include "pure/record.h"
+#include "pure/csv.h"
+#include "pure/json_string.h"
 #include "pure/timestamp.h"
-#include "store/reader.h"
 
 static const char usage[] =
     "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
     "           [--since TIME] [--by NAME] [-o FILE [--force]]\n"
     "           [--quiet | --progress]\n"
     "\n"
-    "Put out the plants of a store in the order in which they were stored, "
-    "each\n"
-    "line of the journal checked.  The service may go on meanwhile: what "
-    "comes\n"
-    "out is the store at one moment, which is told on stderr.\n"
+    "Write the plants of a store in the order in which they were stored, as\n"
+    "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (this is the default)\n"
-    "  --format csv    RFC 4180: id,name,tag, lines end in CR LF.  No tag is "
-    "an\n"
-    "                  empty field, an empty string is \"\".  Values are "
-    "exact:\n"
-    "                  a spreadsheet may take one that begins with = + - or @\n"
-    "                  for a formula.  U+0000 is put out as it is and warned\n"
-    "                  of, since other programs may cut a value there.\n"
-    "  --since TIME    only what was stored at that time or later, by the "
-    "clock\n"
-    "                  of that moment: 2027-01-31T12:00:00Z\n"
+    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
+    "                  empty string is \"\".  A U+0000 is warned of.\n"
+    "  --since TIME    only what was stored at that time or later:\n"
+    "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
     "  --by NAME       only what was stored with the token of that name\n"
     "  -o, --output FILE\n"
-    "                  write to FILE, of mode 0600, which is there only when "
-    "it\n"
-    "                  is complete and on the disk\n"
-    "  --force         replace FILE if it is there\n"
-    "  --dir DIR       the store's directory, or that of a backup\n"
-    "                  (PLANT_STORE_DIR, or /var/lib/plant-store)\n"
-    "  --file JOURNAL  read this journal, which nobody may be writing, such "
-    "as\n"
-    "                  one that was kept after a failed sync\n"
-    "  --progress      show progress even if stderr is no terminal\n"
-    "  --quiet         show no progress\n"
-    "  --help          show this\n"
-    "\n"
-    "Exit status 65 if the journal is damaged, 130 after an interrupt; then\n"
-    "FILE is not made.\n";
+    "                  write to FILE, which is there only when it is complete\n"
+    "  --force         replace FILE if it is there; a journal never is\n"
+    "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-enum {
-	OPTION_FORMAT = COMMAND_OWN,
-	OPTION_SINCE,
-	OPTION_BY,
-	OPTION_FORCE,
-	OPTION_FILE
-};
+/* What stands around the strings of a plant's canonical JSON. */
+#define ID_BEGIN "{\"id\":"
+#define NAME_BEGIN ",\"name\":"
+#define TAG_BEGIN ",\"tag\":"
+#define LENGTH(literal) (sizeof(literal) - 1)
 
 struct export
 {
-	const char *source; /* a store's directory, or a journal */
-	const char *path;   /* NULL: stdout */
-	bool force;
 	bool csv;
-	const char *by;            /* NULL: any */
-	char since[TIMESTAMP_LEN]; /* zeros: any */
+	const char *by;                /* NULL: any */
+	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
+	char at[TIMESTAMP_LEN];        /* of the last plant read */
+	uint64_t plants;               /* put out */
+	uint64_t nuls;                 /* of these, have a U+0000 */
+	int64_t nul_id;                /* the first of them */
 	struct output output;
-	char *scratch;          /* for a plant's strings */
-	char at[TIMESTAMP_LEN]; /* of the last plant read */
-	uint64_t nuls;          /* plants that have a U+0000 */
-	int64_t nul_id;         /* the first of them */
+	char text[RECORD_LINE_MAX];          /* a plant's string */
+	char field[2 * RECORD_LINE_MAX + 3]; /* the same for CSV */
 };
+
+/*
+ * Put the field of the string at `*token`, which ends before `end`, behind a
+ * comma, and move `*token` behind the string.
+ */
+static enum fault
+put_field(struct export *export, const char **token, const char *end, bool *nul)
+{
+	size_t len = json_canonical_string(*token, (size_t)(end - *token));
+	assert(len > 0);
+	size_t n = json_string_decode(*token, len, export->text);
+
+	*token += len;
+	*nul = *nul || memchr(export->text, '\0', n) != NULL;
+	export->field[0] = ',';
+	n = csv_field_print(export->text, n, export->field + 1);
+	return output_put(&export->output, export->field, n + 1);
+}
+
+/*
+ * Put the CSV of a plant.  Its text is what a checked record holds, so it is
+ * canonical.  No tag is an empty field, an empty string "" in quotes.
+ */
+static enum fault
+put_csv(struct export *export, const struct record *record)
+{
+	const char *end = record->plant + record->plant_len;
+	const char *id = record->plant + LENGTH(ID_BEGIN);
+	const char *at = memchr(id, ',', (size_t)(end - id));
+	bool nul = false;
+	assert(at != NULL);
+	enum fault fault = output_put(&export->output, id, (size_t)(at - id));
+
+	at += LENGTH(NAME_BEGIN);
+	if (fault == FAULT_NONE)
+		fault = put_field(export, &at, end, &nul);
+	if (fault == FAULT_NONE && *at == ',') {
+		at += LENGTH(TAG_BEGIN);
+		fault = put_field(export, &at, end, &nul);
+	} else if (fault == FAULT_NONE)
+		fault = output_put(&export->output, ",", 1);
+	if (nul && export->nuls++ == 0)
+		export->nul_id = record->id;
+	return fault == FAULT_NONE ? output_put(&export->output, "\r\n", 2)
+				   : fault;
+}
 
 /* Times of one form sort as text. */
 static bool
@@ -95,77 +111,31 @@ is_wanted(const struct export *export, const struct record *record)
 		   memcmp(export->by, record->by, record->by_len) == 0);
 }
 
-static void
-note_nul(struct export *export, int64_t id)
+static enum fault
+put_plant(void *context, const struct record *record)
 {
-	if (export->nuls++ == 0)
-		export->nul_id = id;
-}
+	struct export *export = context;
+	enum fault fault;
 
-/* EX_OK, a status, or -1 if it was stopped. */
-static int
-put_plant(struct export *export, const struct record *record)
-{
-	int status = output_room(&export->output);
-	char *line = output_end(&export->output);
-	size_t len = record->plant_len;
-	bool has_nul = false;
-
-	if (status != EX_OK)
-		return status;
+	memcpy(export->at, record->at, TIMESTAMP_LEN);
+	if (!is_wanted(export, record))
+		return FAULT_NONE;
+	export->plants++;
 	if (export->csv)
-		len = plant_csv_print(
-		    record->plant, len, export->scratch, line, &has_nul);
-	else {
-		memcpy(line, record->plant, len);
-		line[len++] = '\n';
-	}
-	output_add(&export->output, len);
-	if (has_nul)
-		note_nul(export, record->id);
-	return EX_OK;
-}
-
-/* EX_OK at the end; -1 if it was stopped. */
-static int
-put_all(struct export *export, struct reader *reader)
-{
-	struct record record;
-	int status;
-
-	if (export->csv)
-		output_prefix(&export->output, PLANT_CSV_HEADER);
-	for (;;) {
-		switch (reader_next(reader, &record)) {
-		case READER_PLANT:
-			memcpy(export->at, record.at, TIMESTAMP_LEN);
-			status = is_wanted(export, &record)
-				     ? put_plant(export, &record)
-				     : EX_OK;
-			if (status != EX_OK)
-				return status;
-			break;
-		case READER_END:
-			return command_interrupted() == 0 ? EX_OK : -1;
-		case READER_STOPPED:
-			return -1;
-		case READER_FAILED:
-			return reader_status(reader);
-		}
-	}
+		return put_csv(export, record);
+	fault = output_put(&export->output, record->plant, record->plant_len);
+	return fault == FAULT_NONE ? output_put(&export->output, "\n", 1)
+				   : fault;
 }
 
 static void
-tell_end(const struct export *export, const struct reader *reader)
+log_end(const struct export *export, const struct reader_report *report)
 {
-	struct reader_report report;
-
-	reader_report(reader, &report);
 	log_info("exported %" PRIu64 " plants, up to seq %" PRIu64
 		 " at byte %" PRIu64 "%s%.*s",
-	    export->output.written, report.seq, report.bytes,
-	    report.plants > 0 ? ", " : "",
-	    report.plants > 0 ? TIMESTAMP_LEN : 0, export->at);
+	    export->plants, report->seq, report->bytes,
+	    report->plants > 0 ? ", " : "",
+	    report->plants > 0 ? TIMESTAMP_LEN : 0, export->at);
 	if (export->nuls > 0)
 		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
 			    "first: %" PRId64 "), where other programs may "
@@ -174,164 +144,86 @@ tell_end(const struct export *export, const struct reader *reader)
 		    export->nuls, export->nul_id);
 }
 
-/* The status of an export that a signal stopped. */
-static int
-tell_stop(const struct export *export)
+static enum fault
+put_all(struct export *export, const struct call *call)
 {
-	const struct output *output = &export->output;
+	static const char header[] = "id,name,tag\r\n";
+	const char *path = call->values['o'];
+	struct watch watch = command_watch(call, "export");
+	struct reader_report report;
+	enum fault fault =
+	    output_open(&export->output, path, call->values['F'] != NULL);
 
-	if (export->path != NULL)
-		log_error("export: stopped after %" PRIu64
-			  " plants; %s was not made",
-		    output->items, export->path);
-	else
-		log_error("export: stopped after %s%" PRIu64
-			  " plants; the output is incomplete",
-		    output->cut ? "a little more than " : "", output->written);
-	return 128 + command_interrupted();
-}
-
-static int
-export_plants(struct export *export, const struct command *command)
-{
-	struct watch watch = command_watch(command, "export");
-	int status;
-	struct reader *reader = reader_open(export->source, &watch, &status);
-
-	if (reader != NULL)
-		status = output_open(&export->output, export->path,
-		    export->force, PLANT_CSV_MAX(RECORD_LINE_MAX));
-	if (status == EX_OK) {
-		status = put_all(export, reader);
-		if (status == EX_OK)
-			status = output_finish(&export->output);
-		command_unwatch();
-		if (status == EX_OK)
-			tell_end(export, reader);
-		if (status == -1)
-			status = tell_stop(export);
-		output_close(&export->output);
-	}
+	if (fault == FAULT_NONE && export->csv)
+		fault = output_put(&export->output, header, LENGTH(header));
+	if (fault == FAULT_NONE)
+		fault = command_each_plant(
+		    call->dir, &watch, put_plant, export, &report);
+	if (fault == FAULT_NONE)
+		fault = output_finish(&export->output);
+	output_close(&export->output);
 	command_unwatch();
-	reader_close(reader);
-	return status;
+	if (fault == FAULT_NONE)
+		log_end(export, &report);
+	if (fault == FAULT_STOPPED)
+		log_error("export: stopped after %" PRIu64 " plants; %s %s",
+		    export->plants, path != NULL ? path : "stdout",
+		    path != NULL ? "was not made" : "is incomplete");
+	return fault;
 }
 
+/* A time or a date, as the text that journals have. */
 static int
-read_since(
-    const struct command *command, const char *text, struct export *export)
+read_since(const struct call *call, char *since)
 {
-	char what[192];
+	const char *text = call->values['s'];
 	int64_t ms;
 
-	if (timestamp_read(text, strlen(text), &ms) == 0) {
-		timestamp_print(ms, export->since);
+	if (text == NULL)
 		return EX_OK;
-	}
-	snprintf(what, sizeof(what),
-	    "--since: not an RFC 3339 time such as 2027-01-31T12:00:00Z: %s",
-	    text);
-	return command_usage_error(command, what);
-}
-
-static int
-read_format(
-    const struct command *command, const char *text, struct export *export)
-{
-	char what[128];
-
-	export->csv = strcmp(text, "csv") == 0;
-	if (export->csv || strcmp(text, "jsonl") == 0)
-		return EX_OK;
-	snprintf(what, sizeof(what), "--format: jsonl or csv, not %s", text);
-	return command_usage_error(command, what);
-}
-
-/* One option of our own, with optarg set. */
-static int
-take_option(const struct command *command, int option, struct export *export)
-{
-	switch (option) {
-	case 'o':
-		export->path = optarg;
-		break;
-	case OPTION_FORMAT:
-		return read_format(command, optarg, export);
-	case OPTION_SINCE:
-		return read_since(command, optarg, export);
-	case OPTION_BY:
-		export->by = optarg;
-		if (!tokens_is_name(optarg))
-			return command_usage_error(
-			    command, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
-		break;
-	case OPTION_FORCE:
-		export->force = true;
-		break;
-	case OPTION_FILE:
-		export->source = optarg;
-		break;
-	}
+	if (!command_time(text, &ms))
+		return command_usage_error(call,
+		    "--since: not a time such as 2027-01-31T12:00:00Z or "
+		    "2027-01-31: %s",
+		    text);
+	timestamp_print(ms, since);
 	return EX_OK;
 }
 
 static int
-check_arguments(struct command *command, int operands, struct export *export)
+run(const struct call *call)
 {
-	if (operands > 0)
-		return command_usage_error(command, "too many arguments");
-	if (export->force && export->path == NULL)
-		return command_usage_error(command, "--force is for -o FILE");
-	if (export->source != NULL && command->dir != NULL)
-		return command_usage_error(
-		    command, "--dir and --file exclude each other");
-	/* A bar between the plants helps nobody. */
-	if (export->path == NULL && command->progress == PROGRESS_AUTO &&
-	    isatty(STDOUT_FILENO))
-		command->progress = PROGRESS_NEVER;
-	if (export->source != NULL)
-		return EX_OK;
-	int status = command_dir(command);
-	export->source = command->dir;
+	struct export *export = calloc(1, sizeof(*export));
+	int status;
+
+	if (export == NULL)
+		return command_fault(fault_report("export", "cannot begin"));
+	status = command_format(call, &export->csv);
+	if (status == EX_OK)
+		status = command_by(call, &export->by);
+	if (status == EX_OK)
+		status = read_since(call, export->since);
+	if (status == EX_OK && call->values['F'] != NULL &&
+	    call->values['o'] == NULL)
+		status = command_usage_error(call, "--force is for -o FILE");
+	if (status == EX_OK)
+		status = command_fault(put_all(export, call));
+	free(export);
 	return status;
 }
 
-int
-export_command_run(int argc, char **argv)
-{
-	static const struct option options[] = {
-		COMMAND_OPTION_HELP,
-		COMMAND_OPTION_DIR,
-		COMMAND_OPTIONS_PROGRESS,
-		{ "output", required_argument, NULL, 'o' },
-		{ "format", required_argument, NULL, OPTION_FORMAT },
-		{ "since", required_argument, NULL, OPTION_SINCE },
-		{ "by", required_argument, NULL, OPTION_BY },
-		{ "force", no_argument, NULL, OPTION_FORCE },
-		{ "file", required_argument, NULL, OPTION_FILE },
-		{ 0 },
-	};
-	struct command command = { .name = argv[0], .usage = usage };
-	struct export export = { 0 };
-	int option, status = EX_OK;
-
-	optind = 0;
-	while ((option = command_option(&command, argc, argv, options)) >= 0) {
-		status = take_option(&command, option, &export);
-		if (status != EX_OK)
-			return status;
-	}
-	if (option == -2)
-		return command.status;
-	status = check_arguments(&command, argc - optind, &export);
-	if (status != EX_OK)
-		return status;
-	export.scratch = malloc(RECORD_LINE_MAX);
-	if (export.scratch == NULL) {
-		log_error("export: out of memory");
-		return EX_TEMPFAIL;
-	}
-	status = export_plants(&export, &command);
-	free(export.scratch);
-	return status;
-}
+const struct command export_command = {
+	.name = "export",
+	.summary = "write all plants, as JSON lines or CSV",
+	.usage = usage,
+	.letters = ":ho:",
+	.options = { { "output", required_argument, NULL, 'o' },
+	    { "format", required_argument, NULL, 'f' },
+	    { "since", required_argument, NULL, 's' },
+	    { "by", required_argument, NULL, 'b' },
+	    { "force", no_argument, NULL, 'F' },
+	    { "file", required_argument, NULL, 'j' }, COMMAND_DIR,
+	    COMMAND_PROGRESS, COMMAND_HELP },
+	.dir_alias = 'j',
+	.run = run,
+};

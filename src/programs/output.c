@@ -1,5 +1,5 @@
 /*
- * output: see output.h.  One large buffer and write(2): what is put out may be
+ * output: see output.h.  One large buffer and write(2): the output may be
  * gigabytes of short lines.
  */
 #include "output.h"
@@ -8,136 +8,97 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "ground/file.h"
 #include "ground/log.h"
-#include "ground/rename.h"
 
-/* Written at once: more made it no faster, and it stays in the cache. */
-#define FLUSH_BYTES ((size_t)256 << 10)
+#define JOURNAL_BEGIN "{\"plant-store\":"
 
+static enum fault
+fail(const struct output *output, const char *what, enum fault fault)
+{
+	if (output->path == NULL && errno == EPIPE) {
+		/* As for every filter: "export | head" ends silently. */
+		signal(SIGPIPE, SIG_DFL);
+		raise(SIGPIPE);
+	}
+	(void)fault_report(
+	    output->path != NULL ? output->path : "stdout", what);
+	return fault;
+}
+
+static bool
+is_journal(const char *path)
+{
+	char begin[sizeof(JOURNAL_BEGIN) - 1];
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	bool is = fd >= 0 && read(fd, begin, sizeof(begin)) == sizeof(begin) &&
+		  memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+/* Why what has the name may not be replaced: a device was not meant. */
 static const char *
-name_of(const struct output *output)
-{
-	return output->path != NULL ? output->path : "stdout";
-}
-
-static int
-fail(const struct output *output, const char *what, int status)
-{
-	log_error("%s: %s: %s%s", name_of(output), what, strerror(errno),
-	    output->path != NULL
-		? errno == ENOSPC || errno == EDQUOT ? "; make room" : ""
-		: "; the output is incomplete; check where "
-		  "it goes");
-	return status;
-}
-
-/* A file may be replaced; a device, a pipe or a link never is meant. */
-static int
-check_path(const struct output *output)
+why_not_replaced(const struct output *output)
 {
 	struct stat st;
 
 	if (lstat(output->path, &st) < 0)
-		return errno == ENOENT
-			   ? EX_OK
-			   : fail(output, "cannot make it", EX_CANTCREAT);
-	if (!S_ISREG(st.st_mode)) {
-		log_error("%s: is there and no regular file; name another, or "
-			  "redirect stdout to it",
-		    output->path);
-		return EX_CANTCREAT;
-	}
-	if (output->replace)
-		return EX_OK;
-	log_error("%s: is there already; name another file, or replace it with "
-		  "--force",
-	    output->path);
-	return EX_CANTCREAT;
+		return NULL;
+	if (!S_ISREG(st.st_mode))
+		return "is no regular file; name another, or redirect stdout "
+		       "to it";
+	if (is_journal(output->path))
+		return "is a store's journal; name another file";
+	return output->replace ? NULL
+			       : "is there already; name another file, or "
+				 "replace it with --force";
 }
 
-static int
-make_temporary(struct output *output)
+enum fault
+output_open(struct output *output, const char *path, bool replace)
 {
-	int status = check_path(output);
+	const char *why;
 
-	if (status != EX_OK)
-		return status;
-	if (asprintf(&output->temporary, "%s.XXXXXX", output->path) < 0) {
-		output->temporary = NULL;
-		return fail(output, "cannot make it", EX_TEMPFAIL);
+	output->path = path;
+	output->temporary = NULL;
+	output->fd = path == NULL ? STDOUT_FILENO : -1;
+	output->replace = replace;
+	output->terminal = path == NULL && isatty(STDOUT_FILENO);
+	output->used = 0;
+	if (path == NULL)
+		return FAULT_NONE;
+	why = why_not_replaced(output);
+	if (why != NULL) {
+		log_error("%s: %s", path, why);
+		return FAULT_OUTPUT;
 	}
 	/* Of mode 0600: plants are nobody else's business. */
-	output->fd = mkostemp(output->temporary, O_CLOEXEC);
-	if (output->fd >= 0)
-		return EX_OK;
-	status = fail(output, "cannot make it", EX_CANTCREAT);
-	free(output->temporary);
-	output->temporary = NULL;
-	return status;
+	if (asprintf(&output->temporary, "%s.XXXXXX", path) < 0)
+		output->temporary = NULL;
+	else
+		output->fd = mkostemp(output->temporary, O_CLOEXEC);
+	return output->fd >= 0 ? FAULT_NONE
+			       : fail(output, "cannot make it", FAULT_OUTPUT);
 }
 
-int
-output_open(
-    struct output *output, const char *path, bool replace, size_t item_max)
+static enum fault
+flush(struct output *output)
 {
-	int status;
+	const char *text = output->buf;
 
-	*output = (struct output){ .path = path,
-		.fd = STDOUT_FILENO,
-		.replace = replace,
-		.size = FLUSH_BYTES + item_max };
-	output->buf = malloc(output->size);
-	if (output->buf == NULL)
-		return fail(output, "no memory to write it", EX_TEMPFAIL);
-	status = path == NULL ? EX_OK : make_temporary(output);
-	if (status != EX_OK) {
-		free(output->buf);
-		output->buf = NULL;
-	}
-	return status;
-}
-
-void
-output_prefix(struct output *output, const char *text)
-{
-	size_t len = strlen(text);
-
-	memcpy(output_end(output), text, len);
-	output->used += len;
-}
-
-int
-output_room(struct output *output)
-{
-	return output->used >= FLUSH_BYTES ? output_flush(output) : EX_OK;
-}
-
-char *
-output_end(const struct output *output)
-{
-	return output->buf + output->used;
-}
-
-void
-output_add(struct output *output, size_t len)
-{
-	output->used += len;
-	output->items++;
-}
-
-int
-output_flush(struct output *output)
-{
 	while (output->used > 0) {
-		ssize_t n = write(output->fd, output->buf, output->used);
+		ssize_t n = write(output->fd, text, output->used);
 
 		if (n < 0 && errno == EAGAIN) {
 			/* A pipe that does not block, as others left it. */
@@ -147,80 +108,132 @@ output_flush(struct output *output)
 			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
 		}
 		if (n < 0 && errno != EINTR)
-			return fail(output, "cannot write", EX_IOERR);
+			return fail(output, "cannot write", FAULT_FAILED);
 		if (n > 0) {
-			/* Mostly all of it, so nothing is moved. */
+			text += n;
 			output->used -= (size_t)n;
-			memmove(output->buf, output->buf + n, output->used);
-			output->cut = output->used > 0;
 		}
 		if (output->used > 0 && command_interrupted() != 0)
-			return -1;
+			return FAULT_STOPPED;
 	}
-	output->written = output->items;
-	return EX_OK;
+	return FAULT_NONE;
+}
+
+static enum fault
+add(struct output *output, const char *text, size_t len)
+{
+	enum fault fault = FAULT_NONE;
+
+	while (fault == FAULT_NONE && len > 0) {
+		size_t room = sizeof(output->buf) - output->used;
+		size_t n = len < room ? len : room;
+
+		memcpy(output->buf + output->used, text, n);
+		output->used += n;
+		text += n;
+		len -= n;
+		if (n == room)
+			fault = flush(output);
+	}
+	return fault;
+}
+
+/*
+ * The code of the character if a terminal would obey it or turn the text
+ * around it (C0, C1, U+202A to U+202E, U+2066 to U+2069), else 0; `*n` becomes
+ * how many bytes were looked at.
+ */
+static unsigned
+control_code(const unsigned char *c, size_t len, size_t *n)
+{
+	unsigned code;
+
+	*n = 1;
+	if (c[0] < 0x20 || c[0] == 0x7f) {
+		bool is_break = c[0] == '\r' && len > 1 && c[1] == '\n';
+
+		return c[0] == '\n' || c[0] == '\t' || is_break ? 0 : c[0];
+	}
+	if (c[0] == 0xc2 && len > 1 && c[1] < 0xa0) {
+		*n = 2;
+		return c[1];
+	}
+	if (c[0] != 0xe2 || len < 3)
+		return 0;
+	*n = 3;
+	code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+	return (code >= 0x202a && code <= 0x202e) ||
+		       (code >= 0x2066 && code <= 0x2069)
+		   ? code
+		   : 0;
+}
+
+enum fault
+output_put(struct output *output, const char *text, size_t len)
+{
+	enum fault fault = FAULT_NONE;
+	char escape[sizeof("\\u001b")];
+	size_t n;
+
+	if (!output->terminal)
+		return add(output, text, len);
+	for (size_t i = 0; i < len && fault == FAULT_NONE; i += n) {
+		unsigned code =
+		    control_code((const unsigned char *)text + i, len - i, &n);
+
+		snprintf(escape, sizeof(escape), "\\u%04x", code & 0xffff);
+		fault = code != 0 ? add(output, escape, strlen(escape))
+				  : add(output, text + i, n);
+	}
+	return fault;
 }
 
 /* The name is on the disk when its directory is. */
-static int
+static enum fault
 sync_directory(const struct output *output)
 {
 	char *path = strdup(output->path);
-	int fd, result;
+	int fd = path == NULL
+		     ? -1
+		     : open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	enum fault fault =
+	    fd >= 0 && fsync(fd) == 0
+		? FAULT_NONE
+		: fail(output, "cannot sync its directory", FAULT_FAILED);
 
-	if (path == NULL)
-		return -1;
-	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
 	free(path);
-	if (fd < 0)
-		return -1;
-	result = fsync(fd);
-	int error = errno;
-	close(fd);
-	errno = error;
-	return result;
+	return fault;
 }
 
-static int
-rename_output(const struct output *output)
-{
-	if (output->replace)
-		return rename(output->temporary, output->path);
-	return rename_new(AT_FDCWD, output->temporary, output->path);
-}
-
-static int
-put_in_place(struct output *output)
-{
-	if (fsync(output->fd) < 0)
-		return fail(output, "cannot sync", EX_IOERR);
-	if (rename_output(output) < 0)
-		return fail(output, "cannot give it its name", EX_CANTCREAT);
-	free(output->temporary);
-	output->temporary = NULL;
-	if (sync_directory(output) < 0)
-		return fail(output, "cannot sync its directory", EX_IOERR);
-	return EX_OK;
-}
-
-int
+enum fault
 output_finish(struct output *output)
 {
-	int status = output_flush(output);
+	enum fault fault = flush(output);
+	int renamed;
 
-	if (status != EX_OK || output->path == NULL)
-		return status;
-	return put_in_place(output);
+	if (fault != FAULT_NONE || output->path == NULL)
+		return fault;
+	if (fsync(output->fd) < 0)
+		return fail(output, "cannot sync", FAULT_FAILED);
+	renamed = output->replace
+		      ? rename(output->temporary, output->path)
+		      : rename_new(AT_FDCWD, output->temporary, output->path);
+	if (renamed < 0)
+		return fail(output, "cannot give it its name", FAULT_OUTPUT);
+	free(output->temporary);
+	output->temporary = NULL;
+	return sync_directory(output);
 }
 
 void
 output_close(struct output *output)
 {
-	if (output->temporary != NULL)
-		unlink(output->temporary);
-	free(output->temporary);
-	if (output->path != NULL && output->fd >= 0 && output->buf != NULL)
+	if (output->path != NULL && output->fd >= 0) {
 		close(output->fd);
-	free(output->buf);
-	*output = (struct output){ .fd = -1 };
+		if (output->temporary != NULL)
+			unlink(output->temporary);
+	}
+	free(output->temporary);
 }

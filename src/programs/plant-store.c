@@ -2,45 +2,21 @@
  * plant-store: the operator's command.  It finds the subcommand and makes sure
  * that what was printed has arrived; everything else is the subcommand's.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
+#include "command.h"
+#include "ground/config.h"
+#include "ground/fault.h"
 #include "ground/log.h"
-#include "check_command.h"
-#include "export_command.h"
-#include "get_command.h"
-#include "import_command.h"
-#include "stats_command.h"
-#include "store_command.h"
-#include "token_command.h"
 
-static const struct subcommand {
-	const char *name;
-	const char *summary;
-	int (*run)(int argc, char **argv);
-} subcommands[] = {
-	{ "token", "add, list and revoke the tokens of clients",
-	    token_command_run },
-	{ "verify", "check a store's journal and index", store_command_verify },
-	{ "check", "check the set-up, and whether clients reach the service",
-	    check_command_run },
-	{ "backup", "copy a store while it is in use", store_command_backup },
-	{ "recover", "make a new store of what a damaged one still has",
-	    store_command_recover },
-	{ "stats", "say what is in a store and how it fares",
-	    stats_command_run },
-	{ "get", "print plants by their ids", get_command_run },
-	{ "export", "put out all plants, as JSON lines or CSV",
-	    export_command_run },
-	{ "import", "store the plants of a file", import_command_run },
-};
+static const struct command *const subcommands[] = { &token_command,
+	&store_command_verify, &check_command, &store_command_backup,
+	&store_command_recover, &stats_command, &get_command, &export_command,
+	&import_command };
+#define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
 static void
 print_help(void)
@@ -49,10 +25,11 @@ print_help(void)
 	       "       plant-store SUBCOMMAND --help\n"
 	       "       plant-store --help | --version\n"
 	       "\n");
-	for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
-		printf(
-		    "%-10s  %s\n", subcommands[i].name, subcommands[i].summary);
-	printf("%-10s  %s\n", "help", "show this, or that of a subcommand");
+	for (size_t i = 0; i < SUBCOMMANDS; i++)
+		printf("%-10s  %s\n", subcommands[i]->name,
+		    subcommands[i]->summary);
+	printf("%-10s  %s\n\n", "help", "show this, or that of a subcommand");
+	config_print_help(stdout);
 }
 
 static int
@@ -78,61 +55,52 @@ run_subcommand(int argc, char **argv)
 		print_help();
 		return EX_OK;
 	}
-	for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
-		if (strcmp(argv[0], subcommands[i].name) == 0)
-			return subcommands[i].run(argc, argv);
+	for (size_t i = 0; i < SUBCOMMANDS; i++)
+		if (strcmp(argv[0], subcommands[i]->name) == 0)
+			return command_run(subcommands[i], argc, argv);
 	return usage_error("unknown subcommand: ", argv[0]);
 }
 
 static int
 run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'v' },
-		{ 0 },
-	};
+	const char *word = argc > 1 ? argv[1] : "";
 
-	opterr = 0;
-	/* "+": what follows the subcommand's name is for the subcommand. */
-	switch (getopt_long(argc, argv, "+h", options, NULL)) {
-	case 'h':
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
 		print_help();
-		return EX_OK;
-	case 'v':
+	else if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
 		printf("plant-store %s\n", PLANT_STORE_VERSION);
-		return EX_OK;
-	case -1:
-		return run_subcommand(argc - optind, argv + optind);
-	default:
-		return usage_error("unknown option: ", argv[optind - 1]);
-	}
+	else if (word[0] == '-')
+		return usage_error("unknown option: ", word);
+	else
+		return run_subcommand(argc - 1, argv + 1);
+	return EX_OK;
 }
 
-/* A full disk may show itself only now. */
+/* A full disk may show itself only now; then what was printed is incomplete. */
 static int
-close_output(void)
+close_output(int status)
 {
 	int broken = ferror(stdout);
 
-	errno = 0;
-	if (fclose(stdout) == 0 && !broken)
-		return EX_OK;
-	log_error("stdout: the output is incomplete%s%s; check where it goes",
-	    errno == 0 ? "" : ": ", errno == 0 ? "" : strerror(errno));
+	if (fclose(stdout) < 0)
+		(void)fault_report("stdout", "the output is incomplete");
+	else if (broken)
+		log_error("stdout: the output is incomplete; check where it "
+			  "goes");
+	else
+		return status;
 	return EX_IOERR;
 }
 
 int
 main(int argc, char **argv)
 {
-	int status;
-
 	/* A reader that went away is an error to report, not a silent end. */
 	signal(SIGPIPE, SIG_IGN);
 	/* Nor a limit on files, which would leave what was begun. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
-	status = run(argc, argv);
-	return status == EX_OK ? close_output() : status;
+	config_warn_unknown();
+	return close_output(run(argc, argv));
 }

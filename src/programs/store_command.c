@@ -1,10 +1,7 @@
 /*
  * store_command: the arguments of verify, backup and recover, and what they
- * print.  The work is the store's (verify, copy, salvage).
+ * print.  The work is the store's (verify, copy, recover).
  */
-#include "store_command.h"
-
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sysexits.h>
@@ -12,240 +9,166 @@
 #include "command.h"
 #include "ground/log.h"
 #include "store/copy.h"
-#include "store/salvage.h"
+#include "store/recover.h"
 #include "store/verify.h"
 
-#define USAGE_PROGRESS                                                    \
-	"  --quiet     show no progress\n"                                \
-	"  --progress  show progress, also where stderr is no terminal\n" \
-	"  --help      show this\n"
-
 static const char verify_usage[] =
-    "Usage: plant-store verify [--quiet | --progress] [DIR | FILE]\n"
+    "Usage: plant-store verify [--dir DIR | DIR | FILE] [--quiet | "
+    "--progress]\n"
     "\n"
-    "Check every line of a store's journal: checksum, form, chain and order,\n"
-    "and that the index holds what the journal holds.  The service may go on\n"
-    "meanwhile.  Exit status 0 only if all holds; 65 if something is damaged,\n"
-    "with the offset and why.\n"
-    "\n"
-    "  DIR         the store's directory, or that of a backup\n"
-    "              (PLANT_STORE_DIR, or /var/lib/plant-store)\n"
-    "  FILE        a journal, which nobody may be writing\n" USAGE_PROGRESS;
+    "Check every line of a store's journal: checksum, form, chain, order,\n"
+    "that no id stands twice, and that the index holds what the journal\n"
+    "holds.  FILE is a journal that nobody writes.\n"
+    "\n";
 
 static const char backup_usage[] =
     "Usage: plant-store backup [--dir DIR] [--quiet | --progress] DEST\n"
     "\n"
     "Copy a store's journal to the directory DEST, checked on its way: every\n"
-    "plant that was acknowledged before the call.  The service may go on\n"
-    "meanwhile.  If DEST has an earlier backup of the same store, what is new\n"
-    "is added to it.  A backup is a store: to restore it, stop the service\n"
-    "(with systemd its socket, which would start it again), copy the backup's\n"
-    "plants.jsonl into an empty directory, both owned by the service's user,\n"
-    "and start the service with that directory.\n"
-    "\n"
-    "  --dir DIR   the store's directory (PLANT_STORE_DIR, or\n"
-    "              /var/lib/plant-store)\n" USAGE_PROGRESS;
+    "plant that was acknowledged before the call.  An earlier backup there is\n"
+    "replaced when the new one is complete.  How to restore it stands in\n"
+    "plant-store(1).\n"
+    "\n";
 
 static const char recover_usage[] =
-    "Usage: plant-store recover [--store UUID] [--quiet | --progress] SRC "
-    "DEST\n"
+    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
+    "SRC DEST\n"
     "\n"
-    "Put every plant that can still be read of a damaged journal into a new\n"
-    "store in the directory DEST, with the time and the token's name that it\n"
-    "had, and print which bytes could not be read and why, and which lines\n"
-    "are missing: at the end as far as SRC's index knows of them.  SRC is not\n"
-    "changed; stop the service first.  Where there is a backup, restore that\n"
-    "instead.  Exit status 0 if everything was readable; 65 if something was\n"
-    "lost.\n"
+    "Put every plant that can still be read of SRC, a damaged store or\n"
+    "journal, into a new store in the directory DEST, and print what is lost.\n"
+    "Stop the service first.  Where there is a backup, restore that instead.\n"
     "\n"
-    "The new store has a uuid of its own: it is another history than that of\n"
-    "the old one and its backups, so begin a new backup of it.\n"
-    "\n"
-    "  SRC           the damaged store's directory, or a journal\n"
-    "  --store UUID  the damaged store's uuid, where its first line is\n"
-    "                damaged and there is no file `lock` beside it: it stands\n"
-    "                in a backup's first line\n"
-    "  --quiet       show no progress\n"
-    "  --progress    show progress, also where stderr is no terminal\n"
-    "  --help        show this\n";
+    "  --store UUID    the damaged store's uuid, where its first line is\n"
+    "                  damaged: it stands in a backup's first line\n";
 
-enum { OPTION_STORE = COMMAND_OWN };
+static const char *const index_texts[] = {
+	[READER_INDEX_USABLE] = "holds the same plants",
+	[READER_INDEX_BEHIND] = "lacks the last plants; the service adds them",
+	[READER_INDEX_ABSENT] = NULL,
+	[READER_INDEX_STALE] = "of another journal, or from before the "
+			       "machine's last start; not compared",
+	[READER_INDEX_FOREIGN] =
+	    "of another store: remove it, or restore its journal",
+	[READER_INDEX_REPLACED] = "was replaced meanwhile; not compared",
+};
 
-/* The end of a subcommand that was told to stop. */
 static int
-stopped(const char *name, const char *what)
+verify(const struct call *call)
 {
-	log_error("%s: stopped%s", name, what);
-	return 128 + command_interrupted();
-}
-
-/* What holds of the index of the store in `dir`. */
-static void
-print_index(const char *dir, enum verify_index index)
-{
-	static const char *const texts[] = {
-		[VERIFY_INDEX_EQUAL] = "holds the same plants",
-		[VERIFY_INDEX_BEHIND] = "lacks the last plants; they are "
-					"entered when the service next stores "
-					"a plant or starts",
-		[VERIFY_INDEX_NONE] = NULL,
-		[VERIFY_INDEX_MISSING] = "missing; the index is built anew at "
-					 "the next start",
-		[VERIFY_INDEX_FOREIGN] =
-		    "of another store, or from before the machine's last "
-		    "start; the index is built anew at the next start",
-		[VERIFY_INDEX_REPLACED] = "was replaced meanwhile, so not "
-					  "compared",
-	};
-
-	if (texts[index] != NULL)
-		printf("%s/index: %s\n", dir, texts[index]);
-}
-
-int
-store_command_verify(int argc, char **argv)
-{
-	static const struct option options[] = {
-		COMMAND_OPTION_HELP,
-		COMMAND_OPTIONS_PROGRESS,
-		{ 0 },
-	};
-	struct command command = { .name = argv[0], .usage = verify_usage };
 	struct verify_report report;
-	char how_far[96];
-	int status;
+	struct watch watch = command_watch(call, "verify");
+	enum fault fault = verify_store(call->dir, &watch, &report);
 
-	optind = 0;
-	if (command_option(&command, argc, argv, options) != -1)
-		return command.status;
-	if (argc - optind > 1)
-		return command_usage_error(&command, "too many arguments");
-	if (optind < argc)
-		command.dir = argv[optind];
-	status = command_dir(&command);
-	if (status != EX_OK)
-		return status;
-	struct watch watch = command_watch(&command, "verify");
-	status = verify_store(command.dir, &watch, &report);
 	command_unwatch();
-	if (status == VERIFY_STOPPED) {
-		snprintf(how_far, sizeof(how_far),
-		    " after %" PRIu64 " plants, %" PRIu64
-		    " bytes, valid so far",
-		    report.journal.plants, report.journal.bytes);
-		return stopped(command.dir, how_far);
-	}
-	if (status != EX_OK)
-		return status;
+	if (fault == FAULT_STOPPED)
+		log_error("%s: stopped after %" PRIu64 " plants, %" PRIu64
+			  " bytes, valid so far",
+		    call->dir, report.journal.plants, report.journal.bytes);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
 	       " bytes, all valid\n",
-	    command.dir, report.journal.store, report.journal.plants,
+	    call->dir, report.journal.store, report.journal.plants,
 	    report.journal.bytes);
-	print_index(command.dir, report.index);
+	if (index_texts[report.index] != NULL)
+		printf("%s/index: %s\n", call->dir, index_texts[report.index]);
 	return EX_OK;
 }
 
-int
-store_command_backup(int argc, char **argv)
-{
-	static const struct option options[] = {
-		COMMAND_OPTION_HELP,
-		COMMAND_OPTION_DIR,
-		COMMAND_OPTIONS_PROGRESS,
-		{ 0 },
-	};
-	struct command command = { .name = argv[0], .usage = backup_usage };
-	struct copy_report report;
-	int status;
+const struct command store_command_verify = {
+	.name = "verify",
+	.summary = "check a store's journal and index",
+	.usage = verify_usage,
+	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
+	.dir_alias = ' ',
+	.operands_max = 1,
+	.run = verify,
+};
 
-	optind = 0;
-	if (command_option(&command, argc, argv, options) != -1)
-		return command.status;
-	if (argc - optind != 1)
-		return command_usage_error(&command,
-		    optind < argc ? "too many arguments" : "say where to");
-	const char *dest = argv[optind];
-	status = command_dir(&command);
-	if (status != EX_OK)
-		return status;
-	struct watch watch = command_watch(&command, "backup");
-	status = copy_backup(command.dir, dest, &watch, &report);
+static int
+backup(const struct call *call)
+{
+	struct copy_report report;
+	const char *dest = call->operands[0];
+	struct watch watch = command_watch(call, "backup");
+	enum fault fault = copy_backup(call->dir, dest, &watch, &report);
+
 	command_unwatch();
-	if (status == COPY_STOPPED)
-		return stopped(dest,
-		    "; it holds the earlier backup, or the new one "
-		    "whole; run it again");
-	if (status != EX_OK)
-		return status;
+	if (fault == FAULT_STOPPED)
+		log_error("%s: stopped; it is as it was; run it again", dest);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
 	       " of them new\n",
 	    dest, report.store, report.plants, report.bytes, report.added);
 	return EX_OK;
 }
 
+const struct command store_command_backup = {
+	.name = "backup",
+	.summary = "copy a store while it is in use",
+	.usage = backup_usage,
+	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
+	.operands_min = 1,
+	.operands_max = 1,
+	.missing = "say where to",
+	.run = backup,
+};
+
 static void
-print_line(void *context, const char *line)
+print_lost(void *context, uint64_t begin, uint64_t end, const char *reason)
 {
 	(void)context;
-	command_clear_bar();
-	printf("%s\n", line);
+	command_clear_line();
+	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
+	    end - begin, reason);
 }
 
 static int
-print_recovered(const char *dest, const struct salvage_report *report)
+print_recovered(const char *dest, const struct recover_report *report)
 {
 	printf("%s: store %s: %" PRIu64 " plants of store %s", dest,
 	    report->store, report->plants, report->from);
-	if (report->doubled > 0)
-		printf(", %" PRIu64 " more that were doubled", report->doubled);
-	if (report->lost_places == 0 && report->differing == 0) {
+	if (report->later > 0)
+		printf("; %" PRIu64
+		       " records of ids that stand twice are in %s",
+		    report->later, RECOVER_LATER_NAME);
+	if (report->lost_ranges == 0)
 		printf("; everything was readable\n");
-		return EX_OK;
-	}
-	printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64 " places",
-	    report->lost_bytes, report->bytes, report->lost_places);
-	if (report->differing > 0)
-		printf(", %" PRIu64 " plants whose id is taken",
-		    report->differing);
-	printf("\n");
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return EX_DATAERR;
-	log_error("stdout: the list of what was lost is incomplete; check "
-		  "where it goes");
-	return EX_IOERR;
+	else
+		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
+		       " places\n",
+		    report->lost_bytes, report->bytes, report->lost_ranges);
+	return report->lost_ranges == 0 && report->later == 0 ? EX_OK
+							      : EX_DATAERR;
 }
 
-int
-store_command_recover(int argc, char **argv)
+static int
+recover(const struct call *call)
 {
-	static const struct option options[] = {
-		COMMAND_OPTION_HELP,
-		{ "store", required_argument, NULL, OPTION_STORE },
-		COMMAND_OPTIONS_PROGRESS,
-		{ 0 },
-	};
-	struct command command = { .name = argv[0], .usage = recover_usage };
-	struct salvage_options salvage = { .tell = print_line };
-	struct salvage_report report;
-	int option, status;
+	struct recover_options options = { .from = call->operands[0],
+		.dest = call->operands[1],
+		.uuid = call->values['s'],
+		.watch = command_watch(call, "recover"),
+		.lost = print_lost };
+	struct recover_report report;
+	enum fault fault = recover_store(&options, &report);
 
-	optind = 0;
-	while ((option = command_option(&command, argc, argv, options)) ==
-	       OPTION_STORE)
-		salvage.uuid = optarg;
-	if (option != -1)
-		return command.status;
-	if (argc - optind != 2)
-		return command_usage_error(&command,
-		    argc - optind > 2 ? "too many arguments"
-				      : "say from where and where to");
-	salvage.from = argv[optind];
-	salvage.dest = argv[optind + 1];
-	salvage.watch = command_watch(&command, "recover");
-	status = salvage_store(&salvage, &report);
 	command_unwatch();
-	if (status == SALVAGE_STOPPED)
-		return stopped(salvage.dest, "; no store was made");
-	return status == EX_OK ? print_recovered(salvage.dest, &report)
-			       : status;
+	if (fault == FAULT_STOPPED)
+		log_error("%s: stopped; no store was made", options.dest);
+	return fault == FAULT_NONE ? print_recovered(options.dest, &report)
+				   : command_fault(fault);
 }
+
+const struct command store_command_recover = {
+	.name = "recover",
+	.summary = "make a new store of what a damaged one still has",
+	.usage = recover_usage,
+	.options = { { "store", required_argument, NULL, 's' },
+	    COMMAND_PROGRESS, COMMAND_HELP },
+	.operands_min = 2,
+	.operands_max = 2,
+	.missing = "say from where and where to",
+	.run = recover,
+};

@@ -1,299 +1,425 @@
 /*
- * url_check: see url_check.h.  Each request lacks something that a plant needs,
- * and the service must say which: so the answer shows how far the request came,
- * and the web server on the way can be told what it does wrong.
+ * url_check: see url_check.h.  Each request is without something that a plant
+ * needs, and the service must report which: so the answer shows how far the
+ * request came, and what the web server on the way does wrong.  The only module
+ * that knows libcurl.
  */
 #include "url_check.h"
 
-#include <inttypes.h>
+#include <arpa/inet.h>
+#include <curl/curl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "ground/log.h"
 #include "http/errors.h"
-#include "probe.h"
 
-/* A body that is whole and refused for its missing id: see plant.h. */
-static const char no_plant[] = "{}";
-
+/* The shortest body that is whole and refused for its missing id. */
+#define NO_PLANT "{}"
 #define URL_MAX 2048
+#define TIMEOUT_S 15L
+/* More than any Error body; the rest of a foreign page is dropped. */
+#define BODY_MAX 4096
 
 struct target {
 	char url[URL_MAX];
-	const char *token;
-	size_t body_bytes_max;
-	int wrong;
+	bool loopback;
+	const char *token; /* or NULL */
+	const char *body;  /* of any length, without an id */
 };
 
-/* What a status that is not the service's own says of the server before it. */
-static const char *
-judge_status(long status)
-{
-	switch (status) {
-	case 400:
-		return "the web server refuses the request: look whether the "
-		       "URL must begin with https, and at its error log";
-	case 401:
-		return "the web server asks for a credential of its own: "
-		       "switch its authentication off for this path";
-	case 403:
-		return "the web server forbids this path: allow it, and with "
-		       "CGI let the program be executed";
-	case 404:
-		return "the web server does not pass this path to the "
-		       "service: mount the service there, or correct the URL";
-	case 405:
-		return "the web server does not pass POST on: mount the "
-		       "service at this path";
-	case 411:
-		return "the web server wants a Content-Length and did not get "
-		       "it: look at what stands before it";
-	case 413:
-		return "the web server's limit of bodies is smaller than the "
-		       "service's: raise it (lighttpd: "
-		       "server.max-request-size, nginx: client_max_body_size, "
-		       "Apache: LimitRequestBody)";
-	case 500:
-		return "the web server failed: its error log says why; look "
-		       "whether it can start the program, and with mod_fcgid "
-		       "at FcgidMaxRequestLen";
-	case 502:
-	case 503:
-	case 504:
-		return "the web server gets no answer from the service: start "
-		       "it, and let the web server use its socket";
-	default:
-		return status >= 200 && status < 300
-			   ? "something else answers at this URL: correct the "
-			     "URL or where the service is mounted"
-			   : "the answer is not the service's: look at the web "
-			     "server's error log";
-	}
-}
+struct request {
+	const char *what; /* in messages */
+	const char *method;
+	bool has_token;
+	size_t body_len; /* 0: no body */
+	enum http_error expected;
+};
 
-/* What an error of the service says where another was expected. */
-static const char *
-judge_error(int64_t number)
-{
-	static const struct {
-		enum http_error error;
-		const char *why;
-	} rows[] = {
-		{ HTTP_CREDENTIAL_MISSING,
-		    "the header Authorization was sent, but the web server "
-		    "drops it: behind Apache add \"CGIPassAuth On\" to the "
-		    "<Location> of the service" },
-		{ HTTP_CREDENTIAL_SCHEME,
-		    "the web server replaced the header Authorization: remove "
-		    "its own authentication for this path" },
-		{ HTTP_CREDENTIAL_SEVERAL,
-		    "the web server adds an Authorization header of its own: "
-		    "remove it" },
-		{ HTTP_CREDENTIAL_UNKNOWN,
-		    "the service does not know this token: give another, or "
-		    "look whether it uses this token file "
-		    "(PLANT_STORE_TOKENS)" },
-		{ HTTP_CREDENTIAL_EXPIRED,
-		    "the token has expired: make another with plant-store "
-		    "token add" },
-		{ HTTP_PATH_UNKNOWN,
-		    "the service was asked for another path than "
-		    "BASE/plants: set PLANT_STORE_BASE_PATH to the path of "
-		    "the URL, or correct the URL; or the web server passes no "
-		    "path on (nginx: a fastcgi_param in the location hides "
-		    "those of common.conf)" },
-		{ HTTP_METHOD_NOT_ALLOWED,
-		    "the web server changed the method of the request: look "
-		    "for a rule that rewrites it" },
-		{ HTTP_CONTENT_TYPE,
-		    "the web server drops the header Content-Type: pass "
-		    "CONTENT_TYPE on" },
-		{ HTTP_CONTENT_LENGTH,
-		    "the web server passes a wrong CONTENT_LENGTH on" },
-		{ HTTP_BODY_MISSING,
-		    "the body did not arrive: the web server's limit of bodies "
-		    "may be smaller than the service's (Apache: "
-		    "LimitRequestBody), or it does not pass bodies on" },
-		{ HTTP_BODY_SHORT,
-		    "the body did not arrive whole: the web server's limit of "
-		    "bodies may be smaller than the service's (Apache: "
-		    "LimitRequestBody)" },
-		{ HTTP_BODY_TOO_LARGE,
-		    "the service's limit of bodies is smaller than "
-		    "PLANT_STORE_BODY_BYTES_MAX is here: give both the same" },
-		{ HTTP_REQUEST_AMBIGUOUS,
-		    "the web server passes a variable twice or too many of "
-		    "them: with nginx do not include fastcgi_params as well" },
-		{ HTTP_NOT_READY,
-		    "the service is not running or cannot start: its log says "
-		    "why" },
-	};
+struct answer {
+	CURLcode failure; /* CURLE_OK, or why there is no answer at all */
+	bool connected;   /* something took the connection */
+	long status;
+	int error; /* the number in an Error body of ours, else 0 */
+	/* Of these headers, "" if there is none, as much as there is room. */
+	char allow[128];
+	char authenticate[256];       /* WWW-Authenticate */
+	char location[256];           /* where a redirect points, absolute */
+	char detail[CURL_ERROR_SIZE]; /* libcurl's words on `failure` */
+	char body[BODY_MAX + 1];
+	size_t body_len;
+};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (errors_number(rows[i].error) == number)
-			return rows[i].why;
-	return "the service has trouble of its own: its log says more";
+/* --- One request, as a client sends it --- */
+
+static size_t
+keep_body(char *data, size_t size, size_t n, void *context)
+{
+	struct answer *answer = context;
+	size_t len = size * n, room = BODY_MAX - answer->body_len;
+	size_t kept = len < room ? len : room;
+
+	memcpy(answer->body + answer->body_len, data, kept);
+	answer->body_len += kept;
+	return len;
 }
 
 static void
-say_wrong(struct target *target, const char *what,
-    const struct probe_answer *answer, const char *why)
+keep_header(CURL *curl, const char *name, char *value, size_t size)
 {
-	target->wrong++;
-	if (answer->error != 0)
-		log_error("check: %s: status %ld, error %" PRId64 ": %s", what,
-		    answer->status, answer->error, why);
-	else
-		log_error(
-		    "check: %s: status %ld: %s", what, answer->status, why);
+	struct curl_header *header;
+
+	if (curl_easy_header(curl, name, 0, CURLH_HEADER, -1, &header) ==
+	    CURLHE_OK)
+		snprintf(value, size, "%s", header->value);
+}
+
+static void
+keep_answer(CURL *curl, CURLcode code, struct answer *answer)
+{
+	curl_off_t connect_us = 0;
+	char *location = NULL, quote[2];
+
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
+	/* An answer may come before all of the body was taken. */
+	if (code != CURLE_OK && answer->status == 0) {
+		curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+		/* The time counts from the end of TLS's handshake. */
+		answer->connected = connect_us > 0 ||
+				    code == CURLE_SSL_CONNECT_ERROR ||
+				    code == CURLE_PEER_FAILED_VERIFICATION;
+		answer->failure = code;
+		return;
+	}
+	keep_header(curl, "Allow", answer->allow, sizeof(answer->allow));
+	keep_header(curl, "WWW-Authenticate", answer->authenticate,
+	    sizeof(answer->authenticate));
+	curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &location);
+	if (location != NULL)
+		snprintf(
+		    answer->location, sizeof(answer->location), "%s", location);
+	if (sscanf(answer->body, " { \"error\" : %4d , \"message\" : %1[\"]",
+		&answer->error, quote) != 2)
+		answer->error = 0;
 }
 
 /*
+ * Send the request and wait for the answer, for at most TIMEOUT_S.  Redirects
+ * are not followed.  0, or -1 if there is no memory.
+ */
+static int
+send_request(const struct target *target, const struct request *request,
+    struct answer *answer)
+{
+	/* "Expect:" avoids the pause for "100 Continue" that libcurl makes. */
+	char expect[] = "Expect:", type[] = "Content-Type: application/json";
+	char credential[8192];
+	struct curl_slist headers[] = { { expect, NULL }, { type, NULL },
+		{ credential, NULL } };
+	CURL *curl = curl_easy_init();
+	CURLcode code;
+
+	memset(answer, 0, sizeof(*answer));
+	if (curl == NULL)
+		return -1;
+	if (request->body_len > 0)
+		headers[0].next = &headers[1];
+	if (request->has_token) {
+		snprintf(credential, sizeof(credential),
+		    "Authorization: Bearer %s", target->token);
+		headers[request->body_len > 0].next = &headers[2];
+	}
+	curl_easy_setopt(curl, CURLOPT_URL, target->url);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	/* A proxy of the environment would be given the token. */
+	if (target->loopback)
+		curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers[0]);
+	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(
+	    curl, CURLOPT_USERAGENT, "plant-store/" PLANT_STORE_VERSION);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, keep_body);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, answer->detail);
+	if (request->body_len > 0) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+		    (curl_off_t)request->body_len);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, target->body);
+	}
+	code = curl_easy_perform(curl);
+	keep_answer(curl, code, answer);
+	curl_easy_cleanup(curl);
+	return code == CURLE_OUT_OF_MEMORY ? -1 : 0;
+}
+
+/* --- What an answer shows --- */
+
+#define BODY_LOST                                                           \
+	"the body did not arrive whole: the web server's limit of bodies "  \
+	"may be smaller than the service's (Apache: LimitRequestBody), or " \
+	"it does not pass bodies on"
+#define NO_SERVICE                                                           \
+	"the web server gets no answer from the service: start it, and let " \
+	"the web server use its socket"
+
+/* A status that the web server gives itself, or an error of the service. */
+static const struct hint {
+	long status; /* 0: the error */
+	enum http_error error;
+	const char *why;
+} hints[] = {
+	{ 400, 0,
+	    "the web server refuses the request: must the URL begin with "
+	    "https? Its error log has more" },
+	{ 401, 0,
+	    "the web server asks for a credential of its own: switch its "
+	    "authentication off for this path" },
+	{ 403, 0,
+	    "the web server forbids this path: allow it, and with CGI let the "
+	    "program be executed" },
+	{ 404, 0,
+	    "the web server does not pass this path to the service: mount the "
+	    "service there, or correct the URL" },
+	{ 405, 0,
+	    "the web server does not pass POST on: mount the service here" },
+	{ 411, 0,
+	    "the web server wants a Content-Length and did not get it: check "
+	    "what stands before it" },
+	{ 413, 0,
+	    "the web server's limit of bodies is smaller than the service's: "
+	    "raise it (lighttpd: server.max-request-size, nginx: "
+	    "client_max_body_size, Apache: LimitRequestBody)" },
+	{ 500, 0,
+	    "the web server failed: its error log has why; look whether it can "
+	    "start the program, and with mod_fcgid at FcgidMaxRequestLen" },
+	{ 502, 0, NO_SERVICE },
+	{ 503, 0, NO_SERVICE },
+	{ 504, 0, NO_SERVICE },
+	{ 0, HTTP_CREDENTIAL_MISSING,
+	    "the web server drops the header Authorization: behind Apache add "
+	    "\"CGIPassAuth On\" to the <Location> of the service" },
+	{ 0, HTTP_CREDENTIAL_SCHEME,
+	    "the web server replaced the header Authorization: remove its own "
+	    "authentication for this path" },
+	{ 0, HTTP_CREDENTIAL_SEVERAL,
+	    "the web server adds an Authorization header: remove it" },
+	{ 0, HTTP_CREDENTIAL_UNKNOWN,
+	    "the service does not know this token: give another, or check "
+	    "whether it uses this token file (PLANT_STORE_TOKENS)" },
+	{ 0, HTTP_CREDENTIAL_EXPIRED,
+	    "the token has expired: make another with plant-store token add" },
+	{ 0, HTTP_PATH_UNKNOWN,
+	    "the service was asked for another path than BASE/plants: set "
+	    "PLANT_STORE_BASE_PATH to the path of the URL, or correct the URL; "
+	    "or the web server passes no path on (nginx: a fastcgi_param in "
+	    "the location hides those of common.conf)" },
+	{ 0, HTTP_METHOD_NOT_ALLOWED,
+	    "the web server changed the method: find its rewrite rule" },
+	{ 0, HTTP_CONTENT_TYPE,
+	    "the web server drops Content-Type: pass CONTENT_TYPE on" },
+	{ 0, HTTP_CONTENT_LENGTH,
+	    "the web server passes a wrong CONTENT_LENGTH on" },
+	{ 0, HTTP_BODY_MISSING, BODY_LOST },
+	{ 0, HTTP_BODY_SHORT, BODY_LOST },
+	{ 0, HTTP_BODY_TOO_LARGE,
+	    "the service's limit of bodies is smaller than "
+	    "PLANT_STORE_BODY_BYTES_MAX is here: give both the same" },
+	{ 0, HTTP_REQUEST_AMBIGUOUS,
+	    "the web server passes a variable twice or too many of them: with "
+	    "nginx do not include fastcgi_params as well" },
+	{ 0, HTTP_NOT_READY,
+	    "the service is not running or cannot start: its log says why" },
+};
+#define HINTS (sizeof(hints) / sizeof(hints[0]))
+
+/*
  * Whether the web server made this answer: it has our Error for what it refuses
- * itself.  The service looks at the credential first, so without one it would
- * ask for it.
+ * itself.  The service checks the credential first, so without one it would ask
+ * for it.
  */
 static bool
-is_server_made(
-    const struct probe_request *request, const struct probe_answer *answer)
+is_server_made(const struct target *target, const struct request *request,
+    const struct answer *answer)
 {
-	static const enum http_error told_by_servers[] = { HTTP_PATH_UNKNOWN,
+	static const enum http_error of_servers[] = { HTTP_PATH_UNKNOWN,
 		HTTP_METHOD_NOT_ALLOWED, HTTP_BODY_MISSING, HTTP_BODY_TOO_LARGE,
 		HTTP_BODY_BROKEN, HTTP_HEAD_TOO_LARGE };
-	struct probe_request bare = *request;
-	struct probe_answer again;
-	size_t i = 0, n = sizeof(told_by_servers) / sizeof(told_by_servers[0]);
+	struct request bare = *request;
+	struct answer again;
+	size_t i = 0, n = sizeof(of_servers) / sizeof(of_servers[0]);
 
 	if (answer->error == 0 ||
 	    answer->error == errors_number(HTTP_NO_ANSWER))
 		return true;
-	while (i < n && errors_number(told_by_servers[i]) != answer->error)
+	while (i < n && errors_number(of_servers[i]) != answer->error)
 		i++;
-	bare.token = NULL;
-	return i < n && probe_send(&bare, &again) == 0 &&
+	bare.has_token = false;
+	return i < n && send_request(target, &bare, &again) == 0 &&
 	       again.error == answer->error;
 }
 
-/* The web server may refuse a large body before the service does. */
+static const char *
+judge(const struct target *target, const struct request *request,
+    const struct answer *answer)
+{
+	static const char twice[] = "/plants/plants";
+	size_t len = strlen(target->url);
+
+	if ((answer->status == 404 ||
+		answer->error == errors_number(HTTP_PATH_UNKNOWN)) &&
+	    len >= strlen(twice) &&
+	    strcmp(target->url + len - strlen(twice), twice) == 0)
+		return "leave /plants off the URL: it is the base URL";
+	bool made = is_server_made(target, request, answer);
+	for (size_t i = 0; i < HINTS; i++)
+		if (made ? hints[i].status == answer->status
+			 : hints[i].status == 0 &&
+			       errors_number(hints[i].error) == answer->error)
+			return hints[i].why;
+	if (!made)
+		return "the service has trouble of its own: its log says more";
+	return answer->status >= 200 && answer->status < 300
+		   ? "something else answers at this URL: correct the URL or "
+		     "where the service is mounted"
+		   : "the answer is not the service's: check the web server's "
+		     "error log";
+}
+
+static const char *
+judge_failure(const struct answer *answer)
+{
+	if (answer->failure == CURLE_PEER_FAILED_VERIFICATION)
+		return "the certificate is not trusted here: install its CA "
+		       "(update-ca-certificates), or correct the host's name";
+	return answer->connected
+		   ? "something listens there: is it the web server, must the "
+		     "URL begin with http or https, and is the service stuck?"
+		   : "is the web server running, and the URL right?";
+}
+
+/* Whether the service answers the request as expected; if not, log why. */
 static bool
-is_expected(const struct probe_answer *answer, enum http_error expected)
+expect(const struct target *target, const struct request *request)
 {
-	return answer->error == errors_number(expected) ||
-	       (answer->error == 0 && expected == HTTP_BODY_TOO_LARGE &&
-		   answer->status == errors_status(expected));
-}
+	struct answer answer;
+	char why[512], number[32] = "";
 
-/*
- * Send a request and see whether the service answers it with `expected`.  0, or
- * -1, told.
- */
-static int
-expect(struct target *target, const char *what, const char *method,
-    const char *token, const char *body, size_t len, enum http_error expected,
-    struct probe_answer *answer)
-{
-	struct probe_request request = { .method = method,
-		.url = target->url,
-		.token = token,
-		.body = body,
-		.body_len = len };
-
-	if (probe_send(&request, answer) < 0) {
-		target->wrong++;
-		log_error("check: %s: out of memory", what);
-	} else if (answer->failure != NULL) {
-		target->wrong++;
-		log_error("check: %s: no answer: %s (%s); %s", what,
-		    answer->failure, answer->detail,
-		    answer->connected
-			? "something listens there: is it the web server, must "
-			  "the URL begin with http or https, and is the "
-			  "service stuck?"
-			: "is the web server running, and the URL right?");
-	} else if (answer->status >= 300 && answer->status < 400) {
-		target->wrong++;
-		log_error("check: %s: status %ld: redirected to %s: give that "
-			  "URL without its /plants, clients do not repeat a "
-			  "POST",
-		    what, answer->status, answer->location);
-	} else if (is_expected(answer, expected)) {
-		printf("%s: ok\n", what);
-		return 0;
-	} else
-		say_wrong(target, what, answer,
-		    is_server_made(&request, answer)
-			? judge_status(answer->status)
-			: judge_error(answer->error));
-	return -1;
-}
-
-/* The headers of refusals pass through the web server. */
-static void
-check_headers(struct target *target)
-{
-	struct probe_answer answer;
-
-	if (expect(target, "without a credential", "POST", NULL, no_plant,
-		strlen(no_plant), HTTP_CREDENTIAL_MISSING, &answer) == 0 &&
-	    strncmp(answer.authenticate, "Bearer", 6) != 0)
-		say_wrong(target, "without a credential", &answer,
-		    "the web server drops the header WWW-Authenticate from "
-		    "answers");
-	if (target->token != NULL &&
-	    expect(target, "another method", "GET", target->token, NULL, 0,
-		HTTP_METHOD_NOT_ALLOWED, &answer) == 0 &&
-	    strcmp(answer.allow, "POST") != 0)
-		say_wrong(target, "another method", &answer,
-		    "the web server drops the header Allow from answers");
-}
-
-/* A body as large as the service takes one arrives; a larger one is refused. */
-static void
-check_limit(struct target *target)
-{
-	size_t len = target->body_bytes_max + 1;
-	struct probe_answer answer;
-	char *body = malloc(len);
-
-	if (body == NULL) {
-		target->wrong++;
-		log_error("check: out of memory");
-		return;
+	if (send_request(target, request, &answer) < 0) {
+		log_error("check: %s: out of memory", request->what);
+		return false;
 	}
-	memset(body, ' ', len);
-	body[0] = '{';
-	body[1] = '}';
-	if (expect(target, "a body as large as allowed", "POST", target->token,
-		body, len - 1, HTTP_ID_MISSING, &answer) == 0)
-		expect(target, "a body that is too large", "POST",
-		    target->token, body, len, HTTP_BODY_TOO_LARGE, &answer);
-	free(body);
+	if (answer.failure != CURLE_OK) {
+		log_error("check: %s: no answer: %s (%s); %s", request->what,
+		    curl_easy_strerror(answer.failure), answer.detail,
+		    judge_failure(&answer));
+		return false;
+	}
+	if (answer.status >= 300 && answer.status < 400)
+		snprintf(why, sizeof(why),
+		    "redirected to %s: give that URL without its /plants, "
+		    "clients do not repeat a POST",
+		    answer.location);
+	else if (answer.error != errors_number(request->expected) &&
+		 /* The web server may be the first to refuse it. */
+		 (answer.error != 0 ||
+		     request->expected != HTTP_BODY_TOO_LARGE ||
+		     answer.status != errors_status(request->expected)))
+		snprintf(
+		    why, sizeof(why), "%s", judge(target, request, &answer));
+	else if ((request->expected == HTTP_CREDENTIAL_MISSING &&
+		     strncmp(answer.authenticate, "Bearer", 6) != 0) ||
+		 (request->expected == HTTP_METHOD_NOT_ALLOWED &&
+		     strcmp(answer.allow, "POST") != 0))
+		snprintf(why, sizeof(why),
+		    "the web server drops the header %s from answers",
+		    request->has_token ? "Allow" : "WWW-Authenticate");
+	else {
+		printf("%s: ok\n", request->what);
+		return true;
+	}
+	if (answer.error != 0)
+		snprintf(number, sizeof(number), ", error %d", answer.error);
+	log_error("check: %s: status %ld%s: %s", request->what, answer.status,
+	    number, why);
+	return false;
+}
+
+/* Find out whether the URL is of this machine; warn of a token in clear. */
+static void
+check_way(struct target *target)
+{
+	CURLU *url = curl_url();
+	char *scheme = NULL, *host = NULL;
+	struct in_addr address;
+
+	if (url != NULL &&
+	    curl_url_set(url, CURLUPART_URL, target->url, 0) == CURLUE_OK &&
+	    curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+	    curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK) {
+		target->loopback = strcasecmp(host, "localhost") == 0 ||
+				   strcmp(host, "[::1]") == 0 ||
+				   (inet_pton(AF_INET, host, &address) == 1 &&
+				       ntohl(address.s_addr) >> 24 == 127);
+		if (strcmp(scheme, "http") == 0 && !target->loopback &&
+		    target->token != NULL)
+			log_warning("check: the token is sent to %s in clear, "
+				    "and revealed to all on the way: use https",
+			    host);
+	}
+	curl_free(scheme);
+	curl_free(host);
+	curl_url_cleanup(url);
 }
 
 int
 url_check(const char *url, const char *token, size_t body_bytes_max)
 {
-	struct target target = { .token = token,
-		.body_bytes_max = body_bytes_max };
-	struct probe_answer answer;
+	const struct request requests[] = {
+		{ "a request", "POST", true, strlen(NO_PLANT),
+		    HTTP_ID_MISSING },
+		{ "without a credential", "POST", false, strlen(NO_PLANT),
+		    HTTP_CREDENTIAL_MISSING },
+		{ "another method", "GET", true, 0, HTTP_METHOD_NOT_ALLOWED },
+		{ "a body as large as allowed", "POST", true, body_bytes_max,
+		    HTTP_ID_MISSING },
+		{ "a body that is too large", "POST", true, body_bytes_max + 1,
+		    HTTP_BODY_TOO_LARGE },
+	};
+	struct target target = { .token = token };
+	char *body = malloc(body_bytes_max + 1);
 	size_t len = strlen(url);
+	int wrong = 0;
 
 	while (len > 0 && url[len - 1] == '/')
 		len--;
-	if (snprintf(target.url, sizeof(target.url), "%.*s/plants", (int)len,
-		url) >= (int)sizeof(target.url)) {
-		log_error("check: the URL is longer than %d bytes", URL_MAX);
+	if (body == NULL || len + sizeof("/plants") > sizeof(target.url)) {
+		log_error(body == NULL ? "check: out of memory"
+				       : "check: the URL is longer than 2048 "
+					 "bytes");
+		free(body);
 		return 1;
 	}
-	if (token == NULL) {
+	snprintf(target.url, sizeof(target.url), "%.*s/plants", (int)len, url);
+	memset(body, ' ', body_bytes_max + 1);
+	target.body = memcpy(body, NO_PLANT, strlen(NO_PLANT));
+	check_way(&target);
+	if (token == NULL)
 		printf("no token was given: only what needs none is tried\n");
-		check_headers(&target);
-	} else if (expect(&target, "a request", "POST", token, no_plant,
-		       strlen(no_plant), HTTP_ID_MISSING, &answer) == 0) {
-		check_headers(&target);
-		check_limit(&target);
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+		if (requests[i].has_token && token == NULL)
+			continue;
+		if (expect(&target, &requests[i]))
+			continue;
+		wrong++;
+		/* The ones behind it would fail for the same reason. */
+		if (requests[i].expected == HTTP_ID_MISSING)
+			break;
 	}
-	return target.wrong;
+	free(body);
+	return wrong;
 }

@@ -1,11 +1,10 @@
 /*
  * The scanner: RFC 8259's grammar, one pass, the open brackets as bits of one
- * word instead of a call stack.  What strings and characters are made of is
- * left to json_string and utf8; what the members mean, to the caller.
+ * word instead of a call stack.  json_string and utf8 know the inside of
+ * strings, the caller knows what the members mean.
  *
- * Every fault is told at the first byte that no valid text can have there, so
- * that what comes before it, and all of a truncated text, is the beginning of
- * some valid one.
+ * A fault is reported at the first byte that no valid text can have there: the
+ * bytes before it, and all of a truncated text, begin some valid text.
  */
 #include "pure/json_scan.h"
 
@@ -15,8 +14,7 @@
 
 struct scan {
 	const char *text;
-	size_t len;
-	size_t at;
+	size_t len, at;
 	uint64_t objects; /* a bit a level, the innermost lowest: an object */
 	unsigned depth;
 	struct json_member *members;
@@ -28,9 +26,7 @@ struct scan {
 static int
 fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
 {
-	scan->error->fault = fault;
-	scan->error->offset = at;
-	scan->error->reason = reason;
+	*scan->error = (struct json_error){ fault, at, reason };
 	return -1;
 }
 
@@ -45,10 +41,8 @@ fail_truncated(struct scan *scan)
 static int
 fail_expected(struct scan *scan, const char *reason)
 {
-	size_t left = scan->len - scan->at;
-	const char *rest;
-	const char *why;
-	size_t ignored;
+	size_t left = scan->len - scan->at, ignored;
+	const char *rest, *why;
 
 	if (left == 0)
 		return fail_truncated(scan);
@@ -81,54 +75,45 @@ take(struct scan *scan, int c)
 static void
 skip_space(struct scan *scan)
 {
-	int c;
-
-	for (;; scan->at++) {
-		c = peek(scan);
-		if (c != ' ' && c != '\t' && c != '\n' && c != '\r')
-			return;
-	}
+	while (take(scan, ' ') || take(scan, '\n') || take(scan, '\r') ||
+	       take(scan, '\t'))
+		;
 }
 
 static int
 scan_string(struct scan *scan)
 {
 	struct json_escape escape;
-	const char *rest;
-	const char *reason;
-	size_t left;
-	size_t at;
+	const char *rest, *reason;
+	size_t left, at;
 
 	scan->at++;
 	for (;;) {
-		rest = scan->text + scan->at;
-		left = scan->len - scan->at;
-		at = json_string_run(rest, left);
-		scan->at += at;
-		rest += at;
-		left -= at;
-		if (left == 0)
-			return fail_truncated(scan);
+		scan->at += json_string_run(
+		    scan->text + scan->at, scan->len - scan->at);
 		if (take(scan, '"'))
 			return 0;
-		if (*rest == '\\') {
-			if (json_string_escape(rest, left, &escape) == 0) {
-				scan->at += escape.len;
-				continue;
-			}
-			if (escape.reason == NULL)
-				return fail_truncated(scan);
+		rest = scan->text + scan->at;
+		left = scan->len - scan->at;
+		if (left == 0)
+			return fail_truncated(scan);
+		if (*rest != '\\')
+			break;
+		if (json_string_escape(rest, left, &escape) == 0)
+			scan->at += escape.len;
+		else if (escape.reason == NULL)
+			return fail_truncated(scan);
+		else
 			return fail(scan, JSON_FAULT_SYNTAX,
 			    scan->at + escape.len, escape.reason);
-		}
-		if ((unsigned char)*rest < 0x20)
-			return fail(scan, JSON_FAULT_SYNTAX, scan->at,
-			    "raw control character in a string");
-		reason = utf8_fault(rest, left, &at);
-		if (reason == NULL)
-			return fail_truncated(scan);
-		return fail(scan, JSON_FAULT_UTF8, scan->at + at, reason);
 	}
+	if ((unsigned char)*rest < 0x20)
+		return fail(scan, JSON_FAULT_SYNTAX, scan->at,
+		    "raw control character in a string");
+	reason = utf8_fault(rest, left, &at);
+	if (reason == NULL)
+		return fail_truncated(scan);
+	return fail(scan, JSON_FAULT_UTF8, scan->at + at, reason);
 }
 
 static bool
@@ -169,8 +154,11 @@ scan_number(struct scan *scan)
 }
 
 static int
-scan_literal(struct scan *scan, const char *literal)
+scan_literal(struct scan *scan)
 {
+	int c = peek(scan);
+	const char *literal = c == 't' ? "true" : c == 'f' ? "false" : "null";
+
 	for (; *literal != '\0'; literal++)
 		if (!take(scan, *literal))
 			return fail_expected(
@@ -178,41 +166,32 @@ scan_literal(struct scan *scan, const char *literal)
 	return 0;
 }
 
-/* What a value is, by its first byte; JSON_ABSENT if none begins so. */
+/* The type of a value by its first byte; JSON_ABSENT if none begins so. */
 static enum json_member_type
 type_by_first(int c)
 {
-	switch (c) {
-	case '{':
-		return JSON_OBJECT;
-	case '[':
-		return JSON_ARRAY;
-	case '"':
-		return JSON_STRING;
-	case 't':
-	case 'f':
-		return JSON_BOOLEAN;
-	case 'n':
-		return JSON_NULL;
-	default:
-		return c == '-' || is_digit(c) ? JSON_NUMBER : JSON_ABSENT;
-	}
+	return c == '{'                  ? JSON_OBJECT
+	       : c == '['                ? JSON_ARRAY
+	       : c == '"'                ? JSON_STRING
+	       : c == 't' || c == 'f'    ? JSON_BOOLEAN
+	       : c == 'n'                ? JSON_NULL
+	       : c == '-' || is_digit(c) ? JSON_NUMBER
+					 : JSON_ABSENT;
 }
 
-/* Scan a key and its colon; in the top object, see whether it is wanted. */
+/* Scan a key and its colon; in the top object, find the wanted member. */
 static int
 scan_key(struct scan *scan)
 {
 	size_t start = scan->at;
-	struct json_member *member;
-	size_t i;
 
 	if (peek(scan) != '"')
 		return fail_expected(scan, "expected a member name in quotes");
 	if (scan_string(scan) != 0)
 		return -1;
-	for (i = 0; scan->depth == 1 && i < scan->nmembers; i++) {
-		member = &scan->members[i];
+	for (size_t i = 0; scan->depth == 1 && i < scan->nmembers; i++) {
+		struct json_member *member = &scan->members[i];
+
 		if (!json_string_is(
 			scan->text + start, scan->at - start, member->name))
 			continue;
@@ -228,26 +207,6 @@ scan_key(struct scan *scan)
 	return 0;
 }
 
-static int
-open_bracket(struct scan *scan, bool object)
-{
-	if (scan->depth == JSON_DEPTH_MAX)
-		return fail(
-		    scan, JSON_FAULT_DEPTH, scan->at, "nested too deeply");
-	scan->at++;
-	scan->depth++;
-	scan->objects = scan->objects << 1 | object;
-	return 0;
-}
-
-static void
-close_bracket(struct scan *scan)
-{
-	scan->at++;
-	scan->depth--;
-	scan->objects >>= 1;
-}
-
 static bool
 in_object(const struct scan *scan)
 {
@@ -258,8 +217,7 @@ in_object(const struct scan *scan)
 static int
 scan_value(struct scan *scan)
 {
-	int c = peek(scan);
-	enum json_member_type type = type_by_first(c);
+	enum json_member_type type = type_by_first(peek(scan));
 
 	if (scan->depth == 1 && scan->open != NULL) {
 		scan->open->type = type;
@@ -268,15 +226,20 @@ scan_value(struct scan *scan)
 	switch (type) {
 	case JSON_OBJECT:
 	case JSON_ARRAY:
-		return open_bracket(scan, type == JSON_OBJECT);
+		if (scan->depth == JSON_DEPTH_MAX)
+			return fail(scan, JSON_FAULT_DEPTH, scan->at,
+			    "nested too deeply");
+		scan->at++;
+		scan->depth++;
+		scan->objects = scan->objects << 1 | (type == JSON_OBJECT);
+		return 0;
 	case JSON_STRING:
 		return scan_string(scan);
 	case JSON_NUMBER:
 		return scan_number(scan);
 	case JSON_BOOLEAN:
-		return scan_literal(scan, c == 't' ? "true" : "false");
 	case JSON_NULL:
-		return scan_literal(scan, "null");
+		return scan_literal(scan);
 	case JSON_ABSENT:
 		break;
 	}
@@ -296,20 +259,18 @@ scan_ends(struct scan *scan, bool empty)
 			scan->open = NULL;
 		}
 		skip_space(scan);
-		if (peek(scan) == (in_object(scan) ? '}' : ']')) {
-			close_bracket(scan);
-			continue;
-		}
-		if (empty)
-			return 0;
-		if (!take(scan, ','))
-			return fail_expected(scan,
-			    in_object(scan)
-				? "expected a comma or a closing brace"
-				: "expected a comma or a closing bracket");
-		skip_space(scan);
-		return 0;
+		if (!take(scan, in_object(scan) ? '}' : ']'))
+			break;
+		scan->depth--;
+		scan->objects >>= 1;
 	}
+	if (scan->depth == 0 || empty)
+		return 0;
+	if (!take(scan, ','))
+		return fail_expected(scan,
+		    in_object(scan) ? "expected a comma or a closing brace"
+				    : "expected a comma or a closing bracket");
+	skip_space(scan);
 	return 0;
 }
 
@@ -317,9 +278,7 @@ scan_ends(struct scan *scan, bool empty)
 static int
 scan_begin(struct scan *scan)
 {
-	static const char mark[] = "\xef\xbb\xbf";
-
-	if (scan->len >= 3 && memcmp(scan->text, mark, 3) == 0)
+	if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
 		return fail(scan, JSON_FAULT_SYNTAX, 0, "byte order mark");
 	skip_space(scan);
 	if (peek(scan) == '{')
@@ -340,14 +299,9 @@ json_scan_object(const char *text, size_t len, struct json_member *members,
 		.nmembers = nmembers,
 		.error = error };
 	unsigned depth;
-	size_t i;
 
-	for (i = 0; i < nmembers; i++) {
-		members[i].type = JSON_ABSENT;
-		members[i].twice = false;
-		members[i].at = 0;
-		members[i].len = 0;
-	}
+	for (size_t i = 0; i < nmembers; i++)
+		members[i] = (struct json_member){ .name = members[i].name };
 	if (scan_begin(&scan) != 0)
 		return -1;
 	do {
@@ -369,19 +323,15 @@ json_int64(const char *text, size_t len, int64_t *value)
 {
 	bool negative = text[0] == '-';
 	int64_t number = 0;
-	int digit;
-	size_t i;
 
-	for (i = negative; i < len; i++)
+	for (size_t i = negative; i < len; i++)
 		if (!is_digit(text[i]))
 			return JSON_INT_NOT_INTEGER;
 	/* Downwards, because int64 reaches one further there. */
-	for (i = negative; i < len; i++) {
-		digit = text[i] - '0';
+	for (size_t i = negative; i < len; i++)
 		if (__builtin_mul_overflow(number, 10, &number) ||
-		    __builtin_sub_overflow(number, digit, &number))
+		    __builtin_sub_overflow(number, text[i] - '0', &number))
 			return JSON_INT_RANGE;
-	}
 	if (!negative && __builtin_sub_overflow(INT64_C(0), number, &number))
 		return JSON_INT_RANGE;
 	*value = number;

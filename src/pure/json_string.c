@@ -1,13 +1,9 @@
 /*
- * The bytes of JSON strings.  Everything here looks at one run of characters or
- * one escape; where strings begin and what they are for is json_scan's to know.
- *
- * The journal's replay checks every string it holds, so plain ASCII, which is
- * nearly all of it, is passed over in blocks.
+ * The inside of JSON strings.  The start checks every string of the journal, so
+ * plain ASCII, nearly all of it, is passed over in blocks.
  */
 #include "pure/json_string.h"
 
-#include <assert.h>
 #include <string.h>
 
 #ifdef __SSE2__
@@ -16,73 +12,29 @@
 
 #include "pure/utf8.h"
 
-/* Plain: ASCII that may stand in a string unescaped. */
-static bool
-is_plain(unsigned char c)
-{
-	return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
-
-#ifdef __SSE2__
-
-#define BLOCK 16
-
-static size_t
-plain_in_block(const char *text)
-{
-	__m128i block = _mm_loadu_si128((const void *)text);
-	/* Signed, so that the bytes above 0x7f are below 0x20 too. */
-	__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
-	__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
-	__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
-	__m128i stops = _mm_or_si128(other, _mm_or_si128(quote, slash));
-	int mask = _mm_movemask_epi8(stops);
-
-	return mask == 0 ? BLOCK : (size_t)__builtin_ctz((unsigned)mask);
-}
-
-#else
-
-#define BLOCK 8
-#define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
-
-/* The high bit is set in some byte if some byte of `word` is below `n`. */
-static uint64_t
-has_less(uint64_t word, unsigned n)
-{
-	return (word - EACH_BYTE(n)) & ~word & EACH_BYTE(0x80);
-}
-
-static size_t
-plain_in_block(const char *text)
-{
-	uint64_t word;
-	size_t i = 0;
-
-	memcpy(&word, text, sizeof(word));
-	if (((word & EACH_BYTE(0x80)) | has_less(word, 0x20) |
-		has_less(word ^ EACH_BYTE('"'), 1) |
-		has_less(word ^ EACH_BYTE('\\'), 1)) == 0)
-		return BLOCK;
-	while (i < BLOCK && is_plain((unsigned char)text[i]))
-		i++;
-	return i;
-}
-
-#endif
-
+/* How many bytes are ASCII that may stand in a string unescaped. */
 static size_t
 plain_run(const char *text, size_t len)
 {
 	size_t i = 0;
-	size_t n;
 
-	for (; len - i >= BLOCK; i += BLOCK) {
-		n = plain_in_block(text + i);
-		if (n < BLOCK)
-			return i + n;
+#ifdef __SSE2__
+	for (; len - i >= sizeof(__m128i); i += sizeof(__m128i)) {
+		__m128i block = _mm_loadu_si128((const void *)(text + i));
+		/* Signed: the bytes above 0x7f are below 0x20 too. */
+		__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
+		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
+		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
+		__m128i stops = _mm_or_si128(other, _mm_or_si128(quote, slash));
+		int mask = _mm_movemask_epi8(stops);
+
+		if (mask != 0)
+			return i + (size_t)__builtin_ctz((unsigned)mask);
 	}
-	while (i < len && is_plain((unsigned char)text[i]))
+#endif
+	while (i < len && (unsigned char)text[i] >= 0x20 &&
+	       (unsigned char)text[i] < 0x80 && text[i] != '"' &&
+	       text[i] != '\\')
 		i++;
 	return i;
 }
@@ -90,18 +42,14 @@ plain_run(const char *text, size_t len)
 size_t
 json_string_run(const char *text, size_t len)
 {
-	size_t i = 0;
+	size_t i = plain_run(text, len);
 	size_t n;
 
-	for (;;) {
-		i += plain_run(text + i, len - i);
-		if (i == len || (unsigned char)text[i] < 0x80)
-			return i;
-		n = utf8_run(text + i, len - i);
-		if (n == 0)
-			return i;
+	while (i < len && (n = utf8_run(text + i, len - i)) > 0) {
 		i += n;
+		i += plain_run(text + i, len - i);
 	}
+	return i;
 }
 
 static int
@@ -116,79 +64,57 @@ escape_fault(struct json_escape *escape, size_t at, const char *reason)
 static uint32_t
 hex_value(char c)
 {
-	if (c >= '0' && c <= '9')
-		return (uint32_t)(c - '0');
-	if (c >= 'a' && c <= 'f')
-		return (uint32_t)(c - 'a') + 10;
-	if (c >= 'A' && c <= 'F')
-		return (uint32_t)(c - 'A') + 10;
-	return 16;
+	uint32_t digit = (uint32_t)c - '0', letter = ((uint32_t)c | 0x20) - 'a';
+
+	return digit < 10 ? digit : letter < 6 ? letter + 10 : 16;
 }
 
 /*
- * Read the four digits of a UTF-16 code unit at `at`.  A low surrogate is
- * refused where none is wanted, and anything else where one is, at the first
- * digit that says so.
+ * Read \uXXXX, and a second one if the first is a high surrogate.  Where half a
+ * pair is missing, the fault is at the first digit that shows it.
  */
-static int
-escape_unit(const char *text, size_t len, size_t at, bool want_low,
-    struct json_escape *escape)
-{
-	uint32_t code = 0;
-	uint32_t digit;
-	bool low;
-	size_t i;
-
-	for (i = 0; i < 4; i++) {
-		if (at + i >= len)
-			return escape_fault(escape, len, NULL);
-		digit = hex_value(text[at + i]);
-		if (digit == 16)
-			return escape_fault(
-			    escape, at + i, "expected a hexadecimal digit");
-		code = code << 4 | digit;
-		low = i == 0 ? want_low && code == 0xd : code >> 2 == 0x37;
-		if (i < 2 && low != want_low)
-			return escape_fault(
-			    escape, at + i, "lone surrogate escape");
-	}
-	escape->code = code;
-	return 0;
-}
-
-/* Read \uXXXX, and a second one if the first is a high surrogate. */
 static int
 escape_unicode(const char *text, size_t len, struct json_escape *escape)
 {
-	uint32_t high;
+	static const char lone[] = "lone surrogate escape";
+	uint32_t high = 0, unit = 0;
 	size_t i;
 
-	if (escape_unit(text, len, 2, false, escape) != 0)
-		return -1;
-	escape->len = 6;
-	if (escape->code >> 10 != 0x36)
-		return 0;
-	high = escape->code - 0xd800;
-	for (i = 6; i < 8; i++) {
+	for (i = 2; i < (high == 0 ? 6 : 12); i++) {
 		if (i == len)
 			return escape_fault(escape, len, NULL);
-		if (text[i] != (i == 6 ? '\\' : 'u'))
-			return escape_fault(escape, i, "lone surrogate escape");
+		if (i == 6 || i == 7) {
+			if (text[i] != "\\u"[i - 6])
+				return escape_fault(escape, i, lone);
+			continue;
+		}
+		if (hex_value(text[i]) == 16)
+			return escape_fault(
+			    escape, i, "expected a hexadecimal digit");
+		unit = unit << 4 | hex_value(text[i]);
+		/* Low surrogates are DC00 to DFFF: not first, and second. */
+		if ((i == 3 && unit >> 2 == 0x37) || (i == 8 && unit != 0xd) ||
+		    (i == 9 && unit >> 2 != 0x37))
+			return escape_fault(escape, i, lone);
+		/* High ones are D800 to DBFF. */
+		if (i == 5 && unit >> 10 == 0x36) {
+			high = unit;
+			unit = 0;
+		}
 	}
-	if (escape_unit(text, len, 8, true, escape) != 0)
-		return -1;
-	escape->code = 0x10000 + (high << 10) + (escape->code - 0xdc00);
-	escape->len = 12;
+	escape->len = i;
+	escape->code =
+	    high == 0 ? unit
+		      : 0x10000 + ((high - 0xd800) << 10) + (unit - 0xdc00);
 	return 0;
 }
-
-/* The letters of the two-character escapes, and what they stand for. */
-static const char letters[] = "\"\\/bfnrt";
-static const char meanings[] = "\"\\/\b\f\n\r\t";
 
 int
 json_string_escape(const char *text, size_t len, struct json_escape *escape)
 {
+	/* The letters of the two-character escapes, and their meanings. */
+	static const char letters[] = "\"\\/bfnrt";
+	static const char meanings[] = "\"\\/\b\f\n\r\t";
 	const char *letter;
 
 	if (len < 2)
@@ -203,75 +129,75 @@ json_string_escape(const char *text, size_t len, struct json_escape *escape)
 	return 0;
 }
 
+/*
+ * The next piece of what a string means: a run, or an escape that is decoded
+ * into `buf`.  Advance `*at` and return the piece's length; 0 if there is none.
+ */
+static size_t
+next_piece(
+    const char **at, const char *end, char buf[static 4], const char **piece)
+{
+	struct json_escape escape;
+	size_t len = json_string_run(*at, (size_t)(end - *at));
+
+	*piece = *at;
+	*at += len;
+	if (len > 0 || *at == end || **at != '\\' ||
+	    json_string_escape(*at, (size_t)(end - *at), &escape) != 0)
+		return len;
+	*piece = buf;
+	*at += escape.len;
+	return utf8_encode(escape.code, buf);
+}
+
 bool
 json_string_is(const char *token, size_t len, const char *string)
 {
-	struct json_escape escape;
-	size_t left = strlen(string);
-	size_t end = len - 1;
-	size_t at = 1;
+	const char *at = token + 1, *end = token + len - 1, *piece;
+	size_t left = strlen(string), n;
 	char buf[4];
-	size_t step;
-	size_t n;
-	const char *from;
 
-	for (; at < end; at += step) {
-		if (token[at] == '\\') {
-			if (json_string_escape(token + at, end - at, &escape) !=
-			    0)
-				return false;
-			n = utf8_encode(escape.code, buf);
-			step = escape.len;
-			from = buf;
-		} else {
-			n = step = json_string_run(token + at, end - at);
-			from = token + at;
-		}
-		if (n == 0 || n > left || memcmp(from, string, n) != 0)
+	for (; at < end; string += n, left -= n) {
+		n = next_piece(&at, end, buf, &piece);
+		if (n == 0 || n > left || memcmp(piece, string, n) != 0)
 			return false;
-		string += n;
-		left -= n;
 	}
 	return left == 0;
 }
 
-/* The length of the character's canonical form. */
-static size_t
-canonical_char_len(uint32_t code)
+size_t
+json_string_decode(const char *token, size_t len, char *text)
 {
-	char buf[4];
+	const char *at = token + 1, *end = token + len - 1, *piece;
+	char *to = text, buf[4];
+	size_t n;
 
-	if (code == '"' || code == '\\')
-		return 2;
-	if (code >= 0x20)
-		return utf8_encode(code, buf);
-	/* \b \t \n \f \r; 0x0b has no letter. */
-	return code >= 0x08 && code <= 0x0d && code != 0x0b ? 2 : 6;
+	while ((n = next_piece(&at, end, buf, &piece)) > 0)
+		to = mempcpy(to, piece, n);
+	return (size_t)(to - text);
 }
 
-size_t
-json_string_canonical_len(const char *token, size_t len)
+/* Write a character below 0x80 in canonical form, at most 6 bytes. */
+static char *
+put_ascii(char *to, unsigned char c)
 {
-	struct json_escape escape;
-	size_t canonical = 2;
-	size_t end = len - 1;
-	size_t at = 1;
-	size_t n;
-	int failed;
+	static const char letters[] = "btn\0fr"; /* of 8 to 13 */
 
-	while (at < end) {
-		n = json_string_run(token + at, end - at);
-		at += n;
-		canonical += n;
-		if (at == end)
-			break;
-		failed = json_string_escape(token + at, end - at, &escape);
-		assert(failed == 0);
-		(void)failed;
-		at += escape.len;
-		canonical += canonical_char_len(escape.code);
+	if (c >= 0x20 && c != '"' && c != '\\') {
+		*to++ = (char)c;
+		return to;
 	}
-	return canonical;
+	*to++ = '\\';
+	if (c >= 0x20)
+		*to++ = (char)c;
+	else if (c >= 8 && c <= 13 && letters[c - 8] != '\0')
+		*to++ = letters[c - 8];
+	else {
+		to = mempcpy(to, "u00", 3);
+		*to++ = (char)('0' + (c >> 4));
+		*to++ = "0123456789abcdef"[c & 15];
+	}
+	return to;
 }
 
 /* The length of the escape at `text` if it is in canonical form; else 0. */
@@ -279,60 +205,31 @@ static size_t
 canonical_escape(const char *text, size_t len)
 {
 	struct json_escape escape;
+	char again[6];
 
-	if (json_string_escape(text, len, &escape) != 0)
+	if (json_string_escape(text, len, &escape) != 0 || escape.code >= 0x80)
 		return 0;
-	if (escape.code >= 0x20 && escape.code != '"' && escape.code != '\\')
-		return 0;
-	if (escape.len != canonical_char_len(escape.code))
-		return 0;
-	/* Of six bytes, only the last can be a letter: \u0000 to \u001f. */
-	if (escape.len == 6 && text[5] >= 'A' && text[5] <= 'F')
-		return 0;
-	return escape.len;
+	len = (size_t)(put_ascii(again, (unsigned char)escape.code) - again);
+	return len == escape.len && memcmp(text, again, len) == 0 ? len : 0;
 }
 
 size_t
 json_canonical_string(const char *text, size_t len)
 {
-	size_t at = 1;
-	size_t n;
+	size_t at = 1, n = 1;
 
 	if (len < 2 || text[0] != '"')
 		return 0;
-	for (;;) {
+	for (; n > 0; at += n) {
 		at += json_string_run(text + at, len - at);
 		if (at == len)
 			return 0;
 		if (text[at] == '"')
 			return at + 1;
-		if (text[at] != '\\')
-			return 0;
-		n = canonical_escape(text + at, len - at);
-		if (n == 0)
-			return 0;
-		at += n;
+		n = text[at] == '\\' ? canonical_escape(text + at, len - at)
+				     : 0;
 	}
-}
-
-/* Write the canonical form of a character that must be escaped. */
-static char *
-put_escape(char *to, unsigned char c)
-{
-	static const char from_8[] = "btn\0fr";
-
-	*to++ = '\\';
-	if (c == '"' || c == '\\')
-		*to++ = (char)c;
-	else if (canonical_char_len(c) == 2)
-		*to++ = from_8[c - 8];
-	else {
-		memcpy(to, "u00", 3);
-		to[3] = (char)('0' + (c >> 4));
-		to[4] = "0123456789abcdef"[c & 15];
-		to += 5;
-	}
-	return to;
+	return 0;
 }
 
 size_t
@@ -341,20 +238,17 @@ json_string_print(const char *text, size_t len, char *buf)
 	char *to = buf;
 
 	*to++ = '"';
-	for (size_t at = 0; at < len;) {
+	for (size_t at = 0; at < len; at++) {
 		size_t run = plain_run(text + at, len - at);
-		unsigned char c;
 
-		memcpy(to, text + at, run);
-		to += run;
+		to = mempcpy(to, text + at, run);
 		at += run;
 		if (at == len)
 			break;
-		c = (unsigned char)text[at++];
-		if (c >= 0x80)
-			*to++ = (char)c;
+		if ((unsigned char)text[at] >= 0x80)
+			*to++ = text[at];
 		else
-			to = put_escape(to, c);
+			to = put_ascii(to, (unsigned char)text[at]);
 	}
 	*to++ = '"';
 	return (size_t)(to - buf);

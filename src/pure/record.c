@@ -1,18 +1,15 @@
 /*
  * record: the line codec.  See pure/record.h for the format and the rule.
- *
- * Decoding is a walk through the fixed form: every token has exactly one
- * spelling, so what the walk accepts is what encoding would give.
+ * Decoding reads the fixed form, in which every token has exactly one spelling:
+ * it accepts exactly what encoding would give.
  */
 #include "pure/record.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "pure/crc32c.h"
-#include "pure/json_scan.h"
 #include "pure/json_string.h"
 #include "pure/timestamp.h"
 
@@ -24,14 +21,7 @@
 #define CRC_LEN 8
 #define TRAILER_LEN (sizeof(CRC_BEGIN) - 1 + CRC_LEN + sizeof(CRC_END) - 1)
 
-static char *
-put(char *p, const char *text, size_t len)
-{
-	memcpy(p, text, len);
-	return p + len;
-}
-
-#define PUT(p, literal) put((p), (literal), sizeof(literal) - 1)
+#define PUT(p, literal) mempcpy((p), (literal), sizeof(literal) - 1)
 
 static char *
 put_number(char *p, uint64_t number)
@@ -43,7 +33,7 @@ put_number(char *p, uint64_t number)
 		digits[--n] = (char)('0' + number % 10);
 		number /= 10;
 	} while (number > 0);
-	return put(p, digits + n, sizeof(digits) - n);
+	return mempcpy(p, digits + n, sizeof(digits) - n);
 }
 
 static char *
@@ -54,11 +44,12 @@ put_crc(char *p, uint32_t crc)
 	return p;
 }
 
-/* A cursor over the line: each take_ moves on, or fails and stays. */
+/* A cursor over the line.  Each take_ advances it, or fails. */
 struct cursor {
 	const char *at, *end;
 };
 
+/* If this fails, the cursor stays. */
 static bool
 take(struct cursor *c, const char *text, size_t len)
 {
@@ -70,63 +61,41 @@ take(struct cursor *c, const char *text, size_t len)
 
 #define TAKE(c, literal) take((c), (literal), sizeof(literal) - 1)
 
-/* Decimal up to 2^63 - 1, no leading zero. */
+/* Decimal up to `max`, without leading zeros. */
 static bool
-take_number(struct cursor *c, uint64_t *number)
+take_number(struct cursor *c, uint64_t max, uint64_t *number)
 {
-	const char *p = c->at;
+	const char *p = c->at, *from = p;
 	uint64_t value = 0;
 
-	for (; p < c->end && *p >= '0' && *p <= '9'; p++) {
-		uint64_t digit = (uint64_t)(*p - '0');
-
-		if (value > INT64_MAX / 10 ||
-		    (value == INT64_MAX / 10 && digit > INT64_MAX % 10))
+	for (; p < c->end && *p >= '0' && *p <= '9'; p++)
+		if (__builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_add_overflow(value, *p - '0', &value))
 			return false;
-		value = value * 10 + digit;
-	}
-	if (p == c->at || (*c->at == '0' && p - c->at > 1))
-		return false;
 	c->at = p;
 	*number = value;
-	return true;
+	return p > from && (*from != '0' || p == from + 1) && value <= max;
 }
 
-/* By a table, as there are two in every line that is read. */
+/* Without branches, since digits are random and each line has two crcs. */
 static bool
 take_crc(struct cursor *c, uint32_t *crc)
 {
-	/* One more than the digit's value, so that 0 is no digit. */
-	static const unsigned char digits[UCHAR_MAX + 1] = { ['0'] = 1,
-		['1'] = 2,
-		['2'] = 3,
-		['3'] = 4,
-		['4'] = 5,
-		['5'] = 6,
-		['6'] = 7,
-		['7'] = 8,
-		['8'] = 9,
-		['9'] = 10,
-		['a'] = 11,
-		['b'] = 12,
-		['c'] = 13,
-		['d'] = 14,
-		['e'] = 15,
-		['f'] = 16 };
 	uint32_t value = 0;
+	bool good = true;
 
 	if (c->end - c->at < CRC_LEN)
 		return false;
 	for (int i = 0; i < CRC_LEN; i++) {
-		unsigned digit = digits[(unsigned char)c->at[i]];
+		unsigned digit = (unsigned)c->at[i] - '0';
+		unsigned letter = (unsigned)c->at[i] - 'a';
 
-		if (digit == 0)
-			return false;
-		value = value << 4 | (digit - 1);
+		good &= (digit < 10) | (letter < 6);
+		value = value << 4 | ((digit < 10 ? digit : letter + 10) & 15);
 	}
 	c->at += CRC_LEN;
 	*crc = value;
-	return true;
+	return good;
 }
 
 static bool
@@ -139,30 +108,23 @@ take_by(struct cursor *c, const char **by, size_t *len)
 		   (*p >= '0' && *p <= '9') || *p == '.' || *p == '_' ||
 		   *p == '-'))
 		p++;
-	if (p == c->at || p - c->at > RECORD_BY_MAX)
-		return false;
 	*by = c->at;
 	*len = (size_t)(p - c->at);
 	c->at = p;
-	return true;
+	return *len > 0 && *len <= RECORD_BY_MAX;
 }
 
-/* int64 in its shortest spelling: the scanner would take "-0" too. */
+/* int64 in its shortest spelling: no "-0". */
 static bool
 take_id(struct cursor *c, int64_t *id)
 {
-	const char *p = c->at;
+	bool negative = TAKE(c, "-");
+	uint64_t number;
 
-	if (p < c->end && *p == '-')
-		p++;
-	const char *digits = p;
-	while (p < c->end && *p >= '0' && *p <= '9')
-		p++;
-	if (p == digits || (*digits == '0' && p - c->at > 1))
+	if (!take_number(c, (uint64_t)INT64_MAX + negative, &number) ||
+	    (negative && number == 0))
 		return false;
-	if (json_int64(c->at, (size_t)(p - c->at), id) != JSON_INT_OK)
-		return false;
-	c->at = p;
+	*id = (int64_t)(negative ? 0 - number : number);
 	return true;
 }
 
@@ -202,7 +164,7 @@ record_header_encode(
 {
 	char *p = PUT(buf, HEADER_BEGIN);
 
-	p = put(p, uuid, RECORD_UUID_LEN);
+	p = mempcpy(p, uuid, RECORD_UUID_LEN);
 	p = PUT(p, "\"");
 	uint32_t crc = crc32c(record_seed(uuid), buf, (size_t)(p - buf));
 	p = PUT(p, CRC_BEGIN);
@@ -215,14 +177,13 @@ record_header_encode(
 static bool
 is_uuid(const char *text)
 {
-	for (int i = 0; i < RECORD_UUID_LEN; i++) {
-		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-		bool hex = (text[i] >= '0' && text[i] <= '9') ||
-			   (text[i] >= 'a' && text[i] <= 'f');
+	static const char form[] = "hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh";
 
-		if (dash ? text[i] != '-' : !hex)
+	for (int i = 0; i < RECORD_UUID_LEN; i++)
+		if (form[i] == '-'
+			? text[i] != '-'
+			: memchr("0123456789abcdef", text[i], 16) == NULL)
 			return false;
-	}
 	return true;
 }
 
@@ -238,8 +199,8 @@ record_header_decode(const char *buf, size_t len,
 		uint64_t version;
 
 		/* Our own version with other bytes behind it is damage. */
-		if (TAKE(&c, HEADER_ANY) && take_number(&c, &version) &&
-		    version != 1)
+		if (TAKE(&c, HEADER_ANY) &&
+		    take_number(&c, INT64_MAX, &version) && version != 1)
 			return RECORD_HEADER_VERSION;
 		return RECORD_HEADER_BAD;
 	}
@@ -265,13 +226,13 @@ record_encode(struct record *record, uint32_t seed, char *buf)
 	p = PUT(p, ",\"prev\":\"");
 	p = put_crc(p, record->prev);
 	p = PUT(p, "\",\"at\":\"");
-	p = put(p, record->at, TIMESTAMP_LEN);
+	p = mempcpy(p, record->at, TIMESTAMP_LEN);
 	p = PUT(p, "\"");
 	if (record->plant != NULL) {
 		p = PUT(p, ",\"by\":\"");
-		p = put(p, record->by, record->by_len);
+		p = mempcpy(p, record->by, record->by_len);
 		p = PUT(p, "\",\"plant\":");
-		p = put(p, record->plant, record->plant_len);
+		p = mempcpy(p, record->plant, record->plant_len);
 	}
 	record->crc = crc32c(seed, buf, (size_t)(p - buf));
 	p = PUT(p, CRC_BEGIN);
@@ -280,13 +241,32 @@ record_encode(struct record *record, uint32_t seed, char *buf)
 	return (size_t)(p - buf);
 }
 
+/* Read the line up to its checksum. */
+static bool
+take_line(struct cursor *c, struct record *r)
+{
+	if (!TAKE(c, "{\"seq\":") || !take_number(c, INT64_MAX, &r->seq) ||
+	    !TAKE(c, ",\"safe\":") || !take_number(c, INT64_MAX, &r->safe) ||
+	    !TAKE(c, ",\"prev\":\"") || !take_crc(c, &r->prev) ||
+	    !TAKE(c, "\",\"at\":\"") || c->end - c->at <= TIMESTAMP_LEN)
+		return false;
+	r->at = c->at;
+	c->at += TIMESTAMP_LEN;
+	if (!timestamp_is_canonical(r->at) || !TAKE(c, "\""))
+		return false;
+	if (c->at == c->end)
+		return true;
+	return TAKE(c, ",\"by\":\"") && take_by(c, &r->by, &r->by_len) &&
+	       TAKE(c, "\",\"plant\":") && take_plant(c, r) && c->at == c->end;
+}
+
 const char *
 record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 {
 	if (len <= TRAILER_LEN || buf[len - 1] != '\n')
 		return "incomplete line";
 
-	/* The checksum first: it tells damage from another spelling. */
+	/* The checksum first: a reason tells damage from another spelling. */
 	struct cursor c = { buf + len - TRAILER_LEN, buf + len };
 	struct record r = { 0 };
 	if (!TAKE(&c, CRC_BEGIN) || !take_crc(&c, &r.crc) || !TAKE(&c, CRC_END))
@@ -295,20 +275,7 @@ record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 		return "wrong checksum";
 
 	c = (struct cursor){ buf, buf + len - TRAILER_LEN };
-	if (!TAKE(&c, "{\"seq\":") || !take_number(&c, &r.seq) ||
-	    !TAKE(&c, ",\"safe\":") || !take_number(&c, &r.safe) ||
-	    !TAKE(&c, ",\"prev\":\"") || !take_crc(&c, &r.prev) ||
-	    !TAKE(&c, "\",\"at\":\"") || c.end - c.at <= TIMESTAMP_LEN)
-		return "not in canonical form";
-	r.at = c.at;
-	c.at += TIMESTAMP_LEN;
-	if (!timestamp_is_canonical(r.at) || !TAKE(&c, "\""))
-		return "not in canonical form";
-	if (c.at < c.end &&
-	    (!TAKE(&c, ",\"by\":\"") || !take_by(&c, &r.by, &r.by_len) ||
-		!TAKE(&c, "\",\"plant\":") || !take_plant(&c, &r)))
-		return "not in canonical form";
-	if (c.at != c.end)
+	if (!take_line(&c, &r))
 		return "not in canonical form";
 	*record = r;
 	return NULL;

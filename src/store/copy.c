@@ -1,289 +1,185 @@
 /*
  * copy: see store/copy.h.
  *
- * Happy path: check the source line by line (reader), copy its bytes, and read
- * them back.  Failure modes: damage ends it with its offset; what was added to
- * an earlier copy when it was interrupted is a torn tail of that copy, which
- * the next one cuts.
+ * Happy path: check the source line by line (reader), copy its bytes beside
+ * what is there, and rename.  Failure modes: damage ends it with its offset;
+ * what is left of a copy that broke off is removed by the next one.
  */
 #include "store/copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
-#include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "dest.h"
-#include "ground/clock.h"
 #include "ground/log.h"
-#include "journal.h"
-#include "reader_state.h"
-#include "store/reader.h"
-#include "store/store.h"
+#include "reader.h"
 
-/*
- * The bytes are read, copied and read again; to the watch it is one piece of
- * work.
- */
-struct phases {
-	const struct watch *watch;
-	uint64_t before, from; /* this phase's beginning: done, and offset */
-	uint64_t total;
-};
+/* So much of an earlier copy's end must stand in the source, too. */
+#define TAIL_BYTES 4096
+
+static enum fault
+cannot(const char *path, const char *what)
+{
+	enum fault fault = fault_report(path, what);
+
+	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
+							    : fault;
+}
 
 static bool
-phase_step(void *context, uint64_t done, uint64_t total)
+is_trusted(const struct stat *st)
 {
-	const struct phases *phases = context;
-
-	(void)total;
-	return phases->watch->step(phases->watch->context,
-	    phases->before + done - phases->from, phases->total);
+	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-static struct watch
-phase_watch(struct phases *phases)
+/* Whether no other user can have prepared it to have us write elsewhere. */
+static bool
+is_ours(int dir)
 {
-	bool watched = phases->watch != NULL && phases->watch->step != NULL;
-
-	return (struct watch){ watched ? phase_step : NULL, phases };
-}
-
-/* The phase that ends at the offset `end` is done; the next begins at `from`. */
-static void
-phase_end(struct phases *phases, uint64_t end, uint64_t from)
-{
-	phases->before += end - phases->from;
-	phases->from = from;
-}
-
-/* EX_OK at the end; a status; COPY_STOPPED. */
-static int
-read_all(struct reader *reader)
-{
-	struct record record;
-	enum reader_result result;
-
-	do
-		result = reader_next(reader, &record);
-	while (result == READER_PLANT);
-	if (result == READER_STOPPED)
-		return COPY_STOPPED;
-	return result == READER_END ? EX_OK : reader_status(reader);
-}
-
-static int
-unwritten(const char *dest)
-{
-	return errno == ECANCELED ? COPY_STOPPED
-				  : reader_error(dest, "cannot write");
-}
-
-/* Read back what was written, from `from` on. */
-static int
-check_copy(
-    const struct reader *source, struct reader *dest, struct phases *phases)
-{
-	int status = read_all(dest);
-
-	if (status != EX_OK)
-		return status;
-	phase_end(phases, dest->replay.at.end, 0);
-	if (dest->replay.at.end == source->replay.at.end &&
-	    dest->replay.at.crc == source->replay.at.crc)
-		return EX_OK;
-	log_error(
-	    "%s: does not equal what was read; check its disk", dest->name);
-	return EX_IOERR;
-}
-
-/* A whole new copy, which takes its name only when it is complete. */
-static int
-copy_whole(
-    struct reader *source, int dir, const char *path, struct phases *phases)
-{
-	struct watch watch = phase_watch(phases);
-	int status = read_all(source);
-	uint64_t end = source->replay.at.end;
-
-	if (status != EX_OK)
-		return status;
-	phase_end(phases, end, 0);
-	if (journal_publish(&source->journal, end, dir, &watch) < 0)
-		return unwritten(path);
-	phase_end(phases, end, 0);
-	struct reader *dest = reader_open(path, &watch, &status);
-	if (dest != NULL)
-		status = check_copy(source, dest, phases);
-	reader_close(dest);
-	return status;
-}
-
-/*
- * Take up from the copy's end: the source's next line must follow from the
- * copy's last one, which ties both together down to their first byte.
- */
-static int
-check_lineage(struct reader *source, const struct reader *dest)
-{
-	if (memcmp(source->journal.uuid, dest->journal.uuid, RECORD_UUID_LEN) !=
-	    0) {
-		log_error("%s: is a copy of another store; name another "
-			  "directory",
-		    dest->name);
-		return EX_CANTCREAT;
-	}
-	if (source->journal.size < dest->replay.at.end) {
-		log_error("%s: holds more than %s; is it the copy of a later "
-			  "state?",
-		    dest->name, source->name);
-		return EX_CANTCREAT;
-	}
-	if (!reader_has_line(source, &dest->replay.at)) {
-		log_error("%s: its last line is not in its place in %s, which "
-			  "was set back since, or is damaged: verify it, and "
-			  "name another directory",
-		    dest->name, source->name);
-		return EX_CANTCREAT;
-	}
-	return reader_resume(source, &dest->replay.at, dest->plants);
-}
-
-/*
- * Whoever serves the copy makes the lock file and then locks the journal: so
- * nobody has since it was read, nor does before `fd` is closed.  Who only reads
- * it locks the journal for a moment too.
- */
-static int
-lock_copy(const struct reader *dest, int fd)
-{
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
-	/* It may lie where files cannot be locked, and so none is served. */
-	bool held = lock_file(fd, deadline_ms) < 0 && errno == ETIMEDOUT;
-
-	if (faccessat(dest->dir, "lock", F_OK, 0) == 0) {
-		log_error("%s: was put into service meanwhile; name another "
-			  "directory",
-		    dest->name);
-		return EX_CANTCREAT;
-	}
-	if (!held)
-		return EX_OK;
-	log_error("%s: held by another process for %d ms; try again later",
-	    dest->name, STORE_LOCK_TIMEOUT_MS);
-	return EX_TEMPFAIL;
-}
-
-/* The bytes [from, to), synced; if it fails `dest` is as before. */
-static int
-append_bytes(const struct reader *source, const struct reader *dest,
-    uint64_t from, uint64_t to, const struct watch *watch)
-{
-	int fd = openat(dest->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
-	int status = EX_OK;
-
-	if (fd >= 0) {
-		status = lock_copy(dest, fd);
-		if (status != EX_OK) {
-			close(fd);
-			return status;
-		}
-	}
-	/* What stands behind its last line is left from an interrupted one. */
-	if (fd < 0 || ftruncate(fd, (off_t)from) < 0)
-		status = unwritten(dest->name);
-	else if (journal_copy(&source->journal, from, to, fd, watch) < 0) {
-		status = unwritten(dest->name);
-		if (ftruncate(fd, (off_t)from) < 0)
-			log_warning("%s: cannot cut off what was added: %s; "
-				    "the next backup does",
-			    dest->name, strerror(errno));
-	}
-	if (fd >= 0)
-		close(fd);
-	return status;
-}
-
-/* What the copy lacks, into it, synced. */
-static int
-copy_rest(struct reader *source, struct reader *dest, uint64_t *before,
-    struct phases *phases)
-{
-	struct watch watch = phase_watch(phases);
-	int status = read_all(dest);
-	struct position at = dest->replay.at;
-
-	*before = at.end;
-	if (status == EX_OK)
-		status = check_lineage(source, dest);
-	if (status != EX_OK)
-		return status;
-	phase_end(phases, at.end, at.end);
-	phases->total = 3 * source->journal.size - 2 * at.end;
-	status = read_all(source);
-	if (status != EX_OK)
-		return status;
-	phase_end(phases, source->replay.at.end, at.end);
-	status =
-	    append_bytes(source, dest, at.end, source->replay.at.end, &watch);
-	if (status != EX_OK)
-		return status;
-	phase_end(phases, source->replay.at.end, at.end);
-	/* The bytes were read twice: the second time is checked here. */
-	status = reader_resume(dest, &at, dest->plants);
-	return status == EX_OK ? check_copy(source, dest, phases) : status;
-}
-
-static int
-copy_into(struct reader *source, int dir, const char *path, uint64_t *before,
-    struct phases *phases)
-{
-	struct watch watch = phase_watch(phases);
 	struct stat st;
-	int status;
 
-	*before = 0;
-	phases->total = 3 * source->journal.size;
-	if (fstatat(dir, JOURNAL_NAME, &st, 0) < 0)
-		return copy_whole(source, dir, path, phases);
-	struct reader *dest = reader_open(path, &watch, &status);
-	if (dest != NULL)
-		status = copy_rest(source, dest, before, phases);
-	reader_close(dest);
-	return status;
+	if (fstat(dir, &st) < 0 || !is_trusted(&st))
+		return false;
+	if (fstatat(dir, JOURNAL_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT;
+	return S_ISREG(st.st_mode) && is_trusted(&st);
 }
 
-int
+/* A directory is durable once the one that names it is synced. */
+static int
+sync_parent(int dir)
+{
+	int parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int result = parent < 0 ? -1 : fsync(parent);
+
+	if (parent >= 0)
+		close(parent);
+	return result;
+}
+
+static enum fault
+check_unserved(const char *path, int dir)
+{
+	if (faccessat(dir, "index", F_OK, 0) < 0)
+		return FAULT_NONE;
+	log_error("%s: was served as a store; name another directory", path);
+	return FAULT_OUTPUT;
+}
+
+/* The directory for the copy, locked until it is closed. */
+static enum fault
+open_dest(const char *path, int *dir)
+{
+	bool made = mkdir(path, 0700) == 0;
+
+	*dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*dir < 0 || (made && sync_parent(*dir) < 0))
+		return cannot(path, "cannot make or open it");
+	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		log_error(
+		    "%s: another process writes there; try again later", path);
+		return FAULT_BUSY;
+	}
+	if (is_ours(*dir))
+		return check_unserved(path, *dir);
+	log_error("%s: it or its " JOURNAL_NAME " belongs to another user, or "
+		  "that is no file; name another directory",
+	    path);
+	return FAULT_SETUP;
+}
+
+static bool
+have_same(int a, int b, off_t at, size_t len)
+{
+	char x[TAIL_BYTES], y[TAIL_BYTES];
+
+	return pread(a, x, len, at) == (ssize_t)len &&
+	       pread(b, y, len, at) == (ssize_t)len && memcmp(x, y, len) == 0;
+}
+
+/*
+ * The journal that is there must be an earlier copy.  It is locked until the
+ * new one has its name: a service that starts there meanwhile waits, and finds
+ * the new one.
+ */
+static enum fault
+take_earlier(const struct reader *source, const char *dest, int dir,
+    struct journal *earlier)
+{
+	const struct journal *journal = &source->journal;
+	enum fault fault = FAULT_OUTPUT;
+	const char *why = NULL;
+	struct stat st;
+
+	earlier->fd =
+	    openat(dir, JOURNAL_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (earlier->fd < 0 && errno == ENOENT)
+		return FAULT_NONE;
+	if (earlier->fd < 0 || fstat(earlier->fd, &st) < 0)
+		return cannot(dest, "cannot open");
+	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
+	earlier->size = (uint64_t)st.st_size;
+	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
+		why = "is the journal itself";
+		fault = FAULT_SETUP;
+	} else if (journal_lock(earlier, false, 0) < 0 && errno == ETIMEDOUT)
+		/* Where files cannot be locked none is served. */
+		return cannot(dest, "cannot lock it");
+	else if (!have_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
+		why = "is a copy of another store";
+	else if (earlier->size > source->replay.at.end)
+		why = "holds more than what is copied";
+	else if (!have_same(
+		     earlier->fd, journal->fd, st.st_size - (off_t)tail, tail))
+		why = "is no part of what is copied, or damaged: verify it";
+	if (why == NULL)
+		return check_unserved(dest, dir);
+	log_error("%s/" JOURNAL_NAME ": %s; name another directory", dest, why);
+	return fault;
+}
+
+enum fault
 copy_backup(const char *from, const char *dest, const struct watch *watch,
     struct copy_report *report)
 {
-	struct phases phases = { .watch = watch };
-	struct watch phase = phase_watch(&phases);
+	struct watch_half half = { .whole = watch };
+	const struct watch each = { watch_half_step, &half };
 	struct reader_report read;
+	struct journal copy, earlier = JOURNAL_NONE;
 	uint64_t before;
-	int status;
-	struct reader *source = reader_open(from, &phase, &status);
+	enum fault fault;
+	int dir = -1;
+	struct reader *source = reader_open(from, &each, &fault);
 
 	if (source == NULL)
-		return status;
-	int dir = dest_open(dest, &status);
-	if (dir < 0)
-		goto done;
-	status = copy_into(source, dir, dest, &before, &phases);
-	close(dir);
-	if (status != EX_OK)
-		goto done;
+		return fault;
+	half.bytes = source->journal.size;
+	fault = open_dest(dest, &dir);
+	if (fault == FAULT_NONE)
+		fault = reader_read_all(source);
+	if (fault == FAULT_NONE)
+		fault = take_earlier(source, dest, dir, &earlier);
+	half.second = true;
+	if (fault == FAULT_NONE &&
+	    (journal_copy(&source->journal, 0, source->replay.at.end, &copy,
+		 dir, &each) < 0 ||
+		journal_place(&copy, true) < 0))
+		fault = cannot(dest, "cannot write");
+	before = earlier.size;
+	journal_close(&earlier);
+	if (dir >= 0)
+		close(dir);
 	reader_report(source, &read);
 	report->plants = read.plants;
 	report->bytes = read.bytes;
 	report->added = read.bytes - before;
 	memcpy(report->store, read.store, sizeof(report->store));
-
-done:
 	reader_close(source);
-	return status;
+	return fault;
 }

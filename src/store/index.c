@@ -1,225 +1,527 @@
 /*
- * index: its transactions.  See index.h.
+ * index: LMDB.  See index.h.
  *
- * Opening and closing is index_open.c's, the order of the entries
- * index_chain.c's, what a damaged one can do to the process index_crash.c's.
+ * One database.  A plant's key is the 8 bytes of its id, big-endian with the
+ * sign bit turned, so that ids sort as numbers; its value is the offset of its
+ * record.  The key of one byte 0 sorts below all of them: the state.
+ *
+ * The file `index/boot`, two lines: the id of the boot in which pages may be
+ * unwritten, or "clean"; and the store's uuid.  The order of writes that a
+ * crash of the machine must not break: it has this boot's id, synced, before
+ * the first page is written, and "clean", synced, after the last page was.
  */
 #include "index.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "index_parts.h"
+#include "ground/file.h"
 
-/* LMDB gives errno values, or its own negative ones. */
-int
-index_fail(int error)
+#define INDEX_NAME "index"
+#define DATA_NAME INDEX_NAME "/data.mdb"
+#define BOOT_NAME INDEX_NAME "/boot"
+#define STATE_VERSION 2
+#define BOOT_LEN 36
+#define BOOT_CLEAN "clean                               "
+#define MARK_UUID (BOOT_LEN + 1)
+#define MARK_LEN (MARK_UUID + RECORD_UUID_LEN + 1)
+
+/*
+ * Address space, not memory or disk.  The map grows with the file, and is
+ * larger by two to three steps: one transaction enters at most some 40,000
+ * plants, of which each may copy a page of 4 KiB.
+ */
+#define MAP_STEP_BYTES ((size_t)128 << 20)
+
+/* With less room than this a write that fell short had none. */
+#define ROOM_BYTES ((uint64_t)1 << 20)
+
+struct state {
+	uint32_t version;
+	uint32_t clean; /* `boot` says so */
+	struct position covered;
+};
+
+struct index {
+	MDB_env *env;
+	MDB_dbi dbi;
+	MDB_txn *txn;
+	bool write;
+	int dir; /* the store's directory; the caller's */
+	dev_t device;
+	ino_t inode;
+	struct state state;  /* as the running transaction has it */
+	char boot[BOOT_LEN]; /* this one */
+	char uuid[RECORD_UUID_LEN];
+};
+
+static char state_name[1];
+static MDB_val state_key = { sizeof(state_name), state_name };
+
+/* Set errno to what LMDB's or the system's error means.  -1. */
+static int
+fail(const struct index *index, int error)
 {
+	struct statvfs fs;
+	int fd;
+
+	/* LMDB says EIO also of a write that fell short on a full disk. */
+	if (error == EIO && index != NULL && index->env != NULL &&
+	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
+	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
+		error = ENOSPC;
 	if (error == MDB_MAP_FULL)
 		error = ENOSPC;
-	/* A failed write, of which LMDB does not know what it left. */
 	if (error == MDB_PANIC)
 		error = EIO;
-	/* We ask for nothing invalid: what stands in a page is. */
+	/* We ask for nothing invalid: a page must hold it. */
 	if (error < 0 || error == EINVAL)
 		error = EBADMSG;
 	errno = error;
 	return -1;
 }
 
-/*
- * LMDB says EIO also of a write that fell short, as they do where a disk
- * becomes full, so ask for more to hear why.
- */
+/* The first bytes of a file.  0; -1 if it has not so many. */
 static int
-why_short(struct index *index)
+read_file(int dir, const char *name, char *buf, size_t len)
 {
-	static const char page[4096];
-	struct stat st;
-	ssize_t n;
-	int fd, error = mdb_env_get_fd(index->env, &fd);
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
 
-	if (error != 0 || fstat(fd, &st) < 0)
-		return EIO;
-	n = pwrite(fd, page, sizeof(page), st.st_size);
-	if (n == (ssize_t)sizeof(page))
-		error = EIO;
-	else
-		error = n < 0 ? errno : ENOSPC;
-	if (n > 0 && ftruncate(fd, st.st_size) < 0)
-		return EIO;
+	if (fd >= 0)
+		close(fd);
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+/* What `index/boot` has; -1 if there is none. */
+static int
+read_mark(int dir, char mark[static MARK_LEN])
+{
+	/* A crash may leave zeros. */
+	return read_file(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
+		       mark[BOOT_LEN] == '\n' && mark[MARK_LEN - 1] == '\n'
+		   ? 0
+		   : -1;
+}
+
+/* Whether the pages of the file can be read as they were written. */
+static bool
+is_whole(const struct index *index)
+{
+	char mark[MARK_LEN];
+
+	return read_mark(index->dir, mark) == 0 &&
+	       (memcmp(mark, BOOT_CLEAN, BOOT_LEN) == 0 ||
+		   (*index->boot != '?' &&
+		       memcmp(mark, index->boot, BOOT_LEN) == 0));
+}
+
+/* Durable when it returns 0; else an errno value. */
+static int
+write_mark(const struct index *index, const char *boot)
+{
+	char mark[MARK_LEN];
+	int error = 0;
+	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
+	int fd =
+	    openat(index->dir, BOOT_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	memset(mark, '\n', sizeof(mark));
+	memcpy(mark, boot, BOOT_LEN);
+	memcpy(mark + MARK_UUID, index->uuid, RECORD_UUID_LEN);
+	if (fd < 0 || names < 0 ||
+	    file_write_all(fd, mark, sizeof(mark), 0) < 0 || fsync(fd) < 0 ||
+	    fsync(names) < 0)
+		error = errno;
+	if (fd >= 0)
+		close(fd);
+	if (names >= 0)
+		close(names);
 	return error;
 }
 
-int
-index_commit_state(struct index *index)
+/* MDB_NOTFOUND also where another version has written it. */
+static int
+get_state(struct index *index)
 {
-	int error = index_put_state(index);
+	MDB_val value;
+	int error = mdb_get(index->txn, index->dbi, &state_key, &value);
 
-	if (error != 0)
-		return error;
-	if (index->cursor != NULL)
-		mdb_cursor_close(index->cursor);
-	index->cursor = NULL;
-	error = mdb_txn_commit(index->txn);
-	index->txn = NULL;
-	return error == EIO ? why_short(index) : error;
+	if (error != 0 || value.mv_size != sizeof(index->state))
+		return error != 0 ? error : MDB_NOTFOUND;
+	memcpy(&index->state, value.mv_data, sizeof(index->state));
+	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
 }
 
-/*
- * What is read of a mapping behind the end of its file ends the process; and a
- * damaged number of pages would have it grow without end.  statx, and not for
- * the times, for the reason at journal_check(): what one file's time moves on,
- * moves on those of all.
- */
-int
-index_check_size(const struct index *index)
+static int
+commit_state(struct index *index)
+{
+	MDB_val value = { sizeof(index->state), &index->state };
+	int error = mdb_put(index->txn, index->dbi, &state_key, &value, 0);
+
+	if (error == 0) {
+		error = mdb_txn_commit(index->txn);
+		index->txn = NULL;
+	}
+	return error;
+}
+
+/* A map that is large enough for the file and the transaction. */
+static int
+begin(struct index *index)
 {
 	MDB_envinfo info;
-	struct statx st;
-	int fd, error = mdb_env_get_fd(index->env, &fd);
+	MDB_stat stat;
+	size_t want;
+	int error = mdb_env_info(index->env, &info);
 
 	if (error == 0)
-		error = mdb_env_info(index->env, &info);
+		error = mdb_env_stat(index->env, &stat);
 	if (error != 0)
 		return error;
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &st) < 0)
-		return errno;
-	/* A new file has its two meta pages; the rest is written when used. */
-	return st.stx_size < (info.me_last_pgno + 1) * index->page_bytes
-		   ? MDB_CORRUPTED
-		   : 0;
+	want = (info.me_last_pgno * stat.ms_psize / MAP_STEP_BYTES + 3) *
+	       MAP_STEP_BYTES;
+	if (want > info.me_mapsize)
+		error = mdb_env_set_mapsize(index->env, want);
+	return error != 0 ? error
+			  : mdb_txn_begin(index->env, NULL,
+				index->write ? 0 : MDB_RDONLY, &index->txn);
 }
 
-static int
-begin_transaction(struct index *index)
+static struct index *
+new_index(int dir, const char *uuid, bool write)
 {
-	int error = mdb_txn_begin(
-	    index->env, NULL, index->reader ? MDB_RDONLY : 0, &index->txn);
+	struct index *index = calloc(1, sizeof(*index));
 
+	if (index == NULL)
+		return NULL;
+	index->dir = dir;
+	index->write = write;
+	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
+	/* A boot without an id never equals another. */
+	if (read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
+		BOOT_LEN) < 0)
+		*index->boot = '?';
+	return index;
+}
+
+static void
+free_index(struct index *index)
+{
+	int error = errno;
+
+	index_abort(index);
+	if (index->env != NULL)
+		mdb_env_close(index->env);
+	free(index);
+	errno = error;
+}
+
+/* 0, or an error of LMDB's or the system's. */
+static int
+open_environment(struct index *index, const char *path)
+{
+	unsigned flags = MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD |
+			 (index->write ? 0 : MDB_RDONLY);
+	char name[4096];
+	MDB_envinfo info;
+	MDB_stat stat;
+	struct stat st;
+	int error;
+
+	if (snprintf(name, sizeof(name), "%s/" INDEX_NAME, path) >=
+	    (int)sizeof(name))
+		return ENAMETOOLONG;
+	error = mdb_env_create(&index->env);
+	if (error != 0)
+		return error;
+	error = mdb_env_set_mapsize(index->env, MAP_STEP_BYTES);
 	if (error == 0)
-		error = index_get_state(index);
-	if (error == 0 && !index->reader && index->state.clean != 0)
-		error = index_take_over(index);
+		error = mdb_env_open(index->env, name, flags, 0600);
+	if (error == 0 && fstatat(index->dir, DATA_NAME, &st, 0) < 0)
+		error = errno;
 	if (error == 0)
-		error = mdb_cursor_open(index->txn, index->dbi, &index->cursor);
+		error = mdb_env_info(index->env, &info);
+	if (error == 0)
+		error = mdb_env_stat(index->env, &stat);
+	/* Of a file that was cut short a page that is gone ends the process. */
+	if (error == 0 &&
+	    (uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
+		error = MDB_CORRUPTED;
+	if (error == 0)
+		error = begin(index);
+	if (error == 0)
+		error = mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
+	index->device = st.st_dev;
+	index->inode = st.st_ino;
 	return error;
+}
+
+enum index_open
+index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
+    bool write, struct index **opened)
+{
+	struct index *index;
+	char mark[MARK_LEN];
+	struct stat st;
+	int error;
+
+	if (fstatat(dir, DATA_NAME, &st, 0) < 0)
+		return errno == ENOENT ? INDEX_ABSENT : INDEX_REFUSED;
+	if (read_mark(dir, mark) == 0 &&
+	    memcmp(mark + MARK_UUID, uuid, RECORD_UUID_LEN) != 0)
+		return INDEX_FOREIGN;
+	index = new_index(dir, uuid, write);
+	if (index == NULL)
+		return INDEX_REFUSED;
+	/* LMDB takes an empty file for one that it may make. */
+	error = st.st_size == 0 || !is_whole(index) ? MDB_NOTFOUND : 0;
+	if (error == 0)
+		error = open_environment(index, path);
+	if (error == 0)
+		error = get_state(index);
+	if (error == 0 && index->state.covered.end == 0)
+		error = MDB_NOTFOUND;
+	index_abort(index);
+	if (error == 0) {
+		*opened = index;
+		return INDEX_OPENED;
+	}
+	(void)fail(index, error);
+	free_index(index);
+	return error == MDB_NOTFOUND ? INDEX_STALE : INDEX_REFUSED;
+}
+
+int
+index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
+    struct index **created)
+{
+	struct index *index = new_index(dir, uuid, true);
+	int error = 0;
+
+	if (index == NULL)
+		return -1;
+	/* Entries that stay would be taken for the new index's. */
+	if (unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT)
+		error = errno;
+	index_discard(dir);
+	if (error == 0 && mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST)
+		error = errno;
+	if (error == 0)
+		error = write_mark(index, index->boot);
+	if (error == 0)
+		error = open_environment(index, path);
+	index->state.version = STATE_VERSION;
+	if (error == 0)
+		error = commit_state(index);
+	if (error == 0) {
+		*created = index;
+		return 0;
+	}
+	(void)fail(index, error);
+	free_index(index);
+	return -1;
+}
+
+int
+index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
+{
+	char mark[MARK_LEN];
+
+	if (read_mark(dir, mark) < 0)
+		return -1;
+	memcpy(uuid, mark + MARK_UUID, RECORD_UUID_LEN);
+	return 0;
+}
+
+/* Others must learn, also after a crash, that pages may be unwritten again. */
+static int
+take_over(struct index *index)
+{
+	int error = is_whole(index) ? write_mark(index, index->boot) : 0;
+
+	index->state.clean = 0;
+	if (error == 0)
+		error = commit_state(index);
+	return error == 0 ? begin(index) : error;
 }
 
 int
 index_begin(struct index *index, struct position *covered)
 {
-	index_crash_blame(index);
-	int error = index_check_size(index);
+	int error = begin(index);
 
-	/* A writer goes on with its own: it lacks nothing. */
-	if (index->reader && !index_is_current(index))
-		error = ESTALE;
 	if (error == 0)
-		error = begin_transaction(index);
+		error = get_state(index);
+	if (error == 0 && index->write && index->state.clean != 0)
+		error = take_over(index);
 	if (error != 0) {
 		index_abort(index);
-		return index_fail(error);
+		return fail(index, error);
 	}
-	index->has_waiting = false;
-	index->bulk = index_is_empty(index);
 	*covered = index->state.covered;
 	return 0;
-}
-
-enum index_put
-index_find(struct index *index, int64_t id, uint64_t *offset)
-{
-	struct index_place place;
-	int error = index_end_bulk(index);
-
-	if (error == 0)
-		error = index_locate(index, index_order(id), &place);
-	if (error != 0) {
-		index_fail(error);
-		return INDEX_ERROR;
-	}
-	if (!place.found)
-		return INDEX_NEW;
-	*offset = place.at.offset;
-	return INDEX_FOUND;
-}
-
-enum index_put
-index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
-{
-	struct index_entry entry = { index_order(id), offset };
-	struct index_place place;
-	int error = 0;
-
-	/*
-	 * A new index is built from sorted ids: at the end of what is there
-	 * they need no search, and leave full pages instead of halves.
-	 */
-	if (index->bulk && index->has_waiting &&
-	    entry.order <= index->waiting.order)
-		error = index_end_bulk(index);
-	if (error == 0 && index->bulk)
-		error = index_append(index, &entry);
-	else if (error == 0) {
-		error = index_locate(index, entry.order, &place);
-		if (error == 0 && place.found) {
-			*found = place.at.offset;
-			return INDEX_FOUND;
-		}
-		if (error == 0)
-			error = index_insert(index, &place, &entry);
-	}
-	if (error == 0)
-		return INDEX_NEW;
-	index_fail(error);
-	return INDEX_ERROR;
 }
 
 int
 index_commit(struct index *index, const struct position *covered)
 {
-	int error = index_end_bulk(index);
+	int error;
 
-	/* Field by field: what lies between them goes to the disk too. */
-	index->state.covered.end = covered->end;
-	index->state.covered.last = covered->last;
-	index->state.covered.seq = covered->seq;
-	index->state.covered.crc = covered->crc;
-	if (error == 0)
-		error = index_commit_state(index);
-	if (error != 0) {
-		index_abort(index);
-		return index_fail(error);
-	}
-	index_crash_blame(NULL);
-	return 0;
-}
-
-/* What waits has no successor yet: it goes on waiting. */
-int
-index_commit_part(struct index *index)
-{
-	int error = index_commit_state(index);
-
-	if (error == 0)
-		error = begin_transaction(index);
-	if (error == 0)
-		return 0;
+	index->state.covered = *covered;
+	error = commit_state(index);
 	index_abort(index);
-	return index_fail(error);
+	return error == 0 ? 0 : fail(index, error);
 }
 
 void
 index_abort(struct index *index)
 {
-	if (index->cursor != NULL)
-		mdb_cursor_close(index->cursor);
-	index->cursor = NULL;
 	if (index->txn != NULL)
 		mdb_txn_abort(index->txn);
 	index->txn = NULL;
-	index_crash_blame(NULL);
+}
+
+uint64_t
+index_end(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
+{
+	struct position covered = { 0 };
+	struct index *index = NULL;
+
+	if (index_open(dir, path, uuid, false, &index) != INDEX_OPENED ||
+	    index_begin(index, &covered) < 0)
+		covered.end = 0;
+	index_close(index, false);
+	return covered.end;
+}
+
+static void
+key_of(int64_t id, unsigned char key[static 8])
+{
+	uint64_t order = (uint64_t)id ^ (UINT64_C(1) << 63);
+
+	for (int i = 7; i >= 0; i--, order >>= 8)
+		key[i] = (unsigned char)order;
+}
+
+static int
+put(struct index *index, int64_t id, MDB_val *value, unsigned flags)
+{
+	unsigned char bytes[8];
+	MDB_val key = { sizeof(bytes), bytes };
+
+	key_of(id, bytes);
+	return mdb_put(index->txn, index->dbi, &key, value, flags);
+}
+
+/* An entry that was found, or what came instead. */
+static enum index_result
+take_value(const struct index *index, int error, const MDB_val *value,
+    uint64_t *offset)
+{
+	if (error == 0 && value->mv_size != sizeof(*offset))
+		error = MDB_CORRUPTED;
+	if (error == 0) {
+		memcpy(offset, value->mv_data, sizeof(*offset));
+		return INDEX_FOUND;
+	}
+	(void)fail(index, error);
+	return INDEX_ERROR;
+}
+
+enum index_result
+index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
+{
+	MDB_val value = { sizeof(offset), &offset };
+	int error = put(index, id, &value, MDB_NOOVERWRITE);
+
+	if (error == 0)
+		return INDEX_NEW;
+	return take_value(
+	    index, error == MDB_KEYEXIST ? 0 : error, &value, found);
+}
+
+enum index_result
+index_append(struct index *index, int64_t id, uint64_t offset)
+{
+	MDB_val value = { sizeof(offset), &offset };
+	int error = put(index, id, &value, MDB_APPEND);
+
+	return error == 0 ? INDEX_NEW
+			  : take_value(index, error, &value, &offset);
+}
+
+enum index_result
+index_find(struct index *index, int64_t id, uint64_t *offset)
+{
+	unsigned char bytes[8];
+	MDB_val key = { sizeof(bytes), bytes }, value;
+	int error;
+
+	key_of(id, bytes);
+	error = mdb_get(index->txn, index->dbi, &key, &value);
+	return error == MDB_NOTFOUND ? INDEX_NEW
+				     : take_value(index, error, &value, offset);
+}
+
+int
+index_count(struct index *index, uint64_t *n)
+{
+	MDB_stat stat;
+	int error = mdb_stat(index->txn, index->dbi, &stat);
+
+	if (error != 0)
+		return fail(index, error);
+	*n = stat.ms_entries - 1; /* the state */
+	return 0;
+}
+
+bool
+index_is_current(const struct index *index)
+{
+	struct stat st;
+
+	return fstatat(index->dir, DATA_NAME, &st, 0) == 0 &&
+	       st.st_ino == index->inode && st.st_dev == index->device;
+}
+
+/* A failure leaves it unmarked: it is built again after the next boot. */
+static void
+mark_clean(struct index *index)
+{
+	struct position covered;
+
+	if (!index_is_current(index) || index_begin(index, &covered) < 0)
+		return;
+	index->state.clean = 1;
+	if (index_commit(index, &covered) == 0 &&
+	    mdb_env_sync(index->env, 1) == 0)
+		write_mark(index, BOOT_CLEAN);
+}
+
+void
+index_close(struct index *index, bool clean)
+{
+	if (index == NULL)
+		return;
+	index_abort(index);
+	if (clean && index->write)
+		mark_clean(index);
+	free_index(index);
+}
+
+void
+index_discard(int dir)
+{
+	unlinkat(dir, BOOT_NAME, 0);
+	unlinkat(dir, DATA_NAME, 0);
+	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
+	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */
 }

@@ -1,20 +1,20 @@
 /*
  * index: from a plant's id to the offset of its record.  Derived from the
- * journal: it may be deleted at any time and is built anew from it.
+ * journal: it may be deleted at any time, and is built again from it.
  *
  * An LMDB environment in the directory `index`, shared by all processes of the
- * store under the store's lock, so without LMDB's own (MDB_NOLOCK), and without
- * syncs of its own (MDB_NOSYNC).  It says how far it has read the journal, so
- * that whoever finds more there reads on.  Since nothing is synced, a crash of
- * the machine may leave any mixture of pages: the boot id of the machine in it
- * tells, unless it was closed cleanly.
+ * store under the journal's lock, so without LMDB's own lock (MDB_NOLOCK), and
+ * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
+ * journal; a process that finds more there reads on.
  *
- * Of what the index says of an id that it has, nothing is believed before the
- * record was read.  That it has none is believed only if the entries on both
- * sides of the gap say so: each has a checksum of itself and of the id that
- * follows.  What does not hold is EBADMSG: the index is damaged, and should be
- * condemned.  Damage that ends the process removes the index on the way, or for
- * a reader says so, and the process exits.  The only module that knows LMDB.
+ * LMDB is trusted as any database is.  A crash of the machine may leave any
+ * mixture of its pages, so the file `index/boot` has the id of the boot in
+ * which pages may be unwritten, or "clean" after a close that synced them; with
+ * the id of another boot the index is stale, and LMDB never reads it.  Besides,
+ * an entry counts only once its record has been read.
+ *
+ * The only module that knows LMDB.  Every function but index_open and
+ * index_discard needs the journal's lock from index_begin on.
  */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
@@ -26,33 +26,44 @@
 
 struct index;
 
+enum index_open {
+	INDEX_OPENED,
+	INDEX_ABSENT,
+	INDEX_STALE,   /* of another boot or version, or its building broke off:
+			  to be discarded */
+	INDEX_FOREIGN, /* of another store */
+	INDEX_REFUSED  /* errno; EBADMSG if it is damaged */
+};
+
 /*
- * index_open(dir, path, uuid):
+ * index_open(dir, path, uuid, write, index):
  * Open the index of the store `uuid` in the directory `path` (the same as
- * `dir`), make it if there is none, discard and make it if it is unreadable,
- * of another store, from before a crash of the machine, or a part of one
- * (index_commit_part).  NULL with errno: ENOSPC, ENOMEM, EACCES and the like.
+ * `dir`, which must stay open).  Without `write` nothing is changed.
+ *
+ * index_create(dir, path, uuid, index):
+ * Discard what there is, and open a new index, which covers nothing, and is
+ * stale to others until it does.  0, or -1 with errno.
+ *
+ * index_uuid(dir, uuid), index_end(dir, path, uuid):
+ * Read, of an index that is not open, the uuid of its store: 0, or -1 if there
+ * is none; and the end of the lines that it covers, all of which were durable:
+ * 0 where it cannot be used.
  */
-struct index *index_open(
+enum index_open index_open(int dir, const char *path,
+    const char uuid[static RECORD_UUID_LEN], bool write, struct index **index);
+int index_create(int dir, const char *path,
+    const char uuid[static RECORD_UUID_LEN], struct index **index);
+int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
+uint64_t index_end(
     int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
 
 /*
  * index_begin(index, covered):
  * Begin a transaction, and give the journal's position up to which the index
- * has read; all zero for a new one.  0, or -1 with errno.  Until index_commit
- * or index_abort no other transaction may be begun.
+ * has its plants; all zero for a new one.  0, or -1 with errno.  Until
+ * index_commit or index_abort no other transaction may be begun.
  */
 int index_begin(struct index *index, struct position *covered);
-
-enum index_put { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
-
-/*
- * index_put(index, id, offset, found):
- * Enter the id with its offset, unless it is there: then `found` is the offset
- * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
- */
-enum index_put index_put(
-    struct index *index, int64_t id, uint64_t offset, uint64_t *found);
 
 /*
  * index_commit(index, covered), index_abort(index):
@@ -61,70 +72,45 @@ enum index_put index_put(
 int index_commit(struct index *index, const struct position *covered);
 void index_abort(struct index *index);
 
-/*
- * index_commit_part(index):
- * While an index that covers nothing yet is built: commit what was put, so that
- * LMDB need not hold it in memory, and begin the next transaction, in which
- * sorted ids go on where they were.  The index then is a part, of no use to
- * anybody, until index_commit says what it covers.  0; -1 with errno, and there
- * is no transaction.
- */
-int index_commit_part(struct index *index);
+enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
 
 /*
- * index_open_reader(dir, path, uuid):
- * Open the index that there is for reading alone: index_begin, index_find,
- * index_walk, index_abort, index_close(index, false).  Nothing in the store is
- * changed or logged.  NULL with errno: ENOENT (there is none), ESTALE (of
- * another store, from before a crash of the machine, or a part of one), EBADMSG,
- * or the system's.  Under the store's lock here, and from index_begin to
- * index_abort.
- * index_begin is -1 with ESTALE if another file has taken its place.
- */
-struct index *index_open_reader(
-    int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
-
-/*
+ * index_put(index, id, offset, found):
+ * Enter the id with its offset, unless it is there: then `found` is the offset
+ * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
+ *
+ * index_append(index, id, offset):
+ * Enter an id that is above all others.  INDEX_NEW or INDEX_ERROR.
+ *
  * index_find(index, id, offset):
- * Look an id up.  INDEX_FOUND, INDEX_NEW if it is not there, INDEX_ERROR with
- * errno.
+ * Look an id up.  INDEX_NEW if it is not there.
  */
-enum index_put index_find(struct index *index, int64_t id, uint64_t *offset);
+enum index_result index_put(
+    struct index *index, int64_t id, uint64_t offset, uint64_t *found);
+enum index_result index_append(
+    struct index *index, int64_t id, uint64_t offset);
+enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
 
 /*
- * index_walk(index, from, n, see, context):
- * Give the entries with an id from `*from` on, in order, at most `n` of them, to
- * `see`, and set `*from` to where the next walk goes on.  1 if there are more, 0
- * at the end, -1 with errno, EBADMSG if an entry's checksum does not hold.
+ * index_count(index, n), index_is_current(index):
+ * How many plants it has: 0, or -1 with errno.  Whether the directory still has
+ * this file.
  */
-int index_walk(struct index *index, int64_t *from, size_t n,
-    void (*see)(void *context, int64_t id, uint64_t offset), void *context);
-
-/*
- * index_refresh(index, path):
- * Close its file and open it again, outside of a transaction: LMDB keeps the
- * memory of the largest transaction that there was for the next one.  0; -1
- * with errno, and it can only be closed.
- */
-int index_refresh(struct index *index, const char *path);
+int index_count(struct index *index, uint64_t *n);
+bool index_is_current(const struct index *index);
 
 /*
  * index_close(index, clean):
- * Close; `clean`: sync it first and mark it as whole, for long lived processes,
- * holding the lock.  NULL is fine.
+ * Close; `clean`: sync it first and note that it is whole on the disk, holding
+ * the lock.  NULL is fine.
  */
 void index_close(struct index *index, bool clean);
 
 /*
  * index_discard(dir):
- * Remove the files of the index, so that the next open makes it anew.
+ * Remove the files of the index, so that the next start builds it.  A process
+ * that has them open goes on with them.
  */
 void index_discard(int dir);
-
-/*
- * index_condemn(index):
- * The index is damaged: discard it, unless another is in its place already.
- */
-void index_condemn(const struct index *index);
 
 #endif

@@ -1,159 +1,178 @@
 /*
- * journal: the open file.  See journal.h.  Making one, and copies of it, is
- * journal_files.c's.
+ * journal: the file plants.jsonl.  See journal.h.
  *
- * Happy path: journal_append writes a batch at the end with one pwritev,
+ * Happy path: journal_append writes a batch at the end with one pwrite,
  * journal_sync makes it durable.  Failures: a write that fails or falls short
- * is cut off again; a sync that fails is the caller's to end the store with.
+ * is cut off again; a sync that fails ends the use of the file.
+ * A new journal is written under a temporary name, synced, given its name, and
+ * the directory synced; what fails before is removed again.
  */
 #include "journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "journal_parts.h"
-
-/*
- * How much room to write ahead: some 1,300 plants' worth, half a millisecond of
- * writing.  Four pieces of one constant block.
- */
-#define ROOM_PIECES 4
-#define ROOM_PIECE (JOURNAL_ROOM_BYTES / ROOM_PIECES)
+#include "ground/clock.h"
+#include "ground/file.h"
+#include "ground/log.h"
 
 /* The first read of one record: a plant's line rarely is longer. */
 #define LINE_BYTES ((size_t)4 << 10)
 
-int
-journal_write_all(int fd, const char *buf, size_t len, uint64_t offset)
-{
-	while (len > 0) {
-		ssize_t n = pwrite(fd, buf, len, (off_t)offset);
+#define COPY_BYTES ((size_t)1 << 20)
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			if (n == 0)
-				errno = ENOSPC;
-			return -1;
-		}
-		buf += n;
-		len -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
+/* Pauses between tries: no delay behind a sync, and no load. */
+#define RETRY_NS_MIN 20000L
+#define RETRY_NS_MAX 500000L
+
+enum fault
+journal_damaged(
+    const struct journal *journal, uint64_t offset, const char *reason)
+{
+	log_error("%s: damaged at byte %" PRIu64 ": %s; nothing was changed; "
+		  "restore it from a backup, or save what can be read with: "
+		  "plant-store recover",
+	    journal->name, offset,
+	    reason != NULL ? reason
+			   : "blank lines, or its end, in place of a record");
+	return FAULT_DAMAGED;
 }
 
-ssize_t
-journal_read_some(int fd, char *buf, size_t len, uint64_t offset)
+enum fault
+journal_short(const struct journal *journal, uint64_t end, uint64_t known)
 {
-	size_t have = 0;
-
-	while (have < len) {
-		ssize_t n =
-		    pread(fd, buf + have, len - have, (off_t)(offset + have));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		if (n == 0)
-			break;
-		have += (size_t)n;
-	}
-	return (ssize_t)have;
+	log_error("%s: it is shorter (%" PRIu64 " bytes) than what was stored "
+		  "in it (%" PRIu64 "): restore it from a backup; if this copy "
+		  "is meant to be used, remove `index` beside it first",
+	    journal->name, end, known);
+	return FAULT_DAMAGED;
 }
 
 /* Read the header of journal->fd. */
-static enum journal_open
+static enum fault
 read_header(struct journal *journal)
 {
 	char header[RECORD_HEADER_LEN];
 	struct stat st;
-	ssize_t n;
+	ssize_t n = -1;
 
-	if (fstat(journal->fd, &st) < 0)
-		return JOURNAL_ERROR;
-	n = journal_read_some(journal->fd, header, sizeof(header), 0);
+	if (fstat(journal->fd, &st) == 0)
+		n = file_read_all(journal->fd, header, sizeof(header), 0);
 	if (n < 0)
-		return JOURNAL_ERROR;
+		return fault_report(journal->name, "cannot read");
 	switch (record_header_decode(
 	    header, (size_t)n, journal->uuid, &journal->start.crc)) {
 	case RECORD_HEADER_OK:
 		break;
 	case RECORD_HEADER_VERSION:
-		return JOURNAL_VERSION;
+		log_error("%s: of a version that this program does not know; "
+			  "use the program that wrote it",
+		    journal->name);
+		return FAULT_SETUP;
 	case RECORD_HEADER_BAD:
-		return JOURNAL_DAMAGED;
+		return journal_damaged(
+		    journal, 0, "its first line is not a journal's header");
 	}
 	journal->device = st.st_dev;
 	journal->inode = st.st_ino;
 	journal->size = (uint64_t)st.st_size;
 	journal->seed = record_seed(journal->uuid);
 	journal->start.end = RECORD_HEADER_LEN;
-	return JOURNAL_OPENED;
+	journal->start.closing = true;
+	return FAULT_NONE;
 }
 
-enum journal_open
-journal_open_file(struct journal *journal, int dir, int fd)
+enum fault
+journal_open(struct journal *journal, const char *path, bool write)
 {
-	enum journal_open result;
+	int flags = O_CLOEXEC | (write ? O_RDWR : O_RDONLY);
+	struct stat st;
 
-	memset(journal, 0, sizeof(*journal));
-	journal->dir = dir;
-	journal->fd = fd;
-	result = read_header(journal);
-	if (result != JOURNAL_OPENED)
-		journal_close(journal);
-	return result;
-}
-
-enum journal_open
-journal_open(struct journal *journal, int dir, bool prepare)
-{
-	enum journal_open result;
-	int fd = openat(dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
-
-	journal->fd = fd;
-	journal->room = NULL;
-	if (fd < 0)
-		return errno == ENOENT ? JOURNAL_ABSENT : JOURNAL_ERROR;
-	result = journal_open_file(journal, dir, fd);
-	if (result != JOURNAL_OPENED || !prepare)
-		return result;
-	journal->room = malloc(ROOM_PIECE);
-	if (journal->room == NULL) {
-		journal_close(journal);
-		return JOURNAL_ERROR;
+	*journal = JOURNAL_NONE;
+	if (!write && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		journal->name = strdup(path);
+		if (journal->name != NULL)
+			journal->fd = open(path, flags);
+	} else if (asprintf(&journal->name, "%s/" JOURNAL_NAME, path) < 0) {
+		journal->name = NULL;
+	} else {
+		journal->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (journal->dir >= 0)
+			journal->fd = openat(journal->dir, JOURNAL_NAME, flags);
+		if (journal->dir >= 0 && journal->fd < 0 && errno == ENOENT)
+			return FAULT_ABSENT;
 	}
-	memset(journal->room, '\n', ROOM_PIECE);
-	return JOURNAL_OPENED;
+	return journal->fd < 0 ? fault_report(path, "cannot open")
+			       : read_header(journal);
+}
+
+bool
+journal_exists(const struct journal *journal, const char *name)
+{
+	return faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT;
+}
+
+/*
+ * Tries again and again: a blocking wait would need a signal to end it, and a
+ * signal would break libfcgi's reads.
+ */
+int
+journal_lock(const struct journal *journal, bool write, int64_t deadline_ms)
+{
+	struct flock whole = { .l_type = write ? F_WRLCK : F_RDLCK,
+		.l_whence = SEEK_SET };
+	struct timespec pause = { 0, RETRY_NS_MIN };
+
+	while (fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -1;
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < RETRY_NS_MAX)
+			pause.tv_nsec *= 2;
+	}
+	return 0;
+}
+
+void
+journal_unlock(const struct journal *journal)
+{
+	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(journal->fd, F_OFD_SETLK, &whole);
 }
 
 /*
  * statx, since it can leave the times out.  A file system with fine-grained
  * timestamps (Linux 6.13) gives a file that was asked for them a new one with
- * the next write, which makes the next fdatasync write its inode too: measured
- * on ext4, 80 microseconds become 120.
+ * the next write, which makes the next fdatasync write its inode too: on ext4
+ * 120 microseconds instead of 80.
  */
 const char *
-journal_check(struct journal *journal, const char *path, uint64_t end)
+journal_check(struct journal *journal, uint64_t end)
 {
 	struct statx st;
-	char name[4096];
 
 	/* By its whole name: the directory may be another one by now. */
-	if (snprintf(name, sizeof(name), "%s/" JOURNAL_NAME, path) >=
-		(int)sizeof(name) ||
-	    statx(AT_FDCWD, name, AT_STATX_SYNC_AS_STAT, STATX_INO | STATX_SIZE,
-		&st) < 0)
-		return errno == ENOENT ? "was removed" : "cannot be reached";
+	if (statx(AT_FDCWD, journal->name, AT_STATX_SYNC_AS_STAT,
+		STATX_INO | STATX_SIZE, &st) < 0) {
+		if (errno != ENOENT)
+			return "cannot be reached";
+		return journal_exists(journal, JOURNAL_FAILED_NAME)
+			   ? "has failed in another process"
+			   : "was removed";
+	}
 	if (st.stx_ino != journal->inode ||
 	    makedev(st.stx_dev_major, st.stx_dev_minor) != journal->device)
 		return "was replaced";
@@ -161,47 +180,47 @@ journal_check(struct journal *journal, const char *path, uint64_t end)
 	return journal->size < end ? "was truncated" : NULL;
 }
 
-/* One pwritev: the batch, and room behind it if `room`. */
-static ssize_t
-write_batch(const struct journal *journal, uint64_t end, const char *buf,
-    size_t len, bool room)
+bool
+journal_has(struct journal *journal, const struct position *at)
 {
-	struct iovec parts[1 + ROOM_PIECES];
-	ssize_t n;
+	struct record record;
 
-	/* pwritev takes no const, and changes nothing. */
-	memcpy(&parts[0].iov_base, &buf, sizeof(buf));
-	parts[0].iov_len = len;
-	for (int i = 1; i <= ROOM_PIECES; i++) {
-		parts[i].iov_base = journal->room;
-		parts[i].iov_len = ROOM_PIECE;
-	}
-	do
-		n = pwritev(
-		    journal->fd, parts, room ? 1 + ROOM_PIECES : 1, (off_t)end);
-	while (n < 0 && errno == EINTR);
-	return n;
+	if (at->seq == 0)
+		return at->end == journal->start.end &&
+		       at->crc == journal->start.crc;
+	return journal_read(journal, at->last, &record) == 0 &&
+	       record.seq == at->seq && record.crc == at->crc;
+}
+
+bool
+journal_has_plant(struct journal *journal, uint64_t offset, int64_t id)
+{
+	struct record record;
+
+	return journal_read(journal, offset, &record) == 0 &&
+	       record.plant != NULL && record.id == id;
 }
 
 int
 journal_append(
-    struct journal *journal, uint64_t end, const char *buf, size_t len)
+    struct journal *journal, uint64_t end, char *buf, size_t len, bool room)
 {
-	bool room = journal->room != NULL && end + len > journal->size;
-	ssize_t n = write_batch(journal, end, buf, len, room);
+	size_t done = 0;
+	ssize_t n = -1;
 
+	if (room && end + len > journal->size) {
+		memset(buf + len, '\n', JOURNAL_ROOM_BYTES);
+		n = TEMP_FAILURE_RETRY(pwrite(
+		    journal->fd, buf, len + JOURNAL_ROOM_BYTES, (off_t)end));
+	}
 	/* Less room than wished for does no harm; a part of a batch would. */
-	if (n < 0 && room)
-		n = write_batch(journal, end, buf, len, false);
-	if (n >= 0 && (size_t)n < len &&
-	    journal_write_all(
-		journal->fd, buf + n, len - (size_t)n, end + (uint64_t)n) < 0)
-		n = -1;
-	if (n >= 0) {
-		uint64_t reached = end + ((size_t)n > len ? (size_t)n : len);
-
-		if (reached > journal->size)
-			journal->size = reached;
+	if (n > 0)
+		done = (size_t)n;
+	if (done >= len || file_write_all(journal->fd, buf + done, len - done,
+			       end + done) == 0) {
+		done = done > len ? done : len;
+		if (end + done > journal->size)
+			journal->size = end + done;
 		return 0;
 	}
 	int error = errno;
@@ -225,38 +244,200 @@ journal_cut(struct journal *journal, uint64_t end)
 	return 0;
 }
 
-int
-journal_read(const struct journal *journal, uint64_t offset,
-    struct record *record, char **buf, size_t *size)
+enum fault
+journal_fail(const struct journal *journal, const char *what)
 {
-	size_t want = LINE_BYTES;
+	int error = errno;
+	int marked =
+	    rename_new(journal->dir, JOURNAL_NAME, JOURNAL_FAILED_NAME);
+	int mark_error = errno;
 
-	for (;;) {
-		if (*size < want) {
-			char *larger = realloc(*buf, want);
+	if (marked == 0)
+		fsync(journal->dir);
+	log_error("%s: %s failed: %s; nothing more is stored in this file; the "
+		  "next start copies it to a fresh one",
+	    journal->name, what, strerror(error));
+	if (marked < 0)
+		log_error("%s: cannot rename it, so that others learn of that: "
+			  "%s; stop all processes that use it",
+		    journal->name, strerror(mark_error));
+	return FAULT_FAILED;
+}
 
-			if (larger == NULL)
+int
+journal_read(struct journal *journal, uint64_t offset, struct record *record)
+{
+	for (size_t want = LINE_BYTES;; want = RECORD_LINE_MAX) {
+		if (journal->line_size < want) {
+			char *line = realloc(journal->line, want);
+
+			if (line == NULL)
 				return -1;
-			*buf = larger;
-			*size = want;
+			journal->line = line;
+			journal->line_size = want;
 		}
-		ssize_t n = journal_read_some(journal->fd, *buf, want, offset);
+		ssize_t n =
+		    file_read_all(journal->fd, journal->line, want, offset);
 		if (n < 0)
 			return -1;
-		const char *newline = memchr(*buf, '\n', (size_t)n);
-		if (newline != NULL) {
-			size_t len = (size_t)(newline + 1 - *buf);
-
-			if (record_decode(*buf, len, journal->seed, record) ==
-			    NULL)
-				return 0;
-		} else if ((size_t)n == want && want < RECORD_LINE_MAX) {
-			want *= 2;
-			continue;
+		const char *end = memchr(journal->line, '\n', (size_t)n);
+		if (end != NULL && record_decode(journal->line,
+				       (size_t)(end + 1 - journal->line),
+				       journal->seed, record) == NULL)
+			return 0;
+		if (end != NULL || (size_t)n < want ||
+		    want == RECORD_LINE_MAX) {
+			errno = EBADMSG;
+			return -1;
 		}
-		errno = EBADMSG;
+	}
+}
+
+/* A random one: RFC 9562, section 5.4. */
+static int
+make_uuid(char uuid[static RECORD_UUID_LEN])
+{
+	unsigned char raw[16];
+	char text[RECORD_UUID_LEN + 1];
+	size_t at = 0;
+
+	if (getentropy(raw, sizeof(raw)) < 0)
+		return -1;
+	raw[6] = (raw[6] & 0x0f) | 0x40;
+	raw[8] = (raw[8] & 0x3f) | 0x80;
+	for (size_t i = 0; i < sizeof(raw); i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%02x",
+		    i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", raw[i]);
+	memcpy(uuid, text, RECORD_UUID_LEN);
+	return 0;
+}
+
+/* An empty file; what an interrupted try has left is removed. */
+static int
+open_new(struct journal *journal, int dir)
+{
+	*journal = JOURNAL_NONE;
+	unlinkat(dir, JOURNAL_NEW_NAME, 0);
+	journal->dir = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+	if (journal->dir >= 0)
+		journal->fd = openat(dir, JOURNAL_NEW_NAME,
+		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (journal->fd >= 0)
+		return 0;
+	journal_close(journal);
+	return -1;
+}
+
+int
+journal_begin(struct journal *journal, int dir)
+{
+	char header[RECORD_HEADER_LEN];
+
+	if (open_new(journal, dir) < 0)
+		return -1;
+	if (make_uuid(journal->uuid) == 0) {
+		record_header_encode(journal->uuid, header);
+		if (file_write_all(journal->fd, header, sizeof(header), 0) == 0)
+			return 0;
+	}
+	journal_drop(journal);
+	return -1;
+}
+
+int
+journal_copy(const struct journal *from, uint64_t begin, uint64_t end,
+    struct journal *journal, int dir, const struct watch *watch)
+{
+	char *buf = malloc(COPY_BYTES);
+	uint64_t offset = begin;
+	int error = buf == NULL || open_new(journal, dir) < 0 ? errno : 0;
+
+	while (error == 0 && offset < end) {
+		size_t want = end - offset < COPY_BYTES ? (size_t)(end - offset)
+							: COPY_BYTES;
+		ssize_t n = file_read_all(from->fd, buf, want, offset);
+
+		if (!watch_step(watch, offset, end))
+			error = ECANCELED;
+		else if (n <= 0)
+			error = n < 0 ? errno : EIO;
+		else if (file_write_all(
+			     journal->fd, buf, (size_t)n, offset - begin) < 0)
+			error = errno;
+		offset += (uint64_t)n;
+	}
+	if (error != 0 && buf != NULL)
+		journal_drop(journal);
+	free(buf);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
+/*
+ * A name that may not last is taken back: nobody is told of a store that is
+ * gone after a power cut.
+ */
+int
+journal_place(struct journal *journal, bool replace)
+{
+	int dir = journal->dir;
+
+	if (fsync(journal->fd) == 0 &&
+	    (replace ? renameat(dir, JOURNAL_NEW_NAME, dir, JOURNAL_NAME)
+		     : rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME)) == 0) {
+		if (fsync(dir) == 0) {
+			journal_close(journal);
+			return 0;
+		}
+		int error = errno;
+		if (!replace)
+			unlinkat(dir, JOURNAL_NAME, 0);
+		errno = error;
+	}
+	journal_drop(journal);
+	return -1;
+}
+
+void
+journal_drop(struct journal *journal)
+{
+	int error = errno;
+
+	unlinkat(journal->dir, JOURNAL_NEW_NAME, 0);
+	errno = error;
+	journal_close(journal);
+}
+
+int
+journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
+    char name[static JOURNAL_KEPT_MAX])
+{
+	/* Several may have been kept for one offset, one after another. */
+	for (unsigned n = 1;; n++) {
+		snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".%s-%llu.%u",
+		    kind, (unsigned long long)offset, n);
+		if (rename_new(dir, from, name) == 0)
+			return fsync(dir);
+		if (errno != EEXIST)
+			return -1;
+	}
+}
+
+int
+journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
+    char name[static JOURNAL_KEPT_MAX])
+{
+	struct journal copy;
+
+	if (journal_copy(journal, from, to, &copy, journal->dir, NULL) < 0)
+		return -1;
+	if (fsync(copy.fd) < 0) {
+		journal_drop(&copy);
 		return -1;
 	}
+	journal_close(&copy);
+	return journal_rename(
+	    journal->dir, JOURNAL_NEW_NAME, "torn", from, name);
 }
 
 void
@@ -266,8 +447,10 @@ journal_close(struct journal *journal)
 
 	if (journal->fd >= 0)
 		close(journal->fd);
-	journal->fd = -1;
-	free(journal->room);
-	journal->room = NULL;
+	if (journal->dir >= 0)
+		close(journal->dir);
+	free(journal->name);
+	free(journal->line);
+	*journal = JOURNAL_NONE;
 	errno = error;
 }

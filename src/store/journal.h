@@ -1,14 +1,20 @@
 /*
- * journal: the append-only file of records, plants.jsonl.
+ * journal: the append-only file of records, plants.jsonl: its bytes, its lock,
+ * and the mark of a failed sync.  The lines are record.h's, and replay.h judges
+ * a damaged end.
  *
- * Knows the file and its bytes; what stands in the lines is record.h's, how a
- * damaged end is judged replay.h's, and who may call is lock.h's: every
- * function below but journal_close expects the caller to hold the lock, unless
- * it says otherwise.
+ * The lock is an open file description lock on the journal itself: it goes with
+ * its process, and a child forked later does not share it, since the file is
+ * O_CLOEXEC.  "Under the lock" means that journal_lock has been called and
+ * journal_check has found the file in place.
  *
- * The file may end in blank lines: room written and synced ahead, so that a
- * later sync need not grow the file, which costs another write of the file
- * system's own journal.
+ * The mark: after a failed sync the kernel may have told one process only, and
+ * a second sync proves nothing.  So the journal is renamed to
+ * JOURNAL_FAILED_NAME: every process finds that it is gone, and the next start
+ * makes a fresh one from it.
+ *
+ * The file may end in blank lines: room written ahead, so that a later sync
+ * need not grow the file, which costs the file system a write of its own.
  */
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
@@ -20,145 +26,157 @@
 
 #include "ground/watch.h"
 #include "replay.h"
+#include "ground/fault.h"
 
 #define JOURNAL_NAME "plants.jsonl"
+#define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
+#define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
 
-/* What an operator does about a damaged one. */
-#define JOURNAL_REMEDY                                              \
-	"restore it from a backup, or save what can be read with: " \
-	"plant-store recover"
+/* How long to wait for the lock. */
+#define JOURNAL_LOCK_TIMEOUT_MS 5000
 
 struct journal {
-	int dir; /* the store's directory; the caller's */
-	int fd;
+	int dir; /* the directory it is in; -1 for a file that was named */
+	int fd;  /* -1: none is open */
+	char *name;
 	dev_t device;
 	ino_t inode;
-	char *room;    /* blank lines to write ahead; NULL: none wanted */
 	uint64_t size; /* of the file, as last seen */
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* behind the header */
+	char *line;            /* of journal_read */
+	size_t line_size;
 };
 
-enum journal_open {
-	JOURNAL_OPENED,
-	JOURNAL_ABSENT,
-	JOURNAL_VERSION, /* of a version we do not know */
-	JOURNAL_DAMAGED, /* its header is */
-	JOURNAL_ERROR    /* errno */
-};
+/* A journal that is not open: journal_close does nothing. */
+#define JOURNAL_NONE ((struct journal){ .dir = -1, .fd = -1 })
 
 /*
- * journal_open(journal, dir, prepare):
- * Open the journal in `dir` and check its header.  Nothing is logged.
+ * journal_open(journal, path, write):
+ * Open the journal in the directory `path`, or without `write` also a journal
+ * that is named itself, and check its header.  FAULT_ABSENT, which is not
+ * logged, if the directory, which then is open, has none.  FAULT_SETUP for
+ * another version, FAULT_DAMAGED for its header, or the system's.
+ * journal_close is called in every case.
+ *
+ * journal_exists(journal, name):
+ * Whether its directory has a file of that name; true where that is unknown.
  */
-enum journal_open journal_open(struct journal *journal, int dir, bool prepare);
+enum fault journal_open(struct journal *journal, const char *path, bool write);
+bool journal_exists(const struct journal *journal, const char *name);
 
 /*
- * journal_open_file(journal, dir, fd):
- * The same with a file that is open already, for reading if for nothing more;
- * the journal owns it from now on.  `dir` is -1 for a file that is in no
- * store's directory; then journal_check cannot be used.
+ * journal_damaged(journal, offset, reason), journal_short(journal, end, known):
+ * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
+ * are missing; or that it ends at `end`, and was durable up to `known`.
+ * FAULT_DAMAGED.
  */
-enum journal_open journal_open_file(struct journal *journal, int dir, int fd);
+enum fault journal_damaged(
+    const struct journal *journal, uint64_t offset, const char *reason);
+enum fault journal_short(
+    const struct journal *journal, uint64_t end, uint64_t known);
 
 /*
- * journal_create(dir):
- * Make a journal with a new uuid, durable when this returns 0.  It never
- * replaces one: -1 with EEXIST if another process was first.
+ * journal_lock(journal, write, deadline_ms):
+ * Lock the file against all other processes or, to read, against those that
+ * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
+ * with errno, ETIMEDOUT if others hold it.
  */
-int journal_create(int dir);
+int journal_lock(
+    const struct journal *journal, bool write, int64_t deadline_ms);
+void journal_unlock(const struct journal *journal);
 
 /*
- * journal_begin(journal, dir), journal_place(journal), journal_drop(journal):
- * The same in steps, for a journal that is to appear with its records: make one
- * under a temporary name; make it durable and give it its name; or remove it,
- * also after a failure of journal_place.  0, or -1 with errno.
+ * journal_check(journal, end):
+ * Check, with the lock, that the journal's name still means this file, and read
+ * its size.  NULL, or static English for what has happened to it: also if it is
+ * shorter than `end`.
+ *
+ * journal_has(journal, at), journal_has_plant(journal, offset, id):
+ * Whether it has the line that `at` follows from, in its place; a record of the
+ * plant at `offset`.
  */
-int journal_begin(struct journal *journal, int dir);
-int journal_place(const struct journal *journal);
-void journal_drop(struct journal *journal);
+const char *journal_check(struct journal *journal, uint64_t end);
+bool journal_has(struct journal *journal, const struct position *at);
+bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
 
 /*
- * journal_check(journal, path, end):
- * See whether the journal of the directory `path` still is this file, and its
- * size.  NULL, or static English that says what has happened to it.
- */
-const char *journal_check(
-    struct journal *journal, const char *path, uint64_t end);
-
-/*
- * journal_append(journal, end, buf, len):
- * Write `len` bytes, at most JOURNAL_APPEND_MAX, at the offset `end`, with room
- * behind them where there is none left.  Not durable before journal_sync.
- * Return 0; -1 with errno, the file cut back to `end`; -2 with errno if that
- * failed too.
+ * journal_append(journal, end, buf, len, room):
+ * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
+ * `end`, under the lock; with `room`, for which `buf` has JOURNAL_ROOM_BYTES
+ * more, blank lines behind them where there are none left.  Not durable before
+ * journal_sync.  0; -1 with errno, the file cut back to `end`; -2 with errno if
+ * that failed too.
  */
 int journal_append(
-    struct journal *journal, uint64_t end, const char *buf, size_t len);
+    struct journal *journal, uint64_t end, char *buf, size_t len, bool room);
 
 /*
- * journal_sync(journal):
- * Make all that was written durable.  -1 with errno: what is on the disk is
- * unknown, and a second try would prove nothing.
+ * journal_sync(journal), journal_cut(journal, end):
+ * Make all that was written durable; cut off the bytes behind `end`.  0, or -1
+ * with errno: then what is on the disk is unknown, and the caller marks the
+ * journal with journal_fail.
  */
 int journal_sync(const struct journal *journal);
-
-/*
- * journal_cut(journal, end):
- * Cut off what stands behind `end`.  0, or -1 with errno.
- */
 int journal_cut(struct journal *journal, uint64_t end);
 
 /*
- * journal_keep(journal, from, to, name, size):
- * Keep a durable copy of the bytes [from, to) in a file of its own beside the
- * journal, named JOURNAL_NAME.torn-OFFSET.N, and give that name.  0, or -1 with
- * errno.
+ * journal_fail(journal, what):
+ * `what` has failed, with errno, so nothing more may be written into this file:
+ * log it and rename the file, under the lock.  FAULT_FAILED.
  */
-int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
-    char *name, size_t size);
+enum fault journal_fail(const struct journal *journal, const char *what);
 
 /*
- * journal_copy(journal, from, to, fd, watch):
- * Copy the bytes [from, to) to the same place of the file `fd`, and sync it.
- * 0, or -1 with errno.
- *
- * journal_publish(journal, end, dir, watch):
- * Put a durable copy of the bytes before `end` into the directory `dir`, under
- * the journal's name, which it must not have yet.  0, or -1 with errno.
- *
- * Both without the lock, for bytes that no longer change.  `watch` may be NULL;
- * if it ends the work errno is ECANCELED.
- */
-int journal_copy(const struct journal *journal, uint64_t from, uint64_t to,
-    int fd, const struct watch *watch);
-int journal_publish(const struct journal *journal, uint64_t end, int dir,
-    const struct watch *watch);
-
-/*
- * journal_renew(journal, end):
- * Put a durable copy of the bytes before `end` in the journal's place and keep
- * the old file as JOURNAL_NAME.failed-OFFSET.N.  The journal then is the copy,
- * whose file is locked (lock_file).
- * 0; -1 with errno: the old file is still the journal, and in its place unless
- * it was the sync of the directory that failed.
- */
-int journal_renew(struct journal *journal, uint64_t end);
-
-/*
- * journal_read(journal, offset, record, buf, size):
- * Read the record whose line begins at `offset`; it points into `*buf`, which
- * comes from malloc and is reused and grown from call to call (`*size` is its
- * size; both start as 0).  0; -1 with errno, EBADMSG if no valid line begins
+ * journal_read(journal, offset, record):
+ * Read the record whose line begins at `offset`; it points into the journal
+ * until the next call.  0; -1 with errno, EBADMSG if no valid line begins
  * there.
  */
-int journal_read(const struct journal *journal, uint64_t offset,
-    struct record *record, char **buf, size_t *size);
+int journal_read(
+    struct journal *journal, uint64_t offset, struct record *record);
+
+/*
+ * journal_begin(journal, dir):
+ * Begin a journal with a new uuid in the directory `dir`, which the caller has
+ * locked, under the name JOURNAL_NEW_NAME.  0, or -1 with errno.
+ *
+ * journal_copy(from, begin, end, journal, dir, watch):
+ * The same with the bytes [begin, end) of the journal `from`.  errno is
+ * ECANCELED if the watch, which may be NULL, ended it.
+ *
+ * journal_place(journal, replace):
+ * Make it durable, and give it the journal's name; an earlier one is replaced
+ * or, without `replace`, EEXIST.  Close it.  0; -1 with errno: it is removed.
+ *
+ * journal_drop(journal):
+ * Close and remove it.  errno stays.
+ */
+int journal_begin(struct journal *journal, int dir);
+int journal_copy(const struct journal *from, uint64_t begin, uint64_t end,
+    struct journal *journal, int dir, const struct watch *watch);
+int journal_place(struct journal *journal, bool replace);
+void journal_drop(struct journal *journal);
+
+#define JOURNAL_KEPT_MAX 64
+
+/*
+ * journal_rename(dir, from, kind, offset, name):
+ * Rename the file `from` in the directory, durably, to one that is only kept,
+ * JOURNAL_NAME.KIND-OFFSET.N, and give that name.  0, or -1 with errno.
+ *
+ * journal_keep(journal, from, to, name):
+ * Keep a durable copy of the bytes [from, to) like this, its kind "torn".
+ */
+int journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
+    char name[static JOURNAL_KEPT_MAX]);
+int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
+    char name[static JOURNAL_KEPT_MAX]);
 
 /*
  * journal_close(journal):
- * Close the file.
+ * Close the file and its directory.  errno stays.
  */
 void journal_close(struct journal *journal);
 

@@ -5,22 +5,19 @@
  * end of the file; then take the lock for a moment, so that nobody is in the
  * middle of a write, find where the journal ends, and sync it; then read on to
  * there.  Failure modes: damage ends it with its offset, also where only the
- * index still knows of what is gone; what a torn batch left behind the last line
- * is told and not read.
+ * index still covers what is gone; a torn tail is reported and not read.
  */
 #include "store/reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
-#include "index.h"
-#include "reader_state.h"
-#include "store/store.h"
+#include "reader.h"
 
 /*
  * What is this far before the end of the file cannot be taken back any more,
@@ -31,282 +28,192 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-int
-reader_error(const char *name, const char *what)
+static enum fault
+open_journal(struct reader *reader)
 {
-	int error = errno;
-	const char *remedy = "";
-	int status = EX_IOERR;
+	struct journal *journal = &reader->journal;
+	const char *path = reader->path;
+	enum fault fault = journal_open(journal, path, false);
 
-	switch (error) {
-	case EACCES:
-	case EPERM:
-		remedy = "; run this as its owner";
-		status = EX_NOPERM;
-		break;
-	case ENOENT:
-	case ENOTDIR:
-		remedy = "; check its name";
-		status = EX_NOINPUT;
-		break;
-	case ENOSPC:
-	case EDQUOT:
-	case EFBIG:
-		remedy = "; make room";
-		status = EX_CANTCREAT;
-		break;
-	case ENOMEM:
-		status = EX_TEMPFAIL;
-		break;
+	if (fault != FAULT_ABSENT || journal->dir < 0)
+		return fault;
+	bool failed = journal_exists(journal, JOURNAL_FAILED_NAME);
+	log_error("%s: %s", path,
+	    failed ? "a sync has failed; start the service, which recovers "
+		     "the store, and try again"
+		   : "holds no store; name the directory of " JOURNAL_NAME);
+	return failed ? FAULT_FAILED : FAULT_ABSENT;
+}
+
+struct reader *
+reader_open(const char *path, const struct watch *watch, enum fault *fault)
+{
+	struct reader *reader = calloc(1, sizeof(*reader));
+
+	if (reader == NULL) {
+		*fault = fault_report(path, "cannot read");
+		return NULL;
 	}
-	log_error("%s: %s: %s%s", name, what, strerror(error), remedy);
-	return status;
+	reader->path = path;
+	if (watch != NULL)
+		reader->watch = *watch;
+	*fault = open_journal(reader);
+	if (*fault == FAULT_NONE)
+		*fault = reader_resume(reader, &reader->journal.start);
+	if (*fault == FAULT_NONE)
+		return reader;
+	reader_close(reader);
+	return NULL;
 }
 
-int
-reader_damaged(const struct reader *reader, uint64_t offset, const char *reason)
+void
+reader_close(struct reader *reader)
 {
-	log_error("%s: damaged at byte %" PRIu64 ": %s; " JOURNAL_REMEDY,
-	    reader->name, offset, reason);
-	return EX_DATAERR;
+	if (reader == NULL)
+		return;
+	replay_done(&reader->replay);
+	pairs_done(&reader->rest);
+	index_close(reader->index, false);
+	journal_close(&reader->journal);
+	free(reader);
 }
 
-static int
-damaged_line(const struct reader *reader, const struct replay *replay)
-{
-	return reader_damaged(reader, replay->at.end,
-	    replay->reason != NULL
-		? replay->reason
-		: "blank lines, or the file's end, in place of a record");
-}
-
-static int
+/* The window from before may hold bytes that have changed. */
+static enum fault
 begin_at(struct reader *reader, const struct position *at)
 {
-	struct replay replay;
+	struct position from = *at;
 
-	if (replay_init(&replay, reader->journal.fd, reader->journal.seed, at) <
-	    0)
-		return reader_error(reader->name, "cannot read");
-	/* The window from before may hold other bytes. */
 	replay_done(&reader->replay);
-	reader->replay = replay;
-	return EX_OK;
+	if (replay_init(&reader->replay, reader->journal.fd,
+		reader->journal.seed, &from) < 0)
+		return fault_report(reader->journal.name, "cannot read");
+	return FAULT_NONE;
 }
 
-int
-reader_resume(struct reader *reader, const struct position *at, uint64_t plants)
+enum fault
+reader_resume(struct reader *reader, const struct position *at)
 {
 	uint64_t size = reader->journal.size;
-	int status = begin_at(reader, at);
 
-	if (status != EX_OK)
-		return status;
 	reader->settled = false;
 	reader->limit = size > MARGIN ? size - MARGIN : 0;
 	reader->next_step = 0;
-	reader->plants = plants;
-	return EX_OK;
+	reader->plants = 0;
+	reader->fault = FAULT_NONE;
+	return begin_at(reader, at);
 }
 
-/*
- * The journal's own lock as well, as those who write take it: somebody may have
- * removed the lock file in the middle of their write, or begun to serve what was
- * a copy without one.
- */
-static int
-take_locks(struct reader *reader)
-{
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
-	int fd = reader->journal.fd;
-
-	if (reader->lock.fd >= 0)
-		return lock_both_shared(&reader->lock, fd, deadline_ms);
-	/* A copy may lie where files cannot be locked, and so none is served. */
-	int locked = lock_file_shared(fd, deadline_ms);
-	return locked == 0 || errno != ETIMEDOUT ? 0 : -1;
-}
-
-int
+enum fault
 reader_lock(struct reader *reader)
 {
-	if (reader->dir < 0 || take_locks(reader) == 0)
-		return EX_OK;
-	if (errno == ETIMEDOUT)
-		log_error("%s: held by another process for %d ms; try again "
-			  "later",
-		    reader->name, STORE_LOCK_TIMEOUT_MS);
-	else
-		log_error("%s: its lock cannot be taken: %s; try again later",
-		    reader->name, strerror(errno));
-	return EX_TEMPFAIL;
+	struct journal *journal = &reader->journal;
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	const char *why;
+
+	if (journal->dir < 0)
+		return FAULT_NONE;
+	/* Where files cannot be locked, no store is served. */
+	if (journal_lock(journal, false, deadline_ms) < 0 && errno == ETIMEDOUT)
+		return fault_report(journal->name, "cannot lock it");
+	why = journal_check(journal, 0);
+	if (why == NULL)
+		return FAULT_NONE;
+	log_error("%s: %s while it was read", journal->name, why);
+	reader_unlock(reader);
+	return FAULT_FAILED;
 }
 
 void
 reader_unlock(struct reader *reader)
 {
-	if (reader->dir < 0)
-		return;
-	lock_unlock_file(reader->journal.fd);
-	if (reader->lock.fd >= 0)
-		lock_release(&reader->lock);
+	if (reader->journal.dir >= 0)
+		journal_unlock(&reader->journal);
 }
 
-/* Up to where the index vouches for the journal; 0 where none does. */
-static uint64_t
-known_end(const struct reader *reader)
+enum reader_index
+reader_open_index(
+    struct reader *reader, struct index **index, struct position *covered)
 {
-	struct position covered = { 0 };
+	static const enum reader_index states[] = {
+		[INDEX_OPENED] = READER_INDEX_USABLE,
+		[INDEX_ABSENT] = READER_INDEX_ABSENT,
+		[INDEX_STALE] = READER_INDEX_STALE,
+		[INDEX_FOREIGN] = READER_INDEX_FOREIGN,
+		[INDEX_REFUSED] = READER_INDEX_UNUSABLE,
+	};
+	struct journal *journal = &reader->journal;
+	enum index_open result = INDEX_ABSENT;
 
-	if (reader->dir < 0)
-		return 0;
-	struct index *index =
-	    index_open_reader(reader->dir, reader->path, reader->journal.uuid);
-	if (index == NULL || index_begin(index, &covered) < 0)
-		covered.end = 0;
-	index_close(index, false);
-	return covered.end;
-}
+	*index = NULL;
+	if (journal->dir >= 0)
+		result = index_open(
+		    journal->dir, reader->path, journal->uuid, false, index);
+	if (result == INDEX_OPENED && index_begin(*index, covered) < 0)
+		result = INDEX_REFUSED;
+	else if (result == INDEX_OPENED && !journal_has(journal, covered))
+		result = INDEX_STALE;
+	if (result != INDEX_OPENED) {
+		int error = errno;
 
-/* What follows on the last line was stored, and cannot be read. */
-static int
-missing_end(
-    const struct reader *reader, const struct replay *rest, uint64_t known)
-{
-	if (rest->reason != NULL)
-		return damaged_line(reader, rest);
-	log_error("%s: it is shorter (%" PRIu64
-		  " bytes) than what was stored in it (%" PRIu64
-		  "): restore it from a backup",
-	    reader->name, rest->at.end, known);
-	return EX_DATAERR;
+		*covered = (struct position){ 0 };
+		index_close(*index, false);
+		*index = NULL;
+		errno = error;
+	}
+	return states[result];
 }
 
 /* Under the lock: find the end behind what was read. */
-static int
+static enum fault
 find_end(struct reader *reader)
 {
+	const struct journal *journal = &reader->journal;
+	const char *name = journal->name;
+	uint64_t tail_end;
+	enum fault fault = FAULT_NONE;
 	struct replay rest;
-	uint64_t tail_end, known = known_end(reader);
-	int status = EX_OK;
 
-	if (replay_init(&rest, reader->journal.fd, reader->journal.seed,
-		&reader->replay.at) < 0)
-		return reader_error(reader->name, "cannot read");
+	if (journal->dir >= 0)
+		reader->known =
+		    index_end(journal->dir, reader->path, journal->uuid);
+	if (replay_init(&rest, journal->fd, journal->seed, &reader->replay.at) <
+	    0)
+		return fault_report(name, "cannot read");
 	enum replay_tail tail = replay_finish(&rest, &tail_end);
 	if (tail == REPLAY_TAIL_ERROR)
-		status = reader_error(reader->name, "cannot read");
-	else if (tail == REPLAY_DAMAGED)
-		status = damaged_line(reader, &rest);
-	else if (rest.at.end < known)
-		status = missing_end(reader, &rest, known);
+		fault = fault_report(name, "cannot read");
+	else if (tail == REPLAY_DAMAGED ||
+		 (rest.at.end < reader->known && rest.reason != NULL))
+		fault = journal_damaged(journal, rest.at.end, rest.reason);
+	else if (rest.at.end < reader->known)
+		fault = journal_short(journal, rest.at.end, reader->known);
 	else if (tail == REPLAY_TORN)
 		log_warning("%s: a batch was torn at byte %" PRIu64
 			    " by a crash, before it was acknowledged; the "
 			    "service will cut it off",
-		    reader->name, rest.at.end);
+		    name, rest.at.end);
 	reader->limit = rest.at.end;
 	replay_done(&rest);
-	return status;
+	return fault;
 }
 
-enum lock_mark
-reader_mark(const struct reader *reader)
-{
-	return reader->lock.fd < 0 ? LOCK_NEW : lock_mark(&reader->lock, NULL);
-}
-
-int
-reader_check_place(struct reader *reader)
-{
-	const char *why = NULL;
-
-	if (reader->dir >= 0)
-		why = journal_check(&reader->journal, reader->path, 0);
-	if (why == NULL)
-		return EX_OK;
-	log_error("%s: %s while it was read", reader->name, why);
-	return EX_IOERR;
-}
-
-bool
-reader_has_line(const struct reader *reader, const struct position *at)
-{
-	struct record record;
-	char *line = NULL;
-	size_t size = 0;
-	bool has = at->seq == 0 || (journal_read(&reader->journal, at->last,
-					&record, &line, &size) == 0 &&
-				       position_is_behind(at, &record));
-
-	free(line);
-	return has;
-}
-
-/* Under the lock: whether what is read is the store's, and good. */
-static int
-check_store(struct reader *reader)
-{
-	enum lock_mark mark = reader_mark(reader);
-	int status = reader_check_place(reader);
-
-	if (status != EX_OK)
-		return status;
-	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
-		log_error("%s: %s; start the service, which recovers it, and "
-			  "try again",
-		    reader->name,
-		    mark == LOCK_FAILED
-			? "marked as failed after a sync that failed"
-			: "its lock file cannot be read");
-		return EX_IOERR;
-	}
-	return EX_OK;
-}
-
-/*
- * A sync has failed: the kernel may have told nobody else, so those who write
- * must learn it from the mark.
- */
-static int
-fail_store(const struct reader *reader)
-{
-	int status = reader_error(reader->name, "cannot sync");
-
-	if (reader->lock.fd < 0)
-		return status;
-	if (lock_set_mark(
-		&reader->lock, LOCK_FAILED, reader->journal.uuid, true) == 0)
-		log_error("%s: the store is marked as failed; the service's "
-			  "next start copies it to a fresh file",
-		    reader->name);
-	else
-		log_error("%s: the store cannot be marked as failed: %s; stop "
-			  "all its processes",
-		    reader->name, strerror(errno));
-	return status;
-}
-
-static int
+static enum fault
 settle(struct reader *reader)
 {
-	int status = reader_lock(reader);
+	enum fault fault = reader_lock(reader);
 
-	if (status != EX_OK)
-		return status;
-	status = check_store(reader);
-	if (status == EX_OK)
-		status = find_end(reader);
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = find_end(reader);
 	/* A process that died may have left lines that are not synced. */
-	if (status == EX_OK && reader->dir >= 0 &&
+	if (fault == FAULT_NONE && reader->journal.dir >= 0 &&
 	    journal_sync(&reader->journal) < 0)
-		status = fail_store(reader);
+		fault = journal_fail(&reader->journal, "fdatasync");
 	reader_unlock(reader);
-	if (status != EX_OK)
-		return status;
-	reader->settled = true;
-	struct position at = reader->replay.at;
-	return begin_at(reader, &at);
+	reader->settled = fault == FAULT_NONE;
+	return reader->settled ? begin_at(reader, &reader->replay.at) : fault;
 }
 
 /* Whether to go on. */
@@ -316,51 +223,67 @@ take_step(struct reader *reader)
 	uint64_t done = reader->replay.at.end;
 	uint64_t total = reader->settled ? reader->limit : reader->journal.size;
 
-	if (done < reader->next_step || reader->watch.step == NULL)
+	if (done < reader->next_step)
 		return true;
-	if (!reader->watch.step(reader->watch.context, done, total))
-		return false;
 	reader->next_step = done + STEP_BYTES;
-	return true;
+	return watch_step(&reader->watch, done, total);
 }
 
-static enum reader_result
-give_up(struct reader *reader, int status)
-{
-	reader->status = status;
-	return READER_FAILED;
-}
-
-enum reader_result
+bool
 reader_next(struct reader *reader, struct record *record)
 {
-	int status;
-
-	do {
-		if (!take_step(reader))
-			return READER_STOPPED;
-		if (!reader->settled &&
-		    reader->replay.at.end >= reader->limit) {
-			status = settle(reader);
-			if (status != EX_OK)
-				return give_up(reader, status);
+	while (reader->fault == FAULT_NONE) {
+		if (!take_step(reader)) {
+			reader->fault = FAULT_STOPPED;
+			break;
 		}
-		if (reader->settled && reader->replay.at.end == reader->limit)
-			return READER_END;
+		if (!reader->settled && reader->replay.at.end >= reader->limit)
+			reader->fault = settle(reader);
+		if (reader->fault != FAULT_NONE ||
+		    (reader->settled && reader->replay.at.end == reader->limit))
+			break;
 		switch (replay_next(&reader->replay, record)) {
 		case REPLAY_RECORD:
 			reader->watermark = record->safe;
-			break;
+			if (record->plant == NULL)
+				continue;
+			reader->plants++;
+			reader->last_plant = reader->replay.at.last;
+			return true;
 		case REPLAY_ERROR:
-			return give_up(
-			    reader, reader_error(reader->name, "cannot read"));
+			reader->fault =
+			    fault_report(reader->journal.name, "cannot read");
+			break;
 		default:
-			return give_up(
-			    reader, damaged_line(reader, &reader->replay));
+			reader->fault = journal_damaged(&reader->journal,
+			    reader->replay.at.end, reader->replay.reason);
 		}
-	} while (record->plant == NULL);
-	reader->plants++;
-	return READER_PLANT;
+	}
+	return false;
+}
+
+enum fault
+reader_read_all(struct reader *reader)
+{
+	struct record record;
+
+	while (reader_next(reader, &record))
+		;
+	return reader->fault;
+}
+
+enum fault
+reader_collect(struct reader *reader, struct pairs *pairs)
+{
+	struct record record;
+	int result = pairs_init(pairs, AT_FDCWD);
+
+	while (result == 0 && reader_next(reader, &record))
+		result = pairs_add(pairs, record.id, reader->replay.at.last);
+	if (reader->fault == FAULT_NONE &&
+	    (result < 0 || pairs_sort(pairs) < 0))
+		reader->fault = fault_report("/var/tmp", "cannot sort there");
+	return reader->fault;
 }
 
 void
@@ -371,12 +294,110 @@ reader_report(const struct reader *reader, struct reader_report *report)
 	report->plants = reader->plants;
 	report->bytes = reader->replay.at.end;
 	report->seq = reader->replay.at.seq;
-	report->offset = reader->replay.at.last;
+	report->last_plant = reader->last_plant;
 	report->watermark = reader->watermark;
 }
 
-int
-reader_status(const struct reader *reader)
+enum fault
+reader_fault(const struct reader *reader)
 {
-	return reader->status;
+	return reader->fault;
+}
+
+/*
+ * Open the index, and have reader_next go on from where it ends: from the
+ * beginning where there is none that can be used.
+ */
+static enum fault
+begin_search(struct reader *reader, bool use_index)
+{
+	struct position covered = { 0 };
+	enum fault fault = FAULT_NONE;
+
+	pairs_done(&reader->rest);
+	index_close(reader->index, false);
+	reader->index = NULL;
+	if (use_index) {
+		fault = reader_lock(reader);
+		if (fault != FAULT_NONE)
+			return fault;
+		reader_open_index(reader, &reader->index, &covered);
+		if (reader->index != NULL)
+			index_abort(reader->index);
+		reader_unlock(reader);
+	}
+	fault = reader_resume(
+	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+	if (fault == FAULT_NONE)
+		fault = reader_collect(reader, &reader->rest);
+	reader->searching = fault == FAULT_NONE;
+	return fault;
+}
+
+/* An entry counts where the record holds the same; false if it does not. */
+static bool
+ask_index(struct reader *reader, int64_t id, uint64_t *offset)
+{
+	struct position covered;
+	enum index_result found = INDEX_ERROR;
+
+	*offset = 0;
+	if (index_begin(reader->index, &covered) == 0)
+		found = index_find(reader->index, id, offset);
+	index_abort(reader->index);
+	return found == INDEX_NEW ||
+	       (found == INDEX_FOUND &&
+		   journal_has_plant(&reader->journal, *offset, id));
+}
+
+enum fault
+reader_find(struct reader *reader, int64_t id, uint64_t *offset)
+{
+	enum fault fault = FAULT_NONE;
+
+	*offset = 0;
+	if (!reader->searching)
+		fault = begin_search(reader, true);
+	if (fault == FAULT_NONE && reader->index != NULL) {
+		fault = reader_lock(reader);
+		if (fault != FAULT_NONE)
+			return fault;
+		bool right = ask_index(reader, id, offset);
+		reader_unlock(reader);
+		if (!right)
+			fault = begin_search(reader, false);
+		else if (*offset > 0)
+			return FAULT_NONE;
+	}
+	if (fault == FAULT_NONE)
+		*offset = pairs_find(&reader->rest, id);
+	return fault;
+}
+
+enum fault
+reader_read(struct reader *reader, uint64_t offset, struct record *record)
+{
+	if (journal_read(&reader->journal, offset, record) == 0)
+		return FAULT_NONE;
+	if (errno == EBADMSG)
+		return journal_damaged(
+		    &reader->journal, offset, "no valid line begins here");
+	return fault_report(reader->journal.name, "cannot read");
+}
+
+enum fault
+reader_index(struct reader *reader, enum reader_index *state, uint64_t *end)
+{
+	struct position covered;
+	struct index *index;
+	enum fault fault = reader_lock(reader);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	*state = reader_open_index(reader, &index, &covered);
+	index_close(index, false);
+	reader_unlock(reader);
+	*end = covered.end;
+	return reader_resume(
+	    reader, covered.end > 0 ? &covered : &reader->journal.start);
 }

@@ -1,74 +1,112 @@
 /*
  * recovery: reading on.  See recovery.h.
  *
- * Happy path: nothing is behind the place that we know, one pread says so.
- * Otherwise the lines of others are checked in order; plants that the index
- * lacks are synced, whoever left them, and entered.  Failure modes: a torn tail
- * is kept beside the journal and cut; damage refuses.
+ * Happy path: nothing is behind the place that the index covers, as one pread
+ * shows.  Otherwise the lines of others are checked in order; plants that the
+ * index does not have are synced, since the process that wrote them may have
+ * died before its sync, and entered.  Failure modes: a torn tail is kept beside
+ * the journal and cut; damage refuses.
  */
 #include "recovery.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "gather.h"
 #include "ground/log.h"
+#include "index_build.h"
+#include "reader.h"
 
 /*
  * A long lived process checks a journal up to this size from its beginning at
  * every start: 16 ms at 1 GB/s.  A larger one is checked whole when its index
- * is built, and by the operator's command.
+ * is built, and by `verify`.
  */
-#define VERIFY_BYTES_MAX ((uint64_t)16 << 20)
+#define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 
-/*
- * A start that entered more than this in the index, some 5,000 plants, does not
- * keep the memory which that took: up to 24 MiB where it was built.
- */
-#define REFRESH_BYTES ((uint64_t)1 << 20)
+#define STEP_BYTES ((uint64_t)1 << 20)
 
-static enum fault
-unreadable(const struct store *store)
+/* Plants on their way into the index. */
+struct feed {
+	struct store *store;
+	bool build; /* the index is new */
+	struct pairs pairs;
+	uint64_t next_step;
+	/* To build an index is to read, and in about the same time to enter. */
+	struct watch_half half;
+	struct watch watch;
+};
+
+enum fault
+recovery_unwritten(struct store *store, const char *name)
 {
-	log_error("%s/" JOURNAL_NAME ": cannot read: %s", store->path,
-	    strerror(errno));
-	return state_fault(errno);
+	int error = errno;
+	enum fault fault = fault_of(error);
+
+	if (!fault_passes(fault) || !store->full)
+		log_error("%s/%s: cannot write: %s%s", store->path, name,
+		    strerror(error), fault_remedy(error));
+	store->full |= fault_passes(fault);
+	errno = error;
+	return fault;
 }
 
-/* `reason`: NULL if lines are good as far as they go. */
-static enum fault
-damaged(const struct store *store, uint64_t end, const char *reason)
+enum fault
+recovery_index_failed(struct store *store)
 {
-	log_error("%s/" JOURNAL_NAME ": damaged at byte %" PRIu64
-		  ": %s; nothing was changed; " JOURNAL_REMEDY,
-	    store->path, end, reason != NULL ? reason : "the end is missing");
-	return FAULT_DAMAGED;
+	if (errno != EBADMSG)
+		return recovery_unwritten(store, "index");
+	log_error("%s/index: damaged; removing it: the next start builds it "
+		  "again from " JOURNAL_NAME " and checks that",
+	    store->path);
+	index_discard(store->journal.dir);
+	return FAULT_FAILED;
+}
+
+/*
+ * What was read goes into the index, which then covers the journal up to `to`,
+ * once that is durable: the process that wrote it may have died before its
+ * sync.
+ */
+static enum fault
+feed_finish(struct feed *feed, const struct position *to)
+{
+	struct store *store = feed->store;
+	struct position covered;
+
+	if (feed->pairs.n == 0 && !feed->build)
+		return FAULT_NONE;
+	if (journal_sync(&store->journal) < 0)
+		return journal_fail(&store->journal, "fdatasync");
+	store->durable = to->end;
+	feed->half.second = true;
+	if (pairs_sort(&feed->pairs) == 0 &&
+	    index_build(store->index, &feed->pairs, feed->build, to,
+		&store->journal, &feed->watch) == 0 &&
+	    index_begin(store->index, &covered) == 0)
+		return FAULT_NONE;
+	return errno == ECANCELED ? FAULT_STOPPED
+				  : recovery_index_failed(store);
 }
 
 static enum fault
 cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 {
-	char name[64];
+	struct journal *journal = &store->journal;
+	char name[JOURNAL_KEPT_MAX];
 
-	if (journal_keep(&store->journal, end, tail_end, name, sizeof(name)) <
-	    0) {
-		log_error(
-		    "%s: cannot keep a copy of the torn end of " JOURNAL_NAME
-		    ": %s; make room or mend the rights",
-		    store->path, strerror(errno));
-		return state_fault(errno);
-	}
-	if (journal_cut(&store->journal, end) < 0 ||
-	    journal_sync(&store->journal) < 0)
-		return state_poison(store, "cutting a torn end");
-	log_warning("%s/" JOURNAL_NAME ": a batch was torn at byte %" PRIu64
+	if (journal_keep(journal, end, tail_end, name) < 0)
+		return fault_report(
+		    journal->name, "cannot keep a copy of its torn end");
+	if (journal_cut(journal, end) < 0 || journal_sync(journal) < 0)
+		return journal_fail(journal, "cutting a torn end");
+	log_warning("%s: a batch was torn at byte %" PRIu64
 		    " by a crash, before it was acknowledged: its %" PRIu64
 		    " bytes are kept in %s and cut off",
-	    store->path, end, tail_end - end, name);
+	    journal->name, end, tail_end - end, name);
 	return FAULT_NONE;
 }
 
@@ -81,246 +119,207 @@ judge_tail(struct store *store, struct replay *replay, uint64_t covered,
 	enum replay_tail tail = replay_judge(replay, tail_end);
 
 	if (tail == REPLAY_TAIL_ERROR)
-		return unreadable(store);
-	/* The index and our own syncs vouch for what is below, too. */
+		return fault_report(store->journal.name, "cannot read");
+	/* What the index covers and what we synced was durable, too. */
 	if (tail == REPLAY_DAMAGED || end < covered || end < store->durable)
-		return damaged(store, end, replay->reason);
+		return journal_damaged(&store->journal, end, replay->reason);
 	return FAULT_NONE;
 }
 
+/* Every line from replay->at on; the plants behind `covered` into the feed. */
+static enum fault
+feed_lines(struct feed *feed, struct replay *replay, uint64_t covered,
+    enum replay_result *result)
+{
+	struct store *store = feed->store;
+	struct record record;
+
+	while ((*result = replay_next(replay, &record)) == REPLAY_RECORD) {
+		if (record.plant != NULL && replay->at.last >= covered &&
+		    pairs_add(&feed->pairs, record.id, replay->at.last) < 0)
+			return recovery_unwritten(store, "index");
+		if (replay->at.end < feed->next_step)
+			continue;
+		feed->next_step = replay->at.end + STEP_BYTES;
+		if (!watch_step(
+			&feed->watch, replay->at.end, store->journal.size))
+			return FAULT_STOPPED;
+	}
+	return *result == REPLAY_ERROR
+		   ? fault_report(store->journal.name, "cannot read")
+		   : FAULT_NONE;
+}
+
 /*
- * Read from store->at to the journal's end.  `whole`: look at everything behind
- * it too; else a blank line is the end.
+ * Read from `from` to the journal's end.  `whole`: look at everything behind it
+ * too; else a blank line is the end.
  */
 static enum fault
-read_on(struct store *store, const struct position *covered, bool whole)
+read_on(struct store *store, const struct position *from,
+    const struct position *covered, bool whole)
 {
-	struct gather gather = { .store = store,
-		.covered = *covered,
-		.chunk = GATHER_CHUNK,
-		.build = whole && covered->end == 0 };
+	struct feed feed = { .store = store,
+		.build = covered->end == 0,
+		.next_step = from->end + STEP_BYTES,
+		.half = { store->watch, false, store->journal.size },
+		.watch = { watch_half_step, &feed.half } };
 	struct replay replay;
-	struct record record;
-	enum replay_result result;
-	enum fault fault = FAULT_NONE;
-	bool closed = store->closed;
+	enum replay_result result = REPLAY_END;
+	enum fault fault;
 	uint64_t tail_end = 0;
 
-	if (replay_init(&replay, store->journal.fd, store->journal.seed,
-		&store->at) < 0) {
-		log_error("out of memory for reading the journal");
-		return FAULT_MEMORY;
-	}
-	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD) {
-		closed = record.plant == NULL;
-		if (!closed && replay.at.last >= covered->end)
-			fault = gather_add(&gather, record.id, &replay.at);
-		if (fault == FAULT_NONE)
-			fault = gather_watch(&gather, &replay.at);
-		if (fault != FAULT_NONE)
-			goto done;
-	}
-	if (result == REPLAY_ERROR) {
-		fault = unreadable(store);
-		goto done;
-	}
-	if (whole || result == REPLAY_BAD || replay.at.end < covered->end)
-		fault =
-		    judge_tail(store, &replay, gather.covered.end, &tail_end);
+	if (replay_init(&replay, store->journal.fd, store->journal.seed, from) <
+		0 ||
+	    pairs_init(&feed.pairs, store->journal.dir) < 0)
+		fault = fault_report(store->path, "cannot read on");
+	else
+		fault = feed_lines(&feed, &replay, covered->end, &result);
+	if (fault == FAULT_NONE &&
+	    (whole || result == REPLAY_BAD || replay.at.end < covered->end ||
+		replay.at.end < store->durable))
+		fault = judge_tail(store, &replay, covered->end, &tail_end);
 	if (fault == FAULT_NONE)
-		fault = gather_enter(&gather, &replay.at);
+		fault = feed_finish(&feed, &replay.at);
+	if (fault == FAULT_STOPPED)
+		log_warning("%s/index: stopped before it was built; the next "
+			    "start begins again",
+		    store->path);
+	/* A part of an index only takes room. */
+	if (fault != FAULT_NONE && feed.build)
+		index_discard(store->journal.dir);
 	/* Last, since a journal that is refused is left as it is. */
 	if (fault == FAULT_NONE && tail_end > replay.at.end)
 		fault = cut_tail(store, replay.at.end, tail_end);
-	if (fault == FAULT_NONE) {
+	if (fault == FAULT_NONE)
 		store->at = replay.at;
-		store->closed = closed;
-		if (gather.synced)
-			store->durable = replay.at.end;
-		else if (store->durable < gather.covered.end)
-			store->durable = gather.covered.end;
-	}
-
-done:
+	if (fault == FAULT_NONE && store->durable < covered->end)
+		store->durable = covered->end;
 	replay_done(&replay);
-	gather_done(&gather);
+	pairs_done(&feed.pairs);
 	return fault;
-}
-
-/* Whether a line, or something that should be one, stands behind `at`. */
-static int
-has_more(const struct store *store)
-{
-	char byte;
-	ssize_t n = pread(store->journal.fd, &byte, 1, (off_t)store->at.end);
-
-	return n < 0 ? -1 : n == 1 && byte != '\n';
 }
 
 enum fault
 recovery_catch_up(struct store *store)
 {
+	struct journal *journal = &store->journal;
+	const char *why = journal_check(journal, store->at.end);
 	struct position covered;
 	enum fault fault = FAULT_NONE;
-	enum lock_mark mark = lock_mark(&store->lock, NULL);
-	const char *why;
+	char byte = '\n';
 
-	if (mark != LOCK_OK) {
-		log_error("%s/lock: %s; the next start recovers the store",
-		    store->path,
-		    mark == LOCK_FAILED ? "marked as failed by another process"
-		    : mark == LOCK_NEW  ? "removed while it was in use"
-					: "unreadable");
-		return FAULT_FAILED;
-	}
-	why = journal_check(&store->journal, store->path, store->at.end);
 	if (why != NULL) {
-		log_error("%s/" JOURNAL_NAME ": %s while it was in use; put it "
-			  "back, or restore it from a backup",
-		    store->path, why);
+		log_error("%s: %s while it was in use; %s", journal->name, why,
+		    journal_exists(journal, JOURNAL_FAILED_NAME)
+			? "the next start copies it to a fresh one"
+			: "put it back, or restore it from a backup");
 		return FAULT_FAILED;
 	}
-	if (index_begin(store->index, &covered) < 0) {
-		return state_index_failed(store);
+	if (index_begin(store->index, &covered) < 0)
+		return recovery_index_failed(store);
+	/* What others have stored must still be there. */
+	if (covered.end > journal->size ||
+	    (covered.end != store->at.end && !journal_has(journal, &covered)))
+		fault = journal_damaged(journal, covered.last, NULL);
+	/* One byte shows whether a line, or a part of one, follows. */
+	else if (pread(journal->fd, &byte, 1, (off_t)covered.end) < 0)
+		fault = fault_report(journal->name, "cannot read");
+	else if (byte != '\n' || covered.end < store->durable)
+		fault = read_on(store, &covered, &covered, false);
+	else {
+		store->at = covered;
+		if (store->durable < covered.end)
+			store->durable = covered.end;
 	}
-	/*
-	 * Closing lines of others are read without the index, so it may lag
-	 * behind us.  That no more than those lie between is not taken on
-	 * trust: an older index could have been put in its place.
-	 */
-	if (covered.end < store->at.end)
-		store->at = covered.seq == 0 ? store->journal.start : covered;
-	int more = has_more(store);
-	if (more < 0)
-		fault = unreadable(store);
-	else if (more > 0 || covered.end > store->at.end)
-		fault = read_on(store, &covered, false);
 	if (fault != FAULT_NONE)
 		index_abort(store->index);
 	return fault;
 }
 
-/* Whether the index ends at a line that the journal has; if it is a closing. */
-static bool
-is_covered(struct store *store, const struct position *covered, bool *closed)
+/*
+ * Read the journal `path` alone, whole.  Its end must not be below what the
+ * index covers.  The reader, or NULL with a fault.
+ */
+static struct reader *
+read_whole(const struct store *store, const char *path, enum fault *fault)
 {
-	struct record record;
+	struct reader *reader = reader_open(path, NULL, fault);
 
-	*closed = true;
-	if (covered->seq == 0)
-		return covered->end == store->journal.start.end &&
-		       covered->crc == store->journal.start.crc;
-	if (journal_read(&store->journal, covered->last, &record, &store->line,
-		&store->line_size) < 0)
-		return false;
-	*closed = record.plant == NULL;
-	return position_is_behind(covered, &record);
+	if (reader == NULL)
+		return NULL;
+	reader->known =
+	    index_end(store->journal.dir, store->path, reader->journal.uuid);
+	*fault = reader_read_all(reader);
+	if (*fault == FAULT_NONE)
+		return reader;
+	reader_close(reader);
+	return NULL;
 }
 
-/*
- * Find the end of what can be read, which must not be below what the index
- * knows to be durable.
- */
+/* The index of this journal, in a transaction; a new one covers nothing. */
 static enum fault
-find_end(struct store *store, uint64_t known, uint64_t *end)
+open_index(struct store *store, struct position *covered)
 {
-	struct replay replay;
-	enum fault fault = FAULT_NONE;
-	uint64_t tail_end;
+	struct journal *journal = &store->journal;
+	enum index_open opened = index_open(
+	    journal->dir, store->path, journal->uuid, true, &store->index);
+	struct reader *reader;
+	enum fault fault;
 
-	if (replay_init(&replay, store->journal.fd, store->journal.seed,
-		&store->journal.start) < 0) {
-		log_error("out of memory for reading the journal");
-		return FAULT_MEMORY;
+	if (opened == INDEX_FOREIGN) {
+		log_error("%s: of another store than this directory was; if "
+			  "it is meant to be used, remove %s/index first",
+		    journal->name, store->path);
+		return FAULT_SETUP;
 	}
-	enum replay_tail tail = replay_finish(&replay, &tail_end);
-	*end = replay.at.end;
-	if (tail == REPLAY_TAIL_ERROR)
-		fault = unreadable(store);
-	else if (tail == REPLAY_DAMAGED || *end < known)
-		fault = damaged(store, *end, replay.reason);
-	int error = errno;
-	replay_done(&replay);
-	errno = error;
-	return fault;
+	if (opened == INDEX_REFUSED && errno != EBADMSG)
+		return recovery_index_failed(store);
+	if (opened == INDEX_OPENED) {
+		if (index_begin(store->index, covered) < 0)
+			return recovery_index_failed(store);
+		if (covered->end > journal->size)
+			return journal_short(
+			    journal, journal->size, covered->end);
+		if (journal_has(journal, covered))
+			return FAULT_NONE;
+		/* Damage, or another journal of this store? */
+		reader = read_whole(store, journal->name, &fault);
+		if (reader == NULL)
+			return fault;
+		reader_close(reader);
+		index_close(store->index, false);
+		store->index = NULL;
+	}
+	if (journal->size > RECORD_HEADER_LEN)
+		log_info("%s/index: %s; building it from %" PRIu64
+			 " bytes of " JOURNAL_NAME,
+		    store->path,
+		    opened == INDEX_ABSENT   ? "there is none"
+		    : opened == INDEX_STALE  ? "of another boot, or incomplete"
+		    : opened == INDEX_OPENED ? "does not belong to this journal"
+					     : "damaged",
+		    journal->size);
+	if (index_create(
+		journal->dir, store->path, journal->uuid, &store->index) < 0 ||
+	    index_begin(store->index, covered) < 0)
+		return recovery_index_failed(store);
+	return FAULT_NONE;
 }
 
 enum fault
 recovery_start(struct store *store)
 {
-	struct position covered;
-	enum fault fault;
-	uint64_t end;
-	bool closed = true;
+	const struct position *from = &store->journal.start;
+	struct position covered = { 0 };
+	enum fault fault = open_index(store, &covered);
 
-	if (index_begin(store->index, &covered) < 0)
-		goto index_failed;
-	store->at = store->journal.start;
-	store->closed = true;
-	if (covered.end > store->journal.size) {
-		log_error("%s/" JOURNAL_NAME ": it is shorter (%" PRIu64
-			  " bytes) than what was stored in it (%" PRIu64
-			  "): restore it; if this copy is meant to be used, "
-			  "remove %s/index first",
-		    store->path, store->journal.size, covered.end, store->path);
-		index_abort(store->index);
-		return FAULT_DAMAGED;
-	}
-	if (covered.end > 0 && !is_covered(store, &covered, &closed)) {
-		/* Damage, or another journal of this store? */
-		fault = find_end(store, covered.end, &end);
-		if (fault != FAULT_NONE) {
-			index_abort(store->index);
-			return fault;
-		}
-		log_warning("%s/index: does not belong to this journal; "
-			    "building it anew",
-		    store->path);
-		index_close(store->index, false);
-		index_discard(store->dir);
-		store->index =
-		    index_open(store->dir, store->path, store->journal.uuid);
-		if (store->index == NULL ||
-		    index_begin(store->index, &covered) < 0)
-			goto index_failed;
-	}
 	if (covered.end > 0 &&
-	    !(store->prepare && covered.end <= VERIFY_BYTES_MAX)) {
-		store->at = covered;
-		store->closed = closed;
-	}
-	fault = read_on(store, &covered, true);
-	index_abort(store->index);
-	if (fault == FAULT_NONE &&
-	    store->at.end - covered.end > REFRESH_BYTES &&
-	    index_refresh(store->index, store->path) < 0)
-		goto index_failed;
-	return fault;
-
-index_failed:
-	if (errno == EBADMSG)
-		return state_index_failed(store);
-	log_error("%s/index: cannot use it: %s; mend its rights or remove it",
-	    store->path, strerror(errno));
-	return state_fault(errno);
-}
-
-/* What the index knows to be durable. */
-static enum fault
-ask_index(struct store *store, uint64_t *known)
-{
-	struct position covered;
-	enum fault fault = FAULT_NONE;
-	struct index *index =
-	    index_open(store->dir, store->path, store->journal.uuid);
-
-	if (index == NULL || index_begin(index, &covered) < 0)
-		fault = state_fault(errno);
-	else
-		*known = covered.end;
-	int error = errno;
-	index_close(index, false);
-	errno = error;
+	    !(store->prepare && covered.end <= CHECK_BYTES_MAX))
+		from = &covered;
+	if (fault == FAULT_NONE)
+		fault = read_on(store, from, &covered, true);
+	if (store->index != NULL)
+		index_abort(store->index);
 	return fault;
 }
 
@@ -331,28 +330,37 @@ ask_index(struct store *store, uint64_t *known)
 enum fault
 recovery_renew(struct store *store)
 {
-	uint64_t known = 0, end;
-	enum fault fault = ask_index(store, &known);
+	int dir = store->journal.dir;
+	struct reader *failed = NULL;
+	char name[JOURNAL_KEPT_MAX], *path;
+	struct journal fresh;
+	enum fault fault;
+	uint64_t end;
 
-	if (fault == FAULT_NONE)
-		fault = find_end(store, known, &end);
-	if (fault == FAULT_NONE && journal_renew(&store->journal, end) < 0)
-		fault = state_fault(errno);
-	if (fault == FAULT_NONE) {
-		index_discard(store->dir);
-		if (lock_set_mark(
-			&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
-			fault = state_fault(errno);
-	}
-	if (fault == FAULT_NONE)
+	if (asprintf(&path, "%s/" JOURNAL_FAILED_NAME, store->path) < 0)
+		return fault_report(store->path, "cannot recover it");
+	failed = read_whole(store, path, &fault);
+	if (failed == NULL)
+		goto done;
+	end = failed->replay.at.end;
+	bool copied =
+	    journal_copy(&failed->journal, 0, end, &fresh, dir, NULL) == 0;
+	/* Not before: until then the index has the end of what is durable. */
+	if (copied)
+		index_discard(dir);
+	if (!copied || journal_place(&fresh, false) < 0 ||
+	    journal_rename(dir, JOURNAL_FAILED_NAME, "failed", end, name) < 0)
+		fault = fault_report(path,
+		    "a sync had failed, and it cannot be copied to a fresh "
+		    "file");
+	else
 		log_warning("%s: a sync had failed: the readable records, "
-			    "%" PRIu64
-			    " bytes, were copied to a fresh " JOURNAL_NAME
-			    "; the old file is kept beside it",
-		    store->path, end);
-	else if (fault != FAULT_DAMAGED)
-		log_error("%s: a sync had failed, and " JOURNAL_NAME
-			  " cannot be copied to a fresh file: %s",
-		    store->path, strerror(errno));
+			    "%" PRIu64 " bytes, were copied to a fresh file; "
+			    "the old one is kept as %s",
+		    store->journal.name, end, name);
+
+done:
+	reader_close(failed);
+	free(path);
 	return fault;
 }

@@ -1,6 +1,6 @@
 /*
- * recovery: brings this process's view and the index up to the journal's end,
- * whoever wrote it and however they ended.
+ * recovery: brings the index and this process's view up to the journal's end,
+ * however the processes that wrote it ended.
  *
  * The same code serves the start of a store, the building of its index and the
  * moment before each commit, when other processes may have appended, died in
@@ -9,29 +9,58 @@
 #ifndef STORE_RECOVERY_H
 #define STORE_RECOVERY_H
 
-#include "state.h"
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ground/watch.h"
+#include "index.h"
+#include "journal.h"
+
+struct store {
+	pthread_mutex_t mutex; /* the threads of this process; then the lock */
+	char *path;
+	bool prepare;              /* long lived */
+	bool failed;               /* nothing is acknowledged any more */
+	bool full;                 /* there was no room, which is logged once */
+	const struct watch *watch; /* while it is opened; or NULL */
+	struct journal journal;
+	struct index *index;
+	struct position at; /* the journal is read up to here */
+	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
+	char *batch;        /* the lines of one append, and room */
+};
 
 /*
  * recovery_start(store):
- * For an open journal and index: take up from where the index ends, or from the
- * beginning if what it says does not hold, and judge the journal's end whole.
+ * Open the index of an open journal, or build it where none can be used, and
+ * judge the journal's end whole.
+ *
+ * recovery_catch_up(store):
+ * Check that the journal still is the one that is open, and read on.  On
+ * FAULT_NONE an index transaction has begun, and store->at is the journal's
+ * end.
+ *
+ * recovery_renew(store):
+ * After a failed sync: put a fresh copy of what is readable of the failed
+ * journal into its place, and discard the index.  The caller has locked the
+ * directory, which has no journal.
  */
 enum fault recovery_start(struct store *store);
-
-/*
- * recovery_catch_up(store):
- * Check that the store has not been marked as failed and that the journal is
- * still the one that we know, and read on.  On FAULT_NONE an index transaction
- * has begun, and store->at is the journal's end.
- */
 enum fault recovery_catch_up(struct store *store);
+enum fault recovery_renew(struct store *store);
 
 /*
- * recovery_renew(store):
- * After a failed sync: copy what is readable of the journal to a fresh file in
- * its place, discard the index, and mark the store as good again.  Needs an
- * open journal, no index.
+ * recovery_index_failed(store):
+ * Log, with errno, that the index could not be used, and remove a damaged one.
+ * Return the fault.
+ *
+ * recovery_unwritten(store, name):
+ * Log, with errno, that the file `name` could not be written and is as before:
+ * what passes by itself only once, until store->full is unset.  Return the
+ * fault.
  */
-enum fault recovery_renew(struct store *store);
+enum fault recovery_index_failed(struct store *store);
+enum fault recovery_unwritten(struct store *store, const char *name);
 
 #endif

@@ -1,4 +1,10 @@
-/* replay: lines through a window, and the verdict.  See replay.h. */
+/*
+ * replay: lines through a window, and the verdict on what follows the last good
+ * one.  See replay.h.
+ *
+ * A record begins with {"seq": and nothing within one does, since quotes in its
+ * strings are escaped.  So a record is found behind bytes that are no line.
+ */
 #include "replay.h"
 
 #include <errno.h>
@@ -10,11 +16,8 @@
 /* Large reads are cheap; the window grows for a longer line only. */
 #define WINDOW_BYTES ((size_t)256 << 10)
 
-bool
-position_is_behind(const struct position *at, const struct record *record)
-{
-	return record->seq == at->seq && record->crc == at->crc;
-}
+/* A disk reads this much at once: behind a bad block, reading goes on. */
+#define BLOCK_BYTES ((uint64_t)4096)
 
 int
 replay_init(
@@ -60,11 +63,8 @@ fill_window(struct replay *replay)
 		replay->window = window;
 		replay->size *= 2;
 	}
-	do
-		n = pread(replay->fd, replay->window + replay->fill,
-		    replay->size - replay->fill,
-		    (off_t)(replay->base + replay->fill));
-	while (n < 0 && errno == EINTR);
+	n = TEMP_FAILURE_RETRY(pread(replay->fd, replay->window + replay->fill,
+	    replay->size - replay->fill, (off_t)(replay->base + replay->fill)));
 	if (n <= 0)
 		return (int)n;
 	replay->fill += (size_t)n;
@@ -145,6 +145,7 @@ replay_next(struct replay *replay, struct record *record)
 	replay->at.end += len;
 	replay->at.seq = found.seq;
 	replay->at.crc = found.crc;
+	replay->at.closing = found.plant == NULL;
 	*record = found;
 	return REPLAY_RECORD;
 }
@@ -166,70 +167,80 @@ skip_blank(struct replay *replay)
 	replay->used = used;
 }
 
-/*
- * Whether a record whose watermark is above `bad` ends here.  It begins at the
- * last place that looks like a record's beginning, which nothing within a
- * record does: quotes in its strings are escaped.
- */
-static bool
-is_witness(
-    const struct replay *replay, const char *line, size_t len, uint64_t bad)
+/* The next line that is not blank, or a part of one that is too long. */
+static enum line
+next_text(struct replay *replay, const char **line, size_t *len)
 {
-	static const char begin[] = "{\"seq\":";
-	const char *end = line + len, *last = NULL, *next = line;
-	struct record found;
+	enum line found;
 
-	while ((next = memmem(next, (size_t)(end - next), begin,
-		    sizeof(begin) - 1)) != NULL)
-		last = next++;
-	return last != NULL &&
-	       record_decode(
-		   last, (size_t)(end - last), replay->seed, &found) == NULL &&
-	       found.safe > bad;
+	/* More blank lines may follow where the window ended. */
+	do {
+		skip_blank(replay);
+		found = find_line(replay, line, len);
+	} while (found == LINE_WHOLE && *len == 1);
+	/* A record may begin in its end, and end behind it. */
+	if (found == LINE_LONG && (*line)[*len - 1] != '\n')
+		*len -= RECORD_LINE_MAX;
+	return found;
+}
+
+/*
+ * Read the record that ends the line, also where the newline before it is lost:
+ * it begins at the last place that looks like a record's beginning.  Return
+ * NULL and where it begins, or why there is none.
+ */
+static const char *
+last_record(const struct replay *replay, const char *line, size_t len,
+    struct record *record, const char **begin)
+{
+	static const char mark[] = "{\"seq\":";
+	const char *end = line + len, *next = line;
+
+	*begin = NULL;
+	while ((next = memmem(next, (size_t)(end - next), mark,
+		    sizeof(mark) - 1)) != NULL)
+		*begin = next++;
+	if (*begin == NULL)
+		return *line == '\0' ? "NUL bytes in place of a record"
+				     : "not a record";
+	return record_decode(
+	    *begin, (size_t)(end - *begin), replay->seed, record);
+}
+
+/* Pass over the line; the offset behind its last byte that is no newline. */
+static uint64_t
+pass_line(struct replay *replay, const char *line, size_t len)
+{
+	replay->used += len;
+	return replay->base + replay->used - (line[len - 1] == '\n');
 }
 
 enum replay_tail
 replay_judge(struct replay *replay, uint64_t *tail_end)
 {
 	const uint64_t bad = replay->at.end;
-	const char *reason = replay->reason;
-	const char *line;
+	const char *reason = replay->reason, *line, *begin;
+	struct record record;
+	enum line found;
 	size_t len;
 
 	*tail_end = bad;
-	for (;;) {
-		skip_blank(replay);
-		switch (find_line(replay, &line, &len)) {
-		case LINE_NONE:
-			if (*tail_end == bad)
-				return REPLAY_CLEAN;
-			if (*tail_end - bad <= JOURNAL_TAIL_MAX)
-				return REPLAY_TORN;
-			replay->reason = "more unreadable bytes than a torn "
-					 "batch leaves";
-			return REPLAY_DAMAGED;
-		case LINE_ERROR:
+	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
+		if (found == LINE_ERROR)
 			return REPLAY_TAIL_ERROR;
-		case LINE_LONG:
-			/* A record may begin in its end, and end behind it. */
-			if (line[len - 1] != '\n')
-				len -= RECORD_LINE_MAX;
-			break;
-		case LINE_WHOLE:
-		case LINE_CUT:
-			break;
-		}
-		if (is_witness(replay, line, len, bad)) {
-			if (reason == NULL)
-				reason = "blank lines in place of a record";
-			replay->reason = reason;
+		if (last_record(replay, line, len, &record, &begin) == NULL &&
+		    record.safe > bad) {
+			replay->reason =
+			    reason != NULL ? reason
+					   : "blank lines in place of a record";
 			return REPLAY_DAMAGED;
 		}
-		size_t text = line[len - 1] == '\n' ? len - 1 : len;
-		if (text > 0)
-			*tail_end = replay->base + replay->used + text;
-		replay->used += len;
+		*tail_end = pass_line(replay, line, len);
 	}
+	if (*tail_end - bad <= JOURNAL_TAIL_MAX)
+		return *tail_end == bad ? REPLAY_CLEAN : REPLAY_TORN;
+	replay->reason = "more unreadable bytes than a torn batch leaves";
+	return REPLAY_DAMAGED;
 }
 
 enum replay_tail
@@ -243,4 +254,62 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	while (result == REPLAY_RECORD);
 	return result == REPLAY_ERROR ? REPLAY_TAIL_ERROR
 				      : replay_judge(replay, tail_end);
+}
+
+/* Go on behind the block that cannot be read; false if the file ends there. */
+static bool
+pass_block(struct replay *replay)
+{
+	uint64_t next =
+	    ((replay->base + replay->fill) / BLOCK_BYTES + 1) * BLOCK_BYTES;
+	off_t size = lseek(replay->fd, 0, SEEK_END);
+
+	replay->fill = replay->used = 0;
+	replay->base = next;
+	if (size >= 0 && next < (uint64_t)size)
+		return true;
+	replay->base = size < 0 ? next : (uint64_t)size;
+	return false;
+}
+
+enum replay_result
+replay_salvage(
+    struct replay *replay, struct record *record, struct replay_lost *lost)
+{
+	const char *line, *begin, *why;
+	enum line found;
+	size_t len;
+
+	*lost = (struct replay_lost){ replay->at.end, replay->at.end,
+		replay->reason };
+	replay->reason = NULL;
+	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
+		if (found == LINE_ERROR && errno == ENOMEM)
+			return REPLAY_ERROR;
+		if (found == LINE_ERROR)
+			why = strerrordesc_np(errno);
+		else
+			why = last_record(replay, line, len, record, &begin);
+		if (why == NULL) {
+			replay->at.last = replay->base + replay->used +
+					  (uint64_t)(begin - line);
+			replay->used += len;
+			replay->at.end = replay->base + replay->used;
+			lost->end = replay->at.last;
+			if (lost->reason == NULL)
+				lost->reason = "not a record";
+			return REPLAY_RECORD;
+		}
+		if (lost->reason == NULL)
+			lost->reason = why;
+		if (found != LINE_ERROR) {
+			lost->end = pass_line(replay, line, len);
+			continue;
+		}
+		bool more = pass_block(replay);
+		lost->end = replay->base;
+		if (!more)
+			break;
+	}
+	return REPLAY_END;
 }

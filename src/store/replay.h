@@ -1,8 +1,8 @@
 /*
- * replay: reads a journal's lines in order, each checked in its place, and
- * judges what stands behind the last good one.
+ * replay: the one loop over a journal's lines.
  *
- * Reads through a window, in constant memory at any size of the journal.
+ * Start, catch-up, reading, verify, copy and recover all read through it.  It
+ * reads through a window, in constant memory at any size of the journal.
  */
 #ifndef STORE_REPLAY_H
 #define STORE_REPLAY_H
@@ -15,22 +15,18 @@
 
 /* A place between two lines, and what the next line must follow from. */
 struct position {
-	uint64_t end;  /* offset behind the last line */
-	uint64_t last; /* offset of that line */
-	uint64_t seq;  /* its number; 0 for the header */
-	uint32_t crc;  /* its checksum */
+	uint64_t end;     /* offset behind the last line; 0: no position */
+	uint64_t last;    /* offset of that line */
+	uint64_t seq;     /* its number; 0 for the header */
+	uint32_t crc;     /* its checksum */
+	uint32_t closing; /* whether it is a closing line, or the header */
 };
 
 /*
- * position_is_behind(at, record):
- * Whether `record`, read at `at->last`, is the line that `at` follows from.
- */
-bool position_is_behind(const struct position *at, const struct record *record);
-
-/*
  * The most bytes of records that one append writes, and the room that it writes
- * behind them.  A torn tail cannot be longer than a closing line and one append,
- * of which the room too may come back from a crash as zeros.
+ * behind them: some 1,300 plants' worth, half a millisecond.  A torn tail
+ * cannot be longer than a closing line and one append, of which the room too
+ * may come back from a crash as zeros.
  */
 #define JOURNAL_APPEND_MAX ((size_t)4 << 20)
 #define JOURNAL_ROOM_BYTES ((size_t)256 << 10)
@@ -49,7 +45,8 @@ struct replay {
 
 /*
  * replay_init(replay, fd, seed, at), replay_done(replay):
- * Start at the position `at`.  Return 0; -1 if there is no memory.
+ * Start at the position `at`.  Return 0; -1 with ENOMEM.  replay_done may be
+ * called after a failure, and on a struct of zeros.
  */
 int replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at);
@@ -79,25 +76,40 @@ enum replay_tail {
 
 /*
  * replay_judge(replay, tail_end):
- * Judge all that stands behind replay->at, where replay_next gave REPLAY_END or
+ * Judge all bytes behind replay->at, where replay_next gave REPLAY_END or
  * REPLAY_BAD:
  *
- *	a later line, valid by itself, whose watermark is above replay->at.end,
- *	says that the bytes there were durable: they are damaged.  It counts
- *	also where the newline before it is lost;
- *	more than JOURNAL_TAIL_MAX bytes are more than one batch: damaged;
- *	else a batch was torn, and none of it was acknowledged.
+ *	A later line, valid by itself, whose watermark is above replay->at.end
+ *	proves that the bytes there were durable: they are damaged.  It counts
+ *	also where the newline before it is lost.
+ *	More than JOURNAL_TAIL_MAX bytes are more than one batch: damaged.
+ *	Otherwise a batch was torn, and none of it was acknowledged.
  *
  * `tail_end` is the offset behind the last byte that is not a newline.
  * Afterwards only replay_done may be called.
+ *
+ * replay_finish(replay, tail_end):
+ * Check all lines that are left before.
  */
 enum replay_tail replay_judge(struct replay *replay, uint64_t *tail_end);
+enum replay_tail replay_finish(struct replay *replay, uint64_t *tail_end);
+
+/* Bytes that hold no readable record. */
+struct replay_lost {
+	uint64_t begin, end;
+	const char *reason; /* static English */
+};
 
 /*
- * replay_finish(replay, tail_end):
- * Check all lines that are left, so that replay->at is behind the last good one,
- * and judge what stands there, as replay_judge does.
+ * replay_salvage(replay, record, lost):
+ * Find the next line that is valid by itself, in its place or not: also behind
+ * a line whose newline is lost.  Bytes that the disk does not give are passed
+ * over in blocks.  On REPLAY_RECORD, replay->at.last is its offset; `lost` is
+ * what lies between it, or the end of the file on REPLAY_END, and the record
+ * before, with begin and end equal where nothing does.  REPLAY_ERROR: ENOMEM.
+ * Not mixed with the functions above.
  */
-enum replay_tail replay_finish(struct replay *replay, uint64_t *tail_end);
+enum replay_result replay_salvage(
+    struct replay *replay, struct record *record, struct replay_lost *lost);
 
 #endif

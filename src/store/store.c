@@ -1,235 +1,97 @@
 /*
- * store: the life of an open store.  See store/store.h.
+ * store: the life of an open store, and its commits.  See store/store.h.
  *
- * Opening takes the lock, finds or makes the journal, opens the index and reads
- * on from where it ends (recovery.h).  Using it is commit.h's.
+ * Opening finds or makes the journal, takes its lock, opens the index and reads
+ * on from where it ends (recovery.h).
+ *
+ * A commit, under the lock: read on what others appended, enter each id into an
+ * index transaction, which finds the repeats, append the new plants with one
+ * write, sync once: the results are good.  Then commit the index.
+ * Failure modes: no room, everything is taken back; a failed sync, the journal
+ * is marked for all processes and this one ends; a failed commit of the index,
+ * the plants are stored and the next catch-up enters them.
  */
 #include "store/store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/record.h"
-#include "commit.h"
+#include "pure/timestamp.h"
 #include "recovery.h"
-#include "state.h"
 
-/*
- * A thread that waits for the lock so soon after another gave it up goes on with
- * that one's wait, and looks at least so long: some turns of those who hold it,
- * and little for a reactor that has others before it.
- */
-#define BUSY_GAP_MS 1000
-#define BUSY_LOOK_MS 5
-
-static int
-exit_status(enum fault fault)
+/* With the directory locked: the journal is absent, or has failed. */
+static enum fault
+make_journal(struct store *store)
 {
-	switch (fault) {
-	case FAULT_FULL:
-	case FAULT_MEMORY:
-	case FAULT_STOPPED:
-		return EX_TEMPFAIL;
-	case FAULT_DAMAGED:
-		return EX_DATAERR;
-	default:
-		return EX_IOERR;
+	const struct journal *journal = &store->journal;
+	struct journal fresh;
+
+	if (journal_exists(journal, JOURNAL_NAME))
+		return FAULT_NONE;
+	if (journal_exists(journal, JOURNAL_FAILED_NAME))
+		return recovery_renew(store);
+	if (journal_exists(journal, "index")) {
+		log_error("%s: missing; restore it from a backup, or remove "
+			  "all else from this directory to begin an empty "
+			  "store",
+		    journal->name);
+		return FAULT_SETUP;
 	}
+	if (journal_begin(&fresh, journal->dir) < 0 ||
+	    journal_place(&fresh, false) < 0)
+		return fault_report(journal->name, "cannot make it");
+	log_info("%s: made a new store", store->path);
+	return FAULT_NONE;
 }
 
-static void
-leave_store(struct store *store)
-{
-	if (store->journal.fd >= 0)
-		lock_unlock_file(store->journal.fd);
-	lock_release(&store->lock);
-}
-
-/*
- * Whoever held the lock when its file was removed may still be writing; or have
- * put another journal in the place of the one that we opened.
- */
-static int
-lock_journal(struct store *store, int64_t deadline_ms)
-{
-	const char *why = NULL;
-
-	if (lock_file(store->journal.fd, deadline_ms) < 0)
-		why = strerror(errno);
-	else
-		why = journal_check(&store->journal, store->path, 0);
-	if (why == NULL)
-		return EX_OK;
-	log_error("%s/" JOURNAL_NAME ": in use by another process: %s; try "
-		  "again later",
-	    store->path, why);
-	return EX_TEMPFAIL;
-}
-
-/*
- * Tell what the system has refused of the directory, or of the name in it, and
- * what an operator does about it.  The exit status.
- */
-static int
-refused(const struct store *store, const char *name, const char *what)
-{
-	int error = errno, status = exit_status(state_fault(error));
-	const char *remedy = "";
-
-	switch (error) {
-	case EACCES:
-	case EPERM:
-		remedy = "; give the directory and all in it to the service's "
-			 "user";
-		status = EX_NOPERM;
-		break;
-	case EROFS:
-		remedy = "; mount it for writing";
-		status = EX_NOPERM;
-		break;
-	case ENOTDIR:
-	case ELOOP:
-	case ENAMETOOLONG:
-		status = EX_CONFIG;
-		break;
-	case EIO:
-		remedy = "; check the disk";
-		break;
-	case ENOSPC:
-	case EDQUOT:
-	case EFBIG:
-		remedy = "; make room";
-		break;
-	}
-	log_error("%s%s%s: %s: %s%s", *name == '\0' ? "PLANT_STORE_DIR: " : "",
-	    store->path, name, what, strerror(error), remedy);
-	return status;
-}
-
-/* The journal that belongs here, made if this store is new. */
-static int
+/* The journal that belongs here, locked; made if this store is new. */
+static enum fault
 open_journal(struct store *store, int64_t deadline_ms)
 {
-	char uuid[RECORD_UUID_LEN];
-	enum lock_mark mark = lock_mark(&store->lock, uuid);
-	enum journal_open opened =
-	    journal_open(&store->journal, store->dir, store->prepare);
-
-	if (opened == JOURNAL_ABSENT) {
-		if (mark != LOCK_NEW) {
-			log_error("%s/" JOURNAL_NAME ": missing; restore it "
-				  "from a backup, or remove %s/lock and "
-				  "%s/index to begin an empty store",
-			    store->path, store->path, store->path);
-			return EX_CONFIG;
-		}
-		if (journal_create(store->dir) < 0)
-			return refused(
-			    store, "/" JOURNAL_NAME, "cannot make it");
-		log_info("%s: made a new store", store->path);
-		opened =
-		    journal_open(&store->journal, store->dir, store->prepare);
-	}
-	switch (opened) {
-	case JOURNAL_OPENED:
-		break;
-	case JOURNAL_VERSION:
-		log_error("%s/" JOURNAL_NAME ": of a version that this program "
-			  "does not know; use the program that wrote it",
-		    store->path);
-		return EX_CONFIG;
-	case JOURNAL_DAMAGED:
-		log_error("%s/" JOURNAL_NAME ": damaged at byte 0: its first "
-			  "line is not a journal's header; " JOURNAL_REMEDY,
-		    store->path);
-		return EX_DATAERR;
-	case JOURNAL_ABSENT:
-	case JOURNAL_ERROR:
-		return refused(store, "/" JOURNAL_NAME, "cannot open");
-	}
-	int status = lock_journal(store, deadline_ms);
-	if (status != EX_OK)
-		return status;
-	if (mark == LOCK_OK &&
-	    memcmp(uuid, store->journal.uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s/" JOURNAL_NAME ": of another store than this "
-			  "directory was; if it is meant to be used, remove "
-			  "%s/lock first",
-		    store->path, store->path);
-		return EX_CONFIG;
-	}
-	if (mark == LOCK_NEW &&
-	    lock_set_mark(&store->lock, LOCK_OK, store->journal.uuid, true) < 0)
-		return refused(store, "/lock", "cannot write");
-	if (mark == LOCK_FAILED || mark == LOCK_UNREADABLE) {
-		enum fault fault = recovery_renew(store);
-
-		if (fault != FAULT_NONE)
-			return exit_status(fault);
-	}
-	return EX_OK;
-}
-
-static int
-open_directory(struct store *store)
-{
-	store->dir = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (store->dir < 0 && errno == ENOENT) {
-		log_error("PLANT_STORE_DIR: %s: cannot open: %s; make it with "
-			  "'install -d -m 0700 %s', owned by the service's "
-			  "user",
-		    store->path, strerror(errno), store->path);
-		return EX_CONFIG;
-	}
-	if (store->dir < 0)
-		return refused(store, "", "cannot open");
-	if (lock_open(&store->lock, store->dir) < 0)
-		return refused(store, "/lock", "cannot open or make it");
-	return EX_OK;
-}
-
-static int
-open_all(struct store *store)
-{
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + STORE_LOCK_TIMEOUT_MS;
-	int status = open_directory(store);
+	struct journal *journal = &store->journal;
+	char name[JOURNAL_KEPT_MAX];
+	const char *moved = "cannot be reached";
 	enum fault fault;
 
-	if (status != EX_OK)
-		return status;
-	if (lock_acquire(&store->lock, deadline_ms) < 0) {
-		log_error("%s/lock: held by another process: %s; try again "
-			  "later",
-		    store->path, strerror(errno));
-		return EX_TEMPFAIL;
-	}
-	status = open_journal(store, deadline_ms);
-	if (status == EX_OK) {
-		store->index =
-		    index_open(store->dir, store->path, store->journal.uuid);
-		if (store->index == NULL) {
-			log_error("%s/index: cannot use it: %s; mend its "
-				  "rights or remove it",
-			    store->path, strerror(errno));
-			status = errno == EACCES
-				     ? EX_NOPERM
-				     : exit_status(state_fault(errno));
+	for (;;) {
+		fault = journal_open(journal, store->path, true);
+		if (fault == FAULT_ABSENT && journal->dir >= 0) {
+			/* Until it is closed; others make it in no time. */
+			fault =
+			    flock(journal->dir, LOCK_EX) == 0
+				? make_journal(store)
+				: fault_report(store->path, "cannot lock it");
+		} else if (fault == FAULT_NONE &&
+			   journal_lock(journal, true, deadline_ms) < 0)
+			fault = fault_report(journal->name, "cannot lock it");
+		else if (fault == FAULT_NONE &&
+			 (moved = journal_check(journal, 0)) == NULL)
+			break;
+		if (fault == FAULT_NONE &&
+		    clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			log_error("%s: %s", journal->name, moved);
+			fault = FAULT_BUSY;
 		}
-	}
-	if (status == EX_OK) {
-		fault = recovery_start(store);
+		/* Made just now, or renamed while we waited for the lock. */
 		if (fault != FAULT_NONE)
-			status = exit_status(fault);
+			return fault;
+		journal_close(journal);
 	}
-	leave_store(store);
-	return status;
+	/* Left by a start that was killed when it had copied the journal. */
+	if (journal_exists(journal, JOURNAL_FAILED_NAME))
+		journal_rename(
+		    journal->dir, JOURNAL_FAILED_NAME, "failed", 0, name);
+	return FAULT_NONE;
 }
 
 static void
@@ -237,127 +99,323 @@ free_store(struct store *store, bool clean)
 {
 	index_close(store->index, clean);
 	journal_close(&store->journal);
-	lock_close(&store->lock);
-	if (store->dir >= 0)
-		close(store->dir);
 	pthread_mutex_destroy(&store->mutex);
 	free(store->path);
 	free(store->batch);
-	free(store->line);
 	free(store);
 }
 
 struct store *
-store_open(const struct store_options *options, int *status)
+store_open(const struct store_options *options, enum fault *fault)
 {
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	struct store *store = calloc(1, sizeof(*store));
 
-	*status = EX_TEMPFAIL;
 	if (store == NULL) {
-		log_error("%s: out of memory", options->dir);
+		*fault = fault_report(options->dir, "cannot open");
 		return NULL;
 	}
 	pthread_mutex_init(&store->mutex, NULL);
-	store->dir = store->lock.fd = store->journal.fd = -1;
-	store->busy_ms = INT64_MIN / 2;
+	store->journal = JOURNAL_NONE;
+	store->path = strdup(options->dir);
+	store->batch = malloc(JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES);
 	store->prepare = options->prepare;
 	store->watch = options->watch;
-	store->path = strdup(options->dir);
-	if (store->path != NULL)
-		*status = open_all(store);
+	if (store->path == NULL || store->batch == NULL)
+		*fault = fault_report(options->dir, "cannot open");
 	else
-		log_error("%s: out of memory", options->dir);
+		*fault = open_journal(store, deadline_ms);
+	if (*fault == FAULT_NONE)
+		*fault = recovery_start(store);
 	store->watch = NULL;
-	if (*status != EX_OK) {
-		free_store(store, false);
-		return NULL;
+	if (*fault == FAULT_NONE) {
+		journal_unlock(&store->journal);
+		return store;
 	}
-	return store;
+	/* Whoever starts a service has named the wrong directory. */
+	if (*fault == FAULT_ABSENT)
+		*fault = FAULT_SETUP;
+	free_store(store, false);
+	return NULL;
 }
 
 /*
- * Until when to wait for the lock.  While others hold it, the waits of our
- * threads, one after another, count as one, so that a request that came during
- * one of them is not told to wait for another; once that has failed, the next
- * ones look for a moment only.
+ * Whether the record at `offset` says the same as `plant`.  The batch built so
+ * far ends at `end`.
  */
-static int64_t
-lock_deadline_ms(struct store *store, int timeout_ms)
+static enum fault
+compare_stored(struct store *store, uint64_t offset, uint64_t end,
+    const struct plant *plant, enum store_result *result)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	struct record record;
+	int error = 0;
 
-	if (now_ms - store->busy_ms > BUSY_GAP_MS) {
-		store->busy_since_ms = now_ms;
-		store->busy_told = false;
+	if (offset >= end)
+		error = EBADMSG;
+	else if (offset >= store->at.end) {
+		/* Entered a moment ago: it is in this batch. */
+		const char *line = store->batch + (offset - store->at.end);
+		const char *newline = rawmemchr(line, '\n');
+
+		if (record_decode(line, (size_t)(newline + 1 - line),
+			store->journal.seed, &record) != NULL)
+			error = EBADMSG;
+	} else if (journal_read(&store->journal, offset, &record) < 0)
+		error = errno;
+	if (error == 0 && (record.plant == NULL || record.id != plant->id))
+		error = EBADMSG;
+	errno = error;
+	if (error == EBADMSG) {
+		log_error("%s: no valid record of the plant %" PRId64
+			  " at byte %" PRIu64 ", where the index has it",
+		    store->journal.name, plant->id, offset);
+		return recovery_index_failed(store);
 	}
-	int64_t deadline_ms = store->busy_since_ms + timeout_ms;
-	return deadline_ms > now_ms + BUSY_LOOK_MS ? deadline_ms
-						   : now_ms + BUSY_LOOK_MS;
+	if (error != 0)
+		return fault_report(store->journal.name, "cannot read");
+	*result = record.plant_len == plant->len &&
+			  memcmp(record.plant, plant->text, plant->len) == 0
+		      ? STORE_SAME
+		      : STORE_CONFLICT;
+	return FAULT_NONE;
 }
 
-static int
-take_locks(struct store *store, int64_t deadline_ms)
+/*
+ * Enter as many plants as one append may hold into the index transaction, and
+ * encode the new ones behind each other into store->batch, from store->at, of
+ * which `*at` becomes the end.  `*some` of them.
+ */
+static enum fault
+build_batch(struct store *store, struct store_item *items, size_t n,
+    struct position *at, size_t *some)
 {
-	if (lock_both(&store->lock, store->journal.fd, deadline_ms) < 0)
-		return -1;
-	store->busy_ms = INT64_MIN / 2;
-	return 0;
+	const uint64_t begin = store->at.end;
+	char now[TIMESTAMP_LEN];
+	enum fault fault = FAULT_NONE;
+	uint64_t found;
+	size_t i;
+
+	timestamp_print(clock_ms(CLOCK_REALTIME), now);
+	*at = store->at;
+	for (i = 0; i < n && fault == FAULT_NONE; i++) {
+		const struct plant *plant = items[i].plant;
+		struct record record = {
+			.seq = at->seq + 1,
+			.safe = store->durable,
+			.prev = at->crc,
+			.at = items[i].at != NULL ? items[i].at : now,
+			.by = items[i].by,
+			.by_len = strlen(items[i].by),
+			.id = plant->id,
+			.plant = plant->text,
+			.plant_len = plant->len,
+		};
+
+		assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
+		if (at->end - begin + RECORD_ENVELOPE_MAX + plant->len >
+		    JOURNAL_APPEND_MAX)
+			break;
+		switch (index_put(store->index, plant->id, at->end, &found)) {
+		case INDEX_NEW:
+			items[i].result = STORE_CREATED;
+			at->last = at->end;
+			at->end += record_encode(&record, store->journal.seed,
+			    store->batch + (at->end - begin));
+			at->seq = record.seq;
+			at->crc = record.crc;
+			at->closing = false;
+			break;
+		case INDEX_FOUND:
+			fault = compare_stored(
+			    store, found, at->end, plant, &items[i].result);
+			break;
+		case INDEX_ERROR:
+			fault = recovery_index_failed(store);
+		}
+	}
+	*some = i;
+	return fault;
 }
 
-/* The mutex and the locks.  0, or the fault. */
+/* Append what is in store->batch up to `at`, and sync it. */
+static enum fault
+write_batch(struct store *store, const struct position *at, bool sync)
+{
+	struct journal *journal = &store->journal;
+	enum fault fault = FAULT_NONE;
+	int result = journal_append(journal, store->at.end, store->batch,
+	    (size_t)(at->end - store->at.end), store->prepare);
+
+	if (result < -1)
+		return journal_fail(journal, "taking back a failed write");
+	if (result < 0 && !fault_passes(fault_of(errno)))
+		return journal_fail(journal, "write");
+	/* All was taken back: what passes by itself does no harm. */
+	if (result < 0)
+		fault = recovery_unwritten(store, JOURNAL_NAME);
+	/* Nor may a power cut bring back what is refused. */
+	if ((sync || result < 0) && journal_sync(journal) < 0)
+		return journal_fail(journal, "fdatasync");
+	if (fault == FAULT_NONE && sync)
+		store->durable = at->end;
+	return fault;
+}
+
+/* The index transaction ends with what is durable now. */
+static void
+settle(struct store *store, const struct position *at)
+{
+	store->at = *at;
+	if (index_commit(store->index, at) < 0) {
+		/* The plants are stored; reading on will enter them. */
+		recovery_index_failed(store);
+		return;
+	}
+	if (store->full)
+		log_info("%s: there is room again", store->path);
+	store->full = false;
+}
+
+static void
+refuse_items(struct store_item *items, size_t n, enum fault fault)
+{
+	enum store_result result = fault == FAULT_FULL   ? STORE_FULL
+				   : fault_passes(fault) ? STORE_BUSY
+							 : STORE_FAILED;
+
+	for (size_t i = 0; i < n; i++)
+		items[i].result = result;
+}
+
+/*
+ * As many as one append may hold, `*some`, up to the sync.  If `*written`, the
+ * index transaction is still to be ended, by settle() with `at`.
+ */
+static enum fault
+commit_some(struct store *store, struct store_item *items, size_t n,
+    struct position *at, size_t *some, bool *written)
+{
+	enum fault fault = recovery_catch_up(store);
+
+	*some = n;
+	*written = false;
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = build_batch(store, items, n, at, some);
+	if (fault == FAULT_NONE && at->end > store->at.end) {
+		fault = write_batch(store, at, true);
+		*written = fault == FAULT_NONE;
+	}
+	if (!*written)
+		index_abort(store->index);
+	return fault;
+}
+
+static enum fault
+commit_items(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument)
+{
+	enum fault fault = FAULT_NONE;
+	struct position at;
+	bool written = false;
+	size_t some;
+
+	for (; n > 0 && fault == FAULT_NONE; items += some, n -= some) {
+		if (written)
+			settle(store, &at);
+		fault = commit_some(store, items, n, &at, &some, &written);
+		if (fault == FAULT_NONE)
+			continue;
+		/* Where it is full, a plant stored before may still pass. */
+		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
+		if (fault == FAULT_FULL)
+			fault = FAULT_NONE;
+	}
+	if (answer != NULL)
+		answer(argument);
+	if (written)
+		settle(store, &at);
+	return fault;
+}
+
+/*
+ * Put all plants below the watermark with a closing line.  A sync would cost a
+ * CGI request as much as its plant did, and gain little: without it, the line
+ * may be lost.
+ */
+static enum fault
+append_closing(struct store *store)
+{
+	char now[TIMESTAMP_LEN];
+	struct record record = { .at = now };
+	enum fault fault = recovery_catch_up(store);
+	struct position at = store->at;
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (!at.closing && store->durable == at.end) {
+		timestamp_print(clock_ms(CLOCK_REALTIME), now);
+		record.seq = ++at.seq;
+		record.safe = store->durable;
+		record.prev = at.crc;
+		at.last = at.end;
+		at.end +=
+		    record_encode(&record, store->journal.seed, store->batch);
+		at.crc = record.crc;
+		at.closing = true;
+		fault = write_batch(store, &at, store->prepare);
+		if (fault == FAULT_NONE && store->prepare)
+			settle(store, &at);
+		else if (fault == FAULT_NONE)
+			store->at = at;
+	}
+	index_abort(store->index);
+	return fault_passes(fault) ? FAULT_NONE : fault;
+}
+
+/*
+ * The mutex and the lock, by one deadline: waits one behind another take no
+ * longer than one.
+ */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+
 	pthread_mutex_lock(&store->mutex);
 	if (store->failed)
 		return FAULT_FAILED;
-	if (take_locks(store, lock_deadline_ms(store, timeout_ms)) == 0)
+	if (journal_lock(&store->journal, true, deadline_ms) == 0)
 		return FAULT_NONE;
-	if (errno == ETIMEDOUT) {
-		store->busy_ms = clock_ms(CLOCK_MONOTONIC);
-		if (!store->busy_told)
-			log_warning("%s/lock: held by another process for %d "
-				    "ms",
-			    store->path, timeout_ms);
-		store->busy_told = true;
-		return FAULT_MEMORY;
-	}
-	log_error("%s/lock: cannot be used: %s", store->path, strerror(errno));
-	return state_fault(errno);
+	if (errno != ETIMEDOUT)
+		return fault_report(store->journal.name, "cannot lock it");
+	log_warning("%s: locked by another process for %d ms",
+	    store->journal.name, timeout_ms);
+	return FAULT_BUSY;
 }
 
-/* What the next start must see to, ends this one. */
+/* A fault that the next start must mend ends this one. */
 static void
 note_fault(struct store *store, enum fault fault)
 {
-	if (fault == FAULT_FAILED || fault == FAULT_DAMAGED)
+	if (fault != FAULT_NONE && !fault_passes(fault))
 		store->failed = true;
 }
 
-static void
-tell_nobody(void *unused)
-{
-	(void)unused;
-}
-
 int
-store_commit(struct store *store, struct store_item *items, size_t n)
+store_commit(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument)
 {
-	return store_commit_telling(store, items, n, tell_nobody, NULL);
-}
-
-int
-store_commit_telling(struct store *store, struct store_item *items, size_t n,
-    void (*tell)(void *argument), void *argument)
-{
-	enum fault fault = enter_store(store, STORE_LOCK_TIMEOUT_MS);
+	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
 
 	if (fault == FAULT_NONE) {
-		fault = commit_items(store, items, n, tell, argument);
-		leave_store(store);
+		fault = commit_items(store, items, n, answer, argument);
+		journal_unlock(&store->journal);
 	} else {
-		commit_refuse(items, n, fault);
-		tell(argument);
+		refuse_items(items, n, fault);
+		if (answer != NULL)
+			answer(argument);
 	}
 	note_fault(store, fault);
 	bool failed = store->failed;
@@ -377,9 +435,10 @@ store_idle(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
-	if (!store->failed && !store->closed && take_locks(store, 0) == 0) {
-		note_fault(store, commit_closing(store));
-		leave_store(store);
+	if (!store->failed && !store->at.closing &&
+	    journal_lock(&store->journal, true, 0) == 0) {
+		note_fault(store, append_closing(store));
+		journal_unlock(&store->journal);
 	}
 	pthread_mutex_unlock(&store->mutex);
 }
@@ -391,19 +450,19 @@ store_close(struct store *store)
 
 	if (store == NULL)
 		return;
-	if (enter_store(store, STORE_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
-		if (!store->closed)
-			note_fault(store, commit_closing(store));
-		/* The room ahead would only puzzle who looks at the file. */
+	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
+		if (!store->at.closing)
+			note_fault(store, append_closing(store));
 		if (store->prepare && !store->failed)
 			clean = recovery_catch_up(store) == FAULT_NONE;
 		if (clean) {
+			/* Room ahead is of no use now. */
 			if (store->journal.size > store->at.end)
 				journal_cut(&store->journal, store->at.end);
 			index_abort(store->index);
 		}
 	}
-	/* Closing the files gives their locks back, after the index. */
+	/* Closing the journal gives its lock back, after the index. */
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }

@@ -1,10 +1,16 @@
-"""Part `cgi`: one request by plain CGI, a process each, without a web server."""
+"""Part `cgi`: one request by plain CGI, a process each, without a web server.
 
-import json
+The programs take turns.  Each is sent a plant with the good token, `create`, and one
+with another, `refuse`: the same start and end without the store.
+"""
+
+import itertools
 import os
 import pathlib
 import statistics
 import subprocess
+import time
+from collections.abc import Iterator
 
 from harness import Bench
 from report import print_table, spread
@@ -41,20 +47,55 @@ def build_static(name: str, flags: str) -> pathlib.Path | str:
     return "it does not link: " + done.stderr[-500:] if done.returncode else program
 
 
+def request(program: pathlib.Path, variables: dict[str, str], body: bytes) -> tuple:
+    """The answer, and the milliseconds until it and the process had ended."""
+    stdin, body_end = os.pipe()
+    answer_end, stdout = os.pipe()
+    os.write(body_end, body)  # before the program starts
+    os.close(body_end)
+    actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+    began = time.monotonic()
+    pid = os.posix_spawn(program, [program], variables, file_actions=actions)
+    os.close(stdin)
+    os.close(stdout)
+    with open(answer_end, "rb") as pipe:
+        answer = pipe.read()
+    answered = time.monotonic()
+    status = os.waitpid(pid, 0)[1]
+    ended = time.monotonic()
+    return answer if status == 0 else b"", (answered - began) * 1e3, (ended - began) * 1e3
+
+
 def drive(
-    bench: Bench, store: lib_service.Store, programs: list[pathlib.Path], first_id: int
+    bench: Bench, store: lib_service.Store, programs: list[pathlib.Path], ids: Iterator
 ) -> list[dict]:
     """A round: of each program and kind the medians."""
-    count = REQUESTS_PER_S * bench.args.seconds
-    other = store.token[:-1] + ("A" if store.token[-1] != "A" else "B")
-    out = subprocess.check_output(
-        [BENCH / "cgi_driver", str(count), str(first_id), store.token, other, *programs],
-        env=store.environment(
-            PLANT_STORE_DIR=str(bench.scratch / "cgi"), PLANT_STORE_LOG_LEVEL="warning"
-        ),
-        text=True,
+    own = store.environment(
+        PLANT_STORE_DIR=str(bench.scratch / "cgi"), PLANT_STORE_LOG_LEVEL="warning"
     )
-    return [json.loads(line) for line in out.splitlines()]
+    other = store.token[:-1] + ("A" if store.token[-1] != "A" else "B")
+    tokens = {"create": store.token, "refuse": other}
+    expected = {"create": b'{"name":"Fern","tag":"indoor"}', "refuse": b'{"error":1005,'}
+    found = {
+        (number, kind): [] for number in range(len(programs)) for kind in tokens
+    }
+    for _ in range(REQUESTS_PER_S * bench.args.seconds):
+        for (number, kind), timed in found.items():
+            body = lib_service.new_plant(next(ids), "Fern", "indoor")
+            variables = own | store.request(body)
+            variables["HTTP_AUTHORIZATION"] = f"Bearer {tokens[kind]}"
+            timed.append(request(programs[number], variables, body))
+    return [
+        {
+            "program": number,
+            "kind": kind,
+            "answered_ms": statistics.median(one[1] for one in timed),
+            "ended_ms": statistics.median(one[2] for one in timed),
+            "right": sum(expected[kind] in one[0] for one in timed),
+            "wrong": sum(expected[kind] not in one[0] for one in timed),
+        }
+        for (number, kind), timed in found.items()
+    ]
 
 
 def run(bench: Bench) -> None:
@@ -66,14 +107,13 @@ def run(bench: Bench) -> None:
             bench.skip(f"cgi: {name}", program)
         else:
             programs[name] = program
-    rounds = []
+    rounds, ids = [], itertools.count(1)
     directory = bench.scratch / "cgi"
     directory.mkdir(mode=0o700)
     with lib_service.temporary_store(str(BUILD)) as store:
         for number in range(bench.args.rounds):
             bench.progress(f"cgi: round {number + 1} of {bench.args.rounds}")
-            first_id = number * 1_000_000_000
-            rounds.append(drive(bench, store, list(programs.values()), first_id))
+            rounds.append(drive(bench, store, list(programs.values()), ids))
     bench.progress("")
     plants = len(lib_service.read_journal(directory / lib_service.JOURNAL_NAME))
     series = [each for round_ in rounds for each in round_]
@@ -86,9 +126,9 @@ def run(bench: Bench) -> None:
 
 
 def report(bench: Bench, names: list[str], rounds: list[list[dict]]) -> None:
-    def of(name: str, kind: str, figure: str = "ended_us") -> list[float]:
+    def of(name: str, kind: str, figure: str = "ended_ms") -> list[float]:
         return [
-            each[figure] / 1000
+            each[figure]
             for round_ in rounds
             for each in round_
             if names[each["program"]] == name and each["kind"] == kind
@@ -99,7 +139,7 @@ def report(bench: Bench, names: list[str], rounds: list[list[dict]]) -> None:
         "`refuse` is the same without the store",
         ("linking", "kind", "answered", "ended"),
         [
-            (name, kind, spread(of(name, kind, "answered_us"), ".2f"),
+            (name, kind, spread(of(name, kind, "answered_ms"), ".2f"),
              spread(of(name, kind), ".2f"))
             for name in names
             for kind in ("create", "refuse")

@@ -9,7 +9,6 @@ pages of files.  10,000,000 plants are what is quoted; they take 8 GB of disk.
 
 import argparse
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -21,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from lib_disk import TOP, machine, scratch
+from lib_disk import machine, program_parser, scratch, write_json
 from report import spread
 
 # The aims, of every measurement of the kind.
@@ -206,17 +205,10 @@ def report_aims(results: dict[str, list[Run]]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="100,000 plants")
     parser.add_argument("--plants", type=int, metavar="N", help="default 1000000")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
-    parser.add_argument(
-        "--dir", type=pathlib.Path, help="on a disk; default BUILD/bench"
-    )
-    parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
     if args.plants is None:
         args.plants = 100_000 if args.quick else 1_000_000
@@ -247,12 +239,10 @@ def main() -> int:
         report_aims(results)
     else:
         print(f"the aims are for {AIM_PLANTS} plants and more: with fewer, starting counts")
-    if args.json:
-        figures = {
-            name: [dataclasses.asdict(run) for run in runs]
-            for name, runs in results.items()
-        }
-        pathlib.Path(args.json).write_text(json.dumps(figures, indent=1) + "\n")
+    figures = {
+        name: [dataclasses.asdict(run) for run in runs] for name, runs in results.items()
+    }
+    write_json(args, figures)
     return 1 if commands.wrong else 0
 
 

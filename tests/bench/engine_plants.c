@@ -39,7 +39,7 @@ struct session *
 engine_session(size_t batch_max)
 {
 	struct session *session =
-	    malloc(sizeof(*session) + batch_max * sizeof(session->items[0]));
+	    calloc(1, sizeof(*session) + batch_max * sizeof(session->items[0]));
 
 	if (session != NULL)
 		session->batch_max = batch_max;
@@ -68,7 +68,7 @@ engine_commit(struct session *session, const struct sample *samples, size_t n)
 		session->items[i].plant = &samples[i].plant;
 		session->items[i].by = SAMPLE_BY;
 	}
-	if (store_commit(store, session->items, n) < 0)
+	if (store_commit(store, session->items, n, NULL, NULL) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (session->items[i].result != STORE_CREATED) {
@@ -84,7 +84,7 @@ engine_count(void)
 {
 	struct verify_report report;
 
-	if (verify_store(store_dir, NULL, &report) != 0 ||
+	if (verify_store(store_dir, NULL, &report) != FAULT_NONE ||
 	    report.index != VERIFY_INDEX_EQUAL)
 		return -1;
 	return (int64_t)report.journal.plants;

@@ -85,13 +85,14 @@ static void
 insert(struct store *store, uint64_t plant, int64_t took[static PARTS])
 {
 	struct sample sample;
-	struct store_item item = { &sample.plant, SAMPLE_BY, 0 };
+	struct store_item item = { .plant = &sample.plant, .by = SAMPLE_BY };
 
 	sample_make(&sample, plant);
 	synced_ns = synced_queue_ns = 0;
 	int64_t queue_ns = read_queue_ns();
 	int64_t cpu_ns = sample_cpu_ns(), begun_ns = sample_now_ns();
-	if (store_commit(store, &item, 1) < 0 || item.result != STORE_CREATED) {
+	if (store_commit(store, &item, 1, NULL, NULL) < 0 ||
+	    item.result != STORE_CREATED) {
 		fprintf(stderr, "growth: plant %" PRIu64 ": result %d\n", plant,
 		    (int)item.result);
 		exit(EXIT_FAILURE);

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from lib_disk import TOP, machine, scratch
+from lib_disk import machine, program_parser, scratch, write_json
 from report import spread
 
 import measure
@@ -40,7 +40,7 @@ MILLION = 1_000_000
 STARTS = 5
 COMMITS = 20_000
 REQUESTS = 2_000
-# Measured: 188 in the journal and 55 in an index that grew; and what is kept
+# Measured: 188 in the journal and up to 85 in an index that grew; and what is kept
 # while the other is made.
 DISK_BYTES_PER_PLANT = 300
 DISK_BYTES = 1 << 28
@@ -270,7 +270,7 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
         )
         stored = size.plants + measure_service(store, size)
         stored += one_by_one(inserter, store, size, size.plants, "grown")
-        scans = measure.rounds(maker, "scan", store.dir, timeout_s, rounds)
+        scans = measure.scans(build, store.dir, timeout_s, rounds)
         for _, count in scans:
             if count != stored:
                 raise RuntimeError(f"{count} plants, not {stored}")
@@ -286,7 +286,7 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
             max(size.rebuilding, key=lambda memory: memory.anonymous)
         ]
         size.rebuilt_index_bytes = index_bytes(store)
-        opens = measure.rounds(maker, "open", store.dir, timeout_s)
+        opens = measure.opens(maker, store.dir, timeout_s)
         size.opens_ms = [seconds * 1000 for seconds, _ in opens]
         print(
             f"  index built anew in {spread(size.rebuilds_s, '.2f')} s, "
@@ -339,19 +339,12 @@ def report_aims(sizes: list[Size]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument(
         "--millions",
         default="1 10",
         help="sizes, in millions of plants; default '1 10'; '1 10 100' needs 30 GB",
     )
-    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
-    parser.add_argument(
-        "--dir", type=pathlib.Path, help="on a disk; default BUILD/bench"
-    )
-    parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
     args.build = args.build.resolve()
     try:
@@ -385,9 +378,7 @@ def main() -> int:
         ]
         sizes = [measure_size(n, args.build, programs) for n in args.millions]
         report_aims(sizes)
-    if args.json:
-        figures = [dataclasses.asdict(size) for size in sizes]
-        pathlib.Path(args.json).write_text(json.dumps(figures, indent=1) + "\n")
+    write_json(args, [dataclasses.asdict(size) for size in sizes])
     return 0
 
 

@@ -137,9 +137,9 @@ class Bench:
         self.check(run.bad == 0, f"{side.label}: {run.bad} requests were not 200")
 
 
-def sync_shim(value: str) -> dict[str, str]:
-    """The environment of a program whose fdatasync is another."""
-    return {"LD_PRELOAD": str(BENCH / "sync_shim.so"), "SYNC_SHIM": value}
+def preloaded(**settings: str) -> dict[str, str]:
+    """The environment of a program whose syncs are others."""
+    return {"LD_PRELOAD": str(BENCH / "preload.so"), **settings}
 
 
 def per_s(run: Measurement) -> float:

@@ -1,6 +1,8 @@
 """Where it is measured: a directory on a disk, a line about the machine."""
 
+import argparse
 import contextlib
+import json
 import os
 import pathlib
 import platform
@@ -46,3 +48,22 @@ def machine(directory: pathlib.Path) -> str:
         f"{os.cpu_count()} CPUs, Linux {platform.release()}, "
         f"{file_system(directory)}; load at the beginning {os.getloadavg()[0]:.1f}"
     )
+
+
+def program_parser(doc: str) -> argparse.ArgumentParser:
+    """What the programs of their own have in common."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
+    parser.add_argument(
+        "--dir", type=pathlib.Path, help="on a disk; default BUILD/bench"
+    )
+    parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
+    return parser
+
+
+def write_json(args: argparse.Namespace, figures: object) -> None:
+    """Where --json wants them."""
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps(figures, indent=1) + "\n")

@@ -7,7 +7,7 @@ Parts:
   peers      programs that do the same durably: C with SQLite, PHP-FPM with SQLite
   cgi        one request by plain CGI, linked dynamically and statically
   commands   verify, export, import
-  store      the store alone, next to SQLite, LMDB and RocksDB
+  store      the store alone, next to SQLite
   growth     a store of 1 and of 10 million plants; not with --quick
 
 The stores are on the file system of the checkout, and fresh.  Exit status: 1 if an

@@ -56,11 +56,11 @@ struct store *
 sample_open_store(const char *dir)
 {
 	struct store_options options = { .dir = dir, .prepare = true };
-	int status = 0;
-	struct store *store = store_open(&options, &status);
+	enum fault fault;
+	struct store *store = store_open(&options, &fault);
 
 	if (store == NULL)
-		exit(status);
+		exit(EXIT_FAILURE);
 	return store;
 }
 

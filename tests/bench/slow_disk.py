@@ -2,7 +2,7 @@
 
 import statistics
 
-from harness import Bench, per_s, ratios, sync_shim
+from harness import Bench, per_s, preloaded, ratios
 from report import print_table, spread
 from web import HEADER, figures, row
 
@@ -17,7 +17,7 @@ def run(bench: Bench) -> None:
     servers = bench.servers(["nginx"]) or bench.servers(["lighttpd"])
     if not servers:
         return
-    with bench.service(servers[0], **sync_shim(str(DELAY_MS))) as side:
+    with bench.service(servers[0], **preloaded(FAULT_SYNC_MS=str(DELAY_MS))) as side:
         runs = bench.interleave("slow-disk", [(1, [side]), (MANY, [side])])
     one, many = runs[side, 1], runs[side, MANY]
     print_table(

@@ -10,7 +10,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
 
-from harness import Bench, sync_shim
+from harness import Bench, preloaded
 from report import print_table, spread
 from sides import ANSWER, BENCH, Changes, Program, Side, running, spawned
 from wrk import Measurement
@@ -61,7 +61,7 @@ def start(stack: contextlib.ExitStack, bench: Bench, server: str) -> dict[str, S
     sides["no-op"] = stack.enter_context(running(server, noop))
     if "service" in bench.args.parts:
         sides["service"] = stack.enter_context(bench.service(server))
-        unsynced = bench.service(server, "unsynced", **sync_shim("none"))
+        unsynced = bench.service(server, "unsynced", **preloaded(FAULT_NO_SYNC="1"))
         sides["unsynced"] = stack.enter_context(unsynced)
     return sides
 

@@ -30,7 +30,6 @@ STRICT = {
     "src/store/replay.c",
     "src/http/credential.c",
     "src/http/tokens.c",
-    "src/http/token_file.c",
 }
 ENTRY = re.compile(r"(line|branch) (\S+) (\w+): (.+) \| (.+)")
 

@@ -8,30 +8,29 @@ these two are left out.
 """
 
 import collections
-import contextlib
+import errno
 import os
 import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 
-from lib_faults import Store, Tally, compile_driver, compile_shim, preload, run
+from lib_faults import Tally, compile_driver, compile_shim, run
 from syscalls import (
-    BOOT_ID,
     CHECK_URL,
     COMMANDS,
     OPERATIONS,
     WORKER,
     Call,
-    Template,
     Tools,
     run_cases,
     template_of,
 )
 
-FROM = "libjson-c:liblmdb"
-PROGRAMS = "plant-store:driver"
+COUNTING = {
+    "FAULT_ALLOC": "libjson-c:liblmdb",
+    "FAULT_PROGRAMS": "plant-store:driver",
+}
 # Under valgrind, since each run takes a second: these, and a part of their cases.
 VALGRIND_OPERATIONS = ("a new plant", "a failed store", "a long life")
 VALGRIND_CASES = 8
@@ -41,27 +40,6 @@ VALGRIND = (
     "--error-exitcode=99 --leak-check=full "
     "--errors-for-leak-kinds=definite,indirect,possible"
 )
-
-
-class Allocations(Template):
-    """Templates whose faults are those of allocations."""
-
-    def environment(self, store: Store, **settings: str) -> dict[str, str]:
-        plan = settings.pop("FAULT_PLAN", None)
-        trace = settings.pop("FAULT_TRACE", None)
-        chosen = {"ALLOC_FROM": FROM, "ALLOC_PROGRAMS": PROGRAMS}
-        if plan:
-            chosen["ALLOC_PLAN"] = plan
-        if trace:
-            chosen["ALLOC_TRACE"] = trace
-        boot = store.root / "boot"
-        if boot.exists():
-            chosen["FAULT_BOOT_ID"] = str(boot)
-        return preload(self.tools.shim, FAULT_SCOPE=BOOT_ID, **chosen)
-
-    def parse(self, line: str) -> Call:
-        number, name, origin = line.split()
-        return Call(int(number), name, 0, 0, origin)
 
 
 def below_valgrind(tools: Tools, place: pathlib.Path) -> Tools:
@@ -78,13 +56,12 @@ def below_valgrind(tools: Tools, place: pathlib.Path) -> Tools:
 
 
 def plans_of(calls: list[Call]) -> list[tuple[Call, str]]:
-    return [(call, f"{call.number},{times}") for call in calls for times in (1, 0)]
-
-
-@contextlib.contextmanager
-def allocations_of(operation, tools: Tools) -> Iterator[Allocations]:
-    with template_of(operation, tools) as template:
-        yield Allocations(tools, operation, template.store, template.earlier)
+    """Each fails once, and each with all behind it."""
+    return [
+        (call, f"{call.number}:error={errno.ENOMEM},{times}")
+        for call in calls
+        for times in (1, 0)
+    ]
 
 
 def scenario(tally: Tally, arguments) -> None:
@@ -92,15 +69,15 @@ def scenario(tally: Tally, arguments) -> None:
     memory = pathlib.Path("/dev/shm")
     if os.access(memory, os.W_OK):
         tempfile.tempdir = str(memory)
-    shims = [str(compile_shim(build, name)) for name in ("allocations", "preload")]
-    tools = Tools(build, ":".join(shims), compile_driver(build))
+    tools = Tools(build, compile_shim(build), compile_driver(build))
     with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))
         for operation in (*OPERATIONS, *COMMANDS, CHECK_URL, WORKER):
             with (
                 tally.part(f"{operation.name} runs to its end"),
-                allocations_of(operation, tools) as template,
+                template_of(operation, tools) as template,
             ):
+                template.counting = COUNTING
                 calls = template.trace()
                 origins = collections.Counter(call.path for call in calls)
                 print(f"# {operation.name}: {len(calls)} allocations, {dict(origins)}")

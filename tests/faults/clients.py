@@ -30,8 +30,7 @@ class Clients:
         self.store, self.socket_path, self.ids = store, socket_path, ids
         self.events: list[Event] = []
         self.errors: dict[int | None, int] = {}  # by number; None: no answer
-        self.last_stored = 0.0
-        self.first_refused = 0.0
+        self.created: list[int] = []  # answered 200, perhaps more than once
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
@@ -52,7 +51,7 @@ class Clients:
             raise RuntimeError("a client hangs")
 
     def stored(self) -> int:
-        return sum(known.outcome == "created_or_same" for known in self.events)
+        return len(self.created)
 
     def _run(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -94,10 +93,7 @@ class Clients:
             self.events.append(known)
             if outcome == "created_or_same":
                 own.append(plant_id)
-                self.last_stored = known.end
-                return
-            if outcome == "conflict":
-                return
-            number = answer.error() if answer is not None else None
-            self.errors[number] = self.errors.get(number, 0) + 1
-            self.first_refused = self.first_refused or known.end
+                self.created.append(plant_id)
+            elif outcome != "conflict":
+                number = answer.error() if answer is not None else None
+                self.errors[number] = self.errors.get(number, 0) + 1

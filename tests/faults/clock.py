@@ -7,22 +7,20 @@ a preloaded library: creates, repeats, conflicts, order, recovery and tokens
 without an expiry go on, and the journal stays valid.
 """
 
-import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
 
-from load import Load, Tally, ask, judge, kept, main, mixed_plan, single
-from lib_service import TOP, WAIT_S, Store, temporary_store, wait_until
-from service import Pool, adopt_orphans, pool
+from lib_faults import compile_shim, preload
+from load import Load, Tally, ask, half_kept, judge, main, mixed_plan, single
+from lib_service import WAIT_S, Store, temporary_store
+from service import adopt_orphans, pool
 
 WORKERS = 4
 CLIENTS = 4
 YEAR_S = 365 * 86400
-BACK_S = 15.0
 TAKEN_S = 2.0  # from a token's change until it counts
 
 
@@ -30,12 +28,8 @@ class Clock:
     """The wall clock of the processes that get its environment."""
 
     def __init__(self, store: Store) -> None:
-        self.library = store.root / "clock_shim.so"
+        self.library = compile_shim(store.build)
         self.file = store.root / "clock"
-        source = TOP / "tests" / "faults" / "clock_shim.c"
-        command = [os.environ.get("CC", "gcc"), "-std=c17", "-D_GNU_SOURCE", "-O2"]
-        command += ["-shared", "-fPIC", "-o", str(self.library), str(source), "-ldl"]
-        subprocess.run(command, check=True, capture_output=True)
         self.shift(0)
 
     def shift(self, seconds: int) -> None:
@@ -47,7 +41,7 @@ class Clock:
         self.shift(unix_time - int(time.time()))
 
     def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": str(self.library), "CLOCK_SHIM": str(self.file)}
+        return preload(self.library, FAULT_CLOCK=str(self.file))
 
 
 def times_in(store: Store) -> list[str]:
@@ -55,20 +49,6 @@ def times_in(store: Store) -> list[str]:
     lines = store.journal.read_bytes().split(b"\n")
     records = [json.loads(line) for line in lines if line.strip()]
     return [record["at"] for record in records if "plant" in record]
-
-
-def clients(store: Store, workers: Pool) -> list:
-    return [
-        functools.partial(way, store, workers.socket_path)
-        for way in (kept, single) * (CLIENTS // 2)
-    ]
-
-
-def all_served(load: Load) -> bool:
-    before = load.told_each()
-    return wait_until(
-        lambda: all(b > a for a, b in zip(before, load.told_each())), BACK_S
-    )
 
 
 def token_add(store: Store, clock: Clock, name: str, *options: str) -> str:
@@ -93,14 +73,14 @@ def check_steps(tally: Tally, store: Store, clock: Clock) -> None:
         "1970 again": 5,
     }
     with pool(store, WORKERS, **clock.environment()) as workers:
-        with Load(clients(store, workers), mixed_plan) as load:
+        with Load(half_kept(store, workers, CLIENTS), mixed_plan) as load:
             for name, moment in moments.items():
                 clock.set(moment)
-                served = all_served(load)
+                served = load.all_served()
                 tally.check(served, f"the clock at {name}: every client is served")
                 # Recovery, too: a worker dies, another starts.
                 workers.kill(workers.workers()[0])
-                served = all_served(load) and all_served(load)
+                served = load.all_served() and load.all_served()
                 tally.check(served, f"the clock at {name}: after a kill, too")
                 time.sleep(0.2)
             load.stop()

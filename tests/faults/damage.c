@@ -24,12 +24,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "ground/log.h"
 #include "lab.h"
-#include "state.h"
 
 #define PLANTS 12
 #define LINES_MAX 32
@@ -45,7 +43,7 @@ struct count {
 
 static struct lab lab;
 static struct bytes good;
-static struct index_image *good_index;
+static struct lab_index *good_index;
 static size_t lines[LINES_MAX], nlines; /* where they begin, and the end */
 static size_t watermark;                /* of the last closing line */
 static uint64_t every = 1, turn, wrong, untruths, unnamed, touched;
@@ -60,17 +58,6 @@ report(uint64_t *count, const char *what, const char *damage, size_t at)
 		    at, logged);
 }
 
-static struct store *
-open_or_die(bool prepare)
-{
-	int status;
-	struct store *store = lab_open_store(&lab, prepare, &status);
-
-	if (store == NULL)
-		lab_die("a good store does not open: %s", lab_logged(&lab));
-	return store;
-}
-
 /* Batches of 3, 1, 4 and 4 plants, the second and the last one closed. */
 static void
 make_journal(bool room)
@@ -80,8 +67,8 @@ make_journal(bool room)
 	size_t at = RECORD_HEADER_LEN;
 
 	lab_empty(&lab);
-	index_image_put(&lab, NULL);
-	store = open_or_die(true);
+	lab_put_index(&lab, NULL);
+	store = lab_open_good_store(&lab, true);
 	lab_commit(store, 1, 3);
 	lab_commit(store, 4, 1);
 	store_idle(store);
@@ -89,7 +76,7 @@ make_journal(bool room)
 	lab_commit(store, 9, 4);
 	store_idle(store);
 	good = lab_read(&lab, JOURNAL_NAME);
-	good_index = index_image_take(&lab);
+	good_index = lab_take_index(&lab);
 	store_close(store);
 	nlines = 0;
 	lines[nlines++] = 0;
@@ -137,20 +124,20 @@ first_difference(const struct bytes *bad)
  * length of a file that is shorter than the index says.
  */
 static bool
-names_offset(const struct bytes *bad, int status, bool index)
+names_offset(const struct bytes *bad, enum fault fault, bool index)
 {
 	const char *found;
 	size_t differs = first_difference(bad), line = 0, told;
 
-	if (index && bad->len < lines[nlines] && status == EX_DATAERR &&
+	if (index && bad->len < lines[nlines] && fault == FAULT_DAMAGED &&
 	    strstr(logged, "it is shorter (") != NULL)
 		return true;
 	for (size_t i = 0; i < nlines && lines[i] <= differs; i++)
 		line = lines[i];
-	if (line == 0 && status == EX_CONFIG)
+	if (line == 0 && fault == FAULT_SETUP)
 		return strstr(logged, "of a version that") != NULL;
 	found = strstr(logged, "damaged at byte ");
-	if (found == NULL || status != EX_DATAERR)
+	if (found == NULL || fault != FAULT_DAMAGED)
 		return false;
 	told = strtoul(found + strlen("damaged at byte "), NULL, 10);
 	return told >= line && told <= differs;
@@ -163,11 +150,11 @@ try_long_lived(const struct bytes *bad, bool index, bool must,
 	struct count *count = must ? &below[index] : &beyond[index];
 	struct store *store;
 	struct bytes now;
-	int status = 0;
+	enum fault fault = FAULT_NONE;
 
 	lab_write(&lab, JOURNAL_NAME, bad->at, bad->len);
-	index_image_put(&lab, index ? good_index : NULL);
-	store = lab_open_store(&lab, true, &status);
+	lab_put_index(&lab, index ? good_index : NULL);
+	store = lab_open_store(&lab, true, &fault);
 	logged = lab_logged(&lab);
 	count->tried++;
 	if (store != NULL) {
@@ -176,7 +163,6 @@ try_long_lived(const struct bytes *bad, bool index, bool must,
 			report(&wrong,
 			    index ? "opened, with the index" : "opened", damage,
 			    at);
-		store->closed = true;
 		store_close(store);
 		has_torn();
 		return;
@@ -187,7 +173,7 @@ try_long_lived(const struct bytes *bad, bool index, bool must,
 	    has_torn())
 		report(&touched, "touched", damage, at);
 	free(now.at);
-	if (must && !names_offset(bad, status, index))
+	if (must && !names_offset(bad, fault, index))
 		report(&unnamed, "without its offset", damage, at);
 }
 
@@ -197,11 +183,11 @@ try_cgi(const struct bytes *bad, const char *damage, size_t at)
 {
 	struct store *store;
 	enum store_result result = STORE_SAME;
-	int status;
+	enum fault fault;
 
 	lab_write(&lab, JOURNAL_NAME, bad->at, bad->len);
-	index_image_put(&lab, good_index);
-	store = lab_open_store(&lab, false, &status);
+	lab_put_index(&lab, good_index);
+	store = lab_open_store(&lab, false, &fault);
 	cgi.tried++;
 	if (store == NULL) {
 		cgi.refused++;
@@ -226,7 +212,6 @@ try_cgi(const struct bytes *bad, const char *damage, size_t at)
 		cgi.refused++;
 	else
 		cgi.silent++;
-	store->closed = true;
 	store_close(store);
 	has_torn();
 }
@@ -364,16 +349,7 @@ try_all(bool room)
 	damage_lines();
 	damage_end();
 	free(good.at);
-	index_image_free(good_index);
-}
-
-static void
-say(uint64_t count, const char *sentence)
-{
-	printf("%s - %s", count == 0 ? "ok" : "not ok", sentence);
-	if (count > 0)
-		printf(": %" PRIu64, count);
-	printf("\n");
+	lab_free_index(good_index);
 }
 
 int
@@ -395,11 +371,11 @@ main(int argc, char **argv)
 	try_all(room);
 	lab_close(&lab);
 
-	printf("# damage below the watermark, %s room, index %s: refused "
+	printf("# damage below the watermark, %s room: refused "
 	       "%" PRIu64 " of %" PRIu64 " without an index, %" PRIu64
 	       " of %" PRIu64 " with a good one\n",
-	    room ? "with" : "without", index_image_kind, below[0].refused,
-	    below[0].tried, below[1].refused, below[1].tried);
+	    room ? "with" : "without", below[0].refused, below[0].tried,
+	    below[1].refused, below[1].tried);
 	printf("# CGI with a good index: %" PRIu64 " of %" PRIu64
 	       " refused at the start or at a lookup; %" PRIu64
 	       " answered, of which wrongly %" PRIu64 "\n",
@@ -412,10 +388,11 @@ main(int argc, char **argv)
 	bool untried = below[0].tried == 0 || below[1].tried == 0 ||
 		       beyond[0].tried == 0 || beyond[1].tried == 0 ||
 		       cgi.tried == 0;
-	say(untried, "damage of each kind is tried");
-	say(wrong, "all damage below the watermark is refused");
-	say(unnamed, "the refusal names the line's offset");
-	say(touched, "a damaged journal is left as it is");
-	say(untruths, "a CGI process says nothing untrue of a damaged journal");
+	lab_say(untried, "damage of each kind is tried");
+	lab_say(wrong, "all damage below the watermark is refused");
+	lab_say(unnamed, "the refusal names the line's offset");
+	lab_say(touched, "a damaged journal is left as it is");
+	lab_say(
+	    untruths, "a CGI process says nothing untrue of a damaged journal");
 	return untried || wrong + unnamed + touched + untruths > 0;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "gateway/service.h"
 #include "ground/log.h"
 #include "store/store.h"
 
@@ -39,7 +40,7 @@ commit(struct store *store, int64_t id, size_t n, const char *name)
 {
 	static struct plant plants[BATCH_MAX];
 	static char texts[BATCH_MAX][256];
-	struct store_item items[BATCH_MAX];
+	struct store_item items[BATCH_MAX] = { 0 };
 	int status;
 
 	for (size_t i = 0; i < n; i++) {
@@ -55,7 +56,7 @@ commit(struct store *store, int64_t id, size_t n, const char *name)
 		items[i].plant = &plants[i];
 		items[i].by = "driver";
 	}
-	status = store_commit(store, items, n);
+	status = store_commit(store, items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++)
 		printf(
 		    "%" PRId64 " %s\n", plants[i].id, names[items[i].result]);
@@ -93,6 +94,7 @@ main(int argc, char **argv)
 {
 	struct store_options options = { .prepare = true };
 	struct store *store;
+	enum fault fault;
 	int status;
 
 	if (argc != 2)
@@ -101,9 +103,9 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	log_open("driver", 0);
 	options.dir = argv[1];
-	store = store_open(&options, &status);
+	store = store_open(&options, &fault);
 	if (store == NULL)
-		return status;
+		return service_status(fault);
 	printf("open\n");
 	status = serve(store);
 	store_close(store);

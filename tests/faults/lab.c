@@ -1,6 +1,7 @@
 /* lab: stores in memory, made by the store's own code.  See lab.h. */
 #include "lab.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +14,17 @@
 #include <unistd.h>
 
 #include "store_parts.h"
+
+#define INDEX_NAME "index"
+#define INDEX_FILES_MAX 8
+
+struct lab_index {
+	size_t n;
+	struct {
+		char name[280];
+		struct bytes bytes;
+	} files[INDEX_FILES_MAX];
+};
 
 static int report_fd = STDERR_FILENO;
 
@@ -113,14 +125,34 @@ lab_write(const struct lab *lab, const char *name, const char *at, size_t len)
 }
 
 struct store *
-lab_open_store(const struct lab *lab, bool prepare, int *status)
+lab_open_store(const struct lab *lab, bool prepare, enum fault *fault)
 {
 	struct store_options options = { .dir = lab->path, .prepare = prepare };
 
-	return store_open(&options, status);
+	return store_open(&options, fault);
 }
 
 /* Names of 1 to some 120 bytes, so that lines end anywhere in a sector. */
+struct store *
+lab_open_good_store(const struct lab *lab, bool prepare)
+{
+	enum fault fault;
+	struct store *store = lab_open_store(lab, prepare, &fault);
+
+	if (store == NULL)
+		lab_die("a good store does not open: %s", lab_logged(lab));
+	return store;
+}
+
+void
+lab_say(uint64_t count, const char *sentence)
+{
+	printf("%s - %s", count == 0 ? "ok" : "not ok", sentence);
+	if (count > 0)
+		printf(": %" PRIu64, count);
+	printf("\n");
+}
+
 struct plant
 lab_plant(int64_t id)
 {
@@ -144,9 +176,9 @@ lab_commit(struct store *store, int64_t id, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		plants[i] = lab_plant(id + (int64_t)i);
 		items[i] =
-		    (struct store_item){ &plants[i], "tester", STORE_FAILED };
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
 	}
-	if (store_commit(store, items, n) < 0)
+	if (store_commit(store, items, n, NULL, NULL) < 0)
 		lab_die("cannot store %zu plants", n);
 	for (size_t i = 0; i < n; i++) {
 		if (items[i].result != STORE_CREATED)
@@ -161,9 +193,9 @@ lab_commit(struct store *store, int64_t id, size_t n)
 enum store_result
 lab_put(struct store *store, const struct plant *plant)
 {
-	struct store_item item = { plant, "tester", STORE_FAILED };
+	struct store_item item = { .plant = plant, .by = "tester" };
 
-	store_commit(store, &item, 1);
+	store_commit(store, &item, 1, NULL, NULL);
 	return item.result;
 }
 
@@ -182,4 +214,51 @@ lab_line(const struct bytes *journal, size_t at, struct record *record)
 		record) != NULL)
 		lab_die("no line at byte %zu", at);
 	return (size_t)(newline + 1 - journal->at);
+}
+
+struct lab_index *
+lab_take_index(const struct lab *lab)
+{
+	struct lab_index *image = calloc(1, sizeof(*image));
+	int fd = openat(lab->dir, INDEX_NAME, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (image == NULL || dir == NULL)
+		lab_die("there is no index");
+	while ((entry = readdir(dir)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (image->n == INDEX_FILES_MAX)
+			lab_die("the index has too many files");
+		snprintf(image->files[image->n].name,
+		    sizeof(image->files[0].name), INDEX_NAME "/%s",
+		    entry->d_name);
+		image->files[image->n].bytes =
+		    lab_read(lab, image->files[image->n].name);
+		image->n++;
+	}
+	closedir(dir);
+	return image;
+}
+
+/* New files each time: the old ones may be mapped still. */
+void
+lab_put_index(const struct lab *lab, const struct lab_index *image)
+{
+	parts_empty(lab->dir, INDEX_NAME);
+	if (image == NULL)
+		return;
+	mkdirat(lab->dir, INDEX_NAME, 0700);
+	for (size_t i = 0; i < image->n; i++)
+		lab_write(lab, image->files[i].name, image->files[i].bytes.at,
+		    image->files[i].bytes.len);
+}
+
+void
+lab_free_index(struct lab_index *image)
+{
+	for (size_t i = 0; image != NULL && i < image->n; i++)
+		free(image->files[i].bytes.at);
+	free(image);
 }

@@ -16,6 +16,8 @@
 #include "pure/record.h"
 #include "store/store.h"
 
+#define JOURNAL_NAME "plants.jsonl"
+
 struct lab {
 	char path[64];
 	int dir;
@@ -50,9 +52,19 @@ void lab_write(
 
 /*
  * lab_open_store(lab, prepare):
- * The store, or NULL with its status.
+ * The store, or NULL with the fault.
  */
-struct store *lab_open_store(const struct lab *lab, bool prepare, int *status);
+struct store *lab_open_store(
+    const struct lab *lab, bool prepare, enum fault *fault);
+
+/* lab_open_good_store(lab, prepare): The store, or the end of the test. */
+struct store *lab_open_good_store(const struct lab *lab, bool prepare);
+
+/*
+ * lab_say(count, sentence):
+ * Print whether the sentence holds: nothing that contradicts it was counted.
+ */
+void lab_say(uint64_t count, const char *sentence);
 
 /*
  * lab_plant(id):
@@ -78,12 +90,13 @@ enum store_result lab_put(struct store *store, const struct plant *plant);
  */
 size_t lab_line(const struct bytes *journal, size_t at, struct record *record);
 
-/* The index as it is now, to be put back later.  NULL: none. */
-struct index_image;
-struct index_image *index_image_take(const struct lab *lab);
-void index_image_put(const struct lab *lab, const struct index_image *image);
-void index_image_free(struct index_image *image);
-/* index_image_kind: what stands for the index in this program. */
-extern const char index_image_kind[];
+/*
+ * lab_take_index(lab), lab_put_index(lab, image), lab_free_index(image):
+ * The files of the index as they are now, to be put back later.  NULL: none.
+ */
+struct lab_index;
+struct lab_index *lab_take_index(const struct lab *lab);
+void lab_put_index(const struct lab *lab, const struct lab_index *image);
+void lab_free_index(struct lab_index *image);
 
 #endif

@@ -13,7 +13,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,14 +23,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import lib_faults  # noqa: E402
 import lib_service  # noqa: E402
-from history import Event, check  # noqa: E402
+from history import Event  # noqa: E402
 from lib_service import (  # noqa: E402
     Answer,
     FastCgiPeer,
     HttpClient,
     Store,
     Tally,
-    fcgi_request,
     new_plant,
     wait_until,
 )
@@ -42,12 +40,11 @@ Exchange = Callable[[bytes], Answer]
 
 PROCESSES = multiprocessing.get_context("fork")
 IDS_PER_CLIENT = 1 << 32
-ERROR_FULL = 5002
-ERROR_FAILED = 5003
 ERROR_BUSY = 5004
 # From a request's first byte to its answer: the responder's own deadlines are
 # 10 s to arrive and 5 s for the store's lock, twice if it waits for a turn.
 ANSWER_S = 25.0
+BACK_S = 15.0  # until every client is served again
 
 
 # --- Ways to the service -----------------------------------------------------
@@ -117,22 +114,13 @@ def _request_head(token: str, length: int, keep: bool) -> bytes:
     return lib_service.fcgi_head(variables.items(), keep=keep)
 
 
-# --- Outcomes ----------------------------------------------------------------
+def half_kept(store: Store, workers, clients: int) -> list[Callable]:
+    """Ways to a service.Pool for clients, half of which keep their connections."""
+    ways = (kept, single) * (clients // 2)
+    return [functools.partial(way, store, workers.socket_path) for way in ways]
 
 
-def outcome(answer: Answer | None) -> str:
-    """What an answer, or None for none, says of the store; see history.Event."""
-    if answer is None:
-        return "maybe"
-    if answer.status == 200:
-        return "created_or_same"
-    if answer.status == 409:
-        return "conflict"
-    number = answer.error()
-    if answer.status == 503 and number != ERROR_FAILED and number is not None:
-        return "refused"
-    # A 500 leaves it open; so does a web server's own page.
-    return "maybe" if answer.status >= 500 else "refused"
+# --- Requests ----------------------------------------------------------------
 
 
 LOST = (OSError, http.client.HTTPException, subprocess.SubprocessError)
@@ -146,7 +134,8 @@ def ask(exchange: Exchange, planned: Planned) -> tuple[Event, Answer | None]:
         answer = exchange(new_plant(plant_id, name, tag))
     except LOST:
         answer = None
-    event = Event(start, time.monotonic(), plant_id, (name, tag), outcome(answer))
+    outcome = lib_faults.outcome_of(answer)
+    event = Event(start, time.monotonic(), plant_id, (name, tag), outcome)
     if event.outcome == "created_or_same" and not answer.is_plant(name, tag):
         raise ValueError(f"a 200 says another plant: {planned}, {answer}")
     return event, answer
@@ -201,6 +190,13 @@ class Load:
 
     def told_each(self) -> list[int]:
         return list(self._told)
+
+    def all_served(self, seconds: float = BACK_S) -> bool:
+        """Whether every client is told something more in that time."""
+        before = self.told_each()
+        return wait_until(
+            lambda: all(b > a for a, b in zip(before, self.told_each())), seconds
+        )
 
     def wait_told(self, more: int, seconds: float) -> bool:
         wanted = self.told() + more
@@ -296,10 +292,7 @@ def own_plant(number: int, plant_id: int) -> Planned:
 def judge(tally: Tally, events: Iterable[Event], store: Store, sentence: str) -> bool:
     """The history against the journal as it is now."""
     events = list(events)
-    try:
-        violations = check(events, store.plants())
-    except (OSError, lib_service.JournalError) as error:
-        violations = [f"the journal: {error}"]
+    violations = lib_faults.judge(store, events)
     told = sum(event.outcome == "created_or_same" for event in events)
     detail = f"{len(violations)} violations: {violations[:3]}"
     print(f"# {sentence}: {len(events)} events, {told} answered 200", flush=True)

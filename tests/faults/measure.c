@@ -1,21 +1,19 @@
 /*
- * measure: makes a store of many plants, and tells how long it takes to check
- * its journal, to build its index and to open it.
+ * measure: makes a store of many plants, and measures how long it takes to build
+ * its index and to open it.
  *
- * usage: measure make DIR PLANTS | scan DIR | open DIR
+ * usage: measure make DIR PLANTS | open DIR
  *
- * `scan` reads and checks every line; `open` opens the store, with whatever
- * index it has, and closes it.  They print the seconds, and the number of plants
- * or the KiB of memory of its own that the process has with the store open.
+ * `open` opens the store, with whatever index it has, and closes it.  They print
+ * the seconds, and the number of plants or the KiB of memory of its own that the
+ * process has with the store open.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ground/log.h"
-#include "journal.h"
 #include "sample.h"
 
 #define BATCH 20000
@@ -42,7 +40,7 @@ make(const char *dir, uint64_t n)
 			items[some].plant = &samples[some].plant;
 			items[some].by = SAMPLE_BY;
 		}
-		if (store_commit(store, items, some) < 0)
+		if (store_commit(store, items, some, NULL, NULL) < 0)
 			return EXIT_FAILURE;
 		for (size_t i = 0; i < some; i++)
 			if (items[i].result != STORE_CREATED)
@@ -50,29 +48,6 @@ make(const char *dir, uint64_t n)
 	}
 	store_close(store);
 	printf("%.3f %" PRIu64 "\n", seconds_since(begun_ns), n);
-	return EXIT_SUCCESS;
-}
-
-static int
-scan(const char *dir)
-{
-	struct journal journal;
-	struct replay replay;
-	struct record record;
-	uint64_t plants = 0;
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int64_t begun_ns = sample_now_ns();
-
-	if (fd < 0 || journal_open(&journal, fd, false) != JOURNAL_OPENED ||
-	    replay_init(&replay, journal.fd, journal.seed, &journal.start) < 0)
-		return EXIT_FAILURE;
-	while (replay_next(&replay, &record) == REPLAY_RECORD)
-		plants += record.plant != NULL;
-	if (replay.at.end != journal.size)
-		return EXIT_FAILURE;
-	replay_done(&replay);
-	journal_close(&journal);
-	printf("%.3f %" PRIu64 "\n", seconds_since(begun_ns), plants);
 	return EXIT_SUCCESS;
 }
 
@@ -112,11 +87,8 @@ main(int argc, char **argv)
 	log_set_level(LOG_AT_ERROR);
 	if (argc == 4 && strcmp(argv[1], "make") == 0)
 		return make(argv[2], strtoull(argv[3], NULL, 10));
-	if (argc == 3 && strcmp(argv[1], "scan") == 0)
-		return scan(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "open") == 0)
 		return open_only(argv[2]);
-	fprintf(
-	    stderr, "usage: measure make DIR PLANTS | scan DIR | open DIR\n");
+	fprintf(stderr, "usage: measure make DIR PLANTS | open DIR\n");
 	return EXIT_FAILURE;
 }

@@ -24,8 +24,8 @@ from load import (
     Load,
     Tally,
     ask,
+    half_kept,
     judge,
-    kept,
     lib_service,
     main,
     mixed_plan,
@@ -51,13 +51,6 @@ LOG_LINES_MAX = 20
 DESCRIPTORS = 16
 VANISHED_ID = 1 << 52
 VANISHED_MIN = 100
-
-
-def clients(store: Store, workers: Pool) -> list:
-    return [
-        functools.partial(way, store, workers.socket_path)
-        for way in (kept, single) * (CLIENTS // 2)
-    ]
 
 
 @contextlib.contextmanager
@@ -189,7 +182,7 @@ class Watch:
 
 def good_load(store: Store, workers: Pool, seconds: float, first: int) -> Load:
     plan = functools.partial(mixed_plan, first=first, contested=1000)
-    with Load(clients(store, workers), plan, pause_s=0.002) as load:
+    with Load(half_kept(store, workers, CLIENTS), plan, pause_s=0.002) as load:
         time.sleep(seconds)
         load.stop()
     return load
@@ -273,7 +266,7 @@ def check_descriptors(tally: Tally, build_dir: str) -> None:
             filled = wait_until(lambda: descriptors(pid) == DESCRIPTORS, 5)
             tally.check(filled, "mute peers hold all descriptors", descriptors(pid))
             plan = lambda number: [own_plant(number, (number + 1) << 33)]  # noqa: E731
-            with Load(clients(store, workers), plan, insist=False) as load:
+            with Load(half_kept(store, workers, CLIENTS), plan, insist=False) as load:
                 watch.check_cpu()
                 load.join()
             watch.check_answers(load)

@@ -30,7 +30,6 @@
 
 #include "ground/log.h"
 #include "lab.h"
-#include "state.h"
 
 #define BATCH_MAX 64
 #define BASE_MAX 9
@@ -69,7 +68,7 @@ struct scenario {
 	struct bytes earlier; /* `after`, but with the batch of another */
 	size_t durable, end;  /* what lies between was not synced */
 	size_t nends, ends[LINES_MAX], plants[LINES_MAX];
-	struct index_image *images[INDEXES];
+	struct lab_index *images[INDEXES];
 	char *state;
 };
 
@@ -103,17 +102,6 @@ report(const struct scenario *s, uint64_t *count, const char *what)
 }
 
 /* --- Scenarios ----------------------------------------------------------- */
-
-static struct store *
-open_or_die(bool prepare)
-{
-	int status;
-	struct store *store = lab_open_store(&lab, prepare, &status);
-
-	if (store == NULL)
-		lab_die("a good store does not open: %s", lab_logged(&lab));
-	return store;
-}
 
 /* Where the lines end, and how many plants stand before each end. */
 static void
@@ -149,10 +137,10 @@ write_closing(struct scenario *s, struct store *store)
 		if (s->room == ROOM_PRESENT)
 			store_idle(store);
 		else
-			store_close(open_or_die(true));
+			store_close(lab_open_good_store(&lab, true));
 		break;
 	case CLOSING_UNSYNCED: /* as plain CGI does */
-		other = open_or_die(false);
+		other = lab_open_good_store(&lab, false);
 		lab_commit(other, (int64_t)++s->base, 1);
 		store_close(other);
 		break;
@@ -203,18 +191,19 @@ scenario_make(struct scenario *s, bool whole_room)
 	struct store *store, *first;
 
 	lab_empty(&lab);
-	index_image_put(&lab, NULL);
-	store = open_or_die(s->room != ROOM_NONE);
-	first = s->room == ROOM_PRESENT ? store : open_or_die(false);
+	lab_put_index(&lab, NULL);
+	store = lab_open_good_store(&lab, s->room != ROOM_NONE);
+	first =
+	    s->room == ROOM_PRESENT ? store : lab_open_good_store(&lab, false);
 	if (s->base > 1)
 		lab_commit(first, 1, s->base / 2);
 	s->images[INDEX_ABSENT] = NULL;
-	s->images[INDEX_BEHIND] = index_image_take(&lab);
+	s->images[INDEX_BEHIND] = lab_take_index(&lab);
 	if (s->base > 0)
 		lab_commit(
 		    first, (int64_t)(s->base / 2 + 1), s->base - s->base / 2);
 	write_closing(s, store);
-	s->images[INDEX_CURRENT] = index_image_take(&lab);
+	s->images[INDEX_CURRENT] = lab_take_index(&lab);
 	s->before = lab_read(&lab, JOURNAL_NAME);
 	find_lines(s, &s->before);
 	s->durable =
@@ -239,8 +228,8 @@ scenario_make(struct scenario *s, bool whole_room)
 static void
 scenario_done(struct scenario *s)
 {
-	index_image_free(s->images[INDEX_BEHIND]);
-	index_image_free(s->images[INDEX_CURRENT]);
+	lab_free_index(s->images[INDEX_BEHIND]);
+	lab_free_index(s->images[INDEX_CURRENT]);
 	free(s->before.at);
 	free(s->after.at);
 	free(s->earlier.at);
@@ -300,23 +289,21 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 
 /* What the file holds now must be those lines, and blank ones. */
 static void
-check_journal(const struct scenario *s, struct store *store,
-    const struct bytes *whole, size_t end)
+check_journal(const struct scenario *s, const struct bytes *whole, size_t end)
 {
-	static char now[1 << 20];
-	ssize_t n = pread(store->journal.fd, now, sizeof(now), 0);
+	struct bytes now = lab_read(&lab, JOURNAL_NAME);
 	size_t same = end;
 
-	if (n < (ssize_t)end || memcmp(now, whole->at, end) != 0) {
+	if (now.len < end || memcmp(now.at, whole->at, end) != 0) {
 		report(s, &shared->lost, "lines are gone");
+		free(now.at);
 		return;
 	}
-	while (same < (size_t)n && now[same] == '\n')
+	while (same < now.len && now.at[same] == '\n')
 		same++;
-	if (same != (size_t)n || store->at.end < end)
-		report(s, &shared->other, "the journal does not end well");
-	if (store->at.end > end)
+	if (same != now.len)
 		report(s, &shared->invented, "more lines than were written");
+	free(now.at);
 }
 
 static void
@@ -328,7 +315,7 @@ recover(const struct scenario *s, size_t len, enum known known)
 	bool thorough = shared->recoveries % RETRY_EVERY == 0;
 	struct store *store;
 	char name[64];
-	int status;
+	enum fault fault;
 
 	if (others > lines) {
 		whole = &s->earlier;
@@ -337,24 +324,23 @@ recover(const struct scenario *s, size_t len, enum known known)
 	size_t end = s->ends[lines - 1];
 	shared->recoveries++;
 	lab_write(&lab, JOURNAL_NAME, s->state, len);
-	index_image_put(&lab, s->images[known]);
-	store = lab_open_store(&lab, draw() % 2 == 0, &status);
+	lab_put_index(&lab, s->images[known]);
+	store = lab_open_store(&lab, draw() % 2 == 0, &fault);
 	if (store == NULL) {
 		report(s, &shared->refused, "refused");
 		return;
 	}
-	check_journal(s, store, whole, end);
+	check_journal(s, whole, end);
 	if (thorough) {
 		check_torn_copy(s, end, len);
 		retry(s, store, s->plants[lines - 1]);
-	} else
-		store->closed = true; /* so that closing writes nothing */
+	}
 	store_close(store);
 	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
 	unlinkat(lab.dir, name, 0);
 	if (thorough) {
-		index_image_put(&lab, NULL);
-		store = open_or_die(true);
+		lab_put_index(&lab, NULL);
+		store = lab_open_good_store(&lab, true);
 		retry(s, store, s->base + s->batch);
 		store_close(store);
 	}
@@ -516,15 +502,6 @@ work(void)
 	}
 }
 
-static void
-say(uint64_t count, const char *sentence)
-{
-	printf("%s - %s", count == 0 ? "ok" : "not ok", sentence);
-	if (count > 0)
-		printf(": %" PRIu64, count);
-	printf("\n");
-}
-
 static int
 run_workers(void)
 {
@@ -569,20 +546,19 @@ run_workers(void)
 		if (total.sectors_max < shared[i].sectors_max)
 			total.sectors_max = shared[i].sectors_max;
 	}
-	printf("# power cut, index %s: %" PRIu64 " crash states (all subsets "
+	printf("# %" PRIu64 " crash states (all subsets "
 	       "of up to %" PRIu64 " sectors), %" PRIu64 " recoveries with "
 	       "the index absent, behind or of this boot; %" PRIu64 " times "
 	       "all plants were sent again\n",
-	    index_image_kind, total.states, total.sectors_max, total.recoveries,
-	    total.retries);
+	    total.states, total.sectors_max, total.recoveries, total.retries);
 	printf("# lost %" PRIu64 ", invented %" PRIu64 ", wrongly refused "
 	       "%" PRIu64 "\n",
 	    total.lost, total.invented, total.refused);
-	say(total.recoveries == 0, "crash states are tried");
-	say(total.lost, "no acknowledged plant is lost by a power cut");
-	say(total.invented, "no plant is invented by a power cut");
-	say(total.refused, "no power cut makes the store refuse to start");
-	say(total.other + (failed != 0),
+	lab_say(total.recoveries == 0, "crash states are tried");
+	lab_say(total.lost, "no acknowledged plant is lost by a power cut");
+	lab_say(total.invented, "no plant is invented by a power cut");
+	lab_say(total.refused, "no power cut makes the store refuse to start");
+	lab_say(total.other + (failed != 0),
 	    "after a power cut the store goes on, and kept the torn end");
 	return total.recoveries == 0 ||
 	       total.lost + total.invented + total.refused + total.other > 0 ||

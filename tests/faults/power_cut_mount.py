@@ -150,7 +150,7 @@ def check_mutant(tally: Tally, machine: Machine) -> None:
 
 
 def scenario(tally: Tally, arguments) -> None:
-    shim = compile_shim(arguments.build, "preload")
+    shim = compile_shim(arguments.build)
     for kind in KINDS:
         with temporary_store(str(arguments.build)) as store:
             reason = cannot_mount(store.root, kind)

@@ -1,10 +1,11 @@
 /*
- * preload: the system calls of a program that a fault test runs, counted,
- * failed, shortened, or its end.  For LD_PRELOAD; the program is not changed.
+ * preload: lets calls of a whole program fail, for LD_PRELOAD.
  *
- * Only calls count that touch what is in scope: files below the paths of
- * FAULT_SCOPE (separated by colons; "pipe" means stdin and stdout, when these
- * are pipes), and getrandom.  Settings, all from the environment:
+ * System calls and allocations are counted, failed, shortened, delayed, or the
+ * program's end; the program is not changed.  Only calls count that touch what
+ * is in scope: files below the paths of FAULT_SCOPE (separated by colons; "pipe"
+ * means stdin and stdout, when these are pipes), and getrandom.  Settings, all
+ * from the environment:
  *
  *	FAULT_TRACE=FILE     append a line for each call that counts:
  *	                     "number name bytes bytes-of-the-first-part path"
@@ -19,25 +20,36 @@
  *	                     and these too: accept4, epoll_create1, epoll_ctl,
  *	                     epoll_wait, eventfd, fcntl, lseek, memfd_create,
  *	                     pthread_create, send, setrlimit, setsockopt
- *	FAULT_BOOT_ID=FILE   what stands for the boot id of the machine
+ *	FAULT_ALLOC=OBJECTS  only allocations count, by the address that they are
+ *	                     asked from: of the program and of these libraries
+ *	FAULT_PROGRAMS=NAMES only programs of these names are hit
+ *	FAULT_BOOT_ID=FILE   the file in the place of the machine's boot id
+ *	FAULT_CLOCK=FILE     the wall clock is off by the seconds in this file,
+ *	                     read anew at each call; CLOCK_MONOTONIC stays
  *	FAULT_NO_SYNC=1      syncs do nothing and succeed
+ *	FAULT_SYNC_MS=N      fdatasync takes N milliseconds longer, as on a
+ *	                     slower disk
  *
- * The calls go to the kernel by number, so that nothing here is interposed.
+ * System calls go to the kernel by number, so that nothing here is interposed.
+ * The real allocator is looked up, so that valgrind can have its own there.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -47,17 +59,20 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 /* The trace's descriptor: out of the way of the program's. */
 #define TRACE_FD_MIN 200
+#define OBJECTS_MAX 8
 
 enum action { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_AT, FAIL, SHORTEN };
 
 static struct {
-	const char *scope, *only, *boot;
+	const char *scope, *only, *boot, *clock;
 	bool no_sync;
+	struct timespec delay;
 	int trace;
 	enum action action;
 	unsigned long nth, argument, times;
@@ -66,16 +81,118 @@ static struct {
 	unsigned long hits;
 } fault = { .trace = -1 };
 
-__attribute__((constructor)) static void
-read_plan(void)
+/* Whose allocations count: the executable parts of the objects. */
+static struct {
+	const char *names; /* NULL: nobody's */
+	int n;
+	struct {
+		uintptr_t begin, end;
+		char name[64];
+	} at[OBJECTS_MAX];
+} objects;
+
+/* Whether `text` begins with one of the words, separated by colons. */
+static bool
+begins_with(const char *text, const char *words)
 {
-	const char *plan = getenv("FAULT_PLAN"), *trace = getenv("FAULT_TRACE");
+	while (words != NULL && *words != '\0') {
+		size_t len = strcspn(words, ":");
+
+		if (len > 0 && strncmp(text, words, len) == 0)
+			return true;
+		words += len + (words[len] == ':');
+	}
+	return false;
+}
+
+static const char *
+base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}
+
+/* The first of all is the program. */
+static int
+note_object(struct dl_phdr_info *info, size_t size, void *seen)
+{
+	bool program = (*(int *)seen)++ == 0;
+	const char *name = program ? "program" : base_name(info->dlpi_name);
+
+	(void)size;
+	if (!program && !begins_with(name, objects.names))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum && objects.n < OBJECTS_MAX; i++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+		if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0)
+			continue;
+		objects.at[objects.n].begin = info->dlpi_addr + part->p_vaddr;
+		objects.at[objects.n].end =
+		    objects.at[objects.n].begin + part->p_memsz;
+		snprintf(objects.at[objects.n].name, sizeof(objects.at[0].name),
+		    "%s", name);
+		objects.n++;
+	}
+	return 0;
+}
+
+static void
+read_plan(const char *plan)
+{
+	static const char *const names[] = {
+		[KILL_BEFORE] = "kill-before",
+		[KILL_AFTER] = "kill-after",
+		[KILL_AT] = "kill-at",
+		[FAIL] = "error",
+		[SHORTEN] = "short",
+	};
 	char what[32] = "";
 
+	if (sscanf(plan, "%lu:%31[a-z-]=%lu,%lu", &fault.nth, what,
+		&fault.argument, &fault.times) < 2)
+		abort();
+	for (int i = KILL_BEFORE; i <= SHORTEN; i++)
+		if (strcmp(what, names[i]) == 0)
+			fault.action = (enum action)i;
+	if (fault.action == NOTHING)
+		abort();
+}
+
+static bool
+is_meant(void)
+{
+	const char *names = getenv("FAULT_PROGRAMS");
+	char path[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (names == NULL || len < 0)
+		return names == NULL;
+	path[len] = '\0';
+	return begins_with(base_name(path), names);
+}
+
+__attribute__((constructor)) static void
+read_environment(void)
+{
+	const char *plan = getenv("FAULT_PLAN"), *trace = getenv("FAULT_TRACE");
+	const char *delay = getenv("FAULT_SYNC_MS");
+	long delay_ms = delay == NULL ? 0 : strtol(delay, NULL, 10);
+	int seen = 0;
+
+	fault.boot = getenv("FAULT_BOOT_ID");
+	fault.clock = getenv("FAULT_CLOCK");
+	fault.no_sync = getenv("FAULT_NO_SYNC") != NULL;
+	fault.delay.tv_sec = delay_ms / 1000;
+	fault.delay.tv_nsec = delay_ms % 1000 * 1000000;
+	if (!is_meant())
+		return;
 	fault.scope = getenv("FAULT_SCOPE");
 	fault.only = getenv("FAULT_ONLY");
-	fault.boot = getenv("FAULT_BOOT_ID");
-	fault.no_sync = getenv("FAULT_NO_SYNC") != NULL;
+	objects.names = getenv("FAULT_ALLOC");
+	if (objects.names != NULL)
+		dl_iterate_phdr(note_object, &seen);
 	if (trace != NULL) {
 		int fd = (int)syscall(SYS_openat, AT_FDCWD, trace,
 		    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -84,19 +201,8 @@ read_plan(void)
 		    (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, TRACE_FD_MIN);
 		syscall(SYS_close, fd);
 	}
-	if (plan == NULL)
-		return;
-	if (sscanf(plan, "%lu:%31[a-z-]=%lu,%lu", &fault.nth, what,
-		&fault.argument, &fault.times) < 2)
-		abort();
-	fault.action = strcmp(what, "kill-before") == 0  ? KILL_BEFORE
-		       : strcmp(what, "kill-after") == 0 ? KILL_AFTER
-		       : strcmp(what, "kill-at") == 0    ? KILL_AT
-		       : strcmp(what, "error") == 0      ? FAIL
-		       : strcmp(what, "short") == 0      ? SHORTEN
-							 : NOTHING;
-	if (fault.action == NOTHING)
-		abort();
+	if (plan != NULL)
+		read_plan(plan);
 }
 
 static _Noreturn void
@@ -104,21 +210,6 @@ end_process(void)
 {
 	for (;;)
 		syscall(SYS_kill, (int)syscall(SYS_getpid), SIGKILL);
-}
-
-static bool
-in_scope(const char *path)
-{
-	const char *scope = fault.scope;
-
-	while (scope != NULL && *scope != '\0') {
-		size_t len = strcspn(scope, ":");
-
-		if (len > 0 && strncmp(path, scope, len) == 0)
-			return true;
-		scope += len + (scope[len] == ':');
-	}
-	return false;
 }
 
 /* The path of a descriptor, or of a name below it. */
@@ -153,10 +244,12 @@ static bool
 counts(
     const char *name, int fd, const char *file, char path[static 2 * PATH_MAX])
 {
+	if (objects.names != NULL)
+		return false; /* but for allocations, which do not ask here */
 	if (fault.only != NULL)
 		return strcmp(name, fault.only) == 0;
 	return strcmp(name, "getrandom") == 0 ||
-	       (find_path(fd, file, path) && in_scope(path));
+	       (find_path(fd, file, path) && begins_with(path, fault.scope));
 }
 
 /* A call that begins, and what is to become of it. */
@@ -166,29 +259,21 @@ struct call {
 	size_t bytes;
 };
 
+/* A call that counts. */
 static struct call
-begin(const char *name, int fd, const char *file, size_t bytes, size_t first)
+take(const char *name, size_t bytes, size_t first, const char *path)
 {
 	struct call call = { 0 };
-	char path[2 * PATH_MAX], line[2 * PATH_MAX + 128];
-	int error = errno;
-	unsigned long number;
+	unsigned long number =
+	    __atomic_add_fetch(&fault.count, 1, __ATOMIC_SEQ_CST);
 
-	if (fault.trace < 0 && fault.action == NOTHING)
-		return call;
-	path[0] = '\0';
-	if (!counts(name, fd, file, path)) {
-		errno = error;
-		return call;
-	}
-	number = __atomic_add_fetch(&fault.count, 1, __ATOMIC_SEQ_CST);
 	if (fault.trace >= 0) {
+		char line[2 * PATH_MAX + 128];
 		int len = snprintf(line, sizeof(line), "%lu %s %zu %zu %s\n",
 		    number, name, bytes, first, path);
 
 		syscall(SYS_write, fault.trace, line, (size_t)len);
 	}
-	errno = error;
 	if (fault.action == NOTHING || number < fault.nth)
 		return call;
 	if (number == fault.nth) {
@@ -205,6 +290,21 @@ begin(const char *name, int fd, const char *file, size_t bytes, size_t first)
 		call.fail = fault.action == FAIL;
 		call.shorten = fault.action == SHORTEN;
 	}
+	return call;
+}
+
+static struct call
+begin(const char *name, int fd, const char *file, size_t bytes, size_t first)
+{
+	struct call call = { 0 };
+	char path[2 * PATH_MAX] = "";
+	int error = errno;
+
+	if (fault.trace < 0 && fault.action == NOTHING)
+		return call;
+	if (counts(name, fd, file, path))
+		call = take(name, bytes, first, path);
+	errno = error;
 	return call;
 }
 
@@ -232,6 +332,7 @@ allow(const struct call *call, size_t len)
 	return call->shorten && len > 1 ? len / 2 : len;
 }
 
+/* The rest of a function that is nothing but a call of that name. */
 #define CALL(name, fd, file, kind, invocation)                               \
 	do {                                                                 \
 		struct call call = begin(name, fd, file, (size_t)(kind), 0); \
@@ -239,16 +340,46 @@ allow(const struct call *call, size_t len)
 			return fail();                                       \
 		return (int)end(&call, invocation);                          \
 	} while (0)
-#define SIMPLE(name, fd, file, invocation) CALL(name, fd, file, 0, invocation)
-/* What it is to do stands in the trace as if it were bytes. */
-#define KIND(name, fd, kind, invocation) CALL(name, fd, NULL, kind, invocation)
+
+/*
+ * A whole function, `returns` its type: its name and parameters, the descriptor
+ * and the name of the file that it touches, and what it is made of.
+ */
+#define FUNCTION(name, parameters, fd, file, invocation) \
+	int name parameters                              \
+	{                                                \
+		CALL(#name, fd, file, 0, invocation);    \
+	}
+/* One of `len` bytes, of which fewer may be read or written. */
+#define TRANSFER(name, parameters, invocation)                       \
+	ssize_t name parameters                                      \
+	{                                                            \
+		struct call call = begin(#name, fd, NULL, len, len); \
+                                                                     \
+		if (call.fail)                                       \
+			return fail();                               \
+		len = allow(&call, len);                             \
+		return end(&call, invocation);                       \
+	}
+/* One that touches no file, and counts where it is what is asked for. */
+#define RARE(type, name, parameters, kind, invocation)          \
+	type name parameters                                    \
+	{                                                       \
+		struct call call = { 0 };                       \
+                                                                \
+		if (fault.only != NULL)                         \
+			call = begin(#name, -1, NULL, kind, 0); \
+		if (call.fail)                                  \
+			return fail();                          \
+		return (type)end(&call, invocation);            \
+	}
 
 static int
 do_open(const char *name, int dir, const char *file, int flags, mode_t mode)
 {
 	if (fault.boot != NULL && strcmp(file, BOOT_ID) == 0)
 		file = fault.boot;
-	SIMPLE(name, dir, file, syscall(SYS_openat, dir, file, flags, mode));
+	CALL(name, dir, file, 0, syscall(SYS_openat, dir, file, flags, mode));
 }
 
 #define READ_MODE(flags, mode)                          \
@@ -290,47 +421,13 @@ close(int fd)
 	return call.fail ? fail() : (int)result;
 }
 
-ssize_t
-read(int fd, void *buf, size_t len)
-{
-	struct call call = begin("read", fd, NULL, len, len);
-
-	if (call.fail)
-		return fail();
-	return end(&call, syscall(SYS_read, fd, buf, allow(&call, len)));
-}
-
-ssize_t
-pread(int fd, void *buf, size_t len, off_t offset)
-{
-	struct call call = begin("pread", fd, NULL, len, len);
-
-	if (call.fail)
-		return fail();
-	return end(
-	    &call, syscall(SYS_pread64, fd, buf, allow(&call, len), offset));
-}
-
-ssize_t
-write(int fd, const void *buf, size_t len)
-{
-	struct call call = begin("write", fd, NULL, len, len);
-
-	if (call.fail)
-		return fail();
-	return end(&call, syscall(SYS_write, fd, buf, allow(&call, len)));
-}
-
-ssize_t
-pwrite(int fd, const void *buf, size_t len, off_t offset)
-{
-	struct call call = begin("pwrite", fd, NULL, len, len);
-
-	if (call.fail)
-		return fail();
-	return end(
-	    &call, syscall(SYS_pwrite64, fd, buf, allow(&call, len), offset));
-}
+TRANSFER(read, (int fd, void *buf, size_t len), syscall(SYS_read, fd, buf, len))
+TRANSFER(pread, (int fd, void *buf, size_t len, off_t offset),
+    syscall(SYS_pread64, fd, buf, len, offset))
+TRANSFER(write, (int fd, const void *buf, size_t len),
+    syscall(SYS_write, fd, buf, len))
+TRANSFER(pwrite, (int fd, const void *buf, size_t len, off_t offset),
+    syscall(SYS_pwrite64, fd, buf, len, offset))
 
 /* Gathered calls, `offset` -1: of the file's own. */
 static ssize_t
@@ -380,55 +477,23 @@ fsync(int fd)
 {
 	if (fault.no_sync)
 		return 0;
-	SIMPLE("fsync", fd, NULL, syscall(SYS_fsync, fd));
+	CALL("fsync", fd, NULL, 0, syscall(SYS_fsync, fd));
 }
 
 int
 fdatasync(int fd)
 {
+	struct timespec left = fault.delay;
+
 	if (fault.no_sync)
 		return 0;
-	SIMPLE("fdatasync", fd, NULL, syscall(SYS_fdatasync, fd));
+	while ((left.tv_sec > 0 || left.tv_nsec > 0) &&
+	       nanosleep(&left, &left) < 0 && errno == EINTR)
+		;
+	CALL("fdatasync", fd, NULL, 0, syscall(SYS_fdatasync, fd));
 }
 
-int
-ftruncate(int fd, off_t len)
-{
-	SIMPLE("ftruncate", fd, NULL, syscall(SYS_ftruncate, fd, len));
-}
-
-int
-fstat(int fd, struct stat *st)
-{
-	SIMPLE("fstat", fd, NULL, syscall(SYS_fstat, fd, st));
-}
-
-int
-fstatat(int dir, const char *file, struct stat *st, int flags)
-{
-	SIMPLE("fstatat", dir, file,
-	    syscall(SYS_newfstatat, dir, file, st, flags));
-}
-
-int
-stat(const char *file, struct stat *st)
-{
-	SIMPLE("stat", AT_FDCWD, file,
-	    syscall(SYS_newfstatat, AT_FDCWD, file, st, 0));
-}
-
-int
-statx(int dir, const char *file, int flags, unsigned mask, struct statx *st)
-{
-	SIMPLE(
-	    "statx", dir, file, syscall(SYS_statx, dir, file, flags, mask, st));
-}
-
-int
-fstatfs(int fd, struct statfs *st)
-{
-	SIMPLE("fstatfs", fd, NULL, syscall(SYS_fstatfs, fd, st));
-}
+FUNCTION(flock, (int fd, int how), fd, NULL, syscall(SYS_flock, fd, how))
 
 /* Not a system call: libc makes it of fstatfs. */
 int
@@ -438,92 +503,47 @@ fstatvfs(int fd, struct statvfs *st)
 
 	if (next == NULL)
 		*(void **)&next = dlsym(RTLD_NEXT, "fstatvfs");
-	SIMPLE("fstatvfs", fd, NULL, next(fd, st));
+	CALL("fstatvfs", fd, NULL, 0, next(fd, st));
 }
 
-int
-linkat(int from, const char *a, int to, const char *b, int flags)
-{
-	SIMPLE("linkat", to, b, syscall(SYS_linkat, from, a, to, b, flags));
-}
-
-int
-renameat2(int from, const char *a, int to, const char *b, unsigned flags)
-{
-	SIMPLE(
-	    "renameat2", to, b, syscall(SYS_renameat2, from, a, to, b, flags));
-}
-
-int
-renameat(int from, const char *a, int to, const char *b)
-{
-	SIMPLE("renameat", to, b, syscall(SYS_renameat2, from, a, to, b, 0));
-}
-
-int
-rename(const char *a, const char *b)
-{
-	SIMPLE("rename", AT_FDCWD, b,
-	    syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0));
-}
-
-int
-unlinkat(int dir, const char *file, int flags)
-{
-	SIMPLE("unlinkat", dir, file, syscall(SYS_unlinkat, dir, file, flags));
-}
-
-int
-unlink(const char *file)
-{
-	SIMPLE(
-	    "unlink", AT_FDCWD, file, syscall(SYS_unlinkat, AT_FDCWD, file, 0));
-}
-
-int
-mkdirat(int dir, const char *file, mode_t mode)
-{
-	SIMPLE("mkdirat", dir, file, syscall(SYS_mkdirat, dir, file, mode));
-}
-
-int
-mkdir(const char *file, mode_t mode)
-{
-	SIMPLE("mkdir", AT_FDCWD, file,
-	    syscall(SYS_mkdirat, AT_FDCWD, file, mode));
-}
-
-int
-faccessat(int dir, const char *file, int mode, int flags)
-{
-	SIMPLE("faccessat", dir, file,
-	    syscall(SYS_faccessat2, dir, file, mode, flags));
-}
-
-int
-link(const char *a, const char *b)
-{
-	SIMPLE("link", AT_FDCWD, b, syscall(SYS_link, a, b));
-}
-
-int
-lstat(const char *file, struct stat *st)
-{
-	SIMPLE("lstat", AT_FDCWD, file,
-	    syscall(SYS_newfstatat, AT_FDCWD, file, st, AT_SYMLINK_NOFOLLOW));
-}
-
-int
-fchown(int fd, uid_t user, gid_t group)
-{
-	SIMPLE("fchown", fd, NULL, syscall(SYS_fchown, fd, user, group));
-}
-
-int
-fchmod(int fd, mode_t mode)
-{
-	SIMPLE("fchmod", fd, NULL, syscall(SYS_fchmod, fd, mode));
-}
+FUNCTION(
+    ftruncate, (int fd, off_t len), fd, NULL, syscall(SYS_ftruncate, fd, len))
+FUNCTION(fstat, (int fd, struct stat *st), fd, NULL, syscall(SYS_fstat, fd, st))
+FUNCTION(fstatat, (int dir, const char *file, struct stat *st, int flags), dir,
+    file, syscall(SYS_newfstatat, dir, file, st, flags))
+FUNCTION(stat, (const char *file, struct stat *st), AT_FDCWD, file,
+    syscall(SYS_newfstatat, AT_FDCWD, file, st, 0))
+FUNCTION(lstat, (const char *file, struct stat *st), AT_FDCWD, file,
+    syscall(SYS_newfstatat, AT_FDCWD, file, st, AT_SYMLINK_NOFOLLOW))
+FUNCTION(statx,
+    (int dir, const char *file, int flags, unsigned mask, struct statx *st),
+    dir, file, syscall(SYS_statx, dir, file, flags, mask, st))
+FUNCTION(fstatfs, (int fd, struct statfs *st), fd, NULL,
+    syscall(SYS_fstatfs, fd, st))
+FUNCTION(
+    link, (const char *a, const char *b), AT_FDCWD, b, syscall(SYS_link, a, b))
+FUNCTION(linkat, (int from, const char *a, int to, const char *b, int flags),
+    to, b, syscall(SYS_linkat, from, a, to, b, flags))
+FUNCTION(renameat2,
+    (int from, const char *a, int to, const char *b, unsigned flags), to, b,
+    syscall(SYS_renameat2, from, a, to, b, flags))
+FUNCTION(renameat, (int from, const char *a, int to, const char *b), to, b,
+    syscall(SYS_renameat2, from, a, to, b, 0))
+FUNCTION(rename, (const char *a, const char *b), AT_FDCWD, b,
+    syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0))
+FUNCTION(unlinkat, (int dir, const char *file, int flags), dir, file,
+    syscall(SYS_unlinkat, dir, file, flags))
+FUNCTION(unlink, (const char *file), AT_FDCWD, file,
+    syscall(SYS_unlinkat, AT_FDCWD, file, 0))
+FUNCTION(mkdirat, (int dir, const char *file, mode_t mode), dir, file,
+    syscall(SYS_mkdirat, dir, file, mode))
+FUNCTION(mkdir, (const char *file, mode_t mode), AT_FDCWD, file,
+    syscall(SYS_mkdirat, AT_FDCWD, file, mode))
+FUNCTION(faccessat, (int dir, const char *file, int mode, int flags), dir, file,
+    syscall(SYS_faccessat2, dir, file, mode, flags))
+FUNCTION(fchown, (int fd, uid_t user, gid_t group), fd, NULL,
+    syscall(SYS_fchown, fd, user, group))
+FUNCTION(fchmod, (int fd, mode_t mode), fd, NULL, syscall(SYS_fchmod, fd, mode))
 
 /* Only its locks count, or all but these if it is what counts. */
 int
@@ -537,7 +557,7 @@ fcntl(int fd, int command, ...)
 	va_end(list);
 	bool locks = command == F_OFD_SETLK || command == F_SETLK;
 	if (locks == (fault.only == NULL))
-		KIND("fcntl", fd, locks ? 0 : command,
+		CALL("fcntl", fd, NULL, locks ? 0 : command,
 		    syscall(SYS_fcntl, fd, command, argument));
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
@@ -569,87 +589,29 @@ getrandom(void *buf, size_t len, unsigned flags)
 	    &call, syscall(SYS_getrandom, buf, allow(&call, len), flags));
 }
 
-/* These touch no file, and count where they are what is asked for. */
-#define RARE(name, kind, invocation)              \
-	do {                                      \
-		if (fault.only == NULL)           \
-			return (int)invocation;   \
-		KIND(name, -1, kind, invocation); \
-	} while (0)
+RARE(int, accept4,
+    (int fd, struct sockaddr *address, socklen_t *len, int flags), 0,
+    syscall(SYS_accept4, fd, address, len, flags))
+RARE(int, epoll_create1, (int flags), 0, syscall(SYS_epoll_create1, flags))
+RARE(int, epoll_ctl, (int fd, int what, int file, struct epoll_event *event),
+    (size_t)what, syscall(SYS_epoll_ctl, fd, what, file, event))
+RARE(int, epoll_wait,
+    (int fd, struct epoll_event *events, int n, int timeout_ms), 0,
+    syscall(SYS_epoll_pwait, fd, events, n, timeout_ms, NULL, 8))
+RARE(int, eventfd, (unsigned value, int flags), 0,
+    syscall(SYS_eventfd2, value, flags))
+RARE(int, memfd_create, (const char *name, unsigned flags), 0,
+    syscall(SYS_memfd_create, name, flags))
+RARE(int, setsockopt,
+    (int fd, int level, int name, const void *value, socklen_t len), 0,
+    syscall(SYS_setsockopt, fd, level, name, value, len))
+RARE(int, setrlimit, (__rlimit_resource_t which, const struct rlimit *limit),
+    (size_t)which, syscall(SYS_setrlimit, which, limit))
 
-int
-accept4(int fd, struct sockaddr *address, socklen_t *len, int flags)
-{
-	RARE("accept4", 0, syscall(SYS_accept4, fd, address, len, flags));
-}
-
-int
-epoll_create1(int flags)
-{
-	RARE("epoll_create1", 0, syscall(SYS_epoll_create1, flags));
-}
-
-int
-epoll_ctl(int fd, int what, int file, struct epoll_event *event)
-{
-	RARE("epoll_ctl", what, syscall(SYS_epoll_ctl, fd, what, file, event));
-}
-
-int
-epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms)
-{
-	RARE("epoll_wait", 0,
-	    syscall(SYS_epoll_pwait, fd, events, n, timeout_ms, NULL, 8));
-}
-
-int
-eventfd(unsigned value, int flags)
-{
-	RARE("eventfd", 0, syscall(SYS_eventfd2, value, flags));
-}
-
-int
-memfd_create(const char *name, unsigned flags)
-{
-	RARE("memfd_create", 0, syscall(SYS_memfd_create, name, flags));
-}
-
-ssize_t
-send(int fd, const void *buf, size_t len, int flags)
-{
-	struct call call = { 0 };
-
-	if (fault.only != NULL)
-		call = begin("send", -1, NULL, 0, 0);
-	if (call.fail)
-		return fail();
-	return end(&call, syscall(SYS_sendto, fd, buf, len, flags, NULL, 0));
-}
-
-int
-setsockopt(int fd, int level, int name, const void *value, socklen_t len)
-{
-	RARE("setsockopt", 0,
-	    syscall(SYS_setsockopt, fd, level, name, value, len));
-}
-
-int
-setrlimit(__rlimit_resource_t which, const struct rlimit *limit)
-{
-	RARE("setrlimit", which, syscall(SYS_setrlimit, which, limit));
-}
-
-off_t
-lseek(int fd, off_t offset, int whence)
-{
-	struct call call = { 0 };
-
-	if (fault.only != NULL)
-		call = begin("lseek", fd, NULL, 0, 0);
-	if (call.fail)
-		return fail();
-	return end(&call, syscall(SYS_lseek, fd, offset, whence));
-}
+RARE(ssize_t, send, (int fd, const void *buf, size_t len, int flags), 0,
+    syscall(SYS_sendto, fd, buf, len, flags, NULL, 0))
+RARE(off_t, lseek, (int fd, off_t offset, int whence), 0,
+    syscall(SYS_lseek, fd, offset, whence))
 
 /* Not a system call, and what fails is its result. */
 int
@@ -681,3 +643,179 @@ int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
 off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
 void *mmap64(void *at, size_t len, int protection, int flags, int fd,
     off64_t offset) ALIAS("mmap");
+
+/* --- The clock ----------------------------------------------------------- */
+
+/* The seconds are a decimal number, a sign before it, and a newline. */
+static time_t
+read_shift(void)
+{
+	char text[32] = "";
+	int fd = fault.clock == NULL ? -1
+				     : (int)syscall(SYS_openat, AT_FDCWD,
+					   fault.clock, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return 0;
+	if (syscall(SYS_read, fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	syscall(SYS_close, fd);
+	return (time_t)strtoll(text, NULL, 10);
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	static __typeof__(&clock_gettime) real;
+
+	if (real == NULL)
+		*(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
+	int result = real(clock, now);
+	if (result == 0 &&
+	    (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+		now->tv_sec += read_shift();
+	return result;
+}
+
+time_t
+time(time_t *seconds)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (seconds != NULL)
+		*seconds = now.tv_sec;
+	return now.tv_sec;
+}
+
+/* --- Allocations --------------------------------------------------------- */
+
+/* The runtime behind main, such as the counting of lines, is not the program. */
+static void
+stop(void)
+{
+	objects.n = 0;
+}
+
+/* Whether the allocation asked for at `caller` is to fail. */
+static bool
+fails(const char *function, const void *caller)
+{
+	uintptr_t at = (uintptr_t)caller;
+	int error = errno;
+	char path[160];
+
+	for (int i = 0; i < objects.n; i++) {
+		if (at < objects.at[i].begin || at >= objects.at[i].end)
+			continue;
+		/* Not by the constructor: the last is called first. */
+		if (fault.count == 0)
+			atexit(stop);
+		snprintf(path, sizeof(path), "%s of %s", function,
+		    objects.at[i].name);
+		if (take("allocation", 0, 0, path).fail) {
+			errno = ENOMEM;
+			return true;
+		}
+		errno = error;
+		return false;
+	}
+	return false;
+}
+
+#define CALLER __builtin_return_address(0)
+
+/* dlsym may allocate before we know what with: from here, never given back. */
+static char early[4096];
+static size_t early_used;
+
+static void *
+allocate_early(size_t len)
+{
+	char *at = early + early_used;
+
+	early_used += (len + 15) & ~(size_t)15;
+	return early_used <= sizeof(early) ? at : NULL;
+}
+
+void *
+calloc(size_t n, size_t size)
+{
+	static void *(*real)(size_t, size_t);
+	static bool looking;
+
+	if (real == NULL) {
+		if (looking)
+			return allocate_early(n * size);
+		looking = true;
+		*(void **)&real = dlsym(RTLD_NEXT, "calloc");
+	}
+	return fails("calloc", CALLER) ? NULL : real(n, size);
+}
+
+/* As the C library has it, but for those that are to fail, with `failure`. */
+#define ALLOCATION(type, name, parameters, failure, ...)           \
+	type name parameters                                       \
+	{                                                          \
+		static __typeof__(&name) real;                     \
+                                                                   \
+		if (real == NULL)                                  \
+			*(void **)&real = dlsym(RTLD_NEXT, #name); \
+		if (fails(#name, CALLER))                          \
+			return failure;                            \
+		return real(__VA_ARGS__);                          \
+	}
+
+ALLOCATION(void *, malloc, (size_t len), NULL, len)
+ALLOCATION(void *, realloc, (void *old, size_t len), NULL, old, len)
+ALLOCATION(int, posix_memalign, (void **out, size_t alignment, size_t len),
+    ENOMEM, out, alignment, len)
+
+void
+free(void *old)
+{
+	static void (*real)(void *);
+
+	if ((char *)old >= early && (char *)old < early + sizeof(early))
+		return;
+	if (real == NULL)
+		*(void **)&real = dlsym(RTLD_NEXT, "free");
+	real(old);
+}
+
+/* What libc allocates for its callers. */
+
+char *
+strdup(const char *text)
+{
+	size_t len = strlen(text) + 1;
+	char *copy = fails("strdup", CALLER) ? NULL : malloc(len);
+
+	return copy == NULL ? NULL : memcpy(copy, text, len);
+}
+
+static int
+print(char **out, const char *format, va_list list, const void *caller)
+{
+	static int (*real)(char **, const char *, va_list);
+
+	if (real == NULL)
+		*(void **)&real = dlsym(RTLD_NEXT, "vasprintf");
+	return fails("asprintf", caller) ? -1 : real(out, format, list);
+}
+
+/* The second is what fortification makes of the first. */
+int __asprintf_chk(char **out, int flag, const char *format, ...);
+#define PRINT(name, parameters)                             \
+	int name parameters                                 \
+	{                                                   \
+		va_list list;                               \
+                                                            \
+		va_start(list, format);                     \
+		int len = print(out, format, list, CALLER); \
+		va_end(list);                               \
+		return len;                                 \
+	}
+PRINT(asprintf, (char **out, const char *format, ...))
+PRINT(__asprintf_chk,
+    (char **out, __attribute__((unused)) int flag, const char *format, ...))

@@ -11,7 +11,7 @@ import functools
 import random
 import sys
 
-from load import Event, Load, Tally, judge, kept, main, over_cgi, own_plant, single
+from load import Event, Load, Tally, half_kept, judge, main, over_cgi, own_plant
 from lib_service import Store, temporary_store
 from service import Pool, adopt_orphans, pool
 
@@ -27,10 +27,7 @@ CGI_STEP = 50
 
 def ways(store: Store, workers: Pool) -> list:
     """Half of the clients keep their connections."""
-    found = [
-        functools.partial(way, store, workers.socket_path)
-        for way in (kept, single) * (CLIENTS // 2)
-    ]
+    found = half_kept(store, workers, CLIENTS)
     return found + [functools.partial(over_cgi, store)] * CGI_CLIENTS
 
 

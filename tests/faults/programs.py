@@ -43,7 +43,7 @@ class Programs:
         program.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first: another test may be using the old one.
         fresh = program.with_name(f"{name}.{os.getpid()}")
-        folders = ("src/store", "tests", "tests/faults", "tests/bench")
+        folders = ("tests", "tests/faults", "tests/bench")
         command = [*self.compiling, *(f"-I{folder}" for folder in folders)]
         command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import functools
 import itertools
 import json
 import os
@@ -101,12 +102,14 @@ ERRORS = {
     "mkdir": (*NEW_NAME, "EEXIST"),
     "mkdirat": (*NEW_NAME, "EEXIST"),
     # EAGAIN is another holder: once, since for ever it is waited for.
+    "flock": ("EIO", "EINTR", "ENOLCK"),
     "fcntl": ("EINTR", "EIO", "ENOMEM", "ENOLCK"),
     "mmap": ("ENOMEM", "EACCES", "ENODEV"),
     "getrandom": ("EINTR", "ENOSYS"),
 }
 # A signal interrupts a few times, never for ever.
 INTERRUPTIONS = 10
+NO_FAILURES = ("EINTR", "short")
 WRITES = ("write", "pwrite", "pwritev", "writev")
 
 
@@ -186,8 +189,8 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
     finally:
         process.kill()
     created = sum(known.outcome == "created_or_same" for known in events)
-    faultless = not {"FAULT_PLAN", "ALLOC_PLAN"} & set(environment)
-    wrong = f"it creates {created} of 3 plants" if faultless and created != 3 else ""
+    faultless = "FAULT_PLAN" not in environment and created != 3
+    wrong = f"it creates {created} of 3 plants" if faultless else ""
     return Outcome(events, process.returncode, said.decode(), wrong)
 
 
@@ -359,8 +362,11 @@ def other_token(tools: Tools, store: Store) -> None:
 
 
 def marked_failed(tools: Tools, store: Store) -> None:
-    with open(store.dir / "lock", "r+b") as lock:
-        lock.write(b"failed  ")
+    store.journal.rename(failed_of(store))
+
+
+def failed_of(store: Store) -> pathlib.Path:
+    return store.journal.with_name(f"{JOURNAL_NAME}.failed")
 
 
 def without_index(tools: Tools, store: Store) -> None:
@@ -376,7 +382,7 @@ def cleanly_closed(tools: Tools, store: Store) -> None:
         timeout=LIMIT_S,
         check=True,
     )
-    if not (store.dir / "index" / "clean").exists():
+    if not (store.dir / "index" / "boot").read_text().startswith("clean"):
         raise RuntimeError(f"not cleanly closed: {done}")
 
 
@@ -478,7 +484,8 @@ class Template:
     operation: Operation
     store: Store
     earlier: list[Event]
-    only: str = ""  # the one name of calls that count
+    # What counts, where it is not the system calls in scope.
+    counting: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @contextlib.contextmanager
     def copy(self) -> Iterator[Store]:
@@ -492,9 +499,9 @@ class Template:
         scope = f"{store.root}:{BOOT_ID}:pipe"
         if boot.exists():
             settings["FAULT_BOOT_ID"] = str(boot)
-        if self.only:
-            settings["FAULT_ONLY"] = self.only
-        return preload(self.tools.shim, FAULT_SCOPE=scope, **settings)
+        return preload(
+            self.tools.shim, FAULT_SCOPE=scope, **self.counting, **settings
+        )
 
     def trace(self) -> list[Call]:
         """The calls of the operation when nothing fails."""
@@ -504,12 +511,12 @@ class Template:
             outcome = self.operation.run(self.tools, store, environment)
             if outcome.status != 0 or outcome.wrong:
                 raise RuntimeError(f"it fails without a fault: {outcome}")
-            return [self.parse(line) for line in path.read_text().splitlines()]
+            return [parse_call(line) for line in path.read_text().splitlines()]
 
-    def parse(self, line: str) -> Call:
-        number, name, size, first, *rest = line.split(" ", 4)
-        where = rest[0] if rest else ""
-        return Call(int(number), name, int(size), int(first), where)
+
+def parse_call(line: str) -> Call:
+    number, name, size, first, where = line.split(" ", 4)
+    return Call(int(number), name, int(size), int(first), where)
 
 
 @contextlib.contextmanager
@@ -528,8 +535,8 @@ def template_of(operation: Operation, tools: Tools) -> Iterator[Template]:
 
 
 def kills_of(call: Call) -> Iterator[str]:
+    """Killed before it, which is after the one before, and in it."""
     yield f"{call.number}:kill-before"
-    yield f"{call.number}:kill-after"
     if call.name in WRITES:
         first, size = call.first, call.size
         cuts = {1, first // 2, first - 1, first, (first + size) // 2, size - 1}
@@ -537,10 +544,20 @@ def kills_of(call: Call) -> Iterator[str]:
             yield f"{call.number}:kill-at={cut}"
 
 
-def errors_of(call: Call) -> Iterator[str]:
-    for name in ERRORS[call.name]:
+def errors_of(call: Call, everything: bool) -> Iterator[str]:
+    """All that the call can give, once and for ever; or the most likely error, what
+    is no failure and one of the others, of which each is once or for ever by turns."""
+    first, *others = (name for name in ERRORS[call.name] if name not in NO_FAILURES)
+    names = list(ERRORS[call.name])
+    if not everything and others:
+        turn = others[call.number // 2 % len(others)]
+        names = [name for name in names if name in (first, turn, *NO_FAILURES)]
+    for name in names:
         more = INTERRUPTIONS if name == "EINTR" else 0
-        for times in (1, more):
+        all_times = (1, more)
+        if not everything and name != first:
+            all_times = all_times[call.number % 2:][:1]
+        for times in all_times:
             if name == "short":
                 yield f"{call.number}:short=0,{times}"
             else:
@@ -552,7 +569,7 @@ def errors_of(call: Call) -> Iterator[str]:
 def failures_of(call: Call) -> Iterator[str]:
     """The most likely error, and what is no failure."""
     names = ERRORS[call.name]
-    for name in (names[0], *(name for name in names[1:] if name in ("EINTR", "short"))):
+    for name in (names[0], *(name for name in names[1:] if name in NO_FAILURES)):
         if name == "short":
             yield f"{call.number}:short=0,1"
         else:
@@ -627,7 +644,7 @@ def run_cases(
 def check_worker(tally: Tally, tools: Tools) -> None:
     with template_of(WORKER, tools) as template:
         for name, errors in WORKER_ERRORS.items():
-            template.only = name
+            template.counting = {"FAULT_ONLY": name}
             kinds = collections.defaultdict(list)
             for call in template.trace():
                 kinds[call.size].append(call)
@@ -722,10 +739,8 @@ def fail_sync(template: Template, plan: str, leave: Callable) -> str:
             return "they did not open"
         if results != [["failed"], ["failed"], []] or statuses != [74, 74]:
             return f"not poisoned: {results}, {statuses}"
-        now = store.journal.read_bytes()
-        with open(store.journal, "r+b") as journal:  # the same file
-            journal.truncate(0)
-            journal.write(leave(now, before))
+        failed = failed_of(store)
+        failed.write_bytes(leave(failed.read_bytes(), before))  # the same file
         events = [
             event(start, i, (f"plant {i}", None), "maybe") for i in (50, 51)
         ]
@@ -746,7 +761,7 @@ def check_poison(tally: Tally, tools: Tools) -> None:
     operation = Operation("two processes", [three], by_driver)
     with template_of(operation, tools) as template:
         traced = template.trace()
-        batch = next(call for call in traced if call.name == "pwritev")
+        batch = next(call for call in traced if call.name == "pwrite")
         sync = next(
             call
             for call in traced[batch.number:]
@@ -774,7 +789,7 @@ def scenario(tally: Tally, arguments) -> None:
     # Processes are killed here, not the machine: no disk is needed.
     if os.access(memory, os.W_OK):
         tempfile.tempdir = str(memory)
-    tools = Tools(build, compile_shim(build, "preload"), compile_driver(build))
+    tools = Tools(build, compile_shim(build), compile_driver(build))
     number = itertools.count()
 
     def sample(calls: list[Call], plans_of: Callable) -> list[tuple[Call, str]]:
@@ -796,11 +811,13 @@ def scenario(tally: Tally, arguments) -> None:
                 cases = [(call, plan) for call in calls for plan in failures_of(call)]
                 run_cases(tally, template, what, cases)
                 continue
-            kills, errors = sample(calls, kills_of), sample(calls, errors_of)
-            what = "killed before, in and after each call"
+            what = "killed before and in each call, and after the last"
+            kills = sample(calls, kills_of)
+            kills.append((calls[-1], f"{calls[-1].number}:kill-after"))
             run_cases(tally, template, what, kills)
-            what = "each call failing once and for ever with each errno"
-            run_cases(tally, template, what, errors)
+            what = "each call failing once and for ever"
+            errors = functools.partial(errors_of, everything=arguments.long)
+            run_cases(tally, template, what, sample(calls, errors))
     if arguments.only in WORKER.name:
         with tally.part(f"{WORKER.name} runs to its end"):
             check_worker(tally, tools)

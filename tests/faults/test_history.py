@@ -6,6 +6,7 @@ Makes histories of several clients against a store that is a dictionary, checks
 that they pass, puts one fault into each and checks that it is found.
 """
 
+import dataclasses
 import pathlib
 import random
 import sys
@@ -66,44 +67,56 @@ def make_history(rng: random.Random) -> History:
     return events, [plant_of(*item) for item in stored.items()]
 
 
-# Each fault changes a history, and returns whether it found a place for it.
+# --- Faults: each changes a history, and returns whether it found a place for it
 
 
-def acknowledged(events: list[Event]) -> list[int]:
-    return sorted({e.plant_id for e in events if e.outcome == "created_or_same"})
+@dataclasses.dataclass
+class Changed:
+    rng: random.Random
+    events: list[Event]
+    plants: list[dict]
+
+    def acknowledged(self) -> list[int]:
+        known = {e.plant_id for e in self.events if e.outcome == "created_or_same"}
+        return sorted(known)
+
+    def end(self) -> float:
+        return max(event.end for event in self.events)
+
+    def place_of(self, plant_id: int) -> int:
+        return [plant["id"] for plant in self.plants].index(plant_id)
+
+    def add(self, outcome: str, name: str, start: float = 1.0) -> None:
+        """A request for a plant that nobody else sends."""
+        self.events.append(Event(start, start + 1, 1000, (name, None), outcome))
 
 
-def place_of(plants: list[dict], plant_id: int) -> int:
-    return [plant["id"] for plant in plants].index(plant_id)
-
-
-def lose(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    del plants[place_of(plants, rng.choice(acknowledged(events)))]
+def lose(it: Changed) -> bool:
+    del it.plants[it.place_of(it.rng.choice(it.acknowledged()))]
     return True
 
 
-def double(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    plants.insert(rng.randrange(len(plants) + 1), dict(rng.choice(plants)))
+def double(it: Changed) -> bool:
+    place = it.rng.randrange(len(it.plants) + 1)
+    it.plants.insert(place, dict(it.rng.choice(it.plants)))
     return True
 
 
-def store_id_twice(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
+def store_id_twice(it: Changed) -> bool:
     """The second content is that of a request whose answer was lost."""
-    for event in events:
-        at = [p for p in plants if p["id"] == event.plant_id]
+    for event in it.events:
+        at = [p for p in it.plants if p["id"] == event.plant_id]
         if event.outcome == "maybe" and at:
             plant = plant_of(event.plant_id, event.content)
             if plant != at[0]:
-                plants.append(plant)
+                it.plants.append(plant)
                 return True
     return False
 
 
-def alter(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    plant = plants[place_of(plants, rng.choice(acknowledged(events)))]
-    if rng.random() < 0.5:
+def alter(it: Changed) -> bool:
+    plant = it.plants[it.place_of(it.rng.choice(it.acknowledged()))]
+    if it.rng.random() < 0.5:
         plant["name"] += "'"
     elif "tag" in plant:
         del plant["tag"]
@@ -112,121 +125,89 @@ def alter(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
     return True
 
 
-def alter_unacknowledged(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    known = set(acknowledged(events))
-    others = [plant for plant in plants if plant["id"] not in known]
+def alter_unacknowledged(it: Changed) -> bool:
+    known = set(it.acknowledged())
+    others = [plant for plant in it.plants if plant["id"] not in known]
     if others:
-        rng.choice(others)["name"] += "'"
+        it.rng.choice(others)["name"] += "'"
     return bool(others)
 
 
-def add_member(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    rng.choice(plants)["colour"] = "green"
+def add_member(it: Changed) -> bool:
+    it.rng.choice(it.plants)["colour"] = "green"
     return True
 
 
-def invent(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    plants.insert(rng.randrange(len(plants) + 1), plant_of(1000, ("a", None)))
+def requests(stored: str | None, *sent: tuple) -> Callable[[Changed], bool]:
+    """Requests for one plant, and the name with which it is stored, if it is."""
+
+    def fault(it: Changed) -> bool:
+        for request in sent:
+            it.add(*request)
+        if stored is not None:
+            it.plants.append(plant_of(1000, (stored, None)))
+        return True
+
+    return fault
+
+
+def conflict_with_itself(it: Changed) -> bool:
+    event = next(e for e in it.events if e.outcome == "created_or_same")
+    late = 1e6 + it.rng.random()
+    it.events.append(Event(late, late, event.plant_id, event.content, "conflict"))
     return True
 
 
-def store_refused(rng: random.Random, events: list[Event], plants: list[dict]) -> bool:
-    """The content that is stored is that of a request that was refused."""
-    events.append(Event(1.0, 2.0, 1000, ("a", None), "refused"))
-    events.append(Event(1.0, 2.0, 1000, ("b", None), "maybe"))
-    plants.append(plant_of(1000, ("a", None)))
-    return True
-
-
-def store_conflicting(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    events.append(Event(1.0, 2.0, 1000, ("a", None), "conflict"))
-    plants.append(plant_of(1000, ("a", None)))
-    return True
-
-
-def conflict_without_plant(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    events.append(Event(1.0, 2.0, 1000, ("a", None), "conflict"))
-    return True
-
-
-def conflict_with_itself(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    event = next(e for e in events if e.outcome == "created_or_same")
-    late = 1e6 + rng.random()
-    events.append(Event(late, late, event.plant_id, event.content, "conflict"))
-    return True
-
-
-def conflict_too_early(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    """The plant that it refers to was sent only later."""
-    events.append(Event(1.0, 2.0, 1000, ("a", None), "conflict"))
-    events.append(Event(1e6, 1e6 + 1, 1000, ("b", None), "created_or_same"))
-    plants.append(plant_of(1000, ("b", None)))
-    return True
-
-
-def acknowledge_two(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
-    event = next(e for e in events if e.outcome == "created_or_same")
+def acknowledge_two(it: Changed) -> bool:
+    event = next(e for e in it.events if e.outcome == "created_or_same")
     other = (event.content[0] + "'", event.content[1])
-    events.append(Event(1.0, 2.0, event.plant_id, other, "created_or_same"))
+    it.events.append(Event(1.0, 2.0, event.plant_id, other, "created_or_same"))
     return True
 
 
-def move_first_behind(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
+def move_first_behind(it: Changed) -> bool:
     """A plant stands before one that was acknowledged before it was sent."""
-    place = rng.randrange(len(plants))
-    before = plants[place]["id"]
-    late = max(event.end for event in events) + 1
-    if before not in acknowledged(events):
+    place = it.rng.randrange(len(it.plants))
+    if it.plants[place]["id"] not in it.acknowledged():
         return False
-    events.append(Event(late, late + 1, 1000, ("a", None), "created_or_same"))
-    plants.insert(place, plant_of(1000, ("a", None)))
+    it.add("created_or_same", "a", it.end() + 1)
+    it.plants.insert(place, plant_of(1000, ("a", None)))
     return True
 
 
-def move_unanswered_before(
-    rng: random.Random, events: list[Event], plants: list[dict]
-) -> bool:
+def move_unanswered_before(it: Changed) -> bool:
     """The same for a plant whose answer was lost, before a conflict's."""
-    late = max(event.end for event in events) + 1
-    known = [e for e in events if e.outcome == "conflict"]
+    known = [e for e in it.events if e.outcome == "conflict"]
     if not known:
         return False
-    place = place_of(plants, rng.choice(known).plant_id)
-    events.append(Event(late, late + 1, 1000, ("a", None), "maybe"))
-    plants.insert(place, plant_of(1000, ("a", None)))
+    place = it.place_of(it.rng.choice(known).plant_id)
+    it.add("maybe", "a", it.end() + 1)
+    it.plants.insert(place, plant_of(1000, ("a", None)))
     return True
 
 
-FAULTS: dict[Callable[..., bool], str] = {
-    lose: "an acknowledged plant that is lost is found",
-    double: "a plant that is stored twice is found",
-    store_id_twice: "an id that is stored with two contents is found",
-    alter: "an acknowledged plant that is altered is found",
-    alter_unacknowledged: "an altered plant that nobody acknowledged is found",
-    add_member: "a plant with a member of its own is found",
-    invent: "a plant that nobody sent is found",
-    store_refused: "a plant that was refused and is stored is found",
-    store_conflicting: "a plant that was a conflict and is stored is found",
-    conflict_without_plant: "a conflict with no plant is found",
-    conflict_with_itself: "a conflict with the very same plant is found",
-    conflict_too_early: "a conflict with a plant of the future is found",
-    acknowledge_two: "two contents acknowledged for one id are found",
-    move_first_behind: "an acknowledged plant out of order is found",
-    move_unanswered_before: "an unanswered plant out of order is found",
+FAULTS: dict[str, Callable[[Changed], bool]] = {
+    "an acknowledged plant that is lost is found": lose,
+    "a plant that is stored twice is found": double,
+    "an id that is stored with two contents is found": store_id_twice,
+    "an acknowledged plant that is altered is found": alter,
+    "an altered plant that nobody acknowledged is found": alter_unacknowledged,
+    "a plant with a member of its own is found": add_member,
+    "a plant that nobody sent is found": requests("a"),
+    "a plant that was refused and is stored is found": requests(
+        "a", ("refused", "a"), ("maybe", "b")
+    ),
+    "a plant that was a conflict and is stored is found": requests(
+        "a", ("conflict", "a")
+    ),
+    "a conflict with no plant is found": requests(None, ("conflict", "a")),
+    "a conflict with the very same plant is found": conflict_with_itself,
+    "a conflict with a plant of the future is found": requests(
+        "b", ("conflict", "a"), ("created_or_same", "b", 1e6)
+    ),
+    "two contents acknowledged for one id are found": acknowledge_two,
+    "an acknowledged plant out of order is found": move_first_behind,
+    "an unanswered plant out of order is found": move_unanswered_before,
 }
 
 
@@ -239,14 +220,14 @@ def run(tally: Tally, rounds: int) -> None:
             wrong[seed] = violations
     tally.check(not wrong, f"{rounds} histories that hold pass", list(wrong.items())[:1])
     tally.check(check([], []) == [], "the empty history holds")
-    for fault, sentence in FAULTS.items():
+    for sentence, fault in FAULTS.items():
         missed, made = [], 0
         for seed in range(rounds):
             rng = random.Random(seed)
-            events, plants = make_history(rng)
-            if fault(rng, events, plants):
+            changed = Changed(rng, *make_history(rng))
+            if fault(changed):
                 made += 1
-                if not check(events, plants):
+                if not check(changed.events, changed.plants):
                     missed.append(seed)
         tally.check(
             made > 0 and not missed,

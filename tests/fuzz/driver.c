@@ -1,7 +1,7 @@
 /*
- * driver: gives the files that are named, and those in the folders that are
- * named, to a fuzz target: for a build without libFuzzer, such as one that
- * measures coverage.
+ * driver: runs a fuzz target with each named file, and with each file of the
+ * named folders, in a build without libFuzzer, such as one that measures
+ * coverage.
  */
 #include "fuzz.h"
 

@@ -46,7 +46,7 @@ __lsan_default_suppressions(void)
 static char *blocks;
 static size_t block_used[BLOCKS]; /* bytes; 0: free, and all zero */
 
-/* Zeroed, or NULL for whoever is not served here. */
+/* Zeroed; NULL for other sizes, or when all blocks are in use. */
 UNWATCHED static void *
 block_take(size_t size)
 {

@@ -192,10 +192,10 @@ put_pair(struct model_bytes *stream, struct fuzz_input *input, unsigned order)
 	put_length(&pair, value_len, (order & 0x40) != 0);
 	model_append(&pair, name, name_len);
 	model_append(&pair, value, value_len);
-	if (cut > 0 && cut < pair.len)
-		put_record(stream, PARAMS, pair.at, cut, order >> 5);
-	else
+	if (cut >= pair.len)
 		cut = 0;
+	if (cut > 0)
+		put_record(stream, PARAMS, pair.at, cut, order >> 5);
 	put_record(stream, PARAMS, pair.at + cut, pair.len - cut, order >> 4);
 	free(pair.at);
 }
@@ -227,16 +227,14 @@ build(struct fuzz_input *input)
 			    "", 0, order >> 6);
 			break;
 		case 4:
+		case 6: /* parameters that need not be pairs */
 			len = fuzz_bytes(input, fuzz_byte(input), &bytes);
-			put_record(&stream, STDIN, bytes, len, order >> 4);
+			put_record(&stream, (order & 7) == 6 ? PARAMS : STDIN,
+			    bytes, len, order >> 4);
 			break;
 		case 5: /* a long body */
 			put_record(&stream, STDIN, filler,
 			    1 + fuzz_below(input, sizeof(filler)), order >> 4);
-			break;
-		case 6: /* parameters that need not be pairs */
-			len = fuzz_bytes(input, fuzz_byte(input), &bytes);
-			put_record(&stream, PARAMS, bytes, len, order >> 4);
 			break;
 		case 7:
 			len = fuzz_bytes(input, order >> 3, &bytes);
@@ -378,16 +376,15 @@ serve(const unsigned char *bytes, size_t len, const struct model *m,
 		/* All but the last byte of the request, then the rest. */
 		size_t first = m->used - 1;
 
-		connection_stop_peeking(c);
 		REQUIRE(send(sv[1], bytes, first, 0) == (ssize_t)first);
-		REQUIRE(connection_look(c, scratch, SCRATCH, STREAM_MAX * 2) ==
-			CONNECTION_WAITING);
+		REQUIRE(connection_receive(c, scratch, SCRATCH,
+			    STREAM_MAX * 2) == CONNECTION_WAITING);
 		REQUIRE(c->spool >= 0);
 		bytes += first;
 		len -= first;
 	}
 	REQUIRE(send(sv[1], bytes, len, 0) == (ssize_t)len);
-	REQUIRE(connection_look(c, scratch, SCRATCH, STREAM_MAX * 2) ==
+	REQUIRE(connection_receive(c, scratch, SCRATCH, STREAM_MAX * 2) ==
 		CONNECTION_READY);
 	REQUIRE(c->last == (rest > 0));
 	REQUIRE(fastcgi_begin(&fastcgi, c->spool >= 0 ? c->spool : c->fd) == 0);

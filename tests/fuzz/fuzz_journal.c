@@ -5,12 +5,12 @@
  * The input: choices, the shape of a good journal, and orders that change its
  * bytes.  Whatever they do,
  *
- *	an open that refuses says so and leaves the journal as it is;
+ *	an open that refuses logs why and leaves the journal as it is;
  *	one that succeeds keeps a beginning of it, all of whose lines follow
- *	from each other, with right checksums, each plant once;
+ *	from each other, with right checksums;
  *	no whole line of the journal has a watermark above what was kept;
  *	a second open finds what the first left, and changes nothing;
- *	the index has each of the plants that were kept;
+ *	the store has the first plant of each id that was kept;
  *
  * and if no checksum was made right again, what was kept is what was there
  * before the damage, down to the watermark of any line that is left, and with
@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sysexits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,14 +38,13 @@
 #define SECTOR ((size_t)512)
 #define LINES_MAX 64
 #define BYTES_MAX ((size_t)32 << 10)
-#define INDEX "index/data.mdb"
 
 enum choice {
 	CHOICE_PREPARE = 1,
 	CHOICE_INDEX = 2, /* opened once before the damage */
 	CHOICE_CLOSING = 4,
-	CHOICE_BLANK = 8, /* room ahead */
-	CHOICE_FAILED = 16
+	CHOICE_BLANK = 8,  /* room ahead */
+	CHOICE_FAILED = 16 /* renamed after a failed sync */
 };
 
 struct lines {
@@ -66,7 +64,8 @@ clean_directory(void)
 	struct dirent *entry;
 
 	REQUIRE(folder != NULL);
-	unlinkat(dir, INDEX, 0);
+	unlinkat(dir, "index/data.mdb", 0);
+	unlinkat(dir, "index/boot", 0);
 	while ((entry = readdir(folder)) != NULL)
 		if (entry->d_type == DT_REG)
 			unlinkat(dir, entry->d_name, 0);
@@ -431,9 +430,9 @@ watermark(const struct model_bytes *bytes)
 	return safe;
 }
 
-/* Each plant that was kept is there once, and the store knows it. */
+/* The store has the plants that were kept; of one id, the first. */
 static void
-check_index(struct store *store, const struct record *records, size_t n)
+check_plants(struct store *store, const struct record *records, size_t n)
 {
 	struct store_item items[LINES_MAX];
 	struct plant plants[LINES_MAX];
@@ -442,72 +441,51 @@ check_index(struct store *store, const struct record *records, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (records[i].plant == NULL)
 			continue;
-		for (size_t k = 0; k < count; k++)
-			REQUIRE(plants[k].id != records[i].id);
 		plants[count] = (struct plant){ records[i].id,
 			strndup(records[i].plant, records[i].plant_len),
 			records[i].plant_len };
-		items[count] =
-		    (struct store_item){ &plants[count], "fuzz", STORE_FAILED };
+		items[count] = (struct store_item){ .plant = &plants[count],
+			.by = "fuzz" };
 		count++;
 	}
-	if (count > 0)
-		REQUIRE(store_commit(store, items, count) == 0);
+	REQUIRE(store_commit(store, items, count, NULL, NULL) == 0);
 	for (size_t i = 0; i < count; i++) {
-		REQUIRE(items[i].result == STORE_SAME);
-		free(plants[i].text);
+		size_t first = 0;
+
+		while (plants[first].id != plants[i].id)
+			first++;
+		REQUIRE(items[i].result ==
+			(strcmp(plants[first].text, plants[i].text) == 0
+				? STORE_SAME
+				: STORE_CONFLICT));
 	}
+	for (size_t i = 0; i < count; i++)
+		free(plants[i].text);
 }
 
 static struct store *
-open_store(bool prepare, int *status)
+open_store(bool prepare, enum fault *fault)
 {
 	const struct store_options options = { .dir = path,
 		.prepare = prepare };
 
 	fuzz_log_errors = 0;
-	return store_open(&options, status);
+	return store_open(&options, fault);
 }
 
-/* Whether the bytes are in a file that was kept beside the journal. */
-static bool
-is_kept_beside(const struct model_bytes *bytes)
-{
-	static const char kept[] = JOURNAL_NAME ".failed-";
-	DIR *folder = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY));
-	struct dirent *entry;
-	bool found = false;
-
-	REQUIRE(folder != NULL);
-	while (!found && (entry = readdir(folder)) != NULL)
-		if (strncmp(entry->d_name, kept, strlen(kept)) == 0) {
-			struct model_bytes file = read_file(entry->d_name);
-
-			found = is_same(&file, bytes);
-			free(file.at);
-		}
-	closedir(folder);
-	return found;
-}
-
-/* A store that is marked as failed may be copied before it is refused. */
 static void
-check_refused(
-    const struct model_bytes *before, int status, bool prepare, bool marked)
+check_refused(const char *name, const struct model_bytes *before,
+    enum fault fault, bool prepare)
 {
-	struct model_bytes first = read_file(JOURNAL_NAME), second;
-	int again = EX_OK;
+	struct model_bytes after;
+	enum fault again = FAULT_NONE;
 
-	REQUIRE(status == EX_DATAERR || status == EX_CONFIG);
+	REQUIRE(fault == FAULT_DAMAGED || fault == FAULT_SETUP);
 	REQUIRE(fuzz_log_errors > 0);
-	REQUIRE(is_same(&first, before) ||
-		(marked && is_prefix(before, &first, first.len) &&
-		    is_kept_beside(before)));
-	REQUIRE(open_store(prepare, &again) == NULL && again == status);
-	second = read_file(JOURNAL_NAME);
-	REQUIRE(is_same(&second, &first));
-	free(first.at);
-	free(second.at);
+	REQUIRE(open_store(prepare, &again) == NULL && again == fault);
+	after = read_file(name);
+	REQUIRE(is_same(&after, before));
+	free(after.at);
 }
 
 /* How the bytes were before, and whether lines of ours are among them. */
@@ -524,13 +502,13 @@ check_kept(const struct model_bytes *damaged, struct store *store,
 	struct record records[LINES_MAX];
 	struct model_bytes first = read_file(JOURNAL_NAME), second, third;
 	size_t n, end = walk(&first, records, &n);
-	int status;
+	enum fault fault;
 
 	/* Behind the lines there is nothing, or room. */
 	REQUIRE(end + newlines_at(&first, end) == first.len);
 	REQUIRE(is_prefix(damaged, &first, end));
 	REQUIRE(watermark(damaged) <= end);
-	check_index(store, records, n);
+	check_plants(store, records, n);
 	if (!origin->forged) {
 		REQUIRE(is_prefix(origin->good, &first, end));
 		REQUIRE(
@@ -540,11 +518,11 @@ check_kept(const struct model_bytes *damaged, struct store *store,
 	store_close(store);
 	second = read_file(JOURNAL_NAME);
 	REQUIRE(is_prefix(&first, &second, end));
-	store = open_store(prepare, &status);
+	store = open_store(prepare, &fault);
 	REQUIRE(store != NULL);
 	third = read_file(JOURNAL_NAME);
 	REQUIRE(walk(&third, records, &n) >= end);
-	check_index(store, records, n);
+	check_plants(store, records, n);
 	store_close(store);
 	free(third.at);
 	third = read_file(JOURNAL_NAME);
@@ -564,13 +542,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct model_bytes bytes = { 0 };
 	struct origin origin = { .good = &good };
 	struct store *store;
-	int status = EX_OK;
+	const char *name =
+	    (choices & CHOICE_FAILED) != 0 ? JOURNAL_FAILED_NAME : JOURNAL_NAME;
+	enum fault fault = FAULT_NONE;
 
 	make_directory();
 	clean_directory();
 	write_file(JOURNAL_NAME, &good);
 	if ((choices & CHOICE_INDEX) != 0) {
-		store = open_store(true, &status);
+		store = open_store(true, &fault);
 		REQUIRE(store != NULL);
 		store_close(store);
 		free(good.at);
@@ -581,18 +561,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	model_append(&bytes, good.at, good.len);
 	while (input.left > 0 && bytes.len < BYTES_MAX)
 		origin.forged |= damage(&bytes, &input);
-	write_file(JOURNAL_NAME, &bytes);
-	if ((choices & CHOICE_FAILED) != 0) {
-		struct model_bytes mark = { 0 };
-
-		model_append(&mark, "failed  " UUID "\n", 45);
-		write_file("lock", &mark);
-		free(mark.at);
-	}
-	store = open_store(prepare, &status);
+	unlinkat(dir, JOURNAL_NAME, 0);
+	write_file(name, &bytes);
+	store = open_store(prepare, &fault);
 	if (store == NULL)
-		check_refused(
-		    &bytes, status, prepare, (choices & CHOICE_FAILED) != 0);
+		check_refused(name, &bytes, fault, prepare);
 	else
 		check_kept(&bytes, store, &origin, prepare);
 	free(bytes.at);

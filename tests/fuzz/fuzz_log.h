@@ -1,6 +1,6 @@
 /*
- * fuzz_log: in the place of the service's log, for a target that has it say
- * much: counts the errors, and says them only if the variable FUZZ_LOG is set.
+ * fuzz_log: replaces the service's log in a target that logs much: it counts
+ * the errors, and prints messages only if the variable FUZZ_LOG is set.
  * Included once in a target.
  */
 #ifndef TESTS_FUZZ_FUZZ_LOG_H
@@ -14,29 +14,18 @@
 
 static unsigned fuzz_log_errors;
 
-__attribute__((format(printf, 1, 0))) static void
-fuzz_log_say(const char *format, va_list arguments)
+void
+log_at(enum log_level level, const char *format, ...)
 {
+	va_list arguments;
+
+	fuzz_log_errors += level == LOG_AT_ERROR;
 	if (getenv("FUZZ_LOG") == NULL)
 		return;
+	va_start(arguments, format);
 	vfprintf(stderr, format, arguments);
+	va_end(arguments);
 	fputc('\n', stderr);
 }
-
-#define FUZZ_LOG_DEFINE(function, counted)       \
-	void function(const char *format, ...)   \
-	{                                        \
-		va_list arguments;               \
-                                                 \
-		fuzz_log_errors += (counted);    \
-		va_start(arguments, format);     \
-		fuzz_log_say(format, arguments); \
-		va_end(arguments);               \
-	}
-
-FUZZ_LOG_DEFINE(log_error, 1)
-FUZZ_LOG_DEFINE(log_warning, 0)
-FUZZ_LOG_DEFINE(log_info, 0)
-FUZZ_LOG_DEFINE(log_debug, 0)
 
 #endif

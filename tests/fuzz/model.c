@@ -303,13 +303,11 @@ model_object(const char *text, size_t len, unsigned depth_max,
 void
 model_canonical(const char *token, size_t len, struct model_bytes *bytes)
 {
-	static const char *const short_names[0x20] = {
-		[8] = "\\b",
+	static const char *const short_names[0x20] = { [8] = "\\b",
 		[9] = "\\t",
 		[10] = "\\n",
 		[12] = "\\f",
-		[13] = "\\r",
-	};
+		[13] = "\\r" };
 	struct parser p = { .at = token, .end = token + len };
 	struct model_bytes means = { 0 };
 
@@ -355,20 +353,17 @@ check_members(const char *body, const struct model_member *id,
     const struct model_member *name, const struct model_member *tag,
     int64_t *value)
 {
+	enum model_int kind;
+
 	if (id->count == 0)
 		return 4101;
 	if (id->count > 1)
 		return 4102;
 	if (strchr("-0123456789", id->first) == NULL)
 		return 4103;
-	switch (model_int64(body + id->at, id->len, value)) {
-	case MODEL_INT_NOT_INTEGER:
-		return 4103;
-	case MODEL_INT_RANGE:
-		return 4104;
-	case MODEL_INT_OK:
-		break;
-	}
+	kind = model_int64(body + id->at, id->len, value);
+	if (kind != MODEL_INT_OK)
+		return kind == MODEL_INT_RANGE ? 4104 : 4103;
 	if (name->count != 1)
 		return name->count == 0 ? 4201 : 4202;
 	if (name->first != '"')

@@ -84,62 +84,26 @@ def edit_common(old: str, new: str) -> Fault:
 OWN_SOCKET = ("lighttpd fastcgi", "proxy_fcgi", "nginx")
 STARTED_BY_REQUEST = ("lighttpd cgi", "apache cgid", "apache fcgid")
 APACHE_EDITS = [
-    Case(
-        "the credential is kept back",
-        ("apache",),
-        ("drops it", 'add "CGIPassAuth On" to the <Location> of the service'),
-        edit_common("\tCGIPassAuth On\n", ""),
-        mounts=MOUNTS,
-    ),
+    Case("the credential is kept back", ("apache",),
+         ("drops the header Authorization", 'add "CGIPassAuth On" to the <Location> of the service'),
+         edit_common("\tCGIPassAuth On\n", ""), mounts=MOUNTS),
     # mod_fcgid hands an empty body over, mod_proxy_fcgi does not obey it.
-    Case(
-        "the limit is small",
-        ("apache cgid",),
-        (LIMIT, "LimitRequestBody"),
-        edit_common("LimitRequestBody 65536", "LimitRequestBody 32768"),
-    ),
-    Case(
-        "the limit is small",
-        ("fcgid",),
-        (NO_BODY, "LimitRequestBody"),
-        edit_common("LimitRequestBody 65536", "LimitRequestBody 32768"),
-    ),
-    Case(
-        "the limit is small",
-        ("proxy_fcgi",),
-        (),
-        edit_common("LimitRequestBody 65536", "LimitRequestBody 32768"),
-    ),
-    Case(
-        "the limit of Content-Length is small",
-        ("apache",),
-        (LIMIT,),
-        edit_common("-gt 65536", "-gt 32768"),
-    ),
-    Case(
-        "the limit of mod_fcgid is small",
-        ("fcgid",),
-        ("FcgidMaxRequestLen",),
-        edit("FcgidMaxRequestLen 1048576", "FcgidMaxRequestLen 32768"),
-    ),
-    Case(
-        "nobody is allowed",
-        ("apache",),
-        (FORBIDDEN,),
-        edit_common("\tCGIPassAuth On", "\tCGIPassAuth On\n\tRequire all denied"),
-    ),
-    Case(
-        "a redirect comes first",
-        STARTED_BY_REQUEST[1:],
-        (REDIRECTED,),
-        edit('common.conf"\n', 'common.conf"\nRedirect / https://plants.example/\n'),
-    ),
-    Case(
-        "another site is there",
-        ("apache cgid",),
-        (ANOTHER,),
-        edit('ScriptAlias "${program}"', 'Alias "${folder}/common.conf"'),
-    ),
+    Case("the limit is small", ("apache cgid",), (LIMIT, "LimitRequestBody"),
+         edit_common("LimitRequestBody 65536", "LimitRequestBody 32768")),
+    Case("the limit is small", ("fcgid",), (NO_BODY, "LimitRequestBody"),
+         edit_common("LimitRequestBody 65536", "LimitRequestBody 32768")),
+    Case("the limit is small", ("proxy_fcgi",), (),
+         edit_common("LimitRequestBody 65536", "LimitRequestBody 32768")),
+    Case("the limit of Content-Length is small", ("apache",), (LIMIT,),
+         edit_common("-gt 65536", "-gt 32768")),
+    Case("the limit of mod_fcgid is small", ("fcgid",), ("FcgidMaxRequestLen",),
+         edit("FcgidMaxRequestLen 1048576", "FcgidMaxRequestLen 32768")),
+    Case("nobody is allowed", ("apache",), (FORBIDDEN,),
+         edit_common("\tCGIPassAuth On", "\tCGIPassAuth On\n\tRequire all denied")),
+    Case("a redirect comes first", STARTED_BY_REQUEST[1:], (REDIRECTED,),
+         edit('common.conf"\n', 'common.conf"\nRedirect / https://plants.example/\n')),
+    Case("another site is there", ("apache cgid",), (ANOTHER,),
+         edit('ScriptAlias "${program}"', 'Alias "${folder}/common.conf"')),
     Case(
         "the path is left out",
         ("proxy_fcgi",),
@@ -148,18 +112,10 @@ APACHE_EDITS = [
     ),
 ]
 LIGHTTPD_EDITS = [
-    Case(
-        "the limit is small",
-        ("lighttpd",),
-        (LIMIT, "server.max-request-size"),
-        edit_common("server.max-request-size = 64", "server.max-request-size = 32"),
-    ),
-    Case(
-        "the module is not loaded",
-        ("lighttpd fastcgi", "spawn"),
-        (NOT_MOUNTED,),
-        edit('server.modules += ( "mod_fastcgi" )', ""),
-    ),
+    Case("the limit is small", ("lighttpd",), (LIMIT, "server.max-request-size"),
+         edit_common("server.max-request-size = 64", "server.max-request-size = 32")),
+    Case("the module is not loaded", ("lighttpd fastcgi", "spawn"), (NOT_MOUNTED,),
+         edit('server.modules += ( "mod_fastcgi" )', "")),
     Case(
         "a redirect comes first",
         ("lighttpd",),
@@ -185,48 +141,26 @@ LIGHTTPD_EDITS = [
 ]
 PASS = "fastcgi_pass plant_store;"
 NGINX_EDITS = [
-    Case(
-        "the limit is small",
-        ("nginx",),
-        (LIMIT, "client_max_body_size"),
-        edit_common("client_max_body_size 65536", "client_max_body_size 32768"),
-    ),
-    Case(
-        "another site is there",
-        ("nginx",),
-        (ANOTHER,),
-        edit(PASS, "return 200 '<html>Another site</html>';"),
-    ),
-    Case(
-        "files are served there",
-        ("nginx",),
-        (NOT_MOUNTED,),
-        edit(PASS, "root /usr/share;"),
-    ),
-    Case(
-        "a redirect comes first",
-        ("nginx",),
-        (REDIRECTED,),
-        edit(PASS, "return 301 https://plants.example$request_uri;"),
-    ),
-    Case(
-        "it asks for a password",
-        ("nginx",),
-        ("switch its authentication off for this path",),
-        edit(PASS, f"auth_basic a; auth_basic_user_file /dev/null; {PASS}"),
-    ),
+    Case("the limit is small", ("nginx",), (LIMIT, "client_max_body_size"),
+         edit_common("client_max_body_size 65536", "client_max_body_size 32768")),
+    Case("another site is there", ("nginx",), (ANOTHER,),
+         edit(PASS, "return 200 '<html>Another site</html>';")),
+    Case("files are served there", ("nginx",), (NOT_MOUNTED,),
+         edit(PASS, "root /usr/share;")),
+    Case("a redirect comes first", ("nginx",), (REDIRECTED,),
+         edit(PASS, "return 301 https://plants.example$request_uri;")),
+    Case("it asks for a password", ("nginx",),
+         ("switch its authentication off for this path",),
+         edit(PASS, f"auth_basic a; auth_basic_user_file /dev/null; {PASS}")),
     Case(
         "variables are passed twice",
         ("nginx",),
         ("do not include fastcgi_params as well",),
         edit("include common.conf;", "include common.conf; include /etc/nginx/fastcgi_params;"),
     ),
-    Case(
-        "a variable hides the others",
-        ("nginx",),
-        (BASE_PATH, "a fastcgi_param in the location hides those"),
-        edit(PASS, f"fastcgi_param HTTPS on; {PASS}"),
-    ),
+    Case("a variable hides the others", ("nginx",),
+         (BASE_PATH, "a fastcgi_param in the location hides those"),
+         edit(PASS, f"fastcgi_param HTTPS on; {PASS}")),
 ]
 
 
@@ -241,71 +175,29 @@ def socket_without_listener(server: Running) -> None:
 
 ELSEWHERE = "/elsewhere"
 ACCIDENTS = [
-    Case(
-        "the base path is another",
-        OWN_SOCKET,
-        (BASE_PATH,),
-        settings={"PLANT_STORE_BASE_PATH": ELSEWHERE},
-        mounts=MOUNTS,
-    ),
-    Case(
-        "the base path is another",
-        ("lighttpd cgi", "lighttpd spawn"),
-        (BASE_PATH,),
-        edit('_BASE_PATH" => var.mount', f'_BASE_PATH" => "{ELSEWHERE}"'),
-        mounts=MOUNTS,
-    ),
-    Case(
-        "the base path is another",
-        ("apache fcgid", "apache cgid"),
-        (BASE_PATH,),
-        edit('_BASE_PATH "${mount}"', f'_BASE_PATH "{ELSEWHERE}"'),
-        mounts=MOUNTS,
-    ),
-    Case(
-        "the service has a smaller limit",
-        ("lighttpd", "apache", "nginx"),
-        (OWN_LIMIT,),
-        settings={"PLANT_STORE_BODY_BYTES_MAX": "32768"},
-    ),
+    Case("the base path is another", OWN_SOCKET, (BASE_PATH,),
+         settings={"PLANT_STORE_BASE_PATH": ELSEWHERE}, mounts=MOUNTS),
+    Case("the base path is another", ("lighttpd cgi", "lighttpd spawn"), (BASE_PATH,),
+         edit('_BASE_PATH" => var.mount', f'_BASE_PATH" => "{ELSEWHERE}"'),
+         mounts=MOUNTS),
+    Case("the base path is another", ("apache fcgid", "apache cgid"), (BASE_PATH,),
+         edit('_BASE_PATH "${mount}"', f'_BASE_PATH "{ELSEWHERE}"'), mounts=MOUNTS),
+    Case("the service has a smaller limit", ("lighttpd", "apache", "nginx"),
+         (OWN_LIMIT,), settings={"PLANT_STORE_BODY_BYTES_MAX": "32768"}),
     Case("the socket is missing", OWN_SOCKET, (DOWN,), lambda it: it.socket_path.unlink()),
-    Case(
-        "the socket is not to be used",
-        OWN_SOCKET,
-        (DOWN,),
-        lambda it: it.socket_path.chmod(0),
-    ),
+    Case("the socket is not to be used", OWN_SOCKET, (DOWN,),
+         lambda it: it.socket_path.chmod(0)),
     Case("the socket has no listener", OWN_SOCKET, (DOWN,), socket_without_listener),
-    Case(
-        "the service goes down",
-        (*OWN_SOCKET, "spawn"),
-        (DOWN,),
-        after=Running.stop_backend,
-    ),
-    Case(
-        "the program fails",
-        STARTED_BY_REQUEST,
-        (FAILED,),
-        after=Running.stop_backend,
-    ),
-    Case(
-        "the program is not executable",
-        STARTED_BY_REQUEST,
-        (FAILED,),
-        lambda it: it.store.responder.chmod(0o644),
-    ),
-    Case(
-        "a setting is wrong",
-        ("lighttpd cgi", "apache cgid"),
-        (NOT_READY,),
-        settings={"PLANT_STORE_BODY_BYTES_MAX": "1"},
-    ),
-    Case(
-        "a setting is wrong",
-        ("fcgid",),
-        (FAILED,),
-        settings={"PLANT_STORE_BODY_BYTES_MAX": "1"},
-    ),
+    Case("the service goes down", (*OWN_SOCKET, "spawn"), (DOWN,),
+         after=Running.stop_backend),
+    Case("the program fails", STARTED_BY_REQUEST, (FAILED,),
+         after=Running.stop_backend),
+    Case("the program is not executable", STARTED_BY_REQUEST, (FAILED,),
+         lambda it: it.store.responder.chmod(0o644)),
+    Case("a setting is wrong", ("lighttpd cgi", "apache cgid"), (NOT_READY,),
+         settings={"PLANT_STORE_BODY_BYTES_MAX": "1"}),
+    Case("a setting is wrong", ("fcgid",), (FAILED,),
+         settings={"PLANT_STORE_BODY_BYTES_MAX": "1"}),
 ]
 CASES = ACCIDENTS + APACHE_EDITS + LIGHTTPD_EDITS + NGINX_EDITS
 

@@ -5,7 +5,6 @@ usage: tokens.py BUILD_DIR
 """
 
 import concurrent.futures
-import dataclasses
 import pathlib
 import sys
 
@@ -13,16 +12,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_servers import SET_UPS, SetUp, running
 from lib_service import Tally, main
+from lib_tokens import SetUp as Place
 from lib_tokens import check_token_changes
-
-
-@dataclasses.dataclass
-class Place:
-    """What check_token_changes wants of a set-up."""
-
-    base_url: str
-    tokens: pathlib.Path
-    build: pathlib.Path
 
 
 class Findings(Tally):
@@ -45,7 +36,9 @@ def changes(set_up: SetUp, build_dir: str) -> Findings:
         answer = server.client().create(1, "Fern")
         findings.check(answer.is_plant("Fern"), f"{set_up.name}: it serves", answer)
         before = set(server.worker_pids())
-        check_token_changes(findings, place, set_up.name)
+        # A process for each request does not start without the file.
+        absent = 503 if set_up.cgi else 401
+        check_token_changes(findings, place, set_up.name, absent)
         after = set(server.worker_pids())
         if not set_up.cgi:
             same = bool(before) and before <= after

@@ -1,0 +1,35 @@
+/*
+ * file: whole reads and writes at a place of a file, and a rename that replaces
+ * nothing.  The offset of the descriptor is neither used nor changed.  Any
+ * thread.
+ */
+#ifndef GROUND_FILE_H
+#define GROUND_FILE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * file_write_all(fd, buf, len, offset):
+ * Write all of `buf` at byte `offset`.  Return 0; -1 with errno, and the file
+ * may have a part of it.
+ */
+int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
+
+/*
+ * file_read_all(fd, buf, len, offset):
+ * Read `len` bytes at byte `offset`, or fewer if the file ends before.  Return
+ * how many; -1 with errno.
+ */
+ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
+
+/*
+ * rename_new(dir, from, to):
+ * Rename `from` to `to`, both relative to the directory `dir`, which may be
+ * AT_FDCWD.  Return 0; -1 with errno: EEXIST if there is a `to`, which is kept.
+ * On a file system without such a rename (NFS), a crash in between leaves the
+ * file with both names.
+ */
+int rename_new(int dir, const char *from, const char *to);
+
+#endif

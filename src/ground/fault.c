@@ -1,0 +1,73 @@
+/* fault: errno values and their remedies.  See ground/fault.h. */
+#include "ground/fault.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "ground/log.h"
+
+static const struct cause {
+	int error;
+	enum fault fault;
+	const char *remedy;
+} causes[] = {
+	{ ENOSPC, FAULT_FULL, "; make room" },
+	{ EDQUOT, FAULT_FULL, "; make room" },
+	{ EFBIG, FAULT_FULL, "; make room" },
+	{ ENOMEM, FAULT_MEMORY, "; raise its limit of memory (RLIMIT_AS)" },
+	{ EMFILE, FAULT_MEMORY, "; raise its limit of open files" },
+	{ ENFILE, FAULT_MEMORY, "; raise the limit of open files" },
+	{ EACCES, FAULT_RIGHTS, "; run this as its owner, or change that" },
+	{ EPERM, FAULT_RIGHTS, "; run this as its owner, or change that" },
+	{ EROFS, FAULT_RIGHTS, "; mount it for writing" },
+	{ ENOENT, FAULT_ABSENT, "; check its name" },
+	{ ENOTDIR, FAULT_ABSENT, "; check its name" },
+	{ ELOOP, FAULT_ABSENT, "; check its name" },
+	{ ENAMETOOLONG, FAULT_ABSENT, "; check its name" },
+	{ ETIMEDOUT, FAULT_BUSY, "; another process uses it: try again" },
+	{ ECANCELED, FAULT_STOPPED, "" },
+	{ EBADMSG, FAULT_DAMAGED, "" },
+	{ EIO, FAULT_FAILED, "; check the disk" },
+	{ 0, FAULT_FAILED, "" },
+};
+
+static const struct cause *
+find_cause(int error)
+{
+	const struct cause *cause = causes;
+
+	while (cause->error != 0 && cause->error != error)
+		cause++;
+	return cause;
+}
+
+enum fault
+fault_of(int error)
+{
+	return find_cause(error)->fault;
+}
+
+const char *
+fault_remedy(int error)
+{
+	return find_cause(error)->remedy;
+}
+
+bool
+fault_passes(enum fault fault)
+{
+	return fault == FAULT_FULL || fault == FAULT_MEMORY ||
+	       fault == FAULT_BUSY;
+}
+
+enum fault
+fault_report(const char *name, const char *what)
+{
+	enum fault fault = fault_of(errno);
+
+	if (fault != FAULT_STOPPED)
+		log_error("%s: %s: %s%s", name, what, strerror(errno),
+		    fault_remedy(errno));
+	return fault;
+}

@@ -1,0 +1,165 @@
+/*
+ * pairs: a sorted list that may be larger than memory.  See ground/pairs.h.
+ */
+#include "ground/pairs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ground/file.h"
+
+#define BUFFER_PAIRS ((size_t)16 << 10)
+
+int
+pairs_init(struct pairs *pairs, int dir)
+{
+	*pairs = (struct pairs){ .fd = -1, .dir = dir };
+	pairs->buffer = malloc(BUFFER_PAIRS * sizeof(*pairs->buffer));
+	return pairs->buffer == NULL ? -1 : 0;
+}
+
+void
+pairs_done(struct pairs *pairs)
+{
+	int error = errno;
+
+	if (pairs->map != NULL && pairs->map != pairs->buffer)
+		munmap(pairs->map, pairs->n * sizeof(*pairs->map));
+	if (pairs->buffer != NULL && pairs->fd >= 0)
+		close(pairs->fd);
+	free(pairs->buffer);
+	*pairs = (struct pairs){ .fd = -1 };
+	errno = error;
+}
+
+/* In the directory, unless its file system has no files without a name. */
+static int
+open_unnamed(int dir)
+{
+	char name[] = "/var/tmp/plant-store-XXXXXX";
+	int fd = -1;
+
+	errno = EOPNOTSUPP;
+	if (dir != AT_FDCWD)
+		fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0 || errno != EOPNOTSUPP)
+		return fd;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(name);
+	return fd;
+}
+
+/* Written, not mapped: a full disk then is an error and no signal. */
+static int
+flush(struct pairs *pairs)
+{
+	size_t len = pairs->buffered * sizeof(*pairs->buffer);
+	uint64_t at = (pairs->n - pairs->buffered) * sizeof(*pairs->buffer);
+
+	if (pairs->fd < 0)
+		pairs->fd = open_unnamed(pairs->dir);
+	pairs->buffered = 0;
+	return pairs->fd < 0
+		   ? -1
+		   : file_write_all(pairs->fd, pairs->buffer, len, at);
+}
+
+int
+pairs_add(struct pairs *pairs, int64_t key, uint64_t value)
+{
+	if (pairs->buffered == BUFFER_PAIRS && flush(pairs) < 0)
+		return -1;
+	pairs->buffer[pairs->buffered++] = (struct pair){ key, value };
+	pairs->n++;
+	return 0;
+}
+
+static bool
+is_less(const struct pair *x, const struct pair *y)
+{
+	return x->key < y->key || (x->key == y->key && x->value < y->value);
+}
+
+/* xorshift64: no client can foresee the pivots, so none can make them bad. */
+static size_t
+random_below(uint64_t *seed, size_t n)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return (size_t)(*seed % n);
+}
+
+/* Quicksort; the larger part by the loop, so that the stack stays small. */
+static void
+sort(struct pair *pairs, size_t n, uint64_t *seed)
+{
+	while (n > 1) {
+		const struct pair pivot = pairs[random_below(seed, n)];
+		size_t i = 0, j = n - 1;
+
+		for (;; i++, j--) {
+			while (is_less(&pairs[i], &pivot))
+				i++;
+			while (is_less(&pivot, &pairs[j]))
+				j--;
+			if (i >= j)
+				break;
+			struct pair pair = pairs[i];
+			pairs[i] = pairs[j];
+			pairs[j] = pair;
+		}
+		/* No two pairs are equal: where i is 0, the pivot is least. */
+		size_t left = i > 0 ? i : 1;
+		bool first = left < n - left;
+		sort(first ? pairs : pairs + left, first ? left : n - left,
+		    seed);
+		pairs += first ? left : 0;
+		n = first ? n - left : left;
+	}
+}
+
+int
+pairs_sort(struct pairs *pairs)
+{
+	uint64_t seed;
+	void *map = pairs->buffer;
+
+	if (getentropy(&seed, sizeof(seed)) < 0)
+		return -1;
+	seed |= 1;
+	if (pairs->fd >= 0) {
+		if (flush(pairs) < 0)
+			return -1;
+		map = mmap(NULL, pairs->n * sizeof(*pairs->map),
+		    PROT_READ | PROT_WRITE, MAP_SHARED, pairs->fd, 0);
+		if (map == MAP_FAILED)
+			return -1;
+	}
+	pairs->map = map;
+	sort(pairs->map, pairs->n, &seed);
+	return 0;
+}
+
+uint64_t
+pairs_find(const struct pairs *pairs, int64_t key)
+{
+	size_t low = 0, high = pairs->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (pairs->map[middle].key < key)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < pairs->n && pairs->map[low].key == key
+		   ? pairs->map[low].value
+		   : 0;
+}

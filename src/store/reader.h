@@ -1,0 +1,62 @@
+/*
+ * reader: what the store's own modules need of a reader (store/reader.h).
+ */
+#ifndef STORE_READER_PRIVATE_H
+#define STORE_READER_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ground/pairs.h"
+#include "index.h"
+#include "journal.h"
+#include "replay.h"
+#include "store/reader.h"
+
+struct reader {
+	const char *path; /* as it was named; the caller's */
+	struct journal journal;
+	struct replay replay;
+	struct watch watch;
+	uint64_t next_step; /* when to call it */
+	uint64_t known;     /* the journal's end is not below this, */
+	bool settled;       /* and was found: */
+	uint64_t limit;     /* it, or where reading without the lock ends */
+	uint64_t plants;
+	uint64_t watermark, last_plant;
+	enum fault fault;
+	struct index *index; /* of reader_find; NULL: none can be used */
+	struct pairs rest;   /* the plants that it does not have */
+	bool searching;      /* these two are set */
+};
+
+/*
+ * reader_resume(reader, at):
+ * Go on from the position `at`, to an end that is found again.
+ *
+ * reader_read_all(reader), reader_collect(reader, pairs):
+ * Check all lines that are left; collect their plants' ids and offsets, too,
+ * sorted, for pairs_done.
+ */
+enum fault reader_resume(struct reader *reader, const struct position *at);
+enum fault reader_read_all(struct reader *reader);
+enum fault reader_collect(struct reader *reader, struct pairs *pairs);
+
+/*
+ * reader_lock(reader), reader_unlock(reader):
+ * Lock the journal, if it is in a directory, so that nobody is in the middle of
+ * a write, and check that it still is the store's: a fault, logged, if not.
+ */
+enum fault reader_lock(struct reader *reader);
+void reader_unlock(struct reader *reader);
+
+/*
+ * reader_open_index(reader, index, covered):
+ * Open the store's index for reading, under the lock, and begin a transaction.
+ * READER_INDEX_USABLE, with `covered`; then the caller closes it.  Else
+ * `*index` is NULL and `covered` all zero.
+ */
+enum reader_index reader_open_index(
+    struct reader *reader, struct index **index, struct position *covered);
+
+#endif

@@ -240,9 +240,9 @@ static void
 message_while_a_bar_is_shown_clears_it_first(void **state)
 {
 	capture_begin();
-	log_set_bar(true);
+	log_set_progress(true);
 	log_error("over it");
-	log_set_bar(false);
+	log_set_progress(false);
 	capture_end();
 	assert_string_equal(lines[0], "\r\033[Ktester: over it\n");
 }

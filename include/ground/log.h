@@ -30,11 +30,11 @@ void log_open(const char *program, int use_syslog);
 void log_set_level(enum log_level level);
 
 /*
- * log_set_bar(shown):
- * Whether a progress bar is shown in the terminal's last line; each message
+ * log_set_progress(shown):
+ * Whether progress is shown in the terminal's last line; each message
  * then clears it first.  The default is false.
  */
-void log_set_bar(bool shown);
+void log_set_progress(bool shown);
 
 /*
  * log_error(format, ...), log_warning(...), log_info(...), log_debug(...):

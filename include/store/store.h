@@ -40,7 +40,7 @@ struct store_options {
 	bool prepare; /* write ahead the room for records to come: for long
 			 lived processes, not for one request */
 	const struct watch *watch; /* of store_open alone, where it has to read
-			 on or to build the index.  NULL: lines in the log */
+			 on or to build the index; or NULL */
 };
 
 struct store;

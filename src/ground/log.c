@@ -17,7 +17,7 @@
 static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
-static bool bar_shown;
+static bool progress_shown;
 
 /*
  * Whether stderr is the stream to the journal whose device and inode systemd
@@ -67,9 +67,9 @@ log_set_level(enum log_level level)
 }
 
 void
-log_set_bar(bool shown)
+log_set_progress(bool shown)
 {
-	bar_shown = shown;
+	progress_shown = shown;
 }
 
 void
@@ -77,10 +77,10 @@ log_at(enum log_level level, const char *format, ...)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO,
 		LOG_DEBUG };
-	static const char clear[] = "\r\033[K"; /* removes a progress bar */
+	static const char clear[] = "\r\033[K"; /* removes the progress */
 	char text[sizeof(clear) - 1 + LINE_BYTES_MAX];
 	char *line = mempcpy(text, clear, sizeof(clear) - 1);
-	char *start = bar_shown ? text : line;
+	char *start = progress_shown ? text : line;
 	int errno_before = errno, prefix = 0, body;
 	va_list arguments;
 	size_t len;

@@ -258,7 +258,7 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, share,
 	    rate / 1e6, left, progress.terminal ? "\033[K" : "\n");
 	progress.shown = true;
-	log_set_bar(progress.terminal);
+	log_set_progress(progress.terminal);
 }
 
 /* Of a watch: show progress when it is time, and go on until a signal. */
@@ -333,7 +333,7 @@ command_unwatch(void)
 	if (stopped_by == 0)
 		set_stop_signals(SIG_DFL);
 	command_clear_line();
-	log_set_bar(false);
+	log_set_progress(false);
 	memset(&progress, 0, sizeof(progress));
 }
 

@@ -30,6 +30,7 @@ endif
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
 	$(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
+	-DPLANT_STORE_LIBDIR='"$(PREFIX)/lib/plant-store"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(SANITIZE) $(CFLAGS) \
 	$(LDFLAGS)

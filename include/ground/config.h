@@ -19,6 +19,7 @@
 
 struct config {
 	const char *dir;       /* of the store */
+	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
 	size_t body_bytes_max;

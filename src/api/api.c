@@ -166,6 +166,8 @@ api_stored(struct api_call *call, enum store_result result)
 		[STORE_CONFLICT] = HTTP_CONFLICT,
 		[STORE_FULL] = HTTP_STORE_FULL,
 		[STORE_BUSY] = HTTP_STORE_BUSY,
+		[STORE_AWAY] = HTTP_STORE_AWAY,
+		[STORE_UNKNOWN] = HTTP_STORE_UNKNOWN,
 		[STORE_FAILED] = HTTP_STORE_FAILED,
 	};
 

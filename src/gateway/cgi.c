@@ -134,7 +134,8 @@ static int
 store_plant(
     const struct config *config, struct api_call *call, struct store **store)
 {
-	struct store_options options = { .dir = config->dir };
+	struct store_options options = { .database = config->database,
+		.dir = config->dir };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
 	enum fault fault;
 

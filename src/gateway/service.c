@@ -133,7 +133,8 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		}
 	if (n == config->threads) {
 		status = EX_OK;
-		log_info("serving with %u threads, store %s", n, config->dir);
+		log_info("serving with %u threads, store %s", n,
+		    config->database != NULL ? "in a database" : config->dir);
 		wait_for_end(set, tokens);
 	}
 	if (stop >= 0)
@@ -174,7 +175,8 @@ service_status(enum fault fault)
 int
 service_run(const struct config *config)
 {
-	const struct store_options options = { .dir = config->dir,
+	const struct store_options options = { .database = config->database,
+		.dir = config->dir,
 		.prepare = true };
 	enum fault fault;
 	sigset_t set;

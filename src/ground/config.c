@@ -10,7 +10,17 @@
 #define THREADS_MAX 64
 #define BODY_BYTES_MIN 64
 
-enum { DIR, TOKENS, BASE_PATH, BODY_BYTES, THREADS, STATUS, LOG_LEVEL, COUNT };
+enum {
+	DIR,
+	DATABASE,
+	TOKENS,
+	BASE_PATH,
+	BODY_BYTES,
+	THREADS,
+	STATUS,
+	LOG_LEVEL,
+	COUNT
+};
 
 /* Every setting.  plant-store.fcgi(8) explains them; a test compares. */
 static const struct {
@@ -19,6 +29,10 @@ static const struct {
 	[DIR] = { "PLANT_STORE_DIR", "/var/lib/plant-store",
 	    "where the plants are",
 	    "the absolute path of the store's directory" },
+	[DATABASE] = { "PLANT_STORE_DATABASE", "",
+	    "PostgreSQL in place of that directory",
+	    "a connection string of libpq, such as "
+	    "postgresql://plants@db/plants" },
 	[TOKENS] = { "PLANT_STORE_TOKENS", "/etc/plant-store/tokens",
 	    "who may send plants", "the absolute path of the token file" },
 	[BASE_PATH] = { "PLANT_STORE_BASE_PATH", "", "what precedes /plants",
@@ -94,6 +108,7 @@ config_read(struct config *config)
 		level--;
 
 	good[DIR] = value[DIR][0] == '/';
+	good[DATABASE] = true; /* libpq knows */
 	good[TOKENS] = value[TOKENS][0] == '/';
 	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
 	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
@@ -110,6 +125,7 @@ config_read(struct config *config)
 		return FAULT_SETUP;
 	}
 	*config = (struct config){ .dir = value[DIR],
+		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
 		.body_bytes_max = body_bytes,

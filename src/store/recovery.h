@@ -13,11 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/engine.h"
 #include "ground/watch.h"
 #include "index.h"
 #include "journal.h"
 
 struct store {
+	const struct engine *engine; /* engine.h: first */
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
 	char *path;
 	bool prepare;              /* long lived */

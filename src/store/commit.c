@@ -1,5 +1,6 @@
 /*
- * store: the life of an open store, and its commits.  See store/store.h.
+ * commit: the file engine: the life of an open store, and its commits.  See
+ * engine.h and store/store.h.
  *
  * Opening finds or makes the journal, takes its lock, opens the index and reads
  * on from where it ends (recovery.h).
@@ -11,7 +12,7 @@
  * is marked for all processes and this one ends; a failed commit of the index,
  * the plants are stored and the next catch-up enters them.
  */
-#include "store/store.h"
+#include "file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -106,7 +107,7 @@ free_store(struct store *store, bool clean)
 }
 
 struct store *
-store_open(const struct store_options *options, enum fault *fault)
+file_open(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
@@ -117,6 +118,7 @@ store_open(const struct store_options *options, enum fault *fault)
 		return NULL;
 	}
 	pthread_mutex_init(&store->mutex, NULL);
+	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->path = strdup(options->dir);
 	store->batch = malloc(JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES);
@@ -404,7 +406,7 @@ note_fault(struct store *store, enum fault fault)
 }
 
 int
-store_commit(struct store *store, struct store_item *items, size_t n,
+file_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -424,14 +426,14 @@ store_commit(struct store *store, struct store_item *items, size_t n,
 }
 
 void
-store_wait(struct store *store)
+file_wait(struct store *store)
 {
 	pthread_mutex_lock(&store->mutex);
 	pthread_mutex_unlock(&store->mutex);
 }
 
 void
-store_idle(struct store *store)
+file_idle(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
@@ -444,7 +446,7 @@ store_idle(struct store *store)
 }
 
 void
-store_close(struct store *store)
+file_close(struct store *store)
 {
 	bool clean = false;
 

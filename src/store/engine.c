@@ -1,0 +1,149 @@
+/* engine: finds the engine, and hands each call to it.  See store/store.h. */
+#include "store/engine.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+
+#define MODULE "postgresql.so"
+
+static const struct engine *
+engine_of(const void *object)
+{
+	return *(const struct engine *const *)object;
+}
+
+/* Beside the program, as in a checkout, or where it is installed. */
+static void *
+load_module(void)
+{
+	char path[4096];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path));
+
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	if (len > 0 && (size_t)len + sizeof(MODULE) <= sizeof(path)) {
+		memcpy(path + len, MODULE, sizeof(MODULE));
+		if (access(path, F_OK) == 0)
+			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return dlopen(PLANT_STORE_LIBDIR "/" MODULE, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* It is never unloaded. */
+static const struct engine *
+load_engine(enum fault *fault)
+{
+	void *module = load_module();
+	const struct engine *engine =
+	    module != NULL ? dlsym(module, ENGINE_SYMBOL) : NULL;
+
+	if (engine != NULL && engine->version == ENGINE_VERSION)
+		return engine;
+	*fault = FAULT_SETUP;
+	if (engine != NULL)
+		log_error(MODULE ": of another version than this program; "
+				 "install both of the same");
+	else
+		log_error("PLANT_STORE_DATABASE: cannot load the module: %s; "
+			  "install the package plant-store-postgresql, or "
+			  "build it with: make postgresql",
+		    dlerror());
+	return NULL;
+}
+
+static const struct engine *
+find_engine(const struct store_options *options, enum fault *fault)
+{
+	return options->database != NULL ? load_engine(fault) : &engine_file;
+}
+
+struct store *
+store_open(const struct store_options *options, enum fault *fault)
+{
+	const struct engine *engine = find_engine(options, fault);
+
+	return engine != NULL ? engine->open(options, fault) : NULL;
+}
+
+int
+store_commit(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument)
+{
+	return engine_of(store)->commit(store, items, n, answer, argument);
+}
+
+void
+store_wait(struct store *store)
+{
+	engine_of(store)->wait(store);
+}
+
+void
+store_idle(struct store *store)
+{
+	engine_of(store)->idle(store);
+}
+
+void
+store_close(struct store *store)
+{
+	if (store != NULL)
+		engine_of(store)->close(store);
+}
+
+struct store_reader *
+store_reader_open(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	const struct engine *engine = find_engine(options, fault);
+
+	return engine != NULL ? engine->reader_open(options, since, fault)
+			      : NULL;
+}
+
+bool
+store_reader_next(struct store_reader *reader, struct record *record)
+{
+	return engine_of(reader)->reader_next(reader, record);
+}
+
+enum fault
+store_reader_end(struct store_reader *reader, char where[STORE_WHERE_MAX])
+{
+	return engine_of(reader)->reader_end(reader, where);
+}
+
+enum fault
+store_reader_find(
+    struct store_reader *reader, int64_t id, struct record *record)
+{
+	return engine_of(reader)->reader_find(reader, id, record);
+}
+
+enum fault
+store_reader_figures(
+    struct store_reader *reader, store_figure *each, void *context)
+{
+	return engine_of(reader)->reader_figures(reader, each, context);
+}
+
+void
+store_reader_close(struct store_reader *reader)
+{
+	if (reader != NULL)
+		engine_of(reader)->reader_close(reader);
+}
+
+const char *
+store_schema(bool roles, enum fault *fault)
+{
+	const struct engine *engine = load_engine(fault);
+
+	if (engine == NULL)
+		return NULL;
+	return roles ? engine->roles : engine->schema;
+}

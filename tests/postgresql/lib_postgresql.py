@@ -133,16 +133,14 @@ class Server:
         where |= {"user": ROLE, "password": PASSWORD} | options
         return " ".join(f"{name}={value}" for name, value in where.items())
 
-    def signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
         """To all of its processes: what happens to a machine, not to a server."""
-        main = self.process.pid
-        if number != signal.SIGKILL:
-            os.kill(main, number)
-        for pid in lib_service.children_of(main):
+        children = lib_service.children_of(self.process.pid)
+        self.process.send_signal(number)
+        for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         if number == signal.SIGKILL:
-            self.process.kill()
             self.process.wait()
 
     def stop(self, number: int = signal.SIGINT) -> None:
@@ -152,14 +150,14 @@ class Server:
             try:
                 self.process.wait(START_S)
             except subprocess.TimeoutExpired:
-                self.signal(signal.SIGKILL)
+                self.send(signal.SIGKILL)
 
     def end(self) -> None:
         """Whatever state it is in; nothing of it is left."""
         if self.process is None:
             return
         if self.process.poll() is None:
-            self.signal(signal.SIGCONT)
+            self.send(signal.SIGCONT)
             self.stop(signal.SIGQUIT)
         with contextlib.suppress(OSError, IndexError):
             # After a kill its segment of System V's shared memory is left.
@@ -196,11 +194,9 @@ class Clusters:
         command += ["-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "-k", "-N"]
         run(*unprivileged(*command), cwd="/")
         with self.running(Server(self.template)) as server:
-            server.sql(
-                f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}';"
-                f"CREATE DATABASE {DATABASE};", dbname=OWNER,
-            )
+            server.sql(f"CREATE DATABASE {DATABASE}", dbname=OWNER)
             server.sql(schema(build))
+            server.sql(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
             server.stop()
 
     def _folder(self, name: str) -> pathlib.Path:
@@ -226,20 +222,19 @@ class Clusters:
             server.end()
 
     @contextlib.contextmanager
-    def pair(self, **settings: object) -> Iterator[tuple[Server, Server]]:
-        """A primary, and a standby whose flush each commit waits for."""
-        primary, standby = self.new(), self.new()
+    def pair(self, primary: Server) -> Iterator[Server]:
+        """Start it with a standby whose flush each of its commits waits for."""
+        standby = self.new()
         (standby.data / "standby.signal").touch()
         give(standby.data / "standby.signal")
-        settings = {"synchronous_standby_names": "standby"} | settings
         source = f"host=127.0.0.1 port={primary.port} user={OWNER}"
         source += " application_name=standby"
-        with self.running(primary, **settings):
+        with self.running(primary, synchronous_standby_names="standby"):
             with self.running(standby, primary_conninfo=source):
                 follows = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
                 if not wait_until(lambda: primary.sql(follows), START_S):
                     raise RuntimeError(f"no standby: {standby.log()[-2000:]}")
-                yield primary, standby
+                yield standby
 
 
 @contextlib.contextmanager

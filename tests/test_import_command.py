@@ -406,6 +406,33 @@ def test_round_trip(test: Import) -> None:
                    "and are the same plants as JSON lines", done)
 
 
+def test_moving(test: Import) -> None:
+    """What export --full writes comes back with its times and token names."""
+    refused = [b'{"id":1,"name":"a"}', b"", b"{", b'{"at":"2026-02-30T00:00:00.000Z"']
+    with test.store() as old, test.store() as new:
+        test.run(old, lines(1, 300), "--by", "nursery-1")
+        test.run(old, lines(301, 300), "--by", "x" * 64)
+        export = [test.program, "export", "--full", "--dir"]
+        full = subprocess.check_output([*export, old.dir], stderr=subprocess.DEVNULL)
+        done = test.run(new, full, "--full")
+        test.check(done.status == 0 and done.counts == [600, 0, 0, 0, 600],
+                   "import --full takes what export --full wrote", done)
+        moved = subprocess.check_output([*export, new.dir], stderr=subprocess.DEVNULL)
+        test.check(moved == full, "times and names of tokens are kept")
+        done = test.run(new, full, "--full")
+        test.check(done.status == 0 and done.counts == [0, 600, 0, 0, 600],
+                   "what is there already is left alone", done)
+        line = full.splitlines()[0]
+        refused += [line.replace(b"nursery-1", by) for by in (b"", b"a b", b"x" * 65)]
+        refused += [line[:n] for n in range(1, len(line))]
+        done = test.run(new, b"\n".join(refused), "--full", "--keep-going")
+        test.check(done.counts and done.counts[3] == len(refused) - 1,
+                   "a line of another form is refused", done)
+        for words in ["--full", "--by", "me"], ["--full", "--format", "csv"]:
+            done = test.run(new, full, *words)
+            test.check(done.status == USAGE, f"{' '.join(words)} is a usage error", done)
+
+
 # --- Interruptions -----------------------------------------------------------
 
 
@@ -626,7 +653,7 @@ def scenario(tally: Tally) -> None:
         process, held = start_busy(test, store)  # it takes its time
         for part in (test_arguments, test_format, test_json_lines, test_refusals,
                      test_hints, test_conflicts, test_limit, test_long_lines, test_csv,
-                     test_csv_refusals, test_csv_limit, test_round_trip, test_kill,
+                     test_csv_refusals, test_csv_limit, test_round_trip, test_moving, test_kill,
                      test_signals, test_signals_elsewhere, test_progress, test_full,
                      test_read_only, test_failed, test_owner, test_with_service):
             with tally.part(f"{part.__name__} runs to its end"):

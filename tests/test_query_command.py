@@ -181,9 +181,16 @@ def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
            "ids that are not there are named, the others given, status 1", 1,
            lines_of([by_id[3]]), [b"get: 77: no plant", b"get: -77: no plant"])
     full = run(store, "get", "--full", "-5").stdout
-    tally.check(
-        full in store.journal.read_bytes().splitlines(True)
-        and json.loads(full)["plant"] == by_id[-5], "get --full gives the journal's line", full)
+    line = next(parsed for text in store.journal.read_bytes().splitlines()[1:]
+                if (parsed := json.loads(text or b"{}")).get("plant") == by_id[-5])
+    expected = {member: line[member] for member in ("at", "by", "plant")}
+    tally.check(json.loads(full) == expected, "get --full gives also when and by which token",
+                full)
+    done = run(store, "export", "--full")
+    tally.check(full in done.stdout.splitlines(True) and done.stdout.count(b"\n") == len(plants),
+                "and export --full gives the same line of each plant", done)
+    done = run(store, "export", "--full", "--format", "csv")
+    expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full is a form of JSON"])
     with open("/dev/full", "wb") as output:
         for words in ["get", "3"], ["get", "3", "77"]:
             expect(tally, run(store, *words, stdout=output),

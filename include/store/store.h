@@ -130,7 +130,8 @@ struct store_reader;
  *
  * store_reader_figures(reader, each, context):
  * Call `each` with the engine's own figures for `plant-store stats`: a name and
- * a text, or with NULL for that a number.  After the last plant.
+ * a text, or with NULL for that a number.  After the last plant.  On a fault,
+ * which is logged, it was not called.
  *
  * store_reader_close(reader):
  * NULL is fine.

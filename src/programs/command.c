@@ -160,7 +160,13 @@ read_dir(struct call *call)
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	call->dir = config.dir;
-	return GO_ON;
+	call->database = config.database;
+	if (config.database == NULL || call->command->instead == NULL)
+		return GO_ON;
+	log_error("%s: for a store in files; a database has %s; name a "
+		  "directory with --dir, or unset PLANT_STORE_DATABASE",
+	    call->command->name, call->command->instead);
+	return EX_USAGE;
 }
 
 int
@@ -339,24 +345,30 @@ command_unwatch(void)
 
 /* --- Reading --- */
 
-enum fault
-command_each_plant(const char *path, const struct watch *watch,
-    command_plant *each, void *context, struct reader_report *report)
+struct store_reader *
+command_open(const struct call *call, const struct watch *watch,
+    const char *since, enum fault *fault)
 {
-	struct record record;
-	enum fault fault;
-	struct reader *reader = reader_open(path, watch, &fault);
+	const struct store_options options = {
+		.database = call->database, .dir = call->dir, .watch = watch
+	};
 
-	memset(report, 0, sizeof(*report));
-	if (reader == NULL)
-		return fault;
-	while (fault == FAULT_NONE && reader_next(reader, &record))
+	return store_reader_open(&options, since, fault);
+}
+
+enum fault
+command_each_plant(struct store_reader *reader, command_plant *each,
+    void *context, char where[STORE_WHERE_MAX])
+{
+	enum fault fault = FAULT_NONE;
+	struct record record;
+
+	while (fault == FAULT_NONE && store_reader_next(reader, &record))
 		fault = each(context, &record);
+	enum fault end = store_reader_end(reader, where);
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
+		fault = end;
 	if (fault == FAULT_NONE && stopped_by != 0)
 		fault = FAULT_STOPPED;
-	reader_report(reader, report);
-	reader_close(reader);
 	return fault;
 }

@@ -12,7 +12,7 @@
 
 #include "ground/watch.h"
 #include "pure/record.h"
-#include "store/reader.h"
+#include "store/store.h"
 
 /*
  * The common options in a subcommand's table.  An option's value is a letter,
@@ -36,6 +36,7 @@ struct command {
 	/* The option, or ' ' for the operand, that may stand for --dir. */
 	char dir_alias;
 	bool negative_operands; /* "-5" is an operand and no option */
+	const char *instead;    /* what serves a database; NULL: this does */
 	int operands_min, operands_max;
 	const char *missing; /* the error where there are fewer */
 	/*
@@ -47,14 +48,15 @@ struct command {
 
 extern const struct command check_command, export_command, get_command,
     import_command, stats_command, store_command_verify, store_command_backup,
-    store_command_recover, token_command;
+    store_command_recover, store_command_schema, token_command;
 
 /* One call of it. */
 struct call {
 	const struct command *command;
 	/* Of the options that were given, "" of those without a value. */
 	const char *values[128];
-	const char *dir; /* of the store, if it has the option --dir */
+	const char *dir;      /* of the store, if it has the option --dir */
+	const char *database; /* NULL: the store is in `dir` */
 	char **operands;
 	int operands_n;
 };
@@ -118,14 +120,18 @@ int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*
- * command_each_plant(path, watch, each, context, report):
- * Call `each` for every plant of the store, or journal, `path`, in the order in
- * which they were stored.  FAULT_NONE, FAULT_STOPPED after a signal, the first
- * fault that `each` returned, or another, logged.  `report` is what was read,
- * also after a fault, or all zeros.
+ * command_open(call, watch, since, fault):
+ * Open the store, or the journal, of the call for reading: store/store.h.
+ *
+ * command_each_plant(reader, each, context, where):
+ * Call `each` for every plant that is left in the reader.  FAULT_NONE,
+ * FAULT_STOPPED after a signal, the first fault that `each` returned, or
+ * another, logged.  `where` is what was read, also after a fault.
  */
 typedef enum fault command_plant(void *context, const struct record *record);
-enum fault command_each_plant(const char *path, const struct watch *watch,
-    command_plant *each, void *context, struct reader_report *report);
+struct store_reader *command_open(const struct call *call,
+    const struct watch *watch, const char *since, enum fault *fault);
+enum fault command_each_plant(struct store_reader *reader, command_plant *each,
+    void *context, char where[STORE_WHERE_MAX]);
 
 #endif

@@ -33,13 +33,18 @@
 #include "ground/log.h"
 #include "http/errors.h"
 #include "http/response.h"
+#include "http/tokens.h"
+#include "output.h"
 #include "pure/csv.h"
 #include "pure/json_string.h"
+#include "pure/timestamp.h"
 #include "store/store.h"
 
 static const char usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME] [--format jsonl|csv]\n"
     "                          [--keep-going] [--quiet | --progress] [FILE]\n"
+    "       plant-store import --full [--dir DIR] [--keep-going]\n"
+    "                          [--quiet | --progress] [FILE]\n"
     "\n"
     "Store the plants of FILE, or of standard input (also as -), with the\n"
     "checks of the interface.  FILE has JSON lines, a plant a line as clients\n"
@@ -53,6 +58,8 @@ static const char usage[] =
     "  --by NAME        stands in the journal beside each plant (import)\n"
     "  --format FORMAT  jsonl or csv (by the suffix .jsonl, .ndjson, .json or\n"
     "                   .csv, else jsonl if the first byte is '{')\n"
+    "  --full           FILE is of export --full: keep each plant's time and\n"
+    "                   token name\n"
     "  --keep-going     skip lines that are refused or in conflict\n";
 
 /*
@@ -80,9 +87,14 @@ enum format {
 	FORMAT_CSV
 };
 
+/* When a plant was stored first, and by which token. */
+struct stamp {
+	char at[TIMESTAMP_LEN], by[RECORD_BY_MAX + 1];
+};
+
 struct import {
 	const char *by;
-	bool keep_going;
+	bool keep_going, full;
 	struct store *store;
 	uint64_t created, same, conflicting, refused;
 	int status; /* why nothing more can be stored, or EX_OK */
@@ -92,7 +104,9 @@ struct import {
 	int input_status; /* why nothing more can be read, or EX_OK */
 	struct watch watch;
 	enum format format;
-	size_t bytes_max; /* of a plant, as JSON */
+	size_t bytes_max;   /* of a plant, as JSON */
+	size_t line_max;    /* of a line, with its break */
+	struct stamp stamp; /* of the line at hand, with --full */
 	int fd;
 	bool ended;           /* no more can be read */
 	uint64_t done, total; /* bytes of the file; 0 if that is not known */
@@ -107,6 +121,7 @@ struct import {
 	struct plant plants[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
 	uint64_t numbers[BATCH_PLANTS]; /* of their lines */
+	struct stamp stamps[BATCH_PLANTS];
 };
 
 /* What follows a step of reading. */
@@ -119,17 +134,21 @@ static void
 end_unstored(struct import *import, uint64_t number, enum store_result result)
 {
 	bool full = result == STORE_FULL, busy = result == STORE_BUSY;
+	bool away = result == STORE_AWAY, unknown = result == STORE_UNKNOWN;
 
-	import->status = full || busy ? EX_TEMPFAIL : EX_IOERR;
+	import->status =
+	    full || busy || away || unknown ? EX_TEMPFAIL : EX_IOERR;
 	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
 		  "done; %s import the file again: what is stored is skipped",
 	    import->name, number,
-	    full   ? "is full"
-	    : busy ? "is busy"
-		   : "has failed, and may have it or not",
-	    full   ? "make room, and"
-	    : busy ? "a little later"
-		   : "when the store is repaired,");
+	    full      ? "is full"
+	    : busy    ? "is busy"
+	    : away    ? "cannot be reached"
+	    : unknown ? "did not confirm it, and may have it or not"
+		      : "has failed, and may have it or not",
+	    full                      ? "make room, and"
+	    : busy || away || unknown ? "a little later"
+				      : "when the store is repaired,");
 }
 
 static void
@@ -181,6 +200,13 @@ add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
 	import->items[import->n] =
 	    (struct store_item){ .plant = &import->plants[import->n],
 		    .by = import->by };
+	if (import->full) {
+		struct stamp *stamp = &import->stamps[import->n];
+
+		*stamp = import->stamp;
+		import->items[import->n].at = stamp->at;
+		import->items[import->n].by = stamp->by;
+	}
 	import->numbers[import->n] = line;
 	import->bytes += bytes;
 	import->n++;
@@ -265,6 +291,52 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 			failure.reason = NULL;
 		refuse(import, line, &failure, made ? "" : hint_of(text, len));
 	}
+}
+
+/* Pass `with`, if the text begins so. */
+static bool
+pass(const char **text, size_t *len, const char *with)
+{
+	bool passed = begins_with(*text, *len, with);
+
+	if (passed) {
+		*text += strlen(with);
+		*len -= strlen(with);
+	}
+	return passed;
+}
+
+/* A line of export --full; its form is as strict as the journal's. */
+static void
+read_full(struct import *import, uint64_t line, const char *text, size_t len)
+{
+	struct stamp *stamp = &import->stamp;
+	size_t by_len = 0;
+	int64_t ms;
+	bool good = pass(&text, &len, OUTPUT_FULL_AT) && len > TIMESTAMP_LEN &&
+		    timestamp_read(text, TIMESTAMP_LEN, &ms) == 0;
+
+	if (good) {
+		memcpy(stamp->at, text, TIMESTAMP_LEN);
+		text += TIMESTAMP_LEN;
+		len -= TIMESTAMP_LEN;
+		good = pass(&text, &len, OUTPUT_FULL_BY);
+	}
+	while (good && by_len < len && by_len < RECORD_BY_MAX &&
+	       text[by_len] != '"')
+		by_len++;
+	memcpy(stamp->by, text, good ? by_len : 0);
+	stamp->by[good ? by_len : 0] = '\0';
+	text += good ? by_len : 0;
+	len -= good ? by_len : 0;
+	if (good && tokens_is_name(stamp->by) &&
+	    pass(&text, &len, OUTPUT_FULL_PLANT) && text[len - 1] == '}') {
+		read_plant(import, line, text, len - 1);
+		return;
+	}
+	log_error("%s: line %" PRIu64 ": not a line of export --full",
+	    import->name, line);
+	import->refused++;
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -403,7 +475,9 @@ next_json(struct import *import)
 		len--;
 	while (blank < len && (text[blank] == ' ' || text[blank] == '\t'))
 		blank++;
-	if (blank < len)
+	if (blank < len && import->full)
+		read_full(import, import->lines, text, len);
+	else if (blank < len)
 		read_plant(import, import->lines, text, len);
 	return GO_ON;
 }
@@ -511,8 +585,7 @@ store_lines(struct import *import)
 	       (import->keep_going ||
 		   import->refused + import->conflicting == 0)) {
 		if (step == NEED_MORE)
-			step = import->end - import->start >
-				       import->bytes_max + BREAK_MAX
+			step = import->end - import->start > import->line_max
 				   ? skip_line(import)
 				   : fill(import);
 		else if (import->ended && import->start == import->end)
@@ -584,9 +657,10 @@ open_and_store(struct import *import, const struct call *call)
 {
 	/* Opening may have to read on in the journal, or build the index. */
 	struct watch watch = command_watch(call, "index");
-	struct store_options options = {
-		.dir = call->dir, .prepare = true, .watch = &watch
-	};
+	struct store_options options = { .database = call->database,
+		.dir = call->dir,
+		.prepare = true,
+		.watch = &watch };
 	enum fault fault;
 
 	import->store = store_open(&options, &fault);
@@ -629,7 +703,10 @@ open_input(struct import *import, const char *path)
 	import->name = path == NULL ? "stdin" : path;
 	if (import->format == FORMAT_GUESS)
 		import->format = format_of_suffix(import->name);
-	import->size = import->bytes_max + BREAK_MAX + READ_BYTES;
+	import->line_max = import->bytes_max + BREAK_MAX;
+	if (import->full)
+		import->line_max += OUTPUT_FULL_AROUND;
+	import->size = import->line_max + READ_BYTES;
 	import->buf = malloc(import->size);
 	/* A character is six bytes at most, as \u001f is. */
 	import->json = malloc(6 * import->bytes_max + JSON_AROUND);
@@ -661,13 +738,20 @@ run(const struct call *call)
 	if (status != EX_OK)
 		return status;
 	import.keep_going = call->values['k'] != NULL;
-	if (call->values['f'] != NULL)
+	import.full = call->values['u'] != NULL;
+	if (import.full && (csv || call->values['b'] != NULL))
+		return command_usage_error(call,
+		    "--full has JSON lines with the token's name: leave out "
+		    "--by and csv");
+	if (import.full)
+		import.format = FORMAT_JSON_LINES;
+	else if (call->values['f'] != NULL)
 		import.format = csv ? FORMAT_CSV : FORMAT_JSON_LINES;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	import.bytes_max = config.body_bytes_max;
 	status = open_input(&import, call->operands[0]);
-	if (status == EX_OK)
+	if (status == EX_OK && call->database == NULL)
 		status = become_owner(call->dir);
 	if (status == EX_OK)
 		status = open_and_store(&import, call);
@@ -684,8 +768,9 @@ const struct command import_command = {
 	.usage = usage,
 	.options = { { "by", required_argument, NULL, 'b' },
 	    { "format", required_argument, NULL, 'f' },
-	    { "keep-going", no_argument, NULL, 'k' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	    { "keep-going", no_argument, NULL, 'k' },
+	    { "full", no_argument, NULL, 'u' }, COMMAND_DIR, COMMAND_PROGRESS,
+	    COMMAND_HELP },
 	.operands_max = 1,
 	.run = run,
 };

@@ -10,6 +10,7 @@
 #include "ground/log.h"
 #include "store/copy.h"
 #include "store/recover.h"
+#include "store/store.h"
 #include "store/verify.h"
 
 static const char verify_usage[] =
@@ -79,6 +80,7 @@ const struct command store_command_verify = {
 	.name = "verify",
 	.summary = "check a store's journal and index",
 	.usage = verify_usage,
+	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.dir_alias = ' ',
 	.operands_max = 1,
@@ -108,6 +110,7 @@ const struct command store_command_backup = {
 	.name = "backup",
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
+	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.operands_min = 1,
 	.operands_max = 1,
@@ -171,4 +174,32 @@ const struct command store_command_recover = {
 	.operands_max = 2,
 	.missing = "say from where and where to",
 	.run = recover,
+};
+
+static const char schema_usage[] =
+    "Usage: plant-store schema [--roles]\n"
+    "\n"
+    "Print the SQL that makes what PLANT_STORE_DATABASE needs, to be run once\n"
+    "by the owner of the database: plant-store schema | psql DATABASE\n"
+    "\n"
+    "  --roles         the least rights of the role that the service uses\n";
+
+static int
+schema(const struct call *call)
+{
+	enum fault fault;
+	const char *text = store_schema(call->values['r'] != NULL, &fault);
+
+	if (text == NULL)
+		return command_fault(fault);
+	fputs(text, stdout);
+	return EX_OK;
+}
+
+const struct command store_command_schema = {
+	.name = "schema",
+	.summary = "print the SQL for a store in PostgreSQL",
+	.usage = schema_usage,
+	.options = { { "roles", no_argument, NULL, 'r' }, COMMAND_HELP },
+	.run = schema,
 };

@@ -36,6 +36,7 @@ listen_addresses = '127.0.0.1'
 max_connections = 60
 shared_buffers = 32MB
 wal_keep_size = 64MB
+wal_retrieve_retry_interval = 500ms
 dynamic_shared_memory_type = mmap
 log_line_prefix = '%m [%p] %e '
 """
@@ -46,10 +47,11 @@ host replication {OWNER} 127.0.0.1/32 trust
 """
 
 
-def programs() -> pathlib.Path:
-    """The folder of the newest PostgreSQL that Debian has installed."""
+def programs() -> pathlib.Path | None:
+    """The folder of the newest PostgreSQL that Debian has installed, if any."""
     found = pathlib.Path("/usr/lib/postgresql").glob("*/bin/postgres")
-    return max(found, key=lambda path: int(path.parts[-3])).parent
+    newest = max(found, key=lambda path: int(path.parts[-3]), default=None)
+    return newest and newest.parent
 
 
 BIN = programs()
@@ -78,12 +80,45 @@ def run(*command: object, **more) -> str:
     return done.stdout
 
 
+def psql_command(**options: object) -> list[object]:
+    connection = " ".join(f"{name}='{value}'" for name, value in options.items())
+    return [BIN / "psql", "-XqAt", "-F\t", "-v", "ON_ERROR_STOP=1", connection]
+
+
 def psql(sql: str, **options: object) -> list[list[str]]:
     """Run SQL as libpq's `options` say; the rows that it prints."""
-    connection = " ".join(f"{name}='{value}'" for name, value in options.items())
-    command = [BIN / "psql", "-XqAt", "-F\t", "-v", "ON_ERROR_STOP=1", connection]
-    out = run(*command, input=sql)
+    out = run(*psql_command(**options), input=sql)
     return [line.split("\t") for line in out.split("\n")[:-1]]
+
+
+class Session:
+    """A psql that stays, for thousands of small questions."""
+
+    END = "-- end --\n"
+
+    def __init__(self, **options: object) -> None:
+        self.process = subprocess.Popen(
+            ["stdbuf", "-oL", *psql_command(**options)], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+
+    def sql(self, sql: str, **_: object) -> list[list[str]]:
+        self.process.stdin.write(f"{sql};\n\\echo {self.END}")
+        self.process.stdin.flush()
+        rows = []
+        while (line := self.process.stdout.readline()) != self.END:
+            if not line:
+                raise RuntimeError(f"psql ended at: {sql}")
+            rows.append(line[:-1].split("\t"))
+        return rows
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 # --- Servers -----------------------------------------------------------------
@@ -96,7 +131,12 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen | None = None
+
+    def __getstate__(self) -> dict:
+        """For a client in another process, which only asks."""
+        return self.__dict__ | {"process": None}
 
     def write(self, **settings: object) -> None:
         """The configuration: SETTINGS, and these."""
@@ -111,6 +151,7 @@ class Server:
             self.process = subprocess.Popen(
                 unprivileged(BIN / "postgres", "-D", self.data),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                env=os.environ | self.environment,
             )
         if not wait_until(self.is_ready, START_S):
             raise RuntimeError(f"PostgreSQL does not start: {self.log()[-2000:]}")
@@ -124,8 +165,11 @@ class Server:
 
     def sql(self, sql: str, **options: object) -> list[list[str]]:
         """As the superuser; in the table's database, unless `dbname` is given."""
+        return psql(sql, **(self.superuser() | options))
+
+    def superuser(self, dbname: str = DATABASE) -> dict[str, object]:
         where = {"host": self.folder, "port": self.port, "user": OWNER}
-        return psql(sql, **(where | {"dbname": DATABASE} | options))
+        return where | {"dbname": dbname}
 
     def conninfo(self, **options: object) -> str:
         """Of the service."""
@@ -222,9 +266,12 @@ class Clusters:
             server.end()
 
     @contextlib.contextmanager
-    def pair(self, primary: Server) -> Iterator[Server]:
-        """Start it with a standby whose flush each of its commits waits for."""
-        standby = self.new()
+    def pair(
+        self, primary: Server | None = None, standby_environment: dict | None = None
+    ) -> Iterator[tuple[Server, Server]]:
+        """A primary, and a standby whose flush each of its commits waits for."""
+        primary, standby = primary or self.new(), self.new()
+        standby.environment = standby_environment or {}
         (standby.data / "standby.signal").touch()
         give(standby.data / "standby.signal")
         source = f"host=127.0.0.1 port={primary.port} user={OWNER}"
@@ -234,7 +281,7 @@ class Clusters:
                 follows = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
                 if not wait_until(lambda: primary.sql(follows), START_S):
                     raise RuntimeError(f"no standby: {standby.log()[-2000:]}")
-                yield standby
+                yield primary, standby
 
 
 @contextlib.contextmanager
@@ -252,7 +299,7 @@ class TableStore(Store):
     """A table, read by the server's superuser."""
 
     database: str = ""
-    server: Server | None = None
+    server: Server | Session | None = None
     dbname: str = DATABASE
 
     def environment(self, **settings: str) -> dict[str, str]:
@@ -264,10 +311,15 @@ class TableStore(Store):
         """id, plant, stored_by, stored_at: in the order in which they were
         stored, since a transaction that began later has a higher number."""
         at = "to_char(stored_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
-        return self.server.sql(
-            f"SELECT id, plant, stored_by, {at} FROM plants"
-            " ORDER BY stored_at, xmin::text::bigint", dbname=self.dbname,
+        rows = self.server.sql(
+            f"SELECT id, encode(convert_to(plant, 'UTF8'), 'hex'), stored_by, {at}"
+            " FROM plants ORDER BY stored_at, xmin::text::bigint", dbname=self.dbname,
         )
+        # In hexadecimal, as psql leaves out what it cannot measure: U+10FFFF.
+        return [
+            [number, bytes.fromhex(plant).decode(), *more]
+            for number, plant, *more in rows
+        ]
 
     def plants(self) -> list[dict]:
         plants = []
@@ -327,9 +379,9 @@ def resolve(store: Store, socket_path: pathlib.Path, events: list[Event]) -> lis
     """Ask again for each plant whose last answer left it open, until it is told."""
     last = {(event.plant_id, event.content): event for event in events}
     asked = []
+    deadline = time.monotonic() + START_S
     with single(store, socket_path) as exchange:
         for (plant_id, content), event in last.items():
-            deadline = time.monotonic() + START_S
             while event.outcome in ("maybe", "refused") and time.monotonic() < deadline:
                 event, _ = ask(exchange, (plant_id, *content))
                 asked.append(event)
@@ -338,19 +390,24 @@ def resolve(store: Store, socket_path: pathlib.Path, events: list[Event]) -> lis
 
 def check_load(
     tally: Tally, load: Load, store: TableStore, socket_path: pathlib.Path,
-    sentence: str, allowed: set[str] = TRY_AGAIN,
-) -> None:
-    """After a load's end, with a server that serves: 0 lost, 0 twice, no wrong 409."""
+    sentence: str, allowed: set[str] = TRY_AGAIN, before: Iterable[Event] = (),
+) -> list[Event]:
+    """After a load's end, with a server that serves: 0 lost, 0 twice, no wrong 409.
+
+    `before`: what the store was told before this load.  Returns all events.
+    """
     again = resolve(store, socket_path, load.events)
     print(f"# {sentence}: {load.rate()}, {dict(sorted(load.answers.items()))}")
     print(f"# {sentence}: longest gap {longest_gap(load.events):.1f} s, "
-          f"{len(again)} plants or more were asked for again at the end", flush=True)
+          f"{len(again)} requests to resolve what was open at the end", flush=True)
     tally.check(not load.wrong, f"{sentence}: every answer is right", load.wrong[:2])
     others = set(load.answers) - {"200", "409/5001"} - allowed
     tally.check(not others, f"{sentence}: failures say that one may try again", others)
     open_still = [e for e in again[-1:] if e.outcome in ("maybe", "refused")]
     tally.check(not open_still, f"{sentence}: a retry resolves each", open_still)
-    judge(tally, load.events + again, store, sentence)
+    events = [*before, *load.events, *again]
+    judge(tally, events, store, sentence)
+    return events
 
 
 def no_password(tally: Tally, texts: Iterable[str], sentence: str) -> None:

@@ -9,11 +9,11 @@ so that its addresses are those of the file, and a link that can be cut.
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -40,6 +40,7 @@ from lib_postgresql import (
 )
 import lib_faults  # noqa: E402
 from lib_service import TOP, Responder, Tally, responder, stop_process, wait_until  # noqa: E402
+from history import Event  # noqa: E402
 from load import Load, half_kept, mixed_plan  # noqa: E402
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
@@ -223,6 +224,14 @@ class Cluster:
         where = self.conninfo(OWNER, f"{PASSWORD}superuser", **options)
         return psql(sql, connect_timeout=2, **where)
 
+    def has_database(self) -> bool:
+        """On every node: one that has it not yet would refuse, not pass on."""
+        with contextlib.suppress(RuntimeError):
+            for node in self.nodes:
+                self.sql("SELECT 1", host=node.address, target_session_attrs="any")
+            return True
+        return False
+
     def service_string(self, *nodes: Node) -> str:
         where = self.conninfo(ROLE, PASSWORD, *nodes)
         return " ".join(f"{name}={value}" for name, value in where.items())
@@ -239,7 +248,7 @@ def cluster() -> Iterator[Cluster]:
         except BaseException:
             for node in made.nodes:
                 log = (node.folder / "patroni.log").read_text(errors="replace")
-                print(f"# {node.name}: ...{log[-6000:]}", flush=True)
+                print(f"# {node.name}: ...{log[-1500:]}", flush=True)
             raise
         finally:
             for node in made.nodes:
@@ -248,18 +257,35 @@ def cluster() -> Iterator[Cluster]:
 
 # --- The cases ---------------------------------------------------------------
 
-Service = tuple[TableStore, Responder]
 
 
-def load_of(*services: Service, first: int) -> Load:
-    """Clients of each; no two loads share ids that are not contested."""
-    ways = [way for store, at in services for way in half_kept(store, at, CLIENTS)]
-    return Load(ways, functools.partial(mixed_plan, first=first, contested=1000))
+@dataclasses.dataclass
+class Setup:
+    """A cluster, and a service outside of its nodes."""
+
+    tally: Tally
+    made: Cluster
+    store: TableStore
+    service: Responder
+    events: list[Event] = dataclasses.field(default_factory=list)
+
+    def load(self, first: int, *more: tuple[TableStore, Responder]) -> Load:
+        """Clients of each service; no two loads share ids that one client owns."""
+        services = [(self.store, self.service), *more]
+        ways = [way for store, at in services for way in half_kept(store, at, CLIENTS)]
+        return Load(ways, functools.partial(mixed_plan, first=first, contested=1000))
+
+    def check(self, load: Load, sentence: str) -> None:
+        self.events = check_load(
+            self.tally, load, self.store, self.service.socket_path, sentence,
+            before=self.events,
+        )
 
 
-def leader_killed(tally: Tally, made: Cluster, service: Service) -> None:
+def leader_killed(setup: Setup) -> None:
+    tally, made = setup.tally, setup.made
     lost = made.leader()
-    with load_of(service, first=1 << 50) as load:
+    with setup.load(1 << 50) as load:
         load.wait_told(2000, START_S)
         lost.kill_database()
         back = load.all_served(BACK_S)
@@ -267,14 +293,15 @@ def leader_killed(tally: Tally, made: Cluster, service: Service) -> None:
         load.stop()
     tally.check(back, "the leader is killed: each client is served again")
     tally.check(made.leader() is not lost, "the leader is killed: there is another")
-    check_load(tally, load, service[0], service[1].socket_path, "the leader is killed")
+    setup.check(load, "the leader is killed")
     lost.start_patroni()
     tally.check(made.wait_whole(), "the lost leader comes back as a standby")
 
 
-def switchover(tally: Tally, made: Cluster, service: Service) -> None:
+def switchover(setup: Setup) -> None:
+    tally, made = setup.tally, setup.made
     old = made.leader()
-    with load_of(service, first=1 << 51) as load:
+    with setup.load(1 << 51) as load:
         load.wait_told(2000, START_S)
         request = urllib.request.Request(
             f"http://{old.address}:8008/switchover",
@@ -288,21 +315,24 @@ def switchover(tally: Tally, made: Cluster, service: Service) -> None:
         load.stop()
     tally.check(back, "a switchover: each client is served again")
     tally.check(made.leader() is not old, "a switchover: there is another leader")
-    check_load(tally, load, service[0], service[1].socket_path, "a switchover")
+    setup.check(load, "a switchover")
     tally.check(made.wait_whole(), "a switchover: three nodes again")
 
 
-def partition(tally: Tally, made: Cluster, service: Service) -> None:
+def partition(setup: Setup) -> None:
     """The leader alone on one side, with clients; the other nodes on the other."""
+    tally, made = setup.tally, setup.made
     cut = made.leader()
-    everywhere = made.service_string()
-    with table_store(service[0].build, made, everywhere) as store:
+    others = [node for node in made.nodes if node is not cut]
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(
+            table_store(setup.store.build, made, made.service_string())
+        )
         with responder(store, watched=False, tracer=cut.inside()) as inside:
-            with load_of(service, (store, inside), first=1 << 52) as load:
+            with setup.load(1 << 52, (store, inside)) as load:
                 load.wait_told(2000, START_S)
                 ip(f"link set link{cut.number} down")
                 began = time.monotonic()
-                others = [node for node in made.nodes if node is not cut]
                 new = wait_until(
                     lambda: any(n.role() == "running master" for n in others), CUT_S
                 )
@@ -310,24 +340,30 @@ def partition(tally: Tally, made: Cluster, service: Service) -> None:
                 wait_until(lambda: time.monotonic() > began + CUT_S, 2 * CUT_S)
                 after = load.told_each()
                 ip(f"link set link{cut.number} up")
+                healed = time.monotonic()
                 back = load.all_served(BACK_S)
                 load.stop()
-            tally.check(new, "a partition: the other side has a new leader")
-            served = [b > a for a, b in zip(before, after)]
-            tally.check(all(served[:CLIENTS]), "a partition: its clients are served",
-                        after)
-            tally.check(not any(served[CLIENTS:]),
-                        "a partition: with the old leader nobody is told anything", after)
-            tally.check(back, "healed: each client on both sides is served again")
-            healed = began + CUT_S
-            gap = [e for e in load.events if began < e.end < healed]
-            told = sum(e.outcome == "created_or_same" for e in gap)
-            print(f"# cut for {CUT_S:.0f} s: {told} answers 200 on the other side")
-            for at, who in ((service, "outside"), ((store, inside), "inside")):
-                check_load(tally, load, at[0], at[1].socket_path, f"a partition, {who}")
+            print_log(inside, "the cut side's service")
             no_password(tally, [inside.log()], "the log of the cut side's service")
         inside.check_end(tally)
+    tally.check(new, "a partition: the other side has a new leader")
+    served = [b > a for a, b in zip(before, after)]
+    well = all(served[:CLIENTS])
+    tally.check(well, "a partition: the other side's clients are served", after)
+    well = not any(served[CLIENTS:])
+    tally.check(well, "a partition: the old leader confirms nothing", after)
+    tally.check(back, "healed: each client on both sides is served again")
+    told = sum(
+        began < e.end < healed and e.outcome == "created_or_same" for e in load.events
+    )
+    print(f"# cut for {healed - began:.0f} s: {told} answers 200 on the other side")
+    setup.check(load, "a partition")
     tally.check(made.wait_whole(), "healed: three nodes again")
+
+
+def print_log(service: Responder, who: str) -> None:
+    for line in service.log()[-3000:].splitlines():
+        print(f"# {who}: {line}")
 
 
 def scenario(tally: Tally, arguments) -> None:
@@ -339,16 +375,18 @@ def scenario(tally: Tally, arguments) -> None:
     with cluster() as made:
         print(f"# three nodes after {time.monotonic() - began:.0f} s", flush=True)
         made.sql(f"CREATE DATABASE {DATABASE}", dbname=OWNER)
+        wait_until(made.has_database)
         made.sql(schema(arguments.build))
         made.sql(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
         with table_store(arguments.build, made, made.service_string()) as store:
             with responder(store, watched=False) as at:
+                setup = Setup(tally, made, store, at)
                 for case in (leader_killed, switchover, partition):
                     with tally.part(case.__name__):
-                        case(tally, made, (store, at))
+                        case(setup)
+                print_log(at, "the service")
                 tally.check(at.worker(), "the service has never ended")
                 no_password(tally, [at.log()], "the service's log")
-                print(f"# the log: {at.log()[-3000:]}")
             at.check_end(tally)
 
 

@@ -24,9 +24,7 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "reader.h"
 #include "session.h"
-#include "store/engine.h"
 
 /* A commit waits so long for a connection that is being made. */
 #define CONNECT_WAIT_MS 2000
@@ -60,7 +58,7 @@ struct store {
 	int64_t trying_ms;        /* since when the keeper connects; 0: no */
 	enum fault fault;         /* of the first attempt */
 	/* What was logged last and is not over: a code, "" for none. */
-	char trouble[SESSION_SQLSTATE_LEN + 1];
+	char trouble[SESSION_SQLSTATE_MAX];
 	int64_t trouble_ms;
 };
 
@@ -435,7 +433,7 @@ run_statement(struct session *session, const char *name, struct entry *entries,
 		status = session_run(session, &query, deadline_ms, &rows);
 	else
 		/* As the server reports that it has no memory. */
-		memcpy(session->sqlstate, "53200", SESSION_SQLSTATE_LEN + 1);
+		memcpy(session->sqlstate, "53200", SESSION_SQLSTATE_MAX);
 	for (int row = 0; row < PQntuples(rows); row++)
 		settle_row(entries, n, rows, row);
 	PQclear(rows);

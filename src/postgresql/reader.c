@@ -3,7 +3,7 @@
  * its begin.  The server sends the rows of a walk one by one, so memory does
  * not grow with them.
  */
-#include "reader.h"
+#include "session.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,6 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "session.h"
 
 /* The watch is called after so much was read, and while nothing comes. */
 #define STEP_BYTES ((uint64_t)1 << 20)

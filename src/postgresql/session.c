@@ -37,9 +37,8 @@
 	" ORDER BY id FOR KEY SHARE"
 
 /*
- * A role or a database may have weakened the session.  A lock of another
- * session may be held for as long as that waits for a standby.  CockroachDB has
- * neither fsync nor full_page_writes.
+ * A role or a database may have weakened the session.  CockroachDB has neither
+ * fsync nor full_page_writes.
  */
 static const char check[] =
     "SELECT coalesce(max(version), 0)::text = '" SCHEMA_VERSION "',"
@@ -47,7 +46,7 @@ static const char check[] =
     " coalesce(current_setting('full_page_writes', true), '') <> 'off',"
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
     " set_config('synchronous_commit', 'on', false),"
-    " set_config('lock_timeout', '1s', false)"
+    " set_config('lock_timeout', '" SESSION_LOCK_TIMEOUT "', false)"
     " FROM plants_schema";
 /* If the column with this number is false. */
 static const char *const check_failures[] = {
@@ -103,7 +102,7 @@ find_remedy(const char *text)
 	return NULL;
 }
 
-/* In one line, without the place in the server's source. */
+/* In one line, without hints, and without the place in the server's source. */
 static void
 print_reason(struct session *session, const char *message, const char *remedy)
 {
@@ -112,9 +111,10 @@ print_reason(struct session *session, const char *message, const char *remedy)
 
 	reason[0] = '\0';
 	for (; *message != '\0'; message += n) {
-		message += strspn(message, "\n\t ");
+		message += strspn(message, "\n");
 		n = strcspn(message, "\n");
-		if (n == 0 || strncmp(message, "LOCATION:", 9) == 0)
+		if (n == 0 || *message == '\t' ||
+		    strncmp(message, "LOCATION:", 9) == 0)
 			continue;
 		len += (size_t)snprintf(reason + len, SESSION_REASON_MAX - len,
 		    "%s%.*s", len > 0 ? "; " : "", (int)n, message);
@@ -276,16 +276,15 @@ check_string(struct session *session, const char *database)
 {
 	char *message = NULL;
 	PQconninfoOption *options = PQconninfoParse(database, &message);
-	char *quoted = message != NULL ? strchr(message, '"') : NULL;
 	bool readable = options != NULL;
 
-	if (!readable)
+	if (!readable && message != NULL) {
+		const char *end = message + strcspn(message, "\"\n");
+
 		snprintf(session->reason, sizeof(session->reason),
-		    "PLANT_STORE_DATABASE: %.*s%s%s",
-		    quoted != NULL ? (int)(quoted - message) : 80,
-		    message != NULL ? message : "no memory",
-		    quoted != NULL ? "..." : "",
-		    quoted != NULL ? strrchr(message, '"') + 1 : "");
+		    "PLANT_STORE_DATABASE: %.*s%s", (int)(end - message),
+		    message, *end == '"' ? "... (not shown)" : "");
+	}
 	PQconninfoFree(options);
 	PQfreemem(message);
 	return readable ? FAULT_NONE : FAULT_SETUP;

@@ -14,6 +14,13 @@
 
 /* No commit and no check takes longer. */
 #define SESSION_TIMEOUT_MS 5000
+/*
+ * A statement waits no longer for a lock: another service that stores the same
+ * id has it for as long as a commit takes, a session whose standby is away for
+ * as long as that is.
+ */
+#define SESSION_LOCK_TIMEOUT "500ms"
+#define SESSION_LOCK_TIMEOUT_BRIEF "20ms"
 #define SESSION_REASON_MAX 512
 #define SESSION_SQLSTATE_MAX 6
 

@@ -28,7 +28,8 @@ SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
 # What the module for PostgreSQL calls of the program that loads it.
-EXPORTS := fault_report log_at timestamp_print timestamp_read
+EXPORTS := fault_report log_at record_is_canonical timestamp_print \
+	timestamp_read
 
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \

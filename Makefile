@@ -28,12 +28,12 @@ SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
 # What the module for PostgreSQL calls of the program that loads it.
-EXPORTS := fault_report log_at timestamp_print timestamp_read
+EXPORTS := fault_report log_at record_is_canonical timestamp_print \
+	timestamp_read
 
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
 	$(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
-	-DPLANT_STORE_LIBDIR='"$(PREFIX)/lib/plant-store"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
 ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \

@@ -1,21 +1,20 @@
 /*
  * postgresql: the engine's open stores: a pool of sessions, and commits.  See
- * engine.h and store/store.h.
+ * store/store.h.
  *
- * A commit takes an idle session, inserts the batch, in order of ids, with one
- * statement that passes over what is stored already, and reads that with a
- * second one, which locks it: see REPEAT in session.c.  The commit of each
- * waits as the server is told to, for its disk and for its standbys.
+ * A commit takes an idle session, inserts the batch with one statement, which
+ * passes over what is stored already, and reads and locks that with a second
+ * one (REPEAT in session.c).  The commit of each waits as the server is set up,
+ * for its disk and for its standbys.
  *
  * Failure modes: a deadline that passes, a connection that is lost and a
  * warning leave it unknown whether the batch is stored; the session is closed.
- * An id that another session holds (its commit waits for a standby, perhaps)
- * ends the statement by its lock_timeout; then each id is tried alone.  Without
- * a session: the keeper, a thread of a long lived process, connects again with
+ * An id that another session holds (which waits for a standby, perhaps) ends
+ * the statement by its lock_timeout; then each id is tried alone.  Without a
+ * session: the keeper, a thread of a long lived process, connects again with
  * pauses; until then commits are STORE_AWAY at once.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +23,7 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "reader.h"
 #include "session.h"
-#include "store/engine.h"
 
 /* A commit waits so long for a connection that is being made. */
 #define CONNECT_WAIT_MS 2000
@@ -39,28 +36,29 @@
 #define STATEMENT_IDS_MAX 10000
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
-/* pg_type.dat: the types of an array's elements. */
-#define OID_INT8 20
-#define OID_TEXT 25
-#define OID_TIMESTAMPTZ 1184
+/* Binary arrays: an int32 each for dimensions, NULLs, type, size, begin. */
 #define ARRAY_HEAD_BYTES 20
+enum { IDS, PLANTS, BY, AT, COLUMNS };
+/* The types of their elements, from pg_type.dat. */
+static const size_t column_types[COLUMNS] = {
+	[IDS] = 20, [PLANTS] = 25, [BY] = 25, [AT] = 1184
+};
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	bool prepare;
+	bool prepare; /* there is a keeper */
+	pthread_t keeper;
 
 	pthread_mutex_t mutex; /* of all below */
 	pthread_cond_t news;   /* for commits: a session, or none to be had */
 	pthread_cond_t wanted; /* for the keeper */
-	pthread_t keeper;
 	struct session *idle;
 	unsigned idle_n, waiting; /* commits that wait for a session */
 	bool stop, tried, down;   /* the last attempt to connect failed */
-	int64_t trying_ms;        /* since when the keeper connects; 0: no */
+	int64_t trying_ms;        /* since when the keeper connects; 0: not */
 	enum fault fault;         /* of the first attempt */
-	/* What was logged last and is not over: a code, "" for none. */
-	char trouble[SESSION_SQLSTATE_LEN + 1];
+	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
 	int64_t trouble_ms;
 };
 
@@ -79,9 +77,9 @@ log_session(const struct session *session, const char *what)
 	    PQdb(session->conn), PQhost(session->conn), PQport(session->conn),
 	    PQparameterStatus(session->conn, "server_version"),
 	    session->standbys[0] != '\0'
-		? "a plant is confirmed by synchronous standbys too: "
-		: "no synchronous_standby_names: a plant is on this server "
-		  "alone",
+		? "200 waits for synchronous standbys: "
+		: "200 waits for this server's disk alone, as "
+		  "synchronous_standby_names is empty",
 	    session->standbys);
 }
 
@@ -107,19 +105,21 @@ get_idle(struct store *store)
 	return session;
 }
 
-static void
+/* False at that time of CLOCK_MONOTONIC. */
+static bool
 wait_until(struct store *store, pthread_cond_t *cond, int64_t until_ms)
 {
 	struct timespec until = { .tv_sec = until_ms / 1000,
 		.tv_nsec = until_ms % 1000 * 1000000 };
 
-	pthread_cond_timedwait(cond, &store->mutex, &until);
+	return pthread_cond_timedwait(cond, &store->mutex, &until) == 0;
 }
 
 /* With the mutex, which it gives back while it connects. */
 static void
 try_connect(struct store *store)
 {
+	bool first = !store->tried, was_down = store->down;
 	char reason[SESSION_REASON_MAX];
 	enum fault fault = FAULT_NONE;
 
@@ -127,17 +127,17 @@ try_connect(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 	struct session *session =
 	    session_open(store->database, true, &fault, reason);
-	if (session == NULL && !store->down)
-		log_error("the database is away: %s", reason);
-	else if (session != NULL && (store->down || !store->tried))
-		log_session(session,
-		    store->down ? "the database is back" : "the database");
+	if (session == NULL && !was_down)
+		log_error("the database does not serve: %s", reason);
+	else if (session != NULL && (was_down || first))
+		log_session(
+		    session, first ? "the database" : "the database is back");
 	pthread_mutex_lock(&store->mutex);
 	store->trying_ms = 0;
-	store->down = session == NULL;
-	if (!store->tried)
-		store->fault = fault;
 	store->tried = true;
+	store->down = session == NULL;
+	if (first)
+		store->fault = fault;
 	if (session != NULL)
 		put_idle(store, session);
 	else
@@ -153,77 +153,78 @@ keep(void *argument)
 
 	pthread_mutex_lock(&store->mutex);
 	while (!store->stop) {
-		if (!store->tried || store->down ||
-		    store->waiting > store->idle_n) {
-			try_connect(store);
-			if (!store->down)
-				pause_ms = PAUSE_MIN_MS;
-		}
-		if (store->down) {
-			/* Not all services of a site at the same moment. */
-			int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-			int64_t until_ms =
-			    now_ms + pause_ms -
-			    clock_us(CLOCK_MONOTONIC) % (pause_ms / 2);
-
-			while (!store->stop && now_ms < until_ms) {
-				wait_until(store, &store->wanted, until_ms);
-				now_ms = clock_ms(CLOCK_MONOTONIC);
-			}
-			pause_ms = pause_ms * 2 < PAUSE_MAX_MS ? pause_ms * 2
-							       : PAUSE_MAX_MS;
-		} else if (!store->stop && store->waiting <= store->idle_n)
+		if (store->tried && !store->down &&
+		    store->waiting <= store->idle_n) {
 			pthread_cond_wait(&store->wanted, &store->mutex);
+			continue;
+		}
+		try_connect(store);
+		if (!store->down) {
+			pause_ms = PAUSE_MIN_MS;
+			continue;
+		}
+		/* Not all services of a site at the same moment. */
+		int64_t now_us = clock_us(CLOCK_MONOTONIC);
+		int64_t until_ms =
+		    now_us / 1000 + pause_ms - now_us % (pause_ms / 2);
+		while (
+		    !store->stop && wait_until(store, &store->wanted, until_ms))
+			;
+		if ((pause_ms *= 2) > PAUSE_MAX_MS)
+			pause_ms = PAUSE_MAX_MS;
 	}
 	pthread_mutex_unlock(&store->mutex);
 	return NULL;
 }
 
 static struct session *
-await_session(struct store *store, int64_t deadline_ms)
+await_session(struct store *store)
 {
 	struct session *session;
 
 	pthread_mutex_lock(&store->mutex);
+	int64_t begin_ms =
+	    store->trying_ms > 0 ? store->trying_ms : clock_ms(CLOCK_MONOTONIC);
 	store->waiting++;
 	while ((session = get_idle(store)) == NULL && !store->down) {
-		int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-		int64_t until_ms =
-		    (store->trying_ms > 0 ? store->trying_ms : now_ms) +
-		    CONNECT_WAIT_MS;
-
-		if (until_ms > deadline_ms)
-			until_ms = deadline_ms;
-		if (now_ms >= until_ms)
-			break;
 		pthread_cond_signal(&store->wanted);
-		wait_until(store, &store->news, until_ms);
+		if (!wait_until(
+			store, &store->news, begin_ms + CONNECT_WAIT_MS))
+			break;
 	}
 	store->waiting--;
 	pthread_mutex_unlock(&store->mutex);
 	return session;
 }
 
-/* A session for a commit; or NULL. */
+/* Without a keeper. */
 static struct session *
-take_session(struct store *store, int64_t deadline_ms)
+connect_now(struct store *store, enum fault *fault)
 {
 	char reason[SESSION_REASON_MAX];
+	struct session *session =
+	    session_open(store->database, true, fault, reason);
+
+	if (session == NULL)
+		log_error("the database does not serve: %s", reason);
+	return session;
+}
+
+/* A session for a commit; or NULL. */
+static struct session *
+take_session(struct store *store)
+{
 	struct session *session;
 	enum fault fault;
 
 	for (;;) {
 		if (store->prepare)
-			session = await_session(store, deadline_ms);
-		else if ((session = get_idle(store)) == NULL) {
-			session =
-			    session_open(store->database, true, &fault, reason);
-			if (session == NULL)
-				log_error("the database is away: %s", reason);
-		}
+			session = await_session(store);
+		else if ((session = get_idle(store)) == NULL)
+			return connect_now(store, &fault);
 		if (session == NULL || session_is_alive(session))
 			return session;
-		/* It ended while it was idle: nothing is lost but itself. */
+		/* It ended while it was idle, and nothing with it. */
 		session_close(session);
 	}
 }
@@ -238,22 +239,18 @@ give_back(struct store *store, struct session *session)
 
 /* --- A statement's parameters --- */
 
+static bool
+is_first(const struct entry *entries, size_t i)
+{
+	return i == 0 ||
+	       entries[i].item->plant->id != entries[i - 1].item->plant->id;
+}
+
 static char *
 put_int32(char *at, size_t value)
 {
 	for (int shift = 24; shift >= 0; shift -= 8)
 		*at++ = (char)(value >> shift);
-	return at;
-}
-
-/* One dimension, which begins at 1, without NULLs. */
-static char *
-put_array(char *at, size_t type, size_t n)
-{
-	const size_t head[] = { 1, 0, type, n, 1 };
-
-	for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++)
-		at = put_int32(at, head[i]);
 	return at;
 }
 
@@ -266,82 +263,78 @@ put_text(char *at, const char *text, size_t len)
 }
 
 static char *
-put_int64(char *at, int64_t value)
+put_element(char *at, int column, const struct store_item *item, int64_t now_ms)
 {
-	at = put_int32(at, 8);
-	session_put_int64(at, value);
-	return at + 8;
-}
-
-static bool
-is_first(const struct entry *entries, size_t i)
-{
-	return i == 0 ||
-	       entries[i].item->plant->id != entries[i - 1].item->plant->id;
-}
-
-/* Microseconds since 2000, of an item. */
-static int64_t
-time_of(const struct store_item *item, int64_t now_ms)
-{
+	const struct plant *plant = item->plant;
 	int64_t ms;
+	char number[8];
 
-	if (item->at == NULL ||
-	    timestamp_read(item->at, TIMESTAMP_LEN, &ms) < 0)
-		ms = now_ms;
-	return (ms - SESSION_EPOCH_MS) * 1000;
+	switch (column) {
+	case PLANTS:
+		return put_text(at, plant->text, plant->len);
+	case BY:
+		return put_text(at, item->by, strlen(item->by));
+	case AT:
+		if (item->at == NULL ||
+		    timestamp_read(item->at, TIMESTAMP_LEN, &ms) < 0)
+			ms = now_ms;
+		session_put_int64(number, (ms - SESSION_EPOCH_MS) * 1000);
+		break;
+	default:
+		session_put_int64(number, plant->id);
+	}
+	return put_text(at, number, sizeof(number));
 }
 
-static void
-end_value(struct session_query *query, const char *end)
-{
-	query->lengths[query->n] = (int)(end - query->values[query->n]);
-	query->n++;
-}
-
-/* The first open entry of each id; all four arrays, or the ids alone. */
+/*
+ * Put the first `columns` of the open entries, the first of each id, into
+ * `query` as arrays.  Return their memory; NULL: there is none.
+ */
 static char *
-encode(const struct entry *entries, size_t n, bool all,
+encode(const struct entry *entries, size_t n, int columns,
     struct session_query *query)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	size_t bytes = 4 * ARRAY_HEAD_BYTES + 2 * 12 * n, count = 0;
+	size_t bytes = COLUMNS * ARRAY_HEAD_BYTES, count = 0;
 
-	for (size_t i = 0; i < n; i++)
-		if (entries[i].open && is_first(entries, i)) {
-			count++;
-			bytes += 8 + entries[i].item->plant->len +
-				 strlen(entries[i].item->by);
-		}
+	for (size_t i = 0; i < n; i++) {
+		if (!entries[i].open || !is_first(entries, i))
+			continue;
+		count++;
+		/* Two numbers and two texts, and four lengths. */
+		bytes += 2 * 8 + COLUMNS * 4 + entries[i].item->plant->len +
+			 strlen(entries[i].item->by);
+	}
 	char *buf = malloc(bytes), *at = buf;
 	if (buf == NULL)
 		return NULL;
-	static const size_t types[] = { OID_INT8, OID_TEXT, OID_TEXT,
-		OID_TIMESTAMPTZ };
-	for (int column = 0; column < (all ? 4 : 1); column++) {
-		query->values[query->n] = at;
-		at = put_array(at, types[column], count);
-		for (size_t i = 0; i < n; i++) {
-			const struct store_item *item = entries[i].item;
+	for (int column = 0; column < columns; column++) {
+		const size_t head[] = { 1, 0, column_types[column], count, 1 };
 
-			if (!entries[i].open || !is_first(entries, i))
-				continue;
-			if (column == 0)
-				at = put_int64(at, item->plant->id);
-			else if (column == 1)
-				at = put_text(
-				    at, item->plant->text, item->plant->len);
-			else if (column == 2)
-				at = put_text(at, item->by, strlen(item->by));
-			else
-				at = put_int64(at, time_of(item, now_ms));
-		}
-		end_value(query, at);
+		query->values[column] = at;
+		for (int i = 0; i < ARRAY_HEAD_BYTES / 4; i++)
+			at = put_int32(at, head[i]);
+		for (size_t i = 0; i < n; i++)
+			if (entries[i].open && is_first(entries, i))
+				at = put_element(
+				    at, column, entries[i].item, now_ms);
+		query->lengths[column] = (int)(at - query->values[column]);
 	}
+	query->n = columns;
 	return buf;
 }
 
 /* --- Results --- */
+
+static size_t
+count_open(const struct entry *entries, size_t n)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += entries[i].open && is_first(entries, i);
+	return count;
+}
 
 static void
 set_result(struct entry *entry, enum store_result result)
@@ -358,84 +351,100 @@ end_open(struct entry *entries, size_t n, enum store_result result)
 			set_result(&entries[i], result);
 }
 
-static void
-compare(struct entry *entry, const char *text, size_t len)
+static int
+by_id(const void *id, const void *entry)
 {
-	const struct plant *plant = entry->item->plant;
+	const int64_t *x = id;
+	const struct entry *y = entry;
 
-	set_result(
-	    entry, plant->len == len && memcmp(plant->text, text, len) == 0
-		       ? STORE_SAME
-		       : STORE_CONFLICT);
+	return (*x > y->item->plant->id) - (*x < y->item->plant->id);
 }
 
-/* The first entry with the id, which is there. */
-static size_t
-find_id(const struct entry *entries, size_t n, int64_t id)
+static int
+by_id_and_place(const void *a, const void *b)
 {
-	size_t begin = 0;
+	const struct entry *x = a, *y = b;
+	int order = by_id(&x->item->plant->id, y);
 
-	while (n > 1) {
-		size_t half = n / 2;
-
-		if (entries[begin + half - 1].item->plant->id < id) {
-			begin += half;
-			n -= half;
-		} else
-			n = half;
-	}
-	return begin;
+	return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
 }
 
 /*
- * A row of the answer: the id, and, unless the row was made now, its plant.
- * The other entries of the id refer to the same.
+ * A row of the answer: an id and, unless the row was made now, its plant, to
+ * which all entries with this id refer.
  */
 static void
 settle_row(struct entry *entries, size_t n, const PGresult *rows, int row)
 {
 	int64_t id = session_get_int64(PQgetvalue(rows, row, 0));
-	size_t i = find_id(entries, n, id);
-	const struct plant *first = entries[i].item->plant;
+	bool created = PQnfields(rows) == 1;
+	const char *text = created ? NULL : PQgetvalue(rows, row, 1);
+	size_t len = created ? 0 : (size_t)PQgetlength(rows, row, 1);
+	struct entry *entry = bsearch(&id, entries, n, sizeof(*entries), by_id);
 
-	if (first->id != id)
+	if (entry == NULL)
 		return;
-	if (PQnfields(rows) == 1)
-		set_result(&entries[i++], STORE_CREATED);
-	for (; i < n && entries[i].item->plant->id == id; i++)
-		if (PQnfields(rows) == 1)
-			compare(&entries[i], first->text, first->len);
-		else
-			compare(&entries[i], PQgetvalue(rows, row, 1),
-			    (size_t)PQgetlength(rows, row, 1));
+	while (entry > entries && entry[-1].item->plant->id == id)
+		entry--;
+	for (; entry < entries + n && entry->item->plant->id == id; entry++) {
+		const struct plant *plant = entry->item->plant;
+
+		if (text == NULL) {
+			set_result(entry, STORE_CREATED);
+			text = plant->text;
+			len = plant->len;
+			continue;
+		}
+		set_result(entry,
+		    plant->len == len && memcmp(plant->text, text, len) == 0
+			? STORE_SAME
+			: STORE_CONFLICT);
+	}
 }
 
-static size_t
-count_open(const struct entry *entries, size_t n)
-{
-	size_t count = 0;
+/* --- Commit --- */
 
-	for (size_t i = 0; i < n; i++)
-		count += entries[i].open && is_first(entries, i);
-	return count;
+/* Not the same again and again, as under load. */
+static void
+log_trouble(struct store *store, const char *what, const char *reason)
+{
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	pthread_mutex_lock(&store->mutex);
+	bool known = strcmp(store->trouble, reason) == 0 &&
+		     now_ms - store->trouble_ms < TROUBLE_INTERVAL_MS;
+	if (!known) {
+		strcpy(store->trouble, reason);
+		store->trouble_ms = now_ms;
+	}
+	pthread_mutex_unlock(&store->mutex);
+	if (!known)
+		log_error("the database %s a batch: %s", what, reason);
+}
+
+static bool
+is_code(const struct session *session, const char *begin)
+{
+	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
 }
 
 /* Run one of the two statements for the open entries. */
 static enum session_result
-run_statement(struct session *session, const char *name, struct entry *entries,
-    size_t n, int64_t deadline_ms)
+run_statement(struct session *session, const char *name, int columns,
+    struct entry *entries, size_t n, int64_t deadline_ms)
 {
 	struct session_query query = { .name = name };
 	enum session_result status = SESSION_REFUSED;
 	PGresult *rows = NULL;
-	char *values =
-	    encode(entries, n, strcmp(name, INSERT_NAME) == 0, &query);
+	char *values = encode(entries, n, columns, &query);
 
 	if (values != NULL)
 		status = session_run(session, &query, deadline_ms, &rows);
-	else
-		/* As the server reports that it has no memory. */
-		memcpy(session->sqlstate, "53200", SESSION_SQLSTATE_LEN + 1);
+	else {
+		/* As a server reports it. */
+		strcpy(session->sqlstate, "53200");
+		strcpy(session->reason, "no memory");
+	}
 	for (int row = 0; row < PQntuples(rows); row++)
 		settle_row(entries, n, rows, row);
 	PQclear(rows);
@@ -443,132 +452,81 @@ run_statement(struct session *session, const char *name, struct entry *entries,
 	return status;
 }
 
-/* --- Commit --- */
-
-/* A code once; another code, and the same after a while, again. */
-static void
-log_trouble(struct store *store, const char *code, const char *reason)
-{
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-
-	pthread_mutex_lock(&store->mutex);
-	bool known = strcmp(store->trouble, code) == 0 &&
-		     now_ms - store->trouble_ms < TROUBLE_INTERVAL_MS;
-	if (!known) {
-		strcpy(store->trouble, code);
-		store->trouble_ms = now_ms;
-	}
-	pthread_mutex_unlock(&store->mutex);
-	if (!known)
-		log_error("the database did not store a batch: %s (%s)", reason,
-		    code);
-}
-
-static void
-log_success(struct store *store)
-{
-	pthread_mutex_lock(&store->mutex);
-	bool trouble = store->trouble[0] != '\0';
-	store->trouble[0] = '\0';
-	pthread_mutex_unlock(&store->mutex);
-	if (trouble)
-		log_info("the database stores plants again");
-}
-
-static bool
-starts_with(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/* Of a statement that was refused.  AWAY closes the session. */
-static enum store_result
-result_of(const char *sqlstate)
-{
-	if (strcmp(sqlstate, "53100") == 0)
-		return STORE_FULL;
-	/* Resources, locks, conflicts, cancelled by an administrator. */
-	if (starts_with(sqlstate, "53") || starts_with(sqlstate, "55") ||
-	    starts_with(sqlstate, "40") || strcmp(sqlstate, "57014") == 0)
-		return STORE_BUSY;
-	return STORE_AWAY;
-}
-
 /*
- * Store the open entries and find the results.  False if the session is of no
- * use any more.
+ * Store the open entries and find the results; those of a locked one among
+ * several stay open.  False if the session is of no use any more.
  */
 static bool
 store_entries(struct store *store, struct session *session,
     struct entry *entries, size_t n, int64_t deadline_ms)
 {
 	enum session_result status;
-	bool again;
+	/* A row was deleted between the two statements. */
+	enum store_result result = STORE_BUSY;
 
 	do {
 		status = run_statement(
-		    session, INSERT_NAME, entries, n, deadline_ms);
+		    session, INSERT_NAME, COLUMNS, entries, n, deadline_ms);
 		if (status == SESSION_DONE && count_open(entries, n) > 0)
 			status = run_statement(
-			    session, REPEAT_NAME, entries, n, deadline_ms);
-		again = status == SESSION_REFUSED &&
-			(strcmp(session->sqlstate, "40001") == 0 ||
-			    strcmp(session->sqlstate, "40P01") == 0) &&
-			clock_ms(CLOCK_MONOTONIC) < deadline_ms;
-	} while (again);
-	if (status == SESSION_DONE) {
-		/* Deleted between the two statements. */
-		end_open(entries, n, STORE_BUSY);
-		return true;
-	}
+			    session, REPEAT_NAME, 1, entries, n, deadline_ms);
+		/* Serialization failure, deadlock. */
+	} while (status == SESSION_REFUSED &&
+		 (is_code(session, "40001") || is_code(session, "40P01")) &&
+		 clock_ms(CLOCK_MONOTONIC) < deadline_ms);
 	if (status == SESSION_UNKNOWN) {
-		log_trouble(store,
-		    session->sqlstate[0] != '\0' ? session->sqlstate : "?",
-		    session->reason);
-		end_open(entries, n, STORE_UNKNOWN);
-		return false;
+		log_trouble(store, "did not confirm", session->reason);
+		result = STORE_UNKNOWN;
+	} else if (status == SESSION_REFUSED) {
+		if (is_code(session, "55P03") && count_open(entries, n) > 1)
+			return true;
+		log_trouble(store, "refused", session->reason);
+		if (is_code(session, "53100"))
+			result = STORE_FULL;
+		/* Not resources, locks, nor a statement that was cancelled. */
+		else if (!is_code(session, "53") && !is_code(session, "55") &&
+			 !is_code(session, "40") && !is_code(session, "57014"))
+			result = STORE_AWAY;
 	}
-	if (strcmp(session->sqlstate, "55P03") == 0 &&
-	    count_open(entries, n) > 1)
-		return true;
-	log_trouble(store, session->sqlstate, session->reason);
-	enum store_result result = result_of(session->sqlstate);
 	end_open(entries, n, result);
-	return result != STORE_AWAY;
+	return result != STORE_UNKNOWN && result != STORE_AWAY;
 }
 
-/* The same, and each id alone where one of them is locked. */
+/*
+ * One id among others is locked: try each alone, and wait for none, or a few
+ * would take all the time there is.
+ */
 static bool
-store_batch(struct store *store, struct session *session, struct entry *entries,
-    size_t n, int64_t deadline_ms)
+store_singly(struct store *store, struct session *session,
+    struct entry *entries, size_t n, int64_t deadline_ms)
 {
-	bool usable = store_entries(store, session, entries, n, deadline_ms);
+	static const struct session_query brief = {
+		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'"
+	};
+	static const struct session_query usual = {
+		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'"
+	};
+	PGresult *none;
 	size_t some;
+	bool usable =
+	    session_run(session, &brief, deadline_ms, &none) == SESSION_DONE;
 
+	PQclear(none);
 	for (size_t i = 0; i < n && usable; i += some) {
 		for (some = 1; i + some < n && !is_first(entries, i + some);)
 			some++;
-		if (!entries[i].open)
-			continue;
-		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
-			break;
-		usable = store_entries(
-		    store, session, entries + i, some, deadline_ms);
+		if (clock_ms(CLOCK_MONOTONIC) < deadline_ms)
+			usable = store_entries(
+			    store, session, entries + i, some, deadline_ms);
 	}
 	/* Not tried. */
-	end_open(entries, n, usable ? STORE_BUSY : STORE_AWAY);
-	return usable;
-}
-
-static int
-by_id(const void *a, const void *b)
-{
-	const struct store_item *x = ((const struct entry *)a)->item;
-	const struct store_item *y = ((const struct entry *)b)->item;
-
-	if (x->plant->id != y->plant->id)
-		return x->plant->id < y->plant->id ? -1 : 1;
-	return (x > y) - (x < y);
+	end_open(entries, n, STORE_BUSY);
+	if (!usable ||
+	    session_run(session, &usual, deadline_ms + SESSION_TIMEOUT_MS,
+		&none) != SESSION_DONE)
+		return false;
+	PQclear(none);
+	return true;
 }
 
 /* As many items as one statement may hold.  Their results are set. */
@@ -577,7 +535,6 @@ commit_some(struct store *store, struct store_item *items, size_t n)
 {
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
 	struct session *session = NULL;
-	bool stored = false;
 	size_t some = 0;
 
 	for (size_t bytes = 0; some < n && some < STATEMENT_IDS_MAX &&
@@ -585,26 +542,27 @@ commit_some(struct store *store, struct store_item *items, size_t n)
 	     some++)
 		bytes += items[some].plant->len;
 	struct entry *entries = malloc(some * sizeof(*entries));
-	if (entries != NULL)
-		session = take_session(store, deadline_ms);
 	for (size_t i = 0; i < some; i++) {
 		items[i].result = entries != NULL ? STORE_AWAY : STORE_BUSY;
-		if (session != NULL)
+		if (entries != NULL)
 			entries[i] =
 			    (struct entry){ .item = &items[i], .open = true };
 	}
+	if (entries != NULL)
+		session = take_session(store);
 	if (session != NULL) {
 		/* Two batches that lock in one order do not deadlock. */
-		qsort(entries, some, sizeof(*entries), by_id);
-		if (store_batch(store, session, entries, some, deadline_ms))
+		qsort(entries, some, sizeof(*entries), by_id_and_place);
+		bool usable =
+		    store_entries(store, session, entries, some, deadline_ms);
+		if (usable && count_open(entries, some) > 0)
+			usable = store_singly(
+			    store, session, entries, some, deadline_ms);
+		if (usable)
 			give_back(store, session);
 		else
 			session_close(session);
 	}
-	for (size_t i = 0; i < some; i++)
-		stored |= items[i].result <= STORE_CONFLICT;
-	if (stored)
-		log_success(store);
 	free(entries);
 	return some;
 }
@@ -622,7 +580,7 @@ commit(struct store *store, struct store_item *items, size_t n,
 
 /* --- Open and close --- */
 
-/* Each thread has its own session: there is nothing to wait for. */
+/* Each thread has a session of its own: there is nothing to wait for. */
 static void
 do_nothing(struct store *store)
 {
@@ -649,43 +607,26 @@ close_store(struct store *store)
 	free(store);
 }
 
-/* The first attempt, which only the keeper's thread may wait for longer. */
+/* Wait for its first attempt, but not for a resolver that does not answer. */
 static enum fault
 start_keeper(struct store *store)
 {
 	int64_t until_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	enum fault fault = FAULT_NONE;
 
 	errno = pthread_create(&store->keeper, NULL, keep, store);
-	if (errno != 0) {
-		store->prepare = false;
+	if (errno != 0)
 		return fault_report("the database", "cannot start a thread");
-	}
+	store->prepare = true;
 	pthread_mutex_lock(&store->mutex);
-	while (!store->tried && clock_ms(CLOCK_MONOTONIC) < until_ms)
-		wait_until(store, &store->news, until_ms);
-	if (!store->tried)
-		log_warning("the database does not answer yet: until it does, "
-			    "requests are answered 503");
-	else if (store->fault == FAULT_SETUP || store->fault == FAULT_MEMORY)
-		fault = store->fault;
+	while (!store->tried && wait_until(store, &store->news, until_ms))
+		;
+	bool tried = store->tried;
+	enum fault fault = store->fault;
 	pthread_mutex_unlock(&store->mutex);
-	return fault;
-}
-
-static enum fault
-connect_once(struct store *store)
-{
-	char reason[SESSION_REASON_MAX];
-	enum fault fault = FAULT_NONE;
-	struct session *session =
-	    session_open(store->database, true, &fault, reason);
-
-	if (session != NULL)
-		put_idle(store, session);
-	else
-		log_error("the database: %s", reason);
-	return fault;
+	if (!tried)
+		log_warning("the database does not answer yet; until it does, "
+			    "every plant is answered 503");
+	return fault == FAULT_BUSY ? FAULT_NONE : fault;
 }
 
 static struct store *
@@ -700,14 +641,20 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	store->prepare = options->prepare;
 	pthread_mutex_init(&store->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->news, &attributes);
 	pthread_cond_init(&store->wanted, &attributes);
 	pthread_condattr_destroy(&attributes);
-	*fault = store->prepare ? start_keeper(store) : connect_once(store);
+	if (options->prepare)
+		*fault = start_keeper(store);
+	else {
+		struct session *session = connect_now(store, fault);
+
+		if (session != NULL)
+			put_idle(store, session);
+	}
 	if (*fault == FAULT_NONE)
 		return store;
 	close_store(store);

@@ -3,7 +3,7 @@
  * its begin.  The server sends the rows of a walk one by one, so memory does
  * not grow with them.
  */
-#include "reader.h"
+#include "session.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,6 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "session.h"
 
 /* The watch is called after so much was read, and while nothing comes. */
 #define STEP_BYTES ((uint64_t)1 << 20)
@@ -40,7 +39,7 @@ end_badly(struct store_reader *reader, enum fault fault)
 {
 	reader->ended = true;
 	reader->fault = fault;
-	if (fault != FAULT_STOPPED)
+	if (fault == FAULT_BUSY)
 		log_error("the database: cannot read: %s",
 		    reader->session->reason[0] != '\0'
 			? reader->session->reason
@@ -95,8 +94,11 @@ reader_open(
 	return NULL;
 }
 
-/* The record of the first row; it points into `row`, which is kept. */
-static void
+/*
+ * The record of the first row; it points into `row`, which is kept.  Others may
+ * have written it.
+ */
+static enum fault
 fill(struct store_reader *reader, PGresult *row, struct record *record)
 {
 	int64_t us = session_get_int64(PQgetvalue(row, 0, 3));
@@ -114,6 +116,13 @@ fill(struct store_reader *reader, PGresult *row, struct record *record)
 		.plant = PQgetvalue(row, 0, 1),
 		.plant_len = (size_t)PQgetlength(row, 0, 1),
 	};
+	if (record_is_canonical(record))
+		return FAULT_NONE;
+	log_error("the database: the row with the id %" PRId64
+		  " was not written by plant-store: restore its plant and "
+		  "stored_by, or remove it",
+	    record->id);
+	return FAULT_DAMAGED;
 }
 
 static bool
@@ -135,10 +144,12 @@ begin_walk(struct store_reader *reader)
 	       PQsetSingleRowMode(reader->session->conn);
 }
 
-/* The next result of the walk, which may take as long as it wants. */
+/* The next row of the walk, NULL at the end, however long it takes. */
 static enum fault
-next_result(struct store_reader *reader, PGresult **result)
+next_row(struct store_reader *reader, PGresult **row)
 {
+	if (!reader->walking && !begin_walk(reader))
+		return FAULT_BUSY;
 	while (session_wait(
 		   reader->session, clock_ms(CLOCK_MONOTONIC) + STEP_MS) < 0) {
 		if (errno != ETIMEDOUT)
@@ -146,44 +157,42 @@ next_result(struct store_reader *reader, PGresult **result)
 		if (!watch_step(&reader->watch, reader->bytes, 0))
 			return FAULT_STOPPED;
 	}
-	*result = PQgetResult(reader->session->conn);
-	if (PQresultStatus(*result) == PGRES_FATAL_ERROR) {
-		session_note(reader->session, *result);
-		PQclear(*result);
-		return FAULT_BUSY;
-	}
-	return FAULT_NONE;
+	*row = PQgetResult(reader->session->conn);
+	if (PQresultStatus(*row) == PGRES_SINGLE_TUPLE)
+		return FAULT_NONE;
+	bool ended = PQresultStatus(*row) == PGRES_TUPLES_OK;
+	if (!ended)
+		session_note(reader->session, *row);
+	PQclear(*row);
+	*row = NULL;
+	return ended ? FAULT_NONE : FAULT_BUSY;
 }
 
 bool
 reader_next(struct store_reader *reader, struct record *record)
 {
-	PGresult *result = NULL;
-	enum fault fault = FAULT_NONE;
+	enum fault fault;
+	PGresult *row;
 
 	if (reader->ended)
 		return false;
-	if (!reader->walking && !begin_walk(reader))
-		fault = FAULT_BUSY;
+	fault = next_row(reader, &row);
+	if (fault == FAULT_NONE && row == NULL) {
+		reader->ended = true;
+		return false;
+	}
 	if (fault == FAULT_NONE)
-		fault = next_result(reader, &result);
-	if (fault == FAULT_NONE &&
-	    PQresultStatus(result) == PGRES_SINGLE_TUPLE) {
-		fill(reader, result, record);
-		reader->plants++;
-		reader->bytes += record->plant_len;
-		if (reader->bytes < reader->next_step)
-			return true;
+		fault = fill(reader, row, record);
+	reader->bytes += fault == FAULT_NONE ? record->plant_len : 0;
+	if (fault == FAULT_NONE && reader->bytes >= reader->next_step) {
 		reader->next_step = reader->bytes + STEP_BYTES;
-		if (watch_step(&reader->watch, reader->bytes, 0))
-			return true;
-		fault = FAULT_STOPPED;
-	} else
-		PQclear(result);
-	reader->ended = true;
+		if (!watch_step(&reader->watch, reader->bytes, 0))
+			fault = FAULT_STOPPED;
+	}
 	if (fault != FAULT_NONE)
 		end_badly(reader, fault);
-	return false;
+	reader->plants += fault == FAULT_NONE;
+	return fault == FAULT_NONE;
 }
 
 enum fault
@@ -208,10 +217,8 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 
 	session_put_int64(number, id);
 	PGresult *row = run(reader, &query, &fault);
-	if (fault == FAULT_NONE && PQntuples(row) > 0) {
-		fill(reader, row, record);
-		return FAULT_NONE;
-	}
+	if (fault == FAULT_NONE && PQntuples(row) > 0)
+		return fill(reader, row, record);
 	PQclear(row);
 	return fault == FAULT_NONE ? FAULT_ABSENT : fault;
 }

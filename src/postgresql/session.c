@@ -4,8 +4,8 @@
  * Whether a statement took effect: it runs in a transaction of its own, whose
  * commit follows the statement's end (CommandComplete).  An error before that
  * is a refusal; an error, a warning or a lost connection after it may come from
- * the commit, such as a wait for a standby that was cancelled, which PostgreSQL
- * reports as a warning and a success.
+ * the commit: a wait for a standby that was cancelled is a warning, followed by
+ * success.
  */
 #include "session.h"
 
@@ -18,14 +18,11 @@
 
 #include "ground/clock.h"
 
-/* A server that refuses at once may be asked why. */
+/* A server that refuses so soon may be asked why. */
 #define PROMPT_MS 1000
 #define SERVER_VERSION_MIN 120000
 
-/*
- * The first id counts where two are equal.  Of those that are stored already,
- * nothing is returned.
- */
+/* Nothing is returned of ids that are stored already. */
 #define INSERT(ids, plants, by, at)                                        \
 	"INSERT INTO plants (id, plant, stored_by, stored_at)"             \
 	" SELECT * FROM unnest(" ids "::bigint[], " plants "::text[], " by \
@@ -33,7 +30,7 @@
 	" ON CONFLICT (id) DO NOTHING RETURNING id"
 /*
  * A row can be seen before a standby has it.  The lock is a write, so its
- * commit waits for the standby as well, and for all that was written before.
+ * commit waits for the standby, which then has all that was written before.
  */
 #define REPEAT(ids)                                                      \
 	"SELECT id, plant FROM plants WHERE id = ANY(" ids "::bigint[])" \
@@ -43,27 +40,37 @@
  * A role or a database may have weakened the session.  CockroachDB has neither
  * fsync nor full_page_writes.
  */
-#define SETUP                                                                \
-	"SELECT coalesce(max(version)::text, 'none'),"                       \
-	" coalesce(current_setting('fsync', true), 'on'),"                   \
-	" coalesce(current_setting('full_page_writes', true), 'on'),"        \
-	" coalesce(current_setting('synchronous_standby_names', true), '')," \
-	" set_config('synchronous_commit', 'on', false),"                    \
-	" set_config('lock_timeout', '" SESSION_LOCK_TIMEOUT "', false)"     \
-	" FROM plants_schema"
+static const char check[] =
+    "SELECT coalesce(max(version), 0)::text = '" SCHEMA_VERSION "',"
+    " coalesce(current_setting('fsync', true), '') <> 'off',"
+    " coalesce(current_setting('full_page_writes', true), '') <> 'off',"
+    " coalesce(current_setting('synchronous_standby_names', true), ''),"
+    " set_config('synchronous_commit', 'on', false),"
+    " set_config('lock_timeout', '" SESSION_LOCK_TIMEOUT "', false)"
+    " FROM plants_schema";
+/* If the column with this number is false. */
+static const char *const check_failures[] = {
+	"the table plants_schema has another version than " SCHEMA_VERSION
+	": use the version of plant-store that made it",
+	"the server has fsync = off, so a power cut would lose plants: set it "
+	"to on",
+	"the server has full_page_writes = off, so a power cut could damage "
+	"plants: set it to on",
+};
+#define CHECK_FAILURES (int)(sizeof(check_failures) / sizeof(check_failures[0]))
 
-/* Errors that are about one of these are ours, or the operator's, to mend. */
+/* The errors, by how their codes begin, that an operator has to mend. */
 static const struct {
-	const char *prefix, *remedy;
+	const char *code, *remedy;
 } setup_errors[] = {
 	{ "42P01", "; make the tables with: plant-store schema | psql" },
 	{ "3F000", "; make the tables with: plant-store schema | psql" },
-	{ "42501", "; grant the rights with: plant-store schema --roles | "
-		   "psql" },
+	{ "42501",
+	    "; grant the rights with: plant-store schema --roles | psql" },
 	{ "42", "; the tables are not those of: plant-store schema" },
-	{ "0A", "; the server is not one that plant-store knows" },
 	{ "28", "; check role, password and the server's pg_hba.conf" },
-	{ "3D000", "; create the database" },
+	{ "3D000", "; create the database, and its tables with: plant-store "
+		   "schema | psql" },
 };
 
 void
@@ -83,23 +90,52 @@ session_get_int64(const char buf[static 8])
 	return (int64_t)be64toh(bits);
 }
 
-/* In one line, without the place in the server's source. */
-static void
-print_reason(char *reason, const char *message)
+/* Return what helps against an error that begins with its code, or NULL. */
+static const char *
+find_remedy(const char *text)
 {
+	for (size_t i = 0; i < sizeof(setup_errors) / sizeof(setup_errors[0]);
+	     i++)
+		if (strncmp(text, setup_errors[i].code,
+			strlen(setup_errors[i].code)) == 0)
+			return setup_errors[i].remedy;
+	return NULL;
+}
+
+/* In one line, without hints, and without the place in the server's source. */
+static void
+print_reason(struct session *session, const char *message, const char *remedy)
+{
+	char *reason = session->reason;
 	size_t len = 0, n;
 
-	for (; *message != '\0'; message += n + (message[n] == '\n')) {
+	reason[0] = '\0';
+	for (; *message != '\0'; message += n) {
+		message += strspn(message, "\n");
 		n = strcspn(message, "\n");
-		if (n == 0 || strncmp(message, "LOCATION:", 9) == 0)
+		if (n == 0 || *message == '\t' ||
+		    strncmp(message, "LOCATION:", 9) == 0)
 			continue;
 		len += (size_t)snprintf(reason + len, SESSION_REASON_MAX - len,
 		    "%s%.*s", len > 0 ? "; " : "", (int)n, message);
 		if (len >= SESSION_REASON_MAX)
-			len = SESSION_REASON_MAX - 1;
+			return;
 	}
-	if (len == 0)
-		snprintf(reason, SESSION_REASON_MAX, "no reason is given");
+	if (remedy != NULL)
+		snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
+}
+
+void
+session_note(struct session *session, const PGresult *result)
+{
+	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	snprintf(session->sqlstate, sizeof(session->sqlstate), "%s",
+	    code != NULL ? code : "");
+	print_reason(session,
+	    text != NULL ? text : PQerrorMessage(session->conn),
+	    find_remedy(session->sqlstate));
 }
 
 static void
@@ -115,17 +151,7 @@ receive_notice(void *context, const PGresult *notice)
 	session_note(session, notice);
 }
 
-void
-session_note(struct session *session, const PGresult *result)
-{
-	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-
-	snprintf(session->sqlstate, sizeof(session->sqlstate), "%s",
-	    code != NULL ? code : "");
-	print_reason(session->reason,
-	    text != NULL ? text : PQerrorMessage(session->conn));
-}
+/* --- Statements --- */
 
 bool
 session_send(struct session *session, const struct session_query *query)
@@ -166,14 +192,14 @@ session_wait(struct session *session, int64_t deadline_ms)
 	return 0;
 }
 
-/* An error that came before the statement's end. */
+/*
+ * Whether an error that came before the statement's end shows that nothing was
+ * done.  08: the connection; 40003: not known to the server itself; 57P: the
+ * server goes down; 58, XX: it may be damaged.
+ */
 static bool
 is_refusal(const char *sqlstate)
 {
-	/*
-	 * 08: the connection; 40003: not known by what the server says itself;
-	 * 57P: it goes down; 58, XX: it may be broken.
-	 */
 	static const char *const unsure[] = { "08", "40003", "57P", "58",
 		"XX" };
 
@@ -190,19 +216,10 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 	enum session_result status = SESSION_UNKNOWN;
 	PGresult *result;
 
-	for (;;) {
-		if (session_wait(session, deadline_ms) < 0) {
-			if (errno == ETIMEDOUT)
-				print_reason(session->reason,
-				    "no answer within the deadline");
-			else
-				print_reason(session->reason,
-				    PQerrorMessage(session->conn));
-			return SESSION_UNKNOWN;
-		}
+	while (session_wait(session, deadline_ms) == 0) {
 		result = PQgetResult(session->conn);
 		if (result == NULL)
-			break;
+			return session->warned ? SESSION_UNKNOWN : status;
 		if (*rows == NULL &&
 		    (PQresultStatus(result) == PGRES_TUPLES_OK ||
 			PQresultStatus(result) == PGRES_COMMAND_OK)) {
@@ -216,9 +233,11 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 			     ? SESSION_REFUSED
 			     : SESSION_UNKNOWN;
 	}
-	if (status == SESSION_DONE && session->warned)
-		status = SESSION_UNKNOWN;
-	return status;
+	if (errno == ETIMEDOUT)
+		print_reason(session, "no answer within the deadline", NULL);
+	else
+		session_note(session, NULL);
+	return SESSION_UNKNOWN;
 }
 
 enum session_result
@@ -231,7 +250,7 @@ session_run(struct session *session, const struct session_query *query,
 	if (session_send(session, query))
 		status = collect(session, deadline_ms, rows);
 	else
-		print_reason(session->reason, PQerrorMessage(session->conn));
+		session_note(session, NULL);
 	if (status != SESSION_DONE) {
 		PQclear(*rows);
 		*rows = NULL;
@@ -246,184 +265,132 @@ session_is_alive(struct session *session)
 	       PQstatus(session->conn) == CONNECTION_OK;
 }
 
-static const char *
-setup_remedy(const char *sqlstate)
+/* --- Connecting --- */
+
+/*
+ * libpq checks the form of a connection string.  What its message has in quotes
+ * may be a part of a password.
+ */
+static enum fault
+check_string(struct session *session, const char *database)
 {
-	for (size_t i = 0; i < sizeof(setup_errors) / sizeof(setup_errors[0]);
-	     i++)
-		if (strncmp(sqlstate, setup_errors[i].prefix,
-			strlen(setup_errors[i].prefix)) == 0)
-			return setup_errors[i].remedy;
-	return NULL;
+	char *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(database, &message);
+	bool readable = options != NULL;
+
+	if (!readable && message != NULL) {
+		const char *end = message + strcspn(message, "\"\n");
+
+		snprintf(session->reason, sizeof(session->reason),
+		    "PLANT_STORE_DATABASE: %.*s%s", (int)(end - message),
+		    message, *end == '"' ? "... (not shown)" : "");
+	}
+	PQconninfoFree(options);
+	PQfreemem(message);
+	return readable ? FAULT_NONE : FAULT_SETUP;
 }
 
-/* What stands in quotes may be a part of a password. */
-static void
-print_unreadable(char *reason, const char *message)
-{
-	const char *first = strchr(message, '"');
-	const char *last = strrchr(message, '"');
-	char plain[SESSION_REASON_MAX];
-
-	if (first == NULL)
-		snprintf(plain, sizeof(plain), "%s", message);
-	else
-		snprintf(plain, sizeof(plain), "%.*s...%s",
-		    (int)(first - message), message, last + 1);
-	print_reason(reason, plain);
-}
-
-/* The code of a server's refusal to connect stands as ": 28P01: "; or NULL. */
+/* The code of a server's refusal to connect stands as in ":  28P01: ". */
 static const char *
-find_setup_remedy(const char *message)
+find_connect_remedy(const char *message)
 {
-	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	const char *remedy = NULL;
 
 	while (remedy == NULL && (message = strstr(message, ":  ")) != NULL) {
 		message += 3;
-		if (strspn(message, letters) == SESSION_SQLSTATE_LEN &&
-		    message[SESSION_SQLSTATE_LEN] == ':')
-			remedy = setup_remedy(message);
+		if (strcspn(message, ": ") == SESSION_SQLSTATE_MAX - 1)
+			remedy = find_remedy(message);
 	}
 	return remedy;
 }
 
-/* Why there is no connection. */
+/*
+ * Only in calls that block does libpq pass from a host that does not answer to
+ * the next.
+ */
 static enum fault
-explain(PGconn *conn, const char *const *names, const char *const *values,
-    bool prompt, char *reason)
-{
-	const char *remedy = NULL;
-	bool setup = PQconnectionNeedsPassword(conn);
-
-	if (setup)
-		remedy = "; put it into the connection string or a file of "
-			 "passwords";
-	if (!setup && prompt) {
-		remedy = find_setup_remedy(PQerrorMessage(conn));
-		/* Such as an unknown sslmode. */
-		setup = remedy != NULL ||
-			PQpingParams(names, values, 1) == PQPING_NO_ATTEMPT;
-	}
-	print_reason(reason, PQerrorMessage(conn));
-	if (remedy != NULL)
-		strncat(
-		    reason, remedy, SESSION_REASON_MAX - 1 - strlen(reason));
-	return setup ? FAULT_SETUP : FAULT_BUSY;
-}
-
-/* NULL: `fault` and `reason` are set. */
-static PGconn *
-connect_server(const char *database, enum fault *fault, char *reason)
+connect_server(struct session *session, const char *database)
 {
 	/* The connection string may override those before it. */
-	static const char *const names[] = { "connect_timeout",
+	static const char *const keys[] = { "connect_timeout",
 		"tcp_user_timeout", "keepalives_idle", "keepalives_interval",
 		"keepalives_count", "target_session_attrs", "application_name",
 		"dbname", "client_encoding", NULL };
-	const char *values[] = { "2", "3000", "2", "1", "2", "read-write",
+	const char *const values[] = { "2", "3000", "2", "1", "2", "read-write",
 		"plant-store", database, "UTF8", NULL };
-	char *message = NULL;
-	PQconninfoOption *options = PQconninfoParse(database, &message);
-
-	if (options == NULL) {
-		*fault = FAULT_SETUP;
-		print_unreadable(
-		    reason, message != NULL ? message : "no memory");
-		PQfreemem(message);
-		return NULL;
-	}
-	PQconninfoFree(options);
 	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
-	PGconn *conn = PQconnectdbParams(names, values, 1);
-	if (conn == NULL) {
-		*fault = FAULT_MEMORY;
-		print_reason(reason, "no memory");
-		return NULL;
-	}
-	bool prompt = clock_ms(CLOCK_MONOTONIC) - begin_ms < PROMPT_MS;
-	if (PQstatus(conn) != CONNECTION_OK && prompt) {
-		/* Once more, to hear the code of the refusal. */
-		PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
-		PQreset(conn);
-		PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+	PGconn *conn = PQconnectdbParams(keys, values, 1);
+	const char *remedy = NULL;
+	bool setup = false;
+
+	session->conn = conn;
+	if (PQstatus(conn) != CONNECTION_OK &&
+	    clock_ms(CLOCK_MONOTONIC) - begin_ms < PROMPT_MS) {
+		/* Such as an unknown sslmode. */
+		setup = PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT;
+		if (!setup) {
+			/* Once more, to hear the code of a refusal. */
+			PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+			PQreset(conn);
+			PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+			remedy = find_connect_remedy(PQerrorMessage(conn));
+		}
 	}
 	if (PQstatus(conn) == CONNECTION_OK)
-		return conn;
-	*fault = explain(conn, names, values, prompt, reason);
-	PQfinish(conn);
-	return NULL;
+		return FAULT_NONE;
+	if (PQconnectionNeedsPassword(conn))
+		remedy = "; put it into the connection string, or into the "
+			 "file that its passfile= names";
+	print_reason(session, PQerrorMessage(conn), remedy);
+	return setup || remedy != NULL ? FAULT_SETUP : FAULT_BUSY;
 }
 
-/* What the server is and has; NULL, or what is wrong with it. */
-static const char *
-judge(struct session *session, const PGresult *row)
-{
-	const char *encoding =
-	    PQparameterStatus(session->conn, "server_encoding");
-
-	if (PQserverVersion(session->conn) < SERVER_VERSION_MIN)
-		return "the server is older than PostgreSQL 12";
-	if (encoding == NULL || strcmp(encoding, "UTF8") != 0)
-		return "the database's encoding is not UTF8: create one with "
-		       "ENCODING 'UTF8' TEMPLATE template0";
-	if (row == NULL)
-		return NULL;
-	if (strcmp(PQgetvalue(row, 0, 0), SCHEMA_VERSION) != 0)
-		return "the table plants_schema has another version "
-		       "than " SCHEMA_VERSION ": the tables are of another "
-		       "version of plant-store";
-	if (strcmp(PQgetvalue(row, 0, 1), "off") == 0)
-		return "the server has fsync = off, so a power cut would lose "
-		       "plants: set it to on";
-	if (strcmp(PQgetvalue(row, 0, 2), "off") == 0)
-		return "the server has full_page_writes = off, so a power cut "
-		       "could damage plants: set it to on";
-	snprintf(session->standbys, sizeof(session->standbys), "%s",
-	    PQgetvalue(row, 0, 3));
-	return NULL;
-}
-
-/* Run a statement of the check. */
 static enum fault
 check_query(struct session *session, const char *sql, PGresult **rows)
 {
 	const struct session_query query = { .sql = sql };
-	enum session_result status = session_run(session, &query,
-	    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS, rows);
-	const char *remedy = setup_remedy(session->sqlstate);
 
-	if (status == SESSION_DONE)
+	if (session_run(session, &query,
+		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
+		rows) == SESSION_DONE)
 		return FAULT_NONE;
-	if (remedy == NULL)
-		return FAULT_BUSY;
-	strncat(session->reason, remedy,
-	    SESSION_REASON_MAX - 1 - strlen(session->reason));
-	return FAULT_SETUP;
+	return find_remedy(session->sqlstate) != NULL ? FAULT_SETUP
+						      : FAULT_BUSY;
 }
 
 static enum fault
 check_server(struct session *session)
 {
-	PGresult *row = NULL;
-	const char *wrong = judge(session, NULL);
+	const char *encoding =
+	    PQparameterStatus(session->conn, "server_encoding");
+	const char *failure = NULL;
 	enum fault fault = FAULT_NONE;
+	PGresult *row = NULL;
 
-	if (wrong == NULL)
-		fault = check_query(session, SETUP, &row);
-	if (wrong == NULL && fault == FAULT_NONE)
-		wrong = judge(session, row);
+	if (PQserverVersion(session->conn) < SERVER_VERSION_MIN)
+		failure = "the server is older than PostgreSQL 12";
+	else if (encoding == NULL || strcmp(encoding, "UTF8") != 0)
+		failure = "the database's encoding is not UTF8: create it "
+			  "with ENCODING 'UTF8' TEMPLATE template0";
+	else
+		fault = check_query(session, check, &row);
+	for (int i = 0; row != NULL && failure == NULL && i < CHECK_FAILURES;
+	     i++)
+		if (PQgetvalue(row, 0, i)[0] == 0)
+			failure = check_failures[i];
+	if (row != NULL)
+		snprintf(session->standbys, sizeof(session->standbys), "%s",
+		    PQgetvalue(row, 0, CHECK_FAILURES));
 	PQclear(row);
-	if (wrong == NULL)
+	if (failure == NULL)
 		return fault;
-	print_reason(session->reason, wrong);
+	print_reason(session, failure, NULL);
 	return FAULT_SETUP;
 }
 
-/* Planning a statement shows what the tables lack and what we may. */
+/* Planning a statement shows what the tables and our rights lack. */
 static enum fault
-check_tables(struct session *session)
+prepare_commit(struct session *session)
 {
 	static const char *const statements[] = {
 		"EXPLAIN " INSERT("NULL", "NULL", "NULL", "NULL"),
@@ -440,8 +407,7 @@ check_tables(struct session *session)
 			   fault == FAULT_NONE;
 	     i++) {
 		fault = check_query(session, statements[i], &rows);
-		if (fault == FAULT_NONE)
-			PQclear(rows);
+		PQclear(rows);
 	}
 	return fault;
 }
@@ -454,22 +420,22 @@ session_open(const char *database, bool writes, enum fault *fault,
 
 	if (session == NULL) {
 		*fault = FAULT_MEMORY;
-		print_reason(reason, "no memory");
+		snprintf(reason, SESSION_REASON_MAX, "no memory");
 		return NULL;
 	}
-	session->conn = connect_server(database, fault, reason);
-	if (session->conn == NULL) {
-		free(session);
-		return NULL;
+	*fault = check_string(session, database);
+	if (*fault == FAULT_NONE)
+		*fault = connect_server(session, database);
+	if (*fault == FAULT_NONE) {
+		PQsetNoticeReceiver(session->conn, receive_notice, session);
+		PQsetnonblocking(session->conn, 1);
+		*fault = check_server(session);
 	}
-	PQsetNoticeReceiver(session->conn, receive_notice, session);
-	PQsetnonblocking(session->conn, 1);
-	*fault = check_server(session);
 	if (*fault == FAULT_NONE && writes)
-		*fault = check_tables(session);
+		*fault = prepare_commit(session);
 	if (*fault == FAULT_NONE)
 		return session;
-	print_reason(reason, session->reason);
+	memcpy(reason, session->reason, SESSION_REASON_MAX);
 	session_close(session);
 	return NULL;
 }

@@ -506,6 +506,18 @@ store_entries(struct store *store, struct session *session,
 	return result != STORE_UNKNOWN && result != STORE_AWAY;
 }
 
+static bool
+set_lock_timeout(struct session *session, const char *sql, int64_t deadline_ms)
+{
+	const struct session_query query = { .sql = sql };
+	PGresult *none;
+	enum session_result status =
+	    session_run(session, &query, deadline_ms, &none);
+
+	PQclear(none);
+	return status == SESSION_DONE;
+}
+
 /*
  * One id among others is locked: try each alone, and wait for none, or a few
  * would take all the time there is.
@@ -514,33 +526,22 @@ static bool
 store_singly(struct store *store, struct session *session,
     struct entry *entries, size_t n, int64_t deadline_ms)
 {
-	static const struct session_query brief = {
-		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'"
-	};
-	static const struct session_query usual = {
-		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'"
-	};
-	PGresult *none;
 	size_t some;
-	bool usable =
-	    session_run(session, &brief, deadline_ms, &none) == SESSION_DONE;
+	bool usable = set_lock_timeout(session,
+	    "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'", deadline_ms);
 
-	PQclear(none);
 	for (size_t i = 0; i < n && usable; i += some) {
 		for (some = 1; i + some < n && !is_first(entries, i + some);)
 			some++;
-		if (clock_ms(CLOCK_MONOTONIC) < deadline_ms)
+		if (entries[i].open && clock_ms(CLOCK_MONOTONIC) < deadline_ms)
 			usable = store_entries(
 			    store, session, entries + i, some, deadline_ms);
 	}
 	/* Not tried. */
 	end_open(entries, n, STORE_BUSY);
-	if (!usable ||
-	    session_run(session, &usual, deadline_ms + SESSION_TIMEOUT_MS,
-		&none) != SESSION_DONE)
-		return false;
-	PQclear(none);
-	return true;
+	return usable && set_lock_timeout(session,
+			     "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'",
+			     deadline_ms + SESSION_TIMEOUT_MS);
 }
 
 /* As many items as one statement may hold.  Their results are set. */

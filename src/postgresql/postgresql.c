@@ -30,7 +30,8 @@
 /* Between attempts to connect; doubled each time. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
-/* The same trouble is logged again after so long. */
+/* Another trouble is logged, and the same trouble again, after so long. */
+#define TROUBLE_PAUSE_MS 1000
 #define TROUBLE_INTERVAL_MS 60000
 /* Of one statement.  An import's batches may be larger. */
 #define STATEMENT_IDS_MAX 10000
@@ -425,14 +426,16 @@ log_trouble(struct store *store, const char *what, const char *reason)
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
-	bool known = strcmp(store->trouble, reason) == 0 &&
-		     now_ms - store->trouble_ms < TROUBLE_INTERVAL_MS;
-	if (!known) {
+	bool same = strcmp(store->trouble, reason) == 0;
+	bool due = store->trouble_ms == 0 ||
+		   now_ms - store->trouble_ms >=
+		       (same ? TROUBLE_INTERVAL_MS : TROUBLE_PAUSE_MS);
+	if (due) {
 		strcpy(store->trouble, reason);
 		store->trouble_ms = now_ms;
 	}
 	pthread_mutex_unlock(&store->mutex);
-	if (!known)
+	if (due)
 		log_error("the database %s a batch: %s", what, reason);
 }
 

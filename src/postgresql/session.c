@@ -158,10 +158,12 @@ receive_notice(void *context, const PGresult *notice)
 	const char *severity =
 	    PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-	if (severity == NULL || strcmp(severity, "WARNING") != 0)
-		return;
-	session->warned = true;
-	session_note(session, notice);
+	/* FATAL: the server ended an idle session. */
+	if (severity != NULL && (strcmp(severity, "WARNING") == 0 ||
+				    strcmp(severity, "FATAL") == 0)) {
+		session->warned = true;
+		session_note(session, notice);
+	}
 }
 
 /* --- Statements --- */
@@ -274,8 +276,9 @@ session_run(struct session *session, const struct session_query *query,
 bool
 session_is_alive(struct session *session)
 {
-	return PQconsumeInput(session->conn) != 0 &&
-	       PQstatus(session->conn) == CONNECTION_OK;
+	session->warned = false;
+	return PQconsumeInput(session->conn) && !PQisBusy(session->conn) &&
+	       !session->warned && PQstatus(session->conn) == CONNECTION_OK;
 }
 
 /* --- Connecting --- */

@@ -30,7 +30,8 @@
 /* Between attempts to connect; doubled each time. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
-/* The same trouble is logged again after so long. */
+/* Another trouble is logged, and the same trouble again, after so long. */
+#define TROUBLE_PAUSE_MS 1000
 #define TROUBLE_INTERVAL_MS 60000
 /* Of one statement.  An import's batches may be larger. */
 #define STATEMENT_IDS_MAX 10000
@@ -54,10 +55,11 @@ struct store {
 	pthread_cond_t news;   /* for commits: a session, or none to be had */
 	pthread_cond_t wanted; /* for the keeper */
 	struct session *idle;
-	unsigned idle_n, waiting; /* commits that wait for a session */
-	bool stop, tried, down;   /* the last attempt to connect failed */
-	int64_t trying_ms;        /* since when the keeper connects; 0: not */
-	enum fault fault;         /* of the first attempt */
+	unsigned idle_n, busy_n; /* sessions that wait, or are in use */
+	unsigned waiting;        /* commits that wait for a session */
+	bool stop, tried, down;  /* the last attempt to connect failed */
+	int64_t trying_ms;       /* since when the keeper connects; 0: not */
+	enum fault fault;        /* of the first attempt */
 	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
 	int64_t trouble_ms;
 };
@@ -119,7 +121,7 @@ wait_until(struct store *store, pthread_cond_t *cond, int64_t until_ms)
 static void
 try_connect(struct store *store)
 {
-	bool first = !store->tried, was_down = store->down;
+	const bool first = !store->tried, was_down = store->down;
 	char reason[SESSION_REASON_MAX];
 	enum fault fault = FAULT_NONE;
 
@@ -128,7 +130,7 @@ try_connect(struct store *store)
 	struct session *session =
 	    session_open(store->database, true, &fault, reason);
 	if (session == NULL && !was_down)
-		log_error("the database does not serve: %s", reason);
+		log_error("cannot use the database: %s", reason);
 	else if (session != NULL && (was_down || first))
 		log_session(
 		    session, first ? "the database" : "the database is back");
@@ -177,24 +179,42 @@ keep(void *argument)
 	return NULL;
 }
 
+/* NULL: none is to be had now. */
 static struct session *
 await_session(struct store *store)
 {
+	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
 	struct session *session;
 
 	pthread_mutex_lock(&store->mutex);
-	int64_t begin_ms =
-	    store->trying_ms > 0 ? store->trying_ms : clock_ms(CLOCK_MONOTONIC);
+	if (store->trying_ms > 0 && store->busy_n == 0)
+		begin_ms = store->trying_ms;
 	store->waiting++;
-	while ((session = get_idle(store)) == NULL && !store->down) {
+	while ((session = get_idle(store)) == NULL &&
+	       (store->busy_n > 0 || !store->down)) {
 		pthread_cond_signal(&store->wanted);
 		if (!wait_until(
 			store, &store->news, begin_ms + CONNECT_WAIT_MS))
 			break;
 	}
 	store->waiting--;
+	store->busy_n += session != NULL;
 	pthread_mutex_unlock(&store->mutex);
 	return session;
+}
+
+static void
+give_back(struct store *store, struct session *session, bool usable)
+{
+	pthread_mutex_lock(&store->mutex);
+	store->busy_n--;
+	if (usable)
+		put_idle(store, session);
+	else
+		pthread_cond_broadcast(&store->news);
+	pthread_mutex_unlock(&store->mutex);
+	if (!usable)
+		session_close(session);
 }
 
 /* Without a keeper. */
@@ -206,35 +226,30 @@ connect_now(struct store *store, enum fault *fault)
 	    session_open(store->database, true, fault, reason);
 
 	if (session == NULL)
-		log_error("the database does not serve: %s", reason);
+		log_error("cannot use the database: %s", reason);
 	return session;
 }
 
-/* A session for a commit; or NULL. */
+/* A session for a commit, to be given back; or NULL. */
 static struct session *
 take_session(struct store *store)
 {
 	struct session *session;
 	enum fault fault;
 
-	for (;;) {
-		if (store->prepare)
-			session = await_session(store);
-		else if ((session = get_idle(store)) == NULL)
-			return connect_now(store, &fault);
-		if (session == NULL || session_is_alive(session))
+	while ((session = await_session(store)) != NULL) {
+		if (session_is_alive(session))
 			return session;
 		/* It ended while it was idle, and nothing with it. */
-		session_close(session);
+		give_back(store, session, false);
 	}
-}
-
-static void
-give_back(struct store *store, struct session *session)
-{
+	if (store->prepare)
+		return NULL;
+	session = connect_now(store, &fault);
 	pthread_mutex_lock(&store->mutex);
-	put_idle(store, session);
+	store->busy_n += session != NULL;
 	pthread_mutex_unlock(&store->mutex);
+	return session;
 }
 
 /* --- A statement's parameters --- */
@@ -411,14 +426,16 @@ log_trouble(struct store *store, const char *what, const char *reason)
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
-	bool known = strcmp(store->trouble, reason) == 0 &&
-		     now_ms - store->trouble_ms < TROUBLE_INTERVAL_MS;
-	if (!known) {
+	bool same = strcmp(store->trouble, reason) == 0;
+	bool due = store->trouble_ms == 0 ||
+		   now_ms - store->trouble_ms >=
+		       (same ? TROUBLE_INTERVAL_MS : TROUBLE_PAUSE_MS);
+	if (due) {
 		strcpy(store->trouble, reason);
 		store->trouble_ms = now_ms;
 	}
 	pthread_mutex_unlock(&store->mutex);
-	if (!known)
+	if (due)
 		log_error("the database %s a batch: %s", what, reason);
 }
 
@@ -492,6 +509,18 @@ store_entries(struct store *store, struct session *session,
 	return result != STORE_UNKNOWN && result != STORE_AWAY;
 }
 
+static bool
+set_lock_timeout(struct session *session, const char *sql, int64_t deadline_ms)
+{
+	const struct session_query query = { .sql = sql };
+	PGresult *none;
+	enum session_result status =
+	    session_run(session, &query, deadline_ms, &none);
+
+	PQclear(none);
+	return status == SESSION_DONE;
+}
+
 /*
  * One id among others is locked: try each alone, and wait for none, or a few
  * would take all the time there is.
@@ -500,33 +529,22 @@ static bool
 store_singly(struct store *store, struct session *session,
     struct entry *entries, size_t n, int64_t deadline_ms)
 {
-	static const struct session_query brief = {
-		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'"
-	};
-	static const struct session_query usual = {
-		.sql = "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'"
-	};
-	PGresult *none;
 	size_t some;
-	bool usable =
-	    session_run(session, &brief, deadline_ms, &none) == SESSION_DONE;
+	bool usable = set_lock_timeout(session,
+	    "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'", deadline_ms);
 
-	PQclear(none);
 	for (size_t i = 0; i < n && usable; i += some) {
 		for (some = 1; i + some < n && !is_first(entries, i + some);)
 			some++;
-		if (clock_ms(CLOCK_MONOTONIC) < deadline_ms)
+		if (entries[i].open && clock_ms(CLOCK_MONOTONIC) < deadline_ms)
 			usable = store_entries(
 			    store, session, entries + i, some, deadline_ms);
 	}
 	/* Not tried. */
 	end_open(entries, n, STORE_BUSY);
-	if (!usable ||
-	    session_run(session, &usual, deadline_ms + SESSION_TIMEOUT_MS,
-		&none) != SESSION_DONE)
-		return false;
-	PQclear(none);
-	return true;
+	return usable && set_lock_timeout(session,
+			     "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'",
+			     deadline_ms + SESSION_TIMEOUT_MS);
 }
 
 /* As many items as one statement may hold.  Their results are set. */
@@ -558,10 +576,7 @@ commit_some(struct store *store, struct store_item *items, size_t n)
 		if (usable && count_open(entries, some) > 0)
 			usable = store_singly(
 			    store, session, entries, some, deadline_ms);
-		if (usable)
-			give_back(store, session);
-		else
-			session_close(session);
+		give_back(store, session, usable);
 	}
 	free(entries);
 	return some;
@@ -641,6 +656,8 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
+	/* Without a keeper nobody waits for it. */
+	store->down = !options->prepare;
 	pthread_mutex_init(&store->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -59,18 +59,30 @@ static const char *const check_failures[] = {
 };
 #define CHECK_FAILURES (int)(sizeof(check_failures) / sizeof(check_failures[0]))
 
-/* The errors, by how their codes begin, that an operator has to mend. */
-static const struct {
-	const char *code, *remedy;
-} setup_errors[] = {
-	{ "42P01", "; make the tables with: plant-store schema | psql" },
-	{ "3F000", "; make the tables with: plant-store schema | psql" },
-	{ "42501",
+/* What helps against errors, by how their codes begin. */
+static const struct remedy {
+	const char *code;
+	enum fault fault; /* FAULT_SETUP: an operator has to mend it */
+	const char *text;
+} remedies[] = {
+	{ "42P01", FAULT_SETUP,
+	    "; make the tables with: plant-store schema | psql" },
+	{ "3F000", FAULT_SETUP,
+	    "; make the tables with: plant-store schema | psql" },
+	{ "3D000", FAULT_SETUP,
+	    "; create the database, and its tables with: plant-store schema | "
+	    "psql" },
+	{ "42501", FAULT_SETUP,
 	    "; grant the rights with: plant-store schema --roles | psql" },
-	{ "42", "; the tables are not those of: plant-store schema" },
-	{ "28", "; check role, password and the server's pg_hba.conf" },
-	{ "3D000", "; create the database, and its tables with: plant-store "
-		   "schema | psql" },
+	{ "42", FAULT_SETUP,
+	    "; the tables are not those of: plant-store schema" },
+	{ "28", FAULT_SETUP,
+	    "; check role, password and the server's pg_hba.conf" },
+	{ "25006", FAULT_BUSY, "; name the primary in PLANT_STORE_DATABASE" },
+	{ "53100", FAULT_BUSY, "; make room on the database's disk" },
+	{ "53300", FAULT_BUSY,
+	    "; raise max_connections or the role's limit: a service needs one "
+	    "for each of its threads" },
 };
 
 void
@@ -90,21 +102,21 @@ session_get_int64(const char buf[static 8])
 	return (int64_t)be64toh(bits);
 }
 
-/* Return what helps against an error that begins with its code, or NULL. */
-static const char *
+/* NULL: none is known. */
+static const struct remedy *
 find_remedy(const char *text)
 {
-	for (size_t i = 0; i < sizeof(setup_errors) / sizeof(setup_errors[0]);
-	     i++)
-		if (strncmp(text, setup_errors[i].code,
-			strlen(setup_errors[i].code)) == 0)
-			return setup_errors[i].remedy;
+	for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
+		if (strncmp(text, remedies[i].code, strlen(remedies[i].code)) ==
+		    0)
+			return &remedies[i];
 	return NULL;
 }
 
 /* In one line, without hints, and without the place in the server's source. */
 static void
-print_reason(struct session *session, const char *message, const char *remedy)
+print_reason(
+    struct session *session, const char *message, const struct remedy *remedy)
 {
 	char *reason = session->reason;
 	size_t len = 0, n;
@@ -122,7 +134,8 @@ print_reason(struct session *session, const char *message, const char *remedy)
 			return;
 	}
 	if (remedy != NULL)
-		snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
+		snprintf(
+		    reason + len, SESSION_REASON_MAX - len, "%s", remedy->text);
 }
 
 void
@@ -145,10 +158,12 @@ receive_notice(void *context, const PGresult *notice)
 	const char *severity =
 	    PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-	if (severity == NULL || strcmp(severity, "WARNING") != 0)
-		return;
-	session->warned = true;
-	session_note(session, notice);
+	/* FATAL: the server ended an idle session. */
+	if (severity != NULL && (strcmp(severity, "WARNING") == 0 ||
+				    strcmp(severity, "FATAL") == 0)) {
+		session->warned = true;
+		session_note(session, notice);
+	}
 }
 
 /* --- Statements --- */
@@ -261,8 +276,9 @@ session_run(struct session *session, const struct session_query *query,
 bool
 session_is_alive(struct session *session)
 {
-	return PQconsumeInput(session->conn) != 0 &&
-	       PQstatus(session->conn) == CONNECTION_OK;
+	session->warned = false;
+	return PQconsumeInput(session->conn) && !PQisBusy(session->conn) &&
+	       !session->warned && PQstatus(session->conn) == CONNECTION_OK;
 }
 
 /* --- Connecting --- */
@@ -291,10 +307,10 @@ check_string(struct session *session, const char *database)
 }
 
 /* The code of a server's refusal to connect stands as in ":  28P01: ". */
-static const char *
+static const struct remedy *
 find_connect_remedy(const char *message)
 {
-	const char *remedy = NULL;
+	const struct remedy *remedy = NULL;
 
 	while (remedy == NULL && (message = strstr(message, ":  ")) != NULL) {
 		message += 3;
@@ -320,15 +336,19 @@ connect_server(struct session *session, const char *database)
 		"plant-store", database, "UTF8", NULL };
 	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
 	PGconn *conn = PQconnectdbParams(keys, values, 1);
-	const char *remedy = NULL;
-	bool setup = false;
+	static const struct remedy password = { "", FAULT_SETUP,
+		"; put it into the connection string, or into the file that "
+		"its passfile= names" };
+	const struct remedy *remedy = NULL;
+	enum fault fault = FAULT_BUSY;
 
 	session->conn = conn;
 	if (PQstatus(conn) != CONNECTION_OK &&
 	    clock_ms(CLOCK_MONOTONIC) - begin_ms < PROMPT_MS) {
-		/* Such as an unknown sslmode. */
-		setup = PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT;
-		if (!setup) {
+		if (PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT)
+			/* Such as an unknown sslmode. */
+			fault = FAULT_SETUP;
+		else {
 			/* Once more, to hear the code of a refusal. */
 			PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 			PQreset(conn);
@@ -339,23 +359,23 @@ connect_server(struct session *session, const char *database)
 	if (PQstatus(conn) == CONNECTION_OK)
 		return FAULT_NONE;
 	if (PQconnectionNeedsPassword(conn))
-		remedy = "; put it into the connection string, or into the "
-			 "file that its passfile= names";
+		remedy = &password;
 	print_reason(session, PQerrorMessage(conn), remedy);
-	return setup || remedy != NULL ? FAULT_SETUP : FAULT_BUSY;
+	return remedy != NULL ? remedy->fault : fault;
 }
 
 static enum fault
 check_query(struct session *session, const char *sql, PGresult **rows)
 {
 	const struct session_query query = { .sql = sql };
+	const struct remedy *remedy;
 
 	if (session_run(session, &query,
 		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
 		rows) == SESSION_DONE)
 		return FAULT_NONE;
-	return find_remedy(session->sqlstate) != NULL ? FAULT_SETUP
-						      : FAULT_BUSY;
+	remedy = find_remedy(session->sqlstate);
+	return remedy != NULL ? remedy->fault : FAULT_BUSY;
 }
 
 static enum fault

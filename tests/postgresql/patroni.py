@@ -93,7 +93,7 @@ class Node:
             run(*self.inside("ip", *command.split()))
 
     def inside(self, *command: object) -> list[str]:
-        return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
+        return ["/usr/bin/nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
 
     def start(self, *command: object, **environment: str) -> subprocess.Popen:
         with open(self.folder / f"{command[0]}.log", "ab") as log:

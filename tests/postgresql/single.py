@@ -31,6 +31,7 @@ from lib_postgresql import (
     clusters,
     judge,
     lib_service,
+    memory,
     no_password,
     single,
     table_store,
@@ -286,7 +287,7 @@ def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
 
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
-    with clusters(build) as made, made.running(made.new()) as server:
+    with clusters(build, memory()) as made, made.running(made.new()) as server:
         with tally.part("fixtures"):
             check_fixtures(tally, build, server)
         with tally.part("round trips"):

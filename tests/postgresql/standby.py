@@ -33,6 +33,7 @@ from lib_postgresql import (
     clusters,
     hosts,
     judge,
+    memory,
     no_password,
     run,
     single,
@@ -293,7 +294,7 @@ def disk_full(setup: Setup) -> None:
 
 
 def scenario(tally: Tally, arguments) -> None:
-    with clusters(arguments.build) as made:
+    with clusters(arguments.build, memory()) as made:
         with tally.part("failover"):
             run_case(tally, made, failover)
         if not arguments.long:

@@ -11,8 +11,8 @@
  * warning leave it unknown whether the batch is stored; the session is closed.
  * An id that another session holds (which waits for a standby, perhaps) ends
  * the statement by its lock_timeout; then each id is tried alone.  Without a
- * session: the keeper, a thread of a long lived process, connects again with
- * pauses; until then commits are STORE_AWAY at once.
+ * session: the keeper, a thread, connects again, with pauses; until then
+ * commits are STORE_AWAY at once.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ static const size_t column_types[COLUMNS] = {
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	bool prepare; /* there is a keeper */
+	bool prepare;
 	pthread_t keeper;
 
 	pthread_mutex_t mutex; /* of all below */
@@ -131,7 +131,7 @@ try_connect(struct store *store)
 	    session_open(store->database, true, &fault, reason);
 	if (session == NULL && !was_down)
 		log_error("cannot use the database: %s", reason);
-	else if (session != NULL && (was_down || first))
+	else if (session != NULL && (was_down || (first && store->prepare)))
 		log_session(
 		    session, first ? "the database" : "the database is back");
 	pthread_mutex_lock(&store->mutex);
@@ -217,38 +217,16 @@ give_back(struct store *store, struct session *session, bool usable)
 		session_close(session);
 }
 
-/* Without a keeper. */
-static struct session *
-connect_now(struct store *store, enum fault *fault)
-{
-	char reason[SESSION_REASON_MAX];
-	struct session *session =
-	    session_open(store->database, true, fault, reason);
-
-	if (session == NULL)
-		log_error("cannot use the database: %s", reason);
-	return session;
-}
-
 /* A session for a commit, to be given back; or NULL. */
 static struct session *
 take_session(struct store *store)
 {
 	struct session *session;
-	enum fault fault;
 
-	while ((session = await_session(store)) != NULL) {
-		if (session_is_alive(session))
-			return session;
+	while ((session = await_session(store)) != NULL &&
+	       !session_is_alive(session))
 		/* It ended while it was idle, and nothing with it. */
 		give_back(store, session, false);
-	}
-	if (store->prepare)
-		return NULL;
-	session = connect_now(store, &fault);
-	pthread_mutex_lock(&store->mutex);
-	store->busy_n += session != NULL;
-	pthread_mutex_unlock(&store->mutex);
 	return session;
 }
 
@@ -603,45 +581,44 @@ do_nothing(struct store *store)
 }
 
 static void
-close_store(struct store *store)
+free_store(struct store *store)
 {
-	struct session *session;
-
-	if (store->prepare) {
-		pthread_mutex_lock(&store->mutex);
-		store->stop = true;
-		pthread_cond_signal(&store->wanted);
-		pthread_mutex_unlock(&store->mutex);
-		pthread_join(store->keeper, NULL);
-	}
-	while ((session = get_idle(store)) != NULL)
-		session_close(session);
 	pthread_cond_destroy(&store->wanted);
 	pthread_cond_destroy(&store->news);
 	pthread_mutex_destroy(&store->mutex);
 	free(store);
 }
 
-/* Wait for its first attempt, but not for a resolver that does not answer. */
+static void
+close_store(struct store *store)
+{
+	struct session *session;
+
+	pthread_mutex_lock(&store->mutex);
+	store->stop = true;
+	pthread_cond_signal(&store->wanted);
+	pthread_mutex_unlock(&store->mutex);
+	pthread_join(store->keeper, NULL);
+	while ((session = get_idle(store)) != NULL)
+		session_close(session);
+	free_store(store);
+}
+
+/* Of the first attempt; a resolver may take longer than this waits. */
 static enum fault
-start_keeper(struct store *store)
+await_first(struct store *store)
 {
 	int64_t until_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
 
-	errno = pthread_create(&store->keeper, NULL, keep, store);
-	if (errno != 0)
-		return fault_report("the database", "cannot start a thread");
-	store->prepare = true;
 	pthread_mutex_lock(&store->mutex);
 	while (!store->tried && wait_until(store, &store->news, until_ms))
 		;
 	bool tried = store->tried;
-	enum fault fault = store->fault;
+	enum fault fault = tried ? store->fault : FAULT_BUSY;
 	pthread_mutex_unlock(&store->mutex);
 	if (!tried)
-		log_warning("the database does not answer yet; until it does, "
-			    "every plant is answered 503");
-	return fault == FAULT_BUSY ? FAULT_NONE : fault;
+		log_error("cannot use the database: it does not answer");
+	return fault == FAULT_BUSY && store->prepare ? FAULT_NONE : fault;
 }
 
 static struct store *
@@ -656,22 +633,20 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	/* Without a keeper nobody waits for it. */
-	store->down = !options->prepare;
+	store->prepare = options->prepare;
 	pthread_mutex_init(&store->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->news, &attributes);
 	pthread_cond_init(&store->wanted, &attributes);
 	pthread_condattr_destroy(&attributes);
-	if (options->prepare)
-		*fault = start_keeper(store);
-	else {
-		struct session *session = connect_now(store, fault);
-
-		if (session != NULL)
-			put_idle(store, session);
+	errno = pthread_create(&store->keeper, NULL, keep, store);
+	if (errno != 0) {
+		*fault = fault_report("the database", "cannot start a thread");
+		free_store(store);
+		return NULL;
 	}
+	*fault = await_first(store);
 	if (*fault == FAULT_NONE)
 		return store;
 	close_store(store);

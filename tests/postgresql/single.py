@@ -33,6 +33,7 @@ from lib_postgresql import (
     lib_service,
     memory,
     no_password,
+    run,
     single,
     table_store,
 )
@@ -104,6 +105,50 @@ def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
         told = {answer.status for _, answer in found}
         tally.check(told == {200, 409}, "equal ids at once: 200 or 409, nothing else", told)
         judge(tally, [event for event, _ in found], store, "equal ids at once")
+
+
+# --- The command --------------------------------------------------------------
+
+
+def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """From a journal to a table and to another journal: the same in each."""
+    command = build / "plant-store"
+    bodies = [lib_service.new_plant(i, f"\0 {i}", "x" * 60_000 if i % 50 == 0 else None)
+              for i in range(-(2**63), -(2**63) + 500)]
+
+    def call(store: lib_service.Store, *words: object, said: str = "") -> str:
+        return run(command, *words, env=store.environment(), input=said)
+
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(lib_service.temporary_store(str(build)))
+                 for _ in range(2)]
+        table = stack.enter_context(
+            table_store(build, server, "", database(server, "moved"))
+        )
+        call(files[0], "import", "--by", "mover", said=b"\n".join(bodies).decode())
+        full = call(files[0], "export", "--full")
+        for source, target in ((files[0], table), (table, files[1])):
+            for _ in range(2):  # a second time changes nothing
+                call(target, "import", "--full", said=call(source, "export", "--full"))
+            moved = call(target, "export", "--full")
+            # Those of one millisecond have no order in a table.
+            well = sorted(moved.splitlines()) == sorted(full.splitlines())
+            what = "table" if target is table else "journal"
+            tally.check(well, f"moved to a {what}: plants, times and names", moved[:500])
+        ids = [str(-(2**63)), str(-(2**63) + 499)]
+        got = [call(store, "get", *ids) for store in (files[0], table)]
+        tally.check(got[0] == got[1] != "", "get prints the same of both", got)
+        listed = table.server.sql("SELECT count(*), count(name) FROM plants_list",
+                                  dbname=table.dbname)
+        tally.check(listed == [["500", "0"]], "the view passes over U+0000", listed)
+        since = call(table, "export", "--since", "2100-01-01T00:00:00Z")
+        tally.check(since == "", "export --since reads the times", since)
+        print(f"# {call(table, 'stats')}")
+        for words in (["verify"], ["backup", "nowhere"]):
+            done = subprocess.run([command, *words], env=table.environment(),
+                                  capture_output=True, text=True)
+            well = done.returncode == 64 and "pg_" in done.stderr
+            tally.check(well, f"{words[0]} names what serves a database instead", done)
 
 
 # --- Databases that cannot be used -------------------------------------------
@@ -296,6 +341,8 @@ def scenario(tally: Tally, arguments) -> None:
             scenario_roundtrip.scenario(tally, store_of, plants)
         with tally.part("equal ids"):
             check_equal_ids(tally, build, server)
+        with tally.part("moving"):
+            check_moving(tally, build, server)
         with tally.part("databases that cannot be used"):
             check_setups(tally, build, server)
         with tally.part("databases that are away"):

@@ -373,6 +373,7 @@ def hosts(*servers: Server) -> str:
 
 # --- Judging -----------------------------------------------------------------
 
+AGAIN_S = 0.05  # a client's pause before it asks again
 # What a client may be told while the database fails: to try again.
 TRY_AGAIN = {"503/5004", "503/5008", "503/5009"}
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
+    AGAIN_S,
     BIN,
     DATABASE,
     OWNER,
@@ -63,7 +64,8 @@ class Setup:
 
     def load(self) -> Load:
         plan = functools.partial(mixed_plan, contested=1000)
-        return Load(half_kept(self.store, self.service, CLIENTS), plan)
+        ways = half_kept(self.store, self.service, CLIENTS)
+        return Load(ways, plan, again_s=AGAIN_S)
 
     def ask(self, *planned: Planned) -> list[tuple]:
         """Each plant at once, over connections of their own."""
@@ -276,7 +278,7 @@ def disk_full(setup: Setup) -> None:
         return ((number << 32 | i, os.urandom(8000).hex(), None) for i in range(10**6))
 
     ways = half_kept(setup.store, setup.service, CLIENTS)
-    with Load(ways, large) as load:
+    with Load(ways, large, again_s=AGAIN_S) as load:
         load.wait_told(100, START_S)
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:

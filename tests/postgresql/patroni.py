@@ -134,14 +134,21 @@ class Node:
         path.chmod(0o600)
         give(path)
 
-    def role(self) -> str:
-        """As its Patroni reports it; empty if it does not answer."""
+    def members(self) -> list[str]:
+        """The roles and states of all nodes, as this one's Patroni knows them."""
+        members = self.patroni_says("cluster").get("members", [])
+        return sorted(f"{member['role']} {member['state']}" for member in members)
+
+    def is_leader(self) -> bool:
+        said = self.patroni_says("patroni")
+        return (said.get("role"), said.get("state")) == ("master", "running")
+
+    def patroni_says(self, what: str) -> dict:
         with contextlib.suppress(OSError, ValueError):
-            url = f"http://{self.address}:8008/patroni"
+            url = f"http://{self.address}:8008/{what}"
             with urllib.request.urlopen(url, timeout=1) as answer:
-                said = json.load(answer)
-            return f"{said['state']} {said['role']}"
-        return ""
+                return json.load(answer)
+        return {}
 
     def kill_database(self) -> None:
         """Patroni and PostgreSQL at once, as if the machine had lost its power."""
@@ -192,27 +199,26 @@ class Cluster:
         for node in self.nodes:
             node.start_patroni()
         if not self.wait_whole(2 * START_S):
-            raise RuntimeError(f"no cluster: {[node.role() for node in self.nodes]}")
+            raise RuntimeError(f"no cluster: {[n.members() for n in self.nodes]}")
 
     def wait_whole(self, seconds: float = BACK_S) -> bool:
-        """A leader that has a synchronous standby, and one more standby."""
-        wanted = ["running master", "running replica", "running replica"]
-        sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        """A leader, a standby that may follow it, and one more.
+
+        That a standby confirms is not enough: Patroni promotes the one that it
+        has chosen, and a new leader has chosen none for some seconds.
+        """
+        wanted = ["leader running", "replica running", "sync_standby running"]
 
         def is_whole() -> bool:
-            if sorted(node.role() for node in self.nodes) != wanted:
-                return False
-            with contextlib.suppress(RuntimeError):
-                return bool(self.sql(sync, dbname=OWNER))
-            return False
+            if any(node.patroni.poll() is not None for node in self.nodes):
+                return True  # for good
+            return all(node.members() == wanted for node in self.nodes)
 
-        ended = lambda: any(node.patroni.poll() is not None for node in self.nodes)
-        wait_until(lambda: is_whole() or ended(), seconds)
-        return is_whole()
+        return wait_until(is_whole, seconds) and self.nodes[0].members() == wanted
 
     def leader(self) -> Node:
-        wait_until(lambda: any(n.role() == "running master" for n in self.nodes))
-        return next(node for node in self.nodes if node.role() == "running master")
+        wait_until(lambda: any(n.is_leader() for n in self.nodes))
+        return next(node for node in self.nodes if node.is_leader())
 
     def conninfo(self, user: str, password: str, *nodes: Node, **options: str) -> dict:
         where = {"host": ",".join(node.address for node in nodes or self.nodes)}
@@ -335,7 +341,7 @@ def partition(setup: Setup) -> None:
                 ip(f"link set link{cut.number} down")
                 began = time.monotonic()
                 new = wait_until(
-                    lambda: any(n.role() == "running master" for n in others), BACK_S
+                    lambda: any(n.is_leader() for n in others), BACK_S
                 )
                 before = load.told_each()
                 outside = slice(CLIENTS)

@@ -198,8 +198,7 @@ reader_next(struct store_reader *reader, struct record *record)
 enum fault
 reader_end(struct store_reader *reader, char *where)
 {
-	snprintf(where, STORE_WHERE_MAX, "%" PRIu64 " plants of the database",
-	    reader->plants);
+	snprintf(where, STORE_WHERE_MAX, "row %" PRIu64, reader->plants);
 	return reader->fault;
 }
 
@@ -228,14 +227,20 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 {
 	PGconn *conn = reader->session->conn;
 	const char *standbys = reader->session->standbys;
+	const char *const figures[][2] = { { "database", PQdb(conn) },
+		{ "host", PQhost(conn) }, { "port", PQport(conn) },
+		{ "server", PQparameterStatus(conn, "server_version") },
+		{ "standbys", standbys[0] != '\0' ? standbys : "none" } };
+	char text[128];
 
-	each(context, "database", PQdb(conn), 0);
-	each(context, "host", PQhost(conn), 0);
-	each(context, "port", PQport(conn), 0);
-	each(context, "server_version",
-	    PQparameterStatus(conn, "server_version"), 0);
-	each(context, "synchronous_standbys",
-	    standbys[0] != '\0' ? standbys : "none", 0);
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		/* It goes into JSON as it is; names may stand in quotes. */
+		snprintf(text, sizeof(text), "%s", figures[i][1]);
+		for (char *c = text; *c != '\0'; c++)
+			if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
+				*c = '\'';
+		each(context, figures[i][0], text, 0);
+	}
 	return FAULT_NONE;
 }
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Goal: on one PostgreSQL the answers are the file engine's, byte for byte, and a
 database that cannot be used is refused with its own line.
 

@@ -238,7 +238,7 @@ def test_hints(test: Import) -> None:
         test.run(store, lines(1, 1))
         array = b'[\n{"id":1,"name":"a"}\n]\n'
         for text, number, hint in (
-                (array, 4004, "jq -c '.[]' FILE"), (b"[]", 4004, "jq -c '.[]' FILE"),
+                (array, 4004, "jq -c '.[]' FILE (jq 1.6 rounds"), (b"[]", 4004, "jq -c '.[]' FILE"),
                 (store.journal.read_bytes(), 4101, "plant-store export --file JOURNAL"),
                 (store.journal.read_bytes().partition(b"\n")[2], 4101, "export --file")):
             done = test.run(store, text, "--format", "jsonl")

@@ -229,7 +229,7 @@ hint_of(const char *text, size_t len)
 {
 	if (begins_with(text, len, "["))
 		return "  For a JSON array, make a plant a line of it: "
-		       "jq -c '.[]' FILE";
+		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53).";
 	if (begins_with(text, len, "{\"plant-store\":") ||
 	    begins_with(text, len, "{\"seq\":"))
 		return "  This is a journal: import the output of "

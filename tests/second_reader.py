@@ -31,7 +31,9 @@ STRING = rb'"' + PLAIN + rb"(?:" + ESCAPE + PLAIN + rb')*"'
 HEADER = re.compile(
     rb'\{"plant-store":1,"store":"(' + UUID + rb')","crc":"(' + CRC + rb')"\}\n'
 )
-VERSION = re.compile(rb'\{"plant-store":(' + NATURAL + rb")[,}]")
+VERSION = re.compile(rb'\{"plant-store":(' + NATURAL + rb")(?![0-9])")
+# Without the newline where the file ends before it.
+TEXT = re.compile(rb"[^\n]+\n?")
 RECORD = re.compile(
     rb'\{"seq":(' + NATURAL + rb'),"safe":(' + NATURAL + rb'),'
     rb'"prev":"(' + CRC + rb')","at":"' + TIME + rb'"'
@@ -120,14 +122,11 @@ def line_at(data, offset):
 
 def later_watermark(data, end, uuid):
     """Whether a record at or behind the end has a watermark above it."""
-    at = end
-    while at < len(data):
-        line = line_at(data, at)
-        begin = line.rfind(b'{"seq":')
-        record = by_itself(uuid, line[begin:]) if begin >= 0 else None
+    for line in TEXT.finditer(data, end):
+        begin = data.rfind(b'{"seq":', line.start(), line.end())
+        record = by_itself(uuid, data[begin : line.end()]) if begin >= 0 else None
         if record and record.safe > end:
             return True
-        at += len(line)
     return False
 
 
@@ -135,7 +134,7 @@ def read(data):
     """The verdict on a journal, and the plant objects that it holds."""
     first = line_at(data, 0)
     version = VERSION.match(first)
-    if version and version[1] != b"1":
+    if version and version[1] != b"1" and int(version[1]) <= INT64_MAX:
         return "version %d" % int(version[1]), []
     header = HEADER.fullmatch(first)
     if not header or not sums(header[1], first, header[2]):

@@ -71,9 +71,11 @@ expires_read(const struct call *call, int64_t *ms)
 	if (duration_read(text, ms) == 0)
 		*ms += start_ms;
 	else if (!command_time(text, ms))
-		wrong = "not a time such as 90d, 12h, 30m, 2027-01-31 or "
-			"2027-01-31T12:00:00Z";
-	if (wrong == NULL && *ms <= start_ms)
+		return command_usage_error(call,
+		    "not a time: %s; say 90d, 12h, 30m, 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    text);
+	if (*ms <= start_ms)
 		wrong = "not in the future";
 	if (wrong == NULL && *ms > EXPIRES_MS_MAX)
 		wrong = "after the year 9999";

@@ -166,6 +166,23 @@ def check_documents(tally: Tally) -> None:
         tally.check(not dead, f"{name}: every link within the project is good", dead)
 
 
+def check_scripts(tally: Tally) -> None:
+    for script in sorted((TOP / "scripts").iterdir()):
+        for option in "-h", "--help":
+            done = subprocess.run(
+                [script, option],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            tally.check(
+                done.returncode == 0 and script.name in done.stdout and not done.stderr,
+                f"{script.name} {option} tells its usage",
+                done,
+            )
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
     build = pathlib.Path(build_dir).resolve()
     check_lint(tally)
@@ -174,6 +191,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     check_journal(tally)
     check_command(tally, build)
     check_documents(tally)
+    check_scripts(tally)
 
 
 if __name__ == "__main__":

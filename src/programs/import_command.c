@@ -77,7 +77,7 @@ enum { ID, NAME, TAG, COLUMNS_MAX };
 /* The JSON around a record's fields. */
 #define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
 
-/* Ranges of lines, in their order, the first RANGES_MAX and perhaps one more. */
+/* Ranges of lines, in their order: RANGES_MAX, and one if there are more. */
 struct lines {
 	uint64_t first[RANGES_MAX + 1], last[RANGES_MAX + 1];
 	size_t n;

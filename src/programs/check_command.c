@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,26 +285,24 @@ say_mode(struct check *check, const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Whether the user of a web server that is installed has the group. */
 static bool
-is_of_web_server(gid_t group)
+is_web_server(const char *name)
 {
-	static const char *const names[] = { "www-data", "nginx", "apache" };
-	bool none = true, has = false;
-	gid_t groups[256];
+	return strcmp(name, "www-data") == 0 || strcmp(name, "nginx") == 0 ||
+	       strcmp(name, "apache") == 0;
+}
 
-	for (size_t i = 0; i < 3 && !has; i++) {
-		const struct passwd *user = getpwnam(names[i]);
-		int n = sizeof(groups) / sizeof(groups[0]);
+/* Whether it is the group of a web server's user, or one that was added. */
+static bool
+is_of_web_server(gid_t id)
+{
+	const struct group *group = getgrgid(id);
+	char **member = group != NULL ? group->gr_mem : NULL;
 
-		if (user == NULL ||
-		    getgrouplist(names[i], user->pw_gid, groups, &n) < 0)
-			continue;
-		none = false;
-		while (n > 0 && !has)
-			has = groups[--n] == group;
-	}
-	return has || none;
+	while (member != NULL && *member != NULL && !is_web_server(*member))
+		member++;
+	return group != NULL &&
+	       (is_web_server(group->gr_name) || *member != NULL);
 }
 
 static void

@@ -24,8 +24,6 @@
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
 /* Nine digits of days are far beyond that, and far from overflow. */
 #define DURATION_DIGITS_MAX 9
-/* "2026-11-21T07:21:00", which "Z" follows where a time is shown. */
-#define SECONDS_LEN 19
 
 static const char usage[] =
     "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
@@ -116,18 +114,6 @@ run_add(const struct call *call, const char *file)
 	return status;
 }
 
-static void
-expires_print(const struct token *token, char text[static TIMESTAMP_LEN])
-{
-	if (!token->expires) {
-		snprintf(text, TIMESTAMP_LEN, "never");
-		return;
-	}
-	timestamp_print(token->expires_ms, text);
-	text[SECONDS_LEN] = 'Z';
-	text[SECONDS_LEN + 1] = '\0';
-}
-
 static int
 run_list(const struct call *call, const char *file)
 {
@@ -151,9 +137,10 @@ run_list(const struct call *call, const char *file)
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
 		bool expired = token->expires && token->expires_ms <= at_ms;
-		char expires[TIMESTAMP_LEN];
+		char expires[TIMESTAMP_SECONDS_LEN + 1] = "never";
 
-		expires_print(token, expires);
+		if (token->expires)
+			timestamp_print_seconds(token->expires_ms, expires);
 		printf("%-*s  %-20s  %s%s\n", width, token->name, expires,
 		    token->created[0] == '\0' ? "-" : token->created,
 		    expired ? "  expired" : "");

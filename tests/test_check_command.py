@@ -212,8 +212,8 @@ def check_socket(tally: Tally, store: Store) -> None:
             tally.skip("a wrong group is told", "only root can give files away")
         with broken(**by_server(503, 5007)) as url:
             told(tally, run(path, "--url", url), UNAVAILABLE,
-                 f"the service answers at {path}, and the web server does not reach it: name "
-                 "this socket", "a wrong socket in the web server's file is told")
+                 "the service answers at its socket, and the web server does not reach it: "
+                 "name that socket", "a wrong socket in the web server's file is told")
             told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
                  "but not of a service that is down")
         kept = path.rename(store.root / "kept")
@@ -225,7 +225,7 @@ def check_socket(tally: Tally, store: Store) -> None:
         kept.chmod(0o660)
         os.chown(kept, -1, group)
         listener.listen()
-        for answer in b"", b"HTTP/1.1 400 Bad Request\r\n\r\n":
+        for answer in b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"error":5003,"message":"."}':
             process = threading.Thread(target=answer_one, args=(listener, answer))
             process.start()
             words = "something else answers" if answer else "closed without an answer"

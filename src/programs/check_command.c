@@ -64,7 +64,7 @@ static const char usage[] =
 struct check {
 	const struct call *call;
 	struct config config; /* all zero without settings */
-	const char *socket;   /* where the service has answered */
+	bool answers;         /* the service, at its socket */
 	int wrong;
 };
 
@@ -123,9 +123,9 @@ check_tokens(struct check *check)
 
 /*
  * The service cannot write what another user made in the store, as a command
- * run by root may have.
+ * run by root may have.  Whether it is there.
  */
-static void
+static bool
 check_file(struct check *check, const char *name, uid_t owner)
 {
 	const char *dir = check->config.dir;
@@ -136,7 +136,9 @@ check_file(struct check *check, const char *name, uid_t owner)
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
 			say_why(check, path, "cannot be read");
-	} else if (st.st_uid != owner)
+		return false;
+	}
+	if (st.st_uid != owner)
 		say_wrong(check,
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
@@ -144,6 +146,7 @@ check_file(struct check *check, const char *name, uid_t owner)
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* reported of the directory */
 		say_why(check, path, "cannot be written");
+	return true;
 }
 
 static void
@@ -165,23 +168,16 @@ check_room(struct check *check)
 		printf("%s: %" PRIu64 " MiB are free: ok\n", path, bytes >> 20);
 }
 
-static bool
-is_there(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return access(path, F_OK) == 0;
-}
-
 /* The directory and the names in it.  Whether there is a journal. */
 static bool
 check_directory(struct check *check)
 {
-	static const char *const names[] = { "plants.jsonl", "index",
-		"index/data.mdb" };
+	enum { JOURNAL, INDEX, PAGES, FAILED, NAMES };
+	static const char *const names[NAMES] = { "plants.jsonl", "index",
+		"index/data.mdb", "plants.jsonl.failed" };
 	const char *path = check->config.dir;
 	int wrong = check->wrong;
+	bool there[NAMES];
 	struct stat st;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -202,23 +198,22 @@ check_directory(struct check *check)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		check_file(check, names[i], st.st_uid);
+	for (int i = 0; i < NAMES; i++)
+		there[i] = check_file(check, names[i], st.st_uid);
 	check_room(check);
-	bool exists = is_there(path, names[0]);
-	if (!exists && is_there(path, "plants.jsonl.failed"))
+	if (!there[JOURNAL] && there[FAILED])
 		say_wrong(check,
 		    "%s: a sync has failed; start the service, which copies "
 		    "what is readable to a fresh journal, and check the disk",
 		    path);
-	else if (!exists && is_there(path, "index"))
+	else if (!there[JOURNAL] && there[INDEX])
 		say_wrong(check,
 		    "%s/plants.jsonl: missing; restore it from a backup, or "
 		    "remove all else from there to begin an empty store",
 		    path);
 	if (check->wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	return exists;
+	return there[JOURNAL];
 }
 
 static void
@@ -428,8 +423,7 @@ check_machine(struct check *check, bool given)
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
 		check_socket(check, socket);
-	if (check->wrong == 0)
-		check->socket = socket;
+	check->answers = socket != NULL && check->wrong == 0;
 	return status;
 }
 
@@ -462,7 +456,7 @@ run(const struct call *call)
 		return status;
 	if (url != NULL)
 		check.wrong += url_check(
-		    url, token, check.config.body_bytes_max, check.socket);
+		    url, token, check.config.body_bytes_max, check.answers);
 	return status == EX_OK && check.wrong != 0 ? EX_UNAVAILABLE : status;
 }
 

@@ -243,24 +243,24 @@ refuse(struct import *import, uint64_t line, const char *what, const char *why)
 }
 
 static void
-refuse_error(struct import *import, uint64_t line,
-    const struct response_error *error, const char *hint)
+refuse_error(
+    struct import *import, uint64_t line, const struct response_error *error)
 {
 	char message[RESPONSE_MESSAGE_MAX], what[sizeof(message) + 16];
 
 	response_message(error, message, sizeof(message));
 	snprintf(what, sizeof(what), "error %d: %s",
 	    errors_number(error->error), message);
-	refuse(import, line, what, hint);
+	refuse(import, line, what,
+	    error->error == HTTP_BODY_TOO_LARGE
+		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
+		: "");
 }
 
 static void
 refuse_as(struct import *import, uint64_t line, enum http_error error)
 {
-	refuse_error(import, line, &(struct response_error){ .error = error },
-	    error == HTTP_BODY_TOO_LARGE
-		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
-		: "");
+	refuse_error(import, line, &(struct response_error){ .error = error });
 }
 
 static bool
@@ -312,7 +312,7 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse_error(import, line, &failure, "");
+		refuse_error(import, line, &failure);
 	}
 }
 

@@ -27,9 +27,9 @@
 struct target {
 	char url[URL_MAX];
 	bool loopback;
-	const char *token;  /* or NULL */
-	const char *body;   /* of any length, without an id */
-	const char *socket; /* where the service answers, or NULL */
+	const char *token; /* or NULL */
+	const char *body;  /* of any length, without an id */
+	bool answers;      /* the service, at its socket */
 };
 
 struct request {
@@ -168,6 +168,10 @@ send_request(const struct target *target, const struct request *request,
 static const char no_service[] =
     "the web server gets no answer from the service: start it, and let the web "
     "server use its socket; plant-store check there has more";
+static const char not_reached[] =
+    "the service answers at its socket, and the web server does not reach it: "
+    "name that socket in the web server's file, and run: systemctl restart "
+    "nginx (or lighttpd, apache2)";
 
 /* A status that the web server gives itself, or an error of the service. */
 static const struct hint {
@@ -282,7 +286,9 @@ judge(const struct target *target, const struct request *request,
 		if (made ? hints[i].status == answer->status
 			 : hints[i].status == 0 &&
 			       errors_number(hints[i].error) == answer->error)
-			return hints[i].why;
+			return hints[i].why == no_service && target->answers
+				   ? not_reached
+				   : hints[i].why;
 	if (!made)
 		return "the service has trouble of its own: its log says more";
 	return answer->status >= 200 && answer->status < 300
@@ -290,20 +296,6 @@ judge(const struct target *target, const struct request *request,
 		     "where the service is mounted"
 		   : "the answer is not the service's: check the web server's "
 		     "error log";
-}
-
-/* Why, with what is known of the socket. */
-static void
-explain(const struct target *target, const char *hint, char *why, size_t size)
-{
-	bool found = hint == no_service && target->socket != NULL;
-
-	snprintf(why, size, "%s%s%s", found ? "the service answers at " : hint,
-	    found ? target->socket : "",
-	    found ? ", and the web server does not reach it: name this socket "
-		    "in the web server's file, and restart that: systemctl "
-		    "restart nginx (or lighttpd, apache2)"
-		  : "");
 }
 
 static const char *
@@ -345,8 +337,8 @@ expect(const struct target *target, const struct request *request)
 		 (answer.error != 0 ||
 		     request->expected != HTTP_BODY_TOO_LARGE ||
 		     answer.status != errors_status(request->expected)))
-		explain(
-		    target, judge(target, request, &answer), why, sizeof(why));
+		snprintf(
+		    why, sizeof(why), "%s", judge(target, request, &answer));
 	else if ((request->expected == HTTP_CREDENTIAL_MISSING &&
 		     strncmp(answer.authenticate, "Bearer", 6) != 0) ||
 		 (request->expected == HTTP_METHOD_NOT_ALLOWED &&
@@ -393,8 +385,8 @@ check_way(struct target *target)
 }
 
 int
-url_check(const char *url, const char *token, size_t body_bytes_max,
-    const char *socket)
+url_check(
+    const char *url, const char *token, size_t body_bytes_max, bool answers)
 {
 	const struct request requests[] = {
 		{ "a request", "POST", true, strlen(NO_PLANT),
@@ -407,7 +399,7 @@ url_check(const char *url, const char *token, size_t body_bytes_max,
 		{ "a body that is too large", "POST", true, body_bytes_max + 1,
 		    HTTP_BODY_TOO_LARGE },
 	};
-	struct target target = { .token = token, .socket = socket };
+	struct target target = { .token = token, .answers = answers };
 	/* The last two are about the limit. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);

@@ -280,24 +280,20 @@ say_mode(struct check *check, const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-static bool
-is_web_server(const char *name)
-{
-	return strcmp(name, "www-data") == 0 || strcmp(name, "nginx") == 0 ||
-	       strcmp(name, "apache") == 0;
-}
-
-/* Whether it is the group of a web server's user, or one that was added. */
+/* Whether it is the group of a web server's user, or has one as a member. */
 static bool
 is_of_web_server(gid_t id)
 {
+	static const char *const names[] = { "www-data", "nginx", "apache" };
 	const struct group *group = getgrgid(id);
-	char **member = group != NULL ? group->gr_mem : NULL;
+	bool is = false;
 
-	while (member != NULL && *member != NULL && !is_web_server(*member))
-		member++;
-	return group != NULL &&
-	       (is_web_server(group->gr_name) || *member != NULL);
+	for (size_t i = 0; group != NULL && i < 3; i++) {
+		is = is || strcmp(group->gr_name, names[i]) == 0;
+		for (char **user = group->gr_mem; *user != NULL; user++)
+			is = is || strcmp(*user, names[i]) == 0;
+	}
+	return is;
 }
 
 static void

@@ -71,25 +71,21 @@ static const char usage[] =
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
 enum { ID, NAME, TAG, COLUMNS_MAX };
-/* What a message has of many lines. */
-#define RANGES_MAX 5
-#define LINES_TEXT_MAX 800
 /* The JSON around a record's fields. */
 #define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
 
-/* Ranges of lines, in their order: RANGES_MAX, and one if there are more. */
+/* Lines of a kind: how many, and the first range of them. */
 struct lines {
-	uint64_t first[RANGES_MAX + 1], last[RANGES_MAX + 1];
-	size_t n;
+	uint64_t n, first, last;
 };
 
 struct import {
 	const char *by;
 	bool keep_going;
 	struct store *store;
-	uint64_t created, same, conflicting, refused;
-	struct lines lines_stored, lines_conflicting, lines_refused;
-	int status; /* why nothing more can be stored, or EX_OK */
+	struct lines stored, conflicting, refused;
+	uint64_t same; /* of those stored, were there already */
+	int status;    /* why nothing more can be stored, or EX_OK */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
@@ -122,36 +118,28 @@ enum step { GO_ON, NEED_MORE, END };
 static void
 note_line(struct lines *lines, uint64_t number)
 {
-	if (lines->n > 0 && lines->last[lines->n - 1] + 1 == number)
-		lines->last[lines->n - 1] = number;
-	else if (lines->n <= RANGES_MAX) {
-		lines->first[lines->n] = number;
-		lines->last[lines->n++] = number;
-	}
+	if (lines->n == 0)
+		lines->first = number;
+	if (lines->n == number - lines->first) /* no gap so far */
+		lines->last = number;
+	lines->n++;
 }
 
-/* " Stored: lines 1-3, 5."; nothing without a line. */
+/* " Stored: lines 1-3 and 2 more."; nothing without a line. */
 static void
 print_lines(FILE *out, const char *what, const struct lines *lines)
 {
-	bool one = lines->n == 1 && lines->first[0] == lines->last[0];
+	uint64_t range = lines->last - lines->first + 1;
 
-	for (size_t i = 0; i < lines->n; i++) {
-		uint64_t first = lines->first[i], last = lines->last[i];
-
-		if (i == 0)
-			fprintf(out, " %s: line%s ", what, one ? "" : "s");
-		else
-			fputs(", ", out);
-		if (i == RANGES_MAX)
-			fputs("...", out);
-		else if (first == last)
-			fprintf(out, "%" PRIu64, first);
-		else
-			fprintf(out, "%" PRIu64 "-%" PRIu64, first, last);
-	}
-	if (lines->n > 0)
-		putc('.', out);
+	if (lines->n == 0)
+		return;
+	fprintf(out, " %s: line%s %" PRIu64, what, lines->n > 1 ? "s" : "",
+	    lines->first);
+	if (range > 1)
+		fprintf(out, "-%" PRIu64, lines->last);
+	if (lines->n > range)
+		fprintf(out, " and %" PRIu64 " more", lines->n - range);
+	putc('.', out);
 }
 
 /* --- Batches --- */
@@ -185,18 +173,14 @@ commit_batch(struct import *import)
 	int failed = store_commit(import->store, import->items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++) {
 		switch (import->items[i].result) {
-		case STORE_CREATED:
-			import->created++;
-			note_line(&import->lines_stored, import->numbers[i]);
-			break;
 		case STORE_SAME:
 			import->same++;
-			note_line(&import->lines_stored, import->numbers[i]);
+			/* fallthrough */
+		case STORE_CREATED:
+			note_line(&import->stored, import->numbers[i]);
 			break;
 		case STORE_CONFLICT:
-			import->conflicting++;
-			note_line(
-			    &import->lines_conflicting, import->numbers[i]);
+			note_line(&import->conflicting, import->numbers[i]);
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 				  ": %s",
 			    import->name, import->numbers[i],
@@ -238,8 +222,7 @@ static void
 refuse(struct import *import, uint64_t line, const char *what, const char *why)
 {
 	log_error("%s: line %" PRIu64 ": %s%s", import->name, line, what, why);
-	note_line(&import->lines_refused, line);
-	import->refused++;
+	note_line(&import->refused, line);
 }
 
 static void
@@ -566,7 +549,7 @@ store_lines(struct import *import)
 	while (step != END && import->status == EX_OK &&
 	       import->input_status == EX_OK &&
 	       (import->keep_going ||
-		   import->refused + import->conflicting == 0)) {
+		   import->refused.n + import->conflicting.n == 0)) {
 		if (step == NEED_MORE)
 			step = import->end - import->start >
 				       import->bytes_max + BREAK_MAX
@@ -593,27 +576,27 @@ store_lines(struct import *import)
 static int
 report(const struct import *import)
 {
-	char text[LINES_TEXT_MAX];
+	char text[512];
 	FILE *out;
 
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import->created, import->same, import->conflicting, import->refused,
-	    import->lines);
+	    import->stored.n - import->same, import->same,
+	    import->conflicting.n, import->refused.n, import->lines);
 	if (import->status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import->name, import->lines);
 	if (import->status != EX_OK)
 		return import->status;
-	if (import->refused + import->conflicting == 0)
+	if (import->refused.n + import->conflicting.n == 0)
 		return EX_OK;
 	out = import->keep_going ? NULL : fmemopen(text, sizeof(text), "w");
 	if (out != NULL) {
-		print_lines(out, "Stored", &import->lines_stored);
-		print_lines(out, "In conflict", &import->lines_conflicting);
-		print_lines(out, "Refused", &import->lines_refused);
+		print_lines(out, "Stored", &import->stored);
+		print_lines(out, "In conflict", &import->conflicting);
+		print_lines(out, "Refused", &import->refused);
 		fclose(out);
 		log_error("%s: stopped at line %" PRIu64 ".%s Correct the "
 			  "file, or use --keep-going, and import it again",

@@ -115,9 +115,8 @@ run_add(const struct call *call, const char *file)
 }
 
 static int
-run_list(const struct call *call, const char *file)
+run_list(const char *file)
 {
-	(void)call;
 	int width = (int)strlen("NAME");
 	const struct token *list;
 	size_t count;
@@ -150,37 +149,19 @@ run_list(const struct call *call, const char *file)
 }
 
 static int
-run_revoke(const struct call *call, const char *file)
-{
-	return service_status(tokens_revoke(file, call->operands[1]));
-}
-
-static int
 run(const struct call *call)
 {
-	static const struct action {
-		const char *name;
-		bool takes_name, takes_expires;
-		int (*run)(const struct call *call, const char *file);
-	} actions[] = {
-		{ "add", true, true, run_add },
-		{ "list", false, false, run_list },
-		{ "revoke", true, false, run_revoke },
-		{ 0 },
-	};
-	const struct action *action = actions;
 	const char *name = call->operands[0], *file = call->values['f'];
+	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
 	bool named = call->operands_n > 1;
 	struct config config;
 
-	while (action->name != NULL && strcmp(action->name, name) != 0)
-		action++;
-	if (action->name == NULL)
+	if (!add && !list && strcmp(name, "revoke") != 0)
 		return command_usage_error(call, "unknown action: %s", name);
-	if (action->takes_name != named)
+	if (list == named)
 		return command_usage_error(
 		    call, named ? "too many arguments" : "NAME is missing");
-	if (call->values['e'] != NULL && !action->takes_expires)
+	if (call->values['e'] != NULL && !add)
 		return command_usage_error(
 		    call, "--expires is not for %s", name);
 	if (file != NULL && file[0] == '\0')
@@ -191,7 +172,9 @@ run(const struct call *call)
 			return EX_CONFIG;
 		file = config.tokens;
 	}
-	return action->run(call, file);
+	return add    ? run_add(call, file)
+	       : list ? run_list(file)
+		      : service_status(tokens_revoke(file, call->operands[1]));
 }
 
 const struct command token_command = {

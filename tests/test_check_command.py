@@ -112,6 +112,9 @@ def check_expired(tally: Tally, store: Store) -> None:
     name, digest = line.split()[:2]
     store.tokens.write_text(f"{name} {digest} 2001-01-01T00:00:00Z\n")
     told(tally, check(store), CONFIG, "every token has expired", "expired tokens")
+    store.tokens.write_text("")
+    told(tally, check(store), CONFIG, "answered 401; add one with: plant-store token add NAME",
+         "a file without a token is told")
     store.tokens.write_text(text)
 
 

@@ -63,6 +63,8 @@ def check_errors(tally: Tally) -> None:
     numbers = set(re.findall(r" ([1-5]\d{3}) [45]\d\d ", page))
     others = numbers ^ {str(number) for number, _, _ in rows}
     tally.check(not others, "the responder's page has no other error", others)
+    again = [row for row in rows if row[0] == 3008 and "again" in row[2]]
+    tally.check(not again, "what a retry cannot help is not to be sent again", again)
 
 
 def check_settings(tally: Tally, build: pathlib.Path) -> None:

@@ -121,7 +121,7 @@ def check_expired(tally: Tally, store: Store) -> None:
 def check_environment(tally: Tally, store: Store) -> None:
     """The settings of a service's file, in the form that systemd reads."""
     file = store.root / "environment"
-    good = f"# comment\n ; another\n\n PLANT_STORE_DIR = '{store.dir}' \r\nA_B=c d\n" \
+    good = f"# comment\n ; another\n\n PLANT_STORE_DIR = '{store.dir}' \r\nA_B=c\\d\n" \
         f'PLANT_STORE_TOKENS="{store.tokens}"'
 
     def run(text: str) -> subprocess.CompletedProcess:
@@ -135,7 +135,8 @@ def check_environment(tally: Tally, store: Store) -> None:
          "the settings are those of the file")
     tally.check(f"settings: {file}: ok\n" in done.stdout and done.stderr.count("\n") == 1,
                 "which is named, and nothing else is wrong", done)
-    for line in ("PLANT_STORE_DIR", "=x", "export A=b", 'A="b"c', "A='b", "A=b\\", "A B=c"):
+    for line in ("PLANT_STORE_DIR", "=x", "export A=b", "A B=c", 'PLANT_STORE_DIR="b"c',
+                 "PLANT_STORE_DIR='b", "PLANT_STORE_DIR=b\\"):
         told(tally, run(f"{good}\n{line}\n"), CONFIG, f"{file}: line 7: not NAME=VALUE",
              f"{line!r} is no line of it")
     told(tally, run(good + "\nPLANT_STORE_THREADS=0"), CONFIG, "PLANT_STORE_THREADS: '0'",

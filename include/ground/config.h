@@ -49,9 +49,10 @@ void config_warn_unknown(void);
  *
  * config_use_file(path):
  * Replace the settings in the environment by those of a file, and warn as
- * above.  Of systemd's EnvironmentFile= it may have NAME=VALUE on a line, with
- * quotes (' or ") around all of VALUE, blank lines, and lines that begin with #
- * or ;.  FAULT_SETUP, logged, if there is another; or why it cannot be read.
+ * above.  Of systemd's EnvironmentFile= it may have NAME=VALUE on a line, a
+ * setting's VALUE with no quotes (' or ") but around all of it and no backslash,
+ * blank lines, and lines that begin with # or ;.  FAULT_SETUP, logged, if there
+ * is another; or why it cannot be read.
  */
 bool config_is_given(void);
 enum fault config_use_file(const char *path);

@@ -165,6 +165,8 @@ use_line(char *line)
 		return true;
 	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)
 		return false;
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+		return true;
 	value = line + at + strspn(line + at, BLANKS);
 	len = strlen(value);
 	while (len > 0 && strchr(BLANKS, value[len - 1]) != NULL)

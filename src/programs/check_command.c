@@ -324,14 +324,12 @@ static void
 check_answer(struct check *check, const char *path, int fd)
 {
 	char answer[ANSWER_MAX] = "";
-	size_t len = 0;
 	ssize_t n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
 
-	while (n > 0 && len < sizeof(answer) - 1) {
-		n = recv(fd, answer + len, sizeof(answer) - 1 - len, 0);
-		len += n > 0 ? (size_t)n : 0;
-	}
-	const char *error = memmem(answer, len, "{\"error\":", 9);
+	if (n > 0)
+		n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
+	const char *error =
+	    memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
 	if (error != NULL &&
 	    atoi(error + 9) == errors_number(HTTP_CREDENTIAL_MISSING))
 		printf("%s: the service answers: ok\n", path);
@@ -340,7 +338,7 @@ check_answer(struct check *check, const char *path, int fd)
 		    "%s: %s; see: journalctl -u plant-store; then "
 		    "run: systemctl restart plant-store",
 		    path,
-		    len > 0 ? "something else answers"
+		    n > 0   ? "something else answers"
 		    : n < 0 ? "no answer within 15 s"
 			    : "closed without an answer");
 }
@@ -368,8 +366,7 @@ check_socket(struct check *check, const char *path)
 		    errno == ENOENT ? "there is no socket" : "nobody listens");
 	else
 		say_why(check, path, "cannot connect");
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 }
 
 /* --- The whole --- */

@@ -49,10 +49,11 @@ void config_warn_unknown(void);
  *
  * config_use_file(path):
  * Replace the settings in the environment by those of a file, and warn as
- * above.  Of systemd's EnvironmentFile= it may have NAME=VALUE on a line, a
- * setting's VALUE with no quotes (' or ") but around all of it and no backslash,
- * blank lines, and lines that begin with # or ;.  FAULT_SETUP, logged, if there
- * is another; or why it cannot be read.
+ * above.  The file may have a part of what systemd's EnvironmentFile= allows:
+ * NAME=VALUE on a line, blank lines, and lines that begin with # or ;.  All of
+ * a setting's VALUE may be in quotes, ' or "; else it has none, nor a
+ * backslash.  FAULT_SETUP, logged, if there is another line; or why it cannot
+ * be read.
  */
 bool config_is_given(void);
 enum fault config_use_file(const char *path);

@@ -193,6 +193,9 @@ def check_socket(tally: Tally, store: Store) -> None:
     def run(path: object, *arguments: str) -> subprocess.CompletedProcess:
         return check(store, "--socket", str(path), *arguments)
 
+    if os.geteuid() != 0:
+        tally.skip("the socket", "only root can give it the web server's group")
+        return
     with responder(store) as service:
         path = service.socket_path
         told(tally, run(path), 0, "", "a service that answers is well")
@@ -207,13 +210,10 @@ def check_socket(tally: Tally, store: Store) -> None:
                  f"{what.name} of mode {mode:o} is told")
             what.chmod(before)
         group = path.stat().st_gid
-        if os.geteuid() == 0:
-            os.chown(path, -1, UNKNOWN)
-            told(tally, run(path), UNAVAILABLE, f"{path}: no web server's user is in its "
-                 f"group, {UNKNOWN}; run: chgrp www-data {path}", "a wrong group is told")
-            os.chown(path, -1, group)
-        else:
-            tally.skip("a wrong group is told", "only root can give files away")
+        os.chown(path, -1, UNKNOWN)
+        told(tally, run(path), UNAVAILABLE, f"{path}: no web server's user is in its "
+             f"group, {UNKNOWN}; run: chgrp www-data {path}", "a wrong group is told")
+        os.chown(path, -1, group)
         with broken(**by_server(503, 5007)) as url:
             told(tally, run(path, "--url", url), UNAVAILABLE,
                  "the service answers at its socket, and the web server does not reach it: "

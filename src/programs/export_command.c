@@ -23,7 +23,8 @@ static const char usage[] =
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format jsonl  a plant's JSON on each line (the default,\n"
+    "                  unless FILE ends in .csv)\n"
     "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
     "                  empty string is \"\".  A U+0000 is warned of.\n"
     "  --since TIME    only what was stored at that time or later:\n"
@@ -42,7 +43,7 @@ static const char usage[] =
 
 struct export
 {
-	bool csv;
+	enum format format;
 	const char *by;                /* NULL: any */
 	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
 	char at[TIMESTAMP_LEN];        /* of the last plant read */
@@ -121,7 +122,7 @@ put_plant(void *context, const struct record *record)
 	if (!is_wanted(export, record))
 		return FAULT_NONE;
 	export->plants++;
-	if (export->csv)
+	if (export->format == FORMAT_CSV)
 		return put_csv(export, record);
 	fault = output_put(&export->output, record->plant, record->plant_len);
 	return fault == FAULT_NONE ? output_put(&export->output, "\n", 1)
@@ -154,7 +155,7 @@ put_all(struct export *export, const struct call *call)
 	enum fault fault =
 	    output_open(&export->output, path, call->values['F'] != NULL);
 
-	if (fault == FAULT_NONE && export->csv)
+	if (fault == FAULT_NONE && export->format == FORMAT_CSV)
 		fault = output_put(&export->output, header, LENGTH(header));
 	if (fault == FAULT_NONE)
 		fault = command_each_plant(
@@ -183,8 +184,8 @@ read_since(const struct call *call, char *since)
 		return EX_OK;
 	if (!command_time(text, &ms))
 		return command_usage_error(call,
-		    "--since: not a time such as 2027-01-31T12:00:00Z or "
-		    "2027-01-31: %s",
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
 		    text);
 	timestamp_print(ms, since);
 	return EX_OK;
@@ -198,7 +199,7 @@ run(const struct call *call)
 
 	if (export == NULL)
 		return command_fault(fault_report("export", "cannot begin"));
-	status = command_format(call, &export->csv);
+	status = command_format(call, call->values['o'], &export->format);
 	if (status == EX_OK)
 		status = command_by(call, &export->by);
 	if (status == EX_OK)

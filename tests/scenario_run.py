@@ -4,6 +4,8 @@
 import contextlib
 import os
 import pathlib
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -27,14 +29,14 @@ STOP_S = 15.0
 
 @contextlib.contextmanager
 def started(
-    directory: pathlib.Path, port: int, *arguments: str
+    directory: pathlib.Path, port: int, *arguments: str, stderr: int = subprocess.PIPE
 ) -> Iterator[subprocess.Popen]:
     """scripts/run in a session of its own, as a terminal would have it."""
     process = subprocess.Popen(
         [TOP / "scripts/run", "--dir", directory, "--port", str(port), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
     )
@@ -46,7 +48,8 @@ def started(
                 os.kill(pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        process.stderr.close()
+        if process.stderr:
+            process.stderr.close()
 
 
 def said(process: subprocess.Popen, last: str) -> str:
@@ -77,9 +80,16 @@ def check_life(
     name = f"{sign.name}{', started again' if again else ''}"
     port = free_port()
     before = (directory / "token").read_text() if again else ""
-    with started(directory, port) as process:
+    terminal, stderr = pty.openpty()
+    with started(directory, port, stderr=stderr) as process:
         output = said(process, "Ctrl-C")
         lines = output.splitlines()
+        tally.check(
+            lines[0].startswith("The Plant Store is running")
+            and not select.select([terminal], [], [], 0)[0],
+            f"{name}: nothing comes before that it runs",
+            output,
+        )
         curl = next(i for i, line in enumerate(lines) if line.startswith("curl "))
         request = "\n".join(lines[curl : curl + 3])
         tally.check(
@@ -108,6 +118,8 @@ def check_life(
         gone = wait_until(lambda: not session_of(process.pid), STOP_S)
         tally.check(gone, f"{name}: nothing is left running", session_of(process.pid))
         tally.check(not listens(port), f"{name}: the port is free again")
+    os.close(terminal)
+    os.close(stderr)
     journal = directory / "store" / JOURNAL_NAME
     plants = [plant["id"] for plant in read_journal(journal)]
     tally.check(plants == [1], f"{name}: the store stays, the plant there once", plants)

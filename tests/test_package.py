@@ -305,7 +305,12 @@ def check_life(
     def plants() -> list[int]:
         return [plant["id"] for plant in read_journal(journal)]
 
-    chroot.add(package)
+    wanted = needed("dpkg-deb", "-f", package, "Recommends", "Suggests")
+    tally.check(wanted.startswith("Suggests: nginx | lighttpd"),
+                "a web server, which may open port 80, is only suggested", wanted)
+    said = chroot.add(package)
+    tally.check("add one with: plant-store token add NAME" in said,
+                "installed: it asks for a first token", said)
     lap("install, with what it depends on")
     check_fresh(tally, chroot, store)
     chroot.apt("install", "lighttpd", "spawn-fcgi", "multiwatch")
@@ -343,7 +348,9 @@ def check_life(
                     "the token is good", answers)
 
     before = journal.read_bytes()
-    chroot.apt("purge", "plant-store")
+    said = chroot.apt("purge", "plant-store")
+    tally.check("plant-store: the plants stay in /var/lib/plant-store\n" in said,
+                "purged without an answer: it says that the plants stay", said)
     tally.check(journal.read_bytes() == before,
                 "purged without an answer: the store stays, byte for byte")
     tally.check(not chroot.path("etc/plant-store").exists(),

@@ -515,6 +515,9 @@ def test_progress(tally: Tally, root: pathlib.Path) -> None:
                 done.returncode == 0 and bool(seen) == expected
                 and (expected or name == "recover" or done.stderr == ""), f"{name} {option}",
                 done)
+            tally.check(("writing to the disk ..." in done.stderr) ==
+                        (expected and name == "backup"), f"{name} {option}: the disk's part",
+                        done)
 
 
 def interrupt(*words: object) -> tuple[int, str]:
@@ -546,7 +549,7 @@ def test_interrupt(tally: Tally, root: pathlib.Path) -> None:
     for words, told_words in (
         (["verify", store], r"stopped after \d+ plants, \d+ bytes, valid so far\n$"),
         (["stats", store], r"stats: stopped after \d+ plants\n$"),
-        (["backup", "--dir", store, root / "new"], "new: stopped; it is as it was; run it"),
+        (["backup", "--dir", store, root / "new"], rf"stopped; {root}/new is as it was; run it again\n$"),
         (["recover", store, root / "made"], "made: stopped; no store was made"),
     ):
         status, told = interrupt(*words)

@@ -107,6 +107,7 @@ def check_agreement(tally: Tally) -> None:
         (SOCKET, "ListenStream", path, "one socket path everywhere"),
         (SOCKET, "SocketMode", ["0660"], "the socket is closed to others"),
         (SOCKET, "SocketGroup", [GROUP], "the socket is for the web server's group"),
+        (SOCKET, "ConditionFileNotEmpty", [], "the socket listens before the first token"),
         (SERVICE, "StandardInput", ["socket"], "the socket is descriptor 0"),
         (SERVICE, "NonBlocking", ["yes"], "the socket does not block"),
         (SERVICE, "RestartPreventExitStatus", [must_mend],

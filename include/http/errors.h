@@ -5,7 +5,8 @@
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number
  * goes into the body's `error` and never changes its meaning once released; a
  * number that falls out of use stays unused.  That is 5005: 0.1.0 reserved it
- * for a service that shuts down, and never sent it.
+ * for a service that shuts down, and never sent it.  openapi.json publishes the
+ * names, and generated clients use them: a released name stays.
  *
  * Only web servers send HEAD_TOO_LARGE and NO_ANSWER, by their configurations
  * in deploy/.  Nothing else in the program knows a number, a status or a

@@ -92,12 +92,15 @@ backup(const struct call *call)
 {
 	struct copy_report report;
 	const char *dest = call->operands[0];
+	static char at_end[] = "writing to the disk ...";
 	struct watch watch = command_watch(call, "backup");
-	enum fault fault = copy_backup(call->dir, dest, &watch, &report);
+	enum fault fault;
 
+	watch.context = at_end;
+	fault = copy_backup(call->dir, dest, &watch, &report);
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped; it is as it was; run it again", dest);
+		log_error("stopped; %s is as it was; run it again", dest);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64

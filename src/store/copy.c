@@ -167,10 +167,15 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		fault = take_earlier(source, dest, dir, &earlier);
 	half.second = true;
 	if (fault == FAULT_NONE &&
-	    (journal_copy(&source->journal, 0, source->replay.at.end, &copy,
-		 dir, &each) < 0 ||
-		journal_place(&copy, true) < 0))
+	    journal_copy(&source->journal, 0, source->replay.at.end, &copy, dir,
+		&each) < 0)
 		fault = cannot(dest, "cannot write");
+	if (fault == FAULT_NONE) {
+		/* Written, but not on the disk; too late to stop. */
+		(void)watch_step(&each, 1, 1);
+		if (journal_place(&copy, true) < 0)
+			fault = cannot(dest, "cannot write");
+	}
 	before = earlier.size;
 	journal_close(&earlier);
 	if (dir >= 0)

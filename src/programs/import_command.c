@@ -349,7 +349,7 @@ read_full(struct import *import, uint64_t line, const char *text, size_t len)
 	if (!pass(&text, &len, OUTPUT_FULL_AT) || len < TIMESTAMP_LEN ||
 	    timestamp_read(text, TIMESTAMP_LEN, &ms) < 0)
 		goto refused;
-	memcpy(stamp->at, text, TIMESTAMP_LEN);
+	timestamp_print(ms, stamp->at);
 	text += TIMESTAMP_LEN;
 	len -= TIMESTAMP_LEN;
 	if (!pass(&text, &len, OUTPUT_FULL_BY) ||

@@ -377,19 +377,18 @@ def check_by_hand(tally: Tally, store: Store) -> None:
     tally.check(done.returncode == os.EX_USAGE and bool(done.stderr), sentence, done)
 
 
-def serves_with(store: Store, limit: int) -> bool:
-    """Whether it serves, with so many descriptors; else it says why not."""
+def serves_with(store: Store, limit: str) -> bool:
+    """Whether it serves with the limit; else it says that descriptors are few."""
     path = store.root / "start.sock"
     path.unlink(missing_ok=True)
     body = new_plant(2, "Moss")
-    files = ["prlimit", f"--nofile={limit}:{limit}", "--"]
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(path))
         listener.listen()
         peer = stack.enter_context(FastCgiPeer(path))
         process = subprocess.Popen(
-            [*files, store.responder],
+            ["prlimit", limit, "--", store.responder],
             env=store.environment(),
             stdin=listener,
             stderr=subprocess.PIPE,
@@ -411,9 +410,18 @@ def serves_with(store: Store, limit: int) -> bool:
 
 def check_descriptors(tally: Tally, store: Store) -> None:
     create(store)
-    serves = [serves_with(store, limit) for limit in DESCRIPTORS]
+    serves = [serves_with(store, f"--nofile={limit}") for limit in DESCRIPTORS]
     well = serves == sorted(serves) and len(set(serves)) == 2
     tally.check(well, "with too few descriptors it refuses to start", serves)
+
+
+def check_address_space(tally: Tally, store: Store) -> None:
+    if "-fsanitize" in (store.build / "command").read_text():
+        tally.skip("1 GiB of address space", "a sanitizer needs more")
+        return
+    create(store)
+    well = serves_with(store, f"--as={1 << 30}")
+    tally.check(well, "1 GiB of address space is enough to serve")
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
@@ -426,6 +434,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
         check_index,
         check_by_hand,
         check_descriptors,
+        check_address_space,
     )
     for part in parts:
         with tally.part(part.__name__), temporary_store(build_dir) as store:

@@ -314,6 +314,23 @@ destination_of_another_user_is_refused(void **state)
 }
 
 static void
+destination_that_a_service_uses_is_refused(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct fixture there = *fixture;
+	struct journal used;
+
+	fixture_make_store(fixture, false, 1, 1);
+	copy_well(fixture);
+	snprintf(there.path, sizeof(there.path), "%.50s/" DEST, fixture->path);
+	used = fixture_journal(&there, true);
+	assert_int_equal(journal_lock(&used, true, 0), 0);
+	assert_int_equal(copy(fixture, NULL, NULL), FAULT_BUSY);
+	journal_close(&used);
+	copy_well(fixture);
+}
+
+static void
 destination_that_cannot_be_made_is_refused(void **state)
 {
 	static const char *const names[] = { "none/copy", JOURNAL_NAME };
@@ -499,7 +516,7 @@ static void
 copy_that_fails_leaves_what_was_there_or_is_whole(void **state)
 {
 	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PREAD,
-		SHIM_FSYNC, SHIM_FSTAT, SHIM_FSTATAT };
+		SHIM_FSYNC, SHIM_FSTAT };
 	const struct fixture *fixture = *state;
 	size_t len;
 
@@ -549,6 +566,7 @@ main(void)
 		TEST(hard_link_to_an_earlier_copy_keeps_its_bytes),
 		TEST(destination_that_is_no_earlier_copy_of_ours_is_refused),
 		TEST(destination_of_another_user_is_refused),
+		TEST(destination_that_a_service_uses_is_refused),
 		TEST(destination_that_cannot_be_made_is_refused),
 		TEST(damaged_store_is_not_copied),
 		TEST(copy_put_into_service_meanwhile_keeps_its_new_plants),

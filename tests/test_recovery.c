@@ -904,10 +904,20 @@ die_opening(void *argument)
 	return 1;
 }
 
-/* Whether the call was reached. */
+static unsigned
+count_errors(const struct fixture *fixture)
+{
+	return fixture_logged(fixture, ": ") -
+	       fixture_logged(fixture, "; building it") -
+	       fixture_logged(fixture, "were copied to a fresh file");
+}
+
+/* Whether the call was reached.  A refusal is logged once, with its cause. */
 static bool
 fail_opening(const struct attempt *attempt, int error)
 {
+	unsigned errors = count_errors(attempt->fixture);
+	unsigned causes = fixture_logged(attempt->fixture, strerror(error));
 	enum fault fault;
 
 	shim_fail(attempt->call, NULL, attempt->nth, 1, error);
@@ -916,6 +926,12 @@ fail_opening(const struct attempt *attempt, int error)
 	bool reached = shim_count(attempt->call) >= attempt->nth;
 
 	shim_reset();
+	if (store == NULL) {
+		errors = count_errors(attempt->fixture) - errors;
+		causes =
+		    fixture_logged(attempt->fixture, strerror(error)) - causes;
+		assert_true(errors == 1 && causes == 1);
+	}
 	store_close(store);
 	return reached;
 }

@@ -8,7 +8,9 @@
  * The file `index/boot`, two lines: the id of the boot in which pages may be
  * unwritten, or "clean"; and the store's uuid.  The order of writes that a
  * crash of the machine must not break: it has this boot's id, synced, before
- * the first page is written, and "clean", synced, after the last page was.
+ * the first page is written, and "clean", synced, after the last page was.  A
+ * process that has the index open for writing holds a lock on `index/boot`: no
+ * crash of the machine leaves one, and containers may show other boot ids.
  */
 #include "index.h"
 
@@ -54,7 +56,8 @@ struct index {
 	MDB_dbi dbi;
 	MDB_txn *txn;
 	bool write;
-	int dir; /* the store's directory; the caller's */
+	int dir;  /* the store's directory; the caller's */
+	int lock; /* `index/boot`, locked while `write`; or -1 */
 	dev_t device;
 	ino_t inode;
 	struct state state;  /* as the running transaction has it */
@@ -111,6 +114,30 @@ read_mark(int dir, char mark[static MARK_LEN])
 		   : -1;
 }
 
+/* Whether a process has the index open for writing. */
+static bool
+is_written(int dir)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	bool written =
+	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+/* Without the lock, a process with another boot id builds another index. */
+static void
+lock_mark(struct index *index)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+
+	index->lock = openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	fcntl(index->lock, F_OFD_SETLK, &lock);
+}
+
 /* Whether the pages of the file can be read as they were written. */
 static bool
 is_whole(const struct index *index)
@@ -120,7 +147,8 @@ is_whole(const struct index *index)
 	return read_mark(index->dir, mark) == 0 &&
 	       (memcmp(mark, BOOT_CLEAN, BOOT_LEN) == 0 ||
 		   (*index->boot != '?' &&
-		       memcmp(mark, index->boot, BOOT_LEN) == 0));
+		       memcmp(mark, index->boot, BOOT_LEN) == 0) ||
+		   is_written(index->dir));
 }
 
 /* Durable when it returns 0; else an errno value. */
@@ -203,6 +231,7 @@ new_index(int dir, const char *uuid, bool write)
 	if (index == NULL)
 		return NULL;
 	index->dir = dir;
+	index->lock = -1;
 	index->write = write;
 	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
 	/* A boot without an id never equals another. */
@@ -220,6 +249,8 @@ free_index(struct index *index)
 	index_abort(index);
 	if (index->env != NULL)
 		mdb_env_close(index->env);
+	if (index->lock >= 0)
+		close(index->lock);
 	free(index);
 	errno = error;
 }
@@ -291,6 +322,8 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		error = MDB_NOTFOUND;
 	index_abort(index);
 	if (error == 0) {
+		if (write)
+			lock_mark(index);
 		*opened = index;
 		return INDEX_OPENED;
 	}
@@ -322,6 +355,7 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	if (error == 0)
 		error = commit_state(index);
 	if (error == 0) {
+		lock_mark(index);
 		*created = index;
 		return 0;
 	}

@@ -131,6 +131,7 @@ class Outcome:
     status: int
     stderr: str
     wrong: str = ""  # what is wrong with its result in itself
+    unanswered: int = 0
 
 
 Run = Callable[[Tools, Store, dict[str, str]], Outcome]
@@ -171,6 +172,7 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
         )
     # Only the worker listens now: whoever connects after its end is refused.
     events = []
+    unanswered = 3
     for plants in (((10, "plant 10"),), ((11, "l" * LARGE), (12, "plant 12"))):
         ended = (OSError, ValueError)
         with contextlib.suppress(*ended), FastCgiPeer(path, LIMIT_S) as peer:
@@ -181,6 +183,7 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
                 try:
                     answer = peer.exchange(request)
                 finally:
+                    unanswered -= answer is not None
                     outcome = outcome_of(answer)
                     events.append(event(start, plant_id, (name, None), outcome))
     process.terminate()
@@ -191,7 +194,7 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
     created = sum(known.outcome == "created_or_same" for known in events)
     faultless = "FAULT_PLAN" not in environment and created != 3
     wrong = f"it creates {created} of 3 plants" if faultless else ""
-    return Outcome(events, process.returncode, said.decode(), wrong)
+    return Outcome(events, process.returncode, said.decode(), wrong, unanswered)
 
 
 # Two results of a batch, idle time, one more, and a clean end.

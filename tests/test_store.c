@@ -892,6 +892,7 @@ a_journal_of_another_store_than_the_index_is_refused(void **state)
 	assert_int_equal(fixture_logged(fixture, "of another store"), 1);
 	assert_true(fixture_exists(fixture, "index/data.mdb"));
 	fixture_remove_index(fixture);
+	fixture_remove(fixture, JOURNAL_END_NAME);
 	fixture_reopen_and_expect(fixture, NULL, 0);
 }
 

@@ -371,7 +371,8 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
             f"recover, {name}: later records of an id are kept as they stood")
         tally.check(
             files(source) == before
-            and set(made) == {JOURNAL_NAME, "index/boot", "index/data.mdb"},
+            and set(made) == {JOURNAL_NAME, f"{JOURNAL_NAME}.end", "index/boot",
+                              "index/data.mdb"},
             f"recover, {name}: the source is as before, and no other file is made", list(made))
         expect(tally, run("verify", dest), f"recover, {name}: valid")
 

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "ground/log.h"
@@ -75,10 +74,6 @@ init(const struct call *call)
 		status = command_fault(store_init(call->dir));
 	if (status == EX_OK)
 		printf("%s: made a new store\n", call->dir);
-	if (status == EX_OK && geteuid() == 0)
-		log_info("%s: belongs to root; for a service of another user: "
-			 "chown -R USER %s",
-		    call->dir, call->dir);
 	return status;
 }
 

@@ -23,9 +23,13 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "pure/crc32c.h"
 
 /* The first read of one record: a plant's line rarely is longer. */
 #define LINE_BYTES ((size_t)4 << 10)
+
+/* The end mark: uuid, offset and checksum, a space between, and a newline. */
+#define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
 #define COPY_BYTES ((size_t)1 << 20)
 
@@ -47,11 +51,15 @@ journal_damaged(
 }
 
 enum fault
-journal_short(const struct journal *journal, uint64_t end, uint64_t known)
+journal_lost(const struct journal *journal, uint64_t end, const char *reason,
+    uint64_t known)
 {
+	if (reason != NULL || journal->size >= known)
+		return journal_damaged(journal, end, reason);
 	log_error("%s: it is shorter (%" PRIu64 " bytes) than what was stored "
 		  "in it (%" PRIu64 "): restore it from a backup; if this copy "
-		  "is meant to be used, remove `index` beside it first",
+		  "is meant to be used, remove `index` and `" JOURNAL_END_NAME
+		  "` beside it first",
 	    journal->name, end, known);
 	return FAULT_DAMAGED;
 }
@@ -124,23 +132,19 @@ journal_exists(const struct journal *journal, const char *name)
 int
 journal_make_dir(const char *path)
 {
-	int made = mkdir(path, 0700), error = errno;
-	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), parent;
-
-	if (dir < 0 && made < 0 && error != EEXIST)
-		errno = error;
-	if (dir < 0 || made < 0)
-		return dir;
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	bool made = mkdir(path, 0700) == 0;
+	int dir = made || errno == EEXIST ? open(path, flags) : -1;
 	/* It is durable once the directory that names it is synced. */
-	parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	error = parent < 0 || fsync(parent) < 0 ? errno : 0;
+	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
+
+	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
+		close(dir);
+		dir = -1;
+	}
 	if (parent >= 0)
 		close(parent);
-	if (error == 0)
-		return dir;
-	close(dir);
-	errno = error;
-	return -1;
+	return dir;
 }
 
 /*
@@ -265,6 +269,52 @@ journal_cut(struct journal *journal, uint64_t end)
 		return -1;
 	journal->size = end;
 	return 0;
+}
+
+/* `uuid` need not be one: what is encoded is compared. */
+static void
+encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
+{
+	int n = snprintf(mark, END_LEN + 1, "%.36s %020" PRIu64, uuid, end);
+
+	snprintf(mark + n, END_LEN + 1 - (size_t)n, " %08x\n",
+	    crc32c(0, mark, (size_t)n));
+}
+
+int
+journal_write_end(const struct journal *journal, uint64_t end)
+{
+	char mark[END_LEN + 1];
+
+	encode_end(journal->uuid, end, mark);
+	return file_put(journal->dir, JOURNAL_END_NAME, mark, END_LEN);
+}
+
+enum fault
+journal_read_end(const struct journal *journal, const char *uuid, uint64_t *end)
+{
+	char mark[END_LEN + 1] = "", good[END_LEN + 1];
+
+	if (file_get(journal->dir, JOURNAL_END_NAME, mark, END_LEN) < 0 &&
+	    errno == ENOENT)
+		return FAULT_NONE;
+	uint64_t here = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
+	encode_end(mark, here, good);
+	if (strcmp(mark, good) != 0) {
+		log_warning("%s.end: unreadable; the idle service writes it "
+			    "again",
+		    journal->name);
+		return FAULT_NONE;
+	}
+	if (memcmp(mark, uuid, RECORD_UUID_LEN) != 0) {
+		log_error("%s.end: of another store; if this journal is meant "
+			  "to be used, remove that file first",
+		    journal->name);
+		return FAULT_SETUP;
+	}
+	if (*end < here)
+		*end = here;
+	return FAULT_NONE;
 }
 
 enum fault

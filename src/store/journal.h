@@ -13,6 +13,10 @@
  * JOURNAL_FAILED_NAME: every process finds that it is gone, and the next start
  * makes a fresh one from it.
  *
+ * The end mark: the file JOURNAL_END_NAME has the end of the last closing line
+ * that was synced, for the case that the journal's last pages are lost.  It is
+ * overwritten in place, within one sector.
+ *
  * The file may end in blank lines: room written ahead, so that a later sync
  * need not grow the file, which costs the file system a write of its own.
  */
@@ -31,6 +35,7 @@
 #define JOURNAL_NAME "plants.jsonl"
 #define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
+#define JOURNAL_END_NAME JOURNAL_NAME ".end"
 
 /* How long to wait for the lock. */
 #define JOURNAL_LOCK_TIMEOUT_MS 5000
@@ -73,15 +78,16 @@ bool journal_exists(const struct journal *journal, const char *name);
 int journal_make_dir(const char *path);
 
 /*
- * journal_damaged(journal, offset, reason), journal_short(journal, end, known):
+ * journal_damaged(journal, offset, reason),
+ * journal_lost(journal, end, reason, known):
  * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
- * are missing; or that it ends at `end`, and was durable up to `known`.
- * FAULT_DAMAGED.
+ * are missing; the same of the end of its lines, which were durable up to
+ * `known`, where the file may also have become shorter.  FAULT_DAMAGED.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
-enum fault journal_short(
-    const struct journal *journal, uint64_t end, uint64_t known);
+enum fault journal_lost(const struct journal *journal, uint64_t end,
+    const char *reason, uint64_t known);
 
 /*
  * journal_lock(journal, write, deadline_ms):
@@ -126,6 +132,17 @@ int journal_append(
  */
 int journal_sync(const struct journal *journal);
 int journal_cut(struct journal *journal, uint64_t end);
+
+/*
+ * journal_write_end(journal, end), journal_read_end(journal, uuid, end):
+ * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of the
+ * journal's directory, unless there is none or it is unreadable, which is
+ * logged; FAULT_SETUP, logged, if it is not of the store `uuid`.  Under the
+ * lock.
+ */
+int journal_write_end(const struct journal *journal, uint64_t end);
+enum fault journal_read_end(
+    const struct journal *journal, const char *uuid, uint64_t *end);
 
 /*
  * journal_fail(journal, what):

@@ -200,7 +200,7 @@ read_source(struct recover *r)
 
 /* What a new store has, and so what is removed where something failed. */
 static const char *const dest_names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
-	RECOVER_LATER_NAME };
+	JOURNAL_END_NAME, RECOVER_LATER_NAME };
 #define DEST_NAMES (sizeof(dest_names) / sizeof(dest_names[0]))
 
 /* Make the new store. */

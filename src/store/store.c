@@ -40,7 +40,8 @@ replace_journal(struct store *store)
 		return FAULT_NONE;
 	if (journal_exists(journal, JOURNAL_FAILED_NAME))
 		return recovery_renew(store);
-	if (journal_exists(journal, "index"))
+	if (journal_exists(journal, "index") ||
+	    journal_exists(journal, JOURNAL_END_NAME))
 		log_error(
 		    "%s: missing; restore it from a backup", journal->name);
 	else
@@ -54,7 +55,7 @@ enum fault
 store_init(const char *path)
 {
 	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
-		"index" };
+		JOURNAL_END_NAME, "index" };
 	struct journal here = { .dir = journal_make_dir(path), .fd = -1 };
 	struct journal fresh;
 	enum fault fault = FAULT_NONE;
@@ -62,7 +63,7 @@ store_init(const char *path)
 	/* Two may begin at once: the second finds the first one's store. */
 	if (here.dir < 0 || flock(here.dir, LOCK_EX) < 0)
 		fault = fault_report(path, "cannot make or open it");
-	for (size_t i = 0; i < 3 && fault == FAULT_NONE; i++)
+	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
 		if (journal_exists(&here, names[i])) {
 			log_error("%s: holds a store, or a part of one: %s; "
 				  "nothing was changed; name another directory",
@@ -388,9 +389,11 @@ append_closing(struct store *store)
 		at.crc = record.crc;
 		at.closing = true;
 		fault = write_batch(store, &at, store->prepare);
-		if (fault == FAULT_NONE && store->prepare)
+		if (fault == FAULT_NONE && store->prepare) {
 			settle(store, &at);
-		else if (fault == FAULT_NONE)
+			if (journal_write_end(&store->journal, at.end) < 0)
+				recovery_unwritten(store, JOURNAL_END_NAME);
+		} else if (fault == FAULT_NONE)
 			store->at = at;
 	}
 	index_abort(store->index);

@@ -118,8 +118,13 @@ lab_read(const struct lab *lab, const char *name)
 void
 lab_write(const struct lab *lab, const char *name, const char *at, size_t len)
 {
-	int fd = openat(lab->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int fd;
 
+	if (at == NULL) {
+		unlinkat(lab->dir, name, 0);
+		return;
+	}
+	fd = openat(lab->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || pwrite(fd, at, len, 0) != (ssize_t)len ||
 	    ftruncate(fd, (off_t)len) < 0)
 		lab_die("%s: %s", name, strerror(errno));

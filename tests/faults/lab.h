@@ -17,6 +17,7 @@
 #include "store/store.h"
 
 #define JOURNAL_NAME "plants.jsonl"
+#define END_NAME JOURNAL_NAME ".end"
 
 struct lab {
 	char path[64];
@@ -45,7 +46,7 @@ struct bytes {
 	size_t len;
 };
 
-/* Whole files by their names; lab_read gives NULL for one that is missing. */
+/* Whole files by their names; NULL for one that is missing, or shall be. */
 struct bytes lab_read(const struct lab *lab, const char *name);
 void lab_write(
     const struct lab *lab, const char *name, const char *at, size_t len);

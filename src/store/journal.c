@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -32,6 +34,10 @@
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
 #define COPY_BYTES ((size_t)1 << 20)
+
+/* Those that this thread holds, and the signals blocked before the first. */
+static _Thread_local unsigned locks;
+static _Thread_local sigset_t unlocked_signals;
 
 /* Pauses between tries: no delay behind a sync, and no load. */
 #define RETRY_NS_MIN 20000L
@@ -147,37 +153,73 @@ journal_make_dir(const char *path)
 	return dir;
 }
 
+/* Put off the signals by which a terminal stops a process. */
+static void
+block_stops(struct journal *journal)
+{
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	sigaddset(&stops, SIGTTIN);
+	sigaddset(&stops, SIGTTOU);
+	if (locks++ == 0)
+		pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
+	journal->locked = true;
+}
+
+static void
+restore_stops(struct journal *journal)
+{
+	if (journal->locked && --locks == 0)
+		pthread_sigmask(SIG_SETMASK, &unlocked_signals, NULL);
+	journal->locked = false;
+}
+
 /*
  * Tries again and again: a blocking wait would need a signal to end it, and a
  * signal would break libfcgi's reads.
  */
 int
-journal_lock(const struct journal *journal, bool write, int64_t deadline_ms)
+journal_lock(struct journal *journal, bool write, int64_t deadline_ms)
 {
 	struct flock whole = { .l_type = write ? F_WRLCK : F_RDLCK,
 		.l_whence = SEEK_SET };
 	struct timespec pause = { 0, RETRY_NS_MIN };
+	int error = 0;
 
-	while (fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
+	block_stops(journal);
+	while (error == 0 && fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-			return -1;
-		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			errno = ETIMEDOUT;
-			return -1;
-		}
-		nanosleep(&pause, NULL);
+			error = errno;
+		else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+			error = ETIMEDOUT;
+		else
+			nanosleep(&pause, NULL);
 		if (pause.tv_nsec < RETRY_NS_MAX)
 			pause.tv_nsec *= 2;
 	}
-	return 0;
+	if (error == 0)
+		return 0;
+	restore_stops(journal);
+	errno = error;
+	return -1;
 }
 
 void
-journal_unlock(const struct journal *journal)
+journal_unlock(struct journal *journal)
 {
 	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
 	fcntl(journal->fd, F_OFD_SETLK, &whole);
+	restore_stops(journal);
+}
+
+int
+journal_lock_dir(struct journal *journal)
+{
+	block_stops(journal);
+	return flock(journal->dir, LOCK_EX);
 }
 
 /*
@@ -522,6 +564,7 @@ journal_close(struct journal *journal)
 		close(journal->fd);
 	if (journal->dir >= 0)
 		close(journal->dir);
+	restore_stops(journal);
 	free(journal->name);
 	free(journal->line);
 	*journal = JOURNAL_NONE;

@@ -6,7 +6,8 @@
  * The lock is an open file description lock on the journal itself: it goes with
  * its process, and a child forked later does not share it, since the file is
  * O_CLOEXEC.  "Under the lock" means that journal_lock has been called and
- * journal_check has found the file in place.
+ * journal_check has found the file in place.  A lock that is held puts off the
+ * signals by which a terminal stops a process, which would hold it up to then.
  *
  * The mark: after a failed sync the kernel may have told one process only, and
  * a second sync proves nothing.  So the journal is renamed to
@@ -50,7 +51,8 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* behind the header */
-	char *line;            /* of journal_read */
+	bool locked;
+	char *line; /* of journal_read */
 	size_t line_size;
 };
 
@@ -93,11 +95,15 @@ enum fault journal_lost(const struct journal *journal, uint64_t end,
  * journal_lock(journal, write, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
- * with errno, ETIMEDOUT if others hold it.
+ * with errno, ETIMEDOUT if others hold it.  To be given back by the same thread.
+ *
+ * journal_lock_dir(journal):
+ * Lock its directory, where there may be no journal, until journal_close.  0;
+ * -1 with errno.
  */
-int journal_lock(
-    const struct journal *journal, bool write, int64_t deadline_ms);
-void journal_unlock(const struct journal *journal);
+int journal_lock(struct journal *journal, bool write, int64_t deadline_ms);
+void journal_unlock(struct journal *journal);
+int journal_lock_dir(struct journal *journal);
 
 /*
  * journal_check(journal, end):

@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -61,7 +60,7 @@ store_init(const char *path)
 	enum fault fault = FAULT_NONE;
 
 	/* Two may begin at once: the second finds the first one's store. */
-	if (here.dir < 0 || flock(here.dir, LOCK_EX) < 0)
+	if (here.dir < 0 || journal_lock_dir(&here) < 0)
 		fault = fault_report(path, "cannot make or open it");
 	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
 		if (journal_exists(&here, names[i])) {
@@ -90,8 +89,8 @@ open_journal(struct store *store, int64_t deadline_ms)
 		fault = journal_open(journal, store->path, true);
 		if (fault == FAULT_ABSENT && errno == ENOENT) {
 			/* Until it is closed: one renews a failed journal. */
-			bool locked = journal->dir < 0 ||
-				      flock(journal->dir, LOCK_EX) == 0;
+			bool locked =
+			    journal->dir < 0 || journal_lock_dir(journal) == 0;
 			fault = locked ? replace_journal(store)
 				       : fault_report(
 					     store->path, "cannot lock it");

@@ -35,9 +35,13 @@
 
 #define COPY_BYTES ((size_t)1 << 20)
 
-/* Those that this thread holds, and the signals blocked before the first. */
+/*
+ * Those that this thread holds, and the signals blocked before the first.  The
+ * service's threads always block those that stop a process.
+ */
 static _Thread_local unsigned locks;
 static _Thread_local sigset_t unlocked_signals;
+static _Thread_local bool unstoppable;
 
 /* Pauses between tries: no delay behind a sync, and no load. */
 #define RETRY_NS_MIN 20000L
@@ -159,19 +163,21 @@ block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
+	journal->locked = true;
+	if (locks++ > 0 || unstoppable)
+		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
-	if (locks++ == 0)
-		pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
-	journal->locked = true;
+	pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
+	unstoppable = sigismember(&unlocked_signals, SIGTSTP) == 1;
 }
 
 static void
 restore_stops(struct journal *journal)
 {
-	if (journal->locked && --locks == 0)
+	if (journal->locked && --locks == 0 && !unstoppable)
 		pthread_sigmask(SIG_SETMASK, &unlocked_signals, NULL);
 	journal->locked = false;
 }

@@ -2,8 +2,10 @@
 """Goal: scripts/run keeps every word of what it promises to a newcomer."""
 
 import contextlib
+import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -95,6 +97,13 @@ def check_life(
             f"{name}: the request can be pasted",
             pasted,
         )
+        shown = re.search(r"^    (grep .*plants\.jsonl.*)$", (TOP / "README.md").read_text(), re.M)
+        command = shown[1].replace("run/store", "store") if shown else "false"
+        last = subprocess.run(["sh", "-c", command], cwd=directory, capture_output=True, text=True)
+        found = [json.loads(line).get("plant", {}).get("id") for line in last.stdout.splitlines()]
+        blank = (directory / "store" / JOURNAL_NAME).read_bytes().endswith(b"\n\n\n")
+        tally.check(blank and 1 in found and last.returncode == 0,
+                    f"{name}: README's command shows the last lines of a live journal", last)
         mode = (directory / "socket").stat().st_mode & 0o777
         tally.check(mode == 0o660, f"{name}: the socket has mode 0660", oct(mode))
         if again:

@@ -24,6 +24,7 @@ from lib_service import (
     Store,
     Tally,
     check_length,
+    crc32c,
     fcgi_request,
     main,
     new_plant,
@@ -346,6 +347,10 @@ def check_lost_end(tally: Tally, store: Store) -> None:
         service.process.wait()
     whole = store.journal.read_bytes()
     end = len(whole.rstrip(b"\n")) + 1
+    sealed, _, crc = mark.read_text().rpartition(" ")
+    well = (sealed == f"{json.loads(whole[:82])['store']} {end:020}"
+            and crc == f"{crc32c(0, sealed.encode()):08x}\n")
+    tally.check(well, "which is as plant-store-journal(5) has it", (sealed, crc, end))
     first = whole.rindex(b"\n", 0, end - 4096) + 1  # the first line that is damaged
     store.journal.write_bytes(whole[:end - 4096] + bytes(4096) + whole[end:])
     boot = store.dir / "index" / "boot"

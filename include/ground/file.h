@@ -1,7 +1,7 @@
 /*
- * file: whole reads and writes at a place of a file, small files, and a rename
- * that replaces nothing.  The offset of the descriptor is neither used nor changed.  Any
- * thread.
+ * file: whole reads and writes at a place of a file, small files whole, and a
+ * rename that replaces nothing.  The offset of the descriptor is neither used
+ * nor changed.  Any thread.
  */
 #ifndef GROUND_FILE_H
 #define GROUND_FILE_H

@@ -95,7 +95,7 @@ enum fault journal_lost(const struct journal *journal, uint64_t end,
  * journal_lock(journal, write, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
- * with errno, ETIMEDOUT if others hold it.  To be given back by the same thread.
+ * with errno, ETIMEDOUT if others hold it.  The same thread gives it back.
  *
  * journal_lock_dir(journal):
  * Lock its directory, where there may be no journal, until journal_close.  0;
@@ -141,8 +141,8 @@ int journal_cut(struct journal *journal, uint64_t end);
 
 /*
  * journal_write_end(journal, end), journal_read_end(journal, uuid, end):
- * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of the
- * journal's directory, unless there is none or it is unreadable, which is
+ * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of
+ * the journal's directory, unless there is none or it is unreadable, which is
  * logged; FAULT_SETUP, logged, if it is not of the store `uuid`.  Under the
  * lock.
  */

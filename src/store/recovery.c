@@ -319,7 +319,7 @@ recovery_start(struct store *store)
 	struct position covered = { 0 };
 	enum fault fault = open_index(store, &covered);
 
-	/* An index of this boot covers as much, where a process is to be quick. */
+	/* One request is to be quick: an index that counts covers as much. */
 	if (fault == FAULT_NONE && (store->prepare || covered.end == 0))
 		fault = journal_read_end(
 		    &store->journal, store->journal.uuid, &store->durable);

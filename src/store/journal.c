@@ -43,6 +43,9 @@ static _Thread_local unsigned locks;
 static _Thread_local sigset_t unlocked_signals;
 static _Thread_local bool unstoppable;
 
+/* Files kept for one offset.  More means that the names are never free. */
+#define KEPT_MAX 1000
+
 /* Pauses between tries: no delay behind a sync, and no load. */
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 500000L
@@ -539,7 +542,7 @@ journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
 		    kind, (unsigned long long)offset, n);
 		if (rename_new(dir, from, name) == 0)
 			return fsync(dir);
-		if (errno != EEXIST)
+		if (errno != EEXIST || n == KEPT_MAX)
 			return -1;
 	}
 }

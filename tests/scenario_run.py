@@ -2,10 +2,12 @@
 """Goal: scripts/run keeps every word of what it promises to a newcomer."""
 
 import contextlib
+import json
 import os
 import pathlib
 import pty
 import select
+import re
 import signal
 import subprocess
 import sys
@@ -111,6 +113,7 @@ def check_life(
             same = (directory / "token").read_text() == before
             tally.check(same, f"{name}: the token is found again")
         else:
+            check_shown(tally, directory)
             check_refusals(tally, directory, port)
         os.kill(process.pid, sign)
         status = process.wait(STOP_S)
@@ -127,6 +130,19 @@ def check_life(
         not journal.read_bytes().endswith(b"\n\n"),
         f"{name}: the store was closed cleanly",
     )
+
+
+def check_shown(tally: Tally, directory: pathlib.Path) -> None:
+    """The journal of a live store ends in blank lines, but README has a way."""
+    shown = re.search(r"^    (grep .*plants\.jsonl.*)$", (TOP / "README.md").read_text(), re.M)
+    command = shown[1].replace("run/store", "store") if shown else "false"
+    last = subprocess.run(
+        ["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False
+    )
+    found = [json.loads(line).get("plant") for line in last.stdout.splitlines()]
+    blank = (directory / "store" / JOURNAL_NAME).read_bytes().endswith(b"\n\n\n")
+    tally.check(blank and {"id": 1, "name": "Fern", "tag": "indoor"} in found,
+                "README's command shows the last lines of a live journal", last)
 
 
 def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:

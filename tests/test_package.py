@@ -341,7 +341,12 @@ def check_life(
     tally.check(not program.exists(), "removed: the program is gone")
     tally.check(plants() == [1, 2, 3] and tokens.exists() and settings.exists(),
                 "removed: store, tokens and settings stay")
+    aside = store.rename(store.with_name("aside"))
     chroot.add(newer)
+    tally.check(store.exists() and not any(store.iterdir()),
+                "installed again where the store is not mounted: none is made")
+    store.rmdir()
+    aside.rename(store)
     with service(chroot, port, token) as client:
         answers = [client.create(2, "Monstera").status, client.create(2, "X").status]
         tally.check(answers == [200, 409], "installed again: the plants are there, and "
@@ -381,6 +386,9 @@ def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
     made = store.stat()
     tally.check((made.st_uid, made.st_mode & 0o777) == (user, 0o700),
                 "installed: the store is its user's alone", made)
+    made = (store / JOURNAL_NAME).stat()
+    tally.check((made.st_uid, made.st_mode & 0o777) == (user, 0o600),
+                "installed: a new store is made, as its user", made)
     made = chroot.path("etc/plant-store").stat()
     tally.check(made.st_gid == group and made.st_mode & 0o777 == 0o750,
                 "installed: the settings are for its group", made)

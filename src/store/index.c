@@ -91,24 +91,12 @@ fail(const struct index *index, int error)
 	return -1;
 }
 
-/* The first bytes of a file.  0; -1 if it has not so many. */
-static int
-read_file(int dir, const char *name, char *buf, size_t len)
-{
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
-
-	if (fd >= 0)
-		close(fd);
-	return n == (ssize_t)len ? 0 : -1;
-}
-
 /* What `index/boot` has; -1 if there is none. */
 static int
 read_mark(int dir, char mark[static MARK_LEN])
 {
 	/* A crash may leave zeros. */
-	return read_file(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
+	return file_get(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
 		       mark[BOOT_LEN] == '\n' && mark[MARK_LEN - 1] == '\n'
 		   ? 0
 		   : -1;
@@ -156,20 +144,15 @@ static int
 write_mark(const struct index *index, const char *boot)
 {
 	char mark[MARK_LEN];
-	int error = 0;
 	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
-	int fd =
-	    openat(index->dir, BOOT_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int error;
 
 	memset(mark, '\n', sizeof(mark));
 	memcpy(mark, boot, BOOT_LEN);
 	memcpy(mark + MARK_UUID, index->uuid, RECORD_UUID_LEN);
-	if (fd < 0 || names < 0 ||
-	    file_write_all(fd, mark, sizeof(mark), 0) < 0 || fsync(fd) < 0 ||
-	    fsync(names) < 0)
-		error = errno;
-	if (fd >= 0)
-		close(fd);
+	error = names < 0 || file_put(names, "boot", mark, sizeof(mark)) < 0
+		    ? errno
+		    : 0;
 	if (names >= 0)
 		close(names);
 	return error;
@@ -235,7 +218,7 @@ new_index(int dir, const char *uuid, bool write)
 	index->write = write;
 	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
 	/* A boot without an id never equals another. */
-	if (read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
+	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
 		BOOT_LEN) < 0)
 		*index->boot = '?';
 	return index;

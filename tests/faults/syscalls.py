@@ -300,6 +300,18 @@ def backup_again(tools: Tools, store: Store, environment: dict[str, str]) -> Out
     return dataclasses.replace(outcome, wrong=wrong)
 
 
+INIT = by_command("init", "DEST")
+
+
+def init_again(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """Where no store was made, it can be made; it is whole in any case."""
+    if not (dest_of(store) / JOURNAL_NAME).exists():
+        outcome = INIT(tools, store, environment)
+        if outcome.status:
+            return outcome
+    return by_command("verify", "DEST")(tools, store, environment)
+
+
 def check_with_url(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     """Of a server that answers as the service does."""
     with broken() as url:
@@ -423,6 +435,7 @@ OPERATIONS = [
     ),
     Operation("a backup", [three], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
+    Operation("an empty store", [three], INIT, init_again),
     Operation("a token added", [], add_token),
     Operation("a token revoked", [other_token], revoke_token),
 ]

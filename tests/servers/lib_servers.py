@@ -381,7 +381,8 @@ class Running:
             values["folder"] = str(self.root / "apache")
             values["run"] = str(run)
             values["log"] = str(self.server_log)
-            command = [program, "-DFOREGROUND", "-f"]
+            # As Debian's apachectl has it.
+            command = ["prlimit", "--nofile=8192:", program, "-DFOREGROUND", "-f"]
         config = install_config(
             self.root, f"{set_up.server}/{set_up.mode}.conf", values
         )

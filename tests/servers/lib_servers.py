@@ -221,7 +221,7 @@ class Running:
         if os.geteuid() == 0:
             self.owner = SERVICE_USER if set_up.own_socket else SERVER_USER
             self.root.chmod(0o711)
-            for path in (self.root, store.dir, store.tokens):
+            for path in store.owned:
                 shutil.chown(path, self.owner)
 
     def client(self, timeout_s: float = 30.0) -> HttpClient:

@@ -406,7 +406,7 @@ class Running:
         text = config.read_text()
         replacements = {
             "unix:/run/plant-store/socket;": f"unix:{self.socket_path};",
-            "listen 127.0.0.1:80;": f"listen {self.host}:{self.port};",
+            "listen 127.0.0.1:80 ": f"listen {self.host}:{self.port} ",
             "location / {": f"location {self.mount}/ {{",
             "pid /run/nginx.pid;": f"pid {self.root}/nginx.pid;",
         }

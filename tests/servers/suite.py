@@ -32,6 +32,7 @@ from expected import (
     CUT,
     DIFFERENCES,
     NO_ANSWER,
+    EMPTY_OK,
     Difference,
     Plant,
     Told,
@@ -137,11 +138,11 @@ class Trial:
     def wire(self) -> Wire:
         return Wire(self.server.port)
 
-    def raw(self, request: bytes) -> Answer:
+    def raw(self, request: bytes, method: str = "POST") -> Answer:
         """The answer on a connection of its own."""
         with self.wire() as wire:
             wire.send(request)
-            return wire.answer()
+            return wire.answer(method)
 
     # -- what is found
 
@@ -154,6 +155,7 @@ class Trial:
     ) -> None:
         """Judge an answer, or that there was none; `sent` is for differences."""
         sent = expected if isinstance(expected, Plant) else sent
+        self.note_server(answer)
         differences = [d for d in DIFFERENCES if d.concerns(self.set_up, case)]
         allowed = [each for d in differences for each in d.instead] or [expected]
         if not self._fits(expected, answer, sent):
@@ -166,6 +168,13 @@ class Trial:
         if sent and self._fits(sent, answer, sent) and sent not in self.stored:
             self.stored.append(sent)
 
+    def note_server(self, answer: Answer | Failure) -> None:
+        """No answer has a version number in its header Server."""
+        if isinstance(answer, Answer):
+            server = answer.header("Server") or ""
+            if any(letter.isdigit() for letter in server):
+                self.find("Server has no version", False, server)
+
     def _fits(
         self, expected: Told | Plant | str, answer: Answer | Failure, sent: Plant | None
     ) -> bool:
@@ -175,6 +184,8 @@ class Trial:
             expected = sent
         elif expected == BROKEN:
             return answer.status == 200 and not is_json(answer.body)
+        elif expected == EMPTY_OK:
+            return (answer.status, answer.body) == (200, b"")
         return not isinstance(expected, str | None) and expected.fits(answer)
 
     def find(self, case: str, well: bool, detail: object = "", shown: str = "") -> None:
@@ -252,6 +263,17 @@ def creations(trial: Trial) -> None:
     plant = trial.plant("of the future")
     answer = trial.raw(trial.request(plant, version="HTTP/3.1"))
     trial.expect("HTTP/3.1", Told(400, 3008), answer, plant)
+    plant = trial.plant("of the past")
+    answer = trial.raw(trial.request(plant, version="HTTP/1.2"))
+    trial.expect("HTTP/1.2", plant, answer)
+    plant = trial.plant("200 headers")
+    lines = [f"X-{number}: x" for number in range(200)]
+    trial.expect("200 headers", plant, trial.raw(trial.request(plant, *lines)))
+    plant = trial.plant("half closed")
+    with trial.wire() as wire:
+        wire.send(trial.request(plant))
+        wire.end_sending()
+        trial.expect("half closed", plant, wire.answer())
 
 
 def ways(trial: Trial) -> None:
@@ -454,6 +476,7 @@ REFUSALS = [
     Refusal("DELETE", Told(405, 2002), None, "DELETE"),
     Refusal("OPTIONS", Told(405, 2002), None, "OPTIONS"),
     Refusal("TRACE", Told(405, 2002), None, "TRACE"),
+    Refusal("TRACE elsewhere", Told(404, 2001), None, "TRACE", "/x"),
     Refusal("BREW", Told(405, 2002), None, "BREW"),
     Refusal("405 before 400", Told(405, 2002), b"[]", "PUT"),
     Refusal("text", Told(400, 3001), headers={"Content-Type": "text/plain"}),
@@ -522,6 +545,7 @@ def raw_refusals(trial: Trial) -> None:
         "coding gzip": (broken, head("Transfer-Encoding: gzip") + text),
         # The first is refused before the second is looked at.
         "coding gzip, 1 over": (broken, head("Transfer-Encoding: gzip", over)),
+        "OPTIONS *": (broken, head(method="OPTIONS", path="*")),
         "no Host": (broken, trial.head(length) + text),
         "no colon": (broken, head(length, "no colon") + text),
         "no HTTP": (broken, b"what is this\r\n\r\n"),
@@ -537,9 +561,16 @@ def raw_refusals(trial: Trial) -> None:
         "long header": (long, trial.request(good, "X: " + "x" * 60_000)),
         "many headers": (long, trial.request(good, *["X: x"] * 2000)),
     }
+    for method in ("GET", "HEAD", "PUT"):
+        told = Told(405, 2002, bare=method == "HEAD")
+        for how, lines, body in (
+            ("a body", (length,), text),
+            ("chunks", ("Transfer-Encoding: chunked",), b"".join(chunked([text]))),
+        ):
+            requests[f"{method} with {how}"] = told, head(*lines, method=method) + body
     for case, (told, request) in requests.items():
         with trial.unstored(case):
-            trial.expect(case, told, trial.raw(request))
+            trial.expect(case, told, trial.raw(request, request.split()[0].decode()))
     case = "length and chunked"
     with trial.unstored(case), trial.wire() as wire:
         # Read by its length it has one request, read by its chunks two.

@@ -238,11 +238,17 @@ def check_tokens(tally: Tally, store: Store) -> None:
 
 def check_directory(tally: Tally, store: Store) -> None:
     missing = store.root / "missing"
-    sentence = "refused: no store directory"
+    why = "no store here; mount its file system, or make a new store with: plant-store init"
     where = {"PLANT_STORE_DIR": str(missing)}
-    why = f"{missing}: cannot open: No such file or directory; check its name\n"
-    check_refused(tally, store, sentence, why, {os.EX_CONFIG}, **where)
+    sentence = "refused: no store directory"
+    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", {os.EX_CONFIG}, **where)
     tally.check(not missing.exists(), "a missing store directory is not made")
+    missing.mkdir()
+    (missing / "lost+found").mkdir()
+    sentence = "refused: a file system without a store, as where none is mounted"
+    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", {os.EX_CONFIG}, **where)
+    made = [path.name for path in missing.iterdir()]
+    tally.check(made == ["lost+found"], "and no store is begun in it", made)
     file = store.root / "file"
     file.write_text("not a directory\n")
     sentence = "refused: a file as store directory"

@@ -39,10 +39,11 @@ copy_well(const struct fixture *fixture)
 }
 
 static void
-remove_store(const struct fixture *fixture)
+renew_store(const struct fixture *fixture)
 {
 	fixture_remove(fixture, JOURNAL_NAME);
 	fixture_remove_index(fixture);
+	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 }
 
 static bool
@@ -123,7 +124,7 @@ copy_served_as_a_store_knows_its_plants(void **state)
 
 	fixture_make_store(fixture, false, 1, 3);
 	copy_well(fixture);
-	remove_store(fixture);
+	renew_store(fixture);
 	assert_int_equal(
 	    renameat(fixture->dir, COPY, fixture->dir, JOURNAL_NAME), 0);
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
@@ -194,7 +195,7 @@ serve_it(const struct fixture *fixture)
 static void
 change_the_store(const struct fixture *fixture)
 {
-	remove_store(fixture);
+	renew_store(fixture);
 	fixture_make_store(fixture, false, 1, 4);
 }
 
@@ -274,7 +275,7 @@ refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
 	else
 		assert_false(fixture_exists(fixture, "victim"));
 	parts_empty(fixture->dir, DEST);
-	remove_store(fixture);
+	renew_store(fixture);
 }
 
 static void

@@ -30,6 +30,7 @@ try_make(const struct fixture *fixture)
 static struct journal
 make_journal(const struct fixture *fixture)
 {
+	unlinkat(fixture->dir, JOURNAL_NAME, 0);
 	assert_int_equal(try_make(fixture), 0);
 	return fixture_journal(fixture, true);
 }
@@ -86,7 +87,6 @@ new_journal_is_a_header_that_only_its_owner_may_read(void **state)
 	assert_int_equal(fstatat(fixture->dir, JOURNAL_NAME, &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	/* Another one is of another store. */
-	fixture_remove(fixture, JOURNAL_NAME);
 	two = make_journal(fixture);
 	assert_memory_not_equal(one.uuid, two.uuid, RECORD_UUID_LEN);
 	journal_close(&one);
@@ -100,6 +100,7 @@ new_journal_replaces_none_unless_it_shall(void **state)
 	struct journal journal;
 	size_t len;
 
+	fixture_truncate(fixture, JOURNAL_NAME, 0);
 	fixture_write(fixture, JOURNAL_NAME, 0, "mine", 4);
 	/* The second time as on NFS, which knows links alone. */
 	for (int i = 0; i < 2; i++) {

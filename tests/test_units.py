@@ -363,7 +363,7 @@ def own_store(build: str) -> Iterator[tuple[Store, dict[str, str], list[str]]]:
         shutil.copy(store.responder, responder)
         arguments = ["--socket", str(store.root / "run" / "socket")]
         if os.geteuid() == 0:
-            for path in (store.dir, store.tokens):
+            for path in store.owned[1:]:
                 shutil.chown(path, USER)
             arguments += ["--user", USER, "--group", GROUP]
         environment = store.environment(

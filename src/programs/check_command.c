@@ -272,8 +272,10 @@ run(const struct call *call)
 	if (check_directory(&check))
 		check_store(&check);
 	else if (check.wrong == 0)
-		printf("%s: no store yet; the service makes it\n",
-		    check.config.dir);
+		say_wrong(&check,
+		    "%s: no store here; mount its file system, or make a new "
+		    "store with: plant-store init %s",
+		    check.config.dir, check.config.dir);
 	fflush(stdout);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();

@@ -51,18 +51,6 @@ is_ours(int dir)
 	return S_ISREG(st.st_mode) && is_trusted(&st);
 }
 
-/* A directory is durable once the one that names it is synced. */
-static int
-sync_parent(int dir)
-{
-	int parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int result = parent < 0 ? -1 : fsync(parent);
-
-	if (parent >= 0)
-		close(parent);
-	return result;
-}
-
 static enum fault
 check_unserved(const char *path, int dir)
 {
@@ -76,10 +64,8 @@ check_unserved(const char *path, int dir)
 static enum fault
 open_dest(const char *path, int *dir)
 {
-	bool made = mkdir(path, 0700) == 0;
-
-	*dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*dir < 0 || (made && sync_parent(*dir) < 0))
+	*dir = journal_make_dir(path);
+	if (*dir < 0)
 		return cannot(path, "cannot make or open it");
 	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		log_error(

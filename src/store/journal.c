@@ -107,7 +107,7 @@ journal_open(struct journal *journal, const char *path, bool write)
 		journal->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (journal->dir >= 0)
 			journal->fd = openat(journal->dir, JOURNAL_NAME, flags);
-		if (journal->dir >= 0 && journal->fd < 0 && errno == ENOENT)
+		if (journal->fd < 0 && errno == ENOENT)
 			return FAULT_ABSENT;
 	}
 	return journal->fd < 0 ? fault_report(path, "cannot open")
@@ -117,7 +117,30 @@ journal_open(struct journal *journal, const char *path, bool write)
 bool
 journal_exists(const struct journal *journal, const char *name)
 {
-	return faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT;
+	return journal->dir >= 0 &&
+	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
+}
+
+int
+journal_make_dir(const char *path)
+{
+	int made = mkdir(path, 0700), error = errno;
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), parent;
+
+	if (dir < 0 && made < 0 && error != EEXIST)
+		errno = error;
+	if (dir < 0 || made < 0)
+		return dir;
+	/* It is durable once the directory that names it is synced. */
+	parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	error = parent < 0 || fsync(parent) < 0 ? errno : 0;
+	if (parent >= 0)
+		close(parent);
+	if (error == 0)
+		return dir;
+	close(dir);
+	errno = error;
+	return -1;
 }
 
 /*

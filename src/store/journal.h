@@ -55,16 +55,22 @@ struct journal {
 /*
  * journal_open(journal, path, write):
  * Open the journal in the directory `path`, or without `write` also a journal
- * that is named itself, and check its header.  FAULT_ABSENT, which is not
- * logged, if the directory, which then is open, has none.  FAULT_SETUP for
- * another version, FAULT_DAMAGED for its header, or the system's.
- * journal_close is called in every case.
+ * that is named itself, and check its header.  FAULT_ABSENT with ENOENT, not
+ * logged, if there is no such directory, or if the directory, which then is
+ * open, has none.  FAULT_SETUP for another version, FAULT_DAMAGED for its
+ * header, or the system's.  journal_close is called in every case.
  *
  * journal_exists(journal, name):
- * Whether its directory has a file of that name; true where that is unknown.
+ * Whether its directory has a file of that name; true where that is unknown,
+ * false where there is no directory.
+ *
+ * journal_make_dir(path):
+ * Open the directory, which is made, durably, where it is absent.  The
+ * descriptor, or -1 with errno.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 bool journal_exists(const struct journal *journal, const char *name);
+int journal_make_dir(const char *path);
 
 /*
  * journal_damaged(journal, offset, reason), journal_short(journal, end, known):

@@ -35,8 +35,10 @@ open_journal(struct reader *reader)
 	const char *path = reader->path;
 	enum fault fault = journal_open(journal, path, false);
 
-	if (fault != FAULT_ABSENT || journal->dir < 0)
+	if (fault != FAULT_ABSENT || errno != ENOENT)
 		return fault;
+	if (journal->dir < 0)
+		return fault_report(path, "cannot open");
 	bool failed = journal_exists(journal, JOURNAL_FAILED_NAME);
 	log_error("%s: %s", path,
 	    failed ? "a sync has failed; start the service, which recovers "

@@ -66,7 +66,7 @@ make_journal(bool room)
 	struct record record = { 0 };
 	size_t at = RECORD_HEADER_LEN;
 
-	lab_empty(&lab);
+	lab_renew(&lab);
 	lab_put_index(&lab, NULL);
 	store = lab_open_good_store(&lab, true);
 	lab_commit(store, 1, 3);

@@ -61,15 +61,17 @@ lab_open(struct lab *lab)
 }
 
 void
-lab_empty(const struct lab *lab)
+lab_renew(const struct lab *lab)
 {
 	parts_empty(AT_FDCWD, lab->path);
+	if (store_init(lab->path) != FAULT_NONE)
+		lab_die("cannot make a store: %s", lab_logged(lab));
 }
 
 void
 lab_close(struct lab *lab)
 {
-	lab_empty(lab);
+	parts_empty(AT_FDCWD, lab->path);
 	rmdir(lab->path);
 	dup2(report_fd, STDERR_FILENO);
 	close(report_fd);

@@ -29,8 +29,8 @@ struct lab {
 void lab_open(struct lab *lab);
 void lab_close(struct lab *lab);
 
-/* lab_empty(lab): Remove all files, for a new store. */
-void lab_empty(const struct lab *lab);
+/* lab_renew(lab): Remove all files, and make a new store. */
+void lab_renew(const struct lab *lab);
 
 /* lab_die(format, ...): Say why the test cannot go on, and exit. */
 _Noreturn void lab_die(const char *format, ...)

@@ -190,7 +190,7 @@ scenario_make(struct scenario *s, bool whole_room)
 {
 	struct store *store, *first;
 
-	lab_empty(&lab);
+	lab_renew(&lab);
 	lab_put_index(&lab, NULL);
 	store = lab_open_good_store(&lab, s->room != ROOM_NONE);
 	first =

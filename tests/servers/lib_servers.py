@@ -223,7 +223,7 @@ class Running:
         if os.geteuid() == 0:
             self.owner = SERVICE_USER if set_up.own_socket else SERVER_USER
             self.root.chmod(0o711)
-            for path in (self.root, store.dir, store.tokens):
+            for path in store.owned:
                 shutil.chown(path, self.owner)
 
     def client(self, timeout_s: float = 30.0) -> HttpClient:
@@ -384,7 +384,8 @@ class Running:
             values["folder"] = str(self.root / "apache")
             values["run"] = str(run)
             values["log"] = str(self.server_log)
-            command = [program, "-DFOREGROUND", "-f"]
+            # As Debian's apachectl has it.
+            command = ["prlimit", "--nofile=8192:", program, "-DFOREGROUND", "-f"]
         config = install_config(
             self.root, f"{set_up.server}/{set_up.mode}.conf", values
         )

@@ -422,7 +422,7 @@ class Running:
                 for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi")
             )
             replacements["http {"] = f"http {{ {places}"
-        self.edit("nginx/common.conf", "/usr/local/share/plant-store/docs/", self.docs)
+        self.edit("nginx/errors.conf", "/usr/local/share/plant-store/docs/", self.docs)
         for old, new in replacements.items():
             if text.count(old) != 1:
                 raise RuntimeError(f"{config.name} has not once: {old}")

@@ -88,6 +88,13 @@ def check_page(tally: Tally, server: Running, there: Browser) -> None:
     name = server.set_up.name
     page = Page(server, there)
     tally.check(not there.problems, f"{name}: the console has no error", there.problems)
+    there.js("document.querySelectorAll('[class$=deep-button]').forEach(b => b.click())")
+    shown = there.js("document.querySelector('.models').innerText")
+    tally.check(
+        "2^53" in shown and "9223372036854776000" not in shown,
+        f"{name}: no bound of the id is shown rounded",
+        shown,
+    )
     tried = [("without a token", LARGE, 401, 1001), ("a large id", LARGE, 200, None),
              ("another plant with it", LARGE.replace("Fern", "Moss"), 409, 5001),
              ("no id", '{"name": "Fern"}', 400, 4101)]

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,15 @@ from expected import (
     at,
 )
 from lib_servers import SET_UPS, Running, SetUp, descendants, running
-from lib_service import TOP, WAIT_S, Answer, Tally, new_plant, run_scenario, wait_until
+from lib_service import (
+    TOP,
+    WAIT_S,
+    Answer,
+    Tally,
+    new_plant,
+    run_scenario,
+    wait_until,
+)
 from lib_wire import (
     CurlError,
     Wire,
@@ -97,6 +106,7 @@ class Trial:
         self.set_up = server.set_up
         self.client = server.client()
         self.results: list[Result] = []
+        self.answers: dict[str, Answer | Failure] = {}  # the last of each case
         self.stored: list[Plant] = []
         self.ids = itertools.count(1)
         self.needed: set[Difference] = set()
@@ -156,6 +166,7 @@ class Trial:
         """Judge an answer, or that there was none; `sent` is for differences."""
         sent = expected if isinstance(expected, Plant) else sent
         self.note_server(answer)
+        self.answers[case] = answer
         differences = [d for d in DIFFERENCES if d.concerns(self.set_up, case)]
         allowed = [each for d in differences for each in d.instead] or [expected]
         if not self._fits(expected, answer, sent):
@@ -974,6 +985,48 @@ def run(set_up: SetUp, build_dir: str) -> Trial:
     return trial
 
 
+# Of the table in deploy/README.md: how a row begins, and the case that shows it.
+ROWS = {
+    "the service is down": "down",
+    "a worker dies while": "killed",
+    "a POST without a length": "no length",
+    "a header that is too large": "long header",
+    "headers above 64 KiB": "long headers",
+    "more than 100 header fields": "200 headers",
+    "a path that is too long": "long path",
+    "two Authorization headers": "two credentials",
+    "an `Expect` other than": "unknown Expect",
+    "an unknown method": "BREW",
+    "an unknown Transfer-Encoding": "coding gzip",
+    "TRACE": "TRACE",
+    "`OPTIONS *`": "OPTIONS *",
+    "HTTP/1.2": "HTTP/1.2",
+    "HTTP/3.1": "HTTP/3.1",
+    "`%2F` in the path": "%2F",
+}
+TAKEN = ("accepted", "ignored", "a slash")
+
+
+def check_table(tally: Tally, trial: Trial) -> None:
+    """What the document says of the recommended way behind a server is so."""
+    text = (TOP / "deploy" / "README.md").read_text()
+    lines = [line.strip("|").split(" | ") for line in text.splitlines()]
+    server = trial.set_up.server
+    heads = next(line for line in lines if "lighttpd" in line and "nginx" in line[-1])
+    column = [head.strip().lower() for head in heads].index(server)
+    for row, case in ROWS.items():
+        cell = next(line for line in lines if line[0].strip().startswith(row))[column]
+        told = re.match(r"(\d{3})(?:, error (\d+))?", cell.strip())
+        answer = trial.answers[case]
+        found = isinstance(answer, Answer) and (answer.status, answer.error())
+        well = found and (
+            (answer.status == int(told[1]) and told[2] in (None, f"{answer.error()}"))
+            if told
+            else cell.startswith(TAKEN) and answer.status == 200
+        )
+        tally.check(well, f"the table on {server}: {row}", (cell, found))
+
+
 def table(trials: list[Trial]) -> str:
     """A line for each case, a column for each set-up; "!" marks a failure."""
     lines = ["", "columns:"]
@@ -1011,6 +1064,8 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
                 for case, found in trial.by_case().items():
                     wrong = [result.detail for result in found if not result.well]
                     tally.check(not wrong, f"{set_up.name}: {case}", wrong[:2])
+                if set_up.mode in ("fastcgi", "proxy_fcgi") and not set_up.mount:
+                    check_table(tally, trial)
     if not beginning and len(present) == len(SET_UPS):
         needed = {difference for trial in trials for difference in trial.needed}
         for difference in DIFFERENCES:

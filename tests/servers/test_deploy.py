@@ -43,7 +43,7 @@ def told_by_lighttpd() -> Iterator[Told]:
 
 
 def told_by_apache() -> Iterator[Told]:
-    text = (DEPLOY / "apache" / "common.conf").read_text()
+    text = (DEPLOY / "apache" / "errors.conf").read_text()
     for status, quoted in re.findall(
         r'^ErrorDocument (\d+) "(.*)"$', text, re.MULTILINE
     ):
@@ -51,7 +51,7 @@ def told_by_apache() -> Iterator[Told]:
 
 
 def told_by_nginx() -> Iterator[Told]:
-    text = (DEPLOY / "nginx" / "common.conf").read_text()
+    text = (DEPLOY / "nginx" / "errors.conf").read_text()
     for status, body in re.findall(r"^\t+return (\d+) '(.*)';$", text, re.MULTILINE):
         yield Told(int(status), body.encode())
 
@@ -93,10 +93,10 @@ def check_limit(tally: Tally) -> None:
         "lighttpd": 1024
         * number("deploy/lighttpd/common.conf", r"^server.max-request-size = (\d+)$"),
         "apache, chunked": number(
-            "deploy/apache/common.conf", r"^LimitRequestBody (\d+)$"
+            "deploy/apache/errors.conf", r"^LimitRequestBody (\d+)$"
         ),
         "apache": number(
-            "deploy/apache/common.conf", r"req_novary\('Content-Length'\) -gt (\d+)"
+            "deploy/apache/errors.conf", r"req_novary\('Content-Length'\) -gt (\d+)"
         ),
         "nginx": number("deploy/nginx/common.conf", r"^client_max_body_size (\d+);$"),
         "nginx's buffer": number(

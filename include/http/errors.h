@@ -10,8 +10,8 @@
  *
  * Only web servers send HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER and
  * TOO_MANY_AT_ONCE, by their configurations in deploy/.  Nothing else in the
- * program knows a number, a status or a message; scripts/errors copies the table
- * to the documents and to deploy/.
+ * program knows a number, a status or a message; scripts/errors copies the
+ * table to the documents and to deploy/.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H

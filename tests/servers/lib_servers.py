@@ -178,6 +178,12 @@ def is_script(pid: int, path: pathlib.Path) -> bool:
     return arguments[1:2] == [os.fsencode(path)]
 
 
+def install_program(source: str | os.PathLike, target: pathlib.Path) -> None:
+    """By another process: a child that a thread of ours forks meanwhile would keep
+    our open file, and a file that is open for writing cannot be run."""
+    subprocess.run(["install", "-m", "755", source, target], check=True)
+
+
 # --- A running set-up --------------------------------------------------------
 
 
@@ -330,8 +336,7 @@ class Running:
     def _replace_program(self, source: str | os.PathLike) -> None:
         # By renaming, since a program that runs cannot be written to.
         new = self.store.responder.with_suffix(".new")
-        shutil.copyfile(source, new)
-        new.chmod(0o755)
+        install_program(source, new)
         new.rename(self.store.responder)
 
     def _end_workers(self) -> None:
@@ -500,8 +505,7 @@ def running(
         bin_dir = made.root / "bin"
         bin_dir.mkdir(mode=0o755)
         for name in ("plant-store", "plant-store.fcgi"):
-            shutil.copy(made.build / name, bin_dir)
-            (bin_dir / name).chmod(0o755)
+            install_program(made.build / name, bin_dir / name)
         bin_dir.chmod(0o755)
         store = dataclasses.replace(made, build=bin_dir)
         shutil.copy(store.responder, store.responder.with_suffix(".kept"))

@@ -11,6 +11,8 @@ By default 1,100 drip in the body, from one address, and 1,100 in the header, fr
 """
 
 import argparse
+import concurrent.futures
+import contextlib
 import heapq
 import json
 import math
@@ -20,6 +22,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -28,7 +31,8 @@ from lib_servers import SET_UPS, Running, SetUp, running
 from lib_service import Tally, new_plant, run_scenario, wait_until
 from lib_wire import Wire
 
-SLOW = 2200  # connections: two processes with 1024 descriptors each cannot hold them
+# Connections: more than two processes of 1024 descriptors each can hold.
+SLOW = 2200
 DRIP_S = 10.0
 ONE = ["127.0.0.1"]
 MANY = [f"127.0.1.{number}" for number in range(1, 201)]
@@ -41,7 +45,7 @@ MEASURED_S, LONG_S = 13.0, 25.0
 # What a server answers to a slow client before it closes: status and error.
 TOLD = {"lighttpd": set(), "apache": {(408, 3008)}, "nginx": set()}
 TOO_MANY = (503, 5008)  # nginx, to an address with too many bodies
-NEEDED_FILES = SLOW + 200
+FILES = SLOW + 200  # for the clients of a server
 
 
 class Slow(threading.Thread):
@@ -178,9 +182,9 @@ class Honest(threading.Thread):
 
 
 def check(
-    tally: Tally, server: Running, case: str, rows: list[tuple], seconds: float
-) -> None:
-    name = f"{server.set_up.name}, {case}"
+    server: Running, case: str, rows: list[tuple], seconds: float
+) -> Iterator[tuple[bool, str, object]]:
+    """For each sentence whether it is so, and the detail."""
     slow = Slow(server.port, rows)
     slow.start()
     try:
@@ -192,25 +196,22 @@ def check(
     finally:
         slow.ends.set()
         slow.join()
-    tally.check(
-        all_there and not slow.failure,
-        f"{name}: {SLOW} slow clients connect",
-        (len(slow.connected), slow.failure),
-    )
     took.sort()
     p99 = took[math.ceil(0.99 * len(took)) - 1]
     detail = f"{p99:.2f} s, the longest {took[-1]:.2f} s, of {len(took)}"
-    print(f"# {name}: p99 {detail}; {slow.closed} closed, told {slow.told}")
-    tally.check(p99 <= P99_S, f"{name}: 99 % of good requests take at most 1 s", detail)
-    tally.check(not wrong, f"{name}: all of them are answered 200", wrong[:3])
-    tally.check(
-        honest.answer == 200, f"{name}: an honest slow client gets its 200", honest.answer
-    )
-    tally.check(slow.closed >= SLOW, f"{name}: slow clients are closed", slow.closed)
-    told = set(TOLD[server.set_up.server])
-    if server.set_up.server == "nginx" and "bodies from one" in case:
+    name = server.set_up.server
+    print(f"# {name}, {case}: p99 {detail}; {slow.closed} closed, told {slow.told}")
+    well = all_there and not slow.failure
+    connected = len(slow.connected), slow.failure
+    yield well, f"{SLOW} slow clients connect", connected
+    yield p99 <= P99_S, "99 % of good requests take at most 1 s", detail
+    yield not wrong, "all of them are answered 200", wrong[:3]
+    yield honest.answer == 200, "an honest slow client gets its 200", honest.answer
+    yield slow.closed >= SLOW, "slow clients are closed", slow.closed
+    told = set(TOLD[name])
+    if name == "nginx" and "bodies from one" in case:
         told.add(TOO_MANY)
-    tally.check(slow.told == told, f"{name}: what they are told", (slow.told, told))
+    yield slow.told == told, "what they are told", (slow.told, told)
 
 
 def cases(server: Running, long: bool) -> list[tuple[str, list[tuple]]]:
@@ -226,19 +227,31 @@ def cases(server: Running, long: bool) -> list[tuple[str, list[tuple]]]:
     ]
 
 
+def try_all(server: Running, long: bool) -> list[tuple[bool, str, object]]:
+    seconds = LONG_S if long else MEASURED_S
+    return [
+        (passed, f"{server.set_up.name}, {case}: {sentence}", detail)
+        for case, rows in cases(server, long)
+        for passed, sentence, detail in check(server, case, rows, seconds)
+    ]
+
+
 def scenario(tally: Tally, options: argparse.Namespace) -> None:
-    seconds = LONG_S if options.long else MEASURED_S
-    for set_up in recommended(options.server):
-        with tally.part(f"{set_up.name} is tried to the end"):
-            with running(set_up, options.build_dir) as server:
-                # Not before: the server sets its limit itself.
-                soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-                resource.setrlimit(resource.RLIMIT_NOFILE, (NEEDED_FILES, hard))
-                try:
-                    for case, rows in cases(server, options.long):
-                        check(tally, server, case, rows, seconds)
-                finally:
-                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(running(set_up, options.build_dir))
+            for set_up in recommended(options.server)
+        ]
+        # Not before: a server sets its own limit.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES * len(servers), hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with concurrent.futures.ThreadPoolExecutor(len(servers)) as pool:
+            tried = [pool.submit(try_all, server, options.long) for server in servers]
+            for server, one in zip(servers, tried):
+                with tally.part(f"{server.set_up.name} is tried to the end"):
+                    for passed, sentence, detail in one.result():
+                        tally.check(passed, sentence, detail)
 
 
 def recommended(server: str) -> list[SetUp]:

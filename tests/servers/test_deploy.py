@@ -108,6 +108,16 @@ def check_limit(tally: Tally) -> None:
     }
     for name, found in limits.items():
         tally.check(found == limit, f"{name}: a body may have {limit} bytes", found)
+    limits = [
+        number("deploy/lighttpd/common.conf", r"^server.max-connections = (\d+)$"),
+        number("deploy/apache/common.conf", r"^MaxRequestWorkers (\d+)$"),
+        number("deploy/nginx/fastcgi.conf", r"^\tworker_connections (\d+);$"),
+        number("deploy/nginx/fastcgi.conf", r"^\tlimit_conn plant_store (\d+);$"),
+    ]
+    row = r"^\| connections at a time \| (\d+) \| (\d+) \| (\d+) .*\n.* (\d+); then"
+    table = re.search(row, (DEPLOY / "README.md").read_text(), re.MULTILINE)
+    found = table and list(map(int, table.groups()))
+    tally.check(found == limits, "the document has these limits", (found, limits))
 
 
 def scenario(tally: Tally) -> None:

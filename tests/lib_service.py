@@ -528,6 +528,7 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
             "user": '"www-data"',
             "group": '"www-data"',
             "errors": f'"{store.root}/lighttpd/errors/"',
+            "docs": f'"{store.root}/docs/"',
         },
     )
     log_path = store.root / "lighttpd.out"

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 
 from lib_service import (
@@ -27,6 +28,7 @@ from lib_service import (
 
 START_S = 120.0  # it may build first
 STOP_S = 15.0
+DOCS = TOP / "build" / "docs" / "index.html"
 
 
 @contextlib.contextmanager
@@ -107,6 +109,14 @@ def check_life(
             f"{name}: the request can be pasted",
             pasted,
         )
+        page = f"http://127.0.0.1:{port}/docs/"
+        if DOCS.exists():
+            with urllib.request.urlopen(page) as shown:
+                found = f"page   {page}" in lines and shown.read() == DOCS.read_bytes()
+            tally.check(found, f"{name}: the page is there, and its address shown", lines)
+        else:
+            found = any(line.startswith('page   not built; "make docs"') for line in lines)
+            tally.check(found, f"{name}: how to build the page is shown", lines)
         mode = (directory / "socket").stat().st_mode & 0o777
         tally.check(mode == 0o660, f"{name}: the socket has mode 0660", oct(mode))
         if again:

@@ -103,6 +103,8 @@ def check_install(tally: Tally, build: pathlib.Path, work: pathlib.Path) -> None
                 "share/doc/plant-store/LICENSE", "share/doc/plant-store/README.md",
                 "share/plant-store/www/openapi.json",
                 "share/bash-completion/completions/plant-store"}
+    if (build / "docs").is_dir():
+        expected.add("share/plant-store/docs/index.html")
     missing = expected - {path.removeprefix("opt/ps/") for path in made}
     tally.check(not missing, "install: everything is in its place", missing)
     outside = [path for path in made if not path.startswith("opt/ps/")]
@@ -136,6 +138,10 @@ def build_package(folder: pathlib.Path, number: str) -> pathlib.Path:
 
 def check_lint(tally: Tally, package: pathlib.Path) -> None:
     (changes,) = package.parent.glob("*.changes")
+    if shutil.which("npm"):
+        files = needed("dpkg-deb", "--contents", package)
+        tally.check("/docs/swagger-ui-bundle.js\n" in files, "the package has the page",
+                    files)
     lint = run("lintian", "--allow-root", "--fail-on", "error,warning", changes)
     tally.check(lint.returncode == 0, "lintian finds no error and no warning",
                 lint.stdout)
@@ -419,6 +425,10 @@ def scenario(tally: Tally, build_dir: str) -> None:
             with tally.part("make install and uninstall"):
                 check_install(tally, build, work)
             lap("make install and uninstall")
+            if shutil.which("npm"):
+                needed("make", "-s", "-C", TOP, f"BUILD={work / 'one'}", "docs")
+            else:
+                tally.skip("the package has the page", "npm is not installed")
             package = build_package(work / "one", version())
             newer = build_package(work / "newer", version() + "+1")
             lap("two builds")

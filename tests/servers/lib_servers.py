@@ -198,6 +198,7 @@ class Running:
     mount       "" or "/api/v1"; path is mount + "/plants"
     base_url    "http://127.0.0.1:PORT" + mount
     token       a good token
+    docs        the folder of the page, which is not there yet
     store       lib_service.Store: .dir, .tokens, .journal, .plants()
     server_pid  the process that was started, with others below it
     server_log  what the server said
@@ -220,6 +221,7 @@ class Running:
         if set_up.own_socket:
             self.service_log = self.root / "responder.log"
         self.socket_path = self.root / "fcgi.sock"
+        self.docs = f"{self.root}/docs/"
         self.settings = settings
         self._responder = contextlib.ExitStack()
         # As an operator is told: who runs the responder owns store and tokens.
@@ -365,6 +367,7 @@ class Running:
             "mount": quoted(self.mount),
             "user": quoted(SERVER_USER),
             "group": quoted(SERVER_USER),
+            "docs": quoted(self.docs),
         }
         if set_up.own_socket:
             values["socket"] = quoted(self.socket_path)
@@ -414,6 +417,8 @@ class Running:
             "unix:/run/plant-store/socket;": f"unix:{self.socket_path};",
             "listen 127.0.0.1:80 ": f"listen {self.host}:{self.port} ",
             "location / {": f"location {self.mount}/ {{",
+            "location /docs/ {": f"location {self.mount}/docs/ {{",
+            "location = /openapi.json {": f"location = {self.mount}/openapi.json {{",
             "pid /run/nginx.pid;": f"pid {self.root}/nginx.pid;",
         }
         if os.geteuid() != 0:  # Debian's places are root's
@@ -422,6 +427,7 @@ class Running:
                 for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi")
             )
             replacements["http {"] = f"http {{ {places}"
+        self.edit("nginx/errors.conf", "/usr/local/share/plant-store/docs/", self.docs)
         for old, new in replacements.items():
             if text.count(old) != 1:
                 raise RuntimeError(f"{config.name} has not once: {old}")

@@ -395,6 +395,32 @@ def connections(trial: Trial) -> None:
         trial.expect("after a refusal", after, wire.answer())
 
 
+def page(trial: Trial) -> None:
+    """The page of the interface is there once it is put there, for GET alone."""
+    base, client = trial.server.mount, trial.client
+    files = {"docs/": "text/html", "docs/page.js": "text/javascript",
+             "docs/page.css": "text/css", "openapi.json": "application/json"}
+    nothing = Told(404, 2001)
+    for path in files:
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        trial.expect("no page", nothing, answer)
+    shutil.copytree(TOP / "deploy" / "docs", trial.server.docs)
+    shutil.copy(TOP / "deploy" / "www" / "openapi.json", trial.server.docs)
+    for path, kind in files.items():
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        policy = answer.header("Content-Security-Policy") or ""
+        well = answer.status == 200 and answer.header("Content-Type") == kind
+        well &= policy.startswith("default-src 'none'; script-src 'self'; ")
+        well &= answer.header("X-Content-Type-Options") == "nosniff"
+        trial.find("page", well and "unsafe" not in policy, answer, str(answer.status))
+        with trial.unstored("page, POST"):
+            body = trial.plant().body()
+            trial.expect("page, POST", nothing, client.send(body, path=f"{base}/{path}"))
+    for path in ("docs/nothing", "docs/../docs/x/page.js"):
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        trial.expect("page, other files", nothing, answer)
+
+
 def many_clients(trial: Trial) -> None:
     """More kept connections than the service has reactors, or a server threads."""
     together = threading.Barrier(KEPT_CLIENTS)
@@ -941,7 +967,7 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
     found += [many_clients, wait_for_expired_token, Trial.settle]
-    found += [refusals, raw_refusals]
+    found += [page, refusals, raw_refusals]
     found += [http2_refusals, Trial.settle] * set_up.http2
     found += [aborts, kills, *[kills_again] * (set_up.mode == "fcgid")]
     found += [half_answers, down, end]

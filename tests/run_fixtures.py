@@ -54,6 +54,7 @@ from lib_service import (
     JournalError,
     Store,
     canonical,
+    init_store,
     parse_cgi,
     read_errors,
     read_journal,
@@ -365,7 +366,7 @@ def run_case(case: Case, build: pathlib.Path, valgrind: bool) -> str | None:
     """None, or what is wrong."""
     with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
         store = Store(build, pathlib.Path(root), TOKEN)
-        store.dir.mkdir(mode=0o700)
+        init_store(build, store.dir)
         write_tokens(store.tokens)
         try:
             check_case(case, store, valgrind)

@@ -2,14 +2,17 @@
 """Goal: scripts/run keeps every word of what it promises to a newcomer."""
 
 import contextlib
+import json
 import os
 import pathlib
 import pty
 import select
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 
 from lib_service import (
@@ -25,6 +28,7 @@ from lib_service import (
 
 START_S = 120.0  # it may build first
 STOP_S = 15.0
+DOCS = TOP / "build" / "docs" / "index.html"
 
 
 @contextlib.contextmanager
@@ -105,12 +109,21 @@ def check_life(
             f"{name}: the request can be pasted",
             pasted,
         )
+        page = f"http://127.0.0.1:{port}/docs/"
+        if DOCS.exists():
+            with urllib.request.urlopen(page) as shown:
+                found = f"page   {page}" in lines and shown.read() == DOCS.read_bytes()
+            tally.check(found, f"{name}: the page is there, and its address shown", lines)
+        else:
+            found = any(line.startswith('page   not built; "make docs"') for line in lines)
+            tally.check(found, f"{name}: how to build the page is shown", lines)
         mode = (directory / "socket").stat().st_mode & 0o777
         tally.check(mode == 0o660, f"{name}: the socket has mode 0660", oct(mode))
         if again:
             same = (directory / "token").read_text() == before
             tally.check(same, f"{name}: the token is found again")
         else:
+            check_shown(tally, directory)
             check_refusals(tally, directory, port)
         os.kill(process.pid, sign)
         status = process.wait(STOP_S)
@@ -127,6 +140,19 @@ def check_life(
         not journal.read_bytes().endswith(b"\n\n"),
         f"{name}: the store was closed cleanly",
     )
+
+
+def check_shown(tally: Tally, directory: pathlib.Path) -> None:
+    """The journal of a live store ends in blank lines, but README has a way."""
+    shown = re.search(r"^    (grep .*plants\.jsonl.*)$", (TOP / "README.md").read_text(), re.M)
+    command = shown[1].replace("run/store", "store") if shown else "false"
+    last = subprocess.run(
+        ["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False
+    )
+    found = [json.loads(line).get("plant") for line in last.stdout.splitlines()]
+    blank = (directory / "store" / JOURNAL_NAME).read_bytes().endswith(b"\n\n\n")
+    tally.check(blank and {"id": 1, "name": "Fern", "tag": "indoor"} in found,
+                "README's command shows the last lines of a live journal", last)
 
 
 def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:

@@ -234,6 +234,8 @@ def check_traces(tally: Tally, store: Store) -> None:
     expected = {200, 400, 401, 404, 405, 409, 413}
     statuses, said = answers_by_cgi(store, made)
     tally.check(statuses >= expected, "CGI answers in all ways", statuses)
+    shown = b": error 2001 for scenario\n" in said and b"for a client" in said
+    tally.check(shown, "the level debug shows each refusal", said[-500:])
     found = known.found_in(said)
     sentence = "no token is in an answer or message of CGI"
     tally.check(bool(said) and not found, sentence, found[:3])

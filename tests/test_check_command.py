@@ -60,10 +60,12 @@ def told(
 def check_machine(tally: Tally, store: Store) -> None:
     run = check(store)
     told(tally, run, 0, "", "a store that was never used is well")
-    tally.check("no store yet" in run.stdout, "it is said that it is new", run.stdout)
+    gone = store.journal.rename(store.root / "gone")
+    told(tally, check(store), CONFIG, f"plant-store init {store.dir}", "an empty directory is none")
+    gone.rename(store.journal)
     for settings, words, sentence in (
         ({"THREADS": "0"}, "PLANT_STORE_THREADS", "a wrong setting is named"),
-        ({"DIR": str(store.root / "none")}, "install -d -m 0700",
+        ({"DIR": str(store.root / "none")}, "plant-store init",
          "a missing directory is made how"),
         ({"DIR": str(store.tokens)}, "tokens: cannot open: Not a directory",
          "a file is no directory"),

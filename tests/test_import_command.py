@@ -14,10 +14,10 @@ import signal
 import subprocess
 import sys
 
-from lib_command import DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, take_lock
+from lib_command import CONFIG, DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, take_lock
 from lib_service import (
     WAIT_S, FastCgiPeer, JournalError, Store, Tally, canonical, catches, fcgi_request,
-    new_plant, responder, run_cgi, run_scenario, temporary_store, unread, wait_until,
+    init_store, new_plant, responder, run_cgi, run_scenario, temporary_store, unread, wait_until,
 )
 
 NOBODY = 65534
@@ -558,6 +558,7 @@ def test_full(test: Import) -> None:
         return
     text = lines(1, 15100)
     with test.store() as store, tmpfs(store.dir, "size=2m,mode=0700"):
+        init_store(store.build, store.dir)
         done = test.run(store, text)
         found = re.search(r"stdin: line (\d+): the store is full; every line before it is "
                           r"done; make room", done.err)
@@ -578,6 +579,11 @@ def test_read_only(test: Import) -> None:
         test.tally.skip("a read-only store", "needs root")
         return
     with test.store() as store, tmpfs(store.dir, "size=8m,mode=0700"):
+        done = test.run(store, lines(1, 1))
+        test.check(done.status == CONFIG and "plant-store init" in done.err and
+                   not any(store.dir.iterdir()),
+                   "a file system without a store gets none by an import", done)
+        init_store(store.build, store.dir)
         test.run(store, lines(1, 1))
         subprocess.run(["mount", "-o", "remount,ro", "none", store.dir], check=True)
         done = test.run(store, lines(2, 1))
@@ -613,7 +619,8 @@ def test_owner(test: Import) -> None:
         path = store.root / "plants"
         path.write_bytes(lines(1, 3))
         path.chmod(0o600)  # for root alone
-        os.chown(store.dir, NOBODY, NOBODY)
+        for made in (store.dir, store.journal):
+            os.chown(made, NOBODY, NOBODY)
         done = test.run(store, b"", str(path))
         test.check(done.status == 0 and done.counts[0] == 3,
                    "root imports into another user's store", done)
@@ -629,7 +636,7 @@ def test_owner(test: Import) -> None:
             ["setpriv", "--bounding-set", "-setuid", test.program, "import"],
             env=store.environment(), input=lines(1, 1), capture_output=True, timeout=WAIT_S)
         test.check(process.returncode == NOPERM and b"cannot become its owner" in
-                   process.stderr and not store.journal.exists(),
+                   process.stderr and not (store.dir / "index").exists(),
                    "root that may not become the owner is told, and makes nothing", process)
 
 

@@ -19,7 +19,7 @@ COMMAND_PAGE = MAN / "plant-store.1"
 RESPONDER_PAGE = MAN / "plant-store.fcgi.8"
 JOURNAL_PAGE = MAN / "plant-store-journal.5"
 README = TOP / "README.md"
-README_LINES_MAX = 110
+README_LINES_MAX = 120
 README_COLUMNS_MAX = 120
 # What of the system's pages is installed is not for our pages to answer.
 FOREIGN = "referenced manual not found"

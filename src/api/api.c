@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "ground/clock.h"
+#include "ground/log.h"
 #include "http/credential.h"
 
 #define RESOURCE "/plants"
@@ -187,9 +188,13 @@ api_answer(const struct api *api, const struct api_call *call, size_t *len)
 		*len = response_ok_head(body_len, answer);
 		plant_answer(&call->plant, answer + *len);
 		*len += body_len;
-	} else
+	} else {
 		*len = response_error(&call->failure,
 		    api->config->contract_status, call->head_method, answer);
+		log_debug("error %d for %s", errors_number(call->failure.error),
+		    *call->by == '\0' ? "a client without a valid token"
+				      : call->by);
+	}
 	return answer;
 }
 

@@ -33,6 +33,8 @@
 static void
 block_signals(sigset_t *set)
 {
+	sigset_t blocked;
+
 	/* errno reports a peer that has gone, or a limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
@@ -43,7 +45,12 @@ block_signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, set, NULL);
+	blocked = *set;
+	/* They would stop it with the store locked. */
+	sigaddset(&blocked, SIGTSTP);
+	sigaddset(&blocked, SIGTTIN);
+	sigaddset(&blocked, SIGTTOU);
+	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
 /* Whether `n` more descriptors can be opened; if not, errno is set. */

@@ -184,8 +184,9 @@ check_directory(struct check *check)
 	if (dir < 0 || fstat(dir, &st) < 0) {
 		if (errno == ENOENT)
 			say_wrong(check,
-			    "PLANT_STORE_DIR: %s: missing; make it, owned by "
-			    "the service's user, with: install -d -m 0700 %s",
+			    "%s: missing; mount its file system, or make it, "
+			    "owned by the service's user, and then its store "
+			    "with: plant-store init %s",
 			    path, path);
 		else
 			say_why(check, path, "cannot open");
@@ -406,8 +407,10 @@ check_machine(struct check *check, bool given)
 	if (check_directory(check))
 		check_store(check);
 	else if (check->wrong == 0)
-		printf("%s: no store yet; the service makes it\n",
-		    check->config.dir);
+		say_wrong(check,
+		    "%s: no store here; mount its file system, or make a new "
+		    "store with: plant-store init %s",
+		    check->config.dir, check->config.dir);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
 	status = check->wrong == 0 ? EX_OK : EX_CONFIG;

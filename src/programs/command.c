@@ -4,12 +4,14 @@
  */
 #include "command.h"
 
+#include <grp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -223,6 +225,23 @@ command_time(const char *text, int64_t *ms)
 	if (strlen(text) == strlen("2027-01-31"))
 		text = midnight;
 	return timestamp_read(text, strlen(text), ms) == 0;
+}
+
+/* The service runs as the store's owner. */
+int
+command_become_owner(const char *dir)
+{
+	struct stat st;
+
+	/* The store reports what is wrong with its directory. */
+	if (geteuid() != 0 || stat(dir, &st) < 0 || st.st_uid == 0)
+		return EX_OK;
+	if (setgroups(1, &st.st_gid) == 0 &&
+	    setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
+	    setresuid(st.st_uid, st.st_uid, st.st_uid) == 0)
+		return EX_OK;
+	(void)fault_report(dir, "cannot become its owner");
+	return EX_NOPERM;
 }
 
 /* --- Progress and signals --- */

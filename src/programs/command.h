@@ -48,7 +48,8 @@ struct command {
 
 extern const struct command check_command, export_command, get_command,
     import_command, stats_command, store_command_verify, store_command_backup,
-    store_command_recover, store_command_schema, token_command;
+    store_command_recover, store_command_init, store_command_schema,
+    token_command;
 
 /* One call of it. */
 struct call {
@@ -93,6 +94,14 @@ int command_format(
     const struct call *call, const char *path, enum format *format);
 int command_by(const struct call *call, const char **by);
 bool command_time(const char *text, int64_t *ms);
+
+/*
+ * command_become_owner(dir):
+ * Of root, become the owner of the store's directory, if there is one: root
+ * must not leave files behind that the service cannot write.  EX_OK, or
+ * EX_NOPERM, logged.
+ */
+int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():

@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -675,26 +674,6 @@ report(const struct import *import)
 	return EX_DATAERR;
 }
 
-/*
- * Root must not leave files behind that the service cannot write.  The service
- * runs as the store's owner.
- */
-static int
-become_owner(const char *dir)
-{
-	struct stat st;
-
-	/* The store reports what is wrong with its directory. */
-	if (geteuid() != 0 || stat(dir, &st) < 0 || st.st_uid == 0)
-		return EX_OK;
-	if (setgroups(1, &st.st_gid) == 0 &&
-	    setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
-	    setresuid(st.st_uid, st.st_uid, st.st_uid) == 0)
-		return EX_OK;
-	(void)fault_report(dir, "cannot become its owner");
-	return EX_NOPERM;
-}
-
 static int
 open_and_store(struct import *import, const struct call *call)
 {
@@ -779,7 +758,7 @@ run(const struct call *call)
 	import.bytes_max = config.body_bytes_max;
 	status = open_input(&import, call->operands[0]);
 	if (status == EX_OK && call->database == NULL)
-		status = become_owner(call->dir);
+		status = command_become_owner(call->dir);
 	if (status == EX_OK)
 		status = open_and_store(&import, call);
 	if (import.fd > STDIN_FILENO)

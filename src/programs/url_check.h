@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /*
- * url_check(url, token, body_bytes_max, socket):
+ * url_check(url, token, body_bytes_max, answers):
  * Send requests to `url`/plants that cannot create anything, with the token,
  * which is a valid one, or NULL to try what can be tried without.  The limit of
  * bodies is left out if it is 0.  `answers`: the service does at its socket.

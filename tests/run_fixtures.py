@@ -80,6 +80,8 @@ WITHOUT_CASE = {
     "STORE_FULL": "needs a full disk",
     "STORE_FAILED": "needs a disk that fails",
     "STORE_BUSY": "needs a lock that is held for seconds",
+    "STORE_AWAY": "needs a database, which is tested with real servers",
+    "STORE_UNKNOWN": "needs a database, which is tested with real servers",
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
     "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",

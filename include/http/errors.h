@@ -86,10 +86,10 @@ X(NOT_READY, 5006, 503, "The service cannot start: its operator finds the " \
 	"reason in the log; try again later.") \
 X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
 	"whether the plant was stored; try again later, which is safe.") \
-X(STORE_AWAY, 5008, 503, "The database cannot be reached: nothing was " \
-	"stored; try again later.") \
-X(STORE_UNKNOWN, 5009, 503, "It is not known whether the plant was stored: " \
-	"try again, which is safe.") \
+X(STORE_AWAY, 5008, 503, "The database does not serve: nothing was stored; " \
+	"try again later.") \
+X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
+	"whether the plant was stored; try again, which is safe.") \
 X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time come from this " \
 	"address: nothing was stored; try again later.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \

@@ -41,7 +41,8 @@ struct store_item {
 };
 
 struct store_options {
-	const char *database; /* a connection string of libpq; or NULL, and */
+	const char *database; /* a connection string of libpq, which stays while
+				 the store is open; or NULL, and */
 	const char *dir;      /* the store's directory (a reader's: or a journal
 				 that nobody writes) */
 	bool prepare; /* for long lived processes, not for one request: write
@@ -78,9 +79,10 @@ struct store *store_open(
  * Store the plants of a batch, in order, and set each item's result.  The
  * result of the second of two equal ids in a batch refers to the first.  Blocks
  * for the disk, and up to 5 s while other processes hold the store; then all is
- * STORE_BUSY.  Return 0; -1 if the store has failed, so that this process
- * should answer what it has and end (the reason is logged, and every later call
- * fails at once).  Any thread.
+ * STORE_BUSY.  Blocks for a database up to 5 s for every 10,000 plants.  Return
+ * 0; -1 if the store has failed, so that this process should answer what it has
+ * and end (the reason is logged, and every later call fails at once).  Any
+ * thread.
  *
  * `answer`, unless it is NULL, is called with `argument` once all results are
  * set and before the index is written: a client need not wait for that.  Other
@@ -92,7 +94,8 @@ int store_commit(struct store *store, struct store_item *items, size_t n,
 /*
  * store_wait(store):
  * Wait until no other thread of this process is in store_commit, so as to
- * gather more plants before the next one.
+ * gather more plants before the next one.  Commits to a database do not wait
+ * for each other: then return at once.
  *
  * store_idle(store):
  * To be called when no plant has come for about a second: put the last batch

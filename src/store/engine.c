@@ -20,17 +20,21 @@ engine_of(const void *object)
 static void *
 load_module(void)
 {
+	static const char *const places[] = { MODULE,
+		"../lib/plant-store/" MODULE };
 	char path[4096];
 	ssize_t len = readlink("/proc/self/exe", path, sizeof(path));
 
 	while (len > 0 && path[len - 1] != '/')
 		len--;
-	if (len > 0 && (size_t)len + sizeof(MODULE) <= sizeof(path)) {
-		memcpy(path + len, MODULE, sizeof(MODULE));
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (len <= 0 || (size_t)len + strlen(places[i]) >= sizeof(path))
+			break;
+		strcpy(path + len, places[i]);
 		if (access(path, F_OK) == 0)
 			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	}
-	return dlopen(PLANT_STORE_LIBDIR "/" MODULE, RTLD_NOW | RTLD_LOCAL);
+	return NULL;
 }
 
 /* It is never unloaded. */
@@ -43,15 +47,16 @@ load_engine(enum fault *fault)
 
 	if (engine != NULL && engine->version == ENGINE_VERSION)
 		return engine;
+	const char *why = dlerror();
 	*fault = FAULT_SETUP;
 	if (engine != NULL)
 		log_error(MODULE ": of another version than this program; "
 				 "install both of the same");
 	else
-		log_error("PLANT_STORE_DATABASE: cannot load the module: %s; "
-			  "install the package plant-store-postgresql, or "
-			  "build it with: make postgresql",
-		    dlerror());
+		log_error("PLANT_STORE_DATABASE: cannot load the module " MODULE
+			  ": %s; install the package plant-store-postgresql, "
+			  "or build it with: make postgresql",
+		    why != NULL ? why : "it is not installed");
 	return NULL;
 }
 

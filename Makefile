@@ -66,8 +66,7 @@ OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
 .PHONY: all postgresql tests check docs fuzzers fuzz fuzz-afl coverage install \
-	uninstall deb \
-	clean format help FORCE
+	uninstall deb clean format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:

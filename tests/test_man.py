@@ -159,7 +159,8 @@ def check_documents(tally: Tally) -> None:
         f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
         (len(lines), longest),
     )
-    pages = [*TOP.glob("*.md"), TOP / "deploy/README.md", TOP / "tests/bench/RESULTS.md"]
+    pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/README.md")]
+    pages.append(TOP / "tests/bench/RESULTS.md")
     for page in sorted(pages):
         links = re.findall(r"\]\(([^)#]+)", page.read_text())
         local = [link for link in links if "://" not in link]

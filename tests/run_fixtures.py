@@ -86,7 +86,9 @@ WITHOUT_CASE = {
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
     "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",
+    "PROTOCOL_UNKNOWN": "told by web servers: servers/suite.py",
     "NO_ANSWER": "told by web servers: servers/suite.py",
+    "TOO_MANY_AT_ONCE": "told by web servers: servers/slow_clients.py",
 }
 VALGRIND = [
     "valgrind",

@@ -144,7 +144,7 @@ def check_life(
 
 def check_shown(tally: Tally, directory: pathlib.Path) -> None:
     """The journal of a live store ends in blank lines, but README has a way."""
-    shown = re.search(r"^    (grep .*plants\.jsonl.*)$", (TOP / "README.md").read_text(), re.M)
+    shown = re.search(r"`(grep .*plants\.jsonl[^`]*)`", (TOP / "README.md").read_text())
     command = shown[1].replace("run/store", "store") if shown else "false"
     last = subprocess.run(
         ["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False

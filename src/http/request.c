@@ -4,11 +4,28 @@
  */
 #include "http/request.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ground/clock.h"
+#include "ground/config.h"
 
 #define JSON_TYPE "application/json"
+/* So many variables, the first, must not occur twice. */
+#define ONCE 8
+#define ID_CHARACTERS                \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+	"abcdefghijklmnopqrstuvwxyz" \
+	"0123456789._-"
+
+static char id_prefix[18];
+static _Atomic uint64_t id_count;
 
 int
 request_read(struct request *request, char *const *variables)
@@ -27,6 +44,10 @@ request_read(struct request *request, char *const *variables)
 		{ "CONTENT_LENGTH=", &found.content_length },
 		{ "HTTP_CONTENT_ENCODING=", &found.content_encoding },
 		{ "HTTP_TRANSFER_ENCODING=", &found.transfer_encoding },
+		{ "HTTP_X_REQUEST_ID=", &found.id },
+		{ "HTTP_ORIGIN=", &found.origin },
+		{ "HTTP_ACCESS_CONTROL_REQUEST_METHOD=",
+		    &found.preflight_method },
 	};
 	size_t i;
 
@@ -38,13 +59,59 @@ request_read(struct request *request, char *const *variables)
 			if (variables[i][0] != name[0] ||
 			    strncmp(variables[i], name, strlen(name)) != 0)
 				continue;
-			ambiguous = ambiguous || *wanted[k].value != NULL;
 			if (*wanted[k].value == NULL)
 				*wanted[k].value = variables[i] + strlen(name);
+			else if (k < ONCE)
+				ambiguous = true;
+			else
+				*wanted[k].value = "";
 		}
 	}
 	*request = found;
 	return ambiguous || variables[i] != NULL ? -1 : 0;
+}
+
+void
+request_ids_begin(void)
+{
+	uint64_t bits;
+
+	if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
+		bits = (uint64_t)clock_us(CLOCK_REALTIME) << 12 ^
+		       (uint64_t)getpid();
+	snprintf(id_prefix, sizeof(id_prefix), "%016" PRIx64 "-", bits);
+}
+
+void
+request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
+{
+	const char *given = request->id == NULL ? "" : request->id;
+	size_t len = strspn(given, ID_CHARACTERS);
+
+	if (len >= 1 && len <= REQUEST_ID_MAX && given[len] == '\0' &&
+	    strstr(given, "pst_") == NULL)
+		memcpy(id, given, len + 1);
+	else
+		snprintf(id, REQUEST_ID_MAX + 1, "%s%" PRIx64, id_prefix,
+		    atomic_fetch_add(&id_count, 1));
+}
+
+const char *
+request_origin(const struct request *request, const char *origins, int *len)
+{
+	const char *origin = request->origin == NULL ? "" : request->origin;
+
+	while (origins != NULL && *origins != '\0') {
+		origins += strspn(origins, CONFIG_SEPARATORS);
+		size_t n = strcspn(origins, CONFIG_SEPARATORS);
+
+		*len = (int)n;
+		if (n > 0 && strncmp(origin, origins, n) == 0 &&
+		    origin[n] == '\0')
+			return origins;
+		origins += n;
+	}
+	return NULL;
 }
 
 bool

@@ -200,7 +200,7 @@ static const struct {
 	{ "PLANT_STORE_CORS_ORIGINS", "https://a.example",
 	    { "*", "null", "a.example", "https://", "https://*.a.example",
 		"https://a.example/", "https://A.example", "https://a:",
-		"http://[::1", "http://a;http://b", "http://a http://b/c" } },
+		"http://[::1", "http://a:1http://b", "http://a http://b/c" } },
 };
 
 static void

@@ -19,10 +19,6 @@
 #define JSON_TYPE "application/json"
 /* So many variables, the first, must not occur twice. */
 #define ONCE 8
-#define ID_CHARACTERS                \
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
-	"abcdefghijklmnopqrstuvwxyz" \
-	"0123456789._-"
 
 static char id_prefix[18];
 static _Atomic uint64_t id_count;
@@ -90,11 +86,9 @@ void
 request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 {
 	const char *given = request->id == NULL ? "" : request->id;
-	size_t len = strspn(given, ID_CHARACTERS);
 
-	if (len >= 1 && len <= REQUEST_ID_MAX && given[len] == '\0' &&
-	    strstr(given, "pst_") == NULL)
-		memcpy(id, given, len + 1);
+	if (tokens_is_name(given) && strstr(given, "pst_") == NULL)
+		strcpy(id, given);
 	else
 		snprintf(id, REQUEST_ID_MAX + 1, "%s%" PRIx64, id_prefix,
 		    atomic_fetch_add(&id_count, 1));

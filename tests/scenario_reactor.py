@@ -807,6 +807,21 @@ def check_log(tally: Tally, store: Store) -> None:
     tally.check(sums == expected, sentence, sums)
 
 
+def check_minute(tally: Tally, store: Store) -> None:
+    """The wait for a minute ends early, 24 times, as if it had passed."""
+    early = "rt_sigtimedwait:error=EAGAIN:delay_enter=250000:when=1..24"
+    tracer = traced(store, "rt_sigtimedwait", early)
+    with responder(store, watched=False, tracer=tracer, **TRACED) as service:
+        ask_many(Reactor(store, service), range(3, 4))
+        summed = "refused requests by error number (1002=1)"
+        well = wait_until(lambda: summed in service.log())
+        tally.check(well, "each minute has the refusals in one line", service.log())
+    service.check_end(tally)
+    waits = (store.root / "trace").read_text()
+    tally.check("tv_sec=60, tv_nsec=0" in waits, "a minute is 60 s", waits)
+    tally.check(service.log().count(summed) == 1, "and no line without any")
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
     def run(check: Callable, own: Tally) -> None:
         with temporary_store(build_dir) as store:
@@ -822,6 +837,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     ]
     for check, needs_strace in (
         (check_log, False),
+        (check_minute, True),
         (check_half_closed, False),
         (check_closed_descriptors, False),
         (check_looking, True),

@@ -17,11 +17,15 @@
 /* The largest body that may be configured; it bounds a line of the journal. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 
+/* Between two origins of that list. */
+#define CONFIG_SEPARATORS " ,"
+
 struct config {
 	const char *dir;       /* of the store */
 	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
+	const char *origins;   /* between CONFIG_SEPARATORS; "" or NULL: none */
 	size_t body_bytes_max;
 	unsigned threads;     /* reactors */
 	bool contract_status; /* every failure is 400 */
@@ -33,7 +37,7 @@ struct config {
  * Fill `config` from the environment.  Its strings belong to the environment
  * and stay as long as that is not changed.  Return FAULT_NONE; or FAULT_SETUP,
  * with the variable, its value and what is allowed logged, and `config` as it
- * was.
+ * was.  From the call on, the log has the form that the environment demands.
  */
 enum fault config_read(struct config *config);
 

@@ -23,6 +23,8 @@ enum {
 	THREADS,
 	STATUS,
 	LOG_LEVEL,
+	LOG_FORMAT,
+	ORIGINS,
 	COUNT
 };
 
@@ -50,6 +52,12 @@ static const struct {
 	    "http or contract" },
 	[LOG_LEVEL] = { "PLANT_STORE_LOG_LEVEL", "info", "what is logged",
 	    "error, warning, info or debug" },
+	[LOG_FORMAT] = { "PLANT_STORE_LOG_FORMAT", "text",
+	    "the form of the log's lines", "text or json" },
+	[ORIGINS] = { "PLANT_STORE_CORS_ORIGINS", "",
+	    "the sites whose pages may send plants",
+	    "origins such as https://a.example or http://localhost:3000, "
+	    "between spaces or commas" },
 };
 
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
@@ -90,6 +98,31 @@ is_base_path(const char *path)
 		   strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL);
 }
 
+/*
+ * scheme://host[:port] in lower case, as a browser sends it (RFC 6454, section
+ * 6.2).  The widths bound the head of an answer, which has it.
+ */
+#define SCHEME "%*16[a-z0-9+.-]://"
+static bool
+are_origins(const char *list)
+{
+	for (;;) {
+		int end = 0, port = 0;
+
+		list += strspn(list, CONFIG_SEPARATORS);
+		if (*list == '\0')
+			return true;
+		sscanf(list, SCHEME "%*253[a-z0-9.-]%n", &end);
+		if (end == 0)
+			sscanf(list, SCHEME "[%*45[0-9a-f:.]]%n", &end);
+		if (end > 0 && list[end] == ':')
+			sscanf(list + end, ":%*5[0-9]%n", &port);
+		list += end + port;
+		if (end == 0 || strchr(CONFIG_SEPARATORS, *list) == NULL)
+			return false;
+	}
+}
+
 enum fault
 config_read(struct config *config)
 {
@@ -97,7 +130,7 @@ config_read(struct config *config)
 		"debug" };
 	const char *value[COUNT];
 	unsigned long body_bytes, threads = default_threads();
-	bool good[COUNT], contract;
+	bool good[COUNT], contract, json;
 	int level = LOG_AT_DEBUG;
 
 	for (int i = 0; i < COUNT; i++) {
@@ -108,6 +141,8 @@ config_read(struct config *config)
 	if (strcmp(value[BASE_PATH], "/") == 0)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
+	json = strcmp(value[LOG_FORMAT], "json") == 0;
+	log_set_json(json);
 	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
 		level--;
 
@@ -121,6 +156,8 @@ config_read(struct config *config)
 			read_number(value[THREADS], 1, THREADS_MAX, &threads);
 	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
 	good[LOG_LEVEL] = level >= 0;
+	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
+	good[ORIGINS] = are_origins(value[ORIGINS]);
 	for (int i = 0; i < COUNT; i++) {
 		if (good[i])
 			continue;
@@ -132,6 +169,7 @@ config_read(struct config *config)
 		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
+		.origins = value[ORIGINS],
 		.body_bytes_max = body_bytes,
 		.threads = (unsigned)threads,
 		.contract_status = contract,

@@ -65,8 +65,8 @@ FUZZ_O  := $(BUILD)/tests/fuzz/model.o \
 OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
-.PHONY: all postgresql tests check fuzzers fuzz fuzz-afl coverage install uninstall deb \
-	clean format help FORCE
+.PHONY: all postgresql tests check docs fuzzers fuzz fuzz-afl coverage install \
+	uninstall deb clean format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -142,6 +142,10 @@ fuzzers: $(FUZZERS)
 fuzz fuzz-afl coverage:
 	scripts/$@
 
+# The page of the interface.  Needs npm.
+docs:
+	BUILD='$(BUILD)' scripts/docs
+
 install: all
 install uninstall:
 	BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install $@
@@ -158,6 +162,7 @@ format:
 help:
 	@echo 'Targets:   all tests check install uninstall clean format help'
 	@echo '           fuzz fuzz-afl coverage'
+	@echo '           docs: the page of the interface, in BUILD/docs; needs npm'
 	@echo '           postgresql: the module for PLANT_STORE_DATABASE'
 	@echo '           deb: a Debian package, in BUILD/deb'
 	@echo 'Variables: BUILD=build  folder of everything that is made'

@@ -12,7 +12,8 @@ the differences from a good request:
     NAME: STATUS NUMBER [byte N]
                         an error; errors.h has its message, and a fault of the
                         JSON text is found at that byte
-        VARIABLE=value  a variable of the environment; !VARIABLE is unset
+        NAME: 204           the answer to a preflight
+    VARIABLE=value  a variable of the environment; !VARIABLE is unset
         body TEXT       instead of the good plant; "no body" is nothing at all
         before TEXT     a body that is created first and answered 200
         eof             the input is closed behind the body; else it stays open,
@@ -21,12 +22,14 @@ the differences from a good request:
         broken          the input is one that cannot be read
         exit STATUS     the exit status, if it is not 0
         argument WORD   a word of the query that the server passes as argument
+    id TEXT         the answer's X-Request-Id; without one, it is made
+    allows ORIGIN   the answer has the headers of CORS for it
 
 ${TOKEN} and ${EXPIRED} are tokens of the case's token file, ${REVOKED} is one
 whose line there is commented out.  ${0d 0a} are bytes, ${64*x} is 64 times x,
 and a variable ${0..9} of the name X stands for X0=, X1= and so on to X9=.
 
-Each error has the headers that belong to it.  The answer to HEAD has an empty
+Each answer has the headers that belong to it, and no other.  The answer to HEAD has an empty
 body, and the length that the body would have.  Whatever is refused must leave
 the journal as it was, byte for byte, and the next good request to the same store
 must be answered 200.  Every error number must occur in a case, except for those
@@ -55,6 +58,7 @@ from lib_service import (
     JournalError,
     Store,
     canonical,
+    init_store,
     parse_cgi,
     read_errors,
     read_journal,
@@ -67,11 +71,17 @@ TIMEOUT_VALGRIND_S = 60.0
 PIPE_BYTES = 1 << 20  # what anybody may have; the largest body is 64 KiB
 VALGRIND_FOUND = 99
 VALGRIND_STEP = 3  # one case in so many, for one takes about a second
+MADE_ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]+")
 GOOD = b'{"id":1,"name":"Fern","tag":"indoor"}'
 GOOD_ANSWER = b'{"name":"Fern","tag":"indoor"}'
 NEXT = b'{"id":4611686018427387904,"name":"next"}'  # of no case
 
 ERRORS = {row.number: row for row in read_errors()}
+PREFLIGHT = [
+    "Access-Control-Allow-Methods: POST",
+    "Access-Control-Allow-Headers: authorization, content-type, x-request-id",
+    "Access-Control-Max-Age: 7200",
+]
 # No token was presented: no error code with the challenge (RFC 6750, 3.1).
 NO_TOKEN = (1001, 1002)
 # The errors that no case can have, and who provokes them instead.
@@ -85,7 +95,9 @@ WITHOUT_CASE = {
     "OUT_OF_MEMORY": "needs an allocation that fails",
     "INTERNAL": "needs a mistake of ours, or of the crypto library",
     "HEAD_TOO_LARGE": "told by web servers: servers/suite.py",
+    "PROTOCOL_UNKNOWN": "told by web servers: servers/suite.py",
     "NO_ANSWER": "told by web servers: servers/suite.py",
+    "TOO_MANY_AT_ONCE": "told by web servers: servers/slow_clients.py",
 }
 VALGRIND = [
     "valgrind",
@@ -125,6 +137,8 @@ class Case:
     exit_status: int = 0
     close: bool = False
     broken: bool = False
+    id: str | None = None  # None: made
+    origin: str | None = None
 
     def variables(self, store: Store) -> dict[str, str]:
         variables = store.request(self.body)
@@ -150,16 +164,22 @@ class Case:
         return re.compile(re.escape(whole).replace(rb"\\u0000", b".+"), re.DOTALL)
 
     def headers(self) -> list[str]:
-        """What must be there; all else is the same for each answer."""
+        """All but Status, X-Request-Id and Content-Length."""
+        lines = ["Content-Type: application/json"] if self.status != 204 else PREFLIGHT[:]
+        if self.origin is not None:
+            lines.append(f"Access-Control-Allow-Origin: {self.origin}")
+            lines += ["Access-Control-Expose-Headers: x-request-id", "Vary: Origin"]
         if self.number is None:
-            return []
+            return lines
         status = ERRORS[self.number].status
         if status == 401:
             error = "" if self.number in NO_TOKEN else ', error="invalid_token"'
-            return [f'WWW-Authenticate: Bearer realm="plant-store"{error}']
+            lines.append(f'WWW-Authenticate: Bearer realm="plant-store"{error}')
         if status == 405:
-            return ["Allow: POST"]
-        return ["Retry-After: 1"] if status == 503 else []
+            lines.append("Allow: POST")
+        if status == 503:
+            lines.append("Retry-After: 1")
+        return lines
 
 
 def expand(text: str) -> bytes:
@@ -194,6 +214,8 @@ def read_head(line: str) -> Case:
     status, _, rest = expected.partition(" ")
     if status == "200":
         return Case(name, 200, answer=expand(rest) if rest else GOOD_ANSWER)
+    if status == "204":
+        return Case(name, 204, answer=b"")
     number, _, place = rest.partition(" ")
     return Case(name, int(status), number=int(number), place=place or None)
 
@@ -216,6 +238,10 @@ def read_change(case: Case, line: str) -> None:
         case.exit_status = int(rest)
     elif word == "argument":
         case.arguments.append(rest)
+    elif word == "id":
+        case.id = expand(rest).decode()
+    elif word == "allows":
+        case.origin = rest
     else:
         raise ValueError(f"not a line of a case: {line}")
 
@@ -300,12 +326,18 @@ def check_answer(answer: Answer, case: Case, method: str) -> None:
     """The head and the body; an empty one for HEAD, whose length is given."""
     if answer.status != case.status:
         raise diff(str(case.status), f"{answer.status} {answer.body!r}")
-    present = [f"{name}: {value}" for name, value in answer.headers]
-    for line in ["Content-Type: application/json", *case.headers()]:
-        name, _, value = line.partition(": ")
-        if answer.header(name) != value:
-            raise Wrong("\n".join([f"- {line}", *(f"+ {at}" for at in present)]))
+    given = answer.header("X-Request-Id") or ""
+    if given != case.id if case.id is not None else not MADE_ID.fullmatch(given):
+        raise Wrong(f"the X-Request-Id is {given!r}")
+    present = sorted(f"{name}: {value}" for name, value in answer.headers)
+    others = ("Status:", "X-Request-Id:", "Content-Length:")
+    if [at for at in present if not at.startswith(others)] != sorted(case.headers()):
+        raise diff(str(case.headers()), str(present))
     length, body = len(answer.body), answer.body
+    if case.status == 204:
+        if body or answer.header("Content-Length") is not None:
+            raise Wrong(f"a body, or the length of one: {answer}")
+        return
     if method == "HEAD":
         if body or case.number is None:
             raise Wrong(f"a body, or no error, for HEAD: {answer}")
@@ -438,7 +470,7 @@ def main() -> int:
     @contextlib.contextmanager
     def make_store(root: pathlib.Path) -> Iterator[Store]:
         store = Store(build, root, TOKEN)
-        store.dir.mkdir(mode=0o700)
+        init_store(build, store.dir)
         yield store
 
     well, badly = run_cases(cases, make_store, options.valgrind)

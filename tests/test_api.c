@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,7 +39,9 @@
 #define PATH "SCRIPT_NAME=/api/plants"
 #define BEARER "HTTP_AUTHORIZATION=Bearer one"
 #define JSON "CONTENT_TYPE=application/json"
-#define GOOD POST, PATH, BEARER, JSON
+#define GIVEN_ID "HTTP_X_REQUEST_ID=the-id"
+#define GOOD POST, PATH, BEARER, JSON, GIVEN_ID
+#define ID "X-Request-Id: the-id\r\n"
 
 struct fixture {
 	char dir[64];
@@ -161,15 +164,11 @@ begin_fern(struct api *api, struct api_call *call)
 static const char *
 answer(const struct api *api, struct api_call *call)
 {
-	static char text[2048];
-	size_t len = 0;
-	char *buf = api_answer(api, call, &len);
+	static char text[RESPONSE_HEAD_MAX + BODY_BYTES_MAX + 1];
+	size_t len = api_answer(api, call, text);
 
-	assert_non_null(buf);
 	assert_in_range(len, 1, sizeof text - 1);
-	memcpy(text, buf, len);
 	text[len] = '\0';
-	free(buf);
 	api_done(call);
 	return text;
 }
@@ -451,8 +450,7 @@ static const struct {
 } answers[] = {
 	{ "a created plant, without its id", { { GOOD }, FERN }, STORE_CREATED,
 	    false,
-	    "Status: 200 OK\r\n"
-	    "Content-Type: application/json\r\n"
+	    "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
 	    "Content-Length: 30\r\n"
 	    "\r\n"
 	    "{\"name\":\"Fern\",\"tag\":\"indoor\"}",
@@ -463,8 +461,7 @@ static const struct {
 	    "\r\n\r\n{\"name\":\"a/\xc3\xa9\"}" },
 	{ "a conflict, byte for byte", { { GOOD }, FERN }, STORE_CONFLICT,
 	    false,
-	    "Status: 409 Conflict\r\n"
-	    "Content-Type: application/json\r\n"
+	    "Status: 409 Conflict\r\n" ID "Content-Type: application/json\r\n"
 	    "Content-Length: 89\r\n"
 	    "\r\n"
 	    "{\"error\":5001,\"message\":\"Another plant with this id is "
@@ -475,9 +472,9 @@ static const struct {
 	    "{\"error\":4001,\"message\":\"The body is not valid JSON: "
 	    "byte 6: " },
 	{ "HEAD, without a body but with its length",
-	    { { "REQUEST_METHOD=HEAD", PATH, BEARER }, "" }, STORE_CREATED,
-	    false,
-	    "Status: 405 Method Not Allowed\r\n"
+	    { { "REQUEST_METHOD=HEAD", PATH, BEARER, GIVEN_ID }, "" },
+	    STORE_CREATED, false,
+	    "Status: 405 Method Not Allowed\r\n" ID
 	    "Content-Type: application/json\r\n"
 	    "Content-Length: 84\r\n"
 	    "Allow: POST\r\n"
@@ -535,6 +532,157 @@ gateway_ends_a_call_with_an_error_of_its_own(void **state)
 	assert_non_null(strstr(text, "{\"error\":5004,"));
 }
 
+/* What the log gets of two answers, and of what both were, in text or JSON. */
+static const char *
+logged_of_two_answers(struct api *api)
+{
+	static const struct sent refused = { { POST, PATH, JSON, GIVEN_ID },
+		"" };
+	static char text[2048];
+	int before = dup(STDERR_FILENO), fd = memfd_create("stderr", 0);
+	struct api_call call;
+	ssize_t len;
+
+	dup2(fd, STDERR_FILENO);
+	begin_fern(api, &call);
+	answer(api, &call);
+	head(api, &call, &refused);
+	answer(api, &call);
+	api_log_refusals();
+	api_log_refusals();
+	dup2(before, STDERR_FILENO);
+	len = pread(fd, text, sizeof text - 1, 0);
+	close(before);
+	close(fd);
+	assert_in_range(len, 0, sizeof text - 1);
+	text[len] = '\0';
+	/* The times differ. */
+	for (char *at = text; (at = strpbrk(at, " ,")) != NULL;) {
+		at++;
+		if (strncmp(at, "us=", 3) == 0 ||
+		    strncmp(at, "\"us\":", 5) == 0)
+			for (at += *at == '"' ? 5 : 3;
+			     *at >= '0' && *at <= '9';)
+				memmove(at, at + 1, strlen(at));
+	}
+	return text;
+}
+
+static void
+answers_are_logged_at_debug_and_refusals_summed_up(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *text;
+
+	/* Other tests have been refused, too. */
+	log_set_level(LOG_AT_ERROR);
+	api_log_refusals();
+	log_set_level(LOG_AT_DEBUG);
+	fixture->config.log_level = LOG_AT_INFO;
+	text = logged_of_two_answers(&fixture->api);
+	assert_string_equal(
+	    text, "plant-store: refused requests by error number (1001=1)\n");
+	fixture->config.log_level = LOG_AT_DEBUG;
+	text = logged_of_two_answers(&fixture->api);
+	assert_string_equal(text,
+	    "plant-store: answered (request=the-id status=200 error=0 "
+	    "token=first bytes=30 us=)\n"
+	    "plant-store: answered (request=the-id status=401 error=1001 "
+	    "token= bytes=90 us=)\n"
+	    "plant-store: refused requests by error number (1001=1)\n");
+	log_set_json(true);
+	text = logged_of_two_answers(&fixture->api);
+	log_set_json(false);
+	assert_non_null(
+	    strstr(text, "Z\",\"level\":\"debug\",\"program\":\"plant-store\","
+			 "\"request\":\"the-id\",\"status\":401,\"error\":1001,"
+			 "\"token\":\"\",\"bytes\":90,\"us\":,"
+			 "\"message\":\"answered\"}\n"));
+	assert_non_null(strstr(text,
+	    ",\"program\":\"plant-store\",\"1001\":1,"
+	    "\"message\":\"refused requests by error number\"}\n"));
+}
+
+#define ORIGIN "HTTP_ORIGIN=https://a.example"
+#define OPTIONS "REQUEST_METHOD=OPTIONS"
+#define ASKS "HTTP_ACCESS_CONTROL_REQUEST_METHOD=POST"
+#define ALLOWED "\r\nAccess-Control-Allow-Origin: https://a.example\r\n"
+
+static void
+allowed_origin_gets_its_headers_and_preflights_no_other_gets_any(void **state)
+{
+#define ONE_ORIGIN "https://a.example"
+	static const struct {
+		const char *origins, *begins;
+		bool allowed;
+		const char *variables[VARIABLES_MAX + 1];
+	} rows[] = {
+		{ ONE_ORIGIN, "Status: 204 No Content\r\n", true,
+		    { PATH, OPTIONS, ORIGIN, ASKS } },
+		{ "http://b, " ONE_ORIGIN ",http://c", "Status: 204 ", true,
+		    { PATH, OPTIONS, ORIGIN, ASKS } },
+		/* What is no preflight goes on as ever. */
+		{ ONE_ORIGIN, "Status: 401 ", true, { PATH, OPTIONS, ORIGIN } },
+		{ ONE_ORIGIN, "Status: 401 ", true,
+		    { PATH, POST, ORIGIN, ASKS } },
+		{ ONE_ORIGIN, "Status: 401 ", true,
+		    { "SCRIPT_NAME=/api", OPTIONS, ORIGIN, ASKS } },
+		{ ONE_ORIGIN, "Status: 400 ", true,
+		    { PATH, OPTIONS, OPTIONS, ORIGIN, ASKS } },
+		{ ONE_ORIGIN, "Status: 200 ", true, { GOOD, ORIGIN } },
+		/* No part of the list, and nothing beyond it, is an origin. */
+		{ NULL, "Status: 401 ", false,
+		    { PATH, OPTIONS, ORIGIN, ASKS } },
+		{ "", "Status: 200 ", false, { GOOD, ORIGIN } },
+		{ ONE_ORIGIN, "Status: 401 ", false, { PATH, OPTIONS, ASKS } },
+		{ ONE_ORIGIN " http://b", "Status: 401 ", false,
+		    { PATH, OPTIONS, ASKS, ORIGIN " http://b" } },
+		{ ONE_ORIGIN, "Status: 401 ", false,
+		    { PATH, OPTIONS, ASKS, "HTTP_ORIGIN=" } },
+		{ ONE_ORIGIN, "Status: 401 ", false,
+		    { PATH, OPTIONS, ASKS, ORIGIN, ORIGIN } },
+		{ ONE_ORIGIN ".org http://a.example https://a.exampl",
+		    "Status: 401 ", false, { PATH, OPTIONS, ORIGIN, ASKS } },
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct sent sent = { .body = FERN };
+		struct api_call call;
+		const char *text;
+
+		memcpy(
+		    sent.variables, rows[i].variables, sizeof sent.variables);
+		fixture->config.origins = rows[i].origins;
+		if (head(&fixture->api, &call, &sent) == 0)
+			assert_int_equal(api_body(&fixture->api, &call, FERN,
+					     strlen(FERN), true),
+			    0);
+		text = answer(&fixture->api, &call);
+		if (strncmp(text, rows[i].begins, strlen(rows[i].begins)) !=
+			0 ||
+		    (strstr(text, ALLOWED) != NULL) != rows[i].allowed ||
+		    (strstr(text, "Vary") != NULL) != rows[i].allowed)
+			fail_msg("row %zu: %s", i, text);
+	}
+}
+
+static void
+preflight_is_204_by_contract_and_without_tokens(void **state)
+{
+	static const struct sent sent = { { PATH, OPTIONS, ORIGIN, ASKS }, "" };
+	struct fixture *fixture = *state;
+	struct api api = { .config = &fixture->config };
+	struct api_call call;
+
+	fixture->config.contract_status = true;
+	fixture->config.origins = "https://a.example";
+	assert_int_equal(head(&api, &call, &sent), -1);
+	assert_memory_equal(answer(&api, &call), "Status: 204 ", 12);
+	/* Without tokens, all else is refused as a service that cannot start. */
+	assert_int_equal(outcome(&api, &fern), HTTP_NOT_READY);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int
@@ -553,6 +701,10 @@ main(void)
 		TEST(each_result_of_the_store_has_its_answer),
 		TEST(each_end_of_a_request_has_its_answer),
 		TEST(gateway_ends_a_call_with_an_error_of_its_own),
+		TEST(
+		    allowed_origin_gets_its_headers_and_preflights_no_other_gets_any),
+		TEST(preflight_is_204_by_contract_and_without_tokens),
+		TEST(answers_are_logged_at_debug_and_refusals_summed_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,8 @@
 
 static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 	"PLANT_STORE_BASE_PATH", "PLANT_STORE_BODY_BYTES_MAX",
-	"PLANT_STORE_THREADS", "PLANT_STORE_STATUS", "PLANT_STORE_LOG_LEVEL" };
+	"PLANT_STORE_THREADS", "PLANT_STORE_STATUS", "PLANT_STORE_LOG_LEVEL",
+	"PLANT_STORE_LOG_FORMAT", "PLANT_STORE_CORS_ORIGINS" };
 
 /* Each test begins without any of them, and leaves none. */
 static int
@@ -91,6 +92,7 @@ absent_and_empty_settings_have_their_defaults(void **state)
 		assert_int_equal(config.threads, threads < 64 ? threads : 64);
 		assert_false(config.contract_status);
 		assert_int_equal(config.log_level, LOG_AT_INFO);
+		assert_string_equal(config.origins, "");
 		for (size_t i = 0; i < COUNT(names); i++)
 			set(names[i], "");
 	}
@@ -140,6 +142,39 @@ numbers_and_words_are_accepted_at_their_bounds_and_between(void **state)
 	    read_with("PLANT_STORE_STATUS", "contract").contract_status);
 }
 
+static void
+origins_are_kept_as_they_are(void **state)
+{
+	static const char *const lists[] = { "https://a.example",
+		"http://localhost:3000,https://b.example",
+		" , https://xn--a-1.b ,,http://10.0.0.1:1  ",
+		"http://[::1]:8080 http://[fe80::1]", "app+x.y-z1://host",
+		", ," };
+	char longest[400] = "https-16-letters://", list[900];
+
+	for (size_t i = 0; i < COUNT(lists); i++)
+		assert_string_equal(
+		    read_with("PLANT_STORE_CORS_ORIGINS", lists[i]).origins,
+		    lists[i]);
+	memset(longest + strlen(longest), 'h', 253);
+	strcat(longest, ":65535");
+	snprintf(list, sizeof list, "%s %s", longest, longest);
+	read_with("PLANT_STORE_CORS_ORIGINS", list);
+}
+
+static void
+log_has_its_form_from_the_reading_on(void **state)
+{
+	set("PLANT_STORE_LOG_FORMAT", "json");
+	set("PLANT_STORE_THREADS", "\"");
+	assert_non_null(strstr(logged_by(read_bad),
+	    "\"message\":\"PLANT_STORE_THREADS: '\\\"' is not allowed"));
+	clear(NULL);
+	read_with("PLANT_STORE_LOG_FORMAT", "text");
+	set("PLANT_STORE_THREADS", "x");
+	assert_memory_equal(logged_by(read_bad), "plant-store: ", 13);
+}
+
 static const struct {
 	const char *name, *allowed;
 	const char *values[12]; /* NULL behind the last */
@@ -160,6 +195,12 @@ static const struct {
 	    { "HTTP", "contract ", "400" } },
 	{ "PLANT_STORE_LOG_LEVEL", "error, warning, info or debug",
 	    { "INFO", "warn", "2" } },
+	{ "PLANT_STORE_LOG_FORMAT", "text or json",
+	    { "JSON", "xml", "json " } },
+	{ "PLANT_STORE_CORS_ORIGINS", "https://a.example",
+	    { "*", "null", "a.example", "https://", "https://*.a.example",
+		"https://a.example/", "https://A.example", "https://a:",
+		"http://[::1", "http://a:1http://b", "http://a http://b/c" } },
 };
 
 static void
@@ -261,6 +302,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		CLEAR(absent_and_empty_settings_have_their_defaults),
 		CLEAR(paths_are_kept_and_a_base_path_of_a_slash_is_the_root),
+		CLEAR(origins_are_kept_as_they_are),
+		CLEAR(log_has_its_form_from_the_reading_on),
 		CLEAR(
 		    numbers_and_words_are_accepted_at_their_bounds_and_between),
 		CLEAR(

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <wchar.h>
 
 #include "ground/log.h"
+#include "pure/timestamp.h"
 
 #define LINE_BYTES_MAX 1024
 
@@ -21,6 +23,7 @@
 static char before_open[LINE_BYTES_MAX + 1];
 
 static unsigned syslogged;
+static char syslog_line[LINE_BYTES_MAX + 1];
 
 /* As the C library's, plain and fortified, which clang has as a macro. */
 #undef syslog
@@ -29,17 +32,25 @@ void __syslog_chk(int priority, int flag, const char *format, ...);
 void
 syslog(int priority, const char *format, ...)
 {
+	va_list arguments;
+
 	(void)priority;
-	(void)format;
+	va_start(arguments, format);
+	vsnprintf(syslog_line, sizeof syslog_line, format, arguments);
+	va_end(arguments);
 	syslogged++;
 }
 
 void
 __syslog_chk(int priority, int flag, const char *format, ...)
 {
+	va_list arguments;
+
 	(void)priority;
 	(void)flag;
-	(void)format;
+	va_start(arguments, format);
+	vsnprintf(syslog_line, sizeof syslog_line, format, arguments);
+	va_end(arguments);
 	syslogged++;
 }
 
@@ -247,6 +258,153 @@ message_while_a_bar_is_shown_clears_it_first(void **state)
 	assert_string_equal(lines[0], "\r\033[Ktester: over it\n");
 }
 
+/* The member's text of the line, which must be one object with its newline. */
+static const char *
+json_member(const char *line, const char *name)
+{
+	static char text[LINE_BYTES_MAX];
+	struct json_tokener *tokener = json_tokener_new();
+	struct json_object *object;
+	size_t len = strlen(line);
+
+	assert_in_range(len, 2, LINE_BYTES_MAX);
+	assert_int_equal(line[len - 1], '\n');
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
+	object = json_tokener_parse_ex(tokener, line, (int)len - 1);
+	if (object == NULL)
+		fail_msg("not JSON: %s", line);
+	assert_int_equal(json_tokener_get_parse_end(tokener), len - 1);
+	snprintf(text, sizeof text, "%s",
+	    json_object_get_string(json_object_object_get(object, name)));
+	json_object_put(object);
+	json_tokener_free(tokener);
+	return text;
+}
+
+static void
+json_line_is_one_object_for_every_byte(void **state)
+{
+	for (int c = 1; c < 256; c++) {
+		const char text[] = { 'a', (char)c, 'b', '\0' };
+		char expected[] = "a?b";
+
+		if (c >= ' ' && c <= '~')
+			expected[1] = (char)c;
+		say(text);
+		assert_string_equal(json_member(lines[0], "message"), expected);
+		for (const char *at = lines[0]; at[1] != '\0'; at++)
+			assert_in_range(*at, ' ', '~');
+	}
+	assert_string_equal(json_member(lines[0], "level"), "error");
+	assert_string_equal(json_member(lines[0], "program"), "tester");
+	/* pure/timestamp has the form. */
+	assert_int_equal(
+	    timestamp_is_canonical(json_member(lines[0], "time")), 1);
+}
+
+static void
+json_line_stays_whole_however_long_the_message(void **state)
+{
+	char text[2000];
+
+	for (size_t len = 850; len < 1100; len++) {
+		memset(text, len % 2 == 0 ? '"' : 'x', len);
+		text[len] = '\0';
+		say(text);
+		assert_in_range(strlen(lines[0]), 900, LINE_BYTES_MAX);
+		assert_in_range(
+		    strspn(json_member(lines[0], "message"), "\"x"), 400, len);
+	}
+}
+
+static void
+members_follow_the_message_in_text_and_are_members_in_json(void **state)
+{
+	static const char members[] =
+	    ",\"status\":200,\"token\":\"a.b-c_d\",\"none\":\"\"";
+	char long_message[2000];
+
+	memset(long_message, 'x', sizeof long_message - 1);
+	long_message[sizeof long_message - 1] = '\0';
+	capture_begin();
+	log_members(LOG_AT_DEBUG, "answered", members);
+	log_members(LOG_AT_DEBUG, long_message, members);
+	log_set_level(LOG_AT_INFO);
+	log_members(LOG_AT_DEBUG, "dropped", members);
+	capture_end();
+	assert_int_equal(captured, 2);
+	assert_string_equal(
+	    lines[0], "tester: answered (status=200 token=a.b-c_d none=)\n");
+	assert_in_range(strlen(lines[1]), 1000, LINE_BYTES_MAX);
+	assert_non_null(
+	    strstr(lines[1], "xxx (status=200 token=a.b-c_d none=)\n"));
+	log_set_json(true);
+	capture_begin();
+	log_members(LOG_AT_INFO, "answered", members);
+	capture_end();
+	assert_string_equal(json_member(lines[0], "message"), "answered");
+	assert_string_equal(json_member(lines[0], "status"), "200");
+	assert_string_equal(json_member(lines[0], "token"), "a.b-c_d");
+	assert_string_equal(json_member(lines[0], "none"), "");
+}
+
+static void
+json_goes_to_syslog_and_to_the_journal_as_well(void **state)
+{
+	char stream[64] = "";
+	struct stat st;
+
+	for (int is_journal = 0; is_journal < 2; is_journal++) {
+		capture_begin();
+		if (fstat(STDERR_FILENO, &st) == 0 && is_journal)
+			snprintf(stream, sizeof stream, "%llu:%llu",
+			    (unsigned long long)st.st_dev,
+			    (unsigned long long)st.st_ino);
+		setenv("JOURNAL_STREAM", stream, 1);
+		log_open("test", 1);
+		unsetenv("JOURNAL_STREAM");
+		syslogged = 0;
+		log_warning("a\"b");
+		capture_end();
+		if (is_journal)
+			assert_memory_equal(lines[0], "<4>{", 4);
+		assert_string_equal(
+		    json_member(lines[0] + 3 * is_journal, "message"), "a\"b");
+		assert_int_equal(syslogged, !is_journal);
+		strcat(syslog_line, "\n");
+		assert_string_equal(
+		    json_member(syslog_line, "level"), "warning");
+	}
+}
+
+/* The last: it stays so. */
+static void
+request_of_the_process_is_in_every_line(void **state)
+{
+	log_set_request("the-id");
+	say("what");
+	assert_string_equal(lines[0], "tester: what (request=the-id)\n");
+	log_set_json(true);
+	say("what");
+	assert_string_equal(json_member(lines[0], "request"), "the-id");
+}
+
+static int
+set_up_json(void **state)
+{
+	log_set_json(true);
+	return set_up(state);
+}
+
+static int
+tear_down_json(void **state)
+{
+	log_set_json(false);
+	return 0;
+}
+
+#define JSON(test) \
+	cmocka_unit_test_setup_teardown(test, set_up_json, tear_down_json)
 #define OPEN(test) cmocka_unit_test_setup(test, set_up)
 
 int
@@ -261,6 +419,15 @@ main(void)
 		OPEN(errno_is_left_as_it_was),
 		OPEN(message_goes_to_the_journal_alone_or_to_stderr_and_syslog),
 		OPEN(message_while_a_bar_is_shown_clears_it_first),
+		JSON(json_line_is_one_object_for_every_byte),
+		JSON(json_line_stays_whole_however_long_the_message),
+		JSON(json_goes_to_syslog_and_to_the_journal_as_well),
+		cmocka_unit_test_setup_teardown(
+		    members_follow_the_message_in_text_and_are_members_in_json,
+		    set_up, tear_down_json),
+		cmocka_unit_test_setup_teardown(
+		    request_of_the_process_is_in_every_line, set_up,
+		    tear_down_json),
 	};
 
 	return cmocka_run_group_tests(tests, set_up_group, NULL);

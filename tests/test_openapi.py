@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Hold deploy/www/openapi.json against linters, the errors and the service.
+"""Hold deploy/www/openapi.json against linters, generators, the errors and the service.
 
 usage: test_openapi.py BUILD_DIR
 
-The linters come from npm, in the versions of tests/openapi/package-lock.json.
-The answer 500 is held against the table only: no request brings it about.
+Linters and generators come from npm, in the versions of
+tests/openapi/package-lock.json.  The answer 500 is held against the table only: no request brings it about.
 """
 
 import dataclasses
 import json
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +35,8 @@ from lib_service import (
 
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
 FOLDER = TOP / "tests" / "openapi"
-LINT_S = 120.0
+README = TOP / "README.md"
+NPM_S = 120.0
 INSTALL_S = 600.0
 INT_BOUNDS = {
     "int32": (-(2**31), 2**31 - 1),
@@ -41,8 +45,29 @@ INT_BOUNDS = {
 # Their messages go on with the place and the reason.
 JSON_ERRORS = range(4001, 4005)
 CREATED = "200"
+OTHERS = "default"
 # No answer to POST, so in the description of the path.
 METHOD_STATUS, METHOD_ERROR = 405, 2002
+DIFFERENCES = "## What each web server does differently"  # of deploy/README.md
+SWAGGER_PARSER = """
+import parser from "@apidevtools/swagger-parser";
+await parser.validate(process.argv[1]);
+"""
+OPENAPI_TS = """
+import { createClient } from "@hey-api/openapi-ts";
+const [input, path] = process.argv.slice(1);
+const plugins = [{ name: "@hey-api/typescript", enums: "javascript" }];
+await createClient({ input, output: { path }, plugins, logs: { level: "silent" } });
+"""
+NAMES = """
+import { readFileSync } from "node:fs";
+import ts from "typescript";
+const made = ts.transpile(readFileSync(process.argv[1], "utf8"), {
+    module: ts.ModuleKind.ESNext,
+});
+const { ErrorNumber } = await import(`data:text/javascript,${encodeURIComponent(made)}`);
+console.log(JSON.stringify(ErrorNumber));
+"""
 
 
 # --- The table of errors -----------------------------------------------------
@@ -51,7 +76,8 @@ METHOD_STATUS, METHOD_ERROR = 405, 2002
 def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
     path = document["paths"]["/plants"]
     statuses = {str(row.status) for row in rows}
-    documented = set(path["post"]["responses"]) - {CREATED}
+    responses = path["post"]["responses"]
+    documented = set(responses) - {CREATED, OTHERS}
     tally.check(
         documented == statuses - {str(METHOD_STATUS)},
         "the operation has every status of the table but 405, and no other",
@@ -61,65 +87,136 @@ def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
         tally.check(
             word in path["description"], f"the path's description has {word}", path
         )
+    others = resolve(document, responses[OTHERS])
+    tally.check(
+        others["content"]["application/json"]["schema"]
+        == {"$ref": "#/components/schemas/Error"},
+        "every other status has the body Error",
+        others,
+    )
+    section = (TOP / "deploy" / "README.md").read_text().partition(DIFFERENCES)[2]
+    met = set(re.findall(r"\b(?:4\d\d|50\d)\b", section.partition("\n* ")[0]))
+    named = set(re.findall(r"\b[45]\d\d\b", others["description"]))
+    tally.check(
+        bool(met) and met <= documented | named | {str(METHOD_STATUS)},
+        "the statuses of the web servers are named",
+        met - documented - named,
+    )
 
 
-# --- The linters -------------------------------------------------------------
+def check_drift(tally: Tally) -> None:
+    """scripts/errors, in a copy of what it reads and writes."""
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as temporary:
+        top = pathlib.Path(temporary)
+        for name in ("scripts/errors", "include/http/errors.h"):
+            (top / name).parent.mkdir(parents=True)
+            shutil.copy(TOP / name, top / name)
+        shutil.copytree(TOP / "deploy", top / "deploy")
+        copy = top / DOCUMENT.relative_to(TOP)
+
+        def errors(*arguments: str) -> subprocess.CompletedProcess:
+            program = top / "scripts" / "errors"
+            return subprocess.run(
+                [program, *arguments], capture_output=True, text=True, timeout=NPM_S
+            )
+
+        done = errors("--check")
+        tally.check(done.returncode == 0, "scripts/errors --check finds no drift", done)
+        for keyword in ("enum", "x-enum-varnames", "x-enum-descriptions", "description"):
+            document = json.loads(DOCUMENT.read_text())
+            number = document["components"]["schemas"]["ErrorNumber"]
+            if keyword == "description":
+                number[keyword] = number[keyword].replace("| 1001 | 401 |", "| 1001 | 403 |")
+            else:
+                number[keyword].reverse()
+            copy.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+            done = errors("--check")
+            tally.check(
+                done.returncode == 1 and str(copy) in done.stderr,
+                f"scripts/errors --check finds a drift of {keyword}",
+                done,
+            )
+            done = errors()
+            tally.check(
+                done.returncode == 0 and copy.read_text() == DOCUMENT.read_text(),
+                f"scripts/errors mends {keyword}",
+                done,
+            )
 
 
-def lint(folder: str, command: list[str], document: str) -> subprocess.CompletedProcess:
+# --- The linters and generators ----------------------------------------------
+
+
+def npm(folder: str, *command: str | os.PathLike) -> subprocess.CompletedProcess:
+    """Run a program of npm's packages, or node with them."""
+    programs = os.path.join(folder, "node_modules", ".bin")
     environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
         "REDOCLY_TELEMETRY": "off",
         "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true",
         "NO_COLOR": "1",
     }
-    program = os.path.join(folder, "node_modules", ".bin", command[0])
     return subprocess.run(
-        [program, *command[1:], document],
+        command,
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=LINT_S,
+        timeout=NPM_S,
     )
 
 
-def check_linters(tally: Tally) -> None:
-    installed = subprocess.run(
-        [FOLDER / "install"], capture_output=True, text=True, timeout=INSTALL_S
-    )
-    if not tally.check(
-        installed.returncode == 0, "the linters are installed", installed.stderr
-    ):
-        return
-    folder = installed.stdout.strip()
-    commands = [
-        ["redocly", "lint", "--config", str(FOLDER / "redocly.yaml")],
-        [
-            "spectral",
-            "lint",
-            "--fail-severity=hint",
-            "--ruleset",
-            str(FOLDER / "spectral.yaml"),
-        ],
+def node(script: str) -> list[str]:
+    return ["node", "--input-type=module", "-e", script]
+
+
+def check_linters(tally: Tally, folder: str) -> None:
+    """Each finds nothing in the document, and what is missing from a broken one."""
+    redocly = ["redocly", "lint", "--config", str(FOLDER / "redocly.yaml")]
+    spectral = ["spectral", "lint", "--fail-severity=hint"]
+    spectral += ["--ruleset", str(FOLDER / "spectral.yaml")]
+    linters = [
+        ("redocly", redocly, "license"),
+        ("spectral", spectral, "contact"),
+        ("swagger-parser", node(SWAGGER_PARSER), "version"),
     ]
-    broken = json.loads(DOCUMENT.read_text())
-    del broken["info"]["license"], broken["info"]["contact"]
     with tempfile.TemporaryDirectory(prefix="plant-store-") as temporary:
-        broken_path = os.path.join(temporary, "openapi.json")
-        with open(broken_path, "w") as file:
-            json.dump(broken, file)
-        for command in commands:
-            done = lint(folder, command, str(DOCUMENT))
+        broken_path = pathlib.Path(temporary, "openapi.json")
+        for name, command, missing in linters:
+            done = npm(folder, *command, DOCUMENT)
+            tally.check(done.returncode == 0, f"{name} finds nothing", done.stdout)
+            broken = json.loads(DOCUMENT.read_text())
+            del broken["info"][missing]
+            broken_path.write_text(json.dumps(broken))
+            done = npm(folder, *command, broken_path)
             tally.check(
-                done.returncode == 0, f"{command[0]} finds nothing", done.stdout
-            )
-            done = lint(folder, command, broken_path)
-            tally.check(
-                done.returncode == 1 and "info" in done.stdout,
-                f"{command[0]} finds what is missing from a broken document",
+                done.returncode == 1 and missing in done.stdout,
+                f"{name} finds that {missing} is missing",
                 done.stdout,
             )
+
+
+def check_generators(tally: Tally, folder: str, rows: list[ErrorRow]) -> None:
+    """Each makes constants of the names of the table."""
+    wanted = {row.name: row.number for row in rows}
+    with tempfile.TemporaryDirectory(prefix="plant-store-") as temporary:
+        types = os.path.join(temporary, "plants.ts")
+        generators = [
+            (["openapi-typescript", DOCUMENT, "--enum", "-o", types], types),
+            ([*node(OPENAPI_TS), DOCUMENT, temporary], f"{temporary}/types.gen.ts"),
+        ]
+        for command, made in generators:
+            done = npm(folder, *command)
+            name = os.path.basename(made)
+            if not tally.check(done.returncode == 0, f"{name} is made", done.stdout):
+                continue
+            done = npm(folder, *node(NAMES), made)
+            tally.check(done.returncode == 0, f"{name} is a module", done.stdout)
+            # TypeScript's enum has the numbers as names, too.
+            found = {n: v for n, v in json.loads(done.stdout).items() if n in wanted}
+            tally.check(found == wanted, f"{name} has a name for each error", found)
 
 
 # --- The document itself -----------------------------------------------------
@@ -154,8 +251,14 @@ def schema_faults(document: dict, schema: dict, value: object) -> Iterator[str]:
     types = {"object": dict, "string": str, "integer": int}
     for keyword, wanted in schema.items():
         match keyword:
-            case "description":
+            case "description" | "x-enum-varnames" | "x-enum-descriptions":
                 pass
+            case "enum":
+                if value not in wanted:
+                    yield f"{value} is not in the enum"
+            case "anyOf":
+                if all(any(schema_faults(document, part, value)) for part in wanted):
+                    yield f"{value!r} is none of {wanted}"
             case "type":
                 if type(value) is not types[wanted]:
                     yield f"{value!r} is not of type {wanted}"
@@ -204,10 +307,19 @@ def check_examples(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
             any(schema_faults(document, new_plant, wrong)),
             f"{wrong} is no NewPlant",
         )
+    schemas = document["components"]["schemas"]
+    later = {"error": max(row.number for row in rows) + 1, "message": "Later."}
+    tally.check(
+        any(schema_faults(document, schemas["ErrorNumber"], later["error"]))
+        and not any(schema_faults(document, schemas["Error"], later))
+        and any(schema_faults(document, schemas["Error"], later | {"error": 2**31})),
+        "a number of a later version is an Error, but not yet an ErrorNumber",
+        schemas["Error"],
+    )
 
 
 def is_row(row: ErrorRow, status: str, value: dict) -> bool:
-    if (str(row.status), row.number) != (status, value["error"]):
+    if row.number != value["error"] or status not in (OTHERS, str(row.status)):
         return False
     if row.number in JSON_ERRORS:
         return value["message"].startswith(row.message + ": byte ")
@@ -302,7 +414,8 @@ def documented_headers(document: dict, response: dict) -> dict[str, str]:
 
 
 def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Store) -> None:
-    ask = Asker(store)
+    request_id = document["components"]["headers"]["X-Request-Id"]["example"]
+    ask = Asker(store, {"HTTP_X_REQUEST_ID": request_id})
     responses = responses_of(document)
     post = document["paths"]["/plants"]["post"]
     created = examples_of(responses[CREATED])
@@ -311,24 +424,25 @@ def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Sto
         tally.check(
             answer.status == 200
             and answer.body == canonical(created.pop(name))
-            and not headers_of(answer),
+            and headers_of(answer) == documented_headers(document, responses[CREATED]),
             f"the example {name} is answered as documented",
             answer,
         )
     tally.check(not created, "each example of 200 has a request", created)
 
+    of_all = documented_headers(document, responses[CREATED])
     method_row = next(row for row in rows if row.number == METHOD_ERROR)
     method_body = {"error": METHOD_ERROR, "message": method_row.message}
     for contract in (False, True):
         mode = "contract" if contract else "http"
         for status, answer in failures(ask.set(PLANT_STORE_STATUS=mode)):
-            bodies, headers = [method_body], {"Allow": "POST"}
+            bodies, headers = [method_body], of_all | {"Allow": "POST"}
             if status != str(METHOD_STATUS):
                 bodies = list(examples_of(responses[status]).values())
                 headers = documented_headers(document, responses[status])
             # The document's 400 lists the headers of the other statuses too.
             allowed = documented_headers(document, responses["400"])
-            wanted = {} if status == "400" else headers
+            wanted = of_all if status == "400" else headers
             tally.check(
                 answer.status == (400 if contract else int(status))
                 and answer.body in map(canonical, bodies)
@@ -351,16 +465,61 @@ def check_bounds(tally: Tally, document: dict, store: Store) -> None:
         tally.check(answer.is_error(400, 4104), f"the id {plant_id} is refused", answer)
 
 
+def check_surrogates(tally: Tally, document: dict, store: Store) -> None:
+    ask = Asker(store)
+    body = document["paths"]["/plants"]["post"]["requestBody"]
+    halves = re.findall(r"`(\\u\w{4})`", body["description"])
+    tally.check(len(halves) == 2, "both halves of a character are shown", halves)
+    for escape in halves:
+        answer = ask(f'{{"id":0,"name":"{escape}"}}'.encode())
+        tally.check(answer.is_error(400, 4001), f"{escape} alone is refused", answer)
+    answer = ask(f'{{"id":0,"name":"{"".join(halves)}"}}'.encode())
+    tally.check(answer.is_plant("\U0001f33f"), "both of them are a character", answer)
+
+
+def check_example(tally: Tally, document: dict) -> None:
+    """README's example, which tests/servers/clients.py runs, is the document's."""
+    own = document["components"]["schemas"]["NewPlant"]["allOf"][1]
+    examples = [
+        re.search(r"^ *(const plantBody = .*)$", text, re.MULTILINE)
+        for text in (own["properties"]["id"]["description"], README.read_text())
+    ]
+    tally.check(
+        all(examples) and examples[0][1] == examples[1][1],
+        "README and the document write large ids in the same way",
+        examples,
+    )
+
+
+def check_jq(tally: Tally) -> None:
+    files = [README, *(TOP / "deploy").rglob("*"), *(TOP / "src").rglob("*.c")]
+    texts = {path: path.read_text() for path in files if path.is_file()}
+    shown = {path for path, text in texts.items() if re.search(r"\bjq\b", text)}
+    silent = [path for path in shown if not re.search(r"jq 1\.6[^.]*\b2\^53", texts[path])]
+    tally.check(bool(shown) and not silent, "jq's rounding is said where jq is", silent)
+
+
 def run(tally: Tally, build_dir: str) -> None:
     document = json.loads(DOCUMENT.read_text())
     rows = read_errors()
     check_frame(tally, document)
     check_statuses(tally, document, rows)
     check_examples(tally, document, rows)
-    check_linters(tally)
+    check_drift(tally)
+    check_example(tally, document)
+    check_jq(tally)
+    installed = subprocess.run(
+        [FOLDER / "install"], capture_output=True, text=True, timeout=INSTALL_S
+    )
+    if tally.check(
+        installed.returncode == 0, "npm's packages are installed", installed.stderr
+    ):
+        check_linters(tally, installed.stdout.strip())
+        check_generators(tally, installed.stdout.strip(), rows)
     with temporary_store(build_dir) as store:
         check_service(tally, document, rows, store)
         check_bounds(tally, document, store)
+        check_surrogates(tally, document, store)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ every_variable_that_is_read_is_found(void **state)
 		V("PATH_INFO=/plants"), V("HTTP_AUTHORIZATION=Bearer x"),
 		V("CONTENT_TYPE=application/json"), V("CONTENT_LENGTH=2"),
 		V("HTTP_CONTENT_ENCODING=identity"),
-		V("HTTP_TRANSFER_ENCODING=chunked"), NULL };
+		V("HTTP_TRANSFER_ENCODING=chunked"), V("HTTP_X_REQUEST_ID=id"),
+		V("HTTP_ORIGIN=https://a"),
+		V("HTTP_ACCESS_CONTROL_REQUEST_METHOD=POST"), NULL };
 	struct request request;
 
 	assert_int_equal(request_read(&request, texts), 0);
@@ -27,6 +29,9 @@ every_variable_that_is_read_is_found(void **state)
 	assert_string_equal(request.content_length, "2");
 	assert_string_equal(request.content_encoding, "identity");
 	assert_string_equal(request.transfer_encoding, "chunked");
+	assert_string_equal(request.id, "id");
+	assert_string_equal(request.origin, "https://a");
+	assert_string_equal(request.preflight_method, "POST");
 }
 
 static void
@@ -46,6 +51,9 @@ variables_that_are_not_there_are_null(void **state)
 	assert_null(request.content_length);
 	assert_null(request.content_encoding);
 	assert_null(request.transfer_encoding);
+	assert_null(request.id);
+	assert_null(request.origin);
+	assert_null(request.preflight_method);
 }
 
 static void
@@ -63,6 +71,58 @@ a_variable_that_is_read_must_not_occur_twice(void **state)
 
 		assert_int_equal(request_read(&request, texts), -1);
 	}
+}
+
+static void
+a_header_that_may_be_left_out_is_empty_if_it_occurs_twice(void **state)
+{
+	char *const texts[] = { V("HTTP_X_REQUEST_ID=a"), V("HTTP_ORIGIN=a"),
+		V("HTTP_ORIGIN=a"), V("HTTP_X_REQUEST_ID=a"),
+		V("HTTP_ORIGIN=a"), NULL };
+	struct request request;
+
+	assert_int_equal(request_read(&request, texts), 0);
+	assert_string_equal(request.id, "");
+	assert_string_equal(request.origin, "");
+}
+
+static void
+only_an_id_of_the_form_is_taken(void **state)
+{
+#define SIXTY_FOUR                         \
+	"0123456789ABCDEFGHIJKLMNOPQRSTUV" \
+	"abcdefghijklmnopqrstuvwxyz._-WYZ"
+	static const char *const good[] = { "a", "-", SIXTY_FOUR };
+	static const char *const bad[] = { NULL, "", SIXTY_FOUR "x", "a b",
+		" a", "a\r\nX: y", "a,b", "a\"b", "a/b", "\xc3\xa9", "a\x7f",
+		"pst_0123456789", "a-pst_" };
+	char id[REQUEST_ID_MAX + 1], last[REQUEST_ID_MAX + 1] = "";
+
+	request_ids_begin();
+	for (size_t i = 0; i < COUNT(good); i++) {
+		struct request request = { .id = good[i] };
+
+		request_id(&request, id);
+		assert_string_equal(id, good[i]);
+	}
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		struct request request = { .id = bad[i] };
+
+		request_id(&request, id);
+		assert_int_equal(strspn(id, "0123456789abcdef"), 16);
+		assert_int_equal(id[16], '-');
+		assert_int_equal(
+		    strspn(id + 17, "0123456789abcdef"), strlen(id + 17));
+		assert_true(strlen(id) > 17);
+		/* Each is new, with the beginning of its process. */
+		assert_string_not_equal(id, last);
+		if (i > 0)
+			assert_memory_equal(id, last, 17);
+		strcpy(last, id);
+	}
+	request_ids_begin();
+	request_id(&(struct request){ 0 }, id);
+	assert_memory_not_equal(id, last, 17);
 }
 
 static void
@@ -225,6 +285,8 @@ main(void)
 		TEST(every_variable_that_is_read_is_found),
 		TEST(variables_that_are_not_there_are_null),
 		TEST(a_variable_that_is_read_must_not_occur_twice),
+		TEST(a_header_that_may_be_left_out_is_empty_if_it_occurs_twice),
+		TEST(only_an_id_of_the_form_is_taken),
 		TEST(only_so_many_variables_are_taken),
 		TEST(path_is_script_name_and_path_info_however_split),
 		TEST(json_is_application_json_with_or_without_parameters),

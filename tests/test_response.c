@@ -10,13 +10,28 @@
 
 #define CHALLENGE "WWW-Authenticate: Bearer realm=\"plant-store\""
 
+#define ID "X-Request-Id: the-id\r\n"
+#define CORS                                                 \
+	"Access-Control-Allow-Origin: https://a.example\r\n" \
+	"Access-Control-Expose-Headers: x-request-id\r\n"    \
+	"Vary: Origin\r\n"
+
+static const char origins[] = "https://a.example http://b";
+static const struct response_head plain = { .id = "the-id" };
+static const struct response_head allowed = {
+	.id = "the-id", .origin = origins, .origin_len = 17
+};
+
 /* Write the answer to `error` as a string. */
 static void
 answer(const struct response_error *error, bool contract, bool head,
     char text[static RESPONSE_HEAD_MAX + 1])
 {
+	const struct response_head common = {
+		.id = "the-id", .contract = contract, .bodiless = head
+	};
 	char buf[RESPONSE_HEAD_MAX];
-	size_t len = response_error(error, contract, head, buf);
+	size_t len = response_error(&common, error, buf);
 
 	assert_in_range(len, 1, RESPONSE_HEAD_MAX);
 	memcpy(text, buf, len);
@@ -27,14 +42,13 @@ static void
 head_of_a_200_has_type_and_length_and_fits_with_any(void **state)
 {
 	char buf[RESPONSE_HEAD_MAX];
-	size_t len = response_ok_head(65536, buf);
+	size_t len = response_ok_head(&plain, 65536, buf);
 
 	assert_bytes(buf, len,
-	    "Status: 200 OK\r\n"
-	    "Content-Type: application/json\r\n"
+	    "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
 	    "Content-Length: 65536\r\n"
 	    "\r\n");
-	len = response_ok_head(SIZE_MAX, buf);
+	len = response_ok_head(&plain, SIZE_MAX, buf);
 	assert_in_range(len, 1, RESPONSE_HEAD_MAX);
 	assert_memory_equal(buf + len - 4, "\r\n\r\n", 4);
 }
@@ -48,7 +62,7 @@ missing_credential_is_answered_byte_for_byte(void **state)
 
 	answer(&error, false, false, text);
 	assert_string_equal(text,
-	    "Status: 401 Unauthorized\r\n"
+	    "Status: 401 Unauthorized\r\n" ID
 	    "Content-Type: application/json\r\n"
 	    "Content-Length: 90\r\n" CHALLENGE "\r\n"
 	    "\r\n"
@@ -103,7 +117,7 @@ every_error_has_its_status_line_and_headers(void **state)
 			body += 4;
 			assert_true(*body != '\0');
 			snprintf(expected, sizeof expected,
-			    "Status: %s\r\n"
+			    "Status: %s\r\n" ID
 			    "Content-Type: application/json\r\n"
 			    "Content-Length: %zu\r\n"
 			    "%s"
@@ -156,6 +170,63 @@ reason_and_offset_follow_the_message(void **state)
 	    "byte 17: a comma is missing.\"}");
 }
 
+static void
+allowed_origin_is_in_every_answer_and_changes_nothing_else(void **state)
+{
+	const struct response_error error = { HTTP_ID_MISSING, NULL, 0 };
+	char with[RESPONSE_HEAD_MAX + 1], without[RESPONSE_HEAD_MAX + 1];
+	size_t len, cut;
+
+	for (int i = 0; i < 2; i++) {
+		len = i == 0 ? response_ok_head(&allowed, 7, with)
+			     : response_error(&allowed, &error, with);
+		with[len] = '\0';
+		len = i == 0 ? response_ok_head(&plain, 7, without)
+			     : response_error(&plain, &error, without);
+		without[len] = '\0';
+		cut = (size_t)(strstr(with, ID) - with) + strlen(ID);
+		assert_memory_equal(with + cut, CORS, strlen(CORS));
+		memmove(with + cut, with + cut + strlen(CORS),
+		    strlen(with + cut + strlen(CORS)) + 1);
+		assert_string_equal(with, without);
+	}
+}
+
+static void
+preflight_is_answered_byte_for_byte(void **state)
+{
+	char buf[RESPONSE_HEAD_MAX];
+	size_t len = response_preflight(&allowed, buf);
+
+	assert_bytes(buf, len,
+	    "Status: 204 No Content\r\n" ID CORS
+	    "Access-Control-Allow-Methods: POST\r\n"
+	    "Access-Control-Allow-Headers: "
+	    "authorization, content-type, x-request-id\r\n"
+	    "Access-Control-Max-Age: 7200\r\n"
+	    "\r\n");
+}
+
+static void
+longest_head_fits(void **state)
+{
+	static char longest[400];
+	struct response_head head = { .origin = longest, .origin_len = 278 };
+	char buf[RESPONSE_HEAD_MAX];
+
+	memset(longest, 'o', sizeof longest - 1);
+	memset(head.id, 'i', REQUEST_ID_MAX);
+	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
+		struct response_error error = { (enum http_error)e, longest,
+			SIZE_MAX };
+
+		/* A reason for each, and a longer one than there is. */
+		longest[278] = '\0';
+		assert_in_range(
+		    response_error(&head, &error, buf), 600, RESPONSE_HEAD_MAX);
+	}
+}
+
 int
 main(void)
 {
@@ -165,6 +236,10 @@ main(void)
 		TEST(every_error_has_its_status_line_and_headers),
 		TEST(every_body_is_json_with_the_tables_number_and_message),
 		TEST(reason_and_offset_follow_the_message),
+		TEST(
+		    allowed_origin_is_in_every_answer_and_changes_nothing_else),
+		TEST(preflight_is_answered_byte_for_byte),
+		TEST(longest_head_fits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /*
  * api: the one operation, POST {base_url}/plants, as the order of its steps.
  *
- *	api_head    credential, route, framing, as far as the head has them
+ *	api_head    preflight, credential, route, framing, as far as the head
+ *	            has them
  *	            (the gateway reads the body, or drains it)
  *	api_body    lengths, JSON, fields
  *	            (the gateway stores the plants of a batch together)
@@ -9,7 +10,8 @@
  *	api_answer  the answer
  *
  * Each step passes, or ends the request with an error.  No I/O except when
- * api_tick reads the token file again.  An api belongs to one thread.
+ * api_tick reads the token file again, and for the log.  An api belongs to one
+ * thread.
  */
 #ifndef API_API_H
 #define API_API_H
@@ -27,19 +29,21 @@
 
 struct api {
 	const struct config *config;
-	struct tokens *tokens;
-	int64_t now_ms; /* see api_tick */
+	struct tokens *tokens; /* NULL: each request ends with NOT_READY */
+	int64_t now_ms;        /* see api_tick */
 };
 
 /* A request on its way. */
 struct api_call {
 	struct response_error failure; /* .error is HTTP_OK while it passes */
-	bool head_method;              /* answer without a body */
+	struct response_head head;     /* of the answer */
+	bool preflight;                /* answer with what a page may send */
 	bool length_known;
 	size_t body_len; /* declared, if length_known */
 	bool chunked;    /* no length, but an end of its own */
 	char by[TOKENS_NAME_MAX + 1];
 	struct plant plant; /* once api_body passed */
+	int64_t began_us;   /* if the answer is logged */
 };
 
 /*
@@ -53,7 +57,7 @@ void api_tick(struct api *api);
  * api_head(api, call, variables):
  * Begin `call` with the CGI variables of its head.  Return 0 if the body must
  * be read: at most config->body_bytes_max bytes, and one more to notice a
- * longer body.  -1 if the request is refused whatever its body is.
+ * longer body.  -1 if the answer is known whatever its body is.
  */
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 
@@ -87,12 +91,18 @@ void api_fail(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
 
 /*
- * api_answer(api, call, len):
- * Return the whole answer, `*len` bytes from malloc, for the caller to free;
- * NULL if there is no memory.  Only api_done may follow.
+ * api_answer(api, call, buf):
+ * Write the whole answer into `buf`, of RESPONSE_HEAD_MAX and the body's limit,
+ * or of RESPONSE_HEAD_MAX after an error.  Return its length.  Count and log
+ * it.  Only api_done may follow.
+ *
+ * api_log_refusals():
+ * Log how many answers of this process had which error since the last call, if
+ * any had.
  */
-char *api_answer(
-    const struct api *api, const struct api_call *call, size_t *len);
+size_t api_answer(
+    const struct api *api, const struct api_call *call, char *buf);
+void api_log_refusals(void);
 
 /*
  * api_done(call):

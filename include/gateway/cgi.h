@@ -8,6 +8,13 @@
 #include "ground/config.h"
 
 /*
+ * cgi_begin():
+ * Find or make the request's id, for its answer and for the log.  Call before
+ * anything is logged.
+ */
+void cgi_begin(void);
+
+/*
  * cgi_serve(config):
  * Answer the request.  Return 0 if it was answered, whatever the answer is; a
  * status of sysexits.h if the token file or the store cannot be used, logged,

@@ -17,11 +17,15 @@
 /* The largest body that may be configured; it bounds a line of the journal. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 
+/* Between two origins of that list. */
+#define CONFIG_SEPARATORS " ,"
+
 struct config {
 	const char *dir;       /* of the store */
 	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
+	const char *origins;   /* between CONFIG_SEPARATORS; "" or NULL: none */
 	size_t body_bytes_max;
 	unsigned threads;     /* reactors */
 	bool contract_status; /* every failure is 400 */
@@ -33,7 +37,7 @@ struct config {
  * Fill `config` from the environment.  Its strings belong to the environment
  * and stay as long as that is not changed.  Return FAULT_NONE; or FAULT_SETUP,
  * with the variable, its value and what is allowed logged, and `config` as it
- * was.
+ * was.  From the call on, the log has the form that the environment demands.
  */
 enum fault config_read(struct config *config);
 
@@ -43,6 +47,21 @@ enum fault config_read(struct config *config);
  * PLANT_STORE_ and is no setting.
  */
 void config_warn_unknown(void);
+
+/*
+ * config_is_given():
+ * Whether the environment has a variable whose name begins with PLANT_STORE_.
+ *
+ * config_use_file(path):
+ * Replace the settings in the environment by those of a file, and warn as
+ * above.  The file may have a part of what systemd's EnvironmentFile= allows:
+ * NAME=VALUE on a line, blank lines, and lines that begin with # or ;.  All of
+ * a setting's VALUE may be in quotes, ' or "; else it has none, nor a
+ * backslash.  FAULT_SETUP, logged, if there is another line; or why it cannot
+ * be read.
+ */
+bool config_is_given(void);
+enum fault config_use_file(const char *path);
 
 /*
  * config_print_help(out):

@@ -5,6 +5,9 @@
  * (facility LOG_DAEMON, ident PROGRAM).  If stderr is systemd's journal, it
  * goes there alone, with its priority before it as "<3>".  An error names what,
  * where and the remedy.  No message ever holds a token or a request's body.
+ *
+ * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
+ * members, "message".  A message that is too long is cut, never the object.
  */
 #ifndef GROUND_LOG_H
 #define GROUND_LOG_H
@@ -30,6 +33,14 @@ void log_open(const char *program, int use_syslog);
 void log_set_level(enum log_level level);
 
 /*
+ * log_set_json(json), log_set_request(id):
+ * Whether lines are JSON; that all are about one request, with that id.  The
+ * defaults are false and none.  Call before any thread starts.
+ */
+void log_set_json(bool json);
+void log_set_request(const char *id);
+
+/*
  * log_set_progress(shown):
  * Whether progress is shown in the terminal's last line; each message
  * then clears it first.  The default is false.
@@ -47,5 +58,13 @@ void log_set_progress(bool shown);
 #define log_debug(...) log_at(LOG_AT_DEBUG, __VA_ARGS__)
 void log_at(enum log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/*
+ * log_members(level, message, members):
+ * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
+ * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
+ */
+void log_members(
+    enum log_level level, const char *message, const char *members);
 
 #endif

@@ -2,13 +2,15 @@
  * request: the head of a request, from CGI variables (RFC 3875, section 4.1).
  *
  * FastCGI's parameters and a CGI program's environment have the same form.
- * Nothing is copied: the strings belong to the variables.
+ * The strings belong to the variables; only request_id copies.
  */
 #ifndef HTTP_REQUEST_H
 #define HTTP_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "http/tokens.h"
 
 /* More than any web server sends; a request with more is refused. */
 #define REQUEST_VARIABLES_MAX 1024
@@ -23,15 +25,43 @@ struct request {
 	const char *content_length;
 	const char *content_encoding;
 	const char *transfer_encoding;
+	/* These are "" if they occur twice. */
+	const char *id, *origin, *preflight_method;
 };
 
 /*
  * request_read(request, variables):
  * Find the variables of struct request among the NULL-terminated "NAME=value"
- * strings.  Return 0; -1 if one of them occurs twice, of which `request` has
- * the first, or if there are more than REQUEST_VARIABLES_MAX.  Any thread.
+ * strings.  Return 0; -1 if one of the first eight occurs twice, of which
+ * `request` has the first, or if there are more than REQUEST_VARIABLES_MAX.
+ * Any thread.
  */
 int request_read(struct request *request, char *const *variables);
+
+/* An id has the form of a token's name. */
+#define REQUEST_ID_MAX TOKENS_NAME_MAX
+
+/*
+ * request_ids_begin():
+ * Begin the ids of this process, unlike those of any other.  Call before
+ * request_id and before any thread starts.
+ *
+ * request_id(request, id):
+ * Write the id that the request has in X-Request-Id, with a NUL, if it is one
+ * and without the "pst_" of a token; otherwise a new one of hex digits and a
+ * '-', without a system call.
+ */
+void request_ids_begin(void);
+void request_id(
+    const struct request *request, char id[static REQUEST_ID_MAX + 1]);
+
+/*
+ * request_origin(request, origins, len):
+ * Return the request's Origin in that list of the settings, of `*len` bytes;
+ * NULL if it is not there.
+ */
+const char *request_origin(
+    const struct request *request, const char *origins, int *len);
 
 /*
  * request_path_is(request, base_path, name):

@@ -9,11 +9,22 @@
 #include <stddef.h>
 
 #include "http/errors.h"
+#include "http/request.h"
 
 /* All of an error's answer, and all but the body of a 200. */
-#define RESPONSE_HEAD_MAX 1024
+#define RESPONSE_HEAD_MAX 2048
 /* A message with all its quotes escaped still leaves room for the head. */
-#define RESPONSE_MESSAGE_MAX (RESPONSE_HEAD_MAX / 2)
+#define RESPONSE_MESSAGE_MAX 512
+
+/* What an answer has in its head, whatever the request ends with. */
+struct response_head {
+	char id[REQUEST_ID_MAX + 1]; /* of the request: X-Request-Id */
+	const char *origin; /* an allowed one, for CORS, until the answer is
+			       written; or NULL */
+	int origin_len;
+	bool contract; /* every error's status is 400 */
+	bool bodiless; /* the method is HEAD: an error's body is left out */
+};
 
 struct response_error {
 	enum http_error error;
@@ -30,20 +41,23 @@ void response_message(
     const struct response_error *error, char *buf, size_t size);
 
 /*
- * response_ok_head(body_len, buf):
- * Write the head of a 200.  The caller appends the body of `body_len` bytes.
- * Return the head's length, at most RESPONSE_HEAD_MAX.
+ * response_ok_head(head, body_len, buf), response_preflight(head, buf):
+ * Write the head of a 200, to which the caller appends the body of `body_len`
+ * bytes; the 204 to a preflight of head->origin.  Return the length, at most
+ * RESPONSE_HEAD_MAX.
  */
-size_t response_ok_head(size_t body_len, char buf[static RESPONSE_HEAD_MAX]);
+size_t response_ok_head(const struct response_head *head, size_t body_len,
+    char buf[static RESPONSE_HEAD_MAX]);
+size_t response_preflight(
+    const struct response_head *head, char buf[static RESPONSE_HEAD_MAX]);
 
 /*
- * response_error(error, contract, head, buf):
- * Write a whole failure, head and Error body, from the table.  `contract`: the
- * status is 400 for every error; the number and the headers stay.  `head`: the
- * method is HEAD; Content-Length stays, the body is left out.  Return the
- * length, at most RESPONSE_HEAD_MAX.
+ * response_error(head, error, buf):
+ * Write a whole failure, head and Error body, from the table; the number and
+ * the headers do not depend on head->contract, nor Content-Length on
+ * head->bodiless.  Return the length, at most RESPONSE_HEAD_MAX.
  */
-size_t response_error(const struct response_error *error, bool contract,
-    bool head, char buf[static RESPONSE_HEAD_MAX]);
+size_t response_error(const struct response_head *head,
+    const struct response_error *error, char buf[static RESPONSE_HEAD_MAX]);
 
 #endif

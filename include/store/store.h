@@ -55,16 +55,22 @@ struct store_options {
 struct store;
 
 /*
+ * store_init(dir):
+ * Make a new, empty store in the directory, which is made too where it is
+ * absent; other files in it stay.  FAULT_SETUP, logged, if it holds a store or
+ * a part of one, or the system's.  A crash leaves the store whole or none.
+ *
  * store_open(options, fault):
- * Open the store in options->dir, recover it where needed, create it where the
- * directory has none; or connect to the database, and check its settings, its
- * table and our rights.  Call after any fork.  NULL if it cannot be used: the
- * reason is logged, and `fault` is set: FAULT_SETUP (missing, another store's
- * or another version), FAULT_DAMAGED, FAULT_STOPPED by the watch (the next
- * opening begins again with an index that was being built), or the system's.
- * A database that is away is FAULT_BUSY; with options->prepare it is no fault:
- * commits are STORE_AWAY until it is back.
+ * Open the store in options->dir, and recover it where needed; or connect to
+ * the database, and check its settings, its table and our rights.  Call after
+ * any fork.  NULL if it cannot be used: the reason is logged, and `fault` is
+ * set: FAULT_SETUP (missing, another store's or another version),
+ * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening begins again with
+ * an index that was being built), or the system's.  A database that is away is
+ * FAULT_BUSY; with options->prepare it is no fault: commits are STORE_AWAY
+ * until it is back.
  */
+enum fault store_init(const char *dir);
 struct store *store_open(
     const struct store_options *options, enum fault *fault);
 

@@ -1,14 +1,20 @@
 /* api: the order of the steps.  See api/api.h. */
 #include "api/api.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "ground/clock.h"
+#include "ground/log.h"
 #include "http/credential.h"
 
 #define RESOURCE "/plants"
+
+/* The answers that are errors, since they were logged. */
+static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
 void
 api_tick(struct api *api)
@@ -39,13 +45,19 @@ check_credential(
 	return error;
 }
 
+static bool
+is_method(const struct request *request, const char *method)
+{
+	return request->method != NULL && strcmp(request->method, method) == 0;
+}
+
 /* Step 2. */
 static enum http_error
 check_route(const struct api *api, const struct request *request)
 {
 	if (!request_path_is(request, api->config->base_path, RESOURCE))
 		return HTTP_PATH_UNKNOWN;
-	if (request->method == NULL || strcmp(request->method, "POST") != 0)
+	if (!is_method(request, "POST"))
 		return HTTP_METHOD_NOT_ALLOWED;
 	return HTTP_OK;
 }
@@ -76,15 +88,33 @@ int
 api_head(struct api *api, struct api_call *call, char *const *variables)
 {
 	struct request request;
+	struct response_head *head = &call->head;
 	enum http_error error;
 
 	memset(call, 0, sizeof(*call));
-	int ambiguous = request_read(&request, variables);
-	call->head_method =
-	    request.method != NULL && strcmp(request.method, "HEAD") == 0;
-	call->chunked = ambiguous == 0 && request_is_chunked(&request);
-	error = ambiguous != 0 ? HTTP_REQUEST_AMBIGUOUS
-			       : check_credential(api, call, &request);
+	if (api->config->log_level == LOG_AT_DEBUG)
+		call->began_us = clock_us(CLOCK_MONOTONIC);
+	bool ambiguous = request_read(&request, variables) != 0;
+	request_id(&request, head->id);
+	head->origin =
+	    request_origin(&request, api->config->origins, &head->origin_len);
+	head->contract = api->config->contract_status;
+	head->bodiless = is_method(&request, "HEAD");
+	call->chunked = !ambiguous && request_is_chunked(&request);
+	/* A browser asks whether a page of that origin may send a plant. */
+	call->preflight =
+	    !ambiguous && head->origin != NULL &&
+	    request.preflight_method != NULL &&
+	    is_method(&request, "OPTIONS") &&
+	    request_path_is(&request, api->config->base_path, RESOURCE);
+	if (call->preflight)
+		return -1;
+	if (api->tokens == NULL)
+		error = HTTP_NOT_READY;
+	else if (ambiguous)
+		error = HTTP_REQUEST_AMBIGUOUS;
+	else
+		error = check_credential(api, call, &request);
 	if (error == HTTP_OK)
 		error = check_route(api, &request);
 	if (error == HTTP_OK)
@@ -174,23 +204,61 @@ api_stored(struct api_call *call, enum store_result result)
 	api_fail(call, errors[result]);
 }
 
-char *
-api_answer(const struct api *api, const struct api_call *call, size_t *len)
+static void
+log_answer(const struct api_call *call, const char *answer, size_t len)
 {
-	bool good = call->failure.error == HTTP_OK;
-	size_t body_len = good ? plant_answer_len(&call->plant) : 0;
-	char *answer = malloc(RESPONSE_HEAD_MAX + body_len);
+	enum http_error error = call->failure.error;
+	const char *end = memmem(answer, len, "\r\n\r\n", 4);
+	char members[256];
 
-	if (answer == NULL)
-		return NULL;
-	if (good) {
-		*len = response_ok_head(body_len, answer);
-		plant_answer(&call->plant, answer + *len);
-		*len += body_len;
-	} else
-		*len = response_error(&call->failure,
-		    api->config->contract_status, call->head_method, answer);
-	return answer;
+	snprintf(members, sizeof(members),
+	    ",\"request\":\"%s\",\"status\":%.3s,\"error\":%d,"
+	    "\"token\":\"%s\",\"bytes\":%td,\"us\":%" PRId64,
+	    call->head.id, answer + strlen("Status: "),
+	    error == HTTP_OK ? 0 : errors_number(error), call->by,
+	    answer + len - (end + 4),
+	    clock_us(CLOCK_MONOTONIC) - call->began_us);
+	log_members(LOG_AT_DEBUG, "answered", members);
+}
+
+size_t
+api_answer(const struct api *api, const struct api_call *call, char *buf)
+{
+	size_t len, body_len = 0;
+
+	if (call->preflight)
+		len = response_preflight(&call->head, buf);
+	else if (call->failure.error != HTTP_OK)
+		len = response_error(&call->head, &call->failure, buf);
+	else {
+		body_len = plant_answer_len(&call->plant);
+		len = response_ok_head(&call->head, body_len, buf);
+		plant_answer(&call->plant, buf + len);
+	}
+	len += body_len;
+	if (call->failure.error != HTTP_OK)
+		atomic_fetch_add(&refusals[call->failure.error], 1);
+	if (api->config->log_level == LOG_AT_DEBUG)
+		log_answer(call, buf, len);
+	return len;
+}
+
+void
+api_log_refusals(void)
+{
+	char members[HTTP_ERROR_COUNT * sizeof(",\"1001\":4294967295")];
+	int len = 0;
+
+	for (int i = HTTP_OK + 1; i < HTTP_ERROR_COUNT; i++) {
+		unsigned n = atomic_exchange(&refusals[i], 0);
+
+		if (n > 0)
+			len += sprintf(members + len, ",\"%d\":%u",
+			    errors_number((enum http_error)i), n);
+	}
+	if (len > 0)
+		log_members(
+		    LOG_AT_INFO, "refused requests by error number", members);
 }
 
 void

@@ -107,26 +107,19 @@ send_answer(const char *answer, size_t len)
 	close(STDOUT_FILENO);
 }
 
-/* Without the settings, and without memory. */
-static void
-send_failure(enum http_error error)
-{
-	char answer[RESPONSE_HEAD_MAX];
-	const char *status = getenv("PLANT_STORE_STATUS");
-	const char *method = getenv("REQUEST_METHOD");
-	struct response_error failure = { .error = error };
-
-	size_t len = response_error(&failure,
-	    status != NULL && strcmp(status, "contract") == 0,
-	    method != NULL && strcmp(method, "HEAD") == 0, answer);
-	send_answer(answer, len);
-}
-
 void
-cgi_refuse(void)
+cgi_begin(void)
 {
-	drain();
-	send_failure(HTTP_NOT_READY);
+	char id[REQUEST_ID_MAX + 1];
+	struct request request;
+
+	request_ids_begin();
+	request_read(&request, environ);
+	request_id(&request, id);
+	/* From here on, this is the id that the request came with. */
+	unsetenv("HTTP_X_REQUEST_ID");
+	setenv("HTTP_X_REQUEST_ID", id, 1);
+	log_set_request(getenv("HTTP_X_REQUEST_ID"));
 }
 
 /* The caller closes the store after the answer.  A status of sysexits.h. */
@@ -153,28 +146,28 @@ store_plant(
 int
 cgi_serve(const struct config *config)
 {
+	char reserve[RESPONSE_HEAD_MAX];
 	struct api api = { .config = config };
 	struct api_call call;
 	struct store *store = NULL;
 	enum fault fault;
 	bool whole;
-	int status;
+	int status = EX_OK;
 
 	/* errno reports a server that has gone, or a limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	/* lighttpd sends it when stdout closes, before the store is closed. */
 	signal(SIGTERM, SIG_IGN);
-	api.tokens = tokens_open(config->tokens, geteuid(), &fault);
-	if (api.tokens == NULL) {
-		cgi_refuse();
-		return service_status(fault);
-	}
-	status = EX_OK;
+	if (config->tokens != NULL)
+		api.tokens = tokens_open(config->tokens, geteuid(), &fault);
+	if (api.tokens != NULL)
+		api_tick(&api);
+	else if (config->tokens != NULL)
+		status = service_status(fault);
 	/* One byte more than allowed shows that there is more. */
 	size_t max = config->body_bytes_max + 1;
-	char *body = malloc(max);
-	api_tick(&api);
+	char *body = malloc(max + RESPONSE_HEAD_MAX);
 	int refused = api_head(&api, &call, environ);
 	if (refused != 0 || body == NULL) {
 		drain();
@@ -188,16 +181,23 @@ cgi_serve(const struct config *config)
 		else if (call.chunked)
 			drain();
 	}
-	size_t len;
-	char *answer = api_answer(&api, &call, &len);
-	if (answer != NULL)
-		send_answer(answer, len);
-	else
-		send_failure(HTTP_OUT_OF_MEMORY);
+	char *answer = body == NULL ? reserve : body;
+	send_answer(answer, api_answer(&api, &call, answer));
 	store_close(store);
-	free(answer);
 	free(body);
 	api_done(&call);
 	tokens_close(api.tokens);
 	return status;
+}
+
+void
+cgi_refuse(void)
+{
+	const char *status = getenv("PLANT_STORE_STATUS");
+	/* All that matters without the settings, one of which is wrong. */
+	const struct config config = { .contract_status =
+					   status != NULL &&
+					   strcmp(status, "contract") == 0 };
+
+	cgi_serve(&config);
 }

@@ -7,9 +7,8 @@
  * keep or close each connection as its web server wishes.
  *
  * Failure modes: a peer that is late or has gone is closed.  Without memory or
- * descriptors for new connections the listener rests for a moment.  Without
- * memory for an answer the client gets one from the stack.  If the store fails,
- * the process ends after the answers of the round.
+ * descriptors for new connections the listener rests for a moment.  If the
+ * store fails, the process ends after the answers of the round.
  */
 #include "reactor.h"
 
@@ -102,7 +101,7 @@ struct reactor {
 	struct store_item *items;        /* as many as `pending` */
 	struct fastcgi fastcgi;          /* the request at hand */
 	unsigned char *scratch, *framed; /* an answer */
-	char *body;
+	char *body;                      /* a request's, or a whole answer */
 };
 
 static void
@@ -176,20 +175,9 @@ static void
 answer(struct reactor *r, struct pending *p)
 {
 	struct connection *c = p->connection;
-	char reserve[RESPONSE_HEAD_MAX];
-	size_t len;
-	char *allocated = api_answer(&r->api, &p->call, &len);
-	const char *text = allocated;
+	size_t len = api_answer(&r->api, &p->call, r->body);
 
-	if (text == NULL) {
-		struct response_error failure = { .error = HTTP_OUT_OF_MEMORY };
-
-		len = response_error(&failure, r->config->contract_status,
-		    p->call.head_method, reserve);
-		text = reserve;
-	}
-	fcgi_frame_answer(r->framed, p->id, text, len);
-	free(allocated);
+	fcgi_frame_answer(r->framed, p->id, r->body, len);
 	api_done(&p->call);
 	c->busy = false;
 	connection_place(c, &r->waiting, r->now_ms);
@@ -218,7 +206,10 @@ add_pending(struct reactor *r, const struct pending *p)
 	return 0;
 }
 
-/* Read the request and check it.  0, or -1 if its peer broke off. */
+/*
+ * Read the request and check it.  0, or -1 if its peer broke off.  It is
+ * busy if its plant is to be stored; else its answer is known.
+ */
 static int
 read_request(struct reactor *r, struct pending *p)
 {
@@ -232,6 +223,7 @@ read_request(struct reactor *r, struct pending *p)
 	}
 	int refused =
 	    api_head(&r->api, &p->call, fastcgi_variables(&r->fastcgi));
+	/* One byte more than allowed shows that there is more. */
 	size_t len = fastcgi_read_body(
 	    &r->fastcgi, r->body, (int)r->config->body_bytes_max + 1, &whole);
 	p->id = fastcgi_end(&r->fastcgi, &keep);
@@ -239,8 +231,8 @@ read_request(struct reactor *r, struct pending *p)
 	if (!keep || (!whole && c->spool < 0))
 		c->last = true;
 	connection_renew(c);
-	if (refused == 0)
-		api_body(&r->api, &p->call, r->body, len, whole);
+	c->busy = refused == 0 &&
+		  api_body(&r->api, &p->call, r->body, len, whole) == 0;
 	return 0;
 }
 
@@ -255,11 +247,11 @@ serve(struct reactor *r, struct connection *c)
 		connection_free(c);
 		return;
 	}
-	if (p.call.failure.error == HTTP_OK && add_pending(r, &p) < 0)
+	if (c->busy && add_pending(r, &p) < 0) {
 		api_fail(&p.call, HTTP_OUT_OF_MEMORY);
-	if (p.call.failure.error == HTTP_OK)
-		c->busy = true;
-	else
+		c->busy = false;
+	}
+	if (!c->busy)
 		answer(r, &p);
 }
 
@@ -594,8 +586,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	/* A plant's answer is shorter than its body. */
 	r->framed = malloc(
 	    fcgi_frame_answer_len(RESPONSE_HEAD_MAX + config->body_bytes_max));
-	/* One byte more than allowed shows that there is more. */
-	r->body = malloc(config->body_bytes_max + 1);
+	r->body = malloc(RESPONSE_HEAD_MAX + config->body_bytes_max);
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	/* Edge-triggered: reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||

@@ -17,6 +17,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "api/api.h"
 #include "fastcgi.h"
 #include "ground/log.h"
 #include "ground/notify.h"
@@ -33,6 +34,8 @@
 static void
 block_signals(sigset_t *set)
 {
+	sigset_t blocked;
+
 	/* errno reports a peer that has gone, or a limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
@@ -43,7 +46,12 @@ block_signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, set, NULL);
+	blocked = *set;
+	/* They would stop it with the store locked. */
+	sigaddset(&blocked, SIGTSTP);
+	sigaddset(&blocked, SIGTTIN);
+	sigaddset(&blocked, SIGTTOU);
+	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
 /* Whether `n` more descriptors can be opened; if not, errno is set. */
@@ -86,15 +94,16 @@ prepare_listener(void)
 static void
 wait_for_end(const sigset_t *set, struct tokens *tokens)
 {
-	int number = 0;
+	const struct timespec minute = { .tv_sec = 60 };
+	int number;
 
 	notify_supervisor("READY=1");
-	for (;;) {
-		sigwait(set, &number);
-		if (number != SIGHUP)
-			break;
-		tokens_recheck(tokens);
-	}
+	do {
+		number = sigtimedwait(set, NULL, &minute);
+		api_log_refusals();
+		if (number == SIGHUP)
+			tokens_recheck(tokens);
+	} while (number < 0 || number == SIGHUP);
 	notify_supervisor("STOPPING=1");
 }
 
@@ -145,6 +154,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		if (status == EX_OK)
 			status = failed;
 	}
+	api_log_refusals();
 	free(reactors);
 	if (stop >= 0)
 		close(stop);
@@ -182,6 +192,7 @@ service_run(const struct config *config)
 	sigset_t set;
 
 	block_signals(&set);
+	request_ids_begin();
 	int status = prepare_listener();
 	if (status != EX_OK)
 		return status;

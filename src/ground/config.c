@@ -9,6 +9,10 @@
 
 #define THREADS_MAX 64
 #define BODY_BYTES_MIN 64
+#define PREFIX "PLANT_STORE_"
+/* The file of settings: more than a path takes. */
+#define LINE_BYTES_MAX 8192
+#define BLANKS " \t\r\n"
 
 enum {
 	DIR,
@@ -19,6 +23,8 @@ enum {
 	THREADS,
 	STATUS,
 	LOG_LEVEL,
+	LOG_FORMAT,
+	ORIGINS,
 	COUNT
 };
 
@@ -46,6 +52,12 @@ static const struct {
 	    "http or contract" },
 	[LOG_LEVEL] = { "PLANT_STORE_LOG_LEVEL", "info", "what is logged",
 	    "error, warning, info or debug" },
+	[LOG_FORMAT] = { "PLANT_STORE_LOG_FORMAT", "text",
+	    "the form of the log's lines", "text or json" },
+	[ORIGINS] = { "PLANT_STORE_CORS_ORIGINS", "",
+	    "the sites whose pages may send plants",
+	    "origins such as https://a.example or http://localhost:3000, "
+	    "between spaces or commas" },
 };
 
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
@@ -86,6 +98,31 @@ is_base_path(const char *path)
 		   strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL);
 }
 
+/*
+ * scheme://host[:port] in lower case, as a browser sends it (RFC 6454, section
+ * 6.2).  The widths bound the head of an answer, which has it.
+ */
+#define SCHEME "%*16[a-z0-9+.-]://"
+static bool
+are_origins(const char *list)
+{
+	for (;;) {
+		int end = 0, port = 0;
+
+		list += strspn(list, CONFIG_SEPARATORS);
+		if (*list == '\0')
+			return true;
+		sscanf(list, SCHEME "%*253[a-z0-9.-]%n", &end);
+		if (end == 0)
+			sscanf(list, SCHEME "[%*45[0-9a-f:.]]%n", &end);
+		if (end > 0 && list[end] == ':')
+			sscanf(list + end, ":%*5[0-9]%n", &port);
+		list += end + port;
+		if (end == 0 || strchr(CONFIG_SEPARATORS, *list) == NULL)
+			return false;
+	}
+}
+
 enum fault
 config_read(struct config *config)
 {
@@ -93,7 +130,7 @@ config_read(struct config *config)
 		"debug" };
 	const char *value[COUNT];
 	unsigned long body_bytes, threads = default_threads();
-	bool good[COUNT], contract;
+	bool good[COUNT], contract, json;
 	int level = LOG_AT_DEBUG;
 
 	for (int i = 0; i < COUNT; i++) {
@@ -104,6 +141,8 @@ config_read(struct config *config)
 	if (strcmp(value[BASE_PATH], "/") == 0)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
+	json = strcmp(value[LOG_FORMAT], "json") == 0;
+	log_set_json(json);
 	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
 		level--;
 
@@ -117,6 +156,8 @@ config_read(struct config *config)
 			read_number(value[THREADS], 1, THREADS_MAX, &threads);
 	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
 	good[LOG_LEVEL] = level >= 0;
+	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
+	good[ORIGINS] = are_origins(value[ORIGINS]);
 	for (int i = 0; i < COUNT; i++) {
 		if (good[i])
 			continue;
@@ -128,6 +169,7 @@ config_read(struct config *config)
 		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
+		.origins = value[ORIGINS],
 		.body_bytes_max = body_bytes,
 		.threads = (unsigned)threads,
 		.contract_status = contract,
@@ -138,13 +180,11 @@ config_read(struct config *config)
 void
 config_warn_unknown(void)
 {
-	static const char prefix[] = "PLANT_STORE_";
-
 	for (char **entry = environ; *entry != NULL; entry++) {
 		size_t len = strcspn(*entry, "=");
 		/* plant-store-start passes its own variable on. */
-		bool known = strncmp(*entry, prefix, strlen(prefix)) != 0 ||
-			     strncmp(*entry, "PLANT_STORE_RESPONDER=", 22) == 0;
+		bool known = strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 ||
+			     strncmp(*entry, PREFIX "RESPONDER=", 22) == 0;
 
 		for (int i = 0; i < COUNT && !known; i++)
 			known = len == strlen(settings[i].name) &&
@@ -154,6 +194,69 @@ config_warn_unknown(void)
 				    "ignored; --help lists all",
 			    (int)len, *entry);
 	}
+}
+
+bool
+config_is_given(void)
+{
+	char **entry = environ;
+
+	while (*entry != NULL && strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
+		entry++;
+	return *entry != NULL;
+}
+
+/* Use a line of the file.  Whether it is one. */
+static bool
+use_line(char *line)
+{
+	char name[64], *value;
+	int at = 0;
+	size_t len;
+
+	/* A comment, or blank. */
+	if (strchr("#;", line[strspn(line, BLANKS)]) != NULL)
+		return true;
+	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)
+		return false;
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+		return true;
+	value = line + at + strspn(line + at, BLANKS);
+	len = strlen(value);
+	while (len > 0 && strchr(BLANKS, value[len - 1]) != NULL)
+		value[--len] = '\0';
+	if (len > 1 && strchr("\"'", value[0]) != NULL &&
+	    value[len - 1] == value[0]) {
+		value[len - 1] = '\0';
+		value++;
+	}
+	return strpbrk(value, "\"'\\") == NULL && setenv(name, value, 1) == 0;
+}
+
+enum fault
+config_use_file(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[LINE_BYTES_MAX];
+	enum fault fault = FAULT_NONE;
+
+	if (file == NULL)
+		return fault_report(path, "cannot open");
+	for (int i = 0; i < COUNT; i++)
+		unsetenv(settings[i].name);
+	for (int n = 1; fgets(line, (int)sizeof(line), file) != NULL; n++)
+		if (!use_line(line)) {
+			log_error(
+			    "%s: line %d: not NAME=VALUE, with no quotes "
+			    "but around VALUE and no backslash; correct it",
+			    path, n);
+			fault = FAULT_SETUP;
+		}
+	if (ferror(file))
+		fault = fault_report(path, "cannot read");
+	fclose(file);
+	config_warn_unknown();
+	return fault;
 }
 
 void

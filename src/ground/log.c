@@ -10,14 +10,19 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "ground/clock.h"
+#include "pure/timestamp.h"
 
 #define LINE_BYTES_MAX 1024
 
 static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
-static bool progress_shown;
+static bool progress_shown, as_json;
+static char about[128]; /* a member for every line */
 
 /*
  * Whether stderr is the stream to the journal whose device and inode systemd
@@ -67,49 +72,102 @@ log_set_level(enum log_level level)
 }
 
 void
+log_set_json(bool json)
+{
+	as_json = json;
+}
+
+void
+log_set_request(const char *id)
+{
+	snprintf(about, sizeof(about), ",\"request\":\"%s\"", id);
+}
+
+void
 log_set_progress(bool shown)
 {
 	progress_shown = shown;
 }
 
+/* Copy `text`, in printable ASCII, up to `end`.  Return where the copy ends. */
+static char *
+put(char *at, const char *end, const char *text)
+{
+	for (; *text != '\0' && at < end; text++) {
+		if (as_json && (*text == '"' || *text == '\\'))
+			*at++ = '\\';
+		*at++ = (char)(*text < ' ' || *text > '~' ? '?' : *text);
+	}
+	return at;
+}
+
 void
-log_at(enum log_level level, const char *format, ...)
+log_members(enum log_level level, const char *message, const char *members)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO,
 		LOG_DEBUG };
+	static const char *const levels[] = { "error", "warning", "info",
+		"debug" };
 	static const char clear[] = "\r\033[K"; /* removes the progress */
-	char text[sizeof(clear) - 1 + LINE_BYTES_MAX];
-	char *line = mempcpy(text, clear, sizeof(clear) - 1);
-	char *start = progress_shown ? text : line;
-	int errno_before = errno, prefix = 0, body;
-	va_list arguments;
-	size_t len;
+	char text[sizeof(clear) - 1 + LINE_BYTES_MAX], time[TIMESTAMP_LEN];
+	char *at = mempcpy(text, clear, sizeof(clear) - 1);
+	char *start = progress_shown ? text : at;
+	/* The message alone may be too long, and it alone is cut. */
+	char *end = at + LINE_BYTES_MAX - strlen("\n");
+	int errno_before = errno;
 
 	if (level > level_max)
 		return;
 	/* The priority as sd-daemon(3) has it. */
 	if (to_journal)
-		prefix =
-		    snprintf(line, LINE_BYTES_MAX, "<%d>", priorities[level]);
-	prefix += snprintf(line + prefix, LINE_BYTES_MAX - (size_t)prefix,
-	    "%s: ", program_name);
-	va_start(arguments, format);
-	body = vsnprintf(
-	    line + prefix, LINE_BYTES_MAX - (size_t)prefix, format, arguments);
-	va_end(arguments);
-	len = (size_t)prefix + (size_t)(body < 0 ? 0 : body);
-	if (len > LINE_BYTES_MAX - 1)
-		len = LINE_BYTES_MAX - 1;
-	for (size_t i = 0; i < len; i++)
-		if (line[i] < ' ' || line[i] > '~')
-			line[i] = '?';
-	line[len] = '\0';
+		at += sprintf(at, "<%d>", priorities[level]);
+	const char *plain = at;
+	if (as_json) {
+		timestamp_print(clock_ms(CLOCK_REALTIME), time);
+		at += sprintf(at,
+		    "{\"time\":\"%.*s\",\"level\":\"%s\",\"program\":\"%s\"%s,"
+		    "\"message\":\"",
+		    TIMESTAMP_LEN, time, levels[level], program_name, members);
+		at = put(at, end - strlen("\\\"}"), message);
+		at = stpcpy(at, "\"}");
+	} else {
+		plain = at = put(put(at, end, program_name), end, ": ");
+		size_t len = strlen(members);
+		at = put(at, len == 0 ? end : end - len - 2, message);
+		for (size_t i = 0; i < len; i++)
+			if (i == 0)
+				at = stpcpy(at, " (");
+			else if (members[i] != '"')
+				*at++ =
+				    (char)(members[i] == ','   ? ' '
+					   : members[i] == ':' ? '='
+							       : members[i]);
+		if (len > 0)
+			*at++ = ')';
+	}
+	*at = '\0';
 	if (to_syslog)
-		syslog(priorities[level], "%s", line + prefix);
-	line[len++] = '\n';
+		syslog(priorities[level], "%s", plain);
+	*at++ = '\n';
 	/* One write, to keep the lines of several processes whole. */
-	if (write(STDERR_FILENO, start, (size_t)(line + len - start)) < 0) {
+	if (write(STDERR_FILENO, start, (size_t)(at - start)) < 0) {
 		/* There is nowhere to report it. */
 	}
 	errno = errno_before;
+}
+
+void
+log_at(enum log_level level, const char *format, ...)
+{
+	char message[LINE_BYTES_MAX];
+	int errno_before = errno;
+	va_list arguments;
+
+	va_start(arguments, format);
+	if (level > level_max ||
+	    vsnprintf(message, sizeof(message), format, arguments) < 0)
+		message[0] = '\0';
+	va_end(arguments);
+	errno = errno_before;
+	log_members(level, message, about);
 }

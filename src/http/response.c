@@ -32,6 +32,8 @@ static const struct status *
 find_status(int number)
 {
 	static const struct status rows[] = {
+		{ 200, "OK", "" },
+		{ 204, "No Content", "" },
 		{ 400, "Bad Request", "" },
 		{ 401, "Unauthorized",
 		    "WWW-Authenticate: Bearer realm=\"plant-store\", "
@@ -86,37 +88,72 @@ response_message(const struct response_error *error, char *buf, size_t size)
 		    error->reason);
 }
 
-size_t
-response_ok_head(size_t body_len, char buf[static RESPONSE_HEAD_MAX])
+/* The first lines of every answer. */
+static size_t
+begin(const struct response_head *head, int status,
+    char buf[static RESPONSE_HEAD_MAX])
 {
-	return print(buf, RESPONSE_HEAD_MAX,
-	    "Status: 200 OK\r\n"
-	    "Content-Type: application/json\r\n"
-	    "Content-Length: %zu\r\n"
-	    "\r\n",
-	    body_len);
+	size_t len = print(buf, RESPONSE_HEAD_MAX,
+	    "Status: %d %s\r\n"
+	    "X-Request-Id: %s\r\n",
+	    status, find_status(status)->phrase, head->id);
+
+	if (head->origin != NULL)
+		len += print(buf + len, RESPONSE_HEAD_MAX - len,
+		    "Access-Control-Allow-Origin: %.*s\r\n"
+		    "Access-Control-Expose-Headers: x-request-id\r\n"
+		    "Vary: Origin\r\n",
+		    head->origin_len, head->origin);
+	return len;
 }
 
 size_t
-response_error(const struct response_error *error, bool contract, bool head,
+response_ok_head(const struct response_head *head, size_t body_len,
     char buf[static RESPONSE_HEAD_MAX])
 {
-	int status = contract ? 400 : errors_status(error->error);
+	size_t len = begin(head, 200, buf);
+
+	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
+			 "Content-Type: application/json\r\n"
+			 "Content-Length: %zu\r\n"
+			 "\r\n",
+			 body_len);
+}
+
+size_t
+response_preflight(
+    const struct response_head *head, char buf[static RESPONSE_HEAD_MAX])
+{
+	size_t len = begin(head, 204, buf);
+
+	/* Two hours: browsers keep it no longer. */
+	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
+			 "Access-Control-Allow-Methods: POST\r\n"
+			 "Access-Control-Allow-Headers: "
+			 "authorization, content-type, x-request-id\r\n"
+			 "Access-Control-Max-Age: 7200\r\n"
+			 "\r\n");
+}
+
+size_t
+response_error(const struct response_head *head,
+    const struct response_error *error, char buf[static RESPONSE_HEAD_MAX])
+{
 	char text[RESPONSE_MESSAGE_MAX], escaped[2 * RESPONSE_MESSAGE_MAX];
 	char body[RESPONSE_HEAD_MAX];
-	size_t body_len;
+	int status = head->contract ? 400 : errors_status(error->error);
+	size_t body_len, len = begin(head, status, buf);
 
 	response_message(error, text, sizeof text);
 	json_escape(text, escaped, sizeof escaped);
 	body_len = print(body, sizeof body, "{\"error\":%d,\"message\":\"%s\"}",
 	    errors_number(error->error), escaped);
-	return print(buf, RESPONSE_HEAD_MAX,
-	    "Status: %d %s\r\n"
-	    "Content-Type: application/json\r\n"
-	    "Content-Length: %zu\r\n"
-	    "%s"
-	    "\r\n"
-	    "%s",
-	    status, find_status(status)->phrase, body_len,
-	    extra_header(error->error), head ? "" : body);
+	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
+			 "Content-Type: application/json\r\n"
+			 "Content-Length: %zu\r\n"
+			 "%s"
+			 "\r\n"
+			 "%s",
+			 body_len, extra_header(error->error),
+			 head->bodiless ? "" : body);
 }

@@ -2,20 +2,21 @@
  * postgresql: the engine's open stores: a pool of sessions, and commits.  See
  * store/store.h.
  *
- * A commit takes an idle session, inserts the batch with one statement, which
- * passes over what is stored already, and reads and locks that with a second
- * one (REPEAT in session.c).  The commit of each waits as the server is set up,
- * for its disk and for its standbys.
+ * A commit takes an idle session, or makes one, and inserts the batch with one
+ * statement, which passes over what is stored already; that is read and locked
+ * with a second one (REPEAT in session.c).  The commit of each waits as the
+ * server is set up, for its disk and for its standbys.
  *
  * Failure modes: a deadline that passes, a connection that is lost and a
  * warning leave it unknown whether the batch is stored; the session is closed.
  * An id that another session holds (which waits for a standby, perhaps) ends
- * the statement by its lock_timeout; then each id is tried alone.  Without a
- * session: the keeper, a thread, connects again, with pauses; until then
+ * the statement by its lock_timeout; then each id is tried alone.  If no
+ * session can be made, the next commit after a pause tries again; until then
  * commits are STORE_AWAY at once.
  */
-#include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,41 +26,24 @@
 #include "pure/timestamp.h"
 #include "session.h"
 
-/* A commit waits so long for a connection that is being made. */
-#define CONNECT_WAIT_MS 2000
 /* Between attempts to connect; doubled each time. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
-/* Another trouble is logged, and the same trouble again, after so long. */
-#define TROUBLE_PAUSE_MS 1000
+/* The same trouble is logged again after so long. */
 #define TROUBLE_INTERVAL_MS 60000
-/* Of one statement.  An import's batches may be larger. */
-#define STATEMENT_IDS_MAX 10000
+/* Of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
-/* Binary arrays: an int32 each for dimensions, NULLs, type, size, begin. */
-#define ARRAY_HEAD_BYTES 20
+/* The parameters of the statements, all arrays; REPEAT has the first alone. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
-/* The types of their elements, from pg_type.dat. */
-static const size_t column_types[COLUMNS] = {
-	[IDS] = 20, [PLANTS] = 25, [BY] = 25, [AT] = 1184
-};
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	bool prepare;
-	pthread_t keeper;
-
 	pthread_mutex_t mutex; /* of all below */
-	pthread_cond_t news;   /* for commits: a session, or none to be had */
-	pthread_cond_t wanted; /* for the keeper */
 	struct session *idle;
-	unsigned idle_n, busy_n; /* sessions that wait, or are in use */
-	unsigned waiting;        /* commits that wait for a session */
-	bool stop, tried, down;  /* the last attempt to connect failed */
-	int64_t trying_ms;       /* since when the keeper connects; 0: not */
-	enum fault fault;        /* of the first attempt */
+	bool down;                  /* the last attempt to connect failed */
+	int64_t pause_ms, retry_ms; /* then: the next one is not before */
 	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
 	int64_t trouble_ms;
 };
@@ -85,136 +69,41 @@ log_session(const struct session *session, const char *what)
 	    session->standbys);
 }
 
-/* With the mutex. */
-static void
-put_idle(struct store *store, struct session *session)
-{
-	session->next = store->idle;
-	store->idle = session;
-	store->idle_n++;
-	pthread_cond_signal(&store->news);
-}
-
 static struct session *
-get_idle(struct store *store)
+connect_session(struct store *store, bool first, enum fault *fault)
 {
-	struct session *session = store->idle;
-
-	if (session != NULL) {
-		store->idle = session->next;
-		store->idle_n--;
-	}
-	return session;
-}
-
-/* False at that time of CLOCK_MONOTONIC. */
-static bool
-wait_until(struct store *store, pthread_cond_t *cond, int64_t until_ms)
-{
-	struct timespec until = { .tv_sec = until_ms / 1000,
-		.tv_nsec = until_ms % 1000 * 1000000 };
-
-	return pthread_cond_timedwait(cond, &store->mutex, &until) == 0;
-}
-
-/* With the mutex, which it gives back while it connects. */
-static void
-try_connect(struct store *store)
-{
-	const bool first = !store->tried, was_down = store->down;
 	char reason[SESSION_REASON_MAX];
-	enum fault fault = FAULT_NONE;
-
-	store->trying_ms = clock_ms(CLOCK_MONOTONIC);
-	pthread_mutex_unlock(&store->mutex);
 	struct session *session =
-	    session_open(store->database, true, &fault, reason);
+	    session_open(store->database, true, fault, reason);
+
+	pthread_mutex_lock(&store->mutex);
+	bool was_down = store->down;
+	store->down = session == NULL;
+	pthread_mutex_unlock(&store->mutex);
 	if (session == NULL && !was_down)
 		log_error("cannot use the database: %s", reason);
-	else if (session != NULL && (was_down || (first && store->prepare)))
+	else if (session != NULL && (was_down || first))
 		log_session(
 		    session, first ? "the database" : "the database is back");
-	pthread_mutex_lock(&store->mutex);
-	store->trying_ms = 0;
-	store->tried = true;
-	store->down = session == NULL;
-	if (first)
-		store->fault = fault;
-	if (session != NULL)
-		put_idle(store, session);
-	else
-		pthread_cond_broadcast(&store->news);
-}
-
-/* The thread that connects. */
-static void *
-keep(void *argument)
-{
-	struct store *store = argument;
-	int64_t pause_ms = PAUSE_MIN_MS;
-
-	pthread_mutex_lock(&store->mutex);
-	while (!store->stop) {
-		if (store->tried && !store->down &&
-		    store->waiting <= store->idle_n) {
-			pthread_cond_wait(&store->wanted, &store->mutex);
-			continue;
-		}
-		try_connect(store);
-		if (!store->down) {
-			pause_ms = PAUSE_MIN_MS;
-			continue;
-		}
-		/* Not all services of a site at the same moment. */
-		int64_t now_us = clock_us(CLOCK_MONOTONIC);
-		int64_t until_ms =
-		    now_us / 1000 + pause_ms - now_us % (pause_ms / 2);
-		while (
-		    !store->stop && wait_until(store, &store->wanted, until_ms))
-			;
-		if ((pause_ms *= 2) > PAUSE_MAX_MS)
-			pause_ms = PAUSE_MAX_MS;
-	}
-	pthread_mutex_unlock(&store->mutex);
-	return NULL;
-}
-
-/* NULL: none is to be had now. */
-static struct session *
-await_session(struct store *store)
-{
-	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
-	struct session *session;
-
-	pthread_mutex_lock(&store->mutex);
-	if (store->trying_ms > 0 && store->busy_n == 0)
-		begin_ms = store->trying_ms;
-	store->waiting++;
-	while ((session = get_idle(store)) == NULL &&
-	       (store->busy_n > 0 || !store->down)) {
-		pthread_cond_signal(&store->wanted);
-		if (!wait_until(
-			store, &store->news, begin_ms + CONNECT_WAIT_MS))
-			break;
-	}
-	store->waiting--;
-	store->busy_n += session != NULL;
-	pthread_mutex_unlock(&store->mutex);
 	return session;
 }
 
-static void
-give_back(struct store *store, struct session *session, bool usable)
+/* While it is down, one commit tries to connect after each pause. */
+static bool
+may_connect(struct store *store)
 {
-	pthread_mutex_lock(&store->mutex);
-	store->busy_n--;
-	if (usable)
-		put_idle(store, session);
-	else
-		pthread_cond_broadcast(&store->news);
-	pthread_mutex_unlock(&store->mutex);
-	if (!usable)
-		session_close(session);
+	int64_t now_us = clock_us(CLOCK_MONOTONIC), now_ms = now_us / 1000;
+
+	if (!store->down)
+		store->pause_ms = PAUSE_MIN_MS;
+	else if (now_ms < store->retry_ms)
+		return false;
+	/* Not all services of a site at the same moment. */
+	store->retry_ms =
+	    now_ms + store->pause_ms - now_us % (store->pause_ms / 2);
+	if ((store->pause_ms *= 2) > PAUSE_MAX_MS)
+		store->pause_ms = PAUSE_MAX_MS;
+	return true;
 }
 
 /* A session for a commit, to be given back; or NULL. */
@@ -222,12 +111,36 @@ static struct session *
 take_session(struct store *store)
 {
 	struct session *session;
+	enum fault fault;
 
-	while ((session = await_session(store)) != NULL &&
-	       !session_is_alive(session))
+	for (;;) {
+		pthread_mutex_lock(&store->mutex);
+		session = store->idle;
+		if (session != NULL)
+			store->idle = session->next;
+		bool connect = session == NULL && may_connect(store);
+		pthread_mutex_unlock(&store->mutex);
+		if (session == NULL)
+			return connect ? connect_session(store, false, &fault)
+				       : NULL;
+		if (session_is_alive(session))
+			return session;
 		/* It ended while it was idle, and nothing with it. */
-		give_back(store, session, false);
-	return session;
+		session_close(session);
+	}
+}
+
+static void
+give_back(struct store *store, struct session *session, bool usable)
+{
+	if (!usable) {
+		session_close(session);
+		return;
+	}
+	pthread_mutex_lock(&store->mutex);
+	session->next = store->idle;
+	store->idle = session;
+	pthread_mutex_unlock(&store->mutex);
 }
 
 /* --- A statement's parameters --- */
@@ -240,80 +153,71 @@ is_first(const struct entry *entries, size_t i)
 }
 
 static char *
-put_int32(char *at, size_t value)
+put_element(char *at, const char *text, size_t len)
 {
-	for (int shift = 24; shift >= 0; shift -= 8)
-		*at++ = (char)(value >> shift);
+	*at++ = '"';
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] == '"' || text[i] == '\\')
+			*at++ = '\\';
+		*at++ = text[i];
+	}
+	*at++ = '"';
 	return at;
 }
 
 static char *
-put_text(char *at, const char *text, size_t len)
+put_column(char *at, int column, const struct store_item *item)
 {
-	at = put_int32(at, len);
-	memcpy(at, text, len);
-	return at + len;
-}
-
-static char *
-put_element(char *at, int column, const struct store_item *item, int64_t now_ms)
-{
-	const struct plant *plant = item->plant;
-	int64_t ms;
-	char number[8];
+	char text[TIMESTAMP_LEN + 1];
+	const char *stored_at = item->at;
 
 	switch (column) {
+	case IDS:
+		return at + sprintf(at, "%" PRId64, item->plant->id);
 	case PLANTS:
-		return put_text(at, plant->text, plant->len);
+		return put_element(at, item->plant->text, item->plant->len);
 	case BY:
-		return put_text(at, item->by, strlen(item->by));
-	case AT:
-		if (item->at == NULL ||
-		    timestamp_read(item->at, TIMESTAMP_LEN, &ms) < 0)
-			ms = now_ms;
-		session_put_int64(number, (ms - SESSION_EPOCH_MS) * 1000);
-		break;
+		return put_element(at, item->by, strlen(item->by));
 	default:
-		session_put_int64(number, plant->id);
+		if (stored_at == NULL) {
+			timestamp_print(clock_ms(CLOCK_REALTIME), text);
+			stored_at = text;
+		}
+		return put_element(at, stored_at, TIMESTAMP_LEN);
 	}
-	return put_text(at, number, sizeof(number));
 }
 
 /*
  * Put the first `columns` of the open entries, the first of each id, into
- * `query` as arrays.  Return their memory; NULL: there is none.
+ * `values` as the texts of arrays.  Return their memory; NULL: there is none.
  */
 static char *
-encode(const struct entry *entries, size_t n, int columns,
-    struct session_query *query)
+encode(const struct entry *entries, size_t n, int columns, const char **values)
 {
-	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	size_t bytes = COLUMNS * ARRAY_HEAD_BYTES, count = 0;
+	size_t bytes = COLUMNS * sizeof("{}");
 
-	for (size_t i = 0; i < n; i++) {
-		if (!entries[i].open || !is_first(entries, i))
-			continue;
-		count++;
-		/* Two numbers and two texts, and four lengths. */
-		bytes += 2 * 8 + COLUMNS * 4 + entries[i].item->plant->len +
-			 strlen(entries[i].item->by);
-	}
+	for (size_t i = 0; i < n; i++)
+		/* Each byte may need another one before it. */
+		bytes += sizeof("-9223372036854775808,\"\",\"\",\"\",") +
+			 TIMESTAMP_LEN + 2 * entries[i].item->plant->len +
+			 2 * strlen(entries[i].item->by);
 	char *buf = malloc(bytes), *at = buf;
 	if (buf == NULL)
 		return NULL;
 	for (int column = 0; column < columns; column++) {
-		const size_t head[] = { 1, 0, column_types[column], count, 1 };
+		char before = '{';
 
-		query->values[column] = at;
-		for (int i = 0; i < ARRAY_HEAD_BYTES / 4; i++)
-			at = put_int32(at, head[i]);
-		for (size_t i = 0; i < n; i++)
-			if (entries[i].open && is_first(entries, i))
-				at = put_element(
-				    at, column, entries[i].item, now_ms);
-		query->lengths[column] = (int)(at - query->values[column]);
+		values[column] = at;
+		for (size_t i = 0; i < n; i++) {
+			if (!entries[i].open || !is_first(entries, i))
+				continue;
+			*at++ = before;
+			before = ',';
+			at = put_column(at, column, entries[i].item);
+		}
+		*at++ = '}';
+		*at++ = '\0';
 	}
-	query->n = columns;
 	return buf;
 }
 
@@ -369,7 +273,7 @@ by_id_and_place(const void *a, const void *b)
 static void
 settle_row(struct entry *entries, size_t n, const PGresult *rows, int row)
 {
-	int64_t id = session_get_int64(PQgetvalue(rows, row, 0));
+	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
 	bool created = PQnfields(rows) == 1;
 	const char *text = created ? NULL : PQgetvalue(rows, row, 1);
 	size_t len = created ? 0 : (size_t)PQgetlength(rows, row, 1);
@@ -404,10 +308,8 @@ log_trouble(struct store *store, const char *what, const char *reason)
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
-	bool same = strcmp(store->trouble, reason) == 0;
-	bool due = store->trouble_ms == 0 ||
-		   now_ms - store->trouble_ms >=
-		       (same ? TROUBLE_INTERVAL_MS : TROUBLE_PAUSE_MS);
+	bool due = strcmp(store->trouble, reason) != 0 ||
+		   now_ms - store->trouble_ms >= TROUBLE_INTERVAL_MS;
 	if (due) {
 		strcpy(store->trouble, reason);
 		store->trouble_ms = now_ms;
@@ -428,22 +330,20 @@ static enum session_result
 run_statement(struct session *session, const char *name, int columns,
     struct entry *entries, size_t n, int64_t deadline_ms)
 {
-	struct session_query query = { .name = name };
-	enum session_result status = SESSION_REFUSED;
+	const char *values[COLUMNS];
+	char *texts = encode(entries, n, columns, values);
 	PGresult *rows = NULL;
-	char *values = encode(entries, n, columns, &query);
 
-	if (values != NULL)
-		status = session_run(session, &query, deadline_ms, &rows);
-	else {
-		/* As a server reports it. */
-		strcpy(session->sqlstate, "53200");
-		strcpy(session->reason, "no memory");
+	if (texts == NULL) {
+		session_refuse(session, "53200", "no memory");
+		return SESSION_REFUSED;
 	}
+	enum session_result status = session_run(
+	    session, NULL, name, columns, values, deadline_ms, &rows);
 	for (int row = 0; row < PQntuples(rows); row++)
 		settle_row(entries, n, rows, row);
 	PQclear(rows);
-	free(values);
+	free(texts);
 	return status;
 }
 
@@ -490,10 +390,9 @@ store_entries(struct store *store, struct session *session,
 static bool
 set_lock_timeout(struct session *session, const char *sql, int64_t deadline_ms)
 {
-	const struct session_query query = { .sql = sql };
 	PGresult *none;
 	enum session_result status =
-	    session_run(session, &query, deadline_ms, &none);
+	    session_run(session, sql, NULL, 0, NULL, deadline_ms, &none);
 
 	PQclear(none);
 	return status == SESSION_DONE;
@@ -525,47 +424,45 @@ store_singly(struct store *store, struct session *session,
 			     deadline_ms + SESSION_TIMEOUT_MS);
 }
 
-/* As many items as one statement may hold.  Their results are set. */
-static size_t
-commit_some(struct store *store, struct store_item *items, size_t n)
+/* Some items, whose results are set. */
+static void
+commit_entries(struct store *store, struct entry *entries, size_t n)
 {
+	struct session *session = take_session(store);
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	struct session *session = NULL;
-	size_t some = 0;
 
-	for (size_t bytes = 0; some < n && some < STATEMENT_IDS_MAX &&
-			       bytes < STATEMENT_BYTES_MAX;
-	     some++)
-		bytes += items[some].plant->len;
-	struct entry *entries = malloc(some * sizeof(*entries));
-	for (size_t i = 0; i < some; i++) {
-		items[i].result = entries != NULL ? STORE_AWAY : STORE_BUSY;
-		if (entries != NULL)
-			entries[i] =
-			    (struct entry){ .item = &items[i], .open = true };
+	if (session == NULL) {
+		end_open(entries, n, STORE_AWAY);
+		return;
 	}
-	if (entries != NULL)
-		session = take_session(store);
-	if (session != NULL) {
-		/* Two batches that lock in one order do not deadlock. */
-		qsort(entries, some, sizeof(*entries), by_id_and_place);
-		bool usable =
-		    store_entries(store, session, entries, some, deadline_ms);
-		if (usable && count_open(entries, some) > 0)
-			usable = store_singly(
-			    store, session, entries, some, deadline_ms);
-		give_back(store, session, usable);
-	}
-	free(entries);
-	return some;
+	/* Two batches that lock in one order do not deadlock. */
+	qsort(entries, n, sizeof(*entries), by_id_and_place);
+	bool usable = store_entries(store, session, entries, n, deadline_ms);
+	if (usable && count_open(entries, n) > 0)
+		usable = store_singly(store, session, entries, n, deadline_ms);
+	give_back(store, session, usable);
 }
 
 static int
 commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
-	for (size_t some; n > 0; items += some, n -= some)
-		some = commit_some(store, items, n);
+	struct entry *entries = malloc(n * sizeof(*entries));
+	size_t bytes = 0, begun = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		items[i].result = STORE_BUSY; /* without memory */
+		if (entries == NULL)
+			continue;
+		entries[i] = (struct entry){ .item = &items[i], .open = true };
+		bytes += items[i].plant->len;
+		if (bytes < STATEMENT_BYTES_MAX && i + 1 < n)
+			continue;
+		commit_entries(store, entries + begun, i + 1 - begun);
+		begun = i + 1;
+		bytes = 0;
+	}
+	free(entries);
 	if (answer != NULL)
 		answer(argument);
 	return 0;
@@ -581,51 +478,22 @@ do_nothing(struct store *store)
 }
 
 static void
-free_store(struct store *store)
-{
-	pthread_cond_destroy(&store->wanted);
-	pthread_cond_destroy(&store->news);
-	pthread_mutex_destroy(&store->mutex);
-	free(store);
-}
-
-static void
 close_store(struct store *store)
 {
 	struct session *session;
 
-	pthread_mutex_lock(&store->mutex);
-	store->stop = true;
-	pthread_cond_signal(&store->wanted);
-	pthread_mutex_unlock(&store->mutex);
-	pthread_join(store->keeper, NULL);
-	while ((session = get_idle(store)) != NULL)
+	while ((session = store->idle) != NULL) {
+		store->idle = session->next;
 		session_close(session);
-	free_store(store);
-}
-
-/* Of the first attempt; a resolver may take longer than this waits. */
-static enum fault
-await_first(struct store *store)
-{
-	int64_t until_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-
-	pthread_mutex_lock(&store->mutex);
-	while (!store->tried && wait_until(store, &store->news, until_ms))
-		;
-	bool tried = store->tried;
-	enum fault fault = tried ? store->fault : FAULT_BUSY;
-	pthread_mutex_unlock(&store->mutex);
-	if (!tried)
-		log_error("cannot use the database: it does not answer");
-	return fault == FAULT_BUSY && store->prepare ? FAULT_NONE : fault;
+	}
+	pthread_mutex_destroy(&store->mutex);
+	free(store);
 }
 
 static struct store *
 open_store(const struct store_options *options, enum fault *fault)
 {
 	struct store *store = calloc(1, sizeof(*store));
-	pthread_condattr_t attributes;
 
 	if (store == NULL) {
 		*fault = fault_report("the database", "cannot open");
@@ -633,24 +501,18 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	store->prepare = options->prepare;
+	store->pause_ms = PAUSE_MIN_MS;
 	pthread_mutex_init(&store->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&store->news, &attributes);
-	pthread_cond_init(&store->wanted, &attributes);
-	pthread_condattr_destroy(&attributes);
-	errno = pthread_create(&store->keeper, NULL, keep, store);
-	if (errno != 0) {
-		*fault = fault_report("the database", "cannot start a thread");
-		free_store(store);
+	struct session *session =
+	    connect_session(store, options->prepare, fault);
+	if (session != NULL)
+		give_back(store, session, true);
+	else if (*fault != FAULT_BUSY || !options->prepare) {
+		close_store(store);
 		return NULL;
 	}
-	*fault = await_first(store);
-	if (*fault == FAULT_NONE)
-		return store;
-	close_store(store);
-	return NULL;
+	*fault = FAULT_NONE;
+	return store;
 }
 
 const struct engine store_engine = {

@@ -19,13 +19,16 @@
 #define STEP_BYTES ((uint64_t)1 << 20)
 #define STEP_MS 200
 
-#define SELECT "SELECT id, plant, stored_by, stored_at FROM plants"
+/* The time in milliseconds since 1970, in what all these databases document. */
+#define SELECT                         \
+	"SELECT id, plant, stored_by," \
+	" (extract(epoch FROM stored_at) * 1000)::bigint FROM plants"
 
 struct store_reader {
 	const struct engine *engine; /* engine.h: first */
 	struct session *session;
 	struct watch watch;
-	int64_t since; /* as the database has it; INT64_MIN: all */
+	char since[TIMESTAMP_LEN + 1]; /* "": all */
 	bool walking, ended;
 	enum fault fault;
 	PGresult *row; /* that the last record points into */
@@ -49,13 +52,13 @@ end_badly(struct store_reader *reader, enum fault fault)
 
 /* Run a statement that is short.  NULL: `fault` is set. */
 static PGresult *
-run(struct store_reader *reader, const struct session_query *query,
-    enum fault *fault)
+run(struct store_reader *reader, const char *sql, int n,
+    const char *const *values, enum fault *fault)
 {
 	PGresult *rows;
 
 	*fault = FAULT_NONE;
-	if (session_run(reader->session, query,
+	if (session_run(reader->session, sql, NULL, n, values,
 		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
 		&rows) != SESSION_DONE)
 		*fault = end_badly(reader, FAULT_BUSY);
@@ -66,12 +69,8 @@ struct store_reader *
 reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
-	static const struct session_query begin = {
-		.sql = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-	};
 	struct store_reader *reader = calloc(1, sizeof(*reader));
 	char reason[SESSION_REASON_MAX];
-	int64_t ms;
 
 	if (reader == NULL) {
 		*fault = fault_report("the database", "cannot read");
@@ -80,14 +79,15 @@ reader_open(
 	reader->engine = &store_engine;
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
-	reader->since = INT64_MIN;
-	if (since != NULL && timestamp_read(since, TIMESTAMP_LEN, &ms) == 0)
-		reader->since = (ms - SESSION_EPOCH_MS) * 1000;
+	if (since != NULL)
+		memcpy(reader->since, since, TIMESTAMP_LEN);
 	reader->session = session_open(options->database, false, fault, reason);
 	if (reader->session == NULL)
 		log_error("the database: %s", reason);
 	else
-		PQclear(run(reader, &begin, fault));
+		PQclear(run(reader,
+		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", 0, NULL,
+		    fault));
 	if (*fault == FAULT_NONE)
 		return reader;
 	reader_close(reader);
@@ -101,18 +101,14 @@ reader_open(
 static enum fault
 fill(struct store_reader *reader, PGresult *row, struct record *record)
 {
-	int64_t us = session_get_int64(PQgetvalue(row, 0, 3));
-
 	PQclear(reader->row);
 	reader->row = row;
-	/* Down to the millisecond, also before 2000. */
-	timestamp_print(
-	    us / 1000 - (us % 1000 < 0) + SESSION_EPOCH_MS, reader->at);
+	timestamp_print(strtoll(PQgetvalue(row, 0, 3), NULL, 10), reader->at);
 	*record = (struct record){
 		.at = reader->at,
 		.by = PQgetvalue(row, 0, 2),
 		.by_len = (size_t)PQgetlength(row, 0, 2),
-		.id = session_get_int64(PQgetvalue(row, 0, 0)),
+		.id = strtoll(PQgetvalue(row, 0, 0), NULL, 10),
 		.plant = PQgetvalue(row, 0, 1),
 		.plant_len = (size_t)PQgetlength(row, 0, 1),
 	};
@@ -128,19 +124,14 @@ fill(struct store_reader *reader, PGresult *row, struct record *record)
 static bool
 begin_walk(struct store_reader *reader)
 {
-	char since[8];
-	struct session_query query = {
-		.sql = SELECT " WHERE stored_at >= $1::timestamptz"
-			      " ORDER BY stored_at, id",
-		.n = 1,
-		.values = { since },
-		.lengths = { sizeof(since) },
-	};
+	const char *since =
+	    reader->since[0] != '\0' ? reader->since : "-infinity";
 
-	/* The least and the largest are -infinity and infinity. */
-	session_put_int64(since, reader->since);
 	reader->walking = true;
-	return session_send(reader->session, &query) &&
+	return session_send(reader->session,
+		   SELECT " WHERE stored_at >= $1::timestamptz"
+			  " ORDER BY stored_at, id",
+		   NULL, 1, &since) &&
 	       PQsetSingleRowMode(reader->session->conn);
 }
 
@@ -205,17 +196,13 @@ reader_end(struct store_reader *reader, char *where)
 enum fault
 reader_find(struct store_reader *reader, int64_t id, struct record *record)
 {
-	char number[8];
-	const struct session_query query = {
-		.sql = SELECT " WHERE id = $1::bigint",
-		.n = 1,
-		.values = { number },
-		.lengths = { sizeof(number) },
-	};
+	char text[sizeof("-9223372036854775808")];
+	const char *values[] = { text };
 	enum fault fault;
 
-	session_put_int64(number, id);
-	PGresult *row = run(reader, &query, &fault);
+	snprintf(text, sizeof(text), "%" PRId64, id);
+	PGresult *row =
+	    run(reader, SELECT " WHERE id = $1::bigint", 1, values, &fault);
 	if (fault == FAULT_NONE && PQntuples(row) > 0)
 		return fill(reader, row, record);
 	PQclear(row);

@@ -9,7 +9,6 @@
  */
 #include "session.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -85,23 +84,6 @@ static const struct remedy {
 	    "for each of its threads" },
 };
 
-void
-session_put_int64(char buf[static 8], int64_t value)
-{
-	uint64_t bits = htobe64((uint64_t)value);
-
-	memcpy(buf, &bits, sizeof(bits));
-}
-
-int64_t
-session_get_int64(const char buf[static 8])
-{
-	uint64_t bits;
-
-	memcpy(&bits, buf, sizeof(bits));
-	return (int64_t)be64toh(bits);
-}
-
 /* NULL: none is known. */
 static const struct remedy *
 find_remedy(const char *text)
@@ -151,6 +133,14 @@ session_note(struct session *session, const PGresult *result)
 	    find_remedy(session->sqlstate));
 }
 
+void
+session_refuse(
+    struct session *session, const char *sqlstate, const char *reason)
+{
+	snprintf(session->sqlstate, sizeof(session->sqlstate), "%s", sqlstate);
+	print_reason(session, reason, NULL);
+}
+
 static void
 receive_notice(void *context, const PGresult *notice)
 {
@@ -169,17 +159,15 @@ receive_notice(void *context, const PGresult *notice)
 /* --- Statements --- */
 
 bool
-session_send(struct session *session, const struct session_query *query)
+session_send(struct session *session, const char *sql, const char *name, int n,
+    const char *const *values)
 {
-	static const int binary[SESSION_VALUES_MAX] = { 1, 1, 1, 1 };
-
 	session->warned = false;
 	session->sqlstate[0] = session->reason[0] = '\0';
-	return query->sql != NULL
-		   ? PQsendQueryParams(session->conn, query->sql, query->n,
-			 NULL, query->values, query->lengths, binary, 1)
-		   : PQsendQueryPrepared(session->conn, query->name, query->n,
-			 query->values, query->lengths, binary, 1);
+	return name != NULL ? PQsendQueryPrepared(
+				  session->conn, name, n, values, NULL, NULL, 0)
+			    : PQsendQueryParams(session->conn, sql, n, NULL,
+				  values, NULL, NULL, 0);
 }
 
 int
@@ -256,13 +244,13 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 }
 
 enum session_result
-session_run(struct session *session, const struct session_query *query,
-    int64_t deadline_ms, PGresult **rows)
+session_run(struct session *session, const char *sql, const char *name, int n,
+    const char *const *values, int64_t deadline_ms, PGresult **rows)
 {
 	enum session_result status = SESSION_UNKNOWN;
 
 	*rows = NULL;
-	if (session_send(session, query))
+	if (session_send(session, sql, name, n, values))
 		status = collect(session, deadline_ms, rows);
 	else
 		session_note(session, NULL);
@@ -282,29 +270,6 @@ session_is_alive(struct session *session)
 }
 
 /* --- Connecting --- */
-
-/*
- * libpq checks the form of a connection string.  What its message has in quotes
- * may be a part of a password.
- */
-static enum fault
-check_string(struct session *session, const char *database)
-{
-	char *message = NULL;
-	PQconninfoOption *options = PQconninfoParse(database, &message);
-	bool readable = options != NULL;
-
-	if (!readable && message != NULL) {
-		const char *end = message + strcspn(message, "\"\n");
-
-		snprintf(session->reason, sizeof(session->reason),
-		    "PLANT_STORE_DATABASE: %.*s%s", (int)(end - message),
-		    message, *end == '"' ? "... (not shown)" : "");
-	}
-	PQconninfoFree(options);
-	PQfreemem(message);
-	return readable ? FAULT_NONE : FAULT_SETUP;
-}
 
 /* The code of a server's refusal to connect stands as in ":  28P01: ". */
 static const struct remedy *
@@ -367,10 +332,9 @@ connect_server(struct session *session, const char *database)
 static enum fault
 check_query(struct session *session, const char *sql, PGresult **rows)
 {
-	const struct session_query query = { .sql = sql };
 	const struct remedy *remedy;
 
-	if (session_run(session, &query,
+	if (session_run(session, sql, NULL, 0, NULL,
 		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
 		rows) == SESSION_DONE)
 		return FAULT_NONE;
@@ -396,7 +360,7 @@ check_server(struct session *session)
 		fault = check_query(session, check, &row);
 	for (int i = 0; row != NULL && failure == NULL && i < CHECK_FAILURES;
 	     i++)
-		if (PQgetvalue(row, 0, i)[0] == 0)
+		if (PQgetvalue(row, 0, i)[0] == 'f')
 			failure = check_failures[i];
 	if (row != NULL)
 		snprintf(session->standbys, sizeof(session->standbys), "%s",
@@ -443,9 +407,17 @@ session_open(const char *database, bool writes, enum fault *fault,
 		snprintf(reason, SESSION_REASON_MAX, "no memory");
 		return NULL;
 	}
-	*fault = check_string(session, database);
-	if (*fault == FAULT_NONE)
-		*fault = connect_server(session, database);
+	PQconninfoOption *options = PQconninfoParse(database, NULL);
+	*fault =
+	    options != NULL ? connect_server(session, database) : FAULT_SETUP;
+	/* libpq's own message may have a part of a password. */
+	if (options == NULL)
+		print_reason(session,
+		    "PLANT_STORE_DATABASE: not a connection string of libpq, "
+		    "such as postgresql://plants@db/plants; %XX stands for "
+		    "another character",
+		    NULL);
+	PQconninfoFree(options);
 	if (*fault == FAULT_NONE) {
 		PQsetNoticeReceiver(session->conn, receive_notice, session);
 		PQsetnonblocking(session->conn, 1);

@@ -35,16 +35,6 @@ struct session {
 	char standbys[128]; /* the setting synchronous_standby_names */
 };
 
-/* A statement, and its parameters in binary form. */
-#define SESSION_VALUES_MAX 4
-struct session_query {
-	const char *sql;  /* or NULL, and */
-	const char *name; /* of a prepared one */
-	int n;
-	const char *values[SESSION_VALUES_MAX];
-	int lengths[SESSION_VALUES_MAX];
-};
-
 enum session_result {
 	SESSION_DONE,    /* and committed */
 	SESSION_REFUSED, /* by an error before its commit: nothing was done */
@@ -71,35 +61,37 @@ void session_close(struct session *session);
 bool session_is_alive(struct session *session);
 
 /*
- * session_run(session, query, deadline_ms, rows):
- * Run a statement, and wait for its commit until CLOCK_MONOTONIC is at
- * deadline_ms.  The rows are in binary form; on SESSION_DONE, `*rows` is the
- * caller's to PQclear, else NULL.
+ * session_send(session, sql, name, n, values):
+ * Begin the statement `sql`, or the prepared one `name`, with `n` parameters as
+ * texts.  False if the connection is lost.
  *
- * session_send(session, query), session_wait(session, deadline_ms):
- * The same in two steps: begin, false if the connection is lost; wait until
- * PQgetResult does not block: 0, or -1 with errno ETIMEDOUT, or EIO if the
- * connection is lost.
+ * session_wait(session, deadline_ms):
+ * Wait until PQgetResult does not block: 0, or -1 with errno ETIMEDOUT once
+ * CLOCK_MONOTONIC is at deadline_ms, or EIO if the connection is lost.
+ *
+ * session_run(session, sql, name, n, values, deadline_ms, rows):
+ * Run a statement, and wait for its commit.  On SESSION_DONE, `*rows` is the
+ * caller's to PQclear, else NULL.
  *
  * session_note(session, result):
  * Keep the code and the reason of an error; NULL: of the connection.
+ *
+ * session_refuse(session, sqlstate, reason):
+ * Keep an error of ours as if it were the server's.
  */
-enum session_result session_run(struct session *session,
-    const struct session_query *query, int64_t deadline_ms, PGresult **rows);
-bool session_send(struct session *session, const struct session_query *query);
+bool session_send(struct session *session, const char *sql, const char *name,
+    int n, const char *const *values);
 int session_wait(struct session *session, int64_t deadline_ms);
+enum session_result session_run(struct session *session, const char *sql,
+    const char *name, int n, const char *const *values, int64_t deadline_ms,
+    PGresult **rows);
 void session_note(struct session *session, const PGresult *result);
+void session_refuse(
+    struct session *session, const char *sqlstate, const char *reason);
 
 /* The statements of a commit are prepared under these names. */
 #define INSERT_NAME "plants_insert"
 #define REPEAT_NAME "plants_repeat"
-
-/*
- * The 64 bits of a bigint; a timestamptz is one, in microseconds since 2000.
- */
-#define SESSION_EPOCH_MS INT64_C(946684800000)
-void session_put_int64(char buf[static 8], int64_t value);
-int64_t session_get_int64(const char buf[static 8]);
 
 /* schema.c: see the members of struct engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"

@@ -48,7 +48,8 @@ struct command {
 
 extern const struct command check_command, export_command, get_command,
     import_command, stats_command, store_command_verify, store_command_backup,
-    store_command_recover, store_command_schema, token_command;
+    store_command_recover, store_command_init, store_command_schema,
+    token_command;
 
 /* One call of it. */
 struct call {
@@ -77,16 +78,30 @@ int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * command_format(call, csv), command_by(call, by):
- * Read the options --format and --by, which must be a token's name.  Without
- * the option `*csv` is false and `*by` as before.  EX_OK, or EX_USAGE, logged.
+ * command_format(call, path, format):
+ * Read the option --format, else the suffix of `path`, which may be NULL.
+ * FORMAT_NONE if there is neither.  EX_OK, or EX_USAGE, logged.
+ *
+ * command_by(call, by):
+ * Read the option --by, which must be a token's name.  Without it `*by` is as
+ * before.  EX_OK, or EX_USAGE, logged.
  *
  * command_time(text, ms):
  * Read a time, or a date, which is its midnight in UTC.  Whether it is one.
  */
-int command_format(const struct call *call, bool *csv);
+enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
+int command_format(
+    const struct call *call, const char *path, enum format *format);
 int command_by(const struct call *call, const char **by);
 bool command_time(const char *text, int64_t *ms);
+
+/*
+ * command_become_owner(dir):
+ * Of root, become the owner of the store's directory, if there is one: root
+ * must not leave files behind that the service cannot write.  EX_OK, or
+ * EX_NOPERM, logged.
+ */
+int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():
@@ -95,7 +110,8 @@ bool command_time(const char *text, int64_t *ms);
  * with --quiet, and stops the work after SIGINT, SIGTERM or SIGHUP, which from
  * here on only set a flag.  command_unwatch clears the terminal's line and,
  * unless one of them came, gives the signals their default again.  `what` is a
- * word such as "verify".
+ * word such as "verify".  The watch's context may be made the text, a char [],
+ * that is shown instead when all is read but not yet on the disk.
  */
 struct watch command_watch(const struct call *call, const char *what);
 void command_unwatch(void);

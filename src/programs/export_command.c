@@ -23,7 +23,8 @@ static const char usage[] =
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format jsonl  a plant's JSON on each line (the default,\n"
+    "                  unless FILE ends in .csv)\n"
     "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
     "                  empty string is \"\".  A U+0000 is warned of.\n"
     "  --full          {\"at\":TIME,\"by\":NAME,\"plant\":{...}} on each "
@@ -46,7 +47,8 @@ static const char usage[] =
 
 struct export
 {
-	bool csv, full;
+	enum format format;
+	bool full;
 	const char *by;                /* NULL: any */
 	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
 	char at[TIMESTAMP_LEN];        /* of the last plant read */
@@ -122,7 +124,7 @@ put_plant(void *context, const struct record *record)
 	if (!is_wanted(export, record))
 		return FAULT_NONE;
 	export->plants++;
-	if (export->csv)
+	if (export->format == FORMAT_CSV)
 		return put_csv(export, record);
 	if (export->full)
 		return output_put_full(&export->output, record);
@@ -157,7 +159,7 @@ put_all(struct export *export, const struct call *call)
 	enum fault fault =
 	    output_open(&export->output, path, call->values['F'] != NULL);
 
-	if (fault == FAULT_NONE && export->csv)
+	if (fault == FAULT_NONE && export->format == FORMAT_CSV)
 		fault = output_put(&export->output, header, LENGTH(header));
 	if (fault == FAULT_NONE)
 		reader = command_open(call, &watch, since, &fault);
@@ -188,8 +190,8 @@ read_since(const struct call *call, char *since)
 		return EX_OK;
 	if (!command_time(text, &ms))
 		return command_usage_error(call,
-		    "--since: not a time such as 2027-01-31T12:00:00Z or "
-		    "2027-01-31: %s",
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
 		    text);
 	timestamp_print(ms, since);
 	return EX_OK;
@@ -203,7 +205,7 @@ run(const struct call *call)
 
 	if (export == NULL)
 		return command_fault(fault_report("export", "cannot begin"));
-	status = command_format(call, &export->csv);
+	status = command_format(call, call->values['o'], &export->format);
 	if (status == EX_OK)
 		status = command_by(call, &export->by);
 	if (status == EX_OK)
@@ -212,7 +214,7 @@ run(const struct call *call)
 	    call->values['o'] == NULL)
 		status = command_usage_error(call, "--force is for -o FILE");
 	export->full = call->values['u'] != NULL;
-	if (status == EX_OK && export->full && export->csv)
+	if (status == EX_OK && export->full && export->format == FORMAT_CSV)
 		status = command_usage_error(
 		    call, "--full is a form of JSON lines, not of CSV");
 	if (status == EX_OK)

@@ -93,6 +93,8 @@ main(int argc, char **argv)
 	int status = read_arguments(argc, argv, as_cgi);
 	if (status != SERVE)
 		return status;
+	if (as_cgi)
+		cgi_begin();
 	forbid_core();
 	if (config_read(&config) != FAULT_NONE) {
 		if (as_cgi)

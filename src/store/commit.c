@@ -2,8 +2,9 @@
  * commit: the file engine: the life of an open store, and its commits.  See
  * engine.h and store/store.h.
  *
- * Opening finds or makes the journal, takes its lock, opens the index and reads
- * on from where it ends (recovery.h).
+ * Opening takes the journal's lock, opens the index and reads on from where it
+ * ends (recovery.h).  It never makes a store: a directory without one may be a
+ * file system that is not mounted, and an empty store would take its ids anew.
  *
  * A commit, under the lock: read on what others appended, enter each id into an
  * index transaction, which finds the repeats, append the new plants with one
@@ -20,7 +21,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,32 +30,54 @@
 #include "pure/timestamp.h"
 #include "recovery.h"
 
-/* With the directory locked: the journal is absent, or has failed. */
+/* With the directory locked, if there is one: the journal is absent. */
 static enum fault
-make_journal(struct store *store)
+replace_journal(struct store *store)
 {
 	const struct journal *journal = &store->journal;
-	struct journal fresh;
 
 	if (journal_exists(journal, JOURNAL_NAME))
 		return FAULT_NONE;
 	if (journal_exists(journal, JOURNAL_FAILED_NAME))
 		return recovery_renew(store);
-	if (journal_exists(journal, "index")) {
-		log_error("%s: missing; restore it from a backup, or remove "
-			  "all else from this directory to begin an empty "
-			  "store",
-		    journal->name);
-		return FAULT_SETUP;
-	}
-	if (journal_begin(&fresh, journal->dir) < 0 ||
-	    journal_place(&fresh, false) < 0)
-		return fault_report(journal->name, "cannot make it");
-	log_info("%s: made a new store", store->path);
-	return FAULT_NONE;
+	if (journal_exists(journal, "index") ||
+	    journal_exists(journal, JOURNAL_END_NAME))
+		log_error(
+		    "%s: missing; restore it from a backup", journal->name);
+	else
+		log_error("%s: no store here; mount its file system, or make "
+			  "a new store with: plant-store init %s",
+		    store->path, store->path);
+	return FAULT_SETUP;
 }
 
-/* The journal that belongs here, locked; made if this store is new. */
+enum fault
+store_init(const char *path)
+{
+	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
+		JOURNAL_END_NAME, "index" };
+	struct journal here = { .dir = journal_make_dir(path), .fd = -1 };
+	struct journal fresh;
+	enum fault fault = FAULT_NONE;
+
+	/* Two may begin at once: the second finds the first one's store. */
+	if (here.dir < 0 || journal_lock_dir(&here) < 0)
+		fault = fault_report(path, "cannot make or open it");
+	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
+		if (journal_exists(&here, names[i])) {
+			log_error("%s: holds a store, or a part of one: %s; "
+				  "nothing was changed; name another directory",
+			    path, names[i]);
+			fault = FAULT_SETUP;
+		}
+	if (fault == FAULT_NONE && (journal_begin(&fresh, here.dir) < 0 ||
+				       journal_place(&fresh, false) < 0))
+		fault = fault_report(path, "cannot make a store there");
+	journal_close(&here);
+	return fault;
+}
+
+/* The journal that belongs here, locked. */
 static enum fault
 open_journal(struct store *store, int64_t deadline_ms)
 {
@@ -66,12 +88,13 @@ open_journal(struct store *store, int64_t deadline_ms)
 
 	for (;;) {
 		fault = journal_open(journal, store->path, true);
-		if (fault == FAULT_ABSENT && journal->dir >= 0) {
-			/* Until it is closed; others make it in no time. */
-			fault =
-			    flock(journal->dir, LOCK_EX) == 0
-				? make_journal(store)
-				: fault_report(store->path, "cannot lock it");
+		if (fault == FAULT_ABSENT && errno == ENOENT) {
+			/* Until it is closed: one renews a failed journal. */
+			bool locked =
+			    journal->dir < 0 || journal_lock_dir(journal) == 0;
+			fault = locked ? replace_journal(store)
+				       : fault_report(
+					     store->path, "cannot lock it");
 		} else if (fault == FAULT_NONE &&
 			   journal_lock(journal, true, deadline_ms) < 0)
 			fault = fault_report(journal->name, "cannot lock it");
@@ -367,9 +390,11 @@ append_closing(struct store *store)
 		at.crc = record.crc;
 		at.closing = true;
 		fault = write_batch(store, &at, store->prepare);
-		if (fault == FAULT_NONE && store->prepare)
+		if (fault == FAULT_NONE && store->prepare) {
 			settle(store, &at);
-		else if (fault == FAULT_NONE)
+			if (journal_write_end(&store->journal, at.end) < 0)
+				recovery_unwritten(store, JOURNAL_END_NAME);
+		} else if (fault == FAULT_NONE)
 			store->at = at;
 	}
 	index_abort(store->index);

@@ -43,7 +43,9 @@ def peer(bench: Bench, server: Server) -> contextlib.AbstractContextManager[Side
     """A program that inserts a row a request, over a pool of connections."""
     server.sql(f"{PEER_TABLE}; GRANT SELECT, INSERT ON peer_plants TO {ROLE}")
     settings = {"PEER_DB": server.conninfo(), "PEER_TOKEN": "@token@"}
-    program = Program("C, libpq", spawned(BENCH / "peer_postgresql"), settings)
+    # A kept connection would hold one of its threads between requests.
+    changes = [("fastcgi_keep_conn on;", "")]
+    program = Program("C, libpq", spawned(BENCH / "peer_postgresql"), settings, changes)
     return counted(bench, server, program, "peer_plants")
 
 
@@ -56,7 +58,7 @@ def compare(bench: Bench, primary: Server) -> None:
         sides = [file, database, rows]
         runs = bench.interleave("postgresql", [(conns, sides) for conns in CONNECTIONS])
     measured = [
-        (SERVER, conns, side.label.split()[1], runs[side, conns])
+        (SERVER, conns, side.label.removeprefix(f"{SERVER} "), runs[side, conns])
         for conns in CONNECTIONS
         for side in sides
     ]

@@ -31,8 +31,11 @@
 enum choice {
 	CHOICE_CONTRACT = 1,
 	CHOICE_BROKEN = 2, /* the body does not end by itself */
-	CHOICE_BASE = 4
+	CHOICE_BASE = 4,
+	CHOICE_ORIGINS = 8
 };
+
+#define ORIGIN "https://a"
 
 /* Step 5: what the store can say, and what the client is told. */
 static const struct {
@@ -49,11 +52,12 @@ static const struct {
 
 struct model {
 	const char *method, *script, *path, *authorization, *type, *length,
-	    *encoding, *transfer;
+	    *encoding, *transfer, *id, *origin, *asks;
 	bool twice;
-	bool head;         /* a method is HEAD */
-	int number;        /* 0: passes */
-	bool framing_body; /* one of 3004 to 3008 */
+	bool allowed, preflight; /* of an origin that is allowed */
+	bool head;               /* a method is HEAD */
+	int number;              /* 0: passes */
+	bool framing_body;       /* one of 3004 to 3008 */
 	struct model_bytes text, answer;
 };
 
@@ -111,6 +115,16 @@ find(struct model *model, char *const *variables, const char *name)
 			value = *variables + len + 1;
 		}
 	return value;
+}
+
+/* Of a header that counts as absent where it occurs twice. */
+static const char *
+find_one(char *const *variables, const char *name)
+{
+	struct model found = { 0 };
+	const char *value = find(&found, variables, name);
+
+	return found.twice ? "" : value;
 }
 
 static bool
@@ -282,7 +296,32 @@ challenge(int number)
 				"error=\"invalid_token\"";
 }
 
-/* A failure's number; 0 for a 200. */
+/* What every answer has, and no other line of CORS. */
+static void
+check_common(const char *head, const struct model *model)
+{
+	static const char form[] = DIGITS "abcdefghijklmnopqrstuvwxyz"
+					  "ABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
+	char *id = header(head, "X-Request-Id");
+
+	REQUIRE(id != NULL && strlen(id) >= 1 && strlen(id) <= 64);
+	REQUIRE(id[strspn(id, form)] == '\0');
+	/* What stands behind too many variables is not read. */
+	if (!model->twice && !is_empty(model->id) && strlen(model->id) <= 64 &&
+	    model->id[strspn(model->id, form)] == '\0' &&
+	    strstr(model->id, "pst_") == NULL)
+		REQUIRE(strcmp(id, model->id) == 0);
+	free(id);
+	if (model->twice)
+		return;
+	check_header(head, "Access-Control-Allow-Origin",
+	    model->allowed ? model->origin : NULL);
+	check_header(head, "Vary", model->allowed ? "Origin" : NULL);
+	check_header(head, "Access-Control-Allow-Methods",
+	    model->preflight ? "POST" : NULL);
+}
+
+/* A failure's number; 0 for a 200 and for the 204 to a preflight. */
 static int
 check_answer(
     const char *answer, size_t len, const struct model *model, bool contract)
@@ -303,6 +342,13 @@ check_answer(
 	REQUIRE(status != NULL && strlen(status) > 4 && status[3] == ' ');
 	code = atoi(status);
 	free(status);
+	check_common(head, model);
+	if (model->preflight) {
+		REQUIRE(code == 204 && body_len == 0);
+		check_header(head, "Content-Length", NULL);
+		free(head);
+		return 0;
+	}
 	check_header(head, "Content-Type", "application/json");
 	if (code == 200)
 		number = 0;
@@ -356,6 +402,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.base_path = (choices & CHOICE_BASE) != 0 ? "/api/v1" : "",
 		.body_bytes_max = BODY_MAX,
 		.contract_status = (choices & CHOICE_CONTRACT) != 0,
+		.origins = (choices & CHOICE_ORIGINS) != 0 ? "http://b " ORIGIN
+							     ",https://c"
+							   : "",
 	};
 	struct api api = { &config, open_tokens(), NOW_MS };
 	struct model model = { 0 };
@@ -387,9 +436,21 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (strcmp(variables[i], "REQUEST_METHOD=HEAD") == 0)
 			model.head = true;
 	}
-	model.number = model_head(&model, config.base_path);
+	model.id = find_one(variables, "HTTP_X_REQUEST_ID");
+	model.origin = find_one(variables, "HTTP_ORIGIN");
+	model.asks = find_one(variables, "HTTP_ACCESS_CONTROL_REQUEST_METHOD");
+	model.allowed = *config.origins != '\0' && !is_empty(model.origin) &&
+			(strcmp(model.origin, ORIGIN) == 0 ||
+			    strcmp(model.origin, "http://b") == 0 ||
+			    strcmp(model.origin, "https://c") == 0);
+	model.preflight = model.allowed && model.asks != NULL && !model.twice &&
+			  is_route(&model, config.base_path) &&
+			  model.method != NULL &&
+			  strcmp(model.method, "OPTIONS") == 0;
+	model.number =
+	    model.preflight ? 0 : model_head(&model, config.base_path);
 	bool passed = api_head(&api, &call, variables) == 0;
-	REQUIRE(passed == (model.number == 0));
+	REQUIRE(passed == (model.number == 0 && !model.preflight));
 	if (passed) {
 		REQUIRE(strcmp(call.by, "new") == 0);
 		REQUIRE(call.length_known == !is_empty(model.length));
@@ -407,11 +468,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		api_stored(&call, stored[said].result);
 		model.number = stored[said].number;
 	}
-	char *answer = api_answer(&api, &call, &len);
-	REQUIRE(answer != NULL);
+	static char answer[RESPONSE_HEAD_MAX + BODY_MAX];
+	len = api_answer(&api, &call, answer);
 	int number = check_answer(answer, len, &model, config.contract_status);
 	check_number(&model, number, body, body_len);
-	free(answer);
 	api_done(&call);
 	free(model.text.at);
 	free(model.answer.at);

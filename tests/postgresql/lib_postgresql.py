@@ -357,7 +357,7 @@ def table_store(
 ) -> Iterator[TableStore]:
     """A table with a token file; `database` is the service's connection string."""
     with lib_service.temporary_store(str(build)) as plain:
-        plain.dir.rmdir()  # needed by nothing
+        shutil.rmtree(plain.dir)  # needed by nothing
         database = database or server.conninfo(dbname=dbname)
         yield TableStore(
             plain.build, plain.root, plain.token, database, server, dbname

@@ -45,7 +45,7 @@ AWAY = 5008
 CONFIG = 78
 TEMPFAIL = 75
 # Of the directory that the file engine needs.
-FILE_ONLY = re.compile(r"settings-store-missing")
+FILE_ONLY = re.compile(r"settings-store-(missing|empty)")
 
 
 def database(server: Server, name: str, sql: str = "") -> str:

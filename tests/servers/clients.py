@@ -4,7 +4,8 @@
 usage: clients.py BUILD_DIR
 
 curl, Python's urllib, Node's fetch, and a client in TypeScript that is made
-from the published document, whose wrong uses must not compile.
+from the published document, whose wrong uses must not compile.  README's
+JavaScript, as it is written there, with ids that a number cannot hold.
 """
 
 import concurrent.futures
@@ -33,6 +34,7 @@ DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
 INSTALL_S = 600.0
 RUN_S = 60.0
 UNKNOWN = "pst_" + "A" * 43
+README = "README's JavaScript"
 # What a client's own JSON may get wrong on its way there or back.
 NAME = 'Château-Chalon / "vine" \\ \U0001f33f\u0000'
 TAG = "Südseite\n"
@@ -150,6 +152,31 @@ def node(program: pathlib.Path) -> Client:
     return client
 
 
+def write_readme(folder: pathlib.Path) -> Client:
+    """README's example as a program, whose requests are its own."""
+    text = (TOP / "README.md").read_text()
+    example = re.search(r"^ +const plantBody = .*\n(?: {6}.*\n)+", text, re.MULTILINE)[0]
+    program = folder / "readme.mjs"
+    before, _, after = program.read_text().partition("// README\n")
+    program.write_text(before + example + after)
+
+    def client(base_url: str, them: list[Request]) -> list[Got]:
+        output = run(["node", program, base_url, them[0].token], "")
+        return [Got(**json.loads(line)) for line in output.splitlines()]
+
+    return client
+
+
+def large_ids(token: str) -> list[Request]:
+    """What README's example sends, and what goes on with it."""
+    plant = {"name": "Monstera", "tag": "indoor"}
+    fern = {"name": "Fern"}
+    return [
+        Request("2^53 + 1 is stored", token, {"id": 2**53 + 1} | plant, 200, plant),
+        Request("-2^53 - 1, too", token, {"id": -(2**53) - 1} | fern, 200, fern),
+    ]
+
+
 # --- The client that is made of the document ---------------------------------
 
 
@@ -244,6 +271,8 @@ def through(server: Running, clients: dict[str, Client]) -> list[tuple]:
     expected = []
     for index, (who, client) in enumerate(clients.items()):
         them = requests(1000 * index, server.token)
+        if who == README:
+            them = large_ids(server.token)
         expected += [them[0].plant, them[1].plant]
         got = client(server.base_url, them)
         found.append((len(got) == len(them), f"{who}, {name}: all answered", got))
@@ -259,6 +288,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
     with workshop(tally) as folder:
         clients = {"curl": curl, "urllib": urllib_}
         clients["fetch"] = node(SOURCES / "fetch.mjs")
+        if folder:
+            clients[README] = write_readme(folder)
         if folder and (typed := compile_all(tally, folder)):
             clients["TypeScript"] = typed
         # Of each server the one to choose, below a path.

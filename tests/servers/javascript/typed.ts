@@ -2,7 +2,7 @@
 // is written here compiles only if the document says it.
 // usage: node typed.js BASE_URL < REQUESTS, as for fetch.mjs
 import createClient from "openapi-fetch";
-import type { paths } from "./plants.js";
+import type { components, paths } from "./plants.js";
 
 // What a client has in mind, and the document must agree with.
 interface Plant {
@@ -16,6 +16,9 @@ interface Failure {
 	error: number;
 	message: string;
 }
+
+// A number that a later version has added.
+export const later: components["schemas"]["Error"] = { error: 9999, message: "" };
 
 // Of Node, without the types of all of it.
 declare const process: {

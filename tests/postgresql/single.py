@@ -39,6 +39,7 @@ from lib_postgresql import (
 import lib_faults  # noqa: E402
 import run_fixtures  # noqa: E402
 import scenario_roundtrip  # noqa: E402
+import test_units  # noqa: E402
 from lib_service import Tally, free_port, responder, wait_until  # noqa: E402
 
 AWAY = 5008
@@ -148,6 +149,27 @@ def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
                                   capture_output=True, text=True)
             well = done.returncode == 64 and "pg_" in done.stderr
             tally.check(well, f"{words[0]} names what serves a database instead", done)
+
+
+# --- The unit -----------------------------------------------------------------
+
+
+def check_calls(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """The service's unit allows what the module does: connect, lose, connect."""
+    name = database(server, "traced")
+    with table_store(build, server, "", name) as store:
+        traced = test_units.Traced(store)
+        well = []
+        with traced.run() as (strace, pid):
+            for number in range(2):
+                well.append(test_units.send(store, traced.socket_path, number, "Fern"))
+                for session in server.sessions():
+                    server.sql(f"SELECT pg_terminate_backend({session})")
+            traced.end(strace, pid)
+        traced.listener.close()
+        more = traced.calls - test_units.allowed()
+        tally.check(all(well) and "connect" in traced.calls and not more,
+                    "the unit allows the module's system calls", (well, more))
 
 
 # --- Databases that cannot be used -------------------------------------------
@@ -342,6 +364,8 @@ def scenario(tally: Tally, arguments) -> None:
             check_equal_ids(tally, build, server)
         with tally.part("moving"):
             check_moving(tally, build, server)
+        with tally.part("the unit"):
+            check_calls(tally, build, server)
         with tally.part("databases that cannot be used"):
             check_setups(tally, build, server)
         with tally.part("databases that are away"):

@@ -38,8 +38,15 @@ from lib_postgresql import (
     unprivileged,
 )
 import lib_faults  # noqa: E402
-from lib_service import TOP, Responder, Tally, responder, stop_process, wait_until  # noqa: E402
 from history import Event  # noqa: E402
+from lib_service import (  # noqa: E402
+    TOP,
+    Responder,
+    Tally,
+    responder,
+    stop_process,
+    wait_until,
+)
 from load import Load, half_kept, mixed_plan  # noqa: E402
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"

@@ -14,7 +14,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -22,7 +21,6 @@ from lib_postgresql import (
     OWNER,
     PASSWORD,
     ROLE,
-    Clusters,
     Server,
     Session,
     TableStore,
@@ -327,9 +325,11 @@ def check_away(
                 tally.check(served, f"{what}: served once that is over")
         command = pathlib.Path(f"/proc/{service.process.pid}/cmdline").read_bytes()
     service.check_end(tally)
-    lines = [line for line in service.log().splitlines() if "not serve" in line]
-    print(f"# {what}: {service.log().strip()}", flush=True)
-    no_password(tally, [service.log(), command.decode()], f"log and ps, {what}")
+    log = service.log()
+    once = log.count("cannot use the database") == 1
+    tally.check(once and log.count("is back") == bool(undo), f"{what}: logged once", log)
+    print(f"# {what}: {log.splitlines()[0]}", flush=True)
+    no_password(tally, [log, command.decode()], f"log and ps, {what}")
     _, done, answer = lib_faults.create_by_cgi(store, 2, "by CGI")
     if not undo:
         well = answer is not None and answer.status == 503

@@ -134,7 +134,10 @@ store_plant(
 
 	*store = store_open(&options, &fault);
 	if (*store == NULL) {
-		api_fail(call, HTTP_NOT_READY);
+		if (config->database != NULL && fault == FAULT_BUSY)
+			api_stored(call, STORE_AWAY);
+		else
+			api_fail(call, HTTP_NOT_READY);
 		return service_status(fault);
 	}
 	if (store_commit(*store, &item, 1, NULL, NULL) < 0)

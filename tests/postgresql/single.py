@@ -332,7 +332,7 @@ def check_away(
     no_password(tally, [log, command.decode()], f"log and ps, {what}")
     _, done, answer = lib_faults.create_by_cgi(store, 2, "by CGI")
     if not undo:
-        well = answer is not None and answer.status == 503
+        well = answer is not None and answer.is_error(503, AWAY)
         well = well and done.returncode == TEMPFAIL
         tally.check(well, f"{what}: a CGI process answers 503, and ends with 75", done)
 

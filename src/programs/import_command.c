@@ -13,6 +13,7 @@
  * than a plant may be is skipped without being kept.  A record of CSV becomes
  * the JSON that a client would have sent, so there is one set of checks.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -44,23 +45,14 @@ static const char usage[] =
     "       plant-store import --full [--dir DIR] [--keep-going]\n"
     "                          [--quiet | --progress] [FILE]\n"
     "\n"
-    "Store the plants of FILE, or of standard input (also as -), with the\n"
-    "checks of the interface.  FILE has JSON lines, a plant a line as clients\n"
-    "send it, or CSV whose header line names the columns id, name and tag, in\n"
-    "any order, tag if there is one.  A file may be imported again, also "
-    "after\n"
-    "an interruption.\n"
-    "\n"
-    "Every line that is refused, or whose id has another plant already, is\n"
-    "named on stderr.  The first such line ends the import; what came before\n"
-    "it is stored.\n"
+    "Store the plants of FILE, or of standard input, with the checks of the\n"
+    "interface.  The first line that is refused, or whose id has another\n"
+    "plant already, ends the import.  A file may be imported again.\n"
     "\n"
     "  --by NAME        stands in the journal beside each plant (import)\n"
-    "  --format FORMAT  jsonl or csv (by the suffix .jsonl, .ndjson, .json or\n"
-    "                   .csv, else jsonl if the first byte is '{')\n"
-    "  --full           FILE is of export --full: keep each plant's time and\n"
-    "                   token name\n"
-    "  --keep-going     skip lines that are refused or in conflict\n";
+    "  --format FORMAT  jsonl, or csv with a header line of id, name and tag\n"
+    "  --full           FILE is of export --full: keep times and token names\n"
+    "  --keep-going     report such lines and go on\n";
 
 /*
  * One append to the journal takes 4 MiB: a larger batch would be several
@@ -80,18 +72,17 @@ enum { ID, NAME, TAG, COLUMNS_MAX };
 /* The JSON around a record's fields. */
 #define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
 
-/* Lines of a kind: how many, and the first range of them. */
+/* Lines of a kind: how many, and the first of them. */
 struct lines {
-	uint64_t n, first, last;
+	uint64_t n, first;
 };
 
-/* When a plant was stored first, and by which token. */
+/* By which token a plant was stored first, and when; "" for now. */
 struct stamp {
-	char at[TIMESTAMP_LEN], by[RECORD_BY_MAX + 1];
+	char by[RECORD_BY_MAX + 1], at[TIMESTAMP_LEN + 1];
 };
 
 struct import {
-	const char *by;
 	bool keep_going, full;
 	struct store *store;
 	struct lines stored, conflicting, refused;
@@ -105,7 +96,7 @@ struct import {
 	enum format format;
 	size_t bytes_max;   /* of a plant, as JSON */
 	size_t line_max;    /* of a line, with its break */
-	struct stamp stamp; /* of the line at hand, with --full */
+	struct stamp stamp; /* of the line at hand */
 	int fd;
 	bool ended;           /* no more can be read */
 	uint64_t done, total; /* bytes of the file; 0 if that is not known */
@@ -127,57 +118,35 @@ struct import {
 /* What follows a step of reading. */
 enum step { GO_ON, NEED_MORE, END };
 
-/* --- Lines in messages --- */
+/* --- Batches --- */
 
 static void
 note_line(struct lines *lines, uint64_t number)
 {
-	if (lines->n == 0)
+	if (lines->n++ == 0)
 		lines->first = number;
-	if (lines->n == number - lines->first) /* no gap so far */
-		lines->last = number;
-	lines->n++;
 }
-
-/* " Stored: lines 1-3 and 2 more."; nothing without a line. */
-static void
-print_lines(FILE *out, const char *what, const struct lines *lines)
-{
-	uint64_t range = lines->last - lines->first + 1;
-
-	if (lines->n == 0)
-		return;
-	fprintf(out, " %s: line%s %" PRIu64, what, lines->n > 1 ? "s" : "",
-	    lines->first);
-	if (range > 1)
-		fprintf(out, "-%" PRIu64, lines->last);
-	if (lines->n > range)
-		fprintf(out, " and %" PRIu64 " more", lines->n - range);
-	putc('.', out);
-}
-
-/* --- Batches --- */
 
 /* Log why nothing is stored from line `number` on. */
 static void
 end_unstored(struct import *import, uint64_t number, enum store_result result)
 {
-	bool full = result == STORE_FULL, busy = result == STORE_BUSY;
-	bool away = result == STORE_AWAY, unknown = result == STORE_UNKNOWN;
+	static const struct {
+		const char *what, *remedy;
+	} words[] = {
+		[STORE_FULL] = { "is full", "make room, and" },
+		[STORE_BUSY] = { "is busy", "a little later" },
+		[STORE_AWAY] = { "cannot be reached", "a little later" },
+		[STORE_UNKNOWN] = { "did not confirm it, and may have it or not",
+		    "a little later" },
+		[STORE_FAILED] = { "has failed, and may have it or not",
+		    "when the store is repaired," },
+	};
 
-	import->status =
-	    full || busy || away || unknown ? EX_TEMPFAIL : EX_IOERR;
+	import->status = result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
 	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
 		  "done; %s import the file again: what is stored is skipped",
-	    import->name, number,
-	    full      ? "is full"
-	    : busy    ? "is busy"
-	    : away    ? "cannot be reached"
-	    : unknown ? "did not confirm it, and may have it or not"
-		      : "has failed, and may have it or not",
-	    full                      ? "make room, and"
-	    : busy || away || unknown ? "a little later"
-				      : "when the store is repaired,");
+	    import->name, number, words[result].what, words[result].remedy);
 }
 
 static void
@@ -226,16 +195,11 @@ add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
 	if (import->n == BATCH_PLANTS || import->bytes + bytes > BATCH_BYTES)
 		commit_batch(import);
 	import->plants[import->n] = *plant;
+	import->stamps[import->n] = import->stamp;
 	import->items[import->n] =
 	    (struct store_item){ .plant = &import->plants[import->n],
-		    .by = import->by };
-	if (import->full) {
-		struct stamp *stamp = &import->stamps[import->n];
-
-		*stamp = import->stamp;
-		import->items[import->n].at = stamp->at;
-		import->items[import->n].by = stamp->by;
-	}
+		    .by = import->stamps[import->n].by,
+		    .at = import->full ? import->stamps[import->n].at : NULL };
 	import->numbers[import->n] = line;
 	import->bytes += bytes;
 	import->n++;
@@ -254,11 +218,11 @@ static void
 refuse_error(
     struct import *import, uint64_t line, const struct response_error *error)
 {
-	char message[RESPONSE_MESSAGE_MAX], what[sizeof(message) + 16];
+	char what[RESPONSE_MESSAGE_MAX + 16];
+	int n = snprintf(
+	    what, sizeof(what), "error %d: ", errors_number(error->error));
 
-	response_message(error, message, sizeof(message));
-	snprintf(what, sizeof(what), "error %d: %s",
-	    errors_number(error->error), message);
+	response_message(error, what + n, RESPONSE_MESSAGE_MAX);
 	refuse(import, line, what,
 	    error->error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
@@ -324,47 +288,29 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 	}
 }
 
-/* Pass `with`, if the text begins so. */
-static bool
-pass(const char **text, size_t *len, const char *with)
-{
-	bool passed = begins_with(*text, *len, with);
-
-	if (passed) {
-		*text += strlen(with);
-		*len -= strlen(with);
-	}
-	return passed;
-}
-
-/* A line of export --full; its form is as strict as the journal's. */
+/*
+ * A line of export --full; its form is as strict as the journal's.  There is
+ * room for a NUL behind it.
+ */
 static void
-read_full(struct import *import, uint64_t line, const char *text, size_t len)
+read_full(struct import *import, uint64_t line, char *text, size_t len)
 {
 	struct stamp *stamp = &import->stamp;
-	const char *quote;
 	int64_t ms;
+	int n = 0;
 
-	if (!pass(&text, &len, OUTPUT_FULL_AT) || len < TIMESTAMP_LEN ||
-	    timestamp_read(text, TIMESTAMP_LEN, &ms) < 0)
-		goto refused;
-	timestamp_print(ms, stamp->at);
-	text += TIMESTAMP_LEN;
-	len -= TIMESTAMP_LEN;
-	if (!pass(&text, &len, OUTPUT_FULL_BY) ||
-	    (quote = memchr(text, '"', len)) == NULL ||
-	    quote - text > RECORD_BY_MAX)
-		goto refused;
-	*(char *)mempcpy(stamp->by, text, (size_t)(quote - text)) = '\0';
-	len -= (size_t)(quote - text);
-	text = quote;
-	if (tokens_is_name(stamp->by) && pass(&text, &len, OUTPUT_FULL_PLANT) &&
-	    len > 0 && text[len - 1] == '}') {
-		read_plant(import, line, text, len - 1);
-		return;
-	}
-refused:
-	refuse(import, line, "not a line of export --full", "");
+	static_assert(TIMESTAMP_LEN == 24 && RECORD_BY_MAX == 64, "see below");
+	text[len] = '\0';
+	sscanf(text,
+	    OUTPUT_FULL_AT "%24[^\"]" OUTPUT_FULL_BY
+			   "%64[^\"]" OUTPUT_FULL_PLANT "%n",
+	    stamp->at, stamp->by, &n);
+	if (n > 0 && text[len - 1] == '}' && tokens_is_name(stamp->by) &&
+	    timestamp_read(stamp->at, TIMESTAMP_LEN, &ms) == 0) {
+		timestamp_print(ms, stamp->at);
+		read_plant(import, line, text + n, len - 1 - (size_t)n);
+	} else
+		refuse(import, line, "not a line of export --full", "");
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -492,9 +438,9 @@ skip_line(struct import *import)
 static enum step
 next_json(struct import *import)
 {
-	const char *text = import->buf + import->start;
+	char *text = import->buf + import->start;
 	size_t len = import->end - import->start, blank = 0;
-	const char *newline = memchr(text, '\n', len);
+	char *newline = memchr(text, '\n', len);
 
 	if (newline == NULL && !import->ended)
 		return NEED_MORE;
@@ -641,11 +587,23 @@ store_lines(struct import *import)
 
 /* --- The whole --- */
 
+/* " Stored: line 1 and 17 more."; nothing without a line. */
+static void
+print_lines(FILE *out, const char *what, const struct lines *lines)
+{
+	if (lines->n == 0)
+		return;
+	fprintf(out, " %s: line %" PRIu64, what, lines->first);
+	if (lines->n > 1)
+		fprintf(out, " and %" PRIu64 " more", lines->n - 1);
+	putc('.', out);
+}
+
 /* Print what has been done, and log what to do about the rest. */
 static int
 report(const struct import *import)
 {
-	char text[512];
+	char text[256];
 	FILE *out;
 
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
@@ -714,7 +672,7 @@ open_input(struct import *import, const char *path)
 	if (import->full)
 		import->line_max += OUTPUT_FULL_AROUND;
 	import->size = import->line_max + READ_BYTES;
-	import->buf = malloc(import->size);
+	import->buf = malloc(import->size + 1);
 	/* A character is six bytes at most, as \u001f is. */
 	import->json = malloc(6 * import->bytes_max + JSON_AROUND);
 	if (import->buf == NULL || import->json == NULL)
@@ -735,15 +693,17 @@ open_input(struct import *import, const char *path)
 static int
 run(const struct call *call)
 {
-	static struct import import = { .by = "import", .fd = STDIN_FILENO };
+	static struct import import = { .fd = STDIN_FILENO };
+	const char *by = "import";
 	struct config config;
-	int status = command_by(call, &import.by);
+	int status = command_by(call, &by);
 
 	if (status == EX_OK)
 		status =
 		    command_format(call, call->operands[0], &import.format);
 	if (status != EX_OK)
 		return status;
+	snprintf(import.stamp.by, sizeof(import.stamp.by), "%s", by);
 	import.keep_going = call->values['k'] != NULL;
 	import.full = call->values['u'] != NULL;
 	if (import.full &&

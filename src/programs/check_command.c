@@ -1,8 +1,8 @@
 /*
  * check_command: settings, rights, tokens, store and socket of this machine's
  * service, and the way of a client to its URL (url_check); or that alone.
- * Changes nothing.  Of the journal only what the index has not read is read;
- * verify reads all.
+ * Changes nothing.  Of a journal it reads what the index has not read; verify
+ * reads all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,19 +38,18 @@ static const char usage[] =
     "Usage: plant-store check [--environment FILE] [--socket PATH]\n"
     "                         [--url URL [--token TOKEN]]\n"
     "\n"
-    "Check the service's settings, token file, rights, store and socket, and\n"
-    "report what is wrong and what to do.  With a URL also send requests that\n"
-    "cannot create anything, as a client does; with a URL alone nothing else\n"
-    "is checked.  Exit status 78 if something on this machine is wrong, 69 if\n"
-    "only the way to the service is.\n"
+    "Check the service's settings, token file, rights, store and socket.  "
+    "With\n"
+    "a URL also send requests that cannot create anything; with a URL alone\n"
+    "check nothing else.  Exit status 78 if something on this machine is\n"
+    "wrong, 69 if only the way to the service is.\n"
     "\n"
     "  --environment FILE  the settings (PLANT_STORE_ variables; without any,\n"
     "                  " SERVICE_FILE ")\n"
     "  --socket PATH   the service's socket (" SERVICE_SOCKET ",\n"
     "                  unless the settings are variables)\n"
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
-    "  --token TOKEN   a valid token; - reads it from the first line of\n"
-    "                  stdin, where other users do not see it\n";
+    "  --token TOKEN   a valid token; - reads it from stdin\n";
 
 #define TOKEN_MAX 4096
 /* Less than this is little: some hundred thousand plants. */
@@ -68,26 +66,11 @@ struct check {
 	int wrong;
 };
 
-__attribute__((format(printf, 2, 3))) static void
-say_wrong(struct check *check, const char *format, ...)
-{
-	char text[512];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	log_error("check: %s", text);
-	check->wrong++;
-}
-
-/* Also what errno means, and what helps. */
-static void
-say_why(struct check *check, const char *name, const char *what)
-{
-	(void)fault_report(name, what);
-	check->wrong++;
-}
+/* Count what is wrong, and log it; say_why also what errno means. */
+#define say_wrong(check, ...) \
+	((check)->wrong++, log_error("check: " __VA_ARGS__))
+#define say_why(check, name, what) \
+	((check)->wrong++, (void)fault_report(name, what))
 
 static void
 check_tokens(struct check *check)
@@ -96,10 +79,12 @@ check_tokens(struct check *check)
 	size_t expired = 0, count;
 	enum fault fault;
 	struct stat st;
-	/* The service's user owns the store. */
-	uid_t user =
-	    stat(check->config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
-	struct tokens *tokens = tokens_open(check->config.tokens, user, &fault);
+	const char *path = check->config.tokens;
+	/* The service's user owns the store; of a database, is not known. */
+	bool known =
+	    check->config.database == NULL && stat(check->config.dir, &st) == 0;
+	struct tokens *tokens =
+	    tokens_open(path, known ? st.st_uid : TOKENS_ANY_USER, &fault);
 
 	if (tokens == NULL) {
 		check->wrong++; /* logged */
@@ -114,10 +99,10 @@ check_tokens(struct check *check)
 		say_wrong(check,
 		    "%s: every token has expired; add one with: plant-store "
 		    "token add NAME",
-		    check->config.tokens);
+		    path);
 	else
-		printf("%s: %zu tokens, %zu of them expired: ok\n",
-		    check->config.tokens, count, expired);
+		printf("%s: %zu tokens, %zu of them expired: ok\n", path, count,
+		    expired);
 	tokens_close(tokens);
 }
 
@@ -129,8 +114,8 @@ static bool
 check_file(struct check *check, const char *name, uid_t owner)
 {
 	const char *dir = check->config.dir;
-	char path[PATH_MAX];
 	struct stat st;
+	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (lstat(path, &st) < 0) {

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -25,12 +24,8 @@ static const char usage[] =
     "\n"
     "  --format jsonl  a plant's JSON on each line (the default,\n"
     "                  unless FILE ends in .csv)\n"
-    "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
-    "                  empty string is \"\".  A U+0000 is warned of.\n"
-    "  --full          {\"at\":TIME,\"by\":NAME,\"plant\":{...}} on each "
-    "line:\n"
-    "                  when it was stored, by which token, and what; for\n"
-    "                  import --full\n"
+    "  --format csv    RFC 4180: id,name,tag; a U+0000 is warned of\n"
+    "  --full          with the time and the token's name, for import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
     "  --by NAME       only what was stored with the token of that name\n"
@@ -51,7 +46,7 @@ struct export
 	bool full;
 	const char *by;                /* NULL: any */
 	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
-	char at[TIMESTAMP_LEN];        /* of the last plant read */
+	char at[TIMESTAMP_LEN + 1];    /* of the last plant read */
 	uint64_t plants;               /* put out */
 	uint64_t nuls;                 /* of these, have a U+0000 */
 	int64_t nul_id;                /* the first of them */
@@ -106,39 +101,27 @@ put_csv(struct export *export, const struct record *record)
 				   : fault;
 }
 
-static bool
-is_wanted(const struct export *export, const struct record *record)
-{
-	return export->by == NULL ||
-	       (strlen(export->by) == record->by_len &&
-		   memcmp(export->by, record->by, record->by_len) == 0);
-}
-
 static enum fault
 put_plant(void *context, const struct record *record)
 {
 	struct export *export = context;
-	enum fault fault;
 
 	memcpy(export->at, record->at, TIMESTAMP_LEN);
-	if (!is_wanted(export, record))
+	if (export->by != NULL &&
+	    (strlen(export->by) != record->by_len ||
+		memcmp(export->by, record->by, record->by_len) != 0))
 		return FAULT_NONE;
 	export->plants++;
 	if (export->format == FORMAT_CSV)
 		return put_csv(export, record);
-	if (export->full)
-		return output_put_full(&export->output, record);
-	fault = output_put(&export->output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(&export->output, "\n", 1)
-				   : fault;
+	return output_put_plant(&export->output, record, export->full);
 }
 
 static void
 log_end(const struct export *export, const char *where)
 {
-	log_info("exported %" PRIu64 " plants, up to %s%s%.*s", export->plants,
-	    where, export->at[0] != '\0' ? ", " : "",
-	    export->at[0] != '\0' ? TIMESTAMP_LEN : 0, export->at);
+	log_info("exported %" PRIu64 " plants, up to %s%s%s", export->plants,
+	    where, export->at[0] != '\0' ? ", " : "", export->at);
 	if (export->nuls > 0)
 		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
 			    "first: %" PRId64 "), where other programs may "
@@ -200,27 +183,23 @@ read_since(const struct call *call, char *since)
 static int
 run(const struct call *call)
 {
-	struct export *export = calloc(1, sizeof(*export));
-	int status;
+	static struct export export;
+	const char *path = call->values['o'];
+	int status = command_format(call, path, &export.format);
 
-	if (export == NULL)
-		return command_fault(fault_report("export", "cannot begin"));
-	status = command_format(call, call->values['o'], &export->format);
 	if (status == EX_OK)
-		status = command_by(call, &export->by);
+		status = command_by(call, &export.by);
 	if (status == EX_OK)
-		status = read_since(call, export->since);
-	if (status == EX_OK && call->values['F'] != NULL &&
-	    call->values['o'] == NULL)
-		status = command_usage_error(call, "--force is for -o FILE");
-	export->full = call->values['u'] != NULL;
-	if (status == EX_OK && export->full && export->format == FORMAT_CSV)
-		status = command_usage_error(
+		status = read_since(call, export.since);
+	if (status != EX_OK)
+		return status;
+	if (call->values['F'] != NULL && path == NULL)
+		return command_usage_error(call, "--force is for -o FILE");
+	export.full = call->values['u'] != NULL;
+	if (export.full && export.format == FORMAT_CSV)
+		return command_usage_error(
 		    call, "--full is a form of JSON lines, not of CSV");
-	if (status == EX_OK)
-		status = command_fault(put_all(export, call));
-	free(export);
-	return status;
+	return command_fault(put_all(&export, call));
 }
 
 const struct command export_command = {

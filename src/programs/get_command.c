@@ -18,13 +18,12 @@
 static const char usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
-    "Print the plants with these ids as JSON, a line each, in the order\n"
-    "asked.  Exit status 1 if no plant has one of them, which is named on\n"
-    "stderr.\n"
+    "Print the plants with these ids as JSON, a line each, in the order "
+    "asked.\n"
+    "Exit status 1 if no plant has one of them, which is named on stderr.\n"
     "\n"
     "  ID              a whole number; options go before one below 0\n"
-    "  --full          print also when it was stored, and by which token, as\n"
-    "                  export --full does\n";
+    "  --full          also when it was stored, and by which token\n";
 
 static bool
 read_id(const char *text, int64_t *id)
@@ -35,17 +34,6 @@ read_id(const char *text, int64_t *id)
 	errno = 0;
 	*id = strtoll(text, NULL, 10);
 	return n > 0 && digits[n] == '\0' && errno == 0;
-}
-
-static enum fault
-put_plant(struct output *output, const struct record *record, bool full)
-{
-	enum fault fault;
-
-	if (full)
-		return output_put_full(output, record);
-	fault = output_put(output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(output, "\n", 1) : fault;
 }
 
 /*
@@ -69,7 +57,7 @@ answer(const struct call *call, struct store_reader *reader, bool *missing)
 		/* The search is over: what is to come is short. */
 		command_unwatch();
 		if (found == FAULT_NONE)
-			written = put_plant(
+			written = output_put_plant(
 			    &output, &record, call->values['f'] != NULL);
 		else if (found == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id", id);

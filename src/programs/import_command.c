@@ -137,7 +137,8 @@ end_unstored(struct import *import, uint64_t number, enum store_result result)
 		[STORE_FULL] = { "is full", "make room, and" },
 		[STORE_BUSY] = { "is busy", "a little later" },
 		[STORE_AWAY] = { "cannot be reached", "a little later" },
-		[STORE_UNKNOWN] = { "did not confirm it, and may have it or not",
+		[STORE_UNKNOWN] = { "did not confirm it, and may have it or "
+				    "not",
 		    "a little later" },
 		[STORE_FAILED] = { "has failed, and may have it or not",
 		    "when the store is repaired," },

@@ -146,23 +146,20 @@ add(struct output *output, const char *text, size_t len)
 static unsigned
 control_code(const unsigned char *c, size_t len, size_t *n)
 {
-	unsigned code;
+	unsigned code = c[0];
 
 	*n = 1;
-	if (c[0] < 0x20 || c[0] == 0x7f) {
-		bool is_break = c[0] == '\r' && len > 1 && c[1] == '\n';
-
-		return c[0] == '\n' || c[0] == '\t' || is_break ? 0 : c[0];
-	}
-	if (c[0] == 0xc2 && len > 1 && c[1] < 0xa0) {
+	if (c[0] == 0xc2 && len > 1) {
 		*n = 2;
-		return c[1];
-	}
-	if (c[0] != 0xe2 || len < 3)
+		code = c[1];
+	} else if (c[0] == 0xe2 && len > 2) {
+		*n = 3;
+		code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+	} else if (c[0] > 0x7f || c[0] == '\n' || c[0] == '\t' ||
+		   (c[0] == '\r' && len > 1 && c[1] == '\n'))
 		return 0;
-	*n = 3;
-	code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
-	return (code >= 0x202a && code <= 0x202e) ||
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+		       (code >= 0x202a && code <= 0x202e) ||
 		       (code >= 0x2066 && code <= 0x2069)
 		   ? code
 		   : 0;
@@ -239,15 +236,22 @@ output_close(struct output *output)
 }
 
 enum fault
-output_put_full(struct output *output, const struct record *record)
+output_put_plant(struct output *output, const struct record *record, bool full)
 {
+	const char *end = full ? "}\n" : "\n";
+	enum fault fault = FAULT_NONE;
 	char head[OUTPUT_FULL_AROUND];
-	int len = snprintf(head, sizeof(head),
-	    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY "%.*s" OUTPUT_FULL_PLANT,
-	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
-	enum fault fault = output_put(output, head, (size_t)len);
+	int len;
 
+	if (full) {
+		len = snprintf(head, sizeof(head),
+		    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY
+				   "%.*s" OUTPUT_FULL_PLANT,
+		    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
+		fault = output_put(output, head, (size_t)len);
+	}
 	if (fault == FAULT_NONE)
 		fault = output_put(output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(output, "}\n", 2) : fault;
+	return fault == FAULT_NONE ? output_put(output, end, strlen(end))
+				   : fault;
 }

@@ -52,9 +52,9 @@ enum fault output_finish(struct output *output);
 void output_close(struct output *output);
 
 /*
- * output_put_full(output, record):
- * Put the line of --full: when a plant was stored, by which token, and what.
- * It is what import --full reads.
+ * output_put_plant(output, record, full):
+ * Put the plant's line; `full`: that of --full, which import --full reads: when
+ * it was stored, by which token, and what.
  */
 #define OUTPUT_FULL_AT "{\"at\":\""
 #define OUTPUT_FULL_BY "\",\"by\":\""
@@ -63,6 +63,7 @@ void output_close(struct output *output);
 #define OUTPUT_FULL_AROUND                                             \
 	(sizeof(OUTPUT_FULL_AT OUTPUT_FULL_BY OUTPUT_FULL_PLANT "}") + \
 	    TIMESTAMP_LEN + RECORD_BY_MAX)
-enum fault output_put_full(struct output *output, const struct record *record);
+enum fault output_put_plant(
+    struct output *output, const struct record *record, bool full);
 
 #endif

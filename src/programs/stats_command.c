@@ -84,26 +84,26 @@ struct printer {
 	const char *separator;
 };
 
+/* A text, which may be empty, or for NULL a number. */
 static void
-print_text(struct printer *printer, const char *name, const char *text)
+print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
-	if (!printer->json)
-		printf("%-15s  %s\n", name, text[0] != '\0' ? text : "-");
-	else if (text[0] != '\0')
-		printf("%s\"%s\":\"%s\"", printer->separator, name, text);
-	else
-		printf("%s\"%s\":null", printer->separator, name);
-	printer->separator = ",";
-}
+	struct printer *printer = context;
+	bool none = text != NULL && text[0] == '\0';
+	/* No text has a character that JSON escapes. */
+	const char *quote = printer->json && text != NULL && !none ? "\"" : "";
+	char digits[sizeof("18446744073709551615")];
 
-static void
-print_number(struct printer *printer, const char *name, uint64_t number)
-{
-	/* A token's name has no character that JSON escapes. */
+	snprintf(digits, sizeof(digits), "%" PRIu64, number);
+	if (text == NULL)
+		text = digits;
+	if (none)
+		text = printer->json ? "null" : "-";
 	if (printer->json)
-		printf("%s\"%s\":%" PRIu64, printer->separator, name, number);
+		printf("%s\"%s\":", printer->separator, name);
 	else
-		printf("%-15s  %" PRIu64 "\n", name, number);
+		printf("%-15s  ", name);
+	printf("%s%s%s%s", quote, text, quote, printer->json ? "" : "\n");
 	printer->separator = ",";
 }
 
@@ -114,30 +114,20 @@ print_token(const void *node, VISIT visit, void *printer)
 	    *(const struct token_plants *const *)node;
 
 	if (visit == postorder || visit == leaf)
-		print_number(printer, token->name, token->plants);
-}
-
-static void
-print_figure(void *printer, const char *name, const char *text, uint64_t number)
-{
-	if (text != NULL)
-		print_text(printer, name, text);
-	else
-		print_number(printer, name, number);
+		print_figure(printer, token->name, NULL, token->plants);
 }
 
 static enum fault
 print(const struct stats *stats, struct store_reader *reader, bool json)
 {
-	struct printer printer = { json, json ? "{" : "" };
-
+	struct printer printer = { json, "{" };
 	enum fault fault = store_reader_figures(reader, print_figure, &printer);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	print_number(&printer, "plants", stats->plants);
-	print_text(&printer, "first", stats->first);
-	print_text(&printer, "last", stats->last);
+	print_figure(&printer, "plants", NULL, stats->plants);
+	print_figure(&printer, "first", stats->first, 0);
+	print_figure(&printer, "last", stats->last, 0);
 	printf("%s", json ? ",\"tokens\":{" : "\ntokens\n");
 	printer.separator = "";
 	twalk_r(stats->tokens, print_token, &printer);

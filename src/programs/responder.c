@@ -18,16 +18,11 @@ static const char help[] =
     "plant-store.fcgi answers POST {base_url}/plants: it stores a plant and\n"
     "answers 200 once it is on the disk.\n"
     "\n"
-    "A web server or supervisor starts it, without arguments: as FastCGI with\n"
-    "a listening socket as descriptor 0, or as CGI with REQUEST_METHOD in its\n"
-    "environment.\n"
+    "A web server or supervisor starts it: as FastCGI with a listening socket\n"
+    "as descriptor 0, or as CGI with REQUEST_METHOD in its environment.\n"
     "\n"
-    "Options:\n"
     "  --help     show this and exit\n"
     "  --version  show the version and exit\n"
-    "\n"
-    "Exit status: 0 on success, else one of sysexits.h, and the reason on\n"
-    "stderr and in syslog.  Tokens are made with 'plant-store token add'.\n"
     "\n";
 
 /* Print the text, with the settings behind it or not. */

@@ -117,28 +117,24 @@ send_request(const struct target *target, const struct request *request,
 {
 	/* "Expect:" avoids the pause for "100 Continue" that libcurl makes. */
 	char expect[] = "Expect:", type[] = "Content-Type: application/json";
-	char credential[8192];
-	struct curl_slist headers[] = { { expect, NULL }, { type, NULL },
-		{ credential, NULL } };
+	struct curl_slist content = { type, NULL };
+	struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
 	CURLcode code;
 
 	memset(answer, 0, sizeof(*answer));
 	if (curl == NULL)
 		return -1;
-	if (request->body_len > 0)
-		headers[0].next = &headers[1];
 	if (request->has_token) {
-		snprintf(credential, sizeof(credential),
-		    "Authorization: Bearer %s", target->token);
-		headers[request->body_len > 0].next = &headers[2];
+		curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, target->token);
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, target->url);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	/* A proxy of the environment would be given the token. */
 	if (target->loopback)
 		curl_easy_setopt(curl, CURLOPT_PROXY, "");
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers[0]);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers);
 	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);

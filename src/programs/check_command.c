@@ -29,6 +29,7 @@
 #include "http/errors.h"
 #include "http/tokens.h"
 #include "store/reader.h"
+#include "store/store.h"
 #include "url_check.h"
 
 #define SERVICE_FILE "/etc/plant-store/environment"
@@ -53,7 +54,7 @@ static const char usage[] =
 
 #define TOKEN_MAX 4096
 /* Less than this is little: some hundred thousand plants. */
-#define FREE_BYTES_MIN ((uint64_t)64 << 20)
+#define FREE_MIB_MIN 64
 /* A service that is just being started may read a long journal first. */
 #define ANSWER_S 15
 /* More than heads and the body of an Error. */
@@ -80,11 +81,10 @@ check_tokens(struct check *check)
 	enum fault fault;
 	struct stat st;
 	const char *path = check->config.tokens;
-	/* The service's user owns the store; of a database, is not known. */
-	bool known =
-	    check->config.database == NULL && stat(check->config.dir, &st) == 0;
-	struct tokens *tokens =
-	    tokens_open(path, known ? st.st_uid : TOKENS_ANY_USER, &fault);
+	/* The service's user owns the store. */
+	uid_t user =
+	    stat(check->config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
+	struct tokens *tokens = tokens_open(path, user, &fault);
 
 	if (tokens == NULL) {
 		check->wrong++; /* logged */
@@ -108,22 +108,20 @@ check_tokens(struct check *check)
 
 /*
  * The service cannot write what another user made in the store, as a command
- * run by root may have.  Whether it is there.
+ * run by root may have.
  */
-static bool
+static void
 check_file(struct check *check, const char *name, uid_t owner)
 {
 	const char *dir = check->config.dir;
-	struct stat st;
 	char path[PATH_MAX];
+	struct stat st;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
 			say_why(check, path, "cannot be read");
-		return false;
-	}
-	if (st.st_uid != owner)
+	} else if (st.st_uid != owner)
 		say_wrong(check,
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
@@ -131,51 +129,23 @@ check_file(struct check *check, const char *name, uid_t owner)
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* reported of the directory */
 		say_why(check, path, "cannot be written");
-	return true;
 }
 
-static void
-check_room(struct check *check)
-{
-	const char *path = check->config.dir;
-	struct statvfs fs;
-	uint64_t bytes;
-
-	if (statvfs(path, &fs) < 0) {
-		say_why(check, path, "cannot be read");
-		return;
-	}
-	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-	if (bytes < FREE_BYTES_MIN)
-		say_wrong(check, "%s: only %" PRIu64 " MiB are free; make room",
-		    path, bytes >> 20);
-	else
-		printf("%s: %" PRIu64 " MiB are free: ok\n", path, bytes >> 20);
-}
-
-/* The directory and the names in it.  Whether there is a journal. */
-static bool
+/* The directory: its rights, its names and its room. */
+static enum fault
 check_directory(struct check *check)
 {
-	enum { JOURNAL, INDEX, PAGES, FAILED, NAMES };
-	static const char *const names[NAMES] = { "plants.jsonl", "index",
+	static const char *const names[] = { "plants.jsonl", "index",
 		"index/data.mdb", "plants.jsonl.failed" };
 	const char *path = check->config.dir;
 	int wrong = check->wrong;
-	bool there[NAMES];
 	struct stat st;
+	struct statvfs fs;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (dir < 0 || fstat(dir, &st) < 0) {
-		if (errno == ENOENT)
-			say_wrong(check,
-			    "%s: missing; mount its file system, or make it, "
-			    "owned by the service's user, and then its store "
-			    "with: plant-store init %s",
-			    path, path);
-		else
-			say_why(check, path, "cannot open");
-		return false;
+	if (dir < 0 || fstat(dir, &st) < 0 || fstatvfs(dir, &fs) < 0) {
+		check->wrong++;
+		return fault_report(path, "cannot open");
 	}
 	close(dir);
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
@@ -184,67 +154,94 @@ check_directory(struct check *check)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	for (int i = 0; i < NAMES; i++)
-		there[i] = check_file(check, names[i], st.st_uid);
-	check_room(check);
-	if (!there[JOURNAL] && there[FAILED])
-		say_wrong(check,
-		    "%s: a sync has failed; start the service, which copies "
-		    "what is readable to a fresh journal, and check the disk",
-		    path);
-	else if (!there[JOURNAL] && there[INDEX])
-		say_wrong(check,
-		    "%s/plants.jsonl: missing; restore it from a backup, or "
-		    "remove all else from there to begin an empty store",
-		    path);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		check_file(check, names[i], st.st_uid);
 	if (check->wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	return there[JOURNAL];
+	uint64_t mib = (uint64_t)fs.f_bavail * fs.f_frsize >> 20;
+	if (mib < FREE_MIB_MIN)
+		say_wrong(check, "%s: only %" PRIu64 " MiB are free; make room",
+		    path, mib);
+	else
+		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
+	return FAULT_NONE;
+}
+
+/* The journal's end, whether the next start would refuse it, and the index. */
+static enum fault
+check_journal(struct check *check)
+{
+	static const char *const words[] = {
+		[READER_INDEX_USABLE] = "ok",
+		[READER_INDEX_BEHIND] = "behind; the service catches up",
+		[READER_INDEX_ABSENT] = "missing; the service builds it",
+		[READER_INDEX_STALE] = "old; the service rebuilds it",
+		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
+	};
+	const char *dir = check->config.dir;
+	struct watch watch = command_watch(check->call, "check");
+	enum reader_index index = READER_INDEX_ABSENT;
+	struct record record;
+	enum fault fault;
+	uint64_t end;
+	struct reader *reader = reader_open(dir, &watch, &fault);
+
+	if (reader != NULL)
+		fault = reader_index(reader, &index, &end);
+	while (fault == FAULT_NONE && reader_next(reader, &record))
+		if (index == READER_INDEX_USABLE)
+			index = READER_INDEX_BEHIND;
+	if (fault == FAULT_NONE)
+		fault = reader_fault(reader);
+	command_unwatch();
+	reader_close(reader);
+	if (fault != FAULT_NONE)
+		check->wrong++; /* logged, or interrupted */
+	else if (index == READER_INDEX_FOREIGN)
+		say_wrong(check,
+		    "%s: the journal is of another store than the index; if "
+		    "it is meant to be used, remove %s/index first",
+		    dir, dir);
+	else
+		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
+		       "all of it\n",
+		    dir, words[index], dir);
+	return fault;
+}
+
+static void
+check_database(struct check *check)
+{
+	const struct store_options options = { .database =
+						   check->config.database };
+	enum fault fault;
+	struct store *store = store_open(&options, &fault);
+
+	if (store == NULL)
+		check->wrong++; /* logged */
+	else
+		printf("database: ok\n");
+	store_close(store);
 }
 
 static void
 check_store(struct check *check)
 {
-	static const char *const words[] = {
-		[READER_INDEX_USABLE] = "ok",
-		[READER_INDEX_ABSENT] = "missing; the service builds it",
-		[READER_INDEX_STALE] = "old; the service rebuilds it",
-		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
-	};
-	struct watch watch = command_watch(check->call, "check");
-	enum reader_index index = READER_INDEX_ABSENT;
-	struct record record;
+	const char *dir = check->config.dir;
 	enum fault fault;
-	uint64_t end, behind = 0;
-	struct reader *reader = reader_open(check->config.dir, &watch, &fault);
 
-	if (reader != NULL)
-		fault = reader_index(reader, &index, &end);
-	/* Whether the next start would refuse the end. */
-	while (fault == FAULT_NONE && reader_next(reader, &record))
-		behind++;
+	if (check->config.database != NULL) {
+		check_database(check);
+		return;
+	}
+	fault = check_directory(check);
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
-	command_unwatch();
-	reader_close(reader);
-	if (fault != FAULT_NONE) {
-		check->wrong++; /* logged, or interrupted */
-		return;
-	}
-	if (index == READER_INDEX_FOREIGN) {
-		say_wrong(check,
-		    "%s: the journal is of another store than the index; if "
-		    "it is meant to be used, remove %s/index first",
-		    check->config.dir, check->config.dir);
-		return;
-	}
-	printf("%s: index: %s\n%s: store: ok; plant-store verify reads all of "
-	       "it\n",
-	    check->config.dir,
-	    index == READER_INDEX_USABLE && behind > 0
-		? "behind; the service catches up"
-		: words[index],
-	    check->config.dir);
+		fault = check_journal(check);
+	if (fault == FAULT_ABSENT)
+		log_error("check: %s: mount its file system, restore the "
+			  "store from a backup, or make a new one, as the "
+			  "service's user, with: plant-store init %s",
+		    dir, dir);
 }
 
 /* --- The socket --- */
@@ -389,13 +386,7 @@ check_machine(struct check *check, bool given)
 	if (status != EX_OK)
 		return status;
 	check_tokens(check);
-	if (check_directory(check))
-		check_store(check);
-	else if (check->wrong == 0)
-		say_wrong(check,
-		    "%s: no store here; mount its file system, or make a new "
-		    "store with: plant-store init %s",
-		    check->config.dir, check->config.dir);
+	check_store(check);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
 	status = check->wrong == 0 ? EX_OK : EX_CONFIG;

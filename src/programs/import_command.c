@@ -2,16 +2,15 @@
  * import_command: plants from JSON lines or CSV into the store, with the checks
  * of the interface.  Constant memory.
  *
- * Happy path: lines are read into a batch until it is as large as one write to
- * the journal, the batch is committed, and so on to the end of the input.  An
- * id makes a plant's creation repeatable: after an import that ended early it
- * is safe to import again, and all that was read before the last commit is
- * stored.
+ * Lines are read into a batch until it is as large as one write to the journal,
+ * the batch is committed, and so on to the end of the input.  After an import
+ * that ended early it is safe to import again: an id makes a plant's creation
+ * repeatable.
  *
- * plant-store(1) has the formats.  Lines are taken from the start of the
- * buffer; when one is not whole, more is read behind it.  A line that is longer
- * than a plant may be is skipped without being kept.  A record of CSV becomes
- * the JSON that a client would have sent, so there is one set of checks.
+ * Lines are taken from the start of the buffer; when one is not whole, more is
+ * read behind it.  A line that is longer than a plant may be is skipped without
+ * being kept.  A record of CSV becomes the JSON that a client would have sent,
+ * so there is one set of checks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,7 +18,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -69,8 +67,11 @@ static const char usage[] =
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
 enum { ID, NAME, TAG, COLUMNS_MAX };
-/* The JSON around a record's fields. */
-#define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
+#define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + OUTPUT_FULL_AROUND + BREAK_MAX)
+/* A record as JSON: a character is six bytes at most, as \u001f is. */
+#define JSON_BYTES_MAX               \
+	(6 * CONFIG_BODY_BYTES_MAX + \
+	    sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
 
 /* Lines of a kind: how many, and the first of them. */
 struct lines {
@@ -100,11 +101,11 @@ struct import {
 	int fd;
 	bool ended;           /* no more can be read */
 	uint64_t done, total; /* bytes of the file; 0 if that is not known */
-	char *buf;            /* from `start` to `end` is not used yet */
-	size_t size, start, end;
-	size_t columns;             /* of the CSV's header; in it, 0 */
+	size_t start, end;    /* between them `buf` is not used yet */
+	size_t columns;       /* of the CSV's header; in it, 0 */
 	size_t column[COLUMNS_MAX]; /* where it has each; `columns`: not */
-	char *json;                 /* a record as JSON */
+	char buf[LINE_BYTES_MAX + READ_BYTES + 1]; /* and a NUL behind it */
+	char json[JSON_BYTES_MAX];                 /* a record as JSON */
 
 	/* The batch. */
 	size_t n;
@@ -390,7 +391,7 @@ fill(struct import *import)
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
 		n = read(import->fd, import->buf + import->end,
-		    import->size - import->end);
+		    sizeof(import->buf) - 1 - import->end);
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
 			import->input_status =
 			    errno == EISDIR ? EX_NOINPUT : EX_IOERR;
@@ -672,12 +673,6 @@ open_input(struct import *import, const char *path)
 	import->line_max = import->bytes_max + BREAK_MAX;
 	if (import->full)
 		import->line_max += OUTPUT_FULL_AROUND;
-	import->size = import->line_max + READ_BYTES;
-	import->buf = malloc(import->size + 1);
-	/* A character is six bytes at most, as \u001f is. */
-	import->json = malloc(6 * import->bytes_max + JSON_AROUND);
-	if (import->buf == NULL || import->json == NULL)
-		return command_fault(fault_report("import", "cannot begin"));
 	if (path != NULL)
 		import->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import->fd < 0 || fstat(import->fd, &st) < 0) {
@@ -724,8 +719,6 @@ run(const struct call *call)
 		status = open_and_store(&import, call);
 	if (import.fd > STDIN_FILENO)
 		close(import.fd);
-	free(import.buf);
-	free(import.json);
 	return status;
 }
 

@@ -10,10 +10,10 @@
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "ground/config.h"
 #include "ground/log.h"
 #include "http/errors.h"
 
@@ -73,8 +73,7 @@ keep_header(CURL *curl, const char *name, char *value, size_t size)
 {
 	struct curl_header *header;
 
-	if (curl_easy_header(curl, name, 0, CURLH_HEADER, -1, &header) ==
-	    CURLHE_OK)
+	if (curl_easy_header(curl, name, 0, CURLH_HEADER, -1, &header) == 0)
 		snprintf(value, size, "%s", header->value);
 }
 
@@ -86,15 +85,11 @@ keep_answer(CURL *curl, CURLcode code, struct answer *answer)
 
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
 	/* An answer may come before all of the body was taken. */
-	if (code != CURLE_OK && answer->status == 0) {
-		curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-		/* The time counts from the end of TLS's handshake. */
-		answer->connected = connect_us > 0 ||
-				    code == CURLE_SSL_CONNECT_ERROR ||
-				    code == CURLE_PEER_FAILED_VERIFICATION;
-		answer->failure = code;
-		return;
-	}
+	answer->failure = answer->status == 0 ? code : CURLE_OK;
+	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+	/* The time counts from the end of TLS's handshake. */
+	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR ||
+			    code == CURLE_PEER_FAILED_VERIFICATION;
 	keep_header(curl, "Allow", answer->allow, sizeof(answer->allow));
 	keep_header(curl, "WWW-Authenticate", answer->authenticate,
 	    sizeof(answer->authenticate));
@@ -107,11 +102,8 @@ keep_answer(CURL *curl, CURLcode code, struct answer *answer)
 		answer->error = 0;
 }
 
-/*
- * Send the request and wait for the answer, for at most TIMEOUT_S.  Redirects
- * are not followed.  0, or -1 if there is no memory.
- */
-static int
+/* Wait for the answer for at most TIMEOUT_S.  Redirects are not followed. */
+static void
 send_request(const struct target *target, const struct request *request,
     struct answer *answer)
 {
@@ -120,11 +112,11 @@ send_request(const struct target *target, const struct request *request,
 	struct curl_slist content = { type, NULL };
 	struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
-	CURLcode code;
 
 	memset(answer, 0, sizeof(*answer));
+	answer->failure = CURLE_OUT_OF_MEMORY;
 	if (curl == NULL)
-		return -1;
+		return;
 	if (request->has_token) {
 		curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
 		curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, target->token);
@@ -148,10 +140,8 @@ send_request(const struct target *target, const struct request *request,
 		    (curl_off_t)request->body_len);
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, target->body);
 	}
-	code = curl_easy_perform(curl);
-	keep_answer(curl, code, answer);
+	keep_answer(curl, curl_easy_perform(curl), answer);
 	curl_easy_cleanup(curl);
-	return code == CURLE_OUT_OF_MEMORY ? -1 : 0;
 }
 
 /* --- What an answer shows --- */
@@ -261,8 +251,10 @@ is_server_made(const struct target *target, const struct request *request,
 	while (i < n && errors_number(of_servers[i]) != answer->error)
 		i++;
 	bare.has_token = false;
-	return i < n && send_request(target, &bare, &again) == 0 &&
-	       again.error == answer->error;
+	if (i == n)
+		return false;
+	send_request(target, &bare, &again);
+	return again.error == answer->error;
 }
 
 static const char *
@@ -313,10 +305,7 @@ expect(const struct target *target, const struct request *request)
 	struct answer answer;
 	char why[512], number[32] = "";
 
-	if (send_request(target, request, &answer) < 0) {
-		log_error("check: %s: out of memory", request->what);
-		return false;
-	}
+	send_request(target, request, &answer);
 	if (answer.failure != CURLE_OK) {
 		log_error("check: %s: no answer: %s (%s); %s", request->what,
 		    curl_easy_strerror(answer.failure), answer.detail,
@@ -399,35 +388,30 @@ url_check(
 	/* The last two are about the limit. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);
-	char *body = malloc(body_bytes_max + sizeof(NO_PLANT));
+	static char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
 	size_t len = strlen(url);
 	int wrong = 0;
 
 	while (len > 0 && url[len - 1] == '/')
 		len--;
-	if (body == NULL || len + sizeof("/plants") > sizeof(target.url)) {
-		log_error(body == NULL ? "check: out of memory"
-				       : "check: the URL is longer than 2048 "
-					 "bytes");
-		free(body);
+	if (len + sizeof("/plants") > sizeof(target.url)) {
+		log_error("check: the URL is longer than 2048 bytes");
 		return 1;
 	}
 	snprintf(target.url, sizeof(target.url), "%.*s/plants", (int)len, url);
-	memset(body, ' ', body_bytes_max + sizeof(NO_PLANT));
+	memset(body, ' ', sizeof(body));
 	target.body = memcpy(body, NO_PLANT, strlen(NO_PLANT));
 	check_way(&target);
 	if (token == NULL)
 		printf("no token was given: only what needs none is tried\n");
 	for (size_t i = 0; i < n; i++) {
-		if (requests[i].has_token && token == NULL)
-			continue;
-		if (expect(&target, &requests[i]))
+		if ((requests[i].has_token && token == NULL) ||
+		    expect(&target, &requests[i]))
 			continue;
 		wrong++;
 		/* The ones behind it would fail for the same reason. */
 		if (requests[i].expected == HTTP_ID_MISSING)
 			break;
 	}
-	free(body);
 	return wrong;
 }

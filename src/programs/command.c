@@ -139,7 +139,7 @@ read_arguments(struct call *call, int argc, char **argv)
 	if (call->operands_n > command->operands_max)
 		return command_usage_error(call, "too many arguments");
 	if (call->operands_n < command->operands_min)
-		return command_usage_error(call, "%s", command->missing);
+		return command_usage_error(call, "an argument is missing");
 	return GO_ON;
 }
 
@@ -207,13 +207,12 @@ command_by(const struct call *call, const char **by)
 {
 	const char *name = call->values['b'];
 
-	if (name == NULL)
+	if (name != NULL)
+		*by = name;
+	if (name == NULL || tokens_is_name(name))
 		return EX_OK;
-	*by = name;
-	return tokens_is_name(name)
-		   ? EX_OK
-		   : command_usage_error(
-			 call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+	return command_usage_error(
+	    call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
 }
 
 bool
@@ -300,22 +299,20 @@ show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
+	bool ends = context != NULL && done == total && progress.shown;
 	int64_t now_ms;
 
-	bool ends = context != NULL && done == total && progress.shown;
-
-	if (progress.next_ms > 0) {
-		now_ms = clock_ms(CLOCK_MONOTONIC);
-		if (progress.began_ms == 0) {
-			progress.began_ms = now_ms;
-			progress.first = done;
-		}
-		if (ends || now_ms >= progress.next_ms) {
-			show(done, total, now_ms, context);
-			progress.next_ms =
-			    now_ms +
-			    (progress.terminal ? TERMINAL_MS : LINE_MS);
-		}
+	if (progress.next_ms == 0)
+		return stopped_by == 0;
+	now_ms = clock_ms(CLOCK_MONOTONIC);
+	if (progress.began_ms == 0) {
+		progress.began_ms = now_ms;
+		progress.first = done;
+	}
+	if (ends || now_ms >= progress.next_ms) {
+		show(done, total, now_ms, context);
+		progress.next_ms =
+		    now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
 	}
 	return stopped_by == 0;
 }
@@ -327,8 +324,7 @@ set_stop_signals(void (*handler)(int))
 	/* Reads are to be broken off, so without SA_RESTART. */
 	struct sigaction before, action = { .sa_handler = handler };
 
-	for (size_t i = 0; i < STOP_SIGNALS; i++)
-		sigaddset(&action.sa_mask, stop_signals[i]);
+	sigfillset(&action.sa_mask);
 	for (size_t i = 0; i < STOP_SIGNALS; i++) {
 		sigaction(stop_signals[i], NULL, &before);
 		if (before.sa_handler != SIG_IGN)

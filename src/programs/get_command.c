@@ -44,32 +44,33 @@ static enum fault
 answer(const struct call *call, struct store_reader *reader, bool *missing)
 {
 	static struct output output;
-	enum fault found = FAULT_NONE, damage = FAULT_NONE;
-	enum fault written = output_open(&output, NULL, false);
+	enum fault fault = output_open(&output, NULL, false);
+	enum fault damage = FAULT_NONE;
 	struct record record;
 	int64_t id;
 
-	for (int i = 0; i < call->operands_n && found == FAULT_NONE &&
-			written == FAULT_NONE;
-	     i++) {
+	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
-		found = store_reader_find(reader, id, &record);
+		fault = store_reader_find(reader, id, &record);
 		/* The search is over: what is to come is short. */
 		command_unwatch();
-		if (found == FAULT_NONE)
-			written = output_put_plant(
+		if (fault == FAULT_NONE) {
+			fault = output_put_plant(
 			    &output, &record, call->values['f'] != NULL);
-		else if (found == FAULT_ABSENT) {
+			if (fault != FAULT_NONE)
+				return fault;
+		} else if (fault == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id", id);
 			*missing = true;
-		} else if (found == FAULT_DAMAGED)
-			damage = found;
-		if (found == FAULT_ABSENT || found == FAULT_DAMAGED)
-			found = FAULT_NONE;
+			fault = FAULT_NONE;
+		} else if (fault == FAULT_DAMAGED) {
+			damage = fault;
+			fault = FAULT_NONE;
+		}
 	}
-	if (written == FAULT_NONE && found != FAULT_STOPPED)
-		written = output_finish(&output);
-	return found != FAULT_NONE     ? found
+	enum fault written =
+	    fault != FAULT_STOPPED ? output_finish(&output) : FAULT_NONE;
+	return fault != FAULT_NONE     ? fault
 	       : written != FAULT_NONE ? written
 				       : damage;
 }
@@ -105,6 +106,5 @@ const struct command get_command = {
 	.negative_operands = true,
 	.operands_min = 1,
 	.operands_max = INT_MAX,
-	.missing = "say which ids",
 	.run = run,
 };

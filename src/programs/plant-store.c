@@ -39,42 +39,32 @@ usage_error(const char *what, const char *value)
 	return EX_USAGE;
 }
 
-/* Run the subcommand whose name is argv[0]. */
+/* What the first word asks for: a subcommand, or help, or the version. */
 static int
-run_subcommand(int argc, char **argv)
+run(int argc, char **argv)
 {
+	const char *word = argv[0];
+	char option[] = "--help";
+
 	if (argc == 0)
 		return usage_error("say which subcommand", "");
-	if (strcmp(argv[0], "help") == 0) {
-		char option[] = "--help";
-		char *help[] = { argv[1], option, NULL };
-
-		if (argc > 1 && argv[1][0] != '-' &&
-		    strcmp(argv[1], "help") != 0)
-			return run_subcommand(2, help);
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+		printf("plant-store %s\n", PLANT_STORE_VERSION);
+		return EX_OK;
+	}
+	if (strcmp(word, "help") == 0 && argc > 1 && argv[1][0] != '-' &&
+	    strcmp(argv[1], "help") != 0)
+		return run(2, (char *[]){ argv[1], option, NULL });
+	if (strcmp(word, "help") == 0 || strcmp(word, option) == 0 ||
+	    strcmp(word, "-h") == 0) {
 		print_help();
 		return EX_OK;
 	}
 	for (size_t i = 0; i < SUBCOMMANDS; i++)
-		if (strcmp(argv[0], subcommands[i]->name) == 0)
+		if (strcmp(word, subcommands[i]->name) == 0)
 			return command_run(subcommands[i], argc, argv);
-	return usage_error("unknown subcommand: ", argv[0]);
-}
-
-static int
-run(int argc, char **argv)
-{
-	const char *word = argc > 1 ? argv[1] : "";
-
-	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-		print_help();
-	else if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
-		printf("plant-store %s\n", PLANT_STORE_VERSION);
-	else if (word[0] == '-')
-		return usage_error("unknown option: ", word);
-	else
-		return run_subcommand(argc - 1, argv + 1);
-	return EX_OK;
+	return usage_error(
+	    word[0] == '-' ? "unknown option: " : "unknown subcommand: ", word);
 }
 
 /* A full disk may show itself only now; then what was printed is incomplete. */
@@ -102,5 +92,5 @@ main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();
-	return close_output(run(argc, argv));
+	return close_output(run(argc - 1, argv + 1));
 }

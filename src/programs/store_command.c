@@ -146,7 +146,6 @@ const struct command store_command_backup = {
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.operands_min = 1,
 	.operands_max = 1,
-	.missing = "say where to",
 	.run = backup,
 };
 
@@ -204,7 +203,6 @@ const struct command store_command_recover = {
 	    COMMAND_PROGRESS, COMMAND_HELP },
 	.operands_min = 2,
 	.operands_max = 2,
-	.missing = "say from where and where to",
 	.run = recover,
 };
 

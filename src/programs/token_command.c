@@ -113,11 +113,9 @@ run_list(const char *file)
 	if (tokens == NULL)
 		return service_status(fault);
 	list = tokens_list(tokens, &count);
-	for (size_t i = 0; i < count; i++) {
-		int len = (int)strlen(list[i].name);
-
-		width = len > width ? len : width;
-	}
+	for (size_t i = 0; i < count; i++)
+		if ((int)strlen(list[i].name) > width)
+			width = (int)strlen(list[i].name);
 	printf("%-*s  %-20s  %s\n", width, "NAME", "EXPIRES", "CREATED");
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
@@ -171,6 +169,5 @@ const struct command token_command = {
 	    { "file", required_argument, NULL, 'f' }, COMMAND_HELP },
 	.operands_min = 1,
 	.operands_max = 2,
-	.missing = "give add, list or revoke",
 	.run = run,
 };

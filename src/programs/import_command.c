@@ -97,6 +97,7 @@ struct import {
 	enum format format;
 	size_t bytes_max;   /* of a plant, as JSON */
 	size_t line_max;    /* of a line, with its break */
+	uint64_t line;      /* at hand */
 	struct stamp stamp; /* of the line at hand */
 	int fd;
 	bool ended;           /* no more can be read */
@@ -110,16 +111,16 @@ struct import {
 	/* The batch. */
 	size_t n;
 	size_t bytes; /* of the journal, at most */
-	struct plant plants[BATCH_PLANTS];
+	struct entry {
+		struct plant plant;
+		struct stamp stamp;
+		uint64_t line;
+	} entries[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
-	uint64_t numbers[BATCH_PLANTS]; /* of their lines */
-	struct stamp stamps[BATCH_PLANTS];
 };
 
 /* What follows a step of reading. */
 enum step { GO_ON, NEED_MORE, END };
-
-/* --- Batches --- */
 
 static void
 note_line(struct lines *lines, uint64_t number)
@@ -128,9 +129,9 @@ note_line(struct lines *lines, uint64_t number)
 		lines->first = number;
 }
 
-/* Log why nothing is stored from line `number` on. */
+/* Log why nothing is stored from this line on. */
 static void
-end_unstored(struct import *import, uint64_t number, enum store_result result)
+end_unstored(struct import *import, uint64_t line, enum store_result result)
 {
 	static const struct {
 		const char *what, *remedy;
@@ -148,93 +149,85 @@ end_unstored(struct import *import, uint64_t number, enum store_result result)
 	import->status = result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
 	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
 		  "done; %s import the file again: what is stored is skipped",
-	    import->name, number, words[result].what, words[result].remedy);
+	    import->name, line, words[result].what, words[result].remedy);
 }
 
 static void
 commit_batch(struct import *import)
 {
-	size_t n = import->n, unstored = n;
+	size_t n = import->n;
 
 	import->n = import->bytes = 0;
 	if (n == 0)
 		return;
 	int failed = store_commit(import->store, import->items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++) {
-		switch (import->items[i].result) {
-		case STORE_SAME:
-			import->same++;
-			/* fallthrough */
-		case STORE_CREATED:
-			note_line(&import->stored, import->numbers[i]);
-			break;
-		case STORE_CONFLICT:
-			note_line(&import->conflicting, import->numbers[i]);
+		struct entry *entry = &import->entries[i];
+		enum store_result result = import->items[i].result;
+
+		import->same += result == STORE_SAME;
+		if (result == STORE_SAME || result == STORE_CREATED)
+			note_line(&import->stored, entry->line);
+		else if (result == STORE_CONFLICT) {
+			note_line(&import->conflicting, entry->line);
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 				  ": %s",
-			    import->name, import->numbers[i],
-			    errors_number(HTTP_CONFLICT), import->plants[i].id,
+			    import->name, entry->line,
+			    errors_number(HTTP_CONFLICT), entry->plant.id,
 			    errors_message(HTTP_CONFLICT));
-			break;
-		default:
-			if (unstored == n)
-				unstored = i;
-		}
-		plant_done(&import->plants[i]);
+		} else if (import->status == EX_OK)
+			end_unstored(import, entry->line, result);
+		plant_done(&entry->plant);
 	}
-	if (unstored < n)
-		end_unstored(import, import->numbers[unstored],
-		    import->items[unstored].result);
-	else if (failed != 0)
+	if (failed != 0 && import->status == EX_OK)
 		import->status = EX_IOERR;
 }
 
 static void
-add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
+add_to_batch(struct import *import, const struct plant *plant)
 {
 	size_t bytes = RECORD_ENVELOPE_MAX + plant->len;
 
 	if (import->n == BATCH_PLANTS || import->bytes + bytes > BATCH_BYTES)
 		commit_batch(import);
-	import->plants[import->n] = *plant;
-	import->stamps[import->n] = import->stamp;
-	import->items[import->n] =
-	    (struct store_item){ .plant = &import->plants[import->n],
-		    .by = import->stamps[import->n].by,
-		    .at = import->full ? import->stamps[import->n].at : NULL };
-	import->numbers[import->n] = line;
+	struct entry *entry = &import->entries[import->n];
+	*entry = (struct entry){ *plant, import->stamp, import->line };
+	import->items[import->n++] = (struct store_item){
+		.plant = &entry->plant,
+		.by = entry->stamp.by,
+		.at = import->full ? entry->stamp.at : NULL,
+	};
 	import->bytes += bytes;
-	import->n++;
 }
 
 /* --- A plant, or why there is none --- */
 
 static void
-refuse(struct import *import, uint64_t line, const char *what, const char *why)
+refuse(struct import *import, const char *what, const char *why)
 {
-	log_error("%s: line %" PRIu64 ": %s%s", import->name, line, what, why);
-	note_line(&import->refused, line);
+	log_error("%s: line %" PRIu64 ": %s%s", import->name, import->line,
+	    what, why);
+	note_line(&import->refused, import->line);
 }
 
 static void
-refuse_error(
-    struct import *import, uint64_t line, const struct response_error *error)
+refuse_error(struct import *import, const struct response_error *error)
 {
 	char what[RESPONSE_MESSAGE_MAX + 16];
 	int n = snprintf(
 	    what, sizeof(what), "error %d: ", errors_number(error->error));
 
 	response_message(error, what + n, RESPONSE_MESSAGE_MAX);
-	refuse(import, line, what,
+	refuse(import, what,
 	    error->error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
 		: "");
 }
 
 static void
-refuse_as(struct import *import, uint64_t line, enum http_error error)
+refuse_as(struct import *import, enum http_error error)
 {
-	refuse_error(import, line, &(struct response_error){ .error = error });
+	refuse_error(import, &(struct response_error){ .error = error });
 }
 
 static bool
@@ -259,7 +252,7 @@ find_mistake(const char *text, size_t len)
 
 /* The plant of a JSON text, which is a line or was made of a record. */
 static void
-read_plant(struct import *import, uint64_t line, const char *text, size_t len)
+read_plant(struct import *import, const char *text, size_t len)
 {
 	struct response_error failure;
 	struct json_error error;
@@ -269,24 +262,24 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 	const char *mistake = made ? NULL : find_mistake(text, len);
 
 	if (len > import->bytes_max) {
-		refuse_as(import, line, HTTP_BODY_TOO_LARGE);
+		refuse_as(import, HTTP_BODY_TOO_LARGE);
 		return;
 	}
 	fault = plant_read(&plant, text, len, &error);
 	if (fault == PLANT_OK)
-		add_to_batch(import, line, &plant);
+		add_to_batch(import, &plant);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
 		import->input_status =
 		    command_fault(fault_report(import->name, "cannot read"));
 	} else if (mistake != NULL)
-		refuse(import, line, mistake, "");
+		refuse(import, mistake, "");
 	else {
 		failure = api_plant_failure(fault, &error);
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse_error(import, line, &failure);
+		refuse_error(import, &failure);
 	}
 }
 
@@ -295,7 +288,7 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
  * room for a NUL behind it.
  */
 static void
-read_full(struct import *import, uint64_t line, char *text, size_t len)
+read_full(struct import *import, char *text, size_t len)
 {
 	struct stamp *stamp = &import->stamp;
 	int64_t ms;
@@ -310,9 +303,9 @@ read_full(struct import *import, uint64_t line, char *text, size_t len)
 	if (n > 0 && text[len - 1] == '}' && tokens_is_name(stamp->by) &&
 	    timestamp_read(stamp->at, TIMESTAMP_LEN, &ms) == 0) {
 		timestamp_print(ms, stamp->at);
-		read_plant(import, line, text + n, len - 1 - (size_t)n);
+		read_plant(import, text + n, len - 1 - (size_t)n);
 	} else
-		refuse(import, line, "not a line of export --full", "");
+		refuse(import, "not a line of export --full", "");
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -338,8 +331,7 @@ is_absent(const struct csv_field *field)
 
 /* The plant of a record with the header's fields. */
 static void
-read_record(
-    struct import *import, uint64_t line, const struct csv_field *fields)
+read_record(struct import *import, const struct csv_field *fields)
 {
 	const struct csv_field *id = &fields[import->column[ID]];
 	const struct csv_field *name = &fields[import->column[NAME]];
@@ -355,7 +347,7 @@ read_record(
 				: is_absent(name)       ? HTTP_NAME_MISSING
 							: HTTP_OK;
 	if (error != HTTP_OK) {
-		refuse_as(import, line, error);
+		refuse_as(import, error);
 		return;
 	}
 	to = mempcpy(to, "{\"id\":", 6);
@@ -367,10 +359,8 @@ read_record(
 		to += json_string_print(tag->text, tag->len, to);
 	}
 	*to++ = '}';
-	read_plant(import, line, import->json, (size_t)(to - import->json));
+	read_plant(import, import->json, (size_t)(to - import->json));
 }
-
-/* --- Lines and records --- */
 
 /* Move what is left to the front and read more behind it. */
 static enum step
@@ -413,28 +403,26 @@ static enum step
 skip_line(struct import *import)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
-	uint64_t number = import->lines + 1;
-	enum step step = GO_ON;
-	bool whole = false;
 	char c = '\0';
 
-	while (!whole && step == GO_ON) {
-		while (!whole && import->start < import->end) {
+	for (;;) {
+		while (import->start < import->end) {
 			c = import->buf[import->start++];
 			import->lines += c == '\n';
-			whole = c == '\n' && place != CSV_IN_QUOTES;
-			if (!whole && import->format == FORMAT_CSV)
+			if (c == '\n' && place != CSV_IN_QUOTES)
+				goto whole;
+			if (import->format == FORMAT_CSV)
 				place = csv_next_place(place, c);
 		}
-		if (!whole && import->ended) {
-			import->lines += c != '\n';
-			whole = true;
-		} else if (!whole)
-			step = fill(import);
+		if (import->ended)
+			break;
+		if (fill(import) == END)
+			return END;
 	}
-	if (whole)
-		refuse_as(import, number, HTTP_BODY_TOO_LARGE);
-	return step;
+	import->lines += c != '\n';
+whole:
+	refuse_as(import, HTTP_BODY_TOO_LARGE);
+	return GO_ON;
 }
 
 static enum step
@@ -455,9 +443,9 @@ next_json(struct import *import)
 	while (blank < len && (text[blank] == ' ' || text[blank] == '\t'))
 		blank++;
 	if (blank < len && import->full)
-		read_full(import, import->lines, text, len);
+		read_full(import, text, len);
 	else if (blank < len)
-		read_plant(import, import->lines, text, len);
+		read_plant(import, text, len);
 	return GO_ON;
 }
 
@@ -513,18 +501,17 @@ next_csv(struct import *import)
 	if (result == CSV_MORE)
 		return NEED_MORE;
 	import->start += used;
-	uint64_t number = import->lines + 1;
-	/* The last line may have no break. */
-	import->lines += text[used - 1] != '\n';
 	if (result == CSV_BAD) {
-		import->lines += count_newlines(text, used);
+		/* The last line may have no break. */
+		import->lines +=
+		    count_newlines(text, used) + (text[used - 1] != '\n');
 		if (import->columns == 0)
 			return read_header(import, NULL, 0);
-		refuse(import, number, "not valid CSV: ", reason);
+		refuse(import, "not valid CSV: ", reason);
 		return GO_ON;
 	}
 	/* Unquoting may have left copies of breaks between the fields. */
-	import->lines += text[used - 1] == '\n';
+	import->lines++;
 	for (size_t i = 0; i < n; i++)
 		if (fields[i].quoted)
 			import->lines +=
@@ -534,9 +521,9 @@ next_csv(struct import *import)
 	if (import->columns == 0)
 		return read_header(import, fields, n);
 	if (n < import->columns)
-		refuse(import, number, "not valid CSV: ", "too few fields");
+		refuse(import, "not valid CSV: ", "too few fields");
 	else
-		read_record(import, number, fields);
+		read_record(import, fields);
 	return GO_ON;
 }
 
@@ -568,6 +555,7 @@ store_lines(struct import *import)
 	       import->input_status == EX_OK &&
 	       (import->keep_going ||
 		   import->refused.n + import->conflicting.n == 0)) {
+		import->line = import->lines + 1;
 		if (step == NEED_MORE)
 			step = import->end - import->start > import->line_max
 				   ? skip_line(import)
@@ -584,10 +572,8 @@ store_lines(struct import *import)
 		import->status = import->input_status;
 	/* What a failure left uncommitted. */
 	for (size_t i = 0; i < import->n; i++)
-		plant_done(&import->plants[i]);
+		plant_done(&import->entries[i].plant);
 }
-
-/* --- The whole --- */
 
 /* " Stored: line 1 and 17 more."; nothing without a line. */
 static void

@@ -162,37 +162,26 @@ put_all(struct export *export, const struct call *call)
 	return fault;
 }
 
-/* A time or a date, as the text that journals have. */
-static int
-read_since(const struct call *call, char *since)
-{
-	const char *text = call->values['s'];
-	int64_t ms;
-
-	if (text == NULL)
-		return EX_OK;
-	if (!command_time(text, &ms))
-		return command_usage_error(call,
-		    "--since: not a time: %s; say 2027-01-31 or "
-		    "2027-01-31T12:00:00Z",
-		    text);
-	timestamp_print(ms, since);
-	return EX_OK;
-}
-
 static int
 run(const struct call *call)
 {
 	static struct export export;
 	const char *path = call->values['o'];
+	const char *since = call->values['s'];
+	int64_t since_ms;
 	int status = command_format(call, path, &export.format);
 
 	if (status == EX_OK)
 		status = command_by(call, &export.by);
-	if (status == EX_OK)
-		status = read_since(call, export.since);
 	if (status != EX_OK)
 		return status;
+	if (since != NULL && !command_time(since, &since_ms))
+		return command_usage_error(call,
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    since);
+	if (since != NULL)
+		timestamp_print(since_ms, export.since);
 	if (call->values['F'] != NULL && path == NULL)
 		return command_usage_error(call, "--force is for -o FILE");
 	export.full = call->values['u'] != NULL;

@@ -656,9 +656,8 @@ open_input(struct import *import, const char *path)
 	if (path != NULL && strcmp(path, "-") == 0)
 		path = NULL;
 	import->name = path == NULL ? "stdin" : path;
-	import->line_max = import->bytes_max + BREAK_MAX;
-	if (import->full)
-		import->line_max += OUTPUT_FULL_AROUND;
+	import->line_max = import->bytes_max + BREAK_MAX +
+			   (import->full ? OUTPUT_FULL_AROUND : 0);
 	if (path != NULL)
 		import->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import->fd < 0 || fstat(import->fd, &st) < 0) {
@@ -703,8 +702,6 @@ run(const struct call *call)
 		status = command_become_owner(call->dir);
 	if (status == EX_OK)
 		status = open_and_store(&import, call);
-	if (import.fd > STDIN_FILENO)
-		close(import.fd);
 	return status;
 }
 

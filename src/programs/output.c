@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -98,15 +99,12 @@ flush(struct output *output)
 	const char *text = output->buf;
 
 	while (output->used > 0) {
+		struct pollfd ready = { .fd = output->fd, .events = POLLOUT };
 		ssize_t n = write(output->fd, text, output->used);
 
-		if (n < 0 && errno == EAGAIN) {
-			/* A pipe that does not block, as others left it. */
-			struct pollfd ready = { .fd = output->fd,
-				.events = POLLOUT };
-
+		/* A pipe that does not block, as others left it. */
+		if (n < 0 && errno == EAGAIN)
 			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
-		}
 		if (n < 0 && errno != EINTR)
 			return fail(output, "cannot write", FAULT_FAILED);
 		if (n > 0) {
@@ -189,18 +187,16 @@ output_put(struct output *output, const char *text, size_t len)
 static enum fault
 sync_directory(const struct output *output)
 {
-	char *path = strdup(output->path);
-	int fd = path == NULL
-		     ? -1
-		     : open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", output->path);
+	int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	enum fault fault =
 	    fd >= 0 && fsync(fd) == 0
 		? FAULT_NONE
 		: fail(output, "cannot sync its directory", FAULT_FAILED);
 
-	if (fd >= 0)
-		close(fd);
-	free(path);
+	close(fd);
 	return fault;
 }
 
@@ -238,20 +234,15 @@ output_close(struct output *output)
 enum fault
 output_put_plant(struct output *output, const struct record *record, bool full)
 {
-	const char *end = full ? "}\n" : "\n";
-	enum fault fault = FAULT_NONE;
 	char head[OUTPUT_FULL_AROUND];
-	int len;
+	int len = snprintf(head, sizeof(head),
+	    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY "%.*s" OUTPUT_FULL_PLANT,
+	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
+	enum fault fault = output_put(output, head, full ? (size_t)len : 0);
 
-	if (full) {
-		len = snprintf(head, sizeof(head),
-		    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY
-				   "%.*s" OUTPUT_FULL_PLANT,
-		    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
-		fault = output_put(output, head, (size_t)len);
-	}
 	if (fault == FAULT_NONE)
 		fault = output_put(output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(output, end, strlen(end))
-				   : fault;
+	if (fault == FAULT_NONE && full)
+		fault = output_put(output, "}", 1);
+	return fault == FAULT_NONE ? output_put(output, "\n", 1) : fault;
 }

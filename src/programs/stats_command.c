@@ -91,19 +91,17 @@ print_figure(void *context, const char *name, const char *text, uint64_t number)
 	struct printer *printer = context;
 	bool none = text != NULL && text[0] == '\0';
 	/* No text has a character that JSON escapes. */
-	const char *quote = printer->json && text != NULL && !none ? "\"" : "";
+	const char *quote = text != NULL && !none ? "\"" : "";
 	char digits[sizeof("18446744073709551615")];
 
 	snprintf(digits, sizeof(digits), "%" PRIu64, number);
 	if (text == NULL)
 		text = digits;
-	if (none)
-		text = printer->json ? "null" : "-";
 	if (printer->json)
-		printf("%s\"%s\":", printer->separator, name);
+		printf("%s\"%s\":%s%s%s", printer->separator, name, quote,
+		    none ? "null" : text, quote);
 	else
-		printf("%-15s  ", name);
-	printf("%s%s%s%s", quote, text, quote, printer->json ? "" : "\n");
+		printf("%-15s  %s\n", name, none ? "-" : text);
 	printer->separator = ",";
 }
 

@@ -151,11 +151,10 @@ run(const struct call *call)
 	if (file != NULL && file[0] == '\0')
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
-	if (file == NULL) {
-		if (config_read(&config) != FAULT_NONE)
-			return EX_CONFIG;
+	if (file == NULL && config_read(&config) != FAULT_NONE)
+		return EX_CONFIG;
+	if (file == NULL)
 		file = config.tokens;
-	}
 	return add    ? run_add(call, file)
 	       : list ? run_list(file)
 		      : service_status(tokens_revoke(file, call->operands[1]));

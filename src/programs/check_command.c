@@ -210,28 +210,22 @@ check_journal(struct check *check)
 }
 
 static void
-check_database(struct check *check)
-{
-	const struct store_options options = { .database =
-						   check->config.database };
-	enum fault fault;
-	struct store *store = store_open(&options, &fault);
-
-	if (store == NULL)
-		check->wrong++; /* logged */
-	else
-		printf("database: ok\n");
-	store_close(store);
-}
-
-static void
 check_store(struct check *check)
 {
 	const char *dir = check->config.dir;
+	const struct store_options options = {
+		.database = check->config.database,
+	};
+	struct store *store;
 	enum fault fault;
 
-	if (check->config.database != NULL) {
-		check_database(check);
+	if (options.database != NULL) {
+		store = store_open(&options, &fault);
+		if (store == NULL)
+			check->wrong++; /* logged */
+		else
+			printf("database: ok\n");
+		store_close(store);
 		return;
 	}
 	fault = check_directory(check);
@@ -284,10 +278,9 @@ check_access(struct check *check, const char *path)
 {
 	struct stat st, dir_st;
 	char copy[PATH_MAX];
-	const char *dir = copy;
 
 	snprintf(copy, sizeof(copy), "%s", path);
-	dir = dirname(copy);
+	const char *dir = dirname(copy);
 	if (stat(path, &st) < 0 || stat(dir, &dir_st) < 0)
 		return;
 	if ((dir_st.st_mode & S_IXOTH) == 0 && dir_st.st_gid != st.st_gid)
@@ -351,8 +344,6 @@ check_socket(struct check *check, const char *path)
 		say_why(check, path, "cannot connect");
 	close(fd);
 }
-
-/* --- The whole --- */
 
 /* The settings: `file`, or PLANT_STORE_ variables, or the service's file. */
 static int

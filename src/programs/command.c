@@ -73,10 +73,8 @@ print_usage(const struct command *command)
 {
 	fputs(command->usage, stdout);
 	if (has_option(command, 'd'))
-		printf("  --dir DIR       the store's directory, or that of a "
-		       "backup\n"
-		       "                  (PLANT_STORE_DIR, or "
-		       "/var/lib/plant-store)\n");
+		printf("  --dir DIR       the store's directory, or a backup's "
+		       "(PLANT_STORE_DIR)\n");
 	if (has_option(command, 'p'))
 		printf("  --quiet         show no progress\n"
 		       "  --progress      show progress even if stderr is no "
@@ -136,9 +134,9 @@ read_arguments(struct call *call, int argc, char **argv)
 	}
 	call->operands = argv + optind;
 	call->operands_n = argc - optind;
-	if (call->operands_n > command->operands_max)
+	if (call->operands_n > command->operands[1])
 		return command_usage_error(call, "too many arguments");
-	if (call->operands_n < command->operands_min)
+	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
 	return GO_ON;
 }
@@ -368,8 +366,6 @@ command_unwatch(void)
 	log_set_progress(false);
 	memset(&progress, 0, sizeof(progress));
 }
-
-/* --- Reading --- */
 
 struct store_reader *
 command_open(const struct call *call, const struct watch *watch,

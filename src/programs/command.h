@@ -34,7 +34,7 @@ struct command {
 	char dir_alias;
 	bool negative_operands; /* "-5" is an operand and no option */
 	const char *instead;    /* what serves a database; NULL: this does */
-	int operands_min, operands_max;
+	int operands[2];        /* at least and at most */
 	/* Return the exit status; of an error, which is logged, sysexits.h's */
 	int (*run)(const struct call *call);
 };

@@ -3,7 +3,6 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -56,30 +55,14 @@ struct export
 };
 
 /*
- * Put the field of the string at `*token`, which ends before `end`, behind a
- * comma, and move `*token` behind the string.
- */
-static enum fault
-put_field(struct export *export, const char **token, const char *end, bool *nul)
-{
-	size_t len = json_canonical_string(*token, (size_t)(end - *token));
-	assert(len > 0);
-	size_t n = json_string_decode(*token, len, export->text);
-
-	*token += len;
-	*nul = *nul || memchr(export->text, '\0', n) != NULL;
-	export->field[0] = ',';
-	n = csv_field_print(export->text, n, export->field + 1);
-	return output_put(&export->output, export->field, n + 1);
-}
-
-/*
  * Put the CSV of a plant.  Its text is what a checked record holds, so it is
  * canonical.  No tag is an empty field, an empty string "" in quotes.
  */
 static enum fault
 put_csv(struct export *export, const struct record *record)
 {
+	static const size_t begins[] = { LENGTH(NAME_BEGIN),
+		LENGTH(TAG_BEGIN) };
 	const char *end = record->plant + record->plant_len;
 	const char *id = record->plant + LENGTH(ID_BEGIN);
 	const char *at = memchr(id, ',', (size_t)(end - id));
@@ -87,14 +70,22 @@ put_csv(struct export *export, const struct record *record)
 	assert(at != NULL);
 	enum fault fault = output_put(&export->output, id, (size_t)(at - id));
 
-	at += LENGTH(NAME_BEGIN);
-	if (fault == FAULT_NONE)
-		fault = put_field(export, &at, end, &nul);
-	if (fault == FAULT_NONE && *at == ',') {
-		at += LENGTH(TAG_BEGIN);
-		fault = put_field(export, &at, end, &nul);
-	} else if (fault == FAULT_NONE)
-		fault = output_put(&export->output, ",", 1);
+	for (size_t i = 0; i < 2 && fault == FAULT_NONE; i++) {
+		size_t n = 0;
+
+		export->field[0] = ',';
+		if (*at == ',') {
+			at += begins[i];
+			size_t len =
+			    json_canonical_string(at, (size_t)(end - at));
+			assert(len > 0);
+			n = json_string_decode(at, len, export->text);
+			at += len;
+			nul = nul || memchr(export->text, '\0', n) != NULL;
+			n = csv_field_print(export->text, n, export->field + 1);
+		}
+		fault = output_put(&export->output, export->field, n + 1);
+	}
 	if (nul && export->nuls++ == 0)
 		export->nul_id = record->id;
 	return fault == FAULT_NONE ? output_put(&export->output, "\r\n", 2)

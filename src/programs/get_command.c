@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "command.h"
 #include "ground/log.h"
@@ -104,7 +102,6 @@ const struct command get_command = {
 	.options = { { "full", no_argument, NULL, 'f' }, COMMAND_DIR,
 	    COMMAND_PROGRESS, COMMAND_HELP },
 	.negative_operands = true,
-	.operands_min = 1,
-	.operands_max = INT_MAX,
+	.operands = { 1, INT_MAX },
 	.run = run,
 };

@@ -211,23 +211,17 @@ refuse(struct import *import, const char *what, const char *why)
 }
 
 static void
-refuse_error(struct import *import, const struct response_error *error)
+refuse_error(struct import *import, struct response_error error)
 {
 	char what[RESPONSE_MESSAGE_MAX + 16];
 	int n = snprintf(
-	    what, sizeof(what), "error %d: ", errors_number(error->error));
+	    what, sizeof(what), "error %d: ", errors_number(error.error));
 
-	response_message(error, what + n, RESPONSE_MESSAGE_MAX);
+	response_message(&error, what + n, RESPONSE_MESSAGE_MAX);
 	refuse(import, what,
-	    error->error == HTTP_BODY_TOO_LARGE
+	    error.error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
 		: "");
-}
-
-static void
-refuse_as(struct import *import, enum http_error error)
-{
-	refuse_error(import, &(struct response_error){ .error = error });
 }
 
 static bool
@@ -262,7 +256,8 @@ read_plant(struct import *import, const char *text, size_t len)
 	const char *mistake = made ? NULL : find_mistake(text, len);
 
 	if (len > import->bytes_max) {
-		refuse_as(import, HTTP_BODY_TOO_LARGE);
+		refuse_error(import,
+		    (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
 		return;
 	}
 	fault = plant_read(&plant, text, len, &error);
@@ -279,7 +274,7 @@ read_plant(struct import *import, const char *text, size_t len)
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse_error(import, &failure);
+		refuse_error(import, failure);
 	}
 }
 
@@ -347,7 +342,7 @@ read_record(struct import *import, const struct csv_field *fields)
 				: is_absent(name)       ? HTTP_NAME_MISSING
 							: HTTP_OK;
 	if (error != HTTP_OK) {
-		refuse_as(import, error);
+		refuse_error(import, (struct response_error){ .error = error });
 		return;
 	}
 	to = mempcpy(to, "{\"id\":", 6);
@@ -421,7 +416,8 @@ skip_line(struct import *import)
 	}
 	import->lines += c != '\n';
 whole:
-	refuse_as(import, HTTP_BODY_TOO_LARGE);
+	refuse_error(
+	    import, (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
 	return GO_ON;
 }
 
@@ -714,6 +710,6 @@ const struct command import_command = {
 	    { "keep-going", no_argument, NULL, 'k' },
 	    { "full", no_argument, NULL, 'u' }, COMMAND_DIR, COMMAND_PROGRESS,
 	    COMMAND_HELP },
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = run,
 };

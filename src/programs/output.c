@@ -39,13 +39,9 @@ static bool
 is_journal(const char *path)
 {
 	char begin[sizeof(JOURNAL_BEGIN) - 1];
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	bool is = fd >= 0 && read(fd, begin, sizeof(begin)) == sizeof(begin) &&
-		  memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0;
 
-	if (fd >= 0)
-		close(fd);
-	return is;
+	return file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
+	       memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0;
 }
 
 /* Why what has the name may not be replaced: a device was not meant. */

@@ -162,6 +162,6 @@ const struct command stats_command = {
 	.options = { { "json", no_argument, NULL, 'j' }, COMMAND_DIR,
 	    COMMAND_PROGRESS, COMMAND_HELP },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = run,
 };

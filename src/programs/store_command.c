@@ -78,7 +78,7 @@ const struct command store_command_init = {
 	.usage = init_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = init,
 };
 
@@ -112,7 +112,7 @@ const struct command store_command_verify = {
 	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = verify,
 };
 
@@ -144,8 +144,7 @@ const struct command store_command_backup = {
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
-	.operands_min = 1,
-	.operands_max = 1,
+	.operands = { 1, 1 },
 	.run = backup,
 };
 
@@ -201,8 +200,7 @@ const struct command store_command_recover = {
 	.usage = recover_usage,
 	.options = { { "store", required_argument, NULL, 's' },
 	    COMMAND_PROGRESS, COMMAND_HELP },
-	.operands_min = 2,
-	.operands_max = 2,
+	.operands = { 2, 2 },
 	.run = recover,
 };
 

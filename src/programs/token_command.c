@@ -3,8 +3,6 @@
  * left to tokens; here are the arguments and the output.
  */
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +164,6 @@ const struct command token_command = {
 	.usage = usage,
 	.options = { { "expires", required_argument, NULL, 'e' },
 	    { "file", required_argument, NULL, 'f' }, COMMAND_HELP },
-	.operands_min = 1,
-	.operands_max = 2,
+	.operands = { 1, 2 },
 	.run = run,
 };

@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

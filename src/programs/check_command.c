@@ -45,10 +45,8 @@ static const char usage[] =
     "check nothing else.  Exit status 78 if something on this machine is\n"
     "wrong, 69 if only the way to the service is.\n"
     "\n"
-    "  --environment FILE  the settings (PLANT_STORE_ variables; without any,\n"
-    "                  " SERVICE_FILE ")\n"
-    "  --socket PATH   the service's socket (" SERVICE_SOCKET ",\n"
-    "                  unless the settings are variables)\n"
+    "  --environment FILE  the settings (variables, or " SERVICE_FILE ")\n"
+    "  --socket PATH   the service's socket (" SERVICE_SOCKET ")\n"
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 

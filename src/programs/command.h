@@ -20,6 +20,7 @@
 #define COMMAND_DIR { "dir", required_argument, NULL, 'd' }
 #define COMMAND_PROGRESS { "quiet", no_argument, NULL, 'q' }, \
 	{ "progress", no_argument, NULL, 'p' }
+#define COMMAND_STORE COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP
 /* clang-format on */
 
 struct call;
@@ -59,13 +60,11 @@ struct call {
  * command_run(command, argc, argv):
  * Read the arguments, find the store, which is that of the settings unless one
  * is named, and run the subcommand.  Return its exit status.
- */
-int command_run(const struct command *command, int argc, char **argv);
-
-/*
+ *
  * command_usage_error(call, format, ...):
  * Log what is wrong and where the help is.  Return EX_USAGE.
  */
+int command_run(const struct command *command, int argc, char **argv);
 int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -21,15 +21,13 @@ static const char usage[] =
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (the default,\n"
-    "                  unless FILE ends in .csv)\n"
+    "  --format jsonl  a plant's JSON on each line (the default)\n"
     "  --format csv    RFC 4180: id,name,tag; a U+0000 is warned of\n"
     "  --full          with the time and the token's name, for import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
     "  --by NAME       only what was stored with the token of that name\n"
-    "  -o, --output FILE\n"
-    "                  write to FILE, which is there only when it is complete\n"
+    "  -o, --output FILE  which is there only when it is complete\n"
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
@@ -193,8 +191,7 @@ const struct command export_command = {
 	    { "by", required_argument, NULL, 'b' },
 	    { "force", no_argument, NULL, 'F' },
 	    { "full", no_argument, NULL, 'u' },
-	    { "file", required_argument, NULL, 'j' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	    { "file", required_argument, NULL, 'j' }, COMMAND_STORE },
 	.dir_alias = 'j',
 	.run = run,
 };

@@ -38,10 +38,9 @@
 #include "store/store.h"
 
 static const char usage[] =
-    "Usage: plant-store import [--dir DIR] [--by NAME] [--format jsonl|csv]\n"
-    "                          [--keep-going] [--quiet | --progress] [FILE]\n"
-    "       plant-store import --full [--dir DIR] [--keep-going]\n"
-    "                          [--quiet | --progress] [FILE]\n"
+    "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
+    "           [--format jsonl|csv] [--keep-going] [--quiet | --progress]\n"
+    "           [FILE]\n"
     "\n"
     "Store the plants of FILE, or of standard input, with the checks of the\n"
     "interface.  The first line that is refused, or whose id has another\n"
@@ -708,8 +707,7 @@ const struct command import_command = {
 	.options = { { "by", required_argument, NULL, 'b' },
 	    { "format", required_argument, NULL, 'f' },
 	    { "keep-going", no_argument, NULL, 'k' },
-	    { "full", no_argument, NULL, 'u' }, COMMAND_DIR, COMMAND_PROGRESS,
-	    COMMAND_HELP },
+	    { "full", no_argument, NULL, 'u' }, COMMAND_STORE },
 	.operands = { 0, 1 },
 	.run = run,
 };

@@ -110,7 +110,7 @@ const struct command store_command_verify = {
 	.summary = "check a store's journal and index",
 	.usage = verify_usage,
 	.instead = "pg_amcheck and data checksums",
-	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { COMMAND_STORE },
 	.dir_alias = ' ',
 	.operands = { 0, 1 },
 	.run = verify,
@@ -143,7 +143,7 @@ const struct command store_command_backup = {
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
-	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = backup,
 };

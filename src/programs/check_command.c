@@ -264,9 +264,9 @@ is_of_web_server(gid_t id)
 	bool is = false;
 
 	for (size_t i = 0; group != NULL && i < 3; i++) {
-		is = is || strcmp(group->gr_name, names[i]) == 0;
+		is |= strcmp(group->gr_name, names[i]) == 0;
 		for (char **user = group->gr_mem; *user != NULL; user++)
-			is = is || strcmp(*user, names[i]) == 0;
+			is |= strcmp(*user, names[i]) == 0;
 	}
 	return is;
 }

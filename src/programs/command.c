@@ -29,9 +29,6 @@
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
-static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
-#define STOP_SIGNALS (sizeof(stop_signals) / sizeof(stop_signals[0]))
-
 static volatile sig_atomic_t stopped_by;
 
 static struct {
@@ -40,8 +37,6 @@ static struct {
 	int64_t began_ms, next_ms;
 	uint64_t first; /* done at the first step: a rate counts from here */
 } progress;
-
-/* --- Options --- */
 
 int
 command_usage_error(const struct call *call, const char *format, ...)
@@ -224,7 +219,6 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* The service runs as the store's owner. */
 int
 command_become_owner(const char *dir)
 {
@@ -240,8 +234,6 @@ command_become_owner(const char *dir)
 	(void)fault_report(dir, "cannot become its owner");
 	return EX_NOPERM;
 }
-
-/* --- Progress and signals --- */
 
 static void
 on_stop(int number)
@@ -319,14 +311,15 @@ step(void *context, uint64_t done, uint64_t total)
 static void
 set_stop_signals(void (*handler)(int))
 {
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 	/* Reads are to be broken off, so without SA_RESTART. */
 	struct sigaction before, action = { .sa_handler = handler };
 
 	sigfillset(&action.sa_mask);
-	for (size_t i = 0; i < STOP_SIGNALS; i++) {
-		sigaction(stop_signals[i], NULL, &before);
+	for (size_t i = 0; i < 3; i++) {
+		sigaction(signals[i], NULL, &before);
 		if (before.sa_handler != SIG_IGN)
-			sigaction(stop_signals[i], &action, NULL);
+			sigaction(signals[i], &action, NULL);
 	}
 }
 

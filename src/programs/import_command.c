@@ -199,8 +199,6 @@ add_to_batch(struct import *import, const struct plant *plant)
 	import->bytes += bytes;
 }
 
-/* --- A plant, or why there is none --- */
-
 static void
 refuse(struct import *import, const char *what, const char *why)
 {
@@ -277,10 +275,7 @@ read_plant(struct import *import, const char *text, size_t len)
 	}
 }
 
-/*
- * A line of export --full; its form is as strict as the journal's.  There is
- * room for a NUL behind it.
- */
+/* A line of export --full; its form is as strict as the journal's. */
 static void
 read_full(struct import *import, char *text, size_t len)
 {
@@ -289,7 +284,6 @@ read_full(struct import *import, char *text, size_t len)
 	int n = 0;
 
 	static_assert(TIMESTAMP_LEN == 24 && RECORD_BY_MAX == 64, "see below");
-	text[len] = '\0';
 	sscanf(text,
 	    OUTPUT_FULL_AT "%24[^\"]" OUTPUT_FULL_BY
 			   "%64[^\"]" OUTPUT_FULL_PLANT "%n",
@@ -424,7 +418,7 @@ static enum step
 next_json(struct import *import)
 {
 	char *text = import->buf + import->start;
-	size_t len = import->end - import->start, blank = 0;
+	size_t len = import->end - import->start;
 	char *newline = memchr(text, '\n', len);
 
 	if (newline == NULL && !import->ended)
@@ -435,11 +429,12 @@ next_json(struct import *import)
 	import->lines++;
 	if (len > 0 && text[len - 1] == '\r')
 		len--;
-	while (blank < len && (text[blank] == ' ' || text[blank] == '\t'))
-		blank++;
-	if (blank < len && import->full)
+	text[len] = '\0'; /* in place of a break, or behind the buffer */
+	if (text[strspn(text, " \t")] == '\0' && strlen(text) == len)
+		return GO_ON;
+	if (import->full)
 		read_full(import, text, len);
-	else if (blank < len)
+	else
 		read_plant(import, text, len);
 	return GO_ON;
 }

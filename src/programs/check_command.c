@@ -343,11 +343,14 @@ check_socket(struct check *check, const char *path)
 	close(fd);
 }
 
-/* The settings: `file`, or PLANT_STORE_ variables, or the service's file. */
+/* What is on this machine; the settings first, and where they are from. */
 static int
-read_settings(struct check *check, const char *file, bool given)
+check_machine(struct check *check, bool given)
 {
+	const char *file = check->call->values['e'];
+	const char *socket = check->call->values['s'];
 	enum fault fault = FAULT_NONE;
+	int status;
 
 	if (file == NULL && !given &&
 	    (access(SERVICE_FILE, F_OK) == 0 || errno != ENOENT))
@@ -356,31 +359,19 @@ read_settings(struct check *check, const char *file, bool given)
 		fault = config_use_file(file);
 	if (fault == FAULT_NONE)
 		fault = config_read(&check->config);
-	if (fault == FAULT_NONE)
-		printf("settings: %s: ok\n",
-		    file != NULL ? file
-		    : given      ? "PLANT_STORE_ variables"
-				 : "defaults, without " SERVICE_FILE);
-	return command_fault(fault);
-}
-
-/* What is on this machine. */
-static int
-check_machine(struct check *check, bool given)
-{
-	const char *file = check->call->values['e'];
-	const char *socket = check->call->values['s'];
-	int status = read_settings(check, file, given);
-
-	if (status != EX_OK)
-		return status;
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	printf("settings: %s: ok\n", file != NULL ? file
+				     : given
+					 ? "PLANT_STORE_ variables"
+					 : "defaults, without " SERVICE_FILE);
 	check_tokens(check);
 	check_store(check);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
 	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
 	check->wrong = 0;
-	if (socket == NULL && (file != NULL || !given))
+	if (socket == NULL && (check->call->values['e'] != NULL || !given))
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
 		check_socket(check, socket);

@@ -57,14 +57,15 @@ answer(const struct call *call, struct store_reader *reader, bool *missing)
 			    &output, &record, call->values['f'] != NULL);
 			if (fault != FAULT_NONE)
 				return fault;
-		} else if (fault == FAULT_ABSENT) {
+		}
+		if (fault == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id", id);
 			*missing = true;
-			fault = FAULT_NONE;
-		} else if (fault == FAULT_DAMAGED) {
-			damage = fault;
-			fault = FAULT_NONE;
 		}
+		if (fault == FAULT_DAMAGED)
+			damage = fault;
+		if (fault == FAULT_ABSENT || fault == FAULT_DAMAGED)
+			fault = FAULT_NONE;
 	}
 	enum fault written =
 	    fault != FAULT_STOPPED ? output_finish(&output) : FAULT_NONE;

@@ -87,11 +87,10 @@ struct import {
 	struct store *store;
 	struct lines stored, conflicting, refused;
 	uint64_t same; /* of those stored, were there already */
-	int status;    /* why nothing more can be stored, or EX_OK */
+	int status;    /* EX_OK, or why it is over, and the batch with it */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
-	int input_status; /* why nothing more can be read, or EX_OK */
 	struct watch watch;
 	enum format format;
 	size_t bytes_max;   /* of a plant, as JSON */
@@ -182,6 +181,16 @@ commit_batch(struct import *import)
 		import->status = EX_IOERR;
 }
 
+/* Nothing more can be read; what was is stored. */
+static enum step
+end_input(struct import *import, int status)
+{
+	commit_batch(import);
+	if (import->status == EX_OK)
+		import->status = status;
+	return END;
+}
+
 static void
 add_to_batch(struct import *import, const struct plant *plant)
 {
@@ -262,8 +271,8 @@ read_plant(struct import *import, const char *text, size_t len)
 		add_to_batch(import, &plant);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
-		import->input_status =
-		    command_fault(fault_report(import->name, "cannot read"));
+		end_input(import,
+		    command_fault(fault_report(import->name, "cannot read")));
 	} else if (mistake != NULL)
 		refuse(import, mistake, "");
 	else {
@@ -302,13 +311,11 @@ is_integer(const struct csv_field *field)
 {
 	const char *text = field->text;
 	size_t sign = field->len > 0 && text[0] == '-';
+	size_t digits = field->len - sign;
 
-	if (field->len == sign || (text[sign] == '0' && field->len > sign + 1))
-		return false;
-	for (size_t i = sign; i < field->len; i++)
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-	return true;
+	/* There is a NUL behind the buffer, if not earlier. */
+	return digits > 0 && (text[sign] != '0' || digits == 1) &&
+	       strspn(text + sign, "0123456789") >= digits;
 }
 
 static bool
@@ -362,8 +369,7 @@ fill(struct import *import)
 	import->start = 0;
 	while (n < 0) {
 		if (!watch_step(&import->watch, import->done, import->total)) {
-			import->input_status = 128 + command_interrupted();
-			return END;
+			return end_input(import, 128 + command_interrupted());
 		}
 		/* A read that waits could miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
@@ -371,14 +377,15 @@ fill(struct import *import)
 		n = read(import->fd, import->buf + import->end,
 		    sizeof(import->buf) - 1 - import->end);
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			import->input_status =
-			    errno == EISDIR ? EX_NOINPUT : EX_IOERR;
+			int status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
+
 			(void)fault_report(import->name, "cannot read");
-			return END;
+			return end_input(import, status);
 		}
 	}
 	import->ended = n == 0;
 	import->end += (size_t)n;
+	import->buf[import->end] = '\0';
 	import->done += (uint64_t)n;
 	return GO_ON;
 }
@@ -430,11 +437,9 @@ next_json(struct import *import)
 	if (len > 0 && text[len - 1] == '\r')
 		len--;
 	text[len] = '\0'; /* in place of a break, or behind the buffer */
-	if (text[strspn(text, " \t")] == '\0' && strlen(text) == len)
-		return GO_ON;
-	if (import->full)
+	if (strspn(text, " \t") < len && import->full)
 		read_full(import, text, len);
-	else
+	else if (strspn(text, " \t") < len)
 		read_plant(import, text, len);
 	return GO_ON;
 }
@@ -458,8 +463,8 @@ read_header(struct import *import, const struct csv_field *fields, size_t n)
 	for (size_t c = 0; c < COLUMNS_MAX; c++)
 		for (column[c] = 0; column[c] < n; column[c]++)
 			if (fields[column[c]].len == strlen(names[c]) &&
-			    memcmp(fields[column[c]].text, names[c],
-				strlen(names[c])) == 0)
+			    begins_with(fields[column[c]].text,
+				fields[column[c]].len, names[c]))
 				break;
 	if (n < 2 || column[ID] == n || column[NAME] == n ||
 	    (n > 2 && column[TAG] == n)) {
@@ -469,8 +474,7 @@ read_header(struct import *import, const struct csv_field *fields, size_t n)
 			  "say --format jsonl if these are JSON lines; nothing "
 			  "was imported",
 		    import->name, import->lines);
-		import->input_status = EX_DATAERR;
-		return END;
+		return end_input(import, EX_DATAERR);
 	}
 	import->columns = n;
 	return GO_ON;
@@ -542,7 +546,6 @@ store_lines(struct import *import)
 	enum step step = begin(import);
 
 	while (step != END && import->status == EX_OK &&
-	       import->input_status == EX_OK &&
 	       (import->keep_going ||
 		   import->refused.n + import->conflicting.n == 0)) {
 		import->line = import->lines + 1;
@@ -558,8 +561,6 @@ store_lines(struct import *import)
 	}
 	if (import->status == EX_OK)
 		commit_batch(import);
-	if (import->status == EX_OK)
-		import->status = import->input_status;
 	/* What a failure left uncommitted. */
 	for (size_t i = 0; i < import->n; i++)
 		plant_done(&import->entries[i].plant);

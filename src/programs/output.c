@@ -35,19 +35,11 @@ fail(const struct output *output, const char *what, enum fault fault)
 	return fault;
 }
 
-static bool
-is_journal(const char *path)
-{
-	char begin[sizeof(JOURNAL_BEGIN) - 1];
-
-	return file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
-	       memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0;
-}
-
 /* Why what has the name may not be replaced: a device was not meant. */
 static const char *
 why_not_replaced(const struct output *output)
 {
+	char begin[sizeof(JOURNAL_BEGIN) - 1];
 	struct stat st;
 
 	if (lstat(output->path, &st) < 0)
@@ -55,7 +47,8 @@ why_not_replaced(const struct output *output)
 	if (!S_ISREG(st.st_mode))
 		return "is no regular file; name another, or redirect stdout "
 		       "to it";
-	if (is_journal(output->path))
+	if (file_get(AT_FDCWD, output->path, begin, sizeof(begin)) == 0 &&
+	    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
 		return "is a store's journal; name another file";
 	return output->replace ? NULL
 			       : "is there already; name another file, or "

@@ -115,28 +115,24 @@ print_token(const void *node, VISIT visit, void *printer)
 		print_figure(printer, token->name, NULL, token->plants);
 }
 
-static enum fault
-print(const struct stats *stats, struct store_reader *reader, bool json)
+/* After the store's own figures. */
+static void
+print(const struct stats *stats, struct printer *printer)
 {
-	struct printer printer = { json, "{" };
-	enum fault fault = store_reader_figures(reader, print_figure, &printer);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	print_figure(&printer, "plants", NULL, stats->plants);
-	print_figure(&printer, "first", stats->first, 0);
-	print_figure(&printer, "last", stats->last, 0);
-	printf("%s", json ? ",\"tokens\":{" : "\ntokens\n");
-	printer.separator = "";
-	twalk_r(stats->tokens, print_token, &printer);
-	printf("%s", json ? "}}\n" : "");
-	return FAULT_NONE;
+	print_figure(printer, "plants", NULL, stats->plants);
+	print_figure(printer, "first", stats->first, 0);
+	print_figure(printer, "last", stats->last, 0);
+	printf("%s", printer->json ? ",\"tokens\":{" : "\ntokens\n");
+	printer->separator = "";
+	twalk_r(stats->tokens, print_token, printer);
+	printf("%s", printer->json ? "}}\n" : "");
 }
 
 static int
 run(const struct call *call)
 {
 	struct stats stats = { 0 };
+	struct printer printer = { call->values['j'] != NULL, "{" };
 	struct watch watch = command_watch(call, "stats");
 	char where[STORE_WHERE_MAX];
 	enum fault fault;
@@ -149,7 +145,9 @@ run(const struct call *call)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault = print(&stats, reader, call->values['j'] != NULL);
+		fault = store_reader_figures(reader, print_figure, &printer);
+	if (fault == FAULT_NONE)
+		print(&stats, &printer);
 	store_reader_close(reader);
 	tdestroy(stats.tokens, free);
 	return command_fault(fault);

@@ -158,25 +158,6 @@ print_lost(void *context, uint64_t begin, uint64_t end, const char *reason)
 }
 
 static int
-print_recovered(const char *dest, const struct recover_report *report)
-{
-	printf("%s: store %s: %" PRIu64 " plants of store %s", dest,
-	    report->store, report->plants, report->from);
-	if (report->later > 0)
-		printf("; %" PRIu64 " records of ids that stand twice are "
-		       "in " RECOVER_LATER_NAME,
-		    report->later);
-	if (report->lost_ranges == 0)
-		printf("; everything was readable\n");
-	else
-		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
-		       " places\n",
-		    report->lost_bytes, report->bytes, report->lost_ranges);
-	return report->lost_ranges == 0 && report->later == 0 ? EX_OK
-							      : EX_DATAERR;
-}
-
-static int
 recover(const struct call *call)
 {
 	struct recover_options options = { .from = call->operands[0],
@@ -190,8 +171,21 @@ recover(const struct call *call)
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("%s: stopped; no store was made", options.dest);
-	return fault == FAULT_NONE ? print_recovered(options.dest, &report)
-				   : command_fault(fault);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	printf("%s: store %s: %" PRIu64 " plants of store %s", options.dest,
+	    report.store, report.plants, report.from);
+	if (report.later > 0)
+		printf("; %" PRIu64 " records of ids that stand twice are "
+		       "in " RECOVER_LATER_NAME,
+		    report.later);
+	if (report.lost_ranges == 0)
+		printf("; everything was readable\n");
+	else
+		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
+		       " places\n",
+		    report.lost_bytes, report.bytes, report.lost_ranges);
+	return report.lost_ranges + report.later == 0 ? EX_OK : EX_DATAERR;
 }
 
 const struct command store_command_recover = {

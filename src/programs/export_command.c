@@ -106,19 +106,6 @@ put_plant(void *context, const struct record *record)
 	return output_put_plant(&export->output, record, export->full);
 }
 
-static void
-log_end(const struct export *export, const char *where)
-{
-	log_info("exported %" PRIu64 " plants, up to %s%s%s", export->plants,
-	    where, export->at[0] != '\0' ? ", " : "", export->at);
-	if (export->nuls > 0)
-		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
-			    "first: %" PRId64 "), where other programs may "
-			    "cut the value off; they are exact in --format "
-			    "jsonl",
-		    export->nuls, export->nul_id);
-}
-
 static enum fault
 put_all(struct export *export, const struct call *call)
 {
@@ -143,7 +130,15 @@ put_all(struct export *export, const struct call *call)
 	output_close(&export->output);
 	command_unwatch();
 	if (fault == FAULT_NONE)
-		log_end(export, where);
+		log_info("exported %" PRIu64 " plants, up to %s%s%s",
+		    export->plants, where, export->at[0] != '\0' ? ", " : "",
+		    export->at);
+	if (fault == FAULT_NONE && export->nuls > 0)
+		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
+			    "first: %" PRId64 "), where other programs may "
+			    "cut the value off; they are exact in --format "
+			    "jsonl",
+		    export->nuls, export->nul_id);
 	if (fault == FAULT_STOPPED)
 		log_error("export: stopped after %" PRIu64 " plants; %s %s",
 		    export->plants, path != NULL ? path : "stdout",

@@ -561,9 +561,6 @@ store_lines(struct import *import)
 	}
 	if (import->status == EX_OK)
 		commit_batch(import);
-	/* What a failure left uncommitted. */
-	for (size_t i = 0; i < import->n; i++)
-		plant_done(&import->entries[i].plant);
 }
 
 /* " Stored: line 1 and 17 more."; nothing without a line. */

@@ -32,22 +32,13 @@ print_help(void)
 	config_print_help(stdout);
 }
 
-static int
-usage_error(const char *what, const char *value)
-{
-	log_error("%s%s; see: plant-store --help", what, value);
-	return EX_USAGE;
-}
-
 /* What the first word asks for: a subcommand, or help, or the version. */
 static int
 run(int argc, char **argv)
 {
-	const char *word = argv[0];
+	const char *word = argc > 0 ? argv[0] : "";
 	char option[] = "--help";
 
-	if (argc == 0)
-		return usage_error("say which subcommand", "");
 	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
 		printf("plant-store %s\n", PLANT_STORE_VERSION);
 		return EX_OK;
@@ -63,8 +54,12 @@ run(int argc, char **argv)
 	for (size_t i = 0; i < SUBCOMMANDS; i++)
 		if (strcmp(word, subcommands[i]->name) == 0)
 			return command_run(subcommands[i], argc, argv);
-	return usage_error(
-	    word[0] == '-' ? "unknown option: " : "unknown subcommand: ", word);
+	log_error("%s%s; see: plant-store --help",
+	    argc == 0        ? "say which subcommand"
+	    : word[0] == '-' ? "unknown option: "
+			     : "unknown subcommand: ",
+	    word);
+	return EX_USAGE;
 }
 
 /* A full disk may show itself only now; then what was printed is incomplete. */

@@ -152,9 +152,10 @@ run(const struct call *call)
 		return EX_CONFIG;
 	if (file == NULL)
 		file = config.tokens;
-	return add    ? run_add(call, file)
-	       : list ? run_list(file)
-		      : service_status(tokens_revoke(file, call->operands[1]));
+	if (add)
+		return run_add(call, file);
+	return list ? run_list(file)
+		    : service_status(tokens_revoke(file, call->operands[1]));
 }
 
 const struct command token_command = {

@@ -203,7 +203,6 @@ static const struct hint {
 	{ 0, HTTP_NOT_READY,
 	    "the service is not running or cannot start: its log says why" },
 };
-#define HINTS (sizeof(hints) / sizeof(hints[0]))
 
 /*
  * Whether the web server made this answer: it has our Error for what it refuses
@@ -245,7 +244,7 @@ judge(const struct target *target, const struct request *request,
 	    strcmp(target->url + len - strlen(twice), twice) == 0)
 		return "leave /plants off the URL: it is the base URL";
 	bool made = is_server_made(target, request, answer);
-	for (size_t i = 0; i < HINTS; i++)
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
 		if (made ? hints[i].status == answer->status
 			 : hints[i].status == 0 &&
 			       errors_number(hints[i].error) == answer->error)

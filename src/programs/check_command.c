@@ -211,9 +211,7 @@ static void
 check_store(struct check *check)
 {
 	const char *dir = check->config.dir;
-	const struct store_options options = {
-		.database = check->config.database,
-	};
+	struct store_options options = { .database = check->config.database };
 	struct store *store;
 	enum fault fault;
 
@@ -235,8 +233,6 @@ check_store(struct check *check)
 			  "service's user, with: plant-store init %s",
 		    dir, dir);
 }
-
-/* --- The socket --- */
 
 /* GET without a credential (FastCGI 1.0, appendix B): it ends with 1001. */
 static const char probe[] = "\1\1\0\1\0\10\0\0"

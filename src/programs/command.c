@@ -8,12 +8,10 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "gateway/service.h"
@@ -32,8 +30,8 @@
 static volatile sig_atomic_t stopped_by;
 
 static struct {
-	const char *what;
-	bool watching, shown, terminal;
+	const char *what; /* NULL: there is no watch */
+	bool shown, terminal;
 	int64_t began_ms, next_ms;
 	uint64_t first; /* done at the first step: a rate counts from here */
 } progress;
@@ -55,12 +53,10 @@ command_usage_error(const struct call *call, const char *format, ...)
 static bool
 has_option(const struct command *command, int letter)
 {
-	int i = 0;
-
-	while (command->options[i].name != NULL &&
-	       command->options[i].val != letter)
-		i++;
-	return command->options[i].name != NULL;
+	for (const struct option *o = command->options; o->name != NULL; o++)
+		if (o->val == letter)
+			return true;
+	return false;
 }
 
 static void
@@ -328,7 +324,6 @@ command_watch(const struct call *call, const char *what)
 {
 	memset(&progress, 0, sizeof(progress));
 	progress.what = what;
-	progress.watching = true;
 	progress.terminal = isatty(STDERR_FILENO);
 	/* Short work shows nothing. */
 	if (call->values['q'] == NULL && call->values['p'] != NULL)
@@ -350,7 +345,7 @@ command_clear_line(void)
 void
 command_unwatch(void)
 {
-	if (!progress.watching)
+	if (progress.what == NULL)
 		return;
 	/* Once stopped, all that is left is to clean up and end. */
 	if (stopped_by == 0)
@@ -364,7 +359,7 @@ struct store_reader *
 command_open(const struct call *call, const struct watch *watch,
     const char *since, enum fault *fault)
 {
-	const struct store_options options = {
+	struct store_options options = {
 		.database = call->database, .dir = call->dir, .watch = watch
 	};
 

@@ -31,8 +31,7 @@ struct command {
 	const char *usage;   /* --help adds the lines of the common options */
 	const char *letters; /* of short options, for getopt; NULL: ":h" */
 	struct option options[11]; /* the last is nameless */
-	/* The option, or ' ' for the operand, that may stand for --dir. */
-	char dir_alias;
+	char dir_alias; /* the option, or ' ' for the operand, as --dir */
 	bool negative_operands; /* "-5" is an operand and no option */
 	const char *instead;    /* what serves a database; NULL: this does */
 	int operands[2];        /* at least and at most */

@@ -26,7 +26,6 @@
 #include "api/api.h"
 #include "command.h"
 #include "ground/config.h"
-#include "ground/fault.h"
 #include "ground/log.h"
 #include "http/errors.h"
 #include "http/response.h"
@@ -591,10 +590,9 @@ report(const struct import *import)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import->name, import->lines);
-	if (import->status != EX_OK)
+	if (import->status != EX_OK ||
+	    import->refused.n + import->conflicting.n == 0)
 		return import->status;
-	if (import->refused.n + import->conflicting.n == 0)
-		return EX_OK;
 	out = import->keep_going ? NULL : fmemopen(text, sizeof(text), "w");
 	if (out != NULL) {
 		print_lines(out, "Stored", &import->stored);

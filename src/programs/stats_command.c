@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "command.h"
-#include "ground/fault.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
 

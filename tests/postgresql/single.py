@@ -141,6 +141,9 @@ def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
         tally.check(listed == [["500", "0"]], "the view passes over U+0000", listed)
         since = call(table, "export", "--since", "2100-01-01T00:00:00Z")
         tally.check(since == "", "export --since reads the times", since)
+        checked = call(table, "check")
+        well = checked.endswith("\ndatabase: ok\n")
+        tally.check(well, "check opens the database, and asks for no directory", checked)
         print(f"# {call(table, 'stats')}")
         for words in (["verify"], ["backup", "nowhere"]):
             done = subprocess.run([command, *words], env=table.environment(),
@@ -217,6 +220,11 @@ def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) 
     well = done.returncode == CONFIG and all(word in said for word in words)
     tally.check(well, f"{what}: status 78, and the line names it", (done.returncode, said))
     print(f"# {what}: {said.strip()}", flush=True)
+    done = subprocess.run([store.build / "plant-store", "check"], env=store.environment(),
+                          capture_output=True, text=True, timeout=lib_service.WAIT_S)
+    said += done.stderr
+    well = done.returncode == CONFIG and all(word in done.stderr for word in words)
+    tally.check(well, f"{what}: check names it, too", done)
     _, done, answer = lib_faults.create_by_cgi(store, 1, "refused")
     said += done.stderr.decode()
     well = answer is not None and answer.is_error(503, 5006) and done.returncode == CONFIG

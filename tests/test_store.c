@@ -247,7 +247,8 @@ static void
 read_watermarks(const struct fixture *fixture, struct mark *marks, size_t n)
 {
 	enum fault fault;
-	struct reader *reader = reader_open(fixture->path, NULL, &fault);
+	struct store_reader *reader = reader_open(fixture->path, NULL, &fault);
+	char where[STORE_WHERE_MAX];
 	struct reader_report report;
 	struct record record;
 
@@ -258,7 +259,7 @@ read_watermarks(const struct fixture *fixture, struct mark *marks, size_t n)
 		marks[i] = (struct mark){ report.last_plant, report.watermark };
 	}
 	assert_false(reader_next(reader, &record));
-	assert_int_equal(reader_fault(reader), FAULT_NONE);
+	assert_int_equal(reader_end(reader, where), FAULT_NONE);
 	reader_close(reader);
 }
 

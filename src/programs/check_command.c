@@ -228,10 +228,12 @@ check_store(struct check *check)
 	};
 	struct watch watch = command_watch(check->call, "check");
 	enum reader_index index = READER_INDEX_ABSENT;
+	char where[STORE_WHERE_MAX];
 	struct record record;
 	enum fault fault;
 	uint64_t end, behind = 0;
-	struct reader *reader = reader_open(check->config.dir, &watch, &fault);
+	struct store_reader *reader =
+	    reader_open(check->config.dir, &watch, &fault);
 
 	if (reader != NULL)
 		fault = reader_index(reader, &index, &end);
@@ -239,7 +241,7 @@ check_store(struct check *check)
 	while (fault == FAULT_NONE && reader_next(reader, &record))
 		behind++;
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
+		fault = reader_end(reader, where);
 	command_unwatch();
 	reader_close(reader);
 	if (fault != FAULT_NONE) {

@@ -13,7 +13,7 @@
  * is marked for all processes and this one ends; a failed commit of the index,
  * the plants are stored and the next catch-up enters them.
  */
-#include "file.h"
+#include "recovery.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include "ground/log.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
-#include "recovery.h"
+#include "reader.h"
 
 /* With the directory locked, if there is one: the journal is absent. */
 static enum fault
@@ -129,8 +129,8 @@ free_store(struct store *store, bool clean)
 	free(store);
 }
 
-struct store *
-file_open(const struct store_options *options, enum fault *fault)
+static struct store *
+open_store(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
@@ -430,8 +430,8 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-int
-file_commit(struct store *store, struct store_item *items, size_t n,
+static int
+commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -450,15 +450,15 @@ file_commit(struct store *store, struct store_item *items, size_t n,
 	return failed ? -1 : 0;
 }
 
-void
-file_wait(struct store *store)
+static void
+wait_for_others(struct store *store)
 {
 	pthread_mutex_lock(&store->mutex);
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_idle(struct store *store)
+static void
+close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
@@ -470,13 +470,11 @@ file_idle(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_close(struct store *store)
+static void
+close_store(struct store *store)
 {
 	bool clean = false;
 
-	if (store == NULL)
-		return;
 	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
@@ -493,3 +491,30 @@ file_close(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }
+
+static struct store_reader *
+open_reader(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	struct store_reader *reader =
+	    reader_open(options->dir, options->watch, fault);
+
+	if (reader != NULL)
+		reader->since = since;
+	return reader;
+}
+
+const struct engine engine_file = {
+	.version = ENGINE_VERSION,
+	.open = open_store,
+	.commit = commit,
+	.wait = wait_for_others,
+	.idle = close_batch,
+	.close = close_store,
+	.reader_open = open_reader,
+	.reader_next = reader_next,
+	.reader_end = reader_end,
+	.reader_find = reader_find,
+	.reader_figures = reader_figures,
+	.reader_close = reader_close,
+};

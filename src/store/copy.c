@@ -94,7 +94,7 @@ have_same(int a, int b, off_t at, size_t len)
  * the new one.
  */
 static enum fault
-take_earlier(const struct reader *source, const char *dest, int dir,
+take_earlier(const struct store_reader *source, const char *dest, int dir,
     struct journal *earlier)
 {
 	const struct journal *journal = &source->journal;
@@ -143,7 +143,7 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 	uint64_t before;
 	enum fault fault;
 	int dir = -1;
-	struct reader *source = reader_open(from, &each, &fault);
+	struct store_reader *source = reader_open(from, &each, &fault);
 
 	if (source == NULL)
 		return fault;

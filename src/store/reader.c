@@ -9,14 +9,19 @@
  */
 #include "store/reader.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "pure/timestamp.h"
 #include "reader.h"
 
 /*
@@ -28,8 +33,15 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
+/* stat counts in these, whatever the file system's blocks are. */
+#define STAT_BLOCK_BYTES 512
+
+struct files {
+	uint64_t n, bytes, disk_bytes;
+};
+
 static enum fault
-open_journal(struct reader *reader)
+open_journal(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 	const char *path = reader->path;
@@ -47,15 +59,16 @@ open_journal(struct reader *reader)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-struct reader *
+struct store_reader *
 reader_open(const char *path, const struct watch *watch, enum fault *fault)
 {
-	struct reader *reader = calloc(1, sizeof(*reader));
+	struct store_reader *reader = calloc(1, sizeof(*reader));
 
 	if (reader == NULL) {
 		*fault = fault_report(path, "cannot read");
 		return NULL;
 	}
+	reader->engine = &engine_file;
 	reader->path = path;
 	if (watch != NULL)
 		reader->watch = *watch;
@@ -69,7 +82,7 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 }
 
 void
-reader_close(struct reader *reader)
+reader_close(struct store_reader *reader)
 {
 	if (reader == NULL)
 		return;
@@ -82,7 +95,7 @@ reader_close(struct reader *reader)
 
 /* The window from before may hold bytes that have changed. */
 static enum fault
-begin_at(struct reader *reader, const struct position *at)
+begin_at(struct store_reader *reader, const struct position *at)
 {
 	struct position from = *at;
 
@@ -94,7 +107,7 @@ begin_at(struct reader *reader, const struct position *at)
 }
 
 enum fault
-reader_resume(struct reader *reader, const struct position *at)
+reader_resume(struct store_reader *reader, const struct position *at)
 {
 	uint64_t size = reader->journal.size;
 
@@ -107,7 +120,7 @@ reader_resume(struct reader *reader, const struct position *at)
 }
 
 enum fault
-reader_lock(struct reader *reader)
+reader_lock(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 	int64_t deadline_ms =
@@ -128,7 +141,7 @@ reader_lock(struct reader *reader)
 }
 
 void
-reader_unlock(struct reader *reader)
+reader_unlock(struct store_reader *reader)
 {
 	if (reader->journal.dir >= 0)
 		journal_unlock(&reader->journal);
@@ -136,7 +149,7 @@ reader_unlock(struct reader *reader)
 
 enum reader_index
 reader_open_index(
-    struct reader *reader, struct index **index, struct position *covered)
+    struct store_reader *reader, struct index **index, struct position *covered)
 {
 	static const enum reader_index states[] = {
 		[INDEX_OPENED] = READER_INDEX_USABLE,
@@ -169,7 +182,7 @@ reader_open_index(
 
 /* Under the lock: find the end behind what was read. */
 static enum fault
-find_end(struct reader *reader)
+find_end(struct store_reader *reader)
 {
 	const struct journal *journal = &reader->journal;
 	const char *name = journal->name;
@@ -205,7 +218,7 @@ find_end(struct reader *reader)
 }
 
 static enum fault
-settle(struct reader *reader)
+settle(struct store_reader *reader)
 {
 	enum fault fault = reader_lock(reader);
 
@@ -223,7 +236,7 @@ settle(struct reader *reader)
 
 /* Whether to go on. */
 static bool
-take_step(struct reader *reader)
+take_step(struct store_reader *reader)
 {
 	uint64_t done = reader->replay.at.end;
 	uint64_t total = reader->settled ? reader->limit : reader->journal.size;
@@ -235,7 +248,7 @@ take_step(struct reader *reader)
 }
 
 bool
-reader_next(struct reader *reader, struct record *record)
+reader_next(struct store_reader *reader, struct record *record)
 {
 	while (reader->fault == FAULT_NONE) {
 		if (!take_step(reader)) {
@@ -254,6 +267,11 @@ reader_next(struct reader *reader, struct record *record)
 				continue;
 			reader->plants++;
 			reader->last_plant = reader->replay.at.last;
+			/* Times of one form sort as text. */
+			if (reader->since != NULL &&
+			    memcmp(record->at, reader->since, TIMESTAMP_LEN) <
+				0)
+				continue;
 			return true;
 		case REPLAY_ERROR:
 			reader->fault =
@@ -268,7 +286,7 @@ reader_next(struct reader *reader, struct record *record)
 }
 
 enum fault
-reader_read_all(struct reader *reader)
+reader_read_all(struct store_reader *reader)
 {
 	struct record record;
 
@@ -278,7 +296,7 @@ reader_read_all(struct reader *reader)
 }
 
 enum fault
-reader_collect(struct reader *reader, struct pairs *pairs)
+reader_collect(struct store_reader *reader, struct pairs *pairs)
 {
 	struct record record;
 	int result = pairs_init(pairs, AT_FDCWD);
@@ -292,7 +310,7 @@ reader_collect(struct reader *reader, struct pairs *pairs)
 }
 
 void
-reader_report(const struct reader *reader, struct reader_report *report)
+reader_report(const struct store_reader *reader, struct reader_report *report)
 {
 	memcpy(report->store, reader->journal.uuid, RECORD_UUID_LEN);
 	report->store[RECORD_UUID_LEN] = '\0';
@@ -304,8 +322,10 @@ reader_report(const struct reader *reader, struct reader_report *report)
 }
 
 enum fault
-reader_fault(const struct reader *reader)
+reader_end(struct store_reader *reader, char *where)
 {
+	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
+	    reader->replay.at.seq, reader->replay.at.end);
 	return reader->fault;
 }
 
@@ -314,7 +334,7 @@ reader_fault(const struct reader *reader)
  * beginning where there is none that can be used.
  */
 static enum fault
-begin_search(struct reader *reader, bool use_index)
+begin_search(struct store_reader *reader, bool use_index)
 {
 	struct position covered = { 0 };
 	enum fault fault = FAULT_NONE;
@@ -341,7 +361,7 @@ begin_search(struct reader *reader, bool use_index)
 
 /* An entry counts where the record holds the same; false if it does not. */
 static bool
-ask_index(struct reader *reader, int64_t id, uint64_t *offset)
+ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	struct position covered;
 	enum index_result found = INDEX_ERROR;
@@ -355,8 +375,9 @@ ask_index(struct reader *reader, int64_t id, uint64_t *offset)
 		   journal_has_plant(&reader->journal, *offset, id));
 }
 
-enum fault
-reader_find(struct reader *reader, int64_t id, uint64_t *offset)
+/* `offset` is 0 where there is no such plant. */
+static enum fault
+find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	enum fault fault = FAULT_NONE;
 
@@ -380,8 +401,15 @@ reader_find(struct reader *reader, int64_t id, uint64_t *offset)
 }
 
 enum fault
-reader_read(struct reader *reader, uint64_t offset, struct record *record)
+reader_find(struct store_reader *reader, int64_t id, struct record *record)
 {
+	uint64_t offset;
+	enum fault fault = find_offset(reader, id, &offset);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (offset == 0)
+		return FAULT_ABSENT;
 	if (journal_read(&reader->journal, offset, record) == 0)
 		return FAULT_NONE;
 	if (errno == EBADMSG)
@@ -390,19 +418,95 @@ reader_read(struct reader *reader, uint64_t offset, struct record *record)
 	return fault_report(reader->journal.name, "cannot read");
 }
 
-enum fault
-reader_index(struct reader *reader, enum reader_index *state, uint64_t *end)
+static enum fault
+check_index(struct store_reader *reader, enum reader_index *state,
+    struct position *covered)
 {
-	struct position covered;
 	struct index *index;
 	enum fault fault = reader_lock(reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	*state = reader_open_index(reader, &index, &covered);
+	*state = reader_open_index(reader, &index, covered);
 	index_close(index, false);
 	reader_unlock(reader);
+	return FAULT_NONE;
+}
+
+enum fault
+reader_index(
+    struct store_reader *reader, enum reader_index *state, uint64_t *end)
+{
+	struct position covered;
+	enum fault fault = check_index(reader, state, &covered);
+
+	if (fault != FAULT_NONE)
+		return fault;
 	*end = covered.end;
 	return reader_resume(
 	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+}
+
+/* Add the files of the directory `name` that have this prefix. */
+static void
+count_files(int at, const char *name, const char *prefix, struct files *files)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	struct stat st;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+		    fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		files->n++;
+		files->bytes += (uint64_t)st.st_size;
+		files->disk_bytes += (uint64_t)st.st_blocks * STAT_BLOCK_BYTES;
+	}
+	if (dir != NULL)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+}
+
+enum fault
+reader_figures(struct store_reader *reader, store_figure *each, void *context)
+{
+	static const char *const states[] = {
+		[READER_INDEX_USABLE] = "current",
+		[READER_INDEX_ABSENT] = "missing",
+		[READER_INDEX_STALE] = "foreign",
+		[READER_INDEX_FOREIGN] = "foreign",
+		[READER_INDEX_UNUSABLE] = "unreadable",
+	};
+	const int dir = reader->journal.dir;
+	struct files index_files = { 0 }, kept = { 0 };
+	struct reader_report journal;
+	struct position covered;
+	enum reader_index index;
+	uint64_t behind = 0;
+	enum fault fault = check_index(reader, &index, &covered);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	reader_report(reader, &journal);
+	count_files(dir, "index", "", &index_files);
+	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
+	count_files(dir, ".", JOURNAL_NAME ".failed-", &kept);
+	/* Plants that were stored meanwhile are not counted. */
+	if (index == READER_INDEX_USABLE && journal.last_plant >= covered.end)
+		behind = journal.bytes - covered.end;
+	each(context, "store", journal.store, 0);
+	each(context, "bytes", NULL, journal.bytes);
+	each(context, "watermark", NULL, journal.watermark);
+	each(context, "above_watermark", NULL,
+	    journal.bytes - journal.watermark);
+	each(context, "index", behind > 0 ? "behind" : states[index], 0);
+	each(context, "index_behind", NULL, behind);
+	each(context, "index_bytes", NULL, index_files.disk_bytes);
+	each(context, "kept_files", NULL, kept.n);
+	each(context, "kept_bytes", NULL, kept.bytes);
+	return FAULT_NONE;
 }

@@ -4,17 +4,16 @@
 #ifndef STORE_READER_PRIVATE_H
 #define STORE_READER_PRIVATE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "ground/pairs.h"
 #include "index.h"
 #include "journal.h"
-#include "replay.h"
+#include "store/engine.h"
 #include "store/reader.h"
 
-struct reader {
-	const char *path; /* as it was named; the caller's */
+struct store_reader {
+	const struct engine *engine; /* engine.h: first */
+	const char *path;            /* as it was named; the caller's */
+	const char *since; /* of store_reader_open, or NULL; the caller's */
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
@@ -38,17 +37,25 @@ struct reader {
  * Check all lines that are left; collect their plants' ids and offsets, too,
  * sorted, for pairs_done.
  */
-enum fault reader_resume(struct reader *reader, const struct position *at);
-enum fault reader_read_all(struct reader *reader);
-enum fault reader_collect(struct reader *reader, struct pairs *pairs);
+enum fault reader_resume(
+    struct store_reader *reader, const struct position *at);
+enum fault reader_read_all(struct store_reader *reader);
+enum fault reader_collect(struct store_reader *reader, struct pairs *pairs);
+
+/*
+ * reader_figures(reader, each, context):
+ * As in store/store.h.
+ */
+enum fault reader_figures(
+    struct store_reader *reader, store_figure *each, void *context);
 
 /*
  * reader_lock(reader), reader_unlock(reader):
  * Lock the journal, if it is in a directory, so that nobody is in the middle of
  * a write, and check that it still is the store's: a fault, logged, if not.
  */
-enum fault reader_lock(struct reader *reader);
-void reader_unlock(struct reader *reader);
+enum fault reader_lock(struct store_reader *reader);
+void reader_unlock(struct store_reader *reader);
 
 /*
  * reader_open_index(reader, index, covered):
@@ -56,7 +63,7 @@ void reader_unlock(struct reader *reader);
  * READER_INDEX_USABLE, with `covered`; then the caller closes it.  Else
  * `*index` is NULL and `covered` all zero.
  */
-enum reader_index reader_open_index(
-    struct reader *reader, struct index **index, struct position *covered);
+enum reader_index reader_open_index(struct store_reader *reader,
+    struct index **index, struct position *covered);
 
 #endif

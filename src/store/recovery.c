@@ -243,10 +243,10 @@ recovery_catch_up(struct store *store)
  * Read the journal `path` alone, whole.  Its end must not be below what the
  * index covers, nor below the end mark.  The reader, or NULL with a fault.
  */
-static struct reader *
+static struct store_reader *
 read_whole(const struct store *store, const char *path, enum fault *fault)
 {
-	struct reader *reader = reader_open(path, NULL, fault);
+	struct store_reader *reader = reader_open(path, NULL, fault);
 
 	if (reader == NULL)
 		return NULL;
@@ -269,7 +269,7 @@ open_index(struct store *store, struct position *covered)
 	struct journal *journal = &store->journal;
 	enum index_open opened = index_open(
 	    journal->dir, store->path, journal->uuid, true, &store->index);
-	struct reader *reader;
+	struct store_reader *reader;
 	enum fault fault;
 
 	if (opened == INDEX_FOREIGN) {
@@ -341,7 +341,7 @@ enum fault
 recovery_renew(struct store *store)
 {
 	int dir = store->journal.dir;
-	struct reader *failed = NULL;
+	struct store_reader *failed = NULL;
 	char name[JOURNAL_KEPT_MAX], *path;
 	struct journal fresh;
 	enum fault fault;

@@ -28,7 +28,7 @@
 struct verify {
 	const char *path;
 	const struct watch *watch;
-	struct reader *reader;
+	struct store_reader *reader;
 	struct index *index;     /* NULL: there is none to compare */
 	struct position covered; /* by the index, when this began; */
 	uint64_t entries;        /* so many plants */

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +33,6 @@
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
 #define COPY_BYTES ((size_t)1 << 20)
-
-/*
- * Those that this thread holds, and the signals blocked before the first.  The
- * service's threads always block those that stop a process.
- */
-static _Thread_local unsigned locks;
-static _Thread_local sigset_t unlocked_signals;
-static _Thread_local bool unstoppable;
 
 /* Files kept for one offset.  More means that the names are never free. */
 #define KEPT_MAX 1000
@@ -166,22 +157,19 @@ block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
-	journal->locked = true;
-	if (locks++ > 0 || unstoppable)
-		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
-	pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
-	unstoppable = sigismember(&unlocked_signals, SIGTSTP) == 1;
+	pthread_sigmask(SIG_BLOCK, &stops, &journal->unlocked);
+	journal->locked = true;
 }
 
 static void
 restore_stops(struct journal *journal)
 {
-	if (journal->locked && --locks == 0 && !unstoppable)
-		pthread_sigmask(SIG_SETMASK, &unlocked_signals, NULL);
+	if (journal->locked)
+		pthread_sigmask(SIG_SETMASK, &journal->unlocked, NULL);
 	journal->locked = false;
 }
 
@@ -391,15 +379,11 @@ journal_fail(const struct journal *journal, const char *what)
 int
 journal_read(struct journal *journal, uint64_t offset, struct record *record)
 {
+	if (journal->line == NULL)
+		journal->line = malloc(RECORD_LINE_MAX);
+	if (journal->line == NULL)
+		return -1;
 	for (size_t want = LINE_BYTES;; want = RECORD_LINE_MAX) {
-		if (journal->line_size < want) {
-			char *line = realloc(journal->line, want);
-
-			if (line == NULL)
-				return -1;
-			journal->line = line;
-			journal->line_size = want;
-		}
 		ssize_t n =
 		    file_read_all(journal->fd, journal->line, want, offset);
 		if (n < 0)

@@ -24,6 +24,7 @@
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,9 +52,9 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* behind the header */
-	bool locked;
-	char *line; /* of journal_read */
-	size_t line_size;
+	bool locked;           /* and before that, */
+	sigset_t unlocked;     /* the thread's blocked signals */
+	char *line;            /* of journal_read */
 };
 
 /* A journal that is not open: journal_close does nothing. */
@@ -95,7 +96,8 @@ enum fault journal_lost(const struct journal *journal, uint64_t end,
  * journal_lock(journal, write, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
- * with errno, ETIMEDOUT if others hold it.  The same thread gives it back.
+ * with errno, ETIMEDOUT if others hold it.  The same thread gives it back, of
+ * several the last one first.
  *
  * journal_lock_dir(journal):
  * Lock its directory, where there may be no journal, until journal_close.  0;

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "ground/log.h"
-#include "index_build.h"
 #include "reader.h"
 
 /*

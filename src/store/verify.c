@@ -15,7 +15,6 @@
 #include <time.h>
 
 #include "ground/log.h"
-#include "index_build.h"
 #include "reader.h"
 
 /* Ids looked up under one lock: some 10 ms. */

@@ -174,31 +174,27 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
     const struct plant *plant, enum store_result *result)
 {
 	struct record record;
-	int error = 0;
+	bool valid = false;
 
-	if (offset >= end)
-		error = EBADMSG;
-	else if (offset >= store->at.end) {
+	if (offset < store->at.end) {
+		valid = journal_read(&store->journal, offset, &record) == 0;
+		if (!valid && errno != EBADMSG)
+			return fault_report(store->journal.name, "cannot read");
+	} else if (offset < end) {
 		/* Entered a moment ago: it is in this batch. */
 		const char *line = store->batch + (offset - store->at.end);
 		const char *newline = rawmemchr(line, '\n');
 
-		if (record_decode(line, (size_t)(newline + 1 - line),
-			store->journal.seed, &record) != NULL)
-			error = EBADMSG;
-	} else if (journal_read(&store->journal, offset, &record) < 0)
-		error = errno;
-	if (error == 0 && (record.plant == NULL || record.id != plant->id))
-		error = EBADMSG;
-	errno = error;
-	if (error == EBADMSG) {
+		valid = record_decode(line, (size_t)(newline + 1 - line),
+			    store->journal.seed, &record) == NULL;
+	}
+	if (!valid || record.plant == NULL || record.id != plant->id) {
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    store->journal.name, plant->id, offset);
+		errno = EBADMSG;
 		return recovery_index_failed(store);
 	}
-	if (error != 0)
-		return fault_report(store->journal.name, "cannot read");
 	*result = record.plant_len == plant->len &&
 			  memcmp(record.plant, plant->text, plant->len) == 0
 		      ? STORE_SAME

@@ -138,9 +138,7 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 {
 	struct watch_half half = { .whole = watch };
 	const struct watch each = { watch_half_step, &half };
-	struct reader_report read;
 	struct journal copy, earlier = JOURNAL_NONE;
-	uint64_t before;
 	enum fault fault;
 	int dir = -1;
 	struct store_reader *source = reader_open(from, &each, &fault);
@@ -164,15 +162,11 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		if (journal_place(&copy, true) < 0)
 			fault = cannot(dest, "cannot write");
 	}
-	before = earlier.size;
+	reader_report(source, &report->copy);
+	report->added = report->copy.bytes - earlier.size;
 	journal_close(&earlier);
 	if (dir >= 0)
 		close(dir);
-	reader_report(source, &read);
-	report->plants = read.plants;
-	report->bytes = read.bytes;
-	report->added = read.bytes - before;
-	memcpy(report->store, read.store, sizeof(report->store));
 	reader_close(source);
 	return fault;
 }

@@ -5,12 +5,12 @@
  * sign bit turned, so that ids sort as numbers; its value is the offset of its
  * record.  The key of one byte 0 sorts below all of them: the state.
  *
- * The file `index/boot`, two lines: the id of the boot in which pages may be
- * unwritten, or "clean"; and the store's uuid.  The order of writes that a
- * crash of the machine must not break: it has this boot's id, synced, before
- * the first page is written, and "clean", synced, after the last page was.  A
- * process that has the index open for writing holds a lock on `index/boot`: no
- * crash of the machine leaves one, and containers may show other boot ids.
+ * The file `index/boot` has two lines: the boot, or "clean"; and the store's
+ * uuid.  The order of writes that a crash of the machine must not break: it has
+ * this boot's id, synced, before the first page is written, and "clean",
+ * synced, after the last page was.  A process that has the index open for
+ * writing holds a lock on it: no crash of the machine leaves one, and
+ * containers may show other boot ids.
  */
 #include "index.h"
 
@@ -442,16 +442,6 @@ key_of(int64_t id, unsigned char key[static 8])
 		key[i] = (unsigned char)order;
 }
 
-static int
-put(struct index *index, int64_t id, MDB_val *value, unsigned flags)
-{
-	unsigned char bytes[8];
-	MDB_val key = { sizeof(bytes), bytes };
-
-	key_of(id, bytes);
-	return mdb_put(index->txn, index->dbi, &key, value, flags);
-}
-
 /* An entry that was found, or what came instead. */
 static enum index_result
 take_value(const struct index *index, int error, const MDB_val *value,
@@ -467,26 +457,29 @@ take_value(const struct index *index, int error, const MDB_val *value,
 	return INDEX_ERROR;
 }
 
-enum index_result
-index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
+/* `flags` MDB_APPEND: an id that is above all others. */
+static enum index_result
+enter(struct index *index, int64_t id, uint64_t offset, unsigned flags,
+    uint64_t *found)
 {
+	unsigned char bytes[8];
+	MDB_val key = { sizeof(bytes), bytes };
 	MDB_val value = { sizeof(offset), &offset };
-	int error = put(index, id, &value, MDB_NOOVERWRITE);
+	int error;
 
+	key_of(id, bytes);
+	error = mdb_put(index->txn, index->dbi, &key, &value, flags);
 	if (error == 0)
 		return INDEX_NEW;
-	return take_value(
-	    index, error == MDB_KEYEXIST ? 0 : error, &value, found);
+	if (error == MDB_KEYEXIST && flags == MDB_NOOVERWRITE)
+		error = 0;
+	return take_value(index, error, &value, found);
 }
 
 enum index_result
-index_append(struct index *index, int64_t id, uint64_t offset)
+index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
 {
-	MDB_val value = { sizeof(offset), &offset };
-	int error = put(index, id, &value, MDB_APPEND);
-
-	return error == 0 ? INDEX_NEW
-			  : take_value(index, error, &value, &offset);
+	return enter(index, id, offset, MDB_NOOVERWRITE, found);
 }
 
 enum index_result
@@ -612,7 +605,8 @@ index_build(struct index *index, const struct pairs *pairs, bool new,
 			    index_put(index, pair->key, pair->value, &found);
 		else if (i == 0 || pair->key != pair[-1].key) {
 			found = pair->value;
-			result = index_append(index, pair->key, found);
+			result =
+			    enter(index, pair->key, found, MDB_APPEND, &found);
 		}
 		if (result == INDEX_ERROR)
 			return -1;

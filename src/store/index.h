@@ -81,16 +81,11 @@ enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
  * Enter the id with its offset, unless it is there: then `found` is the offset
  * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
  *
- * index_append(index, id, offset):
- * Enter an id that is above all others.  INDEX_NEW or INDEX_ERROR.
- *
  * index_find(index, id, offset):
  * Look an id up.  INDEX_NEW if it is not there.
  */
 enum index_result index_put(
     struct index *index, int64_t id, uint64_t offset, uint64_t *found);
-enum index_result index_append(
-    struct index *index, int64_t id, uint64_t offset);
 enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
 
 /*

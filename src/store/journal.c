@@ -68,6 +68,20 @@ journal_lost(const struct journal *journal, uint64_t end, const char *reason,
 	return FAULT_DAMAGED;
 }
 
+enum fault
+journal_finish(const struct journal *journal, struct replay *replay,
+    uint64_t known, uint64_t *tail_end)
+{
+	enum replay_tail tail = replay_finish(replay, tail_end);
+
+	if (tail == REPLAY_TAIL_ERROR)
+		return fault_report(journal->name, "cannot read");
+	if (tail == REPLAY_DAMAGED || replay->at.end < known)
+		return journal_lost(
+		    journal, replay->at.end, replay->reason, known);
+	return FAULT_NONE;
+}
+
 /* Read the header of journal->fd. */
 static enum fault
 read_header(struct journal *journal)
@@ -405,17 +419,15 @@ journal_read(struct journal *journal, uint64_t offset, struct record *record)
 static int
 make_uuid(char uuid[static RECORD_UUID_LEN])
 {
-	unsigned char raw[16];
 	char text[RECORD_UUID_LEN + 1];
-	size_t at = 0;
+	uint16_t raw[8];
 
 	if (getentropy(raw, sizeof(raw)) < 0)
 		return -1;
-	raw[6] = (raw[6] & 0x0f) | 0x40;
-	raw[8] = (raw[8] & 0x3f) | 0x80;
-	for (size_t i = 0; i < sizeof(raw); i++)
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%02x",
-		    i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", raw[i]);
+	raw[3] = (raw[3] & 0x0fff) | 0x4000;
+	raw[4] = (raw[4] & 0x3fff) | 0x8000;
+	snprintf(text, sizeof(text), "%04x%04x-%04x-%04x-%04x-%04x%04x%04x",
+	    raw[0], raw[1], raw[2], raw[3], raw[4], raw[5], raw[6], raw[7]);
 	memcpy(uuid, text, RECORD_UUID_LEN);
 	return 0;
 }

@@ -86,11 +86,17 @@ int journal_make_dir(const char *path);
  * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
  * are missing; the same of the end of its lines, which were durable up to
  * `known`, where the file may also have become shorter.  FAULT_DAMAGED.
+ *
+ * journal_finish(journal, replay, known, tail_end):
+ * replay_finish for a journal whose lines were durable up to `known`: a fault,
+ * logged, if it is damaged or cannot be read.  A torn tail is none.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
 enum fault journal_lost(const struct journal *journal, uint64_t end,
     const char *reason, uint64_t known);
+enum fault journal_finish(const struct journal *journal, struct replay *replay,
+    uint64_t known, uint64_t *tail_end);
 
 /*
  * journal_lock(journal, write, deadline_ms):

@@ -1,11 +1,7 @@
 /*
- * reader: see store/reader.h.
- *
- * Happy path: read line after line without the lock, up to a margin before the
- * end of the file; then take the lock for a moment, so that nobody is in the
- * middle of a write, find where the journal ends, and sync it; then read on to
- * there.  Failure modes: damage ends it with its offset, also where only the
- * index still covers what is gone; a torn tail is reported and not read.
+ * reader: see store/reader.h, which has the happy path.  Failure modes: damage
+ * ends it with its offset, also where only the index still covers what is gone;
+ * a torn tail is reported and not read.
  */
 #include "store/reader.h"
 
@@ -59,6 +55,33 @@ open_journal(struct store_reader *reader)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
+/* The window from before may hold bytes that have changed. */
+static enum fault
+begin_at(struct store_reader *reader, const struct position *at)
+{
+	struct position from = *at;
+
+	replay_done(&reader->replay);
+	if (replay_init(&reader->replay, reader->journal.fd,
+		reader->journal.seed, &from) < 0)
+		return fault_report(reader->journal.name, "cannot read");
+	return FAULT_NONE;
+}
+
+/* Go on from `at`, or if it is all zero begin, to an end to be found again. */
+static enum fault
+resume(struct store_reader *reader, const struct position *at)
+{
+	uint64_t size = reader->journal.size;
+
+	reader->settled = false;
+	reader->limit = size > MARGIN ? size - MARGIN : 0;
+	reader->next_step = 0;
+	reader->plants = 0;
+	reader->fault = FAULT_NONE;
+	return begin_at(reader, at->end > 0 ? at : &reader->journal.start);
+}
+
 struct store_reader *
 reader_open(const char *path, const struct watch *watch, enum fault *fault)
 {
@@ -74,7 +97,7 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 		reader->watch = *watch;
 	*fault = open_journal(reader);
 	if (*fault == FAULT_NONE)
-		*fault = reader_resume(reader, &reader->journal.start);
+		*fault = resume(reader, &reader->journal.start);
 	if (*fault == FAULT_NONE)
 		return reader;
 	reader_close(reader);
@@ -91,32 +114,6 @@ reader_close(struct store_reader *reader)
 	index_close(reader->index, false);
 	journal_close(&reader->journal);
 	free(reader);
-}
-
-/* The window from before may hold bytes that have changed. */
-static enum fault
-begin_at(struct store_reader *reader, const struct position *at)
-{
-	struct position from = *at;
-
-	replay_done(&reader->replay);
-	if (replay_init(&reader->replay, reader->journal.fd,
-		reader->journal.seed, &from) < 0)
-		return fault_report(reader->journal.name, "cannot read");
-	return FAULT_NONE;
-}
-
-enum fault
-reader_resume(struct store_reader *reader, const struct position *at)
-{
-	uint64_t size = reader->journal.size;
-
-	reader->settled = false;
-	reader->limit = size > MARGIN ? size - MARGIN : 0;
-	reader->next_step = 0;
-	reader->plants = 0;
-	reader->fault = FAULT_NONE;
-	return begin_at(reader, at);
 }
 
 enum fault
@@ -185,7 +182,6 @@ static enum fault
 find_end(struct store_reader *reader)
 {
 	const struct journal *journal = &reader->journal;
-	const char *name = journal->name;
 	uint64_t tail_end;
 	enum fault fault = FAULT_NONE;
 	struct replay rest;
@@ -200,18 +196,13 @@ find_end(struct store_reader *reader)
 		return fault;
 	if (replay_init(&rest, journal->fd, journal->seed, &reader->replay.at) <
 	    0)
-		return fault_report(name, "cannot read");
-	enum replay_tail tail = replay_finish(&rest, &tail_end);
-	if (tail == REPLAY_TAIL_ERROR)
-		fault = fault_report(name, "cannot read");
-	else if (tail == REPLAY_DAMAGED || rest.at.end < reader->known)
-		fault = journal_lost(
-		    journal, rest.at.end, rest.reason, reader->known);
-	else if (tail == REPLAY_TORN)
+		return fault_report(journal->name, "cannot read");
+	fault = journal_finish(journal, &rest, reader->known, &tail_end);
+	if (fault == FAULT_NONE && tail_end > rest.at.end)
 		log_warning("%s: a batch was torn at byte %" PRIu64
 			    " by a crash, before it was acknowledged; the "
 			    "service will cut it off",
-		    name, rest.at.end);
+		    journal->name, rest.at.end);
 	reader->limit = rest.at.end;
 	replay_done(&rest);
 	return fault;
@@ -351,8 +342,7 @@ begin_search(struct store_reader *reader, bool use_index)
 			index_abort(reader->index);
 		reader_unlock(reader);
 	}
-	fault = reader_resume(
-	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+	fault = resume(reader, &covered);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
@@ -443,8 +433,7 @@ reader_index(
 	if (fault != FAULT_NONE)
 		return fault;
 	*end = covered.end;
-	return reader_resume(
-	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+	return resume(reader, &covered);
 }
 
 /* Add the files of the directory `name` that have this prefix. */

@@ -30,15 +30,10 @@ struct store_reader {
 };
 
 /*
- * reader_resume(reader, at):
- * Go on from the position `at`, to an end that is found again.
- *
  * reader_read_all(reader), reader_collect(reader, pairs):
  * Check all lines that are left; collect their plants' ids and offsets, too,
  * sorted, for pairs_done.
  */
-enum fault reader_resume(
-    struct store_reader *reader, const struct position *at);
 enum fault reader_read_all(struct store_reader *reader);
 enum fault reader_collect(struct store_reader *reader, struct pairs *pairs);
 

@@ -90,7 +90,7 @@ plants_come_in_their_order_and_the_report_has_the_whole(void **state)
 	assert_memory_equal(record.by, "tester", record.by_len);
 	plant_done(&plant);
 	expect_rest(reader, 2, 3);
-	reader_report(reader, &report);
+	report = reader->report;
 	assert_int_equal(report.plants, 3);
 	/* The closing line, which says that what is before it is durable. */
 	assert_int_equal(report.seq, 4);
@@ -202,7 +202,7 @@ watch_can_stop_it_and_the_report_has_what_was_read(void **state)
 	assert_true(reader_next(reader, &record));
 	assert_true(reader_next(reader, &record));
 	expect_end(reader, FAULT_STOPPED);
-	reader_report(reader, &report);
+	report = reader->report;
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.seq, 2);
 	reader_close(reader);
@@ -220,7 +220,7 @@ damage_fails_with_its_offset(void **state)
 		make_long_store(fixture, good == 0 ? 2 : 16);
 		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_next(reader, 1);
-		reader_report(reader, &report);
+		report = reader->report;
 		reader_close(reader);
 		fixture_flip(fixture, report.bytes + 9);
 		reader = open_reader(fixture, NULL);

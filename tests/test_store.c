@@ -14,7 +14,7 @@
 
 #include "fault_shim.h"
 #include "ground/clock.h"
-#include "store/reader.h"
+#include "reader.h"
 
 static const int64_t one_to_nine[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
 
@@ -249,14 +249,13 @@ read_watermarks(const struct fixture *fixture, struct mark *marks, size_t n)
 	enum fault fault;
 	struct store_reader *reader = reader_open(fixture->path, NULL, &fault);
 	char where[STORE_WHERE_MAX];
-	struct reader_report report;
 	struct record record;
 
 	assert_non_null(reader);
 	for (size_t i = 0; i < n; i++) {
 		assert_true(reader_next(reader, &record));
-		reader_report(reader, &report);
-		marks[i] = (struct mark){ report.last_plant, report.watermark };
+		marks[i] = (struct mark){ reader->report.last_plant,
+			reader->report.watermark };
 	}
 	assert_false(reader_next(reader, &record));
 	assert_int_equal(reader_end(reader, where), FAULT_NONE);

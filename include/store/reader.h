@@ -46,8 +46,6 @@ struct reader_report {
 	uint64_t last_plant; /* its offset; 0 if there is none */
 	uint64_t watermark;  /* of that line: `safe` */
 };
-void reader_report(
-    const struct store_reader *reader, struct reader_report *report);
 
 enum reader_index {
 	READER_INDEX_USABLE,

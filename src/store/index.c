@@ -238,20 +238,6 @@ new_index(int dir, const char *uuid, bool write)
 	return index;
 }
 
-static void
-free_index(struct index *index)
-{
-	int error = errno;
-
-	index_abort(index);
-	if (index->env != NULL)
-		mdb_env_close(index->env);
-	if (index->lock >= 0)
-		close(index->lock);
-	free(index);
-	errno = error;
-}
-
 /* 0, or an error of LMDB's or the system's. */
 static int
 open_environment(struct index *index, const char *path)
@@ -325,7 +311,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		return INDEX_OPENED;
 	}
 	(void)fail(index, error);
-	free_index(index);
+	index_close(index, false);
 	return error == MDB_NOTFOUND ? INDEX_STALE : INDEX_REFUSED;
 }
 
@@ -357,7 +343,7 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		return 0;
 	}
 	(void)fail(index, error);
-	free_index(index);
+	index_close(index, false);
 	return -1;
 }
 
@@ -433,13 +419,14 @@ index_end(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 	return covered.end;
 }
 
-static void
-key_of(int64_t id, unsigned char key[static 8])
+static MDB_val
+key_of(int64_t id, unsigned char bytes[static 8])
 {
 	uint64_t order = (uint64_t)id ^ (UINT64_C(1) << 63);
 
 	for (int i = 7; i >= 0; i--, order >>= 8)
-		key[i] = (unsigned char)order;
+		bytes[i] = (unsigned char)order;
+	return (MDB_val){ 8, bytes };
 }
 
 /* An entry that was found, or what came instead. */
@@ -463,12 +450,9 @@ enter(struct index *index, int64_t id, uint64_t offset, unsigned flags,
     uint64_t *found)
 {
 	unsigned char bytes[8];
-	MDB_val key = { sizeof(bytes), bytes };
-	MDB_val value = { sizeof(offset), &offset };
-	int error;
+	MDB_val key = key_of(id, bytes), value = { sizeof(offset), &offset };
+	int error = mdb_put(index->txn, index->dbi, &key, &value, flags);
 
-	key_of(id, bytes);
-	error = mdb_put(index->txn, index->dbi, &key, &value, flags);
 	if (error == 0)
 		return INDEX_NEW;
 	if (error == MDB_KEYEXIST && flags == MDB_NOOVERWRITE)
@@ -486,11 +470,9 @@ enum index_result
 index_find(struct index *index, int64_t id, uint64_t *offset)
 {
 	unsigned char bytes[8];
-	MDB_val key = { sizeof(bytes), bytes }, value;
-	int error;
+	MDB_val key = key_of(id, bytes), value;
+	int error = mdb_get(index->txn, index->dbi, &key, &value);
 
-	key_of(id, bytes);
-	error = mdb_get(index->txn, index->dbi, &key, &value);
 	return error == MDB_NOTFOUND ? INDEX_NEW
 				     : take_value(index, error, &value, offset);
 }
@@ -533,12 +515,19 @@ mark_clean(struct index *index)
 void
 index_close(struct index *index, bool clean)
 {
+	int error = errno;
+
 	if (index == NULL)
 		return;
 	index_abort(index);
 	if (clean && index->write)
 		mark_clean(index);
-	free_index(index);
+	if (index->env != NULL)
+		mdb_env_close(index->env);
+	if (index->lock >= 0)
+		close(index->lock);
+	free(index);
+	errno = error;
 }
 
 void

@@ -99,7 +99,7 @@ bool index_is_current(const struct index *index);
 /*
  * index_close(index, clean):
  * Close; `clean`: sync it first and note that it is whole on the disk, holding
- * the lock.  NULL is fine.
+ * the lock.  NULL is fine.  errno stays.
  */
 void index_close(struct index *index, bool clean);
 

@@ -77,9 +77,13 @@ resume(struct store_reader *reader, const struct position *at)
 	reader->settled = false;
 	reader->limit = size > MARGIN ? size - MARGIN : 0;
 	reader->next_step = 0;
-	reader->plants = 0;
+	reader->report.plants = 0;
 	reader->fault = FAULT_NONE;
-	return begin_at(reader, at->end > 0 ? at : &reader->journal.start);
+	if (at->end == 0)
+		at = &reader->journal.start;
+	reader->report.bytes = at->end;
+	reader->report.seq = at->seq;
+	return begin_at(reader, at);
 }
 
 struct store_reader *
@@ -96,6 +100,7 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 	if (watch != NULL)
 		reader->watch = *watch;
 	*fault = open_journal(reader);
+	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
 	if (*fault == FAULT_NONE)
 		*fault = resume(reader, &reader->journal.start);
 	if (*fault == FAULT_NONE)
@@ -167,12 +172,9 @@ reader_open_index(
 	else if (result == INDEX_OPENED && !journal_has(journal, covered))
 		result = INDEX_STALE;
 	if (result != INDEX_OPENED) {
-		int error = errno;
-
 		*covered = (struct position){ 0 };
 		index_close(*index, false);
 		*index = NULL;
-		errno = error;
 	}
 	return states[result];
 }
@@ -241,6 +243,8 @@ take_step(struct store_reader *reader)
 bool
 reader_next(struct store_reader *reader, struct record *record)
 {
+	struct reader_report *report = &reader->report;
+
 	while (reader->fault == FAULT_NONE) {
 		if (!take_step(reader)) {
 			reader->fault = FAULT_STOPPED;
@@ -253,11 +257,13 @@ reader_next(struct store_reader *reader, struct record *record)
 			break;
 		switch (replay_next(&reader->replay, record)) {
 		case REPLAY_RECORD:
-			reader->watermark = record->safe;
+			report->bytes = reader->replay.at.end;
+			report->seq = record->seq;
+			report->watermark = record->safe;
 			if (record->plant == NULL)
 				continue;
-			reader->plants++;
-			reader->last_plant = reader->replay.at.last;
+			report->plants++;
+			report->last_plant = reader->replay.at.last;
 			/* Times of one form sort as text. */
 			if (reader->since != NULL &&
 			    memcmp(record->at, reader->since, TIMESTAMP_LEN) <
@@ -300,23 +306,11 @@ reader_collect(struct store_reader *reader, struct pairs *pairs)
 	return reader->fault;
 }
 
-void
-reader_report(const struct store_reader *reader, struct reader_report *report)
-{
-	memcpy(report->store, reader->journal.uuid, RECORD_UUID_LEN);
-	report->store[RECORD_UUID_LEN] = '\0';
-	report->plants = reader->plants;
-	report->bytes = reader->replay.at.end;
-	report->seq = reader->replay.at.seq;
-	report->last_plant = reader->last_plant;
-	report->watermark = reader->watermark;
-}
-
 enum fault
 reader_end(struct store_reader *reader, char *where)
 {
 	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
-	    reader->replay.at.seq, reader->replay.at.end);
+	    reader->report.seq, reader->report.bytes);
 	return reader->fault;
 }
 
@@ -472,7 +466,7 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	};
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
-	struct reader_report journal;
+	const struct reader_report *journal = &reader->report;
 	struct position covered;
 	enum reader_index index;
 	uint64_t behind = 0;
@@ -480,18 +474,17 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 
 	if (fault != FAULT_NONE)
 		return fault;
-	reader_report(reader, &journal);
 	count_files(dir, "index", "", &index_files);
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, ".", JOURNAL_NAME ".failed-", &kept);
 	/* Plants that were stored meanwhile are not counted. */
-	if (index == READER_INDEX_USABLE && journal.last_plant >= covered.end)
-		behind = journal.bytes - covered.end;
-	each(context, "store", journal.store, 0);
-	each(context, "bytes", NULL, journal.bytes);
-	each(context, "watermark", NULL, journal.watermark);
+	if (index == READER_INDEX_USABLE && journal->last_plant >= covered.end)
+		behind = journal->bytes - covered.end;
+	each(context, "store", journal->store, 0);
+	each(context, "bytes", NULL, journal->bytes);
+	each(context, "watermark", NULL, journal->watermark);
 	each(context, "above_watermark", NULL,
-	    journal.bytes - journal.watermark);
+	    journal->bytes - journal->watermark);
 	each(context, "index", behind > 0 ? "behind" : states[index], 0);
 	each(context, "index_behind", NULL, behind);
 	each(context, "index_bytes", NULL, index_files.disk_bytes);

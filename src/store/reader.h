@@ -21,8 +21,7 @@ struct store_reader {
 	uint64_t known;     /* the journal's end is not below this, */
 	bool settled;       /* and was found: */
 	uint64_t limit;     /* it, or where reading without the lock ends */
-	uint64_t plants;
-	uint64_t watermark, last_plant;
+	struct reader_report report;
 	enum fault fault;
 	struct index *index; /* of reader_find; NULL: none can be used */
 	struct pairs rest;   /* the plants that it does not have */

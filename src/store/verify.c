@@ -144,7 +144,7 @@ verify_store(
 	fault = open_index(&v);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(v.reader, &v.pairs);
-	reader_report(v.reader, &report->journal);
+	report->journal = v.reader->report;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;

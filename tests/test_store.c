@@ -591,6 +591,7 @@ put_in_thread(void *argument)
 	struct rival *rival = argument;
 	int64_t begun = clock_ms(CLOCK_MONOTONIC);
 
+	store_wait(rival->store);
 	rival->created = (int)fixture_put(rival->store, 2, NULL).result;
 	rival->number = (int)(clock_ms(CLOCK_MONOTONIC) - begun);
 	return NULL;

@@ -30,6 +30,10 @@
 #include "pure/timestamp.h"
 #include "reader.h"
 
+/* A thread's turn at the lock, and when another may take the mutex. */
+#define TURN_MS 10
+#define TURN_PAUSE_NS 100000L
+
 /* With the directory locked, if there is one: the journal is absent. */
 static enum fault
 replace_journal(struct store *store)
@@ -398,24 +402,37 @@ append_closing(struct store *store)
 }
 
 /*
- * The mutex and the lock, by one deadline: waits one behind another take no
- * longer than one.
+ * The mutex and the lock, by one deadline.  Threads try for the lock in turns:
+ * one that kept the mutex meanwhile would let another wait for two deadlines.
  */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	static const struct timespec pause = { 0, TURN_PAUSE_NS };
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	int64_t deadline_ms = now_ms + timeout_ms;
 
 	pthread_mutex_lock(&store->mutex);
-	if (store->failed)
-		return FAULT_FAILED;
-	if (journal_lock(&store->journal, true, deadline_ms) == 0)
-		return FAULT_NONE;
-	if (errno != ETIMEDOUT)
-		return fault_report(store->journal.name, "cannot lock it");
-	log_warning("%s: locked by another process for %d ms",
-	    store->journal.name, timeout_ms);
-	return FAULT_BUSY;
+	while (!store->failed) {
+		int64_t turn_ms = now_ms + TURN_MS;
+
+		if (journal_lock(&store->journal, true,
+			turn_ms < deadline_ms ? turn_ms : deadline_ms) == 0)
+			return FAULT_NONE;
+		if (errno != ETIMEDOUT)
+			return fault_report(
+			    store->journal.name, "cannot lock it");
+		now_ms = clock_ms(CLOCK_MONOTONIC);
+		if (now_ms >= deadline_ms) {
+			log_warning("%s: locked by another process for %d ms",
+			    store->journal.name, timeout_ms);
+			return FAULT_BUSY;
+		}
+		pthread_mutex_unlock(&store->mutex);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&store->mutex);
+	}
+	return FAULT_FAILED;
 }
 
 /* A fault that the next start must mend ends this one. */

@@ -149,9 +149,17 @@ reader_unlock(struct store_reader *reader)
 		journal_unlock(&reader->journal);
 }
 
-enum reader_index
-reader_open_index(
-    struct store_reader *reader, struct index **index, struct position *covered)
+static void
+close_index(struct store_reader *reader)
+{
+	index_close(reader->index, false);
+	reader->index = NULL;
+	reader->covered = (struct position){ 0 };
+	reader->entries = 0;
+}
+
+enum fault
+reader_open_index(struct store_reader *reader)
 {
 	static const enum reader_index states[] = {
 		[INDEX_OPENED] = READER_INDEX_USABLE,
@@ -162,21 +170,28 @@ reader_open_index(
 	};
 	struct journal *journal = &reader->journal;
 	enum index_open result = INDEX_ABSENT;
+	enum fault fault = reader_lock(reader);
 
-	*index = NULL;
+	if (fault != FAULT_NONE)
+		return fault;
+	close_index(reader);
 	if (journal->dir >= 0)
-		result = index_open(
-		    journal->dir, reader->path, journal->uuid, false, index);
-	if (result == INDEX_OPENED && index_begin(*index, covered) < 0)
+		result = index_open(journal->dir, reader->path, journal->uuid,
+		    false, &reader->index);
+	if (result == INDEX_OPENED &&
+	    (index_begin(reader->index, &reader->covered) < 0 ||
+		index_count(reader->index, &reader->entries) < 0))
 		result = INDEX_REFUSED;
-	else if (result == INDEX_OPENED && !journal_has(journal, covered))
+	else if (result == INDEX_OPENED &&
+		 !journal_has(journal, &reader->covered))
 		result = INDEX_STALE;
-	if (result != INDEX_OPENED) {
-		*covered = (struct position){ 0 };
-		index_close(*index, false);
-		*index = NULL;
-	}
-	return states[result];
+	if (result == INDEX_OPENED)
+		index_abort(reader->index);
+	else
+		close_index(reader);
+	reader_unlock(reader);
+	reader->index_state = states[result];
+	return FAULT_NONE;
 }
 
 /* Under the lock: find the end behind what was read. */
@@ -321,22 +336,15 @@ reader_end(struct store_reader *reader, char *where)
 static enum fault
 begin_search(struct store_reader *reader, bool use_index)
 {
-	struct position covered = { 0 };
 	enum fault fault = FAULT_NONE;
 
 	pairs_done(&reader->rest);
-	index_close(reader->index, false);
-	reader->index = NULL;
-	if (use_index) {
-		fault = reader_lock(reader);
-		if (fault != FAULT_NONE)
-			return fault;
-		reader_open_index(reader, &reader->index, &covered);
-		if (reader->index != NULL)
-			index_abort(reader->index);
-		reader_unlock(reader);
-	}
-	fault = resume(reader, &covered);
+	if (use_index)
+		fault = reader_open_index(reader);
+	else
+		close_index(reader);
+	if (fault == FAULT_NONE)
+		fault = resume(reader, &reader->covered);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
@@ -402,32 +410,17 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	return fault_report(reader->journal.name, "cannot read");
 }
 
-static enum fault
-check_index(struct store_reader *reader, enum reader_index *state,
-    struct position *covered)
-{
-	struct index *index;
-	enum fault fault = reader_lock(reader);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	*state = reader_open_index(reader, &index, covered);
-	index_close(index, false);
-	reader_unlock(reader);
-	return FAULT_NONE;
-}
-
 enum fault
 reader_index(
     struct store_reader *reader, enum reader_index *state, uint64_t *end)
 {
-	struct position covered;
-	enum fault fault = check_index(reader, state, &covered);
+	enum fault fault = reader_open_index(reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	*end = covered.end;
-	return resume(reader, &covered);
+	*state = reader->index_state;
+	*end = reader->covered.end;
+	return resume(reader, &reader->covered);
 }
 
 /* Add the files of the directory `name` that have this prefix. */
@@ -467,19 +460,19 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
 	const struct reader_report *journal = &reader->report;
-	struct position covered;
-	enum reader_index index;
 	uint64_t behind = 0;
-	enum fault fault = check_index(reader, &index, &covered);
+	enum fault fault = reader_open_index(reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
+	const enum reader_index index = reader->index_state;
+	const uint64_t end = reader->covered.end;
 	count_files(dir, "index", "", &index_files);
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, ".", JOURNAL_NAME ".failed-", &kept);
 	/* Plants that were stored meanwhile are not counted. */
-	if (index == READER_INDEX_USABLE && journal->last_plant >= covered.end)
-		behind = journal->bytes - covered.end;
+	if (index == READER_INDEX_USABLE && journal->last_plant >= end)
+		behind = journal->bytes - end;
 	each(context, "store", journal->store, 0);
 	each(context, "bytes", NULL, journal->bytes);
 	each(context, "watermark", NULL, journal->watermark);

@@ -23,9 +23,12 @@ struct store_reader {
 	uint64_t limit;     /* it, or where reading without the lock ends */
 	struct reader_report report;
 	enum fault fault;
-	struct index *index; /* of reader_find; NULL: none can be used */
-	struct pairs rest;   /* the plants that it does not have */
-	bool searching;      /* these two are set */
+	enum reader_index index_state;
+	struct index *index;     /* NULL: none can be used */
+	struct position covered; /* by the index, when it was opened; */
+	uint64_t entries;        /* so many plants */
+	struct pairs rest;       /* the plants that it does not have */
+	bool searching;          /* these are set, for reader_find */
 };
 
 /*
@@ -52,12 +55,11 @@ enum fault reader_lock(struct store_reader *reader);
 void reader_unlock(struct store_reader *reader);
 
 /*
- * reader_open_index(reader, index, covered):
- * Open the store's index for reading, under the lock, and begin a transaction.
- * READER_INDEX_USABLE, with `covered`; then the caller closes it.  Else
- * `*index` is NULL and `covered` all zero.
+ * reader_open_index(reader):
+ * Open the store's index for reading, and set reader->index_state; if it is
+ * READER_INDEX_USABLE also reader->index, without a transaction, what it covers
+ * and how many plants it has.  Else these are NULL and zero, with errno.
  */
-enum reader_index reader_open_index(struct store_reader *reader,
-    struct index **index, struct position *covered);
+enum fault reader_open_index(struct store_reader *reader);
 
 #endif

@@ -28,12 +28,9 @@ struct verify {
 	const char *path;
 	const struct watch *watch;
 	struct store_reader *reader;
-	struct index *index;     /* NULL: there is none to compare */
-	struct position covered; /* by the index, when this began; */
-	uint64_t entries;        /* so many plants */
-	struct pairs pairs;      /* of the journal */
-	size_t next;             /* of them, to be looked up */
-	uint64_t covered_now;    /* the end of what the index covers */
+	struct pairs pairs;   /* of the journal */
+	size_t next;          /* of them, to be looked up */
+	uint64_t covered_now; /* the end of what the index covers */
 	struct verify_report *report;
 };
 
@@ -41,18 +38,12 @@ struct verify {
 static enum fault
 open_index(struct verify *v)
 {
-	enum fault fault = reader_lock(v->reader);
+	enum fault fault = reader_open_index(v->reader);
 
-	if (fault != FAULT_NONE)
+	v->report->index = v->reader->index_state;
+	if (fault != FAULT_NONE || v->report->index != READER_INDEX_UNUSABLE)
 		return fault;
-	v->report->index = reader_open_index(v->reader, &v->index, &v->covered);
-	if (v->report->index == READER_INDEX_UNUSABLE ||
-	    (v->index != NULL && index_count(v->index, &v->entries) < 0))
-		fault = fault_report(v->path, "cannot read its index");
-	if (v->index != NULL)
-		index_abort(v->index);
-	reader_unlock(v->reader);
-	return fault;
+	return fault_report(v->path, "cannot read its index");
 }
 
 static enum fault
@@ -60,7 +51,7 @@ look_up(const struct verify *v, const struct pair *pair)
 {
 	uint64_t offset;
 
-	switch (index_find(v->index, pair->key, &offset)) {
+	switch (index_find(v->reader->index, pair->key, &offset)) {
 	case INDEX_ERROR:
 		return fault_report(v->path, "cannot read its index");
 	case INDEX_NEW:
@@ -88,20 +79,20 @@ compare_slice(struct verify *v, uint64_t *found)
 
 	if (fault != FAULT_NONE)
 		return fault;
-	if (!index_is_current(v->index)) {
+	if (!index_is_current(v->reader->index)) {
 		v->report->index = READER_INDEX_REPLACED;
 		v->next = v->pairs.n;
-	} else if (index_begin(v->index, &now) < 0)
+	} else if (index_begin(v->reader->index, &now) < 0)
 		fault = fault_report(v->path, "cannot read its index");
 	else
 		v->covered_now = now.end;
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
-		if (v->pairs.map[v->next].value < v->covered.end) {
+		if (v->pairs.map[v->next].value < v->reader->covered.end) {
 			fault = look_up(v, &v->pairs.map[v->next]);
 			++*found;
 		}
-	index_abort(v->index);
+	index_abort(v->reader->index);
 	reader_unlock(v->reader);
 	return fault;
 }
@@ -123,11 +114,11 @@ compare_index(struct verify *v)
 		return fault;
 	if (v->covered_now < bytes && found < v->pairs.n)
 		v->report->index = READER_INDEX_BEHIND;
-	if (found == v->entries)
+	if (found == v->reader->entries)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->path, v->entries, found);
+	    v->path, v->reader->entries, found);
 	return FAULT_DAMAGED;
 }
 
@@ -148,10 +139,9 @@ verify_store(
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE && v.index != NULL)
+	if (fault == FAULT_NONE && v.reader->index != NULL)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
-	index_close(v.index, false);
 	reader_close(v.reader);
 	return fault;
 }

@@ -2,7 +2,6 @@
 #include "store/engine.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

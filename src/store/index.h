@@ -19,9 +19,6 @@
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "ground/pairs.h"
 #include "ground/watch.h"
 #include "journal.h"

@@ -138,15 +138,8 @@ reader_lock(struct store_reader *reader)
 	if (why == NULL)
 		return FAULT_NONE;
 	log_error("%s: %s while it was read", journal->name, why);
-	reader_unlock(reader);
+	journal_unlock(&reader->journal);
 	return FAULT_FAILED;
-}
-
-void
-reader_unlock(struct store_reader *reader)
-{
-	if (reader->journal.dir >= 0)
-		journal_unlock(&reader->journal);
 }
 
 static void
@@ -189,7 +182,7 @@ reader_open_index(struct store_reader *reader)
 		index_abort(reader->index);
 	else
 		close_index(reader);
-	reader_unlock(reader);
+	journal_unlock(&reader->journal);
 	reader->index_state = states[result];
 	return FAULT_NONE;
 }
@@ -237,7 +230,7 @@ settle(struct store_reader *reader)
 	if (fault == FAULT_NONE && reader->journal.dir >= 0 &&
 	    journal_sync(&reader->journal) < 0)
 		fault = journal_fail(&reader->journal, "fdatasync");
-	reader_unlock(reader);
+	journal_unlock(&reader->journal);
 	reader->settled = fault == FAULT_NONE;
 	return reader->settled ? begin_at(reader, &reader->replay.at) : fault;
 }
@@ -381,7 +374,7 @@ find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 		if (fault != FAULT_NONE)
 			return fault;
 		bool right = ask_index(reader, id, offset);
-		reader_unlock(reader);
+		journal_unlock(&reader->journal);
 		if (!right)
 			fault = begin_search(reader, false);
 		else if (*offset > 0)

@@ -47,12 +47,12 @@ enum fault reader_figures(
     struct store_reader *reader, store_figure *each, void *context);
 
 /*
- * reader_lock(reader), reader_unlock(reader):
+ * reader_lock(reader):
  * Lock the journal, if it is in a directory, so that nobody is in the middle of
  * a write, and check that it still is the store's: a fault, logged, if not.
+ * journal_unlock in every other case.
  */
 enum fault reader_lock(struct store_reader *reader);
-void reader_unlock(struct store_reader *reader);
 
 /*
  * reader_open_index(reader):

@@ -8,10 +8,7 @@
  */
 #include "store/verify.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <time.h>
 
 #include "ground/log.h"
@@ -25,26 +22,12 @@
 #define REMEDY "remove that directory: the next start builds it again"
 
 struct verify {
-	const char *path;
-	const struct watch *watch;
 	struct store_reader *reader;
 	struct pairs pairs;   /* of the journal */
 	size_t next;          /* of them, to be looked up */
 	uint64_t covered_now; /* the end of what the index covers */
 	struct verify_report *report;
 };
-
-/* An index that cannot be compared is in the report; damage is a fault. */
-static enum fault
-open_index(struct verify *v)
-{
-	enum fault fault = reader_open_index(v->reader);
-
-	v->report->index = v->reader->index_state;
-	if (fault != FAULT_NONE || v->report->index != READER_INDEX_UNUSABLE)
-		return fault;
-	return fault_report(v->path, "cannot read its index");
-}
 
 static enum fault
 look_up(const struct verify *v, const struct pair *pair)
@@ -53,11 +36,11 @@ look_up(const struct verify *v, const struct pair *pair)
 
 	switch (index_find(v->reader->index, pair->key, &offset)) {
 	case INDEX_ERROR:
-		return fault_report(v->path, "cannot read its index");
+		return fault_report(v->reader->path, "cannot read its index");
 	case INDEX_NEW:
 		log_error("%s/index: does not have the plant %" PRId64
 			  " at byte %" PRIu64 "; " REMEDY,
-		    v->path, pair->key, pair->value);
+		    v->reader->path, pair->key, pair->value);
 		return FAULT_DAMAGED;
 	case INDEX_FOUND:
 		break;
@@ -66,7 +49,7 @@ look_up(const struct verify *v, const struct pair *pair)
 		return FAULT_NONE;
 	log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
 		  " instead of %" PRIu64 "; " REMEDY,
-	    v->path, pair->key, offset, pair->value);
+	    v->reader->path, pair->key, offset, pair->value);
 	return FAULT_DAMAGED;
 }
 
@@ -83,7 +66,7 @@ compare_slice(struct verify *v, uint64_t *found)
 		v->report->index = READER_INDEX_REPLACED;
 		v->next = v->pairs.n;
 	} else if (index_begin(v->reader->index, &now) < 0)
-		fault = fault_report(v->path, "cannot read its index");
+		fault = fault_report(v->reader->path, "cannot read its index");
 	else
 		v->covered_now = now.end;
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
@@ -93,7 +76,7 @@ compare_slice(struct verify *v, uint64_t *found)
 			++*found;
 		}
 	index_abort(v->reader->index);
-	reader_unlock(v->reader);
+	journal_unlock(&v->reader->journal);
 	return fault;
 }
 
@@ -105,7 +88,7 @@ compare_index(struct verify *v)
 	enum fault fault;
 
 	do {
-		if (!watch_step(v->watch, bytes, bytes))
+		if (!watch_step(&v->reader->watch, bytes, bytes))
 			return FAULT_STOPPED;
 		fault = compare_slice(v, &found);
 		nanosleep(&pause, NULL);
@@ -118,7 +101,7 @@ compare_index(struct verify *v)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->path, v->reader->entries, found);
+	    v->reader->path, v->reader->entries, found);
 	return FAULT_DAMAGED;
 }
 
@@ -126,13 +109,16 @@ enum fault
 verify_store(
     const char *path, const struct watch *watch, struct verify_report *report)
 {
-	struct verify v = { .path = path, .watch = watch, .report = report };
+	struct verify v = { .report = report };
 	enum fault fault;
 
 	v.reader = reader_open(path, watch, &fault);
 	if (v.reader == NULL)
 		return fault;
-	fault = open_index(&v);
+	fault = reader_open_index(v.reader);
+	report->index = v.reader->index_state;
+	if (fault == FAULT_NONE && report->index == READER_INDEX_UNUSABLE)
+		fault = fault_report(path, "cannot read its index");
 	if (fault == FAULT_NONE)
 		fault = reader_collect(v.reader, &v.pairs);
 	report->journal = v.reader->report;

@@ -50,7 +50,7 @@ enum fault reader_figures(
  * reader_lock(reader):
  * Lock the journal, if it is in a directory, so that nobody is in the middle of
  * a write, and check that it still is the store's: a fault, logged, if not.
- * journal_unlock in every other case.
+ * Otherwise the caller gives it back with journal_unlock.
  */
 enum fault reader_lock(struct store_reader *reader);
 

@@ -179,10 +179,11 @@ check_journal(struct check *check)
 	const char *dir = check->config.dir;
 	struct watch watch = command_watch(check->call, "check");
 	enum reader_index index = READER_INDEX_ABSENT;
+	char where[STORE_WHERE_MAX];
 	struct record record;
 	enum fault fault;
 	uint64_t end;
-	struct reader *reader = reader_open(dir, &watch, &fault);
+	struct store_reader *reader = reader_open(dir, &watch, &fault);
 
 	if (reader != NULL)
 		fault = reader_index(reader, &index, &end);
@@ -190,7 +191,7 @@ check_journal(struct check *check)
 		if (index == READER_INDEX_USABLE)
 			index = READER_INDEX_BEHIND;
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
+		fault = reader_end(reader, where);
 	command_unwatch();
 	reader_close(reader);
 	if (fault != FAULT_NONE)

@@ -134,7 +134,8 @@ backup(const struct call *call)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
 	       " of them new\n",
-	    dest, report.store, report.plants, report.bytes, report.added);
+	    dest, report.copy.store, report.copy.plants, report.copy.bytes,
+	    report.added);
 	return EX_OK;
 }
 

@@ -13,22 +13,24 @@
  * is marked for all processes and this one ends; a failed commit of the index,
  * the plants are stored and the next catch-up enters them.
  */
-#include "file.h"
+#include "recovery.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
-#include "recovery.h"
+#include "reader.h"
+
+/* A thread's turn at the lock, and when another may take the mutex. */
+#define TURN_MS 10
+#define TURN_PAUSE_NS 100000L
 
 /* With the directory locked, if there is one: the journal is absent. */
 static enum fault
@@ -129,8 +131,8 @@ free_store(struct store *store, bool clean)
 	free(store);
 }
 
-struct store *
-file_open(const struct store_options *options, enum fault *fault)
+static struct store *
+open_store(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
@@ -174,31 +176,27 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
     const struct plant *plant, enum store_result *result)
 {
 	struct record record;
-	int error = 0;
+	bool valid = false;
 
-	if (offset >= end)
-		error = EBADMSG;
-	else if (offset >= store->at.end) {
+	if (offset < store->at.end) {
+		valid = journal_read(&store->journal, offset, &record) == 0;
+		if (!valid && errno != EBADMSG)
+			return fault_report(store->journal.name, "cannot read");
+	} else if (offset < end) {
 		/* Entered a moment ago: it is in this batch. */
 		const char *line = store->batch + (offset - store->at.end);
 		const char *newline = rawmemchr(line, '\n');
 
-		if (record_decode(line, (size_t)(newline + 1 - line),
-			store->journal.seed, &record) != NULL)
-			error = EBADMSG;
-	} else if (journal_read(&store->journal, offset, &record) < 0)
-		error = errno;
-	if (error == 0 && (record.plant == NULL || record.id != plant->id))
-		error = EBADMSG;
-	errno = error;
-	if (error == EBADMSG) {
+		valid = record_decode(line, (size_t)(newline + 1 - line),
+			    store->journal.seed, &record) == NULL;
+	}
+	if (!valid || record.plant == NULL || record.id != plant->id) {
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    store->journal.name, plant->id, offset);
+		errno = EBADMSG;
 		return recovery_index_failed(store);
 	}
-	if (error != 0)
-		return fault_report(store->journal.name, "cannot read");
 	*result = record.plant_len == plant->len &&
 			  memcmp(record.plant, plant->text, plant->len) == 0
 		      ? STORE_SAME
@@ -402,24 +400,37 @@ append_closing(struct store *store)
 }
 
 /*
- * The mutex and the lock, by one deadline: waits one behind another take no
- * longer than one.
+ * The mutex and the lock, by one deadline.  Threads try for the lock in turns:
+ * one that kept the mutex meanwhile would let another wait for two deadlines.
  */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	static const struct timespec pause = { 0, TURN_PAUSE_NS };
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	int64_t deadline_ms = now_ms + timeout_ms;
 
 	pthread_mutex_lock(&store->mutex);
-	if (store->failed)
-		return FAULT_FAILED;
-	if (journal_lock(&store->journal, true, deadline_ms) == 0)
-		return FAULT_NONE;
-	if (errno != ETIMEDOUT)
-		return fault_report(store->journal.name, "cannot lock it");
-	log_warning("%s: locked by another process for %d ms",
-	    store->journal.name, timeout_ms);
-	return FAULT_BUSY;
+	while (!store->failed) {
+		int64_t turn_ms = now_ms + TURN_MS;
+
+		if (journal_lock(&store->journal, true,
+			turn_ms < deadline_ms ? turn_ms : deadline_ms) == 0)
+			return FAULT_NONE;
+		if (errno != ETIMEDOUT)
+			return fault_report(
+			    store->journal.name, "cannot lock it");
+		now_ms = clock_ms(CLOCK_MONOTONIC);
+		if (now_ms >= deadline_ms) {
+			log_warning("%s: locked by another process for %d ms",
+			    store->journal.name, timeout_ms);
+			return FAULT_BUSY;
+		}
+		pthread_mutex_unlock(&store->mutex);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&store->mutex);
+	}
+	return FAULT_FAILED;
 }
 
 /* A fault that the next start must mend ends this one. */
@@ -430,8 +441,8 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-int
-file_commit(struct store *store, struct store_item *items, size_t n,
+static int
+commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -450,15 +461,15 @@ file_commit(struct store *store, struct store_item *items, size_t n,
 	return failed ? -1 : 0;
 }
 
-void
-file_wait(struct store *store)
+static void
+wait_for_others(struct store *store)
 {
 	pthread_mutex_lock(&store->mutex);
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_idle(struct store *store)
+static void
+close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
@@ -470,13 +481,11 @@ file_idle(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_close(struct store *store)
+static void
+close_store(struct store *store)
 {
 	bool clean = false;
 
-	if (store == NULL)
-		return;
 	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
@@ -493,3 +502,30 @@ file_close(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }
+
+static struct store_reader *
+open_reader(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	struct store_reader *reader =
+	    reader_open(options->dir, options->watch, fault);
+
+	if (reader != NULL)
+		reader->since = since;
+	return reader;
+}
+
+const struct engine engine_file = {
+	.version = ENGINE_VERSION,
+	.open = open_store,
+	.commit = commit,
+	.wait = wait_for_others,
+	.idle = close_batch,
+	.close = close_store,
+	.reader_open = open_reader,
+	.reader_next = reader_next,
+	.reader_end = reader_end,
+	.reader_find = reader_find,
+	.reader_figures = reader_figures,
+	.reader_close = reader_close,
+};

@@ -87,7 +87,7 @@ engine_count(void)
 	struct verify_report report;
 
 	if (verify_store(store_dir, NULL, &report) != FAULT_NONE ||
-	    report.index != VERIFY_INDEX_EQUAL)
+	    report.index != READER_INDEX_USABLE)
 		return -1;
 	return (int64_t)report.journal.plants;
 }

@@ -24,9 +24,10 @@ void
 engine_open(const char *dir)
 {
 	log_set_level(LOG_AT_ERROR);
-	store_dir = dir;
-	if (store_init(dir) != FAULT_NONE)
+	/* Once it is there, it is opened again to be counted. */
+	if (store_dir == NULL && store_init(dir) != FAULT_NONE)
 		exit(EXIT_FAILURE);
+	store_dir = dir;
 	store = sample_open_store(dir);
 }
 

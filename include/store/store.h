@@ -39,6 +39,7 @@ struct store_options {
 	const char *dir;
 	bool prepare; /* write ahead the room for records to come: for long
 			 lived processes, not for one request */
+	bool prompt;  /* store_open waits 100 ms for other processes, not 5 s */
 	const struct watch *watch; /* of store_open alone, where it has to read
 			 on or to build the index; or NULL */
 };
@@ -71,6 +72,14 @@ struct store *store_open(
  */
 int store_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument);
+
+/*
+ * store_ready(store):
+ * Whether a plant sent now could be stored: STORE_CREATED, STORE_FULL if there
+ * is room for less than 64 KiB, or STORE_FAILED.  It waits for nothing, and
+ * looks at the disk at most once a second; any thread.
+ */
+enum store_result store_ready(struct store *store);
 
 /*
  * store_wait(store):

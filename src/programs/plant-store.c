@@ -14,8 +14,8 @@
 
 static const struct command *const subcommands[] = { &token_command,
 	&store_command_verify, &check_command, &store_command_backup,
-	&store_command_recover, &stats_command, &get_command, &export_command,
-	&import_command };
+	&store_command_recover, &stats_command, &metrics_command, &get_command,
+	&export_command, &import_command };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
 static void

@@ -29,6 +29,8 @@ struct store {
 	struct position at; /* the journal is read up to here */
 	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
 	char *batch;        /* the lines of one append, and room */
+	_Atomic int ready;  /* see store_ready */
+	int64_t ready_until_ms;
 };
 
 /*

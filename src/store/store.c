@@ -25,9 +25,16 @@
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
 #include "recovery.h"
+
+/* Of store_ready: the room that a plant needs; between two looks at the disk. */
+#define READY_BYTES (64 << 10)
+#define READY_INTERVAL_MS 1000
+/* How long to wait for the lock while somebody waits for the store's state. */
+#define PROMPT_MS 100
 
 /* With the directory locked: the journal is absent, or has failed. */
 static enum fault
@@ -109,7 +116,8 @@ struct store *
 store_open(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	    clock_ms(CLOCK_MONOTONIC) +
+	    (options->prompt ? PROMPT_MS : JOURNAL_LOCK_TIMEOUT_MS);
 	struct store *store = calloc(1, sizeof(*store));
 
 	if (store == NULL) {
@@ -126,8 +134,16 @@ store_open(const struct store_options *options, enum fault *fault)
 		*fault = fault_report(options->dir, "cannot open");
 	else
 		*fault = open_journal(store, deadline_ms);
-	if (*fault == FAULT_NONE)
+	if (*fault == FAULT_NONE) {
+		if (metrics_open(store->path, true) != FAULT_NONE &&
+		    store->prepare)
+			log_warning("%s/" METRICS_NAME ": %s; this process "
+				    "counts for itself alone",
+			    store->path, strerror(errno));
 		*fault = recovery_start(store);
+		metrics[METRICS_FAILED] =
+		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
+	}
 	store->watch = NULL;
 	if (*fault == FAULT_NONE) {
 		journal_unlock(&store->journal);
@@ -266,7 +282,12 @@ write_batch(struct store *store, const struct position *at, bool sync)
 static void
 settle(struct store *store, const struct position *at)
 {
+	uint64_t plants;
+
 	store->at = *at;
+	metrics[METRICS_STORE_BYTES] = at->end;
+	if (index_count(store->index, &plants) == 0)
+		metrics[METRICS_STORE_PLANTS] = plants;
 	if (index_commit(store->index, at) < 0) {
 		/* The plants are stored; reading on will enter them. */
 		recovery_index_failed(store);
@@ -403,8 +424,8 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-int
-store_commit(struct store *store, struct store_item *items, size_t n,
+static int
+commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -421,6 +442,82 @@ store_commit(struct store *store, struct store_item *items, size_t n,
 	bool failed = store->failed;
 	pthread_mutex_unlock(&store->mutex);
 	return failed ? -1 : 0;
+}
+
+/* A batch, and who else is called when its results are known. */
+struct counted {
+	const struct store_item *items;
+	size_t n;
+	void (*answer)(void *argument);
+	void *argument;
+};
+
+/* Before they are answered: a kill must not make the sums too small. */
+static void
+count_results(void *argument)
+{
+	const struct counted *batch = argument;
+	uint64_t results[STORE_FAILED + 1] = { 0 };
+
+	for (size_t i = 0; i < batch->n; i++)
+		results[batch->items[i].result]++;
+	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
+	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
+	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);
+	metrics_add(METRICS_BATCHES, 1);
+	metrics_observe(METRICS_BATCH_PLANTS, batch->n);
+	if (batch->answer != NULL)
+		batch->answer(batch->argument);
+}
+
+int
+store_commit(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument)
+{
+	struct counted batch = { items, n, answer, argument };
+	int64_t began_us = clock_us(CLOCK_MONOTONIC);
+	int status = commit(store, items, n, count_results, &batch);
+
+	metrics_observe(METRICS_COMMIT_US,
+	    (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
+	if (status < 0)
+		metrics[METRICS_FAILED] = 1;
+	return status;
+}
+
+/* For a plant, and for what the index may need. */
+static bool
+has_room(const struct store *store)
+{
+	int fd = openat(
+	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
+
+	if (fd >= 0)
+		close(fd);
+	return fault_of(error) != FAULT_FULL;
+}
+
+enum store_result
+store_ready(struct store *store)
+{
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
+
+	/* During a commit, what was found last. */
+	if (pthread_mutex_trylock(&store->mutex) != 0)
+		return (enum store_result)store->ready;
+	if (store->failed)
+		store->ready = STORE_FAILED;
+	else if (now_ms >= store->ready_until_ms) {
+		store->ready_until_ms = now_ms + READY_INTERVAL_MS;
+		store->ready =
+		    journal_check(&store->journal, store->at.end) != NULL
+			? STORE_FAILED
+		    : has_room(store) ? STORE_CREATED
+				      : STORE_FULL;
+	}
+	pthread_mutex_unlock(&store->mutex);
+	return (enum store_result)store->ready;
 }
 
 void

@@ -1,0 +1,127 @@
+/* metrics: the mapped file of counters.  See ground/metrics.h. */
+#include "ground/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pure/crc32c.h"
+
+#define FILE_BYTES ((size_t)4096)
+
+struct file {
+	_Atomic uint64_t kind; /* see kind_of_file; 0 where it is new */
+	_Atomic uint64_t unused[7];
+	_Atomic uint64_t places[METRICS_COUNT];
+};
+_Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
+
+static struct file own;
+static char *mapping;
+static struct sigaction before;
+_Atomic uint64_t *metrics = own.places;
+_Atomic unsigned metrics_connections;
+
+/* A page of the file cannot be had: go on without it. */
+static void
+handle_bus(int number, siginfo_t *info, void *context)
+{
+	char *at = info->si_addr;
+
+	(void)number;
+	(void)context;
+	if (at < mapping || at >= mapping + FILE_BYTES ||
+	    mmap(mapping, FILE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		sigaction(SIGBUS, &before, NULL);
+}
+
+/* Another version may have other counters in these places. */
+static uint64_t
+kind_of_file(void)
+{
+	static const char version[] = PLANT_STORE_VERSION;
+
+	return (uint64_t)METRICS_COUNT << 32 |
+	       crc32c(0, version, sizeof(version));
+}
+
+/* Map the file, which is allocated first.  0, or -1 with errno. */
+static int
+map_file(const char *path, int flags)
+{
+	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	int error = fd < 0 ? errno : posix_fallocate(fd, 0, FILE_BYTES);
+	void *map = MAP_FAILED;
+
+	if (error == 0) {
+		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		    fd, 0);
+		error = errno;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (map != MAP_FAILED)
+		mapping = map;
+	errno = error;
+	return map == MAP_FAILED ? -1 : 0;
+}
+
+enum fault
+metrics_open(const char *dir, bool make)
+{
+	const struct sigaction action = { .sa_sigaction = handle_bus,
+		.sa_flags = SA_SIGINFO };
+	enum fault fault = FAULT_MEMORY;
+	struct file *file;
+	uint64_t kind;
+	char *path;
+
+	if (asprintf(&path, "%s/" METRICS_NAME, dir) < 0)
+		return fault;
+	if (mapping == NULL)
+		sigaction(SIGBUS, &action, &before);
+	do {
+		fault = FAULT_NONE;
+		if (map_file(path, make ? O_CREAT : 0) < 0) {
+			fault = fault_of(errno);
+			break;
+		}
+		file = (struct file *)(void *)mapping;
+		kind = 0;
+		if (atomic_compare_exchange_strong(
+			&file->kind, &kind, kind_of_file()) ||
+		    kind == kind_of_file()) {
+			metrics = file->places;
+			break;
+		}
+		fault = FAULT_SETUP;
+	} while (make && unlink(path) == 0);
+	free(path);
+	return fault;
+}
+
+uint64_t
+metrics_bound(enum metrics_place histogram, unsigned i)
+{
+	static const uint64_t bounds[METRICS_BUCKETS - 1] = { 1, 3, 10, 30, 100,
+		300, 1000, 3000, 10000, 30000 };
+
+	/* Times from 100 microseconds to 3 seconds. */
+	return bounds[i] * (histogram == METRICS_BATCH_PLANTS ? 1 : 100);
+}
+
+void
+metrics_observe(enum metrics_place histogram, uint64_t value)
+{
+	unsigned i = 0;
+
+	while (i < METRICS_BUCKETS - 1 && value > metrics_bound(histogram, i))
+		i++;
+	metrics_add(histogram + i, 1);
+	metrics_add(histogram + METRICS_SUM, value);
+}

@@ -30,7 +30,7 @@
 #include "pure/timestamp.h"
 #include "recovery.h"
 
-/* Of store_ready: the room that a plant needs; between two looks at the disk. */
+/* The room that a plant needs; for how long store_ready asks no disk. */
 #define READY_BYTES (64 << 10)
 #define READY_INTERVAL_MS 1000
 /* How long to wait for the lock while somebody waits for the store's state. */

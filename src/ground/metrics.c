@@ -100,6 +100,7 @@ metrics_open(const char *dir, bool make)
 			break;
 		}
 		fault = FAULT_SETUP;
+		errno = EINVAL;
 	} while (make && unlink(path) == 0);
 	free(path);
 	return fault;

@@ -23,9 +23,11 @@ run(const struct call *call)
 
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
-	if (metrics_open(call->dir, false) != FAULT_NONE)
-		return command_fault(
-		    fault_report(call->dir, "cannot open its metrics"));
+	fault = metrics_open(call->dir, false);
+	if (fault != FAULT_NONE) {
+		(void)fault_report(call->dir, "cannot open its metrics");
+		return command_fault(fault);
+	}
 	struct tokens *tokens =
 	    tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
 	if (tokens == NULL)

@@ -6,9 +6,11 @@ The worker is spoken to in FastCGI directly, without a web server before it.
 """
 
 import array
+import concurrent.futures
 import contextlib
 import fcntl
 import functools
+import json
 import os
 import pathlib
 import select
@@ -73,6 +75,8 @@ LATE_REQUESTS = 50
 # On a busy machine a prompt client is not always prompt.
 PROMPT_ROUNDS = 500
 PROMPT_REQUESTS = 50  # of a round
+LOG_CLIENTS = 4
+LOG_REQUESTS = 60
 
 
 class Reactor:
@@ -746,6 +750,78 @@ def check_looking(tally: Tally, store: Store) -> None:
     service.check_end(tally)
 
 
+def ask_many(reactor: Reactor, numbers: range) -> list[tuple[str | None, int]]:
+    """Each third request is refused, each fifth has an id: ids and statuses."""
+    found = []
+    for number in numbers:
+        body = new_plant(number, "logged")
+        variables = reactor.store.request(body)
+        if number % 3 == 0:
+            variables["HTTP_AUTHORIZATION"] = "Basic x"
+        if number % 5 == 0:
+            variables["HTTP_X_REQUEST_ID"] = f"given-{number}"
+        with reactor.connect() as peer:
+            answer = peer.exchange(fcgi_request(variables.items(), body))
+        found.append((answer.header("X-Request-Id"), answer.status))
+    return found
+
+
+def ask_side_by_side(reactor: Reactor) -> list[tuple[str | None, int]]:
+    with concurrent.futures.ThreadPoolExecutor(LOG_CLIENTS) as pool:
+        starts = range(1, LOG_CLIENTS * LOG_REQUESTS, LOG_REQUESTS)
+        ranges = [range(start, start + LOG_REQUESTS) for start in starts]
+        return sum(pool.map(lambda numbers: ask_many(reactor, numbers), ranges), [])
+
+
+def check_log(tally: Tally, store: Store) -> None:
+    """Each answer has an id of its own and its line; refusals are summed up."""
+    settings = {"PLANT_STORE_LOG_FORMAT": "json", "PLANT_STORE_LOG_LEVEL": "debug"}
+    with responder(store, watched=False, **settings) as service:
+        asked = ask_side_by_side(Reactor(store, service))
+    service.check_end(tally)
+    lines = [json.loads(line) for line in service.log().splitlines()]
+    logged = [(at["request"], at["status"]) for at in lines if "request" in at]
+    sentence = "each answer is one line at debug, with its id and status"
+    tally.check(sorted(logged) == sorted(asked), sentence, logged[:5])
+    ids = {request for request, _ in asked}
+    tally.check(None not in ids and len(ids) == len(asked), "no id comes twice")
+    fields = {"time", "level", "program", "message"}
+    well = all(fields <= at.keys() for at in lines) and len(lines) > len(asked)
+    tally.check(well, "each line is a JSON object with all members")
+    refused = sum(status == 401 for _, status in asked)
+    sums = [at["1002"] for at in lines if "1002" in at]
+    tally.check(sum(sums) == refused, "and the refusals are summed up", sums)
+    service.log_path.unlink()
+    with responder(store, watched=False) as service:
+        ask_side_by_side(Reactor(store, service))
+        summed = f"refused requests by error number (1002={refused})"
+        service.process.send_signal(signal.SIGHUP)
+        well = wait_until(lambda: summed in service.log())
+        tally.check(well, "SIGHUP has them logged at once", service.log())
+        ask_many(Reactor(store, service), range(3, 4))
+    service.check_end(tally)
+    sums = [line for line in service.log().splitlines() if "1002" in line]
+    expected = [f"plant-store.fcgi: {summed}"]
+    expected.append("plant-store.fcgi: refused requests by error number (1002=1)")
+    sentence = "the end has the rest, and at info there is no other line of them"
+    tally.check(sums == expected, sentence, sums)
+
+
+def check_minute(tally: Tally, store: Store) -> None:
+    """The wait for a minute ends early, 24 times, as if it had passed."""
+    early = "rt_sigtimedwait:error=EAGAIN:delay_enter=250000:when=1..24"
+    tracer = traced(store, "rt_sigtimedwait", early)
+    with responder(store, watched=False, tracer=tracer, **TRACED) as service:
+        ask_many(Reactor(store, service), range(3, 4))
+        summed = "refused requests by error number (1002=1)"
+        well = wait_until(lambda: summed in service.log())
+        tally.check(well, "each minute has the refusals in one line", service.log())
+    service.check_end(tally)
+    waits = (store.root / "trace").read_text()
+    tally.check("tv_sec=60, tv_nsec=0" in waits, "a minute is 60 s", waits)
+    tally.check(service.log().count(summed) == 1, "and no line without any")
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
     def run(check: Callable, own: Tally) -> None:
         with temporary_store(build_dir) as store:
@@ -760,6 +836,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
         for threads in (1, 2)
     ]
     for check, needs_strace in (
+        (check_log, False),
+        (check_minute, True),
         (check_half_closed, False),
         (check_closed_descriptors, False),
         (check_looking, True),

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -135,7 +136,11 @@ def refusal_faults(
     lines = [line for line in ended.stderr.splitlines() if "; building it" not in line]
     if len(lines) != 1 or not ended.stderr.endswith("\n"):
         faults.append(f"{len(lines)} lines on stderr")
-    if names not in ended.stderr:
+    # Each line of CGI, and of no other, ends with the request's id.
+    message, ids = re.subn(r" \(request=[0-9a-f]{16}-0\)\n", "\n", ended.stderr)
+    if ids != (ended.stderr.count("\n") if cgi else 0):
+        faults.append(f"{ids} lines name the request")
+    if names not in message:
         faults.append(f"stderr does not name {names}")
     if ended.status not in statuses:
         faults.append(f"exit status {ended.status}")

@@ -236,7 +236,7 @@ static const struct {
 	{ "PLANT_STORE_CORS_ORIGINS", "https://a.example",
 	    { "*", "null", "a.example", "https://", "https://*.a.example",
 		"https://a.example/", "https://A.example", "https://a:",
-		"http://[::1", "http://a;http://b", "http://a http://b/c" } },
+		"http://[::1", "http://a:1http://b", "http://a http://b/c" } },
 	{ "PLANT_STORE_METRICS_PATH", "such as /metrics",
 	    { "metrics", "/", "/m/", "/m?a", "http://a/b" } },
 	{ "PLANT_STORE_HEALTH_PATH", "such as /health", { "health", "/h#" } },

@@ -414,7 +414,8 @@ def documented_headers(document: dict, response: dict) -> dict[str, str]:
 
 
 def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Store) -> None:
-    ask = Asker(store)
+    request_id = document["components"]["headers"]["X-Request-Id"]["example"]
+    ask = Asker(store, {"HTTP_X_REQUEST_ID": request_id})
     responses = responses_of(document)
     post = document["paths"]["/plants"]["post"]
     created = examples_of(responses[CREATED])
@@ -423,24 +424,25 @@ def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Sto
         tally.check(
             answer.status == 200
             and answer.body == canonical(created.pop(name))
-            and not headers_of(answer),
+            and headers_of(answer) == documented_headers(document, responses[CREATED]),
             f"the example {name} is answered as documented",
             answer,
         )
     tally.check(not created, "each example of 200 has a request", created)
 
+    of_all = documented_headers(document, responses[CREATED])
     method_row = next(row for row in rows if row.number == METHOD_ERROR)
     method_body = {"error": METHOD_ERROR, "message": method_row.message}
     for contract in (False, True):
         mode = "contract" if contract else "http"
         for status, answer in failures(ask.set(PLANT_STORE_STATUS=mode)):
-            bodies, headers = [method_body], {"Allow": "POST"}
+            bodies, headers = [method_body], of_all | {"Allow": "POST"}
             if status != str(METHOD_STATUS):
                 bodies = list(examples_of(responses[status]).values())
                 headers = documented_headers(document, responses[status])
             # The document's 400 lists the headers of the other statuses too.
             allowed = documented_headers(document, responses["400"])
-            wanted = {} if status == "400" else headers
+            wanted = of_all if status == "400" else headers
             tally.check(
                 answer.status == (400 if contract else int(status))
                 and answer.body in map(canonical, bodies)

@@ -62,7 +62,7 @@ void log_at(enum log_level level, const char *format, ...)
 /*
  * log_members(level, message, members):
  * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
- * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ - alone.
+ * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
  */
 void log_members(
     enum log_level level, const char *message, const char *members);

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "http/tokens.h"
+
 /* More than any web server sends; a request with more is refused. */
 #define REQUEST_VARIABLES_MAX 1024
 
@@ -36,7 +38,8 @@ struct request {
  */
 int request_read(struct request *request, char *const *variables);
 
-#define REQUEST_ID_MAX 64
+/* An id has the form of a token's name. */
+#define REQUEST_ID_MAX TOKENS_NAME_MAX
 
 /*
  * request_ids_begin():
@@ -44,9 +47,9 @@ int request_read(struct request *request, char *const *variables);
  * request_id and before any thread starts.
  *
  * request_id(request, id):
- * Write the id that the request has in X-Request-Id, with a NUL, if it is 1 to
- * REQUEST_ID_MAX of A-Z a-z 0-9 . _ - without the "pst_" of a token; otherwise
- * a new one of hex digits and a '-', without a system call.
+ * Write the id that the request has in X-Request-Id, with a NUL, if it is one
+ * and without the "pst_" of a token; otherwise a new one of hex digits and a
+ * '-', without a system call.
  */
 void request_ids_begin(void);
 void request_id(

@@ -7,8 +7,8 @@
  * keep or close each connection as its web server wishes.
  *
  * Failure modes: a peer that is late or has gone is closed.  Without memory or
- * descriptors for new connections the listener rests for a moment.  If the store
- * fails, the process ends after the answers of the round.
+ * descriptors for new connections the listener rests for a moment.  If the
+ * store fails, the process ends after the answers of the round.
  */
 #include "reactor.h"
 

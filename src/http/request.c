@@ -19,10 +19,6 @@
 #define JSON_TYPE "application/json"
 /* So many variables, the first, must not occur twice. */
 #define ONCE 8
-#define ID_CHARACTERS                \
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
-	"abcdefghijklmnopqrstuvwxyz" \
-	"0123456789._-"
 
 static char id_prefix[18];
 static _Atomic uint64_t id_count;
@@ -30,44 +26,48 @@ static _Atomic uint64_t id_count;
 int
 request_read(struct request *request, char *const *variables)
 {
-	struct request found = { 0 };
-	bool ambiguous = false;
-	const struct {
+	static const struct {
 		const char *name;
-		const char **value;
+		size_t len, at;
 	} wanted[] = {
-		{ "REQUEST_METHOD=", &found.method },
-		{ "SCRIPT_NAME=", &found.script_name },
-		{ "PATH_INFO=", &found.path_info },
-		{ "HTTP_AUTHORIZATION=", &found.authorization },
-		{ "CONTENT_TYPE=", &found.content_type },
-		{ "CONTENT_LENGTH=", &found.content_length },
-		{ "HTTP_CONTENT_ENCODING=", &found.content_encoding },
-		{ "HTTP_TRANSFER_ENCODING=", &found.transfer_encoding },
-		{ "HTTP_X_REQUEST_ID=", &found.id },
-		{ "HTTP_ORIGIN=", &found.origin },
-		{ "HTTP_ACCESS_CONTROL_REQUEST_METHOD=",
-		    &found.preflight_method },
+#define WANTED(name, member) \
+	{ name, sizeof(name) - 1, offsetof(struct request, member) }
+		WANTED("REQUEST_METHOD", method),
+		WANTED("SCRIPT_NAME", script_name),
+		WANTED("PATH_INFO", path_info),
+		WANTED("HTTP_AUTHORIZATION", authorization),
+		WANTED("CONTENT_TYPE", content_type),
+		WANTED("CONTENT_LENGTH", content_length),
+		WANTED("HTTP_CONTENT_ENCODING", content_encoding),
+		WANTED("HTTP_TRANSFER_ENCODING", transfer_encoding),
+		WANTED("HTTP_X_REQUEST_ID", id),
+		WANTED("HTTP_ORIGIN", origin),
+		WANTED("HTTP_ACCESS_CONTROL_REQUEST_METHOD", preflight_method),
 	};
+	bool ambiguous = false;
 	size_t i;
 
+	memset(request, 0, sizeof(*request));
 	for (i = 0; variables[i] != NULL && i < REQUEST_VARIABLES_MAX; i++) {
-		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
-			const char *name = wanted[k].name;
+		const char *equals = strchr(variables[i], '=');
+		size_t len =
+		    equals == NULL ? 0 : (size_t)(equals - variables[i]);
 
-			/* The first letter excludes most of them. */
-			if (variables[i][0] != name[0] ||
-			    strncmp(variables[i], name, strlen(name)) != 0)
+		for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
+			const char **value =
+			    (const char **)((char *)request + wanted[k].at);
+
+			if (len != wanted[k].len ||
+			    memcmp(variables[i], wanted[k].name, len) != 0)
 				continue;
-			if (*wanted[k].value == NULL)
-				*wanted[k].value = variables[i] + strlen(name);
+			if (*value == NULL)
+				*value = equals + 1;
 			else if (k < ONCE)
 				ambiguous = true;
 			else
-				*wanted[k].value = "";
+				*value = "";
 		}
 	}
-	*request = found;
 	return ambiguous || variables[i] != NULL ? -1 : 0;
 }
 
@@ -86,11 +86,9 @@ void
 request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 {
 	const char *given = request->id == NULL ? "" : request->id;
-	size_t len = strspn(given, ID_CHARACTERS);
 
-	if (len >= 1 && len <= REQUEST_ID_MAX && given[len] == '\0' &&
-	    strstr(given, "pst_") == NULL)
-		memcpy(id, given, len + 1);
+	if (tokens_is_name(given) && strstr(given, "pst_") == NULL)
+		strcpy(id, given);
 	else
 		snprintf(id, REQUEST_ID_MAX + 1, "%s%" PRIx64, id_prefix,
 		    atomic_fetch_add(&id_count, 1));

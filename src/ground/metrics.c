@@ -14,14 +14,19 @@
 #define FILE_BYTES ((size_t)4096)
 
 struct file {
-	_Atomic uint64_t kind; /* see kind_of_file; 0 where it is new */
+	_Atomic uint64_t kind; /* KIND; 0 where it is new */
 	_Atomic uint64_t unused[7];
 	_Atomic uint64_t places[METRICS_COUNT];
 };
 _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
+/* Another version may have other counters in these places. */
+#define KIND                             \
+	((uint64_t)METRICS_COUNT << 32 | \
+	    crc32c(0, PLANT_STORE_VERSION, sizeof(PLANT_STORE_VERSION)))
+
 static struct file own;
-static char *mapping;
+static void *mapping;
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
@@ -30,28 +35,18 @@ _Atomic unsigned metrics_connections;
 static void
 handle_bus(int number, siginfo_t *info, void *context)
 {
-	char *at = info->si_addr;
+	char *at = info->si_addr, *begin = mapping;
 
 	(void)number;
 	(void)context;
-	if (at < mapping || at >= mapping + FILE_BYTES ||
+	if (at < begin || at >= begin + FILE_BYTES ||
 	    mmap(mapping, FILE_BYTES, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		sigaction(SIGBUS, &before, NULL);
 }
 
-/* Another version may have other counters in these places. */
-static uint64_t
-kind_of_file(void)
-{
-	static const char version[] = PLANT_STORE_VERSION;
-
-	return (uint64_t)METRICS_COUNT << 32 |
-	       crc32c(0, version, sizeof(version));
-}
-
-/* Map the file, which is allocated first.  0, or -1 with errno. */
-static int
+/* The file, which is allocated first; NULL with errno. */
+static struct file *
 map_file(const char *path, int flags)
 {
 	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
@@ -65,10 +60,8 @@ map_file(const char *path, int flags)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (map != MAP_FAILED)
-		mapping = map;
 	errno = error;
-	return map == MAP_FAILED ? -1 : 0;
+	return map == MAP_FAILED ? NULL : (mapping = map);
 }
 
 enum fault
@@ -76,32 +69,27 @@ metrics_open(const char *dir, bool make)
 {
 	const struct sigaction action = { .sa_sigaction = handle_bus,
 		.sa_flags = SA_SIGINFO };
-	enum fault fault = FAULT_MEMORY;
-	struct file *file;
-	uint64_t kind;
+	enum fault fault = FAULT_SETUP;
 	char *path;
 
 	if (asprintf(&path, "%s/" METRICS_NAME, dir) < 0)
-		return fault;
+		return FAULT_MEMORY;
 	if (mapping == NULL)
 		sigaction(SIGBUS, &action, &before);
 	do {
-		fault = FAULT_NONE;
-		if (map_file(path, make ? O_CREAT : 0) < 0) {
+		struct file *file = map_file(path, make ? O_CREAT : 0);
+		uint64_t kind = 0;
+
+		if (file == NULL)
 			fault = fault_of(errno);
-			break;
-		}
-		file = (struct file *)(void *)mapping;
-		kind = 0;
-		if (atomic_compare_exchange_strong(
-			&file->kind, &kind, kind_of_file()) ||
-		    kind == kind_of_file()) {
+		else if (atomic_compare_exchange_strong(
+			     &file->kind, &kind, KIND) ||
+			 kind == KIND) {
 			metrics = file->places;
-			break;
-		}
-		fault = FAULT_SETUP;
-		errno = EINVAL;
-	} while (make && unlink(path) == 0);
+			fault = FAULT_NONE;
+		} else
+			errno = EINVAL;
+	} while (fault == FAULT_SETUP && make && unlink(path) == 0);
 	free(path);
 	return fault;
 }

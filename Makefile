@@ -27,12 +27,17 @@ else
 SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
+# What the module for PostgreSQL calls of the program that loads it.
+EXPORTS := fault_report log_at record_is_canonical timestamp_print \
+	timestamp_read
+
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
 	$(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
-ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(SANITIZE) $(CFLAGS) \
-	$(LDFLAGS)
+LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
+ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
+	$(CFLAGS) $(LDFLAGS)
 LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
 # The operator's command alone; what answers clients does without.
 CLI_LIBS := $(shell $(PKG_CONFIG) --libs libcurl)
@@ -43,6 +48,7 @@ LIB     := $(BUILD)/libplant-store.a
 LIB_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 	$(wildcard $(LAYERS:%=src/%/*.c))))
 FCGI_O  := $(BUILD)/src/programs/responder.o
+PG_O    := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/postgresql/*.c)))
 CLI_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 	$(filter-out %/responder.c,$(wildcard src/programs/*.c))))
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
@@ -56,11 +62,11 @@ FUZZ    ?=
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_O  := $(BUILD)/tests/fuzz/model.o \
 	$(if $(FUZZ),,$(BUILD)/tests/fuzz/driver.o)
-OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(TESTS:%=%.o) $(HELP_O) \
+OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
-.PHONY: all tests check fuzzers fuzz fuzz-afl coverage install uninstall deb \
-	clean format help FORCE
+.PHONY: all postgresql tests check docs fuzzers fuzz fuzz-afl coverage install \
+	uninstall deb clean format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -72,6 +78,16 @@ $(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
 
 $(BUILD)/plant-store: $(CLI_O) $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(LIBS) $(CLI_LIBS)
+
+# A module, since libpq would cost each start of a program several ms.
+postgresql: $(BUILD)/postgresql.so
+
+$(BUILD)/postgresql.so: $(PG_O) $(BUILD)/sources
+	$(CC) -shared $(LINK) $(CFLAGS) $(LDFLAGS) -o $@ $(PG_O) \
+		$(shell $(PKG_CONFIG) --libs libpq)
+
+$(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
+	$(shell $(PKG_CONFIG) --cflags libpq)
 
 # Made anew each time: `ar` would keep the object of a source that is gone.
 $(LIB): $(LIB_O) $(BUILD)/sources
@@ -103,7 +119,7 @@ $(CC) $(ALL_CFLAGS)
 $(CC) $(ALL_LDFLAGS) $(LIBS)
 endef
 define SOURCES
-$(LIB_O) $(CLI_O) $(HELP_O)
+$(LIB_O) $(CLI_O) $(HELP_O) $(PG_O)
 endef
 export COMMAND SOURCES
 $(BUILD)/command: CONTENT = $$COMMAND
@@ -126,6 +142,10 @@ fuzzers: $(FUZZERS)
 fuzz fuzz-afl coverage:
 	scripts/$@
 
+# The page of the interface.  Needs npm.
+docs:
+	BUILD='$(BUILD)' scripts/docs
+
 install: all
 install uninstall:
 	BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install $@
@@ -142,6 +162,8 @@ format:
 help:
 	@echo 'Targets:   all tests check install uninstall clean format help'
 	@echo '           fuzz fuzz-afl coverage'
+	@echo '           docs: the page of the interface, in BUILD/docs; needs npm'
+	@echo '           postgresql: the module for PLANT_STORE_DATABASE'
 	@echo '           deb: a Debian package, in BUILD/deb'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'

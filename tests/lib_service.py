@@ -281,6 +281,11 @@ class Store:
         return self.dir / JOURNAL_NAME
 
     @property
+    def owned(self) -> tuple[pathlib.Path, ...]:
+        """What the user of the service must own while the store is new."""
+        return self.root, self.dir, self.journal, self.tokens
+
+    @property
     def responder(self) -> pathlib.Path:
         return self.build / "plant-store.fcgi"
 
@@ -319,6 +324,18 @@ def passed_on() -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
+def init_store(build: pathlib.Path, directory: pathlib.Path) -> None:
+    """A new, empty store in the directory, which is made too."""
+    subprocess.run(
+        [build / "plant-store", "init", directory],
+        env=passed_on(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=WAIT_S,
+    )
+
+
 @contextlib.contextmanager
 def temporary_store(build_dir: str) -> Iterator[Store]:
     """A new store with a token that `plant-store token add` made."""
@@ -326,7 +343,7 @@ def temporary_store(build_dir: str) -> Iterator[Store]:
     with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
         store = Store(build, pathlib.Path(root), "")
         store.root.chmod(0o711)  # the web server is another user
-        store.dir.mkdir(mode=0o700)
+        init_store(build, store.dir)
         done = subprocess.run(
             [build / "plant-store", "token", "add", TOKEN_NAME],
             env=store.environment(),
@@ -513,6 +530,7 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
             "user": '"www-data"',
             "group": '"www-data"',
             "errors": f'"{store.root}/lighttpd/errors/"',
+            "docs": f'"{store.root}/docs/"',
         },
     )
     log_path = store.root / "lighttpd.out"

@@ -700,19 +700,43 @@ def unread_by_peer(peer: FastCgiPeer) -> int:
 
 
 def check_listener(tally: Tally, store: Store) -> None:
-    """The listener cannot be watched again after a shortage of descriptors."""
+    """The listener cannot be watched again after a shortage."""
     # Each attempt calls epoll_ctl twice, and 50 ms pass between two.
-    tracer = traced(store, "accept4,epoll_ctl", "accept4:error=EMFILE:when=1",
-                    "epoll_ctl:error=ENOSPC:when=3..42")
+    unwatched = "epoll_ctl:error=ENOSPC:when=3..42"
+    for error, message in (
+        ("EMFILE", "Too many open files; raise the limit of open files"),
+        ("ENOBUFS", "No buffer space available"),
+    ):
+        tracer = traced(
+            store, "accept4,epoll_ctl", f"accept4:error={error}:when=1", unwatched
+        )
+        with responder(store, watched=False, tracer=tracer, **TRACED) as service:
+            (store.root / "responder.log").write_text("")
+            reactor = Reactor(store, service)
+            reactor.ids = len(error)
+            seconds = reactor.good_seconds()
+            well = 0.9 < seconds < PROMPT_S
+            tally.check(well, "it waits between attempts to listen again", seconds)
+            lines = [line for line in service.log().splitlines() if "cannot" in line]
+            well = len(lines) == 1 and lines[0].endswith(f": {message}")
+            tally.check(well, f"{error} is reported once, with its remedy", lines)
+        service.check_end(tally)
+
+
+def check_abort(tally: Tally, store: Store) -> None:
+    """As by assert() or the stack protector, in the middle of a commit."""
+    tracer = slow_syncs(store, "2", LULL_S)
     with responder(store, watched=False, tracer=tracer, **TRACED) as service:
         reactor = Reactor(store, service)
-        seconds = reactor.good_seconds()
-        well = 0.9 < seconds < PROMPT_S
-        tally.check(well, "it waits between attempts to listen again", seconds)
-        lines = [line for line in service.log().splitlines() if "cannot" in line]
-        well = len(lines) == 1 and "raise the limit of open files" in lines[0]
-        tally.check(well, "a shortage is reported once, with the remedy", lines)
-    service.check_end(tally)
+        reactor.good_seconds()
+        with reactor.connect() as peer:
+            peer.send(reactor.good())
+            reactor.wait_written(reactor.ids)
+            os.kill(service.process.pid, signal.SIGABRT)
+            status = service.process.wait(DEADLINE_S)
+    tally.check(status == -signal.SIGABRT, "an abort ends it as always", status)
+    left = (store.dir / "index" / "data.mdb").exists()
+    tally.check(left, "the index is not blamed for an abort", service.log())
 
 
 def check_looking(tally: Tally, store: Store) -> None:
@@ -843,6 +867,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
         (check_looking, True),
         (check_early_request, True),
         (check_listener, True),
+        (check_abort, True),
         (check_long_sync, True),
         (check_stop_within_sync, True),
     ):

@@ -365,9 +365,14 @@ def check_jq(tally: Tally, store: Store, stored: list[bytes]) -> None:
     tally.check(well, sentence, (len(read), len(stored), wrong[:2]))
 
 
-def scenario(tally: Tally, build_dir: str, plants: int, seed: int) -> None:
+def scenario(
+    tally: Tally,
+    store_of: contextlib.AbstractContextManager[Store],
+    plants: int = PLANTS,
+    seed: int = SEED,
+) -> None:
     print(f"# seed {seed}", flush=True)
-    with temporary_store(build_dir) as store:
+    with store_of as store:
         with responder(store) as service:
             jobs = [
                 Job(store, service.socket_path, seed, number, share)
@@ -394,8 +399,9 @@ def main() -> int:
     if options.plants < 1:
         parser.print_usage(sys.stderr)
         return os.EX_USAGE
+    store_of = temporary_store(options.build_dir)
     return run_scenario(
-        lambda tally: scenario(tally, options.build_dir, options.plants, options.seed)
+        lambda tally: scenario(tally, store_of, options.plants, options.seed)
     )
 
 

@@ -2,12 +2,17 @@
 """Goal: scripts/run keeps every word of what it promises to a newcomer."""
 
 import contextlib
+import json
 import os
 import pathlib
+import pty
+import select
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 
 from lib_service import (
@@ -23,18 +28,19 @@ from lib_service import (
 
 START_S = 120.0  # it may build first
 STOP_S = 15.0
+DOCS = TOP / "build" / "docs" / "index.html"
 
 
 @contextlib.contextmanager
 def started(
-    directory: pathlib.Path, port: int, *arguments: str
+    directory: pathlib.Path, port: int, *arguments: str, stderr: int = subprocess.PIPE
 ) -> Iterator[subprocess.Popen]:
     """scripts/run in a session of its own, as a terminal would have it."""
     process = subprocess.Popen(
         [TOP / "scripts/run", "--dir", directory, "--port", str(port), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
     )
@@ -46,7 +52,8 @@ def started(
                 os.kill(pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        process.stderr.close()
+        if process.stderr:
+            process.stderr.close()
 
 
 def said(process: subprocess.Popen, last: str) -> str:
@@ -77,9 +84,16 @@ def check_life(
     name = f"{sign.name}{', started again' if again else ''}"
     port = free_port()
     before = (directory / "token").read_text() if again else ""
-    with started(directory, port) as process:
+    terminal, stderr = pty.openpty()
+    with started(directory, port, stderr=stderr) as process:
         output = said(process, "Ctrl-C")
         lines = output.splitlines()
+        tally.check(
+            lines[0].startswith("The Plant Store is running")
+            and not select.select([terminal], [], [], 0)[0],
+            f"{name}: nothing comes before that it runs",
+            output,
+        )
         curl = next(i for i, line in enumerate(lines) if line.startswith("curl "))
         request = "\n".join(lines[curl : curl + 3])
         tally.check(
@@ -95,12 +109,21 @@ def check_life(
             f"{name}: the request can be pasted",
             pasted,
         )
+        page = f"http://127.0.0.1:{port}/docs/"
+        if DOCS.exists():
+            with urllib.request.urlopen(page) as shown:
+                found = f"page   {page}" in lines and shown.read() == DOCS.read_bytes()
+            tally.check(found, f"{name}: the page is there, and its address shown", lines)
+        else:
+            found = any(line.startswith('page   not built; "make docs"') for line in lines)
+            tally.check(found, f"{name}: how to build the page is shown", lines)
         mode = (directory / "socket").stat().st_mode & 0o777
         tally.check(mode == 0o660, f"{name}: the socket has mode 0660", oct(mode))
         if again:
             same = (directory / "token").read_text() == before
             tally.check(same, f"{name}: the token is found again")
         else:
+            check_shown(tally, directory)
             check_refusals(tally, directory, port)
         os.kill(process.pid, sign)
         status = process.wait(STOP_S)
@@ -108,6 +131,8 @@ def check_life(
         gone = wait_until(lambda: not session_of(process.pid), STOP_S)
         tally.check(gone, f"{name}: nothing is left running", session_of(process.pid))
         tally.check(not listens(port), f"{name}: the port is free again")
+    os.close(terminal)
+    os.close(stderr)
     journal = directory / "store" / JOURNAL_NAME
     plants = [plant["id"] for plant in read_journal(journal)]
     tally.check(plants == [1], f"{name}: the store stays, the plant there once", plants)
@@ -115,6 +140,19 @@ def check_life(
         not journal.read_bytes().endswith(b"\n\n"),
         f"{name}: the store was closed cleanly",
     )
+
+
+def check_shown(tally: Tally, directory: pathlib.Path) -> None:
+    """The journal of a live store ends in blank lines, but README has a way."""
+    shown = re.search(r"`(grep .*plants\.jsonl[^`]*)`", (TOP / "README.md").read_text())
+    command = shown[1].replace("run/store", "store") if shown else "false"
+    last = subprocess.run(
+        ["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False
+    )
+    found = [json.loads(line).get("plant") for line in last.stdout.splitlines()]
+    blank = (directory / "store" / JOURNAL_NAME).read_bytes().endswith(b"\n\n\n")
+    tally.check(blank and {"id": 1, "name": "Fern", "tag": "indoor"} in found,
+                "README's command shows the last lines of a live journal", last)
 
 
 def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:

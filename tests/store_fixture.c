@@ -42,6 +42,8 @@ fixture_set_up(void **state)
 	    dup2(fixture->log, STDERR_FILENO) < 0)
 		return -1;
 	shim_reset();
+	if (store_init(fixture->path) != FAULT_NONE)
+		return -1;
 	*state = fixture;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * store_fixture: a directory for a store, plants to put into it, and checks of
+ * store_fixture: a directory with a store, plants to put into it, and checks of
  * what is there afterwards.
  *
  * Every helper fails the running test when it cannot do its part.
@@ -27,8 +27,8 @@ struct fixture {
 };
 
 /*
- * fixture_set_up, fixture_tear_down: for cmocka; *state is a struct fixture.
- * What is logged meanwhile goes to a file.
+ * fixture_set_up, fixture_tear_down: for cmocka; *state is a struct fixture, a
+ * directory with a new store.  What is logged meanwhile goes to a file.
  */
 int fixture_set_up(void **state);
 int fixture_tear_down(void **state);

@@ -744,7 +744,7 @@ health_and_metrics_need_no_credential_and_only_where_they_are_wanted(
 }
 
 static void
-health_is_503_without_a_token_that_is_valid_whatever_the_contract(void **state)
+health_is_503_without_a_valid_token_or_store_whatever_the_contract(void **state)
 {
 	static const struct sent sent = { { GET, "SCRIPT_NAME=/health" }, "" };
 	static const struct {
@@ -772,6 +772,10 @@ health_is_503_without_a_token_that_is_valid_whatever_the_contract(void **state)
 		assert_memory_equal(answer(&api, &call),
 		    rows[i].good ? "Status: 200" : "Status: 503", 11);
 	}
+	api_set_ready(STORE_FULL);
+	head(&api, &call, &sent);
+	assert_int_equal(call.failure.error, HTTP_STORE_FULL);
+	api_set_ready(STORE_CREATED);
 	api.tokens = NULL;
 	head(&api, &call, &sent);
 	assert_memory_equal(answer(&api, &call), "Status: 503", 11);
@@ -868,7 +872,7 @@ main(void)
 		TEST(
 		    health_and_metrics_need_no_credential_and_only_where_they_are_wanted),
 		TEST(
-		    health_is_503_without_a_token_that_is_valid_whatever_the_contract),
+		    health_is_503_without_a_valid_token_or_store_whatever_the_contract),
 		TEST(
 		    answers_are_counted_by_status_and_error_but_not_an_operators),
 		TEST(metrics_have_room_when_every_counter_is_at_its_end),

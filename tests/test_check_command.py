@@ -23,7 +23,8 @@ from collections.abc import Iterator
 
 from lib_command import CONFIG, NOINPUT, TIMEOUT_S, UNAVAILABLE, USAGE
 from lib_service import (
-    Store, Tally, lighttpd, new_plant, responder, run_cgi, run_scenario, temporary_store,
+    Store, Tally, lighttpd, new_plant, passed_on, responder, run_cgi, run_scenario,
+    temporary_store,
 )
 
 UNKNOWN = 4242424  # nobody's number
@@ -59,10 +60,12 @@ def told(
 def check_machine(tally: Tally, store: Store) -> None:
     run = check(store)
     told(tally, run, 0, "", "a store that was never used is well")
-    tally.check("no store yet" in run.stdout, "it is said that it is new", run.stdout)
+    gone = store.journal.rename(store.root / "gone")
+    told(tally, check(store), CONFIG, f"plant-store init {store.dir}", "an empty directory is none")
+    gone.rename(store.journal)
     for settings, words, sentence in (
         ({"THREADS": "0"}, "PLANT_STORE_THREADS", "a wrong setting is named"),
-        ({"DIR": str(store.root / "none")}, "install -d -m 0700",
+        ({"DIR": str(store.root / "none")}, "plant-store init",
          "a missing directory is made how"),
         ({"DIR": str(store.tokens)}, "tokens: cannot open: Not a directory",
          "a file is no directory"),
@@ -111,7 +114,136 @@ def check_expired(tally: Tally, store: Store) -> None:
     name, digest = line.split()[:2]
     store.tokens.write_text(f"{name} {digest} 2001-01-01T00:00:00Z\n")
     told(tally, check(store), CONFIG, "every token has expired", "expired tokens")
+    store.tokens.write_text("")
+    told(tally, check(store), CONFIG, "answered 401; add one with: plant-store token add NAME",
+         "a file without a token is told")
     store.tokens.write_text(text)
+
+
+def check_environment(tally: Tally, store: Store) -> None:
+    """The settings of a service's file, in the form that systemd reads."""
+    file = store.root / "environment"
+    good = f"# comment\n ; another\n\n PLANT_STORE_DIR = '{store.dir}' \r\nA_B=c\\d\n" \
+        f'PLANT_STORE_TOKENS="{store.tokens}"'
+
+    def run(text: str) -> subprocess.CompletedProcess:
+        file.write_text(text)
+        # What the shell has is not the service's.
+        return check(store, "--environment", str(file), "--socket", "/none",
+                     PLANT_STORE_DIR="relative", PLANT_STORE_THREADS="0")
+
+    done = run(good)
+    told(tally, done, UNAVAILABLE, "/none: there is no socket: the service is down",
+         "the settings are those of the file")
+    tally.check(f"settings: {file}: ok\n" in done.stdout and done.stderr.count("\n") == 1,
+                "which is named, and nothing else is wrong", done)
+    for line in ("PLANT_STORE_DIR", "=x", "export A=b", "A B=c", 'PLANT_STORE_DIR="b"c',
+                 "PLANT_STORE_DIR='b", "PLANT_STORE_DIR=b\\"):
+        told(tally, run(f"{good}\n{line}\n"), CONFIG, f"{file}: line 7: not NAME=VALUE",
+             f"{line!r} is no line of it")
+    told(tally, run(good + "\nPLANT_STORE_THREADS=0"), CONFIG, "PLANT_STORE_THREADS: '0'",
+         "a wrong setting in it is told")
+    told(tally, run(good + "\nPLANT_STORE_THREAD=1"), UNAVAILABLE,
+         "PLANT_STORE_THREAD: there is no such setting", "so is an unknown one")
+    told(tally, check(store, "--environment", "/none"), NOINPUT, "/none: cannot open",
+         "a file that is not there is told")
+
+
+def in_service_place(
+    store: Store, run_path: pathlib.Path, *arguments: str
+) -> subprocess.CompletedProcess:
+    """check on a machine whose /etc and /run are these, without any setting of ours."""
+    script = 'mount --bind "$1" /etc && mount --bind "$2" /run && shift 2 && exec "$@"'
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
+         store.build / "plant-store", "check", *arguments],
+        env=passed_on() | {"PATH": os.environ["PATH"]}, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False)
+
+
+def check_places(tally: Tally, store: Store) -> None:
+    """Without an option and a variable, the files of the service are found."""
+    if os.geteuid() != 0:
+        tally.skip("the service's own places", "only root can mount")
+        return
+    settings = store.root / "etc" / "plant-store" / "environment"
+    settings.parent.mkdir(parents=True)
+    for name in "passwd", "group":
+        shutil.copy(f"/etc/{name}", store.root / "etc")
+    settings.write_text(f"PLANT_STORE_DIR={store.dir}\nPLANT_STORE_TOKENS={store.tokens}\n")
+    with responder(store) as service:
+        place = store.root / "run" / "plant-store"
+        place.mkdir(parents=True)
+        os.link(service.socket_path, place / "socket")
+        run = in_service_place(store, place.parent)
+        told(tally, run, 0, "", "the service's settings and socket are found")
+        tally.check("settings: /etc/plant-store/environment: ok" in run.stdout
+                    and "/run/plant-store/socket: the service answers: ok" in run.stdout,
+                    "and named", run)
+        with broken() as url:
+            run = in_service_place(store, store.root, "--url", url, "--token", "pst_x")
+            told(tally, run, 0, "", "of a URL alone no file is needed")
+            tally.check("settings" not in run.stdout and "large" not in run.stdout,
+                        "nor read", run)
+        with broken(**by_server(503, 5007)) as url:
+            run = in_service_place(store, store.root, "--url", url)
+            told(tally, run, UNAVAILABLE, "start it", "a URL alone has a status for monitors")
+
+
+def check_socket(tally: Tally, store: Store) -> None:
+    """Each fault between the web server and the service has its own sentence."""
+    def run(path: object, *arguments: str) -> subprocess.CompletedProcess:
+        return check(store, "--socket", str(path), *arguments)
+
+    if os.geteuid() != 0:
+        tally.skip("the socket", "only root can give it the web server's group")
+        return
+    with responder(store) as service:
+        path = service.socket_path
+        told(tally, run(path), 0, "", "a service that answers is well")
+        told(tally, check(store, "--socket", str(path), PLANT_STORE_STATUS="contract"), 0, "",
+             "whatever the settings")
+        for what, mode in (path, 0o600), (path, 0o666), (store.root, 0o700):
+            before = what.stat().st_mode & 0o777
+            what.chmod(mode)
+            told(tally, run(path), UNAVAILABLE,
+                 f"{what}: mode {mode:04o}: the web server, and nobody else, has to get in; "
+                 f"run: chmod {0o755 if what == store.root else 0o660:04o} {what}",
+                 f"{what.name} of mode {mode:o} is told")
+            what.chmod(before)
+        group = path.stat().st_gid
+        os.chown(path, -1, UNKNOWN)
+        told(tally, run(path), UNAVAILABLE, f"{path}: no web server's user is in its "
+             f"group, {UNKNOWN}; run: chgrp www-data {path}", "a wrong group is told")
+        os.chown(path, -1, group)
+        with broken(**by_server(503, 5007)) as url:
+            told(tally, run(path, "--url", url), UNAVAILABLE,
+                 "the service answers at its socket, and the web server does not reach it: "
+                 "name that socket", "a wrong socket in the web server's file is told")
+            told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
+                 "but not of a service that is down")
+        kept = path.rename(store.root / "kept")
+    told(tally, run(kept), UNAVAILABLE, f"{kept}: nobody listens: the service is down; run: "
+         "systemctl start plant-store.socket", "a socket that was left is told")
+    kept.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(kept))
+        kept.chmod(0o660)
+        os.chown(kept, -1, group)
+        listener.listen()
+        for answer in b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"error":5003,"message":"."}':
+            process = threading.Thread(target=answer_one, args=(listener, answer))
+            process.start()
+            words = "something else answers" if answer else "closed without an answer"
+            told(tally, run(kept), UNAVAILABLE, words + "; see: journalctl", f"{words} is told")
+            process.join()
+
+
+def answer_one(listener: socket.socket, answer: bytes) -> None:
+    peer, _ = listener.accept()
+    with peer:
+        peer.recv(65536)
+        peer.sendall(answer)
 
 
 def check_used(tally: Tally, store: Store) -> None:
@@ -396,6 +528,9 @@ def scenario(tally: Tally) -> None:
         check_machine(tally, store)
         check_room(tally, store)
         check_expired(tally, store)
+        check_environment(tally, store)
+        check_socket(tally, store)
+        check_places(tally, store)
         check_faults(tally, store)
         check_way(tally, store)
         check_service(tally, store, build)

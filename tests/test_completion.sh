@@ -71,8 +71,10 @@ cd "$work" || exit 1
 offers "directories for a directory" directory backup --dir ''
 offers "with = as well" directory backup --dir = d
 offers "files for a file" "directory file tokens" export -o ''
+offers "files for a socket" "directory file tokens" check --socket ''
 offers "directories and files of a store to check" "directory file tokens" verify ''
 offers "a directory to copy to" directory backup ''
+offers "a directory for a new store" directory init ''
 offers "nothing where an id is wanted" "" get ''
 offers "nothing for an unknown subcommand" "" nothing ''
 

@@ -39,10 +39,11 @@ copy_well(const struct fixture *fixture)
 }
 
 static void
-remove_store(const struct fixture *fixture)
+renew_store(const struct fixture *fixture)
 {
 	fixture_remove(fixture, JOURNAL_NAME);
 	fixture_remove_index(fixture);
+	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 }
 
 static bool
@@ -123,7 +124,7 @@ copy_served_as_a_store_knows_its_plants(void **state)
 
 	fixture_make_store(fixture, false, 1, 3);
 	copy_well(fixture);
-	remove_store(fixture);
+	renew_store(fixture);
 	assert_int_equal(
 	    renameat(fixture->dir, COPY, fixture->dir, JOURNAL_NAME), 0);
 	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
@@ -194,7 +195,7 @@ serve_it(const struct fixture *fixture)
 static void
 change_the_store(const struct fixture *fixture)
 {
-	remove_store(fixture);
+	renew_store(fixture);
 	fixture_make_store(fixture, false, 1, 4);
 }
 
@@ -274,7 +275,7 @@ refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
 	else
 		assert_false(fixture_exists(fixture, "victim"));
 	parts_empty(fixture->dir, DEST);
-	remove_store(fixture);
+	renew_store(fixture);
 }
 
 static void
@@ -311,6 +312,23 @@ destination_of_another_user_is_refused(void **state)
 		skip();
 	refuse(*state, let_another_own_the_file, FAULT_SETUP);
 	refuse(*state, let_another_own_the_directory, FAULT_SETUP);
+}
+
+static void
+destination_that_a_service_uses_is_refused(void **state)
+{
+	const struct fixture *fixture = *state;
+	struct fixture there = *fixture;
+	struct journal used;
+
+	fixture_make_store(fixture, false, 1, 1);
+	copy_well(fixture);
+	snprintf(there.path, sizeof(there.path), "%.50s/" DEST, fixture->path);
+	used = fixture_journal(&there, true);
+	assert_int_equal(journal_lock(&used, true, 0), 0);
+	assert_int_equal(copy(fixture, NULL, NULL), FAULT_BUSY);
+	journal_close(&used);
+	copy_well(fixture);
 }
 
 static void
@@ -499,7 +517,7 @@ static void
 copy_that_fails_leaves_what_was_there_or_is_whole(void **state)
 {
 	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PREAD,
-		SHIM_FSYNC, SHIM_FSTAT, SHIM_FSTATAT };
+		SHIM_FSYNC, SHIM_FSTAT };
 	const struct fixture *fixture = *state;
 	size_t len;
 
@@ -549,6 +567,7 @@ main(void)
 		TEST(hard_link_to_an_earlier_copy_keeps_its_bytes),
 		TEST(destination_that_is_no_earlier_copy_of_ours_is_refused),
 		TEST(destination_of_another_user_is_refused),
+		TEST(destination_that_a_service_uses_is_refused),
 		TEST(destination_that_cannot_be_made_is_refused),
 		TEST(damaged_store_is_not_copied),
 		TEST(copy_put_into_service_meanwhile_keeps_its_new_plants),

@@ -14,10 +14,10 @@ import signal
 import subprocess
 import sys
 
-from lib_command import DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, take_lock
+from lib_command import CONFIG, DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, take_lock
 from lib_service import (
     WAIT_S, FastCgiPeer, JournalError, Store, Tally, canonical, catches, fcgi_request,
-    new_plant, responder, run_cgi, run_scenario, temporary_store, unread, wait_until,
+    init_store, new_plant, responder, run_cgi, run_scenario, temporary_store, unread, wait_until,
 )
 
 NOBODY = 65534
@@ -192,7 +192,7 @@ def test_json_lines(test: Import) -> None:
 
 REFUSED = [  # a line, and the number of why it is refused
     (b"x", 4001), (b'{"id":1,"name":"a"', 4001), (b'{"id":1,"name":"\xff"}', 4002),
-    (b'{"id":1,"name":"a","x":' + b"[" * 64 + b"]" * 64 + b"}", 4003), (b"[]", 4004),
+    (b'{"id":1,"name":"a","x":' + b"[" * 64 + b"]" * 64 + b"}", 4003), (b'"x"', 4004),
     (b'{"name":"a"}', 4101), (b'{"id":1,"id":1,"name":"a"}', 4102),
     (b'{"id":1.0,"name":"a"}', 4103), (b'{"id":9223372036854775808,"name":"a"}', 4104),
     (b'{"id":1}', 4201), (b'{"id":1,"name":"a","name":"a"}', 4202),
@@ -221,8 +221,7 @@ def test_refusals(test: Import) -> None:
                                                 **store.request(line)}, line)
             message = found.stdout.partition(b'"message":"')[2].removesuffix(b'"}')
             message = message.decode().replace('\\"', '"').replace("\\\\", "\\")
-            end = "" if line == b"[]" else "\n"  # import adds how to import an array
-            test.check(f": error {number}: {message}{end}" in done.err,
+            test.check(f": error {number}: {message}\n" in done.err,
                        f"the interface says the same of {line[:30]!r}", message)
         done = test.run(store, lines(3, 1) + b"x\n" + lines(4, 1))
         test.check(done.status == DATAERR and done.counts == [1, 0, 0, 1, 2] and
@@ -236,17 +235,17 @@ def test_hints(test: Import) -> None:
     """Files that were not meant for import, and a terminal."""
     with test.store() as store:
         test.run(store, lines(1, 1))
-        array = b'[\n{"id":1,"name":"a"}\n]\n'
-        for text, number, hint in (
-                (array, 4004, "jq -c '.[]' FILE (jq 1.6 rounds"), (b"[]", 4004, "jq -c '.[]' FILE"),
-                (store.journal.read_bytes(), 4101, "plant-store export --file JOURNAL"),
-                (store.journal.read_bytes().partition(b"\n")[2], 4101, "export --file")):
+        array = ("a JSON array; import wants one plant a line: jq -c '.[]' FILE (jq 1.6 rounds "
+                 "ids above 2^53)")
+        journal = ("a line of a journal; import the output of: plant-store export --file "
+                   "JOURNAL")
+        for text, hint in (
+                (b'[\n{"id":1,"name":"a"}\n]\n', array), (b"[]", array),
+                (store.journal.read_bytes(), journal),
+                (store.journal.read_bytes().partition(b"\n")[2], journal)):
             done = test.run(store, text, "--format", "jsonl")
-            test.check(done.status == DATAERR and done.told()[0].startswith(
-                f"stdin: line 1: error {number}: ") and hint in done.told()[0],
-                f"{text[:9]!r} is refused with the way to import it", done)
-        test.check("stopped at line 1; all lines up to there are stored, except" in done.err,
-                   "and up to where it came", done)
+            test.check(done.status == DATAERR and done.told() == [f"stdin: line 1: {hint}"],
+                       f"{text[:9]!r} is refused with the way to import it", done)
         master, slave = pty.openpty()
         os.write(master, b'{"id":2,"name":"typed"}\n\x04')
         process = subprocess.run([test.program, "import"], env=store.environment(), stdin=slave,
@@ -277,6 +276,14 @@ def test_conflicts(test: Import) -> None:
                    done.counts == [last - 1, 0, 1, 0, last] and "--keep-going" in done.err,
                    "without --keep-going a conflict ends the import", done)
         test.check(len(store.plants()) == 4 + last - 1, "where it says that it does")
+        text = b'{"id":100,"name":"plant 100"}\n\n{"id":1,"name":"x"}\nx\n'
+        done = test.run(store, text)
+        test.check("stdin: stopped at line 4. Stored: line 1. In conflict: line 3. Refused: "
+                   "line 4. Correct" in done.err, "with the lines that were stored", done)
+        text = b"".join(lines(100, 2) + b'{"id":1,"name":"x"}\n' for _ in range(9))
+        done = test.run(store, text)
+        test.check(": stopped at line 27. Stored: lines 1-2 and 16 more. In conflict: lines 3 "
+                   "and 8 more. Correct" in done.err, "of which the first are enough", done)
 
 
 def test_limit(test: Import) -> None:
@@ -338,6 +345,11 @@ def test_csv(test: Import) -> None:
         done = test.run(store, b"id,name\n1,one\n")
         test.check(done.counts == [0, 0, 1, 0, 2], "without a column tag there is none",
                    done)
+        for text in (b"tag,name,id\nt,two,5\n,three,6\n", b"name,id\nfour,7\n"):
+            test.run(store, text)
+        test.check(store.plants()[4:] == [
+            {"id": 5, "name": "two", "tag": "t"}, {"id": 6, "name": "three"},
+            {"id": 7, "name": "four"}], "the columns may stand in any order", store.plants())
 
 
 def test_csv_refusals(test: Import) -> None:
@@ -360,7 +372,8 @@ def test_csv_refusals(test: Import) -> None:
                        f"{line!r} is refused", told[i:i + 1])
         test.check(done.counts == [0, 0, 0, len(wrong), len(wrong) + 1] and
                    not store.plants(), "and nothing stored", done)
-        for header in (b"id,name,tags", b"name,id", b"id", b"id;name", b"1,one", b"ID,name",
+        for header in (b"id,name,tags", b"name,tag", b"id", b"id,id,name", b"tag,id",
+                       b"id,name,name", b"id;name", b"1,one", b"ID,name",
                        b"id,name,tag,", b'{"id', b'x"'):
             done = test.run(store, header + b"\n1,one\n", "--format", "csv", "--keep-going")
             test.check(done.status == DATAERR and "line 1: not the header line" in done.err
@@ -404,6 +417,33 @@ def test_round_trip(test: Import) -> None:
         done = test.run(store, json)
         test.check(done.counts and done.counts[:2] == [0, len(plants)],
                    "and are the same plants as JSON lines", done)
+
+
+def test_moving(test: Import) -> None:
+    """What export --full writes comes back with its times and token names."""
+    refused = [b'{"id":1,"name":"a"}', b"", b"{", b'{"at":"2026-02-30T00:00:00.000Z"']
+    with test.store() as old, test.store() as new:
+        test.run(old, lines(1, 300), "--by", "nursery-1")
+        test.run(old, lines(301, 300), "--by", "x" * 64)
+        export = [test.program, "export", "--full", "--dir"]
+        full = subprocess.check_output([*export, old.dir], stderr=subprocess.DEVNULL)
+        done = test.run(new, full, "--full")
+        test.check(done.status == 0 and done.counts == [600, 0, 0, 0, 600],
+                   "import --full takes what export --full wrote", done)
+        moved = subprocess.check_output([*export, new.dir], stderr=subprocess.DEVNULL)
+        test.check(moved == full, "times and names of tokens are kept")
+        done = test.run(new, full, "--full")
+        test.check(done.status == 0 and done.counts == [0, 600, 0, 0, 600],
+                   "what is there already is left alone", done)
+        line = full.splitlines()[0]
+        refused += [line.replace(b"nursery-1", by) for by in (b"", b"a b", b"x" * 65)]
+        refused += [line[:n] for n in range(1, len(line))]
+        done = test.run(new, b"\n".join(refused), "--full", "--keep-going")
+        test.check(done.counts and done.counts[3] == len(refused) - 1,
+                   "a line of another form is refused", done)
+        for words in ["--full", "--by", "me"], ["--full", "--format", "csv"]:
+            done = test.run(new, full, *words)
+            test.check(done.status == USAGE, f"{' '.join(words)} is a usage error", done)
 
 
 # --- Interruptions -----------------------------------------------------------
@@ -518,6 +558,7 @@ def test_full(test: Import) -> None:
         return
     text = lines(1, 15100)
     with test.store() as store, tmpfs(store.dir, "size=2m,mode=0700"):
+        init_store(store.build, store.dir)
         done = test.run(store, text)
         found = re.search(r"stdin: line (\d+): the store is full; every line before it is "
                           r"done; make room", done.err)
@@ -538,6 +579,11 @@ def test_read_only(test: Import) -> None:
         test.tally.skip("a read-only store", "needs root")
         return
     with test.store() as store, tmpfs(store.dir, "size=8m,mode=0700"):
+        done = test.run(store, lines(1, 1))
+        test.check(done.status == CONFIG and "plant-store init" in done.err and
+                   not any(store.dir.iterdir()),
+                   "a file system without a store gets none by an import", done)
+        init_store(store.build, store.dir)
         test.run(store, lines(1, 1))
         subprocess.run(["mount", "-o", "remount,ro", "none", store.dir], check=True)
         done = test.run(store, lines(2, 1))
@@ -573,7 +619,8 @@ def test_owner(test: Import) -> None:
         path = store.root / "plants"
         path.write_bytes(lines(1, 3))
         path.chmod(0o600)  # for root alone
-        os.chown(store.dir, NOBODY, NOBODY)
+        for made in (store.dir, store.journal):
+            os.chown(made, NOBODY, NOBODY)
         done = test.run(store, b"", str(path))
         test.check(done.status == 0 and done.counts[0] == 3,
                    "root imports into another user's store", done)
@@ -589,7 +636,7 @@ def test_owner(test: Import) -> None:
             ["setpriv", "--bounding-set", "-setuid", test.program, "import"],
             env=store.environment(), input=lines(1, 1), capture_output=True, timeout=WAIT_S)
         test.check(process.returncode == NOPERM and b"cannot become its owner" in
-                   process.stderr and not store.journal.exists(),
+                   process.stderr and not (store.dir / "index").exists(),
                    "root that may not become the owner is told, and makes nothing", process)
 
 
@@ -626,7 +673,7 @@ def scenario(tally: Tally) -> None:
         process, held = start_busy(test, store)  # it takes its time
         for part in (test_arguments, test_format, test_json_lines, test_refusals,
                      test_hints, test_conflicts, test_limit, test_long_lines, test_csv,
-                     test_csv_refusals, test_csv_limit, test_round_trip, test_kill,
+                     test_csv_refusals, test_csv_limit, test_round_trip, test_moving, test_kill,
                      test_signals, test_signals_elsewhere, test_progress, test_full,
                      test_read_only, test_failed, test_owner, test_with_service):
             with tally.part(f"{part.__name__} runs to its end"):

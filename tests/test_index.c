@@ -199,6 +199,27 @@ index_outlives_its_boot_only_after_a_clean_close(void **state)
 	expect_not_opened(fixture, INDEX_STALE);
 }
 
+/* Only a crash of the machine loses pages, and it leaves no process. */
+static void
+index_that_a_process_writes_is_of_this_boot_whatever_its_id(void **state)
+{
+	const struct fixture *fixture = *state;
+
+	leave_index(fixture, false);
+	for (int created = 0; created < 2; created++) {
+		struct index *staying =
+		    created ? create(fixture) : open_index(fixture, true);
+
+		if (created)
+			enter(staying, 7, 100);
+		change_boot(fixture);
+		index_close(open_index(fixture, false), false);
+		assert_true(is_kept(fixture));
+		index_close(staying, false);
+		expect_not_opened(fixture, INDEX_STALE);
+	}
+}
+
 static void
 index_in_use_after_anothers_clean_close_is_not_clean(void **state)
 {
@@ -434,6 +455,8 @@ main(void)
 		TEST(new_index_covers_nothing_and_is_stale_until_it_does),
 		TEST(every_id_is_new_once_and_found_from_then_on),
 		TEST(index_outlives_its_boot_only_after_a_clean_close),
+		TEST(
+		    index_that_a_process_writes_is_of_this_boot_whatever_its_id),
 		TEST(index_in_use_after_anothers_clean_close_is_not_clean),
 		TEST(no_page_is_written_before_the_mark_of_the_boot_is_durable),
 		TEST(index_is_clean_only_if_its_pages_were_synced),

@@ -30,6 +30,7 @@ try_make(const struct fixture *fixture)
 static struct journal
 make_journal(const struct fixture *fixture)
 {
+	unlinkat(fixture->dir, JOURNAL_NAME, 0);
 	assert_int_equal(try_make(fixture), 0);
 	return fixture_journal(fixture, true);
 }
@@ -86,7 +87,6 @@ new_journal_is_a_header_that_only_its_owner_may_read(void **state)
 	assert_int_equal(fstatat(fixture->dir, JOURNAL_NAME, &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	/* Another one is of another store. */
-	fixture_remove(fixture, JOURNAL_NAME);
 	two = make_journal(fixture);
 	assert_memory_not_equal(one.uuid, two.uuid, RECORD_UUID_LEN);
 	journal_close(&one);
@@ -100,6 +100,7 @@ new_journal_replaces_none_unless_it_shall(void **state)
 	struct journal journal;
 	size_t len;
 
+	fixture_truncate(fixture, JOURNAL_NAME, 0);
 	fixture_write(fixture, JOURNAL_NAME, 0, "mine", 4);
 	/* The second time as on NFS, which knows links alone. */
 	for (int i = 0; i < 2; i++) {
@@ -170,6 +171,42 @@ process_that_waits_gets_the_lock_of_a_killed_one(void **state)
 	assert_int_equal(
 	    journal_lock(&journal, true, clock_ms(CLOCK_MONOTONIC) + 10000), 0);
 	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	journal_close(&journal);
+}
+
+static void
+process_that_its_terminal_stops_holds_no_lock(void **state)
+{
+	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
+	const struct fixture *fixture = *state;
+	struct journal journal = make_journal(fixture);
+	int status;
+
+	for (unsigned i = 0; i < 2 * COUNT(signals); i++) {
+		pid_t holder = fork();
+		assert_true(holder >= 0);
+		if (holder == 0) {
+			struct journal own = fixture_journal(fixture, true);
+
+			/* Nothing stops a group that is orphaned. */
+			setpgid(0, 0);
+			if (journal_lock(&own, true, 0) < 0)
+				_exit(1);
+			raise(signals[i / 2]);
+			if (i % 2 == 0)
+				journal_unlock(&own);
+			journal_close(&own);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
+		int locked = journal_lock(&journal, true, 0);
+		journal_unlock(&journal);
+		kill(holder, SIGCONT);
+		assert_int_equal(WSTOPSIG(status), signals[i / 2]);
+		assert_int_equal(waitpid(holder, &status, 0), holder);
+		assert_int_equal(status, 0);
+		assert_int_equal(locked, 0);
+	}
 	journal_close(&journal);
 }
 
@@ -363,6 +400,7 @@ main(void)
 		TEST(new_journal_replaces_none_unless_it_shall),
 		TEST(one_writes_or_many_read),
 		TEST(process_that_waits_gets_the_lock_of_a_killed_one),
+		TEST(process_that_its_terminal_stops_holds_no_lock),
 		TEST(lock_that_fails_is_no_wait),
 		TEST(append_that_falls_short_is_completed),
 		TEST(append_on_a_full_disk_is_cut_off_again),

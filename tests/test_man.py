@@ -19,7 +19,7 @@ COMMAND_PAGE = MAN / "plant-store.1"
 RESPONDER_PAGE = MAN / "plant-store.fcgi.8"
 JOURNAL_PAGE = MAN / "plant-store-journal.5"
 README = TOP / "README.md"
-README_LINES_MAX = 110
+README_LINES_MAX = 120
 README_COLUMNS_MAX = 120
 # What of the system's pages is installed is not for our pages to answer.
 FOREIGN = "referenced manual not found"
@@ -63,6 +63,8 @@ def check_errors(tally: Tally) -> None:
     numbers = set(re.findall(r" ([1-5]\d{3}) [45]\d\d ", page))
     others = numbers ^ {str(number) for number, _, _ in rows}
     tally.check(not others, "the responder's page has no other error", others)
+    again = [row for row in rows if row[0] == 3008 and "again" in row[2]]
+    tally.check(not again, "what a retry cannot help is not to be sent again", again)
 
 
 def check_settings(tally: Tally, build: pathlib.Path) -> None:
@@ -157,13 +159,31 @@ def check_documents(tally: Tally) -> None:
         f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
         (len(lines), longest),
     )
-    pages = [*TOP.glob("*.md"), TOP / "deploy/README.md", TOP / "tests/bench/RESULTS.md"]
+    pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/README.md")]
+    pages.append(TOP / "tests/bench/RESULTS.md")
     for page in sorted(pages):
         links = re.findall(r"\]\(([^)#]+)", page.read_text())
         local = [link for link in links if "://" not in link]
         dead = [link for link in local if not (page.parent / link).exists()]
         name = page.relative_to(TOP)
         tally.check(not dead, f"{name}: every link within the project is good", dead)
+
+
+def check_scripts(tally: Tally) -> None:
+    for script in sorted((TOP / "scripts").iterdir()):
+        for option in "-h", "--help":
+            done = subprocess.run(
+                [script, option],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            tally.check(
+                done.returncode == 0 and script.name in done.stdout and not done.stderr,
+                f"{script.name} {option} tells its usage",
+                done,
+            )
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
@@ -174,6 +194,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     check_journal(tally)
     check_command(tally, build)
     check_documents(tally)
+    check_scripts(tally)
 
 
 if __name__ == "__main__":

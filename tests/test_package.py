@@ -103,6 +103,8 @@ def check_install(tally: Tally, build: pathlib.Path, work: pathlib.Path) -> None
                 "share/doc/plant-store/LICENSE", "share/doc/plant-store/README.md",
                 "share/plant-store/www/openapi.json",
                 "share/bash-completion/completions/plant-store"}
+    if (build / "docs").is_dir():
+        expected.add("share/plant-store/docs/index.html")
     missing = expected - {path.removeprefix("opt/ps/") for path in made}
     tally.check(not missing, "install: everything is in its place", missing)
     outside = [path for path in made if not path.startswith("opt/ps/")]
@@ -136,6 +138,10 @@ def build_package(folder: pathlib.Path, number: str) -> pathlib.Path:
 
 def check_lint(tally: Tally, package: pathlib.Path) -> None:
     (changes,) = package.parent.glob("*.changes")
+    if shutil.which("npm"):
+        files = needed("dpkg-deb", "--contents", package)
+        tally.check("/docs/swagger-ui-bundle.js\n" in files, "the package has the page",
+                    files)
     lint = run("lintian", "--allow-root", "--fail-on", "error,warning", changes)
     tally.check(lint.returncode == 0, "lintian finds no error and no warning",
                 lint.stdout)
@@ -305,7 +311,12 @@ def check_life(
     def plants() -> list[int]:
         return [plant["id"] for plant in read_journal(journal)]
 
-    chroot.add(package)
+    wanted = needed("dpkg-deb", "-f", package, "Recommends", "Suggests")
+    tally.check(wanted.startswith("Suggests: nginx | lighttpd"),
+                "a web server, which may open port 80, is only suggested", wanted)
+    said = chroot.add(package)
+    tally.check("add one with: plant-store token add NAME" in said,
+                "installed: it asks for a first token", said)
     lap("install, with what it depends on")
     check_fresh(tally, chroot, store)
     chroot.apt("install", "lighttpd", "spawn-fcgi", "multiwatch")
@@ -336,14 +347,21 @@ def check_life(
     tally.check(not program.exists(), "removed: the program is gone")
     tally.check(plants() == [1, 2, 3] and tokens.exists() and settings.exists(),
                 "removed: store, tokens and settings stay")
+    aside = store.rename(store.with_name("aside"))
     chroot.add(newer)
+    tally.check(store.exists() and not any(store.iterdir()),
+                "installed again where the store is not mounted: none is made")
+    store.rmdir()
+    aside.rename(store)
     with service(chroot, port, token) as client:
         answers = [client.create(2, "Monstera").status, client.create(2, "X").status]
         tally.check(answers == [200, 409], "installed again: the plants are there, and "
                     "the token is good", answers)
 
     before = journal.read_bytes()
-    chroot.apt("purge", "plant-store")
+    said = chroot.apt("purge", "plant-store")
+    tally.check("plant-store: the plants stay in /var/lib/plant-store\n" in said,
+                "purged without an answer: it says that the plants stay", said)
     tally.check(journal.read_bytes() == before,
                 "purged without an answer: the store stays, byte for byte")
     tally.check(not chroot.path("etc/plant-store").exists(),
@@ -374,6 +392,9 @@ def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
     made = store.stat()
     tally.check((made.st_uid, made.st_mode & 0o777) == (user, 0o700),
                 "installed: the store is its user's alone", made)
+    made = (store / JOURNAL_NAME).stat()
+    tally.check((made.st_uid, made.st_mode & 0o777) == (user, 0o600),
+                "installed: a new store is made, as its user", made)
     made = chroot.path("etc/plant-store").stat()
     tally.check(made.st_gid == group and made.st_mode & 0o777 == 0o750,
                 "installed: the settings are for its group", made)
@@ -404,6 +425,10 @@ def scenario(tally: Tally, build_dir: str) -> None:
             with tally.part("make install and uninstall"):
                 check_install(tally, build, work)
             lap("make install and uninstall")
+            if shutil.which("npm"):
+                needed("make", "-s", "-C", TOP, f"BUILD={work / 'one'}", "docs")
+            else:
+                tally.skip("the package has the page", "npm is not installed")
             package = build_package(work / "one", version())
             newer = build_package(work / "newer", version() + "+1")
             lap("two builds")

@@ -133,10 +133,12 @@ def test_arguments(tally: Tally, store: Store) -> None:
                f"plant-store {words.split()[0]} --help".encode())
         tally.check(done.stderr.count(b"\n") == 1, f"'{words}': in one line", done)
     expect(tally, run(store, "get", ""), "an empty id is none", USAGE, b"")
+    expect(tally, run(store, "export", "--since", "90d"), "what a time may be is told", USAGE, b"",
+           b"not a time: 90d; say 2027-01-31 or 2027-01-31T12:00:00Z; see:")
     for name, operand in ("stats", []), ("get", ["1"]), ("export", []):
         done = run(store, name, "--dir", store.root / "none", *operand)
         expect(tally, done, f"{name} of a directory that is not there says so", NOINPUT,
-               err=str(store.root).encode())
+               err=f"plant-store: {store.root}/none: cannot open".encode())
     versions = [run(store, option).stdout for option in ("-V", "--version")]
     tally.check(versions[0] == versions[1] != b"", "-V is --version", versions)
     done = run(store, "--nothing")
@@ -181,9 +183,16 @@ def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
            "ids that are not there are named, the others given, status 1", 1,
            lines_of([by_id[3]]), [b"get: 77: no plant", b"get: -77: no plant"])
     full = run(store, "get", "--full", "-5").stdout
-    tally.check(
-        full in store.journal.read_bytes().splitlines(True)
-        and json.loads(full)["plant"] == by_id[-5], "get --full gives the journal's line", full)
+    line = next(parsed for text in store.journal.read_bytes().splitlines()[1:]
+                if (parsed := json.loads(text or b"{}")).get("plant") == by_id[-5])
+    expected = {member: line[member] for member in ("at", "by", "plant")}
+    tally.check(json.loads(full) == expected, "get --full gives also when and by which token",
+                full)
+    done = run(store, "export", "--full")
+    tally.check(full in done.stdout.splitlines(True) and done.stdout.count(b"\n") == len(plants),
+                "and export --full gives the same line of each plant", done)
+    done = run(store, "export", "--full", "--format", "csv")
+    expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full is a form of JSON"])
     with open("/dev/full", "wb") as output:
         for words in ["get", "3"], ["get", "3", "77"]:
             expect(tally, run(store, *words, stdout=output),
@@ -203,6 +212,13 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     expect(tally, run(store, "export", "-o", path), "-o writes to a file", 0, b"")
     tally.check(path.read_bytes() == lines_of(plants) and path.stat().st_mode & 0o777 == 0o600,
                 "of the same plants, for its owner alone", path)
+    for name, words, begin in (
+        ("x.csv", [], b"id,name,tag\r\n"), ("y.csv", ["--format", "jsonl"], b'{"id":'),
+        ("x.jsonl", [], b'{"id":'), ("y.jsonl", ["--format", "csv"], b"id,"),
+    ):
+        run(store, "export", *words, "-o", store.root / name)
+        content = (store.root / name).read_bytes()
+        tally.check(content.startswith(begin), f"{name} {words} has its format", content[:20])
     for force, status in ([], CANTCREAT), (["--force"], 0):
         path.write_text("mine")
         done = run(store, "export", "-o", path, *force)

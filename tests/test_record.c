@@ -615,6 +615,40 @@ largest_plant_makes_a_line_that_may_be_read(void **state)
 	free(plant);
 }
 
+static void
+what_no_line_could_have_is_not_canonical(void **state)
+{
+	static const struct {
+		const char *by, *plant;
+		bool canonical;
+	} cases[] = {
+		{ "gardener", PLANT, true },
+		{ "gardener", "{\"id\":1,\"name\":\"\"}", true },
+		{ "gardener", "{\"id\":2,\"name\":\"\"}", false },
+		{ "gardener", "{\"id\": 1,\"name\":\"\"}", false },
+		{ "gardener", "{\"id\":1,\"name\":\"\"} ", false },
+		{ "gardener", "{\"id\":1,\"name\":\"\\u0041\"}", false },
+		{ "gardener", "", false },
+		{ "", PLANT, false },
+		{ "a b", PLANT, false },
+		{ SIXTY_X "xxxxx", PLANT, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct record record = {
+			.by = cases[i].by,
+			.by_len = strlen(cases[i].by),
+			.id = 1,
+			.plant = cases[i].plant,
+			.plant_len = strlen(cases[i].plant),
+		};
+
+		assert_int_equal(
+		    record_is_canonical(&record), cases[i].canonical);
+	}
+}
+
 int
 main(void)
 {
@@ -633,6 +667,7 @@ main(void)
 		TEST(every_other_spelling_is_refused_with_a_right_checksum),
 		TEST(another_end_of_line_or_case_of_the_crc_is_refused),
 		TEST(largest_plant_makes_a_line_that_may_be_read),
+		TEST(what_no_line_could_have_is_not_canonical),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

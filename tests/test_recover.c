@@ -331,6 +331,7 @@ source_that_is_no_journal_is_refused(void **state)
 	struct recover_report report;
 	struct lost lost;
 
+	fixture_remove(fixture, JOURNAL_NAME);
 	assert_int_equal(recover(fixture, &lost, &report), FAULT_ABSENT);
 	assert_int_equal(
 	    recover_from(fixture, "/dev/null", NULL, NULL, &lost, &report),

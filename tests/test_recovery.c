@@ -52,7 +52,7 @@ expect_refused_untouched(const struct fixture *fixture)
 	assert_null(fixture_try(fixture, true, NULL, &fault));
 	assert_int_equal(fault, FAULT_DAMAGED);
 	fixture_expect_bytes(fixture, JOURNAL_NAME, was, len);
-	assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME ".torn"));
 	free(was);
 }
 
@@ -258,8 +258,8 @@ damage_that_only_the_index_or_length_shows_is_refused(void **state)
 	} rows[] = {
 		{ add_long_tail, "more unreadable bytes" },
 		{ cut_last_batch, "shorter" },
-		{ blank_all, "shorter" },
-		{ blank_last_batch, "shorter" },
+		{ blank_all, "blank lines" },
+		{ blank_last_batch, "blank lines" },
 		{ spoil_last_line, "wrong checksum" },
 	};
 
@@ -299,7 +299,8 @@ damage_before_the_last_line_is_refused_by_a_service(void **state)
 		assert_int_equal(fault, FAULT_DAMAGED);
 		assert_int_equal(
 		    fixture_logged(fixture, "nothing was changed"), i + 1);
-		assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+		assert_false(
+		    fixture_exists_like(fixture, JOURNAL_NAME ".torn"));
 		fixture_flip(fixture, offsets[i]);
 	}
 	fixture_reopen_and_expect(fixture, one_to_five, 5);
@@ -338,7 +339,8 @@ damage_to_synced_plants_fails_the_next_commit(void **state)
 			fixture_truncate(fixture, JOURNAL_NAME, at.last);
 		expect_failed(fixture_put(store, 99, NULL));
 		store_close(store);
-		assert_false(fixture_exists_like(fixture, JOURNAL_NAME "."));
+		assert_false(
+		    fixture_exists_like(fixture, JOURNAL_NAME ".torn"));
 		restore(fixture, good, len);
 		fixture_reopen_and_expect(fixture, ids, 2 * (size_t)i + 2);
 	}
@@ -459,6 +461,162 @@ an_index_that_cannot_be_used_is_built_again(void **state)
 		assert_true(fixture_logged(fixture, rows[i].logged) > 0);
 		expect_index_equal(fixture);
 	}
+}
+
+/* --- The end mark -------------------------------------------------------- */
+
+/* Work for fixture_in_child, which ends it as a kill does. */
+static int
+create_and_idle(void *argument)
+{
+	struct store *store = fixture_open(argument, true);
+
+	for (int64_t id = 1; id <= 3; id++)
+		fixture_create(store, id);
+	store_idle(store);
+	return 0;
+}
+
+enum loss { ZEROS, NEWLINES, CUT, LOSSES };
+
+/* Lose the bytes [from, to), and the index, as the next boot does. */
+static void
+lose(const struct fixture *fixture, enum loss loss, uint64_t from, uint64_t to)
+{
+	static const char zeros[4096];
+
+	leave_another_boot(fixture);
+	if (loss == ZEROS)
+		fixture_write(fixture, JOURNAL_NAME, from, zeros, to - from);
+	else if (loss == NEWLINES)
+		blank(fixture, from, to);
+	else
+		fixture_truncate(fixture, JOURNAL_NAME, from);
+}
+
+static void
+a_journal_that_lost_its_end_is_refused_by_the_end_mark(void **state)
+{
+	struct fixture *fixture = *state;
+	struct verify_report report;
+	char logged[40];
+	enum fault fault;
+	size_t len;
+
+	for (int i = 0; i < 8 * LOSSES; i++) {
+		bool prepare = i / LOSSES % 2 == 0, failed = i / LOSSES >= 4;
+		const char *name = failed ? JOURNAL_FAILED_NAME : JOURNAL_NAME;
+
+		fixture = fixture_renew(state);
+		assert_int_equal(fixture_in_child(create_and_idle, fixture), 0);
+		struct position at = fixture_end(fixture);
+		/* Its closing line, or all plants as well. */
+		uint64_t from =
+		    i / LOSSES / 2 % 2 == 0 ? at.last : RECORD_HEADER_LEN;
+		lose(fixture, (enum loss)(i % LOSSES), from, at.end);
+		char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+		assert_int_equal(
+		    verify_store(fixture->path, NULL, &report), FAULT_DAMAGED);
+		if (failed)
+			fixture_fail_journal(fixture);
+		assert_null(fixture_try(fixture, prepare, NULL, &fault));
+		assert_int_equal(fault, FAULT_DAMAGED);
+		snprintf(logged, sizeof(logged),
+		    i % LOSSES == CUT ? "shorter (%" PRIu64 " bytes)"
+				      : "damaged at byte %" PRIu64 ": ",
+		    from);
+		assert_int_equal(fixture_logged(fixture, logged), 2);
+		assert_int_equal(fixture_logged(fixture, "torn"), 0);
+		fixture_expect_bytes(fixture, name, bytes, len);
+		free(bytes);
+		/* Nothing else shows that it is gone. */
+		fixture_remove(fixture, JOURNAL_END_NAME);
+		store_close(fixture_open(fixture, prepare));
+	}
+}
+
+static void
+an_end_mark_that_cannot_be_read_counts_as_none(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t len;
+
+	assert_int_equal(fixture_in_child(create_and_idle, fixture), 0);
+	char *mark = fixture_read(fixture, JOURNAL_END_NAME, &len);
+	assert_true(len < 512 && mark[len - 1] == '\n');
+	for (size_t i = 0; i < len; i++) {
+		fixture_write(fixture, JOURNAL_END_NAME, i, "?", 1);
+		store_close(fixture_open(fixture, true));
+		assert_int_equal(
+		    fixture_logged(fixture, "end: unreadable"), i + 1);
+		fixture_write(fixture, JOURNAL_END_NAME, 0, mark, len);
+	}
+	for (size_t size = 0; size < len; size += 41) {
+		fixture_truncate(fixture, JOURNAL_END_NAME, size);
+		store_close(fixture_open(fixture, true));
+	}
+	free(mark);
+	/* The next closing line makes it good. */
+	struct store *store = fixture_open(fixture, true);
+	fixture_create(store, 4);
+	store_close(store);
+	lose(fixture, CUT, RECORD_HEADER_LEN, 0);
+	fixture_refused(fixture, FAULT_DAMAGED);
+}
+
+static void
+an_end_mark_of_another_store_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(fixture_in_child(create_and_idle, fixture), 0);
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_remove_index(fixture);
+	/* A store whose journal is missing is not made anew. */
+	fixture_refused(fixture, FAULT_SETUP);
+	assert_int_equal(fixture_logged(fixture, "missing; restore it"), 1);
+	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
+	struct journal other;
+	assert_int_equal(journal_begin(&other, fixture->dir), 0);
+	assert_int_equal(journal_place(&other, false), 0);
+	fixture_refused(fixture, FAULT_SETUP);
+	assert_int_equal(fixture_logged(fixture, "end: of another store"), 1);
+	fixture_remove(fixture, JOURNAL_END_NAME);
+	fixture_reopen_and_expect(fixture, NULL, 0);
+}
+
+/* A request pays nothing for it, and its failure harms no plant. */
+static void
+only_an_idle_or_closing_service_writes_the_end_mark(void **state)
+{
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_FSYNC };
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+
+	fixture_make_store(fixture, false, 1, 2);
+	fixture_create(store, 3);
+	assert_false(fixture_exists(fixture, JOURNAL_END_NAME));
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		fixture_create(store, 4 + (int64_t)i);
+		shim_fail(calls[i], JOURNAL_END_NAME, 1, 1, EIO);
+		store_idle(store);
+		shim_reset();
+		assert_int_equal(
+		    fixture_logged(fixture, "end: cannot write"), i + 1);
+	}
+	fixture_create(store, 7);
+	store_idle(store);
+	uint64_t end = 0;
+	struct journal journal = fixture_journal(fixture, false);
+	assert_int_equal(
+	    journal_read_end(&journal, journal.uuid, &end), FAULT_NONE);
+	assert_int_equal(end, fixture_end(fixture).end);
+	fixture_create(store, 8);
+	store_close(store);
+	assert_int_equal(
+	    journal_read_end(&journal, journal.uuid, &end), FAULT_NONE);
+	assert_int_equal(end, fixture_end(fixture).end);
+	journal_close(&journal);
 }
 
 /* Work for fixture_in_child. */
@@ -904,10 +1062,20 @@ die_opening(void *argument)
 	return 1;
 }
 
-/* Whether the call was reached. */
+static unsigned
+count_errors(const struct fixture *fixture)
+{
+	return fixture_logged(fixture, ": ") -
+	       fixture_logged(fixture, "; building it") -
+	       fixture_logged(fixture, "were copied to a fresh file");
+}
+
+/* Whether the call was reached.  A refusal is logged once, with its cause. */
 static bool
 fail_opening(const struct attempt *attempt, int error)
 {
+	unsigned errors = count_errors(attempt->fixture);
+	unsigned causes = fixture_logged(attempt->fixture, strerror(error));
 	enum fault fault;
 
 	shim_fail(attempt->call, NULL, attempt->nth, 1, error);
@@ -916,6 +1084,12 @@ fail_opening(const struct attempt *attempt, int error)
 	bool reached = shim_count(attempt->call) >= attempt->nth;
 
 	shim_reset();
+	if (store == NULL) {
+		errors = count_errors(attempt->fixture) - errors;
+		causes =
+		    fixture_logged(attempt->fixture, strerror(error)) - causes;
+		assert_true(errors == 1 && causes == 1);
+	}
 	store_close(store);
 	return reached;
 }
@@ -1071,6 +1245,10 @@ main(void)
 		TEST(damage_to_synced_plants_fails_the_next_commit),
 		TEST(damage_far_before_the_end_is_found_by_its_reader),
 		TEST(an_index_that_cannot_be_used_is_built_again),
+		TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark),
+		TEST(an_end_mark_that_cannot_be_read_counts_as_none),
+		TEST(an_end_mark_of_another_store_is_refused),
+		TEST(only_an_idle_or_closing_service_writes_the_end_mark),
 		TEST(an_index_whose_reading_ends_the_process_may_be_removed),
 		TEST(a_clean_close_is_trusted_until_the_next_transaction),
 		TEST(an_index_removed_while_in_use_loses_nothing),

@@ -356,7 +356,7 @@ store_all(struct rival *rival)
 	return created;
 }
 
-/* All of them make the store, too. */
+/* All of them try to make the store, too. */
 static void
 processes_that_store_the_same_plants_create_each_once(void **state)
 {
@@ -364,6 +364,7 @@ processes_that_store_the_same_plants_create_each_once(void **state)
 	pid_t pids[RIVALS];
 	int go[2], status, created = 0;
 
+	fixture_remove(fixture, JOURNAL_NAME);
 	assert_int_equal(pipe(go), 0);
 	for (int i = 0; i < RIVALS; i++) {
 		struct rival rival = { .fixture = fixture, .number = i };
@@ -377,6 +378,7 @@ processes_that_store_the_same_plants_create_each_once(void **state)
 		close(go[1]);
 		if (read(go[0], &byte, 1) != 0)
 			_exit(255);
+		store_init(fixture->path);
 		rival.store = fixture_try(fixture, i % 2 == 0, NULL, &fault);
 		if (rival.store == NULL)
 			_exit(255);
@@ -392,7 +394,7 @@ processes_that_store_the_same_plants_create_each_once(void **state)
 		created += WEXITSTATUS(status);
 	}
 	assert_int_equal(created, RIVAL_PLANTS);
-	assert_int_equal(fixture_logged(fixture, "made a new store"), 1);
+	assert_int_equal(fixture_logged(fixture, "holds a store"), RIVALS - 1);
 	struct store *store = fixture_open(fixture, false);
 	for (int64_t id = 0; id < RIVAL_PLANTS; id++)
 		expect_put(store, id, NULL, STORE_SAME);
@@ -700,7 +702,7 @@ a_journal_that_is_changed_while_in_use_fails_the_store(void **state)
 }
 
 static void
-an_error_at_the_start_is_logged_with_its_remedy(void **state)
+a_store_that_cannot_be_made_leaves_none(void **state)
 {
 	static const struct {
 		enum shim_call call;
@@ -723,16 +725,47 @@ an_error_at_the_start_is_logged_with_its_remedy(void **state)
 	};
 	struct fixture *fixture = *state;
 
+	fixture_remove(fixture, JOURNAL_NAME);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		shim_fail(rows[i].call, NULL, rows[i].nth, 1, rows[i].error);
-		fixture_refused(fixture, rows[i].fault);
+		assert_int_equal(store_init(fixture->path), rows[i].fault);
 		shim_reset();
 		assert_int_equal(
-		    fixture_logged(fixture, "cannot make it: "), i + 1);
+		    fixture_logged(fixture, "cannot make a store there: "),
+		    i + 1);
 		assert_true(fixture_logged(fixture, rows[i].logged) > 0);
 		/* Nothing is left by which the next start would be misled. */
 		assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
 	}
+}
+
+static int
+init_killed(void *fixture)
+{
+	return (int)store_init(((struct fixture *)fixture)->path);
+}
+
+static void
+a_kill_while_a_store_is_made_leaves_it_whole_or_none(void **state)
+{
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_FSYNC,
+		SHIM_RENAMEAT2 };
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT(calls); i++)
+		for (int nth = 1, ended = 1; ended != 0; nth++) {
+			fixture = fixture_renew(state);
+			fixture_remove(fixture, JOURNAL_NAME);
+			shim_exit(calls[i], NULL, (unsigned)nth);
+			ended = fixture_in_child(init_killed, fixture);
+			shim_reset();
+			if (!fixture_exists(fixture, JOURNAL_NAME)) {
+				fixture_refused(fixture, FAULT_SETUP);
+				assert_int_equal(
+				    store_init(fixture->path), FAULT_NONE);
+			}
+			fixture_reopen_and_expect(fixture, NULL, 0);
+		}
 }
 
 static void
@@ -862,6 +895,7 @@ a_journal_of_another_store_than_the_index_is_refused(void **state)
 	assert_int_equal(fixture_logged(fixture, "of another store"), 1);
 	assert_true(fixture_exists(fixture, "index/data.mdb"));
 	fixture_remove_index(fixture);
+	fixture_remove(fixture, JOURNAL_END_NAME);
 	fixture_reopen_and_expect(fixture, NULL, 0);
 }
 
@@ -875,6 +909,15 @@ a_directory_without_a_journal_of_ours_is_refused(void **state)
 
 	assert_null(store_open(&options, &fault));
 	assert_int_equal(fault, FAULT_SETUP);
+	/* The file system of the store may not be mounted. */
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_refused(fixture, FAULT_SETUP);
+	assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
+	assert_int_equal(
+	    fixture_logged(fixture, "mount its file system, or make a new "
+				    "store with: plant-store init /"),
+	    2);
+	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 	store_close(fixture_open(fixture, false));
 	/* One that vanished is not replaced by an empty one. */
 	fixture_remove(fixture, JOURNAL_NAME);
@@ -997,17 +1040,8 @@ a_kill_anywhere_in_a_commit_leaves_a_good_store(void **state)
 	store_close(staying);
 }
 
-/* What store_ready says a second later. */
-static enum store_result
-ready_later(struct store *store)
-{
-	store->ready_until_ms = 0;
-	return store_ready(store);
-}
-
 static void
-readiness_follows_room_and_failures_and_asks_the_disk_once_a_second(
-    void **state)
+readiness_follows_room_and_failures(void **state)
 {
 	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
@@ -1017,21 +1051,21 @@ readiness_follows_room_and_failures_and_asks_the_disk_once_a_second(
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_ready(store), STORE_CREATED);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	enum store_result at_once = store_ready(store);
-	enum store_result later = ready_later(store);
+	struct outcome outcome = fixture_put(store, 1, NULL);
+	enum store_result ready = store_ready(store);
 	setrlimit(RLIMIT_FSIZE, &any);
-	assert_int_equal(at_once, STORE_CREATED);
-	assert_int_equal(later, STORE_FULL);
-	/* In use, by another thread or process, it says what it said. */
+	assert_int_equal(outcome.result, STORE_FULL);
+	assert_int_equal(ready, STORE_FULL);
+	/* During a commit it is what it was. */
 	assert_int_equal(pthread_mutex_lock(&store->mutex), 0);
-	assert_int_equal(ready_later(store), STORE_FULL);
+	assert_int_equal(store_ready(store), STORE_FULL);
 	pthread_mutex_unlock(&store->mutex);
-	assert_int_equal(ready_later(store), STORE_CREATED);
+	assert_int_equal(store_ready(store), STORE_CREATED);
+	expect_put(store, 1, NULL, STORE_CREATED);
 	fixture_fail_journal(fixture);
-	assert_int_equal(ready_later(store), STORE_FAILED);
-	assert_int_equal(ready_later(store), STORE_FAILED);
-	expect_put(store, 1, NULL, STORE_FAILED);
-	assert_int_equal(ready_later(store), STORE_FAILED);
+	assert_int_equal(store_ready(store), STORE_FAILED);
+	expect_put(store, 2, NULL, STORE_FAILED);
+	assert_int_equal(store_ready(store), STORE_FAILED);
 	store_close(store);
 	store = fixture_open(fixture, true);
 	assert_int_equal(store_ready(store), STORE_CREATED);
@@ -1074,7 +1108,8 @@ main(void)
 		TEST(a_plant_is_stored_though_its_index_cannot_be_written),
 		TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline),
 		TEST(a_journal_that_is_changed_while_in_use_fails_the_store),
-		TEST(an_error_at_the_start_is_logged_with_its_remedy),
+		TEST(a_store_that_cannot_be_made_leaves_none),
+		TEST(a_kill_while_a_store_is_made_leaves_it_whole_or_none),
 		TEST(an_idle_store_gets_exactly_one_closing_line),
 		TEST(an_idle_store_whose_index_failed_gets_its_closing_line),
 		TEST(a_closing_line_may_lack_room_but_not_a_sync),
@@ -1085,8 +1120,7 @@ main(void)
 		TEST(a_directory_without_a_journal_of_ours_is_refused),
 		TEST(a_commit_that_fails_anywhere_keeps_what_was_acknowledged),
 		TEST(a_kill_anywhere_in_a_commit_leaves_a_good_store),
-		TEST(
-		    readiness_follows_room_and_failures_and_asks_the_disk_once_a_second),
+		TEST(readiness_follows_room_and_failures),
 		TEST(nothing_stays_open_after_a_close_or_a_refusal),
 	};
 

@@ -7,17 +7,19 @@ usage: test_store_command.py PATH_OF_plant-store
 import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect,
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect, take_lock,
 )
 from lib_service import (
     JOURNAL_NAME, Tally, catches, new_plant, passed_on, read_journal, run_cgi, run_scenario,
@@ -25,6 +27,7 @@ from lib_service import (
 )
 
 PLANTS = 300
+STOPPED_PLANTS = 60_000
 LATER_NAME = "plants.jsonl.later"
 NOBODY = 65534
 SMALL_DISK = "size=64k"
@@ -100,17 +103,17 @@ def serve(path: pathlib.Path, *ids: int) -> bool:
 
 def test_words(tally: Tally, root: pathlib.Path) -> None:
     """Help, and what is wrong in the arguments."""
-    for name in "verify", "backup", "recover":
+    for name in "init", "verify", "backup", "recover":
         done = run(name, "--help")
         tally.check(
             done.returncode == 0
             and done.stdout.startswith(f"Usage: plant-store {name} ")
-            and "--progress" in done.stdout and done.stderr == "",
+            and ("--progress" in done.stdout) == (name != "init") and done.stderr == "",
             f"{name} --help tells its usage", done)
         same = run("help", name)
         tally.check(same.stdout == done.stdout, f"and so does help {name}", same)
     for words in (
-        "verify a b", "verify --nothing", "verify --dir a b", "backup", "backup a b",
+        "init a b", "init --dir a b", "verify a b", "verify --nothing", "verify --dir a b", "backup", "backup a b",
         "backup --dir", "recover", "recover a", "recover a b c", "recover --store",
         "recover --dir a b",
     ):
@@ -361,7 +364,7 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
             and f" {PLANTS - len(lost)} plants of store {journal.uuid}" in summary
             and ("; lost: " in summary) == bool(told)
             and (f"; {len(later)} records of ids that stand twice" in summary) == bool(later)
-            and done.stderr == f"plant-store: {dest}: made a new store\n",
+            and done.stderr == "",
             f"recover, {name}: what is lost is told", done)
         kept = [plant_id for plant_id in range(1, PLANTS + 1) if plant_id not in lost]
         tally.check(plants_of(dest) == kept, f"recover, {name}: the rest is there")
@@ -371,7 +374,8 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
             f"recover, {name}: later records of an id are kept as they stood")
         tally.check(
             files(source) == before
-            and set(made) == {JOURNAL_NAME, "index/boot", "index/data.mdb"},
+            and set(made) - {f"{JOURNAL_NAME}.end"}
+            == {JOURNAL_NAME, "index/boot", "index/data.mdb"},
             f"recover, {name}: the source is as before, and no other file is made", list(made))
         expect(tally, run("verify", dest), f"recover, {name}: valid")
 
@@ -438,6 +442,37 @@ def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:
     expect(tally, run("recover", later, root / "other"),
            "a journal of another version is refused", DATAERR, err="of another version")
     tally.check(not (root / "other").exists(), "and nothing is made of it")
+
+
+def test_init(tally: Tally, root: pathlib.Path) -> None:
+    """Init makes a store where none is, and nothing else changes there."""
+    for words, setting in ((["{}"], ""), (["--dir", "{}"], ""), ([], "{}")):
+        path = root / f"new-{len(words)}"
+        done = run("init", *(word.format(path) for word in words),
+                   env={**passed_on(), "PLANT_STORE_DIR": setting.format(path)})
+        tally.check(
+            done.returncode == 0 and done.stdout == f"{path}: made a new store\n"
+            and path.stat().st_mode & 0o777 == 0o700 and serve(path, 1)
+            and plants_of(path) == [1], f"init {words} makes the directory and a store", done)
+    for name in JOURNAL_NAME, f"{JOURNAL_NAME}.failed", "index":
+        path = root / f"with-{name}"
+        path.mkdir()
+        (path / name).mkdir()
+        expect(tally, run("init", path), f"a directory with {name} is refused", CONFIG, "",
+               [f"{path}: holds a store, or a part of one: {name}", "nothing was changed"])
+        tally.check(not any((path / name).iterdir()) and len(list(path.iterdir())) == 1,
+                    f"and nothing was changed ({name})")
+    expect(tally, run("init", root / "none" / "store"), "a missing parent is told", NOINPUT, "",
+           "No such file or directory")
+    path = root / "mounted"
+    root.chmod(0o711)
+    (path / "lost+found").mkdir(parents=True)
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    expect(tally, run("init", path), "other files are no obstacle", 0, None, "")
+    owner = (path / JOURNAL_NAME).stat()
+    tally.check((owner.st_uid, owner.st_mode & 0o777) == (path.stat().st_uid, 0o600),
+                "the store belongs to the directory's owner, also if root makes it", owner)
 
 
 def test_read_only(tally: Tally, root: pathlib.Path) -> None:
@@ -515,6 +550,9 @@ def test_progress(tally: Tally, root: pathlib.Path) -> None:
                 done.returncode == 0 and bool(seen) == expected
                 and (expected or name == "recover" or done.stderr == ""), f"{name} {option}",
                 done)
+            tally.check(("writing to the disk ..." in done.stderr) ==
+                        (expected and name == "backup"), f"{name} {option}: the disk's part",
+                        done)
 
 
 def interrupt(*words: object) -> tuple[int, str]:
@@ -546,7 +584,7 @@ def test_interrupt(tally: Tally, root: pathlib.Path) -> None:
     for words, told_words in (
         (["verify", store], r"stopped after \d+ plants, \d+ bytes, valid so far\n$"),
         (["stats", store], r"stats: stopped after \d+ plants\n$"),
-        (["backup", "--dir", store, root / "new"], "new: stopped; it is as it was; run it"),
+        (["backup", "--dir", store, root / "new"], rf"stopped; {root}/new is as it was; run it again\n$"),
         (["recover", store, root / "made"], "made: stopped; no store was made"),
     ):
         status, told = interrupt(*words)
@@ -560,11 +598,50 @@ def test_interrupt(tally: Tally, root: pathlib.Path) -> None:
                 "an earlier backup is as before an interrupted one", (status, told))
 
 
+def stop_often(journal: pathlib.Path, words: Sequence[object]) -> tuple[int, int, int]:
+    """Stop it as a terminal does, again and again, each time for a look at the lock;
+    its status, how often it was stopped, and how often it held the lock then."""
+    # A group of its own, as a shell gives it: nothing stops an orphaned one.
+    process = subprocess.Popen(
+        [program, *map(str, words)], env=passed_on(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+    stopped = held = 0
+    while True:
+        os.kill(process.pid, signal.SIGTSTP)
+        status = os.waitpid(process.pid, os.WUNTRACED)[1]
+        if not os.WIFSTOPPED(status):
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, stopped, held
+        stopped += 1
+        try:
+            os.close(take_lock(journal))
+        except BlockingIOError:
+            held += 1
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(random.uniform(0, 0.002))
+
+
+def test_stopped(tally: Tally, root: pathlib.Path) -> None:
+    """A subcommand that its terminal stops does not hold the store's lock meanwhile."""
+    store, plants = root / "store", root / "plants"
+    run("init", store)
+    plants.write_bytes(b"\n".join(new_plant(n, "Fern") for n in range(STOPPED_PLANTS)))
+    for words in (
+        ["import", "--dir", store, plants], ["verify", store], ["stats", "--dir", store],
+        ["get", "--dir", store, 7], ["backup", "--dir", store, root / "backup"],
+        ["export", "--dir", store, "-o", root / "exported"],
+    ):
+        status, stopped, held = stop_often(store / JOURNAL_NAME, words)
+        tally.check((status, held) == (0, 0) and stopped > 0,
+                    f"{words[0]} that is stopped {stopped} times never holds the lock then",
+                    (status, held))
+
+
 def scenario(tally: Tally) -> None:
     for test in (
-        test_words, test_verify, test_index, test_backup, test_prepared_backup, test_recover,
-        test_recovered_store, test_recovered_index, test_lost_uuid, test_read_only,
-        test_full_disk, test_progress, test_interrupt,
+        test_words, test_init, test_verify, test_index, test_backup, test_prepared_backup,
+        test_recover, test_recovered_store, test_recovered_index, test_lost_uuid, test_read_only,
+        test_full_disk, test_progress, test_interrupt, test_stopped,
     ):
         with (
             tally.part(f"{test.__name__} runs to its end"),

@@ -490,12 +490,12 @@ token_is_found_by_its_whole_text_until_it_expires(void **state)
 	}
 }
 
-static void
-each_of_many_tokens_is_found_and_no_other(void **state)
+/* MANY tokens "token-0" and so on, with the names "n0" and so on. */
+static struct tokens *
+open_many(struct fixture *fixture)
 {
-	FILE *file = fopen(((struct fixture *)*state)->path, "w");
+	FILE *file = fopen(fixture->path, "w");
 	char token[32];
-	struct tokens *tokens;
 
 	assert_non_null(file);
 	assert_int_equal(fchmod(fileno(file), 0600), 0);
@@ -512,8 +512,16 @@ each_of_many_tokens_is_found_and_no_other(void **state)
 		fputc('\n', file);
 	}
 	assert_int_equal(fclose(file), 0);
-	tokens = open_set(*state);
-	assert_non_null(tokens);
+	assert_non_null(open_set(fixture));
+	return fixture->tokens;
+}
+
+static void
+each_of_many_tokens_is_found_and_no_other(void **state)
+{
+	struct tokens *tokens = open_many(*state);
+	char token[32];
+
 	assert_int_equal(count_of(tokens), MANY);
 	for (int i = 0; i < MANY; i++) {
 		char name[TOKENS_NAME_MAX + 1], expected[32];
@@ -689,6 +697,37 @@ threads_share_one_set_while_its_file_changes(void **state)
 		assert_int_equal(pthread_join(threads[i], &misses), 0);
 		assert_null(misses);
 	}
+}
+
+/* The least of some rounds, in nanoseconds of this thread's CPU time. */
+static int64_t
+cost_of_refusals(struct tokens *tokens)
+{
+	int64_t least = INT64_MAX;
+
+	for (int round = 0; round < 5; round++) {
+		struct timespec begin, end;
+
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+		for (int i = 0; i < 200; i++)
+			assert_int_equal(find(tokens, "none"), UNKNOWN);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+		int64_t cost = (end.tv_sec - begin.tv_sec) * 1000000000LL +
+			       end.tv_nsec - begin.tv_nsec;
+		if (cost < least)
+			least = cost;
+	}
+	return least;
+}
+
+/* One after another they would cost 30 times as much. */
+static void
+refusal_costs_about_as_much_with_one_token_as_with_many(void **state)
+{
+	int64_t one = cost_of_refusals(open_good(*state, ONE_LINE));
+
+	assert_in_range(
+	    cost_of_refusals(open_many(*state)), 1, (uintmax_t)(5 * one));
 }
 
 /* --- Changes of the file -------------------------------------------------- */
@@ -1139,6 +1178,7 @@ main(void)
 		FRESH(file_that_is_too_large_is_neither_read_nor_written),
 		FRESH(token_is_found_by_its_whole_text_until_it_expires),
 		FRESH(each_of_many_tokens_is_found_and_no_other),
+		FRESH(refusal_costs_about_as_much_with_one_token_as_with_many),
 		FRESH(changed_file_is_read_again_and_logged_once),
 		FRESH(file_is_checked_once_a_second_or_after_a_recheck),
 		FRESH(change_in_place_is_noticed),

@@ -107,6 +107,7 @@ def check_agreement(tally: Tally) -> None:
         (SOCKET, "ListenStream", path, "one socket path everywhere"),
         (SOCKET, "SocketMode", ["0660"], "the socket is closed to others"),
         (SOCKET, "SocketGroup", [GROUP], "the socket is for the web server's group"),
+        (SOCKET, "ConditionFileNotEmpty", [], "the socket listens before the first token"),
         (SERVICE, "StandardInput", ["socket"], "the socket is descriptor 0"),
         (SERVICE, "NonBlocking", ["yes"], "the socket does not block"),
         (SERVICE, "RestartPreventExitStatus", [must_mend],
@@ -363,7 +364,7 @@ def own_store(build: str) -> Iterator[tuple[Store, dict[str, str], list[str]]]:
         shutil.copy(store.responder, responder)
         arguments = ["--socket", str(store.root / "run" / "socket")]
         if os.geteuid() == 0:
-            for path in (store.dir, store.tokens):
+            for path in store.owned[1:]:
                 shutil.chown(path, USER)
             arguments += ["--user", USER, "--group", GROUP]
         environment = store.environment(
@@ -440,6 +441,17 @@ def started(
         stop_process(process)
 
 
+@contextlib.contextmanager
+def elsewhere(path: pathlib.Path) -> Iterator[None]:
+    """One listens on a path of this name, as in another root, which is not here."""
+    here = path.rename(path.with_suffix(".here"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(path))
+        other.listen()
+        here.rename(path)
+        yield
+
+
 def check_start(tally: Tally, build: str) -> None:
     with own_store(build) as (store, environment, arguments):
         how = ([START, *arguments], store.root / "start.log", environment)
@@ -448,7 +460,7 @@ def check_start(tally: Tally, build: str) -> None:
         # The socket's file stays; nobody listens on it, so it is replaced.
         path = store.root / "run" / "socket"
         left = path.is_socket()
-        with started(*how) as again:
+        with elsewhere(path), started(*how) as again:
             up = wait_until(lambda: listens(path))
             tally.check(left and up, "plant-store-start: a dead socket is replaced")
             # Stopped while it starts one, multiwatch would leave it behind.

@@ -33,8 +33,6 @@
 struct api {
 	const struct config *config;
 	struct tokens *tokens; /* NULL: each request ends with NOT_READY */
-	struct store *store;   /* whose health is asked for; NULL: it is left
-				  to the caller of api_head */
 	int64_t now_ms;        /* see api_tick */
 };
 
@@ -95,6 +93,13 @@ void api_fail(struct api_call *call, enum http_error error);
  * End a call with the store's result for its plant.
  */
 void api_stored(struct api_call *call, enum store_result result);
+
+/*
+ * api_set_ready(ready):
+ * Whether a plant could be stored, as store_ready has found, is what health is
+ * from now on.  STORE_CREATED before the first call.  Any thread.
+ */
+void api_set_ready(enum store_result ready);
 
 /*
  * api_answer(api, call, buf):

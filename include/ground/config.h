@@ -22,6 +22,7 @@
 
 struct config {
 	const char *dir;       /* of the store */
+	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
 	const char *origins;   /* between CONFIG_SEPARATORS; "" or NULL: none */
@@ -47,6 +48,21 @@ enum fault config_read(struct config *config);
  * PLANT_STORE_ and is no setting.
  */
 void config_warn_unknown(void);
+
+/*
+ * config_is_given():
+ * Whether the environment has a variable whose name begins with PLANT_STORE_.
+ *
+ * config_use_file(path):
+ * Replace the settings in the environment by those of a file, and warn as
+ * above.  The file may have a part of what systemd's EnvironmentFile= allows:
+ * NAME=VALUE on a line, blank lines, and lines that begin with # or ;.  All of
+ * a setting's VALUE may be in quotes, ' or "; else it has none, nor a
+ * backslash.  FAULT_SETUP, logged, if there is another line; or why it cannot
+ * be read.
+ */
+bool config_is_given(void);
+enum fault config_use_file(const char *path);
 
 /*
  * config_print_help(out):

@@ -1,7 +1,7 @@
 /*
- * file: whole reads and writes at a place of a file, and a rename that replaces
- * nothing.  The offset of the descriptor is neither used nor changed.  Any
- * thread.
+ * file: whole reads and writes at a place of a file, small files whole, and a
+ * rename that replaces nothing.  The offset of the descriptor is neither used
+ * nor changed.  Any thread.
  */
 #ifndef GROUND_FILE_H
 #define GROUND_FILE_H
@@ -22,6 +22,15 @@ int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
  * how many; -1 with errno.
  */
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
+
+/*
+ * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
+ * Write the first `len` bytes of the file, which is made if it is absent, and
+ * make them and its name durable; read them.  Return 0; -1 with errno, EBADMSG
+ * if the file has not so many.
+ */
+int file_put(int dir, const char *name, const void *buf, size_t len);
+int file_get(int dir, const char *name, void *buf, size_t len);
 
 /*
  * rename_new(dir, from, to):

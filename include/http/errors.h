@@ -8,9 +8,10 @@
  * for a service that shuts down, and never sent it.  openapi.json publishes the
  * names, and generated clients use them: a released name stays.
  *
- * Only web servers send HEAD_TOO_LARGE and NO_ANSWER, by their configurations
- * in deploy/.  Nothing else in the program knows a number, a status or a
- * message; scripts/errors copies the table to the documents and to deploy/.
+ * Only web servers send HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER and
+ * TOO_MANY_AT_ONCE, by their configurations in deploy/.  Nothing else in the
+ * program knows a number, a status or a message; scripts/errors copies the
+ * table to the documents and to deploy/.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H
@@ -53,6 +54,9 @@ X(REQUEST_AMBIGUOUS, 3009, 400, "The web server passed a header twice or " \
 	"too many of them: send each header once.") \
 X(HEAD_TOO_LARGE, 3010, 400, "The request line or a header is too long: send " \
 	"a shorter one.") \
+X(PROTOCOL_UNKNOWN, 3011, 400, "The method, the transfer coding or the " \
+	"version of HTTP is unknown here: send POST with HTTP/1.1 and a " \
+	"Content-Length.") \
 X(JSON_SYNTAX, 4001, 400, "The body is not valid JSON") \
 X(JSON_UTF8, 4002, 400, "The body is not valid UTF-8") \
 X(JSON_DEPTH, 4003, 400, "The body is nested too deeply") \
@@ -82,6 +86,12 @@ X(NOT_READY, 5006, 503, "The service cannot start: its operator finds the " \
 	"reason in the log; try again later.") \
 X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
 	"whether the plant was stored; try again later, which is safe.") \
+X(STORE_AWAY, 5008, 503, "The database does not serve: nothing was stored; " \
+	"try again later.") \
+X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
+	"whether the plant was stored; try again, which is safe.") \
+X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time come from this " \
+	"address: nothing was stored; try again later.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
 X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \

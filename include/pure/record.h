@@ -28,6 +28,7 @@
 #ifndef PURE_RECORD_H
 #define PURE_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -96,5 +97,12 @@ size_t record_encode(struct record *record, uint32_t seed, char *buf);
  */
 const char *record_decode(
     const char *buf, size_t len, uint32_t seed, struct record *record);
+
+/*
+ * record_is_canonical(record):
+ * Return whether a valid line could have its `by`, `id` and `plant`, which may
+ * be any bytes.
+ */
+bool record_is_canonical(const struct record *record);
 
 #endif

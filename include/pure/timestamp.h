@@ -9,6 +9,8 @@
 
 /* "2026-11-21T07:21:00.123Z", without a terminating NUL. */
 #define TIMESTAMP_LEN 24
+/* "2026-11-21T07:21:00Z", likewise. */
+#define TIMESTAMP_SECONDS_LEN 20
 
 /*
  * timestamp_print(ms, text):
@@ -16,6 +18,13 @@
  * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
  */
 void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
+
+/*
+ * timestamp_print_seconds(ms, text):
+ * The same without the milliseconds, and with a terminating NUL.
+ */
+void timestamp_print_seconds(
+    int64_t ms, char text[static TIMESTAMP_SECONDS_LEN + 1]);
 
 /*
  * timestamp_read(text, len, ms):

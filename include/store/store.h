@@ -1,9 +1,11 @@
 /*
  * store: plants, durably.
  *
- * The seam between what is asked and how it is kept: nothing above it knows of
- * files.  One call stores a batch of any size: one plant of a CGI request, the
- * n that a reactor has gathered, thousands of an import.
+ * The seam between what is asked and how it is kept.  Two engines keep plants:
+ * the file, and PostgreSQL, which is a module that is loaded when it is asked
+ * for; nothing above the seam knows which.  One call stores a batch of any
+ * size: one plant of a CGI request, the n that a reactor has gathered,
+ * thousands of an import.
  *
  * A result that acknowledges (CREATED, SAME, CONFLICT) is given only when the
  * record that it refers to is durable.  Any number of threads and processes
@@ -15,16 +17,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ground/fault.h"
 #include "ground/watch.h"
 #include "plant/plant.h"
-#include "ground/fault.h"
+#include "pure/record.h"
 
 enum store_result {
 	STORE_CREATED,  /* stored now */
 	STORE_SAME,     /* this very plant was stored already */
 	STORE_CONFLICT, /* another plant with this id is stored */
 	STORE_FULL,     /* no room; not stored */
-	STORE_BUSY,     /* the lock could not be had in time; not stored */
+	STORE_BUSY,     /* a lock could not be had in time; not stored */
+	STORE_AWAY,     /* the database does not serve; not stored */
+	STORE_UNKNOWN,  /* the database did not confirm; may be stored or not */
 	STORE_FAILED    /* the store has failed; may be stored or not */
 };
 
@@ -36,9 +41,13 @@ struct store_item {
 };
 
 struct store_options {
-	const char *dir;
-	bool prepare; /* write ahead the room for records to come: for long
-			 lived processes, not for one request */
+	const char *database; /* a connection string of libpq, which stays while
+				 the store is open; or NULL, and */
+	const char *dir;      /* the store's directory (a reader's: or a journal
+				 that nobody writes) */
+	bool prepare; /* for long lived processes, not for one request: write
+			 ahead the room for records to come; serve also while
+			 the database is away */
 	bool prompt;  /* store_open waits 100 ms for other processes, not 5 s */
 	const struct watch *watch; /* of store_open alone, where it has to read
 			 on or to build the index; or NULL */
@@ -47,13 +56,22 @@ struct store_options {
 struct store;
 
 /*
+ * store_init(dir):
+ * Make a new, empty store in the directory, which is made too where it is
+ * absent; other files in it stay.  FAULT_SETUP, logged, if it holds a store or
+ * a part of one, or the system's.  A crash leaves the store whole or none.
+ *
  * store_open(options, fault):
- * Open the store in options->dir, recover it where needed, create it where the
- * directory has none.  Call after any fork.  NULL if it cannot be used: the
- * reason is logged, and `fault` is set: FAULT_SETUP (missing, another store's
- * or another version), FAULT_DAMAGED, FAULT_STOPPED by the watch (the next
- * opening begins again with an index that was being built), or the system's.
+ * Open the store in options->dir, and recover it where needed; or connect to
+ * the database, and check its settings, its table and our rights.  Call after
+ * any fork.  NULL if it cannot be used: the reason is logged, and `fault` is
+ * set: FAULT_SETUP (missing, another store's or another version),
+ * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening begins again with
+ * an index that was being built), or the system's.  A database that is away is
+ * FAULT_BUSY; with options->prepare it is no fault: commits are STORE_AWAY
+ * until it is back.
  */
+enum fault store_init(const char *dir);
 struct store *store_open(
     const struct store_options *options, enum fault *fault);
 
@@ -62,9 +80,10 @@ struct store *store_open(
  * Store the plants of a batch, in order, and set each item's result.  The
  * result of the second of two equal ids in a batch refers to the first.  Blocks
  * for the disk, and up to 5 s while other processes hold the store; then all is
- * STORE_BUSY.  Return 0; -1 if the store has failed, so that this process
- * should answer what it has and end (the reason is logged, and every later call
- * fails at once).  Any thread.
+ * STORE_BUSY.  Blocks for a database up to 5 s for every 10,000 plants.  Return
+ * 0; -1 if the store has failed, so that this process should answer what it has
+ * and end (the reason is logged, and every later call fails at once).  Any
+ * thread.
  *
  * `answer`, unless it is NULL, is called with `argument` once all results are
  * set and before the index is written: a client need not wait for that.  Other
@@ -75,16 +94,18 @@ int store_commit(struct store *store, struct store_item *items, size_t n,
 
 /*
  * store_ready(store):
- * Whether a plant sent now could be stored: STORE_CREATED, STORE_FULL if there
- * is room for less than 64 KiB, or STORE_FAILED.  It waits for nothing, and
- * looks at the disk at most once a second; any thread.
+ * Find out whether a plant sent now could be stored: STORE_CREATED; STORE_FULL
+ * where there is room for less than 64 KiB; STORE_AWAY; STORE_FAILED.  It waits
+ * for no commit, but may ask the disk, or connect to the database.  One thread
+ * at a time.
  */
 enum store_result store_ready(struct store *store);
 
 /*
  * store_wait(store):
  * Wait until no other thread of this process is in store_commit, so as to
- * gather more plants before the next one.
+ * gather more plants before the next one.  Commits to a database do not wait
+ * for each other: then return at once.
  *
  * store_idle(store):
  * To be called when no plant has come for about a second: put the last batch
@@ -98,5 +119,62 @@ enum store_result store_ready(struct store *store);
 void store_wait(struct store *store);
 void store_idle(struct store *store);
 void store_close(struct store *store);
+
+/*
+ * A reader: the plants in the order in which they were stored, as they are at
+ * one moment, or single plants by their ids; not both.  One thread.
+ */
+struct store_reader;
+
+/*
+ * store_reader_open(options, since, fault):
+ * Open for reading; nothing is changed.  `since`: only what was stored at this
+ * time, TIMESTAMP_LEN bytes, or later; NULL: all.  options->watch is copied,
+ * called while it reads, and may be NULL.  NULL if it cannot be read: `fault`
+ * is set, the reason is logged.
+ *
+ * store_reader_next(reader, record):
+ * Read the next plant: `record` has its id, plant, by and at, and points into
+ * the reader until the next call.  False at the end, and where a fault ended
+ * it.
+ *
+ * store_reader_end(reader, where):
+ * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch; and
+ * in `where` what was read, such as "seq 12 at byte 3456".
+ *
+ * store_reader_find(reader, id, record):
+ * Read the plant with an id: FAULT_NONE; FAULT_ABSENT if there is none, not
+ * logged; FAULT_DAMAGED, logged, if it is damaged, and others may be read; or
+ * another fault.
+ *
+ * store_reader_figures(reader, each, context):
+ * Call `each` with the engine's own figures for `plant-store stats`: a name and
+ * a text, or with NULL for that a number.  After the last plant.  On a fault,
+ * which is logged, it was not called.
+ *
+ * store_reader_close(reader):
+ * NULL is fine.
+ */
+#define STORE_WHERE_MAX 80
+typedef void store_figure(
+    void *context, const char *name, const char *text, uint64_t number);
+struct store_reader *store_reader_open(
+    const struct store_options *options, const char *since, enum fault *fault);
+bool store_reader_next(struct store_reader *reader, struct record *record);
+enum fault store_reader_end(
+    struct store_reader *reader, char where[STORE_WHERE_MAX]);
+enum fault store_reader_find(
+    struct store_reader *reader, int64_t id, struct record *record);
+enum fault store_reader_figures(
+    struct store_reader *reader, store_figure *each, void *context);
+void store_reader_close(struct store_reader *reader);
+
+/*
+ * store_schema(roles, fault):
+ * The SQL that an administrator runs once to make what the database's engine
+ * needs; of the least rights, if `roles`.  Static; NULL if the module cannot be
+ * loaded, logged.
+ */
+const char *store_schema(bool roles, enum fault *fault);
 
 #endif

@@ -17,6 +17,15 @@
 /* The answers that are errors, since they were logged. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
+/* See api_set_ready. */
+static _Atomic int store_state = STORE_CREATED;
+
+void
+api_set_ready(enum store_result ready)
+{
+	store_state = (int)ready;
+}
+
 void
 api_tick(struct api *api)
 {
@@ -103,9 +112,8 @@ check_health(const struct api *api)
 	if (api->tokens == NULL ||
 	    !tokens_valid(api->tokens, api->now_ms, &expires_ms))
 		return HTTP_NOT_READY;
-	if (api->store != NULL)
-		api_stored(&call, store_ready(api->store));
-	return api->store == NULL ? HTTP_OK : call.failure.error;
+	api_stored(&call, (enum store_result)store_state);
+	return call.failure.error;
 }
 
 int
@@ -227,6 +235,8 @@ api_stored(struct api_call *call, enum store_result result)
 		[STORE_CONFLICT] = HTTP_CONFLICT,
 		[STORE_FULL] = HTTP_STORE_FULL,
 		[STORE_BUSY] = HTTP_STORE_BUSY,
+		[STORE_AWAY] = HTTP_STORE_AWAY,
+		[STORE_UNKNOWN] = HTTP_STORE_UNKNOWN,
 		[STORE_FAILED] = HTTP_STORE_FAILED,
 	};
 

@@ -131,7 +131,8 @@ static int
 use_store(
     const struct config *config, struct api_call *call, struct store **store)
 {
-	struct store_options options = { .dir = config->dir,
+	struct store_options options = { .database = config->database,
+		.dir = config->dir,
 		.prompt = call->health };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
 	enum fault fault;
@@ -189,7 +190,7 @@ cgi_serve(const struct config *config)
 		else if (call.chunked)
 			drain();
 	}
-	if (store == NULL && config->dir != NULL)
+	if (store == NULL && config->dir != NULL && config->database == NULL)
 		metrics_open(config->dir, false);
 	char *answer = body == NULL ? reserve : body;
 	send_answer(answer, api_answer(&api, &call, answer));

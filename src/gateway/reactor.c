@@ -582,7 +582,6 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->epoll = -1;
 	r->api.config = config;
 	r->api.tokens = tokens;
-	r->api.store = store;
 	r->scratch = malloc(SCRATCH_BYTES);
 	/* A plant's answer is shorter than its body. */
 	size_t answer_max = RESPONSE_HEAD_MAX + api_body_max(config);

@@ -9,9 +9,14 @@
 
 #define THREADS_MAX 64
 #define BODY_BYTES_MIN 64
+#define PREFIX "PLANT_STORE_"
+/* The file of settings: more than a path takes. */
+#define LINE_BYTES_MAX 8192
+#define BLANKS " \t\r\n"
 
 enum {
 	DIR,
+	DATABASE,
 	TOKENS,
 	BASE_PATH,
 	BODY_BYTES,
@@ -32,6 +37,10 @@ static const struct {
 	[DIR] = { "PLANT_STORE_DIR", "/var/lib/plant-store",
 	    "where the plants are",
 	    "the absolute path of the store's directory" },
+	[DATABASE] = { "PLANT_STORE_DATABASE", "",
+	    "PostgreSQL in place of that directory",
+	    "a connection string of libpq, such as "
+	    "postgresql://plants@db/plants" },
 	[TOKENS] = { "PLANT_STORE_TOKENS", "/etc/plant-store/tokens",
 	    "who may send plants", "the absolute path of the token file" },
 	[BASE_PATH] = { "PLANT_STORE_BASE_PATH", "", "what precedes /plants",
@@ -156,6 +165,7 @@ config_read(struct config *config)
 		level--;
 
 	good[DIR] = value[DIR][0] == '/';
+	good[DATABASE] = true; /* libpq knows */
 	good[TOKENS] = value[TOKENS][0] == '/';
 	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
 	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
@@ -178,6 +188,7 @@ config_read(struct config *config)
 		return FAULT_SETUP;
 	}
 	*config = (struct config){ .dir = value[DIR],
+		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
 		.origins = value[ORIGINS],
@@ -193,13 +204,11 @@ config_read(struct config *config)
 void
 config_warn_unknown(void)
 {
-	static const char prefix[] = "PLANT_STORE_";
-
 	for (char **entry = environ; *entry != NULL; entry++) {
 		size_t len = strcspn(*entry, "=");
 		/* plant-store-start passes its own variable on. */
-		bool known = strncmp(*entry, prefix, strlen(prefix)) != 0 ||
-			     strncmp(*entry, "PLANT_STORE_RESPONDER=", 22) == 0;
+		bool known = strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 ||
+			     strncmp(*entry, PREFIX "RESPONDER=", 22) == 0;
 
 		for (int i = 0; i < COUNT && !known; i++)
 			known = len == strlen(settings[i].name) &&
@@ -209,6 +218,69 @@ config_warn_unknown(void)
 				    "ignored; --help lists all",
 			    (int)len, *entry);
 	}
+}
+
+bool
+config_is_given(void)
+{
+	char **entry = environ;
+
+	while (*entry != NULL && strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
+		entry++;
+	return *entry != NULL;
+}
+
+/* Use a line of the file.  Whether it is one. */
+static bool
+use_line(char *line)
+{
+	char name[64], *value;
+	int at = 0;
+	size_t len;
+
+	/* A comment, or blank. */
+	if (strchr("#;", line[strspn(line, BLANKS)]) != NULL)
+		return true;
+	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)
+		return false;
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+		return true;
+	value = line + at + strspn(line + at, BLANKS);
+	len = strlen(value);
+	while (len > 0 && strchr(BLANKS, value[len - 1]) != NULL)
+		value[--len] = '\0';
+	if (len > 1 && strchr("\"'", value[0]) != NULL &&
+	    value[len - 1] == value[0]) {
+		value[len - 1] = '\0';
+		value++;
+	}
+	return strpbrk(value, "\"'\\") == NULL && setenv(name, value, 1) == 0;
+}
+
+enum fault
+config_use_file(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[LINE_BYTES_MAX];
+	enum fault fault = FAULT_NONE;
+
+	if (file == NULL)
+		return fault_report(path, "cannot open");
+	for (int i = 0; i < COUNT; i++)
+		unsetenv(settings[i].name);
+	for (int n = 1; fgets(line, (int)sizeof(line), file) != NULL; n++)
+		if (!use_line(line)) {
+			log_error(
+			    "%s: line %d: not NAME=VALUE, with no quotes "
+			    "but around VALUE and no backslash; correct it",
+			    path, n);
+			fault = FAULT_SETUP;
+		}
+	if (ferror(file))
+		fault = fault_report(path, "cannot read");
+	fclose(file);
+	config_warn_unknown();
+	return fault;
 }
 
 void

@@ -49,6 +49,35 @@ file_read_all(int fd, void *buf, size_t len, uint64_t offset)
 }
 
 int
+file_put(int dir, const char *name, const void *buf, size_t len)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int result = fd < 0 || file_write_all(fd, buf, len, 0) < 0 ||
+			     fsync(fd) < 0 || fsync(dir) < 0
+			 ? -1
+			 : 0;
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return result;
+}
+
+int
+file_get(int dir, const char *name, void *buf, size_t len)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
+	int error = n < 0 ? errno : EBADMSG;
+
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+int
 rename_new(int dir, const char *from, const char *to)
 {
 	if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)

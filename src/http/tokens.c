@@ -56,8 +56,6 @@
 #define WAIT_MS 2000
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
-/* "2026-11-21T07:21:00", which "Z" follows in the file. */
-#define SECONDS_LEN 19
 
 /* What was read from the file. */
 struct set {
@@ -665,7 +663,8 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
 	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
-	char expires[1 + TIMESTAMP_LEN] = " ", created[TIMESTAMP_LEN];
+	char expires[TIMESTAMP_SECONDS_LEN + 3] = " ";
+	char created[TIMESTAMP_SECONDS_LEN + 1];
 	char made[TOKENS_TOKEN_LEN + 2]; /* with room for the padding */
 	enum fault fault;
 
@@ -677,12 +676,12 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	for (size_t i = 0; i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	if (expires_ms != NULL) {
-		timestamp_print(*expires_ms, expires + 1);
-		strcpy(expires + 1 + SECONDS_LEN, "Z ");
+		timestamp_print_seconds(*expires_ms, expires + 1);
+		strcat(expires, " ");
 	}
-	timestamp_print(clock_ms(CLOCK_REALTIME), created);
-	snprintf(line, sizeof line, "%s %s%s# created %.*sZ\n", name, hex,
-	    expires, SECONDS_LEN, created);
+	timestamp_print_seconds(clock_ms(CLOCK_REALTIME), created);
+	snprintf(line, sizeof line, "%s %s%s# created %s\n", name, hex, expires,
+	    created);
 	fault = edit(path, name, line);
 	if (fault == FAULT_NONE)
 		memcpy(token, made, TOKENS_TOKEN_LEN + 1);

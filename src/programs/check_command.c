@@ -1,17 +1,24 @@
 /*
- * check_command: settings, rights, tokens and store, as this machine has them;
- * with a URL also the way of a client (url_check).  Changes nothing.  Of the
- * journal only what the index has not read is read; verify reads all.
+ * check_command: settings, rights, tokens, store and socket of this machine's
+ * service, and the way of a client to its URL (url_check); or that alone.
+ * Changes nothing.  Of the journal only what the index has not read is read;
+ * verify reads all.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -20,19 +27,28 @@
 #include "ground/config.h"
 #include "ground/fault.h"
 #include "ground/log.h"
+#include "http/errors.h"
 #include "http/tokens.h"
 #include "store/reader.h"
 #include "url_check.h"
 
+#define SERVICE_FILE "/etc/plant-store/environment"
+#define SERVICE_SOCKET "/run/plant-store/socket"
+
 static const char usage[] =
-    "Usage: plant-store check [--url URL [--token TOKEN]]\n"
+    "Usage: plant-store check [--environment FILE] [--socket PATH]\n"
+    "                         [--url URL [--token TOKEN]]\n"
     "\n"
-    "Check the settings, the token file, the rights and the store, and report\n"
-    "what is wrong and what to do.  Run it with the environment and as the\n"
-    "user of the service.  With a URL also send requests that cannot create\n"
-    "anything, as a client does.  Exit status 78 if something here is wrong,\n"
-    "69 if only the way to the service is.\n"
+    "Check the service's settings, token file, rights, store and socket, and\n"
+    "report what is wrong and what to do.  With a URL also send requests that\n"
+    "cannot create anything, as a client does; with a URL alone nothing else\n"
+    "is checked.  Exit status 78 if something on this machine is wrong, 69 if\n"
+    "only the way to the service is.\n"
     "\n"
+    "  --environment FILE  the settings (PLANT_STORE_ variables; without any,\n"
+    "                  " SERVICE_FILE ")\n"
+    "  --socket PATH   the service's socket (" SERVICE_SOCKET ",\n"
+    "                  unless the settings are variables)\n"
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from the first line of\n"
     "                  stdin, where other users do not see it\n";
@@ -40,10 +56,15 @@ static const char usage[] =
 #define TOKEN_MAX 4096
 /* Less than this is little: some hundred thousand plants. */
 #define FREE_BYTES_MIN ((uint64_t)64 << 20)
+/* A service that is just being started may read a long journal first. */
+#define ANSWER_S 15
+/* More than heads and the body of an Error. */
+#define ANSWER_MAX 4096
 
 struct check {
 	const struct call *call;
-	struct config config;
+	struct config config; /* all zero without settings */
+	bool answers;         /* the service, at its socket */
 	int wrong;
 };
 
@@ -102,9 +123,9 @@ check_tokens(struct check *check)
 
 /*
  * The service cannot write what another user made in the store, as a command
- * run by root may have.
+ * run by root may have.  Whether it is there.
  */
-static void
+static bool
 check_file(struct check *check, const char *name, uid_t owner)
 {
 	const char *dir = check->config.dir;
@@ -115,7 +136,9 @@ check_file(struct check *check, const char *name, uid_t owner)
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
 			say_why(check, path, "cannot be read");
-	} else if (st.st_uid != owner)
+		return false;
+	}
+	if (st.st_uid != owner)
 		say_wrong(check,
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
@@ -123,6 +146,7 @@ check_file(struct check *check, const char *name, uid_t owner)
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* reported of the directory */
 		say_why(check, path, "cannot be written");
+	return true;
 }
 
 static void
@@ -144,31 +168,25 @@ check_room(struct check *check)
 		printf("%s: %" PRIu64 " MiB are free: ok\n", path, bytes >> 20);
 }
 
-static bool
-is_there(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return access(path, F_OK) == 0;
-}
-
 /* The directory and the names in it.  Whether there is a journal. */
 static bool
 check_directory(struct check *check)
 {
-	static const char *const names[] = { "plants.jsonl", "index",
-		"index/data.mdb" };
+	enum { JOURNAL, INDEX, PAGES, FAILED, NAMES };
+	static const char *const names[NAMES] = { "plants.jsonl", "index",
+		"index/data.mdb", "plants.jsonl.failed" };
 	const char *path = check->config.dir;
 	int wrong = check->wrong;
+	bool there[NAMES];
 	struct stat st;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0 || fstat(dir, &st) < 0) {
 		if (errno == ENOENT)
 			say_wrong(check,
-			    "PLANT_STORE_DIR: %s: missing; make it, owned by "
-			    "the service's user, with: install -d -m 0700 %s",
+			    "%s: missing; mount its file system, or make it, "
+			    "owned by the service's user, and then its store "
+			    "with: plant-store init %s",
 			    path, path);
 		else
 			say_why(check, path, "cannot open");
@@ -181,23 +199,22 @@ check_directory(struct check *check)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		check_file(check, names[i], st.st_uid);
+	for (int i = 0; i < NAMES; i++)
+		there[i] = check_file(check, names[i], st.st_uid);
 	check_room(check);
-	bool exists = is_there(path, names[0]);
-	if (!exists && is_there(path, "plants.jsonl.failed"))
+	if (!there[JOURNAL] && there[FAILED])
 		say_wrong(check,
 		    "%s: a sync has failed; start the service, which copies "
 		    "what is readable to a fresh journal, and check the disk",
 		    path);
-	else if (!exists && is_there(path, "index"))
+	else if (!there[JOURNAL] && there[INDEX])
 		say_wrong(check,
 		    "%s/plants.jsonl: missing; restore it from a backup, or "
 		    "remove all else from there to begin an empty store",
 		    path);
 	if (check->wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	return exists;
+	return there[JOURNAL];
 }
 
 static void
@@ -245,14 +262,176 @@ check_store(struct check *check)
 	    check->config.dir);
 }
 
+/* --- The socket --- */
+
+/* GET without a credential (FastCGI 1.0, appendix B): it ends with 1001. */
+static const char probe[] = "\1\1\0\1\0\10\0\0"
+			    "\0\1\0\0\0\0\0\0"
+			    "\1\4\0\1\0\23\0\0"
+			    "\16\3REQUEST_METHODGET"
+			    "\1\4\0\1\0\0\0\0"
+			    "\1\5\0\1\0\0\0\0";
+
+static void
+say_mode(struct check *check, const char *path, mode_t mode, const char *good)
+{
+	say_wrong(check,
+	    "%s: mode %04o: the web server, and nobody else, has to get in; "
+	    "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
+	    path, (unsigned)mode & 07777, good, path);
+}
+
+/* Whether it is the group of a web server's user, or has one as a member. */
+static bool
+is_of_web_server(gid_t id)
+{
+	static const char *const names[] = { "www-data", "nginx", "apache" };
+	const struct group *group = getgrgid(id);
+	bool is = false;
+
+	for (size_t i = 0; group != NULL && i < 3; i++) {
+		is = is || strcmp(group->gr_name, names[i]) == 0;
+		for (char **user = group->gr_mem; *user != NULL; user++)
+			is = is || strcmp(*user, names[i]) == 0;
+	}
+	return is;
+}
+
+static void
+check_access(struct check *check, const char *path)
+{
+	struct stat st, dir_st;
+	char copy[PATH_MAX];
+	const char *dir = copy;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	dir = dirname(copy);
+	if (stat(path, &st) < 0 || stat(dir, &dir_st) < 0)
+		return;
+	if ((dir_st.st_mode & S_IXOTH) == 0 && dir_st.st_gid != st.st_gid)
+		say_mode(check, dir, dir_st.st_mode, "0755");
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != S_IWGRP)
+		say_mode(check, path, st.st_mode, "0660");
+	if (!is_of_web_server(st.st_gid))
+		say_wrong(check,
+		    "%s: no web server's user is in its group, %ju; run: chgrp "
+		    "www-data %s (for good: systemctl edit plant-store.socket, "
+		    "SocketGroup=www-data)",
+		    path, (uintmax_t)st.st_gid, path);
+}
+
+/* Whether the service answers on the connection. */
+static void
+check_answer(struct check *check, const char *path, int fd)
+{
+	char answer[ANSWER_MAX] = "";
+	ssize_t n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
+
+	if (n > 0)
+		n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
+	const char *error =
+	    memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
+	if (error != NULL &&
+	    atoi(error + 9) == errors_number(HTTP_CREDENTIAL_MISSING))
+		printf("%s: the service answers: ok\n", path);
+	else
+		say_wrong(check,
+		    "%s: %s; see: journalctl -u plant-store; then "
+		    "run: systemctl restart plant-store",
+		    path,
+		    n > 0   ? "something else answers"
+		    : n < 0 ? "no answer within 15 s"
+			    : "closed without an answer");
+}
+
+/* Whether the service answers there, and its web server can get there. */
+static void
+check_socket(struct check *check, const char *path)
+{
+	static const struct timeval limit = { .tv_sec = ANSWER_S };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ==
+	    0) {
+		check_access(check, path);
+		check_answer(check, path, fd);
+	} else if (errno == ENOENT || errno == ECONNREFUSED)
+		say_wrong(check,
+		    "%s: %s: the service is down; run: systemctl start "
+		    "plant-store.socket (without systemd: plant-store-start)",
+		    path,
+		    errno == ENOENT ? "there is no socket" : "nobody listens");
+	else
+		say_why(check, path, "cannot connect");
+	close(fd);
+}
+
+/* --- The whole --- */
+
+/* The settings: `file`, or PLANT_STORE_ variables, or the service's file. */
+static int
+read_settings(struct check *check, const char *file, bool given)
+{
+	enum fault fault = FAULT_NONE;
+
+	if (file == NULL && !given &&
+	    (access(SERVICE_FILE, F_OK) == 0 || errno != ENOENT))
+		file = SERVICE_FILE;
+	if (file != NULL)
+		fault = config_use_file(file);
+	if (fault == FAULT_NONE)
+		fault = config_read(&check->config);
+	if (fault == FAULT_NONE)
+		printf("settings: %s: ok\n",
+		    file != NULL ? file
+		    : given      ? "PLANT_STORE_ variables"
+				 : "defaults, without " SERVICE_FILE);
+	return command_fault(fault);
+}
+
+/* What is on this machine. */
+static int
+check_machine(struct check *check, bool given)
+{
+	const char *file = check->call->values['e'];
+	const char *socket = check->call->values['s'];
+	int status = read_settings(check, file, given);
+
+	if (status != EX_OK)
+		return status;
+	check_tokens(check);
+	if (check_directory(check))
+		check_store(check);
+	else if (check->wrong == 0)
+		say_wrong(check,
+		    "%s: no store here; mount its file system, or make a new "
+		    "store with: plant-store init %s",
+		    check->config.dir, check->config.dir);
+	if (command_interrupted() != 0)
+		return 128 + command_interrupted();
+	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
+	check->wrong = 0;
+	if (socket == NULL && (file != NULL || !given))
+		socket = SERVICE_SOCKET;
+	if (socket != NULL)
+		check_socket(check, socket);
+	check->answers = socket != NULL && check->wrong == 0;
+	return status;
+}
+
 static int
 run(const struct call *call)
 {
 	const char *url = call->values['u'];
 	const char *token = call->values['t'];
+	bool given = config_is_given();
 	struct check check = { .call = call };
 	char line[TOKEN_MAX];
-	int url_wrong = 0;
+	int status = EX_OK;
 
 	if (token != NULL && url == NULL)
 		return command_usage_error(
@@ -265,30 +444,25 @@ run(const struct call *call)
 		line[strcspn(line, "\r\n")] = '\0';
 		token = line;
 	}
-	if (config_read(&check.config) != FAULT_NONE)
-		return EX_CONFIG;
-	printf("settings: ok\n");
-	check_tokens(&check);
-	if (check_directory(&check))
-		check_store(&check);
-	else if (check.wrong == 0)
-		printf("%s: no store yet; the service makes it\n",
-		    check.config.dir);
+	if (url == NULL || given || call->values['e'] != NULL ||
+	    call->values['s'] != NULL)
+		status = check_machine(&check, given);
 	fflush(stdout);
-	if (command_interrupted() != 0)
-		return 128 + command_interrupted();
+	if (status != EX_OK && status != EX_CONFIG)
+		return status;
 	if (url != NULL)
-		url_wrong = url_check(url, token, check.config.body_bytes_max);
-	if (check.wrong != 0)
-		return EX_CONFIG;
-	return url_wrong == 0 ? EX_OK : EX_UNAVAILABLE;
+		check.wrong += url_check(
+		    url, token, check.config.body_bytes_max, check.answers);
+	return status == EX_OK && check.wrong != 0 ? EX_UNAVAILABLE : status;
 }
 
 const struct command check_command = {
 	.name = "check",
 	.summary = "check the set-up, and whether clients reach the service",
 	.usage = usage,
-	.options = { { "url", required_argument, NULL, 'u' },
+	.options = { { "environment", required_argument, NULL, 'e' },
+	    { "socket", required_argument, NULL, 's' },
+	    { "url", required_argument, NULL, 'u' },
 	    { "token", required_argument, NULL, 't' }, COMMAND_HELP },
 	.run = run,
 };

@@ -4,11 +4,14 @@
  */
 #include "command.h"
 
+#include <grp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -160,7 +163,13 @@ read_dir(struct call *call)
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	call->dir = config.dir;
-	return GO_ON;
+	call->database = config.database;
+	if (config.database == NULL || call->command->instead == NULL)
+		return GO_ON;
+	log_error("%s: for a store in files; a database has %s; name a "
+		  "directory with --dir, or unset PLANT_STORE_DATABASE",
+	    call->command->name, call->command->instead);
+	return EX_USAGE;
 }
 
 int
@@ -175,15 +184,22 @@ command_run(const struct command *command, int argc, char **argv)
 }
 
 int
-command_format(const struct call *call, bool *csv)
+command_format(const struct call *call, const char *path, enum format *format)
 {
-	const char *format = call->values['f'];
+	static const char *const names[] = { "csv", "jsonl", "ndjson", "json" };
+	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
+	const char *name = call->values['f'];
 
-	*csv = format != NULL && strcmp(format, "csv") == 0;
-	if (format == NULL || *csv || strcmp(format, "jsonl") == 0)
+	*format = FORMAT_NONE;
+	if (name == NULL && dot != NULL)
+		name = dot + 1;
+	for (size_t i = 0; i < 4 && name != NULL; i++)
+		if (strcasecmp(name, names[i]) == 0)
+			*format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
+	if (call->values['f'] == NULL || *format != FORMAT_NONE)
 		return EX_OK;
 	return command_usage_error(
-	    call, "--format: jsonl or csv, not %s", format);
+	    call, "--format: jsonl or csv, not %s", name);
 }
 
 int
@@ -211,6 +227,23 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
+/* The service runs as the store's owner. */
+int
+command_become_owner(const char *dir)
+{
+	struct stat st;
+
+	/* The store reports what is wrong with its directory. */
+	if (geteuid() != 0 || stat(dir, &st) < 0 || st.st_uid == 0)
+		return EX_OK;
+	if (setgroups(1, &st.st_gid) == 0 &&
+	    setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
+	    setresuid(st.st_uid, st.st_uid, st.st_uid) == 0)
+		return EX_OK;
+	(void)fault_report(dir, "cannot become its owner");
+	return EX_NOPERM;
+}
+
 /* --- Progress and signals --- */
 
 static void
@@ -236,7 +269,7 @@ command_fault(enum fault fault)
 }
 
 static void
-show(uint64_t done, uint64_t total, int64_t now_ms)
+show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
 {
 	char share[32], left[32] = "";
 	double seconds = (double)(now_ms - progress.began_ms) / 1000;
@@ -244,7 +277,9 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 	    seconds > 0 ? (double)(done - progress.first) / seconds : 0;
 	double left_s = rate > 0 ? (double)(total - done) / rate : 0;
 
-	if (total > 0)
+	if (at_end != NULL && done == total)
+		snprintf(share, sizeof(share), "%s", at_end);
+	else if (total > 0)
 		snprintf(share, sizeof(share), "%3d %%",
 		    done < total ? (int)(100 * (double)done / (double)total)
 				 : 100);
@@ -267,15 +302,16 @@ step(void *context, uint64_t done, uint64_t total)
 {
 	int64_t now_ms;
 
-	(void)context;
+	bool ends = context != NULL && done == total && progress.shown;
+
 	if (progress.next_ms > 0) {
 		now_ms = clock_ms(CLOCK_MONOTONIC);
 		if (progress.began_ms == 0) {
 			progress.began_ms = now_ms;
 			progress.first = done;
 		}
-		if (now_ms >= progress.next_ms) {
-			show(done, total, now_ms);
+		if (ends || now_ms >= progress.next_ms) {
+			show(done, total, now_ms, context);
 			progress.next_ms =
 			    now_ms +
 			    (progress.terminal ? TERMINAL_MS : LINE_MS);
@@ -339,24 +375,30 @@ command_unwatch(void)
 
 /* --- Reading --- */
 
-enum fault
-command_each_plant(const char *path, const struct watch *watch,
-    command_plant *each, void *context, struct reader_report *report)
+struct store_reader *
+command_open(const struct call *call, const struct watch *watch,
+    const char *since, enum fault *fault)
 {
-	struct record record;
-	enum fault fault;
-	struct reader *reader = reader_open(path, watch, &fault);
+	const struct store_options options = {
+		.database = call->database, .dir = call->dir, .watch = watch
+	};
 
-	memset(report, 0, sizeof(*report));
-	if (reader == NULL)
-		return fault;
-	while (fault == FAULT_NONE && reader_next(reader, &record))
+	return store_reader_open(&options, since, fault);
+}
+
+enum fault
+command_each_plant(struct store_reader *reader, command_plant *each,
+    void *context, char where[STORE_WHERE_MAX])
+{
+	enum fault fault = FAULT_NONE;
+	struct record record;
+
+	while (fault == FAULT_NONE && store_reader_next(reader, &record))
 		fault = each(context, &record);
+	enum fault end = store_reader_end(reader, where);
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
+		fault = end;
 	if (fault == FAULT_NONE && stopped_by != 0)
 		fault = FAULT_STOPPED;
-	reader_report(reader, report);
-	reader_close(reader);
 	return fault;
 }

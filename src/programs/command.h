@@ -12,7 +12,7 @@
 
 #include "ground/watch.h"
 #include "pure/record.h"
-#include "store/reader.h"
+#include "store/store.h"
 
 /*
  * The common options in a subcommand's table.  An option's value is a letter,
@@ -36,6 +36,7 @@ struct command {
 	/* The option, or ' ' for the operand, that may stand for --dir. */
 	char dir_alias;
 	bool negative_operands; /* "-5" is an operand and no option */
+	const char *instead;    /* what serves a database; NULL: this does */
 	int operands_min, operands_max;
 	const char *missing; /* the error where there are fewer */
 	/*
@@ -47,14 +48,16 @@ struct command {
 
 extern const struct command check_command, export_command, get_command,
     import_command, metrics_command, stats_command, store_command_verify,
-    store_command_backup, store_command_recover, token_command;
+    store_command_backup, store_command_recover, store_command_init,
+    store_command_schema, token_command;
 
 /* One call of it. */
 struct call {
 	const struct command *command;
 	/* Of the options that were given, "" of those without a value. */
 	const char *values[128];
-	const char *dir; /* of the store, if it has the option --dir */
+	const char *dir;      /* of the store, if it has the option --dir */
+	const char *database; /* NULL: the store is in `dir` */
 	char **operands;
 	int operands_n;
 };
@@ -75,16 +78,30 @@ int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * command_format(call, csv), command_by(call, by):
- * Read the options --format and --by, which must be a token's name.  Without
- * the option `*csv` is false and `*by` as before.  EX_OK, or EX_USAGE, logged.
+ * command_format(call, path, format):
+ * Read the option --format, else the suffix of `path`, which may be NULL.
+ * FORMAT_NONE if there is neither.  EX_OK, or EX_USAGE, logged.
+ *
+ * command_by(call, by):
+ * Read the option --by, which must be a token's name.  Without it `*by` is as
+ * before.  EX_OK, or EX_USAGE, logged.
  *
  * command_time(text, ms):
  * Read a time, or a date, which is its midnight in UTC.  Whether it is one.
  */
-int command_format(const struct call *call, bool *csv);
+enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
+int command_format(
+    const struct call *call, const char *path, enum format *format);
 int command_by(const struct call *call, const char **by);
 bool command_time(const char *text, int64_t *ms);
+
+/*
+ * command_become_owner(dir):
+ * Of root, become the owner of the store's directory, if there is one: root
+ * must not leave files behind that the service cannot write.  EX_OK, or
+ * EX_NOPERM, logged.
+ */
+int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():
@@ -93,7 +110,8 @@ bool command_time(const char *text, int64_t *ms);
  * with --quiet, and stops the work after SIGINT, SIGTERM or SIGHUP, which from
  * here on only set a flag.  command_unwatch clears the terminal's line and,
  * unless one of them came, gives the signals their default again.  `what` is a
- * word such as "verify".
+ * word such as "verify".  The watch's context may be made the text, a char [],
+ * that is shown instead when all is read but not yet on the disk.
  */
 struct watch command_watch(const struct call *call, const char *what);
 void command_unwatch(void);
@@ -118,14 +136,18 @@ int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*
- * command_each_plant(path, watch, each, context, report):
- * Call `each` for every plant of the store, or journal, `path`, in the order in
- * which they were stored.  FAULT_NONE, FAULT_STOPPED after a signal, the first
- * fault that `each` returned, or another, logged.  `report` is what was read,
- * also after a fault, or all zeros.
+ * command_open(call, watch, since, fault):
+ * Open the store, or the journal, of the call for reading: store/store.h.
+ *
+ * command_each_plant(reader, each, context, where):
+ * Call `each` for every plant that is left in the reader.  FAULT_NONE,
+ * FAULT_STOPPED after a signal, the first fault that `each` returned, or
+ * another, logged.  `where` is what was read, also after a fault.
  */
 typedef enum fault command_plant(void *context, const struct record *record);
-enum fault command_each_plant(const char *path, const struct watch *watch,
-    command_plant *each, void *context, struct reader_report *report);
+struct store_reader *command_open(const struct call *call,
+    const struct watch *watch, const char *since, enum fault *fault);
+enum fault command_each_plant(struct store_reader *reader, command_plant *each,
+    void *context, char where[STORE_WHERE_MAX]);
 
 #endif

@@ -18,14 +18,19 @@
 static const char usage[] =
     "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
     "           [--since TIME] [--by NAME] [-o FILE [--force]]\n"
-    "           [--quiet | --progress]\n"
+    "           [--full] [--quiet | --progress]\n"
     "\n"
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format jsonl  a plant's JSON on each line (the default,\n"
+    "                  unless FILE ends in .csv)\n"
     "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
     "                  empty string is \"\".  A U+0000 is warned of.\n"
+    "  --full          {\"at\":TIME,\"by\":NAME,\"plant\":{...}} on each "
+    "line:\n"
+    "                  when it was stored, by which token, and what; for\n"
+    "                  import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
     "  --by NAME       only what was stored with the token of that name\n"
@@ -42,7 +47,8 @@ static const char usage[] =
 
 struct export
 {
-	bool csv;
+	enum format format;
+	bool full;
 	const char *by;                /* NULL: any */
 	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
 	char at[TIMESTAMP_LEN];        /* of the last plant read */
@@ -100,12 +106,9 @@ put_csv(struct export *export, const struct record *record)
 				   : fault;
 }
 
-/* Times of one form sort as text. */
 static bool
 is_wanted(const struct export *export, const struct record *record)
 {
-	if (memcmp(record->at, export->since, TIMESTAMP_LEN) < 0)
-		return false;
 	return export->by == NULL ||
 	       (strlen(export->by) == record->by_len &&
 		   memcmp(export->by, record->by, record->by_len) == 0);
@@ -121,21 +124,21 @@ put_plant(void *context, const struct record *record)
 	if (!is_wanted(export, record))
 		return FAULT_NONE;
 	export->plants++;
-	if (export->csv)
+	if (export->format == FORMAT_CSV)
 		return put_csv(export, record);
+	if (export->full)
+		return output_put_full(&export->output, record);
 	fault = output_put(&export->output, record->plant, record->plant_len);
 	return fault == FAULT_NONE ? output_put(&export->output, "\n", 1)
 				   : fault;
 }
 
 static void
-log_end(const struct export *export, const struct reader_report *report)
+log_end(const struct export *export, const char *where)
 {
-	log_info("exported %" PRIu64 " plants, up to seq %" PRIu64
-		 " at byte %" PRIu64 "%s%.*s",
-	    export->plants, report->seq, report->bytes,
-	    report->plants > 0 ? ", " : "",
-	    report->plants > 0 ? TIMESTAMP_LEN : 0, export->at);
+	log_info("exported %" PRIu64 " plants, up to %s%s%.*s", export->plants,
+	    where, export->at[0] != '\0' ? ", " : "",
+	    export->at[0] != '\0' ? TIMESTAMP_LEN : 0, export->at);
 	if (export->nuls > 0)
 		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
 			    "first: %" PRId64 "), where other programs may "
@@ -150,21 +153,25 @@ put_all(struct export *export, const struct call *call)
 	static const char header[] = "id,name,tag\r\n";
 	const char *path = call->values['o'];
 	struct watch watch = command_watch(call, "export");
-	struct reader_report report;
+	const char *since = export->since[0] != '\0' ? export->since : NULL;
+	struct store_reader *reader = NULL;
+	char where[STORE_WHERE_MAX];
 	enum fault fault =
 	    output_open(&export->output, path, call->values['F'] != NULL);
 
-	if (fault == FAULT_NONE && export->csv)
+	if (fault == FAULT_NONE && export->format == FORMAT_CSV)
 		fault = output_put(&export->output, header, LENGTH(header));
 	if (fault == FAULT_NONE)
-		fault = command_each_plant(
-		    call->dir, &watch, put_plant, export, &report);
+		reader = command_open(call, &watch, since, &fault);
+	if (reader != NULL)
+		fault = command_each_plant(reader, put_plant, export, where);
+	store_reader_close(reader);
 	if (fault == FAULT_NONE)
 		fault = output_finish(&export->output);
 	output_close(&export->output);
 	command_unwatch();
 	if (fault == FAULT_NONE)
-		log_end(export, &report);
+		log_end(export, where);
 	if (fault == FAULT_STOPPED)
 		log_error("export: stopped after %" PRIu64 " plants; %s %s",
 		    export->plants, path != NULL ? path : "stdout",
@@ -183,8 +190,8 @@ read_since(const struct call *call, char *since)
 		return EX_OK;
 	if (!command_time(text, &ms))
 		return command_usage_error(call,
-		    "--since: not a time such as 2027-01-31T12:00:00Z or "
-		    "2027-01-31: %s",
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
 		    text);
 	timestamp_print(ms, since);
 	return EX_OK;
@@ -198,7 +205,7 @@ run(const struct call *call)
 
 	if (export == NULL)
 		return command_fault(fault_report("export", "cannot begin"));
-	status = command_format(call, &export->csv);
+	status = command_format(call, call->values['o'], &export->format);
 	if (status == EX_OK)
 		status = command_by(call, &export->by);
 	if (status == EX_OK)
@@ -206,6 +213,10 @@ run(const struct call *call)
 	if (status == EX_OK && call->values['F'] != NULL &&
 	    call->values['o'] == NULL)
 		status = command_usage_error(call, "--force is for -o FILE");
+	export->full = call->values['u'] != NULL;
+	if (status == EX_OK && export->full && export->format == FORMAT_CSV)
+		status = command_usage_error(
+		    call, "--full is a form of JSON lines, not of CSV");
 	if (status == EX_OK)
 		status = command_fault(put_all(export, call));
 	free(export);
@@ -222,6 +233,7 @@ const struct command export_command = {
 	    { "since", required_argument, NULL, 's' },
 	    { "by", required_argument, NULL, 'b' },
 	    { "force", no_argument, NULL, 'F' },
+	    { "full", no_argument, NULL, 'u' },
 	    { "file", required_argument, NULL, 'j' }, COMMAND_DIR,
 	    COMMAND_PROGRESS, COMMAND_HELP },
 	.dir_alias = 'j',

@@ -12,7 +12,6 @@
 #include "command.h"
 #include "ground/log.h"
 #include "output.h"
-#include "store/reader.h"
 
 #define STATUS_MISSING 1
 
@@ -24,8 +23,8 @@ static const char usage[] =
     "stderr.\n"
     "\n"
     "  ID              a whole number; options go before one below 0\n"
-    "  --full          print the journal's line: also when, and by which\n"
-    "                  token\n";
+    "  --full          print also when it was stored, and by which token, as\n"
+    "                  export --full does\n";
 
 static bool
 read_id(const char *text, int64_t *id)
@@ -39,20 +38,12 @@ read_id(const char *text, int64_t *id)
 }
 
 static enum fault
-put_record(const struct reader *reader, struct record *record, bool full,
-    struct output *output)
+put_plant(struct output *output, const struct record *record, bool full)
 {
-	static char line[RECORD_LINE_MAX];
-	struct reader_report report;
 	enum fault fault;
 
-	if (full) {
-		reader_report(reader, &report);
-		/* Encoding what a line holds gives the line again. */
-		size_t len =
-		    record_encode(record, record_seed(report.store), line);
-		return output_put(output, line, len);
-	}
+	if (full)
+		return output_put_full(output, record);
 	fault = output_put(output, record->plant, record->plant_len);
 	return fault == FAULT_NONE ? output_put(output, "\n", 1) : fault;
 }
@@ -62,34 +53,31 @@ put_record(const struct reader *reader, struct record *record, bool full,
  * which is returned; a damaged plant is passed over, and its fault returned.
  */
 static enum fault
-answer(const struct call *call, struct reader *reader, bool *missing)
+answer(const struct call *call, struct store_reader *reader, bool *missing)
 {
 	static struct output output;
 	enum fault found = FAULT_NONE, damage = FAULT_NONE;
 	enum fault written = output_open(&output, NULL, false);
 	struct record record;
-	uint64_t offset;
 	int64_t id;
 
 	for (int i = 0; i < call->operands_n && found == FAULT_NONE &&
 			written == FAULT_NONE;
 	     i++) {
 		read_id(call->operands[i], &id);
-		found = reader_find(reader, id, &offset);
+		found = store_reader_find(reader, id, &record);
 		/* The search is over: what is to come is short. */
 		command_unwatch();
-		if (found == FAULT_NONE && offset == 0) {
+		if (found == FAULT_NONE)
+			written = put_plant(
+			    &output, &record, call->values['f'] != NULL);
+		else if (found == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id", id);
 			*missing = true;
-		} else if (found == FAULT_NONE) {
-			enum fault read = reader_read(reader, offset, &record);
-
-			if (read == FAULT_NONE)
-				written = put_record(reader, &record,
-				    call->values['f'] != NULL, &output);
-			else
-				damage = read;
-		}
+		} else if (found == FAULT_DAMAGED)
+			damage = found;
+		if (found == FAULT_ABSENT || found == FAULT_DAMAGED)
+			found = FAULT_NONE;
 	}
 	if (written == FAULT_NONE && found != FAULT_STOPPED)
 		written = output_finish(&output);
@@ -110,12 +98,12 @@ run(const struct call *call)
 			return command_usage_error(
 			    call, "not an id: %s", call->operands[i]);
 	struct watch watch = command_watch(call, "get");
-	struct reader *reader = reader_open(call->dir, &watch, &fault);
+	struct store_reader *reader = command_open(call, &watch, NULL, &fault);
 
 	if (reader != NULL)
 		fault = answer(call, reader, &missing);
 	command_unwatch();
-	reader_close(reader);
+	store_reader_close(reader);
 	return fault == FAULT_NONE && missing ? STATUS_MISSING
 					      : command_fault(fault);
 }

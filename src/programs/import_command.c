@@ -15,13 +15,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -33,18 +31,25 @@
 #include "ground/log.h"
 #include "http/errors.h"
 #include "http/response.h"
+#include "http/tokens.h"
+#include "output.h"
 #include "pure/csv.h"
 #include "pure/json_string.h"
+#include "pure/timestamp.h"
 #include "store/store.h"
 
 static const char usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME] [--format jsonl|csv]\n"
     "                          [--keep-going] [--quiet | --progress] [FILE]\n"
+    "       plant-store import --full [--dir DIR] [--keep-going]\n"
+    "                          [--quiet | --progress] [FILE]\n"
     "\n"
     "Store the plants of FILE, or of standard input (also as -), with the\n"
     "checks of the interface.  FILE has JSON lines, a plant a line as clients\n"
-    "send it, or CSV with the header line id,name,tag (or id,name).  A file\n"
-    "may be imported again, also after an interruption.\n"
+    "send it, or CSV whose header line names the columns id, name and tag, in\n"
+    "any order, tag if there is one.  A file may be imported again, also "
+    "after\n"
+    "an interruption.\n"
     "\n"
     "Every line that is refused, or whose id has another plant already, is\n"
     "named on stderr.  The first such line ends the import; what came before\n"
@@ -53,6 +58,8 @@ static const char usage[] =
     "  --by NAME        stands in the journal beside each plant (import)\n"
     "  --format FORMAT  jsonl or csv (by the suffix .jsonl, .ndjson, .json or\n"
     "                   .csv, else jsonl if the first byte is '{')\n"
+    "  --full           FILE is of export --full: keep each plant's time and\n"
+    "                   token name\n"
     "  --keep-going     skip lines that are refused or in conflict\n";
 
 /*
@@ -69,37 +76,44 @@ static const char usage[] =
 /* CR and LF */
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
-/* id, name, tag */
-#define COLUMNS_MAX 3
+enum { ID, NAME, TAG, COLUMNS_MAX };
 /* The JSON around a record's fields. */
 #define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
 
-enum format {
-	FORMAT_GUESS, /* by the file's suffix, else by its first byte */
-	FORMAT_JSON_LINES,
-	FORMAT_CSV
+/* Lines of a kind: how many, and the first range of them. */
+struct lines {
+	uint64_t n, first, last;
+};
+
+/* When a plant was stored first, and by which token. */
+struct stamp {
+	char at[TIMESTAMP_LEN], by[RECORD_BY_MAX + 1];
 };
 
 struct import {
 	const char *by;
-	bool keep_going;
+	bool keep_going, full;
 	struct store *store;
-	uint64_t created, same, conflicting, refused;
-	int status; /* why nothing more can be stored, or EX_OK */
+	struct lines stored, conflicting, refused;
+	uint64_t same; /* of those stored, were there already */
+	int status;    /* why nothing more can be stored, or EX_OK */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
 	int input_status; /* why nothing more can be read, or EX_OK */
 	struct watch watch;
 	enum format format;
-	size_t bytes_max; /* of a plant, as JSON */
+	size_t bytes_max;   /* of a plant, as JSON */
+	size_t line_max;    /* of a line, with its break */
+	struct stamp stamp; /* of the line at hand, with --full */
 	int fd;
 	bool ended;           /* no more can be read */
 	uint64_t done, total; /* bytes of the file; 0 if that is not known */
 	char *buf;            /* from `start` to `end` is not used yet */
 	size_t size, start, end;
-	size_t columns; /* of the CSV's header; while it is read, 0 */
-	char *json;     /* a record as JSON */
+	size_t columns;             /* of the CSV's header; in it, 0 */
+	size_t column[COLUMNS_MAX]; /* where it has each; `columns`: not */
+	char *json;                 /* a record as JSON */
 
 	/* The batch. */
 	size_t n;
@@ -107,10 +121,40 @@ struct import {
 	struct plant plants[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
 	uint64_t numbers[BATCH_PLANTS]; /* of their lines */
+	struct stamp stamps[BATCH_PLANTS];
 };
 
 /* What follows a step of reading. */
 enum step { GO_ON, NEED_MORE, END };
+
+/* --- Lines in messages --- */
+
+static void
+note_line(struct lines *lines, uint64_t number)
+{
+	if (lines->n == 0)
+		lines->first = number;
+	if (lines->n == number - lines->first) /* no gap so far */
+		lines->last = number;
+	lines->n++;
+}
+
+/* " Stored: lines 1-3 and 2 more."; nothing without a line. */
+static void
+print_lines(FILE *out, const char *what, const struct lines *lines)
+{
+	uint64_t range = lines->last - lines->first + 1;
+
+	if (lines->n == 0)
+		return;
+	fprintf(out, " %s: line%s %" PRIu64, what, lines->n > 1 ? "s" : "",
+	    lines->first);
+	if (range > 1)
+		fprintf(out, "-%" PRIu64, lines->last);
+	if (lines->n > range)
+		fprintf(out, " and %" PRIu64 " more", lines->n - range);
+	putc('.', out);
+}
 
 /* --- Batches --- */
 
@@ -119,17 +163,21 @@ static void
 end_unstored(struct import *import, uint64_t number, enum store_result result)
 {
 	bool full = result == STORE_FULL, busy = result == STORE_BUSY;
+	bool away = result == STORE_AWAY, unknown = result == STORE_UNKNOWN;
 
-	import->status = full || busy ? EX_TEMPFAIL : EX_IOERR;
+	import->status =
+	    full || busy || away || unknown ? EX_TEMPFAIL : EX_IOERR;
 	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
 		  "done; %s import the file again: what is stored is skipped",
 	    import->name, number,
-	    full   ? "is full"
-	    : busy ? "is busy"
-		   : "has failed, and may have it or not",
-	    full   ? "make room, and"
-	    : busy ? "a little later"
-		   : "when the store is repaired,");
+	    full      ? "is full"
+	    : busy    ? "is busy"
+	    : away    ? "cannot be reached"
+	    : unknown ? "did not confirm it, and may have it or not"
+		      : "has failed, and may have it or not",
+	    full                      ? "make room, and"
+	    : busy || away || unknown ? "a little later"
+				      : "when the store is repaired,");
 }
 
 static void
@@ -143,14 +191,14 @@ commit_batch(struct import *import)
 	int failed = store_commit(import->store, import->items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++) {
 		switch (import->items[i].result) {
-		case STORE_CREATED:
-			import->created++;
-			break;
 		case STORE_SAME:
 			import->same++;
+			/* fallthrough */
+		case STORE_CREATED:
+			note_line(&import->stored, import->numbers[i]);
 			break;
 		case STORE_CONFLICT:
-			import->conflicting++;
+			note_line(&import->conflicting, import->numbers[i]);
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 				  ": %s",
 			    import->name, import->numbers[i],
@@ -181,6 +229,13 @@ add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
 	import->items[import->n] =
 	    (struct store_item){ .plant = &import->plants[import->n],
 		    .by = import->by };
+	if (import->full) {
+		struct stamp *stamp = &import->stamps[import->n];
+
+		*stamp = import->stamp;
+		import->items[import->n].at = stamp->at;
+		import->items[import->n].by = stamp->by;
+	}
 	import->numbers[import->n] = line;
 	import->bytes += bytes;
 	import->n++;
@@ -189,32 +244,31 @@ add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
 /* --- A plant, or why there is none --- */
 
 static void
-refuse(struct import *import, uint64_t line, const struct response_error *error,
-    const char *hint)
+refuse(struct import *import, uint64_t line, const char *what, const char *why)
 {
-	char message[RESPONSE_MESSAGE_MAX];
-
-	response_message(error, message, sizeof(message));
-	log_error("%s: line %" PRIu64 ": error %d: %s%s", import->name, line,
-	    errors_number(error->error), message, hint);
-	import->refused++;
+	log_error("%s: line %" PRIu64 ": %s%s", import->name, line, what, why);
+	note_line(&import->refused, line);
 }
 
 static void
-refuse_as(struct import *import, uint64_t line, enum http_error error)
+refuse_error(
+    struct import *import, uint64_t line, const struct response_error *error)
 {
-	refuse(import, line, &(struct response_error){ .error = error },
-	    error == HTTP_BODY_TOO_LARGE
+	char message[RESPONSE_MESSAGE_MAX], what[sizeof(message) + 16];
+
+	response_message(error, message, sizeof(message));
+	snprintf(what, sizeof(what), "error %d: %s",
+	    errors_number(error->error), message);
+	refuse(import, line, what,
+	    error->error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
 		: "");
 }
 
 static void
-refuse_csv(struct import *import, uint64_t line, const char *reason)
+refuse_as(struct import *import, uint64_t line, enum http_error error)
 {
-	log_error("%s: line %" PRIu64 ": The record is not valid CSV: %s.",
-	    import->name, line, reason);
-	import->refused++;
+	refuse_error(import, line, &(struct response_error){ .error = error });
 }
 
 static bool
@@ -223,18 +277,18 @@ begins_with(const char *text, size_t len, const char *with)
 	return len >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
 }
 
-/* What to do about a file that was not meant for import. */
+/* What a line of a file that was not meant for import is, or NULL. */
 static const char *
-hint_of(const char *text, size_t len)
+find_mistake(const char *text, size_t len)
 {
 	if (begins_with(text, len, "["))
-		return "  For a JSON array, make a plant a line of it: "
-		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53).";
+		return "a JSON array; import wants one plant a line: "
+		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53)";
 	if (begins_with(text, len, "{\"plant-store\":") ||
 	    begins_with(text, len, "{\"seq\":"))
-		return "  This is a journal: import the output of "
-		       "plant-store export --file JOURNAL.";
-	return "";
+		return "a line of a journal; import the output of: plant-store "
+		       "export --file JOURNAL";
+	return NULL;
 }
 
 /* The plant of a JSON text, which is a line or was made of a record. */
@@ -246,6 +300,7 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 	struct plant plant;
 	enum plant_fault fault;
 	bool made = text == import->json;
+	const char *mistake = made ? NULL : find_mistake(text, len);
 
 	if (len > import->bytes_max) {
 		refuse_as(import, line, HTTP_BODY_TOO_LARGE);
@@ -258,13 +313,58 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 		errno = ENOMEM;
 		import->input_status =
 		    command_fault(fault_report(import->name, "cannot read"));
-	} else {
+	} else if (mistake != NULL)
+		refuse(import, line, mistake, "");
+	else {
 		failure = api_plant_failure(fault, &error);
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse(import, line, &failure, made ? "" : hint_of(text, len));
+		refuse_error(import, line, &failure);
 	}
+}
+
+/* Pass `with`, if the text begins so. */
+static bool
+pass(const char **text, size_t *len, const char *with)
+{
+	bool passed = begins_with(*text, *len, with);
+
+	if (passed) {
+		*text += strlen(with);
+		*len -= strlen(with);
+	}
+	return passed;
+}
+
+/* A line of export --full; its form is as strict as the journal's. */
+static void
+read_full(struct import *import, uint64_t line, const char *text, size_t len)
+{
+	struct stamp *stamp = &import->stamp;
+	const char *quote;
+	int64_t ms;
+
+	if (!pass(&text, &len, OUTPUT_FULL_AT) || len < TIMESTAMP_LEN ||
+	    timestamp_read(text, TIMESTAMP_LEN, &ms) < 0)
+		goto refused;
+	timestamp_print(ms, stamp->at);
+	text += TIMESTAMP_LEN;
+	len -= TIMESTAMP_LEN;
+	if (!pass(&text, &len, OUTPUT_FULL_BY) ||
+	    (quote = memchr(text, '"', len)) == NULL ||
+	    quote - text > RECORD_BY_MAX)
+		goto refused;
+	*(char *)mempcpy(stamp->by, text, (size_t)(quote - text)) = '\0';
+	len -= (size_t)(quote - text);
+	text = quote;
+	if (tokens_is_name(stamp->by) && pass(&text, &len, OUTPUT_FULL_PLANT) &&
+	    len > 0 && text[len - 1] == '}') {
+		read_plant(import, line, text, len - 1);
+		return;
+	}
+refused:
+	refuse(import, line, "not a line of export --full", "");
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -288,32 +388,35 @@ is_absent(const struct csv_field *field)
 	return field->len == 0 && !field->quoted;
 }
 
-/* The plant of a record with `n` fields, two or three. */
+/* The plant of a record with the header's fields. */
 static void
-read_record(struct import *import, uint64_t line,
-    const struct csv_field *fields, size_t n)
+read_record(
+    struct import *import, uint64_t line, const struct csv_field *fields)
 {
+	const struct csv_field *id = &fields[import->column[ID]];
+	const struct csv_field *name = &fields[import->column[NAME]];
+	const struct csv_field *tag = &fields[import->column[TAG]];
 	char *to = import->json;
 	size_t len = 0;
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < import->columns; i++)
 		len += fields[i].len;
-	enum http_error error = len > import->bytes_max   ? HTTP_BODY_TOO_LARGE
-				: is_absent(&fields[0])   ? HTTP_ID_MISSING
-				: !is_integer(&fields[0]) ? HTTP_ID_NOT_INTEGER
-				: is_absent(&fields[1])   ? HTTP_NAME_MISSING
-							  : HTTP_OK;
+	enum http_error error = len > import->bytes_max ? HTTP_BODY_TOO_LARGE
+				: is_absent(id)         ? HTTP_ID_MISSING
+				: !is_integer(id)       ? HTTP_ID_NOT_INTEGER
+				: is_absent(name)       ? HTTP_NAME_MISSING
+							: HTTP_OK;
 	if (error != HTTP_OK) {
 		refuse_as(import, line, error);
 		return;
 	}
 	to = mempcpy(to, "{\"id\":", 6);
-	to = mempcpy(to, fields[0].text, fields[0].len);
+	to = mempcpy(to, id->text, id->len);
 	to = mempcpy(to, ",\"name\":", 8);
-	to += json_string_print(fields[1].text, fields[1].len, to);
-	if (n > 2 && !is_absent(&fields[2])) {
+	to += json_string_print(name->text, name->len, to);
+	if (import->column[TAG] < import->columns && !is_absent(tag)) {
 		to = mempcpy(to, ",\"tag\":", 7);
-		to += json_string_print(fields[2].text, fields[2].len, to);
+		to += json_string_print(tag->text, tag->len, to);
 	}
 	*to++ = '}';
 	read_plant(import, line, import->json, (size_t)(to - import->json));
@@ -403,7 +506,9 @@ next_json(struct import *import)
 		len--;
 	while (blank < len && (text[blank] == ' ' || text[blank] == '\t'))
 		blank++;
-	if (blank < len)
+	if (blank < len && import->full)
+		read_full(import, import->lines, text, len);
+	else if (blank < len)
 		read_plant(import, import->lines, text, len);
 	return GO_ON;
 }
@@ -422,16 +527,21 @@ static enum step
 read_header(struct import *import, const struct csv_field *fields, size_t n)
 {
 	static const char *const names[] = { "id", "name", "tag" };
-	bool good = n == 2 || n == 3;
+	size_t *column = import->column;
 
-	for (size_t i = 0; good && i < n; i++)
-		good = fields[i].len == strlen(names[i]) &&
-		       memcmp(fields[i].text, names[i], fields[i].len) == 0;
-	if (!good) {
+	for (size_t c = 0; c < COLUMNS_MAX; c++)
+		for (column[c] = 0; column[c] < n; column[c]++)
+			if (fields[column[c]].len == strlen(names[c]) &&
+			    memcmp(fields[column[c]].text, names[c],
+				strlen(names[c])) == 0)
+				break;
+	if (n < 2 || column[ID] == n || column[NAME] == n ||
+	    (n > 2 && column[TAG] == n)) {
 		log_error("%s: line %" PRIu64
-			  ": not the header line id,name,tag of CSV, in small "
-			  "letters and with commas; add it, or say --format "
-			  "jsonl if these are JSON lines; nothing was imported",
+			  ": not the header line id,name,tag of CSV, in any "
+			  "order, in small letters and with commas; add it, or "
+			  "say --format jsonl if these are JSON lines; nothing "
+			  "was imported",
 		    import->name, import->lines);
 		import->input_status = EX_DATAERR;
 		return END;
@@ -462,7 +572,7 @@ next_csv(struct import *import)
 		import->lines += count_newlines(text, used);
 		if (import->columns == 0)
 			return read_header(import, NULL, 0);
-		refuse_csv(import, number, reason);
+		refuse(import, number, "not valid CSV: ", reason);
 		return GO_ON;
 	}
 	/* Unquoting may have left copies of breaks between the fields. */
@@ -476,9 +586,9 @@ next_csv(struct import *import)
 	if (import->columns == 0)
 		return read_header(import, fields, n);
 	if (n < import->columns)
-		refuse_csv(import, number, "too few fields");
+		refuse(import, number, "not valid CSV: ", "too few fields");
 	else
-		read_record(import, number, fields, n);
+		read_record(import, number, fields);
 	return GO_ON;
 }
 
@@ -490,7 +600,7 @@ begin(struct import *import)
 
 	while (!import->ended && import->end < strlen(BOM) && step == GO_ON)
 		step = fill(import);
-	if (import->format == FORMAT_GUESS)
+	if (import->format == FORMAT_NONE)
 		import->format = begins_with(import->buf, import->end, "{")
 				     ? FORMAT_JSON_LINES
 				     : FORMAT_CSV;
@@ -509,10 +619,9 @@ store_lines(struct import *import)
 	while (step != END && import->status == EX_OK &&
 	       import->input_status == EX_OK &&
 	       (import->keep_going ||
-		   import->refused + import->conflicting == 0)) {
+		   import->refused.n + import->conflicting.n == 0)) {
 		if (step == NEED_MORE)
-			step = import->end - import->start >
-				       import->bytes_max + BREAK_MAX
+			step = import->end - import->start > import->line_max
 				   ? skip_line(import)
 				   : fill(import);
 		else if (import->ended && import->start == import->end)
@@ -536,47 +645,33 @@ store_lines(struct import *import)
 static int
 report(const struct import *import)
 {
+	char text[512];
+	FILE *out;
+
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import->created, import->same, import->conflicting, import->refused,
-	    import->lines);
+	    import->stored.n - import->same, import->same,
+	    import->conflicting.n, import->refused.n, import->lines);
 	if (import->status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import->name, import->lines);
 	if (import->status != EX_OK)
 		return import->status;
-	if (import->refused + import->conflicting == 0)
+	if (import->refused.n + import->conflicting.n == 0)
 		return EX_OK;
-	if (!import->keep_going)
-		log_error(
-		    "%s: stopped at line %" PRIu64
-		    "; all lines up to there are stored, except for those "
-		    "named above; correct the file, or use --keep-going, "
-		    "and import it again",
-		    import->name, import->lines);
+	out = import->keep_going ? NULL : fmemopen(text, sizeof(text), "w");
+	if (out != NULL) {
+		print_lines(out, "Stored", &import->stored);
+		print_lines(out, "In conflict", &import->conflicting);
+		print_lines(out, "Refused", &import->refused);
+		fclose(out);
+		log_error("%s: stopped at line %" PRIu64 ".%s Correct the "
+			  "file, or use --keep-going, and import it again",
+		    import->name, import->lines, text);
+	}
 	return EX_DATAERR;
-}
-
-/*
- * Root must not leave files behind that the service cannot write.  The service
- * runs as the store's owner.
- */
-static int
-become_owner(const char *dir)
-{
-	struct stat st;
-
-	/* The store reports what is wrong with its directory. */
-	if (geteuid() != 0 || stat(dir, &st) < 0 || st.st_uid == 0)
-		return EX_OK;
-	if (setgroups(1, &st.st_gid) == 0 &&
-	    setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
-	    setresuid(st.st_uid, st.st_uid, st.st_uid) == 0)
-		return EX_OK;
-	(void)fault_report(dir, "cannot become its owner");
-	return EX_NOPERM;
 }
 
 static int
@@ -584,9 +679,10 @@ open_and_store(struct import *import, const struct call *call)
 {
 	/* Opening may have to read on in the journal, or build the index. */
 	struct watch watch = command_watch(call, "index");
-	struct store_options options = {
-		.dir = call->dir, .prepare = true, .watch = &watch
-	};
+	struct store_options options = { .database = call->database,
+		.dir = call->dir,
+		.prepare = true,
+		.watch = &watch };
 	enum fault fault;
 
 	import->store = store_open(&options, &fault);
@@ -605,19 +701,6 @@ open_and_store(struct import *import, const struct call *call)
 	return report(import);
 }
 
-static enum format
-format_of_suffix(const char *path)
-{
-	static const char *const suffixes[] = { ".csv", ".jsonl", ".ndjson",
-		".json" };
-	const char *dot = strrchr(path, '.');
-
-	for (size_t i = 0; dot != NULL && i < 4; i++)
-		if (dot > path && strcasecmp(dot, suffixes[i]) == 0)
-			return i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
-	return FORMAT_GUESS;
-}
-
 /* Open the file, or standard input for NULL and "-". */
 static int
 open_input(struct import *import, const char *path)
@@ -627,9 +710,10 @@ open_input(struct import *import, const char *path)
 	if (path != NULL && strcmp(path, "-") == 0)
 		path = NULL;
 	import->name = path == NULL ? "stdin" : path;
-	if (import->format == FORMAT_GUESS)
-		import->format = format_of_suffix(import->name);
-	import->size = import->bytes_max + BREAK_MAX + READ_BYTES;
+	import->line_max = import->bytes_max + BREAK_MAX;
+	if (import->full)
+		import->line_max += OUTPUT_FULL_AROUND;
+	import->size = import->line_max + READ_BYTES;
 	import->buf = malloc(import->size);
 	/* A character is six bytes at most, as \u001f is. */
 	import->json = malloc(6 * import->bytes_max + JSON_AROUND);
@@ -653,22 +737,28 @@ run(const struct call *call)
 {
 	static struct import import = { .by = "import", .fd = STDIN_FILENO };
 	struct config config;
-	bool csv;
 	int status = command_by(call, &import.by);
 
 	if (status == EX_OK)
-		status = command_format(call, &csv);
+		status =
+		    command_format(call, call->operands[0], &import.format);
 	if (status != EX_OK)
 		return status;
 	import.keep_going = call->values['k'] != NULL;
-	if (call->values['f'] != NULL)
-		import.format = csv ? FORMAT_CSV : FORMAT_JSON_LINES;
+	import.full = call->values['u'] != NULL;
+	if (import.full &&
+	    (import.format == FORMAT_CSV || call->values['b'] != NULL))
+		return command_usage_error(call,
+		    "--full has JSON lines with the token's name: leave out "
+		    "--by and csv");
+	if (import.full)
+		import.format = FORMAT_JSON_LINES;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	import.bytes_max = config.body_bytes_max;
 	status = open_input(&import, call->operands[0]);
-	if (status == EX_OK)
-		status = become_owner(call->dir);
+	if (status == EX_OK && call->database == NULL)
+		status = command_become_owner(call->dir);
 	if (status == EX_OK)
 		status = open_and_store(&import, call);
 	if (import.fd > STDIN_FILENO)
@@ -684,8 +774,9 @@ const struct command import_command = {
 	.usage = usage,
 	.options = { { "by", required_argument, NULL, 'b' },
 	    { "format", required_argument, NULL, 'f' },
-	    { "keep-going", no_argument, NULL, 'k' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	    { "keep-going", no_argument, NULL, 'k' },
+	    { "full", no_argument, NULL, 'u' }, COMMAND_DIR, COMMAND_PROGRESS,
+	    COMMAND_HELP },
 	.operands_max = 1,
 	.run = run,
 };

@@ -43,5 +43,6 @@ const struct command metrics_command = {
 	.summary = "print what all processes of a store have counted",
 	.usage = usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
+	.instead = "those of each process, at PLANT_STORE_METRICS_PATH",
 	.run = run,
 };

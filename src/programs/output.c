@@ -237,3 +237,17 @@ output_close(struct output *output)
 	}
 	free(output->temporary);
 }
+
+enum fault
+output_put_full(struct output *output, const struct record *record)
+{
+	char head[OUTPUT_FULL_AROUND];
+	int len = snprintf(head, sizeof(head),
+	    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY "%.*s" OUTPUT_FULL_PLANT,
+	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
+	enum fault fault = output_put(output, head, (size_t)len);
+
+	if (fault == FAULT_NONE)
+		fault = output_put(output, record->plant, record->plant_len);
+	return fault == FAULT_NONE ? output_put(output, "}\n", 2) : fault;
+}

@@ -9,6 +9,8 @@
 #include <stddef.h>
 
 #include "ground/fault.h"
+#include "pure/record.h"
+#include "pure/timestamp.h"
 
 struct output {
 	const char *path; /* NULL: stdout */
@@ -48,5 +50,19 @@ enum fault output_finish(struct output *output);
  * A file that was not finished is removed.
  */
 void output_close(struct output *output);
+
+/*
+ * output_put_full(output, record):
+ * Put the line of --full: when a plant was stored, by which token, and what.
+ * It is what import --full reads.
+ */
+#define OUTPUT_FULL_AT "{\"at\":\""
+#define OUTPUT_FULL_BY "\",\"by\":\""
+#define OUTPUT_FULL_PLANT "\",\"plant\":"
+/* Bytes around a plant, at most. */
+#define OUTPUT_FULL_AROUND                                             \
+	(sizeof(OUTPUT_FULL_AT OUTPUT_FULL_BY OUTPUT_FULL_PLANT "}") + \
+	    TIMESTAMP_LEN + RECORD_BY_MAX)
+enum fault output_put_full(struct output *output, const struct record *record);
 
 #endif

@@ -12,10 +12,11 @@
 #include "ground/fault.h"
 #include "ground/log.h"
 
-static const struct command *const subcommands[] = { &token_command,
-	&store_command_verify, &check_command, &store_command_backup,
-	&store_command_recover, &stats_command, &metrics_command, &get_command,
-	&export_command, &import_command };
+static const struct command *const subcommands[] = { &store_command_init,
+	&token_command, &store_command_verify, &check_command,
+	&store_command_backup, &store_command_recover, &stats_command,
+	&metrics_command, &get_command, &export_command, &import_command,
+	&store_command_schema };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
 static void

@@ -1,6 +1,6 @@
 /*
- * store_command: the arguments of verify, backup and recover, and what they
- * print.  The work is the store's (verify, copy, recover).
+ * store_command: the arguments of init, verify, backup and recover, and what
+ * they print.  The work is the store's (store, verify, copy, recover).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,20 @@
 #include "ground/log.h"
 #include "store/copy.h"
 #include "store/recover.h"
+#include "store/store.h"
 #include "store/verify.h"
+
+static const char init_usage[] =
+    "Usage: plant-store init [--dir DIR | DIR]\n"
+    "\n"
+    "Make a new, empty store in DIR, which is made too if it is absent.  The\n"
+    "service never makes one: a directory without a store may be a file\n"
+    "system that is not mounted.  Other files in DIR stay.\n"
+    "\n"
+    "As root, make DIR first, for the service's user:\n"
+    "  install -d -o plant-store -m 0700 DIR\n"
+    "The store belongs to the owner of DIR.\n"
+    "\n";
 
 static const char verify_usage[] =
     "Usage: plant-store verify [--dir DIR | DIR | FILE] [--quiet | "
@@ -53,6 +66,28 @@ static const char *const index_texts[] = {
 };
 
 static int
+init(const struct call *call)
+{
+	int status = command_become_owner(call->dir);
+
+	if (status == EX_OK)
+		status = command_fault(store_init(call->dir));
+	if (status == EX_OK)
+		printf("%s: made a new store\n", call->dir);
+	return status;
+}
+
+const struct command store_command_init = {
+	.name = "init",
+	.summary = "make a new, empty store",
+	.usage = init_usage,
+	.options = { COMMAND_DIR, COMMAND_HELP },
+	.dir_alias = ' ',
+	.operands_max = 1,
+	.run = init,
+};
+
+static int
 verify(const struct call *call)
 {
 	struct verify_report report;
@@ -79,6 +114,7 @@ const struct command store_command_verify = {
 	.name = "verify",
 	.summary = "check a store's journal and index",
 	.usage = verify_usage,
+	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.dir_alias = ' ',
 	.operands_max = 1,
@@ -90,12 +126,15 @@ backup(const struct call *call)
 {
 	struct copy_report report;
 	const char *dest = call->operands[0];
+	static char at_end[] = "writing to the disk ...";
 	struct watch watch = command_watch(call, "backup");
-	enum fault fault = copy_backup(call->dir, dest, &watch, &report);
+	enum fault fault;
 
+	watch.context = at_end;
+	fault = copy_backup(call->dir, dest, &watch, &report);
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped; it is as it was; run it again", dest);
+		log_error("stopped; %s is as it was; run it again", dest);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
@@ -108,6 +147,7 @@ const struct command store_command_backup = {
 	.name = "backup",
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
+	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
 	.operands_min = 1,
 	.operands_max = 1,
@@ -171,4 +211,32 @@ const struct command store_command_recover = {
 	.operands_max = 2,
 	.missing = "say from where and where to",
 	.run = recover,
+};
+
+static const char schema_usage[] =
+    "Usage: plant-store schema [--roles]\n"
+    "\n"
+    "Print the SQL that makes what PLANT_STORE_DATABASE needs, to be run once\n"
+    "by the owner of the database: plant-store schema | psql DATABASE\n"
+    "\n"
+    "  --roles         the least rights of the role that the service uses\n";
+
+static int
+schema(const struct call *call)
+{
+	enum fault fault;
+	const char *text = store_schema(call->values['r'] != NULL, &fault);
+
+	if (text == NULL)
+		return command_fault(fault);
+	fputs(text, stdout);
+	return EX_OK;
+}
+
+const struct command store_command_schema = {
+	.name = "schema",
+	.summary = "print the SQL for a store in PostgreSQL",
+	.usage = schema_usage,
+	.options = { { "roles", no_argument, NULL, 'r' }, COMMAND_HELP },
+	.run = schema,
 };

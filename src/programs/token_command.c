@@ -24,8 +24,6 @@
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
 /* Nine digits of days are far beyond that, and far from overflow. */
 #define DURATION_DIGITS_MAX 9
-/* "2026-11-21T07:21:00", which "Z" follows where a time is shown. */
-#define SECONDS_LEN 19
 
 static const char usage[] =
     "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
@@ -71,9 +69,11 @@ expires_read(const struct call *call, int64_t *ms)
 	if (duration_read(text, ms) == 0)
 		*ms += start_ms;
 	else if (!command_time(text, ms))
-		wrong = "not a time such as 90d, 12h, 30m, 2027-01-31 or "
-			"2027-01-31T12:00:00Z";
-	if (wrong == NULL && *ms <= start_ms)
+		return command_usage_error(call,
+		    "not a time: %s; say 90d, 12h, 30m, 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    text);
+	if (*ms <= start_ms)
 		wrong = "not in the future";
 	if (wrong == NULL && *ms > EXPIRES_MS_MAX)
 		wrong = "after the year 9999";
@@ -114,22 +114,9 @@ run_add(const struct call *call, const char *file)
 	return status;
 }
 
-static void
-expires_print(const struct token *token, char text[static TIMESTAMP_LEN])
-{
-	if (!token->expires) {
-		snprintf(text, TIMESTAMP_LEN, "never");
-		return;
-	}
-	timestamp_print(token->expires_ms, text);
-	text[SECONDS_LEN] = 'Z';
-	text[SECONDS_LEN + 1] = '\0';
-}
-
 static int
-run_list(const struct call *call, const char *file)
+run_list(const char *file)
 {
-	(void)call;
 	int width = (int)strlen("NAME");
 	const struct token *list;
 	size_t count;
@@ -149,9 +136,10 @@ run_list(const struct call *call, const char *file)
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
 		bool expired = token->expires && token->expires_ms <= at_ms;
-		char expires[TIMESTAMP_LEN];
+		char expires[TIMESTAMP_SECONDS_LEN + 1] = "never";
 
-		expires_print(token, expires);
+		if (token->expires)
+			timestamp_print_seconds(token->expires_ms, expires);
 		printf("%-*s  %-20s  %s%s\n", width, token->name, expires,
 		    token->created[0] == '\0' ? "-" : token->created,
 		    expired ? "  expired" : "");
@@ -161,37 +149,19 @@ run_list(const struct call *call, const char *file)
 }
 
 static int
-run_revoke(const struct call *call, const char *file)
-{
-	return service_status(tokens_revoke(file, call->operands[1]));
-}
-
-static int
 run(const struct call *call)
 {
-	static const struct action {
-		const char *name;
-		bool takes_name, takes_expires;
-		int (*run)(const struct call *call, const char *file);
-	} actions[] = {
-		{ "add", true, true, run_add },
-		{ "list", false, false, run_list },
-		{ "revoke", true, false, run_revoke },
-		{ 0 },
-	};
-	const struct action *action = actions;
 	const char *name = call->operands[0], *file = call->values['f'];
+	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
 	bool named = call->operands_n > 1;
 	struct config config;
 
-	while (action->name != NULL && strcmp(action->name, name) != 0)
-		action++;
-	if (action->name == NULL)
+	if (!add && !list && strcmp(name, "revoke") != 0)
 		return command_usage_error(call, "unknown action: %s", name);
-	if (action->takes_name != named)
+	if (list == named)
 		return command_usage_error(
 		    call, named ? "too many arguments" : "NAME is missing");
-	if (call->values['e'] != NULL && !action->takes_expires)
+	if (call->values['e'] != NULL && !add)
 		return command_usage_error(
 		    call, "--expires is not for %s", name);
 	if (file != NULL && file[0] == '\0')
@@ -202,7 +172,9 @@ run(const struct call *call)
 			return EX_CONFIG;
 		file = config.tokens;
 	}
-	return action->run(call, file);
+	return add    ? run_add(call, file)
+	       : list ? run_list(file)
+		      : service_status(tokens_revoke(file, call->operands[1]));
 }
 
 const struct command token_command = {

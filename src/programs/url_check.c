@@ -29,6 +29,7 @@ struct target {
 	bool loopback;
 	const char *token; /* or NULL */
 	const char *body;  /* of any length, without an id */
+	bool answers;      /* the service, at its socket */
 };
 
 struct request {
@@ -163,9 +164,14 @@ send_request(const struct target *target, const struct request *request,
 	"the body did not arrive whole: the web server's limit of bodies "  \
 	"may be smaller than the service's (Apache: LimitRequestBody), or " \
 	"it does not pass bodies on"
-#define NO_SERVICE                                                           \
-	"the web server gets no answer from the service: start it, and let " \
-	"the web server use its socket"
+
+static const char no_service[] =
+    "the web server gets no answer from the service: start it, and let the web "
+    "server use its socket; plant-store check there has more";
+static const char not_reached[] =
+    "the service answers at its socket, and the web server does not reach it: "
+    "name that socket in the web server's file, and run: systemctl restart "
+    "nginx (or lighttpd, apache2)";
 
 /* A status that the web server gives itself, or an error of the service. */
 static const struct hint {
@@ -197,9 +203,9 @@ static const struct hint {
 	{ 500, 0,
 	    "the web server failed: its error log has why; look whether it can "
 	    "start the program, and with mod_fcgid at FcgidMaxRequestLen" },
-	{ 502, 0, NO_SERVICE },
-	{ 503, 0, NO_SERVICE },
-	{ 504, 0, NO_SERVICE },
+	{ 502, 0, no_service },
+	{ 503, 0, no_service },
+	{ 504, 0, no_service },
 	{ 0, HTTP_CREDENTIAL_MISSING,
 	    "the web server drops the header Authorization: behind Apache add "
 	    "\"CGIPassAuth On\" to the <Location> of the service" },
@@ -280,7 +286,9 @@ judge(const struct target *target, const struct request *request,
 		if (made ? hints[i].status == answer->status
 			 : hints[i].status == 0 &&
 			       errors_number(hints[i].error) == answer->error)
-			return hints[i].why;
+			return hints[i].why == no_service && target->answers
+				   ? not_reached
+				   : hints[i].why;
 	if (!made)
 		return "the service has trouble of its own: its log says more";
 	return answer->status >= 200 && answer->status < 300
@@ -377,7 +385,8 @@ check_way(struct target *target)
 }
 
 int
-url_check(const char *url, const char *token, size_t body_bytes_max)
+url_check(
+    const char *url, const char *token, size_t body_bytes_max, bool answers)
 {
 	const struct request requests[] = {
 		{ "a request", "POST", true, strlen(NO_PLANT),
@@ -390,8 +399,11 @@ url_check(const char *url, const char *token, size_t body_bytes_max)
 		{ "a body that is too large", "POST", true, body_bytes_max + 1,
 		    HTTP_BODY_TOO_LARGE },
 	};
-	struct target target = { .token = token };
-	char *body = malloc(body_bytes_max + 1);
+	struct target target = { .token = token, .answers = answers };
+	/* The last two are about the limit. */
+	size_t n = sizeof(requests) / sizeof(requests[0]) -
+		   (body_bytes_max == 0 ? 2 : 0);
+	char *body = malloc(body_bytes_max + sizeof(NO_PLANT));
 	size_t len = strlen(url);
 	int wrong = 0;
 
@@ -405,12 +417,12 @@ url_check(const char *url, const char *token, size_t body_bytes_max)
 		return 1;
 	}
 	snprintf(target.url, sizeof(target.url), "%.*s/plants", (int)len, url);
-	memset(body, ' ', body_bytes_max + 1);
+	memset(body, ' ', body_bytes_max + sizeof(NO_PLANT));
 	target.body = memcpy(body, NO_PLANT, strlen(NO_PLANT));
 	check_way(&target);
 	if (token == NULL)
 		printf("no token was given: only what needs none is tried\n");
-	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (requests[i].has_token && token == NULL)
 			continue;
 		if (expect(&target, &requests[i]))

@@ -280,3 +280,17 @@ record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 	*record = r;
 	return NULL;
 }
+
+bool
+record_is_canonical(const struct record *record)
+{
+	struct cursor by = { record->by, record->by + record->by_len };
+	struct cursor plant = { record->plant,
+		record->plant + record->plant_len };
+	struct record found;
+
+	return record->plant_len <= RECORD_LINE_MAX - RECORD_ENVELOPE_MAX &&
+	       take_by(&by, &found.by, &found.by_len) && by.at == by.end &&
+	       take_plant(&plant, &found) && plant.at == plant.end &&
+	       found.id == record->id;
+}

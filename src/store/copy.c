@@ -32,35 +32,22 @@ cannot(const char *path, const char *what)
 							    : fault;
 }
 
+/* Whether it has the type, and belongs to root or to us. */
 static bool
-is_trusted(const struct stat *st)
+is_trusted(const struct stat *st, mode_t type)
 {
-	return st->st_uid == 0 || st->st_uid == geteuid();
+	return (st->st_mode & S_IFMT) == type &&
+	       (st->st_uid == 0 || st->st_uid == geteuid());
 }
 
-/* Whether no other user can have prepared it to have us write elsewhere. */
-static bool
-is_ours(int dir)
+static enum fault
+refuse(const char *dest)
 {
-	struct stat st;
-
-	if (fstat(dir, &st) < 0 || !is_trusted(&st))
-		return false;
-	if (fstatat(dir, JOURNAL_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT;
-	return S_ISREG(st.st_mode) && is_trusted(&st);
-}
-
-/* A directory is durable once the one that names it is synced. */
-static int
-sync_parent(int dir)
-{
-	int parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int result = parent < 0 ? -1 : fsync(parent);
-
-	if (parent >= 0)
-		close(parent);
-	return result;
+	log_error("%s: it or its " JOURNAL_NAME " belongs to another user, or "
+		  "the latter is a symbolic link or no file; name another "
+		  "directory",
+	    dest);
+	return FAULT_SETUP;
 }
 
 static enum fault
@@ -76,22 +63,20 @@ check_unserved(const char *path, int dir)
 static enum fault
 open_dest(const char *path, int *dir)
 {
-	bool made = mkdir(path, 0700) == 0;
+	struct stat st;
 
-	*dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*dir < 0 || (made && sync_parent(*dir) < 0))
+	*dir = journal_make_dir(path);
+	if (*dir < 0)
 		return cannot(path, "cannot make or open it");
 	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		log_error(
 		    "%s: another process writes there; try again later", path);
 		return FAULT_BUSY;
 	}
-	if (is_ours(*dir))
-		return check_unserved(path, *dir);
-	log_error("%s: it or its " JOURNAL_NAME " belongs to another user, or "
-		  "that is no file; name another directory",
-	    path);
-	return FAULT_SETUP;
+	if (fstat(*dir, &st) < 0)
+		return cannot(path, "cannot open");
+	return is_trusted(&st, S_IFDIR) ? check_unserved(path, *dir)
+					: refuse(path);
 }
 
 static bool
@@ -117,12 +102,15 @@ take_earlier(const struct reader *source, const char *dest, int dir,
 	const char *why = NULL;
 	struct stat st;
 
-	earlier->fd =
-	    openat(dir, JOURNAL_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	/* Checked once open, so nobody can exchange it; a pipe would block. */
+	earlier->fd = openat(
+	    dir, JOURNAL_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (earlier->fd < 0 && errno == ENOENT)
 		return FAULT_NONE;
-	if (earlier->fd < 0 || fstat(earlier->fd, &st) < 0)
+	if (earlier->fd < 0 ? errno != ELOOP : fstat(earlier->fd, &st) < 0)
 		return cannot(dest, "cannot open");
+	if (earlier->fd < 0 || !is_trusted(&st, S_IFREG))
+		return refuse(dest);
 	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
 	earlier->size = (uint64_t)st.st_size;
 	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
@@ -167,10 +155,15 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		fault = take_earlier(source, dest, dir, &earlier);
 	half.second = true;
 	if (fault == FAULT_NONE &&
-	    (journal_copy(&source->journal, 0, source->replay.at.end, &copy,
-		 dir, &each) < 0 ||
-		journal_place(&copy, true) < 0))
+	    journal_copy(&source->journal, 0, source->replay.at.end, &copy, dir,
+		&each) < 0)
 		fault = cannot(dest, "cannot write");
+	if (fault == FAULT_NONE) {
+		/* Written, but not on the disk; too late to stop. */
+		(void)watch_step(&each, 1, 1);
+		if (journal_place(&copy, true) < 0)
+			fault = cannot(dest, "cannot write");
+	}
 	before = earlier.size;
 	journal_close(&earlier);
 	if (dir >= 0)

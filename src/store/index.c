@@ -8,7 +8,9 @@
  * The file `index/boot`, two lines: the id of the boot in which pages may be
  * unwritten, or "clean"; and the store's uuid.  The order of writes that a
  * crash of the machine must not break: it has this boot's id, synced, before
- * the first page is written, and "clean", synced, after the last page was.
+ * the first page is written, and "clean", synced, after the last page was.  A
+ * process that has the index open for writing holds a lock on `index/boot`: no
+ * crash of the machine leaves one, and containers may show other boot ids.
  */
 #include "index.h"
 
@@ -54,7 +56,8 @@ struct index {
 	MDB_dbi dbi;
 	MDB_txn *txn;
 	bool write;
-	int dir; /* the store's directory; the caller's */
+	int dir;  /* the store's directory; the caller's */
+	int lock; /* `index/boot`, locked while `write`; or -1 */
 	dev_t device;
 	ino_t inode;
 	struct state state;  /* as the running transaction has it */
@@ -88,27 +91,39 @@ fail(const struct index *index, int error)
 	return -1;
 }
 
-/* The first bytes of a file.  0; -1 if it has not so many. */
-static int
-read_file(int dir, const char *name, char *buf, size_t len)
-{
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
-
-	if (fd >= 0)
-		close(fd);
-	return n == (ssize_t)len ? 0 : -1;
-}
-
 /* What `index/boot` has; -1 if there is none. */
 static int
 read_mark(int dir, char mark[static MARK_LEN])
 {
 	/* A crash may leave zeros. */
-	return read_file(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
+	return file_get(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
 		       mark[BOOT_LEN] == '\n' && mark[MARK_LEN - 1] == '\n'
 		   ? 0
 		   : -1;
+}
+
+/* Whether a process has the index open for writing. */
+static bool
+is_written(int dir)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	bool written =
+	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+/* Without the lock, a process with another boot id builds another index. */
+static void
+lock_mark(struct index *index)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+
+	index->lock = openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
 /* Whether the pages of the file can be read as they were written. */
@@ -120,7 +135,8 @@ is_whole(const struct index *index)
 	return read_mark(index->dir, mark) == 0 &&
 	       (memcmp(mark, BOOT_CLEAN, BOOT_LEN) == 0 ||
 		   (*index->boot != '?' &&
-		       memcmp(mark, index->boot, BOOT_LEN) == 0));
+		       memcmp(mark, index->boot, BOOT_LEN) == 0) ||
+		   is_written(index->dir));
 }
 
 /* Durable when it returns 0; else an errno value. */
@@ -128,20 +144,15 @@ static int
 write_mark(const struct index *index, const char *boot)
 {
 	char mark[MARK_LEN];
-	int error = 0;
 	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
-	int fd =
-	    openat(index->dir, BOOT_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int error;
 
 	memset(mark, '\n', sizeof(mark));
 	memcpy(mark, boot, BOOT_LEN);
 	memcpy(mark + MARK_UUID, index->uuid, RECORD_UUID_LEN);
-	if (fd < 0 || names < 0 ||
-	    file_write_all(fd, mark, sizeof(mark), 0) < 0 || fsync(fd) < 0 ||
-	    fsync(names) < 0)
-		error = errno;
-	if (fd >= 0)
-		close(fd);
+	error = names < 0 || file_put(names, "boot", mark, sizeof(mark)) < 0
+		    ? errno
+		    : 0;
 	if (names >= 0)
 		close(names);
 	return error;
@@ -203,10 +214,11 @@ new_index(int dir, const char *uuid, bool write)
 	if (index == NULL)
 		return NULL;
 	index->dir = dir;
+	index->lock = -1;
 	index->write = write;
 	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
 	/* A boot without an id never equals another. */
-	if (read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
+	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
 		BOOT_LEN) < 0)
 		*index->boot = '?';
 	return index;
@@ -220,6 +232,8 @@ free_index(struct index *index)
 	index_abort(index);
 	if (index->env != NULL)
 		mdb_env_close(index->env);
+	if (index->lock >= 0)
+		close(index->lock);
 	free(index);
 	errno = error;
 }
@@ -291,6 +305,8 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		error = MDB_NOTFOUND;
 	index_abort(index);
 	if (error == 0) {
+		if (write)
+			lock_mark(index);
 		*opened = index;
 		return INDEX_OPENED;
 	}
@@ -322,6 +338,7 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	if (error == 0)
 		error = commit_state(index);
 	if (error == 0) {
+		lock_mark(index);
 		*created = index;
 		return 0;
 	}

@@ -9,9 +9,9 @@
  *
  * LMDB is trusted as any database is.  A crash of the machine may leave any
  * mixture of its pages, so the file `index/boot` has the id of the boot in
- * which pages may be unwritten, or "clean" after a close that synced them; with
- * the id of another boot the index is stale, and LMDB never reads it.  Besides,
- * an entry counts only once its record has been read.
+ * which pages may be unwritten, or "clean" after a close that synced them.
+ * With another id, and no process that has it open for writing, it is stale.
+ * Besides, an entry counts only once its record has been read.
  *
  * The only module that knows LMDB.  Every function but index_open and
  * index_discard needs the journal's lock from index_begin on.

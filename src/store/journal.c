@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -24,11 +26,26 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
+#include "pure/crc32c.h"
 
 /* The first read of one record: a plant's line rarely is longer. */
 #define LINE_BYTES ((size_t)4 << 10)
 
+/* The end mark: uuid, offset and checksum, a space between, and a newline. */
+#define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
+
 #define COPY_BYTES ((size_t)1 << 20)
+
+/*
+ * Those that this thread holds, and the signals blocked before the first.  The
+ * service's threads always block those that stop a process.
+ */
+static _Thread_local unsigned locks;
+static _Thread_local sigset_t unlocked_signals;
+static _Thread_local bool unstoppable;
+
+/* Files kept for one offset.  More means that the names are never free. */
+#define KEPT_MAX 1000
 
 /* Pauses between tries: no delay behind a sync, and no load. */
 #define RETRY_NS_MIN 20000L
@@ -48,11 +65,15 @@ journal_damaged(
 }
 
 enum fault
-journal_short(const struct journal *journal, uint64_t end, uint64_t known)
+journal_lost(const struct journal *journal, uint64_t end, const char *reason,
+    uint64_t known)
 {
+	if (reason != NULL || journal->size >= known)
+		return journal_damaged(journal, end, reason);
 	log_error("%s: it is shorter (%" PRIu64 " bytes) than what was stored "
 		  "in it (%" PRIu64 "): restore it from a backup; if this copy "
-		  "is meant to be used, remove `index` beside it first",
+		  "is meant to be used, remove `index` and `" JOURNAL_END_NAME
+		  "` beside it first",
 	    journal->name, end, known);
 	return FAULT_DAMAGED;
 }
@@ -108,7 +129,7 @@ journal_open(struct journal *journal, const char *path, bool write)
 		journal->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (journal->dir >= 0)
 			journal->fd = openat(journal->dir, JOURNAL_NAME, flags);
-		if (journal->dir >= 0 && journal->fd < 0 && errno == ENOENT)
+		if (journal->fd < 0 && errno == ENOENT)
 			return FAULT_ABSENT;
 	}
 	return journal->fd < 0 ? fault_report(path, "cannot open")
@@ -118,7 +139,51 @@ journal_open(struct journal *journal, const char *path, bool write)
 bool
 journal_exists(const struct journal *journal, const char *name)
 {
-	return faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT;
+	return journal->dir >= 0 &&
+	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
+}
+
+int
+journal_make_dir(const char *path)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	bool made = mkdir(path, 0700) == 0;
+	int dir = made || errno == EEXIST ? open(path, flags) : -1;
+	/* It is durable once the directory that names it is synced. */
+	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
+
+	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
+		close(dir);
+		dir = -1;
+	}
+	if (parent >= 0)
+		close(parent);
+	return dir;
+}
+
+/* Put off the signals by which a terminal stops a process. */
+static void
+block_stops(struct journal *journal)
+{
+	sigset_t stops;
+
+	journal->locked = true;
+	if (locks++ > 0 || unstoppable)
+		return;
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	sigaddset(&stops, SIGTTIN);
+	sigaddset(&stops, SIGTTOU);
+	pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
+	unstoppable = sigismember(&unlocked_signals, SIGTSTP) == 1;
+}
+
+static void
+restore_stops(struct journal *journal)
+{
+	if (journal->locked && --locks == 0 && !unstoppable)
+		pthread_sigmask(SIG_SETMASK, &unlocked_signals, NULL);
+	journal->locked = false;
 }
 
 /*
@@ -126,32 +191,45 @@ journal_exists(const struct journal *journal, const char *name)
  * signal would break libfcgi's reads.
  */
 int
-journal_lock(const struct journal *journal, bool write, int64_t deadline_ms)
+journal_lock(struct journal *journal, bool write, int64_t deadline_ms)
 {
 	struct flock whole = { .l_type = write ? F_WRLCK : F_RDLCK,
 		.l_whence = SEEK_SET };
 	struct timespec pause = { 0, RETRY_NS_MIN };
+	int error = 0;
 
-	while (fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
+	block_stops(journal);
+	while (error == 0 && fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-			return -1;
-		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			errno = ETIMEDOUT;
-			return -1;
-		}
-		nanosleep(&pause, NULL);
+			error = errno;
+		else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+			error = ETIMEDOUT;
+		else
+			nanosleep(&pause, NULL);
 		if (pause.tv_nsec < RETRY_NS_MAX)
 			pause.tv_nsec *= 2;
 	}
-	return 0;
+	if (error == 0)
+		return 0;
+	restore_stops(journal);
+	errno = error;
+	return -1;
 }
 
 void
-journal_unlock(const struct journal *journal)
+journal_unlock(struct journal *journal)
 {
 	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
 	fcntl(journal->fd, F_OFD_SETLK, &whole);
+	restore_stops(journal);
+}
+
+int
+journal_lock_dir(struct journal *journal)
+{
+	block_stops(journal);
+	return flock(journal->dir, LOCK_EX);
 }
 
 /*
@@ -251,6 +329,52 @@ journal_cut(struct journal *journal, uint64_t end)
 		return -1;
 	journal->size = end;
 	return 0;
+}
+
+/* `uuid` need not be one: what is encoded is compared. */
+static void
+encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
+{
+	int n = snprintf(mark, END_LEN + 1, "%.36s %020" PRIu64, uuid, end);
+
+	snprintf(mark + n, END_LEN + 1 - (size_t)n, " %08x\n",
+	    crc32c(0, mark, (size_t)n));
+}
+
+int
+journal_write_end(const struct journal *journal, uint64_t end)
+{
+	char mark[END_LEN + 1];
+
+	encode_end(journal->uuid, end, mark);
+	return file_put(journal->dir, JOURNAL_END_NAME, mark, END_LEN);
+}
+
+enum fault
+journal_read_end(const struct journal *journal, const char *uuid, uint64_t *end)
+{
+	char mark[END_LEN + 1] = "", good[END_LEN + 1];
+
+	if (file_get(journal->dir, JOURNAL_END_NAME, mark, END_LEN) < 0 &&
+	    errno == ENOENT)
+		return FAULT_NONE;
+	uint64_t here = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
+	encode_end(mark, here, good);
+	if (strcmp(mark, good) != 0) {
+		log_warning("%s.end: unreadable; the idle service writes it "
+			    "again",
+		    journal->name);
+		return FAULT_NONE;
+	}
+	if (memcmp(mark, uuid, RECORD_UUID_LEN) != 0) {
+		log_error("%s.end: of another store; if this journal is meant "
+			  "to be used, remove that file first",
+		    journal->name);
+		return FAULT_SETUP;
+	}
+	if (*end < here)
+		*end = here;
+	return FAULT_NONE;
 }
 
 enum fault
@@ -427,7 +551,7 @@ journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
 		    kind, (unsigned long long)offset, n);
 		if (rename_new(dir, from, name) == 0)
 			return fsync(dir);
-		if (errno != EEXIST)
+		if (errno != EEXIST || n == KEPT_MAX)
 			return -1;
 	}
 }
@@ -458,6 +582,7 @@ journal_close(struct journal *journal)
 		close(journal->fd);
 	if (journal->dir >= 0)
 		close(journal->dir);
+	restore_stops(journal);
 	free(journal->name);
 	free(journal->line);
 	*journal = JOURNAL_NONE;

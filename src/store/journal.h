@@ -6,12 +6,17 @@
  * The lock is an open file description lock on the journal itself: it goes with
  * its process, and a child forked later does not share it, since the file is
  * O_CLOEXEC.  "Under the lock" means that journal_lock has been called and
- * journal_check has found the file in place.
+ * journal_check has found the file in place.  A lock that is held puts off the
+ * signals by which a terminal stops a process, which would hold it up to then.
  *
  * The mark: after a failed sync the kernel may have told one process only, and
  * a second sync proves nothing.  So the journal is renamed to
  * JOURNAL_FAILED_NAME: every process finds that it is gone, and the next start
  * makes a fresh one from it.
+ *
+ * The end mark: the file JOURNAL_END_NAME has the end of the last closing line
+ * that was synced, for the case that the journal's last pages are lost.  It is
+ * overwritten in place, within one sector.
  *
  * The file may end in blank lines: room written ahead, so that a later sync
  * need not grow the file, which costs the file system a write of its own.
@@ -31,6 +36,7 @@
 #define JOURNAL_NAME "plants.jsonl"
 #define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
+#define JOURNAL_END_NAME JOURNAL_NAME ".end"
 
 /* How long to wait for the lock. */
 #define JOURNAL_LOCK_TIMEOUT_MS 5000
@@ -45,7 +51,8 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* behind the header */
-	char *line;            /* of journal_read */
+	bool locked;
+	char *line; /* of journal_read */
 	size_t line_size;
 };
 
@@ -55,37 +62,48 @@ struct journal {
 /*
  * journal_open(journal, path, write):
  * Open the journal in the directory `path`, or without `write` also a journal
- * that is named itself, and check its header.  FAULT_ABSENT, which is not
- * logged, if the directory, which then is open, has none.  FAULT_SETUP for
- * another version, FAULT_DAMAGED for its header, or the system's.
- * journal_close is called in every case.
+ * that is named itself, and check its header.  FAULT_ABSENT with ENOENT, not
+ * logged, if there is no such directory, or if the directory, which then is
+ * open, has none.  FAULT_SETUP for another version, FAULT_DAMAGED for its
+ * header, or the system's.  journal_close is called in every case.
  *
  * journal_exists(journal, name):
- * Whether its directory has a file of that name; true where that is unknown.
+ * Whether its directory has a file of that name; true where that is unknown,
+ * false where there is no directory.
+ *
+ * journal_make_dir(path):
+ * Open the directory, which is made, durably, where it is absent.  The
+ * descriptor, or -1 with errno.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 bool journal_exists(const struct journal *journal, const char *name);
+int journal_make_dir(const char *path);
 
 /*
- * journal_damaged(journal, offset, reason), journal_short(journal, end, known):
+ * journal_damaged(journal, offset, reason),
+ * journal_lost(journal, end, reason, known):
  * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
- * are missing; or that it ends at `end`, and was durable up to `known`.
- * FAULT_DAMAGED.
+ * are missing; the same of the end of its lines, which were durable up to
+ * `known`, where the file may also have become shorter.  FAULT_DAMAGED.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
-enum fault journal_short(
-    const struct journal *journal, uint64_t end, uint64_t known);
+enum fault journal_lost(const struct journal *journal, uint64_t end,
+    const char *reason, uint64_t known);
 
 /*
  * journal_lock(journal, write, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
- * with errno, ETIMEDOUT if others hold it.
+ * with errno, ETIMEDOUT if others hold it.  The same thread gives it back.
+ *
+ * journal_lock_dir(journal):
+ * Lock its directory, where there may be no journal, until journal_close.  0;
+ * -1 with errno.
  */
-int journal_lock(
-    const struct journal *journal, bool write, int64_t deadline_ms);
-void journal_unlock(const struct journal *journal);
+int journal_lock(struct journal *journal, bool write, int64_t deadline_ms);
+void journal_unlock(struct journal *journal);
+int journal_lock_dir(struct journal *journal);
 
 /*
  * journal_check(journal, end):
@@ -120,6 +138,17 @@ int journal_append(
  */
 int journal_sync(const struct journal *journal);
 int journal_cut(struct journal *journal, uint64_t end);
+
+/*
+ * journal_write_end(journal, end), journal_read_end(journal, uuid, end):
+ * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of
+ * the journal's directory, unless there is none or it is unreadable, which is
+ * logged; FAULT_SETUP, logged, if it is not of the store `uuid`.  Under the
+ * lock.
+ */
+int journal_write_end(const struct journal *journal, uint64_t end);
+enum fault journal_read_end(
+    const struct journal *journal, const char *uuid, uint64_t *end);
 
 /*
  * journal_fail(journal, what):

@@ -35,8 +35,10 @@ open_journal(struct reader *reader)
 	const char *path = reader->path;
 	enum fault fault = journal_open(journal, path, false);
 
-	if (fault != FAULT_ABSENT || journal->dir < 0)
+	if (fault != FAULT_ABSENT || errno != ENOENT)
 		return fault;
+	if (journal->dir < 0)
+		return fault_report(path, "cannot open");
 	bool failed = journal_exists(journal, JOURNAL_FAILED_NAME);
 	log_error("%s: %s", path,
 	    failed ? "a sync has failed; start the service, which recovers "
@@ -175,20 +177,23 @@ find_end(struct reader *reader)
 	enum fault fault = FAULT_NONE;
 	struct replay rest;
 
-	if (journal->dir >= 0)
+	if (journal->dir >= 0) {
 		reader->known =
 		    index_end(journal->dir, reader->path, journal->uuid);
+		fault =
+		    journal_read_end(journal, journal->uuid, &reader->known);
+	}
+	if (fault != FAULT_NONE)
+		return fault;
 	if (replay_init(&rest, journal->fd, journal->seed, &reader->replay.at) <
 	    0)
 		return fault_report(name, "cannot read");
 	enum replay_tail tail = replay_finish(&rest, &tail_end);
 	if (tail == REPLAY_TAIL_ERROR)
 		fault = fault_report(name, "cannot read");
-	else if (tail == REPLAY_DAMAGED ||
-		 (rest.at.end < reader->known && rest.reason != NULL))
-		fault = journal_damaged(journal, rest.at.end, rest.reason);
-	else if (rest.at.end < reader->known)
-		fault = journal_short(journal, rest.at.end, reader->known);
+	else if (tail == REPLAY_DAMAGED || rest.at.end < reader->known)
+		fault = journal_lost(
+		    journal, rest.at.end, rest.reason, reader->known);
 	else if (tail == REPLAY_TORN)
 		log_warning("%s: a batch was torn at byte %" PRIu64
 			    " by a crash, before it was acknowledged; the "

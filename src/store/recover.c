@@ -200,28 +200,27 @@ read_source(struct recover *r)
 
 /* What a new store has, and so what is removed where something failed. */
 static const char *const dest_names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
-	RECOVER_LATER_NAME, "index" };
+	JOURNAL_END_NAME, RECOVER_LATER_NAME };
 #define DEST_NAMES (sizeof(dest_names) / sizeof(dest_names[0]))
 
-/* Make the directory, which must have no store. */
+/* Make the new store. */
 static enum fault
 open_dest(struct recover *r)
 {
 	const char *path = r->options->dest;
+	enum fault fault;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return fault_report(path, "cannot make it");
-	r->dest = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r->dest = journal_make_dir(path);
 	if (r->dest < 0)
-		return fault_report(path, "cannot open");
-	for (size_t i = 0; i < DEST_NAMES; i++)
-		if (faccessat(r->dest, dest_names[i], F_OK, 0) == 0) {
-			log_error("%s: holds a store: %s; name another "
-				  "directory",
-			    path, dest_names[i]);
-			return FAULT_OUTPUT;
-		}
-	return FAULT_NONE;
+		return fault_report(path, "cannot make or open it");
+	if (faccessat(r->dest, RECOVER_LATER_NAME, F_OK, 0) == 0) {
+		log_error("%s: has " RECOVER_LATER_NAME "; name another "
+			  "directory",
+		    path);
+		return FAULT_OUTPUT;
+	}
+	fault = store_init(path);
+	return fault == FAULT_SETUP ? FAULT_OUTPUT : fault;
 }
 
 /* Put all into a new store. */

@@ -120,9 +120,12 @@ judge_tail(struct store *store, struct replay *replay, uint64_t covered,
 
 	if (tail == REPLAY_TAIL_ERROR)
 		return fault_report(store->journal.name, "cannot read");
-	/* What the index covers and what we synced was durable, too. */
-	if (tail == REPLAY_DAMAGED || end < covered || end < store->durable)
-		return journal_damaged(&store->journal, end, replay->reason);
+	/* What the index covers and what was synced was durable, too. */
+	if (covered < store->durable)
+		covered = store->durable;
+	if (tail == REPLAY_DAMAGED || end < covered)
+		return journal_lost(
+		    &store->journal, end, replay->reason, covered);
 	return FAULT_NONE;
 }
 
@@ -238,7 +241,7 @@ recovery_catch_up(struct store *store)
 
 /*
  * Read the journal `path` alone, whole.  Its end must not be below what the
- * index covers.  The reader, or NULL with a fault.
+ * index covers, nor below the end mark.  The reader, or NULL with a fault.
  */
 static struct reader *
 read_whole(const struct store *store, const char *path, enum fault *fault)
@@ -249,7 +252,10 @@ read_whole(const struct store *store, const char *path, enum fault *fault)
 		return NULL;
 	reader->known =
 	    index_end(store->journal.dir, store->path, reader->journal.uuid);
-	*fault = reader_read_all(reader);
+	*fault = journal_read_end(
+	    &store->journal, reader->journal.uuid, &reader->known);
+	if (*fault == FAULT_NONE)
+		*fault = reader_read_all(reader);
 	if (*fault == FAULT_NONE)
 		return reader;
 	reader_close(reader);
@@ -278,8 +284,8 @@ open_index(struct store *store, struct position *covered)
 		if (index_begin(store->index, covered) < 0)
 			return recovery_index_failed(store);
 		if (covered->end > journal->size)
-			return journal_short(
-			    journal, journal->size, covered->end);
+			return journal_lost(
+			    journal, journal->size, NULL, covered->end);
 		if (journal_has(journal, covered))
 			return FAULT_NONE;
 		/* Damage, or another journal of this store? */
@@ -313,6 +319,10 @@ recovery_start(struct store *store)
 	struct position covered = { 0 };
 	enum fault fault = open_index(store, &covered);
 
+	/* One request is to be quick: an index that counts covers as much. */
+	if (fault == FAULT_NONE && (store->prepare || covered.end == 0))
+		fault = journal_read_end(
+		    &store->journal, store->journal.uuid, &store->durable);
 	if (covered.end > 0 &&
 	    !(store->prepare && covered.end <= CHECK_BYTES_MAX))
 		from = &covered;

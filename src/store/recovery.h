@@ -13,11 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/engine.h"
 #include "ground/watch.h"
 #include "index.h"
 #include "journal.h"
 
 struct store {
+	const struct engine *engine; /* engine.h: first */
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
 	char *path;
 	bool prepare;              /* long lived */
@@ -29,8 +31,7 @@ struct store {
 	struct position at; /* the journal is read up to here */
 	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
 	char *batch;        /* the lines of one append, and room */
-	_Atomic int ready;  /* see store_ready */
-	int64_t ready_until_ms;
+	enum store_result ready; /* found last; see store_ready */
 };
 
 /*

@@ -203,6 +203,8 @@ last_record(const struct replay *replay, const char *line, size_t len,
 	if (*begin == NULL)
 		return *line == '\0' ? "NUL bytes in place of a record"
 				     : "not a record";
+	if (end - *begin > (ptrdiff_t)RECORD_LINE_MAX)
+		return "line longer than any record";
 	return record_decode(
 	    *begin, (size_t)(end - *begin), replay->seed, record);
 }

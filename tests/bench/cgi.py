@@ -109,7 +109,7 @@ def run(bench: Bench) -> None:
             programs[name] = program
     rounds, ids = [], itertools.count(1)
     directory = bench.scratch / "cgi"
-    directory.mkdir(mode=0o700)
+    lib_service.init_store(BUILD, directory)
     with lib_service.temporary_store(str(BUILD)) as store:
         for number in range(bench.args.rounds):
             bench.progress(f"cgi: round {number + 1} of {bench.args.rounds}")

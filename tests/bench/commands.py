@@ -23,6 +23,8 @@ import time
 from lib_disk import machine, program_parser, scratch, write_json
 from report import spread
 
+from lib_service import init_store
+
 # The aims, of every measurement of the kind.
 READ_MB_PER_S = 500
 IMPORT_PER_S = 300_000
@@ -130,9 +132,9 @@ def lines_of(path: pathlib.Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
-def fresh(path: pathlib.Path) -> pathlib.Path:
+def fresh(program: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
     shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(mode=0o700)
+    init_store(program.parent, path)
     return path
 
 
@@ -143,7 +145,7 @@ def import_all(
     source = root / "plants.jsonl"
     found = {}
     for name, scattered in (("sequential ids", False), ("random ids", True)):
-        store = fresh(root / "store")
+        store = fresh(commands.program, root / "store")
         generate(source, 1, n, scattered)
         found[f"import, {name}"] = commands.run(
             store, n, f"(?m)^{n} created, 0 there already", "import", source

@@ -25,6 +25,8 @@ engine_open(const char *dir)
 {
 	log_set_level(LOG_AT_ERROR);
 	store_dir = dir;
+	if (store_init(dir) != FAULT_NONE)
+		exit(EXIT_FAILURE);
 	store = sample_open_store(dir);
 }
 

@@ -12,6 +12,8 @@ from report import Aim
 from sides import BENCH, BUILD, SERVERS, Program, Side, running, spawned
 from wrk import Measurement, measure
 
+from lib_service import init_store
+
 WARM_UP_S = 1
 BETWEEN_S = 0.1  # wrk's own start and end
 
@@ -87,6 +89,7 @@ class Bench:
     ) -> Iterator[Side]:
         """plant-store.fcgi with a new store; its plants are counted at the end."""
         store = self.folder()
+        init_store(BUILD, store)
         settings["PLANT_STORE_DIR"] = str(store)
         program = Program(name, spawned(BUILD / "plant-store.fcgi"), settings)
         with running(server, program) as side:

@@ -5,6 +5,8 @@ Parts:
   service    the service, durable, next to that program, behind each web server
   slow-disk  the service on a disk whose sync takes 5 ms
   peers      programs that do the same durably: C with SQLite, PHP-FPM with SQLite
+  postgresql the store in PostgreSQL with a standby, next to the file, and to a
+             program that inserts a row for each request
   cgi        one request by plain CGI, linked dynamically and statically
   commands   verify, export, import
   store      the store alone, next to SQLite
@@ -32,7 +34,7 @@ from report import print_verdict
 from sides import BENCH
 
 HERE = pathlib.Path(__file__).resolve().parent
-PARTS = ("ceilings", "service", "slow-disk", "peers", "cgi")
+PARTS = ("ceilings", "service", "slow-disk", "peers", "postgresql", "cgi")
 # Programs of their own, which are run as they would be by hand.
 PROGRAMS = ("commands", "store", "growth")
 

@@ -97,7 +97,7 @@ class Side(Running):
     def __init__(self, set_up: SetUp, store: Store, program: Program) -> None:
         super().__init__(set_up, store, {})
         # The program runs as whoever started us, and reads no other user's tokens.
-        for path in (self.root, store.dir, store.tokens):
+        for path in store.owned:
             os.chown(path, os.geteuid(), -1)
         self.label = f"{set_up.server} {program.name}"
         self.method = "POST"

@@ -22,6 +22,7 @@ from syscalls import (
     OPERATIONS,
     WORKER,
     Call,
+    Template,
     Tools,
     run_cases,
     template_of,
@@ -64,6 +65,23 @@ def plans_of(calls: list[Call]) -> list[tuple[Call, str]]:
     ]
 
 
+def check_answered(tally: Tally, template: Template, calls: list[Call]) -> None:
+    """A worker that cannot keep a request for the commit answers it."""
+    growing = [call for call in calls if call.path == "realloc of program"]
+    unanswered = []
+    for call in growing:
+        with template.copy() as store:
+            plan = f"{call.number}:error={errno.ENOMEM},1"
+            environment = template.environment(store, FAULT_PLAN=plan)
+            outcome = template.operation.run(template.tools, store, environment)
+        # Some are of the start, which then is refused.
+        if outcome.status == 0:
+            unanswered.append(outcome.unanswered)
+    well = unanswered and not any(unanswered)
+    tally.check(bool(well), "without memory to keep it, a request is answered",
+                (unanswered, growing))
+
+
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
     memory = pathlib.Path("/dev/shm")
@@ -83,6 +101,8 @@ def scenario(tally: Tally, arguments) -> None:
                 print(f"# {operation.name}: {len(calls)} allocations, {dict(origins)}")
                 what = "each allocation failing once and from then on"
                 run_cases(tally, template, what, plans_of(calls))
+                if operation is WORKER:
+                    check_answered(tally, template, calls)
                 if operation.name not in VALGRIND_OPERATIONS:
                     continue
                 what = "watched by valgrind"

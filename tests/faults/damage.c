@@ -13,7 +13,7 @@
  *
  * What no journal can tell by itself is tried as well and only counted: a
  * shorter file, and a zeroed sector that takes the last closing line too.  The
- * index tells these.
+ * index tells these, and so does the end mark, with which no damage is accepted.
  *
  * usage: damage [--every N] [--room]
  *
@@ -43,12 +43,15 @@ struct count {
 
 static struct lab lab;
 static struct bytes good;
+static struct bytes good_mark;
 static struct lab_index *good_index;
 static size_t lines[LINES_MAX], nlines; /* where they begin, and the end */
 static size_t watermark;                /* of the last closing line */
 static uint64_t every = 1, turn, wrong, untruths, unnamed, touched;
 static const char *logged = "";
-static struct count below[2], beyond[2], cgi;
+/* What is known of the journal besides. */
+enum beside { NOTHING, INDEX, MARK, BESIDES };
+static struct count below[BESIDES], beyond[BESIDES], cgi;
 
 static void
 report(uint64_t *count, const char *what, const char *damage, size_t at)
@@ -66,7 +69,7 @@ make_journal(bool room)
 	struct record record = { 0 };
 	size_t at = RECORD_HEADER_LEN;
 
-	lab_empty(&lab);
+	lab_renew(&lab);
 	lab_put_index(&lab, NULL);
 	store = lab_open_good_store(&lab, true);
 	lab_commit(store, 1, 3);
@@ -76,6 +79,7 @@ make_journal(bool room)
 	lab_commit(store, 9, 4);
 	store_idle(store);
 	good = lab_read(&lab, JOURNAL_NAME);
+	good_mark = lab_read(&lab, END_NAME);
 	good_index = lab_take_index(&lab);
 	store_close(store);
 	nlines = 0;
@@ -121,16 +125,16 @@ first_difference(const struct bytes *bad)
 
 /*
  * Whether the message names the line of the first byte that differs, or the
- * length of a file that is shorter than the index says.
+ * length of a file that is shorter than what is known.
  */
 static bool
-names_offset(const struct bytes *bad, enum fault fault, bool index)
+names_offset(const struct bytes *bad, enum fault fault, enum beside beside)
 {
 	const char *found;
 	size_t differs = first_difference(bad), line = 0, told;
 
-	if (index && bad->len < lines[nlines] && fault == FAULT_DAMAGED &&
-	    strstr(logged, "it is shorter (") != NULL)
+	if (beside != NOTHING && bad->len < lines[nlines] &&
+	    fault == FAULT_DAMAGED && strstr(logged, "it is shorter (") != NULL)
 		return true;
 	for (size_t i = 0; i < nlines && lines[i] <= differs; i++)
 		line = lines[i];
@@ -144,16 +148,18 @@ names_offset(const struct bytes *bad, enum fault fault, bool index)
 }
 
 static void
-try_long_lived(const struct bytes *bad, bool index, bool must,
+try_long_lived(const struct bytes *bad, enum beside beside, bool must,
     const char *damage, size_t at)
 {
-	struct count *count = must ? &below[index] : &beyond[index];
+	struct count *count = must ? &below[beside] : &beyond[beside];
 	struct store *store;
 	struct bytes now;
 	enum fault fault = FAULT_NONE;
 
 	lab_write(&lab, JOURNAL_NAME, bad->at, bad->len);
-	lab_put_index(&lab, index ? good_index : NULL);
+	lab_put_index(&lab, beside == INDEX ? good_index : NULL);
+	lab_write(&lab, END_NAME, beside == MARK ? good_mark.at : NULL,
+	    good_mark.len);
 	store = lab_open_store(&lab, true, &fault);
 	logged = lab_logged(&lab);
 	count->tried++;
@@ -161,8 +167,10 @@ try_long_lived(const struct bytes *bad, bool index, bool must,
 		count->silent++;
 		if (must)
 			report(&wrong,
-			    index ? "opened, with the index" : "opened", damage,
-			    at);
+			    beside == INDEX  ? "opened, with the index"
+			    : beside == MARK ? "opened, with the end mark"
+					     : "opened",
+			    damage, at);
 		store_close(store);
 		has_torn();
 		return;
@@ -173,7 +181,7 @@ try_long_lived(const struct bytes *bad, bool index, bool must,
 	    has_torn())
 		report(&touched, "touched", damage, at);
 	free(now.at);
-	if (must && !names_offset(bad, fault, index))
+	if (must && !names_offset(bad, fault, beside))
 		report(&unnamed, "without its offset", damage, at);
 }
 
@@ -187,6 +195,7 @@ try_cgi(const struct bytes *bad, const char *damage, size_t at)
 
 	lab_write(&lab, JOURNAL_NAME, bad->at, bad->len);
 	lab_put_index(&lab, good_index);
+	lab_write(&lab, END_NAME, NULL, 0);
 	store = lab_open_store(&lab, false, &fault);
 	cgi.tried++;
 	if (store == NULL) {
@@ -236,8 +245,9 @@ try_edit(size_t at, size_t removed, const char *text, size_t len, bool must,
 	    bad.at + at + len, good.at + at + removed, good.len - at - removed);
 	/* A newline behind the last one below it is not below it. */
 	must = must && first_difference(&bad) < watermark;
-	try_long_lived(&bad, false, must, damage, at);
-	try_long_lived(&bad, true, must, damage, at);
+	try_long_lived(&bad, NOTHING, must, damage, at);
+	try_long_lived(&bad, INDEX, must, damage, at);
+	try_long_lived(&bad, MARK, true, damage, at);
 	if (must)
 		try_cgi(&bad, damage, at);
 	free(bad.at);
@@ -349,6 +359,7 @@ try_all(bool room)
 	damage_lines();
 	damage_end();
 	free(good.at);
+	free(good_mark.at);
 	lab_free_index(good_index);
 }
 
@@ -385,11 +396,15 @@ main(int argc, char **argv)
 	       " of %" PRIu64 " with one\n",
 	    beyond[0].refused, beyond[0].tried, beyond[1].refused,
 	    beyond[1].tried);
+	printf("# damage anywhere: refused %" PRIu64 " of %" PRIu64
+	       " with the end mark\n",
+	    below[MARK].refused, below[MARK].tried);
 	bool untried = below[0].tried == 0 || below[1].tried == 0 ||
 		       beyond[0].tried == 0 || beyond[1].tried == 0 ||
-		       cgi.tried == 0;
+		       below[MARK].tried == 0 || cgi.tried == 0;
 	lab_say(untried, "damage of each kind is tried");
-	lab_say(wrong, "all damage below the watermark is refused");
+	lab_say(
+	    wrong, "all damage below the watermark or the end mark is refused");
 	lab_say(unnamed, "the refusal names the line's offset");
 	lab_say(touched, "a damaged journal is left as it is");
 	lab_say(

@@ -22,7 +22,14 @@ from lib_faults import (
     mounted,
     run,
 )
-from lib_service import Responder, Store, responder, temporary_store, wait_until
+from lib_service import (
+    Responder,
+    Store,
+    init_store,
+    responder,
+    temporary_store,
+    wait_until,
+)
 
 FULL = 5002
 ROUNDS = 3
@@ -157,6 +164,7 @@ def scenario(tally: Tally, arguments) -> None:
         if os.geteuid() == 0:
             options = ("-t", "tmpfs", "-o", "size=8m,mode=0700")
             with mounted("tmpfs", store.dir, *options):
+                init_store(store.build, store.dir)
                 check_disk(tally, store, "tmpfs", fill_disk, rounds)
         else:
             tally.skip("a full tmpfs", "needs root")
@@ -167,6 +175,7 @@ def scenario(tally: Tally, arguments) -> None:
         else:
             image = make_image(store.root / "image", "ext4", 16 * MIB)
             with mounted(str(image), store.dir, "-o", "loop"):
+                init_store(store.build, store.dir)
                 check_disk(tally, store, "ext4", fill_disk, rounds)
     with temporary_store(build) as store, tally.part("a quota runs to its end"):
         check_disk(tally, store, "a limit of the files' size", limit_files, rounds)

@@ -29,7 +29,7 @@ class Event:
 
     created_or_same  answered 200
     conflict         answered 409
-    maybe            no answer, or that the store has failed (5003)
+    maybe            no answer, or one that leaves it open (5003, 5007, 5009)
     refused          any other answer: this request has stored nothing
     """
 

@@ -61,15 +61,17 @@ lab_open(struct lab *lab)
 }
 
 void
-lab_empty(const struct lab *lab)
+lab_renew(const struct lab *lab)
 {
 	parts_empty(AT_FDCWD, lab->path);
+	if (store_init(lab->path) != FAULT_NONE)
+		lab_die("cannot make a store: %s", lab_logged(lab));
 }
 
 void
 lab_close(struct lab *lab)
 {
-	lab_empty(lab);
+	parts_empty(AT_FDCWD, lab->path);
 	rmdir(lab->path);
 	dup2(report_fd, STDERR_FILENO);
 	close(report_fd);
@@ -116,8 +118,13 @@ lab_read(const struct lab *lab, const char *name)
 void
 lab_write(const struct lab *lab, const char *name, const char *at, size_t len)
 {
-	int fd = openat(lab->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int fd;
 
+	if (at == NULL) {
+		unlinkat(lab->dir, name, 0);
+		return;
+	}
+	fd = openat(lab->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || pwrite(fd, at, len, 0) != (ssize_t)len ||
 	    ftruncate(fd, (off_t)len) < 0)
 		lab_die("%s: %s", name, strerror(errno));

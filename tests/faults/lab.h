@@ -17,6 +17,7 @@
 #include "store/store.h"
 
 #define JOURNAL_NAME "plants.jsonl"
+#define END_NAME JOURNAL_NAME ".end"
 
 struct lab {
 	char path[64];
@@ -29,8 +30,8 @@ struct lab {
 void lab_open(struct lab *lab);
 void lab_close(struct lab *lab);
 
-/* lab_empty(lab): Remove all files, for a new store. */
-void lab_empty(const struct lab *lab);
+/* lab_renew(lab): Remove all files, and make a new store. */
+void lab_renew(const struct lab *lab);
 
 /* lab_die(format, ...): Say why the test cannot go on, and exit. */
 _Noreturn void lab_die(const char *format, ...)
@@ -45,7 +46,7 @@ struct bytes {
 	size_t len;
 };
 
-/* Whole files by their names; lab_read gives NULL for one that is missing. */
+/* Whole files by their names; NULL for one that is missing, or shall be. */
 struct bytes lab_read(const struct lab *lab, const char *name);
 void lab_write(
     const struct lab *lab, const char *name, const char *at, size_t len);

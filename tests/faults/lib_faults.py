@@ -29,7 +29,8 @@ from lib_service import (
 from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
-STORE_FAILED = 5003
+# Failed, no answer behind a web server, a database that did not confirm.
+NOT_KNOWN = (5003, 5007, 5009)
 WORKERS = os.cpu_count() or 1
 
 
@@ -152,7 +153,7 @@ def outcome_of(answer: Answer | None) -> str:
     if answer.status == 409:
         return "conflict"
     # A web server's own page leaves it open, too.
-    unknown = answer.error() in (STORE_FAILED, None) or answer.status == 500
+    unknown = answer.error() in (*NOT_KNOWN, None) or answer.status == 500
     return "maybe" if unknown else "refused"
 
 

@@ -147,7 +147,7 @@ def ask(exchange: Exchange, planned: Planned) -> tuple[Event, Answer | None]:
 class Load:
     """Client processes; `with Load(...) as load`, then `load.events`.
 
-    `insist`: ask again until the answer is 200 or 409.
+    `insist`: ask again, after `again_s`, until the answer is 200 or 409.
     """
 
     def __init__(
@@ -157,11 +157,13 @@ class Load:
         *,
         insist: bool = True,
         pause_s: float = 0.0,
+        again_s: float = 0.005,
     ) -> None:
         self.ways = ways
         self.plan = plan
         self.insist = insist
         self.pause_s = pause_s
+        self.again_s = again_s
         self.events: list[Event] = []
         self.answers: collections.Counter[str] = collections.Counter()
         self.seconds = 0.0
@@ -249,7 +251,7 @@ class Load:
                         break
                     if not self.insist:
                         break
-                    time.sleep(0.005)
+                    time.sleep(self.again_s)
                 if self._stop.is_set() or os.getppid() != parent:
                     break
                 if self.pause_s:

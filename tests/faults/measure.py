@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from lib_faults import Tally, run
+from lib_service import init_store
 from programs import Programs
 
 MILLION = 1_000_000
@@ -83,6 +84,7 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
             tally.skip(f"{millions} M plants are measured", f"no room in {root}")
             return
         store = pathlib.Path(root)
+        init_store(programs.build, store)
         subprocess.run(
             [program, "make", store, str(plants)],
             stdout=subprocess.PIPE,

@@ -65,6 +65,7 @@ struct scenario {
 	enum closing closing;
 	size_t base, batch;
 	struct bytes before, after;
+	struct bytes mark;    /* of the end, before the batch */
 	struct bytes earlier; /* `after`, but with the batch of another */
 	size_t durable, end;  /* what lies between was not synced */
 	size_t nends, ends[LINES_MAX], plants[LINES_MAX];
@@ -190,7 +191,7 @@ scenario_make(struct scenario *s, bool whole_room)
 {
 	struct store *store, *first;
 
-	lab_empty(&lab);
+	lab_renew(&lab);
 	lab_put_index(&lab, NULL);
 	store = lab_open_good_store(&lab, s->room != ROOM_NONE);
 	first =
@@ -205,6 +206,7 @@ scenario_make(struct scenario *s, bool whole_room)
 	write_closing(s, store);
 	s->images[INDEX_CURRENT] = lab_take_index(&lab);
 	s->before = lab_read(&lab, JOURNAL_NAME);
+	s->mark = lab_read(&lab, END_NAME);
 	find_lines(s, &s->before);
 	s->durable =
 	    s->ends[s->nends - (s->closing == CLOSING_UNSYNCED ? 2 : 1)];
@@ -231,6 +233,7 @@ scenario_done(struct scenario *s)
 	lab_free_index(s->images[INDEX_BEHIND]);
 	lab_free_index(s->images[INDEX_CURRENT]);
 	free(s->before.at);
+	free(s->mark.at);
 	free(s->after.at);
 	free(s->earlier.at);
 	free(s->state);
@@ -325,6 +328,8 @@ recover(const struct scenario *s, size_t len, enum known known)
 	shared->recoveries++;
 	lab_write(&lab, JOURNAL_NAME, s->state, len);
 	lab_put_index(&lab, s->images[known]);
+	lab_write(
+	    &lab, END_NAME, draw() % 2 == 0 ? NULL : s->mark.at, s->mark.len);
 	store = lab_open_store(&lab, draw() % 2 == 0, &fault);
 	if (store == NULL) {
 		report(s, &shared->refused, "refused");

@@ -27,7 +27,7 @@ from lib_faults import (
     run,
     unmount,
 )
-from lib_service import Store, responder, temporary_store, wait_until
+from lib_service import Store, init_store, responder, temporary_store, wait_until
 
 KINDS = ("ext4", "xfs")
 CUTS = 52  # for each kind
@@ -57,6 +57,9 @@ class Machine:
 
     def make(self) -> None:
         make_image(self.image, self.kind)
+        mount(self.image, self.store.dir, "-o", "loop")
+        init_store(self.store.build, self.store.dir)
+        unmount(self.store.dir)
         self.events.clear()
 
     def settings(self, synced: bool) -> dict[str, str]:

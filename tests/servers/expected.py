@@ -90,6 +90,7 @@ def at(offset: int, reason: str) -> str:
 # --- What differs ------------------------------------------------------------
 
 CREATED = "created"  # 200 with the plant that was sent
+EMPTY_OK = "empty 200"
 CUT = "cut"  # no answer, or one that stops short of its Content-Length
 BROKEN = "broken"  # 200, and a body that is no JSON
 
@@ -124,13 +125,18 @@ LONE = Told(503, NO_ANSWER, retry_after=None)
 DIFFERENCES = [
     differ("nginx", "two credentials", Told(400, 3008),
            why="refuses a second Authorization header itself"),
-    differ("nginx", "TRACE", Told(404, 2001),
-           why="refuses it itself with 405, which is 404 where it is of files"),
-    differ("apache", "TRACE", Told(405, 2002, allow=""),
-           why="refuses it itself, and allows what its own list has: nothing"),
-    differ("lighttpd", "BREW|coding gzip|coding gzip, 1 over", Told(501, 2002), why=STAYS),
+    differ("lighttpd", "BREW", Told(501, 3011), why="has a status for it"),
+    differ("lighttpd|nginx", "coding gzip|coding gzip, 1 over", Told(501, 3011),
+           why="has a status for it"),
     differ("lighttpd", "no length", Told(411, 3006), why=STAYS),
-    differ("lighttpd", "HTTP/3.1", Told(505, 3008), why=STAYS),
+    differ("lighttpd|nginx", "HTTP/3.1", Told(505, 3011), why=STAYS),
+    differ("lighttpd", "HTTP/1.2", Told(505, 3011), why=STAYS),
+    differ("lighttpd|apache", "OPTIONS *", EMPTY_OK, why="answers it itself"),
+    differ("apache", "TRACE|TRACE elsewhere", Told(405, 2002, allow=""),
+           why="refuses it itself, and allows what its own list has: nothing"),
+    differ("nginx", "TRACE elsewhere", Told(405, 2002),
+           why="refuses it before it looks for the path"),
+    differ("apache", "200 headers", Told(400, 3008), why="takes 100"),
     differ("apache proxy_fcgi|apache cgid", "long headers", CREATED,
            why="takes 100 of 8190 bytes"),
     differ("apache fcgid", "long headers", Told(500, NO_ANSWER),

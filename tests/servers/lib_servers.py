@@ -178,6 +178,12 @@ def is_script(pid: int, path: pathlib.Path) -> bool:
     return arguments[1:2] == [os.fsencode(path)]
 
 
+def install_program(source: str | os.PathLike, target: pathlib.Path) -> None:
+    """By another process: a child that a thread of ours forks meanwhile would keep
+    our open file, and a file that is open for writing cannot be run."""
+    subprocess.run(["install", "-m", "755", source, target], check=True)
+
+
 # --- A running set-up --------------------------------------------------------
 
 
@@ -192,6 +198,7 @@ class Running:
     mount       "" or "/api/v1"; path is mount + "/plants"
     base_url    "http://127.0.0.1:PORT" + mount
     token       a good token
+    docs        the folder of the page, which is not there yet
     store       lib_service.Store: .dir, .tokens, .journal, .plants()
     server_pid  the process that was started, with others below it
     server_log  what the server said
@@ -214,6 +221,7 @@ class Running:
         if set_up.own_socket:
             self.service_log = self.root / "responder.log"
         self.socket_path = self.root / "fcgi.sock"
+        self.docs = f"{self.root}/docs/"
         self.settings = settings
         self._responder = contextlib.ExitStack()
         # As an operator is told: who runs the responder owns store and tokens.
@@ -221,7 +229,7 @@ class Running:
         if os.geteuid() == 0:
             self.owner = SERVICE_USER if set_up.own_socket else SERVER_USER
             self.root.chmod(0o711)
-            for path in (self.root, store.dir, store.tokens):
+            for path in store.owned:
                 shutil.chown(path, self.owner)
 
     def client(self, timeout_s: float = 30.0) -> HttpClient:
@@ -328,8 +336,7 @@ class Running:
     def _replace_program(self, source: str | os.PathLike) -> None:
         # By renaming, since a program that runs cannot be written to.
         new = self.store.responder.with_suffix(".new")
-        shutil.copyfile(source, new)
-        new.chmod(0o755)
+        install_program(source, new)
         new.rename(self.store.responder)
 
     def _end_workers(self) -> None:
@@ -360,6 +367,7 @@ class Running:
             "mount": quoted(self.mount),
             "user": quoted(SERVER_USER),
             "group": quoted(SERVER_USER),
+            "docs": quoted(self.docs),
         }
         if set_up.own_socket:
             values["socket"] = quoted(self.socket_path)
@@ -381,7 +389,8 @@ class Running:
             values["folder"] = str(self.root / "apache")
             values["run"] = str(run)
             values["log"] = str(self.server_log)
-            command = [program, "-DFOREGROUND", "-f"]
+            # As Debian's apachectl has it.
+            command = ["prlimit", "--nofile=8192:", program, "-DFOREGROUND", "-f"]
         config = install_config(
             self.root, f"{set_up.server}/{set_up.mode}.conf", values
         )
@@ -406,8 +415,10 @@ class Running:
         text = config.read_text()
         replacements = {
             "unix:/run/plant-store/socket;": f"unix:{self.socket_path};",
-            "listen 127.0.0.1:80;": f"listen {self.host}:{self.port};",
+            "listen 127.0.0.1:80 ": f"listen {self.host}:{self.port} ",
             "location / {": f"location {self.mount}/ {{",
+            "location /docs/ {": f"location {self.mount}/docs/ {{",
+            "location = /openapi.json {": f"location = {self.mount}/openapi.json {{",
             "pid /run/nginx.pid;": f"pid {self.root}/nginx.pid;",
         }
         if os.geteuid() != 0:  # Debian's places are root's
@@ -416,6 +427,7 @@ class Running:
                 for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi")
             )
             replacements["http {"] = f"http {{ {places}"
+        self.edit("nginx/errors.conf", "/usr/local/share/plant-store/docs/", self.docs)
         for old, new in replacements.items():
             if text.count(old) != 1:
                 raise RuntimeError(f"{config.name} has not once: {old}")
@@ -493,8 +505,7 @@ def running(
         bin_dir = made.root / "bin"
         bin_dir.mkdir(mode=0o755)
         for name in ("plant-store", "plant-store.fcgi"):
-            shutil.copy(made.build / name, bin_dir)
-            (bin_dir / name).chmod(0o755)
+            install_program(made.build / name, bin_dir / name)
         bin_dir.chmod(0o755)
         store = dataclasses.replace(made, build=bin_dir)
         shutil.copy(store.responder, store.responder.with_suffix(".kept"))

@@ -38,8 +38,11 @@ class _Kept:
 class Wire:
     """A client's connection."""
 
-    def __init__(self, port: int, timeout_s: float = WAIT_S) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(
+        self, port: int, timeout_s: float = WAIT_S, source: str = "127.0.0.1"
+    ) -> None:
+        place = ("127.0.0.1", port)
+        self.socket = socket.create_connection(place, timeout_s, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self.socket.makefile("rb")
 

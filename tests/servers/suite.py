@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -32,13 +33,22 @@ from expected import (
     CUT,
     DIFFERENCES,
     NO_ANSWER,
+    EMPTY_OK,
     Difference,
     Plant,
     Told,
     at,
 )
 from lib_servers import SET_UPS, Running, SetUp, descendants, running
-from lib_service import WAIT_S, Answer, Tally, new_plant, run_scenario, wait_until
+from lib_service import (
+    TOP,
+    WAIT_S,
+    Answer,
+    Tally,
+    new_plant,
+    run_scenario,
+    wait_until,
+)
 from lib_wire import (
     CurlError,
     Wire,
@@ -96,6 +106,7 @@ class Trial:
         self.set_up = server.set_up
         self.client = server.client()
         self.results: list[Result] = []
+        self.answers: dict[str, Answer | Failure] = {}  # the last of each case
         self.stored: list[Plant] = []
         self.ids = itertools.count(1)
         self.needed: set[Difference] = set()
@@ -137,11 +148,11 @@ class Trial:
     def wire(self) -> Wire:
         return Wire(self.server.port)
 
-    def raw(self, request: bytes) -> Answer:
+    def raw(self, request: bytes, method: str = "POST") -> Answer:
         """The answer on a connection of its own."""
         with self.wire() as wire:
             wire.send(request)
-            return wire.answer()
+            return wire.answer(method)
 
     # -- what is found
 
@@ -154,6 +165,8 @@ class Trial:
     ) -> None:
         """Judge an answer, or that there was none; `sent` is for differences."""
         sent = expected if isinstance(expected, Plant) else sent
+        self.note_server(answer)
+        self.answers[case] = answer
         differences = [d for d in DIFFERENCES if d.concerns(self.set_up, case)]
         allowed = [each for d in differences for each in d.instead] or [expected]
         if not self._fits(expected, answer, sent):
@@ -166,6 +179,13 @@ class Trial:
         if sent and self._fits(sent, answer, sent) and sent not in self.stored:
             self.stored.append(sent)
 
+    def note_server(self, answer: Answer | Failure) -> None:
+        """No answer has a version number in its header Server."""
+        if isinstance(answer, Answer):
+            server = answer.header("Server") or ""
+            if any(letter.isdigit() for letter in server):
+                self.find("Server has no version", False, server)
+
     def _fits(
         self, expected: Told | Plant | str, answer: Answer | Failure, sent: Plant | None
     ) -> bool:
@@ -175,6 +195,8 @@ class Trial:
             expected = sent
         elif expected == BROKEN:
             return answer.status == 200 and not is_json(answer.body)
+        elif expected == EMPTY_OK:
+            return (answer.status, answer.body) == (200, b"")
         return not isinstance(expected, str | None) and expected.fits(answer)
 
     def find(self, case: str, well: bool, detail: object = "", shown: str = "") -> None:
@@ -252,6 +274,21 @@ def creations(trial: Trial) -> None:
     plant = trial.plant("of the future")
     answer = trial.raw(trial.request(plant, version="HTTP/3.1"))
     trial.expect("HTTP/3.1", Told(400, 3008), answer, plant)
+    plant = trial.plant("of the past")
+    answer = trial.raw(trial.request(plant, version="HTTP/1.2"))
+    trial.expect("HTTP/1.2", plant, answer)
+    plant = trial.plant("200 headers")
+    lines = [f"X-{number}: x" for number in range(200)]
+    trial.expect("200 headers", plant, trial.raw(trial.request(plant, *lines)))
+    plant = trial.plant("half closed")
+    with trial.wire() as wire:
+        wire.send(trial.request(plant))
+        wire.end_sending()
+        try:
+            answer = wire.answer()
+        except FAILURES as error:
+            answer = error
+        trial.expect("half closed", plant, answer)
 
 
 def ways(trial: Trial) -> None:
@@ -358,6 +395,32 @@ def connections(trial: Trial) -> None:
         trial.expect("after a refusal", after, wire.answer())
 
 
+def page(trial: Trial) -> None:
+    """The page of the interface is there once it is put there, for GET alone."""
+    base, client = trial.server.mount, trial.client
+    files = {"docs/": "text/html", "docs/page.js": "text/javascript",
+             "docs/page.css": "text/css", "openapi.json": "application/json"}
+    nothing = Told(404, 2001)
+    for path in files:
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        trial.expect("no page", nothing, answer)
+    shutil.copytree(TOP / "deploy" / "docs", trial.server.docs)
+    shutil.copy(TOP / "deploy" / "www" / "openapi.json", trial.server.docs)
+    for path, kind in files.items():
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        policy = answer.header("Content-Security-Policy") or ""
+        well = answer.status == 200 and answer.header("Content-Type") == kind
+        well &= policy.startswith("default-src 'none'; script-src 'self'; ")
+        well &= answer.header("X-Content-Type-Options") == "nosniff"
+        trial.find("page", well and "unsafe" not in policy, answer, str(answer.status))
+        with trial.unstored("page, POST"):
+            body = trial.plant().body()
+            trial.expect("page, POST", nothing, client.send(body, path=f"{base}/{path}"))
+    for path in ("docs/nothing", "docs/../docs/x/page.js"):
+        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        trial.expect("page, other files", nothing, answer)
+
+
 def many_clients(trial: Trial) -> None:
     """More kept connections than the service has reactors, or a server threads."""
     together = threading.Barrier(KEPT_CLIENTS)
@@ -454,6 +517,7 @@ REFUSALS = [
     Refusal("DELETE", Told(405, 2002), None, "DELETE"),
     Refusal("OPTIONS", Told(405, 2002), None, "OPTIONS"),
     Refusal("TRACE", Told(405, 2002), None, "TRACE"),
+    Refusal("TRACE elsewhere", Told(404, 2001), None, "TRACE", "/x"),
     Refusal("BREW", Told(405, 2002), None, "BREW"),
     Refusal("405 before 400", Told(405, 2002), b"[]", "PUT"),
     Refusal("text", Told(400, 3001), headers={"Content-Type": "text/plain"}),
@@ -522,6 +586,7 @@ def raw_refusals(trial: Trial) -> None:
         "coding gzip": (broken, head("Transfer-Encoding: gzip") + text),
         # The first is refused before the second is looked at.
         "coding gzip, 1 over": (broken, head("Transfer-Encoding: gzip", over)),
+        "OPTIONS *": (broken, head(method="OPTIONS", path="*")),
         "no Host": (broken, trial.head(length) + text),
         "no colon": (broken, head(length, "no colon") + text),
         "no HTTP": (broken, b"what is this\r\n\r\n"),
@@ -537,9 +602,16 @@ def raw_refusals(trial: Trial) -> None:
         "long header": (long, trial.request(good, "X: " + "x" * 60_000)),
         "many headers": (long, trial.request(good, *["X: x"] * 2000)),
     }
+    for method in ("GET", "HEAD", "PUT"):
+        told = Told(405, 2002, bare=method == "HEAD")
+        for how, lines, body in (
+            ("a body", (length,), text),
+            ("chunks", ("Transfer-Encoding: chunked",), b"".join(chunked([text]))),
+        ):
+            requests[f"{method} with {how}"] = told, head(*lines, method=method) + body
     for case, (told, request) in requests.items():
         with trial.unstored(case):
-            trial.expect(case, told, trial.raw(request))
+            trial.expect(case, told, trial.raw(request, request.split()[0].decode()))
     case = "length and chunked"
     with trial.unstored(case), trial.wire() as wire:
         # Read by its length it has one request, read by its chunks two.
@@ -895,7 +967,7 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
     found += [many_clients, wait_for_expired_token, Trial.settle]
-    found += [refusals, raw_refusals]
+    found += [page, refusals, raw_refusals]
     found += [http2_refusals, Trial.settle] * set_up.http2
     found += [aborts, kills, *[kills_again] * (set_up.mode == "fcgid")]
     found += [half_answers, down, end]
@@ -915,6 +987,48 @@ def run(set_up: SetUp, build_dir: str) -> Trial:
                 trial.find(f"{part.__name__} runs to its end", False, detail)
         trial.client.close()
     return trial
+
+
+# Of the table in deploy/README.md: how a row begins, and the case that shows it.
+ROWS = {
+    "the service is down": "down",
+    "a worker dies while": "killed",
+    "a POST without a length": "no length",
+    "a header that is too large": "long header",
+    "headers above 64 KiB": "long headers",
+    "more than 100 header fields": "200 headers",
+    "a path that is too long": "long path",
+    "two Authorization headers": "two credentials",
+    "an `Expect` other than": "unknown Expect",
+    "an unknown method": "BREW",
+    "an unknown Transfer-Encoding": "coding gzip",
+    "TRACE": "TRACE",
+    "`OPTIONS *`": "OPTIONS *",
+    "HTTP/1.2": "HTTP/1.2",
+    "HTTP/3.1": "HTTP/3.1",
+    "`%2F` in the path": "%2F",
+}
+TAKEN = ("accepted", "ignored", "a slash")
+
+
+def check_table(tally: Tally, trial: Trial) -> None:
+    """What the document says of the recommended way behind a server is so."""
+    text = (TOP / "deploy" / "README.md").read_text()
+    lines = [line.strip("|").split(" | ") for line in text.splitlines()]
+    server = trial.set_up.server
+    heads = next(line for line in lines if "lighttpd" in line and "nginx" in line[-1])
+    column = [head.strip().lower() for head in heads].index(server)
+    for row, case in ROWS.items():
+        cell = next(line for line in lines if line[0].strip().startswith(row))[column]
+        told = re.match(r"(\d{3})(?:, error (\d+))?", cell.strip())
+        answer = trial.answers[case]
+        found = isinstance(answer, Answer) and (answer.status, answer.error())
+        well = found and (
+            (answer.status == int(told[1]) and told[2] in (None, f"{answer.error()}"))
+            if told
+            else cell.startswith(TAKEN) and answer.status == 200
+        )
+        tally.check(well, f"the table on {server}: {row}", (cell, found))
 
 
 def table(trials: list[Trial]) -> str:
@@ -954,6 +1068,8 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
                 for case, found in trial.by_case().items():
                     wrong = [result.detail for result in found if not result.well]
                     tally.check(not wrong, f"{set_up.name}: {case}", wrong[:2])
+                if set_up.mode in ("fastcgi", "proxy_fcgi") and not set_up.mount:
+                    check_table(tally, trial)
     if not beginning and len(present) == len(SET_UPS):
         needed = {difference for trial in trials for difference in trial.needed}
         for difference in DIFFERENCES:

@@ -26,7 +26,7 @@ VERSIONS = {"nginx": (HTTP1, HTTP2), "apache": (HTTP1,), "lighttpd": (HTTP1,)}
 LIGHTTPD_MODULE = pathlib.Path("/usr/lib/lighttpd/mod_openssl.so")
 # What the comments have, by server.
 COMMENTED = {
-    "nginx": ("#listen 443 ssl http2;", "#ssl_certificate"),
+    "nginx": ("#listen 443 ssl http2 backlog=4096;", "#ssl_certificate"),
     "apache": ("#LoadModule ssl_module", "#SSL"),
     "lighttpd": ('#server.modules += ( "mod_openssl" )', "#ssl."),
 }
@@ -56,7 +56,7 @@ def with_tls(certificates: pathlib.Path) -> Fault:
         text = text.replace(f"/etc/{'apache2' if name == 'apache' else name}/",
                             f"{certificates}/")
         if name == "nginx":
-            text = text.replace(f"\t\tlisten {server.host}:{server.port};\n", "")
+            text = text.replace(f"\t\tlisten {server.host}:{server.port} backlog=4096;\n", "")
             text = text.replace("listen 443", f"listen {server.host}:{server.port}")
         path.write_text(text)
 

@@ -1,8 +1,10 @@
 /*
- * store: the life of an open store, and its commits.  See store/store.h.
+ * commit: the file engine: the life of an open store, and its commits.  See
+ * engine.h and store/store.h.
  *
- * Opening finds or makes the journal, takes its lock, opens the index and reads
- * on from where it ends (recovery.h).
+ * Opening takes the journal's lock, opens the index and reads on from where it
+ * ends (recovery.h).  It never makes a store: a directory without one may be a
+ * file system that is not mounted, and an empty store would take its ids anew.
  *
  * A commit, under the lock: read on what others appended, enter each id into an
  * index transaction, which finds the repeats, append the new plants with one
@@ -11,7 +13,7 @@
  * is marked for all processes and this one ends; a failed commit of the index,
  * the plants are stored and the next catch-up enters them.
  */
-#include "store/store.h"
+#include "file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,7 +21,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,38 +32,60 @@
 #include "pure/timestamp.h"
 #include "recovery.h"
 
-/* The room that a plant needs; for how long store_ready asks no disk. */
+/* The room that a plant needs, and what need not be tried. */
 #define READY_BYTES (64 << 10)
-#define READY_INTERVAL_MS 1000
+#define PLENTY_BYTES (16 << 20)
 /* How long to wait for the lock while somebody waits for the store's state. */
 #define PROMPT_MS 100
 
-/* With the directory locked: the journal is absent, or has failed. */
+/* With the directory locked, if there is one: the journal is absent. */
 static enum fault
-make_journal(struct store *store)
+replace_journal(struct store *store)
 {
 	const struct journal *journal = &store->journal;
-	struct journal fresh;
 
 	if (journal_exists(journal, JOURNAL_NAME))
 		return FAULT_NONE;
 	if (journal_exists(journal, JOURNAL_FAILED_NAME))
 		return recovery_renew(store);
-	if (journal_exists(journal, "index")) {
-		log_error("%s: missing; restore it from a backup, or remove "
-			  "all else from this directory to begin an empty "
-			  "store",
-		    journal->name);
-		return FAULT_SETUP;
-	}
-	if (journal_begin(&fresh, journal->dir) < 0 ||
-	    journal_place(&fresh, false) < 0)
-		return fault_report(journal->name, "cannot make it");
-	log_info("%s: made a new store", store->path);
-	return FAULT_NONE;
+	if (journal_exists(journal, "index") ||
+	    journal_exists(journal, JOURNAL_END_NAME))
+		log_error(
+		    "%s: missing; restore it from a backup", journal->name);
+	else
+		log_error("%s: no store here; mount its file system, or make "
+			  "a new store with: plant-store init %s",
+		    store->path, store->path);
+	return FAULT_SETUP;
 }
 
-/* The journal that belongs here, locked; made if this store is new. */
+enum fault
+store_init(const char *path)
+{
+	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
+		JOURNAL_END_NAME, "index" };
+	struct journal here = { .dir = journal_make_dir(path), .fd = -1 };
+	struct journal fresh;
+	enum fault fault = FAULT_NONE;
+
+	/* Two may begin at once: the second finds the first one's store. */
+	if (here.dir < 0 || journal_lock_dir(&here) < 0)
+		fault = fault_report(path, "cannot make or open it");
+	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
+		if (journal_exists(&here, names[i])) {
+			log_error("%s: holds a store, or a part of one: %s; "
+				  "nothing was changed; name another directory",
+			    path, names[i]);
+			fault = FAULT_SETUP;
+		}
+	if (fault == FAULT_NONE && (journal_begin(&fresh, here.dir) < 0 ||
+				       journal_place(&fresh, false) < 0))
+		fault = fault_report(path, "cannot make a store there");
+	journal_close(&here);
+	return fault;
+}
+
+/* The journal that belongs here, locked. */
 static enum fault
 open_journal(struct store *store, int64_t deadline_ms)
 {
@@ -72,12 +96,13 @@ open_journal(struct store *store, int64_t deadline_ms)
 
 	for (;;) {
 		fault = journal_open(journal, store->path, true);
-		if (fault == FAULT_ABSENT && journal->dir >= 0) {
-			/* Until it is closed; others make it in no time. */
-			fault =
-			    flock(journal->dir, LOCK_EX) == 0
-				? make_journal(store)
-				: fault_report(store->path, "cannot lock it");
+		if (fault == FAULT_ABSENT && errno == ENOENT) {
+			/* Until it is closed: one renews a failed journal. */
+			bool locked =
+			    journal->dir < 0 || journal_lock_dir(journal) == 0;
+			fault = locked ? replace_journal(store)
+				       : fault_report(
+					     store->path, "cannot lock it");
 		} else if (fault == FAULT_NONE &&
 			   journal_lock(journal, true, deadline_ms) < 0)
 			fault = fault_report(journal->name, "cannot lock it");
@@ -113,7 +138,7 @@ free_store(struct store *store, bool clean)
 }
 
 struct store *
-store_open(const struct store_options *options, enum fault *fault)
+file_open(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) +
@@ -125,6 +150,7 @@ store_open(const struct store_options *options, enum fault *fault)
 		return NULL;
 	}
 	pthread_mutex_init(&store->mutex, NULL);
+	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->path = strdup(options->dir);
 	store->batch = malloc(JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES);
@@ -386,9 +412,11 @@ append_closing(struct store *store)
 		at.crc = record.crc;
 		at.closing = true;
 		fault = write_batch(store, &at, store->prepare);
-		if (fault == FAULT_NONE && store->prepare)
+		if (fault == FAULT_NONE && store->prepare) {
 			settle(store, &at);
-		else if (fault == FAULT_NONE)
+			if (journal_write_end(&store->journal, at.end) < 0)
+				recovery_unwritten(store, JOURNAL_END_NAME);
+		} else if (fault == FAULT_NONE)
 			store->at = at;
 	}
 	index_abort(store->index);
@@ -424,8 +452,8 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-static int
-commit(struct store *store, struct store_item *items, size_t n,
+int
+file_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -444,91 +472,48 @@ commit(struct store *store, struct store_item *items, size_t n,
 	return failed ? -1 : 0;
 }
 
-/* A batch, and who else is called when its results are known. */
-struct counted {
-	const struct store_item *items;
-	size_t n;
-	void (*answer)(void *argument);
-	void *argument;
-};
-
-/* Before they are answered: a kill must not make the sums too small. */
-static void
-count_results(void *argument)
-{
-	const struct counted *batch = argument;
-	uint64_t results[STORE_FAILED + 1] = { 0 };
-
-	for (size_t i = 0; i < batch->n; i++)
-		results[batch->items[i].result]++;
-	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
-	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
-	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);
-	metrics_add(METRICS_BATCHES, 1);
-	metrics_observe(METRICS_BATCH_PLANTS, batch->n);
-	if (batch->answer != NULL)
-		batch->answer(batch->argument);
-}
-
-int
-store_commit(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument)
-{
-	struct counted batch = { items, n, answer, argument };
-	int64_t began_us = clock_us(CLOCK_MONOTONIC);
-	int status = commit(store, items, n, count_results, &batch);
-
-	metrics_observe(METRICS_COMMIT_US,
-	    (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
-	if (status < 0)
-		metrics[METRICS_FAILED] = 1;
-	return status;
-}
-
 /* For a plant, and for what the index may need. */
 static bool
 has_room(const struct store *store)
 {
+	struct statvfs st;
+
+	/* Else what was refused, or is about to be, is tried. */
+	if (!store->full && fstatvfs(store->journal.dir, &st) == 0 &&
+	    st.f_bavail * st.f_frsize >= PLENTY_BYTES)
+		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
-
 	if (fd >= 0)
 		close(fd);
 	return fault_of(error) != FAULT_FULL;
 }
 
 enum store_result
-store_ready(struct store *store)
+file_ready(struct store *store)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
-
 	/* During a commit, what was found last. */
 	if (pthread_mutex_trylock(&store->mutex) != 0)
-		return (enum store_result)store->ready;
-	if (store->failed)
-		store->ready = STORE_FAILED;
-	else if (now_ms >= store->ready_until_ms) {
-		store->ready_until_ms = now_ms + READY_INTERVAL_MS;
-		store->ready =
-		    journal_check(&store->journal, store->at.end) != NULL
-			? STORE_FAILED
-		    : has_room(store) ? STORE_CREATED
-				      : STORE_FULL;
-	}
+		return store->ready;
+	store->ready = store->failed || journal_check(&store->journal,
+					    store->at.end) != NULL
+			   ? STORE_FAILED
+		       : has_room(store) ? STORE_CREATED
+					 : STORE_FULL;
 	pthread_mutex_unlock(&store->mutex);
-	return (enum store_result)store->ready;
+	return store->ready;
 }
 
 void
-store_wait(struct store *store)
+file_wait(struct store *store)
 {
 	pthread_mutex_lock(&store->mutex);
 	pthread_mutex_unlock(&store->mutex);
 }
 
 void
-store_idle(struct store *store)
+file_idle(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
@@ -541,7 +526,7 @@ store_idle(struct store *store)
 }
 
 void
-store_close(struct store *store)
+file_close(struct store *store)
 {
 	bool clean = false;
 

@@ -1,0 +1,47 @@
+/*
+ * engine: what stands behind store.h.
+ *
+ * An engine is a table of functions.  Each does what the function of store.h
+ * with its name promises, and commit calls `answer` once.  engine.c calls them,
+ * and counts what is committed.  The file engine is part of the programs.
+ * PostgreSQL is a module, which exports its table as ENGINE_SYMBOL and is used
+ * when options->database is set.
+ *
+ * An engine defines its own struct store and struct store_reader; both begin
+ * with the pointer to its table.
+ */
+#ifndef STORE_ENGINE_H
+#define STORE_ENGINE_H
+
+#include "store/store.h"
+
+#define ENGINE_SYMBOL "store_engine"
+/* Changed with this table or with a struct that crosses it. */
+#define ENGINE_VERSION 1
+
+struct engine {
+	int version; /* ENGINE_VERSION; first in every version */
+	struct store *(*open)(
+	    const struct store_options *options, enum fault *fault);
+	int (*commit)(struct store *store, struct store_item *items, size_t n,
+	    void (*answer)(void *argument), void *argument);
+	enum store_result (*ready)(struct store *store);
+	void (*wait)(struct store *store);
+	void (*idle)(struct store *store);
+	void (*close)(struct store *store);
+	struct store_reader *(*reader_open)(const struct store_options *options,
+	    const char *since, enum fault *fault);
+	bool (*reader_next)(struct store_reader *reader, struct record *record);
+	enum fault (*reader_end)(struct store_reader *reader, char *where);
+	enum fault (*reader_find)(
+	    struct store_reader *reader, int64_t id, struct record *record);
+	enum fault (*reader_figures)(
+	    struct store_reader *reader, store_figure *each, void *context);
+	void (*reader_close)(struct store_reader *reader);
+	/* The SQL of `plant-store schema`, and of its --roles; NULL: none. */
+	const char *schema, *roles;
+};
+
+extern const struct engine engine_file;
+
+#endif

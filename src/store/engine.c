@@ -1,0 +1,197 @@
+/* engine: finds the engine, to which each call goes.  See store/store.h. */
+#include "store/engine.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ground/clock.h"
+#include "ground/log.h"
+#include "ground/metrics.h"
+
+#define MODULE "postgresql.so"
+
+static const struct engine *
+engine_of(const void *object)
+{
+	return *(const struct engine *const *)object;
+}
+
+/* Beside the program, as in a checkout, or where it is installed. */
+static void *
+load_module(void)
+{
+	static const char *const places[] = { MODULE,
+		"../lib/plant-store/" MODULE };
+	char path[4096];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path));
+
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (len <= 0 || (size_t)len + strlen(places[i]) >= sizeof(path))
+			break;
+		strcpy(path + len, places[i]);
+		if (access(path, F_OK) == 0)
+			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return NULL;
+}
+
+/* It is never unloaded. */
+static const struct engine *
+load_engine(enum fault *fault)
+{
+	void *module = load_module();
+	const struct engine *engine =
+	    module != NULL ? dlsym(module, ENGINE_SYMBOL) : NULL;
+
+	if (engine != NULL && engine->version == ENGINE_VERSION)
+		return engine;
+	const char *why = dlerror();
+	*fault = FAULT_SETUP;
+	if (engine != NULL)
+		log_error(MODULE ": of another version than this program; "
+				 "install both of the same");
+	else
+		log_error("PLANT_STORE_DATABASE: cannot load the module " MODULE
+			  ": %s; install the package plant-store-postgresql, "
+			  "or build it with: make postgresql",
+		    why != NULL ? why : "it is not installed");
+	return NULL;
+}
+
+static const struct engine *
+find_engine(const struct store_options *options, enum fault *fault)
+{
+	return options->database != NULL ? load_engine(fault) : &engine_file;
+}
+
+struct store *
+store_open(const struct store_options *options, enum fault *fault)
+{
+	const struct engine *engine = find_engine(options, fault);
+
+	return engine != NULL ? engine->open(options, fault) : NULL;
+}
+
+/* A batch, and who else is called when its results are known. */
+struct counted {
+	const struct store_item *items;
+	size_t n;
+	void (*answer)(void *argument);
+	void *argument;
+};
+
+/* Before they are answered: a kill must not make the sums too small. */
+static void
+count_results(void *argument)
+{
+	const struct counted *batch = argument;
+	uint64_t results[STORE_FAILED + 1] = { 0 };
+
+	for (size_t i = 0; i < batch->n; i++)
+		results[batch->items[i].result]++;
+	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
+	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
+	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);
+	metrics_add(METRICS_BATCHES, 1);
+	metrics_observe(METRICS_BATCH_PLANTS, batch->n);
+	if (batch->answer != NULL)
+		batch->answer(batch->argument);
+}
+
+int
+store_commit(struct store *store, struct store_item *items, size_t n,
+    void (*answer)(void *argument), void *argument)
+{
+	struct counted batch = { items, n, answer, argument };
+	int64_t began_us = clock_us(CLOCK_MONOTONIC);
+	int status =
+	    engine_of(store)->commit(store, items, n, count_results, &batch);
+
+	metrics_observe(METRICS_COMMIT_US,
+	    (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
+	if (status < 0)
+		metrics[METRICS_FAILED] = 1;
+	return status;
+}
+
+enum store_result
+store_ready(struct store *store)
+{
+	return engine_of(store)->ready(store);
+}
+
+void
+store_wait(struct store *store)
+{
+	engine_of(store)->wait(store);
+}
+
+void
+store_idle(struct store *store)
+{
+	engine_of(store)->idle(store);
+}
+
+void
+store_close(struct store *store)
+{
+	if (store != NULL)
+		engine_of(store)->close(store);
+}
+
+struct store_reader *
+store_reader_open(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	const struct engine *engine = find_engine(options, fault);
+
+	return engine != NULL ? engine->reader_open(options, since, fault)
+			      : NULL;
+}
+
+bool
+store_reader_next(struct store_reader *reader, struct record *record)
+{
+	return engine_of(reader)->reader_next(reader, record);
+}
+
+enum fault
+store_reader_end(struct store_reader *reader, char where[STORE_WHERE_MAX])
+{
+	return engine_of(reader)->reader_end(reader, where);
+}
+
+enum fault
+store_reader_find(
+    struct store_reader *reader, int64_t id, struct record *record)
+{
+	return engine_of(reader)->reader_find(reader, id, record);
+}
+
+enum fault
+store_reader_figures(
+    struct store_reader *reader, store_figure *each, void *context)
+{
+	return engine_of(reader)->reader_figures(reader, each, context);
+}
+
+void
+store_reader_close(struct store_reader *reader)
+{
+	if (reader != NULL)
+		engine_of(reader)->reader_close(reader);
+}
+
+const char *
+store_schema(bool roles, enum fault *fault)
+{
+	const struct engine *engine = load_engine(fault);
+
+	if (engine == NULL)
+		return NULL;
+	return roles ? engine->roles : engine->schema;
+}

@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""Goal: three nodes under Patroni and etcd lose, double and invent no plant.
+
+usage: patroni.py BUILD_DIR [--long]
+
+With deploy/postgresql/patroni.yml.  Each node has a network namespace of its own,
+so that its addresses are those of the file, and a link that can be cut.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+
+from lib_postgresql import (
+    AGAIN_S,
+    DATABASE,
+    OWNER,
+    PASSWORD,
+    ROLE,
+    START_S,
+    TableStore,
+    check_load,
+    give,
+    no_password,
+    psql,
+    run,
+    schema,
+    table_store,
+    unprivileged,
+)
+import lib_faults  # noqa: E402
+from lib_service import TOP, Responder, Tally, responder, stop_process, wait_until  # noqa: E402
+from history import Event  # noqa: E402
+from load import Load, half_kept, mixed_plan  # noqa: E402
+
+CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
+CLIENTS = 16
+BACK_S = 90.0  # until each client is served again; ttl is 20 s
+CLONE_NEWNET = 0x40000000
+
+
+def in_own_network() -> str:
+    """Put this process into a network of its own, with a switch; or why not."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        return f"no network namespaces: {os.strerror(ctypes.get_errno())}"
+    try:
+        ip("link set lo up")
+        ip("link add switch type bridge")
+        ip("addr add 10.0.0.254/24 dev switch")
+        ip("link set switch up")
+    except (OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def ip(command: str) -> None:
+    run("ip", *command.split())
+
+
+class Node:
+    """A machine: a network namespace, and what runs in it."""
+
+    def __init__(self, number: int, folder: pathlib.Path) -> None:
+        self.number = number
+        self.name = f"node{number}"
+        self.address = f"10.0.0.{number}"
+        self.folder = folder / self.name
+        self.folder.mkdir()
+        give(self.folder)
+        self.etcd: subprocess.Popen | None = None
+        self.patroni: subprocess.Popen | None = None
+        self.holder = subprocess.Popen(["setpriv", "--pdeathsig=KILL", "unshare", "-n",
+                                        "sleep", "infinity"])
+        here = os.readlink("/proc/self/ns/net")
+        wait_until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != here)
+        ip(f"link add link{number} type veth peer name eth0 netns {self.holder.pid}")
+        ip(f"link set link{number} master switch up")
+        for command in ("link set lo up", f"addr add {self.address}/24 dev eth0",
+                        "link set eth0 up"):
+            run(*self.inside("ip", *command.split()))
+
+    def inside(self, *command: object) -> list[str]:
+        return ["/usr/bin/nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
+
+    def start(self, *command: object, **environment: str) -> subprocess.Popen:
+        with open(self.folder / f"{command[0]}.log", "ab") as log:
+            return subprocess.Popen(
+                self.inside(*unprivileged(*command)), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, cwd="/",
+                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **environment},
+            )
+
+    def start_etcd(self) -> None:
+        others = ",".join(f"node{i}=http://10.0.0.{i}:2380" for i in (1, 2, 3))
+        client, peer = f"http://{self.address}:2379", f"http://{self.address}:2380"
+        self.etcd = self.start(
+            "etcd", "--name", self.name, "--data-dir", self.folder / "etcd",
+            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", others, "--logger", "zap", "--log-level", "error",
+        )
+
+    def start_patroni(self) -> None:
+        self.patroni = self.start("patroni", self.folder / "patroni.yml")
+
+    def write_config(self, etc: pathlib.Path) -> None:
+        """The published file, with the values of this node and this place."""
+        text = CONFIG.read_text()
+        head, tail = text.split("# --- all nodes ---")
+        head = head.replace("node1", self.name).replace("10.0.0.1:", f"{self.address}:")
+        head = head.replace("/var/lib/postgresql/plants", str(self.folder / "data"))
+        # No Unix socket where those of the machine are.
+        tail = tail.replace(
+            "  parameters:\n    ssl:",
+            f"  parameters:\n    unix_socket_directories: {self.folder}\n    ssl:", 1,
+        )
+        text = (head + tail).replace("/etc/patroni", str(etc))
+        text = text.replace("CHANGE-", PASSWORD)
+        path = self.folder / "patroni.yml"
+        path.write_text(text)
+        path.chmod(0o600)
+        give(path)
+
+    def members(self) -> list[str]:
+        """The roles and states of all nodes, as this one's Patroni knows them."""
+        members = self.patroni_says("cluster").get("members", [])
+        return sorted(f"{member['role']} {member['state']}" for member in members)
+
+    def is_leader(self) -> bool:
+        said = self.patroni_says("patroni")
+        return (said.get("role"), said.get("state")) == ("master", "running")
+
+    def patroni_says(self, what: str) -> dict:
+        with contextlib.suppress(OSError, ValueError):
+            url = f"http://{self.address}:8008/{what}"
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                return json.load(answer)
+        return {}
+
+    def kill_database(self) -> None:
+        """Patroni and PostgreSQL at once, as if the machine had lost its power."""
+        self.patroni.send_signal(signal.SIGSTOP)
+        with contextlib.suppress(OSError):
+            lines = (self.folder / "data" / "postmaster.pid").read_text().split("\n")
+            os.kill(int(lines[0]), signal.SIGKILL)
+        self.patroni.kill()
+        self.patroni.wait()
+
+    def end(self) -> None:
+        if self.patroni is not None and self.patroni.poll() is None:
+            self.kill_database()
+        for process in (self.etcd, self.holder):
+            if process is not None:
+                stop_process(process)
+        with contextlib.suppress(OSError, IndexError):
+            lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+            subprocess.run(["ipcrm", "-m", lines[6].split()[1]], capture_output=True)
+
+
+def make_certificates(etc: pathlib.Path) -> None:
+    """An authority, and one certificate for all nodes' addresses."""
+    make = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"]
+    make += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    run(*make, "-subj", "/CN=plants", "-keyout", etc / "ca.key", "-out", etc / "ca.pem")
+    names = ",".join(f"IP:10.0.0.{number}" for number in (1, 2, 3))
+    run(*make, "-subj", "/CN=node", "-addext", f"subjectAltName={names}",
+        "-addext", "basicConstraints=critical,CA:FALSE",
+        "-CA", etc / "ca.pem", "-CAkey", etc / "ca.key",
+        "-keyout", etc / "node.key", "-out", etc / "node.pem")
+    give(etc / "node.key")
+
+
+class Cluster:
+    """Three nodes; as `server`, the leader's SQL for a TableStore."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.etc = folder / "etc"
+        self.etc.mkdir()
+        make_certificates(self.etc)
+        self.nodes = [Node(number, folder) for number in (1, 2, 3)]
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.write_config(self.etc)
+            node.start_etcd()
+        for node in self.nodes:
+            node.start_patroni()
+        if not self.wait_whole(2 * START_S):
+            raise RuntimeError(f"no cluster: {[n.members() for n in self.nodes]}")
+
+    def wait_whole(self, seconds: float = BACK_S) -> bool:
+        """A leader, a standby that may follow it, and one more.
+
+        That a standby confirms is not enough: Patroni promotes the one that it
+        has chosen, and a new leader has chosen none for some seconds.
+        """
+        wanted = ["leader running", "replica running", "sync_standby running"]
+
+        def is_whole() -> bool:
+            if any(node.patroni.poll() is not None for node in self.nodes):
+                return True  # for good
+            return all(node.members() == wanted for node in self.nodes)
+
+        return wait_until(is_whole, seconds) and self.nodes[0].members() == wanted
+
+    def leader(self) -> Node:
+        wait_until(lambda: any(n.is_leader() for n in self.nodes))
+        return next(node for node in self.nodes if node.is_leader())
+
+    def conninfo(self, user: str, password: str, *nodes: Node, **options: str) -> dict:
+        where = {"host": ",".join(node.address for node in nodes or self.nodes)}
+        where |= {"user": user, "password": password, "dbname": DATABASE}
+        where |= {"sslmode": "verify-full", "sslrootcert": f"{self.etc}/ca.pem"}
+        return where | {"target_session_attrs": "read-write"} | options
+
+    def sql(self, sql: str, **options: str) -> list[list[str]]:
+        where = self.conninfo(OWNER, f"{PASSWORD}superuser", **options)
+        return psql(sql, connect_timeout=2, **where)
+
+    def has_database(self) -> bool:
+        """On every node: one that has it not yet would refuse, not pass on."""
+        with contextlib.suppress(RuntimeError):
+            for node in self.nodes:
+                self.sql("SELECT 1", host=node.address, target_session_attrs="any")
+            return True
+        return False
+
+    def service_string(self, *nodes: Node) -> str:
+        where = self.conninfo(ROLE, PASSWORD, *nodes)
+        return " ".join(f"{name}={value}" for name, value in where.items())
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="plant-store-patroni-") as root:
+        os.chmod(root, 0o755)
+        made = Cluster(pathlib.Path(root))
+        try:
+            made.start()
+            yield made
+        except BaseException:
+            for node in made.nodes:
+                log = (node.folder / "patroni.log").read_text(errors="replace")
+                print(f"# {node.name}: ...{log[-1500:]}", flush=True)
+            raise
+        finally:
+            for node in made.nodes:
+                node.end()
+
+
+# --- The cases ---------------------------------------------------------------
+
+
+
+@dataclasses.dataclass
+class Setup:
+    """A cluster, and a service outside of its nodes."""
+
+    tally: Tally
+    made: Cluster
+    store: TableStore
+    service: Responder
+    events: list[Event] = dataclasses.field(default_factory=list)
+
+    def load(self, first: int, *more: tuple[TableStore, Responder]) -> Load:
+        """Clients of each service; no two loads share ids that one client owns."""
+        services = [(self.store, self.service), *more]
+        ways = [way for store, at in services for way in half_kept(store, at, CLIENTS)]
+        plan = functools.partial(mixed_plan, first=first, contested=1000)
+        return Load(ways, plan, again_s=AGAIN_S)
+
+    def check(self, load: Load, sentence: str) -> None:
+        self.events = check_load(
+            self.tally, load, self.store, self.service.socket_path, sentence,
+            before=self.events,
+        )
+
+
+def leader_killed(setup: Setup) -> None:
+    tally, made = setup.tally, setup.made
+    lost = made.leader()
+    with setup.load(1 << 50) as load:
+        load.wait_told(2000, START_S)
+        lost.kill_database()
+        back = load.all_served(BACK_S)
+        load.wait_told(1000, START_S)
+        load.stop()
+    tally.check(back, "the leader is killed: each client is served again")
+    tally.check(made.leader() is not lost, "the leader is killed: there is another")
+    setup.check(load, "the leader is killed")
+    lost.start_patroni()
+    tally.check(made.wait_whole(), "the lost leader comes back as a standby")
+
+
+def switchover(setup: Setup) -> None:
+    tally, made = setup.tally, setup.made
+    old = made.leader()
+    with setup.load(1 << 51) as load:
+        load.wait_told(2000, START_S)
+        request = urllib.request.Request(
+            f"http://{old.address}:8008/switchover",
+            json.dumps({"leader": old.name}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            print(f"# {answer.read().decode()}")
+        back = load.all_served(BACK_S)
+        load.wait_told(1000, START_S)
+        load.stop()
+    tally.check(back, "a switchover: each client is served again")
+    tally.check(made.leader() is not old, "a switchover: there is another leader")
+    setup.check(load, "a switchover")
+    tally.check(made.wait_whole(), "a switchover: three nodes again")
+
+
+def partition(setup: Setup) -> None:
+    """The leader alone on one side, with clients; the other nodes on the other."""
+    tally, made = setup.tally, setup.made
+    cut = made.leader()
+    others = [node for node in made.nodes if node is not cut]
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(
+            table_store(setup.store.build, made, made.service_string())
+        )
+        with responder(store, watched=False, tracer=cut.inside()) as inside:
+            with setup.load(1 << 52, (store, inside)) as load:
+                load.wait_told(2000, START_S)
+                ip(f"link set link{cut.number} down")
+                began = time.monotonic()
+                new = wait_until(
+                    lambda: any(n.is_leader() for n in others), BACK_S
+                )
+                before = load.told_each()
+                outside = slice(CLIENTS)
+                served = wait_until(
+                    lambda: all(map(int.__gt__, load.told_each()[outside],
+                                    before[outside])), BACK_S,
+                )
+                after = load.told_each()
+                ip(f"link set link{cut.number} up")
+                healed = time.monotonic()
+                back = load.all_served(BACK_S)
+                load.stop()
+            print_log(inside, "the cut side's service")
+            no_password(tally, [inside.log()], "the log of the cut side's service")
+        inside.check_end(tally)
+    tally.check(new, "a partition: the other side has a new leader")
+    tally.check(served, "a partition: the other side's clients are served", after)
+    well = before[CLIENTS:] == after[CLIENTS:]
+    tally.check(well, "a partition: the old leader confirms nothing", after)
+    tally.check(back, "healed: each client on both sides is served again")
+    told = sum(
+        began < e.end < healed and e.outcome == "created_or_same" for e in load.events
+    )
+    print(f"# cut for {healed - began:.0f} s: {told} answers 200 on the other side")
+    setup.check(load, "a partition")
+    tally.check(made.wait_whole(), "healed: three nodes again")
+
+
+def print_log(service: Responder, who: str) -> None:
+    for line in service.log()[-3000:].splitlines():
+        print(f"# {who}: {line}")
+
+
+def scenario(tally: Tally, arguments) -> None:
+    reason = in_own_network()
+    if reason:
+        tally.skip("three nodes", reason)
+        return
+    began = time.monotonic()
+    with cluster() as made:
+        print(f"# three nodes after {time.monotonic() - began:.0f} s", flush=True)
+        made.sql(f"CREATE DATABASE {DATABASE}", dbname=OWNER)
+        wait_until(made.has_database)
+        made.sql(schema(arguments.build))
+        made.sql(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
+        with table_store(arguments.build, made, made.service_string()) as store:
+            with responder(store, watched=False) as at:
+                setup = Setup(tally, made, store, at)
+                for case in (leader_killed, switchover, partition):
+                    with tally.part(case.__name__):
+                        case(setup)
+                print_log(at, "the service")
+                tally.check(at.worker(), "the service has never ended")
+                no_password(tally, [at.log()], "the service's log")
+            at.check_end(tally)
+
+
+if __name__ == "__main__":
+    sys.exit(lib_faults.run(__doc__, scenario))

@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""Goal: on one PostgreSQL the answers are the file engine's, byte for byte, and a
+database that cannot be used is refused with its own line.
+
+usage: single.py BUILD_DIR [--long]
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import queue
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+
+from lib_postgresql import (
+    OWNER,
+    PASSWORD,
+    ROLE,
+    Clusters,
+    Server,
+    Session,
+    TableStore,
+    ask,
+    clusters,
+    judge,
+    lib_service,
+    memory,
+    no_password,
+    run,
+    single,
+    table_store,
+)
+import lib_faults  # noqa: E402
+import run_fixtures  # noqa: E402
+import scenario_roundtrip  # noqa: E402
+from lib_service import Tally, free_port, responder, wait_until  # noqa: E402
+
+AWAY = 5008
+CONFIG = 78
+TEMPFAIL = 75
+# Of the directory that the file engine needs.
+FILE_ONLY = re.compile(r"settings-store-(missing|empty)")
+
+
+def database(server: Server, name: str, sql: str = "") -> str:
+    """A copy of the table's database, changed by some SQL; it ends with the server."""
+    server.sql(f"CREATE DATABASE {name} TEMPLATE plants", dbname=OWNER)
+    if sql:
+        server.sql(sql, dbname=name)
+    return name
+
+
+# --- The same answers --------------------------------------------------------
+
+
+def check_fixtures(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """Each of some databases serves one case at a time."""
+    cases = [c for c in run_fixtures.all_cases() if not FILE_ONLY.match(c.name)]
+    free: queue.Queue[tuple[str, Session]] = queue.Queue()
+
+    @contextlib.contextmanager
+    def make_store(root: pathlib.Path) -> Iterator[TableStore]:
+        name, session = free.get()
+        session.sql("DELETE FROM plants")
+        try:
+            yield TableStore(
+                build, root, run_fixtures.TOKEN, server.conninfo(dbname=name), session
+            )
+        finally:
+            free.put((name, session))
+
+    with contextlib.ExitStack() as stack:
+        for number in range(os.cpu_count() or 1):
+            name = database(server, f"fixtures{number}")
+            session = Session(**server.superuser(name))
+            free.put((name, stack.enter_context(session)))
+        well, badly = run_fixtures.run_cases(cases, make_store)
+    tally.passed += well
+    tally.failed += badly
+    print(f"# fixtures: {well} passed, {badly} failed", flush=True)
+
+
+def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """Sixteen clients at once want the same ids, for one of two plants each."""
+    name = database(server, "equal")
+    with table_store(build, server, "", name) as store:
+        with responder(store, watched=False, PLANT_STORE_THREADS="1") as service:
+
+            def one(client: int) -> list:
+                with single(store, service.socket_path) as exchange:
+                    ids = [-(2**63), 2**63 - 1, *range(10)]
+                    plants = [(number, f"plant {client % 2}", None) for number in ids]
+                    return [ask(exchange, plant) for plant in plants]
+
+            found = [pair for pairs in lib_faults.side_by_side(one, range(16), 16)
+                     for pair in pairs]
+        service.check_end(tally)
+        told = {answer.status for _, answer in found}
+        tally.check(told == {200, 409}, "equal ids at once: 200 or 409, nothing else", told)
+        judge(tally, [event for event, _ in found], store, "equal ids at once")
+
+
+# --- The command --------------------------------------------------------------
+
+
+def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """From a journal to a table and to another journal: the same in each."""
+    command = build / "plant-store"
+    bodies = [lib_service.new_plant(i, f"\0 {i}", "x" * 60_000 if i % 50 == 0 else None)
+              for i in range(-(2**63), -(2**63) + 500)]
+
+    def call(store: lib_service.Store, *words: object, said: str = "") -> str:
+        return run(command, *words, env=store.environment(), input=said)
+
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(lib_service.temporary_store(str(build)))
+                 for _ in range(2)]
+        table = stack.enter_context(
+            table_store(build, server, "", database(server, "moved"))
+        )
+        call(files[0], "import", "--by", "mover", said=b"\n".join(bodies).decode())
+        full = call(files[0], "export", "--full")
+        for source, target in ((files[0], table), (table, files[1])):
+            for _ in range(2):  # a second time changes nothing
+                call(target, "import", "--full", said=call(source, "export", "--full"))
+            moved = call(target, "export", "--full")
+            # Those of one millisecond have no order in a table.
+            well = sorted(moved.splitlines()) == sorted(full.splitlines())
+            what = "table" if target is table else "journal"
+            tally.check(well, f"moved to a {what}: plants, times and names", moved[:500])
+        ids = [str(-(2**63)), str(-(2**63) + 499)]
+        got = [call(store, "get", *ids) for store in (files[0], table)]
+        tally.check(got[0] == got[1] != "", "get prints the same of both", got)
+        listed = table.server.sql("SELECT count(*), count(name) FROM plants_list",
+                                  dbname=table.dbname)
+        tally.check(listed == [["500", "0"]], "the view passes over U+0000", listed)
+        since = call(table, "export", "--since", "2100-01-01T00:00:00Z")
+        tally.check(since == "", "export --since reads the times", since)
+        print(f"# {call(table, 'stats')}")
+        for words in (["verify"], ["backup", "nowhere"]):
+            done = subprocess.run([command, *words], env=table.environment(),
+                                  capture_output=True, text=True)
+            well = done.returncode == 64 and "pg_" in done.stderr
+            tally.check(well, f"{words[0]} names what serves a database instead", done)
+
+
+# --- Databases that cannot be used -------------------------------------------
+
+# What is wrong, options of the connection string, SQL, words of the log's line.
+REFUSED = [
+    ("a wrong password", {"password": f"not-{PASSWORD}"}, "", ["password"]),
+    ("an unknown role", {"user": "nobody_known"}, "", ["nobody_known"]),
+    ("no such database", {"dbname": "nowhere"}, "", ["nowhere"]),
+    ("no table", {}, "DROP TABLE plants CASCADE", ["plant-store schema"]),
+    ("a table of another shape", {},
+     "DROP TABLE plants CASCADE; CREATE TABLE plants (id int, plant jsonb);"
+     f"GRANT ALL ON plants TO {ROLE}", ["plants"]),
+    ("a wrong schema version", {}, "UPDATE plants_schema SET version = 99", ["plants_schema"]),
+    ("no right to insert", {}, f"REVOKE INSERT ON plants FROM {ROLE}",
+     ["plant-store schema --roles"]),
+    ("no right to select", {}, f"REVOKE SELECT ON plants FROM {ROLE}",
+     ["plant-store schema --roles"]),
+    ("no right to lock", {}, f"REVOKE UPDATE (lock) ON plants FROM {ROLE}",
+     ["plant-store schema --roles"]),
+]
+SYSTEM_REFUSED = [("fsync", "off"), ("full_page_writes", "off")]
+AWAY_AND_BACK = [
+    ("too many connections", f"ALTER ROLE {ROLE} CONNECTION LIMIT 0",
+     f"ALTER ROLE {ROLE} CONNECTION LIMIT -1"),
+    ("read-only", f"ALTER ROLE {ROLE} SET default_transaction_read_only = on",
+     f"ALTER ROLE {ROLE} RESET default_transaction_read_only"),
+]
+
+
+def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) -> None:
+    """Both ways to start: the service ends with 78, a CGI process answers so."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        path = store.root / "refused.sock"
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen()
+        try:
+            done = subprocess.run(
+                [store.responder], env=store.environment(), stdin=listener,
+                capture_output=True, text=True, timeout=lib_service.WAIT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            tally.check(False, f"{what}: refused", f"it serves: {error.stderr}")
+            return
+    said = done.stderr
+    well = done.returncode == CONFIG and all(word in said for word in words)
+    tally.check(well, f"{what}: status 78, and the line names it", (done.returncode, said))
+    print(f"# {what}: {said.strip()}", flush=True)
+    _, done, answer = lib_faults.create_by_cgi(store, 1, "refused")
+    said += done.stderr.decode()
+    well = answer is not None and answer.is_error(503, 5006) and done.returncode == CONFIG
+    tally.check(well, f"{what}: a CGI process answers 503, error 5006", done)
+    no_password(tally, [said], f"the log of {what}")
+
+
+def message(kind: bytes, payload: bytes) -> bytes:
+    return kind + struct.pack("!I", len(payload) + 4) + payload
+
+
+def greeting(version: str) -> bytes:
+    """What a server sends to a client that it lets in."""
+    settings = {"server_version": version, "server_encoding": "UTF8"}
+    settings |= {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
+    said = message(b"R", struct.pack("!I", 0))
+    for name, value in settings.items():
+        said += message(b"S", f"{name}\0{value}\0".encode())
+    return said + message(b"Z", b"I")
+
+
+SHOW_OFF = (
+    message(b"T", struct.pack("!H2sIHIhih", 1, b"x\0", 0, 0, 25, -1, -1, 0))
+    + message(b"D", struct.pack("!HI3s", 1, 3, b"off"))
+    + message(b"C", b"SHOW\0") + message(b"Z", b"I")
+)
+STARTING_UP = message(
+    b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+)
+
+
+@contextlib.contextmanager
+def fake_server(said: bytes) -> Iterator[int]:
+    """A port where each client is told this, and that whatever it asks is off."""
+
+    def serve(client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError, struct.error):
+            while True:
+                size, code = struct.unpack("!II", client.recv(8, socket.MSG_WAITALL))
+                if size != 8:
+                    break
+                client.sendall(b"N")  # neither TLS nor GSSAPI
+            client.recv(size - 8, socket.MSG_WAITALL)
+            client.sendall(said)
+            while client.recv(65536)[:1] == b"Q":
+                client.sendall(SHOW_OFF)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):  # so it ends
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    refuse = functools.partial(check_refused, tally)
+    for number, (what, options, sql, words) in enumerate(REFUSED):
+        name = database(server, f"refused{number}", sql)
+        conninfo = server.conninfo(**({"dbname": name} | options))
+        with table_store(build, server, conninfo, name) as store:
+            refuse(store, what, words)
+    url = f"postgresql://plants:{PASSWORD}@[127.0.0.1/plants"
+    with table_store(build, server, url) as store:
+        refuse(store, "an unreadable connection string", ["PLANT_STORE_DATABASE"])
+    sql = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'"
+    server.sql(sql, dbname=OWNER)
+    with table_store(build, server, "", "ascii") as store:
+        refuse(store, "an encoding other than UTF-8", ["UTF8"])
+    with fake_server(greeting("11.22")) as port:
+        with table_store(build, server, server.conninfo(port=port)) as store:
+            refuse(store, "a server older than 12", ["12"])
+    with table_store(build, server) as store:
+        for name, value in SYSTEM_REFUSED:
+            server.sql(f"ALTER SYSTEM SET {name} = {value}")
+            server.sql("SELECT pg_reload_conf()")
+            off = functools.partial(server.sql, f"SHOW {name}")
+            wait_until(lambda: off() == [[value]])
+            refuse(store, f"{name}={value}", [name])
+            server.sql(f"ALTER SYSTEM RESET {name}")
+            server.sql("SELECT pg_reload_conf()")
+            wait_until(lambda: off() == [["on"]])
+
+
+# --- Databases that are away -------------------------------------------------
+
+
+def check_away(
+    tally: Tally, server: Server, store: TableStore, what: str, undo: str = ""
+) -> None:
+    """The service starts and answers 503, until what is wrong is undone."""
+    plant = (1, f"while {what}", None)
+    with responder(store, watched=False) as service:
+        with single(store, service.socket_path) as exchange:
+            event, answer = ask(exchange, plant)
+            well = answer is not None and answer.is_error(503, AWAY)
+            well = well and answer.header("Retry-After") is not None
+            tally.check(well, f"{what}: 503, error {AWAY}, Retry-After", answer)
+            if undo:
+                server.sql(undo)
+                served = wait_until(lambda: ask(exchange, plant)[1].status == 200)
+                tally.check(served, f"{what}: served once that is over")
+        command = pathlib.Path(f"/proc/{service.process.pid}/cmdline").read_bytes()
+    service.check_end(tally)
+    lines = [line for line in service.log().splitlines() if "not serve" in line]
+    print(f"# {what}: {service.log().strip()}", flush=True)
+    no_password(tally, [service.log(), command.decode()], f"log and ps, {what}")
+    _, done, answer = lib_faults.create_by_cgi(store, 2, "by CGI")
+    if not undo:
+        well = answer is not None and answer.status == 503
+        well = well and done.returncode == TEMPFAIL
+        tally.check(well, f"{what}: a CGI process answers 503, and ends with 75", done)
+
+
+def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    for number, (what, sql, undo) in enumerate(AWAY_AND_BACK):
+        name = database(server, f"away{number}", sql)
+        with table_store(build, server, "", name) as store:
+            check_away(tally, server, store, what, undo)
+    with table_store(build, server, server.conninfo(port=free_port())) as store:
+        check_away(tally, server, store, "nobody listens")
+    with table_store(build, server, server.conninfo(host="nowhere.invalid")) as store:
+        check_away(tally, server, store, "a host that has no address")
+    with fake_server(STARTING_UP) as port:
+        with table_store(build, server, server.conninfo(port=port)) as store:
+            check_away(tally, server, store, "a server that is starting up")
+
+
+def scenario(tally: Tally, arguments) -> None:
+    build = arguments.build
+    with clusters(build, memory()) as made, made.running(made.new()) as server:
+        with tally.part("fixtures"):
+            check_fixtures(tally, build, server)
+        with tally.part("round trips"):
+            plants = 50_000 if arguments.long else 4_000
+            store_of = table_store(build, server, "", database(server, "trips"))
+            scenario_roundtrip.scenario(tally, store_of, plants)
+        with tally.part("equal ids"):
+            check_equal_ids(tally, build, server)
+        with tally.part("moving"):
+            check_moving(tally, build, server)
+        with tally.part("databases that cannot be used"):
+            check_setups(tally, build, server)
+        with tally.part("databases that are away"):
+            check_aways(tally, build, server)
+
+
+if __name__ == "__main__":
+    sys.exit(lib_faults.run(__doc__, scenario))

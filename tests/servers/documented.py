@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Goal: the commands and snippets of deploy/README.md work as they are written.
+
+usage: documented.py BUILD_DIR
+
+Each case is a script in namespaces of its own, with a network and copies of /etc,
+/run, /var and /usr/local, where the project is installed.  Blocks of the document
+are run there, or put where they say.  `systemctl` is a script that starts a server as
+its unit does.  All processes end with the script.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from lib_service import TOP, Tally, main, new_plant
+
+DOCUMENT = (TOP / "deploy" / "README.md").read_text()
+SERVERS = ("nginx", "lighttpd", "Apache", "Caddy", "HAProxy")
+CASE_S = 60.0
+AT_ONCE = 4
+OTHER = "another page of the site"
+
+
+def block(beginning: str, occurrence: int = 0) -> str:
+    """An indented block of the document, by how it begins."""
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOCUMENT, re.MULTILINE)
+    parts = [part for each in blocks for part in re.split(r"\n\n", each)]
+    lines = [re.sub(r"^    ", "", part.strip("\n"), flags=re.MULTILINE) for part in parts]
+    found = [part + "\n" for part in lines if part.startswith(beginning)]
+    if len(found) <= occurrence:
+        raise ValueError(f"deploy/README.md has no block that begins: {beginning}")
+    return found[occurrence]
+
+
+PLACES = r"""
+set -e
+mount -t tmpfs none /mnt
+for place in etc var usr/local; do
+	mkdir -p /mnt/$place/{upper,work}
+	mount -t overlay none /$place \
+		-o lowerdir=/$place,upperdir=/mnt/$place/upper,workdir=/mnt/$place/work
+done
+mount -t tmpfs -o mode=755 none /run
+ip link set lo up
+# As Caddy's unit lets it use port 80.
+echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
+BUILD="$build" PREFIX=/usr/local scripts/install install
+cat >/usr/local/bin/systemctl <<'END'
+#!/bin/bash
+unit=/lib/systemd/system/$2.service
+[[ $1 != re* ]] || {
+	set -a
+	eval "$(sed -n 's/^Environment="\(.*\)"$/"\1"/p' $unit | tr ' ' '\n' |
+		sed 's/^"//; s/"$//' | paste -sd' ' | sed "s/-S /'-S '/")"
+	user=$(sed -n 's/^User=//p' $unit)
+	command=$(sed -n 's/^ExecStart=//p' $unit)
+	${user:+runuser -u $user --} bash -c "$command" >>/mnt/server.log 2>&1 </dev/null &
+}
+END
+chmod 755 /usr/local/bin/systemctl
+echo "$other" >/var/www/html/other.html
+# ask WHAT URL [CURL'S OPTIONS...]: a line WHAT STATUS BODY
+ask() {
+	local what=$1 url=http://127.0.0.1$2 answer
+	shift 2
+	answer=$(curl -s --max-time 10 -H "Content-Type: application/json" \
+		-w '\n%{http_code}' "$@" "$url") || true
+	echo "$what ${answer##*$'\n'} ${answer%$'\n'*}"
+}
+# requests PREFIX BASE ID: when it serves, a plant without a token, one with it, one
+# of 60,000 bytes, and a body that is too large
+requests() {
+	for _ in {1..200}; do
+		[[ $(ask x "$2/plants" -d '{}') != "x 401"* ]] || break
+		sleep 0.05
+	done
+	ask "$1none" "$2/plants" -d "$plant"
+	ask "$1good" "$2/plants" -d "${plant/7/$3}" -H "Authorization: Bearer $token"
+	echo "{\"id\":-$3,\"name\":\"$(head -c 60000 /dev/zero | tr '\0' f)\"}" |
+		ask "$1long" "$2/plants" --data-binary @- -H "Authorization: Bearer $token"
+	head -c 70000 /dev/zero | tr '\0' ' ' |
+		ask "$1large" "$2/plants" --data-binary @- -H "Authorization: Bearer $token"
+}
+token_of() {
+	grep -o 'pst_[A-Za-z0-9_-]*'
+}
+# A boot, too; only where the project has something.
+create=(systemd-tmpfiles --create --prefix=/etc --prefix=/var/lib --prefix=/run)
+"""
+
+
+def own_user() -> str:
+    """Steps 2 and 3, without systemd; the directory's rights are shown."""
+    step = block("systemd-sysusers").replace("systemd-tmpfiles --create", '"${create[@]}"')
+    return (
+        f"{step.strip()} >/dev/null 2>&1 || true\n"
+        "echo made $(stat -c '%U:%G %a' /var/lib/plant-store /etc/plant-store/tokens)\n"
+        + block("install -d -o plant-store -m 0700")
+        + f"token=$({block('plant-store token add').strip()} | token_of)\n"
+    )
+
+
+def service(base_path: str = "") -> str:
+    command = block("/usr/local/share/plant-store/plant-store-start").strip()
+    return f"PLANT_STORE_BASE_PATH={base_path} {command} >/mnt/service.log 2>&1 &\nserving=$!\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    what: str
+    script: str
+    expected: dict[str, tuple[int, object]]  # status, and a text of the body
+
+
+ANSWERS = {
+    "none": (401, '"error":1001'),
+    "good": (200, '{"name":"Fern"}'),
+    "long": (200, "f" * 60_000),
+    "large": (413, '"error":3007'),
+}
+
+
+def only_sites() -> list[Case]:
+    start = own_user() + service()
+    cases = []
+    for server in SERVERS:
+        script = start + block(f"# {server}\n") + "requests '' '' 7\n"
+        expected = dict(ANSWERS)
+        if server == "Caddy":
+            expected["large"] = (413, "")  # by Caddy itself
+        cases.append(Case(f"{server} as the only site", script, expected))
+    by_hand = {
+        "lighttpd": block("lighttpd -D").replace(".conf\n", ".conf &\n"),
+        "nginx": block("nginx -c"),
+        "Apache": block("install -d /run/apache2"),
+    }
+    for server, commands in by_hand.items():
+        script = start + commands + "requests '' '' 7\n"
+        cases.append(Case(f"{server} by hand", script, ANSWERS))
+    return cases
+
+
+def existing_sites() -> list[Case]:
+    cases = []
+    for server in SERVERS[:3]:
+        snippet = block(f"# {server}, ")
+        comment = "".join(re.findall(r"^# (.*\n)", snippet, re.MULTILINE))
+        path = re.search(r"/etc/\S+\.conf|/etc/\S+/default", comment)[0]
+        then = re.sub(r"\s+", " ", re.search(r"; then\s+(.*)", comment, re.DOTALL)[1])
+        then = then.replace("systemctl reload", "systemctl restart")  # as it does not run
+        if server == "nginx":
+            put = f"sed -i '/^\tserver_name _;/r /mnt/snippet' {path}\n"
+        else:
+            put = f"cp /mnt/snippet {path}\n"
+        script = own_user() + service("/api")
+        script += f"cat >/mnt/snippet <<'END'\n{snippet}END\n{put}{then} >/dev/null\n"
+        script += "requests '' /api 7\nask other /other.html\nask page /nothing\n"
+        script += "kill $serving; while [[ -e /proc/$serving ]]; do sleep 0.01; done\n"
+        script += "ask down /api/plants -d '{}'\n"
+        expected = ANSWERS | {
+            "other": (200, OTHER),
+            "page": (404, "html>"),
+            "down": (503, '"error":5007'),
+        }
+        cases.append(Case(f"{server} with a site that exists", script, expected))
+    return cases
+
+
+def started_by_server() -> list[Case]:
+    web = block("install -d -o www-data")
+    add = web.splitlines()[-1]
+    spawn = block("cp /usr/local/share/plant-store/lighttpd/common.conf", 0)
+    apache = block("# Apache\n")
+    copies = {
+        "lighttpd's spawn.conf": spawn,
+        "lighttpd's cgi.conf": spawn.replace("spawn.conf", "cgi.conf"),
+        "Apache's fcgid.conf": apache.replace("proxy_fcgi.conf", "fcgid.conf"),
+        "Apache's cgid.conf": apache.replace("proxy_fcgi.conf", "cgid.conf"),
+    }
+    places = "/var/lib/plant-store-web /etc/plant-store-web{,/tokens}"
+    cases = []
+    for what, copy in copies.items():
+        script = own_user() + web.replace(add, f"token=$({add} | token_of)") + copy
+        script += "requests '' '' 7\n"
+        # The next boot.
+        script += f"before=$(stat -c '%n %U:%G %a' {places})\n"
+        script += '"${create[@]}" >/dev/null 2>&1 || true\n'
+        script += f"after=$(stat -c '%n %U:%G %a' {places})\n"
+        script += '[[ $before == "$after" ]] && echo "rights 0 same"\n'
+        script += "requests again- '' 8\n"
+        again = {f"again-{name}": told for name, told in ANSWERS.items()}
+        cases.append(Case(what, script, ANSWERS | again | {"rights": (0, "same")}))
+    return cases
+
+
+def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], str]:
+    """The answers by what was asked, and all of the output."""
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+         "--mount-proc", "bash", "-c",
+         PLACES + case.script + "cat /mnt/*.log >&2 || true\n"],
+        cwd=TOP,
+        env={
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "build": str(build),
+            "other": OTHER,
+            "plant": new_plant(7, "Fern").decode(),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=CASE_S,
+    )  # fmt: skip
+    found = re.findall(r"^([\w-]+) (\d+) (.*(?:\n(?![\w-]+ \d+ ).*)*)", done.stdout, re.M)
+    answers = {what: (int(status), body) for what, status, body in found}
+    shown = re.sub("f{100,}", "ff...", done.stdout)
+    return answers, f"{done.returncode}\n{shown}{done.stderr[-2000:]}"
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    sentence = "the commands of deploy/README.md work"
+    if os.geteuid() != 0:
+        tally.skip(sentence, "needs root")
+        return
+    for program in ("apache2ctl", "caddy", "haproxy", "unshare", "ip"):
+        if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
+            tally.skip(sentence, f"{program} is not installed")
+            return
+    build = pathlib.Path(build_dir).resolve()
+    cases = only_sites() + existing_sites() + started_by_server()
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(run, case, build) for case in cases]
+        for case, one in zip(cases, runs):
+            with tally.part(f"{case.what}: runs to its end"):
+                answers, output = one.result()
+                made = "made plant-store:plant-store 700 root:plant-store 640"
+                tally.check(
+                    made in output, f"{case.what}: systemd-tmpfiles makes all", output
+                )
+                for what, (status, text) in case.expected.items():
+                    found = answers.get(what, (-1, ""))
+                    well = found[0] == status and text in found[1]
+                    tally.check(well, f"{case.what}: {what} is {status}", output)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

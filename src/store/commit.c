@@ -144,6 +144,7 @@ file_open(const struct store_options *options, enum fault *fault)
 	    clock_ms(CLOCK_MONOTONIC) +
 	    (options->prompt ? PROMPT_MS : JOURNAL_LOCK_TIMEOUT_MS);
 	struct store *store = calloc(1, sizeof(*store));
+	int uncounted = 0;
 
 	if (store == NULL) {
 		*fault = fault_report(options->dir, "cannot open");
@@ -161,17 +162,18 @@ file_open(const struct store_options *options, enum fault *fault)
 	else
 		*fault = open_journal(store, deadline_ms);
 	if (*fault == FAULT_NONE) {
-		if (metrics_open(store->path, true) != FAULT_NONE &&
-		    store->prepare)
-			log_warning("%s/" METRICS_NAME ": %s; this process "
-				    "counts for itself alone",
-			    store->path, strerror(errno));
+		if (metrics_open(store->path, true) != FAULT_NONE)
+			uncounted = errno;
 		*fault = recovery_start(store);
 		metrics[METRICS_FAILED] =
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
 	if (*fault == FAULT_NONE) {
+		if (uncounted != 0 && store->prepare)
+			log_warning("%s/" METRICS_NAME ": %s; this process "
+				    "counts for itself alone",
+			    store->path, strerror(uncounted));
 		journal_unlock(&store->journal);
 		return store;
 	}

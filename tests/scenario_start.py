@@ -347,7 +347,8 @@ def check_lost_end(tally: Tally, store: Store) -> None:
                     raise RuntimeError("no plants to begin with")
                 if plant_id == 9 and command("backup", backup):
                     raise RuntimeError("no backup to restore")
-        tally.check(wait_until(mark.exists), "an idle service writes the end mark")
+        tally.check(wait_until(lambda: mark.exists() and mark.stat().st_size > 0),
+                    "an idle service writes the end mark")
         service.process.kill()
         service.process.wait()
     whole = store.journal.read_bytes()

@@ -427,7 +427,7 @@ walk(const struct fixture *fixture, void (*see)(const struct record *, void *),
 	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD)
 		see(&record, argument);
 	assert_int_equal(result, REPLAY_END);
-	assert_int_equal(replay_judge(&replay, &tail_end), REPLAY_CLEAN);
+	assert_int_equal(replay_finish(&replay, &tail_end), REPLAY_CLEAN);
 	replay_done(&replay);
 	journal_close(&journal);
 }

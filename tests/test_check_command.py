@@ -270,7 +270,7 @@ def check_used(tally: Tally, store: Store) -> None:
     told(tally, check(store), CONFIG, "a sync has failed; start", "a failed store is told")
     failed.rename(store.journal)
     gone = store.journal.rename(store.root / "gone")
-    told(tally, check(store), CONFIG, "missing; restore it", "a lost journal is told")
+    told(tally, check(store), CONFIG, "restore the store from a backup", "a lost journal is told")
     gone.rename(store.journal)
 
 

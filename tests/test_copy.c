@@ -71,8 +71,8 @@ copy_of_a_store_in_use_equals_it(void **state)
 	fixture_create(store, 1);
 	fixture_create(store, 2);
 	assert_int_equal(copy(fixture, NULL, &report), FAULT_NONE);
-	assert_int_equal(report.plants, 2);
-	assert_int_equal(report.added, report.bytes);
+	assert_int_equal(report.copy.plants, 2);
+	assert_int_equal(report.added, report.copy.bytes);
 	assert_true(is_equal(fixture));
 	fixture_create(store, 3);
 	store_close(store);
@@ -92,9 +92,9 @@ second_copy_reports_what_is_new(void **state)
 	/* What a copy that was killed leaves is no obstacle. */
 	fixture_write(fixture, COPY ".new", 0, "half", 4);
 	assert_int_equal(copy(fixture, NULL, &second), FAULT_NONE);
-	assert_int_equal(second.plants, 4);
-	assert_int_equal(second.added, second.bytes - first.bytes);
-	assert_string_equal(second.store, first.store);
+	assert_int_equal(second.copy.plants, 4);
+	assert_int_equal(second.added, second.copy.bytes - first.copy.bytes);
+	assert_string_equal(second.copy.store, first.copy.store);
 	assert_true(is_equal(fixture));
 	assert_false(fixture_exists(fixture, COPY ".new"));
 	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
@@ -113,7 +113,7 @@ copy_can_be_made_of_a_file(void **state)
 	snprintf(from, sizeof(from), "%s/" JOURNAL_NAME, fixture->path);
 	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(copy_backup(from, dest, NULL, &report), FAULT_NONE);
-	assert_int_equal(report.plants, 2);
+	assert_int_equal(report.copy.plants, 2);
 	assert_true(is_equal(fixture));
 }
 

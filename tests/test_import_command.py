@@ -282,7 +282,7 @@ def test_conflicts(test: Import) -> None:
                    "line 4. Correct" in done.err, "with the lines that were stored", done)
         text = b"".join(lines(100, 2) + b'{"id":1,"name":"x"}\n' for _ in range(9))
         done = test.run(store, text)
-        test.check(": stopped at line 27. Stored: lines 1-2 and 16 more. In conflict: lines 3 "
+        test.check(": stopped at line 27. Stored: line 1 and 17 more. In conflict: line 3 "
                    "and 8 more. Correct" in done.err, "of which the first are enough", done)
 
 

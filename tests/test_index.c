@@ -428,17 +428,21 @@ map_grows_ahead_of_the_file(void **state)
 {
 	struct index *index = create(*state), *other;
 	int64_t id = 0;
+	struct pairs pairs = { .n = 500000 };
 
+	pairs.map = calloc(pairs.n, sizeof(*pairs.map));
+	assert_non_null(pairs.map);
 	enter(index, -1, 100);
 	size_t before = largest_map();
 	/* 26 bytes each: a step of the map's size. */
 	while (id < 5500000) {
 		begin(index);
-		for (int i = 0; i < 500000; i++, id++)
-			assert_int_equal(
-			    index_append(index, id, (uint64_t)id), INDEX_NEW);
-		assert_int_equal(index_commit(index, &covered), 0);
+		for (size_t i = 0; i < pairs.n; i++, id++)
+			pairs.map[i] = (struct pair){ id, (uint64_t)id };
+		assert_int_equal(
+		    index_build(index, &pairs, true, &covered, NULL, NULL), 0);
 	}
+	free(pairs.map);
 	other = open_index(*state, true);
 	assert_true(has(index, id - 1, (uint64_t)id - 1));
 	assert_true(has(other, id - 1, (uint64_t)id - 1));

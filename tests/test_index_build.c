@@ -5,7 +5,7 @@
 #include <fcntl.h>
 
 #include "fault_shim.h"
-#include "index_build.h"
+#include "index.h"
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"
 

@@ -130,10 +130,10 @@ one_writes_or_many_read(void **state)
 
 	assert_int_equal(journal_lock(&one, false, 0), 0);
 	assert_int_equal(journal_lock(&two, false, 0), 0);
-	journal_unlock(&one);
+	journal_unlock(&two);
 	assert_int_equal(journal_lock(&writer, true, 0), -1);
 	assert_int_equal(errno, ETIMEDOUT);
-	journal_unlock(&two);
+	journal_unlock(&one);
 	assert_int_equal(journal_lock(&writer, true, 0), 0);
 	assert_int_equal(journal_lock(&one, false, 0), -1);
 	assert_int_equal(errno, ETIMEDOUT);

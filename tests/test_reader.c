@@ -21,7 +21,7 @@
 #define LONG_NAME 600000
 
 static void
-expect_next(struct reader *reader, int64_t id)
+expect_next(struct store_reader *reader, int64_t id)
 {
 	struct record record;
 
@@ -31,18 +31,18 @@ expect_next(struct reader *reader, int64_t id)
 
 /* The reading ends here, and stays ended. */
 static void
-expect_end(struct reader *reader, enum fault fault)
+expect_end(struct store_reader *reader, enum fault fault)
 {
 	struct record record;
 
 	for (int i = 0; i < 2; i++) {
 		assert_false(reader_next(reader, &record));
-		assert_int_equal(reader_fault(reader), fault);
+		assert_int_equal(reader->fault, fault);
 	}
 }
 
 static void
-expect_rest(struct reader *reader, int64_t first, int64_t last)
+expect_rest(struct store_reader *reader, int64_t first, int64_t last)
 {
 	for (int64_t id = first; id <= last; id++)
 		expect_next(reader, id);
@@ -58,11 +58,11 @@ expect_refused(const char *path, enum fault expected)
 	assert_int_equal(fault, expected);
 }
 
-static struct reader *
+static struct store_reader *
 open_reader(const struct fixture *fixture, const struct watch *watch)
 {
 	enum fault fault;
-	struct reader *reader = reader_open(fixture->path, watch, &fault);
+	struct store_reader *reader = reader_open(fixture->path, watch, &fault);
 
 	if (reader == NULL)
 		fail_msg("reader_open gave the fault %d", (int)fault);
@@ -77,7 +77,7 @@ plants_come_in_their_order_and_the_report_has_the_whole(void **state)
 	struct record record;
 
 	fixture_make_store(fixture, false, 1, 0);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 0);
 	reader_close(reader);
 	fixture_make_store(fixture, false, 1, 3);
@@ -90,7 +90,7 @@ plants_come_in_their_order_and_the_report_has_the_whole(void **state)
 	assert_memory_equal(record.by, "tester", record.by_len);
 	plant_done(&plant);
 	expect_rest(reader, 2, 3);
-	reader_report(reader, &report);
+	report = reader->report;
 	assert_int_equal(report.plants, 3);
 	/* The closing line, which says that what is before it is durable. */
 	assert_int_equal(report.seq, 4);
@@ -125,7 +125,7 @@ last_plant_that_only_the_index_has_is_missing(void **state)
 			fixture_append(fixture, JOURNAL_NAME, line, line_len);
 		} else if (i == 2)
 			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);
-		struct reader *reader = open_reader(fixture, NULL);
+		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_end(reader, FAULT_DAMAGED);
 		assert_int_equal(fixture_logged(fixture, logged[i]), 1);
 		reader_close(reader);
@@ -133,7 +133,7 @@ last_plant_that_only_the_index_has_is_missing(void **state)
 	assert_int_equal(fixture_logged(fixture, "was torn"), 0);
 	/* Nothing vouches for it where the index is gone. */
 	fixture_remove_index(fixture);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 1);
 	reader_close(reader);
 	free(whole);
@@ -147,7 +147,7 @@ what_is_stored_after_the_end_was_found_is_left_out(void **state)
 	struct record record;
 
 	fixture_create(store, 1);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 2);
 	assert_true(reader_next(reader, &record));
 	fixture_create(store, 3);
@@ -180,7 +180,7 @@ watch_is_called_for_each_mebibyte(void **state)
 
 	make_long_store(fixture, 6);
 	size = fixture_size(fixture, JOURNAL_NAME);
-	struct reader *reader = open_reader(fixture, &watch);
+	struct store_reader *reader = open_reader(fixture, &watch);
 	expect_rest(reader, 1, 6);
 	assert_true(steps.n >= size / (2 << 20));
 	assert_true(steps.n <= 1 + size / (1 << 20));
@@ -198,11 +198,11 @@ watch_can_stop_it_and_the_report_has_what_was_read(void **state)
 	struct record record;
 
 	make_long_store(fixture, 4);
-	struct reader *reader = open_reader(fixture, &watch);
+	struct store_reader *reader = open_reader(fixture, &watch);
 	assert_true(reader_next(reader, &record));
 	assert_true(reader_next(reader, &record));
 	expect_end(reader, FAULT_STOPPED);
-	reader_report(reader, &report);
+	report = reader->report;
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.seq, 2);
 	reader_close(reader);
@@ -218,9 +218,9 @@ damage_fails_with_its_offset(void **state)
 		char text[64];
 
 		make_long_store(fixture, good == 0 ? 2 : 16);
-		struct reader *reader = open_reader(fixture, NULL);
+		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_next(reader, 1);
-		reader_report(reader, &report);
+		report = reader->report;
 		reader_close(reader);
 		fixture_flip(fixture, report.bytes + 9);
 		reader = open_reader(fixture, NULL);
@@ -239,7 +239,8 @@ journal_that_is_named_as_a_file_is_read_alone(void **state)
 {
 	const struct fixture *fixture = *state;
 	enum reader_index index;
-	uint64_t offset, end;
+	struct record record;
+	uint64_t end;
 	enum fault fault;
 	char path[96];
 
@@ -249,13 +250,12 @@ journal_that_is_named_as_a_file_is_read_alone(void **state)
 	struct journal other = fixture_journal(fixture, true);
 	assert_int_equal(journal_lock(&other, true, 0), 0);
 	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
-	struct reader *reader = reader_open(path, NULL, &fault);
+	struct store_reader *reader = reader_open(path, NULL, &fault);
 	assert_non_null(reader);
 	expect_rest(reader, 1, 2);
-	assert_int_equal(reader_find(reader, 2, &offset), FAULT_NONE);
-	assert_int_not_equal(offset, 0);
-	assert_int_equal(reader_find(reader, 9, &offset), FAULT_NONE);
-	assert_int_equal(offset, 0);
+	assert_int_equal(reader_find(reader, 2, &record), FAULT_NONE);
+	assert_int_equal(record.id, 2);
+	assert_int_equal(reader_find(reader, 9, &record), FAULT_ABSENT);
 	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
 	assert_int_equal(index, READER_INDEX_ABSENT);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
@@ -299,7 +299,7 @@ half_a_write_is_not_seen(void **state)
 	if (pid == 0)
 		_exit(write_half(&writer));
 	assert_int_equal(read(writer.begun[0], &byte, 1), 1);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 2);
 	assert_int_equal(fixture_logged(fixture, "torn"), 0);
 	reader_close(reader);
@@ -317,7 +317,7 @@ journal_that_cannot_be_locked_at_all_is_read(void **state)
 
 	fixture_make_store(fixture, false, 1, 1);
 	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 99, ENOLCK);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	expect_rest(reader, 1, 1);
 	assert_true(shim_count(SHIM_FCNTL) > 0);
 	reader_close(reader);
@@ -334,7 +334,7 @@ every_read_that_fails_is_a_fault(void **state)
 		enum fault fault;
 
 		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
-		struct reader *reader =
+		struct store_reader *reader =
 		    reader_open(fixture->path, NULL, &fault);
 		if (reader != NULL)
 			fault = reader_read_all(reader);
@@ -360,7 +360,7 @@ sync_that_fails_is_a_fault_and_marks_the_journal(void **state)
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 		if (i == 0)
 			shim_fail(SHIM_RENAMEAT2, JOURNAL_NAME, 1, 1, EIO);
-		struct reader *reader = open_reader(fixture, NULL);
+		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_end(reader, FAULT_FAILED);
 		reader_close(reader);
 		shim_reset();
@@ -396,27 +396,22 @@ what_is_no_journal_is_refused(void **state)
 static void
 expect_found(const struct fixture *fixture, int64_t first, int64_t last)
 {
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	struct record record;
-	uint64_t offset;
 
 	for (int64_t id = first; id <= last; id++) {
-		assert_int_equal(reader_find(reader, id, &offset), FAULT_NONE);
-		assert_int_not_equal(offset, 0);
-		assert_int_equal(
-		    reader_read(reader, offset, &record), FAULT_NONE);
+		assert_int_equal(reader_find(reader, id, &record), FAULT_NONE);
 		assert_non_null(record.plant);
 		assert_int_equal(record.id, id);
 	}
-	assert_int_equal(reader_find(reader, last + 1, &offset), FAULT_NONE);
-	assert_int_equal(offset, 0);
+	assert_int_equal(reader_find(reader, last + 1, &record), FAULT_ABSENT);
 	reader_close(reader);
 }
 
 static enum reader_index
 find_index(const struct fixture *fixture, uint64_t *end)
 {
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	enum reader_index index;
 
 	assert_int_equal(reader_index(reader, &index, end), FAULT_NONE);
@@ -452,19 +447,20 @@ static void
 entry_that_leads_to_another_plant_is_not_believed(void **state)
 {
 	const struct fixture *fixture = *state;
-	struct reader *reader;
+	struct store_reader *reader;
 	struct position covered, none;
 	uint64_t offsets[3], found, end;
 	struct index *index;
 
 	fixture_make_store(fixture, true, 1, 3);
 	reader = open_reader(fixture, NULL);
-	for (int64_t id = 1; id <= 3; id++)
-		assert_int_equal(
-		    reader_find(reader, id, &offsets[id - 1]), FAULT_NONE);
-	assert_int_equal(
-	    reader_open_index(reader, &index, &covered), READER_INDEX_USABLE);
-	index_close(index, false);
+	for (int64_t id = 1; id <= 3; id++) {
+		expect_next(reader, id);
+		offsets[id - 1] = reader->replay.at.last;
+	}
+	assert_int_equal(reader_open_index(reader), FAULT_NONE);
+	assert_int_equal(reader->index_state, READER_INDEX_USABLE);
+	covered = reader->covered;
 	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
 	assert_int_equal(index_create(fixture->dir, fixture->path,
 			     reader->journal.uuid, &index),
@@ -525,7 +521,8 @@ static void
 index_of_a_longer_journal_is_stale_and_no_plant_is_denied(void **state)
 {
 	const struct fixture *fixture = *state;
-	uint64_t offset, end;
+	struct record record;
+	uint64_t end;
 	size_t len;
 
 	fixture_make_store(fixture, true, 1, 2);
@@ -533,8 +530,8 @@ index_of_a_longer_journal_is_stale_and_no_plant_is_denied(void **state)
 	fixture_make_store(fixture, true, 3, 4);
 	fixture_truncate(fixture, JOURNAL_NAME, len);
 	assert_int_equal(find_index(fixture, &end), READER_INDEX_STALE);
-	struct reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_find(reader, 3, &offset), FAULT_DAMAGED);
+	struct store_reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(reader_find(reader, 3, &record), FAULT_DAMAGED);
 	reader_close(reader);
 	assert_int_equal(fixture_logged(fixture, "it is shorter"), 1);
 }
@@ -544,13 +541,13 @@ static void
 journal_that_was_renewed_meanwhile_hides_no_plant(void **state)
 {
 	const struct fixture *fixture = *state;
-	uint64_t offset;
+	struct record record;
 
 	fixture_make_store(fixture, false, 1, 2);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_replace_journal(fixture);
 	fixture_make_store(fixture, false, 3, 3);
-	assert_int_equal(reader_find(reader, 3, &offset), FAULT_FAILED);
+	assert_int_equal(reader_find(reader, 3, &record), FAULT_FAILED);
 	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
 	reader_close(reader);
 	expect_found(fixture, 1, 3);
@@ -561,13 +558,12 @@ search_through_the_journal_ends_when_the_watch_stops_it(void **state)
 {
 	const struct fixture *fixture = *state;
 	const struct watch watch = { fixture_stop, NULL };
-	uint64_t offset;
+	struct record record;
 
 	fixture_make_store(fixture, true, 1, 2);
 	fixture_remove_index(fixture);
-	struct reader *reader = open_reader(fixture, &watch);
-	assert_int_equal(reader_find(reader, 1, &offset), FAULT_STOPPED);
-	assert_int_equal(offset, 0);
+	struct store_reader *reader = open_reader(fixture, &watch);
+	assert_int_equal(reader_find(reader, 1, &record), FAULT_STOPPED);
 	reader_close(reader);
 }
 
@@ -579,7 +575,7 @@ reading_goes_on_behind_the_index(void **state)
 	uint64_t end;
 
 	fixture_make_store(fixture, true, 1, 2);
-	struct reader *reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
 	assert_int_equal(end, fixture_size(fixture, JOURNAL_NAME));
 	struct store *store = fixture_open(fixture, true);
@@ -601,22 +597,23 @@ reader_that_has_no_memory_reports_that_or_finds_the_same(void **state)
 	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
 	for (unsigned nth = 1; failed; nth++) {
 		enum reader_index index;
-		uint64_t offsets[3] = { 0 }, end;
+		struct record record;
 		enum fault fault;
+		uint64_t end;
+		int64_t id = 0;
 
 		alloc_fail(nth, 1);
-		struct reader *reader =
+		struct store_reader *reader =
 		    reader_open(fixture->path, NULL, &fault);
 		if (reader != NULL)
 			fault = reader_index(reader, &index, &end);
-		for (int64_t i = 0; fault == FAULT_NONE && i < 3; i++)
-			fault = reader_find(reader, i + 1, &offsets[i]);
+		while (fault == FAULT_NONE && id < 3)
+			fault = reader_find(reader, ++id, &record);
 		failed = alloc_reset();
 		reader_close(reader);
-		if (fault == FAULT_NONE) {
-			assert_true(offsets[0] > 0 && offsets[1] > 0);
-			assert_int_equal(offsets[2], 0);
-		} else
+		if (fault == FAULT_ABSENT)
+			assert_int_equal(id, 3);
+		else
 			assert_true(failed && fault == FAULT_MEMORY);
 		assert_true(nth < 100);
 	}

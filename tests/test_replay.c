@@ -212,7 +212,7 @@ read_all(const struct paper *paper)
 		assert_int_equal(record.seq, reading.lines);
 	}
 	reading.at = replay.at;
-	reading.tail = replay_judge(&replay, &reading.tail_end);
+	reading.tail = replay_finish(&replay, &reading.tail_end);
 	reading.reason = replay.reason;
 	replay_done(&replay);
 	return reading;
@@ -537,7 +537,7 @@ read_error_is_reported_but_no_signal(void **state)
 	shim_fail(SHIM_PREAD, NULL, 1, 2, EIO);
 	assert_int_equal(replay_next(&replay, &record), REPLAY_ERROR);
 	assert_int_equal(errno, EIO);
-	assert_int_equal(replay_judge(&replay, &tail_end), REPLAY_TAIL_ERROR);
+	assert_int_equal(replay_finish(&replay, &tail_end), REPLAY_TAIL_ERROR);
 	assert_int_equal(errno, EIO);
 	replay_done(&replay);
 }

@@ -16,8 +16,8 @@
 
 #include "fault_shim.h"
 #include "ground/clock.h"
+#include "reader.h"
 #include "recovery.h"
-#include "store/reader.h"
 
 static const int64_t one_to_nine[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
 
@@ -250,18 +250,18 @@ static void
 read_watermarks(const struct fixture *fixture, struct mark *marks, size_t n)
 {
 	enum fault fault;
-	struct reader *reader = reader_open(fixture->path, NULL, &fault);
-	struct reader_report report;
+	struct store_reader *reader = reader_open(fixture->path, NULL, &fault);
+	char where[STORE_WHERE_MAX];
 	struct record record;
 
 	assert_non_null(reader);
 	for (size_t i = 0; i < n; i++) {
 		assert_true(reader_next(reader, &record));
-		reader_report(reader, &report);
-		marks[i] = (struct mark){ report.last_plant, report.watermark };
+		marks[i] = (struct mark){ reader->report.last_plant,
+			reader->report.watermark };
 	}
 	assert_false(reader_next(reader, &record));
-	assert_int_equal(reader_fault(reader), FAULT_NONE);
+	assert_int_equal(reader_end(reader, where), FAULT_NONE);
 	reader_close(reader);
 }
 
@@ -594,6 +594,7 @@ put_in_thread(void *argument)
 	struct rival *rival = argument;
 	int64_t begun = clock_ms(CLOCK_MONOTONIC);
 
+	store_wait(rival->store);
 	rival->created = (int)fixture_put(rival->store, 2, NULL).result;
 	rival->number = (int)(clock_ms(CLOCK_MONOTONIC) - begun);
 	return NULL;

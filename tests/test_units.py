@@ -43,6 +43,7 @@ DEPLOY = TOP / "deploy"
 SERVICE = DEPLOY / "systemd" / "plant-store.service"
 SOCKET = DEPLOY / "systemd" / "plant-store.socket"
 REFUSED = DEPLOY / "systemd" / "plant-store-refused.target"
+DATABASE = DEPLOY / "postgresql" / "database.conf"  # a drop-in
 UNITS = (SERVICE, SOCKET, REFUSED)
 START = DEPLOY / "plant-store-start"
 INSTALLED = "/usr/local/libexec/plant-store.fcgi"
@@ -83,14 +84,19 @@ def check_units(tally: Tally, build: str) -> None:
         paths = [pathlib.Path(folder, unit.name) for unit in UNITS]
         for unit, path in zip(UNITS, paths):
             path.write_text(unit.read_text().replace(INSTALLED, responder))
+        drop_ins = pathlib.Path(folder, f"{SERVICE.name}.d")
+        drop_ins.mkdir()
+        drop_in = pathlib.Path(shutil.copy(DATABASE, drop_ins))
         done = output_of("systemd-analyze", "verify", "--man=no", *paths)
         # It also complains of units of the machine that they depend on.
         faults = [line for line in done.stdout.splitlines() if "plant-store" in line]
         well = done.returncode == 0 and not faults
         tally.check(well, "systemd finds no fault in the units", done.stdout)
-        paths[0].write_text(paths[0].read_text().replace("Restart=", "Restrat="))
-        done = output_of("systemd-analyze", "verify", "--man=no", *paths)
-        tally.check("Restrat" in done.stdout, "it would find one", done.stdout)
+        for path, word in (paths[0], "Restart"), (drop_in, "PrivateNetwork"):
+            path.write_text(path.read_text().replace(f"{word}=", f"Not{word}="))
+            done = output_of("systemd-analyze", "verify", "--man=no", *paths)
+            found = f"Not{word}" in done.stdout
+            tally.check(found, f"it would find one in {path.name}", done.stdout)
     security = ("security", "--offline=true", "--no-pager", SERVICE)
     done = output_of("systemd-analyze", *security)
     found = re.search(r"Overall exposure level .*: ([0-9.]+) ", done.stdout)

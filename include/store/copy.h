@@ -5,17 +5,11 @@
 #ifndef STORE_COPY_H
 #define STORE_COPY_H
 
-#include <stdint.h>
-
-#include "ground/watch.h"
-#include "pure/record.h"
-#include "ground/fault.h"
+#include "store/reader.h"
 
 struct copy_report {
-	uint64_t plants;                 /* in the copy */
-	uint64_t bytes;                  /* of the copy */
-	uint64_t added;                  /* bytes that DEST did not have */
-	char store[RECORD_UUID_LEN + 1]; /* its uuid */
+	struct reader_report copy;
+	uint64_t added; /* bytes that DEST did not have */
 };
 
 /*

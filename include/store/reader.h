@@ -1,8 +1,7 @@
 /*
- * reader: the plants of a store in the order in which they were stored, each
- * line checked in its place, while others write; and single plants by their
- * ids.  Never changes the store, but for the mark of a failed sync, of which
- * nobody else may learn.
+ * reader: the file engine's store_reader of store/store.h: each line is checked
+ * in its place, while others write.  Never changes the store, but for the mark
+ * of a failed sync, of which nobody else may learn.
  *
  * Lines are read without the lock up to a margin before the end of the file.
  * Then the lock is taken for a moment, so that nobody is in the middle of a
@@ -13,14 +12,9 @@
 #ifndef STORE_READER_H
 #define STORE_READER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#include "ground/watch.h"
-#include "pure/record.h"
-#include "ground/fault.h"
-
-struct reader;
+#include "store/store.h"
 
 /*
  * reader_open(path, watch, fault):
@@ -28,20 +22,22 @@ struct reader;
  * is then read without a lock, as a file that nobody writes.  `watch` may be
  * NULL and is copied.  NULL if it cannot be read: `fault` is set, the reason is
  * logged.
+ *
+ * reader_next(reader, record), reader_end(reader, where),
+ * reader_find(reader, id, record), reader_close(reader):
+ * As in store/store.h.  Closing lines are checked and passed over.  Plants are
+ * found through the index, and by reading the journal from where the index
+ * ends, from its beginning if there is no index that can be used.
  */
-struct reader *reader_open(
+struct store_reader *reader_open(
     const char *path, const struct watch *watch, enum fault *fault);
+bool reader_next(struct store_reader *reader, struct record *record);
+enum fault reader_end(struct store_reader *reader, char *where);
+enum fault reader_find(
+    struct store_reader *reader, int64_t id, struct record *record);
+void reader_close(struct store_reader *reader);
 
-/*
- * reader_next(reader, record), reader_fault(reader):
- * Read the next plant; `record` points into the reader until the next call.
- * Closing lines are checked and passed over.  False at the end, and where a
- * fault ended it, FAULT_STOPPED by the watch.
- */
-bool reader_next(struct reader *reader, struct record *record);
-enum fault reader_fault(const struct reader *reader);
-
-/* What has been read so far; after READER_END, the whole. */
+/* What has been read so far; after the last plant, the whole. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* its uuid */
 	uint64_t plants;
@@ -50,19 +46,6 @@ struct reader_report {
 	uint64_t last_plant; /* its offset; 0 if there is none */
 	uint64_t watermark;  /* of that line: `safe` */
 };
-void reader_report(const struct reader *reader, struct reader_report *report);
-
-/*
- * reader_find(reader, id, offset), reader_read(reader, offset, record):
- * Find a plant by its id: `offset` is 0 where there is none.  Through the
- * index, and by reading the journal from where the index ends, from its
- * beginning if there is no index that can be used.  Read the record at an
- * offset found: it points into the reader until the next call.  Not mixed with
- * reader_next.
- */
-enum fault reader_find(struct reader *reader, int64_t id, uint64_t *offset);
-enum fault reader_read(
-    struct reader *reader, uint64_t offset, struct record *record);
 
 enum reader_index {
 	READER_INDEX_USABLE,
@@ -82,12 +65,6 @@ enum reader_index {
  * would refuse the journal's end.
  */
 enum fault reader_index(
-    struct reader *reader, enum reader_index *state, uint64_t *end);
-
-/*
- * reader_close(reader):
- * NULL is fine.
- */
-void reader_close(struct reader *reader);
+    struct store_reader *reader, enum reader_index *state, uint64_t *end);
 
 #endif

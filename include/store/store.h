@@ -103,8 +103,8 @@ enum store_result store_ready(struct store *store);
 
 /*
  * store_wait(store):
- * Wait until no other thread of this process is in store_commit, so as to
- * gather more plants before the next one.  Commits to a database do not wait
+ * Wait while another thread of this process stores a batch, so as to gather
+ * more plants before the next commit.  Commits to a database do not wait
  * for each other: then return at once.
  *
  * store_idle(store):

@@ -6,10 +6,6 @@
 #ifndef STORE_VERIFY_H
 #define STORE_VERIFY_H
 
-#include <stdint.h>
-
-#include "ground/watch.h"
-#include "ground/fault.h"
 #include "store/reader.h"
 
 struct verify_report {

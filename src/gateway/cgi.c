@@ -139,7 +139,10 @@ use_store(
 
 	*store = store_open(&options, &fault);
 	if (*store == NULL) {
-		api_fail(call, HTTP_NOT_READY);
+		if (config->database != NULL && fault == FAULT_BUSY)
+			api_stored(call, STORE_AWAY);
+		else
+			api_fail(call, HTTP_NOT_READY);
 		return service_status(fault);
 	}
 	if (call->health)

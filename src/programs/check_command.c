@@ -1,8 +1,8 @@
 /*
  * check_command: settings, rights, tokens, store and socket of this machine's
  * service, and the way of a client to its URL (url_check); or that alone.
- * Changes nothing.  Of the journal only what the index has not read is read;
- * verify reads all.
+ * Changes nothing.  Of a journal it reads what the index has not read; verify
+ * reads all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@
 #include "http/errors.h"
 #include "http/tokens.h"
 #include "store/reader.h"
+#include "store/store.h"
 #include "url_check.h"
 
 #define SERVICE_FILE "/etc/plant-store/environment"
@@ -39,23 +39,20 @@ static const char usage[] =
     "Usage: plant-store check [--environment FILE] [--socket PATH]\n"
     "                         [--url URL [--token TOKEN]]\n"
     "\n"
-    "Check the service's settings, token file, rights, store and socket, and\n"
-    "report what is wrong and what to do.  With a URL also send requests that\n"
-    "cannot create anything, as a client does; with a URL alone nothing else\n"
-    "is checked.  Exit status 78 if something on this machine is wrong, 69 if\n"
-    "only the way to the service is.\n"
+    "Check the service's settings, token file, rights, store and socket.  "
+    "With\n"
+    "a URL also send requests that cannot create anything; with a URL alone\n"
+    "check nothing else.  Exit status 78 if something on this machine is\n"
+    "wrong, 69 if only the way to the service is.\n"
     "\n"
-    "  --environment FILE  the settings (PLANT_STORE_ variables; without any,\n"
-    "                  " SERVICE_FILE ")\n"
-    "  --socket PATH   the service's socket (" SERVICE_SOCKET ",\n"
-    "                  unless the settings are variables)\n"
+    "  --environment FILE  the settings (variables, or " SERVICE_FILE ")\n"
+    "  --socket PATH   the service's socket (" SERVICE_SOCKET ")\n"
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
-    "  --token TOKEN   a valid token; - reads it from the first line of\n"
-    "                  stdin, where other users do not see it\n";
+    "  --token TOKEN   a valid token; - reads it from stdin\n";
 
 #define TOKEN_MAX 4096
 /* Less than this is little: some hundred thousand plants. */
-#define FREE_BYTES_MIN ((uint64_t)64 << 20)
+#define FREE_MIB_MIN 64
 /* A service that is just being started may read a long journal first. */
 #define ANSWER_S 15
 /* More than heads and the body of an Error. */
@@ -68,26 +65,11 @@ struct check {
 	int wrong;
 };
 
-__attribute__((format(printf, 2, 3))) static void
-say_wrong(struct check *check, const char *format, ...)
-{
-	char text[512];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	log_error("check: %s", text);
-	check->wrong++;
-}
-
-/* Also what errno means, and what helps. */
-static void
-say_why(struct check *check, const char *name, const char *what)
-{
-	(void)fault_report(name, what);
-	check->wrong++;
-}
+/* Count what is wrong, and log it; say_why also what errno means. */
+#define say_wrong(check, ...) \
+	((check)->wrong++, log_error("check: " __VA_ARGS__))
+#define say_why(check, name, what) \
+	((check)->wrong++, (void)fault_report(name, what))
 
 static void
 check_tokens(struct check *check)
@@ -96,10 +78,11 @@ check_tokens(struct check *check)
 	size_t expired = 0, count;
 	enum fault fault;
 	struct stat st;
+	const char *path = check->config.tokens;
 	/* The service's user owns the store. */
 	uid_t user =
 	    stat(check->config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
-	struct tokens *tokens = tokens_open(check->config.tokens, user, &fault);
+	struct tokens *tokens = tokens_open(path, user, &fault);
 
 	if (tokens == NULL) {
 		check->wrong++; /* logged */
@@ -114,18 +97,18 @@ check_tokens(struct check *check)
 		say_wrong(check,
 		    "%s: every token has expired; add one with: plant-store "
 		    "token add NAME",
-		    check->config.tokens);
+		    path);
 	else
-		printf("%s: %zu tokens, %zu of them expired: ok\n",
-		    check->config.tokens, count, expired);
+		printf("%s: %zu tokens, %zu of them expired: ok\n", path, count,
+		    expired);
 	tokens_close(tokens);
 }
 
 /*
  * The service cannot write what another user made in the store, as a command
- * run by root may have.  Whether it is there.
+ * run by root may have.
  */
-static bool
+static void
 check_file(struct check *check, const char *name, uid_t owner)
 {
 	const char *dir = check->config.dir;
@@ -136,9 +119,7 @@ check_file(struct check *check, const char *name, uid_t owner)
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
 			say_why(check, path, "cannot be read");
-		return false;
-	}
-	if (st.st_uid != owner)
+	} else if (st.st_uid != owner)
 		say_wrong(check,
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
@@ -146,51 +127,23 @@ check_file(struct check *check, const char *name, uid_t owner)
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* reported of the directory */
 		say_why(check, path, "cannot be written");
-	return true;
 }
 
-static void
-check_room(struct check *check)
-{
-	const char *path = check->config.dir;
-	struct statvfs fs;
-	uint64_t bytes;
-
-	if (statvfs(path, &fs) < 0) {
-		say_why(check, path, "cannot be read");
-		return;
-	}
-	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-	if (bytes < FREE_BYTES_MIN)
-		say_wrong(check, "%s: only %" PRIu64 " MiB are free; make room",
-		    path, bytes >> 20);
-	else
-		printf("%s: %" PRIu64 " MiB are free: ok\n", path, bytes >> 20);
-}
-
-/* The directory and the names in it.  Whether there is a journal. */
-static bool
+/* The directory: its rights, its names and its room. */
+static enum fault
 check_directory(struct check *check)
 {
-	enum { JOURNAL, INDEX, PAGES, FAILED, NAMES };
-	static const char *const names[NAMES] = { "plants.jsonl", "index",
+	static const char *const names[] = { "plants.jsonl", "index",
 		"index/data.mdb", "plants.jsonl.failed" };
 	const char *path = check->config.dir;
 	int wrong = check->wrong;
-	bool there[NAMES];
 	struct stat st;
+	struct statvfs fs;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (dir < 0 || fstat(dir, &st) < 0) {
-		if (errno == ENOENT)
-			say_wrong(check,
-			    "%s: missing; mount its file system, or make it, "
-			    "owned by the service's user, and then its store "
-			    "with: plant-store init %s",
-			    path, path);
-		else
-			say_why(check, path, "cannot open");
-		return false;
+	if (dir < 0 || fstat(dir, &st) < 0 || fstatvfs(dir, &fs) < 0) {
+		check->wrong++;
+		return fault_report(path, "cannot open");
 	}
 	close(dir);
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
@@ -199,70 +152,88 @@ check_directory(struct check *check)
 		say_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	for (int i = 0; i < NAMES; i++)
-		there[i] = check_file(check, names[i], st.st_uid);
-	check_room(check);
-	if (!there[JOURNAL] && there[FAILED])
-		say_wrong(check,
-		    "%s: a sync has failed; start the service, which copies "
-		    "what is readable to a fresh journal, and check the disk",
-		    path);
-	else if (!there[JOURNAL] && there[INDEX])
-		say_wrong(check,
-		    "%s/plants.jsonl: missing; restore it from a backup, or "
-		    "remove all else from there to begin an empty store",
-		    path);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		check_file(check, names[i], st.st_uid);
 	if (check->wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	return there[JOURNAL];
+	uint64_t mib = (uint64_t)fs.f_bavail * fs.f_frsize >> 20;
+	if (mib < FREE_MIB_MIN)
+		say_wrong(check, "%s: only %" PRIu64 " MiB are free; make room",
+		    path, mib);
+	else
+		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
+	return FAULT_NONE;
+}
+
+/* The journal's end, whether the next start would refuse it, and the index. */
+static enum fault
+check_journal(struct check *check)
+{
+	static const char *const words[] = {
+		[READER_INDEX_USABLE] = "ok",
+		[READER_INDEX_BEHIND] = "behind; the service catches up",
+		[READER_INDEX_ABSENT] = "missing; the service builds it",
+		[READER_INDEX_STALE] = "old; the service rebuilds it",
+		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
+	};
+	const char *dir = check->config.dir;
+	struct watch watch = command_watch(check->call, "check");
+	enum reader_index index = READER_INDEX_ABSENT;
+	char where[STORE_WHERE_MAX];
+	struct record record;
+	enum fault fault;
+	uint64_t end;
+	struct store_reader *reader = reader_open(dir, &watch, &fault);
+
+	if (reader != NULL)
+		fault = reader_index(reader, &index, &end);
+	while (fault == FAULT_NONE && reader_next(reader, &record))
+		if (index == READER_INDEX_USABLE)
+			index = READER_INDEX_BEHIND;
+	if (fault == FAULT_NONE)
+		fault = reader_end(reader, where);
+	command_unwatch();
+	reader_close(reader);
+	if (fault != FAULT_NONE)
+		check->wrong++; /* logged, or interrupted */
+	else if (index == READER_INDEX_FOREIGN)
+		say_wrong(check,
+		    "%s: the journal is of another store than the index; if "
+		    "it is meant to be used, remove %s/index first",
+		    dir, dir);
+	else
+		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
+		       "all of it\n",
+		    dir, words[index], dir);
+	return fault;
 }
 
 static void
 check_store(struct check *check)
 {
-	static const char *const words[] = {
-		[READER_INDEX_USABLE] = "ok",
-		[READER_INDEX_ABSENT] = "missing; the service builds it",
-		[READER_INDEX_STALE] = "old; the service rebuilds it",
-		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
-	};
-	struct watch watch = command_watch(check->call, "check");
-	enum reader_index index = READER_INDEX_ABSENT;
-	struct record record;
+	const char *dir = check->config.dir;
+	struct store_options options = { .database = check->config.database };
+	struct store *store;
 	enum fault fault;
-	uint64_t end, behind = 0;
-	struct reader *reader = reader_open(check->config.dir, &watch, &fault);
 
-	if (reader != NULL)
-		fault = reader_index(reader, &index, &end);
-	/* Whether the next start would refuse the end. */
-	while (fault == FAULT_NONE && reader_next(reader, &record))
-		behind++;
+	if (options.database != NULL) {
+		store = store_open(&options, &fault);
+		if (store == NULL)
+			check->wrong++; /* logged */
+		else
+			printf("database: ok\n");
+		store_close(store);
+		return;
+	}
+	fault = check_directory(check);
 	if (fault == FAULT_NONE)
-		fault = reader_fault(reader);
-	command_unwatch();
-	reader_close(reader);
-	if (fault != FAULT_NONE) {
-		check->wrong++; /* logged, or interrupted */
-		return;
-	}
-	if (index == READER_INDEX_FOREIGN) {
-		say_wrong(check,
-		    "%s: the journal is of another store than the index; if "
-		    "it is meant to be used, remove %s/index first",
-		    check->config.dir, check->config.dir);
-		return;
-	}
-	printf("%s: index: %s\n%s: store: ok; plant-store verify reads all of "
-	       "it\n",
-	    check->config.dir,
-	    index == READER_INDEX_USABLE && behind > 0
-		? "behind; the service catches up"
-		: words[index],
-	    check->config.dir);
+		fault = check_journal(check);
+	if (fault == FAULT_ABSENT)
+		log_error("check: %s: mount its file system, restore the "
+			  "store from a backup, or make a new one, as the "
+			  "service's user, with: plant-store init %s",
+		    dir, dir);
 }
-
-/* --- The socket --- */
 
 /* GET without a credential (FastCGI 1.0, appendix B): it ends with 1001. */
 static const char probe[] = "\1\1\0\1\0\10\0\0"
@@ -290,9 +261,9 @@ is_of_web_server(gid_t id)
 	bool is = false;
 
 	for (size_t i = 0; group != NULL && i < 3; i++) {
-		is = is || strcmp(group->gr_name, names[i]) == 0;
+		is |= strcmp(group->gr_name, names[i]) == 0;
 		for (char **user = group->gr_mem; *user != NULL; user++)
-			is = is || strcmp(*user, names[i]) == 0;
+			is |= strcmp(*user, names[i]) == 0;
 	}
 	return is;
 }
@@ -302,10 +273,9 @@ check_access(struct check *check, const char *path)
 {
 	struct stat st, dir_st;
 	char copy[PATH_MAX];
-	const char *dir = copy;
 
 	snprintf(copy, sizeof(copy), "%s", path);
-	dir = dirname(copy);
+	const char *dir = dirname(copy);
 	if (stat(path, &st) < 0 || stat(dir, &dir_st) < 0)
 		return;
 	if ((dir_st.st_mode & S_IXOTH) == 0 && dir_st.st_gid != st.st_gid)
@@ -370,13 +340,14 @@ check_socket(struct check *check, const char *path)
 	close(fd);
 }
 
-/* --- The whole --- */
-
-/* The settings: `file`, or PLANT_STORE_ variables, or the service's file. */
+/* What is on this machine; the settings first, and where they are from. */
 static int
-read_settings(struct check *check, const char *file, bool given)
+check_machine(struct check *check, bool given)
 {
+	const char *file = check->call->values['e'];
+	const char *socket = check->call->values['s'];
 	enum fault fault = FAULT_NONE;
+	int status;
 
 	if (file == NULL && !given &&
 	    (access(SERVICE_FILE, F_OK) == 0 || errno != ENOENT))
@@ -385,37 +356,19 @@ read_settings(struct check *check, const char *file, bool given)
 		fault = config_use_file(file);
 	if (fault == FAULT_NONE)
 		fault = config_read(&check->config);
-	if (fault == FAULT_NONE)
-		printf("settings: %s: ok\n",
-		    file != NULL ? file
-		    : given      ? "PLANT_STORE_ variables"
-				 : "defaults, without " SERVICE_FILE);
-	return command_fault(fault);
-}
-
-/* What is on this machine. */
-static int
-check_machine(struct check *check, bool given)
-{
-	const char *file = check->call->values['e'];
-	const char *socket = check->call->values['s'];
-	int status = read_settings(check, file, given);
-
-	if (status != EX_OK)
-		return status;
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	printf("settings: %s: ok\n", file != NULL ? file
+				     : given
+					 ? "PLANT_STORE_ variables"
+					 : "defaults, without " SERVICE_FILE);
 	check_tokens(check);
-	if (check_directory(check))
-		check_store(check);
-	else if (check->wrong == 0)
-		say_wrong(check,
-		    "%s: no store here; mount its file system, or make a new "
-		    "store with: plant-store init %s",
-		    check->config.dir, check->config.dir);
+	check_store(check);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
 	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
 	check->wrong = 0;
-	if (socket == NULL && (file != NULL || !given))
+	if (socket == NULL && (check->call->values['e'] != NULL || !given))
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
 		check_socket(check, socket);

@@ -8,12 +8,10 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "gateway/service.h"
@@ -29,19 +27,14 @@
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
-static const int stop_signals[] = { SIGINT, SIGTERM, SIGHUP };
-#define STOP_SIGNALS (sizeof(stop_signals) / sizeof(stop_signals[0]))
-
 static volatile sig_atomic_t stopped_by;
 
 static struct {
-	const char *what;
-	bool watching, shown, terminal;
+	const char *what; /* NULL: there is no watch */
+	bool shown, terminal;
 	int64_t began_ms, next_ms;
 	uint64_t first; /* done at the first step: a rate counts from here */
 } progress;
-
-/* --- Options --- */
 
 int
 command_usage_error(const struct call *call, const char *format, ...)
@@ -60,12 +53,10 @@ command_usage_error(const struct call *call, const char *format, ...)
 static bool
 has_option(const struct command *command, int letter)
 {
-	int i = 0;
-
-	while (command->options[i].name != NULL &&
-	       command->options[i].val != letter)
-		i++;
-	return command->options[i].name != NULL;
+	for (const struct option *o = command->options; o->name != NULL; o++)
+		if (o->val == letter)
+			return true;
+	return false;
 }
 
 static void
@@ -73,10 +64,8 @@ print_usage(const struct command *command)
 {
 	fputs(command->usage, stdout);
 	if (has_option(command, 'd'))
-		printf("  --dir DIR       the store's directory, or that of a "
-		       "backup\n"
-		       "                  (PLANT_STORE_DIR, or "
-		       "/var/lib/plant-store)\n");
+		printf("  --dir DIR       the store's directory, or a backup's "
+		       "(PLANT_STORE_DIR)\n");
 	if (has_option(command, 'p'))
 		printf("  --quiet         show no progress\n"
 		       "  --progress      show progress even if stderr is no "
@@ -136,10 +125,10 @@ read_arguments(struct call *call, int argc, char **argv)
 	}
 	call->operands = argv + optind;
 	call->operands_n = argc - optind;
-	if (call->operands_n > command->operands_max)
+	if (call->operands_n > command->operands[1])
 		return command_usage_error(call, "too many arguments");
-	if (call->operands_n < command->operands_min)
-		return command_usage_error(call, "%s", command->missing);
+	if (call->operands_n < command->operands[0])
+		return command_usage_error(call, "an argument is missing");
 	return GO_ON;
 }
 
@@ -207,13 +196,12 @@ command_by(const struct call *call, const char **by)
 {
 	const char *name = call->values['b'];
 
-	if (name == NULL)
+	if (name != NULL)
+		*by = name;
+	if (name == NULL || tokens_is_name(name))
 		return EX_OK;
-	*by = name;
-	return tokens_is_name(name)
-		   ? EX_OK
-		   : command_usage_error(
-			 call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+	return command_usage_error(
+	    call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
 }
 
 bool
@@ -227,7 +215,6 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* The service runs as the store's owner. */
 int
 command_become_owner(const char *dir)
 {
@@ -243,8 +230,6 @@ command_become_owner(const char *dir)
 	(void)fault_report(dir, "cannot become its owner");
 	return EX_NOPERM;
 }
-
-/* --- Progress and signals --- */
 
 static void
 on_stop(int number)
@@ -300,22 +285,20 @@ show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
+	bool ends = context != NULL && done == total && progress.shown;
 	int64_t now_ms;
 
-	bool ends = context != NULL && done == total && progress.shown;
-
-	if (progress.next_ms > 0) {
-		now_ms = clock_ms(CLOCK_MONOTONIC);
-		if (progress.began_ms == 0) {
-			progress.began_ms = now_ms;
-			progress.first = done;
-		}
-		if (ends || now_ms >= progress.next_ms) {
-			show(done, total, now_ms, context);
-			progress.next_ms =
-			    now_ms +
-			    (progress.terminal ? TERMINAL_MS : LINE_MS);
-		}
+	if (progress.next_ms == 0)
+		return stopped_by == 0;
+	now_ms = clock_ms(CLOCK_MONOTONIC);
+	if (progress.began_ms == 0) {
+		progress.began_ms = now_ms;
+		progress.first = done;
+	}
+	if (ends || now_ms >= progress.next_ms) {
+		show(done, total, now_ms, context);
+		progress.next_ms =
+		    now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
 	}
 	return stopped_by == 0;
 }
@@ -324,15 +307,15 @@ step(void *context, uint64_t done, uint64_t total)
 static void
 set_stop_signals(void (*handler)(int))
 {
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 	/* Reads are to be broken off, so without SA_RESTART. */
 	struct sigaction before, action = { .sa_handler = handler };
 
-	for (size_t i = 0; i < STOP_SIGNALS; i++)
-		sigaddset(&action.sa_mask, stop_signals[i]);
-	for (size_t i = 0; i < STOP_SIGNALS; i++) {
-		sigaction(stop_signals[i], NULL, &before);
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < 3; i++) {
+		sigaction(signals[i], NULL, &before);
 		if (before.sa_handler != SIG_IGN)
-			sigaction(stop_signals[i], &action, NULL);
+			sigaction(signals[i], &action, NULL);
 	}
 }
 
@@ -341,7 +324,6 @@ command_watch(const struct call *call, const char *what)
 {
 	memset(&progress, 0, sizeof(progress));
 	progress.what = what;
-	progress.watching = true;
 	progress.terminal = isatty(STDERR_FILENO);
 	/* Short work shows nothing. */
 	if (call->values['q'] == NULL && call->values['p'] != NULL)
@@ -363,7 +345,7 @@ command_clear_line(void)
 void
 command_unwatch(void)
 {
-	if (!progress.watching)
+	if (progress.what == NULL)
 		return;
 	/* Once stopped, all that is left is to clean up and end. */
 	if (stopped_by == 0)
@@ -373,13 +355,11 @@ command_unwatch(void)
 	memset(&progress, 0, sizeof(progress));
 }
 
-/* --- Reading --- */
-
 struct store_reader *
 command_open(const struct call *call, const struct watch *watch,
     const char *since, enum fault *fault)
 {
-	const struct store_options options = {
+	struct store_options options = {
 		.database = call->database, .dir = call->dir, .watch = watch
 	};
 

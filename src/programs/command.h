@@ -14,15 +14,13 @@
 #include "pure/record.h"
 #include "store/store.h"
 
-/*
- * The common options in a subcommand's table.  An option's value is a letter,
- * by which call.values is indexed.
- */
+/* Common options.  An option's value is a letter, the index in call.values. */
 /* clang-format off */
 #define COMMAND_HELP { "help", no_argument, NULL, 'h' }
 #define COMMAND_DIR { "dir", required_argument, NULL, 'd' }
 #define COMMAND_PROGRESS { "quiet", no_argument, NULL, 'q' }, \
 	{ "progress", no_argument, NULL, 'p' }
+#define COMMAND_STORE COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP
 /* clang-format on */
 
 struct call;
@@ -33,16 +31,11 @@ struct command {
 	const char *usage;   /* --help adds the lines of the common options */
 	const char *letters; /* of short options, for getopt; NULL: ":h" */
 	struct option options[11]; /* the last is nameless */
-	/* The option, or ' ' for the operand, that may stand for --dir. */
-	char dir_alias;
+	char dir_alias; /* the option, or ' ' for the operand, as --dir */
 	bool negative_operands; /* "-5" is an operand and no option */
 	const char *instead;    /* what serves a database; NULL: this does */
-	int operands_min, operands_max;
-	const char *missing; /* the error where there are fewer */
-	/*
-	 * Return the exit status: one of sysexits.h, after the error was
-	 * logged, or 128 and the number of the signal that ended it.
-	 */
+	int operands[2];        /* at least and at most */
+	/* Return the exit status; of an error, which is logged, sysexits.h's */
 	int (*run)(const struct call *call);
 };
 
@@ -64,16 +57,13 @@ struct call {
 
 /*
  * command_run(command, argc, argv):
- * Read the options, the operands and the store's directory, which is that of
- * the settings unless it was given, and run the subcommand.  Return its exit
- * status.  The caller closes stdout.
- */
-int command_run(const struct command *command, int argc, char **argv);
-
-/*
+ * Read the arguments, find the store, which is that of the settings unless one
+ * is named, and run the subcommand.  Return its exit status.
+ *
  * command_usage_error(call, format, ...):
  * Log what is wrong and where the help is.  Return EX_USAGE.
  */
+int command_run(const struct command *command, int argc, char **argv);
 int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -97,21 +87,19 @@ bool command_time(const char *text, int64_t *ms);
 
 /*
  * command_become_owner(dir):
- * Of root, become the owner of the store's directory, if there is one: root
- * must not leave files behind that the service cannot write.  EX_OK, or
- * EX_NOPERM, logged.
+ * As root, become the owner of the store's directory, if there is one: files of
+ * root could not be written by the service.  EX_OK, or EX_NOPERM, logged.
  */
 int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():
- * Begin long work: the watch for it prints share, rate (bytes a second) and
- * time left on stderr, if that is a terminal or --progress was given, but not
- * with --quiet, and stops the work after SIGINT, SIGTERM or SIGHUP, which from
- * here on only set a flag.  command_unwatch clears the terminal's line and,
- * unless one of them came, gives the signals their default again.  `what` is a
- * word such as "verify".  The watch's context may be made the text, a char [],
- * that is shown instead when all is read but not yet on the disk.
+ * Begin long work, `what` by a word such as "verify".  The watch for it shows
+ * progress on stderr, as the options demand, and stops the work after SIGINT,
+ * SIGTERM or SIGHUP, which from here on only set a flag.  Its context may be
+ * made a text, a char [], that is shown when all is read but not yet on the
+ * disk.  command_unwatch clears the terminal's line and, unless a signal came,
+ * gives the signals their default again.
  */
 struct watch command_watch(const struct call *call, const char *what);
 void command_unwatch(void);
@@ -119,20 +107,16 @@ void command_unwatch(void);
 /*
  * command_clear_line():
  * Before a line goes to stdout while progress may stand on the same terminal.
- */
-void command_clear_line(void);
-
-/*
+ *
  * command_interrupted():
  * The number of the signal that asked to stop, or 0.
- */
-int command_interrupted(void);
-
-/*
+ *
  * command_fault(fault):
  * The exit status for a fault: 128 and the signal's number if a signal stopped
  * the work.
  */
+void command_clear_line(void);
+int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*

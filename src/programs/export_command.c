@@ -3,8 +3,6 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -23,19 +21,13 @@ static const char usage[] =
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
     "\n"
-    "  --format jsonl  a plant's JSON on each line (the default,\n"
-    "                  unless FILE ends in .csv)\n"
-    "  --format csv    RFC 4180: id,name,tag.  No tag is an empty field, an\n"
-    "                  empty string is \"\".  A U+0000 is warned of.\n"
-    "  --full          {\"at\":TIME,\"by\":NAME,\"plant\":{...}} on each "
-    "line:\n"
-    "                  when it was stored, by which token, and what; for\n"
-    "                  import --full\n"
+    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format csv    RFC 4180: id,name,tag; a U+0000 is warned of\n"
+    "  --full          with the time and the token's name, for import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
     "  --by NAME       only what was stored with the token of that name\n"
-    "  -o, --output FILE\n"
-    "                  write to FILE, which is there only when it is complete\n"
+    "  -o, --output FILE  which is there only when it is complete\n"
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
@@ -51,7 +43,7 @@ struct export
 	bool full;
 	const char *by;                /* NULL: any */
 	char since[TIMESTAMP_LEN + 1]; /* zeros: any */
-	char at[TIMESTAMP_LEN];        /* of the last plant read */
+	char at[TIMESTAMP_LEN + 1];    /* of the last plant read */
 	uint64_t plants;               /* put out */
 	uint64_t nuls;                 /* of these, have a U+0000 */
 	int64_t nul_id;                /* the first of them */
@@ -61,30 +53,14 @@ struct export
 };
 
 /*
- * Put the field of the string at `*token`, which ends before `end`, behind a
- * comma, and move `*token` behind the string.
- */
-static enum fault
-put_field(struct export *export, const char **token, const char *end, bool *nul)
-{
-	size_t len = json_canonical_string(*token, (size_t)(end - *token));
-	assert(len > 0);
-	size_t n = json_string_decode(*token, len, export->text);
-
-	*token += len;
-	*nul = *nul || memchr(export->text, '\0', n) != NULL;
-	export->field[0] = ',';
-	n = csv_field_print(export->text, n, export->field + 1);
-	return output_put(&export->output, export->field, n + 1);
-}
-
-/*
  * Put the CSV of a plant.  Its text is what a checked record holds, so it is
  * canonical.  No tag is an empty field, an empty string "" in quotes.
  */
 static enum fault
 put_csv(struct export *export, const struct record *record)
 {
+	static const size_t begins[] = { LENGTH(NAME_BEGIN),
+		LENGTH(TAG_BEGIN) };
 	const char *end = record->plant + record->plant_len;
 	const char *id = record->plant + LENGTH(ID_BEGIN);
 	const char *at = memchr(id, ',', (size_t)(end - id));
@@ -92,59 +68,42 @@ put_csv(struct export *export, const struct record *record)
 	assert(at != NULL);
 	enum fault fault = output_put(&export->output, id, (size_t)(at - id));
 
-	at += LENGTH(NAME_BEGIN);
-	if (fault == FAULT_NONE)
-		fault = put_field(export, &at, end, &nul);
-	if (fault == FAULT_NONE && *at == ',') {
-		at += LENGTH(TAG_BEGIN);
-		fault = put_field(export, &at, end, &nul);
-	} else if (fault == FAULT_NONE)
-		fault = output_put(&export->output, ",", 1);
+	for (size_t i = 0; i < 2 && fault == FAULT_NONE; i++) {
+		size_t n = 0;
+
+		export->field[0] = ',';
+		if (*at == ',') {
+			at += begins[i];
+			size_t len =
+			    json_canonical_string(at, (size_t)(end - at));
+			assert(len > 0);
+			n = json_string_decode(at, len, export->text);
+			at += len;
+			nul = nul || memchr(export->text, '\0', n) != NULL;
+			n = csv_field_print(export->text, n, export->field + 1);
+		}
+		fault = output_put(&export->output, export->field, n + 1);
+	}
 	if (nul && export->nuls++ == 0)
 		export->nul_id = record->id;
 	return fault == FAULT_NONE ? output_put(&export->output, "\r\n", 2)
 				   : fault;
 }
 
-static bool
-is_wanted(const struct export *export, const struct record *record)
-{
-	return export->by == NULL ||
-	       (strlen(export->by) == record->by_len &&
-		   memcmp(export->by, record->by, record->by_len) == 0);
-}
-
 static enum fault
 put_plant(void *context, const struct record *record)
 {
 	struct export *export = context;
-	enum fault fault;
 
 	memcpy(export->at, record->at, TIMESTAMP_LEN);
-	if (!is_wanted(export, record))
+	if (export->by != NULL &&
+	    (strlen(export->by) != record->by_len ||
+		memcmp(export->by, record->by, record->by_len) != 0))
 		return FAULT_NONE;
 	export->plants++;
 	if (export->format == FORMAT_CSV)
 		return put_csv(export, record);
-	if (export->full)
-		return output_put_full(&export->output, record);
-	fault = output_put(&export->output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(&export->output, "\n", 1)
-				   : fault;
-}
-
-static void
-log_end(const struct export *export, const char *where)
-{
-	log_info("exported %" PRIu64 " plants, up to %s%s%.*s", export->plants,
-	    where, export->at[0] != '\0' ? ", " : "",
-	    export->at[0] != '\0' ? TIMESTAMP_LEN : 0, export->at);
-	if (export->nuls > 0)
-		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
-			    "first: %" PRId64 "), where other programs may "
-			    "cut the value off; they are exact in --format "
-			    "jsonl",
-		    export->nuls, export->nul_id);
+	return output_put_plant(&export->output, record, export->full);
 }
 
 static enum fault
@@ -171,7 +130,15 @@ put_all(struct export *export, const struct call *call)
 	output_close(&export->output);
 	command_unwatch();
 	if (fault == FAULT_NONE)
-		log_end(export, where);
+		log_info("exported %" PRIu64 " plants, up to %s%s%s",
+		    export->plants, where, export->at[0] != '\0' ? ", " : "",
+		    export->at);
+	if (fault == FAULT_NONE && export->nuls > 0)
+		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
+			    "first: %" PRId64 "), where other programs may "
+			    "cut the value off; they are exact in --format "
+			    "jsonl",
+		    export->nuls, export->nul_id);
 	if (fault == FAULT_STOPPED)
 		log_error("export: stopped after %" PRIu64 " plants; %s %s",
 		    export->plants, path != NULL ? path : "stdout",
@@ -179,48 +146,33 @@ put_all(struct export *export, const struct call *call)
 	return fault;
 }
 
-/* A time or a date, as the text that journals have. */
-static int
-read_since(const struct call *call, char *since)
-{
-	const char *text = call->values['s'];
-	int64_t ms;
-
-	if (text == NULL)
-		return EX_OK;
-	if (!command_time(text, &ms))
-		return command_usage_error(call,
-		    "--since: not a time: %s; say 2027-01-31 or "
-		    "2027-01-31T12:00:00Z",
-		    text);
-	timestamp_print(ms, since);
-	return EX_OK;
-}
-
 static int
 run(const struct call *call)
 {
-	struct export *export = calloc(1, sizeof(*export));
-	int status;
+	static struct export export;
+	const char *path = call->values['o'];
+	const char *since = call->values['s'];
+	int64_t since_ms;
+	int status = command_format(call, path, &export.format);
 
-	if (export == NULL)
-		return command_fault(fault_report("export", "cannot begin"));
-	status = command_format(call, call->values['o'], &export->format);
 	if (status == EX_OK)
-		status = command_by(call, &export->by);
-	if (status == EX_OK)
-		status = read_since(call, export->since);
-	if (status == EX_OK && call->values['F'] != NULL &&
-	    call->values['o'] == NULL)
-		status = command_usage_error(call, "--force is for -o FILE");
-	export->full = call->values['u'] != NULL;
-	if (status == EX_OK && export->full && export->format == FORMAT_CSV)
-		status = command_usage_error(
+		status = command_by(call, &export.by);
+	if (status != EX_OK)
+		return status;
+	if (since != NULL && !command_time(since, &since_ms))
+		return command_usage_error(call,
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    since);
+	if (since != NULL)
+		timestamp_print(since_ms, export.since);
+	if (call->values['F'] != NULL && path == NULL)
+		return command_usage_error(call, "--force is for -o FILE");
+	export.full = call->values['u'] != NULL;
+	if (export.full && export.format == FORMAT_CSV)
+		return command_usage_error(
 		    call, "--full is a form of JSON lines, not of CSV");
-	if (status == EX_OK)
-		status = command_fault(put_all(export, call));
-	free(export);
-	return status;
+	return command_fault(put_all(&export, call));
 }
 
 const struct command export_command = {
@@ -234,8 +186,7 @@ const struct command export_command = {
 	    { "by", required_argument, NULL, 'b' },
 	    { "force", no_argument, NULL, 'F' },
 	    { "full", no_argument, NULL, 'u' },
-	    { "file", required_argument, NULL, 'j' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	    { "file", required_argument, NULL, 'j' }, COMMAND_STORE },
 	.dir_alias = 'j',
 	.run = run,
 };

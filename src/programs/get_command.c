@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "command.h"
 #include "ground/log.h"
@@ -18,13 +16,12 @@
 static const char usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
-    "Print the plants with these ids as JSON, a line each, in the order\n"
-    "asked.  Exit status 1 if no plant has one of them, which is named on\n"
-    "stderr.\n"
+    "Print the plants with these ids as JSON, a line each, in the order "
+    "asked.\n"
+    "Exit status 1 if no plant has one of them, which is named on stderr.\n"
     "\n"
     "  ID              a whole number; options go before one below 0\n"
-    "  --full          print also when it was stored, and by which token, as\n"
-    "                  export --full does\n";
+    "  --full          also when it was stored, and by which token\n";
 
 static bool
 read_id(const char *text, int64_t *id)
@@ -37,17 +34,6 @@ read_id(const char *text, int64_t *id)
 	return n > 0 && digits[n] == '\0' && errno == 0;
 }
 
-static enum fault
-put_plant(struct output *output, const struct record *record, bool full)
-{
-	enum fault fault;
-
-	if (full)
-		return output_put_full(output, record);
-	fault = output_put(output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(output, "\n", 1) : fault;
-}
-
 /*
  * Put the plants that there are, up to a fault of the search or of the output,
  * which is returned; a damaged plant is passed over, and its fault returned.
@@ -56,32 +42,34 @@ static enum fault
 answer(const struct call *call, struct store_reader *reader, bool *missing)
 {
 	static struct output output;
-	enum fault found = FAULT_NONE, damage = FAULT_NONE;
-	enum fault written = output_open(&output, NULL, false);
+	enum fault fault = output_open(&output, NULL, false);
+	enum fault damage = FAULT_NONE;
 	struct record record;
 	int64_t id;
 
-	for (int i = 0; i < call->operands_n && found == FAULT_NONE &&
-			written == FAULT_NONE;
-	     i++) {
+	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
-		found = store_reader_find(reader, id, &record);
+		fault = store_reader_find(reader, id, &record);
 		/* The search is over: what is to come is short. */
 		command_unwatch();
-		if (found == FAULT_NONE)
-			written = put_plant(
+		if (fault == FAULT_NONE) {
+			fault = output_put_plant(
 			    &output, &record, call->values['f'] != NULL);
-		else if (found == FAULT_ABSENT) {
+			if (fault != FAULT_NONE)
+				return fault;
+		}
+		if (fault == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id", id);
 			*missing = true;
-		} else if (found == FAULT_DAMAGED)
-			damage = found;
-		if (found == FAULT_ABSENT || found == FAULT_DAMAGED)
-			found = FAULT_NONE;
+		}
+		if (fault == FAULT_DAMAGED)
+			damage = fault;
+		if (fault == FAULT_ABSENT || fault == FAULT_DAMAGED)
+			fault = FAULT_NONE;
 	}
-	if (written == FAULT_NONE && found != FAULT_STOPPED)
-		written = output_finish(&output);
-	return found != FAULT_NONE     ? found
+	enum fault written =
+	    fault != FAULT_STOPPED ? output_finish(&output) : FAULT_NONE;
+	return fault != FAULT_NONE     ? fault
 	       : written != FAULT_NONE ? written
 				       : damage;
 }
@@ -112,11 +100,8 @@ const struct command get_command = {
 	.name = "get",
 	.summary = "print plants by their ids",
 	.usage = usage,
-	.options = { { "full", no_argument, NULL, 'f' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { { "full", no_argument, NULL, 'f' }, COMMAND_STORE },
 	.negative_operands = true,
-	.operands_min = 1,
-	.operands_max = INT_MAX,
-	.missing = "say which ids",
+	.operands = { 1, INT_MAX },
 	.run = run,
 };

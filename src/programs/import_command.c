@@ -2,23 +2,22 @@
  * import_command: plants from JSON lines or CSV into the store, with the checks
  * of the interface.  Constant memory.
  *
- * Happy path: lines are read into a batch until it is as large as one write to
- * the journal, the batch is committed, and so on to the end of the input.  An
- * id makes a plant's creation repeatable: after an import that ended early it
- * is safe to import again, and all that was read before the last commit is
- * stored.
+ * Lines are read into a batch until it is as large as one write to the journal,
+ * the batch is committed, and so on to the end of the input.  After an import
+ * that ended early it is safe to import again: an id makes a plant's creation
+ * repeatable.
  *
- * plant-store(1) has the formats.  Lines are taken from the start of the
- * buffer; when one is not whole, more is read behind it.  A line that is longer
- * than a plant may be is skipped without being kept.  A record of CSV becomes
- * the JSON that a client would have sent, so there is one set of checks.
+ * Lines are taken from the start of the buffer; when one is not whole, more is
+ * read behind it.  A line that is longer than a plant may be is skipped without
+ * being kept.  A record of CSV becomes the JSON that a client would have sent,
+ * so there is one set of checks.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -27,7 +26,6 @@
 #include "api/api.h"
 #include "command.h"
 #include "ground/config.h"
-#include "ground/fault.h"
 #include "ground/log.h"
 #include "http/errors.h"
 #include "http/response.h"
@@ -39,28 +37,18 @@
 #include "store/store.h"
 
 static const char usage[] =
-    "Usage: plant-store import [--dir DIR] [--by NAME] [--format jsonl|csv]\n"
-    "                          [--keep-going] [--quiet | --progress] [FILE]\n"
-    "       plant-store import --full [--dir DIR] [--keep-going]\n"
-    "                          [--quiet | --progress] [FILE]\n"
+    "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
+    "           [--format jsonl|csv] [--keep-going] [--quiet | --progress]\n"
+    "           [FILE]\n"
     "\n"
-    "Store the plants of FILE, or of standard input (also as -), with the\n"
-    "checks of the interface.  FILE has JSON lines, a plant a line as clients\n"
-    "send it, or CSV whose header line names the columns id, name and tag, in\n"
-    "any order, tag if there is one.  A file may be imported again, also "
-    "after\n"
-    "an interruption.\n"
-    "\n"
-    "Every line that is refused, or whose id has another plant already, is\n"
-    "named on stderr.  The first such line ends the import; what came before\n"
-    "it is stored.\n"
+    "Store the plants of FILE, or of standard input, with the checks of the\n"
+    "interface.  The first line that is refused, or whose id has another\n"
+    "plant already, ends the import.  A file may be imported again.\n"
     "\n"
     "  --by NAME        stands in the journal beside each plant (import)\n"
-    "  --format FORMAT  jsonl or csv (by the suffix .jsonl, .ndjson, .json or\n"
-    "                   .csv, else jsonl if the first byte is '{')\n"
-    "  --full           FILE is of export --full: keep each plant's time and\n"
-    "                   token name\n"
-    "  --keep-going     skip lines that are refused or in conflict\n";
+    "  --format FORMAT  jsonl, or csv with a header line of id, name and tag\n"
+    "  --full           FILE is of export --full: keep times and token names\n"
+    "  --keep-going     report such lines and go on\n";
 
 /*
  * One append to the journal takes 4 MiB: a larger batch would be several
@@ -77,198 +65,168 @@ static const char usage[] =
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
 enum { ID, NAME, TAG, COLUMNS_MAX };
-/* The JSON around a record's fields. */
-#define JSON_AROUND sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}")
+#define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + OUTPUT_FULL_AROUND + BREAK_MAX)
+/* A record as JSON: a character is six bytes at most, as \u001f is. */
+#define JSON_BYTES_MAX               \
+	(6 * CONFIG_BODY_BYTES_MAX + \
+	    sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
 
-/* Lines of a kind: how many, and the first range of them. */
+/* Lines of a kind: how many, and the first of them. */
 struct lines {
-	uint64_t n, first, last;
+	uint64_t n, first;
 };
 
-/* When a plant was stored first, and by which token. */
+/* By which token a plant was stored first, and when; "" for now. */
 struct stamp {
-	char at[TIMESTAMP_LEN], by[RECORD_BY_MAX + 1];
+	char by[RECORD_BY_MAX + 1], at[TIMESTAMP_LEN + 1];
 };
 
 struct import {
-	const char *by;
 	bool keep_going, full;
 	struct store *store;
 	struct lines stored, conflicting, refused;
 	uint64_t same; /* of those stored, were there already */
-	int status;    /* why nothing more can be stored, or EX_OK */
+	int status;    /* EX_OK, or why it is over, and the batch with it */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
-	int input_status; /* why nothing more can be read, or EX_OK */
 	struct watch watch;
 	enum format format;
 	size_t bytes_max;   /* of a plant, as JSON */
 	size_t line_max;    /* of a line, with its break */
-	struct stamp stamp; /* of the line at hand, with --full */
+	uint64_t line;      /* at hand */
+	struct stamp stamp; /* of the line at hand */
 	int fd;
 	bool ended;           /* no more can be read */
 	uint64_t done, total; /* bytes of the file; 0 if that is not known */
-	char *buf;            /* from `start` to `end` is not used yet */
-	size_t size, start, end;
-	size_t columns;             /* of the CSV's header; in it, 0 */
+	size_t start, end;    /* between them `buf` is not used yet */
+	size_t columns;       /* of the CSV's header; in it, 0 */
 	size_t column[COLUMNS_MAX]; /* where it has each; `columns`: not */
-	char *json;                 /* a record as JSON */
+	char buf[LINE_BYTES_MAX + READ_BYTES + 1]; /* and a NUL behind it */
+	char json[JSON_BYTES_MAX];                 /* a record as JSON */
 
 	/* The batch. */
 	size_t n;
 	size_t bytes; /* of the journal, at most */
-	struct plant plants[BATCH_PLANTS];
+	struct entry {
+		struct plant plant;
+		struct stamp stamp;
+		uint64_t line;
+	} entries[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
-	uint64_t numbers[BATCH_PLANTS]; /* of their lines */
-	struct stamp stamps[BATCH_PLANTS];
 };
 
 /* What follows a step of reading. */
 enum step { GO_ON, NEED_MORE, END };
 
-/* --- Lines in messages --- */
-
 static void
 note_line(struct lines *lines, uint64_t number)
 {
-	if (lines->n == 0)
+	if (lines->n++ == 0)
 		lines->first = number;
-	if (lines->n == number - lines->first) /* no gap so far */
-		lines->last = number;
-	lines->n++;
 }
 
-/* " Stored: lines 1-3 and 2 more."; nothing without a line. */
+/* Log why nothing is stored from this line on. */
 static void
-print_lines(FILE *out, const char *what, const struct lines *lines)
+end_unstored(struct import *import, uint64_t line, enum store_result result)
 {
-	uint64_t range = lines->last - lines->first + 1;
+	static const struct {
+		const char *what, *remedy;
+	} words[] = {
+		[STORE_FULL] = { "is full", "make room, and" },
+		[STORE_BUSY] = { "is busy", "a little later" },
+		[STORE_AWAY] = { "cannot be reached", "a little later" },
+		[STORE_UNKNOWN] = { "did not confirm it, and may have it or "
+				    "not",
+		    "a little later" },
+		[STORE_FAILED] = { "has failed, and may have it or not",
+		    "when the store is repaired," },
+	};
 
-	if (lines->n == 0)
-		return;
-	fprintf(out, " %s: line%s %" PRIu64, what, lines->n > 1 ? "s" : "",
-	    lines->first);
-	if (range > 1)
-		fprintf(out, "-%" PRIu64, lines->last);
-	if (lines->n > range)
-		fprintf(out, " and %" PRIu64 " more", lines->n - range);
-	putc('.', out);
-}
-
-/* --- Batches --- */
-
-/* Log why nothing is stored from line `number` on. */
-static void
-end_unstored(struct import *import, uint64_t number, enum store_result result)
-{
-	bool full = result == STORE_FULL, busy = result == STORE_BUSY;
-	bool away = result == STORE_AWAY, unknown = result == STORE_UNKNOWN;
-
-	import->status =
-	    full || busy || away || unknown ? EX_TEMPFAIL : EX_IOERR;
+	import->status = result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
 	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
 		  "done; %s import the file again: what is stored is skipped",
-	    import->name, number,
-	    full      ? "is full"
-	    : busy    ? "is busy"
-	    : away    ? "cannot be reached"
-	    : unknown ? "did not confirm it, and may have it or not"
-		      : "has failed, and may have it or not",
-	    full                      ? "make room, and"
-	    : busy || away || unknown ? "a little later"
-				      : "when the store is repaired,");
+	    import->name, line, words[result].what, words[result].remedy);
 }
 
 static void
 commit_batch(struct import *import)
 {
-	size_t n = import->n, unstored = n;
+	size_t n = import->n;
 
 	import->n = import->bytes = 0;
 	if (n == 0)
 		return;
 	int failed = store_commit(import->store, import->items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++) {
-		switch (import->items[i].result) {
-		case STORE_SAME:
-			import->same++;
-			/* fallthrough */
-		case STORE_CREATED:
-			note_line(&import->stored, import->numbers[i]);
-			break;
-		case STORE_CONFLICT:
-			note_line(&import->conflicting, import->numbers[i]);
+		struct entry *entry = &import->entries[i];
+		enum store_result result = import->items[i].result;
+
+		import->same += result == STORE_SAME;
+		if (result == STORE_SAME || result == STORE_CREATED)
+			note_line(&import->stored, entry->line);
+		else if (result == STORE_CONFLICT) {
+			note_line(&import->conflicting, entry->line);
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 				  ": %s",
-			    import->name, import->numbers[i],
-			    errors_number(HTTP_CONFLICT), import->plants[i].id,
+			    import->name, entry->line,
+			    errors_number(HTTP_CONFLICT), entry->plant.id,
 			    errors_message(HTTP_CONFLICT));
-			break;
-		default:
-			if (unstored == n)
-				unstored = i;
-		}
-		plant_done(&import->plants[i]);
+		} else if (import->status == EX_OK)
+			end_unstored(import, entry->line, result);
+		plant_done(&entry->plant);
 	}
-	if (unstored < n)
-		end_unstored(import, import->numbers[unstored],
-		    import->items[unstored].result);
-	else if (failed != 0)
+	if (failed != 0 && import->status == EX_OK)
 		import->status = EX_IOERR;
 }
 
+/* Nothing more can be read; what was is stored. */
+static enum step
+end_input(struct import *import, int status)
+{
+	commit_batch(import);
+	if (import->status == EX_OK)
+		import->status = status;
+	return END;
+}
+
 static void
-add_to_batch(struct import *import, uint64_t line, const struct plant *plant)
+add_to_batch(struct import *import, const struct plant *plant)
 {
 	size_t bytes = RECORD_ENVELOPE_MAX + plant->len;
 
 	if (import->n == BATCH_PLANTS || import->bytes + bytes > BATCH_BYTES)
 		commit_batch(import);
-	import->plants[import->n] = *plant;
-	import->items[import->n] =
-	    (struct store_item){ .plant = &import->plants[import->n],
-		    .by = import->by };
-	if (import->full) {
-		struct stamp *stamp = &import->stamps[import->n];
-
-		*stamp = import->stamp;
-		import->items[import->n].at = stamp->at;
-		import->items[import->n].by = stamp->by;
-	}
-	import->numbers[import->n] = line;
+	struct entry *entry = &import->entries[import->n];
+	*entry = (struct entry){ *plant, import->stamp, import->line };
+	import->items[import->n++] = (struct store_item){
+		.plant = &entry->plant,
+		.by = entry->stamp.by,
+		.at = import->full ? entry->stamp.at : NULL,
+	};
 	import->bytes += bytes;
-	import->n++;
-}
-
-/* --- A plant, or why there is none --- */
-
-static void
-refuse(struct import *import, uint64_t line, const char *what, const char *why)
-{
-	log_error("%s: line %" PRIu64 ": %s%s", import->name, line, what, why);
-	note_line(&import->refused, line);
 }
 
 static void
-refuse_error(
-    struct import *import, uint64_t line, const struct response_error *error)
+refuse(struct import *import, const char *what, const char *why)
 {
-	char message[RESPONSE_MESSAGE_MAX], what[sizeof(message) + 16];
+	log_error("%s: line %" PRIu64 ": %s%s", import->name, import->line,
+	    what, why);
+	note_line(&import->refused, import->line);
+}
 
-	response_message(error, message, sizeof(message));
-	snprintf(what, sizeof(what), "error %d: %s",
-	    errors_number(error->error), message);
-	refuse(import, line, what,
-	    error->error == HTTP_BODY_TOO_LARGE
+static void
+refuse_error(struct import *import, struct response_error error)
+{
+	char what[RESPONSE_MESSAGE_MAX + 16];
+	int n = snprintf(
+	    what, sizeof(what), "error %d: ", errors_number(error.error));
+
+	response_message(&error, what + n, RESPONSE_MESSAGE_MAX);
+	refuse(import, what,
+	    error.error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
 		: "");
-}
-
-static void
-refuse_as(struct import *import, uint64_t line, enum http_error error)
-{
-	refuse_error(import, line, &(struct response_error){ .error = error });
 }
 
 static bool
@@ -293,7 +251,7 @@ find_mistake(const char *text, size_t len)
 
 /* The plant of a JSON text, which is a line or was made of a record. */
 static void
-read_plant(struct import *import, uint64_t line, const char *text, size_t len)
+read_plant(struct import *import, const char *text, size_t len)
 {
 	struct response_error failure;
 	struct json_error error;
@@ -303,68 +261,47 @@ read_plant(struct import *import, uint64_t line, const char *text, size_t len)
 	const char *mistake = made ? NULL : find_mistake(text, len);
 
 	if (len > import->bytes_max) {
-		refuse_as(import, line, HTTP_BODY_TOO_LARGE);
+		refuse_error(import,
+		    (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
 		return;
 	}
 	fault = plant_read(&plant, text, len, &error);
 	if (fault == PLANT_OK)
-		add_to_batch(import, line, &plant);
+		add_to_batch(import, &plant);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
-		import->input_status =
-		    command_fault(fault_report(import->name, "cannot read"));
+		end_input(import,
+		    command_fault(fault_report(import->name, "cannot read")));
 	} else if (mistake != NULL)
-		refuse(import, line, mistake, "");
+		refuse(import, mistake, "");
 	else {
 		failure = api_plant_failure(fault, &error);
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse_error(import, line, &failure);
+		refuse_error(import, failure);
 	}
-}
-
-/* Pass `with`, if the text begins so. */
-static bool
-pass(const char **text, size_t *len, const char *with)
-{
-	bool passed = begins_with(*text, *len, with);
-
-	if (passed) {
-		*text += strlen(with);
-		*len -= strlen(with);
-	}
-	return passed;
 }
 
 /* A line of export --full; its form is as strict as the journal's. */
 static void
-read_full(struct import *import, uint64_t line, const char *text, size_t len)
+read_full(struct import *import, char *text, size_t len)
 {
 	struct stamp *stamp = &import->stamp;
-	const char *quote;
 	int64_t ms;
+	int n = 0;
 
-	if (!pass(&text, &len, OUTPUT_FULL_AT) || len < TIMESTAMP_LEN ||
-	    timestamp_read(text, TIMESTAMP_LEN, &ms) < 0)
-		goto refused;
-	timestamp_print(ms, stamp->at);
-	text += TIMESTAMP_LEN;
-	len -= TIMESTAMP_LEN;
-	if (!pass(&text, &len, OUTPUT_FULL_BY) ||
-	    (quote = memchr(text, '"', len)) == NULL ||
-	    quote - text > RECORD_BY_MAX)
-		goto refused;
-	*(char *)mempcpy(stamp->by, text, (size_t)(quote - text)) = '\0';
-	len -= (size_t)(quote - text);
-	text = quote;
-	if (tokens_is_name(stamp->by) && pass(&text, &len, OUTPUT_FULL_PLANT) &&
-	    len > 0 && text[len - 1] == '}') {
-		read_plant(import, line, text, len - 1);
-		return;
-	}
-refused:
-	refuse(import, line, "not a line of export --full", "");
+	static_assert(TIMESTAMP_LEN == 24 && RECORD_BY_MAX == 64, "see below");
+	sscanf(text,
+	    OUTPUT_FULL_AT "%24[^\"]" OUTPUT_FULL_BY
+			   "%64[^\"]" OUTPUT_FULL_PLANT "%n",
+	    stamp->at, stamp->by, &n);
+	if (n > 0 && text[len - 1] == '}' && tokens_is_name(stamp->by) &&
+	    timestamp_read(stamp->at, TIMESTAMP_LEN, &ms) == 0) {
+		timestamp_print(ms, stamp->at);
+		read_plant(import, text + n, len - 1 - (size_t)n);
+	} else
+		refuse(import, "not a line of export --full", "");
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -373,13 +310,11 @@ is_integer(const struct csv_field *field)
 {
 	const char *text = field->text;
 	size_t sign = field->len > 0 && text[0] == '-';
+	size_t digits = field->len - sign;
 
-	if (field->len == sign || (text[sign] == '0' && field->len > sign + 1))
-		return false;
-	for (size_t i = sign; i < field->len; i++)
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-	return true;
+	/* There is a NUL behind the buffer, if not earlier. */
+	return digits > 0 && (text[sign] != '0' || digits == 1) &&
+	       strspn(text + sign, "0123456789") >= digits;
 }
 
 static bool
@@ -390,8 +325,7 @@ is_absent(const struct csv_field *field)
 
 /* The plant of a record with the header's fields. */
 static void
-read_record(
-    struct import *import, uint64_t line, const struct csv_field *fields)
+read_record(struct import *import, const struct csv_field *fields)
 {
 	const struct csv_field *id = &fields[import->column[ID]];
 	const struct csv_field *name = &fields[import->column[NAME]];
@@ -407,7 +341,7 @@ read_record(
 				: is_absent(name)       ? HTTP_NAME_MISSING
 							: HTTP_OK;
 	if (error != HTTP_OK) {
-		refuse_as(import, line, error);
+		refuse_error(import, (struct response_error){ .error = error });
 		return;
 	}
 	to = mempcpy(to, "{\"id\":", 6);
@@ -419,10 +353,8 @@ read_record(
 		to += json_string_print(tag->text, tag->len, to);
 	}
 	*to++ = '}';
-	read_plant(import, line, import->json, (size_t)(to - import->json));
+	read_plant(import, import->json, (size_t)(to - import->json));
 }
-
-/* --- Lines and records --- */
 
 /* Move what is left to the front and read more behind it. */
 static enum step
@@ -436,23 +368,23 @@ fill(struct import *import)
 	import->start = 0;
 	while (n < 0) {
 		if (!watch_step(&import->watch, import->done, import->total)) {
-			import->input_status = 128 + command_interrupted();
-			return END;
+			return end_input(import, 128 + command_interrupted());
 		}
 		/* A read that waits could miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
 		n = read(import->fd, import->buf + import->end,
-		    import->size - import->end);
+		    sizeof(import->buf) - 1 - import->end);
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			import->input_status =
-			    errno == EISDIR ? EX_NOINPUT : EX_IOERR;
+			int status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
+
 			(void)fault_report(import->name, "cannot read");
-			return END;
+			return end_input(import, status);
 		}
 	}
 	import->ended = n == 0;
 	import->end += (size_t)n;
+	import->buf[import->end] = '\0';
 	import->done += (uint64_t)n;
 	return GO_ON;
 }
@@ -465,36 +397,35 @@ static enum step
 skip_line(struct import *import)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
-	uint64_t number = import->lines + 1;
-	enum step step = GO_ON;
-	bool whole = false;
 	char c = '\0';
 
-	while (!whole && step == GO_ON) {
-		while (!whole && import->start < import->end) {
+	for (;;) {
+		while (import->start < import->end) {
 			c = import->buf[import->start++];
 			import->lines += c == '\n';
-			whole = c == '\n' && place != CSV_IN_QUOTES;
-			if (!whole && import->format == FORMAT_CSV)
+			if (c == '\n' && place != CSV_IN_QUOTES)
+				goto whole;
+			if (import->format == FORMAT_CSV)
 				place = csv_next_place(place, c);
 		}
-		if (!whole && import->ended) {
-			import->lines += c != '\n';
-			whole = true;
-		} else if (!whole)
-			step = fill(import);
+		if (import->ended)
+			break;
+		if (fill(import) == END)
+			return END;
 	}
-	if (whole)
-		refuse_as(import, number, HTTP_BODY_TOO_LARGE);
-	return step;
+	import->lines += c != '\n';
+whole:
+	refuse_error(
+	    import, (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
+	return GO_ON;
 }
 
 static enum step
 next_json(struct import *import)
 {
-	const char *text = import->buf + import->start;
-	size_t len = import->end - import->start, blank = 0;
-	const char *newline = memchr(text, '\n', len);
+	char *text = import->buf + import->start;
+	size_t len = import->end - import->start;
+	char *newline = memchr(text, '\n', len);
 
 	if (newline == NULL && !import->ended)
 		return NEED_MORE;
@@ -504,12 +435,11 @@ next_json(struct import *import)
 	import->lines++;
 	if (len > 0 && text[len - 1] == '\r')
 		len--;
-	while (blank < len && (text[blank] == ' ' || text[blank] == '\t'))
-		blank++;
-	if (blank < len && import->full)
-		read_full(import, import->lines, text, len);
-	else if (blank < len)
-		read_plant(import, import->lines, text, len);
+	text[len] = '\0'; /* in place of a break, or behind the buffer */
+	if (strspn(text, " \t") < len && import->full)
+		read_full(import, text, len);
+	else if (strspn(text, " \t") < len)
+		read_plant(import, text, len);
 	return GO_ON;
 }
 
@@ -532,8 +462,8 @@ read_header(struct import *import, const struct csv_field *fields, size_t n)
 	for (size_t c = 0; c < COLUMNS_MAX; c++)
 		for (column[c] = 0; column[c] < n; column[c]++)
 			if (fields[column[c]].len == strlen(names[c]) &&
-			    memcmp(fields[column[c]].text, names[c],
-				strlen(names[c])) == 0)
+			    begins_with(fields[column[c]].text,
+				fields[column[c]].len, names[c]))
 				break;
 	if (n < 2 || column[ID] == n || column[NAME] == n ||
 	    (n > 2 && column[TAG] == n)) {
@@ -543,8 +473,7 @@ read_header(struct import *import, const struct csv_field *fields, size_t n)
 			  "say --format jsonl if these are JSON lines; nothing "
 			  "was imported",
 		    import->name, import->lines);
-		import->input_status = EX_DATAERR;
-		return END;
+		return end_input(import, EX_DATAERR);
 	}
 	import->columns = n;
 	return GO_ON;
@@ -565,18 +494,17 @@ next_csv(struct import *import)
 	if (result == CSV_MORE)
 		return NEED_MORE;
 	import->start += used;
-	uint64_t number = import->lines + 1;
-	/* The last line may have no break. */
-	import->lines += text[used - 1] != '\n';
 	if (result == CSV_BAD) {
-		import->lines += count_newlines(text, used);
+		/* The last line may have no break. */
+		import->lines +=
+		    count_newlines(text, used) + (text[used - 1] != '\n');
 		if (import->columns == 0)
 			return read_header(import, NULL, 0);
-		refuse(import, number, "not valid CSV: ", reason);
+		refuse(import, "not valid CSV: ", reason);
 		return GO_ON;
 	}
 	/* Unquoting may have left copies of breaks between the fields. */
-	import->lines += text[used - 1] == '\n';
+	import->lines++;
 	for (size_t i = 0; i < n; i++)
 		if (fields[i].quoted)
 			import->lines +=
@@ -586,9 +514,9 @@ next_csv(struct import *import)
 	if (import->columns == 0)
 		return read_header(import, fields, n);
 	if (n < import->columns)
-		refuse(import, number, "not valid CSV: ", "too few fields");
+		refuse(import, "not valid CSV: ", "too few fields");
 	else
-		read_record(import, number, fields);
+		read_record(import, fields);
 	return GO_ON;
 }
 
@@ -617,9 +545,9 @@ store_lines(struct import *import)
 	enum step step = begin(import);
 
 	while (step != END && import->status == EX_OK &&
-	       import->input_status == EX_OK &&
 	       (import->keep_going ||
 		   import->refused.n + import->conflicting.n == 0)) {
+		import->line = import->lines + 1;
 		if (step == NEED_MORE)
 			step = import->end - import->start > import->line_max
 				   ? skip_line(import)
@@ -632,20 +560,25 @@ store_lines(struct import *import)
 	}
 	if (import->status == EX_OK)
 		commit_batch(import);
-	if (import->status == EX_OK)
-		import->status = import->input_status;
-	/* What a failure left uncommitted. */
-	for (size_t i = 0; i < import->n; i++)
-		plant_done(&import->plants[i]);
 }
 
-/* --- The whole --- */
+/* " Stored: line 1 and 17 more."; nothing without a line. */
+static void
+print_lines(FILE *out, const char *what, const struct lines *lines)
+{
+	if (lines->n == 0)
+		return;
+	fprintf(out, " %s: line %" PRIu64, what, lines->first);
+	if (lines->n > 1)
+		fprintf(out, " and %" PRIu64 " more", lines->n - 1);
+	putc('.', out);
+}
 
 /* Print what has been done, and log what to do about the rest. */
 static int
 report(const struct import *import)
 {
-	char text[512];
+	char text[256];
 	FILE *out;
 
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
@@ -657,10 +590,9 @@ report(const struct import *import)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import->name, import->lines);
-	if (import->status != EX_OK)
+	if (import->status != EX_OK ||
+	    import->refused.n + import->conflicting.n == 0)
 		return import->status;
-	if (import->refused.n + import->conflicting.n == 0)
-		return EX_OK;
 	out = import->keep_going ? NULL : fmemopen(text, sizeof(text), "w");
 	if (out != NULL) {
 		print_lines(out, "Stored", &import->stored);
@@ -710,15 +642,8 @@ open_input(struct import *import, const char *path)
 	if (path != NULL && strcmp(path, "-") == 0)
 		path = NULL;
 	import->name = path == NULL ? "stdin" : path;
-	import->line_max = import->bytes_max + BREAK_MAX;
-	if (import->full)
-		import->line_max += OUTPUT_FULL_AROUND;
-	import->size = import->line_max + READ_BYTES;
-	import->buf = malloc(import->size);
-	/* A character is six bytes at most, as \u001f is. */
-	import->json = malloc(6 * import->bytes_max + JSON_AROUND);
-	if (import->buf == NULL || import->json == NULL)
-		return command_fault(fault_report("import", "cannot begin"));
+	import->line_max = import->bytes_max + BREAK_MAX +
+			   (import->full ? OUTPUT_FULL_AROUND : 0);
 	if (path != NULL)
 		import->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import->fd < 0 || fstat(import->fd, &st) < 0) {
@@ -735,15 +660,17 @@ open_input(struct import *import, const char *path)
 static int
 run(const struct call *call)
 {
-	static struct import import = { .by = "import", .fd = STDIN_FILENO };
+	static struct import import = { .fd = STDIN_FILENO };
+	const char *by = "import";
 	struct config config;
-	int status = command_by(call, &import.by);
+	int status = command_by(call, &by);
 
 	if (status == EX_OK)
 		status =
 		    command_format(call, call->operands[0], &import.format);
 	if (status != EX_OK)
 		return status;
+	snprintf(import.stamp.by, sizeof(import.stamp.by), "%s", by);
 	import.keep_going = call->values['k'] != NULL;
 	import.full = call->values['u'] != NULL;
 	if (import.full &&
@@ -761,10 +688,6 @@ run(const struct call *call)
 		status = command_become_owner(call->dir);
 	if (status == EX_OK)
 		status = open_and_store(&import, call);
-	if (import.fd > STDIN_FILENO)
-		close(import.fd);
-	free(import.buf);
-	free(import.json);
 	return status;
 }
 
@@ -775,8 +698,7 @@ const struct command import_command = {
 	.options = { { "by", required_argument, NULL, 'b' },
 	    { "format", required_argument, NULL, 'f' },
 	    { "keep-going", no_argument, NULL, 'k' },
-	    { "full", no_argument, NULL, 'u' }, COMMAND_DIR, COMMAND_PROGRESS,
-	    COMMAND_HELP },
-	.operands_max = 1,
+	    { "full", no_argument, NULL, 'u' }, COMMAND_STORE },
+	.operands = { 0, 1 },
 	.run = run,
 };

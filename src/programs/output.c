@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,23 +35,11 @@ fail(const struct output *output, const char *what, enum fault fault)
 	return fault;
 }
 
-static bool
-is_journal(const char *path)
-{
-	char begin[sizeof(JOURNAL_BEGIN) - 1];
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	bool is = fd >= 0 && read(fd, begin, sizeof(begin)) == sizeof(begin) &&
-		  memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0;
-
-	if (fd >= 0)
-		close(fd);
-	return is;
-}
-
 /* Why what has the name may not be replaced: a device was not meant. */
 static const char *
 why_not_replaced(const struct output *output)
 {
+	char begin[sizeof(JOURNAL_BEGIN) - 1];
 	struct stat st;
 
 	if (lstat(output->path, &st) < 0)
@@ -58,7 +47,8 @@ why_not_replaced(const struct output *output)
 	if (!S_ISREG(st.st_mode))
 		return "is no regular file; name another, or redirect stdout "
 		       "to it";
-	if (is_journal(output->path))
+	if (file_get(AT_FDCWD, output->path, begin, sizeof(begin)) == 0 &&
+	    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
 		return "is a store's journal; name another file";
 	return output->replace ? NULL
 			       : "is there already; name another file, or "
@@ -98,15 +88,12 @@ flush(struct output *output)
 	const char *text = output->buf;
 
 	while (output->used > 0) {
+		struct pollfd ready = { .fd = output->fd, .events = POLLOUT };
 		ssize_t n = write(output->fd, text, output->used);
 
-		if (n < 0 && errno == EAGAIN) {
-			/* A pipe that does not block, as others left it. */
-			struct pollfd ready = { .fd = output->fd,
-				.events = POLLOUT };
-
+		/* A pipe that does not block, as others left it. */
+		if (n < 0 && errno == EAGAIN)
 			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
-		}
 		if (n < 0 && errno != EINTR)
 			return fail(output, "cannot write", FAULT_FAILED);
 		if (n > 0) {
@@ -146,23 +133,20 @@ add(struct output *output, const char *text, size_t len)
 static unsigned
 control_code(const unsigned char *c, size_t len, size_t *n)
 {
-	unsigned code;
+	unsigned code = c[0];
 
 	*n = 1;
-	if (c[0] < 0x20 || c[0] == 0x7f) {
-		bool is_break = c[0] == '\r' && len > 1 && c[1] == '\n';
-
-		return c[0] == '\n' || c[0] == '\t' || is_break ? 0 : c[0];
-	}
-	if (c[0] == 0xc2 && len > 1 && c[1] < 0xa0) {
+	if (c[0] == 0xc2 && len > 1) {
 		*n = 2;
-		return c[1];
-	}
-	if (c[0] != 0xe2 || len < 3)
+		code = c[1];
+	} else if (c[0] == 0xe2 && len > 2) {
+		*n = 3;
+		code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+	} else if (c[0] > 0x7f || c[0] == '\n' || c[0] == '\t' ||
+		   (c[0] == '\r' && len > 1 && c[1] == '\n'))
 		return 0;
-	*n = 3;
-	code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
-	return (code >= 0x202a && code <= 0x202e) ||
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+		       (code >= 0x202a && code <= 0x202e) ||
 		       (code >= 0x2066 && code <= 0x2069)
 		   ? code
 		   : 0;
@@ -192,18 +176,16 @@ output_put(struct output *output, const char *text, size_t len)
 static enum fault
 sync_directory(const struct output *output)
 {
-	char *path = strdup(output->path);
-	int fd = path == NULL
-		     ? -1
-		     : open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", output->path);
+	int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	enum fault fault =
 	    fd >= 0 && fsync(fd) == 0
 		? FAULT_NONE
 		: fail(output, "cannot sync its directory", FAULT_FAILED);
 
-	if (fd >= 0)
-		close(fd);
-	free(path);
+	close(fd);
 	return fault;
 }
 
@@ -239,15 +221,17 @@ output_close(struct output *output)
 }
 
 enum fault
-output_put_full(struct output *output, const struct record *record)
+output_put_plant(struct output *output, const struct record *record, bool full)
 {
 	char head[OUTPUT_FULL_AROUND];
 	int len = snprintf(head, sizeof(head),
 	    OUTPUT_FULL_AT "%.*s" OUTPUT_FULL_BY "%.*s" OUTPUT_FULL_PLANT,
 	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
-	enum fault fault = output_put(output, head, (size_t)len);
+	enum fault fault = output_put(output, head, full ? (size_t)len : 0);
 
 	if (fault == FAULT_NONE)
 		fault = output_put(output, record->plant, record->plant_len);
-	return fault == FAULT_NONE ? output_put(output, "}\n", 2) : fault;
+	if (fault == FAULT_NONE && full)
+		fault = output_put(output, "}", 1);
+	return fault == FAULT_NONE ? output_put(output, "\n", 1) : fault;
 }

@@ -27,42 +27,36 @@ struct output {
  * output_open(output, path, replace):
  * Begin an output; `path` must stay, NULL is stdout.  A fault is logged, and no
  * file was made.  A journal is never replaced.
- */
-enum fault output_open(struct output *output, const char *path, bool replace);
-
-/*
+ *
  * output_put(output, text, len):
  * Add text, of whole characters.  FAULT_FAILED, logged, where it cannot be
  * written; FAULT_STOPPED if a signal broke that off.  If the reader of stdout
  * has gone, SIGPIPE ends the process.
- */
-enum fault output_put(struct output *output, const char *text, size_t len);
-
-/*
+ *
+ * output_put_plant(output, record, full):
+ * Put the plant's line; `full`: that of --full, which import --full reads: when
+ * it was stored, by which token, and what.
+ *
  * output_finish(output):
  * Write the rest, sync the file and put it in its place; stdout is not synced.
  * The faults are those of output_put and, for a file, of output_open.
- */
-enum fault output_finish(struct output *output);
-
-/*
+ *
  * output_close(output):
  * A file that was not finished is removed.
  */
+enum fault output_open(struct output *output, const char *path, bool replace);
+enum fault output_put(struct output *output, const char *text, size_t len);
+enum fault output_put_plant(
+    struct output *output, const struct record *record, bool full);
+enum fault output_finish(struct output *output);
 void output_close(struct output *output);
 
-/*
- * output_put_full(output, record):
- * Put the line of --full: when a plant was stored, by which token, and what.
- * It is what import --full reads.
- */
+/* What --full puts around a plant, and how many bytes at most. */
 #define OUTPUT_FULL_AT "{\"at\":\""
 #define OUTPUT_FULL_BY "\",\"by\":\""
 #define OUTPUT_FULL_PLANT "\",\"plant\":"
-/* Bytes around a plant, at most. */
 #define OUTPUT_FULL_AROUND                                             \
 	(sizeof(OUTPUT_FULL_AT OUTPUT_FULL_BY OUTPUT_FULL_PLANT "}") + \
 	    TIMESTAMP_LEN + RECORD_BY_MAX)
-enum fault output_put_full(struct output *output, const struct record *record);
 
 #endif

@@ -33,49 +33,34 @@ print_help(void)
 	config_print_help(stdout);
 }
 
+/* What the first word asks for: a subcommand, or help, or the version. */
 static int
-usage_error(const char *what, const char *value)
+run(int argc, char **argv)
 {
-	log_error("%s%s; see: plant-store --help", what, value);
-	return EX_USAGE;
-}
+	const char *word = argc > 0 ? argv[0] : "";
+	char option[] = "--help";
 
-/* Run the subcommand whose name is argv[0]. */
-static int
-run_subcommand(int argc, char **argv)
-{
-	if (argc == 0)
-		return usage_error("say which subcommand", "");
-	if (strcmp(argv[0], "help") == 0) {
-		char option[] = "--help";
-		char *help[] = { argv[1], option, NULL };
-
-		if (argc > 1 && argv[1][0] != '-' &&
-		    strcmp(argv[1], "help") != 0)
-			return run_subcommand(2, help);
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+		printf("plant-store %s\n", PLANT_STORE_VERSION);
+		return EX_OK;
+	}
+	if (strcmp(word, "help") == 0 && argc > 1 && argv[1][0] != '-' &&
+	    strcmp(argv[1], "help") != 0)
+		return run(2, (char *[]){ argv[1], option, NULL });
+	if (strcmp(word, "help") == 0 || strcmp(word, option) == 0 ||
+	    strcmp(word, "-h") == 0) {
 		print_help();
 		return EX_OK;
 	}
 	for (size_t i = 0; i < SUBCOMMANDS; i++)
-		if (strcmp(argv[0], subcommands[i]->name) == 0)
+		if (strcmp(word, subcommands[i]->name) == 0)
 			return command_run(subcommands[i], argc, argv);
-	return usage_error("unknown subcommand: ", argv[0]);
-}
-
-static int
-run(int argc, char **argv)
-{
-	const char *word = argc > 1 ? argv[1] : "";
-
-	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-		print_help();
-	else if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
-		printf("plant-store %s\n", PLANT_STORE_VERSION);
-	else if (word[0] == '-')
-		return usage_error("unknown option: ", word);
-	else
-		return run_subcommand(argc - 1, argv + 1);
-	return EX_OK;
+	log_error("%s%s; see: plant-store --help",
+	    argc == 0        ? "say which subcommand"
+	    : word[0] == '-' ? "unknown option: "
+			     : "unknown subcommand: ",
+	    word);
+	return EX_USAGE;
 }
 
 /* A full disk may show itself only now; then what was printed is incomplete. */
@@ -103,5 +88,5 @@ main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();
-	return close_output(run(argc, argv));
+	return close_output(run(argc - 1, argv + 1));
 }

@@ -18,27 +18,12 @@ static const char help[] =
     "plant-store.fcgi answers POST {base_url}/plants: it stores a plant and\n"
     "answers 200 once it is on the disk.\n"
     "\n"
-    "A web server or supervisor starts it, without arguments: as FastCGI with\n"
-    "a listening socket as descriptor 0, or as CGI with REQUEST_METHOD in its\n"
-    "environment.\n"
+    "A web server or supervisor starts it: as FastCGI with a listening socket\n"
+    "as descriptor 0, or as CGI with REQUEST_METHOD in its environment.\n"
     "\n"
-    "Options:\n"
     "  --help     show this and exit\n"
     "  --version  show the version and exit\n"
-    "\n"
-    "Exit status: 0 on success, else one of sysexits.h, and the reason on\n"
-    "stderr and in syslog.  Tokens are made with 'plant-store token add'.\n"
     "\n";
-
-/* Print the text, with the settings behind it or not. */
-static int
-print(const char *text, bool with_settings)
-{
-	fputs(text, stdout);
-	if (with_settings)
-		config_print_help(stdout);
-	return fflush(stdout) == EOF || ferror(stdout) ? EX_IOERR : EX_OK;
-}
 
 /*
  * A core would hold the tokens of clients; prlimit(1) can allow it again.  A
@@ -70,17 +55,20 @@ read_arguments(int argc, char **argv, bool as_cgi)
 {
 	if (as_cgi && getenv("REQUEST_METHOD") != NULL)
 		return SERVE;
-	if (argc == 2 && strcmp(argv[1], "--help") == 0)
-		return print(help, true);
-	if (argc == 2 && strcmp(argv[1], "--version") == 0)
-		return print(
-		    "plant-store.fcgi " PLANT_STORE_VERSION "\n", false);
 	if (argc == 1 && !as_cgi)
 		return SERVE;
-	fputs("plant-store.fcgi: a web server or supervisor starts this, "
-	      "without arguments; see --help\n",
-	    stderr);
-	return EX_USAGE;
+	if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+		fputs(help, stdout);
+		config_print_help(stdout);
+	} else if (argc == 2 && strcmp(argv[1], "--version") == 0)
+		printf("plant-store.fcgi " PLANT_STORE_VERSION "\n");
+	else {
+		fputs("plant-store.fcgi: a web server or supervisor starts "
+		      "this, without arguments; see --help\n",
+		    stderr);
+		return EX_USAGE;
+	}
+	return fflush(stdout) == EOF || ferror(stdout) ? EX_IOERR : EX_OK;
 }
 
 int

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "command.h"
-#include "ground/fault.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
@@ -84,26 +83,24 @@ struct printer {
 	const char *separator;
 };
 
+/* A text, which may be empty, or for NULL a number. */
 static void
-print_text(struct printer *printer, const char *name, const char *text)
+print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
-	if (!printer->json)
-		printf("%-15s  %s\n", name, text[0] != '\0' ? text : "-");
-	else if (text[0] != '\0')
-		printf("%s\"%s\":\"%s\"", printer->separator, name, text);
-	else
-		printf("%s\"%s\":null", printer->separator, name);
-	printer->separator = ",";
-}
+	struct printer *printer = context;
+	bool none = text != NULL && text[0] == '\0';
+	/* No text has a character that JSON escapes. */
+	const char *quote = text != NULL && !none ? "\"" : "";
+	char digits[sizeof("18446744073709551615")];
 
-static void
-print_number(struct printer *printer, const char *name, uint64_t number)
-{
-	/* A token's name has no character that JSON escapes. */
+	snprintf(digits, sizeof(digits), "%" PRIu64, number);
+	if (text == NULL)
+		text = digits;
 	if (printer->json)
-		printf("%s\"%s\":%" PRIu64, printer->separator, name, number);
+		printf("%s\"%s\":%s%s%s", printer->separator, name, quote,
+		    none ? "null" : text, quote);
 	else
-		printf("%-15s  %" PRIu64 "\n", name, number);
+		printf("%-15s  %s\n", name, none ? "-" : text);
 	printer->separator = ",";
 }
 
@@ -114,41 +111,27 @@ print_token(const void *node, VISIT visit, void *printer)
 	    *(const struct token_plants *const *)node;
 
 	if (visit == postorder || visit == leaf)
-		print_number(printer, token->name, token->plants);
+		print_figure(printer, token->name, NULL, token->plants);
 }
 
+/* After the store's own figures. */
 static void
-print_figure(void *printer, const char *name, const char *text, uint64_t number)
+print(const struct stats *stats, struct printer *printer)
 {
-	if (text != NULL)
-		print_text(printer, name, text);
-	else
-		print_number(printer, name, number);
-}
-
-static enum fault
-print(const struct stats *stats, struct store_reader *reader, bool json)
-{
-	struct printer printer = { json, json ? "{" : "" };
-
-	enum fault fault = store_reader_figures(reader, print_figure, &printer);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	print_number(&printer, "plants", stats->plants);
-	print_text(&printer, "first", stats->first);
-	print_text(&printer, "last", stats->last);
-	printf("%s", json ? ",\"tokens\":{" : "\ntokens\n");
-	printer.separator = "";
-	twalk_r(stats->tokens, print_token, &printer);
-	printf("%s", json ? "}}\n" : "");
-	return FAULT_NONE;
+	print_figure(printer, "plants", NULL, stats->plants);
+	print_figure(printer, "first", stats->first, 0);
+	print_figure(printer, "last", stats->last, 0);
+	printf("%s", printer->json ? ",\"tokens\":{" : "\ntokens\n");
+	printer->separator = "";
+	twalk_r(stats->tokens, print_token, printer);
+	printf("%s", printer->json ? "}}\n" : "");
 }
 
 static int
 run(const struct call *call)
 {
 	struct stats stats = { 0 };
+	struct printer printer = { call->values['j'] != NULL, "{" };
 	struct watch watch = command_watch(call, "stats");
 	char where[STORE_WHERE_MAX];
 	enum fault fault;
@@ -161,7 +144,9 @@ run(const struct call *call)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault = print(&stats, reader, call->values['j'] != NULL);
+		fault = store_reader_figures(reader, print_figure, &printer);
+	if (fault == FAULT_NONE)
+		print(&stats, &printer);
 	store_reader_close(reader);
 	tdestroy(stats.tokens, free);
 	return command_fault(fault);
@@ -171,9 +156,8 @@ const struct command stats_command = {
 	.name = "stats",
 	.summary = "show what a store holds, and its state",
 	.usage = usage,
-	.options = { { "json", no_argument, NULL, 'j' }, COMMAND_DIR,
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { { "json", no_argument, NULL, 'j' }, COMMAND_STORE },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = run,
 };

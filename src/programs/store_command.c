@@ -16,31 +16,27 @@
 static const char init_usage[] =
     "Usage: plant-store init [--dir DIR | DIR]\n"
     "\n"
-    "Make a new, empty store in DIR, which is made too if it is absent.  The\n"
-    "service never makes one: a directory without a store may be a file\n"
-    "system that is not mounted.  Other files in DIR stay.\n"
-    "\n"
-    "As root, make DIR first, for the service's user:\n"
+    "Make a new, empty store in DIR, which is made too if it is absent; other\n"
+    "files in DIR stay.  The store belongs to the owner of DIR: as root, "
+    "first\n"
+    "make it for the service's user:\n"
     "  install -d -o plant-store -m 0700 DIR\n"
-    "The store belongs to the owner of DIR.\n"
     "\n";
 
 static const char verify_usage[] =
-    "Usage: plant-store verify [--dir DIR | DIR | FILE] [--quiet | "
-    "--progress]\n"
+    "Usage: plant-store verify [--dir DIR | DIR | FILE]\n"
+    "           [--quiet | --progress]\n"
     "\n"
-    "Check every line of a store's journal: checksum, form, chain, order,\n"
-    "that no id stands twice, and that the index holds what the journal\n"
-    "holds.  FILE is a journal that nobody writes.\n"
+    "Check every line of a store's journal, or of a journal that nobody\n"
+    "writes, and that the index holds what the journal holds.\n"
     "\n";
 
 static const char backup_usage[] =
     "Usage: plant-store backup [--dir DIR] [--quiet | --progress] DEST\n"
     "\n"
-    "Copy a store's journal to the directory DEST, checked on its way: every\n"
-    "plant that was acknowledged before the call.  An earlier backup there is\n"
-    "replaced when the new one is complete.  How to restore it stands in\n"
-    "plant-store(1).\n"
+    "Copy a store's journal, checked on its way, to the directory DEST.  An\n"
+    "earlier backup there is replaced when the new one is complete.  How to\n"
+    "restore it stands in plant-store(1).\n"
     "\n";
 
 static const char recover_usage[] =
@@ -51,8 +47,7 @@ static const char recover_usage[] =
     "journal, into a new store in the directory DEST, and print what is lost.\n"
     "Stop the service first.  Where there is a backup, restore that instead.\n"
     "\n"
-    "  --store UUID    the damaged store's uuid, where its first line is\n"
-    "                  damaged: it stands in a backup's first line\n";
+    "  --store UUID    the damaged store's, as in a backup's first line\n";
 
 static const char *const index_texts[] = {
 	[READER_INDEX_USABLE] = "holds the same plants",
@@ -83,7 +78,7 @@ const struct command store_command_init = {
 	.usage = init_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = init,
 };
 
@@ -115,9 +110,9 @@ const struct command store_command_verify = {
 	.summary = "check a store's journal and index",
 	.usage = verify_usage,
 	.instead = "pg_amcheck and data checksums",
-	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { COMMAND_STORE },
 	.dir_alias = ' ',
-	.operands_max = 1,
+	.operands = { 0, 1 },
 	.run = verify,
 };
 
@@ -139,7 +134,8 @@ backup(const struct call *call)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
 	       " of them new\n",
-	    dest, report.store, report.plants, report.bytes, report.added);
+	    dest, report.copy.store, report.copy.plants, report.copy.bytes,
+	    report.added);
 	return EX_OK;
 }
 
@@ -148,10 +144,8 @@ const struct command store_command_backup = {
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
-	.options = { COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP },
-	.operands_min = 1,
-	.operands_max = 1,
-	.missing = "say where to",
+	.options = { COMMAND_STORE },
+	.operands = { 1, 1 },
 	.run = backup,
 };
 
@@ -162,25 +156,6 @@ print_lost(void *context, uint64_t begin, uint64_t end, const char *reason)
 	command_clear_line();
 	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
 	    end - begin, reason);
-}
-
-static int
-print_recovered(const char *dest, const struct recover_report *report)
-{
-	printf("%s: store %s: %" PRIu64 " plants of store %s", dest,
-	    report->store, report->plants, report->from);
-	if (report->later > 0)
-		printf("; %" PRIu64
-		       " records of ids that stand twice are in %s",
-		    report->later, RECOVER_LATER_NAME);
-	if (report->lost_ranges == 0)
-		printf("; everything was readable\n");
-	else
-		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
-		       " places\n",
-		    report->lost_bytes, report->bytes, report->lost_ranges);
-	return report->lost_ranges == 0 && report->later == 0 ? EX_OK
-							      : EX_DATAERR;
 }
 
 static int
@@ -197,8 +172,21 @@ recover(const struct call *call)
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("%s: stopped; no store was made", options.dest);
-	return fault == FAULT_NONE ? print_recovered(options.dest, &report)
-				   : command_fault(fault);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	printf("%s: store %s: %" PRIu64 " plants of store %s", options.dest,
+	    report.store, report.plants, report.from);
+	if (report.later > 0)
+		printf("; %" PRIu64 " records of ids that stand twice are "
+		       "in " RECOVER_LATER_NAME,
+		    report.later);
+	if (report.lost_ranges == 0)
+		printf("; everything was readable\n");
+	else
+		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
+		       " places\n",
+		    report.lost_bytes, report.bytes, report.lost_ranges);
+	return report.lost_ranges + report.later == 0 ? EX_OK : EX_DATAERR;
 }
 
 const struct command store_command_recover = {
@@ -207,17 +195,15 @@ const struct command store_command_recover = {
 	.usage = recover_usage,
 	.options = { { "store", required_argument, NULL, 's' },
 	    COMMAND_PROGRESS, COMMAND_HELP },
-	.operands_min = 2,
-	.operands_max = 2,
-	.missing = "say from where and where to",
+	.operands = { 2, 2 },
 	.run = recover,
 };
 
 static const char schema_usage[] =
     "Usage: plant-store schema [--roles]\n"
     "\n"
-    "Print the SQL that makes what PLANT_STORE_DATABASE needs, to be run once\n"
-    "by the owner of the database: plant-store schema | psql DATABASE\n"
+    "Print the SQL that makes what PLANT_STORE_DATABASE needs, for the owner\n"
+    "of the database to run once: plant-store schema | psql DATABASE\n"
     "\n"
     "  --roles         the least rights of the role that the service uses\n";
 

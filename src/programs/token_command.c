@@ -3,8 +3,6 @@
  * left to tokens; here are the arguments and the output.
  */
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,53 +30,39 @@ static const char usage[] =
     "\n"
     "add     make a token and print it, this once: only its digest is kept\n"
     "list    show the names, when they expire and when they were made\n"
-    "revoke  remove a token; the service refuses it within a second or two\n"
+    "revoke  remove a token; the service refuses it within two seconds\n"
     "\n"
-    "NAME is 1 to 64 of A-Z a-z 0-9 . _ - and stands in the journal beside\n"
-    "each plant that was created with the token.\n"
+    "NAME, 1 to 64 of A-Z a-z 0-9 . _ -, stands in the journal beside plants.\n"
     "\n"
     "  --expires WHEN  2027-01-31T12:00:00Z, 2027-01-31 (midnight UTC), or\n"
     "                  after 90d, 12h or 30m; without it: never\n"
     "  --file FILE     the token file (PLANT_STORE_TOKENS, or\n"
     "                  /etc/plant-store/tokens)\n";
 
-/* A time from now, such as 90d. */
-static int
-duration_read(const char *text, int64_t *ms)
-{
-	size_t digits = strspn(text, "0123456789");
-	char unit = text[digits];
-	int64_t minutes = unit == 'd'   ? 24 * 60
-			  : unit == 'h' ? 60
-					: unit == 'm';
-
-	if (digits < 1 || digits > DURATION_DIGITS_MAX || minutes == 0 ||
-	    text[digits + 1] != '\0')
-		return -1;
-	*ms = strtoll(text, NULL, 10) * minutes * MINUTE_MS;
-	return 0;
-}
-
-/* Read --expires WHEN: a date, a date-time or a time from now. */
+/* Read --expires WHEN: a date, a date-time or a time from now, such as 90d. */
 static int
 expires_read(const struct call *call, int64_t *ms)
 {
 	int64_t start_ms = clock_ms(CLOCK_REALTIME);
-	const char *text = call->values['e'], *wrong = NULL;
+	const char *text = call->values['e'];
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text + digits;
+	int64_t minutes = strcmp(unit, "d") == 0   ? 24 * 60
+			  : strcmp(unit, "h") == 0 ? 60
+						   : strcmp(unit, "m") == 0;
 
-	if (duration_read(text, ms) == 0)
-		*ms += start_ms;
+	if (digits > 0 && digits <= DURATION_DIGITS_MAX && minutes > 0)
+		*ms = start_ms + strtoll(text, NULL, 10) * minutes * MINUTE_MS;
 	else if (!command_time(text, ms))
 		return command_usage_error(call,
 		    "not a time: %s; say 90d, 12h, 30m, 2027-01-31 or "
 		    "2027-01-31T12:00:00Z",
 		    text);
-	if (*ms <= start_ms)
-		wrong = "not in the future";
-	if (wrong == NULL && *ms > EXPIRES_MS_MAX)
-		wrong = "after the year 9999";
-	return wrong == NULL ? EX_OK
-			     : command_usage_error(call, "%s: %s", wrong, text);
+	if (*ms > start_ms && *ms <= EXPIRES_MS_MAX)
+		return EX_OK;
+	return command_usage_error(call, "%s: %s",
+	    *ms <= start_ms ? "not in the future" : "after the year 9999",
+	    text);
 }
 
 static int
@@ -107,9 +91,8 @@ run_add(const struct call *call, const char *file)
 		    "lost, so revoke it with: plant-store token revoke %s",
 		    strerror(errno), name);
 		status = EX_IOERR;
-	} else if (isatty(STDERR_FILENO)) {
+	} else if (isatty(STDERR_FILENO))
 		fprintf(stderr, "Keep it: it cannot be shown again.\n");
-	}
 	explicit_bzero(token, sizeof token);
 	return status;
 }
@@ -127,11 +110,9 @@ run_list(const char *file)
 	if (tokens == NULL)
 		return service_status(fault);
 	list = tokens_list(tokens, &count);
-	for (size_t i = 0; i < count; i++) {
-		int len = (int)strlen(list[i].name);
-
-		width = len > width ? len : width;
-	}
+	for (size_t i = 0; i < count; i++)
+		if ((int)strlen(list[i].name) > width)
+			width = (int)strlen(list[i].name);
 	printf("%-*s  %-20s  %s\n", width, "NAME", "EXPIRES", "CREATED");
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
@@ -167,14 +148,14 @@ run(const struct call *call)
 	if (file != NULL && file[0] == '\0')
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
-	if (file == NULL) {
-		if (config_read(&config) != FAULT_NONE)
-			return EX_CONFIG;
+	if (file == NULL && config_read(&config) != FAULT_NONE)
+		return EX_CONFIG;
+	if (file == NULL)
 		file = config.tokens;
-	}
-	return add    ? run_add(call, file)
-	       : list ? run_list(file)
-		      : service_status(tokens_revoke(file, call->operands[1]));
+	if (add)
+		return run_add(call, file);
+	return list ? run_list(file)
+		    : service_status(tokens_revoke(file, call->operands[1]));
 }
 
 const struct command token_command = {
@@ -183,8 +164,6 @@ const struct command token_command = {
 	.usage = usage,
 	.options = { { "expires", required_argument, NULL, 'e' },
 	    { "file", required_argument, NULL, 'f' }, COMMAND_HELP },
-	.operands_min = 1,
-	.operands_max = 2,
-	.missing = "give add, list or revoke",
+	.operands = { 1, 2 },
 	.run = run,
 };

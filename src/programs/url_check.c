@@ -8,12 +8,11 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "ground/config.h"
 #include "ground/log.h"
 #include "http/errors.h"
 
@@ -21,7 +20,7 @@
 #define NO_PLANT "{}"
 #define URL_MAX 2048
 #define TIMEOUT_S 15L
-/* More than any Error body; the rest of a foreign page is dropped. */
+/* More than any Error body. */
 #define BODY_MAX 4096
 
 struct target {
@@ -34,10 +33,10 @@ struct target {
 
 struct request {
 	const char *what; /* in messages */
-	const char *method;
 	bool has_token;
-	size_t body_len; /* 0: no body */
+	size_t body_len; /* 0: a GET */
 	enum http_error expected;
+	const char *header, *begins; /* of the answer, and its value; or NULL */
 };
 
 struct answer {
@@ -45,59 +44,31 @@ struct answer {
 	bool connected;   /* something took the connection */
 	long status;
 	int error; /* the number in an Error body of ours, else 0 */
-	/* Of these headers, "" if there is none, as much as there is room. */
-	char allow[128];
-	char authenticate[256];       /* WWW-Authenticate */
+	/* "" if there is none, as much as there is room. */
+	char header[256];             /* the request's */
 	char location[256];           /* where a redirect points, absolute */
 	char detail[CURL_ERROR_SIZE]; /* libcurl's words on `failure` */
 	char body[BODY_MAX + 1];
-	size_t body_len;
 };
 
-/* --- One request, as a client sends it --- */
-
-static size_t
-keep_body(char *data, size_t size, size_t n, void *context)
-{
-	struct answer *answer = context;
-	size_t len = size * n, room = BODY_MAX - answer->body_len;
-	size_t kept = len < room ? len : room;
-
-	memcpy(answer->body + answer->body_len, data, kept);
-	answer->body_len += kept;
-	return len;
-}
-
 static void
-keep_header(CURL *curl, const char *name, char *value, size_t size)
-{
-	struct curl_header *header;
-
-	if (curl_easy_header(curl, name, 0, CURLH_HEADER, -1, &header) ==
-	    CURLHE_OK)
-		snprintf(value, size, "%s", header->value);
-}
-
-static void
-keep_answer(CURL *curl, CURLcode code, struct answer *answer)
+keep_answer(CURL *curl, CURLcode code, const char *name, struct answer *answer)
 {
 	curl_off_t connect_us = 0;
 	char *location = NULL, quote[2];
+	struct curl_header *header;
 
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
 	/* An answer may come before all of the body was taken. */
-	if (code != CURLE_OK && answer->status == 0) {
-		curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-		/* The time counts from the end of TLS's handshake. */
-		answer->connected = connect_us > 0 ||
-				    code == CURLE_SSL_CONNECT_ERROR ||
-				    code == CURLE_PEER_FAILED_VERIFICATION;
-		answer->failure = code;
-		return;
-	}
-	keep_header(curl, "Allow", answer->allow, sizeof(answer->allow));
-	keep_header(curl, "WWW-Authenticate", answer->authenticate,
-	    sizeof(answer->authenticate));
+	answer->failure = answer->status == 0 ? code : CURLE_OK;
+	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+	/* The time counts from the end of TLS's handshake. */
+	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR ||
+			    code == CURLE_PEER_FAILED_VERIFICATION;
+	if (name != NULL && curl_easy_header(curl, name, 0, CURLH_HEADER, -1,
+				&header) == CURLHE_OK)
+		snprintf(answer->header, sizeof(answer->header), "%s",
+		    header->value);
 	curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &location);
 	if (location != NULL)
 		snprintf(
@@ -107,58 +78,49 @@ keep_answer(CURL *curl, CURLcode code, struct answer *answer)
 		answer->error = 0;
 }
 
-/*
- * Send the request and wait for the answer, for at most TIMEOUT_S.  Redirects
- * are not followed.  0, or -1 if there is no memory.
- */
-static int
+/* Wait for the answer for at most TIMEOUT_S.  Redirects are not followed. */
+static void
 send_request(const struct target *target, const struct request *request,
     struct answer *answer)
 {
 	/* "Expect:" avoids the pause for "100 Continue" that libcurl makes. */
 	char expect[] = "Expect:", type[] = "Content-Type: application/json";
-	char credential[8192];
-	struct curl_slist headers[] = { { expect, NULL }, { type, NULL },
-		{ credential, NULL } };
+	struct curl_slist content = { type, NULL };
+	struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
-	CURLcode code;
+	/* What has no room ends the transfer. */
+	FILE *body = fmemopen(answer->body, BODY_MAX, "w");
 
 	memset(answer, 0, sizeof(*answer));
-	if (curl == NULL)
-		return -1;
-	if (request->body_len > 0)
-		headers[0].next = &headers[1];
+	answer->failure = CURLE_OUT_OF_MEMORY;
+	if (curl == NULL || body == NULL)
+		return;
 	if (request->has_token) {
-		snprintf(credential, sizeof(credential),
-		    "Authorization: Bearer %s", target->token);
-		headers[request->body_len > 0].next = &headers[2];
+		curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, target->token);
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, target->url);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	/* A proxy of the environment would be given the token. */
 	if (target->loopback)
 		curl_easy_setopt(curl, CURLOPT_PROXY, "");
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers[0]);
-	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers);
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(
 	    curl, CURLOPT_USERAGENT, "plant-store/" PLANT_STORE_VERSION);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, keep_body);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, answer->detail);
 	if (request->body_len > 0) {
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
 		    (curl_off_t)request->body_len);
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, target->body);
 	}
-	code = curl_easy_perform(curl);
-	keep_answer(curl, code, answer);
+	CURLcode code = curl_easy_perform(curl);
+	fclose(body);
+	keep_answer(curl, code, request->header, answer);
 	curl_easy_cleanup(curl);
-	return code == CURLE_OUT_OF_MEMORY ? -1 : 0;
 }
-
-/* --- What an answer shows --- */
 
 #define BODY_LOST                                                           \
 	"the body did not arrive whole: the web server's limit of bodies "  \
@@ -241,7 +203,6 @@ static const struct hint {
 	{ 0, HTTP_NOT_READY,
 	    "the service is not running or cannot start: its log says why" },
 };
-#define HINTS (sizeof(hints) / sizeof(hints[0]))
 
 /*
  * Whether the web server made this answer: it has our Error for what it refuses
@@ -257,16 +218,17 @@ is_server_made(const struct target *target, const struct request *request,
 		HTTP_BODY_BROKEN, HTTP_HEAD_TOO_LARGE };
 	struct request bare = *request;
 	struct answer again;
-	size_t i = 0, n = sizeof(of_servers) / sizeof(of_servers[0]);
+	bool maybe = false;
 
 	if (answer->error == 0 ||
 	    answer->error == errors_number(HTTP_NO_ANSWER))
 		return true;
-	while (i < n && errors_number(of_servers[i]) != answer->error)
-		i++;
+	for (size_t i = 0; i < sizeof(of_servers) / sizeof(of_servers[0]); i++)
+		maybe |= errors_number(of_servers[i]) == answer->error;
 	bare.has_token = false;
-	return i < n && send_request(target, &bare, &again) == 0 &&
-	       again.error == answer->error;
+	if (maybe)
+		send_request(target, &bare, &again);
+	return maybe && again.error == answer->error;
 }
 
 static const char *
@@ -282,7 +244,7 @@ judge(const struct target *target, const struct request *request,
 	    strcmp(target->url + len - strlen(twice), twice) == 0)
 		return "leave /plants off the URL: it is the base URL";
 	bool made = is_server_made(target, request, answer);
-	for (size_t i = 0; i < HINTS; i++)
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
 		if (made ? hints[i].status == answer->status
 			 : hints[i].status == 0 &&
 			       errors_number(hints[i].error) == answer->error)
@@ -317,10 +279,7 @@ expect(const struct target *target, const struct request *request)
 	struct answer answer;
 	char why[512], number[32] = "";
 
-	if (send_request(target, request, &answer) < 0) {
-		log_error("check: %s: out of memory", request->what);
-		return false;
-	}
+	send_request(target, request, &answer);
 	if (answer.failure != CURLE_OK) {
 		log_error("check: %s: no answer: %s (%s); %s", request->what,
 		    curl_easy_strerror(answer.failure), answer.detail,
@@ -339,13 +298,12 @@ expect(const struct target *target, const struct request *request)
 		     answer.status != errors_status(request->expected)))
 		snprintf(
 		    why, sizeof(why), "%s", judge(target, request, &answer));
-	else if ((request->expected == HTTP_CREDENTIAL_MISSING &&
-		     strncmp(answer.authenticate, "Bearer", 6) != 0) ||
-		 (request->expected == HTTP_METHOD_NOT_ALLOWED &&
-		     strcmp(answer.allow, "POST") != 0))
+	else if (request->header != NULL &&
+		 strncmp(answer.header, request->begins,
+		     strlen(request->begins)) != 0)
 		snprintf(why, sizeof(why),
 		    "the web server drops the header %s from answers",
-		    request->has_token ? "Allow" : "WWW-Authenticate");
+		    request->header);
 	else {
 		printf("%s: ok\n", request->what);
 		return true;
@@ -389,49 +347,45 @@ url_check(
     const char *url, const char *token, size_t body_bytes_max, bool answers)
 {
 	const struct request requests[] = {
-		{ "a request", "POST", true, strlen(NO_PLANT),
-		    HTTP_ID_MISSING },
-		{ "without a credential", "POST", false, strlen(NO_PLANT),
-		    HTTP_CREDENTIAL_MISSING },
-		{ "another method", "GET", true, 0, HTTP_METHOD_NOT_ALLOWED },
-		{ "a body as large as allowed", "POST", true, body_bytes_max,
-		    HTTP_ID_MISSING },
-		{ "a body that is too large", "POST", true, body_bytes_max + 1,
-		    HTTP_BODY_TOO_LARGE },
+		{ "a request", true, strlen(NO_PLANT), HTTP_ID_MISSING, NULL,
+		    NULL },
+		{ "without a credential", false, strlen(NO_PLANT),
+		    HTTP_CREDENTIAL_MISSING, "WWW-Authenticate", "Bearer" },
+		{ "another method", true, 0, HTTP_METHOD_NOT_ALLOWED, "Allow",
+		    "POST" },
+		{ "a body as large as allowed", true, body_bytes_max,
+		    HTTP_ID_MISSING, NULL, NULL },
+		{ "a body that is too large", true, body_bytes_max + 1,
+		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
 	struct target target = { .token = token, .answers = answers };
 	/* The last two are about the limit. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);
-	char *body = malloc(body_bytes_max + sizeof(NO_PLANT));
+	static char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
 	size_t len = strlen(url);
 	int wrong = 0;
 
 	while (len > 0 && url[len - 1] == '/')
 		len--;
-	if (body == NULL || len + sizeof("/plants") > sizeof(target.url)) {
-		log_error(body == NULL ? "check: out of memory"
-				       : "check: the URL is longer than 2048 "
-					 "bytes");
-		free(body);
+	if (len + sizeof("/plants") > sizeof(target.url)) {
+		log_error("check: the URL is longer than 2048 bytes");
 		return 1;
 	}
 	snprintf(target.url, sizeof(target.url), "%.*s/plants", (int)len, url);
-	memset(body, ' ', body_bytes_max + sizeof(NO_PLANT));
+	memset(body, ' ', sizeof(body));
 	target.body = memcpy(body, NO_PLANT, strlen(NO_PLANT));
 	check_way(&target);
 	if (token == NULL)
 		printf("no token was given: only what needs none is tried\n");
 	for (size_t i = 0; i < n; i++) {
-		if (requests[i].has_token && token == NULL)
-			continue;
-		if (expect(&target, &requests[i]))
+		if ((requests[i].has_token && token == NULL) ||
+		    expect(&target, &requests[i]))
 			continue;
 		wrong++;
 		/* The ones behind it would fail for the same reason. */
 		if (requests[i].expected == HTTP_ID_MISSING)
 			break;
 	}
-	free(body);
 	return wrong;
 }

@@ -13,7 +13,7 @@
  * is marked for all processes and this one ends; a failed commit of the index,
  * the plants are stored and the next catch-up enters them.
  */
-#include "file.h"
+#include "recovery.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,7 +30,11 @@
 #include "ground/metrics.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
-#include "recovery.h"
+#include "reader.h"
+
+/* A thread's turn at the lock, and when another may take the mutex. */
+#define TURN_MS 10
+#define TURN_PAUSE_NS 100000L
 
 /* The room that a plant needs, and what need not be tried. */
 #define READY_BYTES (64 << 10)
@@ -137,8 +141,8 @@ free_store(struct store *store, bool clean)
 	free(store);
 }
 
-struct store *
-file_open(const struct store_options *options, enum fault *fault)
+static struct store *
+open_store(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) +
@@ -193,31 +197,27 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
     const struct plant *plant, enum store_result *result)
 {
 	struct record record;
-	int error = 0;
+	bool valid = false;
 
-	if (offset >= end)
-		error = EBADMSG;
-	else if (offset >= store->at.end) {
+	if (offset < store->at.end) {
+		valid = journal_read(&store->journal, offset, &record) == 0;
+		if (!valid && errno != EBADMSG)
+			return fault_report(store->journal.name, "cannot read");
+	} else if (offset < end) {
 		/* Entered a moment ago: it is in this batch. */
 		const char *line = store->batch + (offset - store->at.end);
 		const char *newline = rawmemchr(line, '\n');
 
-		if (record_decode(line, (size_t)(newline + 1 - line),
-			store->journal.seed, &record) != NULL)
-			error = EBADMSG;
-	} else if (journal_read(&store->journal, offset, &record) < 0)
-		error = errno;
-	if (error == 0 && (record.plant == NULL || record.id != plant->id))
-		error = EBADMSG;
-	errno = error;
-	if (error == EBADMSG) {
+		valid = record_decode(line, (size_t)(newline + 1 - line),
+			    store->journal.seed, &record) == NULL;
+	}
+	if (!valid || record.plant == NULL || record.id != plant->id) {
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    store->journal.name, plant->id, offset);
+		errno = EBADMSG;
 		return recovery_index_failed(store);
 	}
-	if (error != 0)
-		return fault_report(store->journal.name, "cannot read");
 	*result = record.plant_len == plant->len &&
 			  memcmp(record.plant, plant->text, plant->len) == 0
 		      ? STORE_SAME
@@ -426,24 +426,37 @@ append_closing(struct store *store)
 }
 
 /*
- * The mutex and the lock, by one deadline: waits one behind another take no
- * longer than one.
+ * The mutex and the lock, by one deadline.  Threads try for the lock in turns:
+ * one that kept the mutex meanwhile would let another wait for two deadlines.
  */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	static const struct timespec pause = { 0, TURN_PAUSE_NS };
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	int64_t deadline_ms = now_ms + timeout_ms;
 
 	pthread_mutex_lock(&store->mutex);
-	if (store->failed)
-		return FAULT_FAILED;
-	if (journal_lock(&store->journal, true, deadline_ms) == 0)
-		return FAULT_NONE;
-	if (errno != ETIMEDOUT)
-		return fault_report(store->journal.name, "cannot lock it");
-	log_warning("%s: locked by another process for %d ms",
-	    store->journal.name, timeout_ms);
-	return FAULT_BUSY;
+	while (!store->failed) {
+		int64_t turn_ms = now_ms + TURN_MS;
+
+		if (journal_lock(&store->journal, true,
+			turn_ms < deadline_ms ? turn_ms : deadline_ms) == 0)
+			return FAULT_NONE;
+		if (errno != ETIMEDOUT)
+			return fault_report(
+			    store->journal.name, "cannot lock it");
+		now_ms = clock_ms(CLOCK_MONOTONIC);
+		if (now_ms >= deadline_ms) {
+			log_warning("%s: locked by another process for %d ms",
+			    store->journal.name, timeout_ms);
+			return FAULT_BUSY;
+		}
+		pthread_mutex_unlock(&store->mutex);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&store->mutex);
+	}
+	return FAULT_FAILED;
 }
 
 /* A fault that the next start must mend ends this one. */
@@ -454,8 +467,8 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-int
-file_commit(struct store *store, struct store_item *items, size_t n,
+static int
+commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
@@ -492,8 +505,8 @@ has_room(const struct store *store)
 	return fault_of(error) != FAULT_FULL;
 }
 
-enum store_result
-file_ready(struct store *store)
+static enum store_result
+is_ready(struct store *store)
 {
 	/* During a commit, what was found last. */
 	if (pthread_mutex_trylock(&store->mutex) != 0)
@@ -507,15 +520,15 @@ file_ready(struct store *store)
 	return store->ready;
 }
 
-void
-file_wait(struct store *store)
+static void
+wait_for_others(struct store *store)
 {
 	pthread_mutex_lock(&store->mutex);
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_idle(struct store *store)
+static void
+close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
@@ -527,13 +540,11 @@ file_idle(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-void
-file_close(struct store *store)
+static void
+close_store(struct store *store)
 {
 	bool clean = false;
 
-	if (store == NULL)
-		return;
 	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
@@ -550,3 +561,31 @@ file_close(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }
+
+static struct store_reader *
+open_reader(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	struct store_reader *reader =
+	    reader_open(options->dir, options->watch, fault);
+
+	if (reader != NULL)
+		reader->since = since;
+	return reader;
+}
+
+const struct engine engine_file = {
+	.version = ENGINE_VERSION,
+	.open = open_store,
+	.commit = commit,
+	.ready = is_ready,
+	.wait = wait_for_others,
+	.idle = close_batch,
+	.close = close_store,
+	.reader_open = open_reader,
+	.reader_next = reader_next,
+	.reader_end = reader_end,
+	.reader_find = reader_find,
+	.reader_figures = reader_figures,
+	.reader_close = reader_close,
+};

@@ -9,9 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -41,22 +38,26 @@ is_trusted(const struct stat *st, mode_t type)
 }
 
 static enum fault
-refuse(const char *dest)
+refuse(enum fault fault, const char *path, const char *name, const char *why)
 {
-	log_error("%s: it or its " JOURNAL_NAME " belongs to another user, or "
-		  "the latter is a symbolic link or no file; name another "
-		  "directory",
-	    dest);
-	return FAULT_SETUP;
+	log_error("%s%s: %s; name another directory", path, name, why);
+	return fault;
+}
+
+static enum fault
+refuse_foreign(const char *path)
+{
+	return refuse(FAULT_SETUP, path, "",
+	    "it or its " JOURNAL_NAME " belongs to another user, or the latter "
+	    "is a symbolic link or no file");
 }
 
 static enum fault
 check_unserved(const char *path, int dir)
 {
-	if (faccessat(dir, "index", F_OK, 0) < 0)
-		return FAULT_NONE;
-	log_error("%s: was served as a store; name another directory", path);
-	return FAULT_OUTPUT;
+	return faccessat(dir, "index", F_OK, 0) < 0
+		   ? FAULT_NONE
+		   : refuse(FAULT_OUTPUT, path, "", "was served as a store");
 }
 
 /* The directory for the copy, locked until it is closed. */
@@ -76,7 +77,7 @@ open_dest(const char *path, int *dir)
 	if (fstat(*dir, &st) < 0)
 		return cannot(path, "cannot open");
 	return is_trusted(&st, S_IFDIR) ? check_unserved(path, *dir)
-					: refuse(path);
+					: refuse_foreign(path);
 }
 
 static bool
@@ -94,7 +95,7 @@ have_same(int a, int b, off_t at, size_t len)
  * the new one.
  */
 static enum fault
-take_earlier(const struct reader *source, const char *dest, int dir,
+take_earlier(const struct store_reader *source, const char *dest, int dir,
     struct journal *earlier)
 {
 	const struct journal *journal = &source->journal;
@@ -110,7 +111,7 @@ take_earlier(const struct reader *source, const char *dest, int dir,
 	if (earlier->fd < 0 ? errno != ELOOP : fstat(earlier->fd, &st) < 0)
 		return cannot(dest, "cannot open");
 	if (earlier->fd < 0 || !is_trusted(&st, S_IFREG))
-		return refuse(dest);
+		return refuse_foreign(dest);
 	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
 	earlier->size = (uint64_t)st.st_size;
 	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
@@ -128,8 +129,7 @@ take_earlier(const struct reader *source, const char *dest, int dir,
 		why = "is no part of what is copied, or damaged: verify it";
 	if (why == NULL)
 		return check_unserved(dest, dir);
-	log_error("%s/" JOURNAL_NAME ": %s; name another directory", dest, why);
-	return fault;
+	return refuse(fault, dest, "/" JOURNAL_NAME, why);
 }
 
 enum fault
@@ -138,12 +138,10 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 {
 	struct watch_half half = { .whole = watch };
 	const struct watch each = { watch_half_step, &half };
-	struct reader_report read;
 	struct journal copy, earlier = JOURNAL_NONE;
-	uint64_t before;
 	enum fault fault;
 	int dir = -1;
-	struct reader *source = reader_open(from, &each, &fault);
+	struct store_reader *source = reader_open(from, &each, &fault);
 
 	if (source == NULL)
 		return fault;
@@ -164,15 +162,11 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		if (journal_place(&copy, true) < 0)
 			fault = cannot(dest, "cannot write");
 	}
-	before = earlier.size;
+	report->copy = source->report;
+	report->added = report->copy.bytes - earlier.size;
 	journal_close(&earlier);
 	if (dir >= 0)
 		close(dir);
-	reader_report(source, &read);
-	report->plants = read.plants;
-	report->bytes = read.bytes;
-	report->added = read.bytes - before;
-	memcpy(report->store, read.store, sizeof(report->store));
 	reader_close(source);
 	return fault;
 }

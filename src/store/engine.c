@@ -2,7 +2,6 @@
 #include "store/engine.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,16 +61,11 @@ load_engine(enum fault *fault)
 	return NULL;
 }
 
-static const struct engine *
-find_engine(const struct store_options *options, enum fault *fault)
-{
-	return options->database != NULL ? load_engine(fault) : &engine_file;
-}
-
 struct store *
 store_open(const struct store_options *options, enum fault *fault)
 {
-	const struct engine *engine = find_engine(options, fault);
+	const struct engine *engine =
+	    options->database != NULL ? load_engine(fault) : &engine_file;
 
 	return engine != NULL ? engine->open(options, fault) : NULL;
 }
@@ -147,7 +141,8 @@ struct store_reader *
 store_reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
-	const struct engine *engine = find_engine(options, fault);
+	const struct engine *engine =
+	    options->database != NULL ? load_engine(fault) : &engine_file;
 
 	return engine != NULL ? engine->reader_open(options, since, fault)
 			      : NULL;

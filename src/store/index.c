@@ -5,17 +5,18 @@
  * sign bit turned, so that ids sort as numbers; its value is the offset of its
  * record.  The key of one byte 0 sorts below all of them: the state.
  *
- * The file `index/boot`, two lines: the id of the boot in which pages may be
- * unwritten, or "clean"; and the store's uuid.  The order of writes that a
- * crash of the machine must not break: it has this boot's id, synced, before
- * the first page is written, and "clean", synced, after the last page was.  A
- * process that has the index open for writing holds a lock on `index/boot`: no
- * crash of the machine leaves one, and containers may show other boot ids.
+ * The file `index/boot` has two lines: the boot, or "clean"; and the store's
+ * uuid.  The order of writes that a crash of the machine must not break: it has
+ * this boot's id, synced, before the first page is written, and "clean",
+ * synced, after the last page was.  A process that has the index open for
+ * writing holds a lock on it: no crash of the machine leaves one, and
+ * containers may show other boot ids.
  */
 #include "index.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "ground/file.h"
+#include "ground/log.h"
 
 #define INDEX_NAME "index"
 #define DATA_NAME INDEX_NAME "/data.mdb"
@@ -41,6 +43,18 @@
  * plants, of which each may copy a page of 4 KiB.
  */
 #define MAP_STEP_BYTES ((size_t)128 << 20)
+
+/*
+ * Entered in order by one transaction, whose pages LMDB keeps in memory until
+ * the index is closed: 26 bytes a plant.
+ */
+#define COMMIT_PAIRS ((size_t)128 << 10)
+/* The index in use is behind by no more than what one append has held. */
+#define BEHIND_PAIRS_MAX ((size_t)64 << 10)
+#define STEP_PAIRS ((size_t)16 << 10)
+
+/* Ids that stand twice: this many are logged, the others are counted. */
+#define TWINS_LOGGED 10
 
 /* With less room than this a write that fell short had none. */
 #define ROOM_BYTES ((uint64_t)1 << 20)
@@ -224,20 +238,6 @@ new_index(int dir, const char *uuid, bool write)
 	return index;
 }
 
-static void
-free_index(struct index *index)
-{
-	int error = errno;
-
-	index_abort(index);
-	if (index->env != NULL)
-		mdb_env_close(index->env);
-	if (index->lock >= 0)
-		close(index->lock);
-	free(index);
-	errno = error;
-}
-
 /* 0, or an error of LMDB's or the system's. */
 static int
 open_environment(struct index *index, const char *path)
@@ -311,7 +311,7 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		return INDEX_OPENED;
 	}
 	(void)fail(index, error);
-	free_index(index);
+	index_close(index, false);
 	return error == MDB_NOTFOUND ? INDEX_STALE : INDEX_REFUSED;
 }
 
@@ -343,7 +343,7 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 		return 0;
 	}
 	(void)fail(index, error);
-	free_index(index);
+	index_close(index, false);
 	return -1;
 }
 
@@ -419,23 +419,14 @@ index_end(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
 	return covered.end;
 }
 
-static void
-key_of(int64_t id, unsigned char key[static 8])
+static MDB_val
+key_of(int64_t id, unsigned char bytes[static 8])
 {
 	uint64_t order = (uint64_t)id ^ (UINT64_C(1) << 63);
 
 	for (int i = 7; i >= 0; i--, order >>= 8)
-		key[i] = (unsigned char)order;
-}
-
-static int
-put(struct index *index, int64_t id, MDB_val *value, unsigned flags)
-{
-	unsigned char bytes[8];
-	MDB_val key = { sizeof(bytes), bytes };
-
-	key_of(id, bytes);
-	return mdb_put(index->txn, index->dbi, &key, value, flags);
+		bytes[i] = (unsigned char)order;
+	return (MDB_val){ 8, bytes };
 }
 
 /* An entry that was found, or what came instead. */
@@ -453,37 +444,35 @@ take_value(const struct index *index, int error, const MDB_val *value,
 	return INDEX_ERROR;
 }
 
-enum index_result
-index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
+/* `flags` MDB_APPEND: an id that is above all others. */
+static enum index_result
+enter(struct index *index, int64_t id, uint64_t offset, unsigned flags,
+    uint64_t *found)
 {
-	MDB_val value = { sizeof(offset), &offset };
-	int error = put(index, id, &value, MDB_NOOVERWRITE);
+	unsigned char bytes[8];
+	MDB_val key = key_of(id, bytes), value = { sizeof(offset), &offset };
+	int error = mdb_put(index->txn, index->dbi, &key, &value, flags);
 
 	if (error == 0)
 		return INDEX_NEW;
-	return take_value(
-	    index, error == MDB_KEYEXIST ? 0 : error, &value, found);
+	if (error == MDB_KEYEXIST && flags == MDB_NOOVERWRITE)
+		error = 0;
+	return take_value(index, error, &value, found);
 }
 
 enum index_result
-index_append(struct index *index, int64_t id, uint64_t offset)
+index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
 {
-	MDB_val value = { sizeof(offset), &offset };
-	int error = put(index, id, &value, MDB_APPEND);
-
-	return error == 0 ? INDEX_NEW
-			  : take_value(index, error, &value, &offset);
+	return enter(index, id, offset, MDB_NOOVERWRITE, found);
 }
 
 enum index_result
 index_find(struct index *index, int64_t id, uint64_t *offset)
 {
 	unsigned char bytes[8];
-	MDB_val key = { sizeof(bytes), bytes }, value;
-	int error;
+	MDB_val key = key_of(id, bytes), value;
+	int error = mdb_get(index->txn, index->dbi, &key, &value);
 
-	key_of(id, bytes);
-	error = mdb_get(index->txn, index->dbi, &key, &value);
 	return error == MDB_NOTFOUND ? INDEX_NEW
 				     : take_value(index, error, &value, offset);
 }
@@ -526,12 +515,19 @@ mark_clean(struct index *index)
 void
 index_close(struct index *index, bool clean)
 {
+	int error = errno;
+
 	if (index == NULL)
 		return;
 	index_abort(index);
 	if (clean && index->write)
 		mark_clean(index);
-	free_index(index);
+	if (index->env != NULL)
+		mdb_env_close(index->env);
+	if (index->lock >= 0)
+		close(index->lock);
+	free(index);
+	errno = error;
 }
 
 void
@@ -541,4 +537,82 @@ index_discard(int dir)
 	unlinkat(dir, DATA_NAME, 0);
 	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
 	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */
+}
+
+/* `nth`: which of them it is, from 0. */
+static void
+log_twin(
+    const char *name, size_t nth, int64_t id, uint64_t first, uint64_t offset)
+{
+	if (nth < TWINS_LOGGED)
+		log_error("%s: the plant %" PRId64 " stands twice, at the "
+			  "bytes %" PRIu64 " and %" PRIu64 ": the first "
+			  "counts; to take the others out: plant-store recover",
+		    name, id, first, offset);
+	else if (nth == TWINS_LOGGED)
+		log_error(
+		    "%s: more plants stand twice; verify counts them", name);
+}
+
+size_t
+index_twins(const struct pairs *pairs, const char *name)
+{
+	const struct pair *map = pairs->map;
+	size_t twins = 0;
+
+	for (size_t i = 1, first = 0; i < pairs->n; i++)
+		if (map[i].key != map[first].key)
+			first = i;
+		else
+			log_twin(name, twins++, map[i].key, map[first].value,
+			    map[i].value);
+	return twins;
+}
+
+/*
+ * Sorted ids go to the end of LMDB's tree: no search, and full pages.  To enter
+ * 10 million plants takes 1.9 s.
+ */
+int
+index_build(struct index *index, const struct pairs *pairs, bool new,
+    const struct position *to, struct journal *journal,
+    const struct watch *watch)
+{
+	static const struct position none;
+	struct position covered;
+	uint64_t found = 0;
+	size_t twins = 0;
+
+	if (!new && pairs->n > BEHIND_PAIRS_MAX)
+		return fail(index, EBADMSG);
+	for (size_t i = 0; i < pairs->n; i++) {
+		const struct pair *pair = &pairs->map[i];
+		enum index_result result = INDEX_FOUND;
+
+		if (!new)
+			result =
+			    index_put(index, pair->key, pair->value, &found);
+		else if (i == 0 || pair->key != pair[-1].key) {
+			found = pair->value;
+			result =
+			    enter(index, pair->key, found, MDB_APPEND, &found);
+		}
+		if (result == INDEX_ERROR)
+			return -1;
+		if (result == INDEX_FOUND && !new &&
+		    (found >= pair->value ||
+			!journal_has_plant(journal, found, pair->key)))
+			return fail(index, EBADMSG);
+		if (result == INDEX_FOUND)
+			log_twin(journal->name, twins++, pair->key, found,
+			    pair->value);
+		if ((i + 1) % STEP_PAIRS == 0 &&
+		    !watch_step(watch, i + 1, pairs->n))
+			return fail(index, ECANCELED);
+		if ((i + 1) % COMMIT_PAIRS == 0 &&
+		    (index_commit(index, &none) < 0 ||
+			index_begin(index, &covered) < 0))
+			return -1;
+	}
+	return index_commit(index, to);
 }

@@ -19,10 +19,9 @@
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "replay.h"
+#include "ground/pairs.h"
+#include "ground/watch.h"
+#include "journal.h"
 
 struct index;
 
@@ -79,16 +78,11 @@ enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
  * Enter the id with its offset, unless it is there: then `found` is the offset
  * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
  *
- * index_append(index, id, offset):
- * Enter an id that is above all others.  INDEX_NEW or INDEX_ERROR.
- *
  * index_find(index, id, offset):
  * Look an id up.  INDEX_NEW if it is not there.
  */
 enum index_result index_put(
     struct index *index, int64_t id, uint64_t offset, uint64_t *found);
-enum index_result index_append(
-    struct index *index, int64_t id, uint64_t offset);
 enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
 
 /*
@@ -102,7 +96,7 @@ bool index_is_current(const struct index *index);
 /*
  * index_close(index, clean):
  * Close; `clean`: sync it first and note that it is whole on the disk, holding
- * the lock.  NULL is fine.
+ * the lock.  NULL is fine.  errno stays.
  */
 void index_close(struct index *index, bool clean);
 
@@ -112,5 +106,25 @@ void index_close(struct index *index, bool clean);
  * that has them open goes on with them.
  */
 void index_discard(int dir);
+
+/*
+ * index_twins(pairs, name):
+ * Log the ids that stand twice in the journal `name`, the first ten with their
+ * offsets.  How many records are not the first of their id.
+ */
+size_t index_twins(const struct pairs *pairs, const char *name);
+
+/*
+ * index_build(index, pairs, new, to, journal, watch):
+ * Enter sorted pairs, of each id the first one, into an index in which a
+ * transaction has begun, a `new` one or that of the journal, and commit it: it
+ * then covers the journal up to `to`.  An id that the index has already is
+ * logged as one that stands twice, if the journal has an earlier record of it.
+ * `watch` may be NULL; ECANCELED if it ends the work.  0; -1 with errno,
+ * EBADMSG if the index is wrong, and a new one is to be discarded.
+ */
+int index_build(struct index *index, const struct pairs *pairs, bool new,
+    const struct position *to, struct journal *journal,
+    const struct watch *watch);
 
 #endif

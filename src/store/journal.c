@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +34,6 @@
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
 #define COPY_BYTES ((size_t)1 << 20)
-
-/*
- * Those that this thread holds, and the signals blocked before the first.  The
- * service's threads always block those that stop a process.
- */
-static _Thread_local unsigned locks;
-static _Thread_local sigset_t unlocked_signals;
-static _Thread_local bool unstoppable;
 
 /* Files kept for one offset.  More means that the names are never free. */
 #define KEPT_MAX 1000
@@ -76,6 +67,20 @@ journal_lost(const struct journal *journal, uint64_t end, const char *reason,
 		  "` beside it first",
 	    journal->name, end, known);
 	return FAULT_DAMAGED;
+}
+
+enum fault
+journal_finish(const struct journal *journal, struct replay *replay,
+    uint64_t known, uint64_t *tail_end)
+{
+	enum replay_tail tail = replay_finish(replay, tail_end);
+
+	if (tail == REPLAY_TAIL_ERROR)
+		return fault_report(journal->name, "cannot read");
+	if (tail == REPLAY_DAMAGED || replay->at.end < known)
+		return journal_lost(
+		    journal, replay->at.end, replay->reason, known);
+	return FAULT_NONE;
 }
 
 /* Read the header of journal->fd. */
@@ -167,22 +172,19 @@ block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
-	journal->locked = true;
-	if (locks++ > 0 || unstoppable)
-		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
-	pthread_sigmask(SIG_BLOCK, &stops, &unlocked_signals);
-	unstoppable = sigismember(&unlocked_signals, SIGTSTP) == 1;
+	pthread_sigmask(SIG_BLOCK, &stops, &journal->unlocked);
+	journal->locked = true;
 }
 
 static void
 restore_stops(struct journal *journal)
 {
-	if (journal->locked && --locks == 0 && !unstoppable)
-		pthread_sigmask(SIG_SETMASK, &unlocked_signals, NULL);
+	if (journal->locked)
+		pthread_sigmask(SIG_SETMASK, &journal->unlocked, NULL);
 	journal->locked = false;
 }
 
@@ -400,15 +402,11 @@ journal_fail(const struct journal *journal, const char *what)
 int
 journal_read(struct journal *journal, uint64_t offset, struct record *record)
 {
+	if (journal->line == NULL)
+		journal->line = malloc(RECORD_LINE_MAX);
+	if (journal->line == NULL)
+		return -1;
 	for (size_t want = LINE_BYTES;; want = RECORD_LINE_MAX) {
-		if (journal->line_size < want) {
-			char *line = realloc(journal->line, want);
-
-			if (line == NULL)
-				return -1;
-			journal->line = line;
-			journal->line_size = want;
-		}
 		ssize_t n =
 		    file_read_all(journal->fd, journal->line, want, offset);
 		if (n < 0)
@@ -430,17 +428,15 @@ journal_read(struct journal *journal, uint64_t offset, struct record *record)
 static int
 make_uuid(char uuid[static RECORD_UUID_LEN])
 {
-	unsigned char raw[16];
 	char text[RECORD_UUID_LEN + 1];
-	size_t at = 0;
+	uint16_t raw[8];
 
 	if (getentropy(raw, sizeof(raw)) < 0)
 		return -1;
-	raw[6] = (raw[6] & 0x0f) | 0x40;
-	raw[8] = (raw[8] & 0x3f) | 0x80;
-	for (size_t i = 0; i < sizeof(raw); i++)
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%02x",
-		    i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", raw[i]);
+	raw[3] = (raw[3] & 0x0fff) | 0x4000;
+	raw[4] = (raw[4] & 0x3fff) | 0x8000;
+	snprintf(text, sizeof(text), "%04x%04x-%04x-%04x-%04x-%04x%04x%04x",
+	    raw[0], raw[1], raw[2], raw[3], raw[4], raw[5], raw[6], raw[7]);
 	memcpy(uuid, text, RECORD_UUID_LEN);
 	return 0;
 }

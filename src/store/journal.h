@@ -24,6 +24,7 @@
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,9 +52,9 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* behind the header */
-	bool locked;
-	char *line; /* of journal_read */
-	size_t line_size;
+	bool locked;           /* and before that, */
+	sigset_t unlocked;     /* the thread's blocked signals */
+	char *line;            /* of journal_read */
 };
 
 /* A journal that is not open: journal_close does nothing. */
@@ -85,17 +86,24 @@ int journal_make_dir(const char *path);
  * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
  * are missing; the same of the end of its lines, which were durable up to
  * `known`, where the file may also have become shorter.  FAULT_DAMAGED.
+ *
+ * journal_finish(journal, replay, known, tail_end):
+ * replay_finish for a journal whose lines were durable up to `known`: a fault,
+ * logged, if it is damaged or cannot be read.  A torn tail is none.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
 enum fault journal_lost(const struct journal *journal, uint64_t end,
     const char *reason, uint64_t known);
+enum fault journal_finish(const struct journal *journal, struct replay *replay,
+    uint64_t known, uint64_t *tail_end);
 
 /*
  * journal_lock(journal, write, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
- * with errno, ETIMEDOUT if others hold it.  The same thread gives it back.
+ * with errno, ETIMEDOUT if others hold it.  The same thread gives it back, of
+ * several the last one first.
  *
  * journal_lock_dir(journal):
  * Lock its directory, where there may be no journal, until journal_close.  0;

@@ -1,22 +1,23 @@
 /*
- * reader: see store/reader.h.
- *
- * Happy path: read line after line without the lock, up to a margin before the
- * end of the file; then take the lock for a moment, so that nobody is in the
- * middle of a write, find where the journal ends, and sync it; then read on to
- * there.  Failure modes: damage ends it with its offset, also where only the
- * index still covers what is gone; a torn tail is reported and not read.
+ * reader: see store/reader.h, which has the happy path.  Failure modes: damage
+ * ends it with its offset, also where only the index still covers what is gone;
+ * a torn tail is reported and not read.
  */
 #include "store/reader.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "pure/timestamp.h"
 #include "reader.h"
 
 /*
@@ -28,8 +29,15 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
+/* stat counts in these, whatever the file system's blocks are. */
+#define STAT_BLOCK_BYTES 512
+
+struct files {
+	uint64_t n, bytes, disk_bytes;
+};
+
 static enum fault
-open_journal(struct reader *reader)
+open_journal(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 	const char *path = reader->path;
@@ -47,42 +55,9 @@ open_journal(struct reader *reader)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-struct reader *
-reader_open(const char *path, const struct watch *watch, enum fault *fault)
-{
-	struct reader *reader = calloc(1, sizeof(*reader));
-
-	if (reader == NULL) {
-		*fault = fault_report(path, "cannot read");
-		return NULL;
-	}
-	reader->path = path;
-	if (watch != NULL)
-		reader->watch = *watch;
-	*fault = open_journal(reader);
-	if (*fault == FAULT_NONE)
-		*fault = reader_resume(reader, &reader->journal.start);
-	if (*fault == FAULT_NONE)
-		return reader;
-	reader_close(reader);
-	return NULL;
-}
-
-void
-reader_close(struct reader *reader)
-{
-	if (reader == NULL)
-		return;
-	replay_done(&reader->replay);
-	pairs_done(&reader->rest);
-	index_close(reader->index, false);
-	journal_close(&reader->journal);
-	free(reader);
-}
-
 /* The window from before may hold bytes that have changed. */
 static enum fault
-begin_at(struct reader *reader, const struct position *at)
+begin_at(struct store_reader *reader, const struct position *at)
 {
 	struct position from = *at;
 
@@ -93,21 +68,61 @@ begin_at(struct reader *reader, const struct position *at)
 	return FAULT_NONE;
 }
 
-enum fault
-reader_resume(struct reader *reader, const struct position *at)
+/* Go on from `at`, or if it is all zero begin, to an end to be found again. */
+static enum fault
+resume(struct store_reader *reader, const struct position *at)
 {
 	uint64_t size = reader->journal.size;
 
 	reader->settled = false;
 	reader->limit = size > MARGIN ? size - MARGIN : 0;
 	reader->next_step = 0;
-	reader->plants = 0;
+	reader->report.plants = 0;
 	reader->fault = FAULT_NONE;
+	if (at->end == 0)
+		at = &reader->journal.start;
+	reader->report.bytes = at->end;
+	reader->report.seq = at->seq;
 	return begin_at(reader, at);
 }
 
+struct store_reader *
+reader_open(const char *path, const struct watch *watch, enum fault *fault)
+{
+	struct store_reader *reader = calloc(1, sizeof(*reader));
+
+	if (reader == NULL) {
+		*fault = fault_report(path, "cannot read");
+		return NULL;
+	}
+	reader->engine = &engine_file;
+	reader->path = path;
+	if (watch != NULL)
+		reader->watch = *watch;
+	*fault = open_journal(reader);
+	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
+	if (*fault == FAULT_NONE)
+		*fault = resume(reader, &reader->journal.start);
+	if (*fault == FAULT_NONE)
+		return reader;
+	reader_close(reader);
+	return NULL;
+}
+
+void
+reader_close(struct store_reader *reader)
+{
+	if (reader == NULL)
+		return;
+	replay_done(&reader->replay);
+	pairs_done(&reader->rest);
+	index_close(reader->index, false);
+	journal_close(&reader->journal);
+	free(reader);
+}
+
 enum fault
-reader_lock(struct reader *reader)
+reader_lock(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 	int64_t deadline_ms =
@@ -123,20 +138,21 @@ reader_lock(struct reader *reader)
 	if (why == NULL)
 		return FAULT_NONE;
 	log_error("%s: %s while it was read", journal->name, why);
-	reader_unlock(reader);
+	journal_unlock(&reader->journal);
 	return FAULT_FAILED;
 }
 
-void
-reader_unlock(struct reader *reader)
+static void
+close_index(struct store_reader *reader)
 {
-	if (reader->journal.dir >= 0)
-		journal_unlock(&reader->journal);
+	index_close(reader->index, false);
+	reader->index = NULL;
+	reader->covered = (struct position){ 0 };
+	reader->entries = 0;
 }
 
-enum reader_index
-reader_open_index(
-    struct reader *reader, struct index **index, struct position *covered)
+enum fault
+reader_open_index(struct store_reader *reader)
 {
 	static const enum reader_index states[] = {
 		[INDEX_OPENED] = READER_INDEX_USABLE,
@@ -147,32 +163,35 @@ reader_open_index(
 	};
 	struct journal *journal = &reader->journal;
 	enum index_open result = INDEX_ABSENT;
+	enum fault fault = reader_lock(reader);
 
-	*index = NULL;
+	if (fault != FAULT_NONE)
+		return fault;
+	close_index(reader);
 	if (journal->dir >= 0)
-		result = index_open(
-		    journal->dir, reader->path, journal->uuid, false, index);
-	if (result == INDEX_OPENED && index_begin(*index, covered) < 0)
+		result = index_open(journal->dir, reader->path, journal->uuid,
+		    false, &reader->index);
+	if (result == INDEX_OPENED &&
+	    (index_begin(reader->index, &reader->covered) < 0 ||
+		index_count(reader->index, &reader->entries) < 0))
 		result = INDEX_REFUSED;
-	else if (result == INDEX_OPENED && !journal_has(journal, covered))
+	else if (result == INDEX_OPENED &&
+		 !journal_has(journal, &reader->covered))
 		result = INDEX_STALE;
-	if (result != INDEX_OPENED) {
-		int error = errno;
-
-		*covered = (struct position){ 0 };
-		index_close(*index, false);
-		*index = NULL;
-		errno = error;
-	}
-	return states[result];
+	if (result == INDEX_OPENED)
+		index_abort(reader->index);
+	else
+		close_index(reader);
+	journal_unlock(&reader->journal);
+	reader->index_state = states[result];
+	return FAULT_NONE;
 }
 
 /* Under the lock: find the end behind what was read. */
 static enum fault
-find_end(struct reader *reader)
+find_end(struct store_reader *reader)
 {
 	const struct journal *journal = &reader->journal;
-	const char *name = journal->name;
 	uint64_t tail_end;
 	enum fault fault = FAULT_NONE;
 	struct replay rest;
@@ -187,25 +206,20 @@ find_end(struct reader *reader)
 		return fault;
 	if (replay_init(&rest, journal->fd, journal->seed, &reader->replay.at) <
 	    0)
-		return fault_report(name, "cannot read");
-	enum replay_tail tail = replay_finish(&rest, &tail_end);
-	if (tail == REPLAY_TAIL_ERROR)
-		fault = fault_report(name, "cannot read");
-	else if (tail == REPLAY_DAMAGED || rest.at.end < reader->known)
-		fault = journal_lost(
-		    journal, rest.at.end, rest.reason, reader->known);
-	else if (tail == REPLAY_TORN)
+		return fault_report(journal->name, "cannot read");
+	fault = journal_finish(journal, &rest, reader->known, &tail_end);
+	if (fault == FAULT_NONE && tail_end > rest.at.end)
 		log_warning("%s: a batch was torn at byte %" PRIu64
 			    " by a crash, before it was acknowledged; the "
 			    "service will cut it off",
-		    name, rest.at.end);
+		    journal->name, rest.at.end);
 	reader->limit = rest.at.end;
 	replay_done(&rest);
 	return fault;
 }
 
 static enum fault
-settle(struct reader *reader)
+settle(struct store_reader *reader)
 {
 	enum fault fault = reader_lock(reader);
 
@@ -216,14 +230,14 @@ settle(struct reader *reader)
 	if (fault == FAULT_NONE && reader->journal.dir >= 0 &&
 	    journal_sync(&reader->journal) < 0)
 		fault = journal_fail(&reader->journal, "fdatasync");
-	reader_unlock(reader);
+	journal_unlock(&reader->journal);
 	reader->settled = fault == FAULT_NONE;
 	return reader->settled ? begin_at(reader, &reader->replay.at) : fault;
 }
 
 /* Whether to go on. */
 static bool
-take_step(struct reader *reader)
+take_step(struct store_reader *reader)
 {
 	uint64_t done = reader->replay.at.end;
 	uint64_t total = reader->settled ? reader->limit : reader->journal.size;
@@ -235,8 +249,10 @@ take_step(struct reader *reader)
 }
 
 bool
-reader_next(struct reader *reader, struct record *record)
+reader_next(struct store_reader *reader, struct record *record)
 {
+	struct reader_report *report = &reader->report;
+
 	while (reader->fault == FAULT_NONE) {
 		if (!take_step(reader)) {
 			reader->fault = FAULT_STOPPED;
@@ -249,11 +265,18 @@ reader_next(struct reader *reader, struct record *record)
 			break;
 		switch (replay_next(&reader->replay, record)) {
 		case REPLAY_RECORD:
-			reader->watermark = record->safe;
+			report->bytes = reader->replay.at.end;
+			report->seq = record->seq;
+			report->watermark = record->safe;
 			if (record->plant == NULL)
 				continue;
-			reader->plants++;
-			reader->last_plant = reader->replay.at.last;
+			report->plants++;
+			report->last_plant = reader->replay.at.last;
+			/* Times of one form sort as text. */
+			if (reader->since != NULL &&
+			    memcmp(record->at, reader->since, TIMESTAMP_LEN) <
+				0)
+				continue;
 			return true;
 		case REPLAY_ERROR:
 			reader->fault =
@@ -268,7 +291,7 @@ reader_next(struct reader *reader, struct record *record)
 }
 
 enum fault
-reader_read_all(struct reader *reader)
+reader_read_all(struct store_reader *reader)
 {
 	struct record record;
 
@@ -278,7 +301,7 @@ reader_read_all(struct reader *reader)
 }
 
 enum fault
-reader_collect(struct reader *reader, struct pairs *pairs)
+reader_collect(struct store_reader *reader, struct pairs *pairs)
 {
 	struct record record;
 	int result = pairs_init(pairs, AT_FDCWD);
@@ -291,21 +314,11 @@ reader_collect(struct reader *reader, struct pairs *pairs)
 	return reader->fault;
 }
 
-void
-reader_report(const struct reader *reader, struct reader_report *report)
-{
-	memcpy(report->store, reader->journal.uuid, RECORD_UUID_LEN);
-	report->store[RECORD_UUID_LEN] = '\0';
-	report->plants = reader->plants;
-	report->bytes = reader->replay.at.end;
-	report->seq = reader->replay.at.seq;
-	report->last_plant = reader->last_plant;
-	report->watermark = reader->watermark;
-}
-
 enum fault
-reader_fault(const struct reader *reader)
+reader_end(struct store_reader *reader, char *where)
 {
+	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
+	    reader->report.seq, reader->report.bytes);
 	return reader->fault;
 }
 
@@ -314,25 +327,17 @@ reader_fault(const struct reader *reader)
  * beginning where there is none that can be used.
  */
 static enum fault
-begin_search(struct reader *reader, bool use_index)
+begin_search(struct store_reader *reader, bool use_index)
 {
-	struct position covered = { 0 };
 	enum fault fault = FAULT_NONE;
 
 	pairs_done(&reader->rest);
-	index_close(reader->index, false);
-	reader->index = NULL;
-	if (use_index) {
-		fault = reader_lock(reader);
-		if (fault != FAULT_NONE)
-			return fault;
-		reader_open_index(reader, &reader->index, &covered);
-		if (reader->index != NULL)
-			index_abort(reader->index);
-		reader_unlock(reader);
-	}
-	fault = reader_resume(
-	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+	if (use_index)
+		fault = reader_open_index(reader);
+	else
+		close_index(reader);
+	if (fault == FAULT_NONE)
+		fault = resume(reader, &reader->covered);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
@@ -341,7 +346,7 @@ begin_search(struct reader *reader, bool use_index)
 
 /* An entry counts where the record holds the same; false if it does not. */
 static bool
-ask_index(struct reader *reader, int64_t id, uint64_t *offset)
+ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	struct position covered;
 	enum index_result found = INDEX_ERROR;
@@ -355,8 +360,9 @@ ask_index(struct reader *reader, int64_t id, uint64_t *offset)
 		   journal_has_plant(&reader->journal, *offset, id));
 }
 
-enum fault
-reader_find(struct reader *reader, int64_t id, uint64_t *offset)
+/* `offset` is 0 where there is no such plant. */
+static enum fault
+find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	enum fault fault = FAULT_NONE;
 
@@ -368,7 +374,7 @@ reader_find(struct reader *reader, int64_t id, uint64_t *offset)
 		if (fault != FAULT_NONE)
 			return fault;
 		bool right = ask_index(reader, id, offset);
-		reader_unlock(reader);
+		journal_unlock(&reader->journal);
 		if (!right)
 			fault = begin_search(reader, false);
 		else if (*offset > 0)
@@ -380,8 +386,15 @@ reader_find(struct reader *reader, int64_t id, uint64_t *offset)
 }
 
 enum fault
-reader_read(struct reader *reader, uint64_t offset, struct record *record)
+reader_find(struct store_reader *reader, int64_t id, struct record *record)
 {
+	uint64_t offset;
+	enum fault fault = find_offset(reader, id, &offset);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (offset == 0)
+		return FAULT_ABSENT;
 	if (journal_read(&reader->journal, offset, record) == 0)
 		return FAULT_NONE;
 	if (errno == EBADMSG)
@@ -391,18 +404,77 @@ reader_read(struct reader *reader, uint64_t offset, struct record *record)
 }
 
 enum fault
-reader_index(struct reader *reader, enum reader_index *state, uint64_t *end)
+reader_index(
+    struct store_reader *reader, enum reader_index *state, uint64_t *end)
 {
-	struct position covered;
-	struct index *index;
-	enum fault fault = reader_lock(reader);
+	enum fault fault = reader_open_index(reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	*state = reader_open_index(reader, &index, &covered);
-	index_close(index, false);
-	reader_unlock(reader);
-	*end = covered.end;
-	return reader_resume(
-	    reader, covered.end > 0 ? &covered : &reader->journal.start);
+	*state = reader->index_state;
+	*end = reader->covered.end;
+	return resume(reader, &reader->covered);
+}
+
+/* Add the files of the directory `name` that have this prefix. */
+static void
+count_files(int at, const char *name, const char *prefix, struct files *files)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	struct stat st;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+		    fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		files->n++;
+		files->bytes += (uint64_t)st.st_size;
+		files->disk_bytes += (uint64_t)st.st_blocks * STAT_BLOCK_BYTES;
+	}
+	if (dir != NULL)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+}
+
+enum fault
+reader_figures(struct store_reader *reader, store_figure *each, void *context)
+{
+	static const char *const states[] = {
+		[READER_INDEX_USABLE] = "current",
+		[READER_INDEX_ABSENT] = "missing",
+		[READER_INDEX_STALE] = "foreign",
+		[READER_INDEX_FOREIGN] = "foreign",
+		[READER_INDEX_UNUSABLE] = "unreadable",
+	};
+	const int dir = reader->journal.dir;
+	struct files index_files = { 0 }, kept = { 0 };
+	const struct reader_report *journal = &reader->report;
+	uint64_t behind = 0;
+	enum fault fault = reader_open_index(reader);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	const enum reader_index index = reader->index_state;
+	const uint64_t end = reader->covered.end;
+	count_files(dir, "index", "", &index_files);
+	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
+	count_files(dir, ".", JOURNAL_NAME ".failed-", &kept);
+	/* Plants that were stored meanwhile are not counted. */
+	if (index == READER_INDEX_USABLE && journal->last_plant >= end)
+		behind = journal->bytes - end;
+	each(context, "store", journal->store, 0);
+	each(context, "bytes", NULL, journal->bytes);
+	each(context, "watermark", NULL, journal->watermark);
+	each(context, "above_watermark", NULL,
+	    journal->bytes - journal->watermark);
+	each(context, "index", behind > 0 ? "behind" : states[index], 0);
+	each(context, "index_behind", NULL, behind);
+	each(context, "index_bytes", NULL, index_files.disk_bytes);
+	each(context, "kept_files", NULL, kept.n);
+	each(context, "kept_bytes", NULL, kept.bytes);
+	return FAULT_NONE;
 }

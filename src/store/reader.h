@@ -4,17 +4,16 @@
 #ifndef STORE_READER_PRIVATE_H
 #define STORE_READER_PRIVATE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "ground/pairs.h"
 #include "index.h"
 #include "journal.h"
-#include "replay.h"
+#include "store/engine.h"
 #include "store/reader.h"
 
-struct reader {
-	const char *path; /* as it was named; the caller's */
+struct store_reader {
+	const struct engine *engine; /* engine.h: first */
+	const char *path;            /* as it was named; the caller's */
+	const char *since; /* of store_reader_open, or NULL; the caller's */
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
@@ -22,41 +21,45 @@ struct reader {
 	uint64_t known;     /* the journal's end is not below this, */
 	bool settled;       /* and was found: */
 	uint64_t limit;     /* it, or where reading without the lock ends */
-	uint64_t plants;
-	uint64_t watermark, last_plant;
+	struct reader_report report;
 	enum fault fault;
-	struct index *index; /* of reader_find; NULL: none can be used */
-	struct pairs rest;   /* the plants that it does not have */
-	bool searching;      /* these two are set */
+	enum reader_index index_state;
+	struct index *index;     /* NULL: none can be used */
+	struct position covered; /* by the index, when it was opened; */
+	uint64_t entries;        /* so many plants */
+	struct pairs rest;       /* the plants that it does not have */
+	bool searching;          /* these are set, for reader_find */
 };
 
 /*
- * reader_resume(reader, at):
- * Go on from the position `at`, to an end that is found again.
- *
  * reader_read_all(reader), reader_collect(reader, pairs):
  * Check all lines that are left; collect their plants' ids and offsets, too,
  * sorted, for pairs_done.
  */
-enum fault reader_resume(struct reader *reader, const struct position *at);
-enum fault reader_read_all(struct reader *reader);
-enum fault reader_collect(struct reader *reader, struct pairs *pairs);
+enum fault reader_read_all(struct store_reader *reader);
+enum fault reader_collect(struct store_reader *reader, struct pairs *pairs);
 
 /*
- * reader_lock(reader), reader_unlock(reader):
+ * reader_figures(reader, each, context):
+ * As in store/store.h.
+ */
+enum fault reader_figures(
+    struct store_reader *reader, store_figure *each, void *context);
+
+/*
+ * reader_lock(reader):
  * Lock the journal, if it is in a directory, so that nobody is in the middle of
  * a write, and check that it still is the store's: a fault, logged, if not.
+ * Otherwise the caller gives it back with journal_unlock.
  */
-enum fault reader_lock(struct reader *reader);
-void reader_unlock(struct reader *reader);
+enum fault reader_lock(struct store_reader *reader);
 
 /*
- * reader_open_index(reader, index, covered):
- * Open the store's index for reading, under the lock, and begin a transaction.
- * READER_INDEX_USABLE, with `covered`; then the caller closes it.  Else
- * `*index` is NULL and `covered` all zero.
+ * reader_open_index(reader):
+ * Open the store's index for reading, and set reader->index_state; if it is
+ * READER_INDEX_USABLE also reader->index, without a transaction, what it covers
+ * and how many plants it has.  Else these are NULL and zero, with errno.
  */
-enum reader_index reader_open_index(
-    struct reader *reader, struct index **index, struct position *covered);
+enum fault reader_open_index(struct store_reader *reader);
 
 #endif

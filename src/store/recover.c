@@ -199,11 +199,6 @@ read_source(struct recover *r)
 	return fault == FAULT_NONE ? commit_batch(r) : fault;
 }
 
-/* What a new store has, and so what is removed where something failed. */
-static const char *const dest_names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
-	JOURNAL_END_NAME, RECOVER_LATER_NAME };
-#define DEST_NAMES (sizeof(dest_names) / sizeof(dest_names[0]))
-
 /* Make the new store. */
 static enum fault
 open_dest(struct recover *r)
@@ -259,8 +254,10 @@ remove_dest(const struct recover *r)
 {
 	index_discard(r->dest);
 	unlinkat(r->dest, "index", AT_REMOVEDIR);
-	for (size_t i = 0; i < DEST_NAMES; i++)
-		unlinkat(r->dest, dest_names[i], 0);
+	unlinkat(r->dest, JOURNAL_NAME, 0);
+	unlinkat(r->dest, JOURNAL_FAILED_NAME, 0);
+	unlinkat(r->dest, JOURNAL_END_NAME, 0);
+	unlinkat(r->dest, RECOVER_LATER_NAME, 0);
 }
 
 enum fault

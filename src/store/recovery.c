@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "ground/log.h"
-#include "index_build.h"
 #include "reader.h"
 
 /*
@@ -110,25 +109,6 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	return FAULT_NONE;
 }
 
-/* `tail_end`: where what is to be cut ends; the lines' end if nothing is. */
-static enum fault
-judge_tail(struct store *store, struct replay *replay, uint64_t covered,
-    uint64_t *tail_end)
-{
-	uint64_t end = replay->at.end;
-	enum replay_tail tail = replay_judge(replay, tail_end);
-
-	if (tail == REPLAY_TAIL_ERROR)
-		return fault_report(store->journal.name, "cannot read");
-	/* What the index covers and what was synced was durable, too. */
-	if (covered < store->durable)
-		covered = store->durable;
-	if (tail == REPLAY_DAMAGED || end < covered)
-		return journal_lost(
-		    &store->journal, end, replay->reason, covered);
-	return FAULT_NONE;
-}
-
 /* Every line from replay->at on; the plants behind `covered` into the feed. */
 static enum fault
 feed_lines(struct feed *feed, struct replay *replay, uint64_t covered,
@@ -169,7 +149,10 @@ read_on(struct store *store, const struct position *from,
 	struct replay replay;
 	enum replay_result result = REPLAY_END;
 	enum fault fault;
-	uint64_t tail_end = 0;
+	/* What the index covers and what was synced was durable. */
+	uint64_t known =
+	    covered->end > store->durable ? covered->end : store->durable;
+	uint64_t tail_end = 0; /* where what is to be cut ends */
 
 	if (replay_init(&replay, store->journal.fd, store->journal.seed, from) <
 		0 ||
@@ -178,9 +161,9 @@ read_on(struct store *store, const struct position *from,
 	else
 		fault = feed_lines(&feed, &replay, covered->end, &result);
 	if (fault == FAULT_NONE &&
-	    (whole || result == REPLAY_BAD || replay.at.end < covered->end ||
-		replay.at.end < store->durable))
-		fault = judge_tail(store, &replay, covered->end, &tail_end);
+	    (whole || result == REPLAY_BAD || replay.at.end < known))
+		fault =
+		    journal_finish(&store->journal, &replay, known, &tail_end);
 	if (fault == FAULT_NONE)
 		fault = feed_finish(&feed, &replay.at);
 	if (fault == FAULT_STOPPED)
@@ -243,10 +226,10 @@ recovery_catch_up(struct store *store)
  * Read the journal `path` alone, whole.  Its end must not be below what the
  * index covers, nor below the end mark.  The reader, or NULL with a fault.
  */
-static struct reader *
+static struct store_reader *
 read_whole(const struct store *store, const char *path, enum fault *fault)
 {
-	struct reader *reader = reader_open(path, NULL, fault);
+	struct store_reader *reader = reader_open(path, NULL, fault);
 
 	if (reader == NULL)
 		return NULL;
@@ -269,7 +252,7 @@ open_index(struct store *store, struct position *covered)
 	struct journal *journal = &store->journal;
 	enum index_open opened = index_open(
 	    journal->dir, store->path, journal->uuid, true, &store->index);
-	struct reader *reader;
+	struct store_reader *reader;
 	enum fault fault;
 
 	if (opened == INDEX_FOREIGN) {
@@ -341,7 +324,7 @@ enum fault
 recovery_renew(struct store *store)
 {
 	int dir = store->journal.dir;
-	struct reader *failed = NULL;
+	struct store_reader *failed = NULL;
 	char name[JOURNAL_KEPT_MAX], *path;
 	struct journal fresh;
 	enum fault fault;

@@ -8,7 +8,6 @@
 #include "replay.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -218,14 +217,20 @@ pass_line(struct replay *replay, const char *line, size_t len)
 }
 
 enum replay_tail
-replay_judge(struct replay *replay, uint64_t *tail_end)
+replay_finish(struct replay *replay, uint64_t *tail_end)
 {
-	const uint64_t bad = replay->at.end;
-	const char *reason = replay->reason, *line, *begin;
+	const char *line, *begin;
 	struct record record;
+	enum replay_result result;
 	enum line found;
 	size_t len;
 
+	while ((result = replay_next(replay, &record)) == REPLAY_RECORD)
+		;
+	if (result == REPLAY_ERROR)
+		return REPLAY_TAIL_ERROR;
+	const uint64_t bad = replay->at.end;
+	const char *reason = replay->reason;
 	*tail_end = bad;
 	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
 		if (found == LINE_ERROR)
@@ -243,19 +248,6 @@ replay_judge(struct replay *replay, uint64_t *tail_end)
 		return *tail_end == bad ? REPLAY_CLEAN : REPLAY_TORN;
 	replay->reason = "more unreadable bytes than a torn batch leaves";
 	return REPLAY_DAMAGED;
-}
-
-enum replay_tail
-replay_finish(struct replay *replay, uint64_t *tail_end)
-{
-	struct record record;
-	enum replay_result result;
-
-	do
-		result = replay_next(replay, &record);
-	while (result == REPLAY_RECORD);
-	return result == REPLAY_ERROR ? REPLAY_TAIL_ERROR
-				      : replay_judge(replay, tail_end);
 }
 
 /* Go on behind the block that cannot be read; false if the file ends there. */

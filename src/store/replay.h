@@ -75,9 +75,8 @@ enum replay_tail {
 };
 
 /*
- * replay_judge(replay, tail_end):
- * Judge all bytes behind replay->at, where replay_next gave REPLAY_END or
- * REPLAY_BAD:
+ * replay_finish(replay, tail_end):
+ * Check all lines that are left, and judge the bytes behind them:
  *
  *	A later line, valid by itself, whose watermark is above replay->at.end
  *	proves that the bytes there were durable: they are damaged.  It counts
@@ -87,11 +86,7 @@ enum replay_tail {
  *
  * `tail_end` is the offset behind the last byte that is not a newline.
  * Afterwards only replay_done may be called.
- *
- * replay_finish(replay, tail_end):
- * Check all lines that are left before.
  */
-enum replay_tail replay_judge(struct replay *replay, uint64_t *tail_end);
 enum replay_tail replay_finish(struct replay *replay, uint64_t *tail_end);
 
 /* Bytes that hold no readable record. */

@@ -8,14 +8,10 @@
  */
 #include "store/verify.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <time.h>
 
 #include "ground/log.h"
-#include "index_build.h"
 #include "reader.h"
 
 /* Ids looked up under one lock: some 10 ms. */
@@ -26,48 +22,25 @@
 #define REMEDY "remove that directory: the next start builds it again"
 
 struct verify {
-	const char *path;
-	const struct watch *watch;
-	struct reader *reader;
-	struct index *index;     /* NULL: there is none to compare */
-	struct position covered; /* by the index, when this began; */
-	uint64_t entries;        /* so many plants */
-	struct pairs pairs;      /* of the journal */
-	size_t next;             /* of them, to be looked up */
-	uint64_t covered_now;    /* the end of what the index covers */
+	struct store_reader *reader;
+	struct pairs pairs;   /* of the journal */
+	size_t next;          /* of them, to be looked up */
+	uint64_t covered_now; /* the end of what the index covers */
 	struct verify_report *report;
 };
-
-/* An index that cannot be compared is in the report; damage is a fault. */
-static enum fault
-open_index(struct verify *v)
-{
-	enum fault fault = reader_lock(v->reader);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	v->report->index = reader_open_index(v->reader, &v->index, &v->covered);
-	if (v->report->index == READER_INDEX_UNUSABLE ||
-	    (v->index != NULL && index_count(v->index, &v->entries) < 0))
-		fault = fault_report(v->path, "cannot read its index");
-	if (v->index != NULL)
-		index_abort(v->index);
-	reader_unlock(v->reader);
-	return fault;
-}
 
 static enum fault
 look_up(const struct verify *v, const struct pair *pair)
 {
 	uint64_t offset;
 
-	switch (index_find(v->index, pair->key, &offset)) {
+	switch (index_find(v->reader->index, pair->key, &offset)) {
 	case INDEX_ERROR:
-		return fault_report(v->path, "cannot read its index");
+		return fault_report(v->reader->path, "cannot read its index");
 	case INDEX_NEW:
 		log_error("%s/index: does not have the plant %" PRId64
 			  " at byte %" PRIu64 "; " REMEDY,
-		    v->path, pair->key, pair->value);
+		    v->reader->path, pair->key, pair->value);
 		return FAULT_DAMAGED;
 	case INDEX_FOUND:
 		break;
@@ -76,7 +49,7 @@ look_up(const struct verify *v, const struct pair *pair)
 		return FAULT_NONE;
 	log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
 		  " instead of %" PRIu64 "; " REMEDY,
-	    v->path, pair->key, offset, pair->value);
+	    v->reader->path, pair->key, offset, pair->value);
 	return FAULT_DAMAGED;
 }
 
@@ -89,21 +62,21 @@ compare_slice(struct verify *v, uint64_t *found)
 
 	if (fault != FAULT_NONE)
 		return fault;
-	if (!index_is_current(v->index)) {
+	if (!index_is_current(v->reader->index)) {
 		v->report->index = READER_INDEX_REPLACED;
 		v->next = v->pairs.n;
-	} else if (index_begin(v->index, &now) < 0)
-		fault = fault_report(v->path, "cannot read its index");
+	} else if (index_begin(v->reader->index, &now) < 0)
+		fault = fault_report(v->reader->path, "cannot read its index");
 	else
 		v->covered_now = now.end;
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
-		if (v->pairs.map[v->next].value < v->covered.end) {
+		if (v->pairs.map[v->next].value < v->reader->covered.end) {
 			fault = look_up(v, &v->pairs.map[v->next]);
 			++*found;
 		}
-	index_abort(v->index);
-	reader_unlock(v->reader);
+	index_abort(v->reader->index);
+	journal_unlock(&v->reader->journal);
 	return fault;
 }
 
@@ -115,7 +88,7 @@ compare_index(struct verify *v)
 	enum fault fault;
 
 	do {
-		if (!watch_step(v->watch, bytes, bytes))
+		if (!watch_step(&v->reader->watch, bytes, bytes))
 			return FAULT_STOPPED;
 		fault = compare_slice(v, &found);
 		nanosleep(&pause, NULL);
@@ -124,11 +97,11 @@ compare_index(struct verify *v)
 		return fault;
 	if (v->covered_now < bytes && found < v->pairs.n)
 		v->report->index = READER_INDEX_BEHIND;
-	if (found == v->entries)
+	if (found == v->reader->entries)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->path, v->entries, found);
+	    v->reader->path, v->reader->entries, found);
 	return FAULT_DAMAGED;
 }
 
@@ -136,23 +109,25 @@ enum fault
 verify_store(
     const char *path, const struct watch *watch, struct verify_report *report)
 {
-	struct verify v = { .path = path, .watch = watch, .report = report };
+	struct verify v = { .report = report };
 	enum fault fault;
 
 	v.reader = reader_open(path, watch, &fault);
 	if (v.reader == NULL)
 		return fault;
-	fault = open_index(&v);
+	fault = reader_open_index(v.reader);
+	report->index = v.reader->index_state;
+	if (fault == FAULT_NONE && report->index == READER_INDEX_UNUSABLE)
+		fault = fault_report(path, "cannot read its index");
 	if (fault == FAULT_NONE)
 		fault = reader_collect(v.reader, &v.pairs);
-	reader_report(v.reader, &report->journal);
+	report->journal = v.reader->report;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE && v.index != NULL)
+	if (fault == FAULT_NONE && v.reader->index != NULL)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
-	index_close(v.index, false);
 	reader_close(v.reader);
 	return fault;
 }

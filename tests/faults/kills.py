@@ -13,6 +13,7 @@ import functools
 import os
 import pathlib
 import random
+import re
 import signal
 import struct
 import sys
@@ -133,11 +134,11 @@ def check_kills(tally: Tally, store: Store, workers: Pool, kills: int) -> None:
 
 
 def holds_lock(pid: int) -> bool:
-    """Whether one of the process's open files holds an OFD lock."""
+    """Whether the process holds the store: another lock of its is for reading."""
     with contextlib.suppress(OSError):
         for entry in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
             with contextlib.suppress(OSError):
-                if "OFDLCK" in entry.read_text():
+                if re.search("OFDLCK.* WRITE ", entry.read_text()):
                     return True
     return False
 

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 
 from lib_faults import run, side_by_side
-from lib_service import JOURNAL_NAME, TOP, Tally, crc32c, new_plant, passed_on
+from lib_service import JOURNAL_NAME, TOP, Tally, crc32c, init_store, new_plant, passed_on
 from programs import MEMORY
 
 import second_reader  # lib_faults has made its directory known
@@ -298,7 +298,7 @@ def read_real_journal(tally: Tally, program: pathlib.Path, root: pathlib.Path) -
             words, env=passed_on(), stdout=subprocess.PIPE, check=True, **options
         ).stdout
 
-    (root / "store").mkdir()
+    init_store(program.parent, root / "store")
     for ids in range(300), range(300, 500):
         plants = b"\n".join(PLANT % (b"%d" % i, rb'"\u0041 \u001f"') for i in ids)
         output(program, "import", "--quiet", "--dir", root / "store", input=plants)

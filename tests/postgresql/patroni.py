@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Goal: three nodes under Patroni and etcd lose, double and invent no plant.
 
 usage: patroni.py BUILD_DIR [--long]
@@ -8,7 +7,6 @@ so that its addresses are those of the file, and a link that can be cut.
 """
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import json
@@ -40,30 +38,40 @@ from lib_postgresql import (
     unprivileged,
 )
 import lib_faults  # noqa: E402
-from lib_service import TOP, Responder, Tally, responder, stop_process, wait_until  # noqa: E402
 from history import Event  # noqa: E402
+from lib_service import (  # noqa: E402
+    TOP,
+    Responder,
+    Tally,
+    responder,
+    stop_process,
+    wait_until,
+)
 from load import Load, half_kept, mixed_plan  # noqa: E402
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
 CLIENTS = 16
 BACK_S = 90.0  # until each client is served again; ttl is 20 s
-CLONE_NEWNET = 0x40000000
+INSIDE = "PLANT_STORE_TEST_INSIDE"  # the namespaces
 
 
-def in_own_network() -> str:
-    """Put this process into a network of its own, with a switch; or why not."""
-    if os.geteuid() != 0:
-        return "needs root"
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
-        return f"no network namespaces: {os.strerror(ctypes.get_errno())}"
-    try:
-        ip("link set lo up")
-        ip("link add switch type bridge")
-        ip("addr add 10.0.0.254/24 dev switch")
-        ip("link set switch up")
-    except (OSError, RuntimeError) as error:
-        return str(error)
-    return ""
+def enter_namespaces() -> str:
+    """Begin again with a network of its own, and shared memory that ends with the
+    last process; or why not."""
+    if INSIDE in os.environ:
+        return ""
+    own = ["unshare", "--net", "--ipc", "--"]
+    done = subprocess.run([*own, "true"], capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip()
+    os.environ[INSIDE] = "1"
+    os.execvp(own[0], [*own, sys.executable, *sys.argv])
+
+
+def make_switch() -> None:
+    for command in ("link set lo up", "link add switch type bridge",
+                    "addr add 10.0.0.254/24 dev switch", "link set switch up"):
+        ip(command)
 
 
 def ip(command: str) -> None:
@@ -82,8 +90,8 @@ class Node:
         give(self.folder)
         self.etcd: subprocess.Popen | None = None
         self.patroni: subprocess.Popen | None = None
-        self.holder = subprocess.Popen(["setpriv", "--pdeathsig=KILL", "unshare", "-n",
-                                        "sleep", "infinity"])
+        hold = ["setpriv", "--pdeathsig=KILL", "unshare", "--net", "sleep", "infinity"]
+        self.holder = subprocess.Popen(hold)
         here = os.readlink("/proc/self/ns/net")
         wait_until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != here)
         ip(f"link add link{number} type veth peer name eth0 netns {self.holder.pid}")
@@ -95,12 +103,12 @@ class Node:
     def inside(self, *command: object) -> list[str]:
         return ["/usr/bin/nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
 
-    def start(self, *command: object, **environment: str) -> subprocess.Popen:
+    def start(self, *command: object) -> subprocess.Popen:
         with open(self.folder / f"{command[0]}.log", "ab") as log:
             return subprocess.Popen(
                 self.inside(*unprivileged(*command)), stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, cwd="/",
-                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **environment},
+                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             )
 
     def start_etcd(self) -> None:
@@ -165,9 +173,6 @@ class Node:
         for process in (self.etcd, self.holder):
             if process is not None:
                 stop_process(process)
-        with contextlib.suppress(OSError, IndexError):
-            lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
-            subprocess.run(["ipcrm", "-m", lines[6].split()[1]], capture_output=True)
 
 
 def make_certificates(etc: pathlib.Path) -> None:
@@ -376,10 +381,11 @@ def print_log(service: Responder, who: str) -> None:
 
 
 def scenario(tally: Tally, arguments) -> None:
-    reason = in_own_network()
+    reason = enter_namespaces()
     if reason:
         tally.skip("three nodes", reason)
         return
+    make_switch()
     began = time.monotonic()
     with cluster() as made:
         print(f"# three nodes after {time.monotonic() - began:.0f} s", flush=True)

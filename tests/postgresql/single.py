@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Goal: on one PostgreSQL the answers are the file engine's, byte for byte, and a
 database that cannot be used is refused with its own line.
 
@@ -15,7 +14,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 
@@ -23,7 +21,6 @@ from lib_postgresql import (
     OWNER,
     PASSWORD,
     ROLE,
-    Clusters,
     Server,
     Session,
     TableStore,
@@ -40,6 +37,7 @@ from lib_postgresql import (
 import lib_faults  # noqa: E402
 import run_fixtures  # noqa: E402
 import scenario_roundtrip  # noqa: E402
+import test_units  # noqa: E402
 from lib_service import Tally, free_port, responder, wait_until  # noqa: E402
 
 AWAY = 5008
@@ -143,12 +141,36 @@ def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
         tally.check(listed == [["500", "0"]], "the view passes over U+0000", listed)
         since = call(table, "export", "--since", "2100-01-01T00:00:00Z")
         tally.check(since == "", "export --since reads the times", since)
+        checked = call(table, "check")
+        well = checked.endswith("\ndatabase: ok\n")
+        tally.check(well, "check opens the database, and asks for no directory", checked)
         print(f"# {call(table, 'stats')}")
         for words in (["verify"], ["backup", "nowhere"]):
             done = subprocess.run([command, *words], env=table.environment(),
                                   capture_output=True, text=True)
             well = done.returncode == 64 and "pg_" in done.stderr
             tally.check(well, f"{words[0]} names what serves a database instead", done)
+
+
+# --- The unit -----------------------------------------------------------------
+
+
+def check_calls(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """The service's unit allows what the module does: connect, lose, connect."""
+    name = database(server, "traced")
+    with table_store(build, server, "", name) as store:
+        traced = test_units.Traced(store)
+        well = []
+        with traced.run() as (strace, pid):
+            for number in range(2):
+                well.append(test_units.send(store, traced.socket_path, number, "Fern"))
+                for session in server.sessions():
+                    server.sql(f"SELECT pg_terminate_backend({session})")
+            traced.end(strace, pid)
+        traced.listener.close()
+        more = traced.calls - test_units.allowed()
+        tally.check(all(well) and "connect" in traced.calls and not more,
+                    "the unit allows the module's system calls", (well, more))
 
 
 # --- Databases that cannot be used -------------------------------------------
@@ -198,6 +220,11 @@ def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) 
     well = done.returncode == CONFIG and all(word in said for word in words)
     tally.check(well, f"{what}: status 78, and the line names it", (done.returncode, said))
     print(f"# {what}: {said.strip()}", flush=True)
+    done = subprocess.run([store.build / "plant-store", "check"], env=store.environment(),
+                          capture_output=True, text=True, timeout=lib_service.WAIT_S)
+    said += done.stderr
+    well = done.returncode == CONFIG and all(word in done.stderr for word in words)
+    tally.check(well, f"{what}: check names it, too", done)
     _, done, answer = lib_faults.create_by_cgi(store, 1, "refused")
     said += done.stderr.decode()
     well = answer is not None and answer.is_error(503, 5006) and done.returncode == CONFIG
@@ -317,12 +344,14 @@ def check_away(
                 tally.check(served, f"{what}: served once that is over")
         command = pathlib.Path(f"/proc/{service.process.pid}/cmdline").read_bytes()
     service.check_end(tally)
-    lines = [line for line in service.log().splitlines() if "not serve" in line]
-    print(f"# {what}: {service.log().strip()}", flush=True)
-    no_password(tally, [service.log(), command.decode()], f"log and ps, {what}")
+    log = service.log()
+    once = log.count("cannot use the database") == 1
+    tally.check(once and log.count("is back") == bool(undo), f"{what}: logged once", log)
+    print(f"# {what}: {log.splitlines()[0]}", flush=True)
+    no_password(tally, [log, command.decode()], f"log and ps, {what}")
     _, done, answer = lib_faults.create_by_cgi(store, 2, "by CGI")
     if not undo:
-        well = answer is not None and answer.status == 503
+        well = answer is not None and answer.is_error(503, AWAY)
         well = well and done.returncode == TEMPFAIL
         tally.check(well, f"{what}: a CGI process answers 503, and ends with 75", done)
 
@@ -354,6 +383,8 @@ def scenario(tally: Tally, arguments) -> None:
             check_equal_ids(tally, build, server)
         with tally.part("moving"):
             check_moving(tally, build, server)
+        with tally.part("the unit"):
+            check_calls(tally, build, server)
         with tally.part("databases that cannot be used"):
             check_setups(tally, build, server)
         with tally.part("databases that are away"):

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Goal: with a synchronous standby, what was acknowledged outlives the primary.
 
 usage: standby.py BUILD_DIR [--long]
@@ -309,9 +308,8 @@ def scenario(tally: Tally, arguments) -> None:
         if not arguments.long:
             return
         with tally.part("disk_full"):
-            reason = lib_faults.cannot_mount(made.root, "ext4")
-            if reason:
-                tally.skip("a full disk", reason)
+            if os.geteuid() != 0:
+                tally.skip("a full disk", "needs root, to mount one")
             else:
                 run_case(tally, made, disk_full, on_small_disk)
 

@@ -116,7 +116,7 @@ open_in_child(const char *path)
 
 	setrlimit(RLIMIT_CORE, &none);
 	signal(SIGBUS, SIG_DFL);
-	return metrics_open(path, true);
+	return (int)metrics_open(path, true);
 }
 
 static int

@@ -529,6 +529,8 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
             "group": '"www-data"',
             "errors": f'"{store.root}/lighttpd/errors/"',
             "docs": f'"{store.root}/docs/"',
+            "log": f'"{store.root}/access.log"',
+            "pidfile": f'"{store.root}/lighttpd.pid"',
         },
     )
     log_path = store.root / "lighttpd.out"

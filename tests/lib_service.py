@@ -433,11 +433,12 @@ def responder(
     store: Store,
     *,
     watched: bool = True,
+    workers: int = 1,
     user: str | None = None,
     tracer: Sequence[str] = (),
     **settings: str,
 ) -> Iterator[Responder]:
-    """The responder under spawn-fcgi, and multiwatch if `watched`.
+    """The responder under spawn-fcgi, and multiwatch if `watched`: `workers` of them.
 
     As `user`, who must be able to use the store, if one is given.  Started by
     `tracer`, which becomes it.
@@ -456,7 +457,8 @@ def responder(
     if watched:
         # The scenarios kill workers more often than multiwatch's default
         # takes for an accident.  It ends them with SIGUSR1.
-        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000", "--"]
+        command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000"]
+        command += [f"--forks={workers}", "--"]
     command += [*tracer, str(store.responder)]
     with open(log_path, "ab") as log:
         process = subprocess.Popen(

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "ground/metrics.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -683,6 +684,170 @@ preflight_is_204_by_contract_and_without_tokens(void **state)
 	assert_int_equal(outcome(&api, &fern), HTTP_NOT_READY);
 }
 
+#define GET "REQUEST_METHOD=GET"
+#define HEAD "REQUEST_METHOD=HEAD"
+
+static void
+health_and_metrics_need_no_credential_and_only_where_they_are_wanted(
+    void **state)
+{
+	static const struct {
+		const char *begins, *has;
+		const char *variables[VARIABLES_MAX + 1];
+	} rows[] = {
+		{ "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
+		  "Content-Length: 15\r\n\r\n{\"status\":\"ok\"}",
+		    NULL, { GET, "SCRIPT_NAME=/health", GIVEN_ID } },
+		{ "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
+		  "Content-Length: 15\r\n\r\n",
+		    NULL, { HEAD, "PATH_INFO=/health", GIVEN_ID } },
+		{ "Status: 200 OK\r\n" ID "Content-Type: text/plain; "
+		  "version=0.0.4; charset=utf-8\r\n",
+		    "\r\n\r\n# HELP plant_store_answers_total ",
+		    { GET, "SCRIPT_NAME=/metrics", GIVEN_ID } },
+		{ "Status: 200 ", NULL, { HEAD, "SCRIPT_NAME=/metrics" } },
+		/* All else is answered as anywhere. */
+		{ "Status: 401 ", NULL, { POST, "SCRIPT_NAME=/health" } },
+		{ "Status: 404 ", NULL,
+		    { POST, "SCRIPT_NAME=/metrics", BEARER } },
+		{ "Status: 401 ", NULL, { GET, "SCRIPT_NAME=/health/" } },
+		{ "Status: 401 ", NULL, { GET, "SCRIPT_NAME=/api/health" } },
+		{ "Status: 400 ", NULL, { GET, GET, "SCRIPT_NAME=/health" } },
+		{ "Status: 401 ", NULL, { GET, "SCRIPT_NAME=" } },
+	};
+	struct fixture *fixture = *state;
+	char buf[RESPONSE_HEAD_MAX + API_METRICS_MAX + 1];
+	struct api_call call;
+
+	for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+		struct sent sent = { .body = "" };
+		bool wanted = i < COUNT(rows);
+
+		memcpy(sent.variables, rows[i % COUNT(rows)].variables,
+		    sizeof sent.variables);
+		fixture->config.health_path = wanted ? "/health" : "";
+		fixture->config.metrics_path = wanted ? "/metrics" : NULL;
+		assert_int_equal(head(&fixture->api, &call, &sent), -1);
+		buf[api_answer(&fixture->api, &call, buf)] = '\0';
+		api_done(&call);
+		const char *begins = rows[i % COUNT(rows)].begins;
+		const char *has = rows[i % COUNT(rows)].has;
+		if (!wanted && strncmp(begins, "Status: 200", 11) == 0)
+			assert_memory_equal(buf, "Status: 401", 11);
+		else if (strncmp(buf, begins, strlen(begins)) != 0 ||
+			 (has != NULL && strstr(buf, has) == NULL))
+			fail_msg("row %zu: %s", i, buf);
+		if (strcmp(sent.variables[0], HEAD) == 0 && wanted)
+			assert_string_equal(
+			    strstr(buf, "\r\n\r\n"), "\r\n\r\n");
+	}
+}
+
+static void
+health_is_503_without_a_valid_token_or_store_whatever_the_contract(void **state)
+{
+	static const struct sent sent = { { GET, "SCRIPT_NAME=/health" }, "" };
+	static const struct {
+		const char *tokens;
+		bool good;
+	} rows[] = { { "", false }, { "second " TWO " " EXPIRES "\n", false },
+		{ "second " TWO " " EXPIRES "\nfirst " ONE "\n", true } };
+	struct fixture *fixture = *state;
+	struct api api = fixture->api;
+	struct api_call call;
+	int64_t expires_ms;
+
+	fixture->config.health_path = "/health";
+	fixture->config.contract_status = true;
+	assert_true(tokens_valid(api.tokens, EXPIRES_MS - 1, &expires_ms));
+	assert_int_equal(expires_ms, EXPIRES_MS);
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		write_tokens(fixture, rows[i].tokens);
+		tokens_recheck(api.tokens);
+		tokens_refresh(api.tokens, 0);
+		api.now_ms = EXPIRES_MS;
+		head(&api, &call, &sent);
+		assert_int_equal(call.failure.error,
+		    rows[i].good ? HTTP_OK : HTTP_NOT_READY);
+		assert_memory_equal(answer(&api, &call),
+		    rows[i].good ? "Status: 200" : "Status: 503", 11);
+	}
+	api_set_ready(STORE_FULL);
+	head(&api, &call, &sent);
+	assert_int_equal(call.failure.error, HTTP_STORE_FULL);
+	api_set_ready(STORE_CREATED);
+	api.tokens = NULL;
+	head(&api, &call, &sent);
+	assert_memory_equal(answer(&api, &call), "Status: 503", 11);
+}
+
+static void
+answers_are_counted_by_status_and_error_but_not_an_operators(void **state)
+{
+	static const struct {
+		const char *line;
+		struct sent sent;
+	} rows[] = {
+		{ "status=\"200\",error=\"0\"",
+		    { { GOOD, FERN_LENGTH }, FERN } },
+		{ "status=\"401\",error=\"1001\"", { { POST, PATH }, "" } },
+		{ "status=\"404\",error=\"2001\"",
+		    { { POST, "SCRIPT_NAME=/x", BEARER }, "" } },
+		{ NULL, { { GET, "SCRIPT_NAME=/health" }, "" } },
+		{ "status=\"204\",error=\"0\"",
+		    { { PATH, "REQUEST_METHOD=OPTIONS",
+			  "HTTP_ORIGIN=https://a.example",
+			  "HTTP_ACCESS_CONTROL_REQUEST_METHOD=POST" },
+			"" } },
+	};
+	struct fixture *fixture = *state;
+	char before[API_METRICS_MAX], after[API_METRICS_MAX], line[128];
+	struct api_call call;
+
+	fixture->config.health_path = "/health";
+	fixture->config.origins = "https://a.example";
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const struct sent *sent = &rows[i].sent;
+		unsigned long was, is;
+
+		before[api_metrics(NULL, false, before)] = '\0';
+		if (head(&fixture->api, &call, sent) == 0)
+			assert_int_equal(
+			    api_body(&fixture->api, &call, sent->body,
+				strlen(sent->body), true),
+			    0);
+		answer(&fixture->api, &call);
+		after[api_metrics(NULL, false, after)] = '\0';
+		if (rows[i].line == NULL) {
+			assert_string_equal(after, before);
+			continue;
+		}
+		snprintf(line, sizeof line, "\nplant_store_answers_total{%s} ",
+		    rows[i].line);
+		was = strtoul(strstr(before, line) + strlen(line), NULL, 10);
+		is = strtoul(strstr(after, line) + strlen(line), NULL, 10);
+		assert_int_equal(is, was + 1);
+	}
+	/* By contract, all errors have the status 400; the numbers stay. */
+	after[api_metrics(NULL, true, after)] = '\0';
+	assert_non_null(strstr(after, "{status=\"400\",error=\"1001\"}"));
+}
+
+static void
+metrics_have_room_when_every_counter_is_at_its_end(void **state)
+{
+	struct fixture *fixture = *state;
+	char *buf = malloc(API_METRICS_MAX);
+
+	for (unsigned i = 0; i < METRICS_COUNT; i++)
+		metrics[i] = UINT64_MAX;
+	assert_in_range(api_metrics(fixture->api.tokens, true, buf),
+	    API_METRICS_MAX / 8, API_METRICS_MAX * 3 / 4);
+	for (unsigned i = 0; i < METRICS_COUNT; i++)
+		metrics[i] = 0;
+	free(buf);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int
@@ -704,6 +869,13 @@ main(void)
 		TEST(
 		    allowed_origin_gets_its_headers_and_preflights_no_other_gets_any),
 		TEST(preflight_is_204_by_contract_and_without_tokens),
+		TEST(
+		    health_and_metrics_need_no_credential_and_only_where_they_are_wanted),
+		TEST(
+		    health_is_503_without_a_valid_token_or_store_whatever_the_contract),
+		TEST(
+		    answers_are_counted_by_status_and_error_but_not_an_operators),
+		TEST(metrics_have_room_when_every_counter_is_at_its_end),
 		TEST(answers_are_logged_at_debug_and_refusals_summed_up),
 	};
 

@@ -13,7 +13,8 @@
 static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 	"PLANT_STORE_BASE_PATH", "PLANT_STORE_BODY_BYTES_MAX",
 	"PLANT_STORE_THREADS", "PLANT_STORE_STATUS", "PLANT_STORE_LOG_LEVEL",
-	"PLANT_STORE_LOG_FORMAT", "PLANT_STORE_CORS_ORIGINS" };
+	"PLANT_STORE_LOG_FORMAT", "PLANT_STORE_CORS_ORIGINS",
+	"PLANT_STORE_METRICS_PATH", "PLANT_STORE_HEALTH_PATH" };
 
 /* Each test begins without any of them, and leaves none. */
 static int
@@ -93,6 +94,8 @@ absent_and_empty_settings_have_their_defaults(void **state)
 		assert_false(config.contract_status);
 		assert_int_equal(config.log_level, LOG_AT_INFO);
 		assert_string_equal(config.origins, "");
+		assert_string_equal(config.metrics_path, "");
+		assert_string_equal(config.health_path, "");
 		for (size_t i = 0; i < COUNT(names); i++)
 			set(names[i], "");
 	}
@@ -163,6 +166,39 @@ origins_are_kept_as_they_are(void **state)
 }
 
 static void
+paths_for_an_operator_are_apart_from_the_plants_and_each_other(void **state)
+{
+	static const struct {
+		const char *base, *metrics, *health;
+		bool good;
+	} rows[] = {
+		{ "", "/metrics", "/health", true },
+		{ "/api", "/api-metrics", "/plants", true },
+		{ "", "/plantsx", "", true },
+		{ "", "/plants", "", false },
+		{ "", "/m", "/plants/health", false },
+		{ "/api", "/api", "", false },
+		{ "/api", "/api/metrics", "", false },
+		{ "/api", "/m", "/api/plants", false },
+		{ "", "/m", "/m", false },
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		set("PLANT_STORE_BASE_PATH", rows[i].base);
+		set("PLANT_STORE_METRICS_PATH", rows[i].metrics);
+		set("PLANT_STORE_HEALTH_PATH", rows[i].health);
+		if (!rows[i].good) {
+			assert_non_null(
+			    strstr(logged_by(read_bad), "_PATH: '"));
+			continue;
+		}
+		struct config config = read_good();
+		assert_string_equal(config.metrics_path, rows[i].metrics);
+		assert_string_equal(config.health_path, rows[i].health);
+	}
+}
+
+static void
 log_has_its_form_from_the_reading_on(void **state)
 {
 	set("PLANT_STORE_LOG_FORMAT", "json");
@@ -201,6 +237,9 @@ static const struct {
 	    { "*", "null", "a.example", "https://", "https://*.a.example",
 		"https://a.example/", "https://A.example", "https://a:",
 		"http://[::1", "http://a:1http://b", "http://a http://b/c" } },
+	{ "PLANT_STORE_METRICS_PATH", "such as /metrics",
+	    { "metrics", "/", "/m/", "/m?a", "http://a/b" } },
+	{ "PLANT_STORE_HEALTH_PATH", "such as /health", { "health", "/h#" } },
 };
 
 static void
@@ -303,6 +342,8 @@ main(void)
 		CLEAR(absent_and_empty_settings_have_their_defaults),
 		CLEAR(paths_are_kept_and_a_base_path_of_a_slash_is_the_root),
 		CLEAR(origins_are_kept_as_they_are),
+		CLEAR(
+		    paths_for_an_operator_are_apart_from_the_plants_and_each_other),
 		CLEAR(log_has_its_form_from_the_reading_on),
 		CLEAR(
 		    numbers_and_words_are_accepted_at_their_bounds_and_between),

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
 #include "ground/clock.h"
+#include "recovery.h"
 #include "store/reader.h"
 
 static const int64_t one_to_nine[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
@@ -1038,6 +1041,38 @@ a_kill_anywhere_in_a_commit_leaves_a_good_store(void **state)
 }
 
 static void
+readiness_follows_room_and_failures(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, true);
+	const struct rlimit none = { 0, RLIM_INFINITY };
+	const struct rlimit any = { RLIM_INFINITY, RLIM_INFINITY };
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(store_ready(store), STORE_CREATED);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	struct outcome outcome = fixture_put(store, 1, NULL);
+	enum store_result ready = store_ready(store);
+	setrlimit(RLIMIT_FSIZE, &any);
+	assert_int_equal(outcome.result, STORE_FULL);
+	assert_int_equal(ready, STORE_FULL);
+	/* During a commit it is what it was. */
+	assert_int_equal(pthread_mutex_lock(&store->mutex), 0);
+	assert_int_equal(store_ready(store), STORE_FULL);
+	pthread_mutex_unlock(&store->mutex);
+	assert_int_equal(store_ready(store), STORE_CREATED);
+	expect_put(store, 1, NULL, STORE_CREATED);
+	fixture_fail_journal(fixture);
+	assert_int_equal(store_ready(store), STORE_FAILED);
+	expect_put(store, 2, NULL, STORE_FAILED);
+	assert_int_equal(store_ready(store), STORE_FAILED);
+	store_close(store);
+	store = fixture_open(fixture, true);
+	assert_int_equal(store_ready(store), STORE_CREATED);
+	store_close(store);
+}
+
+static void
 nothing_stays_open_after_a_close_or_a_refusal(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1085,6 +1120,7 @@ main(void)
 		TEST(a_directory_without_a_journal_of_ours_is_refused),
 		TEST(a_commit_that_fails_anywhere_keeps_what_was_acknowledged),
 		TEST(a_kill_anywhere_in_a_commit_leaves_a_good_store),
+		TEST(readiness_follows_room_and_failures),
 		TEST(nothing_stays_open_after_a_close_or_a_refusal),
 	};
 

@@ -9,6 +9,9 @@
  *	api_stored  the store's result
  *	api_answer  the answer
  *
+ * Two paths of the settings, for an operator, need neither a credential nor any
+ * of the other steps: api_head ends a GET or HEAD there.
+ *
  * Each step passes, or ends the request with an error.  No I/O except when
  * api_tick reads the token file again, and for the log.  An api belongs to one
  * thread.
@@ -38,6 +41,7 @@ struct api_call {
 	struct response_error failure; /* .error is HTTP_OK while it passes */
 	struct response_head head;     /* of the answer */
 	bool preflight;                /* answer with what a page may send */
+	bool health, metrics;          /* answer with these */
 	bool length_known;
 	size_t body_len; /* declared, if length_known */
 	bool chunked;    /* no length, but an end of its own */
@@ -91,10 +95,20 @@ void api_fail(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
 
 /*
+ * api_set_ready(ready):
+ * Whether a plant could be stored, as store_ready has found, is what health is
+ * from now on.  STORE_CREATED before the first call.  Any thread.
+ */
+void api_set_ready(enum store_result ready);
+
+/*
  * api_answer(api, call, buf):
- * Write the whole answer into `buf`, of RESPONSE_HEAD_MAX and the body's limit,
- * or of RESPONSE_HEAD_MAX after an error.  Return its length.  Count and log
- * it.  Only api_done may follow.
+ * Write the whole answer into `buf`, of RESPONSE_HEAD_MAX and api_body_max, or
+ * of RESPONSE_HEAD_MAX after an error.  Return its length.  Count and log it,
+ * except that health and metrics are not counted.  Only api_done may follow.
+ *
+ * api_body_max(config):
+ * The most bytes of a request's or answer's body.
  *
  * api_log_refusals():
  * Log how many answers of this process had which error since the last call, if
@@ -102,7 +116,19 @@ void api_stored(struct api_call *call, enum store_result result);
  */
 size_t api_answer(
     const struct api *api, const struct api_call *call, char *buf);
+size_t api_body_max(const struct config *config);
 void api_log_refusals(void);
+
+#define API_METRICS_MAX ((size_t)16 << 10)
+
+/*
+ * api_metrics(tokens, contract, buf):
+ * Print what was counted, and the next expiry of a token, in Prometheus' text
+ * format 0.0.4.  Return its length.  `tokens` may be NULL; `contract` is the
+ * setting that the answers followed.
+ */
+size_t api_metrics(
+    struct tokens *tokens, bool contract, char buf[static API_METRICS_MAX]);
 
 /*
  * api_done(call):

@@ -26,6 +26,7 @@ struct config {
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
 	const char *origins;   /* between CONFIG_SEPARATORS; "" or NULL: none */
+	const char *metrics_path, *health_path; /* "" or NULL: none */
 	size_t body_bytes_max;
 	unsigned threads;     /* reactors */
 	bool contract_status; /* every failure is 400 */

@@ -22,8 +22,9 @@ struct response_head {
 	const char *origin; /* an allowed one, for CORS, until the answer is
 			       written; or NULL */
 	int origin_len;
-	bool contract; /* every error's status is 400 */
-	bool bodiless; /* the method is HEAD: an error's body is left out */
+	const char *type; /* of a 200's body; NULL: JSON */
+	bool contract;    /* every error's status is 400 */
+	bool bodiless;    /* the method is HEAD: an error's body is left out */
 };
 
 struct response_error {

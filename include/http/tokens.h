@@ -90,6 +90,13 @@ enum http_error tokens_find(struct tokens *tokens, const char *token,
     size_t len, int64_t now_ms, char name[static TOKENS_NAME_MAX + 1]);
 
 /*
+ * tokens_valid(tokens, now_ms, expires_ms):
+ * Whether a token is valid now; `expires_ms` is when the first of those that
+ * are valid expires, or 0.
+ */
+bool tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms);
+
+/*
  * tokens_list(tokens, count):
  * The entries, in the file's order.  Not while another thread refreshes.
  */

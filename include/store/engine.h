@@ -2,9 +2,10 @@
  * engine: what stands behind store.h.
  *
  * An engine is a table of functions.  Each does what the function of store.h
- * with its name promises; engine.c only calls them.  The file engine is part of
- * the programs.  PostgreSQL is a module, which exports its table as
- * ENGINE_SYMBOL and is loaded when options->database is set.
+ * with its name promises, and commit calls `answer` once.  engine.c calls them,
+ * and counts what is committed.  The file engine is part of the programs.
+ * PostgreSQL is a module, which exports its table as ENGINE_SYMBOL and is used
+ * when options->database is set.
  *
  * An engine defines its own struct store and struct store_reader; both begin
  * with the pointer to its table.
@@ -24,6 +25,7 @@ struct engine {
 	    const struct store_options *options, enum fault *fault);
 	int (*commit)(struct store *store, struct store_item *items, size_t n,
 	    void (*answer)(void *argument), void *argument);
+	enum store_result (*ready)(struct store *store);
 	void (*wait)(struct store *store);
 	void (*idle)(struct store *store);
 	void (*close)(struct store *store);

@@ -48,6 +48,7 @@ struct store_options {
 	bool prepare; /* for long lived processes, not for one request: write
 			 ahead the room for records to come; serve also while
 			 the database is away */
+	bool prompt;  /* store_open waits 100 ms for other processes, not 5 s */
 	const struct watch *watch; /* of store_open alone, where it has to read
 			 on or to build the index; or NULL */
 };
@@ -90,6 +91,15 @@ struct store *store_open(
  */
 int store_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument);
+
+/*
+ * store_ready(store):
+ * Find out whether a plant sent now could be stored: STORE_CREATED; STORE_FULL
+ * where there is room for less than 64 KiB; STORE_AWAY; STORE_FAILED.  It waits
+ * for no commit, but may ask the disk, or connect to the database.  One thread
+ * at a time.
+ */
+enum store_result store_ready(struct store *store);
 
 /*
  * store_wait(store):

@@ -9,12 +9,22 @@
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "http/credential.h"
 
 #define RESOURCE "/plants"
 
 /* The answers that are errors, since they were logged. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
+
+/* See api_set_ready. */
+static _Atomic int store_state = STORE_CREATED;
+
+void
+api_set_ready(enum store_result ready)
+{
+	store_state = (int)ready;
+}
 
 void
 api_tick(struct api *api)
@@ -84,6 +94,28 @@ check_framing(
 		   : HTTP_OK;
 }
 
+/* Whether the request is for this path of the settings. */
+static bool
+is_for(const struct request *request, const char *path)
+{
+	return path != NULL && path[0] != '\0' &&
+	       (is_method(request, "GET") || is_method(request, "HEAD")) &&
+	       request_path_is(request, "", path);
+}
+
+static enum http_error
+check_health(const struct api *api)
+{
+	struct api_call call;
+	int64_t expires_ms;
+
+	if (api->tokens == NULL ||
+	    !tokens_valid(api->tokens, api->now_ms, &expires_ms))
+		return HTTP_NOT_READY;
+	api_stored(&call, (enum store_result)store_state);
+	return call.failure.error;
+}
+
 int
 api_head(struct api *api, struct api_call *call, char *const *variables)
 {
@@ -107,7 +139,14 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	    request.preflight_method != NULL &&
 	    is_method(&request, "OPTIONS") &&
 	    request_path_is(&request, api->config->base_path, RESOURCE);
-	if (call->preflight)
+	call->health = !ambiguous && is_for(&request, api->config->health_path);
+	call->metrics =
+	    !ambiguous && is_for(&request, api->config->metrics_path);
+	if (call->health) {
+		head->contract = false;
+		api_fail(call, check_health(api));
+	}
+	if (call->preflight || call->health || call->metrics)
 		return -1;
 	if (api->tokens == NULL)
 		error = HTTP_NOT_READY;
@@ -221,23 +260,66 @@ log_answer(const struct api_call *call, const char *answer, size_t len)
 	log_members(LOG_AT_DEBUG, "answered", members);
 }
 
+/* To an operator. */
+static size_t
+print_page(const struct api *api, const struct api_call *call, char *buf)
+{
+	struct response_head head = call->head;
+	char *body = buf + RESPONSE_HEAD_MAX;
+	size_t len, body_len;
+
+	if (call->metrics) {
+		head.type = "text/plain; version=0.0.4; charset=utf-8";
+		body_len = api_metrics(
+		    api->tokens, api->config->contract_status, body);
+	} else
+		body_len = (size_t)sprintf(body, "{\"status\":\"ok\"}");
+	len = response_ok_head(&head, body_len, buf);
+	if (head.bodiless)
+		return len;
+	memmove(buf + len, body, body_len);
+	return len + body_len;
+}
+
+size_t
+api_body_max(const struct config *config)
+{
+	return config->body_bytes_max > API_METRICS_MAX ? config->body_bytes_max
+							: API_METRICS_MAX;
+}
+
+static void
+count_answer(const struct api_call *call)
+{
+	enum http_error error = call->failure.error;
+	unsigned place = METRICS_ANSWERS + error;
+
+	if (call->preflight)
+		place = METRICS_ANSWERS + HTTP_ERROR_COUNT;
+	else if (error != HTTP_OK)
+		atomic_fetch_add(&refusals[error], 1);
+	metrics_add(place, 1);
+}
+
 size_t
 api_answer(const struct api *api, const struct api_call *call, char *buf)
 {
 	size_t len, body_len = 0;
 
+	if (!call->health && !call->metrics)
+		count_answer(call);
 	if (call->preflight)
 		len = response_preflight(&call->head, buf);
 	else if (call->failure.error != HTTP_OK)
 		len = response_error(&call->head, &call->failure, buf);
+	else if (call->health || call->metrics)
+		len = print_page(api, call, buf);
 	else {
 		body_len = plant_answer_len(&call->plant);
 		len = response_ok_head(&call->head, body_len, buf);
 		plant_answer(&call->plant, buf + len);
 	}
 	len += body_len;
-	if (call->failure.error != HTTP_OK)
-		atomic_fetch_add(&refusals[call->failure.error], 1);
 	if (api->config->log_level == LOG_AT_DEBUG)
 		log_answer(call, buf, len);
 	return len;

@@ -13,6 +13,7 @@
 #include "api/api.h"
 #include "gateway/service.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 
 /* A client that sends more than this and is refused may not hear why. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
@@ -122,13 +123,17 @@ cgi_begin(void)
 	log_set_request(getenv("HTTP_X_REQUEST_ID"));
 }
 
-/* The caller closes the store after the answer.  A status of sysexits.h. */
+/*
+ * Store the plant, or find out whether one could be stored.  The caller closes
+ * the store after the answer.  A status of sysexits.h.
+ */
 static int
-store_plant(
+use_store(
     const struct config *config, struct api_call *call, struct store **store)
 {
 	struct store_options options = { .database = config->database,
-		.dir = config->dir };
+		.dir = config->dir,
+		.prompt = call->health };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
 	enum fault fault;
 
@@ -137,7 +142,9 @@ store_plant(
 		api_fail(call, HTTP_NOT_READY);
 		return service_status(fault);
 	}
-	if (store_commit(*store, &item, 1, NULL, NULL) < 0)
+	if (call->health)
+		item.result = store_ready(*store);
+	else if (store_commit(*store, &item, 1, NULL, NULL) < 0)
 		fault = FAULT_FAILED;
 	api_stored(call, item.result);
 	return service_status(fault);
@@ -167,20 +174,24 @@ cgi_serve(const struct config *config)
 		status = service_status(fault);
 	/* One byte more than allowed shows that there is more. */
 	size_t max = config->body_bytes_max + 1;
-	char *body = malloc(max + RESPONSE_HEAD_MAX);
+	char *body = malloc(RESPONSE_HEAD_MAX + api_body_max(config) + 1);
 	int refused = api_head(&api, &call, environ);
+	if (body == NULL && call.failure.error == HTTP_OK)
+		api_fail(&call, HTTP_OUT_OF_MEMORY);
+	if (call.health && call.failure.error == HTTP_OK)
+		status = use_store(config, &call, &store);
 	if (refused != 0 || body == NULL) {
 		drain();
-		if (refused == 0)
-			api_fail(&call, HTTP_OUT_OF_MEMORY);
 	} else {
 		size_t len = read_body(&call, max, body, &whole);
 
 		if (api_body(&api, &call, body, len, whole) == 0)
-			status = store_plant(config, &call, &store);
+			status = use_store(config, &call, &store);
 		else if (call.chunked)
 			drain();
 	}
+	if (store == NULL && config->dir != NULL && config->database == NULL)
+		metrics_open(config->dir, false);
 	char *answer = body == NULL ? reserve : body;
 	send_answer(answer, api_answer(&api, &call, answer));
 	store_close(store);

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ground/metrics.h"
+
 struct connection *
 connection_new(int fd)
 {
@@ -19,6 +21,7 @@ connection_new(int fd)
 	}
 	connection->fd = fd;
 	connection->spool = -1;
+	metrics_connections++;
 	return connection;
 }
 
@@ -162,6 +165,7 @@ void
 connection_free(struct connection *c)
 {
 	connection_place(c, NULL, 0);
+	metrics_connections--;
 	if (c->fd >= 0)
 		close(c->fd);
 	if (c->spool >= 0)

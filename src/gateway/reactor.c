@@ -584,9 +584,9 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->api.tokens = tokens;
 	r->scratch = malloc(SCRATCH_BYTES);
 	/* A plant's answer is shorter than its body. */
-	r->framed = malloc(
-	    fcgi_frame_answer_len(RESPONSE_HEAD_MAX + config->body_bytes_max));
-	r->body = malloc(RESPONSE_HEAD_MAX + config->body_bytes_max);
+	size_t answer_max = RESPONSE_HEAD_MAX + api_body_max(config);
+	r->framed = malloc(fcgi_frame_answer_len(answer_max));
+	r->body = malloc(answer_max);
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	/* Edge-triggered: reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||

@@ -31,6 +31,9 @@
  */
 #define DESCRIPTORS_MIN 3
 
+/* Between two lines that sum up refusals. */
+#define LOG_INTERVAL_S 60
+
 static void
 block_signals(sigset_t *set)
 {
@@ -90,17 +93,29 @@ prepare_listener(void)
 	return EX_OK;
 }
 
-/* Until a signal ends the service; SIGHUP has the tokens read again. */
+/*
+ * Until a signal ends the service; SIGHUP has the tokens read again.  Where
+ * health is asked for, look each second: no reactor is to wait for that.
+ */
 static void
-wait_for_end(const sigset_t *set, struct tokens *tokens)
+wait_for_end(const struct config *config, struct tokens *tokens,
+    struct store *store, const sigset_t *set)
 {
-	const struct timespec minute = { .tv_sec = 60 };
+	const bool asked = config->health_path[0] != '\0';
+	const struct timespec step = { .tv_sec = asked ? 1 : LOG_INTERVAL_S };
+	time_t waited_s = 0;
 	int number;
 
 	notify_supervisor("READY=1");
 	do {
-		number = sigtimedwait(set, NULL, &minute);
-		api_log_refusals();
+		if (asked)
+			api_set_ready(store_ready(store));
+		number = sigtimedwait(set, NULL, &step);
+		waited_s += step.tv_sec;
+		if (number >= 0 || waited_s >= LOG_INTERVAL_S) {
+			api_log_refusals();
+			waited_s = 0;
+		}
 		if (number == SIGHUP)
 			tokens_recheck(tokens);
 	} while (number < 0 || number == SIGHUP);
@@ -144,7 +159,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		status = EX_OK;
 		log_info("serving with %u threads, store %s", n,
 		    config->database != NULL ? "in a database" : config->dir);
-		wait_for_end(set, tokens);
+		wait_for_end(config, tokens, store, set);
 	}
 	if (stop >= 0)
 		eventfd_write(stop, 1);

@@ -25,6 +25,8 @@ enum {
 	LOG_LEVEL,
 	LOG_FORMAT,
 	ORIGINS,
+	METRICS,
+	HEALTH,
 	COUNT
 };
 
@@ -58,6 +60,10 @@ static const struct {
 	    "the sites whose pages may send plants",
 	    "origins such as https://a.example or http://localhost:3000, "
 	    "between spaces or commas" },
+	[METRICS] = { "PLANT_STORE_METRICS_PATH", "", "where metrics are",
+	    "a path such as /metrics, which is not of the plants" },
+	[HEALTH] = { "PLANT_STORE_HEALTH_PATH", "", "where the state is",
+	    "a path such as /health, neither of the plants nor the metrics" },
 };
 
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
@@ -96,6 +102,18 @@ is_base_path(const char *path)
 	return len == 0 ||
 	       (path[0] == '/' && path[len - 1] != '/' &&
 		   strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL);
+}
+
+/* Empty, or a path that is neither `base` or /plants nor below that. */
+static bool
+is_apart(const char *path, const char *base)
+{
+	const char *plants = base[0] != '\0' ? base : "/plants";
+	size_t len = strlen(plants);
+
+	return is_base_path(path) &&
+	       (strncmp(path, plants, len) != 0 ||
+		   (path[len] != '\0' && path[len] != '/'));
 }
 
 /*
@@ -158,6 +176,10 @@ config_read(struct config *config)
 	good[LOG_LEVEL] = level >= 0;
 	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
 	good[ORIGINS] = are_origins(value[ORIGINS]);
+	good[METRICS] = is_apart(value[METRICS], value[BASE_PATH]);
+	good[HEALTH] = is_apart(value[HEALTH], value[BASE_PATH]) &&
+		       (value[HEALTH][0] == '\0' ||
+			   strcmp(value[HEALTH], value[METRICS]) != 0);
 	for (int i = 0; i < COUNT; i++) {
 		if (good[i])
 			continue;
@@ -170,6 +192,8 @@ config_read(struct config *config)
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
 		.origins = value[ORIGINS],
+		.metrics_path = value[METRICS],
+		.health_path = value[HEALTH],
 		.body_bytes_max = body_bytes,
 		.threads = (unsigned)threads,
 		.contract_status = contract,

@@ -114,9 +114,10 @@ response_ok_head(const struct response_head *head, size_t body_len,
 	size_t len = begin(head, 200, buf);
 
 	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
-			 "Content-Type: application/json\r\n"
+			 "Content-Type: %s\r\n"
 			 "Content-Length: %zu\r\n"
 			 "\r\n",
+			 head->type == NULL ? "application/json" : head->type,
 			 body_len);
 }
 

@@ -476,6 +476,27 @@ tokens_find(struct tokens *tokens, const char *token, size_t len,
 	return error;
 }
 
+bool
+tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms)
+{
+	const struct token *token;
+	bool valid = false;
+
+	*expires_ms = 0;
+	pthread_mutex_lock(&tokens->lock);
+	token = tokens->set.tokens;
+	for (size_t i = 0; i < tokens->set.count; i++, token++) {
+		if (token->expires && token->expires_ms <= now_ms)
+			continue;
+		valid = true;
+		if (token->expires &&
+		    (*expires_ms == 0 || token->expires_ms < *expires_ms))
+			*expires_ms = token->expires_ms;
+	}
+	pthread_mutex_unlock(&tokens->lock);
+	return valid;
+}
+
 const struct token *
 tokens_list(const struct tokens *tokens, size_t *count)
 {

@@ -468,6 +468,17 @@ commit(struct store *store, struct store_item *items, size_t n,
 	return 0;
 }
 
+static enum store_result
+ready(struct store *store)
+{
+	struct session *session = take_session(store);
+
+	if (session == NULL)
+		return STORE_AWAY;
+	give_back(store, session, true);
+	return STORE_CREATED;
+}
+
 /* --- Open and close --- */
 
 /* Each thread has a session of its own: there is nothing to wait for. */
@@ -519,6 +530,7 @@ const struct engine store_engine = {
 	.version = ENGINE_VERSION,
 	.open = open_store,
 	.commit = commit,
+	.ready = ready,
 	.wait = do_nothing,
 	.idle = do_nothing,
 	.close = close_store,

@@ -47,9 +47,9 @@ struct command {
 };
 
 extern const struct command check_command, export_command, get_command,
-    import_command, stats_command, store_command_verify, store_command_backup,
-    store_command_recover, store_command_init, store_command_schema,
-    token_command;
+    import_command, metrics_command, stats_command, store_command_verify,
+    store_command_backup, store_command_recover, store_command_init,
+    store_command_schema, token_command;
 
 /* One call of it. */
 struct call {

@@ -15,7 +15,8 @@
 static const struct command *const subcommands[] = { &store_command_init,
 	&token_command, &store_command_verify, &check_command,
 	&store_command_backup, &store_command_recover, &stats_command,
-	&get_command, &export_command, &import_command, &store_command_schema };
+	&metrics_command, &get_command, &export_command, &import_command,
+	&store_command_schema };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
 static void

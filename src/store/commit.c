@@ -21,14 +21,22 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
 #include "recovery.h"
+
+/* The room that a plant needs, and what need not be tried. */
+#define READY_BYTES (64 << 10)
+#define PLENTY_BYTES (16 << 20)
+/* How long to wait for the lock while somebody waits for the store's state. */
+#define PROMPT_MS 100
 
 /* With the directory locked, if there is one: the journal is absent. */
 static enum fault
@@ -133,8 +141,10 @@ struct store *
 file_open(const struct store_options *options, enum fault *fault)
 {
 	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	    clock_ms(CLOCK_MONOTONIC) +
+	    (options->prompt ? PROMPT_MS : JOURNAL_LOCK_TIMEOUT_MS);
 	struct store *store = calloc(1, sizeof(*store));
+	int uncounted = 0;
 
 	if (store == NULL) {
 		*fault = fault_report(options->dir, "cannot open");
@@ -151,10 +161,19 @@ file_open(const struct store_options *options, enum fault *fault)
 		*fault = fault_report(options->dir, "cannot open");
 	else
 		*fault = open_journal(store, deadline_ms);
-	if (*fault == FAULT_NONE)
+	if (*fault == FAULT_NONE) {
+		if (metrics_open(store->path, true) != FAULT_NONE)
+			uncounted = errno;
 		*fault = recovery_start(store);
+		metrics[METRICS_FAILED] =
+		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
+	}
 	store->watch = NULL;
 	if (*fault == FAULT_NONE) {
+		if (uncounted != 0 && store->prepare)
+			log_warning("%s/" METRICS_NAME ": %s; this process "
+				    "counts for itself alone",
+			    store->path, strerror(uncounted));
 		journal_unlock(&store->journal);
 		return store;
 	}
@@ -291,7 +310,12 @@ write_batch(struct store *store, const struct position *at, bool sync)
 static void
 settle(struct store *store, const struct position *at)
 {
+	uint64_t plants;
+
 	store->at = *at;
+	metrics[METRICS_STORE_BYTES] = at->end;
+	if (index_count(store->index, &plants) == 0)
+		metrics[METRICS_STORE_PLANTS] = plants;
 	if (index_commit(store->index, at) < 0) {
 		/* The plants are stored; reading on will enter them. */
 		recovery_index_failed(store);
@@ -448,6 +472,39 @@ file_commit(struct store *store, struct store_item *items, size_t n,
 	bool failed = store->failed;
 	pthread_mutex_unlock(&store->mutex);
 	return failed ? -1 : 0;
+}
+
+/* For a plant, and for what the index may need. */
+static bool
+has_room(const struct store *store)
+{
+	struct statvfs st;
+
+	/* Else what was refused, or is about to be, is tried. */
+	if (!store->full && fstatvfs(store->journal.dir, &st) == 0 &&
+	    st.f_bavail * st.f_frsize >= PLENTY_BYTES)
+		return true;
+	int fd = openat(
+	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
+	if (fd >= 0)
+		close(fd);
+	return fault_of(error) != FAULT_FULL;
+}
+
+enum store_result
+file_ready(struct store *store)
+{
+	/* During a commit, what was found last. */
+	if (pthread_mutex_trylock(&store->mutex) != 0)
+		return store->ready;
+	store->ready = store->failed || journal_check(&store->journal,
+					    store->at.end) != NULL
+			   ? STORE_FAILED
+		       : has_room(store) ? STORE_CREATED
+					 : STORE_FULL;
+	pthread_mutex_unlock(&store->mutex);
+	return store->ready;
 }
 
 void

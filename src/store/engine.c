@@ -1,4 +1,4 @@
-/* engine: finds the engine, and hands each call to it.  See store/store.h. */
+/* engine: finds the engine, to which each call goes.  See store/store.h. */
 #include "store/engine.h"
 
 #include <dlfcn.h>
@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ground/clock.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 
 #define MODULE "postgresql.so"
 
@@ -74,11 +76,52 @@ store_open(const struct store_options *options, enum fault *fault)
 	return engine != NULL ? engine->open(options, fault) : NULL;
 }
 
+/* A batch, and who else is called when its results are known. */
+struct counted {
+	const struct store_item *items;
+	size_t n;
+	void (*answer)(void *argument);
+	void *argument;
+};
+
+/* Before they are answered: a kill must not make the sums too small. */
+static void
+count_results(void *argument)
+{
+	const struct counted *batch = argument;
+	uint64_t results[STORE_FAILED + 1] = { 0 };
+
+	for (size_t i = 0; i < batch->n; i++)
+		results[batch->items[i].result]++;
+	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
+	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
+	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);
+	metrics_add(METRICS_BATCHES, 1);
+	metrics_observe(METRICS_BATCH_PLANTS, batch->n);
+	if (batch->answer != NULL)
+		batch->answer(batch->argument);
+}
+
 int
 store_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
-	return engine_of(store)->commit(store, items, n, answer, argument);
+	struct counted batch = { items, n, answer, argument };
+	int64_t began_us = clock_us(CLOCK_MONOTONIC);
+	int status =
+	    engine_of(store)->commit(store, items, n, count_results, &batch);
+
+	metrics_observe(METRICS_COMMIT_US,
+	    (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
+	if (status < 0)
+		metrics[METRICS_FAILED] = 1;
+	return status;
+}
+
+enum store_result
+store_ready(struct store *store)
+{
+	return engine_of(store)->ready(store);
 }
 
 void

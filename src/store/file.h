@@ -11,6 +11,7 @@
 struct store *file_open(const struct store_options *options, enum fault *fault);
 int file_commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument);
+enum store_result file_ready(struct store *store);
 void file_wait(struct store *store);
 void file_idle(struct store *store);
 void file_close(struct store *store);

@@ -173,6 +173,7 @@ const struct engine engine_file = {
 	.version = ENGINE_VERSION,
 	.open = file_open,
 	.commit = file_commit,
+	.ready = file_ready,
 	.wait = file_wait,
 	.idle = file_idle,
 	.close = file_close,

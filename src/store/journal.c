@@ -25,6 +25,7 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "pure/crc32c.h"
 
 /* The first read of one record: a plant's line rarely is longer. */
@@ -310,7 +311,15 @@ journal_append(
 int
 journal_sync(const struct journal *journal)
 {
-	return fdatasync(journal->fd);
+	int64_t began_us = clock_us(CLOCK_MONOTONIC);
+	int result = fdatasync(journal->fd);
+
+	metrics_observe(
+	    METRICS_SYNC_US, (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
+	if (result == 0)
+		metrics[METRICS_SYNC_MS] =
+		    (uint64_t)clock_ms(CLOCK_REALTIME_COARSE);
+	return result;
 }
 
 int

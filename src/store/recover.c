@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "index.h"
 #include "journal.h"
 #include "store/store.h"
@@ -235,6 +236,8 @@ fill_dest(struct recover *r)
 	r->store = store_open(&options, &fault);
 	fault = r->store == NULL ? FAULT_OUTPUT : read_source(r);
 	store_close(r->store);
+	/* No client has sent these plants. */
+	unlinkat(r->dest, METRICS_NAME, 0);
 	if (fault == FAULT_NONE && r->later != NULL &&
 	    (fflush(r->later) != 0 || fsync(fileno(r->later)) < 0 ||
 		fsync(r->dest) < 0))

@@ -31,6 +31,7 @@ struct store {
 	struct position at; /* the journal is read up to here */
 	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
 	char *batch;        /* the lines of one append, and room */
+	enum store_result ready; /* found last; see store_ready */
 };
 
 /*

@@ -294,14 +294,25 @@ def check_away(
 ) -> None:
     """The service starts and answers 503, until what is wrong is undone."""
     plant = (1, f"while {what}", None)
-    with responder(store, watched=False) as service:
+    health = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
+
+    def state() -> int:
+        with lib_service.FastCgiPeer(service.socket_path) as peer:
+            answer = peer.exchange(lib_service.fcgi_request(health.items(), b""))
+        return AWAY if answer.is_error(503, AWAY) else answer.status
+
+    with responder(store, watched=False, PLANT_STORE_HEALTH_PATH="/health") as service:
         with single(store, service.socket_path) as exchange:
             event, answer = ask(exchange, plant)
             well = answer is not None and answer.is_error(503, AWAY)
             well = well and answer.header("Retry-After") is not None
             tally.check(well, f"{what}: 503, error {AWAY}, Retry-After", answer)
+            away = wait_until(lambda: state() == AWAY)
+            tally.check(away, f"{what}: health is the same")
             if undo:
                 server.sql(undo)
+                healthy = wait_until(lambda: state() == 200)
+                tally.check(healthy, f"{what}: health is 200 once that is over")
                 served = wait_until(lambda: ask(exchange, plant)[1].status == 200)
                 tally.check(served, f"{what}: served once that is over")
         command = pathlib.Path(f"/proc/{service.process.pid}/cmdline").read_bytes()

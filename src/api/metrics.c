@@ -1,0 +1,127 @@
+/* metrics: what was counted, as Prometheus reads it.  See api/api.h. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/api.h"
+#include "ground/clock.h"
+#include "ground/metrics.h"
+
+_Static_assert(HTTP_ERROR_COUNT < METRICS_ANSWERS_MAX, "METRICS_ANSWERS_MAX");
+
+static const struct row {
+	const char *name, *type, *help;
+	enum metrics_place place;
+	double unit;
+	bool may_be_0; /* else 0 is not known */
+} rows[] = {
+	{ "batches_total", "counter", "Batches of plants.", METRICS_BATCHES, 1,
+	    true },
+	{ "batch_plants", "histogram", "Plants in a batch.",
+	    METRICS_BATCH_PLANTS, 1, true },
+	{ "commit_seconds", "histogram", "Time to store a batch, with waiting.",
+	    METRICS_COMMIT_US, 1e-6, true },
+	{ "sync_seconds", "histogram", "Time of an fdatasync of the journal.",
+	    METRICS_SYNC_US, 1e-6, true },
+	{ "connections", "gauge", "Open to the process that answers.",
+	    METRICS_CONNECTIONS, 1, true },
+	{ "store_bytes", "gauge", "Size of the journal.", METRICS_STORE_BYTES,
+	    1, false },
+	{ "store_plants", "gauge", "Plants in the store.", METRICS_STORE_PLANTS,
+	    1, false },
+	{ "last_sync_timestamp_seconds", "gauge", "Last sync that succeeded.",
+	    METRICS_SYNC_MS, 1e-3, false },
+	{ "failed", "gauge", "1 from a failure until the store is opened.",
+	    METRICS_FAILED, 1, true },
+	{ "token_expiry_timestamp_seconds", "gauge", "The next of a token.",
+	    METRICS_EXPIRY_MS, 1e-3, false },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static char *
+print_family(char *at, const char *name, const char *type, const char *help)
+{
+	return at + sprintf(at,
+			"# HELP plant_store_%s %s\n"
+			"# TYPE plant_store_%s %s\n",
+			name, help, name, type);
+}
+
+/* All, since a rate needs the 0 before the first of them. */
+static char *
+print_answers(char *at, bool contract)
+{
+	at = print_family(at, "answers_total", "counter",
+	    "Answers to clients by status and error number.");
+	for (int i = 0; i <= HTTP_ERROR_COUNT; i++) {
+		bool error = i != HTTP_OK && i < HTTP_ERROR_COUNT;
+
+		at += sprintf(at,
+		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
+		    "%" PRIu64 "\n",
+		    i == HTTP_OK ? 200
+		    : !error     ? 204
+		    : contract   ? 400
+				 : errors_status((enum http_error)i),
+		    error ? errors_number((enum http_error)i) : 0,
+		    metrics[METRICS_ANSWERS + i]);
+	}
+	return at;
+}
+
+static char *
+print_histogram(char *at, const struct row *row)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
+		char bound[32] = "+Inf";
+
+		if (i < METRICS_BUCKETS - 1)
+			sprintf(bound, "%g",
+			    (double)metrics_bound(row->place, i) * row->unit);
+		n += metrics[row->place + i];
+		at += sprintf(at,
+		    "plant_store_%s_bucket{le=\"%s\"} %" PRIu64 "\n", row->name,
+		    bound, n);
+	}
+	return at + sprintf(at,
+			"plant_store_%s_sum %.16g\n"
+			"plant_store_%s_count %" PRIu64 "\n",
+			row->name,
+			(double)metrics[row->place + METRICS_SUM] * row->unit,
+			row->name, n);
+}
+
+size_t
+api_metrics(
+    struct tokens *tokens, bool contract, char buf[static API_METRICS_MAX])
+{
+	static const char *const results[] = { "created", "repeated",
+		"conflict" };
+	char *at = print_answers(buf, contract);
+	int64_t expires_ms = 0;
+
+	at = print_family(at, "plants_total", "counter",
+	    "Plants of clients and imports by result.");
+	for (int i = 0; i < 3; i++)
+		at += sprintf(at,
+		    "plant_store_plants_total{result=\"%s\"} %" PRIu64 "\n",
+		    results[i], metrics[METRICS_CREATED + i]);
+	if (tokens != NULL)
+		tokens_valid(tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
+	metrics[METRICS_EXPIRY_MS] = (uint64_t)expires_ms;
+	metrics[METRICS_CONNECTIONS] = metrics_connections;
+	for (const struct row *row = rows; row < rows + ROWS; row++) {
+		uint64_t n = metrics[row->place];
+
+		if (n == 0 && !row->may_be_0)
+			continue;
+		at = print_family(at, row->name, row->type, row->help);
+		if (row->type[0] == 'h')
+			at = print_histogram(at, row);
+		else
+			at += sprintf(at, "plant_store_%s %.16g\n", row->name,
+			    (double)n * row->unit);
+	}
+	return (size_t)(at - buf);
+}

@@ -1,0 +1,116 @@
+/* metrics: the mapped file of counters.  See ground/metrics.h. */
+#include "ground/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pure/crc32c.h"
+
+#define FILE_BYTES ((size_t)4096)
+
+struct file {
+	_Atomic uint64_t kind; /* KIND; 0 where it is new */
+	_Atomic uint64_t unused[7];
+	_Atomic uint64_t places[METRICS_COUNT];
+};
+_Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
+
+/* Another version may have other counters in these places. */
+#define KIND                             \
+	((uint64_t)METRICS_COUNT << 32 | \
+	    crc32c(0, PLANT_STORE_VERSION, sizeof(PLANT_STORE_VERSION)))
+
+static struct file own;
+static void *mapping;
+static struct sigaction before;
+_Atomic uint64_t *metrics = own.places;
+_Atomic unsigned metrics_connections;
+
+/* A page of the file cannot be had: go on without it. */
+static void
+handle_bus(int number, siginfo_t *info, void *context)
+{
+	char *at = info->si_addr, *begin = mapping;
+
+	(void)number;
+	(void)context;
+	if (at < begin || at >= begin + FILE_BYTES ||
+	    mmap(mapping, FILE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		sigaction(SIGBUS, &before, NULL);
+}
+
+/* The file, which is allocated first; NULL with errno. */
+static struct file *
+map_file(const char *path, int flags)
+{
+	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	int error = fd < 0 ? errno : posix_fallocate(fd, 0, FILE_BYTES);
+	void *map = MAP_FAILED;
+
+	if (error == 0) {
+		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		    fd, 0);
+		error = errno;
+	}
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return map == MAP_FAILED ? NULL : (mapping = map);
+}
+
+enum fault
+metrics_open(const char *dir, bool make)
+{
+	const struct sigaction action = { .sa_sigaction = handle_bus,
+		.sa_flags = SA_SIGINFO };
+	enum fault fault = FAULT_SETUP;
+	char *path;
+
+	if (asprintf(&path, "%s/" METRICS_NAME, dir) < 0)
+		return FAULT_MEMORY;
+	if (mapping == NULL)
+		sigaction(SIGBUS, &action, &before);
+	do {
+		struct file *file = map_file(path, make ? O_CREAT : 0);
+		uint64_t kind = 0;
+
+		if (file == NULL)
+			fault = fault_of(errno);
+		else if (atomic_compare_exchange_strong(
+			     &file->kind, &kind, KIND) ||
+			 kind == KIND) {
+			metrics = file->places;
+			fault = FAULT_NONE;
+		} else
+			errno = EINVAL;
+	} while (fault == FAULT_SETUP && make && unlink(path) == 0);
+	free(path);
+	return fault;
+}
+
+uint64_t
+metrics_bound(enum metrics_place histogram, unsigned i)
+{
+	static const uint64_t bounds[METRICS_BUCKETS - 1] = { 1, 3, 10, 30, 100,
+		300, 1000, 3000, 10000, 30000 };
+
+	/* Times from 100 microseconds to 3 seconds. */
+	return bounds[i] * (histogram == METRICS_BATCH_PLANTS ? 1 : 100);
+}
+
+void
+metrics_observe(enum metrics_place histogram, uint64_t value)
+{
+	unsigned i = 0;
+
+	while (i < METRICS_BUCKETS - 1 && value > metrics_bound(histogram, i))
+		i++;
+	metrics_add(histogram + i, 1);
+	metrics_add(histogram + METRICS_SUM, value);
+}

@@ -18,7 +18,15 @@ from lib_servers import SET_UPS, Running, SetUp, running
 from lib_service import Answer, Tally, main, new_plant, wait_until
 
 NEAR, FAR = "127.0.0.1", "127.0.0.9"
-PATHS = {"/metrics": b"# HELP plant_store_", "/health": b'{"status":"ok"}'}
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+# The type, and how the body begins.
+PATHS = {
+    "/metrics": (TEXT, b"# HELP plant_store_"),
+    "/health": ("application/json", b'{"status":"ok"}'),
+}
+# Other ways to write /metrics.
+SPELT = ("/%6detrics", "//metrics", "/x/../metrics", "/metrics?x", "/metrics/", "/METRICS",
+         "/metrics%00", "/metrics%2f", "/metrics;x", "/x%2f..%2fmetrics")
 NOTHING = Told(404, 2001)
 Finding = tuple[bool, str, object]
 
@@ -49,18 +57,20 @@ def ask(server: Running, address: str, method: str, path: str) -> Answer:
 
 
 def findings(set_up: SetUp, build_dir: str) -> list[Finding]:
-    settings = {
-        f"PLANT_STORE_{path[1:].upper()}_PATH": path for path in PATHS
-    }
+    settings = {f"PLANT_STORE_{path[1:].upper()}_PATH": path for path in PATHS}
     found: list[Finding] = []
     with running(set_up, build_dir, uncomment, **settings) as server:
         found.append((wait_until(server.answers), "it serves", server.logs()))
-        for path, beginning in PATHS.items():
+        for path, (media_type, beginning) in PATHS.items():
             answer = ask(server, NEAR, "GET", path)
             well = answer.status == 200 and answer.body.startswith(beginning)
+            well = well and answer.header("Content-Type") == media_type
             found.append((well, f"{path} is for an address of the list", answer))
             answer = ask(server, FAR, "GET", path)
             found.append((NOTHING.fits(answer), f"{path} is not for others", answer))
+        answers = [ask(server, FAR, "GET", path) for path in SPELT]
+        well = all(answer.status != 200 for answer in answers)
+        found.append((well, "nor for others who write it otherwise", answers))
         answer = ask(server, FAR, "POST", server.path)
         found.append((answer.is_plant("Fern"), "plants are for others, too", answer))
     return found

@@ -316,15 +316,17 @@ class Running:
         )
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace what a file, such as "apache/common.conf", must have once.
+        """Replace what a file, such as "apache/common.conf", must have once
+        outside of its comments.
 
         For a fault of running(): the server has not read it yet.
         """
         path = self.root / name
         text = path.read_text()
-        if text.count(old) != 1:
+        found = re.findall(rf"(?m)^[^\n#]*{re.escape(old)}", text)
+        if len(found) != 1:
             raise RuntimeError(f"{name} has not once: {old}")
-        path.write_text(text.replace(old, new))
+        path.write_text(text.replace(found[0], found[0].replace(old, new)))
 
     def logs(self) -> str:
         """The ends of the logs, for a message."""

@@ -76,10 +76,11 @@ class Browser:
             self.urls.append(what["request"]["url"])
 
     def js(self, expression: str, *arguments: object) -> object:
-        """The value of an expression, or of a function with arguments."""
+        """The value of an expression, or of a function with arguments; awaited."""
         if arguments:
             expression = f"({expression})({', '.join(map(json.dumps, arguments))})"
-        done = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        done = self.send("Runtime.evaluate", expression=expression, returnByValue=True,
+                         awaitPromise=True)
         if "exceptionDetails" in done:
             raise RuntimeError(f"{expression}: {done['exceptionDetails']}")
         return done["result"].get("value")

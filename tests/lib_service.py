@@ -531,6 +531,8 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
             "group": '"www-data"',
             "errors": f'"{store.root}/lighttpd/errors/"',
             "docs": f'"{store.root}/docs/"',
+            "log": f'"{store.root}/access.log"',
+            "pidfile": f'"{store.root}/lighttpd.pid"',
         },
     )
     log_path = store.root / "lighttpd.out"
@@ -555,8 +557,8 @@ def install_config(
 ) -> pathlib.Path:
     """Copy the folder of a configuration of deploy/ with the values of this place.
 
-    `values` has one for each `var.NAME = ` or `Define NAME ` of the file, and
-    nothing else of it changes.  Returns the copy's path.
+    `values` has one for each `var.NAME = ` or `Define NAME ` of the file, but not
+    for near, and nothing else of it changes.  Returns the copy's path.
     """
     source = TOP / "deploy" / name
     folder = root / source.parent.name
@@ -565,7 +567,7 @@ def install_config(
         path.chmod(0o755 if path.is_dir() else 0o644)
     left = dict(values)
     config = re.sub(
-        r"^(var\.(\w+)\s*= |Define\s+(\w+)\s+).*$",
+        r"^(var\.(?!near)(\w+)\s*= |Define\s+(?!near)(\w+)\s+).*$",
         lambda found: found[1] + left.pop(found[2] or found[3]),
         source.read_text(),
         flags=re.MULTILINE,

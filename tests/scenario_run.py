@@ -124,6 +124,10 @@ def check_life(
             tally.check(same, f"{name}: the token is found again")
         else:
             check_shown(tally, directory)
+            log = directory / "access.log"
+            log.write_bytes(b"." * (1 << 20))
+            emptied = wait_until(lambda: log.stat().st_size < 1 << 20, STOP_S)
+            tally.check(emptied, f"{name}: the access log stays small", log.stat())
             check_refusals(tally, directory, port)
         os.kill(process.pid, sign)
         status = process.wait(STOP_S)

@@ -24,6 +24,8 @@ from lib_service import TOP, Tally, main, new_plant
 
 DOCUMENT = (TOP / "deploy" / "README.md").read_text()
 SERVERS = ("nginx", "lighttpd", "Apache", "Caddy", "HAProxy")
+# Whose access logs logrotate has, and by which name.
+LOGGED = {"nginx": "nginx", "lighttpd": "lighttpd", "Apache": "apache2"}
 CASE_S = 60.0
 AT_ONCE = 4
 OTHER = "another page of the site"
@@ -92,6 +94,24 @@ requests() {
 token_of() {
 	grep -o 'pst_[A-Za-z0-9_-]*'
 }
+# until_logged FILE: ask until a request is in it
+until_logged() {
+	for _ in {1..100}; do
+		ask x /plants >/dev/null
+		[[ ! -s $1 ]] || break
+		sleep 0.1
+	done
+}
+# rotated SERVER: the lines of the access log after a rotation by Debian's logrotate
+# and one request more, and of the log before it
+rotated() {
+	local log=/var/log/$1/plant-store.log
+	printf '#!/bin/sh\n' >/usr/sbin/policy-rc.d
+	until_logged $log
+	logrotate -f /etc/logrotate.d/$1
+	until_logged $log
+	echo "rotated $([[ -s $log && -s $log.1 ]]; echo $?) $(tail -n 1 $log)"
+}
 # A boot, too; only where the project has something.
 create=(systemd-tmpfiles --create --prefix=/etc --prefix=/var/lib --prefix=/run)
 """
@@ -136,6 +156,9 @@ def only_sites() -> list[Case]:
         expected = dict(ANSWERS)
         if server == "Caddy":
             expected["large"] = (413, "")  # by Caddy itself
+        if server in LOGGED:
+            script += f"rotated {LOGGED[server]}\n"
+            expected["rotated"] = (0, '"GET /plants" 401 ')
         cases.append(Case(f"{server} as the only site", script, expected))
     by_hand = {
         "lighttpd": block("lighttpd -D").replace(".conf\n", ".conf &\n"),
@@ -230,7 +253,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     if os.geteuid() != 0:
         tally.skip(sentence, "needs root")
         return
-    for program in ("apache2ctl", "caddy", "haproxy", "unshare", "ip"):
+    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip"):
         if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             tally.skip(sentence, f"{program} is not installed")
             return

@@ -202,6 +202,7 @@ class Running:
     store       lib_service.Store: .dir, .tokens, .journal, .plants()
     server_pid  the process that was started, with others below it
     server_log  what the server said
+    access_log  its line per request, when it has written it
     service_log what the responder said (the same file unless own_socket)
     """
 
@@ -217,6 +218,7 @@ class Running:
         self.port = free_port()
         self.base_url = f"http://{self.host}:{self.port}{self.mount}"
         self.server_log = self.root / "server.log"
+        self.access_log = self.root / "run" / "access.log"
         self.service_log = self.server_log
         if set_up.own_socket:
             self.service_log = self.root / "responder.log"
@@ -314,15 +316,17 @@ class Running:
         )
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace what a file, such as "apache/common.conf", must have once.
+        """Replace what a file, such as "apache/common.conf", must have once
+        outside of its comments.
 
         For a fault of running(): the server has not read it yet.
         """
         path = self.root / name
         text = path.read_text()
-        if text.count(old) != 1:
+        found = re.findall(rf"(?m)^[^\n#]*{re.escape(old)}", text)
+        if len(found) != 1:
             raise RuntimeError(f"{name} has not once: {old}")
-        path.write_text(text.replace(old, new))
+        path.write_text(text.replace(found[0], found[0].replace(old, new)))
 
     def logs(self) -> str:
         """The ends of the logs, for a message."""
@@ -357,6 +361,10 @@ class Running:
         """Put the configuration in its place; the server's command."""
         set_up = self.set_up
         program = shutil.which(PROGRAMS[set_up.server], path=SYSTEM_PATH)
+        run = self.root / "run"
+        run.mkdir(exist_ok=True)
+        if self.owner:
+            shutil.chown(run, SERVER_USER)
         if set_up.server == "nginx":
             config = self._install_nginx()
             return [program, "-g", "daemon off;", "-c", str(config)]
@@ -377,18 +385,17 @@ class Running:
             values["tokens"] = quoted(self.store.tokens)
         if set_up.server == "lighttpd":
             values["errors"] = quoted(f"{self.root}/lighttpd/errors/")
+            values["log"] = quoted(self.access_log)
+            values["pidfile"] = quoted(run / "lighttpd.pid")
             if set_up.mode == "spawn":
                 values["socket"] = quoted(self.socket_path)
             command = [program, "-D", "-f"]
         else:
-            run = self.root / "run"
-            run.mkdir(exist_ok=True)
-            if self.owner:
-                shutil.chown(run, SERVER_USER)
             values["mount"] = self.mount or "/"
             values["folder"] = str(self.root / "apache")
             values["run"] = str(run)
             values["log"] = str(self.server_log)
+            values["access"] = str(self.access_log)
             # As Debian's apachectl has it.
             command = ["prlimit", "--nofile=8192:", program, "-DFOREGROUND", "-f"]
         config = install_config(
@@ -420,6 +427,7 @@ class Running:
             "location /docs/ {": f"location {self.mount}/docs/ {{",
             "location = /openapi.json {": f"location = {self.mount}/openapi.json {{",
             "pid /run/nginx.pid;": f"pid {self.root}/nginx.pid;",
+            "/var/log/nginx/plant-store.log": f"{self.access_log}",
         }
         if os.geteuid() != 0:  # Debian's places are root's
             places = "".join(

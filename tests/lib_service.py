@@ -519,6 +519,10 @@ def free_port() -> int:
 def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
     """lighttpd in front of the responder's socket; yields its port."""
     port = free_port()
+    logs = store.root / "logs"
+    logs.mkdir(exist_ok=True)
+    if os.geteuid() == 0:  # as Debian's folder is
+        shutil.chown(logs, "www-data", "www-data")
     config = install_config(
         store.root,
         "lighttpd/fastcgi.conf",
@@ -531,7 +535,7 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
             "group": '"www-data"',
             "errors": f'"{store.root}/lighttpd/errors/"',
             "docs": f'"{store.root}/docs/"',
-            "log": f'"{store.root}/access.log"',
+            "log": f'"{logs}/access.log"',
             "pidfile": f'"{store.root}/lighttpd.pid"',
         },
     )

@@ -1,6 +1,6 @@
 # Plant Store.  `make help` lists the targets and variables.
 
-VERSION := 0.1.0
+VERSION := 1.0.0
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -8,7 +8,7 @@ SAN    ?=
 WERROR ?= -Werror
 
 PKG_CONFIG ?= pkg-config
-PACKAGES   := fcgi json-c lmdb libcrypto
+PACKAGES   := fcgi json-c lmdb libcrypto libseccomp
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	-Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef \
@@ -25,14 +25,17 @@ ifeq ($(SAN),)
 HARDENING += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 else
 SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+# They open files and make calls that the sandbox closes.
+HARDENING += -DNO_SANDBOX
 endif
 
 # What the module for PostgreSQL calls of the program that loads it.
 EXPORTS := fault_report log_at record_is_canonical timestamp_print \
 	timestamp_read
 
-# The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.
-ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
+# The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.  The same sources
+# give the same bytes in whichever folder they are.
+ALL_CFLAGS := -fdebug-prefix-map=$(CURDIR)=. -std=c17 -D_GNU_SOURCE -O2 -g $(WARNINGS) $(HARDENING) \
 	$(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
@@ -55,7 +58,7 @@ TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 # What several tests share; a test gets the objects that it calls.
 HELPERS := $(BUILD)/tests/helpers.a
 HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
-	$(filter-out tests/test_%,$(wildcard tests/*.c))))
+	$(filter-out tests/test_% tests/scan_driver.c,$(wildcard tests/*.c))))
 # Fuzz targets: with FUZZ=-fsanitize=fuzzer those of libFuzzer, else programs
 # that run the inputs they are given.
 FUZZ    ?=
@@ -66,7 +69,7 @@ OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
 .PHONY: all postgresql tests check docs fuzzers fuzz fuzz-afl coverage install \
-	uninstall deb clean format help FORCE
+	uninstall deb dist clean format help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -92,11 +95,11 @@ $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
 # Made anew each time: `ar` would keep the object of a source that is gone.
 $(LIB): $(LIB_O) $(BUILD)/sources
 	rm -f $@
-	$(AR) rcs $@ $(LIB_O)
+	$(AR) rcsD $@ $(LIB_O)
 
 $(HELPERS): $(HELP_O) $(BUILD)/sources
 	rm -f $@
-	$(AR) rcs $@ $(HELP_O)
+	$(AR) rcsD $@ $(HELP_O)
 
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(HELPERS) $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(HELPERS) $(LIB) $(LIBS) $(TEST_LIBS)
@@ -153,6 +156,14 @@ install uninstall:
 deb:
 	BUILD='$(BUILD)' scripts/deb '$(VERSION)'
 
+# What the last commit has: the same bytes for everyone.
+DIST = $(BUILD)/plant-store-$(VERSION)
+dist:
+	@mkdir -p $(BUILD)
+	git -c tar.umask=022 archive --prefix=$(notdir $(DIST))/ \
+		-o $(DIST).tar HEAD
+	gzip -9nf $(DIST).tar
+
 clean:
 	rm -rf $(BUILD)
 
@@ -165,6 +176,7 @@ help:
 	@echo '           docs: the page of the interface, in BUILD/docs; needs npm'
 	@echo '           postgresql: the module for PLANT_STORE_DATABASE'
 	@echo '           deb: a Debian package, in BUILD/deb'
+	@echo '           dist: the last commit as BUILD/plant-store-VERSION.tar.gz'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
 	@echo '           WERROR=      empty: warnings are no errors'

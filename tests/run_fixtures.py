@@ -53,15 +53,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 
+import lib_service
 from lib_service import (
-    Answer,
-    JournalError,
-    Store,
-    canonical,
-    init_store,
-    parse_cgi,
-    read_errors,
-    read_journal,
+    Answer, JournalError, Store, canonical, init_store, parse_cgi, read_errors, read_journal,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -100,10 +94,7 @@ WITHOUT_CASE = {
     "TOO_MANY_AT_ONCE": "told by web servers: servers/slow_clients.py",
 }
 VALGRIND = [
-    "valgrind",
-    "-q",
-    "--leak-check=full",
-    "--errors-for-leak-kinds=definite,possible",
+    "valgrind", "-q", "--leak-check=full", "--errors-for-leak-kinds=definite,possible",
     f"--error-exitcode={VALGRIND_FOUND}",
 ]
 
@@ -134,8 +125,8 @@ class Case:
     body: bytes = GOOD
     before: list[bytes] = dataclasses.field(default_factory=list)
     arguments: list[str] = dataclasses.field(default_factory=list)
-    exit_status: int = 0
-    close: bool = False
+    exit: int = 0
+    eof: bool = False
     broken: bool = False
     id: str | None = None  # None: made
     origin: str | None = None
@@ -226,16 +217,14 @@ def read_change(case: Case, line: str) -> None:
         case.changes.append(line)
     elif line == "no body":
         case.body = b""
-    elif line == "eof":
-        case.close = True
-    elif line == "broken":
-        case.broken = True
+    elif line in ("eof", "broken"):
+        setattr(case, line, True)
     elif word == "body":
         case.body = expand(rest)
     elif word == "before":
         case.before.append(expand(rest))
     elif word == "exit":
-        case.exit_status = int(rest)
+        case.exit = int(rest)
     elif word == "argument":
         case.arguments.append(rest)
     elif word == "id":
@@ -273,7 +262,7 @@ def stdin_of(case: Case, stack: contextlib.ExitStack) -> int:
     os.set_blocking(end, False)
     if os.write(end, case.body) != len(case.body):
         raise Wrong("the body is larger than the pipe")
-    if case.close:
+    if case.eof:
         os.close(end)
     else:
         stack.callback(os.close, end)
@@ -281,27 +270,20 @@ def stdin_of(case: Case, stack: contextlib.ExitStack) -> int:
 
 
 def run(
-    command: list[str | os.PathLike],
-    case: Case,
-    variables: dict[str, str],
-    timeout_s: float = TIMEOUT_S,
+    command: list[str | os.PathLike], case: Case, variables: dict[str, str],
+    timeout_s: float = TIMEOUT_S
 ) -> Answer:
     """One request; Wrong unless the program ends as it should, with an answer."""
     with contextlib.ExitStack() as stack:
         try:
-            done = subprocess.run(
-                [*command, *case.arguments],
-                env=variables,
-                stdin=stdin_of(case, stack),
-                capture_output=True,
-                timeout=timeout_s,
-            )
+            done = lib_service.run(*command, *case.arguments, env=variables,
+                                   stdin=stdin_of(case, stack), timeout=timeout_s)
         except subprocess.TimeoutExpired:
             raise Wrong(f"no exit within {timeout_s} s") from None
     said = done.stderr.decode(errors="replace")
     if done.returncode == VALGRIND_FOUND:
         raise Wrong(f"valgrind found errors\n{said}")
-    if done.returncode != case.exit_status:
+    if done.returncode != case.exit:
         raise Wrong(f"exit status {done.returncode}\nstderr: {said}")
     try:
         return parse_cgi(done.stdout)
@@ -411,9 +393,7 @@ def run_case(case: Case, make_store: MakeStore, valgrind: bool) -> str | None:
     return None
 
 
-def run_cases(
-    cases: list[Case], make_store: MakeStore, valgrind: bool = False
-) -> tuple[int, int]:
+def run_cases(cases: list[Case], make_store: MakeStore, valgrind: bool = False) -> tuple[int, int]:
     """How many passed and failed; each that failed is printed."""
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -450,9 +430,7 @@ def main() -> int:
     parser.add_argument("pattern", nargs="?", default="*", help="names, as a glob")
     options = parser.parse_intermixed_args()
     build = pathlib.Path(options.build).resolve()
-    cases = [
-        case for case in all_cases() if fnmatch.fnmatch(case.name, options.pattern)
-    ]
+    cases = [case for case in all_cases() if fnmatch.fnmatch(case.name, options.pattern)]
     if options.valgrind and options.pattern == "*":
         cases = cases[::VALGRIND_STEP]
     if not cases:

@@ -7,24 +7,13 @@ usage: scenario_cgi.py BUILD_DIR
 """
 
 import os
-import pathlib
 import socket
 import subprocess
 import sys
 
 from lib_service import (
-    PIPE_FULL,
-    WAIT_S,
-    Answer,
-    Store,
-    Tally,
-    check_length,
-    main,
-    new_plant,
-    parse_cgi,
-    temporary_store,
-    unread,
-    wait_until,
+    PIPE_FULL, WAIT_S, Answer, Store, Tally, check_length, main, new_plant, parse_cgi, state_of,
+    temporary_store, unread, wait_until,
 )
 
 UNKNOWN = "Bearer pst_" + "A" * 43
@@ -40,12 +29,8 @@ def ask(store: Store, request: dict[str, str], body: bytes, **settings: str) -> 
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         server.sendall(body)
         process = subprocess.Popen(
-            [store.responder],
-            env=store.environment(**settings) | request,
-            stdin=program,
-            stdout=program,
-            stderr=subprocess.DEVNULL,
-        )
+            [store.responder], env=store.environment(**settings) | request, stdin=program,
+            stdout=program, stderr=subprocess.DEVNULL)
         program.close()
         try:
             if "CONTENT_LENGTH" not in request:
@@ -79,23 +64,17 @@ def ask_unblocked(store: Store, body: bytes) -> Answer:
     os.close(out_write)
     with process, open(in_write, "wb") as ours, open(out_read, "rb") as answer:
         # It waits for the body, and then for its answer to be read.
-        waits = wait_until(lambda: sleeps(process.pid))
+        waits = wait_until(lambda: state_of(process.pid) == "S")
         # lighttpd ends a program so whose output is closed, maybe too early.
         process.terminate()
         ours.write(body)
         ours.flush()
         waits = waits and wait_until(
-            lambda: unread(answer) > PIPE_FULL and sleeps(process.pid)
-        )
+            lambda: unread(answer) > PIPE_FULL and state_of(process.pid) == "S")
         out = answer.read()
     if not waits:
         raise RuntimeError("it does not wait")
     return check_length(parse_cgi(out))
-
-
-def sleeps(pid: int) -> bool:
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] == "S"
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

@@ -10,15 +10,7 @@ import concurrent.futures
 import sys
 
 from lib_service import (
-    Answer,
-    HttpClient,
-    Store,
-    Tally,
-    lighttpd,
-    main,
-    new_plant,
-    responder,
-    temporary_store,
+    Answer, HttpClient, Store, Tally, lighttpd, main, new_plant, responder, temporary_store,
     wait_until,
 )
 
@@ -46,10 +38,7 @@ def concurrently(port: int, token: str, bodies: list[bytes]) -> list[Answer]:
 
 
 def check_concurrent_creates(tally: Tally, store: Store, port: int) -> None:
-    sent = {
-        FIRST_CONCURRENT_ID + i: f"plant {FIRST_CONCURRENT_ID + i}"
-        for i in range(REQUESTS)
-    }
+    sent = {FIRST_CONCURRENT_ID + i: f"plant {FIRST_CONCURRENT_ID + i}" for i in range(REQUESTS)}
     bodies = [new_plant(plant_id, name) for plant_id, name in sent.items()]
     answers = concurrently(port, store.token, bodies)
     wrong = [a for a, name in zip(answers, sent.values()) if not a.is_plant(name)]

@@ -6,37 +6,20 @@ usage: scenario_metrics.py BUILD_DIR
 
 import collections
 import os
-import pathlib
 import re
 import resource
 import signal
-import socket
-import subprocess
 import sys
 
 from lib_service import (
-    WAIT_S,
-    Answer,
-    FastCgiPeer,
-    Responder,
-    Store,
-    Tally,
-    children_of,
-    fcgi_request,
-    main,
-    new_plant,
-    parse_cgi,
-    responder,
-    run_cgi,
-    temporary_store,
-    wait_until,
+    Answer, FastCgiPeer, Responder, Store, Tally, children_of, fcgi_request, is_stopped, main,
+    new_plant, parse_cgi, responder, temporary_store, wait_until,
 )
 
 REQUESTS = 100_000
 PEERS = 200
 KILL_AT = REQUESTS // 2
 IMPORTED = 5_000
-ANSWER_END = bytes([1, 3])  # of a FastCGI record: version, END_REQUEST
 SETTINGS = {
     "PLANT_STORE_METRICS_PATH": "/metrics",
     "PLANT_STORE_HEALTH_PATH": "/health",
@@ -59,6 +42,10 @@ def page(service: Responder, path: str) -> Answer:
         return peer.exchange(fcgi_request(variables.items(), b""))
 
 
+def metrics_of(service: Responder) -> Values:
+    return read_metrics(page(service, "/metrics").body.decode())
+
+
 def request(store: Store, number: int) -> tuple[bytes, Kind, str]:
     """A request's bytes, its answer, and what becomes of its plant."""
     earlier = number - number % 10 - PEERS  # it has its answer
@@ -75,35 +62,7 @@ def request(store: Store, number: int) -> tuple[bytes, Kind, str]:
             variables, kind = {"HTTP_AUTHORIZATION": ""}, ("401", "1001")
     else:
         body = new_plant(number, name)
-    sent = store.request(body, **variables)
-    return fcgi_request(sent.items(), body, keep=True), kind, result
-
-
-class Peer:
-    """A web server's connection, with one request at a time."""
-
-    def __init__(self, service: Responder) -> None:
-        self.service = service
-        self.connect()
-
-    def connect(self) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(WAIT_S)
-        self.socket.connect(str(self.service.socket_path))
-
-    def answer(self) -> bytes:
-        """All of it; b"" if the worker has gone."""
-        got = b""
-        try:
-            # An END_REQUEST record is the last 16 bytes.
-            while got[-16:-14] != ANSWER_END:
-                piece = self.socket.recv(4096)
-                if not piece:
-                    return b""
-                got += piece
-        except ConnectionError:
-            return b""
-        return got
+    return store.fcgi(body, keep=True, **variables), kind, result
 
 
 class Seen:
@@ -115,21 +74,16 @@ class Seen:
         self.swallowed = 0
         self.wrong: list[object] = []
 
-    def take(self, answer: bytes, kind: Kind, result: str) -> None:
+    def take(self, answer: Answer, kind: Kind, result: str) -> None:
         self.answers[kind] += 1
         self.plants[result] += 1
-        if b"Status: " + kind[0].encode() not in answer:
+        if (str(answer.status), str(answer.error() or 0)) != kind:
             self.wrong.append((kind, answer))
-
-
-def is_stopped(pid: int) -> bool:
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return all(") T" in (task / "stat").read_text() for task in tasks)
 
 
 def send_all(store: Store, service: Responder) -> Seen:
     seen = Seen()
-    peers = [Peer(service) for _ in range(PEERS)]
+    peers = [FastCgiPeer(service.socket_path) for _ in range(PEERS)]
     for first in range(0, REQUESTS, PEERS):
         sent = [request(store, first + n) for n in range(PEERS)]
         if first == KILL_AT:
@@ -139,15 +93,19 @@ def send_all(store: Store, service: Responder) -> Seen:
             os.kill(killed, signal.SIGSTOP)
             wait_until(lambda: is_stopped(killed))
         for peer, (data, _, _) in zip(peers, sent):
-            peer.socket.sendall(data)
+            peer.send(data)
         if first == KILL_AT:
             os.kill(killed, signal.SIGKILL)
-        for peer, (data, kind, result) in zip(peers, sent):
-            while not (answer := peer.answer()):
-                seen.swallowed += 1
-                peer.socket.close()
-                peer.connect()
-                peer.socket.sendall(data)
+        for number, (data, kind, result) in enumerate(sent):
+            while True:
+                try:
+                    answer = peers[number].answer()
+                    break
+                except ConnectionError:  # the worker has gone
+                    seen.swallowed += 1
+                    peers[number].socket.close()
+                    peers[number] = FastCgiPeer(service.socket_path)
+                    peers[number].send(data)
             seen.take(answer, kind, result)
     for peer in peers:
         peer.socket.close()
@@ -166,8 +124,7 @@ def check_counts(tally: Tally, seen: Seen, values: Values) -> None:
     results = {
         name.split('"')[1]: n for name, n in values.items() if "plants_total" in name
     }
-    well = results == seen.plants
-    tally.check(well, "each plant is counted by its result", (results, seen))
+    tally.check(results == seen.plants, "each plant is counted by its result", (results, seen))
     well = values["plant_store_batch_plants_sum"] == seen.plants.total()
     tally.check(well, "the batches have all of these plants", values)
 
@@ -179,23 +136,11 @@ def check_pages(tally: Tally, service: Responder) -> Values:
     answer = page(service, "/health")
     well = answer.status == 200 and answer.body == b'{"status":"ok"}'
     tally.check(well, "the service is healthy", answer)
-    return read_metrics(page(service, "/metrics").body.decode())
+    return metrics_of(service)
 
 
-def by_cgi(store: Store, variables: dict[str, str], body: bytes = b"") -> Answer:
-    environment = store.environment(**SETTINGS) | variables
-    return parse_cgi(run_cgi([store.responder], environment, body).stdout)
-
-
-def command(store: Store, *words: str, given: bytes = b"") -> bytes:
-    return subprocess.run(
-        [store.build / "plant-store", *words],
-        env=store.environment(),
-        input=given,
-        capture_output=True,
-        check=True,
-        timeout=WAIT_S,
-    ).stdout
+def by_cgi(store: Store, body: bytes = b"", **variables: str) -> Answer:
+    return parse_cgi(store.cgi(body, SETTINGS, **variables).stdout)
 
 
 def check_sums(tally: Tally, store: Store) -> None:
@@ -205,48 +150,36 @@ def check_sums(tally: Tally, store: Store) -> None:
         seen = send_all(store, service)
         tally.check(not seen.wrong, "each answer is the right one", seen.wrong[:3])
         tally.check(seen.swallowed > 0, "the killed worker had requests")
-        lines = b"".join(
-            new_plant(REQUESTS + n, "imported") + b"\n" for n in range(IMPORTED)
-        )
-        command(store, "import", given=lines)
+        lines = [new_plant(REQUESTS + n, "imported") for n in range(IMPORTED)]
+        store.command("import", input=b"\n".join(lines), check=True)
         seen.plants["created"] += IMPORTED
         body = new_plant(2 * REQUESTS, "by CGI")
-        answer = by_cgi(store, store.request(body), body)
-        seen.take(b"Status: %d" % answer.status, ("200", "0"), "created")
-        answer = by_cgi(store, store.request(body, HTTP_AUTHORIZATION=""), body)
-        seen.take(b"Status: %d" % answer.status, ("401", "1001"), "")
+        seen.take(by_cgi(store, body), ("200", "0"), "created")
+        seen.take(by_cgi(store, body, HTTP_AUTHORIZATION=""), ("401", "1001"), "")
+        tally.check(not seen.wrong, "and so by CGI", seen.wrong[:3])
         # Of one worker or the other: those that were killed are in neither.
-        gone = wait_until(
-            lambda: check_quietly(service)["plant_store_connections"] == 1
-        )
+        gone = wait_until(lambda: metrics_of(service)["plant_store_connections"] == 1)
         tally.check(gone, "no connection of the killed worker is left")
         values = check_pages(tally, service)
         check_counts(tally, seen, values)
         plants = len(store.plants())
         well = values["plant_store_store_plants"] == plants
         tally.check(well, "the store has as many plants as is told", (plants, values))
-        told = read_metrics(command(store, "metrics").decode())
+        told = read_metrics(store.command("metrics", check=True).stdout.decode())
         wrong = {
             name: (value, told.get(name))
             for name, value in values.items()
             if told.get(name) != value and name != "plant_store_connections"
         }
         tally.check(not wrong, "the command prints the same", wrong)
-        same = read_metrics(
-            by_cgi(store, {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/metrics"}).body.decode()
-        )
-        tally.check(same.keys() == values.keys(), "and so does CGI", same)
+        same = by_cgi(store, REQUEST_METHOD="GET", SCRIPT_NAME="/metrics").body.decode()
+        tally.check(read_metrics(same).keys() == values.keys(), "and so does CGI", same)
     service.check_end(tally)
-
-
-def check_quietly(service: Responder) -> Values:
-    return read_metrics(page(service, "/metrics").body.decode())
 
 
 def check_health(tally: Tally, store: Store) -> None:
     """It says what a plant that is sent now would be told."""
     get = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
-    body = new_plant(1, "Fern")
     with responder(store, watched=False, **SETTINGS) as service:
 
         def becomes(status: int, number: int | None, sentence: str) -> None:
@@ -256,8 +189,7 @@ def check_health(tally: Tally, store: Store) -> None:
             tally.check(well, f"{sentence}: health is {status}", answer)
 
         def send() -> Answer:
-            with FastCgiPeer(service.socket_path) as peer:
-                return peer.exchange(fcgi_request(store.request(body).items(), body))
+            return store.ask(service.socket_path, new_plant(1, "Fern"))
 
         becomes(200, None, "a service that has begun")
         pid = service.worker()
@@ -270,15 +202,15 @@ def check_health(tally: Tally, store: Store) -> None:
         tokens = store.tokens.read_bytes()
         store.tokens.write_bytes(b"")
         becomes(503, 5006, "without tokens")
-        answer = by_cgi(store, get)
+        answer = by_cgi(store, **get)
         tally.check(answer.is_error(503, 5006), "by CGI, too", answer)
         store.tokens.write_bytes(tokens)
         becomes(200, None, "with tokens again")
-        answer = by_cgi(store, get)
+        answer = by_cgi(store, **get)
         tally.check(answer.body == b'{"status":"ok"}', "by CGI, too", answer)
         store.journal.rename(store.journal.with_name("plants.jsonl.failed"))
         becomes(503, 5003, "after a failed sync")
-    mended = wait_until(lambda: by_cgi(store, get).status == 200)
+    mended = wait_until(lambda: by_cgi(store, **get).status == 200)
     tally.check(mended, "CGI mends it, as for a plant")
 
 

@@ -7,11 +7,8 @@ handed to workers as descriptor 0.  The web server is lighttpd.
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
-import pathlib
-import re
 import shutil
 import socket
 import subprocess
@@ -20,20 +17,10 @@ import threading
 import time
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "faults"))
-
 from lib_service import (
-    WAIT_S,
-    FastCgiPeer,
-    Store,
-    Tally,
-    fcgi_request,
-    lighttpd,
-    new_plant,
-    stop_process,
-    temporary_store,
+    BUG_REPORT, JOURNAL_NAME, WAIT_S, Store, Tally, lighttpd, listening, new_plant, start,
+    stop_process, temporary_store, wait_until,
 )
-from lib_tokens import check_token_changes
 from load import IDS_PER_CLIENT, Load, judge, main, over_http, own_plant
 
 CLIENTS = 8
@@ -54,25 +41,17 @@ class Workers:
         self.running: list[subprocess.Popen] = []
         self.statuses: list[int] = []
         self.slowest_end_s = 0.0
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(self.socket_path))
-        self.listener.listen(1024)
+        self.listener = listening(self.socket_path)
         self.socket_path.chmod(0o660)
         if os.geteuid() == 0:
             # lighttpd.conf has lighttpd give up root for this group.
             shutil.chown(self.socket_path, group="www-data")
 
-    def start(self) -> subprocess.Popen:
-        with open(self.log_path, "ab") as log:
-            worker = subprocess.Popen(
-                [self.store.responder],
-                env=self.store.environment(),
-                stdin=self.listener,
-                stdout=log,
-                stderr=log,
-            )
-        self.running.append(worker)
-        return worker
+    def start(self, **settings: str) -> subprocess.Popen:
+        environment = self.store.environment(**settings)
+        self.running.append(
+            start([self.store.responder], self.log_path, env=environment, stdin=self.listener))
+        return self.running[-1]
 
     def end_oldest(self) -> None:
         began = time.monotonic()
@@ -88,17 +67,17 @@ class Workers:
         well = set(self.statuses) == {0}
         tally.check(well, f"{where}: all workers ended with status 0", self.statuses)
         log = self.log_path.read_text(errors="replace")
-        found = re.search(r"Sanitizer|runtime error:|Assertion|\*\*\* ", log)
+        found = BUG_REPORT.search(log)
         detail = log[found.start():][:2000] if found else ""
         tally.check(not found, f"{where}: the log holds no report of a bug", detail)
 
 
 @contextlib.contextmanager
-def workers_of(store: Store, count: int) -> Iterator[Workers]:
+def workers_of(store: Store, count: int, **settings: str) -> Iterator[Workers]:
     workers = Workers(store)
     try:
         for _ in range(count):
-            workers.start()
+            workers.start(**settings)
         yield workers
     finally:
         workers.close()
@@ -110,13 +89,6 @@ def plan(number: int) -> Iterator:
     while True:
         yield own_plant(number, next_id)
         next_id += 1
-
-
-@dataclasses.dataclass
-class SetUp:
-    base_url: str
-    tokens: pathlib.Path
-    build: pathlib.Path
 
 
 class Restarts(threading.Thread):
@@ -158,18 +130,15 @@ def check_restarts(tally: Tally, build: str, where: str, count: int, s: float) -
             flush=True,
         )
         wanted = int(s / (BETWEEN_RESTARTS_S + ANSWER_S_MAX))
-        enough = restarts.count >= wanted
-        tally.check(enough, f"{where}: it was restarted", restarts.count)
+        tally.check(restarts.count >= wanted, f"{where}: it was restarted", restarts.count)
         only_200 = set(load.answers) == {"200"}
         tally.check(only_200, f"{where}: every request is answered 200", load.answers)
         tally.check(not load.wrong, f"{where}: with its plant", load.wrong[:2])
-        quick = load.slowest() < ANSWER_S_MAX
-        tally.check(quick, f"{where}: no answer is late", load.slowest())
+        tally.check(load.slowest() < ANSWER_S_MAX, f"{where}: no answer is late", load.slowest())
         judge(tally, load.events, store, where)
         stored = len(store.plants())
         told = load.answers["200"]
-        same = stored == told
-        tally.check(same, f"{where}: as many plants as answers", (stored, told))
+        tally.check(stored == told, f"{where}: as many plants as answers", (stored, told))
         workers.check_end(tally, where)
 
 
@@ -187,44 +156,41 @@ def check_at_once(tally: Tally, build: str, seconds: float) -> None:
     rolling.join()
 
 
-def exchange(store: Store, socket_path: pathlib.Path, plant_id: int) -> bool:
-    body = new_plant(plant_id, "Fern")
-    with FastCgiPeer(socket_path, ANSWER_S_MAX) as peer:
-        request = fcgi_request(store.request(body).items(), body)
-        return peer.exchange(request).is_plant("Fern")
+def serves(store: Store, workers: Workers, plant_id: int) -> bool:
+    return store.ask(workers.socket_path, new_plant(plant_id, "Fern")).is_plant("Fern")
 
 
 def check_blocking(tally: Tally, build: str) -> None:
     """O_NONBLOCK is the socket's: systemd clears it for what it starts."""
     with temporary_store(build) as store, workers_of(store, 1) as workers:
-        path = workers.socket_path
-        first = exchange(store, path, 1)
+        first = serves(store, workers, 1)
         os.set_blocking(workers.listener.fileno(), True)
-        well = first and all(exchange(store, path, i) for i in range(2, 6))
+        well = first and all(serves(store, workers, i) for i in range(2, 6))
         tally.check(well, "a socket that others make blocking stalls nobody")
         began = time.monotonic()
         workers.close()
         taken = time.monotonic() - began
-        sentence = "a socket that others make blocking delays no end"
-        tally.check(taken < ANSWER_S_MAX, sentence, taken)
+        tally.check(taken < ANSWER_S_MAX, "a socket that others make blocking delays no end", taken)
         workers.check_end(tally, "a blocking socket")
 
 
 def check_hangup(tally: Tally, build: str) -> None:
     """HUP, which systemd sends for a reload, ends nothing."""
-    with temporary_store(build) as store, workers_of(store, 1) as workers:
-        first = exchange(store, workers.socket_path, 1)
+    one = {"PLANT_STORE_THREADS": "1"}
+    with temporary_store(build) as store, workers_of(store, 1, **one) as workers:
+        first = serves(store, workers, 1)
         worker = workers.running[0]
         worker.send_signal(1)
-        well = first and exchange(store, workers.socket_path, 2)
+        well = first and serves(store, workers, 2)
         tally.check(well and worker.poll() is None, "a hangup ends no worker")
-
-
-def check_tokens(tally: Tally, build: str) -> None:
-    with temporary_store(build) as store, workers_of(store, 1) as workers:
-        with lighttpd(store, workers.socket_path) as port:
-            set_up = SetUp(f"http://127.0.0.1:{port}", store.tokens, store.build)
-            check_token_changes(tally, set_up, "FastCGI behind lighttpd")
+        # The last that its one thread does before it is idle is to write the end mark.
+        mark = store.dir / f"{JOURNAL_NAME}.end"
+        idle = wait_until(lambda: mark.exists() and mark.stat().st_size > 0)
+        store.tokens.write_text("")
+        worker.send_signal(1)
+        logged = wait_until(lambda: "tokens in use: 0" in workers.log_path.read_text())
+        sentence = "an idle worker reads the token file at a hangup, and logs it"
+        tally.check(idle and logged, sentence, (idle, workers.log_path.read_text()))
 
 
 def check_ready(tally: Tally, build: str) -> None:
@@ -235,17 +201,10 @@ def check_ready(tally: Tally, build: str) -> None:
             notify.bind(str(path))
             notify.settimeout(WAIT_S)
             workers = Workers(store)
-            with open(workers.log_path, "ab") as log:
-                worker = subprocess.Popen(
-                    [store.responder],
-                    env=store.environment(NOTIFY_SOCKET=str(path)),
-                    stdin=workers.listener,
-                    stderr=log,
-                )
-            workers.running.append(worker)
+            workers.start(NOTIFY_SOCKET=str(path))
             try:
                 ready = notify.recv(64)
-                served = exchange(store, workers.socket_path, 1)
+                served = serves(store, workers, 1)
             finally:
                 workers.close()
             told = (ready, notify.recv(64))
@@ -254,7 +213,7 @@ def check_ready(tally: Tally, build: str) -> None:
 
 
 def scenario(tally: Tally, build: str, long: bool) -> None:
-    for check in (check_blocking, check_hangup, check_tokens, check_ready):
+    for check in (check_blocking, check_hangup, check_ready):
         with tally.part(check.__name__):
             check(tally, build)
     check_at_once(tally, build, SECONDS_LONG if long else SECONDS)

@@ -18,23 +18,12 @@ import os
 import pathlib
 import random
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 
 from lib_service import (
-    FCGI_PARAMS,
-    FCGI_STDIN,
-    FastCgiPeer,
-    Store,
-    Tally,
-    canonical,
-    fcgi_begin,
-    fcgi_pairs,
-    fcgi_stream,
-    responder,
-    run_scenario,
-    temporary_store,
+    FCGI_PARAMS, FCGI_STDIN, FastCgiPeer, Store, Tally, canonical, fcgi_begin, fcgi_pairs,
+    fcgi_stream, responder, run, run_scenario, temporary_store,
 )
 
 PLANTS = 50_000
@@ -245,10 +234,7 @@ class Clients:
         variables = job.store.request(b"")
         del variables["CONTENT_LENGTH"]
         self.pairs = fcgi_pairs(variables.items())
-        self.free = [
-            stack.enter_context(FastCgiPeer(job.socket_path))
-            for _ in range(CONNECTIONS)
-        ]
+        self.free = [stack.enter_context(FastCgiPeer(job.socket_path)) for _ in range(CONNECTIONS)]
         self.waiting: collections.deque[tuple[FastCgiPeer, Plant, bytes]]
         self.waiting = collections.deque()
         self.wrong: list[str] = []
@@ -270,10 +256,8 @@ class Clients:
         sent = {"name": plant.name}
         if plant.tag is not None:
             sent["tag"] = plant.tag
-        well = (
-            answer.is_plant(plant.name, plant.tag)
-            and json.loads(answer.body.decode("utf-8")) == sent
-        )
+        well = (answer.is_plant(plant.name, plant.tag)
+                and json.loads(answer.body.decode("utf-8")) == sent)
         if not well:
             self.wrong.append(f"{body[:300]!r}: {answer.status} {answer.body[:300]!r}")
 
@@ -345,12 +329,8 @@ def check_journal(tally: Tally, stored: list[bytes], sent: list[bytes]) -> None:
 
 
 def check_jq(tally: Tally, store: Store, stored: list[bytes]) -> None:
-    done = subprocess.run(
-        ["jq", "-c", "select(.plant) | .plant | del(.id)", str(store.journal)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=JQ_TIMEOUT_S,
-    )
+    done = run("jq", "-c", "select(.plant) | .plant | del(.id)", store.journal,
+               timeout=JQ_TIMEOUT_S)
     sentence = "jq reads the whole journal"
     tally.check(done.returncode == 0 and not done.stderr, sentence, done.stderr[:300])
     read = done.stdout.splitlines()
@@ -366,10 +346,8 @@ def check_jq(tally: Tally, store: Store, stored: list[bytes]) -> None:
 
 
 def scenario(
-    tally: Tally,
-    store_of: contextlib.AbstractContextManager[Store],
-    plants: int = PLANTS,
-    seed: int = SEED,
+    tally: Tally, store_of: contextlib.AbstractContextManager[Store], plants: int = PLANTS,
+    seed: int = SEED
 ) -> None:
     print(f"# seed {seed}", flush=True)
     with store_of as store:
@@ -400,9 +378,7 @@ def main() -> int:
         parser.print_usage(sys.stderr)
         return os.EX_USAGE
     store_of = temporary_store(options.build_dir)
-    return run_scenario(
-        lambda tally: scenario(tally, store_of, options.plants, options.seed)
-    )
+    return run_scenario(lambda tally: scenario(tally, store_of, options.plants, options.seed))
 
 
 if __name__ == "__main__":

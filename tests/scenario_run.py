@@ -16,14 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 
 from lib_service import (
-    JOURNAL_NAME,
-    TOP,
-    Tally,
-    free_port,
-    listens,
-    main,
-    read_journal,
-    wait_until,
+    JOURNAL_NAME, TOP, Tally, free_port, listens, main, processes, read_journal, run, wait_until,
 )
 
 START_S = 120.0  # it may build first
@@ -38,12 +31,8 @@ def started(
     """scripts/run in a session of its own, as a terminal would have it."""
     process = subprocess.Popen(
         [TOP / "scripts/run", "--dir", directory, "--port", str(port), *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        start_new_session=True,
-    )
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        start_new_session=True)
     try:
         yield process
     finally:
@@ -68,19 +57,10 @@ def said(process: subprocess.Popen, last: str) -> str:
 
 def session_of(pid: int) -> list[int]:
     """The processes of the session that `pid` leads."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(stat[3]) == pid and stat[0] != "Z":
-                    found.append(int(entry.name))
-    return found
+    return [found for found, fields in processes().items() if int(fields[3]) == pid]
 
 
-def check_life(
-    tally: Tally, directory: pathlib.Path, sign: signal.Signals, again: bool
-) -> None:
+def check_life(tally: Tally, directory: pathlib.Path, sign: signal.Signals, again: bool) -> None:
     name = f"{sign.name}{', started again' if again else ''}"
     port = free_port()
     before = (directory / "token").read_text() if again else ""
@@ -88,27 +68,17 @@ def check_life(
     with started(directory, port, stderr=stderr) as process:
         output = said(process, "Ctrl-C")
         lines = output.splitlines()
-        tally.check(
-            lines[0].startswith("The Plant Store is running")
-            and not select.select([terminal], [], [], 0)[0],
-            f"{name}: nothing comes before that it runs",
-            output,
-        )
+        tally.check(lines[0].startswith("The Plant Store is running")
+                    and not select.select([terminal], [], [], 0)[0],
+                    f"{name}: nothing comes before that it runs", output)
         curl = next(i for i, line in enumerate(lines) if line.startswith("curl "))
         request = "\n".join(lines[curl : curl + 3])
         tally.check(
             "the answer was 200" in output and '{"name":"Fern","tag":"indoor"}' in lines,
-            f"{name}: a sample plant is stored, and its answer shown",
-            output,
-        )
-        pasted = subprocess.run(
-            ["bash", "-c", request], capture_output=True, text=True, check=False
-        )
-        tally.check(
-            pasted.stdout == '{"name":"Fern","tag":"indoor"}',
-            f"{name}: the request can be pasted",
-            pasted,
-        )
+            f"{name}: a sample plant is stored, and its answer shown", output)
+        pasted = run("bash", "-c", request, text=True)
+        tally.check(pasted.stdout == '{"name":"Fern","tag":"indoor"}',
+                    f"{name}: the request can be pasted", pasted)
         page = f"http://127.0.0.1:{port}/docs/"
         if DOCS.exists():
             with urllib.request.urlopen(page) as shown:
@@ -141,18 +111,14 @@ def check_life(
     plants = [plant["id"] for plant in read_journal(journal)]
     tally.check(plants == [1], f"{name}: the store stays, the plant there once", plants)
     tally.check(
-        not journal.read_bytes().endswith(b"\n\n"),
-        f"{name}: the store was closed cleanly",
-    )
+        not journal.read_bytes().endswith(b"\n\n"), f"{name}: the store was closed cleanly")
 
 
 def check_shown(tally: Tally, directory: pathlib.Path) -> None:
     """The journal of a live store ends in blank lines, but README has a way."""
     shown = re.search(r"`(grep .*plants\.jsonl[^`]*)`", (TOP / "README.md").read_text())
     command = shown[1].replace("run/store", "store") if shown else "false"
-    last = subprocess.run(
-        ["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False
-    )
+    last = run("sh", "-c", command, cwd=directory, text=True)
     found = [json.loads(line).get("plant") for line in last.stdout.splitlines()]
     blank = (directory / "store" / JOURNAL_NAME).read_bytes().endswith(b"\n\n\n")
     tally.check(blank and {"id": 1, "name": "Fern", "tag": "indoor"} in found,
@@ -161,22 +127,16 @@ def check_shown(tally: Tally, directory: pathlib.Path) -> None:
 
 def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:
     """While one runs."""
-    with started(directory / "other", port) as process:
-        status = process.wait(START_S)
-        error = process.stderr.read()
-        well = status == 1 and f"port {port} is in use" in error
-        tally.check(well, "a busy port is an error that says so", (status, error))
-        tally.check(not (directory / "other").exists(), "which makes no folder")
-    with started(directory, free_port()) as process:
-        status = process.wait(START_S)
-        error = process.stderr.read()
-        well = status == 1 and "another scripts/run uses" in error
-        tally.check(well, "a folder in use is an error that says so", (status, error))
-    with started(directory, port, "--wrong") as process:
-        status = process.wait(START_S)
-        error = process.stderr.read()
-        well = status == 64 and "usage:" in error
-        tally.check(well, "a wrong argument is answered with the usage", error)
+    for place, at, words, expected, error, sentence in (
+        ("other", port, [], 1, f"port {port} is in use", "a busy port is an error that says so"),
+        ("", free_port(), [], 1, "another scripts/run uses", "a folder in use is one, too"),
+        ("", port, ["--wrong"], 64, "usage:", "a wrong argument is answered with the usage"),
+    ):
+        with started(directory / place, at, *words) as process:
+            status = process.wait(START_S)
+            said = process.stderr.read()
+        tally.check(status == expected and error in said, sentence, (status, said))
+    tally.check(not (directory / "other").exists(), "which makes no folder")
 
 
 def scenario(tally: Tally, _: str) -> None:

@@ -9,7 +9,6 @@ search could betray: from the digest of random bits nobody finds the bits.
 """
 
 import base64
-import contextlib
 import hashlib
 import os
 import pathlib
@@ -19,19 +18,8 @@ import subprocess
 import sys
 
 from lib_service import (
-    TOP,
-    WAIT_S,
-    FastCgiPeer,
-    Store,
-    Tally,
-    fcgi_request,
-    main,
-    new_plant,
-    parse_cgi,
-    responder,
-    run_cgi,
-    temporary_store,
-    wait_until,
+    TOP, FastCgiPeer, Store, Tally, fcgi_request, main, new_plant, parse_cgi, responder, run,
+    temporary_store, wait_until,
 )
 
 TRIES = 100_000
@@ -80,14 +68,7 @@ def measured(driver: pathlib.Path, root: pathlib.Path) -> dict[str, float]:
     write_tokens(path, [f"good {digest_of(good).hex()}"])
     first = "q" + good[1:]
     last = good[:-1] + ("A" if good[-1] != "A" else "B")
-    done = subprocess.run(
-        [driver, path, str(TRIES), good, first, last],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=DRIVER_S,
-    )
+    done = run(driver, path, TRIES, good, first, last, check=True, text=True, timeout=DRIVER_S)
     found = {}
     for line in done.stdout.splitlines():
         title, t, mean_early, mean_late = line.split()
@@ -138,11 +119,8 @@ class Secrets:
 
     def found_in(self, data: bytes) -> list[str]:
         """The pieces of tokens in `data`, however they were cut."""
-        pieces = (
-            token[at:at + PIECE]
-            for token in self.tokens
-            for at in range(len("pst_"), len(token) - PIECE + 1)
-        )
+        pieces = (token[at:at + PIECE] for token in self.tokens
+                  for at in range(len("pst_"), len(token) - PIECE + 1))
         return [piece for piece in pieces if piece.encode() in data]
 
 
@@ -161,7 +139,10 @@ def credentials(known: Secrets) -> list[dict[str, str]]:
     return [{"HTTP_AUTHORIZATION": value} for value in values] + [elsewhere]
 
 
-def requests(store: Store, known: Secrets) -> list[tuple[dict[str, str], bytes]]:
+Requests = list[tuple[dict[str, str], bytes]]
+
+
+def requests(store: Store, known: Secrets) -> Requests:
     """Requests of all kinds, none of which asks for a token to be kept."""
     plant = b'{"id":1,"name":"Fern"}'
     token = known.good.encode()
@@ -197,28 +178,23 @@ def requests(store: Store, known: Secrets) -> list[tuple[dict[str, str], bytes]]
     return made
 
 
-def answers_by_cgi(
-    store: Store, made: list[tuple[dict[str, str], bytes]]
-) -> tuple[set[int], bytes]:
+def answers_by_cgi(store: Store, made: Requests) -> tuple[set[int], bytes]:
     """The statuses, and every byte that came out."""
     statuses, said = set(), b""
     for log in LOGS:
         environment = store.environment(**log)
         for variables, body in made:
-            done = run_cgi([store.responder], environment | variables, body)
+            done = run(store.responder, env=environment | variables, input=body)
             statuses.add(parse_cgi(done.stdout).status)
             said += done.stdout + done.stderr
         # What it says when it cannot start.
         for name in ("PLANT_STORE_TOKENS", "PLANT_STORE_DIR", "PLANT_STORE_THREADS"):
-            broken = environment | {name: "/dev/null"} | store.request(b"")
-            done = run_cgi([store.responder], broken)
+            done = store.cgi(b"", {**log, name: "/dev/null"})
             said += done.stdout + done.stderr
     return statuses, said
 
 
-def answers_by_fastcgi(
-    store: Store, made: list[tuple[dict[str, str], bytes]]
-) -> tuple[set[int], bytes]:
+def answers_by_fastcgi(store: Store, made: Requests) -> tuple[set[int], bytes]:
     statuses, said = set(), b""
     for log in LOGS:
         with responder(store, **log) as service:
@@ -237,27 +213,22 @@ def answers_by_fastcgi(
 def check_traces(tally: Tally, store: Store) -> None:
     known = Secrets(store)
     made = requests(store, known)
-    expected = {200, 400, 401, 404, 405, 409, 413}
-    statuses, said = answers_by_cgi(store, made)
-    tally.check(statuses >= expected, "CGI answers in all ways", statuses)
-    found = known.found_in(said)
-    sentence = "no token is in an answer or message of CGI"
-    tally.check(b"answered" in said and not found, sentence, found[:3])
-    statuses, said = answers_by_fastcgi(store, made)
-    tally.check(statuses >= expected, "FastCGI answers in all ways", statuses)
-    found = known.found_in(said)
-    tally.check(bool(said) and not found, "no token is in its answers", found[:3])
+    for how, answers, word in (("CGI", answers_by_cgi, b"answered"),
+                               ("FastCGI", answers_by_fastcgi, b"X-Request-Id")):
+        statuses, said = answers(store, made)
+        tally.check(statuses >= {200, 400, 401, 404, 405, 409, 413},
+                    f"{how} answers in all ways", statuses)
+        found = known.found_in(said)
+        tally.check(word in said and not found, f"no token is in what {how} says", found[:3])
     left = [path for path in store.root.rglob("*") if path.is_file()]
     names = {path.name for path in left}
-    expected_names = {"plants.jsonl", "data.mdb", "tokens", "responder.log"}
-    sentence = "there is a store, a token file and a log to look through"
-    tally.check(names >= expected_names, sentence, names)
+    tally.check(names >= {"plants.jsonl", "data.mdb", "tokens", "responder.log"},
+                "there is a store, a token file and a log to look through", names)
     for path in sorted(left):
         found = known.found_in(path.read_bytes())
         tally.check(not found, f"no token is in {path.relative_to(store.root)}", found)
     # The search must be able to find: a token's name is stored, if sent.
-    body = new_plant(9, known.unknown)
-    run_cgi([store.responder], store.environment() | store.request(body), body)
+    store.cgi(new_plant(9, known.unknown))
     found = known.found_in(store.journal.read_bytes())
     tally.check(bool(found), "a token that is sent as a name is found", found)
 
@@ -278,9 +249,7 @@ def check_cores(tally: Tally, store: Store) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
     try:
         with responder(store, watched=False) as service:
-            body = new_plant(10, "before the first token")
-            with FastCgiPeer(service.socket_path) as peer:
-                peer.exchange(fcgi_request(store.request(body).items(), body))
+            store.ask(service.socket_path, new_plant(10, "before the first token"))
             limits = core_limits(service.process.pid)
             hard = str(before[1]) if before[1] >= 0 else "unlimited"
             # 0 would let a program at the end of a pipe have one.
@@ -291,17 +260,8 @@ def check_cores(tally: Tally, store: Store) -> None:
             tally.check(limits[1] == hard, sentence, limits)
         # CGI waits for its body for as long as its input stays open.
         environment = store.environment() | store.request(b"", CONTENT_LENGTH="9")
-        with contextlib.ExitStack() as stack:
-            process = subprocess.Popen(
-                [store.responder],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(process.wait, WAIT_S)
-            stack.callback(process.stdout.close)
-            stack.callback(process.stdin.close)
+        with subprocess.Popen([store.responder], env=environment, stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             well = wait_until(lambda: core_limits(process.pid)[0] == soft)
             tally.check(well, "CGI leaves no core either", core_limits(process.pid))
     finally:

@@ -6,39 +6,21 @@ Each failure is met by the responder as plain CGI and on a FastCGI socket.
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
 
 from lib_service import (
-    JOURNAL_NAME,
-    WAIT_S,
-    Answer,
-    FastCgiPeer,
-    Store,
-    Tally,
-    check_length,
-    crc32c,
-    fcgi_request,
-    main,
-    new_plant,
-    parse_cgi,
-    responder,
-    run_cgi,
-    seal,
-    temporary_store,
-    wait_until,
+    JOURNAL_NAME, WAIT_S, Answer, FastCgiPeer, Store, Tally, check_length, crc32c, listening, main,
+    new_plant, parse_cgi, responder, run, seal, temporary_store, wait_until,
 )
 
 NOBODY = 65534
-SYSEXITS = range(os.EX_USAGE, os.EX_CONFIG + 1)
 BODY = new_plant(1, "Fern", "indoor")
 
 # From what the dynamic linker needs to more than enough.
@@ -52,14 +34,8 @@ BAD_SETTINGS = {
     "PLANT_STORE_THREADS": ["0", "65", "two", "1.5"],
     "PLANT_STORE_STATUS": ["teapot", "HTTP"],
     "PLANT_STORE_LOG_LEVEL": ["loud"],
+    "PLANT_STORE_SANDBOX": ["no", "Off"],
 }
-
-
-@dataclasses.dataclass
-class Ended:
-    status: int
-    stdout: bytes
-    stderr: str
 
 
 def command_of(store: Store) -> list[str | pathlib.Path]:
@@ -71,27 +47,16 @@ def command_of(store: Store) -> list[str | pathlib.Path]:
     return [setpriv, f"--inh-caps={lost}", f"--bounding-set={lost}", store.responder]
 
 
-def run_as_cgi(store: Store, environment: dict[str, str], body: bytes) -> Ended:
-    variables = environment | store.request(body)
-    done = run_cgi(command_of(store), variables, body)
-    return Ended(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+def run_as_cgi(
+    store: Store, environment: dict[str, str], body: bytes = BODY
+) -> subprocess.CompletedProcess:
+    return run(*command_of(store), env=environment | store.request(body), input=body)
 
 
-def run_as_fastcgi(store: Store, environment: dict[str, str]) -> Ended:
+def run_as_fastcgi(store: Store, environment: dict[str, str]) -> subprocess.CompletedProcess:
     """With a listening socket as standard input, which must not last."""
-    path = store.root / "start.sock"
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        done = subprocess.run(
-            command_of(store),
-            env=environment,
-            stdin=listener,
-            capture_output=True,
-            timeout=WAIT_S,
-        )
-    return Ended(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    with listening(store.root / "start.sock") as listener:
+        return run(*command_of(store), env=environment, stdin=listener)
 
 
 def journal_bytes(store: Store) -> bytes | None:
@@ -103,54 +68,50 @@ def journal_bytes(store: Store) -> bytes | None:
 def create(store: Store, body: bytes = BODY) -> Answer:
     """Create a plant by CGI, which must end well."""
     ended = run_as_cgi(store, store.environment(), body)
-    if ended.status:
-        raise RuntimeError(f"exit status {ended.status}: {ended.stderr}")
+    if ended.returncode:
+        raise RuntimeError(f"not created: {ended}")
     return check_length(parse_cgi(ended.stdout))
 
 
+def check_created(tally: Tally, store: Store, sentence: str) -> None:
+    answer = create(store)
+    tally.check(answer.is_plant("Fern", "indoor"), sentence, answer)
+
+
 def check_refused(
-    tally: Tally,
-    store: Store,
-    sentence: str,
-    names: str,
-    statuses: set[int] | range = SYSEXITS,
-    **settings: str,
+    tally: Tally, store: Store, sentence: str, names: str, status: int = os.EX_CONFIG,
+    **settings: str
 ) -> None:
     """Neither CGI nor FastCGI starts, and both name what is wrong."""
     environment = store.environment(**settings)
     before = journal_bytes(store)
-    for mode in ("CGI", "FastCGI"):
-        with tally.part(f"{sentence}, {mode}"):
-            if mode == "CGI":
-                ended = run_as_cgi(store, environment, BODY)
-            else:
-                ended = run_as_fastcgi(store, environment)
-            faults = refusal_faults(ended, names, statuses, mode == "CGI")
+    for mode, start in ("CGI", run_as_cgi), ("FastCGI", run_as_fastcgi):
+        sentence_of_mode = f"refused: {sentence}, {mode}"
+        with tally.part(sentence_of_mode):
+            ended = start(store, environment)
+            faults = refusal_faults(ended, names, mode == "CGI")
+            if ended.returncode != status:
+                faults.append("the exit status")
             if journal_bytes(store) != before:
                 faults.append("the journal has changed")
-            tally.check(not faults, f"{sentence}, {mode}", f"{faults}, {ended}")
+            tally.check(not faults, sentence_of_mode, f"{faults}, {ended}")
 
 
-def refusal_faults(
-    ended: Ended, names: str, statuses: set[int] | range, cgi: bool
-) -> list[str]:
+def refusal_faults(ended: subprocess.CompletedProcess, names: str, cgi: bool) -> list[str]:
     faults = []
+    said = ended.stderr.decode(errors="replace")
     # That an index is built is no refusal.
-    lines = [line for line in ended.stderr.splitlines() if "; building it" not in line]
-    if len(lines) != 1 or not ended.stderr.endswith("\n"):
+    lines = [line for line in said.splitlines() if "; building it" not in line]
+    if len(lines) != 1 or not said.endswith("\n"):
         faults.append(f"{len(lines)} lines on stderr")
     # Each line of CGI, and of no other, ends with the request's id.
-    message, ids = re.subn(r" \(request=[0-9a-f]{16}-0\)\n", "\n", ended.stderr)
-    if ids != (ended.stderr.count("\n") if cgi else 0):
+    message, ids = re.subn(r" \(request=[0-9a-f]{16}-0\)\n", "\n", said)
+    if ids != (said.count("\n") if cgi else 0):
         faults.append(f"{ids} lines name the request")
     if names not in message:
         faults.append(f"stderr does not name {names}")
-    if ended.status not in statuses:
-        faults.append(f"exit status {ended.status}")
     if not cgi:
-        if ended.stdout:
-            faults.append("something on stdout")
-        return faults
+        return faults + ["something on stdout"] * bool(ended.stdout)
     try:
         answer = check_length(parse_cgi(ended.stdout))
     except ValueError as error:
@@ -166,13 +127,9 @@ def check_settings(tally: Tally, store: Store) -> None:
     create(store)
     for setting, values in BAD_SETTINGS.items():
         for value in values:
-            sentence = f"refused: {setting}={value}"
-            check_refused(
-                tally, store, sentence, setting, {os.EX_CONFIG}, **{setting: value}
-            )
+            check_refused(tally, store, f"{setting}={value}", setting, **{setting: value})
     # The plain CGI environment may hold any value of these, not only ours.
-    well = create(store).is_plant("Fern", "indoor")
-    tally.check(well, "with good settings the plant is still there")
+    check_created(tally, store, "with good settings the plant is still there")
 
 
 def check_tokens(tally: Tally, store: Store) -> None:
@@ -180,10 +137,10 @@ def check_tokens(tally: Tally, store: Store) -> None:
     good = store.tokens.read_text()
 
     def refused(sentence: str, status: int = os.EX_CONFIG) -> None:
-        check_refused(tally, store, sentence, str(store.tokens), {status})
+        check_refused(tally, store, sentence, str(store.tokens), status)
 
     store.tokens.unlink()
-    refused("refused: no token file")
+    refused("no token file")
     digest = good.split()[1]
     bad = {
         "a malformed digest": f"{good}other {digest[:-1]}\n",
@@ -198,17 +155,17 @@ def check_tokens(tally: Tally, store: Store) -> None:
     for what, content in bad.items():
         store.tokens.write_text(content)
         store.tokens.chmod(0o600)
-        refused(f"refused: a token file with {what}")
+        refused(f"a token file with {what}")
     store.tokens.write_text(good)
     for mode in (0o604, 0o602, 0o601):
         store.tokens.chmod(mode)
-        refused(f"refused: a token file of mode {mode:o}")
+        refused(f"a token file of mode {mode:o}")
     store.tokens.chmod(0o640)
     mode = store.tokens.parent.stat().st_mode
     store.tokens.parent.chmod(mode | 0o002)
-    refused("refused: a token file in a directory that others can write to")
+    refused("a token file in a directory that others can write to")
     store.tokens.parent.chmod(mode)
-    sentence = "refused: a token file of another user"
+    sentence = "a token file of another user"
     if os.geteuid() == 0:
         os.chown(store.tokens, NOBODY, -1)
         refused(sentence)
@@ -222,48 +179,45 @@ def check_tokens(tally: Tally, store: Store) -> None:
         store.tokens.write_text(text)
         store.tokens.chmod(mode)
         with responder(store, watched=False) as service:
-            with FastCgiPeer(service.socket_path) as peer:
-                request = store.request(BODY)
-                answer = peer.exchange(fcgi_request(request.items(), BODY))
+            answer = store.ask(service.socket_path, BODY)
             log = service.log()
         well = answer.status == status and log.count(warning) == 1
         tally.check(well, f"served with a warning: a token file {what}", (answer, log))
     store.tokens.unlink()
     store.tokens.mkdir(mode=0o700)
-    refused("refused: a directory as token file")
+    refused("a directory as token file")
     store.tokens.rmdir()
     store.tokens.write_text(good)
-    sentence = "refused: a token file that cannot be read"
+    sentence = "a token file that cannot be read"
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         tally.skip(sentence, "root may read anything")
     else:
         store.tokens.chmod(0)
         refused(sentence, os.EX_NOPERM)
     store.tokens.chmod(0o640)
-    well = create(store).is_plant("Fern", "indoor")
-    tally.check(well, "a token file that a group may read is fine")
+    check_created(tally, store, "a token file that a group may read is fine")
 
 
 def check_directory(tally: Tally, store: Store) -> None:
     missing = store.root / "missing"
     why = "no store here; mount its file system, or make a new store with: plant-store init"
     where = {"PLANT_STORE_DIR": str(missing)}
-    sentence = "refused: no store directory"
-    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", {os.EX_CONFIG}, **where)
+    sentence = "no store directory"
+    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", **where)
     tally.check(not missing.exists(), "a missing store directory is not made")
     missing.mkdir()
     (missing / "lost+found").mkdir()
-    sentence = "refused: a file system without a store, as where none is mounted"
-    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", {os.EX_CONFIG}, **where)
+    sentence = "a file system without a store, as where none is mounted"
+    check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", **where)
     made = [path.name for path in missing.iterdir()]
     tally.check(made == ["lost+found"], "and no store is begun in it", made)
     file = store.root / "file"
     file.write_text("not a directory\n")
-    sentence = "refused: a file as store directory"
+    sentence = "a file as store directory"
     where = {"PLANT_STORE_DIR": str(file)}
     why = f"{file}: cannot open: Not a directory; check its name\n"
-    check_refused(tally, store, sentence, why, {os.EX_CONFIG}, **where)
-    sentence = "refused: a store directory that cannot be written"
+    check_refused(tally, store, sentence, why, **where)
+    sentence = "a store directory that cannot be written"
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         tally.skip(sentence, "root may write anywhere")
         return
@@ -271,15 +225,35 @@ def check_directory(tally: Tally, store: Store) -> None:
     paths = [store.dir, *store.dir.rglob("*")]
     for path in paths:
         path.chmod(0o500 if path.is_dir() else 0o400)
-    check_refused(tally, store, sentence, str(store.dir), {os.EX_NOPERM})
+    check_refused(tally, store, sentence, str(store.dir), os.EX_NOPERM)
     for path in paths:
         path.chmod(0o700 if path.is_dir() else 0o600)
     store.journal.chmod(0o400)
-    sentence = "refused: a journal that cannot be written"
-    check_refused(tally, store, sentence, "Permission denied", {os.EX_NOPERM})
+    sentence = "a journal that cannot be written"
+    check_refused(tally, store, sentence, "Permission denied", os.EX_NOPERM)
     store.journal.chmod(0o600)
-    well = create(store).is_plant("Fern", "indoor")
-    tally.check(well, "with its rights restored the store serves again")
+    check_created(tally, store, "with its rights restored the store serves again")
+
+
+def check_owner(tally: Tally, store: Store) -> None:
+    """In its sandbox, root has no right to another user's store."""
+    sentence = "root does not serve another user's store"
+    if os.geteuid() != 0:
+        tally.skip(sentence, "only root can give a directory away")
+        return
+
+    def files() -> list[tuple[str, int]]:
+        return sorted((path.name, path.stat().st_uid) for path in store.dir.rglob("*"))
+
+    for path in (store.dir, *store.dir.rglob("*")):
+        os.chown(path, NOBODY, -1)
+    before = files()
+    with listening(store.root / "start.sock") as listener:
+        done = run(store.responder, env=store.environment(), stdin=listener)
+    names = f"{store.dir}: belongs to user {NOBODY}, "
+    faults = refusal_faults(done, names, cgi=False)
+    well = not faults and done.returncode == os.EX_NOPERM and files() == before
+    tally.check(well, sentence, f"{faults}, {done}, {files()}")
 
 
 def check_version(tally: Tally, store: Store) -> None:
@@ -289,15 +263,8 @@ def check_version(tally: Tally, store: Store) -> None:
     line = seal(f'{{"plant-store":2,"store":"{uuid}"', uuid)
     store.journal.write_bytes(line + rest)
     shutil.rmtree(store.dir / "index")
-    sentence = "refused: a journal of an unknown version"
-    check_refused(tally, store, sentence, str(store.journal), {os.EX_CONFIG})
-
-
-def alter(path: pathlib.Path, old: bytes, new: bytes) -> None:
-    content = path.read_bytes()
-    if content.count(old) != 1 or len(old) != len(new):
-        raise RuntimeError(f"{old!r} is not there once")
-    path.write_bytes(content.replace(old, new))
+    sentence = "a journal of an unknown version"
+    check_refused(tally, store, sentence, str(store.journal))
 
 
 def three_plants(store: Store) -> None:
@@ -321,8 +288,8 @@ def check_damage(tally: Tally, store: Store) -> None:
         at = good.index(old)
         store.journal.write_bytes(good[:at] + new + good[at + len(old):])
         shutil.rmtree(store.dir / "index", ignore_errors=True)
-        sentence = f"refused: a journal with {what}"
-        check_refused(tally, store, sentence, str(store.journal), {os.EX_DATAERR})
+        sentence = f"a journal with {what}"
+        check_refused(tally, store, sentence, str(store.journal), os.EX_DATAERR)
     store.journal.write_bytes(good)
     shutil.rmtree(store.dir / "index", ignore_errors=True)
     well = create(store, new_plant(1, "Fern")).is_plant("Fern")
@@ -334,16 +301,13 @@ def check_lost_end(tally: Tally, store: Store) -> None:
     mark, backup = store.dir / f"{JOURNAL_NAME}.end", store.root / "backup"
 
     def command(*words: object) -> int:
-        program = store.build / "plant-store"
-        return subprocess.run([program, *words], env=store.environment(),
-                              capture_output=True, timeout=WAIT_S).returncode
+        return store.command(*words).returncode
 
     with responder(store, watched=False) as service:
         with FastCgiPeer(service.socket_path) as peer:
             for plant_id in range(50):
                 body = new_plant(plant_id, "n" * 100)
-                request = fcgi_request(store.request(body).items(), body, keep=True)
-                if not peer.exchange(request).is_plant("n" * 100):
+                if not peer.exchange(store.fcgi(body, keep=True)).is_plant("n" * 100):
                     raise RuntimeError("no plants to begin with")
                 if plant_id == 9 and command("backup", backup):
                     raise RuntimeError("no backup to restore")
@@ -361,8 +325,8 @@ def check_lost_end(tally: Tally, store: Store) -> None:
     store.journal.write_bytes(whole[:end - 4096] + bytes(4096) + whole[end:])
     boot = store.dir / "index" / "boot"
     boot.write_bytes(b"0" * 36 + boot.read_bytes()[36:])
-    sentence = "refused: a journal whose last page was lost with the power"
-    check_refused(tally, store, sentence, f"damaged at byte {first}: ", {os.EX_DATAERR})
+    sentence = "a journal whose last page was lost with the power"
+    check_refused(tally, store, sentence, f"damaged at byte {first}: ", os.EX_DATAERR)
     status = command("verify", store.dir)
     tally.check(status == os.EX_DATAERR, "and by verify", status)
     tally.check(not list(store.dir.glob("*.torn-*")), "and nothing was cut off as torn")
@@ -371,96 +335,66 @@ def check_lost_end(tally: Tally, store: Store) -> None:
     tally.check(made == [JOURNAL_NAME], "a backup has no end mark", made)
     tally.check(command("verify", backup) == 0, "and passes verify without", made)
     shutil.copy(backup / JOURNAL_NAME, store.journal)
-    sentence = "refused: an earlier copy in the place of a journal"
-    check_refused(tally, store, sentence, f"`{mark.name}` beside it first", {os.EX_DATAERR})
+    sentence = "an earlier copy in the place of a journal"
+    check_refused(tally, store, sentence, f"`{mark.name}` beside it first", os.EX_DATAERR)
     mark.unlink()
     shutil.rmtree(store.dir / "index", ignore_errors=True)
     well = create(store, new_plant(9, "n" * 100)).is_plant("n" * 100)
     tally.check(well and len(store.plants()) == 10, "it serves once the mark is removed")
 
 
-def remove_index(index: pathlib.Path) -> None:
-    shutil.rmtree(index)
-
-
-def remove_data(index: pathlib.Path) -> None:
-    (index / "data.mdb").unlink()
-
-
-def junk_data(index: pathlib.Path) -> None:
-    data = index / "data.mdb"
+def junk(data: pathlib.Path) -> None:
     data.write_bytes(b"junk" * (data.stat().st_size // 4))
 
 
-def empty_data(index: pathlib.Path) -> None:
-    (index / "data.mdb").write_bytes(b"")
-
-
-def cut_data(index: pathlib.Path) -> None:
-    os.truncate(index / "data.mdb", 5000)
+# What happens to the index's file.
+HARMS: dict[str, Callable[[pathlib.Path], object]] = {
+    "removed": lambda data: shutil.rmtree(data.parent),
+    "removed but for its directory": lambda data: data.unlink(),
+    "overwritten with junk": junk,
+    "emptied": lambda data: data.write_bytes(b""),
+    "cut off": lambda data: os.truncate(data, 5000),
+}
 
 
 def check_index(tally: Tally, store: Store) -> None:
     three_plants(store)
     before = store.plants()
-    harms: dict[str, Callable[[pathlib.Path], None]] = {
-        "removed": remove_index,
-        "removed but for its directory": remove_data,
-        "overwritten with junk": junk_data,
-        "emptied": empty_data,
-        "cut off": cut_data,
-    }
-    for what, harm in harms.items():
+    for what, harm in HARMS.items():
         with tally.part(f"an index {what}"):
-            harm(store.dir / "index")
+            harm(store.dir / "index" / "data.mdb")
             conflict = create(store, new_plant(2, "Sedge"))
             same = create(store, new_plant(1, "Fern"))
             well = conflict.is_error(409, 5001) and same.is_plant("Fern")
             tally.check(well, f"an index {what} heals by itself", (conflict, same))
             plants = store.plants()
-            sentence = f"an index {what} changes no plant"
-            tally.check(plants == before, sentence, plants)
+            tally.check(plants == before, f"an index {what} changes no plant", plants)
 
 
 def check_by_hand(tally: Tally, store: Store) -> None:
     for option in ("--help", "--version"):
-        done = subprocess.run(
-            [store.responder, option],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=WAIT_S,
-        )
+        done = run(store.responder, option, env={})
         well = done.returncode == 0 and done.stdout and not done.stderr
         tally.check(bool(well), f"{option} is answered", done)
-    done = run_cgi([store.responder], store.environment())
+    done = run(store.responder, env=store.environment())
     well = done.returncode == os.EX_USAGE and b"--help" in done.stderr
     tally.check(well and not done.stdout, "started by hand it tells of its help", done)
-    sentence = "an unknown option is refused with the usage"
-    done = run_cgi([store.responder, "--frobnicate"], store.environment())
-    tally.check(done.returncode == os.EX_USAGE and bool(done.stderr), sentence, done)
+    done = run(store.responder, "--frobnicate", env=store.environment())
+    tally.check(done.returncode == os.EX_USAGE and bool(done.stderr),
+                "an unknown option is refused with the usage", done)
 
 
 def serves_with(store: Store, limit: str) -> bool:
     """Whether it serves with the limit; else it says that descriptors are few."""
     path = store.root / "start.sock"
-    path.unlink(missing_ok=True)
-    body = new_plant(2, "Moss")
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-        listener.bind(str(path))
-        listener.listen()
-        peer = stack.enter_context(FastCgiPeer(path))
+    with listening(path) as listener, FastCgiPeer(path) as peer:
         process = subprocess.Popen(
-            ["prlimit", limit, "--", store.responder],
-            env=store.environment(),
-            stdin=listener,
-            stderr=subprocess.PIPE,
-        )
+            ["prlimit", limit, "--", store.responder], env=store.environment(), stdin=listener,
+            stderr=subprocess.PIPE)
         # Nobody else answers the peer when the process ends.
         listener.close()
         try:
-            answer = peer.exchange(fcgi_request(store.request(body).items(), body))
+            answer = peer.exchange(store.fcgi(new_plant(2, "Moss")))
         except ConnectionError:
             answer = None
         process.terminate()
@@ -484,22 +418,13 @@ def check_address_space(tally: Tally, store: Store) -> None:
         tally.skip("1 GiB of address space", "a sanitizer needs more")
         return
     create(store)
-    well = serves_with(store, f"--as={1 << 30}")
-    tally.check(well, "1 GiB of address space is enough to serve")
+    tally.check(serves_with(store, f"--as={1 << 30}"), "1 GiB of address space is enough to serve")
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
     parts = (
-        check_settings,
-        check_tokens,
-        check_directory,
-        check_version,
-        check_damage,
-        check_lost_end,
-        check_index,
-        check_by_hand,
-        check_descriptors,
-        check_address_space,
+        check_settings, check_tokens, check_directory, check_owner, check_version,
+        check_damage, check_lost_end, check_index, check_by_hand, check_descriptors, check_address_space,
     )
     for part in parts:
         with tally.part(part.__name__), temporary_store(build_dir) as store:

@@ -29,8 +29,7 @@ ESCAPE = rb'\\(?:[btnfr"\\]|u00(?:0[0-7bef]|1[0-9a-f]))'
 STRING = rb'"' + PLAIN + rb"(?:" + ESCAPE + PLAIN + rb')*"'
 
 HEADER = re.compile(
-    rb'\{"plant-store":1,"store":"(' + UUID + rb')","crc":"(' + CRC + rb')"\}\n'
-)
+    rb'\{"plant-store":1,"store":"(' + UUID + rb')","crc":"(' + CRC + rb')"\}\n')
 VERSION = re.compile(rb'\{"plant-store":(' + NATURAL + rb")(?![0-9])")
 # Without the newline where the file ends before it.
 TEXT = re.compile(rb"[^\n]+\n?")

@@ -5,13 +5,12 @@
 #include "store_fixture.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -21,85 +20,56 @@
 
 #define INDEX_NAME "index"
 
-int
-fixture_set_up(void **state)
+void
+fixture_set_up(struct fixture *fixture)
 {
-	struct fixture *fixture = calloc(1, sizeof(*fixture));
-	const char *tmp = getenv("TMPDIR");
-
-	if (fixture == NULL)
-		return -1;
-	if (tmp == NULL || strlen(tmp) > 40)
-		tmp = "/tmp";
-	snprintf(fixture->path, sizeof(fixture->path), "%s/store.XXXXXX", tmp);
-	if (mkdtemp(fixture->path) == NULL)
-		return -1;
+	directory_make(fixture->path);
 	fixture->dir = open(fixture->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	fixture->log = open(tmp, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	fixture->log = memfd_create("log", MFD_CLOEXEC);
 	fixture->stderr_before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-	if (fixture->dir < 0 || fixture->log < 0 ||
-	    fcntl(fixture->log, F_SETFL, O_APPEND) < 0 ||
-	    dup2(fixture->log, STDERR_FILENO) < 0)
-		return -1;
+	assert_true(fixture->dir >= 0);
+	assert_return_code(fcntl(fixture->log, F_SETFL, O_APPEND), errno);
 	shim_reset();
-	if (store_init(fixture->path) != FAULT_NONE)
-		return -1;
-	*state = fixture;
-	return 0;
+	assert_return_code(dup2(fixture->log, STDERR_FILENO), errno);
+	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 }
 
-int
-fixture_tear_down(void **state)
+void
+fixture_tear_down(struct fixture *fixture)
 {
-	struct fixture *fixture = *state;
-	int result;
-
 	shim_reset();
 	dup2(fixture->stderr_before, STDERR_FILENO);
 	close(fixture->stderr_before);
 	close(fixture->log);
-	parts_empty(AT_FDCWD, fixture->path);
-	result = rmdir(fixture->path);
 	close(fixture->dir);
-	free(fixture);
-	return result;
+	directory_remove(fixture->path);
 }
 
-struct fixture *
-fixture_renew(void **state)
+void
+fixture_renew(struct fixture *fixture)
 {
-	assert_int_equal(fixture_tear_down(state), 0);
-	assert_int_equal(fixture_set_up(state), 0);
-	return *state;
-}
-
-static char *
-read_whole(int fd, size_t *len)
-{
-	struct stat st;
-	char *bytes;
-
-	assert_int_equal(fstat(fd, &st), 0);
-	bytes = malloc((size_t)st.st_size + 1);
-	assert_non_null(bytes);
-	assert_int_equal(pread(fd, bytes, (size_t)st.st_size, 0), st.st_size);
-	bytes[st.st_size] = '\0';
-	*len = (size_t)st.st_size;
-	return bytes;
+	fixture_tear_down(fixture);
+	fixture_set_up(fixture);
 }
 
 unsigned
 fixture_logged(const struct fixture *fixture, const char *text)
 {
-	size_t len;
-	char *log = read_whole(fixture->log, &len);
 	unsigned n = 0;
 
-	for (char *line = strtok(log, "\n"); line != NULL;
-	     line = strtok(NULL, "\n"))
+	for (char *line = strtok(descriptor_read(fixture->log).at, "\n");
+	     line != NULL; line = strtok(NULL, "\n"))
 		n += strstr(line, text) != NULL;
-	free(log);
 	return n;
+}
+
+void
+expect_logged(const struct fixture *fixture, const char *text, size_t n)
+{
+	unsigned logged = fixture_logged(fixture, text);
+
+	if (logged != n)
+		fail_msg("logged %u times, not %zu: %s", logged, n, text);
 }
 
 int
@@ -150,26 +120,30 @@ fixture_size(const struct fixture *fixture, const char *name)
 	return (size_t)st.st_size;
 }
 
-char *
-fixture_read(const struct fixture *fixture, const char *name, size_t *len)
+struct contents
+fixture_read(const struct fixture *fixture, const char *name)
 {
-	int fd = open_file(fixture, name, O_RDONLY);
-	char *bytes = read_whole(fd, len);
-
-	close(fd);
-	return bytes;
+	if (!fixture_exists(fixture, name))
+		return (struct contents){ memory(1), 0 };
+	return file_read(fixture->dir, name);
 }
 
 void
-fixture_expect_bytes(const struct fixture *fixture, const char *name,
-    const char *bytes, size_t len)
+expect_contents(const struct fixture *fixture, const char *name,
+    const struct contents *contents)
 {
-	size_t now_len;
-	char *now = fixture_read(fixture, name, &now_len);
+	struct contents now = fixture_read(fixture, name);
 
-	assert_int_equal(now_len, len);
-	assert_memory_equal(now, bytes, len);
-	free(now);
+	assert_int_equal(now.len, contents->len);
+	assert_memory_equal(now.at, contents->at, now.len);
+}
+
+void
+fixture_restore(const struct fixture *fixture, const char *name,
+    const struct contents *contents)
+{
+	fixture_write(fixture, name, 0, contents->at, contents->len);
+	fixture_truncate(fixture, name, contents->len);
 }
 
 void
@@ -224,24 +198,20 @@ fixture_junk_index(const struct fixture *fixture)
 void
 fixture_flip(const struct fixture *fixture, uint64_t offset)
 {
-	size_t len;
-	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
 
-	assert_true(offset < len);
-	bytes[offset] ^= 1;
-	fixture_write(fixture, JOURNAL_NAME, offset, &bytes[offset], 1);
-	free(bytes);
+	assert_true(offset < journal.len);
+	journal.at[offset] ^= 1;
+	fixture_write(fixture, JOURNAL_NAME, offset, &journal.at[offset], 1);
 }
 
 void
 fixture_replace_journal(const struct fixture *fixture)
 {
-	size_t len;
-	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
 
 	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_write(fixture, JOURNAL_NAME, 0, bytes, len);
-	free(bytes);
+	fixture_restore(fixture, JOURNAL_NAME, &journal);
 }
 
 void
@@ -290,15 +260,13 @@ fixture_open(const struct fixture *fixture, bool prepare)
 }
 
 void
-fixture_refused(const struct fixture *fixture, enum fault fault)
+expect_refused(const struct fixture *fixture, bool prepare, enum fault fault)
 {
 	enum fault found;
-	struct store *store = fixture_try(fixture, false, NULL, &found);
+	struct store *store = fixture_try(fixture, prepare, NULL, &found);
 
-	if (store != NULL) {
-		store_close(store);
+	if (store != NULL)
 		fail_msg("the store was opened");
-	}
 	assert_int_equal(found, fault);
 }
 
@@ -317,56 +285,87 @@ fixture_plant(int64_t id, const char *name)
 char *
 fixture_long_name(size_t len)
 {
-	char *name = malloc(len + 1);
-
-	assert_non_null(name);
-	memset(name, 'x', len);
-	name[len] = '\0';
-	return name;
+	return memset(memory(len + 1), 'x', len);
 }
 
-struct outcome
+/* A batch when it is answered. */
+struct answer {
+	const struct store_item *items;
+	size_t n;
+	unsigned times;
+};
+
+#define NO_RESULT ((enum store_result)99)
+
+static void
+note_answer(void *argument)
+{
+	struct answer *answer = argument;
+
+	answer->times++;
+	for (size_t i = 0; i < answer->n; i++)
+		assert_int_not_equal(answer->items[i].result, NO_RESULT);
+}
+
+int
+fixture_batch(struct store *store, const int64_t *ids, const char *const *names,
+    size_t n, enum store_result *results)
+{
+	struct plant *plants = calloc(n + 1, sizeof(*plants));
+	struct store_item *items = calloc(n + 1, sizeof(*items));
+	struct answer answer = { items, n, 0 };
+
+	assert_true(plants != NULL && items != NULL);
+	for (size_t i = 0; i < n; i++) {
+		plants[i] =
+		    fixture_plant(ids[i], names == NULL ? NULL : names[i]);
+		items[i] = (struct store_item){
+			.plant = &plants[i], .by = "tester", .result = NO_RESULT
+		};
+	}
+	int status = store_commit(store, items, n, note_answer, &answer);
+	assert_int_equal(answer.times, 1);
+	for (size_t i = 0; i < n; i++) {
+		results[i] = items[i].result;
+		plant_done(&plants[i]);
+	}
+	free(plants);
+	free(items);
+	return status;
+}
+
+enum store_result
 fixture_put(struct store *store, int64_t id, const char *name)
 {
-	struct plant plant = fixture_plant(id, name);
-	struct store_item item = { .plant = &plant, .by = "tester" };
-	struct outcome outcome;
+	enum store_result result;
+	int status = fixture_batch(store, &id, &name, 1, &result);
 
-	outcome.status = store_commit(store, &item, 1, NULL, NULL);
-	outcome.result = item.result;
-	plant_done(&plant);
-	return outcome;
+	assert_int_equal(status, result == STORE_FAILED ? -1 : 0);
+	return result;
+}
+
+void
+expect_put(
+    struct store *store, int64_t id, const char *name, enum store_result result)
+{
+	assert_int_equal(fixture_put(store, id, name), result);
 }
 
 void
 fixture_create(struct store *store, int64_t id)
 {
-	struct outcome outcome = fixture_put(store, id, NULL);
-
-	assert_int_equal(outcome.result, STORE_CREATED);
-	assert_int_equal(outcome.status, 0);
+	expect_put(store, id, NULL, STORE_CREATED);
 }
 
 void
 fixture_commit(
     struct store *store, const int64_t *ids, size_t n, enum store_result result)
 {
-	struct plant *plants = calloc(n, sizeof(*plants));
-	struct store_item *items = calloc(n, sizeof(*items));
+	enum store_result *results = memory(n * sizeof(*results));
 
-	assert_true(plants != NULL && items != NULL);
-	for (size_t i = 0; i < n; i++) {
-		plants[i] = fixture_plant(ids[i], NULL);
-		items[i] =
-		    (struct store_item){ .plant = &plants[i], .by = "tester" };
-	}
-	assert_int_equal(store_commit(store, items, n, NULL, NULL), 0);
-	for (size_t i = 0; i < n; i++) {
-		assert_int_equal(items[i].result, result);
-		plant_done(&plants[i]);
-	}
-	free(plants);
-	free(items);
+	assert_int_equal(fixture_batch(store, ids, NULL, n, results), 0);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(results[i], result);
 }
 
 void
@@ -381,14 +380,6 @@ fixture_make_store(
 }
 
 bool
-fixture_stop(void *unused, uint64_t done, uint64_t total)
-{
-	(void)unused;
-	assert_true(done <= total);
-	return false;
-}
-
-bool
 fixture_step(void *context, uint64_t done, uint64_t total)
 {
 	struct fixture_steps *steps = context;
@@ -398,7 +389,11 @@ fixture_step(void *context, uint64_t done, uint64_t total)
 	steps->done = done;
 	steps->total = total;
 	steps->n++;
-	return steps->last == 0 || steps->n < steps->last;
+	if (steps->last == 0 || steps->n < steps->last)
+		return true;
+	if (steps->happens != NULL && steps->n == steps->last)
+		steps->happens(steps->argument);
+	return steps->happens != NULL;
 }
 
 struct journal
@@ -411,41 +406,52 @@ fixture_journal(const struct fixture *fixture, bool write)
 	return journal;
 }
 
-/* Give each line to `see`; the journal must be whole. */
-static void
-walk(const struct fixture *fixture, void (*see)(const struct record *, void *),
-    void *argument)
+size_t
+fixture_lines(const struct fixture *fixture, struct fixture_line *lines,
+    size_t max, struct position *end)
 {
 	struct journal journal = fixture_journal(fixture, false);
+	enum replay_result result;
 	struct replay replay;
 	struct record record;
-	enum replay_result result;
 	uint64_t tail_end;
+	size_t n = 0;
 
 	assert_int_equal(
 	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
-	while ((result = replay_next(&replay, &record)) == REPLAY_RECORD)
-		see(&record, argument);
-	assert_int_equal(result, REPLAY_END);
-	assert_int_equal(replay_finish(&replay, &tail_end), REPLAY_CLEAN);
+	for (; (result = replay_next(&replay, &record)) == REPLAY_RECORD; n++)
+		if (n < max)
+			lines[n] = (struct fixture_line){
+				.offset = replay.at.last,
+				.safe = record.safe,
+				.id = record.id,
+				.closing = record.plant == NULL,
+			};
+	if (end != NULL)
+		*end = replay.at;
+	else {
+		assert_int_equal(result, REPLAY_END);
+		assert_int_equal(replay_finish(&replay, &tail_end), REPLAY_END);
+		assert_int_equal(tail_end, replay.at.end);
+	}
 	replay_done(&replay);
 	journal_close(&journal);
+	return n;
+}
+
+size_t
+fixture_count_lines(const struct fixture *fixture)
+{
+	return fixture_lines(fixture, NULL, 0, NULL);
 }
 
 struct position
 fixture_end(const struct fixture *fixture)
 {
-	struct journal journal = fixture_journal(fixture, false);
-	struct replay replay;
-	struct record record;
+	struct position end;
 
-	assert_int_equal(
-	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
-	while (replay_next(&replay, &record) == REPLAY_RECORD)
-		;
-	replay_done(&replay);
-	journal_close(&journal);
-	return replay.at;
+	fixture_lines(fixture, NULL, 0, &end);
+	return end;
 }
 
 uint64_t
@@ -474,73 +480,42 @@ fixture_forge(
 	return at.end;
 }
 
-struct expectation {
-	const int64_t *ids;
-	size_t n, seen;
-};
-
-static void
-see_plant(const struct record *record, void *argument)
+void
+expect_ids(const struct fixture *fixture, const int64_t *ids, size_t n)
 {
-	struct expectation *expectation = argument;
+	struct fixture_line lines[FIXTURE_LINES_MAX];
+	size_t all = fixture_lines(fixture, lines, COUNT(lines), NULL),
+	       seen = 0;
 
-	if (record->plant == NULL)
-		return;
-	if (expectation->seen < expectation->n)
-		assert_int_equal(
-		    record->id, expectation->ids[expectation->seen]);
-	expectation->seen++;
+	assert_in_range(all, n, COUNT(lines));
+	for (size_t i = 0; i < all; i++)
+		if (!lines[i].closing) {
+			assert_true(seen < n);
+			assert_int_equal(lines[i].id, ids[seen++]);
+		}
+	assert_int_equal(seen, n);
 }
 
 void
-fixture_expect(const struct fixture *fixture, const int64_t *ids, size_t n)
-{
-	struct expectation expectation = { .ids = ids, .n = n };
-
-	walk(fixture, see_plant, &expectation);
-	assert_int_equal(expectation.seen, n);
-}
-
-void
-fixture_reopen_and_expect(
-    const struct fixture *fixture, const int64_t *ids, size_t n)
+expect_plants(const struct fixture *fixture, int64_t n)
 {
 	struct store *store = fixture_open(fixture, false);
+	int64_t ids[FIXTURE_LINES_MAX];
 
-	for (size_t i = 0; i < n; i++)
-		assert_int_equal(
-		    fixture_put(store, ids[i], NULL).result, STORE_SAME);
+	assert_in_range(n, 0, COUNT(ids));
+	for (int64_t id = 1; id <= n; id++) {
+		ids[id - 1] = id;
+		expect_put(store, id, NULL, STORE_SAME);
+	}
 	store_close(store);
-	fixture_expect(fixture, ids, n);
+	expect_ids(fixture, ids, (size_t)n);
 }
 
-static void
-see_line(const struct record *record, void *argument)
+struct verify_report
+expect_verified(const struct fixture *fixture, enum fault fault)
 {
-	size_t *lines = argument;
+	struct verify_report report = { 0 };
 
-	(void)record;
-	++*lines;
-}
-
-size_t
-fixture_lines(const struct fixture *fixture)
-{
-	size_t lines = 0;
-
-	walk(fixture, see_line, &lines);
-	return lines;
-}
-
-int
-fixture_in_child(int (*work)(void *), void *argument)
-{
-	pid_t pid = fork();
-	int status;
-
-	assert_true(pid >= 0);
-	if (pid == 0)
-		_exit(work(argument));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	assert_int_equal(verify_store(fixture->path, NULL, &report), fault);
+	return report;
 }

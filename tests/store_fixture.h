@@ -7,45 +7,38 @@
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "journal.h"
 #include "store/store.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "store/verify.h"
+#include "unit.h"
 
 struct fixture {
-	char path[64];
+	char path[DIRECTORY_PATH_MAX];
 	int dir;
 	int stderr_before;
 	int log; /* no file of the directory */
 };
 
 /*
- * fixture_set_up, fixture_tear_down: for cmocka; *state is a struct fixture, a
- * directory with a new store.  What is logged meanwhile goes to a file.
+ * A test with `struct fixture *fixture`, a directory with a new store.  What is
+ * logged meanwhile goes to a file.
  */
-int fixture_set_up(void **state);
-int fixture_tear_down(void **state);
+#define STORE_TEST(name) \
+	FIXTURE_TEST(    \
+	    name, struct fixture, fixture, fixture_set_up, fixture_tear_down)
+void fixture_set_up(struct fixture *fixture);
+void fixture_tear_down(struct fixture *fixture);
 
 /* Both, within a test: a directory for its next row. */
-struct fixture *fixture_renew(void **state);
-
-/* One of cmocka's tests, with these two around it. */
-#define TEST(function)                   \
-	cmocka_unit_test_setup_teardown( \
-	    function, fixture_set_up, fixture_tear_down)
+void fixture_renew(struct fixture *fixture);
 
 /*
- * fixture_logged(fixture, text):
- * How many lines with that text were logged since fixture_set_up.
+ * fixture_logged(fixture, text), expect_logged(fixture, text, n):
+ * How many lines with that text were logged since fixture_set_up; as many as
+ * that were.
  */
 unsigned fixture_logged(const struct fixture *fixture, const char *text);
+void expect_logged(const struct fixture *fixture, const char *text, size_t n);
 
 /* The descriptor that the next open will give. */
 int fixture_next_fd(void);
@@ -54,12 +47,13 @@ int fixture_next_fd(void);
 bool fixture_exists(const struct fixture *fixture, const char *name);
 bool fixture_exists_like(const struct fixture *fixture, const char *prefix);
 size_t fixture_size(const struct fixture *fixture, const char *name);
-/* The bytes, NUL-terminated, from malloc. */
-char *fixture_read(
-    const struct fixture *fixture, const char *name, size_t *len);
-/* The file has these bytes, and no others. */
-void fixture_expect_bytes(const struct fixture *fixture, const char *name,
-    const char *bytes, size_t len);
+/* As file_read; nothing, if there is no such file. */
+struct contents fixture_read(const struct fixture *fixture, const char *name);
+/* The file has these bytes, and no others; it gets them. */
+void expect_contents(const struct fixture *fixture, const char *name,
+    const struct contents *contents);
+void fixture_restore(const struct fixture *fixture, const char *name,
+    const struct contents *contents);
 void fixture_write(const struct fixture *fixture, const char *name,
     uint64_t offset, const void *bytes, size_t len);
 void fixture_append(const struct fixture *fixture, const char *name,
@@ -81,26 +75,34 @@ void fixture_remove_kept(const struct fixture *fixture);
 
 /*
  * Open the store: fixture_try gives NULL and a fault if it is refused,
- * fixture_open fails the test then, and fixture_refused if it is not refused
+ * fixture_open fails the test then, and expect_refused if it is not refused
  * with this fault.
  */
 struct store *fixture_try(const struct fixture *fixture, bool prepare,
     const struct watch *watch, enum fault *fault);
 struct store *fixture_open(const struct fixture *fixture, bool prepare);
-void fixture_refused(const struct fixture *fixture, enum fault fault);
+void expect_refused(
+    const struct fixture *fixture, bool prepare, enum fault fault);
 
 /*
+ * fixture_batch(store, ids, names, n, results):
+ * Commit plants with these ids and names, NULL for one after the id, as one
+ * batch, which must be answered once.  What store_commit returned.
+ *
  * fixture_put(store, id, name):
- * Commit one plant, named after its id if `name` is NULL, and give the result
- * and what store_commit returned.
+ * One plant alone.  The result, which is STORE_FAILED where that was -1.
  */
-struct outcome {
-	enum store_result result;
-	int status;
-};
-struct outcome fixture_put(struct store *store, int64_t id, const char *name);
+int fixture_batch(struct store *store, const int64_t *ids,
+    const char *const *names, size_t n, enum store_result *results);
+enum store_result fixture_put(
+    struct store *store, int64_t id, const char *name);
 
-/* The same, named after its id, and it must be stored now. */
+/*
+ * expect_put(store, id, name, result), fixture_create(store, id):
+ * The same, which must have that result; named after its id and stored now.
+ */
+void expect_put(struct store *store, int64_t id, const char *name,
+    enum store_result result);
 void fixture_create(struct store *store, int64_t id);
 
 /*
@@ -120,28 +122,46 @@ void fixture_make_store(
     const struct fixture *fixture, bool prepare, int64_t first, int64_t last);
 
 /*
- * Steps of a watch (ground/watch.h).  fixture_stop ends the work the first time
- * it is asked; fixture_step, whose context is a struct fixture_steps, the time
- * `last`, and checks that the work goes on from 0 to the whole.
+ * fixture_step is a watch (ground/watch.h) whose context is a struct
+ * fixture_steps.  It checks that the work goes on from 0 to the whole; the time
+ * `last` it ends the work, or if there is something that then happens, lets it.
  */
 struct fixture_steps {
+	unsigned last; /* 0: never */
+	void (*happens)(void *argument);
+	void *argument;
 	unsigned n;           /* how often it was asked */
-	unsigned last;        /* 0: it never ends the work */
 	uint64_t done, total; /* of the last step */
 };
-bool fixture_stop(void *unused, uint64_t done, uint64_t total);
 bool fixture_step(void *context, uint64_t done, uint64_t total);
 
 /* A plant of that text; give it back with plant_done. */
 struct plant fixture_plant(int64_t id, const char *name);
 
-/* A name of `len` letters, from malloc. */
+/* A name of `len` letters, until the test's end. */
 char *fixture_long_name(size_t len);
 
 /* The store's journal, open; give it back with journal_close. */
 struct journal fixture_journal(const struct fixture *fixture, bool write);
 
-/* Where the journal's good lines end. */
+/* A line of the journal. */
+struct fixture_line {
+	uint64_t offset, safe; /* safe: its watermark */
+	int64_t id;
+	bool closing; /* without a plant */
+};
+
+/*
+ * fixture_lines(fixture, lines, max, end):
+ * Count the journal's lines, closing ones included, behind its header, and fill
+ * in the first `max`.  The journal is whole, unless it is only wanted where its
+ * good lines `end`.
+ *
+ * fixture_count_lines(fixture), fixture_end(fixture): One of these alone.
+ */
+size_t fixture_lines(const struct fixture *fixture, struct fixture_line *lines,
+    size_t max, struct position *end);
+size_t fixture_count_lines(const struct fixture *fixture);
 struct position fixture_end(const struct fixture *fixture);
 
 /*
@@ -154,29 +174,20 @@ uint64_t fixture_forge(
     const struct fixture *fixture, int64_t id, const char *name, size_t len);
 
 /*
- * fixture_expect(fixture, ids, n):
+ * expect_ids(fixture, ids, n):
  * The journal on the disk is whole from its first line to its last and has
  * exactly the plants with these ids, in this order.
+ *
+ * expect_plants(fixture, n):
+ * The same of the ids 1 to n; and the store opens and knows these plants, all
+ * named after their ids.
  */
-void fixture_expect(
-    const struct fixture *fixture, const int64_t *ids, size_t n);
+#define FIXTURE_LINES_MAX 128
+void expect_ids(const struct fixture *fixture, const int64_t *ids, size_t n);
+void expect_plants(const struct fixture *fixture, int64_t n);
 
-/*
- * fixture_reopen_and_expect(fixture, ids, n):
- * The store opens, knows every one of these plants, all named after their ids,
- * and fixture_expect.
- */
-void fixture_reopen_and_expect(
-    const struct fixture *fixture, const int64_t *ids, size_t n);
-
-/* How many lines, closing ones included, the journal has behind its header. */
-size_t fixture_lines(const struct fixture *fixture);
-
-/*
- * fixture_in_child(work, argument):
- * Run work(argument) in another process, and return its exit status, or 128
- * and the signal that ended it.
- */
-int fixture_in_child(int (*work)(void *), void *argument);
+/* verify_store has this fault, and reports. */
+struct verify_report expect_verified(
+    const struct fixture *fixture, enum fault fault);
 
 #endif

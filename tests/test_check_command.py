@@ -21,11 +21,11 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from lib_command import CONFIG, NOINPUT, TIMEOUT_S, UNAVAILABLE, USAGE
+from lib_command import CONFIG, IOERR, NOINPUT, TIMEOUT_S, UNAVAILABLE, USAGE
 from lib_service import (
-    Store, Tally, lighttpd, new_plant, passed_on, responder, run_cgi, run_scenario,
-    temporary_store,
+    Store, Tally, lighttpd, new_plant, passed_on, responder, run, run_scenario, temporary_store,
 )
+from lib_faults import mount, mounted
 
 UNKNOWN = 4242424  # nobody's number
 NOBODY = pwd.getpwnam("nobody").pw_uid
@@ -38,33 +38,31 @@ OURS = {
 
 
 def check(
-    store: Store, *arguments: str, stdin: str | None = None, **settings: str
+    store: Store, *arguments: str, stdin: str = "", **settings: str
 ) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [store.build / "plant-store", "check", *arguments],
-        env=store.environment(**settings), input=stdin, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False)
+    return store.command("check", *arguments, env=store.environment(**settings), input=stdin,
+                         text=True, timeout=TIMEOUT_S)
 
 
 def told(
-    tally: Tally, run: subprocess.CompletedProcess, status: int, words: str, sentence: str
+    tally: Tally, done: subprocess.CompletedProcess, status: int, words: str, sentence: str
 ) -> None:
     """The exit status, and the words of a complaint; no words: no complaint."""
-    fine = words in run.stderr if words else run.stderr == ""
-    tally.check(run.returncode == status and fine, sentence, run)
+    fine = words in done.stderr if words else done.stderr == ""
+    tally.check(done.returncode == status and fine, sentence, done)
 
 
 # --- This machine ------------------------------------------------------------
 
 
 def check_machine(tally: Tally, store: Store) -> None:
-    run = check(store)
-    told(tally, run, 0, "", "a store that was never used is well")
+    told(tally, check(store), 0, "", "a store that was never used is well")
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, f"plant-store init {store.dir}", "an empty directory is none")
     gone.rename(store.journal)
     for settings, words, sentence in (
         ({"THREADS": "0"}, "PLANT_STORE_THREADS", "a wrong setting is named"),
+        ({"SANDBOX": "off"}, "PLANT_STORE_SANDBOX=off", "a sandbox that is off is wrong"),
         ({"DIR": str(store.root / "none")}, "plant-store init",
          "a missing directory is made how"),
         ({"DIR": str(store.tokens)}, "tokens: cannot open: Not a directory",
@@ -87,25 +85,17 @@ def check_room(tally: Tally, store: Store) -> None:
     if os.geteuid() != 0:
         tally.skip("a disk with little room", "only root can mount")
         return
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", store.dir]
-    subprocess.run(command, check=True)
-    try:
-        run = check(store)
-    finally:
-        subprocess.run(["umount", store.dir], check=True)
-    told(tally, run, CONFIG, "MiB are free; make room", "a disk with little room is told")
+    with mounted("none", store.dir, "-t", "tmpfs", "-o", "size=1m,mode=0700"):
+        done = check(store)
+    told(tally, done, CONFIG, "MiB are free; make room", "a disk with little room is told")
     index = store.dir / "index"
     index.mkdir(0o700)
-    subprocess.run(["mount", "--bind", store.dir, store.dir], check=True)
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", store.dir], check=True)
-        run = check(store)
-    finally:
-        subprocess.run(["umount", store.dir], check=True)
+    with mounted(store.dir, store.dir, "--bind"):
+        mount("none", store.dir, "-o", "remount,bind,ro")
+        done = check(store)
     index.rmdir()
-    told(tally, run, CONFIG, "Read-only file system; mount", "a directory is read-only")
-    once = run.stderr.count("Read-only") == 1
-    tally.check(once, "and not each file in it as well", run.stderr)
+    told(tally, done, CONFIG, "Read-only file system; mount", "a directory is read-only")
+    tally.check(done.stderr.count("Read-only") == 1, "and not each file in it as well", done.stderr)
 
 
 def check_expired(tally: Tally, store: Store) -> None:
@@ -132,6 +122,8 @@ def check_environment(tally: Tally, store: Store) -> None:
         return check(store, "--environment", str(file), "--socket", "/none",
                      PLANT_STORE_DIR="relative", PLANT_STORE_THREADS="0")
 
+    told(tally, check(store, "--environment", str(store.root)), IOERR,
+         f"{store.root}: cannot read: Is a directory", "a directory has no settings")
     done = run(good)
     told(tally, done, UNAVAILABLE, "/none: there is no socket: the service is down",
          "the settings are those of the file")
@@ -154,11 +146,9 @@ def in_service_place(
 ) -> subprocess.CompletedProcess:
     """check on a machine whose /etc and /run are these, without any setting of ours."""
     script = 'mount --bind "$1" /etc && mount --bind "$2" /run && shift 2 && exec "$@"'
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
-         store.build / "plant-store", "check", *arguments],
-        env=passed_on() | {"PATH": os.environ["PATH"]}, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False)
+    return run("unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
+               store.build / "plant-store", "check", *arguments, text=True,
+               env=passed_on() | {"PATH": os.environ["PATH"]})
 
 
 def check_places(tally: Tally, store: Store) -> None:
@@ -175,19 +165,19 @@ def check_places(tally: Tally, store: Store) -> None:
         place = store.root / "run" / "plant-store"
         place.mkdir(parents=True)
         os.link(service.socket_path, place / "socket")
-        run = in_service_place(store, place.parent)
-        told(tally, run, 0, "", "the service's settings and socket are found")
-        tally.check("settings: /etc/plant-store/environment: ok" in run.stdout
-                    and "/run/plant-store/socket: the service answers: ok" in run.stdout,
-                    "and named", run)
+        done = in_service_place(store, place.parent)
+        told(tally, done, 0, "", "the service's settings and socket are found")
+        tally.check("settings: /etc/plant-store/environment: ok" in done.stdout
+                    and "/run/plant-store/socket: the service answers: ok" in done.stdout,
+                    "and named", done)
         with broken() as url:
-            run = in_service_place(store, store.root, "--url", url, "--token", "pst_x")
-            told(tally, run, 0, "", "of a URL alone no file is needed")
-            tally.check("settings" not in run.stdout and "large" not in run.stdout,
-                        "nor read", run)
+            done = in_service_place(store, store.root, "--url", url, "--token", "pst_x")
+            told(tally, done, 0, "", "of a URL alone no file is needed")
+            tally.check("settings" not in done.stdout and "large" not in done.stdout,
+                        "nor read", done)
         with broken(**by_server(503, 5007)) as url:
-            run = in_service_place(store, store.root, "--url", url)
-            told(tally, run, UNAVAILABLE, "start it", "a URL alone has a status for monitors")
+            done = in_service_place(store, store.root, "--url", url)
+            told(tally, done, UNAVAILABLE, "start it", "a URL alone has a status for monitors")
 
 
 def check_socket(tally: Tally, store: Store) -> None:
@@ -226,6 +216,11 @@ def check_socket(tally: Tally, store: Store) -> None:
     told(tally, run(kept), UNAVAILABLE, f"{kept}: nobody listens: the service is down; run: "
          "systemctl start plant-store.socket", "a socket that was left is told")
     kept.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(kept))
+        told(tally, run(kept), UNAVAILABLE, f"{kept}: cannot connect: Protocol wrong type",
+             "another kind of socket is told")
+    kept.unlink()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(kept))
         kept.chmod(0o660)
@@ -247,9 +242,9 @@ def answer_one(listener: socket.socket, answer: bytes) -> None:
 
 
 def check_used(tally: Tally, store: Store) -> None:
-    run = check(store)
-    told(tally, run, 0, "", "a store in use is well")
-    tally.check("index: ok" in run.stdout, "its index is", run.stdout)
+    done = check(store)
+    told(tally, done, 0, "", "a store in use is well")
+    tally.check("index: ok" in done.stdout, "its index is", done.stdout)
     before = {path: path.stat() for path in store.dir.rglob("*")}
     check(store)
     tally.check(
@@ -276,9 +271,7 @@ def check_used(tally: Tally, store: Store) -> None:
 
 def check_end(tally: Tally, store: Store) -> None:
     """The end of the journal, as the next start of the service judges it."""
-    body = new_plant(1, "Fern")
-    environment = store.environment(**store.request(body))
-    run_cgi([store.responder], environment, body)
+    store.cgi(new_plant(1, "Fern"))
     whole = store.journal.read_bytes()
     first = whole.index(b"\n") + 1
     end = whole.index(b"\n", first) + 1  # a closing line follows
@@ -288,13 +281,18 @@ def check_end(tally: Tally, store: Store) -> None:
         (whole[:end - 9] + b"?" + whole[end - 8:], "damaged", "so is a damaged line"),
     ):
         store.journal.write_bytes(content)
-        run = check(store)
-        told(tally, run, CONFIG, words, sentence)
-        tally.check("store: ok" not in run.stdout, f"{sentence}: it is not ok", run)
+        done = check(store)
+        told(tally, done, CONFIG, words, sentence)
+        tally.check("store: ok" not in done.stdout, f"{sentence}: it is not ok", done)
     store.journal.write_bytes(whole[:end] + b'{"seq":')
-    run = check(store)
-    told(tally, run, 0, "was torn", "what was never acknowledged is no fault")
+    told(tally, check(store), 0, "was torn", "what was never acknowledged is no fault")
     store.journal.write_bytes(whole)
+    shutil.copytree(store.dir / "index", store.root / "older")
+    store.cgi(new_plant(2, "Moss"))
+    shutil.copytree(store.root / "older", store.dir / "index", dirs_exist_ok=True)
+    done = check(store)
+    told(tally, done, 0, "", "an index that is behind is no fault")
+    tally.check("index: behind; the service catches up" in done.stdout, "and told", done)
     mark = store.dir / "index" / "boot"
     text = mark.read_bytes()
     mark.write_bytes(text[:37] + bytes([text[37] ^ 1]) + text[38:])
@@ -439,75 +437,72 @@ FAULTS: list[tuple[str, dict, str]] = [
 
 def check_faults(tally: Tally, store: Store) -> None:
     with broken() as url:
-        run = check(store, "--url", url, "--token", "pst_x")
-        told(tally, run, 0, "", "a server that answers as the service does is well")
+        done = check(store, "--url", url, "--token", "pst_x")
+        told(tally, done, 0, "", "a server that answers as the service does is well")
     with broken(large=(413, PAGE, {})) as url:
-        run = check(store, "--url", url, "--token", "pst_x")
-        told(tally, run, 0, "", "a server that refuses too large a body itself is well")
+        done = check(store, "--url", url, "--token", "pst_x")
+        told(tally, done, 0, "", "a server that refuses too large a body itself is well")
     for what, answers, words in FAULTS:
         with broken(**answers) as url:
-            run = check(store, "--url", url, "--token", "pst_x")
-            told(tally, run, UNAVAILABLE, words, f"{what} is told")
-    run = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
-    told(tally, run, UNAVAILABLE, "no answer", "nobody who listens is told")
-    tally.check("is the web server running" in run.stderr, "and what to do", run)
+            done = check(store, "--url", url, "--token", "pst_x")
+            told(tally, done, UNAVAILABLE, words, f"{what} is told")
+    done = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
+    told(tally, done, UNAVAILABLE, "no answer", "nobody who listens is told")
+    tally.check("is the web server running" in done.stderr, "and what to do", done)
     with broken() as url:
-        run = check(store, "--url", url.replace("http:", "https:"))
+        done = check(store, "--url", url.replace("http:", "https:"))
     words = "something listens there"
-    told(tally, run, UNAVAILABLE, words, "an answer that is not HTTP is told")
+    told(tally, done, UNAVAILABLE, words, "an answer that is not HTTP is told")
     with silent() as url:
-        run = check(store, "--url", url)
-    told(tally, run, UNAVAILABLE, words, "an answer that never comes is told")
-    run = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
-    told(tally, run, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
-    run = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)
-    told(tally, run, UNAVAILABLE, "longer than", "a URL that is too long is refused")
+        done = check(store, "--url", url)
+    told(tally, done, UNAVAILABLE, words, "an answer that never comes is told")
+    done = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
+    told(tally, done, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
+    done = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)
+    told(tally, done, UNAVAILABLE, "longer than", "a URL that is too long is refused")
 
 
 def check_way(tally: Tally, store: Store) -> None:
     """Whom a token is shown on its way."""
     with broken() as url:
         for host in "127.0.0.1", "localhost":
-            run = check(store, "--url", url.replace("127.0.0.1", host), "--token", "pst_x",
+            done = check(store, "--url", url.replace("127.0.0.1", host), "--token", "pst_x",
                         http_proxy="http://127.0.0.1:1")
-            told(tally, run, 0, "", f"no proxy is asked for {host}")
+            told(tally, done, 0, "", f"no proxy is asked for {host}")
         for host in "plants.invalid", "127.0.0.1.invalid":
             words = "--url", f"http://{host}", "--token", "pst_x"
-            run = check(store, *words, http_proxy=url)
-            told(tally, run, 0, f"sent to {host} in clear", f"http to {host} is warned of")
-            tally.check("pst_x" not in run.stdout + run.stderr, "without the token", run)
+            done = check(store, *words, http_proxy=url)
+            told(tally, done, 0, f"sent to {host} in clear", f"http to {host} is warned of")
+            tally.check("pst_x" not in done.stdout + done.stderr, "without the token", done)
         told(tally, check(store, "--url", "http://plants.invalid", http_proxy=url), 0, "",
              "no token, no warning")
     with broken(plain=(404, 2001, {})) as url:
-        run = check(store, "--url", url + "/plants", "--token", "pst_x")
-        told(tally, run, UNAVAILABLE, "leave /plants off the URL", "a URL too long by /plants")
+        done = check(store, "--url", url + "/plants", "--token", "pst_x")
+        told(tally, done, UNAVAILABLE, "leave /plants off the URL", "a URL too long by /plants")
     sentence = "a certificate that nobody signed is told"
     if shutil.which("openssl") is None:
         tally.skip(sentence, "no openssl")
         return
     pem = store.root / "pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", pem, "-out", store.root / "crt"],
-        check=True, capture_output=True)
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+        "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", pem, "-out", store.root / "crt", check=True)
     pem.write_bytes(pem.read_bytes() + (store.root / "crt").read_bytes())
     with broken(tls=pem) as url:
-        run = check(store, "--url", url, "--token", "pst_x")
-        told(tally, run, UNAVAILABLE, "not trusted here: install its CA", sentence)
+        done = check(store, "--url", url, "--token", "pst_x")
+        told(tally, done, UNAVAILABLE, "not trusted here: install its CA", sentence)
 
 
 def check_service(tally: Tally, store: Store, build: str) -> None:
     with responder(store) as service, lighttpd(store, service.socket_path) as port:
         url = f"http://127.0.0.1:{port}"
-        run = check(store, "--url", url + "/", "--token", "-", stdin=store.token + "\n")
-        told(tally, run, 0, "", "the real service behind lighttpd is well")
-        run = check(store, "--url", url)
-        told(tally, run, 0, "", "without a token what needs none is tried")
-        run = check(store, "--url", url, "--token", "pst_wrong")
-        told(tally, run, UNAVAILABLE, "does not know", "a wrong token is told")
-        tally.check("pst_wrong" not in run.stderr + run.stdout, "no token is printed")
-        run = check(store, "--url", url + "/api/v1", "--token", store.token)
-        told(tally, run, UNAVAILABLE, "BASE_PATH", "a wrong base path is told")
+        done = check(store, "--url", url + "/", "--token", "-", stdin=store.token + "\n")
+        told(tally, done, 0, "", "the real service behind lighttpd is well")
+        told(tally, check(store, "--url", url), 0, "", "without a token what needs none is tried")
+        done = check(store, "--url", url, "--token", "pst_wrong")
+        told(tally, done, UNAVAILABLE, "does not know", "a wrong token is told")
+        tally.check("pst_wrong" not in done.stderr + done.stdout, "no token is printed")
+        done = check(store, "--url", url + "/api/v1", "--token", store.token)
+        told(tally, done, UNAVAILABLE, "BASE_PATH", "a wrong base path is told")
         tally.check(store.plants() == [], "nothing was created")
 
 

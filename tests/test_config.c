@@ -16,14 +16,15 @@ static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 	"PLANT_STORE_LOG_FORMAT", "PLANT_STORE_CORS_ORIGINS",
 	"PLANT_STORE_METRICS_PATH", "PLANT_STORE_HEALTH_PATH" };
 
-/* Each test begins without any of them, and leaves none. */
-static int
-clear(void **state)
+static void
+clear(char *unused)
 {
 	for (size_t i = 0; i < COUNT(names); i++)
 		unsetenv(names[i]);
-	return 0;
 }
+
+/* Each test begins without any of them, and leaves none. */
+#define CONFIG_TEST(name) FIXTURE_TEST(name, char, unused, clear, clear)
 
 static void
 set(const char *name, const char *value)
@@ -31,41 +32,36 @@ set(const char *name, const char *value)
 	assert_int_equal(setenv(name, value, 1), 0);
 }
 
-/* What the call writes to stderr. */
+/* What is logged of settings that are refused. */
 static const char *
-logged_by(void (*call)(void))
+refused(void)
 {
-	static char text[1024];
-	int before = dup(STDERR_FILENO), fd = memfd_create("stderr", 0);
-	ssize_t len;
+	struct config config = { .threads = 12345 };
 
-	dup2(fd, STDERR_FILENO);
-	call();
-	dup2(before, STDERR_FILENO);
-	len = pread(fd, text, sizeof text - 1, 0);
-	close(before);
-	close(fd);
-	assert_in_range(len, 0, sizeof text - 1);
-	text[len] = '\0';
+	stderr_capture();
+	enum fault fault = config_read(&config);
+	const char *text = stderr_captured();
+	assert_int_equal(fault, FAULT_SETUP);
+	assert_int_equal(config.threads, 12345);
+	assert_null(config.dir);
 	return text;
 }
 
-static struct config read_last;
-
-static void
-read_bad(void)
+static const char *
+warned(void)
 {
-	read_last = (struct config){ .threads = 12345 };
-	assert_int_equal(config_read(&read_last), FAULT_SETUP);
-	assert_int_equal(read_last.threads, 12345);
-	assert_null(read_last.dir);
+	stderr_capture();
+	config_warn_unknown();
+	return stderr_captured();
 }
 
 static struct config
 read_good(void)
 {
-	assert_int_equal(config_read(&read_last), FAULT_NONE);
-	return read_last;
+	struct config config;
+
+	assert_int_equal(config_read(&config), FAULT_NONE);
+	return config;
 }
 
 static struct config
@@ -75,8 +71,7 @@ read_with(const char *name, const char *value)
 	return read_good();
 }
 
-static void
-absent_and_empty_settings_have_their_defaults(void **state)
+CONFIG_TEST(absent_and_empty_settings_have_their_defaults)
 {
 	cpu_set_t cpus;
 	unsigned threads;
@@ -92,6 +87,7 @@ absent_and_empty_settings_have_their_defaults(void **state)
 		assert_int_equal(config.body_bytes_max, 65536);
 		assert_int_equal(config.threads, threads < 64 ? threads : 64);
 		assert_false(config.contract_status);
+		assert_true(config.sandbox);
 		assert_int_equal(config.log_level, LOG_AT_INFO);
 		assert_string_equal(config.origins, "");
 		assert_string_equal(config.metrics_path, "");
@@ -101,8 +97,7 @@ absent_and_empty_settings_have_their_defaults(void **state)
 	}
 }
 
-static void
-paths_are_kept_and_a_base_path_of_a_slash_is_the_root(void **state)
+CONFIG_TEST(paths_are_kept_and_a_base_path_of_a_slash_is_the_root)
 {
 	static const char *const pairs[][2] = { { "/", "" }, { "/api", "/api" },
 		{ "/api/v1", "/api/v1" },
@@ -119,8 +114,7 @@ paths_are_kept_and_a_base_path_of_a_slash_is_the_root(void **state)
 	}
 }
 
-static void
-numbers_and_words_are_accepted_at_their_bounds_and_between(void **state)
+CONFIG_TEST(numbers_and_words_are_accepted_at_their_bounds_and_between)
 {
 	static const char *const levels[] = { "error", "warning", "info",
 		"debug" };
@@ -143,10 +137,11 @@ numbers_and_words_are_accepted_at_their_bounds_and_between(void **state)
 	assert_false(read_with("PLANT_STORE_STATUS", "http").contract_status);
 	assert_true(
 	    read_with("PLANT_STORE_STATUS", "contract").contract_status);
+	assert_true(read_with("PLANT_STORE_SANDBOX", "on").sandbox);
+	assert_false(read_with("PLANT_STORE_SANDBOX", "off").sandbox);
 }
 
-static void
-origins_are_kept_as_they_are(void **state)
+CONFIG_TEST(origins_are_kept_as_they_are)
 {
 	static const char *const lists[] = { "https://a.example",
 		"http://localhost:3000,https://b.example",
@@ -165,8 +160,7 @@ origins_are_kept_as_they_are(void **state)
 	read_with("PLANT_STORE_CORS_ORIGINS", list);
 }
 
-static void
-paths_for_an_operator_are_apart_from_the_plants_and_each_other(void **state)
+CONFIG_TEST(paths_for_an_operator_are_apart_from_the_plants_and_each_other)
 {
 	static const struct {
 		const char *base, *metrics, *health;
@@ -188,8 +182,7 @@ paths_for_an_operator_are_apart_from_the_plants_and_each_other(void **state)
 		set("PLANT_STORE_METRICS_PATH", rows[i].metrics);
 		set("PLANT_STORE_HEALTH_PATH", rows[i].health);
 		if (!rows[i].good) {
-			assert_non_null(
-			    strstr(logged_by(read_bad), "_PATH: '"));
+			assert_contains(refused(), "_PATH: '");
 			continue;
 		}
 		struct config config = read_good();
@@ -198,17 +191,16 @@ paths_for_an_operator_are_apart_from_the_plants_and_each_other(void **state)
 	}
 }
 
-static void
-log_has_its_form_from_the_reading_on(void **state)
+CONFIG_TEST(log_has_its_form_from_the_reading_on)
 {
 	set("PLANT_STORE_LOG_FORMAT", "json");
 	set("PLANT_STORE_THREADS", "\"");
-	assert_non_null(strstr(logged_by(read_bad),
-	    "\"message\":\"PLANT_STORE_THREADS: '\\\"' is not allowed"));
+	assert_contains(refused(),
+	    "\"message\":\"PLANT_STORE_THREADS: '\\\"' is not allowed");
 	clear(NULL);
 	read_with("PLANT_STORE_LOG_FORMAT", "text");
 	set("PLANT_STORE_THREADS", "x");
-	assert_memory_equal(logged_by(read_bad), "plant-store: ", 13);
+	assert_begins(refused(), "plant-store: ");
 }
 
 static const struct {
@@ -240,14 +232,13 @@ static const struct {
 	{ "PLANT_STORE_METRICS_PATH", "such as /metrics",
 	    { "metrics", "/", "/m/", "/m?a", "http://a/b" } },
 	{ "PLANT_STORE_HEALTH_PATH", "such as /health", { "health", "/h#" } },
+	{ "PLANT_STORE_SANDBOX", "on, or off", { "no", "OFF", "off " } },
 };
 
-static void
-bad_value_is_refused_with_its_name_itself_and_what_is_allowed(void **state)
+CONFIG_TEST(bad_value_is_refused_with_its_name_itself_and_what_is_allowed)
 {
 	for (size_t i = 0; i < COUNT(bad); i++)
-		for (const char *const *value = bad[i].values; *value != NULL;
-		     value++) {
+		EACH_TEXT (value, bad[i].values) {
 			const char *line;
 			char begin[256];
 
@@ -255,25 +246,22 @@ bad_value_is_refused_with_its_name_itself_and_what_is_allowed(void **state)
 			    "plant-store: %s: '%s' is not", bad[i].name,
 			    *value);
 			set(bad[i].name, *value);
-			line = logged_by(read_bad);
-			assert_memory_equal(line, begin, strlen(begin));
-			assert_non_null(strstr(line, bad[i].allowed));
+			line = refused();
+			assert_begins(line, begin);
+			assert_contains(line, bad[i].allowed);
 			unsetenv(bad[i].name);
 		}
 }
 
-static void
-a_bad_setting_beside_good_ones_leaves_the_config_untouched(void **state)
+CONFIG_TEST(a_bad_setting_beside_good_ones_leaves_the_config_untouched)
 {
 	set("PLANT_STORE_DIR", "/srv/plants");
 	set("PLANT_STORE_THREADS", "2");
 	set("PLANT_STORE_LOG_LEVEL", "loud");
-	assert_non_null(
-	    strstr(logged_by(read_bad), "PLANT_STORE_LOG_LEVEL: 'loud'"));
+	assert_contains(refused(), "PLANT_STORE_LOG_LEVEL: 'loud'");
 }
 
-static void
-message_is_one_line_and_fits_whatever_the_value(void **state)
+CONFIG_TEST(message_is_one_line_and_fits_whatever_the_value)
 {
 	char value[2000];
 	const char *line;
@@ -281,14 +269,13 @@ message_is_one_line_and_fits_whatever_the_value(void **state)
 	memset(value, '\n', sizeof value - 1);
 	value[sizeof value - 1] = '\0';
 	set("PLANT_STORE_THREADS", value);
-	line = logged_by(read_bad);
+	line = refused();
 	assert_string_equal(strchr(line, '\n'), "\n");
 	/* A long value is cut, and the remedy still said. */
-	assert_non_null(strstr(line, "1 to 64"));
+	assert_contains(line, "1 to 64");
 }
 
-static void
-each_unknown_name_is_a_warning_and_no_other(void **state)
+CONFIG_TEST(each_unknown_name_is_a_warning_and_no_other)
 {
 	static const char *const unknown[] = { "PLANT_STORE_DRI",
 		"PLANT_STORE_", "PLANT_STORE_DIR2", "PLANT_STORE_DI",
@@ -300,16 +287,16 @@ each_unknown_name_is_a_warning_and_no_other(void **state)
 		set(names[i], "/");
 	for (size_t i = 0; i < COUNT(others); i++)
 		set(others[i], "/");
-	assert_string_equal(logged_by(config_warn_unknown), "");
+	assert_string_equal(warned(), "");
 	for (size_t i = 0; i < COUNT(unknown); i++) {
 		const char *line;
 		char begin[64];
 
 		set(unknown[i], "value");
 		snprintf(begin, sizeof begin, "plant-store: %s: ", unknown[i]);
-		line = logged_by(config_warn_unknown);
-		assert_memory_equal(line, begin, strlen(begin));
-		assert_non_null(strstr(line, "--help"));
+		line = warned();
+		assert_begins(line, begin);
+		assert_contains(line, "--help");
 		assert_null(strstr(line, "value"));
 		unsetenv(unknown[i]);
 	}
@@ -317,8 +304,7 @@ each_unknown_name_is_a_warning_and_no_other(void **state)
 		unsetenv(others[i]);
 }
 
-static void
-help_has_each_setting_with_default_and_what_is_allowed(void **state)
+CONFIG_TEST(help_has_each_setting_with_default_and_what_is_allowed)
 {
 	char text[4096];
 	FILE *out = fmemopen(text, sizeof text, "w");
@@ -327,34 +313,8 @@ help_has_each_setting_with_default_and_what_is_allowed(void **state)
 	config_print_help(out);
 	assert_int_equal(fclose(out), 0);
 	for (size_t i = 0; i < COUNT(names); i++)
-		assert_non_null(strstr(text, names[i]));
+		assert_contains(text, names[i]);
 	for (size_t i = 0; i < COUNT(bad); i++)
-		assert_non_null(strstr(text, bad[i].allowed));
-	assert_non_null(strstr(text, "PLANT_STORE_BODY_BYTES_MAX (65536)\n"));
-}
-
-#define CLEAR(test) cmocka_unit_test_setup_teardown(test, clear, clear)
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CLEAR(absent_and_empty_settings_have_their_defaults),
-		CLEAR(paths_are_kept_and_a_base_path_of_a_slash_is_the_root),
-		CLEAR(origins_are_kept_as_they_are),
-		CLEAR(
-		    paths_for_an_operator_are_apart_from_the_plants_and_each_other),
-		CLEAR(log_has_its_form_from_the_reading_on),
-		CLEAR(
-		    numbers_and_words_are_accepted_at_their_bounds_and_between),
-		CLEAR(
-		    bad_value_is_refused_with_its_name_itself_and_what_is_allowed),
-		CLEAR(
-		    a_bad_setting_beside_good_ones_leaves_the_config_untouched),
-		CLEAR(message_is_one_line_and_fits_whatever_the_value),
-		CLEAR(each_unknown_name_is_a_warning_and_no_other),
-		CLEAR(help_has_each_setting_with_default_and_what_is_allowed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+		assert_contains(text, bad[i].allowed);
+	assert_contains(text, "PLANT_STORE_BODY_BYTES_MAX (65536)\n");
 }

@@ -2,23 +2,16 @@
  * connection: whether a request has arrived whole, what goes to the spool, what
  * stays in the socket for libfcgi, and how the answer is sent.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../src/gateway/connection.h"
+#include "connection.h"
 #include "fault_shim.h"
 
 #define SCRATCH_BYTES ((size_t)64 << 10)
@@ -41,44 +34,38 @@ struct fixture {
 	unsigned char scratch[SCRATCH_BYTES];
 };
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *f)
 {
-	struct fixture *f = calloc(1, sizeof *f);
 	int ends[2];
 
-	if (f == NULL ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
-		ends) != 0)
-		return -1;
-	f->peer = ends[0];
-	f->c = connection_new(ends[1]);
-	*state = f;
-	return f->c == NULL ? -1 : 0;
+	assert_int_equal(
+	    socketpair(
+		AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends),
+	    0);
+	*f = (struct fixture){ .peer = ends[0], .c = connection_new(ends[1]) };
+	assert_non_null(f->c);
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *f)
 {
-	struct fixture *f = *state;
-
 	shim_reset();
 	if (f->c != NULL)
 		connection_free(f->c);
 	if (f->peer >= 0)
 		close(f->peer);
-	free(f->sent);
-	free(f);
-	return 0;
 }
 
+#define CONNECTION_TEST(name) \
+	FIXTURE_TEST(name, struct fixture, f, set_up, tear_down)
+
 /* A fresh connection, for the next row of a test. */
-static struct fixture *
-renew(void **state)
+static void
+renew(struct fixture *f)
 {
-	tear_down(state);
-	assert_int_equal(set_up(state), 0);
-	return *state;
+	tear_down(f);
+	set_up(f);
 }
 
 static void
@@ -106,16 +93,13 @@ make_request(struct fixture *f, size_t body_len)
 {
 	static const unsigned char role[8] = { 0, 1, 1 };
 	static const unsigned char pair[PARAMS_LEN] = { 1, 1, 'a', 'b' };
-	unsigned char *body = malloc(body_len + 1);
+	unsigned char *body = memory(body_len + 1);
 	unsigned char *to;
 	size_t at = 0;
 
-	assert_non_null(body);
 	for (size_t i = 0; i < body_len; i++)
 		body[i] = (unsigned char)(i * 2654435761U >> 24);
-	free(f->sent);
-	f->sent = malloc(body_len + 100 + body_len / RECORD_BYTES_MAX * 8);
-	assert_non_null(f->sent);
+	f->sent = memory(body_len + 100 + body_len / RECORD_BYTES_MAX * 8);
 	to = put_record(f->sent, BEGIN, role, sizeof role);
 	to = put_record(to, PARAMS, pair, PARAMS_LEN);
 	to = put_record(to, PARAMS, body, 0);
@@ -129,7 +113,6 @@ make_request(struct fixture *f, size_t body_len)
 	}
 	to = put_record(to, STDIN, body, 0);
 	f->len = (size_t)(to - f->sent);
-	free(body);
 }
 
 static enum connection_status
@@ -152,17 +135,17 @@ send_bytes(struct fixture *f, const void *buf, size_t len)
 }
 
 /*
- * Send the bytes from `from` to `to` of the request as the socket has room,
- * and receive whenever it is full, and once at the end.
+ * Send the first `len` bytes of the request as the socket has room, and receive
+ * whenever it is full, and once at the end.
  */
 static enum connection_status
-send_receiving(struct fixture *f, size_t from, size_t to, size_t spool_max)
+send_parts(struct fixture *f, size_t len, size_t spool_max)
 {
-	while (from < to) {
-		ssize_t n = write(f->peer, f->sent + from, to - from);
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(f->peer, f->sent + at, len - at);
 
 		if (n >= 0) {
-			from += (size_t)n;
+			at += (size_t)n;
 			continue;
 		}
 		assert_int_equal(errno, EAGAIN);
@@ -187,34 +170,26 @@ bytes_unread(const struct fixture *f)
 static void
 assert_gives_request(const struct fixture *f, int fd, size_t len)
 {
-	unsigned char *got = malloc(f->len + 1);
+	unsigned char *got = memory(f->len + 1);
 	size_t have = 0;
 	ssize_t n;
 
-	assert_non_null(got);
 	while ((n = read(fd, got + have, f->len + 1 - have)) > 0)
 		have += (size_t)n;
 	assert_int_equal(have, len);
 	assert_memory_equal(got, f->sent, len);
-	free(got);
 }
 
-static void
-peer_without_a_request_is_waited_for_or_gone(void **state)
+CONNECTION_TEST(peer_without_a_request_is_waited_for_or_gone)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(receive(f), CONNECTION_WAITING);
 	assert_false(f->c->begun);
 	hang_up(f);
 	assert_int_equal(receive(f), CONNECTION_GONE);
 }
 
-static void
-whole_request_is_ready_and_left_in_the_socket(void **state)
+CONNECTION_TEST(whole_request_is_ready_and_left_in_the_socket)
 {
-	struct fixture *f = *state;
-
 	make_request(f, 1000);
 	send_bytes(f, f->sent, f->len);
 	/* Also where the peer has closed behind it. */
@@ -225,19 +200,17 @@ whole_request_is_ready_and_left_in_the_socket(void **state)
 	assert_gives_request(f, f->c->fd, f->len);
 }
 
-static void
-request_in_parts_is_spooled_and_ready_with_its_last_byte(void **state)
+CONNECTION_TEST(request_in_parts_is_spooled_and_ready_with_its_last_byte)
 {
 	static const size_t lens[] = { 10, 1000, LARGE };
-	struct fixture *f = *state;
 	struct connection *c = f->c;
 
-	for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+	for (size_t i = 0; i < COUNT(lens); i++) {
 		make_request(f, lens[i]);
 		size_t last = f->len - 1;
 
 		assert_int_equal(
-		    send_receiving(f, 0, last, SPOOL_MAX), CONNECTION_WAITING);
+		    send_parts(f, last, SPOOL_MAX), CONNECTION_WAITING);
 		assert_true(c->begun);
 		assert_int_equal(bytes_unread(f), 0);
 		assert_int_equal(receive(f), CONNECTION_WAITING);
@@ -250,15 +223,14 @@ request_in_parts_is_spooled_and_ready_with_its_last_byte(void **state)
 	}
 }
 
-static void
-request_that_is_malformed_aborted_or_broken_off_is_gone(void **state)
+CONNECTION_TEST(request_that_is_malformed_aborted_or_broken_off_is_gone)
 {
 	static const char http[] = "GET / HTTP/1.1\r\n\r\n";
 
 	for (int i = 0; i < 4; i++) {
-		struct fixture *f = renew(state);
 		unsigned char abort_record[8];
 
+		renew(f);
 		make_request(f, LARGE);
 		put_record(abort_record, ABORT, f->sent, 0);
 		if (i == 0)
@@ -269,8 +241,7 @@ request_that_is_malformed_aborted_or_broken_off_is_gone(void **state)
 			send_bytes(f, abort_record, sizeof abort_record);
 		}
 		if (i >= 2)
-			assert_int_equal(
-			    send_receiving(f, 0, f->len - 8, SPOOL_MAX),
+			assert_int_equal(send_parts(f, f->len - 8, SPOOL_MAX),
 			    CONNECTION_WAITING);
 		/* An unknown type, in the spooled request's last record. */
 		f->sent[f->len - 7] = 99;
@@ -282,11 +253,8 @@ request_that_is_malformed_aborted_or_broken_off_is_gone(void **state)
 	}
 }
 
-static void
-connection_with_bytes_behind_its_request_is_not_kept(void **state)
+CONNECTION_TEST(connection_with_bytes_behind_its_request_is_not_kept)
 {
-	struct fixture *f = *state;
-
 	make_request(f, 10);
 	send_bytes(f, f->sent, f->len);
 	send_bytes(f, f->sent, 1);
@@ -295,11 +263,8 @@ connection_with_bytes_behind_its_request_is_not_kept(void **state)
 }
 
 /* There may be more bytes, which epoll would not report again. */
-static void
-connection_whose_request_fills_the_buffer_is_not_kept(void **state)
+CONNECTION_TEST(connection_whose_request_fills_the_buffer_is_not_kept)
 {
-	struct fixture *f = *state;
-
 	for (size_t records = 1; records <= 2; records++) {
 		size_t len = records * SCRATCH_BYTES;
 
@@ -316,16 +281,11 @@ connection_whose_request_fills_the_buffer_is_not_kept(void **state)
 	}
 }
 
-static void
-bytes_behind_a_large_request_are_not_spooled(void **state)
+CONNECTION_TEST(bytes_behind_a_large_request_are_not_spooled)
 {
-	struct fixture *f = *state;
-	size_t last = 0;
-
 	make_request(f, LARGE);
-	last = f->len - 1;
-	assert_int_equal(
-	    send_receiving(f, 0, last, SPOOL_MAX), CONNECTION_WAITING);
+	size_t last = f->len - 1;
+	assert_int_equal(send_parts(f, last, SPOOL_MAX), CONNECTION_WAITING);
 	/* Its last byte and the first of the next, in one. */
 	send_bytes(f, (const unsigned char[]){ f->sent[last], 1 }, 2);
 	assert_int_equal(receive(f), CONNECTION_READY);
@@ -333,18 +293,16 @@ bytes_behind_a_large_request_are_not_spooled(void **state)
 	assert_gives_request(f, f->c->spool, f->len);
 }
 
-static void
-spool_keeps_no_more_than_it_may_and_it_is_ready(void **state)
+CONNECTION_TEST(spool_keeps_no_more_than_it_may_and_it_is_ready)
 {
 	static const size_t maxima[] = { 0, 1, 100000 };
 
-	for (size_t i = 0; i < sizeof maxima / sizeof maxima[0]; i++) {
-		struct fixture *f = *state;
+	for (size_t i = 0; i < COUNT(maxima); i++) {
 		const size_t kept = maxima[i] + 2 * PARAMS_LEN;
 
 		make_request(f, LARGE);
 		assert_int_equal(
-		    send_receiving(f, 0, f->len, maxima[i]), CONNECTION_READY);
+		    send_parts(f, f->len, maxima[i]), CONNECTION_READY);
 		assert_int_equal(f->c->spooled, kept);
 		assert_gives_request(f, f->c->spool, kept);
 		connection_renew(f->c);
@@ -364,17 +322,14 @@ send_rest(struct fixture *f)
 	return connection_send(f->c, f->c->answer, f->c->answer_len);
 }
 
-static void
-large_answer_is_sent_as_its_reader_takes_it(void **state)
+CONNECTION_TEST(large_answer_is_sent_as_its_reader_takes_it)
 {
-	struct fixture *f = *state;
 	enum connection_status sent = send_answer(f, LARGE);
-	unsigned char *got = malloc(LARGE);
+	unsigned char *got = memory(LARGE);
 	size_t have = 0;
 	unsigned waited = 0;
 	ssize_t n;
 
-	assert_non_null(got);
 	while (sent == CONNECTION_WAITING) {
 		assert_non_null(f->c->answer);
 		waited++;
@@ -389,24 +344,18 @@ large_answer_is_sent_as_its_reader_takes_it(void **state)
 	assert_null(f->c->answer);
 	assert_int_equal(have, LARGE);
 	assert_memory_equal(got, f->sent, LARGE);
-	free(got);
 }
 
-static void
-answer_to_a_peer_that_closes_is_gone(void **state)
+CONNECTION_TEST(answer_to_a_peer_that_closes_is_gone)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(send_answer(f, LARGE), CONNECTION_WAITING);
 	hang_up(f);
 	assert_int_equal(send_rest(f), CONNECTION_GONE);
 	assert_int_equal(send_answer(f, 1000), CONNECTION_GONE);
 }
 
-static void
-answer_without_memory_for_its_rest_is_gone(void **state)
+CONNECTION_TEST(answer_without_memory_for_its_rest_is_gone)
 {
-	struct fixture *f = *state;
 	enum connection_status sent;
 
 	if (!alloc_can_fail())
@@ -418,17 +367,14 @@ answer_without_memory_for_its_rest_is_gone(void **state)
 	assert_int_equal(sent, CONNECTION_GONE);
 }
 
-static void
-interrupted_calls_are_repeated(void **state)
+CONNECTION_TEST(interrupted_calls_are_repeated)
 {
-	struct fixture *f = *state;
-
 	/* The first receive with MSG_PEEK, and the first without. */
 	for (unsigned nth = 1; nth <= 2; nth++) {
 		make_request(f, LARGE);
 		shim_fail(SHIM_RECV, NULL, nth, 3, EINTR);
 		assert_int_equal(
-		    send_receiving(f, 0, f->len, SPOOL_MAX), CONNECTION_READY);
+		    send_parts(f, f->len, SPOOL_MAX), CONNECTION_READY);
 		assert_true(shim_count(SHIM_RECV) >= nth + 3);
 		shim_reset();
 		assert_gives_request(f, f->c->spool, f->len);
@@ -440,8 +386,7 @@ interrupted_calls_are_repeated(void **state)
 	assert_gives_request(f, f->peer, 1000);
 }
 
-static void
-failing_call_ends_the_connection(void **state)
+CONNECTION_TEST(failing_call_ends_the_connection)
 {
 	static const struct {
 		enum shim_call call;
@@ -452,22 +397,18 @@ failing_call_ends_the_connection(void **state)
 		{ SHIM_WRITE, SPOOL, ENOSPC },
 		{ SHIM_LSEEK, SPOOL, EIO },
 	};
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct fixture *f = renew(state);
-
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		renew(f);
 		make_request(f, LARGE);
 		shim_fail(cases[i].call, cases[i].file, 1, 1, cases[i].error);
 		assert_int_equal(
-		    send_receiving(f, 0, f->len, SPOOL_MAX), CONNECTION_GONE);
+		    send_parts(f, f->len, SPOOL_MAX), CONNECTION_GONE);
 		assert_int_equal(shim_count(cases[i].call), 1);
 	}
 }
 
-static void
-request_that_fits_is_ready_without_a_spool(void **state)
+CONNECTION_TEST(request_that_fits_is_ready_without_a_spool)
 {
-	struct fixture *f = *state;
-
 	make_request(f, 1000);
 	send_bytes(f, f->sent, f->len - 1);
 	shim_fail(SHIM_MEMFD_CREATE, NULL, 1, 1, EMFILE);
@@ -480,13 +421,25 @@ request_that_fits_is_ready_without_a_spool(void **state)
 	assert_gives_request(f, f->c->fd, f->len);
 }
 
-static void
-connection_without_memory_closes_its_descriptor(void **state)
+CONNECTION_TEST(renewed_connection_waits_for_a_request_as_a_new_one_does)
+{
+	make_request(f, LARGE);
+	send_bytes(f, f->sent, 1000);
+	assert_int_equal(receive(f), CONNECTION_WAITING);
+	assert_true(f->c->begun && f->c->spool >= 0);
+	connection_renew(f->c);
+	assert_false(f->c->begun || f->c->spool >= 0);
+	assert_int_equal(f->c->spooled, 0);
+	make_request(f, 10);
+	send_bytes(f, f->sent, f->len);
+	assert_int_equal(receive(f), CONNECTION_READY);
+}
+
+CONNECTION_TEST(connection_without_memory_closes_its_descriptor)
 {
 	struct connection *connection;
 	int ends[2];
 
-	(void)state;
 	if (!alloc_can_fail())
 		skip();
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
@@ -498,10 +451,8 @@ connection_without_memory_closes_its_descriptor(void **state)
 	close(ends[0]);
 }
 
-static void
-free_closes_all_that_is_open(void **state)
+CONNECTION_TEST(free_closes_all_that_is_open)
 {
-	struct fixture *f = *state;
 	int fds[2];
 
 	assert_int_equal(send_answer(f, LARGE), CONNECTION_WAITING);
@@ -524,65 +475,51 @@ struct listed {
 	struct connection *members[LISTED];
 };
 
-static int
-set_up_list(void **state)
+static void
+set_up_list(struct listed *listed)
 {
-	struct listed *listed = calloc(1, sizeof *listed);
-
-	if (listed == NULL)
-		return -1;
-	TAILQ_INIT(&listed->list.members);
 	listed->list.timeout_ms = 1000;
 	for (int i = 0; i < LISTED; i++) {
 		listed->members[i] = connection_new(-1);
-		if (listed->members[i] == NULL)
-			return -1;
+		assert_non_null(listed->members[i]);
 		connection_place(listed->members[i], &listed->list, i * 10);
 	}
-	*state = listed;
-	return 0;
 }
 
-static int
-tear_down_list(void **state)
+static void
+tear_down_list(struct listed *listed)
 {
-	struct listed *listed = *state;
-
 	for (int i = 0; i < LISTED; i++)
 		if (listed->members[i] != NULL)
 			connection_free(listed->members[i]);
-	free(listed);
-	return 0;
 }
+
+#define LIST_TEST(name) \
+	FIXTURE_TEST(name, struct listed, listed, set_up_list, tear_down_list)
 
 /* The list holds these, in order, forwards and backwards. */
 static void
 assert_order(const struct listed *listed, const char *order)
 {
-	const struct connection *c = TAILQ_FIRST(&listed->list.members);
+	const struct connection *c = listed->list.first;
 	const struct connection *before = NULL;
 
 	for (; *order != '\0'; order++) {
 		assert_ptr_equal(c, listed->members[*order - '0']);
 		assert_ptr_equal(c->list, &listed->list);
 		if (before != NULL) {
-			assert_ptr_equal(
-			    TAILQ_PREV(c, connection_members, link), before);
+			assert_ptr_equal(c->before, before);
 			assert_true(before->deadline_ms <= c->deadline_ms);
 		}
 		before = c;
-		c = TAILQ_NEXT(c, link);
+		c = c->next;
 	}
 	assert_null(c);
-	assert_ptr_equal(
-	    TAILQ_LAST(&listed->list.members, connection_members), before);
+	assert_ptr_equal(listed->list.last, before);
 }
 
-static void
-placed_connection_is_the_last_with_a_new_deadline(void **state)
+LIST_TEST(placed_connection_is_the_last_with_a_new_deadline)
 {
-	struct listed *listed = *state;
-
 	assert_order(listed, "0123");
 	for (int i = 0; i < LISTED; i++)
 		assert_int_equal(
@@ -597,21 +534,18 @@ placed_connection_is_the_last_with_a_new_deadline(void **state)
 	assert_int_equal(listed->members[2]->deadline_ms, 1060);
 }
 
-static void
-connection_placed_elsewhere_or_freed_leaves_its_list(void **state)
+LIST_TEST(connection_placed_elsewhere_or_freed_leaves_its_list)
 {
-	struct listed *listed = *state;
 	struct connection_list other = { .timeout_ms = 5 };
 
-	TAILQ_INIT(&other.members);
 	connection_place(listed->members[1], &other, 100);
 	assert_order(listed, "023");
-	assert_ptr_equal(TAILQ_FIRST(&other.members), listed->members[1]);
+	assert_ptr_equal(other.first, listed->members[1]);
 	assert_int_equal(listed->members[1]->deadline_ms, 105);
 	for (int i = 0; i < 2; i++) {
 		connection_place(listed->members[1], NULL, 0);
 		assert_null(listed->members[1]->list);
-		assert_true(TAILQ_EMPTY(&other.members));
+		assert_null(other.first);
 	}
 	connection_free(listed->members[3]);
 	listed->members[3] = NULL;
@@ -621,35 +555,4 @@ connection_placed_elsewhere_or_freed_leaves_its_list(void **state)
 	assert_order(listed, "");
 	connection_place(listed->members[2], &listed->list, 70);
 	assert_order(listed, "2");
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-#define LIST_TEST(f) \
-	cmocka_unit_test_setup_teardown(f, set_up_list, tear_down_list)
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(peer_without_a_request_is_waited_for_or_gone),
-		TEST(whole_request_is_ready_and_left_in_the_socket),
-		TEST(request_in_parts_is_spooled_and_ready_with_its_last_byte),
-		TEST(request_that_is_malformed_aborted_or_broken_off_is_gone),
-		TEST(connection_with_bytes_behind_its_request_is_not_kept),
-		TEST(connection_whose_request_fills_the_buffer_is_not_kept),
-		TEST(bytes_behind_a_large_request_are_not_spooled),
-		TEST(spool_keeps_no_more_than_it_may_and_it_is_ready),
-		TEST(large_answer_is_sent_as_its_reader_takes_it),
-		TEST(answer_to_a_peer_that_closes_is_gone),
-		TEST(answer_without_memory_for_its_rest_is_gone),
-		TEST(interrupted_calls_are_repeated),
-		TEST(failing_call_ends_the_connection),
-		TEST(request_that_fits_is_ready_without_a_spool),
-		TEST(connection_without_memory_closes_its_descriptor),
-		TEST(free_closes_all_that_is_open),
-		LIST_TEST(placed_connection_is_the_last_with_a_new_deadline),
-		LIST_TEST(connection_placed_elsewhere_or_freed_leaves_its_list),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

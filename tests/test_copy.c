@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,22 +47,17 @@ renew_store(const struct fixture *fixture)
 static bool
 is_equal(const struct fixture *fixture)
 {
-	size_t len, copy_len;
-	char *journal = fixture_read(fixture, JOURNAL_NAME, &len);
-	char *copy = fixture_read(fixture, COPY, &copy_len);
-	/* The room ahead is no part of a copy. */
-	bool equal = copy_len <= len && memcmp(journal, copy, copy_len) == 0 &&
-		     strspn(journal + copy_len, "\n") == len - copy_len;
+	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
+	struct contents copy = fixture_read(fixture, COPY);
 
-	free(journal);
-	free(copy);
-	return equal;
+	/* The room ahead is no part of a copy. */
+	return copy.len <= journal.len &&
+	       memcmp(journal.at, copy.at, copy.len) == 0 &&
+	       strspn(journal.at + copy.len, "\n") == journal.len - copy.len;
 }
 
-static void
-copy_of_a_store_in_use_equals_it(void **state)
+STORE_TEST(copy_of_a_store_in_use_equals_it)
 {
-	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	struct copy_report report;
 
@@ -78,10 +71,8 @@ copy_of_a_store_in_use_equals_it(void **state)
 	store_close(store);
 }
 
-static void
-second_copy_reports_what_is_new(void **state)
+STORE_TEST(second_copy_reports_what_is_new)
 {
-	const struct fixture *fixture = *state;
 	struct verify_report verified;
 	struct copy_report first, second;
 	char dest[80];
@@ -102,10 +93,8 @@ second_copy_reports_what_is_new(void **state)
 	assert_int_equal(verified.journal.plants, 4);
 }
 
-static void
-copy_can_be_made_of_a_file(void **state)
+STORE_TEST(copy_can_be_made_of_a_file)
 {
-	const struct fixture *fixture = *state;
 	struct copy_report report;
 	char dest[80], from[96];
 
@@ -117,38 +106,30 @@ copy_can_be_made_of_a_file(void **state)
 	assert_true(is_equal(fixture));
 }
 
-static void
-copy_served_as_a_store_knows_its_plants(void **state)
+STORE_TEST(copy_served_as_a_store_knows_its_plants)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 3);
 	copy_well(fixture);
 	renew_store(fixture);
 	assert_int_equal(
 	    renameat(fixture->dir, COPY, fixture->dir, JOURNAL_NAME), 0);
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
+	expect_plants(fixture, 3);
 }
 
 /* `cp -al copy older`: generations that share a file. */
-static void
-hard_link_to_an_earlier_copy_keeps_its_bytes(void **state)
+STORE_TEST(hard_link_to_an_earlier_copy_keeps_its_bytes)
 {
-	const struct fixture *fixture = *state;
-	size_t len;
-
 	fixture_make_store(fixture, false, 1, 2);
 	copy_well(fixture);
 	assert_int_equal(mkdirat(fixture->dir, "older", 0700), 0);
 	assert_int_equal(
 	    linkat(fixture->dir, COPY, fixture->dir, "older/" JOURNAL_NAME, 0),
 	    0);
-	char *before = fixture_read(fixture, "older/" JOURNAL_NAME, &len);
+	struct contents before = fixture_read(fixture, "older/" JOURNAL_NAME);
 	fixture_make_store(fixture, false, 3, 4);
 	copy_well(fixture);
 	assert_true(is_equal(fixture));
-	fixture_expect_bytes(fixture, "older/" JOURNAL_NAME, before, len);
-	free(before);
+	expect_contents(fixture, "older/" JOURNAL_NAME, &before);
 }
 
 /* --- Destinations that are refused ------------------------------------------
@@ -250,9 +231,8 @@ static void
 refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
     enum fault fault)
 {
+	struct contents bytes = { 0 };
 	struct stat before, after;
-	char *bytes = NULL;
-	size_t len = 0;
 
 	fixture_make_store(fixture, false, 1, 3);
 	copy_well(fixture);
@@ -260,15 +240,14 @@ refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
 	assert_int_equal(
 	    fstatat(fixture->dir, COPY, &before, AT_SYMLINK_NOFOLLOW), 0);
 	if (S_ISREG(before.st_mode))
-		bytes = fixture_read(fixture, COPY, &len);
+		bytes = fixture_read(fixture, COPY);
 	assert_int_equal(copy(fixture, NULL, NULL), fault);
 	assert_int_equal(
 	    fstatat(fixture->dir, COPY, &after, AT_SYMLINK_NOFOLLOW), 0);
 	assert_int_equal(after.st_ino, before.st_ino);
 	assert_int_equal(after.st_mode, before.st_mode);
-	if (bytes != NULL)
-		fixture_expect_bytes(fixture, COPY, bytes, len);
-	free(bytes);
+	if (S_ISREG(after.st_mode))
+		expect_contents(fixture, COPY, &bytes);
 	assert_false(fixture_exists(fixture, COPY ".new"));
 	if (arrange == link_to_another_file)
 		assert_int_equal(fixture_size(fixture, "victim"), 4);
@@ -278,8 +257,7 @@ refuse(const struct fixture *fixture, void (*arrange)(const struct fixture *),
 	renew_store(fixture);
 }
 
-static void
-destination_that_is_no_earlier_copy_of_ours_is_refused(void **state)
+STORE_TEST(destination_that_is_no_earlier_copy_of_ours_is_refused)
 {
 	static const struct {
 		void (*arrange)(const struct fixture *);
@@ -296,7 +274,6 @@ destination_that_is_no_earlier_copy_of_ours_is_refused(void **state)
 		{ have_only_room_for_it, FAULT_OUTPUT },
 		{ damage_its_end, FAULT_OUTPUT },
 	};
-	const struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		refuse(fixture, cases[i].arrange, cases[i].fault);
@@ -304,20 +281,17 @@ destination_that_is_no_earlier_copy_of_ours_is_refused(void **state)
 	}
 }
 
-static void
-destination_of_another_user_is_refused(void **state)
+STORE_TEST(destination_of_another_user_is_refused)
 {
 	/* No one else may give a file away. */
 	if (geteuid() != 0)
 		skip();
-	refuse(*state, let_another_own_the_file, FAULT_SETUP);
-	refuse(*state, let_another_own_the_directory, FAULT_SETUP);
+	refuse(fixture, let_another_own_the_file, FAULT_SETUP);
+	refuse(fixture, let_another_own_the_directory, FAULT_SETUP);
 }
 
-static void
-destination_that_a_service_uses_is_refused(void **state)
+STORE_TEST(destination_that_a_service_uses_is_refused)
 {
-	const struct fixture *fixture = *state;
 	struct fixture there = *fixture;
 	struct journal used;
 
@@ -331,11 +305,9 @@ destination_that_a_service_uses_is_refused(void **state)
 	copy_well(fixture);
 }
 
-static void
-destination_that_cannot_be_made_is_refused(void **state)
+STORE_TEST(destination_that_cannot_be_made_is_refused)
 {
 	static const char *const names[] = { "none/copy", JOURNAL_NAME };
-	const struct fixture *fixture = *state;
 	struct copy_report report;
 	char dest[96];
 
@@ -350,14 +322,11 @@ destination_that_cannot_be_made_is_refused(void **state)
 	assert_int_equal(
 	    copy_backup(fixture->path, fixture->path, NULL, &report),
 	    FAULT_OUTPUT);
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
+	expect_plants(fixture, 1);
 }
 
-static void
-damaged_store_is_not_copied(void **state)
+STORE_TEST(damaged_store_is_not_copied)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 3);
 	fixture_write(fixture, JOURNAL_NAME, 90, "X", 1);
 	assert_int_equal(copy(fixture, NULL, NULL), FAULT_DAMAGED);
@@ -368,18 +337,17 @@ damaged_store_is_not_copied(void **state)
 /* --- What happens meanwhile -------------------------------------------------
  */
 
-/* At its nth step the copy is put into service, or copied to by another. */
+/* The copy is put into service, or copied to by another. */
 struct meddler {
 	const struct fixture *fixture;
-	unsigned n, nth;
-	bool serve;
 	bool created;      /* its plant was acknowledged */
 	enum fault copied; /* of the other copying */
 };
 
 static void
-serve_copy(struct meddler *meddler)
+serve_copy(void *argument)
 {
+	struct meddler *meddler = argument;
 	struct fixture there = *meddler->fixture;
 	struct journal journal;
 	struct store *store;
@@ -393,51 +361,40 @@ serve_copy(struct meddler *meddler)
 	if (!locked)
 		return;
 	store = fixture_open(&there, false);
-	meddler->created =
-	    fixture_put(store, 4242, NULL).result == STORE_CREATED;
+	meddler->created = fixture_put(store, 4242, NULL) == STORE_CREATED;
 	store_close(store);
 }
 
-static bool
-meddle(void *context, uint64_t done, uint64_t total)
+static void
+copy_too(void *argument)
 {
-	struct meddler *meddler = context;
+	struct meddler *meddler = argument;
 
-	assert_true(done <= total);
-	if (++meddler->n != meddler->nth)
-		return true;
-	if (meddler->serve)
-		serve_copy(meddler);
-	else
-		meddler->copied = copy(meddler->fixture, NULL, NULL);
-	return true;
+	meddler->copied = copy(meddler->fixture, NULL, NULL);
 }
 
-static void
-copy_put_into_service_meanwhile_keeps_its_new_plants(void **state)
+STORE_TEST(copy_put_into_service_meanwhile_keeps_its_new_plants)
 {
-	const struct fixture *fixture = *state;
 	unsigned created = 0, kept_out = 0;
-	size_t len;
 
 	fixture_make_store(fixture, false, 1, 3);
 	for (unsigned nth = 1;; nth++) {
-		struct meddler meddler = {
-			.fixture = fixture, .nth = nth, .serve = true
+		struct meddler meddler = { .fixture = fixture };
+		struct fixture_steps steps = {
+			.last = nth, .happens = serve_copy, .argument = &meddler
 		};
-		struct watch watch = { meddle, &meddler };
+		struct watch watch = { fixture_step, &steps };
 
 		copy_well(fixture);
 		fixture_make_store(fixture, false, 3 + nth, 3 + nth);
 		enum fault fault = copy(fixture, &watch, NULL);
-		if (meddler.n < nth)
+		if (steps.n < nth)
 			break;
 		assert_int_equal(
 		    fault, meddler.created ? FAULT_OUTPUT : FAULT_NONE);
-		char *bytes = fixture_read(fixture, COPY, &len);
-		assert_true(
-		    meddler.created == (strstr(bytes, "\"id\":4242") != NULL));
-		free(bytes);
+		const char *copied = fixture_read(fixture, COPY).at;
+		assert_int_equal(
+		    strstr(copied, "\"id\":4242") != NULL, meddler.created);
 		created += meddler.created;
 		kept_out += !meddler.created;
 		parts_empty(fixture->dir, DEST);
@@ -445,15 +402,15 @@ copy_put_into_service_meanwhile_keeps_its_new_plants(void **state)
 	assert_true(created > 0 && kept_out > 0);
 }
 
-static void
-copy_to_where_another_is_being_made_is_refused(void **state)
+STORE_TEST(copy_to_where_another_is_being_made_is_refused)
 {
-	const struct fixture *fixture = *state;
-
 	/* The first, and one over an earlier one. */
 	for (int64_t id = 1; id <= 2; id++) {
-		struct meddler meddler = { .fixture = fixture, .nth = 2 };
-		struct watch watch = { meddle, &meddler };
+		struct meddler meddler = { .fixture = fixture };
+		struct fixture_steps steps = {
+			.last = 2, .happens = copy_too, .argument = &meddler
+		};
+		struct watch watch = { fixture_step, &steps };
 
 		fixture_make_store(fixture, false, id, id);
 		assert_int_equal(copy(fixture, &watch, NULL), FAULT_NONE);
@@ -462,39 +419,21 @@ copy_to_where_another_is_being_made_is_refused(void **state)
 	}
 }
 
-/* The bytes of the earlier copy, "" if there is none; from malloc. */
-static char *
-read_earlier(const struct fixture *fixture, size_t *len)
-{
-	*len = 0;
-	return fixture_exists(fixture, COPY) ? fixture_read(fixture, COPY, len)
-					     : strdup("");
-}
-
 static void
-expect_as_before(const struct fixture *fixture, const char *before, size_t len)
+expect_as_before(const struct fixture *fixture, const struct contents *before)
 {
-	size_t len_after;
-	char *after = read_earlier(fixture, &len_after);
-
-	assert_int_equal(len_after, len);
-	assert_memory_equal(after, before, len);
+	expect_contents(fixture, COPY, before);
 	assert_false(fixture_exists(fixture, COPY ".new"));
-	free(after);
 }
 
-static void
-copy_that_is_stopped_leaves_what_was_there(void **state)
+STORE_TEST(copy_that_is_stopped_leaves_what_was_there)
 {
-	const struct fixture *fixture = *state;
-
 	for (int64_t id = 1; id <= 2; id++) {
 		enum fault fault = FAULT_STOPPED;
 		unsigned stops = 0;
-		size_t len;
 
 		fixture_make_store(fixture, false, id, id);
-		char *before = read_earlier(fixture, &len);
+		struct contents before = fixture_read(fixture, COPY);
 		for (unsigned nth = 1; fault != FAULT_NONE; nth++) {
 			struct fixture_steps steps = { .last = nth };
 			struct watch watch = { fixture_step, &steps };
@@ -503,78 +442,47 @@ copy_that_is_stopped_leaves_what_was_there(void **state)
 			if (fault == FAULT_NONE)
 				break;
 			assert_int_equal(fault, FAULT_STOPPED);
-			expect_as_before(fixture, before, len);
+			expect_as_before(fixture, &before);
 			stops++;
 		}
 		/* While it reads, and while it copies. */
 		assert_in_range(stops, 2, 10);
 		assert_true(is_equal(fixture));
-		free(before);
 	}
 }
 
-static void
-copy_that_fails_leaves_what_was_there_or_is_whole(void **state)
+STORE_TEST(copy_that_fails_leaves_what_was_there_or_is_whole)
 {
 	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_PREAD,
 		SHIM_FSYNC, SHIM_FSTAT };
-	const struct fixture *fixture = *state;
-	size_t len;
 
 	for (size_t i = 0; i < 2 * COUNT(calls); i++) {
 		enum shim_call call = calls[i / 2];
 		unsigned failures = 0;
+		bool failed = true;
+		int64_t id = 100 * ((int64_t)i + 1);
 
-		bool untouched = false;
-		uint64_t new_id = 100 * (i + 1);
-
-		for (unsigned nth = 1; !untouched; nth++) {
+		for (unsigned nth = 1; failed; nth++) {
 			if (i % 2 == 0)
 				parts_empty(fixture->dir, DEST);
-			char *before = read_earlier(fixture, &len);
-			fixture_make_store(
-			    fixture, false, (int64_t)new_id, (int64_t)new_id);
-			new_id++;
+			struct contents before = fixture_read(fixture, COPY);
+			fixture_make_store(fixture, false, id, id);
+			id++;
 			shim_fail(call, NULL, nth, 1, EIO);
 			enum fault fault = copy(fixture, NULL, NULL);
-			untouched = shim_count(call) < nth;
-			shim_reset();
+			failed = shim_reset();
 			/* The sync of its name alone comes behind that. */
 			if (fault == FAULT_NONE ||
 			    (call == SHIM_FSYNC &&
 				fixture_exists(fixture, COPY) &&
-				fixture_size(fixture, COPY) != len))
+				fixture_size(fixture, COPY) != before.len))
 				assert_true(is_equal(fixture));
 			else
-				expect_as_before(fixture, before, len);
+				expect_as_before(fixture, &before);
 			assert_false(fixture_exists(fixture, COPY ".new"));
-			assert_true(fault == FAULT_NONE || !untouched);
+			assert_true(fault == FAULT_NONE || failed);
 			failures += fault != FAULT_NONE;
-			free(before);
 		}
 		assert_true(failures > 0);
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(copy_of_a_store_in_use_equals_it),
-		TEST(second_copy_reports_what_is_new),
-		TEST(copy_can_be_made_of_a_file),
-		TEST(copy_served_as_a_store_knows_its_plants),
-		TEST(hard_link_to_an_earlier_copy_keeps_its_bytes),
-		TEST(destination_that_is_no_earlier_copy_of_ours_is_refused),
-		TEST(destination_of_another_user_is_refused),
-		TEST(destination_that_a_service_uses_is_refused),
-		TEST(destination_that_cannot_be_made_is_refused),
-		TEST(damaged_store_is_not_copied),
-		TEST(copy_put_into_service_meanwhile_keeps_its_new_plants),
-		TEST(copy_to_where_another_is_being_made_is_refused),
-		TEST(copy_that_is_stopped_leaves_what_was_there),
-		TEST(copy_that_fails_leaves_what_was_there_or_is_whole),
-	};
-
-	return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /*
  * crc32c: the published values, and that instruction and table agree.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "unit.h"
 
 #include "pure/crc32c.h"
 
@@ -38,11 +31,9 @@ assert_crc(const void *buf, size_t len, uint32_t crc)
 	assert_int_equal(crc32c_portable(0, buf, len), crc);
 }
 
-static void
-published_values_are_met_by_both(void **state)
+TEST(published_values_are_met_by_both)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+	for (size_t i = 0; i < COUNT(published); i++) {
 		unsigned char buf[32];
 
 		for (unsigned j = 0; j < sizeof buf; j++)
@@ -54,10 +45,8 @@ published_values_are_met_by_both(void **state)
 	assert_crc("123456789", 9, 0xe3069283);
 }
 
-static void
-nothing_leaves_the_checksum_as_it_was(void **state)
+TEST(nothing_leaves_the_checksum_as_it_was)
 {
-	(void)state;
 	assert_int_equal(crc32c(0, "", 0), 0);
 	assert_int_equal(crc32c(0xe3069283, "", 0), 0xe3069283);
 	assert_int_equal(crc32c_portable(0xe3069283, "", 0), 0xe3069283);
@@ -75,22 +64,17 @@ fill(unsigned char *buf, size_t len)
 	}
 }
 
-static void
-instruction_and_table_agree_at_every_length_and_offset(void **state)
+TEST(instruction_and_table_agree_at_every_length_and_offset)
 {
 	unsigned char bytes[OFFSET_MAX + LEN_MAX];
 
-	(void)state;
 	fill(bytes, sizeof bytes);
 	for (size_t len = 0; len <= LEN_MAX; len++) {
 		for (size_t offset = 0; offset < OFFSET_MAX; offset++) {
 			/* Of the very size, so that a byte too far shows. */
-			size_t size = offset + len;
-			unsigned char *buf = malloc(size > 0 ? size : 1);
+			unsigned char *buf = exact_copy(bytes, offset + len);
 			uint32_t seed = (uint32_t)len * 0x01000193;
 
-			assert_non_null(buf);
-			memcpy(buf, bytes, size);
 			assert_int_equal(crc32c(seed, buf + offset, len),
 			    crc32c_portable(seed, buf + offset, len));
 			free(buf);
@@ -98,13 +82,11 @@ instruction_and_table_agree_at_every_length_and_offset(void **state)
 	}
 }
 
-static void
-two_parts_have_the_checksum_of_the_whole_wherever_they_meet(void **state)
+TEST(two_parts_have_the_checksum_of_the_whole_wherever_they_meet)
 {
 	unsigned char buf[LEN_MAX];
 	uint32_t whole;
 
-	(void)state;
 	fill(buf, sizeof buf);
 	whole = crc32c_portable(0, buf, sizeof buf);
 	for (size_t cut = 0; cut <= sizeof buf; cut++) {
@@ -116,20 +98,4 @@ two_parts_have_the_checksum_of_the_whole_wherever_they_meet(void **state)
 		assert_int_equal(
 		    crc32c_portable(first, buf + cut, sizeof buf - cut), whole);
 	}
-}
-
-#define TEST cmocka_unit_test
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(published_values_are_met_by_both),
-		TEST(nothing_leaves_the_checksum_as_it_was),
-		TEST(instruction_and_table_agree_at_every_length_and_offset),
-		TEST(
-		    two_parts_have_the_checksum_of_the_whole_wherever_they_meet),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,7 @@
 #include "unit.h"
 #include "http/credential.h"
 
-static void
-token_is_found_in_a_bearer_credential(void **state)
+TEST(token_is_found_in_a_bearer_credential)
 {
 	static const struct {
 		const char *header, *token;
@@ -31,8 +30,7 @@ token_is_found_in_a_bearer_credential(void **state)
 	}
 }
 
-static void
-what_is_no_credential_is_refused_with_its_reason(void **state)
+TEST(what_is_no_credential_is_refused_with_its_reason)
 {
 	static const struct {
 		enum http_error error;
@@ -46,8 +44,8 @@ what_is_no_credential_is_refused_with_its_reason(void **state)
 			"Digest a=\"\\\", Bearer c\"", "Digest a=\"b\\" } },
 		{ HTTP_CREDENTIAL_SEVERAL,
 		    { "a, Bearer b", "Bearer a, Bearer b", "Bearer a,bearer b",
-			"Bearer a, Basic b", "Bearer a,", ", Bearer a",
-			"Digest a=\"b\", Bearer c" } },
+			"Bearer a, Basic b", "Bearer a,", "Bearer,",
+			", Bearer a", "Digest a=\"b\", Bearer c" } },
 		{ HTTP_CREDENTIAL_MALFORMED,
 		    { "Bearer", "Bearer ", "Bearer\tx", "Bearer \tx",
 			"Bearer a b", "Bearer =", "Bearer a=b", "Bearer \"a\"",
@@ -66,46 +64,4 @@ what_is_no_credential_is_refused_with_its_reason(void **state)
 			assert_string_equal(token, "untouched");
 			assert_int_equal(len, 7);
 		}
-}
-
-/* All strings of up to six of these: the sanitizers watch the bounds. */
-static void
-every_short_string_has_an_answer(void **state)
-{
-	static const char *const parts[] = { "Bearer", " ", ",", "\"", "\\",
-		"x", "=" };
-
-	for (unsigned code = 0; code < 7 * 7 * 7 * 7 * 7 * 7; code++) {
-		char text[64] = "", *header;
-		const char *token;
-		size_t len;
-		enum http_error error;
-
-		for (unsigned rest = code; rest > 0; rest /= 7)
-			strcat(text, parts[rest % 7]);
-		header = strdup(text); /* just as long as the string */
-		assert_non_null(header);
-		error = credential_read(header, &token, &len);
-		if (error == HTTP_OK) {
-			assert_in_range(token - header, 7, strlen(header));
-			assert_in_range(
-			    len, 1, strlen(header) - (size_t)(token - header));
-		} else {
-			assert_in_range(error, HTTP_CREDENTIAL_MISSING,
-			    HTTP_CREDENTIAL_SEVERAL);
-		}
-		free(header);
-	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(token_is_found_in_a_bearer_credential),
-		TEST(what_is_no_credential_is_refused_with_its_reason),
-		TEST(every_short_string_has_an_answer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
  */
 #include "unit.h"
 
-#include <stdbool.h>
-
 #include "pure/csv.h"
 
 #define TEXT_MAX 7
@@ -15,8 +13,7 @@ static const char alphabet[] = { 'a', ',', '"', '\r', '\n', ' ' };
 #define LETTERS COUNT(alphabet)
 
 struct outcome {
-	enum csv_result result;
-	size_t used;
+	bool good;
 	size_t n;
 	struct outcome_field {
 		char text[TEXT_MAX];
@@ -45,29 +42,23 @@ count_of(size_t len)
 	return count;
 }
 
-/*
- * The model: one state, one byte at a time.  A text that is all there is reads
- * as if an end, here -1, followed it.
- */
+/* The model: one state, one byte at a time, and an end, here -1. */
 static struct outcome
-model(const char *text, size_t len, bool last)
+model(const char *text, size_t len)
 {
 	enum { START, BARE, QUOTED, CLOSED, CR, WRONG } in = START;
-	struct outcome out = { .result = CSV_MORE, .n = 1 };
+	struct outcome out = { .n = 1 };
 	struct outcome_field *field = out.fields;
 
-	if (len == 0)
-		return out;
-	for (size_t i = 0; i < len + last; i++) {
+	for (size_t i = 0; i <= len; i++) {
 		int c = i < len ? text[i] : -1;
 
 		if (c == -1 || (c == '\n' && in != QUOTED)) {
 			bool bad = in == QUOTED || in == WRONG ||
 				   (in == CR && c == -1) || out.n > FIELDS;
 
-			out.result = bad ? CSV_BAD : CSV_RECORD;
-			out.used = i + (c == '\n');
-			return out;
+			out.good = !bad;
+			break;
 		}
 		if (in == WRONG)
 			continue;
@@ -96,24 +87,17 @@ model(const char *text, size_t len, bool last)
 }
 
 static void
-compare_with_model(const char *text, size_t len, bool last)
+compare_with_model(const char *text, size_t len)
 {
-	struct outcome expected = model(text, len, last);
+	struct outcome expected = model(text, len);
 	struct csv_field fields[FIELDS];
-	const char *reason = NULL;
-	size_t n = FIELDS, used = SIZE_MAX;
+	size_t n = FIELDS;
 	char *copy = exact_copy(text, len);
-	enum csv_result result =
-	    csv_record_split(copy, len, last, fields, &n, &used, &reason);
-	if (result != expected.result)
-		fail_msg("'%.*s': %d, not %d", (int)len, text, (int)result,
-		    (int)expected.result);
-	if (result == CSV_MORE)
-		assert_int_equal(used, SIZE_MAX);
-	else
-		assert_int_equal(used, expected.used);
-	assert_int_equal(reason != NULL, result == CSV_BAD);
-	if (result == CSV_RECORD) {
+	const char *wrong = csv_record_split(copy, len, fields, &n);
+
+	if ((wrong == NULL) != expected.good)
+		fail_msg("'%.*s': %s", (int)len, text, wrong);
+	if (wrong == NULL) {
 		assert_int_equal(n, expected.n);
 		for (size_t i = 0; i < n; i++) {
 			assert_int_equal(
@@ -130,43 +114,15 @@ compare_with_model(const char *text, size_t len, bool last)
 	free(copy);
 }
 
-static void
-every_short_text_is_split_as_the_model_says(void **state)
+TEST(every_short_text_is_split_as_the_model_says)
 {
 	char text[TEXT_MAX];
 
 	for (size_t len = 0; len <= TEXT_MAX; len++) {
 		for (unsigned i = 0; i < count_of(len); i++) {
 			spell(i, len, text);
-			compare_with_model(text, len, false);
-			compare_with_model(text, len, true);
+			compare_with_model(text, len);
 		}
-	}
-}
-
-static void
-what_follows_a_record_does_not_change_it(void **state)
-{
-	struct csv_field fields[2][FIELDS];
-	const char *reason[2];
-	size_t n[2], used[2];
-	char text[TEXT_MAX], alone[TEXT_MAX];
-
-	for (unsigned i = 0; i < count_of(TEXT_MAX); i++) {
-		n[0] = n[1] = FIELDS;
-		spell(i, TEXT_MAX, text);
-		memcpy(alone, text, TEXT_MAX);
-		enum csv_result whole = csv_record_split(text, TEXT_MAX, false,
-		    fields[0], &n[0], &used[0], &reason[0]);
-		if (whole == CSV_MORE)
-			continue;
-		assert_int_equal(csv_record_split(alone, used[0], false,
-				     fields[1], &n[1], &used[1], &reason[1]),
-		    whole);
-		assert_int_equal(used[1], used[0]);
-		assert_int_equal(n[1], n[0]);
-		if (whole == CSV_BAD)
-			assert_string_equal(reason[1], reason[0]);
 	}
 }
 
@@ -176,8 +132,7 @@ round_trip(const char *const *texts, const size_t *lens, size_t n)
 {
 	char buf[FIELDS * (2 * TEXT_MAX + 3)];
 	struct csv_field fields[FIELDS];
-	const char *reason;
-	size_t len = 0, used, count = FIELDS;
+	size_t len = 0, count = FIELDS;
 
 	for (size_t i = 0; i < n; i++) {
 		if (i > 0)
@@ -187,10 +142,7 @@ round_trip(const char *const *texts, const size_t *lens, size_t n)
 		len += printed;
 	}
 	buf[len++] = '\n';
-	assert_int_equal(
-	    csv_record_split(buf, len, false, fields, &count, &used, &reason),
-	    CSV_RECORD);
-	assert_int_equal(used, len);
+	assert_null(csv_record_split(buf, len, fields, &count));
 	assert_int_equal(count, n);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(fields[i].len, lens[i]);
@@ -199,8 +151,7 @@ round_trip(const char *const *texts, const size_t *lens, size_t n)
 	}
 }
 
-static void
-every_short_field_comes_back_as_it_was_printed(void **state)
+TEST(every_short_field_comes_back_as_it_was_printed)
 {
 	static const char other[] = "\"\",\r\n";
 	char text[TEXT_MAX];
@@ -217,8 +168,7 @@ every_short_field_comes_back_as_it_was_printed(void **state)
 	}
 }
 
-static void
-a_field_is_quoted_only_where_it_has_to_be(void **state)
+TEST(a_field_is_quoted_only_where_it_has_to_be)
 {
 	static const char *const cases[][2] = { { "rose", "rose" },
 		{ "two words", "two words" },
@@ -236,28 +186,23 @@ a_field_is_quoted_only_where_it_has_to_be(void **state)
 	}
 }
 
-static void
-a_field_may_hold_any_byte_but_those_of_the_form(void **state)
+TEST(a_field_may_hold_any_byte_but_those_of_the_form)
 {
 	char buf[260] = { 0 };
 	struct csv_field field;
-	const char *reason;
-	size_t n = 1, used, len = 0;
+	size_t n = 1, len = 0;
 
 	for (int c = 0; c <= UINT8_MAX; c++)
 		if (strchr(",\"\r\n", c) == NULL || c == '\0')
 			buf[len++] = (char)c;
 	buf[len] = '\n';
-	assert_int_equal(
-	    csv_record_split(buf, len + 1, false, &field, &n, &used, &reason),
-	    CSV_RECORD);
+	assert_null(csv_record_split(buf, len + 1, &field, &n));
 	assert_int_equal(n, 1);
 	assert_int_equal(field.len, 252);
 	assert_ptr_equal(field.text, buf);
 }
 
-static void
-a_refusal_has_its_reason(void **state)
+TEST(a_refusal_has_its_reason)
 {
 	static const char *const cases[][2] = {
 		{ "a\"b\"\n", "a quote inside a field without quotes" },
@@ -271,59 +216,39 @@ a_refusal_has_its_reason(void **state)
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		struct csv_field fields[FIELDS];
-		const char *reason = NULL;
-		size_t n = FIELDS, used, len = strlen(cases[i][0]);
+		size_t n = FIELDS, len = strlen(cases[i][0]);
 		char buf[64];
 
 		memcpy(buf, cases[i][0], len);
-		assert_int_equal(csv_record_split(buf, len, true, fields, &n,
-				     &used, &reason),
-		    CSV_BAD);
-		assert_string_equal(reason, cases[i][1]);
+		assert_string_equal(
+		    csv_record_split(buf, len, fields, &n), cases[i][1]);
 	}
 }
 
 /* The place behind a text says whether a line break behind it ends a record. */
-static void
-a_place_in_quotes_is_one_where_a_record_goes_on(void **state)
+TEST(a_place_in_quotes_is_one_where_a_record_goes_on)
 {
 	static const char letters[] = { 'a', ',', '"', '\r' };
 	struct csv_field fields[TEXT_MAX + 1];
 	char text[TEXT_MAX + 1];
-	const char *reason;
 	size_t seen = 0;
 
 	for (size_t len = 0; len <= TEXT_MAX; len++)
 		for (size_t all = 0; all >> 2 * len == 0; all++) {
 			enum csv_place place = CSV_FIELD_BEGINS;
-			size_t n = TEXT_MAX + 1, used;
+			size_t n = TEXT_MAX + 1;
 
 			for (size_t i = 0; i < len; i++) {
 				text[i] = letters[all >> 2 * i & 3];
 				place = csv_next_place(place, text[i]);
 			}
 			text[len] = '\n';
-			enum csv_result result = csv_record_split(
-			    text, len + 1, 0, fields, &n, &used, &reason);
+			const char *wrong =
+			    csv_record_split(text, len + 1, fields, &n);
 			assert_int_equal(
-			    result == CSV_MORE, place == CSV_IN_QUOTES);
+			    wrong != NULL && strstr(wrong, "never closed"),
+			    place == CSV_IN_QUOTES);
 			seen += place == CSV_IN_QUOTES;
 		}
 	assert_true(seen > 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_short_text_is_split_as_the_model_says),
-		TEST(what_follows_a_record_does_not_change_it),
-		TEST(every_short_field_comes_back_as_it_was_printed),
-		TEST(a_field_is_quoted_only_where_it_has_to_be),
-		TEST(a_field_may_hold_any_byte_but_those_of_the_form),
-		TEST(a_refusal_has_its_reason),
-		TEST(a_place_in_quotes_is_one_where_a_record_goes_on),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,18 +15,18 @@ tests/scan_driver.c is built as BUILD_DIR was, sanitizers included.
 import argparse
 import collections
 import dataclasses
+import itertools
 import pathlib
 import random
 import shlex
 import struct
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import lib_json
 import run_fixtures
 import scenario_roundtrip
-from lib_service import TOP, Tally, canonical, passed_on, run_scenario
+from lib_service import TOP, Tally, canonical, passed_on, run, run_scenario
 
 COUNT = 200_000
 SEED = 8259
@@ -39,25 +39,12 @@ SEED_BYTES_MAX = 2048
 SHARE_MIN = 0.15
 
 # The driver's numbers: enum json_fault and enum plant_fault.
-JSON_FAULTS = [
-    lib_json.SYNTAX,
-    lib_json.SYNTAX,  # truncated
-    lib_json.UTF8,
-    lib_json.DEPTH,
-    lib_json.NOT_OBJECT,
-]
-PLANT_FAULTS = {
-    2: lib_json.ID_MISSING,
-    3: lib_json.ID_TWICE,
-    4: lib_json.ID_NOT_INTEGER,
-    5: lib_json.ID_RANGE,
-    6: lib_json.NAME_MISSING,
-    7: lib_json.NAME_TWICE,
-    8: lib_json.NAME_NOT_STRING,
-    9: lib_json.TAG_TWICE,
-    10: lib_json.TAG_NOT_STRING,
-    11: "out of memory",
-}
+JSON_FAULTS = [lib_json.SYNTAX, lib_json.SYNTAX, lib_json.UTF8, lib_json.DEPTH,
+               lib_json.NOT_OBJECT]  # the second is a text that ends too early
+PLANT_FAULTS = dict(enumerate((
+    lib_json.ID_MISSING, lib_json.ID_TWICE, lib_json.ID_NOT_INTEGER, lib_json.ID_RANGE,
+    lib_json.NAME_MISSING, lib_json.NAME_TWICE, lib_json.NAME_NOT_STRING, lib_json.TAG_TWICE,
+    lib_json.TAG_NOT_STRING, "out of memory"), 2))
 
 
 # --- The driver --------------------------------------------------------------
@@ -70,13 +57,7 @@ class Driver:
     def lines(self, bodies: list[bytes]) -> list[bytes]:
         """A line for each body; RuntimeError if the driver fails."""
         texts = b"".join(struct.pack("<I", len(b)) + b for b in bodies)
-        done = subprocess.run(
-            [self.program],
-            env=passed_on(),
-            input=texts,
-            capture_output=True,
-            timeout=DRIVER_S,
-        )
+        done = run(self.program, env=passed_on(), input=texts, timeout=DRIVER_S)
         lines = done.stdout.split(b"\n")[:-1]
         if done.returncode or len(lines) != len(bodies):
             if len(bodies) > 1:
@@ -104,7 +85,7 @@ def build_driver(build: pathlib.Path) -> Driver:
         [compiler, *options, "-c", "-o", object_file, source],
         [linker, "-o", program, object_file, build / "libplant-store.a", *libraries],
     ):
-        subprocess.run(command, cwd=TOP, timeout=BUILD_S, check=True)
+        run(*command, cwd=TOP, timeout=BUILD_S, check=True)
     return Driver(program)
 
 
@@ -122,18 +103,13 @@ def pair_like_a_surrogate(body: bytes, plant: dict) -> bool:
     stands for, and takes U+1D800 and its like for half a pair once more."""
     strings = (plant["name"], plant.get("tag", ""))
     return rb"\u" in body and any(
-        ord(c) > 0xFFFF and 0xD800 <= (ord(c) & 0xFFFF) <= 0xDFFF
-        for string in strings
-        for c in string
-    )
+        ord(c) > 0xFFFF and 0xD800 <= (ord(c) & 0xFFFF) <= 0xDFFF for string in strings
+        for c in string)
 
 
 KEYS = ("id", "name", "tag")
 # Where json-c is known to be wrong, so that its values may differ from ours.
-JSON_C_BUGS: list[Callable[[bytes, dict], bool]] = [
-    nul_in_a_name,
-    pair_like_a_surrogate,
-]
+JSON_C_BUGS = [nul_in_a_name, pair_like_a_surrogate]
 
 
 @dataclasses.dataclass
@@ -141,9 +117,7 @@ class Comparison:
     driver: Driver
     plants: int = 0
     bodies: int = 0
-    excused: collections.Counter = dataclasses.field(
-        default_factory=collections.Counter
-    )
+    excused: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     faults: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, bodies: Iterable[bytes]) -> None:
@@ -177,41 +151,28 @@ class Comparison:
 
 def json_c_values(plant: dict) -> list[bytes]:
     """The plant's values in the form in which the driver prints json-c's."""
-    values = [str(plant["id"]).encode()]
-    for key in KEYS[1:]:
-        if key in plant:
-            values.append(b"=" + plant[key].encode().hex().encode())
-        else:
-            values.append(b"-")
-    return values
+    return [str(plant["id"]).encode(), *(
+        b"=" + plant[key].encode().hex().encode() if key in plant else b"-"
+        for key in KEYS[1:])]
 
 
 def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    for body in bodies:
-        batch.append(body)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
+    rest = iter(bodies)
+    while batch := list(itertools.islice(rest, BATCH)):
         yield batch
 
 
 # --- The bodies --------------------------------------------------------------
 
 
-def suite_bodies() -> list[bytes]:
+def given_bodies() -> dict[str, list[bytes]]:
     texts = lib_json.suite().values()
-    return [*texts, *map(lib_json.embedded, texts)]
-
-
-def fixture_bodies() -> list[bytes]:
-    return [case.body for case in run_fixtures.all_cases() if case.body]
-
-
-def corpus_bodies() -> list[bytes]:
-    folder = TOP / "tests" / "fuzz" / "corpus"
-    return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+    corpus = sorted((TOP / "tests" / "fuzz" / "corpus").rglob("*"))
+    return {
+        "the JSON test suite": [*texts, *map(lib_json.embedded, texts)],
+        "the fixtures": [case.body for case in run_fixtures.all_cases() if case.body],
+        "the fuzzers' corpus": [path.read_bytes() for path in corpus if path.is_file()],
+    }
 
 
 PIECES = [
@@ -297,23 +258,16 @@ def check(tally: Tally, driver: Driver, what: str, bodies: Iterable[bytes]) -> C
     comparison = Comparison(driver)
     comparison.run(bodies)
     excused = "".join(
-        f", {count} excused: {name}" for name, count in sorted(comparison.excused.items())
-    )
-    tally.check(
-        comparison.bodies > 0 and not comparison.faults,
-        f"{what}: {comparison.bodies} bodies, {comparison.plants} plants{excused}",
-        "\n    ".join([f"{len(comparison.faults)} differ", *comparison.faults[:10]]),
-    )
+        f", {count} excused: {name}" for name, count in sorted(comparison.excused.items()))
+    tally.check(comparison.bodies > 0 and not comparison.faults,
+                f"{what}: {comparison.bodies} bodies, {comparison.plants} plants{excused}",
+                "\n    ".join([f"{len(comparison.faults)} differ", *comparison.faults[:10]]))
     return comparison
 
 
-def run(tally: Tally, build: pathlib.Path, count: int, seed: int) -> None:
+def scenario(tally: Tally, build: pathlib.Path, count: int, seed: int) -> None:
     driver = build_driver(build)
-    given = {
-        "the JSON test suite": suite_bodies(),
-        "the fixtures": fixture_bodies(),
-        "the fuzzers' corpus": corpus_bodies(),
-    }
+    given = given_bodies()
     for what, bodies in given.items():
         check(tally, driver, what, bodies)
     generator = Generator(seed, [body for bodies in given.values() for body in bodies])
@@ -322,9 +276,7 @@ def run(tally: Tally, build: pathlib.Path, count: int, seed: int) -> None:
     share = found.plants / found.bodies
     tally.check(
         SHARE_MIN < share < 1 - SHARE_MIN,
-        "the generated bodies are good and bad in good measure",
-        f"{share:.0%} are plants",
-    )
+        "the generated bodies are good and bad in good measure", f"{share:.0%} are plants")
 
 
 def main() -> int:
@@ -334,7 +286,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args()
     build = options.build_dir.resolve()
-    return run_scenario(lambda tally: run(tally, build, options.count, options.seed))
+    return run_scenario(lambda tally: scenario(tally, build, options.count, options.seed))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,12 @@
 /*
  * errors: the table keeps what its header promises of every row.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "unit.h"
 
 #include "http/errors.h"
 
 /* Those of the next releases may come between them. */
-static void
-released_numbers_keep_their_place_and_status(void **state)
+TEST(released_numbers_keep_their_place_and_status)
 {
 	/* clang-format off */
 	static const int released[][2] = {
@@ -31,23 +24,20 @@ released_numbers_keep_their_place_and_status(void **state)
 	/* clang-format on */
 	size_t at = 0;
 
-	(void)state;
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
-		if (at == sizeof released / sizeof released[0] ||
+		if (at == COUNT(released) ||
 		    errors_number((enum http_error)e) != released[at][0])
 			continue;
 		assert_int_equal(
 		    errors_status((enum http_error)e), released[at++][1]);
 	}
-	assert_int_equal(at, sizeof released / sizeof released[0]);
+	assert_int_equal(at, COUNT(released));
 }
 
-static void
-numbers_ascend_and_leave_out_what_was_withdrawn(void **state)
+TEST(numbers_ascend_and_leave_out_what_was_withdrawn)
 {
 	int before = 1000;
 
-	(void)state;
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
 		int number = errors_number((enum http_error)e);
 
@@ -57,10 +47,8 @@ numbers_ascend_and_leave_out_what_was_withdrawn(void **state)
 	}
 }
 
-static void
-every_message_is_printable_ascii(void **state)
+TEST(every_message_is_printable_ascii)
 {
-	(void)state;
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
 		const char *message = errors_message((enum http_error)e);
 
@@ -68,17 +56,4 @@ every_message_is_printable_ascii(void **state)
 		for (; *message != '\0'; message++)
 			assert_in_range(*message, ' ', '~');
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(released_numbers_keep_their_place_and_status),
-		cmocka_unit_test(
-		    numbers_ascend_and_leave_out_what_was_withdrawn),
-		cmocka_unit_test(every_message_is_printable_ascii),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

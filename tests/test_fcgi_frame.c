@@ -2,14 +2,7 @@
  * fcgi_frame: where a FastCGI request ends, however its bytes arrive, what is
  * refused before libfcgi sees it, and the records of an answer.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "unit.h"
 
 #include "pure/fcgi_frame.h"
 
@@ -33,23 +26,13 @@ enum { RESPONDER = 1, AUTHORIZER = 2, FILTER = 3 };
 #define CONTENT_MAX 65535
 #define BYTES_MAX ((size_t)2 << 20)
 
-#define TEST cmocka_unit_test
-
 /* The bytes of a connection. */
 struct bytes {
 	size_t len;
 	unsigned char buf[BYTES_MAX];
 };
 
-/* The one that is used, empty. */
-static struct bytes *
-no_bytes(void)
-{
-	static struct bytes bytes;
-
-	bytes.len = 0;
-	return &bytes;
-}
+#define FRAME_TEST(name) FIXTURE_TEST(name, struct bytes, bytes, (void), (void))
 
 static void
 put(struct bytes *bytes, const void *buf, size_t len)
@@ -60,24 +43,16 @@ put(struct bytes *bytes, const void *buf, size_t len)
 }
 
 static void
-put_header(
-    struct bytes *bytes, int type, unsigned id, size_t content, size_t padding)
-{
-	const unsigned char header[8] = { 1, (unsigned char)type,
-		(unsigned char)(id >> 8), (unsigned char)id,
-		(unsigned char)(content >> 8), (unsigned char)content,
-		(unsigned char)padding, 0 };
-
-	put(bytes, header, sizeof header);
-}
-
-static void
 put_record(struct bytes *bytes, int type, unsigned id, const void *content,
     size_t len, size_t padding)
 {
 	static const unsigned char pad[255];
+	const unsigned char header[8] = { 1, (unsigned char)type,
+		(unsigned char)(id >> 8), (unsigned char)id,
+		(unsigned char)(len >> 8), (unsigned char)len,
+		(unsigned char)padding, 0 };
 
-	put_header(bytes, type, id, len, padding);
+	put(bytes, header, sizeof header);
 	put(bytes, content, len);
 	put(bytes, pad, padding);
 }
@@ -118,11 +93,9 @@ static const char pairs[] = "\x01\x02"
 #define PAIRS_LEN (sizeof(pairs) - 1)
 
 /* A request with everything: pairs over two records, padding, two bodies. */
-static struct bytes *
-usual_request(void)
+static void
+put_usual_request(struct bytes *bytes)
 {
-	struct bytes *bytes = no_bytes();
-
 	put_begin(bytes);
 	put_record(bytes, PARAMS, ID, pairs, 8, 3);
 	put_record(bytes, PARAMS, ID, pairs + 8, PAIRS_LEN - 8, 0);
@@ -130,19 +103,15 @@ usual_request(void)
 	put_record(bytes, STDIN, ID, "{\"id\":1,", 8, 1);
 	put_record(bytes, STDIN, ID, "\"name\":\"Fern\"}", 14, 255);
 	put_stdin(bytes, "", 0);
-	return bytes;
 }
 
 /* Feed a copy on the heap, so that a byte read beyond it shows. */
 static size_t
 feed(struct fcgi_frame *frame, const unsigned char *buf, size_t len)
 {
-	unsigned char *copy = malloc(len > 0 ? len : 1);
-	size_t used;
+	unsigned char *copy = exact_copy(buf, len);
+	size_t used = fcgi_frame_feed(frame, copy, len);
 
-	assert_non_null(copy);
-	memcpy(copy, buf, len);
-	used = fcgi_frame_feed(frame, copy, len);
 	free(copy);
 	assert_true(used <= len);
 	if (frame->state == FCGI_FRAME_MORE)
@@ -171,12 +140,9 @@ assert_refused_at(struct bytes *bytes, size_t fine)
 	assert_int_equal(frame.state, FCGI_FRAME_BAD);
 }
 
-static void
-request_in_any_two_parts_is_complete_at_its_last_byte(void **state)
+FRAME_TEST(request_in_any_two_parts_is_complete_at_its_last_byte)
 {
-	struct bytes *bytes = usual_request();
-
-	(void)state;
+	put_usual_request(bytes);
 	for (size_t cut = 0; cut < bytes->len; cut++) {
 		struct fcgi_frame frame = { 0 };
 
@@ -189,14 +155,12 @@ request_in_any_two_parts_is_complete_at_its_last_byte(void **state)
 	}
 }
 
-static void
-bytes_behind_the_request_are_left(void **state)
+FRAME_TEST(bytes_behind_the_request_are_left)
 {
-	struct bytes *bytes = usual_request();
-	size_t len = bytes->len;
 	struct fcgi_frame frame = { 0 };
 
-	(void)state;
+	put_usual_request(bytes);
+	size_t len = bytes->len;
 	put_begin(bytes);
 	assert_int_equal(feed(&frame, bytes->buf, bytes->len), len);
 	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
@@ -204,14 +168,11 @@ bytes_behind_the_request_are_left(void **state)
 	assert_int_equal(frame.state, FCGI_FRAME_COMPLETE);
 }
 
-static void
-nothing_more_is_taken_once_it_is_refused(void **state)
+FRAME_TEST(nothing_more_is_taken_once_it_is_refused)
 {
-	struct bytes *bytes = no_bytes();
 	struct fcgi_frame frame = { 0 };
 	size_t used;
 
-	(void)state;
 	put_begin(bytes);
 	put_record(bytes, ABORT, ID, "", 0, 0);
 	put_params(bytes, "", 0);
@@ -222,15 +183,12 @@ nothing_more_is_taken_once_it_is_refused(void **state)
 	assert_int_equal(frame.state, FCGI_FRAME_BAD);
 }
 
-static void
-empty_request_is_complete_with_any_id(void **state)
+FRAME_TEST(empty_request_is_complete_with_any_id)
 {
 	static const unsigned ids[] = { 1, 0x100, 0xffff };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-		struct bytes *bytes = no_bytes();
-
+	for (size_t i = 0; i < COUNT(ids); i++) {
+		bytes->len = 0;
 		put_begin_as(bytes, ids[i], RESPONDER, 0);
 		put_record(bytes, PARAMS, ids[i], "", 0, 0);
 		put_record(bytes, STDIN, ids[i], "", 0, 0);
@@ -238,13 +196,10 @@ empty_request_is_complete_with_any_id(void **state)
 	}
 }
 
-static void
-body_of_the_largest_records_is_passed(void **state)
+FRAME_TEST(body_of_the_largest_records_is_passed)
 {
 	static const unsigned char zeros[CONTENT_MAX];
-	struct bytes *bytes = no_bytes();
 
-	(void)state;
 	put_begin(bytes);
 	put_params(bytes, "", 0);
 	put_record(bytes, STDIN, ID, zeros, sizeof zeros, 255);
@@ -254,13 +209,10 @@ body_of_the_largest_records_is_passed(void **state)
 	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
 }
 
-static void
-another_protocol_version_is_refused(void **state)
+FRAME_TEST(another_protocol_version_is_refused)
 {
-	(void)state;
 	for (int version = 0; version < 256; version++) {
-		struct bytes *bytes = no_bytes();
-
+		bytes->len = 0;
 		put_begin(bytes);
 		bytes->buf[0] = (unsigned char)version;
 		assert_int_equal(state_of(bytes),
@@ -268,6 +220,7 @@ another_protocol_version_is_refused(void **state)
 	}
 }
 
+/* A record; one whose content is NULL stands behind the last. */
 struct record {
 	int type;
 	unsigned id;
@@ -275,136 +228,115 @@ struct record {
 	size_t len, padding;
 };
 
-#define GOOD_BEGIN                                  \
-	{                                           \
-		BEGIN, ID, "\0\1\1\0\0\0\0\0", 8, 0 \
-	}
-#define GOOD_PARAMS                             \
-	{                                       \
-		PARAMS, ID, pairs, PAIRS_LEN, 0 \
-	}
-#define EMPTY(type)                \
-	{                          \
-		type, ID, "", 0, 0 \
-	}
-#define EMPTY_OF(type, id)         \
-	{                          \
-		type, id, "", 0, 0 \
-	}
-#define BEGIN_AS(role)                                    \
-	{                                                 \
-		BEGIN, ID, "\0" role "\0\0\0\0\0\0", 8, 0 \
-	}
+#define BEGIN_AS(role) BEGIN, ID, role "\0\0\0\0\0\0", 8, 0
+#define GOOD_BEGIN BEGIN_AS("\0\1")
+#define GOOD_PARAMS PARAMS, ID, pairs, PAIRS_LEN, 0
+#define EMPTY(type) type, ID, "", 0, 0
+#define EMPTY_OF(type, id) type, id, "", 0, 0
 
 /* Of each, the last record is refused, and those before it are not. */
-static const struct {
+static const struct refusal {
 	const char *what;
-	size_t n;
 	struct record records[4];
 } refusals[] = {
-	{ "about the connection, first", 1, { EMPTY_OF(GET_VALUES, 0) } },
-	{ "about the connection, later", 2,
-	    { GOOD_BEGIN, EMPTY_OF(GET_VALUES, 0) } },
-	{ "begin of request 0", 1, { { BEGIN, 0, "\0\1\0\0\0\0\0\0", 8, 0 } } },
-	{ "begin of role 0", 1, { BEGIN_AS("\0") } },
-	{ "begin of an authorizer", 1, { BEGIN_AS("\2") } },
-	{ "begin of a filter", 1, { BEGIN_AS("\3") } },
-	{ "begin of role 0x0100", 1,
-	    { { BEGIN, ID, "\1\0\0\0\0\0\0\0", 8, 0 } } },
-	{ "begin of role 0x0101", 1,
-	    { { BEGIN, ID, "\1\1\0\0\0\0\0\0", 8, 0 } } },
+	{ "about the connection, first", { { EMPTY_OF(GET_VALUES, 0) } } },
+	{ "about the connection, later",
+	    { { GOOD_BEGIN }, { EMPTY_OF(GET_VALUES, 0) } } },
+	{ "begin of request 0", { { BEGIN, 0, "\0\1\0\0\0\0\0\0", 8, 0 } } },
+	{ "begin of role 0", { { BEGIN_AS("\0\0") } } },
+	{ "begin of an authorizer", { { BEGIN_AS("\0\2") } } },
+	{ "begin of a filter", { { BEGIN_AS("\0\3") } } },
+	{ "begin of role 0x0100", { { BEGIN_AS("\1\0") } } },
+	{ "begin of role 0x0101", { { BEGIN_AS("\1\1") } } },
 	/* libfcgi would read the padding as a record of its own. */
-	{ "padding of a begin", 1,
-	    { { BEGIN, ID, "\0\1\0\0\0\0\0\0", 8, 8 } } },
-	{ "padding of empty parameters", 2,
-	    { GOOD_BEGIN, { PARAMS, ID, "", 0, 8 } } },
-	{ "padding of an empty body", 3,
-	    { GOOD_BEGIN, EMPTY(PARAMS), { STDIN, ID, "", 0, 1 } } },
-	{ "second begin of this request", 2, { GOOD_BEGIN, GOOD_BEGIN } },
-	{ "second begin of another request", 2,
-	    { GOOD_BEGIN, { BEGIN, ID + 1, "\0\1\0\0\0\0\0\0", 8, 0 } } },
-	{ "parameters of another request", 2,
-	    { GOOD_BEGIN, EMPTY_OF(PARAMS, ID + 1) } },
-	{ "body of another request, but for its high byte", 3,
-	    { GOOD_BEGIN, EMPTY(PARAMS), EMPTY_OF(STDIN, ID & 0xff) } },
-	{ "abort before the begin", 1, { EMPTY(ABORT) } },
-	{ "parameters before the begin", 1, { EMPTY(PARAMS) } },
-	{ "body before the begin", 1, { EMPTY(STDIN) } },
-	{ "body before the end of the parameters", 3,
-	    { GOOD_BEGIN, GOOD_PARAMS, EMPTY(STDIN) } },
-	{ "end of the parameters after their end", 3,
-	    { GOOD_BEGIN, EMPTY(PARAMS), EMPTY(PARAMS) } },
-	{ "parameters after their end", 3,
-	    { GOOD_BEGIN, EMPTY(PARAMS), GOOD_PARAMS } },
-	{ "end of the parameters before a value's length", 3,
-	    { GOOD_BEGIN, { PARAMS, ID, "\0", 1, 0 }, EMPTY(PARAMS) } },
-	{ "end of the parameters within a length", 3,
-	    { GOOD_BEGIN, { PARAMS, ID, "\x80", 1, 0 }, EMPTY(PARAMS) } },
-	{ "end of the parameters within a length of 4 bytes", 3,
-	    { GOOD_BEGIN, { PARAMS, ID, "\x80\0\0", 3, 0 }, EMPTY(PARAMS) } },
+	{ "padding of a begin", { { BEGIN, ID, "\0\1\0\0\0\0\0\0", 8, 8 } } },
+	{ "padding of empty parameters",
+	    { { GOOD_BEGIN }, { PARAMS, ID, "", 0, 8 } } },
+	{ "padding of an empty body",
+	    { { GOOD_BEGIN }, { EMPTY(PARAMS) }, { STDIN, ID, "", 0, 1 } } },
+	{ "second begin of this request", { { GOOD_BEGIN }, { GOOD_BEGIN } } },
+	{ "second begin of another request",
+	    { { GOOD_BEGIN }, { BEGIN, ID + 1, "\0\1\0\0\0\0\0\0", 8, 0 } } },
+	{ "parameters of another request",
+	    { { GOOD_BEGIN }, { EMPTY_OF(PARAMS, ID + 1) } } },
+	{ "body of another request, but for its high byte",
+	    { { GOOD_BEGIN }, { EMPTY(PARAMS) },
+		{ EMPTY_OF(STDIN, ID & 0xff) } } },
+	{ "abort before the begin", { { EMPTY(ABORT) } } },
+	{ "parameters before the begin", { { EMPTY(PARAMS) } } },
+	{ "body before the begin", { { EMPTY(STDIN) } } },
+	{ "body before the end of the parameters",
+	    { { GOOD_BEGIN }, { GOOD_PARAMS }, { EMPTY(STDIN) } } },
+	{ "end of the parameters after their end",
+	    { { GOOD_BEGIN }, { EMPTY(PARAMS) }, { EMPTY(PARAMS) } } },
+	{ "parameters after their end",
+	    { { GOOD_BEGIN }, { EMPTY(PARAMS) }, { GOOD_PARAMS } } },
+	{ "end of the parameters before a value's length",
+	    { { GOOD_BEGIN }, { PARAMS, ID, "\0", 1, 0 }, { EMPTY(PARAMS) } } },
+	{ "end of the parameters within a length",
+	    { { GOOD_BEGIN }, { PARAMS, ID, "\x80", 1, 0 },
+		{ EMPTY(PARAMS) } } },
+	{ "end of the parameters within a length of 4 bytes",
+	    { { GOOD_BEGIN }, { PARAMS, ID, "\x80\0\0", 3, 0 },
+		{ EMPTY(PARAMS) } } },
 };
 
 static void
 assert_last_record_is_refused(
-    const char *what, const struct record *records, size_t n)
+    struct bytes *bytes, const struct refusal *refusal)
 {
-	struct bytes *bytes = no_bytes();
 	struct fcgi_frame frame = { 0 };
 	size_t fine = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	bytes->len = 0;
+	for (const struct record *record = refusal->records;
+	     record->content != NULL; record++) {
 		fine = bytes->len;
-		put_record(bytes, records[i].type, records[i].id,
-		    records[i].content, records[i].len, records[i].padding);
+		put_record(bytes, record->type, record->id, record->content,
+		    record->len, record->padding);
 	}
 	feed(&frame, bytes->buf, fine);
 	if (frame.state != FCGI_FRAME_MORE)
-		fail_msg("%s: refused too early", what);
+		fail_msg("%s: refused too early", refusal->what);
 	feed(&frame, bytes->buf + fine, bytes->len - fine);
 	if (frame.state != FCGI_FRAME_BAD)
-		fail_msg("%s: not refused", what);
+		fail_msg("%s: not refused", refusal->what);
 }
 
-static void
-records_that_must_not_come_there_are_refused(void **state)
+FRAME_TEST(records_that_must_not_come_there_are_refused)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-		assert_last_record_is_refused(
-		    refusals[i].what, refusals[i].records, refusals[i].n);
+	for (size_t i = 0; i < COUNT(refusals); i++)
+		assert_last_record_is_refused(bytes, &refusals[i]);
 }
 
-static void
-begin_of_another_length_is_refused(void **state)
+FRAME_TEST(begin_of_another_length_is_refused)
 {
-	struct record begin = { BEGIN, ID, "\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0", 0,
-		0 };
+	struct refusal begin = { "a begin",
+		{ { BEGIN_AS("\0\1\0\0\0\0\0\0\0") } } };
+	size_t *len = &begin.records[0].len;
 
-	(void)state;
-	for (begin.len = 0; begin.len < 16; begin.len++)
-		if (begin.len != 8)
-			assert_last_record_is_refused("begin", &begin, 1);
+	for (*len = 0; *len < 16; ++*len)
+		if (*len != 8)
+			assert_last_record_is_refused(bytes, &begin);
 }
 
-static void
-records_that_no_responder_is_sent_are_refused(void **state)
+FRAME_TEST(records_that_no_responder_is_sent_are_refused)
 {
 	static const int types[] = { 0, ABORT, END, STDOUT, STDERR, DATA,
 		GET_VALUES, 10, UNKNOWN, 255 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-		const struct record head[] = { GOOD_BEGIN, EMPTY(types[i]) };
-		const struct record body[] = { GOOD_BEGIN, EMPTY(PARAMS),
-			EMPTY(types[i]) };
-
-		assert_last_record_is_refused("in the head", head, 2);
-		assert_last_record_is_refused("in the body", body, 3);
+	for (size_t i = 0; i < COUNT(types); i++) {
+		assert_last_record_is_refused(
+		    bytes, &(struct refusal){ "in the head",
+			       { { GOOD_BEGIN }, { EMPTY(types[i]) } } });
+		assert_last_record_is_refused(
+		    bytes, &(struct refusal){ "in the body",
+			       { { GOOD_BEGIN }, { EMPTY(PARAMS) },
+				   { EMPTY(types[i]) } } });
 	}
 }
 
-static void
-pairs_may_be_empty_and_lengths_of_four_bytes_small(void **state)
+FRAME_TEST(pairs_may_be_empty_and_lengths_of_four_bytes_small)
 {
 	static const char odd[] = "\0\0"
 				  "\x80\0\0\0\x80\0\0\0"
@@ -412,9 +344,7 @@ pairs_may_be_empty_and_lengths_of_four_bytes_small(void **state)
 				  "a"
 				  "\0\x80\0\0\x01"
 				  "b";
-	struct bytes *bytes = no_bytes();
 
-	(void)state;
 	put_begin(bytes);
 	put_params(bytes, odd, sizeof odd - 1);
 	put_params(bytes, "", 0);
@@ -422,25 +352,34 @@ pairs_may_be_empty_and_lengths_of_four_bytes_small(void **state)
 	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
 }
 
-static void
-parameters_that_end_within_a_pair_are_refused(void **state)
+FRAME_TEST(parameters_that_end_within_a_pair_are_refused)
 {
-	const struct record request[] = { GOOD_BEGIN, GOOD_PARAMS,
-		EMPTY(PARAMS) };
+	struct refusal cut = { "a pair",
+		{ { GOOD_BEGIN }, { GOOD_PARAMS }, { EMPTY(PARAMS) } } };
 
-	(void)state;
 	for (size_t len = 1; len < PAIRS_LEN; len++) {
-		struct record cut[3] = { request[0], request[1], request[2] };
-
-		cut[1].len = len;
+		cut.records[1].len = len;
 		/* The first of the two pairs is whole. */
 		if (len != 5)
-			assert_last_record_is_refused("a pair", cut, 3);
+			assert_last_record_is_refused(bytes, &cut);
 	}
 }
 
-static void
-pair_that_is_too_long_is_refused_by_its_lengths(void **state)
+FRAME_TEST(length_of_one_byte_is_up_to_127)
+{
+	char pair[2 + 127 + 127];
+
+	/* Read as lengths, these bytes would lead beyond the end. */
+	memset(pair, 'x', sizeof pair);
+	pair[0] = pair[1] = 127;
+	put_begin(bytes);
+	put_params(bytes, pair, sizeof pair);
+	put_params(bytes, "", 0);
+	put_stdin(bytes, "", 0);
+	assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
+}
+
+FRAME_TEST(pair_that_is_too_long_is_refused_by_its_lengths)
 {
 	static const char *const lengths[] = {
 		"\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -449,10 +388,8 @@ pair_that_is_too_long_is_refused_by_its_lengths(void **state)
 		"\x80\x08\x00\x00\x80\x08\x00\x01",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-		struct bytes *bytes = no_bytes();
-
+	for (size_t i = 0; i < COUNT(lengths); i++) {
+		bytes->len = 0;
 		put_begin(bytes);
 		put_params(bytes, lengths[i], 8);
 		/* Its last byte is what tells. */
@@ -461,8 +398,8 @@ pair_that_is_too_long_is_refused_by_its_lengths(void **state)
 }
 
 /* One pair that fills `len` bytes of parameters, in many records; the end. */
-static struct bytes *
-request_with_parameters_of(size_t len)
+static void
+put_parameters_of(struct bytes *bytes, size_t len)
 {
 	static const unsigned char zeros[CONTENT_MAX];
 	const size_t value_len = len - 5;
@@ -470,8 +407,8 @@ request_with_parameters_of(size_t len)
 		(unsigned char)(0x80 | value_len >> 24),
 		(unsigned char)(value_len >> 16),
 		(unsigned char)(value_len >> 8), (unsigned char)value_len };
-	struct bytes *bytes = no_bytes();
 
+	bytes->len = 0;
 	put_begin(bytes);
 	put_params(bytes, lengths, sizeof lengths);
 	for (size_t left = value_len, part; left > 0; left -= part) {
@@ -480,44 +417,34 @@ request_with_parameters_of(size_t len)
 	}
 	put_params(bytes, "", 0);
 	put_stdin(bytes, "", 0);
-	return bytes;
 }
 
-static void
-parameters_up_to_the_limit_are_accepted(void **state)
+FRAME_TEST(parameters_up_to_the_limit_are_accepted)
 {
 	/* Apache sends most: 100 headers, and 6 variables as long as a line. */
 	static const size_t lens[] = { (100 + 6) * 8190,
 		FCGI_FRAME_PARAMS_MAX };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
-		struct bytes *bytes = request_with_parameters_of(lens[i]);
-
+	for (size_t i = 0; i < COUNT(lens); i++) {
+		put_parameters_of(bytes, lens[i]);
 		assert_int_equal(state_of(bytes), FCGI_FRAME_COMPLETE);
 	}
 }
 
-static void
-parameters_above_the_limit_are_refused_by_a_header(void **state)
+FRAME_TEST(parameters_above_the_limit_are_refused_by_a_header)
 {
 	const size_t last = (FCGI_FRAME_PARAMS_MAX + 1 - 5) % CONTENT_MAX;
-	struct bytes *bytes =
-	    request_with_parameters_of(FCGI_FRAME_PARAMS_MAX + 1);
 
-	(void)state;
+	put_parameters_of(bytes, FCGI_FRAME_PARAMS_MAX + 1);
 	/* Up to the byte before the last part's header is whole. */
 	assert_refused_at(bytes, bytes->len - 2 * 8 - last - 1);
 }
 
-static void
-parameters_in_many_records_are_refused_above_the_limit(void **state)
+FRAME_TEST(parameters_in_many_records_are_refused_above_the_limit)
 {
-	struct bytes *bytes = no_bytes();
 	struct fcgi_frame frame = { 0 };
 	size_t passed = 0;
 
-	(void)state;
 	put_begin(bytes);
 	feed(&frame, bytes->buf, bytes->len);
 	bytes->len = 0;
@@ -537,127 +464,37 @@ parameters_in_many_records_are_refused_above_the_limit(void **state)
 	    passed, FCGI_FRAME_PARAMS_MAX + 1, FCGI_FRAME_PARAMS_MAX + 7);
 }
 
-/* A generator of its own: the same numbers everywhere. */
-static uint32_t
-next_random(uint32_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 17;
-	*seed ^= *seed << 5;
-	return *seed;
-}
-
-/* Whatever the bytes are, their splitting makes no difference. */
-static void
-assert_splitting_makes_no_difference(const struct bytes *bytes, uint32_t *seed)
-{
-	struct fcgi_frame whole = { 0 }, parts = { 0 };
-	size_t used = feed(&whole, bytes->buf, bytes->len);
-	size_t at = 0;
-
-	while (at < bytes->len && parts.state == FCGI_FRAME_MORE) {
-		size_t left = bytes->len - at;
-		size_t step = 1 + next_random(seed) % 40;
-
-		at += feed(&parts, bytes->buf + at, step < left ? step : left);
-	}
-	assert_int_equal(parts.state, whole.state);
-	if (whole.state != FCGI_FRAME_BAD)
-		assert_int_equal(at, used);
-}
-
-static void
-damaged_requests_are_judged_alike_in_whole_and_in_parts(void **state)
-{
-	uint32_t seed = 1;
-	static struct bytes usual;
-	struct bytes *bytes = usual_request();
-	int states[3] = { 0 };
-
-	(void)state;
-	usual = *bytes;
-	for (int round = 0; round < 5000; round++) {
-		struct fcgi_frame frame = { 0 };
-
-		bytes->len = usual.len;
-		memcpy(bytes->buf, usual.buf, usual.len);
-		for (uint32_t n = 1 + next_random(&seed) % 3; n > 0; n--)
-			bytes->buf[next_random(&seed) % bytes->len] ^=
-			    (unsigned char)(1 << next_random(&seed) % 8);
-		assert_splitting_makes_no_difference(bytes, &seed);
-		feed(&frame, bytes->buf, bytes->len);
-		states[frame.state]++;
-	}
-	/* Each verdict was given. */
-	assert_true(states[FCGI_FRAME_MORE] > 0);
-	assert_true(states[FCGI_FRAME_COMPLETE] > 0);
-	assert_true(states[FCGI_FRAME_BAD] > 0);
-}
-
 /* Both ends of the pieces that a record may hold, and what lies within. */
 static const size_t answer_lens[] = { 0, 1, 100, CONTENT_MAX - 1, CONTENT_MAX,
 	CONTENT_MAX + 1, 2 * CONTENT_MAX, 3 * CONTENT_MAX - 1 };
 
-static void
-answer_of_any_length_is_output_that_ends_and_then_the_end(void **state)
+FRAME_TEST(answer_of_any_length_is_output_that_ends_and_then_the_end)
 {
 	static const unsigned char done[8];
-	unsigned char *answer = malloc(BYTES_MAX);
+	unsigned char *answer = memory(BYTES_MAX);
 
-	(void)state;
-	assert_non_null(answer);
 	for (size_t i = 0; i < BYTES_MAX; i++)
 		answer[i] = (unsigned char)(i * 31 >> 3);
-	for (size_t i = 0; i < sizeof answer_lens / sizeof *answer_lens; i++) {
+	for (size_t i = 0; i < COUNT(answer_lens); i++) {
 		size_t left = answer_lens[i];
-		struct bytes *records = no_bytes();
 
+		bytes->len = 0;
 		for (size_t at = 0; left > 0;) {
 			size_t content =
 			    left < CONTENT_MAX ? left : CONTENT_MAX;
 
-			put_record(
-			    records, STDOUT, ID, answer + at, content, 0);
+			put_record(bytes, STDOUT, ID, answer + at, content, 0);
 			at += content;
 			left -= content;
 		}
-		put_record(records, STDOUT, ID, done, 0, 0);
-		put_record(records, END, ID, done, sizeof done, 0);
+		put_record(bytes, STDOUT, ID, done, 0, 0);
+		put_record(bytes, END, ID, done, sizeof done, 0);
 
 		size_t len = fcgi_frame_answer_len(answer_lens[i]);
-		unsigned char *buf = malloc(len);
-		assert_non_null(buf);
-		assert_int_equal(len, records->len);
+		unsigned char *buf = memory(len);
+		assert_int_equal(len, bytes->len);
 		fcgi_frame_answer(
 		    buf, ID, (const char *)answer, answer_lens[i]);
-		assert_memory_equal(buf, records->buf, len);
-		free(buf);
+		assert_memory_equal(buf, bytes->buf, len);
 	}
-	free(answer);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(request_in_any_two_parts_is_complete_at_its_last_byte),
-		TEST(bytes_behind_the_request_are_left),
-		TEST(nothing_more_is_taken_once_it_is_refused),
-		TEST(empty_request_is_complete_with_any_id),
-		TEST(body_of_the_largest_records_is_passed),
-		TEST(another_protocol_version_is_refused),
-		TEST(records_that_must_not_come_there_are_refused),
-		TEST(begin_of_another_length_is_refused),
-		TEST(records_that_no_responder_is_sent_are_refused),
-		TEST(pairs_may_be_empty_and_lengths_of_four_bytes_small),
-		TEST(parameters_that_end_within_a_pair_are_refused),
-		TEST(pair_that_is_too_long_is_refused_by_its_lengths),
-		TEST(parameters_up_to_the_limit_are_accepted),
-		TEST(parameters_above_the_limit_are_refused_by_a_header),
-		TEST(parameters_in_many_records_are_refused_above_the_limit),
-		TEST(damaged_requests_are_judged_alike_in_whole_and_in_parts),
-		TEST(answer_of_any_length_is_output_that_ends_and_then_the_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

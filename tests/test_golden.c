@@ -1,39 +1,32 @@
 /*
- * test_golden: journals of every released version open as stores, know their plants and take
- * new ones.  The files in golden/ are frozen: a store somewhere is such bytes.
+ * test_golden: journals of every released version open as stores, know their
+ * plants and take new ones.  The files in golden/ are frozen: a store somewhere
+ * is such bytes.  That of 0.1.0 is a killed service's, with a torn end.
  */
 #include "store_fixture.h"
 
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct golden {
 	const char *path;
 	size_t plants;
 } versions[] = {
 	{ "tests/golden/journal-v1.jsonl", 3 },
+	{ "tests/golden/0.1.0/plants.jsonl", 7 },
+	{ "tests/golden/1.0.0/plants.jsonl", 7 },
 };
 
-/* Put the golden journal into the store's directory; its bytes, from malloc. */
-static char *
-install(const struct fixture *fixture, const struct golden *golden, size_t *len)
+/* A directory with the golden journal; its bytes. */
+static struct contents
+install(struct fixture *fixture, const struct golden *golden)
 {
-	FILE *file = fopen(golden->path, "rb");
-	char *bytes = malloc(1 << 20);
+	struct contents journal = file_read(AT_FDCWD, golden->path);
 
-	assert_non_null(file);
-	assert_non_null(bytes);
-	*len = fread(bytes, 1, 1 << 20, file);
-	assert_true(feof(file));
-	fclose(file);
-	/* What was here before may have been another store. */
-	if (fixture_exists(fixture, JOURNAL_NAME)) {
-		fixture_remove(fixture, JOURNAL_NAME);
-		fixture_remove_index(fixture);
-	}
-	fixture_write(fixture, JOURNAL_NAME, 0, bytes, *len);
-	return bytes;
+	fixture_renew(fixture);
+	fixture_remove(fixture, JOURNAL_NAME);
+	fixture_write(fixture, JOURNAL_NAME, 0, journal.at, journal.len);
+	return journal;
 }
 
 static void
@@ -52,28 +45,27 @@ put_and_expect(struct store *store, const char *text, size_t len, int64_t id,
 
 /*
  * Every plant is known as it is, and none is taken for another.  Where the
- * lines end.
+ * whole lines end.
  */
 static size_t
-expect_plants(
-    struct store *store, const char *bytes, size_t len, size_t expected)
+expect_held(
+    struct store *store, const struct contents *journal, size_t expected)
 {
 	char uuid[RECORD_UUID_LEN], other[64];
-	const char *line = bytes + RECORD_HEADER_LEN;
+	const char *line = journal->at + RECORD_HEADER_LEN;
+	const char *end = journal->at + journal->len, *newline;
 	struct record record;
 	uint32_t crc;
 	size_t plants = 0;
 
 	assert_int_equal(
-	    record_header_decode(bytes, len, uuid, &crc), RECORD_HEADER_OK);
-	while (line < bytes + len && *line != '\n') {
-		const char *next = (const char *)memchr(line, '\n',
-				       len - (size_t)(line - bytes)) +
-				   1;
-
-		assert_null(record_decode(
-		    line, (size_t)(next - line), record_seed(uuid), &record));
-		line = next;
+	    record_header_decode(journal->at, journal->len, uuid, &crc),
+	    RECORD_HEADER_OK);
+	while ((newline = memchr(line, '\n', (size_t)(end - line))) != NULL &&
+	       newline > line) {
+		assert_null(record_decode(line, (size_t)(newline + 1 - line),
+		    record_seed(uuid), &record));
+		line = newline + 1;
 		if (record.plant == NULL)
 			continue;
 		plants++;
@@ -85,56 +77,66 @@ expect_plants(
 		    store, other, strlen(other), record.id, STORE_CONFLICT);
 	}
 	assert_int_equal(plants, expected);
-	return (size_t)(line - bytes);
+	return (size_t)(line - journal->at);
 }
 
-static void
-journals_of_every_version_open_and_know_their_plants(void **state)
+STORE_TEST(journals_of_every_version_open_and_know_their_plants)
 {
 	for (size_t i = 0; i < COUNT(versions); i++)
 		for (int prepare = 0; prepare <= 1; prepare++) {
-			size_t len;
-			char *bytes = install(*state, &versions[i], &len);
-			struct store *store = fixture_open(*state, prepare);
+			struct contents golden = install(fixture, &versions[i]);
+			struct store *store = fixture_open(fixture, prepare);
 
-			expect_plants(store, bytes, len, versions[i].plants);
+			expect_held(store, &golden, versions[i].plants);
 			store_close(store);
-			free(bytes);
 		}
 }
 
-static void
-new_plant_follows_the_bytes_that_were_there(void **state)
+STORE_TEST(lines_are_written_byte_for_byte_as_they_were)
 {
 	for (size_t i = 0; i < COUNT(versions); i++) {
-		size_t len, now_len;
-		char *bytes = install(*state, &versions[i], &len), *now;
-		struct store *store = fixture_open(*state, false);
-		size_t end =
-		    expect_plants(store, bytes, len, versions[i].plants);
+		struct contents golden = install(fixture, &versions[i]);
+		char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
+		char *line = golden.at + RECORD_HEADER_LEN, *newline;
+		char *encoded = memory(golden.len);
+		struct record record;
+		uint32_t crc;
 
-		fixture_create(store, 20261121);
-		store_close(store);
-		now = fixture_read(*state, JOURNAL_NAME, &now_len);
-		assert_true(now_len > end);
-		assert_memory_equal(now, bytes, end);
-		free(now);
-		store = fixture_open(*state, true);
-		expect_plants(store, bytes, len, versions[i].plants);
-		assert_int_equal(
-		    fixture_put(store, 20261121, NULL).result, STORE_SAME);
-		store_close(store);
-		free(bytes);
+		record_header_decode(golden.at, golden.len, uuid, &crc);
+		assert_int_equal(record_header_encode(uuid, header), crc);
+		assert_memory_equal(golden.at, header, sizeof(header));
+		while (
+		    (newline = strchr(line, '\n')) != NULL && newline > line) {
+			size_t n = (size_t)(newline + 1 - line);
+
+			assert_null(
+			    record_decode(line, n, record_seed(uuid), &record));
+			crc = record.crc;
+			assert_int_equal(
+			    record_encode(&record, record_seed(uuid), encoded),
+			    n);
+			assert_memory_equal(line, encoded, n);
+			assert_int_equal(record.crc, crc);
+			line = newline + 1;
+		}
 	}
 }
 
-int
-main(void)
+STORE_TEST(new_plant_follows_the_bytes_that_were_there)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(journals_of_every_version_open_and_know_their_plants),
-		TEST(new_plant_follows_the_bytes_that_were_there),
-	};
+	for (size_t i = 0; i < COUNT(versions); i++) {
+		struct contents golden = install(fixture, &versions[i]), now;
+		struct store *store = fixture_open(fixture, false);
+		size_t end = expect_held(store, &golden, versions[i].plants);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+		fixture_create(store, 20261121);
+		store_close(store);
+		now = fixture_read(fixture, JOURNAL_NAME);
+		assert_true(now.len > end);
+		assert_memory_equal(now.at, golden.at, end);
+		store = fixture_open(fixture, true);
+		expect_held(store, &golden, versions[i].plants);
+		expect_put(store, 20261121, NULL, STORE_SAME);
+		store_close(store);
+	}
 }

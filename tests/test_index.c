@@ -1,13 +1,13 @@
 /*
  * test_index: every process finds what another has entered, as long as the
- * index can be trusted; otherwise it is not opened.
+ * index can be trusted; otherwise it is not opened.  Pairs are sorted in any
+ * order, and an index is built of them.
  */
 #include "store_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +20,10 @@
 #define OTHER "ffffffff-0123-4567-89ab-0123456789ab"
 #define DATA "index/data.mdb"
 #define BOOT "index/boot"
+
+/* More than one buffer of pairs, and more than one step of the building. */
+#define MANY ((size_t)70000)
+#define MANY_MORE 600000
 
 static const struct position covered = { 500, 400, 3, 0x1234abcd, true };
 
@@ -115,12 +119,7 @@ is_kept(const struct fixture *fixture)
 static bool
 is_clean(const struct fixture *fixture)
 {
-	size_t len;
-	char *mark = fixture_read(fixture, BOOT, &len);
-	bool clean = strncmp(mark, "clean ", 6) == 0;
-
-	free(mark);
-	return clean;
+	return strncmp(fixture_read(fixture, BOOT).at, "clean ", 6) == 0;
 }
 
 /* As if the machine had been started again. */
@@ -131,25 +130,23 @@ change_boot(const struct fixture *fixture)
 		fixture_write(fixture, BOOT, 0, "00000000", 8);
 }
 
-static void
-new_index_covers_nothing_and_is_stale_until_it_does(void **state)
+STORE_TEST(new_index_covers_nothing_and_is_stale_until_it_does)
 {
-	struct index *index = create(*state);
+	struct index *index = create(fixture);
 
 	assert_int_equal(begin(index).end, 0);
 	index_abort(index);
-	expect_not_opened(*state, INDEX_STALE);
+	expect_not_opened(fixture, INDEX_STALE);
 	enter(index, 7, 100);
 	index_close(index, false);
-	assert_true(is_kept(*state));
+	assert_true(is_kept(fixture));
 }
 
-static void
-every_id_is_new_once_and_found_from_then_on(void **state)
+STORE_TEST(every_id_is_new_once_and_found_from_then_on)
 {
 	static const int64_t ids[] = { INT64_MIN, INT64_MIN + 1, -256, -1, 0, 1,
 		255, 256, 0x7300000000000000, 0x73, INT64_MAX - 1, INT64_MAX };
-	struct index *index = create(*state);
+	struct index *index = create(fixture);
 	uint64_t found;
 
 	for (size_t i = 0; i < COUNT(ids); i++) {
@@ -176,11 +173,8 @@ every_id_is_new_once_and_found_from_then_on(void **state)
 	index_close(index, false);
 }
 
-static void
-index_outlives_its_boot_only_after_a_clean_close(void **state)
+STORE_TEST(index_outlives_its_boot_only_after_a_clean_close)
 {
-	const struct fixture *fixture = *state;
-
 	for (int rebooted = 0; rebooted < 2; rebooted++)
 		for (int clean = 0; clean < 2; clean++) {
 			leave_index(fixture, clean != 0);
@@ -200,11 +194,8 @@ index_outlives_its_boot_only_after_a_clean_close(void **state)
 }
 
 /* Only a crash of the machine loses pages, and it leaves no process. */
-static void
-index_that_a_process_writes_is_of_this_boot_whatever_its_id(void **state)
+STORE_TEST(index_that_a_process_writes_is_of_this_boot_whatever_its_id)
 {
-	const struct fixture *fixture = *state;
-
 	leave_index(fixture, false);
 	for (int created = 0; created < 2; created++) {
 		struct index *staying =
@@ -220,10 +211,8 @@ index_that_a_process_writes_is_of_this_boot_whatever_its_id(void **state)
 	}
 }
 
-static void
-index_in_use_after_anothers_clean_close_is_not_clean(void **state)
+STORE_TEST(index_in_use_after_anothers_clean_close_is_not_clean)
 {
-	const struct fixture *fixture = *state;
 	struct index *staying, *leaving;
 
 	leave_index(fixture, false);
@@ -236,11 +225,9 @@ index_in_use_after_anothers_clean_close_is_not_clean(void **state)
 	index_close(staying, false);
 }
 
-static void
-no_page_is_written_before_the_mark_of_the_boot_is_durable(void **state)
+STORE_TEST(no_page_is_written_before_the_mark_of_the_boot_is_durable)
 {
 	static const char *const syncs[] = { BOOT, "/index" };
-	const struct fixture *fixture = *state;
 	struct position found;
 	struct index *index;
 
@@ -259,10 +246,8 @@ no_page_is_written_before_the_mark_of_the_boot_is_durable(void **state)
 	}
 }
 
-static void
-index_is_clean_only_if_its_pages_were_synced(void **state)
+STORE_TEST(index_is_clean_only_if_its_pages_were_synced)
 {
-	const struct fixture *fixture = *state;
 	struct index *index = create(fixture);
 
 	enter(index, 7, 100);
@@ -272,10 +257,8 @@ index_is_clean_only_if_its_pages_were_synced(void **state)
 	assert_false(is_clean(fixture));
 }
 
-static void
-index_that_was_discarded_does_not_mark_the_next_one(void **state)
+STORE_TEST(index_that_was_discarded_does_not_mark_the_next_one)
 {
-	const struct fixture *fixture = *state;
 	struct index *old = create(fixture);
 
 	enter(old, 7, 100);
@@ -284,10 +267,8 @@ index_that_was_discarded_does_not_mark_the_next_one(void **state)
 	assert_false(is_clean(fixture));
 }
 
-static void
-index_is_opened_for_its_own_store_only(void **state)
+STORE_TEST(index_is_opened_for_its_own_store_only)
 {
-	const struct fixture *fixture = *state;
 	char uuid[RECORD_UUID_LEN];
 	struct index *index = NULL;
 
@@ -303,11 +284,9 @@ index_is_opened_for_its_own_store_only(void **state)
 	assert_true(is_kept(fixture));
 }
 
-static void
-mark_that_a_crash_left_unwritten_makes_the_index_stale(void **state)
+STORE_TEST(mark_that_a_crash_left_unwritten_makes_the_index_stale)
 {
 	static const char zeros[128];
-	const struct fixture *fixture = *state;
 	char uuid[RECORD_UUID_LEN];
 	size_t size;
 
@@ -326,11 +305,9 @@ mark_that_a_crash_left_unwritten_makes_the_index_stale(void **state)
 	expect_not_opened(fixture, INDEX_STALE);
 }
 
-static void
-only_the_owner_may_read_the_index(void **state)
+STORE_TEST(only_the_owner_may_read_the_index)
 {
 	static const char *const names[] = { "index", DATA, BOOT };
-	const struct fixture *fixture = *state;
 	struct stat st;
 
 	leave_index(fixture, true);
@@ -340,10 +317,8 @@ only_the_owner_may_read_the_index(void **state)
 	}
 }
 
-static void
-index_is_not_built_upon_a_file_that_cannot_be_removed(void **state)
+STORE_TEST(index_is_not_built_upon_a_file_that_cannot_be_removed)
 {
-	const struct fixture *fixture = *state;
 	struct index *index = NULL;
 
 	leave_index(fixture, false);
@@ -353,27 +328,22 @@ index_is_not_built_upon_a_file_that_cannot_be_removed(void **state)
 	assert_int_equal(errno, EACCES);
 }
 
-static void
-reader_changes_no_file(void **state)
+STORE_TEST(reader_changes_no_file)
 {
 	static const char *const names[] = { DATA, BOOT };
-	const struct fixture *fixture = *state;
-	char *before[COUNT(names)];
-	size_t len[COUNT(names)];
+	struct contents before[COUNT(names)];
 	uint64_t found;
 
 	leave_index(fixture, true);
 	for (size_t i = 0; i < COUNT(names); i++)
-		before[i] = fixture_read(fixture, names[i], &len[i]);
+		before[i] = fixture_read(fixture, names[i]);
 	struct index *reader = open_index(fixture, false);
 	assert_true(has(reader, 7, 100));
 	begin(reader);
 	assert_int_equal(index_put(reader, 8, 100, &found), INDEX_ERROR);
 	index_close(reader, true);
-	for (size_t i = 0; i < COUNT(names); i++) {
-		fixture_expect_bytes(fixture, names[i], before[i], len[i]);
-		free(before[i]);
-	}
+	for (size_t i = 0; i < COUNT(names); i++)
+		expect_contents(fixture, names[i], &before[i]);
 }
 
 /* In which no index can be mapped, but in 1 GiB one can. */
@@ -394,15 +364,13 @@ open_in_little_space(void *argument)
 	return errno != ENOMEM;
 }
 
-static void
-index_is_not_to_blame_for_a_limit_on_memory(void **state)
+STORE_TEST(index_is_not_to_blame_for_a_limit_on_memory)
 {
-	leave_index(*state, false);
+	leave_index(fixture, false);
 	/* A sanitizer has more mapped already than is allowed there. */
 	if (!SANITIZED)
-		assert_int_equal(
-		    fixture_in_child(open_in_little_space, *state), 0);
-	assert_true(is_kept(*state));
+		assert_int_equal(in_child(open_in_little_space, fixture), 0);
+	assert_true(is_kept(fixture));
 }
 
 /* The largest part of the address space that is of an index. */
@@ -423,15 +391,13 @@ largest_map(void)
 	return largest;
 }
 
-static void
-map_grows_ahead_of_the_file(void **state)
+STORE_TEST(map_grows_ahead_of_the_file)
 {
-	struct index *index = create(*state), *other;
+	struct index *index = create(fixture), *other;
 	int64_t id = 0;
 	struct pairs pairs = { .n = 500000 };
 
-	pairs.map = calloc(pairs.n, sizeof(*pairs.map));
-	assert_non_null(pairs.map);
+	pairs.map = memory(pairs.n * sizeof(*pairs.map));
 	enter(index, -1, 100);
 	size_t before = largest_map();
 	/* 26 bytes each: a step of the map's size. */
@@ -442,37 +408,268 @@ map_grows_ahead_of_the_file(void **state)
 		assert_int_equal(
 		    index_build(index, &pairs, true, &covered, NULL, NULL), 0);
 	}
-	free(pairs.map);
-	other = open_index(*state, true);
+	other = open_index(fixture, true);
 	assert_true(has(index, id - 1, (uint64_t)id - 1));
 	assert_true(has(other, id - 1, (uint64_t)id - 1));
 	assert_true(largest_map() > before);
-	assert_true(largest_map() > 2 * fixture_size(*state, DATA));
+	assert_true(largest_map() > 2 * fixture_size(fixture, DATA));
 	index_close(index, false);
 	index_close(other, false);
 }
 
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(new_index_covers_nothing_and_is_stale_until_it_does),
-		TEST(every_id_is_new_once_and_found_from_then_on),
-		TEST(index_outlives_its_boot_only_after_a_clean_close),
-		TEST(
-		    index_that_a_process_writes_is_of_this_boot_whatever_its_id),
-		TEST(index_in_use_after_anothers_clean_close_is_not_clean),
-		TEST(no_page_is_written_before_the_mark_of_the_boot_is_durable),
-		TEST(index_is_clean_only_if_its_pages_were_synced),
-		TEST(index_that_was_discarded_does_not_mark_the_next_one),
-		TEST(index_is_opened_for_its_own_store_only),
-		TEST(mark_that_a_crash_left_unwritten_makes_the_index_stale),
-		TEST(only_the_owner_may_read_the_index),
-		TEST(index_is_not_built_upon_a_file_that_cannot_be_removed),
-		TEST(reader_changes_no_file),
-		TEST(index_is_not_to_blame_for_a_limit_on_memory),
-		TEST(map_grows_ahead_of_the_file),
-	};
+/* --- Pairs, and the building --------------------------------------------- */
 
-	return cmocka_run_group_tests_name("index", tests, NULL, NULL);
+enum order {
+	ASCENDING,
+	DESCENDING,
+	ALL_EQUAL,
+	TWO_VALUES,
+	ORGAN_PIPE, /* bad for a quicksort whose pivot is a middle one */
+	SAWTOOTH,
+	ONE_AT_THE_END,
+	SCATTERED,
+	ORDERS
+};
+
+/* The id of the pair i of n. */
+static int64_t
+id_at(enum order order, size_t i, size_t n)
+{
+	switch (order) {
+	case DESCENDING:
+		return (int64_t)(n - i) - (int64_t)(n / 2);
+	case ALL_EQUAL:
+		return 7;
+	case TWO_VALUES:
+		return i % 2 == 0 ? INT64_MAX : INT64_MIN;
+	case ORGAN_PIPE:
+		return (int64_t)(i < n / 2 ? i : n - i);
+	case SAWTOOTH:
+		return (int64_t)(i % 100);
+	case ONE_AT_THE_END:
+		return i == n - 1 ? INT64_MIN : (int64_t)i;
+	case SCATTERED:
+		return (int64_t)((i + 1) * UINT64_C(0x9e3779b97f4a7c15));
+	default:
+		return (int64_t)i - (int64_t)(n / 2);
+	}
+}
+
+static void
+add_pairs(struct pairs *pairs, int dir, enum order order, size_t n)
+{
+	assert_int_equal(pairs_init(pairs, dir), 0);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(
+		    pairs_add(pairs, id_at(order, i, n), 100 + i), 0);
+}
+
+STORE_TEST(pairs_are_sorted_whatever_their_order_was)
+{
+	static const size_t sizes[] = { 0, 1, 2, 3, 24, 25, 26, 1000, MANY };
+	struct pairs pairs;
+
+	for (size_t k = 0; k < ORDERS * COUNT(sizes); k++) {
+		enum order order = (enum order)(k / COUNT(sizes));
+		size_t n = sizes[k % COUNT(sizes)];
+		uint64_t sum = 0;
+
+		add_pairs(&pairs, fixture->dir, order, n);
+		assert_int_equal(pairs_sort(&pairs), 0);
+		assert_int_equal(pairs.n, n);
+		for (size_t i = 0; i < n; i++) {
+			const struct pair *pair = &pairs.map[i];
+			size_t place = (size_t)pair->value - 100;
+
+			sum += pair->value;
+			assert_int_equal(pair->key, id_at(order, place, n));
+			if (i > 0 && pair[-1].key == pair->key)
+				assert_true(pair[-1].value < pair->value);
+			else if (i > 0)
+				assert_true(pair[-1].key < pair->key);
+		}
+		assert_int_equal(sum, 100 * n + n * (n - (n > 0)) / 2);
+		pairs_done(&pairs);
+	}
+}
+
+STORE_TEST(first_record_of_an_id_is_found)
+{
+	struct pairs pairs;
+
+	add_pairs(&pairs, fixture->dir, SAWTOOTH, 1000);
+	assert_int_equal(pairs_sort(&pairs), 0);
+	for (int64_t id = 0; id < 100; id++)
+		assert_int_equal(pairs_find(&pairs, id), 100 + id);
+	assert_int_equal(pairs_find(&pairs, -1), 0);
+	assert_int_equal(pairs_find(&pairs, 100), 0);
+	pairs_done(&pairs);
+	add_pairs(&pairs, AT_FDCWD, SAWTOOTH, 0);
+	assert_int_equal(pairs_sort(&pairs), 0);
+	assert_int_equal(pairs_find(&pairs, 0), 0);
+	pairs_done(&pairs);
+}
+
+STORE_TEST(ids_that_stand_twice_are_counted_and_ten_are_logged)
+{
+	static const struct {
+		size_t n, twins;
+	} cases[] = { { 0, 0 }, { 100, 0 }, { 101, 1 }, { 110, 10 },
+		{ 211, 111 } };
+	unsigned lines = 0, more = 0;
+	struct pairs pairs;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		size_t twins = cases[i].twins;
+
+		add_pairs(&pairs, fixture->dir, SAWTOOTH, cases[i].n);
+		assert_int_equal(pairs_sort(&pairs), 0);
+		assert_int_equal(index_twins(&pairs, "the journal"), twins);
+		pairs_done(&pairs);
+		lines += twins < 10 ? (unsigned)twins : 10;
+		more += twins > 10;
+		expect_logged(fixture, "stands twice, at", lines);
+		expect_logged(fixture, "more plants stand twice", more);
+	}
+	expect_logged(fixture,
+	    "the journal: the plant 0 stands twice, at the bytes 100 and "
+	    "200",
+	    3);
+}
+
+/* It has no records. */
+static struct journal journal = { .fd = -1, .name = (char[]){ "none" } };
+
+/* What index_build returns, with its errno; pairs and index are closed. */
+static int
+build_and_close(struct index *index, struct pairs *pairs, bool new,
+    const struct position *to, const struct watch *watch)
+{
+	assert_int_equal(pairs_sort(pairs), 0);
+	int result = index_build(index, pairs, new, to, &journal, watch);
+	int error = errno;
+	pairs_done(pairs);
+	index_close(index, false);
+	errno = error;
+	return result;
+}
+
+static int
+build(
+    const struct fixture *fixture, enum order order, size_t n, unsigned stop_at)
+{
+	struct fixture_steps steps = { .last = stop_at };
+	const struct watch watch = { fixture_step, &steps };
+	struct index *index = create(fixture);
+	struct pairs pairs;
+
+	assert_int_equal(begin(index).end, 0);
+	add_pairs(&pairs, fixture->dir, order, n);
+	return build_and_close(index, &pairs, true, &covered, &watch);
+}
+
+STORE_TEST(built_index_finds_the_first_record_of_every_id)
+{
+	static const struct {
+		enum order order;
+		size_t n, ids;
+	} cases[] = { { SCATTERED, 0, 0 }, { SCATTERED, 1, 1 },
+		{ SCATTERED, MANY, MANY }, { SAWTOOTH, 1000, 100 },
+		/* More than one transaction. */
+		{ ASCENDING, MANY_MORE, MANY_MORE } };
+	uint64_t offset;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		assert_int_equal(
+		    build(fixture, cases[i].order, cases[i].n, 0), 0);
+		struct index *index = open_index(fixture, true);
+		struct position found = begin(index);
+		assert_int_equal(found.end, covered.end);
+		assert_int_equal(found.crc, covered.crc);
+		for (size_t k = 0; k < cases[i].ids; k++) {
+			int64_t id = id_at(cases[i].order, k, cases[i].n);
+
+			assert_int_equal(
+			    index_find(index, id, &offset), INDEX_FOUND);
+			assert_int_equal(offset, 100 + k);
+		}
+		assert_int_equal(index_count(index, &offset), 0);
+		assert_int_equal(offset, cases[i].ids);
+		index_close(index, false);
+	}
+	expect_logged(fixture, "stands twice", 10);
+}
+
+STORE_TEST(index_whose_building_was_stopped_is_not_used)
+{
+	int result = -1;
+
+	for (unsigned stop_at = 1; result < 0; stop_at += 7) {
+		result = build(fixture, ASCENDING, MANY_MORE, stop_at);
+		if (result < 0)
+			assert_int_equal(errno, ECANCELED);
+		if (result < 0)
+			expect_not_opened(fixture, INDEX_STALE);
+		else
+			index_close(open_index(fixture, true), false);
+	}
+}
+
+/* The ids from `first` to `last`, at 1,000 and their number. */
+static int
+add(const struct fixture *fixture, int64_t first, int64_t last)
+{
+	const struct position later = { 900, 800, 5, 1, false };
+	struct index *index = open_index(fixture, true);
+	struct pairs pairs;
+
+	begin(index);
+	assert_int_equal(pairs_init(&pairs, fixture->dir), 0);
+	for (int64_t id = first; id <= last; id++)
+		assert_int_equal(pairs_add(&pairs, id, 1000 + (uint64_t)id), 0);
+	return build_and_close(index, &pairs, false, &later, NULL);
+}
+
+STORE_TEST(plants_are_added_to_what_an_index_has)
+{
+	uint64_t offset;
+
+	assert_int_equal(build(fixture, SAWTOOTH, 90, 0), 0);
+	assert_int_equal(add(fixture, 90, 100), 0);
+	struct index *index = open_index(fixture, true);
+	assert_int_equal(begin(index).end, 900);
+	assert_int_equal(index_find(index, 89, &offset), INDEX_FOUND);
+	assert_int_equal(offset, 189);
+	assert_int_equal(index_find(index, 90, &offset), INDEX_FOUND);
+	assert_int_equal(offset, 1090);
+	index_close(index, false);
+	/* But no more than one append may be behind it. */
+	assert_int_equal(add(fixture, 1000, 1000 + (64 << 10)), -1);
+	assert_int_equal(errno, EBADMSG);
+}
+
+STORE_TEST(full_disk_is_an_error_wherever_it_is_met)
+{
+	struct pairs pairs;
+	unsigned failures = 0;
+
+	/* While pairs are added, and while the last of them are sorted. */
+	for (unsigned nth = 1;; nth++) {
+		int result = 0;
+
+		assert_int_equal(pairs_init(&pairs, fixture->dir), 0);
+		shim_fail(SHIM_PWRITE, NULL, nth, 1, ENOSPC);
+		for (size_t i = 0; i < MANY && result == 0; i++)
+			result = pairs_add(&pairs, (int64_t)i, i + 1);
+		if (result == 0)
+			result = pairs_sort(&pairs);
+		int error = errno;
+		shim_reset();
+		pairs_done(&pairs);
+		if (result == 0)
+			break;
+		assert_int_equal(error, ENOSPC);
+		failures++;
+	}
+	assert_int_equal(failures, MANY / 16384 + 1);
 }

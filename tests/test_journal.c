@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -39,15 +37,10 @@ static int
 try_append(struct journal *journal, uint64_t end, const char *bytes, size_t len,
     bool room)
 {
-	char *buf = malloc(len + JOURNAL_ROOM_BYTES);
+	char *buf = memory(len + JOURNAL_ROOM_BYTES);
 
-	assert_non_null(buf);
 	memcpy(buf, bytes, len);
-	int result = journal_append(journal, end, buf, len, room);
-	int error = errno;
-	free(buf);
-	errno = error;
-	return result;
+	return journal_append(journal, end, buf, len, room);
 }
 
 static void
@@ -61,18 +54,14 @@ append(struct journal *journal, uint64_t end, const char *text)
 static void
 expect_text(const struct fixture *fixture, const char *text)
 {
-	size_t len;
-	char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
 
-	assert_true(len >= HEADER_END);
-	assert_string_equal(bytes + HEADER_END, text);
-	free(bytes);
+	assert_true(journal.len >= HEADER_END);
+	assert_string_equal(journal.at + HEADER_END, text);
 }
 
-static void
-new_journal_is_a_header_that_only_its_owner_may_read(void **state)
+STORE_TEST(new_journal_is_a_header_that_only_its_owner_may_read)
 {
-	const struct fixture *fixture = *state;
 	struct journal one, two;
 	struct stat st;
 
@@ -93,12 +82,9 @@ new_journal_is_a_header_that_only_its_owner_may_read(void **state)
 	journal_close(&two);
 }
 
-static void
-new_journal_replaces_none_unless_it_shall(void **state)
+STORE_TEST(new_journal_replaces_none_unless_it_shall)
 {
-	const struct fixture *fixture = *state;
 	struct journal journal;
-	size_t len;
 
 	fixture_truncate(fixture, JOURNAL_NAME, 0);
 	fixture_write(fixture, JOURNAL_NAME, 0, "mine", 4);
@@ -106,9 +92,8 @@ new_journal_replaces_none_unless_it_shall(void **state)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(try_make(fixture), -1);
 		assert_int_equal(errno, EEXIST);
-		char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
-		assert_string_equal(bytes, "mine");
-		free(bytes);
+		assert_string_equal(
+		    fixture_read(fixture, JOURNAL_NAME).at, "mine");
 		assert_false(fixture_exists(fixture, JOURNAL_NEW_NAME));
 		shim_fail(SHIM_RENAMEAT2, NULL, 1, 2, EINVAL);
 	}
@@ -120,10 +105,8 @@ new_journal_replaces_none_unless_it_shall(void **state)
 	expect_text(fixture, "");
 }
 
-static void
-one_writes_or_many_read(void **state)
+STORE_TEST(one_writes_or_many_read)
 {
-	const struct fixture *fixture = *state;
 	struct journal writer = make_journal(fixture);
 	struct journal one = fixture_journal(fixture, false);
 	struct journal two = fixture_journal(fixture, false);
@@ -145,10 +128,8 @@ one_writes_or_many_read(void **state)
 	journal_close(&one);
 }
 
-static void
-process_that_waits_gets_the_lock_of_a_killed_one(void **state)
+STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 {
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
 	int ready[2];
 	char byte;
@@ -170,15 +151,13 @@ process_that_waits_gets_the_lock_of_a_killed_one(void **state)
 	close(ready[0]);
 	assert_int_equal(
 	    journal_lock(&journal, true, clock_ms(CLOCK_MONOTONIC) + 10000), 0);
-	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	assert_int_equal(child_wait(holder), 128 + SIGKILL);
 	journal_close(&journal);
 }
 
-static void
-process_that_its_terminal_stops_holds_no_lock(void **state)
+STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
 	int status;
 
@@ -203,17 +182,14 @@ process_that_its_terminal_stops_holds_no_lock(void **state)
 		journal_unlock(&journal);
 		kill(holder, SIGCONT);
 		assert_int_equal(WSTOPSIG(status), signals[i / 2]);
-		assert_int_equal(waitpid(holder, &status, 0), holder);
-		assert_int_equal(status, 0);
+		assert_int_equal(child_wait(holder), 0);
 		assert_int_equal(locked, 0);
 	}
 	journal_close(&journal);
 }
 
-static void
-lock_that_fails_is_no_wait(void **state)
+STORE_TEST(lock_that_fails_is_no_wait)
 {
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
 
 	shim_fail(SHIM_FCNTL, NULL, 1, 1, ENOLCK);
@@ -225,11 +201,8 @@ lock_that_fails_is_no_wait(void **state)
 	journal_close(&journal);
 }
 
-static void
-append_that_falls_short_is_completed(void **state)
+STORE_TEST(append_that_falls_short_is_completed)
 {
-	const struct fixture *fixture = *state;
-
 	for (size_t len = 0; len <= 7; len++) {
 		struct journal journal = make_journal(fixture);
 
@@ -250,11 +223,8 @@ append_that_falls_short_is_completed(void **state)
 	}
 }
 
-static void
-append_on_a_full_disk_is_cut_off_again(void **state)
+STORE_TEST(append_on_a_full_disk_is_cut_off_again)
 {
-	const struct fixture *fixture = *state;
-
 	for (int room = 0; room < 2; room++) {
 		struct journal journal = make_journal(fixture);
 
@@ -285,14 +255,10 @@ append_on_a_full_disk_is_cut_off_again(void **state)
 static size_t
 make_line(const struct journal *journal, size_t len, char *buf)
 {
+	struct plant plant = fixture_plant(7, fixture_long_name(len));
 	char now[TIMESTAMP_LEN];
-	char *name = malloc(len + 1);
 
-	assert_non_null(name);
-	memset(name, 'x', len);
-	name[len] = '\0';
 	timestamp_print(0, now);
-	struct plant plant = fixture_plant(7, name);
 	struct record record = {
 		.seq = 1,
 		.prev = journal->start.crc,
@@ -304,21 +270,17 @@ make_line(const struct journal *journal, size_t len, char *buf)
 	};
 	size_t line = record_encode(&record, journal->seed, buf);
 	plant_done(&plant);
-	free(name);
 	return line;
 }
 
-static void
-record_of_any_length_is_read_at_its_offset(void **state)
+STORE_TEST(record_of_any_length_is_read_at_its_offset)
 {
 	static const size_t lens[] = { 1, 4, 3990, 4000, 8000, 100000,
 		((size_t)1 << 20) - 18 };
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
-	char *line = malloc(RECORD_LINE_MAX);
+	char *line = memory(RECORD_LINE_MAX);
 	struct record record;
 
-	assert_non_null(line);
 	for (size_t i = 0; i < COUNT(lens); i++) {
 		size_t len = make_line(&journal, lens[i], line);
 
@@ -332,16 +294,13 @@ record_of_any_length_is_read_at_its_offset(void **state)
 	shim_fail(SHIM_PREAD, JOURNAL_NAME, 1, 1, EIO);
 	assert_int_equal(journal_read(&journal, HEADER_END, &record), -1);
 	assert_int_equal(errno, EIO);
-	free(line);
 	journal_close(&journal);
 }
 
-static void
-no_record_is_read_where_none_begins(void **state)
+STORE_TEST(no_record_is_read_where_none_begins)
 {
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
-	char line[512], *junk = malloc(RECORD_LINE_MAX + 100);
+	char line[512], *junk = memory(RECORD_LINE_MAX + 100);
 	size_t len = make_line(&journal, 4, line);
 	struct record record;
 
@@ -353,21 +312,17 @@ no_record_is_read_where_none_begins(void **state)
 			assert_int_equal(errno, EBADMSG);
 		}
 	/* Nor is a line longer than any record one. */
-	assert_non_null(junk);
 	memset(junk, 'x', RECORD_LINE_MAX + 100);
 	assert_int_equal(try_append(&journal, HEADER_END, junk,
 			     RECORD_LINE_MAX + 100, false),
 	    0);
 	assert_int_equal(journal_read(&journal, HEADER_END, &record), -1);
 	assert_int_equal(errno, EBADMSG);
-	free(junk);
 	journal_close(&journal);
 }
 
-static void
-journal_has_only_its_own_positions(void **state)
+STORE_TEST(journal_has_only_its_own_positions)
 {
-	const struct fixture *fixture = *state;
 	struct journal journal = make_journal(fixture);
 	char line[512];
 	size_t len = make_line(&journal, 4, line);
@@ -390,24 +345,4 @@ journal_has_only_its_own_positions(void **state)
 		if (journal_has(&journal, &others[i]))
 			fail_msg("it has the position %zu", i);
 	journal_close(&journal);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(new_journal_is_a_header_that_only_its_owner_may_read),
-		TEST(new_journal_replaces_none_unless_it_shall),
-		TEST(one_writes_or_many_read),
-		TEST(process_that_waits_gets_the_lock_of_a_killed_one),
-		TEST(process_that_its_terminal_stops_holds_no_lock),
-		TEST(lock_that_fails_is_no_wait),
-		TEST(append_that_falls_short_is_completed),
-		TEST(append_on_a_full_disk_is_cut_off_again),
-		TEST(record_of_any_length_is_read_at_its_offset),
-		TEST(no_record_is_read_where_none_begins),
-		TEST(journal_has_only_its_own_positions),
-	};
-
-	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);
 }

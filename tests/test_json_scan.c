@@ -55,8 +55,7 @@ assert_refused(const char *bytes, size_t len, enum json_fault fault,
 		assert_string_equal(error.reason, reason);
 }
 
-static void
-every_production_of_the_grammar_is_accepted(void **state)
+TEST(every_production_of_the_grammar_is_accepted)
 {
 	static const char *const texts[] = { "{}", " \t\n\r{ \t\n\r} \t\n\r",
 		"{\"\":0}", "{\"a\":0,\"b\":1}", "{ \"a\" : 0 , \"b\" : 1 }",
@@ -158,12 +157,10 @@ static const struct {
 	    { "@", " \t\r\n@" } },
 };
 
-static void
-what_is_not_json_is_refused_at_the_first_wrong_byte(void **state)
+TEST(what_is_not_json_is_refused_at_the_first_wrong_byte)
 {
 	for (size_t i = 0; i < COUNT(refusals); i++)
-		for (const char *const *text = refusals[i].texts; *text != NULL;
-		     text++) {
+		EACH_TEXT (text, refusals[i].texts) {
 			size_t offset = strcspn(*text, "@"), len = 0;
 			char bytes[64];
 
@@ -177,8 +174,7 @@ what_is_not_json_is_refused_at_the_first_wrong_byte(void **state)
 		}
 }
 
-static void
-a_raw_control_character_in_a_string_is_refused(void **state)
+TEST(a_raw_control_character_in_a_string_is_refused)
 {
 	char text[] = "{\"a\":\"b?\"}";
 
@@ -191,8 +187,7 @@ a_raw_control_character_in_a_string_is_refused(void **state)
 	assert_accepted(text, 10);
 }
 
-static void
-every_beginning_of_an_object_is_truncated(void **state)
+TEST(every_beginning_of_an_object_is_truncated)
 {
 	struct json_error error;
 
@@ -216,8 +211,7 @@ nest(char *text, size_t depth, const char *open, const char *close)
 	return (size_t)(stpcpy(to, "}") - text);
 }
 
-static void
-sixty_four_levels_are_accepted_and_one_more_is_refused(void **state)
+TEST(sixty_four_levels_are_accepted_and_one_more_is_refused)
 {
 	static const char *const pairs[][2] = { { "[", "]" },
 		{ "{\"b\":", "}" }, { "[0,", "]" } };
@@ -230,8 +224,7 @@ sixty_four_levels_are_accepted_and_one_more_is_refused(void **state)
 	}
 }
 
-static void
-each_level_remembers_what_closes_it(void **state)
+TEST(each_level_remembers_what_closes_it)
 {
 	char text[1024];
 	size_t len = nest(text, 64, "[", "]");
@@ -243,8 +236,7 @@ each_level_remembers_what_closes_it(void **state)
 	}
 }
 
-static void
-many_siblings_do_not_count_as_levels(void **state)
+TEST(many_siblings_do_not_count_as_levels)
 {
 	char text[6 + 1000 * 5 + 4];
 	char *to = stpcpy(text, "{\"a\":[");
@@ -255,8 +247,7 @@ many_siblings_do_not_count_as_levels(void **state)
 	assert_accepted(text, (size_t)(to - text));
 }
 
-static void
-wanted_members_are_found_with_type_and_span(void **state)
+TEST(wanted_members_are_found_with_type_and_span)
 {
 	static const char text[] =
 	    "{ \"n\" : null ,\"b\":false,\"i\":-1.5e3 ,\"s\":\"a\\\"b\",\"x\":"
@@ -286,8 +277,7 @@ wanted_members_are_found_with_type_and_span(void **state)
 	assert_false(members[i].twice);
 }
 
-static void
-a_member_is_found_by_its_decoded_name_only(void **state)
+TEST(a_member_is_found_by_its_decoded_name_only)
 {
 	static const char wide[] = "\xc3\xa9\xf0\x9f\x8c\xb1";
 	static const struct {
@@ -309,8 +299,7 @@ a_member_is_found_by_its_decoded_name_only(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		for (const char *const *text = cases[i].texts; *text != NULL;
-		     text++) {
+		EACH_TEXT (text, cases[i].texts) {
 			struct json_member member = { .name = cases[i].name };
 			struct json_error error;
 
@@ -322,8 +311,7 @@ a_member_is_found_by_its_decoded_name_only(void **state)
 		}
 }
 
-static void
-a_repeated_member_is_marked_and_its_first_span_kept(void **state)
+TEST(a_repeated_member_is_marked_and_its_first_span_kept)
 {
 	static const char *const texts[] = { "{\"id\":1,\"id\":\"2\"}",
 		"{\"id\":1,\"\\u0069d\":[2]}",
@@ -347,40 +335,7 @@ a_repeated_member_is_marked_and_its_first_span_kept(void **state)
 	}
 }
 
-/*
- * Put every byte at every place of a document.  Whatever comes of it, what
- * stands before a fault must be the beginning of an object, or a whole one.
- */
-static void
-what_precedes_a_fault_is_good_whatever_byte_is_put_in(void **state)
-{
-	static const char original[] =
-	    "{\"id\":-10.5e1,\"n\\u00e9\":[true,\"\\ud83c\\udf31\xe2\x82\xac\"]"
-	    ", \"t\":null}";
-	char text[sizeof(original)];
-	struct json_error error;
-	struct json_error before;
-	size_t len = sizeof(original) - 1;
-
-	memcpy(text, original, sizeof(text));
-	for (size_t at = 0; at < len; at++) {
-		for (int c = 0; c < 256; c++) {
-			text[at] = (char)c;
-			if (scan(text, len, &error) == 0)
-				continue;
-			assert_true(error.offset <= len);
-			assert_non_null(error.reason);
-			assert_null(strpbrk(error.reason, "\"\\"));
-			if (scan(text, error.offset, &before) != 0)
-				assert_int_equal(
-				    before.fault, JSON_FAULT_TRUNCATED);
-		}
-		text[at] = original[at];
-	}
-}
-
-static void
-integers_are_read_exactly_and_nothing_else_is(void **state)
+TEST(integers_are_read_exactly_and_nothing_else_is)
 {
 	static const struct {
 		enum json_int result;
@@ -410,8 +365,7 @@ integers_are_read_exactly_and_nothing_else_is(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		for (const char *const *text = cases[i].texts; *text != NULL;
-		     text++) {
+		EACH_TEXT (text, cases[i].texts) {
 			int64_t value = 42;
 
 			if (json_int64(*text, strlen(*text), &value) !=
@@ -419,25 +373,4 @@ integers_are_read_exactly_and_nothing_else_is(void **state)
 				fail_msg("%s", *text);
 			assert_true(value == cases[i].value);
 		}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_production_of_the_grammar_is_accepted),
-		TEST(what_is_not_json_is_refused_at_the_first_wrong_byte),
-		TEST(a_raw_control_character_in_a_string_is_refused),
-		TEST(every_beginning_of_an_object_is_truncated),
-		TEST(sixty_four_levels_are_accepted_and_one_more_is_refused),
-		TEST(each_level_remembers_what_closes_it),
-		TEST(many_siblings_do_not_count_as_levels),
-		TEST(wanted_members_are_found_with_type_and_span),
-		TEST(a_member_is_found_by_its_decoded_name_only),
-		TEST(a_repeated_member_is_marked_and_its_first_span_kept),
-		TEST(what_precedes_a_fault_is_good_whatever_byte_is_put_in),
-		TEST(integers_are_read_exactly_and_nothing_else_is),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,7 @@ canonical(const char *text, size_t len)
 	return n;
 }
 
-static void
-a_run_stops_at_each_byte_that_is_not_plain_anywhere(void **state)
+TEST(a_run_stops_at_each_byte_that_is_not_plain_anywhere)
 {
 	char text[40];
 
@@ -35,8 +34,7 @@ a_run_stops_at_each_byte_that_is_not_plain_anywhere(void **state)
 	}
 }
 
-static void
-a_run_is_of_whole_characters_of_every_length(void **state)
+TEST(a_run_is_of_whole_characters_of_every_length)
 {
 	static const char text[] = "plain \xc3\xa9\xe2\x82\xac plain for more "
 				   "than a block \xf0\x9f\x8c\xb1\x7f";
@@ -45,8 +43,7 @@ a_run_is_of_whole_characters_of_every_length(void **state)
 	assert_int_equal(json_string_run(BYTES("abc\xf0\x9f\x8c")), 3);
 }
 
-static void
-each_escape_of_two_characters_has_its_meaning(void **state)
+TEST(each_escape_of_two_characters_has_its_meaning)
 {
 	static const char letters[] = "\"\\/bfnrt";
 	static const char meanings[] = "\"\\/\b\f\n\r\t";
@@ -70,8 +67,7 @@ each_escape_of_two_characters_has_its_meaning(void **state)
 	}
 }
 
-static void
-escapes_of_code_units_and_of_pairs_are_decoded(void **state)
+TEST(escapes_of_code_units_and_of_pairs_are_decoded)
 {
 	static const struct {
 		const char *text;
@@ -100,8 +96,7 @@ escapes_of_code_units_and_of_pairs_are_decoded(void **state)
 	}
 }
 
-static void
-a_bad_escape_is_told_at_its_first_wrong_byte(void **state)
+TEST(a_bad_escape_is_told_at_its_first_wrong_byte)
 {
 	static const char unknown[] = "unknown escape";
 	static const char digit[] = "expected a hexadecimal digit";
@@ -125,8 +120,7 @@ a_bad_escape_is_told_at_its_first_wrong_byte(void **state)
 	struct json_escape escape;
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		for (const char *const *text = cases[i].texts; *text != NULL;
-		     text++) {
+		EACH_TEXT (text, cases[i].texts) {
 			assert_int_equal(
 			    json_string_escape(*text, strlen(*text), &escape),
 			    -1);
@@ -135,8 +129,7 @@ a_bad_escape_is_told_at_its_first_wrong_byte(void **state)
 		}
 }
 
-static void
-an_escape_that_the_end_cuts_off_has_no_reason(void **state)
+TEST(an_escape_that_the_end_cuts_off_has_no_reason)
 {
 	static const char pair[] = "\\ud83c\\udf31";
 	struct json_escape escape;
@@ -151,8 +144,7 @@ an_escape_that_the_end_cuts_off_has_no_reason(void **state)
 	}
 }
 
-static void
-strings_are_compared_by_what_they_mean(void **state)
+TEST(strings_are_compared_by_what_they_mean)
 {
 	static const struct {
 		const char *string;
@@ -178,15 +170,13 @@ strings_are_compared_by_what_they_mean(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		for (const char *const *token = cases[i].tokens; *token != NULL;
-		     token++)
+		EACH_TEXT (token, cases[i].tokens)
 			assert_int_equal(json_string_is(*token, strlen(*token),
 					     cases[i].string),
 			    cases[i].same);
 }
 
-static void
-a_token_is_decoded_and_printed_in_its_shortest_form(void **state)
+TEST(a_token_is_decoded_and_printed_in_its_shortest_form)
 {
 	static const struct {
 		const char *token, *canonical;
@@ -211,18 +201,16 @@ a_token_is_decoded_and_printed_in_its_shortest_form(void **state)
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		size_t len = strlen(cases[i].token), n;
-		char *means = malloc(len - 2), printed[64];
+		char *means = memory(len - 2), printed[64];
 
 		n = json_string_decode(cases[i].token, len, means);
 		n = json_string_print(means, n, printed);
 		assert_bytes(printed, n, cases[i].canonical);
 		assert_int_equal(canonical(printed, n), n);
-		free(means);
 	}
 }
 
-static void
-only_tokens_in_canonical_form_are_known(void **state)
+TEST(only_tokens_in_canonical_form_are_known)
 {
 	static const char *const good[] = { "\"\"", "\"Fern\"",
 		"\"a/b's \x7f\"", "\"\\b\\t\\n\\f\\r\\\"\\\\\"",
@@ -253,8 +241,7 @@ only_tokens_in_canonical_form_are_known(void **state)
 	assert_int_equal(canonical(BYTES("\"\"\"")), 2);
 }
 
-static void
-every_beginning_of_a_token_is_not_canonical(void **state)
+TEST(every_beginning_of_a_token_is_not_canonical)
 {
 	static const char token[] = "\"plain, \xc3\xa9, \xf0\x9f\x8c\xb1, \\n "
 				    "and \\u0000 in more than two blocks\"";
@@ -265,8 +252,7 @@ every_beginning_of_a_token_is_not_canonical(void **state)
 	assert_int_equal(canonical(token, len), len);
 }
 
-static void
-every_ascii_character_is_printed_in_canonical_form(void **state)
+TEST(every_ascii_character_is_printed_in_canonical_form)
 {
 	char text[0x80], token[6 * sizeof(text) + 2];
 	size_t len;
@@ -285,33 +271,11 @@ every_ascii_character_is_printed_in_canonical_form(void **state)
 	}
 }
 
-static void
-what_is_not_ascii_is_printed_as_it_is(void **state)
+TEST(what_is_not_ascii_is_printed_as_it_is)
 {
 	static const char text[] = "\xc3\xa9t\xf0\x9f\x8c\xb1\xff\xe2\x80";
 	char token[6 * sizeof(text) + 2];
 
 	assert_bytes(token, json_string_print(BYTES(text), token),
 	    "\"\xc3\xa9t\xf0\x9f\x8c\xb1\xff\xe2\x80\"");
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_run_stops_at_each_byte_that_is_not_plain_anywhere),
-		TEST(a_run_is_of_whole_characters_of_every_length),
-		TEST(each_escape_of_two_characters_has_its_meaning),
-		TEST(escapes_of_code_units_and_of_pairs_are_decoded),
-		TEST(a_bad_escape_is_told_at_its_first_wrong_byte),
-		TEST(an_escape_that_the_end_cuts_off_has_no_reason),
-		TEST(strings_are_compared_by_what_they_mean),
-		TEST(a_token_is_decoded_and_printed_in_its_shortest_form),
-		TEST(only_tokens_in_canonical_form_are_known),
-		TEST(every_beginning_of_a_token_is_not_canonical),
-		TEST(every_ascii_character_is_printed_in_canonical_form),
-		TEST(what_is_not_ascii_is_printed_as_it_is),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ import os
 import sys
 
 import lib_json
-from lib_service import Store, Tally, check_length, main, parse_cgi, run_cgi
-from lib_service import temporary_store
+from lib_service import Store, Tally, check_length, main, parse_cgi, temporary_store
 
 OK = 200
 NOT_JSON = {lib_json.SYNTAX, lib_json.UTF8, lib_json.DEPTH}
@@ -54,23 +53,18 @@ def cases_of(name: str, text: bytes, decisions: dict[str, str]) -> list[Case]:
         raise ValueError(f"{name} should lack something of a plant, and no more")
     elif name.startswith("n_") and (not alone or alone - NOT_JSON):
         raise ValueError(f"{name} should be no JSON")
-    return [
-        Case(f"{name} alone", text, alone),
-        Case(f"{name} embedded", whole, inside),
-    ]
+    return [Case(f"{name} alone", text, alone), Case(f"{name} embedded", whole, inside)]
 
 
 def fault(case: Case, store: Store) -> str | None:
-    environment = store.environment(PLANT_STORE_BODY_BYTES_MAX=str(BODY_BYTES_MAX))
-    environment |= store.request(case.body)
-    done = run_cgi([store.responder], environment, case.body)
+    done = store.cgi(case.body, {"PLANT_STORE_BODY_BYTES_MAX": str(BODY_BYTES_MAX)})
     if done.returncode:
         return f"exit status {done.returncode}: {done.stderr.decode()[:2000]}"
     try:
         answer = check_length(parse_cgi(done.stdout))
     except ValueError as error:
         return str(error)
-    good = answer.is_plant("x") if OK in case.expected else False
+    good = OK in case.expected and answer.is_plant("x")
     if good or any(answer.is_error(400, number) for number in case.expected):
         return None
     return f"not one of {sorted(case.expected)}: {answer}"
@@ -80,11 +74,8 @@ def run(tally: Tally, build_dir: str) -> None:
     texts = lib_json.suite()
     decisions = lib_json.read_table("decisions.txt")
     open_texts = {name for name in texts if name.startswith("i_")}
-    tally.check(
-        set(decisions) == open_texts,
-        "every i_ text is decided, and nothing else is",
-        set(decisions) ^ open_texts,
-    )
+    tally.check(set(decisions) == open_texts, "every i_ text is decided, and nothing else is",
+                set(decisions) ^ open_texts)
     kinds = {name[:2] for name in texts}
     tally.check(kinds == {"y_", "n_", "i_"}, "every text is y_, n_ or i_", kinds)
     cases = [case for name in texts for case in cases_of(name, texts[name], decisions)]
@@ -97,9 +88,7 @@ def run(tally: Tally, build_dir: str) -> None:
                 else:
                     tally.check(False, case.sentence, found)
         plants = store.plants()
-        tally.check(
-            plants == [{"id": 1, "name": "x"}], "nothing else is stored", plants
-        )
+        tally.check(plants == [{"id": 1, "name": "x"}], "nothing else is stored", plants)
 
 
 if __name__ == "__main__":

@@ -92,23 +92,23 @@ capture_end(void)
 	close(reader);
 }
 
-static int
-set_up_group(void **state)
+static void
+set_up(char *unused)
 {
+	static bool opened;
+
 	capture_begin();
 	log_error("early");
 	capture_end();
-	memcpy(before_open, lines[0], sizeof before_open);
-	return 0;
-}
-
-static int
-set_up(void **state)
-{
+	if (!opened)
+		memcpy(before_open, lines[0], sizeof before_open);
+	opened = true;
 	log_open("tester", 0);
 	log_set_level(LOG_AT_DEBUG);
-	return 0;
+	log_set_json(false);
 }
+
+#define LOG_TEST(name) FIXTURE_TEST(name, char, unused, set_up, (void))
 
 /* Log `text`, which arrives in lines[0]. */
 static void
@@ -120,14 +120,12 @@ say(const char *text)
 	assert_int_equal(captured, 1);
 }
 
-static void
-before_the_program_has_a_name_it_is_plant_store(void **state)
+LOG_TEST(before_the_program_has_a_name_it_is_plant_store)
 {
 	assert_string_equal(before_open, "plant-store: early\n");
 }
 
-static void
-message_is_one_write_of_program_text_and_newline(void **state)
+LOG_TEST(message_is_one_write_of_program_text_and_newline)
 {
 	capture_begin();
 	log_error("%s: %d of %zu", "what", -1, (size_t)2);
@@ -136,8 +134,7 @@ message_is_one_write_of_program_text_and_newline(void **state)
 	assert_string_equal(lines[0], "tester: what: -1 of 2\n");
 }
 
-static void
-messages_above_the_level_are_dropped(void **state)
+LOG_TEST(messages_above_the_level_are_dropped)
 {
 	static const char *const said[] = { "tester: e\n", "tester: w\n",
 		"tester: i\n", "tester: d\n" };
@@ -148,7 +145,7 @@ messages_above_the_level_are_dropped(void **state)
 		log_error("e");
 		log_warning("w");
 		log_info("i");
-		log_debug("d");
+		log_at(LOG_AT_DEBUG, "d");
 		capture_end();
 		assert_int_equal(captured, level + 1);
 		for (int i = 0; i <= level; i++)
@@ -156,8 +153,7 @@ messages_above_the_level_are_dropped(void **state)
 	}
 }
 
-static void
-message_is_cut_at_one_kibibyte_with_its_newline(void **state)
+LOG_TEST(message_is_cut_at_one_kibibyte_with_its_newline)
 {
 	const size_t fits = LINE_BYTES_MAX - strlen("tester: ") - 1;
 	char text[4000];
@@ -174,8 +170,7 @@ message_is_cut_at_one_kibibyte_with_its_newline(void **state)
 	assert_string_equal(lines[0] + LINE_BYTES_MAX - 3, "xy\n");
 }
 
-static void
-bytes_that_are_not_printable_ascii_become_question_marks(void **state)
+LOG_TEST(bytes_that_are_not_printable_ascii_become_question_marks)
 {
 	for (int c = 1; c < 256; c++) {
 		const char text[] = { 'a', (char)c, 'b', '\0' };
@@ -188,8 +183,7 @@ bytes_that_are_not_printable_ascii_become_question_marks(void **state)
 	}
 }
 
-static void
-errno_is_left_as_it_was(void **state)
+LOG_TEST(errno_is_left_as_it_was)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC), after[4];
 
@@ -205,7 +199,7 @@ errno_is_left_as_it_was(void **state)
 	log_error("one that stderr does not accept");
 	after[2] = errno;
 	log_set_level(LOG_AT_ERROR);
-	log_debug("one that is dropped");
+	log_at(LOG_AT_DEBUG, "one that is dropped");
 	after[3] = errno;
 	capture_end();
 	close(full);
@@ -213,12 +207,31 @@ errno_is_left_as_it_was(void **state)
 		assert_int_equal(after[i], EDOM);
 }
 
+/* Warn in a log whose JOURNAL_STREAM is `off` from stderr's inode. */
 static void
-message_goes_to_the_journal_alone_or_to_stderr_and_syslog(void **state)
+warn_opened(int use_syslog, unsigned off, const char *text)
+{
+	char stream[64] = "";
+	struct stat st;
+
+	capture_begin();
+	if (fstat(STDERR_FILENO, &st) == 0)
+		snprintf(stream, sizeof stream, "%llu:%llu",
+		    (unsigned long long)st.st_dev,
+		    (unsigned long long)st.st_ino + off);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_open("test", use_syslog);
+	unsetenv("JOURNAL_STREAM");
+	syslogged = 0;
+	log_warning("%s", text);
+	capture_end();
+}
+
+LOG_TEST(message_goes_to_the_journal_alone_or_to_stderr_and_syslog)
 {
 	static const struct {
 		int use_syslog;
-		unsigned off; /* how far JOURNAL_STREAM is from our inode */
+		unsigned off;
 		const char *line;
 		unsigned syslogged;
 	} cases[] = {
@@ -228,27 +241,13 @@ message_goes_to_the_journal_alone_or_to_stderr_and_syslog(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		char stream[64] = "";
-		struct stat st;
-
-		capture_begin();
-		if (fstat(STDERR_FILENO, &st) == 0)
-			snprintf(stream, sizeof stream, "%llu:%llu",
-			    (unsigned long long)st.st_dev,
-			    (unsigned long long)st.st_ino + cases[i].off);
-		setenv("JOURNAL_STREAM", stream, 1);
-		log_open("test", cases[i].use_syslog);
-		unsetenv("JOURNAL_STREAM");
-		syslogged = 0;
-		log_warning("a\nb");
-		capture_end();
+		warn_opened(cases[i].use_syslog, cases[i].off, "a\nb");
 		assert_string_equal(lines[0], cases[i].line);
 		assert_int_equal(syslogged, cases[i].syslogged);
 	}
 }
 
-static void
-message_while_a_bar_is_shown_clears_it_first(void **state)
+LOG_TEST(message_while_a_bar_is_shown_clears_it_first)
 {
 	capture_begin();
 	log_set_progress(true);
@@ -281,9 +280,9 @@ json_member(const char *line, const char *name)
 	return text;
 }
 
-static void
-json_line_is_one_object_for_every_byte(void **state)
+LOG_TEST(json_line_is_one_object_for_every_byte)
 {
+	log_set_json(true);
 	for (int c = 1; c < 256; c++) {
 		const char text[] = { 'a', (char)c, 'b', '\0' };
 		char expected[] = "a?b";
@@ -302,11 +301,11 @@ json_line_is_one_object_for_every_byte(void **state)
 	    timestamp_is_canonical(json_member(lines[0], "time")), 1);
 }
 
-static void
-json_line_stays_whole_however_long_the_message(void **state)
+LOG_TEST(json_line_stays_whole_however_long_the_message)
 {
 	char text[2000];
 
+	log_set_json(true);
 	for (size_t len = 850; len < 1100; len++) {
 		memset(text, len % 2 == 0 ? '"' : 'x', len);
 		text[len] = '\0';
@@ -317,8 +316,7 @@ json_line_stays_whole_however_long_the_message(void **state)
 	}
 }
 
-static void
-members_follow_the_message_in_text_and_are_members_in_json(void **state)
+LOG_TEST(members_follow_the_message_in_text_and_are_members_in_json)
 {
 	static const char members[] =
 	    ",\"status\":200,\"token\":\"a.b-c_d\",\"none\":\"\"";
@@ -336,8 +334,7 @@ members_follow_the_message_in_text_and_are_members_in_json(void **state)
 	assert_string_equal(
 	    lines[0], "tester: answered (status=200 token=a.b-c_d none=)\n");
 	assert_in_range(strlen(lines[1]), 1000, LINE_BYTES_MAX);
-	assert_non_null(
-	    strstr(lines[1], "xxx (status=200 token=a.b-c_d none=)\n"));
+	assert_contains(lines[1], "xxx (status=200 token=a.b-c_d none=)\n");
 	log_set_json(true);
 	capture_begin();
 	log_members(LOG_AT_INFO, "answered", members);
@@ -348,29 +345,16 @@ members_follow_the_message_in_text_and_are_members_in_json(void **state)
 	assert_string_equal(json_member(lines[0], "none"), "");
 }
 
-static void
-json_goes_to_syslog_and_to_the_journal_as_well(void **state)
+LOG_TEST(json_goes_to_syslog_and_to_the_journal_as_well)
 {
-	char stream[64] = "";
-	struct stat st;
-
-	for (int is_journal = 0; is_journal < 2; is_journal++) {
-		capture_begin();
-		if (fstat(STDERR_FILENO, &st) == 0 && is_journal)
-			snprintf(stream, sizeof stream, "%llu:%llu",
-			    (unsigned long long)st.st_dev,
-			    (unsigned long long)st.st_ino);
-		setenv("JOURNAL_STREAM", stream, 1);
-		log_open("test", 1);
-		unsetenv("JOURNAL_STREAM");
-		syslogged = 0;
-		log_warning("a\"b");
-		capture_end();
-		if (is_journal)
-			assert_memory_equal(lines[0], "<4>{", 4);
+	log_set_json(true);
+	for (unsigned off = 2; off-- > 0;) {
+		warn_opened(1, off, "a\"b");
+		if (off == 0)
+			assert_begins(lines[0], "<4>{");
 		assert_string_equal(
-		    json_member(lines[0] + 3 * is_journal, "message"), "a\"b");
-		assert_int_equal(syslogged, !is_journal);
+		    json_member(strchr(lines[0], '{'), "message"), "a\"b");
+		assert_int_equal(syslogged, off);
 		strcat(syslog_line, "\n");
 		assert_string_equal(
 		    json_member(syslog_line, "level"), "warning");
@@ -378,8 +362,7 @@ json_goes_to_syslog_and_to_the_journal_as_well(void **state)
 }
 
 /* The last: it stays so. */
-static void
-request_of_the_process_is_in_every_line(void **state)
+LOG_TEST(request_of_the_process_is_in_every_line)
 {
 	log_set_request("the-id");
 	say("what");
@@ -387,48 +370,4 @@ request_of_the_process_is_in_every_line(void **state)
 	log_set_json(true);
 	say("what");
 	assert_string_equal(json_member(lines[0], "request"), "the-id");
-}
-
-static int
-set_up_json(void **state)
-{
-	log_set_json(true);
-	return set_up(state);
-}
-
-static int
-tear_down_json(void **state)
-{
-	log_set_json(false);
-	return 0;
-}
-
-#define JSON(test) \
-	cmocka_unit_test_setup_teardown(test, set_up_json, tear_down_json)
-#define OPEN(test) cmocka_unit_test_setup(test, set_up)
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		OPEN(before_the_program_has_a_name_it_is_plant_store),
-		OPEN(message_is_one_write_of_program_text_and_newline),
-		OPEN(messages_above_the_level_are_dropped),
-		OPEN(message_is_cut_at_one_kibibyte_with_its_newline),
-		OPEN(bytes_that_are_not_printable_ascii_become_question_marks),
-		OPEN(errno_is_left_as_it_was),
-		OPEN(message_goes_to_the_journal_alone_or_to_stderr_and_syslog),
-		OPEN(message_while_a_bar_is_shown_clears_it_first),
-		JSON(json_line_is_one_object_for_every_byte),
-		JSON(json_line_stays_whole_however_long_the_message),
-		JSON(json_goes_to_syslog_and_to_the_journal_as_well),
-		cmocka_unit_test_setup_teardown(
-		    members_follow_the_message_in_text_and_are_members_in_json,
-		    set_up, tear_down_json),
-		cmocka_unit_test_setup_teardown(
-		    request_of_the_process_is_in_every_line, set_up,
-		    tear_down_json),
-	};
-
-	return cmocka_run_group_tests(tests, set_up_group, NULL);
 }

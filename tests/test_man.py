@@ -7,12 +7,10 @@ usage: test_man.py BUILD_DIR
 
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-from lib_service import TOP, Tally, main
-from test_openapi import read_errors
+from lib_service import TOP, Tally, main, read_errors, run
 
 MAN = TOP / "deploy" / "man"
 COMMAND_PAGE = MAN / "plant-store.1"
@@ -26,31 +24,25 @@ FOREIGN = "referenced manual not found"
 COMMON_OPTIONS = {"--help"}
 
 
-def run(*command: object) -> str:
-    return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    ).stdout
+def output(*command: object) -> str:
+    return run(*command, text=True).stdout
 
 
 def rendered(page: pathlib.Path) -> str:
     """The page as it is read, with every run of blanks as one."""
-    text = run("mandoc", "-T", "utf8", "-O", "width=1000", page)
+    text = output("mandoc", "-T", "utf8", "-O", "width=1000", page)
     return re.sub(r"\s+", " ", re.sub(r".\x08", "", text))
 
 
 def check_lint(tally: Tally) -> None:
     for page in sorted(MAN.iterdir()):
-        told = run("mandoc", "-T", "lint", page).splitlines()
+        told = output("mandoc", "-T", "lint", page).splitlines()
         faults = [line for line in told if FOREIGN not in line]
         tally.check(not faults, f"{page.name} is clean under mandoc's lint", faults)
     with tempfile.NamedTemporaryFile("w") as broken:
         broken.write(COMMAND_PAGE.read_text().replace(".Sh NAME", ".Sh", 1))
         broken.flush()
-        told = run("mandoc", "-T", "lint", broken.name)
+        told = output("mandoc", "-T", "lint", broken.name)
         tally.check("NAME" in told, "it would find what is missing", told)
 
 
@@ -69,35 +61,23 @@ def check_errors(tally: Tally) -> None:
 
 def check_settings(tally: Tally, build: pathlib.Path) -> None:
     """The page has exactly the settings and defaults of both programs' help."""
-    told = run(build / "plant-store.fcgi", "--help")
+    told = output(build / "plant-store.fcgi", "--help")
     table = dict(re.findall(r"^  (PLANT_STORE_\w+) \((.*)\)$", told, re.M))
     tally.check(len(table) > 0, "the responder's help has the settings")
     part = told[told.index("Settings, "):]
-    tally.check(
-        run(build / "plant-store", "--help").endswith(part),
-        "the command's help has the same ones",
-    )
+    tally.check(output(build / "plant-store", "--help").endswith(part),
+                "the command's help has the same ones")
     text = rendered(RESPONDER_PAGE)
     section = text[text.index(" ENVIRONMENT "):text.index(" FILES ")]
     page = dict(re.findall(r"(PLANT_STORE_\w+) [^(]*\(([^)]*)\)", section))
     ours = {name: default or "none" for name, default in table.items()}
     tally.check(
-        page == ours, "the responder's page has exactly these, and their defaults", page
-    )
+        page == ours, "the responder's page has exactly these, and their defaults", page)
     for program in ("plant-store", "plant-store.fcgi"):
-        done = subprocess.run(
-            [build / program],
-            env={"PLANT_STORE_DRI": "/srv", "REQUEST_METHOD": "GET"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        tally.check(
-            f"{program}: PLANT_STORE_DRI: " in done.stderr,
-            f"{program} warns of a name that is no setting",
-            done.stderr,
-        )
+        done = run(build / program, env={"PLANT_STORE_DRI": "/srv", "REQUEST_METHOD": "GET"},
+                   text=True)
+        tally.check(f"{program}: PLANT_STORE_DRI: " in done.stderr,
+                    f"{program} warns of a name that is no setting", done.stderr)
 
 
 def check_journal(tally: Tally) -> None:
@@ -105,11 +85,8 @@ def check_journal(tally: Tally) -> None:
     example = re.search(r"\.Bd -literal\n(\{.*?)\.Ed", JOURNAL_PAGE.read_text(), re.S)
     golden = (TOP / "tests" / "golden" / "journal-v1.jsonl").read_text()
     lines = example[1].replace("\n ", "") if example else ""
-    tally.check(
-        lines.count("\n") == 2 and golden.startswith(lines),
-        "the journal page's example is a real journal",
-        lines,
-    )
+    tally.check(lines.count("\n") == 2 and golden.startswith(lines),
+                "the journal page's example is a real journal", lines)
 
 
 def options_in(text: str) -> set[str]:
@@ -119,46 +96,40 @@ def options_in(text: str) -> set[str]:
 def check_command(tally: Tally, build: pathlib.Path) -> None:
     """Each subcommand has a section that names exactly its help's options."""
     command = build / "plant-store"
-    told = run(command, "--help")
-    names = [
-        name for name in re.findall(r"^([a-z]+) {2,}\S", told, re.M) if name != "help"
-    ]
+    told = output(command, "--help")
+    names = [name for name in re.findall(r"^([a-z]+) {2,}\S", told, re.M) if name != "help"]
     tally.check(len(names) > 0, "the command's help names subcommands")
     page = COMMAND_PAGE.read_text()
     sections = dict(re.findall(r"^\.Ss (\w+)\n(.*?)(?=^\.S[sh] )", page, re.M | re.S))
-    tally.check(
-        set(sections) == set(names),
-        "the command's page has a section for each subcommand and no other",
-        set(sections) ^ set(names),
-    )
+    tally.check(set(sections) == set(names),
+                "the command's page has a section for each subcommand and no other",
+                set(sections) ^ set(names))
     for name in names:
-        text = run(command, name, "--help")
+        text = output(command, name, "--help")
         ours = options_in(text) - COMMON_OPTIONS
         theirs = {
             "--" + word
             for word in re.findall(r"(?:\bFl|\|) -([a-z][a-z-]*)", sections.get(name, ""))
         } - COMMON_OPTIONS
         tally.check(
-            ours == theirs,
-            f"the page's section on {name} has exactly the options of its help",
-            ours ^ theirs,
-        )
+            ours == theirs, f"the page's section on {name} has exactly the options of its help",
+            ours ^ theirs)
         for character in sorted(set(re.findall(r"U\+[0-9A-F]{4}", text))):
-            tally.check(
-                character in sections.get(name, ""),
-                f"the page's section on {name} tells of {character} as its help does",
-            )
+            tally.check(character in sections.get(name, ""),
+                        f"the page's section on {name} tells of {character} as its help does")
 
 
 def check_documents(tally: Tally) -> None:
     """README stays short, and every link within the project leads to a file."""
     lines = README.read_text().splitlines()
     longest = max(map(len, lines))
-    tally.check(
-        len(lines) <= README_LINES_MAX and longest <= README_COLUMNS_MAX,
-        f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
-        (len(lines), longest),
-    )
+    tally.check(len(lines) <= README_LINES_MAX and longest <= README_COLUMNS_MAX,
+                f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
+                (len(lines), longest))
+    version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
+    newest = re.search(r"^## ([^,\n]*)", (TOP / "CHANGELOG.md").read_text(), re.M)[1]
+    tally.check(f"**Status**: {version}. " in README.read_text() and newest == version,
+                "README and CHANGELOG are of the Makefile's version", (version, newest))
     pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/README.md")]
     pages.append(TOP / "tests/bench/RESULTS.md")
     for page in sorted(pages):
@@ -172,18 +143,9 @@ def check_documents(tally: Tally) -> None:
 def check_scripts(tally: Tally) -> None:
     for script in sorted((TOP / "scripts").iterdir()):
         for option in "-h", "--help":
-            done = subprocess.run(
-                [script, option],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            tally.check(
-                done.returncode == 0 and script.name in done.stdout and not done.stderr,
-                f"{script.name} {option} tells its usage",
-                done,
-            )
+            done = run(script, option, text=True)
+            tally.check(done.returncode == 0 and script.name in done.stdout and not done.stderr,
+                        f"{script.name} {option} tells its usage", done)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -28,86 +26,10 @@ open_good(const struct fixture *fixture)
 	assert_int_equal(metrics_open(fixture->path, true), FAULT_NONE);
 }
 
-static int
-count_in_child(void *path)
-{
-	if (metrics_open(path, false) != FAULT_NONE)
-		return 1;
-	metrics_add(METRICS_CREATED, 5);
-	return 0;
-}
-
-static void
-processes_and_later_ones_count_together(void **state)
-{
-	struct fixture *fixture = *state;
-
-	open_good(fixture);
-	metrics_add(METRICS_CREATED, 2);
-	assert_int_equal(fixture_in_child(count_in_child, fixture->path), 0);
-	assert_int_equal(metrics[METRICS_CREATED], 7);
-	open_good(fixture);
-	assert_int_equal(metrics[METRICS_CREATED], 7);
-}
-
-static void
-file_is_allocated_and_only_made_when_that_is_wanted(void **state)
-{
-	struct fixture *fixture = *state;
-	struct stat st;
-
-	assert_int_equal(metrics_open(fixture->path, false), FAULT_ABSENT);
-	assert_false(fixture_exists(fixture, METRICS_NAME));
-	open_good(fixture);
-	assert_int_equal(fstatat(fixture->dir, METRICS_NAME, &st, 0), 0);
-	assert_int_equal(st.st_size, FILE_BYTES);
-	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_true(st.st_blocks * 512 >= FILE_BYTES);
-}
-
-static void
-lost_file_is_made_anew_and_the_old_one_can_still_be_counted_in(void **state)
-{
-	struct fixture *fixture = *state;
-
-	open_good(fixture);
-	fixture_remove(fixture, METRICS_NAME);
-	metrics_add(METRICS_CREATED, 1);
-	assert_int_equal(metrics[METRICS_CREATED], 1);
-	open_good(fixture);
-	assert_int_equal(metrics[METRICS_CREATED], 0);
-}
-
-static void
-file_of_another_kind_is_replaced_and_a_short_one_filled(void **state)
-{
-	static const struct {
-		size_t size;
-		const char *begin;
-	} rows[] = { { 0, "" }, { 1, "" }, { 4095, "" }, { 4096, "x" },
-		{ 4096, "plant-store of another version" }, { 9000, "" },
-		{ 100, "x" } };
-
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct fixture *fixture = fixture_renew(state);
-
-		fixture_write(fixture, METRICS_NAME, 0, rows[i].begin,
-		    strlen(rows[i].begin));
-		fixture_truncate(fixture, METRICS_NAME, rows[i].size);
-		if (rows[i].begin[0] != '\0')
-			assert_int_equal(
-			    metrics_open(fixture->path, false), FAULT_SETUP);
-		open_good(fixture);
-		assert_int_equal(metrics[METRICS_CREATED], 0);
-		metrics_add(METRICS_CREATED, 1);
-		open_good(fixture);
-		assert_int_equal(metrics[METRICS_CREATED], 1);
-	}
-}
-
 /*
  * cmocka handles SIGBUS during a test: a process that opens the file for the
- * first time, without that handler.
+ * first time, without that handler.  These tests come first, while this process
+ * has none open.
  */
 static int
 open_in_child(const char *path)
@@ -138,13 +60,10 @@ count_while_it_is_truncated(void *path)
 	return metrics[METRICS_CREATED] == 1 ? 0 : 4;
 }
 
-static void
-truncated_file_harms_no_process_that_counts_in_it(void **state)
+STORE_TEST(truncated_file_harms_no_process_that_counts_in_it)
 {
-	struct fixture *fixture = *state;
-
 	assert_int_equal(
-	    fixture_in_child(count_while_it_is_truncated, fixture->path), 0);
+	    in_child(count_while_it_is_truncated, fixture->path), 0);
 	assert_int_equal(fixture_size(fixture, METRICS_NAME), FILE_BYTES);
 }
 
@@ -161,13 +80,98 @@ touch_another_file(void *path)
 	return 0;
 }
 
-static void
-truncation_of_any_other_mapped_file_ends_the_process_as_before(void **state)
+STORE_TEST(truncation_of_any_other_mapped_file_ends_the_process_as_before)
 {
-	struct fixture *fixture = *state;
-
 	assert_int_equal(
-	    fixture_in_child(touch_another_file, fixture->path), 128 + SIGBUS);
+	    in_child(touch_another_file, fixture->path), 128 + SIGBUS);
+}
+
+static int
+count_in_child(void *path)
+{
+	if (metrics_open(path, false) != FAULT_NONE)
+		return 1;
+	metrics_add(METRICS_CREATED, 5);
+	return 0;
+}
+
+STORE_TEST(processes_and_later_ones_count_together)
+{
+	open_good(fixture);
+	metrics_add(METRICS_CREATED, 2);
+	assert_int_equal(in_child(count_in_child, fixture->path), 0);
+	assert_int_equal(metrics[METRICS_CREATED], 7);
+	open_good(fixture);
+	assert_int_equal(metrics[METRICS_CREATED], 7);
+}
+
+STORE_TEST(file_is_allocated_and_only_made_when_that_is_wanted)
+{
+	struct stat st;
+
+	assert_int_equal(metrics_open(fixture->path, false), FAULT_ABSENT);
+	assert_false(fixture_exists(fixture, METRICS_NAME));
+	open_good(fixture);
+	assert_int_equal(fstatat(fixture->dir, METRICS_NAME, &st, 0), 0);
+	assert_int_equal(st.st_size, FILE_BYTES);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_true(st.st_blocks * 512 >= FILE_BYTES);
+}
+
+STORE_TEST(lost_file_is_made_anew_and_the_old_one_can_still_be_counted_in)
+{
+	open_good(fixture);
+	fixture_remove(fixture, METRICS_NAME);
+	metrics_add(METRICS_CREATED, 1);
+	assert_int_equal(metrics[METRICS_CREATED], 1);
+	open_good(fixture);
+	assert_int_equal(metrics[METRICS_CREATED], 0);
+}
+
+STORE_TEST(file_of_another_kind_is_replaced_and_a_short_one_filled)
+{
+	static const struct {
+		size_t size;
+		const char *begin;
+	} rows[] = { { 0, "" }, { 1, "" }, { 4095, "" }, { 4096, "x" },
+		{ 4096, "plant-store of another version" }, { 9000, "" },
+		{ 100, "x" } };
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		fixture_renew(fixture);
+		fixture_write(fixture, METRICS_NAME, 0, rows[i].begin,
+		    strlen(rows[i].begin));
+		fixture_truncate(fixture, METRICS_NAME, rows[i].size);
+		if (rows[i].begin[0] != '\0')
+			assert_int_equal(
+			    metrics_open(fixture->path, false), FAULT_SETUP);
+		open_good(fixture);
+		assert_int_equal(metrics[METRICS_CREATED], 0);
+		metrics_add(METRICS_CREATED, 1);
+		open_good(fixture);
+		assert_int_equal(metrics[METRICS_CREATED], 1);
+	}
+}
+
+/* A test that opens stores one after another reaches the limit otherwise. */
+STORE_TEST(a_process_maps_one_file_at_a_time)
+{
+	open_good(fixture);
+	open_good(fixture);
+	fixture_renew(fixture);
+	open_good(fixture);
+	fixture_write(fixture, METRICS_NAME, 0, "x", 1);
+	assert_int_equal(metrics_open(fixture->path, false), FAULT_SETUP);
+
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[1000];
+	int n = 0;
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps) != NULL)
+		n += strstr(line, "/" METRICS_NAME) != NULL;
+	fclose(maps);
+	assert_int_equal(n, 1);
 }
 
 static int
@@ -185,24 +189,18 @@ open_without_room(void *path)
 	return metrics[METRICS_CREATED] == n + 1 ? 0 : 2;
 }
 
-static void
-without_room_a_process_counts_for_itself(void **state)
+STORE_TEST(without_room_a_process_counts_for_itself)
 {
-	struct fixture *fixture = *state;
-
-	assert_int_equal(fixture_in_child(open_without_room, fixture->path), 0);
+	assert_int_equal(in_child(open_without_room, fixture->path), 0);
 }
 
-static void
-store_serves_where_there_can_be_no_file(void **state)
+STORE_TEST(store_serves_where_there_can_be_no_file)
 {
-	struct fixture *fixture = *state;
-
 	assert_int_equal(mkdirat(fixture->dir, METRICS_NAME, 0700), 0);
 	struct store *store = fixture_open(fixture, true);
-	assert_int_equal(fixture_put(store, 1, "1").result, STORE_CREATED);
+	expect_put(store, 1, "1", STORE_CREATED);
 	store_close(store);
-	assert_int_equal(fixture_logged(fixture, "counts for itself alone"), 1);
+	expect_logged(fixture, "counts for itself alone", 1);
 	assert_int_equal(unlinkat(fixture->dir, METRICS_NAME, AT_REMOVEDIR), 0);
 }
 
@@ -216,12 +214,11 @@ count_often(void *unused)
 	return unused;
 }
 
-static void
-threads_lose_no_count(void **state)
+STORE_TEST(threads_lose_no_count)
 {
 	pthread_t threads[THREADS];
 
-	open_good(*state);
+	open_good(fixture);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(
 		    pthread_create(&threads[i], NULL, count_often, NULL), 0);
@@ -232,10 +229,9 @@ threads_lose_no_count(void **state)
 	    metrics[METRICS_BATCH_PLANTS + METRICS_SUM], 2 * THREADS * EACH);
 }
 
-static void
-value_is_in_the_bucket_whose_bound_it_does_not_exceed(void **state)
+STORE_TEST(value_is_in_the_bucket_whose_bound_it_does_not_exceed)
 {
-	open_good(*state);
+	open_good(fixture);
 	for (unsigned i = 0; i < METRICS_BUCKETS - 1; i++) {
 		metrics_observe(
 		    METRICS_SYNC_US, metrics_bound(METRICS_SYNC_US, i));
@@ -251,10 +247,8 @@ value_is_in_the_bucket_whose_bound_it_does_not_exceed(void **state)
 	    metrics[METRICS_SYNC_US + METRICS_SUM] + METRICS_BUCKETS - 1);
 }
 
-static void
-commit_counts_its_plants_by_result_its_sync_and_the_store(void **state)
+STORE_TEST(commit_counts_its_plants_by_result_its_sync_and_the_store)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	fixture_put(store, 1, "1");
@@ -277,27 +271,4 @@ commit_counts_its_plants_by_result_its_sync_and_the_store(void **state)
 	store_close(store);
 	store_close(fixture_open(fixture, true));
 	assert_int_equal(metrics[METRICS_FAILED], 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		/* First, while this process has none open. */
-		TEST(truncated_file_harms_no_process_that_counts_in_it),
-		TEST(
-		    truncation_of_any_other_mapped_file_ends_the_process_as_before),
-		TEST(processes_and_later_ones_count_together),
-		TEST(file_is_allocated_and_only_made_when_that_is_wanted),
-		TEST(
-		    lost_file_is_made_anew_and_the_old_one_can_still_be_counted_in),
-		TEST(file_of_another_kind_is_replaced_and_a_short_one_filled),
-		TEST(without_room_a_process_counts_for_itself),
-		TEST(store_serves_where_there_can_be_no_file),
-		TEST(threads_lose_no_count),
-		TEST(value_is_in_the_bucket_whose_bound_it_does_not_exceed),
-		TEST(commit_counts_its_plants_by_result_its_sync_and_the_store),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,59 +8,53 @@ Usage: test_metrics_command.py build/plant-store
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
-from lib_command import CONFIG, NOINPUT, TIMEOUT_S, USAGE, expect
-from lib_service import TOP, Store, Tally, new_plant, run_scenario, temporary_store
+from lib_command import CONFIG, NOINPUT, USAGE, expect
+from lib_service import TOP, Store, Tally, new_plant, run, run_scenario, temporary_store
 
 program = pathlib.Path(sys.argv[1]).resolve()
 RULES = TOP / "deploy" / "prometheus" / "rules.yml"
 
 
-def run(store, *arguments, **options):
-    options.setdefault("env", store.environment())
-    return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S,
-        check=False, **options,
-    )
+def metrics(store, *arguments, **options):
+    return store.command("metrics", *arguments, text=True, **options)
 
 
 def promtool(*arguments, given=""):
-    return subprocess.run(
-        ["promtool", *map(str, arguments)], input=given, capture_output=True,
-        text=True, timeout=TIMEOUT_S, check=False,
-    )
+    return run("promtool", *arguments, input=given, text=True)
 
 
 def check_ends(tally: Tally, store: Store) -> None:
-    done = run(store, "metrics")
-    expect(tally, done, "a store that nobody has opened has none", NOINPUT, "",
+    expect(tally, metrics(store), "a store that nobody has opened has none", NOINPUT, "",
            f"{store.dir}: cannot open its metrics")
     made = (store.dir / "metrics").exists()
     tally.check(not made, "asking makes none")
-    given = new_plant(1, "Fern").decode()
-    expect(tally, run(store, "import", "--quiet", input=given), "a plant is imported")
-    done = run(store, "metrics")
+    done = store.command("import", "--quiet", input=new_plant(1, "Fern"))
+    expect(tally, done, "a plant is imported")
+    done = metrics(store)
     line = '\nplant_store_plants_total{result="created"} 1\n'
     expect(tally, done, "it is counted")
     tally.check(line in done.stdout, "as created", done.stdout)
-    other = run(store, "metrics", "--dir", store.dir, env=store.environment(
+    other = metrics(store, "--dir", store.dir, env=store.environment(
         PLANT_STORE_DIR="/nowhere"))
     expect(tally, other, "the directory can be named", out=done.stdout)
-    expect(tally, run(store, "metrics", "x"), "an operand is too many", USAGE, "")
+    expect(tally, metrics(store, "x"), "an operand is too many", USAGE, "")
     bad = store.environment(PLANT_STORE_TOKENS="/nowhere/tokens")
-    expect(tally, run(store, "metrics", env=bad), "without a token file it prints none",
+    expect(tally, metrics(store, env=bad), "without a token file it prints none",
            CONFIG, "", "/nowhere/tokens")
+    bad = store.environment(PLANT_STORE_THREADS="0")
+    done = metrics(store, "--dir", store.dir, env=bad)
+    expect(tally, done, "nor with a wrong setting", CONFIG, "",
+           "PLANT_STORE_THREADS")
     (store.dir / "metrics").write_bytes(b"x" * 4096)
-    expect(tally, run(store, "metrics"), "nor of a file of another kind", CONFIG, "")
+    expect(tally, metrics(store), "nor of a file of another kind", CONFIG, "")
 
 
 def check_text(tally: Tally, store: Store) -> None:
-    token = [program, "token", "add", "short", "--expires", "10d"]
-    subprocess.run(token, env=store.environment(), check=True, capture_output=True)
-    run(store, "import", "--quiet", input=new_plant(2, "Moss").decode())
-    text = run(store, "metrics").stdout
+    store.command("token", "add", "short", "--expires", "10d", check=True)
+    store.command("import", "--quiet", input=new_plant(2, "Moss"))
+    text = metrics(store).stdout
     done = promtool("check", "metrics", given=text)
     expect(tally, done, "promtool has nothing to complain of", out="", err="")
     done = promtool("check", "metrics", given=text.replace("answers_total", "answers"))
@@ -69,16 +63,13 @@ def check_text(tally: Tally, store: Store) -> None:
     missing = {name for name in names if f"\n{name}" not in text}
     tally.check(names and not missing, "the rules ask for what there is", missing)
     text = (TOP / "deploy/man/plant-store.fcgi.8").read_text()
-    families = set(re.findall(r"^# TYPE (\S+)", run(store, "metrics").stdout, re.M))
+    families = set(re.findall(r"^# TYPE (\S+)", metrics(store).stdout, re.M))
     told = set(re.findall(r"\bplant_store_\w+", text))
     tally.check(told == families, "the manual has each metric", told ^ families)
 
 
 def check_rules(tally: Tally) -> None:
-    for what, path in (
-        ("config", RULES.with_name("prometheus.yml")),
-        ("rules", RULES),
-    ):
+    for what, path in (("config", RULES.with_name("prometheus.yml")), ("rules", RULES)):
         expect(tally, promtool("check", what, path), f"promtool accepts {path.name}")
     done = promtool("test", "rules", TOP / "tests" / "prometheus_rules.yml")
     expect(tally, done, "each alert fires in its time, and no other")

@@ -1,7 +1,7 @@
 /* notify: what arrives at the socket that NOTIFY_SOCKET names. */
 #include "unit.h"
 
-#include <stdbool.h>
+#include <errno.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -49,69 +49,41 @@ arrives_once(const char *name)
 	close(fd);
 }
 
-static void
-a_state_arrives_at_a_path_and_at_an_abstract_name(void **state)
+TEST(a_state_arrives_at_a_path_and_at_an_abstract_name)
 {
-	char dir[] = "/tmp/notify.XXXXXX", name[sizeof(dir) + 8];
+	char dir[DIRECTORY_PATH_MAX], name[sizeof(dir) + 8];
 
-	assert_non_null(mkdtemp(dir));
+	directory_make(dir);
 	snprintf(name, sizeof(name), "%s/socket", dir);
 	arrives_once(name);
-	assert_return_code(unlink(name), 0);
-	assert_return_code(rmdir(dir), 0);
+	directory_remove(dir);
 	snprintf(name, sizeof(name), "@notify.%d", (int)getpid());
 	arrives_once(name);
 }
 
 /* What notify_supervisor logs with this NOTIFY_SOCKET, and with descriptors. */
-static size_t
-said(const char *name, bool descriptors, char *text, size_t size)
+static const char *
+logged_with(const char *name, bool descriptors)
 {
-	int ends[2], before = dup(STDERR_FILENO);
 	struct rlimit limit, none;
-	ssize_t len;
 
 	setenv("NOTIFY_SOCKET", name, 1);
-	assert_return_code(pipe(ends), 0);
-	dup2(ends[1], STDERR_FILENO);
-	close(ends[1]);
 	assert_return_code(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
+	stderr_capture();
 	setrlimit(RLIMIT_NOFILE, descriptors ? &limit : &none);
 	notify_supervisor("READY=1");
-	assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	dup2(before, STDERR_FILENO);
-	close(before);
-	len = read(ends[0], text, size - 1);
-	close(ends[0]);
-	assert_in_range(len, 0, size - 1);
-	text[len] = '\0';
-	return (size_t)len;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return stderr_captured();
 }
 
-static void
-a_socket_that_cannot_be_used_is_logged_and_none_is_not(void **state)
+TEST(a_socket_that_cannot_be_used_is_logged_and_none_is_not)
 {
 	static const char *const names[] = { "/nonexistent/socket", "relative",
 		LONG_NAME };
-	char text[512];
 
-	for (size_t i = 0; i < COUNT(names); i++) {
-		assert_true(said(names[i], true, text, sizeof(text)) > 0);
-		assert_non_null(strstr(text, "NOTIFY_SOCKET"));
-	}
-	assert_true(said(names[0], false, text, sizeof(text)) > 0);
-	assert_non_null(strstr(text, "Too many open files"));
-	assert_int_equal(said("", true, text, sizeof(text)), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_state_arrives_at_a_path_and_at_an_abstract_name),
-		TEST(a_socket_that_cannot_be_used_is_logged_and_none_is_not),
-	};
-
-	return cmocka_run_group_tests_name("notify", tests, NULL, NULL);
+	for (size_t i = 0; i < COUNT(names); i++)
+		assert_contains(logged_with(names[i], true), "NOTIFY_SOCKET");
+	assert_contains(logged_with(names[0], false), strerror(EMFILE));
+	assert_string_equal(logged_with("", true), "");
 }

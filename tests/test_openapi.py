@@ -4,7 +4,8 @@
 usage: test_openapi.py BUILD_DIR
 
 Linters and generators come from npm, in the versions of
-tests/openapi/package-lock.json.  The answer 500 is held against the table only: no request brings it about.
+tests/openapi/package-lock.json.  The answer 500 is held against the table only: no
+request brings it about.
 """
 
 import dataclasses
@@ -19,29 +20,15 @@ import tempfile
 from collections.abc import Iterator
 
 from lib_service import (
-    TOP,
-    Answer,
-    ErrorRow,
-    Store,
-    Tally,
-    canonical,
-    check_length,
-    main,
-    parse_cgi,
-    read_errors,
-    run_cgi,
-    temporary_store,
+    TOP, Answer, ErrorRow, Store, Tally, canonical, check_length, install_npm, main, parse_cgi,
+    read_errors, run, temporary_store,
 )
 
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
 FOLDER = TOP / "tests" / "openapi"
 README = TOP / "README.md"
 NPM_S = 120.0
-INSTALL_S = 600.0
-INT_BOUNDS = {
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-}
+INT_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 # Their messages go on with the place and the reason.
 JSON_ERRORS = range(4001, 4005)
 CREATED = "200"
@@ -78,15 +65,11 @@ def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
     statuses = {str(row.status) for row in rows}
     responses = path["post"]["responses"]
     documented = set(responses) - {CREATED, OTHERS}
-    tally.check(
-        documented == statuses - {str(METHOD_STATUS)},
-        "the operation has every status of the table but 405, and no other",
-        documented ^ statuses,
-    )
+    tally.check(documented == statuses - {str(METHOD_STATUS)},
+                "the operation has every status of the table but 405, and no other",
+                documented ^ statuses)
     for word in (str(METHOD_STATUS), str(METHOD_ERROR), "`Allow: POST`"):
-        tally.check(
-            word in path["description"], f"the path's description has {word}", path
-        )
+        tally.check(word in path["description"], f"the path's description has {word}", path)
     others = resolve(document, responses[OTHERS])
     tally.check(
         others["content"]["application/json"]["schema"]
@@ -97,11 +80,8 @@ def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
     section = (TOP / "deploy" / "README.md").read_text().partition(DIFFERENCES)[2]
     met = set(re.findall(r"\b(?:4\d\d|50\d)\b", section.partition("\n* ")[0]))
     named = set(re.findall(r"\b[45]\d\d\b", others["description"]))
-    tally.check(
-        bool(met) and met <= documented | named | {str(METHOD_STATUS)},
-        "the statuses of the web servers are named",
-        met - documented - named,
-    )
+    tally.check(bool(met) and met <= documented | named | {str(METHOD_STATUS)},
+                "the statuses of the web servers are named", met - documented - named)
 
 
 def check_drift(tally: Tally) -> None:
@@ -115,10 +95,7 @@ def check_drift(tally: Tally) -> None:
         copy = top / DOCUMENT.relative_to(TOP)
 
         def errors(*arguments: str) -> subprocess.CompletedProcess:
-            program = top / "scripts" / "errors"
-            return subprocess.run(
-                [program, *arguments], capture_output=True, text=True, timeout=NPM_S
-            )
+            return run(top / "scripts" / "errors", *arguments, text=True)
 
         done = errors("--check")
         tally.check(done.returncode == 0, "scripts/errors --check finds no drift", done)
@@ -131,17 +108,11 @@ def check_drift(tally: Tally) -> None:
                 number[keyword].reverse()
             copy.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
             done = errors("--check")
-            tally.check(
-                done.returncode == 1 and str(copy) in done.stderr,
-                f"scripts/errors --check finds a drift of {keyword}",
-                done,
-            )
+            tally.check(done.returncode == 1 and str(copy) in done.stderr,
+                        f"scripts/errors --check finds a drift of {keyword}", done)
             done = errors()
-            tally.check(
-                done.returncode == 0 and copy.read_text() == DOCUMENT.read_text(),
-                f"scripts/errors mends {keyword}",
-                done,
-            )
+            tally.check(done.returncode == 0 and copy.read_text() == DOCUMENT.read_text(),
+                        f"scripts/errors mends {keyword}", done)
 
 
 # --- The linters and generators ----------------------------------------------
@@ -151,21 +122,10 @@ def npm(folder: str, *command: str | os.PathLike) -> subprocess.CompletedProcess
     """Run a program of npm's packages, or node with them."""
     programs = os.path.join(folder, "node_modules", ".bin")
     environment = os.environ | {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "REDOCLY_TELEMETRY": "off",
-        "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true",
-        "NO_COLOR": "1",
-    }
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=NPM_S,
-    )
+        "PATH": f"{programs}:{os.environ['PATH']}", "REDOCLY_TELEMETRY": "off",
+        "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true", "NO_COLOR": "1"}
+    return run(*command, cwd=folder, env=environment, stderr=subprocess.STDOUT, text=True,
+               timeout=NPM_S)
 
 
 def node(script: str) -> list[str]:
@@ -191,11 +151,8 @@ def check_linters(tally: Tally, folder: str) -> None:
             del broken["info"][missing]
             broken_path.write_text(json.dumps(broken))
             done = npm(folder, *command, broken_path)
-            tally.check(
-                done.returncode == 1 and missing in done.stdout,
-                f"{name} finds that {missing} is missing",
-                done.stdout,
-            )
+            tally.check(done.returncode == 1 and missing in done.stdout,
+                        f"{name} finds that {missing} is missing", done.stdout)
 
 
 def check_generators(tally: Tally, folder: str, rows: list[ErrorRow]) -> None:
@@ -289,33 +246,23 @@ def check_examples(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
         schema = body["content"]["application/json"]["schema"]
         for name, value in examples_of(body).items():
             faults = list(schema_faults(document, schema, value))
-            tally.check(
-                not faults, f"the example {name} of {where} is of its schema", faults
-            )
+            tally.check(not faults, f"the example {name} of {where} is of its schema", faults)
     for status, response in responses_of(document).items():
         if status == CREATED:
             continue
         for name, value in examples_of(response).items():
-            tally.check(
-                any(is_row(row, status, value) for row in rows),
-                f"the example {name} of {status} is in the table",
-                value,
-            )
+            tally.check(any(is_row(row, status, value) for row in rows),
+                        f"the example {name} of {status} is in the table", value)
     new_plant = document["components"]["schemas"]["NewPlant"]
     for wrong in ({"id": 1}, {"name": "F"}, {"id": 2**63, "name": "F"}, {"id": "1"}):
-        tally.check(
-            any(schema_faults(document, new_plant, wrong)),
-            f"{wrong} is no NewPlant",
-        )
+        tally.check(any(schema_faults(document, new_plant, wrong)), f"{wrong} is no NewPlant")
     schemas = document["components"]["schemas"]
     later = {"error": max(row.number for row in rows) + 1, "message": "Later."}
     tally.check(
         any(schema_faults(document, schemas["ErrorNumber"], later["error"]))
         and not any(schema_faults(document, schemas["Error"], later))
         and any(schema_faults(document, schemas["Error"], later | {"error": 2**31})),
-        "a number of a later version is an Error, but not yet an ErrorNumber",
-        schemas["Error"],
-    )
+        "a number of a later version is an Error, but not yet an ErrorNumber", schemas["Error"])
 
 
 def is_row(row: ErrorRow, status: str, value: dict) -> bool:
@@ -332,37 +279,25 @@ def check_frame(tally: Tally, document: dict) -> None:
     tally.check(document["openapi"] == "3.1.0", "it is OpenAPI 3.1.0")
     tally.check(info["version"] == "1.0.0", "the interface's version is 1.0.0")
     tally.check(info["license"]["identifier"] == "MIT", "the license is MIT")
-    tally.check(
-        set(document["paths"]) == {"/plants"}
-        and set(document["paths"]["/plants"]) == {"description", "post"},
-        "POST /plants is the only operation",
-        document["paths"].keys(),
-    )
+    tally.check(set(document["paths"]) == {"/plants"}
+                and set(document["paths"]["/plants"]) == {"description", "post"},
+                "POST /plants is the only operation", document["paths"].keys())
     post = document["paths"]["/plants"]["post"]
     tally.check(post["requestBody"]["required"] is True, "a body is required")
     schemes = document["components"]["securitySchemes"]
     tally.check(
-        "security" not in post
-        and [list(item) for item in document["security"]] == [list(schemes)]
+        "security" not in post and [list(item) for item in document["security"]] == [list(schemes)]
         and [(s["type"], s["scheme"]) for s in schemes.values()] == [("http", "bearer")],
-        "everything is protected by a bearer token",
-        schemes,
-    )
+        "everything is protected by a bearer token", schemes)
     schemas = document["components"]["schemas"]
     own = schemas["NewPlant"]["allOf"][1]
-    tally.check(
-        (schemas["Plant"]["required"], own["required"]) == (["name"], ["id"])
-        and set(schemas["Plant"]["properties"]) == {"name", "tag"},
-        "name and id are required, and tag is not",
-        schemas,
-    )
+    tally.check((schemas["Plant"]["required"], own["required"]) == (["name"], ["id"])
+                and set(schemas["Plant"]["properties"]) == {"name", "tag"},
+                "name and id are required, and tag is not", schemas)
     bounds = own["properties"]["id"]["minimum"], own["properties"]["id"]["maximum"]
     tally.check(bounds == INT_BOUNDS["int64"], "id has the bounds of int64", bounds)
-    tally.check(
-        sorted(schemas["Error"]["required"]) == ["error", "message"],
-        "error and message are always present",
-        schemas["Error"],
-    )
+    tally.check(sorted(schemas["Error"]["required"]) == ["error", "message"],
+                "error and message are always present", schemas["Error"])
 
 
 # --- The service -------------------------------------------------------------
@@ -375,14 +310,8 @@ class Asker:
     store: Store
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def __call__(
-        self, body: bytes, *, left_out: str = "", **variables: str
-    ) -> Answer:
-        request = self.store.request(body, **variables)
-        request.pop(left_out, None)
-        environment = self.store.environment(**self.settings) | request
-        done = run_cgi([self.store.responder], environment, body)
-        return check_length(parse_cgi(done.stdout))
+    def __call__(self, body: bytes, **variables: str) -> Answer:
+        return check_length(parse_cgi(self.store.cgi(body, self.settings, **variables).stdout))
 
     def set(self, **settings: str) -> "Asker":
         return Asker(self.store, self.settings | settings)
@@ -392,7 +321,7 @@ def failures(ask: Asker) -> Iterator[tuple[str, Answer]]:
     """A request for each status that is documented, and its answer."""
     fern = canonical({"id": 1, "name": "Fern", "tag": "indoor"})
     yield "400", ask(canonical({"name": "Fern"}))
-    yield "401", ask(fern, left_out="HTTP_AUTHORIZATION")
+    yield "401", ask(fern, HTTP_AUTHORIZATION="")
     yield "404", ask(fern, SCRIPT_NAME="/plant")
     yield "405", ask(b"", REQUEST_METHOD="GET")
     yield "409", ask(canonical({"id": 1, "name": "Moss"}))
@@ -421,13 +350,9 @@ def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Sto
     created = examples_of(responses[CREATED])
     for name, value in examples_of(post["requestBody"]).items():
         answer = ask(canonical(value))
-        tally.check(
-            answer.status == 200
-            and answer.body == canonical(created.pop(name))
-            and headers_of(answer) == documented_headers(document, responses[CREATED]),
-            f"the example {name} is answered as documented",
-            answer,
-        )
+        tally.check(answer.status == 200 and answer.body == canonical(created.pop(name))
+                    and headers_of(answer) == documented_headers(document, responses[CREATED]),
+                    f"the example {name} is answered as documented", answer)
     tally.check(not created, "each example of 200 has a request", created)
 
     of_all = documented_headers(document, responses[CREATED])
@@ -443,14 +368,10 @@ def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Sto
             # The document's 400 lists the headers of the other statuses too.
             allowed = documented_headers(document, responses["400"])
             wanted = of_all if status == "400" else headers
-            tally.check(
-                answer.status == (400 if contract else int(status))
-                and answer.body in map(canonical, bodies)
-                and headers_of(answer) == wanted
-                and (not contract or wanted.items() <= allowed.items()),
-                f"{status} is answered as documented, statuses: {mode}",
-                answer,
-            )
+            tally.check(answer.status == (400 if contract else int(status))
+                        and answer.body in map(canonical, bodies) and headers_of(answer) == wanted
+                        and (not contract or wanted.items() <= allowed.items()),
+                        f"{status} is answered as documented, statuses: {mode}", answer)
 
 
 def check_bounds(tally: Tally, document: dict, store: Store) -> None:
@@ -480,15 +401,10 @@ def check_surrogates(tally: Tally, document: dict, store: Store) -> None:
 def check_example(tally: Tally, document: dict) -> None:
     """README's example, which tests/servers/clients.py runs, is the document's."""
     own = document["components"]["schemas"]["NewPlant"]["allOf"][1]
-    examples = [
-        re.search(r"^ *(const plantBody = .*)$", text, re.MULTILINE)
-        for text in (own["properties"]["id"]["description"], README.read_text())
-    ]
-    tally.check(
-        all(examples) and examples[0][1] == examples[1][1],
-        "README and the document write large ids in the same way",
-        examples,
-    )
+    examples = [re.search(r"^ *(const plantBody = .*)$", text, re.MULTILINE)
+                for text in (own["properties"]["id"]["description"], README.read_text())]
+    tally.check(all(examples) and examples[0][1] == examples[1][1],
+                "README and the document write large ids in the same way", examples)
 
 
 def check_jq(tally: Tally) -> None:
@@ -499,7 +415,7 @@ def check_jq(tally: Tally) -> None:
     tally.check(bool(shown) and not silent, "jq's rounding is said where jq is", silent)
 
 
-def run(tally: Tally, build_dir: str) -> None:
+def scenario(tally: Tally, build_dir: str) -> None:
     document = json.loads(DOCUMENT.read_text())
     rows = read_errors()
     check_frame(tally, document)
@@ -508,12 +424,8 @@ def run(tally: Tally, build_dir: str) -> None:
     check_drift(tally)
     check_example(tally, document)
     check_jq(tally)
-    installed = subprocess.run(
-        [FOLDER / "install"], capture_output=True, text=True, timeout=INSTALL_S
-    )
-    if tally.check(
-        installed.returncode == 0, "npm's packages are installed", installed.stderr
-    ):
+    installed = install_npm()
+    if tally.check(installed.returncode == 0, "npm's packages are installed", installed.stderr):
         check_linters(tally, installed.stdout.strip())
         check_generators(tally, installed.stdout.strip(), rows)
     with temporary_store(build_dir) as store:
@@ -523,4 +435,4 @@ def run(tally: Tally, build_dir: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(run))
+    sys.exit(main(scenario))

@@ -4,12 +4,14 @@
 The package is built, checked with lintian, and installed, used, upgraded, removed
 and purged in a new root directory, whose only packages are Debian's essential ones,
 apt, and what the package itself depends on.  All that is started or mounted there is
-in namespaces which end with this test, however it ends.
+in namespaces which end with this test, however it ends.  With --long also from and
+back to the package of 0.1.0, and the test that the package has for autopkgtest.
 """
 
 import concurrent.futures
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import pty
@@ -46,6 +48,12 @@ SILENT_S = 30.0
 STOP_S = 10.0
 SOCKET = "/run/plant-store/socket"
 RESPONDER = "exec /usr/share/plant-store/plant-store-start"
+# What 0.1.0 has left when it was killed: a journal with a torn end, an index, and the
+# digests of these two tokens.
+OLD = TOP / "tests/golden/0.1.0"
+OLD_TOKENS = ("pst_3k0aFi_v_Ee4tGBeQACsnBQF-t401w4lIe5nteiziqE",
+              "pst_03Ich-6SpH4KV9rCWvhY9RPpX6bYTHMtac7K-73M7No")
+OLD_COMMIT = "60a89be1bfd069ad7e7d5cc09df753527be71412"
 
 clock = time.monotonic()
 
@@ -147,6 +155,41 @@ def check_lint(tally: Tally, package: pathlib.Path) -> None:
                 lint.stdout)
 
 
+def check_sbom(tally: Tally, package: pathlib.Path) -> None:
+    """By the specification of SPDX 2.3, and against what the packages depend on."""
+    name = "./usr/share/doc/plant-store/sbom.spdx.json"
+    sbom = json.loads(needed(
+        "sh", "-c", 'dpkg-deb --fsys-tarfile "$0" | tar -xO "$1"', package, name))
+    fields = {"spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace",
+              "creationInfo", "packages", "relationships"}
+    made = sbom["creationInfo"]
+    tally.check(
+        set(sbom) == fields and sbom["spdxVersion"] == "SPDX-2.3"
+        and sbom["dataLicense"] == "CC0-1.0" and sbom["SPDXID"] == "SPDXRef-DOCUMENT"
+        and re.fullmatch(r"https://[^ #]+", sbom["documentNamespace"]) is not None
+        and re.fullmatch(r"\d{4}(-\d\d){2}T(\d\d:){2}\d\dZ", made["created"])
+        is not None and all(re.match("(Tool|Person|Organization): .", creator)
+                            for creator in made["creators"]) and made["creators"] != [],
+        "sbom: the document has what SPDX 2.3 requires", sbom)
+    required = {"name", "SPDXID", "downloadLocation", "versionInfo", "licenseDeclared"}
+    wrong = [one for one in sbom["packages"] if not required <= set(one)
+             or not re.fullmatch("SPDXRef-[A-Za-z0-9.-]+", one["SPDXID"])
+             or one["licenseDeclared"] == "NOASSERTION" or not one["versionInfo"]]
+    tally.check(not wrong, "sbom: each package has id, version, source and license",
+                wrong)
+    ids = {one["SPDXID"] for one in sbom["packages"]}
+    related = {one["relatedSpdxElement"] for one in sbom["relationships"]}
+    tally.check(related == ids and len(ids) == len(sbom["packages"]),
+                "sbom: each package is related to, and no other", related ^ ids)
+    depends = "".join(needed("dpkg-deb", "-f", file, "Depends")
+                      for file in package.parent.glob("plant-store*_*.deb")
+                      if "dbgsym" not in file.name)
+    linked = set(re.findall(r"\blib[a-z0-9.+-]+", depends))
+    listed = {one["name"] for one in sbom["packages"]} - {"plant-store"}
+    tally.check(linked == listed, "sbom: it lists the libraries that dpkg found",
+                linked ^ listed)
+
+
 # --- A root of its own -----------------------------------------------------------
 
 
@@ -160,21 +203,56 @@ def debian_sources(codename: str) -> list[str]:
             suite.search(file.read_text())]
 
 
+class Mirror:
+    """Fetches packages as this machine's apt does, into folders of their own."""
+
+    def __init__(self, work: pathlib.Path) -> None:
+        self.work = work
+        self.release = needed(
+            "sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").strip()
+        # How this machine reaches its mirror.
+        asked = ("Acquire::http", "Acquire::https", "Acquire::Check-",
+                 "Acquire::Retries")
+        self.options = work / "apt.conf"
+        self.options.write_text("".join(
+            line for line in needed("apt-config", "dump").splitlines(True)
+            if line.startswith(asked)
+        ))
+
+    def make_root(self, root: pathlib.Path, *options: str) -> pathlib.Path:
+        needed("mmdebstrap", "--quiet", "--mode=root", f"--aptopt={self.options}",
+               "--dpkgopt=force-unsafe-io", *options, self.release, root,
+               *debian_sources(self.release))
+        return root
+
+    def unpack(self, machine: str, root: pathlib.Path, *packages: str) -> None:
+        """Packages of a machine, and what they depend on, unpacked only."""
+        self.make_root(root, "--variant=extract", f"--architectures={machine}",
+                       f"--include={','.join(packages)}")
+
+    def fetch_sources(self, *packages: str) -> dict[str, pathlib.Path]:
+        """The unpacked source of each package."""
+        apt = self.work / "apt"
+        for folder in ("state/lists/partial", "cache/archives/partial", "from"):
+            (apt / folder).mkdir(parents=True)
+        for file in map(pathlib.Path, debian_sources(self.release)):
+            (apt / "from" / file.name).write_text(re.sub(
+                r"^(Types:.*|deb(?= ))", lambda found: "Types: deb-src"
+                if found[0].startswith("T") else "deb-src", file.read_text(),
+                flags=re.M))
+        command = ["apt-get", "-qq", "-o", f"Dir::State={apt}/state",
+                   "-o", f"Dir::Cache={apt}/cache", "-o", "Dir::Etc::SourceList=none",
+                   "-o", f"Dir::Etc::SourceParts={apt}/from",
+                   "-o", "APT::Sandbox::User=root"]
+        needed(*command, "update")
+        needed(*command, "source", *packages, cwd=apt)
+        return {name: next(path for path in apt.glob(f"{name}-*") if path.is_dir())
+                for name in packages}
+
+
 def make_root(work: pathlib.Path) -> pathlib.Path:
-    release = needed("sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").strip()
-    # How this machine reaches its mirror.
-    asked = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries")
-    options = work / "apt.conf"
-    options.write_text("".join(
-        line for line in needed("apt-config", "dump").splitlines(True)
-        if line.startswith(asked)
-    ))
-    root = work / "root"
-    needed(
-        "mmdebstrap", "--quiet", "--mode=root", "--variant=apt",
-        "--skip=cleanup/apt/lists", f"--aptopt={options}",
-        "--dpkgopt=force-unsafe-io", release, root, *debian_sources(release),
-    )
+    root = Mirror(work).make_root(
+        work / "root", "--variant=apt", "--skip=cleanup/apt/lists")
     (root / "usr/sbin/policy-rc.d").write_text(POLICY)
     (root / "usr/sbin/policy-rc.d").chmod(0o755)
     (root / "debs").mkdir()
@@ -359,7 +437,12 @@ def check_life(
                     "the token is good", answers)
 
     before = journal.read_bytes()
+    backup = chroot.path("var/lib/plant-store-backup/1")
+    backup.mkdir(parents=True)
     said = chroot.apt("purge", "plant-store")
+    well = "the backups stay in /var/lib/plant-store-backup\n" in said
+    tally.check(well and backup.exists(), "purged: the backups stay", said)
+    backup.rmdir()
     tally.check("plant-store: the plants stay in /var/lib/plant-store\n" in said,
                 "purged without an answer: it says that the plants stay", said)
     tally.check(journal.read_bytes() == before,
@@ -383,6 +466,105 @@ def check_life(
                     shown)
         chroot.add(newer)
     lap("purge at a terminal, twice")
+    left = chroot.path("var/lib/plant-store-backup").exists()
+    tally.check(not left, "purged: an empty directory of backups does not")
+    check_old_files(tally, chroot, newer, port)
+    lap("the files of 0.1.0")
+
+
+def check_plants(tally: Tally, client: HttpClient, plants: list[dict], what: str) -> None:
+    """The service has each of them, and knows it from another with its id."""
+    wrong = []
+    for plant in plants:
+        same = client.create(plant["id"], plant["name"], plant.get("tag")).status
+        other = client.create(plant["id"], plant["name"] + " too").status
+        if (same, other) != (200, 409):
+            wrong.append((plant, same, other))
+    tally.check(plants and not wrong, f"{what}: every plant is there", wrong)
+
+
+def check_old_files(
+    tally: Tally, chroot: Chroot, package: pathlib.Path, port: int
+) -> None:
+    """An upgrade over the store and the token file of 0.1.0."""
+    store = chroot.path("var/lib/plant-store")
+    shutil.rmtree(store)
+    shutil.copytree(OLD, store)
+    (store / "tokens").replace(chroot.path("etc/plant-store/tokens"))
+    chroot.needed("chown -R plant-store: /var/lib/plant-store; cd /etc/plant-store;"
+                  "chown root:plant-store tokens; chmod 640 tokens")
+    whole, _, torn = (OLD / JOURNAL_NAME).read_bytes().rpartition(b"\n")
+    lines = [json.loads(line) for line in whole.splitlines()]
+    chroot.apt("install", "--reinstall", f"/debs/{package.name}")
+    with service(chroot, port, OLD_TOKENS[0]) as client:
+        check_plants(tally, client, [line["plant"] for line in lines if "plant" in line],
+                     "a store of 0.1.0")
+        client.token = OLD_TOKENS[1]
+        answer = client.create(4, "of another season")
+        tally.check(answer.status == 200, "a store of 0.1.0: stores a plant", answer)
+    kept = [path.read_bytes() for path in store.glob(JOURNAL_NAME + ".torn-*")]
+    tally.check(kept == [torn], "a store of 0.1.0: its torn end is kept", kept)
+    verified = chroot.run("plant-store verify")
+    tally.check(verified.returncode == 0, "a store of 0.1.0: it verifies",
+                verified.stdout)
+
+
+def build_old(work: pathlib.Path) -> pathlib.Path | None:
+    """The package of 0.1.0; None where the history is not at hand."""
+    tree = work / "old"
+    tree.mkdir()
+    archive = f"git -C '{TOP}' archive {OLD_COMMIT} | tar -x -C '{tree}'"
+    if run("bash", "-c", f"set -o pipefail; {archive}").returncode:
+        return None
+    # Its scripts ask git, which would find this project around them.
+    needed("make", "-s", "-C", tree, "deb",
+           env=os.environ | {"GIT_CEILING_DIRECTORIES": str(work)})
+    (package,) = tree.glob("build/deb/plant-store_*.deb")
+    return package
+
+
+def check_old_package(
+    tally: Tally, chroot: Chroot, old: pathlib.Path, new: pathlib.Path
+) -> None:
+    """From the package of 0.1.0 to this one, back, and here again."""
+    port = free_port()
+    chroot.add(old)
+    chroot.apt("install", "lighttpd", "spawn-fcgi", "multiwatch")
+    token = chroot.needed("plant-store token add nursery").strip()
+    plants = [{"id": 1, "name": "Fern", "tag": "indoor"}]
+    with service(chroot, port, token) as client:
+        client.create(1, "Fern", "indoor")
+        chroot.add(new)
+        check_plants(tally, client, plants, "0.1.0 during the upgrade")
+    for what, package, script in (
+        ("upgraded from 0.1.0", new, "true"),
+        ("back at 0.1.0", old, "rm -r /var/lib/plant-store/index"),
+        ("upgraded again", new, "true"),
+    ):
+        chroot.needed(script)
+        shutil.copy(package, chroot.root / "debs")
+        chroot.apt("install", "--allow-downgrades", f"/debs/{package.name}")
+        with service(chroot, port, token) as client:
+            check_plants(tally, client, plants, what)
+            plant = {"id": len(plants) + 1, "name": what}
+            answer = client.create(plant["id"], plant["name"])
+            tally.check(answer.status == 200, f"{what}: stores a plant", answer)
+            plants.append(plant)
+        verified = chroot.run("plant-store verify")
+        tally.check(verified.returncode == 0, f"{what}: the store verifies",
+                    verified.stdout)
+
+
+def check_smoke(tally: Tally, chroot: Chroot, package: pathlib.Path) -> None:
+    """As autopkgtest runs the package's own test: installed, in a root of its own."""
+    tests = TOP / "deploy/debian/tests"
+    wanted = re.search(r"^Depends: @, (.*)$", (tests / "control").read_text(), re.M)[1]
+    chroot.add(package)
+    chroot.apt("install", *wanted.split(", "))
+    shutil.copy(tests / "smoke", chroot.path("tmp"))
+    done = chroot.run("AUTOPKGTEST_TMP=$(mktemp -d) /tmp/smoke")
+    tally.check(done.returncode == 0, "the package's own test passes in a fresh root",
+                done.stdout)
 
 
 def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
@@ -403,18 +585,25 @@ def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
                 "installed: dpkg finds nothing amiss", broken.stdout)
     enabled = chroot.run("systemctl is-enabled plant-store.socket").stdout
     tally.check(enabled == "enabled\n", "installed: the socket is enabled", enabled)
+    enabled = chroot.run("systemctl is-enabled plant-store-backup.timer").stdout
+    tally.check(enabled == "disabled\n", "installed: the backups are not", enabled)
     script = chroot.path("var/lib/dpkg/info/plant-store.preinst")
     stops = script.exists() and " stop " in script.read_text()
     tally.check(not stops, "installed: an upgrade leaves the socket as it is")
     # Nothing but what the package depends on is there yet.
+    servers = chroot.run("command -v lighttpd nginx apache2")
+    tally.check(not servers.stdout, "installed: no web server came with it",
+                servers.stdout)
     cgi = chroot.run("REQUEST_METHOD=POST SCRIPT_NAME=/plants "
                      "GATEWAY_INTERFACE=CGI/1.1 setpriv --reuid plant-store "
-                     "--clear-groups /usr/libexec/plant-store.fcgi")
-    tally.check('"error":5006' in cgi.stdout,
-                "installed: the responder runs, and wants a token first", cgi.stdout)
+                     "--regid plant-store --clear-groups /usr/libexec/plant-store.fcgi")
+    tally.check("Status: 401 " in cgi.stdout and
+                "add one with: plant-store token add NAME" in cgi.stdout,
+                "installed: the responder answers 401, and logs how to add a token",
+                cgi.stdout)
 
 
-def scenario(tally: Tally, build_dir: str) -> None:
+def scenario(tally: Tally, build_dir: str, long: bool) -> None:
     build = pathlib.Path(build_dir).resolve()
     build.mkdir(parents=True, exist_ok=True)
     # An interrupted test leaves no more than this folder.
@@ -433,15 +622,31 @@ def scenario(tally: Tally, build_dir: str) -> None:
             newer = build_package(work / "newer", version() + "+1")
             lap("two builds")
             check_lint(tally, package)
+            check_sbom(tally, package)
             lap("lintian")
             if fresh is None:
                 tally.skip("the package in a root of its own", "needs root")
                 return
             chroot = Chroot(fresh.result())
+            roots = [Chroot(work / name) for name in ("old-root", "smoke-root") if long]
+            for other in roots:
+                needed("cp", "-a", chroot.root, other.root)
             lap("a fresh root")
         with tally.part("the package's life"):
             check_life(tally, chroot, package, newer)
+        if not long:
+            return
+        with tally.part("the package of 0.1.0"):
+            if old := build_old(work):
+                check_old_package(tally, roots[0], old, package)
+            else:
+                tally.skip("the package of 0.1.0", "its commit is not in this copy")
+        with tally.part("autopkgtest"):
+            check_smoke(tally, roots[1], package)
+        lap("0.1.0, autopkgtest")
 
 
 if __name__ == "__main__":
-    sys.exit(main(scenario))
+    long = "--long" in sys.argv[2:]
+    sys.argv = sys.argv[:2]
+    sys.exit(main(lambda tally, build_dir: scenario(tally, build_dir, long)))

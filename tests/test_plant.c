@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 #include <json-c/json.h>
@@ -25,20 +24,7 @@ read_plant(struct plant *plant, const char *body, size_t len)
 	return fault;
 }
 
-static void
-assert_reads(const char *body, const char *text)
-{
-	struct plant plant;
-	size_t len = strlen(body);
-
-	if (read_plant(&plant, body, len) != PLANT_OK)
-		fail_msg("not read: %s", body);
-	assert_bytes(plant.text, plant.len, text);
-	plant_done(&plant);
-}
-
-static void
-a_plant_becomes_its_minimal_text_in_one_order(void **state)
+TEST(a_plant_becomes_its_minimal_text_in_one_order)
 {
 	static const char *const cases[][2] = {
 		{ "{\"id\":1,\"name\":\"Fern\",\"tag\":\"t\"}",
@@ -64,12 +50,18 @@ a_plant_becomes_its_minimal_text_in_one_order(void **state)
 		{ "{\"id\":-0,\"name\":\"\"}", "{\"id\":0,\"name\":\"\"}" },
 	};
 
-	for (size_t i = 0; i < COUNT(cases); i++)
-		assert_reads(cases[i][0], cases[i][1]);
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct plant plant;
+
+		if (read_plant(&plant, cases[i][0], strlen(cases[i][0])) !=
+		    PLANT_OK)
+			fail_msg("not read: %s", cases[i][0]);
+		assert_bytes(plant.text, plant.len, cases[i][1]);
+		plant_done(&plant);
+	}
 }
 
-static void
-every_int64_is_an_id(void **state)
+TEST(every_int64_is_an_id)
 {
 	static const int64_t ids[] = { INT64_MIN, INT64_MIN + 1, -1, 0, 1,
 		INT64_MAX - 1, INT64_MAX };
@@ -88,43 +80,15 @@ every_int64_is_an_id(void **state)
 	}
 }
 
-static void
-strings_are_brought_into_canonical_form(void **state)
-{
-	static const struct {
-		const char *token, *canonical;
-	} cases[] = {
-		{ "\"\\/\"", "\"/\"" },
-		{ "\"\\u0022\\u005C\"", "\"\\\"\\\\\"" },
-		{ "\"\\u000B\\u001F\\u007F\"", "\"\\u000b\\u001f\x7f\"" },
-		{ "\"\\u00e9\\u20AC\\u2028\"",
-		    "\"\xc3\xa9\xe2\x82\xac\xe2\x80\xa8\"" },
-		{ "\"\\ud83c\\udf31 \\uDBFF\\uDFFF\"",
-		    "\"\xf0\x9f\x8c\xb1 \xf4\x8f\xbf\xbf\"" },
-		{ "\"a\\u0000b\\u0000\\/\"", "\"a\\u0000b\\u0000/\"" },
-		{ "\"\\uFEFF\\uFFFF\"", "\"\xef\xbb\xbf\xef\xbf\xbf\"" },
-	};
-	static const char form[] = "{\"id\":1,\"name\":%s,\"tag\":%s}";
-	char body[128], want[128];
-
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		sprintf(body, form, cases[i].token, cases[i].token);
-		sprintf(want, form, cases[i].canonical, cases[i].canonical);
-		assert_reads(body, want);
-	}
-}
-
-static void
-a_long_string_is_kept_whole(void **state)
+TEST(a_long_string_is_kept_whole)
 {
 	static const char head[] = "{\"id\":1,\"name\":\"";
 	const size_t pairs = 100000;
-	char *body = malloc(sizeof(head) + pairs * 3 + 2);
+	char *body = memory(sizeof(head) + pairs * 3 + 2);
 	struct plant plant;
 	char *to;
 	size_t i;
 
-	assert_non_null(body);
 	to = stpcpy(body, head);
 	for (i = 0; i < pairs; i++)
 		to = stpcpy(to, "a\\/");
@@ -136,11 +100,9 @@ a_long_string_is_kept_whole(void **state)
 		assert_memory_equal(
 		    plant.text + sizeof(head) - 1 + i * 2, "a/", 2);
 	plant_done(&plant);
-	free(body);
 }
 
-static void
-what_is_no_json_object_is_told_with_place_and_reason(void **state)
+TEST(what_is_no_json_object_is_told_with_place_and_reason)
 {
 	static const char body[] = "{\"id\":01,\"name\":\"\"}";
 	struct json_error error;
@@ -154,8 +116,7 @@ what_is_no_json_object_is_told_with_place_and_reason(void **state)
 }
 
 /* Some have several faults: the first of the enumeration counts. */
-static void
-each_fault_is_reported_and_leaves_the_plant_as_it_was(void **state)
+TEST(each_fault_is_reported_and_leaves_the_plant_as_it_was)
 {
 	static const struct {
 		enum plant_fault fault;
@@ -198,8 +159,7 @@ each_fault_is_reported_and_leaves_the_plant_as_it_was(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		for (const char *const *body = cases[i].bodies; *body != NULL;
-		     body++) {
+		EACH_TEXT (body, cases[i].bodies) {
 			struct plant plant = { 42, NULL, 7 };
 
 			if (read_plant(&plant, *body, strlen(*body)) !=
@@ -211,8 +171,7 @@ each_fault_is_reported_and_leaves_the_plant_as_it_was(void **state)
 		}
 }
 
-static void
-the_answer_is_the_text_without_its_id(void **state)
+TEST(the_answer_is_the_text_without_its_id)
 {
 	static const struct {
 		const char *body, *answer;
@@ -231,17 +190,14 @@ the_answer_is_the_text_without_its_id(void **state)
 		    read_plant(&plant, cases[i].body, strlen(cases[i].body)),
 		    PLANT_OK);
 		size_t len = plant_answer_len(&plant);
-		char *buf = malloc(len);
-		assert_non_null(buf);
+		char *buf = memory(len);
 		plant_answer(&plant, buf);
 		assert_bytes(buf, len, cases[i].answer);
-		free(buf);
 		plant_done(&plant);
 	}
 }
 
-static void
-a_plant_may_be_done_twice_and_zeroed(void **state)
+TEST(a_plant_may_be_done_twice_and_zeroed)
 {
 	struct plant plant = { 0, NULL, 0 };
 
@@ -273,8 +229,7 @@ assert_json_c_is_canonical(const char *string, size_t len)
 	json_object_put(object);
 }
 
-static void
-json_c_prints_the_canonical_form(void **state)
+TEST(json_c_prints_the_canonical_form)
 {
 	char buf[4];
 
@@ -287,8 +242,7 @@ json_c_prints_the_canonical_form(void **state)
 	assert_json_c_is_canonical(BYTES("\xf0\x9f\x8c\xb1\x1f\xc3\xa9\v"));
 }
 
-static void
-an_allocation_that_fails_leaves_no_wrong_text(void **state)
+TEST(an_allocation_that_fails_leaves_no_wrong_text)
 {
 	/* Long and mixed, so that json-c's buffers have to grow often. */
 	static const char body[] =
@@ -322,23 +276,4 @@ an_allocation_that_fails_leaves_no_wrong_text(void **state)
 	}
 	assert_true(n > 10);
 	plant_done(&want);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_plant_becomes_its_minimal_text_in_one_order),
-		TEST(every_int64_is_an_id),
-		TEST(strings_are_brought_into_canonical_form),
-		TEST(a_long_string_is_kept_whole),
-		TEST(what_is_no_json_object_is_told_with_place_and_reason),
-		TEST(each_fault_is_reported_and_leaves_the_plant_as_it_was),
-		TEST(the_answer_is_the_text_without_its_id),
-		TEST(a_plant_may_be_done_twice_and_zeroed),
-		TEST(json_c_prints_the_canonical_form),
-		TEST(an_allocation_that_fails_leaves_no_wrong_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

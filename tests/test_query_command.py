@@ -4,32 +4,31 @@
 usage: test_query_command.py build/plant-store
 """
 
-import contextlib
 import csv
+import functools
 import io
+import itertools
 import json
 import os
 import pathlib
-import pty
 import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import termios
-import threading
 import time
 
 from lib_command import (
     CANTCREAT, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect, read_to_end,
-    take_lock,
+    through_terminal,
 )
 from lib_service import (
-    JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, canonical, catches,
-    fcgi_request, new_plant, read_journal, responder, run_scenario, stop_process,
-    temporary_store, unread, wait_until,
+    JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, canonical, catches, held_lock,
+    new_plant, passed_on, responder, run, run_scenario, state_of, stop_process, temporary_store,
+    unread, wait_until,
 )
+from load import Load, kept
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 HOLD_S = 0.5  # more than progress waits for
@@ -54,16 +53,8 @@ ODD = [
 NULS = [("a\0b", "\0"), ("\0", None)]
 
 
-def run(store: Store, *arguments: object, **options: object) -> subprocess.CompletedProcess:
-    options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run(
-        [store.build / "plant-store", *map(str, arguments)], env=store.environment(),
-        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT_S, **options)
-
-
 def create(store: Store, peer: FastCgiPeer, plant: dict) -> None:
-    body = canonical(plant)
-    answer = peer.exchange(fcgi_request(store.request(body).items(), body, keep=True))
+    answer = peer.exchange(store.fcgi(canonical(plant), keep=True))
     if answer.status != 200:
         raise RuntimeError(f"not created: {answer}")
 
@@ -76,7 +67,7 @@ def fill(store: Store, plants: list[dict]) -> None:
     """Store the plants in order through a service of its own."""
     with responder(store) as service, FastCgiPeer(service.socket_path) as peer:
         # Refused, but answered only when the store is open.
-        peer.exchange(fcgi_request(store.request(b"").items(), b"", keep=True))
+        peer.exchange(store.fcgi(b"", keep=True))
         for plant in plants:
             create(store, peer, plant)
 
@@ -86,7 +77,7 @@ def lines_of(plants: list[dict]) -> bytes:
 
 
 def stats_of(store: Store, *arguments: object) -> dict:
-    done = run(store, "stats", "--json", *arguments)
+    done = store.command("stats", "--json", *arguments)
     if done.returncode:
         raise RuntimeError(f"stats: {done}")
     return json.loads(done.stdout)
@@ -98,23 +89,13 @@ def tree(path: pathlib.Path) -> list[tuple[str, bytes]]:
     return sorted((str(file.relative_to(path)), file.read_bytes()) for file in files)
 
 
-@contextlib.contextmanager
-def held_lock(store: Store):
-    """Nobody else gets the store's lock meanwhile."""
-    fd = take_lock(store.journal)
-    try:
-        yield
-    finally:
-        os.close(fd)
-
-
 # --- Arguments ---------------------------------------------------------------
 
 
 def test_arguments(tally: Tally, store: Store) -> None:
-    listed = run(store, "--help").stdout
+    listed = store.command("--help").stdout
     for name in "stats", "get", "export":
-        done = run(store, name, "--help")
+        done = store.command(name, "--help")
         tally.check(
             done.returncode == 0
             and done.stdout.startswith(b"Usage: plant-store " + name.encode())
@@ -128,20 +109,21 @@ def test_arguments(tally: Tally, store: Store) -> None:
         "export --since yesterday", "export --since 2026-02-30", "export --since 2026-01-011",
         "export --by a,b", "export --force", "export --dir / --file /x", "export -o",
     ):
-        done = run(store, *words.split())
+        done = store.command(*words.split())
         expect(tally, done, f"'{words}' is a usage error with a hint", USAGE, b"",
                f"plant-store {words.split()[0]} --help".encode())
         tally.check(done.stderr.count(b"\n") == 1, f"'{words}': in one line", done)
-    expect(tally, run(store, "get", ""), "an empty id is none", USAGE, b"")
-    expect(tally, run(store, "export", "--since", "90d"), "what a time may be is told", USAGE, b"",
+    expect(tally, store.command("get", ""), "an empty id is none", USAGE, b"")
+    done = store.command("export", "--since", "90d")
+    expect(tally, done, "what a time may be is told", USAGE, b"",
            b"not a time: 90d; say 2027-01-31 or 2027-01-31T12:00:00Z; see:")
     for name, operand in ("stats", []), ("get", ["1"]), ("export", []):
-        done = run(store, name, "--dir", store.root / "none", *operand)
+        done = store.command(name, "--dir", store.root / "none", *operand)
         expect(tally, done, f"{name} of a directory that is not there says so", NOINPUT,
                err=f"plant-store: {store.root}/none: cannot open".encode())
-    versions = [run(store, option).stdout for option in ("-V", "--version")]
+    versions = [store.command(option).stdout for option in ("-V", "--version")]
     tally.check(versions[0] == versions[1] != b"", "-V is --version", versions)
-    done = run(store, "--nothing")
+    done = store.command("--nothing")
     expect(tally, done, "an unknown option is none of ours", USAGE, b"", b"--nothing; see:")
 
 
@@ -154,53 +136,52 @@ def test_empty(tally: Tally, store: Store) -> None:
     found = [stats[name] for name in ("plants", "first", "last", "tokens")]
     tally.check(found == [0, None, None, {}],
                 "stats of an empty store has no times and no tokens", stats)
-    done = run(store, "stats")
+    done = store.command("stats")
     tally.check(done.returncode == 0 and b"plants           0\n" in done.stdout
                 and b"first            -\n" in done.stdout,
                 "stats of an empty store reads well too", done)
-    expect(tally, run(store, "export"), "an export of an empty store is empty", 0, b"",
+    expect(tally, store.command("export"), "an export of an empty store is empty", 0, b"",
            b"exported 0 plants, up to seq ")
-    expect(tally, run(store, "export", "--format", "csv"), "as CSV it has its header", 0,
+    expect(tally, store.command("export", "--format", "csv"), "as CSV it has its header", 0,
            b"id,name,tag\r\n")
 
 
 def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
-    done = run(store, "get", *(plant["id"] for plant in plants))
-    expect(tally, done, "get gives each plant exactly as it was stored", 0, lines_of(plants),
-           b"")
+    expect(tally, store.command("get", *(plant["id"] for plant in plants)),
+           "get gives each plant exactly as it was stored", 0, lines_of(plants), b"")
     by_id = {plant["id"]: plant for plant in plants}
     asked = [-5, 3, INT64_MIN, INT64_MAX, 3, 0]
     expected = lines_of([by_id[plant_id] for plant_id in asked])
     for before in [], ["--"], ["--quiet"]:
-        expect(tally, run(store, "get", *before, *asked),
+        expect(tally, store.command("get", *before, *asked),
                f"get {' '.join(before)} answers in the order asked, below 0 and twice too", 0,
                expected)
     expected = lines_of([by_id[3], by_id[0], by_id[-5]])
     for words in ["3", "--dir", store.dir, "0", "-5"], ["3", "0", f"--dir={store.dir}", "-5"]:
-        expect(tally, run(store, "get", *words), "options may follow ids that are not below 0",
+        expect(tally, store.command("get", *words), "options may follow ids that are not below 0",
                0, expected)
-    expect(tally, run(store, "get", "77", "3", "-77"),
+    expect(tally, store.command("get", "77", "3", "-77"),
            "ids that are not there are named, the others given, status 1", 1,
            lines_of([by_id[3]]), [b"get: 77: no plant", b"get: -77: no plant"])
-    full = run(store, "get", "--full", "-5").stdout
+    full = store.command("get", "--full", "-5").stdout
     line = next(parsed for text in store.journal.read_bytes().splitlines()[1:]
                 if (parsed := json.loads(text or b"{}")).get("plant") == by_id[-5])
     expected = {member: line[member] for member in ("at", "by", "plant")}
     tally.check(json.loads(full) == expected, "get --full gives also when and by which token",
                 full)
-    done = run(store, "export", "--full")
+    done = store.command("export", "--full")
     tally.check(full in done.stdout.splitlines(True) and done.stdout.count(b"\n") == len(plants),
                 "and export --full gives the same line of each plant", done)
-    done = run(store, "export", "--full", "--format", "csv")
+    done = store.command("export", "--full", "--format", "csv")
     expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full is a form of JSON"])
     with open("/dev/full", "wb") as output:
         for words in ["get", "3"], ["get", "3", "77"]:
-            expect(tally, run(store, *words, stdout=output),
+            expect(tally, store.command(*words, stdout=output),
                    f"{' '.join(words)} into a full disk is an error", IOERR, err=b"stdout: ")
 
 
 def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
-    done = run(store, "export")
+    done = store.command("export")
     stats = stats_of(store)
     said = f"plant-store: exported {len(plants)} plants, up to seq "
     until = f" at byte {stats['bytes']}, {stats['last']}\n"
@@ -209,19 +190,19 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
         and done.stderr.decode().startswith(said) and done.stderr.decode().endswith(until),
         "an export has all plants in the order stored and says up to where", done)
     path = store.root / "out"
-    expect(tally, run(store, "export", "-o", path), "-o writes to a file", 0, b"")
+    expect(tally, store.command("export", "-o", path), "-o writes to a file", 0, b"")
     tally.check(path.read_bytes() == lines_of(plants) and path.stat().st_mode & 0o777 == 0o600,
                 "of the same plants, for its owner alone", path)
     for name, words, begin in (
         ("x.csv", [], b"id,name,tag\r\n"), ("y.csv", ["--format", "jsonl"], b'{"id":'),
         ("x.jsonl", [], b'{"id":'), ("y.jsonl", ["--format", "csv"], b"id,"),
     ):
-        run(store, "export", *words, "-o", store.root / name)
+        store.command("export", *words, "-o", store.root / name)
         content = (store.root / name).read_bytes()
         tally.check(content.startswith(begin), f"{name} {words} has its format", content[:20])
     for force, status in ([], CANTCREAT), (["--force"], 0):
         path.write_text("mine")
-        done = run(store, "export", "-o", path, *force)
+        done = store.command("export", "-o", path, *force)
         expected = lines_of(plants) if force else b"mine"
         tally.check(
             done.returncode == status and path.read_bytes() == expected,
@@ -230,18 +211,18 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     path.unlink()
     path.symlink_to("elsewhere")
     for name in path, store.root, "/dev/null":
-        expect(tally, run(store, "export", "--force", "-o", name),
+        expect(tally, store.command("export", "--force", "-o", name),
                f"{pathlib.Path(name).name}: what is no file is not replaced", CANTCREAT,
                err=b"no regular file")
     path.unlink()
     os.link(store.journal, path)
     before = store.journal.read_bytes()
     for name in store.journal, path:
-        expect(tally, run(store, "export", "--force", "-o", name),
+        expect(tally, store.command("export", "--force", "-o", name),
                f"a journal is not replaced ({name.name})", CANTCREAT, b"", b"is a store's journal")
     tally.check(store.journal.read_bytes() == before == path.read_bytes(), "and stays as it is")
     path.unlink()
-    expect(tally, run(store, "export", "-o", store.root / "none" / "out"),
+    expect(tally, store.command("export", "-o", store.root / "none" / "out"),
            "-o into a directory that is not there says so", CANTCREAT,
            err=b"none/out: cannot make it")
     again = sorted(store.root.glob("out*"))
@@ -264,17 +245,12 @@ def test_terminal(tally: Tally, store: Store) -> None:
         (["export"], ["\\r\\n", "a\\rb\\tc"], '{{"id":{},"name":"{}","tag":"{}"}}\n'),
         (["export", "--format", "csv"], ["\r\n", "a\\u000db\tc"], "{},{},{}\r\n"),
     ):
-        master, slave = pty.openpty()
-        attributes = termios.tcgetattr(slave)
-        attributes[1] &= ~termios.OPOST  # bytes come as they are
-        termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        run(store, *words, stdout=slave)
-        os.close(slave)
-        shown = read_to_end(master).decode().removeprefix("id,name,tag\r\n").replace('"', "")
+        _, shown = through_terminal(lambda slave: store.command(*words, stdout=slave))
+        shown = shown.decode().removeprefix("id,name,tag\r\n").replace('"', "")
         expected = ends.format(1, *escaped[:2]) + ends.format(2, escaped[2] + rest[0], rest[1])
         tally.check(shown == expected.replace('"', ""),
                     f"{' '.join(words)}: a terminal gets no control characters", shown)
-    expect(tally, run(store, "get", "1", "2"), "a pipe gets them", 0, lines_of(plants))
+    expect(tally, store.command("get", "1", "2"), "a pipe gets them", 0, lines_of(plants))
 
 
 def parse_csv(data: bytes) -> list[dict]:
@@ -310,7 +286,7 @@ def parse_csv(data: bytes) -> list[dict]:
 
 
 def test_csv(tally: Tally, store: Store, plants: list[dict]) -> None:
-    done = run(store, "export", "--format=csv")
+    done = store.command("export", "--format=csv")
     tally.check(done.returncode == 0 and parse_csv(done.stdout) == plants,
                 "all strings come back from CSV, and no tag differs from an empty one", done)
     rows = (f'id,name,tag\r\n{plants[0]["id"]},plain,tag\r\n{plants[1]["id"]},no tag,\r\n'
@@ -324,9 +300,7 @@ def test_csv(tally: Tally, store: Store, plants: list[dict]) -> None:
     lines = io.StringIO(done.stdout.decode(), newline="")
     text = "".join(line for line in lines if "\0" not in line)
     read = list(csv.DictReader(io.StringIO(text, newline="")))
-    expected = [
-        {"id": str(p["id"]), "name": p["name"], "tag": p.get("tag", "")} for p in other
-    ]
+    expected = [{"id": str(p["id"]), "name": p["name"], "tag": p.get("tag", "")} for p in other]
     tally.check(read == expected, "Python's reader of CSV agrees", read)
 
 
@@ -336,7 +310,7 @@ def test_filters(tally: Tally, store: Store, plants: list[dict]) -> None:
     middle = records[len(records) // 2]["at"]
     expected = [r["plant"] for r in records if r["at"] >= middle]
     for text in middle, middle.replace("Z", "+00:00"):
-        done = run(store, "export", "--since", text)
+        done = store.command("export", "--since", text)
         tally.check(done.stdout == lines_of(expected) and len(expected) < len(plants),
                     "--since takes what was stored then and later", (text, done))
     for option, value, count in (
@@ -348,7 +322,7 @@ def test_filters(tally: Tally, store: Store, plants: list[dict]) -> None:
         ("--by", "second", 1),
         ("--by", "secon", 0),
     ):
-        done = run(store, "export", option, value)
+        done = store.command("export", option, value)
         tally.check(
             done.stdout.count(b"\n") == count
             and f"exported {count} plants".encode() in done.stderr,
@@ -380,7 +354,7 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
     tally.check(list(stats["tokens"]) == sorted(stats["tokens"]), "tokens are sorted", stats)
     used = sum(f.stat().st_blocks * 512 for f in (store.dir / "index").iterdir())
     tally.check(index_bytes == used > 0, "and the index's room", (index_bytes, used))
-    text = run(store, "stats", store.dir).stdout.decode()
+    text = store.command("stats", store.dir).stdout.decode()
     values = stats_of(store)
     tokens = values.pop("tokens")
     table, _, by_token = text.partition("\ntokens\n")
@@ -390,7 +364,7 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
             "stats has the same values as text, aligned", text)
     whole = store.journal.read_bytes()
     store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')
-    torn = run(store, "stats")
+    torn = store.command("stats")
     store.journal.write_bytes(whole)
     tally.check(torn.stdout.decode() == text and b"a batch was torn" in torn.stderr,
                 "a torn end is reported, and the rest is as before", torn)
@@ -410,7 +384,7 @@ def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
         tally.check(
             stats["index"] == state and (stats["index_behind"] > 0) == (state == "behind"),
             f"stats tells that the index is {state}", stats)
-        done = run(store, "get", *asked, "77")
+        done = store.command("get", *asked, "77")
         tally.check(
             (done.returncode, done.stdout) == (1, lines_of(plants))
             and done.stderr.count(b"\n") == 1, f"get finds all when the index is {state}", done)
@@ -438,15 +412,15 @@ def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
 
 def test_backup(tally: Tally, store: Store, plants: list[dict]) -> None:
     dest = store.root / "backup"
-    run(store, "backup", dest)
+    store.command("backup", dest)
     before = tree(dest)
-    done = run(store, "get", "--dir", dest, plants[0]["id"])
+    done = store.command("get", "--dir", dest, plants[0]["id"])
     expect(tally, done, "get reads a backup", 0, lines_of(plants[:1]))
     for words in ["--dir", dest], [dest]:
         stats = stats_of(store, *words)
         tally.check(stats["plants"] == len(plants) and stats["index"] == "missing",
                     "stats reads a backup", stats)
-    done = run(store, "export", "--file", dest / JOURNAL_NAME)
+    done = store.command("export", "--file", dest / JOURNAL_NAME)
     expect(tally, done, "export reads a journal by its name", 0, lines_of(plants))
     tally.check(tree(dest) == before, "a backup is not changed")
 
@@ -462,15 +436,14 @@ def test_failed_and_kept(tally: Tally, store: Store, plants: list[dict]) -> None
         ["stats"], ["get", plants[0]["id"]], ["export", "-o", store.root / "out"], ["verify"],
         ["backup", store.root / "out"],
     ):
-        done = run(store, *words)
+        done = store.command(*words)
         expect(tally, done, f"{words[0]} of a store whose sync has failed is refused", IOERR, b"",
                [b"a sync has failed", b"start the service"])
     tally.check(not list(store.root.glob("out*")), "and leaves no file")
-    done = run(store, "export", "--file", failed)
+    done = store.command("export", "--file", failed)
     expect(tally, done, "its journal can be exported by its name", 0, lines_of(plants))
     fill(store, [])
-    done = run(store, "export")
-    expect(tally, done, "the service recovers it", 0, lines_of(plants))
+    expect(tally, store.command("export"), "the service recovers it", 0, lines_of(plants))
 
 
 def test_damage(tally: Tally, store: Store, plants: list[dict]) -> None:
@@ -478,13 +451,13 @@ def test_damage(tally: Tally, store: Store, plants: list[dict]) -> None:
     at = good.index(b'"name":"empty tag"')
     store.journal.write_bytes(good[:at] + b'"name":"Empty tag"' + good[at + 18:])
     for words in ["stats"], ["export"], ["export", "-o", store.root / "out"]:
-        done = run(store, *words)
+        done = store.command(*words)
         expect(tally, done, f"{' '.join(map(str, words[:2]))} of a damaged journal says where",
                DATAERR, err=b"damaged at byte")
         tally.check(not list(store.root.glob("out*")), "and leaves no file")
-    done = run(store, "get", plants[0]["id"], plants[3]["id"])
+    done = store.command("get", plants[0]["id"], plants[3]["id"])
     expect(tally, done, "get finds what is not damaged", 0, lines_of([plants[0], plants[3]]))
-    done = run(store, "get", plants[0]["id"], plants[2]["id"])
+    done = store.command("get", plants[0]["id"], plants[2]["id"])
     expect(tally, done, "get finds that a plant is damaged", DATAERR, lines_of(plants[:1]))
     tally.check(b"no plant has" not in done.stderr, "and never says that it is not there", done)
     store.journal.write_bytes(good)
@@ -502,13 +475,13 @@ def start(store: Store, *arguments: object, **options: object) -> subprocess.Pop
 
 def test_output(tally: Tally, store: Store) -> None:
     with open("/dev/full", "wb") as full:
-        done = run(store, "export", stdout=full)
+        done = store.command("export", stdout=full)
     expect(tally, done, "an export into a full disk is an error", IOERR,
            err=b"stdout: cannot write: ")
     read_end, write_end = os.pipe()
     os.close(read_end)
     for words in ["export"], ["get", "1"]:
-        expect(tally, run(store, *words, stdout=write_end),
+        expect(tally, store.command(*words, stdout=write_end),
                f"a reader that went away ends {words[0]} silently", -signal.SIGPIPE, err=b"")
     os.close(write_end)
 
@@ -516,7 +489,7 @@ def test_output(tally: Tally, store: Store) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
     # Not to end by the signal that comes with it.
-    done = run(store, "export", "-o", store.root / "out", preexec_fn=limit)
+    done = store.command("export", "-o", store.root / "out", preexec_fn=limit)
     expect(tally, done, "a file that cannot be written to its end is an error", IOERR,
            err=b"out: cannot write: File too large")
     tally.check(not list(store.root.glob("out*")), "and is removed")
@@ -524,14 +497,11 @@ def test_output(tally: Tally, store: Store) -> None:
     if not shutil.which("strace"):
         tally.skip(sentence, "no strace")
         return
-    environment = store.environment()
     # What looks for leaks cannot be traced itself.
-    environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-    done = subprocess.run(
-        ["strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO",
-         store.build / "plant-store", "export", "-o", store.root / "out"],
-        env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S,
-        check=False)
+    options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    done = run("strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO",
+               store.build / "plant-store", "export", "-o", store.root / "out",
+               env=store.environment(ASAN_OPTIONS=options))
     expect(tally, done, sentence, IOERR, err=b"out: cannot sync: ")
     tally.check(not list(store.root.glob("out*")), "and is removed")
 
@@ -553,11 +523,6 @@ def test_interrupted_file(tally: Tally, store: Store) -> None:
             and not list(store.root.glob("out*")),
             f"{number.name} ends an export to a file, of which nothing is left",
             (begun, process.returncode, said))
-
-
-def state_of(pid: int) -> str:
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0]
 
 
 def test_unblocked_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
@@ -591,32 +556,30 @@ def test_interrupted_pipe(tally: Tally, store: Store, plants: list[dict]) -> Non
 
 
 def test_progress(tally: Tally, store: Store) -> None:
-    done = run(store, "export", "--progress", "-o", store.root / "out")
+    done = store.command("export", "--progress", "-o", store.root / "out")
     tally.check(b"MB/s" in done.stderr, "--progress shows it anywhere", done.stderr)
     (store.root / "out").unlink()
-    master, slave = pty.openpty()
-    process = start(store, "export", "--since", "9999-01-01", stdout=slave, stderr=slave)
-    os.close(slave)
-    said = read_to_end(master)
+    process, said = through_terminal(lambda slave: start(
+        store, "export", "--since", "9999-01-01", stdout=slave, stderr=slave))
     process.wait(TIMEOUT_S)
     tally.check(b"exported 0 plants" in said and b"MB/s" not in said,
                 "there is no progress where the plants go", said)
 
 
-def on_terminal(
-    store: Store, *arguments: str, stop: bool = False
-) -> tuple[int, bytes]:
+def on_terminal(store: Store, *arguments: str, stop: bool = False) -> tuple[int, bytes]:
     """The status, and what a terminal was told while the lock was held
     long enough for progress, which is counted from when signals are caught."""
-    master, slave = pty.openpty()
-    with held_lock(store):
-        process = start(store, *arguments, stdout=subprocess.DEVNULL, stderr=slave)
-        os.close(slave)
-        wait_until(lambda: catches(process.pid, signal.SIGINT))
-        time.sleep(HOLD_S)
-        if stop:
-            process.send_signal(signal.SIGINT)
-    said = read_to_end(master)
+
+    def hold(slave: int) -> subprocess.Popen:
+        with held_lock(store):
+            process = start(store, *arguments, stdout=subprocess.DEVNULL, stderr=slave)
+            wait_until(lambda: catches(process.pid, signal.SIGINT))
+            time.sleep(HOLD_S)
+            if stop:
+                process.send_signal(signal.SIGINT)
+        return process
+
+    process, said = through_terminal(hold)
     return process.wait(TIMEOUT_S), said
 
 
@@ -647,65 +610,42 @@ def test_interrupted_search(tally: Tally, store: Store) -> None:
 # --- While others store ------------------------------------------------------
 
 
-class Load(threading.Thread):
-    """A client that creates plants until it is told to stop."""
-
-    def __init__(self, store: Store, socket_path: pathlib.Path) -> None:
-        super().__init__()
-        self.store = store
-        self.socket_path = socket_path
-        self.sent = self.acknowledged = 0
-        self.error: Exception | None = None
-        self.stopped = threading.Event()
-
-    def run(self) -> None:
-        try:
-            with FastCgiPeer(self.socket_path) as peer:
-                while not self.stopped.is_set():
-                    self.sent += 1
-                    create(self.store, peer, plant_of(-self.sent, "busy", "b"))
-                    self.acknowledged += 1
-        except Exception as error:  # told by the test
-            self.error = error
-
-
 def look_once(store: Store, load: Load) -> str:
     """What is wrong with what the commands say now; empty if nothing is."""
-    before = load.acknowledged
-    got = run(store, "get", -before)
+    before = load.told()
+    got = store.command("get", -before)
     if got.stdout != lines_of([plant_of(-before, "busy", "b")]):
         return f"get {-before}: {got}"
-    exported = run(store, "export")
+    exported = store.command("export")
     ids = [-json.loads(line)["id"] for line in exported.stdout.splitlines()]
-    if ids != list(range(1, len(ids) + 1)) or not before <= len(ids) <= load.sent:
-        return f"export: {before}, {len(ids)}, {load.sent}"
+    # One more may be on its way.
+    if ids != list(range(1, len(ids) + 1)) or not before <= len(ids) <= load.told() + 1:
+        return f"export: {before}, {len(ids)}, {load.told()}"
     stats = stats_of(store)
-    if not len(ids) <= stats["plants"] <= load.sent:
-        return f"stats: {len(ids)}, {stats}, {load.sent}"
+    if not len(ids) <= stats["plants"] <= load.told() + 1:
+        return f"stats: {len(ids)}, {stats}, {load.told()}"
     return "" if stats["index"] == "current" else f"stats: {stats}"
 
 
 def test_while_stored(tally: Tally, build: str) -> None:
     with temporary_store(build) as store, responder(store) as service:
-        load = Load(store, service.socket_path)
-        load.start()
+        way = functools.partial(kept, store, service.socket_path)
         wrong: list[str] = []
         rounds = 0
         deadline = time.monotonic() + TIMEOUT_S
-        wait_until(lambda: load.acknowledged or load.error)
-        while load.acknowledged < LOAD_PLANTS or rounds < 10:
-            if wrong or load.error or time.monotonic() > deadline:
-                break
-            wrong += filter(None, [look_once(store, load)])
-            rounds += 1
-        load.stopped.set()
-        load.join()
-        print(f"# {rounds} rounds while {load.acknowledged} plants were stored")
+        with Load([way], lambda _: ((-i, "busy", "b") for i in itertools.count(1))) as load:
+            load.wait_told(1, TIMEOUT_S)
+            while load.told() < LOAD_PLANTS or rounds < 10:
+                if wrong or time.monotonic() > deadline:
+                    break
+                wrong += filter(None, [look_once(store, load)])
+                rounds += 1
+        print(f"# {rounds} rounds while {load.told()} plants were stored")
         tally.check(not wrong and rounds >= 10,
                     "get, export and stats are right while plants are stored", wrong)
-        tally.check(load.error is None, "the client did not notice", load.error)
-        tally.check(len(read_journal(store.journal)) >= load.acknowledged,
-                    "and the journal is whole")
+        well = set(load.answers) == {"200"} and not load.wrong
+        tally.check(well, "the client did not notice", (load.answers, load.wrong))
+        tally.check(len(store.plants()) >= load.told(), "and the journal is whole")
 
 
 # --- All ---------------------------------------------------------------------
@@ -723,7 +663,7 @@ def make_plants() -> list[dict]:
 
 
 def store_with_second_token(store: Store, plant: dict) -> None:
-    done = run(store, "token", "add", "second")
+    done = store.command("token", "add", "second")
     first, store.token = store.token, done.stdout.decode().strip()
     fill(store, [plant])
     store.token = first
@@ -755,7 +695,7 @@ def test_large(tally: Tally, build: str) -> None:
     plants = [plant_of(n, f"{n} " + "é" * 30_000, None) for n in range(60)]
     with temporary_store(build) as store:
         fill(store, plants)
-        expect(tally, run(store, "export"), "plants of 60 kB each are exported", 0,
+        expect(tally, store.command("export"), "plants of 60 kB each are exported", 0,
                lines_of(plants))
         test_output(tally, store)
         test_interrupted_file(tally, store)

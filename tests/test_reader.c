@@ -7,9 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -50,7 +47,7 @@ expect_rest(struct store_reader *reader, int64_t first, int64_t last)
 }
 
 static void
-expect_refused(const char *path, enum fault expected)
+expect_no_reader(const char *path, enum fault expected)
 {
 	enum fault fault = FAULT_NONE;
 
@@ -69,19 +66,25 @@ open_reader(const struct fixture *fixture, const struct watch *watch)
 	return reader;
 }
 
+/* All plants are those from `first` to `last`. */
 static void
-plants_come_in_their_order_and_the_report_has_the_whole(void **state)
+expect_all(const struct fixture *fixture, int64_t first, int64_t last)
 {
-	const struct fixture *fixture = *state;
+	struct store_reader *reader = open_reader(fixture, NULL);
+
+	expect_rest(reader, first, last);
+	reader_close(reader);
+}
+
+STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
+{
 	struct reader_report report;
 	struct record record;
 
 	fixture_make_store(fixture, false, 1, 0);
-	struct store_reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 0);
-	reader_close(reader);
+	expect_all(fixture, 1, 0);
 	fixture_make_store(fixture, false, 1, 3);
-	reader = open_reader(fixture, NULL);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_true(reader_next(reader, &record));
 	struct plant plant = fixture_plant(1, NULL);
 	assert_int_equal(record.plant_len, plant.len);
@@ -101,24 +104,20 @@ plants_come_in_their_order_and_the_report_has_the_whole(void **state)
 }
 
 /* It was acknowledged, whatever is left of it. */
-static void
-last_plant_that_only_the_index_has_is_missing(void **state)
+STORE_TEST(last_plant_that_only_the_index_has_is_missing)
 {
 	static const char *const logged[] = { "it is shorter (",
 		": wrong checksum", ": incomplete line" };
-	const struct fixture *fixture = *state;
-	size_t len;
 
 	fixture_make_store(fixture, false, 1, 1);
 	size_t end = fixture_size(fixture, JOURNAL_NAME);
 	fixture_make_store(fixture, false, 2, 2);
-	char *whole = fixture_read(fixture, JOURNAL_NAME, &len);
+	char *whole = fixture_read(fixture, JOURNAL_NAME).at;
 	for (size_t i = 0; i < COUNT(logged); i++) {
 		fixture_truncate(fixture, JOURNAL_NAME, end);
 		if (i == 1) {
 			char *line = whole + end;
-			size_t line_len =
-			    (size_t)((char *)rawmemchr(line, '\n') + 1 - line);
+			size_t line_len = strcspn(line, "\n") + 1;
 			char *digit = line + line_len - 4;
 
 			*digit = *digit == '0' ? '1' : '0';
@@ -127,22 +126,17 @@ last_plant_that_only_the_index_has_is_missing(void **state)
 			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);
 		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_end(reader, FAULT_DAMAGED);
-		assert_int_equal(fixture_logged(fixture, logged[i]), 1);
+		expect_logged(fixture, logged[i], 1);
 		reader_close(reader);
 	}
-	assert_int_equal(fixture_logged(fixture, "was torn"), 0);
+	expect_logged(fixture, "was torn", 0);
 	/* Nothing vouches for it where the index is gone. */
 	fixture_remove_index(fixture);
-	struct store_reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 1);
-	reader_close(reader);
-	free(whole);
+	expect_all(fixture, 1, 1);
 }
 
-static void
-what_is_stored_after_the_end_was_found_is_left_out(void **state)
+STORE_TEST(what_is_stored_after_the_end_was_found_is_left_out)
 {
-	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	struct record record;
 
@@ -156,29 +150,25 @@ what_is_stored_after_the_end_was_found_is_left_out(void **state)
 	store_close(store);
 }
 
-/* A store of plants that are long, from 1 on. */
+/* Plants that are long. */
 static void
-make_long_store(const struct fixture *fixture, int64_t last)
+add_long_plants(const struct fixture *fixture, int64_t first, int64_t last)
 {
 	struct store *store = fixture_open(fixture, false);
 	char *name = fixture_long_name(LONG_NAME);
 
-	for (int64_t id = 1; id <= last; id++)
-		assert_int_equal(
-		    fixture_put(store, id, name).result, STORE_CREATED);
-	free(name);
+	for (int64_t id = first; id <= last; id++)
+		expect_put(store, id, name, STORE_CREATED);
 	store_close(store);
 }
 
-static void
-watch_is_called_for_each_mebibyte(void **state)
+STORE_TEST(watch_is_called_for_each_mebibyte)
 {
-	const struct fixture *fixture = *state;
 	struct fixture_steps steps = { 0 };
 	struct watch watch = { fixture_step, &steps };
 	uint64_t size;
 
-	make_long_store(fixture, 6);
+	add_long_plants(fixture, 1, 6);
 	size = fixture_size(fixture, JOURNAL_NAME);
 	struct store_reader *reader = open_reader(fixture, &watch);
 	expect_rest(reader, 1, 6);
@@ -188,16 +178,14 @@ watch_is_called_for_each_mebibyte(void **state)
 	reader_close(reader);
 }
 
-static void
-watch_can_stop_it_and_the_report_has_what_was_read(void **state)
+STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 {
-	const struct fixture *fixture = *state;
 	struct fixture_steps steps = { .last = 2 };
 	struct watch watch = { fixture_step, &steps };
 	struct reader_report report;
 	struct record record;
 
-	make_long_store(fixture, 4);
+	add_long_plants(fixture, 1, 4);
 	struct store_reader *reader = open_reader(fixture, &watch);
 	assert_true(reader_next(reader, &record));
 	assert_true(reader_next(reader, &record));
@@ -209,15 +197,14 @@ watch_can_stop_it_and_the_report_has_what_was_read(void **state)
 }
 
 /* The end is read first: in a short journal no plant is read before. */
-static void
-damage_fails_with_its_offset(void **state)
+STORE_TEST(damage_fails_with_its_offset)
 {
 	for (int64_t good = 0; good < 2; good++) {
-		const struct fixture *fixture = fixture_renew(state);
 		struct reader_report report;
 		char text[64];
 
-		make_long_store(fixture, good == 0 ? 2 : 16);
+		fixture_renew(fixture);
+		add_long_plants(fixture, 1, good == 0 ? 2 : 16);
 		struct store_reader *reader = open_reader(fixture, NULL);
 		expect_next(reader, 1);
 		report = reader->report;
@@ -229,15 +216,56 @@ damage_fails_with_its_offset(void **state)
 		expect_end(reader, FAULT_DAMAGED);
 		snprintf(text, sizeof(text), "damaged at byte %" PRIu64,
 		    report.bytes);
-		assert_int_equal(fixture_logged(fixture, text), 1);
+		expect_logged(fixture, text, 1);
 		reader_close(reader);
 	}
 }
 
-static void
-journal_that_is_named_as_a_file_is_read_alone(void **state)
+/* A reader in the middle, behind which more is stored than its margin. */
+static struct store_reader *
+open_and_store(const struct fixture *fixture, uint64_t *stored_at)
 {
-	const struct fixture *fixture = *state;
+	add_long_plants(fixture, 1, 16);
+	struct store_reader *reader = open_reader(fixture, NULL);
+	expect_next(reader, 1);
+	*stored_at = fixture_size(fixture, JOURNAL_NAME);
+	add_long_plants(fixture, 17, 40);
+	return reader;
+}
+
+STORE_TEST(what_is_stored_meanwhile_is_read_and_checked_before_the_lock)
+{
+	uint64_t at;
+	struct store_reader *reader = open_and_store(fixture, &at);
+
+	expect_rest(reader, 2, 40);
+	reader_close(reader);
+	fixture_renew(fixture);
+	reader = open_and_store(fixture, &at);
+	/* What is checked by then was checked without it. */
+	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ETIMEDOUT);
+	assert_int_equal(reader_read_all(reader), FAULT_BUSY);
+	expect_logged(fixture, "cannot lock it", 1);
+	assert_true(reader->replay.at.end + 2 * JOURNAL_APPEND_MAX >=
+		    fixture_size(fixture, JOURNAL_NAME));
+	reader_close(reader);
+}
+
+STORE_TEST(damage_of_what_is_stored_meanwhile_fails_with_its_offset)
+{
+	uint64_t at;
+	struct store_reader *reader = open_and_store(fixture, &at);
+	char text[64];
+
+	fixture_flip(fixture, at + 9);
+	assert_int_equal(reader_read_all(reader), FAULT_DAMAGED);
+	snprintf(text, sizeof(text), "damaged at byte %" PRIu64, at);
+	expect_logged(fixture, text, 1);
+	reader_close(reader);
+}
+
+STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
+{
 	enum reader_index index;
 	struct record record;
 	uint64_t end;
@@ -270,8 +298,9 @@ struct half_writer {
 };
 
 static int
-write_half(struct half_writer *writer)
+write_half(void *argument)
 {
+	struct half_writer *writer = argument;
 	struct journal journal;
 
 	if (journal_open(&journal, writer->fixture->path, true) != FAULT_NONE ||
@@ -284,53 +313,38 @@ write_half(struct half_writer *writer)
 	return journal_cut(&journal, journal.size) < 0;
 }
 
-static void
-half_a_write_is_not_seen(void **state)
+STORE_TEST(half_a_write_is_not_seen)
 {
-	const struct fixture *fixture = *state;
 	struct half_writer writer = { .fixture = fixture };
-	int status;
 	char byte;
 
 	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(pipe(writer.begun), 0);
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0)
-		_exit(write_half(&writer));
+	pid_t child = child_start(write_half, &writer);
 	assert_int_equal(read(writer.begun[0], &byte, 1), 1);
-	struct store_reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 2);
-	assert_int_equal(fixture_logged(fixture, "torn"), 0);
-	reader_close(reader);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	expect_all(fixture, 1, 2);
+	expect_logged(fixture, "torn", 0);
+	assert_int_equal(child_wait(child), 0);
 	close(writer.begun[0]);
 	close(writer.begun[1]);
 }
 
 /* As on some network file systems, where nothing is served either. */
-static void
-journal_that_cannot_be_locked_at_all_is_read(void **state)
+STORE_TEST(journal_that_cannot_be_locked_at_all_is_read)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 1);
 	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 99, ENOLCK);
-	struct store_reader *reader = open_reader(fixture, NULL);
-	expect_rest(reader, 1, 1);
+	expect_all(fixture, 1, 1);
 	assert_true(shim_count(SHIM_FCNTL) > 0);
-	reader_close(reader);
 }
 
-static void
-every_read_that_fails_is_a_fault(void **state)
+STORE_TEST(every_read_that_fails_is_a_fault)
 {
-	const struct fixture *fixture = *state;
-	unsigned reads, failures = 0;
+	unsigned failures = 0;
+	bool failed = true;
 
 	fixture_make_store(fixture, false, 1, 2);
-	for (unsigned nth = 1;; nth++) {
+	for (unsigned nth = 1; failed; nth++) {
 		enum fault fault;
 
 		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
@@ -339,22 +353,16 @@ every_read_that_fails_is_a_fault(void **state)
 		if (reader != NULL)
 			fault = reader_read_all(reader);
 		reader_close(reader);
-		reads = shim_count(SHIM_PREAD);
-		assert_int_equal(
-		    fault, reads < nth ? FAULT_NONE : FAULT_FAILED);
-		if (reads < nth)
-			break;
-		failures++;
+		failed = shim_reset();
+		assert_int_equal(fault, failed ? FAULT_FAILED : FAULT_NONE);
+		failures += failed;
 	}
 	/* The header, the end, and the lines. */
 	assert_true(failures >= 3);
 }
 
-static void
-sync_that_fails_is_a_fault_and_marks_the_journal(void **state)
+STORE_TEST(sync_that_fails_is_a_fault_and_marks_the_journal)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 1);
 	for (int i = 0; i < 2; i++) {
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
@@ -366,29 +374,26 @@ sync_that_fails_is_a_fault_and_marks_the_journal(void **state)
 		shim_reset();
 		assert_int_equal(
 		    fixture_exists(fixture, JOURNAL_FAILED_NAME), i == 1);
-		assert_int_equal(
-		    fixture_logged(fixture, "stop all processes"), 1);
+		expect_logged(fixture, "stop all processes", 1);
 	}
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1 }, 1);
+	expect_plants(fixture, 1);
 }
 
-static void
-what_is_no_journal_is_refused(void **state)
+STORE_TEST(what_is_no_journal_is_refused)
 {
-	const struct fixture *fixture = *state;
 	static const char later[] = "{\"plant-store\":2,\"store\":\"";
 
 	fixture_make_store(fixture, false, 1, 1);
 	fixture_fail_journal(fixture);
-	expect_refused(fixture->path, FAULT_FAILED);
-	assert_int_equal(fixture_logged(fixture, "a sync has failed"), 1);
+	expect_no_reader(fixture->path, FAULT_FAILED);
+	expect_logged(fixture, "a sync has failed", 1);
 	fixture_remove(fixture, JOURNAL_FAILED_NAME);
-	expect_refused("/nowhere/at/all", FAULT_ABSENT);
-	expect_refused(fixture->path, FAULT_ABSENT);
+	expect_no_reader("/nowhere/at/all", FAULT_ABSENT);
+	expect_no_reader(fixture->path, FAULT_ABSENT);
 	fixture_write(fixture, JOURNAL_NAME, 0, "x", 1);
-	expect_refused(fixture->path, FAULT_DAMAGED);
+	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	fixture_write(fixture, JOURNAL_NAME, 0, later, sizeof(later) - 1);
-	expect_refused(fixture->path, FAULT_SETUP);
+	expect_no_reader(fixture->path, FAULT_SETUP);
 	reader_close(NULL);
 }
 
@@ -419,10 +424,8 @@ find_index(const struct fixture *fixture, uint64_t *end)
 	return index;
 }
 
-static void
-plants_are_found_while_the_store_is_in_use(void **state)
+STORE_TEST(plants_are_found_while_the_store_is_in_use)
 {
-	const struct fixture *fixture = *state;
 	uint64_t end, before;
 	struct store *store = fixture_open(fixture, true);
 
@@ -443,10 +446,8 @@ plants_are_found_while_the_store_is_in_use(void **state)
 	assert_true(fixture_logged(fixture, "was torn") > 0);
 }
 
-static void
-entry_that_leads_to_another_plant_is_not_believed(void **state)
+STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 {
-	const struct fixture *fixture = *state;
 	struct store_reader *reader;
 	struct position covered, none;
 	uint64_t offsets[3], found, end;
@@ -487,8 +488,7 @@ remove_mark(const struct fixture *fixture)
 }
 
 /* Whatever the index is: and it is neither made, nor changed, nor removed. */
-static void
-plants_are_found_with_any_index_or_none(void **state)
+STORE_TEST(plants_are_found_with_any_index_or_none)
 {
 	static const struct {
 		void (*change)(const struct fixture *);
@@ -499,7 +499,6 @@ plants_are_found_with_any_index_or_none(void **state)
 		{ fixture_junk_index, READER_INDEX_UNUSABLE },
 		{ fixture_remove_index, READER_INDEX_ABSENT },
 	};
-	const struct fixture *fixture = *state;
 	uint64_t end;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -517,10 +516,8 @@ plants_are_found_with_any_index_or_none(void **state)
 	assert_false(fixture_exists(fixture, "index"));
 }
 
-static void
-index_of_a_longer_journal_is_stale_and_no_plant_is_denied(void **state)
+STORE_TEST(index_of_a_longer_journal_is_stale_and_no_plant_is_denied)
 {
-	const struct fixture *fixture = *state;
 	struct record record;
 	uint64_t end;
 	size_t len;
@@ -533,14 +530,12 @@ index_of_a_longer_journal_is_stale_and_no_plant_is_denied(void **state)
 	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_find(reader, 3, &record), FAULT_DAMAGED);
 	reader_close(reader);
-	assert_int_equal(fixture_logged(fixture, "it is shorter"), 1);
+	expect_logged(fixture, "it is shorter", 1);
 }
 
 /* As after a failed sync, of which the index does not know what followed. */
-static void
-journal_that_was_renewed_meanwhile_hides_no_plant(void **state)
+STORE_TEST(journal_that_was_renewed_meanwhile_hides_no_plant)
 {
-	const struct fixture *fixture = *state;
 	struct record record;
 
 	fixture_make_store(fixture, false, 1, 2);
@@ -548,16 +543,15 @@ journal_that_was_renewed_meanwhile_hides_no_plant(void **state)
 	fixture_replace_journal(fixture);
 	fixture_make_store(fixture, false, 3, 3);
 	assert_int_equal(reader_find(reader, 3, &record), FAULT_FAILED);
-	assert_int_equal(fixture_logged(fixture, "was replaced"), 1);
+	expect_logged(fixture, "was replaced", 1);
 	reader_close(reader);
 	expect_found(fixture, 1, 3);
 }
 
-static void
-search_through_the_journal_ends_when_the_watch_stops_it(void **state)
+STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 {
-	const struct fixture *fixture = *state;
-	const struct watch watch = { fixture_stop, NULL };
+	struct fixture_steps steps = { .last = 1 };
+	const struct watch watch = { fixture_step, &steps };
 	struct record record;
 
 	fixture_make_store(fixture, true, 1, 2);
@@ -567,10 +561,8 @@ search_through_the_journal_ends_when_the_watch_stops_it(void **state)
 	reader_close(reader);
 }
 
-static void
-reading_goes_on_behind_the_index(void **state)
+STORE_TEST(reading_goes_on_behind_the_index)
 {
-	const struct fixture *fixture = *state;
 	enum reader_index index;
 	uint64_t end;
 
@@ -585,10 +577,8 @@ reading_goes_on_behind_the_index(void **state)
 	store_close(store);
 }
 
-static void
-reader_that_has_no_memory_reports_that_or_finds_the_same(void **state)
+STORE_TEST(reader_that_has_no_memory_reports_that_or_finds_the_same)
 {
-	const struct fixture *fixture = *state;
 	bool failed = true;
 
 	if (!alloc_can_fail())
@@ -617,33 +607,4 @@ reader_that_has_no_memory_reports_that_or_finds_the_same(void **state)
 			assert_true(failed && fault == FAULT_MEMORY);
 		assert_true(nth < 100);
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(plants_come_in_their_order_and_the_report_has_the_whole),
-		TEST(last_plant_that_only_the_index_has_is_missing),
-		TEST(what_is_stored_after_the_end_was_found_is_left_out),
-		TEST(watch_is_called_for_each_mebibyte),
-		TEST(watch_can_stop_it_and_the_report_has_what_was_read),
-		TEST(damage_fails_with_its_offset),
-		TEST(journal_that_is_named_as_a_file_is_read_alone),
-		TEST(half_a_write_is_not_seen),
-		TEST(journal_that_cannot_be_locked_at_all_is_read),
-		TEST(every_read_that_fails_is_a_fault),
-		TEST(sync_that_fails_is_a_fault_and_marks_the_journal),
-		TEST(what_is_no_journal_is_refused),
-		TEST(plants_are_found_while_the_store_is_in_use),
-		TEST(entry_that_leads_to_another_plant_is_not_believed),
-		TEST(plants_are_found_with_any_index_or_none),
-		TEST(index_of_a_longer_journal_is_stale_and_no_plant_is_denied),
-		TEST(journal_that_was_renewed_meanwhile_hides_no_plant),
-		TEST(search_through_the_journal_ends_when_the_watch_stops_it),
-		TEST(reading_goes_on_behind_the_index),
-		TEST(reader_that_has_no_memory_reports_that_or_finds_the_same),
-	};
-
-	return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
 }

@@ -22,10 +22,9 @@ static const struct response_head allowed = {
 	.id = "the-id", .origin = origins, .origin_len = 17
 };
 
-/* Write the answer to `error` as a string. */
-static void
-answer(const struct response_error *error, bool contract, bool head,
-    char text[static RESPONSE_HEAD_MAX + 1])
+/* The answer to `error`, as a string. */
+static char *
+answer(const struct response_error *error, bool contract, bool head)
 {
 	const struct response_head common = {
 		.id = "the-id", .contract = contract, .bodiless = head
@@ -34,12 +33,10 @@ answer(const struct response_error *error, bool contract, bool head,
 	size_t len = response_error(&common, error, buf);
 
 	assert_in_range(len, 1, RESPONSE_HEAD_MAX);
-	memcpy(text, buf, len);
-	text[len] = '\0';
+	return memcpy(memory(len + 1), buf, len);
 }
 
-static void
-head_of_a_200_has_type_and_length_and_fits_with_any(void **state)
+TEST(head_of_a_200_has_type_and_length_and_fits_with_any)
 {
 	char buf[RESPONSE_HEAD_MAX];
 	size_t len = response_ok_head(&plain, 65536, buf);
@@ -53,25 +50,7 @@ head_of_a_200_has_type_and_length_and_fits_with_any(void **state)
 	assert_memory_equal(buf + len - 4, "\r\n\r\n", 4);
 }
 
-static void
-missing_credential_is_answered_byte_for_byte(void **state)
-{
-	const struct response_error error = { HTTP_CREDENTIAL_MISSING, NULL,
-		0 };
-	char text[RESPONSE_HEAD_MAX + 1];
-
-	answer(&error, false, false, text);
-	assert_string_equal(text,
-	    "Status: 401 Unauthorized\r\n" ID
-	    "Content-Type: application/json\r\n"
-	    "Content-Length: 90\r\n" CHALLENGE "\r\n"
-	    "\r\n"
-	    "{\"error\":1001,\"message\":\"No credential: send the header "
-	    "\\\"Authorization: Bearer TOKEN\\\".\"}");
-}
-
-static void
-every_error_has_its_status_line_and_headers(void **state)
+TEST(every_error_has_its_status_line_and_headers)
 {
 	static const char unauthorized[] = "401 Unauthorized";
 	static const char asks[] = CHALLENGE "\r\n";
@@ -107,12 +86,10 @@ every_error_has_its_status_line_and_headers(void **state)
 		for (int contract = 0; contract < 2; contract++) {
 			struct response_error error = { rows[i].error, NULL,
 				0 };
-			char text[RESPONSE_HEAD_MAX + 1];
 			char expected[RESPONSE_HEAD_MAX];
-			char *body;
+			char *text = answer(&error, contract, false);
+			char *body = strstr(text, "\r\n\r\n");
 
-			answer(&error, contract, false, text);
-			body = strstr(text, "\r\n\r\n");
 			assert_non_null(body);
 			body += 4;
 			assert_true(*body != '\0');
@@ -128,22 +105,20 @@ every_error_has_its_status_line_and_headers(void **state)
 			/* cut to the head by the NUL */
 			assert_string_equal(text, expected);
 			/* A HEAD request gets the same without the body. */
-			answer(&error, contract, true, text);
-			assert_string_equal(text, expected);
+			assert_string_equal(
+			    answer(&error, contract, true), expected);
 		}
 	}
 }
 
-static void
-every_body_is_json_with_the_tables_number_and_message(void **state)
+TEST(every_body_is_json_with_the_tables_number_and_message)
 {
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
 		struct response_error error = { (enum http_error)e, NULL, 0 };
-		char text[RESPONSE_HEAD_MAX + 1];
-		struct json_object *object;
+		const char *text = answer(&error, false, false);
+		struct json_object *object =
+		    json_tokener_parse(strstr(text, "\r\n\r\n") + 4);
 
-		answer(&error, false, false, text);
-		object = json_tokener_parse(strstr(text, "\r\n\r\n") + 4);
 		assert_non_null(object);
 		assert_int_equal(json_object_object_length(object), 2);
 		assert_int_equal(json_object_get_int(
@@ -157,21 +132,18 @@ every_body_is_json_with_the_tables_number_and_message(void **state)
 	}
 }
 
-static void
-reason_and_offset_follow_the_message(void **state)
+TEST(reason_and_offset_follow_the_message)
 {
 	const struct response_error error = { HTTP_JSON_SYNTAX,
 		"a comma is missing", 17 };
-	char text[RESPONSE_HEAD_MAX + 1];
 
-	answer(&error, false, false, text);
-	assert_string_equal(strstr(text, "\r\n\r\n") + 4,
+	assert_string_equal(
+	    strstr(answer(&error, false, false), "\r\n\r\n") + 4,
 	    "{\"error\":4001,\"message\":\"The body is not valid JSON: "
 	    "byte 17: a comma is missing.\"}");
 }
 
-static void
-allowed_origin_is_in_every_answer_and_changes_nothing_else(void **state)
+TEST(allowed_origin_is_in_every_answer_and_changes_nothing_else)
 {
 	const struct response_error error = { HTTP_ID_MISSING, NULL, 0 };
 	char with[RESPONSE_HEAD_MAX + 1], without[RESPONSE_HEAD_MAX + 1];
@@ -192,8 +164,7 @@ allowed_origin_is_in_every_answer_and_changes_nothing_else(void **state)
 	}
 }
 
-static void
-preflight_is_answered_byte_for_byte(void **state)
+TEST(preflight_is_answered_byte_for_byte)
 {
 	char buf[RESPONSE_HEAD_MAX];
 	size_t len = response_preflight(&allowed, buf);
@@ -207,8 +178,7 @@ preflight_is_answered_byte_for_byte(void **state)
 	    "\r\n");
 }
 
-static void
-longest_head_fits(void **state)
+TEST(longest_head_fits)
 {
 	static char longest[400];
 	struct response_head head = { .origin = longest, .origin_len = 278 };
@@ -225,22 +195,4 @@ longest_head_fits(void **state)
 		assert_in_range(
 		    response_error(&head, &error, buf), 600, RESPONSE_HEAD_MAX);
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(head_of_a_200_has_type_and_length_and_fits_with_any),
-		TEST(missing_credential_is_answered_byte_for_byte),
-		TEST(every_error_has_its_status_line_and_headers),
-		TEST(every_body_is_json_with_the_tables_number_and_message),
-		TEST(reason_and_offset_follow_the_message),
-		TEST(
-		    allowed_origin_is_in_every_answer_and_changes_nothing_else),
-		TEST(preflight_is_answered_byte_for_byte),
-		TEST(longest_head_fits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,96 +7,24 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
 #include "ground/clock.h"
-#include "reader.h"
 #include "recovery.h"
 
-static const int64_t one_to_nine[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
-
-static void
-expect_put(
-    struct store *store, int64_t id, const char *name, enum store_result result)
-{
-	struct outcome outcome = fixture_put(store, id, name);
-
-	assert_int_equal(outcome.result, result);
-	assert_int_equal(outcome.status, result == STORE_FAILED ? -1 : 0);
-}
-
-#define NO_RESULT ((enum store_result)99)
-
-/* What holds when store_commit answers. */
-struct answer {
-	const struct store_item *items;
-	size_t n;
-	unsigned times, synced, index_writes;
-};
-
-static void
-take_answer(void *argument)
-{
-	struct answer *answer = argument;
-
-	answer->times++;
-	answer->synced = shim_count(SHIM_FDATASYNC);
-	answer->index_writes = shim_count(SHIM_PWRITE);
-	for (size_t i = 0; i < answer->n; i++)
-		assert_int_not_equal(answer->items[i].result, NO_RESULT);
-}
-
-/*
- * Commit plants as one batch, which is answered once; `names` and `found` may
- * be NULL.
- */
-static int
-put_batch(struct store *store, const int64_t *ids, const char *const *names,
-    size_t n, enum store_result *results, struct answer *found)
-{
-	struct plant *plants = calloc(n + 1, sizeof(*plants));
-	struct store_item *items = calloc(n + 1, sizeof(*items));
-	struct answer answer = { .items = items, .n = n };
-
-	assert_true(plants != NULL && items != NULL);
-	for (size_t i = 0; i < n; i++) {
-		plants[i] =
-		    fixture_plant(ids[i], names == NULL ? NULL : names[i]);
-		items[i].plant = &plants[i];
-		items[i].by = "tester";
-		items[i].result = NO_RESULT;
-	}
-	int status = store_commit(store, items, n, take_answer, &answer);
-	assert_int_equal(answer.times, 1);
-	for (size_t i = 0; i < n; i++) {
-		results[i] = items[i].result;
-		plant_done(&plants[i]);
-	}
-	free(plants);
-	free(items);
-	if (found != NULL)
-		*found = answer;
-	return status;
-}
-
 /* That would make a sync slower; see journal_check. */
-static void
-a_commit_asks_no_file_that_it_writes_for_its_times(void **state)
+STORE_TEST(a_commit_asks_no_file_that_it_writes_for_its_times)
 {
 	static const char *const files[] = { JOURNAL_NAME, "data.mdb" };
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	for (size_t i = 0; i < COUNT(files); i++) {
 		shim_fail(SHIM_FSTAT, files[i], 1, 0, 0);
 		shim_fail(SHIM_FSTATAT, files[i], 1, 0, 0);
-		fixture_create(store, one_to_nine[i]);
+		fixture_create(store, (int64_t)i + 1);
 		assert_int_equal(shim_count(SHIM_FSTAT), 0);
 		assert_int_equal(shim_count(SHIM_FSTATAT), 0);
 	}
@@ -104,80 +32,76 @@ a_commit_asks_no_file_that_it_writes_for_its_times(void **state)
 }
 
 static void
-a_batch_is_answered_between_its_sync_and_its_index(void **state)
+count_calls(void *argument)
 {
-	struct fixture *fixture = *state;
+	unsigned *counts = argument;
 
+	counts[0] = shim_count(SHIM_FDATASYNC);
+	counts[1] = shim_count(SHIM_PWRITE);
+}
+
+STORE_TEST(a_batch_is_answered_between_its_sync_and_its_index)
+{
 	for (int prepare = 0; prepare < 2; prepare++) {
 		struct store *store = fixture_open(fixture, prepare);
-		enum store_result result;
-		struct answer answer;
+		struct plant plant = fixture_plant(1 + prepare, NULL);
+		struct store_item item = { .plant = &plant, .by = "tester" };
+		unsigned counts[2];
 
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
 		shim_fail(SHIM_PWRITE, "data.mdb", 1, 0, 0);
-		put_batch(
-		    store, one_to_nine + prepare, NULL, 1, &result, &answer);
-		assert_int_equal(result, STORE_CREATED);
-		assert_int_equal(answer.synced, 1);
+		store_commit(store, &item, 1, count_calls, counts);
+		assert_int_equal(counts[0], 1);
 		assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
-		assert_int_equal(answer.index_writes, 0);
+		assert_int_equal(counts[1], 0);
 		assert_true(shim_count(SHIM_PWRITE) > 0);
 		shim_reset();
+		plant_done(&plant);
 		store_close(store);
 	}
-	fixture_reopen_and_expect(fixture, one_to_nine, 2);
+	expect_plants(fixture, 2);
 }
 
-/* That it is once, put_batch asserts. */
-static void
-a_batch_is_answered_once_whatever_its_result_is(void **state)
+/* That it is once, fixture_batch asserts. */
+STORE_TEST(a_batch_is_answered_once_whatever_its_result_is)
 {
-	const int64_t *one = one_to_nine, *two = one_to_nine + 1;
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
-	enum store_result result;
 
-	assert_int_equal(put_batch(store, NULL, NULL, 0, NULL, NULL), 0);
+	fixture_commit(store, NULL, 0, STORE_CREATED);
 	fixture_create(store, 1);
-	put_batch(store, one, NULL, 1, &result, NULL);
-	assert_int_equal(result, STORE_SAME);
+	expect_put(store, 1, NULL, STORE_SAME);
 	shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 2, ENOSPC);
-	put_batch(store, two, NULL, 1, &result, NULL);
-	assert_int_equal(result, STORE_FULL);
+	expect_put(store, 2, NULL, STORE_FULL);
 	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ENOMEM);
-	put_batch(store, two, NULL, 1, &result, NULL);
-	assert_int_equal(result, STORE_BUSY);
+	expect_put(store, 2, NULL, STORE_BUSY);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
-	for (int i = 0; i < 2; i++) {
-		put_batch(store, two, NULL, 1, &result, NULL);
-		assert_int_equal(result, STORE_FAILED);
-	}
+	for (int i = 0; i < 2; i++)
+		expect_put(store, 2, NULL, STORE_FAILED);
 	store_close(store);
 }
 
-static void
-a_batch_is_stored_in_its_order_with_one_sync(void **state)
+STORE_TEST(a_batch_is_stored_in_its_order_with_one_sync)
 {
 	static const int64_t ids[] = { 5, INT64_MAX, -3, INT64_MIN, 99, 0, 1,
 		INT64_MAX - 1, INT64_MIN + 1, -1 };
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, false);
 
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
 	fixture_commit(store, ids, COUNT(ids), STORE_CREATED);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
 	store_close(store);
-	fixture_reopen_and_expect(fixture, ids, COUNT(ids));
+	store = fixture_open(fixture, false);
+	fixture_commit(store, ids, COUNT(ids), STORE_SAME);
+	store_close(store);
+	expect_ids(fixture, ids, COUNT(ids));
 }
 
 /*
  * Every way in which the plants a and b of one id can follow each other, three
  * in a batch, in a new store and behind one that is stored already.
  */
-static void
-repeats_within_a_batch_refer_to_the_first(void **state)
+STORE_TEST(repeats_within_a_batch_refer_to_the_first)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, false);
 	enum store_result results[3];
 	int64_t id = 0;
@@ -195,7 +119,7 @@ repeats_within_a_batch_refer_to_the_first(void **state)
 					      : names[0];
 			if (stored > 0)
 				expect_put(store, id, first, STORE_CREATED);
-			put_batch(store, ids, names, 3, results, NULL);
+			fixture_batch(store, ids, names, 3, results);
 			for (int i = 0; i < 3; i++)
 				assert_int_equal(results[i],
 				    stored == 0 && i == 0 ? STORE_CREATED
@@ -205,217 +129,187 @@ repeats_within_a_batch_refer_to_the_first(void **state)
 			expect_put(store, id, first, STORE_SAME);
 		}
 	store_close(store);
-	assert_int_equal(fixture_lines(fixture), (size_t)id + 1);
+	assert_int_equal(fixture_count_lines(fixture), (size_t)id + 1);
 }
 
 #define LONG_PLANTS 12
 
-static void
-a_batch_larger_than_an_append_is_stored_whole(void **state)
+STORE_TEST(a_batch_larger_than_an_append_is_stored_whole)
 {
 	static const int64_t ids[LONG_PLANTS] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
 		11, 12 };
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	char *name = fixture_long_name(((size_t)1 << 20) - 100);
-	const char *const names[LONG_PLANTS] = { name, name, name, name, name,
-		name, name, name, name, name, name, name };
+	const char *names[LONG_PLANTS];
 	enum store_result results[LONG_PLANTS];
 
+	for (size_t i = 0; i < LONG_PLANTS; i++)
+		names[i] = name;
 	/* The second of the four appends finds no room, and is left out. */
 	shim_fail(SHIM_PWRITE, JOURNAL_NAME, 2, 2, ENOSPC);
 	assert_int_equal(
-	    put_batch(store, ids, names, LONG_PLANTS, results, NULL), 0);
+	    fixture_batch(store, ids, names, LONG_PLANTS, results), 0);
 	assert_int_equal(shim_count(SHIM_PWRITE), 5);
 	for (size_t i = 0; i < LONG_PLANTS; i++)
 		assert_int_equal(
 		    results[i], i >= 3 && i < 6 ? STORE_FULL : STORE_CREATED);
 	shim_reset();
-	put_batch(store, ids, names, LONG_PLANTS, results, NULL);
+	fixture_batch(store, ids, names, LONG_PLANTS, results);
 	for (size_t i = 0; i < LONG_PLANTS; i++)
 		assert_int_equal(
 		    results[i], i >= 3 && i < 6 ? STORE_CREATED : STORE_SAME);
-	free(name);
 	store_close(store);
-	fixture_expect(fixture,
+	expect_ids(fixture,
 	    (const int64_t[]){ 1, 2, 3, 7, 8, 9, 10, 11, 12, 4, 5, 6 },
 	    LONG_PLANTS);
 }
 
-struct mark {
-	uint64_t offset, safe; /* of a plant's line */
-};
-
-static void
-read_watermarks(const struct fixture *fixture, struct mark *marks, size_t n)
+STORE_TEST(the_watermark_is_what_was_synced_before_the_batch)
 {
-	enum fault fault;
-	struct store_reader *reader = reader_open(fixture->path, NULL, &fault);
-	char where[STORE_WHERE_MAX];
-	struct record record;
-
-	assert_non_null(reader);
-	for (size_t i = 0; i < n; i++) {
-		assert_true(reader_next(reader, &record));
-		marks[i] = (struct mark){ reader->report.last_plant,
-			reader->report.watermark };
-	}
-	assert_false(reader_next(reader, &record));
-	assert_int_equal(reader_end(reader, where), FAULT_NONE);
-	reader_close(reader);
-}
-
-static void
-the_watermark_is_what_was_synced_before_the_batch(void **state)
-{
-	struct fixture *fixture = *state;
+	static const int64_t ids[] = { 1, 2, 3, 5, 6, 7 };
+	struct fixture_line lines[10];
 
 	for (int prepare = 0; prepare < 2; prepare++) {
 		struct store *store = fixture_open(fixture, prepare);
 
-		fixture_commit(
-		    store, one_to_nine + 4 * prepare, 3, STORE_CREATED);
+		fixture_commit(store, ids + 3 * prepare, 3, STORE_CREATED);
 		fixture_create(store, 4 + 4 * prepare);
 		store_close(store);
 	}
-	struct mark marks[8];
-	read_watermarks(fixture, marks, COUNT(marks));
-	for (size_t i = 0; i < 3; i++)
-		assert_int_equal(marks[i].safe, marks[0].offset);
-	assert_int_equal(marks[3].safe, marks[3].offset);
-	for (size_t i = 5; i < 7; i++)
-		assert_int_equal(marks[i].safe, marks[4].safe);
-	assert_int_equal(marks[7].safe, marks[7].offset);
+	assert_int_equal(fixture_lines(fixture, lines, COUNT(lines), NULL), 10);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(lines[i].safe, lines[0].offset);
+		assert_int_equal(lines[5 + i].safe, lines[5].safe);
+	}
+	assert_int_equal(lines[3].safe, lines[3].offset);
+	assert_int_equal(lines[8].safe, lines[8].offset);
 }
 
 /* A process that stores one plant does not sync its closing line. */
-static void
-the_watermark_is_not_above_what_another_did_not_sync(void **state)
+STORE_TEST(the_watermark_is_not_above_what_another_did_not_sync)
 {
-	struct fixture *fixture = *state;
 	struct store *staying = fixture_open(fixture, true);
-	struct mark marks[3];
+	struct fixture_line lines[4];
 
 	fixture_create(staying, 1);
 	fixture_make_store(fixture, false, 2, 2);
-	size_t lines = fixture_lines(fixture);
 	fixture_create(staying, 3);
-	assert_int_equal(lines, 3);
-	read_watermarks(fixture, marks, COUNT(marks));
-	assert_in_range(
-	    marks[2].safe, marks[1].offset + 1, marks[2].offset - 1);
 	store_close(staying);
+	assert_true(fixture_lines(fixture, lines, COUNT(lines), NULL) >= 4);
+	assert_true(lines[2].closing);
+	assert_in_range(
+	    lines[3].safe, lines[1].offset + 1, lines[3].offset - 1);
 }
 
-static void
-two_handles_see_each_others_plants_at_once(void **state)
+STORE_TEST(the_watermark_is_not_above_a_closing_line_that_was_not_synced)
 {
-	struct fixture *fixture = *state;
+	struct store *store = fixture_open(fixture, false);
+	struct fixture_line lines[4];
+
+	fixture_create(store, 1);
+	size_t end = fixture_size(fixture, JOURNAL_NAME);
+	store_idle(store);
+	assert_true(fixture_size(fixture, JOURNAL_NAME) > end);
+	fixture_create(store, 2);
+	store_close(store);
+	assert_int_equal(fixture_lines(fixture, lines, COUNT(lines), NULL), 4);
+	assert_int_equal(lines[2].safe, end);
+}
+
+STORE_TEST(two_handles_see_each_others_plants_at_once)
+{
 	struct store *one = fixture_open(fixture, true);
 	struct store *two = fixture_open(fixture, false);
 
-	for (size_t i = 0; i < 9; i++) {
-		struct store *writer = i % 2 == 0 ? one : two;
-		struct store *other = i % 2 == 0 ? two : one;
+	for (int64_t id = 1; id <= 9; id++) {
+		struct store *other = id % 2 == 0 ? one : two;
 
-		fixture_create(writer, one_to_nine[i]);
-		expect_put(other, one_to_nine[i], NULL, STORE_SAME);
-		expect_put(other, one_to_nine[i], "other", STORE_CONFLICT);
+		fixture_create(id % 2 == 0 ? two : one, id);
+		expect_put(other, id, NULL, STORE_SAME);
+		expect_put(other, id, "other", STORE_CONFLICT);
 	}
 	store_close(one);
 	store_close(two);
-	fixture_reopen_and_expect(fixture, one_to_nine, 9);
+	expect_plants(fixture, 9);
 }
 
 /* One of several that store the same plants, each in another order. */
 struct rival {
 	const struct fixture *fixture;
 	struct store *store;
-	int number;
-	int created; /* or the exit status */
+	int number, go;
+	int created; /* or 255 */
 };
 
 #define RIVALS 4
 #define RIVAL_PLANTS 48
 
-static int
-store_all(struct rival *rival)
+static void *
+store_all(void *argument)
 {
-	int created = 0;
+	struct rival *rival = argument;
 
 	for (int i = 0; i < RIVAL_PLANTS; i++) {
 		int64_t id = (i * (2 * rival->number + 5) + rival->number) %
 			     RIVAL_PLANTS;
-		struct outcome outcome = fixture_put(rival->store, id, NULL);
+		enum store_result result = fixture_put(rival->store, id, NULL);
 
-		if (outcome.status != 0 || (outcome.result != STORE_CREATED &&
-					       outcome.result != STORE_SAME))
-			return 255;
-		created += outcome.result == STORE_CREATED;
+		if (result == STORE_CREATED)
+			rival->created++;
+		else if (result != STORE_SAME)
+			rival->created = 255;
 	}
-	return created;
+	return NULL;
 }
 
 /* All of them try to make the store, too. */
-static void
-processes_that_store_the_same_plants_create_each_once(void **state)
+static int
+make_and_store_all(void *argument)
 {
-	struct fixture *fixture = *state;
-	pid_t pids[RIVALS];
-	int go[2], status, created = 0;
+	struct rival *rival = argument;
+	enum fault fault;
+	char byte;
+
+	if (read(rival->go, &byte, 1) != 1)
+		return 255;
+	store_init(rival->fixture->path);
+	rival->store =
+	    fixture_try(rival->fixture, rival->number % 2 == 0, NULL, &fault);
+	if (rival->store == NULL)
+		return 255;
+	store_all(rival);
+	store_close(rival->store);
+	return rival->created;
+}
+
+STORE_TEST(processes_that_store_the_same_plants_create_each_once)
+{
+	pid_t children[RIVALS];
+	int go[2], created = 0;
 
 	fixture_remove(fixture, JOURNAL_NAME);
 	assert_int_equal(pipe(go), 0);
-	for (int i = 0; i < RIVALS; i++) {
-		struct rival rival = { .fixture = fixture, .number = i };
-		enum fault fault;
-		char byte;
-
-		pids[i] = fork();
-		assert_true(pids[i] >= 0);
-		if (pids[i] != 0)
-			continue;
-		close(go[1]);
-		if (read(go[0], &byte, 1) != 0)
-			_exit(255);
-		store_init(fixture->path);
-		rival.store = fixture_try(fixture, i % 2 == 0, NULL, &fault);
-		if (rival.store == NULL)
-			_exit(255);
-		created = store_all(&rival);
-		store_close(rival.store);
-		_exit(created);
-	}
+	for (int i = 0; i < RIVALS; i++)
+		children[i] = child_start(make_and_store_all,
+		    &(struct rival){
+			.fixture = fixture, .number = i, .go = go[0] });
+	assert_int_equal(write(go[1], "go!!", RIVALS), RIVALS);
+	for (int i = 0; i < RIVALS; i++)
+		created += child_wait(children[i]);
 	close(go[0]);
 	close(go[1]);
-	for (int i = 0; i < RIVALS; i++) {
-		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-		assert_true(WIFEXITED(status));
-		created += WEXITSTATUS(status);
-	}
 	assert_int_equal(created, RIVAL_PLANTS);
-	assert_int_equal(fixture_logged(fixture, "holds a store"), RIVALS - 1);
+	expect_logged(fixture, "holds a store", RIVALS - 1);
 	struct store *store = fixture_open(fixture, false);
 	for (int64_t id = 0; id < RIVAL_PLANTS; id++)
 		expect_put(store, id, NULL, STORE_SAME);
 	store_close(store);
 	/* One order, without gaps: the journal is whole. */
-	assert_true(fixture_lines(fixture) >= RIVAL_PLANTS);
+	assert_true(fixture_count_lines(fixture) >= RIVAL_PLANTS);
 }
 
-static void *
-store_all_in_thread(void *argument)
+STORE_TEST(threads_that_store_the_same_plants_create_each_once)
 {
-	struct rival *rival = argument;
-
-	rival->created = store_all(rival);
-	return NULL;
-}
-
-static void
-threads_that_store_the_same_plants_create_each_once(void **state)
-{
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	struct rival rivals[RIVALS];
 	pthread_t threads[RIVALS];
@@ -423,9 +317,7 @@ threads_that_store_the_same_plants_create_each_once(void **state)
 
 	for (int i = 0; i < RIVALS; i++) {
 		rivals[i] = (struct rival){ .store = store, .number = i };
-		assert_int_equal(pthread_create(&threads[i], NULL,
-				     store_all_in_thread, &rivals[i]),
-		    0);
+		pthread_create(&threads[i], NULL, store_all, &rivals[i]);
 	}
 	store_wait(store);
 	for (int i = 0; i < RIVALS; i++) {
@@ -434,14 +326,12 @@ threads_that_store_the_same_plants_create_each_once(void **state)
 	}
 	assert_int_equal(created, RIVAL_PLANTS);
 	store_close(store);
-	assert_int_equal(fixture_lines(fixture), RIVAL_PLANTS + 1);
+	assert_int_equal(fixture_count_lines(fixture), RIVAL_PLANTS + 1);
 }
 
-static void
-a_full_disk_stores_nothing_and_passes_by_itself(void **state)
+STORE_TEST(a_full_disk_stores_nothing_and_passes_by_itself)
 {
 	static const int errors[] = { ENOSPC, EDQUOT, EFBIG };
-	struct fixture *fixture = *state;
 	int64_t id = 0;
 
 	for (size_t i = 0; i < 2 * COUNT(errors); i++) {
@@ -455,24 +345,20 @@ a_full_disk_stores_nothing_and_passes_by_itself(void **state)
 		expect_put(store, 1, NULL, STORE_SAME);
 		expect_put(store, 1, "other", STORE_CONFLICT);
 		/* It is logged once, until it has passed. */
-		assert_int_equal(
-		    fixture_logged(fixture, "make room"), logged + 1);
+		expect_logged(fixture, "make room", logged + 1);
 		shim_reset();
 		fixture_create(store, ++id);
-		assert_int_equal(
-		    fixture_logged(fixture, "there is room again"), i + 1);
+		expect_logged(fixture, "there is room again", i + 1);
 		store_close(store);
 	}
 	store_close(fixture_open(fixture, false));
 	assert_int_equal(id, 12);
-	assert_int_equal(fixture_lines(fixture), 12 + 6);
+	assert_int_equal(fixture_count_lines(fixture), 12 + 6);
 }
 
 /* The next sync of the same file may succeed, and would prove nothing. */
-static void
-a_failed_sync_fails_the_store_for_all_that_have_it(void **state)
+STORE_TEST(a_failed_sync_fails_the_store_for_all_that_have_it)
 {
-	struct fixture *fixture = *state;
 	struct store *one = fixture_open(fixture, true);
 	struct store *two = fixture_open(fixture, false);
 	struct store *three = fixture_open(fixture, true);
@@ -486,8 +372,7 @@ a_failed_sync_fails_the_store_for_all_that_have_it(void **state)
 	expect_put(one, 1, NULL, STORE_FAILED);
 	expect_put(two, 3, NULL, STORE_FAILED);
 	expect_put(two, 1, NULL, STORE_FAILED);
-	assert_int_equal(
-	    fixture_logged(fixture, "has failed in another process"), 1);
+	expect_logged(fixture, "has failed in another process", 1);
 	store_close(one);
 	store_close(two);
 	one = fixture_open(fixture, true);
@@ -496,14 +381,12 @@ a_failed_sync_fails_the_store_for_all_that_have_it(void **state)
 	expect_put(three, 4, NULL, STORE_FAILED);
 	store_close(three);
 	store_close(one);
-	fixture_reopen_and_expect(fixture, one_to_nine, 3);
+	expect_plants(fixture, 3);
 	assert_true(fixture_exists_like(fixture, JOURNAL_FAILED_NAME "-"));
 }
 
-static void
-a_failed_sync_that_cannot_be_marked_is_not_forgotten(void **state)
+STORE_TEST(a_failed_sync_that_cannot_be_marked_is_not_forgotten)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	fixture_create(store, 1);
@@ -511,38 +394,27 @@ a_failed_sync_that_cannot_be_marked_is_not_forgotten(void **state)
 	shim_fail(SHIM_RENAMEAT2, JOURNAL_NAME, 1, 1, EIO);
 	expect_put(store, 2, NULL, STORE_FAILED);
 	expect_put(store, 2, NULL, STORE_FAILED);
-	assert_int_equal(fixture_logged(fixture, "stop all processes"), 1);
+	expect_logged(fixture, "stop all processes", 1);
 	store_close(store);
 }
 
-static void
-a_write_error_fails_the_store_and_loses_nothing(void **state)
+STORE_TEST(a_write_error_fails_the_store_and_loses_nothing)
 {
-	struct fixture *fixture = *state;
-
 	for (int i = 0; i < 3; i++) {
 		struct store *store = fixture_open(fixture, false);
 
 		fixture_create(store, i + 1);
-		switch (i) {
-		case 0:
-			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 9, EIO);
-			break;
-		case 1: /* It cannot be taken back, */
-			shim_shorten(SHIM_PWRITE, JOURNAL_NAME, 1, 20);
-			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 1, ENOSPC);
-			shim_fail(SHIM_FTRUNCATE, JOURNAL_NAME, 1, 1, EIO);
-			break;
-		case 2: /* or a power cut could bring it back. */
-			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 2, ENOSPC);
-			shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
-			break;
-		}
+		shim_fail(
+		    SHIM_PWRITE, JOURNAL_NAME, 1, 2, i == 0 ? EIO : ENOSPC);
+		/* It cannot be taken back, or a power cut could bring it back. */
+		if (i > 0)
+			shim_fail(i == 1 ? SHIM_FTRUNCATE : SHIM_FDATASYNC,
+			    JOURNAL_NAME, 1, 1, EIO);
 		expect_put(store, 9, NULL, STORE_FAILED);
 		store_close(store);
 		shim_reset();
 		assert_true(fixture_exists(fixture, JOURNAL_FAILED_NAME));
-		fixture_reopen_and_expect(fixture, one_to_nine, (size_t)i + 1);
+		expect_plants(fixture, i + 1);
 	}
 }
 
@@ -554,14 +426,12 @@ fail_index_writes(unsigned times, int error)
 }
 
 /* The next ones are refused only until it can be written again. */
-static void
-a_plant_is_stored_though_its_index_cannot_be_written(void **state)
+STORE_TEST(a_plant_is_stored_though_its_index_cannot_be_written)
 {
 	static const struct {
 		int error;
 		enum store_result result;
 	} rows[] = { { ENOSPC, STORE_FULL }, { EIO, STORE_FAILED } };
-	struct fixture *fixture = *state;
 
 	for (unsigned i = 0; i < COUNT(rows); i++) {
 		struct store *store = fixture_open(fixture, false);
@@ -584,7 +454,7 @@ a_plant_is_stored_though_its_index_cannot_be_written(void **state)
 		/* Its pages are not blamed for that. */
 		assert_true(fixture_exists(fixture, "index/data.mdb"));
 		store_close(store);
-		fixture_reopen_and_expect(fixture, one_to_nine, (size_t)id + 3);
+		expect_plants(fixture, id + 3);
 	}
 }
 
@@ -595,15 +465,13 @@ put_in_thread(void *argument)
 	int64_t begun = clock_ms(CLOCK_MONOTONIC);
 
 	store_wait(rival->store);
-	rival->created = (int)fixture_put(rival->store, 2, NULL).result;
+	rival->created = (int)fixture_put(rival->store, 2, NULL);
 	rival->number = (int)(clock_ms(CLOCK_MONOTONIC) - begun);
 	return NULL;
 }
 
-static void
-all_threads_wait_for_the_lock_of_another_by_one_deadline(void **state)
+STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, false);
 	struct rival rivals[RIVALS] = { 0 };
 	pthread_t threads[RIVALS];
@@ -613,9 +481,7 @@ all_threads_wait_for_the_lock_of_another_by_one_deadline(void **state)
 	assert_int_equal(journal_lock(&other, true, 0), 0);
 	for (int i = 0; i < RIVALS; i++) {
 		rivals[i].store = store;
-		assert_int_equal(pthread_create(&threads[i], NULL,
-				     put_in_thread, &rivals[i]),
-		    0);
+		pthread_create(&threads[i], NULL, put_in_thread, &rivals[i]);
 	}
 	for (int i = 0; i < RIVALS; i++) {
 		pthread_join(threads[i], NULL);
@@ -623,20 +489,19 @@ all_threads_wait_for_the_lock_of_another_by_one_deadline(void **state)
 		assert_in_range(rivals[i].number, JOURNAL_LOCK_TIMEOUT_MS,
 		    JOURNAL_LOCK_TIMEOUT_MS * 3 / 2);
 	}
-	assert_int_equal(
-	    fixture_logged(fixture, "locked by another process"), RIVALS);
+	expect_logged(fixture, "locked by another process", RIVALS);
 	/* Nor is anything written without it. */
 	store_idle(store);
-	assert_int_equal(fixture_lines(fixture), 1);
+	assert_int_equal(fixture_count_lines(fixture), 1);
 	journal_unlock(&other);
 	store_idle(store);
-	assert_int_equal(fixture_lines(fixture), 2);
+	assert_int_equal(fixture_count_lines(fixture), 2);
 	/* And it is given back. */
 	assert_int_equal(journal_lock(&other, true, 0), 0);
 	journal_close(&other);
 	fixture_create(store, 2);
 	store_close(store);
-	fixture_reopen_and_expect(fixture, one_to_nine, 2);
+	expect_plants(fixture, 2);
 }
 
 static void
@@ -665,8 +530,7 @@ move_directory(const struct fixture *fixture)
 }
 
 /* The store's threads may meet it first in a commit, or when it is idle. */
-static void
-a_journal_that_is_changed_while_in_use_fails_the_store(void **state)
+STORE_TEST(a_journal_that_is_changed_while_in_use_fails_the_store)
 {
 	static const struct {
 		void (*change)(const struct fixture *);
@@ -683,7 +547,7 @@ a_journal_that_is_changed_while_in_use_fails_the_store(void **state)
 	for (size_t i = 0; i < 2 * COUNT(rows); i++) {
 		bool idle = i >= COUNT(rows);
 		const size_t row = i % COUNT(rows);
-		const struct fixture *fixture = fixture_renew(state);
+		fixture_renew(fixture);
 		struct store *store = fixture_open(fixture, true);
 
 		fixture_create(store, 1);
@@ -692,18 +556,27 @@ a_journal_that_is_changed_while_in_use_fails_the_store(void **state)
 			store_idle(store);
 		expect_put(store, 2, NULL, STORE_FAILED);
 		store_close(store);
-		assert_int_equal(fixture_logged(fixture, rows[row].logged), 1);
+		expect_logged(fixture, rows[row].logged, 1);
 		if (rows[row].undo != NULL)
 			rows[row].undo(fixture);
 		if (rows[row].next == FAULT_NONE)
-			fixture_reopen_and_expect(fixture, one_to_nine, 1);
+			expect_plants(fixture, 1);
 		else
-			fixture_refused(fixture, rows[row].next);
+			expect_refused(fixture, false, rows[row].next);
 	}
 }
 
-static void
-a_store_that_cannot_be_made_leaves_none(void **state)
+STORE_TEST(an_index_without_its_journal_keeps_a_store_from_being_made)
+{
+	fixture_make_store(fixture, false, 1, 1);
+	fixture_remove(fixture, JOURNAL_NAME);
+	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
+	assert_false(fixture_exists(fixture, JOURNAL_NAME));
+	fixture_remove_index(fixture);
+	assert_int_equal(store_init(fixture->path), FAULT_NONE);
+}
+
+STORE_TEST(a_store_that_cannot_be_made_leaves_none)
 {
 	static const struct {
 		enum shim_call call;
@@ -724,16 +597,13 @@ a_store_that_cannot_be_made_leaves_none(void **state)
 		{ SHIM_FSYNC, 1, ENFILE, FAULT_MEMORY,
 		    "raise the limit of open files" },
 	};
-	struct fixture *fixture = *state;
 
 	fixture_remove(fixture, JOURNAL_NAME);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		shim_fail(rows[i].call, NULL, rows[i].nth, 1, rows[i].error);
 		assert_int_equal(store_init(fixture->path), rows[i].fault);
 		shim_reset();
-		assert_int_equal(
-		    fixture_logged(fixture, "cannot make a store there: "),
-		    i + 1);
+		expect_logged(fixture, "cannot make a store there: ", i + 1);
 		assert_true(fixture_logged(fixture, rows[i].logged) > 0);
 		/* Nothing is left by which the next start would be misled. */
 		assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
@@ -746,55 +616,49 @@ init_killed(void *fixture)
 	return (int)store_init(((struct fixture *)fixture)->path);
 }
 
-static void
-a_kill_while_a_store_is_made_leaves_it_whole_or_none(void **state)
+STORE_TEST(a_kill_while_a_store_is_made_leaves_it_whole_or_none)
 {
 	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_FSYNC,
 		SHIM_RENAMEAT2 };
-	struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT(calls); i++)
 		for (int nth = 1, ended = 1; ended != 0; nth++) {
-			fixture = fixture_renew(state);
+			fixture_renew(fixture);
 			fixture_remove(fixture, JOURNAL_NAME);
 			shim_exit(calls[i], NULL, (unsigned)nth);
-			ended = fixture_in_child(init_killed, fixture);
+			ended = in_child(init_killed, fixture);
 			shim_reset();
 			if (!fixture_exists(fixture, JOURNAL_NAME)) {
-				fixture_refused(fixture, FAULT_SETUP);
+				expect_refused(fixture, false, FAULT_SETUP);
 				assert_int_equal(
 				    store_init(fixture->path), FAULT_NONE);
 			}
-			fixture_reopen_and_expect(fixture, NULL, 0);
+			expect_plants(fixture, 0);
 		}
 }
 
-static void
-an_idle_store_gets_exactly_one_closing_line(void **state)
+STORE_TEST(an_idle_store_gets_exactly_one_closing_line)
 {
-	struct fixture *fixture = *state;
 	struct store *one = fixture_open(fixture, true);
 	struct store *two = fixture_open(fixture, true);
 
 	fixture_create(one, 1);
 	expect_put(two, 1, NULL, STORE_SAME);
-	assert_int_equal(fixture_lines(fixture), 1);
+	assert_int_equal(fixture_count_lines(fixture), 1);
 	for (int i = 0; i < 3; i++) {
 		store_idle(two);
 		store_idle(one);
 	}
-	assert_int_equal(fixture_lines(fixture), 2);
+	assert_int_equal(fixture_count_lines(fixture), 2);
 	store_close(one);
 	store_close(two);
-	assert_int_equal(fixture_lines(fixture), 2);
-	fixture_reopen_and_expect(fixture, one_to_nine, 1);
-	assert_int_equal(fixture_lines(fixture), 2);
+	assert_int_equal(fixture_count_lines(fixture), 2);
+	expect_plants(fixture, 1);
+	assert_int_equal(fixture_count_lines(fixture), 2);
 }
 
-static void
-an_idle_store_whose_index_failed_gets_its_closing_line(void **state)
+STORE_TEST(an_idle_store_whose_index_failed_gets_its_closing_line)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	fixture_create(store, 1);
@@ -803,57 +667,46 @@ an_idle_store_whose_index_failed_gets_its_closing_line(void **state)
 	fixture_create(store, 2);
 	shim_reset();
 	store_idle(store);
-	assert_int_equal(fixture_lines(fixture), 4);
+	assert_int_equal(fixture_count_lines(fixture), 4);
 	store_close(store);
-	assert_int_equal(fixture_lines(fixture), 4);
+	assert_int_equal(fixture_count_lines(fixture), 4);
 }
 
-static void
-a_closing_line_may_lack_room_but_not_a_sync(void **state)
+STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	fixture_create(store, 1);
-	shim_shorten(SHIM_PWRITE, JOURNAL_NAME, 1, 10);
 	shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 1, ENOSPC);
 	store_idle(store);
-	assert_int_equal(fixture_lines(fixture), 1);
+	assert_int_equal(fixture_count_lines(fixture), 1);
 	shim_reset();
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	store_idle(store);
 	assert_true(fixture_exists(fixture, JOURNAL_FAILED_NAME));
 	expect_put(store, 2, NULL, STORE_FAILED);
 	store_close(store);
-	fixture_reopen_and_expect(fixture, one_to_nine, 1);
+	expect_plants(fixture, 1);
 }
 
-static void
-closing_puts_the_last_plant_below_the_watermark(void **state)
+STORE_TEST(closing_puts_the_last_plant_below_the_watermark)
 {
-	struct fixture *fixture = *state;
-	size_t len;
-
 	for (int prepare = 0; prepare < 2; prepare++) {
 		struct store *store = fixture_open(fixture, prepare);
-		size_t lines = fixture_lines(fixture);
+		size_t lines = fixture_count_lines(fixture);
 
 		fixture_create(store, 1 + prepare);
 		store_close(store);
-		assert_int_equal(fixture_lines(fixture), lines + 2);
-		char *bytes = fixture_read(fixture, JOURNAL_NAME, &len);
+		assert_int_equal(fixture_count_lines(fixture), lines + 2);
+		const char *bytes = fixture_read(fixture, JOURNAL_NAME).at;
 		assert_null(strstr(bytes, "\n\n"));
 		assert_null(strstr(strrchr(bytes, '{'), "plant"));
-		free(bytes);
 	}
-	fixture_reopen_and_expect(fixture, one_to_nine, 2);
+	expect_plants(fixture, 2);
 }
 
-static void
-closing_a_store_that_was_not_used_writes_nothing(void **state)
+STORE_TEST(closing_a_store_that_was_not_used_writes_nothing)
 {
-	struct fixture *fixture = *state;
-
 	store_close(NULL);
 	for (int i = 0; i < 4; i++) {
 		store_close(fixture_open(fixture, i % 2 == 0));
@@ -862,10 +715,8 @@ closing_a_store_that_was_not_used_writes_nothing(void **state)
 	}
 }
 
-static void
-room_is_written_ahead_and_trimmed_at_the_close(void **state)
+STORE_TEST(room_is_written_ahead_and_trimmed_at_the_close)
 {
-	struct fixture *fixture = *state;
 	struct store *one = fixture_open(fixture, true);
 	struct store *two = fixture_open(fixture, true);
 
@@ -879,32 +730,28 @@ room_is_written_ahead_and_trimmed_at_the_close(void **state)
 	assert_true(fixture_size(fixture, JOURNAL_NAME) > JOURNAL_ROOM_BYTES);
 	store_close(one);
 	assert_true(fixture_size(fixture, JOURNAL_NAME) < 1000);
-	fixture_reopen_and_expect(fixture, one_to_nine, 3);
+	expect_plants(fixture, 3);
 }
 
-static void
-a_journal_of_another_store_than_the_index_is_refused(void **state)
+STORE_TEST(a_journal_of_another_store_than_the_index_is_refused)
 {
-	struct fixture *fixture = *state;
 	struct journal other;
 
 	fixture_make_store(fixture, true, 1, 1);
 	fixture_remove(fixture, JOURNAL_NAME);
 	assert_int_equal(journal_begin(&other, fixture->dir), 0);
 	assert_int_equal(journal_place(&other, false), 0);
-	fixture_refused(fixture, FAULT_SETUP);
-	assert_int_equal(fixture_logged(fixture, "of another store"), 1);
+	expect_refused(fixture, false, FAULT_SETUP);
+	expect_logged(fixture, "of another store", 1);
 	assert_true(fixture_exists(fixture, "index/data.mdb"));
 	fixture_remove_index(fixture);
 	fixture_remove(fixture, JOURNAL_END_NAME);
-	fixture_reopen_and_expect(fixture, NULL, 0);
+	expect_plants(fixture, 0);
 }
 
-static void
-a_directory_without_a_journal_of_ours_is_refused(void **state)
+STORE_TEST(a_directory_without_a_journal_of_ours_is_refused)
 {
 	static const char later[] = "{\"plant-store\":2,\"any\":true}\n";
-	struct fixture *fixture = *state;
 	struct store_options options = { .dir = "/nonexistent/store" };
 	enum fault fault;
 
@@ -912,22 +759,22 @@ a_directory_without_a_journal_of_ours_is_refused(void **state)
 	assert_int_equal(fault, FAULT_SETUP);
 	/* The file system of the store may not be mounted. */
 	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_refused(fixture, FAULT_SETUP);
+	expect_refused(fixture, false, FAULT_SETUP);
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
-	assert_int_equal(
-	    fixture_logged(fixture, "mount its file system, or make a new "
-				    "store with: plant-store init /"),
+	expect_logged(fixture,
+	    "mount its file system, or make a new "
+	    "store with: plant-store init /",
 	    2);
 	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 	store_close(fixture_open(fixture, false));
 	/* One that vanished is not replaced by an empty one. */
 	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_refused(fixture, FAULT_SETUP);
+	expect_refused(fixture, false, FAULT_SETUP);
 	assert_false(fixture_exists(fixture, JOURNAL_NAME));
 	fixture_write(fixture, JOURNAL_NAME, 0, "", 0);
-	fixture_refused(fixture, FAULT_DAMAGED);
+	expect_refused(fixture, false, FAULT_DAMAGED);
 	fixture_write(fixture, JOURNAL_NAME, 0, later, strlen(later));
-	fixture_refused(fixture, FAULT_SETUP);
+	expect_refused(fixture, false, FAULT_SETUP);
 }
 
 /*
@@ -942,47 +789,46 @@ expect_after_failure(
 
 	expect_put(store, id - 1, NULL, STORE_SAME);
 	/* It may be there if the store failed. */
-	struct outcome now = fixture_put(store, id, NULL);
-	assert_int_equal(now.status, 0);
+	enum store_result now = fixture_put(store, id, NULL);
 	if (result == STORE_CREATED)
-		assert_int_equal(now.result, STORE_SAME);
+		assert_int_equal(now, STORE_SAME);
 	else if (result == STORE_FULL || result == STORE_BUSY)
-		assert_int_equal(now.result, STORE_CREATED);
-	else
+		assert_int_equal(now, STORE_CREATED);
+	else {
 		assert_int_equal(result, STORE_FAILED);
+		assert_true(now == STORE_SAME || now == STORE_CREATED);
+	}
 	store_close(store);
 }
 
-static void
-a_commit_that_fails_anywhere_keeps_what_was_acknowledged(void **state)
+STORE_TEST(a_commit_that_fails_anywhere_keeps_what_was_acknowledged)
 {
 	static const int errors[] = { EIO, ENOSPC };
-	struct fixture *fixture = *state;
 	int64_t id = 0;
 	unsigned failures = 0;
 
 	for (size_t i = 0; i < 2 * COUNT(errors) * SHIM_CALLS; i++) {
 		enum shim_call call = (enum shim_call)(i % SHIM_CALLS);
-		unsigned count, nth = 0;
+		bool failed = true;
 
-		do {
+		for (unsigned nth = 1; failed; nth++) {
 			struct store *store =
 			    fixture_open(fixture, i / SHIM_CALLS % 2 == 0);
 			fixture_create(store, ++id);
 			shim_fail(
-			    call, NULL, ++nth, 1, errors[i / SHIM_CALLS / 2]);
-			struct outcome outcome = fixture_put(store, ++id, NULL);
-			count = shim_count(call);
-			shim_reset();
+			    call, NULL, nth, 1, errors[i / SHIM_CALLS / 2]);
+			enum store_result result =
+			    fixture_put(store, ++id, NULL);
+			failed = shim_reset();
 			store_close(store);
-			expect_after_failure(fixture, id, outcome.result);
-			failures += count >= nth;
-		} while (count >= nth);
+			expect_after_failure(fixture, id, result);
+			failures += failed;
+		}
 	}
 	assert_true(failures > 20);
 }
 
-/* Work for fixture_in_child: end before the nth of a kind of call. */
+/* Work for in_child: end before the nth of a kind of call. */
 struct death {
 	const struct fixture *fixture;
 	enum shim_call call;
@@ -1002,16 +848,14 @@ die_in_commit(void *argument)
 	if (store == NULL)
 		return 1;
 	shim_exit(death->call, NULL, death->nth);
-	if (fixture_put(store, death->id, NULL).result != STORE_CREATED)
+	if (fixture_put(store, death->id, NULL) != STORE_CREATED)
 		return 2;
 	store_close(store);
 	return 3;
 }
 
-static void
-a_kill_anywhere_in_a_commit_leaves_a_good_store(void **state)
+STORE_TEST(a_kill_anywhere_in_a_commit_leaves_a_good_store)
 {
-	struct fixture *fixture = *state;
 	struct death death = { .fixture = fixture };
 	struct store *staying = fixture_open(fixture, true);
 	int status;
@@ -1023,14 +867,12 @@ a_kill_anywhere_in_a_commit_leaves_a_good_store(void **state)
 		do {
 			death.nth++;
 			death.id++;
-			status = fixture_in_child(die_in_commit, &death);
+			status = in_child(die_in_commit, &death);
 			assert_true(status == 0 || status == 3);
-			struct outcome outcome =
+			enum store_result result =
 			    fixture_put(staying, death.id, NULL);
-			assert_int_equal(outcome.status, 0);
-			assert_true(
-			    outcome.result == STORE_SAME ||
-			    (status == 0 && outcome.result == STORE_CREATED));
+			assert_true(result == STORE_SAME ||
+				    (status == 0 && result == STORE_CREATED));
 		} while (status == 0);
 	}
 	assert_true(death.id > 2 * SHIM_CALLS + 20);
@@ -1041,10 +883,8 @@ a_kill_anywhere_in_a_commit_leaves_a_good_store(void **state)
 	store_close(staying);
 }
 
-static void
-readiness_follows_room_and_failures(void **state)
+STORE_TEST(readiness_follows_room_and_failures)
 {
-	struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	const struct rlimit none = { 0, RLIM_INFINITY };
 	const struct rlimit any = { RLIM_INFINITY, RLIM_INFINITY };
@@ -1052,10 +892,10 @@ readiness_follows_room_and_failures(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(store_ready(store), STORE_CREATED);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	struct outcome outcome = fixture_put(store, 1, NULL);
+	enum store_result result = fixture_put(store, 1, NULL);
 	enum store_result ready = store_ready(store);
 	setrlimit(RLIMIT_FSIZE, &any);
-	assert_int_equal(outcome.result, STORE_FULL);
+	assert_int_equal(result, STORE_FULL);
 	assert_int_equal(ready, STORE_FULL);
 	/* During a commit it is what it was. */
 	assert_int_equal(pthread_mutex_lock(&store->mutex), 0);
@@ -1073,57 +913,14 @@ readiness_follows_room_and_failures(void **state)
 	store_close(store);
 }
 
-static void
-nothing_stays_open_after_a_close_or_a_refusal(void **state)
+STORE_TEST(nothing_stays_open_after_a_close_or_a_refusal)
 {
-	struct fixture *fixture = *state;
 	int before = fixture_next_fd();
 
 	store_close(fixture_open(fixture, true));
 	fixture_write(fixture, JOURNAL_NAME, 3, "x", 1);
-	fixture_refused(fixture, FAULT_DAMAGED);
+	expect_refused(fixture, false, FAULT_DAMAGED);
 	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_refused(fixture, FAULT_SETUP);
+	expect_refused(fixture, false, FAULT_SETUP);
 	assert_int_equal(fixture_next_fd(), before);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_commit_asks_no_file_that_it_writes_for_its_times),
-		TEST(a_batch_is_answered_between_its_sync_and_its_index),
-		TEST(a_batch_is_answered_once_whatever_its_result_is),
-		TEST(a_batch_is_stored_in_its_order_with_one_sync),
-		TEST(repeats_within_a_batch_refer_to_the_first),
-		TEST(a_batch_larger_than_an_append_is_stored_whole),
-		TEST(the_watermark_is_what_was_synced_before_the_batch),
-		TEST(the_watermark_is_not_above_what_another_did_not_sync),
-		TEST(two_handles_see_each_others_plants_at_once),
-		TEST(processes_that_store_the_same_plants_create_each_once),
-		TEST(threads_that_store_the_same_plants_create_each_once),
-		TEST(a_full_disk_stores_nothing_and_passes_by_itself),
-		TEST(a_failed_sync_fails_the_store_for_all_that_have_it),
-		TEST(a_failed_sync_that_cannot_be_marked_is_not_forgotten),
-		TEST(a_write_error_fails_the_store_and_loses_nothing),
-		TEST(a_plant_is_stored_though_its_index_cannot_be_written),
-		TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline),
-		TEST(a_journal_that_is_changed_while_in_use_fails_the_store),
-		TEST(a_store_that_cannot_be_made_leaves_none),
-		TEST(a_kill_while_a_store_is_made_leaves_it_whole_or_none),
-		TEST(an_idle_store_gets_exactly_one_closing_line),
-		TEST(an_idle_store_whose_index_failed_gets_its_closing_line),
-		TEST(a_closing_line_may_lack_room_but_not_a_sync),
-		TEST(closing_puts_the_last_plant_below_the_watermark),
-		TEST(closing_a_store_that_was_not_used_writes_nothing),
-		TEST(room_is_written_ahead_and_trimmed_at_the_close),
-		TEST(a_journal_of_another_store_than_the_index_is_refused),
-		TEST(a_directory_without_a_journal_of_ours_is_refused),
-		TEST(a_commit_that_fails_anywhere_keeps_what_was_acknowledged),
-		TEST(a_kill_anywhere_in_a_commit_leaves_a_good_store),
-		TEST(readiness_follows_room_and_failures),
-		TEST(nothing_stays_open_after_a_close_or_a_refusal),
-	};
-
-	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drives `plant-store verify`, `backup` and `recover` as an operator does.
+"""Drives `plant-store init`, `verify`, `backup`, `recover` and `schema` as an operator does.
 
 usage: test_store_command.py PATH_OF_plant-store
 """
@@ -16,32 +16,28 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect, take_lock,
-)
+from lib_command import CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect
 from lib_service import (
-    JOURNAL_NAME, Tally, catches, new_plant, passed_on, read_journal, run_cgi, run_scenario,
-    seal, temporary_store, wait_until,
+    JOURNAL_NAME, Tally, catches, new_plant, passed_on, read_journal, run, run_scenario, seal,
+    take_lock, temporary_store, wait_until,
 )
+from lib_faults import mount, mounted
 
 PLANTS = 300
 STOPPED_PLANTS = 60_000
 LATER_NAME = "plants.jsonl.later"
 NOBODY = 65534
-SMALL_DISK = "size=64k"
 AT = "2026-01-02T03:04:05.006Z"
 BY = "nursery"
 
 program = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
 
-def run(*words: object, **options: object) -> subprocess.CompletedProcess:
-    options = {"env": passed_on(), "stdout": subprocess.PIPE, **options}
-    return subprocess.run(
-        [program, *map(str, words)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, timeout=TIMEOUT_S, check=False, **options)
+def command(*words: object, **options: object) -> subprocess.CompletedProcess:
+    options = {"env": passed_on(), "timeout": TIMEOUT_S} | options
+    return run(program, *words, text=True, **options)
 
 
 def plants_of(path: pathlib.Path) -> list[int]:
@@ -92,9 +88,7 @@ def serve(path: pathlib.Path, *ids: int) -> bool:
     with temporary_store(str(program.parent)) as store:
         for plant_id in ids:
             body = new_plant(plant_id, f"plant {plant_id}")
-            variables = store.environment(PLANT_STORE_DIR=str(path))
-            variables.update(store.request(body))
-            answer = run_cgi([store.responder], variables, body)
+            answer = store.cgi(body, {"PLANT_STORE_DIR": str(path)})
             if not answer.stdout.startswith(b"Status: 200"):
                 print("#", answer)
                 return False
@@ -104,20 +98,20 @@ def serve(path: pathlib.Path, *ids: int) -> bool:
 def test_words(tally: Tally, root: pathlib.Path) -> None:
     """Help, and what is wrong in the arguments."""
     for name in "init", "verify", "backup", "recover":
-        done = run(name, "--help")
+        done = command(name, "--help")
         tally.check(
             done.returncode == 0
             and done.stdout.startswith(f"Usage: plant-store {name} ")
             and ("--progress" in done.stdout) == (name != "init") and done.stderr == "",
             f"{name} --help tells its usage", done)
-        same = run("help", name)
+        same = command("help", name)
         tally.check(same.stdout == done.stdout, f"and so does help {name}", same)
     for words in (
-        "init a b", "init --dir a b", "verify a b", "verify --nothing", "verify --dir a b", "backup", "backup a b",
-        "backup --dir", "recover", "recover a", "recover a b c", "recover --store",
-        "recover --dir a b",
+        "init a b", "init --dir a b", "verify a b", "verify --nothing", "verify --dir a b",
+        "backup", "backup a b", "backup --dir", "recover", "recover a", "recover a b c",
+        "recover --store", "recover --dir a b",
     ):
-        done = run(*words.split(), cwd=root)
+        done = command(*words.split(), cwd=root)
         expect(tally, done, f"'{words}' is a usage error with a hint", USAGE, "",
                f"plant-store {words.split()[0]} --help")
         tally.check(done.stderr.count("\n") == 1, f"'{words}': in one line", done)
@@ -128,7 +122,7 @@ def test_words(tally: Tally, root: pathlib.Path) -> None:
         ("PLANT_STORE_THREADS=x", ["backup", root / "a"], CONFIG, "", "PLANT_STORE_THREADS"),
     ):
         name, _, value = setting.partition("=")
-        done = run(*words, env={**passed_on(), name: value})
+        done = command(*words, env={**passed_on(), name: value})
         expect(tally, done, f"{words[0]} with {setting} ends with {status}", status, out, err)
 
 
@@ -138,11 +132,11 @@ def test_verify(tally: Tally, root: pathlib.Path) -> None:
     size = len(journal.content())
     whole = f"store {journal.uuid}: {PLANTS} plants, {size} bytes, all valid\n"
     for words in [store], [store / JOURNAL_NAME], ["--dir", store]:
-        expect(tally, run("verify", *words), f"verify counts ({len(words)} words)", 0,
+        expect(tally, command("verify", *words), f"verify counts ({len(words)} words)", 0,
                f"{words[-1]}: {whole}", "")
     tally.check(list(files(store)) == [JOURNAL_NAME], "verify leaves nothing", files(store))
     for path, words in (root / "none", "No such file"), (root, "holds no store"):
-        expect(tally, run("verify", path), f"verify: {words}", NOINPUT, err=words)
+        expect(tally, command("verify", path), f"verify: {words}", NOINPUT, err=words)
     for line in 1, PLANTS // 2, PLANTS:
         content = journal.content()
         content[journal.offset(line) + 20] ^= 1
@@ -151,19 +145,19 @@ def test_verify(tally: Tally, root: pathlib.Path) -> None:
         closing = f'{{"seq":{PLANTS + 1},"safe":{size},"prev":"{prev}","at":"{AT}"'
         content += seal(closing, journal.uuid)
         (store / JOURNAL_NAME).write_bytes(content)
-        expect(tally, run("verify", store), f"damage in line {line} is told with its offset",
+        expect(tally, command("verify", store), f"damage in line {line} is told with its offset",
                DATAERR, "", f"damaged at byte {journal.offset(line)}: wrong checksum")
     (store / JOURNAL_NAME).write_bytes(journal.content()[:-10])
-    done = run("verify", store)
+    done = command("verify", store)
     expect(tally, done, "a torn end is told", 0, err="a batch was torn")
     tally.check(f": {PLANTS - 1} plants, " in done.stdout, "and is no damage", done)
     (store / JOURNAL_NAME).write_bytes(b"x" + journal.content()[1:])
-    expect(tally, run("verify", store), "a header that is damaged is told", DATAERR,
+    expect(tally, command("verify", store), "a header that is damaged is told", DATAERR,
            err="damaged at byte 0")
     for plant_id, name in (7, "another"), (9, "plant 9"):
         journal.add(plant_id, name)
     (store / JOURNAL_NAME).write_bytes(journal.content())
-    expect(tally, run("verify", store), "ids that stand twice are told with both places",
+    expect(tally, command("verify", store), "ids that stand twice are told with both places",
            DATAERR, "",
            [f"the plant {plant_id} stands twice, at the bytes {journal.offset(plant_id)} and "
             f"{journal.offset(line)}:" for plant_id, line in ((7, PLANTS + 1), (9, PLANTS + 2))])
@@ -175,7 +169,7 @@ def test_index(tally: Tally, root: pathlib.Path) -> None:
         return
 
     def verified(words: str, sentence: str) -> None:
-        done = run("verify", store)
+        done = command("verify", store)
         expect(tally, done, sentence, 0, err="")
         tally.check(f"\n{store}/index: {words}" in done.stdout, f"{sentence}, told", done)
 
@@ -184,7 +178,7 @@ def test_index(tally: Tally, root: pathlib.Path) -> None:
     shutil.copytree(store / "index", early)
     tally.check(serve(store, PLANTS + 2), "the store goes on")
     (store / "index").rename(late)
-    done = run("verify", store)
+    done = command("verify", store)
     expect(tally, done, "a lost index is none to compare", 0, err="")
     tally.check("index" not in done.stdout, "and verify has no word on it", done)
     shutil.copytree(early, store / "index")
@@ -202,7 +196,7 @@ def test_index(tally: Tally, root: pathlib.Path) -> None:
         ["verify", store], ["stats", "--dir", store], ["get", "--dir", store, PLANTS + 2],
         ["export", "--dir", store], ["backup", "--dir", store, root / "copy"],
     ):
-        expect(tally, run(*words),
+        expect(tally, command(*words),
                f"{words[0]}: a journal shorter than the index knows is damaged", DATAERR, "",
                ["damaged at byte", "restore it"])
     tally.check(not (root / "copy" / JOURNAL_NAME).exists(), "no copy is made of it")
@@ -213,150 +207,72 @@ def test_backup(tally: Tally, root: pathlib.Path) -> None:
     store = put(root / "store", journal.content())
     size = len(journal.content())
     for round_, new in (1, size), (2, 0):
-        expect(tally, run("backup", "--dir", store, root / "copy"),
+        expect(tally, command("backup", "--dir", store, root / "copy"),
                f"backup {round_} counts what is new", 0,
                f"{root}/copy: store {journal.uuid}: {PLANTS} plants, {size} bytes, {new} of "
                "them new\n")
     tally.check(files(root / "copy") == files(store), "the copy equals the store")
-    done = run("backup", "--dir", root / "none", root / "other")
+    done = command("backup", "--dir", root / "none", root / "other")
     expect(tally, done, "backup without a store is told", NOINPUT)
     tally.check(not (root / "other").exists(), "and makes nothing")
     (root / "file").touch()
-    done = run("backup", "--dir", store, root / "file")
+    done = command("backup", "--dir", store, root / "file")
     tally.check(done.returncode != 0 and "file: cannot make or open it" in done.stderr,
                 "backup to a file is refused", done)
     serve(store, 1)
     before = files(store)
-    expect(tally, run("backup", "--dir", store, store), "backup to the store itself is refused",
+    expect(tally, command("backup", "--dir", store, store), "backup to the store itself is refused",
            CANTCREAT, err="was served")
     tally.check(files(store)[JOURNAL_NAME] == before[JOURNAL_NAME], "and changes nothing")
 
 
-def test_prepared_backup(tally: Tally, root: pathlib.Path) -> None:
-    """What others have put into DEST is neither written through nor changed."""
-    store = put(root / "store", Journal(PLANTS).content())
-    journal, content = store / JOURNAL_NAME, Journal(3).content()
-    elsewhere = root / "elsewhere"
-    elsewhere.write_bytes(content)
-    for name, make, foreign in (
-        ("a symbolic link to the journal", lambda copy: copy.symlink_to(journal), None),
-        ("a symbolic link", lambda copy: copy.symlink_to(elsewhere), None),
-        ("a link to nothing", lambda copy: copy.symlink_to(root / "nothing"), None),
-        ("a hard link to the journal", lambda copy: copy.hardlink_to(journal), None),
-        ("a pipe", os.mkfifo, None),
-        ("another user's file", lambda copy: copy.write_bytes(content), JOURNAL_NAME),
-        ("another user's directory", lambda copy: None, "."),
-    ):
-        dest = root / f"dest of {name}"
-        dest.mkdir()
-        make(dest / JOURNAL_NAME)
-        if foreign:
-            if os.geteuid() != 0:
-                tally.skip(f"backup: {name} is refused", "only root can give files away")
-                continue
-            os.chown(dest / foreign, NOBODY, NOBODY)
-        before = files(root)
-        expect(tally, run("backup", "--dir", store, dest), f"backup: {name} is refused", CONFIG,
-               "", f"{dest}")
-        tally.check(files(root) == before and not (root / "nothing").exists(),
-                    f"and nothing is changed ({name})")
-    copy, older = root / "copy" / JOURNAL_NAME, root / "older"
-    run("backup", "--dir", store, copy.parent)
-    older.hardlink_to(copy)
-    before = older.read_bytes()
-    tally.check(serve(store, PLANTS + 1), "the store goes on")
-    expect(tally, run("backup", "--dir", store, copy.parent), "a linked backup is continued")
-    tally.check(older.read_bytes() == before and len(copy.read_bytes()) > len(before),
-                "and its other name keeps the older one")
+Damage = tuple[str, bytes, Sequence[int], str, list[bytes]]
 
 
-Damaged = tuple[bytes, list[int], str, list[bytes]]
-Damage = Callable[[Journal], Damaged]
-
-
-def damages() -> Iterator[tuple[str, Damage]]:
+def damages(journal: Journal) -> Iterator[Damage]:
     """What happens to a journal: its bytes then, the lost ids, what is told, and the
     later records of ids that stand twice."""
+    whole, at, lines = bytes(journal.content()), journal.offset, journal.lines
+    size, half = len(whole), PLANTS // 2
+
+    def replaced(begin: int, end: int, new: bytes) -> bytes:
+        return whole[:begin] + new + whole[end:]
+
+    def flipped(place: int) -> bytes:
+        return replaced(place, place + 1, bytes([whole[place] ^ 1]))
 
     def told(begin: int, end: int, reason: str) -> str:
         return f"{begin}-{end} ({end - begin} bytes): {reason}\n"
 
-    def flipped(line: int) -> Damage:
-        def damage(journal: Journal) -> Damaged:
-            content = journal.content()
-            content[journal.offset(line) + 60] ^= 1
-            begin, end = journal.offset(line), journal.offset(line + 1) - (line == PLANTS)
-            return content, [line], told(begin, end, "wrong checksum"), []
-
-        return damage
-
-    def header(journal: Journal) -> Damaged:
-        content = journal.content()
-        content[20] ^= 1
-        return content, [], told(0, 82, "not a record"), []
-
-    def zeroed(journal: Journal) -> Damaged:
-        content = journal.content()
-        begin, end = journal.offset(11), journal.offset(14)
-        content[begin:end] = bytes(end - begin)
-        return content, [11, 12, 13], told(begin, end, "not a record"), []
-
-    def torn(journal: Journal) -> Damaged:
-        begin, end = journal.offset(PLANTS), len(journal.content()) - 20
-        return journal.content()[:-20], [PLANTS], told(begin, end, "incomplete line"), []
-
-    def removed(journal: Journal) -> Damaged:
-        content = journal.content()
-        del content[journal.offset(7) : journal.offset(9)]
-        return content, [7, 8], "", []
-
-    def newline(journal: Journal) -> Damaged:
-        begin, end = journal.offset(4), journal.offset(5)
-        content = journal.content()
-        content[end - 1] = ord("x")
-        return content, [4], told(begin, end, "not a record"), []
-
-    def doubled(journal: Journal) -> Damaged:
-        at = journal.offset(9)
-        content = journal.content()
-        content[at:at] = journal.lines[8]
-        return content, [], "", [journal.lines[8]]
-
-    def differing(journal: Journal) -> Damaged:
-        for name in "another", "a third":
-            journal.add(3, name)
-        return journal.content(), [], "", journal.lines[-2:]
-
-    def room(journal: Journal) -> Damaged:
-        return journal.content() + b"\n" * 9999, [], "", []
-
-    def emptied(journal: Journal) -> Damaged:
-        lost = list(range(1, PLANTS + 1))
-        return journal.lines[0] + b"?" * 9, lost, told(82, 91, "not a record"), []
-
-    yield "the first record damaged", flipped(1)
-    yield "one in the middle damaged", flipped(PLANTS // 2)
-    yield "the last damaged", flipped(PLANTS)
-    yield "the header damaged", header
-    yield "NUL bytes", zeroed
-    yield "a torn end", torn
-    yield "lines removed", removed
-    yield "a newline damaged", newline
-    yield "a line doubled", doubled
-    yield "three plants with one id", differing
-    yield "room ahead", room
-    yield "nothing readable", emptied
+    for name, line, end in (("the first record", 1, at(2)), ("the last", PLANTS, size - 1),
+                            ("one in the middle", half, at(half + 1))):
+        yield (f"{name} damaged", flipped(at(line) + 60), [line],
+               told(at(line), end, "wrong checksum"), [])
+    yield "the header damaged", flipped(20), [], told(0, 82, "not a record"), []
+    yield ("NUL bytes", replaced(at(11), at(14), bytes(at(14) - at(11))), [11, 12, 13],
+           told(at(11), at(14), "not a record"), [])
+    yield ("a torn end", whole[:-20], [PLANTS],
+           told(at(PLANTS), size - 20, "incomplete line"), [])
+    yield "lines removed", replaced(at(7), at(9), b""), [7, 8], "", []
+    yield ("a newline damaged", replaced(at(5) - 1, at(5), b"x"), [4],
+           told(at(4), at(5), "not a record"), [])
+    yield "a line doubled", replaced(at(9), at(9), lines[8]), [], "", [lines[8]]
+    yield "room ahead", whole + b"\n" * 9999, [], "", []
+    yield ("nothing readable", lines[0] + b"?" * 9, range(1, PLANTS + 1),
+           told(82, 91, "not a record"), [])
+    for name in "another", "a third":
+        journal.add(3, name)
+    yield "three plants with one id", journal.content(), [], "", lines[-2:]
 
 
 def test_recover(tally: Tally, root: pathlib.Path) -> None:
-    for number, (name, damage) in enumerate(damages()):
-        journal = Journal(PLANTS)
-        content, lost, told, later = damage(journal)
+    journal = Journal(PLANTS)
+    for number, (name, content, lost, told, later) in enumerate(damages(journal)):
         source = put(root / f"source-{number}", content)
         put_boot(source, journal.uuid)
         before = files(source)
         dest = root / f"dest-{number}"
-        done = run("recover", source, dest)
+        done = command("recover", source, dest)
         *lines, summary = done.stdout.splitlines(keepends=True) or [""]
         tally.check(
             done.returncode == (DATAERR if told or later else 0)
@@ -369,15 +285,14 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
         kept = [plant_id for plant_id in range(1, PLANTS + 1) if plant_id not in lost]
         tally.check(plants_of(dest) == kept, f"recover, {name}: the rest is there")
         made = files(dest)
-        tally.check(
-            made.pop(LATER_NAME, b"") == b"".join(later),
-            f"recover, {name}: later records of an id are kept as they stood")
+        tally.check(made.pop(LATER_NAME, b"") == b"".join(later),
+                    f"recover, {name}: later records of an id are kept as they stood")
         tally.check(
             files(source) == before
             and set(made) - {f"{JOURNAL_NAME}.end"}
             == {JOURNAL_NAME, "index/boot", "index/data.mdb"},
             f"recover, {name}: the source is as before, and no other file is made", list(made))
-        expect(tally, run("verify", dest), f"recover, {name}: valid")
+        expect(tally, command("verify", dest), f"recover, {name}: valid")
 
 
 def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
@@ -388,7 +303,7 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
     source = put(root / "source", content)
     dest = root / "dest"
     dest.mkdir(mode=0o755)
-    done = run("recover", source / JOURNAL_NAME, dest)
+    done = command("recover", source / JOURNAL_NAME, dest)
     text = (dest / JOURNAL_NAME).read_text()
     tally.check(
         done.returncode == DATAERR
@@ -408,7 +323,7 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         (("--store", other, whole, root / "new"), CONFIG, f"not of the store {other}"),
     ):
         before = files(source)
-        expect(tally, run("recover", *words), f"recover is refused: {hint}", status, "", hint)
+        expect(tally, command("recover", *words), f"recover is refused: {hint}", status, "", hint)
         tally.check(not (root / "new").exists() and files(source) == before,
                     f"and nothing is made or changed ({hint})")
 
@@ -420,7 +335,7 @@ def test_recovered_index(tally: Tally, root: pathlib.Path) -> None:
     before = files(store)
     for number, content in enumerate((before["index/data.mdb"], b"?" * 65536, b"")):
         (store / "index" / "data.mdb").write_bytes(content)
-        done = run("recover", store, root / f"dest-{number}")
+        done = command("recover", store, root / f"dest-{number}")
         tally.check(
             done.returncode == 0 and "everything was readable" in done.stdout
             and plants_of(root / f"dest-{number}") == list(range(1, 23)),
@@ -432,14 +347,14 @@ def test_recovered_index(tally: Tally, root: pathlib.Path) -> None:
 def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:
     journal = Journal(3)
     source = put(root / "source", b"?" + journal.content()[1:])
-    expect(tally, run("recover", source, root / "dest"),
+    expect(tally, command("recover", source, root / "dest"),
            "without the uuid recover says where it stands", DATAERR, err="--store")
     tally.check(not (root / "dest").exists(), "and makes nothing")
-    done = run("recover", "--store", journal.uuid, source, root / "dest")
+    done = command("recover", "--store", journal.uuid, source, root / "dest")
     tally.check(done.returncode == DATAERR and plants_of(root / "dest") == [1, 2, 3],
                 "with the uuid it finds all", done)
     later = put(root / "later", b'{"plant-store":2,' + journal.content()[17:])
-    expect(tally, run("recover", later, root / "other"),
+    expect(tally, command("recover", later, root / "other"),
            "a journal of another version is refused", DATAERR, err="of another version")
     tally.check(not (root / "other").exists(), "and nothing is made of it")
 
@@ -448,7 +363,7 @@ def test_init(tally: Tally, root: pathlib.Path) -> None:
     """Init makes a store where none is, and nothing else changes there."""
     for words, setting in ((["{}"], ""), (["--dir", "{}"], ""), ([], "{}")):
         path = root / f"new-{len(words)}"
-        done = run("init", *(word.format(path) for word in words),
+        done = command("init", *(word.format(path) for word in words),
                    env={**passed_on(), "PLANT_STORE_DIR": setting.format(path)})
         tally.check(
             done.returncode == 0 and done.stdout == f"{path}: made a new store\n"
@@ -458,18 +373,18 @@ def test_init(tally: Tally, root: pathlib.Path) -> None:
         path = root / f"with-{name}"
         path.mkdir()
         (path / name).mkdir()
-        expect(tally, run("init", path), f"a directory with {name} is refused", CONFIG, "",
+        expect(tally, command("init", path), f"a directory with {name} is refused", CONFIG, "",
                [f"{path}: holds a store, or a part of one: {name}", "nothing was changed"])
         tally.check(not any((path / name).iterdir()) and len(list(path.iterdir())) == 1,
                     f"and nothing was changed ({name})")
-    expect(tally, run("init", root / "none" / "store"), "a missing parent is told", NOINPUT, "",
+    expect(tally, command("init", root / "none" / "store"), "a missing parent is told", NOINPUT, "",
            "No such file or directory")
     path = root / "mounted"
     root.chmod(0o711)
     (path / "lost+found").mkdir(parents=True)
     if os.geteuid() == 0:
         os.chown(path, NOBODY, NOBODY)
-    expect(tally, run("init", path), "other files are no obstacle", 0, None, "")
+    expect(tally, command("init", path), "other files are no obstacle", 0, None, "")
     owner = (path / JOURNAL_NAME).stat()
     tally.check((owner.st_uid, owner.st_mode & 0o777) == (path.stat().st_uid, 0o600),
                 "the store belongs to the directory's owner, also if root makes it", owner)
@@ -480,55 +395,37 @@ def test_read_only(tally: Tally, root: pathlib.Path) -> None:
     store = put(root / "store", Journal(3).content())
     if not tally.check(serve(store, 4), "the store is served"):
         return
-    (root / "mounted").mkdir()
-    mounted = False
+    place = root / "mounted"
+    place.mkdir()
     sentence = "a read-only mount can be read, its index too"
     try:
-        for words in (
-            ["mount", "--bind", store, root / "mounted"],
-            ["mount", "-o", "remount,ro,bind", root / "mounted"],
-        ):
-            done = subprocess.run(words, capture_output=True, check=False)
-            mounted = done.returncode == 0
-        if not mounted:
-            tally.skip(sentence, "it cannot be mounted")
-            return
-        done = run("verify", root / "mounted")
+        with mounted(store, place, "--bind"):
+            mount("none", place, "-o", "remount,ro,bind")
+            done = command("verify", place)
+    except OSError as error:
+        tally.skip(sentence, str(error))
+    else:
         well = done.returncode == 0 and "/index: holds the same" in done.stdout
         tally.check(well, sentence, done)
-    finally:
-        subprocess.run(["umount", root / "mounted"], capture_output=True, check=False)
-
-
-@contextlib.contextmanager
-def small_disk(path: pathlib.Path) -> Iterator[bool]:
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", SMALL_DISK, "tmpfs", path]
-    done = subprocess.run(command, capture_output=True, check=False)
-    try:
-        yield done.returncode == 0
-    finally:
-        if done.returncode == 0:
-            subprocess.run(["umount", path], check=True)
 
 
 def test_full_disk(tally: Tally, root: pathlib.Path) -> None:
     store = put(root / "store", Journal(2000).content())
-    with small_disk(root / "small") as mounted:
-        for words in ("backup", "--dir", store), ("recover", store):
-            sentence = f"{words[0]} to a full disk is told"
-            if not mounted:
-                tally.skip(sentence, "tmpfs cannot be mounted")
-                continue
-            dest = root / "small" / words[0]
-            expect(tally, run(*words, dest), sentence, CANTCREAT, err="No space left")
-            tally.check(files(dest) == {}, "and leaves no store", list(files(dest)))
+    (root / "small").mkdir()
+    try:
+        with mounted("tmpfs", root / "small", "-t", "tmpfs", "-o", "size=64k"):
+            for words in ("backup", "--dir", store), ("recover", store):
+                dest = root / "small" / words[0]
+                expect(tally, command(*words, dest), f"{words[0]} to a full disk is told",
+                       CANTCREAT, err="No space left")
+                tally.check(files(dest) == {}, "and leaves no store", list(files(dest)))
+    except OSError as error:
+        tally.skip("a full disk is told", str(error))
     damaged = put(root / "damaged", (store / JOURNAL_NAME).read_bytes()[:-9])
-    for words in ["verify", store], ["backup", "--dir", store, root / "a"], [
-        "recover", damaged, root / "b"
-    ]:
+    for words in (["verify", store], ["backup", "--dir", store, root / "a"],
+                  ["recover", damaged, root / "b"]):
         with open("/dev/full", "w", encoding="utf-8") as full:
-            done = run(*words, stdout=full)
+            done = command(*words, stdout=full)
         tally.check(
             done.returncode not in (0, DATAERR) and "stdout" in done.stderr
             and "incomplete" in done.stderr, f"{words[0]}: an output that is lost is an error",
@@ -544,7 +441,7 @@ def test_progress(tally: Tally, root: pathlib.Path) -> None:
     ):
         for option, expected in ("--quiet", False), ("--progress", True):
             last = words[-1] if name == "verify" else f"{words[-1]}{option}"
-            done = run(*words[:-1], last, option)
+            done = command(*words[:-1], last, option)
             seen = re.search(rf"^plant-store: {name} +\d+ % .*MB/s", done.stderr, re.M)
             tally.check(
                 done.returncode == 0 and bool(seen) == expected
@@ -565,12 +462,8 @@ def interrupt(*words: object) -> tuple[int, str]:
             filled += os.write(write_end, b"." * 4096)
     os.set_blocking(write_end, True)
     process = subprocess.Popen(
-        [program, *map(str, words), "--progress"],
-        env=passed_on(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=write_end,
-    )
+        [program, *map(str, words), "--progress"], env=passed_on(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=write_end)
     os.close(write_end)
     with process, os.fdopen(read_end, "rb") as pipe:
         wait_until(lambda: catches(process.pid, signal.SIGINT))
@@ -584,14 +477,15 @@ def test_interrupt(tally: Tally, root: pathlib.Path) -> None:
     for words, told_words in (
         (["verify", store], r"stopped after \d+ plants, \d+ bytes, valid so far\n$"),
         (["stats", store], r"stats: stopped after \d+ plants\n$"),
-        (["backup", "--dir", store, root / "new"], rf"stopped; {root}/new is as it was; run it again\n$"),
+        (["backup", "--dir", store, root / "new"],
+         rf"stopped; {root}/new is as it was; run it again\n$"),
         (["recover", store, root / "made"], "made: stopped; no store was made"),
     ):
         status, told = interrupt(*words)
         tally.check(status == INTERRUPTED and re.search(told_words, told),
                     f"{words[0]} that is interrupted says how far it got", (status, told))
     tally.check(files(root / "new") == files(root / "made") == {}, "no store is left")
-    run("backup", "--dir", store, root / "backup")
+    command("backup", "--dir", store, root / "backup")
     before = files(root / "backup")
     status, told = interrupt("backup", "--dir", store, root / "backup")
     tally.check(status == INTERRUPTED and files(root / "backup") == before,
@@ -624,7 +518,7 @@ def stop_often(journal: pathlib.Path, words: Sequence[object]) -> tuple[int, int
 def test_stopped(tally: Tally, root: pathlib.Path) -> None:
     """A subcommand that its terminal stops does not hold the store's lock meanwhile."""
     store, plants = root / "store", root / "plants"
-    run("init", store)
+    command("init", store)
     plants.write_bytes(b"\n".join(new_plant(n, "Fern") for n in range(STOPPED_PLANTS)))
     for words in (
         ["import", "--dir", store, plants], ["verify", store], ["stats", "--dir", store],
@@ -637,10 +531,28 @@ def test_stopped(tally: Tally, root: pathlib.Path) -> None:
                     (status, held))
 
 
+def test_module(tally: Tally, root: pathlib.Path) -> None:
+    """The database's module, beside the program and where it is installed."""
+    (root / "bin").mkdir()
+    copy = shutil.copy(program, root / "bin")
+
+    def schema() -> subprocess.CompletedProcess:
+        return run(copy, "schema", text=True)
+
+    expect(tally, schema(), "a module that is not there is named with what to install", CONFIG,
+           "", ["cannot load the module: ", "install the package plant-store-postgresql"])
+    for place in root / "lib" / "plant-store", root / "bin":
+        place.mkdir(parents=True, exist_ok=True)
+        run("cc", "-shared", "-x", "c", "-o", place / "postgresql.so", "-",
+            input=b"int store_engine[99];", check=True)
+        expect(tally, schema(), f"one of another version in {place.name} is refused", CONFIG,
+               "", "of another version than this program; install both of the same")
+
+
 def scenario(tally: Tally) -> None:
     for test in (
-        test_words, test_init, test_verify, test_index, test_backup, test_prepared_backup,
-        test_recover, test_recovered_store, test_recovered_index, test_lost_uuid, test_read_only,
+        test_module, test_words, test_init, test_verify, test_index, test_backup, test_recover,
+        test_recovered_store, test_recovered_index, test_lost_uuid, test_read_only,
         test_full_disk, test_progress, test_interrupt, test_stopped,
     ):
         with (

@@ -27,8 +27,7 @@ read_copy(const char *text, size_t len, int64_t *ms)
 	return result;
 }
 
-static void
-known_times_are_printed_and_others_clamped(void **state)
+TEST(known_times_are_printed_and_others_clamped)
 {
 	static const struct sample samples[] = {
 		{ "1970-01-01T00:00:00.000Z", 0 },
@@ -53,8 +52,7 @@ known_times_are_printed_and_others_clamped(void **state)
 }
 
 /* A step of a little less than a day visits every day at changing times. */
-static void
-every_day_is_printed_as_the_c_library_does_and_read_back(void **state)
+TEST(every_day_is_printed_as_the_c_library_does_and_read_back)
 {
 	const int64_t step = MS_PER_DAY - 1234567;
 	char want[64], text[TIMESTAMP_LEN];
@@ -77,8 +75,7 @@ every_day_is_printed_as_the_c_library_does_and_read_back(void **state)
 	}
 }
 
-static void
-every_form_of_the_rfc_is_read(void **state)
+TEST(every_form_of_the_rfc_is_read)
 {
 	static const struct sample samples[] = {
 		/* the examples of the RFC */
@@ -130,8 +127,7 @@ every_form_of_the_rfc_is_read(void **state)
 	}
 }
 
-static void
-what_is_not_a_time_is_refused(void **state)
+TEST(what_is_not_a_time_is_refused)
 {
 	static const char *const texts[] = { /* a leap second elsewhere */
 		"2016-12-30T23:59:60Z", "2016-12-31T23:58:60Z",
@@ -170,8 +166,7 @@ what_is_not_a_time_is_refused(void **state)
 	assert_true(ms == 42);
 }
 
-static void
-every_beginning_of_a_time_is_refused(void **state)
+TEST(every_beginning_of_a_time_is_refused)
 {
 	static const char text[] = "2026-11-21T07:21:00.123+01:00";
 	int64_t ms;
@@ -182,8 +177,7 @@ every_beginning_of_a_time_is_refused(void **state)
 	assert_int_equal(read_copy(text, len, &ms), 0);
 }
 
-static void
-only_what_is_printed_is_canonical(void **state)
+TEST(only_what_is_printed_is_canonical)
 {
 	static const char *const canonical[] = { "2026-11-21T07:21:00.123Z",
 		"0000-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z" };
@@ -199,8 +193,7 @@ only_what_is_printed_is_canonical(void **state)
 		assert_false(timestamp_is_canonical(others[i]));
 }
 
-static void
-whatever_byte_is_put_in_canonical_means_printed_alike(void **state)
+TEST(whatever_byte_is_put_in_canonical_means_printed_alike)
 {
 	static const char original[] = "2016-12-31T23:59:50.000Z";
 	char text[TIMESTAMP_LEN], printed[TIMESTAMP_LEN];
@@ -221,20 +214,4 @@ whatever_byte_is_put_in_canonical_means_printed_alike(void **state)
 		}
 		text[at] = original[at];
 	}
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(known_times_are_printed_and_others_clamped),
-		TEST(every_day_is_printed_as_the_c_library_does_and_read_back),
-		TEST(every_form_of_the_rfc_is_read),
-		TEST(what_is_not_a_time_is_refused),
-		TEST(every_beginning_of_a_time_is_refused),
-		TEST(only_what_is_printed_is_canonical),
-		TEST(whatever_byte_is_put_in_canonical_means_printed_alike),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,32 +7,29 @@ Usage: test_token_command.py build/plant-store
 import datetime
 import os
 import pathlib
-import pty
 import re
-import subprocess
 import sys
 import tempfile
 
-from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, IOERR, USAGE, expect, read_to_end,
-)
-from lib_service import Tally, passed_on, run_scenario
+from lib_command import CANTCREAT, CONFIG, DATAERR, IOERR, USAGE, expect, through_terminal
+from lib_service import Tally, passed_on, run, run_scenario
 
 TOKEN = re.compile(r"pst_[A-Za-z0-9_-]{43}\n")
 
 program = os.path.abspath(sys.argv[1])
 
 
-def run(*arguments, **options):
-    options.setdefault("stdout", subprocess.PIPE)
-    options.setdefault("env", environment)
-    return subprocess.run([program, *arguments], stderr=subprocess.PIPE,
-                          text=True, **options)
+def token(*arguments, **options):
+    return plant_store("token", *arguments, **options)
+
+
+def plant_store(*arguments, **options):
+    return run(program, *arguments, text=True, **{"env": environment} | options)
 
 
 def expires_of(name):
     """The expiry that list shows for the name, in seconds since 1970."""
-    for line in run("token", "list").stdout.splitlines():
+    for line in token("list").stdout.splitlines():
         if line.split()[0] == name:
             text = line.split()[1]
             return datetime.datetime.strptime(
@@ -49,7 +46,7 @@ def test_help_and_version(tally):
             (["--help"], r"(?s).*\ntoken .*"), (["help"], r"(?s).*\ntoken .*"),
             (["token", "--help"], r"(?s)Usage: plant-store token.*"),
             (["--version"], r"plant-store \d+\.\d+\.\d+\n")]:
-        result = run(*arguments)
+        result = plant_store(*arguments)
         tally.check(result.returncode == 0 and
                     bool(re.fullmatch(pattern, result.stdout)),
                     f"{' '.join(arguments)} prints what it should", result)
@@ -62,7 +59,7 @@ def test_usage_errors(tally):
             "token list a", "token list --file=", "token add a --expires",
             "token list --expires 1d"):
         command = "plant-store token" if "token" in arguments else "plant-store"
-        result = run(*arguments.split())
+        result = plant_store(*arguments.split())
         expect(tally, result, f"'{arguments}' is a usage error with a hint", USAGE,
                "", ["plant-store: ", f"{command} --help"])
         tally.check(result.stderr.count("\n") == 1, "in one line", result)
@@ -73,24 +70,23 @@ def test_expiry_that_is_refused(tally):
                  "2027-02-30", "2027-1-1", "2027-01-31T00:00:00", "0d",
                  "2020-01-01", "2020-01-01T00:00:00Z", "9999999999d",
                  "999999999d"]:
-        result = run("token", "add", "refused", "--expires", when)
+        result = token("add", "refused", "--expires", when)
         expect(tally, result, f"--expires '{when}' is refused", USAGE, "")
-    expect(tally, run("token", "add", "x", "--expires", "52w"), "what it may be is told", USAGE, "",
+    expect(tally, token("add", "x", "--expires", "52w"), "what it may be is told", USAGE, "",
            "token: not a time: 52w; say 90d, 12h, 30m, 2027-01-31 or 2027-01-31T12:00:00Z; see:")
     tally.check(not os.path.exists(path), "a refused expiry adds nothing")
 
 
 def test_add(tally):
-    result = run("token", "add", "plain")
+    result = token("add", "plain")
     expect(tally, result, "add succeeds and logs nothing", err="")
     tally.check(bool(TOKEN.fullmatch(result.stdout)), "add prints the token alone",
                 result)
     line = r"plain [0-9a-f]{64} # created \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n"
     tally.check(bool(re.fullmatch(line, content())),
                 "the line has name, digest and creation, not the token", content())
-    result = run("token", "add", "plain")
-    expect(tally, result, "a taken name is refused", DATAERR, "", "plain is taken")
-    expect(tally, run("token", "add", "a/b"), "a malformed name is refused", USAGE)
+    expect(tally, token("add", "plain"), "a taken name is refused", DATAERR, "", "plain is taken")
+    expect(tally, token("add", "a/b"), "a malformed name is refused", USAGE)
 
 
 def test_expiry(tally):
@@ -98,14 +94,14 @@ def test_expiry(tally):
     for name, when, seconds in [("days", "90d", 90 * 86400),
                                 ("hours", "12h", 12 * 3600),
                                 ("minutes", "30m", 30 * 60)]:
-        run("token", "add", "--expires", when, name)
+        token("add", "--expires", when, name)
         shown = expires_of(name)
         tally.check(shown is not None and -2 < shown - now - seconds < 60,
                     f"--expires {when} counts from now", shown)
     for name, when, expected in [
             ("date", "2099-01-31", "2099-01-31T00:00:00Z"),
             ("time", "2099-01-31T12:00:00+02:00", "2099-01-31T10:00:00Z")]:
-        run("token", "add", name, "--expires=" + when)
+        token("add", name, "--expires=" + when)
         found = re.search(rf"^{name} \S+ {expected} ", content(), re.MULTILINE)
         tally.check(bool(found), f"--expires {when} is kept in UTC", content())
 
@@ -116,37 +112,37 @@ def test_list(tally):
     other.touch(0o600)
     other.write_text(f"a {digest}\nlonger-name {digest[::-1]} 2020-01-01T00:00:00Z"
                      " # created 2019-01-01T00:00:00Z\n")
-    listing = ["token", "list", "--file", str(other)]
-    expect(tally, run(*listing), "list aligns columns and marks what has expired", 0,
+    listing = ["list", "--file", str(other)]
+    expect(tally, token(*listing), "list aligns columns and marks what has expired", 0,
            "NAME         EXPIRES               CREATED\n"
            "a            never                 -\n"
            "longer-name  2020-01-01T00:00:00Z  2019-01-01T00:00:00Z  expired\n")
     other.chmod(0o644)
-    expect(tally, run(*listing), "a file that others may read is refused with remedy",
+    expect(tally, token(*listing), "a file that others may read is refused with remedy",
            CONFIG, "", f"chmod o= {other}")
-    expect(tally, run("token", "list", "--file", "/proc/self/mem"),
+    expect(tally, token("list", "--file", "/proc/self/mem"),
            "a file that cannot be read has the status of its cause", IOERR, "",
            "check the disk")
     other.write_text(f"a {digest}\nb {digest}\n")
     other.chmod(0o600)
     for arguments in ["list"], ["add", "c"], ["revoke", "a"]:
-        result = run("token", *arguments, "--file", str(other))
+        result = token(*arguments, "--file", str(other))
         expect(tally, result, f"{arguments[0]} refuses a token with two names", CONFIG,
                "", "line 2, b, has the digest of line 1, a")
 
 
 def test_revoke(tally):
     before = content()
-    expect(tally, run("token", "revoke", "days"), "revoke prints nothing", 0, "", "")
+    expect(tally, token("revoke", "days"), "revoke prints nothing", 0, "", "")
     tally.check(content() == re.sub("(?m)^days .*\n", "", before),
                 "revoke removes one line", content())
-    expect(tally, run("token", "revoke", "days"), "what is revoked is unknown then",
+    expect(tally, token("revoke", "days"), "what is revoked is unknown then",
            DATAERR, "", "unknown")
     for name in "hours", "minutes", "date", "time":
-        run("token", "revoke", name)
-    expect(tally, run("token", "revoke", "plain"), "the last token is revoked too")
+        token("revoke", name)
+    expect(tally, token("revoke", "plain"), "the last token is revoked too")
     tally.check(content() == "", "nothing is left in the file", content())
-    expect(tally, run("token", "list"), "a file without a token lists none", 0,
+    expect(tally, token("list"), "a file without a token lists none", 0,
            "NAME  EXPIRES               CREATED\n")
 
 
@@ -157,38 +153,34 @@ def test_output_that_is_lost(tally):
         for name, how in [
                 ("full", {"stdout": full}), ("gone", {"stdout": write_end}),
                 ("closed", {"stdout": None, "preexec_fn": lambda: os.close(1)})]:
-            expect(tally, run("token", "add", name, **how),
+            expect(tally, token("add", name, **how),
                    f"a token whose output is {name} is to be revoked", IOERR,
                    err=f"plant-store token revoke {name}")
         for arguments in ["--help"], ["--version"], ["token", "list"]:
-            expect(tally, run(*arguments, stdout=full),
+            expect(tally, plant_store(*arguments, stdout=full),
                    f"'{' '.join(arguments)}' into a full disk is an error", IOERR)
     os.close(write_end)
-    tally.check(run("token", "list").returncode == 0 and "pst_" not in content(),
+    tally.check(token("list").returncode == 0 and "pst_" not in content(),
                 "nothing but lines of tokens went into the file", content())
 
 
 def test_terminal(tally):
-    master, slave = pty.openpty()
-    result = subprocess.run([program, "token", "add", "terminal"],
-                            stdout=subprocess.PIPE, stderr=slave,
-                            env=environment, text=True)
-    os.close(slave)
-    said = read_to_end(master).decode()
+    result, said = through_terminal(lambda slave: token("add", "terminal", stderr=slave))
+    said = said.decode()
     tally.check(bool(TOKEN.fullmatch(result.stdout)) and said.count("\n") == 1
                 and "cannot be shown again" in said,
                 "on a terminal add says that the token is not shown again", said)
 
 
 def test_settings(tally):
-    expect(tally, run("token", "list", env={"PLANT_STORE_TOKENS": "tokens"}),
+    expect(tally, token("list", env={"PLANT_STORE_TOKENS": "tokens"}),
            "a relative PLANT_STORE_TOKENS is refused", CONFIG, "", "PLANT_STORE_TOKENS")
-    expect(tally, run("token", "add", "a", "--file", directory + "/none/tokens"),
+    expect(tally, token("add", "a", "--file", directory + "/none/tokens"),
            "a missing directory is reported with its remedy", CANTCREAT, "",
            "install -d")
     before = content()
     other = os.path.join(directory, "fresh")
-    result = run("token", "--file", other, "add", "a")
+    result = token("--file", other, "add", "a")
     tally.check(result.returncode == 0 and os.path.exists(other) and
                 content() == before, "--file goes before PLANT_STORE_TOKENS", result)
 

@@ -18,7 +18,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -93,81 +92,43 @@ assert_logged(const char *part)
 }
 
 struct fixture {
-	char dir[64];
+	char dir[DIRECTORY_PATH_MAX];
 	char path[80];
-	char beside[88];                  /* where an edit writes */
 	char token[TOKENS_TOKEN_LEN + 1]; /* of the last add */
 	enum fault fault;                 /* of the last open_set */
 	struct tokens *tokens;            /* of the last open_set, or NULL */
 };
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *fixture)
 {
-	struct fixture *fixture = calloc(1, sizeof *fixture);
-	const char *tmp = getenv("TMPDIR");
-
-	if (fixture == NULL)
-		return -1;
-	snprintf(fixture->dir, sizeof fixture->dir, "%s/tokens.XXXXXX",
-	    tmp == NULL || strlen(tmp) > 40 ? "/tmp" : tmp);
-	if (mkdtemp(fixture->dir) == NULL)
-		return -1;
+	directory_make(fixture->dir);
 	snprintf(
 	    fixture->path, sizeof fixture->path, "%s/tokens", fixture->dir);
-	snprintf(
-	    fixture->beside, sizeof fixture->beside, "%s.new", fixture->path);
-	*state = fixture;
-	return 0;
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *fixture)
 {
-	struct fixture *fixture = *state;
-	DIR *dir = opendir(fixture->dir);
-	struct dirent *entry;
-
 	tokens_close(fixture->tokens);
 	chmod(fixture->dir, 0700);
-	while ((entry = readdir(dir)) != NULL)
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	closedir(dir);
-	if (rmdir(fixture->dir) != 0)
-		return -1;
-	free(fixture);
-	return 0;
+	directory_remove(fixture->dir);
 }
+
+#define TOKENS_TEST(name) \
+	FIXTURE_TEST(name, struct fixture, fixture, set_up, tear_down)
 
 /* Replace the file as a careful editor does. */
 static void
-file_put_bytes(struct fixture *fixture, const char *text, size_t len)
-{
-	FILE *file = fopen(fixture->beside, "w");
-
-	assert_non_null(file);
-	assert_int_equal(fwrite(text, 1, len, file), len);
-	assert_int_equal(fchmod(fileno(file), 0640), 0);
-	assert_int_equal(fclose(file), 0);
-	assert_int_equal(rename(fixture->beside, fixture->path), 0);
-}
-
-static void
 file_put(struct fixture *fixture, const char *text)
 {
-	file_put_bytes(fixture, text, strlen(text));
+	file_replace(fixture->path, text, strlen(text), 0640);
 }
 
-static void
-file_get(const struct fixture *fixture, char *text, size_t size)
+static char *
+file_get(const struct fixture *fixture)
 {
-	FILE *file = fopen(fixture->path, "r");
-	size_t len;
-
-	assert_non_null(file);
-	len = fread(text, 1, size - 1, file);
-	text[len] = '\0';
-	fclose(file);
+	return file_read(AT_FDCWD, fixture->path).at;
 }
 
 static size_t
@@ -250,21 +211,17 @@ static void
 assert_unchanged(struct fixture *fixture, enum fault fault, enum fault expected,
     const char *because, const char *before)
 {
-	char text[1024];
-
 	assert_int_equal(fault, expected);
 	assert_logged(because);
-	file_get(fixture, text, sizeof text);
-	assert_string_equal(text, before);
+	assert_string_equal(file_get(fixture), before);
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
 /* --- The file ------------------------------------------------------------- */
 
-static void
-entries_are_read_in_the_files_order(void **state)
+TOKENS_TEST(entries_are_read_in_the_files_order)
 {
-	struct tokens *tokens = open_good(*state,
+	struct tokens *tokens = open_good(fixture,
 	    "# clients\n\n \t\nzeta " ONE "\n"
 	    "  a.b_c-D9\t " TWO " 1970-01-01T00:00:01.5+00:00 "
 	    "# created 2026-11-21T09:00:00Z by hand\n"
@@ -288,8 +245,7 @@ entries_are_read_in_the_files_order(void **state)
 	assert_string_equal(list[3].created, "");
 }
 
-static void
-malformed_files_are_refused_with_line_and_reason(void **state)
+TOKENS_TEST(malformed_files_are_refused_with_line_and_reason)
 {
 	static const char no_name[] = "line 1 has no name";
 	static const char no_digest[] = "line 1 has no SHA-256";
@@ -328,8 +284,8 @@ malformed_files_are_refused_with_line_and_reason(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		file_put_bytes(*state, rows[i].text, rows[i].len);
-		assert_refused(*state, rows[i].because);
+		file_replace(fixture->path, rows[i].text, rows[i].len, 0640);
+		assert_refused(fixture, rows[i].because);
 		assert_null(strstr(logged, "secret"));
 	}
 }
@@ -341,8 +297,7 @@ give(const char *path, uid_t owner)
 }
 
 /* Only root can test the owners: a user cannot give a file away. */
-static void
-rights_decide_whether_a_file_is_accepted(void **state)
+TOKENS_TEST(rights_decide_whether_a_file_is_accepted)
 {
 	static const struct {
 		mode_t mode, dir_mode;
@@ -370,7 +325,6 @@ rights_decide_whether_a_file_is_accepted(void **state)
 		{ 0600, 0700, 0, NOBODY, 0, true, "directory belongs to user" },
 		{ 0600, 0700, 1234, 0, 1235, true, "run: chown 1235" },
 	};
-	struct fixture *fixture = *state;
 	bool root = geteuid() == 0;
 
 	for (size_t i = 0; i < (root ? COUNT(rows) : 10); i++) {
@@ -393,7 +347,7 @@ rights_decide_whether_a_file_is_accepted(void **state)
 		line = tokens == NULL ? logged : tokens_warning(tokens);
 		assert_int_equal(line == NULL, rows[i].because == NULL);
 		if (line != NULL)
-			assert_non_null(strstr(line, rows[i].because));
+			assert_contains(line, rows[i].because);
 		tokens_close(tokens);
 		/* An edit accepts any owner, and what is a warning. */
 		if (!rows[i].refused)
@@ -401,26 +355,22 @@ rights_decide_whether_a_file_is_accepted(void **state)
 	}
 }
 
-static void
-file_without_a_token_knows_none_and_warns_how_to_add_one(void **state)
+TOKENS_TEST(file_without_a_token_knows_none_and_warns_how_to_add_one)
 {
 	static const char *const texts[] = { "", "# nothing\n", "\n\n" };
 
 	for (size_t i = 0; i < COUNT(texts); i++) {
-		struct tokens *tokens = open_good(*state, texts[i]);
+		struct tokens *tokens = open_good(fixture, texts[i]);
 
 		assert_int_equal(count_of(tokens), 0);
 		assert_int_equal(find(tokens, "one"), UNKNOWN);
-		assert_non_null(strstr(
-		    tokens_warning(tokens), "plant-store token add NAME"));
+		assert_contains(
+		    tokens_warning(tokens), "plant-store token add NAME");
 	}
 }
 
-static void
-what_is_no_regular_file_is_refused(void **state)
+TOKENS_TEST(what_is_no_regular_file_is_refused)
 {
-	struct fixture *fixture = *state;
-
 	assert_refused(fixture, "token add NAME");
 	assert_null(tokens_open("/none/tokens", 0, &fixture->fault));
 	assert_int_equal(fixture->fault, FAULT_SETUP);
@@ -433,32 +383,27 @@ what_is_no_regular_file_is_refused(void **state)
 	assert_int_equal(rmdir(fixture->path), 0);
 }
 
-static void
-file_that_is_too_large_is_neither_read_nor_written(void **state)
+TOKENS_TEST(file_that_is_too_large_is_neither_read_nor_written)
 {
-	struct fixture *fixture = *state;
-	char *text = malloc(TOKENS_FILE_BYTES_MAX + 1);
+	char *text = memory(TOKENS_FILE_BYTES_MAX + 1);
 	struct stat st;
 
-	assert_non_null(text);
 	memset(text, '\n', TOKENS_FILE_BYTES_MAX + 1);
 	memcpy(text, ONE_LINE, strlen(ONE_LINE));
-	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX + 1);
+	file_replace(fixture->path, text, TOKENS_FILE_BYTES_MAX + 1, 0640);
 	assert_refused(fixture, "larger than 1048576 bytes");
-	file_put_bytes(fixture, text, TOKENS_FILE_BYTES_MAX);
+	file_replace(fixture->path, text, TOKENS_FILE_BYTES_MAX, 0640);
 	assert_non_null(open_set(fixture));
 	assert_int_equal(add(fixture, "b", NULL), FAULT_SETUP);
 	assert_logged("would be larger than 1048576");
 	assert_int_equal(stat(fixture->path, &st), 0);
 	assert_int_equal(st.st_size, TOKENS_FILE_BYTES_MAX);
 	assert_int_equal(entries_in_directory(fixture), 1);
-	free(text);
 }
 
 /* --- The set -------------------------------------------------------------- */
 
-static void
-token_is_found_by_its_whole_text_until_it_expires(void **state)
+TOKENS_TEST(token_is_found_by_its_whole_text_until_it_expires)
 {
 	static const struct {
 		const char *token;
@@ -477,7 +422,7 @@ token_is_found_by_its_whole_text_until_it_expires(void **state)
 		{ ONE, 0, UNKNOWN, "" },
 	};
 	struct tokens *tokens =
-	    open_good(*state, ONE_LINE "b " TWO " 1970-01-01T00:00:01Z\n");
+	    open_good(fixture, ONE_LINE "b " TWO " 1970-01-01T00:00:01Z\n");
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		char name[TOKENS_NAME_MAX + 1] = "";
@@ -516,10 +461,43 @@ open_many(struct fixture *fixture)
 	return fixture->tokens;
 }
 
-static void
-each_of_many_tokens_is_found_and_no_other(void **state)
+TOKENS_TEST(token_is_valid_until_the_last_one_expires)
 {
-	struct tokens *tokens = open_many(*state);
+	static const struct {
+		const char *text;
+		int64_t now_ms;
+		bool valid;
+		int64_t expires_ms;
+	} rows[] = {
+		{ "", 0, false, 0 },
+		{ ONE_LINE, INT64_MAX, true, 0 },
+		{ "a " ONE " 1970-01-01T00:00:01Z\n", 999, true, 1000 },
+		{ "a " ONE " 1970-01-01T00:00:01Z\n", 1000, false, 0 },
+		{ "a " ONE " 1970-01-01T00:00:02Z\n"
+		  "b " TWO " 1970-01-01T00:00:01Z\n",
+		    999, true, 1000 },
+		{ "a " ONE " 1970-01-01T00:00:02Z\n"
+		  "b " TWO " 1970-01-01T00:00:01Z\n",
+		    1000, true, 2000 },
+		{ "a " ONE " 1970-01-01T00:00:01Z\n"
+		  "b " TWO " 1970-01-01T00:00:02Z\n",
+		    999, true, 1000 },
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct tokens *tokens = open_good(fixture, rows[i].text);
+		int64_t expires_ms;
+
+		assert_int_equal(
+		    tokens_valid(tokens, rows[i].now_ms, &expires_ms),
+		    rows[i].valid);
+		assert_int_equal(expires_ms, rows[i].expires_ms);
+	}
+}
+
+TOKENS_TEST(each_of_many_tokens_is_found_and_no_other)
+{
+	struct tokens *tokens = open_many(fixture);
 	char token[32];
 
 	assert_int_equal(count_of(tokens), MANY);
@@ -547,8 +525,7 @@ refresh(struct tokens *tokens, int64_t now_ms)
  * What each new state of the file leads to: the first refresh after the change
  * logs `logged`, the next logs nothing.
  */
-static void
-changed_file_is_read_again_and_logged_once(void **state)
+TOKENS_TEST(changed_file_is_read_again_and_logged_once)
 {
 	static const struct {
 		const char *text; /* NULL: no file */
@@ -574,7 +551,6 @@ changed_file_is_read_again_and_logged_once(void **state)
 		    UNKNOWN },
 		{ ONE_LINE, 0600, "in use: 1", HTTP_OK, UNKNOWN },
 	};
-	struct fixture *fixture = *state;
 	struct tokens *tokens = open_good(fixture, ONE_LINE);
 	int64_t now_ms = 0;
 
@@ -595,32 +571,28 @@ changed_file_is_read_again_and_logged_once(void **state)
 	}
 }
 
-static void
-file_is_checked_once_a_second_or_after_a_recheck(void **state)
+TOKENS_TEST(file_is_checked_once_a_second_or_by_a_recheck)
 {
-	struct tokens *tokens = open_good(*state, ONE_LINE);
+	struct tokens *tokens = open_good(fixture, ONE_LINE);
 
 	tokens_refresh(tokens, 5000);
-	file_put(*state, "bb " TWO "\n");
+	file_put(fixture, "bb " TWO "\n");
 	tokens_refresh(tokens, 5999);
 	assert_int_equal(find(tokens, "two"), UNKNOWN);
 	tokens_refresh(tokens, 6000);
 	assert_int_equal(find(tokens, "two"), HTTP_OK);
-	file_put(*state, ONE_LINE);
+	file_put(fixture, ONE_LINE);
 	tokens_recheck(tokens);
-	tokens_refresh(tokens, 6001);
 	assert_int_equal(find(tokens, "one"), HTTP_OK);
-	file_put(*state, TWO_LINES);
+	file_put(fixture, TWO_LINES);
 	tokens_refresh(tokens, 6002);
 	assert_int_equal(find(tokens, "two"), UNKNOWN);
 }
 
 /* It can leave inode and size alone and, within a tick, the times. */
-static void
-change_in_place_is_noticed(void **state)
+TOKENS_TEST(change_in_place_is_noticed)
 {
 	const struct timespec old[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
-	struct fixture *fixture = *state;
 	struct tokens *tokens = open_good(fixture, ONE_LINE);
 	int fd = open(fixture->path, O_WRONLY);
 
@@ -636,11 +608,10 @@ change_in_place_is_noticed(void **state)
 }
 
 /* Each is tried again at the next check and logged once. */
-static void
-file_that_cannot_be_read_for_a_while_keeps_the_set(void **state)
+TOKENS_TEST(file_that_cannot_be_read_for_a_while_keeps_the_set)
 {
 	static const int errors[] = { EIO, ENOMEM };
-	struct tokens *tokens = open_good(*state, ONE_LINE);
+	struct tokens *tokens = open_good(fixture, ONE_LINE);
 	int64_t now_ms = 0;
 
 	for (size_t i = 0; i < COUNT(errors); i++) {
@@ -675,10 +646,9 @@ look_up(void *argument)
 	return (void *)misses;
 }
 
-static void
-threads_share_one_set_while_its_file_changes(void **state)
+TOKENS_TEST(threads_share_one_set_while_its_file_changes)
 {
-	struct tokens *tokens = open_good(*state, ONE_LINE);
+	struct tokens *tokens = open_good(fixture, ONE_LINE);
 	pthread_t threads[THREADS];
 
 	stop_threads = false;
@@ -686,7 +656,7 @@ threads_share_one_set_while_its_file_changes(void **state)
 		assert_int_equal(
 		    pthread_create(&threads[i], NULL, look_up, tokens), 0);
 	for (int i = 0; i < 100; i++) {
-		file_put(*state, i % 2 == 0 ? TWO_LINES : ONE_LINE);
+		file_put(fixture, i % 2 == 0 ? TWO_LINES : ONE_LINE);
 		tokens_recheck(tokens);
 		usleep(1000);
 	}
@@ -721,21 +691,18 @@ cost_of_refusals(struct tokens *tokens)
 }
 
 /* One after another they would cost 30 times as much. */
-static void
-refusal_costs_about_as_much_with_one_token_as_with_many(void **state)
+TOKENS_TEST(refusal_costs_about_as_much_with_one_token_as_with_many)
 {
-	int64_t one = cost_of_refusals(open_good(*state, ONE_LINE));
+	int64_t one = cost_of_refusals(open_good(fixture, ONE_LINE));
 
 	assert_in_range(
-	    cost_of_refusals(open_many(*state)), 1, (uintmax_t)(5 * one));
+	    cost_of_refusals(open_many(fixture)), 1, (uintmax_t)(5 * one));
 }
 
 /* --- Changes of the file -------------------------------------------------- */
 
-static void
-added_token_is_known_with_name_and_expiry(void **state)
+TOKENS_TEST(added_token_is_known_with_name_and_expiry)
 {
-	struct fixture *fixture = *state;
 	char *token = fixture->token, first[TOKENS_TOKEN_LEN + 1];
 	int64_t expires_ms = 4102444800999; /* 2100 */
 	int64_t created_ms;
@@ -764,33 +731,29 @@ added_token_is_known_with_name_and_expiry(void **state)
 	assert_int_equal(timestamp_read(entry->created, 20, &created_ms), 0);
 }
 
-static void
-new_file_is_for_its_owner_alone_and_holds_no_token(void **state)
+TOKENS_TEST(new_file_is_for_its_owner_alone_and_holds_no_token)
 {
-	struct fixture *fixture = *state;
-	char text[1024];
+	char beside[128];
 	struct stat st;
 
 	/* A process that was killed left a longer one. */
 	file_put(fixture, TWO_LINES TWO_LINES);
-	assert_int_equal(rename(fixture->path, fixture->beside), 0);
-	assert_int_equal(chmod(fixture->beside, 0666), 0);
+	snprintf(beside, sizeof beside, "%s.new", fixture->path);
+	assert_int_equal(rename(fixture->path, beside), 0);
+	assert_int_equal(chmod(beside, 0666), 0);
 	assert_int_equal(add(fixture, "ci", NULL), FAULT_NONE);
 	assert_int_equal(stat(fixture->path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
-	file_get(fixture, text, sizeof text);
-	assert_memory_equal(text, "ci ", 3);
+	const char *text = file_get(fixture);
+	assert_begins(text, "ci ");
 	assert_null(strstr(text, "pst_"));
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
-static void
-edit_keeps_every_other_line_the_mode_and_the_owner(void **state)
+TOKENS_TEST(edit_keeps_every_other_line_the_mode_and_the_owner)
 {
 	static const char *const kept[] = { "",
 		"# clients\n\na \t" ONE " # by hand" };
-	struct fixture *fixture = *state;
-	char text[1024];
 	struct stat st;
 
 	for (size_t i = 0; i < COUNT(kept); i++) {
@@ -800,12 +763,12 @@ edit_keeps_every_other_line_the_mode_and_the_owner(void **state)
 		if (geteuid() == 0)
 			give(fixture->path, NOBODY);
 		assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
-		file_get(fixture, text, sizeof text);
-		assert_memory_equal(text, kept[i], len);
+		char *text = file_get(fixture);
+		assert_begins(text, kept[i]);
 		assert_memory_equal(text + len, &"\nb "[len == 0], 2);
 		assert_int_equal(text[strlen(text) - 1], '\n');
 		assert_int_equal(revoke_name(fixture, "b"), FAULT_NONE);
-		file_get(fixture, text, sizeof text);
+		text = file_get(fixture);
 		text[len] = '\0'; /* a newline was added to it */
 		assert_string_equal(text, kept[i]);
 		assert_int_equal(stat(fixture->path, &st), 0);
@@ -816,8 +779,7 @@ edit_keeps_every_other_line_the_mode_and_the_owner(void **state)
 	}
 }
 
-static void
-change_that_does_not_fit_the_file_is_refused(void **state)
+TOKENS_TEST(change_that_does_not_fit_the_file_is_refused)
 {
 	static const struct {
 		const char *text;
@@ -836,7 +798,6 @@ change_that_does_not_fit_the_file_is_refused(void **state)
 		{ ONE_LINE "b " ONE "\n", false, "a", FAULT_SETUP,
 		    "has the digest of line 1" },
 	};
-	struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		file_put(fixture, rows[i].text);
@@ -849,8 +810,7 @@ change_that_does_not_fit_the_file_is_refused(void **state)
 	}
 }
 
-static void
-name_is_1_to_64_letters_digits_dots_dashes_underscores(void **state)
+TOKENS_TEST(name_is_1_to_64_letters_digits_dots_dashes_underscores)
 {
 	static const char *const wrong[] = { "", "a b", "a\n", "a#", "a/b",
 		"\xc3\xa9", LONG_NAME };
@@ -873,10 +833,8 @@ add_at(struct fixture *fixture, const char *name)
 	return tokens_add(path, "a", NULL, fixture->token);
 }
 
-static void
-change_that_is_refused_makes_nothing(void **state)
+TOKENS_TEST(change_that_is_refused_makes_nothing)
 {
-	struct fixture *fixture = *state;
 	/* With ".new" behind it, too long for a name and for a path. */
 	static const size_t lens[] = { NAME_MAX - 3, PATH_MAX - 1 };
 	char path[96], name[PATH_MAX];
@@ -906,63 +864,52 @@ change_that_is_refused_makes_nothing(void **state)
 	assert_true(S_ISLNK(st.st_mode));
 }
 
-/* The fault of an addition by a child that is nobody, or cannot grow a file. */
-static enum fault
-add_restricted(struct fixture *fixture, bool nobody)
+/* Work for in_child: an addition by nobody, and by who cannot grow a file. */
+static int
+add_as_nobody(void *fixture)
+{
+	if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+		return 99;
+	return (int)add(fixture, "b", NULL);
+}
+
+static int
+add_without_room(void *fixture)
 {
 	const struct rlimit none = { 0, 0 };
-	pid_t child = fork();
-	int status;
 
-	assert_true(child >= 0);
-	if (child == 0) {
-		signal(SIGXFSZ, SIG_IGN);
-		if (nobody ? geteuid() == 0 &&
-				 (setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
-			   : setrlimit(RLIMIT_FSIZE, &none) != 0)
-			_exit(99);
-		_exit((int)add(fixture, "b", NULL));
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFEXITED(status));
-	return (enum fault)WEXITSTATUS(status);
+	signal(SIGXFSZ, SIG_IGN);
+	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
+		return 99;
+	return (int)add(fixture, "b", NULL);
 }
 
-static void
-change_that_the_system_refuses_leaves_the_file_alone(void **state)
+TOKENS_TEST(change_that_the_system_refuses_leaves_the_file_alone)
 {
-	struct fixture *fixture = *state;
-	enum fault fault;
-
 	assert_int_equal(chmod(fixture->dir, 0555), 0);
-	fault = add_restricted(fixture, true);
+	assert_int_equal(in_child(add_as_nobody, fixture), FAULT_RIGHTS);
 	assert_int_equal(chmod(fixture->dir, 0700), 0);
-	assert_int_equal(fault, FAULT_RIGHTS);
-	assert_int_equal(add_restricted(fixture, false), FAULT_FULL);
+	assert_int_equal(in_child(add_without_room, fixture), FAULT_FULL);
 	assert_int_equal(entries_in_directory(fixture), 0);
 	file_put(fixture, ONE_LINE);
-	assert_unchanged(
-	    fixture, add_restricted(fixture, false), FAULT_FULL, "", ONE_LINE);
+	assert_unchanged(fixture,
+	    (enum fault)in_child(add_without_room, fixture), FAULT_FULL, "",
+	    ONE_LINE);
 }
 
-static void
-change_that_cannot_keep_the_owner_is_not_made(void **state)
+TOKENS_TEST(change_that_cannot_keep_the_owner_is_not_made)
 {
-	struct fixture *fixture = *state;
-
 	if (geteuid() != 0)
 		skip();
 	file_put(fixture, ONE_LINE);
 	assert_int_equal(chown(fixture->path, 0, NOBODY), 0);
 	give(fixture->dir, NOBODY);
-	assert_unchanged(
-	    fixture, add_restricted(fixture, true), FAULT_RIGHTS, "", ONE_LINE);
+	assert_unchanged(fixture, (enum fault)in_child(add_as_nobody, fixture),
+	    FAULT_RIGHTS, "", ONE_LINE);
 }
 
-static void
-lock_that_stays_held_is_an_error_after_a_bounded_wait(void **state)
+TOKENS_TEST(lock_that_stays_held_is_an_error_after_a_bounded_wait)
 {
-	struct fixture *fixture = *state;
 	int fd = open(fixture->dir, O_RDONLY);
 
 	assert_true(fd >= 0);
@@ -975,41 +922,31 @@ lock_that_stays_held_is_an_error_after_a_bounded_wait(void **state)
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
-/* Add the names of one process; on a slow disk the lock's wait can end. */
-static enum fault
-add_names(struct fixture *fixture, int adder)
+/* Work for a child; on a slow disk the lock's wait can end. */
+static int
+add_names(void *fixture)
 {
 	for (int i = 0; i < NAMES_EACH; i++) {
 		enum fault fault = FAULT_BUSY;
 		char name[32];
 
-		snprintf(name, sizeof name, "name-%d-%d", adder, i);
+		snprintf(name, sizeof name, "name-%d-%d", (int)getpid(), i);
 		for (int left = 30; left > 0 && fault == FAULT_BUSY; left--)
 			fault = add(fixture, name, NULL);
 		if (fault != FAULT_NONE)
-			return fault;
+			return (int)fault;
 	}
 	return FAULT_NONE;
 }
 
-static void
-processes_that_add_at_once_lose_no_token(void **state)
+TOKENS_TEST(processes_that_add_at_once_lose_no_token)
 {
-	struct fixture *fixture = *state;
 	pid_t children[ADDERS];
 
-	for (int i = 0; i < ADDERS; i++) {
-		children[i] = fork();
-		assert_true(children[i] >= 0);
-		if (children[i] == 0)
-			_exit((int)add_names(fixture, i));
-	}
-	for (int i = 0; i < ADDERS; i++) {
-		int status;
-
-		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-		assert_int_equal(status, 0);
-	}
+	for (int i = 0; i < ADDERS; i++)
+		children[i] = child_start(add_names, fixture);
+	for (int i = 0; i < ADDERS; i++)
+		assert_int_equal(child_wait(children[i]), 0);
 	assert_non_null(open_set(fixture));
 	assert_int_equal(count_of(fixture->tokens), ADDERS * NAMES_EACH);
 	assert_int_equal(entries_in_directory(fixture), 1);
@@ -1017,8 +954,7 @@ processes_that_add_at_once_lose_no_token(void **state)
 
 /* --- Failures ------------------------------------------------------------- */
 
-static void
-each_function_of_libcrypto_that_fails_is_an_error(void **state)
+TOKENS_TEST(each_function_of_libcrypto_that_fails_is_an_error)
 {
 	static const struct {
 		const char *function;
@@ -1029,7 +965,6 @@ each_function_of_libcrypto_that_fails_is_an_error(void **state)
 		{ "EVP_MD_fetch", HTTP_OK, FAULT_MEMORY },
 		{ "RAND_bytes", HTTP_OK, FAULT_NONE },
 	};
-	struct fixture *fixture = *state;
 	struct tokens *tokens;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -1079,11 +1014,8 @@ refresh_kept(struct fixture *fixture)
 static enum fault (*const operations[])(
     struct fixture *) = { refresh_kept, open_again, add_third, revoke_second };
 
-static void
-operation_without_memory_for_a_part_changes_nothing(void **state)
+TOKENS_TEST(operation_without_memory_for_a_part_changes_nothing)
 {
-	struct fixture *fixture = *state;
-
 	if (!alloc_can_fail())
 		skip();
 	for (size_t i = 0; i < COUNT(operations); i++) {
@@ -1110,8 +1042,7 @@ operation_without_memory_for_a_part_changes_nothing(void **state)
 }
 
 /* Each call of an edit that can fail, and the fault that it is. */
-static void
-failed_call_names_cause_and_remedy_and_changes_nothing(void **state)
+TOKENS_TEST(failed_call_names_cause_and_remedy_and_changes_nothing)
 {
 	static const struct {
 		enum shim_call call;
@@ -1130,7 +1061,6 @@ failed_call_names_cause_and_remedy_and_changes_nothing(void **state)
 		{ SHIM_FSYNC, EIO, FAULT_FAILED, "check the disk", false },
 		{ SHIM_FSYNC, ENOSPC, FAULT_FULL, "make room", false },
 	};
-	struct fixture *fixture = *state;
 
 	file_put(fixture, TWO_LINES);
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -1147,11 +1077,8 @@ failed_call_names_cause_and_remedy_and_changes_nothing(void **state)
 	}
 }
 
-static void
-change_whose_directory_is_not_synced_is_reported_as_made(void **state)
+TOKENS_TEST(change_whose_directory_is_not_synced_is_reported_as_made)
 {
-	struct fixture *fixture = *state;
-	char text[1024];
 	enum fault fault;
 
 	file_put(fixture, ONE_LINE);
@@ -1160,45 +1087,5 @@ change_whose_directory_is_not_synced_is_reported_as_made(void **state)
 	shim_reset();
 	assert_int_equal(fault, FAULT_FAILED);
 	assert_logged("a power cut may undo it");
-	file_get(fixture, text, sizeof text);
-	assert_non_null(strstr(text, "\nb "));
-}
-
-#define FRESH(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		FRESH(entries_are_read_in_the_files_order),
-		FRESH(malformed_files_are_refused_with_line_and_reason),
-		FRESH(rights_decide_whether_a_file_is_accepted),
-		FRESH(file_without_a_token_knows_none_and_warns_how_to_add_one),
-		FRESH(what_is_no_regular_file_is_refused),
-		FRESH(file_that_is_too_large_is_neither_read_nor_written),
-		FRESH(token_is_found_by_its_whole_text_until_it_expires),
-		FRESH(each_of_many_tokens_is_found_and_no_other),
-		FRESH(refusal_costs_about_as_much_with_one_token_as_with_many),
-		FRESH(changed_file_is_read_again_and_logged_once),
-		FRESH(file_is_checked_once_a_second_or_after_a_recheck),
-		FRESH(change_in_place_is_noticed),
-		FRESH(file_that_cannot_be_read_for_a_while_keeps_the_set),
-		FRESH(threads_share_one_set_while_its_file_changes),
-		FRESH(added_token_is_known_with_name_and_expiry),
-		FRESH(new_file_is_for_its_owner_alone_and_holds_no_token),
-		FRESH(edit_keeps_every_other_line_the_mode_and_the_owner),
-		FRESH(change_that_does_not_fit_the_file_is_refused),
-		FRESH(name_is_1_to_64_letters_digits_dots_dashes_underscores),
-		FRESH(change_that_is_refused_makes_nothing),
-		FRESH(change_that_cannot_keep_the_owner_is_not_made),
-		FRESH(change_that_the_system_refuses_leaves_the_file_alone),
-		FRESH(lock_that_stays_held_is_an_error_after_a_bounded_wait),
-		FRESH(processes_that_add_at_once_lose_no_token),
-		FRESH(each_function_of_libcrypto_that_fails_is_an_error),
-		FRESH(operation_without_memory_for_a_part_changes_nothing),
-		FRESH(failed_call_names_cause_and_remedy_and_changes_nothing),
-		FRESH(change_whose_directory_is_not_synced_is_reported_as_made),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	assert_contains(file_get(fixture), "\nb ");
 }

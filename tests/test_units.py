@@ -8,6 +8,7 @@ calls that the service makes are compared with those that its unit allows.
 """
 
 import contextlib
+import fcntl
 import functools
 import grp
 import os
@@ -34,6 +35,7 @@ from lib_service import (
     main,
     new_plant,
     passed_on,
+    read_journal,
     stop_process,
     temporary_store,
     wait_until,
@@ -43,11 +45,16 @@ DEPLOY = TOP / "deploy"
 SERVICE = DEPLOY / "systemd" / "plant-store.service"
 SOCKET = DEPLOY / "systemd" / "plant-store.socket"
 REFUSED = DEPLOY / "systemd" / "plant-store-refused.target"
+BACKUP = DEPLOY / "systemd" / "plant-store-backup.service"
+TIMER = DEPLOY / "systemd" / "plant-store-backup.timer"
 DATABASE = DEPLOY / "postgresql" / "database.conf"  # a drop-in
-UNITS = (SERVICE, SOCKET, REFUSED)
+UNITS = (SERVICE, SOCKET, REFUSED, BACKUP, TIMER)
 START = DEPLOY / "plant-store-start"
+MAKE_BACKUP = DEPLOY / "plant-store-backup"
 INSTALLED = "/usr/local/libexec/plant-store.fcgi"
-EXPOSURE_MAX = 0.5
+EXPOSURE_MAX = 0.4
+BACKUP_INSTALLED = "/usr/local/share/plant-store/plant-store-backup"
+BACKUPS = "/var/lib/plant-store-backup"
 USER, GROUP = "nobody", "www-data"
 
 
@@ -83,7 +90,8 @@ def check_units(tally: Tally, build: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder, unit.name) for unit in UNITS]
         for unit, path in zip(UNITS, paths):
-            path.write_text(unit.read_text().replace(INSTALLED, responder))
+            text = unit.read_text().replace(INSTALLED, responder)
+            path.write_text(text.replace("/usr/local/share/plant-store", str(DEPLOY)))
         drop_ins = pathlib.Path(folder, f"{SERVICE.name}.d")
         drop_ins.mkdir()
         drop_in = pathlib.Path(shutil.copy(DATABASE, drop_ins))
@@ -97,12 +105,14 @@ def check_units(tally: Tally, build: str) -> None:
             done = output_of("systemd-analyze", "verify", "--man=no", *paths)
             found = f"Not{word}" in done.stdout
             tally.check(found, f"it would find one in {path.name}", done.stdout)
-    security = ("security", "--offline=true", "--no-pager", SERVICE)
-    done = output_of("systemd-analyze", *security)
-    found = re.search(r"Overall exposure level .*: ([0-9.]+) ", done.stdout)
-    exposure = float(found[1]) if found else 10.0
-    sentence = f"its exposure is {EXPOSURE_MAX} at most"
-    tally.check(exposure <= EXPOSURE_MAX, f"{sentence}: {exposure}", done.stdout[-300:])
+    for unit in SERVICE, BACKUP:
+        security = ("security", "--offline=true", "--no-pager", unit)
+        done = output_of("systemd-analyze", *security)
+        found = re.search(r"Overall exposure level .*: ([0-9.]+) ", done.stdout)
+        exposure = float(found[1]) if found else 10.0
+        sentence = f"the exposure of {unit.name} is {EXPOSURE_MAX} at most"
+        well = exposure <= EXPOSURE_MAX
+        tally.check(well, f"{sentence}: {exposure}", done.stdout[-300:])
 
 
 def check_agreement(tally: Tally) -> None:
@@ -122,9 +132,25 @@ def check_agreement(tally: Tally) -> None:
         (REFUSED, "Conflicts", [SOCKET.name], "which closes the socket"),
         (SERVICE, "OnFailureJobMode", ["fail"],
          "a restart whose stop fails still starts it"),
+        (BACKUP, "ExecStart", [f"{BACKUP_INSTALLED} {BACKUPS} $BACKUP_KEEP"],
+         "a backup is made by the script"),
+        (BACKUP, "StateDirectory", ["plant-store plant-store-backup"],
+         "a backup writes to its directory and the store"),
+        (BACKUP, "User", values(SERVICE, "User"), "a backup is made by the store's owner"),
+        (BACKUP, "WantedBy", [], "a backup is not made at each boot"),
+        (TIMER, "WantedBy", ["timers.target"], "the timer can be enabled"),
     ):
         found = values(unit, name)
         tally.check(found == wanted, sentence, found)
+    sandbox = [re.search(r"^CapabilityBoundingSet=(?:.|\n)*^SystemCallErrorNumber=.*$",
+                         unit.read_text(), re.MULTILINE)[0] for unit in (SERVICE, BACKUP)]
+    lines = [set(re.findall(r"^[A-Z].*$", text, re.MULTILINE)) for text in sandbox]
+    # The service's filter may allow more, which the system calls show.
+    differ = {line for line in lines[0] ^ lines[1] if line in lines[1]
+              or not line.startswith("SystemCallFilter=")}
+    well = differ == {"ProcSubset=all", "ProcSubset=pid"}
+    well = well and allowed(BACKUP) <= allowed(SERVICE)
+    tally.check(well, "a backup has the sandbox of the service", differ)
 
 
 # --- System calls ------------------------------------------------------------
@@ -146,16 +172,17 @@ def members(group: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def allowed() -> set[str]:
+def allowed(unit: pathlib.Path = SERVICE) -> set[str]:
     """As SystemCallFilter= lines are read: in order, `~` takes away."""
     calls: set[str] = set()
-    for value in values(SERVICE, "SystemCallFilter"):
+    for value in values(unit, "SystemCallFilter"):
         takes_away = value.startswith("~")
         for word in value.lstrip("~").split():
             names = members(word) if word.startswith("@") else {word}
             calls = calls - names if takes_away else calls | names
-    # Whatever a filter says, these are allowed to start a program at all.
-    return calls | members("@default")
+    # Whatever a filter says, these are allowed to start a program at all; and
+    # only root has capabilities to drop.
+    return calls | members("@default") | {"capset"}
 
 
 class Traced:
@@ -267,6 +294,137 @@ def check_calls(tally: Tally, build: str) -> None:
         tally.check(not refused, f"{sentence}: {len(traced.calls)}", refused)
     few = {"setuid", "mount", "bpf", "ptrace", "mlock"} & allowed()
     tally.check(not few, "it allows none that only an attacker needs", few)
+
+
+# --- Backups -----------------------------------------------------------------
+
+
+class Backups:
+    """A store with one plant, its backups, and the script that makes them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.dir = store.root / "backups"
+        self.dir.mkdir()
+        self.create(1)
+
+    def create(self, plant_id: int) -> None:
+        self.store.cgi(new_plant(plant_id, f"plant {plant_id}"))
+
+    def make(self, keep: object = 3, *tracer: object, **environment: str):
+        """The script, and how it ended."""
+        command = str(self.store.build / "plant-store")
+        return output_of(
+            *tracer, MAKE_BACKUP, self.dir, str(keep),
+            env={"PATH": "/usr/bin:/bin", "PLANT_STORE": command}
+            | self.store.environment(**environment),
+        )  # fmt: skip
+
+    def found(self) -> list[tuple[int, list[int]]]:
+        """The number and the plants of each, the oldest first."""
+        paths = [path for path in self.dir.iterdir() if path.name[0].isdigit()]
+        return sorted(
+            (int(path.name.partition("-")[0]),
+             [plant["id"] for plant in read_journal(path / "plants.jsonl")])
+            for path in paths
+        )  # fmt: skip
+
+
+def check_backups(tally: Tally, build: str) -> None:
+    """plant-store-backup keeps the last backups, and what fails removes none."""
+    with temporary_store(build) as store:
+        backups = Backups(store)
+
+        def fails(status: int, words: str, sentence: str, done=None, **how) -> None:
+            before = backups.found()
+            done = done or backups.make(1, **how)
+            well = (done.returncode, words in done.stdout) == (status, True)
+            well = well and backups.found() == before
+            well = well and not (backups.dir / "unfinished").exists()
+            tally.check(well, f"backup: {sentence}", (done, backups.found()))
+
+        for plant_id in range(2, 6):
+            done = backups.make()
+            backups.create(plant_id)
+            if plant_id == 2:  # so that the numbers get longer
+                (first,) = backups.dir.glob("1-*")
+                first.rename(first.with_name(f"8{first.name[1:]}"))
+        wanted = [(n, list(range(1, n - 6))) for n in (9, 10, 11)]
+        well = backups.found() == wanted and "all valid" in done.stdout
+        tally.check(well, "backup: the last three are kept", (done, backups.found()))
+        latest = read_journal(backups.dir / "latest" / "plants.jsonl")
+        tally.check(len(latest) == 4, "backup: latest is the last one", latest)
+        for keep in ("0", "x", ""):
+            fails(os.EX_USAGE, "N is at least 1", f"not {keep!r} are kept",
+                  backups.make(keep))  # fmt: skip
+        lock = os.open(backups.dir, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fails(os.EX_TEMPFAIL, "another backup is being made", "two at a time are one")
+        os.close(lock)
+        whole = store.journal.read_bytes()
+        store.journal.write_bytes(whole.replace(b"plant 3", b"plant X"))
+        fails(os.EX_DATAERR, "", "a damaged store removes none")
+        store.journal.write_bytes(whole)
+        with temporary_store(build) as other:
+            fails(os.EX_CANTCREAT, "copy of another store", "nor does a new store",
+                  PLANT_STORE_DIR=str(other.dir))  # fmt: skip
+        broken = store.root / "broken"
+        broken.write_text('#!/bin/sh\n[ "$1" = backup ] || exit 65\n')
+        broken.chmod(0o755)
+        fails(os.EX_DATAERR, "", "nor does a copy that is not valid",
+              PLANT_STORE=str(broken))  # fmt: skip
+        # Killed in the middle, as by a power cut: the next one removes what is left.
+        broken.write_text("#!/bin/sh\nkill -9 $PPID\n")
+        before = backups.found()
+        backups.make(1, PLANT_STORE=str(broken))
+        left = (backups.dir / "unfinished").exists() and backups.found() == before
+        well = backups.make(1).returncode == 0 and backups.found() == [(12, [1, 2, 3, 4, 5])]
+        well = well and len(list(backups.dir.iterdir())) == 2
+        tally.check(left and well, "backup: one that is killed removes none",
+                    (left, backups.found()))  # fmt: skip
+
+
+def check_backup_full_disk(tally: Tally, build: str) -> None:
+    sentence = "backup: a full disk removes none"
+    if os.geteuid() != 0:
+        tally.skip(sentence, "only root can mount one")
+        return
+    with temporary_store(build) as store:
+        backups = Backups(store)
+        output_of("mount", "-t", "tmpfs", "-o", "size=1m", "none", backups.dir, check=True)
+        try:
+            first = backups.make(1)
+            room = os.statvfs(backups.dir)
+            with open(backups.dir / "filler", "wb") as filler:
+                filler.write(b"x" * (room.f_bavail * room.f_bsize - 1))
+            done = backups.make(1)
+            free = os.statvfs(backups.dir).f_bavail * room.f_bsize
+            well = (first.returncode, done.returncode) == (0, os.EX_CANTCREAT)
+            well = well and backups.found() == [(1, [1])]
+            tally.check(well, sentence, (done, free, backups.found()))
+            (backups.dir / "filler").unlink()
+            done = backups.make(1)
+            well = done.returncode == 0 and backups.found() == [(2, [1])]
+            tally.check(well, "backup: with room again the next one is made", done)
+        finally:
+            output_of("umount", backups.dir)
+
+
+def check_backup_calls(tally: Tally, build: str) -> None:
+    sentence = "its unit allows every system call of a backup"
+    if not shutil.which("strace"):
+        tally.skip(sentence, "strace is not installed")
+        return
+    with temporary_store(build) as store:
+        backups = Backups(store)
+        trace = store.root / "trace"
+        done = [
+            backups.make(1, "strace", "-f", "-qq", "-A", "-o", trace) for _ in range(2)
+        ]
+        well = [one.returncode for one in done] == [0, 0]
+        calls = set(re.findall(r"^\d+ +([a-z0-9_]+)\(", trace.read_text(), re.MULTILINE))
+        refused = sorted(calls - allowed(BACKUP))
+        tally.check(well and "flock" in calls and not refused, sentence, (done, refused))
 
 
 # --- The user and the token file ---------------------------------------------
@@ -391,7 +549,8 @@ def workers_of(program: pathlib.Path, pid: int) -> list[int]:
 
 
 def check_started(
-    tally: Tally, store: Store, process: subprocess.Popen, where: str
+    tally: Tally, store: Store, process: subprocess.Popen, where: str,
+    settings: dict[str, str | None]
 ) -> None:
     """Two workers behind the socket, each of them replaced when it crashes."""
     path = store.root / "run" / "socket"
@@ -402,6 +561,10 @@ def check_started(
     up = wait_until(lambda: listens(path) and len(workers()) == 2)
     if not tally.check(up, f"{where}: two workers serve", store.root.iterdir()):
         return
+    pairs = pathlib.Path(f"/proc/{workers()[0]}/environ").read_text().split("\0")
+    variables = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    found = {name: variables.get(name) for name in settings}
+    tally.check(found == settings, f"{where}: they have the settings as given", found)
     mode = path.stat()
     if os.geteuid() == 0:
         user = pathlib.Path(f"/proc/{workers()[0]}").stat().st_uid
@@ -462,7 +625,8 @@ def check_start(tally: Tally, build: str) -> None:
     with own_store(build) as (store, environment, arguments):
         how = ([START, *arguments], store.root / "start.log", environment)
         with started(*how) as process:
-            check_started(tally, store, process, "plant-store-start")
+            given = {"PLANT_STORE_DIR": str(store.dir)}
+            check_started(tally, store, process, "plant-store-start", given)
         # The socket's file stays; nobody listens on it, so it is replaced.
         path = store.root / "run" / "socket"
         left = path.is_socket()
@@ -474,13 +638,33 @@ def check_start(tally: Tally, build: str) -> None:
             wait_until(lambda: len(workers_of(program, again.pid)) == 2)
 
 
+# Lines of the settings' file, of which systemd makes the variables.
+LINES = r"""
+# HASH=a comment
+; COLON=a comment
+no line of a setting
+NOT-A-NAME=1
+AMPERSAND=host=a&user=$HOME; true
+BLANKS = a  b=		
+QUOTED="it's `it`"
+  SINGLE='"a" b '
+EMPTY=
+CRLF=on
+LAST=no newline"""
+READ = {
+    "AMPERSAND": "host=a&user=$HOME; true", "BLANKS": "a  b=", "QUOTED": "it's `it`",
+    "SINGLE": '"a" b ', "EMPTY": "", "CRLF": "on", "LAST": "no newline",
+    "HASH": None, "COLON": None, "NOT": None, "NOT-A-NAME": None,
+}  # fmt: skip
+
+
 def check_runit(tally: Tally, build: str) -> None:
     """The run script as it is, but for the paths of this place."""
     runsv = shutil.which("runsv")
     with own_store(build) as (store, environment, arguments):
         settings = store.root / "environment"
         mine = {n: v for n, v in environment.items() if n.startswith("PLANT_STORE_")}
-        settings.write_text("".join(f"{n}={v}\n" for n, v in mine.items()))
+        settings.write_text("".join(f"{n}={v}\n" for n, v in mine.items()) + LINES)
         text = (DEPLOY / "runit" / "run").read_text()
         start = "/usr/local/share/plant-store/plant-store-start"
         places = {
@@ -499,12 +683,13 @@ def check_runit(tally: Tally, build: str) -> None:
         bare = {n: v for n, v in environment.items() if n not in mine}
         command = [runsv, service] if runsv else [run]
         with started(command, store.root / "run.log", bare) as process:
-            check_started(tally, store, process, "runsv" if runsv else "the run script")
+            where = "runsv" if runsv else "the run script"
+            check_started(tally, store, process, where, READ)
 
 
 def scenario(tally: Tally, build: str) -> None:
     if shutil.which("systemd-analyze"):
-        parts = (check_units, check_calls)
+        parts = (check_units, check_calls, check_backup_calls)
     else:
         tally.skip("systemd's judgement", "systemd-analyze is not installed")
         parts = ()
@@ -512,9 +697,10 @@ def scenario(tally: Tally, build: str) -> None:
         parts += (check_user,)
     else:
         tally.skip("the user and the token file", "systemd is not installed")
+    backups = (check_backups, check_backup_full_disk)
     with tally.part("agreement"):
         check_agreement(tally)
-    for part in (*parts, check_refusals, check_start, check_runit):
+    for part in (*parts, *backups, check_refusals, check_start, check_runit):
         with tally.part(part.__name__):
             part(tally, build)
 

@@ -5,18 +5,17 @@
 #include "pure/utf8.h"
 
 static size_t
-run(const char *bytes, size_t len)
+read_one(const char *bytes, size_t len, size_t *at, const char **reason)
 {
 	char *copy = exact_copy(bytes, len);
-	size_t n = utf8_run(copy, len);
+	size_t n = utf8_read(copy, len, at, reason);
 
 	free(copy);
 	return n;
 }
 
 /* A beginning that the end cuts off is no character, but no fault either. */
-static void
-the_first_and_last_character_of_each_class_is_valid(void **state)
+TEST(the_first_and_last_character_of_each_class_is_valid)
 {
 	static const char *const valid[] = { "\xc2\x80", "\xdf\xbf",
 		"\xe0\xa0\x80", "\xe0\xbf\xbf", "\xe1\x80\x80", "\xec\xbf\xbf",
@@ -25,19 +24,18 @@ the_first_and_last_character_of_each_class_is_valid(void **state)
 		"\xf3\xbf\xbf\xbf", "\xf4\x80\x80\x80", "\xf4\x8f\xbf\xbf" };
 
 	for (size_t i = 0; i < COUNT(valid); i++) {
-		size_t at, len = strlen(valid[i]);
+		size_t at, len = strlen(valid[i]), left = len;
+		const char *reason;
 
-		assert_int_equal(run(valid[i], len), len);
-		assert_null(utf8_fault(valid[i], len, &at));
-		while (--len > 0) {
-			assert_int_equal(run(valid[i], len), 0);
-			assert_null(utf8_fault(valid[i], len, &at));
+		for (; left > 0; left--) {
+			assert_int_equal(read_one(valid[i], left, &at, &reason),
+			    left == len ? len : 0);
+			assert_null(reason);
 		}
 	}
 }
 
-static void
-a_fault_is_told_at_the_first_byte_that_cannot_stand_there(void **state)
+TEST(a_fault_is_told_at_the_first_byte_that_cannot_stand_there)
 {
 	static const struct {
 		const char *reason;
@@ -63,38 +61,35 @@ a_fault_is_told_at_the_first_byte_that_cannot_stand_there(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(faults); i++)
-		for (const char *const *text = faults[i].texts; *text != NULL;
-		     text++) {
-			size_t at, len = strlen(*text);
+		EACH_TEXT (text, faults[i].texts) {
+			const char *reason;
+			size_t at;
 
-			assert_int_equal(run(*text, len), 0);
-			assert_string_equal(
-			    utf8_fault(*text, len, &at), faults[i].reason);
+			assert_int_equal(
+			    read_one(*text, strlen(*text), &at, &reason), 0);
+			assert_string_equal(reason, faults[i].reason);
 			assert_int_equal(at, faults[i].at);
 		}
 }
 
-static void
-every_character_is_written_as_it_is_read(void **state)
+TEST(every_character_is_written_as_it_is_read)
 {
+	const char *reason;
 	char buf[4];
 	uint32_t code;
-	size_t len;
+	size_t len, at;
 
 	for (code = 0x80; code <= 0x10ffff; code++) {
 		len = utf8_encode(code, buf);
 		assert_int_equal(len, code < 0x800     ? 2
 				      : code < 0x10000 ? 3
 						       : 4);
-		if (code >= 0xd800 && code <= 0xdfff)
-			assert_int_equal(utf8_run(buf, len), 0);
-		else
-			assert_int_equal(utf8_run(buf, len), len);
+		assert_int_equal(utf8_read(buf, len, &at, &reason),
+		    code >= 0xd800 && code <= 0xdfff ? 0 : len);
 	}
 }
 
-static void
-a_known_character_of_each_length_has_its_known_bytes(void **state)
+TEST(a_known_character_of_each_length_has_its_known_bytes)
 {
 	static const struct {
 		uint32_t code;
@@ -108,31 +103,4 @@ a_known_character_of_each_length_has_its_known_bytes(void **state)
 		    buf, utf8_encode(cases[i].code, buf), cases[i].bytes);
 	assert_int_equal(utf8_encode(0x00, buf), 1);
 	assert_memory_equal(buf, "\0", 1);
-}
-
-static void
-a_run_ends_before_ascii_and_before_a_fault(void **state)
-{
-	assert_int_equal(run("\xc3\xa9\xe2\x82\xac"
-			     "A\xc3\xa9",
-			     8),
-	    5);
-	assert_int_equal(run("\xc3\xa9\xf0\x9f\x8c\xb1\x80", 7), 6);
-	assert_int_equal(run("\xc3\xa9\xe2\x82", 4), 2);
-	assert_int_equal(run("A", 1), 0);
-	assert_int_equal(run("", 0), 0);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(the_first_and_last_character_of_each_class_is_valid),
-		TEST(a_fault_is_told_at_the_first_byte_that_cannot_stand_there),
-		TEST(every_character_is_written_as_it_is_read),
-		TEST(a_known_character_of_each_length_has_its_known_bytes),
-		TEST(a_run_ends_before_ascii_and_before_a_fault),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,33 +11,22 @@
 #include "index.h"
 #include "store/verify.h"
 
-static struct verify_report
-verify(const struct fixture *fixture, enum fault expected)
-{
-	struct verify_report report = { 0 };
-
-	assert_int_equal(verify_store(fixture->path, NULL, &report), expected);
-	return report;
-}
-
 static void
 expect_damage(const struct fixture *fixture, const char *text)
 {
-	verify(fixture, FAULT_DAMAGED);
-	if (fixture_logged(fixture, text) != 1)
-		fail_msg("not logged: %s", text);
+	expect_verified(fixture, FAULT_DAMAGED);
+	expect_logged(fixture, text, 1);
 }
 
-static void
-valid_journal_is_counted_with_room_ahead_and_without(void **state)
+STORE_TEST(valid_journal_is_counted_with_room_ahead_and_without)
 {
-	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 
 	for (int64_t id = -3; id <= 3; id++)
 		fixture_create(store, id);
 	for (int closed = 0; closed < 2; closed++) {
-		struct verify_report report = verify(fixture, FAULT_NONE);
+		struct verify_report report =
+		    expect_verified(fixture, FAULT_NONE);
 		size_t size = fixture_size(fixture, JOURNAL_NAME);
 
 		assert_int_equal(report.journal.plants, 7);
@@ -51,19 +38,17 @@ valid_journal_is_counted_with_room_ahead_and_without(void **state)
 	}
 }
 
-static void
-torn_tail_or_lost_index_is_no_damage(void **state)
+STORE_TEST(torn_tail_or_lost_index_is_no_damage)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 2);
 	fixture_append(fixture, JOURNAL_NAME, "{\"seq\":9,", 9);
-	assert_int_equal(verify(fixture, FAULT_NONE).journal.plants, 2);
-	assert_int_equal(fixture_logged(fixture, "was torn"), 1);
+	assert_int_equal(
+	    expect_verified(fixture, FAULT_NONE).journal.plants, 2);
+	expect_logged(fixture, "was torn", 1);
 	/* Nor is an index that is gone, and none is made. */
 	fixture_remove_index(fixture);
 	assert_int_equal(
-	    verify(fixture, FAULT_NONE).index, READER_INDEX_ABSENT);
+	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_ABSENT);
 	assert_false(fixture_exists(fixture, "index"));
 }
 
@@ -79,8 +64,7 @@ shorten(const struct fixture *fixture)
 	fixture_truncate(fixture, JOURNAL_NAME, RECORD_HEADER_LEN);
 }
 
-static void
-damage_is_logged_and_nothing_is_changed(void **state)
+STORE_TEST(damage_is_logged_and_nothing_is_changed)
 {
 	static const struct {
 		void (*damage)(const struct fixture *);
@@ -92,15 +76,12 @@ damage_is_logged_and_nothing_is_changed(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		const struct fixture *fixture = fixture_renew(state);
-		size_t len;
-
+		fixture_renew(fixture);
 		fixture_make_store(fixture, false, 1, 3);
 		rows[i].damage(fixture);
-		char *before = fixture_read(fixture, JOURNAL_NAME, &len);
+		struct contents before = fixture_read(fixture, JOURNAL_NAME);
 		expect_damage(fixture, rows[i].logged);
-		fixture_expect_bytes(fixture, JOURNAL_NAME, before, len);
-		free(before);
+		expect_contents(fixture, JOURNAL_NAME, &before);
 	}
 }
 
@@ -115,28 +96,22 @@ struct places {
 static struct places
 find_places(const struct fixture *fixture)
 {
-	struct places places = { 0 };
+	struct places places = { .end = fixture_end(fixture) };
 	struct journal journal = fixture_journal(fixture, false);
-	struct replay replay;
-	struct record record;
+	struct fixture_line lines[2 * PLACES];
+	size_t n = fixture_lines(fixture, lines, COUNT(lines), NULL);
 
-	assert_int_equal(
-	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
-	while (replay_next(&replay, &record) == REPLAY_RECORD)
-		if (record.plant != NULL && record.id >= 0 &&
-		    record.id < PLACES)
-			places.offset[record.id] = replay.at.last;
+	assert_in_range(n, 1, COUNT(lines));
+	for (size_t i = 0; i < n; i++)
+		if (!lines[i].closing)
+			places.offset[lines[i].id] = lines[i].offset;
 	memcpy(places.uuid, journal.uuid, sizeof(places.uuid));
-	places.end = replay.at;
-	replay_done(&replay);
 	journal_close(&journal);
 	return places;
 }
 
-static void
-id_that_stands_twice_is_damage_with_an_index_or_without(void **state)
+STORE_TEST(id_that_stands_twice_is_damage_with_an_index_or_without)
 {
-	const struct fixture *fixture = *state;
 	struct verify_report report;
 	struct places before;
 	char path[96], text[96];
@@ -150,16 +125,16 @@ id_that_stands_twice_is_damage_with_an_index_or_without(void **state)
 	    "the plant 1 stands twice, at the bytes %" PRIu64 " and %" PRIu64,
 	    before.offset[1], before.end.end);
 	/* With an index that does not have it yet. */
-	verify(fixture, FAULT_DAMAGED);
+	expect_verified(fixture, FAULT_DAMAGED);
 	/* The start enters the first. */
 	store_close(fixture_open(fixture, false));
-	assert_int_equal(fixture_logged(fixture, text), 2);
-	verify(fixture, FAULT_DAMAGED);
+	expect_logged(fixture, text, 2);
+	expect_verified(fixture, FAULT_DAMAGED);
 	fixture_remove_index(fixture);
-	verify(fixture, FAULT_DAMAGED);
+	expect_verified(fixture, FAULT_DAMAGED);
 	assert_int_equal(verify_store(path, NULL, &report), FAULT_DAMAGED);
-	assert_int_equal(fixture_logged(fixture, text), 5);
-	assert_int_equal(fixture_logged(fixture, "plant 3 stands"), 0);
+	expect_logged(fixture, text, 5);
+	expect_logged(fixture, "plant 3 stands", 0);
 }
 
 /* An index with these offsets for 1, 2 and so on, and one more, if not 0. */
@@ -185,8 +160,7 @@ forge_index(const struct fixture *fixture, const struct places *places,
 	index_close(index, false);
 }
 
-static void
-first_difference_of_the_index_is_named(void **state)
+STORE_TEST(first_difference_of_the_index_is_named)
 {
 	/* By which place each plant is entered; 0: it is not. */
 	static const struct {
@@ -202,7 +176,6 @@ first_difference_of_the_index_is_named(void **state)
 		{ { 0, 1, 2, 1 }, 0, "has the plant 3", 1, 3 },
 		{ { 0, 1, 2, 3 }, 9, "has 4 plants, and the journal 3", 0, 0 },
 	};
-	const struct fixture *fixture = *state;
 	char text[160];
 
 	fixture_make_store(fixture, false, 1, 3);
@@ -223,50 +196,46 @@ first_difference_of_the_index_is_named(void **state)
 			    " instead of %" PRIu64, at[cases[i].two]);
 		forge_index(fixture, &places, offsets, cases[i].more);
 		expect_damage(fixture, text);
-		assert_int_equal(
-		    fixture_logged(fixture, "; remove that directory"), i + 1);
+		expect_logged(fixture, "; remove that directory", i + 1);
 	}
 	/* The remedy helps. */
 	fixture_remove_index(fixture);
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
+	expect_plants(fixture, 3);
 	assert_int_equal(
-	    verify(fixture, FAULT_NONE).index, READER_INDEX_USABLE);
+	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_USABLE);
 }
 
-static void
-index_that_does_not_have_the_last_plants_is_behind(void **state)
+STORE_TEST(index_that_does_not_have_the_last_plants_is_behind)
 {
-	const struct fixture *fixture = *state;
-
 	fixture_make_store(fixture, false, 1, 2);
 	const struct places early = find_places(fixture);
 	fixture_make_store(fixture, false, 3, 3);
 	forge_index(fixture, &early, early.offset, 0);
-	struct verify_report report = verify(fixture, FAULT_NONE);
+	struct verify_report report = expect_verified(fixture, FAULT_NONE);
 	assert_int_equal(report.index, READER_INDEX_BEHIND);
 	assert_int_equal(report.journal.plants, 3);
 }
 
-static void
-index_of_another_journal_store_or_boot_is_not_compared(void **state)
+STORE_TEST(index_of_another_journal_store_or_boot_is_not_compared)
 {
 	static const uint64_t none[PLACES];
-	const struct fixture *fixture = *state;
 
 	fixture_make_store(fixture, false, 1, 2);
 	const struct places places = find_places(fixture);
 	struct places other = places;
 	other.end.crc ^= 1;
 	forge_index(fixture, &other, none, 0);
-	assert_int_equal(verify(fixture, FAULT_NONE).index, READER_INDEX_STALE);
+	assert_int_equal(
+	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_STALE);
 	other = places;
 	other.uuid[0] ^= 1;
 	forge_index(fixture, &other, none, 0);
 	assert_int_equal(
-	    verify(fixture, FAULT_NONE).index, READER_INDEX_FOREIGN);
+	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_FOREIGN);
 	forge_index(fixture, &places, none, 0);
 	fixture_write(fixture, "index/boot", 0, "00000000", 8);
-	assert_int_equal(verify(fixture, FAULT_NONE).index, READER_INDEX_STALE);
+	assert_int_equal(
+	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_STALE);
 }
 
 #define STORED 200
@@ -278,147 +247,118 @@ store_many(void *argument)
 
 	/* Before and behind what is there, while it is walked. */
 	for (int64_t i = 1; i <= STORED; i++)
-		if (fixture_put(store, i % 2 == 0 ? i : -i, NULL).result !=
+		if (fixture_put(store, i % 2 == 0 ? i : -i, NULL) !=
 		    STORE_CREATED)
 			return 1;
 	store_close(store);
 	return 0;
 }
 
-static void
-store_that_others_write_into_holds_at_any_time(void **state)
+STORE_TEST(store_that_others_write_into_holds_at_any_time)
 {
-	struct fixture *fixture = *state;
 	unsigned rounds = 0;
 	int status;
 
 	fixture_make_store(fixture, false, 1000, 1020);
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0)
-		_exit(store_many(fixture));
+	pid_t child = child_start(store_many, fixture);
 	do {
-		assert_int_equal(
-		    verify(fixture, FAULT_NONE).index, READER_INDEX_USABLE);
+		assert_int_equal(expect_verified(fixture, FAULT_NONE).index,
+		    READER_INDEX_USABLE);
 		rounds++;
-	} while (waitpid(pid, &status, WNOHANG) == 0);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+	} while (waitpid(child, &status, WNOHANG) == 0);
+	assert_int_equal(status, 0);
 	assert_int_equal(
-	    verify(fixture, FAULT_NONE).journal.plants, 21 + STORED);
+	    expect_verified(fixture, FAULT_NONE).journal.plants, 21 + STORED);
 	print_message("%u times while %d plants were stored\n", rounds, STORED);
 }
 
-/* What happens when the watch is asked for the nth time. */
-struct meanwhile {
-	const struct fixture *fixture;
-	void (*happens)(const struct fixture *fixture); /* NULL: it stops */
-	unsigned nth, asked;
-};
-
-static bool
-let_happen(void *context, uint64_t done, uint64_t total)
-{
-	struct meanwhile *meanwhile = context;
-
-	assert_true(done <= total);
-	if (++meanwhile->asked != meanwhile->nth)
-		return true;
-	if (meanwhile->happens != NULL)
-		meanwhile->happens(meanwhile->fixture);
-	return meanwhile->happens != NULL;
-}
-
 static enum fault
-verify_meanwhile(struct meanwhile *meanwhile, struct verify_report *report)
+verify_watched(const struct fixture *fixture, struct fixture_steps *steps,
+    struct verify_report *report)
 {
-	const struct watch watch = { let_happen, meanwhile };
+	const struct watch watch = { fixture_step, steps };
 
-	meanwhile->asked = 0;
-	return verify_store(meanwhile->fixture->path, &watch, report);
+	return verify_store(fixture->path, &watch, report);
 }
 
-static void
-watch_can_stop_it_anywhere(void **state)
+STORE_TEST(watch_can_stop_it_anywhere)
 {
-	struct meanwhile stop = { .fixture = *state };
+	struct fixture_steps steps = { .last = 1 };
 	struct verify_report report;
 
-	fixture_make_store(*state, false, 1, 2);
-	for (stop.nth = 1; verify_meanwhile(&stop, &report) != FAULT_NONE;
-	     stop.nth++) {
-		assert_int_equal(stop.asked, stop.nth);
+	fixture_make_store(fixture, false, 1, 2);
+	while (verify_watched(fixture, &steps, &report) != FAULT_NONE) {
+		assert_int_equal(steps.n, steps.last);
 		/* Before the journal is read, and before the index is. */
-		assert_int_equal(report.journal.plants, stop.nth == 1 ? 0 : 2);
+		assert_int_equal(
+		    report.journal.plants, steps.last == 1 ? 0 : 2);
+		steps = (struct fixture_steps){ .last = steps.last + 1 };
 	}
-	assert_int_equal(stop.nth, 3);
+	assert_int_equal(steps.last, 3);
 }
 
 static void
-replace_index(const struct fixture *fixture)
+replace_index(void *fixture)
 {
 	fixture_remove_index(fixture);
 	store_close(fixture_open(fixture, false));
 }
 
 static void
-replace_journal(const struct fixture *fixture)
+replace_journal(void *fixture)
 {
 	fixture_remove(fixture, JOURNAL_NAME);
 	fixture_write(fixture, JOURNAL_NAME, 0, "other", 5);
 }
 
-static void
-what_is_replaced_meanwhile_is_not_taken_for_damage(void **state)
+STORE_TEST(what_is_replaced_meanwhile_is_not_taken_for_damage)
 {
-	struct meanwhile replaced = { .fixture = *state, .nth = 2 };
+	struct fixture_steps index = {
+		.last = 2, .happens = replace_index, .argument = fixture
+	};
+	struct fixture_steps journal = {
+		.last = 2, .happens = replace_journal, .argument = fixture
+	};
 	struct verify_report report;
 
-	fixture_make_store(*state, false, 1, 3);
-	replaced.happens = replace_index;
-	assert_int_equal(verify_meanwhile(&replaced, &report), FAULT_NONE);
+	fixture_make_store(fixture, false, 1, 3);
+	assert_int_equal(verify_watched(fixture, &index, &report), FAULT_NONE);
 	assert_int_equal(report.index, READER_INDEX_REPLACED);
-	replaced.happens = replace_journal;
-	assert_int_equal(verify_meanwhile(&replaced, &report), FAULT_FAILED);
 	assert_int_equal(
-	    fixture_logged(*state, "was replaced while it was read"), 1);
+	    verify_watched(fixture, &journal, &report), FAULT_FAILED);
+	expect_logged(fixture, "was replaced while it was read", 1);
 }
 
-static void
-call_that_fails_never_makes_it_report_damage(void **state)
+STORE_TEST(call_that_fails_never_makes_it_report_damage)
 {
 	static const enum shim_call calls[] = { SHIM_PREAD, SHIM_FSTAT,
 		SHIM_FDATASYNC };
-	const struct fixture *fixture = *state;
 	struct verify_report report;
 
 	fixture_make_store(fixture, false, 1, 3);
 	for (size_t i = 0; i < COUNT(calls); i++) {
-		bool untouched = false;
+		bool failed = true;
 
-		for (unsigned nth = 1; !untouched; nth++) {
+		for (unsigned nth = 1; failed; nth++) {
 			store_close(fixture_open(fixture, false));
 			shim_fail(calls[i], NULL, nth, 1, EIO);
 			enum fault fault =
 			    verify_store(fixture->path, NULL, &report);
-			untouched = shim_count(calls[i]) < nth;
-			shim_reset();
+			failed = shim_reset();
 			assert_int_not_equal(fault, FAULT_DAMAGED);
-			assert_true(fault == FAULT_NONE || !untouched);
+			assert_true(fault == FAULT_NONE || failed);
 		}
 	}
 	/* A failed sync marks the journal; the start copies it. */
-	fixture_reopen_and_expect(fixture, (const int64_t[]){ 1, 2, 3 }, 3);
+	expect_plants(fixture, 3);
 	assert_true(fixture_exists_like(fixture, JOURNAL_FAILED_NAME "-"));
 }
 
 /* More than stay in memory. */
 #define MANY 20000
 
-static void
-disk_that_is_full_of_ids_is_no_damage(void **state)
+STORE_TEST(disk_that_is_full_of_ids_is_no_damage)
 {
-	const struct fixture *fixture = *state;
 	struct store *store = fixture_open(fixture, true);
 	struct verify_report report;
 	int64_t ids[MANY];
@@ -431,29 +371,8 @@ disk_that_is_full_of_ids_is_no_damage(void **state)
 	assert_int_equal(
 	    verify_store(fixture->path, NULL, &report), FAULT_FULL);
 	shim_reset();
-	assert_int_equal(fixture_logged(fixture, "/var/tmp"), 1);
-	report = verify(fixture, FAULT_NONE);
+	expect_logged(fixture, "/var/tmp", 1);
+	report = expect_verified(fixture, FAULT_NONE);
 	assert_int_equal(report.journal.plants, MANY);
 	assert_int_equal(report.index, READER_INDEX_USABLE);
-}
-
-int
-main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(valid_journal_is_counted_with_room_ahead_and_without),
-		TEST(torn_tail_or_lost_index_is_no_damage),
-		TEST(damage_is_logged_and_nothing_is_changed),
-		TEST(id_that_stands_twice_is_damage_with_an_index_or_without),
-		TEST(first_difference_of_the_index_is_named),
-		TEST(index_that_does_not_have_the_last_plants_is_behind),
-		TEST(index_of_another_journal_store_or_boot_is_not_compared),
-		TEST(store_that_others_write_into_holds_at_any_time),
-		TEST(watch_can_stop_it_anywhere),
-		TEST(what_is_replaced_meanwhile_is_not_taken_for_damage),
-		TEST(call_that_fails_never_makes_it_report_damage),
-		TEST(disk_that_is_full_of_ids_is_no_damage),
-	};
-
-	return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
 }

@@ -30,23 +30,29 @@
 #include "plant/plant.h"
 #include "store/store.h"
 
+#define API_METRICS_MAX ((size_t)16 << 10)
+#define API_ANSWER_MAX(config) \
+	(RESPONSE_HEAD_MAX + (config)->body_bytes_max + API_METRICS_MAX)
+
 struct api {
 	const struct config *config;
 	struct tokens *tokens; /* NULL: each request ends with NOT_READY */
 	int64_t now_ms;        /* see api_tick */
 };
 
+/* What the answer is, unless it is an error. */
+enum api_page { API_PLANT, API_PREFLIGHT, API_HEALTH, API_METRICS };
+
 /* A request on its way. */
 struct api_call {
 	struct response_error failure; /* .error is HTTP_OK while it passes */
 	struct response_head head;     /* of the answer */
-	bool preflight;                /* answer with what a page may send */
-	bool health, metrics;          /* answer with these */
-	bool length_known;
-	size_t body_len; /* declared, if length_known */
+	enum api_page page;
+	enum request_length length;
+	size_t body_len; /* declared, or 0 */
 	bool chunked;    /* no length, but an end of its own */
 	char by[TOKENS_NAME_MAX + 1];
-	struct plant plant; /* once api_body passed */
+	struct plant plant; /* once api_body passed; for plant_done */
 	int64_t began_us;   /* if the answer is logged */
 };
 
@@ -76,39 +82,31 @@ int api_body(struct api *api, struct api_call *call, const char *body,
 
 /*
  * api_plant_failure(fault, error):
- * Return the client's error for a fault of plant_read other than PLANT_OK.
- * `error` is read for PLANT_NOT_JSON only.
+ * Return the client's error for what plant_read has returned, except PLANT_OK.
  */
 struct response_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
 
 /*
- * api_fail(call, error):
- * End a call with an error that the gateway found.  HTTP_OK: it passes again.
+ * api_fail(call, error), api_stored(call, result):
+ * End a call with an error that the gateway found, or with the store's result
+ * for its plant.
  */
 void api_fail(struct api_call *call, enum http_error error);
-
-/*
- * api_stored(call, result):
- * End a call with the store's result for its plant.
- */
 void api_stored(struct api_call *call, enum store_result result);
 
 /*
  * api_set_ready(ready):
- * Whether a plant could be stored, as store_ready has found, is what health is
- * from now on.  STORE_CREATED before the first call.  Any thread.
+ * What store_ready has found is the health from now on.  STORE_CREATED before
+ * the first call.  Any thread.
  */
 void api_set_ready(enum store_result ready);
 
 /*
  * api_answer(api, call, buf):
- * Write the whole answer into `buf`, of RESPONSE_HEAD_MAX and api_body_max, or
- * of RESPONSE_HEAD_MAX after an error.  Return its length.  Count and log it,
- * except that health and metrics are not counted.  Only api_done may follow.
- *
- * api_body_max(config):
- * The most bytes of a request's or answer's body.
+ * Write the whole answer into `buf`, of API_ANSWER_MAX, or of RESPONSE_HEAD_MAX
+ * after an error.  Return its length.  Count and log it, except that health and
+ * metrics are not counted.
  *
  * api_log_refusals():
  * Log how many answers of this process had which error since the last call, if
@@ -116,24 +114,15 @@ void api_set_ready(enum store_result ready);
  */
 size_t api_answer(
     const struct api *api, const struct api_call *call, char *buf);
-size_t api_body_max(const struct config *config);
 void api_log_refusals(void);
-
-#define API_METRICS_MAX ((size_t)16 << 10)
 
 /*
  * api_metrics(tokens, contract, buf):
- * Print what was counted, and the next expiry of a token, in Prometheus' text
- * format 0.0.4.  Return its length.  `tokens` may be NULL; `contract` is the
- * setting that the answers followed.
+ * Print the counters in Prometheus' text format 0.0.4, with the next expiry of
+ * `tokens`, which may be NULL.  Return the length.  `contract`: errors have the
+ * status 400.
  */
 size_t api_metrics(
     struct tokens *tokens, bool contract, char buf[static API_METRICS_MAX]);
-
-/*
- * api_done(call):
- * Free what the call holds.
- */
-void api_done(struct api_call *call);
 
 #endif

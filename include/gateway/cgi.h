@@ -11,21 +11,16 @@
  * cgi_begin():
  * Find or make the request's id, for its answer and for the log.  Call before
  * anything is logged.
- */
-void cgi_begin(void);
-
-/*
+ *
  * cgi_serve(config):
- * Answer the request.  Return 0 if it was answered, whatever the answer is; a
- * status of sysexits.h if the token file or the store cannot be used, logged,
- * and the client told that the service cannot start.
- */
-int cgi_serve(const struct config *config);
-
-/*
+ * Answer the request.  Return 0; a status of sysexits.h if the token file or
+ * the store cannot be used, logged, and the answer is an error.
+ *
  * cgi_refuse():
  * Answer that the service cannot start, for a reason that is logged already.
  */
+void cgi_begin(void);
+int cgi_serve(const struct config *config);
 void cgi_refuse(void);
 
 #endif

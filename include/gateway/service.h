@@ -14,23 +14,19 @@
  * service_is_fastcgi():
  * Whether descriptor 0 is a listening socket, so that this process was started
  * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
- */
-bool service_is_fastcgi(void);
-
-/*
+ *
  * service_run(config):
  * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
  * received, write the closing line, and return 0.  SIGHUP: look at the token
  * file at once.  Refusals are logged at SIGHUP, once a minute and at the end.
  * Return a status of sysexits.h, logged, if it cannot start or the store has
  * failed.  Call in a process without other threads.
- */
-int service_run(const struct config *config);
-
-/*
+ *
  * service_status(fault):
  * The exit status of sysexits.h that a fault is, in every program.
  */
+bool service_is_fastcgi(void);
+int service_run(const struct config *config);
 int service_status(enum fault fault);
 
 #endif

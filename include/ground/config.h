@@ -16,6 +16,7 @@
 
 /* The largest body that may be configured; it bounds a line of the journal. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
+#define CONFIG_THREADS_MAX 64
 
 /* Between two origins of that list. */
 #define CONFIG_SEPARATORS " ,"
@@ -30,6 +31,7 @@ struct config {
 	size_t body_bytes_max;
 	unsigned threads;     /* reactors */
 	bool contract_status; /* every failure is 400 */
+	bool sandbox;
 	enum log_level log_level;
 };
 
@@ -43,25 +45,19 @@ struct config {
 enum fault config_read(struct config *config);
 
 /*
- * config_warn_unknown():
- * Log a warning for each variable of the environment whose name begins with
- * PLANT_STORE_ and is no setting.
- */
-void config_warn_unknown(void);
-
-/*
- * config_is_given():
- * Whether the environment has a variable whose name begins with PLANT_STORE_.
+ * config_is_given(), config_warn_unknown():
+ * Whether a variable of the environment has a name that begins with
+ * PLANT_STORE_; log a warning for each of these that is no setting.
  *
  * config_use_file(path):
  * Replace the settings in the environment by those of a file, and warn as
- * above.  The file may have a part of what systemd's EnvironmentFile= allows:
- * NAME=VALUE on a line, blank lines, and lines that begin with # or ;.  All of
- * a setting's VALUE may be in quotes, ' or "; else it has none, nor a
- * backslash.  FAULT_SETUP, logged, if there is another line; or why it cannot
- * be read.
+ * above.  The file has a part of what systemd's EnvironmentFile= allows: lines
+ * NAME=VALUE, blank ones, and such that begin with # or ;.  A setting's whole
+ * VALUE may be in quotes, ' or "; else it has none, nor a backslash.
+ * FAULT_SETUP, logged, if there is another line; or why it cannot be read.
  */
 bool config_is_given(void);
+void config_warn_unknown(void);
 enum fault config_use_file(const char *path);
 
 /*

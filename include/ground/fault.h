@@ -28,21 +28,17 @@ enum fault {
  * fault_of(error), fault_remedy(error):
  * The fault that an errno value is; what helps, static English that begins with
  * "; ", or "".
- */
-enum fault fault_of(int error);
-const char *fault_remedy(int error);
-
-/*
+ *
  * fault_passes(fault):
  * Whether the same request may succeed later without an operator's help.
- */
-bool fault_passes(enum fault fault);
-
-/*
+ *
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
  * errno stays.
  */
+enum fault fault_of(int error);
+const char *fault_remedy(int error);
+bool fault_passes(enum fault fault);
 enum fault fault_report(const char *name, const char *what);
 
 #endif

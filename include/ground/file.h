@@ -10,17 +10,12 @@
 #include <sys/types.h>
 
 /*
- * file_write_all(fd, buf, len, offset):
- * Write all of `buf` at byte `offset`.  Return 0; -1 with errno, and the file
- * may have a part of it.
+ * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
+ * Write all of `buf` at byte `offset`: 0; -1 with errno, and the file may have
+ * a part of it.  Read `len` bytes there, or fewer if the file ends before:
+ * return how many, or -1 with errno.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
-
-/*
- * file_read_all(fd, buf, len, offset):
- * Read `len` bytes at byte `offset`, or fewer if the file ends before.  Return
- * how many; -1 with errno.
- */
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 
 /*
@@ -34,10 +29,9 @@ int file_get(int dir, const char *name, void *buf, size_t len);
 
 /*
  * rename_new(dir, from, to):
- * Rename `from` to `to`, both relative to the directory `dir`, which may be
- * AT_FDCWD.  Return 0; -1 with errno: EEXIST if there is a `to`, which is kept.
- * On a file system without such a rename (NFS), a crash in between leaves the
- * file with both names.
+ * Rename `from` to `to` in the directory `dir`, or AT_FDCWD.  Return 0; -1 with
+ * errno: EEXIST if there is a `to`, which is kept.  On a file system without
+ * such a rename (NFS), a crash may leave the file with both names.
  */
 int rename_new(int dir, const char *from, const char *to);
 

@@ -19,43 +19,33 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 /*
  * log_open(program, use_syslog):
  * Name the program, which must be a string that stays.  Call once, before any
- * thread starts and any file is opened: if one of the descriptors 0 to 2 is
- * closed, it is occupied, or the file that got its number would get our
- * messages.  Before the call, messages are "plant-store: message"; before it
- * and without `use_syslog` they go to stderr only, without a priority.
+ * file is opened: if one of the descriptors 0 to 2 is closed, it is occupied,
+ * or the file that got its number would get our messages.  Before the call,
+ * messages are "plant-store: message"; before it and without `use_syslog` they
+ * go to stderr only, without a priority.
+ *
+ * log_set_level(level), log_set_json(json), log_set_request(id),
+ * log_set_progress(shown):
+ * Drop messages above `level`; write JSON; all lines are about the request with
+ * that id; the terminal's last line shows progress, and each message clears it
+ * first.  The defaults are LOG_AT_INFO, false, none and false.
+ *
+ * Call all of these before any thread starts.
  */
 void log_open(const char *program, int use_syslog);
-
-/*
- * log_set_level(level):
- * Drop messages above `level`.  The default is LOG_AT_INFO.
- */
 void log_set_level(enum log_level level);
-
-/*
- * log_set_json(json), log_set_request(id):
- * Whether lines are JSON; that all are about one request, with that id.  The
- * defaults are false and none.  Call before any thread starts.
- */
 void log_set_json(bool json);
 void log_set_request(const char *id);
-
-/*
- * log_set_progress(shown):
- * Whether progress is shown in the terminal's last line; each message
- * then clears it first.  The default is false.
- */
 void log_set_progress(bool shown);
 
 /*
- * log_error(format, ...), log_warning(...), log_info(...), log_debug(...):
+ * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
  * '?'.  errno is left as it was.  Any thread.
  */
 #define log_error(...) log_at(LOG_AT_ERROR, __VA_ARGS__)
 #define log_warning(...) log_at(LOG_AT_WARNING, __VA_ARGS__)
 #define log_info(...) log_at(LOG_AT_INFO, __VA_ARGS__)
-#define log_debug(...) log_at(LOG_AT_DEBUG, __VA_ARGS__)
 void log_at(enum log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,12 +1,11 @@
 /*
- * metrics: what has happened in a store, counted by all of its processes in one
- * small file of its directory, METRICS_NAME, which each of them maps.
+ * metrics: the counters of a store.  All of its processes map one small file of
+ * its directory, METRICS_NAME, and count there.
  *
  * The file may be lost or damaged: the next metrics_open makes a new one, with
  * all counters at 0, and a process that has the old one open counts on there.
- * Its room is allocated before it is mapped, and it is never truncated.  Should
- * somebody else truncate it, a process counts on in memory of its own.  Without
- * a file, as with a database, each process counts for itself alone.
+ * If somebody truncates it, a process counts on in memory of its own; as it
+ * does without a file, such as with a database.
  *
  * Any thread may count; it makes no system call and cannot fail.
  */
@@ -61,16 +60,14 @@ metrics_add(unsigned place, uint64_t n)
  * it has none.  Before any thread that counts starts.  FAULT_NONE; or
  * FAULT_FULL, FAULT_ABSENT or another fault, not logged, with errno, and all
  * is as before.
- */
-enum fault metrics_open(const char *dir, bool make);
-
-/*
+ *
  * metrics_bound(histogram, i):
  * The greatest value of its bucket `i`; the last bucket has none.
  *
  * metrics_observe(histogram, value):
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  */
+enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
 void metrics_observe(enum metrics_place histogram, uint64_t value);
 

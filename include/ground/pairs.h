@@ -31,22 +31,18 @@ struct pairs {
  *
  * pairs_done(pairs):
  * Free it; also if it was not begun, but all zero.  errno stays.
- */
-int pairs_init(struct pairs *pairs, int dir);
-void pairs_done(struct pairs *pairs);
-
-/*
+ *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
  * Add a pair; sort all into pairs->map, in n log n for any order of keys, which
  * clients may have chosen.  0, or -1 with errno: ENOSPC and the like.
- */
-int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
-int pairs_sort(struct pairs *pairs);
-
-/*
+ *
  * pairs_find(pairs, key):
  * Return the least value of that key in a sorted list, or 0.
  */
+int pairs_init(struct pairs *pairs, int dir);
+void pairs_done(struct pairs *pairs);
+int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
+int pairs_sort(struct pairs *pairs);
 uint64_t pairs_find(const struct pairs *pairs, int64_t key);
 
 #endif

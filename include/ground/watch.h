@@ -29,26 +29,4 @@ watch_step(const struct watch *watch, uint64_t done, uint64_t total)
 	       watch->step(watch->context, done, total);
 }
 
-/*
- * watch_half_step(half, done, total):
- * The step of one half of longer work, of twice as many `bytes`, for the watch
- * of the whole: its `context` is a struct watch_half.
- */
-struct watch_half {
-	const struct watch *whole; /* or NULL */
-	bool second;
-	uint64_t bytes;
-};
-
-static inline bool
-watch_half_step(void *half, uint64_t done, uint64_t total)
-{
-	const struct watch_half *h = half;
-	double part = total == 0 ? 1 : (double)done / (double)total;
-
-	return watch_step(h->whole,
-	    (h->second ? h->bytes : 0) + (uint64_t)(part * (double)h->bytes),
-	    2 * h->bytes);
-}
-
 #endif

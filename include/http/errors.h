@@ -3,9 +3,8 @@
  *
  * Each row: name, number, HTTP status, message.  The families: 1000 credential,
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number
- * goes into the body's `error` and never changes its meaning once released; a
- * number that falls out of use stays unused.  That is 5005: 0.1.0 reserved it
- * for a service that shuts down, and never sent it.  openapi.json publishes the
+ * goes into the body's `error` and never changes its meaning once released; one
+ * that falls out of use, as 5005 did, stays unused.  openapi.json publishes the
  * names, and generated clients use them: a released name stays.
  *
  * Only web servers send HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER and
@@ -108,10 +107,15 @@ enum http_error {
 
 /*
  * errors_number(error), errors_status(error), errors_message(error):
- * The columns of the table; `error` is one of its rows, not HTTP_OK.
+ * The columns of the table.  HTTP_OK has the number 0 and the status 200.
  */
-int errors_number(enum http_error error);
-int errors_status(enum http_error error);
-const char *errors_message(enum http_error error);
+#define errors_number(error) (errors_table[error].number)
+#define errors_status(error) (errors_table[error].status)
+#define errors_message(error) (errors_table[error].message)
+
+extern const struct errors_row {
+	int number, status;
+	const char *message;
+} errors_table[HTTP_ERROR_COUNT];
 
 #endif

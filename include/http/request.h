@@ -38,60 +38,47 @@ struct request {
  */
 int request_read(struct request *request, char *const *variables);
 
-/* An id has the form of a token's name. */
-#define REQUEST_ID_MAX TOKENS_NAME_MAX
-
-/*
- * request_ids_begin():
- * Begin the ids of this process, unlike those of any other.  Call before
- * request_id and before any thread starts.
- *
- * request_id(request, id):
- * Write the id that the request has in X-Request-Id, with a NUL, if it is one
- * and without the "pst_" of a token; otherwise a new one of hex digits and a
- * '-', without a system call.
- */
-void request_ids_begin(void);
-void request_id(
-    const struct request *request, char id[static REQUEST_ID_MAX + 1]);
-
-/*
- * request_origin(request, origins, len):
- * Return the request's Origin in that list of the settings, of `*len` bytes;
- * NULL if it is not there.
- */
-const char *request_origin(
-    const struct request *request, const char *origins, int *len);
-
-/*
- * request_path_is(request, base_path, name):
- * Whether the path is `base_path` followed by `name`, byte for byte.  The path
- * is SCRIPT_NAME followed by PATH_INFO; web servers split it in different ways.
- */
-bool request_path_is(
-    const struct request *request, const char *base_path, const char *name);
-
-/*
- * request_is_json(request), request_is_identity(request),
- * request_is_chunked(request):
- * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
- * the body has no Content-Encoding, or "identity"; the body has no declared
- * length but an end of its own (HTTP_TRANSFER_ENCODING: chunked).
- */
-bool request_is_json(const struct request *request);
-bool request_is_identity(const struct request *request);
-bool request_is_chunked(const struct request *request);
-
 enum request_length {
 	REQUEST_LENGTH_OK,
 	REQUEST_LENGTH_ABSENT, /* unset or empty */
 	REQUEST_LENGTH_BAD     /* not digits only */
 };
 
+/* An id has the form of a token's name. */
+#define REQUEST_ID_MAX TOKENS_NAME_MAX
+
 /*
+ * request_id(request, id):
+ * Write the id that the request has in X-Request-Id, with a NUL, if it is one
+ * and without the "pst_" of a token; otherwise a new one of hex digits and a
+ * '-', unlike those of other processes.  Only the first makes a system call.
+ *
+ * request_origin(request, origins, len):
+ * Return the request's Origin in that list of the settings, of `*len` bytes;
+ * NULL if it is not there.
+ *
+ * request_path_is(request, base_path, name):
+ * Whether the path is `base_path` followed by `name`, byte for byte.  The path
+ * is SCRIPT_NAME followed by PATH_INFO; web servers split it in different ways.
+ *
+ * request_is_json(request), request_is_identity(request),
+ * request_is_chunked(request):
+ * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
+ * the body has no Content-Encoding, or "identity"; the body has no declared
+ * length but an end of its own (HTTP_TRANSFER_ENCODING: chunked).
+ *
  * request_length(request, length):
  * Read CONTENT_LENGTH.  A number too large for size_t gives SIZE_MAX.
  */
+void request_id(
+    const struct request *request, char id[static REQUEST_ID_MAX + 1]);
+const char *request_origin(
+    const struct request *request, const char *origins, int *len);
+bool request_path_is(
+    const struct request *request, const char *base_path, const char *name);
+bool request_is_json(const struct request *request);
+bool request_is_identity(const struct request *request);
+bool request_is_chunked(const struct request *request);
 enum request_length request_length(
     const struct request *request, size_t *length);
 

@@ -37,27 +37,21 @@ struct response_error {
  * response_message(error, buf, size):
  * Write the message that the client receives, with a NUL: at most
  * RESPONSE_MESSAGE_MAX bytes.
+ *
+ * response_ok_head(head, body_len, buf), response_preflight(head, buf),
+ * response_error(head, error, buf):
+ * Write the head of a 200, to which the caller appends the body of `body_len`
+ * bytes; the 204 to a preflight of head->origin; a whole failure, from the
+ * table.  Its number and headers do not depend on head->contract, nor
+ * Content-Length on head->bodiless.  Return the length, at most
+ * RESPONSE_HEAD_MAX.
  */
 void response_message(
     const struct response_error *error, char *buf, size_t size);
-
-/*
- * response_ok_head(head, body_len, buf), response_preflight(head, buf):
- * Write the head of a 200, to which the caller appends the body of `body_len`
- * bytes; the 204 to a preflight of head->origin.  Return the length, at most
- * RESPONSE_HEAD_MAX.
- */
 size_t response_ok_head(const struct response_head *head, size_t body_len,
     char buf[static RESPONSE_HEAD_MAX]);
 size_t response_preflight(
     const struct response_head *head, char buf[static RESPONSE_HEAD_MAX]);
-
-/*
- * response_error(head, error, buf):
- * Write a whole failure, head and Error body, from the table; the number and
- * the headers do not depend on head->contract, nor Content-Length on
- * head->bodiless.  Return the length, at most RESPONSE_HEAD_MAX.
- */
 size_t response_error(const struct response_head *head,
     const struct response_error *error, char buf[static RESPONSE_HEAD_MAX]);
 

@@ -57,66 +57,54 @@ struct tokens; /* a set */
  * or TOKENS_ANY_USER.  Return the set; or NULL, with a line logged that names
  * the file, the line in it and the remedy, and in `fault` FAULT_SETUP if the
  * file is missing, has wrong rights or is malformed, or why it cannot be read.
+ *
+ * tokens_close(tokens):
+ * Free the set, which no thread may use any longer.  NULL is fine.
+ *
+ * tokens_warning(tokens):
+ * The logged line about a fault with which the file is used nevertheless, until
+ * the next refresh: it has no token, or its group or its directory's can write
+ * to it.  NULL if there is none.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
-
-/*
- * tokens_warning(tokens):
- * The line, which is logged too, that names a fault of the file with which it
- * is used nevertheless, and the remedy; NULL if there is none.  The faults: it
- * has no token; its group, or its directory's, can write to it.  It stays until
- * the next refresh.
- */
+void tokens_close(struct tokens *tokens);
 const char *tokens_warning(const struct tokens *tokens);
 
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
- * Read the file again if it has changed (inode, change time).  The file is
- * checked at most once a second, by `now_ms` of a clock that does not go back,
- * and at the next refresh after a recheck.  A file that is missing or has no
- * token leaves no token valid.  A file that tokens_open would refuse leaves the
- * set as it was.  Each change is logged once.
- */
-void tokens_refresh(struct tokens *tokens, int64_t now_ms);
-void tokens_recheck(struct tokens *tokens);
-
-/*
+ * Read the file again if it has changed (inode, change time).  A recheck does
+ * so at once, a refresh at most once a second, by `now_ms` of a clock that does
+ * not go back.  A file that is missing or has no token leaves no token valid.
+ * One that tokens_open would refuse leaves the set as it was.  Each change is
+ * logged once.
+ *
  * tokens_find(tokens, token, len, now_ms, name):
  * Look a token up by its digest; `now_ms` is the time since 1970.  Return
  * HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN;
  * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
- */
-enum http_error tokens_find(struct tokens *tokens, const char *token,
-    size_t len, int64_t now_ms, char name[static TOKENS_NAME_MAX + 1]);
-
-/*
+ *
  * tokens_valid(tokens, now_ms, expires_ms):
  * Whether a token is valid now; `expires_ms` is when the first of those that
  * are valid expires, or 0.
- */
-bool tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms);
-
-/*
+ *
  * tokens_list(tokens, count):
  * The entries, in the file's order.  Not while another thread refreshes.
  */
+void tokens_refresh(struct tokens *tokens, int64_t now_ms);
+void tokens_recheck(struct tokens *tokens);
+enum http_error tokens_find(struct tokens *tokens, const char *token,
+    size_t len, int64_t now_ms, char name[static TOKENS_NAME_MAX + 1]);
+bool tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms);
 const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 
 /*
- * tokens_close(tokens):
- * Free the set, which no thread may use any longer.  NULL is fine.
- */
-void tokens_close(struct tokens *tokens);
-
-/* tokens_is_name(text): whether it has the form of a token's name. */
-bool tokens_is_name(const char *text);
-
-/*
+ * tokens_is_name(text):
+ * Whether it has the form of a token's name.
+ *
  * tokens_add(path, name, expires_ms, token), tokens_revoke(path, name):
  * Make a random token, put it with a NUL into `token`, and add its line to the
- * file at `path`, which is created with mode 0600 if it is missing; or remove
- * the line of `name`.  `name` has the form of one.  `expires_ms` is NULL for a
- * token that does not expire.
+ * file at `path`, which is made with mode 0600 if it is missing; or remove the
+ * line of `name`, which has the form of one.  `expires_ms` NULL: never.
  *
  * Both accept any owner.  They replace the file in one step that survives a
  * power cut, keep every other line, the mode and the owner, and exclude each
@@ -124,6 +112,7 @@ bool tokens_is_name(const char *text);
  * logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if there is
  * no directory.  The file is unchanged then, unless the log reports otherwise.
  */
+bool tokens_is_name(const char *text);
 enum fault tokens_add(const char *path, const char *name,
     const int64_t *expires_ms, char token[static TOKENS_TOKEN_LEN + 1]);
 enum fault tokens_revoke(const char *path, const char *name);

@@ -41,22 +41,18 @@ enum plant_fault {
  * plant_done; its text is never longer than `len`.  On PLANT_NOT_JSON, `error`
  * is filled.  Of several faults, return the first in the order of the
  * enumeration; `plant` is then as it was.  Any thread.
- */
-enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
-    struct json_error *error);
-
-/*
+ *
  * plant_answer_len(plant), plant_answer(plant, buf):
  * Return the length of the answer, {"name":"..","tag":".."}; write the answer,
  * without a terminating NUL.
- */
-size_t plant_answer_len(const struct plant *plant);
-void plant_answer(const struct plant *plant, char *buf);
-
-/*
+ *
  * plant_done(plant):
  * Free the text of plant_read.  A zeroed plant is fine.
  */
+enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
+    struct json_error *error);
+size_t plant_answer_len(const struct plant *plant);
+void plant_answer(const struct plant *plant, char *buf);
 void plant_done(struct plant *plant);
 
 #endif

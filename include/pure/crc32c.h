@@ -9,18 +9,11 @@
 #include <stdint.h>
 
 /*
- * crc32c(crc, buf, len):
- * Return the checksum of the bytes whose checksum is `crc`, followed by `buf`.
- * Start with 0:
- * crc32c(0, "123456789", 9) is 0xe3069283, and
- * crc32c(crc32c(0, a, n), b, m) is the checksum of a then b.
+ * crc32c(crc, buf, len), crc32c_portable(crc, buf, len):
+ * Continue the checksum `crc`, which is 0 at the beginning, with the bytes of
+ * `buf`, and return it; the same without the instruction, for tests.
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
-
-/*
- * crc32c_portable(crc, buf, len):
- * The same without the instruction; exported for tests.
- */
 uint32_t crc32c_portable(uint32_t crc, const void *buf, size_t len);
 
 #endif

@@ -15,39 +15,10 @@
  */
 size_t csv_field_print(const char *field, size_t len, char *buf);
 
-enum csv_result {
-	CSV_RECORD, /* a whole record was split */
-	CSV_MORE,   /* the buffer ends before the record's line break */
-	CSV_BAD     /* see `reason` */
-};
-
-struct csv_field {
-	char *text; /* in the buffer, unquoted in place, without a NUL */
-	size_t len;
-	int quoted; /* an empty field without quotes is no value */
-};
-
-/*
- * csv_record_split(buf, len, last, fields, n, used, reason):
- * Split the record at the beginning of the buffer, up to CRLF or LF, into at
- * most `*n` fields and unquote them in place.  If `last`, nothing follows the
- * buffer, and its last record needs no line break.
- *
- * CSV_RECORD: `*n` is the number of fields, `*used` the bytes of the record
- * with its line break.  What follows a record does not change its result.
- * CSV_MORE, also for an empty buffer: nothing is changed.
- * CSV_BAD: the buffer is unchanged; `*reason`, static English, is a quote in a
- * bare field, text behind a closing quote, a CR without LF outside quotes, too
- * many fields, or, if `last`, an open quote.  `*used` are the bytes up to and
- * with the first line break behind the fault, or all if there is none.
- */
-enum csv_result csv_record_split(char *buf, size_t len, int last,
-    struct csv_field *fields, size_t *n, size_t *used, const char **reason);
-
 /*
  * csv_next_place(place, c):
- * For a record that no buffer holds: return the place behind the byte `c`.  The
- * first place is CSV_FIELD_BEGINS.  A line break ends the record, except in
+ * To find the end of a record: return the place behind the byte `c`.  The first
+ * place is CSV_FIELD_BEGINS.  A line break ends the record, except in
  * CSV_IN_QUOTES, and must not be given.  CSV_IN_WRONG, behind a fault that
  * csv_record_split finds, stays.
  */
@@ -59,5 +30,22 @@ enum csv_place {
 	CSV_IN_WRONG
 };
 enum csv_place csv_next_place(enum csv_place place, char c);
+
+struct csv_field {
+	char *text; /* in the buffer, unquoted in place, without a NUL */
+	size_t len;
+	int quoted; /* an empty field without quotes is no value */
+};
+
+/*
+ * csv_record_split(buf, len, fields, n):
+ * Split the record at the beginning of the buffer, up to CRLF, LF or its end,
+ * into at most `*n` fields, and unquote them in place.  Return NULL with the
+ * number of fields in `*n`; or, with the buffer unchanged, static English: a
+ * quote in a bare field, text behind a closing quote, a CR without LF outside
+ * quotes, an open quote, or too many fields.
+ */
+const char *csv_record_split(
+    char *buf, size_t len, struct csv_field *fields, size_t *n);
 
 #endif

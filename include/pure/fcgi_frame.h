@@ -2,13 +2,11 @@
  * fcgi_frame: whether a FastCGI request has arrived whole, by its bytes alone,
  * and the records of an answer.
  *
- * libfcgi reads with blocking calls and trusts its peer, so it gets a request
- * only when nothing of it is missing.  Besides what FastCGI 1.0 forbids, these
- * are refused, which no web server sends: records of a second request on the
- * connection (multiplexing), records about the connection itself (request id
- * 0), another role than responder, more than FCGI_FRAME_PARAMS_MAX bytes of
- * parameters, padding of a begin record or of an empty one.  Pure: no
- * allocation, no I/O; total on hostile bytes.
+ * Besides what FastCGI 1.0 forbids, these are refused, which no web server
+ * sends: records of a second request on the connection (multiplexing), records
+ * about the connection itself (request id 0), another role than responder, more
+ * than FCGI_FRAME_PARAMS_MAX bytes of parameters, padding of a begin record or
+ * of an empty one.  Pure: no allocation, no I/O; total on hostile bytes.
  */
 #ifndef PURE_FCGI_FRAME_H
 #define PURE_FCGI_FRAME_H
@@ -54,16 +52,11 @@ size_t fcgi_frame_feed(
     struct fcgi_frame *frame, const unsigned char *buf, size_t len);
 
 /*
- * fcgi_frame_answer_len(len):
- * The length of the records for an answer of `len` bytes.
- */
-size_t fcgi_frame_answer_len(size_t len);
-
-/*
- * fcgi_frame_answer(buf, id, answer, len):
+ * fcgi_frame_answer_len(len), fcgi_frame_answer(buf, id, answer, len):
  * Write the answer to the request `id` into `buf`, of fcgi_frame_answer_len, as
  * records of its output and of its end (FastCGI 1.0, sections 5.3 and 5.5).
  */
+size_t fcgi_frame_answer_len(size_t len);
 void fcgi_frame_answer(
     unsigned char *buf, unsigned id, const char *answer, size_t len);
 

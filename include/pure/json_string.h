@@ -39,17 +39,13 @@ int json_string_escape(
     const char *text, size_t len, struct json_escape *escape);
 
 /*
- * json_string_is(token, len, string):
- * Return whether the string token, quotes included, means `string`, in UTF-8.
- * False for a token that is not valid.
+ * json_string_is(token, len, string), json_string_decode(token, len, text):
+ * Return whether the string token, quotes included, means `string`, in UTF-8:
+ * false for a token that is not valid.  Write what a valid one means into
+ * `text`, which has room for len - 2 bytes, and return the length, without a
+ * terminating NUL.
  */
 bool json_string_is(const char *token, size_t len, const char *string);
-
-/*
- * json_string_decode(token, len, text):
- * Write what the valid string token, quotes included, means into `text`, which
- * has room for len - 2 bytes.  Return the length, without a terminating NUL.
- */
 size_t json_string_decode(const char *token, size_t len, char *text);
 
 /*
@@ -57,14 +53,12 @@ size_t json_string_decode(const char *token, size_t len, char *text);
  * Write the token that means `text`, quotes included, into `buf`, which has
  * room for 6 * len + 2 bytes, and return its length.  It is in canonical form
  * if `text` is valid UTF-8; bytes that are not valid are copied.
- */
-size_t json_string_print(const char *text, size_t len, char *buf);
-
-/*
+ *
  * json_canonical_string(text, len):
  * If `text` begins with a string token in canonical form, return the token's
  * length, quotes included; else 0.  `text` may be any bytes.
  */
+size_t json_string_print(const char *text, size_t len, char *buf);
 size_t json_canonical_string(const char *text, size_t len);
 
 #endif

@@ -54,13 +54,6 @@ struct record {
 	size_t plant_len;
 };
 
-/*
- * record_header_encode(uuid, buf):
- * Write the header line, newline included, and return its crc.
- */
-uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
-    char buf[static RECORD_HEADER_LEN]);
-
 enum record_header {
 	RECORD_HEADER_OK,
 	RECORD_HEADER_VERSION, /* a journal of an unknown version */
@@ -68,17 +61,17 @@ enum record_header {
 };
 
 /*
- * record_header_decode(buf, len, uuid, crc):
- * Check the header line in the first bytes of a journal.  On RECORD_HEADER_OK
- * copy the uuid and set `*crc` to the line's crc.
- */
-enum record_header record_header_decode(const char *buf, size_t len,
-    char uuid[static RECORD_UUID_LEN], uint32_t *crc);
-
-/*
+ * record_header_encode(uuid, buf), record_header_decode(buf, len, uuid, crc):
+ * Write the header line, newline included, and return its crc.  Check that of a
+ * journal's first bytes, and on RECORD_HEADER_OK copy the uuid and set `*crc`.
+ *
  * record_seed(uuid):
  * Return the seed of every crc in the journal of this store.
  */
+uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
+    char buf[static RECORD_HEADER_LEN]);
+enum record_header record_header_decode(const char *buf, size_t len,
+    char uuid[static RECORD_UUID_LEN], uint32_t *crc);
 uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
 
 /*
@@ -86,23 +79,19 @@ uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
  * Write the line, newline included, into `buf`, which has room for
  * RECORD_ENVELOPE_MAX + record->plant_len bytes; set record->crc.  Return the
  * line's length.  The record's strings must be canonical already.
- */
-size_t record_encode(struct record *record, uint32_t seed, char *buf);
-
-/*
+ *
  * record_decode(buf, len, seed, record):
  * Check that the `len` bytes, newline included, are a line valid by itself, and
  * fill `record`, whose strings point into `buf`.  Return NULL; if the line is
  * not valid, the reason in static English, and `record` as it was.
- */
-const char *record_decode(
-    const char *buf, size_t len, uint32_t seed, struct record *record);
-
-/*
+ *
  * record_is_canonical(record):
  * Return whether a valid line could have its `by`, `id` and `plant`, which may
  * be any bytes.
  */
+size_t record_encode(struct record *record, uint32_t seed, char *buf);
+const char *record_decode(
+    const char *buf, size_t len, uint32_t seed, struct record *record);
 bool record_is_canonical(const struct record *record);
 
 #endif

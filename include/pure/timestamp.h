@@ -13,16 +13,12 @@
 #define TIMESTAMP_SECONDS_LEN 20
 
 /*
- * timestamp_print(ms, text):
+ * timestamp_print(ms, text), timestamp_print_seconds(ms, text):
  * Write the time `ms`, in milliseconds since 1970-01-01T00:00:00Z, as
- * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
+ * TIMESTAMP_LEN bytes; without the milliseconds, and with a terminating NUL.  A
+ * time outside the years 0000 to 9999 is clamped.
  */
 void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
-
-/*
- * timestamp_print_seconds(ms, text):
- * The same without the milliseconds, and with a terminating NUL.
- */
 void timestamp_print_seconds(
     int64_t ms, char text[static TIMESTAMP_SECONDS_LEN + 1]);
 
@@ -31,13 +27,11 @@ void timestamp_print_seconds(
  * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
  * to milliseconds), upper or lower case T and Z.  A leap second is read as the
  * next second.  Return 0; -1 if `text` is not one date-time and nothing else.
- */
-int timestamp_read(const char *text, size_t len, int64_t *ms);
-
-/*
+ *
  * timestamp_is_canonical(text):
  * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.
  */
+int timestamp_read(const char *text, size_t len, int64_t *ms);
 int timestamp_is_canonical(const char text[static TIMESTAMP_LEN]);
 
 #endif

@@ -9,20 +9,12 @@
 #include <stdint.h>
 
 /*
- * utf8_run(text, len):
- * Return how many bytes at the start of `text` are whole, valid characters
- * other than ASCII.
+ * utf8_read(text, len, at, reason):
+ * `text` begins with a character that is not ASCII: return its length.  0 if it
+ * is not valid: `*reason`, static English, is NULL if the end of `text` cuts it
+ * off, else `*at` is the offset of the first wrong byte.
  */
-size_t utf8_run(const char *text, size_t len);
-
-/*
- * utf8_fault(text, len, at):
- * Return why the bytes at the start of `text`, of which the first is not ASCII,
- * are not a character: static English, with the offset of the first wrong byte
- * in `*at`.  NULL if they are a character, or the beginning of one that the end
- * of `text` cuts off.
- */
-const char *utf8_fault(const char *text, size_t len, size_t *at);
+size_t utf8_read(const char *text, size_t len, size_t *at, const char **reason);
 
 /*
  * utf8_encode(code, buf):

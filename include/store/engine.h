@@ -1,9 +1,9 @@
 /*
  * engine: what stands behind store.h.
  *
- * An engine is a table of functions.  Each does what the function of store.h
- * with its name promises, and commit calls `answer` once.  engine.c calls them,
- * and counts what is committed.  The file engine is part of the programs.
+ * An engine is a table of functions.  Each keeps the promise of the function of
+ * store.h with its name; commit calls `answer` once.  engine.c calls them, and
+ * counts the results of commits.  The file engine is part of the programs.
  * PostgreSQL is a module, which exports its table as ENGINE_SYMBOL and is used
  * when options->database is set.
  *
@@ -26,7 +26,7 @@ struct engine {
 	int (*commit)(struct store *store, struct store_item *items, size_t n,
 	    void (*answer)(void *argument), void *argument);
 	enum store_result (*ready)(struct store *store);
-	void (*wait)(struct store *store);
+	void (*wait)(struct store *store); /* these may be NULL */
 	void (*idle)(struct store *store);
 	void (*close)(struct store *store);
 	struct store_reader *(*reader_open)(const struct store_options *options,

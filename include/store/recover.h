@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
+#include "ground/fault.h"
 #include "ground/watch.h"
 #include "pure/record.h"
-#include "ground/fault.h"
 
 /* Beside the new journal: the later records of ids that stand twice. */
 #define RECOVER_LATER_NAME "plants.jsonl.later"

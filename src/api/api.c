@@ -74,21 +74,15 @@ check_route(const struct api *api, const struct request *request)
 
 /* Step 3, as far as the head tells. */
 static enum http_error
-check_framing(
-    const struct api *api, struct api_call *call, const struct request *request)
+check_framing(const struct api *api, const struct api_call *call,
+    const struct request *request)
 {
 	if (!request_is_json(request))
 		return HTTP_CONTENT_TYPE;
 	if (!request_is_identity(request))
 		return HTTP_CONTENT_ENCODING;
-	switch (request_length(request, &call->body_len)) {
-	case REQUEST_LENGTH_BAD:
+	if (call->length == REQUEST_LENGTH_BAD)
 		return HTTP_CONTENT_LENGTH;
-	case REQUEST_LENGTH_ABSENT:
-		return HTTP_OK;
-	case REQUEST_LENGTH_OK:
-		call->length_known = true;
-	}
 	return call->body_len > api->config->body_bytes_max
 		   ? HTTP_BODY_TOO_LARGE
 		   : HTTP_OK;
@@ -103,17 +97,48 @@ is_for(const struct request *request, const char *path)
 	       request_path_is(request, "", path);
 }
 
+static enum api_page
+find_page(const struct api *api, const struct request *request, bool cors)
+{
+	if (is_for(request, api->config->health_path))
+		return API_HEALTH;
+	if (is_for(request, api->config->metrics_path))
+		return API_METRICS;
+	/* A browser asks whether a page of that origin may send a plant. */
+	return cors && request->preflight_method != NULL &&
+		       is_method(request, "OPTIONS") &&
+		       request_path_is(
+			   request, api->config->base_path, RESOURCE)
+		   ? API_PREFLIGHT
+		   : API_PLANT;
+}
+
+static enum http_error
+stored_error(enum store_result result)
+{
+	static const enum http_error errors[] = {
+		[STORE_CREATED] = HTTP_OK,
+		[STORE_SAME] = HTTP_OK,
+		[STORE_CONFLICT] = HTTP_CONFLICT,
+		[STORE_FULL] = HTTP_STORE_FULL,
+		[STORE_BUSY] = HTTP_STORE_BUSY,
+		[STORE_AWAY] = HTTP_STORE_AWAY,
+		[STORE_UNKNOWN] = HTTP_STORE_UNKNOWN,
+		[STORE_FAILED] = HTTP_STORE_FAILED,
+	};
+
+	return errors[result];
+}
+
 static enum http_error
 check_health(const struct api *api)
 {
-	struct api_call call;
 	int64_t expires_ms;
 
-	if (api->tokens == NULL ||
-	    !tokens_valid(api->tokens, api->now_ms, &expires_ms))
-		return HTTP_NOT_READY;
-	api_stored(&call, (enum store_result)store_state);
-	return call.failure.error;
+	return api->tokens != NULL &&
+		       tokens_valid(api->tokens, api->now_ms, &expires_ms)
+		   ? stored_error((enum store_result)store_state)
+		   : HTTP_NOT_READY;
 }
 
 int
@@ -130,23 +155,19 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	request_id(&request, head->id);
 	head->origin =
 	    request_origin(&request, api->config->origins, &head->origin_len);
-	head->contract = api->config->contract_status;
 	head->bodiless = is_method(&request, "HEAD");
-	call->chunked = !ambiguous && request_is_chunked(&request);
-	/* A browser asks whether a page of that origin may send a plant. */
-	call->preflight =
-	    !ambiguous && head->origin != NULL &&
-	    request.preflight_method != NULL &&
-	    is_method(&request, "OPTIONS") &&
-	    request_path_is(&request, api->config->base_path, RESOURCE);
-	call->health = !ambiguous && is_for(&request, api->config->health_path);
-	call->metrics =
-	    !ambiguous && is_for(&request, api->config->metrics_path);
-	if (call->health) {
-		head->contract = false;
+	call->length = request_length(&request, &call->body_len);
+	call->chunked = request_is_chunked(&request);
+	if (!ambiguous)
+		call->page = find_page(api, &request, head->origin != NULL);
+	if (call->page == API_METRICS)
+		head->type = "text/plain; version=0.0.4; charset=utf-8";
+	/* A monitor reads the status. */
+	head->contract =
+	    api->config->contract_status && call->page != API_HEALTH;
+	if (call->page == API_HEALTH)
 		api_fail(call, check_health(api));
-	}
-	if (call->preflight || call->health || call->metrics)
+	if (call->page != API_PLANT)
 		return -1;
 	if (api->tokens == NULL)
 		error = HTTP_NOT_READY;
@@ -166,11 +187,13 @@ static enum http_error
 check_body(
     const struct api *api, const struct api_call *call, size_t len, bool whole)
 {
-	if (call->length_known && len > call->body_len)
+	bool known = call->length == REQUEST_LENGTH_OK;
+
+	if (known && len > call->body_len)
 		return HTTP_BODY_LONG;
 	if (len > api->config->body_bytes_max)
 		return HTTP_BODY_TOO_LARGE;
-	if (call->length_known && len < call->body_len)
+	if (known && len < call->body_len)
 		return HTTP_BODY_SHORT;
 	if (!whole)
 		return HTTP_BODY_BROKEN;
@@ -229,24 +252,12 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len,
 void
 api_stored(struct api_call *call, enum store_result result)
 {
-	static const enum http_error errors[] = {
-		[STORE_CREATED] = HTTP_OK,
-		[STORE_SAME] = HTTP_OK,
-		[STORE_CONFLICT] = HTTP_CONFLICT,
-		[STORE_FULL] = HTTP_STORE_FULL,
-		[STORE_BUSY] = HTTP_STORE_BUSY,
-		[STORE_AWAY] = HTTP_STORE_AWAY,
-		[STORE_UNKNOWN] = HTTP_STORE_UNKNOWN,
-		[STORE_FAILED] = HTTP_STORE_FAILED,
-	};
-
-	api_fail(call, errors[result]);
+	api_fail(call, stored_error(result));
 }
 
 static void
 log_answer(const struct api_call *call, const char *answer, size_t len)
 {
-	enum http_error error = call->failure.error;
 	const char *end = memmem(answer, len, "\r\n\r\n", 4);
 	char members[256];
 
@@ -254,72 +265,57 @@ log_answer(const struct api_call *call, const char *answer, size_t len)
 	    ",\"request\":\"%s\",\"status\":%.3s,\"error\":%d,"
 	    "\"token\":\"%s\",\"bytes\":%td,\"us\":%" PRId64,
 	    call->head.id, answer + strlen("Status: "),
-	    error == HTTP_OK ? 0 : errors_number(error), call->by,
+	    errors_number(call->failure.error), call->by,
 	    answer + len - (end + 4),
 	    clock_us(CLOCK_MONOTONIC) - call->began_us);
 	log_members(LOG_AT_DEBUG, "answered", members);
 }
 
-/* To an operator. */
 static size_t
-print_page(const struct api *api, const struct api_call *call, char *buf)
+print_body(const struct api *api, const struct api_call *call, char *body)
 {
-	struct response_head head = call->head;
-	char *body = buf + RESPONSE_HEAD_MAX;
-	size_t len, body_len;
-
-	if (call->metrics) {
-		head.type = "text/plain; version=0.0.4; charset=utf-8";
-		body_len = api_metrics(
+	if (call->page == API_METRICS)
+		return api_metrics(
 		    api->tokens, api->config->contract_status, body);
-	} else
-		body_len = (size_t)sprintf(body, "{\"status\":\"ok\"}");
-	len = response_ok_head(&head, body_len, buf);
-	if (head.bodiless)
-		return len;
-	memmove(buf + len, body, body_len);
-	return len + body_len;
-}
-
-size_t
-api_body_max(const struct config *config)
-{
-	return config->body_bytes_max > API_METRICS_MAX ? config->body_bytes_max
-							: API_METRICS_MAX;
+	if (call->page == API_HEALTH)
+		return (size_t)sprintf(body, "{\"status\":\"ok\"}");
+	plant_answer(&call->plant, body);
+	return plant_answer_len(&call->plant);
 }
 
 static void
 count_answer(const struct api_call *call)
 {
 	enum http_error error = call->failure.error;
-	unsigned place = METRICS_ANSWERS + error;
 
-	if (call->preflight)
-		place = METRICS_ANSWERS + HTTP_ERROR_COUNT;
-	else if (error != HTTP_OK)
+	if (error != HTTP_OK)
 		atomic_fetch_add(&refusals[error], 1);
-	metrics_add(place, 1);
+	metrics_add(METRICS_ANSWERS + (call->page == API_PREFLIGHT
+					      ? (unsigned)HTTP_ERROR_COUNT
+					      : error),
+	    1);
 }
 
 size_t
 api_answer(const struct api *api, const struct api_call *call, char *buf)
 {
-	size_t len, body_len = 0;
+	size_t len;
 
-	if (!call->health && !call->metrics)
+	if (call->page == API_PLANT || call->page == API_PREFLIGHT)
 		count_answer(call);
-	if (call->preflight)
-		len = response_preflight(&call->head, buf);
-	else if (call->failure.error != HTTP_OK)
+	if (call->failure.error != HTTP_OK)
 		len = response_error(&call->head, &call->failure, buf);
-	else if (call->health || call->metrics)
-		len = print_page(api, call, buf);
+	else if (call->page == API_PREFLIGHT)
+		len = response_preflight(&call->head, buf);
 	else {
-		body_len = plant_answer_len(&call->plant);
+		char *body = buf + RESPONSE_HEAD_MAX;
+		size_t body_len = print_body(api, call, body);
+
 		len = response_ok_head(&call->head, body_len, buf);
-		plant_answer(&call->plant, buf + len);
+		if (!call->head.bodiless)
+			memmove(buf + len, body, body_len);
+		len += call->head.bodiless ? 0 : body_len;
 	}
-	len += body_len;
 	if (api->config->log_level == LOG_AT_DEBUG)
 		log_answer(call, buf, len);
 	return len;
@@ -341,10 +337,4 @@ api_log_refusals(void)
 	if (len > 0)
 		log_members(
 		    LOG_AT_INFO, "refused requests by error number", members);
-}
-
-void
-api_done(struct api_call *call)
-{
-	plant_done(&call->plant);
 }

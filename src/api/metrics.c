@@ -1,4 +1,4 @@
-/* metrics: what was counted, as Prometheus reads it.  See api/api.h. */
+/* metrics: prints the counters in Prometheus' format.  See api/api.h. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -52,17 +52,16 @@ print_answers(char *at, bool contract)
 {
 	at = print_family(at, "answers_total", "counter",
 	    "Answers to clients by status and error number.");
-	for (int i = 0; i <= HTTP_ERROR_COUNT; i++) {
-		bool error = i != HTTP_OK && i < HTTP_ERROR_COUNT;
+	for (unsigned i = HTTP_OK; i <= HTTP_ERROR_COUNT; i++) {
+		bool preflight = i == HTTP_ERROR_COUNT;
 
 		at += sprintf(at,
 		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
 		    "%" PRIu64 "\n",
-		    i == HTTP_OK ? 200
-		    : !error     ? 204
-		    : contract   ? 400
-				 : errors_status((enum http_error)i),
-		    error ? errors_number((enum http_error)i) : 0,
+		    preflight                  ? 204
+		    : contract && i != HTTP_OK ? 400
+					       : errors_status(i),
+		    preflight ? 0 : errors_number(i),
 		    metrics[METRICS_ANSWERS + i]);
 	}
 	return at;

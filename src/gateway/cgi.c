@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -58,11 +57,9 @@ read_up_to(char *buf, size_t len, bool *whole)
 static size_t
 read_body(const struct api_call *call, size_t max, char *buf, bool *whole)
 {
-	size_t len = call->chunked ? max : 0;
+	bool all = call->chunked || call->body_len > max;
 
-	if (call->length_known)
-		len = call->body_len < max ? call->body_len : max;
-	return read_up_to(buf, len, whole);
+	return read_up_to(buf, all ? max : call->body_len, whole);
 }
 
 /*
@@ -71,20 +68,13 @@ read_body(const struct api_call *call, size_t max, char *buf, bool *whole)
  * is reset and the answer is lost.
  */
 static void
-drain(void)
+drain(const struct api_call *call)
 {
-	struct request request;
+	bool all = call->chunked || call->body_len > DRAIN_BYTES_MAX;
+	size_t left = all ? DRAIN_BYTES_MAX : call->body_len, n = 1;
 	char discarded[4096];
-	size_t left = 0, n = 1;
 	bool whole;
 
-	request_read(&request, environ);
-	if (request_is_chunked(&request))
-		left = DRAIN_BYTES_MAX;
-	else if (request_length(&request, &left) != REQUEST_LENGTH_OK)
-		return;
-	if (left > DRAIN_BYTES_MAX)
-		left = DRAIN_BYTES_MAX;
 	for (; n > 0; left -= n) {
 		n = left < sizeof(discarded) ? left : sizeof(discarded);
 		n = read_up_to(discarded, n, &whole);
@@ -114,13 +104,12 @@ cgi_begin(void)
 	char id[REQUEST_ID_MAX + 1];
 	struct request request;
 
-	request_ids_begin();
 	request_read(&request, environ);
 	request_id(&request, id);
 	/* From here on, this is the id that the request came with. */
 	unsetenv("HTTP_X_REQUEST_ID");
 	setenv("HTTP_X_REQUEST_ID", id, 1);
-	log_set_request(getenv("HTTP_X_REQUEST_ID"));
+	log_set_request(id);
 }
 
 /*
@@ -133,7 +122,7 @@ use_store(
 {
 	struct store_options options = { .database = config->database,
 		.dir = config->dir,
-		.prompt = call->health };
+		.prompt = call->page == API_HEALTH };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
 	enum fault fault;
 
@@ -145,7 +134,7 @@ use_store(
 			api_fail(call, HTTP_NOT_READY);
 		return service_status(fault);
 	}
-	if (call->health)
+	if (call->page == API_HEALTH)
 		item.result = store_ready(*store);
 	else if (store_commit(*store, &item, 1, NULL, NULL) < 0)
 		fault = FAULT_FAILED;
@@ -156,7 +145,9 @@ use_store(
 int
 cgi_serve(const struct config *config)
 {
-	char reserve[RESPONSE_HEAD_MAX];
+	/* The body, one byte longer than allowed, and then the answer. */
+	static char
+	    buf[RESPONSE_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX];
 	struct api api = { .config = config };
 	struct api_call call;
 	struct store *store = NULL;
@@ -175,31 +166,24 @@ cgi_serve(const struct config *config)
 		api_tick(&api);
 	else if (config->tokens != NULL)
 		status = service_status(fault);
-	/* One byte more than allowed shows that there is more. */
-	size_t max = config->body_bytes_max + 1;
-	char *body = malloc(RESPONSE_HEAD_MAX + api_body_max(config) + 1);
-	int refused = api_head(&api, &call, environ);
-	if (body == NULL && call.failure.error == HTTP_OK)
-		api_fail(&call, HTTP_OUT_OF_MEMORY);
-	if (call.health && call.failure.error == HTTP_OK)
-		status = use_store(config, &call, &store);
-	if (refused != 0 || body == NULL) {
-		drain();
+	if (api_head(&api, &call, environ) != 0) {
+		if (call.page == API_HEALTH && call.failure.error == HTTP_OK)
+			status = use_store(config, &call, &store);
+		drain(&call);
 	} else {
-		size_t len = read_body(&call, max, body, &whole);
+		size_t len =
+		    read_body(&call, config->body_bytes_max + 1, buf, &whole);
 
-		if (api_body(&api, &call, body, len, whole) == 0)
+		if (api_body(&api, &call, buf, len, whole) == 0)
 			status = use_store(config, &call, &store);
 		else if (call.chunked)
-			drain();
+			drain(&call);
 	}
 	if (store == NULL && config->dir != NULL && config->database == NULL)
 		metrics_open(config->dir, false);
-	char *answer = body == NULL ? reserve : body;
-	send_answer(answer, api_answer(&api, &call, answer));
+	send_answer(buf, api_answer(&api, &call, buf));
 	store_close(store);
-	free(body);
-	api_done(&call);
+	plant_done(&call.plant);
 	tokens_close(api.tokens);
 	return status;
 }

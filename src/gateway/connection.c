@@ -29,13 +29,18 @@ void
 connection_place(
     struct connection *c, struct connection_list *list, int64_t now_ms)
 {
-	if (c->list != NULL)
-		TAILQ_REMOVE(&c->list->members, c, link);
+	if (c->list != NULL) {
+		*(c->before ? &c->before->next : &c->list->first) = c->next;
+		*(c->next ? &c->next->before : &c->list->last) = c->before;
+	}
 	c->list = list;
 	if (list == NULL)
 		return;
 	c->deadline_ms = now_ms + list->timeout_ms;
-	TAILQ_INSERT_TAIL(&list->members, c, link);
+	c->before = list->last;
+	c->next = NULL;
+	*(c->before ? &c->before->next : &list->first) = c;
+	list->last = c;
 }
 
 /* CONNECTION_READY: `*len` bytes of the socket are in `buf`. */
@@ -166,10 +171,9 @@ connection_free(struct connection *c)
 {
 	connection_place(c, NULL, 0);
 	metrics_connections--;
+	connection_renew(c);
 	if (c->fd >= 0)
 		close(c->fd);
-	if (c->spool >= 0)
-		close(c->spool);
 	free(c->answer);
 	free(c);
 }

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "pure/fcgi_frame.h"
 
@@ -33,12 +32,12 @@ struct connection {
 	struct fcgi_frame frame; /* of the spooled bytes */
 	int64_t deadline_ms;
 	struct connection_list *list;
-	TAILQ_ENTRY(connection) link;
+	struct connection *before, *next;
 };
 
 /* All members have the same timeout, so they stand in order of deadlines. */
 struct connection_list {
-	TAILQ_HEAD(connection_members, connection) members;
+	struct connection *first, *last;
 	int64_t timeout_ms;
 };
 
@@ -52,14 +51,12 @@ enum connection_status {
  * connection_new(fd):
  * A connection of the non-blocking socket `fd`, which it owns from then on.
  * NULL without memory, and `fd` is closed.
- */
-struct connection *connection_new(int fd);
-
-/*
+ *
  * connection_place(connection, list, now_ms):
  * Move it to the end of `list`, with a new deadline; with NULL, out of its
  * list.
  */
+struct connection *connection_new(int fd);
 void connection_place(struct connection *connection,
     struct connection_list *list, int64_t now_ms);
 
@@ -77,20 +74,14 @@ enum connection_status connection_receive(struct connection *connection,
  * Send an answer, or go on with the rest of one.  On CONNECTION_WAITING the
  * unsent rest is in connection->answer, for the next call; without memory for
  * it the result is CONNECTION_GONE.
+ *
+ * connection_renew(connection), connection_free(connection):
+ * Forget a request that has been read, and close its spool; close both
+ * descriptors, take it out of its list and free it.
  */
 enum connection_status connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
-
-/*
- * connection_renew(connection):
- * Forget a request that has been read, and close its spool.
- */
 void connection_renew(struct connection *connection);
-
-/*
- * connection_free(connection):
- * Close its descriptors, take it out of its list and free it.
- */
 void connection_free(struct connection *connection);
 
 #endif

@@ -11,7 +11,7 @@ fastcgi_init(void)
 	return FCGX_Init() == 0 ? 0 : -1;
 }
 
-int
+char **
 fastcgi_begin(struct fastcgi *fastcgi, int fd)
 {
 	FCGX_Request *request = &fastcgi->request;
@@ -22,19 +22,13 @@ fastcgi_begin(struct fastcgi *fastcgi, int fd)
 	request->keepConnection = 1;
 	FCGX_Detach(request);
 	if (FCGX_Accept_r(request) < 0)
-		return -1;
+		return NULL;
 	/* A head that breaks off between two pairs is no error to it. */
 	if (FCGX_GetError(request->in) != 0) {
 		FCGX_Free(request, 1);
-		return -1;
+		return NULL;
 	}
-	return 0;
-}
-
-char **
-fastcgi_variables(const struct fastcgi *fastcgi)
-{
-	return fastcgi->request.envp;
+	return request->envp;
 }
 
 size_t

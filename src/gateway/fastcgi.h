@@ -27,32 +27,24 @@ int fastcgi_init(void);
 
 /*
  * fastcgi_begin(fastcgi, fd):
- * Read the head of the request that has arrived on `fd`.  0; -1 if the peer
+ * Read the head of the request that has arrived on `fd`.  Its parameters as
+ * "NAME=value" strings, NULL at the end, until fastcgi_end; or NULL if the peer
  * broke off, and `fd` is closed.
  */
-int fastcgi_begin(struct fastcgi *fastcgi, int fd);
-
-/*
- * fastcgi_variables(fastcgi):
- * The request's parameters as "NAME=value" strings, NULL at the end; until
- * fastcgi_end.
- */
-char **fastcgi_variables(const struct fastcgi *fastcgi);
+char **fastcgi_begin(struct fastcgi *fastcgi, int fd);
 
 /*
  * fastcgi_read_body(fastcgi, buf, size, whole):
  * Read the body to its end: at most `size` bytes of it into `buf`, the rest is
  * discarded.  Return the number of bytes in `buf`; `whole`: the end was reached
  * without an error.
- */
-size_t fastcgi_read_body(
-    struct fastcgi *fastcgi, char *buf, int size, bool *whole);
-
-/*
+ *
  * fastcgi_end(fastcgi, keep):
  * Free the request; `fd` stays open.  Return the request's id, for its answer;
  * `keep`: the web server wants the connection kept after it.
  */
+size_t fastcgi_read_body(
+    struct fastcgi *fastcgi, char *buf, int size, bool *whole);
 unsigned fastcgi_end(struct fastcgi *fastcgi, bool *keep);
 
 #endif

@@ -87,7 +87,6 @@ struct pending {
 
 struct reactor {
 	pthread_t thread;
-	const struct config *config;
 	struct store *store;
 	struct api api;
 	int epoll, status;
@@ -178,7 +177,7 @@ answer(struct reactor *r, struct pending *p)
 	size_t len = api_answer(&r->api, &p->call, r->body);
 
 	fcgi_frame_answer(r->framed, p->id, r->body, len);
-	api_done(&p->call);
+	plant_done(&p->call.plant);
 	c->busy = false;
 	connection_place(c, &r->waiting, r->now_ms);
 	after_send(
@@ -215,17 +214,17 @@ read_request(struct reactor *r, struct pending *p)
 {
 	struct connection *c = p->connection;
 	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
+	char **variables = fastcgi_begin(&r->fastcgi, *fd);
 	bool whole, keep;
 
-	if (fastcgi_begin(&r->fastcgi, *fd) < 0) {
+	if (variables == NULL) {
 		*fd = -1;
 		return -1;
 	}
-	int refused =
-	    api_head(&r->api, &p->call, fastcgi_variables(&r->fastcgi));
+	int refused = api_head(&r->api, &p->call, variables);
 	/* One byte more than allowed shows that there is more. */
-	size_t len = fastcgi_read_body(
-	    &r->fastcgi, r->body, (int)r->config->body_bytes_max + 1, &whole);
+	size_t len = fastcgi_read_body(&r->fastcgi, r->body,
+	    (int)r->api.config->body_bytes_max + 1, &whole);
 	p->id = fastcgi_end(&r->fastcgi, &keep);
 	/* If spooled, the socket has been read to the request's end. */
 	if (!keep || (!whole && c->spool < 0))
@@ -262,7 +261,7 @@ receive(struct reactor *r, struct connection *c, bool ended)
 	bool begun = c->begun;
 
 	switch (connection_receive(c, r->scratch, SCRATCH_BYTES,
-	    SPOOL_BYTES_MAX(r->config->body_bytes_max))) {
+	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
 	case CONNECTION_READY:
 		c->last |= ended;
 		serve(r, c);
@@ -330,8 +329,7 @@ end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 {
 	struct connection *c;
 
-	while ((c = TAILQ_FIRST(&list->members)) != NULL &&
-	       c->deadline_ms <= now_ms) {
+	while ((c = list->first) != NULL && c->deadline_ms <= now_ms) {
 		if (c->answer != NULL)
 			connection_free(c);
 		else
@@ -357,7 +355,7 @@ do_what_is_due(struct reactor *r)
 static int64_t
 sooner(int64_t due_ms, const struct connection_list *list)
 {
-	const struct connection *c = TAILQ_FIRST(&list->members);
+	const struct connection *c = list->first;
 
 	return c != NULL && c->deadline_ms < due_ms ? c->deadline_ms : due_ms;
 }
@@ -382,7 +380,7 @@ free_list(struct connection_list *list)
 {
 	struct connection *c;
 
-	while ((c = TAILQ_FIRST(&list->members)) != NULL)
+	while ((c = list->first) != NULL)
 		connection_free(c);
 }
 
@@ -398,8 +396,8 @@ begin_drain(struct reactor *r)
 	/* An arrival that woke this reactor would wake no other. */
 	accept_connections(r);
 	r->listen_at_ms = NEVER;
-	for (c = TAILQ_FIRST(&r->kept.members); c != NULL; c = next) {
-		next = TAILQ_NEXT(c, link);
+	for (c = r->kept.first; c != NULL; c = next) {
+		next = c->next;
 		/* A request that has begun to arrive is answered. */
 		receive(r, c, false);
 	}
@@ -520,7 +518,7 @@ run(void *argument)
 	read_clock(r);
 	r->idle_at_ms = r->now_ms + IDLE_MS;
 	start_listening(r);
-	while (!r->draining || !TAILQ_EMPTY(&r->waiting.members)) {
+	while (!r->draining || r->waiting.first != NULL) {
 		if (take_events(r, time_left_ms(r)) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
 			fail(r, EX_OSERR);
@@ -563,30 +561,25 @@ reactor_free(struct reactor *r)
 
 struct reactor *
 reactor_start(const struct config *config, struct tokens *tokens,
-    struct store *store, int stop, int *status)
+    struct store *store, int stop)
 {
 	struct reactor *r = calloc(1, sizeof(*r));
 
-	*status = EX_OSERR;
 	if (r == NULL) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		return NULL;
 	}
-	r->config = config;
 	r->store = store;
 	r->drain_until_ms = NEVER;
 	r->waiting.timeout_ms = REQUEST_TIMEOUT_MS;
-	TAILQ_INIT(&r->waiting.members);
 	r->kept.timeout_ms = KEPT_TIMEOUT_MS;
-	TAILQ_INIT(&r->kept.members);
 	r->epoll = -1;
 	r->api.config = config;
 	r->api.tokens = tokens;
 	r->scratch = malloc(SCRATCH_BYTES);
 	/* A plant's answer is shorter than its body. */
-	size_t answer_max = RESPONSE_HEAD_MAX + api_body_max(config);
-	r->framed = malloc(fcgi_frame_answer_len(answer_max));
-	r->body = malloc(answer_max);
+	r->framed = malloc(fcgi_frame_answer_len(API_ANSWER_MAX(config)));
+	r->body = malloc(API_ANSWER_MAX(config));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	/* Edge-triggered: reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||

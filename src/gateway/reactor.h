@@ -15,22 +15,19 @@ struct reactor;
 struct tokens;
 
 /*
- * reactor_start(config, tokens, store, stop, status):
+ * reactor_start(config, tokens, store, stop):
  * Start a reactor on the non-blocking listener that is descriptor 0.  Once the
  * eventfd `stop` is readable, it answers the requests that have begun to arrive
  * and ends.  All four belong to the caller, until after reactor_join.  NULL,
- * logged, if memory, threads or descriptors have run out; `status` then is a
- * value of sysexits.h.  If the store or epoll fails later, it sends SIGTERM to
- * its own process.
- */
-struct reactor *reactor_start(const struct config *config,
-    struct tokens *tokens, struct store *store, int stop, int *status);
-
-/*
+ * logged, if memory, threads or descriptors have run out.  If the store or
+ * epoll fails later, it sends SIGTERM to its own process.
+ *
  * reactor_join(reactor):
  * Wait for its end and free it.  Return 0; a value of sysexits.h if the store
  * or epoll has failed.
  */
+struct reactor *reactor_start(const struct config *config,
+    struct tokens *tokens, struct store *store, int stop);
 int reactor_join(struct reactor *reactor);
 
 #endif

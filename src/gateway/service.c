@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -21,8 +21,8 @@
 #include "fastcgi.h"
 #include "ground/log.h"
 #include "ground/notify.h"
-#include "http/tokens.h"
 #include "reactor.h"
+#include "sandbox.h"
 #include "store/store.h"
 
 /*
@@ -137,24 +137,27 @@ static int
 serve(const struct config *config, struct tokens *tokens, struct store *store,
     const sigset_t *set)
 {
-	struct reactor **reactors = calloc(config->threads, sizeof(*reactors));
+	struct reactor *reactors[CONFIG_THREADS_MAX];
 	int stop = eventfd(0, EFD_CLOEXEC);
 	int status = EX_OSERR;
 	unsigned n = 0;
 
-	if (reactors == NULL || stop < 0)
+	if (stop < 0)
 		log_error("cannot start: %s", strerror(errno));
 	else if (!can_open(config->threads + DESCRIPTORS_MIN))
 		log_error("cannot accept connections: %s; raise the limit of "
 			  "open files",
 		    strerror(errno));
-	else
+	else {
+		if (config->database == NULL)
+			sandbox_enter(config);
 		for (; n < config->threads; n++) {
 			reactors[n] =
-			    reactor_start(config, tokens, store, stop, &status);
+			    reactor_start(config, tokens, store, stop);
 			if (reactors[n] == NULL)
 				break;
 		}
+	}
 	if (n == config->threads) {
 		status = EX_OK;
 		log_info("serving with %u threads, store %s", n,
@@ -170,7 +173,6 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 			status = failed;
 	}
 	api_log_refusals();
-	free(reactors);
 	if (stop >= 0)
 		close(stop);
 	return status;
@@ -204,16 +206,27 @@ service_run(const struct config *config)
 		.dir = config->dir,
 		.prepare = true };
 	enum fault fault;
+	struct stat dir;
 	sigset_t set;
 
 	block_signals(&set);
-	request_ids_begin();
 	int status = prepare_listener();
 	if (status != EX_OK)
 		return status;
+	/* The sandbox ends root's right to the files of others. */
+	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
+	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
+		log_error("%s: belongs to user %u, and this is root; run the "
+			  "service as its owner",
+		    config->dir, dir.st_uid);
+		return EX_NOPERM;
+	}
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return service_status(fault);
+	/* What it may not read is missed now, not when it connects again. */
+	if (config->database != NULL)
+		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);
 	status = service_status(fault);
 	if (store != NULL)

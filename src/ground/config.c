@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define THREADS_MAX 64
 #define BODY_BYTES_MIN 64
 #define PREFIX "PLANT_STORE_"
 /* The file of settings: more than a path takes. */
@@ -27,6 +26,7 @@ enum {
 	ORIGINS,
 	METRICS,
 	HEALTH,
+	SANDBOX,
 	COUNT
 };
 
@@ -64,6 +64,9 @@ static const struct {
 	    "a path such as /metrics, which is not of the plants" },
 	[HEALTH] = { "PLANT_STORE_HEALTH_PATH", "", "where the state is",
 	    "a path such as /health, neither of the plants nor the metrics" },
+	[SANDBOX] = { "PLANT_STORE_SANDBOX", "on",
+	    "whether the service gives up what it does not need",
+	    "on, or off to debug it" },
 };
 
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
@@ -90,7 +93,8 @@ default_threads(void)
 
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
 		count = (CPU_COUNT(&set) + 1) / 2;
-	return count > THREADS_MAX ? THREADS_MAX : (unsigned long)count;
+	return count > CONFIG_THREADS_MAX ? CONFIG_THREADS_MAX
+					  : (unsigned long)count;
 }
 
 /* "" or /seg(/seg)*: the path that a server gives is decoded and normalised. */
@@ -170,8 +174,9 @@ config_read(struct config *config)
 	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
 	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
 	    CONFIG_BODY_BYTES_MAX, &body_bytes);
-	good[THREADS] = value[THREADS] == settings[THREADS].otherwise ||
-			read_number(value[THREADS], 1, THREADS_MAX, &threads);
+	good[THREADS] =
+	    value[THREADS] == settings[THREADS].otherwise ||
+	    read_number(value[THREADS], 1, CONFIG_THREADS_MAX, &threads);
 	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
 	good[LOG_LEVEL] = level >= 0;
 	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
@@ -180,6 +185,8 @@ config_read(struct config *config)
 	good[HEALTH] = is_apart(value[HEALTH], value[BASE_PATH]) &&
 		       (value[HEALTH][0] == '\0' ||
 			   strcmp(value[HEALTH], value[METRICS]) != 0);
+	good[SANDBOX] = strcmp(value[SANDBOX], "off") == 0 ||
+			strcmp(value[SANDBOX], "on") == 0;
 	for (int i = 0; i < COUNT; i++) {
 		if (good[i])
 			continue;
@@ -197,6 +204,7 @@ config_read(struct config *config)
 		.body_bytes_max = body_bytes,
 		.threads = (unsigned)threads,
 		.contract_status = contract,
+		.sandbox = strcmp(value[SANDBOX], "on") == 0,
 		.log_level = (enum log_level)level };
 	return FAULT_NONE;
 }

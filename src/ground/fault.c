@@ -2,7 +2,6 @@
 #include "ground/fault.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "ground/log.h"

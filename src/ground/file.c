@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "ground/compat.h"
+
 int
 file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
 {

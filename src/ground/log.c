@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +100,20 @@ put(char *at, const char *end, const char *text)
 	return at;
 }
 
+/* ,"a":1,"b":"c" as (a=1 b=c) behind a space. */
+static char *
+put_members(char *at, const char *members)
+{
+	at = stpcpy(at, " (");
+	while (*++members != '\0')
+		if (*members != '"')
+			*at++ = *members == ','   ? ' '
+				: *members == ':' ? '='
+						  : *members;
+	*at++ = ')';
+	return at;
+}
+
 void
 log_members(enum log_level level, const char *message, const char *members)
 {
@@ -134,16 +147,8 @@ log_members(enum log_level level, const char *message, const char *members)
 		plain = at = put(put(at, end, program_name), end, ": ");
 		size_t len = strlen(members);
 		at = put(at, len == 0 ? end : end - len - 2, message);
-		for (size_t i = 0; i < len; i++)
-			if (i == 0)
-				at = stpcpy(at, " (");
-			else if (members[i] != '"')
-				*at++ =
-				    (char)(members[i] == ','   ? ' '
-					   : members[i] == ':' ? '='
-							       : members[i]);
 		if (len > 0)
-			*at++ = ')';
+			at = put_members(at, members);
 	}
 	*at = '\0';
 	if (to_syslog)
@@ -164,9 +169,7 @@ log_at(enum log_level level, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	if (level > level_max ||
-	    vsnprintf(message, sizeof(message), format, arguments) < 0)
-		message[0] = '\0';
+	vsnprintf(message, sizeof(message), format, arguments);
 	va_end(arguments);
 	errno = errno_before;
 	log_members(level, message, about);

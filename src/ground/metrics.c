@@ -50,17 +50,15 @@ static struct file *
 map_file(const char *path, int flags)
 {
 	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
-	int error = fd < 0 ? errno : posix_fallocate(fd, 0, FILE_BYTES);
 	void *map = MAP_FAILED;
 
-	if (error == 0) {
+	if (fd < 0)
+		return NULL;
+	errno = posix_fallocate(fd, 0, FILE_BYTES);
+	if (errno == 0)
 		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 		    fd, 0);
-		error = errno;
-	}
-	if (fd >= 0)
-		close(fd);
-	errno = error;
+	close(fd);
 	return map == MAP_FAILED ? NULL : (mapping = map);
 }
 
@@ -77,6 +75,7 @@ metrics_open(const char *dir, bool make)
 	if (mapping == NULL)
 		sigaction(SIGBUS, &action, &before);
 	do {
+		void *earlier = mapping;
 		struct file *file = map_file(path, make ? O_CREAT : 0);
 		uint64_t kind = 0;
 
@@ -87,8 +86,13 @@ metrics_open(const char *dir, bool make)
 			 kind == KIND) {
 			metrics = file->places;
 			fault = FAULT_NONE;
-		} else
+			if (earlier != NULL)
+				munmap(earlier, FILE_BYTES);
+		} else {
+			munmap(mapping, FILE_BYTES);
+			mapping = earlier;
 			errno = EINVAL;
+		}
 	} while (fault == FAULT_SETUP && make && unlink(path) == 0);
 	free(path);
 	return fault;

@@ -11,41 +11,31 @@
 
 #include "ground/log.h"
 
-static int
-send_to(const char *name, const char *state)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	size_t len = strlen(name), state_len = strlen(state);
-	ssize_t sent;
-	int fd;
-
-	if ((name[0] != '/' && name[0] != '@') ||
-	    len >= sizeof(address.sun_path)) {
-		errno = EINVAL;
-		return -1;
-	}
-	memcpy(address.sun_path, name, len);
-	if (name[0] == '@')
-		address.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	/* The length ends an abstract name; it counts no NUL. */
-	sent = sendto(fd, state, state_len, MSG_NOSIGNAL,
-	    (const struct sockaddr *)&address,
-	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
-	close(fd);
-	return sent == (ssize_t)state_len ? 0 : -1;
-}
-
 void
 notify_supervisor(const char *state)
 {
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const char *name = getenv("NOTIFY_SOCKET");
+	size_t len = name == NULL ? 0 : strlen(name);
+	int fd = -1;
 
-	if (name == NULL || name[0] == '\0')
+	if (len == 0)
 		return;
-	if (send_to(name, state) < 0)
+	errno = EINVAL;
+	if ((name[0] == '/' || name[0] == '@') &&
+	    len < sizeof(address.sun_path)) {
+		memcpy(address.sun_path, name, len);
+		if (name[0] == '@')
+			address.sun_path[0] = '\0';
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	}
+	/* The length ends an abstract name; it counts no NUL. */
+	if (fd < 0 ||
+	    sendto(fd, state, strlen(state), MSG_NOSIGNAL,
+		(const struct sockaddr *)&address,
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
 		log_warning("NOTIFY_SOCKET %.108s: cannot tell it %s: %s", name,
 		    state, strerror(errno));
+	if (fd >= 0)
+		close(fd);
 }

@@ -71,8 +71,6 @@ credential_read(const char *authorization, const char **token, size_t *len)
 	if (*element_end(text) == ',')
 		return HTTP_CREDENTIAL_SEVERAL;
 	text += SCHEME_LEN;
-	if (*text != ' ')
-		return HTTP_CREDENTIAL_MALFORMED;
 	text += strspn(text, " ");
 	token_len = strspn(text, TOKEN68);
 	if (token_len == 0)

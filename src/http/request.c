@@ -5,13 +5,12 @@
 #include "http/request.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/config.h"
@@ -71,27 +70,35 @@ request_read(struct request *request, char *const *variables)
 	return ambiguous || variables[i] != NULL ? -1 : 0;
 }
 
-void
-request_ids_begin(void)
+static void
+make_id_prefix(void)
 {
 	uint64_t bits;
 
 	if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
-		bits = (uint64_t)clock_us(CLOCK_REALTIME) << 12 ^
-		       (uint64_t)getpid();
+		bits = (uint64_t)clock_us(CLOCK_REALTIME);
 	snprintf(id_prefix, sizeof(id_prefix), "%016" PRIx64 "-", bits);
 }
 
 void
 request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const char *given = request->id == NULL ? "" : request->id;
+	char digits[sizeof("ffffffffffffffff")] = "";
+	char *first = digits + sizeof(digits) - 1;
 
-	if (tokens_is_name(given) && strstr(given, "pst_") == NULL)
+	pthread_once(&once, make_id_prefix);
+	if (tokens_is_name(given) && strstr(given, "pst_") == NULL) {
 		strcpy(id, given);
-	else
-		snprintf(id, REQUEST_ID_MAX + 1, "%s%" PRIx64, id_prefix,
-		    atomic_fetch_add(&id_count, 1));
+		return;
+	}
+	/* For every request, so without printf. */
+	uint64_t n = atomic_fetch_add(&id_count, 1);
+	do
+		*--first = "0123456789abcdef"[n & 15];
+	while ((n >>= 4) != 0);
+	strcpy(stpcpy(id, id_prefix), first);
 }
 
 const char *

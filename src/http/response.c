@@ -7,6 +7,9 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "pure/json_string.h"
 
 /* Print into `buf`; return the length.  Each text is from a table of ours. */
 __attribute__((format(printf, 3, 4))) static size_t
@@ -22,28 +25,28 @@ print(char *buf, size_t size, const char *format, ...)
 	return (size_t)len;
 }
 
-/* A status with its phrase, and the header that it demands. */
+/* A status, its text, and the header that it demands. */
 struct status {
 	int number;
-	const char *phrase, *header;
+	const char *text, *header;
 };
 
 static const struct status *
 find_status(int number)
 {
 	static const struct status rows[] = {
-		{ 200, "OK", "" },
-		{ 204, "No Content", "" },
-		{ 400, "Bad Request", "" },
-		{ 401, "Unauthorized",
+		{ 200, "200 OK", "" },
+		{ 204, "204 No Content", "" },
+		{ 400, "400 Bad Request", "" },
+		{ 401, "401 Unauthorized",
 		    "WWW-Authenticate: Bearer realm=\"plant-store\", "
 		    "error=\"invalid_token\"\r\n" },
-		{ 404, "Not Found", "" },
-		{ 405, "Method Not Allowed", "Allow: POST\r\n" },
-		{ 409, "Conflict", "" },
-		{ 413, "Content Too Large", "" },
-		{ 500, "Internal Server Error", "" },
-		{ 503, "Service Unavailable", "Retry-After: 1\r\n" },
+		{ 404, "404 Not Found", "" },
+		{ 405, "405 Method Not Allowed", "Allow: POST\r\n" },
+		{ 409, "409 Conflict", "" },
+		{ 413, "413 Content Too Large", "" },
+		{ 500, "500 Internal Server Error", "" },
+		{ 503, "503 Service Unavailable", "Retry-After: 1\r\n" },
 	};
 	size_t i = 0;
 
@@ -59,21 +62,6 @@ extra_header(enum http_error error)
 	if (error == HTTP_CREDENTIAL_MISSING || error == HTTP_CREDENTIAL_SCHEME)
 		return "WWW-Authenticate: Bearer realm=\"plant-store\"\r\n";
 	return find_status(errors_status(error))->header;
-}
-
-/* Copy `text` as the inside of a JSON string; it has no control characters. */
-static void
-json_escape(const char *text, char *out, size_t size)
-{
-	size_t len = 0;
-
-	for (; *text != '\0'; text++) {
-		assert(len + 2 < size);
-		if (*text == '"' || *text == '\\')
-			out[len++] = '\\';
-		out[len++] = *text;
-	}
-	out[len] = '\0';
 }
 
 void
@@ -93,10 +81,12 @@ static size_t
 begin(const struct response_head *head, int status,
     char buf[static RESPONSE_HEAD_MAX])
 {
-	size_t len = print(buf, RESPONSE_HEAD_MAX,
-	    "Status: %d %s\r\n"
-	    "X-Request-Id: %s\r\n",
-	    status, find_status(status)->phrase, head->id);
+	/* For every request, so without printf. */
+	char *at = stpcpy(buf, "Status: ");
+	at = stpcpy(at, find_status(status)->text);
+	at = stpcpy(at, "\r\nX-Request-Id: ");
+	at = stpcpy(at, head->id);
+	size_t len = (size_t)(stpcpy(at, "\r\n") - buf);
 
 	if (head->origin != NULL)
 		len += print(buf + len, RESPONSE_HEAD_MAX - len,
@@ -140,15 +130,15 @@ size_t
 response_error(const struct response_head *head,
     const struct response_error *error, char buf[static RESPONSE_HEAD_MAX])
 {
-	char text[RESPONSE_MESSAGE_MAX], escaped[2 * RESPONSE_MESSAGE_MAX];
+	char text[RESPONSE_MESSAGE_MAX], token[6 * RESPONSE_MESSAGE_MAX + 2];
 	char body[RESPONSE_HEAD_MAX];
 	int status = head->contract ? 400 : errors_status(error->error);
 	size_t body_len, len = begin(head, status, buf);
 
 	response_message(error, text, sizeof text);
-	json_escape(text, escaped, sizeof escaped);
-	body_len = print(body, sizeof body, "{\"error\":%d,\"message\":\"%s\"}",
-	    errors_number(error->error), escaped);
+	size_t token_len = json_string_print(text, strlen(text), token);
+	body_len = print(body, sizeof body, "{\"error\":%d,\"message\":%.*s}",
+	    errors_number(error->error), (int)token_len, token);
 	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
 			 "Content-Type: application/json\r\n"
 			 "Content-Length: %zu\r\n"

@@ -437,7 +437,6 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 		return;
 	pthread_mutex_lock(&tokens->lock);
 	if (now_ms >= tokens->next_check_ms) {
-		/* Before the check: a recheck meanwhile must not be lost. */
 		tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
 		refresh(tokens);
 	}
@@ -447,7 +446,9 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 void
 tokens_recheck(struct tokens *tokens)
 {
-	tokens->next_check_ms = INT64_MIN;
+	pthread_mutex_lock(&tokens->lock);
+	refresh(tokens);
+	pthread_mutex_unlock(&tokens->lock);
 }
 
 enum http_error

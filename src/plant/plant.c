@@ -21,8 +21,8 @@ enum { ID, NAME, TAG, NMEMBERS };
 #define AROUND_MAX 44
 
 /*
- * Write the canonical form of the valid string token, at most `len` bytes, and
- * return its end; NULL if there is no memory.
+ * Write the canonical form of the valid string token into `to`, which has room
+ * for `len` bytes, and return its end; NULL if there is no memory.
  *
  * json-c prints a string that is not canonical yet.  Its tokener does not read
  * it: 0.16 drops the escaped pair of a character whose low 16 bits look like a
@@ -35,27 +35,21 @@ put_string(char *to, const char *token, size_t len)
 	struct json_object *object;
 	const char *text = NULL;
 	size_t text_len = 0, n;
-	char *means;
+	bool good;
 
 	if (json_canonical_string(token, len) == len)
 		return mempcpy(to, token, len);
-	means = len > INT_MAX ? NULL : malloc(len);
-	if (means == NULL)
-		return NULL;
-	n = json_string_decode(token, len, means);
-	object = json_object_new_string_len(means, (int)n);
+	n = json_string_decode(token, len, to);
+	object = n > INT_MAX ? NULL : json_object_new_string_len(to, (int)n);
 	if (object != NULL)
 		text = json_object_to_json_string_length(object,
 		    JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
 		    &text_len);
-	if (text == NULL || text_len < 2 || text_len > len ||
-	    json_canonical_string(text, text_len) != text_len ||
-	    json_string_decode(text, text_len, means) != n)
-		to = NULL;
-	else
-		to = mempcpy(to, text, text_len);
+	good = text != NULL && text_len >= 2 && text_len <= len &&
+	       json_canonical_string(text, text_len) == text_len &&
+	       json_string_decode(text, text_len, to) == n;
+	to = good ? mempcpy(to, text, text_len) : NULL;
 	json_object_put(object);
-	free(means);
 	return to;
 }
 

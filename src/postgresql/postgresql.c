@@ -34,24 +34,31 @@
 /* Of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
-/* The parameters of the statements, all arrays; REPEAT has the first alone. */
+/* The parameters of the statements; REPEAT has the first alone. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	pthread_mutex_t mutex; /* of all below */
+	_Atomic unsigned commits; /* that have a session, or want one */
+	pthread_mutex_t mutex;    /* of all below */
 	struct session *idle;
-	bool down;                  /* the last attempt to connect failed */
-	int64_t pause_ms, retry_ms; /* then: the next one is not before */
+	int64_t pause_ms; /* 0, or the last attempt to connect failed; */
+	int64_t retry_ms; /* the next one is not before */
 	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
 	int64_t trouble_ms;
 };
 
-/* A plant of a batch.  Those of equal ids stand together, in their order. */
-struct entry {
-	struct store_item *item;
-	bool open; /* the result is not known yet */
+/* Until it is known. */
+#define RESULT_OPEN STORE_UNKNOWN
+
+/* Plants for one statement: by id, and those of one id in their order. */
+struct batch {
+	struct session *session;
+	struct store_item **items;
+	size_t n;
+	char *texts; /* room for the parameters */
+	int64_t deadline_ms;
 };
 
 /* --- Sessions --- */
@@ -69,41 +76,38 @@ log_session(const struct session *session, const char *what)
 	    session->standbys);
 }
 
+/* While the database is away, one commit tries to connect after each pause. */
 static struct session *
-connect_session(struct store *store, bool first, enum fault *fault)
+connect_session(struct store *store, enum fault *fault)
 {
 	char reason[SESSION_REASON_MAX];
-	struct session *session =
-	    session_open(store->database, true, fault, reason);
+	int64_t now_us = clock_us(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
-	bool was_down = store->down;
-	store->down = session == NULL;
+	bool may_connect = now_us / 1000 >= store->retry_ms;
+	if (may_connect && store->pause_ms > 0)
+		store->retry_ms = INT64_MAX;
 	pthread_mutex_unlock(&store->mutex);
-	if (session == NULL && !was_down)
-		log_error("cannot use the database: %s", reason);
-	else if (session != NULL && (was_down || first))
-		log_session(
-		    session, first ? "the database" : "the database is back");
-	return session;
-}
-
-/* While it is down, one commit tries to connect after each pause. */
-static bool
-may_connect(struct store *store)
-{
-	int64_t now_us = clock_us(CLOCK_MONOTONIC), now_ms = now_us / 1000;
-
-	if (!store->down)
-		store->pause_ms = PAUSE_MIN_MS;
-	else if (now_ms < store->retry_ms)
-		return false;
-	/* Not all services of a site at the same moment. */
-	store->retry_ms =
-	    now_ms + store->pause_ms - now_us % (store->pause_ms / 2);
-	if ((store->pause_ms *= 2) > PAUSE_MAX_MS)
+	if (!may_connect)
+		return NULL;
+	struct session *session =
+	    session_open(store->database, true, fault, reason);
+	pthread_mutex_lock(&store->mutex);
+	bool was_away = store->pause_ms > 0;
+	store->pause_ms = was_away ? 2 * store->pause_ms : PAUSE_MIN_MS;
+	if (store->pause_ms > PAUSE_MAX_MS)
 		store->pause_ms = PAUSE_MAX_MS;
-	return true;
+	if (session != NULL)
+		store->pause_ms = 0;
+	/* Not all services of a site at the same moment. */
+	store->retry_ms = clock_ms(CLOCK_MONOTONIC) + store->pause_ms -
+			  now_us % (store->pause_ms / 2 + 1);
+	pthread_mutex_unlock(&store->mutex);
+	if (session == NULL && !was_away)
+		log_error("cannot use the database: %s", reason);
+	else if (session != NULL && was_away)
+		log_session(session, "the database is back");
+	return session;
 }
 
 /* A session for a commit, to be given back; or NULL. */
@@ -118,11 +122,9 @@ take_session(struct store *store)
 		session = store->idle;
 		if (session != NULL)
 			store->idle = session->next;
-		bool connect = session == NULL && may_connect(store);
 		pthread_mutex_unlock(&store->mutex);
 		if (session == NULL)
-			return connect ? connect_session(store, false, &fault)
-				       : NULL;
+			return connect_session(store, &fault);
 		if (session_is_alive(session))
 			return session;
 		/* It ended while it was idle, and nothing with it. */
@@ -131,172 +133,118 @@ take_session(struct store *store)
 }
 
 static void
-give_back(struct store *store, struct session *session, bool usable)
+give_back(struct store *store, struct session *session)
 {
-	if (!usable) {
-		session_close(session);
-		return;
-	}
 	pthread_mutex_lock(&store->mutex);
 	session->next = store->idle;
 	store->idle = session;
 	pthread_mutex_unlock(&store->mutex);
 }
 
-/* --- A statement's parameters --- */
+/* --- A statement --- */
 
+/* Whether it is the first of its id, and without a result. */
 static bool
-is_first(const struct entry *entries, size_t i)
+is_asked(const struct batch *batch, size_t i)
 {
-	return i == 0 ||
-	       entries[i].item->plant->id != entries[i - 1].item->plant->id;
+	struct store_item *const *item = &batch->items[i];
+
+	return item[0]->result == RESULT_OPEN &&
+	       (i == 0 || item[0]->plant->id != item[-1]->plant->id);
 }
-
-static char *
-put_element(char *at, const char *text, size_t len)
-{
-	*at++ = '"';
-	for (size_t i = 0; i < len; i++) {
-		if (text[i] == '"' || text[i] == '\\')
-			*at++ = '\\';
-		*at++ = text[i];
-	}
-	*at++ = '"';
-	return at;
-}
-
-static char *
-put_column(char *at, int column, const struct store_item *item)
-{
-	char text[TIMESTAMP_LEN + 1];
-	const char *stored_at = item->at;
-
-	switch (column) {
-	case IDS:
-		return at + sprintf(at, "%" PRId64, item->plant->id);
-	case PLANTS:
-		return put_element(at, item->plant->text, item->plant->len);
-	case BY:
-		return put_element(at, item->by, strlen(item->by));
-	default:
-		if (stored_at == NULL) {
-			timestamp_print(clock_ms(CLOCK_REALTIME), text);
-			stored_at = text;
-		}
-		return put_element(at, stored_at, TIMESTAMP_LEN);
-	}
-}
-
-/*
- * Put the first `columns` of the open entries, the first of each id, into
- * `values` as the texts of arrays.  Return their memory; NULL: there is none.
- */
-static char *
-encode(const struct entry *entries, size_t n, int columns, const char **values)
-{
-	size_t bytes = COLUMNS * sizeof("{}");
-
-	for (size_t i = 0; i < n; i++)
-		/* Each byte may need another one before it. */
-		bytes += sizeof("-9223372036854775808,\"\",\"\",\"\",") +
-			 TIMESTAMP_LEN + 2 * entries[i].item->plant->len +
-			 2 * strlen(entries[i].item->by);
-	char *buf = malloc(bytes), *at = buf;
-	if (buf == NULL)
-		return NULL;
-	for (int column = 0; column < columns; column++) {
-		char before = '{';
-
-		values[column] = at;
-		for (size_t i = 0; i < n; i++) {
-			if (!entries[i].open || !is_first(entries, i))
-				continue;
-			*at++ = before;
-			before = ',';
-			at = put_column(at, column, entries[i].item);
-		}
-		*at++ = '}';
-		*at++ = '\0';
-	}
-	return buf;
-}
-
-/* --- Results --- */
 
 static size_t
-count_open(const struct entry *entries, size_t n)
+count_asked(const struct batch *batch)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < n; i++)
-		count += entries[i].open && is_first(entries, i);
+	for (size_t i = 0; i < batch->n; i++)
+		count += is_asked(batch, i);
 	return count;
 }
 
+/* Put the first `columns` of what is asked into batch->texts. */
 static void
-set_result(struct entry *entry, enum store_result result)
+encode(const struct batch *batch, int columns, const char **values)
 {
-	entry->item->result = result;
-	entry->open = false;
-}
+	char now[TIMESTAMP_LEN], *at = batch->texts;
 
-static void
-end_open(struct entry *entries, size_t n, enum store_result result)
-{
-	for (size_t i = 0; i < n; i++)
-		if (entries[i].open)
-			set_result(&entries[i], result);
-}
+	timestamp_print(clock_ms(CLOCK_REALTIME), now);
+	for (int column = 0; column < columns; column++) {
+		values[column] = at;
+		for (size_t i = 0; i < batch->n; i++) {
+			const struct store_item *item = batch->items[i];
 
-static int
-by_id(const void *id, const void *entry)
-{
-	const int64_t *x = id;
-	const struct entry *y = entry;
-
-	return (*x > y->item->plant->id) - (*x < y->item->plant->id);
-}
-
-static int
-by_id_and_place(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-	int order = by_id(&x->item->plant->id, y);
-
-	return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
+			if (!is_asked(batch, i))
+				continue;
+			if (column == IDS)
+				at += sprintf(at, "%" PRId64, item->plant->id);
+			else if (column == PLANTS)
+				at = mempcpy(
+				    at, item->plant->text, item->plant->len);
+			else if (column == BY)
+				at = stpcpy(at, item->by);
+			else
+				at = mempcpy(at,
+				    item->at != NULL ? item->at : now,
+				    TIMESTAMP_LEN);
+			*at++ = '\n';
+		}
+		at[-1] = '\0';
+	}
 }
 
 /*
  * A row of the answer: an id and, unless the row was made now, its plant, to
- * which all entries with this id refer.
+ * which all items with this id refer.
  */
 static void
-settle_row(struct entry *entries, size_t n, const PGresult *rows, int row)
+settle_row(const struct batch *batch, const PGresult *rows, int row)
 {
 	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
-	bool created = PQnfields(rows) == 1;
-	const char *text = created ? NULL : PQgetvalue(rows, row, 1);
-	size_t len = created ? 0 : (size_t)PQgetlength(rows, row, 1);
-	struct entry *entry = bsearch(&id, entries, n, sizeof(*entries), by_id);
+	const char *text = NULL;
+	size_t len = 0, i = 0, end = batch->n;
 
-	if (entry == NULL)
-		return;
-	while (entry > entries && entry[-1].item->plant->id == id)
-		entry--;
-	for (; entry < entries + n && entry->item->plant->id == id; entry++) {
-		const struct plant *plant = entry->item->plant;
-
-		if (text == NULL) {
-			set_result(entry, STORE_CREATED);
-			text = plant->text;
-			len = plant->len;
-			continue;
-		}
-		set_result(entry,
-		    plant->len == len && memcmp(plant->text, text, len) == 0
-			? STORE_SAME
-			: STORE_CONFLICT);
+	if (PQnfields(rows) > 1) {
+		text = PQgetvalue(rows, row, 1);
+		len = (size_t)PQgetlength(rows, row, 1);
 	}
+	while (i < end) {
+		size_t middle = i + (end - i) / 2;
+
+		if (batch->items[middle]->plant->id < id)
+			i = middle + 1;
+		else
+			end = middle;
+	}
+	for (; i < batch->n && batch->items[i]->plant->id == id; i++) {
+		struct store_item *item = batch->items[i];
+
+		item->result = text == NULL ? STORE_CREATED
+			       : item->plant->len == len &&
+				       memcmp(item->plant->text, text, len) == 0
+				   ? STORE_SAME
+				   : STORE_CONFLICT;
+		if (text == NULL) {
+			text = item->plant->text;
+			len = item->plant->len;
+		}
+	}
+}
+
+static enum session_result
+run_statement(const struct batch *batch, const char *name, int columns)
+{
+	const char *values[COLUMNS];
+	PGresult *rows;
+
+	encode(batch, columns, values);
+	enum session_result status = session_run(
+	    batch->session, name, columns, values, batch->deadline_ms, &rows);
+	for (int row = 0; row < PQntuples(rows); row++)
+		settle_row(batch, rows, row);
+	PQclear(rows);
+	return status;
 }
 
 /* --- Commit --- */
@@ -320,149 +268,142 @@ log_trouble(struct store *store, const char *what, const char *reason)
 }
 
 static bool
-is_code(const struct session *session, const char *begin)
+is_code(const struct batch *batch, const char *begin)
 {
-	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
+	return strncmp(batch->session->sqlstate, begin, strlen(begin)) == 0;
 }
 
-/* Run one of the two statements for the open entries. */
-static enum session_result
-run_statement(struct session *session, const char *name, int columns,
-    struct entry *entries, size_t n, int64_t deadline_ms)
+static void
+set_results(const struct batch *batch, enum store_result result)
 {
-	const char *values[COLUMNS];
-	char *texts = encode(entries, n, columns, values);
-	PGresult *rows = NULL;
-
-	if (texts == NULL) {
-		session_refuse(session, "53200", "no memory");
-		return SESSION_REFUSED;
-	}
-	enum session_result status = session_run(
-	    session, NULL, name, columns, values, deadline_ms, &rows);
-	for (int row = 0; row < PQntuples(rows); row++)
-		settle_row(entries, n, rows, row);
-	PQclear(rows);
-	free(texts);
-	return status;
+	for (size_t i = 0; i < batch->n; i++)
+		if (batch->items[i]->result == RESULT_OPEN)
+			batch->items[i]->result = result;
 }
 
 /*
- * Store the open entries and find the results; those of a locked one among
- * several stay open.  False if the session is of no use any more.
+ * Store the plants and find the results; those of a locked one among several
+ * stay open.  False if the session is of no use any more.
  */
 static bool
-store_entries(struct store *store, struct session *session,
-    struct entry *entries, size_t n, int64_t deadline_ms)
+store_batch(struct store *store, const struct batch *batch)
 {
+	const char *reason = batch->session->reason;
 	enum session_result status;
 	/* A row was deleted between the two statements. */
 	enum store_result result = STORE_BUSY;
 
 	do {
-		status = run_statement(
-		    session, INSERT_NAME, COLUMNS, entries, n, deadline_ms);
-		if (status == SESSION_DONE && count_open(entries, n) > 0)
-			status = run_statement(
-			    session, REPEAT_NAME, 1, entries, n, deadline_ms);
+		status = run_statement(batch, INSERT_NAME, COLUMNS);
+		if (status == SESSION_DONE && count_asked(batch) > 0)
+			status = run_statement(batch, REPEAT_NAME, 1);
 		/* Serialization failure, deadlock. */
 	} while (status == SESSION_REFUSED &&
-		 (is_code(session, "40001") || is_code(session, "40P01")) &&
-		 clock_ms(CLOCK_MONOTONIC) < deadline_ms);
+		 (is_code(batch, "40001") || is_code(batch, "40P01")) &&
+		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
-		log_trouble(store, "did not confirm", session->reason);
-		result = STORE_UNKNOWN;
-	} else if (status == SESSION_REFUSED) {
-		if (is_code(session, "55P03") && count_open(entries, n) > 1)
+		log_trouble(store, "did not confirm", reason);
+		return false; /* as open results are */
+	}
+	if (status == SESSION_REFUSED) {
+		if (is_code(batch, "55P03") && count_asked(batch) > 1)
 			return true;
-		log_trouble(store, "refused", session->reason);
-		if (is_code(session, "53100"))
+		log_trouble(store, "refused", reason);
+		if (is_code(batch, "53100"))
 			result = STORE_FULL;
 		/* Not resources, locks, nor a statement that was cancelled. */
-		else if (!is_code(session, "53") && !is_code(session, "55") &&
-			 !is_code(session, "40") && !is_code(session, "57014"))
+		else if (!is_code(batch, "53") && !is_code(batch, "55") &&
+			 !is_code(batch, "40") && !is_code(batch, "57014"))
 			result = STORE_AWAY;
 	}
-	end_open(entries, n, result);
-	return result != STORE_UNKNOWN && result != STORE_AWAY;
+	set_results(batch, result);
+	return result != STORE_AWAY;
 }
 
+/* One id among others is locked: try each alone. */
 static bool
-set_lock_timeout(struct session *session, const char *sql, int64_t deadline_ms)
+store_singly(struct store *store, const struct batch *batch)
 {
-	PGresult *none;
-	enum session_result status =
-	    session_run(session, sql, NULL, 0, NULL, deadline_ms, &none);
+	struct batch one = *batch;
+	bool usable = true;
 
-	PQclear(none);
-	return status == SESSION_DONE;
-}
-
-/*
- * One id among others is locked: try each alone, and wait for none, or a few
- * would take all the time there is.
- */
-static bool
-store_singly(struct store *store, struct session *session,
-    struct entry *entries, size_t n, int64_t deadline_ms)
-{
-	size_t some;
-	bool usable = set_lock_timeout(session,
-	    "SET lock_timeout = '" SESSION_LOCK_TIMEOUT_BRIEF "'", deadline_ms);
-
-	for (size_t i = 0; i < n && usable; i += some) {
-		for (some = 1; i + some < n && !is_first(entries, i + some);)
-			some++;
-		if (entries[i].open && clock_ms(CLOCK_MONOTONIC) < deadline_ms)
-			usable = store_entries(
-			    store, session, entries + i, some, deadline_ms);
+	for (size_t i = 0; i < batch->n; i += one.n) {
+		one.items = batch->items + i;
+		for (one.n = 1;
+		     i + one.n < batch->n &&
+		     one.items[one.n]->plant->id == one.items[0]->plant->id;)
+			one.n++;
+		if (usable && count_asked(&one) > 0 &&
+		    clock_ms(CLOCK_MONOTONIC) < one.deadline_ms)
+			usable = store_batch(store, &one);
+		else
+			set_results(&one, STORE_BUSY);
 	}
-	/* Not tried. */
-	end_open(entries, n, STORE_BUSY);
-	return usable && set_lock_timeout(session,
-			     "SET lock_timeout = '" SESSION_LOCK_TIMEOUT "'",
-			     deadline_ms + SESSION_TIMEOUT_MS);
+	return usable;
 }
 
-/* Some items, whose results are set. */
-static void
-commit_entries(struct store *store, struct entry *entries, size_t n)
+static int
+by_id_and_place(const void *a, const void *b)
 {
-	struct session *session = take_session(store);
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	struct store_item *const *x = a, *const *y = b;
+	int64_t x_id = (*x)->plant->id, y_id = (*y)->plant->id;
 
-	if (session == NULL) {
-		end_open(entries, n, STORE_AWAY);
+	return x_id != y_id ? (x_id > y_id) - (x_id < y_id)
+			    : (*x > *y) - (*x < *y);
+}
+
+/* Some items, of so many bytes, whose results are set. */
+static void
+commit_part(
+    struct store *store, struct store_item **items, size_t n, size_t bytes)
+{
+	struct batch batch = { .items = items, .n = n };
+
+	batch.texts = malloc(bytes);
+	if (batch.texts == NULL) {
+		set_results(&batch, STORE_BUSY);
 		return;
 	}
-	/* Two batches that lock in one order do not deadlock. */
-	qsort(entries, n, sizeof(*entries), by_id_and_place);
-	bool usable = store_entries(store, session, entries, n, deadline_ms);
-	if (usable && count_open(entries, n) > 0)
-		usable = store_singly(store, session, entries, n, deadline_ms);
-	give_back(store, session, usable);
+	store->commits++;
+	batch.session = take_session(store);
+	batch.deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	if (batch.session == NULL)
+		set_results(&batch, STORE_AWAY);
+	else {
+		/* Two batches that lock in one order do not deadlock. */
+		qsort(items, n, sizeof(*items), by_id_and_place);
+		bool usable = store_batch(store, &batch);
+		if (usable && count_asked(&batch) > 0)
+			usable = store_singly(store, &batch);
+		if (usable)
+			give_back(store, batch.session);
+		else
+			session_close(batch.session);
+	}
+	store->commits--;
+	free(batch.texts);
 }
 
 static int
 commit(struct store *store, struct store_item *items, size_t n,
     void (*answer)(void *argument), void *argument)
 {
-	struct entry *entries = malloc(n * sizeof(*entries));
-	size_t bytes = 0, begun = 0;
+	struct store_item **part = malloc(n * sizeof(*part));
+	size_t len = 0, bytes = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		items[i].result = STORE_BUSY; /* without memory */
-		if (entries == NULL)
+		items[i].result = part != NULL ? RESULT_OPEN : STORE_BUSY;
+		if (part == NULL)
 			continue;
-		entries[i] = (struct entry){ .item = &items[i], .open = true };
-		bytes += items[i].plant->len;
+		part[len++] = &items[i];
+		/* More than an id, a name, a time and their newlines. */
+		bytes += RECORD_ENVELOPE_MAX + items[i].plant->len;
 		if (bytes < STATEMENT_BYTES_MAX && i + 1 < n)
 			continue;
-		commit_entries(store, entries + begun, i + 1 - begun);
-		begun = i + 1;
-		bytes = 0;
+		commit_part(store, part, len, bytes);
+		len = bytes = 0;
 	}
-	free(entries);
+	free(part);
 	if (answer != NULL)
 		answer(argument);
 	return 0;
@@ -471,22 +412,21 @@ commit(struct store *store, struct store_item *items, size_t n,
 static enum store_result
 ready(struct store *store)
 {
-	struct session *session = take_session(store);
-
-	if (session == NULL)
-		return STORE_AWAY;
-	give_back(store, session, true);
-	return STORE_CREATED;
+	pthread_mutex_lock(&store->mutex);
+	bool idle = store->idle != NULL && session_is_alive(store->idle);
+	bool away = !idle && store->pause_ms > 0;
+	pthread_mutex_unlock(&store->mutex);
+	/* Commits may need all sessions: until they end, the last result. */
+	if (!idle && store->commits == 0) {
+		struct session *session = take_session(store);
+		away = session == NULL;
+		if (!away)
+			give_back(store, session);
+	}
+	return away ? STORE_AWAY : STORE_CREATED;
 }
 
 /* --- Open and close --- */
-
-/* Each thread has a session of its own: there is nothing to wait for. */
-static void
-do_nothing(struct store *store)
-{
-	(void)store;
-}
 
 static void
 close_store(struct store *store)
@@ -512,13 +452,13 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	store->pause_ms = PAUSE_MIN_MS;
 	pthread_mutex_init(&store->mutex, NULL);
-	struct session *session =
-	    connect_session(store, options->prepare, fault);
-	if (session != NULL)
-		give_back(store, session, true);
-	else if (*fault != FAULT_BUSY || !options->prepare) {
+	struct session *session = connect_session(store, fault);
+	if (session != NULL) {
+		if (options->prepare)
+			log_session(session, "the database");
+		give_back(store, session);
+	} else if (*fault != FAULT_BUSY || !options->prepare) {
 		close_store(store);
 		return NULL;
 	}
@@ -531,8 +471,6 @@ const struct engine store_engine = {
 	.open = open_store,
 	.commit = commit,
 	.ready = ready,
-	.wait = do_nothing,
-	.idle = do_nothing,
 	.close = close_store,
 	.reader_open = reader_open,
 	.reader_next = reader_next,

@@ -1,11 +1,10 @@
 /*
  * reader: reads plants in one transaction, which sees the table as it was at
- * its begin.  The server sends the rows of a walk one by one, so memory does
+ * its begin.  A cursor gives the rows of a walk some at a time, so memory does
  * not grow with them.
  */
 #include "session.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +14,10 @@
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
-/* The watch is called after so much was read, and while nothing comes. */
-#define STEP_BYTES ((uint64_t)1 << 20)
-#define STEP_MS 200
+/* In memory at once: mostly some KiB, at most 100 MiB. */
+#define FETCH "FETCH 100 FROM walk"
+/* The server may sort all rows first. */
+#define FETCH_TIMEOUT_MS 60000
 
 /* The time in milliseconds since 1970, in what all these databases document. */
 #define SELECT                         \
@@ -28,41 +28,27 @@ struct store_reader {
 	const struct engine *engine; /* engine.h: first */
 	struct session *session;
 	struct watch watch;
-	char since[TIMESTAMP_LEN + 1]; /* "": all */
+	char since[sizeof("infinity") + TIMESTAMP_LEN];
 	bool walking, ended;
 	enum fault fault;
-	PGresult *row; /* that the last record points into */
+	PGresult *rows; /* that the last record points into, */
+	int next;       /* and the row behind it */
 	char at[TIMESTAMP_LEN];
-	uint64_t plants, bytes, next_step;
+	uint64_t plants, bytes;
 };
 
-/* After an error of session_wait or of a statement. */
+/* Run a statement; its rows take the place of those before. */
 static enum fault
-end_badly(struct store_reader *reader, enum fault fault)
+run(struct store_reader *reader, const char *sql, int64_t timeout_ms)
 {
-	reader->ended = true;
-	reader->fault = fault;
-	if (fault == FAULT_BUSY)
-		log_error("the database: cannot read: %s",
-		    reader->session->reason[0] != '\0'
-			? reader->session->reason
-			: PQerrorMessage(reader->session->conn));
-	return fault;
-}
-
-/* Run a statement that is short.  NULL: `fault` is set. */
-static PGresult *
-run(struct store_reader *reader, const char *sql, int n,
-    const char *const *values, enum fault *fault)
-{
-	PGresult *rows;
-
-	*fault = FAULT_NONE;
-	if (session_run(reader->session, sql, NULL, n, values,
-		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
-		&rows) != SESSION_DONE)
-		*fault = end_badly(reader, FAULT_BUSY);
-	return rows;
+	PQclear(reader->rows);
+	reader->next = 0;
+	if (session_run(reader->session, sql, 0, NULL,
+		clock_ms(CLOCK_MONOTONIC) + timeout_ms,
+		&reader->rows) == SESSION_DONE)
+		return FAULT_NONE;
+	log_error("the database: cannot read: %s", reader->session->reason);
+	return FAULT_BUSY;
 }
 
 struct store_reader *
@@ -79,38 +65,37 @@ reader_open(
 	reader->engine = &store_engine;
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
-	if (since != NULL)
-		memcpy(reader->since, since, TIMESTAMP_LEN);
+	snprintf(reader->since, sizeof(reader->since), "%.*s", TIMESTAMP_LEN,
+	    since != NULL ? since : "-infinity");
 	reader->session = session_open(options->database, false, fault, reason);
 	if (reader->session == NULL)
 		log_error("the database: %s", reason);
 	else
-		PQclear(run(reader,
-		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", 0, NULL,
-		    fault));
+		*fault = run(reader,
+		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+		    SESSION_TIMEOUT_MS);
 	if (*fault == FAULT_NONE)
 		return reader;
 	reader_close(reader);
 	return NULL;
 }
 
-/*
- * The record of the first row; it points into `row`, which is kept.  Others may
- * have written it.
- */
+/* The record of the next row, which others may have written. */
 static enum fault
-fill(struct store_reader *reader, PGresult *row, struct record *record)
+fill(struct store_reader *reader, struct record *record)
 {
-	PQclear(reader->row);
-	reader->row = row;
-	timestamp_print(strtoll(PQgetvalue(row, 0, 3), NULL, 10), reader->at);
+	const PGresult *rows = reader->rows;
+	int row = reader->next++;
+
+	timestamp_print(
+	    strtoll(PQgetvalue(rows, row, 3), NULL, 10), reader->at);
 	*record = (struct record){
 		.at = reader->at,
-		.by = PQgetvalue(row, 0, 2),
-		.by_len = (size_t)PQgetlength(row, 0, 2),
-		.id = strtoll(PQgetvalue(row, 0, 0), NULL, 10),
-		.plant = PQgetvalue(row, 0, 1),
-		.plant_len = (size_t)PQgetlength(row, 0, 1),
+		.by = PQgetvalue(rows, row, 2),
+		.by_len = (size_t)PQgetlength(rows, row, 2),
+		.id = strtoll(PQgetvalue(rows, row, 0), NULL, 10),
+		.plant = PQgetvalue(rows, row, 1),
+		.plant_len = (size_t)PQgetlength(rows, row, 1),
 	};
 	if (record_is_canonical(record))
 		return FAULT_NONE;
@@ -121,69 +106,46 @@ fill(struct store_reader *reader, PGresult *row, struct record *record)
 	return FAULT_DAMAGED;
 }
 
-static bool
-begin_walk(struct store_reader *reader)
-{
-	const char *since =
-	    reader->since[0] != '\0' ? reader->since : "-infinity";
-
-	reader->walking = true;
-	return session_send(reader->session,
-		   SELECT " WHERE stored_at >= $1::timestamptz"
-			  " ORDER BY stored_at, id",
-		   NULL, 1, &since) &&
-	       PQsetSingleRowMode(reader->session->conn);
-}
-
-/* The next row of the walk, NULL at the end, however long it takes. */
+/* Some more rows; none at the end. */
 static enum fault
-next_row(struct store_reader *reader, PGresult **row)
+fetch(struct store_reader *reader)
 {
-	if (!reader->walking && !begin_walk(reader))
-		return FAULT_BUSY;
-	while (session_wait(
-		   reader->session, clock_ms(CLOCK_MONOTONIC) + STEP_MS) < 0) {
-		if (errno != ETIMEDOUT)
-			return FAULT_BUSY;
-		if (!watch_step(&reader->watch, reader->bytes, 0))
-			return FAULT_STOPPED;
+	char sql[sizeof("DECLARE walk CURSOR FOR " SELECT
+			" WHERE stored_at >= '' ORDER BY stored_at, id") +
+		 sizeof(reader->since)];
+	enum fault fault = FAULT_NONE;
+
+	if (!watch_step(&reader->watch, reader->bytes, 0))
+		return FAULT_STOPPED;
+	if (!reader->walking) {
+		sprintf(sql,
+		    "DECLARE walk CURSOR FOR " SELECT
+		    " WHERE stored_at >= '%s' ORDER BY stored_at, id",
+		    reader->since);
+		reader->walking = true;
+		fault = run(reader, sql, SESSION_TIMEOUT_MS);
 	}
-	*row = PQgetResult(reader->session->conn);
-	if (PQresultStatus(*row) == PGRES_SINGLE_TUPLE)
-		return FAULT_NONE;
-	bool ended = PQresultStatus(*row) == PGRES_TUPLES_OK;
-	if (!ended)
-		session_note(reader->session, *row);
-	PQclear(*row);
-	*row = NULL;
-	return ended ? FAULT_NONE : FAULT_BUSY;
+	return fault == FAULT_NONE ? run(reader, FETCH, FETCH_TIMEOUT_MS)
+				   : fault;
 }
 
 bool
 reader_next(struct store_reader *reader, struct record *record)
 {
-	enum fault fault;
-	PGresult *row;
-
 	if (reader->ended)
 		return false;
-	fault = next_row(reader, &row);
-	if (fault == FAULT_NONE && row == NULL) {
+	if (reader->next == PQntuples(reader->rows))
+		reader->fault = fetch(reader);
+	reader->ended = reader->next == PQntuples(reader->rows);
+	if (reader->fault == FAULT_NONE && !reader->ended)
+		reader->fault = fill(reader, record);
+	if (reader->fault != FAULT_NONE)
 		reader->ended = true;
-		return false;
+	else if (!reader->ended) {
+		reader->plants++;
+		reader->bytes += record->plant_len;
 	}
-	if (fault == FAULT_NONE)
-		fault = fill(reader, row, record);
-	reader->bytes += fault == FAULT_NONE ? record->plant_len : 0;
-	if (fault == FAULT_NONE && reader->bytes >= reader->next_step) {
-		reader->next_step = reader->bytes + STEP_BYTES;
-		if (!watch_step(&reader->watch, reader->bytes, 0))
-			fault = FAULT_STOPPED;
-	}
-	if (fault != FAULT_NONE)
-		end_badly(reader, fault);
-	reader->plants += fault == FAULT_NONE;
-	return fault == FAULT_NONE;
+	return !reader->ended;
 }
 
 enum fault
@@ -196,17 +158,13 @@ reader_end(struct store_reader *reader, char *where)
 enum fault
 reader_find(struct store_reader *reader, int64_t id, struct record *record)
 {
-	char text[sizeof("-9223372036854775808")];
-	const char *values[] = { text };
-	enum fault fault;
+	char sql[sizeof(SELECT " WHERE id = -9223372036854775808")];
 
-	snprintf(text, sizeof(text), "%" PRId64, id);
-	PGresult *row =
-	    run(reader, SELECT " WHERE id = $1::bigint", 1, values, &fault);
-	if (fault == FAULT_NONE && PQntuples(row) > 0)
-		return fill(reader, row, record);
-	PQclear(row);
-	return fault == FAULT_NONE ? FAULT_ABSENT : fault;
+	sprintf(sql, SELECT " WHERE id = %" PRId64, id);
+	enum fault fault = run(reader, sql, SESSION_TIMEOUT_MS);
+	if (fault == FAULT_NONE && PQntuples(reader->rows) == 0)
+		fault = FAULT_ABSENT;
+	return fault == FAULT_NONE ? fill(reader, record) : fault;
 }
 
 enum fault
@@ -236,7 +194,7 @@ reader_close(struct store_reader *reader)
 {
 	if (reader == NULL)
 		return;
-	PQclear(reader->row);
+	PQclear(reader->rows);
 	session_close(reader->session);
 	free(reader);
 }

@@ -9,7 +9,6 @@
  */
 #include "session.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,44 +18,54 @@
 
 /* A server that refuses so soon may be asked why. */
 #define PROMPT_MS 1000
-#define SERVER_VERSION_MIN 120000
+/*
+ * How long a statement waits for an id that another session holds: for as long
+ * as its commit takes, or its standby is away.
+ */
+#define LOCK_TIMEOUT "200ms"
 
-/* Nothing is returned of ids that are stored already. */
-#define INSERT(ids, plants, by, at)                                        \
-	"INSERT INTO plants (id, plant, stored_by, stored_at)"             \
-	" SELECT * FROM unnest(" ids "::bigint[], " plants "::text[], " by \
-	"::text[], " at "::timestamptz[])"                                 \
-	" ON CONFLICT (id) DO NOTHING RETURNING id"
+/*
+ * Each parameter is an array, a line for each element: no plant, name or time
+ * contains a newline.  Nothing is returned of ids that are stored already.
+ */
+#define LINES(text) "string_to_array(" text "::text, chr(10))"
+#define INSERT(ids, plants, by, at)                                       \
+	"INSERT INTO plants (id, plant, stored_by, stored_at)"            \
+	" SELECT * FROM unnest(" LINES(ids) "::bigint[], " LINES(         \
+	    plants) ", " LINES(by) ", " LINES(at) "::timestamptz[])"      \
+						  " ON CONFLICT (id) DO " \
+						  "NOTHING RETURNING id"
 /*
  * A row can be seen before a standby has it.  The lock is a write, so its
  * commit waits for the standby, which then has all that was written before.
  */
-#define REPEAT(ids)                                                      \
-	"SELECT id, plant FROM plants WHERE id = ANY(" ids "::bigint[])" \
-	" ORDER BY id FOR KEY SHARE"
+#define REPEAT(ids)                                           \
+	"SELECT id, plant FROM plants WHERE id = ANY(" LINES( \
+	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
 
 /*
- * A role or a database may have weakened the session.  CockroachDB has neither
- * fsync nor full_page_writes.
+ * What has to be mended, the standbys, and the settings that a role or a
+ * database may have weakened.  CockroachDB has neither fsync nor
+ * full_page_writes.
  */
 static const char check[] =
-    "SELECT coalesce(max(version), 0)::text = '" SCHEMA_VERSION "',"
-    " coalesce(current_setting('fsync', true), '') <> 'off',"
-    " coalesce(current_setting('full_page_writes', true), '') <> 'off',"
+    "SELECT CASE WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
+    " THEN 'the table plants_schema has version '"
+    " || coalesce(max(version), 0)::text || ', not " SCHEMA_VERSION
+    ": use the version of plant-store that made it'"
+    " WHEN current_setting('server_encoding') <> 'UTF8'"
+    " THEN 'the database''s encoding is not UTF8: create it with ENCODING"
+    " ''UTF8'' TEMPLATE template0'"
+    " WHEN current_setting('fsync', true) = 'off'"
+    " THEN 'the server has fsync = off, so a power cut would lose plants: set"
+    " it to on'"
+    " WHEN current_setting('full_page_writes', true) = 'off'"
+    " THEN 'the server has full_page_writes = off, so a power cut could damage"
+    " plants: set it to on' ELSE '' END,"
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
     " set_config('synchronous_commit', 'on', false),"
-    " set_config('lock_timeout', '" SESSION_LOCK_TIMEOUT "', false)"
+    " set_config('lock_timeout', '" LOCK_TIMEOUT "', false)"
     " FROM plants_schema";
-/* If the column with this number is false. */
-static const char *const check_failures[] = {
-	"the table plants_schema has another version than " SCHEMA_VERSION
-	": use the version of plant-store that made it",
-	"the server has fsync = off, so a power cut would lose plants: set it "
-	"to on",
-	"the server has full_page_writes = off, so a power cut could damage "
-	"plants: set it to on",
-};
-#define CHECK_FAILURES (int)(sizeof(check_failures) / sizeof(check_failures[0]))
 
 /* What helps against errors, by how their codes begin. */
 static const struct remedy {
@@ -82,23 +91,22 @@ static const struct remedy {
 	{ "53300", FAULT_BUSY,
 	    "; raise max_connections or the role's limit: a service needs one "
 	    "for each of its threads" },
+	{ "", FAULT_BUSY, "" },
 };
 
-/* NULL: none is known. */
 static const struct remedy *
 find_remedy(const char *text)
 {
-	for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
-		if (strncmp(text, remedies[i].code, strlen(remedies[i].code)) ==
-		    0)
-			return &remedies[i];
-	return NULL;
+	const struct remedy *remedy = remedies;
+
+	while (strncmp(text, remedy->code, strlen(remedy->code)) != 0)
+		remedy++;
+	return remedy;
 }
 
 /* In one line, without hints, and without the place in the server's source. */
 static void
-print_reason(
-    struct session *session, const char *message, const struct remedy *remedy)
+print_reason(struct session *session, const char *message, const char *remedy)
 {
 	char *reason = session->reason;
 	size_t len = 0, n;
@@ -115,13 +123,12 @@ print_reason(
 		if (len >= SESSION_REASON_MAX)
 			return;
 	}
-	if (remedy != NULL)
-		snprintf(
-		    reason + len, SESSION_REASON_MAX - len, "%s", remedy->text);
+	snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
 }
 
-void
-session_note(struct session *session, const PGresult *result)
+/* Keep the code and the reason of an error; NULL: of the connection. */
+static void
+note_error(struct session *session, const PGresult *result)
 {
 	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -130,15 +137,7 @@ session_note(struct session *session, const PGresult *result)
 	    code != NULL ? code : "");
 	print_reason(session,
 	    text != NULL ? text : PQerrorMessage(session->conn),
-	    find_remedy(session->sqlstate));
-}
-
-void
-session_refuse(
-    struct session *session, const char *sqlstate, const char *reason)
-{
-	snprintf(session->sqlstate, sizeof(session->sqlstate), "%s", sqlstate);
-	print_reason(session, reason, NULL);
+	    find_remedy(session->sqlstate)->text);
 }
 
 static void
@@ -152,26 +151,18 @@ receive_notice(void *context, const PGresult *notice)
 	if (severity != NULL && (strcmp(severity, "WARNING") == 0 ||
 				    strcmp(severity, "FATAL") == 0)) {
 		session->warned = true;
-		session_note(session, notice);
+		note_error(session, notice);
 	}
 }
 
 /* --- Statements --- */
 
-bool
-session_send(struct session *session, const char *sql, const char *name, int n,
-    const char *const *values)
-{
-	session->warned = false;
-	session->sqlstate[0] = session->reason[0] = '\0';
-	return name != NULL ? PQsendQueryPrepared(
-				  session->conn, name, n, values, NULL, NULL, 0)
-			    : PQsendQueryParams(session->conn, sql, n, NULL,
-				  values, NULL, NULL, 0);
-}
-
-int
-session_wait(struct session *session, int64_t deadline_ms)
+/*
+ * Wait until PQgetResult does not block; false, with the reason, if the
+ * deadline passes or the connection is lost.
+ */
+static bool
+wait_for_result(struct session *session, int64_t deadline_ms)
 {
 	int unsent;
 
@@ -183,16 +174,17 @@ session_wait(struct session *session, int64_t deadline_ms)
 			    (short)(POLLIN | (unsent > 0 ? POLLOUT : 0)) };
 
 		if (left_ms <= 0) {
-			errno = ETIMEDOUT;
-			return -1;
+			print_reason(
+			    session, "no answer within the deadline", "");
+			return false;
 		}
 		if (poll(&ready, 1, (int)left_ms) > 0 &&
 		    !PQconsumeInput(session->conn)) {
-			errno = EIO;
-			return -1;
+			note_error(session, NULL);
+			return false;
 		}
 	}
-	return 0;
+	return true;
 }
 
 /*
@@ -219,7 +211,7 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 	enum session_result status = SESSION_UNKNOWN;
 	PGresult *result;
 
-	while (session_wait(session, deadline_ms) == 0) {
+	while (wait_for_result(session, deadline_ms)) {
 		result = PQgetResult(session->conn);
 		if (result == NULL)
 			return session->warned ? SESSION_UNKNOWN : status;
@@ -230,30 +222,31 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 			status = SESSION_DONE;
 			continue;
 		}
-		session_note(session, result);
+		note_error(session, result);
 		PQclear(result);
 		status = *rows == NULL && is_refusal(session->sqlstate)
 			     ? SESSION_REFUSED
 			     : SESSION_UNKNOWN;
 	}
-	if (errno == ETIMEDOUT)
-		print_reason(session, "no answer within the deadline", NULL);
-	else
-		session_note(session, NULL);
 	return SESSION_UNKNOWN;
 }
 
 enum session_result
-session_run(struct session *session, const char *sql, const char *name, int n,
+session_run(struct session *session, const char *statement, int n,
     const char *const *values, int64_t deadline_ms, PGresult **rows)
 {
 	enum session_result status = SESSION_UNKNOWN;
 
 	*rows = NULL;
-	if (session_send(session, sql, name, n, values))
+	session->warned = false;
+	session->sqlstate[0] = '\0';
+	if (n > 0 ? PQsendQueryPrepared(
+			session->conn, statement, n, values, NULL, NULL, 0)
+		  : PQsendQueryParams(
+			session->conn, statement, 0, NULL, NULL, NULL, NULL, 0))
 		status = collect(session, deadline_ms, rows);
 	else
-		session_note(session, NULL);
+		note_error(session, NULL);
 	if (status != SESSION_DONE) {
 		PQclear(*rows);
 		*rows = NULL;
@@ -275,11 +268,12 @@ session_is_alive(struct session *session)
 static const struct remedy *
 find_connect_remedy(const char *message)
 {
-	const struct remedy *remedy = NULL;
+	const struct remedy *remedy = find_remedy("");
 
-	while (remedy == NULL && (message = strstr(message, ":  ")) != NULL) {
+	while (remedy->code[0] == '\0' &&
+	       (message = strstr(message, ":  ")) != NULL) {
 		message += 3;
-		if (strcspn(message, ": ") == SESSION_SQLSTATE_MAX - 1)
+		if (strcspn(message, ": ") == 5)
 			remedy = find_remedy(message);
 	}
 	return remedy;
@@ -301,75 +295,56 @@ connect_server(struct session *session, const char *database)
 		"plant-store", database, "UTF8", NULL };
 	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
 	PGconn *conn = PQconnectdbParams(keys, values, 1);
-	static const struct remedy password = { "", FAULT_SETUP,
-		"; put it into the connection string, or into the file that "
-		"its passfile= names" };
-	const struct remedy *remedy = NULL;
-	enum fault fault = FAULT_BUSY;
+	struct remedy remedy = *find_remedy("");
 
 	session->conn = conn;
 	if (PQstatus(conn) != CONNECTION_OK &&
 	    clock_ms(CLOCK_MONOTONIC) - begin_ms < PROMPT_MS) {
 		if (PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT)
 			/* Such as an unknown sslmode. */
-			fault = FAULT_SETUP;
+			remedy.fault = FAULT_SETUP;
 		else {
 			/* Once more, to hear the code of a refusal. */
 			PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 			PQreset(conn);
 			PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-			remedy = find_connect_remedy(PQerrorMessage(conn));
+			remedy = *find_connect_remedy(PQerrorMessage(conn));
 		}
 	}
 	if (PQstatus(conn) == CONNECTION_OK)
 		return FAULT_NONE;
 	if (PQconnectionNeedsPassword(conn))
-		remedy = &password;
-	print_reason(session, PQerrorMessage(conn), remedy);
-	return remedy != NULL ? remedy->fault : fault;
+		remedy = (struct remedy){ "", FAULT_SETUP,
+			"; put it into the connection string, or into the file "
+			"that its passfile= names" };
+	print_reason(session, PQerrorMessage(conn), remedy.text);
+	return remedy.fault;
 }
 
 static enum fault
 check_query(struct session *session, const char *sql, PGresult **rows)
 {
-	const struct remedy *remedy;
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
 
-	if (session_run(session, sql, NULL, 0, NULL,
-		clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS,
-		rows) == SESSION_DONE)
-		return FAULT_NONE;
-	remedy = find_remedy(session->sqlstate);
-	return remedy != NULL ? remedy->fault : FAULT_BUSY;
+	return session_run(session, sql, 0, NULL, deadline_ms, rows) ==
+		       SESSION_DONE
+		   ? FAULT_NONE
+		   : find_remedy(session->sqlstate)->fault;
 }
 
 static enum fault
 check_server(struct session *session)
 {
-	const char *encoding =
-	    PQparameterStatus(session->conn, "server_encoding");
-	const char *failure = NULL;
-	enum fault fault = FAULT_NONE;
-	PGresult *row = NULL;
+	PGresult *row;
+	enum fault fault = check_query(session, check, &row);
 
-	if (PQserverVersion(session->conn) < SERVER_VERSION_MIN)
-		failure = "the server is older than PostgreSQL 12";
-	else if (encoding == NULL || strcmp(encoding, "UTF8") != 0)
-		failure = "the database's encoding is not UTF8: create it "
-			  "with ENCODING 'UTF8' TEMPLATE template0";
-	else
-		fault = check_query(session, check, &row);
-	for (int i = 0; row != NULL && failure == NULL && i < CHECK_FAILURES;
-	     i++)
-		if (PQgetvalue(row, 0, i)[0] == 'f')
-			failure = check_failures[i];
-	if (row != NULL)
-		snprintf(session->standbys, sizeof(session->standbys), "%s",
-		    PQgetvalue(row, 0, CHECK_FAILURES));
-	PQclear(row);
-	if (failure == NULL)
+	if (fault != FAULT_NONE)
 		return fault;
-	print_reason(session, failure, NULL);
-	return FAULT_SETUP;
+	snprintf(session->standbys, sizeof(session->standbys), "%s",
+	    PQgetvalue(row, 0, 1));
+	print_reason(session, PQgetvalue(row, 0, 0), "");
+	PQclear(row);
+	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
 }
 
 /* Planning a statement shows what the tables and our rights lack. */
@@ -379,10 +354,8 @@ prepare_commit(struct session *session)
 	static const char *const statements[] = {
 		"EXPLAIN " INSERT("NULL", "NULL", "NULL", "NULL"),
 		"EXPLAIN " REPEAT("NULL"),
-		"PREPARE " INSERT_NAME
-		" (bigint[], text[], text[], timestamptz[]) AS " INSERT(
-		    "$1", "$2", "$3", "$4"),
-		"PREPARE " REPEAT_NAME " (bigint[]) AS " REPEAT("$1"),
+		"PREPARE " INSERT_NAME " AS " INSERT("$1", "$2", "$3", "$4"),
+		"PREPARE " REPEAT_NAME " AS " REPEAT("$1"),
 	};
 	enum fault fault = FAULT_NONE;
 	PGresult *rows;
@@ -396,6 +369,22 @@ prepare_commit(struct session *session)
 	return fault;
 }
 
+/* libpq's own message may have a part of a password. */
+static enum fault
+check_string(struct session *session, const char *database)
+{
+	PQconninfoOption *options = PQconninfoParse(database, NULL);
+
+	PQconninfoFree(options);
+	if (options != NULL)
+		return FAULT_NONE;
+	print_reason(session,
+	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "
+	    "postgresql://plants@db/plants; %XX stands for another character",
+	    "");
+	return FAULT_SETUP;
+}
+
 struct session *
 session_open(const char *database, bool writes, enum fault *fault,
     char reason[static SESSION_REASON_MAX])
@@ -404,20 +393,12 @@ session_open(const char *database, bool writes, enum fault *fault,
 
 	if (session == NULL) {
 		*fault = FAULT_MEMORY;
-		snprintf(reason, SESSION_REASON_MAX, "no memory");
+		strcpy(reason, "no memory");
 		return NULL;
 	}
-	PQconninfoOption *options = PQconninfoParse(database, NULL);
-	*fault =
-	    options != NULL ? connect_server(session, database) : FAULT_SETUP;
-	/* libpq's own message may have a part of a password. */
-	if (options == NULL)
-		print_reason(session,
-		    "PLANT_STORE_DATABASE: not a connection string of libpq, "
-		    "such as postgresql://plants@db/plants; %XX stands for "
-		    "another character",
-		    NULL);
-	PQconninfoFree(options);
+	*fault = check_string(session, database);
+	if (*fault == FAULT_NONE)
+		*fault = connect_server(session, database);
 	if (*fault == FAULT_NONE) {
 		PQsetNoticeReceiver(session->conn, receive_notice, session);
 		PQsetnonblocking(session->conn, 1);

@@ -75,7 +75,7 @@ static void
 check_tokens(struct check *check)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	size_t expired = 0, count;
+	size_t expired = 0, count = 0;
 	enum fault fault;
 	struct stat st;
 	const char *path = check->config.tokens;
@@ -83,15 +83,12 @@ check_tokens(struct check *check)
 	uid_t user =
 	    stat(check->config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
 	struct tokens *tokens = tokens_open(path, user, &fault);
+	const struct token *token =
+	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
 
-	if (tokens == NULL) {
-		check->wrong++; /* logged */
-		return;
-	}
-	const struct token *token = tokens_list(tokens, &count);
 	for (size_t i = 0; i < count; i++)
 		expired += token[i].expires && token[i].expires_ms <= now_ms;
-	if (tokens_warning(tokens) != NULL)
+	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check->wrong++; /* logged */
 	else if (expired == count)
 		say_wrong(check,
@@ -177,14 +174,15 @@ check_journal(struct check *check)
 		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
 	};
 	const char *dir = check->config.dir;
-	struct watch watch = command_watch(check->call, "check");
 	enum reader_index index = READER_INDEX_ABSENT;
 	char where[STORE_WHERE_MAX];
 	struct record record;
 	enum fault fault;
 	uint64_t end;
-	struct store_reader *reader = reader_open(dir, &watch, &fault);
+	struct store_reader *reader;
 
+	command_watch(check->call, "check");
+	reader = reader_open(dir, check->call->store.watch, &fault);
 	if (reader != NULL)
 		fault = reader_index(reader, &index, &end);
 	while (fault == FAULT_NONE && reader_next(reader, &record))
@@ -290,30 +288,6 @@ check_access(struct check *check, const char *path)
 		    path, (uintmax_t)st.st_gid, path);
 }
 
-/* Whether the service answers on the connection. */
-static void
-check_answer(struct check *check, const char *path, int fd)
-{
-	char answer[ANSWER_MAX] = "";
-	ssize_t n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
-
-	if (n > 0)
-		n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
-	const char *error =
-	    memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
-	if (error != NULL &&
-	    atoi(error + 9) == errors_number(HTTP_CREDENTIAL_MISSING))
-		printf("%s: the service answers: ok\n", path);
-	else
-		say_wrong(check,
-		    "%s: %s; see: journalctl -u plant-store; then "
-		    "run: systemctl restart plant-store",
-		    path,
-		    n > 0   ? "something else answers"
-		    : n < 0 ? "no answer within 15 s"
-			    : "closed without an answer");
-}
-
 /* Whether the service answers there, and its web server can get there. */
 static void
 check_socket(struct check *check, const char *path)
@@ -321,6 +295,9 @@ check_socket(struct check *check, const char *path)
 	static const struct timeval limit = { .tv_sec = ANSWER_S };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char answer[ANSWER_MAX] = "";
+	const char *error;
+	ssize_t n;
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -328,7 +305,21 @@ check_socket(struct check *check, const char *path)
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ==
 	    0) {
 		check_access(check, path);
-		check_answer(check, path, fd);
+		n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
+		if (n > 0)
+			n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
+		error = memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
+		if (error != NULL &&
+		    atoi(error + 9) == errors_number(HTTP_CREDENTIAL_MISSING))
+			printf("%s: the service answers: ok\n", path);
+		else
+			say_wrong(check,
+			    "%s: %s; see: journalctl -u plant-store; then run: "
+			    "systemctl restart plant-store",
+			    path,
+			    n > 0   ? "something else answers"
+			    : n < 0 ? "no answer within 15 s"
+				    : "closed without an answer");
 	} else if (errno == ENOENT || errno == ECONNREFUSED)
 		say_wrong(check,
 		    "%s: %s: the service is down; run: systemctl start "
@@ -362,6 +353,9 @@ check_machine(struct check *check, bool given)
 				     : given
 					 ? "PLANT_STORE_ variables"
 					 : "defaults, without " SERVICE_FILE);
+	if (!check->config.sandbox)
+		say_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
+				 "alone; remove it");
 	check_tokens(check);
 	check_store(check);
 	if (command_interrupted() != 0)
@@ -413,9 +407,8 @@ const struct command check_command = {
 	.name = "check",
 	.summary = "check the set-up, and whether clients reach the service",
 	.usage = usage,
-	.options = { { "environment", required_argument, NULL, 'e' },
-	    { "socket", required_argument, NULL, 's' },
-	    { "url", required_argument, NULL, 'u' },
-	    { "token", required_argument, NULL, 't' }, COMMAND_HELP },
+	.options = { COMMAND_VALUE("environment", 'e'),
+	    COMMAND_VALUE("socket", 's'), COMMAND_VALUE("url", 'u'),
+	    COMMAND_VALUE("token", 't'), COMMAND_HELP },
 	.run = run,
 };

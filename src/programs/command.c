@@ -30,7 +30,7 @@
 static volatile sig_atomic_t stopped_by;
 
 static struct {
-	const char *what; /* NULL: there is no watch */
+	const char *what, *at_end;
 	bool shown, terminal;
 	int64_t began_ms, next_ms;
 	uint64_t first; /* done at the first step: a rate counts from here */
@@ -73,19 +73,6 @@ print_usage(const struct command *command)
 	printf("  --help          show this\n");
 }
 
-/* The error about the option that getopt has just refused. */
-static int
-refuse_option(const struct call *call, int why, char **argv)
-{
-	const char *word = argv[optind - 1];
-	const char letter[] = { '-', (char)optopt, '\0' };
-
-	if (strncmp(word, "--", 2) != 0)
-		word = letter;
-	return command_usage_error(call, "%s: %s",
-	    why == ':' ? "a value is missing behind" : "unknown option", word);
-}
-
 /*
  * Where getopt has to stop: at the first word such as "-5", which it would take
  * for an option, unless that is the value of --dir or follows "--".
@@ -105,13 +92,11 @@ static int
 read_arguments(struct call *call, int argc, char **argv)
 {
 	const struct command *command = call->command;
-	const char *letters =
-	    command->letters != NULL ? command->letters : ":h";
+	const char *letters = has_option(command, 'o') ? ":ho:" : ":h";
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
 	int letter;
 
-	optind = 0; /* begin anew */
 	opterr = 0;
 	while ((letter = getopt_long(
 		    end, argv, letters, command->options, NULL)) != -1) {
@@ -119,13 +104,19 @@ read_arguments(struct call *call, int argc, char **argv)
 			print_usage(command);
 			return EX_OK;
 		}
+		const char *word = argv[optind - 1];
+		const char short_word[] = { '-', (char)optopt, '\0' };
 		if (letter == '?' || letter == ':')
-			return refuse_option(call, letter, argv);
+			return command_usage_error(call, "%s: %s",
+			    letter == ':' ? "a value is missing behind"
+					  : "unknown option",
+			    strncmp(word, "--", 2) == 0 ? word : short_word);
 		call->values[letter] = optarg != NULL ? optarg : "";
 	}
 	call->operands = argv + optind;
 	call->operands_n = argc - optind;
-	if (call->operands_n > command->operands[1])
+	if (call->operands_n >
+	    command->operands[1] + (command->dir_alias == ' '))
 		return command_usage_error(call, "too many arguments");
 	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
@@ -141,18 +132,16 @@ read_dir(struct call *call)
 					 : call->values[(unsigned char)alias];
 	struct config config;
 
-	call->dir = call->values['d'];
-	if (call->dir != NULL && other != NULL)
+	if (call->values['d'] != NULL && other != NULL)
 		return command_usage_error(
 		    call, "--dir and %s exclude each other", other);
-	if (other != NULL)
-		call->dir = other;
-	if (call->dir != NULL || !has_option(call->command, 'd'))
+	call->store.dir = other != NULL ? other : call->values['d'];
+	if (call->store.dir != NULL || !has_option(call->command, 'd'))
 		return GO_ON;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
-	call->dir = config.dir;
-	call->database = config.database;
+	call->store.dir = config.dir;
+	call->store.database = config.database;
 	if (config.database == NULL || call->command->instead == NULL)
 		return GO_ON;
 	log_error("%s: for a store in files; a database has %s; name a "
@@ -161,47 +150,31 @@ read_dir(struct call *call)
 	return EX_USAGE;
 }
 
-int
-command_run(const struct command *command, int argc, char **argv)
-{
-	struct call call = { .command = command };
-	int status = read_arguments(&call, argc, argv);
-
-	if (status == GO_ON)
-		status = read_dir(&call);
-	return status == GO_ON ? command->run(&call) : status;
-}
-
-int
-command_format(const struct call *call, const char *path, enum format *format)
+/* --by, --format and --full.  GO_ON, or the status to end with. */
+static int
+read_values(struct call *call)
 {
 	static const char *const names[] = { "csv", "jsonl", "ndjson", "json" };
+	const char *by = call->values['b'], *name = call->values['f'];
+	const char *path =
+	    call->values['o'] != NULL ? call->values['o'] : call->operands[0];
 	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
-	const char *name = call->values['f'];
 
-	*format = FORMAT_NONE;
+	if (by != NULL && !tokens_is_name(by))
+		return command_usage_error(
+		    call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
 	if (name == NULL && dot != NULL)
 		name = dot + 1;
 	for (size_t i = 0; i < 4 && name != NULL; i++)
 		if (strcasecmp(name, names[i]) == 0)
-			*format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
-	if (call->values['f'] == NULL || *format != FORMAT_NONE)
-		return EX_OK;
-	return command_usage_error(
-	    call, "--format: jsonl or csv, not %s", name);
-}
-
-int
-command_by(const struct call *call, const char **by)
-{
-	const char *name = call->values['b'];
-
-	if (name != NULL)
-		*by = name;
-	if (name == NULL || tokens_is_name(name))
-		return EX_OK;
-	return command_usage_error(
-	    call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+			call->format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
+	if (call->values['f'] != NULL && call->format == FORMAT_NONE)
+		return command_usage_error(
+		    call, "--format: jsonl or csv, not %s", name);
+	if (call->values['u'] != NULL && call->format == FORMAT_CSV)
+		return command_usage_error(
+		    call, "--full is a form of JSON lines, not of CSV");
+	return GO_ON;
 }
 
 bool
@@ -254,7 +227,7 @@ command_fault(enum fault fault)
 }
 
 static void
-show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
+show(uint64_t done, uint64_t total, int64_t now_ms)
 {
 	char share[32], left[32] = "";
 	double seconds = (double)(now_ms - progress.began_ms) / 1000;
@@ -262,8 +235,8 @@ show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
 	    seconds > 0 ? (double)(done - progress.first) / seconds : 0;
 	double left_s = rate > 0 ? (double)(total - done) / rate : 0;
 
-	if (at_end != NULL && done == total)
-		snprintf(share, sizeof(share), "%s", at_end);
+	if (progress.at_end != NULL && done == total)
+		snprintf(share, sizeof(share), "%s", progress.at_end);
 	else if (total > 0)
 		snprintf(share, sizeof(share), "%3d %%",
 		    done < total ? (int)(100 * (double)done / (double)total)
@@ -285,9 +258,10 @@ show(uint64_t done, uint64_t total, int64_t now_ms, const char *at_end)
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
-	bool ends = context != NULL && done == total && progress.shown;
+	bool ends = progress.at_end != NULL && done == total && progress.shown;
 	int64_t now_ms;
 
+	(void)context;
 	if (progress.next_ms == 0)
 		return stopped_by == 0;
 	now_ms = clock_ms(CLOCK_MONOTONIC);
@@ -296,12 +270,14 @@ step(void *context, uint64_t done, uint64_t total)
 		progress.first = done;
 	}
 	if (ends || now_ms >= progress.next_ms) {
-		show(done, total, now_ms, context);
+		show(done, total, now_ms);
 		progress.next_ms =
 		    now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
 	}
 	return stopped_by == 0;
 }
+
+static const struct watch watch = { .step = step };
 
 /* Change the action of the signals, except where a nohup ignores them. */
 static void
@@ -319,20 +295,19 @@ set_stop_signals(void (*handler)(int))
 	}
 }
 
-struct watch
+void
 command_watch(const struct call *call, const char *what)
 {
 	memset(&progress, 0, sizeof(progress));
 	progress.what = what;
+	progress.at_end = call->command->at_end;
 	progress.terminal = isatty(STDERR_FILENO);
 	/* Short work shows nothing. */
 	if (call->values['q'] == NULL && call->values['p'] != NULL)
 		progress.next_ms = 1;
 	else if (call->values['q'] == NULL && progress.terminal)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
-	stopped_by = 0;
 	set_stop_signals(on_stop);
-	return (struct watch){ .step = step };
 }
 
 void
@@ -345,8 +320,6 @@ command_clear_line(void)
 void
 command_unwatch(void)
 {
-	if (progress.what == NULL)
-		return;
 	/* Once stopped, all that is left is to clean up and end. */
 	if (stopped_by == 0)
 		set_stop_signals(SIG_DFL);
@@ -355,30 +328,19 @@ command_unwatch(void)
 	memset(&progress, 0, sizeof(progress));
 }
 
-struct store_reader *
-command_open(const struct call *call, const struct watch *watch,
-    const char *since, enum fault *fault)
+int
+command_run(const struct command *command, int argc, char **argv)
 {
-	struct store_options options = {
-		.database = call->database, .dir = call->dir, .watch = watch
-	};
+	struct call call = { .command = command, .store.watch = &watch };
+	int status = read_arguments(&call, argc, argv);
 
-	return store_reader_open(&options, since, fault);
-}
-
-enum fault
-command_each_plant(struct store_reader *reader, command_plant *each,
-    void *context, char where[STORE_WHERE_MAX])
-{
-	enum fault fault = FAULT_NONE;
-	struct record record;
-
-	while (fault == FAULT_NONE && store_reader_next(reader, &record))
-		fault = each(context, &record);
-	enum fault end = store_reader_end(reader, where);
-	if (fault == FAULT_NONE)
-		fault = end;
-	if (fault == FAULT_NONE && stopped_by != 0)
-		fault = FAULT_STOPPED;
-	return fault;
+	if (status == GO_ON)
+		status = read_values(&call);
+	if (status == GO_ON)
+		status = read_dir(&call);
+	if (status != GO_ON)
+		return status;
+	if (has_option(command, 'p'))
+		command_watch(&call, command->name);
+	return command->run(&call);
 }

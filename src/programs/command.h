@@ -1,6 +1,6 @@
 /*
  * command: the subcommands of plant-store, and what they share: options,
- * progress, the end by a signal, and the reading of a store's plants.
+ * progress, and the end by a signal.
  */
 #ifndef PROGRAMS_COMMAND_H
 #define PROGRAMS_COMMAND_H
@@ -10,47 +10,60 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ground/watch.h"
+#include "ground/fault.h"
 #include "pure/record.h"
+#include "pure/timestamp.h"
 #include "store/store.h"
 
-/* Common options.  An option's value is a letter, the index in call.values. */
+/*
+ * Common options.  An option's value is a letter, the index in call.values; h
+ * and o are short options, too.  Of the values, command_run checks --by, b,
+ * --format, f, and --full, u.
+ */
 /* clang-format off */
-#define COMMAND_HELP { "help", no_argument, NULL, 'h' }
-#define COMMAND_DIR { "dir", required_argument, NULL, 'd' }
-#define COMMAND_PROGRESS { "quiet", no_argument, NULL, 'q' }, \
-	{ "progress", no_argument, NULL, 'p' }
-#define COMMAND_STORE COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP
+#define COMMAND_FLAG(name, letter) { name, no_argument, NULL, letter }
+#define COMMAND_VALUE(name, letter) { name, required_argument, NULL, letter }
 /* clang-format on */
+#define COMMAND_HELP COMMAND_FLAG("help", 'h')
+#define COMMAND_DIR COMMAND_VALUE("dir", 'd')
+#define COMMAND_PROGRESS \
+	COMMAND_FLAG("quiet", 'q'), COMMAND_FLAG("progress", 'p')
+#define COMMAND_STORE COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP
 
 struct call;
 
 /* A subcommand. */
 struct command {
 	const char *name, *summary;
-	const char *usage;   /* --help adds the lines of the common options */
-	const char *letters; /* of short options, for getopt; NULL: ":h" */
+	const char *usage; /* --help adds the lines of the common options */
 	struct option options[11]; /* the last is nameless */
 	char dir_alias; /* the option, or ' ' for the operand, as --dir */
 	bool negative_operands; /* "-5" is an operand and no option */
 	const char *instead;    /* what serves a database; NULL: this does */
-	int operands[2];        /* at least and at most */
-	/* Return the exit status; of an error, which is logged, sysexits.h's */
+	const char *at_end;     /* progress when all is read but not yet on the
+				   disk; NULL: as before */
+	int operands[2];        /* at least and at most, besides a dir_alias */
+	/* Return the exit status; of an error, which is logged, sysexits.h's.
+	   With the option --progress command_watch was called. */
 	int (*run)(const struct call *call);
 };
 
-extern const struct command check_command, export_command, get_command,
-    import_command, metrics_command, stats_command, store_command_verify,
-    store_command_backup, store_command_recover, store_command_init,
-    store_command_schema, token_command;
+extern const struct command check_command, import_command, query_command_export,
+    query_command_get, query_command_metrics, query_command_stats,
+    store_command_backup, store_command_init, store_command_recover,
+    store_command_schema, store_command_verify, token_command;
+
+enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
 
 /* One call of it. */
 struct call {
 	const struct command *command;
 	/* Of the options that were given, "" of those without a value. */
 	const char *values[128];
-	const char *dir;      /* of the store, if it has the option --dir */
-	const char *database; /* NULL: the store is in `dir` */
+	/* Of --format, else by the suffix of -o FILE or of the operand. */
+	enum format format;
+	/* If it has the option --dir.  Its watch is that of command_watch. */
+	struct store_options store;
 	char **operands;
 	int operands_n;
 };
@@ -68,43 +81,24 @@ int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * command_format(call, path, format):
- * Read the option --format, else the suffix of `path`, which may be NULL.
- * FORMAT_NONE if there is neither.  EX_OK, or EX_USAGE, logged.
- *
- * command_by(call, by):
- * Read the option --by, which must be a token's name.  Without it `*by` is as
- * before.  EX_OK, or EX_USAGE, logged.
- *
  * command_time(text, ms):
  * Read a time, or a date, which is its midnight in UTC.  Whether it is one.
- */
-enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
-int command_format(
-    const struct call *call, const char *path, enum format *format);
-int command_by(const struct call *call, const char **by);
-bool command_time(const char *text, int64_t *ms);
-
-/*
+ *
  * command_become_owner(dir):
  * As root, become the owner of the store's directory, if there is one: files of
  * root could not be written by the service.  EX_OK, or EX_NOPERM, logged.
  */
+bool command_time(const char *text, int64_t *ms);
 int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():
- * Begin long work, `what` by a word such as "verify".  The watch for it shows
+ * Begin long work, `what` by a word such as "verify".  The call's watch shows
  * progress on stderr, as the options demand, and stops the work after SIGINT,
- * SIGTERM or SIGHUP, which from here on only set a flag.  Its context may be
- * made a text, a char [], that is shown when all is read but not yet on the
- * disk.  command_unwatch clears the terminal's line and, unless a signal came,
- * gives the signals their default again.
- */
-struct watch command_watch(const struct call *call, const char *what);
-void command_unwatch(void);
-
-/*
+ * SIGTERM or SIGHUP, which from here on only set a flag.  command_unwatch
+ * clears the terminal's line and, unless a signal came, gives the signals their
+ * default again.
+ *
  * command_clear_line():
  * Before a line goes to stdout while progress may stand on the same terminal.
  *
@@ -115,23 +109,18 @@ void command_unwatch(void);
  * The exit status for a fault: 128 and the signal's number if a signal stopped
  * the work.
  */
+void command_watch(const struct call *call, const char *what);
+void command_unwatch(void);
 void command_clear_line(void);
 int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*
- * command_open(call, watch, since, fault):
- * Open the store, or the journal, of the call for reading: store/store.h.
- *
- * command_each_plant(reader, each, context, where):
- * Call `each` for every plant that is left in the reader.  FAULT_NONE,
- * FAULT_STOPPED after a signal, the first fault that `each` returned, or
- * another, logged.  `where` is what was read, also after a fault.
+ * What export --full puts before a plant, with the conversions of printf or
+ * scanf for two strings; and how many bytes are around the plant at most.
  */
-typedef enum fault command_plant(void *context, const struct record *record);
-struct store_reader *command_open(const struct call *call,
-    const struct watch *watch, const char *since, enum fault *fault);
-enum fault command_each_plant(struct store_reader *reader, command_plant *each,
-    void *context, char where[STORE_WHERE_MAX]);
+#define COMMAND_FULL(at, by) "{\"at\":\"" at "\",\"by\":\"" by "\",\"plant\":"
+#define COMMAND_FULL_AROUND \
+	(sizeof(COMMAND_FULL("", "") "}") + TIMESTAMP_LEN + RECORD_BY_MAX)
 
 #endif

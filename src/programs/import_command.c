@@ -7,10 +7,9 @@
  * that ended early it is safe to import again: an id makes a plant's creation
  * repeatable.
  *
- * Lines are taken from the start of the buffer; when one is not whole, more is
- * read behind it.  A line that is longer than a plant may be is skipped without
- * being kept.  A record of CSV becomes the JSON that a client would have sent,
- * so there is one set of checks.
+ *A line that is longer than a plant may be is read to its end and not kept.  A
+ * record of CSV becomes the JSON that a client would have sent, so there is one
+ * set of checks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -30,7 +29,6 @@
 #include "http/errors.h"
 #include "http/response.h"
 #include "http/tokens.h"
-#include "output.h"
 #include "pure/csv.h"
 #include "pure/json_string.h"
 #include "pure/timestamp.h"
@@ -65,11 +63,11 @@ static const char usage[] =
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
 enum { ID, NAME, TAG, COLUMNS_MAX };
-#define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + OUTPUT_FULL_AROUND + BREAK_MAX)
+static const char *const members[] = { "id", "name", "tag" };
+#define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + COMMAND_FULL_AROUND + BREAK_MAX)
 /* A record as JSON: a character is six bytes at most, as \u001f is. */
-#define JSON_BYTES_MAX               \
-	(6 * CONFIG_BODY_BYTES_MAX + \
-	    sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
+#define JSON_BYTES_MAX \
+	(6 * LINE_BYTES_MAX + sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
 
 /* Lines of a kind: how many, and the first of them. */
 struct lines {
@@ -81,7 +79,7 @@ struct stamp {
 	char by[RECORD_BY_MAX + 1], at[TIMESTAMP_LEN + 1];
 };
 
-struct import {
+static struct {
 	bool keep_going, full;
 	struct store *store;
 	struct lines stored, conflicting, refused;
@@ -90,20 +88,24 @@ struct import {
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
-	struct watch watch;
+	const struct watch *watch;
 	enum format format;
-	size_t bytes_max;   /* of a plant, as JSON */
-	size_t line_max;    /* of a line, with its break */
-	uint64_t line;      /* at hand */
-	struct stamp stamp; /* of the line at hand */
+	size_t bytes_max; /* of a plant, as JSON */
+	size_t line_max;  /* of a line, with its break */
 	int fd;
-	bool ended;           /* no more can be read */
-	uint64_t done, total; /* bytes of the file; 0 if that is not known */
-	size_t start, end;    /* between them `buf` is not used yet */
-	size_t columns;       /* of the CSV's header; in it, 0 */
+	bool ended;                 /* no more can be read */
+	uint64_t done, total;       /* bytes; 0 if that is not known */
+	size_t at, end;             /* between them `buf` is not used yet */
+	size_t columns;             /* of the CSV's header; in it, 0 */
 	size_t column[COLUMNS_MAX]; /* where it has each; `columns`: not */
-	char buf[LINE_BYTES_MAX + READ_BYTES + 1]; /* and a NUL behind it */
-	char json[JSON_BYTES_MAX];                 /* a record as JSON */
+	char buf[READ_BYTES];
+
+	/* The line at hand, or the record of CSV. */
+	uint64_t line; /* its number */
+	struct stamp stamp;
+	size_t len;                    /* with its break */
+	char text[LINE_BYTES_MAX + 1]; /* no more than line_max, and a NUL */
+	char json[JSON_BYTES_MAX];     /* a record as JSON */
 
 	/* The batch. */
 	size_t n;
@@ -114,10 +116,7 @@ struct import {
 		uint64_t line;
 	} entries[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
-};
-
-/* What follows a step of reading. */
-enum step { GO_ON, NEED_MORE, END };
+} import = { .fd = STDIN_FILENO };
 
 static void
 note_line(struct lines *lines, uint64_t number)
@@ -126,104 +125,87 @@ note_line(struct lines *lines, uint64_t number)
 		lines->first = number;
 }
 
-/* Log why nothing is stored from this line on. */
+/* Commit it, and log what was not stored: a conflict, or the end of all. */
 static void
-end_unstored(struct import *import, uint64_t line, enum store_result result)
+commit_batch(void)
 {
-	static const struct {
-		const char *what, *remedy;
-	} words[] = {
-		[STORE_FULL] = { "is full", "make room, and" },
-		[STORE_BUSY] = { "is busy", "a little later" },
-		[STORE_AWAY] = { "cannot be reached", "a little later" },
-		[STORE_UNKNOWN] = { "did not confirm it, and may have it or "
-				    "not",
-		    "a little later" },
-		[STORE_FAILED] = { "has failed, and may have it or not",
-		    "when the store is repaired," },
-	};
+	size_t n = import.n;
 
-	import->status = result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
-	log_error("%s: line %" PRIu64 ": the store %s; every line before it is "
-		  "done; %s import the file again: what is stored is skipped",
-	    import->name, line, words[result].what, words[result].remedy);
-}
-
-static void
-commit_batch(struct import *import)
-{
-	size_t n = import->n;
-
-	import->n = import->bytes = 0;
+	import.n = import.bytes = 0;
 	if (n == 0)
 		return;
-	int failed = store_commit(import->store, import->items, n, NULL, NULL);
+	int failed = store_commit(import.store, import.items, n, NULL, NULL);
 	for (size_t i = 0; i < n; i++) {
-		struct entry *entry = &import->entries[i];
-		enum store_result result = import->items[i].result;
+		struct entry *entry = &import.entries[i];
+		struct api_call call;
 
-		import->same += result == STORE_SAME;
-		if (result == STORE_SAME || result == STORE_CREATED)
-			note_line(&import->stored, entry->line);
-		else if (result == STORE_CONFLICT) {
-			note_line(&import->conflicting, entry->line);
+		api_stored(&call, import.items[i].result);
+		enum http_error error = call.failure.error;
+		bool ends = error != HTTP_OK && error != HTTP_CONFLICT &&
+			    import.status == EX_OK;
+		import.same += import.items[i].result == STORE_SAME;
+		if (error == HTTP_OK)
+			note_line(&import.stored, entry->line);
+		if (error == HTTP_CONFLICT)
+			note_line(&import.conflicting, entry->line);
+		if (ends)
+			import.status =
+			    error == HTTP_STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
+		if (ends || error == HTTP_CONFLICT)
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
-				  ": %s",
-			    import->name, entry->line,
-			    errors_number(HTTP_CONFLICT), entry->plant.id,
-			    errors_message(HTTP_CONFLICT));
-		} else if (import->status == EX_OK)
-			end_unstored(import, entry->line, result);
+				  ": %s%s",
+			    import.name, entry->line, errors_number(error),
+			    entry->plant.id, errors_message(error),
+			    ends ? "  Every line before it is done; import the "
+				   "file again: what is stored is skipped"
+				 : "");
 		plant_done(&entry->plant);
 	}
-	if (failed != 0 && import->status == EX_OK)
-		import->status = EX_IOERR;
+	if (failed != 0 && import.status == EX_OK)
+		import.status = EX_IOERR;
 }
 
 /* Nothing more can be read; what was is stored. */
-static enum step
-end_input(struct import *import, int status)
+static void
+end_input(int status)
 {
-	commit_batch(import);
-	if (import->status == EX_OK)
-		import->status = status;
-	return END;
+	commit_batch();
+	if (import.status == EX_OK)
+		import.status = status;
 }
 
 static void
-add_to_batch(struct import *import, const struct plant *plant)
+add_to_batch(const struct plant *plant)
 {
-	size_t bytes = RECORD_ENVELOPE_MAX + plant->len;
-
-	if (import->n == BATCH_PLANTS || import->bytes + bytes > BATCH_BYTES)
-		commit_batch(import);
-	struct entry *entry = &import->entries[import->n];
-	*entry = (struct entry){ *plant, import->stamp, import->line };
-	import->items[import->n++] = (struct store_item){
+	struct entry *entry = &import.entries[import.n];
+	*entry = (struct entry){ *plant, import.stamp, import.line };
+	import.items[import.n++] = (struct store_item){
 		.plant = &entry->plant,
 		.by = entry->stamp.by,
-		.at = import->full ? entry->stamp.at : NULL,
+		.at = import.full ? entry->stamp.at : NULL,
 	};
-	import->bytes += bytes;
+	import.bytes += RECORD_ENVELOPE_MAX + plant->len;
+	/* There has to be room for the largest plant. */
+	if (import.n == BATCH_PLANTS ||
+	    import.bytes + RECORD_ENVELOPE_MAX + import.bytes_max > BATCH_BYTES)
+		commit_batch();
 }
 
-static void
-refuse(struct import *import, const char *what, const char *why)
-{
-	log_error("%s: line %" PRIu64 ": %s%s", import->name, import->line,
-	    what, why);
-	note_line(&import->refused, import->line);
-}
+/* Count the line, and log why it is refused. */
+#define refuse(why, ...)                                                      \
+	(note_line(&import.refused, import.line),                             \
+	    log_error("%s: line %" PRIu64 ": " why, import.name, import.line, \
+		__VA_ARGS__))
+
+static const struct response_error too_large = { .error = HTTP_BODY_TOO_LARGE };
 
 static void
-refuse_error(struct import *import, struct response_error error)
+refuse_error(struct response_error error)
 {
-	char what[RESPONSE_MESSAGE_MAX + 16];
-	int n = snprintf(
-	    what, sizeof(what), "error %d: ", errors_number(error.error));
+	char message[RESPONSE_MESSAGE_MAX];
 
-	response_message(&error, what + n, RESPONSE_MESSAGE_MAX);
-	refuse(import, what,
+	response_message(&error, message, sizeof(message));
+	refuse("error %d: %s%s", errors_number(error.error), message,
 	    error.error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
 		: "");
@@ -251,57 +233,54 @@ find_mistake(const char *text, size_t len)
 
 /* The plant of a JSON text, which is a line or was made of a record. */
 static void
-read_plant(struct import *import, const char *text, size_t len)
+read_plant(const char *text, size_t len)
 {
 	struct response_error failure;
 	struct json_error error;
 	struct plant plant;
 	enum plant_fault fault;
-	bool made = text == import->json;
+	bool made = text == import.json;
 	const char *mistake = made ? NULL : find_mistake(text, len);
 
-	if (len > import->bytes_max) {
-		refuse_error(import,
-		    (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
+	if (len > import.bytes_max) {
+		refuse_error(too_large);
 		return;
 	}
 	fault = plant_read(&plant, text, len, &error);
 	if (fault == PLANT_OK)
-		add_to_batch(import, &plant);
+		add_to_batch(&plant);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
-		end_input(import,
-		    command_fault(fault_report(import->name, "cannot read")));
+		end_input(
+		    command_fault(fault_report(import.name, "cannot read")));
 	} else if (mistake != NULL)
-		refuse(import, mistake, "");
+		refuse("%s", mistake);
 	else {
 		failure = api_plant_failure(fault, &error);
 		/* An offset into what was made here would mean nothing. */
 		if (made)
 			failure.reason = NULL;
-		refuse_error(import, failure);
+		refuse_error(failure);
 	}
 }
 
 /* A line of export --full; its form is as strict as the journal's. */
 static void
-read_full(struct import *import, char *text, size_t len)
+read_full(char *text, size_t len)
 {
-	struct stamp *stamp = &import->stamp;
+	struct stamp *stamp = &import.stamp;
 	int64_t ms;
 	int n = 0;
 
 	static_assert(TIMESTAMP_LEN == 24 && RECORD_BY_MAX == 64, "see below");
-	sscanf(text,
-	    OUTPUT_FULL_AT "%24[^\"]" OUTPUT_FULL_BY
-			   "%64[^\"]" OUTPUT_FULL_PLANT "%n",
-	    stamp->at, stamp->by, &n);
+	sscanf(text, COMMAND_FULL("%24[^\"]", "%64[^\"]") "%n", stamp->at,
+	    stamp->by, &n);
 	if (n > 0 && text[len - 1] == '}' && tokens_is_name(stamp->by) &&
 	    timestamp_read(stamp->at, TIMESTAMP_LEN, &ms) == 0) {
 		timestamp_print(ms, stamp->at);
-		read_plant(import, text + n, len - 1 - (size_t)n);
+		read_plant(text + n, len - 1 - (size_t)n);
 	} else
-		refuse(import, "not a line of export --full", "");
+		refuse("%s", "not a line of export --full");
 }
 
 /* An integer as JSON has it, so that it cannot be anything else there. */
@@ -312,7 +291,7 @@ is_integer(const struct csv_field *field)
 	size_t sign = field->len > 0 && text[0] == '-';
 	size_t digits = field->len - sign;
 
-	/* There is a NUL behind the buffer, if not earlier. */
+	/* There is a NUL behind the line, if not earlier. */
 	return digits > 0 && (text[sign] != '0' || digits == 1) &&
 	       strspn(text + sign, "0123456789") >= digits;
 }
@@ -323,336 +302,265 @@ is_absent(const struct csv_field *field)
 	return field->len == 0 && !field->quoted;
 }
 
-/* The plant of a record with the header's fields. */
+/*
+ * The plant of a record with the header's fields.  What is missing or wrong is
+ * so in the JSON, too; an id that is no integer is a string there.
+ */
 static void
-read_record(struct import *import, const struct csv_field *fields)
+read_record(const struct csv_field *fields)
 {
-	const struct csv_field *id = &fields[import->column[ID]];
-	const struct csv_field *name = &fields[import->column[NAME]];
-	const struct csv_field *tag = &fields[import->column[TAG]];
-	char *to = import->json;
-	size_t len = 0;
+	char *to = import.json;
 
-	for (size_t i = 0; i < import->columns; i++)
-		len += fields[i].len;
-	enum http_error error = len > import->bytes_max ? HTTP_BODY_TOO_LARGE
-				: is_absent(id)         ? HTTP_ID_MISSING
-				: !is_integer(id)       ? HTTP_ID_NOT_INTEGER
-				: is_absent(name)       ? HTTP_NAME_MISSING
-							: HTTP_OK;
-	if (error != HTTP_OK) {
-		refuse_error(import, (struct response_error){ .error = error });
-		return;
-	}
-	to = mempcpy(to, "{\"id\":", 6);
-	to = mempcpy(to, id->text, id->len);
-	to = mempcpy(to, ",\"name\":", 8);
-	to += json_string_print(name->text, name->len, to);
-	if (import->column[TAG] < import->columns && !is_absent(tag)) {
-		to = mempcpy(to, ",\"tag\":", 7);
-		to += json_string_print(tag->text, tag->len, to);
+	*to++ = '{';
+	for (int c = 0; c < COLUMNS_MAX; c++) {
+		const struct csv_field *field = &fields[import.column[c]];
+
+		if (import.column[c] == import.columns || is_absent(field))
+			continue;
+		to += sprintf(
+		    to, "%s\"%s\":", to[-1] == '{' ? "" : ",", members[c]);
+		if (c == ID && is_integer(field))
+			to = mempcpy(to, field->text, field->len);
+		else
+			to += json_string_print(field->text, field->len, to);
 	}
 	*to++ = '}';
-	read_plant(import, import->json, (size_t)(to - import->json));
+	read_plant(import.json, (size_t)(to - import.json));
 }
 
-/* Move what is left to the front and read more behind it. */
-static enum step
-fill(struct import *import)
+/* Read more.  False at the end, and where a fault or a signal ends it. */
+static bool
+fill(void)
 {
-	struct pollfd ready = { .fd = import->fd, .events = POLLIN };
+	struct pollfd ready = { .fd = import.fd, .events = POLLIN };
 	ssize_t n = -1;
 
-	import->end -= import->start;
-	memmove(import->buf, import->buf + import->start, import->end);
-	import->start = 0;
-	while (n < 0) {
-		if (!watch_step(&import->watch, import->done, import->total)) {
-			return end_input(import, 128 + command_interrupted());
+	while (n < 0 && !import.ended) {
+		if (!watch_step(import.watch, import.done, import.total)) {
+			end_input(128 + command_interrupted());
+			return false;
 		}
 		/* A read that waits could miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
-		n = read(import->fd, import->buf + import->end,
-		    sizeof(import->buf) - 1 - import->end);
+		n = read(import.fd, import.buf, sizeof(import.buf));
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			int status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
-
-			(void)fault_report(import->name, "cannot read");
-			return end_input(import, status);
+			(void)fault_report(import.name, "cannot read");
+			end_input(errno == EISDIR ? EX_NOINPUT : EX_IOERR);
+			return false;
 		}
 	}
-	import->ended = n == 0;
-	import->end += (size_t)n;
-	import->buf[import->end] = '\0';
-	import->done += (uint64_t)n;
-	return GO_ON;
+	import.ended = n <= 0;
+	import.at = 0;
+	import.end = import.ended ? 0 : (size_t)n;
+	import.done += import.end;
+	return !import.ended;
 }
 
 /*
- * Skip the line, or record, that begins at the start of the buffer and is
- * too long.  A record that is wrong ends with the line where it is wrong.
+ * Read a line, or a record, which goes on behind a break in quotes.  A record
+ * that is wrong ends with the line where it is wrong.  Whether there is one.
  */
-static enum step
-skip_line(struct import *import)
+static bool
+read_line(void)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
+	uint64_t breaks = 0;
 	char c = '\0';
 
-	for (;;) {
-		while (import->start < import->end) {
-			c = import->buf[import->start++];
-			import->lines += c == '\n';
-			if (c == '\n' && place != CSV_IN_QUOTES)
-				goto whole;
-			if (import->format == FORMAT_CSV)
-				place = csv_next_place(place, c);
-		}
-		if (import->ended)
+	import.len = 0;
+	while (c != '\n' || place == CSV_IN_QUOTES) {
+		if (import.at == import.end && !fill())
 			break;
-		if (fill(import) == END)
-			return END;
+		c = import.buf[import.at++];
+		if (import.len < import.line_max)
+			import.text[import.len] = c;
+		import.len++;
+		breaks += c == '\n';
+		if (import.format == FORMAT_CSV && c != '\n')
+			place = csv_next_place(place, c);
 	}
-	import->lines += c != '\n';
-whole:
-	refuse_error(
-	    import, (struct response_error){ .error = HTTP_BODY_TOO_LARGE });
-	return GO_ON;
+	if (import.len == 0 || import.status != EX_OK)
+		return false;
+	import.line = import.lines + 1;
+	/* The last line may have no break. */
+	import.lines += breaks + (c != '\n');
+	return true;
 }
 
-static enum step
-next_json(struct import *import)
+static void
+read_json(void)
 {
-	char *text = import->buf + import->start;
-	size_t len = import->end - import->start;
-	char *newline = memchr(text, '\n', len);
+	char *text = import.text;
+	size_t len = import.len;
 
-	if (newline == NULL && !import->ended)
-		return NEED_MORE;
-	if (newline != NULL)
-		len = (size_t)(newline - text);
-	import->start += len + (newline != NULL);
-	import->lines++;
-	if (len > 0 && text[len - 1] == '\r')
-		len--;
-	text[len] = '\0'; /* in place of a break, or behind the buffer */
-	if (strspn(text, " \t") < len && import->full)
-		read_full(import, text, len);
-	else if (strspn(text, " \t") < len)
-		read_plant(import, text, len);
-	return GO_ON;
+	len -= text[len - 1] == '\n';
+	len -= len > 0 && text[len - 1] == '\r';
+	text[len] = '\0';
+	if (strspn(text, " \t") == len)
+		return;
+	if (import.full)
+		read_full(text, len);
+	else
+		read_plant(text, len);
 }
 
-static uint64_t
-count_newlines(const char *text, size_t len)
+static void
+read_header(const struct csv_field *fields, size_t n)
 {
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < len; i++)
-		n += text[i] == '\n';
-	return n;
-}
-
-static enum step
-read_header(struct import *import, const struct csv_field *fields, size_t n)
-{
-	static const char *const names[] = { "id", "name", "tag" };
-	size_t *column = import->column;
+	size_t *column = import.column;
 
 	for (size_t c = 0; c < COLUMNS_MAX; c++)
 		for (column[c] = 0; column[c] < n; column[c]++)
-			if (fields[column[c]].len == strlen(names[c]) &&
+			if (fields[column[c]].len == strlen(members[c]) &&
 			    begins_with(fields[column[c]].text,
-				fields[column[c]].len, names[c]))
+				fields[column[c]].len, members[c]))
 				break;
-	if (n < 2 || column[ID] == n || column[NAME] == n ||
-	    (n > 2 && column[TAG] == n)) {
-		log_error("%s: line %" PRIu64
-			  ": not the header line id,name,tag of CSV, in any "
-			  "order, in small letters and with commas; add it, or "
-			  "say --format jsonl if these are JSON lines; nothing "
-			  "was imported",
-		    import->name, import->lines);
-		return end_input(import, EX_DATAERR);
-	}
-	import->columns = n;
-	return GO_ON;
+	import.columns = n;
+	if (n > 1 && column[ID] < n && column[NAME] < n &&
+	    (n == 2 || column[TAG] < n))
+		return;
+	log_error("%s: line %" PRIu64
+		  ": not the header line id,name,tag of CSV, in any order, in "
+		  "small letters and with commas; add it, or say --format "
+		  "jsonl if these are JSON lines; nothing was imported",
+	    import.name, import.lines);
+	end_input(EX_DATAERR);
 }
 
-static enum step
-next_csv(struct import *import)
+static void
+read_csv(void)
 {
 	struct csv_field fields[COLUMNS_MAX];
-	size_t n = import->columns > 0 ? import->columns : COLUMNS_MAX;
-	char *text = import->buf + import->start;
-	size_t used;
-	const char *reason;
-	enum csv_result result =
-	    csv_record_split(text, import->end - import->start, import->ended,
-		fields, &n, &used, &reason);
+	size_t n = import.columns > 0 ? import.columns : COLUMNS_MAX;
+	bool first = import.columns == 0;
+	size_t mark = first && begins_with(import.text, import.len, BOM)
+			  ? strlen(BOM)
+			  : 0;
+	const char *wrong =
+	    csv_record_split(import.text + mark, import.len - mark, fields, &n);
 
-	if (result == CSV_MORE)
-		return NEED_MORE;
-	import->start += used;
-	if (result == CSV_BAD) {
-		/* The last line may have no break. */
-		import->lines +=
-		    count_newlines(text, used) + (text[used - 1] != '\n');
-		if (import->columns == 0)
-			return read_header(import, NULL, 0);
-		refuse(import, "not valid CSV: ", reason);
-		return GO_ON;
-	}
-	/* Unquoting may have left copies of breaks between the fields. */
-	import->lines++;
-	for (size_t i = 0; i < n; i++)
-		if (fields[i].quoted)
-			import->lines +=
-			    count_newlines(fields[i].text, fields[i].len);
-	if (n == 1 && is_absent(&fields[0]))
-		return GO_ON;
-	if (import->columns == 0)
-		return read_header(import, fields, n);
-	if (n < import->columns)
-		refuse(import, "not valid CSV: ", "too few fields");
+	if (wrong == NULL && n == 1 && is_absent(&fields[0]))
+		return; /* it is blank */
+	if (first)
+		read_header(fields, wrong == NULL ? n : 0);
+	else if (wrong != NULL || n < import.columns)
+		refuse("not valid CSV: %s",
+		    wrong != NULL ? wrong : "too few fields");
 	else
-		read_record(import, fields);
-	return GO_ON;
-}
-
-/* Find the format by the first bytes, and skip a byte order mark. */
-static enum step
-begin(struct import *import)
-{
-	enum step step = GO_ON;
-
-	while (!import->ended && import->end < strlen(BOM) && step == GO_ON)
-		step = fill(import);
-	if (import->format == FORMAT_NONE)
-		import->format = begins_with(import->buf, import->end, "{")
-				     ? FORMAT_JSON_LINES
-				     : FORMAT_CSV;
-	if (import->format == FORMAT_CSV &&
-	    begins_with(import->buf, import->end, BOM))
-		import->start = strlen(BOM);
-	return step;
+		read_record(fields);
 }
 
 /* Store the plants up to the end of the input, or to what ends it earlier. */
 static void
-store_lines(struct import *import)
+store_lines(void)
 {
-	enum step step = begin(import);
-
-	while (step != END && import->status == EX_OK &&
-	       (import->keep_going ||
-		   import->refused.n + import->conflicting.n == 0)) {
-		import->line = import->lines + 1;
-		if (step == NEED_MORE)
-			step = import->end - import->start > import->line_max
-				   ? skip_line(import)
-				   : fill(import);
-		else if (import->ended && import->start == import->end)
-			step = END;
+	if (import.format == FORMAT_NONE)
+		import.format = fill() && import.buf[0] == '{'
+				    ? FORMAT_JSON_LINES
+				    : FORMAT_CSV;
+	while (import.status == EX_OK &&
+	       (import.keep_going ||
+		   import.refused.n + import.conflicting.n == 0) &&
+	       read_line()) {
+		if (import.len > import.line_max) {
+			refuse_error(too_large);
+			continue;
+		}
+		import.text[import.len] = '\0';
+		if (import.format == FORMAT_CSV)
+			read_csv();
 		else
-			step = import->format == FORMAT_CSV ? next_csv(import)
-							    : next_json(import);
+			read_json();
 	}
-	if (import->status == EX_OK)
-		commit_batch(import);
+	end_input(EX_OK);
 }
 
-/* " Stored: line 1 and 17 more."; nothing without a line. */
-static void
-print_lines(FILE *out, const char *what, const struct lines *lines)
+/* " Stored: line 1 and 17 more."; nothing without a line.  Return its end. */
+static char *
+print_lines(char *to, const char *what, const struct lines *lines)
 {
-	if (lines->n == 0)
-		return;
-	fprintf(out, " %s: line %" PRIu64, what, lines->first);
+	if (lines->n > 0)
+		to += sprintf(to, " %s: line %" PRIu64, what, lines->first);
 	if (lines->n > 1)
-		fprintf(out, " and %" PRIu64 " more", lines->n - 1);
-	putc('.', out);
+		to += sprintf(to, " and %" PRIu64 " more", lines->n - 1);
+	return lines->n > 0 ? stpcpy(to, ".") : to;
 }
 
 /* Print what has been done, and log what to do about the rest. */
 static int
-report(const struct import *import)
+report(void)
 {
-	char text[256];
-	FILE *out;
+	char text[256], *end = text;
 
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import->stored.n - import->same, import->same,
-	    import->conflicting.n, import->refused.n, import->lines);
-	if (import->status > 128)
+	    import.stored.n - import.same, import.same, import.conflicting.n,
+	    import.refused.n, import.lines);
+	if (import.status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
-		    import->name, import->lines);
-	if (import->status != EX_OK ||
-	    import->refused.n + import->conflicting.n == 0)
-		return import->status;
-	out = import->keep_going ? NULL : fmemopen(text, sizeof(text), "w");
-	if (out != NULL) {
-		print_lines(out, "Stored", &import->stored);
-		print_lines(out, "In conflict", &import->conflicting);
-		print_lines(out, "Refused", &import->refused);
-		fclose(out);
+		    import.name, import.lines);
+	if (import.status != EX_OK ||
+	    import.refused.n + import.conflicting.n == 0)
+		return import.status;
+	end = print_lines(end, "Stored", &import.stored);
+	end = print_lines(end, "In conflict", &import.conflicting);
+	print_lines(end, "Refused", &import.refused);
+	if (!import.keep_going)
 		log_error("%s: stopped at line %" PRIu64 ".%s Correct the "
 			  "file, or use --keep-going, and import it again",
-		    import->name, import->lines, text);
-	}
+		    import.name, import.lines, text);
 	return EX_DATAERR;
 }
 
 static int
-open_and_store(struct import *import, const struct call *call)
+open_and_store(const struct call *call)
 {
-	/* Opening may have to read on in the journal, or build the index. */
-	struct watch watch = command_watch(call, "index");
-	struct store_options options = { .database = call->database,
-		.dir = call->dir,
-		.prepare = true,
-		.watch = &watch };
+	struct store_options options = call->store;
 	enum fault fault;
 
-	import->store = store_open(&options, &fault);
+	options.prepare = true;
+	/* Opening may have to read on in the journal, or build the index. */
+	command_watch(call, "index");
+	import.store = store_open(&options, &fault);
 	command_unwatch();
 	if (command_interrupted() != 0) {
-		store_close(import->store);
+		store_close(import.store);
 		log_error("import: interrupted; nothing was imported");
 		return 128 + command_interrupted();
 	}
-	if (import->store == NULL)
+	if (import.store == NULL)
 		return command_fault(fault);
-	import->watch = command_watch(call, "import");
-	store_lines(import);
+	command_watch(call, "import");
+	store_lines();
 	command_unwatch();
-	store_close(import->store);
-	return report(import);
+	store_close(import.store);
+	return report();
 }
 
 /* Open the file, or standard input for NULL and "-". */
 static int
-open_input(struct import *import, const char *path)
+open_input(const char *path)
 {
 	struct stat st;
 
 	if (path != NULL && strcmp(path, "-") == 0)
 		path = NULL;
-	import->name = path == NULL ? "stdin" : path;
-	import->line_max = import->bytes_max + BREAK_MAX +
-			   (import->full ? OUTPUT_FULL_AROUND : 0);
+	import.name = path == NULL ? "stdin" : path;
+	import.line_max = import.bytes_max + BREAK_MAX +
+			  (import.full ? COMMAND_FULL_AROUND : 0);
 	if (path != NULL)
-		import->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
-	if (import->fd < 0 || fstat(import->fd, &st) < 0) {
-		(void)fault_report(import->name, "cannot open");
-		return EX_NOINPUT;
+		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	if (import.fd < 0 || fstat(import.fd, &st) < 0) {
+		(void)fault_report(import.name, "cannot open");
+		return command_interrupted() != 0 ? 128 + command_interrupted()
+						  : EX_NOINPUT;
 	}
 	if (S_ISREG(st.st_mode))
-		import->total = (uint64_t)st.st_size;
-	if (isatty(import->fd))
+		import.total = (uint64_t)st.st_size;
+	if (isatty(import.fd))
 		log_info("import: type a plant a line, and end with Ctrl-D");
 	return EX_OK;
 }
@@ -660,34 +568,27 @@ open_input(struct import *import, const char *path)
 static int
 run(const struct call *call)
 {
-	static struct import import = { .fd = STDIN_FILENO };
-	const char *by = "import";
+	const char *by = call->values['b'];
 	struct config config;
-	int status = command_by(call, &by);
+	int status;
 
-	if (status == EX_OK)
-		status =
-		    command_format(call, call->operands[0], &import.format);
-	if (status != EX_OK)
-		return status;
-	snprintf(import.stamp.by, sizeof(import.stamp.by), "%s", by);
 	import.keep_going = call->values['k'] != NULL;
 	import.full = call->values['u'] != NULL;
-	if (import.full &&
-	    (import.format == FORMAT_CSV || call->values['b'] != NULL))
-		return command_usage_error(call,
-		    "--full has JSON lines with the token's name: leave out "
-		    "--by and csv");
-	if (import.full)
-		import.format = FORMAT_JSON_LINES;
+	if (import.full && by != NULL)
+		return command_usage_error(
+		    call, "--full has the tokens' names: leave out --by");
+	snprintf(import.stamp.by, sizeof(import.stamp.by), "%s",
+	    by != NULL ? by : "import");
+	import.watch = call->store.watch;
+	import.format = import.full ? FORMAT_JSON_LINES : call->format;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	import.bytes_max = config.body_bytes_max;
-	status = open_input(&import, call->operands[0]);
-	if (status == EX_OK && call->database == NULL)
-		status = command_become_owner(call->dir);
+	status = open_input(call->operands[0]);
+	if (status == EX_OK && call->store.database == NULL)
+		status = command_become_owner(call->store.dir);
 	if (status == EX_OK)
-		status = open_and_store(&import, call);
+		status = open_and_store(call);
 	return status;
 }
 
@@ -695,10 +596,9 @@ const struct command import_command = {
 	.name = "import",
 	.summary = "store the plants of a file",
 	.usage = usage,
-	.options = { { "by", required_argument, NULL, 'b' },
-	    { "format", required_argument, NULL, 'f' },
-	    { "keep-going", no_argument, NULL, 'k' },
-	    { "full", no_argument, NULL, 'u' }, COMMAND_STORE },
+	.options = { COMMAND_VALUE("by", 'b'), COMMAND_VALUE("format", 'f'),
+	    COMMAND_FLAG("keep-going", 'k'), COMMAND_FLAG("full", 'u'),
+	    COMMAND_STORE },
 	.operands = { 0, 1 },
 	.run = run,
 };

@@ -52,7 +52,6 @@ static const char recover_usage[] =
 static const char *const index_texts[] = {
 	[READER_INDEX_USABLE] = "holds the same plants",
 	[READER_INDEX_BEHIND] = "lacks the last plants; the service adds them",
-	[READER_INDEX_ABSENT] = NULL,
 	[READER_INDEX_STALE] = "of another journal, or from before the "
 			       "machine's last start; not compared",
 	[READER_INDEX_FOREIGN] =
@@ -63,12 +62,13 @@ static const char *const index_texts[] = {
 static int
 init(const struct call *call)
 {
-	int status = command_become_owner(call->dir);
+	const char *dir = call->store.dir;
+	int status = command_become_owner(dir);
 
 	if (status == EX_OK)
-		status = command_fault(store_init(call->dir));
+		status = command_fault(store_init(dir));
 	if (status == EX_OK)
-		printf("%s: made a new store\n", call->dir);
+		printf("%s: made a new store\n", dir);
 	return status;
 }
 
@@ -78,30 +78,29 @@ const struct command store_command_init = {
 	.usage = init_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.dir_alias = ' ',
-	.operands = { 0, 1 },
 	.run = init,
 };
 
 static int
 verify(const struct call *call)
 {
+	const char *dir = call->store.dir;
 	struct verify_report report;
-	struct watch watch = command_watch(call, "verify");
-	enum fault fault = verify_store(call->dir, &watch, &report);
+	enum fault fault = verify_store(dir, call->store.watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("%s: stopped after %" PRIu64 " plants, %" PRIu64
 			  " bytes, valid so far",
-		    call->dir, report.journal.plants, report.journal.bytes);
+		    dir, report.journal.plants, report.journal.bytes);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
 	       " bytes, all valid\n",
-	    call->dir, report.journal.store, report.journal.plants,
+	    dir, report.journal.store, report.journal.plants,
 	    report.journal.bytes);
 	if (index_texts[report.index] != NULL)
-		printf("%s/index: %s\n", call->dir, index_texts[report.index]);
+		printf("%s/index: %s\n", dir, index_texts[report.index]);
 	return EX_OK;
 }
 
@@ -112,7 +111,6 @@ const struct command store_command_verify = {
 	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_STORE },
 	.dir_alias = ' ',
-	.operands = { 0, 1 },
 	.run = verify,
 };
 
@@ -121,12 +119,9 @@ backup(const struct call *call)
 {
 	struct copy_report report;
 	const char *dest = call->operands[0];
-	static char at_end[] = "writing to the disk ...";
-	struct watch watch = command_watch(call, "backup");
-	enum fault fault;
+	enum fault fault =
+	    copy_backup(call->store.dir, dest, call->store.watch, &report);
 
-	watch.context = at_end;
-	fault = copy_backup(call->dir, dest, &watch, &report);
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("stopped; %s is as it was; run it again", dest);
@@ -144,6 +139,7 @@ const struct command store_command_backup = {
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
+	.at_end = "writing to the disk ...",
 	.options = { COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = backup,
@@ -164,7 +160,7 @@ recover(const struct call *call)
 	struct recover_options options = { .from = call->operands[0],
 		.dest = call->operands[1],
 		.uuid = call->values['s'],
-		.watch = command_watch(call, "recover"),
+		.watch = *call->store.watch,
 		.lost = print_lost };
 	struct recover_report report;
 	enum fault fault = recover_store(&options, &report);
@@ -193,8 +189,8 @@ const struct command store_command_recover = {
 	.name = "recover",
 	.summary = "make a new store of what a damaged one still has",
 	.usage = recover_usage,
-	.options = { { "store", required_argument, NULL, 's' },
-	    COMMAND_PROGRESS, COMMAND_HELP },
+	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
+	    COMMAND_HELP },
 	.operands = { 2, 2 },
 	.run = recover,
 };
@@ -223,6 +219,6 @@ const struct command store_command_schema = {
 	.name = "schema",
 	.summary = "print the SQL for a store in PostgreSQL",
 	.usage = schema_usage,
-	.options = { { "roles", no_argument, NULL, 'r' }, COMMAND_HELP },
+	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_HELP },
 	.run = schema,
 };

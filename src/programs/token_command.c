@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "gateway/service.h"
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/log.h"
@@ -80,7 +79,7 @@ run_add(const struct call *call, const char *file)
 	if (expires)
 		status = expires_read(call, &expires_ms);
 	if (status == EX_OK)
-		status = service_status(tokens_add(
+		status = command_fault(tokens_add(
 		    file, name, expires ? &expires_ms : NULL, token));
 	if (status != EX_OK)
 		return status;
@@ -108,7 +107,7 @@ run_list(const char *file)
 	struct tokens *tokens = tokens_open(file, TOKENS_ANY_USER, &fault);
 
 	if (tokens == NULL)
-		return service_status(fault);
+		return command_fault(fault);
 	list = tokens_list(tokens, &count);
 	for (size_t i = 0; i < count; i++)
 		if ((int)strlen(list[i].name) > width)
@@ -132,7 +131,7 @@ run_list(const char *file)
 static int
 run(const struct call *call)
 {
-	const char *name = call->operands[0], *file = call->values['f'];
+	const char *name = call->operands[0], *file = call->values['j'];
 	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
 	bool named = call->operands_n > 1;
 	struct config config;
@@ -155,15 +154,15 @@ run(const struct call *call)
 	if (add)
 		return run_add(call, file);
 	return list ? run_list(file)
-		    : service_status(tokens_revoke(file, call->operands[1]));
+		    : command_fault(tokens_revoke(file, call->operands[1]));
 }
 
 const struct command token_command = {
 	.name = "token",
 	.summary = "add, list and revoke the tokens of clients",
 	.usage = usage,
-	.options = { { "expires", required_argument, NULL, 'e' },
-	    { "file", required_argument, NULL, 'f' }, COMMAND_HELP },
+	.options = { COMMAND_VALUE("expires", 'e'), COMMAND_VALUE("file", 'j'),
+	    COMMAND_HELP },
 	.operands = { 1, 2 },
 	.run = run,
 };

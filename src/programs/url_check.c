@@ -51,33 +51,6 @@ struct answer {
 	char body[BODY_MAX + 1];
 };
 
-static void
-keep_answer(CURL *curl, CURLcode code, const char *name, struct answer *answer)
-{
-	curl_off_t connect_us = 0;
-	char *location = NULL, quote[2];
-	struct curl_header *header;
-
-	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
-	/* An answer may come before all of the body was taken. */
-	answer->failure = answer->status == 0 ? code : CURLE_OK;
-	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-	/* The time counts from the end of TLS's handshake. */
-	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR ||
-			    code == CURLE_PEER_FAILED_VERIFICATION;
-	if (name != NULL && curl_easy_header(curl, name, 0, CURLH_HEADER, -1,
-				&header) == CURLHE_OK)
-		snprintf(answer->header, sizeof(answer->header), "%s",
-		    header->value);
-	curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &location);
-	if (location != NULL)
-		snprintf(
-		    answer->location, sizeof(answer->location), "%s", location);
-	if (sscanf(answer->body, " { \"error\" : %4d , \"message\" : %1[\"]",
-		&answer->error, quote) != 2)
-		answer->error = 0;
-}
-
 /* Wait for the answer for at most TIMEOUT_S.  Redirects are not followed. */
 static void
 send_request(const struct target *target, const struct request *request,
@@ -90,6 +63,9 @@ send_request(const struct target *target, const struct request *request,
 	CURL *curl = curl_easy_init();
 	/* What has no room ends the transfer. */
 	FILE *body = fmemopen(answer->body, BODY_MAX, "w");
+	curl_off_t connect_us = 0;
+	char *location = NULL, quote[2];
+	struct curl_header *header;
 
 	memset(answer, 0, sizeof(*answer));
 	answer->failure = CURLE_OUT_OF_MEMORY;
@@ -118,7 +94,24 @@ send_request(const struct target *target, const struct request *request,
 	}
 	CURLcode code = curl_easy_perform(curl);
 	fclose(body);
-	keep_answer(curl, code, request->header, answer);
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
+	/* An answer may come before all of the body was taken. */
+	answer->failure = answer->status == 0 ? code : CURLE_OK;
+	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+	/* The time counts from the end of TLS's handshake. */
+	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR;
+	if (request->header != NULL &&
+	    curl_easy_header(curl, request->header, 0, CURLH_HEADER, -1,
+		&header) == CURLHE_OK)
+		snprintf(answer->header, sizeof(answer->header), "%s",
+		    header->value);
+	curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &location);
+	if (location != NULL)
+		snprintf(
+		    answer->location, sizeof(answer->location), "%s", location);
+	if (sscanf(answer->body, " { \"error\" : %4d , \"message\" : %1[\"]",
+		&answer->error, quote) != 2)
+		answer->error = 0;
 	curl_easy_cleanup(curl);
 }
 

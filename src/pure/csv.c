@@ -1,19 +1,11 @@
 /*
- * csv: fields to bytes and records to fields (RFC 4180 section 2).  A record is
- * read to its end before a byte of it is changed: an incomplete one can be
- * tried again.  What the fields mean, the header line and a byte order mark are
- * left to the caller.
+ * csv: fields to bytes and records to fields (RFC 4180 section 2).  What the
+ * fields mean, the header line and a byte order mark are left to the caller.
  */
 #include "pure/csv.h"
 
 #include <stdbool.h>
 #include <string.h>
-
-static bool
-is_structure(char c)
-{
-	return c == ',' || c == '"' || c == '\r' || c == '\n';
-}
 
 size_t
 csv_field_print(const char *field, size_t len, char *buf)
@@ -22,7 +14,7 @@ csv_field_print(const char *field, size_t len, char *buf)
 	char *to = buf;
 
 	for (size_t i = 0; i < len && !quoted; i++)
-		quoted = is_structure(field[i]);
+		quoted = memchr(",\"\r\n", field[i], 4) != NULL;
 	if (!quoted) {
 		memcpy(buf, field, len);
 		return len;
@@ -72,39 +64,18 @@ csv_next_place(enum csv_place place, char c)
 						      : CSV_IN_BARE;
 }
 
-/* Why the byte `c` is wrong at this place. */
-static const char *
-wrong_reason(enum csv_place place, char c)
-{
-	if (c == '\r')
-		return "a CR without LF outside quotes";
-	return place == CSV_BEHIND_QUOTE
-		   ? "text behind a closing quote"
-		   : "a quote inside a field without quotes";
-}
-
-enum csv_result
-csv_record_split(char *buf, size_t len, int last, struct csv_field *fields,
-    size_t *n, size_t *used, const char **reason)
+const char *
+csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
 	const char *wrong = NULL;
-	size_t count = 0, start = 0, at, line_break = 0;
+	size_t count = 0, start = 0;
 
-	for (at = 0;; at++) {
-		if (place == CSV_IN_BARE || place == CSV_IN_QUOTES)
-			while (at < len && !is_structure(buf[at]))
-				at++;
-		bool ends = at == len;
-		if (ends && (!last || len == 0))
-			return CSV_MORE;
-		if (!ends && place != CSV_IN_QUOTES) {
-			bool cr = buf[at] == '\r' && at + 1 < len;
-
-			line_break = buf[at + cr] == '\n' ? 1U + cr : 0;
-			ends = line_break > 0;
-		}
-		if ((ends || buf[at] == ',') && place != CSV_IN_QUOTES) {
+	for (size_t at = 0;; at++) {
+		bool cr = at + 1 < len && buf[at] == '\r';
+		bool ends = at == len ||
+			    (buf[at + cr] == '\n' && place != CSV_IN_QUOTES);
+		if (ends || (buf[at] == ',' && place != CSV_IN_QUOTES)) {
 			if (count < *n)
 				fields[count] =
 				    (struct csv_field){ buf + start, at - start,
@@ -116,21 +87,22 @@ csv_record_split(char *buf, size_t len, int last, struct csv_field *fields,
 			break;
 		enum csv_place next = csv_next_place(place, buf[at]);
 		if (next == CSV_IN_WRONG && wrong == NULL)
-			wrong = wrong_reason(place, buf[at]);
+			wrong = buf[at] == '\r'
+				    ? "a CR without LF outside quotes"
+				: place == CSV_BEHIND_QUOTE
+				    ? "text behind a closing quote"
+				    : "a quote inside a field without quotes";
 		place = next;
 	}
 	if (place == CSV_IN_QUOTES)
 		wrong = "a quote that is never closed";
 	else if (wrong == NULL && count > *n)
 		wrong = "too many fields";
-	*used = at + line_break;
-	if (wrong != NULL) {
-		*reason = wrong;
-		return CSV_BAD;
-	}
+	if (wrong != NULL)
+		return wrong;
 	for (size_t i = 0; i < count; i++)
 		if (fields[i].quoted)
 			unquote(&fields[i]);
 	*n = count;
-	return CSV_RECORD;
+	return NULL;
 }

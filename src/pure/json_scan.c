@@ -42,14 +42,13 @@ static int
 fail_expected(struct scan *scan, const char *reason)
 {
 	size_t left = scan->len - scan->at, ignored;
-	const char *rest, *why;
+	const char *rest = scan->text + scan->at, *why;
 
 	if (left == 0)
 		return fail_truncated(scan);
-	rest = scan->text + scan->at;
-	if ((unsigned char)*rest < 0x80 || utf8_run(rest, left) > 0)
+	if ((unsigned char)*rest < 0x80 ||
+	    utf8_read(rest, left, &ignored, &why) > 0)
 		return fail(scan, JSON_FAULT_SYNTAX, scan->at, reason);
-	why = utf8_fault(rest, left, &ignored);
 	return fail(scan, JSON_FAULT_UTF8, scan->at,
 	    why != NULL ? why : "incomplete UTF-8 sequence");
 }
@@ -110,7 +109,7 @@ scan_string(struct scan *scan)
 	if ((unsigned char)*rest < 0x20)
 		return fail(scan, JSON_FAULT_SYNTAX, scan->at,
 		    "raw control character in a string");
-	reason = utf8_fault(rest, left, &at);
+	utf8_read(rest, left, &at, &reason);
 	if (reason == NULL)
 		return fail_truncated(scan);
 	return fail(scan, JSON_FAULT_UTF8, scan->at + at, reason);

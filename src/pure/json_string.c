@@ -42,13 +42,13 @@ plain_run(const char *text, size_t len)
 size_t
 json_string_run(const char *text, size_t len)
 {
-	size_t i = plain_run(text, len);
-	size_t n;
+	size_t i = 0, n = 1, at;
+	const char *reason;
 
-	while (i < len && (n = utf8_run(text + i, len - i)) > 0) {
-		i += n;
-		i += plain_run(text + i, len - i);
-	}
+	for (; n > 0 && i < len; i += n)
+		n = (unsigned char)text[i] < 0x80
+			? plain_run(text + i, len - i)
+			: utf8_read(text + i, len - i, &at, &reason);
 	return i;
 }
 

@@ -6,7 +6,6 @@
 #include "pure/record.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "pure/crc32c.h"

@@ -4,13 +4,8 @@
  */
 #include "pure/utf8.h"
 
-/*
- * Return the length of the character at the start of `text`, whose first byte
- * is not ASCII.  0 if there is none: then `*reason` and `*at` are those of
- * utf8_fault.
- */
-static size_t
-read_character(const char *text, size_t len, size_t *at, const char **reason)
+size_t
+utf8_read(const char *text, size_t len, size_t *at, const char **reason)
 {
 	unsigned char lead = (unsigned char)text[0];
 	size_t n = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -36,26 +31,6 @@ read_character(const char *text, size_t len, size_t *at, const char **reason)
 					       : "UTF-8 above U+10FFFF";
 	}
 	return *reason == NULL && n <= len ? n : 0;
-}
-
-size_t
-utf8_run(const char *text, size_t len)
-{
-	const char *reason;
-	size_t i = 0, n = 1, at;
-
-	for (; n > 0 && i < len && (unsigned char)text[i] >= 0x80; i += n)
-		n = read_character(text + i, len - i, &at, &reason);
-	return i;
-}
-
-const char *
-utf8_fault(const char *text, size_t len, size_t *at)
-{
-	const char *reason;
-
-	read_character(text, len, at, &reason);
-	return reason;
 }
 
 size_t

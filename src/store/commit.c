@@ -22,19 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "pure/record.h"
 #include "pure/timestamp.h"
 #include "reader.h"
-
-/* A thread's turn at the lock, and when another may take the mutex. */
-#define TURN_MS 10
-#define TURN_PAUSE_NS 100000L
 
 /* The room that a plant needs, and what need not be tried. */
 #define READY_BYTES (64 << 10)
@@ -68,12 +62,14 @@ store_init(const char *path)
 {
 	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
 		JOURNAL_END_NAME, "index" };
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	struct journal here = { .dir = journal_make_dir(path), .fd = -1 };
 	struct journal fresh;
 	enum fault fault = FAULT_NONE;
 
 	/* Two may begin at once: the second finds the first one's store. */
-	if (here.dir < 0 || journal_lock_dir(&here) < 0)
+	if (here.dir < 0 || journal_lock_dir(&here, deadline_ms) < 0)
 		fault = fault_report(path, "cannot make or open it");
 	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
 		if (journal_exists(&here, names[i])) {
@@ -103,10 +99,14 @@ open_journal(struct store *store, int64_t deadline_ms)
 		if (fault == FAULT_ABSENT && errno == ENOENT) {
 			/* Until it is closed: one renews a failed journal. */
 			bool locked =
-			    journal->dir < 0 || journal_lock_dir(journal) == 0;
+			    journal->dir < 0 ||
+			    journal_lock_dir(journal, deadline_ms) == 0;
+			int64_t began_ms = clock_ms(CLOCK_MONOTONIC);
 			fault = locked ? replace_journal(store)
 				       : fault_report(
 					     store->path, "cannot lock it");
+			/* That was no wait. */
+			deadline_ms += clock_ms(CLOCK_MONOTONIC) - began_ms;
 		} else if (fault == FAULT_NONE &&
 			   journal_lock(journal, true, deadline_ms) < 0)
 			fault = fault_report(journal->name, "cannot lock it");
@@ -137,7 +137,6 @@ free_store(struct store *store, bool clean)
 	journal_close(&store->journal);
 	pthread_mutex_destroy(&store->mutex);
 	free(store->path);
-	free(store->batch);
 	free(store);
 }
 
@@ -158,10 +157,9 @@ open_store(const struct store_options *options, enum fault *fault)
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->path = strdup(options->dir);
-	store->batch = malloc(JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES);
 	store->prepare = options->prepare;
 	store->watch = options->watch;
-	if (store->path == NULL || store->batch == NULL)
+	if (store->path == NULL)
 		*fault = fault_report(options->dir, "cannot open");
 	else
 		*fault = open_journal(store, deadline_ms);
@@ -206,7 +204,7 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
 	} else if (offset < end) {
 		/* Entered a moment ago: it is in this batch. */
 		const char *line = store->batch + (offset - store->at.end);
-		const char *newline = rawmemchr(line, '\n');
+		const char *newline = memchr(line, '\n', end - offset);
 
 		valid = record_decode(line, (size_t)(newline + 1 - line),
 			    store->journal.seed, &record) == NULL;
@@ -225,6 +223,21 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
 	return FAULT_NONE;
 }
 
+/* Encode the record behind the batch built so far, which ends at `at`. */
+static void
+put_line(struct store *store, struct position *at, struct record *record)
+{
+	record->seq = at->seq + 1;
+	record->safe = store->durable;
+	record->prev = at->crc;
+	at->last = at->end;
+	at->end += record_encode(record, store->journal.seed,
+	    store->batch + (at->end - store->at.end));
+	at->seq = record->seq;
+	at->crc = record->crc;
+	at->closing = record->plant == NULL;
+}
+
 /*
  * Enter as many plants as one append may hold into the index transaction, and
  * encode the new ones behind each other into store->batch, from store->at, of
@@ -234,7 +247,6 @@ static enum fault
 build_batch(struct store *store, struct store_item *items, size_t n,
     struct position *at, size_t *some)
 {
-	const uint64_t begin = store->at.end;
 	char now[TIMESTAMP_LEN];
 	enum fault fault = FAULT_NONE;
 	uint64_t found;
@@ -245,9 +257,6 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 	for (i = 0; i < n && fault == FAULT_NONE; i++) {
 		const struct plant *plant = items[i].plant;
 		struct record record = {
-			.seq = at->seq + 1,
-			.safe = store->durable,
-			.prev = at->crc,
 			.at = items[i].at != NULL ? items[i].at : now,
 			.by = items[i].by,
 			.by_len = strlen(items[i].by),
@@ -257,18 +266,13 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 		};
 
 		assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
-		if (at->end - begin + RECORD_ENVELOPE_MAX + plant->len >
+		if (at->end - store->at.end + RECORD_ENVELOPE_MAX + plant->len >
 		    JOURNAL_APPEND_MAX)
 			break;
 		switch (index_put(store->index, plant->id, at->end, &found)) {
 		case INDEX_NEW:
 			items[i].result = STORE_CREATED;
-			at->last = at->end;
-			at->end += record_encode(&record, store->journal.seed,
-			    store->batch + (at->end - begin));
-			at->seq = record.seq;
-			at->crc = record.crc;
-			at->closing = false;
+			put_line(store, at, &record);
 			break;
 		case INDEX_FOUND:
 			fault = compare_stored(
@@ -381,8 +385,7 @@ commit_items(struct store *store, struct store_item *items, size_t n,
 		if (fault == FAULT_FULL)
 			fault = FAULT_NONE;
 	}
-	if (answer != NULL)
-		answer(argument);
+	answer(argument);
 	if (written)
 		settle(store, &at);
 	return fault;
@@ -405,14 +408,7 @@ append_closing(struct store *store)
 		return fault;
 	if (!at.closing && store->durable == at.end) {
 		timestamp_print(clock_ms(CLOCK_REALTIME), now);
-		record.seq = ++at.seq;
-		record.safe = store->durable;
-		record.prev = at.crc;
-		at.last = at.end;
-		at.end +=
-		    record_encode(&record, store->journal.seed, store->batch);
-		at.crc = record.crc;
-		at.closing = true;
+		put_line(store, &at, &record);
 		fault = write_batch(store, &at, store->prepare);
 		if (fault == FAULT_NONE && store->prepare) {
 			settle(store, &at);
@@ -426,37 +422,32 @@ append_closing(struct store *store)
 }
 
 /*
- * The mutex and the lock, by one deadline.  Threads try for the lock in turns:
- * one that kept the mutex meanwhile would let another wait for two deadlines.
+ * The mutex and the lock, by one deadline.  A thread that kept the mutex from
+ * try to try would let another wait for two deadlines.
  */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
 {
-	static const struct timespec pause = { 0, TURN_PAUSE_NS };
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-	int64_t deadline_ms = now_ms + timeout_ms;
+	const char *name = store->journal.name;
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	long pause_ns = 0;
 
-	pthread_mutex_lock(&store->mutex);
-	while (!store->failed) {
-		int64_t turn_ms = now_ms + TURN_MS;
-
-		if (journal_lock(&store->journal, true,
-			turn_ms < deadline_ms ? turn_ms : deadline_ms) == 0)
+	/* Another thread may have the mutex during the pause. */
+	for (;; journal_back_off(&pause_ns)) {
+		pthread_mutex_lock(&store->mutex);
+		if (store->failed)
+			return FAULT_FAILED;
+		if (journal_lock(&store->journal, true, 0) == 0)
 			return FAULT_NONE;
 		if (errno != ETIMEDOUT)
-			return fault_report(
-			    store->journal.name, "cannot lock it");
-		now_ms = clock_ms(CLOCK_MONOTONIC);
-		if (now_ms >= deadline_ms) {
+			return fault_report(name, "cannot lock it");
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_warning("%s: locked by another process for %d ms",
-			    store->journal.name, timeout_ms);
+			    name, timeout_ms);
 			return FAULT_BUSY;
 		}
 		pthread_mutex_unlock(&store->mutex);
-		nanosleep(&pause, NULL);
-		pthread_mutex_lock(&store->mutex);
 	}
-	return FAULT_FAILED;
 }
 
 /* A fault that the next start must mend ends this one. */
@@ -478,8 +469,7 @@ commit(struct store *store, struct store_item *items, size_t n,
 		journal_unlock(&store->journal);
 	} else {
 		refuse_items(items, n, fault);
-		if (answer != NULL)
-			answer(argument);
+		answer(argument);
 	}
 	note_fault(store, fault);
 	bool failed = store->failed;

@@ -20,6 +20,20 @@
 /* So much of an earlier copy's end must stand in the source, too. */
 #define TAIL_BYTES 4096
 
+/* To copy is to check, and in about the same time to write. */
+struct halves {
+	const struct watch *whole; /* or NULL */
+	bool second;
+};
+
+static bool
+step_half(void *halves, uint64_t done, uint64_t total)
+{
+	const struct halves *h = halves;
+
+	return watch_step(h->whole, h->second ? total + done : done, 2 * total);
+}
+
 static enum fault
 cannot(const char *path, const char *what)
 {
@@ -136,8 +150,8 @@ enum fault
 copy_backup(const char *from, const char *dest, const struct watch *watch,
     struct copy_report *report)
 {
-	struct watch_half half = { .whole = watch };
-	const struct watch each = { watch_half_step, &half };
+	struct halves halves = { watch, false };
+	const struct watch each = { step_half, &halves };
 	struct journal copy, earlier = JOURNAL_NONE;
 	enum fault fault;
 	int dir = -1;
@@ -145,20 +159,19 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 
 	if (source == NULL)
 		return fault;
-	half.bytes = source->journal.size;
 	fault = open_dest(dest, &dir);
 	if (fault == FAULT_NONE)
 		fault = reader_read_all(source);
 	if (fault == FAULT_NONE)
 		fault = take_earlier(source, dest, dir, &earlier);
-	half.second = true;
+	const uint64_t end = source->replay.at.end;
+	halves.second = true;
 	if (fault == FAULT_NONE &&
-	    journal_copy(&source->journal, 0, source->replay.at.end, &copy, dir,
-		&each) < 0)
+	    journal_copy(&source->journal, 0, end, &copy, dir, &each) < 0)
 		fault = cannot(dest, "cannot write");
 	if (fault == FAULT_NONE) {
 		/* Written, but not on the disk; too late to stop. */
-		(void)watch_step(&each, 1, 1);
+		(void)watch_step(&each, end, end);
 		if (journal_place(&copy, true) < 0)
 			fault = cannot(dest, "cannot write");
 	}

@@ -21,31 +21,30 @@ engine_of(const void *object)
 static void *
 load_module(void)
 {
-	static const char *const places[] = { MODULE,
-		"../lib/plant-store/" MODULE };
+	static const char installed[] = "../lib/plant-store/" MODULE;
 	char path[4096];
-	ssize_t len = readlink("/proc/self/exe", path, sizeof(path));
+	ssize_t len =
+	    readlink("/proc/self/exe", path, sizeof(path) - sizeof(installed));
 
+	if (len < 0)
+		return NULL;
 	while (len > 0 && path[len - 1] != '/')
 		len--;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (len <= 0 || (size_t)len + strlen(places[i]) >= sizeof(path))
-			break;
-		strcpy(path + len, places[i]);
-		if (access(path, F_OK) == 0)
-			return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	}
-	return NULL;
+	strcpy(path + len, MODULE);
+	if (access(path, F_OK) != 0)
+		strcpy(path + len, installed);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* It is never unloaded. */
+/* A module is never unloaded. */
 static const struct engine *
-load_engine(enum fault *fault)
+find_engine(bool database, enum fault *fault)
 {
+	if (!database)
+		return &engine_file;
 	void *module = load_module();
 	const struct engine *engine =
 	    module != NULL ? dlsym(module, ENGINE_SYMBOL) : NULL;
-
 	if (engine != NULL && engine->version == ENGINE_VERSION)
 		return engine;
 	const char *why = dlerror();
@@ -54,10 +53,10 @@ load_engine(enum fault *fault)
 		log_error(MODULE ": of another version than this program; "
 				 "install both of the same");
 	else
-		log_error("PLANT_STORE_DATABASE: cannot load the module " MODULE
-			  ": %s; install the package plant-store-postgresql, "
-			  "or build it with: make postgresql",
-		    why != NULL ? why : "it is not installed");
+		log_error("PLANT_STORE_DATABASE: cannot load the module: %s; "
+			  "install the package plant-store-postgresql, or "
+			  "build it with: make postgresql",
+		    why != NULL ? why : "/proc is not mounted");
 	return NULL;
 }
 
@@ -65,7 +64,7 @@ struct store *
 store_open(const struct store_options *options, enum fault *fault)
 {
 	const struct engine *engine =
-	    options->database != NULL ? load_engine(fault) : &engine_file;
+	    find_engine(options->database != NULL, fault);
 
 	return engine != NULL ? engine->open(options, fault) : NULL;
 }
@@ -121,13 +120,15 @@ store_ready(struct store *store)
 void
 store_wait(struct store *store)
 {
-	engine_of(store)->wait(store);
+	if (engine_of(store)->wait != NULL)
+		engine_of(store)->wait(store);
 }
 
 void
 store_idle(struct store *store)
 {
-	engine_of(store)->idle(store);
+	if (engine_of(store)->idle != NULL)
+		engine_of(store)->idle(store);
 }
 
 void
@@ -142,7 +143,7 @@ store_reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
 	const struct engine *engine =
-	    options->database != NULL ? load_engine(fault) : &engine_file;
+	    find_engine(options->database != NULL, fault);
 
 	return engine != NULL ? engine->reader_open(options, since, fault)
 			      : NULL;
@@ -184,7 +185,7 @@ store_reader_close(struct store_reader *reader)
 const char *
 store_schema(bool roles, enum fault *fault)
 {
-	const struct engine *engine = load_engine(fault);
+	const struct engine *engine = find_engine(true, fault);
 
 	if (engine == NULL)
 		return NULL;

@@ -5,12 +5,12 @@
  * sign bit turned, so that ids sort as numbers; its value is the offset of its
  * record.  The key of one byte 0 sorts below all of them: the state.
  *
- * The file `index/boot` has two lines: the boot, or "clean"; and the store's
- * uuid.  The order of writes that a crash of the machine must not break: it has
- * this boot's id, synced, before the first page is written, and "clean",
- * synced, after the last page was.  A process that has the index open for
- * writing holds a lock on it: no crash of the machine leaves one, and
- * containers may show other boot ids.
+ * The file `index/boot` has two lines: the boot in which pages may be missing,
+ * or "clean"; and the store's uuid.  The order of writes that a crash of the
+ * machine must not break: it has this boot's id, synced, before the first page
+ * is written, and "clean", synced, after the last page was.  A process that has
+ * the index open for writing holds a lock on it: no crash of the machine leaves
+ * one, and containers may show other boot ids.
  */
 #include "index.h"
 
@@ -90,7 +90,7 @@ fail(const struct index *index, int error)
 	int fd;
 
 	/* LMDB says EIO also of a write that fell short on a full disk. */
-	if (error == EIO && index != NULL && index->env != NULL &&
+	if (error == EIO && index->env != NULL &&
 	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
 	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
 		error = ENOSPC;
@@ -204,15 +204,12 @@ begin(struct index *index)
 {
 	MDB_envinfo info;
 	MDB_stat stat;
-	size_t want;
-	int error = mdb_env_info(index->env, &info);
+	int error = 0;
 
-	if (error == 0)
-		error = mdb_env_stat(index->env, &stat);
-	if (error != 0)
-		return error;
-	want = (info.me_last_pgno * stat.ms_psize / MAP_STEP_BYTES + 3) *
-	       MAP_STEP_BYTES;
+	mdb_env_info(index->env, &info);
+	mdb_env_stat(index->env, &stat);
+	size_t want = (info.me_last_pgno * stat.ms_psize / MAP_STEP_BYTES + 3) *
+		      MAP_STEP_BYTES;
 	if (want > info.me_mapsize)
 		error = mdb_env_set_mapsize(index->env, want);
 	return error != 0 ? error
@@ -254,28 +251,39 @@ open_environment(struct index *index, const char *path)
 	    (int)sizeof(name))
 		return ENAMETOOLONG;
 	error = mdb_env_create(&index->env);
-	if (error != 0)
-		return error;
-	error = mdb_env_set_mapsize(index->env, MAP_STEP_BYTES);
+	if (error == 0)
+		error = mdb_env_set_mapsize(index->env, MAP_STEP_BYTES);
 	if (error == 0)
 		error = mdb_env_open(index->env, name, flags, 0600);
 	if (error == 0 && fstatat(index->dir, DATA_NAME, &st, 0) < 0)
 		error = errno;
-	if (error == 0)
-		error = mdb_env_info(index->env, &info);
-	if (error == 0)
-		error = mdb_env_stat(index->env, &stat);
-	/* Of a file that was cut short a page that is gone ends the process. */
-	if (error == 0 &&
-	    (uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
-		error = MDB_CORRUPTED;
-	if (error == 0)
-		error = begin(index);
-	if (error == 0)
-		error = mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
+	if (error != 0)
+		return error;
 	index->device = st.st_dev;
 	index->inode = st.st_ino;
-	return error;
+	mdb_env_info(index->env, &info);
+	mdb_env_stat(index->env, &stat);
+	/* Of a file that was cut short a page that is gone ends the process. */
+	if ((uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
+		return MDB_CORRUPTED;
+	error = begin(index);
+	return error != 0 ? error
+			  : mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
+}
+
+/* 0, and `*opened` is the index; or -1 with errno, and it is closed. */
+static int
+hand_over(struct index *index, int error, struct index **opened)
+{
+	if (error != 0) {
+		(void)fail(index, error);
+		index_close(index, false);
+		return -1;
+	}
+	if (index->write)
+		lock_mark(index);
+	*opened = index;
+	return 0;
 }
 
 enum index_open
@@ -304,14 +312,8 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	if (error == 0 && index->state.covered.end == 0)
 		error = MDB_NOTFOUND;
 	index_abort(index);
-	if (error == 0) {
-		if (write)
-			lock_mark(index);
-		*opened = index;
+	if (hand_over(index, error, opened) == 0)
 		return INDEX_OPENED;
-	}
-	(void)fail(index, error);
-	index_close(index, false);
 	return error == MDB_NOTFOUND ? INDEX_STALE : INDEX_REFUSED;
 }
 
@@ -337,14 +339,7 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	index->state.version = STATE_VERSION;
 	if (error == 0)
 		error = commit_state(index);
-	if (error == 0) {
-		lock_mark(index);
-		*created = index;
-		return 0;
-	}
-	(void)fail(index, error);
-	index_close(index, false);
-	return -1;
+	return hand_over(index, error, created);
 }
 
 int
@@ -498,7 +493,10 @@ index_is_current(const struct index *index)
 	       st.st_ino == index->inode && st.st_dev == index->device;
 }
 
-/* A failure leaves it unmarked: it is built again after the next boot. */
+/*
+ * A failure leaves it unmarked: it is built again after the next boot.  A sync
+ * that fails may have lost pages: then the next start builds it again.
+ */
 static void
 mark_clean(struct index *index)
 {
@@ -507,9 +505,17 @@ mark_clean(struct index *index)
 	if (!index_is_current(index) || index_begin(index, &covered) < 0)
 		return;
 	index->state.clean = 1;
-	if (index_commit(index, &covered) == 0 &&
-	    mdb_env_sync(index->env, 1) == 0)
+	if (index_commit(index, &covered) < 0)
+		return;
+	int error = mdb_env_sync(index->env, 1);
+	if (error == 0) {
 		write_mark(index, BOOT_CLEAN);
+		return;
+	}
+	log_warning("index: cannot sync: %s; removing it: the next start "
+		    "builds it again",
+	    mdb_strerror(error));
+	index_discard(index->dir);
 }
 
 void
@@ -579,6 +585,7 @@ index_build(struct index *index, const struct pairs *pairs, bool new,
     const struct watch *watch)
 {
 	static const struct position none;
+	const uint64_t plant_bytes = pairs->n > 0 ? to->end / pairs->n : 0;
 	struct position covered;
 	uint64_t found = 0;
 	size_t twins = 0;
@@ -607,7 +614,8 @@ index_build(struct index *index, const struct pairs *pairs, bool new,
 			log_twin(journal->name, twins++, pair->key, found,
 			    pair->value);
 		if ((i + 1) % STEP_PAIRS == 0 &&
-		    !watch_step(watch, i + 1, pairs->n))
+		    !watch_step(
+			watch, to->end + (i + 1) * plant_bytes, 2 * to->end))
 			return fail(index, ECANCELED);
 		if ((i + 1) % COMMIT_PAIRS == 0 &&
 		    (index_commit(index, &none) < 0 ||

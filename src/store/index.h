@@ -5,13 +5,9 @@
  * An LMDB environment in the directory `index`, shared by all processes of the
  * store under the journal's lock, so without LMDB's own lock (MDB_NOLOCK), and
  * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
- * journal; a process that finds more there reads on.
- *
- * LMDB is trusted as any database is.  A crash of the machine may leave any
- * mixture of its pages, so the file `index/boot` has the id of the boot in
- * which pages may be unwritten, or "clean" after a close that synced them.
- * With another id, and no process that has it open for writing, it is stale.
- * Besides, an entry counts only once its record has been read.
+ * journal; a process that finds more there reads on.  After a crash of the
+ * machine, which may leave any mixture of pages, it is stale.  An entry counts
+ * only once its record has been read.
  *
  * The only module that knows LMDB.  Every function but index_open and
  * index_discard needs the journal's lock from index_begin on.
@@ -56,40 +52,32 @@ int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
 uint64_t index_end(
     int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
 
-/*
- * index_begin(index, covered):
- * Begin a transaction, and give the journal's position up to which the index
- * has its plants; all zero for a new one.  0, or -1 with errno.  Until
- * index_commit or index_abort no other transaction may be begun.
- */
-int index_begin(struct index *index, struct position *covered);
-
-/*
- * index_commit(index, covered), index_abort(index):
- * End the transaction.  0; -1 with errno, and nothing is entered.
- */
-int index_commit(struct index *index, const struct position *covered);
-void index_abort(struct index *index);
-
 enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
 
 /*
+ * index_begin(index, covered), index_commit(index, covered),
+ * index_abort(index):
+ * Begin a transaction, one at a time, and give the journal's position up to
+ * which the index has its plants; all zero for a new one.  0, or -1 with errno.
+ * End it: 0; -1 with errno, and nothing is entered.
+ *
  * index_put(index, id, offset, found):
  * Enter the id with its offset, unless it is there: then `found` is the offset
  * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
  *
  * index_find(index, id, offset):
  * Look an id up.  INDEX_NEW if it is not there.
- */
-enum index_result index_put(
-    struct index *index, int64_t id, uint64_t offset, uint64_t *found);
-enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
-
-/*
+ *
  * index_count(index, n), index_is_current(index):
  * How many plants it has: 0, or -1 with errno.  Whether the directory still has
  * this file.
  */
+int index_begin(struct index *index, struct position *covered);
+int index_commit(struct index *index, const struct position *covered);
+void index_abort(struct index *index);
+enum index_result index_put(
+    struct index *index, int64_t id, uint64_t offset, uint64_t *found);
+enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
 int index_count(struct index *index, uint64_t *n);
 bool index_is_current(const struct index *index);
 
@@ -97,32 +85,29 @@ bool index_is_current(const struct index *index);
  * index_close(index, clean):
  * Close; `clean`: sync it first and note that it is whole on the disk, holding
  * the lock.  NULL is fine.  errno stays.
- */
-void index_close(struct index *index, bool clean);
-
-/*
+ *
  * index_discard(dir):
  * Remove the files of the index, so that the next start builds it.  A process
  * that has them open goes on with them.
  */
+void index_close(struct index *index, bool clean);
 void index_discard(int dir);
 
 /*
  * index_twins(pairs, name):
  * Log the ids that stand twice in the journal `name`, the first ten with their
  * offsets.  How many records are not the first of their id.
- */
-size_t index_twins(const struct pairs *pairs, const char *name);
-
-/*
+ *
  * index_build(index, pairs, new, to, journal, watch):
  * Enter sorted pairs, of each id the first one, into an index in which a
  * transaction has begun, a `new` one or that of the journal, and commit it: it
  * then covers the journal up to `to`.  An id that the index has already is
  * logged as one that stands twice, if the journal has an earlier record of it.
- * `watch` may be NULL; ECANCELED if it ends the work.  0; -1 with errno,
- * EBADMSG if the index is wrong, and a new one is to be discarded.
+ * `watch` may be NULL, and has had half of the work; ECANCELED if it ends that.
+ * 0; -1 with errno, EBADMSG if the index is wrong, and a new one is to be
+ * discarded.
  */
+size_t index_twins(const struct pairs *pairs, const char *name);
 int index_build(struct index *index, const struct pairs *pairs, bool new,
     const struct position *to, struct journal *journal,
     const struct watch *watch);

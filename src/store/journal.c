@@ -22,13 +22,14 @@
 #include <unistd.h>
 
 #include "ground/clock.h"
+#include "ground/compat.h"
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/crc32c.h"
 
 /* The first read of one record: a plant's line rarely is longer. */
-#define LINE_BYTES ((size_t)4 << 10)
+#define LINE_BYTES 4096
 
 /* The end mark: uuid, offset and checksum, a space between, and a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
@@ -38,7 +39,10 @@
 /* Files kept for one offset.  More means that the names are never free. */
 #define KEPT_MAX 1000
 
-/* Pauses between tries: no delay behind a sync, and no load. */
+/*
+ * Pauses between tries for the lock: no delay behind a sync, and no load.  Many
+ * processes that try often leave the holder no CPU.
+ */
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 500000L
 
@@ -73,11 +77,11 @@ enum fault
 journal_finish(const struct journal *journal, struct replay *replay,
     uint64_t known, uint64_t *tail_end)
 {
-	enum replay_tail tail = replay_finish(replay, tail_end);
+	enum replay_result tail = replay_finish(replay, tail_end);
 
-	if (tail == REPLAY_TAIL_ERROR)
+	if (tail == REPLAY_ERROR)
 		return fault_report(journal->name, "cannot read");
-	if (tail == REPLAY_DAMAGED || replay->at.end < known)
+	if (tail == REPLAY_BAD || replay->at.end < known)
 		return journal_lost(
 		    journal, replay->at.end, replay->reason, known);
 	return FAULT_NONE;
@@ -172,12 +176,15 @@ block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
+	if (journal->unstoppable)
+		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
 	pthread_sigmask(SIG_BLOCK, &stops, &journal->unlocked);
 	journal->locked = true;
+	journal->unstoppable = sigismember(&journal->unlocked, SIGTSTP);
 }
 
 static void
@@ -188,34 +195,45 @@ restore_stops(struct journal *journal)
 	journal->locked = false;
 }
 
+void
+journal_back_off(long *pause_ns)
+{
+	if (*pause_ns < RETRY_NS_MAX)
+		*pause_ns = *pause_ns == 0 ? RETRY_NS_MIN : 2 * *pause_ns;
+	nanosleep(&(struct timespec){ .tv_nsec = *pause_ns }, NULL);
+}
+
 /*
- * Tries again and again: a blocking wait would need a signal to end it, and a
- * signal would break libfcgi's reads.
+ * Whether to try again for a lock that was refused with errno: a blocking wait
+ * would need a signal to end it, and a signal would break libfcgi's reads.
  */
+static bool
+wait_for_holder(int64_t deadline_ms, long *pause_ns)
+{
+	if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+		return false;
+	if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+		errno = ETIMEDOUT;
+		return false;
+	}
+	journal_back_off(pause_ns);
+	return true;
+}
+
 int
 journal_lock(struct journal *journal, bool write, int64_t deadline_ms)
 {
 	struct flock whole = { .l_type = write ? F_WRLCK : F_RDLCK,
 		.l_whence = SEEK_SET };
-	struct timespec pause = { 0, RETRY_NS_MIN };
-	int error = 0;
+	long pause_ns = 0;
 
 	block_stops(journal);
-	while (error == 0 && fcntl(journal->fd, F_OFD_SETLK, &whole) < 0) {
-		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-			error = errno;
-		else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
-			error = ETIMEDOUT;
-		else
-			nanosleep(&pause, NULL);
-		if (pause.tv_nsec < RETRY_NS_MAX)
-			pause.tv_nsec *= 2;
-	}
-	if (error == 0)
-		return 0;
-	restore_stops(journal);
-	errno = error;
-	return -1;
+	while (fcntl(journal->fd, F_OFD_SETLK, &whole) < 0)
+		if (!wait_for_holder(deadline_ms, &pause_ns)) {
+			restore_stops(journal);
+			return -1;
+		}
+	return 0;
 }
 
 void
@@ -228,10 +246,15 @@ journal_unlock(struct journal *journal)
 }
 
 int
-journal_lock_dir(struct journal *journal)
+journal_lock_dir(struct journal *journal, int64_t deadline_ms)
 {
+	long pause_ns = 0;
+
 	block_stops(journal);
-	return flock(journal->dir, LOCK_EX);
+	while (flock(journal->dir, LOCK_EX | LOCK_NB) < 0)
+		if (!wait_for_holder(deadline_ms, &pause_ns))
+			return -1;
+	return 0;
 }
 
 /*
@@ -291,8 +314,8 @@ journal_append(
 
 	if (room && end + len > journal->size) {
 		memset(buf + len, '\n', JOURNAL_ROOM_BYTES);
-		n = TEMP_FAILURE_RETRY(pwrite(
-		    journal->fd, buf, len + JOURNAL_ROOM_BYTES, (off_t)end));
+		n = pwrite(
+		    journal->fd, buf, len + JOURNAL_ROOM_BYTES, (off_t)end);
 	}
 	/* Less room than wished for does no harm; a part of a batch would. */
 	if (n > 0)
@@ -406,39 +429,20 @@ journal_read(struct journal *journal, uint64_t offset, struct record *record)
 		journal->line = malloc(RECORD_LINE_MAX);
 	if (journal->line == NULL)
 		return -1;
-	for (size_t want = LINE_BYTES;; want = RECORD_LINE_MAX) {
-		ssize_t n =
-		    file_read_all(journal->fd, journal->line, want, offset);
-		if (n < 0)
-			return -1;
-		const char *end = memchr(journal->line, '\n', (size_t)n);
-		if (end != NULL && record_decode(journal->line,
-				       (size_t)(end + 1 - journal->line),
-				       journal->seed, record) == NULL)
-			return 0;
-		if (end != NULL || (size_t)n < want ||
-		    want == RECORD_LINE_MAX) {
-			errno = EBADMSG;
-			return -1;
-		}
-	}
-}
-
-/* A random one: RFC 9562, section 5.4. */
-static int
-make_uuid(char uuid[static RECORD_UUID_LEN])
-{
-	char text[RECORD_UUID_LEN + 1];
-	uint16_t raw[8];
-
-	if (getentropy(raw, sizeof(raw)) < 0)
+	ssize_t n =
+	    file_read_all(journal->fd, journal->line, LINE_BYTES, offset);
+	if (n == LINE_BYTES && memchr(journal->line, '\n', LINE_BYTES) == NULL)
+		n = file_read_all(
+		    journal->fd, journal->line, RECORD_LINE_MAX, offset);
+	if (n < 0)
 		return -1;
-	raw[3] = (raw[3] & 0x0fff) | 0x4000;
-	raw[4] = (raw[4] & 0x3fff) | 0x8000;
-	snprintf(text, sizeof(text), "%04x%04x-%04x-%04x-%04x-%04x%04x%04x",
-	    raw[0], raw[1], raw[2], raw[3], raw[4], raw[5], raw[6], raw[7]);
-	memcpy(uuid, text, RECORD_UUID_LEN);
-	return 0;
+	const char *end = memchr(journal->line, '\n', (size_t)n);
+	if (end != NULL &&
+	    record_decode(journal->line, (size_t)(end + 1 - journal->line),
+		journal->seed, record) == NULL)
+		return 0;
+	errno = EBADMSG;
+	return -1;
 }
 
 /* An empty file; what an interrupted try has left is removed. */
@@ -464,7 +468,9 @@ journal_begin(struct journal *journal, int dir)
 
 	if (open_new(journal, dir) < 0)
 		return -1;
-	if (make_uuid(journal->uuid) == 0) {
+	/* A random one: RFC 9562, section 5.4. */
+	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", journal->uuid,
+		RECORD_UUID_LEN) == 0) {
 		record_header_encode(journal->uuid, header);
 		if (file_write_all(journal->fd, header, sizeof(header), 0) == 0)
 			return 0;

@@ -14,9 +14,10 @@
  * JOURNAL_FAILED_NAME: every process finds that it is gone, and the next start
  * makes a fresh one from it.
  *
- * The end mark: the file JOURNAL_END_NAME has the end of the last closing line
- * that was synced, for the case that the journal's last pages are lost.  It is
- * overwritten in place, within one sector.
+ * The end mark: the file JOURNAL_END_NAME has an offset up to which the journal
+ * is durable: the end of the last closing line, or of what was synced when a
+ * damaged index was removed.  A journal that ends before it has lost pages.
+ * The mark is overwritten in place, within one sector.
  *
  * The file may end in blank lines: room written ahead, so that a later sync
  * need not grow the file, which costs the file system a write of its own.
@@ -53,7 +54,8 @@ struct journal {
 	uint32_t seed;
 	struct position start; /* behind the header */
 	bool locked;           /* and before that, */
-	sigset_t unlocked;     /* the thread's blocked signals */
+	sigset_t unlocked;     /* the thread's blocked signals: */
+	bool unstoppable;      /* the stops always, as in the service */
 	char *line;            /* of journal_read */
 };
 
@@ -66,7 +68,10 @@ struct journal {
  * that is named itself, and check its header.  FAULT_ABSENT with ENOENT, not
  * logged, if there is no such directory, or if the directory, which then is
  * open, has none.  FAULT_SETUP for another version, FAULT_DAMAGED for its
- * header, or the system's.  journal_close is called in every case.
+ * header, or the system's.
+ *
+ * journal_close(journal):
+ * Close the file and its directory: after each journal_open.  errno stays.
  *
  * journal_exists(journal, name):
  * Whether its directory has a file of that name; true where that is unknown,
@@ -77,6 +82,7 @@ struct journal {
  * descriptor, or -1 with errno.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
+void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
 int journal_make_dir(const char *path);
 
@@ -103,15 +109,21 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
  * with errno, ETIMEDOUT if others hold it.  The same thread gives it back, of
- * several the last one first.
+ * several the last one first.  A service blocks the stops itself, and pays no
+ * system call for that again.
  *
- * journal_lock_dir(journal):
- * Lock its directory, where there may be no journal, until journal_close.  0;
- * -1 with errno.
+ * journal_lock_dir(journal, deadline_ms):
+ * The same with its directory, where there may be no journal, and until
+ * journal_close.
+ *
+ * journal_back_off(pause_ns):
+ * Sleep between two tries for the lock: longer each time, from `*pause_ns` 0
+ * on.
  */
 int journal_lock(struct journal *journal, bool write, int64_t deadline_ms);
 void journal_unlock(struct journal *journal);
-int journal_lock_dir(struct journal *journal);
+int journal_lock_dir(struct journal *journal, int64_t deadline_ms);
+void journal_back_off(long *pause_ns);
 
 /*
  * journal_check(journal, end):
@@ -119,60 +131,52 @@ int journal_lock_dir(struct journal *journal);
  * its size.  NULL, or static English for what has happened to it: also if it is
  * shorter than `end`.
  *
+ * journal_read(journal, offset, record):
+ * Read the record whose line begins at `offset`; it points into the journal
+ * until the next call.  0; -1 with errno, EBADMSG if no valid line begins
+ * there.
+ *
  * journal_has(journal, at), journal_has_plant(journal, offset, id):
  * Whether it has the line that `at` follows from, in its place; a record of the
  * plant at `offset`.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
+int journal_read(
+    struct journal *journal, uint64_t offset, struct record *record);
 bool journal_has(struct journal *journal, const struct position *at);
 bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
 
 /*
+ * All of these under the lock:
+ *
  * journal_append(journal, end, buf, len, room):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
- * `end`, under the lock; with `room`, for which `buf` has JOURNAL_ROOM_BYTES
- * more, blank lines behind them where there are none left.  Not durable before
- * journal_sync.  0; -1 with errno, the file cut back to `end`; -2 with errno if
- * that failed too.
- */
-int journal_append(
-    struct journal *journal, uint64_t end, char *buf, size_t len, bool room);
-
-/*
+ * `end`; with `room`, for which `buf` has JOURNAL_ROOM_BYTES more, blank lines
+ * behind them where there are none left.  Not durable before journal_sync.  0;
+ * -1 with errno, the file cut back to `end`; -2 with errno if that failed too.
+ *
  * journal_sync(journal), journal_cut(journal, end):
  * Make all that was written durable; cut off the bytes behind `end`.  0, or -1
  * with errno: then what is on the disk is unknown, and the caller marks the
  * journal with journal_fail.
- */
-int journal_sync(const struct journal *journal);
-int journal_cut(struct journal *journal, uint64_t end);
-
-/*
+ *
+ * journal_fail(journal, what):
+ * `what` has failed, with errno, so nothing more may be written into this file:
+ * log it and rename the file.  FAULT_FAILED.
+ *
  * journal_write_end(journal, end), journal_read_end(journal, uuid, end):
  * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of
  * the journal's directory, unless there is none or it is unreadable, which is
- * logged; FAULT_SETUP, logged, if it is not of the store `uuid`.  Under the
- * lock.
+ * logged; FAULT_SETUP, logged, if it is not of the store `uuid`.
  */
+int journal_append(
+    struct journal *journal, uint64_t end, char *buf, size_t len, bool room);
+int journal_sync(const struct journal *journal);
+int journal_cut(struct journal *journal, uint64_t end);
+enum fault journal_fail(const struct journal *journal, const char *what);
 int journal_write_end(const struct journal *journal, uint64_t end);
 enum fault journal_read_end(
     const struct journal *journal, const char *uuid, uint64_t *end);
-
-/*
- * journal_fail(journal, what):
- * `what` has failed, with errno, so nothing more may be written into this file:
- * log it and rename the file, under the lock.  FAULT_FAILED.
- */
-enum fault journal_fail(const struct journal *journal, const char *what);
-
-/*
- * journal_read(journal, offset, record):
- * Read the record whose line begins at `offset`; it points into the journal
- * until the next call.  0; -1 with errno, EBADMSG if no valid line begins
- * there.
- */
-int journal_read(
-    struct journal *journal, uint64_t offset, struct record *record);
 
 /*
  * journal_begin(journal, dir):
@@ -210,11 +214,5 @@ int journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
     char name[static JOURNAL_KEPT_MAX]);
 int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX]);
-
-/*
- * journal_close(journal):
- * Close the file and its directory.  errno stays.
- */
-void journal_close(struct journal *journal);
 
 #endif

@@ -59,11 +59,9 @@ open_journal(struct store_reader *reader)
 static enum fault
 begin_at(struct store_reader *reader, const struct position *at)
 {
-	struct position from = *at;
-
 	replay_done(&reader->replay);
 	if (replay_init(&reader->replay, reader->journal.fd,
-		reader->journal.seed, &from) < 0)
+		reader->journal.seed, at) < 0)
 		return fault_report(reader->journal.name, "cannot read");
 	return FAULT_NONE;
 }
@@ -221,8 +219,15 @@ find_end(struct store_reader *reader)
 static enum fault
 settle(struct store_reader *reader)
 {
-	enum fault fault = reader_lock(reader);
+	const struct position at = reader->replay.at;
+	struct record record;
 
+	/* Writers wait for the lock: check new lines before it is taken. */
+	(void)journal_check(&reader->journal, 0);
+	while (reader->replay.at.end + MARGIN < reader->journal.size &&
+	       replay_next(&reader->replay, &record) == REPLAY_RECORD)
+		;
+	enum fault fault = reader_lock(reader);
 	if (fault != FAULT_NONE)
 		return fault;
 	fault = find_end(reader);
@@ -232,7 +237,7 @@ settle(struct store_reader *reader)
 		fault = journal_fail(&reader->journal, "fdatasync");
 	journal_unlock(&reader->journal);
 	reader->settled = fault == FAULT_NONE;
-	return reader->settled ? begin_at(reader, &reader->replay.at) : fault;
+	return reader->settled ? begin_at(reader, &at) : fault;
 }
 
 /* Whether to go on. */

@@ -18,7 +18,6 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "index.h"
-#include "journal.h"
 #include "store/store.h"
 
 /* Plants in one commit, and bytes of their lines: about one append. */
@@ -283,12 +282,10 @@ recover_store(
 		if (fault != FAULT_NONE)
 			remove_dest(r);
 	}
-	if (r->fd >= 0)
-		close(r->fd);
-	if (r->dir >= 0)
-		close(r->dir);
-	if (r->dest >= 0)
-		close(r->dest);
+	const int fds[] = { r->fd, r->dir, r->dest };
+	for (size_t i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 	free(r);
 	return fault;
 }

@@ -28,17 +28,6 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-/* Plants on their way into the index. */
-struct feed {
-	struct store *store;
-	bool build; /* the index is new */
-	struct pairs pairs;
-	uint64_t next_step;
-	/* To build an index is to read, and in about the same time to enter. */
-	struct watch_half half;
-	struct watch watch;
-};
-
 enum fault
 recovery_unwritten(struct store *store, const char *name)
 {
@@ -53,38 +42,59 @@ recovery_unwritten(struct store *store, const char *name)
 	return fault;
 }
 
+/* The index's end goes with the index; the start is to know it nevertheless. */
+static void
+keep_end(struct store *store)
+{
+	const char *uuid = store->journal.uuid;
+	uint64_t end = store->durable;
+
+	/* A mark that is higher stays, and one of another store. */
+	if (end > 0 &&
+	    journal_read_end(&store->journal, uuid, &end) == FAULT_NONE &&
+	    end == store->durable &&
+	    journal_write_end(&store->journal, end) < 0)
+		recovery_unwritten(store, JOURNAL_END_NAME);
+}
+
 enum fault
 recovery_index_failed(struct store *store)
 {
+	/* LMDB says so of a short write; there may be room again by now. */
+	if (errno == EIO && store->full)
+		errno = ENOSPC;
 	if (errno != EBADMSG)
 		return recovery_unwritten(store, "index");
-	log_error("%s/index: damaged; removing it: the next start builds it "
-		  "again from " JOURNAL_NAME " and checks that",
-	    store->path);
-	index_discard(store->journal.dir);
+	bool current = store->index == NULL || index_is_current(store->index);
+	keep_end(store);
+	if (current)
+		index_discard(store->journal.dir);
+	log_error("%s/index: %s; the next start builds it again from the "
+		  "journal and checks that, or opens a new one",
+	    store->path,
+	    current ? "damaged and removed" : "was removed while in use");
 	return FAULT_FAILED;
 }
 
 /*
- * What was read goes into the index, which then covers the journal up to `to`,
- * once that is durable: the process that wrote it may have died before its
- * sync.
+ * What was read goes into the index, a new one if `build`, and that covers the
+ * journal up to `to`, once it is durable: the process that wrote it may have
+ * died before its sync.
  */
 static enum fault
-feed_finish(struct feed *feed, const struct position *to)
+enter_pairs(struct store *store, struct pairs *pairs, bool build,
+    const struct position *to)
 {
-	struct store *store = feed->store;
 	struct position covered;
 
-	if (feed->pairs.n == 0 && !feed->build)
+	if (pairs->n == 0 && !build)
 		return FAULT_NONE;
 	if (journal_sync(&store->journal) < 0)
 		return journal_fail(&store->journal, "fdatasync");
 	store->durable = to->end;
-	feed->half.second = true;
-	if (pairs_sort(&feed->pairs) == 0 &&
-	    index_build(store->index, &feed->pairs, feed->build, to,
-		&store->journal, &feed->watch) == 0 &&
+	if (pairs_sort(pairs) == 0 &&
+	    index_build(store->index, pairs, build, to, &store->journal,
+		store->watch) == 0 &&
 	    index_begin(store->index, &covered) == 0)
 		return FAULT_NONE;
 	return errno == ECANCELED ? FAULT_STOPPED
@@ -109,23 +119,24 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	return FAULT_NONE;
 }
 
-/* Every line from replay->at on; the plants behind `covered` into the feed. */
+/* Every line from replay->at on; the plants behind `covered` into `pairs`. */
 static enum fault
-feed_lines(struct feed *feed, struct replay *replay, uint64_t covered,
-    enum replay_result *result)
+read_lines(struct store *store, struct replay *replay, uint64_t covered,
+    struct pairs *pairs, enum replay_result *result)
 {
-	struct store *store = feed->store;
+	uint64_t next_step = replay->at.end + STEP_BYTES;
 	struct record record;
 
 	while ((*result = replay_next(replay, &record)) == REPLAY_RECORD) {
 		if (record.plant != NULL && replay->at.last >= covered &&
-		    pairs_add(&feed->pairs, record.id, replay->at.last) < 0)
+		    pairs_add(pairs, record.id, replay->at.last) < 0)
 			return recovery_unwritten(store, "index");
-		if (replay->at.end < feed->next_step)
+		if (replay->at.end < next_step)
 			continue;
-		feed->next_step = replay->at.end + STEP_BYTES;
+		next_step = replay->at.end + STEP_BYTES;
+		/* The plants are entered in about the same time. */
 		if (!watch_step(
-			&feed->watch, replay->at.end, store->journal.size))
+			store->watch, replay->at.end, 2 * store->journal.size))
 			return FAULT_STOPPED;
 	}
 	return *result == REPLAY_ERROR
@@ -141,48 +152,49 @@ static enum fault
 read_on(struct store *store, const struct position *from,
     const struct position *covered, bool whole)
 {
-	struct feed feed = { .store = store,
-		.build = covered->end == 0,
-		.next_step = from->end + STEP_BYTES,
-		.half = { store->watch, false, store->journal.size },
-		.watch = { watch_half_step, &feed.half } };
+	const bool build = covered->end == 0;
+	struct pairs pairs = { 0 };
 	struct replay replay;
 	enum replay_result result = REPLAY_END;
 	enum fault fault;
-	/* What the index covers and what was synced was durable. */
-	uint64_t known =
-	    covered->end > store->durable ? covered->end : store->durable;
 	uint64_t tail_end = 0; /* where what is to be cut ends */
 
 	if (replay_init(&replay, store->journal.fd, store->journal.seed, from) <
 		0 ||
-	    pairs_init(&feed.pairs, store->journal.dir) < 0)
+	    pairs_init(&pairs, store->journal.dir) < 0)
 		fault = fault_report(store->path, "cannot read on");
 	else
-		fault = feed_lines(&feed, &replay, covered->end, &result);
-	if (fault == FAULT_NONE &&
-	    (whole || result == REPLAY_BAD || replay.at.end < known))
 		fault =
-		    journal_finish(&store->journal, &replay, known, &tail_end);
+		    read_lines(store, &replay, covered->end, &pairs, &result);
+	if (fault == FAULT_NONE &&
+	    (whole || result == REPLAY_BAD || replay.at.end < store->durable))
+		fault = journal_finish(
+		    &store->journal, &replay, store->durable, &tail_end);
 	if (fault == FAULT_NONE)
-		fault = feed_finish(&feed, &replay.at);
+		fault = enter_pairs(store, &pairs, build, &replay.at);
 	if (fault == FAULT_STOPPED)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
 		    store->path);
 	/* A part of an index only takes room. */
-	if (fault != FAULT_NONE && feed.build)
+	if (fault != FAULT_NONE && build)
 		index_discard(store->journal.dir);
 	/* Last, since a journal that is refused is left as it is. */
 	if (fault == FAULT_NONE && tail_end > replay.at.end)
 		fault = cut_tail(store, replay.at.end, tail_end);
 	if (fault == FAULT_NONE)
 		store->at = replay.at;
-	if (fault == FAULT_NONE && store->durable < covered->end)
-		store->durable = covered->end;
 	replay_done(&replay);
-	pairs_done(&feed.pairs);
+	pairs_done(&pairs);
 	return fault;
+}
+
+/* What the index covers was synced before. */
+static void
+note_durable(struct store *store, const struct position *covered)
+{
+	if (store->durable < covered->end)
+		store->durable = covered->end;
 }
 
 enum fault
@@ -203,6 +215,7 @@ recovery_catch_up(struct store *store)
 	}
 	if (index_begin(store->index, &covered) < 0)
 		return recovery_index_failed(store);
+	note_durable(store, &covered);
 	/* What others have stored must still be there. */
 	if (covered.end > journal->size ||
 	    (covered.end != store->at.end && !journal_has(journal, &covered)))
@@ -212,11 +225,8 @@ recovery_catch_up(struct store *store)
 		fault = fault_report(journal->name, "cannot read");
 	else if (byte != '\n' || covered.end < store->durable)
 		fault = read_on(store, &covered, &covered, false);
-	else {
+	else
 		store->at = covered;
-		if (store->durable < covered.end)
-			store->durable = covered.end;
-	}
 	if (fault != FAULT_NONE)
 		index_abort(store->index);
 	return fault;
@@ -302,6 +312,7 @@ recovery_start(struct store *store)
 	struct position covered = { 0 };
 	enum fault fault = open_index(store, &covered);
 
+	note_durable(store, &covered);
 	/* One request is to be quick: an index that counts covers as much. */
 	if (fault == FAULT_NONE && (store->prepare || covered.end == 0))
 		fault = journal_read_end(

@@ -30,8 +30,9 @@ struct store {
 	struct index *index;
 	struct position at; /* the journal is read up to here */
 	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
-	char *batch;        /* the lines of one append, and room */
 	enum store_result ready; /* found last; see store_ready */
+	/* The lines of one append, and room. */
+	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
 
 /*

@@ -62,8 +62,11 @@ fill_window(struct replay *replay)
 		replay->window = window;
 		replay->size *= 2;
 	}
-	n = TEMP_FAILURE_RETRY(pread(replay->fd, replay->window + replay->fill,
-	    replay->size - replay->fill, (off_t)(replay->base + replay->fill)));
+	do
+		n = pread(replay->fd, replay->window + replay->fill,
+		    replay->size - replay->fill,
+		    (off_t)(replay->base + replay->fill));
+	while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return (int)n;
 	replay->fill += (size_t)n;
@@ -216,7 +219,7 @@ pass_line(struct replay *replay, const char *line, size_t len)
 	return replay->base + replay->used - (line[len - 1] == '\n');
 }
 
-enum replay_tail
+enum replay_result
 replay_finish(struct replay *replay, uint64_t *tail_end)
 {
 	const char *line, *begin;
@@ -228,26 +231,26 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	while ((result = replay_next(replay, &record)) == REPLAY_RECORD)
 		;
 	if (result == REPLAY_ERROR)
-		return REPLAY_TAIL_ERROR;
+		return REPLAY_ERROR;
 	const uint64_t bad = replay->at.end;
 	const char *reason = replay->reason;
 	*tail_end = bad;
 	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
 		if (found == LINE_ERROR)
-			return REPLAY_TAIL_ERROR;
+			return REPLAY_ERROR;
 		if (last_record(replay, line, len, &record, &begin) == NULL &&
 		    record.safe > bad) {
 			replay->reason =
 			    reason != NULL ? reason
 					   : "blank lines in place of a record";
-			return REPLAY_DAMAGED;
+			return REPLAY_BAD;
 		}
 		*tail_end = pass_line(replay, line, len);
 	}
 	if (*tail_end - bad <= JOURNAL_TAIL_MAX)
-		return *tail_end == bad ? REPLAY_CLEAN : REPLAY_TORN;
+		return REPLAY_END;
 	replay->reason = "more unreadable bytes than a torn batch leaves";
-	return REPLAY_DAMAGED;
+	return REPLAY_BAD;
 }
 
 /* Go on behind the block that cannot be read; false if the file ends there. */
@@ -281,7 +284,7 @@ replay_salvage(
 		if (found == LINE_ERROR && errno == ENOMEM)
 			return REPLAY_ERROR;
 		if (found == LINE_ERROR)
-			why = strerrordesc_np(errno);
+			why = strerror(errno);
 		else
 			why = last_record(replay, line, len, record, &begin);
 		if (why == NULL) {

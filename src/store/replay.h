@@ -67,16 +67,10 @@ enum replay_result {
  */
 enum replay_result replay_next(struct replay *replay, struct record *record);
 
-enum replay_tail {
-	REPLAY_CLEAN,   /* nothing but blank lines */
-	REPLAY_TORN,    /* what a torn batch leaves */
-	REPLAY_DAMAGED, /* something durable is damaged: see `reason` */
-	REPLAY_TAIL_ERROR
-};
-
 /*
  * replay_finish(replay, tail_end):
- * Check all lines that are left, and judge the bytes behind them:
+ * Check all lines that are left, and judge the bytes behind them.  REPLAY_BAD:
+ * something durable is damaged, see `reason`.  REPLAY_END or REPLAY_ERROR:
  *
  *	A later line, valid by itself, whose watermark is above replay->at.end
  *	proves that the bytes there were durable: they are damaged.  It counts
@@ -84,10 +78,10 @@ enum replay_tail {
  *	More than JOURNAL_TAIL_MAX bytes are more than one batch: damaged.
  *	Otherwise a batch was torn, and none of it was acknowledged.
  *
- * `tail_end` is the offset behind the last byte that is not a newline.
- * Afterwards only replay_done may be called.
+ * `tail_end` is the offset behind the last byte that is not a newline: not
+ * replay->at.end where a batch was torn.  Only replay_done may follow.
  */
-enum replay_tail replay_finish(struct replay *replay, uint64_t *tail_end);
+enum replay_result replay_finish(struct replay *replay, uint64_t *tail_end);
 
 /* Bytes that hold no readable record. */
 struct replay_lost {

@@ -10,14 +10,11 @@ def run(bench: Bench) -> None:
     if not results:
         return
     web.print_programs(
-        "ceilings: the server's own answer, and a libfcgi program that does nothing",
-        results,
-        ("own", "no-op"),
-    )
+        "ceilings: the server's own answer, and a libfcgi program that does nothing", results,
+        ("own", "no-op"))
     rows = []
     for (server, conns), found in results.items():
         ratio = ratios(found["no-op"], found["own"], per_s)
         rows.append((server, conns, spread(ratio, ".2f")))
     print_table(
-        "no-op / the server's own answer, requests/s", ("server", "conns", "ratio"), rows
-    )
+        "no-op / the server's own answer, requests/s", ("server", "conns", "ratio"), rows)

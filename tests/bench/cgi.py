@@ -21,7 +21,7 @@ import lib_service
 REQUESTS_PER_S = 100  # about as many of each kind, whatever the disk
 STATIC_AIM = 0.65
 STORE_MS_AIM = 0.25
-LIBRARIES = ("fcgi", "json-c", "lmdb", "crypto", "c")
+LIBRARIES = ("fcgi", "json-c", "lmdb", "crypto", "seccomp", "c")
 # -static-pie keeps what the Makefile asks for, an address that nobody can guess;
 # the other saves the work of it.
 STATIC = {"static-pie": "-static-pie", "static": "-static -no-pie"}
@@ -32,17 +32,13 @@ def build_static(name: str, flags: str) -> pathlib.Path | str:
     compiler = os.environ.get("CC", "cc")
     for library in LIBRARIES:
         archive = subprocess.check_output(
-            [*compiler.split(), f"-print-file-name=lib{library}.a"], text=True
-        )
+            [*compiler.split(), f"-print-file-name=lib{library}.a"], text=True)
         if not os.path.isabs(archive):  # not found: the name as it was asked
             return f"lib{library} has no static archive"
     program = BENCH / name / "plant-store.fcgi"
     done = subprocess.run(
-        ["make", "-s", f"BUILD={program.parent}", f"LDFLAGS={flags}", str(program)],
-        cwd=TOP,
-        capture_output=True,
-        text=True,
-    )
+        ["make", "-s", f"BUILD={program.parent}", f"LDFLAGS={flags}", str(program)], cwd=TOP,
+        capture_output=True, text=True)
     # The linker warns of what libcrypto and libfcgi could load; we call none.
     return "it does not link: " + done.stderr[-500:] if done.returncode else program
 
@@ -71,14 +67,11 @@ def drive(
 ) -> list[dict]:
     """A round: of each program and kind the medians."""
     own = store.environment(
-        PLANT_STORE_DIR=str(bench.scratch / "cgi"), PLANT_STORE_LOG_LEVEL="warning"
-    )
+        PLANT_STORE_DIR=str(bench.scratch / "cgi"), PLANT_STORE_LOG_LEVEL="warning")
     other = store.token[:-1] + ("A" if store.token[-1] != "A" else "B")
     tokens = {"create": store.token, "refuse": other}
     expected = {"create": b'{"name":"Fern","tag":"indoor"}', "refuse": b'{"error":1005,'}
-    found = {
-        (number, kind): [] for number in range(len(programs)) for kind in tokens
-    }
+    found = {(number, kind): [] for number in range(len(programs)) for kind in tokens}
     for _ in range(REQUESTS_PER_S * bench.args.seconds):
         for (number, kind), timed in found.items():
             body = lib_service.new_plant(next(ids), "Fern", "indoor")
@@ -127,12 +120,8 @@ def run(bench: Bench) -> None:
 
 def report(bench: Bench, names: list[str], rounds: list[list[dict]]) -> None:
     def of(name: str, kind: str, figure: str = "ended_ms") -> list[float]:
-        return [
-            each[figure]
-            for round_ in rounds
-            for each in round_
-            if names[each["program"]] == name and each["kind"] == kind
-        ]
+        return [each[figure] for round_ in rounds for each in round_
+                if names[each["program"]] == name and each["kind"] == kind]
 
     print_table(
         "cgi: one request, milliseconds until answered and until the process ended; "
@@ -144,16 +133,16 @@ def report(bench: Bench, names: list[str], rounds: list[list[dict]]) -> None:
             for name in names
             for kind in ("create", "refuse")
         ],
-    )  # fmt: skip
+    )
     for name in names:
         pairs = zip(of(name, "create"), of(name, "refuse"), strict=True)
         own = [create - refuse for create, refuse in pairs]
         print(f"{name}: the store's own part {spread(own, '.2f')} ms")
         bench.aim(f"cgi {name}: the store's own part", statistics.median(own),
-                  STORE_MS_AIM, at_least=False, unit=" ms")  # fmt: skip
+                  STORE_MS_AIM, at_least=False, unit=" ms")
     for name in names[1:]:
         pairs = zip(of(name, "create"), of("dynamic", "create"), strict=True)
         ratio = [static / dynamic for static, dynamic in pairs]
         print(f"{name} / dynamic: {spread(ratio, '.2f')}")
         bench.aim(f"cgi: {name} / dynamic", statistics.median(ratio), STATIC_AIM,
-                  at_least=False)  # fmt: skip
+                  at_least=False)

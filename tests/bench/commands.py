@@ -77,9 +77,7 @@ class Commands:
             self.wrong.append(wrong)
             print(f"commands.py: {wrong}", file=sys.stderr)
 
-    def run(
-        self, store: pathlib.Path, plants: int, said: str, *words: object
-    ) -> Run:
+    def run(self, store: pathlib.Path, plants: int, said: str, *words: object) -> Run:
         """It must succeed and say, in a line of its own, what `said` matches."""
         arguments = [str(word) for word in words]
         command = [str(self.program), *arguments, "--quiet"]
@@ -90,12 +88,8 @@ class Commands:
         with tempfile.TemporaryFile("w+") as told:
             began = time.monotonic()
             process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL if "--format" in words else told,
-                stderr=told,
-            )
+                command, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if "--format" in words else told, stderr=told)
             kib = pid = 0
             while pid == 0:
                 kib = max(kib, own_kib(process.pid))
@@ -110,9 +104,7 @@ class Commands:
         self.check(process.returncode == 0, f"{name}: status {process.returncode}")
         self.check(re.search(said, text) is not None, f"{name}: says {text!r}")
         size = journal.stat().st_size - (0 if reads else before)
-        return Run(
-            seconds, used.ru_utime + used.ru_stime, kib / 1024, size / 1e6, plants
-        )
+        return Run(seconds, used.ru_utime + used.ru_stime, kib / 1024, size / 1e6, plants)
 
 
 def generate(path: pathlib.Path, first: int, n: int, scattered: bool) -> None:
@@ -138,9 +130,7 @@ def fresh(program: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def import_all(
-    commands: Commands, root: pathlib.Path, n: int, round_: int
-) -> dict[str, Run]:
+def import_all(commands: Commands, root: pathlib.Path, n: int, round_: int) -> dict[str, Run]:
     """Leaves the store of random ids in root/store."""
     source = root / "plants.jsonl"
     found = {}
@@ -148,13 +138,11 @@ def import_all(
         store = fresh(commands.program, root / "store")
         generate(source, 1, n, scattered)
         found[f"import, {name}"] = commands.run(
-            store, n, f"(?m)^{n} created, 0 there already", "import", source
-        )
+            store, n, f"(?m)^{n} created, 0 there already", "import", source)
     more = max(n // 5, 1)
     generate(source, n + 1 + round_ * more, more, True)
     found[f"import of {more} more"] = commands.run(
-        store, more, f"(?m)^{more} created, 0 there already", "import", source
-    )
+        store, more, f"(?m)^{more} created, 0 there already", "import", source)
     source.unlink()
     return found
 
@@ -170,9 +158,7 @@ def read_all(commands: Commands, root: pathlib.Path, n: int) -> dict[str, Run]:
     }
     commands.check(lines_of(file) == n, f"export -o has {lines_of(file)} lines")
     file.unlink()
-    found["export, CSV"] = commands.run(
-        store, n, exported, "export", "--format", "csv"
-    )
+    found["export, CSV"] = commands.run(store, n, exported, "export", "--format", "csv")
     return found
 
 
@@ -180,13 +166,10 @@ def report(results: dict[str, list[Run]]) -> None:
     form = "{:24} {:>20} {:>28} {:>20} {:>16}"
     print(form.format("", "MB/s of journal", "plants/s", "CPU s", "own MiB"))
     for name, runs in results.items():
-        print(form.format(
-            name,
-            spread([run.mb_per_s for run in runs], ".0f"),
-            spread([run.per_s for run in runs], ".0f"),
-            spread([run.cpu_s for run in runs], ".2f"),
-            spread([run.own_mib for run in runs], ".1f"),
-        ))  # fmt: skip
+        print(form.format(name, spread([run.mb_per_s for run in runs], ".0f"),
+                          spread([run.per_s for run in runs], ".0f"),
+                          spread([run.cpu_s for run in runs], ".2f"),
+                          spread([run.own_mib for run in runs], ".1f")))
 
 
 def report_aims(results: dict[str, list[Run]]) -> None:
@@ -194,11 +177,11 @@ def report_aims(results: dict[str, list[Run]]) -> None:
         if name.startswith("import"):
             value, aim, unit = (
                 statistics.median(run.per_s for run in runs), IMPORT_PER_S, "plants/s"
-            )  # fmt: skip
+            )
         else:
             value, aim, unit = (
                 statistics.median(run.mb_per_s for run in runs), READ_MB_PER_S, "MB/s"
-            )  # fmt: skip
+            )
         met = "met" if value >= aim else "MISSED"
         print(f"aim {met}: {name}: {value:,.0f} {unit}, of {aim:,}")
     most = max(run.own_mib for runs in results.values() for run in runs)

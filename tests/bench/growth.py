@@ -14,7 +14,6 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,13 +25,7 @@ from report import spread
 
 import measure
 from lib_service import (
-    FastCgiPeer,
-    Store,
-    fcgi_request,
-    new_plant,
-    stop_process,
-    temporary_store,
-    wait_until,
+    Store, listening, new_plant, start, stop_process, temporary_store, wait_until,
 )
 from programs import Programs
 
@@ -68,9 +61,7 @@ class Memory:
         for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
             name, _, value = line.partition(":")
             fields[name] = value.split()
-        return Memory(
-            int(fields["RssAnon"][0]) / 1024, int(fields["VmRSS"][0]) / 1024
-        )
+        return Memory(int(fields["RssAnon"][0]) / 1024, int(fields["VmRSS"][0]) / 1024)
 
     def __str__(self) -> str:
         return f"{self.anonymous:.1f} MiB of its own (RSS {self.total:.1f} MiB)"
@@ -106,9 +97,7 @@ class Service:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.path = store.root / "fcgi.sock"
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(self.path))
-        self.listener.listen(16)
+        self.listener = listening(self.path)
         self.ids = random.Random(1)
         self.process: subprocess.Popen | None = None
         self.answered = 0
@@ -116,10 +105,7 @@ class Service:
     def send(self) -> None:
         """A plant with a new id; 200 is the only answer that is right."""
         body = new_plant(2 * self.ids.randrange(FREE_ID, 1 << 61), "Fern", "indoor")
-        with FastCgiPeer(self.path) as peer:
-            answer = peer.exchange(
-                fcgi_request(self.store.request(body).items(), body)
-            )
+        answer = self.store.ask(self.path, body)
         if answer.status != 200:
             raise RuntimeError(f"answered {answer}: {self.log()}")
         self.answered += 1
@@ -129,15 +115,9 @@ class Service:
 
     def start_ms(self) -> float:
         """Until the first plant is answered."""
-        with open(self.store.root / "log", "ab") as log:
-            begun = time.monotonic()
-            self.process = subprocess.Popen(
-                [self.store.responder],
-                stdin=self.listener,
-                stdout=log,
-                stderr=log,
-                env=self.store.environment(),
-            )
+        begun = time.monotonic()
+        self.process = start([self.store.responder], self.store.root / "log",
+                             stdin=self.listener, env=self.store.environment())
         self.send()
         return (time.monotonic() - begun) * 1000
 
@@ -194,15 +174,11 @@ def warm(store: Store) -> None:
             pass
 
 
-def one_by_one(
-    program: pathlib.Path, store: Store, size: Size, first: int, index: str
-) -> int:
+def one_by_one(program: pathlib.Path, store: Store, size: Size, first: int, index: str) -> int:
     """Plants with a commit each; how many were stored."""
     for mode in ("sync", "nosync"):
         warm(store)
-        out = subprocess.check_output(
-            [program, store.dir, str(first), str(COMMITS), mode]
-        )
+        out = subprocess.check_output([program, store.dir, str(first), str(COMMITS), mode])
         times = json.loads(out)
         size.cost[f"{index} {mode}"] = times
         faults = times.pop("faults")
@@ -224,9 +200,7 @@ def one_by_one(
 def rebuild(program: pathlib.Path, store: Store, size: Size, timeout_s: float) -> None:
     """Build the index anew, and look every few milliseconds how large that is."""
     shutil.rmtree(store.dir / "index")
-    process = subprocess.Popen(
-        [program, "open", store.dir], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([program, "open", store.dir], stdout=subprocess.PIPE, text=True)
 
     def ended() -> bool:
         try:
@@ -253,12 +227,8 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
     print(f"{millions} M plants", flush=True)
     with temporary_store(build) as store:
         begun = time.monotonic()
-        subprocess.run(
-            [maker, "make", store.dir, str(size.plants)],
-            stdout=subprocess.DEVNULL,
-            timeout=timeout_s,
-            check=True,
-        )
+        subprocess.run([maker, "make", store.dir, str(size.plants)], stdout=subprocess.DEVNULL,
+                       timeout=timeout_s, check=True)
         size.made_s = time.monotonic() - begun
         size.journal_bytes = (store.dir / "plants.jsonl").stat().st_size
         size.index_bytes = index_bytes(store)
@@ -276,15 +246,10 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
                 raise RuntimeError(f"{count} plants, not {stored}")
         size.scans_s = [seconds for seconds, _ in scans]
         per_s = size.journal_bytes / statistics.median(size.scans_s) / 1e9
-        print(
-            f"  verified scan {spread(size.scans_s, '.2f')} s, {per_s:.2f} GB/s",
-            flush=True,
-        )
+        print(f"  verified scan {spread(size.scans_s, '.2f')} s, {per_s:.2f} GB/s", flush=True)
         for _ in range(rounds):
             rebuild(maker, store, size, timeout_s)
-        size.rebuilding = [
-            max(size.rebuilding, key=lambda memory: memory.anonymous)
-        ]
+        size.rebuilding = [max(size.rebuilding, key=lambda memory: memory.anonymous)]
         size.rebuilt_index_bytes = index_bytes(store)
         opens = measure.opens(maker, store.dir, timeout_s)
         size.opens_ms = [seconds * 1000 for seconds, _ in opens]
@@ -307,14 +272,10 @@ def report_aims(sizes: list[Size]) -> None:
     for size in sizes:
         name = f"{size.plants // MILLION} M plants"
         start = statistics.median(size.starts_ms + size.killed_ms)
-        own_mib = max(
-            [memory.anonymous for memory in size.memory] + size.rebuilt_mib
-        )
+        own_mib = max([memory.anonymous for memory in size.memory] + size.rebuilt_mib)
         aim(start <= START_MS, f"{name}: starts in {start:.1f} of {START_MS} ms")
-        aim(
-            own_mib <= MEMORY_MIB,
-            f"{name}: the service takes {own_mib:.1f} of {MEMORY_MIB} MiB",
-        )
+        aim(own_mib <= MEMORY_MIB,
+            f"{name}: the service takes {own_mib:.1f} of {MEMORY_MIB} MiB")
         for state, times in size.cost.items():
             index, mode = state.split()
             parts = (("whole", ""), ("own", ", the disk and others apart,"))
@@ -341,10 +302,8 @@ def report_aims(sizes: list[Size]) -> None:
 def arguments() -> argparse.Namespace:
     parser = program_parser(__doc__)
     parser.add_argument(
-        "--millions",
-        default="1 10",
-        help="sizes, in millions of plants; default '1 10'; '1 10 100' needs 30 GB",
-    )
+        "--millions", default="1 10",
+        help="sizes, in millions of plants; default '1 10'; '1 10 100' needs 30 GB")
     args = parser.parse_args()
     args.build = args.build.resolve()
     try:

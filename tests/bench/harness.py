@@ -84,9 +84,7 @@ class Bench:
         return path
 
     @contextlib.contextmanager
-    def service(
-        self, server: str, name: str = "service", **settings: str
-    ) -> Iterator[Side]:
+    def service(self, server: str, name: str = "service", **settings: str) -> Iterator[Side]:
         """plant-store.fcgi with a new store; its plants are counted at the end."""
         store = self.folder()
         init_store(BUILD, store)
@@ -101,14 +99,10 @@ class Bench:
 
     def check_stored(self, side: Side, stored: int) -> None:
         """What was answered is there; what wrk no longer waited for may be."""
-        self.check(
-            stored >= side.answered,
-            f"{side.label}: {side.answered} were answered 200, {stored} are stored",
-        )
+        self.check(stored >= side.answered,
+                   f"{side.label}: {side.answered} were answered 200, {stored} are stored")
 
-    def interleave(
-        self, part: str, turns: Sequence[tuple[int, Sequence[Side]]]
-    ) -> Runs:
+    def interleave(self, part: str, turns: Sequence[tuple[int, Sequence[Side]]]) -> Runs:
         """Measure the sides of each turn one after the other, in all rounds.
 
         A turn is a number of connections and who is compared at it.  A round
@@ -154,9 +148,8 @@ def p99_ms(run: Measurement) -> float:
 
 
 def ratios(
-    ours: Sequence[Measurement],
-    theirs: Sequence[Measurement],
-    figure: Callable[[Measurement], float],
+    ours: Sequence[Measurement], theirs: Sequence[Measurement],
+    figure: Callable[[Measurement], float]
 ) -> list[float]:
     """Round by round, of measurements that were made next to each other."""
     return [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]

@@ -21,9 +21,7 @@ IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs", "rootfs"}
 
 def file_system(directory: pathlib.Path) -> str:
     """Its device and type, such as "/dev/vda ext4"."""
-    out = subprocess.check_output(
-        ["df", "--output=source,fstype", str(directory)], text=True
-    )
+    out = subprocess.check_output(["df", "--output=source,fstype", str(directory)], text=True)
     return " ".join(out.split()[-2:])
 
 
@@ -53,12 +51,9 @@ def machine(directory: pathlib.Path) -> str:
 def program_parser(doc: str) -> argparse.ArgumentParser:
     """What the programs of their own have in common."""
     parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
-    parser.add_argument(
-        "--dir", type=pathlib.Path, help="on a disk; default BUILD/bench"
-    )
+    parser.add_argument("--dir", type=pathlib.Path, help="on a disk; default BUILD/bench")
     parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     return parser
 

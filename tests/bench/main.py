@@ -41,22 +41,17 @@ PROGRAMS = ("commands", "store", "growth")
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="scripts/bench",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+        prog="scripts/bench", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--quick", action="store_true",
-        help="2 minutes: 1 s a measurement, at 1 and 64 connections, no warming up",
-    )  # fmt: skip
+        help="2 minutes: 1 s a measurement, at 1 and 64 connections, no warming up")
     parser.add_argument(
-        "--part", action="append", dest="parts", metavar="NAME",
-        choices=PARTS + PROGRAMS, help="only this part; may be given several times",
-    )  # fmt: skip
+        "--part", action="append", dest="parts", metavar="NAME", choices=PARTS + PROGRAMS,
+        help="only this part; may be given several times")
     parser.add_argument("--rounds", type=int, metavar="N", help="default 3")
     parser.add_argument(
-        "--seconds", type=int, metavar="N", help="a measurement takes; default 5"
-    )
+        "--seconds", type=int, metavar="N", help="a measurement takes; default 5")
     parser.add_argument("--json", metavar="FILE", help="all figures, to a file")
     args = parser.parse_args()
     # The programs have defaults of their own.

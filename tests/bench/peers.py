@@ -81,11 +81,8 @@ def c_sqlite() -> Program | str:
 
 def php_sqlite() -> Program | str:
     fpm = next(
-        (
-            str(path)
-            for folder in SYSTEM_PATH.split(":")
-            for path in sorted(pathlib.Path(folder).glob("php-fpm*"))
-        ),
+        (str(path) for folder in SYSTEM_PATH.split(":")
+         for path in sorted(pathlib.Path(folder).glob("php-fpm*"))),
         None,
     )
     if fpm is None:
@@ -94,10 +91,8 @@ def php_sqlite() -> Program | str:
     if "pdo_sqlite" not in modules:
         return "php-sqlite3 is not installed"
     conf = FPM_CONF.format(
-        user=getpass.getuser(),
-        group="www-data" if os.geteuid() == 0 else os.getegid(),
-        workers=PHP_WORKERS,
-    )
+        user=getpass.getuser(), group="www-data" if os.geteuid() == 0 else os.getegid(),
+        workers=PHP_WORKERS)
     script = pathlib.Path(__file__).with_name("peer.php").read_text()
     # As whoever started us, like the others, root included.
     command = [fpm, "--nodaemonize", "--allow-to-run-as-root", "-y", "@root@/fpm.conf"]
@@ -126,11 +121,8 @@ def run(bench: Bench) -> None:
         for name, side in sides.items()
     ]
     bench.figures["peers"] = figures(measured)
-    print_table(
-        f"peers: the same job, durable; {C_WORKERS} C, {PHP_WORKERS} PHP workers",
-        HEADER,
-        [row(*each) for each in measured],
-    )
+    print_table(f"peers: the same job, durable; {C_WORKERS} C, {PHP_WORKERS} PHP workers",
+                HEADER, [row(*each) for each in measured])
     rows = []
     for conns in connections:
         for name in list(sides)[1:]:

@@ -57,14 +57,11 @@ def compare(bench: Bench, primary: Server) -> None:
     ):
         sides = [file, database, rows]
         runs = bench.interleave("postgresql", [(conns, sides) for conns in CONNECTIONS])
-    measured = [
-        (SERVER, conns, side.label.removeprefix(f"{SERVER} "), runs[side, conns])
-        for conns in CONNECTIONS
-        for side in sides
-    ]
+    measured = [(SERVER, conns, side.label.removeprefix(f"{SERVER} "), runs[side, conns])
+                for conns in CONNECTIONS for side in sides]
     bench.figures["postgresql"] = figures(measured)
     print_table("postgresql: each commit waits for a standby's flush", HEADER,
-                [row(*each) for each in measured])  # fmt: skip
+                [row(*each) for each in measured])
     table = []
     for conns in CONNECTIONS:
         for other, aim in ((file, FILE_RATIO_AIM), (rows, PEER_RATIO_AIM)):
@@ -73,7 +70,7 @@ def compare(bench: Bench, primary: Server) -> None:
             what = f"postgresql {conns}: service / {other.label}"
             bench.aim(what, statistics.median(ratio), aim)
     print_table("PostgreSQL / other, round by round", ("conns", "other", "requests/s"),
-                table)  # fmt: skip
+                table)
 
 
 def compare_slow(bench: Bench, primary: Server) -> None:
@@ -84,8 +81,7 @@ def compare_slow(bench: Bench, primary: Server) -> None:
     print(f"\nEach flush of the standby takes {DELAY_MS} ms longer: "
           f"{MANY} connections / a row at a time: {spread(ratio, '.0f')}")
     bench.figures["postgresql, slow standby"] = figures(
-        [(SERVER, 1, "C, libpq", one), (SERVER, MANY, "PostgreSQL", many)]
-    )
+        [(SERVER, 1, "C, libpq", one), (SERVER, MANY, "PostgreSQL", many)])
     what = f"postgresql, slow standby, {MANY}: times a row at a time"
     bench.aim(what, statistics.median(ratio), SLOW_RATIO_AIM)
 

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 def spread(values: Sequence[float], form: str = ".0f") -> str:
     """The median, and the least and greatest."""
     return "{:{f}} ({:{f}}-{:{f}})".format(
-        statistics.median(values), min(values), max(values), f=form
-    )
+        statistics.median(values), min(values), max(values), f=form)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence]) -> None:
     """Words to the left, figures to the right; a blank line before it."""
     lines = [list(header)] + [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    figures = [
-        any(row[i][:1].isdigit() for row in lines[1:]) for i in range(len(widths))
-    ]
+    figures = [any(row[i][:1].isdigit() for row in lines[1:]) for i in range(len(widths))]
     print(f"\n{title}")
     for line in lines:
         cells = (

@@ -22,11 +22,8 @@ def run(bench: Bench) -> None:
     results = web.once(bench)
     if not results:
         return
-    web.print_programs(
-        "service: durable, and with a sync that does nothing, next to the no-op",
-        results,
-        ("no-op", "service", "unsynced"),
-    )
+    web.print_programs("service: durable, and with a sync that does nothing, next to the no-op",
+                       results, ("no-op", "service", "unsynced"))
     rows = []
     for (server, conns), found in results.items():
         ratio = ratios(found["service"], found["no-op"], per_s)
@@ -35,22 +32,19 @@ def run(bench: Bench) -> None:
         if "unsynced" in found:
             durable = ratios(found["service"], found["unsynced"], per_s)
         rows.append((server, conns, spread(ratio, ".2f"), spread(p99, ".2f"),
-                     spread(durable, ".2f") if durable else ""))  # fmt: skip
+                     spread(durable, ".2f") if durable else ""))
         where = f"{server} {conns}"
         if (bound := RATIO_AIMS[server].get(conns)) is not None:
             bench.aim(f"{where}: service / no-op", statistics.median(ratio), bound)
         if (bound := P99_AIMS.get(conns)) is not None:
             bench.aim(f"{where}: p99 of service / no-op", statistics.median(p99), bound,
-                      at_least=False)  # fmt: skip
+                      at_least=False)
         if durable:
             bench.aim(f"{where}: durable / without sync", statistics.median(durable),
-                      DURABLE_AIM)  # fmt: skip
+                      DURABLE_AIM)
         if conns == CPU_AT and server in CPU_US_AIMS:
             cpu = statistics.median(run.program_us for run in found["service"])
             bench.aim(f"{where}: CPU of the service a request", cpu,
-                      CPU_US_AIMS[server], at_least=False, unit=" us")  # fmt: skip
-    print_table(
-        "service / no-op, round by round",
-        ("server", "conns", "requests/s", "p99", "durable / without sync"),
-        rows,
-    )
+                      CPU_US_AIMS[server], at_least=False, unit=" us")
+    print_table("service / no-op, round by round",
+                ("server", "conns", "requests/s", "p99", "durable / without sync"), rows)

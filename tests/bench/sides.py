@@ -17,15 +17,10 @@ from collections.abc import Iterator, Sequence
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/servers")]
 
-from lib_servers import SYSTEM_PATH, Running, SetUp, descendants
+from lib_servers import Running, SetUp, descendants
 from lib_service import (
-    HttpClient,
-    Store,
-    listens,
-    new_plant,
-    stop_process,
+    SYSTEM_PATH, HttpClient, Store, await_start, listens, new_plant, read_stat, start, stop_process,
     temporary_store,
-    wait_until,
 )
 
 BUILD = TOP / "build"
@@ -63,8 +58,8 @@ def children_cpu_s(pid: int) -> float:
     ticks = 0
     for process, _ in descendants(pid):
         with contextlib.suppress(OSError):  # ended meanwhile
-            stat = pathlib.Path(f"/proc/{process}/stat").read_text()
-            ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+            fields = read_stat(pathlib.Path(f"/proc/{process}/stat"))
+            ticks += sum(map(int, fields[11:15]))
     return ticks / TICKS_PER_S
 
 
@@ -160,20 +155,13 @@ class Side(Running):
             self.service_log.touch()
             return
         settings = self._program.settings.items()
-        with open(self.service_log, "ab") as log:
-            process = subprocess.Popen(
-                [self._placed(str(word)) for word in self._program.command],
-                # With as many reactors as there are by default.
-                env=self.store.environment(PATH=SYSTEM_PATH, PLANT_STORE_THREADS="")
-                | {name: self._placed(text) for name, text in settings},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        # With as many reactors as there are by default.
+        environment = self.store.environment(PATH=SYSTEM_PATH, PLANT_STORE_THREADS="")
+        environment |= {name: self._placed(text) for name, text in settings}
+        command = [self._placed(str(word)) for word in self._program.command]
+        process = start(command, self.service_log, env=environment)
         self._responder.callback(stop_process, process)
-        wait_until(lambda: process.poll() is not None or listens(self.socket_path))
-        if process.poll() is not None:
-            raise RuntimeError(f"{self.label} did not start: {self.logs()}")
+        await_start(process, lambda: listens(self.socket_path), self.service_log)
         self._process = process
 
 

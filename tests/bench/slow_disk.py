@@ -21,15 +21,12 @@ def run(bench: Bench) -> None:
         runs = bench.interleave("slow-disk", [(1, [side]), (MANY, [side])])
     one, many = runs[side, 1], runs[side, MANY]
     print_table(
-        f"slow disk: each sync takes {DELAY_MS} ms longer",
-        HEADER,
-        [row(servers[0], conns, "service", found) for (_, conns), found in runs.items()],
-    )
+        f"slow disk: each sync takes {DELAY_MS} ms longer", HEADER,
+        [row(servers[0], conns, "service", found) for (_, conns), found in runs.items()])
     ratio = ratios(many, one, per_s)
     print(f"{MANY} connections / one by one: {spread(ratio, '.0f')}")
     bench.figures["slow-disk"] = figures(
-        (servers[0], conns, "service", found) for (_, conns), found in runs.items()
-    )
+        (servers[0], conns, "service", found) for (_, conns), found in runs.items())
     where = f"slow disk, {MANY}"
     bench.aim(f"{where}: times one by one", statistics.median(ratio), RATIO_AIM)
     p99_ms = statistics.median(run.p99_ms for run in many)

@@ -77,8 +77,7 @@ def build(build_dir: pathlib.Path) -> dict[str, pathlib.Path]:
         flags: list[str] = []
         if library:
             asked = subprocess.run(
-                ["pkg-config", "--libs", library], capture_output=True, text=True
-            )
+                ["pkg-config", "--libs", library], capture_output=True, text=True)
             if asked.returncode:
                 print(f"skipped: {engine}: {package} is not installed")
                 continue
@@ -94,8 +93,7 @@ def run(case: Case, program: pathlib.Path, root: pathlib.Path, seconds: float) -
     try:
         out = subprocess.check_output(
             [program, directory, str(case.threads), str(case.plants), str(seconds)],
-            timeout=TIMEOUT_S + 10 * seconds,
-        )
+            timeout=TIMEOUT_S + 10 * seconds)
     finally:
         shutil.rmtree(directory)
     return json.loads(out)
@@ -106,19 +104,16 @@ def report(results: dict[Case, list[dict]]) -> None:
     print(header.format("", "", "plants/s", "p50 ms", "p99 ms", "CPU us", "ratio"))
     for row in dict.fromkeys(case.row for case in results):
         ours = next(runs for case, runs in results.items()
-                    if case.row == row and case.engine == OURS)  # fmt: skip
+                    if case.row == row and case.engine == OURS)
         for case, runs in results.items():
             if case.row != row:
                 continue
             print(header.format(
-                case.row,
-                case.name,
-                spread([one["per_s"] for one in runs], ".0f"),
+                case.row, case.name, spread([one["per_s"] for one in runs], ".0f"),
                 f"{statistics.median(one['p50_us'] for one in runs) / 1000:.2f}",
                 f"{statistics.median(one['p99_us'] for one in runs) / 1000:.2f}",
                 f"{statistics.median(one['cpu_us'] for one in runs):.1f}",
-                "" if runs is ours else spread(ratios(ours, runs), ".2f"),
-            ))  # fmt: skip
+                "" if runs is ours else spread(ratios(ours, runs), ".2f")))
     print(
         "ms: from commit to durable; CPU us: a plant; ratio: how many times as many "
         f"the first {OURS} of the row stores"
@@ -132,7 +127,7 @@ def ratios(ours: list[dict], theirs: list[dict]) -> list[float]:
 def report_aims(results: dict[Case, list[dict]]) -> None:
     row = f"{AIM_CALLERS} callers"
     found = {(case.engine, case.how): runs for case, runs in results.items()
-             if case.row == row}  # fmt: skip
+             if case.row == row}
     if ("sqlite", "threads") in found:
         pairs = ratios(found[OURS, "gathered"], found["sqlite", "threads"])
         ratio = statistics.median(pairs)
@@ -147,15 +142,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="0.5 s a measurement; fewer callers")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--seconds", type=float, help="a measurement; default 2")
-    parser.add_argument(
-        "--callers", help="default '1 16 64 256', with --quick '1 64'"
-    )
-    parser.add_argument(
-        "--committers",
-        type=int,
-        default=((os.cpu_count() or 1) + 1) // 2,
-        help="threads that gather; default one for two CPUs",
-    )
+    parser.add_argument("--callers", help="default '1 16 64 256', with --quick '1 64'")
+    parser.add_argument("--committers", type=int, default=((os.cpu_count() or 1) + 1) // 2,
+                        help="threads that gather; default one for two CPUs")
     parser.add_argument("--all", action="store_true", help="see above")
     args = parser.parse_args()
     args.build = args.build.resolve()

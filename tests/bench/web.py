@@ -30,13 +30,18 @@ OWN_ANSWER: dict[str, Changes] = {
             'server.document-root := "@root@"\n'
             'mimetype.assign += ( "" => "application/json" )',
         ),
-        ("fastcgi.server", "var.unused"),
+        ("fastcgi.server  = ( var.mount", "var.unused = ( var.mount"),
     ],
     "nginx": [
         ("fastcgi_pass plant_store;", f"return 200 '{ANSWER}'; fastcgi_pass plant_store;")
     ],
     "apache": [
-        ('ProxyPass "${mount}"', 'DocumentRoot "@root@"\nProxyPass "/unused"'),
+        (
+            'ProxyPass "${mount}"',
+            'DocumentRoot "@root@"\n'
+            '<Location "/">\nForceType application/json\n</Location>\n'
+            'ProxyPass "/unused"',
+        ),
     ],
 }
 # A thread for each connection that the server may keep, else enough that it
@@ -88,10 +93,8 @@ def measure(bench: Bench) -> Results:
         programs = results.setdefault((side.set_up.server, conns), {})
         programs[names[side]] = measured
     bench.figures["web"] = figures(
-        (server, conns, program, measured)
-        for (server, conns), programs in results.items()
-        for program, measured in programs.items()
-    )
+        (server, conns, program, measured) for (server, conns), programs in results.items()
+        for program, measured in programs.items())
     return results
 
 

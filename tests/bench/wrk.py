@@ -42,7 +42,7 @@ def measure(side: Side, connections: int, seconds: int) -> Measurement:
         env=os.environ,
         capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     after = side.cpu_s()
     result = None
     for line in done.stdout.splitlines():
@@ -56,12 +56,6 @@ def measure(side: Side, connections: int, seconds: int) -> Measurement:
     if ok == 0:
         raise RuntimeError(f"{side.label}: no request was answered 200: {side.logs()}")
     side.answered += ok
-    return Measurement(
-        ok / result["seconds"],
-        result["p50_ms"],
-        result["p99_ms"],
-        (after[0] - before[0]) * 1e6 / ok,
-        (after[1] - before[1]) * 1e6 / ok,
-        ok,
-        result["other"] + result["broken"],
-    )
+    return Measurement(ok / result["seconds"], result["p50_ms"], result["p99_ms"],
+                       (after[0] - before[0]) * 1e6 / ok, (after[1] - before[1]) * 1e6 / ok, ok,
+                       result["other"] + result["broken"])

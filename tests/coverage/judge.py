@@ -22,14 +22,8 @@ import sys
 
 # Those that read hostile or damaged bytes, or secrets.
 STRICT = {
-    "src/pure/json_scan.c",
-    "src/pure/json_string.c",
-    "src/pure/utf8.c",
-    "src/pure/record.c",
-    "src/store/recovery.c",
-    "src/store/replay.c",
-    "src/http/credential.c",
-    "src/http/tokens.c",
+    "src/pure/json_scan.c", "src/pure/json_string.c", "src/pure/utf8.c", "src/pure/record.c",
+    "src/store/recovery.c", "src/store/replay.c", "src/http/credential.c", "src/http/tokens.c",
 }
 ENTRY = re.compile(r"(line|branch) (\S+) (\w+): (.+) \| (.+)")
 

@@ -15,23 +15,12 @@ import shutil
 import sys
 import tempfile
 
-from lib_faults import Tally, compile_driver, compile_shim, run
+from lib_faults import Tally, compile_driver, compile_shim, run_script
 from syscalls import (
-    CHECK_URL,
-    COMMANDS,
-    OPERATIONS,
-    WORKER,
-    Call,
-    Template,
-    Tools,
-    run_cases,
-    template_of,
+    CHECK_URL, COMMANDS, OPERATIONS, WORKER, Call, Template, Tools, run_cases, template_of,
 )
 
-COUNTING = {
-    "FAULT_ALLOC": "libjson-c:liblmdb",
-    "FAULT_PROGRAMS": "plant-store:driver",
-}
+COUNTING = {"FAULT_ALLOC": "libjson-c:liblmdb", "FAULT_PROGRAMS": "plant-store:driver"}
 # Under valgrind, since each run takes a second: these, and a part of their cases.
 VALGRIND_OPERATIONS = ("a new plant", "a failed store", "a long life")
 VALGRIND_CASES = 8
@@ -59,10 +48,7 @@ def below_valgrind(tools: Tools, place: pathlib.Path) -> Tools:
 def plans_of(calls: list[Call]) -> list[tuple[Call, str]]:
     """Each fails once, and each with all behind it."""
     return [
-        (call, f"{call.number}:error={errno.ENOMEM},{times}")
-        for call in calls
-        for times in (1, 0)
-    ]
+        (call, f"{call.number}:error={errno.ENOMEM},{times}") for call in calls for times in (1, 0)]
 
 
 def check_answered(tally: Tally, template: Template, calls: list[Call]) -> None:
@@ -97,6 +83,10 @@ def scenario(tally: Tally, arguments) -> None:
             ):
                 template.counting = COUNTING
                 calls = template.trace()
+                counted = "--coverage" in (build / "command").read_text()
+                if counted and operation.name == "an empty store":
+                    tally.skip(operation.name, "gcov's allocations fail before its own")
+                    continue
                 origins = collections.Counter(call.path for call in calls)
                 print(f"# {operation.name}: {len(calls)} allocations, {dict(origins)}")
                 what = "each allocation failing once and from then on"
@@ -106,7 +96,7 @@ def scenario(tally: Tally, arguments) -> None:
                 if operation.name not in VALGRIND_OPERATIONS:
                     continue
                 what = "watched by valgrind"
-                if "--coverage" in (build / "command").read_text():
+                if counted:
                     tally.skip(f"{operation.name}, {what}", "lines are counted")
                     continue
                 if shutil.which("valgrind") is None:
@@ -121,4 +111,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

@@ -6,15 +6,13 @@ import random
 import threading
 import time
 
-from lib_faults import event, outcome_of
-from lib_service import Answer, FastCgiPeer, Store, fcgi_request, new_plant
-
+from load import ANSWER_S, ask, kept
 from history import Event
+from lib_service import Answer, Store
 
 # Of so many requests one repeats a plant, and one contradicts it.
 REPEAT_EVERY = 7
 CONFLICT_EVERY = 11
-TIMEOUT_S = 20.0
 
 
 class Clients:
@@ -34,9 +32,7 @@ class Clients:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(seed,), daemon=True)
-            for seed in range(n)
-        ]
+            threading.Thread(target=self._run, args=(seed,), daemon=True) for seed in range(n)]
 
     def __enter__(self) -> "Clients":
         for thread in self._threads:
@@ -46,7 +42,7 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(2 * TIMEOUT_S)
+            thread.join(2 * ANSWER_S)
         if any(thread.is_alive() for thread in self._threads):
             raise RuntimeError("a client hangs")
 
@@ -56,24 +52,13 @@ class Clients:
     def _run(self, seed: int) -> None:
         chance = random.Random(seed)
         own: list[int] = []
-        while not self._stop.is_set():
-            try:
-                with FastCgiPeer(self.socket_path, TIMEOUT_S) as peer:
-                    while not self._stop.is_set():
-                        self._request(peer, chance, own)
-            except (OSError, ValueError):
-                time.sleep(0.005)
-
-    def _request(self, peer: FastCgiPeer, chance: random.Random, own: list) -> None:
-        plant_id, name = self._choose(chance, own)
-        body = new_plant(plant_id, name)
-        variables = self.store.request(body).items()
-        start = time.monotonic()
-        answer = None
-        try:
-            answer = peer.exchange(fcgi_request(variables, body, keep=True))
-        finally:
-            self._keep(start, plant_id, name, answer, own)
+        with kept(self.store, self.socket_path) as exchange:
+            while not self._stop.is_set():
+                plant_id, name = self._choose(chance, own)
+                event, answer = ask(exchange, (plant_id, name, None))
+                self._keep(event, answer, own)
+                if answer is None:
+                    time.sleep(0.005)
 
     def _choose(self, chance: random.Random, own: list[int]) -> tuple[int, str]:
         if own and chance.randrange(REPEAT_EVERY) == 0:
@@ -84,16 +69,12 @@ class Clients:
         plant_id = next(self.ids)
         return plant_id, f"plant {plant_id}"
 
-    def _keep(
-        self, start: float, plant_id: int, name: str, answer: Answer | None, own: list
-    ) -> None:
-        outcome = outcome_of(answer)
-        known = event(start, plant_id, (name, None), outcome)
+    def _keep(self, event: Event, answer: Answer | None, own: list) -> None:
         with self._lock:
-            self.events.append(known)
-            if outcome == "created_or_same":
-                own.append(plant_id)
-                self.created.append(plant_id)
-            elif outcome != "conflict":
+            self.events.append(event)
+            if event.outcome == "created_or_same":
+                own.append(event.plant_id)
+                self.created.append(event.plant_id)
+            elif event.outcome != "conflict":
                 number = answer.error() if answer is not None else None
                 self.errors[number] = self.errors.get(number, 0) + 1

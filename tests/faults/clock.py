@@ -9,13 +9,12 @@ without an expiry go on, and the journal stays valid.
 
 import json
 import shutil
-import subprocess
 import sys
 import time
 
 from lib_faults import compile_shim, preload
 from load import Load, Tally, ask, half_kept, judge, main, mixed_plan, single
-from lib_service import WAIT_S, Store, temporary_store
+from lib_service import Store, temporary_store
 from service import adopt_orphans, pool
 
 WORKERS = 4
@@ -52,13 +51,8 @@ def times_in(store: Store) -> list[str]:
 
 
 def token_add(store: Store, clock: Clock, name: str, *options: str) -> str:
-    done = subprocess.run(
-        [store.build / "plant-store", "token", "add", name, *options],
-        env=store.environment(**clock.environment()),
-        capture_output=True,
-        check=True,
-        timeout=WAIT_S,
-    )
+    environment = store.environment(**clock.environment())
+    done = store.command("token", "add", name, *options, env=environment, check=True)
     return done.stdout.decode().split("pst_")[1].split()[0]
 
 
@@ -76,8 +70,7 @@ def check_steps(tally: Tally, store: Store, clock: Clock) -> None:
         with Load(half_kept(store, workers, CLIENTS), mixed_plan) as load:
             for name, moment in moments.items():
                 clock.set(moment)
-                served = load.all_served()
-                tally.check(served, f"the clock at {name}: every client is served")
+                tally.check(load.all_served(), f"the clock at {name}: every client is served")
                 # Recovery, too: a worker dies, another starts.
                 workers.kill(workers.workers()[0])
                 served = load.all_served() and load.all_served()
@@ -127,11 +120,8 @@ def check_restarts(tally: Tally, build_dir: str) -> None:
                     shutil.rmtree(store.dir / "index", ignore_errors=True)
                 with pool(store, 2, **clock.environment()) as workers:
                     with single(store, workers.socket_path) as exchange:
-                        found = [
-                            ask(exchange, (plant_id, name, None))
-                            for plant_id in range(number + 1)
-                            for name in ("first", "another")
-                        ]
+                        found = [ask(exchange, (plant_id, name, None))
+                                 for plant_id in range(number + 1) for name in ("first", "another")]
                 events += [event for event, _ in found]
                 answers = [0 if a is None else a.status for _, a in found]
                 sentence = f"started at {moment}, index {index}: first 200, other 409"

@@ -12,24 +12,10 @@ from collections.abc import Callable, Iterator
 
 from clients import Clients
 from lib_faults import (
-    MIB,
-    SANITIZER_WORDS,
-    Tally,
-    cannot_mount,
-    create_by_cgi,
-    judge,
-    make_image,
-    mounted,
-    run,
+    MIB, SANITIZER_WORDS, Tally, cannot_mount, create_by_cgi, judge, make_image, mounted,
+    run_script,
 )
-from lib_service import (
-    Responder,
-    Store,
-    init_store,
-    responder,
-    temporary_store,
-    wait_until,
-)
+from lib_service import Responder, Store, init_store, responder, temporary_store, wait_until
 
 FULL = 5002
 ROUNDS = 3
@@ -69,15 +55,11 @@ def limit_files(store: Store, service: Responder) -> Iterator[None]:
     files = (store.journal, store.dir / "index" / "data.mdb")
     limit = max(file.stat().st_size for file in files)
     unlimited = resource.RLIM_INFINITY
-    resource.prlimit(
-        service.process.pid, resource.RLIMIT_FSIZE, (limit, unlimited)
-    )
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (limit, unlimited))
     try:
         yield
     finally:
-        resource.prlimit(
-            service.process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited)
-        )
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
 
 
 def check_round(
@@ -142,19 +124,15 @@ def check_disk(tally: Tally, store: Store, name: str, fill: Filler, rounds: int)
     # The clients stop before the service does, so nobody is left without.
     tally.check(set(errors) == {FULL}, f"{name}: no other failure", errors)
     allowed = LOG_LINES_A_ROUND * rounds + 2
-    tally.check(
-        len(lines) <= allowed,
-        f"{name}: at most {allowed} lines in the log",
-        f"{len(lines)}: {lines[:8]} ... {lines[-3:]}",
-    )
+    tally.check(len(lines) <= allowed, f"{name}: at most {allowed} lines in the log",
+                f"{len(lines)}: {lines[:8]} ... {lines[-3:]}")
     found = [word for word in SANITIZER_WORDS if word in log]
     tally.check(not found, f"{name}: no report of a bug", log[:3000])
     probe, done, answer = create_by_cgi(store, 10**9, "afterwards")
     sentence = f"{name}: the next start serves"
     tally.check(probe.outcome == "created_or_same", sentence, (answer, done.stderr))
     violations = judge(store, [*clients.events, probe])
-    sentence = f"{name}: nothing is lost, doubled or invented"
-    tally.check(not violations, sentence, violations[:5])
+    tally.check(not violations, f"{name}: nothing is lost, doubled or invented", violations[:5])
 
 
 def scenario(tally: Tally, arguments) -> None:
@@ -182,4 +160,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

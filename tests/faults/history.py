@@ -82,9 +82,7 @@ def check(events: Iterable[Event], journal_plants: Iterable[dict]) -> list[str]:
     return violations
 
 
-def _read_plants(
-    journal_plants: Iterable[dict], violations: list[str]
-) -> dict[int, _Stored]:
+def _read_plants(journal_plants: Iterable[dict], violations: list[str]) -> dict[int, _Stored]:
     """By their ids, in the journal's order."""
     stored: dict[int, _Stored] = {}
     for plant in journal_plants:
@@ -99,9 +97,7 @@ def _read_plants(
     return stored
 
 
-def _check_answer(
-    event: Event, plant: _Stored | None, violations: list[str]
-) -> None:
+def _check_answer(event: Event, plant: _Stored | None, violations: list[str]) -> None:
     """Whether what the client was told is true of the stored plant."""
     where = f"plant {event.plant_id}"
     if event.outcome == "created_or_same":
@@ -109,8 +105,7 @@ def _check_answer(
             violations.append(f"{where}: {event.content} was acknowledged, is lost")
         elif plant.content != event.content:
             violations.append(
-                f"{where}: {event.content} was acknowledged, {plant.content} is stored"
-            )
+                f"{where}: {event.content} was acknowledged, {plant.content} is stored")
     elif event.outcome == "conflict":
         if plant is None:
             violations.append(f"{where}: a conflict with a plant that is not stored")
@@ -118,8 +113,7 @@ def _check_answer(
             violations.append(f"{where}: a conflict with the very same plant")
         elif plant.begun > event.end:
             violations.append(
-                f"{where}: a conflict before anybody sent the plant that is stored"
-            )
+                f"{where}: a conflict before anybody sent the plant that is stored")
 
 
 def _check_order(plants: list[_Stored], violations: list[str]) -> None:

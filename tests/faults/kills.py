@@ -8,33 +8,21 @@ Last, a worker that is stopped in the middle of a commit, holding the lock.
 """
 
 import contextlib
-import fcntl
 import functools
 import os
 import pathlib
 import random
 import re
 import signal
-import struct
 import sys
 import threading
 import time
 
 from load import (
-    ERROR_BUSY,
-    Event,
-    Load,
-    Tally,
-    ask,
-    half_kept,
-    judge,
-    main,
-    mixed_plan,
-    over_cgi,
-    own_plant,
-    single,
+    ERROR_BUSY, Event, Load, Tally, ask, half_kept, judge, main, mixed_plan, over_cgi,
+    own_plant, single,
 )
-from lib_service import Store, temporary_store, wait_until
+from lib_service import Store, held_lock, is_stopped, temporary_store, wait_until
 from service import Pool, adopt_orphans, pool
 
 WORKERS = 8
@@ -44,7 +32,6 @@ PAUSE_S = (0.0, 0.15)
 BACK_S = 5.0  # from a kill to the next answer 200
 LOCK_S = 5.0  # STORE_LOCK_TIMEOUT_MS
 LATE_S = 3.0  # what an answer may take more, on a busy machine
-F_OFD_SETLK = 37
 
 
 class Killer:
@@ -68,9 +55,7 @@ class Killer:
         self.killed["supervisor"] += 1
 
     def round(self) -> str:
-        kind = self.chance.choices(
-            list(self.rounds), weights=(60, 20, 8, 8, 4)
-        )[0]
+        kind = self.chance.choices(list(self.rounds), weights=(60, 20, 8, 8, 4))[0]
         self.rounds[kind] += 1
         living = self.pool.workers()
         if kind == "one":
@@ -115,8 +100,7 @@ def check_kills(tally: Tally, store: Store, workers: Pool, kills: int) -> None:
     print(f"# rounds: {killer.rounds}", flush=True)
     print(f"# {load.rate()}, {dict(load.answers)}", flush=True)
     print(f"# slowest return to service: {slowest:.2f} s", flush=True)
-    enough = killer.kills() >= kills
-    tally.check(enough, f"there were {kills} kills", killer.kills())
+    tally.check(killer.kills() >= kills, f"there were {kills} kills", killer.kills())
     sentence = f"after each round of kills plants are stored within {BACK_S:.0f} s"
     tally.check(not stuck and slowest < BACK_S, sentence, (slowest, stuck))
     tally.check(all_again, "at the end every client is served", load.told_each())
@@ -154,12 +138,6 @@ def stop_holder(workers: Pool, seconds: float) -> int | None:
             return pid
         os.kill(pid, signal.SIGCONT)
     return None
-
-
-def is_stopped(pid: int) -> bool:
-    """Each of its threads: one may still be giving the lock back."""
-    stats = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def ask_all(store: Store, workers: Pool, first_id: int, count: int) -> tuple:
@@ -203,8 +181,7 @@ def check_stopped_worker(tally: Tally, store: Store) -> None:
             finally:
                 os.kill(pid, signal.SIGCONT)
             again = load.all_served(20)
-            sentence = "when it goes on, every client is served"
-            tally.check(again, sentence, load.told_each())
+            tally.check(again, "when it goes on, every client is served", load.told_each())
             load.stop()
         print(f"# {load.rate()}, {dict(load.answers)}", flush=True)
         tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
@@ -235,21 +212,6 @@ def check_stopped_and_killed(
     judge(tally, events + load.events, store, "a holder killed")
 
 
-def lock_of(store: Store):
-    """The store's lock, taken by this process with the same kind of lock."""
-    file = open(store.journal, "r+b", buffering=0)
-    flock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    deadline = time.monotonic() + 5
-    while True:
-        try:
-            fcntl.fcntl(file, F_OFD_SETLK, flock)
-            return file
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.001)
-
-
 def are_created(answers: list) -> bool:
     well = [a is not None and a.status == 200 for a in answers]
     return len(well) == WORKERS and all(well)
@@ -261,7 +223,7 @@ def check_foreign_holder(tally: Tally, store: Store) -> None:
         events, answers = ask_all(store, workers, 1 << 41, WORKERS)
         tally.check(are_created(answers), "before a stranger takes the lock all is well",
                     answers)
-        with lock_of(store):
+        with held_lock(store):
             busy, answers = ask_all(store, workers, 1 << 42, WORKERS)
             report_busy(tally, busy, answers, "a stranger holds the lock")
             with over_cgi(store) as exchange:

@@ -17,15 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from history import Content, Event, check
-from lib_service import (
-    Answer,
-    Store,
-    Tally,
-    check_length,
-    new_plant,
-    parse_cgi,
-    run_scenario,
-)
+from lib_service import Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario
 from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
@@ -93,9 +85,7 @@ def in_order(pipes: list, count: int) -> Iterator:
 Part = tuple[str, Callable[[Tally], None]]
 
 
-def parts_side_by_side(
-    tally: Tally, parts: list[Part], workers: int = WORKERS
-) -> None:
+def parts_side_by_side(tally: Tally, parts: list[Part], workers: int = WORKERS) -> None:
     """Parts that share nothing, each a sentence and what checks it."""
 
     def run_part(part: Part) -> tuple[str, Tally]:
@@ -114,11 +104,11 @@ def parts_side_by_side(
 # --- Programs ----------------------------------------------------------------
 
 
-def compile_shim(build: pathlib.Path) -> pathlib.Path:
-    """The library for LD_PRELOAD."""
-    made = build / "tests" / "faults" / "preload.so"
+def compile_shim(build: pathlib.Path, name: str = "preload") -> pathlib.Path:
+    """A library for LD_PRELOAD."""
+    made = build / "tests" / "faults" / f"{name}.so"
     made.parent.mkdir(parents=True, exist_ok=True)
-    source = HERE / "preload.c"
+    source = HERE / f"{name}.c"
     command = "cc -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fPIC -shared"
     # Under another name first: another test may be using the old one.
     fresh = made.with_suffix(f".{os.getpid()}")
@@ -171,13 +161,8 @@ def event(start: float, plant_id: int, content: Content, outcome: str) -> Event:
 
 
 def create_by_cgi(
-    store: Store,
-    plant_id: int,
-    name: str,
-    environment: dict[str, str] | None = None,
-    timeout_s: float = 60.0,
-    *,
-    escaped: bool = False,
+    store: Store, plant_id: int, name: str, environment: dict[str, str] | None = None,
+    timeout_s: float = 60.0, *, escaped: bool = False
 ) -> tuple[Event, subprocess.CompletedProcess, Answer | None]:
     """One plant through one process; `escaped`: as no canonical form has it."""
     body = new_plant(plant_id, name)
@@ -185,13 +170,8 @@ def create_by_cgi(
         letters = "".join(f"\\u{ord(letter):04x}" for letter in name)
         body = f'{{"id":{plant_id},"name":"{letters}"}}'.encode()
     start = time.monotonic()
-    done = subprocess.run(
-        [store.responder],
-        env={**store.environment(), **store.request(body), **(environment or {})},
-        input=body,
-        capture_output=True,
-        timeout=timeout_s,
-    )
+    done = run(store.responder, input=body, timeout=timeout_s,
+               env={**store.environment(), **store.request(body), **(environment or {})})
     answer = read_answer(done.stdout)
     return event(start, plant_id, (name, None), outcome_of(answer)), done, answer
 
@@ -207,7 +187,7 @@ def judge(store: Store, events: Iterable[Event]) -> list[str]:
 # --- Scripts -----------------------------------------------------------------
 
 
-def run(goal: str, scenario: Callable[[Tally, argparse.Namespace], None],
+def run_script(goal: str, scenario: Callable[[Tally, argparse.Namespace], None],
         *options: tuple[str, dict]) -> int:
     """The body of each script: BUILD_DIR, --long and options of its own."""
     parser = argparse.ArgumentParser(description=goal)
@@ -255,9 +235,7 @@ def mounted(device: str, place: pathlib.Path, *options: str):
 
 
 def mount(device: str | pathlib.Path, place: pathlib.Path, *options: str) -> None:
-    done = subprocess.run(
-        ["mount", *options, str(device), str(place)], capture_output=True, text=True
-    )
+    done = run("mount", *options, device, place, text=True)
     if done.returncode:
         raise OSError(f"mount: {done.stderr.strip()}")
 
@@ -266,7 +244,7 @@ def unmount(place: pathlib.Path, seconds: float = 20.0) -> None:
     """Unmount; whoever still ends there is waited for."""
     deadline = time.monotonic() + seconds
     while is_mounted(place):
-        done = subprocess.run(["umount", str(place)], capture_output=True, text=True)
+        done = run("umount", place, text=True, timeout=60)
         if done.returncode == 0:
             continue
         if time.monotonic() > deadline:
@@ -310,11 +288,6 @@ def make_image(path: pathlib.Path, kind: str, size: int = 0) -> pathlib.Path:
         image.truncate(size or IMAGE_BYTES[kind])
     quiet = ["-q", "-F"] if kind == "ext4" else ["-q"]
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-    subprocess.run(
-        [f"mkfs.{kind}", *quiet, str(path)],
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
+    run(f"mkfs.{kind}", *quiet, path, env=environment, check=True)
     return path
 

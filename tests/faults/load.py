@@ -18,21 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
-import lib_faults  # noqa: E402
-import lib_service  # noqa: E402
-from history import Event  # noqa: E402
-from lib_service import (  # noqa: E402
-    Answer,
-    FastCgiPeer,
-    HttpClient,
-    Store,
-    Tally,
-    new_plant,
-    wait_until,
-)
+import lib_faults
+import lib_service
+from history import Event
+from lib_service import Answer, FastCgiPeer, HttpClient, Store, Tally, new_plant, wait_until
 
 Planned = tuple[int, str, str | None]
 Plan = Callable[[int], Iterable[Planned]]
@@ -92,10 +81,7 @@ def over_cgi(store: Store) -> Iterator[Exchange]:
     """A process for each request."""
 
     def exchange(body: bytes) -> Answer:
-        environment = store.environment(**store.request(body))
-        done = lib_service.run_cgi(
-            [store.responder], environment, body, timeout_s=ANSWER_S
-        )
+        done = store.cgi(body)
         return lib_service.check_length(lib_service.parse_cgi(done.stdout))
 
     yield exchange
@@ -151,13 +137,8 @@ class Load:
     """
 
     def __init__(
-        self,
-        ways: list[Callable[[], contextlib.AbstractContextManager[Exchange]]],
-        plan: Plan,
-        *,
-        insist: bool = True,
-        pause_s: float = 0.0,
-        again_s: float = 0.005,
+        self, ways: list[Callable[[], contextlib.AbstractContextManager[Exchange]]], plan: Plan,
+        *, insist: bool = True, pause_s: float = 0.0, again_s: float = 0.005
     ) -> None:
         self.ways = ways
         self.plan = plan
@@ -196,9 +177,7 @@ class Load:
     def all_served(self, seconds: float = BACK_S) -> bool:
         """Whether every client is told something more in that time."""
         before = self.told_each()
-        return wait_until(
-            lambda: all(b > a for a, b in zip(before, self.told_each())), seconds
-        )
+        return wait_until(lambda: all(b > a for a, b in zip(before, self.told_each())), seconds)
 
     def wait_told(self, more: int, seconds: float) -> bool:
         wanted = self.told() + more
@@ -303,7 +282,5 @@ def judge(tally: Tally, events: Iterable[Event], store: Store, sentence: str) ->
 
 def main(scenario: Callable[[Tally, str, bool], None]) -> int:
     """Run a fault test: BUILD_DIR and perhaps --long."""
-    return lib_faults.run(
-        sys.modules["__main__"].__doc__ or "",
-        lambda tally, arguments: scenario(tally, str(arguments.build), arguments.long),
-    )
+    return lib_faults.run_script(sys.modules["__main__"].__doc__ or "", lambda tally,
+                          arguments: scenario(tally, str(arguments.build), arguments.long))

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from lib_faults import Tally, run
+from lib_faults import Tally, run_script
 from lib_service import init_store
 from programs import Programs
 
@@ -37,23 +37,15 @@ def make_program(programs: Programs) -> pathlib.Path:
 
 
 def opens(
-    program: pathlib.Path,
-    store: pathlib.Path,
-    timeout_s: float,
-    *,
-    rebuild: bool = False,
+    program: pathlib.Path, store: pathlib.Path, timeout_s: float, *, rebuild: bool = False
 ) -> list[tuple[float, int]]:
     """The seconds of some starts, each with the KiB of memory that it keeps."""
     results = []
     for _ in range(ROUNDS):
         if rebuild:
             shutil.rmtree(store / "index")
-        out = subprocess.run(
-            [program, "open", store],
-            stdout=subprocess.PIPE,
-            timeout=timeout_s,
-            check=True,
-        ).stdout.split()
+        out = subprocess.run([program, "open", store], stdout=subprocess.PIPE,
+                             timeout=timeout_s, check=True).stdout.split()
         results.append((float(out[0]), int(out[1])))
     return results
 
@@ -67,10 +59,7 @@ def scans(
         begun = time.monotonic()
         out = subprocess.run(
             [build / "plant-store", "verify", "--quiet", store / "plants.jsonl"],
-            stdout=subprocess.PIPE,
-            timeout=timeout_s,
-            check=True,
-        ).stdout.decode()
+            stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout.decode()
         plants = re.search(r": (\d+) plants, ", out)
         results.append((time.monotonic() - begun, int(plants[1]) if plants else -1))
     return results
@@ -85,12 +74,8 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
             return
         store = pathlib.Path(root)
         init_store(programs.build, store)
-        subprocess.run(
-            [program, "make", store, str(plants)],
-            stdout=subprocess.PIPE,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
+        subprocess.run([program, "make", store, str(plants)], stdout=subprocess.PIPE,
+                       timeout=TIMEOUT_S, check=True)
         size = (store / "plants.jsonl").stat().st_size
         scan_s, scanned = min(scans(programs.build, store, TIMEOUT_S))
         start_s, start_kib = min(opens(program, store, TIMEOUT_S))
@@ -101,9 +86,7 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
             f"index and start {rebuild_s:.2f} s, start with a good index "
             f"{start_s * 1000:.1f} ms"
         )
-        tally.check(
-            scanned == plants, f"a scan of {millions} M plants finds all", scanned
-        )
+        tally.check(scanned == plants, f"a scan of {millions} M plants finds all", scanned)
         if programs.sanitized():
             tally.skip("the times are as expected", "built with sanitizers")
             return
@@ -114,19 +97,15 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
             ("start with a good index", start_s, START_S),
         ):
             tally.check(
-                took_s <= limit_s,
-                f"{millions} M plants: {name} within {limit_s:.2f} s",
-                f"{took_s:.3f} s",
-            )
+                took_s <= limit_s, f"{millions} M plants: {name} within {limit_s:.2f} s",
+                f"{took_s:.3f} s")
         for name, kib in (
             ("a start with a good index", start_kib),
             ("a start that built the index", rebuild_kib),
         ):
-            tally.check(
-                0 < kib <= MEMORY_KIB,
-                f"{millions} M plants: {name} keeps at most {MEMORY_KIB >> 10} MiB",
-                f"{kib} KiB",
-            )
+            tally.check(0 < kib <= MEMORY_KIB,
+                        f"{millions} M plants: {name} keeps at most {MEMORY_KIB >> 10} MiB",
+                        f"{kib} KiB")
 
 
 def scenario(tally: Tally, arguments) -> None:
@@ -136,4 +115,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

@@ -20,17 +20,7 @@ import time
 from collections.abc import Iterator
 
 from load import (
-    Event,
-    Load,
-    Tally,
-    ask,
-    half_kept,
-    judge,
-    lib_service,
-    main,
-    mixed_plan,
-    own_plant,
-    single,
+    Event, Load, Tally, ask, half_kept, judge, lib_service, main, mixed_plan, own_plant, single,
     store_request,
 )
 from lib_service import Answer, FastCgiPeer, Store, new_plant, temporary_store, wait_until
@@ -56,9 +46,7 @@ VANISHED_MIN = 100
 @contextlib.contextmanager
 def mute_peers(workers: Pool, count: int) -> Iterator[list[FastCgiPeer]]:
     with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(FastCgiPeer(workers.socket_path)) for _ in range(count)
-        ]
+        yield [stack.enter_context(FastCgiPeer(workers.socket_path)) for _ in range(count)]
 
 
 @contextlib.contextmanager
@@ -110,9 +98,7 @@ class Vanishers:
                     peer.send(request[:cut])
                 if chance.random() < 0.5:
                     linger = struct.pack("ii", 1, 0)
-                    peer.socket.setsockopt(
-                        socket.SOL_SOCKET, socket.SO_LINGER, linger
-                    )
+                    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
 class Malformed:
@@ -156,8 +142,7 @@ class Watch:
         log = self.pool.log()[self.log_before:]
         lines = log.splitlines()
         self.tally.check(same, f"{self.who}: no worker ends", log[-500:])
-        sentence = f"{self.who}: no flood in the log"
-        self.tally.check(len(lines) < LOG_LINES_MAX, sentence, lines[:3])
+        self.tally.check(len(lines) < LOG_LINES_MAX, f"{self.who}: no flood in the log", lines[:3])
         print(f"# {self.who}: {len(lines)} lines of log", flush=True)
 
     def check_cpu(self) -> None:
@@ -167,11 +152,8 @@ class Watch:
         print(f"# {self.who}: {share:.1%} of a CPU", flush=True)
 
     def check_answers(self, load: Load, among: str = "200") -> None:
-        self.tally.check(
-            set(load.answers) <= {among, "409/5001"} and bool(load.answers),
-            f"{self.who}: every good request is answered well",
-            load.answers,
-        )
+        self.tally.check(set(load.answers) <= {among, "409/5001"} and bool(load.answers),
+                         f"{self.who}: every good request is answered well", load.answers)
         sentence = f"{self.who}: every answer is the plant sent"
         self.tally.check(not load.wrong, sentence, load.wrong[:2])
         slowest = load.slowest()
@@ -197,9 +179,7 @@ def check_slow(tally: Tally, store: Store, workers: Pool) -> list[Event]:
             load = good_load(store, workers, 6, 1 << 44)
             watch.check_answers(load)
             end = began + ANSWER_S
-            closed = [
-                peer.wait_closed(max(end - time.monotonic(), 0.01)) for peer in peers
-            ]
+            closed = [peer.wait_closed(max(end - time.monotonic(), 0.01)) for peer in peers]
             sentence = "mute peers are closed by the deadline"
             tally.check(all(closed), sentence, f"{closed.count(False)} are not")
             watch.check_cpu()
@@ -214,8 +194,7 @@ def check_vanishing(tally: Tally, store: Store, workers: Pool) -> list[Event]:
         load = good_load(store, workers, 4, 1 << 45)
     watch.check_answers(load)
     print(f"# {vanishers.gone} peers vanished", flush=True)
-    often = vanishers.gone >= VANISHED_MIN
-    tally.check(often, "vanishing peers: there were many", vanishers.gone)
+    tally.check(vanishers.gone >= VANISHED_MIN, "vanishing peers: there were many", vanishers.gone)
     watch.check_cpu()
     watch.check()
     left = [descriptors(pid) for pid in watch.pids]
@@ -226,15 +205,13 @@ def check_vanishing(tally: Tally, store: Store, workers: Pool) -> list[Event]:
 def check_malformed(tally: Tally, store: Store, workers: Pool) -> list[Event]:
     watch = Watch(tally, workers, "malformed records")
     service = lib_service.Responder(
-        workers.supervisor, workers.socket_path, workers.log_path, True
-    )
+        workers.supervisor, workers.socket_path, workers.log_path, True)
     malformed = Malformed(malformed_requests(Reactor(store, service)))
     with in_background(malformed.work, workers):
         load = good_load(store, workers, 4, 1 << 46)
     watch.check_answers(load)
     print(f"# {malformed.sent} of {len(malformed.kinds)} kinds sent", flush=True)
-    often = malformed.sent >= 2 * len(malformed.kinds)
-    tally.check(often, "every kind was sent", malformed.sent)
+    tally.check(malformed.sent >= 2 * len(malformed.kinds), "every kind was sent", malformed.sent)
     watch.check_cpu()
     watch.check()
     return load.events

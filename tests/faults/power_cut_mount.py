@@ -16,15 +16,7 @@ import uuid
 
 from clients import Clients
 from lib_faults import (
-    Event,
-    Tally,
-    cannot_mount,
-    compile_shim,
-    judge,
-    make_image,
-    mount,
-    preload,
-    run,
+    Event, Tally, cannot_mount, compile_shim, judge, make_image, mount, preload, run_script,
     unmount,
 )
 from lib_service import Store, init_store, responder, temporary_store, wait_until
@@ -170,4 +162,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

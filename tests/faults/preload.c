@@ -429,10 +429,8 @@ TRANSFER(write, (int fd, const void *buf, size_t len),
 TRANSFER(pwrite, (int fd, const void *buf, size_t len, off_t offset),
     syscall(SYS_pwrite64, fd, buf, len, offset))
 
-/* Gathered calls, `offset` -1: of the file's own. */
-static ssize_t
-write_parts(
-    const char *name, int fd, const struct iovec *parts, int n, off_t offset)
+ssize_t
+writev(int fd, const struct iovec *parts, int n)
 {
 	size_t len = 0, left;
 	struct call call;
@@ -441,7 +439,7 @@ write_parts(
 
 	for (int i = 0; i < n; i++)
 		len += parts[i].iov_len;
-	call = begin(name, fd, NULL, len, n > 0 ? parts[0].iov_len : 0);
+	call = begin("writev", fd, NULL, len, n > 0 ? parts[0].iov_len : 0);
 	if (call.fail)
 		return fail();
 	left = allow(&call, len);
@@ -455,21 +453,7 @@ write_parts(
 		parts = some;
 		n = used;
 	}
-	if (offset < 0)
-		return end(&call, syscall(SYS_writev, fd, parts, n));
-	return end(&call, syscall(SYS_pwritev, fd, parts, n, offset, 0L));
-}
-
-ssize_t
-pwritev(int fd, const struct iovec *parts, int n, off_t offset)
-{
-	return write_parts("pwritev", fd, parts, n, offset);
-}
-
-ssize_t
-writev(int fd, const struct iovec *parts, int n)
-{
-	return write_parts("writev", fd, parts, n, -1);
+	return end(&call, syscall(SYS_writev, fd, parts, n));
 }
 
 int
@@ -520,8 +504,6 @@ FUNCTION(statx,
     dir, file, syscall(SYS_statx, dir, file, flags, mask, st))
 FUNCTION(fstatfs, (int fd, struct statfs *st), fd, NULL,
     syscall(SYS_fstatfs, fd, st))
-FUNCTION(
-    link, (const char *a, const char *b), AT_FDCWD, b, syscall(SYS_link, a, b))
 FUNCTION(linkat, (int from, const char *a, int to, const char *b, int flags),
     to, b, syscall(SYS_linkat, from, a, to, b, flags))
 FUNCTION(renameat2,
@@ -637,8 +619,6 @@ int openat64(int dir, const char *file, int flags, ...) ALIAS("openat");
 ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
     ALIAS("pwrite");
-ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t offset)
-    ALIAS("pwritev");
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
 off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
 void *mmap64(void *at, size_t len, int protection, int flags, int fd,

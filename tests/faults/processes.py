@@ -35,9 +35,7 @@ def is_cgi(number: int) -> bool:
     return number >= CLIENTS
 
 
-def check_distinct(
-    tally: Tally, store: Store, workers: Pool, plants: int
-) -> list[Event]:
+def check_distinct(tally: Tally, store: Store, workers: Pool, plants: int) -> list[Event]:
     def plan(number: int):
         first = (number + 1) * 1_000_000
         count = plants // CGI_STEP if is_cgi(number) else plants

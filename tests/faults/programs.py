@@ -8,14 +8,12 @@ import os
 import pathlib
 import shlex
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+from lib_service import TOP, Tally, run
 
-from lib_service import TOP, Tally  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
 
 BUILD_TIMEOUT_S = 120
 MEMORY = "/dev/shm"
@@ -35,9 +33,7 @@ class Programs:
     def sanitized(self) -> bool:
         return any(word.startswith("-fsanitize") for word in self.compiling)
 
-    def make(
-        self, name: str, *sources: str, libraries: Sequence[str] = ()
-    ) -> pathlib.Path:
+    def make(self, name: str, *sources: str, libraries: Sequence[str] = ()) -> pathlib.Path:
         """Build the program of these files of this directory."""
         program = self.build / "tests" / "faults" / name
         program.parent.mkdir(parents=True, exist_ok=True)
@@ -48,16 +44,9 @@ class Programs:
         command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
         command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]
-        done = subprocess.run(
-            command,
-            cwd=TOP,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            stdout=subprocess.PIPE,
-            timeout=BUILD_TIMEOUT_S,
-        )
+        done = run(*command, cwd=TOP, text=True, timeout=BUILD_TIMEOUT_S)
         if done.returncode:
-            raise RuntimeError(f"cannot build {name}: {done.stdout.decode()}")
+            raise RuntimeError(f"cannot build {name}: {done.stdout}{done.stderr}")
         fresh.rename(program)
         return program
 
@@ -71,16 +60,9 @@ def run_program(tally: Tally, command: list[object], timeout_s: float) -> None:
 
 def run_in(directory: str, tally: Tally, words: list[str], timeout_s: float) -> None:
     """The same, with that directory for its files."""
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        env={**os.environ, "TMPDIR": directory},
-    )
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True, env={**os.environ, "TMPDIR": directory})
     try:
         out, _ = process.communicate(timeout=timeout_s)
     except BaseException as error:
@@ -102,7 +84,5 @@ def run_in(directory: str, tally: Tally, words: list[str], timeout_s: float) -> 
             print(line, flush=True)
     if process.returncode or not seen:
         tally.check(
-            process.returncode == 0 and seen > 0,
-            f"{pathlib.Path(words[0]).name} succeeds",
-            f"exit status {process.returncode}",
-        )
+            process.returncode == 0 and seen > 0, f"{pathlib.Path(words[0]).name} succeeds",
+            f"exit status {process.returncode}")

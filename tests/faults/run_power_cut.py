@@ -6,7 +6,7 @@ chosen is tried with every state of the index, and more are chosen.
 
 import sys
 
-from lib_faults import Tally, run
+from lib_faults import Tally, run_script
 from programs import LAB, Programs, run_program
 
 # Of so many states one is tried.
@@ -29,4 +29,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

@@ -10,7 +10,6 @@ import ctypes
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -38,29 +37,15 @@ class Pool:
         self.log_path = store.root / "pool.log"
         self.supervisor: subprocess.Popen | None = None
         self._known: set[int] = set()
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket_path.unlink(missing_ok=True)
-        self.listener.bind(str(self.socket_path))
-        self.listener.listen(1024)
+        self.listener = lib_service.listening(self.socket_path)
 
     def start(self) -> None:
         environment = self.store.environment(PATH="/usr/bin:/bin", **self.settings)
-        with open(self.log_path, "ab") as log:
-            self.supervisor = subprocess.Popen(
-                [
-                    SUPERVISOR,
-                    f"--forks={self.workers_wanted}",
-                    # We kill more than its default takes for accidents.
-                    "--retry=100000",
-                    "--signal=TERM",
-                    "--",
-                    str(self.store.responder),
-                ],
-                env=environment,
-                stdin=self.listener,
-                stdout=log,
-                stderr=log,
-            )
+        # We kill more than its default takes for accidents.
+        command = [SUPERVISOR, f"--forks={self.workers_wanted}", "--retry=100000",
+                   "--signal=TERM", "--", self.store.responder]
+        self.supervisor = lib_service.start(
+            command, self.log_path, env=environment, stdin=self.listener)
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
@@ -148,8 +133,7 @@ def pool(store: Store, workers: int = 8, **settings: str) -> Iterator[Pool]:
 
 def cpu_seconds(pid: int) -> float:
     """What a process has used so far."""
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    fields = stat.rpartition(")")[2].split()
+    fields = lib_service.read_stat(pathlib.Path(f"/proc/{pid}/stat"))
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

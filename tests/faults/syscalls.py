@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,27 +19,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from lib_faults import (
-    SANITIZER_WORDS,
-    Event,
-    Tally,
-    compile_driver,
-    compile_shim,
-    create_by_cgi,
-    event,
-    judge,
-    outcome_of,
-    preload,
-    run,
-    side_by_side,
+    SANITIZER_WORDS, Event, Tally, compile_driver, compile_shim, create_by_cgi, event, judge,
+    outcome_of, preload, run_script, side_by_side,
 )
 from lib_service import (
-    JOURNAL_NAME,
-    FastCgiPeer,
-    Store,
-    fcgi_request,
-    new_plant,
-    read_journal,
-    temporary_store,
+    JOURNAL_NAME, FastCgiPeer, Store, listening, new_plant, read_journal, run, temporary_store,
 )
 from test_check_command import broken
 
@@ -149,8 +132,7 @@ class Operation:
 def by_cgi(plant_id: int, name: str, *, escaped: bool = False) -> Run:
     def run_it(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
         known, done, _ = create_by_cgi(
-            store, plant_id, name, environment, LIMIT_S, escaped=escaped
-        )
+            store, plant_id, name, environment, LIMIT_S, escaped=escaped)
         return Outcome([known], done.returncode, done.stderr.decode())
 
     return run_it
@@ -159,17 +141,10 @@ def by_cgi(plant_id: int, name: str, *, escaped: bool = False) -> Run:
 def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     """A FastCGI worker: a request, then two over one connection, one of them large."""
     path = store.root / "worker.sock"
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
-        listener.listen()
+    with listening(path) as listener:
         process = subprocess.Popen(
-            [store.responder],
-            env={**store.environment(**WORKER_SETTINGS), **environment},
-            stdin=listener,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+            [store.responder], env={**store.environment(**WORKER_SETTINGS), **environment},
+            stdin=listener, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     # Only the worker listens now: whoever connects after its end is refused.
     events = []
     unanswered = 3
@@ -177,8 +152,7 @@ def by_worker(tools: Tools, store: Store, environment: dict[str, str]) -> Outcom
         ended = (OSError, ValueError)
         with contextlib.suppress(*ended), FastCgiPeer(path, LIMIT_S) as peer:
             for plant_id, name in plants:
-                body = new_plant(plant_id, name)
-                request = fcgi_request(store.request(body).items(), body, keep=True)
+                request = store.fcgi(new_plant(plant_id, name), keep=True)
                 start, answer = time.monotonic(), None
                 try:
                     answer = peer.exchange(request)
@@ -212,13 +186,8 @@ RESULTS = {
 
 def by_driver(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     start = time.monotonic()
-    done = subprocess.run(
-        [tools.driver, store.dir],
-        env={**store.environment(), **environment},
-        input=SCRIPT.encode(),
-        capture_output=True,
-        timeout=LIMIT_S,
-    )
+    done = run(tools.driver, store.dir, env={**store.environment(), **environment},
+               input=SCRIPT.encode(), timeout=LIMIT_S)
     told = {}
     for line in done.stdout.decode().splitlines(True):
         words = line.split()
@@ -242,13 +211,8 @@ def by_command(*arguments: str, lines: Callable = no_lines) -> Run:
     def run_it(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
         places = {"STORE": str(store.dir), "DEST": str(dest_of(store))}
         words = [places.get(word, word) for word in arguments]
-        done = subprocess.run(
-            [tools.build / "plant-store", *words],
-            env={**store.environment(), **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LIMIT_S,
-        )
+        done = run(tools.build / "plant-store", *words, timeout=LIMIT_S,
+                   env={**store.environment(), **environment})
         wrong = ""
         plants = lines(store, done.stdout.decode()) if done.returncode == 0 else None
         if plants is not None:
@@ -389,14 +353,7 @@ def without_index(tools: Tools, store: Store) -> None:
 
 
 def cleanly_closed(tools: Tools, store: Store) -> None:
-    done = subprocess.run(
-        [tools.driver, store.dir],
-        env=store.environment(),
-        input=b"close\n",
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
+    done = run(tools.driver, store.dir, env=store.environment(), input=b"close\n", check=True)
     if not (store.dir / "index" / "boot").read_text().startswith("clean"):
         raise RuntimeError(f"not cleanly closed: {done}")
 
@@ -416,23 +373,14 @@ OPERATIONS = [
     Operation("a torn tail", [three, torn], by_cgi(10, "plant 10")),
     Operation("a failed store", [three, marked_failed], by_cgi(10, "plant 10")),
     Operation("no index", [three, without_index], by_cgi(10, "plant 10")),
-    Operation(
-        "a boot after a clean end",
-        [three, cleanly_closed, of_another_boot],
-        by_cgi(10, "plant 10"),
-    ),
-    Operation(
-        "a boot after a crash", [three, of_another_boot], by_cgi(10, "plant 10")
-    ),
+    Operation("a boot after a clean end", [three, cleanly_closed, of_another_boot],
+              by_cgi(10, "plant 10")),
+    Operation("a boot after a crash", [three, of_another_boot], by_cgi(10, "plant 10")),
     Operation("a long life", [three], by_driver),
     Operation("a long life of a new store", [], by_driver),
     Operation("a long life after a torn tail", [three, torn], by_driver),
     Operation("a long life of a failed store", [three, marked_failed], by_driver),
-    Operation(
-        "a long life after a boot",
-        [three, cleanly_closed, of_another_boot],
-        by_driver,
-    ),
+    Operation("a long life after a boot", [three, cleanly_closed, of_another_boot], by_driver),
     Operation("a backup", [three], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
     Operation("an empty store", [three], INIT, init_again),
@@ -443,15 +391,11 @@ OPERATIONS = [
 # They change nothing, or as the above do, so each call fails once and none is killed.
 COMMANDS = [
     Operation("the plants of ids", [three], by_command("get", "1", "2", "3", lines=of_output)),
-    Operation(
-        "the plants of ids without an index",
-        [three, without_index],
-        by_command("get", "--full", "1", "2", "3"),
-    ),
+    Operation("the plants of ids without an index", [three, without_index],
+              by_command("get", "--full", "1", "2", "3")),
     Operation("an export", [three], by_command("export", lines=of_output)),
     Operation(
-        "an export to a file", [three], by_command("export", "-o", "DEST", lines=of_file)
-    ),
+        "an export to a file", [three], by_command("export", "-o", "DEST", lines=of_file)),
     Operation("an import", [three], by_import),
     Operation("a count", [three], by_command("stats")),
     Operation("a check", [three], by_command("check")),
@@ -515,9 +459,7 @@ class Template:
         scope = f"{store.root}:{BOOT_ID}:pipe"
         if boot.exists():
             settings["FAULT_BOOT_ID"] = str(boot)
-        return preload(
-            self.tools.shim, FAULT_SCOPE=scope, **self.counting, **settings
-        )
+        return preload(self.tools.shim, FAULT_SCOPE=scope, **self.counting, **settings)
 
     def trace(self) -> list[Call]:
         """The calls of the operation when nothing fails."""
@@ -543,11 +485,14 @@ def template_of(operation: Operation, tools: Tools) -> Iterator[Template]:
         earlier = []
         if three in operation.prepare:
             now = time.monotonic()
-            earlier = [
-                Event(now, now, i, (f"plant {i}", None), "created_or_same")
-                for i in EARLIER
-            ]
+            earlier = [Event(now, now, i, (f"plant {i}", None), "created_or_same") for i in EARLIER]
         yield Template(tools, operation, store, earlier)
+
+
+def failing(call: Call, name: str, times: int) -> str:
+    """The call fails so many times, 0: for ever."""
+    what = "short=0" if name == "short" else f"error={getattr(errno, name)}"
+    return f"{call.number}:{what},{times}"
 
 
 def kills_of(call: Call) -> Iterator[str]:
@@ -574,22 +519,16 @@ def errors_of(call: Call, everything: bool) -> Iterator[str]:
         if not everything and name != first:
             all_times = all_times[call.number % 2:][:1]
         for times in all_times:
-            if name == "short":
-                yield f"{call.number}:short=0,{times}"
-            else:
-                yield f"{call.number}:error={getattr(errno, name)},{times}"
+            yield failing(call, name, times)
     if call.name == "fcntl":
-        yield f"{call.number}:error={errno.EAGAIN},1"
+        yield failing(call, "EAGAIN", 1)
 
 
 def failures_of(call: Call) -> Iterator[str]:
     """The most likely error, and what is no failure."""
     names = ERRORS[call.name]
     for name in (names[0], *(name for name in names[1:] if name in NO_FAILURES)):
-        if name == "short":
-            yield f"{call.number}:short=0,1"
-        else:
-            yield f"{call.number}:error={getattr(errno, name)},1"
+        yield failing(call, name, 1)
 
 
 def run_case(template: Template, plan: str) -> tuple[str, str]:
@@ -634,18 +573,11 @@ def judge_end(outcome: Outcome, killed: bool) -> str:
     return ""
 
 
-def run_cases(
-    tally: Tally,
-    template: Template,
-    what: str,
-    plans: list[tuple[Call, str]],
-) -> None:
+def run_cases(tally: Tally, template: Template, what: str, plans: list[tuple[Call, str]]) -> None:
     start = time.monotonic()
     ends: collections.Counter[str] = collections.Counter()
     wrong = []
-    results = side_by_side(
-        lambda plan: run_case(template, plan), [plan for _, plan in plans]
-    )
+    results = side_by_side(lambda plan: run_case(template, plan), [plan for _, plan in plans])
     for (call, plan), (ended, problem) in zip(plans, results):
         ends[ended] += 1
         if problem:
@@ -664,12 +596,8 @@ def check_worker(tally: Tally, tools: Tools) -> None:
             kinds = collections.defaultdict(list)
             for call in template.trace():
                 kinds[call.size].append(call)
-            plans = [
-                (call, f"{call.number}:error={getattr(errno, error)},1")
-                for calls in kinds.values()
-                for call in (*calls[:3], *calls[3:][-3:])
-                for error in errors
-            ]
+            plans = [(call, failing(call, error, 1)) for calls in kinds.values()
+                     for call in (*calls[:3], *calls[3:][-3:]) for error in errors]
             tally.check(plans != [], f"a worker calls {name}")
             run_cases(tally, template, f"{name} failing once", plans)
 
@@ -682,13 +610,8 @@ class Driver:
 
     def __init__(self, tools: Tools, store: Store, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [tools.driver, store.dir],
-            env={**store.environment(), **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            [tools.driver, store.dir], env={**store.environment(), **environment},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.opened = self.process.stdout.readline() == "open\n"
 
     def tell(self, line: str) -> list[str]:
@@ -716,29 +639,19 @@ class Driver:
         return status
 
 
-# What a failed sync may leave on the disk of the bytes it was for.
-def leave_all(now: bytes, before: bytes) -> bytes:
-    return now
+# What a failed sync may leave on the disk of the bytes it was for: of what is
+# there now, and what was before it.
+LEAVINGS: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "all": lambda now, before: now,
+    "zeros": lambda now, before: before + bytes(len(now) - len(before)),
+    "nothing": lambda now, before: before,
+    "the second half": lambda now, before: (
+        before + bytes((len(now) - len(before)) // 2)
+        + now[len(before) + (len(now) - len(before)) // 2:]),
+}
 
 
-def leave_zeros(now: bytes, before: bytes) -> bytes:
-    return before + bytes(len(now) - len(before))
-
-
-def leave_nothing(now: bytes, before: bytes) -> bytes:
-    return before
-
-
-def leave_half(now: bytes, before: bytes) -> bytes:
-    """The second half only."""
-    half = (len(now) - len(before)) // 2
-    return before + bytes(half) + now[len(before) + half:]
-
-
-LEAVINGS = (leave_all, leave_zeros, leave_nothing, leave_half)
-
-
-def fail_sync(template: Template, plan: str, leave: Callable) -> str:
+def fail_sync(template: Template, plan: str, left: str) -> str:
     """Two processes; the first one's sync of a batch fails."""
     with template.copy() as store:
         environment = template.environment(store, FAULT_PLAN=plan)
@@ -756,10 +669,8 @@ def fail_sync(template: Template, plan: str, leave: Callable) -> str:
         if results != [["failed"], ["failed"], []] or statuses != [74, 74]:
             return f"not poisoned: {results}, {statuses}"
         failed = failed_of(store)
-        failed.write_bytes(leave(failed.read_bytes(), before))  # the same file
-        events = [
-            event(start, i, (f"plant {i}", None), "maybe") for i in (50, 51)
-        ]
+        failed.write_bytes(LEAVINGS[left](failed.read_bytes(), before))  # the same file
+        events = [event(start, i, (f"plant {i}", None), "maybe") for i in (50, 51)]
         name = f"plant {PROBE}"
         boot = template.environment(store)
         probe, done, answer = create_by_cgi(store, PROBE, name, boot, LIMIT_S)
@@ -778,20 +689,13 @@ def check_poison(tally: Tally, tools: Tools) -> None:
     with template_of(operation, tools) as template:
         traced = template.trace()
         batch = next(call for call in traced if call.name == "pwrite")
-        sync = next(
-            call
-            for call in traced[batch.number:]
-            if call.name == "fdatasync" and call.path.endswith(JOURNAL_NAME)
-        )
-        plans = [f"{sync.number}:error={getattr(errno, name)},1" for name in SYNC]
-        plans.append(f"{batch.number}:error={errno.EIO},0")
+        sync = next(call for call in traced[batch.number:]
+                    if call.name == "fdatasync" and call.path.endswith(JOURNAL_NAME))
+        plans = [failing(sync, name, 1) for name in SYNC] + [failing(batch, "EIO", 0)]
         cases = list(itertools.product(plans, LEAVINGS))
         problems = side_by_side(lambda case: fail_sync(template, *case), cases)
-        wrong = [
-            f"{plan}, {leave.__name__}: {problem}"
-            for (plan, leave), problem in zip(cases, problems)
-            if problem
-        ]
+        wrong = [f"{plan}, {left} is left: {problem}"
+                 for (plan, left), problem in zip(cases, problems) if problem]
     sentence = f"a failed sync ends all processes of the store: {len(cases)} cases"
     tally.check(not wrong, sentence, wrong)
 
@@ -842,11 +746,7 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(
-        run(
-            __doc__,
-            scenario,
-            ("--sample", {"type": int, "default": 1, "help": "each so many-th case"}),
-            ("--only", {"default": "", "help": "operations with this in the name"}),
-        )
-    )
+    sys.exit(run_script(
+        __doc__, scenario,
+        ("--sample", {"type": int, "default": 1, "help": "each so many-th case"}),
+        ("--only", {"default": "", "help": "operations with this in the name"})))

@@ -3,9 +3,9 @@
 ONLY=WORDS in the environment chooses parts by name, SEEDS=N takes more of each.
 
 Under load, the journal is removed, replaced, cut, appended to and overwritten,
-the index is removed; between two runs the index is removed or replaced.  Either the service goes on by itself, or
-it refuses with a message until the file is put back; both times nothing that was
-acknowledged is missing in the end.
+the index is removed; between two runs the index is removed or replaced.  Either
+the service goes on by itself, or it refuses with a message until the file is put
+back; both times nothing that was acknowledged is missing in the end.
 """
 
 import collections
@@ -20,20 +20,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from kills import lock_of
 from lib_faults import Part, parts_side_by_side
-from load import (
-    Event,
-    Load,
-    Tally,
-    half_kept,
-    judge,
-    lib_service,
-    main,
-    mixed_plan,
-    single,
-)
-from lib_service import Store, temporary_store
+from load import Event, Load, Tally, half_kept, judge, main, mixed_plan, single
+from lib_service import Store, held_lock, new_plant, temporary_store
 from service import Pool, adopt_orphans, pool
 
 WORKERS = 4
@@ -70,14 +59,14 @@ def end_of_records(path: pathlib.Path) -> int:
 
 def remove_journal(store: Store, _: random.Random) -> Callable[[], None]:
     saved = store.root / "saved"
-    with lock_of(store):
+    with held_lock(store):
         os.rename(store.journal, saved)
     return lambda: os.rename(saved, store.journal)
 
 
 def copy_over_journal(store: Store, _: random.Random) -> None:
     copy = store.root / "copy"
-    with lock_of(store):
+    with held_lock(store):
         shutil.copy(store.journal, copy)
         os.rename(copy, store.journal)
 
@@ -85,7 +74,7 @@ def copy_over_journal(store: Store, _: random.Random) -> None:
 def old_copy_over_journal(store: Store, _: random.Random) -> Callable[[], None]:
     copy, saved = store.root / "copy", store.root / "saved"
     shutil.copy(store.journal, copy)
-    with lock_of(store):
+    with held_lock(store):
         if copy.stat().st_size > (end := end_of_records(store.journal) - 500):
             os.truncate(copy, end)
         os.rename(store.journal, saved)
@@ -97,15 +86,13 @@ def old_copy_over_journal(store: Store, _: random.Random) -> Callable[[], None]:
 def other_store(build: pathlib.Path) -> Iterator[Store]:
     """Another store, with a plant of its own."""
     with temporary_store(str(build)) as other:
-        body = lib_service.new_plant(1, "another store's")
-        environment = other.environment(**other.request(body))
-        lib_service.run_cgi([other.responder], environment, body)
+        other.cgi(new_plant(1, "another store's"))
         yield other
 
 
 def others_journal(store: Store, _: random.Random) -> Callable[[], None]:
     saved = store.root / "saved"
-    with other_store(store.build) as other, lock_of(store):
+    with other_store(store.build) as other, held_lock(store):
         os.rename(store.journal, saved)
         shutil.copy(other.journal, store.journal)
     return lambda: os.rename(saved, store.journal)
@@ -113,12 +100,12 @@ def others_journal(store: Store, _: random.Random) -> Callable[[], None]:
 
 def truncate(store: Store, size: int) -> Callable[[], None]:
     """It is put back into the same file."""
-    with lock_of(store):
+    with held_lock(store):
         whole = store.journal.read_bytes()
         os.truncate(store.journal, size)
 
     def undo() -> None:
-        with lock_of(store), open(store.journal, "r+b") as file:
+        with held_lock(store), open(store.journal, "r+b") as file:
             file.write(whole)
 
     return undo
@@ -133,7 +120,7 @@ def empty_journal(store: Store, _: random.Random) -> Callable[[], None]:
 
 
 def cut_room(store: Store, _: random.Random) -> None:
-    with lock_of(store):
+    with held_lock(store):
         os.truncate(store.journal, end_of_records(store.journal))
 
 
@@ -141,7 +128,7 @@ def append(data: Callable[[Store], bytes], *, at_end: bool) -> Tamper:
     """`at_end`: behind the last record, else behind the room ahead."""
 
     def tamper(store: Store, _: random.Random) -> None:
-        with lock_of(store), open(store.journal, "r+b") as file:
+        with held_lock(store), open(store.journal, "r+b") as file:
             if at_end:
                 end = end_of_records(store.journal)
                 file.truncate(end)
@@ -158,7 +145,7 @@ def last_line(store: Store) -> bytes:
 
 
 def append_too_much(store: Store, chance: random.Random) -> Callable[[], None]:
-    with lock_of(store), open(store.journal, "r+b") as file:
+    with held_lock(store), open(store.journal, "r+b") as file:
         end = end_of_records(store.journal)
         file.truncate(end)
         file.seek(end)
@@ -166,7 +153,7 @@ def append_too_much(store: Store, chance: random.Random) -> Callable[[], None]:
             file.write(chance.randbytes(1 << 20))
 
     def undo() -> None:
-        with lock_of(store):
+        with held_lock(store):
             os.truncate(store.journal, end)
 
     return undo
@@ -181,7 +168,7 @@ def remove_index_file(store: Store, _: random.Random) -> None:
 
 
 def others_index(store: Store, _: random.Random) -> None:
-    with other_store(store.build) as other, lock_of(store):
+    with other_store(store.build) as other, held_lock(store):
         source = other.dir / "index" / "data.mdb"
         shutil.copy(source, store.dir / "index" / "data.mdb")
 
@@ -189,12 +176,12 @@ def others_index(store: Store, _: random.Random) -> None:
 def old_index(store: Store, _: random.Random) -> None:
     """One that knows less, written over it."""
     path = store.dir / "index" / "data.mdb"
-    with lock_of(store):
+    with held_lock(store):
         shutil.copy(store.root / "early.mdb", path)
 
 
 def keep_early_index(store: Store) -> None:
-    with lock_of(store):
+    with held_lock(store):
         shutil.copy(store.dir / "index" / "data.mdb", store.root / "early.mdb")
 
 
@@ -221,22 +208,15 @@ def goes_on(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
 
 
 def report_run(
-    tally: Tally,
-    what: str,
-    workers: Pool,
-    load: Load,
-    served: bool,
-    starts_before: int = 0,
-    log_before: int = 0,
+    tally: Tally, what: str, workers: Pool, load: Load, served: bool, starts_before: int = 0,
+    log_before: int = 0
 ) -> None:
     again = starts(workers) - starts_before
     print(f"# {what}: {again} starts, {dict(load.answers)}")
     for line in messages(new_lines(workers, log_before))[:3]:
         print(f"#   {line}")
-    sentence = f"{what}: every client is served again"
-    tally.check(served, sentence, workers.log()[-1000:])
-    sentence = f"{what}: no crash loop"
-    tally.check(again <= STARTS_MAX * WORKERS, sentence, f"{again} starts")
+    tally.check(served, f"{what}: every client is served again", workers.log()[-1000:])
+    tally.check(again <= STARTS_MAX * WORKERS, f"{what}: no crash loop", f"{again} starts")
 
 
 def refuses(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> None:
@@ -256,20 +236,13 @@ def refuses(tally: Tally, what: str, build: str, tamper: Tamper, seed: int) -> N
             undo()
             served = load.all_served()
             load.stop()
-        false = [
-            event
-            for event in load.events
-            if event.outcome == "created_or_same"
-            and event.start > tampered + 0.1
-            and event.end < begun_before_undo
-        ]
-        well = quiet and not false
-        tally.check(well, f"{what}: nothing is acknowledged", false[:2])
+        false = [event for event in load.events if event.outcome == "created_or_same"
+                 and event.start > tampered + 0.1 and event.end < begun_before_undo]
+        tally.check(quiet and not false, f"{what}: nothing is acknowledged", false[:2])
         tally.check(bool(said), f"{what}: a message says why", said)
         for line in said[:4]:
             print(f"#   {line}")
-        sentence = f"{what}: put back, every client is served"
-        tally.check(served, sentence, workers.log()[-1000:])
+        tally.check(served, f"{what}: put back, every client is served", workers.log()[-1000:])
         finish(tally, what, store, workers, load)
 
 
@@ -382,8 +355,7 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
 
     chosen = [kind for kind in kinds if only in kind[1]]
     parts_side_by_side(
-        tally, [part_of(*kind, seed) for seed in range(seeds) for kind in chosen]
-    )
+        tally, [part_of(*kind, seed) for seed in range(seeds) for kind in chosen])
 
 
 if __name__ == "__main__":

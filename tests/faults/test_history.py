@@ -195,16 +195,12 @@ FAULTS: dict[str, Callable[[Changed], bool]] = {
     "a plant with a member of its own is found": add_member,
     "a plant that nobody sent is found": requests("a"),
     "a plant that was refused and is stored is found": requests(
-        "a", ("refused", "a"), ("maybe", "b")
-    ),
-    "a plant that was a conflict and is stored is found": requests(
-        "a", ("conflict", "a")
-    ),
+        "a", ("refused", "a"), ("maybe", "b")),
+    "a plant that was a conflict and is stored is found": requests("a", ("conflict", "a")),
     "a conflict with no plant is found": requests(None, ("conflict", "a")),
     "a conflict with the very same plant is found": conflict_with_itself,
     "a conflict with a plant of the future is found": requests(
-        "b", ("conflict", "a"), ("created_or_same", "b", 1e6)
-    ),
+        "b", ("conflict", "a"), ("created_or_same", "b", 1e6)),
     "two contents acknowledged for one id are found": acknowledge_two,
     "an acknowledged plant out of order is found": move_first_behind,
     "an unanswered plant out of order is found": move_unanswered_before,
@@ -229,19 +225,13 @@ def run(tally: Tally, rounds: int) -> None:
                 made += 1
                 if not check(changed.events, changed.plants):
                     missed.append(seed)
-        tally.check(
-            made > 0 and not missed,
-            f"{sentence} ({made} times)",
-            f"made {made}, missed with the seeds {missed[:5]}",
-        )
+        tally.check(made > 0 and not missed, f"{sentence} ({made} times)",
+                    f"made {made}, missed with the seeds {missed[:5]}")
     print(f"# took {time.monotonic() - begun:.1f} s")
 
 
 if __name__ == "__main__":
     sys.exit(
         run_scenario(
-            lambda tally: run(
-                tally, ROUNDS_LONG if "--long" in sys.argv[1:] else ROUNDS
-            )
-        )
+            lambda tally: run(tally, ROUNDS_LONG if "--long" in sys.argv[1:] else ROUNDS))
     )

@@ -12,13 +12,12 @@ import os
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 
-from lib_faults import run, side_by_side
-from lib_service import JOURNAL_NAME, TOP, Tally, crc32c, init_store, new_plant, passed_on
+from lib_faults import run_script, side_by_side
+from lib_service import JOURNAL_NAME, TOP, Tally, crc32c, init_store, new_plant, passed_on, run
 from programs import MEMORY
 
 import second_reader  # lib_faults has made its directory known
@@ -294,9 +293,7 @@ def read_real_journal(tally: Tally, program: pathlib.Path, root: pathlib.Path) -
     """The journal of two imports; the reader runs as a program."""
 
     def output(*words: object, **options: object) -> bytes:
-        return subprocess.run(
-            words, env=passed_on(), stdout=subprocess.PIPE, check=True, **options
-        ).stdout
+        return run(*words, env=passed_on(), check=True, **options).stdout
 
     init_store(program.parent, root / "store")
     for ids in range(300), range(300, 500):
@@ -319,14 +316,7 @@ def verify(program: pathlib.Path, directory: str, journal: bytes) -> tuple[str, 
     """The verdict of `plant-store verify` in the reader's words, and its count."""
     path = pathlib.Path(directory) / f"{os.getpid()}.jsonl"
     path.write_bytes(journal)
-    done = subprocess.run(
-        [program, "verify", "--quiet", path],
-        env=passed_on(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=VERIFY_S,
-    )
+    done = run(program, "verify", "--quiet", path, env=passed_on(), text=True, timeout=VERIFY_S)
     out = re.fullmatch(r".*: (\d+) plants, (\d+) bytes, all valid\n", done.stdout)
     err = re.search(r"(damaged|torn) at byte (\d+)", done.stderr)
     twins = re.findall(r"stands twice, at the bytes \d+ and (\d+)", done.stderr)
@@ -383,12 +373,10 @@ def scenario(tally: Tally, arguments) -> None:
             results = list(side_by_side(work, list(cases)))
             words = collections.Counter(ours.split()[0] for ours, _ in results)
             wrong = [text for _, text in results if text]
-            tally.check(
-                len(words) > 1 and not wrong,
-                f"{kind}: the verdict is what the page defines {dict(words)}",
-                "\n    ".join([f"{len(wrong)} differ", *wrong[:10]]),
-            )
+            tally.check(len(words) > 1 and not wrong,
+                        f"{kind}: the verdict is what the page defines {dict(words)}",
+                        "\n    ".join([f"{len(wrong)} differ", *wrong[:10]]))
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, scenario))
+    sys.exit(run_script(__doc__, scenario))

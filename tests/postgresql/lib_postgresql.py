@@ -18,13 +18,12 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "faults")]
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
-import lib_service  # noqa: E402
-from history import Event  # noqa: E402
-from lib_service import Store, Tally, canonical, free_port, wait_until  # noqa: E402
-from load import Load, ask, judge, single  # noqa: E402
+import lib_service
+from history import Event
+from lib_service import Store, Tally, canonical, free_port, wait_until
+from load import Load, ask, judge, single
 
 OWNER = "postgres"  # Debian's; of the servers, if the test is run by root
 ROLE, DATABASE, PASSWORD = "plants", "plants", "pa55-never-logged"
@@ -71,10 +70,7 @@ def give(path: pathlib.Path) -> None:
 
 
 def run(*command: object, **more) -> str:
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=120,
-        **more,
-    )
+    done = lib_service.run(*command, text=True, timeout=120, **more)
     if done.returncode:
         raise RuntimeError(f"{command[0]}: {done.stderr.strip()}")
     return done.stdout
@@ -98,9 +94,8 @@ class Session:
 
     def __init__(self, **options: object) -> None:
         self.process = subprocess.Popen(
-            ["stdbuf", "-oL", *psql_command(**options)], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )
+            ["stdbuf", "-oL", *psql_command(**options)], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
 
     def sql(self, sql: str, **_: object) -> list[list[str]]:
         self.process.stdin.write(f"{sql};\n\\echo {self.END}")
@@ -147,12 +142,9 @@ class Server:
         (self.data / "pg_hba.conf").write_text(HBA)
 
     def start(self) -> None:
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                unprivileged(BIN / "postgres", "-D", self.data),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                env=os.environ | self.environment,
-            )
+        command = unprivileged(BIN / "postgres", "-D", self.data)
+        environment = os.environ | self.environment
+        self.process = lib_service.start(command, self.folder / "log", cwd="/", env=environment)
         if not wait_until(self.is_ready, START_S):
             raise RuntimeError(f"PostgreSQL does not start: {self.log()[-2000:]}")
 
@@ -214,16 +206,14 @@ class Server:
     def sessions(self) -> list[int]:
         """The processes that serve the service's connections."""
         rows = self.sql(
-            f"SELECT pid FROM pg_stat_activity WHERE usename = '{ROLE}'", dbname=OWNER
-        )
+            f"SELECT pid FROM pg_stat_activity WHERE usename = '{ROLE}'", dbname=OWNER)
         return [int(row[0]) for row in rows]
 
 
 def schema(build: pathlib.Path) -> str:
     """The table and the rights, as an administrator makes them."""
     return run(build / "plant-store", "schema") + run(
-        build / "plant-store", "schema", "--roles"
-    )
+        build / "plant-store", "schema", "--roles")
 
 
 class Clusters:
@@ -359,9 +349,7 @@ def table_store(
     with lib_service.temporary_store(str(build)) as plain:
         shutil.rmtree(plain.dir)  # needed by nothing
         database = database or server.conninfo(dbname=dbname)
-        yield TableStore(
-            plain.build, plain.root, plain.token, database, server, dbname
-        )
+        yield TableStore(plain.build, plain.root, plain.token, database, server, dbname)
 
 
 def hosts(*servers: Server) -> str:

@@ -18,36 +18,16 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S,
-    DATABASE,
-    OWNER,
-    PASSWORD,
-    ROLE,
-    START_S,
-    TableStore,
-    check_load,
-    give,
-    no_password,
-    psql,
-    run,
-    schema,
-    table_store,
-    unprivileged,
+    AGAIN_S, DATABASE, OWNER, PASSWORD, ROLE, START_S, TableStore, check_load, give,
+    no_password, psql, run, schema, table_store, unprivileged,
 )
-import lib_faults  # noqa: E402
-from history import Event  # noqa: E402
-from lib_service import (  # noqa: E402
-    TOP,
-    Responder,
-    Tally,
-    responder,
-    stop_process,
-    wait_until,
-)
-from load import Load, half_kept, mixed_plan  # noqa: E402
+import lib_faults
+from history import Event
+from lib_service import TOP, Responder, Tally, responder, start, stop_process, wait_until
+from load import Load, half_kept, mixed_plan
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
 CLIENTS = 16
@@ -104,12 +84,8 @@ class Node:
         return ["/usr/bin/nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
 
     def start(self, *command: object) -> subprocess.Popen:
-        with open(self.folder / f"{command[0]}.log", "ab") as log:
-            return subprocess.Popen(
-                self.inside(*unprivileged(*command)), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, cwd="/",
-                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-            )
+        return start(self.inside(*unprivileged(*command)), self.folder / f"{command[0]}.log",
+                     cwd="/", env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
 
     def start_etcd(self) -> None:
         others = ",".join(f"node{i}=http://10.0.0.{i}:2380" for i in (1, 2, 3))
@@ -118,8 +94,7 @@ class Node:
             "etcd", "--name", self.name, "--data-dir", self.folder / "etcd",
             "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", others, "--logger", "zap", "--log-level", "error",
-        )
+            "--initial-cluster", others, "--logger", "zap", "--log-level", "error")
 
     def start_patroni(self) -> None:
         self.patroni = self.start("patroni", self.folder / "patroni.yml")
@@ -133,8 +108,7 @@ class Node:
         # No Unix socket where those of the machine are.
         tail = tail.replace(
             "  parameters:\n    ssl:",
-            f"  parameters:\n    unix_socket_directories: {self.folder}\n    ssl:", 1,
-        )
+            f"  parameters:\n    unix_socket_directories: {self.folder}\n    ssl:", 1)
         text = (head + tail).replace("/etc/patroni", str(etc))
         text = text.replace("CHANGE-", PASSWORD)
         path = self.folder / "patroni.yml"
@@ -269,7 +243,6 @@ def cluster() -> Iterator[Cluster]:
 # --- The cases ---------------------------------------------------------------
 
 
-
 @dataclasses.dataclass
 class Setup:
     """A cluster, and a service outside of its nodes."""
@@ -288,47 +261,41 @@ class Setup:
         return Load(ways, plan, again_s=AGAIN_S)
 
     def check(self, load: Load, sentence: str) -> None:
-        self.events = check_load(
-            self.tally, load, self.store, self.service.socket_path, sentence,
-            before=self.events,
-        )
+        self.events = check_load(self.tally, load, self.store, self.service.socket_path,
+                                 sentence, before=self.events)
+
+
+def leader_changes(setup: Setup, what: str, first: int, change: Callable[[Node], None]) -> Node:
+    """Under load; the old leader."""
+    old = setup.made.leader()
+    with setup.load(first) as load:
+        load.wait_told(2000, START_S)
+        change(old)
+        back = load.all_served(BACK_S)
+        load.wait_told(1000, START_S)
+        load.stop()
+    setup.tally.check(back, f"{what}: each client is served again")
+    setup.tally.check(setup.made.leader() is not old, f"{what}: there is another leader")
+    setup.check(load, what)
+    return old
 
 
 def leader_killed(setup: Setup) -> None:
-    tally, made = setup.tally, setup.made
-    lost = made.leader()
-    with setup.load(1 << 50) as load:
-        load.wait_told(2000, START_S)
-        lost.kill_database()
-        back = load.all_served(BACK_S)
-        load.wait_told(1000, START_S)
-        load.stop()
-    tally.check(back, "the leader is killed: each client is served again")
-    tally.check(made.leader() is not lost, "the leader is killed: there is another")
-    setup.check(load, "the leader is killed")
+    lost = leader_changes(setup, "the leader is killed", 1 << 50, Node.kill_database)
     lost.start_patroni()
-    tally.check(made.wait_whole(), "the lost leader comes back as a standby")
+    setup.tally.check(setup.made.wait_whole(), "the lost leader comes back as a standby")
 
 
 def switchover(setup: Setup) -> None:
-    tally, made = setup.tally, setup.made
-    old = made.leader()
-    with setup.load(1 << 51) as load:
-        load.wait_told(2000, START_S)
+    def switch(old: Node) -> None:
         request = urllib.request.Request(
-            f"http://{old.address}:8008/switchover",
-            json.dumps({"leader": old.name}).encode(),
-            {"Content-Type": "application/json"},
-        )
+            f"http://{old.address}:8008/switchover", json.dumps({"leader": old.name}).encode(),
+            {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=START_S) as answer:
             print(f"# {answer.read().decode()}")
-        back = load.all_served(BACK_S)
-        load.wait_told(1000, START_S)
-        load.stop()
-    tally.check(back, "a switchover: each client is served again")
-    tally.check(made.leader() is not old, "a switchover: there is another leader")
-    setup.check(load, "a switchover")
-    tally.check(made.wait_whole(), "a switchover: three nodes again")
+
+    leader_changes(setup, "a switchover", 1 << 51, switch)
+    setup.tally.check(setup.made.wait_whole(), "a switchover: three nodes again")
 
 
 def partition(setup: Setup) -> None:
@@ -337,17 +304,14 @@ def partition(setup: Setup) -> None:
     cut = made.leader()
     others = [node for node in made.nodes if node is not cut]
     with contextlib.ExitStack() as stack:
-        store = stack.enter_context(
-            table_store(setup.store.build, made, made.service_string())
-        )
-        with responder(store, watched=False, tracer=cut.inside()) as inside:
+        store = stack.enter_context(table_store(setup.store.build, made, made.service_string()))
+        home = str(made.etc)
+        with responder(store, watched=False, tracer=cut.inside(), HOME=home) as inside:
             with setup.load(1 << 52, (store, inside)) as load:
                 load.wait_told(2000, START_S)
                 ip(f"link set link{cut.number} down")
                 began = time.monotonic()
-                new = wait_until(
-                    lambda: any(n.is_leader() for n in others), BACK_S
-                )
+                new = wait_until(lambda: any(n.is_leader() for n in others), BACK_S)
                 before = load.told_each()
                 outside = slice(CLIENTS)
                 served = wait_until(
@@ -367,9 +331,7 @@ def partition(setup: Setup) -> None:
     well = before[CLIENTS:] == after[CLIENTS:]
     tally.check(well, "a partition: the old leader confirms nothing", after)
     tally.check(back, "healed: each client on both sides is served again")
-    told = sum(
-        began < e.end < healed and e.outcome == "created_or_same" for e in load.events
-    )
+    told = sum(began < e.end < healed and e.outcome == "created_or_same" for e in load.events)
     print(f"# cut for {healed - began:.0f} s: {told} answers 200 on the other side")
     setup.check(load, "a partition")
     tally.check(made.wait_whole(), "healed: three nodes again")
@@ -394,7 +356,8 @@ def scenario(tally: Tally, arguments) -> None:
         made.sql(schema(arguments.build))
         made.sql(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
         with table_store(arguments.build, made, made.service_string()) as store:
-            with responder(store, watched=False) as at:
+            # Where the sandbox lets it read the certificate.
+            with responder(store, watched=False, HOME=str(made.etc)) as at:
                 setup = Setup(tally, made, store, at)
                 for case in (leader_killed, switchover, partition):
                     with tally.part(case.__name__):
@@ -406,4 +369,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(lib_faults.run(__doc__, scenario))
+    sys.exit(lib_faults.run_script(__doc__, scenario))

@@ -5,6 +5,7 @@ usage: single.py BUILD_DIR [--long]
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -14,31 +15,19 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 
 from lib_postgresql import (
-    OWNER,
-    PASSWORD,
-    ROLE,
-    Server,
-    Session,
-    TableStore,
-    ask,
-    clusters,
-    judge,
-    lib_service,
-    memory,
-    no_password,
-    run,
-    single,
-    table_store,
+    OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, judge, lib_service, memory,
+    no_password, run, single, table_store,
 )
-import lib_faults  # noqa: E402
-import run_fixtures  # noqa: E402
-import scenario_roundtrip  # noqa: E402
-import test_units  # noqa: E402
-from lib_service import Tally, free_port, responder, wait_until  # noqa: E402
+import lib_faults
+import run_fixtures
+import scenario_roundtrip
+import test_units
+from lib_service import Tally, free_port, responder, wait_until
 
 AWAY = 5008
 CONFIG = 78
@@ -69,8 +58,7 @@ def check_fixtures(tally: Tally, build: pathlib.Path, server: Server) -> None:
         session.sql("DELETE FROM plants")
         try:
             yield TableStore(
-                build, root, run_fixtures.TOKEN, server.conninfo(dbname=name), session
-            )
+                build, root, run_fixtures.TOKEN, server.conninfo(dbname=name), session)
         finally:
             free.put((name, session))
 
@@ -110,19 +98,16 @@ def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
 
 def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
     """From a journal to a table and to another journal: the same in each."""
-    command = build / "plant-store"
     bodies = [lib_service.new_plant(i, f"\0 {i}", "x" * 60_000 if i % 50 == 0 else None)
               for i in range(-(2**63), -(2**63) + 500)]
 
     def call(store: lib_service.Store, *words: object, said: str = "") -> str:
-        return run(command, *words, env=store.environment(), input=said)
+        return store.command(*words, input=said, text=True, check=True).stdout
 
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(lib_service.temporary_store(str(build)))
                  for _ in range(2)]
-        table = stack.enter_context(
-            table_store(build, server, "", database(server, "moved"))
-        )
+        table = stack.enter_context(table_store(build, server, "", database(server, "moved")))
         call(files[0], "import", "--by", "mover", said=b"\n".join(bodies).decode())
         full = call(files[0], "export", "--full")
         for source, target in ((files[0], table), (table, files[1])):
@@ -146,9 +131,8 @@ def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
         tally.check(well, "check opens the database, and asks for no directory", checked)
         print(f"# {call(table, 'stats')}")
         for words in (["verify"], ["backup", "nowhere"]):
-            done = subprocess.run([command, *words], env=table.environment(),
-                                  capture_output=True, text=True)
-            well = done.returncode == 64 and "pg_" in done.stderr
+            done = table.command(*words)
+            well = done.returncode == 64 and b"pg_" in done.stderr
             tally.check(well, f"{words[0]} names what serves a database instead", done)
 
 
@@ -165,12 +149,54 @@ def check_calls(tally: Tally, build: pathlib.Path, server: Server) -> None:
             for number in range(2):
                 well.append(test_units.send(store, traced.socket_path, number, "Fern"))
                 for session in server.sessions():
-                    server.sql(f"SELECT pg_terminate_backend({session})")
+                    server.sql(f"SELECT pg_terminate_backend({session}, 10000)")
             traced.end(strace, pid)
         traced.listener.close()
         more = traced.calls - test_units.allowed()
         tally.check(all(well) and "connect" in traced.calls and not more,
                     "the unit allows the module's system calls", (well, more))
+
+
+def check_files(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """In its sandbox it finds the server by name, and a new password at home."""
+    if "-DNO_SANDBOX" in (build / "command").read_text():
+        return
+    name = database(server, "files")
+    options = {"host": "localhost", "dbname": name}
+    info = server.conninfo(**options).replace(f" password={PASSWORD}", "")
+    with (
+        table_store(build, server, info, name) as store,
+        tempfile.TemporaryDirectory() as home,
+    ):
+        passfile = pathlib.Path(home, ".pgpass")
+
+        def use(password: str) -> None:
+            server.sql(f"ALTER ROLE {ROLE} PASSWORD '{password}'")
+            new = passfile.with_suffix(".new")
+            new.write_text(f"*:{server.port}:*:*:{password}\n")
+            new.chmod(0o600)
+            new.rename(passfile)
+            for session in server.sessions():
+                server.sql(f"SELECT pg_terminate_backend({session}, 10000)")
+
+        def sent(number: int) -> bool:
+            return test_units.send(store, service.socket_path, number, "Fern")
+
+        use(PASSWORD)
+        with responder(store, watched=False, HOME=home) as service:
+            well = sent(1)
+            for number, password in ((2, "another"), (3, PASSWORD)):
+                use(password)
+                well = well and wait_until(lambda: sent(number))
+        tally.check(well, "a password file that was replaced is read when it connects "
+                    "again", service.log())
+        elsewhere = dataclasses.replace(store, database=f"{info} passfile={passfile}")
+        with contextlib.suppress(RuntimeError):
+            with responder(elsewhere, watched=False) as service:
+                service.process.wait(lib_service.WAIT_S)
+        log = (store.root / "responder.log").read_text()
+        well = service.process.returncode == CONFIG and "no password supplied" in log
+        tally.check(well, "one outside the sandbox is missed at the start", log)
 
 
 # --- Databases that cannot be used -------------------------------------------
@@ -184,7 +210,8 @@ REFUSED = [
     ("a table of another shape", {},
      "DROP TABLE plants CASCADE; CREATE TABLE plants (id int, plant jsonb);"
      f"GRANT ALL ON plants TO {ROLE}", ["plants"]),
-    ("a wrong schema version", {}, "UPDATE plants_schema SET version = 99", ["plants_schema"]),
+    ("a wrong schema version", {}, "UPDATE plants_schema SET version = 99",
+     ["plants_schema has version 99, not 1"]),
     ("no right to insert", {}, f"REVOKE INSERT ON plants FROM {ROLE}",
      ["plant-store schema --roles"]),
     ("no right to select", {}, f"REVOKE SELECT ON plants FROM {ROLE}",
@@ -203,16 +230,10 @@ AWAY_AND_BACK = [
 
 def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) -> None:
     """Both ways to start: the service ends with 78, a CGI process answers so."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        path = store.root / "refused.sock"
-        path.unlink(missing_ok=True)
-        listener.bind(str(path))
-        listener.listen()
+    with lib_service.listening(store.root / "refused.sock") as listener:
         try:
-            done = subprocess.run(
-                [store.responder], env=store.environment(), stdin=listener,
-                capture_output=True, text=True, timeout=lib_service.WAIT_S,
-            )
+            done = lib_service.run(store.responder, env=store.environment(), stdin=listener,
+                                   text=True)
         except subprocess.TimeoutExpired as error:
             tally.check(False, f"{what}: refused", f"it serves: {error.stderr}")
             return
@@ -220,8 +241,7 @@ def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) 
     well = done.returncode == CONFIG and all(word in said for word in words)
     tally.check(well, f"{what}: status 78, and the line names it", (done.returncode, said))
     print(f"# {what}: {said.strip()}", flush=True)
-    done = subprocess.run([store.build / "plant-store", "check"], env=store.environment(),
-                          capture_output=True, text=True, timeout=lib_service.WAIT_S)
+    done = store.command("check", text=True)
     said += done.stderr
     well = done.returncode == CONFIG and all(word in done.stderr for word in words)
     tally.check(well, f"{what}: check names it, too", done)
@@ -236,29 +256,12 @@ def message(kind: bytes, payload: bytes) -> bytes:
     return kind + struct.pack("!I", len(payload) + 4) + payload
 
 
-def greeting(version: str) -> bytes:
-    """What a server sends to a client that it lets in."""
-    settings = {"server_version": version, "server_encoding": "UTF8"}
-    settings |= {"client_encoding": "UTF8", "standard_conforming_strings": "on"}
-    said = message(b"R", struct.pack("!I", 0))
-    for name, value in settings.items():
-        said += message(b"S", f"{name}\0{value}\0".encode())
-    return said + message(b"Z", b"I")
-
-
-SHOW_OFF = (
-    message(b"T", struct.pack("!H2sIHIhih", 1, b"x\0", 0, 0, 25, -1, -1, 0))
-    + message(b"D", struct.pack("!HI3s", 1, 3, b"off"))
-    + message(b"C", b"SHOW\0") + message(b"Z", b"I")
-)
-STARTING_UP = message(
-    b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
-)
+STARTING_UP = message(b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0")
 
 
 @contextlib.contextmanager
 def fake_server(said: bytes) -> Iterator[int]:
-    """A port where each client is told this, and that whatever it asks is off."""
+    """A port where each client is told this."""
 
     def serve(client: socket.socket) -> None:
         with client, contextlib.suppress(OSError, struct.error):
@@ -269,8 +272,6 @@ def fake_server(said: bytes) -> Iterator[int]:
                 client.sendall(b"N")  # neither TLS nor GSSAPI
             client.recv(size - 8, socket.MSG_WAITALL)
             client.sendall(said)
-            while client.recv(65536)[:1] == b"Q":
-                client.sendall(SHOW_OFF)
 
     def accept() -> None:
         with contextlib.suppress(OSError):  # so it ends
@@ -296,11 +297,10 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
         refuse(store, "an unreadable connection string", ["PLANT_STORE_DATABASE"])
     sql = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'"
     server.sql(sql, dbname=OWNER)
+    sql = run(build / "plant-store", "schema")
+    server.sql(sql + f"GRANT SELECT ON plants_schema TO {ROLE}", dbname="ascii")
     with table_store(build, server, "", "ascii") as store:
         refuse(store, "an encoding other than UTF-8", ["UTF8"])
-    with fake_server(greeting("11.22")) as port:
-        with table_store(build, server, server.conninfo(port=port)) as store:
-            refuse(store, "a server older than 12", ["12"])
     with table_store(build, server) as store:
         for name, value in SYSTEM_REFUSED:
             server.sql(f"ALTER SYSTEM SET {name} = {value}")
@@ -316,17 +316,16 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
 # --- Databases that are away -------------------------------------------------
 
 
-def check_away(
-    tally: Tally, server: Server, store: TableStore, what: str, undo: str = ""
-) -> None:
+def health(service: lib_service.Responder) -> int:
+    request = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
+    with lib_service.FastCgiPeer(service.socket_path) as peer:
+        answer = peer.exchange(lib_service.fcgi_request(request.items(), b""))
+    return AWAY if answer.is_error(503, AWAY) else answer.status
+
+
+def check_away(tally: Tally, server: Server, store: TableStore, what: str, undo: str = "") -> None:
     """The service starts and answers 503, until what is wrong is undone."""
     plant = (1, f"while {what}", None)
-    health = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
-
-    def state() -> int:
-        with lib_service.FastCgiPeer(service.socket_path) as peer:
-            answer = peer.exchange(lib_service.fcgi_request(health.items(), b""))
-        return AWAY if answer.is_error(503, AWAY) else answer.status
 
     with responder(store, watched=False, PLANT_STORE_HEALTH_PATH="/health") as service:
         with single(store, service.socket_path) as exchange:
@@ -334,11 +333,10 @@ def check_away(
             well = answer is not None and answer.is_error(503, AWAY)
             well = well and answer.header("Retry-After") is not None
             tally.check(well, f"{what}: 503, error {AWAY}, Retry-After", answer)
-            away = wait_until(lambda: state() == AWAY)
-            tally.check(away, f"{what}: health is the same")
+            tally.check(wait_until(lambda: health(service) == AWAY), f"{what}: health is the same")
             if undo:
                 server.sql(undo)
-                healthy = wait_until(lambda: state() == 200)
+                healthy = wait_until(lambda: health(service) == 200)
                 tally.check(healthy, f"{what}: health is 200 once that is over")
                 served = wait_until(lambda: ask(exchange, plant)[1].status == 200)
                 tally.check(served, f"{what}: served once that is over")
@@ -370,6 +368,32 @@ def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
             check_away(tally, server, store, "a server that is starting up")
 
 
+# Longer than the pause between two looks at the health.
+SLOW = """
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END';
+CREATE TRIGGER slow BEFORE INSERT ON plants EXECUTE FUNCTION slow();
+"""
+
+
+def check_limit(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """A connection for each thread is enough, also while all of them commit."""
+    name = database(server, "slow", SLOW)
+    wait_until(lambda: not server.sessions())
+    server.sql(f"ALTER ROLE {ROLE} CONNECTION LIMIT 1")
+    settings = {"PLANT_STORE_HEALTH_PATH": "/health", "PLANT_STORE_THREADS": "1"}
+    with table_store(build, server, "", name) as store:
+        with responder(store, watched=False, **settings) as service:
+            with single(store, service.socket_path) as exchange:
+                _, answer = ask(exchange, (1, "slow", None))
+            states = (answer and answer.status, health(service))
+            tally.check(states == (200, 200), "the health is 200 after a slow commit", states)
+        service.check_end(tally)
+        log = service.log()
+        tally.check("cannot use the database" not in log, "no second session for it", log)
+    server.sql(f"ALTER ROLE {ROLE} CONNECTION LIMIT -1")
+
+
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
     with clusters(build, memory()) as made, made.running(made.new()) as server:
@@ -385,11 +409,15 @@ def scenario(tally: Tally, arguments) -> None:
             check_moving(tally, build, server)
         with tally.part("the unit"):
             check_calls(tally, build, server)
+        with tally.part("files"):
+            check_files(tally, build, server)
         with tally.part("databases that cannot be used"):
             check_setups(tally, build, server)
         with tally.part("databases that are away"):
             check_aways(tally, build, server)
+        with tally.part("as many connections as threads"):
+            check_limit(tally, build, server)
 
 
 if __name__ == "__main__":
-    sys.exit(lib_faults.run(__doc__, scenario))
+    sys.exit(lib_faults.run_script(__doc__, scenario))

@@ -20,29 +20,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S,
-    BIN,
-    DATABASE,
-    OWNER,
-    START_S,
-    TRY_AGAIN,
-    Clusters,
-    Server,
-    TableStore,
-    ask,
-    check_load,
-    clusters,
-    hosts,
-    judge,
-    memory,
-    no_password,
-    run,
-    single,
-    table_store,
+    AGAIN_S, BIN, DATABASE, OWNER, START_S, TRY_AGAIN, Clusters, Server, TableStore, ask,
+    check_load, clusters, hosts, judge, memory, no_password, run, single, table_store,
 )
-import lib_faults  # noqa: E402
-from lib_service import Responder, Tally, responder, wait_until  # noqa: E402
-from load import Load, Planned, half_kept, mixed_plan  # noqa: E402
+import lib_faults
+from lib_service import Responder, Tally, responder, wait_until
+from load import Load, Planned, half_kept, mixed_plan
 
 CLIENTS = 16
 BUSY, UNKNOWN = 5004, 5009
@@ -112,9 +95,7 @@ def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullconte
         primary = made.new()
         stack.enter_context(disk(primary))
         _, standby = stack.enter_context(made.pair(primary))
-        store = stack.enter_context(
-            table_store(made.build, primary, hosts(primary, standby))
-        )
+        store = stack.enter_context(table_store(made.build, primary, hosts(primary, standby)))
         with responder(store, watched=False) as service:
             try:
                 case(Setup(tally, primary, standby, store, service))
@@ -204,13 +185,10 @@ def stuck_id(setup: Setup) -> None:
     command += ["-p", str(setup.primary.port), DATABASE]
     holds = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
     plants = [(number, f"beside it {number}", None) for number in range(32)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, text=True
-    ) as holder:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as holder:
         holder.stdin.write("BEGIN; INSERT INTO plants VALUES (7, '{}', 'me', now());\n")
         holder.stdin.flush()
-        held = wait_until(lambda: setup.primary.sql(holds))
-        setup.tally.check(held, "a session holds an id")
+        setup.tally.check(wait_until(lambda: setup.primary.sql(holds)), "a session holds an id")
         found = setup.ask(*plants)
         holder.stdin.close()  # and with it the transaction, which is undone
     alone = [(e.plant_id, a and a.error()) for e, a in found if not a or a.status != 200]
@@ -315,4 +293,4 @@ def scenario(tally: Tally, arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(lib_faults.run(__doc__, scenario))
+    sys.exit(lib_faults.run_script(__doc__, scenario))

@@ -23,15 +23,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
 from lib_servers import MOUNTS, PROGRAMS, SET_UPS, Running, running
-from lib_service import TOP, Tally, main
+from lib_service import TOP, Tally, install_npm, main, run
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "javascript"
-INSTALL = TOP / "tests" / "openapi" / "install"
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
-INSTALL_S = 600.0
 RUN_S = 60.0
 UNKNOWN = "pst_" + "A" * 43
 README = "README's JavaScript"
@@ -65,12 +61,8 @@ class Got:
         if isinstance(request.expected, dict):
             return self.body == request.expected
         message = self.body.get("message")
-        return (
-            set(self.body) == {"error", "message"}
-            and self.body["error"] == request.expected
-            and isinstance(message, str)
-            and message != ""
-        )
+        return (set(self.body) == {"error", "message"} and self.body["error"] == request.expected
+                and isinstance(message, str) and message != "")
 
 
 Client = Callable[[str, list[Request]], list[Got]]  # a base URL, the requests
@@ -97,16 +89,10 @@ def requests(first: int, token: str) -> list[Request]:
 # --- The clients -------------------------------------------------------------
 
 
-def run(command: list[str | os.PathLike], text: str) -> str:
+def output_of(*command: object, given: str) -> str:
     """Its output; no proxy that the environment may name."""
-    done = subprocess.run(
-        command,
-        input=text,
-        env={"PATH": os.environ["PATH"], "no_proxy": "*"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=RUN_S,
-    )
+    environment = {"PATH": os.environ["PATH"], "no_proxy": "*"}
+    done = run(*command, input=given, env=environment, encoding="utf-8", timeout=RUN_S)
     if done.returncode or done.stderr:
         raise RuntimeError(f"{command[0]}: {done.returncode}, {done.stderr}")
     return done.stdout
@@ -119,7 +105,8 @@ def curl(base_url: str, them: list[Request]) -> list[Got]:
         command += ["-H", "Content-Type: application/json", "-w", "\n%{http_code}"]
         if request.token:
             command += ["-H", f"Authorization: Bearer {request.token}"]
-        body, _, status = run(command, json.dumps(request.plant)).rpartition("\n")
+        printed = output_of(*command, given=json.dumps(request.plant))
+        body, _, status = printed.rpartition("\n")
         got.append(Got(int(status), json.loads(body)))
     return got
 
@@ -132,8 +119,7 @@ def urllib_(base_url: str, them: list[Request]) -> list[Got]:
         if request.token:
             headers["Authorization"] = f"Bearer {request.token}"
         sent = urllib.request.Request(
-            f"{base_url}/plants", json.dumps(request.plant).encode(), headers
-        )
+            f"{base_url}/plants", json.dumps(request.plant).encode(), headers)
         try:
             with opener.open(sent, timeout=RUN_S) as answer:
                 got.append(Got(answer.status, json.load(answer)))
@@ -146,7 +132,7 @@ def urllib_(base_url: str, them: list[Request]) -> list[Got]:
 def node(program: pathlib.Path) -> Client:
     def client(base_url: str, them: list[Request]) -> list[Got]:
         lines = "".join(f"{request.to_json()}\n" for request in them)
-        output = run(["node", program, base_url], lines)
+        output = output_of("node", program, base_url, given=lines)
         return [Got(**json.loads(line)) for line in output.splitlines()]
 
     return client
@@ -161,7 +147,7 @@ def write_readme(folder: pathlib.Path) -> Client:
     program.write_text(before + example + after)
 
     def client(base_url: str, them: list[Request]) -> list[Got]:
-        output = run(["node", program, base_url, them[0].token], "")
+        output = output_of("node", program, base_url, them[0].token, given="")
         return [Got(**json.loads(line)) for line in output.splitlines()]
 
     return client
@@ -183,17 +169,11 @@ def large_ids(token: str) -> list[Request]:
 @contextlib.contextmanager
 def workshop(tally: Tally) -> Iterator[pathlib.Path | None]:
     """A folder with the sources, from which npm's packages are found."""
-    installed = subprocess.run(
-        [INSTALL], capture_output=True, text=True, timeout=INSTALL_S
-    )
-    if not tally.check(
-        installed.returncode == 0, "npm's packages are installed", installed.stderr
-    ):
+    installed = install_npm()
+    if not tally.check(installed.returncode == 0, "npm's packages are installed", installed.stderr):
         yield None
         return
-    with tempfile.TemporaryDirectory(
-        prefix="client-", dir=installed.stdout.strip()
-    ) as place:
+    with tempfile.TemporaryDirectory(prefix="client-", dir=installed.stdout.strip()) as place:
         folder = pathlib.Path(place)
         shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
         (folder / "package.json").write_text('{"type": "module"}')
@@ -202,23 +182,14 @@ def workshop(tally: Tally) -> Iterator[pathlib.Path | None]:
 
 def tool(folder: pathlib.Path, name: str, *arguments: str) -> tuple[int, str]:
     """Run a program of npm; its exit status and output."""
-    done = subprocess.run(
-        [folder.parent / "node_modules" / ".bin" / name, *arguments],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=RUN_S,
-    )
+    done = run(folder.parent / "node_modules" / ".bin" / name, *arguments, cwd=folder,
+               stderr=subprocess.STDOUT, text=True, timeout=RUN_S)
     return done.returncode, done.stdout
 
 
 def compile_all(tally: Tally, folder: pathlib.Path) -> Client | None:
     """What is well typed compiles, and each wrong use is an error."""
-    status, output = tool(
-        folder, "openapi-typescript", str(DOCUMENT), "-o", "plants.ts"
-    )
+    status, output = tool(folder, "openapi-typescript", str(DOCUMENT), "-o", "plants.ts")
     if not tally.check(status == 0, "types are made of the document", output):
         return None
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -253,9 +224,7 @@ def check_errors(tally: Tally, source: pathlib.Path, output: str) -> None:
         found = errors.get(number, set())
         if mark := marked.match(line):
             seen += 1
-            tally.check(
-                found == {mark[2]}, f"does not compile: {mark[1]}", (found, output)
-            )
+            tally.check(found == {mark[2]}, f"does not compile: {mark[1]}", (found, output))
         elif found:
             tally.check(False, f"compiles: {line.strip()}", (found, output))
     tally.check(seen > 0, "there are wrong uses", seen)
@@ -294,13 +263,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
             clients["TypeScript"] = typed
         # Of each server the one to choose, below a path.
         for server in PROGRAMS:
-            set_up = next(
-                each
-                for each in SET_UPS
-                if each.server == server
-                and each.own_socket
-                and each.mount == MOUNTS[-1]
-            )
+            set_up = next(each for each in SET_UPS if each.server == server and each.own_socket
+                          and each.mount == MOUNTS[-1])
             if reason := set_up.missing():
                 tally.skip(f"{set_up.name}: clients create plants", reason)
                 continue

@@ -57,7 +57,27 @@ echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
 BUILD="$build" PREFIX=/usr/local scripts/install install
 cat >/usr/local/bin/systemctl <<'END'
 #!/bin/bash
-unit=/lib/systemd/system/$2.service
+ours=/usr/local/lib/systemd/system unit=/lib/systemd/system/$2.service
+case "$1 $2" in
+"enable --now") ls $ours/$3 >/dev/null ;;
+"stop plant-store.socket")
+	pkill -x multiwatch
+	while pgrep -f ^/usr/local/libexec/plant-store.fcgi >/dev/null; do sleep 0.01; done
+	;;
+"start plant-store.socket")
+	/usr/local/share/plant-store/plant-store-start >>/mnt/service.log 2>&1 &
+	while [[ ! -S /run/plant-store/socket ]]; do sleep 0.01; done
+	;;
+"start plant-store-backup")
+	unit=$ours/$2.service
+	owner=$(sed -n 's/^User=//p' $unit)
+	for place in $(sed -n 's/^StateDirectory=//p' $unit); do
+		install -d -o $owner -g $owner -m 0700 /var/lib/$place
+	done
+	runuser -u $owner -- env $(sed -n 's/^Environment=//p' $unit) \
+		bash -c "$(sed -n 's/^ExecStart=//p' $unit)"
+	;;
+esac
 [[ $1 != re* ]] || {
 	set -a
 	eval "$(sed -n 's/^Environment="\(.*\)"$/"\1"/p' $unit | tr ' ' '\n' |
@@ -77,14 +97,19 @@ ask() {
 		-w '\n%{http_code}' "$@" "$url") || true
 	echo "$what ${answer##*$'\n'} ${answer%$'\n'*}"
 }
-# requests PREFIX BASE ID: when it serves, a plant without a token, one with it, one
-# of 60,000 bytes, and a body that is too large
-requests() {
+# until_serves BASE
+until_serves() {
 	for _ in {1..200}; do
-		[[ $(ask x "$2/plants" -d '{}') != "x 401"* ]] || break
+		[[ $(ask x "$1/plants" -d '{}') != "x 401"* ]] || break
 		sleep 0.05
 	done
+}
+# requests PREFIX BASE ID: when it serves, a plant without a token, also to another
+# host, one with it, one of 60,000 bytes, and a body that is too large
+requests() {
+	until_serves "$2"
 	ask "$1none" "$2/plants" -d "$plant"
+	ask "$1foreign" "$2/plants" -d "$plant" -H "Host: foreign.example"
 	ask "$1good" "$2/plants" -d "${plant/7/$3}" -H "Authorization: Bearer $token"
 	echo "{\"id\":-$3,\"name\":\"$(head -c 60000 /dev/zero | tr '\0' f)\"}" |
 		ask "$1long" "$2/plants" --data-binary @- -H "Authorization: Bearer $token"
@@ -142,6 +167,7 @@ class Case:
 
 ANSWERS = {
     "none": (401, '"error":1001'),
+    "foreign": (401, '"error":1001'),
     "good": (200, '{"name":"Fern"}'),
     "long": (200, "f" * 60_000),
     "large": (413, '"error":3007'),
@@ -150,12 +176,21 @@ ANSWERS = {
 
 def only_sites() -> list[Case]:
     start = own_user() + service()
+    new = "/plants -d \"${plant/7/9}\""
+    good = "-H \"Authorization: Bearer $token\"\n"
     cases = []
     for server in SERVERS:
         script = start + block(f"# {server}\n") + "requests '' '' 7\n"
         expected = dict(ANSWERS)
         if server == "Caddy":
             expected["large"] = (413, "")  # by Caddy itself
+            script += f"ask chunked {new} -H 'Transfer-Encoding: chunked' {good}"
+            expected["chunked"] = (400, '"error":3003')
+        if server == "HAProxy":
+            basic = "-H 'Authorization: Basic eDp5'"
+            script += f"ask list {new} {good.replace('Bearer', 'Basic eDp5, Bearer')}"
+            script += f"ask two {new} {basic} {good}"
+            expected |= {"list": (401, '"error":1004'), "two": (400, "")}
         if server in LOGGED:
             script += f"rotated {LOGGED[server]}\n"
             expected["rotated"] = (0, '"GET /plants" 401 ')
@@ -169,6 +204,41 @@ def only_sites() -> list[Case]:
         script = start + commands + "requests '' '' 7\n"
         cases.append(Case(f"{server} by hand", script, ANSWERS))
     return cases
+
+
+def caddy_elsewhere() -> list[Case]:
+    """As the comments of its file have it changed: no path and no name is 200 by itself."""
+    commands = block("# Caddy\n").splitlines(keepends=True)
+    copied, restart = "".join(commands[:-1]), commands[-1]
+    edit = "sed -i '%s' /etc/caddy/Caddyfile\n"
+    mount = own_user() + service("/api") + copied + edit % r"s|/\* |/api/* |" + restart
+    mount += "requests '' /api 7\nask outside /plants -d '{}'\nask beside /apis -d '{}'\n"
+    outside = {"outside": (404, ""), "beside": (404, "")}
+    tls = own_user() + service() + copied
+    tls += edit % r"/^\tbind/d; s|^http://:80 |plants.example, https:// |"
+    tls += "sed -n '/^#\\t/s/^#//p' /etc/caddy/Caddyfile >>/etc/caddy/Caddyfile\n"
+    tls += edit % r"0,/^{/s//{\n\tlocal_certs\n\tskip_install_trust/" + restart
+    tls += """
+over_tls() {
+	curl -sk -o /dev/null -w '%{http_code}' --max-time 10 -d '{}' "${@:2}" \
+		--connect-to "$1::127.0.0.1:443" "https://$1/plants" || true
+}
+for _ in {1..200}; do
+	[[ $(over_tls plants.example) != 401 ]] || break
+	sleep 0.05
+done
+echo "name $((10#$(over_tls plants.example))) "
+echo "host $((10#$(over_tls plants.example -H 'Host: foreign.example'))) "
+echo "handshake $((10#$(over_tls foreign.example))) "
+ask clear /plants -d '{}'
+ask named /plants -d '{}' -H 'Host: plants.example'
+"""
+    answers = {"name": (401, ""), "host": (401, ""), "handshake": (0, "")}
+    clear = {"clear": (404, ""), "named": (404, "")}
+    return [
+        Case("Caddy with a mount", mount, ANSWERS | {"large": (413, "")} | outside),
+        Case("Caddy with TLS", tls, answers | clear),
+    ]
 
 
 def existing_sites() -> list[Case]:
@@ -195,6 +265,30 @@ def existing_sites() -> list[Case]:
         }
         cases.append(Case(f"{server} with a site that exists", script, expected))
     return cases
+
+
+def restored() -> Case:
+    """What came after the backup is gone, and the next backup continues it."""
+    again = "systemctl start plant-store-backup\n"
+    enable = block("systemctl enable --now plant-store-backup.timer")
+    web_server = block("lighttpd -D").replace(".conf\n", ".conf &\n")
+    other = "-d '{\"id\":%d,\"name\":\"other\"}' -H \"Authorization: Bearer $token\"\n"
+    places = "/var/lib/plant-store{,/plants.jsonl}"
+    return Case(
+        "a restore",
+        own_user() + service() + web_server + "requests '' '' 7\n" + enable + again
+        + "ask later /plants " + other % 8
+        + block("systemctl stop plant-store.socket")
+        + f"echo rights 0 $(stat -c '%U:%G %a' {places})\n"
+        + "until_serves ''\n"
+        + "ask kept /plants " + other % 7 + "ask lost /plants " + other % 8
+        + again + "echo backups 0 $(ls /var/lib/plant-store-backup)\n",
+        ANSWERS | {
+            "later": (200, "other"), "kept": (409, '"error":5001'), "lost": (200, "other"),
+            "rights": (0, "plant-store:plant-store 700 plant-store:plant-store 600"),
+            "backups": (0, " latest"),
+        },
+    )  # fmt: skip
 
 
 def started_by_server() -> list[Case]:
@@ -241,7 +335,7 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
         capture_output=True,
         text=True,
         timeout=CASE_S,
-    )  # fmt: skip
+    )
     found = re.findall(r"^([\w-]+) (\d+) (.*(?:\n(?![\w-]+ \d+ ).*)*)", done.stdout, re.M)
     answers = {what: (int(status), body) for what, status, body in found}
     shown = re.sub("f{100,}", "ff...", done.stdout)
@@ -258,7 +352,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
             tally.skip(sentence, f"{program} is not installed")
             return
     build = pathlib.Path(build_dir).resolve()
-    cases = only_sites() + existing_sites() + started_by_server()
+    cases = only_sites() + caddy_elsewhere() + existing_sites()
+    cases += started_by_server() + [restored()]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         runs = [pool.submit(run, case, build) for case in cases]
         for case, one in zip(cases, runs):

@@ -6,14 +6,9 @@ list of what a server does otherwise, each with its reason.
 
 import dataclasses
 import json
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from lib_servers import SetUp
-from lib_service import Answer, answer_body, canonical, new_plant
-from test_openapi import read_errors
+from lib_service import Answer, answer_body, canonical, new_plant, read_errors
 
 MESSAGES = {row.number: row.message for row in read_errors()}
 BASIC = 'Bearer realm="plant-store"'
@@ -73,10 +68,7 @@ class Plant:
 
     def fits(self, answer: Answer) -> bool:
         length = str(len(answer_body(self.name, self.tag)))
-        return (
-            answer.is_plant(self.name, self.tag)
-            and answer.header("Content-Length") == length
-        )
+        return answer.is_plant(self.name, self.tag) and answer.header("Content-Length") == length
 
     def stored(self) -> dict:
         return json.loads(self.body())

@@ -22,11 +22,13 @@ A deliberate fault is put between the installation and the start of the server:
         server.edit("nginx/common.conf", "client_max_body_size 65536", "...")
     with running(set_up, build_dir, limit) as server:
 
-Several may run at once; each has a directory and a port of its own.
+Several may run at once, as try_set_ups() runs them; each has a directory and a port
+of its own.
 """
 
 import contextlib
 import dataclasses
+import functools
 import http.client
 import json
 import os
@@ -37,32 +39,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_service import (
-    BUG_REPORT,
-    WAIT_S,
-    HttpClient,
-    Store,
-    free_port,
-    install_config,
-    listens,
-    passed_on,
-    responder,
-    stop_process,
-    temporary_store,
+    BUG_REPORT, SYSTEM_PATH, WAIT_S, HttpClient, Store, Tally, await_start, free_port,
+    install_config, listens, passed_on, processes, responder, start, stop_process, temporary_store,
     wait_until,
 )
+from lib_faults import Part, parts_side_by_side
 
 MOUNTS = ("", "/api/v1")
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+AT_ONCE = 4
 # As in deploy/: the web server's user, and the service's where it has its own.
 SERVER_USER = "www-data"
 SERVICE_USER = "nobody"
-
-
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,23 +122,15 @@ SET_UPS = [
 Process = tuple[int, str]  # its id and when it started: ids come again
 
 
-def processes() -> dict[Process, int]:
+def running_processes() -> dict[Process, int]:
     """All that run, with their parents."""
-    found = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (entry / "stat").read_text()
-        except OSError:  # ended meanwhile
-            continue
-        fields = stat.rpartition(")")[2].split()
-        if fields[0] != "Z":
-            found[int(entry.name), fields[19]] = int(fields[1])
-    return found
+    found = processes().items()
+    return {(pid, fields[19]): int(fields[1]) for pid, fields in found}
 
 
 def descendants(pid: int) -> set[Process]:
     """A process and all below it."""
-    table = processes()
+    table = running_processes()
     below = {process for process in table if process[0] == pid}
     while more := {
         process
@@ -242,7 +226,7 @@ class Running:
         """The processes of the responder; none between CGI requests."""
         program = str(self.store.responder)
         found = []
-        for pid, _ in processes():
+        for pid in processes():
             with contextlib.suppress(OSError):
                 exe = os.readlink(f"/proc/{pid}/exe")
                 if exe in (program, f"{program} (deleted)"):
@@ -287,7 +271,7 @@ class Running:
         """A script in the responder's place, which ends when it is not."""
 
         def scripts() -> list[int]:
-            return [pid for pid, _ in processes() if is_script(pid, self.store.responder)]
+            return [pid for pid in processes() if is_script(pid, self.store.responder)]
 
         self._replace_program(program)
         self._end_workers()
@@ -306,14 +290,7 @@ class Running:
         if self.owner:
             group = pwd.getpwnam(self.owner).pw_gid
             as_owner = {"user": self.owner, "group": group, "extra_groups": []}
-        return subprocess.run(
-            [self.store.build / "plant-store", *arguments],
-            env=self.store.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=WAIT_S,
-            **as_owner,
-        )
+        return self.store.command(*arguments, **as_owner)
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace what a file, such as "apache/common.conf", must have once
@@ -332,8 +309,7 @@ class Running:
         """The ends of the logs, for a message."""
         paths = {self.server_log, self.service_log}
         return "\n".join(
-            path.read_text(errors="replace")[-3000:] for path in paths if path.exists()
-        )
+            path.read_text(errors="replace")[-3000:] for path in paths if path.exists())
 
     # -- how it comes up and goes down
 
@@ -353,9 +329,7 @@ class Running:
 
     def _start_responder(self) -> None:
         settings = {"PLANT_STORE_BASE_PATH": self.mount} | self.settings
-        self._responder.enter_context(
-            responder(self.store, user=self.owner, **settings)
-        )
+        self._responder.enter_context(responder(self.store, user=self.owner, **settings))
 
     def _install(self) -> list[str]:
         """Put the configuration in its place; the server's command."""
@@ -398,9 +372,7 @@ class Running:
             values["access"] = str(self.access_log)
             # As Debian's apachectl has it.
             command = ["prlimit", "--nofile=8192:", program, "-DFOREGROUND", "-f"]
-        config = install_config(
-            self.root, f"{set_up.server}/{set_up.mode}.conf", values
-        )
+        config = install_config(self.root, f"{set_up.server}/{set_up.mode}.conf", values)
         if not set_up.own_socket:
             self._add_settings(config)
         return [*command, str(config)]
@@ -430,10 +402,8 @@ class Running:
             "/var/log/nginx/plant-store.log": f"{self.access_log}",
         }
         if os.geteuid() != 0:  # Debian's places are root's
-            places = "".join(
-                f"{kind}_temp_path {self.root}/{kind};"
-                for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi")
-            )
+            places = "".join(f"{kind}_temp_path {self.root}/{kind};"
+                             for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))
             replacements["http {"] = f"http {{ {places}"
         self.edit("nginx/errors.conf", "/usr/local/share/plant-store/docs/", self.docs)
         for old, new in replacements.items():
@@ -455,19 +425,11 @@ class Running:
                 self._start_responder()
             if fault:
                 fault(self)
-            with open(self.server_log, "ab") as log:
-                process = subprocess.Popen(
-                    command,
-                    env=passed_on() | {"PATH": SYSTEM_PATH},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                )
+            environment = passed_on() | {"PATH": SYSTEM_PATH}
+            process = start(command, self.server_log, env=environment)
             self.server_pid = process.pid
             try:
-                wait_until(lambda: process.poll() is not None or ready())
-                if process.poll() is not None or not ready():
-                    raise RuntimeError(f"{self.set_up.name}: {self.logs()}")
+                await_start(process, ready, self.server_log)
                 yield
             finally:
                 started = descendants(process.pid)
@@ -478,11 +440,8 @@ class Running:
 
     def _check_end(self, started: set[Process]) -> None:
         def left() -> set[Process]:
-            return {
-                process
-                for process in processes()
-                if process in started or uses(process[0], self.root)
-            }
+            return {process for process in running_processes()
+                    if process in started or uses(process[0], self.root)}
 
         if not wait_until(lambda: not left()):
             stay = left()
@@ -520,3 +479,28 @@ def running(
         server = Running(set_up, store, settings)
         with server.serving(fault):
             yield server
+
+
+Check = Callable[[Tally, SetUp, str], None]
+
+
+def try_set_ups(
+    tally: Tally, build_dir: str, check: Check, what: str, set_ups: Sequence[SetUp] = SET_UPS,
+    missing: Callable[[SetUp], str | None] = SetUp.missing, at_once: int = AT_ONCE
+) -> None:
+    """Check each of the set-ups that can run here, some at a time."""
+    parts = []
+    for set_up in set_ups:
+        if reason := missing(set_up):
+            tally.skip(f"{set_up.name}: {what}", reason)
+        else:
+            parts.append(part_of(set_up, functools.partial(check, build_dir=build_dir)))
+    parts_side_by_side(tally, parts, at_once)
+
+
+def part_of(set_up: SetUp, check: Callable[[Tally, SetUp], None]) -> Part:
+    def part(own: Tally) -> None:
+        own.about = f"{set_up.name}: "
+        check(own, set_up)
+
+    return f"{set_up.name} is tried to the end", part

@@ -6,15 +6,10 @@ import io
 import select
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from lib_service import WAIT_S, Answer
+from lib_service import WAIT_S, Answer, run
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
@@ -38,9 +33,7 @@ class _Kept:
 class Wire:
     """A client's connection."""
 
-    def __init__(
-        self, port: int, timeout_s: float = WAIT_S, source: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, port: int, timeout_s: float = WAIT_S, source: str = "127.0.0.1") -> None:
         place = ("127.0.0.1", port)
         self.socket = socket.create_connection(place, timeout_s, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -173,12 +166,7 @@ class CurlError(Exception):
 def curl(*options: str, body: bytes | None = None) -> bytes:
     """What curl prints; `body` is its stdin."""
     limits = ["--noproxy", "*", "--max-time", str(WAIT_S)]
-    done = subprocess.run(
-        ["curl", "-q", "-sS", *limits, *options],
-        input=b"" if body is None else body,
-        capture_output=True,
-        timeout=2 * WAIT_S,
-    )
+    done = run("curl", "-q", "-sS", *limits, *options, input=body or b"", timeout=2 * WAIT_S)
     if done.returncode:
         raise CurlError(done.returncode, done.stderr.decode(errors="replace"))
     return done.stdout

@@ -8,22 +8,20 @@ one accident at a time.  What is broken must be told with what to do, and no
 check may store anything.
 """
 
-import concurrent.futures
 import dataclasses
-import pathlib
+import functools
 import shutil
 import socket
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from lib_servers import (
+    AT_ONCE, MOUNTS, SET_UPS, Fault, Running, SetUp, part_of, running, try_set_ups,
+)
+from lib_service import Tally, main
+from lib_faults import parts_side_by_side
 
-from lib_servers import MOUNTS, SET_UPS, Fault, Running, SetUp, running
-from lib_service import JOURNAL_NAME, Tally, main
-
-AT_ONCE = 4
 OK, UNAVAILABLE = 0, 69
 UNKNOWN = "pst_" + "A" * 43
-Finding = tuple[bool, str, object]  # whether it is so, a sentence, the detail
 
 BASE_PATH = "set PLANT_STORE_BASE_PATH to the path of the URL"
 NOT_MOUNTED = "mount the service there, or correct the URL"
@@ -104,12 +102,8 @@ APACHE_EDITS = [
          edit('common.conf"\n', 'common.conf"\nRedirect / https://plants.example/\n')),
     Case("another site is there", ("apache cgid",), (ANOTHER,),
          edit('ScriptAlias "${program}"', 'Alias "${folder}/common.conf"')),
-    Case(
-        "the path is left out",
-        ("proxy_fcgi",),
-        (NOT_MOUNTED,),
-        edit('"unix:${socket}|fcgi://localhost${mount}" \\\n\tretry=0 timeout=30', "!"),
-    ),
+    Case("the path is left out", ("proxy_fcgi",), (NOT_MOUNTED,),
+         edit('"unix:${socket}|fcgi://localhost${mount}" \\\n\tretry=0 timeout=30', "!")),
 ]
 LIGHTTPD_EDITS = [
     Case("the limit is small", ("lighttpd",), (LIMIT, "server.max-request-size"),
@@ -152,12 +146,8 @@ NGINX_EDITS = [
     Case("it asks for a password", ("nginx",),
          ("switch its authentication off for this path",),
          edit(PASS, f"auth_basic a; auth_basic_user_file /dev/null; {PASS}")),
-    Case(
-        "variables are passed twice",
-        ("nginx",),
-        ("do not include fastcgi_params as well",),
-        edit("include common.conf;", "include common.conf; include /etc/nginx/fastcgi_params;"),
-    ),
+    Case("variables are passed twice", ("nginx",), ("do not include fastcgi_params as well",),
+         edit("include common.conf;", "include common.conf; include /etc/nginx/fastcgi_params;")),
     Case("a variable hides the others", ("nginx",),
          (BASE_PATH, "a fastcgi_param in the location hides those"),
          edit(PASS, f"fastcgi_param HTTPS on; {PASS}")),
@@ -212,50 +202,41 @@ def check(server: Running, url: str, token: str) -> tuple[int, str, str]:
 
 
 def stored(server: Running) -> list[int]:
-    if not (server.store.dir / JOURNAL_NAME).exists():
-        return []
-    return [plant["id"] for plant in server.store.plants()]
+    return [plant["id"] for plant in server.store.plants()] if server.store.journal.exists() else []
 
 
-def is_told(server: Running, url: str, token: str, *words: str) -> tuple[bool, object]:
+def expect_told(tally: Tally, sentence: str, server: Running, url: str, token: str,
+                *words: str) -> None:
     found = check(server, url, token)
     status, well, wrong = found
     told = all(each in wrong for each in words) and token not in well + wrong
-    return status == UNAVAILABLE and told, found
+    tally.check(status == UNAVAILABLE and told, sentence, found)
 
 
-def sound(set_up: SetUp, build_dir: str) -> list[Finding]:
+def sound(tally: Tally, set_up: SetUp, build_dir: str) -> None:
     """A set-up as it is shipped, and clients that use it wrongly."""
-    findings: list[Finding] = []
-
-    def told(sentence: str, url: str, token: str, *words: str) -> None:
-        well, detail = is_told(server, url, token, *words)
-        findings.append((well, sentence, detail))
-
     with running(set_up, build_dir) as server:
         url, token = server.base_url, server.token
         server.client().create(1, "Fern")
         found = check(server, url, token)
         status, well, wrong = found
         fine = status == OK and not wrong and "a body that is too large: ok" in well
-        findings.append((fine, "is well", found))
-        told("a wrong token", url, UNKNOWN, "does not know this token")
-        told("another path below", url + ELSEWHERE, token, BASE_PATH)
+        tally.check(fine, "is well", found)
+        cases = [("a wrong token", url, UNKNOWN, "does not know this token"),
+                 ("another path below", url + ELSEWHERE, token, BASE_PATH),
+                 ("https without TLS", url.replace("http:", "https:"), token, SOMETHING_LISTENS)]
         if set_up.mount:
-            outside = url.removesuffix(set_up.mount)
-            told("a path outside", outside, token, NOT_MOUNTED)
+            cases.append(("a path outside", url.removesuffix(set_up.mount), token, NOT_MOUNTED))
         with socket.socket() as held:  # that no other set-up takes the port
             held.bind((server.host, 0))
             nobody = f"http://{server.host}:{held.getsockname()[1]}"
-            told("nobody listens", nobody, token, NOBODY_LISTENS)
-        secure = url.replace("http:", "https:")
-        told("https without TLS", secure, token, SOMETHING_LISTENS)
+            for sentence, *told in [*cases, ("nobody listens", nobody, token, NOBODY_LISTENS)]:
+                expect_told(tally, sentence, server, *told)
         plants = stored(server)
-        findings.append((plants == [1], "nothing is stored by checks", plants))
-    return findings
+        tally.check(plants == [1], "nothing is stored by checks", plants)
 
 
-def broken(case: Case, set_up: SetUp, build_dir: str) -> list[Finding]:
+def broken(tally: Tally, set_up: SetUp, build_dir: str, case: Case) -> None:
     # What happens later happens to a server that has come up: lighttpd ends when
     # its responder does before.
     fault = None if case.after else case.before or (lambda _: None)
@@ -263,35 +244,21 @@ def broken(case: Case, set_up: SetUp, build_dir: str) -> list[Finding]:
         if case.after:
             case.after(server)
         if case.words:
-            well, detail = is_told(server, server.base_url, server.token, *case.words)
+            sentence = f"{case.what}: told"
+            expect_told(tally, sentence, server, server.base_url, server.token, *case.words)
         else:
-            detail = check(server, server.base_url, server.token)
-            well = detail[0] == OK
+            found = check(server, server.base_url, server.token)
+            tally.check(found[0] == OK, f"{case.what}: no fault for clients", found)
         plants = stored(server)
-    sentence = f"{case.what}: {'told' if case.words else 'no fault for clients'}"
-    return [
-        (well, sentence, detail),
-        (not plants, f"{case.what}: nothing is stored", plants),
-    ]
+    tally.check(not plants, f"{case.what}: nothing is stored", plants)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        jobs = []
-        for set_up in SET_UPS:
-            if reason := set_up.missing():
-                tally.skip(f"{set_up.name} is checked", reason)
-                continue
-            jobs.append((set_up, pool.submit(sound, set_up, build_dir)))
-            jobs += [
-                (set_up, pool.submit(broken, case, set_up, build_dir))
-                for case in CASES
-                if case.concerns(set_up)
-            ]
-        for set_up, job in jobs:
-            with tally.part(f"{set_up.name} is checked to the end"):
-                for well, sentence, detail in job.result():
-                    tally.check(well, f"{set_up.name}: {sentence}", detail)
+    try_set_ups(tally, build_dir, sound, "it is checked")
+    parts = [part_of(set_up, functools.partial(broken, build_dir=build_dir, case=case))
+             for set_up in SET_UPS if not set_up.missing()
+             for case in CASES if case.concerns(set_up)]
+    parts_side_by_side(tally, parts, AT_ONCE)
     used = [any(case.concerns(each) for each in SET_UPS) for case in CASES]
     tally.check(all(used), "every case has a set-up", used)
 

@@ -5,16 +5,12 @@ comments, answer the addresses of their list, and others 404.
 usage: monitored.py BUILD_DIR
 """
 
-import concurrent.futures
 import http.client
-import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
 from expected import Told
-from lib_servers import SET_UPS, Running, SetUp, running
+from lib_servers import Running, SetUp, running, try_set_ups
 from lib_service import Answer, Tally, main, new_plant, wait_until
 
 NEAR, FAR = "127.0.0.1", "127.0.0.9"
@@ -28,7 +24,6 @@ PATHS = {
 SPELT = ("/%6detrics", "//metrics", "/x/../metrics", "/metrics?x", "/metrics/", "/METRICS",
          "/metrics%00", "/metrics%2f", "/metrics;x", "/x%2f..%2fmetrics")
 NOTHING = Told(404, 2001)
-Finding = tuple[bool, str, object]
 
 
 def uncomment(server: Running) -> None:
@@ -42,53 +37,37 @@ def uncomment(server: Running) -> None:
 
 def ask(server: Running, address: str, method: str, path: str) -> Answer:
     connection = http.client.HTTPConnection(
-        server.host, server.port, 30.0, source_address=(address, 0)
-    )
+        server.host, server.port, 30.0, source_address=(address, 0))
     body = new_plant(1, "Fern") if method == "POST" else None
     token = {"Authorization": f"Bearer {server.token}"} if body else {}
     try:
-        connection.request(
-            method, path, body, {"Content-Type": "application/json"} | token
-        )
+        connection.request(method, path, body, {"Content-Type": "application/json"} | token)
         answer = connection.getresponse()
         return Answer(answer.status, answer.getheaders(), answer.read())
     finally:
         connection.close()
 
 
-def findings(set_up: SetUp, build_dir: str) -> list[Finding]:
+def check(tally: Tally, set_up: SetUp, build_dir: str) -> None:
     settings = {f"PLANT_STORE_{path[1:].upper()}_PATH": path for path in PATHS}
-    found: list[Finding] = []
     with running(set_up, build_dir, uncomment, **settings) as server:
-        found.append((wait_until(server.answers), "it serves", server.logs()))
+        tally.check(wait_until(server.answers), "it serves", server.logs())
         for path, (media_type, beginning) in PATHS.items():
             answer = ask(server, NEAR, "GET", path)
             well = answer.status == 200 and answer.body.startswith(beginning)
             well = well and answer.header("Content-Type") == media_type
-            found.append((well, f"{path} is for an address of the list", answer))
+            tally.check(well, f"{path} is for an address of the list", answer)
             answer = ask(server, FAR, "GET", path)
-            found.append((NOTHING.fits(answer), f"{path} is not for others", answer))
+            tally.check(NOTHING.fits(answer), f"{path} is not for others", answer)
         answers = [ask(server, FAR, "GET", path) for path in SPELT]
         well = all(answer.status != 200 for answer in answers)
-        found.append((well, "nor for others who write it otherwise", answers))
+        tally.check(well, "nor for others who write it otherwise", answers)
         answer = ask(server, FAR, "POST", server.path)
-        found.append((answer.is_plant("Fern"), "plants are for others, too", answer))
-    return found
+        tally.check(answer.is_plant("Fern"), "plants are for others, too", answer)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    present = []
-    for set_up in SET_UPS:
-        if reason := set_up.missing():
-            tally.skip(f"{set_up.name}: metrics and health", reason)
-        else:
-            present.append(set_up)
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(findings, set_up, build_dir) for set_up in present]
-    for set_up, job in zip(present, jobs):
-        with tally.part(f"{set_up.name} is tried to the end"):
-            for passed, sentence, detail in job.result():
-                tally.check(passed, f"{set_up.name}: {sentence}", detail)
+    try_set_ups(tally, build_dir, check, "metrics and health")
 
 
 if __name__ == "__main__":

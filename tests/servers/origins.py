@@ -7,16 +7,13 @@ usage: origins.py BUILD_DIR
 import contextlib
 import functools
 import http.server
-import pathlib
 import shutil
 import sys
 import threading
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from lib_browser import Browser, browser
 from lib_servers import SET_UPS, running
+from lib_browser import Browser, browser
 from lib_service import Tally, main, wait_until
 
 SET_UP_NAME = "nginx keep /api/v1"
@@ -82,11 +79,9 @@ def scenario(tally: Tally, build_dir: str) -> None:
         tally.check(well, "it reads an Error, too", answer)
         visit(there, other)
         answer = send('{"id":2,"name":"Moss"}')
-        well = answer == [0, None, "TypeError"]
-        tally.check(well, "another origin reads nothing", answer)
+        tally.check(answer == [0, None, "TypeError"], "another origin reads nothing", answer)
         plants = server.store.plants()
-        well = plants == [{"id": 1, "name": "Fern"}]
-        tally.check(well, "nor does it store anything", plants)
+        tally.check(plants == [{"id": 1, "name": "Fern"}], "nor does it store anything", plants)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from lib_browser import Browser, browser
 from lib_servers import SET_UPS, Running, running
+from lib_browser import Browser, browser
 from lib_service import TOP, Tally, run_scenario
 
 DOCS_S = 300.0

@@ -23,9 +23,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from lib_servers import SET_UPS, Running, SetUp, running
 from lib_service import Tally, new_plant, run_scenario, wait_until
@@ -238,10 +235,8 @@ def try_all(server: Running, long: bool) -> list[tuple[bool, str, object]]:
 
 def scenario(tally: Tally, options: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
-        servers = [
-            stack.enter_context(running(set_up, options.build_dir))
-            for set_up in recommended(options.server)
-        ]
+        servers = [stack.enter_context(running(set_up, options.build_dir))
+                   for set_up in recommended(options.server)]
         # Not before: a server sets its own limit.
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES * len(servers), hard))
@@ -255,13 +250,8 @@ def scenario(tally: Tally, options: argparse.Namespace) -> None:
 
 
 def recommended(server: str) -> list[SetUp]:
-    return [
-        each
-        for each in SET_UPS
-        if each.mode in ("fastcgi", "proxy_fcgi")
-        and not each.mount
-        and each.server.startswith(server)
-    ]
+    return [each for each in SET_UPS if each.mode in ("fastcgi", "proxy_fcgi") and not each.mount
+            and each.server.startswith(server)]
 
 
 def main() -> int:

@@ -25,39 +25,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
 from expected import (
-    BROKEN,
-    CREATED,
-    CUT,
-    DIFFERENCES,
-    NO_ANSWER,
-    EMPTY_OK,
-    Difference,
-    Plant,
-    Told,
-    at,
+    BROKEN, CREATED, CUT, DIFFERENCES, NO_ANSWER, EMPTY_OK, Difference, Plant, Told, at,
 )
 from lib_servers import SET_UPS, Running, SetUp, descendants, running
 from lib_service import (
-    TOP,
-    WAIT_S,
-    Answer,
-    Tally,
-    new_plant,
-    run_scenario,
-    wait_until,
+    TOP, WAIT_S, Answer, Tally, held_lock, new_plant, run_scenario, wait_until,
 )
-from lib_wire import (
-    CurlError,
-    Wire,
-    chunked,
-    curl,
-    curl_answer,
-    http2_content,
-    in_pieces,
-)
+from lib_wire import CurlError, Wire, chunked, curl, curl_answer, http2_content, in_pieces
 
 AT_ONCE = 4
 LIMIT = 65536  # of a body, in bytes
@@ -122,21 +97,14 @@ class Trial:
         return Plant(plant_id, "f" * (length - len(new_plant(plant_id, ""))))
 
     def head(
-        self,
-        *lines: str,
-        method: str = "POST",
-        path: str | None = None,
-        version: str = "HTTP/1.1",
-        token: str | None = None,
+        self, *lines: str, method: str = "POST", path: str | None = None,
+        version: str = "HTTP/1.1", token: str | None = None
     ) -> bytes:
         """A request line, token and type, and these lines; Host is not there."""
         path = self.server.path if path is None else path
         head = [
-            f"{method} {path} {version}",
-            f"Authorization: Bearer {token or self.server.token}",
-            "Content-Type: application/json",
-            *lines,
-            "\r\n",
+            f"{method} {path} {version}", f"Authorization: Bearer {token or self.server.token}",
+            "Content-Type: application/json", *lines, "\r\n",
         ]
         return "\r\n".join(head).encode()
 
@@ -154,14 +122,18 @@ class Trial:
             wire.send(request)
             return wire.answer(method)
 
+    def answer(self, request: bytes | Callable[[], Answer]) -> Answer | Failure:
+        """What comes of a call, or of a request on a connection of its own."""
+        try:
+            return self.raw(request) if isinstance(request, bytes) else request()
+        except FAILURES as error:
+            return error
+
     # -- what is found
 
     def expect(
-        self,
-        case: str,
-        expected: Told | Plant | str,
-        answer: Answer | Failure,
-        sent: Plant | None = None,
+        self, case: str, expected: Told | Plant | str, answer: Answer | Failure,
+        sent: Plant | None = None
     ) -> None:
         """Judge an answer, or that there was none; `sent` is for differences."""
         sent = expected if isinstance(expected, Plant) else sent
@@ -227,6 +199,8 @@ class Trial:
 
         if not wait_until(is_closed):
             raise RuntimeError("an idle service writes no closing line")
+        with held_lock(self.server.store):  # after the sync of that line
+            pass
 
 
 # --- Good requests, sent in every way ----------------------------------------
@@ -258,37 +232,24 @@ def creations(trial: Trial) -> None:
     create("absolute target", trial.plant(), path=f"http://a{mount}/plants")
     create("at the limit", trial.plant_of(LIMIT))
     plant = trial.plant_of(LIMIT)
-    answer = trial.client.send(in_pieces(plant.body(), PIECES))
-    trial.expect("at the limit, chunked", plant, answer)
+    trial.expect("at the limit, chunked", plant, trial.client.send(in_pieces(plant.body(), PIECES)))
     # Taken by some of the servers.
-    plant = trial.plant("an encoded slash")
-    answer = trial.raw(trial.request(plant, path=f"{mount or '/'}%2Fplants"))
-    trial.expect("%2F", Told(404, 2001), answer, plant)
-    plant = trial.plant("long headers")
-    lines = [f"X-{number}: {'x' * 8_000}" for number in range(90)]
-    answer = trial.raw(trial.request(plant, *lines))
-    trial.expect("long headers", Told(431, 3010), answer, plant)
-    plant = trial.plant("an unknown expectation")
-    answer = trial.raw(trial.request(plant, "Expect: 200-ok"))
-    trial.expect("unknown Expect", plant, answer)
-    plant = trial.plant("of the future")
-    answer = trial.raw(trial.request(plant, version="HTTP/3.1"))
-    trial.expect("HTTP/3.1", Told(400, 3008), answer, plant)
-    plant = trial.plant("of the past")
-    answer = trial.raw(trial.request(plant, version="HTTP/1.2"))
-    trial.expect("HTTP/1.2", plant, answer)
-    plant = trial.plant("200 headers")
-    lines = [f"X-{number}: x" for number in range(200)]
-    trial.expect("200 headers", plant, trial.raw(trial.request(plant, *lines)))
+    for case, told, lines, how in (
+        ("%2F", Told(404, 2001), (), {"path": f"{mount or '/'}%2Fplants"}),
+        ("long headers", Told(431, 3010), [f"X-{i}: {'x' * 8_000}" for i in range(90)], {}),
+        ("unknown Expect", None, ["Expect: 200-ok"], {}),
+        ("HTTP/3.1", Told(400, 3008), (), {"version": "HTTP/3.1"}),
+        ("HTTP/1.2", None, (), {"version": "HTTP/1.2"}),
+        ("200 headers", None, [f"X-{i}: x" for i in range(200)], {}),
+    ):
+        plant = trial.plant(case)
+        answer = trial.raw(trial.request(plant, *lines, **how))
+        trial.expect(case, told or plant, answer, plant)
     plant = trial.plant("half closed")
     with trial.wire() as wire:
         wire.send(trial.request(plant))
         wire.end_sending()
-        try:
-            answer = wire.answer()
-        except FAILURES as error:
-            answer = error
-        trial.expect("half closed", plant, answer)
+        trial.expect("half closed", plant, trial.answer(wire.answer))
 
 
 def ways(trial: Trial) -> None:
@@ -325,8 +286,7 @@ def ways(trial: Trial) -> None:
     with trial.wire() as wire:
         for case in ("HTTP/1.0, kept", "HTTP/1.0, again"):
             plant = trial.plant(case)
-            lines = ("Connection: keep-alive",)
-            wire.send(trial.request(plant, *lines, version="HTTP/1.0"))
+            wire.send(trial.request(plant, "Connection: keep-alive", version="HTTP/1.0"))
             trial.expect(case, plant, wire.answer())
     with trial.wire() as wire:
         plant = trial.plant("Connection: close")
@@ -401,13 +361,16 @@ def page(trial: Trial) -> None:
     files = {"docs/": "text/html", "docs/page.js": "text/javascript",
              "docs/page.css": "text/css", "openapi.json": "application/json"}
     nothing = Told(404, 2001)
+
+    def get(path: str) -> Answer:
+        return client.send(None, method="GET", path=f"{base}/{path}")
+
     for path in files:
-        answer = client.send(None, method="GET", path=f"{base}/{path}")
-        trial.expect("no page", nothing, answer)
+        trial.expect("no page", nothing, get(path))
     shutil.copytree(TOP / "deploy" / "docs", trial.server.docs)
     shutil.copy(TOP / "deploy" / "www" / "openapi.json", trial.server.docs)
     for path, kind in files.items():
-        answer = client.send(None, method="GET", path=f"{base}/{path}")
+        answer = get(path)
         policy = answer.header("Content-Security-Policy") or ""
         well = answer.status == 200 and answer.header("Content-Type") == kind
         well &= policy.startswith("default-src 'none'; script-src 'self'; ")
@@ -417,8 +380,7 @@ def page(trial: Trial) -> None:
             body = trial.plant().body()
             trial.expect("page, POST", nothing, client.send(body, path=f"{base}/{path}"))
     for path in ("docs/nothing", "docs/../docs/x/page.js"):
-        answer = client.send(None, method="GET", path=f"{base}/{path}")
-        trial.expect("page, other files", nothing, answer)
+        trial.expect("page, other files", nothing, get(path))
 
 
 def many_clients(trial: Trial) -> None:
@@ -448,10 +410,7 @@ def many_clients(trial: Trial) -> None:
                 together.wait(WAIT_S)
                 if number % 4 == 0:
                     time.sleep(PAUSE_S / 2)
-            try:
-                answers.append(client.send(plant.body()))
-            except FAILURES as error:
-                answers.append(error)
+            answers.append(trial.answer(lambda: client.send(plant.body())))
         client.close()
         return answers
 
@@ -545,20 +504,15 @@ REFUSALS = [
 
 def refusals(trial: Trial) -> None:
     """On a kept connection, each wrong in one thing."""
-
-    def send(row: Refusal) -> Answer:
+    for row in REFUSALS:
         path = trial.server.mount + row.path
         how = {"method": row.method, "path": path, "headers": row.headers}
-        return trial.client.send(row.body, **how)
-
-    for row in REFUSALS:
         with trial.unstored(row.case):
-            trial.expect(row.case, row.told, send(row))
-    for case, pieces in (("1 over", 1), ("1 over, chunked", PIECES)):
-        text = trial.plant_of(LIMIT + 1).body()
-        chunks = in_pieces(text, pieces) if pieces > 1 else text
+            trial.expect(row.case, row.told, trial.client.send(row.body, **how))
+    text = trial.plant_of(LIMIT + 1).body()
+    for case, sent in (("1 over", text), ("1 over, chunked", in_pieces(text, PIECES))):
         with trial.unstored(case):
-            trial.expect(case, Told(413, 3007), trial.client.send(chunks))
+            trial.expect(case, Told(413, 3007), trial.client.send(sent))
 
 
 def raw_refusals(trial: Trial) -> None:
@@ -659,16 +613,12 @@ def aborts(trial: Trial) -> None:
             with trial.wire() as wire:
                 wire.send(parts[place])
                 wire.end_sending()
-                try:
-                    answer = wire.answer()
-                except FAILURES as error:
-                    trial.find(case, True, error, CUT)
+                answer = trial.answer(wire.answer)
+                if isinstance(answer, Answer):
+                    trial.find(case, answer.error() is not None, answer, str(answer.status))
                 else:
-                    well = answer.error() is not None
-                    trial.find(case, well, answer, str(answer.status))
-        if trial.set_up.cgi and not wait_until(
-            lambda: not trial.server.worker_pids()
-        ):
+                    trial.find(case, True, answer, CUT)
+        if trial.set_up.cgi and not wait_until(lambda: not trial.server.worker_pids()):
             raise RuntimeError("an upload that broke off does not end")
     for place in parts:
         plant = trial.plant(f"after an upload without {place}")
@@ -693,10 +643,7 @@ def over_http2(
     if text is not None:
         options += ("--data-binary", "@-")
     options += ("-i", "--http2-prior-knowledge", f"{trial.server.base_url}{path}")
-    try:
-        return curl_answer(curl(*options, body=text))
-    except CurlError as error:
-        return error
+    return trial.answer(lambda: curl_answer(curl(*options, body=text)))
 
 
 def http2_creations(trial: Trial) -> None:
@@ -707,8 +654,7 @@ def http2_creations(trial: Trial) -> None:
     trial.expect("h2, repeat", plant, over_http2(trial, plant.body(), *good))
     plant = trial.plant_of(LIMIT)
     slow = ("--limit-rate", "400k")
-    answer = over_http2(trial, plant.body(), *good, *slow)
-    trial.expect("h2, at the limit", plant, answer)
+    trial.expect("h2, at the limit", plant, over_http2(trial, plant.body(), *good, *slow))
     # Many on one connection, which an Upgrade made one of HTTP/2: by a GET, since
     # a request with a body is not upgraded.  Those at once begin before it is.
     for case, how, version in (
@@ -795,8 +741,7 @@ class DeadlySync:
         for pid in pids:
             command += ["-p", str(pid)]
         self.strace = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in pids:
             line = self.strace.stderr.readline()
             if "attached" not in line:
@@ -830,15 +775,12 @@ def kills(trial: Trial) -> None:
     """A worker killed with a request in its hands."""
     client = trial.server.client()
     plant = trial.plant("killed")
+    trial.settle()
     deadly = DeadlySync(trial)
     try:
         # The record is written then, and not yet synced.
-        try:
-            found = client.send(plant.body())
-        except FAILURES as error:
-            found = error
-        well = wait_until(deadly.has_killed)
-        trial.find("killed at its sync", well, deadly.log.read_text())
+        found = trial.answer(lambda: client.send(plant.body()))
+        trial.find("killed at its sync", wait_until(deadly.has_killed), deadly.log.read_text())
     finally:
         deadly.end()
     trial.expect("killed", Told(503, NO_ANSWER), found, plant)
@@ -869,11 +811,8 @@ def retry(trial: Trial, case: str, plant: Plant) -> None:
     client = trial.server.client()
 
     def is_answered() -> bool:
-        try:
-            answers.append(client.send(plant.body()))
-        except FAILURES as error:
-            answers.append(error)
-        last = answers[-1]
+        last = trial.answer(lambda: client.send(plant.body()))
+        answers.append(last)
         return isinstance(last, Answer) and last.error() != NO_ANSWER
 
     wait_until(is_answered, BACK_S)
@@ -893,10 +832,7 @@ def half_answers(trial: Trial) -> None:
             wait_until(lambda: marker.exists() or wire.has_come())
             # Some servers leave the client waiting for the rest.
             wire.socket.settimeout(HALF_S)
-            try:
-                found.append(wire.answer())
-            except FAILURES as error:
-                found.append(error)
+            found.append(trial.answer(wire.answer))
         return marker.exists()
 
     with trial.server.other_program(HALF_ANSWER):
@@ -1023,11 +959,8 @@ def check_table(tally: Tally, trial: Trial) -> None:
         told = re.match(r"(\d{3})(?:, error (\d+))?", cell.strip())
         answer = trial.answers[case]
         found = isinstance(answer, Answer) and (answer.status, answer.error())
-        well = found and (
-            (answer.status == int(told[1]) and told[2] in (None, f"{answer.error()}"))
-            if told
-            else cell.startswith(TAKEN) and answer.status == 200
-        )
+        well = found and ((answer.status == int(told[1]) and told[2] in (None, f"{answer.error()}"))
+                          if told else cell.startswith(TAKEN) and answer.status == 200)
         tally.check(well, f"the table on {server}: {row}", (cell, found))
 
 
@@ -1075,8 +1008,7 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
         for difference in DIFFERENCES:
             if len(difference.instead) == 1:
                 who = "/".join(difference.who)
-                sentence = f"{who} differs in {'/'.join(difference.cases)}"
-                tally.check(difference in needed, sentence)
+                tally.check(difference in needed, f"{who} differs in {'/'.join(difference.cases)}")
     print(table(trials))
 
 
@@ -1085,9 +1017,7 @@ def main() -> int:
     parser.add_argument("build_dir")
     parser.add_argument("set_up", nargs="?", default="")
     options = parser.parse_args()
-    return run_scenario(
-        lambda tally: scenario(tally, options.build_dir, options.set_up)
-    )
+    return run_scenario(lambda tally: scenario(tally, options.build_dir, options.set_up))
 
 
 if __name__ == "__main__":

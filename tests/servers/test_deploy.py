@@ -17,8 +17,7 @@ from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from lib_service import TOP, Tally, run_scenario
-from test_openapi import read_errors
+from lib_service import TOP, Tally, read_errors, run_scenario
 
 DEPLOY = TOP / "deploy"
 # The statuses that a server was seen to make itself, and not to change.
@@ -44,9 +43,7 @@ def told_by_lighttpd() -> Iterator[Told]:
 
 def told_by_apache() -> Iterator[Told]:
     text = (DEPLOY / "apache" / "errors.conf").read_text()
-    for status, quoted in re.findall(
-        r'^ErrorDocument (\d+) "(.*)"$', text, re.MULTILINE
-    ):
+    for status, quoted in re.findall(r'^ErrorDocument (\d+) "(.*)"$', text, re.MULTILINE):
         yield Told(int(status), re.sub(r"\\(.)", r"\1", quoted).encode())
 
 
@@ -70,11 +67,8 @@ def check_errors(tally: Tally) -> None:
             well = row is not None and status // 100 == row.status // 100
             tally.check(well, f"{name}'s {told.status} is in the table", (told, row))
         statuses = [told.status for told in found]
-        tally.check(
-            NEEDED[name] <= set(statuses),
-            f"{name} has an Error for every status that it makes",
-            statuses,
-        )
+        tally.check(NEEDED[name] <= set(statuses),
+                    f"{name} has an Error for every status that it makes", statuses)
 
 
 def check_limit(tally: Tally) -> None:
@@ -86,22 +80,16 @@ def check_limit(tally: Tally) -> None:
             raise ValueError(f"{path} has not once: {pattern}")
         return int(found[0])
 
-    limit = number(
-        "src/ground/config.c", r'"PLANT_STORE_BODY_BYTES_MAX", "(\d+)"'
-    )
+    limit = number("src/ground/config.c", r'"PLANT_STORE_BODY_BYTES_MAX", "(\d+)"')
     limits = {
         "lighttpd": 1024
         * number("deploy/lighttpd/common.conf", r"^server.max-request-size = (\d+)$"),
-        "apache, chunked": number(
-            "deploy/apache/errors.conf", r"^LimitRequestBody (\d+)$"
-        ),
+        "apache, chunked": number("deploy/apache/errors.conf", r"^LimitRequestBody (\d+)$"),
         "apache": number(
-            "deploy/apache/errors.conf", r"req_novary\('Content-Length'\) -gt (\d+)"
-        ),
+            "deploy/apache/errors.conf", r"req_novary\('Content-Length'\) -gt (\d+)"),
         "nginx": number("deploy/nginx/common.conf", r"^client_max_body_size (\d+);$"),
         "nginx's buffer": number(
-            "deploy/nginx/common.conf", r"^client_body_buffer_size (\d+);$"
-        ),
+            "deploy/nginx/common.conf", r"^client_body_buffer_size (\d+);$"),
         # One more shows that there is more.
         "apache's buffer": number("deploy/apache/proxy_fcgi.conf", r"BufferSize (\d+)$")
         - 1,

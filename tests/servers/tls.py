@@ -4,21 +4,17 @@
 usage: tls.py BUILD_DIR
 """
 
-import concurrent.futures
+import functools
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
 from expected import Plant, Told
-from lib_servers import SET_UPS, Fault, Running, SetUp, running
-from lib_service import Tally, main
-from lib_wire import CurlError, curl, curl_answer
+from lib_servers import SET_UPS, Fault, Running, SetUp, running, try_set_ups
+from lib_service import Tally, main, run
+from lib_wire import curl, curl_answer
 
-AT_ONCE = 4
 LIMIT = 65536
 HTTP1, HTTP2 = "--http1.1", "--http2"
 # lighttpd resets a refused stream behind its answer, which curl then hides.
@@ -30,15 +26,13 @@ COMMENTED = {
     "apache": ("#LoadModule ssl_module", "#SSL"),
     "lighttpd": ('#server.modules += ( "mod_openssl" )', "#ssl."),
 }
-Finding = tuple[bool, str, object]
 
 
 def make_certificate(folder: pathlib.Path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
     command += ["-subj", "/CN=127.0.0.1", "-days", "2"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    run(*command, "-keyout", folder / "key.pem", "-out", folder / "certificate.pem", check=True)
 
 
 def with_tls(certificates: pathlib.Path) -> Fault:
@@ -72,8 +66,7 @@ def missing(set_up: SetUp) -> str | None:
     return set_up.missing()
 
 
-def check(set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> list[Finding]:
-    found: list[Finding] = []
+def check(tally: Tally, set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> None:
     with running(set_up, build_dir, with_tls(certificates)) as server:
         trusted = ("--cacert", str(certificates / "certificate.pem"), "-i")
         typed = ("-H", "Content-Type: application/json")
@@ -81,15 +74,10 @@ def check(set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> list[Fin
         url = f"{server.host}:{server.port}{server.path}"
 
         def expect(case: str, told: Told | Plant, body: bytes, *how: str) -> None:
-            try:
-                answer = curl_answer(
-                    curl(*trusted, *typed, "--data-binary", "@-", *how, body=body),
-                    "HTTP/",
-                )
-                well = told.fits(answer)
-            except CurlError as error:
-                answer, well = error, False
-            found.append((well, f"{set_up.name}: {case}", answer))
+            with tally.part(case):
+                printed = curl(*trusted, *typed, "--data-binary", "@-", *how, body=body)
+                answer = curl_answer(printed, "HTTP/")
+                tally.check(told.fits(answer), case, answer)
 
         for number, version in enumerate(VERSIONS[set_up.server], 1):
             plant = Plant(number, "Fern", "indoor")
@@ -101,31 +89,15 @@ def check(set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> list[Fin
             expect(f"{version}: 1 over", Told(413, 3007), over, *token, *to)
         if set_up.server != "lighttpd":  # which closes the connection
             expect("HTTP to its port", Told(400, 3008), b"{}", *token, f"http://{url}")
-    return found
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="plant-store-tls-") as folder,
-        concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="plant-store-tls-") as folder:
         certificates = pathlib.Path(folder)
-        waiting = []
-        for set_up in SET_UPS:
-            if set_up.mount:
-                continue
-            if reason := missing(set_up):
-                tally.skip(f"{set_up.name} serves HTTPS", reason)
-                continue
-            if not (certificates / "key.pem").exists():
-                make_certificate(certificates)
-            waiting.append(
-                (set_up, pool.submit(check, set_up, build_dir, certificates))
-            )
-        for set_up, findings in waiting:
-            with tally.part(f"{set_up.name} is tried to the end"):
-                for well, sentence, detail in findings.result():
-                    tally.check(well, sentence, detail)
+        if shutil.which("openssl"):
+            make_certificate(certificates)
+        try_set_ups(tally, build_dir, functools.partial(check, certificates=certificates),
+                    "HTTPS", [each for each in SET_UPS if not each.mount], missing)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,190 @@
+/*
+ * sandbox: see sandbox.h.
+ *
+ * landlock's first version is enough: what later ones add (truncate, O_TRUNC,
+ * ioctl) is not in the list of system calls.  Every other call fails with
+ * ENOSYS: a library then uses another one, or does without.
+ */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ground/log.h"
+
+/* All rights of landlock's first version; those of a reader. */
+#define EVERYTHING (2 * LANDLOCK_ACCESS_FS_MAKE_SYM - 1)
+#define READING (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+
+/* On all architectures; the fault tests need readlinkat. */
+static const char allowed[] =
+    "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
+    "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
+    "epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64 "
+    "fallocate fcntl fcntl64 fdatasync flock fstat fstat64 fstatat64 fstatfs "
+    "fstatfs64 fsync ftruncate ftruncate64 futex futex_time64 getdents64 "
+    "getegid geteuid getgid getpeername getpid getrandom getsockopt gettid "
+    "gettimeofday getuid _llseek linkat lseek lstat madvise memfd_create "
+    "mkdirat mmap mmap2 mprotect mremap munmap nanosleep newfstatat poll ppoll "
+    "ppoll_time64 pread64 pwrite64 pwritev read readlink readlinkat readv recv "
+    "recvfrom recvmsg renameat renameat2 restart_syscall rseq rt_sigaction "
+    "rt_sigprocmask rt_sigreturn rt_sigtimedwait rt_sigtimedwait_time64 "
+    "sched_getaffinity sched_yield send sendmsg sendto set_robust_list "
+    "setsockopt shutdown sigreturn stat statfs statx sysinfo time uname unlink "
+    "unlinkat write writev";
+
+static void
+open_up(int rules, const char *dir, uint64_t access)
+{
+	struct landlock_path_beneath_attr rule = { .allowed_access = access,
+		.parent_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) };
+
+	syscall(
+	    SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+	close(rule.parent_fd);
+}
+
+/* The directory of the file, and of the file that its links lead to. */
+static void
+open_beside(int rules, const char *path)
+{
+	char beside[PATH_MAX], real[PATH_MAX];
+
+	snprintf(beside, sizeof(beside), "%s", path);
+	open_up(rules, dirname(beside), READING);
+	if (realpath(path, real) != NULL)
+		open_up(rules, dirname(real), READING);
+}
+
+/* For libpq, the resolver and the module (engine.c). */
+static void
+open_for_database(int rules)
+{
+	const char *home = getenv("HOME");
+	const char *dirs[] = { "/etc", "/usr", "/lib", "/run",
+		home != NULL && strcmp(home, "/") != 0 ? home : "" };
+	char program[PATH_MAX];
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		open_up(rules, dirs[i], READING);
+	if (realpath("/proc/self/exe", program) != NULL)
+		open_beside(rules, dirname(program));
+}
+
+static bool
+close_files(const struct config *config)
+{
+	const struct landlock_ruleset_attr all = { EVERYTHING };
+	int rules =
+	    (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+
+	open_beside(rules, config->tokens);
+	if (config->database != NULL)
+		open_for_database(rules);
+	else
+		open_up(rules, config->dir, EVERYTHING);
+	bool closed = syscall(SYS_landlock_restrict_self, rules, 0) == 0;
+	close(rules);
+	return closed;
+}
+
+/* Not 0 if it fails. */
+static int
+allow(scmp_filter_ctx filter, const char *names)
+{
+	char name[32];
+	int failed = 0, len;
+
+	for (; sscanf(names, " %31s%n", name, &len) == 1; names += len) {
+		int call = seccomp_syscall_resolve_name(name);
+
+		/* Else libseccomp is older. */
+		if (call != __NR_SCMP_ERROR)
+			failed |=
+			    seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
+	}
+	return failed;
+}
+
+#define RULE(action, call, ...)      \
+	(failed |= seccomp_rule_add( \
+	     filter, SCMP_ACT_##action, SCMP_SYS(call), __VA_ARGS__))
+
+static bool
+close_calls(bool database)
+{
+	const scmp_datum_t self = (scmp_datum_t)getpid();
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+	/* s390 has the stack before the flags. */
+	const unsigned flags = seccomp_arch_native() == SCMP_ARCH_S390X;
+	int failed = allow(filter, allowed);
+
+	RULE(KILL_PROCESS, execve, 0);
+	RULE(KILL_PROCESS, execveat, 0);
+	RULE(KILL_PROCESS, ptrace, 0);
+	if (database)
+		failed |= allow(filter,
+		    "bind getsockname recvmmsg sendmmsg socket socketpair");
+	else {
+		RULE(KILL_PROCESS, socket, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
+		/* Of notify; of syslog(3), again when that was restarted. */
+		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
+		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	}
+	RULE(ALLOW, kill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
+	RULE(ALLOW, tgkill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
+	RULE(ALLOW, clone, 1,
+	    SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+	RULE(ALLOW, openat, 1, SCMP_A2(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
+	/* Of musl, where the machine has it. */
+	RULE(ALLOW, open, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
+	seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	seccomp_attr_set(
+	    filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	bool closed = failed == 0 && seccomp_load(filter) == 0;
+	seccomp_release(filter);
+	return closed;
+}
+
+void
+sandbox_enter(const struct config *config)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3,
+		0 };
+	const struct __user_cap_data_struct none[2] = { { 0 } };
+
+#ifdef NO_SANDBOX
+	return;
+#endif
+	if (!config->sandbox) {
+		log_warning("PLANT_STORE_SANDBOX=off: every file and system "
+			    "call of its user is open to this process");
+		return;
+	}
+	/* syslog(3) would read the file of the time zone later. */
+	tzset();
+	/* The next two ask for it. */
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (!close_files(config))
+		log_warning("landlock is missing in this kernel: every file of "
+			    "its user is open to this process");
+	/* Refused by our unit's filter, where there are none. */
+	syscall(SYS_capset, &header, none);
+	if (!close_calls(config->database != NULL))
+		log_warning("seccomp is missing in this kernel: every system "
+			    "call is open to this process");
+}

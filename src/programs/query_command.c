@@ -1,0 +1,632 @@
+/*
+ * query_command: what is in a store: plants by their ids (get), all plants as
+ * JSON lines or CSV (export), its figures (stats), and what its processes have
+ * counted (metrics).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <search.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "command.h"
+#include "ground/config.h"
+#include "ground/file.h"
+#include "ground/log.h"
+#include "ground/metrics.h"
+#include "http/tokens.h"
+#include "pure/csv.h"
+#include "pure/json_scan.h"
+#include "pure/json_string.h"
+#include "pure/timestamp.h"
+
+#define JOURNAL_BEGIN "{\"plant-store\":"
+#define STATUS_MISSING 1
+
+/*
+ * Where plants go: stdout, or a file that takes its name only when it is
+ * complete and on the disk.  One large buffer and write(2): the output may be
+ * gigabytes of short lines.
+ */
+static struct {
+	const char *path; /* NULL: stdout */
+	char *temporary;  /* the file's name until it is complete */
+	int fd;
+	bool replace;     /* a file that is there; else it is an error */
+	bool terminal;    /* so control characters are escaped, as \u001b */
+	enum fault fault; /* once there is one, nothing more is written */
+	size_t used;
+	/* Larger made it no faster. */
+	char buf[(size_t)256 << 10];
+} output = { .fd = STDOUT_FILENO };
+
+static enum fault
+fail_output(const char *what, enum fault fault)
+{
+	if (output.path == NULL && errno == EPIPE) {
+		/* As for every filter: "export | head" ends silently. */
+		signal(SIGPIPE, SIG_DFL);
+		raise(SIGPIPE);
+	}
+	(void)fault_report(output.path != NULL ? output.path : "stdout", what);
+	return fault;
+}
+
+/* Begin a file.  A fault is logged, and no file was made. */
+static enum fault
+open_file(const char *path, bool replace)
+{
+	char begin[sizeof(JOURNAL_BEGIN) - 1];
+	const char *why = NULL;
+	struct stat st;
+
+	output.path = path;
+	output.replace = replace;
+	output.fd = -1;
+	if (lstat(path, &st) == 0) {
+		if (!S_ISREG(st.st_mode)) /* a device was not meant */
+			why = "is no regular file; name another, or redirect "
+			      "stdout to it";
+		else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
+			 memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
+			why = "is a store's journal; name another file";
+		else if (!replace)
+			why = "is there already; name another file, or replace "
+			      "it with --force";
+	}
+	if (why != NULL) {
+		log_error("%s: %s", path, why);
+		return FAULT_OUTPUT;
+	}
+	/* Of mode 0600: plants are nobody else's business. */
+	if (asprintf(&output.temporary, "%s.XXXXXX", path) < 0)
+		output.temporary = NULL;
+	else
+		output.fd = mkostemp(output.temporary, O_CLOEXEC);
+	return output.fd >= 0 ? FAULT_NONE
+			      : fail_output("cannot make it", FAULT_OUTPUT);
+}
+
+static void
+flush_output(void)
+{
+	const char *text = output.buf;
+
+	while (output.used > 0 && output.fault == FAULT_NONE) {
+		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
+		ssize_t n = write(output.fd, text, output.used);
+
+		/* A pipe that does not block, as others left it. */
+		if (n < 0 && errno == EAGAIN)
+			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
+		if (n > 0) {
+			text += n;
+			output.used -= (size_t)n;
+		}
+		if (n < 0 && errno != EINTR)
+			output.fault =
+			    fail_output("cannot write", FAULT_FAILED);
+		else if (output.used > 0 && command_interrupted() != 0)
+			output.fault = FAULT_STOPPED;
+	}
+}
+
+static void
+put_bytes(const char *text, size_t len)
+{
+	while (len > 0 && output.fault == FAULT_NONE) {
+		size_t room = sizeof(output.buf) - output.used;
+		size_t n = len < room ? len : room;
+
+		memcpy(output.buf + output.used, text, n);
+		output.used += n;
+		text += n;
+		len -= n;
+		if (n == room)
+			flush_output();
+	}
+}
+
+/*
+ * The code of the character if a terminal would obey it or turn the text
+ * around it (C0, C1, U+202A to U+202E, U+2066 to U+2069), else 0; `*n` becomes
+ * how many bytes were looked at.
+ */
+static unsigned
+control_code(const unsigned char *c, size_t len, size_t *n)
+{
+	unsigned code = c[0];
+
+	*n = 1;
+	if (c[0] == 0xc2 && len > 1) {
+		*n = 2;
+		code = c[1];
+	} else if (c[0] == 0xe2 && len > 2) {
+		*n = 3;
+		code = 0x2000 | (c[1] & 0x3fU) << 6 | (c[2] & 0x3fU);
+	} else if (c[0] > 0x7f || c[0] == '\n' || c[0] == '\t' ||
+		   (c[0] == '\r' && len > 1 && c[1] == '\n'))
+		return 0;
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+		       (code >= 0x202a && code <= 0x202e) ||
+		       (code >= 0x2066 && code <= 0x2069)
+		   ? code
+		   : 0;
+}
+
+/* Add text, of whole characters. */
+static void
+put(const char *text, size_t len)
+{
+	char escape[sizeof("\\u001b")];
+	size_t n = len;
+
+	if (!output.terminal)
+		put_bytes(text, len);
+	else
+		for (size_t i = 0; i < len; i += n) {
+			unsigned code = control_code(
+			    (const unsigned char *)text + i, len - i, &n);
+
+			snprintf(
+			    escape, sizeof(escape), "\\u%04x", code & 0xffff);
+			put_bytes(code != 0 ? escape : text + i,
+			    code != 0 ? strlen(escape) : n);
+		}
+}
+
+/* `full`: when it was stored, by which token, and what. */
+static void
+put_json(const struct record *record, bool full)
+{
+	char head[COMMAND_FULL_AROUND];
+	int len = snprintf(head, sizeof(head), COMMAND_FULL("%.*s", "%.*s"),
+	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
+
+	put(head, full ? (size_t)len : 0);
+	put(record->plant, record->plant_len);
+	put("}", full);
+	put("\n", 1);
+}
+
+/* Write the rest, sync a file and put it in its place. */
+static enum fault
+finish_output(void)
+{
+	int dir, renamed;
+
+	flush_output();
+	if (output.fault != FAULT_NONE || output.path == NULL)
+		return output.fault;
+	if (fsync(output.fd) < 0)
+		return fail_output("cannot sync", FAULT_FAILED);
+	renamed = output.replace
+		      ? rename(output.temporary, output.path)
+		      : rename_new(AT_FDCWD, output.temporary, output.path);
+	if (renamed < 0)
+		return fail_output("cannot give it its name", FAULT_OUTPUT);
+	output.fd = -1;
+	/* The name is on the disk when its directory is. */
+	dir =
+	    open(dirname(output.temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir >= 0 && fsync(dir) == 0
+		   ? FAULT_NONE
+		   : fail_output("cannot sync its directory", FAULT_FAILED);
+}
+
+static const char get_usage[] =
+    "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
+    "\n"
+    "Print the plants with these ids as JSON, a line each, in the order "
+    "asked.\n"
+    "Exit status 1 if no plant has one of them, which is named on stderr.\n"
+    "\n"
+    "  ID              a whole number; options go before one below 0\n"
+    "  --full          also when it was stored, and by which token\n";
+
+static bool
+read_id(const char *text, int64_t *id)
+{
+	const char *digits = text + (text[0] == '-');
+	size_t n = strspn(digits, "0123456789");
+
+	errno = 0;
+	*id = strtoll(text, NULL, 10);
+	return n > 0 && digits[n] == '\0' && errno == 0;
+}
+
+static int
+run_get(const struct call *call)
+{
+	enum fault fault = FAULT_NONE, damage = FAULT_NONE;
+	bool missing = false;
+	struct record record;
+	int64_t id;
+
+	for (int i = 0; i < call->operands_n; i++)
+		if (!read_id(call->operands[i], &id))
+			return command_usage_error(
+			    call, "not an id: %s", call->operands[i]);
+	struct store_reader *reader =
+	    store_reader_open(&call->store, NULL, &fault);
+	output.terminal = isatty(STDOUT_FILENO);
+	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
+		read_id(call->operands[i], &id);
+		fault = store_reader_find(reader, id, &record);
+		/* The search is over: what is to come is short. */
+		command_unwatch();
+		if (fault == FAULT_NONE) {
+			put_json(&record, call->values['u'] != NULL);
+			fault = output.fault;
+		} else if (fault == FAULT_ABSENT) {
+			log_error("get: %" PRId64 ": no plant has this id", id);
+			missing = true;
+			fault = FAULT_NONE;
+		} else if (fault == FAULT_DAMAGED) {
+			damage = fault; /* logged; others may be read */
+			fault = FAULT_NONE;
+		}
+	}
+	command_unwatch();
+	store_reader_close(reader);
+	/* What was found is given whatever ended the search, but a signal. */
+	enum fault written =
+	    fault != FAULT_STOPPED ? finish_output() : FAULT_NONE;
+	if (fault == FAULT_NONE)
+		fault = written != FAULT_NONE ? written : damage;
+	return fault == FAULT_NONE && missing ? STATUS_MISSING
+					      : command_fault(fault);
+}
+
+const struct command query_command_get = {
+	.name = "get",
+	.summary = "print plants by their ids",
+	.usage = get_usage,
+	.options = { COMMAND_FLAG("full", 'u'), COMMAND_STORE },
+	.negative_operands = true,
+	.operands = { 1, INT_MAX },
+	.run = run_get,
+};
+
+/*
+ * After the plants of a reader, or some of them: the fault, which may be that
+ * of opening it, or what ended the reading.  `where` is what was read.
+ */
+static enum fault
+end_reading(
+    struct store_reader *reader, enum fault fault, char where[STORE_WHERE_MAX])
+{
+	enum fault end =
+	    reader != NULL ? store_reader_end(reader, where) : FAULT_NONE;
+
+	if (fault != FAULT_NONE || end != FAULT_NONE)
+		return fault != FAULT_NONE ? fault : end;
+	return command_interrupted() != 0 ? FAULT_STOPPED : FAULT_NONE;
+}
+
+static const char export_usage[] =
+    "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
+    "           [--since TIME] [--by NAME] [-o FILE [--force]]\n"
+    "           [--full] [--quiet | --progress]\n"
+    "\n"
+    "Write the plants of a store in the order in which they were stored, as\n"
+    "they are at one moment, which is named on stderr.\n"
+    "\n"
+    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format csv    RFC 4180: id,name,tag; a U+0000 is warned of\n"
+    "  --full          with the time and the token's name, for import --full\n"
+    "  --since TIME    only what was stored at that time or later:\n"
+    "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
+    "  --by NAME       only what was stored with the token of that name\n"
+    "  -o, --output FILE  which is there only when it is complete\n"
+    "  --force         replace FILE if it is there; a journal never is\n"
+    "  --file JOURNAL  read this journal, which nobody may be writing\n";
+
+struct exported {
+	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
+	uint64_t plants;            /* put out */
+	uint64_t nuls;              /* of these, have a U+0000 */
+	int64_t nul_id;             /* the first of them */
+};
+
+/* No tag is an empty field, an empty string "" in quotes. */
+static void
+put_csv(const struct record *record, struct exported *exported)
+{
+	static char text[RECORD_LINE_MAX], field[2 * RECORD_LINE_MAX + 3];
+	struct json_member members[] = { { .name = "name" },
+		{ .name = "tag" } };
+	struct json_error error;
+	bool nul = false;
+	int n = sprintf(field, "%" PRId64, record->id);
+
+	put(field, (size_t)n);
+	/* It is valid: the record was checked. */
+	(void)json_scan_object(
+	    record->plant, record->plant_len, members, 2, &error);
+	for (size_t i = 0; i < 2; i++) {
+		size_t len = 0;
+
+		field[0] = ',';
+		if (members[i].type == JSON_STRING) {
+			len = json_string_decode(record->plant + members[i].at,
+			    members[i].len, text);
+			nul = nul || memchr(text, '\0', len) != NULL;
+			len = csv_field_print(text, len, field + 1);
+		}
+		put(field, len + 1);
+	}
+	put("\r\n", 2);
+	if (nul && exported->nuls++ == 0)
+		exported->nul_id = record->id;
+}
+
+static enum fault
+export_plant(const struct call *call, const struct record *record,
+    struct exported *exported)
+{
+	const char *by = call->values['b'];
+
+	memcpy(exported->at, record->at, TIMESTAMP_LEN);
+	if (by != NULL && (strlen(by) != record->by_len ||
+			      memcmp(by, record->by, record->by_len) != 0))
+		return FAULT_NONE;
+	exported->plants++;
+	if (call->format == FORMAT_CSV)
+		put_csv(record, exported);
+	else
+		put_json(record, call->values['u'] != NULL);
+	return output.fault;
+}
+
+static int
+run_export(const struct call *call)
+{
+	static const char header[] = "id,name,tag\r\n";
+	const char *path = call->values['o'], *since = call->values['s'];
+	char from[TIMESTAMP_LEN + 1];
+	int64_t from_ms;
+	struct exported exported = { 0 };
+	struct store_reader *reader = NULL;
+	struct record record;
+	char where[STORE_WHERE_MAX];
+	enum fault fault = FAULT_NONE;
+
+	if (since != NULL && !command_time(since, &from_ms))
+		return command_usage_error(call,
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    since);
+	if (call->values['F'] != NULL && path == NULL)
+		return command_usage_error(call, "--force is for -o FILE");
+	if (since != NULL)
+		timestamp_print(from_ms, from);
+	output.terminal = path == NULL && isatty(STDOUT_FILENO);
+	if (path != NULL)
+		fault = open_file(path, call->values['F'] != NULL);
+	if (call->format == FORMAT_CSV)
+		put(header, sizeof(header) - 1);
+	if (fault == FAULT_NONE)
+		reader = store_reader_open(
+		    &call->store, since != NULL ? from : NULL, &fault);
+	while (fault == FAULT_NONE && store_reader_next(reader, &record))
+		fault = export_plant(call, &record, &exported);
+	fault = end_reading(reader, fault, where);
+	store_reader_close(reader);
+	if (fault == FAULT_NONE)
+		fault = finish_output();
+	if (output.temporary != NULL && output.fd >= 0)
+		unlink(output.temporary);
+	command_unwatch();
+	if (fault == FAULT_NONE)
+		log_info("exported %" PRIu64 " plants, up to %s%s%s",
+		    exported.plants, where, exported.at[0] != '\0' ? ", " : "",
+		    exported.at);
+	if (fault == FAULT_NONE && exported.nuls > 0)
+		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
+			    "first: %" PRId64 "), where other programs may "
+			    "cut the value off; they are exact in --format "
+			    "jsonl",
+		    exported.nuls, exported.nul_id);
+	if (fault == FAULT_STOPPED)
+		log_error("export: stopped after %" PRIu64 " plants; %s %s",
+		    exported.plants, path != NULL ? path : "stdout",
+		    path != NULL ? "was not made" : "is incomplete");
+	return command_fault(fault);
+}
+
+const struct command query_command_export = {
+	.name = "export",
+	.summary = "write all plants, as JSON lines or CSV",
+	.usage = export_usage,
+	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
+	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
+	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),
+	    COMMAND_VALUE("file", 'j'), COMMAND_STORE },
+	.dir_alias = 'j',
+	.run = run_export,
+};
+
+static const char stats_usage[] =
+    "Usage: plant-store stats [--dir DIR | DIR] [--json]\n"
+    "           [--quiet | --progress]\n"
+    "\n"
+    "Show what a store holds, and its state.  Every line of the journal is\n"
+    "read and checked.  plant-store(1) has what each value means.\n"
+    "\n"
+    "  --json          one JSON object\n";
+
+/* The plants of one token.  There are as many of these as names. */
+struct token_plants {
+	char name[RECORD_BY_MAX + 1];
+	uint64_t plants;
+};
+
+struct stats {
+	uint64_t plants;
+	char first[TIMESTAMP_LEN + 1];
+	char last[TIMESTAMP_LEN + 1];
+	void *tokens; /* a tree of token_plants, by name */
+};
+
+static int
+compare_names(const void *a, const void *b)
+{
+	const struct token_plants *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static enum fault
+count_plant(struct stats *stats, const struct record *record)
+{
+	struct token_plants *token = calloc(1, sizeof(*token)), **place = NULL;
+
+	if (token != NULL) {
+		memcpy(token->name, record->by, record->by_len);
+		place = tsearch(token, &stats->tokens, compare_names);
+	}
+	if (place == NULL || *place != token)
+		free(token);
+	if (place == NULL)
+		return fault_report("stats", "cannot count");
+	(*place)->plants++;
+	stats->plants++;
+	if (stats->first[0] == '\0')
+		memcpy(stats->first, record->at, TIMESTAMP_LEN);
+	memcpy(stats->last, record->at, TIMESTAMP_LEN);
+	return FAULT_NONE;
+}
+
+/* How it is printed: members of a JSON object, or a line each. */
+struct printer {
+	bool json;
+	const char *separator;
+};
+
+/* A text, which may be empty, or for NULL a number. */
+static void
+print_figure(void *context, const char *name, const char *text, uint64_t number)
+{
+	struct printer *printer = context;
+	bool none = text != NULL && text[0] == '\0';
+	/* No text has a character that JSON escapes. */
+	const char *quote = text != NULL && !none ? "\"" : "";
+	char digits[sizeof("18446744073709551615")];
+
+	snprintf(digits, sizeof(digits), "%" PRIu64, number);
+	if (text == NULL)
+		text = digits;
+	if (printer->json)
+		printf("%s\"%s\":%s%s%s", printer->separator, name, quote,
+		    none ? "null" : text, quote);
+	else
+		printf("%-15s  %s\n", name, none ? "-" : text);
+	printer->separator = ",";
+}
+
+static struct printer *of_tokens; /* as twalk() has no context */
+
+static void
+print_token(const void *node, VISIT visit, int depth)
+{
+	const struct token_plants *token =
+	    *(const struct token_plants *const *)node;
+
+	(void)depth;
+	if (visit == postorder || visit == leaf)
+		print_figure(of_tokens, token->name, NULL, token->plants);
+}
+
+static int
+run_stats(const struct call *call)
+{
+	struct stats stats = { 0 };
+	struct printer printer = { call->values['j'] != NULL, "{" };
+	struct record record;
+	char where[STORE_WHERE_MAX];
+	enum fault fault = FAULT_NONE;
+	struct store_reader *reader =
+	    store_reader_open(&call->store, NULL, &fault);
+
+	while (fault == FAULT_NONE && store_reader_next(reader, &record))
+		fault = count_plant(&stats, &record);
+	fault = end_reading(reader, fault, where);
+	command_unwatch();
+	if (fault == FAULT_STOPPED)
+		log_error(
+		    "stats: stopped after %" PRIu64 " plants", stats.plants);
+	if (fault == FAULT_NONE)
+		fault = store_reader_figures(reader, print_figure, &printer);
+	if (fault == FAULT_NONE) {
+		print_figure(&printer, "plants", NULL, stats.plants);
+		print_figure(&printer, "first", stats.first, 0);
+		print_figure(&printer, "last", stats.last, 0);
+		printf("%s", printer.json ? ",\"tokens\":{" : "\ntokens\n");
+		printer.separator = "";
+		of_tokens = &printer;
+		twalk(stats.tokens, print_token);
+		printf("%s", printer.json ? "}}\n" : "");
+	}
+	store_reader_close(reader);
+	tdestroy(stats.tokens, free);
+	return command_fault(fault);
+}
+
+const struct command query_command_stats = {
+	.name = "stats",
+	.summary = "show what a store holds, and its state",
+	.usage = stats_usage,
+	.options = { COMMAND_FLAG("json", 'j'), COMMAND_STORE },
+	.dir_alias = ' ',
+	.run = run_stats,
+};
+
+static const char metrics_usage[] =
+    "Usage: plant-store metrics [--dir DIR]\n"
+    "\n"
+    "Print what all processes of a store have counted, in Prometheus' text\n"
+    "format.  plant-store.fcgi(8) has what each metric means.\n"
+    "\n";
+
+static int
+run_metrics(const struct call *call)
+{
+	static char text[API_METRICS_MAX];
+	struct config config;
+	struct tokens *tokens;
+	enum fault fault;
+
+	if (config_read(&config) != FAULT_NONE)
+		return EX_CONFIG;
+	fault = metrics_open(call->store.dir, false);
+	if (fault != FAULT_NONE) {
+		(void)fault_report(call->store.dir, "cannot open its metrics");
+		return command_fault(fault);
+	}
+	tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
+	if (tokens != NULL)
+		fwrite(text, api_metrics(tokens, config.contract_status, text),
+		    1, stdout);
+	tokens_close(tokens);
+	return command_fault(fault);
+}
+
+const struct command query_command_metrics = {
+	.name = "metrics",
+	.summary = "print what all processes of a store have counted",
+	.usage = metrics_usage,
+	.options = { COMMAND_DIR, COMMAND_HELP },
+	.instead = "those of each process, at PLANT_STORE_METRICS_PATH",
+	.run = run_metrics,
+};

@@ -1,0 +1,189 @@
+"""Goal: a service that is taken over gets no further than its store.
+
+usage: scenario_sandbox.py BUILD_DIR
+
+A preloaded library makes the calls of an attacker once the service serves.
+"""
+
+import contextlib
+import errno
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import sys
+
+from lib_service import (
+    WAIT_S,
+    FastCgiPeer,
+    Responder,
+    Store,
+    Tally,
+    fcgi_request,
+    main,
+    new_plant,
+    responder,
+    temporary_store,
+    wait_until,
+)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "faults"))
+
+from lib_faults import compile_shim  # noqa: E402
+
+KILLED = -signal.SIGSYS
+AT_CWD = -100
+STORED = os.O_CREAT | os.O_WRONLY
+PTRACE_TRACEME = 0
+# A call, and its errno, 0, or the status of the process that it ends.  ROOT has
+# the token file, and the store in its directory.
+PROBES = (
+    ("reads a file of its user", f"openat {AT_CWD} /etc/passwd 0", errno.EACCES),
+    ("reads a file of another process", f"openat {AT_CWD} /proc/1/environ 0", errno.EACCES),
+    ("lists the root", f"openat {AT_CWD} / 0", errno.EACCES),
+    ("reads the token file", f"openat {AT_CWD} ROOT/tokens 0", 0),
+    ("writes to the token file", f"openat {AT_CWD} ROOT/tokens {os.O_WRONLY}", errno.EACCES),
+    ("empties the token file", f"openat {AT_CWD} ROOT/tokens {os.O_TRUNC}", errno.ENOSYS),
+    ("truncates the token file", "truncate ROOT/tokens 0", errno.ENOSYS),
+    ("removes the token file", f"unlinkat {AT_CWD} ROOT/tokens 0", errno.EACCES),
+    ("replaces the token file", f"renameat {AT_CWD} ROOT/store/plants.jsonl {AT_CWD} ROOT/tokens",
+     errno.EACCES),
+    ("makes a file beside the token file", f"openat {AT_CWD} ROOT/new {STORED} 384", errno.EACCES),
+    ("makes a directory elsewhere", f"mkdirat {AT_CWD} /tmp/plant-store 448", errno.EACCES),
+    ("makes a file in the store", f"openat {AT_CWD} ROOT/store/new {STORED} 384", 0),
+    ("lets others into the store", f"chmod ROOT/store {0o777}", errno.ENOSYS),
+    ("runs a program", "execve /bin/true 0 0", KILLED),
+    ("runs a program by its directory", f"execveat {AT_CWD} /bin/true 0 0 0", KILLED),
+    ("traces", f"ptrace {PTRACE_TRACEME} 0 0 0", KILLED),
+    ("makes a socket of the network", f"socket {socket.AF_INET} {socket.SOCK_STREAM} 0", KILLED),
+    ("makes a socket to connect to a local server",
+     f"socket {socket.AF_UNIX} {socket.SOCK_STREAM} 0", errno.ENOSYS),
+    ("makes a socket for syslog",
+     f"socket {socket.AF_UNIX} {socket.SOCK_DGRAM | socket.SOCK_CLOEXEC} 0", 0),
+    ("forks", f"clone {int(signal.SIGCHLD)} 0 0 0 0", errno.ENOSYS),
+    ("signals another process", "kill 1 0", errno.ENOSYS),
+    ("becomes another user", "setuid 65534", errno.ENOSYS),
+    ("makes a name space", "unshare 0x10000000", errno.ENOSYS),
+    ("aborts", "abort", -signal.SIGABRT),
+)
+
+
+def send(store: Store, service: Responder, plant_id: int) -> int:
+    """The status of a plant's answer; 0 if there was none."""
+    body = new_plant(plant_id, "Fern")
+    with FastCgiPeer(service.socket_path) as peer, contextlib.suppress(OSError):
+        return peer.exchange(fcgi_request(store.request(body).items(), body)).status
+    return 0
+
+
+def outcome(store: Store, call: str) -> object:
+    """The errno of a call, 0, or the status of the process that it ended."""
+    (store.root / "responder.log").write_bytes(b"")
+    with responder(
+        store,
+        watched=False,
+        LD_PRELOAD=str(compile_shim(store.build, "probe")),
+        PROBE=call.replace("ROOT", str(store.root)),
+        PLANT_STORE_THREADS="1",  # so that it comes before the answer
+    ) as service:
+        answered = send(store, service, 1)
+        if not answered:
+            return service.process.wait(WAIT_S)
+        found = re.search(r"^probe: \S+ (\d+)$", service.log(), re.MULTILINE)
+    if answered != 200 or service.process.returncode:
+        return f"{answered}, {service.log()}"
+    return int(found[1]) if found else service.log()
+
+
+def check_probes(tally: Tally, store: Store) -> None:
+    for what, call, wanted in PROBES:
+        got = outcome(store, call)
+        how = "can" if wanted == 0 else "cannot"
+        end = " and dies" if wanted == KILLED else ""
+        tally.check(got == wanted, f"{how}, once it serves: it {what}{end}", got)
+        (store.dir / "new").unlink(missing_ok=True)
+
+
+def states(service: Responder) -> set[tuple[str, ...]]:
+    """What the kernel has of its threads."""
+    found = set()
+    for task in pathlib.Path(f"/proc/{service.process.pid}/task").iterdir():
+        status = dict(re.findall(r"^(\w+):\s*(\S+)$", (task / "status").read_text(), re.M))
+        found.add(tuple(status[name] for name in ("NoNewPrivs", "Seccomp", "CapPrm", "CapEff")))
+    return found
+
+
+def check_state(tally: Tally, store: Store) -> None:
+    none = "0" * 16
+    with responder(store, watched=False) as service:
+        well = send(store, service, 1) == 200 and states(service) == {("1", "2", none, none)}
+        tally.check(well, "no thread has a capability, nor gets new rights", states(service))
+        quiet = "open to this process" not in service.log()
+        tally.check(quiet, "and nothing is said of that", service.log())
+    service.log_path.write_bytes(b"")
+    with responder(store, watched=False, PLANT_STORE_SANDBOX="off") as service:
+        log = service.log() if send(store, service, 1) == 200 else ""
+        seccomp = {state[:2] for state in states(service)}
+    well = log.count("PLANT_STORE_SANDBOX=off: every file") == 1 and seccomp == {("0", "0")}
+    tally.check(well, "off is off, and one line of the log says so", (log, seccomp))
+
+
+def check_missing(tally: Tally, store: Store) -> None:
+    """A kernel without a part of it, by strace."""
+    strace = shutil.which("strace")
+    for call, error, what, seccomp in (
+        ("landlock_create_ruleset", "ENOSYS", "landlock", "2"),
+        ("landlock_create_ruleset", "EOPNOTSUPP", "landlock", "2"),
+        ("seccomp", "ENOSYS", "seccomp", "0"),
+    ):
+        sentence = f"without {call} ({error}) one line says so, and the rest holds"
+        if strace is None:
+            tally.skip(sentence, "no strace")
+            continue
+        tracer = (strace, "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+                  "-e", f"inject={call}:error={error}")
+        (store.root / "responder.log").write_bytes(b"")
+        with responder(store, watched=False, tracer=tracer) as service:
+            log = service.log() if send(store, service, 1) == 200 else ""
+            found = {state[:2] + state[3:] for state in states(service)}
+        well = log.count(f"{what} is missing") == log.count("open to this process") == 1
+        well = well and found == {("1", seccomp, "0" * 16)}
+        tally.check(well, sentence, (log, found))
+
+
+def check_tokens(tally: Tally, store: Store) -> None:
+    """The token file is found where a link leads, and when it is replaced there."""
+    there = store.root / "secrets"
+    for folder in there, store.root / "etc":
+        folder.mkdir(mode=0o700)
+    path = there / "tokens"
+    path.write_text(store.tokens.read_text())
+    path.chmod(0o600)
+    link = store.root / "etc" / "tokens"
+    link.symlink_to(path)
+    with responder(store, watched=False, PLANT_STORE_TOKENS=str(link)) as service:
+        well = send(store, service, 1) == 200
+        new = there / "tokens.new"
+        new.write_text("# none\n")
+        new.chmod(0o600)
+        new.rename(path)
+        revoked = wait_until(lambda: send(store, service, 1) == 401)
+    tally.check(well and revoked, "a token file behind a link is read again", service.log())
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    with temporary_store(build_dir) as store:
+        if "-DNO_SANDBOX" in (store.build / "command").read_text():
+            with responder(store, watched=False) as service:
+                well = send(store, service, 1) == 200 and {s[1] for s in states(service)} == {"0"}
+            tally.check(well, "a build for sanitizers or coverage has no sandbox")
+            return
+    for part in check_probes, check_state, check_missing, check_tokens:
+        with tally.part(part.__name__), temporary_store(build_dir) as store:
+            part(tally, store)
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

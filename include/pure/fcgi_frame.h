@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /*
  * Apache sends most: 100 headers of 8190 bytes, and the request line, which has

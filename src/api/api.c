@@ -61,22 +61,15 @@ is_method(const struct request *request, const char *method)
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* Step 2. */
+/* Steps 2 and 3, as far as the head tells. */
 static enum http_error
-check_route(const struct api *api, const struct request *request)
+check_head(const struct api *api, const struct api_call *call,
+    const struct request *request)
 {
 	if (!request_path_is(request, api->config->base_path, RESOURCE))
 		return HTTP_PATH_UNKNOWN;
 	if (!is_method(request, "POST"))
 		return HTTP_METHOD_NOT_ALLOWED;
-	return HTTP_OK;
-}
-
-/* Step 3, as far as the head tells. */
-static enum http_error
-check_framing(const struct api *api, const struct api_call *call,
-    const struct request *request)
-{
 	if (!request_is_json(request))
 		return HTTP_CONTENT_TYPE;
 	if (!request_is_identity(request))
@@ -176,9 +169,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	else
 		error = check_credential(api, call, &request);
 	if (error == HTTP_OK)
-		error = check_route(api, &request);
-	if (error == HTTP_OK)
-		error = check_framing(api, call, &request);
+		error = check_head(api, call, &request);
 	api_fail(call, error);
 	return error == HTTP_OK ? 0 : -1;
 }

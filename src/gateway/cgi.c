@@ -50,19 +50,6 @@ read_up_to(char *buf, size_t len, bool *whole)
 }
 
 /*
- * RFC 3875, section 4.2: the server need not close its end, so exactly the
- * declared length is read.  A chunked body without a length is read to its end;
- * with neither there is no body.
- */
-static size_t
-read_body(const struct api_call *call, size_t max, char *buf, bool *whole)
-{
-	bool all = call->chunked || call->body_len > max;
-
-	return read_up_to(buf, all ? max : call->body_len, whole);
-}
-
-/*
  * Discard the body of a refused request.  Stdin and stdout may be one socket
  * (Apache's mod_cgid): if the process ends with unread bytes in it, the socket
  * is reset and the answer is lost.
@@ -171,8 +158,13 @@ cgi_serve(const struct config *config)
 			status = use_store(config, &call, &store);
 		drain(&call);
 	} else {
-		size_t len =
-		    read_body(&call, config->body_bytes_max + 1, buf, &whole);
+		/*
+		 * The server need not close its end (RFC 3875, 4.2): only a
+		 * chunked body, which has no length, is read to its end.
+		 */
+		size_t len = read_up_to(buf,
+		    call.chunked ? config->body_bytes_max + 1 : call.body_len,
+		    &whole);
 
 		if (api_body(&api, &call, buf, len, whole) == 0)
 			status = use_store(config, &call, &store);

@@ -85,22 +85,16 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/* xorshift64: no client can foresee the pivots, so none can make them bad. */
-static size_t
-random_below(uint64_t *seed, size_t n)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return (size_t)(*seed % n);
-}
-
 /* Quicksort; the larger part by the loop, so that the stack stays small. */
 static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		const struct pair pivot = pairs[random_below(seed, n)];
+		/* xorshift64: no client can foresee the pivots. */
+		*seed ^= *seed << 13;
+		*seed ^= *seed >> 7;
+		*seed ^= *seed << 17;
+		const struct pair pivot = pairs[*seed % n];
 		size_t i = 0, j = n - 1;
 
 		for (;; i++, j--) {

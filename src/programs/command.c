@@ -64,7 +64,7 @@ print_usage(const struct command *command)
 {
 	fputs(command->usage, stdout);
 	if (has_option(command, 'd'))
-		printf("  --dir DIR       the store's directory, or a backup's "
+		printf("  --dir DIR       the store's directory "
 		       "(PLANT_STORE_DIR)\n");
 	if (has_option(command, 'p'))
 		printf("  --quiet         show no progress\n"

@@ -7,7 +7,6 @@
 #ifndef STORE_REPLAY_H
 #define STORE_REPLAY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -7,6 +7,7 @@ A preloaded library makes the calls of an attacker once the service serves.
 
 import contextlib
 import errno
+import fcntl
 import os
 import pathlib
 import re
@@ -37,6 +38,7 @@ KILLED = -signal.SIGSYS
 AT_CWD = -100
 STORED = os.O_CREAT | os.O_WRONLY
 PTRACE_TRACEME = 0
+F_SETOWN_EX = 15
 # A call, and its errno, 0, or the status of the process that it ends.  ROOT has
 # the token file, and the store in its directory.
 PROBES = (
@@ -64,6 +66,10 @@ PROBES = (
      f"socket {socket.AF_UNIX} {socket.SOCK_DGRAM | socket.SOCK_CLOEXEC} 0", 0),
     ("forks", f"clone {int(signal.SIGCHLD)} 0 0 0 0", errno.ENOSYS),
     ("signals another process", "kill 1 0", errno.ENOSYS),
+    ("has the kernel signal another process", f"fcntl 0 {fcntl.F_SETOWN} 1", errno.ENOSYS),
+    ("has the kernel signal a thread", f"fcntl 0 {F_SETOWN_EX} 0", errno.ENOSYS),
+    ("chooses the signal", f"fcntl 0 {fcntl.F_SETSIG} {int(signal.SIGKILL)}", errno.ENOSYS),
+    ("hides a command in the upper half", f"fcntl 0 {1 << 32 | fcntl.F_SETOWN} 1", errno.ENOSYS),
     ("becomes another user", "setuid 65534", errno.ENOSYS),
     ("makes a name space", "unshare 0x10000000", errno.ENOSYS),
     ("aborts", "abort", -signal.SIGABRT),
@@ -100,7 +106,7 @@ def outcome(store: Store, call: str) -> object:
 def check_probes(tally: Tally, store: Store) -> None:
     for what, call, wanted in PROBES:
         got = outcome(store, call)
-        how = "can" if wanted == 0 else "cannot"
+        how = "can" if wanted in (0, -signal.SIGABRT) else "cannot"
         end = " and dies" if wanted == KILLED else ""
         tally.check(got == wanted, f"{how}, once it serves: it {what}{end}", got)
         (store.dir / "new").unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def check_same(tally: Tally, one: Builder, other: Builder) -> pathlib.Path:
     tally.check(len(first) >= len(PROGRAMS) + 2, "two packages are built", first)
     for file in sorted(first | second):
         tally.check(first.get(file) == second.get(file), f"{file}: two are the same",
-                    f"{first.get(file)} {second.get(file)}; kept: {one.folder.parent}")
+                    f"{first.get(file)} {second.get(file)}")
     return tarball
 
 

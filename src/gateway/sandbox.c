@@ -35,7 +35,7 @@ static const char allowed[] =
     "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
     "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
     "epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64 "
-    "fallocate fcntl fcntl64 fdatasync flock fstat fstat64 fstatat64 fstatfs "
+    "fallocate fdatasync flock fstat fstat64 fstatat64 fstatfs "
     "fstatfs64 fsync ftruncate ftruncate64 futex futex_time64 getdents64 "
     "getegid geteuid getgid getpeername getpid getrandom getsockopt gettid "
     "gettimeofday getuid _llseek linkat lseek lstat madvise memfd_create "
@@ -150,6 +150,9 @@ close_calls(bool database)
 	RULE(ALLOW, clone, 1,
 	    SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 	RULE(ALLOW, openat, 1, SCMP_A2(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
+	/* This bit is in F_SETSIG and F_SETOWN_EX, too, which signal others. */
+	RULE(ALLOW, fcntl, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
+	RULE(ALLOW, fcntl64, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
 	/* Of musl, where the machine has it. */
 	RULE(ALLOW, open, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
 	seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);

@@ -3,9 +3,9 @@
  *
  * sandbox_enter(config):
  * From now on this thread, and those that it starts, have no capabilities, and
- * only the files and system calls of SANDBOX in plant-store.fcgi(8).  What
- * cannot be had here is logged, and the rest holds; if config->sandbox is
- * false, that is logged, and all.  Call with descriptors to spare.
+ * only the files and system calls of SANDBOX in plant-store.fcgi(8).  What the
+ * kernel does not have is logged, and the rest holds.  If config->sandbox is
+ * false, this only logs a warning.  Call with descriptors to spare.
  */
 #ifndef SANDBOX_H
 #define SANDBOX_H

@@ -130,16 +130,6 @@ is_written(int dir)
 	return written;
 }
 
-/* Without the lock, a process with another boot id builds another index. */
-static void
-lock_mark(struct index *index)
-{
-	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
-
-	index->lock = openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
-	fcntl(index->lock, F_OFD_SETLK, &lock);
-}
-
 /* Whether the pages of the file can be read as they were written. */
 static bool
 is_whole(const struct index *index)
@@ -275,13 +265,19 @@ open_environment(struct index *index, const char *path)
 static int
 hand_over(struct index *index, int error, struct index **opened)
 {
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+
 	if (error != 0) {
 		(void)fail(index, error);
 		index_close(index, false);
 		return -1;
 	}
-	if (index->write)
-		lock_mark(index);
+	/* Without it, a process with another boot id builds another index. */
+	if (index->write) {
+		index->lock =
+		    openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+		fcntl(index->lock, F_OFD_SETLK, &lock);
+	}
 	*opened = index;
 	return 0;
 }

@@ -21,9 +21,9 @@ static const struct {
 	const char *name;
 	long number;
 } calls[] = { CALL(chmod), CALL(clone), CALL(execve), CALL(execveat),
-	CALL(kill), CALL(mkdirat), CALL(openat), CALL(ptrace), CALL(renameat),
-	CALL(setuid), CALL(socket), CALL(truncate), CALL(unlinkat),
-	CALL(unshare) };
+	CALL(fcntl), CALL(kill), CALL(mkdirat), CALL(openat), CALL(ptrace),
+	CALL(renameat), CALL(setuid), CALL(socket), CALL(truncate),
+	CALL(unlinkat), CALL(unshare) };
 
 static void
 probe(char *text)

@@ -79,7 +79,7 @@ class Docker:
         for old, new in (("127.0.0.1:8080:", f"127.0.0.1:{self.port}:"), *changed.items()):
             script = script.replace(old, new)
         return subprocess.run(
-            ["bash", "-ec", script],
+            ["bash", "-o", "pipefail", "-ec", script],
             cwd=TOP,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -108,10 +108,10 @@ class Docker:
     def client(self, token: str) -> HttpClient:
         return HttpClient(self.port, token)
 
-    def answers(self) -> bool:
+    def answers(self, port: int | None = None) -> bool:
         """Whether the service answers, as without a token."""
         try:
-            answer = self.client("").send(None, headers={"Authorization": None})
+            answer = HttpClient(port or self.port, "").send(None, headers={"Authorization": None})
             return answer.is_error(401, 1001)
         except OSError:
             return False
@@ -222,10 +222,13 @@ def check_parts(tally: Tally, docker: Docker) -> None:
     again = wait_until(lambda: docker.state("State.StartedAt") != starts)
     well = again and wait_until(docker.answers)
     tally.check(well, "after lighttpd's death it is started again", docker.state("State"))
-    command = block("docker run -d").replace("--restart on-failure", "")
+    command = block("docker run -d").replace("--restart on-failure",
+                                             "-e PLANT_STORE_BASE_PATH=/")
     other = free_port()
     docker.needed(command.replace("--name plant-store", "--name once")
                   .replace("127.0.0.1:8080", f"127.0.0.1:{other}"))
+    well = wait_until(lambda: docker.answers(other))
+    tally.check(well, "its base path may be the root", docker.run("docker logs once"))
     wait_until(lambda: len(docker.pids("plant-store.fcg", "once")) == 2)
     os.kill(docker.pids("plant-store.fcg", "once")[0], signal.SIGKILL)
     status = docker.needed("docker wait once")

@@ -303,6 +303,11 @@ def check_lost_end(tally: Tally, store: Store) -> None:
     def command(*words: object) -> int:
         return store.command(*words).returncode
 
+    def is_marked() -> bool:
+        """Up to the end: an idle moment before that has left an earlier mark."""
+        end = len(store.journal.read_bytes().rstrip(b"\n")) + 1
+        return mark.exists() and f" {end:020} " in mark.read_text()
+
     with responder(store, watched=False) as service:
         with FastCgiPeer(service.socket_path) as peer:
             for plant_id in range(50):
@@ -311,8 +316,7 @@ def check_lost_end(tally: Tally, store: Store) -> None:
                     raise RuntimeError("no plants to begin with")
                 if plant_id == 9 and command("backup", backup):
                     raise RuntimeError("no backup to restore")
-        tally.check(wait_until(lambda: mark.exists() and mark.stat().st_size > 0),
-                    "an idle service writes the end mark")
+        tally.check(wait_until(is_marked), "an idle service writes the end mark")
         service.process.kill()
         service.process.wait()
     whole = store.journal.read_bytes()

@@ -364,6 +364,8 @@ def service(chroot: Chroot, port: int, token: str) -> Iterator[HttpClient]:
     shutil.copy(directory / "common.conf", chroot.path("etc/lighttpd"))
     chroot.path("etc/lighttpd/plant-store.conf").write_text(config)
     server = "exec lighttpd -D -f /etc/lighttpd/plant-store.conf"
+    # With one of before, plant-store-start listens for a moment to find whether it is used.
+    chroot.path(SOCKET).unlink(missing_ok=True)
     with chroot.started(RESPONDER, chroot.path(SOCKET)):
         with chroot.started(server, port):
             client = HttpClient(port, token)

@@ -29,7 +29,7 @@ WORKERS = 8
 CLIENTS = 8
 KILLS = 500
 PAUSE_S = (0.0, 0.15)
-BACK_S = 5.0  # from a kill to the next answer 200
+BACK_S = 10.0  # from a kill to the next answer 200
 LOCK_S = 5.0  # STORE_LOCK_TIMEOUT_MS
 LATE_S = 3.0  # what an answer may take more, on a busy machine
 

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S, BIN, DATABASE, OWNER, START_S, TRY_AGAIN, Clusters, Server, TableStore, ask,
-    check_load, clusters, hosts, judge, memory, no_password, run, single, table_store,
+    AGAIN_S, BIN, DATABASE, OWNER, ROLE, START_S, TRY_AGAIN, Clusters, Server, TableStore,
+    ask, check_load, clusters, hosts, judge, memory, no_password, run, single, table_store,
 )
 import lib_faults
 from lib_service import Responder, Tally, responder, wait_until
@@ -32,7 +32,9 @@ BUSY, UNKNOWN = 5004, 5009
 DEADLINE_S = 5.0
 LATE_S = 3.0  # what an answer may take more, on a busy machine
 BACK_S = 30.0
-WAITS = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+# Not those of autovacuum.
+WAITS = ("SELECT pid FROM pg_stat_activity"
+         f" WHERE wait_event = 'SyncRep' AND usename = '{ROLE}'")
 
 
 @dataclasses.dataclass
@@ -183,7 +185,8 @@ def stuck_id(setup: Setup) -> None:
     """Another session holds one id of a batch."""
     command = [BIN / "psql", "-Xq", "-h", setup.primary.folder, "-U", OWNER]
     command += ["-p", str(setup.primary.port), DATABASE]
-    holds = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"
+    holds = ("SELECT 1 FROM pg_stat_activity"
+             " WHERE state = 'idle in transaction' AND query LIKE 'INSERT%'")
     plants = [(number, f"beside it {number}", None) for number in range(32)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as holder:
         holder.stdin.write("BEGIN; INSERT INTO plants VALUES (7, '{}', 'me', now());\n")

@@ -190,6 +190,7 @@ def check(
         honest.start()
         took, wrong = send_good(server, seconds)
         honest.join()
+        wait_until(lambda: slow.closed >= SLOW)
     finally:
         slow.ends.set()
         slow.join()

@@ -44,7 +44,6 @@ PIECES = 12
 PIECE_S = 0.01
 PAUSE_S = 0.6
 HALF_S = 2.0  # for the rest of an answer, from when no more of it was sent
-BACK_S = 5.0  # for a service that comes back by itself
 COUNTED_S = 4.0  # mod_fcgid looks every 3 s
 NEVER = 999_999  # the id of plants that must not be stored
 EXPIRED = "pst_" + "E" * 43
@@ -304,6 +303,7 @@ def held_back(trial: Trial) -> None:
 
     plant = trial.plant("held back")
     request = trial.request(plant)
+    trial.settle()  # which opens a file
     before = descriptors()
     with trial.wire() as wire:
         wire.send(request[:-5])
@@ -815,7 +815,7 @@ def retry(trial: Trial, case: str, plant: Plant) -> None:
         answers.append(last)
         return isinstance(last, Answer) and last.error() != NO_ANSWER
 
-    wait_until(is_answered, BACK_S)
+    wait_until(is_answered)
     client.close()
     trial.expect(case, plant, answers[-1])
 
@@ -874,6 +874,7 @@ def add_expired_token(trial: Trial) -> None:
 
 def wait_for_expired_token(trial: Trial) -> None:
     headers = {"Authorization": f"Bearer {EXPIRED}"}
+    trial.client.close()  # a server ends a connection that is idle for long
     wait_until(lambda: trial.client.send(None, headers=headers).error() == 1006)
 
 

@@ -240,7 +240,8 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
         )
         stored = size.plants + measure_service(store, size)
         stored += one_by_one(inserter, store, size, size.plants, "grown")
-        scans = measure.scans(build, store.dir, timeout_s, rounds)
+        journal = store.dir / "plants.jsonl"
+        scans = [measure.scan(build, journal) for _ in range(rounds)]
         for _, count in scans:
             if count != stored:
                 raise RuntimeError(f"{count} plants, not {stored}")
@@ -251,7 +252,7 @@ def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
             rebuild(maker, store, size, timeout_s)
         size.rebuilding = [max(size.rebuilding, key=lambda memory: memory.anonymous)]
         size.rebuilt_index_bytes = index_bytes(store)
-        opens = measure.opens(maker, store.dir, timeout_s)
+        opens = [measure.start(maker, store.dir) for _ in range(measure.ROUNDS)]
         size.opens_ms = [seconds * 1000 for seconds, _ in opens]
         print(
             f"  index built anew in {spread(size.rebuilds_s, '.2f')} s, "

@@ -403,19 +403,18 @@ def take_lock(journal: pathlib.Path) -> int:
 @contextlib.contextmanager
 def held_lock(store: Store) -> Iterator[None]:
     """Nobody else gets the store's lock meanwhile."""
-    held = []
-
-    def take() -> list[int]:
-        with contextlib.suppress(BlockingIOError):
-            held.append(take_lock(store.journal))
-        return held
-
-    if not wait_until(take):
-        raise RuntimeError("the store's lock is never free")
+    held, deadline = -1, time.monotonic() + WAIT_S
+    while held < 0:
+        try:
+            held = take_lock(store.journal)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the store's lock is never free") from None
+            time.sleep(0.0002)  # workers give it to one another at once
     try:
         yield
     finally:
-        os.close(held[0])
+        os.close(held)
 
 
 # --- Services ----------------------------------------------------------------

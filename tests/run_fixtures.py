@@ -60,7 +60,7 @@ from lib_service import (
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURES = HERE / "fixtures"
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0
 TIMEOUT_VALGRIND_S = 60.0
 PIPE_BYTES = 1 << 20  # what anybody may have; the largest body is 64 KiB
 VALGRIND_FOUND = 99

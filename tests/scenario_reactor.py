@@ -627,7 +627,7 @@ def check_stop_within_sync(tally: Tally, store: Store) -> None:
 def check_early_request(tally: Tally, store: Store) -> None:
     """The next request on a connection whose plant waits for the commit."""
     settings = TRACED | {"PLANT_STORE_THREADS": "2"}
-    tracer = slow_syncs(store, "1+", LULL_S)
+    tracer = slow_syncs(store, "1+", 2 * LULL_S)
     with reacting(tally, store, tracer=tracer, **settings) as reactor:
         reactor.exchange(reactor.good())
         with contextlib.ExitStack() as stack:

@@ -23,9 +23,12 @@ from lib_service import (
     Store,
     Tally,
     fcgi_request,
+    listening,
     main,
     new_plant,
     responder,
+    start,
+    stop_process,
     temporary_store,
     wait_until,
 )
@@ -86,21 +89,26 @@ def send(store: Store, service: Responder, plant_id: int) -> int:
 
 def outcome(store: Store, call: str) -> object:
     """The errno of a call, 0, or the status of the process that it ended."""
-    (store.root / "responder.log").write_bytes(b"")
-    with responder(
-        store,
-        watched=False,
+    path, log = store.root / "probe.sock", store.root / "probe.log"
+    log.write_bytes(b"")
+    environment = store.environment(
         LD_PRELOAD=str(compile_shim(store.build, "probe")),
         PROBE=call.replace("ROOT", str(store.root)),
         PLANT_STORE_THREADS="1",  # so that it comes before the answer
-    ) as service:
-        answered = send(store, service, 1)
-        if not answered:
-            return service.process.wait(WAIT_S)
-        found = re.search(r"^probe: \S+ (\d+)$", service.log(), re.MULTILINE)
-    if answered != 200 or service.process.returncode:
-        return f"{answered}, {service.log()}"
-    return int(found[1]) if found else service.log()
+    )
+    answered = 0
+    # Connected before it starts: one that has died has no listener.
+    with listening(path) as listener, FastCgiPeer(path) as peer:
+        process = start([store.responder], log, env=environment, stdin=listener)
+        listener.close()
+        with contextlib.suppress(OSError):
+            answered = peer.exchange(store.fcgi(new_plant(1, "Fern"))).status
+    status = stop_process(process) if answered else process.wait(WAIT_S)
+    if not answered:
+        return status
+    said = log.read_text(errors="replace")
+    found = re.search(r"^probe: \S+ (\d+)$", said, re.MULTILINE)
+    return int(found[1]) if found and (answered, status) == (200, 0) else f"{answered}, {said}"
 
 
 def check_probes(tally: Tally, store: Store) -> None:

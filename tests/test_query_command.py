@@ -31,7 +31,7 @@ from lib_service import (
 from load import Load, kept
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-HOLD_S = 0.5  # more than progress waits for
+HOLD_S = 2.0  # more than progress waits for
 LOAD_PLANTS = 300
 
 # What a name or a tag may hold, and a reader of CSV may stumble over.

@@ -267,6 +267,7 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
         with temporary_store(build_dir) as store, pool(store, WORKERS) as workers:
             with single(store, workers.socket_path) as exchange:
                 events = [ask(exchange, own_plant(0, 1))[0]]
+            wait_until(lambda: len(workers.workers()) == WORKERS)
             for part in (check_slow, check_vanishing, check_malformed):
                 with tally.part(part.__name__):
                     events += part(tally, store, workers)

@@ -37,7 +37,8 @@ EXPORTS := fault_report log_at record_is_canonical timestamp_print \
 # give the same bytes in whichever folder they are; gcc notes the folder by PWD.
 export PWD := $(CURDIR)
 ALL_CFLAGS := '-fdebug-prefix-map=$(CURDIR)=.' -std=c17 -D_GNU_SOURCE -O2 -g \
-	$(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude -DPLANT_STORE_VERSION='"$(VERSION)"' \
+	$(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude \
+	-DPLANT_STORE_VERSION='"$(VERSION)"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
 ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \

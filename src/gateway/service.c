@@ -224,7 +224,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return service_status(fault);
-	/* What it may not read is missed now, not when it connects again. */
+	/* First, so that the start fails if it may not read a file of libpq. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

@@ -65,7 +65,7 @@ static const struct {
 	[HEALTH] = { "PLANT_STORE_HEALTH_PATH", "", "where the state is",
 	    "a path such as /health, neither of the plants nor the metrics" },
 	[SANDBOX] = { "PLANT_STORE_SANDBOX", "on",
-	    "whether the service gives up what it does not need",
+	    "whether the service enters its sandbox",
 	    "on, or off to debug it" },
 };
 

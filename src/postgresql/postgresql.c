@@ -163,7 +163,7 @@ count_asked(const struct batch *batch)
 	return count;
 }
 
-/* Put the first `columns` of what is asked into batch->texts. */
+/* Print the first `columns` parameters, of the asked items, into the batch. */
 static void
 encode(const struct batch *batch, int columns, const char **values)
 {
@@ -352,7 +352,7 @@ by_id_and_place(const void *a, const void *b)
 			    : (*x > *y) - (*x < *y);
 }
 
-/* Some items, of so many bytes, whose results are set. */
+/* Commit `n` items and set their results; their parameters need `bytes`. */
 static void
 commit_part(
     struct store *store, struct store_item **items, size_t n, size_t bytes)

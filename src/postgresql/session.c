@@ -44,8 +44,8 @@
 	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
 
 /*
- * What has to be mended, the standbys, and the settings that a role or a
- * database may have weakened.  CockroachDB has neither fsync nor
+ * Gives what an operator has to mend, or "", and the standbys; sets what a role
+ * or a database may have weakened.  CockroachDB has neither fsync nor
  * full_page_writes.
  */
 static const char check[] =

@@ -7,7 +7,7 @@
  * that ended early it is safe to import again: an id makes a plant's creation
  * repeatable.
  *
- *A line that is longer than a plant may be is read to its end and not kept.  A
+ * A line that is longer than a plant may be is read to its end and not kept.  A
  * record of CSV becomes the JSON that a client would have sent, so there is one
  * set of checks.
  */
@@ -125,7 +125,7 @@ note_line(struct lines *lines, uint64_t number)
 		lines->first = number;
 }
 
-/* Commit it, and log what was not stored: a conflict, or the end of all. */
+/* Commit the batch; log each conflict, and what ends the import. */
 static void
 commit_batch(void)
 {
@@ -157,7 +157,7 @@ commit_batch(void)
 			    import.name, entry->line, errors_number(error),
 			    entry->plant.id, errors_message(error),
 			    ends ? "  Every line before it is done; import the "
-				   "file again: what is stored is skipped"
+				   "file again, which skips stored plants"
 				 : "");
 		plant_done(&entry->plant);
 	}
@@ -303,8 +303,8 @@ is_absent(const struct csv_field *field)
 }
 
 /*
- * The plant of a record with the header's fields.  What is missing or wrong is
- * so in the JSON, too; an id that is no integer is a string there.
+ * Make a record the JSON of its plant, and read that.  A missing or wrong field
+ * is so in the JSON, too; an id that is no integer is a string there.
  */
 static void
 read_record(const struct csv_field *fields)

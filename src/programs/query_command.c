@@ -1,7 +1,7 @@
 /*
- * query_command: what is in a store: plants by their ids (get), all plants as
- * JSON lines or CSV (export), its figures (stats), and what its processes have
- * counted (metrics).
+ * query_command: reads a store: plants by their ids (get), all plants as JSON
+ * lines or CSV (export), its figures (stats), and the counters of its processes
+ * (metrics).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -263,7 +263,7 @@ run_get(const struct call *call)
 	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
 		fault = store_reader_find(reader, id, &record);
-		/* The search is over: what is to come is short. */
+		/* Only the first search may take long. */
 		command_unwatch();
 		if (fault == FAULT_NONE) {
 			put_json(&record, call->values['u'] != NULL);

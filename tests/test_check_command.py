@@ -414,7 +414,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a server that wants a length", {"plain": (411, PAGE, {})}, "Content-Length"),
     ("a redirect", {"plain": (301, "", {"Location": "/x/plants"})}, "/x/plants"),
     ("a small limit", {"full": (413, PAGE, {})}, "client_max_body_size"),
-    ("a small limit of mod_fcgid", {"full": (400, 3006, {})}, "LimitRequestBody"),
+    ("a body that is lost", {"full": (400, 3006, {})}, "LimitRequestBody"),
     ("a body cut short", {"full": (400, 3004, {})}, "LimitRequestBody"),
     ("a small limit of the service", {"full": (413, 3007, {})}, "give both the same"),
     ("an unmounted path, our Error", by_server(404, 2001), "does not pass this path"),

@@ -157,7 +157,7 @@ static const struct hint {
 	    "client_max_body_size, Apache: LimitRequestBody)" },
 	{ 500, 0,
 	    "the web server failed: its error log has why; look whether it can "
-	    "start the program, and with mod_fcgid at FcgidMaxRequestLen" },
+	    "start the program" },
 	{ 502, 0, no_service },
 	{ 503, 0, no_service },
 	{ 504, 0, no_service },

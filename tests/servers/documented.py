@@ -299,7 +299,6 @@ def started_by_server() -> list[Case]:
     copies = {
         "lighttpd's spawn.conf": spawn,
         "lighttpd's cgi.conf": spawn.replace("spawn.conf", "cgi.conf"),
-        "Apache's fcgid.conf": apache.replace("proxy_fcgi.conf", "fcgid.conf"),
         "Apache's cgid.conf": apache.replace("proxy_fcgi.conf", "cgid.conf"),
     }
     places = "/var/lib/plant-store-web /etc/plant-store-web{,/tokens}"

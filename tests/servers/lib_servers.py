@@ -93,13 +93,10 @@ class SetUp:
         for program in programs:
             if not shutil.which(program, path=SYSTEM_PATH):
                 return f"{program} is not installed"
-        if self.mode == "fcgid" and not FCGID_MODULE.exists():
-            return "libapache2-mod-fcgid is not installed"
         return None
 
 
 PROGRAMS = {"lighttpd": "lighttpd", "apache": "apache2", "nginx": "nginx"}
-FCGID_MODULE = pathlib.Path("/usr/lib/apache2/modules/mod_fcgid.so")
 
 SET_UPS = [
     dataclasses.replace(set_up, mount=mount)
@@ -108,7 +105,6 @@ SET_UPS = [
         SetUp("lighttpd", "spawn", "", http2=True),
         SetUp("lighttpd", "cgi", "", cgi=True, http2=True),
         SetUp("apache", "proxy_fcgi", "", own_socket=True),
-        SetUp("apache", "fcgid", ""),
         SetUp("apache", "cgid", "", cgi=True, streams_body=True),
         SetUp("nginx", "fastcgi", "", own_socket=True),
         SetUp("nginx", "keep", "", own_socket=True, keeps_connections=True),

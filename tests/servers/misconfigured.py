@@ -27,7 +27,6 @@ BASE_PATH = "set PLANT_STORE_BASE_PATH to the path of the URL"
 NOT_MOUNTED = "mount the service there, or correct the URL"
 FORBIDDEN = "the web server forbids this path: allow it"
 LIMIT = "the web server's limit of bodies is smaller than the service's"
-NO_BODY = "the web server's limit of bodies may be smaller than the service's"
 OWN_LIMIT = "the service's limit of bodies is smaller"
 DOWN = "start it, and let the web server use its socket"
 FAILED = "look whether it can start the program"
@@ -80,22 +79,18 @@ def edit_common(old: str, new: str) -> Fault:
 # --- What is broken ----------------------------------------------------------
 
 OWN_SOCKET = ("lighttpd fastcgi", "proxy_fcgi", "nginx")
-STARTED_BY_REQUEST = ("lighttpd cgi", "apache cgid", "apache fcgid")
+STARTED_BY_REQUEST = ("lighttpd cgi", "apache cgid")
 APACHE_EDITS = [
     Case("the credential is kept back", ("apache",),
          ("drops the header Authorization", 'add "CGIPassAuth On" to the <Location> of the service'),
          edit_common("\tCGIPassAuth On\n", ""), mounts=MOUNTS),
-    # mod_fcgid hands an empty body over, mod_proxy_fcgi does not obey it.
+    # mod_proxy_fcgi does not obey it.
     Case("the limit is small", ("apache cgid",), (LIMIT, "LimitRequestBody"),
-         edit("LimitRequestBody 65536", "LimitRequestBody 32768", "errors")),
-    Case("the limit is small", ("fcgid",), (NO_BODY, "LimitRequestBody"),
          edit("LimitRequestBody 65536", "LimitRequestBody 32768", "errors")),
     Case("the limit is small", ("proxy_fcgi",), (),
          edit("LimitRequestBody 65536", "LimitRequestBody 32768", "errors")),
     Case("the limit of Content-Length is small", ("apache",), (LIMIT,),
          edit("-gt 65536", "-gt 32768", "errors")),
-    Case("the limit of mod_fcgid is small", ("fcgid",), ("FcgidMaxRequestLen",),
-         edit("FcgidMaxRequestLen 1048576", "FcgidMaxRequestLen 32768")),
     Case("nobody is allowed", ("apache",), (FORBIDDEN,),
          edit_common("\tCGIPassAuth On", "\tCGIPassAuth On\n\tRequire all denied")),
     Case("a redirect comes first", STARTED_BY_REQUEST[1:], (REDIRECTED,),
@@ -170,7 +165,7 @@ ACCIDENTS = [
     Case("the base path is another", ("lighttpd cgi", "lighttpd spawn"), (BASE_PATH,),
          edit('_BASE_PATH" => var.mount', f'_BASE_PATH" => "{ELSEWHERE}"'),
          mounts=MOUNTS),
-    Case("the base path is another", ("apache fcgid", "apache cgid"), (BASE_PATH,),
+    Case("the base path is another", ("apache cgid",), (BASE_PATH,),
          edit('_BASE_PATH "${mount}"', f'_BASE_PATH "{ELSEWHERE}"'), mounts=MOUNTS),
     Case("the service has a smaller limit", ("lighttpd", "apache", "nginx"),
          (OWN_LIMIT,), settings={"PLANT_STORE_BODY_BYTES_MAX": "32768"}),
@@ -185,8 +180,6 @@ ACCIDENTS = [
     Case("the program is not executable", STARTED_BY_REQUEST, (FAILED,),
          lambda it: it.store.responder.chmod(0o644)),
     Case("a setting is wrong", ("lighttpd cgi", "apache cgid"), (NOT_READY,),
-         settings={"PLANT_STORE_BODY_BYTES_MAX": "1"}),
-    Case("a setting is wrong", ("fcgid",), (FAILED,),
          settings={"PLANT_STORE_BODY_BYTES_MAX": "1"}),
 ]
 CASES = ACCIDENTS + APACHE_EDITS + LIGHTTPD_EDITS + NGINX_EDITS

@@ -44,7 +44,6 @@ PIECES = 12
 PIECE_S = 0.01
 PAUSE_S = 0.6
 HALF_S = 2.0  # for the rest of an answer, from when no more of it was sent
-COUNTED_S = 4.0  # mod_fcgid looks every 3 s
 NEVER = 999_999  # the id of plants that must not be stored
 EXPIRED = "pst_" + "E" * 43
 HALF_ANSWER = pathlib.Path(__file__).resolve().parent / "half_answer.py"
@@ -784,8 +783,6 @@ def kills(trial: Trial) -> None:
     finally:
         deadly.end()
     trial.expect("killed", Told(503, NO_ANSWER), found, plant)
-    # mod_fcgid has more of them.
-    signal_all(trial.server.worker_pids(), signal.SIGKILL)
     retry(trial, "retry after a kill", plant)
     if trial.set_up.streams_body:
         plant = trial.plant("killed early")
@@ -796,13 +793,6 @@ def kills(trial: Trial) -> None:
             wire.send(plant.body()[-5:])
             trial.expect("killed early", Told(500, NO_ANSWER), wire.answer(), plant)
         retry(trial, "retry after that", plant)
-
-
-def kills_again(trial: Trial) -> None:
-    """mod_fcgid counts those that ended, and may start no more for a while."""
-    time.sleep(COUNTED_S)
-    signal_all(trial.server.worker_pids(), signal.SIGKILL)
-    retry(trial, "retry after another", trial.plant("killed again"))
 
 
 def retry(trial: Trial, case: str, plant: Plant) -> None:
@@ -906,13 +896,12 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     found += [many_clients, wait_for_expired_token, Trial.settle]
     found += [page, refusals, raw_refusals]
     found += [http2_refusals, Trial.settle] * set_up.http2
-    found += [aborts, kills, *[kills_again] * (set_up.mode == "fcgid")]
+    found += [aborts, kills]
     found += [half_answers, down, end]
     return [part for part in found if shutil.which(NEEDS.get(part, "true"))]
 
 
 def run(set_up: SetUp, build_dir: str) -> Trial:
-    # mod_fcgid's processes have one reactor by their configuration.
     settings = {"PLANT_STORE_THREADS": "2" if set_up.mount else "1"}
     with running(set_up, build_dir, **settings) as server:
         trial = Trial(server)

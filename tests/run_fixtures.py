@@ -159,7 +159,10 @@ class Case:
         lines = ["Content-Type: application/json"] if self.status != 204 else PREFLIGHT[:]
         if self.origin is not None:
             lines.append(f"Access-Control-Allow-Origin: {self.origin}")
-            lines += ["Access-Control-Expose-Headers: x-request-id", "Vary: Origin"]
+            lines.append("Access-Control-Expose-Headers: retry-after, x-request-id")
+        # An invalid list is none.
+        if any(re.match("PLANT_STORE_CORS_ORIGINS=.*[a-z0-9]$", each) for each in self.changes):
+            lines.append("Vary: Origin")
         if self.number is None:
             return lines
         status = ERRORS[self.number].status

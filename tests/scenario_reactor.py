@@ -758,7 +758,7 @@ def check_log(tally: Tally, store: Store) -> None:
     well = all(fields <= at.keys() for at in lines) and len(lines) > len(asked)
     tally.check(well, "each line is a JSON object with all members")
     refused = sum(status == 401 for _, status in asked)
-    sums = [at["1002"] for at in lines if "1002" in at]
+    sums = [at["errors"]["1002"] for at in lines if "errors" in at]
     tally.check(sum(sums) == refused, "and the refusals are summed up", sums)
     service.log_path.unlink()
     with reacting(tally, store) as reactor:

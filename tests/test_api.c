@@ -523,7 +523,7 @@ API_TEST(answers_are_logged_at_debug_and_refusals_summed_up)
 	    "\"token\":\"\",\"bytes\":90,\"us\":,"
 	    "\"message\":\"answered\"}\n");
 	assert_contains(text,
-	    ",\"program\":\"plant-store\",\"1001\":1,"
+	    ",\"program\":\"plant-store\",\"errors\":{\"1001\":1},"
 	    "\"message\":\"refused requests by error number\"}\n");
 }
 
@@ -579,7 +579,8 @@ API_TEST(allowed_origin_gets_its_headers_and_preflights_no_other_gets_any)
 		if (strncmp(text, rows[i].begins, strlen(rows[i].begins)) !=
 			0 ||
 		    (strstr(text, ALLOWED) != NULL) != rows[i].allowed ||
-		    (strstr(text, "Vary") != NULL) != rows[i].allowed)
+		    (strstr(text, "\r\nVary: Origin\r\n") != NULL) !=
+			(rows[i].origins != NULL && *rows[i].origins))
 			fail_msg("row %zu: %s", i, text);
 	}
 }
@@ -598,6 +599,7 @@ API_TEST(preflight_is_204_by_contract_and_without_tokens)
 
 #define GET "REQUEST_METHOD=GET"
 #define HEAD "REQUEST_METHOD=HEAD"
+#define NO_STORE "Cache-Control: no-store\r\n"
 
 API_TEST(health_and_metrics_need_no_credential_and_only_where_they_are_wanted)
 {
@@ -605,13 +607,15 @@ API_TEST(health_and_metrics_need_no_credential_and_only_where_they_are_wanted)
 		const char *begins, *has;
 		const char *variables[VARIABLES_MAX + 1];
 	} rows[] = {
-		{ "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
+		{ "Status: 200 OK\r\n" ID NO_STORE
+		  "Content-Type: application/json\r\n"
 		  "Content-Length: 15\r\n\r\n{\"status\":\"ok\"}",
 		    NULL, { GET, "SCRIPT_NAME=/health", GIVEN_ID } },
-		{ "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
+		{ "Status: 200 OK\r\n" ID NO_STORE
+		  "Content-Type: application/json\r\n"
 		  "Content-Length: 15\r\n\r\n",
 		    NULL, { HEAD, "PATH_INFO=/health", GIVEN_ID } },
-		{ "Status: 200 OK\r\n" ID "Content-Type: text/plain; "
+		{ "Status: 200 OK\r\n" ID NO_STORE "Content-Type: text/plain; "
 		  "version=0.0.4; charset=utf-8\r\n",
 		    "\r\n\r\n# HELP plant_store_answers_total ",
 		    { GET, "SCRIPT_NAME=/metrics", GIVEN_ID } },

@@ -12,14 +12,14 @@
 
 #define ID "X-Request-Id: the-id\r\n"
 #define CORS                                                 \
+	"Vary: Origin\r\n"                                   \
 	"Access-Control-Allow-Origin: https://a.example\r\n" \
-	"Access-Control-Expose-Headers: x-request-id\r\n"    \
-	"Vary: Origin\r\n"
+	"Access-Control-Expose-Headers: retry-after, x-request-id\r\n"
 
 static const char origins[] = "https://a.example http://b";
 static const struct response_head plain = { .id = "the-id" };
 static const struct response_head allowed = {
-	.id = "the-id", .origin = origins, .origin_len = 17
+	.id = "the-id", .origin = origins, .origin_len = 17, .by_origin = true
 };
 
 /* The answer to `error`, as a string. */

@@ -53,6 +53,7 @@ void log_at(enum log_level level, const char *format, ...)
  * log_members(level, message, members):
  * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
  * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
+ * Instead the only member may be an object of such; in text its members alone.
  */
 void log_members(
     enum log_level level, const char *message, const char *members);

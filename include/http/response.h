@@ -22,6 +22,8 @@ struct response_head {
 	const char *origin; /* an allowed one, for CORS, until the answer is
 			       written; or NULL */
 	int origin_len;
+	bool by_origin;   /* some origins are allowed: answers vary */
+	bool no_store;    /* a state, which is not to be cached */
 	const char *type; /* of a 200's body; NULL: JSON */
 	bool contract;    /* every error's status is 400 */
 	bool bodiless;    /* the method is HEAD: an error's body is left out */

@@ -148,11 +148,14 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	request_id(&request, head->id);
 	head->origin =
 	    request_origin(&request, api->config->origins, &head->origin_len);
+	head->by_origin =
+	    api->config->origins != NULL && api->config->origins[0] != '\0';
 	head->bodiless = is_method(&request, "HEAD");
 	call->length = request_length(&request, &call->body_len);
 	call->chunked = request_is_chunked(&request);
 	if (!ambiguous)
 		call->page = find_page(api, &request, head->origin != NULL);
+	head->no_store = call->page == API_HEALTH || call->page == API_METRICS;
 	if (call->page == API_METRICS)
 		head->type = "text/plain; version=0.0.4; charset=utf-8";
 	/* A monitor reads the status. */
@@ -315,17 +318,21 @@ api_answer(const struct api *api, const struct api_call *call, char *buf)
 void
 api_log_refusals(void)
 {
-	char members[HTTP_ERROR_COUNT * sizeof(",\"1001\":4294967295")];
+	static const char name[] = ",\"errors\":{";
+	char members[sizeof(name) + sizeof("}") +
+		     HTTP_ERROR_COUNT * sizeof(",\"1001\":4294967295")];
 	int len = 0;
 
 	for (int i = HTTP_OK + 1; i < HTTP_ERROR_COUNT; i++) {
 		unsigned n = atomic_exchange(&refusals[i], 0);
 
 		if (n > 0)
-			len += sprintf(members + len, ",\"%d\":%u",
+			len += sprintf(members + len, "%s\"%d\":%u",
+			    len == 0 ? name : ",",
 			    errors_number((enum http_error)i), n);
 	}
-	if (len > 0)
-		log_members(
-		    LOG_AT_INFO, "refused requests by error number", members);
+	if (len == 0)
+		return;
+	strcpy(members + len, "}");
+	log_members(LOG_AT_INFO, "refused requests by error number", members);
 }

@@ -100,13 +100,16 @@ put(char *at, const char *end, const char *text)
 	return at;
 }
 
-/* ,"a":1,"b":"c" as (a=1 b=c) behind a space. */
+/* ,"a":1,"b":"c" as (a=1 b=c) behind a space, and an object as its members. */
 static char *
 put_members(char *at, const char *members)
 {
-	at = stpcpy(at, " (");
+	char *start = at = stpcpy(at, " (");
+
 	while (*++members != '\0')
-		if (*members != '"')
+		if (*members == '{')
+			at = start;
+		else if (*members != '"' && *members != '}')
 			*at++ = *members == ','   ? ' '
 				: *members == ':' ? '='
 						  : *members;

@@ -86,13 +86,18 @@ begin(const struct response_head *head, int status,
 	at = stpcpy(at, find_status(status)->text);
 	at = stpcpy(at, "\r\nX-Request-Id: ");
 	at = stpcpy(at, head->id);
-	size_t len = (size_t)(stpcpy(at, "\r\n") - buf);
+	at = stpcpy(at, "\r\n");
+	if (head->by_origin)
+		at = stpcpy(at, "Vary: Origin\r\n");
+	if (head->no_store)
+		at = stpcpy(at, "Cache-Control: no-store\r\n");
+	size_t len = (size_t)(at - buf);
 
 	if (head->origin != NULL)
 		len += print(buf + len, RESPONSE_HEAD_MAX - len,
 		    "Access-Control-Allow-Origin: %.*s\r\n"
-		    "Access-Control-Expose-Headers: x-request-id\r\n"
-		    "Vary: Origin\r\n",
+		    "Access-Control-Expose-Headers: "
+		    "retry-after, x-request-id\r\n",
 		    head->origin_len, head->origin);
 	return len;
 }

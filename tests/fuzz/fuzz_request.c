@@ -55,6 +55,7 @@ struct model {
 	    *encoding, *transfer, *id, *origin, *asks;
 	bool twice;
 	bool allowed, preflight; /* of an origin that is allowed */
+	bool vary;               /* some origin is */
 	bool head;               /* a method is HEAD */
 	int number;              /* 0: passes */
 	bool framing_body;       /* one of 3004 to 3008 */
@@ -316,7 +317,7 @@ check_common(const char *head, const struct model *model)
 		return;
 	check_header(head, "Access-Control-Allow-Origin",
 	    model->allowed ? model->origin : NULL);
-	check_header(head, "Vary", model->allowed ? "Origin" : NULL);
+	check_header(head, "Vary", model->vary ? "Origin" : NULL);
 	check_header(head, "Access-Control-Allow-Methods",
 	    model->preflight ? "POST" : NULL);
 }
@@ -439,6 +440,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	model.id = find_one(variables, "HTTP_X_REQUEST_ID");
 	model.origin = find_one(variables, "HTTP_ORIGIN");
 	model.asks = find_one(variables, "HTTP_ACCESS_CONTROL_REQUEST_METHOD");
+	model.vary = *config.origins != '\0';
 	model.allowed = *config.origins != '\0' && !is_empty(model.origin) &&
 			(strcmp(model.origin, ORIGIN) == 0 ||
 			    strcmp(model.origin, "http://b") == 0 ||

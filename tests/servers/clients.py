@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 
-from lib_servers import MOUNTS, PROGRAMS, SET_UPS, Running, running
+from lib_servers import MINIMAL, MOUNTS, PROGRAMS, SET_UPS, Running, running
 from lib_service import TOP, Tally, install_npm, main, run
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "javascript"
@@ -263,8 +263,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
             clients["TypeScript"] = typed
         # Of each server the one to choose, below a path.
         for server in PROGRAMS:
-            set_up = next(each for each in SET_UPS if each.server == server and each.own_socket
-                          and each.mount == MOUNTS[-1])
+            set_up = next(each for each in SET_UPS + MINIMAL if each.server == server
+                          and each.own_socket and each.mount == MOUNTS[-1])
             if reason := set_up.missing():
                 tally.skip(f"{set_up.name}: clients create plants", reason)
                 continue

@@ -94,7 +94,7 @@ ask() {
 	local what=$1 url=http://127.0.0.1$2 answer
 	shift 2
 	answer=$(curl -s --max-time 10 -H "Content-Type: application/json" \
-		-w '\n%{http_code}' "$@" "$url") || true
+		-w '%{content_type}\n%{http_code}' "$@" "$url") || true
 	echo "$what ${answer##*$'\n'} ${answer%$'\n'*}"
 }
 # until_serves BASE
@@ -211,7 +211,7 @@ def caddy_elsewhere() -> list[Case]:
     commands = block("# Caddy\n").splitlines(keepends=True)
     copied, restart = "".join(commands[:-1]), commands[-1]
     edit = "sed -i '%s' /etc/caddy/Caddyfile\n"
-    mount = own_user() + service("/api") + copied + edit % r"s|/\* |/api/* |" + restart
+    mount = own_user() + service("/api") + copied + edit % r"s|/plants\* |/api/plants* |" + restart
     mount += "requests '' /api 7\nask outside /plants -d '{}'\nask beside /apis -d '{}'\n"
     outside = {"outside": (404, ""), "beside": (404, "")}
     tls = own_user() + service() + copied
@@ -241,6 +241,12 @@ ask named /plants -d '{}' -H 'Host: plants.example'
     ]
 
 
+METHODS = ("GET", "PUT", "PATCH", "DELETE", "OPTIONS")
+# What the site itself may have rules for.
+BELOW = {"below": "/api/x", "name": "/api/" + "x" * 300, "include": "/api/x.inc",
+         "php": "/api/plants.php", "backup": "/api/plants~"}
+
+
 def existing_sites() -> list[Case]:
     cases = []
     for server in SERVERS[:3]:
@@ -256,11 +262,17 @@ def existing_sites() -> list[Case]:
         script = own_user() + service("/api")
         script += f"cat >/mnt/snippet <<'END'\n{snippet}END\n{put}{then} >/dev/null\n"
         script += "requests '' /api 7\nask other /other.html\nask page /nothing\n"
+        for what, path in BELOW.items():
+            script += f'ask {what} {path} -d "$plant" -H "Authorization: Bearer $token"\n'
+        for method in METHODS:
+            script += f"ask {method} /api/plants -X {method} -H 'Authorization: Bearer '$token\n"
         script += "kill $serving; while [[ -e /proc/$serving ]]; do sleep 0.01; done\n"
         script += "ask down /api/plants -d '{}'\n"
         expected = ANSWERS | {
             "other": (200, OTHER),
             "page": (404, "html>"),
+            **{what: (404, '"error":2001') for what in BELOW},
+            **{method: (405, '"error":2002') for method in METHODS},
             "down": (503, '"error":5007'),
         }
         cases.append(Case(f"{server} with a site that exists", script, expected))
@@ -365,6 +377,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
                 for what, (status, text) in case.expected.items():
                     found = answers.get(what, (-1, ""))
                     well = found[0] == status and text in found[1]
+                    well &= '"error"' not in text or '"}application/json' in found[1]
                     tally.check(well, f"{case.what}: {what} is {status}", output)
 
 

@@ -83,6 +83,7 @@ def at(offset: int, reason: str) -> str:
 
 CREATED = "created"  # 200 with the plant that was sent
 EMPTY_OK = "empty 200"
+OWN_PAGE = "own page"  # the server's, of status 400
 CUT = "cut"  # no answer, or one that stops short of its Content-Length
 BROKEN = "broken"  # 200, and a body that is no JSON
 
@@ -117,17 +118,22 @@ LONE = Told(503, NO_ANSWER, retry_after=None)
 DIFFERENCES = [
     differ("nginx", "two credentials", Told(400, 3008),
            why="refuses a second Authorization header itself"),
-    differ("lighttpd", "BREW", Told(501, 3011), why="has a status for it"),
+    differ("lighttpd", "BREW|BREW elsewhere", Told(501, 3011), why="has a status for it"),
     differ("lighttpd|nginx", "coding gzip|coding gzip, 1 over", Told(501, 3011),
            why="has a status for it"),
     differ("lighttpd", "no length", Told(411, 3006), why=STAYS),
     differ("lighttpd|nginx", "HTTP/3.1", Told(505, 3011), why=STAYS),
     differ("lighttpd", "HTTP/1.2", Told(505, 3011), why=STAYS),
     differ("lighttpd|apache", "OPTIONS *", EMPTY_OK, why="answers it itself"),
-    differ("apache", "TRACE|TRACE elsewhere", Told(405, 2002, allow=""),
+    differ("apache", "TRACE|TRACE below", Told(405, 2002, allow=""),
            why="refuses it itself, and allows what its own list has: nothing"),
-    differ("nginx", "TRACE elsewhere", Told(405, 2002),
+    differ("nginx", "TRACE elsewhere|TRACE below", Told(405, 2002),
            why="refuses it before it looks for the path"),
+    differ("apache", "HEAD elsewhere", Told(404, 2001, bare=True, framed=False),
+           why="tells HEAD no length"),
+    differ("apache", "CONNECT|CONNECT elsewhere", Told(400, 3008),
+           why="wants a host behind it"),
+    differ("apache", "CONNECT a host", Told(404, 2001), why="has no such path"),
     differ("apache", "200 headers", Told(400, 3008), why="takes 100"),
     differ("apache", "long headers", CREATED,
            why="takes 100 of 8190 bytes"),
@@ -146,6 +152,12 @@ DIFFERENCES = [
            why="goes by the chunks, of which there are none, and closes"),
     differ("apache cgid", "1 over, chunked", Told(413, 3007, framed=False),
            why="ends the connection with it"),
+    differ("caddy", "CONNECT elsewhere|CONNECT a host", Told(404, 2001), why="has no such path"),
+    differ("caddy", "1 over, chunked", Told(400, 3003), why="hands an unknown length over as -1"),
+    differ("haproxy", "CONNECT|CONNECT elsewhere|CONNECT a host", OWN_PAGE,
+           why="wants a host and a port that Host repeats"),
+    differ("haproxy", "1 over, chunked", Told(400, 3008), CUT,
+           why="holds 16 KiB of a body whose length it does not know"),
     # When the service is gone, or goes.
     differ("lighttpd fastcgi", DOWN, LONE, why="cannot add a header to its own answer"),
     differ("lighttpd fastcgi", "down, HEAD", dataclasses.replace(LONE, bare=True),

@@ -96,7 +96,8 @@ class SetUp:
         return None
 
 
-PROGRAMS = {"lighttpd": "lighttpd", "apache": "apache2", "nginx": "nginx"}
+PROGRAMS = {"lighttpd": "lighttpd", "apache": "apache2", "nginx": "nginx",
+            "caddy": "caddy", "haproxy": "haproxy"}
 
 SET_UPS = [
     dataclasses.replace(set_up, mount=mount)
@@ -111,6 +112,9 @@ SET_UPS = [
     )
     for mount in MOUNTS
 ]
+# Minimal files, of which less is asked.
+MINIMAL = [SetUp(server, "minimal", mount, own_socket=True)
+           for server in ("caddy", "haproxy") for mount in MOUNTS]
 
 
 # --- Processes ---------------------------------------------------------------
@@ -337,7 +341,17 @@ class Running:
             shutil.chown(run, SERVER_USER)
         if set_up.server == "nginx":
             config = self._install_nginx()
-            return [program, "-g", "daemon off;", "-c", str(config)]
+            return [program, "-g", "daemon off;", "-c", config]
+        if set_up.server == "caddy":
+            return [program, "run", "--adapter", "caddyfile", "--config", self._install_changed(
+                "caddy/Caddyfile", {
+                    "unix//run/plant-store/socket": f"unix/{self.socket_path}",
+                    "http://:80 ": f"http://:{self.port} ", "/plants* {": f"{self.path}* {{",
+                    "\n{\n": "\n{\nadmin off\n"})]
+        if set_up.server == "haproxy":
+            return [program, "-db", "-f", self._install_changed("haproxy/haproxy.cfg", {
+                "unix@/run/plant-store/socket": f"unix@{self.socket_path}",
+                "127.0.0.1:80\n": f"127.0.0.1:{self.port}\n", "beg /plants": f"beg {self.path}"})]
         quoted = (lambda text: f'"{text}"') if set_up.server == "lighttpd" else str
         values = {
             "address": quoted(self.host),
@@ -385,13 +399,22 @@ class Running:
             more += added
         config.write_text(text[: line.end()] + more + text[line.end() :])
 
-    def _install_nginx(self) -> pathlib.Path:
-        config = install_config(self.root, f"nginx/{self.set_up.mode}.conf", {})
+    def _install_changed(self, name: str, changes: dict[str, str]) -> str:
+        """The path of a configuration with its texts replaced, which it has once each."""
+        config = install_config(self.root, name, {})
         text = config.read_text()
+        for old, new in changes.items():
+            if text.count(old) != 1:
+                raise RuntimeError(f"{config.name} has not once: {old}")
+            text = text.replace(old, new)
+        config.write_text(text)
+        return str(config)
+
+    def _install_nginx(self) -> str:
         replacements = {
             "unix:/run/plant-store/socket;": f"unix:{self.socket_path};",
             "listen 127.0.0.1:80 ": f"listen {self.host}:{self.port} ",
-            "location / {": f"location {self.mount}/ {{",
+            "location /plants {": f"location {self.path} {{",
             "location /docs/ {": f"location {self.mount}/docs/ {{",
             "location = /openapi.json {": f"location = {self.mount}/openapi.json {{",
             "pid /run/nginx.pid;": f"pid {self.root}/nginx.pid;",
@@ -401,12 +424,8 @@ class Running:
             places = "".join(f"{kind}_temp_path {self.root}/{kind};"
                              for kind in ("client_body", "fastcgi", "proxy", "scgi", "uwsgi"))
             replacements["http {"] = f"http {{ {places}"
+        config = self._install_changed(f"nginx/{self.set_up.mode}.conf", replacements)
         self.edit("nginx/errors.conf", "/usr/local/share/plant-store/docs/", self.docs)
-        for old, new in replacements.items():
-            if text.count(old) != 1:
-                raise RuntimeError(f"{config.name} has not once: {old}")
-            text = text.replace(old, new)
-        config.write_text(text)
         return config
 
     @contextlib.contextmanager
@@ -421,7 +440,7 @@ class Running:
                 self._start_responder()
             if fault:
                 fault(self)
-            environment = passed_on() | {"PATH": SYSTEM_PATH}
+            environment = passed_on() | {"PATH": SYSTEM_PATH, "HOME": str(self.root)}
             process = start(command, self.server_log, env=environment)
             self.server_pid = process.pid
             try:

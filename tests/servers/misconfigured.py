@@ -96,7 +96,8 @@ APACHE_EDITS = [
     Case("a redirect comes first", STARTED_BY_REQUEST[1:], (REDIRECTED,),
          edit('common.conf"\n', 'common.conf"\nRedirect / https://plants.example/\n')),
     Case("another site is there", ("apache cgid",), (ANOTHER,),
-         edit('ScriptAlias "${program}"', 'Alias "${folder}/common.conf"')),
+         edit('<Location "${mount}">\n\tScriptAlias "${program}"',
+              '<Location "${mount}">\n\tAlias "${folder}/common.conf"')),
     Case("the path is left out", ("proxy_fcgi",), (NOT_MOUNTED,),
          edit('"unix:${socket}|fcgi://localhost${mount}" \\\n\tretry=0 timeout=30', "!")),
 ]
@@ -128,24 +129,24 @@ LIGHTTPD_EDITS = [
         ),
     ),
 ]
-PASS = "fastcgi_pass plant_store;"
+PASS = "plants {\n\t\t\tfastcgi_pass plant_store;"
 NGINX_EDITS = [
     Case("the limit is small", ("nginx",), (LIMIT, "client_max_body_size"),
          edit_common("client_max_body_size 65536", "client_max_body_size 32768")),
     Case("another site is there", ("nginx",), (ANOTHER,),
-         edit(PASS, "return 200 '<html>Another site</html>';")),
+         edit(PASS, "plants { return 200 '<html>Another site</html>';")),
     Case("files are served there", ("nginx",), (NOT_MOUNTED,),
-         edit(PASS, "root /usr/share;")),
+         edit(PASS, "plants { root /usr/share;")),
     Case("a redirect comes first", ("nginx",), (REDIRECTED,),
-         edit(PASS, "return 301 https://plants.example$request_uri;")),
+         edit(PASS, "plants { return 301 https://plants.example$request_uri;")),
     Case("it asks for a password", ("nginx",),
          ("switch its authentication off for this path",),
-         edit(PASS, f"auth_basic a; auth_basic_user_file /dev/null; {PASS}")),
+         edit(PASS, f"{PASS} auth_basic a; auth_basic_user_file /dev/null;")),
     Case("variables are passed twice", ("nginx",), ("do not include fastcgi_params as well",),
          edit("include common.conf;", "include common.conf; include /etc/nginx/fastcgi_params;")),
     Case("a variable hides the others", ("nginx",),
          (BASE_PATH, "a fastcgi_param in the location hides those"),
-         edit(PASS, f"fastcgi_param HTTPS on; {PASS}")),
+         edit(PASS, f"{PASS} fastcgi_param HTTPS on;")),
 ]
 
 
@@ -223,7 +224,7 @@ def sound(tally: Tally, set_up: SetUp, build_dir: str) -> None:
         fine = status == OK and not wrong and "a body that is too large: ok" in well
         tally.check(fine, "is well", found)
         cases = [("a wrong token", url, UNKNOWN, "does not know this token"),
-                 ("another path below", url + ELSEWHERE, token, BASE_PATH),
+                 ("another path below", url + ELSEWHERE, token, NOT_MOUNTED),
                  ("https without TLS", url.replace("http:", "https:"), token, SOMETHING_LISTENS)]
         if set_up.mount:
             cases.append(("a path outside", url.removesuffix(set_up.mount), token, NOT_MOUNTED))

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Goal: in every set-up the locations for metrics and health, when they are no longer
-comments, answer the addresses of their list, and others 404.
+"""Goal: in every set-up metrics and health are for the addresses of a list, others get
+404; at any other path a setting alone opens them to nobody.
 
 usage: monitored.py BUILD_DIR
 """
 
 import http.client
-import re
 import sys
 
 from expected import Told
-from lib_servers import Running, SetUp, running, try_set_ups
-from lib_service import Answer, Tally, main, new_plant, wait_until
+from lib_servers import MINIMAL, SET_UPS, Running, SetUp, running, try_set_ups
+from lib_service import Answer, Tally, main, new_plant
 
 NEAR, FAR = "127.0.0.1", "127.0.0.9"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,15 +23,6 @@ PATHS = {
 SPELT = ("/%6detrics", "//metrics", "/x/../metrics", "/metrics?x", "/metrics/", "/METRICS",
          "/metrics%00", "/metrics%2f", "/metrics;x", "/x%2f..%2fmetrics")
 NOTHING = Told(404, 2001)
-
-
-def uncomment(server: Running) -> None:
-    """The block about metrics: its comments have a space behind their #."""
-    path = server.root / server.set_up.server / f"{server.set_up.mode}.conf"
-    blocks = path.read_text().split("\n\n")
-    (place,) = [n for n, block in enumerate(blocks) if "# The metrics and the" in block]
-    blocks[place] = re.sub(r"(?m)^(\s*)#(?! )", r"\1", blocks[place])
-    path.write_text("\n\n".join(blocks))
 
 
 def ask(server: Running, address: str, method: str, path: str) -> Answer:
@@ -50,8 +40,7 @@ def ask(server: Running, address: str, method: str, path: str) -> Answer:
 
 def check(tally: Tally, set_up: SetUp, build_dir: str) -> None:
     settings = {f"PLANT_STORE_{path[1:].upper()}_PATH": path for path in PATHS}
-    with running(set_up, build_dir, uncomment, **settings) as server:
-        tally.check(wait_until(server.answers), "it serves", server.logs())
+    with running(set_up, build_dir, **settings) as server:
         for path, (media_type, beginning) in PATHS.items():
             answer = ask(server, NEAR, "GET", path)
             well = answer.status == 200 and answer.body.startswith(beginning)
@@ -64,10 +53,14 @@ def check(tally: Tally, set_up: SetUp, build_dir: str) -> None:
         tally.check(well, "nor for others who write it otherwise", answers)
         answer = ask(server, FAR, "POST", server.path)
         tally.check(answer.is_plant("Fern"), "plants are for others, too", answer)
+    with running(set_up, build_dir, **{name: "/x" + path for name, path in settings.items()}) as it:
+        answers = [ask(it, NEAR, "GET", f"/x{path}") for path in PATHS]
+        well = all(map(NOTHING.fits, answers))
+        tally.check(well, "another path needs more than a setting", answers)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    try_set_ups(tally, build_dir, check, "metrics and health")
+    try_set_ups(tally, build_dir, check, "metrics and health", SET_UPS + MINIMAL)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from expected import (
-    BROKEN, CREATED, CUT, DIFFERENCES, NO_ANSWER, EMPTY_OK, Difference, Plant, Told, at,
+    BROKEN, CREATED, CUT, DIFFERENCES, NO_ANSWER, EMPTY_OK, OWN_PAGE, Difference, Plant, Told, at,
 )
-from lib_servers import SET_UPS, Running, SetUp, descendants, running
+from lib_servers import MINIMAL, SET_UPS, Running, SetUp, descendants, running
 from lib_service import (
     TOP, WAIT_S, Answer, Tally, held_lock, new_plant, run_scenario, wait_until,
 )
@@ -167,6 +167,8 @@ class Trial:
             return answer.status == 200 and not is_json(answer.body)
         elif expected == EMPTY_OK:
             return (answer.status, answer.body) == (200, b"")
+        elif expected == OWN_PAGE:
+            return answer.status == 400 and answer.header("Content-Type") == "text/html"
         return not isinstance(expected, str | None) and expected.fits(answer)
 
     def find(self, case: str, well: bool, detail: object = "", shown: str = "") -> None:
@@ -347,7 +349,7 @@ def connections(trial: Trial) -> None:
             trial.expect("pipelined", plant, wire.answer())
     with trial.wire() as wire:
         before, after = trial.plant("before"), trial.plant("after")
-        refused = trial.request(before, path=f"{trial.server.mount}/x")
+        refused = trial.request(before, path=f"{trial.server.path}/x")
         wire.send(trial.request(before) + refused + trial.request(after))
         trial.expect("before a refusal", before, wire.answer())
         trial.expect("a refusal between", Told(404, 2001), wire.answer())
@@ -461,7 +463,7 @@ REFUSALS = [
     credential("a list", 1004, "Bearer a, Bearer b"),
     credential("unknown token", 1005, "Bearer secret"),
     credential("expired token", 1006, f"Bearer {EXPIRED}"),
-    dataclasses.replace(credential("401 before 404", 1001, None), path="/x"),
+    dataclasses.replace(credential("401 before 404", 1001, None), path="/plants/x"),
     Refusal("longer path", Told(404, 2001), path="/plantss"),
     Refusal("slash behind", Told(404, 2001), path="/plants/"),
     Refusal("deeper path", Told(404, 2001), path="/plants/1"),
@@ -475,7 +477,6 @@ REFUSALS = [
     Refusal("DELETE", Told(405, 2002), None, "DELETE"),
     Refusal("OPTIONS", Told(405, 2002), None, "OPTIONS"),
     Refusal("TRACE", Told(405, 2002), None, "TRACE"),
-    Refusal("TRACE elsewhere", Told(404, 2001), None, "TRACE", "/x"),
     Refusal("BREW", Told(405, 2002), None, "BREW"),
     Refusal("405 before 400", Told(405, 2002), b"[]", "PUT"),
     Refusal("text", Told(400, 3001), headers={"Content-Type": "text/plain"}),
@@ -511,7 +512,7 @@ def refusals(trial: Trial) -> None:
     text = trial.plant_of(LIMIT + 1).body()
     for case, sent in (("1 over", text), ("1 over, chunked", in_pieces(text, PIECES))):
         with trial.unstored(case):
-            trial.expect(case, Told(413, 3007), trial.client.send(sent))
+            trial.expect(case, Told(413, 3007), trial.answer(lambda: trial.client.send(sent)))
 
 
 def raw_refusals(trial: Trial) -> None:
@@ -582,6 +583,29 @@ def raw_refusals(trial: Trial) -> None:
         wire.is_told_to_go_on()
         wire.send(text)
         trial.expect("Expect, 401", Told(401, 1005), wire.answer())
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW")
+
+
+def elsewhere(trial: Trial) -> None:
+    """Outside the service and below it, by every method: no file, and nobody's page."""
+    mount, name, body = trial.server.mount, "x" * 300, new_plant(NEVER, "never")
+    paths = ["/elsewhere", "/", "/index.html", f"/{name}", f"{mount or '/'}x/plants", f"{mount}/{name}",
+             *[mount] * bool(mount)]
+    asked = [(f"{method} elsewhere", method, path) for method in METHODS for path in paths]
+    asked += [(f"{method} below", method, f"{trial.server.path}/{name}") for method in METHODS[:-2]]
+    asked += [("CONNECT", "CONNECT", trial.server.path), ("CONNECT a host", "CONNECT", "a.example:1")]
+    for case, method, path in asked:
+        told = Told(404, 2001, bare=method == "HEAD")
+        if method == "CONNECT":
+            told = Told(400, 3008) if path[0] == "a" else Told(405, 2002)
+        request = trial.head("Host: a", f"Content-Length: {len(body)}", method=method, path=path)
+        with trial.unstored(case), trial.wire() as wire:
+            wire.send(request + body)
+            # http.client takes any answer to CONNECT for one without a length.
+            answer = trial.answer(lambda: wire.answer("POST" if method == "CONNECT" else method))
+            trial.expect(case, told, answer)
 
 
 def aborts(trial: Trial) -> None:
@@ -712,6 +736,12 @@ def http2_refusals(trial: Trial) -> None:
     with trial.unstored("h2, 404"):
         answer = over_http2(trial, never, *good, path="/plants/")
         trial.expect("h2, 404", Told(404, 2001), answer)
+    for method in ("GET", "DELETE", "OPTIONS"):
+        answer = over_http2(trial, None, *good, "-X", method, path="/elsewhere")
+        trial.expect("h2, elsewhere", Told(404, 2001), answer)
+    connect = {":method": "CONNECT", ":authority": "a.example:1"}
+    content = http2_content(trial.server.port, connect, b"")
+    trial.find("h2, CONNECT", content == Told(405, 2002).body(), content)
     with trial.unstored("h2, broken off"):
         found = over_http2(trial, over[1:], *good, *broken_off)
         well = isinstance(found, CurlError) and found.number == 28  # out of time
@@ -868,6 +898,12 @@ def wait_for_expired_token(trial: Trial) -> None:
     wait_until(lambda: trial.client.send(None, headers=headers).error() == 1006)
 
 
+def first(trial: Trial) -> None:
+    """The plant that a refusal is in conflict with."""
+    plant = trial.plant()
+    trial.expect("create", plant, trial.client.send(plant.body()))
+
+
 def end(trial: Trial) -> None:
     """What was answered 200 is there, once, and nothing else."""
     if trial.set_up.cgi and not wait_until(lambda: not trial.server.worker_pids()):
@@ -890,11 +926,13 @@ NEEDS = {
 
 def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     """In an order in which there is little to wait for."""
+    if set_up in MINIMAL:
+        return [add_expired_token, wait_for_expired_token, first, refusals, elsewhere, down, end]
     found = [add_expired_token, creations, ways, expect_continue, connections]
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
     found += [many_clients, wait_for_expired_token, Trial.settle]
-    found += [page, refusals, raw_refusals]
+    found += [page, refusals, raw_refusals, elsewhere]
     found += [http2_refusals, Trial.settle] * set_up.http2
     found += [aborts, kills]
     found += [half_answers, down, end]
@@ -929,6 +967,7 @@ ROWS = {
     "an unknown method": "BREW",
     "an unknown Transfer-Encoding": "coding gzip",
     "TRACE": "TRACE",
+    "CONNECT with": "CONNECT",
     "`OPTIONS *`": "OPTIONS *",
     "HTTP/1.2": "HTTP/1.2",
     "HTTP/3.1": "HTTP/3.1",
@@ -971,7 +1010,7 @@ def table(trials: list[Trial]) -> str:
 
 def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
     present = []
-    for set_up in SET_UPS:
+    for set_up in SET_UPS + MINIMAL:
         if not set_up.name.startswith(beginning):
             continue
         if reason := set_up.missing():
@@ -993,7 +1032,7 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
                     tally.check(not wrong, f"{set_up.name}: {case}", wrong[:2])
                 if set_up.mode in ("fastcgi", "proxy_fcgi") and not set_up.mount:
                     check_table(tally, trial)
-    if not beginning and len(present) == len(SET_UPS):
+    if not beginning and len(present) == len(SET_UPS + MINIMAL):
         needed = {difference for trial in trials for difference in trial.needed}
         for difference in DIFFERENCES:
             if len(difference.instead) == 1:

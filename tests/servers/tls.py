@@ -86,6 +86,8 @@ def check(tally: Tally, set_up: SetUp, build_dir: str, certificates: pathlib.Pat
             expect(f"{version}: no token", Told(401, 1001), plant.body(), *to)
             deeper = (version, f"https://{url}/")
             expect(f"{version}: 404", Told(404, 2001), b"{}", *token, *deeper)
+            other = (version, "-X", "PUT", f"https://{server.host}:{server.port}/elsewhere")
+            expect(f"{version}: elsewhere", Told(404, 2001), b"{}", *token, *other)
             expect(f"{version}: 1 over", Told(413, 3007), over, *token, *to)
         if set_up.server != "lighttpd":  # which closes the connection
             expect("HTTP to its port", Told(400, 3008), b"{}", *token, f"http://{url}")

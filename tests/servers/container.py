@@ -222,13 +222,15 @@ def check_parts(tally: Tally, docker: Docker) -> None:
     again = wait_until(lambda: docker.state("State.StartedAt") != starts)
     well = again and wait_until(docker.answers)
     tally.check(well, "after lighttpd's death it is started again", docker.state("State"))
-    command = block("docker run -d").replace("--restart on-failure",
-                                             "-e PLANT_STORE_BASE_PATH=/")
+    monitored = "-e PLANT_STORE_BASE_PATH=/ -e 'MONITORS=192.0.2.1 0.0.0.0/1'"
+    command = block("docker run -d").replace("--restart on-failure", monitored)
     other = free_port()
     docker.needed(command.replace("--name plant-store", "--name once")
                   .replace("127.0.0.1:8080", f"127.0.0.1:{other}"))
     well = wait_until(lambda: docker.answers(other))
     tally.check(well, "its base path may be the root", docker.run("docker logs once"))
+    answer = HttpClient(other, "").send(None, method="GET", path="/health")
+    tally.check(answer.status == 200, "its health is for the addresses that are named", answer)
     wait_until(lambda: len(docker.pids("plant-store.fcg", "once")) == 2)
     os.kill(docker.pids("plant-store.fcg", "once")[0], signal.SIGKILL)
     status = docker.needed("docker wait once")

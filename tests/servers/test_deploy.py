@@ -108,9 +108,21 @@ def check_limit(tally: Tally) -> None:
     tally.check(found == limits, "the document has these limits", (found, limits))
 
 
+def check_scrape(tally: Tally) -> None:
+    """Where Prometheus asks, the recommended nginx listens, and has this path."""
+    scrape = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    path = re.search(r"metrics_path: /(\w+)$", scrape, re.MULTILINE)[1]
+    target = re.search(r'targets: \["(.*)"\]', scrape)[1]
+    nginx = (DEPLOY / "nginx" / "fastcgi.conf").read_text()
+    well = f"\tlisten {target} " in nginx and f"location ~ ^/({path}|" in nginx
+    tally.check(well, "Prometheus asks where nginx answers", (target, path))
+
+
 def scenario(tally: Tally) -> None:
     with tally.part("the errors are read"):
         check_errors(tally)
+    with tally.part("the job is read"):
+        check_scrape(tally)
     with tally.part("the limits are read"):
         check_limit(tally)
 

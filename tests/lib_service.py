@@ -177,6 +177,13 @@ def read_errors() -> list[ErrorRow]:
     return rows
 
 
+def read_met() -> set[tuple[str, str, str]]:
+    """What web servers send themselves, by scripts/errors: error, status, server."""
+    lines = run(TOP / "scripts" / "errors", "--met", text=True).stdout.splitlines()
+    return {(number, status, who.lower()) for number, status, *servers in map(str.split, lines)
+            for who in servers}
+
+
 def parse_cgi(raw: bytes) -> Answer:
     """Read a CGI response (RFC 3875, section 6); ValueError if it is none."""
     found = re.search(rb"\r?\n\r?\n", raw)

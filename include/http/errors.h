@@ -8,9 +8,10 @@
  * names, and generated clients use them: a released name stays.
  *
  * Only web servers send HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER and
- * TOO_MANY_AT_ONCE, by their configurations in deploy/.  Nothing else in the
- * program knows a number, a status or a message; scripts/errors copies the
- * table to the documents and to deploy/.
+ * TOO_MANY_AT_ONCE, by their configurations in deploy/, and some others with
+ * another status than the row's: scripts/errors has these.  It copies the table
+ * to the documents and to deploy/.  Nothing else in the program knows a number,
+ * a status or a message.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H

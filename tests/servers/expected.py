@@ -174,6 +174,7 @@ DIFFERENCES = [
     differ("apache cgid", f"killed|{DOWN}", Told(500, NO_ANSWER), why=FAILED),
     differ("apache cgid", "down, HEAD",
            Told(500, NO_ANSWER, bare=True, framed=False), why=FAILED),
+    differ("haproxy", "killed", Told(502, NO_ANSWER), why=STAYS),
     differ("lighttpd fastcgi|lighttpd spawn", "killed", Told(500, NO_ANSWER), why=STAYS),
     differ("apache cgid", "half a 200", CUT, BROKEN,
            why="counts what came and tells that length, if it has all at once"),

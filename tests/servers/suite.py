@@ -30,7 +30,8 @@ from expected import (
 )
 from lib_servers import MINIMAL, SET_UPS, Running, SetUp, descendants, running
 from lib_service import (
-    TOP, WAIT_S, Answer, Tally, held_lock, new_plant, run_scenario, wait_until,
+    TOP, WAIT_S, Answer, Tally, held_lock, new_plant, read_errors, read_met, run_scenario,
+    wait_until,
 )
 from lib_wire import CurlError, Wire, chunked, curl, curl_answer, http2_content, in_pieces
 
@@ -83,6 +84,7 @@ class Trial:
         self.stored: list[Plant] = []
         self.ids = itertools.count(1)
         self.needed: set[Difference] = set()
+        self.met: set[tuple[int, int]] = set()  # errors and their statuses
 
     # -- what is sent
 
@@ -137,6 +139,8 @@ class Trial:
         sent = expected if isinstance(expected, Plant) else sent
         self.note_server(answer)
         self.answers[case] = answer
+        if isinstance(answer, Answer) and (number := answer.error()):
+            self.met.add((number, answer.status))
         differences = [d for d in DIFFERENCES if d.concerns(self.set_up, case)]
         allowed = [each for d in differences for each in d.instead] or [expected]
         if not self._fits(expected, answer, sent):
@@ -927,7 +931,8 @@ NEEDS = {
 def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     """In an order in which there is little to wait for."""
     if set_up in MINIMAL:
-        return [add_expired_token, wait_for_expired_token, first, refusals, elsewhere, down, end]
+        return [add_expired_token, wait_for_expired_token, first, Trial.settle, refusals, elsewhere,
+                kills, down, end]
     found = [add_expired_token, creations, ways, expect_continue, connections]
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
@@ -993,6 +998,23 @@ def check_table(tally: Tally, trial: Trial) -> None:
         tally.check(well, f"the table on {server}: {row}", (cell, found))
 
 
+# What takes a server's patience, which slow_clients.py has in part: a stuck service, a
+# slow header, many requests of an address.
+SLOW = {"408", "504"}
+SLOW_ERROR = "5010"
+OF_SERVERS = {3010, 3011, NO_ANSWER}  # the service never sends these
+
+
+def check_statuses(tally: Tally, trials: list[Trial]) -> None:
+    """The documents' statuses of each error are those that clients met."""
+    own = {row.number: row.status for row in read_errors()}
+    told = {each for each in read_met() if each[1] not in SLOW and each[0] != SLOW_ERROR}
+    met = {(f"{number}", f"{status}", trial.set_up.server)
+           for trial in trials for number, status in trial.met
+           if own[number] != status or number in OF_SERVERS}
+    tally.check(met == told, "every status is documented, and met", met ^ told)
+
+
 def table(trials: list[Trial]) -> str:
     """A line for each case, a column for each set-up; "!" marks a failure."""
     lines = ["", "columns:"]
@@ -1033,6 +1055,7 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
                 if set_up.mode in ("fastcgi", "proxy_fcgi") and not set_up.mount:
                     check_table(tally, trial)
     if not beginning and len(present) == len(SET_UPS + MINIMAL):
+        check_statuses(tally, trials)
         needed = {difference for trial in trials for difference in trial.needed}
         for difference in DIFFERENCES:
             if len(difference.instead) == 1:

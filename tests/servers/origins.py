@@ -24,7 +24,7 @@ SEND = """async (url, token, id, body) => {
     try {
         const answer = await fetch(url, { method: "POST", headers, body });
         const found = answer.headers.get("x-request-id");
-        return [answer.status, found, await answer.text()];
+        return [answer.status, found, await answer.text(), answer.headers.get("retry-after")];
     } catch (error) {
         return [0, null, error.name];
     }
@@ -72,11 +72,16 @@ def scenario(tally: Tally, build_dir: str) -> None:
         send = functools.partial(there.js, SEND, url, server.token, ID)
         visit(there, named)
         answer = send('{"id":1,"name":"Fern"}')
-        well = answer == [200, ID, '{"name":"Fern"}']
+        well = answer == [200, ID, '{"name":"Fern"}', None]
         tally.check(well, "a named origin sends a plant, and reads the answer", answer)
         answer = send('{"name":"Fern"}')
         well = answer[:2] == [400, ID] and '"error":4101' in answer[2]
         tally.check(well, "it reads an Error, too", answer)
+        server.stop_backend()
+        answer = send('{"id":1,"name":"Fern"}')
+        well = answer[0] == 503 and '"error":5007' in answer[2] and answer[3] == "1"
+        tally.check(well, "and what the web server refuses, and when to try again", answer)
+        server.start_backend()
         visit(there, other)
         answer = send('{"id":2,"name":"Moss"}')
         tally.check(answer == [0, None, "TypeError"], "another origin reads nothing", answer)

@@ -34,7 +34,42 @@ TRIED = [
 STATUS = ".live-responses-table .response .response-col_status"
 TEXT = "(selector) => document.querySelector(selector).innerText"
 EXPAND = "document.querySelectorAll('[class$=deep-button]').forEach(b => b.click())"
-WIDTH, HEIGHT = 760, 745  # of a picture
+WIDTH, HEIGHT = 760, 812  # of a picture
+SEEN = [(375, "dark"), (1280, "light"), (375, "light"), (1280, "dark")]  # long: more than two
+FAINT = 1.7  # of contrast: not to be read at all
+# What is wrong to see: too wide, too faint, covered, or without a sign of the keyboard.
+FAULTS = """(faint) => {
+    const all = [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility());
+    const faults = all.filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
+        .map((e) => `wide ${e.tagName} ${e.className}`);
+    const light = (color) => {
+        const [r, g, b] = color.match(/[\\d.]+/g).map((n) => (n / 255) ** 2.2);
+        return 0.21 * r + 0.72 * g + 0.07 * b + 0.05;
+    };
+    const ground = (e) => {
+        for (; e; e = e.parentElement) {
+            const { backgroundColor } = getComputedStyle(e);
+            if (backgroundColor.startsWith("rgb(")) return backgroundColor;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    for (const e of all.filter((e) => [...e.childNodes].some((n) => n.nodeType == 3 && n.data.trim()))) {
+        const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((a, b) => b - a);
+        if (a / b < faint) faults.push(`faint ${e.className} ${e.innerText}`.slice(0, 60));
+    }
+    for (const button of document.querySelectorAll(":is(.highlight-code, .curl-command) .copy-to-clipboard")) {
+        const text = document.createRange(), box = button.getBoundingClientRect();
+        text.selectNodeContents(button.closest(".highlight-code, .curl-command").querySelector("pre"));
+        if ([...text.getClientRects()].some((r) => r.bottom > box.top && r.right > box.left))
+            faults.push(`covered ${button.parentElement.innerText}`);
+    }
+    for (const e of all.filter((e) => e.matches("button, select, textarea, a"))) {
+        e.focus();
+        if (document.activeElement == e && getComputedStyle(e).outlineStyle == "none")
+            faults.push(`no focus ${e.className} ${e.innerText}`);
+    }
+    return faults;
+}"""
 
 
 @contextlib.contextmanager
@@ -90,6 +125,28 @@ def check_page(tally: Tally, server: Running, there: Browser) -> None:
     tally.check(not strangers, f"{name}: no other site is asked", strangers)
 
 
+def check_sight(tally: Tally, server: Running, there: Browser, seen: list) -> None:
+    """On a phone and a screen, in the light and the dark, by keyboard."""
+    for width, scheme in seen:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        there.send("Emulation.setEmulatedMedia", features=[feature])
+        there.send("Emulation.setDeviceMetricsOverride", width=width, height=800,
+                   deviceScaleFactor=1, mobile=width < 600)
+        there.open(f"{server.base_url}/docs/?{width}{scheme}")
+        there.click(".opblock-summary-control")
+        there.click(".try-out__btn")
+        execute(there, '{"name": "Fern"}')
+        for kind in ("keyDown", "keyUp"):
+            there.send("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+        faults = there.js(FAULTS, FAINT)
+        faults += [] if there.js("innerWidth") == width else [there.js("innerWidth")]
+        tally.check(not faults, f"{server.set_up.name}: {width} {scheme}: all is to be seen", faults)
+        found = there.js("getComputedStyle(document.documentElement).colorScheme")
+        tally.check((found == "dark") == (scheme == "dark"), f"it is {scheme}", found)
+    shown = there.js(TEXT, ".servers")
+    tally.check(shown.strip() == server.base_url, "the server is the page's own", shown)
+
+
 def make_docs(build_dir: str) -> None:
     environment = os.environ | {"BUILD": os.path.abspath(build_dir)}
     subprocess.run([TOP / "scripts/docs"], env=environment, timeout=DOCS_S, check=True)
@@ -108,6 +165,7 @@ def scenario(tally: Tally, names: tuple[str, ...], build_dir: str) -> None:
         with tally.part(f"{name}: the page is tried to the end"):
             with served(name, build_dir) as (server, there):
                 check_page(tally, server, there)
+                check_sight(tally, server, there, SEEN if len(names) > 1 else SEEN[:2])
 
 
 def main() -> int:

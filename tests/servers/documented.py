@@ -264,13 +264,19 @@ def existing_sites() -> list[Case]:
         script += "requests '' /api 7\nask other /other.html\nask page /nothing\n"
         for what, path in BELOW.items():
             script += f'ask {what} {path} -d "$plant" -H "Authorization: Bearer $token"\n'
-        for method in METHODS:
+        script += "ask head /api/plants -H X:$(head -c 60000 /dev/zero | tr '\\0' x)\n"
+        for method in (*METHODS, "TRACE", "CONNECT"):
             script += f"ask {method} /api/plants -X {method} -H 'Authorization: Bearer '$token\n"
         script += "kill $serving; while [[ -e /proc/$serving ]]; do sleep 0.01; done\n"
         script += "ask down /api/plants -d '{}'\n"
         expected = ANSWERS | {
             "other": (200, OTHER),
             "page": (404, "html>"),
+            # Before the path is known, the site's own page.
+            "head": (431 if server == "lighttpd" else 400, "html>"),
+            "TRACE": (405, "html>" if server == "nginx" else '"error":2002'),
+            "CONNECT": (400 if server == "Apache" else 405,
+                        '"error":2002' if server == "lighttpd" else "html>"),
             **{what: (404, '"error":2001') for what in BELOW},
             **{method: (405, '"error":2002') for method in METHODS},
             "down": (503, '"error":5007'),

@@ -153,6 +153,8 @@ DIFFERENCES = [
     differ("apache cgid", "1 over, chunked", Told(413, 3007, framed=False),
            why="ends the connection with it"),
     differ("caddy", "CONNECT elsewhere|CONNECT a host", Told(404, 2001), why="has no such path"),
+    differ("caddy", "long header", CREATED, why="takes 1 MiB"),
+    differ("haproxy", "long header", OWN_PAGE, why="cannot read it"),
     differ("caddy", "1 over, chunked", Told(400, 3003), why="hands an unknown length over as -1"),
     differ("haproxy", "CONNECT|CONNECT elsewhere|CONNECT a host", OWN_PAGE,
            why="wants a host and a port that Host repeats"),

@@ -154,8 +154,13 @@ class Trial:
             self.stored.append(sent)
 
     def note_server(self, answer: Answer | Failure) -> None:
-        """No answer has a version number in its header Server."""
+        """What is the server's own: no version number in Server; its Errors are for every page."""
         if isinstance(answer, Answer):
+            made = answer.status >= 400 and not answer.header("X-Request-Id")
+            made = made and answer.header("Content-Type") == "application/json"
+            for_all = answer.header("Access-Control-Allow-Origin") == "*"
+            if for_all != (made and self.set_up.server != "lighttpd"):
+                self.find("Errors can be read from any page", False, answer)
             server = answer.header("Server") or ""
             if any(letter.isdigit() for letter in server):
                 self.find("Server has no version", False, server)
@@ -903,9 +908,12 @@ def wait_for_expired_token(trial: Trial) -> None:
 
 
 def first(trial: Trial) -> None:
-    """The plant that a refusal is in conflict with."""
+    """The plant that a refusal is in conflict with, and one behind too large a header."""
     plant = trial.plant()
     trial.expect("create", plant, trial.client.send(plant.body()))
+    plant = trial.plant("long header")
+    answer = trial.raw(trial.request(plant, "X: " + "x" * 60_000))
+    trial.expect("long header", Told(431, 3010), answer, plant)
 
 
 def end(trial: Trial) -> None:

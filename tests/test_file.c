@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -84,4 +85,24 @@ FILE_TEST(a_rename_replaces_nothing_on_any_file_system)
 		assert_int_equal(faccessat(at, "one", F_OK, 0), 0);
 		assert_int_equal(unlinkat(at, "two", 0), 0);
 	}
+}
+
+FILE_TEST(a_link_is_not_followed_nor_a_pipe_waited_for)
+{
+	char buf[4] = "";
+
+	assert_int_equal(symlinkat("one", at, "link"), 0);
+	assert_int_equal(mkfifoat(at, "pipe", 0600), 0);
+	assert_int_equal(file_put(at, "link", "abcd", 4), -1);
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(file_get(at, "link", buf, 0), -1);
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(file_put(at, "pipe", "abcd", 4), -1);
+	assert_int_equal(errno, ENXIO);
+	assert_int_equal(file_get(at, "pipe", buf, 0), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+	/* Files are. */
+	assert_int_equal(file_put(at, "one", "abcd", 4), 0);
+	assert_int_equal(file_get(at, "one", buf, 4), 0);
 }

@@ -1,13 +1,15 @@
 /*
- * file: whole reads and writes at a place of a file, small files whole, and a
- * rename that replaces nothing.  The offset of the descriptor is neither used
- * nor changed.  Any thread.
+ * file: whole reads and writes at a place of a file, small files whole, a
+ * rename that replaces nothing, and root in a directory of another user.  The
+ * offset of the descriptor is neither used nor changed.  Any thread.
  */
 #ifndef GROUND_FILE_H
 #define GROUND_FILE_H
 
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "ground/fault.h"
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
@@ -21,8 +23,8 @@ ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 /*
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, which is made if it is absent, and
- * make them and its name durable; read them.  Return 0; -1 with errno, EBADMSG
- * if the file has not so many.
+ * make them and its name durable; read them.  Return 0; -1 with errno: EBADMSG
+ * if the file has not so many, ELOOP of a link, EINVAL or ENXIO of no file.
  */
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
@@ -34,5 +36,15 @@ int file_get(int dir, const char *name, void *buf, size_t len);
  * such a rename (NFS), a crash may leave the file with both names.
  */
 int rename_new(int dir, const char *from, const char *to);
+
+/*
+ * file_become_owner(path, owner):
+ * As root, before it makes files in a directory: become its owner, who could
+ * not use them else, and could lead root elsewhere with a link; where it is
+ * absent, the owner of the directory that it is to be made in.  If that is root
+ * too, `owner` has to be.  FAULT_NONE, also where the path cannot be read at
+ * all; or a fault, logged.
+ */
+enum fault file_become_owner(const char *path, uid_t owner);
 
 #endif

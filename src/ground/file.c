@@ -3,10 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/compat.h"
+#include "ground/log.h"
 
 int
 file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
@@ -50,10 +55,28 @@ file_read_all(int fd, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)have;
 }
 
+/*
+ * Another user may have put a link or a pipe there: neither is followed or
+ * waited for.
+ */
+static int
+open_regular(int dir, const char *name, int flags)
+{
+	int fd = openat(dir, name,
+	    flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+	struct stat st;
+
+	if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+		return fd;
+	close(fd);
+	errno = EINVAL;
+	return -1;
+}
+
 int
 file_put(int dir, const char *name, const void *buf, size_t len)
 {
-	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open_regular(dir, name, O_WRONLY | O_CREAT);
 	int result = fd < 0 || file_write_all(fd, buf, len, 0) < 0 ||
 			     fsync(fd) < 0 || fsync(dir) < 0
 			 ? -1
@@ -69,7 +92,7 @@ file_put(int dir, const char *name, const void *buf, size_t len)
 int
 file_get(int dir, const char *name, void *buf, size_t len)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	int fd = open_regular(dir, name, O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
 	int error = n < 0 ? errno : EBADMSG;
 
@@ -88,4 +111,39 @@ rename_new(int dir, const char *from, const char *to)
 	if (errno != EINVAL || linkat(dir, from, dir, to, 0) < 0)
 		return -1;
 	return unlinkat(dir, from, 0);
+}
+
+enum fault
+file_become_owner(const char *path, uid_t owner)
+{
+	char parent[PATH_MAX];
+	struct stat st;
+	const char *why = NULL;
+
+	snprintf(parent, sizeof(parent), "%s", path);
+	if (geteuid() != 0)
+		return FAULT_NONE;
+	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
+		why = "is a link of another user";
+	else if (stat(path, &st) < 0) {
+		/* Who opens it reports what is wrong. */
+		if (errno != ENOENT || stat(dirname(parent), &st) < 0)
+			return FAULT_NONE;
+		if (st.st_uid == 0 && owner != 0)
+			why = "would belong to root, and the store does not";
+		else if (st.st_uid == 0 && (st.st_mode & 022) != 0)
+			why = "others could make a link there first";
+	}
+	if (why != NULL) {
+		log_error("%s: %s; make that directory first: install -d -o "
+			  "plant-store -m 0700 %s",
+		    path, why, path);
+		return FAULT_OUTPUT;
+	}
+	if (st.st_uid == 0 ||
+	    (setgroups(1, &st.st_gid) == 0 &&
+		setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
+		setresuid(st.st_uid, st.st_uid, st.st_uid) == 0))
+		return FAULT_NONE;
+	return fault_report(path, "cannot become its owner");
 }

@@ -4,13 +4,11 @@
  */
 #include "command.h"
 
-#include <grp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -186,22 +184,6 @@ command_time(const char *text, int64_t *ms)
 	if (strlen(text) == strlen("2027-01-31"))
 		text = midnight;
 	return timestamp_read(text, strlen(text), ms) == 0;
-}
-
-int
-command_become_owner(const char *dir)
-{
-	struct stat st;
-
-	/* The store reports what is wrong with its directory. */
-	if (geteuid() != 0 || stat(dir, &st) < 0 || st.st_uid == 0)
-		return EX_OK;
-	if (setgroups(1, &st.st_gid) == 0 &&
-	    setresgid(st.st_gid, st.st_gid, st.st_gid) == 0 &&
-	    setresuid(st.st_uid, st.st_uid, st.st_uid) == 0)
-		return EX_OK;
-	(void)fault_report(dir, "cannot become its owner");
-	return EX_NOPERM;
 }
 
 static void

@@ -83,13 +83,8 @@ int command_usage_error(const struct call *call, const char *format, ...)
 /*
  * command_time(text, ms):
  * Read a time, or a date, which is its midnight in UTC.  Whether it is one.
- *
- * command_become_owner(dir):
- * As root, become the owner of the store's directory, if there is one: files of
- * root could not be written by the service.  EX_OK, or EX_NOPERM, logged.
  */
 bool command_time(const char *text, int64_t *ms);
-int command_become_owner(const char *dir);
 
 /*
  * command_watch(call, what), command_unwatch():

@@ -25,6 +25,7 @@
 #include "api/api.h"
 #include "command.h"
 #include "ground/config.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "http/errors.h"
 #include "http/response.h"
@@ -586,7 +587,8 @@ run(const struct call *call)
 	import.bytes_max = config.body_bytes_max;
 	status = open_input(call->operands[0]);
 	if (status == EX_OK && call->store.database == NULL)
-		status = command_become_owner(call->store.dir);
+		status =
+		    command_fault(file_become_owner(call->store.dir, 0));
 	if (status == EX_OK)
 		status = open_and_store(call);
 	return status;

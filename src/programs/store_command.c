@@ -7,6 +7,7 @@
 #include <sysexits.h>
 
 #include "command.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "store/copy.h"
 #include "store/recover.h"
@@ -63,13 +64,13 @@ static int
 init(const struct call *call)
 {
 	const char *dir = call->store.dir;
-	int status = command_become_owner(dir);
+	enum fault fault = file_become_owner(dir, 0);
 
-	if (status == EX_OK)
-		status = command_fault(store_init(dir));
-	if (status == EX_OK)
+	if (fault == FAULT_NONE)
+		fault = store_init(dir);
+	if (fault == FAULT_NONE)
 		printf("%s: made a new store\n", dir);
-	return status;
+	return command_fault(fault);
 }
 
 const struct command store_command_init = {

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "index.h"
@@ -44,16 +45,17 @@ struct recover {
 static enum fault
 open_source(struct recover *r)
 {
+	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	const char *path = r->options->from;
 	struct stat st;
 
-	r->fd = open(path, O_RDONLY | O_CLOEXEC);
+	r->fd = open(path, flags);
 	if (r->fd >= 0 && fstat(r->fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		r->dir = r->fd;
-		r->fd = openat(r->dir, JOURNAL_NAME, O_RDONLY | O_CLOEXEC);
+		r->fd = openat(r->dir, JOURNAL_NAME, flags | O_NOFOLLOW);
 		if (r->fd < 0 && errno == ENOENT)
 			r->fd = openat(
-			    r->dir, JOURNAL_FAILED_NAME, O_RDONLY | O_CLOEXEC);
+			    r->dir, JOURNAL_FAILED_NAME, flags | O_NOFOLLOW);
 	}
 	if (r->fd < 0 || fstat(r->fd, &st) < 0)
 		return fault_report(
@@ -203,8 +205,13 @@ static enum fault
 open_dest(struct recover *r)
 {
 	const char *path = r->options->dest;
+	struct stat st = { 0 };
 	enum fault fault;
 
+	fstat(r->dir < 0 ? r->fd : r->dir, &st);
+	fault = file_become_owner(path, st.st_uid);
+	if (fault != FAULT_NONE)
+		return fault;
 	r->dest = journal_make_dir(path);
 	if (r->dest < 0)
 		return fault_report(path, "cannot make or open it");

@@ -121,7 +121,7 @@ static bool
 is_written(int dir)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	bool written =
 	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 
@@ -291,8 +291,13 @@ index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	struct stat st;
 	int error;
 
-	if (fstatat(dir, DATA_NAME, &st, 0) < 0)
+	if (fstatat(dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? INDEX_ABSENT : INDEX_REFUSED;
+	/* LMDB would wait for a pipe, and follow a link. */
+	if (!S_ISREG(st.st_mode)) {
+		errno = EINVAL;
+		return INDEX_REFUSED;
+	}
 	if (read_mark(dir, mark) == 0 &&
 	    memcmp(mark + MARK_UUID, uuid, RECORD_UUID_LEN) != 0)
 		return INDEX_FOREIGN;

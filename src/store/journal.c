@@ -92,11 +92,17 @@ static enum fault
 read_header(struct journal *journal)
 {
 	char header[RECORD_HEADER_LEN];
-	struct stat st;
+	struct stat st = { .st_mode = S_IFREG };
 	ssize_t n = -1;
 
-	if (fstat(journal->fd, &st) == 0)
+	if (fstat(journal->fd, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read_all(journal->fd, header, sizeof(header), 0);
+	if (!S_ISREG(st.st_mode)) {
+		log_error("%s: is no regular file; name a journal, or restore "
+			  "it from a backup",
+		    journal->name);
+		return FAULT_SETUP;
+	}
 	if (n < 0)
 		return fault_report(journal->name, "cannot read");
 	switch (record_header_decode(
@@ -124,7 +130,9 @@ read_header(struct journal *journal)
 enum fault
 journal_open(struct journal *journal, const char *path, bool write)
 {
-	int flags = O_CLOEXEC | (write ? O_RDWR : O_RDONLY);
+	/* Another user may have put a pipe or a link there. */
+	int flags =
+	    O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (write ? O_RDWR : O_RDONLY);
 	struct stat st;
 
 	*journal = JOURNAL_NONE;
@@ -137,7 +145,8 @@ journal_open(struct journal *journal, const char *path, bool write)
 	} else {
 		journal->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (journal->dir >= 0)
-			journal->fd = openat(journal->dir, JOURNAL_NAME, flags);
+			journal->fd = openat(
+			    journal->dir, JOURNAL_NAME, flags | O_NOFOLLOW);
 		if (journal->fd < 0 && errno == ENOENT)
 			return FAULT_ABSENT;
 	}

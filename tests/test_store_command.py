@@ -18,7 +18,9 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 
-from lib_command import CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect
+from lib_command import (
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect,
+)
 from lib_service import (
     JOURNAL_NAME, Tally, catches, new_plant, passed_on, read_journal, run, run_scenario, seal,
     take_lock, temporary_store, wait_until,
@@ -390,6 +392,65 @@ def test_init(tally: Tally, root: pathlib.Path) -> None:
                 "the store belongs to the directory's owner, also if root makes it", owner)
 
 
+def test_owner(tally: Tally, root: pathlib.Path) -> None:
+    """What root makes in a directory of another user, and what that user may have put there."""
+    if os.geteuid() != 0:
+        tally.skip("root in a directory of another user", "only root can be root")
+        return
+    root.chmod(0o755)
+    source = put(root / "source", Journal(3).content())
+    there, theirs = root / "there", root / "theirs"
+    for path in (there, theirs, source):
+        path.mkdir(exist_ok=True)
+        os.chown(path, NOBODY, NOBODY)
+    for what, dest in ("is there", there), ("is made in another's", theirs / "dest"):
+        done = command("recover", source, dest)
+        owners = {(path.stat().st_uid, path.stat().st_gid) for path in [dest, *dest.rglob("*")]}
+        tally.check(done.returncode == 0 and owners == {(NOBODY, NOBODY)},
+                    f"recover by root: all in a directory that {what} belongs to the store's owner",
+                    (done, owners))
+    for mode, *words in (0o755, "recover", source), (0o777, "init"):
+        root.chmod(mode)
+        done = command(*words, root / "new")
+        expect(tally, done, f"{words[0]} makes no store of root's for another user, nor where "
+               "others could put a link", CANTCREAT, "", "install -d -o plant-store -m 0700")
+        tally.check(not (root / "new").exists(), "and makes nothing")
+
+
+    link, target = root / "link", root / "target"
+    target.mkdir()
+    link.symlink_to(target)
+    os.chown(source, 0, 0)
+    os.lchown(link, NOBODY, NOBODY)
+    for word, *words in (["init"], ["recover", source], ["backup", "--dir", source]):
+        done = command(word, *words, link)
+        tally.check(done.returncode in (CANTCREAT, CONFIG) and "nother user" in done.stderr
+                    and not any(target.iterdir()), f"{word} by root follows no link of others", done)
+    os.lchown(link, 0, 0)
+    expect(tally, command("backup", "--dir", source, link), "but one of root's", err="")
+
+
+def test_pipes(tally: Tally, root: pathlib.Path) -> None:
+    """Whoever owns a store cannot make a reader wait, nor follow a link."""
+    for name in JOURNAL_NAME, f"{JOURNAL_NAME}.end", "index/boot", "index/data.mdb":
+        store = put(root / name.replace("/", "-"), Journal(3).content())
+        with temporary_store(str(program.parent)) as service:
+            service.command("import", "--dir", store, "--quiet", input=b"", check=True)
+        for what, make in (("link", lambda path: path.symlink_to("/etc/hostname")),
+                           ("pipe", os.mkfifo)):
+            (store / name).unlink()
+            make(store / name)
+            for word, *rest in (["stats"], ["verify"], ["get", "1"], ["export"], ["check"],
+                                ["backup", root / f"copy-{store.name}"]):
+                done = command(word, *rest, timeout=10, env={
+                    **passed_on(), "PLANT_STORE_DIR": str(store)})
+                statuses = {JOURNAL_NAME: (NOINPUT, CONFIG), "check": (CONFIG,),  # no tokens
+                            "verifyindex/data.mdb": (IOERR,)}
+                tally.check(done.returncode in statuses.get(name, statuses.get(
+                    word, statuses.get(word + name, (0,)))),
+                    f"{word} ends where {name} is a {what}", done)
+
+
 def test_read_only(tally: Tally, root: pathlib.Path) -> None:
     """A store that was served, in a snapshot that is mounted for reading."""
     store = put(root / "store", Journal(3).content())
@@ -413,7 +474,7 @@ def test_full_disk(tally: Tally, root: pathlib.Path) -> None:
     store = put(root / "store", Journal(2000).content())
     (root / "small").mkdir()
     try:
-        with mounted("tmpfs", root / "small", "-t", "tmpfs", "-o", "size=64k"):
+        with mounted("tmpfs", root / "small", "-t", "tmpfs", "-o", "size=64k,mode=0700"):
             for words in ("backup", "--dir", store), ("recover", store):
                 dest = root / "small" / words[0]
                 expect(tally, command(*words, dest), f"{words[0]} to a full disk is told",
@@ -551,7 +612,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
 
 def scenario(tally: Tally) -> None:
     for test in (
-        test_module, test_words, test_init, test_verify, test_index, test_backup, test_recover,
+        test_module, test_words, test_init, test_owner, test_pipes, test_verify, test_index, test_backup, test_recover,
         test_recovered_store, test_recovered_index, test_lost_uuid, test_read_only,
         test_full_disk, test_progress, test_interrupt, test_stopped,
     ):

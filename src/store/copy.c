@@ -80,6 +80,9 @@ open_dest(const char *path, int *dir)
 {
 	struct stat st;
 
+	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
+	    !is_trusted(&st, S_IFLNK))
+		return refuse_foreign(path);
 	*dir = journal_make_dir(path);
 	if (*dir < 0)
 		return cannot(path, "cannot make or open it");

@@ -35,8 +35,9 @@ enum metrics_place {
 	METRICS_STORE_PLANTS,
 	METRICS_SYNC_MS,
 	METRICS_FAILED,
-	METRICS_CONNECTIONS, /* of the process that printed last */
+	METRICS_CONNECTIONS, /* see metrics_connections */
 	METRICS_EXPIRY_MS,
+	METRICS_BACKUP_MS,
 	METRICS_ANSWERS = 16,
 	METRICS_BATCH_PLANTS = METRICS_ANSWERS + METRICS_ANSWERS_MAX,
 	METRICS_COMMIT_US = METRICS_BATCH_PLANTS + METRICS_HISTOGRAM,
@@ -70,5 +71,15 @@ metrics_add(unsigned place, uint64_t n)
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
 void metrics_observe(enum metrics_place histogram, uint64_t value);
+
+/*
+ * metrics_note_backup(dir, ms), metrics_backup_ms(dir):
+ * Note in the store's directory, durably, when its newest verified backup was
+ * begun, in ms since 1970: 0, or -1 with errno.  Read it; 0 if there is none.
+ * `dir` NULL: that of metrics_open.  It is a text file of its own, which lasts
+ * where the counters begin anew.
+ */
+int metrics_note_backup(const char *dir, int64_t ms);
+int64_t metrics_backup_ms(const char *dir);
 
 #endif

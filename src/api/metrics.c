@@ -23,7 +23,7 @@ static const struct row {
 	{ "sync_seconds", "histogram", "Time of an fdatasync of the journal.",
 	    METRICS_SYNC_US, 1e-6, true },
 	{ "connections", "gauge", "Open to the process that answers.",
-	    METRICS_CONNECTIONS, 1, true },
+	    METRICS_CONNECTIONS, 1, false },
 	{ "store_bytes", "gauge", "Size of the journal.", METRICS_STORE_BYTES,
 	    1, false },
 	{ "store_plants", "gauge", "Plants in the store.", METRICS_STORE_PLANTS,
@@ -34,6 +34,8 @@ static const struct row {
 	    METRICS_FAILED, 1, true },
 	{ "token_expiry_timestamp_seconds", "gauge", "The next of a token.",
 	    METRICS_EXPIRY_MS, 1e-3, false },
+	{ "backup_timestamp_seconds", "gauge", "The newest verified backup.",
+	    METRICS_BACKUP_MS, 1e-3, false },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -109,9 +111,12 @@ api_metrics(
 	if (tokens != NULL)
 		tokens_valid(tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
 	metrics[METRICS_EXPIRY_MS] = (uint64_t)expires_ms;
-	metrics[METRICS_CONNECTIONS] = metrics_connections;
+	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
-		uint64_t n = metrics[row->place];
+		/* Of this process, which by command has none. */
+		uint64_t n = row->place == METRICS_CONNECTIONS
+				 ? metrics_connections
+				 : metrics[row->place];
 
 		if (n == 0 && !row->may_be_0)
 			continue;

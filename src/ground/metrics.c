@@ -3,14 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ground/file.h"
 #include "pure/crc32c.h"
+#include "pure/timestamp.h"
 
+#define BACKUP_NAME "last-backup"
 #define FILE_BYTES ((size_t)4096)
 
 struct file {
@@ -27,6 +32,7 @@ _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
 static struct file own;
 static void *mapping;
+static char *directory; /* of the file */
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
@@ -85,6 +91,8 @@ metrics_open(const char *dir, bool make)
 			     &file->kind, &kind, KIND) ||
 			 kind == KIND) {
 			metrics = file->places;
+			free(directory);
+			directory = strdup(dir);
 			fault = FAULT_NONE;
 			if (earlier != NULL)
 				munmap(earlier, FILE_BYTES);
@@ -117,4 +125,35 @@ metrics_observe(enum metrics_place histogram, uint64_t value)
 		i++;
 	metrics_add(histogram + i, 1);
 	metrics_add(histogram + METRICS_SUM, value);
+}
+
+int
+metrics_note_backup(const char *dir, int64_t ms)
+{
+	char text[TIMESTAMP_LEN + 1];
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result;
+
+	if (fd < 0)
+		return -1;
+	timestamp_print(ms, text);
+	text[TIMESTAMP_LEN] = '\n';
+	result = file_put(fd, BACKUP_NAME, text, sizeof(text));
+	close(fd);
+	return result;
+}
+
+int64_t
+metrics_backup_ms(const char *dir)
+{
+	char path[PATH_MAX], text[TIMESTAMP_LEN];
+	int64_t ms;
+
+	if (dir == NULL && directory == NULL)
+		return 0;
+	snprintf(path, sizeof(path), "%s/" BACKUP_NAME,
+	    dir != NULL ? dir : directory);
+	return file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
+		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
+		   ? ms
+		   : 0;
 }

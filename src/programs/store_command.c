@@ -2,13 +2,17 @@
  * store_command: the arguments of init, verify, backup and recover, and what
  * they print.  The work is the store's (store, verify, copy, recover).
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 #include "command.h"
+#include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "store/copy.h"
 #include "store/recover.h"
 #include "store/store.h"
@@ -33,12 +37,16 @@ static const char verify_usage[] =
     "\n";
 
 static const char backup_usage[] =
-    "Usage: plant-store backup [--dir DIR] [--quiet | --progress] DEST\n"
+    "Usage: plant-store backup [--dir DIR] [--verify]\n"
+    "           [--quiet | --progress] DEST\n"
     "\n"
     "Copy a store's journal, checked on its way, to the directory DEST.  An\n"
     "earlier backup there is replaced when the new one is complete.  How to\n"
     "restore it stands in plant-store(1).\n"
-    "\n";
+    "\n"
+    "  --verify        read the copy again, and note in the store that it has "
+    "a\n"
+    "                  verified backup: for check, stats and metrics\n";
 
 static const char recover_usage[] =
     "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
@@ -83,11 +91,10 @@ const struct command store_command_init = {
 };
 
 static int
-verify(const struct call *call)
+verify_dir(const char *dir, const struct watch *watch)
 {
-	const char *dir = call->store.dir;
 	struct verify_report report;
-	enum fault fault = verify_store(dir, call->store.watch, &report);
+	enum fault fault = verify_store(dir, watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
@@ -105,6 +112,12 @@ verify(const struct call *call)
 	return EX_OK;
 }
 
+static int
+verify(const struct call *call)
+{
+	return verify_dir(call->store.dir, call->store.watch);
+}
+
 const struct command store_command_verify = {
 	.name = "verify",
 	.summary = "check a store's journal and index",
@@ -118,10 +131,11 @@ const struct command store_command_verify = {
 static int
 backup(const struct call *call)
 {
+	int64_t begun_ms = clock_ms(CLOCK_REALTIME);
 	struct copy_report report;
-	const char *dest = call->operands[0];
-	enum fault fault =
-	    copy_backup(call->store.dir, dest, call->store.watch, &report);
+	const char *dir = call->store.dir, *dest = call->operands[0];
+	enum fault fault = copy_backup(dir, dest, call->store.watch, &report);
+	int status = EX_OK;
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
@@ -132,7 +146,17 @@ backup(const struct call *call)
 	       " of them new\n",
 	    dest, report.copy.store, report.copy.plants, report.copy.bytes,
 	    report.added);
-	return EX_OK;
+	if (call->values['v'] == NULL)
+		return EX_OK;
+	command_watch(call, "verify");
+	status = verify_dir(dest, call->store.watch);
+	/* The backup is good without the note. */
+	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
+	    metrics_note_backup(dir, begun_ms) < 0)
+		log_warning("%s: cannot note that it has a backup: %s%s; so "
+			    "check and metrics show an earlier one or none",
+		    dir, strerror(errno), fault_remedy(errno));
+	return status;
 }
 
 const struct command store_command_backup = {
@@ -141,7 +165,7 @@ const struct command store_command_backup = {
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.at_end = "writing to the disk ...",
-	.options = { COMMAND_STORE },
+	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = backup,
 };

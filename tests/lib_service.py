@@ -27,6 +27,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
+# The settings of this machine's service are none of a test's.
+NO_FILE = "PLANT_STORE_ENVIRONMENT"
+os.environ.setdefault(NO_FILE, "/nonexistent")
 # What the tests of one folder have, those of another may need.
 sys.path += [str(TOP / "tests" / name) for name in ("", "faults", "servers", "postgresql")]
 JOURNAL_NAME = "plants.jsonl"
@@ -369,7 +372,7 @@ class Store:
 
 def passed_on() -> dict[str, str]:
     """The part of our environment that a tested program shall see."""
-    names = ("TMPDIR", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS")
+    names = (NO_FILE, "TMPDIR", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS")
     names += ("UBSAN_OPTIONS", "LLVM_PROFILE_FILE", "GCOV_PREFIX")
     return {name: os.environ[name] for name in names if name in os.environ}
 

@@ -7,7 +7,7 @@ program=$(realpath "$1")
 . "$(dirname "$0")/../deploy/completion/plant-store"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PLANT_STORE_TOKENS=$work/tokens
+export PLANT_STORE_TOKENS=$work/tokens PLANT_STORE_ENVIRONMENT=/nonexistent
 passed=0 failed=0
 
 # offers SENTENCE EXPECTED WORD...: with the cursor at the end of the last word

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/config.h"
@@ -14,7 +15,8 @@ static const char *const names[] = { "PLANT_STORE_DIR", "PLANT_STORE_TOKENS",
 	"PLANT_STORE_BASE_PATH", "PLANT_STORE_BODY_BYTES_MAX",
 	"PLANT_STORE_THREADS", "PLANT_STORE_STATUS", "PLANT_STORE_LOG_LEVEL",
 	"PLANT_STORE_LOG_FORMAT", "PLANT_STORE_CORS_ORIGINS",
-	"PLANT_STORE_METRICS_PATH", "PLANT_STORE_HEALTH_PATH" };
+	"PLANT_STORE_METRICS_PATH", "PLANT_STORE_HEALTH_PATH",
+	"PLANT_STORE_DATABASE" };
 
 static void
 clear(char *unused)
@@ -281,7 +283,8 @@ CONFIG_TEST(each_unknown_name_is_a_warning_and_no_other)
 		"PLANT_STORE_", "PLANT_STORE_DIR2", "PLANT_STORE_DI",
 		"PLANT_STORE_dir", "PLANT_STORE_RESPONDERS" };
 	static const char *const others[] = { "PLANT_STORE_RESPONDER",
-		"PLANT_STOR", "PLANT_STORE", "XPLANT_STORE_DRI" };
+		"PLANT_STOR", "PLANT_STORE", "XPLANT_STORE_DRI",
+		CONFIG_FILE_VARIABLE };
 
 	for (size_t i = 0; i < COUNT(names); i++)
 		set(names[i], "/");
@@ -302,6 +305,79 @@ CONFIG_TEST(each_unknown_name_is_a_warning_and_no_other)
 	}
 	for (size_t i = 0; i < COUNT(others); i++)
 		unsetenv(others[i]);
+}
+
+/* The machine's file, with that text and mode; what it is as a fault. */
+static enum fault
+add_file(const char *text, mode_t mode, bool named)
+{
+	char path[] = "/tmp/plant-store-XXXXXX";
+	int file = mkstemp(path);
+
+	assert_int_equal(write(file, text, strlen(text)), strlen(text));
+	assert_int_equal(fchmod(file, mode), 0);
+	close(file);
+	set(CONFIG_FILE_VARIABLE, path);
+	stderr_capture();
+	enum fault fault = config_use_file(NULL, named);
+	assert_int_equal(unlink(path), 0);
+	unsetenv(CONFIG_FILE_VARIABLE);
+	return fault;
+}
+
+CONFIG_TEST(the_file_of_the_machine_adds_what_the_environment_does_not_have)
+{
+	set("PLANT_STORE_TOKENS", "/mine");
+	set("PLANT_STORE_BODY_BYTES_MAX", "");
+	assert_int_equal(add_file("PLANT_STORE_TOKENS=/theirs\n"
+				  "PLANT_STORE_DIR=/first\n"
+				  "PLANT_STORE_DIR='/second'\n"
+				  "PLANT_STORE_NONE=1\n"
+				  "PLANT_STORE_BODY_BYTES_MAX=100\n",
+			     0644, false),
+	    FAULT_NONE);
+	assert_contains(stderr_captured(), "PLANT_STORE_NONE: there is no");
+	struct config config = read_good();
+	assert_string_equal(config.tokens, "/mine");
+	assert_string_equal(config.dir, "/second");
+	assert_int_equal(config.body_bytes_max, 100);
+}
+
+CONFIG_TEST(a_store_that_is_named_takes_no_other_from_the_file)
+{
+	static const char *const by[] = { NULL, "PLANT_STORE_DIR",
+		"PLANT_STORE_DATABASE" };
+
+	for (size_t i = 0; i < COUNT(by); i++) {
+		clear(NULL);
+		if (by[i] != NULL)
+			set(by[i], "/mine");
+		assert_int_equal(add_file("PLANT_STORE_DIR=/theirs\n"
+					  "PLANT_STORE_DATABASE=theirs\n"
+					  "PLANT_STORE_TOKENS=/theirs\n",
+				     0600, by[i] == NULL),
+		    FAULT_NONE);
+		assert_string_equal(stderr_captured(), "");
+		struct config config = read_good();
+		assert_string_equal(
+		    config.dir, i == 1 ? "/mine" : "/var/lib/plant-store");
+		assert_true(i == 2 ? strcmp(config.database, "/mine") == 0
+				   : config.database == NULL);
+		assert_string_equal(config.tokens, "/theirs");
+	}
+}
+
+CONFIG_TEST(root_does_not_believe_a_file_that_others_can_write)
+{
+	static const mode_t modes[] = { 0660, 0602 };
+
+	for (size_t i = 0; geteuid() == 0 && i < COUNT(modes); i++) {
+		assert_int_equal(
+		    add_file("PLANT_STORE_DIR=/theirs\n", modes[i], i == 0),
+		    FAULT_SETUP);
+		assert_contains(stderr_captured(), "chmod go-w");
+		assert_null(getenv("PLANT_STORE_DIR"));
+	}
 }
 
 CONFIG_TEST(help_has_each_setting_with_default_and_what_is_allowed)

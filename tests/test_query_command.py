@@ -348,6 +348,8 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
         "index_behind": 0,
         "kept_files": 0,
         "kept_bytes": 0,
+        "directory": str(store.dir),
+        "backup": None,
         "tokens": {TOKEN_NAME: len(plants) - 1, "second": 1},
     }
     tally.check(stats == expected, "stats --json tells what the journal says", stats)
@@ -360,7 +362,8 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
     table, _, by_token = text.partition("\ntokens\n")
     for part, members in (table, values), (by_token, tokens):
         tally.check(
-            part == "".join(f"{name:15}  {value}\n" for name, value in members.items()),
+            part == "".join(f"{name:15}  {'-' if value is None else value}\n"
+                            for name, value in members.items()),
             "stats has the same values as text, aligned", text)
     whole = store.journal.read_bytes()
     store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')

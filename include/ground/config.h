@@ -1,6 +1,7 @@
 /*
  * config: the settings, read once from the environment and checked.  Their
- * names, defaults and bounds are one table in config.c.
+ * names, defaults and bounds are one table in config.c.  The operator's command
+ * first adds those of a file, which is where a machine has them.
  *
  * A variable that is set but empty counts as absent.
  */
@@ -22,6 +23,7 @@
 #define CONFIG_SEPARATORS " ,"
 
 struct config {
+	const char *file;      /* that has some of them, or NULL */
 	const char *dir;       /* of the store */
 	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
@@ -46,19 +48,27 @@ enum fault config_read(struct config *config);
 
 /*
  * config_is_given(), config_warn_unknown():
- * Whether a variable of the environment has a name that begins with
- * PLANT_STORE_; log a warning for each of these that is no setting.
+ * Whether a setting is in the environment; log a warning for each name there
+ * that begins with PLANT_STORE_ and is no setting.
  *
- * config_use_file(path):
- * Replace the settings in the environment by those of a file, and warn as
- * above.  The file has a part of what systemd's EnvironmentFile= allows: lines
+ * config_use_file(only, named):
+ * Add the settings of the machine's file to the environment, which keeps what
+ * it has.  Where that names a store, or the caller does (`named`), the file
+ * cannot name another; and one that cannot be read is none, so that ordinary
+ * users can work on stores of their own.  Or use those of the file `only`.
+ *
+ * The file has a part of what systemd's EnvironmentFile= allows: lines
  * NAME=VALUE, blank ones, and such that begin with # or ;.  A setting's whole
- * VALUE may be in quotes, ' or "; else it has none, nor a backslash.
- * FAULT_SETUP, logged, if there is another line; or why it cannot be read.
+ * VALUE may be in quotes, ' or "; else it has none, nor a backslash.  Unknown
+ * names are warned of.  FAULT_SETUP, logged, if there is another line, or if
+ * root cannot trust it; or why it cannot be read.  CONFIG_FILE_VARIABLE names
+ * another file: for tests, and for a second service of a machine.
  */
+#define CONFIG_FILE "/etc/plant-store/environment"
+#define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"
 bool config_is_given(void);
 void config_warn_unknown(void);
-enum fault config_use_file(const char *path);
+enum fault config_use_file(const char *only, bool named);
 
 /*
  * config_print_help(out):

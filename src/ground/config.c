@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BODY_BYTES_MIN 64
@@ -68,6 +69,8 @@ static const struct {
 	    "whether the service enters its sandbox",
 	    "on, or off to debug it" },
 };
+
+static const char *used; /* see config.file */
 
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
 static bool
@@ -194,7 +197,8 @@ config_read(struct config *config)
 		    settings[i].name, value[i], settings[i].allowed);
 		return FAULT_SETUP;
 	}
-	*config = (struct config){ .dir = value[DIR],
+	*config = (struct config){ .file = used,
+		.dir = value[DIR],
 		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
@@ -209,41 +213,69 @@ config_read(struct config *config)
 	return FAULT_NONE;
 }
 
+/* Whether the text is the name, or NAME=VALUE. */
+static bool
+is_named(const char *text, const char *name)
+{
+	size_t len = strcspn(text, "=");
+
+	return len == strlen(name) && memcmp(text, name, len) == 0;
+}
+
+static int
+find_setting(const char *text)
+{
+	int i = 0;
+
+	while (i < COUNT && !is_named(text, settings[i].name))
+		i++;
+	return i;
+}
+
+static void
+warn_unknown(const char *text)
+{
+	/* Two are of the programs: plant-store-start passes its own on. */
+	if (strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
+	    find_setting(text) == COUNT &&
+	    !is_named(text, PREFIX "RESPONDER") &&
+	    !is_named(text, CONFIG_FILE_VARIABLE))
+		log_warning("%.*s: there is no such setting, so it is "
+			    "ignored; --help lists all",
+		    (int)strcspn(text, "="), text);
+}
+
 void
 config_warn_unknown(void)
 {
-	for (char **entry = environ; *entry != NULL; entry++) {
-		size_t len = strcspn(*entry, "=");
-		/* plant-store-start passes its own variable on. */
-		bool known = strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 ||
-			     strncmp(*entry, PREFIX "RESPONDER=", 22) == 0;
+	for (char **entry = environ; *entry != NULL; entry++)
+		warn_unknown(*entry);
+}
 
-		for (int i = 0; i < COUNT && !known; i++)
-			known = len == strlen(settings[i].name) &&
-				memcmp(*entry, settings[i].name, len) == 0;
-		if (!known)
-			log_warning("%.*s: there is no such setting, so it is "
-				    "ignored; --help lists all",
-			    (int)len, *entry);
-	}
+static bool
+is_given(int i)
+{
+	const char *value = getenv(settings[i].name);
+
+	return value != NULL && value[0] != '\0';
 }
 
 bool
 config_is_given(void)
 {
-	char **entry = environ;
+	int i = 0;
 
-	while (*entry != NULL && strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
-		entry++;
-	return *entry != NULL;
+	while (i < COUNT && !is_given(i))
+		i++;
+	return i < COUNT;
 }
 
-/* Use a line of the file.  Whether it is one. */
+/* Use a line of the file, but not for what is `kept`.  Whether it is one. */
 static bool
-use_line(char *line)
+use_line(char *line, const bool kept[static COUNT])
 {
 	char name[64], *value;
-	int at = 0;
+	int at = 0, i;
 	size_t len;
 
 	/* A comment, or blank. */
@@ -251,7 +283,9 @@ use_line(char *line)
 		return true;
 	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)
 		return false;
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+	warn_unknown(name);
+	i = find_setting(name);
+	if (i == COUNT || kept[i])
 		return true;
 	value = line + at + strspn(line + at, BLANKS);
 	len = strlen(value);
@@ -265,29 +299,63 @@ use_line(char *line)
 	return strpbrk(value, "\"'\\") == NULL && setenv(name, value, 1) == 0;
 }
 
-enum fault
-config_use_file(const char *path)
+static enum fault
+use_lines(FILE *file, const char *path, const bool kept[static COUNT])
 {
-	FILE *file = fopen(path, "re");
 	char line[LINE_BYTES_MAX];
 	enum fault fault = FAULT_NONE;
 
-	if (file == NULL)
-		return fault_report(path, "cannot open");
-	for (int i = 0; i < COUNT; i++)
-		unsetenv(settings[i].name);
 	for (int n = 1; fgets(line, (int)sizeof(line), file) != NULL; n++)
-		if (!use_line(line)) {
+		if (!use_line(line, kept)) {
 			log_error(
 			    "%s: line %d: not NAME=VALUE, with no quotes "
 			    "but around VALUE and no backslash; correct it",
 			    path, n);
 			fault = FAULT_SETUP;
 		}
-	if (ferror(file))
-		fault = fault_report(path, "cannot read");
+	return ferror(file) ? fault_report(path, "cannot read") : fault;
+}
+
+enum fault
+config_use_file(const char *only, bool named)
+{
+	const char *path = only != NULL ? only : getenv(CONFIG_FILE_VARIABLE);
+	enum fault fault = FAULT_SETUP;
+	struct stat st;
+	bool kept[COUNT];
+
+	if (path == NULL || path[0] == '\0')
+		path = CONFIG_FILE;
+	FILE *file = fopen(path, "re");
+	if (file == NULL && only == NULL && errno != EACCES)
+		return FAULT_NONE;
+	for (int i = 0; i < COUNT; i++) {
+		if (only != NULL)
+			unsetenv(settings[i].name);
+		kept[i] = is_given(i);
+	}
+	named = named || kept[DIR] || kept[DATABASE];
+	kept[DIR] = kept[DATABASE] = named;
+	if (file == NULL) {
+		if (only == NULL && named)
+			return FAULT_NONE;
+		log_error("%s: cannot open: %s%s", path, strerror(errno),
+		    errno == EACCES ? "; run this with sudo, or name the store"
+				    : fault_remedy(errno));
+		return fault_of(errno);
+	}
+	/* Who may write to it could have root use any file. */
+	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
+	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
+		log_error("%s: another user than root can write to it, so root "
+			  "does not use it; run: chown root %s && chmod go-w "
+			  "%s",
+		    path, path, path);
+	else
+		fault = use_lines(file, path, kept);
 	fclose(file);
-	config_warn_unknown();
+	if (fault == FAULT_NONE)
+		used = path;
 	return fault;
 }
 

@@ -19,7 +19,9 @@ static const struct cause {
 	{ ENFILE, FAULT_MEMORY, "; raise the limit of open files" },
 	{ EACCES, FAULT_RIGHTS, "; run this as its owner, or change that" },
 	{ EPERM, FAULT_RIGHTS, "; run this as its owner, or change that" },
-	{ EROFS, FAULT_RIGHTS, "; mount it for writing" },
+	{ EROFS, FAULT_RIGHTS,
+	    "; mount it for writing, or let the unit write there: "
+	    "ReadWritePaths= (systemctl edit plant-store)" },
 	{ ENOENT, FAULT_ABSENT, "; check its name" },
 	{ ENOTDIR, FAULT_ABSENT, "; check its name" },
 	{ ELOOP, FAULT_ABSENT, "; check its name" },

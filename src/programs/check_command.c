@@ -344,7 +344,7 @@ check_machine(struct check *check, bool given)
 	    (access(SERVICE_FILE, F_OK) == 0 || errno != ENOENT))
 		file = SERVICE_FILE;
 	if (file != NULL)
-		fault = config_use_file(file);
+		fault = config_use_file(file, false);
 	if (fault == FAULT_NONE)
 		fault = config_read(&check->config);
 	if (fault != FAULT_NONE)

@@ -115,13 +115,19 @@ read_arguments(struct call *call, int argc, char **argv)
 	call->operands_n = argc - optind;
 	if (call->operands_n >
 	    command->operands[1] + (command->dir_alias == ' '))
-		return command_usage_error(call, "too many arguments");
+		return command_usage_error(call, "too many arguments%s",
+		    has_option(command, 'd') && command->dir_alias != ' '
+			? "; name the store with --dir DIR"
+			: "");
 	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
 	return GO_ON;
 }
 
-/* The store's directory: of --dir, or what stands for it, or the settings. */
+/*
+ * The settings of the machine, and the store's directory: of --dir, or what
+ * stands for it, or the settings.
+ */
 static int
 read_dir(struct call *call)
 {
@@ -129,12 +135,18 @@ read_dir(struct call *call)
 	const char *other = alias == ' ' ? call->operands[0]
 					 : call->values[(unsigned char)alias];
 	struct config config;
+	enum fault fault;
 
+	if (!has_option(call->command, 'd'))
+		return GO_ON;
 	if (call->values['d'] != NULL && other != NULL)
 		return command_usage_error(
 		    call, "--dir and %s exclude each other", other);
 	call->store.dir = other != NULL ? other : call->values['d'];
-	if (call->store.dir != NULL || !has_option(call->command, 'd'))
+	fault = config_use_file(NULL, call->store.dir != NULL);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	if (call->store.dir != NULL)
 		return GO_ON;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;

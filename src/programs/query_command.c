@@ -269,7 +269,11 @@ run_get(const struct call *call)
 			put_json(&record, call->values['u'] != NULL);
 			fault = output.fault;
 		} else if (fault == FAULT_ABSENT) {
-			log_error("get: %" PRId64 ": no plant has this id", id);
+			log_error("get: %" PRId64 ": no plant has this id in "
+				  "%s",
+			    id,
+			    call->store.database != NULL ? "the database"
+							 : call->store.dir);
 			missing = true;
 			fault = FAULT_NONE;
 		} else if (fault == FAULT_DAMAGED) {
@@ -535,6 +539,21 @@ print_figure(void *context, const char *name, const char *text, uint64_t number)
 	printer->separator = ",";
 }
 
+/* Where a store in files is, and when it was backed up. */
+static void
+print_place(struct printer *printer, const char *dir)
+{
+	static char text[6 * PATH_MAX + 2];
+	char at[TIMESTAMP_LEN + 1];
+	int64_t ms = metrics_backup_ms(dir);
+
+	/* Escaped in any case: a terminal obeys control characters. */
+	text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] = '\0';
+	timestamp_print(ms, at);
+	print_figure(printer, "directory", text + 1, 0);
+	print_figure(printer, "backup", ms > 0 ? at : "", 0);
+}
+
 static struct printer *of_tokens; /* as twalk() has no context */
 
 static void
@@ -568,6 +587,8 @@ run_stats(const struct call *call)
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
 		fault = store_reader_figures(reader, print_figure, &printer);
+	if (fault == FAULT_NONE && call->store.database == NULL)
+		print_place(&printer, call->store.dir);
 	if (fault == FAULT_NONE) {
 		print_figure(&printer, "plants", NULL, stats.plants);
 		print_figure(&printer, "first", stats.first, 0);

@@ -135,6 +135,7 @@ run(const struct call *call)
 	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
 	bool named = call->operands_n > 1;
 	struct config config;
+	enum fault fault;
 
 	if (!add && !list && strcmp(name, "revoke") != 0)
 		return command_usage_error(call, "unknown action: %s", name);
@@ -147,10 +148,16 @@ run(const struct call *call)
 	if (file != NULL && file[0] == '\0')
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
-	if (file == NULL && config_read(&config) != FAULT_NONE)
-		return EX_CONFIG;
-	if (file == NULL)
+	if (file == NULL) {
+		/* The token file is what this call could take from there. */
+		fault =
+		    config_use_file(NULL, getenv("PLANT_STORE_TOKENS") != NULL);
+		if (fault == FAULT_NONE)
+			fault = config_read(&config);
+		if (fault != FAULT_NONE)
+			return command_fault(fault);
 		file = config.tokens;
+	}
 	if (add)
 		return run_add(call, file);
 	return list ? run_list(file)

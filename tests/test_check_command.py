@@ -12,18 +12,23 @@ import http.server
 import json
 import os
 import pathlib
+import pty
 import pwd
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 
-from lib_command import CONFIG, IOERR, NOINPUT, TIMEOUT_S, UNAVAILABLE, USAGE
+from lib_command import (
+    CONFIG, IOERR, NOINPUT, NOPERM, TIMEOUT_S, UNAVAILABLE, USAGE, read_to_end,
+)
 from lib_service import (
-    Store, Tally, lighttpd, new_plant, passed_on, responder, run, run_scenario, temporary_store,
+    NO_FILE, TOKEN_NAME, Store, Tally, lighttpd, new_plant, passed_on, responder, run,
+    run_scenario, temporary_store, wait_until,
 )
 from lib_faults import mount, mounted
 
@@ -93,6 +98,7 @@ def check_room(tally: Tally, store: Store) -> None:
     with mounted(store.dir, store.dir, "--bind"):
         mount("none", store.dir, "-o", "remount,bind,ro")
         done = check(store)
+    tally.check("ReadWritePaths=" in done.stderr, "or its unit's drop-in is missing", done)
     index.rmdir()
     told(tally, done, CONFIG, "Read-only file system; mount", "a directory is read-only")
     tally.check(done.stderr.count("Read-only") == 1, "and not each file in it as well", done.stderr)
@@ -142,13 +148,14 @@ def check_environment(tally: Tally, store: Store) -> None:
 
 
 def in_service_place(
-    store: Store, run_path: pathlib.Path, *arguments: str
+    store: Store, run_path: pathlib.Path, *arguments: object, command: object = "check"
 ) -> subprocess.CompletedProcess:
-    """check on a machine whose /etc and /run are these, without any setting of ours."""
+    """A command on a machine whose /etc and /run are these, without any setting of ours."""
     script = 'mount --bind "$1" /etc && mount --bind "$2" /run && shift 2 && exec "$@"'
     return run("unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
-               store.build / "plant-store", "check", *arguments, text=True,
-               env=passed_on() | {"PATH": os.environ["PATH"]})
+               *(["setpriv", f"--reuid={NOBODY}", "--clear-groups"] if command is None else []),
+               store.build / "plant-store", *([command] if command else []), *arguments, text=True,
+               env=passed_on() | {"PATH": os.environ["PATH"], NO_FILE: ""})
 
 
 def check_places(tally: Tally, store: Store) -> None:
@@ -178,6 +185,81 @@ def check_places(tally: Tally, store: Store) -> None:
         with broken(**by_server(503, 5007)) as url:
             done = in_service_place(store, store.root, "--url", url)
             told(tally, done, UNAVAILABLE, "start it", "a URL alone has a status for monitors")
+
+
+def check_moved(tally: Tally, store: Store) -> None:
+    """The store of the machine's file is that of each command, unless one is named."""
+    if os.geteuid() != 0:
+        tally.skip("a store that was moved", "only root can mount")
+        return
+    etc = store.root / "etc" / "plant-store"
+    file, other = etc / "environment", store.root / "other"
+    etc.mkdir(parents=True)
+    file.write_text(f"PLANT_STORE_DIR={store.dir}\nPLANT_STORE_TOKENS={store.tokens}\n")
+    run(store.build / "plant-store", "init", other, env=passed_on(), check=True)
+    store.command("import", "--quiet", input=new_plant(7, "Fern"), check=True)
+
+    def told_by(command: object, *words: object) -> subprocess.CompletedProcess:
+        return in_service_place(store, store.root, *words, command=command)
+
+    done = told_by("get", "7", "8")
+    told(tally, done, 1, f"8: no plant has this id in {store.dir}\n", "a moved store is read")
+    done = told_by("stats")
+    tally.check(f"directory        {store.dir}\n" in done.stdout, "stats names it", done)
+    done = told_by("token", "list")
+    tally.check(TOKEN_NAME in done.stdout, "its tokens are listed", done)
+    told(tally, told_by("get", "--dir", other, "7"), 1, f"in {other}\n", "one that is named is it")
+    file.write_text(file.read_text() + "PLANT_STORE_DATABASE=host=/nowhere password=x\n")
+    told(tally, told_by("get", "--dir", other, "7"), 1, f"in {other}\n", "the file names no other")
+    for mode, folder, there in (0o644, 0o755, True), (0o640, 0o755, False), (0o644, 0o750, False):
+        file.chmod(mode)
+        etc.chmod(folder)
+        done = told_by("check")
+        tally.check(("others can read the password" in done.stderr) == there,
+                    f"a password in a file of mode {mode:o} in one of {folder:o}", done)
+    etc.chmod(0o700)
+    done = told_by(None, "stats")
+    told(tally, done, NOPERM, "run this with sudo", "an ordinary user is told to be root")
+    store.root.chmod(0o755)
+    told(tally, told_by(None, "verify", "/none"), NOINPUT, "/none: cannot", "but not where a store is named")
+    etc.chmod(0o755)
+    os.chown(file, NOBODY, -1)
+    told(tally, told_by("stats"), CONFIG, "chown root", "root uses no file of another user")
+
+
+def check_service_user(tally: Tally, store: Store) -> None:
+    """What the service's user cannot read, though root can."""
+    if os.geteuid() != 0:
+        tally.skip("the service's user", "only root can become it")
+        return
+    for path in store.dir, store.journal:
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(store.tokens, 0, NOBODY)
+    store.tokens.chmod(0o640)
+    told(tally, check(store), 0, "", "a token file of the service's group is well")
+    os.chown(store.tokens, 0, 0)
+    done = check(store)
+    told(tally, done, CONFIG, "tokens: cannot open it: Permission denied", "one of root's is not")
+    tally.check("the service's user, nobody" in done.stderr, "nor who cannot read it", done)
+    store.tokens.chmod(0o600)
+    for path in store.dir, store.journal:
+        os.chown(path, 0, 0)
+
+
+def check_prompt(tally: Tally, store: Store) -> None:
+    """A token that is typed is asked for, and not shown."""
+    words = store.build / "plant-store", "check", "--url", "http://127.0.0.1:1", "--token", "-"
+    master, slave = pty.openpty()
+    with subprocess.Popen(words, stdin=slave, stderr=slave, stdout=subprocess.DEVNULL,
+                          env=store.environment(), start_new_session=True) as process:
+        wait_until(lambda: not termios.tcgetattr(slave)[3] & termios.ECHO)
+        os.write(master, b"pst_SECRET\n")
+        status = process.wait(TIMEOUT_S)
+    shown = termios.tcgetattr(slave)[3] & termios.ECHO
+    os.close(slave)
+    text = read_to_end(master)
+    tally.check(status == UNAVAILABLE and b"Token: " in text and b"SECRET" not in text and shown,
+                "a token that is typed is asked for and not shown", (status, text))
 
 
 def check_socket(tally: Tally, store: Store) -> None:
@@ -456,6 +538,14 @@ def check_faults(tally: Tally, store: Store) -> None:
     with silent() as url:
         done = check(store, "--url", url)
     told(tally, done, UNAVAILABLE, words, "an answer that never comes is told")
+    proxy = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}
+    with broken() as url:
+        bare = url.removeprefix("http://")
+        for url in bare, f"http:/{bare}", f"http:///{bare}":
+            done = check(store, "--url", url, "--token", "pst_x", **proxy)
+            told(tally, done, 0, "", f"{url} is of this machine: no proxy gets the token")
+    done = check(store, "--url", "plants.invalid", "--token", "pst_x", **proxy)
+    told(tally, done, UNAVAILABLE, "in clear", "a URL without a scheme is HTTP: it is warned of")
     done = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
     told(tally, done, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
     done = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)
@@ -511,6 +601,8 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--help"], 0, ""), (["x"], USAGE, "too many"), (["--nonsense"], USAGE, "--nonsense"),
         (["--url"], USAGE, "--url"), (["--token", "x"], USAGE, "--url"),
         (["--url", "http://127.0.0.1:1", "--token", "-"], NOINPUT, "no token on stdin"),
+        (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'leave out "Bearer"'),
+        (["--socket", "/" + "x" * 107], USAGE, "107 bytes at most"),
     ):
         told(tally, check(store, *arguments, stdin=""), status, words,
              f"{arguments} ends with {status}")
@@ -526,11 +618,15 @@ def scenario(tally: Tally) -> None:
         check_environment(tally, store)
         check_socket(tally, store)
         check_places(tally, store)
+        check_prompt(tally, store)
         check_faults(tally, store)
         check_way(tally, store)
         check_service(tally, store, build)
         check_used(tally, store)
         check_end(tally, store)
+    with temporary_store(build) as store:
+        check_service_user(tally, store)
+        check_moved(tally, store)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
+#include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -26,13 +30,13 @@
 #include "ground/config.h"
 #include "ground/fault.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "http/errors.h"
 #include "http/tokens.h"
 #include "store/reader.h"
 #include "store/store.h"
 #include "url_check.h"
 
-#define SERVICE_FILE "/etc/plant-store/environment"
 #define SERVICE_SOCKET "/run/plant-store/socket"
 
 static const char usage[] =
@@ -45,7 +49,7 @@ static const char usage[] =
     "check nothing else.  Exit status 78 if something on this machine is\n"
     "wrong, 69 if only the way to the service is.\n"
     "\n"
-    "  --environment FILE  the settings (variables, or " SERVICE_FILE ")\n"
+    "  --environment FILE  the settings (variables, or " CONFIG_FILE ")\n"
     "  --socket PATH   the service's socket (" SERVICE_SOCKET ")\n"
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from stdin\n";
@@ -53,6 +57,8 @@ static const char usage[] =
 #define TOKEN_MAX 4096
 /* Less than this is little: some hundred thousand plants. */
 #define FREE_MIB_MIN 64
+/* One is made each night. */
+#define BACKUP_HOURS_MAX 48
 /* A service that is just being started may read a long journal first. */
 #define ANSWER_S 15
 /* More than heads and the body of an Error. */
@@ -206,6 +212,27 @@ check_journal(struct check *check)
 	return fault;
 }
 
+/* How old it is.  A new store has none yet, which is no fault. */
+static void
+check_backup(struct check *check)
+{
+	const char *dir = check->config.dir;
+	int64_t ms = metrics_backup_ms(dir);
+	int64_t hours = (clock_ms(CLOCK_REALTIME) - ms) / 3600000;
+
+	if (ms > 0 && hours >= BACKUP_HOURS_MAX)
+		say_wrong(check,
+		    "%s: the last verified backup is %" PRId64 " days old; "
+		    "see: journalctl -u plant-store-backup",
+		    dir, hours / 24);
+	else if (ms > 0)
+		printf("%s: backup: %" PRId64 " hours old: ok\n", dir, hours);
+	else
+		printf("%s: backup: none verified yet; run: systemctl enable "
+		       "--now plant-store-backup.timer\n",
+		    dir);
+}
+
 static void
 check_store(struct check *check)
 {
@@ -226,6 +253,8 @@ check_store(struct check *check)
 	fault = check_directory(check);
 	if (fault == FAULT_NONE)
 		fault = check_journal(check);
+	if (fault == FAULT_NONE)
+		check_backup(check);
 	if (fault == FAULT_ABSENT)
 		log_error("check: %s: mount its file system, restore the "
 			  "store from a backup, or make a new one, as the "
@@ -331,38 +360,98 @@ check_socket(struct check *check, const char *path)
 	close(fd);
 }
 
+/* Tokens and store, as the service's user where root can become that. */
+static void
+check_files(struct check *check)
+{
+	const struct config *config = &check->config;
+	const struct passwd *user = NULL;
+	struct stat st;
+	int status = 0;
+
+	if (geteuid() == 0 && config->database != NULL)
+		user = getpwnam("plant-store");
+	else if (geteuid() == 0 && stat(config->dir, &st) == 0)
+		user = getpwuid(st.st_uid);
+	fflush(stdout);
+	command_watch(check->call, "check"); /* for its signals */
+	pid_t child = user != NULL ? fork() : -1;
+	if (child > 0) {
+		while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+			kill(child, command_interrupted());
+		command_unwatch();
+		check->wrong += status != 0;
+		if (WIFSIGNALED(status))
+			log_error("check: %s: reading it was ended by a "
+				  "signal; remove index there",
+			    config->dir);
+		else if (status != 0 && user->pw_uid != 0)
+			log_info("check: so it is for the service's user, %s",
+			    user->pw_name);
+		return;
+	}
+	if (child == 0 &&
+	    (initgroups(user->pw_name, user->pw_gid) < 0 ||
+		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
+		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
+		setenv("HOME", user->pw_dir, 1) < 0))
+		say_why(check, user->pw_name, "cannot become it");
+	check_tokens(check);
+	check_store(check);
+	fflush(stdout);
+	if (child == 0)
+		_exit(check->wrong != 0);
+}
+
+/* A password in the file, of a URL or of keywords, that others can read. */
+static void
+check_password(struct check *check)
+{
+	const char *file = check->config.file, *text = check->config.database;
+	char copy[PATH_MAX];
+	struct stat st, dir;
+
+	if (file == NULL || text == NULL ||
+	    (strstr(text, "password") == NULL &&
+		fnmatch("*://*:*@*", text, 0) != 0))
+		return;
+	snprintf(copy, sizeof(copy), "%s", file);
+	if (stat(file, &st) == 0 && (st.st_mode & S_IROTH) != 0 &&
+	    stat(dirname(copy), &dir) == 0 && (dir.st_mode & S_IXOTH) != 0)
+		say_wrong(check,
+		    "%s: others can read the password in it; run: chmod o= %s",
+		    file, file);
+}
+
 /* What is on this machine; the settings first, and where they are from. */
 static int
 check_machine(struct check *check, bool given)
 {
-	const char *file = check->call->values['e'];
 	const char *socket = check->call->values['s'];
-	enum fault fault = FAULT_NONE;
+	const char *file;
+	enum fault fault = config_use_file(check->call->values['e'], false);
 	int status;
 
-	if (file == NULL && !given &&
-	    (access(SERVICE_FILE, F_OK) == 0 || errno != ENOENT))
-		file = SERVICE_FILE;
-	if (file != NULL)
-		fault = config_use_file(file, false);
 	if (fault == FAULT_NONE)
 		fault = config_read(&check->config);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
-	printf("settings: %s: ok\n", file != NULL ? file
-				     : given
-					 ? "PLANT_STORE_ variables"
-					 : "defaults, without " SERVICE_FILE);
+	file = check->config.file;
+	printf("settings: %s%s%s: ok\n", given ? "PLANT_STORE_ variables" : "",
+	    given && file != NULL ? ", " : "",
+	    file != NULL ? file
+	    : given      ? ""
+			 : "defaults, without " CONFIG_FILE);
+	check_password(check);
 	if (!check->config.sandbox)
 		say_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
 				 "alone; remove it");
-	check_tokens(check);
-	check_store(check);
+	check_files(check);
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
 	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
 	check->wrong = 0;
-	if (socket == NULL && (check->call->values['e'] != NULL || !given))
+	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
 		check_socket(check, socket);
@@ -375,24 +464,34 @@ run(const struct call *call)
 {
 	const char *url = call->values['u'];
 	const char *token = call->values['t'];
-	bool given = config_is_given();
+	bool given = call->values['e'] == NULL && config_is_given();
 	struct check check = { .call = call };
-	char line[TOKEN_MAX];
+	char line[TOKEN_MAX] = "";
+	const char *socket = call->values['s'];
 	int status = EX_OK;
 
 	if (token != NULL && url == NULL)
 		return command_usage_error(
 		    call, "a token is of use with --url only");
+	if (socket != NULL &&
+	    strlen(socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return command_usage_error(
+		    call, "--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
-		if (fgets(line, (int)sizeof(line), stdin) == NULL) {
+		/* Not shown, and read from the terminal itself. */
+		token = isatty(STDIN_FILENO)
+			    ? getpass("Token: ")
+			    : fgets(line, (int)sizeof(line), stdin);
+		line[strcspn(line, "\r\n")] = '\0';
+		if (token == NULL || token[0] == '\0') {
 			log_error("check: no token on stdin");
 			return EX_NOINPUT;
 		}
-		line[strcspn(line, "\r\n")] = '\0';
-		token = line;
 	}
-	if (url == NULL || given || call->values['e'] != NULL ||
-	    call->values['s'] != NULL)
+	if (token != NULL && strpbrk(token, " \t") != NULL)
+		return command_usage_error(
+		    call, "a token has no blank: leave out \"Bearer\"");
+	if (url == NULL || given || call->values['e'] != NULL || socket != NULL)
 		status = check_machine(&check, given);
 	fflush(stdout);
 	if (status != EX_OK && status != EX_CONFIG)

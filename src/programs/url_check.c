@@ -317,7 +317,9 @@ check_way(struct target *target)
 	struct in_addr address;
 
 	if (url != NULL &&
-	    curl_url_set(url, CURLUPART_URL, target->url, 0) == CURLUE_OK &&
+	    /* Without a scheme libcurl sends, too, and guesses http. */
+	    curl_url_set(url, CURLUPART_URL, target->url, CURLU_GUESS_SCHEME) ==
+		CURLUE_OK &&
 	    curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
 	    curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK) {
 		target->loopback = strcasecmp(host, "localhost") == 0 ||

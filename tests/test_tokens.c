@@ -369,11 +369,32 @@ TOKENS_TEST(file_without_a_token_knows_none_and_warns_how_to_add_one)
 	}
 }
 
+TOKENS_TEST(the_directory_that_a_link_leads_to_is_checked_too)
+{
+	char own[80], link[90], file[80];
+
+	file_put(fixture, ONE_LINE);
+	snprintf(own, sizeof own, "%s/own", fixture->dir);
+	snprintf(link, sizeof link, "%s/link", own);
+	assert_int_equal(mkdir(own, 0700), 0);
+	strcpy(file, fixture->path);
+	assert_int_equal(symlink(file, link), 0);
+	strcpy(fixture->path, link);
+	assert_non_null(open_set(fixture));
+	assert_int_equal(chmod(fixture->dir, 0702), 0);
+	assert_refused(fixture, "its directory (mode 0702)");
+	assert_int_equal(chmod(fixture->dir, 0700), 0);
+	assert_int_equal(unlink(link), 0);
+	assert_int_equal(rmdir(own), 0);
+	strcpy(fixture->path, file);
+}
+
 TOKENS_TEST(what_is_no_regular_file_is_refused)
 {
 	assert_refused(fixture, "token add NAME");
 	assert_null(tokens_open("/none/tokens", 0, &fixture->fault));
 	assert_int_equal(fixture->fault, FAULT_SETUP);
+	assert_logged("its directory is missing; run: install -d");
 	/* Without waiting for its writer. */
 	assert_int_equal(mkfifo(fixture->path, 0600), 0);
 	assert_refused(fixture, "not a regular file");

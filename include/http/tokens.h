@@ -13,9 +13,9 @@
  * access then.
  *
  * The file and the directory in its path must belong to root or to the
- * service's user.  Others must not have access to the file nor be able to write
- * to the directory.  Where the group can write to one of them, the file is used
- * with a warning.
+ * service's user, and so must the directory that a link leads to.  Others must
+ * not have access to the file nor be able to write to the directories.  Where
+ * the group can write to one of them, the file is used with a warning.
  *
  * One set serves all threads of a process, except where a function says
  * otherwise.

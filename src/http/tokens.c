@@ -103,6 +103,15 @@ note_errno(struct set *set, const char *what)
 	    fault == FAULT_ABSENT ? ADD_ONE : fault_remedy(errno));
 }
 
+static enum fault
+note_directory(struct set *set, const char *name, enum fault fault)
+{
+	return note(set, fault,
+	    "its directory is missing; run: install -d -g plant-store "
+	    "-m 0750 %s && install -g plant-store -m 0640 /dev/null %s",
+	    name, set->path);
+}
+
 /* `name` is the file or its directory. */
 static enum fault
 check_rights(struct set *set, const struct stat *st, const char *name)
@@ -304,6 +313,22 @@ read_file(struct set *set, int fd)
 	return fault;
 }
 
+/* The directory of the file that has this path. */
+static enum fault
+check_directory(struct set *set, const char *path)
+{
+	char buf[PATH_MAX];
+	const char *directory;
+	struct stat st;
+
+	snprintf(buf, sizeof buf, "%s", path);
+	directory = dirname(buf);
+	if (stat(directory, &st) == 0)
+		return check_rights(set, &st, directory);
+	return errno == ENOENT ? note_directory(set, directory, FAULT_ABSENT)
+			       : note_errno(set, "cannot find its directory");
+}
+
 /*
  * Read the file into the set, of which all but `path` and `user` is zero.
  * Return FAULT_NONE; or the fault, with the error in `notice`.  Pass the set to
@@ -314,17 +339,13 @@ read_set(struct set *set)
 {
 	/* O_NONBLOCK: a FIFO is refused at once. */
 	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-	char buf[PATH_MAX];
-	const char *directory;
-	enum fault fault;
-	struct stat st;
+	enum fault fault = check_directory(set, set->path);
+	char real[PATH_MAX];
 	int fd;
 
-	snprintf(buf, sizeof buf, "%s", set->path);
-	directory = dirname(buf);
-	if (stat(directory, &st) != 0)
-		return note_errno(set, "cannot find its directory");
-	fault = check_rights(set, &st, directory);
+	/* Who can write where a link leads can replace the file, too. */
+	if (fault == FAULT_NONE && realpath(set->path, real) != NULL)
+		fault = check_directory(set, real);
 	if (fault != FAULT_NONE)
 		return fault;
 	fd = open(set->path, flags);
@@ -526,10 +547,7 @@ lock(struct set *set, int *fd)
 	name = dirname(buf);
 	*fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0 && errno == ENOENT)
-		return note(set, FAULT_OUTPUT,
-		    "its directory is missing; run: install -d -g plant-store "
-		    "-m 0750 %s && install -g plant-store -m 0640 /dev/null %s",
-		    name, set->path);
+		return note_directory(set, name, FAULT_OUTPUT);
 	if (*fd < 0)
 		return note_errno(set, "cannot open its directory");
 	for (int left = WAIT_MS / RETRY_MS; flock(*fd, LOCK_EX | LOCK_NB) != 0;

@@ -187,6 +187,36 @@ def check_tokens(tally: Tally, store: Store) -> None:
     tally.check(well and revoked, "a token file behind a link is read again", service.log())
 
 
+def check_places(tally: Tally, store: Store) -> None:
+    """A token file in a place that opens more than it is told, also behind a link."""
+    inside, link = store.dir / "own" / "tokens", store.root / "link"
+    inside.parent.mkdir(mode=0o700)
+    inside.write_text(store.tokens.read_text())
+    inside.chmod(0o600)
+    link.symlink_to(inside)
+    words = f"{inside.parent}: the token file is there, so the service can write to it"
+    for path, words in (inside, words), (link, words), (store.tokens, ""):
+        (store.root / "responder.log").write_bytes(b"")
+        with responder(store, watched=False, PLANT_STORE_TOKENS=str(path)) as service:
+            well = send(store, service, 1) == 200 and words in service.log()
+            tally.check(well and bool(words) == ("file is there" in service.log()),
+                        f"a token file in the store is warned of, one beside it not: {path.name}",
+                        service.log())
+    top = pathlib.Path("/plant-store-test-tokens")
+    if os.geteuid() != 0:
+        tally.skip("a token file in /", "only root can make one")
+        return
+    try:
+        top.write_text(store.tokens.read_text())
+        top.chmod(0o600)
+        with responder(store, watched=False, PLANT_STORE_TOKENS=str(top)) as service:
+            well = send(store, service, 1) == 200
+            tally.check(well and "/: the token file is there, so the service can read all" in service.log(),
+                        "one in / is warned of", service.log())
+    finally:
+        top.unlink()
+
+
 def scenario(tally: Tally, build_dir: str) -> None:
     with temporary_store(build_dir) as store:
         if "-DNO_SANDBOX" in (store.build / "command").read_text():
@@ -194,7 +224,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
                 well = send(store, service, 1) == 200 and {s[1] for s in states(service)} == {"0"}
             tally.check(well, "a build for sanitizers or coverage has no sandbox")
             return
-    for part in check_probes, check_state, check_missing, check_tokens:
+    for part in check_probes, check_state, check_missing, check_tokens, check_places:
         with tally.part(part.__name__), temporary_store(build_dir) as store:
             part(tally, store)
 

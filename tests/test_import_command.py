@@ -13,8 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
-from lib_command import CONFIG, DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, USAGE, expect
+from lib_command import (
+    CONFIG, DATAERR, IOERR, NOINPUT, NOPERM, TEMPFAIL, TIMEOUT_S, USAGE, expect, through_terminal,
+)
 from lib_service import (
     WAIT_S, Store, Tally, canonical, catches, held_lock, init_store, new_plant, responder, run,
     run_scenario, take_lock, temporary_store, unread, wait_until,
@@ -207,11 +210,14 @@ def test_hints(test: Import) -> None:
                  "ids above 2^53)")
         journal = "a line of a journal; import the output of: plant-store export --file JOURNAL"
         whole = store.journal.read_bytes()
-        for text, hint in ((b'[\n{"id":1,"name":"a"}\n]\n', array), (b"[]", array),
+        lines_of_one = ("JSON over several lines; import wants one plant a line: jq -c . FILE "
+                        "(jq 1.6 rounds ids above 2^53)")
+        for text, hint in ((b'{ \n  "id": 1\n}\n', lines_of_one), (b'[\n{"id":1,"name":"a"}\n]\n', array), (b"[]", array),
                            (whole, journal), (whole.partition(b"\n")[2], journal)):
-            done = test.run(store, text, "--format", "jsonl")
-            test.check(done.returncode == DATAERR and told(done) == [f"stdin: line 1: {hint}"],
-                       f"{text[:9]!r} is refused with the way to import it", done)
+            for form in ["--format", "jsonl"], []:
+                done = test.run(store, text, *form)
+                test.check(done.returncode == DATAERR and told(done) == [f"stdin: line 1: {hint}"],
+                           f"{text[:9]!r} {form} is refused with the way to import it", done)
         master, slave = pty.openpty()
         os.write(master, b'{"id":2,"name":"typed"}\n\x04')
         done = store.command("import", stdin=slave)
@@ -220,6 +226,23 @@ def test_hints(test: Import) -> None:
         expect(test.tally, done, "on a terminal it says what it waits for",
                err=b"end with Ctrl-D")
         test.check(store.plants()[-1] == {"id": 2, "name": "typed"}, "and stores it")
+        _, said = through_terminal(lambda slave: type_slowly(store, slave))
+        test.check(b"end with Ctrl-D" in said and b"MB" not in said,
+                   "no progress is shown over what is typed", said)
+
+
+def type_slowly(store: Store, slave: int) -> None:
+    """Longer than a terminal's line of progress would take to appear."""
+    keys, typed = pty.openpty()
+    with subprocess.Popen([store.build / "plant-store", "import"], stdin=typed, stderr=slave,
+                          stdout=subprocess.DEVNULL, env=store.environment()) as process:
+        for number in range(3):
+            time.sleep(0.3)
+            os.write(keys, new_plant(number, "typed") + b"\n")
+        os.write(keys, b"\x04")
+        process.wait(TIMEOUT_S)
+    os.close(keys)
+    os.close(typed)
 
 
 def test_conflicts(test: Import) -> None:

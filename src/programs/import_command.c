@@ -222,6 +222,9 @@ begins_with(const char *text, size_t len, const char *with)
 static const char *
 find_mistake(const char *text, size_t len)
 {
+	if (text[0] == '{' && strspn(text + 1, " \t") == len - 1)
+		return "JSON over several lines; import wants one plant a "
+		       "line: jq -c . FILE (jq 1.6 rounds ids above 2^53)";
 	if (begins_with(text, len, "["))
 		return "a JSON array; import wants one plant a line: "
 		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53)";
@@ -457,9 +460,11 @@ static void
 store_lines(void)
 {
 	if (import.format == FORMAT_NONE)
-		import.format = fill() && import.buf[0] == '{'
-				    ? FORMAT_JSON_LINES
-				    : FORMAT_CSV;
+		/* An array is no JSON lines, which is reported then. */
+		import.format =
+		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
+			? FORMAT_JSON_LINES
+			: FORMAT_CSV;
 	while (import.status == EX_OK &&
 	       (import.keep_going ||
 		   import.refused.n + import.conflicting.n == 0) &&
@@ -520,8 +525,12 @@ static int
 open_and_store(const struct call *call)
 {
 	struct store_options options = call->store;
+	struct call quiet = *call;
 	enum fault fault;
 
+	/* Its line would overwrite what is being typed. */
+	if (isatty(import.fd))
+		quiet.values['q'] = "";
 	options.prepare = true;
 	/* Opening may have to read on in the journal, or build the index. */
 	command_watch(call, "index");
@@ -534,7 +543,7 @@ open_and_store(const struct call *call)
 	}
 	if (import.store == NULL)
 		return command_fault(fault);
-	command_watch(call, "import");
+	command_watch(&quiet, "import");
 	store_lines();
 	command_unwatch();
 	store_close(import.store);
@@ -587,8 +596,7 @@ run(const struct call *call)
 	import.bytes_max = config.body_bytes_max;
 	status = open_input(call->operands[0]);
 	if (status == EX_OK && call->store.database == NULL)
-		status =
-		    command_fault(file_become_owner(call->store.dir, 0));
+		status = command_fault(file_become_owner(call->store.dir, 0));
 	if (status == EX_OK)
 		status = open_and_store(call);
 	return status;

@@ -128,7 +128,7 @@ def check_documents(tally: Tally) -> None:
                 f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
                 (len(lines), longest))
     version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
-    newest = re.search(r"^## (?!Unreleased)([^,\n]*)", (TOP / "CHANGELOG.md").read_text(), re.M)[1]
+    newest = re.search(r"^## (\d[^,\n]*)", (TOP / "CHANGELOG.md").read_text(), re.M)[1]
     tally.check(f"**Status**: {version}. " in README.read_text() and newest == version,
                 "README and CHANGELOG are of the Makefile's version", (version, newest))
     pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/README.md")]

@@ -95,15 +95,21 @@ def check_units(tally: Tally, build: str) -> None:
         drop_ins = pathlib.Path(folder, f"{SERVICE.name}.d")
         drop_ins.mkdir()
         drop_in = pathlib.Path(shutil.copy(DATABASE, drop_ins))
+        moved = pathlib.Path(folder, "plant-.service.d", "store.conf")
+        moved.parent.mkdir()
+        moved.write_text("[Unit]\nRequiresMountsFor=/srv/plants\n"
+                         "[Service]\nReadWritePaths=/srv/plants\n")
         done = output_of("systemd-analyze", "verify", "--man=no", *paths)
         # It also complains of units of the machine that they depend on.
         faults = [line for line in done.stdout.splitlines() if "plant-store" in line]
         well = done.returncode == 0 and not faults
         tally.check(well, "systemd finds no fault in the units", done.stdout)
-        for path, word in (paths[0], "Restart"), (drop_in, "PrivateNetwork"):
+        for path, word in ((paths[0], "Restart"), (drop_in, "PrivateNetwork"),
+                           (moved, "ReadWritePaths")):
             path.write_text(path.read_text().replace(f"{word}=", f"Not{word}="))
             done = output_of("systemd-analyze", "verify", "--man=no", *paths)
-            found = f"Not{word}" in done.stdout
+            # The last is of both services.
+            found = done.stdout.count(f"Not{word}") >= 1 + (path == moved)
             tally.check(found, f"it would find one in {path.name}", done.stdout)
     for unit in SERVICE, BACKUP:
         security = ("security", "--offline=true", "--no-pager", unit)
@@ -142,6 +148,13 @@ def check_agreement(tally: Tally) -> None:
     ):
         found = values(unit, name)
         tally.check(found == wanted, sentence, found)
+    texts = [(DEPLOY / name).read_text() for name in ("README.md", "debian/environment")]
+    drop_ins = [re.search(r"^(# )?   (?: )?\[Unit\]\n(?:.+\n)+", text, re.MULTILINE)[0]
+                for text in texts]
+    lines = [[line.lstrip("# ") for line in text.splitlines()] for text in drop_ins]
+    well = lines[0] == lines[1] == [
+        "[Unit]", "RequiresMountsFor=/srv/plants", "[Service]", "ReadWritePaths=/srv/plants"]
+    tally.check(well, "both documents have the drop-in of a moved store", lines)
     sandbox = [re.search(r"^CapabilityBoundingSet=(?:.|\n)*^SystemCallErrorNumber=.*$",
                          unit.read_text(), re.MULTILINE)[0] for unit in (SERVICE, BACKUP)]
     lines = [set(re.findall(r"^[A-Z].*$", text, re.MULTILINE)) for text in sandbox]
@@ -365,11 +378,26 @@ def check_backups(tally: Tally, build: str) -> None:
         store.journal.write_bytes(whole.replace(b"plant 3", b"plant X"))
         fails(os.EX_DATAERR, "", "a damaged store removes none")
         store.journal.write_bytes(whole)
+        older = store.root / "older"
+        older.mkdir()
+        shutil.copy(next(backups.dir.glob("9-*")) / "plants.jsonl", older)
         with temporary_store(build) as other:
-            fails(os.EX_CANTCREAT, "copy of another store", "nor does a new store",
-                  PLANT_STORE_DIR=str(other.dir))  # fmt: skip
+            for path, plants in (other.dir, []), (older, [1, 2]):
+                before = backups.found()
+                done = backups.make(1, PLANT_STORE_DIR=str(path))
+                (aside,) = backups.dir.glob("before-*")
+                well = done.returncode == 0 and f"kept in {aside}" in done.stdout
+                well = well and [found for _, found in backups.found()] == [plants]
+                shutil.rmtree((backups.dir / "latest").resolve())
+                for path in aside.iterdir():
+                    path.rename(backups.dir / path.name)
+                aside.rmdir()
+                tally.check(well and backups.found() == before,
+                            "backup: a store that does not continue them has them set aside",
+                            (done, before))  # fmt: skip
+        tally.check((older / "last-backup").exists(), "backup: the store has its time")
         broken = store.root / "broken"
-        broken.write_text('#!/bin/sh\n[ "$1" = backup ] || exit 65\n')
+        broken.write_text("#!/bin/sh\nexit 65\n")
         broken.chmod(0o755)
         fails(os.EX_DATAERR, "", "nor does a copy that is not valid",
               PLANT_STORE=str(broken))  # fmt: skip

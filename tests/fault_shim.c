@@ -33,6 +33,8 @@ struct plan {
 	int error;
 	bool shorten, end;
 	size_t len;
+	void (*happens)(void *argument);
+	void *argument;
 	unsigned count;
 };
 
@@ -70,6 +72,8 @@ hit(enum shim_call call, int fd, const char *name)
 	if (!is_meant(plan, fd, name))
 		return NULL;
 	plan->count++;
+	if (plan->happens != NULL && plan->count == plan->nth)
+		plan->happens(plan->argument);
 	if (plan->times == 0 || plan->count < plan->nth ||
 	    plan->count - plan->nth >= plan->times)
 		return NULL;
@@ -104,6 +108,13 @@ shim_exit(enum shim_call call, const char *file, unsigned nth)
 {
 	plans[call] =
 	    (struct plan){ .file = file, .nth = nth, .times = 1, .end = true };
+}
+
+void
+shim_meet(enum shim_call call, void (*happens)(void *argument), void *argument)
+{
+	plans[call].happens = happens;
+	plans[call].argument = argument;
 }
 
 unsigned
@@ -178,6 +189,14 @@ FUNCTION(ssize_t, send, (int fd, const void *buf, size_t len, int flags),
     SHIM_SEND, fd, NULL, SYS_sendto, fd, buf, len, flags, NULL, 0)
 
 int
+posix_fadvise(int fd, off_t offset, off_t len, int advice)
+{
+	if (hit(SHIM_FADVISE, fd, NULL) != NULL)
+		return errno;
+	return syscall(SYS_fadvise64, fd, offset, len, advice) < 0 ? errno : 0;
+}
+
+int
 fcntl(int fd, int command, ...)
 {
 	va_list arguments;
@@ -197,6 +216,8 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
     ALIAS("pwrite");
 ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
+int posix_fadvise64(int fd, off64_t offset, off64_t len, int advice)
+    ALIAS("posix_fadvise");
 off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
 #endif
 

@@ -18,6 +18,7 @@ enum shim_call {
 	SHIM_PREAD,
 	SHIM_FDATASYNC,
 	SHIM_FSYNC,
+	SHIM_FADVISE,
 	SHIM_FTRUNCATE,
 	SHIM_UNLINKAT,
 	SHIM_RENAMEAT2,
@@ -52,6 +53,14 @@ void shim_shorten(
  * End the process, as by a kill, before the nth call.
  */
 void shim_exit(enum shim_call call, const char *file, unsigned nth);
+
+/*
+ * shim_meet(call, happens, argument):
+ * Before the call that shim_fail has named, let something else happen.  Its
+ * `times` may be 0: then the call succeeds.
+ */
+void shim_meet(
+    enum shim_call call, void (*happens)(void *argument), void *argument);
 
 /*
  * shim_count(call):

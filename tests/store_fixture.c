@@ -288,24 +288,7 @@ fixture_long_name(size_t len)
 	return memset(memory(len + 1), 'x', len);
 }
 
-/* A batch when it is answered. */
-struct answer {
-	const struct store_item *items;
-	size_t n;
-	unsigned times;
-};
-
 #define NO_RESULT ((enum store_result)99)
-
-static void
-note_answer(void *argument)
-{
-	struct answer *answer = argument;
-
-	answer->times++;
-	for (size_t i = 0; i < answer->n; i++)
-		assert_int_not_equal(answer->items[i].result, NO_RESULT);
-}
 
 int
 fixture_batch(struct store *store, const int64_t *ids, const char *const *names,
@@ -313,7 +296,6 @@ fixture_batch(struct store *store, const int64_t *ids, const char *const *names,
 {
 	struct plant *plants = calloc(n + 1, sizeof(*plants));
 	struct store_item *items = calloc(n + 1, sizeof(*items));
-	struct answer answer = { items, n, 0 };
 
 	assert_true(plants != NULL && items != NULL);
 	for (size_t i = 0; i < n; i++) {
@@ -323,9 +305,10 @@ fixture_batch(struct store *store, const int64_t *ids, const char *const *names,
 			.plant = &plants[i], .by = "tester", .result = NO_RESULT
 		};
 	}
-	int status = store_commit(store, items, n, note_answer, &answer);
-	assert_int_equal(answer.times, 1);
+	int status = store_commit(store, items, n);
+	store_finish(store);
 	for (size_t i = 0; i < n; i++) {
+		assert_int_not_equal(items[i].result, NO_RESULT);
 		results[i] = items[i].result;
 		plant_done(&plants[i]);
 	}
@@ -404,6 +387,17 @@ fixture_journal(const struct fixture *fixture, bool write)
 	assert_int_equal(
 	    journal_open(&journal, fixture->path, write), FAULT_NONE);
 	return journal;
+}
+
+struct journal
+fixture_owner(const struct fixture *fixture)
+{
+	struct journal journal = fixture_journal(fixture, false);
+	struct journal owner = { .dir = fixture->dir, .fd = -1 };
+
+	memcpy(owner.uuid, journal.uuid, sizeof(owner.uuid));
+	journal_close(&journal);
+	return owner;
 }
 
 size_t

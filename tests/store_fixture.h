@@ -9,7 +9,7 @@
 
 #include "journal.h"
 #include "store/store.h"
-#include "store/verify.h"
+#include "store/maintain.h"
 #include "unit.h"
 
 struct fixture {
@@ -68,7 +68,7 @@ void fixture_junk_index(const struct fixture *fixture);
 void fixture_flip(const struct fixture *fixture, uint64_t offset);
 /* A file with the same bytes takes the journal's place. */
 void fixture_replace_journal(const struct fixture *fixture);
-/* The journal as it is after a failed sync. */
+/* The journal as version 1.0.0 leaves it after a failed sync. */
 void fixture_fail_journal(const struct fixture *fixture);
 /* Remove all files that were kept beside the journal. */
 void fixture_remove_kept(const struct fixture *fixture);
@@ -87,7 +87,7 @@ void expect_refused(
 /*
  * fixture_batch(store, ids, names, n, results):
  * Commit plants with these ids and names, NULL for one after the id, as one
- * batch, which must be answered once.  What store_commit returned.
+ * batch.  What store_commit returned.
  *
  * fixture_put(store, id, name):
  * One plant alone.  The result, which is STORE_FAILED where that was -1.
@@ -143,6 +143,8 @@ char *fixture_long_name(size_t len);
 
 /* The store's journal, open; give it back with journal_close. */
 struct journal fixture_journal(const struct fixture *fixture, bool write);
+/* What an index needs of it: nothing is open. */
+struct journal fixture_owner(const struct fixture *fixture);
 
 /* A line of the journal. */
 struct fixture_line {

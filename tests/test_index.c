@@ -27,39 +27,64 @@
 
 static const struct position covered = { 500, 400, 3, 0x1234abcd, true };
 
-static enum index_open
-try_open(const struct fixture *fixture, bool write, struct index **index)
+/* For a long lived process; a reader; one request. */
+#define USES 3
+static const enum index_use uses[USES] = { INDEX_SERVE, INDEX_READ,
+	INDEX_ONCE };
+
+static struct journal
+journal_of(const struct fixture *fixture, const char *uuid)
 {
-	*index = NULL;
-	return index_open(fixture->dir, fixture->path, UUID, write, index);
+	static char name[] = "journal";
+	struct journal journal = { .dir = fixture->dir, .name = name };
+
+	memcpy(journal.uuid, uuid, RECORD_UUID_LEN);
+	return journal;
+}
+
+static struct index_view
+look(const struct fixture *fixture, enum index_use use)
+{
+	const struct journal journal = journal_of(fixture, UUID);
+	struct index_view view;
+
+	assert_int_equal(
+	    index_open(&journal, fixture->path, use, &view), FAULT_NONE);
+	assert_int_equal(view.index != NULL, view.state == INDEX_USABLE);
+	return view;
 }
 
 static struct index *
-open_index(const struct fixture *fixture, bool write)
+open_index(const struct fixture *fixture, enum index_use use)
 {
-	struct index *index;
+	struct index_view view = look(fixture, use);
 
-	assert_int_equal(try_open(fixture, write, &index), INDEX_OPENED);
-	return index;
+	assert_int_equal(view.state, INDEX_USABLE);
+	assert_memory_equal(&view.seen, &covered, sizeof(covered));
+	return view.index;
 }
 
 static void
-expect_not_opened(const struct fixture *fixture, enum index_open expected)
+expect_stale(const struct fixture *fixture)
 {
+	for (size_t i = 0; i < USES; i++)
+		assert_int_equal(look(fixture, uses[i]).state, INDEX_STALE);
+}
+
+static struct index *
+create_for(const struct fixture *fixture, enum index_use use)
+{
+	const struct journal journal = journal_of(fixture, UUID);
 	struct index *index;
 
-	assert_int_equal(try_open(fixture, false, &index), expected);
-	assert_int_equal(try_open(fixture, true, &index), expected);
+	assert_int_equal(index_create(&journal, fixture->path, use, &index), 0);
+	return index;
 }
 
 static struct index *
 create(const struct fixture *fixture)
 {
-	struct index *index;
-
-	assert_int_equal(
-	    index_create(fixture->dir, fixture->path, UUID, &index), 0);
-	return index;
+	return create_for(fixture, INDEX_SERVE);
 }
 
 static struct position
@@ -98,21 +123,28 @@ has(struct index *index, int64_t id, uint64_t offset)
 
 /* An index with the plant 7 at 100, closed. */
 static void
-leave_index(const struct fixture *fixture, bool clean)
+leave_index_of(const struct fixture *fixture, enum index_use use, bool clean)
 {
-	struct index *index = create(fixture);
+	struct index *index = create_for(fixture, use);
 
 	enter(index, 7, 100);
 	index_close(index, clean);
 }
 
+static void
+leave_index(const struct fixture *fixture, bool clean)
+{
+	leave_index_of(fixture, INDEX_SERVE, clean);
+}
+
+/* It is used, and again after a clean close. */
 static bool
 is_kept(const struct fixture *fixture)
 {
-	struct index *index = open_index(fixture, true);
+	struct index *index = open_index(fixture, INDEX_SERVE);
 	bool kept = has(index, 7, 100);
 
-	index_close(index, false);
+	index_close(index, true);
 	return kept;
 }
 
@@ -136,9 +168,9 @@ STORE_TEST(new_index_covers_nothing_and_is_stale_until_it_does)
 
 	assert_int_equal(begin(index).end, 0);
 	index_abort(index);
-	expect_not_opened(fixture, INDEX_STALE);
+	expect_stale(fixture);
 	enter(index, 7, 100);
-	index_close(index, false);
+	index_close(index, true);
 	assert_true(is_kept(fixture));
 }
 
@@ -173,51 +205,111 @@ STORE_TEST(every_id_is_new_once_and_found_from_then_on)
 	index_close(index, false);
 }
 
-STORE_TEST(index_outlives_its_boot_only_after_a_clean_close)
+/* A file of the same bytes in its place. */
+static void
+copy_data(const struct fixture *fixture)
 {
-	for (int rebooted = 0; rebooted < 2; rebooted++)
-		for (int clean = 0; clean < 2; clean++) {
-			leave_index(fixture, clean != 0);
-			assert_int_equal(is_clean(fixture), clean);
-			if (rebooted)
-				change_boot(fixture);
-			if (!clean && rebooted)
-				expect_not_opened(fixture, INDEX_STALE);
-			else
-				assert_true(is_kept(fixture));
-		}
-	/* The last one was taken over by this boot, which keeps it. */
-	assert_false(is_clean(fixture));
-	assert_true(is_kept(fixture));
-	change_boot(fixture);
-	expect_not_opened(fixture, INDEX_STALE);
+	struct contents data = fixture_read(fixture, DATA);
+
+	fixture_remove(fixture, DATA);
+	fixture_restore(fixture, DATA, &data);
 }
 
-/* Only a crash of the machine loses pages, and it leaves no process. */
-STORE_TEST(index_that_a_process_writes_is_of_this_boot_whatever_its_id)
+STORE_TEST(index_is_used_only_if_none_of_its_pages_can_be_missing)
 {
-	leave_index(fixture, false);
+	static const struct {
+		enum index_use left_by;
+		bool clean, rebooted, copied;
+		bool used[USES]; /* by the uses */
+		bool seen;       /* or its end is known */
+	} cases[] = {
+		{ INDEX_SERVE, true, false, false, { 1, 1, 1 }, true },
+		{ INDEX_SERVE, true, true, false, { 1, 1, 1 }, true },
+		{ INDEX_SERVE, true, false, true, { 0, 0, 0 }, false },
+		{ INDEX_SERVE, false, false, false, { 0, 0, 0 }, true },
+		{ INDEX_SERVE, false, true, false, { 0, 0, 0 }, false },
+		{ INDEX_SERVE, false, false, true, { 0, 0, 0 }, false },
+		{ INDEX_ONCE, false, false, false, { 0, 0, 1 }, true },
+		{ INDEX_ONCE, false, true, false, { 0, 0, 0 }, false },
+		{ INDEX_ONCE, false, false, true, { 0, 0, 0 }, false },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		leave_index_of(fixture, cases[i].left_by, cases[i].clean);
+		assert_int_equal(is_clean(fixture), cases[i].clean);
+		if (cases[i].rebooted)
+			change_boot(fixture);
+		if (cases[i].copied)
+			copy_data(fixture);
+		for (size_t k = 0; k < USES; k++) {
+			struct index_view view = look(fixture, uses[k]);
+
+			assert_int_equal(view.index != NULL, cases[i].used[k]);
+			assert_int_equal(
+			    view.seen.end, cases[i].seen ? covered.end : 0);
+			index_close(view.index, false);
+		}
+	}
+}
+
+STORE_TEST(index_that_is_taken_over_is_not_clean_any_more)
+{
+	leave_index(fixture, true);
+	assert_true(is_kept(fixture));
+	assert_true(is_clean(fixture));
+	struct index *index = open_index(fixture, INDEX_SERVE);
+	assert_true(has(index, 7, 100));
+	index_close(index, false);
+	assert_false(is_clean(fixture));
+	expect_stale(fixture);
+}
+
+/* No crash leaves a process, nor its lock in what is mounted again. */
+STORE_TEST(index_that_a_long_lived_process_has_open_is_used_in_any_boot)
+{
+	leave_index(fixture, true);
 	for (int created = 0; created < 2; created++) {
-		struct index *staying =
-		    created ? create(fixture) : open_index(fixture, true);
+		struct index *staying = created
+					    ? create(fixture)
+					    : open_index(fixture, INDEX_SERVE);
 
 		if (created)
 			enter(staying, 7, 100);
+		assert_true(has(staying, 7, 100));
 		change_boot(fixture);
-		index_close(open_index(fixture, false), false);
-		assert_true(is_kept(fixture));
+		for (size_t i = 0; i < USES; i++)
+			index_close(open_index(fixture, uses[i]), false);
 		index_close(staying, false);
-		expect_not_opened(fixture, INDEX_STALE);
+		expect_stale(fixture);
 	}
+}
+
+STORE_TEST(index_that_a_request_has_open_is_not_used_for_that)
+{
+	struct index *once = create_for(fixture, INDEX_ONCE);
+
+	enter(once, 7, 100);
+	assert_int_equal(look(fixture, INDEX_SERVE).state, INDEX_STALE);
+	index_close(once, false);
+}
+
+STORE_TEST(index_of_version_1_0_0_is_built_again_but_its_end_is_known)
+{
+	leave_index(fixture, false);
+	fixture_truncate(fixture, BOOT, 74);
+	struct index_view view = look(fixture, INDEX_SERVE);
+	assert_int_equal(view.state, INDEX_STALE);
+	assert_int_equal(view.seen.end, covered.end);
 }
 
 STORE_TEST(index_in_use_after_anothers_clean_close_is_not_clean)
 {
 	struct index *staying, *leaving;
 
-	leave_index(fixture, false);
-	staying = open_index(fixture, true);
-	leaving = open_index(fixture, true);
+	leave_index(fixture, true);
+	staying = open_index(fixture, INDEX_SERVE);
+	assert_true(has(staying, 7, 100));
+	leaving = open_index(fixture, INDEX_SERVE);
 	index_close(leaving, true);
 	assert_true(is_clean(fixture));
 	assert_true(has(staying, 7, 100));
@@ -233,7 +325,7 @@ STORE_TEST(no_page_is_written_before_the_mark_of_the_boot_is_durable)
 
 	for (size_t i = 0; i < COUNT(syncs); i++) {
 		leave_index(fixture, true);
-		index = open_index(fixture, true);
+		index = open_index(fixture, INDEX_SERVE);
 		shim_fail(SHIM_FSYNC, syncs[i], 1, 1, EIO);
 		shim_fail(SHIM_PWRITE, DATA, 1, 0, 0);
 		shim_fail(SHIM_WRITEV, DATA, 1, 0, 0);
@@ -269,18 +361,18 @@ STORE_TEST(index_that_was_discarded_does_not_mark_the_next_one)
 
 STORE_TEST(index_is_opened_for_its_own_store_only)
 {
+	const struct journal other = journal_of(fixture, OTHER);
 	char uuid[RECORD_UUID_LEN];
-	struct index *index = NULL;
+	struct index_view view;
 
 	assert_int_equal(index_uuid(fixture->dir, uuid), -1);
-	leave_index(fixture, false);
+	leave_index(fixture, true);
 	assert_int_equal(index_uuid(fixture->dir, uuid), 0);
 	assert_memory_equal(uuid, UUID, RECORD_UUID_LEN);
-	for (int write = 0; write < 2; write++)
-		assert_int_equal(index_open(fixture->dir, fixture->path, OTHER,
-				     write != 0, &index),
-		    INDEX_FOREIGN);
-	assert_int_equal(index_end(fixture->dir, fixture->path, OTHER), 0);
+	for (size_t i = 0; i < USES; i++)
+		assert_int_equal(
+		    index_open(&other, fixture->path, uses[i], &view),
+		    FAULT_SETUP);
 	assert_true(is_kept(fixture));
 }
 
@@ -294,15 +386,15 @@ STORE_TEST(mark_that_a_crash_left_unwritten_makes_the_index_stale)
 	leave_index(fixture, true);
 	size = fixture_size(fixture, BOOT);
 	fixture_write(fixture, BOOT, 0, zeros, size);
-	expect_not_opened(fixture, INDEX_STALE);
+	expect_stale(fixture);
 	assert_int_equal(index_uuid(fixture->dir, uuid), -1);
 	leave_index(fixture, true);
 	while (size-- > 0) {
 		fixture_truncate(fixture, BOOT, size);
-		expect_not_opened(fixture, INDEX_STALE);
+		expect_stale(fixture);
 	}
 	fixture_remove(fixture, BOOT);
-	expect_not_opened(fixture, INDEX_STALE);
+	expect_stale(fixture);
 }
 
 STORE_TEST(only_the_owner_may_read_the_index)
@@ -319,12 +411,13 @@ STORE_TEST(only_the_owner_may_read_the_index)
 
 STORE_TEST(index_is_not_built_upon_a_file_that_cannot_be_removed)
 {
+	const struct journal other = journal_of(fixture, OTHER);
 	struct index *index = NULL;
 
 	leave_index(fixture, false);
 	shim_fail(SHIM_UNLINKAT, DATA, 1, 9, EACCES);
 	assert_int_equal(
-	    index_create(fixture->dir, fixture->path, OTHER, &index), -1);
+	    index_create(&other, fixture->path, INDEX_SERVE, &index), -1);
 	assert_int_equal(errno, EACCES);
 }
 
@@ -337,7 +430,7 @@ STORE_TEST(reader_changes_no_file)
 	leave_index(fixture, true);
 	for (size_t i = 0; i < COUNT(names); i++)
 		before[i] = fixture_read(fixture, names[i]);
-	struct index *reader = open_index(fixture, false);
+	struct index *reader = open_index(fixture, INDEX_READ);
 	assert_true(has(reader, 7, 100));
 	begin(reader);
 	assert_int_equal(index_put(reader, 8, 100, &found), INDEX_ERROR);
@@ -351,22 +444,23 @@ static int
 open_in_little_space(void *argument)
 {
 	struct rlimit limit = { (rlim_t)1 << 30, (rlim_t)1 << 30 };
-	struct index *index;
+	struct index_view view;
 
 	if (setrlimit(RLIMIT_AS, &limit) < 0 ||
-	    try_open(argument, true, &index) != INDEX_OPENED)
+	    (view = look(argument, INDEX_ONCE)).index == NULL)
 		return 1;
-	index_close(index, false);
+	index_close(view.index, false);
 	limit.rlim_cur = (rlim_t)100 << 20;
-	if (setrlimit(RLIMIT_AS, &limit) < 0 ||
-	    try_open(argument, true, &index) != INDEX_REFUSED)
+	if (setrlimit(RLIMIT_AS, &limit) < 0)
 		return 2;
-	return errno != ENOMEM;
+	const struct journal journal = journal_of(argument, UUID);
+	return index_open(&journal, ((const struct fixture *)argument)->path,
+		   INDEX_ONCE, &view) != FAULT_MEMORY;
 }
 
 STORE_TEST(index_is_not_to_blame_for_a_limit_on_memory)
 {
-	leave_index(fixture, false);
+	leave_index(fixture, true);
 	/* A sanitizer has more mapped already than is allowed there. */
 	if (!SANITIZED)
 		assert_int_equal(in_child(open_in_little_space, fixture), 0);
@@ -408,7 +502,7 @@ STORE_TEST(map_grows_ahead_of_the_file)
 		assert_int_equal(
 		    index_build(index, &pairs, true, &covered, NULL, NULL), 0);
 	}
-	other = open_index(fixture, true);
+	other = open_index(fixture, INDEX_SERVE);
 	assert_true(has(index, id - 1, (uint64_t)id - 1));
 	assert_true(has(other, id - 1, (uint64_t)id - 1));
 	assert_true(largest_map() > before);
@@ -549,7 +643,7 @@ build_and_close(struct index *index, struct pairs *pairs, bool new,
 	int result = index_build(index, pairs, new, to, &journal, watch);
 	int error = errno;
 	pairs_done(pairs);
-	index_close(index, false);
+	index_close(index, result == 0);
 	errno = error;
 	return result;
 }
@@ -582,7 +676,7 @@ STORE_TEST(built_index_finds_the_first_record_of_every_id)
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		assert_int_equal(
 		    build(fixture, cases[i].order, cases[i].n, 0), 0);
-		struct index *index = open_index(fixture, true);
+		struct index *index = open_index(fixture, INDEX_SERVE);
 		struct position found = begin(index);
 		assert_int_equal(found.end, covered.end);
 		assert_int_equal(found.crc, covered.crc);
@@ -609,9 +703,9 @@ STORE_TEST(index_whose_building_was_stopped_is_not_used)
 		if (result < 0)
 			assert_int_equal(errno, ECANCELED);
 		if (result < 0)
-			expect_not_opened(fixture, INDEX_STALE);
+			expect_stale(fixture);
 		else
-			index_close(open_index(fixture, true), false);
+			index_close(open_index(fixture, INDEX_SERVE), false);
 	}
 }
 
@@ -620,7 +714,7 @@ static int
 add(const struct fixture *fixture, int64_t first, int64_t last)
 {
 	const struct position later = { 900, 800, 5, 1, false };
-	struct index *index = open_index(fixture, true);
+	struct index *index = look(fixture, INDEX_SERVE).index;
 	struct pairs pairs;
 
 	begin(index);
@@ -636,13 +730,13 @@ STORE_TEST(plants_are_added_to_what_an_index_has)
 
 	assert_int_equal(build(fixture, SAWTOOTH, 90, 0), 0);
 	assert_int_equal(add(fixture, 90, 100), 0);
-	struct index *index = open_index(fixture, true);
+	struct index *index = look(fixture, INDEX_SERVE).index;
 	assert_int_equal(begin(index).end, 900);
 	assert_int_equal(index_find(index, 89, &offset), INDEX_FOUND);
 	assert_int_equal(offset, 189);
 	assert_int_equal(index_find(index, 90, &offset), INDEX_FOUND);
 	assert_int_equal(offset, 1090);
-	index_close(index, false);
+	index_close(index, true);
 	/* But no more than one append may be behind it. */
 	assert_int_equal(add(fixture, 1000, 1000 + (64 << 10)), -1);
 	assert_int_equal(errno, EBADMSG);

@@ -83,7 +83,7 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 
 	fixture_make_store(fixture, false, 1, 0);
 	expect_all(fixture, 1, 0);
-	fixture_make_store(fixture, false, 1, 3);
+	fixture_make_store(fixture, true, 1, 3);
 	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_true(reader_next(reader, &record));
 	struct plant plant = fixture_plant(1, NULL);
@@ -106,30 +106,18 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 /* It was acknowledged, whatever is left of it. */
 STORE_TEST(last_plant_that_only_the_index_has_is_missing)
 {
-	static const char *const logged[] = { "it is shorter (",
-		": wrong checksum", ": incomplete line" };
-
 	fixture_make_store(fixture, false, 1, 1);
 	size_t end = fixture_size(fixture, JOURNAL_NAME);
 	fixture_make_store(fixture, false, 2, 2);
-	char *whole = fixture_read(fixture, JOURNAL_NAME).at;
-	for (size_t i = 0; i < COUNT(logged); i++) {
-		fixture_truncate(fixture, JOURNAL_NAME, end);
-		if (i == 1) {
-			char *line = whole + end;
-			size_t line_len = strcspn(line, "\n") + 1;
-			char *digit = line + line_len - 4;
-
-			*digit = *digit == '0' ? '1' : '0';
-			fixture_append(fixture, JOURNAL_NAME, line, line_len);
-		} else if (i == 2)
-			fixture_append(fixture, JOURNAL_NAME, whole + end, 9);
-		struct store_reader *reader = open_reader(fixture, NULL);
-		expect_end(reader, FAULT_DAMAGED);
-		expect_logged(fixture, logged[i], 1);
-		reader_close(reader);
+	fixture_flip(fixture, end + 20);
+	expect_no_reader(fixture->path, FAULT_DAMAGED);
+	expect_logged(fixture, "damaged at byte", 1);
+	for (size_t left = 0; left < 10; left += 9) {
+		fixture_truncate(fixture, JOURNAL_NAME, end + 9 - left);
+		expect_no_reader(fixture->path, FAULT_DAMAGED);
 	}
-	expect_logged(fixture, "was torn", 0);
+	expect_logged(fixture, "it is shorter (", 2);
+	expect_logged(fixture, "is torn", 0);
 	/* Nothing vouches for it where the index is gone. */
 	fixture_remove_index(fixture);
 	expect_all(fixture, 1, 1);
@@ -138,14 +126,12 @@ STORE_TEST(last_plant_that_only_the_index_has_is_missing)
 STORE_TEST(what_is_stored_after_the_end_was_found_is_left_out)
 {
 	struct store *store = fixture_open(fixture, true);
-	struct record record;
 
 	fixture_create(store, 1);
-	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 2);
-	assert_true(reader_next(reader, &record));
+	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 3);
-	expect_rest(reader, 2, 2);
+	expect_rest(reader, 1, 2);
 	reader_close(reader);
 	store_close(store);
 }
@@ -196,77 +182,26 @@ STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 	reader_close(reader);
 }
 
-/* The end is read first: in a short journal no plant is read before. */
 STORE_TEST(damage_fails_with_its_offset)
 {
-	for (int64_t good = 0; good < 2; good++) {
-		struct reader_report report;
-		char text[64];
-
-		fixture_renew(fixture);
-		add_long_plants(fixture, 1, good == 0 ? 2 : 16);
-		struct store_reader *reader = open_reader(fixture, NULL);
-		expect_next(reader, 1);
-		report = reader->report;
-		reader_close(reader);
-		fixture_flip(fixture, report.bytes + 9);
-		reader = open_reader(fixture, NULL);
-		for (int64_t id = 1; id <= good; id++)
-			expect_next(reader, id);
-		expect_end(reader, FAULT_DAMAGED);
-		snprintf(text, sizeof(text), "damaged at byte %" PRIu64,
-		    report.bytes);
-		expect_logged(fixture, text, 1);
-		reader_close(reader);
-	}
-}
-
-/* A reader in the middle, behind which more is stored than its margin. */
-static struct store_reader *
-open_and_store(const struct fixture *fixture, uint64_t *stored_at)
-{
-	add_long_plants(fixture, 1, 16);
-	struct store_reader *reader = open_reader(fixture, NULL);
-	expect_next(reader, 1);
-	*stored_at = fixture_size(fixture, JOURNAL_NAME);
-	add_long_plants(fixture, 17, 40);
-	return reader;
-}
-
-STORE_TEST(what_is_stored_meanwhile_is_read_and_checked_before_the_lock)
-{
-	uint64_t at;
-	struct store_reader *reader = open_and_store(fixture, &at);
-
-	expect_rest(reader, 2, 40);
-	reader_close(reader);
-	fixture_renew(fixture);
-	reader = open_and_store(fixture, &at);
-	/* What is checked by then was checked without it. */
-	shim_fail(SHIM_FCNTL, JOURNAL_NAME, 1, 1, ETIMEDOUT);
-	assert_int_equal(reader_read_all(reader), FAULT_BUSY);
-	expect_logged(fixture, "cannot lock it", 1);
-	assert_true(reader->replay.at.end + 2 * JOURNAL_APPEND_MAX >=
-		    fixture_size(fixture, JOURNAL_NAME));
-	reader_close(reader);
-}
-
-STORE_TEST(damage_of_what_is_stored_meanwhile_fails_with_its_offset)
-{
-	uint64_t at;
-	struct store_reader *reader = open_and_store(fixture, &at);
+	struct fixture_line lines[3];
 	char text[64];
 
-	fixture_flip(fixture, at + 9);
-	assert_int_equal(reader_read_all(reader), FAULT_DAMAGED);
-	snprintf(text, sizeof(text), "damaged at byte %" PRIu64, at);
+	fixture_make_store(fixture, true, 1, 3);
+	fixture_lines(fixture, lines, COUNT(lines), NULL);
+	fixture_flip(fixture, lines[1].offset + 9);
+	struct store_reader *reader = open_reader(fixture, NULL);
+	expect_next(reader, 1);
+	expect_end(reader, FAULT_DAMAGED);
+	snprintf(
+	    text, sizeof(text), "damaged at byte %" PRIu64, lines[1].offset);
 	expect_logged(fixture, text, 1);
 	reader_close(reader);
 }
 
 STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 {
-	enum reader_index index;
+	enum index_state index;
 	struct record record;
 	uint64_t end;
 	enum fault fault;
@@ -285,7 +220,7 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	assert_int_equal(record.id, 2);
 	assert_int_equal(reader_find(reader, 9, &record), FAULT_ABSENT);
 	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
-	assert_int_equal(index, READER_INDEX_ABSENT);
+	assert_int_equal(index, INDEX_ABSENT);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
 	reader_close(reader);
 	journal_close(&other);
@@ -361,22 +296,31 @@ STORE_TEST(every_read_that_fails_is_a_fault)
 	assert_true(failures >= 3);
 }
 
-STORE_TEST(sync_that_fails_is_a_fault_and_marks_the_journal)
+/* Lines that nobody is known to have synced, and a piece of one. */
+STORE_TEST(end_that_cannot_be_synced_is_not_read)
 {
-	fixture_make_store(fixture, false, 1, 1);
-	for (int i = 0; i < 2; i++) {
+	fixture_make_store(fixture, true, 1, 1);
+	for (size_t len = SIZE_MAX; len > 0; len = len > 9 ? 9 : 0) {
+		fixture_forge(fixture, 2, NULL, len);
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
-		if (i == 0)
-			shim_fail(SHIM_RENAMEAT2, JOURNAL_NAME, 1, 1, EIO);
-		struct store_reader *reader = open_reader(fixture, NULL);
-		expect_end(reader, FAULT_FAILED);
-		reader_close(reader);
+		struct contents was = fixture_read(fixture, JOURNAL_NAME);
+		expect_no_reader(fixture->path, FAULT_FAILED);
 		shim_reset();
-		assert_int_equal(
-		    fixture_exists(fixture, JOURNAL_FAILED_NAME), i == 1);
-		expect_logged(fixture, "stop all processes", 1);
+		expect_contents(fixture, JOURNAL_NAME, &was);
 	}
-	expect_plants(fixture, 1);
+	expect_logged(fixture, "fdatasync failed", 2);
+	expect_all(fixture, 1, 2);
+}
+
+/* A copy, of which no index and no end mark knows. */
+STORE_TEST(beginning_that_cannot_be_synced_is_not_read)
+{
+	add_long_plants(fixture, 1, 16);
+	fixture_remove_index(fixture);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	expect_no_reader(fixture->path, FAULT_FAILED);
+	shim_reset();
+	expect_all(fixture, 1, 16);
 }
 
 STORE_TEST(what_is_no_journal_is_refused)
@@ -386,7 +330,7 @@ STORE_TEST(what_is_no_journal_is_refused)
 	fixture_make_store(fixture, false, 1, 1);
 	fixture_fail_journal(fixture);
 	expect_no_reader(fixture->path, FAULT_FAILED);
-	expect_logged(fixture, "a sync has failed", 1);
+	expect_logged(fixture, "a sync had failed", 1);
 	fixture_remove(fixture, JOURNAL_FAILED_NAME);
 	expect_no_reader("/nowhere/at/all", FAULT_ABSENT);
 	expect_no_reader(fixture->path, FAULT_ABSENT);
@@ -413,11 +357,11 @@ expect_found(const struct fixture *fixture, int64_t first, int64_t last)
 	reader_close(reader);
 }
 
-static enum reader_index
+static enum index_state
 find_index(const struct fixture *fixture, uint64_t *end)
 {
 	struct store_reader *reader = open_reader(fixture, NULL);
-	enum reader_index index;
+	enum index_state index;
 
 	assert_int_equal(reader_index(reader, &index, end), FAULT_NONE);
 	reader_close(reader);
@@ -437,13 +381,13 @@ STORE_TEST(plants_are_found_while_the_store_is_in_use)
 	shim_fail(SHIM_PWRITE, "data.mdb", 1, 99, ENOSPC);
 	fixture_create(store, 3);
 	shim_reset();
-	assert_int_equal(find_index(fixture, &end), READER_INDEX_USABLE);
+	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
 	assert_int_equal(end, before);
 	expect_found(fixture, 1, 3);
 	store_close(store);
 	fixture_append(fixture, JOURNAL_NAME, "{\"seq\":9,", 9);
 	expect_found(fixture, 1, 3);
-	assert_true(fixture_logged(fixture, "was torn") > 0);
+	assert_true(fixture_logged(fixture, "is torn") > 0);
 }
 
 STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
@@ -453,20 +397,19 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	uint64_t offsets[3], found, end;
 	struct index *index;
 
+	const struct journal owner = fixture_owner(fixture);
 	fixture_make_store(fixture, true, 1, 3);
 	reader = open_reader(fixture, NULL);
 	for (int64_t id = 1; id <= 3; id++) {
 		expect_next(reader, id);
 		offsets[id - 1] = reader->replay.at.last;
 	}
-	assert_int_equal(reader_open_index(reader), FAULT_NONE);
-	assert_int_equal(reader->index_state, READER_INDEX_USABLE);
-	covered = reader->covered;
+	assert_int_equal(reader->view.state, INDEX_USABLE);
+	covered = reader->view.covered;
 	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
-	assert_int_equal(index_create(fixture->dir, fixture->path,
-			     reader->journal.uuid, &index),
-	    0);
 	reader_close(reader);
+	assert_int_equal(
+	    index_create(&owner, fixture->path, INDEX_SERVE, &index), 0);
 	assert_int_equal(index_begin(index, &none), 0);
 	for (int64_t id = 1; id <= 4; id++)
 		assert_int_equal(index_put(index, id,
@@ -476,8 +419,8 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 				     &found),
 		    INDEX_NEW);
 	assert_int_equal(index_commit(index, &covered), 0);
-	index_close(index, false);
-	assert_int_equal(find_index(fixture, &end), READER_INDEX_USABLE);
+	index_close(index, true);
+	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
 	expect_found(fixture, 1, 3);
 }
 
@@ -492,56 +435,53 @@ STORE_TEST(plants_are_found_with_any_index_or_none)
 {
 	static const struct {
 		void (*change)(const struct fixture *);
-		enum reader_index index;
+		enum index_state index;
 	} rows[] = {
-		{ NULL, READER_INDEX_USABLE },
-		{ remove_mark, READER_INDEX_STALE },
-		{ fixture_junk_index, READER_INDEX_UNUSABLE },
-		{ fixture_remove_index, READER_INDEX_ABSENT },
+		{ NULL, INDEX_USABLE },
+		{ remove_mark, INDEX_STALE },
+		{ fixture_junk_index, INDEX_UNUSABLE },
+		{ fixture_remove_index, INDEX_ABSENT },
 	};
 	uint64_t end;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		fixture_make_store(fixture, i % 2 == 0, 1, 0);
 		if (i == 0)
-			fixture_make_store(fixture, false, 1, 3);
+			fixture_make_store(fixture, true, 1, 3);
 		if (rows[i].change != NULL)
 			rows[i].change(fixture);
 		assert_int_equal(find_index(fixture, &end), rows[i].index);
 		assert_int_equal(end > 0, i == 0);
 		expect_found(fixture, 1, 3);
 		assert_int_equal(fixture_exists(fixture, "index/data.mdb"),
-		    rows[i].index != READER_INDEX_ABSENT);
+		    rows[i].index != INDEX_ABSENT);
 	}
 	assert_false(fixture_exists(fixture, "index"));
 }
 
-STORE_TEST(index_of_a_longer_journal_is_stale_and_no_plant_is_denied)
+STORE_TEST(journal_that_becomes_shorter_meanwhile_denies_no_plant)
 {
 	struct record record;
-	uint64_t end;
-	size_t len;
 
 	fixture_make_store(fixture, true, 1, 2);
-	len = fixture_size(fixture, JOURNAL_NAME);
+	size_t len = fixture_size(fixture, JOURNAL_NAME);
 	fixture_make_store(fixture, true, 3, 4);
-	fixture_truncate(fixture, JOURNAL_NAME, len);
-	assert_int_equal(find_index(fixture, &end), READER_INDEX_STALE);
 	struct store_reader *reader = open_reader(fixture, NULL);
+	fixture_truncate(fixture, JOURNAL_NAME, len);
 	assert_int_equal(reader_find(reader, 3, &record), FAULT_DAMAGED);
 	reader_close(reader);
+	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	expect_logged(fixture, "it is shorter", 1);
 }
 
-/* As after a failed sync, of which the index does not know what followed. */
-STORE_TEST(journal_that_was_renewed_meanwhile_hides_no_plant)
+STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)
 {
 	struct record record;
 
-	fixture_make_store(fixture, false, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_replace_journal(fixture);
-	fixture_make_store(fixture, false, 3, 3);
+	fixture_make_store(fixture, true, 3, 3);
 	assert_int_equal(reader_find(reader, 3, &record), FAULT_FAILED);
 	expect_logged(fixture, "was replaced", 1);
 	reader_close(reader);
@@ -563,15 +503,18 @@ STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 
 STORE_TEST(reading_goes_on_behind_the_index)
 {
-	enum reader_index index;
+	enum index_state index;
 	uint64_t end;
 
 	fixture_make_store(fixture, true, 1, 2);
+	const uint64_t before = fixture_size(fixture, JOURNAL_NAME);
+	struct store *store = fixture_open(fixture, true);
+	shim_fail(SHIM_PWRITE, "data.mdb", 1, 99, ENOSPC);
+	fixture_create(store, 3);
+	shim_reset();
 	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
-	assert_int_equal(end, fixture_size(fixture, JOURNAL_NAME));
-	struct store *store = fixture_open(fixture, true);
-	fixture_create(store, 3);
+	assert_int_equal(end, before);
 	expect_rest(reader, 3, 3);
 	reader_close(reader);
 	store_close(store);
@@ -586,7 +529,7 @@ STORE_TEST(reader_that_has_no_memory_reports_that_or_finds_the_same)
 	fixture_make_store(fixture, true, 1, 2);
 	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
 	for (unsigned nth = 1; failed; nth++) {
-		enum reader_index index;
+		enum index_state index;
 		struct record record;
 		enum fault fault;
 		uint64_t end;

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "store/recover.h"
-#include "store/verify.h"
+#include "store/maintain.h"
 #include "store_parts.h"
 
 /* Enough for the second block of the disk. */
@@ -363,5 +362,6 @@ STORE_TEST(store_is_recovered_whole_or_not_at_all_whatever_fails)
 			failures += got.fault != FAULT_NONE;
 		}
 	}
-	assert_true(failures > 20);
+	/* Of writes, syncs, and memory. */
+	assert_true(failures > 5);
 }

@@ -7,15 +7,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
 #include "index.h"
-#include "store/verify.h"
+#include "store/maintain.h"
 
 #define ANOTHER_BOOT "11111111-2222-4333-8444-555555555555"
 
@@ -30,7 +32,7 @@ blank(const struct fixture *fixture, uint64_t begin, uint64_t end)
 	    fixture, JOURNAL_NAME, begin, newlines, (size_t)(end - begin));
 }
 
-/* Any opening refuses the journal as damaged and leaves it as it is. */
+/* Openings and readers refuse the journal as damaged and leave it as it is. */
 static void
 expect_refused_untouched(const struct fixture *fixture)
 {
@@ -38,10 +40,12 @@ expect_refused_untouched(const struct fixture *fixture)
 
 	for (int prepare = 0; prepare < 2; prepare++)
 		expect_refused(fixture, prepare, FAULT_DAMAGED);
+	expect_verified(fixture, FAULT_DAMAGED);
 	expect_contents(fixture, JOURNAL_NAME, &was);
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME ".torn"));
 }
 
+/* The latest of each offset. */
 STORE_TEST(a_torn_end_is_kept_beside_and_cut_off)
 {
 	char name[64];
@@ -49,6 +53,7 @@ STORE_TEST(a_torn_end_is_kept_beside_and_cut_off)
 	fixture_make_store(fixture, false, 1, 3);
 	uint64_t end = fixture_forge(fixture, 4, NULL, SIZE_MAX);
 	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
+	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%" PRIu64, end);
 	fixture_truncate(fixture, JOURNAL_NAME, end);
 	for (size_t part = 1; part < journal.len - end; part += 7) {
 		struct contents line = { journal.at + end, part };
@@ -56,8 +61,6 @@ STORE_TEST(a_torn_end_is_kept_beside_and_cut_off)
 		fixture_append(fixture, JOURNAL_NAME, line.at, part);
 		expect_plants(fixture, 3);
 		assert_int_equal(fixture_size(fixture, JOURNAL_NAME), end);
-		snprintf(name, sizeof(name),
-		    JOURNAL_NAME ".torn-%" PRIu64 ".%zu", end, part / 7 + 1);
 		expect_contents(fixture, name, &line);
 	}
 }
@@ -70,17 +73,20 @@ STORE_TEST(a_torn_end_is_cut_off_with_and_without_an_index)
 	fixture_make_store(fixture, false, 1, 3);
 	for (unsigned i = 0; i < 6; i++) {
 		if (i % 3 == 0)
-			fixture_forge(fixture, 4, NULL, 30);
-		else if (i % 3 == 1)
 			fixture_append(
 			    fixture, JOURNAL_NAME, zeros, sizeof(zeros));
+		else if (i % 3 == 1)
+			fixture_forge(fixture, 4, NULL, 30);
 		else
 			fixture_append(
 			    fixture, JOURNAL_NAME, junk, sizeof(junk) - 1);
 		if (i >= 3)
 			fixture_remove_index(fixture);
 		expect_plants(fixture, 3);
-		expect_logged(fixture, "was torn", i + 1);
+		expect_logged(fixture, "is torn", i + 1);
+		assert_true(
+		    fixture_exists_like(fixture, JOURNAL_NAME ".torn-"));
+		fixture_remove_kept(fixture);
 	}
 }
 
@@ -126,13 +132,14 @@ STORE_TEST(a_torn_end_is_not_cut_when_it_cannot_be_kept)
 	expect_plants(fixture, 3);
 }
 
-STORE_TEST(a_cut_that_cannot_be_synced_fails_the_journal)
+STORE_TEST(a_cut_that_cannot_be_synced_fails_the_opening)
 {
 	fixture_make_store(fixture, false, 1, 3);
 	fixture_forge(fixture, 4, NULL, 30);
-	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	/* The first is of what is to be read. */
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 2, 1, EIO);
 	expect_refused(fixture, false, FAULT_FAILED);
-	assert_true(fixture_exists(fixture, JOURNAL_FAILED_NAME));
+	expect_logged(fixture, "cutting a torn end failed", 1);
 	expect_plants(fixture, 3);
 }
 
@@ -202,6 +209,15 @@ spoil_last_line(const struct fixture *fixture)
 	fixture_flip(fixture, fixture_end(fixture).last + 20);
 }
 
+/* As an older copy of the journal that was served elsewhere. */
+static void
+go_another_way(const struct fixture *fixture)
+{
+	cut_last_batch(fixture);
+	for (int64_t id = 6; id <= 8; id++)
+		fixture_forge(fixture, id, NULL, SIZE_MAX);
+}
+
 /* A large enough tail, or what the index has of a process that died. */
 STORE_TEST(damage_that_only_the_index_or_length_shows_is_refused)
 {
@@ -211,9 +227,10 @@ STORE_TEST(damage_that_only_the_index_or_length_shows_is_refused)
 	} rows[] = {
 		{ add_long_tail, "more unreadable bytes" },
 		{ cut_last_batch, "shorter" },
-		{ blank_all, "blank lines" },
-		{ blank_last_batch, "blank lines" },
+		{ blank_all, "in place of a record" },
+		{ blank_last_batch, "in place of a record" },
 		{ spoil_last_line, "wrong checksum" },
+		{ go_another_way, "another history" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
@@ -225,7 +242,7 @@ STORE_TEST(damage_that_only_the_index_or_length_shows_is_refused)
 		/* Also the second time. */
 		expect_refused_untouched(fixture);
 		expect_refused_untouched(fixture);
-		expect_logged(fixture, rows[i].logged, 4);
+		expect_logged(fixture, rows[i].logged, 6);
 		fixture_restore(fixture, JOURNAL_NAME, &good);
 		expect_plants(fixture, 5);
 	}
@@ -282,7 +299,8 @@ STORE_TEST(damage_to_synced_plants_fails_the_next_commit)
 		fixture_restore(fixture, JOURNAL_NAME, &good);
 		expect_plants(fixture, 2 * i + 2);
 	}
-	expect_logged(fixture, "nothing was changed", 5);
+	expect_logged(fixture, "nothing was changed", 4);
+	expect_logged(fixture, "it is shorter", 1);
 }
 
 /* More than a long lived process checks from its beginning at each start. */
@@ -308,22 +326,21 @@ STORE_TEST(damage_far_before_the_end_is_found_by_its_reader)
 static struct index *
 begin_index(const struct fixture *fixture, struct position *covered)
 {
-	struct journal journal = fixture_journal(fixture, false);
-	struct index *index;
+	const struct journal journal = fixture_owner(fixture);
+	struct index_view view;
 
 	assert_int_equal(
-	    index_open(fixture->dir, fixture->path, journal.uuid, true, &index),
-	    INDEX_OPENED);
-	assert_int_equal(index_begin(index, covered), 0);
-	journal_close(&journal);
-	return index;
+	    index_open(&journal, fixture->path, INDEX_ONCE, &view), FAULT_NONE);
+	assert_non_null(view.index);
+	assert_int_equal(index_begin(view.index, covered), 0);
+	return view.index;
 }
 
 static void
 expect_index_equal(const struct fixture *fixture)
 {
 	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_USABLE);
+	    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
 }
 
 /* What the file index/boot has. */
@@ -369,22 +386,23 @@ STORE_TEST(an_index_that_cannot_be_used_is_built_again)
 	} rows[] = {
 		{ fixture_remove_index, "index: there is none" },
 		{ fixture_junk_index, "index: damaged; building it" },
-		{ empty_index, "index: of another boot" },
-		{ unmark_index, "index: of another boot" },
-		{ leave_another_boot, "index: of another boot" },
-		{ junk_index_of_another_boot, "index: of another boot" },
+		{ empty_index, "index: not closed cleanly, incomplete or" },
+		{ unmark_index, "index: not closed cleanly, incomplete or" },
+		{ leave_another_boot, "index: not closed cleanly" },
+		{ junk_index_of_another_boot, "index: not closed cleanly" },
 	};
 
-	fixture_make_store(fixture, false, 1, 5);
+	fixture_make_store(fixture, true, 1, 5);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		unsigned logged = fixture_logged(fixture, "/index: ");
 
 		rows[i].change(fixture);
-		expect_plants(fixture, 5);
+		store_close(fixture_open(fixture, true));
 		expect_logged(fixture, "/index: ", logged + 1);
 		assert_true(fixture_logged(fixture, rows[i].logged) > 0);
 		expect_index_equal(fixture);
 	}
+	expect_plants(fixture, 5);
 }
 
 /* --- The end mark -------------------------------------------------------- */
@@ -398,6 +416,13 @@ create_and_idle(void *argument)
 	for (int64_t id = 1; id <= 3; id++)
 		fixture_create(store, id);
 	store_idle(store);
+	return 0;
+}
+
+static int
+create_and_die(void *argument)
+{
+	fixture_create(fixture_open(argument, true), 2);
 	return 0;
 }
 
@@ -422,9 +447,8 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 {
 	char logged[40];
 
-	for (int i = 0; i < 8 * LOSSES; i++) {
-		bool prepare = i / LOSSES % 2 == 0, failed = i / LOSSES >= 4;
-		const char *name = failed ? JOURNAL_FAILED_NAME : JOURNAL_NAME;
+	for (int i = 0; i < 4 * LOSSES; i++) {
+		bool prepare = i / LOSSES % 2 == 0;
 
 		fixture_renew(fixture);
 		assert_int_equal(in_child(create_and_idle, fixture), 0);
@@ -435,8 +459,6 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 		lose(fixture, (enum loss)(i % LOSSES), from, at.end);
 		struct contents was = fixture_read(fixture, JOURNAL_NAME);
 		expect_verified(fixture, FAULT_DAMAGED);
-		if (failed)
-			fixture_fail_journal(fixture);
 		expect_refused(fixture, prepare, FAULT_DAMAGED);
 		snprintf(logged, sizeof(logged),
 		    i % LOSSES == CUT ? "shorter (%" PRIu64 " bytes)"
@@ -444,7 +466,7 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 		    from);
 		expect_logged(fixture, logged, 2);
 		expect_logged(fixture, "torn", 0);
-		expect_contents(fixture, name, &was);
+		expect_contents(fixture, JOURNAL_NAME, &was);
 		/* Nothing else shows that it is gone. */
 		fixture_remove(fixture, JOURNAL_END_NAME);
 		store_close(fixture_open(fixture, prepare));
@@ -503,6 +525,30 @@ expect_end_mark(const struct fixture *fixture)
 	    journal_read_end(&journal, journal.uuid, &end), FAULT_NONE);
 	assert_int_equal(end, fixture_end(fixture).end);
 	journal_close(&journal);
+}
+
+/* The index, which is not used, alone knows that they were acknowledged. */
+STORE_TEST(the_end_of_an_index_is_saved_before_it_is_built_again)
+{
+	static const struct {
+		int error;
+		enum fault fault;
+	} rows[] = { { ENOSPC, FAULT_FULL }, { EIO, FAULT_FAILED } };
+
+	fixture_make_store(fixture, false, 1, 1);
+	assert_int_equal(in_child(create_and_die, fixture), 0);
+	struct contents data = fixture_read(fixture, "index/data.mdb");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		shim_fail(SHIM_FSYNC, JOURNAL_END_NAME, 1, 1, rows[i].error);
+		expect_refused(fixture, false, rows[i].fault);
+		shim_reset();
+		expect_contents(fixture, "index/data.mdb", &data);
+	}
+	store_close(fixture_open(fixture, false));
+	expect_end_mark(fixture);
+	fixture_remove_index(fixture);
+	fixture_truncate(fixture, JOURNAL_NAME, fixture_end(fixture).last);
+	expect_refused_untouched(fixture);
 }
 
 /* A request pays nothing for it, and its failure harms no plant. */
@@ -598,11 +644,12 @@ STORE_TEST(an_index_removed_while_in_use_loses_nothing)
 	store_close(two);
 	fixture_create(one, 5);
 	store_close(one);
-	expect_plants(fixture, 5);
+	store_close(fixture_open(fixture, true));
 	expect_index_equal(fixture);
+	expect_plants(fixture, 5);
 }
 
-STORE_TEST(an_older_copy_of_the_index_catches_up)
+STORE_TEST(an_older_copy_of_the_index_is_built_again)
 {
 	struct store *one, *two;
 
@@ -623,7 +670,7 @@ STORE_TEST(an_older_copy_of_the_index_catches_up)
 	store_close(one);
 	store_close(two);
 	expect_plants(fixture, 5);
-	expect_logged(fixture, "building it", 0);
+	expect_logged(fixture, "building it", 1);
 }
 
 /* Let the index cover the journal up to `at`.  The place from before. */
@@ -638,11 +685,11 @@ forge_covered(const struct fixture *fixture, const struct position *at)
 	return covered;
 }
 
-STORE_TEST(an_index_that_ends_where_no_line_does_is_built_again)
+STORE_TEST(a_journal_without_the_line_that_the_index_has_seen_is_refused)
 {
 	fixture_make_store(fixture, false, 1, 5);
-	struct position places[] = { forge_covered(fixture, NULL),
-		forge_covered(fixture, NULL), forge_covered(fixture, NULL),
+	const struct position covered = forge_covered(fixture, NULL);
+	struct position places[] = { covered, covered, covered,
 		{ .end = RECORD_HEADER_LEN, .crc = 1 },
 		{ .end = RECORD_HEADER_LEN + 1 } };
 	places[0].crc ^= 1;
@@ -650,14 +697,10 @@ STORE_TEST(an_index_that_ends_where_no_line_does_is_built_again)
 	places[2].last++;
 	for (unsigned i = 0; i < COUNT(places); i++) {
 		forge_covered(fixture, &places[i]);
-		expect_plants(fixture, 5);
-		expect_logged(fixture, "does not belong", i + 1);
+		expect_refused_untouched(fixture);
+		expect_logged(fixture, "is not the one that", 3 * i + 3);
 	}
-	/* Or the start fails. */
-	forge_covered(fixture, &places[0]);
-	shim_fail(SHIM_FSYNC, "/index", 1, 1, EIO);
-	expect_refused(fixture, false, FAULT_FAILED);
-	shim_reset();
+	forge_covered(fixture, &covered);
 	expect_plants(fixture, 5);
 }
 
@@ -802,11 +845,98 @@ STORE_TEST(plants_of_the_dead_whose_sync_fails_are_not_confirmed)
 
 	fixture_create(store, 1);
 	fixture_forge(fixture, 2, NULL, SIZE_MAX);
-	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 2, EIO);
 	expect_put(store, 2, NULL, STORE_FAILED);
 	store_close(store);
-	assert_true(fixture_exists(fixture, JOURNAL_FAILED_NAME));
+	expect_refused(fixture, false, FAULT_FAILED);
+	expect_logged(fixture, "fdatasync failed", 2);
 	expect_plants(fixture, 2);
+}
+
+/* Where pages cannot be dropped. */
+static bool
+has_disk(const struct fixture *fixture)
+{
+	struct statfs fs;
+
+	assert_int_equal(fstatfs(fixture->dir, &fs), 0);
+	return fs.f_type != TMPFS_MAGIC;
+}
+
+/* As if a write-back had failed before: the disk has another last line. */
+static void
+show_the_disk(void *argument)
+{
+	const struct fixture *fixture = argument;
+	int fd = openat(fixture->dir, JOURNAL_NAME, O_RDWR | O_CLOEXEC);
+
+	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
+	assert_int_equal(pwrite(fd, "?", 1, lseek(fd, -9, SEEK_END)), 1);
+	assert_int_equal(fsync(fd), 0);
+	close(fd);
+}
+
+STORE_TEST(plants_of_the_dead_are_read_from_the_disk_behind_a_sync)
+{
+	struct store *store = NULL;
+
+	if (!has_disk(fixture))
+		skip();
+	fixture_make_store(fixture, true, 1, 1);
+	/* By a reader, by an opening, by a commit. */
+	for (unsigned i = 0; i < 3; i++) {
+		if (i == 2)
+			store = fixture_open(fixture, true);
+		fixture_forge(fixture, 2, NULL, SIZE_MAX);
+		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+		shim_fail(SHIM_FADVISE, JOURNAL_NAME, 1, 0, 0);
+		shim_meet(SHIM_FADVISE, show_the_disk, fixture);
+		if (i == 0)
+			assert_int_equal(
+			    expect_verified(fixture, FAULT_NONE).journal.plants,
+			    1);
+		else if (i == 1)
+			store_close(fixture_open(fixture, true));
+		else
+			expect_put(store, 2, NULL, STORE_CREATED);
+		assert_true(shim_count(SHIM_FADVISE) > 0);
+		shim_reset();
+		expect_logged(fixture, "is torn", i + 1);
+	}
+	store_close(store);
+	expect_plants(fixture, 2);
+}
+
+STORE_TEST(bytes_that_another_program_has_mapped_are_waited_for)
+{
+	struct store *store;
+
+	if (!has_disk(fixture))
+		skip();
+	fixture_make_store(fixture, true, 1, 1);
+	for (unsigned commit = 0; commit < 2; commit++) {
+		if (commit)
+			store = fixture_open(fixture, true);
+		fixture_forge(fixture, 2 + commit, NULL, SIZE_MAX);
+		struct journal journal = fixture_journal(fixture, false);
+		char *map =
+		    mmap(NULL, 4096, PROT_READ, MAP_SHARED, journal.fd, 0);
+		assert_ptr_not_equal(map, MAP_FAILED);
+		assert_int_equal(*map, '{');
+		if (commit)
+			expect_put(store, 3, NULL, STORE_BUSY);
+		else
+			expect_refused(fixture, true, FAULT_BUSY);
+		expect_logged(fixture, "or has mapped it", commit + 1);
+		munmap(map, 4096);
+		journal_close(&journal);
+		if (commit)
+			expect_put(store, 3, NULL, STORE_SAME);
+		else
+			store_close(fixture_open(fixture, true));
+	}
+	store_close(store);
+	expect_plants(fixture, 3);
 }
 
 STORE_TEST(of_an_id_that_stands_twice_the_first_counts)
@@ -841,143 +971,25 @@ STORE_TEST(of_an_id_that_stands_twice_the_first_counts)
 	}
 }
 
-static void
-expect_renewed(const struct fixture *fixture)
+/* As version 1.0.0 leaves it; where there is another, nothing is renamed. */
+STORE_TEST(a_journal_that_a_failed_sync_renamed_gets_its_name_again)
 {
-	unsigned logged = fixture_logged(fixture, "copied to a fresh file");
-
-	expect_plants(fixture, 3);
-	assert_true(fixture_exists_like(fixture, JOURNAL_FAILED_NAME "-"));
-	assert_false(fixture_exists(fixture, JOURNAL_FAILED_NAME));
-	/* Once is enough. */
-	expect_plants(fixture, 3);
-	expect_logged(fixture, "copied to a fresh file", logged + 1);
-}
-
-/* The device may have lost pages of it, of which nobody was informed. */
-STORE_TEST(a_failed_journal_gets_a_fresh_index_too)
-{
-	struct position covered, none;
-	struct index *index;
-	uint64_t found;
-
-	fixture_make_store(fixture, false, 1, 3);
-	struct journal journal = fixture_journal(fixture, false);
-	index_close(begin_index(fixture, &covered), false);
-	assert_int_equal(
-	    index_create(fixture->dir, fixture->path, journal.uuid, &index), 0);
-	assert_int_equal(index_begin(index, &none), 0);
-	assert_int_equal(
-	    index_put(index, 1, RECORD_HEADER_LEN, &found), INDEX_NEW);
-	assert_int_equal(index_commit(index, &covered), 0);
-	index_close(index, false);
-	journal_close(&journal);
-	fixture_fail_journal(fixture);
-	expect_plants(fixture, 3);
-}
-
-STORE_TEST(a_failed_journal_that_is_damaged_is_refused_and_stays)
-{
-	for (int i = 0; i < 2; i++) {
-		fixture_renew(fixture);
-		fixture_make_store(fixture, false, 1, 3);
-		/* The index has all plants. */
-		if (i == 0)
-			fixture_flip(fixture, RECORD_HEADER_LEN + 10);
-		else
-			fixture_truncate(fixture, JOURNAL_NAME,
-			    fixture_end(fixture).last - 1);
+	fixture_make_store(fixture, false, 1, 2);
+	fixture_forge(fixture, 3, NULL, SIZE_MAX);
+	for (int prepare = 0; prepare < 2; prepare++) {
 		fixture_fail_journal(fixture);
-		struct contents was =
-		    fixture_read(fixture, JOURNAL_FAILED_NAME);
-		for (int k = 0; k < 2; k++)
-			expect_refused(fixture, false, FAULT_DAMAGED);
-		expect_contents(fixture, JOURNAL_FAILED_NAME, &was);
-		assert_false(fixture_exists(fixture, JOURNAL_NAME));
+		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+		struct store *store = fixture_open(fixture, prepare);
+		/* The first time there is something to settle. */
+		assert_int_equal(shim_count(SHIM_FDATASYNC), 1 - prepare);
+		store_close(store);
+		assert_false(fixture_exists(fixture, JOURNAL_FAILED_NAME));
 	}
-}
-
-STORE_TEST(a_failed_journal_is_copied_but_for_its_torn_end)
-{
-	char name[64];
-
-	fixture_make_store(fixture, false, 1, 3);
-	for (size_t torn = 0; torn <= 30; torn += 30) {
-		uint64_t end = fixture_forge(fixture, 4, NULL, torn);
-
-		fixture_fail_journal(fixture);
-		expect_renewed(fixture);
-		snprintf(name, sizeof(name),
-		    JOURNAL_FAILED_NAME "-%" PRIu64 ".%d", end,
-		    torn == 0 ? 1 : 2);
-		assert_int_equal(fixture_size(fixture, name), end + torn);
-	}
-}
-
-static bool slow;
-
-/* Its own: to recover takes longer than `prompt` waits for others. */
-int
-faccessat(int dir, const char *name, int mode, int flags)
-{
-	(void)flags;
-	if (slow)
-		usleep(150000);
-	return (int)syscall(SYS_faccessat, dir, name, mode);
-}
-
-STORE_TEST(time_for_recovery_is_no_wait_for_another_process)
-{
-	const struct store_options options = { .dir = fixture->path,
-		.prompt = true };
-	enum fault fault;
-
-	fixture_make_store(fixture, false, 1, 3);
-	fixture_fail_journal(fixture);
-	slow = true;
-	struct store *store = store_open(&options, &fault);
-	slow = false;
-	assert_non_null(store);
-	store_close(store);
+	expect_logged(fixture, "it has its name again", 2);
+	fixture_write(fixture, JOURNAL_FAILED_NAME, 0, "other", 5);
+	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
 	expect_plants(fixture, 3);
-}
-
-STORE_TEST(wait_for_a_process_that_recovers_the_store_has_a_deadline)
-{
-	const struct store_options options = { .dir = fixture->path,
-		.prompt = true };
-	enum fault fault = FAULT_NONE;
-	int holder = open(fixture->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	fixture_make_store(fixture, false, 1, 3);
-	fixture_fail_journal(fixture);
-	assert_int_equal(flock(holder, LOCK_EX), 0);
-	assert_null(store_open(&options, &fault));
-	assert_int_equal(fault, FAULT_BUSY);
-	expect_logged(fixture, "cannot lock it", 1);
-	close(holder);
-	expect_plants(fixture, 3);
-}
-
-STORE_TEST(a_failed_journal_that_cannot_be_copied_stays_until_it_can)
-{
-	static const struct {
-		enum shim_call call;
-		int error;
-		enum fault fault;
-	} rows[] = { { SHIM_PWRITE, ENOSPC, FAULT_FULL },
-		{ SHIM_FSYNC, EIO, FAULT_FAILED } };
-
-	fixture_make_store(fixture, false, 1, 3);
-	fixture_fail_journal(fixture);
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		shim_fail(rows[i].call, JOURNAL_NEW_NAME, 1, 1, rows[i].error);
-		expect_refused(fixture, false, rows[i].fault);
-		shim_reset();
-		assert_false(fixture_exists(fixture, JOURNAL_NAME));
-		assert_false(fixture_exists(fixture, JOURNAL_NEW_NAME));
-	}
-	expect_renewed(fixture);
+	assert_int_equal(fixture_size(fixture, JOURNAL_FAILED_NAME), 5);
 }
 
 static void
@@ -987,13 +999,20 @@ leave_torn(const struct fixture *fixture)
 	fixture_remove_index(fixture);
 }
 
-static void
-leave_index_of_another(const struct fixture *fixture)
+/* Its index is not closed, and knows where the journal was durable. */
+static int
+open_service(void *fixture)
 {
-	struct position covered = forge_covered(fixture, NULL);
+	fixture_open(fixture, true);
+	return 0;
+}
 
-	covered.crc ^= 1;
-	forge_covered(fixture, &covered);
+static void
+leave_kill(const struct fixture *fixture)
+{
+	struct fixture own = *fixture;
+
+	assert_int_equal(in_child(open_service, &own), 0);
 }
 
 static void
@@ -1004,8 +1023,7 @@ leave_well(const struct fixture *fixture)
 
 /* What an opening may find; in each of them there are the plants 1 to 3. */
 static void (*const leavings[])(const struct fixture *) = { leave_torn,
-	fixture_fail_journal, leave_index_of_another, leave_another_boot,
-	leave_well };
+	fixture_fail_journal, leave_kill, leave_another_boot, leave_well };
 
 struct attempt {
 	const struct fixture *fixture;
@@ -1035,7 +1053,7 @@ count_errors(const struct fixture *fixture)
 {
 	return fixture_logged(fixture, ": ") -
 	       fixture_logged(fixture, "; building it") -
-	       fixture_logged(fixture, "were copied to a fresh file");
+	       fixture_logged(fixture, "it has its name again");
 }
 
 /* Whether the call was reached.  A refusal is logged once, with its cause. */
@@ -1138,7 +1156,8 @@ STORE_TEST(a_commit_without_memory_passes_when_there_is_some)
 
 		fixture_forge(fixture, id, NULL, SIZE_MAX);
 		alloc_fail(nth, 1);
-		int status = store_commit(store, &item, 1, NULL, NULL);
+		int status = store_commit(store, &item, 1);
+		store_finish(store);
 		failed = alloc_reset();
 		assert_int_equal(status, 0);
 		if (failed && item.result != STORE_CREATED)

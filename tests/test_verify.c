@@ -9,7 +9,7 @@
 
 #include "fault_shim.h"
 #include "index.h"
-#include "store/verify.h"
+#include "store/maintain.h"
 
 static void
 expect_damage(const struct fixture *fixture, const char *text)
@@ -32,7 +32,7 @@ STORE_TEST(valid_journal_is_counted_with_room_ahead_and_without)
 		assert_int_equal(report.journal.plants, 7);
 		assert_int_equal(report.journal.bytes == size, closed);
 		assert_int_equal(strlen(report.journal.store), 36);
-		assert_int_equal(report.index, READER_INDEX_USABLE);
+		assert_int_equal(report.index, INDEX_USABLE);
 		if (!closed)
 			store_close(store);
 	}
@@ -44,11 +44,11 @@ STORE_TEST(torn_tail_or_lost_index_is_no_damage)
 	fixture_append(fixture, JOURNAL_NAME, "{\"seq\":9,", 9);
 	assert_int_equal(
 	    expect_verified(fixture, FAULT_NONE).journal.plants, 2);
-	expect_logged(fixture, "was torn", 1);
+	expect_logged(fixture, "is torn", 1);
 	/* Nor is an index that is gone, and none is made. */
 	fixture_remove_index(fixture);
 	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_ABSENT);
+	    expect_verified(fixture, FAULT_NONE).index, INDEX_ABSENT);
 	assert_false(fixture_exists(fixture, "index"));
 }
 
@@ -72,12 +72,12 @@ STORE_TEST(damage_is_logged_and_nothing_is_changed)
 	} rows[] = {
 		{ spoil_first_line, "damaged at byte 82" },
 		{ shorten, "it is shorter" },
-		{ fixture_junk_index, "cannot read its index" },
+		{ fixture_junk_index, "/index: damaged" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		fixture_renew(fixture);
-		fixture_make_store(fixture, false, 1, 3);
+		fixture_make_store(fixture, true, 1, 3);
 		rows[i].damage(fixture);
 		struct contents before = fixture_read(fixture, JOURNAL_NAME);
 		expect_damage(fixture, rows[i].logged);
@@ -88,7 +88,6 @@ STORE_TEST(damage_is_logged_and_nothing_is_changed)
 /* Where the plants of a store stand, and where its journal ends. */
 #define PLACES 4
 struct places {
-	char uuid[RECORD_UUID_LEN];
 	uint64_t offset[PLACES]; /* by id */
 	struct position end;
 };
@@ -97,7 +96,6 @@ static struct places
 find_places(const struct fixture *fixture)
 {
 	struct places places = { .end = fixture_end(fixture) };
-	struct journal journal = fixture_journal(fixture, false);
 	struct fixture_line lines[2 * PLACES];
 	size_t n = fixture_lines(fixture, lines, COUNT(lines), NULL);
 
@@ -105,8 +103,6 @@ find_places(const struct fixture *fixture)
 	for (size_t i = 0; i < n; i++)
 		if (!lines[i].closing)
 			places.offset[lines[i].id] = lines[i].offset;
-	memcpy(places.uuid, journal.uuid, sizeof(places.uuid));
-	journal_close(&journal);
 	return places;
 }
 
@@ -137,17 +133,18 @@ STORE_TEST(id_that_stands_twice_is_damage_with_an_index_or_without)
 	expect_logged(fixture, "plant 3 stands", 0);
 }
 
-/* An index with these offsets for 1, 2 and so on, and one more, if not 0. */
+/* A clean index with these offsets for 1, 2 and so on, and one more, if not 0. */
 static void
 forge_index(const struct fixture *fixture, const struct places *places,
     const uint64_t offsets[static PLACES], int64_t more)
 {
+	const struct journal journal = fixture_owner(fixture);
 	struct position covered;
 	struct index *index;
 	uint64_t found;
 
 	assert_int_equal(
-	    index_create(fixture->dir, fixture->path, places->uuid, &index), 0);
+	    index_create(&journal, fixture->path, INDEX_SERVE, &index), 0);
 	assert_int_equal(index_begin(index, &covered), 0);
 	for (int64_t id = 0; id < PLACES; id++)
 		if (offsets[id] != 0)
@@ -157,7 +154,7 @@ forge_index(const struct fixture *fixture, const struct places *places,
 	if (more != 0)
 		assert_int_equal(index_put(index, more, 82, &found), INDEX_NEW);
 	assert_int_equal(index_commit(index, &places->end), 0);
-	index_close(index, false);
+	index_close(index, true);
 }
 
 STORE_TEST(first_difference_of_the_index_is_named)
@@ -200,9 +197,9 @@ STORE_TEST(first_difference_of_the_index_is_named)
 	}
 	/* The remedy helps. */
 	fixture_remove_index(fixture);
-	expect_plants(fixture, 3);
+	store_close(fixture_open(fixture, true));
 	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_USABLE);
+	    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
 }
 
 STORE_TEST(index_that_does_not_have_the_last_plants_is_behind)
@@ -212,30 +209,26 @@ STORE_TEST(index_that_does_not_have_the_last_plants_is_behind)
 	fixture_make_store(fixture, false, 3, 3);
 	forge_index(fixture, &early, early.offset, 0);
 	struct verify_report report = expect_verified(fixture, FAULT_NONE);
-	assert_int_equal(report.index, READER_INDEX_BEHIND);
+	assert_int_equal(report.index, INDEX_BEHIND);
 	assert_int_equal(report.journal.plants, 3);
 }
 
-STORE_TEST(index_of_another_journal_store_or_boot_is_not_compared)
+STORE_TEST(index_of_another_boot_is_not_compared_and_of_a_store_refused)
 {
 	static const uint64_t none[PLACES];
+	char uuid[RECORD_UUID_LEN];
 
 	fixture_make_store(fixture, false, 1, 2);
 	const struct places places = find_places(fixture);
-	struct places other = places;
-	other.end.crc ^= 1;
-	forge_index(fixture, &other, none, 0);
-	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_STALE);
-	other = places;
-	other.uuid[0] ^= 1;
-	forge_index(fixture, &other, none, 0);
-	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_FOREIGN);
 	forge_index(fixture, &places, none, 0);
 	fixture_write(fixture, "index/boot", 0, "00000000", 8);
 	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).index, READER_INDEX_STALE);
+	    expect_verified(fixture, FAULT_NONE).index, INDEX_STALE);
+	assert_int_equal(index_uuid(fixture->dir, uuid), 0);
+	*uuid ^= 1;
+	fixture_write(fixture, "index/boot", RECORD_UUID_LEN + 1, uuid, 1);
+	expect_verified(fixture, FAULT_SETUP);
+	expect_logged(fixture, "of another store than this directory was", 1);
 }
 
 #define STORED 200
@@ -259,11 +252,11 @@ STORE_TEST(store_that_others_write_into_holds_at_any_time)
 	unsigned rounds = 0;
 	int status;
 
-	fixture_make_store(fixture, false, 1000, 1020);
+	fixture_make_store(fixture, true, 1000, 1020);
 	pid_t child = child_start(store_many, fixture);
 	do {
-		assert_int_equal(expect_verified(fixture, FAULT_NONE).index,
-		    READER_INDEX_USABLE);
+		assert_int_equal(
+		    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
 		rounds++;
 	} while (waitpid(child, &status, WNOHANG) == 0);
 	assert_int_equal(status, 0);
@@ -286,7 +279,7 @@ STORE_TEST(watch_can_stop_it_anywhere)
 	struct fixture_steps steps = { .last = 1 };
 	struct verify_report report;
 
-	fixture_make_store(fixture, false, 1, 2);
+	fixture_make_store(fixture, true, 1, 2);
 	while (verify_watched(fixture, &steps, &report) != FAULT_NONE) {
 		assert_int_equal(steps.n, steps.last);
 		/* Before the journal is read, and before the index is. */
@@ -301,7 +294,7 @@ static void
 replace_index(void *fixture)
 {
 	fixture_remove_index(fixture);
-	store_close(fixture_open(fixture, false));
+	store_close(fixture_open(fixture, true));
 }
 
 static void
@@ -321,9 +314,9 @@ STORE_TEST(what_is_replaced_meanwhile_is_not_taken_for_damage)
 	};
 	struct verify_report report;
 
-	fixture_make_store(fixture, false, 1, 3);
+	fixture_make_store(fixture, true, 1, 3);
 	assert_int_equal(verify_watched(fixture, &index, &report), FAULT_NONE);
-	assert_int_equal(report.index, READER_INDEX_REPLACED);
+	assert_int_equal(report.index, INDEX_REPLACED);
 	assert_int_equal(
 	    verify_watched(fixture, &journal, &report), FAULT_FAILED);
 	expect_logged(fixture, "was replaced while it was read", 1);
@@ -340,7 +333,9 @@ STORE_TEST(call_that_fails_never_makes_it_report_damage)
 		bool failed = true;
 
 		for (unsigned nth = 1; failed; nth++) {
-			store_close(fixture_open(fixture, false));
+			store_close(fixture_open(fixture, true));
+			/* So that it is read from the disk. */
+			fixture_append(fixture, JOURNAL_NAME, "torn", 4);
 			shim_fail(calls[i], NULL, nth, 1, EIO);
 			enum fault fault =
 			    verify_store(fixture->path, NULL, &report);
@@ -349,9 +344,7 @@ STORE_TEST(call_that_fails_never_makes_it_report_damage)
 			assert_true(fault == FAULT_NONE || failed);
 		}
 	}
-	/* A failed sync marks the journal; the start copies it. */
 	expect_plants(fixture, 3);
-	assert_true(fixture_exists_like(fixture, JOURNAL_FAILED_NAME "-"));
 }
 
 /* More than stay in memory. */
@@ -374,5 +367,5 @@ STORE_TEST(disk_that_is_full_of_ids_is_no_damage)
 	expect_logged(fixture, "/var/tmp", 1);
 	report = expect_verified(fixture, FAULT_NONE);
 	assert_int_equal(report.journal.plants, MANY);
-	assert_int_equal(report.index, READER_INDEX_USABLE);
+	assert_int_equal(report.index, INDEX_USABLE);
 }

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "ground/fault.h"
+#include "ground/watch.h"
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
@@ -21,6 +22,21 @@ int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 
 /*
+ * file_copy(from, begin, end, to, watch):
+ * Copy the bytes [begin, end) of the file `from` to the beginning of `to`.  0;
+ * -1 with errno, ECANCELED if the watch, which may be NULL, ended it.
+ *
+ * file_forget(fd, from, size):
+ * Have the bytes [from, size), which are written back, read from the disk next
+ * time: drop their pages from the page cache, and check that none has stayed.
+ * 0; -1 with errno: EBUSY if another program holds a page for a second.  On
+ * tmpfs nothing is dropped, since its pages are all there is.
+ */
+int file_copy(
+    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
+int file_forget(int fd, uint64_t from, uint64_t size);
+
+/*
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, which is made if it is absent, and
  * make them and its name durable; read them.  Return 0; -1 with errno: EBADMSG
@@ -28,6 +44,13 @@ ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
  */
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
+
+/*
+ * file_make_dir(path):
+ * Open the directory, which is made, durably, where it is absent.  The
+ * descriptor, or -1 with errno.
+ */
+int file_make_dir(const char *path);
 
 /*
  * rename_new(dir, from, to):

@@ -2,7 +2,7 @@
  * engine: what stands behind store.h.
  *
  * An engine is a table of functions.  Each keeps the promise of the function of
- * store.h with its name; commit calls `answer` once.  engine.c calls them, and
+ * store.h with its name.  engine.c calls them, and
  * counts the results of commits.  The file engine is part of the programs.
  * PostgreSQL is a module, which exports its table as ENGINE_SYMBOL and is used
  * when options->database is set.
@@ -17,16 +17,16 @@
 
 #define ENGINE_SYMBOL "store_engine"
 /* Changed with this table or with a struct that crosses it. */
-#define ENGINE_VERSION 1
+#define ENGINE_VERSION 2
 
 struct engine {
 	int version; /* ENGINE_VERSION; first in every version */
 	struct store *(*open)(
 	    const struct store_options *options, enum fault *fault);
-	int (*commit)(struct store *store, struct store_item *items, size_t n,
-	    void (*answer)(void *argument), void *argument);
+	int (*commit)(struct store *store, struct store_item *items, size_t n);
 	enum store_result (*ready)(struct store *store);
-	void (*wait)(struct store *store); /* these may be NULL */
+	void (*finish)(struct store *store); /* these may be NULL */
+	void (*wait)(struct store *store);
 	void (*idle)(struct store *store);
 	void (*close)(struct store *store);
 	struct store_reader *(*reader_open)(const struct store_options *options,

@@ -1,13 +1,14 @@
 /*
  * reader: the file engine's store_reader of store/store.h: each line is checked
- * in its place, while others write.  Never changes the store, but for the mark
- * of a failed sync, of which nobody else may learn.
+ * in its place, while others write.  It writes nothing.
  *
- * Lines are read without the lock up to a margin before the end of the file.
- * Then the lock is taken for a moment, so that nobody is in the middle of a
- * write; the journal's end is found and synced, and the rest is read up to
- * there.  So what is read is one consistent, durable state.  An end before what
- * the index covers is damage.  Constant memory.
+ * The lock is taken for a moment, so that nobody is in the middle of a write,
+ * and the journal's durable end is found; then all is read up to there.  Lines
+ * that the index does not cover may never have been synced: they are read from
+ * the disk.  So what is read is one consistent, durable state, and has every
+ * plant that was acknowledged before.  Where no index has seen the journal, its
+ * end is found when all lines are read.  An end before what the index covers is
+ * damage.  Constant memory.
  */
 #ifndef STORE_READER_H
 #define STORE_READER_H
@@ -47,24 +48,13 @@ struct reader_report {
 	uint64_t watermark;  /* of that line: `safe` */
 };
 
-enum reader_index {
-	READER_INDEX_USABLE,
-	READER_INDEX_BEHIND,   /* the last plants are entered soon (verify) */
-	READER_INDEX_ABSENT,   /* the next start of the service makes it */
-	READER_INDEX_STALE,    /* not of this journal, or from before a crash of
-				  the machine: the next start builds it again */
-	READER_INDEX_FOREIGN,  /* of another store: the next start refuses */
-	READER_INDEX_REPLACED, /* while it was read (verify) */
-	READER_INDEX_UNUSABLE  /* damaged, or it cannot be opened: errno */
-};
-
 /*
  * reader_index(reader, state, end):
  * Check the index: its state, and the end of the lines that it covers, or 0.
- * After it reader_next goes on from there, which shows whether the next start
- * would refuse the journal's end.
+ * After it reader_next goes on from there.  A fault, logged, if the next start
+ * would refuse the journal or the index.
  */
 enum fault reader_index(
-    struct store_reader *reader, enum reader_index *state, uint64_t *end);
+    struct store_reader *reader, enum index_state *state, uint64_t *end);
 
 #endif

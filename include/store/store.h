@@ -40,15 +40,25 @@ struct store_item {
 	enum store_result result;
 };
 
+/* The state of the file engine's index. */
+enum index_state {
+	INDEX_USABLE,
+	INDEX_BEHIND,   /* the last plants are entered soon (verify) */
+	INDEX_ABSENT,   /* the next start of the service makes it */
+	INDEX_STALE,    /* not closed cleanly, or a copy: the next start builds
+			   it again */
+	INDEX_REPLACED, /* while it was read (verify) */
+	INDEX_UNUSABLE  /* damaged: the next start builds it again */
+};
+
 struct store_options {
-	const char *database; /* a connection string of libpq, which stays while
-				 the store is open; or NULL, and */
+	/* These stay while the store is open. */
+	const char *database; /* a connection string of libpq; or NULL, and */
 	const char *dir;      /* the store's directory (a reader's: or a journal
 				 that nobody writes) */
 	bool prepare; /* for long lived processes, not for one request: write
 			 ahead the room for records to come; serve also while
 			 the database is away */
-	bool prompt;  /* store_open waits 100 ms for other processes, not 5 s */
 	const struct watch *watch; /* of store_open alone, where it has to read
 			 on or to build the index; or NULL */
 };
@@ -76,7 +86,7 @@ struct store *store_open(
     const struct store_options *options, enum fault *fault);
 
 /*
- * store_commit(store, items, n, answer, argument):
+ * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  The
  * result of the second of two equal ids in a batch refers to the first.  Blocks
  * for the disk, and up to 5 s while other processes hold the store; then all is
@@ -85,12 +95,12 @@ struct store *store_open(
  * and end (the reason is logged, and every later call fails at once).  Any
  * thread.
  *
- * `answer`, unless it is NULL, is called with `argument` once all results are
- * set and before the index is written: a client need not wait for that.  Other
- * commits wait for it, so it should be short.
+ * store_finish(store):
+ * To be called by the same thread after each store_commit: write the index, and
+ * let others commit.  Clients may be answered before, since that is durable.
  */
-int store_commit(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument);
+int store_commit(struct store *store, struct store_item *items, size_t n);
+void store_finish(struct store *store);
 
 /*
  * store_ready(store):

@@ -108,8 +108,7 @@ use_store(
     const struct config *config, struct api_call *call, struct store **store)
 {
 	struct store_options options = { .database = config->database,
-		.dir = config->dir,
-		.prompt = call->page == API_HEALTH };
+		.dir = config->dir };
 	struct store_item item = { .plant = &call->plant, .by = call->by };
 	enum fault fault;
 
@@ -123,8 +122,11 @@ use_store(
 	}
 	if (call->page == API_HEALTH)
 		item.result = store_ready(*store);
-	else if (store_commit(*store, &item, 1, NULL, NULL) < 0)
-		fault = FAULT_FAILED;
+	else {
+		if (store_commit(*store, &item, 1) < 0)
+			fault = FAULT_FAILED;
+		store_finish(*store);
+	}
 	api_stored(call, item.result);
 	return service_status(fault);
 }

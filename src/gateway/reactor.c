@@ -454,9 +454,8 @@ take_events(struct reactor *r, int timeout_ms)
 }
 
 static void
-answer_all(void *argument)
+answer_all(struct reactor *r)
 {
-	struct reactor *r = argument;
 	size_t n = r->npending;
 
 	/* The commit may have taken longer than an answer may. */
@@ -480,12 +479,12 @@ commit(struct reactor *r)
 			.plant = &r->pending[i].call.plant,
 			.by = r->pending[i].call.by,
 		};
-	if (n <= ANSWER_FIRST_MAX) {
-		status = store_commit(r->store, r->items, n, answer_all, r);
-	} else {
-		status = store_commit(r->store, r->items, n, NULL, NULL);
-		answer_all(r);
-	}
+	status = store_commit(r->store, r->items, n);
+	if (n > ANSWER_FIRST_MAX)
+		store_finish(r->store);
+	answer_all(r);
+	if (n <= ANSWER_FIRST_MAX)
+		store_finish(r->store);
 	if (status < 0)
 		fail(r, EX_IOERR);
 	r->idle_at_ms = r->now_ms + IDLE_MS;

@@ -6,12 +6,29 @@
 #include <grp.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "ground/clock.h"
 #include "ground/compat.h"
 #include "ground/log.h"
+
+#define COPY_BYTES ((size_t)1 << 20)
+
+/* The page cache drops whole pages, of up to 2 MiB. */
+#define PAGE_BYTES_MAX ((uint64_t)2 << 20)
+#define PAGE_BYTES_MIN 4096
+/* Mapped at once. */
+#define MAP_BYTES ((size_t)16 << 20)
+/* A program that reads the file holds a page for microseconds. */
+#define FORGET_TIMEOUT_MS 1000
+#define FORGET_PAUSE_NS 500000L
 
 int
 file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
@@ -74,6 +91,81 @@ open_regular(int dir, const char *name, int flags)
 }
 
 int
+file_copy(
+    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch)
+{
+	char *buf = malloc(COPY_BYTES);
+	uint64_t offset = begin;
+	int error = buf == NULL ? errno : 0;
+
+	while (error == 0 && offset < end) {
+		size_t want = end - offset < COPY_BYTES ? (size_t)(end - offset)
+							: COPY_BYTES;
+		ssize_t n = file_read_all(from, buf, want, offset);
+
+		if (!watch_step(watch, offset, end))
+			error = ECANCELED;
+		else if (n <= 0)
+			error = n < 0 ? errno : EIO;
+		else if (file_write_all(to, buf, (size_t)n, offset - begin) < 0)
+			error = errno;
+		offset += (uint64_t)n;
+	}
+	free(buf);
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
+/* Whether the page cache has pages of these bytes; -1 with errno. */
+static int
+has_pages(int fd, uint64_t from, uint64_t size)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char cached[MAP_BYTES / PAGE_BYTES_MIN];
+
+	for (from -= from % page; from < size; from += MAP_BYTES) {
+		size_t len =
+		    size - from < MAP_BYTES ? (size_t)(size - from) : MAP_BYTES;
+		void *map =
+		    mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)from);
+		int result = map == MAP_FAILED ? -1 : mincore(map, len, cached);
+
+		if (map != MAP_FAILED)
+			munmap(map, len);
+		if (result < 0)
+			return -1;
+		for (size_t i = 0; i < (len + page - 1) / page; i++)
+			if (cached[i] & 1)
+				return 1;
+	}
+	return 0;
+}
+
+int
+file_forget(int fd, uint64_t from, uint64_t size)
+{
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + FORGET_TIMEOUT_MS;
+	uint64_t begin = from - from % PAGE_BYTES_MAX;
+	struct statfs fs;
+	int left;
+
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+		return 0;
+	for (;; begin = 0) {
+		posix_fadvise(fd, (off_t)begin, 0, POSIX_FADV_DONTNEED);
+		left = has_pages(fd, from, size);
+		if (left <= 0)
+			return left;
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+			break;
+		nanosleep(
+		    &(struct timespec){ .tv_nsec = FORGET_PAUSE_NS }, NULL);
+	}
+	errno = EBUSY;
+	return -1;
+}
+
+int
 file_put(int dir, const char *name, const void *buf, size_t len)
 {
 	int fd = open_regular(dir, name, O_WRONLY | O_CREAT);
@@ -111,6 +203,24 @@ rename_new(int dir, const char *from, const char *to)
 	if (errno != EINVAL || linkat(dir, from, dir, to, 0) < 0)
 		return -1;
 	return unlinkat(dir, from, 0);
+}
+
+int
+file_make_dir(const char *path)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	bool made = mkdir(path, 0700) == 0;
+	int dir = made || errno == EEXIST ? open(path, flags) : -1;
+	/* It is durable once the directory that names it is synced. */
+	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
+
+	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
+		close(dir);
+		dir = -1;
+	}
+	if (parent >= 0)
+		close(parent);
+	return dir;
 }
 
 enum fault

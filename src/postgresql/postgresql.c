@@ -385,8 +385,7 @@ commit_part(
 }
 
 static int
-commit(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument)
+commit(struct store *store, struct store_item *items, size_t n)
 {
 	struct store_item **part = malloc(n * sizeof(*part));
 	size_t len = 0, bytes = 0;
@@ -404,8 +403,6 @@ commit(struct store *store, struct store_item *items, size_t n,
 		len = bytes = 0;
 	}
 	free(part);
-	if (answer != NULL)
-		answer(argument);
 	return 0;
 }
 

@@ -173,14 +173,14 @@ static enum fault
 check_journal(struct check *check)
 {
 	static const char *const words[] = {
-		[READER_INDEX_USABLE] = "ok",
-		[READER_INDEX_BEHIND] = "behind; the service catches up",
-		[READER_INDEX_ABSENT] = "missing; the service builds it",
-		[READER_INDEX_STALE] = "old; the service rebuilds it",
-		[READER_INDEX_UNUSABLE] = "damaged; the service rebuilds it",
+		[INDEX_USABLE] = "ok",
+		[INDEX_BEHIND] = "behind; the service catches up",
+		[INDEX_ABSENT] = "missing; the service builds it",
+		[INDEX_STALE] = "old; the service rebuilds it",
+		[INDEX_UNUSABLE] = "damaged; the service rebuilds it",
 	};
 	const char *dir = check->config.dir;
-	enum reader_index index = READER_INDEX_ABSENT;
+	enum index_state index = INDEX_ABSENT;
 	char where[STORE_WHERE_MAX];
 	struct record record;
 	enum fault fault;
@@ -192,19 +192,14 @@ check_journal(struct check *check)
 	if (reader != NULL)
 		fault = reader_index(reader, &index, &end);
 	while (fault == FAULT_NONE && reader_next(reader, &record))
-		if (index == READER_INDEX_USABLE)
-			index = READER_INDEX_BEHIND;
+		if (index == INDEX_USABLE)
+			index = INDEX_BEHIND;
 	if (fault == FAULT_NONE)
 		fault = reader_end(reader, where);
 	command_unwatch();
 	reader_close(reader);
 	if (fault != FAULT_NONE)
 		check->wrong++; /* logged, or interrupted */
-	else if (index == READER_INDEX_FOREIGN)
-		say_wrong(check,
-		    "%s: the journal is of another store than the index; if "
-		    "it is meant to be used, remove %s/index first",
-		    dir, dir);
 	else
 		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
 		       "all of it\n",

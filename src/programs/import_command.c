@@ -135,7 +135,8 @@ commit_batch(void)
 	import.n = import.bytes = 0;
 	if (n == 0)
 		return;
-	int failed = store_commit(import.store, import.items, n, NULL, NULL);
+	int failed = store_commit(import.store, import.items, n);
+	store_finish(import.store);
 	for (size_t i = 0; i < n; i++) {
 		struct entry *entry = &import.entries[i];
 		struct api_call call;

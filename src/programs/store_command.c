@@ -13,10 +13,8 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "store/copy.h"
-#include "store/recover.h"
+#include "store/maintain.h"
 #include "store/store.h"
-#include "store/verify.h"
 
 static const char init_usage[] =
     "Usage: plant-store init [--dir DIR | DIR]\n"
@@ -59,13 +57,11 @@ static const char recover_usage[] =
     "  --store UUID    the damaged store's, as in a backup's first line\n";
 
 static const char *const index_texts[] = {
-	[READER_INDEX_USABLE] = "holds the same plants",
-	[READER_INDEX_BEHIND] = "lacks the last plants; the service adds them",
-	[READER_INDEX_STALE] = "of another journal, or from before the "
-			       "machine's last start; not compared",
-	[READER_INDEX_FOREIGN] =
-	    "of another store: remove it, or restore its journal",
-	[READER_INDEX_REPLACED] = "was replaced meanwhile; not compared",
+	[INDEX_USABLE] = "holds the same plants",
+	[INDEX_BEHIND] = "lacks the last plants; the service adds them",
+	[INDEX_STALE] = "not closed cleanly, or a copy; not compared: "
+			"the service builds it again",
+	[INDEX_REPLACED] = "was replaced meanwhile; not compared",
 };
 
 static int

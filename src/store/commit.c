@@ -8,10 +8,12 @@
  *
  * A commit, under the lock: read on what others appended, enter each id into an
  * index transaction, which finds the repeats, append the new plants with one
- * write, sync once: the results are good.  Then commit the index.
- * Failure modes: no room, everything is taken back; a failed sync, the journal
- * is marked for all processes and this one ends; a failed commit of the index,
- * the plants are stored and the next catch-up enters them.
+ * write, sync once: the results are good.  store_finish commits the index and
+ * gives the lock back.
+ * Failure modes: no room, everything is taken back; a failed write or sync,
+ * this process ends, and the next one reads from the disk what is there; a
+ * failed commit of the index, the plants are stored and the next catch-up
+ * enters them.
  */
 #include "recovery.h"
 
@@ -21,63 +23,59 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
 #include "reader.h"
 
-/* The room that a plant needs, and what need not be tried. */
+/* The room that a plant needs, and enough to skip the trial allocation. */
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
-/* How long to wait for the lock while somebody waits for the store's state. */
-#define PROMPT_MS 100
 
-/* With the directory locked, if there is one: the journal is absent. */
+/* Where there is no journal: version 1.0.0 may have renamed it. */
 static enum fault
-replace_journal(struct store *store)
+find_journal(struct store *store)
 {
 	const struct journal *journal = &store->journal;
 
-	if (journal_exists(journal, JOURNAL_NAME))
-		return FAULT_NONE;
-	if (journal_exists(journal, JOURNAL_FAILED_NAME))
-		return recovery_renew(store);
-	if (journal_exists(journal, "index") ||
-	    journal_exists(journal, JOURNAL_END_NAME))
-		log_error(
-		    "%s: missing; restore it from a backup", journal->name);
-	else
-		log_error("%s: no store here; mount its file system, or make "
-			  "a new store with: plant-store init %s",
-		    store->path, store->path);
-	return FAULT_SETUP;
+	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
+		/* Another process may have been first. */
+		if (journal_exists(journal, JOURNAL_NAME))
+			return FAULT_NONE;
+		if (journal_exists(journal, "index") ||
+		    journal_exists(journal, JOURNAL_END_NAME))
+			log_error("%s: missing; restore it from a backup",
+			    journal->name);
+		else
+			log_error("%s: no store here; mount its file system, "
+				  "or make a new store with: plant-store init "
+				  "%s",
+			    store->path, store->path);
+		return FAULT_SETUP;
+	}
+	if (rename_new(journal->dir, JOURNAL_FAILED_NAME, JOURNAL_NAME) == 0)
+		log_warning("%s: a sync had failed in version 1.0.0, which "
+			    "renamed it; it has its name again, and is read "
+			    "from the disk",
+		    journal->name);
+	else if (errno != ENOENT && errno != EEXIST)
+		return fault_report(
+		    journal->name, "cannot rename " JOURNAL_FAILED_NAME);
+	return fsync(journal->dir) == 0
+		   ? FAULT_NONE
+		   : fault_report(store->path, "cannot sync it");
 }
 
 enum fault
 store_init(const char *path)
 {
-	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
-		JOURNAL_END_NAME, "index" };
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	struct journal here = { .dir = journal_make_dir(path), .fd = -1 };
-	struct journal fresh;
-	enum fault fault = FAULT_NONE;
+	struct journal here, fresh;
+	enum fault fault = journal_claim(&here, path);
 
-	/* Two may begin at once: the second finds the first one's store. */
-	if (here.dir < 0 || journal_lock_dir(&here, deadline_ms) < 0)
-		fault = fault_report(path, "cannot make or open it");
-	for (size_t i = 0; i < 4 && fault == FAULT_NONE; i++)
-		if (journal_exists(&here, names[i])) {
-			log_error("%s: holds a store, or a part of one: %s; "
-				  "nothing was changed; name another directory",
-			    path, names[i]);
-			fault = FAULT_SETUP;
-		}
 	if (fault == FAULT_NONE && (journal_begin(&fresh, here.dir) < 0 ||
 				       journal_place(&fresh, false) < 0))
 		fault = fault_report(path, "cannot make a store there");
@@ -87,28 +85,20 @@ store_init(const char *path)
 
 /* The journal that belongs here, locked. */
 static enum fault
-open_journal(struct store *store, int64_t deadline_ms)
+open_journal(struct store *store)
 {
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	struct journal *journal = &store->journal;
-	char name[JOURNAL_KEPT_MAX];
 	const char *moved = "cannot be reached";
 	enum fault fault;
 
 	for (;;) {
 		fault = journal_open(journal, store->path, true);
-		if (fault == FAULT_ABSENT && errno == ENOENT) {
-			/* Until it is closed: one renews a failed journal. */
-			bool locked =
-			    journal->dir < 0 ||
-			    journal_lock_dir(journal, deadline_ms) == 0;
-			int64_t began_ms = clock_ms(CLOCK_MONOTONIC);
-			fault = locked ? replace_journal(store)
-				       : fault_report(
-					     store->path, "cannot lock it");
-			/* That was no wait. */
-			deadline_ms += clock_ms(CLOCK_MONOTONIC) - began_ms;
-		} else if (fault == FAULT_NONE &&
-			   journal_lock(journal, true, deadline_ms) < 0)
+		if (fault == FAULT_ABSENT && errno == ENOENT)
+			fault = find_journal(store);
+		else if (fault == FAULT_NONE &&
+			 journal_lock(journal, true, deadline_ms) < 0)
 			fault = fault_report(journal->name, "cannot lock it");
 		else if (fault == FAULT_NONE &&
 			 (moved = journal_check(journal, 0)) == NULL)
@@ -123,10 +113,6 @@ open_journal(struct store *store, int64_t deadline_ms)
 			return fault;
 		journal_close(journal);
 	}
-	/* Left by a start that was killed when it had copied the journal. */
-	if (journal_exists(journal, JOURNAL_FAILED_NAME))
-		journal_rename(
-		    journal->dir, JOURNAL_FAILED_NAME, "failed", 0, name);
 	return FAULT_NONE;
 }
 
@@ -136,16 +122,12 @@ free_store(struct store *store, bool clean)
 	index_close(store->index, clean);
 	journal_close(&store->journal);
 	pthread_mutex_destroy(&store->mutex);
-	free(store->path);
 	free(store);
 }
 
 static struct store *
 open_store(const struct store_options *options, enum fault *fault)
 {
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) +
-	    (options->prompt ? PROMPT_MS : JOURNAL_LOCK_TIMEOUT_MS);
 	struct store *store = calloc(1, sizeof(*store));
 	int uncounted = 0;
 
@@ -156,13 +138,10 @@ open_store(const struct store_options *options, enum fault *fault)
 	pthread_mutex_init(&store->mutex, NULL);
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
-	store->path = strdup(options->dir);
+	store->path = options->dir;
 	store->prepare = options->prepare;
 	store->watch = options->watch;
-	if (store->path == NULL)
-		*fault = fault_report(options->dir, "cannot open");
-	else
-		*fault = open_journal(store, deadline_ms);
+	*fault = open_journal(store);
 	if (*fault == FAULT_NONE) {
 		if (metrics_open(store->path, true) != FAULT_NONE)
 			uncounted = errno;
@@ -171,7 +150,8 @@ open_store(const struct store_options *options, enum fault *fault)
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
-	if (*fault == FAULT_NONE) {
+	/* A service answers, and starts again once there is room. */
+	if (*fault == FAULT_NONE || (*fault == FAULT_FULL && store->prepare)) {
 		if (uncounted != 0 && store->prepare)
 			log_warning("%s/" METRICS_NAME ": %s; this process "
 				    "counts for itself alone",
@@ -179,7 +159,7 @@ open_store(const struct store_options *options, enum fault *fault)
 		journal_unlock(&store->journal);
 		return store;
 	}
-	/* Whoever starts a service has named the wrong directory. */
+	/* To a service, an absent store is a configuration error. */
 	if (*fault == FAULT_ABSENT)
 		*fault = FAULT_SETUP;
 	free_store(store, false);
@@ -288,39 +268,46 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 
 /* Append what is in store->batch up to `at`, and sync it. */
 static enum fault
-write_batch(struct store *store, const struct position *at, bool sync)
+write_batch(struct store *store, const struct position *at)
 {
 	struct journal *journal = &store->journal;
+	const uint64_t end = store->at.end;
 	enum fault fault = FAULT_NONE;
-	int result = journal_append(journal, store->at.end, store->batch,
-	    (size_t)(at->end - store->at.end), store->prepare);
+	int result = journal_append(journal, end, store->batch,
+	    (size_t)(at->end - end), store->prepare);
 
 	if (result < -1)
-		return journal_fail(journal, "taking back a failed write");
+		return journal_failed(journal, "taking back a write", end);
 	if (result < 0 && !fault_passes(fault_of(errno)))
-		return journal_fail(journal, "write");
-	/* All was taken back: what passes by itself does no harm. */
+		return journal_failed(journal, "write", end);
+	/* Rolled back, so a transient error is harmless. */
 	if (result < 0)
 		fault = recovery_unwritten(store, JOURNAL_NAME);
-	/* Nor may a power cut bring back what is refused. */
-	if ((sync || result < 0) && journal_sync(journal) < 0)
-		return journal_fail(journal, "fdatasync");
-	if (fault == FAULT_NONE && sync)
+	/* Sync the truncation too. */
+	if (journal_sync(journal) < 0)
+		return journal_failed(journal, "fdatasync", end);
+	if (fault == FAULT_NONE) {
+		store->next = *at;
 		store->durable = at->end;
+	}
 	return fault;
 }
 
-/* The index transaction ends with what is durable now. */
+/* The index transaction ends with the batch that is durable now, if any. */
 static void
-settle(struct store *store, const struct position *at)
+enter_batch(struct store *store)
 {
+	const struct position at = store->next;
 	uint64_t plants;
 
-	store->at = *at;
-	metrics[METRICS_STORE_BYTES] = at->end;
+	if (at.end == 0)
+		return;
+	store->at = at;
+	store->next.end = 0;
+	metrics[METRICS_STORE_BYTES] = at.end;
 	if (index_count(store->index, &plants) == 0)
 		metrics[METRICS_STORE_PLANTS] = plants;
-	if (index_commit(store->index, at) < 0) {
+	if (index_commit(store->index, &at) < 0) {
 		/* The plants are stored; reading on will enter them. */
 		recovery_index_failed(store);
 		return;
@@ -342,42 +329,36 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 }
 
 /*
- * As many as one append may hold, `*some`, up to the sync.  If `*written`, the
- * index transaction is still to be ended, by settle() with `at`.
+ * As many as one append may hold, `*some`, up to the sync: enter_batch ends the
+ * index transaction.
  */
 static enum fault
-commit_some(struct store *store, struct store_item *items, size_t n,
-    struct position *at, size_t *some, bool *written)
+commit_some(
+    struct store *store, struct store_item *items, size_t n, size_t *some)
 {
+	struct position at;
 	enum fault fault = recovery_catch_up(store);
 
 	*some = n;
-	*written = false;
 	if (fault != FAULT_NONE)
 		return fault;
-	fault = build_batch(store, items, n, at, some);
-	if (fault == FAULT_NONE && at->end > store->at.end) {
-		fault = write_batch(store, at, true);
-		*written = fault == FAULT_NONE;
-	}
-	if (!*written)
+	fault = build_batch(store, items, n, &at, some);
+	if (fault == FAULT_NONE && at.end > store->at.end)
+		fault = write_batch(store, &at);
+	if (store->next.end == 0)
 		index_abort(store->index);
 	return fault;
 }
 
 static enum fault
-commit_items(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument)
+commit_items(struct store *store, struct store_item *items, size_t n)
 {
 	enum fault fault = FAULT_NONE;
-	struct position at;
-	bool written = false;
 	size_t some;
 
 	for (; n > 0 && fault == FAULT_NONE; items += some, n -= some) {
-		if (written)
-			settle(store, &at);
-		fault = commit_some(store, items, n, &at, &some, &written);
+		enter_batch(store);
+		fault = commit_some(store, items, n, &some);
 		if (fault == FAULT_NONE)
 			continue;
 		/* Where it is full, a plant stored before may still pass. */
@@ -385,17 +366,10 @@ commit_items(struct store *store, struct store_item *items, size_t n,
 		if (fault == FAULT_FULL)
 			fault = FAULT_NONE;
 	}
-	answer(argument);
-	if (written)
-		settle(store, &at);
 	return fault;
 }
 
-/*
- * Put all plants below the watermark with a closing line.  A sync would cost a
- * CGI request as much as its plant did, and gain little: without it, the line
- * may be lost.
- */
+/* Put all plants below the watermark with a closing line. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -404,26 +378,23 @@ append_closing(struct store *store)
 	enum fault fault = recovery_catch_up(store);
 	struct position at = store->at;
 
-	if (fault != FAULT_NONE)
-		return fault;
-	if (!at.closing && store->durable == at.end) {
+	if (fault == FAULT_NONE && !at.closing) {
 		timestamp_print(clock_ms(CLOCK_REALTIME), now);
 		put_line(store, &at, &record);
-		fault = write_batch(store, &at, store->prepare);
-		if (fault == FAULT_NONE && store->prepare) {
-			settle(store, &at);
-			if (journal_write_end(&store->journal, at.end) < 0)
-				recovery_unwritten(store, JOURNAL_END_NAME);
-		} else if (fault == FAULT_NONE)
-			store->at = at;
+		fault = write_batch(store, &at);
+	}
+	if (store->next.end > 0) {
+		enter_batch(store);
+		if (journal_write_end(&store->journal, at.end) < 0)
+			recovery_unwritten(store, JOURNAL_END_NAME);
 	}
 	index_abort(store->index);
 	return fault_passes(fault) ? FAULT_NONE : fault;
 }
 
 /*
- * The mutex and the lock, by one deadline.  A thread that kept the mutex from
- * try to try would let another wait for two deadlines.
+ * The mutex, also after a fault, and the lock, by one deadline.  A thread that
+ * kept the mutex from try to try would let another wait for two deadlines.
  */
 static enum fault
 enter_store(struct store *store, int timeout_ms)
@@ -458,34 +429,36 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
+/* Return with the mutex held: finish gives it back, and the lock. */
 static int
-commit(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument)
+commit(struct store *store, struct store_item *items, size_t n)
 {
 	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
 
-	if (fault == FAULT_NONE) {
-		fault = commit_items(store, items, n, answer, argument);
-		journal_unlock(&store->journal);
-	} else {
+	if (fault == FAULT_NONE)
+		fault = commit_items(store, items, n);
+	else
 		refuse_items(items, n, fault);
-		answer(argument);
-	}
 	note_fault(store, fault);
-	bool failed = store->failed;
+	return store->failed ? -1 : 0;
+}
+
+static void
+finish(struct store *store)
+{
+	enter_batch(store);
+	journal_unlock(&store->journal);
 	pthread_mutex_unlock(&store->mutex);
-	return failed ? -1 : 0;
 }
 
 /* For a plant, and for what the index may need. */
 static bool
 has_room(const struct store *store)
 {
-	struct statvfs st;
-
+	if (!recovery_has_room(store, 0))
+		return false;
 	/* Else what was refused, or is about to be, is tried. */
-	if (!store->full && fstatvfs(store->journal.dir, &st) == 0 &&
-	    st.f_bavail * st.f_frsize >= PLENTY_BYTES)
+	if (!store->full && recovery_has_room(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -522,7 +495,7 @@ close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
-	if (!store->failed && !store->at.closing &&
+	if (!store->failed && store->index != NULL && !store->at.closing &&
 	    journal_lock(&store->journal, true, 0) == 0) {
 		note_fault(store, append_closing(store));
 		journal_unlock(&store->journal);
@@ -535,10 +508,15 @@ close_store(struct store *store)
 {
 	bool clean = false;
 
+	/* After a request a line would cost the next one a sync. */
+	if (!store->prepare || store->index == NULL) {
+		free_store(store, false);
+		return;
+	}
 	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
-		if (store->prepare && !store->failed)
+		if (!store->failed)
 			clean = recovery_catch_up(store) == FAULT_NONE;
 		if (clean) {
 			/* Room ahead is of no use now. */
@@ -568,6 +546,7 @@ const struct engine engine_file = {
 	.version = ENGINE_VERSION,
 	.open = open_store,
 	.commit = commit,
+	.finish = finish,
 	.ready = is_ready,
 	.wait = wait_for_others,
 	.idle = close_batch,

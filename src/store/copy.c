@@ -1,11 +1,11 @@
 /*
- * copy: see store/copy.h.
+ * copy: see store/maintain.h.
  *
  * Happy path: check the source line by line (reader), copy its bytes beside
  * what is there, and rename.  Failure modes: damage ends it with its offset;
  * what is left of a copy that broke off is removed by the next one.
  */
-#include "store/copy.h"
+#include "store/maintain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ground/file.h"
 #include "ground/log.h"
 #include "reader.h"
 
@@ -83,7 +84,7 @@ open_dest(const char *path, int *dir)
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
 	    !is_trusted(&st, S_IFLNK))
 		return refuse_foreign(path);
-	*dir = journal_make_dir(path);
+	*dir = file_make_dir(path);
 	if (*dir < 0)
 		return cannot(path, "cannot make or open it");
 	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {

@@ -69,46 +69,39 @@ store_open(const struct store_options *options, enum fault *fault)
 	return engine != NULL ? engine->open(options, fault) : NULL;
 }
 
-/* A batch, and who else is called when its results are known. */
-struct counted {
-	const struct store_item *items;
-	size_t n;
-	void (*answer)(void *argument);
-	void *argument;
-};
-
-/* Before they are answered: a kill must not make the sums too small. */
 static void
-count_results(void *argument)
+count_results(const struct store_item *items, size_t n)
 {
-	const struct counted *batch = argument;
 	uint64_t results[STORE_FAILED + 1] = { 0 };
 
-	for (size_t i = 0; i < batch->n; i++)
-		results[batch->items[i].result]++;
+	for (size_t i = 0; i < n; i++)
+		results[items[i].result]++;
 	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
 	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
 	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);
 	metrics_add(METRICS_BATCHES, 1);
-	metrics_observe(METRICS_BATCH_PLANTS, batch->n);
-	if (batch->answer != NULL)
-		batch->answer(batch->argument);
+	metrics_observe(METRICS_BATCH_PLANTS, n);
 }
 
 int
-store_commit(struct store *store, struct store_item *items, size_t n,
-    void (*answer)(void *argument), void *argument)
+store_commit(struct store *store, struct store_item *items, size_t n)
 {
-	struct counted batch = { items, n, answer, argument };
 	int64_t began_us = clock_us(CLOCK_MONOTONIC);
-	int status =
-	    engine_of(store)->commit(store, items, n, count_results, &batch);
+	int status = engine_of(store)->commit(store, items, n);
 
 	metrics_observe(METRICS_COMMIT_US,
 	    (uint64_t)(clock_us(CLOCK_MONOTONIC) - began_us));
+	count_results(items, n);
 	if (status < 0)
 		metrics[METRICS_FAILED] = 1;
 	return status;
+}
+
+void
+store_finish(struct store *store)
+{
+	if (engine_of(store)->finish != NULL)
+		engine_of(store)->finish(store);
 }
 
 enum store_result

@@ -5,12 +5,14 @@
  * sign bit turned, so that ids sort as numbers; its value is the offset of its
  * record.  The key of one byte 0 sorts below all of them: the state.
  *
- * The file `index/boot` has two lines: the boot in which pages may be missing,
- * or "clean"; and the store's uuid.  The order of writes that a crash of the
- * machine must not break: it has this boot's id, synced, before the first page
- * is written, and "clean", synced, after the last page was.  A process that has
- * the index open for writing holds a lock on it: no crash of the machine leaves
- * one, and containers may show other boot ids.
+ * The file `index/boot` has three lines: the boot in which pages may be
+ * missing, or "clean"; the store's uuid; and "serve", or "once" where only
+ * single requests have written data.mdb, with its inode and its time of birth,
+ * which no copy has.  Version 1.0.0 has no third line.  The order of writes
+ * that a crash must not break: it has this boot's id, synced, before the first
+ * page is written, and "clean", synced, after the last page was.  A long lived
+ * process holds a lock on it, which shows even where containers have other boot
+ * ids.
  */
 #include "index.h"
 
@@ -34,8 +36,15 @@
 #define STATE_VERSION 2
 #define BOOT_LEN 36
 #define BOOT_CLEAN "clean                               "
-#define MARK_UUID (BOOT_LEN + 1)
-#define MARK_LEN (MARK_UUID + RECORD_UUID_LEN + 1)
+#define FILE_LEN 43 /* a space, inode, a space, time of birth, newline */
+
+/* index/boot: text without padding. */
+struct mark {
+	char boot[BOOT_LEN], newline;
+	char uuid[RECORD_UUID_LEN], newline_too;
+	char use[5];
+	char file[FILE_LEN];
+};
 
 /*
  * Address space, not memory or disk.  The map grows with the file, and is
@@ -69,13 +78,12 @@ struct index {
 	MDB_env *env;
 	MDB_dbi dbi;
 	MDB_txn *txn;
-	bool write;
-	int dir;  /* the store's directory; the caller's */
-	int lock; /* `index/boot`, locked while `write`; or -1 */
-	dev_t device;
-	ino_t inode;
+	enum index_use use;
+	int dir;             /* the store's directory; the caller's */
+	int lock;            /* of INDEX_SERVE: `index/boot`, locked; or -1 */
 	struct state state;  /* as the running transaction has it */
 	char boot[BOOT_LEN]; /* this one */
+	char file[FILE_LEN + 1]; /* data.mdb, as the mark names it */
 	char uuid[RECORD_UUID_LEN];
 };
 
@@ -107,54 +115,95 @@ fail(const struct index *index, int error)
 
 /* What `index/boot` has; -1 if there is none. */
 static int
-read_mark(int dir, char mark[static MARK_LEN])
+read_mark(int dir, struct mark *mark)
 {
-	/* A crash may leave zeros. */
-	return file_get(dir, BOOT_NAME, mark, MARK_LEN) == 0 &&
-		       mark[BOOT_LEN] == '\n' && mark[MARK_LEN - 1] == '\n'
-		   ? 0
-		   : -1;
+	memset(mark, 0, sizeof(*mark));
+	/* A crash may leave zeros, version 1.0.0 two lines. */
+	(void)file_get(dir, BOOT_NAME, mark, sizeof(*mark));
+	return mark->newline == '\n' && mark->newline_too == '\n' ? 0 : -1;
 }
 
-/* Whether a process has the index open for writing. */
+/* How the mark names data.mdb; 0, or -1 with errno. */
+static int
+name_file(int dir, char name[static FILE_LEN + 1])
+{
+	struct statx st;
+
+	if (statx(dir, DATA_NAME, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME,
+		&st) < 0)
+		return -1;
+	/* Zeros where the file system has no time of birth. */
+	snprintf(name, FILE_LEN + 1,
+	    " %020" PRIu64 " %010" PRIu64 "%010" PRIu32 "\n",
+	    (uint64_t)st.stx_ino, (uint64_t)st.stx_btime.tv_sec % 10000000000,
+	    st.stx_btime.tv_nsec);
+	return 0;
+}
+
+/* Whether a long lived process has the index open. */
 static bool
-is_written(int dir)
+is_served(int dir)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	bool written =
+	bool served =
 	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 
 	if (fd >= 0)
 		close(fd);
-	return written;
+	return served;
 }
 
-/* Whether the pages of the file can be read as they were written. */
 static bool
-is_whole(const struct index *index)
+is_of_this_boot(const struct index *index, const struct mark *mark)
 {
-	char mark[MARK_LEN];
+	return *index->boot != '?' &&
+	       memcmp(mark->boot, index->boot, BOOT_LEN) == 0;
+}
 
-	return read_mark(index->dir, mark) == 0 &&
-	       (memcmp(mark, BOOT_CLEAN, BOOT_LEN) == 0 ||
-		   (*index->boot != '?' &&
-		       memcmp(mark, index->boot, BOOT_LEN) == 0) ||
-		   is_written(index->dir));
+static bool
+is_of_this_file(const struct index *index, const struct mark *mark)
+{
+	return memcmp(mark->file, index->file, FILE_LEN) == 0;
+}
+
+/* Whether all pages of the file can be read as they were written. */
+static bool
+is_whole(const struct index *index, const struct mark *mark)
+{
+	return is_of_this_file(index, mark) &&
+	       (memcmp(mark->boot, BOOT_CLEAN, BOOT_LEN) == 0 ||
+		   is_served(index->dir) ||
+		   (index->use == INDEX_ONCE && *mark->use == 'o' &&
+		       is_of_this_boot(index, mark)));
+}
+
+/*
+ * Whether its state can be read, which knows of the journal's end: what it says
+ * was true, also where a later page is missing.
+ */
+static bool
+has_seen(const struct index *index, const struct mark *mark)
+{
+	return is_of_this_boot(index, mark) &&
+	       (*mark->use == '\0' || is_of_this_file(index, mark));
 }
 
 /* Durable when it returns 0; else an errno value. */
 static int
 write_mark(const struct index *index, const char *boot)
 {
-	char mark[MARK_LEN];
+	struct mark mark = { .newline = '\n', .newline_too = '\n' };
 	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
 	int error;
 
-	memset(mark, '\n', sizeof(mark));
-	memcpy(mark, boot, BOOT_LEN);
-	memcpy(mark + MARK_UUID, index->uuid, RECORD_UUID_LEN);
-	error = names < 0 || file_put(names, "boot", mark, sizeof(mark)) < 0
+	memcpy(mark.boot, boot, BOOT_LEN);
+	memcpy(mark.uuid, index->uuid, RECORD_UUID_LEN);
+	/* A request may take over what a service has open. */
+	bool once = index->use == INDEX_ONCE && !is_served(index->dir);
+	memcpy(mark.use, once ? "once " : "serve", 5);
+	memcpy(mark.file, index->file, FILE_LEN);
+	error = names < 0 || file_put(names, "boot", &mark, sizeof(mark)) < 0
 		    ? errno
 		    : 0;
 	if (names >= 0)
@@ -204,24 +253,28 @@ begin(struct index *index)
 		error = mdb_env_set_mapsize(index->env, want);
 	return error != 0 ? error
 			  : mdb_txn_begin(index->env, NULL,
-				index->write ? 0 : MDB_RDONLY, &index->txn);
+				index->use == INDEX_READ ? MDB_RDONLY : 0,
+				&index->txn);
 }
 
 static struct index *
-new_index(int dir, const char *uuid, bool write)
+new_index(const struct journal *journal, enum index_use use)
 {
+	static char boot[BOOT_LEN];
 	struct index *index = calloc(1, sizeof(*index));
 
 	if (index == NULL)
 		return NULL;
-	index->dir = dir;
+	index->dir = journal->dir;
 	index->lock = -1;
-	index->write = write;
-	memcpy(index->uuid, uuid, RECORD_UUID_LEN);
-	/* A boot without an id never equals another. */
-	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", index->boot,
+	index->use = use;
+	memcpy(index->uuid, journal->uuid, RECORD_UUID_LEN);
+	/* A boot without an id never equals another; the sandbox hides it. */
+	if (*boot == '\0' &&
+	    file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
 		BOOT_LEN) < 0)
-		*index->boot = '?';
+		*boot = '?';
+	memcpy(index->boot, boot, BOOT_LEN);
 	return index;
 }
 
@@ -230,7 +283,7 @@ static int
 open_environment(struct index *index, const char *path)
 {
 	unsigned flags = MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD |
-			 (index->write ? 0 : MDB_RDONLY);
+			 (index->use == INDEX_READ ? MDB_RDONLY : 0);
 	char name[4096];
 	MDB_envinfo info;
 	MDB_stat stat;
@@ -249,8 +302,6 @@ open_environment(struct index *index, const char *path)
 		error = errno;
 	if (error != 0)
 		return error;
-	index->device = st.st_dev;
-	index->inode = st.st_ino;
 	mdb_env_info(index->env, &info);
 	mdb_env_stat(index->env, &stat);
 	/* Of a file that was cut short a page that is gone ends the process. */
@@ -261,69 +312,122 @@ open_environment(struct index *index, const char *path)
 			  : mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
 }
 
-/* 0, and `*opened` is the index; or -1 with errno, and it is closed. */
+/* Open data.mdb, and read its state: 0, or LMDB's or the system's error. */
 static int
-hand_over(struct index *index, int error, struct index **opened)
+open_state(struct index *index, const char *path)
 {
-	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	int error = open_environment(index, path);
 
-	if (error != 0) {
-		(void)fail(index, error);
-		index_close(index, false);
-		return -1;
-	}
-	/* Without it, a process with another boot id builds another index. */
-	if (index->write) {
-		index->lock =
-		    openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
-		fcntl(index->lock, F_OFD_SETLK, &lock);
-	}
-	*opened = index;
-	return 0;
-}
-
-enum index_open
-index_open(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
-    bool write, struct index **opened)
-{
-	struct index *index;
-	char mark[MARK_LEN];
-	struct stat st;
-	int error;
-
-	if (fstatat(dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? INDEX_ABSENT : INDEX_REFUSED;
-	/* LMDB would wait for a pipe, and follow a link. */
-	if (!S_ISREG(st.st_mode)) {
-		errno = EINVAL;
-		return INDEX_REFUSED;
-	}
-	if (read_mark(dir, mark) == 0 &&
-	    memcmp(mark + MARK_UUID, uuid, RECORD_UUID_LEN) != 0)
-		return INDEX_FOREIGN;
-	index = new_index(dir, uuid, write);
-	if (index == NULL)
-		return INDEX_REFUSED;
-	/* LMDB takes an empty file for one that it may make. */
-	error = st.st_size == 0 || !is_whole(index) ? MDB_NOTFOUND : 0;
-	if (error == 0)
-		error = open_environment(index, path);
 	if (error == 0)
 		error = get_state(index);
 	if (error == 0 && index->state.covered.end == 0)
 		error = MDB_NOTFOUND;
+	return error;
+}
+
+/* Without it, a process with another boot id builds another index. */
+static void
+lock_mark(struct index *index)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+
+	if (index->use != INDEX_SERVE)
+		return;
+	index->lock = openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	fcntl(index->lock, F_OFD_SETLK, &lock);
+}
+
+/* Into `view` the index, or why there is none that can be used. */
+static enum fault
+look_at(struct index *index, const char *path, const struct mark *mark,
+    struct index_view *view)
+{
+	struct stat st;
+	int error = MDB_NOTFOUND;
+	bool seen = false;
+
+	/*
+	 * LMDB takes an empty file for one that it may make, would wait for a
+	 * pipe, and follow a link.
+	 */
+	if (fstatat(index->dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode) && st.st_size > 0 &&
+	    name_file(index->dir, index->file) == 0) {
+		if (is_whole(index, mark)) {
+			error = open_state(index, path);
+		} else if (has_seen(index, mark)) {
+			index->use = INDEX_READ;
+			seen = open_state(index, path) == 0;
+		}
+	}
+	if (error == 0 && index_count(index, &view->entries) < 0)
+		error = MDB_CORRUPTED;
 	index_abort(index);
-	if (hand_over(index, error, opened) == 0)
-		return INDEX_OPENED;
-	return error == MDB_NOTFOUND ? INDEX_STALE : INDEX_REFUSED;
+	if (error == 0 || seen)
+		view->seen = index->state.covered;
+	if (error == 0) {
+		lock_mark(index);
+		view->state = INDEX_USABLE;
+		view->index = index;
+		view->covered = view->seen;
+		return FAULT_NONE;
+	}
+	(void)fail(index, error);
+	index_close(index, false);
+	view->state = error == MDB_NOTFOUND ? INDEX_STALE : INDEX_UNUSABLE;
+	return error == MDB_NOTFOUND || errno == EBADMSG
+		   ? FAULT_NONE
+		   : fault_report(path, "cannot open its index");
+}
+
+enum fault
+index_open(const struct journal *journal, const char *path, enum index_use use,
+    struct index_view *view)
+{
+	struct index *index;
+	struct mark mark;
+
+	*view = (struct index_view){ .state = INDEX_ABSENT };
+	if (read_mark(journal->dir, &mark) == 0 &&
+	    memcmp(mark.uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
+		log_error("%s: of another store than this directory was; if "
+			  "it is meant to be used, remove %s/" INDEX_NAME
+			  " first",
+		    journal->name, path);
+		return FAULT_SETUP;
+	}
+	if (faccessat(journal->dir, DATA_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+	    errno == ENOENT)
+		return FAULT_NONE;
+	index = new_index(journal, use);
+	return index == NULL ? fault_report(path, "cannot open its index")
+			     : look_at(index, path, &mark, view);
+}
+
+enum fault
+index_know(struct journal *journal, const char *path, enum index_use use,
+    struct index_view *view)
+{
+	enum fault fault = index_open(journal, path, use, view);
+
+	view->end = view->seen.end;
+	if (fault == FAULT_NONE)
+		fault = journal_check_seen(journal, &view->seen);
+	if (fault == FAULT_NONE)
+		fault = journal_read_end(journal, journal->uuid, &view->end);
+	if (fault != FAULT_NONE) {
+		index_close(view->index, false);
+		view->index = NULL;
+	}
+	return fault;
 }
 
 int
-index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
-    struct index **created)
+index_create(const struct journal *journal, const char *path,
+    enum index_use use, struct index **created)
 {
-	struct index *index = new_index(dir, uuid, true);
-	int error = 0;
+	struct index *index = new_index(journal, use);
+	int dir = journal->dir, fd = -1, error = 0;
 
 	if (index == NULL)
 		return -1;
@@ -331,8 +435,20 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	if (unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT)
 		error = errno;
 	index_discard(dir);
-	if (error == 0 && mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST)
+	/* With its name the journal's, which may be as new. */
+	if (error == 0 &&
+	    ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
+		fsync(dir) < 0))
 		error = errno;
+	/* The mark names the file, and is there before its first page. */
+	if (error == 0) {
+		fd = openat(dir, DATA_NAME,
+		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd < 0 || name_file(dir, index->file) < 0)
+			error = errno;
+	}
+	if (fd >= 0)
+		close(fd);
 	if (error == 0)
 		error = write_mark(index, index->boot);
 	if (error == 0)
@@ -340,17 +456,24 @@ index_create(int dir, const char *path, const char uuid[static RECORD_UUID_LEN],
 	index->state.version = STATE_VERSION;
 	if (error == 0)
 		error = commit_state(index);
-	return hand_over(index, error, created);
+	if (error != 0) {
+		(void)fail(index, error);
+		index_close(index, false);
+		return -1;
+	}
+	lock_mark(index);
+	*created = index;
+	return 0;
 }
 
 int
 index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 {
-	char mark[MARK_LEN];
+	struct mark mark;
 
-	if (read_mark(dir, mark) < 0)
+	if (read_mark(dir, &mark) < 0)
 		return -1;
-	memcpy(uuid, mark + MARK_UUID, RECORD_UUID_LEN);
+	memcpy(uuid, mark.uuid, RECORD_UUID_LEN);
 	return 0;
 }
 
@@ -358,7 +481,8 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 static int
 take_over(struct index *index)
 {
-	int error = is_whole(index) ? write_mark(index, index->boot) : 0;
+	int error =
+	    index_is_current(index) ? write_mark(index, index->boot) : 0;
 
 	index->state.clean = 0;
 	if (error == 0)
@@ -373,7 +497,7 @@ index_begin(struct index *index, struct position *covered)
 
 	if (error == 0)
 		error = get_state(index);
-	if (error == 0 && index->write && index->state.clean != 0)
+	if (error == 0 && index->use != INDEX_READ && index->state.clean != 0)
 		error = take_over(index);
 	if (error != 0) {
 		index_abort(index);
@@ -400,19 +524,6 @@ index_abort(struct index *index)
 	if (index->txn != NULL)
 		mdb_txn_abort(index->txn);
 	index->txn = NULL;
-}
-
-uint64_t
-index_end(int dir, const char *path, const char uuid[static RECORD_UUID_LEN])
-{
-	struct position covered = { 0 };
-	struct index *index = NULL;
-
-	if (index_open(dir, path, uuid, false, &index) != INDEX_OPENED ||
-	    index_begin(index, &covered) < 0)
-		covered.end = 0;
-	index_close(index, false);
-	return covered.end;
 }
 
 static MDB_val
@@ -488,10 +599,10 @@ index_count(struct index *index, uint64_t *n)
 bool
 index_is_current(const struct index *index)
 {
-	struct stat st;
+	char file[FILE_LEN + 1];
 
-	return fstatat(index->dir, DATA_NAME, &st, 0) == 0 &&
-	       st.st_ino == index->inode && st.st_dev == index->device;
+	return name_file(index->dir, file) == 0 &&
+	       strcmp(file, index->file) == 0;
 }
 
 /*
@@ -527,7 +638,7 @@ index_close(struct index *index, bool clean)
 	if (index == NULL)
 		return;
 	index_abort(index);
-	if (clean && index->write)
+	if (clean)
 		mark_clean(index);
 	if (index->env != NULL)
 		mdb_env_close(index->env);

@@ -5,12 +5,19 @@
  * An LMDB environment in the directory `index`, shared by all processes of the
  * store under the journal's lock, so without LMDB's own lock (MDB_NOLOCK), and
  * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
- * journal; a process that finds more there reads on.  After a crash of the
- * machine, which may leave any mixture of pages, it is stale.  An entry counts
- * only once its record has been read.
+ * journal; a process that finds more there reads on.  A crash of the machine,
+ * or of the device alone, may leave any mixture of pages; so may a copy.  So
+ * only the very file that was written is used, and only if
  *
- * The only module that knows LMDB.  Every function but index_open and
- * index_discard needs the journal's lock from index_begin on.
+ *	it was closed cleanly: synced, and not written since;
+ *	a long lived process has it open: no crash leaves its lock;
+ *	for a single request (CGI), if only such have used it in this boot.
+ *	A device that was lost and came back meanwhile is not noticed.
+ *
+ * An entry counts only once its record has been read.
+ *
+ * The only module that knows LMDB.  Every function but index_discard needs the
+ * journal's lock.
  */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
@@ -18,39 +25,52 @@
 #include "ground/pairs.h"
 #include "ground/watch.h"
 #include "journal.h"
+#include "store/store.h"
 
 struct index;
 
-enum index_open {
-	INDEX_OPENED,
-	INDEX_ABSENT,
-	INDEX_STALE,   /* of another boot or version, or its building broke off:
-			  to be discarded */
-	INDEX_FOREIGN, /* of another store */
-	INDEX_REFUSED  /* errno; EBADMSG if it is damaged */
+enum index_use {
+	INDEX_READ,  /* change nothing */
+	INDEX_ONCE,  /* for one request */
+	INDEX_SERVE, /* as a long lived process */
+};
+
+/* What index and end mark know of a journal. */
+struct index_view {
+	enum index_state state;
+	struct index *index;     /* INDEX_USABLE, else NULL; and with it */
+	struct position covered; /* the end of what it covers, else all zero, */
+	uint64_t entries;        /* and so many plants */
+	struct position seen;    /* what it covers, used or not; or all zero */
+	uint64_t end; /* the journal was durable up to here; 0: nobody knows */
 };
 
 /*
- * index_open(dir, path, uuid, write, index):
- * Open the index of the store `uuid` in the directory `path` (the same as
- * `dir`, which must stay open).  Without `write` nothing is changed.
+ * index_open(journal, path, use, view):
+ * Open the index of the journal, in the directory `path`, without a
+ * transaction; the journal's directory must stay open.  FAULT_SETUP, logged, if
+ * it is of another store, or the system's.  The caller closes view->index.
  *
- * index_create(dir, path, uuid, index):
+ * index_know(journal, path, use, view):
+ * The same, with the end mark: view->end.  FAULT_SETUP, logged, if one of them
+ * is of another store; FAULT_DAMAGED, logged, if the journal does not have what
+ * the index has seen; then nothing is open.
+ *
+ * index_create(journal, path, use, index):
  * Discard what there is, and open a new index, which covers nothing, and is
- * stale to others until it does.  0, or -1 with errno.
+ * used by others only once it does.  0, or -1 with errno.
  *
- * index_uuid(dir, uuid), index_end(dir, path, uuid):
+ * index_uuid(dir, uuid):
  * Read, of an index that is not open, the uuid of its store: 0, or -1 if there
- * is none; and the end of the lines that it covers, all of which were durable:
- * 0 where it cannot be used.
+ * is none.
  */
-enum index_open index_open(int dir, const char *path,
-    const char uuid[static RECORD_UUID_LEN], bool write, struct index **index);
-int index_create(int dir, const char *path,
-    const char uuid[static RECORD_UUID_LEN], struct index **index);
+enum fault index_open(const struct journal *journal, const char *path,
+    enum index_use use, struct index_view *view);
+enum fault index_know(struct journal *journal, const char *path,
+    enum index_use use, struct index_view *view);
+int index_create(const struct journal *journal, const char *path,
+    enum index_use use, struct index **index);
 int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
-uint64_t index_end(
-    int dir, const char *path, const char uuid[static RECORD_UUID_LEN]);
 
 enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
 

@@ -3,7 +3,8 @@
  *
  * Happy path: journal_append writes a batch at the end with one pwrite,
  * journal_sync makes it durable.  Failures: a write that fails or falls short
- * is cut off again; a sync that fails ends the use of the file.
+ * is cut off again; a sync that fails ends the process, and the next one reads
+ * from the disk what is there.
  * A new journal is written under a temporary name, synced, given its name, and
  * the directory synced; what fails before is removed again.
  */
@@ -34,10 +35,9 @@
 /* The end mark: uuid, offset and checksum, a space between, and a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
-#define COPY_BYTES ((size_t)1 << 20)
-
-/* Files kept for one offset.  More means that the names are never free. */
-#define KEPT_MAX 1000
+#define REMEDY_OTHER                                                          \
+	"restore it from a backup; if this copy is meant to be used, remove " \
+	"`index` and `" JOURNAL_END_NAME "` beside it first"
 
 /*
  * Pauses between tries for the lock: no delay behind a sync, and no load.  Many
@@ -59,18 +59,27 @@ journal_damaged(
 	return FAULT_DAMAGED;
 }
 
-enum fault
-journal_lost(const struct journal *journal, uint64_t end, const char *reason,
-    uint64_t known)
+static enum fault
+refuse_short(const struct journal *journal, uint64_t known)
 {
-	if (reason != NULL || journal->size >= known)
-		return journal_damaged(journal, end, reason);
 	log_error("%s: it is shorter (%" PRIu64 " bytes) than what was stored "
-		  "in it (%" PRIu64 "): restore it from a backup; if this copy "
-		  "is meant to be used, remove `index` and `" JOURNAL_END_NAME
-		  "` beside it first",
-	    journal->name, end, known);
+		  "in it (%" PRIu64 "): " REMEDY_OTHER,
+	    journal->name, journal->size, known);
 	return FAULT_DAMAGED;
+}
+
+enum fault
+journal_unreadable(const struct journal *journal, uint64_t offset)
+{
+	enum fault fault = fault_of(errno);
+
+	log_error("%s: cannot read from byte %" PRIu64 " on: %s%s",
+	    journal->name, offset, strerror(errno),
+	    errno == EIO ? "; the disk has failed there: restore it from a "
+			   "backup, or save what can be read with: "
+			   "plant-store recover"
+			 : fault_remedy(errno));
+	return fault;
 }
 
 enum fault
@@ -80,11 +89,39 @@ journal_finish(const struct journal *journal, struct replay *replay,
 	enum replay_result tail = replay_finish(replay, tail_end);
 
 	if (tail == REPLAY_ERROR)
-		return fault_report(journal->name, "cannot read");
+		return journal_unreadable(journal, replay->at.end);
+	if (tail != REPLAY_BAD && journal->size < known)
+		return refuse_short(journal, known);
 	if (tail == REPLAY_BAD || replay->at.end < known)
-		return journal_lost(
-		    journal, replay->at.end, replay->reason, known);
+		return journal_damaged(journal, replay->at.end, replay->reason);
 	return FAULT_NONE;
+}
+
+enum fault
+journal_check_seen(struct journal *journal, const struct position *seen)
+{
+	struct replay replay;
+	uint64_t tail_end;
+	enum fault fault;
+
+	if (seen->end > journal->size)
+		return refuse_short(journal, seen->end);
+	if (seen->end == 0 || journal_has(journal, seen))
+		return FAULT_NONE;
+	if (errno != EBADMSG)
+		return journal_unreadable(journal, seen->last);
+	/* Damage has an offset; another history is whole. */
+	if (replay_init(&replay, journal->fd, journal->seed, &journal->start) <
+	    0)
+		return fault_report(journal->name, "cannot read");
+	fault = journal_finish(journal, &replay, seen->end, &tail_end);
+	replay_done(&replay);
+	if (fault != FAULT_NONE)
+		return fault;
+	log_error("%s: another history of this store: the line at byte %" PRIu64
+		  " is not the one that was stored there; " REMEDY_OTHER,
+	    journal->name, seen->last);
+	return FAULT_DAMAGED;
 }
 
 /* Read the header of journal->fd. */
@@ -161,39 +198,18 @@ journal_exists(const struct journal *journal, const char *name)
 	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
 }
 
-int
-journal_make_dir(const char *path)
-{
-	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-	bool made = mkdir(path, 0700) == 0;
-	int dir = made || errno == EEXIST ? open(path, flags) : -1;
-	/* It is durable once the directory that names it is synced. */
-	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
-
-	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
-		close(dir);
-		dir = -1;
-	}
-	if (parent >= 0)
-		close(parent);
-	return dir;
-}
-
-/* Put off the signals by which a terminal stops a process. */
+/* Block SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the lock. */
 static void
 block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
-	if (journal->unstoppable)
-		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
 	pthread_sigmask(SIG_BLOCK, &stops, &journal->unlocked);
 	journal->locked = true;
-	journal->unstoppable = sigismember(&journal->unlocked, SIGTSTP);
 }
 
 static void
@@ -254,8 +270,8 @@ journal_unlock(struct journal *journal)
 	restore_stops(journal);
 }
 
-int
-journal_lock_dir(struct journal *journal, int64_t deadline_ms)
+static int
+lock_dir(struct journal *journal, int64_t deadline_ms)
 {
 	long pause_ns = 0;
 
@@ -279,13 +295,8 @@ journal_check(struct journal *journal, uint64_t end)
 
 	/* By its whole name: the directory may be another one by now. */
 	if (statx(AT_FDCWD, journal->name, AT_STATX_SYNC_AS_STAT,
-		STATX_INO | STATX_SIZE, &st) < 0) {
-		if (errno != ENOENT)
-			return "cannot be reached";
-		return journal_exists(journal, JOURNAL_FAILED_NAME)
-			   ? "has failed in another process"
-			   : "was removed";
-	}
+		STATX_INO | STATX_SIZE, &st) < 0)
+		return errno == ENOENT ? "was removed" : "cannot be reached";
 	if (st.stx_ino != journal->inode ||
 	    makedev(st.stx_dev_major, st.stx_dev_minor) != journal->device)
 		return "was replaced";
@@ -298,11 +309,21 @@ journal_has(struct journal *journal, const struct position *at)
 {
 	struct record record;
 
+	errno = EBADMSG;
 	if (at->seq == 0)
 		return at->end == journal->start.end &&
 		       at->crc == journal->start.crc;
 	return journal_read(journal, at->last, &record) == 0 &&
 	       record.seq == at->seq && record.crc == at->crc;
+}
+
+bool
+journal_has_text(const struct journal *journal, uint64_t offset)
+{
+	char byte;
+	ssize_t n = pread(journal->fd, &byte, 1, (off_t)offset);
+
+	return n < 0 || (n > 0 && byte != '\n');
 }
 
 bool
@@ -412,23 +433,34 @@ journal_read_end(const struct journal *journal, const char *uuid, uint64_t *end)
 }
 
 enum fault
-journal_fail(const struct journal *journal, const char *what)
+journal_failed(const struct journal *journal, const char *what, uint64_t end)
 {
-	int error = errno;
-	int marked =
-	    rename_new(journal->dir, JOURNAL_NAME, JOURNAL_FAILED_NAME);
-	int mark_error = errno;
-
-	if (marked == 0)
-		fsync(journal->dir);
-	log_error("%s: %s failed: %s; nothing more is stored in this file; the "
-		  "next start copies it to a fresh one",
-	    journal->name, what, strerror(error));
-	if (marked < 0)
-		log_error("%s: cannot rename it, so that others learn of that: "
-			  "%s; stop all processes that use it",
-		    journal->name, strerror(mark_error));
+	log_error("%s: %s failed: %s; what it was to store behind byte %" PRIu64
+		  " may not be on the disk, and was not acknowledged; this "
+		  "process ends, and the next one reads it from the disk "
+		  "again; if this comes back, the disk is failing: copy the "
+		  "store to another one with `plant-store backup`, and serve "
+		  "that",
+	    journal->name, what, strerror(errno), end);
 	return FAULT_FAILED;
+}
+
+enum fault
+journal_settle(const struct journal *journal, uint64_t end)
+{
+	if (journal->size <= end)
+		return FAULT_NONE;
+	if (journal_sync(journal) < 0)
+		return journal_failed(journal, "fdatasync", end);
+	if (file_forget(journal->fd, end, journal->size) == 0)
+		return FAULT_NONE;
+	if (errno != EBUSY)
+		return fault_report(journal->name, "cannot check its pages");
+	log_warning("%s: another program reads it or has mapped it, so that "
+		    "its end cannot be read from the disk again; wait for that "
+		    "program, or end it",
+	    journal->name);
+	return FAULT_BUSY;
 }
 
 int
@@ -452,6 +484,29 @@ journal_read(struct journal *journal, uint64_t offset, struct record *record)
 		return 0;
 	errno = EBADMSG;
 	return -1;
+}
+
+enum fault
+journal_claim(struct journal *journal, const char *path)
+{
+	static const char *const names[] = { JOURNAL_NAME, JOURNAL_FAILED_NAME,
+		JOURNAL_END_NAME, "index" };
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+
+	*journal = JOURNAL_NONE;
+	journal->dir = file_make_dir(path);
+	/* Two may begin at once: the second finds the first one's store. */
+	if (journal->dir < 0 || lock_dir(journal, deadline_ms) < 0)
+		return fault_report(path, "cannot make or open it");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (journal_exists(journal, names[i])) {
+			log_error("%s: holds a store, or a part of one: %s; "
+				  "nothing was changed; name another directory",
+			    path, names[i]);
+			return FAULT_SETUP;
+		}
+	return FAULT_NONE;
 }
 
 /* An empty file; what an interrupted try has left is removed. */
@@ -480,7 +535,10 @@ journal_begin(struct journal *journal, int dir)
 	/* A random one: RFC 9562, section 5.4. */
 	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", journal->uuid,
 		RECORD_UUID_LEN) == 0) {
-		record_header_encode(journal->uuid, header);
+		journal->seed = record_seed(journal->uuid);
+		journal->start.end = RECORD_HEADER_LEN;
+		journal->start.crc =
+		    record_header_encode(journal->uuid, header);
 		if (file_write_all(journal->fd, header, sizeof(header), 0) == 0)
 			return 0;
 	}
@@ -492,34 +550,17 @@ int
 journal_copy(const struct journal *from, uint64_t begin, uint64_t end,
     struct journal *journal, int dir, const struct watch *watch)
 {
-	char *buf = malloc(COPY_BYTES);
-	uint64_t offset = begin;
-	int error = buf == NULL || open_new(journal, dir) < 0 ? errno : 0;
-
-	while (error == 0 && offset < end) {
-		size_t want = end - offset < COPY_BYTES ? (size_t)(end - offset)
-							: COPY_BYTES;
-		ssize_t n = file_read_all(from->fd, buf, want, offset);
-
-		if (!watch_step(watch, offset, end))
-			error = ECANCELED;
-		else if (n <= 0)
-			error = n < 0 ? errno : EIO;
-		else if (file_write_all(
-			     journal->fd, buf, (size_t)n, offset - begin) < 0)
-			error = errno;
-		offset += (uint64_t)n;
-	}
-	if (error != 0 && buf != NULL)
-		journal_drop(journal);
-	free(buf);
-	errno = error;
-	return error == 0 ? 0 : -1;
+	if (open_new(journal, dir) < 0)
+		return -1;
+	if (file_copy(from->fd, begin, end, journal->fd, watch) == 0)
+		return 0;
+	journal_drop(journal);
+	return -1;
 }
 
 /*
- * A name that may not last is taken back: nobody is told of a store that is
- * gone after a power cut.
+ * Where the directory's sync fails, the name is taken back: nobody is told of a
+ * store that is gone after a power cut.  The lock keeps others out until then.
  */
 int
 journal_place(struct journal *journal, bool replace)
@@ -527,6 +568,8 @@ journal_place(struct journal *journal, bool replace)
 	int dir = journal->dir;
 
 	if (fsync(journal->fd) == 0 &&
+	    (replace || journal_lock(journal, true, 0) == 0 ||
+		errno != ETIMEDOUT) &&
 	    (replace ? renameat(dir, JOURNAL_NEW_NAME, dir, JOURNAL_NAME)
 		     : rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME)) == 0) {
 		if (fsync(dir) == 0) {
@@ -553,35 +596,22 @@ journal_drop(struct journal *journal)
 }
 
 int
-journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
-    char name[static JOURNAL_KEPT_MAX])
-{
-	/* Several may have been kept for one offset, one after another. */
-	for (unsigned n = 1;; n++) {
-		snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".%s-%llu.%u",
-		    kind, (unsigned long long)offset, n);
-		if (rename_new(dir, from, name) == 0)
-			return fsync(dir);
-		if (errno != EEXIST || n == KEPT_MAX)
-			return -1;
-	}
-}
-
-int
 journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX])
 {
 	struct journal copy;
+	int dir = journal->dir;
 
-	if (journal_copy(journal, from, to, &copy, journal->dir, NULL) < 0)
+	if (journal_copy(journal, from, to, &copy, dir, NULL) < 0)
 		return -1;
-	if (fsync(copy.fd) < 0) {
+	snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".torn-%" PRIu64, from);
+	if (fsync(copy.fd) < 0 ||
+	    renameat(dir, JOURNAL_NEW_NAME, dir, name) < 0 || fsync(dir) < 0) {
 		journal_drop(&copy);
 		return -1;
 	}
 	journal_close(&copy);
-	return journal_rename(
-	    journal->dir, JOURNAL_NEW_NAME, "torn", from, name);
+	return 0;
 }
 
 void

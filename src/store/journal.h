@@ -1,7 +1,7 @@
 /*
  * journal: the append-only file of records, plants.jsonl: its bytes, its lock,
- * and the mark of a failed sync.  The lines are record.h's, and replay.h judges
- * a damaged end.
+ * and what is durable of it.  The lines are record.h's, and replay.h judges a
+ * damaged end.
  *
  * The lock is an open file description lock on the journal itself: it goes with
  * its process, and a child forked later does not share it, since the file is
@@ -9,10 +9,11 @@
  * journal_check has found the file in place.  A lock that is held puts off the
  * signals by which a terminal stops a process, which would hold it up to then.
  *
- * The mark: after a failed sync the kernel may have told one process only, and
- * a second sync proves nothing.  So the journal is renamed to
- * JOURNAL_FAILED_NAME: every process finds that it is gone, and the next start
- * makes a fresh one from it.
+ * After a failed write or sync the page cache may show bytes that the disk does
+ * not have.  Linux reports it once to each open file, so a process that has the
+ * journal open meets it at its own next sync, and ends.  An opening, and a
+ * process that finds lines behind the known durable end, reads them from the
+ * disk: journal_settle.
  *
  * The end mark: the file JOURNAL_END_NAME has an offset up to which the journal
  * is durable: the end of the last closing line, or of what was synced when a
@@ -36,9 +37,10 @@
 #include "ground/fault.h"
 
 #define JOURNAL_NAME "plants.jsonl"
-#define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
 #define JOURNAL_END_NAME JOURNAL_NAME ".end"
+/* What version 1.0.0 renamed a journal to, one sync of which had failed. */
+#define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
 
 /* How long to wait for the lock. */
 #define JOURNAL_LOCK_TIMEOUT_MS 5000
@@ -54,8 +56,7 @@ struct journal {
 	uint32_t seed;
 	struct position start; /* behind the header */
 	bool locked;           /* and before that, */
-	sigset_t unlocked;     /* the thread's blocked signals: */
-	bool unstoppable;      /* the stops always, as in the service */
+	sigset_t unlocked;     /* the thread's blocked signals */
 	char *line;            /* of journal_read */
 };
 
@@ -76,22 +77,18 @@ struct journal {
  * journal_exists(journal, name):
  * Whether its directory has a file of that name; true where that is unknown,
  * false where there is no directory.
- *
- * journal_make_dir(path):
- * Open the directory, which is made, durably, where it is absent.  The
- * descriptor, or -1 with errno.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
-int journal_make_dir(const char *path);
 
 /*
- * journal_damaged(journal, offset, reason),
- * journal_lost(journal, end, reason, known):
+ * journal_damaged(journal, offset, reason):
  * Log, with the remedy, that it is damaged there, `reason` NULL for lines that
- * are missing; the same of the end of its lines, which were durable up to
- * `known`, where the file may also have become shorter.  FAULT_DAMAGED.
+ * are missing.  FAULT_DAMAGED.
+ *
+ * journal_unreadable(journal, offset):
+ * Log, with errno, that the bytes from `offset` on cannot be read.  The fault.
  *
  * journal_finish(journal, replay, known, tail_end):
  * replay_finish for a journal whose lines were durable up to `known`: a fault,
@@ -99,8 +96,7 @@ int journal_make_dir(const char *path);
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
-enum fault journal_lost(const struct journal *journal, uint64_t end,
-    const char *reason, uint64_t known);
+enum fault journal_unreadable(const struct journal *journal, uint64_t offset);
 enum fault journal_finish(const struct journal *journal, struct replay *replay,
     uint64_t known, uint64_t *tail_end);
 
@@ -109,12 +105,7 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * Lock the file against all other processes or, to read, against those that
  * write.  Tries at least once, and until that time of CLOCK_MONOTONIC.  0; -1
  * with errno, ETIMEDOUT if others hold it.  The same thread gives it back, of
- * several the last one first.  A service blocks the stops itself, and pays no
- * system call for that again.
- *
- * journal_lock_dir(journal, deadline_ms):
- * The same with its directory, where there may be no journal, and until
- * journal_close.
+ * several the last one first.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries for the lock: longer each time, from `*pause_ns` 0
@@ -122,7 +113,6 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  */
 int journal_lock(struct journal *journal, bool write, int64_t deadline_ms);
 void journal_unlock(struct journal *journal);
-int journal_lock_dir(struct journal *journal, int64_t deadline_ms);
 void journal_back_off(long *pause_ns);
 
 /*
@@ -139,12 +129,22 @@ void journal_back_off(long *pause_ns);
  * journal_has(journal, at), journal_has_plant(journal, offset, id):
  * Whether it has the line that `at` follows from, in its place; a record of the
  * plant at `offset`.
+ *
+ * journal_has_text(journal, offset):
+ * Whether a byte is there, or cannot be read, that is not blank room.
+ *
+ * journal_check_seen(journal, seen):
+ * Check that it has what an index or a reader has seen of it, all zero for
+ * nothing.  FAULT_DAMAGED, logged, if it is shorter or has diverged.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 int journal_read(
     struct journal *journal, uint64_t offset, struct record *record);
 bool journal_has(struct journal *journal, const struct position *at);
 bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
+bool journal_has_text(const struct journal *journal, uint64_t offset);
+enum fault journal_check_seen(
+    struct journal *journal, const struct position *seen);
 
 /*
  * All of these under the lock:
@@ -157,12 +157,19 @@ bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
  *
  * journal_sync(journal), journal_cut(journal, end):
  * Make all that was written durable; cut off the bytes behind `end`.  0, or -1
- * with errno: then what is on the disk is unknown, and the caller marks the
- * journal with journal_fail.
+ * with errno: then what is on the disk is unknown, and the caller ends with
+ * journal_failed.
  *
- * journal_fail(journal, what):
- * `what` has failed, with errno, so nothing more may be written into this file:
- * log it and rename the file.  FAULT_FAILED.
+ * journal_failed(journal, what, end):
+ * Log that `what` has failed, with errno, so that the bytes behind `end` may
+ * not be on the disk.  FAULT_FAILED.
+ *
+ * journal_settle(journal, end):
+ * Have the bytes behind `end` read from the disk: sync them, drop their pages
+ * from the page cache, and check that no page has stayed.  Valid lines that are
+ * read there then are durable; the rest is a torn tail.  Readers do it too: it
+ * changes no byte.  A fault, logged: FAULT_FAILED of the sync; FAULT_BUSY while
+ * another program holds a page.
  *
  * journal_write_end(journal, end), journal_read_end(journal, uuid, end):
  * Write the end mark, durably: 0, or -1 with errno.  Raise `*end` to that of
@@ -173,12 +180,19 @@ int journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len, bool room);
 int journal_sync(const struct journal *journal);
 int journal_cut(struct journal *journal, uint64_t end);
-enum fault journal_fail(const struct journal *journal, const char *what);
+enum fault journal_failed(
+    const struct journal *journal, const char *what, uint64_t end);
+enum fault journal_settle(const struct journal *journal, uint64_t end);
 int journal_write_end(const struct journal *journal, uint64_t end);
 enum fault journal_read_end(
     const struct journal *journal, const char *uuid, uint64_t *end);
 
 /*
+ * journal_claim(journal, path):
+ * Open the directory for a new store, which is made where it is absent, and
+ * lock it until journal_close.  FAULT_SETUP, logged, if it has a store or a
+ * part of one.
+ *
  * journal_begin(journal, dir):
  * Begin a journal with a new uuid in the directory `dir`, which the caller has
  * locked, under the name JOURNAL_NEW_NAME.  0, or -1 with errno.
@@ -189,11 +203,13 @@ enum fault journal_read_end(
  *
  * journal_place(journal, replace):
  * Make it durable, and give it the journal's name; an earlier one is replaced
- * or, without `replace`, EEXIST.  Close it.  0; -1 with errno: it is removed.
+ * or, without `replace`, EEXIST.  Close it.  0; -1 with errno: it is removed,
+ * unless it has replaced one.  Until then nobody can store a plant in it.
  *
  * journal_drop(journal):
  * Close and remove it.  errno stays.
  */
+enum fault journal_claim(struct journal *journal, const char *path);
 int journal_begin(struct journal *journal, int dir);
 int journal_copy(const struct journal *from, uint64_t begin, uint64_t end,
     struct journal *journal, int dir, const struct watch *watch);
@@ -203,15 +219,11 @@ void journal_drop(struct journal *journal);
 #define JOURNAL_KEPT_MAX 64
 
 /*
- * journal_rename(dir, from, kind, offset, name):
- * Rename the file `from` in the directory, durably, to one that is only kept,
- * JOURNAL_NAME.KIND-OFFSET.N, and give that name.  0, or -1 with errno.
- *
  * journal_keep(journal, from, to, name):
- * Keep a durable copy of the bytes [from, to) like this, its kind "torn".
+ * Keep a durable copy of the bytes [from, to) in the directory, and give its
+ * name, JOURNAL_NAME.torn-FROM: one for each offset, the latest.  0, or -1 with
+ * errno.
  */
-int journal_rename(int dir, const char *from, const char *kind, uint64_t offset,
-    char name[static JOURNAL_KEPT_MAX]);
 int journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX]);
 

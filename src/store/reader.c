@@ -20,13 +20,6 @@
 #include "pure/timestamp.h"
 #include "reader.h"
 
-/*
- * What is this far before the end of the file cannot be taken back any more,
- * and is read without the lock; the rest only once its end is known.  More than
- * an append with the room behind it.
- */
-#define MARGIN (2 * JOURNAL_APPEND_MAX)
-
 #define STEP_BYTES ((uint64_t)1 << 20)
 
 /* stat counts in these, whatever the file system's blocks are. */
@@ -49,15 +42,15 @@ open_journal(struct store_reader *reader)
 		return fault_report(path, "cannot open");
 	bool failed = journal_exists(journal, JOURNAL_FAILED_NAME);
 	log_error("%s: %s", path,
-	    failed ? "a sync has failed; start the service, which recovers "
-		     "the store, and try again"
+	    failed ? "a sync had failed in version 1.0.0; start the service, "
+		     "which recovers the store, and try again"
 		   : "holds no store; name the directory of " JOURNAL_NAME);
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-/* The window from before may hold bytes that have changed. */
+/* Go on from `at`.  The window from before may hold bytes that have changed. */
 static enum fault
-begin_at(struct store_reader *reader, const struct position *at)
+go_on_from(struct store_reader *reader, const struct position *at)
 {
 	replay_done(&reader->replay);
 	if (replay_init(&reader->replay, reader->journal.fd,
@@ -66,22 +59,87 @@ begin_at(struct store_reader *reader, const struct position *at)
 	return FAULT_NONE;
 }
 
-/* Go on from `at`, or if it is all zero begin, to an end to be found again. */
+/* Read again from `at`, or if it is all zero from the first line. */
 static enum fault
 resume(struct store_reader *reader, const struct position *at)
 {
-	uint64_t size = reader->journal.size;
-
-	reader->settled = false;
-	reader->limit = size > MARGIN ? size - MARGIN : 0;
-	reader->next_step = 0;
-	reader->report.plants = 0;
-	reader->fault = FAULT_NONE;
 	if (at->end == 0)
 		at = &reader->journal.start;
+	reader->next_step = 0;
+	reader->report.plants = 0;
 	reader->report.bytes = at->end;
 	reader->report.seq = at->seq;
-	return begin_at(reader, at);
+	reader->fault = FAULT_NONE;
+	return go_on_from(reader, at);
+}
+
+enum fault
+reader_lock(struct store_reader *reader)
+{
+	struct journal *journal = &reader->journal;
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	const char *why;
+
+	/* A file that was named is one that nobody writes. */
+	if (journal->dir < 0)
+		return FAULT_NONE;
+	/* Where files cannot be locked, no store is served. */
+	if (journal_lock(journal, false, deadline_ms) < 0 && errno == ETIMEDOUT)
+		return fault_report(journal->name, "cannot lock it");
+	why = journal_check(journal, 0);
+	if (why == NULL)
+		return FAULT_NONE;
+	log_error("%s: %s while it was read", journal->name, why);
+	journal_unlock(&reader->journal);
+	return FAULT_FAILED;
+}
+
+/* Under the lock: the end of the lines from `at` on, which are durable. */
+static enum fault
+find_end(struct store_reader *reader, const struct position *at)
+{
+	const struct journal *journal = &reader->journal;
+	const uint64_t known = reader->view.end;
+	struct replay rest;
+	uint64_t tail_end;
+
+	if (replay_init(&rest, journal->fd, journal->seed, at) < 0)
+		return fault_report(journal->name, "cannot read");
+	enum fault fault = journal_finish(journal, &rest, known, &tail_end);
+	if (fault == FAULT_NONE && tail_end > rest.at.end)
+		log_warning("%s: a batch is torn at byte %" PRIu64
+			    ", before it was acknowledged; the service will "
+			    "cut it off",
+		    journal->name, rest.at.end);
+	reader->limit = rest.at.end;
+	replay_done(&rest);
+	return fault;
+}
+
+/*
+ * Open the index, and find the journal's durable end from where an index ends,
+ * used or not; else it is found when all before it is read.
+ */
+static enum fault
+look_at_store(struct store_reader *reader)
+{
+	struct journal *journal = &reader->journal;
+	struct index_view *view = &reader->view;
+
+	reader->limit = UINT64_MAX;
+	index_close(view->index, false);
+	*view = (struct index_view){ .state = INDEX_ABSENT };
+	if (journal->dir < 0)
+		return FAULT_NONE;
+	enum fault fault = index_know(journal, reader->path, INDEX_READ, view);
+	/* What no index covers may not be on the disk. */
+	if (fault == FAULT_NONE &&
+	    (view->index == NULL || journal_has_text(journal, view->end)))
+		fault = journal_settle(journal, view->end);
+	if (fault == FAULT_NONE && view->seen.end > 0)
+		fault = find_end(reader, &view->seen);
+	return fault;
 }
 
 struct store_reader *
@@ -102,6 +160,12 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 	if (*fault == FAULT_NONE)
 		*fault = resume(reader, &reader->journal.start);
 	if (*fault == FAULT_NONE)
+		*fault = reader_lock(reader);
+	if (*fault == FAULT_NONE) {
+		*fault = look_at_store(reader);
+		journal_unlock(&reader->journal);
+	}
+	if (*fault == FAULT_NONE)
 		return reader;
 	reader_close(reader);
 	return NULL;
@@ -114,182 +178,84 @@ reader_close(struct store_reader *reader)
 		return;
 	replay_done(&reader->replay);
 	pairs_done(&reader->rest);
-	index_close(reader->index, false);
+	index_close(reader->view.index, false);
 	journal_close(&reader->journal);
 	free(reader);
 }
 
-enum fault
-reader_lock(struct store_reader *reader)
-{
-	struct journal *journal = &reader->journal;
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	const char *why;
-
-	if (journal->dir < 0)
-		return FAULT_NONE;
-	/* Where files cannot be locked, no store is served. */
-	if (journal_lock(journal, false, deadline_ms) < 0 && errno == ETIMEDOUT)
-		return fault_report(journal->name, "cannot lock it");
-	why = journal_check(journal, 0);
-	if (why == NULL)
-		return FAULT_NONE;
-	log_error("%s: %s while it was read", journal->name, why);
-	journal_unlock(&reader->journal);
-	return FAULT_FAILED;
-}
-
-static void
-close_index(struct store_reader *reader)
-{
-	index_close(reader->index, false);
-	reader->index = NULL;
-	reader->covered = (struct position){ 0 };
-	reader->entries = 0;
-}
-
-enum fault
-reader_open_index(struct store_reader *reader)
-{
-	static const enum reader_index states[] = {
-		[INDEX_OPENED] = READER_INDEX_USABLE,
-		[INDEX_ABSENT] = READER_INDEX_ABSENT,
-		[INDEX_STALE] = READER_INDEX_STALE,
-		[INDEX_FOREIGN] = READER_INDEX_FOREIGN,
-		[INDEX_REFUSED] = READER_INDEX_UNUSABLE,
-	};
-	struct journal *journal = &reader->journal;
-	enum index_open result = INDEX_ABSENT;
-	enum fault fault = reader_lock(reader);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	close_index(reader);
-	if (journal->dir >= 0)
-		result = index_open(journal->dir, reader->path, journal->uuid,
-		    false, &reader->index);
-	if (result == INDEX_OPENED &&
-	    (index_begin(reader->index, &reader->covered) < 0 ||
-		index_count(reader->index, &reader->entries) < 0))
-		result = INDEX_REFUSED;
-	else if (result == INDEX_OPENED &&
-		 !journal_has(journal, &reader->covered))
-		result = INDEX_STALE;
-	if (result == INDEX_OPENED)
-		index_abort(reader->index);
-	else
-		close_index(reader);
-	journal_unlock(&reader->journal);
-	reader->index_state = states[result];
-	return FAULT_NONE;
-}
-
-/* Under the lock: find the end behind what was read. */
+/* Where no index has shown it: the lines end here, or one is being written. */
 static enum fault
-find_end(struct store_reader *reader)
-{
-	const struct journal *journal = &reader->journal;
-	uint64_t tail_end;
-	enum fault fault = FAULT_NONE;
-	struct replay rest;
-
-	if (journal->dir >= 0) {
-		reader->known =
-		    index_end(journal->dir, reader->path, journal->uuid);
-		fault =
-		    journal_read_end(journal, journal->uuid, &reader->known);
-	}
-	if (fault != FAULT_NONE)
-		return fault;
-	if (replay_init(&rest, journal->fd, journal->seed, &reader->replay.at) <
-	    0)
-		return fault_report(journal->name, "cannot read");
-	fault = journal_finish(journal, &rest, reader->known, &tail_end);
-	if (fault == FAULT_NONE && tail_end > rest.at.end)
-		log_warning("%s: a batch was torn at byte %" PRIu64
-			    " by a crash, before it was acknowledged; the "
-			    "service will cut it off",
-		    journal->name, rest.at.end);
-	reader->limit = rest.at.end;
-	replay_done(&rest);
-	return fault;
-}
-
-static enum fault
-settle(struct store_reader *reader)
+reach_end(struct store_reader *reader)
 {
 	const struct position at = reader->replay.at;
-	struct record record;
-
-	/* Writers wait for the lock: check new lines before it is taken. */
-	(void)journal_check(&reader->journal, 0);
-	while (reader->replay.at.end + MARGIN < reader->journal.size &&
-	       replay_next(&reader->replay, &record) == REPLAY_RECORD)
-		;
 	enum fault fault = reader_lock(reader);
+
 	if (fault != FAULT_NONE)
 		return fault;
-	fault = find_end(reader);
-	/* A process that died may have left lines that are not synced. */
-	if (fault == FAULT_NONE && reader->journal.dir >= 0 &&
-	    journal_sync(&reader->journal) < 0)
-		fault = journal_fail(&reader->journal, "fdatasync");
+	if (reader->journal.dir >= 0)
+		fault = journal_settle(&reader->journal, at.end);
+	if (fault == FAULT_NONE)
+		fault = find_end(reader, &at);
 	journal_unlock(&reader->journal);
-	reader->settled = fault == FAULT_NONE;
-	return reader->settled ? begin_at(reader, &at) : fault;
+	return fault == FAULT_NONE ? go_on_from(reader, &at) : fault;
 }
 
 /* Whether to go on. */
 static bool
 take_step(struct store_reader *reader)
 {
-	uint64_t done = reader->replay.at.end;
-	uint64_t total = reader->settled ? reader->limit : reader->journal.size;
+	uint64_t done = reader->replay.at.end, size = reader->journal.size;
 
 	if (done < reader->next_step)
 		return true;
 	reader->next_step = done + STEP_BYTES;
-	return watch_step(&reader->watch, done, total);
+	return watch_step(
+	    &reader->watch, done, reader->limit < size ? reader->limit : size);
+}
+
+/* Count the line; whether it is a plant that was asked for. */
+static bool
+take_record(struct store_reader *reader, const struct record *record)
+{
+	struct reader_report *report = &reader->report;
+
+	report->bytes = reader->replay.at.end;
+	report->seq = record->seq;
+	report->watermark = record->safe;
+	if (record->plant == NULL)
+		return false;
+	report->plants++;
+	report->last_plant = reader->replay.at.last;
+	/* Times of one form sort as text. */
+	return reader->since == NULL ||
+	       memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0;
 }
 
 bool
 reader_next(struct store_reader *reader, struct record *record)
 {
-	struct reader_report *report = &reader->report;
+	const struct replay *replay = &reader->replay;
 
-	while (reader->fault == FAULT_NONE) {
+	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
 		if (!take_step(reader)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}
-		if (!reader->settled && reader->replay.at.end >= reader->limit)
-			reader->fault = settle(reader);
-		if (reader->fault != FAULT_NONE ||
-		    (reader->settled && reader->replay.at.end == reader->limit))
-			break;
 		switch (replay_next(&reader->replay, record)) {
 		case REPLAY_RECORD:
-			report->bytes = reader->replay.at.end;
-			report->seq = record->seq;
-			report->watermark = record->safe;
-			if (record->plant == NULL)
-				continue;
-			report->plants++;
-			report->last_plant = reader->replay.at.last;
-			/* Times of one form sort as text. */
-			if (reader->since != NULL &&
-			    memcmp(record->at, reader->since, TIMESTAMP_LEN) <
-				0)
-				continue;
-			return true;
+			if (take_record(reader, record))
+				return true;
+			break;
 		case REPLAY_ERROR:
-			reader->fault =
-			    fault_report(reader->journal.name, "cannot read");
+			reader->fault = journal_unreadable(
+			    &reader->journal, replay->at.end);
 			break;
 		default:
-			reader->fault = journal_damaged(&reader->journal,
-			    reader->replay.at.end, reader->replay.reason);
+			reader->fault =
+			    reader->limit == UINT64_MAX
+				? reach_end(reader)
+				: journal_damaged(&reader->journal,
+				      replay->at.end, replay->reason);
 		}
 	}
 	return false;
@@ -327,22 +293,19 @@ reader_end(struct store_reader *reader, char *where)
 	return reader->fault;
 }
 
-/*
- * Open the index, and have reader_next go on from where it ends: from the
- * beginning where there is none that can be used.
- */
+/* Collect the plants that the index does not have; all, without an index. */
 static enum fault
 begin_search(struct store_reader *reader, bool use_index)
 {
-	enum fault fault = FAULT_NONE;
+	enum fault fault;
 
+	if (!use_index) {
+		index_close(reader->view.index, false);
+		reader->view.index = NULL;
+		reader->view.covered = (struct position){ 0 };
+	}
 	pairs_done(&reader->rest);
-	if (use_index)
-		fault = reader_open_index(reader);
-	else
-		close_index(reader);
-	if (fault == FAULT_NONE)
-		fault = resume(reader, &reader->covered);
+	fault = resume(reader, &reader->view.covered);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
@@ -357,9 +320,9 @@ ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 	enum index_result found = INDEX_ERROR;
 
 	*offset = 0;
-	if (index_begin(reader->index, &covered) == 0)
-		found = index_find(reader->index, id, offset);
-	index_abort(reader->index);
+	if (index_begin(reader->view.index, &covered) == 0)
+		found = index_find(reader->view.index, id, offset);
+	index_abort(reader->view.index);
 	return found == INDEX_NEW ||
 	       (found == INDEX_FOUND &&
 		   journal_has_plant(&reader->journal, *offset, id));
@@ -374,7 +337,7 @@ find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 	*offset = 0;
 	if (!reader->searching)
 		fault = begin_search(reader, true);
-	if (fault == FAULT_NONE && reader->index != NULL) {
+	if (fault == FAULT_NONE && reader->view.index != NULL) {
 		fault = reader_lock(reader);
 		if (fault != FAULT_NONE)
 			return fault;
@@ -410,15 +373,11 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 
 enum fault
 reader_index(
-    struct store_reader *reader, enum reader_index *state, uint64_t *end)
+    struct store_reader *reader, enum index_state *state, uint64_t *end)
 {
-	enum fault fault = reader_open_index(reader);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	*state = reader->index_state;
-	*end = reader->covered.end;
-	return resume(reader, &reader->covered);
+	*state = reader->view.state;
+	*end = reader->view.covered.end;
+	return resume(reader, &reader->view.covered);
 }
 
 /* Add the files of the directory `name` that have this prefix. */
@@ -449,27 +408,22 @@ enum fault
 reader_figures(struct store_reader *reader, store_figure *each, void *context)
 {
 	static const char *const states[] = {
-		[READER_INDEX_USABLE] = "current",
-		[READER_INDEX_ABSENT] = "missing",
-		[READER_INDEX_STALE] = "foreign",
-		[READER_INDEX_FOREIGN] = "foreign",
-		[READER_INDEX_UNUSABLE] = "unreadable",
+		[INDEX_USABLE] = "current",
+		[INDEX_ABSENT] = "missing",
+		[INDEX_STALE] = "stale",
+		[INDEX_UNUSABLE] = "unreadable",
 	};
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
 	const struct reader_report *journal = &reader->report;
 	uint64_t behind = 0;
-	enum fault fault = reader_open_index(reader);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	const enum reader_index index = reader->index_state;
-	const uint64_t end = reader->covered.end;
+	const enum index_state index = reader->view.state;
+	const uint64_t end = reader->view.covered.end;
 	count_files(dir, "index", "", &index_files);
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
-	count_files(dir, ".", JOURNAL_NAME ".failed-", &kept);
+	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
 	/* Plants that were stored meanwhile are not counted. */
-	if (index == READER_INDEX_USABLE && journal->last_plant >= end)
+	if (index == INDEX_USABLE && journal->last_plant >= end)
 		behind = journal->bytes - end;
 	each(context, "store", journal->store, 0);
 	each(context, "bytes", NULL, journal->bytes);

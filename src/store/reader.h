@@ -18,17 +18,12 @@ struct store_reader {
 	struct replay replay;
 	struct watch watch;
 	uint64_t next_step; /* when to call it */
-	uint64_t known;     /* the journal's end is not below this, */
-	bool settled;       /* and was found: */
-	uint64_t limit;     /* it, or where reading without the lock ends */
+	uint64_t limit;     /* of its durable lines; UINT64_MAX until found */
 	struct reader_report report;
 	enum fault fault;
-	enum reader_index index_state;
-	struct index *index;     /* NULL: none can be used */
-	struct position covered; /* by the index, when it was opened; */
-	uint64_t entries;        /* so many plants */
-	struct pairs rest;       /* the plants that it does not have */
-	bool searching;          /* these are set, for reader_find */
+	struct index_view view;
+	struct pairs rest; /* the plants that it does not have */
+	bool searching;    /* these are set, for reader_find */
 };
 
 /*
@@ -53,13 +48,5 @@ enum fault reader_figures(
  * Otherwise the caller gives it back with journal_unlock.
  */
 enum fault reader_lock(struct store_reader *reader);
-
-/*
- * reader_open_index(reader):
- * Open the store's index for reading, and set reader->index_state; if it is
- * READER_INDEX_USABLE also reader->index, without a transaction, what it covers
- * and how many plants it has.  Else these are NULL and zero, with errno.
- */
-enum fault reader_open_index(struct store_reader *reader);
 
 #endif

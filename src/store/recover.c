@@ -1,11 +1,12 @@
 /*
- * recover: see store/recover.h.
+ * recover: see store/maintain.h.
  *
- * Happy path: each readable record goes, with its time and token's name, into a
- * new store, which finds the ids that stand twice.  Failure modes: whatever
- * ends it removes the new store.
+ * Happy path: the readable records are read twice.  The first reading finds of
+ * each id the first record.  The second copies these, with their times and
+ * tokens' names, into a new journal, which gets its name once it is durable.
+ * Failure modes: whatever ends it leaves no store.
  */
-#include "store/recover.h"
+#include "store/maintain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,31 +16,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
+#include "ground/pairs.h"
 #include "index.h"
-#include "store/store.h"
+#include "pure/timestamp.h"
 
-/* Plants in one commit, and bytes of their lines: about one append. */
-#define BATCH_PLANTS 4096
-#define BATCH_BYTES ((size_t)3 << 20)
+#define BUF_BYTES (2 * RECORD_LINE_MAX)
 
 struct recover {
 	const struct recover_options *options;
 	struct recover_report *report;
-	int dir, fd;         /* of the source; dir -1 if it is a file */
-	int dest;            /* the new store's directory */
-	bool headed;         /* it begins with a journal's header */
-	uint32_t seed;       /* of its checksums */
-	struct store *store; /* the new one */
+	int dir, fd;          /* of the source; dir -1 if it is a file */
+	bool headed;          /* it begins with a journal's header */
+	uint32_t seed;        /* of its checksums */
+	struct pairs first;   /* of each id the first record's offset */
+	struct journal dest;  /* the new store's directory, locked */
+	struct journal fresh; /* its journal: */
+	struct position at;   /* written up to here, the last bytes in `buf` */
+	size_t used;
 	FILE *later;
-	struct store_item items[BATCH_PLANTS];
-	struct plant plants[BATCH_PLANTS];
-	char names[BATCH_PLANTS][RECORD_BY_MAX + 1];
-	size_t n, used;
-	char *ends[BATCH_PLANTS + 1]; /* of their lines, as they stand there */
-	char lines[BATCH_BYTES];
+	char buf[BUF_BYTES];
 };
 
 static enum fault
@@ -97,81 +95,80 @@ find_uuid(struct recover *r)
 	return FAULT_NONE;
 }
 
-/* A later record of an id goes to a file of its own. */
+/* Write what is in the buffer. */
 static enum fault
-write_later(struct recover *r, size_t i)
+flush(struct recover *r)
 {
-	size_t len = (size_t)(r->ends[i + 1] - r->ends[i]);
+	uint64_t from = r->at.end - r->used;
+
+	if (file_write_all(r->fresh.fd, r->buf, r->used, from) < 0)
+		return fault_report(r->options->dest, "cannot write");
+	r->used = 0;
+	return FAULT_NONE;
+}
+
+/* Behind the lines of the new journal. */
+static enum fault
+put_line(struct recover *r, struct record *record)
+{
+	enum fault fault = FAULT_NONE;
+
+	if (r->used + RECORD_ENVELOPE_MAX + record->plant_len > BUF_BYTES)
+		fault = flush(r);
+	if (fault != FAULT_NONE)
+		return fault;
+	record->seq = ++r->at.seq;
+	record->prev = r->at.crc;
+	size_t len = record_encode(record, r->fresh.seed, r->buf + r->used);
+	r->at.crc = record->crc;
+	r->at.end += len;
+	r->used += len;
+	return FAULT_NONE;
+}
+
+/* A later record of an id goes, as it stood, to a file of its own. */
+static enum fault
+put_later(struct recover *r, struct record *record)
+{
+	static char line[RECORD_LINE_MAX];
+	size_t len = record_encode(record, r->seed, line);
 
 	if (r->later == NULL) {
-		int fd = openat(r->dest, RECOVER_LATER_NAME,
+		int fd = openat(r->dest.dir, RECOVER_LATER_NAME,
 		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 		r->later = fd < 0 ? NULL : fdopen(fd, "w");
 	}
 	r->report->later++;
-	if (r->later != NULL && fwrite(r->ends[i], 1, len, r->later) == len)
+	if (r->later != NULL && fwrite(line, 1, len, r->later) == len)
 		return FAULT_NONE;
 	return fault_report(
 	    r->options->dest, "cannot write " RECOVER_LATER_NAME);
 }
 
 static enum fault
-commit_batch(struct recover *r)
+take_record(
+    struct recover *r, struct record *record, uint64_t offset, bool copy)
 {
-	enum fault fault = FAULT_NONE;
-	int failed = store_commit(r->store, r->items, r->n, NULL, NULL);
-
-	for (size_t i = 0; i < r->n && fault == FAULT_NONE; i++)
-		switch (r->items[i].result) {
-		case STORE_CREATED:
-			r->report->plants++;
-			break;
-		case STORE_SAME:
-		case STORE_CONFLICT:
-			fault = write_later(r, i);
-			break;
-		default:
-			failed = -1;
-		}
-	r->n = r->used = 0;
-	return failed < 0 ? FAULT_OUTPUT : fault;
+	if (!copy && pairs_add(&r->first, record->id, offset) < 0)
+		return fault_report("/var/tmp", "cannot sort there");
+	if (!copy)
+		return FAULT_NONE;
+	if (pairs_find(&r->first, record->id) != offset)
+		return put_later(r, record);
+	r->report->plants++;
+	record->safe = 0;
+	return put_line(r, record);
 }
 
+/* Read all that is readable: to find out what it is, or to copy it. */
 static enum fault
-take_record(struct recover *r, struct record *record)
+read_source(struct recover *r, bool copy)
 {
-	size_t i = r->n, room = RECORD_ENVELOPE_MAX + record->plant_len, len;
-	char *line = r->lines + r->used;
-	enum fault fault;
-
-	if (r->n == BATCH_PLANTS || r->used + room > BATCH_BYTES) {
-		fault = commit_batch(r);
-		return fault == FAULT_NONE ? take_record(r, record) : fault;
-	}
-	len = record_encode(record, r->seed, line);
-	r->ends[i] = line;
-	r->ends[i + 1] = line + len;
-	/* Into the line, which stays. */
-	record_decode(line, len, r->seed, record);
-	memcpy(r->names[i], record->by, record->by_len);
-	r->names[i][record->by_len] = '\0';
-	r->plants[i] = (struct plant){ .id = record->id,
-		.text = line + (record->plant - line),
-		.len = record->plant_len };
-	r->items[i] = (struct store_item){
-		.plant = &r->plants[i], .by = r->names[i], .at = record->at
-	};
-	r->used += len;
-	r->n++;
-	return FAULT_NONE;
-}
-
-static enum fault
-read_source(struct recover *r)
-{
+	const struct recover_options *options = r->options;
 	const struct position start = { .end =
 					    r->headed ? RECORD_HEADER_LEN : 0 };
+	const uint64_t bytes = r->report->bytes, before = copy ? bytes : 0;
 	enum replay_result result = REPLAY_RECORD;
 	enum fault fault = FAULT_NONE;
 	struct replay_lost lost;
@@ -179,91 +176,78 @@ read_source(struct recover *r)
 	struct replay replay;
 
 	if (replay_init(&replay, r->fd, r->seed, &start) < 0)
-		return fault_report(r->options->from, "cannot read");
+		return fault_report(options->from, "cannot read");
 	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
 		result = replay_salvage(&replay, &record, &lost);
 		if (result == REPLAY_ERROR)
-			fault = fault_report(r->options->from, "cannot read");
-		else if (lost.begin < lost.end) {
+			fault = fault_report(options->from, "cannot read");
+		else if (!copy && lost.begin < lost.end) {
 			r->report->lost_bytes += lost.end - lost.begin;
 			r->report->lost_ranges++;
-			r->options->lost(r->options->context, lost.begin,
-			    lost.end, lost.reason);
+			options->lost(options->context, lost.begin, lost.end,
+			    lost.reason);
 		}
 		if (result == REPLAY_RECORD && record.plant != NULL)
-			fault = take_record(r, &record);
+			fault = take_record(r, &record, replay.at.last, copy);
 		if (!watch_step(
-			&r->options->watch, replay.at.last, r->report->bytes))
+			&options->watch, before + replay.at.last, 2 * bytes))
 			fault = FAULT_STOPPED;
 	}
 	replay_done(&replay);
-	return fault == FAULT_NONE ? commit_batch(r) : fault;
-}
-
-/* Make the new store. */
-static enum fault
-open_dest(struct recover *r)
-{
-	const char *path = r->options->dest;
-	struct stat st = { 0 };
-	enum fault fault;
-
-	fstat(r->dir < 0 ? r->fd : r->dir, &st);
-	fault = file_become_owner(path, st.st_uid);
-	if (fault != FAULT_NONE)
-		return fault;
-	r->dest = journal_make_dir(path);
-	if (r->dest < 0)
-		return fault_report(path, "cannot make or open it");
-	if (faccessat(r->dest, RECOVER_LATER_NAME, F_OK, 0) == 0) {
-		log_error("%s: has " RECOVER_LATER_NAME "; name another "
-			  "directory",
-		    path);
-		return FAULT_OUTPUT;
-	}
-	fault = store_init(path);
-	return fault == FAULT_SETUP ? FAULT_OUTPUT : fault;
-}
-
-/* Put all into a new store. */
-static enum fault
-fill_dest(struct recover *r)
-{
-	const struct store_options options = { .dir = r->options->dest,
-		.prepare = true };
-	struct journal journal;
-	enum fault fault;
-
-	r->store = store_open(&options, &fault);
-	fault = r->store == NULL ? FAULT_OUTPUT : read_source(r);
-	store_close(r->store);
-	/* No client has sent these plants. */
-	unlinkat(r->dest, METRICS_NAME, 0);
-	if (fault == FAULT_NONE && r->later != NULL &&
-	    (fflush(r->later) != 0 || fsync(fileno(r->later)) < 0 ||
-		fsync(r->dest) < 0))
-		fault = fault_report(r->options->dest, "cannot write");
-	if (r->later != NULL)
-		fclose(r->later);
-	if (fault != FAULT_NONE)
-		return fault;
-	/* It is gone if the last sync failed. */
-	if (journal_open(&journal, options.dir, false) != FAULT_NONE)
-		fault = FAULT_OUTPUT;
-	memcpy(r->report->store, journal.uuid, RECORD_UUID_LEN);
-	journal_close(&journal);
 	return fault;
 }
 
-static void
-remove_dest(const struct recover *r)
+/* The new journal, which a closing line ends: all before it is durable. */
+static enum fault
+write_journal(struct recover *r)
 {
-	index_discard(r->dest);
-	unlinkat(r->dest, "index", AT_REMOVEDIR);
-	unlinkat(r->dest, JOURNAL_NAME, 0);
-	unlinkat(r->dest, JOURNAL_FAILED_NAME, 0);
-	unlinkat(r->dest, JOURNAL_END_NAME, 0);
-	unlinkat(r->dest, RECOVER_LATER_NAME, 0);
+	const char *path = r->options->dest;
+	char now[TIMESTAMP_LEN];
+	struct record closing = { .at = now };
+	enum fault fault;
+
+	r->at = r->fresh.start;
+	fault = read_source(r, true);
+	timestamp_print(clock_ms(CLOCK_REALTIME), now);
+	closing.safe = r->at.end;
+	if (fault == FAULT_NONE)
+		fault = put_line(r, &closing);
+	if (fault == FAULT_NONE)
+		fault = flush(r);
+	if (fault == FAULT_NONE && r->later != NULL &&
+	    (fflush(r->later) != 0 || fsync(fileno(r->later)) < 0))
+		fault = fault_report(path, "cannot write " RECOVER_LATER_NAME);
+	if (r->later != NULL)
+		fclose(r->later);
+	memcpy(r->report->store, r->fresh.uuid, RECORD_UUID_LEN);
+	if (fault != FAULT_NONE)
+		journal_drop(&r->fresh);
+	else if (journal_place(&r->fresh, false) < 0)
+		fault = fault_report(path, "cannot make a store there");
+	if (fault != FAULT_NONE)
+		unlinkat(r->dest.dir, RECOVER_LATER_NAME, 0);
+	return fault;
+}
+
+/* For the owner of its directory, or of the source. */
+static enum fault
+claim_dest(struct recover *r)
+{
+	const char *path = r->options->dest;
+	struct stat st = { 0 };
+
+	fstat(r->dir < 0 ? r->fd : r->dir, &st);
+	enum fault fault = file_become_owner(path, st.st_uid);
+	if (fault == FAULT_NONE)
+		fault = journal_claim(&r->dest, path);
+	if (fault == FAULT_NONE &&
+	    journal_exists(&r->dest, RECOVER_LATER_NAME)) {
+		log_error("%s: has " RECOVER_LATER_NAME "; name another "
+			  "directory",
+		    path);
+		fault = FAULT_SETUP;
+	}
+	return fault == FAULT_SETUP ? FAULT_OUTPUT : fault;
 }
 
 enum fault
@@ -278,21 +262,30 @@ recover_store(
 	memset(report, 0, sizeof(*report));
 	r->options = options;
 	r->report = report;
-	r->dir = r->dest = -1;
+	r->dir = -1;
+	r->dest = JOURNAL_NONE;
 	fault = open_source(r);
 	if (fault == FAULT_NONE)
 		fault = find_uuid(r);
 	if (fault == FAULT_NONE)
-		fault = open_dest(r);
-	if (fault == FAULT_NONE) {
-		fault = fill_dest(r);
-		if (fault != FAULT_NONE)
-			remove_dest(r);
-	}
-	const int fds[] = { r->fd, r->dir, r->dest };
-	for (size_t i = 0; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		fault = claim_dest(r);
+	if (fault == FAULT_NONE && pairs_init(&r->first, AT_FDCWD) < 0)
+		fault = fault_report("/var/tmp", "cannot sort there");
+	if (fault == FAULT_NONE)
+		fault = read_source(r, false);
+	if (fault == FAULT_NONE && pairs_sort(&r->first) < 0)
+		fault = fault_report("/var/tmp", "cannot sort there");
+	if (fault == FAULT_NONE && journal_begin(&r->fresh, r->dest.dir) < 0)
+		fault =
+		    fault_report(options->dest, "cannot make a store there");
+	else if (fault == FAULT_NONE)
+		fault = write_journal(r);
+	pairs_done(&r->first);
+	journal_close(&r->dest);
+	if (r->fd >= 0)
+		close(r->fd);
+	if (r->dir >= 0)
+		close(r->dir);
 	free(r);
 	return fault;
 }

@@ -1,11 +1,11 @@
 /*
  * recovery: reading on.  See recovery.h.
  *
- * Happy path: nothing is behind the place that the index covers, as one pread
- * shows.  Otherwise the lines of others are checked in order; plants that the
- * index does not have are synced, since the process that wrote them may have
- * died before its sync, and entered.  Failure modes: a torn tail is kept beside
- * the journal and cut; damage refuses.
+ * Happy path: nothing is behind the place that the index covers, as one byte
+ * shows.  Otherwise the lines of others are read in order, from the disk where
+ * the process that wrote them may have died before its sync, and their plants
+ * are entered.  Failure modes: a torn tail is kept beside the journal and cut;
+ * damage refuses.
  */
 #include "recovery.h"
 
@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ground/log.h"
-#include "reader.h"
 
 /*
  * A long lived process checks a journal up to this size from its beginning at
@@ -27,6 +27,9 @@
 #define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 
 #define STEP_BYTES ((uint64_t)1 << 20)
+
+/* An index, with what sorts its ids, takes at most this part of the journal. */
+#define INDEX_PART 4
 
 enum fault
 recovery_unwritten(struct store *store, const char *name)
@@ -42,7 +45,7 @@ recovery_unwritten(struct store *store, const char *name)
 	return fault;
 }
 
-/* The index's end goes with the index; the start is to know it nevertheless. */
+/* Save the index's end before deleting it. */
 static void
 keep_end(struct store *store)
 {
@@ -78,8 +81,7 @@ recovery_index_failed(struct store *store)
 
 /*
  * What was read goes into the index, a new one if `build`, and that covers the
- * journal up to `to`, once it is durable: the process that wrote it may have
- * died before its sync.
+ * journal up to `to`.
  */
 static enum fault
 enter_pairs(struct store *store, struct pairs *pairs, bool build,
@@ -89,9 +91,6 @@ enter_pairs(struct store *store, struct pairs *pairs, bool build,
 
 	if (pairs->n == 0 && !build)
 		return FAULT_NONE;
-	if (journal_sync(&store->journal) < 0)
-		return journal_fail(&store->journal, "fdatasync");
-	store->durable = to->end;
 	if (pairs_sort(pairs) == 0 &&
 	    index_build(store->index, pairs, build, to, &store->journal,
 		store->watch) == 0 &&
@@ -111,9 +110,9 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 		return fault_report(
 		    journal->name, "cannot keep a copy of its torn end");
 	if (journal_cut(journal, end) < 0 || journal_sync(journal) < 0)
-		return journal_fail(journal, "cutting a torn end");
-	log_warning("%s: a batch was torn at byte %" PRIu64
-		    " by a crash, before it was acknowledged: its %" PRIu64
+		return journal_failed(journal, "cutting a torn end", end);
+	log_warning("%s: a batch is torn at byte %" PRIu64 ", by a crash or a "
+		    "failed write, before it was acknowledged: its %" PRIu64
 		    " bytes are kept in %s and cut off",
 	    journal->name, end, tail_end - end, name);
 	return FAULT_NONE;
@@ -140,7 +139,7 @@ read_lines(struct store *store, struct replay *replay, uint64_t covered,
 			return FAULT_STOPPED;
 	}
 	return *result == REPLAY_ERROR
-		   ? fault_report(store->journal.name, "cannot read")
+		   ? journal_unreadable(&store->journal, replay->at.end)
 		   : FAULT_NONE;
 }
 
@@ -154,22 +153,29 @@ read_on(struct store *store, const struct position *from,
 {
 	const bool build = covered->end == 0;
 	struct pairs pairs = { 0 };
-	struct replay replay;
+	struct replay replay = { 0 };
 	enum replay_result result = REPLAY_END;
-	enum fault fault;
+	enum fault fault = FAULT_NONE;
 	uint64_t tail_end = 0; /* where what is to be cut ends */
+	bool settle =
+	    whole || journal_has_text(&store->journal, store->durable);
 
-	if (replay_init(&replay, store->journal.fd, store->journal.seed, from) <
-		0 ||
-	    pairs_init(&pairs, store->journal.dir) < 0)
+	if (settle)
+		fault = journal_settle(&store->journal, store->durable);
+	if (fault == FAULT_NONE &&
+	    (replay_init(
+		 &replay, store->journal.fd, store->journal.seed, from) < 0 ||
+		pairs_init(&pairs, store->journal.dir) < 0))
 		fault = fault_report(store->path, "cannot read on");
-	else
+	if (fault == FAULT_NONE)
 		fault =
 		    read_lines(store, &replay, covered->end, &pairs, &result);
 	if (fault == FAULT_NONE &&
-	    (whole || result == REPLAY_BAD || replay.at.end < store->durable))
+	    (settle || result == REPLAY_BAD || replay.at.end < store->durable))
 		fault = journal_finish(
 		    &store->journal, &replay, store->durable, &tail_end);
+	if (fault == FAULT_NONE && settle)
+		store->durable = replay.at.end;
 	if (fault == FAULT_NONE)
 		fault = enter_pairs(store, &pairs, build, &replay.at);
 	if (fault == FAULT_STOPPED)
@@ -204,103 +210,55 @@ recovery_catch_up(struct store *store)
 	const char *why = journal_check(journal, store->at.end);
 	struct position covered;
 	enum fault fault = FAULT_NONE;
-	char byte = '\n';
 
 	if (why != NULL) {
-		log_error("%s: %s while it was in use; %s", journal->name, why,
-		    journal_exists(journal, JOURNAL_FAILED_NAME)
-			? "the next start copies it to a fresh one"
-			: "put it back, or restore it from a backup");
+		log_error("%s: %s while it was in use; put it back, or restore "
+			  "it from a backup",
+		    journal->name, why);
 		return FAULT_FAILED;
+	}
+	/* A client gets its answer before a try that cannot succeed. */
+	if (store->index == NULL) {
+		fault = recovery_has_room(store, 0) ? recovery_start(store)
+						    : FAULT_FULL;
+		if (fault != FAULT_NONE)
+			return fault;
 	}
 	if (index_begin(store->index, &covered) < 0)
 		return recovery_index_failed(store);
 	note_durable(store, &covered);
 	/* What others have stored must still be there. */
-	if (covered.end > journal->size ||
-	    (covered.end != store->at.end && !journal_has(journal, &covered)))
-		fault = journal_damaged(journal, covered.last, NULL);
-	/* One byte shows whether a line, or a part of one, follows. */
-	else if (pread(journal->fd, &byte, 1, (off_t)covered.end) < 0)
-		fault = fault_report(journal->name, "cannot read");
-	else if (byte != '\n' || covered.end < store->durable)
+	if (covered.end != store->at.end)
+		fault = journal_check_seen(journal, &covered);
+	/* Whether a line, or a part of one, follows. */
+	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
+				       covered.end < store->durable))
 		fault = read_on(store, &covered, &covered, false);
-	else
+	else if (fault == FAULT_NONE)
 		store->at = covered;
 	if (fault != FAULT_NONE)
 		index_abort(store->index);
 	return fault;
 }
 
-/*
- * Read the journal `path` alone, whole.  Its end must not be below what the
- * index covers, nor below the end mark.  The reader, or NULL with a fault.
- */
-static struct store_reader *
-read_whole(const struct store *store, const char *path, enum fault *fault)
-{
-	struct store_reader *reader = reader_open(path, NULL, fault);
-
-	if (reader == NULL)
-		return NULL;
-	reader->known =
-	    index_end(store->journal.dir, store->path, reader->journal.uuid);
-	*fault = journal_read_end(
-	    &store->journal, reader->journal.uuid, &reader->known);
-	if (*fault == FAULT_NONE)
-		*fault = reader_read_all(reader);
-	if (*fault == FAULT_NONE)
-		return reader;
-	reader_close(reader);
-	return NULL;
-}
-
-/* The index of this journal, in a transaction; a new one covers nothing. */
+/* A new index, which covers nothing, in a transaction. */
 static enum fault
-open_index(struct store *store, struct position *covered)
+make_index(struct store *store, enum index_use use, enum index_state state)
 {
 	struct journal *journal = &store->journal;
-	enum index_open opened = index_open(
-	    journal->dir, store->path, journal->uuid, true, &store->index);
-	struct store_reader *reader;
-	enum fault fault;
+	struct position covered;
 
-	if (opened == INDEX_FOREIGN) {
-		log_error("%s: of another store than this directory was; if "
-			  "it is meant to be used, remove %s/index first",
-		    journal->name, store->path);
-		return FAULT_SETUP;
-	}
-	if (opened == INDEX_REFUSED && errno != EBADMSG)
-		return recovery_index_failed(store);
-	if (opened == INDEX_OPENED) {
-		if (index_begin(store->index, covered) < 0)
-			return recovery_index_failed(store);
-		if (covered->end > journal->size)
-			return journal_lost(
-			    journal, journal->size, NULL, covered->end);
-		if (journal_has(journal, covered))
-			return FAULT_NONE;
-		/* Damage, or another journal of this store? */
-		reader = read_whole(store, journal->name, &fault);
-		if (reader == NULL)
-			return fault;
-		reader_close(reader);
-		index_close(store->index, false);
-		store->index = NULL;
-	}
-	if (journal->size > RECORD_HEADER_LEN)
+	if (journal->size > RECORD_HEADER_LEN && !store->full)
 		log_info("%s/index: %s; building it from %" PRIu64
 			 " bytes of " JOURNAL_NAME,
 		    store->path,
-		    opened == INDEX_ABSENT   ? "there is none"
-		    : opened == INDEX_STALE  ? "of another boot, or incomplete"
-		    : opened == INDEX_OPENED ? "does not belong to this journal"
-					     : "damaged",
+		    state == INDEX_ABSENT ? "there is none"
+		    : state == INDEX_STALE
+			? "not closed cleanly, incomplete or a copy"
+			: "damaged",
 		    journal->size);
-	if (index_create(
-		journal->dir, store->path, journal->uuid, &store->index) < 0 ||
-	    index_begin(store->index, covered) < 0)
+	if (index_create(journal, store->path, use, &store->index) < 0 ||
+	    index_begin(store->index, &covered) < 0)
 		return recovery_index_failed(store);
 	return FAULT_NONE;
 }
@@ -308,63 +266,47 @@ open_index(struct store *store, struct position *covered)
 enum fault
 recovery_start(struct store *store)
 {
-	const struct position *from = &store->journal.start;
-	struct position covered = { 0 };
-	enum fault fault = open_index(store, &covered);
+	const enum index_use use = store->prepare ? INDEX_SERVE : INDEX_ONCE;
+	struct journal *journal = &store->journal;
+	const struct position *from = &journal->start;
+	struct position covered;
+	struct index_view view;
+	enum fault fault = index_know(journal, store->path, use, &view);
 
-	note_durable(store, &covered);
-	/* One request is to be quick: an index that counts covers as much. */
-	if (fault == FAULT_NONE && (store->prepare || covered.end == 0))
-		fault = journal_read_end(
-		    &store->journal, store->journal.uuid, &store->durable);
+	if (fault != FAULT_NONE)
+		return fault;
+	store->index = view.index;
+	store->durable = view.end;
+	covered = view.covered;
+	/* Save the index's end before deleting it. */
+	if (store->index == NULL && view.seen.end > 0 &&
+	    journal_write_end(journal, view.end) < 0)
+		fault = recovery_unwritten(store, JOURNAL_END_NAME);
+	else if (store->index == NULL)
+		fault = make_index(store, use, view.state);
+	else if (index_begin(store->index, &covered) < 0)
+		fault = recovery_index_failed(store);
 	if (covered.end > 0 &&
 	    !(store->prepare && covered.end <= CHECK_BYTES_MAX))
 		from = &covered;
 	if (fault == FAULT_NONE)
 		fault = read_on(store, from, &covered, true);
-	if (store->index != NULL)
+	if (fault == FAULT_NONE) {
 		index_abort(store->index);
+		return FAULT_NONE;
+	}
+	index_close(store->index, false);
+	store->index = NULL;
 	return fault;
 }
 
-/*
- * The index goes too: the device that failed a sync may have lost pages of it,
- * of which nobody would be told.
- */
-enum fault
-recovery_renew(struct store *store)
+bool
+recovery_has_room(const struct store *store, uint64_t bytes)
 {
-	int dir = store->journal.dir;
-	struct store_reader *failed = NULL;
-	char name[JOURNAL_KEPT_MAX], *path;
-	struct journal fresh;
-	enum fault fault;
-	uint64_t end;
+	struct statvfs st;
 
-	if (asprintf(&path, "%s/" JOURNAL_FAILED_NAME, store->path) < 0)
-		return fault_report(store->path, "cannot recover it");
-	failed = read_whole(store, path, &fault);
-	if (failed == NULL)
-		goto done;
-	end = failed->replay.at.end;
-	bool copied =
-	    journal_copy(&failed->journal, 0, end, &fresh, dir, NULL) == 0;
-	/* Not before: until then the index has the end of what is durable. */
-	if (copied)
-		index_discard(dir);
-	if (!copied || journal_place(&fresh, false) < 0 ||
-	    journal_rename(dir, JOURNAL_FAILED_NAME, "failed", end, name) < 0)
-		fault = fault_report(path,
-		    "a sync had failed, and it cannot be copied to a fresh "
-		    "file");
-	else
-		log_warning("%s: a sync had failed: the readable records, "
-			    "%" PRIu64 " bytes, were copied to a fresh file; "
-			    "the old one is kept as %s",
-		    store->journal.name, end, name);
-
-done:
-	reader_close(failed);
-	free(path);
-	return fault;
+	if (store->index == NULL)
+		bytes += store->journal.size / INDEX_PART;
+	return fstatvfs(store->journal.dir, &st) < 0 ||
+	       st.f_bavail * st.f_frsize >= bytes;
 }

@@ -4,7 +4,8 @@
  *
  * The same code serves the start of a store, the building of its index and the
  * moment before each commit, when other processes may have appended, died in
- * the middle of a write, or failed.  The caller holds the lock.
+ * the middle of a write, or failed.  What no process is known to have synced is
+ * read from the disk (journal_settle).  The caller holds the lock.
  */
 #ifndef STORE_RECOVERY_H
 #define STORE_RECOVERY_H
@@ -21,15 +22,17 @@
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
-	char *path;
-	bool prepare;              /* long lived */
-	bool failed;               /* nothing is acknowledged any more */
-	bool full;                 /* there was no room, which is logged once */
+	const char *path;      /* options->dir */
+	bool prepare;          /* long lived */
+	bool failed;           /* nothing is acknowledged any more */
+	bool full;             /* there was no room, which is logged once */
 	const struct watch *watch; /* while it is opened; or NULL */
 	struct journal journal;
-	struct index *index;
-	struct position at; /* the journal is read up to here */
-	uint64_t durable;   /* known synced up to here; see record.h, `safe` */
+	struct index *index; /* NULL: there was no room for it */
+	struct position at;  /* the journal is read up to here */
+	uint64_t durable;    /* known synced up to here; see record.h, `safe` */
+	struct position next; /* end of the batch that the index is to get next,
+				 all zero for none */
 	enum store_result ready; /* found last; see store_ready */
 	/* The lines of one append, and room. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
@@ -38,21 +41,22 @@ struct store {
 /*
  * recovery_start(store):
  * Open the index of an open journal, or build it where none can be used, and
- * judge the journal's end whole.
+ * judge the journal's end whole.  After a fault there is no index.
  *
  * recovery_catch_up(store):
  * Check that the journal still is the one that is open, and read on.  On
  * FAULT_NONE an index transaction has begun, and store->at is the journal's
- * end.
- *
- * recovery_renew(store):
- * After a failed sync: put a fresh copy of what is readable of the failed
- * journal into its place, and discard the index.  The caller has locked the
- * directory, which has no journal.
+ * end.  Without an index, start first, if there is room: else FAULT_FULL.
  */
 enum fault recovery_start(struct store *store);
 enum fault recovery_catch_up(struct store *store);
-enum fault recovery_renew(struct store *store);
+
+/*
+ * recovery_has_room(store, bytes):
+ * Whether the store's file system has so much room, and that of an index that
+ * is missing; or does not say so.
+ */
+bool recovery_has_room(const struct store *store, uint64_t bytes);
 
 /*
  * recovery_index_failed(store):

@@ -1,12 +1,12 @@
 /*
- * verify: see store/verify.h.
+ * verify: see store/maintain.h.
  *
  * Happy path: the ids and offsets of all plants, sorted, show that no id stands
  * twice.  Each that the index covers is looked up there, and the index has as
  * many.  An entry, once made, neither changes nor goes, so the plants that are
  * stored meanwhile are known by their offsets and left out.
  */
-#include "store/verify.h"
+#include "store/maintain.h"
 
 #include <inttypes.h>
 #include <time.h>
@@ -34,7 +34,7 @@ look_up(const struct verify *v, const struct pair *pair)
 {
 	uint64_t offset;
 
-	switch (index_find(v->reader->index, pair->key, &offset)) {
+	switch (index_find(v->reader->view.index, pair->key, &offset)) {
 	case INDEX_ERROR:
 		return fault_report(v->reader->path, "cannot read its index");
 	case INDEX_NEW:
@@ -62,20 +62,20 @@ compare_slice(struct verify *v, uint64_t *found)
 
 	if (fault != FAULT_NONE)
 		return fault;
-	if (!index_is_current(v->reader->index)) {
-		v->report->index = READER_INDEX_REPLACED;
+	if (!index_is_current(v->reader->view.index)) {
+		v->report->index = INDEX_REPLACED;
 		v->next = v->pairs.n;
-	} else if (index_begin(v->reader->index, &now) < 0)
+	} else if (index_begin(v->reader->view.index, &now) < 0)
 		fault = fault_report(v->reader->path, "cannot read its index");
 	else
 		v->covered_now = now.end;
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
-		if (v->pairs.map[v->next].value < v->reader->covered.end) {
+		if (v->pairs.map[v->next].value < v->reader->view.covered.end) {
 			fault = look_up(v, &v->pairs.map[v->next]);
 			++*found;
 		}
-	index_abort(v->reader->index);
+	index_abort(v->reader->view.index);
 	journal_unlock(&v->reader->journal);
 	return fault;
 }
@@ -93,15 +93,15 @@ compare_index(struct verify *v)
 		fault = compare_slice(v, &found);
 		nanosleep(&pause, NULL);
 	} while (fault == FAULT_NONE && v->next < v->pairs.n);
-	if (fault != FAULT_NONE || v->report->index == READER_INDEX_REPLACED)
+	if (fault != FAULT_NONE || v->report->index == INDEX_REPLACED)
 		return fault;
 	if (v->covered_now < bytes && found < v->pairs.n)
-		v->report->index = READER_INDEX_BEHIND;
-	if (found == v->reader->entries)
+		v->report->index = INDEX_BEHIND;
+	if (found == v->reader->view.entries)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->reader->path, v->reader->entries, found);
+	    v->reader->path, v->reader->view.entries, found);
 	return FAULT_DAMAGED;
 }
 
@@ -115,17 +115,17 @@ verify_store(
 	v.reader = reader_open(path, watch, &fault);
 	if (v.reader == NULL)
 		return fault;
-	fault = reader_open_index(v.reader);
-	report->index = v.reader->index_state;
-	if (fault == FAULT_NONE && report->index == READER_INDEX_UNUSABLE)
-		fault = fault_report(path, "cannot read its index");
+	report->index = v.reader->view.state;
+	fault = report->index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE;
+	if (fault == FAULT_DAMAGED)
+		log_error("%s/index: damaged; " REMEDY, path);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(v.reader, &v.pairs);
 	report->journal = v.reader->report;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE && v.reader->index != NULL)
+	if (fault == FAULT_NONE && v.reader->view.index != NULL)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
 	reader_close(v.reader);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "ground/log.h"
-#include "store/verify.h"
+#include "store/maintain.h"
 
 static struct store *store;
 static const char *store_dir;
@@ -71,7 +71,9 @@ engine_commit(struct session *session, const struct sample *samples, size_t n)
 		session->items[i].plant = &samples[i].plant;
 		session->items[i].by = SAMPLE_BY;
 	}
-	if (store_commit(store, session->items, n, NULL, NULL) < 0)
+	int status = store_commit(store, session->items, n);
+	store_finish(store);
+	if (status < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (session->items[i].result != STORE_CREATED) {
@@ -88,7 +90,7 @@ engine_count(void)
 	struct verify_report report;
 
 	if (verify_store(store_dir, NULL, &report) != FAULT_NONE ||
-	    report.index != READER_INDEX_USABLE)
+	    report.index != INDEX_USABLE)
 		return -1;
 	return (int64_t)report.journal.plants;
 }

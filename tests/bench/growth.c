@@ -91,8 +91,9 @@ insert(struct store *store, uint64_t plant, int64_t took[static PARTS])
 	synced_ns = synced_queue_ns = 0;
 	int64_t queue_ns = read_queue_ns();
 	int64_t cpu_ns = sample_cpu_ns(), begun_ns = sample_now_ns();
-	if (store_commit(store, &item, 1, NULL, NULL) < 0 ||
-	    item.result != STORE_CREATED) {
+	int status = store_commit(store, &item, 1);
+	store_finish(store);
+	if (status < 0 || item.result != STORE_CREATED) {
 		fprintf(stderr, "growth: plant %" PRIu64 ": result %d\n", plant,
 		    (int)item.result);
 		exit(EXIT_FAILURE);

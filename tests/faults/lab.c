@@ -185,8 +185,9 @@ lab_commit(struct store *store, int64_t id, size_t n)
 		items[i] =
 		    (struct store_item){ .plant = &plants[i], .by = "tester" };
 	}
-	if (store_commit(store, items, n, NULL, NULL) < 0)
+	if (store_commit(store, items, n) < 0)
 		lab_die("cannot store %zu plants", n);
+	store_finish(store);
 	for (size_t i = 0; i < n; i++) {
 		if (items[i].result != STORE_CREATED)
 			lab_die("plant %" PRId64 ": result %d", plants[i].id,
@@ -202,7 +203,8 @@ lab_put(struct store *store, const struct plant *plant)
 {
 	struct store_item item = { .plant = plant, .by = "tester" };
 
-	store_commit(store, &item, 1, NULL, NULL);
+	store_commit(store, &item, 1);
+	store_finish(store);
 	return item.result;
 }
 
@@ -249,6 +251,28 @@ lab_take_index(const struct lab *lab)
 	return image;
 }
 
+/* As after a clean close: the mark names the new file, or it is not used. */
+static void
+mark_clean(const struct lab *lab)
+{
+	enum { FILE_AT = 79 };
+	struct statx st;
+	char name[64];
+	int fd = openat(lab->dir, INDEX_NAME "/boot", O_WRONLY);
+
+	if (fd < 0 || statx(lab->dir, INDEX_NAME "/data.mdb", 0,
+			  STATX_INO | STATX_BTIME, &st) < 0)
+		lab_die("there is no index");
+	int len = snprintf(name, sizeof(name),
+	    " %020" PRIu64 " %010" PRIu64 "%010" PRIu32 "\n",
+	    (uint64_t)st.stx_ino, (uint64_t)st.stx_btime.tv_sec,
+	    st.stx_btime.tv_nsec);
+	if (pwrite(fd, "clean                               ", 36, 0) != 36 ||
+	    pwrite(fd, name, (size_t)len, FILE_AT) != len)
+		lab_die("cannot mark the index");
+	close(fd);
+}
+
 /* New files each time: the old ones may be mapped still. */
 void
 lab_put_index(const struct lab *lab, const struct lab_index *image)
@@ -260,6 +284,7 @@ lab_put_index(const struct lab *lab, const struct lab_index *image)
 	for (size_t i = 0; i < image->n; i++)
 		lab_write(lab, image->files[i].name, image->files[i].bytes.at,
 		    image->files[i].bytes.len);
+	mark_clean(lab);
 }
 
 void

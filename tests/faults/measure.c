@@ -40,8 +40,9 @@ make(const char *dir, uint64_t n)
 			items[some].plant = &samples[some].plant;
 			items[some].by = SAMPLE_BY;
 		}
-		if (store_commit(store, items, some, NULL, NULL) < 0)
+		if (store_commit(store, items, some) < 0)
 			return EXIT_FAILURE;
+		store_finish(store);
 		for (size_t i = 0; i < some; i++)
 			if (items[i].result != STORE_CREATED)
 				return EXIT_FAILURE;

@@ -44,7 +44,7 @@
 #define RETRY_EVERY 64
 
 enum room { ROOM_NONE, ROOM_PRESENT, ROOM_MADE, ROOMS };
-enum closing { CLOSING_NONE, CLOSING_SYNCED, CLOSING_UNSYNCED, CLOSINGS };
+enum closing { CLOSING_NONE, CLOSING_WRITTEN, CLOSING_CGI, CLOSINGS };
 enum filling {
 	FILL_OLD,
 	FILL_ZEROS,
@@ -134,13 +134,13 @@ write_closing(struct scenario *s, struct store *store)
 	case CLOSING_NONE:
 	case CLOSINGS:
 		break;
-	case CLOSING_SYNCED:
+	case CLOSING_WRITTEN:
 		if (s->room == ROOM_PRESENT)
 			store_idle(store);
 		else
 			store_close(lab_open_good_store(&lab, true));
 		break;
-	case CLOSING_UNSYNCED: /* as plain CGI does */
+	case CLOSING_CGI: /* which writes none */
 		other = lab_open_good_store(&lab, false);
 		lab_commit(other, (int64_t)++s->base, 1);
 		store_close(other);
@@ -208,8 +208,7 @@ scenario_make(struct scenario *s, bool whole_room)
 	s->before = lab_read(&lab, JOURNAL_NAME);
 	s->mark = lab_read(&lab, END_NAME);
 	find_lines(s, &s->before);
-	s->durable =
-	    s->ends[s->nends - (s->closing == CLOSING_UNSYNCED ? 2 : 1)];
+	s->durable = s->ends[s->nends - 1];
 	if (s->batch > 0)
 		lab_commit(store, (int64_t)s->base + 1, s->batch);
 	s->after = lab_read(&lab, JOURNAL_NAME);
@@ -280,10 +279,17 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 	struct bytes copy;
 	size_t text = len;
 
-	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
+	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu", end);
 	copy = lab_read(&lab, name);
 	while (text > end && s->state[text - 1] == '\n')
 		text--;
+	/* Of zeros and blank lines none is. */
+	size_t bare = text;
+	while (bare > end &&
+	       (s->state[bare - 1] == '\n' || s->state[bare - 1] == '\0'))
+		bare--;
+	if (bare == end)
+		text = end;
 	if (text - end != copy.len ||
 	    (copy.len > 0 && memcmp(copy.at, s->state + end, copy.len) != 0))
 		report(s, &shared->other, "the torn end was not kept");
@@ -341,7 +347,7 @@ recover(const struct scenario *s, size_t len, enum known known)
 		retry(s, store, s->plants[lines - 1]);
 	}
 	store_close(store);
-	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu.1", end);
+	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu", end);
 	unlinkat(lab.dir, name, 0);
 	if (thorough) {
 		lab_put_index(&lab, NULL);
@@ -553,7 +559,7 @@ run_workers(void)
 	}
 	printf("# %" PRIu64 " crash states (all subsets "
 	       "of up to %" PRIu64 " sectors), %" PRIu64 " recoveries with "
-	       "the index absent, behind or of this boot; %" PRIu64 " times "
+	       "the index absent, behind or current; %" PRIu64 " times "
 	       "all plants were sent again\n",
 	    total.states, total.sectors_max, total.recoveries, total.retries);
 	printf("# lost %" PRIu64 ", invented %" PRIu64 ", wrongly refused "

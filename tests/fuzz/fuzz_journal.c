@@ -44,7 +44,7 @@ enum choice {
 	CHOICE_INDEX = 2, /* opened once before the damage */
 	CHOICE_CLOSING = 4,
 	CHOICE_BLANK = 8,  /* room ahead */
-	CHOICE_FAILED = 16 /* renamed after a failed sync */
+	CHOICE_FAILED = 16 /* renamed by version 1.0.0 after a failed sync */
 };
 
 struct lines {
@@ -448,7 +448,8 @@ check_plants(struct store *store, const struct record *records, size_t n)
 			.by = "fuzz" };
 		count++;
 	}
-	REQUIRE(store_commit(store, items, count, NULL, NULL) == 0);
+	REQUIRE(store_commit(store, items, count) == 0);
+	store_finish(store);
 	for (size_t i = 0; i < count; i++) {
 		size_t first = 0;
 
@@ -474,8 +475,7 @@ open_store(bool prepare, enum fault *fault)
 }
 
 static void
-check_refused(const char *name, const struct model_bytes *before,
-    enum fault fault, bool prepare)
+check_refused(const struct model_bytes *before, enum fault fault, bool prepare)
 {
 	struct model_bytes after;
 	enum fault again = FAULT_NONE;
@@ -483,7 +483,7 @@ check_refused(const char *name, const struct model_bytes *before,
 	REQUIRE(fault == FAULT_DAMAGED || fault == FAULT_SETUP);
 	REQUIRE(fuzz_log_errors > 0);
 	REQUIRE(open_store(prepare, &again) == NULL && again == fault);
-	after = read_file(name);
+	after = read_file(JOURNAL_NAME);
 	REQUIRE(is_same(&after, before));
 	free(after.at);
 }
@@ -542,8 +542,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct model_bytes bytes = { 0 };
 	struct origin origin = { .good = &good };
 	struct store *store;
-	const char *name =
-	    (choices & CHOICE_FAILED) != 0 ? JOURNAL_FAILED_NAME : JOURNAL_NAME;
 	enum fault fault = FAULT_NONE;
 
 	make_directory();
@@ -562,10 +560,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (input.left > 0 && bytes.len < BYTES_MAX)
 		origin.forged |= damage(&bytes, &input);
 	unlinkat(dir, JOURNAL_NAME, 0);
-	write_file(name, &bytes);
+	write_file(
+	    (choices & CHOICE_FAILED) != 0 ? JOURNAL_FAILED_NAME : JOURNAL_NAME,
+	    &bytes);
 	store = open_store(prepare, &fault);
 	if (store == NULL)
-		check_refused(name, &bytes, fault, prepare);
+		check_refused(&bytes, fault, prepare);
 	else
 		check_kept(&bytes, store, &origin, prepare);
 	free(bytes.at);

@@ -7,14 +7,16 @@
  * of it; only opening (the kernel's reports of errors count from there), dying
  * and holding the index happen beside the lock.
  *
- *   here            there
- *   start           commit.c open_store, recovery.c recovery_start
- *   commit          commit.c commit_some, write_batch, settle
- *   closing, end    commit.c append_closing, close_store; index.c index_close
- *   catch_up        recovery.c recovery_catch_up
- *   settle, cut     recovery.c; journal.c journal_sync, journal_cut
- *   believe         index.c index_open, recovery.c open_index
- *   read            reader.c reader_next and what finds the end
+ *   here            there (src/store)
+ *   turn            recovery.c recovery_start, recovery_catch_up, read_on
+ *   find_durable    index.c index_know, is_whole, take_over, index_create
+ *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
+ *   judge, cut      replay.c replay_finish; recovery.c cut_tail
+ *   enter           recovery.c enter_pairs; commit.c enter_batch
+ *   commit          commit.c build_batch, write_batch; journal_append
+ *   closing         commit.c append_closing; end_clean: close_store, mark_clean
+ *   print           reader.c look_at_store, find_end, reach_end
+ *   discard         recovery.c recovery_index_failed, keep_end
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its
  * own bytes: content, `safe` and the line before it (seq and prev).
@@ -25,44 +27,16 @@
  * by a sync of each file description that was open, and of one opened later
  * only if nobody was told.  A `bad` page (ext4): its first write-back failed;
  * until it leaves the cache, later ones succeed and write nothing.
+ *
+ * run.py gives how many of each there may be: OPS (commits, closing lines),
+ * FAILS (failed write-backs, of a sync or the kernel's own), EVICTS (pages that
+ * leave the cache), HOLDS (that stay when they are told to leave), KILLS,
+ * CRASHES (of the machine), LOSSES (of the device, in one boot), FULLS (writes
+ * without room), IXFAILS (lost pages of the index), READERS.
  */
-#ifndef LONGS			/* so many live long; the last is CGI, or a reader */
-#define LONGS 2
-#endif
-#ifndef RD
-#define RD 2
-#endif
-#ifndef OPS			/* commits and closing lines */
-#define OPS 3
-#endif
-#ifndef FAILS			/* failed write-backs, of a sync or the kernel's own */
-#define FAILS 1
-#endif
-#ifndef EVICTS			/* pages that leave the cache */
-#define EVICTS 1
-#endif
-#ifndef HOLDS			/* pages that do not leave it when told to */
-#define HOLDS 1
-#endif
-#ifndef KILLS
-#define KILLS 1
-#endif
-#ifndef CRASHES			/* of the machine */
-#define CRASHES 1
-#endif
-#ifndef LOSSES			/* of the device, in the same boot */
-#define LOSSES 0
-#endif
-#ifndef FULLS			/* writes that find no room */
-#define FULLS 0
-#endif
-#ifndef IXFAILS			/* lost pages of the index */
-#define IXFAILS 0
-#endif
-#ifndef READERS
-#define READERS 0
-#endif
-#define PROCS 3
+#define FOR(x, from, to) x = from; do :: x < to ->
+#define NEXT(x) x++ :: else -> break od; x = 0
+#define PROCS 3			/* LONGS of 0 and 1 live long; 2 is CGI, or a reader */
 #define SLOTS 6
 #define PAGES 3
 #define TOKENS 9
@@ -74,7 +48,7 @@
 
 byte C[SLOTS], D[SLOTS];	/* cache and disk */
 bit dirty[PAGES], bad[PAGES];
-byte code[TOKENS], safe[TOKENS], prev[TOKENS];
+byte code[16], safe[16], prev[16];
 bit unseen;			/* a write-back failed, nobody was told */
 
 #define IDLE 0
@@ -144,10 +118,7 @@ inline fail_page(g) {
   fi
 }
 inline report() {
-  d_step {
-    unseen = 1; x = 0;
-    do :: x < PROCS -> pend[x] = (st[x] != IDLE); x++ :: else -> break od; x = 0
-  }
+  d_step { unseen = 1; FOR(x, 0, PROCS) pend[x] = (st[x] != IDLE); NEXT(x) }
 }
 inline sync() {
   if
@@ -156,9 +127,7 @@ inline sync() {
         :: g < PAGES && !dirty[g] -> g++
         :: g == PAGES -> break od;
      report()
-  :: true -> g = 0;
-     do :: g < PAGES -> if :: dirty[g] -> write_page(g) :: else fi; g++
-        :: else -> break od
+  :: true -> FOR(g, 0, PAGES) if :: dirty[g] -> write_page(g) :: else fi; NEXT(g)
   fi;
   g = 0; ok = !pend[p];
   if :: pend[p] -> pend[p] = 0; unseen = 0 :: else fi
@@ -209,85 +178,69 @@ inline walk(f) {
 /* What is behind them: a torn tail, or damage? */
 inline judge() {
   d_step {
-    refuse = (upto < dur); tail = 0; x = upto;
-    do :: x < SLOTS ->
-          y = C[x];
-          if :: y != NONE && y != BLANK -> tail = 1 :: else fi;
-          if :: IS_LINE(y) -> if :: safe[y] > upto -> refuse = 1 :: else fi
-             :: else fi;
-          x++
-       :: else -> break od;
-    x = 0; y = 0
+    refuse = (upto < dur); tail = 0;
+    FOR(x, upto, SLOTS)
+      tail = tail || (C[x] != NONE && C[x] != BLANK);
+      refuse = refuse || (IS_LINE(C[x]) && safe[C[x]] > upto);
+    NEXT(x)
   }
 }
+#define IS_USED(t) (C[0] == t || C[1] == t || C[2] == t || C[3] == t || C[4] == t || C[5] == t || \
+    D[0] == t || D[1] == t || D[2] == t || D[3] == t || D[4] == t || D[5] == t)
 inline forget_one() {
-  x = 1;
-  do :: x < TOKENS -> if :: prev[x] == t -> prev[x] = LOST :: else fi; x++
-     :: else -> break od
+  FOR(x, 1, TOKENS) if :: prev[x] == t -> prev[x] = LOST :: else fi; NEXT(x)
+}
+/* What no line has any more. */
+inline forget() {
+  d_step {
+    FOR(t, 1, TOKENS)
+      if :: IS_USED(t) :: else -> code[t] = 0; safe[t] = 0; prev[t] = 0; forget_one() fi;
+    NEXT(t)
+  }
 }
 /* Write a line of content c at the slot y, which moves on. */
 inline put_line(c) {
   d_step {
-    t = 1;
-    do :: t < TOKENS ->
-          x = 0;
-          do :: x < SLOTS && C[x] != t && D[x] != t -> x++ :: else -> break od;
-          if :: x == SLOTS -> break :: else -> t++ fi
-       :: else -> break od;
+    t = 1; do :: IS_USED(t) -> t++ :: else -> break od;
     assert(t < TOKENS);
     forget_one();
     code[t] = c; safe[t] = dur; prev[t] = (y == 0 -> 0 : C[y - 1]);
-#ifdef NOSAFE
-    safe[t] = 0;
-#endif
     C[y] = t; dirty[y / 2] = 1; y++; x = 0; t = 0
   }
 }
 /* All that was answered or printed is among the lines below k, once each. */
 inline all_there(k) {
   d_step {
-    assert(k <= SLOTS); x = 0; y = 0; w = 0; t = 0;
-    do :: x < k ->
-          if :: code[C[x]] == 1 -> y++ :: code[C[x]] == 2 -> w++
-             :: code[C[x]] == 3 -> t++ :: else fi;
-          x++
-       :: else -> break od;
+    assert(k <= SLOTS); y = 0; w = 0; t = 0;
+    FOR(x, 0, k)
+      y = y + (code[C[x]] == 1); w = w + (code[C[x]] == 2); t = t + (code[C[x]] == 3);
+    NEXT(x);
     assert(y + w <= 1 && t <= 1);
     assert((y == 1 || !must[1]) && (w == 1 || !must[2]) && (t == 1 || !must[3]));
-    x = 0; y = 0; w = 0; t = 0
+    y = 0; w = 0; t = 0
   }
 }
 /* The disk has the lines below k. */
 inline on_disk(k) {
-  d_step {
-    x = 0;
-    do :: x < k -> assert(D[x] == C[x] && IS_LINE(C[x])); x++
-       :: else -> break od; x = 0
-  }
+  d_step { FOR(x, 0, k) assert(D[x] == C[x] && IS_LINE(C[x])); NEXT(x) }
 }
 
 /* --- The protocol --- */
 
 inline cut(k) {
   d_step {
-    x = k;
-    do :: x < SLOTS ->
-          if :: C[x] != NONE -> C[x] = NONE; dirty[x / 2] = 1 :: else fi;
-          if :: x % 2 == 0 -> bad[x / 2] = 0; dirty[x / 2] = (D[x] != NONE || D[x + 1] != NONE)
-             :: else fi;
-          x++
-       :: else -> break od; x = 0
+    FOR(x, k, SLOTS)
+      if :: C[x] != NONE -> C[x] = NONE; dirty[x / 2] = 1 :: else fi;
+      if :: x % 2 == 0 -> bad[x / 2] = 0; dirty[x / 2] = !FRESH(x / 2) :: else fi;
+    NEXT(x)
   }
 }
 /* Drop the clean pages from the slot k on, unless somebody holds one. */
 inline drop(k) {
   if :: true :: holds > 0 -> holds--; if :: held = 0 :: held = 1 :: held = 2 fi fi;
-  g = k / 2;
-  do :: g < PAGES -> if :: !dirty[g] && g != held -> reload(g) :: else fi; g++
-     :: else -> break od;
-  g = 0
+  FOR(g, k / 2, PAGES) if :: !dirty[g] && g != held -> reload(g) :: else fi; NEXT(g);
 #ifdef NOHOLD
-  ; held = PAGES
+  held = PAGES;
 #endif
   if :: held == PAGES	/* else busy: a start ends, a commit is refused */
      :: held < PAGES && st[p] == OPENED -> goto dead
@@ -296,12 +249,11 @@ inline drop(k) {
 /* Enter the lines from cov to upto. */
 inline enter() {
   d_step {
-    x = cov;
-    do :: x < upto ->
-          id = (code[C[x]] == 3 -> 2 : (code[C[x]] > 0 -> 1 : 0));
-          if :: id > 0 && ent[id] == 0 -> ent[id] = x + 1 :: else fi; x++
-       :: else -> break od;
-    cov = upto; ixdirty = 1; x = 0; id = 0
+    FOR(x, cov, upto)
+      id = (code[C[x]] == 3 -> 2 : (code[C[x]] > 0 -> 1 : 0));
+      if :: id > 0 && ent[id] == 0 -> ent[id] = x + 1 :: else fi;
+    NEXT(x);
+    cov = upto; ixdirty = 1; id = 0
   }
 }
 #define LIVE (st[0] == RUN || st[1] == RUN)	/* is_served */
@@ -321,16 +273,12 @@ inline find_durable() {
      if :: sclean -> mark = MINE; step(); sclean = 0; ixdirty = 1 :: else fi;
      dur = cov
   :: else ->
-#ifndef NOKEEPEND
      if :: cov > endmark -> endmark = cov; step() :: else fi;
-#endif
      cov = 0; ent[1] = 0; ent[2] = 0; sclean = 0; ixdirty = 0; mark = ABSENT;
      step();
      mark = MINE; ixdirty = 1
   fi;
-#ifndef NOEND
   if :: st[p] == OPENED && dur < endmark -> dur = endmark :: else fi;
-#endif
   walk(0);
   if :: dur == 0 && upto > 0 -> dur = safe[C[upto - 1]] :: else fi;
   if
@@ -341,18 +289,14 @@ inline find_durable() {
 inline settle() {
 #ifdef REWRITE
   walk(0);
-  d_step { x = dur; do :: x < upto -> dirty[x / 2] = 1; x++ :: else -> break od; x = 0 };
+  d_step { FOR(x, dur, upto) dirty[x / 2] = 1; NEXT(x) };
 #endif
 #ifndef DROPONLY
   sync(); if :: !ok -> goto dead :: else fi;
   step();
 #endif
-#ifdef CATCHSYNC
-  if :: st[p] == OPENED -> drop(dur) :: else fi;
-#else
 #if !defined(SYNCONLY) && !defined(REWRITE)
   drop(dur);
-#endif
 #endif
   walk(0); judge();
   assert(!refuse)		/* a healthy store is refused */
@@ -367,9 +311,7 @@ inline answer(c, s) {
   }
 }
 inline room() {
-  x = y;
-  do :: x < SLOTS && x < y + 2 -> C[x] = BLANK; dirty[x / 2] = 1; x++
-     :: else -> break od; x = 0
+  FOR(x, y, (y + 2 < SLOTS -> y + 2 : SLOTS)) C[x] = BLANK; dirty[x / 2] = 1; NEXT(x)
 }
 inline commit() {
   if :: w = 1 :: w = 2 :: w = 3 :: w = 1; w2 = 3 fi;
@@ -392,7 +334,7 @@ inline commit() {
      if :: grow -> room() :: else fi;
 #ifdef UNLOCKED
      if :: kind[2] == READER && st[2] == RUN -> walk(0);
-           d_step { x = 0; do :: x < upto -> must[code[C[x]]] = 1; x++ :: else -> break od; x = 0; must[0] = 0 }
+           d_step { FOR(x, 0, upto) must[code[C[x]]] = 1; NEXT(x); must[0] = 0 }
         :: true fi;
 #endif
 #ifdef ANSWERBEFORE
@@ -417,6 +359,9 @@ inline closing() {
   fi
 }
 inline end_clean() {
+#ifdef IXCHECK
+  if :: ixpend[p] -> ixunseen = 0; goto discard :: else fi;
+#endif
   cut(at);
   sclean = 1; step(); ixdirty = 0; step(); mark = CLEAN
 }
@@ -427,10 +372,8 @@ inline print() {
   all_there(upto);		/* all that was answered before */
   step();
   d_step {
-    x = 0;
-    do :: x < upto -> y = C[x]; must[code[y]] = 1; assert(D[x] == y); x++
-       :: else -> break od;
-    x = 0; y = 0; must[0] = 0
+    FOR(x, 0, upto) must[code[C[x]]] = 1; assert(D[x] == C[x]); NEXT(x);
+    must[0] = 0
   }
 }
 /* One turn of process p, with the lock. */
@@ -438,6 +381,9 @@ inline print() {
 #define CLOSING 2
 #define END 3
 inline turn(op) {
+#ifdef NOALONE
+  if :: st[p] == OPENED && kind[p] == CGI && !LIVE -> goto dead :: else fi;
+#endif
   step();
   find_durable();
 #if RD < 2
@@ -471,38 +417,49 @@ inline turn(op) {
   :: st[p] == RUN && op == END -> closing(); end_clean(); goto dead
   fi
 }
-/* Forget what no line has any more. */
-inline forget() {
-  d_step {
-    t = 1;
-    do :: t < TOKENS ->
-          x = 0;
-          do :: x < SLOTS && C[x] != t && D[x] != t -> x++ :: else -> break od;
-          if :: x < SLOTS -> skip
-             :: else -> code[t] = 0; safe[t] = 0; prev[t] = 0; forget_one()
-          fi;
-          t++
-       :: else -> break od;
-    t = 0; x = 0
-  }
+inline reset() {
+  op = 0; ask = 0; at = 0; dur = 0; upto = 0; ok = 0; refuse = 0; tail = 0;
+  w = 0; w2 = 0; f = 0; f2 = 0; id = 0; t = 0; y = 0; x = 0; g = 0; grow = 0;
+  held = PAGES
+}
+inline end_process(q) { st[q] = IDLE; kind[q] = 0; pend[q] = 0; ixpend[q] = 0 }
+inline crash() {
+  FOR(p, 0, PROCS) end_process(p); NEXT(p);
+  unseen = 0; ixunseen = 0;
+  FOR(x, 0, SLOTS)
+    if :: !dirty[x / 2] || bad[x / 2]
+       :: dirty[x / 2] && !bad[x / 2] -> D[x] = C[x]
+       :: dirty[x / 2] && !bad[x / 2] && D[x] != C[x] && IS_LINE(C[x]) -> D[x] = TORN
+       :: dirty[x / 2] && !bad[x / 2] fi;
+    C[x] = D[x];
+  NEXT(x);
+  /* a hole before what was written */
+  y = 0; x = SLOTS;
+  do :: x > 0 -> x--;
+        if :: D[x] != NONE -> y = 1
+           :: D[x] == NONE && y -> D[x] = TORN; C[x] = TORN :: else fi
+     :: else -> break od; y = 0;
+  dirty[0] = 0; dirty[1] = 0; dirty[2] = 0; bad[0] = 0; bad[1] = 0; bad[2] = 0;
+  if
+  :: mark == CLEAN -> assert(!ixdirty)
+  :: (mark == SERVED || mark == ONCE) && dying == MACHINE -> mark = OLD; sclean = 0;
+     ent[1] = 0; ent[2] = 0; if :: cov = 0 :: true fi
+  :: (mark == SERVED || mark == ONCE) && dying == DEVICE ->
+     if :: cov = 0; ent[1] = 0; ent[2] = 0 :: ent[1] = 0 :: ent[2] = 0 fi
+  :: else
+  fi;
+  dying = 0
 }
 init {
 next:
-  atomic { forget(); d_step { op = 0; ask = 0; p = 0; at = 0; dur = 0; upto = 0; ok = 0; refuse = 0; held = PAGES; tail = 0; w = 0; w2 = 0; f = 0; f2 = 0; id = 0; t = 0; y = 0; x = 0; g = 0; grow = 0 } }
+  atomic { forget(); d_step { reset(); p = 0 } }
   do
   :: atomic { if :: LONGS > 0 -> p = 0 :: LONGS > 1 -> p = 1
-#ifdef NOCGI
-          :: readers > 0 -> p = 2
-#else
-          :: p = 2
-#endif
-       fi;
+          :: p = 2 fi;
        if :: st[p] == IDLE ->
              st[p] = OPENED; pend[p] = unseen; ixpend[p] = ixunseen;
              if :: p < 2 -> kind[p] = LONG
-#ifndef NOCGI
                 :: p == 2 -> kind[p] = CGI
-#endif
                 :: p == 2 && readers > 0 -> readers--; kind[p] = READER fi
           :: else fi; p = 0 }
   :: atomic { if :: p = 0 :: p = 1 :: p = 2 fi;
@@ -521,41 +478,19 @@ next:
        p = 0; kernel();
        if :: crashes > 0 -> crashes--; dying = MACHINE; goto dead
           :: losses > 0 -> losses--; dying = DEVICE; goto dead
-          :: ixfails > 0 -> ixfails--; if :: ent[1] = 0 :: ent[2] = 0 fi; ixunseen = 1; ixpend[0] = 1; ixpend[1] = 1; ixpend[2] = 1
+          :: ixfails > 0 && ixdirty -> ixfails--;
+             if :: ent[1] = 0 :: ent[2] = 0 fi;
+             ixunseen = 1; ixpend[0] = 1; ixpend[1] = 1; ixpend[2] = 1
           :: true fi; goto next }
   od;
 discard:
   /* the index's file has lost a page */
   atomic { if :: endmark < dur -> endmark = dur :: else fi; mark = ABSENT; cov = 0; ent[1] = 0; ent[2] = 0; sclean = 0 }
 dead:
-  atomic { d_step { w = 0; w2 = 0; f = 0; f2 = 0; upto = 0; held = PAGES; tail = 0; ask = 0; ok = 0; grow = 0; at = 0; dur = 0; t = 0; op = 0; x = 0; y = 0 };
-    st[p] = IDLE; kind[p] = 0; pend[p] = 0; ixpend[p] = 0;
-    if
-    :: dying != 0 ->
-       p = 0; do :: p < PROCS -> st[p] = IDLE; kind[p] = 0; pend[p] = 0; ixpend[p] = 0; p++ :: else -> break od;
-       unseen = 0; ixunseen = 0; x = 0;
-       do :: x < SLOTS ->
-             if :: !dirty[x / 2] || bad[x / 2]
-                :: dirty[x / 2] && !bad[x / 2] -> D[x] = C[x]
-                :: dirty[x / 2] && !bad[x / 2] && D[x] != C[x] && IS_LINE(C[x]) -> D[x] = TORN
-                :: dirty[x / 2] && !bad[x / 2]
-             fi;
-             C[x] = D[x]; x++
-          :: else -> break od;
-       /* a hole before what was written */
-       x = SLOTS; y = 0;
-       do :: x > 0 -> x--; if :: D[x] != NONE -> y = 1 :: D[x] == NONE && y -> D[x] = TORN; C[x] = TORN :: else fi :: else -> break od; y = 0;
-       dirty[0] = 0; dirty[1] = 0; dirty[2] = 0; bad[0] = 0; bad[1] = 0; bad[2] = 0;
-       if
-       :: mark == CLEAN -> assert(!ixdirty)
-       :: (mark == SERVED || mark == ONCE) && dying == MACHINE -> mark = OLD; ent[1] = 0; ent[2] = 0; sclean = 0; if :: cov = 0 :: true fi
-       :: (mark == SERVED || mark == ONCE) && dying == DEVICE -> if :: cov = 0; ent[1] = 0; ent[2] = 0 :: ent[1] = 0 :: ent[2] = 0 fi
-       :: else
-       fi;
-       dying = 0
-    :: else
-    fi;
-    x = 0; y = 0; g = 0; p = 0
+  atomic {
+    d_step { reset(); end_process(p) };
+    if :: dying != 0 -> crash() :: else fi;
+    p = 0
   };
   goto next
 }

@@ -17,14 +17,9 @@
  * success); a connection is lost, or the deadline passes; the primary crashes
  * and comes up again, its waiting transactions are visible then; the standby
  * is promoted, the old leader goes on for those who are connected to it, is
- * rewound, follows, and may lead again.
+ * rewound, follows, and may lead again.  run.py gives FAULTS, how many of these
+ * happen, and TRIES, those of each client.
  */
-#ifndef FAULTS
-#define FAULTS 3
-#endif
-#ifndef TRIES			/* of each client */
-#define TRIES 2
-#endif
 #define LOCK 3
 #define ENTRIES 7
 #define OTHER(n) (1 - (n))

@@ -16,6 +16,8 @@
  *	    error=E,TIMES    it fails with errno E, and so do the calls of the
  *	                     same name behind it, TIMES in all (0: for ever)
  *	    short=0,TIMES    it reads or writes half of what it was asked to
+ *	    hold=E           it waits until FAULT_HOLD, a file that it makes, is
+ *	                     removed; then it goes on, or with E fails once
  *	FAULT_ONLY=NAME      only calls of that name count, whatever they touch,
  *	                     and these too: accept4, epoll_create1, epoll_ctl,
  *	                     epoll_wait, eventfd, fcntl, lseek, memfd_create,
@@ -67,10 +69,10 @@
 #define TRACE_FD_MIN 200
 #define OBJECTS_MAX 8
 
-enum action { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_AT, FAIL, SHORTEN };
+enum action { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_AT, FAIL, SHORTEN, HOLD };
 
 static struct {
-	const char *scope, *only, *boot, *clock;
+	const char *scope, *only, *boot, *clock, *hold;
 	bool no_sync;
 	struct timespec delay;
 	int trace;
@@ -147,13 +149,14 @@ read_plan(const char *plan)
 		[KILL_AT] = "kill-at",
 		[FAIL] = "error",
 		[SHORTEN] = "short",
+		[HOLD] = "hold",
 	};
 	char what[32] = "";
 
 	if (sscanf(plan, "%lu:%31[a-z-]=%lu,%lu", &fault.nth, what,
 		&fault.argument, &fault.times) < 2)
 		abort();
-	for (int i = KILL_BEFORE; i <= SHORTEN; i++)
+	for (int i = KILL_BEFORE; i <= HOLD; i++)
 		if (strcmp(what, names[i]) == 0)
 			fault.action = (enum action)i;
 	if (fault.action == NOTHING)
@@ -183,6 +186,7 @@ read_environment(void)
 
 	fault.boot = getenv("FAULT_BOOT_ID");
 	fault.clock = getenv("FAULT_CLOCK");
+	fault.hold = getenv("FAULT_HOLD");
 	fault.no_sync = getenv("FAULT_NO_SYNC") != NULL;
 	fault.delay.tv_sec = delay_ms / 1000;
 	fault.delay.tv_nsec = delay_ms % 1000 * 1000000;
@@ -210,6 +214,18 @@ end_process(void)
 {
 	for (;;)
 		syscall(SYS_kill, (int)syscall(SYS_getpid), SIGKILL);
+}
+
+static void
+hold(void)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, fault.hold,
+	    O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	syscall(SYS_close, fd);
+	while (syscall(SYS_faccessat, AT_FDCWD, fault.hold, F_OK) == 0)
+		syscall(SYS_nanosleep, &pause, NULL);
 }
 
 /* The path of a descriptor, or of a name below it. */
@@ -280,11 +296,16 @@ take(const char *name, size_t bytes, size_t first, const char *path)
 		fault.name = name;
 		if (fault.action == KILL_BEFORE)
 			end_process();
+		if (fault.action == HOLD) {
+			hold();
+			call.fail = fault.argument != 0;
+		}
 		call.after = fault.action == KILL_AFTER;
 		call.cut = fault.action == KILL_AT;
 		call.bytes = fault.argument;
 	}
-	if (fault.name != NULL && strcmp(fault.name, name) == 0 &&
+	if (fault.action != HOLD && fault.name != NULL &&
+	    strcmp(fault.name, name) == 0 &&
 	    (fault.times == 0 || fault.hits < fault.times)) {
 		fault.hits++;
 		call.fail = fault.action == FAIL;

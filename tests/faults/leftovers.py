@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Goal: what other times have left, an index, a copy, another history of the store, a file
+or a process of 1.0.0, lets no stored id take another plant, and loses none."""
+
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import itertools
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from clients import Clients
+from lib_faults import (
+    Event, Tally, cannot_mount, create_by_cgi, judge, make_image, mount, mounted,
+    parts_side_by_side, run_script, unmount,
+)
+from lib_service import (
+    WAIT_S, Store, init_store, listening, responder, run, start, stop_process, temporary_store,
+    wait_until,
+)
+from load import ask, single
+from power_cut_mount import GO_DOWN, NO_LOG_FLUSH
+
+BASE = 20_000  # plants, whose ids are all over the index
+LOAD_S = 0.5
+ASKED = 150
+PAGE = 4096
+SHARES = (0.05, 0.2, 0.5, 0.8, 0.95)  # of the pages that were written
+FULL = 5002
+PROMPT_S = 1.0
+BUSY_S = 4.0  # what that may take more, on a busy machine; it was 30 s once
+RENAMES = 4
+
+
+def random_ids(chance: random.Random) -> Iterator[int]:
+    """Also for threads."""
+    return map(lambda _: chance.randrange(1, 1 << 62), itertools.count())
+
+
+@contextlib.contextmanager
+def service(store: Store, name: str = "one") -> Iterator[tuple[subprocess.Popen, pathlib.Path]]:
+    """One process on a socket of its own, which ends with it."""
+    path = store.root / f"{name}.sock"
+    with contextlib.closing(listening(path)) as listener:
+        process = start([store.responder], store.root / "service.log", stdin=listener,
+                        env=store.environment())
+    try:
+        yield process, path
+    finally:
+        stop_process(process)
+
+
+def load(store: Store, chance: random.Random) -> list[Event]:
+    """Store the base; what the importer was told."""
+    events = [Event(0, 0, plant_id, ("base", None), "created_or_same")
+              for plant_id in itertools.islice(random_ids(chance), BASE)]
+    text = b"".join(b'{"id":%d,"name":"base"}\n' % told.plant_id for told in events)
+    store.command("import", "--quiet", input=text, check=True)
+    return events
+
+
+def copied(store: Store, name: str) -> Store:
+    """A copy of the directory, for the same clients."""
+    copy = dataclasses.replace(store, root=store.root / name)
+    shutil.rmtree(copy.root, ignore_errors=True)
+    copy.root.mkdir()
+    shutil.copytree(store.dir, copy.dir)
+    shutil.copy(store.tokens, copy.tokens)
+    return copy
+
+
+def contradict(store: Store, ids: list[int], chance: random.Random) -> collections.Counter[str]:
+    """What clients are told that send another plant with a stored id, "refused" if no start
+    serves; nobody may be told that it is created."""
+    log, outcomes = store.root / "service.log", collections.Counter()
+    log.unlink(missing_ok=True)
+    with service(store) as (process, path):
+        wait_until(lambda: process.poll() is not None or "serving with" in log.read_text())
+        if process.poll() is not None:
+            return collections.Counter(("refused",))
+        for plant_id in chance.sample(ids, min(ASKED, len(ids))):
+            with single(store, path) as exchange:
+                outcome = ask(exchange, (plant_id, "another", None))[0].outcome
+            outcomes[outcome] += 1
+            if outcome != "conflict":
+                break
+        process.kill()
+    return outcomes
+
+
+# --- An index that is not of its journal ---------------------------------------
+
+
+def mix(old: bytes, new: bytes, chance: random.Random) -> bytes:
+    """The pages that a lost device, or a slow copy, has of either time."""
+    share = chance.choice(SHARES)
+    pages = []
+    for at in range(0, len(new), PAGE):
+        take = new if chance.random() < share else old.ljust(at + PAGE, b"\0")
+        pages.append(take[at:at + PAGE])
+    return b"".join(pages)
+
+
+def check_mixtures(tally: Tally, build: pathlib.Path, rounds: int) -> None:
+    chance = random.Random(1)
+    with temporary_store(str(build)) as store:
+        load(store, chance)
+        data = store.dir / "index" / "data.mdb"
+        with service(store) as (process, path):
+            with Clients(store, path, random_ids(chance)) as clients:
+                time.sleep(LOAD_S)
+                old, before = data.read_bytes(), list(clients.created)
+                fast = copied(store, "fast")
+                time.sleep(LOAD_S)
+                process.kill()
+        new, ids = data.read_bytes(), clients.created
+        told = {"copied fast": contradict(fast, before, chance),
+                "copied slowly": collections.Counter(), "lost": collections.Counter()}
+        for _ in range(rounds):
+            image = mix(old, new, chance)
+            copy = copied(store, "copy")
+            (copy.dir / "index" / "data.mdb").write_bytes(image)
+            told["copied slowly"] += contradict(copy, ids, chance)
+            # The same file, as after the loss of the device.
+            data.write_bytes(image)
+            told["lost"] += contradict(store, ids, chance)
+        changed = sum(old[at:at + PAGE] != new[at:at + PAGE] for at in range(0, len(new), PAGE))
+    print(f"# {rounds} mixtures of {changed} changed pages: {told}")
+    for what, outcomes in told.items():
+        well = not outcomes["created_or_same"] and (outcomes["conflict"] or outcomes["refused"])
+        tally.check(bool(well), f"an index, {what}: no stored id takes another plant", outcomes)
+    tally.check(changed > 20 and told["lost"]["conflict"] > 0, "the index was of two times")
+
+
+def check_lost(tally: Tally, build: pathlib.Path, kind: str, rounds: int) -> None:
+    """The file system goes under load, and is mounted again in the same boot."""
+    chance, wrong, told = random.Random(kind), [], collections.Counter()
+    for _ in range(rounds):
+        with temporary_store(str(build)) as store:
+            image = make_image(store.root / "image", kind)
+            with mounted(str(image), store.dir, "-o", "loop"):
+                init_store(store.build, store.dir)
+                events = load(store, chance)
+                run("sync", "-f", store.dir, check=True)
+                with service(store) as (process, path):
+                    with Clients(store, path, random_ids(chance)) as clients:
+                        wait_until(lambda: clients.stored() > ASKED)
+                        # As the kernel's periodic write-back.
+                        with subprocess.Popen(["sync", "-f", store.dir], stderr=subprocess.DEVNULL):
+                            time.sleep(chance.uniform(0, 0.05))
+                            place = os.open(store.dir, os.O_RDONLY)
+                            fcntl.ioctl(place, GO_DOWN, NO_LOG_FLUSH)
+                            os.close(place)
+                        process.kill()
+                unmount(store.dir)
+                mount(image, store.dir, "-o", "loop")
+                told += contradict(store, clients.created, chance)
+                probe = create_by_cgi(store, 1, "afterwards")[0]
+                wrong += judge(store, [*events, *clients.events, probe])
+    print(f"# {kind}: lost and mounted again {rounds} times: {told}")
+    tally.check(not wrong and set(told) == {"conflict"}, f"{kind}: a file system lost and mounted "
+                "again: nothing is lost, no id takes another plant", (told, wrong[:4]))
+
+
+# --- Another history -----------------------------------------------------------
+
+
+def store_some(store: Store, ids: range, *, killed: bool = False) -> None:
+    with service(store) as (process, path):
+        for plant_id in ids:
+            with single(store, path) as exchange:
+                if ask(exchange, (plant_id, "Fern", None))[0].outcome != "created_or_same":
+                    raise RuntimeError(f"plant {plant_id} is not stored")
+        if killed:
+            process.kill()
+
+
+def refused(store: Store, sentence: str, tally: Tally) -> None:
+    done = create_by_cgi(store, 99, "Moss")[1]
+    tally.check(done.returncode != 0 and b"Status: 503" in done.stdout,
+                f"{sentence}: the start refuses", done)
+    done = store.command("verify", "--quiet")
+    tally.check(done.returncode in (os.EX_CONFIG, os.EX_DATAERR), f"{sentence}: verify fails", done)
+
+
+def check_histories(tally: Tally, build: pathlib.Path) -> None:
+    with temporary_store(str(build)) as store, temporary_store(str(build)) as other:
+        for killed in (False, True):
+            where = "killed" if killed else "ended"
+            store_some(store, range(20))
+            branch = copied(store, where)
+            first = 5000 if killed else 2000
+            store_some(store, range(first, first + 10), killed=killed)
+            own = store.journal.read_bytes()
+            store_some(branch, range(first + 1000, first + 1040))
+            shutil.copy(branch.journal, store.journal)
+            refused(store, f"a longer journal of another history, {where}", tally)
+            store.journal.write_bytes(own)
+            store_some(store, range(first, first + 12))
+        store_some(other, range(5))
+        for names in (("index",), ("plants.jsonl", "plants.jsonl.end")):
+            saved = store.root / "saved"
+            shutil.rmtree(saved, ignore_errors=True)
+            shutil.copytree(store.dir, saved)
+            run("rm", "-r", *(store.dir / name for name in names), check=True)
+            run("cp", "-a", *(other.dir / name for name in names), store.dir, check=True)
+            refused(store, f"{' and '.join(names)} of another store", tally)
+            shutil.rmtree(store.dir)
+            saved.rename(store.dir)
+
+
+def check_idle(tally: Tally, build: pathlib.Path) -> None:
+    """A is idle, B stores, A ends."""
+    with temporary_store(str(build)) as store:
+        mark = store.dir / "plants.jsonl.end"
+        with service(store, "a") as (first, path_a):
+            with single(store, path_a) as exchange:
+                events = [ask(exchange, (1, "Fern", None))[0]]
+            idle = wait_until(lambda: mark.exists() and mark.stat().st_size > 0)
+            tally.check(idle, "an idle service writes its closing line")
+            with service(store, "b") as (_, path_b):
+                for plant_id in range(10, 15):
+                    with single(store, path_b) as exchange:
+                        events.append(ask(exchange, (plant_id, "Fern", None))[0])
+                status = stop_process(first)
+                tally.check(status == 0, "the idle one ends", status)
+                wrong = judge(store, events)
+                tally.check(not wrong, "and takes nothing from what the other has stored", wrong)
+
+
+# --- What 1.0.0 has left --------------------------------------------------------
+
+
+def check_upgrade(tally: Tally, build: pathlib.Path) -> None:
+    for left in ("alone", "beside a fresh copy"):
+        with temporary_store(str(build)) as store:
+            store_some(store, range(10), killed=True)
+            failed = store.dir / "plants.jsonl.failed"
+            if left == "alone":
+                store.journal.rename(failed)
+            else:  # stopped between the copy and the end of the old one
+                shutil.copy(store.journal, failed)
+            events = [create_by_cgi(store, plant_id, "Fern")[0] for plant_id in range(12)]
+            wrong = judge(store, events)
+            told = {event.outcome for event in events}
+            tally.check(not wrong and told == {"created_or_same"},
+                        f"a .failed file of 1.0.0 {left}: all is served", (told, wrong))
+            done = store.command("verify", "--quiet")
+            tally.check(done.returncode == 0, f"{left}: verify has nothing to say", done)
+    with temporary_store(str(build)) as store:
+        with responder(store, workers=2) as pair:
+            with Clients(store, pair.socket_path, itertools.count(1)) as clients:
+                for _ in range(RENAMES):
+                    stored = clients.stored()
+                    wait_until(lambda: clients.stored() > stored + 50)
+                    # As a process of 1.0.0 whose sync has failed.
+                    store.journal.rename(store.dir / "plants.jsonl.failed")
+                    wait_until(store.journal.exists)
+                stored = clients.stored()
+                again = wait_until(lambda: clients.stored() > stored + 50)
+        wrong = judge(store, clients.events)
+        tally.check(again and not wrong, "renamed by a process of 1.0.0 beside ours: served again",
+                    (clients.errors, wrong[:3]))
+
+
+# --- A full disk -----------------------------------------------------------------
+
+
+def check_full(tally: Tally, build: pathlib.Path) -> None:
+    """No room for the index that is to be built."""
+    with temporary_store(str(build)) as store, \
+            mounted("none", store.dir, "-t", "tmpfs", "-o", "size=8m,mode=0700"):
+        init_store(store.build, store.dir)
+        load(store, random.Random(3))
+        shutil.rmtree(store.dir / "index")
+        with contextlib.suppress(OSError), open(store.dir / "filler", "wb", 0) as filler:
+            while True:
+                filler.write(bytes(PAGE))
+        with contextlib.closing(listening(store.root / "full.sock")) as listener:
+            process = start(["/usr/bin/multiwatch", "--forks=1", "--retry=1000", "--",
+                             store.responder], store.root / "service.log", stdin=listener,
+                            env=store.environment(PATH="/usr/bin:/bin"))
+            try:
+                with single(store, store.root / "full.sock") as exchange:
+                    told, answer = ask(exchange, (3, "Fern", None))
+                took = told.end - told.start
+                tally.check(answer is not None and answer.is_error(503, FULL)
+                            and took < PROMPT_S + BUSY_S,
+                            "full, and an index to build: 503 within a second", (took, answer))
+                (store.dir / "filler").unlink()
+
+                def stored() -> bool:
+                    with single(store, store.root / "full.sock") as exchange:
+                        return ask(exchange, (3, "Fern", None))[0].outcome == "created_or_same"
+
+                tally.check(wait_until(stored, WAIT_S), "when there is room it is stored")
+            finally:
+                stop_process(process)
+
+
+def scenario(tally: Tally, arguments) -> None:
+    build, long = arguments.build, arguments.long
+    parts = [
+        ("mixtures", lambda own: check_mixtures(own, build, 100 if long else 6)),
+        ("histories", lambda own: check_histories(own, build)),
+        ("idle", lambda own: check_idle(own, build)),
+        ("upgrade", lambda own: check_upgrade(own, build)),
+    ]
+    for kind in ("ext4", "xfs"):
+        with temporary_store(str(build)) as store:
+            reason = cannot_mount(store.root, kind)
+        if reason:
+            tally.skip(f"{kind}: lost and mounted again", reason)
+        else:
+            parts.append((f"{kind} lost",
+                          lambda own, kind=kind: check_lost(own, build, kind, 20 if long else 1)))
+    if os.geteuid() == 0:
+        parts.append(("full", lambda own: check_full(own, build)))
+    else:
+        tally.skip("a full disk and an index to build", "needs root")
+    parts_side_by_side(tally, parts)
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(__doc__, scenario))

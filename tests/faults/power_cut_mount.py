@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Goal: when the power goes while clients create, on real file systems, every
 plant that was acknowledged is there after the next start; and this test would
-see it if one were not."""
+see it if one were not.  A file that was reported as made keeps its name."""
 
 import fcntl
 import itertools
@@ -11,15 +11,16 @@ import random
 import shutil
 import struct
 import sys
+import threading
 import time
 import uuid
 
 from clients import Clients
 from lib_faults import (
-    Event, Tally, cannot_mount, compile_shim, judge, make_image, mount, preload, run_script,
-    unmount,
+    Event, Tally, cannot_mount, compile_shim, create_by_cgi, judge, make_image, mount, preload,
+    run_script, unmount,
 )
-from lib_service import Store, init_store, responder, temporary_store, wait_until
+from lib_service import Store, init_store, responder, run, temporary_store, wait_until
 
 KINDS = ("ext4", "xfs")
 CUTS = 52  # for each kind
@@ -144,6 +145,103 @@ def check_mutant(tally: Tally, machine: Machine) -> None:
     tally.check(bool(lost), sentence, found[:3])
 
 
+# --- Names ---------------------------------------------------------------------
+
+TORN = b'{"seq":2,"torn'
+
+
+def give_back_names(store: Store) -> None:
+    """What 1.0.0 has renamed, and a torn end, which is to be kept."""
+    init_store(store.build, store.dir)
+    create_by_cgi(store, 1, "Fern")
+    whole = store.journal.read_bytes().rstrip(b"\n") + b"\n"
+    store.journal.write_bytes(whole + TORN)
+    store.journal.rename(store.dir / "plants.jsonl.failed")
+
+
+def post(store: Store, environment: dict[str, str]) -> bool:
+    return create_by_cgi(store, 7, "Fern", environment)[0].outcome == "created_or_same"
+
+
+def call(store: Store, environment: dict[str, str], *words: object) -> bool:
+    return store.command(*words, env=store.environment() | environment).returncode == 0
+
+
+def is_valid(store: Store) -> bool:
+    return call(store, {}, "verify", "--quiet", store.dir / "new")
+
+
+def kept_torn(store: Store) -> bool:
+    kept = [path.read_bytes() for path in store.dir.glob("*.torn-*")]
+    return TORN in kept and {plant["id"] for plant in store.plants()} == {1, 7}
+
+
+# What comes before, what is done, and what is true then.
+OPERATIONS = {
+    "init": (None, lambda store, env: call(store, env, "init", store.dir / "new"), is_valid),
+    "backup": (None, lambda store, env: call(store, env, "backup", "--dir", store.root / "source",
+                                             store.dir / "new"), is_valid),
+    "recover": (None, lambda store, env: call(store, env, "recover", store.root / "source",
+                                              store.dir / "new"), is_valid),
+    "token add": (None, lambda store, env: call(store, env, "token", "add", "one", "--file",
+                                                store.dir / "tokens"),
+                  lambda store: "one " in (store.dir / "tokens").read_text()),
+    "a start": (give_back_names, post, kept_torn),
+}
+
+
+def cut_at(machine: Machine, what: str, plan: dict[str, str]) -> bool:
+    """Whether all is well if the power goes at that call, or in the end."""
+    before, act, is_well = OPERATIONS[what]
+    store, held = machine.store, machine.store.root / "held"
+    make_image(machine.image, machine.kind)
+    mount(machine.image, store.dir, "-o", "loop")
+    try:
+        if before is not None:
+            before(store)
+        run("sync", "-f", store.dir, check=True)
+        done: list[bool] = []
+        environment = preload(machine.shim, FAULT_SCOPE=str(store.dir), FAULT_HOLD=str(held),
+                              **plan)
+        thread = threading.Thread(target=lambda: done.append(act(store, environment)))
+        thread.start()
+        wait_until(lambda: held.exists() or not thread.is_alive())
+        machine.cut()
+        held.unlink(missing_ok=True)
+        thread.join()
+        unmount(store.dir)
+        mount(machine.image, store.dir, "-o", "loop")
+        return (done[0] or act(store, {})) and is_well(store)
+    finally:
+        unmount(store.dir)
+
+
+def unsynced(calls: list[list[str]]) -> list[str]:
+    """New names behind which something else comes before the sync of their directory; the
+    file systems here happen to keep that order by themselves."""
+    changes = ("mkdir", "rename", "fsync", "fdatasync", "ftruncate", "pwrite")
+    calls = [call for call in calls if call[1].startswith(changes)]
+    return [path for (_, name, *_, path), following in zip(calls, [*calls[1:], ["", "", ""]])
+            if name.startswith(("mkdir", "rename"))
+            and (following[1], following[-1]) != ("fsync", os.path.dirname(path))]
+
+
+def check_names(tally: Tally, machine: Machine) -> None:
+    trace = machine.store.root / "trace"
+    machine.store.command("init", machine.store.root / "source", check=True)
+    for what in OPERATIONS:
+        trace.unlink(missing_ok=True)
+        wrong = [] if cut_at(machine, what, {"FAULT_TRACE": str(trace)}) else ["in the end"]
+        calls = [line.split() for line in trace.read_text().splitlines()]
+        syncs = [call[0] for call in calls if call[1] in ("fsync", "fdatasync")]
+        wrong += unsynced(calls)
+        wrong += [f"at call {number}" for number in syncs
+                  if not cut_at(machine, what, {"FAULT_PLAN": f"{number}:hold=0"})]
+        tally.check(not wrong and len(syncs) > 1,
+                    f"{what}: done once it is reported, and again after a power cut before any of "
+                    f"its syncs", (len(syncs), wrong))
+
+
 def scenario(tally: Tally, arguments) -> None:
     shim = compile_shim(arguments.build)
     for kind in KINDS:
@@ -157,6 +255,9 @@ def scenario(tally: Tally, arguments) -> None:
             machine = Machine(store, kind, shim)
             with tally.part(f"{kind}: the power cuts run to their end"):
                 check_cuts(tally, machine, CUTS * (20 if arguments.long else 1))
+            if kind == KINDS[0]:
+                with tally.part("the names of files"):
+                    check_names(tally, machine)
             with tally.part(f"{kind}: the cuts without syncs run to their end"):
                 check_mutant(tally, machine)
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 from lib_service import (
-    PIPE_FULL, WAIT_S, Answer, Store, Tally, check_length, main, new_plant, parse_cgi, state_of,
-    temporary_store, unread, wait_until,
+    PIPE_FULL, WAIT_S, Answer, Store, Tally, check_length, held_lock, main, new_plant, parse_cgi,
+    state_of, temporary_store, unread, wait_until,
 )
 
 UNKNOWN = "Bearer pst_" + "A" * 43
@@ -106,6 +106,10 @@ def scenario(tally: Tally, build_dir: str) -> None:
             with tally.part(f"{name} is answered"):
                 answer = ask(store, request, sent, **settings)
                 tally.check(answer.is_error(*told), f"{name} is told", answer)
+        with tally.part("a store in use is answered"), held_lock(store):
+            health = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
+            answer = ask(store, health, b"", PLANT_STORE_HEALTH_PATH="/health")
+            tally.check(answer.is_error(503, 5004), "a store in use is busy", answer)
         with tally.part("a plant is answered"):
             answer = ask(store, good, body)
             tally.check(answer.is_plant("Fern"), "a plant is created", answer)

@@ -76,18 +76,19 @@ X(TAG_NOT_STRING, 4302, 400, "The member \"tag\" is not a string: send a " \
 	"string or leave it out.") \
 X(CONFLICT, 5001, 409, "Another plant with this id is stored already: send " \
 	"another id.") \
-X(STORE_FULL, 5002, 503, "The store is full: nothing was stored; try again " \
-	"later.") \
+X(STORE_FULL, 5002, 503, "The store is full: this request stored nothing; " \
+	"try again later.") \
 X(STORE_FAILED, 5003, 503, "The store has failed: it is not known whether " \
 	"the plant was stored; try again later, which is safe.") \
-X(STORE_BUSY, 5004, 503, "The store is busy: nothing was stored; try again " \
-	"later.") \
-X(NOT_READY, 5006, 503, "The service cannot take plants: its operator finds " \
-	"the reason in the log; try again later.") \
+X(STORE_BUSY, 5004, 503, "The store is busy: this request stored nothing, " \
+	"but an earlier one may have stored the plant; try again, which is " \
+	"safe.") \
+X(NOT_READY, 5006, 503, "The service cannot take plants: its operator finds the " \
+	"reason in the log; try again later.") \
 X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
 	"whether the plant was stored; try again later, which is safe.") \
-X(STORE_AWAY, 5008, 503, "The database does not serve: nothing was stored; " \
-	"try again later.") \
+X(STORE_AWAY, 5008, 503, "The database does not serve: this request stored " \
+	"nothing; try again later.") \
 X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
 	"whether the plant was stored; try again, which is safe.") \
 X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time come from this " \

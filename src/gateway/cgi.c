@@ -114,8 +114,9 @@ use_store(
 
 	*store = store_open(&options, &fault);
 	if (*store == NULL) {
-		if (config->database != NULL && fault == FAULT_BUSY)
-			api_stored(call, STORE_AWAY);
+		if (fault == FAULT_BUSY)
+			api_stored(call,
+			    config->database != NULL ? STORE_AWAY : STORE_BUSY);
 		else
 			api_fail(call, HTTP_NOT_READY);
 		return service_status(fault);

@@ -691,6 +691,24 @@ API_TEST(health_is_503_without_a_valid_token_or_store_whatever_the_contract)
 	assert_begins(answer(&api, &call), "Status: 503");
 }
 
+API_TEST(check_is_told_the_health_without_a_path_and_no_header_is_a_check)
+{
+	static const struct sent check = { { REQUEST_CHECK "=" }, "" };
+	static const struct sent header = { { GET, "HTTP_" REQUEST_CHECK "=1" },
+		"" };
+	struct api_call call;
+
+	fixture->config.health_path = "";
+	head(&fixture->api, &call, &check);
+	assert_contains(answer(&fixture->api, &call), "{\"status\":\"ok\"}");
+	api_set_ready(STORE_UNKNOWN);
+	head(&fixture->api, &call, &check);
+	assert_contains(answer(&fixture->api, &call), "{\"error\":5009,");
+	api_set_ready(STORE_CREATED);
+	head(&fixture->api, &call, &header);
+	assert_begins(answer(&fixture->api, &call), "Status: 401");
+}
+
 API_TEST(answers_are_counted_by_status_and_error_but_not_an_operators)
 {
 	static const struct {

@@ -295,8 +295,8 @@ def check_socket(tally: Tally, store: Store) -> None:
             told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
                  "but not of a service that is down")
         kept = path.rename(store.root / "kept")
-    told(tally, run(kept), UNAVAILABLE, f"{kept}: nobody listens: the service is down; run: "
-         "systemctl start plant-store.socket", "a socket that was left is told")
+    told(tally, run(kept), UNAVAILABLE, f"{kept}: nobody listens: the service is down; see: "
+         "journalctl -u plant-store; then run: systemctl start plant-store.socket", "a socket that was left is told")
     kept.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(kept))
@@ -308,11 +308,15 @@ def check_socket(tally: Tally, store: Store) -> None:
         kept.chmod(0o660)
         os.chown(kept, -1, group)
         listener.listen()
-        for answer in b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"error":5003,"message":"."}':
+        for answer, words in (
+            (b"", "closed without an answer; see: journalctl"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else answers; see: journalctl"),
+            (b'{"error":5003,"message":"Gone."}',
+             "could not store a plant: error 5003: Gone. See: journalctl"),
+        ):
             process = threading.Thread(target=answer_one, args=(listener, answer))
             process.start()
-            words = "something else answers" if answer else "closed without an answer"
-            told(tally, run(kept), UNAVAILABLE, words + "; see: journalctl", f"{words} is told")
+            told(tally, run(kept), UNAVAILABLE, words, f"{words} is told")
             process.join()
 
 

@@ -15,6 +15,9 @@
 /* More than any web server sends; a request with more is refused. */
 #define REQUEST_VARIABLES_MAX 1024
 
+/* See struct request. */
+#define REQUEST_CHECK "PLANT_STORE_CHECK"
+
 /* Absent ones are NULL. */
 struct request {
 	const char *method;
@@ -27,6 +30,8 @@ struct request {
 	const char *transfer_encoding;
 	/* These are "" if they occur twice. */
 	const char *id, *origin, *preflight_method;
+	/* Of `plant-store check`: no header of a client gets this name. */
+	const char *check;
 };
 
 /*

@@ -93,7 +93,7 @@ is_for(const struct request *request, const char *path)
 static enum api_page
 find_page(const struct api *api, const struct request *request, bool cors)
 {
-	if (is_for(request, api->config->health_path))
+	if (request->check != NULL || is_for(request, api->config->health_path))
 		return API_HEALTH;
 	if (is_for(request, api->config->metrics_path))
 		return API_METRICS;

@@ -94,23 +94,21 @@ prepare_listener(void)
 }
 
 /*
- * Until a signal ends the service; SIGHUP has the tokens read again.  Where
- * health is asked for, look each second: no reactor is to wait for that.
+ * Until a signal ends the service; SIGHUP has the tokens read again.  Look each
+ * second whether the store is ready: no reactor is to wait for that.
  */
 static void
-wait_for_end(const struct config *config, struct tokens *tokens,
-    struct store *store, const sigset_t *set)
+wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
 {
-	const bool asked = config->health_path[0] != '\0';
-	const struct timespec step = { .tv_sec = asked ? 1 : LOG_INTERVAL_S };
+	const struct timespec step = { .tv_sec = 1 };
 	time_t waited_s = 0;
 	int number;
 
 	notify_supervisor("READY=1");
 	do {
-		if (asked)
-			api_set_ready(store_ready(store));
 		number = sigtimedwait(set, NULL, &step);
+		if (number < 0)
+			api_set_ready(store_ready(store));
 		waited_s += step.tv_sec;
 		if (number >= 0 || waited_s >= LOG_INTERVAL_S) {
 			api_log_refusals();
@@ -151,6 +149,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 	else {
 		if (config->database == NULL)
 			sandbox_enter(config);
+		api_set_ready(store_ready(store));
 		for (; n < config->threads; n++) {
 			reactors[n] =
 			    reactor_start(config, tokens, store, stop);
@@ -162,7 +161,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		status = EX_OK;
 		log_info("serving with %u threads, store %s", n,
 		    config->database != NULL ? "in a database" : config->dir);
-		wait_for_end(config, tokens, store, set);
+		wait_for_end(tokens, store, set);
 	}
 	if (stop >= 0)
 		eventfd_write(stop, 1);

@@ -42,6 +42,7 @@ request_read(struct request *request, char *const *variables)
 		WANTED("HTTP_X_REQUEST_ID", id),
 		WANTED("HTTP_ORIGIN", origin),
 		WANTED("HTTP_ACCESS_CONTROL_REQUEST_METHOD", preflight_method),
+		WANTED(REQUEST_CHECK, check),
 	};
 	bool ambiguous = false;
 	size_t i;

@@ -32,6 +32,7 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "http/errors.h"
+#include "http/request.h"
 #include "http/tokens.h"
 #include "store/reader.h"
 #include "store/store.h"
@@ -63,6 +64,8 @@ static const char usage[] =
 #define ANSWER_S 15
 /* More than heads and the body of an Error. */
 #define ANSWER_MAX 4096
+/* Of a service that could store a plant. */
+#define OK "{\"status\":\"ok\"}"
 
 struct check {
 	const struct call *call;
@@ -240,6 +243,10 @@ check_store(struct check *check)
 		store = store_open(&options, &fault);
 		if (store == NULL)
 			check->wrong++; /* logged */
+		else if (store_ready(store) != STORE_CREATED)
+			say_wrong(check,
+			    "database: it does not confirm commits; see "
+			    "plant-store-postgresql(7)");
 		else
 			printf("database: ok\n");
 		store_close(store);
@@ -257,12 +264,11 @@ check_store(struct check *check)
 		    dir, dir);
 }
 
-/* GET without a credential (FastCGI 1.0, appendix B): it ends with 1001. */
+/* Asks for its state (FastCGI 1.0, appendix B). */
 static const char probe[] = "\1\1\0\1\0\10\0\0"
 			    "\0\1\0\0\0\0\0\0"
 			    "\1\4\0\1\0\23\0\0"
-			    "\16\3REQUEST_METHODGET"
-			    "\1\4\0\1\0\0\0\0"
+			    "\21\0" REQUEST_CHECK "\1\4\0\1\0\0\0\0"
 			    "\1\5\0\1\0\0\0\0";
 
 static void
@@ -319,8 +325,9 @@ check_socket(struct check *check, const char *path)
 	static const struct timeval limit = { .tv_sec = ANSWER_S };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char answer[ANSWER_MAX] = "";
+	char answer[ANSWER_MAX] = "", why[256];
 	const char *error;
+	int number;
 	ssize_t n;
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
@@ -333,9 +340,15 @@ check_socket(struct check *check, const char *path)
 		if (n > 0)
 			n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
 		error = memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
-		if (error != NULL &&
-		    atoi(error + 9) == errors_number(HTTP_CREDENTIAL_MISSING))
+		if (memmem(answer, sizeof(answer) - 1, OK, strlen(OK)) != NULL)
 			printf("%s: the service answers: ok\n", path);
+		else if (error != NULL &&
+			 sscanf(error, "{\"error\":%d,\"message\":\"%255[^\"]",
+			     &number, why) == 2)
+			say_wrong(check,
+			    "%s: the service could not store a plant: error "
+			    "%d: %s See: journalctl -u plant-store",
+			    path, number, why);
 		else
 			say_wrong(check,
 			    "%s: %s; see: journalctl -u plant-store; then run: "
@@ -346,7 +359,8 @@ check_socket(struct check *check, const char *path)
 				    : "closed without an answer");
 	} else if (errno == ENOENT || errno == ECONNREFUSED)
 		say_wrong(check,
-		    "%s: %s: the service is down; run: systemctl start "
+		    "%s: %s: the service is down; see: journalctl -u "
+		    "plant-store; then run: systemctl start "
 		    "plant-store.socket (without systemd: plant-store-start)",
 		    path,
 		    errno == ENOENT ? "there is no socket" : "nobody listens");

@@ -25,13 +25,13 @@ SPELT = ("/%6detrics", "//metrics", "/x/../metrics", "/metrics?x", "/metrics/", 
 NOTHING = Told(404, 2001)
 
 
-def ask(server: Running, address: str, method: str, path: str) -> Answer:
+def ask(server: Running, address: str, method: str, path: str, **headers: str) -> Answer:
     connection = http.client.HTTPConnection(
         server.host, server.port, 30.0, source_address=(address, 0))
     body = new_plant(1, "Fern") if method == "POST" else None
     token = {"Authorization": f"Bearer {server.token}"} if body else {}
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json"} | token)
+        connection.request(method, path, body, {"Content-Type": "application/json"} | token | headers)
         answer = connection.getresponse()
         return Answer(answer.status, answer.getheaders(), answer.read())
     finally:
@@ -51,6 +51,9 @@ def check(tally: Tally, set_up: SetUp, build_dir: str) -> None:
         answers = [ask(server, FAR, "GET", path) for path in SPELT]
         well = all(answer.status != 200 for answer in answers)
         tally.check(well, "nor for others who write it otherwise", answers)
+        headers = {"PLANT_STORE_CHECK": "1", "Plant-Store-Check": "1"}
+        answer = ask(server, FAR, "GET", server.path + "?PLANT_STORE_CHECK=1", **headers)
+        tally.check(answer.status == 401, "nor can a client ask as check does", answer)
         answer = ask(server, FAR, "POST", server.path)
         tally.check(answer.is_plant("Fern"), "plants are for others, too", answer)
     with running(set_up, build_dir, **{name: "/x" + path for name, path in settings.items()}) as it:

@@ -13,9 +13,15 @@
  * the statement by its lock_timeout; then each id is tried alone.  If no
  * session can be made, the next commit after a pause tries again; until then
  * commits are STORE_AWAY at once.
+ *
+ * Whether a plant sent now could be stored: for PROBE_MS what the last commit
+ * has shown; then a probe shows it.  The server keeps the session of a commit
+ * that waits, whatever its client does, and has few of them: so no probe waits
+ * beside another one, and while one waits, commits are STORE_UNKNOWN at once.
  */
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +37,8 @@
 #define PAUSE_MAX_MS 2000
 /* The same trouble is logged again after so long. */
 #define TROUBLE_INTERVAL_MS 60000
+/* From a confirmed commit to a probe. */
+#define PROBE_MS 2000
 /* Of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
@@ -40,8 +48,11 @@ enum { IDS, PLANTS, BY, AT, COLUMNS };
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	_Atomic unsigned commits; /* that have a session, or want one */
-	pthread_mutex_t mutex;    /* of all below */
+	_Atomic unsigned commits;     /* that have a session, or want one */
+	_Atomic int64_t confirmed_ms; /* when the last one was confirmed */
+	_Atomic int state;            /* what the last one has shown */
+	_Atomic bool waiting;         /* for long, and so would another one */
+	pthread_mutex_t mutex;        /* of all below */
 	struct session *idle;
 	int64_t pause_ms; /* 0, or the last attempt to connect failed; */
 	int64_t retry_ms; /* the next one is not before */
@@ -141,6 +152,35 @@ give_back(struct store *store, struct session *session)
 	pthread_mutex_unlock(&store->mutex);
 }
 
+/* --- What commits show --- */
+
+/* Not the same again and again, as under load. */
+static void
+log_trouble(struct store *store, const char *what, const char *reason)
+{
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	pthread_mutex_lock(&store->mutex);
+	bool due = strcmp(store->trouble, reason) != 0 ||
+		   now_ms - store->trouble_ms >= TROUBLE_INTERVAL_MS;
+	if (due) {
+		strcpy(store->trouble, reason);
+		store->trouble_ms = now_ms;
+	}
+	pthread_mutex_unlock(&store->mutex);
+	if (due)
+		log_error("the database %s: %s", what, reason);
+}
+
+static void
+confirm(struct store *store)
+{
+	store->confirmed_ms = clock_ms(CLOCK_MONOTONIC);
+	store->state = STORE_CREATED;
+	if (atomic_exchange(&store->waiting, false))
+		log_info("the database confirms commits again");
+}
+
 /* --- A statement --- */
 
 /* Whether it is the first of its id, and without a result. */
@@ -196,9 +236,9 @@ encode(const struct batch *batch, int columns, const char **values)
 
 /*
  * A row of the answer: an id and, unless the row was made now, its plant, to
- * which all items with this id refer.
+ * which all items with this id refer.  False if it was not asked for.
  */
-static void
+static bool
 settle_row(const struct batch *batch, const PGresult *rows, int row)
 {
 	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
@@ -217,6 +257,9 @@ settle_row(const struct batch *batch, const PGresult *rows, int row)
 		else
 			end = middle;
 	}
+	if (i == batch->n || batch->items[i]->plant->id != id ||
+	    !is_asked(batch, i))
+		return false;
 	for (; i < batch->n && batch->items[i]->plant->id == id; i++) {
 		struct store_item *item = batch->items[i];
 
@@ -230,47 +273,55 @@ settle_row(const struct batch *batch, const PGresult *rows, int row)
 			len = item->plant->len;
 		}
 	}
+	return true;
 }
 
+/* If its rows are not those that were asked for, nothing in it is believed. */
 static enum session_result
-run_statement(const struct batch *batch, const char *name, int columns)
+run_statement(struct store *store, const struct batch *batch, const char *name,
+    int parameters)
 {
 	const char *values[COLUMNS];
+	const struct statement statement = { name,
+		parameters == COLUMNS ? 1 : 2, parameters, values };
 	PGresult *rows;
+	bool good = true;
 
-	encode(batch, columns, values);
-	enum session_result status = session_run(
-	    batch->session, name, columns, values, batch->deadline_ms, &rows);
+	encode(batch, parameters, values);
+	enum session_result status =
+	    session_run(batch->session, &statement, batch->deadline_ms, &rows);
 	for (int row = 0; row < PQntuples(rows); row++)
-		settle_row(batch, rows, row);
+		good = good && settle_row(batch, rows, row);
+	/* A row was made or locked, so the commit was one that waits. */
+	if (good && PQntuples(rows) > 0)
+		confirm(store);
 	PQclear(rows);
-	return status;
+	if (good)
+		return status;
+	for (size_t i = 0; i < batch->n; i++)
+		batch->items[i]->result = RESULT_OPEN;
+	strcpy(batch->session->reason, "rows that were not asked for");
+	return SESSION_UNKNOWN;
 }
 
 /* --- Commit --- */
 
-/* Not the same again and again, as under load. */
-static void
-log_trouble(struct store *store, const char *what, const char *reason)
+static bool
+is_code(const struct session *session, const char *begin)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-
-	pthread_mutex_lock(&store->mutex);
-	bool due = strcmp(store->trouble, reason) != 0 ||
-		   now_ms - store->trouble_ms >= TROUBLE_INTERVAL_MS;
-	if (due) {
-		strcpy(store->trouble, reason);
-		store->trouble_ms = now_ms;
-	}
-	pthread_mutex_unlock(&store->mutex);
-	if (due)
-		log_error("the database %s a batch: %s", what, reason);
+	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
 }
 
-static bool
-is_code(const struct batch *batch, const char *begin)
+static enum store_result
+refused_result(const struct session *session)
 {
-	return strncmp(batch->session->sqlstate, begin, strlen(begin)) == 0;
+	if (is_code(session, "53100"))
+		return STORE_FULL;
+	/* Not resources, locks, nor a statement that was cancelled. */
+	return is_code(session, "53") || is_code(session, "55") ||
+		       is_code(session, "40") || is_code(session, "57014")
+		   ? STORE_BUSY
+		   : STORE_AWAY;
 }
 
 static void
@@ -294,27 +345,28 @@ store_batch(struct store *store, const struct batch *batch)
 	enum store_result result = STORE_BUSY;
 
 	do {
-		status = run_statement(batch, INSERT_NAME, COLUMNS);
+		status = run_statement(store, batch, INSERT_NAME, COLUMNS);
 		if (status == SESSION_DONE && count_asked(batch) > 0)
-			status = run_statement(batch, REPEAT_NAME, 1);
+			status = run_statement(store, batch, REPEAT_NAME, 1);
 		/* Serialization failure, deadlock. */
 	} while (status == SESSION_REFUSED &&
-		 (is_code(batch, "40001") || is_code(batch, "40P01")) &&
+		 (is_code(batch->session, "40001") ||
+		     is_code(batch->session, "40P01")) &&
 		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
-		log_trouble(store, "did not confirm", reason);
+		store->state = STORE_UNKNOWN;
+		log_trouble(store, "did not confirm a batch", reason);
 		return false; /* as open results are */
 	}
 	if (status == SESSION_REFUSED) {
-		if (is_code(batch, "55P03") && count_asked(batch) > 1)
+		bool locked = is_code(batch->session, "55P03");
+
+		if (locked && count_asked(batch) > 1)
 			return true;
-		log_trouble(store, "refused", reason);
-		if (is_code(batch, "53100"))
-			result = STORE_FULL;
-		/* Not resources, locks, nor a statement that was cancelled. */
-		else if (!is_code(batch, "53") && !is_code(batch, "55") &&
-			 !is_code(batch, "40") && !is_code(batch, "57014"))
-			result = STORE_AWAY;
+		log_trouble(store, "refused a batch", reason);
+		/* Who has the id locked may be about to store this plant. */
+		result =
+		    locked ? STORE_UNKNOWN : refused_result(batch->session);
 	}
 	set_results(batch, result);
 	return result != STORE_AWAY;
@@ -359,6 +411,8 @@ commit_part(
 {
 	struct batch batch = { .items = items, .n = n };
 
+	if (store->waiting)
+		return; /* as open results are */
 	batch.texts = malloc(bytes);
 	if (batch.texts == NULL) {
 		set_results(&batch, STORE_BUSY);
@@ -406,21 +460,55 @@ commit(struct store *store, struct store_item *items, size_t n)
 	return 0;
 }
 
+/* --- Whether a plant could be stored --- */
+
+static void
+probe(struct store *store, struct session *session)
+{
+	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	PGresult *rows;
+	enum session_result status =
+	    session_run(session, &session_probe, deadline_ms, &rows);
+	bool waits = status == SESSION_DONE && PQntuples(rows) == 0;
+
+	PQclear(rows);
+	/* Without the function, all that shows is that the server answers. */
+	if ((status == SESSION_DONE && !waits) ||
+	    (status == SESSION_REFUSED &&
+		(is_code(session, "42883") || is_code(session, "0A"))))
+		confirm(store);
+	else {
+		log_trouble(store, "did not confirm a probe",
+		    waits ? "a commit is waiting; is a standby away?"
+			  : session->reason);
+		store->state = status == SESSION_REFUSED
+				   ? (int)refused_result(session)
+				   : STORE_UNKNOWN;
+		store->waiting = waits;
+	}
+	if (status == SESSION_UNKNOWN || store->state == STORE_AWAY)
+		session_close(session);
+	else
+		give_back(store, session);
+}
+
 static enum store_result
 ready(struct store *store)
 {
-	pthread_mutex_lock(&store->mutex);
-	bool idle = store->idle != NULL && session_is_alive(store->idle);
-	bool away = !idle && store->pause_ms > 0;
-	pthread_mutex_unlock(&store->mutex);
-	/* Commits may need all sessions: until they end, the last result. */
-	if (!idle && store->commits == 0) {
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	/* Commits may need all sessions, and will show it. */
+	if (store->state != STORE_CREATED ||
+	    (store->commits == 0 && now_ms - store->confirmed_ms >= PROBE_MS)) {
 		struct session *session = take_session(store);
-		away = session == NULL;
-		if (!away)
-			give_back(store, session);
+
+		if (session != NULL)
+			probe(store, session);
 	}
-	return away ? STORE_AWAY : STORE_CREATED;
+	pthread_mutex_lock(&store->mutex);
+	bool away = store->pause_ms > 0;
+	pthread_mutex_unlock(&store->mutex);
+	return away ? STORE_AWAY : (enum store_result)store->state;
 }
 
 /* --- Open and close --- */
@@ -449,6 +537,7 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
+	store->state = STORE_UNKNOWN;
 	pthread_mutex_init(&store->mutex, NULL);
 	struct session *session = connect_session(store, fault);
 	if (session != NULL) {

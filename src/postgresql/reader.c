@@ -20,9 +20,11 @@
 #define FETCH_TIMEOUT_MS 60000
 
 /* The time in milliseconds since 1970, in what all these databases document. */
-#define SELECT                         \
-	"SELECT id, plant, stored_by," \
-	" (extract(epoch FROM stored_at) * 1000)::bigint FROM plants"
+#define SELECT                                                                 \
+	"SELECT id, plant, stored_by,"                                         \
+	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint" \
+	" FROM plants"
+#define COLUMNS 4
 
 struct store_reader {
 	const struct engine *engine; /* engine.h: first */
@@ -39,11 +41,14 @@ struct store_reader {
 
 /* Run a statement; its rows take the place of those before. */
 static enum fault
-run(struct store_reader *reader, const char *sql, int64_t timeout_ms)
+run(struct store_reader *reader, const char *sql, int columns,
+    int64_t timeout_ms)
 {
+	const struct statement statement = { sql, columns, 0, NULL };
+
 	PQclear(reader->rows);
 	reader->next = 0;
-	if (session_run(reader->session, sql, 0, NULL,
+	if (session_run(reader->session, &statement,
 		clock_ms(CLOCK_MONOTONIC) + timeout_ms,
 		&reader->rows) == SESSION_DONE)
 		return FAULT_NONE;
@@ -72,7 +77,7 @@ reader_open(
 		log_error("the database: %s", reason);
 	else
 		*fault = run(reader,
-		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", 0,
 		    SESSION_TIMEOUT_MS);
 	if (*fault == FAULT_NONE)
 		return reader;
@@ -123,10 +128,11 @@ fetch(struct store_reader *reader)
 		    " WHERE stored_at >= '%s' ORDER BY stored_at, id",
 		    reader->since);
 		reader->walking = true;
-		fault = run(reader, sql, SESSION_TIMEOUT_MS);
+		fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
 	}
-	return fault == FAULT_NONE ? run(reader, FETCH, FETCH_TIMEOUT_MS)
-				   : fault;
+	return fault == FAULT_NONE
+		   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
+		   : fault;
 }
 
 bool
@@ -161,10 +167,15 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	char sql[sizeof(SELECT " WHERE id = -9223372036854775808")];
 
 	sprintf(sql, SELECT " WHERE id = %" PRId64, id);
-	enum fault fault = run(reader, sql, SESSION_TIMEOUT_MS);
+	enum fault fault = run(reader, sql, COLUMNS, SESSION_TIMEOUT_MS);
 	if (fault == FAULT_NONE && PQntuples(reader->rows) == 0)
 		fault = FAULT_ABSENT;
-	return fault == FAULT_NONE ? fill(reader, record) : fault;
+	if (fault == FAULT_NONE)
+		fault = fill(reader, record);
+	if (fault != FAULT_NONE || record->id == id)
+		return fault;
+	log_error("the database: its answer has another id");
+	return FAULT_BUSY;
 }
 
 enum fault
@@ -180,9 +191,10 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
 		/* It goes into JSON as it is; names may stand in quotes. */
-		snprintf(text, sizeof(text), "%s", figures[i][1]);
+		snprintf(text, sizeof(text), "%s",
+		    figures[i][1] != NULL ? figures[i][1] : "unknown");
 		for (char *c = text; *c != '\0'; c++)
-			if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
+			if (*c == '"' || *c == '\\' || *c < ' ' || *c > '~')
 				*c = '\'';
 		each(context, figures[i][0], text, 0);
 	}

@@ -9,10 +9,14 @@
  */
 #include "session.h"
 
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "ground/clock.h"
 
@@ -23,18 +27,24 @@
  * as its commit takes, or its standby is away.
  */
 #define LOCK_TIMEOUT "200ms"
+#define ANOTHER_FORM "an answer of another form"
+/* Of an answer: more than a reader's rows, or the plants of a batch. */
+#define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
 
 /*
  * Each parameter is an array, a line for each element: no plant, name or time
  * contains a newline.  Nothing is returned of ids that are stored already.
  */
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
-#define INSERT(ids, plants, by, at)                                       \
-	"INSERT INTO plants (id, plant, stored_by, stored_at)"            \
-	" SELECT * FROM unnest(" LINES(ids) "::bigint[], " LINES(         \
-	    plants) ", " LINES(by) ", " LINES(at) "::timestamptz[])"      \
-						  " ON CONFLICT (id) DO " \
-						  "NOTHING RETURNING id"
+/* clang-format off */
+#define INSERT(ids, plants, by, at) \
+	"INSERT INTO plants (id, plant, stored_by, stored_at)" \
+	" SELECT * FROM ROWS FROM (pg_catalog.unnest(" LINES(ids) \
+	"::bigint[]), pg_catalog.unnest(" LINES(plants) ")," \
+	" pg_catalog.unnest(" LINES(by) "), pg_catalog.unnest(" LINES(at) \
+	"::timestamptz[]))" \
+	" ON CONFLICT (id) DO NOTHING RETURNING id"
+/* clang-format on */
 /*
  * A row can be seen before a standby has it.  The lock is a write, so its
  * commit waits for the standby, which then has all that was written before.
@@ -44,9 +54,26 @@
 	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
 
 /*
- * Gives what an operator has to mend, or "", and the standbys; sets what a role
- * or a database may have weakened.  CockroachDB has neither fsync nor
- * full_page_writes.
+ * The tables' schema is one that search_path names: not "$user", as whoever may
+ * create schemas could make one of our role's name.  From then on pg_catalog is
+ * before it; a function there that others made is used only if it fits better,
+ * so statements qualify what does not fit exactly.
+ */
+static const char find_tables[] =
+    "SELECT coalesce((SELECT pg_catalog.set_config('search_path',"
+    " pg_catalog.format('pg_catalog, %I, pg_temp', nspname), false)"
+    " FROM pg_catalog.pg_namespace WHERE oid OPERATOR(pg_catalog.=)"
+    " (SELECT relnamespace FROM pg_catalog.pg_class"
+    " WHERE oid OPERATOR(pg_catalog.=) (SELECT pg_catalog.to_regclass("
+    "CASE WHEN pg_catalog.set_config('search_path', pg_catalog.regexp_replace("
+    "pg_catalog.current_setting('search_path'), '[$]user', 'pg_catalog',"
+    " 'gi'), false) IS NOT NULL THEN 'plants_schema' END)))), '')";
+
+/*
+ * Gives what an operator has to mend, or "", and the standbys; sets what a
+ * role, a database or the connection string may have weakened, and gives that:
+ * a message that is not sent would hide the warning of a commit.  CockroachDB
+ * has neither fsync nor full_page_writes.
  */
 static const char check[] =
     "SELECT CASE WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
@@ -64,10 +91,33 @@ static const char check[] =
     " plants: set it to on' ELSE '' END,"
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
     " set_config('synchronous_commit', 'on', false),"
+    " set_config('client_min_messages', 'warning', false),"
     " set_config('lock_timeout', '" LOCK_TIMEOUT "', false)"
     " FROM plants_schema";
 
+/*
+ * The message goes into the log alone.  A commit that waits keeps a session of
+ * our role, even after its client has gone: then one more does not wait.
+ */
+const struct statement session_probe = {
+	"WITH probe AS (INSERT INTO plants (id, plant, stored_by, stored_at)"
+	" SELECT id, plant, stored_by, stored_at FROM plants WHERE false)"
+	" SELECT pg_catalog.pg_logical_emit_message(true, 'plant-store', "
+	"'')::text"
+	" WHERE NOT EXISTS (SELECT FROM pg_stat_activity"
+	" WHERE usename = current_user"
+	" AND (wait_event = 'SyncRep' OR state = 'active' AND query LIKE 'WITH "
+	"probe%')"
+	" AND coalesce(query_start, backend_start)"
+	" < clock_timestamp() - interval '4.5 s')",
+	.columns = 1
+};
+
 /* What helps against errors, by how their codes begin. */
+#define POOLER                                                         \
+	"; sessions are mixed up, as pgbouncer does with pool_mode = " \
+	"transaction:"                                                 \
+	" set it to session"
 static const struct remedy {
 	const char *code;
 	enum fault fault; /* FAULT_SETUP: an operator has to mend it */
@@ -80,6 +130,8 @@ static const struct remedy {
 	{ "3D000", FAULT_SETUP,
 	    "; create the database, and its tables with: plant-store schema | "
 	    "psql" },
+	{ "42P05", FAULT_SETUP, POOLER },
+	{ "26000", FAULT_BUSY, POOLER },
 	{ "42501", FAULT_SETUP,
 	    "; grant the rights with: plant-store schema --roles | psql" },
 	{ "42", FAULT_SETUP,
@@ -157,12 +209,23 @@ receive_notice(void *context, const PGresult *notice)
 
 /* --- Statements --- */
 
+/* By TCP; 0 for a server on this machine's socket, which is not limited. */
+static uint64_t
+count_received(const struct session *session)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	getsockopt(PQsocket(session->conn), IPPROTO_TCP, TCP_INFO, &info, &len);
+	return info.tcpi_bytes_received;
+}
+
 /*
  * Wait until PQgetResult does not block; false, with the reason, if the
- * deadline passes or the connection is lost.
+ * deadline passes, the connection is lost or too much is received.
  */
 static bool
-wait_for_result(struct session *session, int64_t deadline_ms)
+wait_for_result(struct session *session, int64_t deadline_ms, uint64_t max)
 {
 	int unsent;
 
@@ -173,9 +236,11 @@ wait_for_result(struct session *session, int64_t deadline_ms)
 			.events =
 			    (short)(POLLIN | (unsent > 0 ? POLLOUT : 0)) };
 
-		if (left_ms <= 0) {
-			print_reason(
-			    session, "no answer within the deadline", "");
+		if (left_ms <= 0 || count_received(session) > max) {
+			print_reason(session,
+			    left_ms <= 0 ? "no answer within the deadline"
+					 : "an answer that is too large",
+			    "");
 			return false;
 		}
 		if (poll(&ready, 1, (int)left_ms) > 0 &&
@@ -204,27 +269,46 @@ is_refusal(const char *sqlstate)
 	return sqlstate[0] != '\0';
 }
 
+/* Whether it has the columns of the statement, and no NULL. */
+static bool
+is_expected(const PGresult *result, int columns)
+{
+	bool is = PQnfields(result) == columns &&
+		  PQresultStatus(result) ==
+		      (columns > 0 ? PGRES_TUPLES_OK : PGRES_COMMAND_OK);
+
+	for (int i = 0; is && i < columns * PQntuples(result); i++)
+		is = !PQgetisnull(result, i / columns, i % columns);
+	return is;
+}
+
 /* `*rows` is set if the statement came to its end. */
 static enum session_result
-collect(struct session *session, int64_t deadline_ms, PGresult **rows)
+collect(
+    struct session *session, int columns, int64_t deadline_ms, PGresult **rows)
 {
 	enum session_result status = SESSION_UNKNOWN;
+	uint64_t max = count_received(session) + ANSWER_BYTES_MAX;
 	PGresult *result;
 
-	while (wait_for_result(session, deadline_ms)) {
+	for (int n = 0; wait_for_result(session, deadline_ms, max); n++) {
 		result = PQgetResult(session->conn);
 		if (result == NULL)
 			return session->warned ? SESSION_UNKNOWN : status;
-		if (*rows == NULL &&
-		    (PQresultStatus(result) == PGRES_TUPLES_OK ||
-			PQresultStatus(result) == PGRES_COMMAND_OK)) {
+		if (n == 0 && is_expected(result, columns)) {
 			*rows = result;
 			status = SESSION_DONE;
 			continue;
 		}
+		bool is_error = PQresultStatus(result) == PGRES_FATAL_ERROR;
 		note_error(session, result);
 		PQclear(result);
-		status = *rows == NULL && is_refusal(session->sqlstate)
+		/* That of a COPY would come again for ever. */
+		if (!is_error || n > 1) {
+			print_reason(session, ANOTHER_FORM, "");
+			break;
+		}
+		status = n == 0 && is_refusal(session->sqlstate)
 			     ? SESSION_REFUSED
 			     : SESSION_UNKNOWN;
 	}
@@ -232,19 +316,23 @@ collect(struct session *session, int64_t deadline_ms, PGresult **rows)
 }
 
 enum session_result
-session_run(struct session *session, const char *statement, int n,
-    const char *const *values, int64_t deadline_ms, PGresult **rows)
+session_run(struct session *session, const struct statement *statement,
+    int64_t deadline_ms, PGresult **rows)
 {
 	enum session_result status = SESSION_UNKNOWN;
+	const char *text = statement->text;
 
 	*rows = NULL;
 	session->warned = false;
 	session->sqlstate[0] = '\0';
-	if (n > 0 ? PQsendQueryPrepared(
-			session->conn, statement, n, values, NULL, NULL, 0)
-		  : PQsendQueryParams(
-			session->conn, statement, 0, NULL, NULL, NULL, NULL, 0))
-		status = collect(session, deadline_ms, rows);
+	strcpy(session->reason, "no answer");
+	if (statement->n > 0
+		? PQsendQueryPrepared(session->conn, text, statement->n,
+		      statement->values, NULL, NULL, 0)
+		: PQsendQueryParams(
+		      session->conn, text, 0, NULL, NULL, NULL, NULL, 0))
+		status =
+		    collect(session, statement->columns, deadline_ms, rows);
 	else
 		note_error(session, NULL);
 	if (status != SESSION_DONE) {
@@ -313,6 +401,9 @@ connect_server(struct session *session, const char *database)
 	}
 	if (PQstatus(conn) == CONNECTION_OK)
 		return FAULT_NONE;
+	if (strstr(PQerrorMessage(conn), strerror(EAFNOSUPPORT)) != NULL)
+		remedy.text = "; the unit's drop-in database.conf lets the "
+			      "service reach a network";
 	if (PQconnectionNeedsPassword(conn))
 		remedy = (struct remedy){ "", FAULT_SETUP,
 			"; put it into the connection string, or into the file "
@@ -321,28 +412,48 @@ connect_server(struct session *session, const char *database)
 	return remedy.fault;
 }
 
+/* `row`: the only one, or NULL if its statement may have any number. */
 static enum fault
-check_query(struct session *session, const char *sql, PGresult **rows)
+run_query(struct session *session, const char *sql, int columns, PGresult **row)
 {
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	const struct statement statement = { sql, columns, 0, NULL };
+	PGresult *rows;
 
-	return session_run(session, sql, 0, NULL, deadline_ms, rows) ==
-		       SESSION_DONE
-		   ? FAULT_NONE
-		   : find_remedy(session->sqlstate)->fault;
+	if (session_run(session, &statement, deadline_ms, &rows) !=
+	    SESSION_DONE)
+		return find_remedy(session->sqlstate)->fault;
+	if (row != NULL && PQntuples(rows) == 1) {
+		*row = rows;
+		return FAULT_NONE;
+	}
+	PQclear(rows);
+	print_reason(session, ANOTHER_FORM, "");
+	return row == NULL ? FAULT_NONE : FAULT_BUSY;
 }
 
 static enum fault
 check_server(struct session *session)
 {
 	PGresult *row;
-	enum fault fault = check_query(session, check, &row);
+	enum fault fault = run_query(session, find_tables, 1, &row);
 
+	if (fault != FAULT_NONE)
+		return fault;
+	bool found = PQgetvalue(row, 0, 0)[0] != '\0';
+	PQclear(row);
+	print_reason(session,
+	    "no schema that search_path names has the table plants_schema",
+	    find_remedy("42P01")->text);
+	fault = found ? run_query(session, check, 5, &row) : FAULT_SETUP;
 	if (fault != FAULT_NONE)
 		return fault;
 	snprintf(session->standbys, sizeof(session->standbys), "%s",
 	    PQgetvalue(row, 0, 1));
 	print_reason(session, PQgetvalue(row, 0, 0), "");
+	if (strcmp(PQgetvalue(row, 0, 2), "on") != 0 ||
+	    strcmp(PQgetvalue(row, 0, 3), "warning") != 0)
+		print_reason(session, "a setting was not taken", "");
 	PQclear(row);
 	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
 }
@@ -358,29 +469,37 @@ prepare_commit(struct session *session)
 		"PREPARE " REPEAT_NAME " AS " REPEAT("$1"),
 	};
 	enum fault fault = FAULT_NONE;
-	PGresult *rows;
 
-	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]) &&
-			   fault == FAULT_NONE;
-	     i++) {
-		fault = check_query(session, statements[i], &rows);
-		PQclear(rows);
-	}
+	for (int i = 0; i < 4 && fault == FAULT_NONE; i++)
+		fault = run_query(session, statements[i], i < 2, NULL);
 	return fault;
 }
 
-/* libpq's own message may have a part of a password. */
+/*
+ * A password is cut at an unescaped '@' or '/': what follows it is taken for a
+ * host or a database, which are logged and sent.  Also libpq's own message may
+ * have a part of it.
+ */
 static enum fault
 check_string(struct session *session, const char *database)
 {
 	PQconninfoOption *options = PQconninfoParse(database, NULL);
+	const char *rest = database + strspn(database, "postgresql");
+	bool good = options != NULL;
 
+	if (strncmp(rest, "://", 3) == 0) {
+		rest += 3;
+		rest += strcspn(rest, "@/");
+		rest += *rest != '\0';
+		good = good && rest[strcspn(rest, "@?")] != '@';
+	}
 	PQconninfoFree(options);
-	if (options != NULL)
+	if (good)
 		return FAULT_NONE;
 	print_reason(session,
 	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "
-	    "postgresql://plants@db/plants; %XX stands for another character",
+	    "postgresql://plants@db/plants; write %40 for an @ of the "
+	    "password, %2F for a /, %XX for another character",
 	    "");
 	return FAULT_SETUP;
 }

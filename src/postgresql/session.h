@@ -33,6 +33,16 @@ enum session_result {
 	SESSION_UNKNOWN  /* whether it was committed; close the session */
 };
 
+/*
+ * SQL or, with n > 0 texts as its parameters, the name of a prepared statement;
+ * and the columns of its rows, in which no value is NULL.
+ */
+struct statement {
+	const char *text;
+	int columns, n;
+	const char *const *values;
+};
+
 /* The statements of a commit are prepared under these names. */
 #define INSERT_NAME "plants_insert"
 #define REPEAT_NAME "plants_repeat"
@@ -51,17 +61,25 @@ enum session_result {
  * session_is_alive(session):
  * Whether, as far as is known here, the server has not closed an idle session.
  *
- * session_run(session, statement, n, values, deadline_ms, rows):
- * Run SQL or, with n > 0 texts as its parameters, the prepared statement of
- * this name, and wait for its commit until CLOCK_MONOTONIC is at deadline_ms.
- * On SESSION_DONE, `*rows` is the caller's to PQclear, else NULL.
+ * session_run(session, statement, deadline_ms, rows):
+ * Run a statement and wait for its commit until CLOCK_MONOTONIC is at
+ * deadline_ms.  On SESSION_DONE, `*rows` is the caller's to PQclear, else NULL.
+ * An answer of another form, or one that is too large, is SESSION_UNKNOWN.
+ *
  */
 struct session *session_open(const char *database, bool writes,
     enum fault *fault, char reason[static SESSION_REASON_MAX]);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
-enum session_result session_run(struct session *session, const char *statement,
-    int n, const char *const *values, int64_t deadline_ms, PGresult **rows);
+enum session_result session_run(struct session *session,
+    const struct statement *statement, int64_t deadline_ms, PGresult **rows);
+
+/*
+ * Needs the rights of a commit, changes no plant, and its commit waits as a
+ * plant's does.  No row: it did not wait, as an earlier commit of our role, of
+ * this process or another one, has been waiting for about SESSION_TIMEOUT_MS.
+ */
+extern const struct statement session_probe;
 
 /* schema.c: see the members of struct engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"

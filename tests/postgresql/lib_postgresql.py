@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -203,10 +204,10 @@ class Server:
     def promote(self) -> None:
         self.sql("SELECT pg_promote()")
 
-    def sessions(self) -> list[int]:
-        """The processes that serve the service's connections."""
-        rows = self.sql(
-            f"SELECT pid FROM pg_stat_activity WHERE usename = '{ROLE}'", dbname=OWNER)
+    def sessions(self, name: str = "%") -> list[int]:
+        """The processes that serve the connections of the service of this name."""
+        rows = self.sql("SELECT pid FROM pg_stat_activity WHERE usename = "
+                        f"'{ROLE}' AND application_name LIKE '{name}'", dbname=OWNER)
         return [int(row[0]) for row in rows]
 
 
@@ -357,6 +358,18 @@ def hosts(*servers: Server) -> str:
     ports = ",".join(str(server.port) for server in servers)
     every = ",".join(["127.0.0.1"] * len(servers))
     return servers[0].conninfo(host=every, port=ports)
+
+
+def health(service: lib_service.Responder) -> int:
+    """200, or the error's number."""
+    request = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
+    with lib_service.FastCgiPeer(service.socket_path) as peer:
+        answer = peer.exchange(lib_service.fcgi_request(request.items(), b""))
+    return answer.error() or answer.status
+
+
+def message(kind: bytes, payload: bytes) -> bytes:
+    return kind + struct.pack("!I", len(payload) + 4) + payload
 
 
 # --- Judging -----------------------------------------------------------------

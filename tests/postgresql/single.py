@@ -20,8 +20,8 @@ import threading
 from collections.abc import Iterator
 
 from lib_postgresql import (
-    OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, judge, lib_service, memory,
-    no_password, run, single, table_store,
+    OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, health, judge, lib_service,
+    memory, message, no_password, run, single, table_store,
 )
 import lib_faults
 import run_fixtures
@@ -134,6 +134,43 @@ def check_moving(tally: Tally, build: pathlib.Path, server: Server) -> None:
             done = table.command(*words)
             well = done.returncode == 64 and b"pg_" in done.stderr
             tally.check(well, f"{words[0]} names what serves a database instead", done)
+
+
+# What a role may do that can create in schema public, and schemas.
+MALLORY = f"""
+CREATE FUNCTION public.evil(numeric, integer) RETURNS numeric LANGUAGE plpgsql AS
+    'BEGIN RAISE EXCEPTION ''evil''; END';
+CREATE OPERATOR public.* (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = public.evil);
+CREATE FUNCTION public.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS
+    'BEGIN RAISE EXCEPTION ''evil''; END';
+CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE plpgsql AS
+    'BEGIN RAISE EXCEPTION ''evil''; END';
+CREATE FUNCTION public.set_config(text, text, boolean) RETURNS text LANGUAGE plpgsql AS
+    'BEGIN RAISE EXCEPTION ''evil''; END';
+CREATE SCHEMA {ROLE};
+CREATE TABLE {ROLE}.plants (LIKE public.plants INCLUDING ALL);
+CREATE TABLE {ROLE}.plants_schema AS SELECT 1 AS version;
+GRANT USAGE ON SCHEMA {ROLE} TO PUBLIC;
+GRANT ALL ON ALL TABLES IN SCHEMA {ROLE} TO PUBLIC;
+"""
+
+
+def check_names(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """Nothing of ours is found where another role may have put it."""
+    name = database(server, "names", MALLORY)
+    for path, schema in (("DEFAULT", "public"), ("public, pg_catalog", "public"),
+                         ('"$user", pg_catalog, public', "public"), (ROLE, ROLE)):
+        server.sql(f"ALTER ROLE {ROLE} IN DATABASE {name} SET search_path = {path}")
+        count = f"SELECT count(*) FROM {schema}.plants"
+        before = int(server.sql(count, dbname=name)[0][0])
+        with table_store(build, server, "", name) as store:
+            _, done, answer = lib_faults.create_by_cgi(store, before, "Fern")
+            well = answer is not None and answer.status == 200
+            after = int(server.sql(count, dbname=name)[0][0])
+            tally.check(well and after == before + 1, f"search_path {path}: stored there", done)
+            for words in ["export"], ["get", "0"], ["stats"], ["check"]:
+                done = store.command(*words, text=True)
+                tally.check(done.returncode == 0, f"search_path {path}: {words[0]}", done)
 
 
 # --- The unit -----------------------------------------------------------------
@@ -251,10 +288,6 @@ def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) 
     no_password(tally, [said], f"the log of {what}")
 
 
-def message(kind: bytes, payload: bytes) -> bytes:
-    return kind + struct.pack("!I", len(payload) + 4) + payload
-
-
 STARTING_UP = message(b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0")
 
 
@@ -291,9 +324,12 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
         conninfo = server.conninfo(**({"dbname": name} | options))
         with table_store(build, server, conninfo, name) as store:
             refuse(store, what, words)
-    url = f"postgresql://plants:{PASSWORD}@[127.0.0.1/plants"
-    with table_store(build, server, url) as store:
-        refuse(store, "an unreadable connection string", ["PLANT_STORE_DATABASE"])
+    for password in (f"{PASSWORD}@[", f"pa@{PASSWORD}", f"pa/{PASSWORD}", f"12/{PASSWORD}",
+                     f"pa@x/{PASSWORD}", f"pa?{PASSWORD}@b", f"pa%{PASSWORD}"):
+        url = f"postgresql://plants:{password}@127.0.0.1/plants"
+        with table_store(build, server, url) as store:
+            refuse(store, "a connection string with an unescaped character",
+                   ["PLANT_STORE_DATABASE", "%40 for an @"])
     sql = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'"
     server.sql(sql, dbname=OWNER)
     sql = run(build / "plant-store", "schema")
@@ -313,13 +349,6 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
 
 
 # --- Databases that are away -------------------------------------------------
-
-
-def health(service: lib_service.Responder) -> int:
-    request = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
-    with lib_service.FastCgiPeer(service.socket_path) as peer:
-        answer = peer.exchange(lib_service.fcgi_request(request.items(), b""))
-    return AWAY if answer.is_error(503, AWAY) else answer.status
 
 
 def check_away(tally: Tally, server: Server, store: TableStore, what: str, undo: str = "") -> None:
@@ -376,10 +405,10 @@ CREATE TRIGGER slow BEFORE INSERT ON plants EXECUTE FUNCTION slow();
 
 
 def check_limit(tally: Tally, build: pathlib.Path, server: Server) -> None:
-    """A connection for each thread is enough, also while all of them commit."""
+    """A connection for each thread, and one to probe, are enough."""
     name = database(server, "slow", SLOW)
     wait_until(lambda: not server.sessions())
-    server.sql(f"ALTER ROLE {ROLE} CONNECTION LIMIT 1")
+    server.sql(f"ALTER ROLE {ROLE} CONNECTION LIMIT 2")
     settings = {"PLANT_STORE_HEALTH_PATH": "/health", "PLANT_STORE_THREADS": "1"}
     with table_store(build, server, "", name) as store:
         with responder(store, watched=False, **settings) as service:
@@ -389,7 +418,7 @@ def check_limit(tally: Tally, build: pathlib.Path, server: Server) -> None:
             tally.check(states == (200, 200), "the health is 200 after a slow commit", states)
         service.check_end(tally)
         log = service.log()
-        tally.check("cannot use the database" not in log, "no second session for it", log)
+        tally.check("cannot use the database" not in log, "no third session for it", log)
     server.sql(f"ALTER ROLE {ROLE} CONNECTION LIMIT -1")
 
 
@@ -406,6 +435,8 @@ def scenario(tally: Tally, arguments) -> None:
             check_equal_ids(tally, build, server)
         with tally.part("moving"):
             check_moving(tally, build, server)
+        with tally.part("names"):
+            check_names(tally, build, server)
         with tally.part("the unit"):
             check_calls(tally, build, server)
         with tally.part("files"):

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import http.client
 import os
 import re
 import shutil
@@ -21,20 +22,23 @@ from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
     AGAIN_S, BIN, DATABASE, OWNER, ROLE, START_S, TRY_AGAIN, Clusters, Server, TableStore,
-    ask, check_load, clusters, hosts, judge, memory, no_password, run, single, table_store,
+    ask, check_load, clusters, health, hosts, judge, memory, no_password, run, single,
+    table_store,
 )
 import lib_faults
-from lib_service import Responder, Tally, responder, wait_until
+from lib_service import Responder, Tally, free_port, responder, start, stop_process, wait_until
 from load import Load, Planned, half_kept, mixed_plan
 
 CLIENTS = 16
-BUSY, UNKNOWN = 5004, 5009
+UNKNOWN = 5009
 DEADLINE_S = 5.0
 LATE_S = 3.0  # what an answer may take more, on a busy machine
 BACK_S = 30.0
 # Not those of autovacuum.
 WAITS = ("SELECT pid FROM pg_stat_activity"
          f" WHERE wait_event = 'SyncRep' AND usename = '{ROLE}'")
+PLANT_WAITS = f"{WAITS} AND query LIKE '%ON CONFLICT%'"
+UNHEALTHY_S, HEALTHY_S = 10.0, 5.0  # what is promised
 
 
 @dataclasses.dataclass
@@ -72,6 +76,15 @@ class Setup:
             if self.standby.process.poll() is None:
                 self.standby.send(signal.SIGCONT)
 
+    def weaken(self) -> None:
+        """What settings can do against a commit that waits; for new sessions."""
+        self.primary.sql(f"ALTER ROLE {ROLE} SET synchronous_commit = off")
+        self.primary.sql(f"ALTER DATABASE {DATABASE} SET client_min_messages = error")
+        self.primary.sql("ALTER SYSTEM SET synchronous_commit = local")
+        self.primary.sql("SELECT pg_reload_conf()")
+        for pid in self.primary.sessions():
+            self.primary.sql(f"SELECT pg_terminate_backend({pid}, 10000)")
+
     def take_over(self) -> None:
         self.standby.promote()
         self.store.server = self.standby
@@ -98,7 +111,7 @@ def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullconte
         stack.enter_context(disk(primary))
         _, standby = stack.enter_context(made.pair(primary))
         store = stack.enter_context(table_store(made.build, primary, hosts(primary, standby)))
-        with responder(store, watched=False) as service:
+        with responder(store, watched=False, PLANT_STORE_HEALTH_PATH="/health") as service:
             try:
                 case(Setup(tally, primary, standby, store, service))
             finally:
@@ -157,13 +170,14 @@ def standby_stopped(setup: Setup) -> None:
 
 
 def wait_cancelled(setup: Setup) -> None:
-    """COMMIT succeeds then, with a warning."""
+    """COMMIT succeeds then, with a warning; whatever role and server have set."""
     plant = (1, "cancelled", None)
     found: list[tuple] = []
+    setup.weaken()
     with setup.frozen_standby():
         asking = threading.Thread(target=lambda: found.extend(setup.ask(plant)))
         asking.start()
-        wait_until(lambda: setup.primary.sql(WAITS))
+        wait_until(lambda: setup.primary.sql(PLANT_WAITS))
         for row in setup.primary.sql(WAITS):
             setup.primary.sql(f"SELECT pg_cancel_backend({row[0]})")
         asking.join()
@@ -172,13 +186,101 @@ def wait_cancelled(setup: Setup) -> None:
         setup.tally.check(seen == [["1"]], "it is seen though, on the primary", seen)
         found += setup.ask(plant, (1, "another", None))
         setup.is_unknown(found, "repeat and conflict of it wait, too")
-    wait_until(lambda: not setup.primary.sql(WAITS))
+    back = wait_until(lambda: health(setup.service) == 200)
+    setup.tally.check(back, "when the standby goes on, health is 200")
     found += setup.ask(plant)
-    setup.is_stored(found[-1:], "when the standby goes on, the repeat")
+    setup.is_stored(found[-1:], "and the repeat")
     setup.primary.send(signal.SIGKILL)
     setup.take_over()
     found += setup.ask((2, "after it", None))
     judge(setup.tally, [event for event, _ in found], setup.store, "a cancelled wait")
+
+
+HAPROXY = """
+defaults
+    mode http
+    timeout connect 5s
+    timeout server 30s
+    timeout client 30s
+frontend monitor
+    bind 127.0.0.1:{port}
+    default_backend services
+backend services
+    use-fcgi-app service
+    option httpchk GET /health
+    default-server proto fcgi check inter 500ms fall 1 rise 1
+    server first unix@{first}
+    server second unix@{second}
+fcgi-app service
+    docroot /nonexistent
+"""
+
+
+@contextlib.contextmanager
+def balancer(setup: Setup, second: Responder) -> Iterator[Callable[[], int]]:
+    """HAProxy, which asks both services for their health, and passes it on."""
+    config, port = setup.store.root / "haproxy.cfg", free_port()
+    config.write_text(HAPROXY.format(
+        port=port, first=setup.service.socket_path, second=second.socket_path))
+
+    def ask_health() -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", port, 10)
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            connection.request("GET", "/health")
+            return connection.getresponse().status
+        return 0
+
+    process = start(["/usr/sbin/haproxy", "-f", config], setup.store.root / "haproxy.log")
+    try:
+        yield ask_health
+    finally:
+        stop_process(process)
+
+
+def drained(setup: Setup, hold_s: float = 4.0) -> None:
+    """A node without clients knows by itself that nothing could be stored, and when
+    that is over; meanwhile it takes two sessions of the server."""
+    check = setup.tally.check
+    info = setup.store.database + " application_name=second"
+    with (
+        table_store(setup.store.build, setup.primary, info) as other,
+        responder(other, watched=False, PLANT_STORE_HEALTH_PATH="/health") as second,
+        balancer(setup, second) as balanced,
+    ):
+        def states() -> list[int]:
+            return [health(setup.service), health(second), balanced()]
+
+        check(wait_until(lambda: states() == [200] * 3), "a standby is there: healthy", states())
+        with setup.frozen_standby():
+            setup.is_unknown(setup.ask((1, "first", None)), "the standby is stopped")
+            well = wait_until(lambda: states() == [UNKNOWN, UNKNOWN, 503], UNHEALTHY_S)
+            check(well, f"so is each, after {UNHEALTHY_S:.0f} s, and the balancer", states())
+            done = setup.store.command("check", "--socket", setup.service.socket_path, text=True)
+            well = done.returncode == 78 and "database: it does not confirm" in done.stderr
+            well = well and f"a plant: error {UNKNOWN}: The database did" in done.stderr
+            check(well, "check tells it of the service and by itself", done)
+            counts, until = [], time.monotonic() + hold_s
+            while time.monotonic() < until:
+                began = time.monotonic()
+                found = setup.ask(*((number, "more", None) for number in range(2, 6)))
+                quick = time.monotonic() - began < DEADLINE_S
+                counts += [len(setup.primary.sessions(name)) for name in ("plant-store", "second")]
+                if not quick or max(counts) > 2 or states() != [UNKNOWN, UNKNOWN, 503]:
+                    break
+                time.sleep(hold_s / 20)
+            setup.is_unknown(found, "plants then")
+            check(quick, "they are answered at once, and not after the deadline")
+            check(max(counts) <= 2, "a service has no more than two sessions", counts)
+            check(states() == [UNKNOWN, UNKNOWN, 503], "it stays unhealthy", states())
+        well = wait_until(lambda: states() == [200] * 3, HEALTHY_S)
+        check(well, f"the standby is back: healthy within {HEALTHY_S:.0f} s", states())
+        setup.is_stored(setup.ask((1, "first", None), (2, "more", None)), "and plants")
+        well = setup.store.command("check", "--socket", setup.service.socket_path)
+        check(well.returncode == 0, "check is content", well)
+
+
+def drained_for_long(setup: Setup) -> None:
+    drained(setup, 120.0)
 
 
 def stuck_id(setup: Setup) -> None:
@@ -195,7 +297,8 @@ def stuck_id(setup: Setup) -> None:
         found = setup.ask(*plants)
         holder.stdin.close()  # and with it the transaction, which is undone
     alone = [(e.plant_id, a and a.error()) for e, a in found if not a or a.status != 200]
-    setup.tally.check(alone == [(7, BUSY)], "the stuck id fails alone, 5004", alone)
+    setup.tally.check(alone == [(7, UNKNOWN)], "the stuck id fails alone, 5009: who holds it "
+                      "may store the plant", alone)
     found += setup.ask(plants[7])
     setup.is_stored(found[-1:], "given free, it is stored")
     judge(setup.tally, [event for event, _ in found], setup.store, "a stuck id")
@@ -280,9 +383,9 @@ def disk_full(setup: Setup) -> None:
 
 def scenario(tally: Tally, arguments) -> None:
     with clusters(arguments.build, memory()) as made:
-        cases = [failover, wait_cancelled, stuck_id]
+        cases = [failover, wait_cancelled, stuck_id, drained]
         if arguments.long:
-            cases += [standby_stopped, connections_killed, restarts]
+            cases += [drained_for_long, standby_stopped, connections_killed, restarts]
         for case in cases:
             with tally.part(case.__name__):
                 run_case(tally, made, case)

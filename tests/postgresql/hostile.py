@@ -1,0 +1,278 @@
+"""Goal: whatever a database answers costs a session and a 503, and never a process.
+
+usage: hostile.py BUILD_DIR [--long]
+
+A server that speaks PostgreSQL's protocol answers each statement as it should, but
+for one kind of them.  Without --long each kind gets some of the bad answers.
+"""
+
+import contextlib
+import itertools
+import pathlib
+import re
+import shutil
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from lib_postgresql import ask, health, lib_service, message, no_password, single
+import lib_faults
+from lib_service import Tally, free_port, responder, wait_until
+from lib_postgresql import PASSWORD, TableStore
+
+UNKNOWN = 5009
+TOO_LARGE = 400 << 20  # bytes; more than the engine takes of an answer
+KEPT_KIB = 900 << 10  # of memory, for those that it takes
+
+
+def columns(count: int) -> bytes:
+    one = b"c\0" + struct.pack("!IHIhih", 0, 0, 25, -1, -1, 0)
+    return message(b"T", struct.pack("!H", count) + one * count)
+
+
+def row(*values: bytes | None) -> bytes:
+    parts = [struct.pack("!i", -1) if value is None else
+             struct.pack("!i", len(value)) + value for value in values]
+    return message(b"D", struct.pack("!H", len(values)) + b"".join(parts))
+
+
+def error(code: bytes) -> bytes:
+    return message(b"E", b"SERROR\0VERROR\0C" + code + b"\0Mbad\0\0")
+
+
+BOUND = message(b"1", b"") + message(b"2", b"")
+DONE, READY = message(b"C", b"X\0"), message(b"Z", b"I")
+WELCOME = message(b"R", bytes(4)) + b"".join(
+    message(b"S", name + b"\0" + value + b"\0") for name, value in (
+        (b"in_hot_standby", b"off"), (b"default_transaction_read_only", b"off"),
+        (b"client_encoding", b"UTF8"))) + message(b"K", bytes(8)) + READY
+
+
+def table(count: int, *rows: bytes) -> bytes:
+    return BOUND + columns(count) + b"".join(rows) + DONE + READY
+
+
+# Of each kind of statement: how its SQL is known, and the columns of its rows.
+KINDS = {
+    "find": (b"to_regclass", 1), "check": (b"set_config('lock_timeout'", 5),
+    "explain": (b"EXPLAIN", 1), "prepare": (b"PREPARE", 0), "insert": (b"plants_insert", 1),
+    "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
+    "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "get": (b"SELECT id, plant, st", 4),
+}
+COPY = struct.pack("!bH", 0, 0)
+Bad = bytes | Callable[[socket.socket], None]
+
+
+def flood(piece: bytes, head: bytes = b"") -> Callable[[socket.socket], None]:
+    def send(client: socket.socket) -> None:
+        client.sendall(BOUND + head)
+        for _ in range(TOO_LARGE // len(piece)):
+            client.sendall(piece)
+
+    return send
+
+
+def bad_answers(count: int) -> dict[str, Bad]:
+    """To a statement whose rows have so many columns."""
+    good = row(*[b"1"] * count)
+    return {
+        "COPY out": BOUND + message(b"H", COPY),
+        "an error after the rows": BOUND + columns(count) + good + DONE + error(b"40001") + READY,
+        "57P01": error(b"57P01") + READY,
+        "NULLs": table(count, row(*[None] * count)),
+        "rows without columns": table(0, row(), row()),
+        "a column too many": table(count + 1, row(*[b"7"] * (count + 1))),
+        "rows that were not asked for": table(count, row(*[b"999"] * count)),
+        "COPY in": BOUND + message(b"G", COPY) + READY,
+        "COPY both": BOUND + message(b"W", COPY),
+        "COPY with data": BOUND + message(b"H", COPY) + message(b"d", b"x") * 3 + READY,
+        "results without end": flood(DONE * 1000),
+        "rows without end": flood(row(*[b"1" * (1 << 20)] * count), columns(count)),
+        "notices without end": flood(message(b"N", b"SNOTICE\0VNOTICE\0Mx\0\0") * 1000),
+        "no statement": BOUND + message(b"I", b"") + READY,
+        "a row of another length": BOUND + columns(count) + b"D" + struct.pack("!IHi", 10, 1, -7),
+        "two results": BOUND + columns(count) + good + DONE + columns(0) + row() + DONE + READY,
+        "no answer": READY * 5,
+        "an empty error": message(b"E", b"\0") + READY,
+        "noise": bytes(range(256)),
+        "the end": b"",
+    }
+
+
+class Hostile:
+    """A server; `kind` and `answer` say which statement it answers badly, and how."""
+
+    def __init__(self) -> None:
+        self.kind, self.answer = "", b""
+        self.plants: dict[bytes, bytes] = {}
+        self.clients: list[socket.socket] = []
+        self.listener = socket.create_server(("127.0.0.1", free_port()))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):  # so it ends
+            while True:
+                client, _ = self.listener.accept()
+                self.clients.append(client)
+                threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def end(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for client in self.clients:
+            client.close()
+
+    def serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError, struct.error), client.makefile("rb") as said:
+            code = 0
+            while code != 3 << 16:  # first TLS and GSSAPI, which it does not have
+                size, code = struct.unpack("!II", said.read(8))
+                said.read(size - 8)
+                client.sendall(WELCOME if code == 3 << 16 else b"N")
+            sql, values = b"", []
+            while kind := said.read(1):
+                text = said.read(struct.unpack("!I", said.read(4))[0] - 4)
+                if kind == b"P":
+                    sql = text.split(b"\0")[1]
+                elif kind == b"B":
+                    sql, values = text.split(b"\0")[1] or sql, bound(text)
+                elif kind == b"S":
+                    self.reply(client, sql, values)
+
+    def reply(self, client: socket.socket, sql: bytes, values: list[bytes]) -> None:
+        kind = next(name for name, (words, _) in KINDS.items() if words in sql)
+        if kind != self.kind:
+            client.sendall(self.good(kind, values))
+        elif isinstance(self.answer, bytes):
+            client.sendall(self.answer)
+            if not self.answer:
+                client.shutdown(socket.SHUT_RDWR)
+        else:
+            self.answer(client)
+
+    def good(self, kind: str, values: list[bytes]) -> bytes:
+        ids = values[0].split(b"\n") if values else []
+        if kind == "insert":
+            self.plants |= dict(zip(ids, values[1].split(b"\n")))
+            return table(1, *(row(number) for number in ids if int(number) % 2))
+        if kind == "repeat":
+            return table(2, *(row(number, self.plants[number]) for number in ids))
+        if kind == "check":
+            return table(5, row(b"", b"", b"on", b"warning", b"200ms"))
+        if kind in ("fetch", "get"):
+            return table(4)
+        count = KINDS[kind][1]
+        return table(count, row(b"x")) if count else BOUND + DONE + READY
+
+
+def bound(text: bytes) -> list[bytes]:
+    """The parameters of a Bind, all of them texts."""
+    text = text.split(b"\0", 2)[2]
+    at = 2 + 2 * struct.unpack("!H", text[:2])[0]
+    count, values = struct.unpack("!H", text[at:at + 2])[0], []
+    at += 2
+    for _ in range(count):
+        size = struct.unpack("!i", text[at:at + 4])[0]
+        values.append(text[at + 4:at + 4 + size])
+        at += 4 + size
+    return values
+
+
+@contextlib.contextmanager
+def hostile_store(build: pathlib.Path) -> Iterator[tuple[Hostile, TableStore]]:
+    server = Hostile()
+    info = f"host=127.0.0.1 port={server.port} user=plants password={PASSWORD} dbname=plants"
+    with lib_service.temporary_store(str(build)) as plain:
+        shutil.rmtree(plain.dir)
+        yield server, TableStore(plain.build, plain.root, plain.token, info)
+    server.end()
+
+
+def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
+    bad = bad_answers(KINDS[kind][1])
+    if KINDS[kind][1] == 0:
+        del bad["rows without end"]  # they would be tiny
+    if kind in ("find", "explain", "probe", "fetch"):  # any value may be right
+        del bad["rows that were not asked for"]
+    return bad if long else dict(itertools.islice(bad.items(), some))
+
+
+def check_start(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
+    """A process that starts: CGI."""
+    numbers = itertools.count(1, 2)
+    for kind in ("find", "check", "explain", "prepare", "insert"):
+        for what, server.answer in bad_of(kind, long).items():
+            server.kind = kind
+            _, done, answer = lib_faults.create_by_cgi(store, next(numbers), "by CGI")
+            well = done.returncode in (0, 75, 78) and answer and answer.status == 503
+            tally.check(bool(well), f"{kind}: {what}: a CGI process answers 503", (done, answer))
+    server.kind, server.answer = "prepare", error(b"42P05") + READY
+    _, done, _ = lib_faults.create_by_cgi(store, 1, "by CGI")
+    well = done.returncode == 78 and b"pool_mode = transaction" in done.stderr
+    tally.check(well, "a name that another session has: pgbouncer's mode is named", done)
+    server.kind = ""
+    _, done, answer = lib_faults.create_by_cgi(store, 1, "by CGI")
+    tally.check(answer is not None and answer.status == 200, "and 200 else", done)
+
+
+def check_served(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
+    settings = {"PLANT_STORE_HEALTH_PATH": "/health", "PLANT_STORE_THREADS": "1"}
+    with responder(store, watched=False, **settings) as service:
+        with single(store, service.socket_path) as exchange:
+            numbers = itertools.count(1)
+
+            def told(kind: str) -> int:
+                """Those with even ids are there already."""
+                number = 2 * next(numbers) + (kind == "insert")
+                _, answer = ask(exchange, (number, "served", None))
+                return answer and (answer.error() or answer.status)
+
+            for kind in ("insert", "repeat"):
+                for what, server.answer in bad_of(kind, long).items():
+                    server.kind = kind
+                    found = told(kind)
+                    tally.check(found == UNKNOWN, f"{kind}: {what}: 503, error {UNKNOWN}", found)
+                    server.kind = ""
+                    tally.check(wait_until(lambda: told(kind) == 200), f"{kind}: then 200")
+        for what, server.answer in bad_of("probe", long, 2).items():
+            server.kind = "probe"
+            sick = wait_until(lambda: health(service) == UNKNOWN)
+            tally.check(sick, f"probe: {what}: unhealthy", service.log()[-500:])
+            server.kind = ""
+            tally.check(wait_until(lambda: health(service) == 200), "probe: then healthy")
+        status = pathlib.Path(f"/proc/{service.worker()}/status").read_text()
+        peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+        tally.check(peak < KEPT_KIB, "an answer without end does not take all memory", peak)
+        no_password(tally, [service.log()], "the log")
+    service.check_end(tally)
+
+
+def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
+    words = {"begin": ["export"], "declare": ["export"], "fetch": ["export"], "get": ["get", "1"],
+             "check": ["stats"], "find": ["stats"]}
+    for kind, command in words.items():
+        for what, server.answer in bad_of(kind, long).items():
+            server.kind = kind
+            began = time.monotonic()
+            done = store.command(*command, text=True, timeout=80)
+            well = done.returncode in (65, 75, 78) and done.stderr and not done.stdout
+            tally.check(bool(well), f"{command[0]}, {kind}: {what}: refused", done)
+            print(f"# {time.monotonic() - began:.1f} s: {done.stderr[:200].strip()}")
+    server.kind = ""
+    for command, status in (["export"], 0), (["get", "1"], 1), (["stats"], 0):
+        done = store.command(*command, text=True)
+        tally.check(done.returncode == status, f"{command[0]} of a good one", done)
+
+
+def scenario(tally: Tally, arguments) -> None:
+    for check in check_start, check_served, check_read:
+        with tally.part(check.__name__), hostile_store(arguments.build) as (server, store):
+            check(tally, server, store, arguments.long)
+
+
+if __name__ == "__main__":
+    sys.exit(lib_faults.run_script(__doc__, scenario))

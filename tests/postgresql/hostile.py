@@ -80,7 +80,7 @@ def bad_answers(count: int) -> dict[str, Bad]:
     good = row(*[b"1"] * count)
     return {
         "COPY out": BOUND + message(b"H", COPY),
-        "an error after the rows": BOUND + columns(count) + good + DONE + error(b"40001") + READY,
+        "an error after the rows": BOUND + columns(count) + good + DONE + error(b"23505") + READY,
         "57P01": error(b"57P01") + READY,
         "NULLs": table(count, row(*[None] * count)),
         "rows without columns": table(0, row(), row()),

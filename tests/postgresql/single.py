@@ -391,6 +391,11 @@ def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
         check_away(tally, server, store, "nobody listens")
     with table_store(build, server, server.conninfo(host="nowhere.invalid")) as store:
         check_away(tally, server, store, "a host that has no address")
+    with table_store(build, server) as store:  # as in a unit without its drop-in
+        no_network = ["-e", "trace=socket", "-e", "inject=socket:error=EAFNOSUPPORT"]
+        done = run("sh", "-c", 'strace -fqqo /dev/null "$@" 2>&1 || true', "strace", *no_network,
+                   build / "plant-store", "stats", env=os.environ | store.environment())
+        tally.check("database.conf" in done, "no network: the drop-in is named", done)
     with fake_server(STARTING_UP) as port:
         with table_store(build, server, server.conninfo(port=port)) as store:
             check_away(tally, server, store, "a server that is starting up")

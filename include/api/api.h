@@ -10,7 +10,8 @@
  *	api_answer  the answer
  *
  * Two paths of the settings, for an operator, need neither a credential nor any
- * of the other steps: api_head ends a GET or HEAD there.
+ * of the other steps: api_head ends a GET or HEAD there, and what the command
+ * `check` asks (REQUEST_CHECK).
  *
  * Each step passes, or ends the request with an error.  No I/O except when
  * api_tick reads the token file again, and for the log.  An api belongs to one

@@ -114,10 +114,7 @@ const struct statement session_probe = {
 };
 
 /* What helps against errors, by how their codes begin. */
-#define POOLER                                                         \
-	"; sessions are mixed up, as pgbouncer does with pool_mode = " \
-	"transaction:"                                                 \
-	" set it to session"
+#define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
 	const char *code;
 	enum fault fault; /* FAULT_SETUP: an operator has to mend it */
@@ -277,8 +274,9 @@ is_expected(const PGresult *result, int columns)
 		  PQresultStatus(result) ==
 		      (columns > 0 ? PGRES_TUPLES_OK : PGRES_COMMAND_OK);
 
-	for (int i = 0; is && i < columns * PQntuples(result); i++)
-		is = !PQgetisnull(result, i / columns, i % columns);
+	for (int row = 0; is && row < PQntuples(result); row++)
+		for (int column = 0; column < columns; column++)
+			is &= !PQgetisnull(result, row, column);
 	return is;
 }
 

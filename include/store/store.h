@@ -106,8 +106,8 @@ void store_finish(struct store *store);
  * store_ready(store):
  * Find out whether a plant sent now could be stored: STORE_CREATED; or the
  * result that it would have, STORE_FULL where there is room for less than
- * 64 KiB.  It waits for no commit of others, but may ask the disk, or connect to
- * the database and commit there, which changes no plant and takes up to 5 s.
+ * 64 KiB.  It waits for no commit of others, but may ask the disk, or connect
+ * to the database and commit there, which changes no plant and takes up to 5 s.
  * One thread at a time.
  */
 enum store_result store_ready(struct store *store);

@@ -502,6 +502,7 @@ ready(struct store *store)
 	    (store->commits == 0 && now_ms - store->confirmed_ms >= PROBE_MS)) {
 		struct session *session = take_session(store);
 
+		store->waiting &= session != NULL;
 		if (session != NULL)
 			probe(store, session);
 	}

@@ -160,6 +160,8 @@ def standby_stopped(setup: Setup) -> None:
         setup.standby.send(signal.SIGKILL)
     setup.standby.start()
     setup.take_over()
+    back = wait_until(lambda: health(setup.service) == 200)
+    setup.tally.check(back, "the standby is promoted: the service is healthy")
     stored = {plant["id"] for plant in setup.store.plants()}
     lost = stored.isdisjoint(range(8))
     setup.tally.check(lost, "what was not known is on the primary alone", stored)

@@ -342,16 +342,14 @@ static enum fault
 look_at(struct index *index, const char *path, const struct mark *mark,
     struct index_view *view)
 {
-	struct stat st;
-	int error = MDB_NOTFOUND;
+	struct stat st = { 0 };
+	int error = fstatat(index->dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0
+			? errno
+			: MDB_NOTFOUND;
 	bool seen = false;
 
-	/*
-	 * LMDB takes an empty file for one that it may make, would wait for a
-	 * pipe, and follow a link.
-	 */
-	if (fstatat(index->dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    S_ISREG(st.st_mode) && st.st_size > 0 &&
+	/* LMDB may make an empty file one, wait for a pipe, follow a link. */
+	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
 	    name_file(index->dir, index->file) == 0) {
 		if (is_whole(index, mark)) {
 			error = open_state(index, path);
@@ -374,8 +372,10 @@ look_at(struct index *index, const char *path, const struct mark *mark,
 	}
 	(void)fail(index, error);
 	index_close(index, false);
-	view->state = error == MDB_NOTFOUND ? INDEX_STALE : INDEX_UNUSABLE;
-	return error == MDB_NOTFOUND || errno == EBADMSG
+	view->state = error == ENOENT         ? INDEX_ABSENT
+		      : error == MDB_NOTFOUND ? INDEX_STALE
+					      : INDEX_UNUSABLE;
+	return error == ENOENT || error == MDB_NOTFOUND || errno == EBADMSG
 		   ? FAULT_NONE
 		   : fault_report(path, "cannot open its index");
 }
@@ -387,7 +387,7 @@ index_open(const struct journal *journal, const char *path, enum index_use use,
 	struct index *index;
 	struct mark mark;
 
-	*view = (struct index_view){ .state = INDEX_ABSENT };
+	*view = (struct index_view){ 0 };
 	if (read_mark(journal->dir, &mark) == 0 &&
 	    memcmp(mark.uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
 		log_error("%s: of another store than this directory was; if "
@@ -396,9 +396,6 @@ index_open(const struct journal *journal, const char *path, enum index_use use,
 		    journal->name, path);
 		return FAULT_SETUP;
 	}
-	if (faccessat(journal->dir, DATA_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-	    errno == ENOENT)
-		return FAULT_NONE;
 	index = new_index(journal, use);
 	return index == NULL ? fault_report(path, "cannot open its index")
 			     : look_at(index, path, &mark, view);

@@ -195,14 +195,6 @@ read_on(struct store *store, const struct position *from,
 	return fault;
 }
 
-/* What the index covers was synced before. */
-static void
-note_durable(struct store *store, const struct position *covered)
-{
-	if (store->durable < covered->end)
-		store->durable = covered->end;
-}
-
 enum fault
 recovery_catch_up(struct store *store)
 {
@@ -226,7 +218,9 @@ recovery_catch_up(struct store *store)
 	}
 	if (index_begin(store->index, &covered) < 0)
 		return recovery_index_failed(store);
-	note_durable(store, &covered);
+	/* It was synced before. */
+	if (store->durable < covered.end)
+		store->durable = covered.end;
 	/* What others have stored must still be there. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);

@@ -24,7 +24,7 @@ from lib_service import Tally, free_port, responder, wait_until
 from lib_postgresql import PASSWORD, TableStore
 
 UNKNOWN = 5009
-TOO_LARGE = 400 << 20  # bytes; more than the engine takes of an answer
+TOO_LARGE = 1536 << 20  # bytes; more than the engine takes of an answer
 KEPT_KIB = 900 << 10  # of memory, for those that it takes
 
 

@@ -46,7 +46,8 @@ def check_ends(tally: Tally, store: Store) -> None:
     other = metrics(store, "--dir", store.dir, env=store.environment(
         PLANT_STORE_DIR="/nowhere"))
     expect(tally, other, "the directory can be named", out=done.stdout)
-    expect(tally, metrics(store, "x"), "an operand is too many", USAGE, "")
+    expect(tally, metrics(store, "x"), "an operand is too many", USAGE, "",
+           "name the store with --dir")
     bad = store.environment(PLANT_STORE_TOKENS="/nowhere/tokens")
     expect(tally, metrics(store, env=bad), "without a token file it prints none",
            CONFIG, "", "/nowhere/tokens")

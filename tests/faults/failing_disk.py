@@ -90,6 +90,16 @@ class Disk:
         self.events.append(event(begun, plant_id, (name, None), outcome_of(read_answer(out))))
         return self.events[-1], said.decode()
 
+    def export(self) -> set[int]:
+        """The ids that are printed, which must be all that were acknowledged before."""
+        known = {told.plant_id for told in self.events if is_stored(told)}
+        done = self.store.command("export")
+        self.note("export", done.returncode, done.stderr.decode())
+        found = {json.loads(line)["id"] for line in done.stdout.splitlines()}
+        if done.returncode == 0 and not known <= found:
+            self.wrong.append(f"export does not have the plants {known - found}")
+        return found
+
     def stored(self, plant_id: int = 0, name: str = FERN) -> bool:
         """Whether a client that tries again is told so."""
         plant_id = plant_id or next(self.ids)
@@ -139,7 +149,9 @@ def failing_disk(build: pathlib.Path, shim: pathlib.Path, kind: str) -> Iterator
 
 def check_killed(tally: Tally, disk: Disk, what: str, room: bool) -> None:
     """The process that waits for its sync is killed, and the sync then fails."""
-    if room:  # which a service has left behind the journal's end
+    if not room:
+        disk.stored()
+    else:  # which a service has left behind the journal's end
         with responder(disk.store, watched=False) as service:
             with single(disk.store, service.socket_path) as exchange:
                 disk.events.append(ask(exchange, (next(disk.ids), FERN, None))[0])
@@ -154,6 +166,8 @@ def check_killed(tally: Tally, disk: Disk, what: str, room: bool) -> None:
     disk.rule(f"hold 0 {LINE}")
     plant_id = disk.post(0, LONG, meanwhile=kill)[0].plant_id
     disk.rule()
+    printed = disk.export()
+    tally.check(printed == {1}, f"{what}: a reader prints what the disk has", printed)
     again = disk.stored(plant_id, LONG) and disk.stored() and disk.stored()
     tally.check(again, f"{what}: when the disk is well again, clients are served")
     wrong = disk.judge()
@@ -201,13 +215,14 @@ class Race:
         self.printed: set[int] = set()
 
     def run(self, failing: bool) -> None:
+        disk = self.disk
         self.ending.clear()
-        self.listeners = [listening(self.disk.store.root / f"race-{n}.sock") for n in (0, 1)]
+        self.listeners = [listening(disk.store.root / f"race-{n}.sock") for n in (0, 1)]
         services = [threading.Thread(target=self.serve, args=(n,)) for n in (0, 1)]
         jobs = [(self.cgi, failing)] * max(AT_ONCE, len(self.waiting))
         jobs += [(self.ask, 0), (self.ask, 1)]
         threads = [threading.Thread(target=self.insist, args=(failing, *job)) for job in jobs]
-        threads.append(threading.Thread(target=self.export))
+        threads.append(threading.Thread(target=lambda: self.printed.update(disk.export())))
         for thread in services + threads:
             thread.start()
         for thread in threads:
@@ -252,16 +267,6 @@ class Race:
         with single(self.disk.store, self.disk.store.root / f"race-{number}.sock") as exchange:
             self.disk.events.append(ask(exchange, (plant_id, name_of(plant_id), None))[0])
             return self.disk.events[-1]
-
-    def export(self) -> None:
-        """What is printed has all that was acknowledged before, and is there in the end."""
-        known = {told.plant_id for told in self.disk.events if is_stored(told)}
-        done = self.disk.store.command("export")
-        self.disk.note("export", done.returncode, done.stderr.decode())
-        found = {json.loads(line)["id"] for line in done.stdout.splitlines()}
-        self.printed |= found
-        if done.returncode == 0 and not known <= found:
-            self.disk.wrong.append(f"export does not have the plants {known - found}")
 
 
 def check_races(tally: Tally, disk: Disk, rounds: int, seed: int) -> None:
@@ -366,7 +371,7 @@ def check_held(tally: Tally, build: pathlib.Path, shim: pathlib.Path, reader: bo
                     cases += 1
     print(f"# {who}: held and gone on, or failed, in {cases} cases")
     tally.check(not wrong and cases > 0, f"{who} is held at a call that then fails, while others "
-                "store: nothing is lost or refused", wrong[:4])
+                "store: nothing is lost or refused", (cases, wrong[:4]))
 
 
 # --- All ---------------------------------------------------------------------

@@ -113,6 +113,7 @@ def check_mixtures(tally: Tally, build: pathlib.Path, rounds: int) -> None:
     with temporary_store(str(build)) as store:
         load(store, chance)
         data = store.dir / "index" / "data.mdb"
+        closed = (store.dir / "index" / "boot").read_bytes()
         with service(store) as (process, path):
             with Clients(store, path, random_ids(chance)) as clients:
                 time.sleep(LOAD_S)
@@ -123,10 +124,12 @@ def check_mixtures(tally: Tally, build: pathlib.Path, rounds: int) -> None:
         new, ids = data.read_bytes(), clients.created
         told = {"copied fast": contradict(fast, before, chance),
                 "copied slowly": collections.Counter(), "lost": collections.Counter()}
-        for _ in range(rounds):
+        for number in range(rounds):
             image = mix(old, new, chance)
             copy = copied(store, "copy")
             (copy.dir / "index" / "data.mdb").write_bytes(image)
+            if number % 2:  # a copy that was begun before the service
+                (copy.dir / "index" / "boot").write_bytes(closed)
             told["copied slowly"] += contradict(copy, ids, chance)
             # The same file, as after the loss of the device.
             data.write_bytes(image)
@@ -308,7 +311,7 @@ def check_full(tally: Tally, build: pathlib.Path) -> None:
 def scenario(tally: Tally, arguments) -> None:
     build, long = arguments.build, arguments.long
     parts = [
-        ("mixtures", lambda own: check_mixtures(own, build, 100 if long else 6)),
+        ("mixtures", lambda own: check_mixtures(own, build, 100 if long else 8)),
         ("histories", lambda own: check_histories(own, build)),
         ("idle", lambda own: check_idle(own, build)),
         ("upgrade", lambda own: check_upgrade(own, build)),

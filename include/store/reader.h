@@ -25,7 +25,9 @@
  * logged.
  *
  * reader_next(reader, record), reader_end(reader, where),
- * reader_find(reader, id, record), reader_close(reader):
+ * reader_find(reader, id, record), reader_resume(reader, cursor),
+ * reader_cursor(reader, before, cursor), reader_more(reader),
+ * reader_close(reader):
  * As in store/store.h.  Closing lines are checked and passed over.  Plants are
  * found through the index, and by reading the journal from where the index
  * ends, from its beginning if there is no index that can be used.
@@ -36,6 +38,9 @@ bool reader_next(struct store_reader *reader, struct record *record);
 enum fault reader_end(struct store_reader *reader, char *where);
 enum fault reader_find(
     struct store_reader *reader, int64_t id, struct record *record);
+enum fault reader_resume(struct store_reader *reader, const char *cursor);
+void reader_cursor(struct store_reader *reader, bool before, char *cursor);
+enum fault reader_more(struct store_reader *reader);
 void reader_close(struct store_reader *reader);
 
 /* What has been read so far; after the last plant, the whole. */

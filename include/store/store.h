@@ -165,8 +165,27 @@ struct store_reader;
  *
  * store_reader_close(reader):
  * NULL is fine.
+ *
+ * A cursor is a place between two plants, as text: whatever the clocks say,
+ * nothing is stored before it later.
+ *
+ * store_reader_resume(reader, cursor):
+ * Before the first store_reader_next, and before the functions below: begin
+ * behind the cursor's place, at the store's beginning for "", at its end for
+ * NULL.  FAULT_SETUP, logged: the cursor is another store's, or the engine has
+ * none.  FAULT_DAMAGED, logged: the store does not have that place.
+ *
+ * store_reader_cursor(reader, before, cursor):
+ * Write the place behind the last plant read; with `before`, the place before
+ * it.
+ *
+ * store_reader_more(reader):
+ * Behind the last plant: find out whether there are more, for the next
+ * store_reader_next.  To be called often: it costs little.  FAULT_BUSY passes;
+ * FAULT_DAMAGED, logged: the store is not the one that was read.
  */
 #define STORE_WHERE_MAX 80
+#define STORE_CURSOR_MAX 192
 typedef void store_figure(
     void *context, const char *name, const char *text, uint64_t number);
 struct store_reader *store_reader_open(
@@ -179,6 +198,10 @@ enum fault store_reader_find(
 enum fault store_reader_figures(
     struct store_reader *reader, store_figure *each, void *context);
 void store_reader_close(struct store_reader *reader);
+enum fault store_reader_resume(struct store_reader *reader, const char *cursor);
+void store_reader_cursor(struct store_reader *reader, bool before,
+    char cursor[STORE_CURSOR_MAX]);
+enum fault store_reader_more(struct store_reader *reader);
 
 /*
  * store_schema(roles, fault):

@@ -557,4 +557,7 @@ const struct engine engine_file = {
 	.reader_find = reader_find,
 	.reader_figures = reader_figures,
 	.reader_close = reader_close,
+	.reader_resume = reader_resume,
+	.reader_cursor = reader_cursor,
+	.reader_more = reader_more,
 };

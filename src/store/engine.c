@@ -175,6 +175,28 @@ store_reader_close(struct store_reader *reader)
 		engine_of(reader)->reader_close(reader);
 }
 
+enum fault
+store_reader_resume(struct store_reader *reader, const char *cursor)
+{
+	if (engine_of(reader)->reader_resume != NULL)
+		return engine_of(reader)->reader_resume(reader, cursor);
+	log_error("not supported: cursors of a database");
+	return FAULT_SETUP;
+}
+
+void
+store_reader_cursor(
+    struct store_reader *reader, bool before, char cursor[STORE_CURSOR_MAX])
+{
+	engine_of(reader)->reader_cursor(reader, before, cursor);
+}
+
+enum fault
+store_reader_more(struct store_reader *reader)
+{
+	return engine_of(reader)->reader_more(reader);
+}
+
 const char *
 store_schema(bool roles, enum fault *fault)
 {

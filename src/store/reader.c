@@ -22,6 +22,10 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
+/* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
+#define CURSOR(uuid, n, crc) \
+	"journal " uuid " %" n " %" n " %" n " %" crc
+
 /* stat counts in these, whatever the file system's blocks are. */
 #define STAT_BLOCK_BYTES 512
 
@@ -107,11 +111,15 @@ find_end(struct store_reader *reader, const struct position *at)
 	if (replay_init(&rest, journal->fd, journal->seed, at) < 0)
 		return fault_report(journal->name, "cannot read");
 	enum fault fault = journal_finish(journal, &rest, known, &tail_end);
-	if (fault == FAULT_NONE && tail_end > rest.at.end)
+	/* Once, since who follows comes here often. */
+	if (fault == FAULT_NONE && tail_end > rest.at.end &&
+	    reader->torn != rest.at.end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
 			    ", before it was acknowledged; the service will "
 			    "cut it off",
 		    journal->name, rest.at.end);
+	reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
+	reader->last = rest.at;
 	reader->limit = rest.at.end;
 	replay_done(&rest);
 	return fault;
@@ -236,6 +244,7 @@ reader_next(struct store_reader *reader, struct record *record)
 {
 	const struct replay *replay = &reader->replay;
 
+	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
 		if (!take_step(reader)) {
 			reader->fault = FAULT_STOPPED;
@@ -291,6 +300,90 @@ reader_end(struct store_reader *reader, char *where)
 	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
 	    reader->report.seq, reader->report.bytes);
 	return reader->fault;
+}
+
+/* Whether the journal has the place, which was durable when it was read. */
+static enum fault
+check_place(struct store_reader *reader, const struct position *at)
+{
+	struct journal *journal = &reader->journal;
+
+	if (at->end <= reader->limit && journal_has(journal, at))
+		return FAULT_NONE;
+	log_error("%s: it does not have the line of seq %" PRIu64
+		  " at byte %" PRIu64 " that was read from it before: it is an "
+		  "older copy, or another history of this store",
+	    journal->name, at->seq, at->last);
+	return FAULT_DAMAGED;
+}
+
+enum fault
+reader_resume(struct store_reader *reader, const char *cursor)
+{
+	char uuid[RECORD_UUID_LEN + 1];
+	struct position at = { 0 };
+
+	if (cursor == NULL && reader->limit != UINT64_MAX)
+		return resume(reader, &reader->last);
+	if (cursor == NULL)
+		return reader_read_all(reader);
+	if (*cursor == '\0')
+		return FAULT_NONE;
+	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
+		&at.last, &at.end, &at.crc) != 5 ||
+	    strcmp(uuid, reader->report.store) != 0) {
+		log_error("%s: of the store %s, and the cursor is of another "
+			  "one; one that `plant-store recover` has made is "
+			  "another one, too",
+		    reader->journal.name, reader->report.store);
+		return FAULT_SETUP;
+	}
+	enum fault fault = check_place(reader, &at);
+	return fault == FAULT_NONE ? resume(reader, &at) : fault;
+}
+
+void
+reader_cursor(struct store_reader *reader, bool before, char *cursor)
+{
+	const struct position *at =
+	    before ? &reader->before : &reader->replay.at;
+
+	snprintf(cursor, STORE_CURSOR_MAX, CURSOR("%s", PRIu64, "08" PRIx32),
+	    reader->report.store, at->seq, at->last, at->end, at->crc);
+}
+
+/* Under the lock. */
+static enum fault
+look_again(struct store_reader *reader, const struct position *at)
+{
+	enum fault fault = look_at_store(reader);
+
+	if (fault == FAULT_NONE)
+		fault = check_place(reader, at);
+	return fault == FAULT_NONE ? go_on_from(reader, at) : fault;
+}
+
+/* One byte shows that nothing was written: the room ahead is blank. */
+enum fault
+reader_more(struct store_reader *reader)
+{
+	const struct position at = reader->replay.at;
+	struct journal *journal = &reader->journal;
+
+	if (journal_check(journal, at.end) == NULL &&
+	    !journal_has_text(journal, at.end))
+		return FAULT_NONE;
+	enum fault fault = reader_lock(reader);
+	/* It was replaced, as is logged. */
+	if (fault == FAULT_FAILED)
+		fault = FAULT_DAMAGED;
+	if (fault == FAULT_NONE) {
+		fault = look_again(reader, &at);
+		journal_unlock(journal);
+	}
+	if (fault != FAULT_NONE)
+		reader->limit = at.end;
+	return fault;
 }
 
 /* Collect the plants that the index does not have; all, without an index. */

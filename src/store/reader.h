@@ -18,7 +18,10 @@ struct store_reader {
 	struct replay replay;
 	struct watch watch;
 	uint64_t next_step; /* when to call it */
-	uint64_t limit;     /* of its durable lines; UINT64_MAX until found */
+	uint64_t limit;     /* of its durable lines; UINT64_MAX until found, */
+	struct position last;   /* then the place there */
+	struct position before; /* the last record that was read */
+	uint64_t torn;          /* where a torn batch was reported */
 	struct reader_report report;
 	enum fault fault;
 	struct index_view view;

@@ -199,8 +199,8 @@ enum fault store_reader_figures(
     struct store_reader *reader, store_figure *each, void *context);
 void store_reader_close(struct store_reader *reader);
 enum fault store_reader_resume(struct store_reader *reader, const char *cursor);
-void store_reader_cursor(struct store_reader *reader, bool before,
-    char cursor[STORE_CURSOR_MAX]);
+void store_reader_cursor(
+    struct store_reader *reader, bool before, char cursor[STORE_CURSOR_MAX]);
 enum fault store_reader_more(struct store_reader *reader);
 
 /*

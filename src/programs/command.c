@@ -296,10 +296,11 @@ command_watch(const struct call *call, const char *what)
 	progress.what = what;
 	progress.at_end = call->command->at_end;
 	progress.terminal = isatty(STDERR_FILENO);
-	/* Short work shows nothing. */
-	if (call->values['q'] == NULL && call->values['p'] != NULL)
+	/* Short work shows nothing, nor does what has no end. */
+	bool shown = call->values['q'] == NULL && call->values['w'] == NULL;
+	if (shown && call->values['p'] != NULL)
 		progress.next_ms = 1;
-	else if (call->values['q'] == NULL && progress.terminal)
+	else if (shown && progress.terminal)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	set_stop_signals(on_stop);
 }

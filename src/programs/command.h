@@ -36,7 +36,7 @@ struct call;
 struct command {
 	const char *name, *summary;
 	const char *usage; /* --help adds the lines of the common options */
-	struct option options[11]; /* the last is nameless */
+	struct option options[17]; /* the last is nameless */
 	char dir_alias; /* the option, or ' ' for the operand, as --dir */
 	bool negative_operands; /* "-5" is an operand and no option */
 	const char *instead;    /* what serves a database; NULL: this does */

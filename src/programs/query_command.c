@@ -20,6 +20,8 @@
 
 #include "api/api.h"
 #include "command.h"
+#include "cursor.h"
+#include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
@@ -32,6 +34,8 @@
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
 #define STATUS_MISSING 1
+/* How long a signal, or a plant that is followed, may wait. */
+#define WAIT_MS 250
 
 /*
  * Where plants go: stdout, or a file that takes its name only when it is
@@ -104,16 +108,17 @@ flush_output(void)
 
 	while (output.used > 0 && output.fault == FAULT_NONE) {
 		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
-		ssize_t n = write(output.fd, text, output.used);
+		/* A signal just before a write that waits would be missed. */
+		ssize_t n = poll(&ready, 1, WAIT_MS) > 0
+				? write(output.fd, text, output.used)
+				: 0;
 
-		/* A pipe that does not block, as others left it. */
-		if (n < 0 && errno == EAGAIN)
-			n = poll(&ready, 1, -1) < 0 ? -1 : 0;
 		if (n > 0) {
 			text += n;
 			output.used -= (size_t)n;
 		}
-		if (n < 0 && errno != EINTR)
+		/* Others may have left a pipe that does not block. */
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			output.fault =
 			    fail_output("cannot write", FAULT_FAILED);
 		else if (output.used > 0 && command_interrupted() != 0)
@@ -320,8 +325,9 @@ end_reading(
 
 static const char export_usage[] =
     "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
-    "           [--since TIME] [--by NAME] [-o FILE [--force]]\n"
-    "           [--full] [--quiet | --progress]\n"
+    "           [--since TIME | --cursor FILE [--count]] [--by NAME] [--full]\n"
+    "           [[--limit N] [-o FILE [--force]] | --follow]\n"
+    "           [--quiet | --progress]\n"
     "\n"
     "Write the plants of a store in the order in which they were stored, as\n"
     "they are at one moment, which is named on stderr.\n"
@@ -331,12 +337,30 @@ static const char export_usage[] =
     "  --full          with the time and the token's name, for import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
+    "  --cursor FILE   only what is behind the place in FILE, all if it is\n"
+    "                  absent; then FILE gets the new place\n"
+    "  --count         print only how many these are; FILE keeps its place\n"
+    "  --limit N       at most N plants\n"
+    "  --follow        go on until SIGTERM or SIGINT, without --cursor from\n"
+    "                  the end on\n"
     "  --by NAME       only what was stored with the token of that name\n"
     "  -o, --output FILE  which is there only when it is complete\n"
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-struct exported {
+/* A place is saved at least once a second, and is two syncs. */
+#define SAVE_MS 500
+
+/* One call of export. */
+struct export
+{
+	const struct call *call;
+	bool follow, count;
+	uint64_t limit;
+	struct store_reader *reader;
+	struct cursor cursor;
+	char place[STORE_CURSOR_MAX]; /* behind what was put out; or "" */
+	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
 	uint64_t plants;            /* put out */
 	uint64_t nuls;              /* of these, have a U+0000 */
@@ -345,7 +369,7 @@ struct exported {
 
 /* No tag is an empty field, an empty string "" in quotes. */
 static void
-put_csv(const struct record *record, struct exported *exported)
+put_csv(const struct record *record, struct export *export)
 {
 	static char text[RECORD_LINE_MAX], field[2 * RECORD_LINE_MAX + 3];
 	struct json_member members[] = { { .name = "name" },
@@ -371,81 +395,233 @@ put_csv(const struct record *record, struct exported *exported)
 		put(field, len + 1);
 	}
 	put("\r\n", 2);
-	if (nul && exported->nuls++ == 0)
-		exported->nul_id = record->id;
+	if (nul && export->nuls++ == 0)
+		export->nul_id = record->id;
 }
 
 static enum fault
-export_plant(const struct call *call, const struct record *record,
-    struct exported *exported)
+export_plant(struct export *export, const struct record *record)
 {
-	const char *by = call->values['b'];
+	const char *by = export->call->values['b'];
 
-	memcpy(exported->at, record->at, TIMESTAMP_LEN);
+	memcpy(export->at, record->at, TIMESTAMP_LEN);
 	if (by != NULL && (strlen(by) != record->by_len ||
 			      memcmp(by, record->by, record->by_len) != 0))
 		return FAULT_NONE;
-	exported->plants++;
-	if (call->format == FORMAT_CSV)
-		put_csv(record, exported);
+	export->plants++;
+	if (export->count)
+		return FAULT_NONE;
+	if (export->call->format == FORMAT_CSV)
+		put_csv(record, export);
 	else
-		put_json(record, call->values['u'] != NULL);
+		put_json(record, export->call->values['u'] != NULL);
 	return output.fault;
+}
+
+/* Where stdout is a file, a place must not be on the disk before the plants. */
+static enum fault
+save(struct export *export)
+{
+	if (export->cursor.lock < 0 || export->place[0] == '\0')
+		return FAULT_NONE;
+	if (output.fd >= 0 && fsync(output.fd) < 0 && errno != EINVAL &&
+	    errno != EROFS)
+		return fail_output("cannot sync", FAULT_FAILED);
+	export->saved_ms = clock_ms(CLOCK_MONOTONIC);
+	return cursor_save(&export->cursor, export->place);
+}
+
+/* Write what was put out; `before`: the last plant read is not part of it. */
+static enum fault
+deliver(struct export *export, bool before)
+{
+	flush_output();
+	if (output.fault != FAULT_NONE)
+		return output.fault;
+	store_reader_cursor(export->reader, before, export->place);
+	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
+		   ? FAULT_NONE
+		   : save(export);
+}
+
+/*
+ * All that there is.  Followed, it is written in whole lines of at most
+ * PIPE_BUF bytes, unless one is longer: a pipe takes these whole or, if a
+ * signal ends the wait for room, not at all.
+ */
+static enum fault
+read_plants(struct export *export)
+{
+	const size_t around = COMMAND_FULL_AROUND + 1;
+	enum fault fault = FAULT_NONE;
+	struct record record;
+
+	while (fault == FAULT_NONE && export->plants < export->limit &&
+	       store_reader_next(export->reader, &record)) {
+		/* CSV may double a quotation mark. */
+		if (export->follow && output.used > 0 &&
+		    output.used + around + 2 * record.plant_len > PIPE_BUF)
+			fault = deliver(export, true);
+		if (fault == FAULT_NONE)
+			fault = export_plant(export, &record);
+	}
+	return fault;
+}
+
+/* Until a signal, which is no fault. */
+static enum fault
+follow(struct export *export, char where[STORE_WHERE_MAX])
+{
+	struct pollfd reader = { .fd = output.fd };
+	enum fault fault = FAULT_NONE;
+
+	while (fault == FAULT_NONE) {
+		fault = read_plants(export);
+		fault = end_reading(export->reader, fault, where);
+		if (fault == FAULT_NONE)
+			fault = deliver(export, false);
+		if (fault != FAULT_NONE)
+			break;
+		if (poll(&reader, 1, WAIT_MS) > 0) {
+			errno = EPIPE;
+			fault = fail_output("nobody reads it", FAULT_FAILED);
+		}
+		if (fault == FAULT_NONE)
+			fault = store_reader_more(export->reader);
+		if (fault == FAULT_BUSY)
+			fault = FAULT_NONE;
+	}
+	if (fault == FAULT_STOPPED)
+		fault = FAULT_NONE;
+	output.used = 0;
+	enum fault saved = save(export);
+	return fault != FAULT_NONE ? fault : saved;
+}
+
+/* What goes with what.  EX_OK, or EX_USAGE. */
+static int
+check_export(struct export *export)
+{
+	const struct call *call = export->call;
+	const char *const *values = call->values;
+	const char *limit = values['l'];
+
+	export->follow = values['w'] != NULL;
+	export->count = values['n'] != NULL;
+	export->limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
+	if (limit != NULL &&
+	    (limit[strspn(limit, "0123456789")] != '\0' || export->limit == 0))
+		return command_usage_error(
+		    call, "--limit: a number from 1 on, not %s", limit);
+	if (values['F'] != NULL && values['o'] == NULL)
+		return command_usage_error(call, "--force is for -o FILE");
+	if (values['s'] != NULL && (values['c'] != NULL || export->follow))
+		return command_usage_error(call,
+		    "--since goes by the clock, and not with --cursor or "
+		    "--follow");
+	if (export->follow && (values['o'] != NULL || limit != NULL ||
+				  values['j'] != NULL || export->count))
+		return command_usage_error(call,
+		    "--follow goes on for ever, and not with -o, --limit, "
+		    "--count or --file");
+	if (export->count && values['o'] != NULL)
+		return command_usage_error(
+		    call, "--count writes no plants to a FILE");
+	return EX_OK;
+}
+
+/* The cursor and FILE, so that neither fails late, and then the store. */
+static enum fault
+open_export(struct export *export, const char *since)
+{
+	const char *const *values = export->call->values;
+	const char *path = values['o'];
+	enum fault fault = FAULT_NONE;
+
+	if (values['c'] != NULL)
+		fault =
+		    cursor_open(&export->cursor, values['c'], !export->count);
+	if (fault == FAULT_NONE && path != NULL)
+		fault = open_file(path, values['F'] != NULL);
+	if (fault == FAULT_NONE)
+		export->reader =
+		    store_reader_open(&export->call->store, since, &fault);
+	if (fault != FAULT_NONE || (values['c'] == NULL && !export->follow))
+		return fault;
+	fault = store_reader_resume(
+	    export->reader, values['c'] != NULL ? export->cursor.place : NULL);
+	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
+	    export->cursor.place[0] != '\0')
+		log_error("%s: remove it to read this store from the "
+			  "beginning; consumers pass over the plants whose "
+			  "ids they have",
+		    export->cursor.path);
+	return fault;
+}
+
+static void
+report_export(const struct export *export, enum fault fault, const char *where)
+{
+	const char *path = export->call->values['o'];
+
+	if (fault == FAULT_NONE)
+		log_info("exported %" PRIu64 " plants, up to %s%s%s",
+		    export->plants, where, export->at[0] != '\0' ? ", " : "",
+		    export->at);
+	if (fault == FAULT_NONE && export->nuls > 0)
+		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
+			    "first: %" PRId64 "), where other programs may "
+			    "cut the value off; they are exact in --format "
+			    "jsonl",
+		    export->nuls, export->nul_id);
+	if (fault == FAULT_STOPPED)
+		log_error("export: stopped after %" PRIu64 " plants; %s %s",
+		    export->plants, path != NULL ? path : "stdout",
+		    path != NULL ? "was not made" : "is incomplete");
 }
 
 static int
 run_export(const struct call *call)
 {
 	static const char header[] = "id,name,tag\r\n";
-	const char *path = call->values['o'], *since = call->values['s'];
-	char from[TIMESTAMP_LEN + 1];
+	struct export export = { .call = call, .cursor.lock = -1 };
+	const char *since = call->values['s'];
+	char from[TIMESTAMP_LEN + 1], where[STORE_WHERE_MAX], count[32];
 	int64_t from_ms;
-	struct exported exported = { 0 };
-	struct store_reader *reader = NULL;
-	struct record record;
-	char where[STORE_WHERE_MAX];
-	enum fault fault = FAULT_NONE;
 
 	if (since != NULL && !command_time(since, &from_ms))
 		return command_usage_error(call,
 		    "--since: not a time: %s; say 2027-01-31 or "
 		    "2027-01-31T12:00:00Z",
 		    since);
-	if (call->values['F'] != NULL && path == NULL)
-		return command_usage_error(call, "--force is for -o FILE");
+	if (check_export(&export) != EX_OK)
+		return EX_USAGE;
 	if (since != NULL)
 		timestamp_print(from_ms, from);
-	output.terminal = path == NULL && isatty(STDOUT_FILENO);
-	if (path != NULL)
-		fault = open_file(path, call->values['F'] != NULL);
-	if (call->format == FORMAT_CSV)
+	output.terminal = call->values['o'] == NULL && isatty(STDOUT_FILENO);
+	if (call->format == FORMAT_CSV && !export.count)
 		put(header, sizeof(header) - 1);
+	enum fault fault = open_export(&export, since != NULL ? from : NULL);
 	if (fault == FAULT_NONE)
-		reader = store_reader_open(
-		    &call->store, since != NULL ? from : NULL, &fault);
-	while (fault == FAULT_NONE && store_reader_next(reader, &record))
-		fault = export_plant(call, &record, &exported);
-	fault = end_reading(reader, fault, where);
-	store_reader_close(reader);
+		fault = export.follow ? follow(&export, where)
+				      : read_plants(&export);
+	if (export.reader != NULL && !export.follow)
+		fault = end_reading(export.reader, fault, where);
+	if (export.count)
+		put(count,
+		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
+	if (fault == FAULT_NONE && export.cursor.lock >= 0)
+		store_reader_cursor(export.reader, false, export.place);
+	store_reader_close(export.reader);
 	if (fault == FAULT_NONE)
 		fault = finish_output();
+	if (fault == FAULT_NONE && !export.follow)
+		fault = save(&export);
 	if (output.temporary != NULL && output.fd >= 0)
 		unlink(output.temporary);
 	command_unwatch();
-	if (fault == FAULT_NONE)
-		log_info("exported %" PRIu64 " plants, up to %s%s%s",
-		    exported.plants, where, exported.at[0] != '\0' ? ", " : "",
-		    exported.at);
-	if (fault == FAULT_NONE && exported.nuls > 0)
-		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
-			    "first: %" PRId64 "), where other programs may "
-			    "cut the value off; they are exact in --format "
-			    "jsonl",
-		    exported.nuls, exported.nul_id);
-	if (fault == FAULT_STOPPED)
-		log_error("export: stopped after %" PRIu64 " plants; %s %s",
-		    exported.plants, path != NULL ? path : "stdout",
-		    path != NULL ? "was not made" : "is incomplete");
+	report_export(&export, fault, where);
+	cursor_close(&export.cursor);
 	return command_fault(fault);
 }
 
@@ -456,7 +632,9 @@ const struct command query_command_export = {
 	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
 	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),
-	    COMMAND_VALUE("file", 'j'), COMMAND_STORE },
+	    COMMAND_VALUE("file", 'j'), COMMAND_VALUE("cursor", 'c'),
+	    COMMAND_FLAG("count", 'n'), COMMAND_VALUE("limit", 'l'),
+	    COMMAND_FLAG("follow", 'w'), COMMAND_STORE },
 	.dir_alias = 'j',
 	.run = run_export,
 };

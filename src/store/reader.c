@@ -23,8 +23,7 @@
 #define STEP_BYTES ((uint64_t)1 << 20)
 
 /* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
-#define CURSOR(uuid, n, crc) \
-	"journal " uuid " %" n " %" n " %" n " %" crc
+#define CURSOR(uuid, n, crc) "journal " uuid " %" n " %" n " %" n " %" crc
 
 /* stat counts in these, whatever the file system's blocks are. */
 #define STAT_BLOCK_BYTES 512

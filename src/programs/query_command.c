@@ -610,13 +610,14 @@ run_export(const struct call *call)
 	if (export.count)
 		put(count,
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
-	if (fault == FAULT_NONE && export.cursor.lock >= 0)
-		store_reader_cursor(export.reader, false, export.place);
-	store_reader_close(export.reader);
-	if (fault == FAULT_NONE)
+	if (fault == FAULT_NONE && !export.follow) {
+		if (export.cursor.lock >= 0)
+			store_reader_cursor(export.reader, false, export.place);
 		fault = finish_output();
-	if (fault == FAULT_NONE && !export.follow)
-		fault = save(&export);
+		if (fault == FAULT_NONE)
+			fault = save(&export);
+	}
+	store_reader_close(export.reader);
 	if (output.temporary != NULL && output.fd >= 0)
 		unlink(output.temporary);
 	command_unwatch();

@@ -564,7 +564,9 @@ report_export(const struct export *export, enum fault fault, const char *where)
 {
 	const char *path = export->call->values['o'];
 
-	if (fault == FAULT_NONE)
+	/* A poll that found nothing may be one of thousands a day. */
+	if (fault == FAULT_NONE &&
+	    (export->plants > 0 || export->call->values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",
 		    export->plants, where, export->at[0] != '\0' ? ", " : "",
 		    export->at);

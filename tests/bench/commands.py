@@ -2,7 +2,8 @@
 
 Import: into a fresh store, with sequential and with random ids, and a fifth as many
 random ones into the store that this made.  Then verify, and export as JSON lines to
-/dev/null and into a file, and as CSV.  Rates are by the wall clock; CPU s is user
+/dev/null and into a file, and as CSV; last, polls with a cursor that find nothing, by
+turns in this store and in one of 1,000 plants, beside `plant-store --version`.  Rates are by the wall clock; CPU s is user
 and system time; the memory is the greatest sampled of the process's own, without
 pages of files.  10,000,000 plants are what is quoted; they take 8 GB of disk.
 """
@@ -30,6 +31,9 @@ READ_MB_PER_S = 500
 IMPORT_PER_S = 300_000
 OWN_MIB = 32
 AIM_PLANTS = 1_000_000
+# A poll: how many times the one of few plants, and how much more than --version.
+POLL_TIMES, POLL_MORE_MS = 2.0, 20.0
+POLLS, FEW_PLANTS = 40, 1000
 SAMPLE_S = 0.005
 # Odd, so that no two numbers below 2^63 have the same product modulo 2^63.
 SCATTER = 0x1E3779B97F4A7C15
@@ -162,6 +166,36 @@ def read_all(commands: Commands, root: pathlib.Path, n: int) -> dict[str, Run]:
     return found
 
 
+def poll(commands: Commands, root: pathlib.Path) -> dict[str, list[float]]:
+    """How long they take, in milliseconds."""
+    few = fresh(commands.program, root / "few")
+    generate(root / "few.jsonl", 1, FEW_PLANTS, False)
+    commands.run(few, FEW_PLANTS, "(?m)^1000 created", "import", root / "few.jsonl")
+    ways: dict[str, list[object]] = {"--version": ["--version"]}
+    for name, store in (f"poll of {FEW_PLANTS:,}", few), ("poll of all", root / "store"):
+        ways[name] = ["export", "--dir", store, "--cursor", f"{store}-cursor"]
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(POLLS + 1):
+        for name, words in ways.items():
+            began = time.monotonic()
+            done = subprocess.run([commands.program, *words], capture_output=True)
+            # The first one finds all there is.
+            if number > 0:
+                found[name].append((time.monotonic() - began) * 1000)
+                commands.check(done.returncode == 0 and (b"exported 0 plants" in done.stderr)
+                               == (name != "--version"), f"{name}: {done}")
+    return found
+
+
+def report_polls(polls: dict[str, list[float]]) -> None:
+    for name, took_ms in polls.items():
+        print(f"{name:24} {spread(took_ms, '.1f'):>20} ms")
+    none, few, all_ = (statistics.median(took_ms) for took_ms in polls.values())
+    met = "met" if all_ <= POLL_TIMES * few and all_ <= none + POLL_MORE_MS else "MISSED"
+    print(f"aim {met}: a poll that finds nothing: {all_ / few:.2f} times one of {FEW_PLANTS:,}, "
+          f"of {POLL_TIMES}; {all_ - none:.1f} ms more than --version, of {POLL_MORE_MS}")
+
+
 def report(results: dict[str, list[Run]]) -> None:
     form = "{:24} {:>20} {:>28} {:>20} {:>16}"
     print(form.format("", "MB/s of journal", "plants/s", "CPU s", "own MiB"))
@@ -219,7 +253,9 @@ def main() -> int:
             found |= read_all(commands, root, stored)
             for name, run in found.items():
                 results.setdefault(name, []).append(run)
+        polls = poll(commands, root)
     report(results)
+    report_polls(polls)
     if args.plants >= AIM_PLANTS:
         report_aims(results)
     else:
@@ -227,7 +263,7 @@ def main() -> int:
     figures = {
         name: [dataclasses.asdict(run) for run in runs] for name, runs in results.items()
     }
-    write_json(args, figures)
+    write_json(args, figures | {"polls_ms": polls})
     return 1 if commands.wrong else 0
 
 

@@ -29,6 +29,7 @@ from lib_service import (
 
 WITHIN_S = 1.0  # of a plant's 200
 IDLE_S = 4.0
+SAVED_S = 4.0
 IDLE_SHARE = 0.001
 BUSY_S = 5.0  # how long a lock is waited for
 
@@ -92,6 +93,7 @@ def test_pieces(tally: Tally, build: str) -> None:
         before = feed.file.stat().st_ino
         expect(tally, feed.export(), "then there is nothing", 0, b"", b"exported 0 plants")
         tally.check(feed.file.stat().st_ino == before, "and the file is not written again")
+        expect(tally, feed.export("--quiet"), "with --quiet nothing is said of that", 0, b"", b"")
         # As with a clock that was set back.
         store.command("import", "--full", stdin=None, input=b"".join(
             b'{"at":"2001-01-01T00:00:00.000Z","by":"x","plant":%s}\n' % canonical(plant_of(n))
@@ -264,6 +266,13 @@ def test_failures(tally: Tally, build: str) -> None:
             tally.skip("each failing call", "no strace")
             return
         options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+        with open(feed.dir / "stdout", "wb") as stdout:
+            done = run("strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO:when=1",
+                       store.build / "plant-store", "export", "--cursor", feed.file,
+                       env=store.environment(ASAN_OPTIONS=options), stdout=stdout)
+        expect(tally, done, "a file on stdout is on the disk before the place", IOERR, None,
+               b"stdout: cannot sync")
+        tally.check(not feed.file.exists(), "or the place stays")
         first, out = feed.export("--limit", "2"), feed.dir / "out"
         old = feed.file.read_bytes()
         tries, wrong = 0, []
@@ -353,6 +362,21 @@ def test_followed(tally: Tally, build: str) -> None:
         expect(tally, feed.export(), "with the right place", 0, b"")
 
 
+def test_saved(tally: Tally, build: str) -> None:
+    with fed(build, range(3)) as (store, feed), responder(store, watched=False) as service, \
+            follower(store, "--cursor", feed.file) as process, \
+            FastCgiPeer(service.socket_path) as peer:
+        gets(process, lines_of(range(3)))
+        began, saved, number = time.monotonic(), set(), 3
+        while (seconds := time.monotonic() - began) < SAVED_S:
+            peer.exchange(store.fcgi(canonical(plant_of(number)), keep=True))
+            number += 1
+            saved.add(feed.file.stat().st_mtime_ns)
+        tally.check(gets(process, lines_of(range(3, number))), "all is printed under load", number)
+        tally.check(seconds <= len(saved) <= 10 * seconds,
+                    "the place is saved once to ten times a second", (len(saved), seconds))
+
+
 def test_service_ends(tally: Tally, build: str) -> None:
     """Nobody but the follower is left to find out what is durable."""
     with fed(build, range(3)) as (store, feed), \
@@ -439,10 +463,13 @@ def test_full_pipe(tally: Tally, build: str) -> None:
             process.wait(TIMEOUT_S)
             got += process.stdout.read()
             rest = feed.export().stdout
+            said = process.stderr.read()
             tally.check(blocked and process.returncode == 0 and 0 < len(rest) < len(everything)
                         and got + rest == everything,
                         f"{number.name} while the pipe is full: whole lines, and a true cursor",
-                        (process.returncode, len(got), len(rest), process.stderr.read()))
+                        (process.returncode, len(got), len(rest), said))
+            tally.check(b"stopped after %d plants\n" % got.count(b"\n") in said,
+                        f"{number.name}: it tells how many were written", said)
     with fed(build, range(3)) as (store, _), follower(store) as process:
         begun(process)
         process.stdout.close()
@@ -471,7 +498,7 @@ def test_idle(tally: Tally, build: str) -> None:
 def scenario(tally: Tally) -> None:
     build = str(pathlib.Path(sys.argv[1]).resolve().parent)
     tests = (
-        test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_followed,
+        test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_followed,
         test_replaced, test_failures, test_arguments, test_pieces, test_cost, test_places, test_two,
     )
     # Most of the time is waited.

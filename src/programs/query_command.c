@@ -363,6 +363,7 @@ struct export
 	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
 	uint64_t plants;            /* put out */
+	uint64_t written;           /* of these, if followed */
 	uint64_t nuls;              /* of these, have a U+0000 */
 	int64_t nul_id;             /* the first of them */
 };
@@ -439,6 +440,7 @@ deliver(struct export *export, bool before)
 	if (output.fault != FAULT_NONE)
 		return output.fault;
 	store_reader_cursor(export->reader, before, export->place);
+	export->written = export->plants;
 	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
 		   ? FAULT_NONE
 		   : save(export);
@@ -468,16 +470,19 @@ read_plants(struct export *export)
 	return fault;
 }
 
-/* Until a signal, which is no fault. */
+/* Until a signal, which is no fault.  What was read then is written. */
 static enum fault
-follow(struct export *export, char where[STORE_WHERE_MAX])
+follow(struct export *export)
 {
 	struct pollfd reader = { .fd = output.fd };
+	char where[STORE_WHERE_MAX];
 	enum fault fault = FAULT_NONE;
 
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
+		if (fault == FAULT_STOPPED && output.fault == FAULT_NONE)
+			(void)deliver(export, false);
 		if (fault == FAULT_NONE)
 			fault = deliver(export, false);
 		if (fault != FAULT_NONE)
@@ -491,11 +496,8 @@ follow(struct export *export, char where[STORE_WHERE_MAX])
 		if (fault == FAULT_BUSY)
 			fault = FAULT_NONE;
 	}
-	if (fault == FAULT_STOPPED)
-		fault = FAULT_NONE;
-	output.used = 0;
 	enum fault saved = save(export);
-	return fault != FAULT_NONE ? fault : saved;
+	return fault != FAULT_NONE && fault != FAULT_STOPPED ? fault : saved;
 }
 
 /* What goes with what.  EX_OK, or EX_USAGE. */
@@ -565,8 +567,11 @@ report_export(const struct export *export, enum fault fault, const char *where)
 	const char *path = export->call->values['o'];
 
 	/* A poll that found nothing may be one of thousands a day. */
-	if (fault == FAULT_NONE &&
-	    (export->plants > 0 || export->call->values['q'] == NULL))
+	if (fault == FAULT_NONE && export->follow)
+		log_info("export: stopped after %" PRIu64 " plants",
+		    export->written);
+	else if (fault == FAULT_NONE &&
+		 (export->plants > 0 || export->call->values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",
 		    export->plants, where, export->at[0] != '\0' ? ", " : "",
 		    export->at);
@@ -605,8 +610,7 @@ run_export(const struct call *call)
 		put(header, sizeof(header) - 1);
 	enum fault fault = open_export(&export, since != NULL ? from : NULL);
 	if (fault == FAULT_NONE)
-		fault = export.follow ? follow(&export, where)
-				      : read_plants(&export);
+		fault = export.follow ? follow(&export) : read_plants(&export);
 	if (export.reader != NULL && !export.follow)
 		fault = end_reading(export.reader, fault, where);
 	if (export.count)

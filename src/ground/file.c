@@ -119,26 +119,31 @@ file_copy(
 	return error == 0 ? 0 : -1;
 }
 
-/* Whether the page cache has pages of these bytes; -1 with errno. */
+/*
+ * Drop the pages of [begin, size): 0, 1 if one of [from, size) has stayed, or -1
+ * with errno.  Mapped first, since a debugger reads what is mapped.
+ */
 static int
-has_pages(int fd, uint64_t from, uint64_t size)
+drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char cached[MAP_BYTES / PAGE_BYTES_MIN];
 
-	for (from -= from % page; from < size; from += MAP_BYTES) {
-		size_t len =
-		    size - from < MAP_BYTES ? (size_t)(size - from) : MAP_BYTES;
-		void *map =
-		    mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)from);
-		int result = map == MAP_FAILED ? -1 : mincore(map, len, cached);
+	for (; begin < size; begin += MAP_BYTES) {
+		size_t pages = MAP_BYTES / page;
+		void *map = mmap(
+		    NULL, MAP_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)begin);
 
-		if (map != MAP_FAILED)
-			munmap(map, len);
+		if (map == MAP_FAILED)
+			return -1;
+		posix_fadvise(
+		    fd, (off_t)begin, (off_t)MAP_BYTES, POSIX_FADV_DONTNEED);
+		int result = mincore(map, MAP_BYTES, cached);
+		munmap(map, MAP_BYTES);
 		if (result < 0)
 			return -1;
-		for (size_t i = 0; i < (len + page - 1) / page; i++)
-			if (cached[i] & 1)
+		for (size_t i = 0; i < pages; i++)
+			if ((cached[i] & 1) && begin + (i + 1) * page > from)
 				return 1;
 	}
 	return 0;
@@ -155,8 +160,7 @@ file_forget(int fd, uint64_t from, uint64_t size)
 	if (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
 		return 0;
 	for (;; begin = 0) {
-		posix_fadvise(fd, (off_t)begin, 0, POSIX_FADV_DONTNEED);
-		left = has_pages(fd, from, size);
+		left = drop_pages(fd, begin, from, size);
 		if (left <= 0)
 			return left;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)

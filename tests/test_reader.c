@@ -490,7 +490,7 @@ STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)
 
 STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 {
-	struct fixture_steps steps = { .last = 1 };
+	struct fixture_steps steps = { .last = 2 };
 	const struct watch watch = { fixture_step, &steps };
 	struct record record;
 

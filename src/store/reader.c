@@ -98,18 +98,43 @@ reader_lock(struct store_reader *reader)
 	return FAULT_FAILED;
 }
 
+/* Whether to go on at the offset `at`, when so much is done. */
+static bool
+take_step(struct store_reader *reader, uint64_t at, uint64_t done)
+{
+	uint64_t size = reader->journal.size;
+
+	if (at < reader->next_step)
+		return true;
+	reader->next_step = at + STEP_BYTES;
+	return watch_step(
+	    &reader->watch, done, reader->limit < size ? reader->limit : size);
+}
+
 /* Under the lock: the end of the lines from `at` on, which are durable. */
 static enum fault
 find_end(struct store_reader *reader, const struct position *at)
 {
 	const struct journal *journal = &reader->journal;
 	const uint64_t known = reader->view.end;
+	enum replay_result result = REPLAY_RECORD;
+	enum fault fault = FAULT_NONE;
+	struct record record;
 	struct replay rest;
 	uint64_t tail_end;
 
 	if (replay_init(&rest, journal->fd, journal->seed, at) < 0)
 		return fault_report(journal->name, "cannot read");
-	enum fault fault = journal_finish(journal, &rest, known, &tail_end);
+	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
+		result = replay_next(&rest, &record);
+		if (result == REPLAY_ERROR)
+			fault = journal_unreadable(journal, rest.at.end);
+		else if (result == REPLAY_RECORD &&
+			 !take_step(reader, rest.at.end, 0))
+			fault = FAULT_STOPPED;
+	}
+	if (fault == FAULT_NONE)
+		fault = journal_finish(journal, &rest, known, &tail_end);
 	/* Once, since who follows comes here often. */
 	if (fault == FAULT_NONE && tail_end > rest.at.end &&
 	    reader->torn != rest.at.end)
@@ -117,7 +142,9 @@ find_end(struct store_reader *reader, const struct position *at)
 			    ", before it was acknowledged; the service will "
 			    "cut it off",
 		    journal->name, rest.at.end);
-	reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
+	if (fault == FAULT_NONE)
+		reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
+	reader->next_step = 0;
 	reader->last = rest.at;
 	reader->limit = rest.at.end;
 	replay_done(&rest);
@@ -125,8 +152,8 @@ find_end(struct store_reader *reader, const struct position *at)
 }
 
 /*
- * Open the index, and find the journal's durable end from where an index ends,
- * used or not; else it is found when all before it is read.
+ * Open the index, and find the journal's durable end, from where an index ends,
+ * used or not.  A file that was named is read to its end.
  */
 static enum fault
 look_at_store(struct store_reader *reader)
@@ -144,8 +171,9 @@ look_at_store(struct store_reader *reader)
 	if (fault == FAULT_NONE &&
 	    (view->index == NULL || journal_has_text(journal, view->end)))
 		fault = journal_settle(journal, view->end);
-	if (fault == FAULT_NONE && view->seen.end > 0)
-		fault = find_end(reader, &view->seen);
+	if (fault == FAULT_NONE)
+		fault = find_end(
+		    reader, view->seen.end > 0 ? &view->seen : &journal->start);
 	return fault;
 }
 
@@ -190,34 +218,14 @@ reader_close(struct store_reader *reader)
 	free(reader);
 }
 
-/* Where no index has shown it: the lines end here, or one is being written. */
+/* Of a file that was named: the lines end here, or it is damaged. */
 static enum fault
 reach_end(struct store_reader *reader)
 {
 	const struct position at = reader->replay.at;
-	enum fault fault = reader_lock(reader);
+	enum fault fault = find_end(reader, &at);
 
-	if (fault != FAULT_NONE)
-		return fault;
-	if (reader->journal.dir >= 0)
-		fault = journal_settle(&reader->journal, at.end);
-	if (fault == FAULT_NONE)
-		fault = find_end(reader, &at);
-	journal_unlock(&reader->journal);
 	return fault == FAULT_NONE ? go_on_from(reader, &at) : fault;
-}
-
-/* Whether to go on. */
-static bool
-take_step(struct store_reader *reader)
-{
-	uint64_t done = reader->replay.at.end, size = reader->journal.size;
-
-	if (done < reader->next_step)
-		return true;
-	reader->next_step = done + STEP_BYTES;
-	return watch_step(
-	    &reader->watch, done, reader->limit < size ? reader->limit : size);
 }
 
 /* Count the line; whether it is a plant that was asked for. */
@@ -245,7 +253,7 @@ reader_next(struct store_reader *reader, struct record *record)
 
 	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
-		if (!take_step(reader)) {
+		if (!take_step(reader, replay->at.end, replay->at.end)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}
@@ -415,6 +423,8 @@ ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 	if (index_begin(reader->view.index, &covered) == 0)
 		found = index_find(reader->view.index, id, offset);
 	index_abort(reader->view.index);
+	if (index_check(reader->view.index) < 0)
+		return false;
 	return found == INDEX_NEW ||
 	       (found == INDEX_FOUND &&
 		   journal_has_plant(&reader->journal, *offset, id));

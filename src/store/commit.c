@@ -262,6 +262,8 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 			fault = recovery_index_failed(store);
 		}
 	}
+	if (fault == FAULT_NONE && index_check(store->index) < 0)
+		fault = recovery_index_failed(store);
 	*some = i;
 	return fault;
 }

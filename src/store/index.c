@@ -581,6 +581,24 @@ index_find(struct index *index, int64_t id, uint64_t *offset)
 				     : take_value(index, error, &value, offset);
 }
 
+/*
+ * The kernel reports a failed write-back once to each open file, also where
+ * nobody syncs it.  Behind all pages the call waits for none.
+ */
+int
+index_check(const struct index *index)
+{
+	const off_t behind = INT64_MAX / 2;
+	int fd;
+
+	if (mdb_env_get_fd(index->env, &fd) != 0 ||
+	    sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ||
+	    (errno != EIO && errno != ENOSPC))
+		return 0;
+	errno = EBADMSG;
+	return -1;
+}
+
 int
 index_count(struct index *index, uint64_t *n)
 {

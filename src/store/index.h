@@ -88,6 +88,11 @@ enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
  * index_find(index, id, offset):
  * Look an id up.  INDEX_NEW if it is not there.
  *
+ * index_check(index):
+ * Check that no page was lost since it was opened: the kernel's write-back of
+ * one may fail, and an older page come back from the disk.  To be called after
+ * lookups, before they count.  0; -1 with EBADMSG.
+ *
  * index_count(index, n), index_is_current(index):
  * How many plants it has: 0, or -1 with errno.  Whether the directory still has
  * this file.
@@ -98,6 +103,7 @@ void index_abort(struct index *index);
 enum index_result index_put(
     struct index *index, int64_t id, uint64_t offset, uint64_t *found);
 enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
+int index_check(const struct index *index);
 int index_count(struct index *index, uint64_t *n);
 bool index_is_current(const struct index *index);
 

@@ -83,8 +83,8 @@ X(STORE_FAILED, 5003, 503, "The store has failed: it is not known whether " \
 X(STORE_BUSY, 5004, 503, "The store is busy: this request stored nothing, " \
 	"but an earlier one may have stored the plant; try again, which is " \
 	"safe.") \
-X(NOT_READY, 5006, 503, "The service cannot take plants: its operator finds the " \
-	"reason in the log; try again later.") \
+X(NOT_READY, 5006, 503, "The service cannot take plants: its operator finds " \
+	"the reason in the log; try again later.") \
 X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
 	"whether the plant was stored; try again later, which is safe.") \
 X(STORE_AWAY, 5008, 503, "The database does not serve: this request stored " \

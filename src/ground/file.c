@@ -120,8 +120,8 @@ file_copy(
 }
 
 /*
- * Drop the pages of [begin, size): 0, 1 if one of [from, size) has stayed, or -1
- * with errno.  Mapped first, since a debugger reads what is mapped.
+ * Drop the pages of [begin, size): 0, 1 if one of [from, size) has stayed, or
+ * -1 with errno.  Mapped first, since a debugger reads what is mapped.
  */
 static int
 drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)

@@ -200,7 +200,9 @@ class Trial:
             self.find(f"{case}: unstored", False, after.rstrip()[-400:])
 
     def settle(self) -> None:
-        """Wait for the line that closes the last batch when all is idle."""
+        """Wait for the line that closes the last batch when all is idle; CGI writes none."""
+        if self.server.set_up.cgi:
+            return
 
         def is_closed() -> bool:
             journal = self.server.store.journal.read_bytes().rstrip()

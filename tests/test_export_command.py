@@ -197,8 +197,8 @@ def test_places(tally: Tally, build: str) -> None:
             ("directory", pathlib.Path.mkdir),
         ):
             make(feed.file)
-            expect(tally, feed.export(), f"a {kind} is no cursor", CANTCREAT, b"",
-                   b"is no regular file")
+            expect(tally, feed.export(), f"a {kind} is no cursor",
+                   CANTCREAT, b"")
             feed.file.rmdir() if kind == "directory" else feed.file.unlink()
         done = store.command("export", "--cursor", store.root / "none" / "cursor")
         expect(tally, done, "a directory that is not there is noticed before any output",
@@ -468,8 +468,6 @@ def test_full_pipe(tally: Tally, build: str) -> None:
                         and got + rest == everything,
                         f"{number.name} while the pipe is full: whole lines, and a true cursor",
                         (process.returncode, len(got), len(rest), said))
-            tally.check(b"stopped after %d plants\n" % got.count(b"\n") in said,
-                        f"{number.name}: it tells how many were written", said)
     with fed(build, range(3)) as (store, _), follower(store) as process:
         begun(process)
         process.stdout.close()

@@ -355,7 +355,7 @@ static const char export_usage[] =
 struct export
 {
 	const struct call *call;
-	bool follow, count;
+	bool follow;
 	uint64_t limit;
 	struct store_reader *reader;
 	struct cursor cursor;
@@ -363,7 +363,6 @@ struct export
 	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
 	uint64_t plants;            /* put out */
-	uint64_t written;           /* of these, if followed */
 	uint64_t nuls;              /* of these, have a U+0000 */
 	int64_t nul_id;             /* the first of them */
 };
@@ -410,7 +409,7 @@ export_plant(struct export *export, const struct record *record)
 			      memcmp(by, record->by, record->by_len) != 0))
 		return FAULT_NONE;
 	export->plants++;
-	if (export->count)
+	if (export->call->values['n'] != NULL)
 		return FAULT_NONE;
 	if (export->call->format == FORMAT_CSV)
 		put_csv(record, export);
@@ -440,7 +439,6 @@ deliver(struct export *export, bool before)
 	if (output.fault != FAULT_NONE)
 		return output.fault;
 	store_reader_cursor(export->reader, before, export->place);
-	export->written = export->plants;
 	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
 		   ? FAULT_NONE
 		   : save(export);
@@ -470,7 +468,7 @@ read_plants(struct export *export)
 	return fault;
 }
 
-/* Until a signal, which is no fault.  What was read then is written. */
+/* Until a signal, which is no fault.  What then is not written comes again. */
 static enum fault
 follow(struct export *export)
 {
@@ -481,13 +479,9 @@ follow(struct export *export)
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
-		if (fault == FAULT_STOPPED && output.fault == FAULT_NONE)
-			(void)deliver(export, false);
 		if (fault == FAULT_NONE)
 			fault = deliver(export, false);
-		if (fault != FAULT_NONE)
-			break;
-		if (poll(&reader, 1, WAIT_MS) > 0) {
+		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
 			errno = EPIPE;
 			fault = fail_output("nobody reads it", FAULT_FAILED);
 		}
@@ -497,19 +491,21 @@ follow(struct export *export)
 			fault = FAULT_NONE;
 	}
 	enum fault saved = save(export);
-	return fault != FAULT_NONE && fault != FAULT_STOPPED ? fault : saved;
+	return fault != FAULT_STOPPED ? fault : saved;
 }
 
 /* What goes with what.  EX_OK, or EX_USAGE. */
 static int
 check_export(struct export *export)
 {
+	/* --since goes by the clock, and --follow has no end. */
+	static const char apart[][2] = { "sc", "sw", "wo", "wl", "wn", "wj",
+		"no" };
 	const struct call *call = export->call;
 	const char *const *values = call->values;
 	const char *limit = values['l'];
 
 	export->follow = values['w'] != NULL;
-	export->count = values['n'] != NULL;
 	export->limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
 	if (limit != NULL &&
 	    (limit[strspn(limit, "0123456789")] != '\0' || export->limit == 0))
@@ -517,18 +513,12 @@ check_export(struct export *export)
 		    call, "--limit: a number from 1 on, not %s", limit);
 	if (values['F'] != NULL && values['o'] == NULL)
 		return command_usage_error(call, "--force is for -o FILE");
-	if (values['s'] != NULL && (values['c'] != NULL || export->follow))
-		return command_usage_error(call,
-		    "--since goes by the clock, and not with --cursor or "
-		    "--follow");
-	if (export->follow && (values['o'] != NULL || limit != NULL ||
-				  values['j'] != NULL || export->count))
-		return command_usage_error(call,
-		    "--follow goes on for ever, and not with -o, --limit, "
-		    "--count or --file");
-	if (export->count && values['o'] != NULL)
-		return command_usage_error(
-		    call, "--count writes no plants to a FILE");
+	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++)
+		if (values[(int)apart[i][0]] != NULL &&
+		    values[(int)apart[i][1]] != NULL)
+			return command_usage_error(call,
+			    "--since, --cursor, --count, --follow, --limit, "
+			    "-o, --file: not all go together");
 	return EX_OK;
 }
 
@@ -541,8 +531,8 @@ open_export(struct export *export, const char *since)
 	enum fault fault = FAULT_NONE;
 
 	if (values['c'] != NULL)
-		fault =
-		    cursor_open(&export->cursor, values['c'], !export->count);
+		fault = cursor_open(&export->cursor, values['c'],
+		    export->call->values['n'] == NULL);
 	if (fault == FAULT_NONE && path != NULL)
 		fault = open_file(path, values['F'] != NULL);
 	if (fault == FAULT_NONE)
@@ -567,11 +557,8 @@ report_export(const struct export *export, enum fault fault, const char *where)
 	const char *path = export->call->values['o'];
 
 	/* A poll that found nothing may be one of thousands a day. */
-	if (fault == FAULT_NONE && export->follow)
-		log_info("export: stopped after %" PRIu64 " plants",
-		    export->written);
-	else if (fault == FAULT_NONE &&
-		 (export->plants > 0 || export->call->values['q'] == NULL))
+	if (fault == FAULT_NONE && !export->follow &&
+	    (export->plants > 0 || export->call->values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",
 		    export->plants, where, export->at[0] != '\0' ? ", " : "",
 		    export->at);
@@ -606,14 +593,14 @@ run_export(const struct call *call)
 	if (since != NULL)
 		timestamp_print(from_ms, from);
 	output.terminal = call->values['o'] == NULL && isatty(STDOUT_FILENO);
-	if (call->format == FORMAT_CSV && !export.count)
+	if (call->format == FORMAT_CSV && call->values['n'] == NULL)
 		put(header, sizeof(header) - 1);
 	enum fault fault = open_export(&export, since != NULL ? from : NULL);
 	if (fault == FAULT_NONE)
 		fault = export.follow ? follow(&export) : read_plants(&export);
 	if (export.reader != NULL && !export.follow)
 		fault = end_reading(export.reader, fault, where);
-	if (export.count)
+	if (call->values['n'] != NULL)
 		put(count,
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
 	if (fault == FAULT_NONE && !export.follow) {

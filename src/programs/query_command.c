@@ -348,8 +348,8 @@ static const char export_usage[] =
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-/* A place is saved at least once a second, and is two syncs. */
-#define SAVE_MS 500
+/* A place is saved at least once a second; that is two syncs. */
+#define SAVE_MS 250
 
 /* One call of export. */
 struct export
@@ -578,7 +578,8 @@ static int
 run_export(const struct call *call)
 {
 	static const char header[] = "id,name,tag\r\n";
-	struct export export = { .call = call, .cursor.lock = -1 };
+	struct export export = { .call = call,
+		.cursor = { .lock = -1, .fd = -1 } };
 	const char *since = call->values['s'];
 	char from[TIMESTAMP_LEN + 1], where[STORE_WHERE_MAX], count[32];
 	int64_t from_ms;

@@ -66,11 +66,12 @@ class Killed:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        killed = process.returncode == -signal.SIGKILL
+        # SIGTERM ends it before it has a handler.
+        killed = process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
         self.left -= killed
         said = process.stderr.read()
         process.stderr.close()
-        if process.returncode not in (0, 75, -signal.SIGKILL):
+        if process.returncode not in (0, 75) and not killed:
             self.wrong.append((process.returncode, said))
         return killed
 

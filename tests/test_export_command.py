@@ -367,6 +367,7 @@ def test_saved(tally: Tally, build: str) -> None:
             follower(store, "--cursor", feed.file) as process, \
             FastCgiPeer(service.socket_path) as peer:
         gets(process, lines_of(range(3)))
+        wait_until(feed.file.exists)
         began, saved, number = time.monotonic(), set(), 3
         while (seconds := time.monotonic() - began) < SAVED_S:
             peer.exchange(store.fcgi(canonical(plant_of(number)), keep=True))

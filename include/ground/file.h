@@ -6,6 +6,7 @@
 #ifndef GROUND_FILE_H
 #define GROUND_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -35,6 +36,20 @@ ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 int file_copy(
     int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
 int file_forget(int fd, uint64_t from, uint64_t size);
+
+/*
+ * file_is_written(fd):
+ * Ask the kernel, which tells it once to each open file, whether all that it
+ * wrote back by itself is on the disk.  It waits for nothing.
+ *
+ * file_identify(dir, name, id):
+ * Write FILE_ID_LEN characters and a NUL that a copy of the file does not have:
+ * its inode and its time of birth, where the file system knows that.  0, or -1
+ * with errno.
+ */
+#define FILE_ID_LEN 41
+bool file_is_written(int fd);
+int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
 
 /*
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):

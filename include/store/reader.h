@@ -2,13 +2,12 @@
  * reader: the file engine's store_reader of store/store.h: each line is checked
  * in its place, while others write.  It writes nothing.
  *
- * The lock is taken for a moment, so that nobody is in the middle of a write,
- * and the journal's durable end is found; then all is read up to there.  Lines
- * that the index does not cover may never have been synced: they are read from
- * the disk.  So what is read is one consistent, durable state, and has every
- * plant that was acknowledged before.  Where no index has seen the journal, all
- * lines are read to find its end, and then again.  An end before what the index
- * covers is damage.  Constant memory.
+ * The lock is taken for a moment, and the journal's durable end is found; then
+ * all is read up to there.  Lines that the index does not cover may never have
+ * been synced: they are read from the disk.  So what is read is one consistent,
+ * durable state, and has every plant that was acknowledged before.  Where no
+ * index has seen the journal, all lines are read to find its end, and then
+ * again.  An end before what the index covers is damage.  Constant memory.
  */
 #ifndef STORE_READER_H
 #define STORE_READER_H

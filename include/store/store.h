@@ -45,10 +45,9 @@ enum index_state {
 	INDEX_USABLE,
 	INDEX_BEHIND,   /* the last plants are entered soon (verify) */
 	INDEX_ABSENT,   /* the next start of the service makes it */
-	INDEX_STALE,    /* not closed cleanly, or a copy: the next start builds
-			   it again */
+	INDEX_STALE,    /* not closed cleanly, or a copy: built again, too */
 	INDEX_REPLACED, /* while it was read (verify) */
-	INDEX_UNUSABLE  /* damaged: the next start builds it again */
+	INDEX_UNUSABLE  /* damaged: built again, too */
 };
 
 struct store_options {

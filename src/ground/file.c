@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <linux/magic.h>
@@ -170,6 +171,31 @@ file_forget(int fd, uint64_t from, uint64_t size)
 	}
 	errno = EBUSY;
 	return -1;
+}
+
+bool
+file_is_written(int fd)
+{
+	/* Behind all pages it waits for none. */
+	const off_t behind = INT64_MAX / 2;
+
+	return sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) ==
+		   0 ||
+	       (errno != EIO && errno != ENOSPC);
+}
+
+int
+file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1])
+{
+	struct statx st;
+
+	if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME,
+		&st) < 0)
+		return -1;
+	snprintf(id, FILE_ID_LEN + 1,
+	    "%020" PRIu64 " %010" PRIu64 "%010" PRIu32, (uint64_t)st.stx_ino,
+	    (uint64_t)st.stx_btime.tv_sec % 10000000000, st.stx_btime.tv_nsec);
+	return 0;
 }
 
 int

@@ -36,14 +36,12 @@
 #define STATE_VERSION 2
 #define BOOT_LEN 36
 #define BOOT_CLEAN "clean                               "
-#define FILE_LEN 43 /* a space, inode, a space, time of birth, newline */
-
 /* index/boot: text without padding. */
 struct mark {
 	char boot[BOOT_LEN], newline;
 	char uuid[RECORD_UUID_LEN], newline_too;
-	char use[5];
-	char file[FILE_LEN];
+	char use[6];
+	char file[FILE_ID_LEN], newline_last;
 };
 
 /*
@@ -83,7 +81,7 @@ struct index {
 	int lock;            /* of INDEX_SERVE: `index/boot`, locked; or -1 */
 	struct state state;  /* as the running transaction has it */
 	char boot[BOOT_LEN]; /* this one */
-	char file[FILE_LEN + 1]; /* data.mdb, as the mark names it */
+	char file[FILE_ID_LEN + 1]; /* data.mdb, as the mark names it */
 	char uuid[RECORD_UUID_LEN];
 };
 
@@ -123,23 +121,6 @@ read_mark(int dir, struct mark *mark)
 	return mark->newline == '\n' && mark->newline_too == '\n' ? 0 : -1;
 }
 
-/* How the mark names data.mdb; 0, or -1 with errno. */
-static int
-name_file(int dir, char name[static FILE_LEN + 1])
-{
-	struct statx st;
-
-	if (statx(dir, DATA_NAME, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME,
-		&st) < 0)
-		return -1;
-	/* Zeros where the file system has no time of birth. */
-	snprintf(name, FILE_LEN + 1,
-	    " %020" PRIu64 " %010" PRIu64 "%010" PRIu32 "\n",
-	    (uint64_t)st.stx_ino, (uint64_t)st.stx_btime.tv_sec % 10000000000,
-	    st.stx_btime.tv_nsec);
-	return 0;
-}
-
 /* Whether a long lived process has the index open. */
 static bool
 is_served(int dir)
@@ -164,7 +145,8 @@ is_of_this_boot(const struct index *index, const struct mark *mark)
 static bool
 is_of_this_file(const struct index *index, const struct mark *mark)
 {
-	return memcmp(mark->file, index->file, FILE_LEN) == 0;
+	return mark->newline_last == '\n' &&
+	       memcmp(mark->file, index->file, FILE_ID_LEN) == 0;
 }
 
 /* Whether all pages of the file can be read as they were written. */
@@ -193,7 +175,9 @@ has_seen(const struct index *index, const struct mark *mark)
 static int
 write_mark(const struct index *index, const char *boot)
 {
-	struct mark mark = { .newline = '\n', .newline_too = '\n' };
+	struct mark mark = {
+		.newline = '\n', .newline_too = '\n', .newline_last = '\n'
+	};
 	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
 	int error;
 
@@ -201,8 +185,8 @@ write_mark(const struct index *index, const char *boot)
 	memcpy(mark.uuid, index->uuid, RECORD_UUID_LEN);
 	/* A request may take over what a service has open. */
 	bool once = index->use == INDEX_ONCE && !is_served(index->dir);
-	memcpy(mark.use, once ? "once " : "serve", 5);
-	memcpy(mark.file, index->file, FILE_LEN);
+	memcpy(mark.use, once ? "once  " : "serve ", 6);
+	memcpy(mark.file, index->file, FILE_ID_LEN);
 	error = names < 0 || file_put(names, "boot", &mark, sizeof(mark)) < 0
 		    ? errno
 		    : 0;
@@ -350,7 +334,7 @@ look_at(struct index *index, const char *path, const struct mark *mark,
 
 	/* LMDB may make an empty file one, wait for a pipe, follow a link. */
 	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
-	    name_file(index->dir, index->file) == 0) {
+	    file_identify(index->dir, DATA_NAME, index->file) == 0) {
 		if (is_whole(index, mark)) {
 			error = open_state(index, path);
 		} else if (has_seen(index, mark)) {
@@ -441,7 +425,7 @@ index_create(const struct journal *journal, const char *path,
 	if (error == 0) {
 		fd = openat(dir, DATA_NAME,
 		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd < 0 || name_file(dir, index->file) < 0)
+		if (fd < 0 || file_identify(dir, DATA_NAME, index->file) < 0)
 			error = errno;
 	}
 	if (fd >= 0)
@@ -581,19 +565,12 @@ index_find(struct index *index, int64_t id, uint64_t *offset)
 				     : take_value(index, error, &value, offset);
 }
 
-/*
- * The kernel reports a failed write-back once to each open file, also where
- * nobody syncs it.  Behind all pages the call waits for none.
- */
 int
 index_check(const struct index *index)
 {
-	const off_t behind = INT64_MAX / 2;
 	int fd;
 
-	if (mdb_env_get_fd(index->env, &fd) != 0 ||
-	    sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ||
-	    (errno != EIO && errno != ENOSPC))
+	if (mdb_env_get_fd(index->env, &fd) != 0 || file_is_written(fd))
 		return 0;
 	errno = EBADMSG;
 	return -1;
@@ -614,9 +591,9 @@ index_count(struct index *index, uint64_t *n)
 bool
 index_is_current(const struct index *index)
 {
-	char file[FILE_LEN + 1];
+	char file[FILE_ID_LEN + 1];
 
-	return name_file(index->dir, file) == 0 &&
+	return file_identify(index->dir, DATA_NAME, file) == 0 &&
 	       strcmp(file, index->file) == 0;
 }
 

@@ -7,14 +7,11 @@
  * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
  * journal; a process that finds more there reads on.  A crash of the machine,
  * or of the device alone, may leave any mixture of pages; so may a copy.  So
- * only the very file that was written is used, and only if
- *
- *	it was closed cleanly: synced, and not written since;
- *	a long lived process has it open: no crash leaves its lock;
- *	for a single request (CGI), if only such have used it in this boot.
- *	A device that was lost and came back meanwhile is not noticed.
- *
- * An entry counts only once its record has been read.
+ * only the very file that was written is used, and only if it was closed
+ * cleanly, or a long lived process has it open, since no crash leaves its lock,
+ * or for a single request (CGI) if only such have used it in this boot: a device
+ * that came back meanwhile is not noticed.  An entry counts only once its record
+ * has been read.
  *
  * The only module that knows LMDB.  Every function but index_discard needs the
  * journal's lock.
@@ -89,9 +86,8 @@ enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
  * Look an id up.  INDEX_NEW if it is not there.
  *
  * index_check(index):
- * Check that no page was lost since it was opened: the kernel's write-back of
- * one may fail, and an older page come back from the disk.  To be called after
- * lookups, before they count.  0; -1 with EBADMSG.
+ * After lookups, before they count: check that the kernel could write back all
+ * pages, or an older one may have come from the disk.  0; -1 with EBADMSG.
  *
  * index_count(index, n), index_is_current(index):
  * How many plants it has: 0, or -1 with errno.  Whether the directory still has

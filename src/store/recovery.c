@@ -2,10 +2,9 @@
  * recovery: reading on.  See recovery.h.
  *
  * Happy path: nothing is behind the place that the index covers, as one byte
- * shows.  Otherwise the lines of others are read in order, from the disk where
- * the process that wrote them may have died before its sync, and their plants
- * are entered.  Failure modes: a torn tail is kept beside the journal and cut;
- * damage refuses.
+ * shows.  Otherwise the lines of others are read, from the disk where no process
+ * is known to have synced them, and entered.  Failure modes: a torn tail is kept
+ * beside the journal and cut; damage refuses.
  */
 #include "recovery.h"
 

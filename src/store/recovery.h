@@ -4,8 +4,7 @@
  *
  * The same code serves the start of a store, the building of its index and the
  * moment before each commit, when other processes may have appended, died in
- * the middle of a write, or failed.  What no process is known to have synced is
- * read from the disk (journal_settle).  The caller holds the lock.
+ * the middle of a write, or failed.  The caller holds the lock.
  */
 #ifndef STORE_RECOVERY_H
 #define STORE_RECOVERY_H

@@ -8,8 +8,8 @@
  * journal; a process that finds more there reads on.  A crash of the machine,
  * or of the device alone, may leave any mixture of pages; so may a copy.  So
  * only the very file that was written is used, and only if it was closed
- * cleanly, or a long lived process has it open, since no crash leaves its lock,
- * or for a single request (CGI) if only such have used it in this boot: a device
+ * cleanly, or a long lived process has it open: no crash leaves its lock; or
+ * for a single request (CGI), if only such have used it in this boot: a device
  * that came back meanwhile is not noticed.  An entry counts only once its record
  * has been read.
  *

@@ -2,8 +2,8 @@
  * recovery: reading on.  See recovery.h.
  *
  * Happy path: nothing is behind the place that the index covers, as one byte
- * shows.  Otherwise the lines of others are read, from the disk where no process
- * is known to have synced them, and entered.  Failure modes: a torn tail is kept
+ * shows.  Otherwise the lines of others are entered, read from the disk where
+ * no process is known to have synced them.  Failure modes: a torn tail is kept
  * beside the journal and cut; damage refuses.
  */
 #include "recovery.h"

@@ -359,17 +359,6 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }
 
-/* Under the lock. */
-static enum fault
-look_again(struct store_reader *reader, const struct position *at)
-{
-	enum fault fault = look_at_store(reader);
-
-	if (fault == FAULT_NONE)
-		fault = check_place(reader, at);
-	return fault == FAULT_NONE ? go_on_from(reader, at) : fault;
-}
-
 /* One byte shows that nothing was written: the room ahead is blank. */
 enum fault
 reader_more(struct store_reader *reader)
@@ -385,7 +374,11 @@ reader_more(struct store_reader *reader)
 	if (fault == FAULT_FAILED)
 		fault = FAULT_DAMAGED;
 	if (fault == FAULT_NONE) {
-		fault = look_again(reader, &at);
+		fault = look_at_store(reader);
+		if (fault == FAULT_NONE)
+			fault = check_place(reader, &at);
+		if (fault == FAULT_NONE)
+			fault = go_on_from(reader, &at);
 		journal_unlock(journal);
 	}
 	if (fault != FAULT_NONE)

@@ -410,7 +410,11 @@ def test_service_ends(tally: Tally, build: str) -> None:
 
 
 def test_lock_held(tally: Tally, build: str) -> None:
-    with fed(build, range(3)) as (store, _), follower(store) as process:
+    """From the end of a store whose journal no index has seen, too."""
+    with fed(build, range(3)) as (store, _), contextlib.ExitStack() as stack:
+        shutil.rmtree(store.dir / "index")
+        (store.dir / f"{JOURNAL_NAME}.end").unlink()
+        process = stack.enter_context(follower(store))
         begun(process)
         with held_lock(store), store.journal.open("ab") as journal:
             size = journal.tell()

@@ -79,10 +79,9 @@ begin_next(struct cursor *cursor)
 	    open(cursor->next, O_WRONLY | O_CREAT | O_EXCL | FLAGS, 0600);
 	if (cursor->fd < 0 || !old)
 		return cursor->fd;
-	if (st.st_uid != geteuid() &&
-	    fchown(cursor->fd, st.st_uid, st.st_gid) < 0)
-		return -1;
-	return fchmod(cursor->fd, st.st_mode & 0777);
+	bool mine = st.st_uid == geteuid() ||
+		    fchown(cursor->fd, st.st_uid, st.st_gid) == 0;
+	return mine ? fchmod(cursor->fd, st.st_mode & 0777) : -1;
 }
 
 static enum fault
@@ -90,12 +89,14 @@ lock_file(struct cursor *cursor)
 {
 	char *copy = strdup(cursor->path);
 
-	if (copy == NULL || asprintf(&cursor->next, "%s.lock", copy) < 0)
-		return fail(cursor, "cannot lock it");
-	cursor->dir = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (copy != NULL && asprintf(&cursor->next, "%s.lock", copy) > 0) {
+		cursor->lock =
+		    open(cursor->next, O_RDONLY | O_CREAT | FLAGS, 0600);
+		cursor->dir =
+		    open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
 	free(copy);
-	cursor->lock = open(cursor->next, O_RDONLY | O_CREAT | FLAGS, 0600);
-	if (cursor->dir < 0 || cursor->lock < 0)
+	if (cursor->lock < 0 || cursor->dir < 0)
 		return fail(cursor, "cannot make or open its .lock");
 	strcpy(strrchr(cursor->next, '.'), ".new");
 	if (flock(cursor->lock, LOCK_EX | LOCK_NB) == 0)

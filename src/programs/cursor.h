@@ -21,8 +21,8 @@ struct cursor {
  * Read the file, which may be absent.  With `write` lock it first, and prove
  * that it can be replaced, with its owner and mode, by making the next one.
  * FAULT_BUSY: another process uses it.  FAULT_DAMAGED: it is no cursor.
- * FAULT_OUTPUT: it is a link, or cannot be replaced.  All are logged; close it
- * then, too.
+ * FAULT_OUTPUT: it is a link, or cannot be replaced.  All logged; it has to be
+ * closed then, too.
  *
  * cursor_save(cursor, place):
  * Make this the file's place, durably, unless it is.  A fault, logged.

@@ -74,6 +74,8 @@ def fed(build: str, numbers: range) -> Iterator[tuple[Store, Feed]]:
 
 def test_arguments(tally: Tally, build: str) -> None:
     with temporary_store(build) as store:
+        feed = Feed(store)
+        expect(tally, feed.export(), "of an empty store a cursor names the beginning", 0, b"")
         for words in (
             "--cursor c --since 2026-01-01", "--follow --since 2026-01-01", "--follow -o x",
             "--follow --limit 3", "--follow --count", f"--follow --file {store.journal}",
@@ -82,6 +84,8 @@ def test_arguments(tally: Tally, build: str) -> None:
         ):
             expect(tally, store.command("export", *words.split()),
                    f"'export {words}' is a usage error", USAGE, b"", b"; see: plant-store export")
+        add(store, range(3))
+        expect(tally, feed.export(), "and what comes then is behind it", 0, lines_of(range(3)))
 
 
 def test_pieces(tally: Tally, build: str) -> None:

@@ -10,8 +10,8 @@
  * only the very file that was written is used, and only if it was closed
  * cleanly, or a long lived process has it open: no crash leaves its lock; or
  * for a single request (CGI), if only such have used it in this boot: a device
- * that came back meanwhile is not noticed.  An entry counts only once its record
- * has been read.
+ * that came back meanwhile is not noticed.  An entry counts only once its
+ * record has been read.
  *
  * The only module that knows LMDB.  Every function but index_discard needs the
  * journal's lock.

@@ -27,15 +27,15 @@ ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
  * Copy the bytes [begin, end) of the file `from` to the beginning of `to`.  0;
  * -1 with errno, ECANCELED if the watch, which may be NULL, ended it.
  *
- * file_forget(fd, from, size):
- * Have the bytes [from, size), which are written back, read from the disk next
- * time: drop their pages from the page cache, and check that none has stayed.
- * 0; -1 with errno: EBUSY if another program holds a page for a second.  On
- * tmpfs nothing is dropped, since its pages are all there is.
+ * file_forget(dir, fd, from, size):
+ * Have the bytes [from, size) of a file in `dir`, which are written back, read
+ * from the disk next time: drop their pages from the page cache, and check that
+ * none has stayed.  0; -1 with errno: EBUSY if another program holds a page for
+ * a second.  A file system in memory has no other bytes: 0.
  */
 int file_copy(
     int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
-int file_forget(int fd, uint64_t from, uint64_t size);
+int file_forget(int dir, int fd, uint64_t from, uint64_t size);
 
 /*
  * file_is_written(fd):

@@ -452,7 +452,7 @@ journal_settle(const struct journal *journal, uint64_t end)
 		return FAULT_NONE;
 	if (journal_sync(journal) < 0)
 		return journal_failed(journal, "fdatasync", end);
-	if (file_forget(journal->fd, end, journal->size) == 0)
+	if (file_forget(journal->dir, journal->fd, end, journal->size) == 0)
 		return FAULT_NONE;
 	if (errno != EBUSY)
 		return fault_report(journal->name, "cannot check its pages");

@@ -164,6 +164,23 @@ STORE_TEST(watch_is_called_for_each_mebibyte)
 	reader_close(reader);
 }
 
+STORE_TEST(watch_counts_what_is_read_first_to_find_the_end)
+{
+	struct fixture_steps steps = { 0 };
+	struct watch watch = { fixture_step, &steps };
+	uint64_t size;
+
+	add_long_plants(fixture, 1, 6);
+	fixture_remove_index(fixture);
+	size = fixture_size(fixture, JOURNAL_NAME);
+	struct store_reader *reader = open_reader(fixture, &watch);
+	assert_true(steps.done > size / 2);
+	expect_rest(reader, 1, 6);
+	assert_true(steps.done > size + size / 2);
+	assert_int_equal(steps.total, 2 * size - reader->journal.start.end);
+	reader_close(reader);
+}
+
 STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 {
 	struct fixture_steps steps = { .last = 2 };

@@ -107,8 +107,8 @@ take_step(struct store_reader *reader, uint64_t at, uint64_t done)
 	if (at < reader->next_step)
 		return true;
 	reader->next_step = at + STEP_BYTES;
-	return watch_step(
-	    &reader->watch, done, reader->limit < size ? reader->limit : size);
+	return watch_step(&reader->watch, done,
+	    reader->ahead + (reader->limit < size ? reader->limit : size));
 }
 
 /* Under the lock: the end of the lines from `at` on, which are durable. */
@@ -125,12 +125,13 @@ find_end(struct store_reader *reader, const struct position *at)
 
 	if (replay_init(&rest, journal->fd, journal->seed, at) < 0)
 		return fault_report(journal->name, "cannot read");
+	reader->ahead = journal->size - at->end;
 	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
 		result = replay_next(&rest, &record);
 		if (result == REPLAY_ERROR)
 			fault = journal_unreadable(journal, rest.at.end);
 		else if (result == REPLAY_RECORD &&
-			 !take_step(reader, rest.at.end, 0))
+			 !take_step(reader, rest.at.end, rest.at.end - at->end))
 			fault = FAULT_STOPPED;
 	}
 	if (fault == FAULT_NONE)
@@ -145,6 +146,7 @@ find_end(struct store_reader *reader, const struct position *at)
 	if (fault == FAULT_NONE)
 		reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
 	reader->next_step = 0;
+	reader->ahead = rest.at.end - at->end;
 	reader->last = rest.at;
 	reader->limit = rest.at.end;
 	replay_done(&rest);
@@ -253,7 +255,8 @@ reader_next(struct store_reader *reader, struct record *record)
 
 	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
-		if (!take_step(reader, replay->at.end, replay->at.end)) {
+		if (!take_step(reader, replay->at.end,
+			reader->ahead + replay->at.end)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}

@@ -18,6 +18,7 @@ struct store_reader {
 	struct replay replay;
 	struct watch watch;
 	uint64_t next_step; /* when to call it */
+	uint64_t ahead;     /* bytes that are read once more, for the limit */
 	uint64_t limit;     /* of its durable lines; UINT64_MAX until found, */
 	struct position last;   /* then the place there */
 	struct position before; /* the last record that was read */

@@ -274,6 +274,20 @@ verify_watched(const struct fixture *fixture, struct fixture_steps *steps,
 	return verify_store(fixture->path, &watch, report);
 }
 
+STORE_TEST(watch_that_stops_it_early_finds_a_report_of_nothing)
+{
+	struct fixture_steps steps = { .last = 1 };
+	struct verify_report report;
+
+	fixture_make_store(fixture, true, 1, 2);
+	fixture_remove_index(fixture);
+	memset(&report, 0xff, sizeof(report));
+	assert_int_equal(
+	    verify_watched(fixture, &steps, &report), FAULT_STOPPED);
+	assert_int_equal(report.journal.plants, 0);
+	assert_int_equal(report.journal.bytes, 0);
+}
+
 STORE_TEST(watch_can_stop_it_anywhere)
 {
 	struct fixture_steps steps = { .last = 1 };

@@ -112,6 +112,7 @@ verify_store(
 	struct verify v = { .report = report };
 	enum fault fault;
 
+	*report = (struct verify_report){ .index = INDEX_ABSENT };
 	v.reader = reader_open(path, watch, &fault);
 	if (v.reader == NULL)
 		return fault;

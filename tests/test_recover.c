@@ -298,6 +298,22 @@ STORE_TEST(stopped_by_the_watch_it_leaves_no_store)
 	expect_none(fixture);
 }
 
+STORE_TEST(place_without_room_is_no_fault_of_the_source)
+{
+	bool failed = true;
+
+	fixture_make_store(fixture, false, 1, PLANTS);
+	for (unsigned nth = 1; failed; nth++) {
+		shim_fail(SHIM_PWRITE, NULL, nth, 1, ENOSPC);
+		enum fault fault = recover(fixture).fault;
+		failed = shim_reset();
+		if (failed) {
+			assert_int_equal(fault, FAULT_OUTPUT);
+			expect_none(fixture);
+		}
+	}
+}
+
 /*
  * A store of more than one batch: plants of a mebibyte, many small ones, and
  * one that stands twice.

@@ -95,6 +95,15 @@ find_uuid(struct recover *r)
 	return FAULT_NONE;
 }
 
+/* Log, with errno, that `what` in the new store cannot be.  The fault. */
+static enum fault
+cannot(const struct recover *r, const char *what)
+{
+	enum fault fault = fault_report(r->options->dest, what);
+
+	return fault == FAULT_FULL ? FAULT_OUTPUT : fault;
+}
+
 /* Write what is in the buffer. */
 static enum fault
 flush(struct recover *r)
@@ -102,7 +111,7 @@ flush(struct recover *r)
 	uint64_t from = r->at.end - r->used;
 
 	if (file_write_all(r->fresh.fd, r->buf, r->used, from) < 0)
-		return fault_report(r->options->dest, "cannot write");
+		return cannot(r, "cannot write");
 	r->used = 0;
 	return FAULT_NONE;
 }
@@ -142,8 +151,7 @@ put_later(struct recover *r, struct record *record)
 	r->report->later++;
 	if (r->later != NULL && fwrite(line, 1, len, r->later) == len)
 		return FAULT_NONE;
-	return fault_report(
-	    r->options->dest, "cannot write " RECOVER_LATER_NAME);
+	return cannot(r, "cannot write " RECOVER_LATER_NAME);
 }
 
 static enum fault
@@ -201,7 +209,6 @@ read_source(struct recover *r, bool copy)
 static enum fault
 write_journal(struct recover *r)
 {
-	const char *path = r->options->dest;
 	char now[TIMESTAMP_LEN];
 	struct record closing = { .at = now };
 	enum fault fault;
@@ -216,14 +223,14 @@ write_journal(struct recover *r)
 		fault = flush(r);
 	if (fault == FAULT_NONE && r->later != NULL &&
 	    (fflush(r->later) != 0 || fsync(fileno(r->later)) < 0))
-		fault = fault_report(path, "cannot write " RECOVER_LATER_NAME);
+		fault = cannot(r, "cannot write " RECOVER_LATER_NAME);
 	if (r->later != NULL)
 		fclose(r->later);
 	memcpy(r->report->store, r->fresh.uuid, RECORD_UUID_LEN);
 	if (fault != FAULT_NONE)
 		journal_drop(&r->fresh);
 	else if (journal_place(&r->fresh, false) < 0)
-		fault = fault_report(path, "cannot make a store there");
+		fault = cannot(r, "cannot make a store there");
 	if (fault != FAULT_NONE)
 		unlinkat(r->dest.dir, RECOVER_LATER_NAME, 0);
 	return fault;
@@ -276,8 +283,7 @@ recover_store(
 	if (fault == FAULT_NONE && pairs_sort(&r->first) < 0)
 		fault = fault_report("/var/tmp", "cannot sort there");
 	if (fault == FAULT_NONE && journal_begin(&r->fresh, r->dest.dir) < 0)
-		fault =
-		    fault_report(options->dest, "cannot make a store there");
+		fault = cannot(r, "cannot make a store there");
 	else if (fault == FAULT_NONE)
 		fault = write_journal(r);
 	pairs_done(&r->first);

@@ -179,7 +179,8 @@ check_journal(struct check *check)
 		[INDEX_USABLE] = "ok",
 		[INDEX_BEHIND] = "behind; the service catches up",
 		[INDEX_ABSENT] = "missing; the service builds it",
-		[INDEX_STALE] = "old; the service rebuilds it",
+		[INDEX_STALE] = "not closed cleanly, or a copy; the service "
+				"builds it again",
 		[INDEX_UNUSABLE] = "damaged; the service rebuilds it",
 	};
 	const char *dir = check->config.dir;

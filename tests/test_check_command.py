@@ -27,8 +27,8 @@ from lib_command import (
     CONFIG, IOERR, NOINPUT, NOPERM, TIMEOUT_S, UNAVAILABLE, USAGE, read_to_end,
 )
 from lib_service import (
-    NO_FILE, TOKEN_NAME, Store, Tally, lighttpd, new_plant, passed_on, responder, run,
-    run_scenario, temporary_store, wait_until,
+    NO_FILE, TOKEN_NAME, Store, Tally, append_plants, lighttpd, new_plant, passed_on, responder,
+    run, run_scenario, temporary_store, wait_until,
 )
 from lib_faults import mount, mounted
 
@@ -348,7 +348,8 @@ def check_used(tally: Tally, store: Store) -> None:
     else:
         tally.skip("a foreign owner is told", "only root can give files away")
     failed = store.journal.rename(f"{store.journal}.failed")
-    told(tally, check(store), CONFIG, "a sync has failed; start", "a failed store is told")
+    told(tally, check(store), CONFIG, "a sync had failed in version 1.0.0; start",
+         "a failed store is told")
     failed.rename(store.journal)
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, "restore the store from a backup", "a lost journal is told")
@@ -363,7 +364,8 @@ def check_end(tally: Tally, store: Store) -> None:
     end = whole.index(b"\n", first) + 1  # a closing line follows
     for content, words, sentence in (
         (whole[:first], "it is shorter", "a journal without its last plant is told"),
-        (whole[:end - 9], "incomplete line", "so is one that was cut in its line"),
+        (whole[:end - 9], f"it is shorter ({end - 9} bytes) than what was stored in it ({end}): ",
+         "so is one that was cut in its line"),
         (whole[:end - 9] + b"?" + whole[end - 8:], "damaged", "so is a damaged line"),
     ):
         store.journal.write_bytes(content)
@@ -371,14 +373,20 @@ def check_end(tally: Tally, store: Store) -> None:
         told(tally, done, CONFIG, words, sentence)
         tally.check("store: ok" not in done.stdout, f"{sentence}: it is not ok", done)
     store.journal.write_bytes(whole[:end] + b'{"seq":')
-    told(tally, check(store), 0, "was torn", "what was never acknowledged is no fault")
+    told(tally, check(store), 0, f"a batch is torn at byte {end}, before it was acknowledged",
+         "what was never acknowledged is no fault")
     store.journal.write_bytes(whole)
-    shutil.copytree(store.dir / "index", store.root / "older")
-    store.cgi(new_plant(2, "Moss"))
-    shutil.copytree(store.root / "older", store.dir / "index", dirs_exist_ok=True)
+    store.command("import", "--quiet", input=new_plant(2, "Moss"), check=True)
+    append_plants(store.journal, [{"id": 3, "name": "Ivy"}])
     done = check(store)
     told(tally, done, 0, "", "an index that is behind is no fault")
     tally.check("index: behind; the service catches up" in done.stdout, "and told", done)
+    index = (store.dir / "index").rename(store.root / "index-kept")
+    shutil.copytree(index, store.dir / "index")
+    done = check(store)
+    told(tally, done, 0, "", "nor is a copy of an index")
+    tally.check("index: not closed cleanly, or a copy; the service builds it again" in done.stdout,
+                "and told, too", done)
     mark = store.dir / "index" / "boot"
     text = mark.read_bytes()
     mark.write_bytes(text[:37] + bytes([text[37] ^ 1]) + text[38:])
@@ -596,7 +604,9 @@ def check_service(tally: Tally, store: Store, build: str) -> None:
         told(tally, done, UNAVAILABLE, "does not know", "a wrong token is told")
         tally.check("pst_wrong" not in done.stderr + done.stdout, "no token is printed")
         done = check(store, "--url", url + "/api/v1", "--token", store.token)
-        told(tally, done, UNAVAILABLE, "BASE_PATH", "a wrong base path is told")
+        told(tally, done, UNAVAILABLE, "status 404, error 2001: the web server does not pass this "
+             "path to the service: mount the service there, or correct the URL",
+             "a wrong base path is told")
         tally.check(store.plants() == [], "nothing was created")
 
 

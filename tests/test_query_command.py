@@ -20,13 +20,13 @@ import sys
 import time
 
 from lib_command import (
-    CANTCREAT, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect, read_to_end,
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect, read_to_end,
     through_terminal,
 )
 from lib_service import (
-    JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, canonical, catches, held_lock,
-    new_plant, passed_on, responder, run, run_scenario, state_of, stop_process, temporary_store,
-    unread, wait_until,
+    JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, append_plants, canonical,
+    catches, held_lock, new_plant, passed_on, responder, run, run_scenario, state_of, stop_process,
+    temporary_store, unread, wait_until,
 )
 from load import Load, kept
 
@@ -369,7 +369,8 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
     store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')
     torn = store.command("stats")
     store.journal.write_bytes(whole)
-    tally.check(torn.stdout.decode() == text and b"a batch was torn" in torn.stderr,
+    told = f"a batch is torn at byte {size}, before it was acknowledged; the service will cut it"
+    tally.check(torn.stdout.decode() == text and told.encode() in torn.stderr,
                 "a torn end is reported, and the rest is as before", torn)
 
 
@@ -377,7 +378,7 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
 
 
 def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
-    """`store` has more plants than the index that is put back."""
+    """What stats says of an index, and get finds all whatever it is."""
     index, kept = store.dir / "index", store.root / "index-kept"
     asked = [plant["id"] for plant in plants]
 
@@ -393,24 +394,28 @@ def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
             and done.stderr.count(b"\n") == 1, f"get finds all when the index is {state}", done)
         tally.check(tree(store.dir) == before, f"nothing was changed ({state})")
 
-    shutil.copytree(index, kept)
     newer = [plant_of(1000 + number, "newer", None) for number in range(3)]
-    fill(store, newer)
+    append_plants(store.journal, newer)
     plants, asked = plants + newer, asked + [plant["id"] for plant in newer]
-    shutil.rmtree(index)
+    check("behind")
+    index.rename(kept)
     check("missing")
     shutil.copytree(kept, index)
-    check("behind")
-    (index / "data.mdb").write_bytes(os.urandom(65536))
+    check("stale")
+    fill(store, [])
+    check("current")
+    (index / "data.mdb").write_bytes(b"?" * 65536)
     check("unreadable")
     with temporary_store(str(store.build)) as other:
         fill(other, plants[:1])
         shutil.rmtree(index)
         shutil.copytree(other.dir / "index", index)
-    check("foreign")
+    for words in ["stats"], ["get", *asked], ["export"], ["verify"]:
+        expect(tally, store.command(*words), f"{words[0]} refuses an index of another store",
+               CONFIG, b"", [b"of another store than this directory was", b"/index first\n"])
     shutil.rmtree(index)
     fill(store, [])
-    tally.check(stats_of(store)["index"] == "current", "the service has made it anew")
+    check("current")
 
 
 def test_backup(tally: Tally, store: Store, plants: list[dict]) -> None:
@@ -441,7 +446,7 @@ def test_failed_and_kept(tally: Tally, store: Store, plants: list[dict]) -> None
     ):
         done = store.command(*words)
         expect(tally, done, f"{words[0]} of a store whose sync has failed is refused", IOERR, b"",
-               [b"a sync has failed", b"start the service"])
+               [b"a sync had failed in version 1.0.0", b"start the service"])
     tally.check(not list(store.root.glob("out*")), "and leaves no file")
     done = store.command("export", "--file", failed)
     expect(tally, done, "its journal can be exported by its name", 0, lines_of(plants))
@@ -569,6 +574,20 @@ def test_progress(tally: Tally, store: Store) -> None:
                 "there is no progress where the plants go", said)
 
 
+def behind_pipe(store: Store, *arguments: str) -> tuple[int, bytes]:
+    """The status, and what a terminal was told while nobody read the output for a while."""
+
+    def hold(slave: int) -> subprocess.Popen:
+        process = start(store, *arguments, stdout=subprocess.PIPE, stderr=slave)
+        wait_until(lambda: unread(process.stdout) > PIPE_FULL and state_of(process.pid) == "S")
+        time.sleep(HOLD_S)
+        process.stdout.read()
+        return process
+
+    process, said = through_terminal(hold)
+    return process.wait(TIMEOUT_S), said
+
+
 def on_terminal(store: Store, *arguments: str, stop: bool = False) -> tuple[int, bytes]:
     """The status, and what a terminal was told while the lock was held
     long enough for progress, which is counted from when signals are caught."""
@@ -587,15 +606,13 @@ def on_terminal(store: Store, *arguments: str, stop: bool = False) -> tuple[int,
 
 
 def test_terminal_line(tally: Tally, store: Store) -> None:
-    """`store` is of some mebibytes, so that there is progress behind the lock."""
-    words = "export", "-o", str(store.root / "out"), "--force"
-    status, said = on_terminal(store, *words)
+    """`store` is of some mebibytes, so that there is progress behind a full pipe."""
+    status, said = behind_pipe(store, "export")
     tally.check(
         status == 0
         and re.search(rb"\rexport +\d+ %  [\d.]+ MB/s  \d+:\d\d left\x1b\[K", said)
         and b"\r\x1b[Kplant-store: exported 60 plants" in said,
         "a terminal has a line with the time that is left, and at the end none", said)
-    (store.root / "out").unlink()
 
 
 def test_interrupted_search(tally: Tally, store: Store) -> None:

@@ -286,7 +286,8 @@ def trace_all(store: Store, traced: Traced) -> list[bool]:
         well.append(strace.wait(WAIT_S) == os.EX_IOERR)
     with traced.run() as (strace, pid):
         well.append(send(store, path, 7, "Iris"))
-        well.append(any(store.dir.glob("*.failed-*")))
+        well.append([plant["id"] for plant in store.plants()] == list(range(1, 8)))
+        well.append(not any(store.dir.glob("*.failed*")))
         well.append(traced.end(strace, pid) == 0)
     return well
 
@@ -302,7 +303,7 @@ def check_calls(tally: Tally, build: str) -> None:
         detail = (well, traced.log.read_text(errors="replace")[-2000:])
         tally.check(all(well), "the service went all of its ways", detail)
         # That the trace has what makes a store and a service at all.
-        seen = {"accept4", "epoll_wait", "fdatasync", "memfd_create"} <= traced.calls
+        seen = {"accept4", "epoll_wait", "fdatasync", "memfd_create", "mincore"} <= traced.calls
         tally.check(seen, "the trace holds them", sorted(traced.calls))
         refused = sorted(traced.calls - allowed())
         tally.check(not refused, f"{sentence}: {len(traced.calls)}", refused)
@@ -454,6 +455,17 @@ def check_backup_calls(tally: Tally, build: str) -> None:
         calls = set(re.findall(r"^\d+ +([a-z0-9_]+)\(", trace.read_text(), re.MULTILINE))
         refused = sorted(calls - allowed(BACKUP))
         tally.check(well and "flock" in calls and not refused, sentence, (done, refused))
+        words = "export", "--cursor", store.root / "cursor", "--full"
+        done = output_of("strace", "-f", "-qq", "-o", trace, store.build / "plant-store", *words,
+                         env=store.environment())
+        shutil.rmtree(store.dir / "index")
+        again = output_of("strace", "-f", "-qq", "-A", "-o", trace, store.build / "plant-store",
+                          "stats", env=store.environment())
+        calls = set(re.findall(r"^\d+ +([a-z0-9_]+)\(", trace.read_text(), re.MULTILINE))
+        refused = sorted(calls - allowed(CONSUMER[0]))
+        tally.check((done.returncode, again.returncode) == (0, 0) and "mincore" in calls
+                    and not refused, "a consumer's unit allows those of a reader",
+                    (done, again, refused))
 
 
 # --- The user and the token file ---------------------------------------------

@@ -139,6 +139,14 @@ def check_pages(tally: Tally, service: Responder) -> Values:
     return metrics_of(service)
 
 
+def is_settled(store: Store) -> bool:
+    """Whether the end mark has the end of the last line, which is a closing one."""
+    lines = store.journal.read_bytes().rstrip(b"\n") + b"\n"
+    mark = store.dir / "plants.jsonl.end"
+    return (b'"plant":' not in lines[lines.rindex(b"\n", 0, -1):] and mark.exists()
+            and int(mark.read_text().split()[1]) == len(lines))
+
+
 def by_cgi(store: Store, body: bytes = b"", **variables: str) -> Answer:
     return parse_cgi(store.cgi(body, SETTINGS, **variables).stdout)
 
@@ -160,6 +168,9 @@ def check_sums(tally: Tally, store: Store) -> None:
         # Of one worker or the other: those that were killed are in neither.
         gone = wait_until(lambda: metrics_of(service)["plant_store_connections"] == 1)
         tally.check(gone, "no connection of the killed worker is left")
+        # The idle service has written its closing line, and noted its end.
+        settled = wait_until(lambda: is_settled(store))
+        tally.check(settled, "the last batch is closed", service.log())
         values = check_pages(tally, service)
         check_counts(tally, seen, values)
         plants = len(store.plants())

@@ -23,7 +23,7 @@ from lib_command import (
 from lib_faults import parts_side_by_side
 from lib_service import (
     JOURNAL_NAME, PIPE_FULL, FastCgiPeer, Store, Tally, canonical, held_lock, new_plant,
-    passed_on, responder, run, run_scenario, state_of, stop_process, temporary_store, unread,
+    passed_on, responder, run, run_scenario, seal, state_of, stop_process, temporary_store, unread,
     wait_until,
 )
 
@@ -142,11 +142,24 @@ def test_cost(tally: Tally, build: str) -> None:
         store.journal.write_bytes(whole[:200] + b"?" + whole[201:])
         expect(tally, feed.export(), "only what is new is read", 0, lines_of(range(100, 101)))
         expect(tally, store.command("export"), "and all of it without a cursor", DATAERR)
-        shutil.rmtree(store.dir / "index")
-        (store.dir / f"{JOURNAL_NAME}.end").unlink()
+        feed.export("--limit", "1")
+        with follower(store, "--cursor", feed.file) as process:
+            begun(process)
+            shutil.rmtree(store.dir / "index")
+            (store.dir / f"{JOURNAL_NAME}.end").unlink()
+            header, *_, last = store.journal.read_bytes().splitlines()
+            record = (f'{{"seq":{json.loads(last)["seq"] + 1},"safe":82,'
+                      f'"prev":"{json.loads(last)["crc"]}","at":"2026-01-01T00:00:00.000Z",'
+                      f'"by":"x","plant":{canonical(plant_of(101)).decode()}')
+            with store.journal.open("ab") as journal:
+                journal.write(seal(record, json.loads(header)["store"]))
+            tally.check(gets(process, lines_of(range(101, 102))),
+                        "nor by a follower, where no index has seen the journal")
         expect(tally, feed.export(), "without an index all is read first", DATAERR, b"",
                b"damaged at byte")
-        store.journal.write_bytes(whole)
+        with store.journal.open("r+b") as journal:
+            journal.seek(200)
+            journal.write(whole[200:201])
         expect(tally, feed.export(), "and only what is new is given", 0, b"")
 
 
@@ -221,6 +234,7 @@ def test_places(tally: Tally, build: str) -> None:
                     "the cursor keeps its owner and mode", now)
         store.root.chmod(0o755)
         feed.dir.chmod(0o755)
+        (feed.dir / "cursor.lock").chmod(0o644)
         shutil.copytree(store.dir, store.root / "open")
         for path in [store.root / "open", *(store.root / "open").rglob("*")]:
             path.chmod(0o755)

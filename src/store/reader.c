@@ -155,10 +155,11 @@ find_end(struct store_reader *reader, const struct position *at)
 
 /*
  * Open the index, and find the journal's durable end, from where an index ends,
- * used or not.  A file that was named is read to its end.
+ * used or not; without one from `from`, a place up to which all is durable.  A
+ * file that was named is read to its end.
  */
 static enum fault
-look_at_store(struct store_reader *reader)
+look_at_store(struct store_reader *reader, const struct position *from)
 {
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
@@ -169,13 +170,15 @@ look_at_store(struct store_reader *reader)
 	if (journal->dir < 0)
 		return FAULT_NONE;
 	enum fault fault = index_know(journal, reader->path, INDEX_READ, view);
+	if (view->end < from->end)
+		view->end = from->end;
 	/* What no index covers may not be on the disk. */
 	if (fault == FAULT_NONE &&
 	    (view->index == NULL || journal_has_text(journal, view->end)))
 		fault = journal_settle(journal, view->end);
 	if (fault == FAULT_NONE)
-		fault = find_end(
-		    reader, view->seen.end > 0 ? &view->seen : &journal->start);
+		fault =
+		    find_end(reader, view->seen.end > 0 ? &view->seen : from);
 	return fault;
 }
 
@@ -199,7 +202,7 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 	if (*fault == FAULT_NONE)
 		*fault = reader_lock(reader);
 	if (*fault == FAULT_NONE) {
-		*fault = look_at_store(reader);
+		*fault = look_at_store(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
 	}
 	if (*fault == FAULT_NONE)
@@ -377,7 +380,7 @@ reader_more(struct store_reader *reader)
 	if (fault == FAULT_FAILED)
 		fault = FAULT_DAMAGED;
 	if (fault == FAULT_NONE) {
-		fault = look_at_store(reader);
+		fault = look_at_store(reader, &at);
 		if (fault == FAULT_NONE)
 			fault = check_place(reader, &at);
 		if (fault == FAULT_NONE)

@@ -53,7 +53,7 @@ enum filling {
 	FILL_EARLIER,
 	FILLINGS
 };
-enum known { INDEX_ABSENT, INDEX_BEHIND, INDEX_CURRENT, INDEXES };
+enum known { KNOWS_NOTHING, KNOWS_SOME, KNOWS_ALL, INDEXES };
 
 struct shared {
 	uint64_t states, recoveries, retries, sectors_max;
@@ -198,13 +198,13 @@ scenario_make(struct scenario *s, bool whole_room)
 	    s->room == ROOM_PRESENT ? store : lab_open_good_store(&lab, false);
 	if (s->base > 1)
 		lab_commit(first, 1, s->base / 2);
-	s->images[INDEX_ABSENT] = NULL;
-	s->images[INDEX_BEHIND] = lab_take_index(&lab);
+	s->images[KNOWS_NOTHING] = NULL;
+	s->images[KNOWS_SOME] = lab_take_index(&lab);
 	if (s->base > 0)
 		lab_commit(
 		    first, (int64_t)(s->base / 2 + 1), s->base - s->base / 2);
 	write_closing(s, store);
-	s->images[INDEX_CURRENT] = lab_take_index(&lab);
+	s->images[KNOWS_ALL] = lab_take_index(&lab);
 	s->before = lab_read(&lab, JOURNAL_NAME);
 	s->mark = lab_read(&lab, END_NAME);
 	find_lines(s, &s->before);
@@ -229,8 +229,8 @@ scenario_make(struct scenario *s, bool whole_room)
 static void
 scenario_done(struct scenario *s)
 {
-	lab_free_index(s->images[INDEX_BEHIND]);
-	lab_free_index(s->images[INDEX_CURRENT]);
+	lab_free_index(s->images[KNOWS_SOME]);
+	lab_free_index(s->images[KNOWS_ALL]);
 	free(s->before.at);
 	free(s->mark.at);
 	free(s->after.at);

@@ -298,6 +298,26 @@ STORE_TEST(stopped_by_the_watch_it_leaves_no_store)
 	expect_none(fixture);
 }
 
+STORE_TEST(what_can_be_read_only_once_is_not_left_out_silently)
+{
+	char source[96];
+	bool failed = true;
+
+	snprintf(source, sizeof(source), "%s/" JOURNAL_NAME, fixture->path);
+	fixture_make_store(fixture, false, 1, PLANTS);
+	for (unsigned nth = 1; failed; nth++) {
+		shim_fail(SHIM_PREAD, source, nth, 1, EIO);
+		struct recovered got = recover(fixture);
+		failed = shim_reset();
+		if (got.fault != FAULT_NONE)
+			expect_none(fixture);
+		else
+			assert_true(got.report.plants == PLANTS ||
+				    got.report.lost_bytes > 0);
+		parts_empty(fixture->dir, DEST);
+	}
+}
+
 STORE_TEST(place_without_room_is_no_fault_of_the_source)
 {
 	bool failed = true;

@@ -205,6 +205,16 @@ read_source(struct recover *r, bool copy)
 	return fault;
 }
 
+static uint64_t
+count_ids(const struct pairs *pairs)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < pairs->n; i++)
+		n += i == 0 || pairs->map[i].key != pairs->map[i - 1].key;
+	return n;
+}
+
 /* The new journal, which a closing line ends: all before it is durable. */
 static enum fault
 write_journal(struct recover *r)
@@ -215,6 +225,13 @@ write_journal(struct recover *r)
 
 	r->at = r->fresh.start;
 	fault = read_source(r, true);
+	if (fault == FAULT_NONE && r->report->plants != count_ids(&r->first)) {
+		log_error("%s: what was read of it could not be read again: "
+			  "its disk is failing; copy it to another disk, and "
+			  "recover the copy",
+		    r->options->from);
+		fault = FAULT_FAILED;
+	}
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
 	closing.safe = r->at.end;
 	if (fault == FAULT_NONE)

@@ -167,10 +167,12 @@ def remove_index_file(store: Store, _: random.Random) -> None:
     (store.dir / "index" / "data.mdb").unlink(missing_ok=True)
 
 
-def others_index(store: Store, _: random.Random) -> None:
+def others_index(store: Store, _: random.Random) -> Callable[[], None]:
+    """Written over it, so that it is the same file; what the service asks for undoes it."""
     with other_store(store.build) as other, held_lock(store):
         source = other.dir / "index" / "data.mdb"
         shutil.copy(source, store.dir / "index" / "data.mdb")
+    return lambda: remove_index(store, _)
 
 
 def old_index(store: Store, _: random.Random) -> None:
@@ -303,7 +305,15 @@ def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int
                 keep_early_index(store)
                 wait_loaded(load, workers, 1000)
         events, wrong = load.events, load.wrong
-        tamper(store, random.Random(seed))
+        remedy = tamper(store, random.Random(seed))
+        if remedy:
+            before = store.journal.read_bytes()
+            done = store.command("import", input=b"")
+            tally.check(
+                done.returncode == os.EX_DATAERR and b"remove `index`" in done.stderr
+                and store.journal.read_bytes() == before,
+                f"{what}: a start refuses, says what to do and changes nothing", done)
+            remedy()
         with pool(store, WORKERS) as workers:
             # The same plan again: whatever is stored must be found.
             with Load(half_kept(store, workers, CLIENTS), mixed_plan) as load:

@@ -927,7 +927,7 @@ STORE_TEST(bytes_that_another_program_has_mapped_are_waited_for)
 			expect_put(store, 3, NULL, STORE_BUSY);
 		else
 			expect_refused(fixture, true, FAULT_BUSY);
-		expect_logged(fixture, "or has mapped it", commit + 1);
+		expect_logged(fixture, "has it mapped", commit + 1);
 		munmap(map, 4096);
 		journal_close(&journal);
 		if (commit)

@@ -456,9 +456,9 @@ journal_settle(const struct journal *journal, uint64_t end)
 		return FAULT_NONE;
 	if (errno != EBUSY)
 		return fault_report(journal->name, "cannot check its pages");
-	log_warning("%s: another program reads it or has mapped it, so that "
-		    "its end cannot be read from the disk again; wait for that "
-		    "program, or end it",
+	log_warning("%s: its end cannot be read from the disk again, since "
+		    "another program has it mapped, or this user does not own "
+		    "it; end that program, or run this as its owner",
 	    journal->name);
 	return FAULT_BUSY;
 }

@@ -283,13 +283,6 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 	copy = lab_read(&lab, name);
 	while (text > end && s->state[text - 1] == '\n')
 		text--;
-	/* Of zeros and blank lines none is. */
-	size_t bare = text;
-	while (bare > end &&
-	       (s->state[bare - 1] == '\n' || s->state[bare - 1] == '\0'))
-		bare--;
-	if (bare == end)
-		text = end;
 	if (text - end != copy.len ||
 	    (copy.len > 0 && memcmp(copy.at, s->state + end, copy.len) != 0))
 		report(s, &shared->other, "the torn end was not kept");

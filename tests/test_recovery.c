@@ -13,6 +13,8 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
+#include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -990,6 +992,36 @@ STORE_TEST(a_journal_that_a_failed_sync_renamed_gets_its_name_again)
 	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
 	expect_plants(fixture, 3);
 	assert_int_equal(fixture_size(fixture, JOURNAL_FAILED_NAME), 5);
+}
+
+/* What version 1.0.0 does with the directory locked, here at once. */
+static void *
+renew_as_1_0_0(void *argument)
+{
+	int *dir = argument;
+	const struct timespec pause = { .tv_nsec = 100000000 };
+
+	nanosleep(&pause, NULL);
+	renameat(*dir, JOURNAL_FAILED_NAME, *dir, JOURNAL_NAME);
+	close(*dir);
+	return NULL;
+}
+
+/* Else it would put its copy in the place of what was stored meanwhile. */
+STORE_TEST(a_renewal_by_version_1_0_0_is_waited_for)
+{
+	pthread_t thread;
+
+	fixture_make_store(fixture, false, 1, 2);
+	fixture_fail_journal(fixture);
+	int dir = openat(fixture->dir, ".", O_RDONLY | O_DIRECTORY);
+	assert_int_equal(flock(dir, LOCK_EX), 0);
+	assert_int_equal(
+	    pthread_create(&thread, NULL, renew_as_1_0_0, &dir), 0);
+	store_close(fixture_open(fixture, true));
+	pthread_join(thread, NULL);
+	expect_logged(fixture, "it has its name again", 0);
+	expect_plants(fixture, 2);
 }
 
 static void

@@ -38,9 +38,9 @@
 
 /* Where there is no journal: version 1.0.0 may have renamed it. */
 static enum fault
-find_journal(struct store *store)
+find_journal(struct store *store, int64_t deadline_ms)
 {
-	const struct journal *journal = &store->journal;
+	struct journal *journal = &store->journal;
 
 	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
 		/* Another process may have been first. */
@@ -57,6 +57,9 @@ find_journal(struct store *store)
 			    store->path, store->path);
 		return FAULT_SETUP;
 	}
+	/* Version 1.0.0 may be copying it: what it has copied would count. */
+	if (journal_lock_dir(journal, deadline_ms) < 0)
+		return fault_report(store->path, "cannot lock it");
 	if (rename_new(journal->dir, JOURNAL_FAILED_NAME, JOURNAL_NAME) == 0)
 		log_warning("%s: a sync had failed in version 1.0.0, which "
 			    "renamed it; it has its name again, and is read "
@@ -96,7 +99,7 @@ open_journal(struct store *store)
 	for (;;) {
 		fault = journal_open(journal, store->path, true);
 		if (fault == FAULT_ABSENT && errno == ENOENT)
-			fault = find_journal(store);
+			fault = find_journal(store, deadline_ms);
 		else if (fault == FAULT_NONE &&
 			 journal_lock(journal, true, deadline_ms) < 0)
 			fault = fault_report(journal->name, "cannot lock it");

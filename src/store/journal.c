@@ -270,8 +270,8 @@ journal_unlock(struct journal *journal)
 	restore_stops(journal);
 }
 
-static int
-lock_dir(struct journal *journal, int64_t deadline_ms)
+int
+journal_lock_dir(struct journal *journal, int64_t deadline_ms)
 {
 	long pause_ns = 0;
 
@@ -497,7 +497,7 @@ journal_claim(struct journal *journal, const char *path)
 	*journal = JOURNAL_NONE;
 	journal->dir = file_make_dir(path);
 	/* Two may begin at once: the second finds the first one's store. */
-	if (journal->dir < 0 || lock_dir(journal, deadline_ms) < 0)
+	if (journal->dir < 0 || journal_lock_dir(journal, deadline_ms) < 0)
 		return fault_report(path, "cannot make or open it");
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (journal_exists(journal, names[i])) {

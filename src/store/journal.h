@@ -107,12 +107,16 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * with errno, ETIMEDOUT if others hold it.  The same thread gives it back, of
  * several the last one first.
  *
+ * journal_lock_dir(journal, deadline_ms):
+ * Lock its directory until journal_close, in the same way.
+ *
  * journal_back_off(pause_ns):
  * Sleep between two tries for the lock: longer each time, from `*pause_ns` 0
  * on.
  */
 int journal_lock(struct journal *journal, bool write, int64_t deadline_ms);
 void journal_unlock(struct journal *journal);
+int journal_lock_dir(struct journal *journal, int64_t deadline_ms);
 void journal_back_off(long *pause_ns);
 
 /*

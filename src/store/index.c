@@ -589,6 +589,12 @@ index_count(struct index *index, uint64_t *n)
 }
 
 bool
+index_is_clean(const struct index *index)
+{
+	return index->state.clean != 0;
+}
+
+bool
 index_is_current(const struct index *index)
 {
 	char file[FILE_ID_LEN + 1];

@@ -87,7 +87,12 @@ enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
  *
  * index_check(index):
  * After lookups, before they count: check that the kernel could write back all
- * pages, or an older one may have come from the disk.  0; -1 with EBADMSG.
+ * pages, or an older one may have come from the disk.  0; -1 with EBADMSG: the
+ * caller discards the index, since the kernel tells no file that is opened
+ * later.  So a reader does not ask; an id that it does not find counts only if
+ *
+ * index_is_clean(index):
+ * Whether it was closed cleanly, and not written since, as of the transaction.
  *
  * index_count(index, n), index_is_current(index):
  * How many plants it has: 0, or -1 with errno.  Whether the directory still has
@@ -100,6 +105,7 @@ enum index_result index_put(
     struct index *index, int64_t id, uint64_t offset, uint64_t *found);
 enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
 int index_check(const struct index *index);
+bool index_is_clean(const struct index *index);
 int index_count(struct index *index, uint64_t *n);
 bool index_is_current(const struct index *index);
 

@@ -422,11 +422,10 @@ ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 	if (index_begin(reader->view.index, &covered) == 0)
 		found = index_find(reader->view.index, id, offset);
 	index_abort(reader->view.index);
-	if (index_check(reader->view.index) < 0)
-		return false;
-	return found == INDEX_NEW ||
-	       (found == INDEX_FOUND &&
-		   journal_has_plant(&reader->journal, *offset, id));
+	if (found == INDEX_NEW)
+		return index_is_clean(reader->view.index);
+	return found == INDEX_FOUND &&
+	       journal_has_plant(&reader->journal, *offset, id);
 }
 
 /* `offset` is 0 where there is no such plant. */

@@ -647,9 +647,15 @@ index_close(struct index *index, bool clean)
 }
 
 void
-index_discard(int dir)
+index_disbelieve(int dir)
 {
 	unlinkat(dir, BOOT_NAME, 0);
+}
+
+void
+index_discard(int dir)
+{
+	index_disbelieve(dir);
 	unlinkat(dir, DATA_NAME, 0);
 	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
 	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */

@@ -114,11 +114,15 @@ bool index_is_current(const struct index *index);
  * Close; `clean`: sync it first and note that it is whole on the disk, holding
  * the lock.  NULL is fine.  errno stays.
  *
+ * index_disbelieve(dir):
+ * Have it used by nobody who opens it from now on, nor what it has seen.
+ *
  * index_discard(dir):
  * Remove the files of the index, so that the next start builds it.  A process
  * that has them open goes on with them.
  */
 void index_close(struct index *index, bool clean);
+void index_disbelieve(int dir);
 void index_discard(int dir);
 
 /*

@@ -68,6 +68,9 @@ recovery_index_failed(struct store *store)
 	if (errno != EBADMSG)
 		return recovery_unwritten(store, "index");
 	bool current = store->index == NULL || index_is_current(store->index);
+	/* Nobody else may be told of it, so nobody may use it from here on. */
+	if (current)
+		index_disbelieve(store->journal.dir);
 	keep_end(store);
 	if (current)
 		index_discard(store->journal.dir);

@@ -155,8 +155,7 @@ find_end(struct store_reader *reader, const struct position *at)
 
 /*
  * Open the index, and find the journal's durable end, from where an index ends,
- * used or not; without one from `from`, a place up to which all is durable.  A
- * file that was named is read to its end.
+ * used or not; without one from `from`, a place up to which all is durable.
  */
 static enum fault
 look_at_store(struct store_reader *reader, const struct position *from)
@@ -168,7 +167,7 @@ look_at_store(struct store_reader *reader, const struct position *from)
 	index_close(view->index, false);
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
-		return FAULT_NONE;
+		return find_end(reader, from);
 	enum fault fault = index_know(journal, reader->path, INDEX_READ, view);
 	if (view->end < from->end)
 		view->end = from->end;
@@ -223,16 +222,6 @@ reader_close(struct store_reader *reader)
 	free(reader);
 }
 
-/* Of a file that was named: the lines end here, or it is damaged. */
-static enum fault
-reach_end(struct store_reader *reader)
-{
-	const struct position at = reader->replay.at;
-	enum fault fault = find_end(reader, &at);
-
-	return fault == FAULT_NONE ? go_on_from(reader, &at) : fault;
-}
-
 /* Count the line; whether it is a plant that was asked for. */
 static bool
 take_record(struct store_reader *reader, const struct record *record)
@@ -273,11 +262,8 @@ reader_next(struct store_reader *reader, struct record *record)
 			    &reader->journal, replay->at.end);
 			break;
 		default:
-			reader->fault =
-			    reader->limit == UINT64_MAX
-				? reach_end(reader)
-				: journal_damaged(&reader->journal,
-				      replay->at.end, replay->reason);
+			reader->fault = journal_damaged(
+			    &reader->journal, replay->at.end, replay->reason);
 		}
 	}
 	return false;
@@ -336,10 +322,8 @@ reader_resume(struct store_reader *reader, const char *cursor)
 	char uuid[RECORD_UUID_LEN + 1];
 	struct position at = { 0 };
 
-	if (cursor == NULL && reader->limit != UINT64_MAX)
-		return resume(reader, &reader->last);
 	if (cursor == NULL)
-		return reader_read_all(reader);
+		return resume(reader, &reader->last);
 	if (*cursor == '\0')
 		return FAULT_NONE;
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,

@@ -63,17 +63,14 @@ static const char usage[] =
 /* CR and LF */
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
+/* There is a NUL behind the line. */
+#define BEGINS(text, with) (strncmp(text, with, strlen(with)) == 0)
 enum { ID, NAME, TAG, COLUMNS_MAX };
 static const char *const members[] = { "id", "name", "tag" };
 #define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + COMMAND_FULL_AROUND + BREAK_MAX)
 /* A record as JSON: a character is six bytes at most, as \u001f is. */
 #define JSON_BYTES_MAX \
 	(6 * LINE_BYTES_MAX + sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
-
-/* Lines of a kind: how many, and the first of them. */
-struct lines {
-	uint64_t n, first;
-};
 
 /* By which token a plant was stored first, and when; "" for now. */
 struct stamp {
@@ -83,9 +80,8 @@ struct stamp {
 static struct {
 	bool keep_going, full;
 	struct store *store;
-	struct lines stored, conflicting, refused;
-	uint64_t same; /* of those stored, were there already */
-	int status;    /* EX_OK, or why it is over, and the batch with it */
+	uint64_t created, same, conflicting, refused; /* lines */
+	int status; /* EX_OK, or why it is over, and the batch with it */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
@@ -119,13 +115,6 @@ static struct {
 	struct store_item items[BATCH_PLANTS];
 } import = { .fd = STDIN_FILENO };
 
-static void
-note_line(struct lines *lines, uint64_t number)
-{
-	if (lines->n++ == 0)
-		lines->first = number;
-}
-
 /* Commit the batch; log each conflict, and what ends the import. */
 static void
 commit_batch(void)
@@ -146,10 +135,8 @@ commit_batch(void)
 		bool ends = error != HTTP_OK && error != HTTP_CONFLICT &&
 			    import.status == EX_OK;
 		import.same += import.items[i].result == STORE_SAME;
-		if (error == HTTP_OK)
-			note_line(&import.stored, entry->line);
-		if (error == HTTP_CONFLICT)
-			note_line(&import.conflicting, entry->line);
+		import.created += import.items[i].result == STORE_CREATED;
+		import.conflicting += error == HTTP_CONFLICT;
 		if (ends)
 			import.status =
 			    error == HTTP_STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
@@ -194,10 +181,9 @@ add_to_batch(const struct plant *plant)
 }
 
 /* Count the line, and log why it is refused. */
-#define refuse(why, ...)                                                      \
-	(note_line(&import.refused, import.line),                             \
-	    log_error("%s: line %" PRIu64 ": " why, import.name, import.line, \
-		__VA_ARGS__))
+#define refuse(why, ...)                                           \
+	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
+			       import.name, import.line, __VA_ARGS__))
 
 static const struct response_error too_large = { .error = HTTP_BODY_TOO_LARGE };
 
@@ -213,12 +199,6 @@ refuse_error(struct response_error error)
 		: "");
 }
 
-static bool
-begins_with(const char *text, size_t len, const char *with)
-{
-	return len >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
-}
-
 /* What a line of a file that was not meant for import is, or NULL. */
 static const char *
 find_mistake(const char *text, size_t len)
@@ -226,11 +206,10 @@ find_mistake(const char *text, size_t len)
 	if (text[0] == '{' && strspn(text + 1, " \t") == len - 1)
 		return "JSON over several lines; import wants one plant a "
 		       "line: jq -c . FILE (jq 1.6 rounds ids above 2^53)";
-	if (begins_with(text, len, "["))
+	if (text[0] == '[')
 		return "a JSON array; import wants one plant a line: "
 		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53)";
-	if (begins_with(text, len, "{\"plant-store\":") ||
-	    begins_with(text, len, "{\"seq\":"))
+	if (BEGINS(text, "{\"plant-store\":") || BEGINS(text, "{\"seq\":"))
 		return "a line of a journal; import the output of: plant-store "
 		       "export --file JOURNAL";
 	return NULL;
@@ -418,8 +397,8 @@ read_header(const struct csv_field *fields, size_t n)
 	for (size_t c = 0; c < COLUMNS_MAX; c++)
 		for (column[c] = 0; column[c] < n; column[c]++)
 			if (fields[column[c]].len == strlen(members[c]) &&
-			    begins_with(fields[column[c]].text,
-				fields[column[c]].len, members[c]))
+			    memcmp(fields[column[c]].text, members[c],
+				strlen(members[c])) == 0)
 				break;
 	import.columns = n;
 	if (n > 1 && column[ID] < n && column[NAME] < n &&
@@ -439,9 +418,7 @@ read_csv(void)
 	struct csv_field fields[COLUMNS_MAX];
 	size_t n = import.columns > 0 ? import.columns : COLUMNS_MAX;
 	bool first = import.columns == 0;
-	size_t mark = first && begins_with(import.text, import.len, BOM)
-			  ? strlen(BOM)
-			  : 0;
+	size_t mark = first && BEGINS(import.text, BOM) ? strlen(BOM) : 0;
 	const char *wrong =
 	    csv_record_split(import.text + mark, import.len - mark, fields, &n);
 
@@ -466,10 +443,10 @@ store_lines(void)
 		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
 			? FORMAT_JSON_LINES
 			: FORMAT_CSV;
-	while (import.status == EX_OK &&
-	       (import.keep_going ||
-		   import.refused.n + import.conflicting.n == 0) &&
-	       read_line()) {
+	while (
+	    import.status == EX_OK &&
+	    (import.keep_going || import.refused + import.conflicting == 0) &&
+	    read_line()) {
 		if (import.len > import.line_max) {
 			refuse_error(too_large);
 			continue;
@@ -483,42 +460,25 @@ store_lines(void)
 	end_input(EX_OK);
 }
 
-/* " Stored: line 1 and 17 more."; nothing without a line.  Return its end. */
-static char *
-print_lines(char *to, const char *what, const struct lines *lines)
-{
-	if (lines->n > 0)
-		to += sprintf(to, " %s: line %" PRIu64, what, lines->first);
-	if (lines->n > 1)
-		to += sprintf(to, " and %" PRIu64 " more", lines->n - 1);
-	return lines->n > 0 ? stpcpy(to, ".") : to;
-}
-
 /* Print what has been done, and log what to do about the rest. */
 static int
 report(void)
 {
-	char text[256], *end = text;
-
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import.stored.n - import.same, import.same, import.conflicting.n,
-	    import.refused.n, import.lines);
+	    import.created, import.same, import.conflicting, import.refused,
+	    import.lines);
 	if (import.status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import.name, import.lines);
-	if (import.status != EX_OK ||
-	    import.refused.n + import.conflicting.n == 0)
+	if (import.status != EX_OK || import.refused + import.conflicting == 0)
 		return import.status;
-	end = print_lines(end, "Stored", &import.stored);
-	end = print_lines(end, "In conflict", &import.conflicting);
-	print_lines(end, "Refused", &import.refused);
 	if (!import.keep_going)
-		log_error("%s: stopped at line %" PRIu64 ".%s Correct the "
-			  "file, or use --keep-going, and import it again",
-		    import.name, import.lines, text);
+		log_error("%s: stopped at line %" PRIu64 "; correct the file, "
+			  "or use --keep-going, and import it again",
+		    import.name, import.lines);
 	return EX_DATAERR;
 }
 

@@ -686,35 +686,35 @@ count_plant(struct stats *stats, const struct record *record)
 }
 
 /* How it is printed: members of a JSON object, or a line each. */
-struct printer {
+static struct {
 	bool json;
 	const char *separator;
-};
+} printer = { .separator = "{" };
 
 /* A text, which may be empty, or for NULL a number. */
 static void
 print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
-	struct printer *printer = context;
 	bool none = text != NULL && text[0] == '\0';
 	/* No text has a character that JSON escapes. */
 	const char *quote = text != NULL && !none ? "\"" : "";
 	char digits[sizeof("18446744073709551615")];
 
+	(void)context;
 	snprintf(digits, sizeof(digits), "%" PRIu64, number);
 	if (text == NULL)
 		text = digits;
-	if (printer->json)
-		printf("%s\"%s\":%s%s%s", printer->separator, name, quote,
+	if (printer.json)
+		printf("%s\"%s\":%s%s%s", printer.separator, name, quote,
 		    none ? "null" : text, quote);
 	else
 		printf("%-15s  %s\n", name, none ? "-" : text);
-	printer->separator = ",";
+	printer.separator = ",";
 }
 
 /* Where a store in files is, and when it was backed up. */
 static void
-print_place(struct printer *printer, const char *dir)
+print_place(const char *dir)
 {
 	static char text[6 * PATH_MAX + 2];
 	char at[TIMESTAMP_LEN + 1];
@@ -723,11 +723,9 @@ print_place(struct printer *printer, const char *dir)
 	/* Escaped in any case: a terminal obeys control characters. */
 	text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] = '\0';
 	timestamp_print(ms, at);
-	print_figure(printer, "directory", text + 1, 0);
-	print_figure(printer, "backup", ms > 0 ? at : "", 0);
+	print_figure(NULL, "directory", text + 1, 0);
+	print_figure(NULL, "backup", ms > 0 ? at : "", 0);
 }
-
-static struct printer *of_tokens; /* as twalk() has no context */
 
 static void
 print_token(const void *node, VISIT visit, int depth)
@@ -737,20 +735,20 @@ print_token(const void *node, VISIT visit, int depth)
 
 	(void)depth;
 	if (visit == postorder || visit == leaf)
-		print_figure(of_tokens, token->name, NULL, token->plants);
+		print_figure(NULL, token->name, NULL, token->plants);
 }
 
 static int
 run_stats(const struct call *call)
 {
 	struct stats stats = { 0 };
-	struct printer printer = { call->values['j'] != NULL, "{" };
 	struct record record;
 	char where[STORE_WHERE_MAX];
 	enum fault fault = FAULT_NONE;
 	struct store_reader *reader =
 	    store_reader_open(&call->store, NULL, &fault);
 
+	printer.json = call->values['j'] != NULL;
 	while (fault == FAULT_NONE && store_reader_next(reader, &record))
 		fault = count_plant(&stats, &record);
 	fault = end_reading(reader, fault, where);
@@ -759,16 +757,15 @@ run_stats(const struct call *call)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault = store_reader_figures(reader, print_figure, &printer);
+		fault = store_reader_figures(reader, print_figure, NULL);
 	if (fault == FAULT_NONE && call->store.database == NULL)
-		print_place(&printer, call->store.dir);
+		print_place(call->store.dir);
 	if (fault == FAULT_NONE) {
-		print_figure(&printer, "plants", NULL, stats.plants);
-		print_figure(&printer, "first", stats.first, 0);
-		print_figure(&printer, "last", stats.last, 0);
+		print_figure(NULL, "plants", NULL, stats.plants);
+		print_figure(NULL, "first", stats.first, 0);
+		print_figure(NULL, "last", stats.last, 0);
 		printf("%s", printer.json ? ",\"tokens\":{" : "\ntokens\n");
 		printer.separator = "";
-		of_tokens = &printer;
 		twalk(stats.tokens, print_token);
 		printf("%s", printer.json ? "}}\n" : "");
 	}

@@ -20,10 +20,8 @@ static const char init_usage[] =
     "Usage: plant-store init [--dir DIR | DIR]\n"
     "\n"
     "Make a new, empty store in DIR, which is made too if it is absent; other\n"
-    "files in DIR stay.  The store belongs to the owner of DIR: as root, "
-    "first\n"
-    "make it for the service's user:\n"
-    "  install -d -o plant-store -m 0700 DIR\n"
+    "files in DIR stay.  The store belongs to the owner of DIR: as root, run\n"
+    "first: install -d -o plant-store -m 0700 DIR\n"
     "\n";
 
 static const char verify_usage[] =
@@ -42,9 +40,8 @@ static const char backup_usage[] =
     "earlier backup there is replaced when the new one is complete.  How to\n"
     "restore it stands in plant-store(1).\n"
     "\n"
-    "  --verify        read the copy again, and note in the store that it has "
-    "a\n"
-    "                  verified backup: for check, stats and metrics\n";
+    "  --verify        read the copy again, and note in the store that it is\n"
+    "                  backed up: for check, stats and metrics\n";
 
 static const char recover_usage[] =
     "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
@@ -87,10 +84,11 @@ const struct command store_command_init = {
 };
 
 static int
-verify_dir(const char *dir, const struct watch *watch)
+verify(const struct call *call)
 {
+	const char *dir = call->store.dir;
 	struct verify_report report;
-	enum fault fault = verify_store(dir, watch, &report);
+	enum fault fault = verify_store(dir, call->store.watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
@@ -106,12 +104,6 @@ verify_dir(const char *dir, const struct watch *watch)
 	if (index_texts[report.index] != NULL)
 		printf("%s/index: %s\n", dir, index_texts[report.index]);
 	return EX_OK;
-}
-
-static int
-verify(const struct call *call)
-{
-	return verify_dir(call->store.dir, call->store.watch);
 }
 
 const struct command store_command_verify = {
@@ -131,7 +123,7 @@ backup(const struct call *call)
 	struct copy_report report;
 	const char *dir = call->store.dir, *dest = call->operands[0];
 	enum fault fault = copy_backup(dir, dest, call->store.watch, &report);
-	int status = EX_OK;
+	struct call copy = *call;
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
@@ -145,7 +137,8 @@ backup(const struct call *call)
 	if (call->values['v'] == NULL)
 		return EX_OK;
 	command_watch(call, "verify");
-	status = verify_dir(dest, call->store.watch);
+	copy.store.dir = dest;
+	int status = verify(&copy);
 	/* The backup is good without the note. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
 	    metrics_note_backup(dir, begun_ms) < 0)

@@ -12,7 +12,6 @@
 #include <libgen.h>
 #include <limits.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -44,11 +42,10 @@ static const char usage[] =
     "Usage: plant-store check [--environment FILE] [--socket PATH]\n"
     "                         [--url URL [--token TOKEN]]\n"
     "\n"
-    "Check the service's settings, token file, rights, store and socket.  "
-    "With\n"
-    "a URL also send requests that cannot create anything; with a URL alone\n"
-    "check nothing else.  Exit status 78 if something on this machine is\n"
-    "wrong, 69 if only the way to the service is.\n"
+    "Check the service's settings, socket, token file, rights and store, and\n"
+    "a URL with requests that cannot create anything; with a URL alone check\n"
+    "nothing else.  Exit status 78 if something on this machine is wrong, 69\n"
+    "if only the way to the service is.\n"
     "\n"
     "  --environment FILE  the settings (variables, or " CONFIG_FILE ")\n"
     "  --socket PATH   the service's socket (" SERVICE_SOCKET ")\n"
@@ -370,37 +367,23 @@ check_socket(struct check *check, const char *path)
 	close(fd);
 }
 
-/* Tokens and store, as the service's user where root can become that. */
+/*
+ * Tokens and store, as the service's user where root can become that: for good,
+ * so this comes last on the machine.
+ */
 static void
 check_files(struct check *check)
 {
 	const struct config *config = &check->config;
 	const struct passwd *user = NULL;
+	int wrong = check->wrong;
 	struct stat st;
-	int status = 0;
 
 	if (geteuid() == 0 && config->database != NULL)
 		user = getpwnam("plant-store");
 	else if (geteuid() == 0 && stat(config->dir, &st) == 0)
 		user = getpwuid(st.st_uid);
-	fflush(stdout);
-	command_watch(check->call, "check"); /* for its signals */
-	pid_t child = user != NULL ? fork() : -1;
-	if (child > 0) {
-		while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-			kill(child, command_interrupted());
-		command_unwatch();
-		check->wrong += status != 0;
-		if (WIFSIGNALED(status))
-			log_error("check: %s: reading it was ended by a "
-				  "signal; remove index there",
-			    config->dir);
-		else if (status != 0 && user->pw_uid != 0)
-			log_info("check: so it is for the service's user, %s",
-			    user->pw_name);
-		return;
-	}
-	if (child == 0 &&
+	if (user != NULL &&
 	    (initgroups(user->pw_name, user->pw_gid) < 0 ||
 		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
 		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
@@ -408,9 +391,9 @@ check_files(struct check *check)
 		say_why(check, user->pw_name, "cannot become it");
 	check_tokens(check);
 	check_store(check);
-	fflush(stdout);
-	if (child == 0)
-		_exit(check->wrong != 0);
+	if (user != NULL && user->pw_uid != 0 && check->wrong > wrong)
+		log_info("check: so it is for the service's user, %s",
+		    user->pw_name);
 }
 
 /* A password in the file, of a URL or of keywords, that others can read. */
@@ -440,7 +423,7 @@ check_machine(struct check *check, bool given)
 	const char *socket = check->call->values['s'];
 	const char *file;
 	enum fault fault = config_use_file(check->call->values['e'], false);
-	int status;
+	int unreached, status, wrong;
 
 	if (fault == FAULT_NONE)
 		fault = config_read(&check->config);
@@ -456,16 +439,19 @@ check_machine(struct check *check, bool given)
 	if (!check->config.sandbox)
 		say_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
 				 "alone; remove it");
-	check_files(check);
-	if (command_interrupted() != 0)
-		return 128 + command_interrupted();
-	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
-	check->wrong = 0;
+	wrong = check->wrong;
 	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
 		check_socket(check, socket);
-	check->answers = socket != NULL && check->wrong == 0;
+	unreached = check->wrong - wrong;
+	check->answers = socket != NULL && unreached == 0;
+	check->wrong = wrong;
+	check_files(check);
+	if (command_interrupted() != 0)
+		return 128 + command_interrupted();
+	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
+	check->wrong = unreached;
 	return status;
 }
 

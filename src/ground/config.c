@@ -72,6 +72,15 @@ static const struct {
 
 static const char *used; /* see config.file */
 
+/* A setting of the environment, or NULL. */
+static const char *
+get(int i)
+{
+	const char *value = getenv(settings[i].name);
+
+	return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
 /* Decimal digits only: strtoul alone would accept signs and spaces. */
 static bool
 read_number(const char *text, unsigned long min, unsigned long max,
@@ -158,11 +167,8 @@ config_read(struct config *config)
 	bool good[COUNT], contract, json;
 	int level = LOG_AT_DEBUG;
 
-	for (int i = 0; i < COUNT; i++) {
-		value[i] = getenv(settings[i].name);
-		if (value[i] == NULL || value[i][0] == '\0')
-			value[i] = settings[i].otherwise;
-	}
+	for (int i = 0; i < COUNT; i++)
+		value[i] = get(i) != NULL ? get(i) : settings[i].otherwise;
 	if (strcmp(value[BASE_PATH], "/") == 0)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
@@ -222,6 +228,7 @@ is_named(const char *text, const char *name)
 	return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
+/* Its setting; or COUNT, with a warning if it looks like one. */
 static int
 find_setting(const char *text)
 {
@@ -229,45 +236,31 @@ find_setting(const char *text)
 
 	while (i < COUNT && !is_named(text, settings[i].name))
 		i++;
-	return i;
-}
-
-static void
-warn_unknown(const char *text)
-{
 	/* Two are of the programs: plant-store-start passes its own on. */
-	if (strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
-	    find_setting(text) == COUNT &&
+	if (i == COUNT && strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
 	    !is_named(text, PREFIX "RESPONDER") &&
 	    !is_named(text, CONFIG_FILE_VARIABLE))
 		log_warning("%.*s: there is no such setting, so it is "
 			    "ignored; --help lists all",
 		    (int)strcspn(text, "="), text);
+	return i;
 }
 
 void
 config_warn_unknown(void)
 {
 	for (char **entry = environ; *entry != NULL; entry++)
-		warn_unknown(*entry);
-}
-
-static bool
-is_given(int i)
-{
-	const char *value = getenv(settings[i].name);
-
-	return value != NULL && value[0] != '\0';
+		(void)find_setting(*entry);
 }
 
 bool
 config_is_given(void)
 {
-	int i = 0;
+	bool given = false;
 
-	while (i < COUNT && !is_given(i))
-		i++;
-	return i < COUNT;
+	for (int i = 0; i < COUNT; i++)
+		given |= get(i) != NULL;
+	return given;
 }
 
 /* Use a line of the file, but not for what is `kept`.  Whether it is one. */
@@ -283,7 +276,6 @@ use_line(char *line, const bool kept[static COUNT])
 		return true;
 	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)
 		return false;
-	warn_unknown(name);
 	i = find_setting(name);
 	if (i == COUNT || kept[i])
 		return true;
@@ -327,18 +319,16 @@ config_use_file(const char *only, bool named)
 	if (path == NULL || path[0] == '\0')
 		path = CONFIG_FILE;
 	FILE *file = fopen(path, "re");
-	if (file == NULL && only == NULL && errno != EACCES)
-		return FAULT_NONE;
 	for (int i = 0; i < COUNT; i++) {
 		if (only != NULL)
 			unsetenv(settings[i].name);
-		kept[i] = is_given(i);
+		kept[i] = get(i) != NULL;
 	}
 	named = named || kept[DIR] || kept[DATABASE];
 	kept[DIR] = kept[DATABASE] = named;
+	if (file == NULL && only == NULL && (errno != EACCES || named))
+		return FAULT_NONE;
 	if (file == NULL) {
-		if (only == NULL && named)
-			return FAULT_NONE;
 		log_error("%s: cannot open: %s%s", path, strerror(errno),
 		    errno == EACCES ? "; run this with sudo, or name the store"
 				    : fault_remedy(errno));

@@ -29,7 +29,6 @@
 #include "ground/fault.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "http/errors.h"
 #include "http/request.h"
 #include "http/tokens.h"
 #include "store/reader.h"

@@ -429,11 +429,8 @@ check_machine(struct check *check, bool given)
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
 	file = check->config.file;
-	printf("settings: %s%s%s: ok\n", given ? "PLANT_STORE_ variables" : "",
-	    given && file != NULL ? ", " : "",
-	    file != NULL ? file
-	    : given      ? ""
-			 : "defaults, without " CONFIG_FILE);
+	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
+	    file != NULL ? file : "defaults, no " CONFIG_FILE);
 	check_password(check);
 	if (!check->config.sandbox)
 		say_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "

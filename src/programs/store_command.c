@@ -2,10 +2,8 @@
  * store_command: the arguments of init, verify, backup and recover, and what
  * they print.  The work is the store's (store, verify, copy, recover).
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "command.h"
@@ -142,9 +140,7 @@ backup(const struct call *call)
 	/* The backup is good without the note. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
 	    metrics_note_backup(dir, begun_ms) < 0)
-		log_warning("%s: cannot note that it has a backup: %s%s; so "
-			    "check and metrics show an earlier one or none",
-		    dir, strerror(errno), fault_remedy(errno));
+		(void)fault_report(dir, "cannot note its backup");
 	return status;
 }
 

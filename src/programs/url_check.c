@@ -316,9 +316,8 @@ check_way(struct target *target)
 	char *scheme = NULL, *host = NULL;
 	struct in_addr address;
 
-	if (url != NULL &&
-	    /* Without a scheme libcurl sends, too, and guesses http. */
-	    curl_url_set(url, CURLUPART_URL, target->url, CURLU_GUESS_SCHEME) ==
+	/* Without a scheme libcurl sends, too, and guesses http. */
+	if (curl_url_set(url, CURLUPART_URL, target->url, CURLU_GUESS_SCHEME) ==
 		CURLUE_OK &&
 	    curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
 	    curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK) {

@@ -60,30 +60,24 @@ open_up(int rules, const char *dir, uint64_t access)
 }
 
 /*
- * The directory of the file, and of the file that its links lead to.  `store`,
- * if it has one, is where everything is allowed.
+ * The directory of the token file.  `store`, if there is one, is where
+ * everything is allowed.
  */
 static void
-open_beside(int rules, const char *path, const char *store)
+open_tokens(int rules, const char *path, const char *store)
 {
-	char file[PATH_MAX], real[PATH_MAX], dir[PATH_MAX];
+	char file[PATH_MAX], dir[PATH_MAX];
 	size_t len = strlen(store);
 
 	snprintf(file, sizeof(file), "%s", path);
-	if (realpath(path, real) == NULL)
+	if (realpath(dirname(file), dir) == NULL)
 		return;
-	for (char *at = file; at != NULL; at = at == file ? real : NULL) {
-		if (realpath(dirname(at), dir) == NULL)
-			continue;
-		open_up(rules, dir, READING);
-		if (dir[1] == '\0' ||
-		    (len > 0 && strncmp(dir, store, len) == 0 &&
-			strchr("/", dir[len]) != NULL))
-			log_warning("%s: the token file is there, so the "
-				    "service can %s; give it a directory of "
-				    "its own",
-			    dir, dir[1] == '\0' ? "read all" : "write to it");
-	}
+	open_up(rules, dir, READING);
+	if (dir[1] == '\0' || (len > 0 && strncmp(dir, store, len) == 0 &&
+				  strchr("/", dir[len]) != NULL))
+		log_warning("%s: the token file is there, so the service can "
+			    "%s; give it a directory of its own",
+		    dir, dir[1] == '\0' ? "read all" : "write to it");
 }
 
 /* For libpq, the resolver and the module (engine.c). */
@@ -98,14 +92,14 @@ open_for_database(int rules)
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
 		open_up(rules, dirs[i], READING);
 	if (realpath("/proc/self/exe", program) != NULL)
-		open_beside(rules, dirname(program), "");
+		open_up(rules, dirname(dirname(program)), READING);
 }
 
 static bool
 close_files(const struct config *config)
 {
 	const struct landlock_ruleset_attr all = { EVERYTHING };
-	char store[PATH_MAX] = "";
+	char store[PATH_MAX] = "", tokens[PATH_MAX];
 	int rules =
 	    (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
 
@@ -113,7 +107,11 @@ close_files(const struct config *config)
 		open_for_database(rules);
 	else if (realpath(config->dir, store) != NULL)
 		open_up(rules, store, EVERYTHING);
-	open_beside(rules, config->tokens, store);
+	open_tokens(rules, config->tokens, store);
+	/* Its links may lead elsewhere. */
+	if (realpath(config->tokens, tokens) != NULL &&
+	    strcmp(tokens, config->tokens) != 0)
+		open_tokens(rules, tokens, store);
 	bool closed = syscall(SYS_landlock_restrict_self, rules, 0) == 0;
 	close(rules);
 	return closed;

@@ -232,8 +232,7 @@ finish_output(void)
 static const char get_usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
-    "Print the plants with these ids as JSON, a line each, in the order "
-    "asked.\n"
+    "Print the plants with these ids as JSON, a line each, in that order.\n"
     "Exit status 1 if no plant has one of them, which is named on stderr.\n"
     "\n"
     "  ID              a whole number; options go before one below 0\n"

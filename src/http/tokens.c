@@ -565,19 +565,19 @@ lock(struct set *set, int *fd)
 static enum fault
 make_text(struct set *set, const char *name, const char *line, char **text)
 {
-	const struct token *token = set->tokens, *end = token + set->count;
+	size_t i = 0;
 	const char *old = set->text == NULL ? "" : set->text;
 	const char *at = old + strlen(old), *after = "";
 
-	while (token < end && strcmp(token->name, name) != 0)
-		token++;
-	if ((token < end) != (line == NULL))
+	while (i < set->count && strcmp(set->tokens[i].name, name) != 0)
+		i++;
+	if ((i < set->count) != (line == NULL))
 		return note(set, FAULT_NAME, "the name %s %s", name,
 		    line == NULL ? "is unknown; see: plant-store token list"
 				 : "is taken; choose another or revoke it");
 	if (line == NULL) {
 		at = old;
-		for (size_t i = 1; i < token->line; i++)
+		for (size_t left = set->tokens[i].line; left > 1; left--)
 			at = strchr(at, '\n') + 1;
 		after = strchrnul(at, '\n');
 		after += *after == '\n';

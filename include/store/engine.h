@@ -38,14 +38,13 @@ struct engine {
 	enum fault (*reader_figures)(
 	    struct store_reader *reader, store_figure *each, void *context);
 	void (*reader_close)(struct store_reader *reader);
-	/* NULL where there are no cursors. */
 	enum fault (*reader_resume)(
 	    struct store_reader *reader, const char *cursor);
 	void (*reader_cursor)(
 	    struct store_reader *reader, bool before, char *cursor);
 	enum fault (*reader_more)(struct store_reader *reader);
-	/* The SQL of `plant-store schema`, and of its --roles; NULL: none. */
-	const char *schema, *roles;
+	/* The SQL of `plant-store schema`; NULL: none. */
+	const char *schema[STORE_SCHEMAS];
 };
 
 extern const struct engine engine_file;

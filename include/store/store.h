@@ -58,6 +58,8 @@ struct store_options {
 	bool prepare; /* for long lived processes, not for one request: write
 			 ahead the room for records to come; serve also while
 			 the database is away */
+	bool count; /* a reader's records behind a cursor are only counted: also
+		       those that an older transaction holds back */
 	const struct watch *watch; /* of store_open alone, where it has to read
 			 on or to build the index; or NULL */
 };
@@ -203,11 +205,12 @@ void store_reader_cursor(
 enum fault store_reader_more(struct store_reader *reader);
 
 /*
- * store_schema(roles, fault):
+ * store_schema(part, fault):
  * The SQL that an administrator runs once to make what the database's engine
- * needs; of the least rights, if `roles`.  Static; NULL if the module cannot be
- * loaded, logged.
+ * needs: the tables, the least rights, or what its cursors need.  Static; NULL
+ * if the module cannot be loaded, logged.
  */
-const char *store_schema(bool roles, enum fault *fault);
+enum store_schema { SCHEMA_TABLES, SCHEMA_ROLES, SCHEMA_FEED, STORE_SCHEMAS };
+const char *store_schema(enum store_schema part, enum fault *fault);
 
 #endif

@@ -565,6 +565,8 @@ const struct engine store_engine = {
 	.reader_find = reader_find,
 	.reader_figures = reader_figures,
 	.reader_close = reader_close,
-	.schema = schema_tables,
-	.roles = schema_roles,
+	.reader_resume = reader_resume,
+	.reader_cursor = reader_cursor,
+	.reader_more = reader_more,
+	.schema = { schema_tables, schema_roles, schema_feed },
 };

@@ -1,6 +1,7 @@
 /*
  * schema: what `plant-store schema` prints.  It is all in what CockroachDB,
- * YugabyteDB and Citus document as well, but the grant of one column.
+ * YugabyteDB and Citus document as well, but the grant of one column, and the
+ * feed.
  */
 #include "session.h"
 
@@ -53,3 +54,20 @@ const char schema_roles[] =
     "GRANT UPDATE (lock) ON plants TO plants;\n"
     "GRANT SELECT ON plants_schema, plants_list TO plants;\n"
     "COMMIT;\n";
+
+/* A stable default is evaluated once for all rows, and none is rewritten. */
+const char schema_feed[] =
+    "-- What export --cursor and --follow need: the numbers of transactions.\n"
+    "-- For the owner of the tables, with PostgreSQL 13 or later:\n"
+    "--     plant-store schema --feed | psql -v ON_ERROR_STOP=1 DATABASE\n"
+    "-- Run again, it numbers all plants anew, as is needed after a restore\n"
+    "-- into another cluster; then no cursor from before fits.  Nothing can "
+    "be\n"
+    "-- stored during ALTER TABLE, for a moment; if others use the table for\n"
+    "-- longer than 2 s, it fails: try again.\n"
+    "SET lock_timeout = '2s';\n"
+    "ALTER TABLE plants DROP COLUMN IF EXISTS tx,\n"
+    "    ADD COLUMN tx xid8 NOT NULL DEFAULT pg_current_xact_id();\n"
+    "SET lock_timeout = 0;\n"
+    "CREATE INDEX CONCURRENTLY plants_feed ON plants (tx, id);\n"
+    "ANALYZE plants;\n";

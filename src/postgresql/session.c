@@ -99,19 +99,23 @@ static const char check[] =
  * The message goes into the log alone.  A commit that waits keeps a session of
  * our role, even after its client has gone: then one more does not wait.
  */
+#define PROBE(statement)                                                   \
+	"WITH probe AS (" statement ")"                                    \
+	" SELECT pg_catalog.pg_logical_emit_message(true, 'plant-store', " \
+	"'')::text"                                                        \
+	" WHERE NOT EXISTS (SELECT FROM pg_stat_activity"                  \
+	" WHERE usename = current_user"                                    \
+	" AND (wait_event = 'SyncRep' OR state = 'active' AND query LIKE " \
+	"'WITH probe%')"                                                   \
+	" AND coalesce(query_start, backend_start)"                        \
+	" < clock_timestamp() - interval '4.5 s')"
 const struct statement session_probe = {
-	"WITH probe AS (INSERT INTO plants (id, plant, stored_by, stored_at)"
-	" SELECT id, plant, stored_by, stored_at FROM plants WHERE false)"
-	" SELECT pg_catalog.pg_logical_emit_message(true, 'plant-store', "
-	"'')::text"
-	" WHERE NOT EXISTS (SELECT FROM pg_stat_activity"
-	" WHERE usename = current_user"
-	" AND (wait_event = 'SyncRep' OR state = 'active' AND query LIKE 'WITH "
-	"probe%')"
-	" AND coalesce(query_start, backend_start)"
-	" < clock_timestamp() - interval '4.5 s')",
+	PROBE(
+	    "INSERT INTO plants (id, plant, stored_by, stored_at)"
+	    " SELECT id, plant, stored_by, stored_at FROM plants WHERE false"),
 	.columns = 1
 };
+const char session_confirm[] = PROBE("SELECT");
 
 /* What helps against errors, by how their codes begin. */
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
@@ -132,7 +136,8 @@ static const struct remedy {
 	{ "42501", FAULT_SETUP,
 	    "; grant the rights with: plant-store schema --roles | psql" },
 	{ "42", FAULT_SETUP,
-	    "; the tables are not those of: plant-store schema" },
+	    "; the tables are not those of: plant-store schema; --cursor and "
+	    "--follow need PostgreSQL 13, and: plant-store schema --feed" },
 	{ "28", FAULT_SETUP,
 	    "; check role, password and the server's pg_hba.conf" },
 	{ "25006", FAULT_BUSY, "; name the primary in PLANT_STORE_DATABASE" },

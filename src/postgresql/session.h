@@ -80,10 +80,12 @@ enum session_result session_run(struct session *session,
  * this process or another one, has been waiting for about SESSION_TIMEOUT_MS.
  */
 extern const struct statement session_probe;
+/* The same, for a role that may only read. */
+extern const char session_confirm[];
 
 /* schema.c: see the members of struct engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"
-extern const char schema_tables[], schema_roles[];
+extern const char schema_tables[], schema_roles[], schema_feed[];
 
 /* reader.c: see store/store.h. */
 struct store_reader *reader_open(
@@ -95,6 +97,9 @@ enum fault reader_find(
 enum fault reader_figures(
     struct store_reader *reader, store_figure *each, void *context);
 void reader_close(struct store_reader *reader);
+enum fault reader_resume(struct store_reader *reader, const char *cursor);
+void reader_cursor(struct store_reader *reader, bool before, char *cursor);
+enum fault reader_more(struct store_reader *reader);
 
 /* postgresql.c: the table, which is all that the module exports. */
 extern const struct engine store_engine __attribute__((visibility("default")));

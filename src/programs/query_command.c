@@ -478,7 +478,8 @@ follow(struct export *export)
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
-		if (fault == FAULT_NONE)
+		/* A database that is away: what it gave goes out. */
+		if (fault == FAULT_NONE || fault == FAULT_BUSY)
 			fault = deliver(export, false);
 		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
 			errno = EPIPE;
@@ -534,9 +535,10 @@ open_export(struct export *export, const char *since)
 		    export->call->values['n'] == NULL);
 	if (fault == FAULT_NONE && path != NULL)
 		fault = open_file(path, values['F'] != NULL);
+	struct store_options store = export->call->store;
+	store.count = values['n'] != NULL;
 	if (fault == FAULT_NONE)
-		export->reader =
-		    store_reader_open(&export->call->store, since, &fault);
+		export->reader = store_reader_open(&store, since, &fault);
 	if (fault != FAULT_NONE || (values['c'] == NULL && !export->follow))
 		return fault;
 	fault = store_reader_resume(

@@ -206,19 +206,27 @@ const struct command store_command_recover = {
 };
 
 static const char schema_usage[] =
-    "Usage: plant-store schema [--roles]\n"
+    "Usage: plant-store schema [--roles | --feed]\n"
     "\n"
     "Print the SQL that makes what PLANT_STORE_DATABASE needs, for the owner\n"
     "of the database to run once: plant-store schema | psql DATABASE\n"
     "\n"
-    "  --roles         the least rights of the role that the service uses\n";
+    "  --roles         the least rights of the role that the service uses\n"
+    "  --feed          what export --cursor and --follow need; run again, it\n"
+    "                  numbers all plants anew, and no cursor fits any more\n";
 
 static int
 schema(const struct call *call)
 {
+	const char *const *values = call->values;
 	enum fault fault;
-	const char *text = store_schema(call->values['r'] != NULL, &fault);
 
+	if (values['r'] != NULL && values['e'] != NULL)
+		return command_usage_error(call, "--roles or --feed, not both");
+	const char *text = store_schema(values['r'] != NULL   ? SCHEMA_ROLES
+					: values['e'] != NULL ? SCHEMA_FEED
+							      : SCHEMA_TABLES,
+	    &fault);
 	if (text == NULL)
 		return command_fault(fault);
 	fputs(text, stdout);
@@ -229,6 +237,7 @@ const struct command store_command_schema = {
 	.name = "schema",
 	.summary = "print the SQL for a store in PostgreSQL",
 	.usage = schema_usage,
-	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_HELP },
+	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_FLAG("feed", 'e'),
+	    COMMAND_HELP },
 	.run = schema,
 };

@@ -178,10 +178,7 @@ store_reader_close(struct store_reader *reader)
 enum fault
 store_reader_resume(struct store_reader *reader, const char *cursor)
 {
-	if (engine_of(reader)->reader_resume != NULL)
-		return engine_of(reader)->reader_resume(reader, cursor);
-	log_error("not supported: cursors of a database");
-	return FAULT_SETUP;
+	return engine_of(reader)->reader_resume(reader, cursor);
 }
 
 void
@@ -198,11 +195,9 @@ store_reader_more(struct store_reader *reader)
 }
 
 const char *
-store_schema(bool roles, enum fault *fault)
+store_schema(enum store_schema part, enum fault *fault)
 {
 	const struct engine *engine = find_engine(true, fault);
 
-	if (engine == NULL)
-		return NULL;
-	return roles ? engine->roles : engine->schema;
+	return engine != NULL ? engine->schema[part] : NULL;
 }

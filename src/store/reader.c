@@ -356,6 +356,8 @@ reader_more(struct store_reader *reader)
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
 
+	/* What could not be read is tried again. */
+	reader->fault = FAULT_NONE;
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;

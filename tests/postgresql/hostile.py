@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -60,7 +61,9 @@ KINDS = {
     "find": (b"to_regclass", 1), "check": (b"set_config('lock_timeout'", 5),
     "explain": (b"EXPLAIN", 1), "prepare": (b"PREPARE", 0), "insert": (b"plants_insert", 1),
     "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
-    "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "get": (b"SELECT id, plant, st", 4),
+    "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "rollback": (b"ROLLBACK", 0),
+    "look": (b"pg_control_system", 5), "feed": (b"ORDER BY tx, id LIMIT 100", 6),
+    "get": (b"SELECT id, plant, st", 4),
 }
 COPY = struct.pack("!bH", 0, 0)
 Bad = bytes | Callable[[socket.socket], None]
@@ -165,8 +168,17 @@ class Hostile:
             return table(5, row(b"", b"", b"on", b"warning", b"200ms"))
         if kind in ("fetch", "get"):
             return table(4)
+        if kind == "look":
+            return table(5, row(b"7", b"100", b"t", b"", b""))
+        if kind == "feed":
+            return table(6)
         count = KINDS[kind][1]
         return table(count, row(b"x")) if count else BOUND + DONE + READY
+
+
+def feed_row(number: int, tx: int, of: bytes = b"0") -> bytes:
+    plant = b'{"id":%d,"name":"p"}' % number
+    return row(b"%d" % number, plant, b"x", b"0", b"%d" % tx, of * 32)
 
 
 def bound(text: bytes) -> list[bytes]:
@@ -198,6 +210,10 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
         del bad["rows without end"]  # they would be tiny
     if kind in ("find", "explain", "probe", "fetch"):  # any value may be right
         del bad["rows that were not asked for"]
+    if kind == "feed":
+        good, above = feed_row(1, 99), feed_row(2, 100)
+        bad = {"a row above the bound": table(6, above), "not in order": table(6, good, good),
+               "a sum that is none": table(6, feed_row(1, 99, b"'")), **bad}
     return bad if long else dict(itertools.islice(bad.items(), some))
 
 
@@ -251,19 +267,41 @@ def check_served(tally: Tally, server: Hostile, store: TableStore, long: bool) -
     service.check_end(tally)
 
 
+def check_follower(tally: Tally, server: Hostile, store: TableStore, words: list) -> None:
+    asked = []
+
+    def away(client: socket.socket) -> None:
+        asked.append(client)
+        client.sendall(error(b"57P01") + READY)
+
+    server.kind, server.answer = "feed", away
+    command = [store.build / "plant-store", *words]
+    process = subprocess.Popen(command, env=store.environment(), stderr=subprocess.PIPE)
+    well = wait_until(lambda: len(asked) > 3) and process.poll() is None
+    process.terminate()
+    said = process.communicate()[1]
+    well = well and process.returncode == 0 and said.count(b"\n") == 1
+    tally.check(well, "a follower outlives a server that goes away, and says so once", said)
+
+
 def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
-    words = {"begin": ["export"], "declare": ["export"], "fetch": ["export"], "get": ["get", "1"],
-             "check": ["stats"], "find": ["stats"]}
+    place = store.root / "place"
+    feed = ["export", "--cursor", place]
+    words = {kind: feed for kind in ("rollback", "look", "probe", "feed")}
+    words |= {kind: ["export"] for kind in ("begin", "declare", "fetch")}
+    words |= {"get": ["get", "1"], "check": ["stats"], "find": ["stats"]}
     for kind, command in words.items():
         for what, server.answer in bad_of(kind, long).items():
             server.kind = kind
             began = time.monotonic()
             done = store.command(*command, text=True, timeout=80)
             well = done.returncode in (65, 75, 78) and done.stderr and not done.stdout
+            well = well and not place.exists()
             tally.check(bool(well), f"{command[0]}, {kind}: {what}: refused", done)
             print(f"# {time.monotonic() - began:.1f} s: {done.stderr[:200].strip()}")
+    check_follower(tally, server, store, [*feed, "--follow"])
     server.kind = ""
-    for command, status in (["export"], 0), (["get", "1"], 1), (["stats"], 0):
+    for command, status in (["export"], 0), (feed, 0), (["get", "1"], 1), (["stats"], 0):
         done = store.command(*command, text=True)
         tally.check(done.returncode == status, f"{command[0]} of a good one", done)
 

@@ -300,6 +300,7 @@ class TableStore(Store):
     database: str = ""
     server: Server | Session | None = None
     dbname: str = DATABASE
+    order: str = "stored_at, xmin::text::bigint"  # of the rows
 
     def environment(self, **settings: str) -> dict[str, str]:
         environment = super().environment()
@@ -312,7 +313,7 @@ class TableStore(Store):
         at = "to_char(stored_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
         rows = self.server.sql(
             f"SELECT id, encode(convert_to(plant, 'UTF8'), 'hex'), stored_by, {at}"
-            " FROM plants ORDER BY stored_at, xmin::text::bigint", dbname=self.dbname,
+            f" FROM plants ORDER BY {self.order}", dbname=self.dbname,
         )
         # In hexadecimal, as psql leaves out what it cannot measure: U+10FFFF.
         return [

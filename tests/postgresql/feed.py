@@ -1,0 +1,332 @@
+"""Goal: whoever asks a database with a cursor gets every plant, in order, once.
+
+usage: feed.py BUILD_DIR [--long]
+"""
+
+import contextlib
+import functools
+import itertools
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from lib_postgresql import (
+    AGAIN_S, BIN, DATABASE, OWNER, START_S, TRY_AGAIN, Clusters, Server, Session,
+    TableStore, check_load, clusters, hosts, memory, run, table_store,
+)
+import lib_faults
+from history import Event
+from lib_service import Tally, new_plant, responder, wait_until
+from load import Load, half_kept, mixed_plan
+
+OK, DATA, AWAY, CONFIG = 0, 65, 75, 78
+COUNT = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+
+def add_feed(store: TableStore, server: Server) -> None:
+    server.sql(store.command("schema", "--feed", text=True, check=True).stdout)
+
+
+class Consumer:
+    """A cursor, and what it was given."""
+
+    def __init__(self, store: TableStore, name: str = "place") -> None:
+        self.store, self.place = store, store.root / name
+        self.ids: list[int] = []
+
+    def poll(self, *options: object) -> subprocess.CompletedProcess:
+        words = ["export", "--cursor", self.place, "--quiet", *options]
+        done = self.store.command(*words, text=True, timeout=60)
+        if not done.returncode and "--count" not in options:
+            self.ids += [json.loads(line)["id"] for line in done.stdout.splitlines()]
+        return done
+
+    def refused(self, tally: Tally, status: int, words: str, sentence: str) -> None:
+        before = self.place.read_bytes() if self.place.exists() else None
+        done = self.poll()
+        after = self.place.read_bytes() if self.place.exists() else None
+        well = done.returncode == status and words in done.stderr and not done.stdout
+        tally.check(well and before == after, f"{sentence}: {status}, the cursor stays", done)
+
+    def gets(self, tally: Tally, ids: list[int], sentence: str) -> None:
+        before = len(self.ids)
+        done = self.poll()
+        tally.check(self.ids[before:] == ids, sentence, (done.stderr, self.ids[before:][:20]))
+
+    def lag(self) -> int:
+        return int(self.poll("--count").stdout)
+
+
+def put(store: TableStore, *ids: int) -> None:
+    """Each in a transaction of its own."""
+    for number in ids:
+        store.command("import", "--by", "test", input=new_plant(number, f"p{number}"), check=True)
+
+
+@contextlib.contextmanager
+def stored(made: Clusters) -> Iterator[tuple[Server, TableStore]]:
+    with made.running(made.new()) as server, table_store(made.build, server) as store:
+        yield server, store
+
+
+# --- One server --------------------------------------------------------------
+
+
+def check_order(tally: Tally, made: Clusters) -> None:
+    with stored(made) as (server, store):
+        consumer = Consumer(store)
+        put(store, 9, 3)
+        consumer.refused(tally, CONFIG, "schema --feed", "without the column")
+        follow = store.command("export", "--follow", text=True)
+        tally.check(follow.returncode == CONFIG, "no --follow without the column", follow)
+        tally.check(store.command("export").stdout.count(b"\n") == 2, "but export goes on")
+        add_feed(store, server)
+        put(store, 7, 1)
+        consumer.gets(tally, [3, 9, 7, 1], "old plants come by id, new ones as they were stored")
+        consumer.gets(tally, [], "a second poll has nothing")
+        put(store, *range(20, 14, -1))
+        tally.check(consumer.lag() == 6, "--count prints the lag")
+        consumer.poll("--limit", "2")
+        consumer.poll("--by", "nobody")
+        tally.check(consumer.ids[4:] == [20, 19], "--limit, --by", consumer.ids)
+        consumer.gets(tally, [], "what --by left out is behind the cursor")
+        body = b"\n".join(new_plant(i, "x") for i in range(-1, -402, -1))
+        store.command("import", input=body, check=True)
+        consumer.gets(tally, list(range(-401, 0)), "some hundred of one transaction")
+        journal = Consumer(store, "journal")
+        store.command("init", store.root / "file", check=True)
+        journal.poll("--dir", store.root / "file")
+        journal.refused(tally, CONFIG, "journal", "the cursor of a journal")
+        server.sql("GRANT SELECT ON plants TO PUBLIC; CREATE ROLE reader LOGIN PASSWORD 'x';"
+                   " GRANT SELECT ON plants_schema TO reader")
+        store.database = server.conninfo(user="reader", password="x")
+        put_by = Consumer(store, "reader")
+        put_by.poll()
+        tally.check(len(put_by.ids) == 411, "a role that may only read can take over")
+
+
+def check_held(tally: Tally, made: Clusters) -> None:
+    """Rows that are not yet in order."""
+    insert = "INSERT INTO plants SELECT 5, '{\"id\":5,\"name\":\"p\"}', 'x', now()"
+    with stored(made) as (server, store):
+        add_feed(store, server)
+        consumer = Consumer(store)
+        for where in DATABASE, OWNER:
+            consumer.poll()
+            first = len(consumer.ids)
+            put(store, 50 + first)
+            with Session(**server.superuser(where)) as other:
+                begun = insert if where == DATABASE else "SELECT pg_current_xact_id()"
+                other.sql(f"BEGIN; {begun}")
+                put(store, 100 + first, 10 + first)
+                consumer.gets(tally, [50 + first], f"{where}: an older one holds the rest back")
+                tally.check(consumer.lag() == 2, f"{where}: the lag says so")
+                other.sql("COMMIT")
+            more = [5] * (where == DATABASE) + [100 + first, 10 + first]
+            consumer.gets(tally, more, f"{where}: then all come, in the order of the store")
+        with following(consumer) as process:
+            put(store, 1000)
+            tally.check(wait_until(lambda: 1000 in consumer.read()), "a follower is told")
+        tally.check(process.returncode == OK, "and ends with 0 on SIGTERM", process.returncode)
+        consumer.gets(tally, [], "with the cursor behind it")
+        consumer.place = None
+        with following(consumer):
+            numbers = itertools.count(2000)
+            wait_until(lambda: put(store, next(numbers)) or consumer.read())
+            put(store, 3000)
+            wait_until(lambda: 3000 in consumer.read())
+            found = consumer.read()
+        well = found == list(range(found[0], next(numbers))) + [3000] and found[0] >= 2000
+        tally.check(well, "without a cursor it begins at the end, and misses nothing", found)
+
+
+def check_restores(tally: Tally, made: Clusters, other: Clusters) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(made.running(made.new()))
+        store = stack.enter_context(table_store(made.build, server))
+        add_feed(store, server)
+        server.sql("SELECT pg_current_xact_id();\n" * 3000)
+        put(store, 3, 2)
+        old, lost = Consumer(store), Consumer(store, "lost")
+        old.poll()
+        server.stop()
+        backup = made.new()
+        shutil.rmtree(backup.data)
+        run("cp", "-a", server.data, backup.data)
+        server.start()
+        put(store, 1)
+        lost.poll()
+        where = ["-h", server.folder, "-p", server.port, "-U", OWNER, DATABASE]
+        dump = run(BIN / "pg_dump", "-O", "-x", *where)
+        with made.running(backup):
+            store.database, live = backup.conninfo(), store.database
+            put(store, 8)
+            old.gets(tally, [8], "an older copy: a cursor of what it has goes on")
+            lost.refused(tally, DATA, "restored", "an older copy without the cursor's row")
+        store.database = live
+        lost.gets(tally, [], "the cursor is fine where it was made")
+        server.sql("UPDATE plants SET plant = replace(plant, 'p1', 'p0') WHERE id = 1")
+        lost.refused(tally, DATA, "restored", "another plant in the cursor's row")
+        fresh = stack.enter_context(other.running(other.new()))
+        fresh.sql("DROP TABLE plants, plants_schema CASCADE")
+        fresh.sql("\n".join(x for x in dump.splitlines() if "restrict" not in x))
+        roles = run(made.build / "plant-store", "schema", "--roles")
+        fresh.sql(roles.replace("CREATE ROLE", "-- "))
+        store.database, store.server = fresh.conninfo(), fresh
+        new = Consumer(store, "new")
+        new.refused(tally, CONFIG, "schema --feed", "a dump in a fresh cluster, no cursor")
+        add_feed(store, fresh)
+        put(store, 0)
+        new.gets(tally, [1, 2, 3, 0], "numbered anew, as the message says, all come")
+        old.refused(tally, CONFIG, "than the cursor", "a cursor of another cluster")
+        add_feed(store, fresh)
+        new.refused(tally, DATA, "anew", "numbered anew once more")
+
+
+# --- A standby ---------------------------------------------------------------
+
+
+def check_standby(tally: Tally, made: Clusters) -> None:
+    """Its standby is gone for a while; a row can be seen, and be on the primary alone."""
+    with made.pair() as (primary, standby), table_store(
+            made.build, primary, hosts(primary, standby)) as store:
+        add_feed(store, primary)
+        put(store, 1)
+        consumer = Consumer(store)
+        consumer.poll()
+        standby.send(signal.SIGSTOP)
+        insert = "INSERT INTO plants SELECT 2, '{\"id\":2,\"name\":\"p\"}', 'x', now()"
+        with Session(**primary.superuser()) as other:
+            other.process.stdin.write(insert + ";\n")
+            other.process.stdin.flush()
+            wait_until(lambda: primary.sql(COUNT) == [["1"]])
+            consumer.gets(tally, [], "a commit that waits is not handed out")
+            primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+                        " WHERE wait_event = 'SyncRep'")
+            wait_until(lambda: primary.sql(COUNT) == [["0"]])
+            for _ in range(3):
+                consumer.refused(tally, AWAY, "", "nor one whose wait was cancelled")
+            waiting = int(primary.sql(COUNT)[0][0])
+            tally.check(waiting <= 1, "polls do not take all sessions", waiting)
+            tally.check(consumer.lag() == 1, "the lag says so")
+            standby.send(signal.SIGCONT)
+            wait_until(lambda: primary.sql(COUNT) == [["0"]])
+        consumer.gets(tally, [2], "then it comes")
+
+
+@contextlib.contextmanager
+def following(consumer: Consumer, kill: int = signal.SIGTERM) -> Iterator[subprocess.Popen]:
+    path = consumer.store.root / "followed"
+    start = path.stat().st_size if path.exists() else 0
+
+    def read() -> list[int]:
+        text = path.read_bytes()[start:].rpartition(b"\n")[0]
+        return [json.loads(line)["id"] for line in text.splitlines()]
+
+    consumer.read = read
+    command = [consumer.store.build / "plant-store", "export", "--follow"]
+    command += ["--cursor", consumer.place] if consumer.place else []
+    with open(path, "ab") as out, open(consumer.store.root / "said", "ab") as said:
+        process = subprocess.Popen(
+            command, env=consumer.store.environment(), stdout=out, stderr=said)
+        try:
+            yield process
+        finally:
+            process.send_signal(kill)
+            process.wait()
+    consumer.ids += read()
+    path.write_bytes(path.read_bytes().rpartition(b"\n")[0] + b"\n")  # a torn line comes again
+
+
+def check_load_and_kills(tally: Tally, made: Clusters, long: bool) -> None:
+    """Two services and an import, clocks apart; followers killed; a failover."""
+    clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": "-0.5s"} if long else {}
+    with contextlib.ExitStack() as stack:
+        primary, standby = stack.enter_context(made.pair())
+        stores = [stack.enter_context(table_store(made.build, primary, hosts(primary, standby)))
+                  for _ in range(2)]
+        add_feed(stores[0], primary)
+        stores[0].order = "tx, id"
+        services = [stack.enter_context(responder(store, watched=False, **more))
+                    for store, more in zip(stores, ({}, clock))]
+        consumer = Consumer(stores[0])
+        ways = [way for store, service in zip(stores, services)
+                for way in half_kept(store, service, 4)]
+        ended = threading.Event()
+
+        def imports() -> None:
+            """With times of long ago, as of a clock that is behind."""
+            for number in range(10**9, 10**9 + 10**6, 50):
+                head = '{"at":"2000-01-01T00:00:00.000Z","by":"i","plant":{"name":"n","id":'
+                lines = [f"{head}{i}}}}}" for i in range(number, number + 50)]
+                if ended.is_set():
+                    return
+                began = time.monotonic()
+                done = stores[1].command("import", "--full", input="\n".join(lines), text=True)
+                outcome = "maybe" if done.returncode else "created_or_same"
+                imported.extend(Event(began, time.monotonic(), i, ("n", None), outcome)
+                                for i in range(number, number + 50))
+
+        imported: list[Event] = []
+        thread = threading.Thread(target=imports)
+        with Load(ways, functools.partial(mixed_plan, contested=1000), again_s=AGAIN_S) as load:
+            thread.start()
+            kill, twice, last = signal.SIGKILL, [], []
+            for _ in range(100 if long else 10):
+                before, last_kill = len(consumer.ids), kill
+                kill = random.choice([signal.SIGKILL, signal.SIGTERM])
+                with following(consumer, kill):
+                    time.sleep(random.uniform(0, 1.5))
+                if last_kill == signal.SIGTERM:
+                    twice += set(last) & set(consumer.ids[before:])
+                last = consumer.ids[before:]
+            tally.check(not twice, "SIGTERM repeats nothing", twice[:5])
+            follower = stack.enter_context(contextlib.ExitStack())
+            process = follower.enter_context(following(consumer))
+            load.wait_told(300, START_S)
+            primary.send(signal.SIGKILL)
+            standby.promote()
+            stores[0].server = standby
+            load.all_served(START_S)
+            load.wait_told(300, START_S)
+            load.stop()
+            ended.set()
+            thread.join()
+        events = check_load(tally, load, stores[0], services[0].socket_path, "failover", TRY_AGAIN,
+                            imported)
+        rows = [int(row[0]) for row in standby.sql("SELECT id FROM plants ORDER BY tx, id")]
+        wait_until(lambda: {*rows} <= {*consumer.ids, *consumer.read()}, START_S)
+        tally.check(process.poll() is None, "the follower goes on after a failover",
+                    (stores[0].root / "said").read_text()[-1000:])
+        follower.close()
+        found = dict.fromkeys(consumer.ids)
+        told = {e.plant_id for e in events if e.outcome == "created_or_same"}
+        tally.check(told <= {*found}, "every acknowledged plant", sorted(told - {*found})[:5])
+        tally.check(list(found) == rows, "in the order of the store, none that a failover lost",
+                    sorted({*found} ^ {*rows})[:5])
+        again = len(consumer.ids) - len(found)
+        print(f"# {len(told)} acknowledged, {len(consumer.ids)} handed over, {again} again")
+
+
+def scenario(tally: Tally, arguments) -> None:
+    place = memory()
+    with clusters(arguments.build, place) as made, clusters(arguments.build, place) as other:
+        for check in check_order, check_held, check_standby:
+            with tally.part(check.__name__):
+                check(tally, made)
+        with tally.part("restores"):
+            check_restores(tally, made, other)
+        with tally.part("load"):
+            check_load_and_kills(tally, made, arguments.long)
+
+
+if __name__ == "__main__":
+    sys.exit(lib_faults.run_script(__doc__, scenario))

@@ -82,11 +82,14 @@ open_regular(int dir, const char *name, int flags)
 	    flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
 	struct stat st;
 
-	if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
-		return fd;
-	close(fd);
-	errno = EINVAL;
-	return -1;
+	int error = fd < 0 || fstat(fd, &st) < 0 ? errno
+		    : S_ISREG(st.st_mode)        ? 0
+						 : EINVAL;
+
+	if (error != 0 && fd >= 0)
+		close(fd);
+	errno = error;
+	return error == 0 ? fd : -1;
 }
 
 int

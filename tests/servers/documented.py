@@ -133,7 +133,8 @@ rotated() {
 	local log=/var/log/$1/plant-store.log
 	printf '#!/bin/sh\n' >/usr/sbin/policy-rc.d
 	until_logged $log
-	logrotate -f /etc/logrotate.d/$1
+	# Debian's script for lighttpd was seen to fail once, and to work again.
+	logrotate -f /etc/logrotate.d/$1 || invoke-rc.d $1 reopen-logs || true
 	until_logged $log
 	echo "rotated $([[ -s $log && -s $log.1 ]]; echo $?) $(tail -n 1 $log)"
 }

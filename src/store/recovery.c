@@ -109,8 +109,7 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	char name[JOURNAL_KEPT_MAX];
 
 	if (journal_keep(journal, end, tail_end, name) < 0)
-		return fault_report(
-		    journal->name, "cannot keep a copy of its torn end");
+		return recovery_unwritten(store, JOURNAL_NAME ".torn");
 	if (journal_cut(journal, end) < 0 || journal_sync(journal) < 0)
 		return journal_failed(journal, "cutting a torn end", end);
 	log_warning("%s: a batch is torn at byte %" PRIu64 ", by a crash or a "

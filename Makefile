@@ -44,18 +44,18 @@ LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
 ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
 	$(CFLAGS) $(LDFLAGS)
 LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
-# The operator's command alone; what answers clients does without.
-CLI_LIBS := $(shell $(PKG_CONFIG) --libs libcurl)
+# The operator's command answers nobody, and what answers asks nobody.
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs json-c lmdb libcrypto libcurl) \
+	$(LDLIBS)
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
-LAYERS  := ground pure plant http store api gateway
+LAYERS  := ground pure plant http store api gateway reader
 LIB     := $(BUILD)/libplant-store.a
 LIB_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
-	$(wildcard $(LAYERS:%=src/%/*.c))))
-FCGI_O  := $(BUILD)/src/programs/responder.o
+	$(filter-out %/responder.c,$(wildcard $(LAYERS:%=src/%/*.c)))))
+FCGI_O  := $(BUILD)/src/gateway/responder.o
 PG_O    := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/postgresql/*.c)))
-CLI_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
-	$(filter-out %/responder.c,$(wildcard src/programs/*.c))))
+CLI_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/commands/*.c)))
 TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 # What several tests share; a test gets the objects that it calls.
 HELPERS := $(BUILD)/tests/helpers.a
@@ -82,7 +82,7 @@ $(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $(FCGI_O) $(LIB) $(LIBS)
 
 $(BUILD)/plant-store: $(CLI_O) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(LIBS) $(CLI_LIBS)
+	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(CLI_LIBS)
 
 # A module, since libpq would cost each start of a program several ms.
 postgresql: $(BUILD)/postgresql.so
@@ -110,7 +110,7 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/%.o $(FUZZ_O) $(LIB)
 	$(CC) $(ALL_LDFLAGS) $(FUZZ) -o $@ $< $(FUZZ_O) $(LIB) $(LIBS)
 
 # Tests may look at what a layer keeps to itself.
-$(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway
+$(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway -Isrc/reader
 
 $(BUILD)/%.o: %.c $(BUILD)/command
 	@mkdir -p $(@D)

@@ -15,7 +15,7 @@
 
 #include "fault_shim.h"
 #include "pure/timestamp.h"
-#include "replay.h"
+#include "store/replay.h"
 #include "store_parts.h"
 
 #define INDEX_NAME "index"

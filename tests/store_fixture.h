@@ -7,9 +7,9 @@
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 
-#include "journal.h"
+#include "store/journal.h"
 #include "store/store.h"
-#include "store/maintain.h"
+#include "reader/maintain.h"
 #include "unit.h"
 
 struct fixture {

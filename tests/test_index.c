@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "index.h"
+#include "store/index.h"
 #include "sanitized.h"
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"

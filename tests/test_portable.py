@@ -41,8 +41,8 @@ TEST_S = 3600.0  # of the longest, whose forks are slow under qemu
 # Without a libc of their own: headers that everything can be compiled with.
 FOREIGN = ("curl", "fcgi*.h", "openssl", "postgresql", "seccomp*.h",
            "asm", "asm-generic", "linux")
-LOWER = ("pure", "ground", "plant", "store")
-WHOLE = ("golden",)  # a test that no module is named after
+LOWER = ("pure", "ground", "plant", "store", "reader")
+WHOLE = ("golden", "reader")  # tests that no module is named after
 
 
 def objects(build: pathlib.Path, *patterns: str) -> list[str]:

@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "index.h"
-#include "reader.h"
-#include "store/reader.h"
+#include "store/index.h"
+#include "journal_reader.h"
 
 /* Two of these are more than the watch waits for. */
 #define LONG_NAME 600000
@@ -218,9 +217,7 @@ STORE_TEST(damage_fails_with_its_offset)
 
 STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 {
-	enum index_state index;
 	struct record record;
-	uint64_t end;
 	enum fault fault;
 	char path[96];
 
@@ -236,8 +233,7 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	assert_int_equal(reader_find(reader, 2, &record), FAULT_NONE);
 	assert_int_equal(record.id, 2);
 	assert_int_equal(reader_find(reader, 9, &record), FAULT_ABSENT);
-	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
-	assert_int_equal(index, INDEX_ABSENT);
+	assert_int_equal(reader->view.state, INDEX_ABSENT);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
 	reader_close(reader);
 	journal_close(&other);
@@ -378,9 +374,9 @@ static enum index_state
 find_index(const struct fixture *fixture, uint64_t *end)
 {
 	struct store_reader *reader = open_reader(fixture, NULL);
-	enum index_state index;
+	const enum index_state index = reader->view.state;
 
-	assert_int_equal(reader_index(reader, &index, end), FAULT_NONE);
+	*end = reader->view.covered.end;
 	reader_close(reader);
 	return index;
 }
@@ -518,10 +514,9 @@ STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 	reader_close(reader);
 }
 
-STORE_TEST(reading_goes_on_behind_the_index)
+STORE_TEST(check_reads_on_behind_the_index)
 {
 	enum index_state index;
-	uint64_t end;
 
 	fixture_make_store(fixture, true, 1, 2);
 	const uint64_t before = fixture_size(fixture, JOURNAL_NAME);
@@ -529,11 +524,12 @@ STORE_TEST(reading_goes_on_behind_the_index)
 	shim_fail(SHIM_PWRITE, "data.mdb", 1, 99, ENOSPC);
 	fixture_create(store, 3);
 	shim_reset();
-	struct store_reader *reader = open_reader(fixture, NULL);
-	assert_int_equal(reader_index(reader, &index, &end), FAULT_NONE);
+	uint64_t end;
+	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
 	assert_int_equal(end, before);
-	expect_rest(reader, 3, 3);
-	reader_close(reader);
+	assert_int_equal(
+	    check_journal(fixture->path, NULL, &index), FAULT_NONE);
+	assert_int_equal(index, INDEX_BEHIND);
 	store_close(store);
 }
 
@@ -546,17 +542,13 @@ STORE_TEST(reader_that_has_no_memory_reports_that_or_finds_the_same)
 	fixture_make_store(fixture, true, 1, 2);
 	fixture_append(fixture, JOURNAL_NAME, "torn", 4);
 	for (unsigned nth = 1; failed; nth++) {
-		enum index_state index;
 		struct record record;
 		enum fault fault;
-		uint64_t end;
 		int64_t id = 0;
 
 		alloc_fail(nth, 1);
 		struct store_reader *reader =
 		    reader_open(fixture->path, NULL, &fault);
-		if (reader != NULL)
-			fault = reader_index(reader, &index, &end);
 		while (fault == FAULT_NONE && id < 3)
 			fault = reader_find(reader, ++id, &record);
 		failed = alloc_reset();

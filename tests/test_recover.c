@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "store/maintain.h"
+#include "reader/maintain.h"
 #include "store_parts.h"
 
 /* Enough for the second block of the disk. */

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "index.h"
-#include "store/maintain.h"
+#include "store/index.h"
+#include "reader/maintain.h"
 
 #define ANOTHER_BOOT "11111111-2222-4333-8444-555555555555"
 

@@ -13,7 +13,7 @@
 #include "fault_shim.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
-#include "replay.h"
+#include "store/replay.h"
 #include "sanitized.h"
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "index.h"
-#include "store/maintain.h"
+#include "store/index.h"
+#include "reader/maintain.h"
 
 static void
 expect_damage(const struct fixture *fixture, const char *text)

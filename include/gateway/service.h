@@ -8,7 +8,6 @@
 #include <stdbool.h>
 
 #include "ground/config.h"
-#include "ground/fault.h"
 
 /*
  * service_is_fastcgi():
@@ -21,12 +20,8 @@
  * file at once.  Refusals are logged at SIGHUP, once a minute and at the end.
  * Return a status of sysexits.h, logged, if it cannot start or the store has
  * failed.  Call in a process without other threads.
- *
- * service_status(fault):
- * The exit status of sysexits.h that a fault is, in every program.
  */
 bool service_is_fastcgi(void);
 int service_run(const struct config *config);
-int service_status(enum fault fault);
 
 #endif

@@ -35,10 +35,14 @@ enum fault {
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
  * errno stays.
+ *
+ * fault_status(fault):
+ * The exit status of sysexits.h that a fault is, in every program.
  */
 enum fault fault_of(int error);
 const char *fault_remedy(int error);
 bool fault_passes(enum fault fault);
 enum fault fault_report(const char *name, const char *what);
+int fault_status(enum fault fault);
 
 #endif

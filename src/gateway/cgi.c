@@ -119,7 +119,7 @@ use_store(
 			    config->database != NULL ? STORE_AWAY : STORE_BUSY);
 		else
 			api_fail(call, HTTP_NOT_READY);
-		return service_status(fault);
+		return fault_status(fault);
 	}
 	if (call->page == API_HEALTH)
 		item.result = store_ready(*store);
@@ -129,7 +129,7 @@ use_store(
 		store_finish(*store);
 	}
 	api_stored(call, item.result);
-	return service_status(fault);
+	return fault_status(fault);
 }
 
 int
@@ -155,7 +155,7 @@ cgi_serve(const struct config *config)
 	if (api.tokens != NULL)
 		api_tick(&api);
 	else if (config->tokens != NULL)
-		status = service_status(fault);
+		status = fault_status(fault);
 	if (api_head(&api, &call, environ) != 0) {
 		if (call.page == API_HEALTH && call.failure.error == HTTP_OK)
 			status = use_store(config, &call, &store);

@@ -178,27 +178,6 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 }
 
 int
-service_status(enum fault fault)
-{
-	static const int statuses[] = {
-		[FAULT_NONE] = EX_OK,
-		[FAULT_STOPPED] = EX_TEMPFAIL,
-		[FAULT_BUSY] = EX_TEMPFAIL,
-		[FAULT_MEMORY] = EX_TEMPFAIL,
-		[FAULT_FULL] = EX_TEMPFAIL,
-		[FAULT_ABSENT] = EX_NOINPUT,
-		[FAULT_SETUP] = EX_CONFIG,
-		[FAULT_RIGHTS] = EX_NOPERM,
-		[FAULT_OUTPUT] = EX_CANTCREAT,
-		[FAULT_NAME] = EX_DATAERR,
-		[FAULT_DAMAGED] = EX_DATAERR,
-		[FAULT_FAILED] = EX_IOERR,
-	};
-
-	return statuses[fault];
-}
-
-int
 service_run(const struct config *config)
 {
 	const struct store_options options = { .database = config->database,
@@ -222,12 +201,12 @@ service_run(const struct config *config)
 	}
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
-		return service_status(fault);
+		return fault_status(fault);
 	/* First, so that the start fails if it may not read a file of libpq. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);
-	status = service_status(fault);
+	status = fault_status(fault);
 	if (store != NULL)
 		status = serve(config, tokens, store, &set);
 	store_close(store);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "ground/log.h"
 
@@ -71,4 +72,25 @@ fault_report(const char *name, const char *what)
 		log_error("%s: %s: %s%s", name, what, strerror(errno),
 		    fault_remedy(errno));
 	return fault;
+}
+
+int
+fault_status(enum fault fault)
+{
+	static const int statuses[] = {
+		[FAULT_NONE] = EX_OK,
+		[FAULT_STOPPED] = EX_TEMPFAIL,
+		[FAULT_BUSY] = EX_TEMPFAIL,
+		[FAULT_MEMORY] = EX_TEMPFAIL,
+		[FAULT_FULL] = EX_TEMPFAIL,
+		[FAULT_ABSENT] = EX_NOINPUT,
+		[FAULT_SETUP] = EX_CONFIG,
+		[FAULT_RIGHTS] = EX_NOPERM,
+		[FAULT_OUTPUT] = EX_CANTCREAT,
+		[FAULT_NAME] = EX_DATAERR,
+		[FAULT_DAMAGED] = EX_DATAERR,
+		[FAULT_FAILED] = EX_IOERR,
+	};
+
+	return statuses[fault];
 }

@@ -61,7 +61,7 @@ struct place {
 };
 
 struct store_reader {
-	const struct engine *engine; /* engine.h: first */
+	const struct reader_engine *engine; /* reader.h: first */
 	const char *database;
 	struct session *session;
 	struct watch watch;
@@ -108,7 +108,17 @@ run(struct store_reader *reader, const char *sql, int columns,
 		   : FAULT_BUSY;
 }
 
-struct store_reader *
+static void
+reader_close(struct store_reader *reader)
+{
+	if (reader == NULL)
+		return;
+	PQclear(reader->rows);
+	session_close(reader->session);
+	free(reader);
+}
+
+static struct store_reader *
 reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
@@ -119,7 +129,7 @@ reader_open(
 		*fault = fault_report("the database", "cannot read");
 		return NULL;
 	}
-	reader->engine = &store_engine;
+	reader->engine = &reader_engine;
 	reader->database = options->database;
 	reader->count = options->count;
 	if (options->watch != NULL)
@@ -218,7 +228,7 @@ fetch(struct store_reader *reader)
 		   : fault;
 }
 
-bool
+static bool
 reader_next(struct store_reader *reader, struct record *record)
 {
 	if (reader->ended)
@@ -242,7 +252,7 @@ reader_next(struct store_reader *reader, struct record *record)
 	return !reader->ended;
 }
 
-enum fault
+static enum fault
 reader_end(struct store_reader *reader, char *where)
 {
 	snprintf(where, STORE_WHERE_MAX, "row %" PRIu64, reader->plants);
@@ -302,7 +312,7 @@ look(struct store_reader *reader, bool wait)
 	return fault;
 }
 
-enum fault
+static enum fault
 reader_more(struct store_reader *reader)
 {
 	char reason[SESSION_REASON_MAX];
@@ -323,7 +333,7 @@ reader_more(struct store_reader *reader)
 	return fault;
 }
 
-enum fault
+static enum fault
 reader_resume(struct store_reader *reader, const char *cursor)
 {
 	struct place *place = &reader->place;
@@ -349,7 +359,7 @@ reader_resume(struct store_reader *reader, const char *cursor)
 	return fault;
 }
 
-void
+static void
 reader_cursor(struct store_reader *reader, bool before, char *cursor)
 {
 	const struct place *place = before ? &reader->before : &reader->place;
@@ -358,7 +368,7 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 	    place->tx, place->id, place->sum);
 }
 
-enum fault
+static enum fault
 reader_find(struct store_reader *reader, int64_t id, struct record *record)
 {
 	char sql[sizeof(SELECT " WHERE id = -9223372036854775808")];
@@ -375,7 +385,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	return FAULT_BUSY;
 }
 
-enum fault
+static enum fault
 reader_figures(struct store_reader *reader, store_figure *each, void *context)
 {
 	PGconn *conn = reader->session->conn;
@@ -398,12 +408,15 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	return FAULT_NONE;
 }
 
-void
-reader_close(struct store_reader *reader)
-{
-	if (reader == NULL)
-		return;
-	PQclear(reader->rows);
-	session_close(reader->session);
-	free(reader);
-}
+const struct reader_engine reader_engine = {
+	.open = reader_open,
+	.next = reader_next,
+	.end = reader_end,
+	.find = reader_find,
+	.figures = reader_figures,
+	.close = reader_close,
+	.resume = reader_resume,
+	.cursor = reader_cursor,
+	.more = reader_more,
+	.schema = { schema_tables, schema_roles, schema_feed },
+};

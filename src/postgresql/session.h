@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reader/reader.h"
 #include "store/engine.h"
 
 /* No commit and no check takes longer. */
@@ -83,25 +84,13 @@ extern const struct statement session_probe;
 /* The same, for a role that may only read. */
 extern const char session_confirm[];
 
-/* schema.c: see the members of struct engine; and the version of the tables. */
+/* schema.c: see struct reader_engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"
 extern const char schema_tables[], schema_roles[], schema_feed[];
 
-/* reader.c: see store/store.h. */
-struct store_reader *reader_open(
-    const struct store_options *options, const char *since, enum fault *fault);
-bool reader_next(struct store_reader *reader, struct record *record);
-enum fault reader_end(struct store_reader *reader, char *where);
-enum fault reader_find(
-    struct store_reader *reader, int64_t id, struct record *record);
-enum fault reader_figures(
-    struct store_reader *reader, store_figure *each, void *context);
-void reader_close(struct store_reader *reader);
-enum fault reader_resume(struct store_reader *reader, const char *cursor);
-void reader_cursor(struct store_reader *reader, bool before, char *cursor);
-enum fault reader_more(struct store_reader *reader);
-
-/* postgresql.c: the table, which is all that the module exports. */
-extern const struct engine store_engine __attribute__((visibility("default")));
+/* postgresql.c and reader.c: the tables, all that the module exports. */
+#define EXPORTED __attribute__((visibility("default")))
+extern const struct engine store_engine EXPORTED;
+extern const struct reader_engine reader_engine EXPORTED;
 
 #endif

@@ -30,7 +30,6 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
-#include "reader.h"
 
 /* The room that a plant needs, and enough to skip the trial allocation. */
 #define READY_BYTES (64 << 10)
@@ -535,18 +534,6 @@ close_store(struct store *store)
 	free_store(store, clean);
 }
 
-static struct store_reader *
-open_reader(
-    const struct store_options *options, const char *since, enum fault *fault)
-{
-	struct store_reader *reader =
-	    reader_open(options->dir, options->watch, fault);
-
-	if (reader != NULL)
-		reader->since = since;
-	return reader;
-}
-
 const struct engine engine_file = {
 	.version = ENGINE_VERSION,
 	.open = open_store,
@@ -556,13 +543,4 @@ const struct engine engine_file = {
 	.wait = wait_for_others,
 	.idle = close_batch,
 	.close = close_store,
-	.reader_open = open_reader,
-	.reader_next = reader_next,
-	.reader_end = reader_end,
-	.reader_find = reader_find,
-	.reader_figures = reader_figures,
-	.reader_close = reader_close,
-	.reader_resume = reader_resume,
-	.reader_cursor = reader_cursor,
-	.reader_more = reader_more,
 };

@@ -37,19 +37,18 @@ load_module(void)
 }
 
 /* A module is never unloaded. */
-static const struct engine *
-find_engine(bool database, enum fault *fault)
+const void *
+engine_symbol(const char *name, enum fault *fault)
 {
-	if (!database)
-		return &engine_file;
 	void *module = load_module();
-	const struct engine *engine =
+	const int *version =
 	    module != NULL ? dlsym(module, ENGINE_SYMBOL) : NULL;
-	if (engine != NULL && engine->version == ENGINE_VERSION)
-		return engine;
 	const char *why = dlerror();
+
+	if (version != NULL && *version == ENGINE_VERSION)
+		return dlsym(module, name);
 	*fault = FAULT_SETUP;
-	if (engine != NULL)
+	if (version != NULL)
 		log_error(MODULE ": of another version than this program; "
 				 "install both of the same");
 	else
@@ -63,8 +62,9 @@ find_engine(bool database, enum fault *fault)
 struct store *
 store_open(const struct store_options *options, enum fault *fault)
 {
-	const struct engine *engine =
-	    find_engine(options->database != NULL, fault);
+	const struct engine *engine = options->database == NULL
+					  ? &engine_file
+					  : engine_symbol(ENGINE_SYMBOL, fault);
 
 	return engine != NULL ? engine->open(options, fault) : NULL;
 }
@@ -129,75 +129,4 @@ store_close(struct store *store)
 {
 	if (store != NULL)
 		engine_of(store)->close(store);
-}
-
-struct store_reader *
-store_reader_open(
-    const struct store_options *options, const char *since, enum fault *fault)
-{
-	const struct engine *engine =
-	    find_engine(options->database != NULL, fault);
-
-	return engine != NULL ? engine->reader_open(options, since, fault)
-			      : NULL;
-}
-
-bool
-store_reader_next(struct store_reader *reader, struct record *record)
-{
-	return engine_of(reader)->reader_next(reader, record);
-}
-
-enum fault
-store_reader_end(struct store_reader *reader, char where[STORE_WHERE_MAX])
-{
-	return engine_of(reader)->reader_end(reader, where);
-}
-
-enum fault
-store_reader_find(
-    struct store_reader *reader, int64_t id, struct record *record)
-{
-	return engine_of(reader)->reader_find(reader, id, record);
-}
-
-enum fault
-store_reader_figures(
-    struct store_reader *reader, store_figure *each, void *context)
-{
-	return engine_of(reader)->reader_figures(reader, each, context);
-}
-
-void
-store_reader_close(struct store_reader *reader)
-{
-	if (reader != NULL)
-		engine_of(reader)->reader_close(reader);
-}
-
-enum fault
-store_reader_resume(struct store_reader *reader, const char *cursor)
-{
-	return engine_of(reader)->reader_resume(reader, cursor);
-}
-
-void
-store_reader_cursor(
-    struct store_reader *reader, bool before, char cursor[STORE_CURSOR_MAX])
-{
-	engine_of(reader)->reader_cursor(reader, before, cursor);
-}
-
-enum fault
-store_reader_more(struct store_reader *reader)
-{
-	return engine_of(reader)->reader_more(reader);
-}
-
-const char *
-store_schema(enum store_schema part, enum fault *fault)
-{
-	const struct engine *engine = find_engine(true, fault);
-
-	return engine != NULL ? engine->schema[part] : NULL;
 }

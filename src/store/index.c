@@ -14,7 +14,7 @@
  * process holds a lock on it, which shows even where containers have other boot
  * ids.
  */
-#include "index.h"
+#include "store/index.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
  * A new journal is written under a temporary name, synced, given its name, and
  * the directory synced; what fails before is removed again.
  */
-#include "journal.h"
+#include "store/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>

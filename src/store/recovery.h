@@ -15,8 +15,8 @@
 
 #include "store/engine.h"
 #include "ground/watch.h"
-#include "index.h"
-#include "journal.h"
+#include "store/index.h"
+#include "store/journal.h"
 
 struct store {
 	const struct engine *engine; /* engine.h: first */

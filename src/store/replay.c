@@ -5,7 +5,7 @@
  * A record begins with {"seq": and nothing within one does, since quotes in its
  * strings are escaped.  So a record is found behind bytes that are no line.
  */
-#include "replay.h"
+#include "store/replay.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "ground/log.h"
-#include "store/maintain.h"
+#include "reader/maintain.h"
 
 static struct store *store;
 static const char *store_dir;

@@ -106,7 +106,7 @@ main(int argc, char **argv)
 	options.dir = argv[1];
 	store = store_open(&options, &fault);
 	if (store == NULL)
-		return service_status(fault);
+		return fault_status(fault);
 	printf("open\n");
 	status = serve(store);
 	store_close(store);

@@ -27,7 +27,7 @@
 #include "fuzz.h"
 #include "fuzz_blocks.h"
 #include "fuzz_log.h"
-#include "journal.h"
+#include "store/journal.h"
 #include "model.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"

@@ -1,11 +1,11 @@
 /*
- * copy: see store/maintain.h.
+ * copy: see reader/maintain.h.
  *
  * Happy path: check the source line by line (reader), copy its bytes beside
  * what is there, and rename.  Failure modes: damage ends it with its offset;
  * what is left of a copy that broke off is removed by the next one.
  */
-#include "store/maintain.h"
+#include "reader/maintain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "ground/file.h"
 #include "ground/log.h"
-#include "reader.h"
+#include "journal_reader.h"
 
 /* So much of an earlier copy's end must stand in the source, too. */
 #define TAIL_BYTES 4096

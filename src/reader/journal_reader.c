@@ -1,9 +1,9 @@
 /*
- * reader: see store/reader.h, which has the happy path.  Failure modes: damage
- * ends it with its offset, also where only the index still covers what is gone;
- * a torn tail is reported and not read.
+ * journal_reader: see its header, which has the happy path.  Failure modes:
+ * damage ends it with its offset, also where only the index still covers what
+ * is gone; a torn tail is reported and not read.
  */
-#include "store/reader.h"
+#include "journal_reader.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,6 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
-#include "reader.h"
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
@@ -190,7 +189,7 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 		*fault = fault_report(path, "cannot read");
 		return NULL;
 	}
-	reader->engine = &engine_file;
+	reader->engine = &reader_file;
 	reader->path = path;
 	if (watch != NULL)
 		reader->watch = *watch;
@@ -458,12 +457,24 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 }
 
 enum fault
-reader_index(
-    struct store_reader *reader, enum index_state *state, uint64_t *end)
+check_journal(
+    const char *path, const struct watch *watch, enum index_state *index)
 {
-	*state = reader->view.state;
-	*end = reader->view.covered.end;
-	return resume(reader, &reader->view.covered);
+	struct record record;
+	enum fault fault;
+	struct store_reader *reader = reader_open(path, watch, &fault);
+
+	if (reader == NULL)
+		return fault;
+	*index = reader->view.state;
+	fault = resume(reader, &reader->view.covered);
+	while (fault == FAULT_NONE && reader_next(reader, &record))
+		if (*index == INDEX_USABLE)
+			*index = INDEX_BEHIND;
+	if (fault == FAULT_NONE)
+		fault = reader->fault;
+	reader_close(reader);
+	return fault;
 }
 
 /* Add the files of the directory `name` that have this prefix. */
@@ -523,3 +534,27 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	each(context, "kept_bytes", NULL, kept.bytes);
 	return FAULT_NONE;
 }
+
+static struct store_reader *
+open_reader(
+    const struct store_options *options, const char *since, enum fault *fault)
+{
+	struct store_reader *reader =
+	    reader_open(options->dir, options->watch, fault);
+
+	if (reader != NULL)
+		reader->since = since;
+	return reader;
+}
+
+const struct reader_engine reader_file = {
+	.open = open_reader,
+	.next = reader_next,
+	.end = reader_end,
+	.find = reader_find,
+	.figures = reader_figures,
+	.close = reader_close,
+	.resume = reader_resume,
+	.cursor = reader_cursor,
+	.more = reader_more,
+};

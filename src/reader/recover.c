@@ -1,12 +1,12 @@
 /*
- * recover: see store/maintain.h.
+ * recover: see reader/maintain.h.
  *
  * Happy path: the readable records are read twice.  The first reading finds of
  * each id the first record.  The second copies these, with their times and
  * tokens' names, into a new journal, which gets its name once it is durable.
  * Failure modes: whatever ends it leaves no store.
  */
-#include "store/maintain.h"
+#include "reader/maintain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/pairs.h"
-#include "index.h"
+#include "store/index.h"
 #include "pure/timestamp.h"
 
 #define BUF_BYTES (2 * RECORD_LINE_MAX)

@@ -5,7 +5,7 @@
 #ifndef PROGRAMS_CURSOR_H
 #define PROGRAMS_CURSOR_H
 
-#include "store/store.h"
+#include "reader/reader.h"
 
 struct cursor {
 	const char *path;             /* the caller's */

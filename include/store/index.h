@@ -21,7 +21,7 @@
 
 #include "ground/pairs.h"
 #include "ground/watch.h"
-#include "journal.h"
+#include "store/journal.h"
 #include "store/store.h"
 
 struct index;

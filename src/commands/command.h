@@ -13,7 +13,7 @@
 #include "ground/fault.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
-#include "store/store.h"
+#include "reader/reader.h"
 
 /*
  * Common options.  An option's value is a letter, the index in call.values; h

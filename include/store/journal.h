@@ -33,7 +33,7 @@
 #include <sys/types.h>
 
 #include "ground/watch.h"
-#include "replay.h"
+#include "store/replay.h"
 #include "ground/fault.h"
 
 #define JOURNAL_NAME "plants.jsonl"

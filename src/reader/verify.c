@@ -1,18 +1,18 @@
 /*
- * verify: see store/maintain.h.
+ * verify: see reader/maintain.h.
  *
  * Happy path: the ids and offsets of all plants, sorted, show that no id stands
  * twice.  Each that the index covers is looked up there, and the index has as
  * many.  An entry, once made, neither changes nor goes, so the plants that are
  * stored meanwhile are known by their offsets and left out.
  */
-#include "store/maintain.h"
+#include "reader/maintain.h"
 
 #include <inttypes.h>
 #include <time.h>
 
 #include "ground/log.h"
-#include "reader.h"
+#include "journal_reader.h"
 
 /* Ids looked up under one lock: some 10 ms. */
 #define SLICE 32768

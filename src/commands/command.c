@@ -12,7 +12,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "gateway/service.h"
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/log.h"
@@ -217,7 +216,7 @@ command_fault(enum fault fault)
 	bool stopped = fault == FAULT_STOPPED || fault == FAULT_BUSY;
 
 	return stopped && stopped_by != 0 ? 128 + stopped_by
-					  : service_status(fault);
+					  : fault_status(fault);
 }
 
 static void

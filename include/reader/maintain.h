@@ -1,12 +1,32 @@
 /*
  * maintain: what an operator does with a store's journal while others write:
  * check it, copy it, and save what a damaged one still has.  Its files are only
- * read; see store/reader.h.
+ * read.
  */
-#ifndef STORE_MAINTAIN_H
-#define STORE_MAINTAIN_H
+#ifndef READER_MAINTAIN_H
+#define READER_MAINTAIN_H
 
-#include "store/reader.h"
+#include <stdint.h>
+
+#include "store/store.h"
+
+/* What has been read so far; after the last plant, the whole. */
+struct reader_report {
+	char store[RECORD_UUID_LEN + 1]; /* its uuid */
+	uint64_t plants;
+	uint64_t bytes;      /* up to the last line read */
+	uint64_t seq;        /* of that line */
+	uint64_t last_plant; /* its offset; 0 if there is none */
+	uint64_t watermark;  /* of that line: `safe` */
+};
+
+/*
+ * check_journal(path, watch, index):
+ * Find the state of the index, and read the lines behind it.  A fault, logged,
+ * if the next start would refuse the journal or the index.
+ */
+enum fault check_journal(
+    const char *path, const struct watch *watch, enum index_state *index);
 
 struct verify_report {
 	struct reader_report journal; /* what was read */

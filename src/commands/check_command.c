@@ -31,7 +31,7 @@
 #include "ground/metrics.h"
 #include "http/request.h"
 #include "http/tokens.h"
-#include "store/reader.h"
+#include "reader/maintain.h"
 #include "store/store.h"
 #include "url_check.h"
 
@@ -169,7 +169,7 @@ check_directory(struct check *check)
 
 /* The journal's end, whether the next start would refuse it, and the index. */
 static enum fault
-check_journal(struct check *check)
+print_journal(struct check *check)
 {
 	static const char *const words[] = {
 		[INDEX_USABLE] = "ok",
@@ -181,23 +181,10 @@ check_journal(struct check *check)
 	};
 	const char *dir = check->config.dir;
 	enum index_state index = INDEX_ABSENT;
-	char where[STORE_WHERE_MAX];
-	struct record record;
-	enum fault fault;
-	uint64_t end;
-	struct store_reader *reader;
 
 	command_watch(check->call, "check");
-	reader = reader_open(dir, check->call->store.watch, &fault);
-	if (reader != NULL)
-		fault = reader_index(reader, &index, &end);
-	while (fault == FAULT_NONE && reader_next(reader, &record))
-		if (index == INDEX_USABLE)
-			index = INDEX_BEHIND;
-	if (fault == FAULT_NONE)
-		fault = reader_end(reader, where);
+	enum fault fault = check_journal(dir, check->call->store.watch, &index);
 	command_unwatch();
-	reader_close(reader);
 	if (fault != FAULT_NONE)
 		check->wrong++; /* logged, or interrupted */
 	else
@@ -251,7 +238,7 @@ check_store(struct check *check)
 	}
 	fault = check_directory(check);
 	if (fault == FAULT_NONE)
-		fault = check_journal(check);
+		fault = print_journal(check);
 	if (fault == FAULT_NONE)
 		check_backup(check);
 	if (fault == FAULT_ABSENT)

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Goal: when the power goes while clients create, on real file systems, every
 plant that was acknowledged is there after the next start; and this test would
-see it if one were not.  A file that was reported as made keeps its name."""
+see it if one were not.  Who takes plants over, on another disk, got each one
+once, in order, and none that is lost.  A file that was reported as made keeps
+its name."""
 
 import fcntl
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -36,6 +39,45 @@ GO_DOWN = 0x8004587D
 NO_LOG_FLUSH = struct.pack("I", 2)
 
 
+class Consumer:
+    """Takes plants over again and again while the machine runs."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.cursor, self.out = store.root / "cursor", store.root / "out"
+        self.taken: list[dict] = []
+        self.running = threading.Event()
+
+    def poll(self) -> None:
+        """A file that is there is whole, also where the cursor was not replaced."""
+        self.store.command("export", "--cursor", self.cursor, "--full", "-o", self.out)
+        if self.out.exists():
+            self.taken += map(json.loads, self.out.read_text().splitlines())
+            self.out.unlink()
+
+    def work(self) -> None:
+        while self.running.is_set():
+            self.poll()
+
+    def __enter__(self) -> None:
+        self.running.set()
+        self.thread = threading.Thread(target=self.work)
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.running.clear()
+        self.thread.join()
+
+    def judge(self) -> list[str]:
+        before = len(self.taken)
+        self.poll()
+        stored = self.store.command("export", "--full").stdout
+        if self.taken != [json.loads(line) for line in stored.splitlines()]:
+            return [f"the consumer has {len(self.taken)} plants, {before} before the end, of "
+                    f"{len(stored.splitlines())}, or others"]
+        return []
+
+
 class Machine:
     """A store on a file system of its own that can lose its power."""
 
@@ -54,6 +96,8 @@ class Machine:
         init_store(self.store.build, self.store.dir)
         unmount(self.store.dir)
         self.events.clear()
+        self.consumer = Consumer(self.store)
+        self.consumer.cursor.unlink(missing_ok=True)
 
     def settings(self, synced: bool) -> dict[str, str]:
         """For a service on a machine that has just been started."""
@@ -69,6 +113,7 @@ class Machine:
             with (
                 responder(self.store, watched=False, **settings) as service,
                 Clients(self.store, service.socket_path, self.ids) as clients,
+                self.consumer,
             ):
                 served = wait_until(lambda: clients.stored() > 0 or ended(service))
                 served = served and clients.stored() > 0
@@ -99,7 +144,7 @@ class Machine:
             return [f"the next start does not serve: {self.refused}"]
         mount(self.image, self.store.dir, "-o", "loop")
         try:
-            return judge(self.store, self.events)
+            return judge(self.store, self.events) + self.consumer.judge()
         finally:
             unmount(self.store.dir)
 
@@ -109,7 +154,7 @@ def ended(service) -> bool:
 
 
 def check_cuts(tally: Tally, machine: Machine, cuts: int) -> None:
-    done = acknowledged = 0
+    done = acknowledged = taken = 0
     wrong: list[str] = []
     kind = machine.kind
     while done < cuts and not wrong:
@@ -123,9 +168,10 @@ def check_cuts(tally: Tally, machine: Machine, cuts: int) -> None:
             done += 1
         wrong += machine.judge()
         acknowledged += sum(e.outcome == "created_or_same" for e in machine.events)
-    print(f"# {kind}: {done} power cuts, {acknowledged} plants acknowledged")
+        taken += len(machine.consumer.taken)
+    print(f"# {kind}: {done} power cuts, {acknowledged} plants acknowledged, {taken} taken over")
     detail = f"{done} cuts, {wrong[:5]}"
-    sentence = f"{kind}: {cuts} power cuts lost, doubled and invented nothing"
+    sentence = f"{kind}: {cuts} power cuts lost, doubled and invented nothing, for a consumer too"
     tally.check(not wrong and done == cuts, sentence, detail)
 
 

@@ -89,6 +89,12 @@ struct response_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
 
 /*
+ * api_error_of(result):
+ * Return the client's error for the store's result, HTTP_OK if it acknowledges.
+ */
+enum http_error api_error_of(enum store_result result);
+
+/*
  * api_fail(call, error), api_stored(call, result):
  * End a call with an error that the gateway found, or with the store's result
  * for its plant.

@@ -106,8 +106,8 @@ find_page(const struct api *api, const struct request *request, bool cors)
 		   : API_PLANT;
 }
 
-static enum http_error
-stored_error(enum store_result result)
+enum http_error
+api_error_of(enum store_result result)
 {
 	static const enum http_error errors[] = {
 		[STORE_CREATED] = HTTP_OK,
@@ -130,7 +130,7 @@ check_health(const struct api *api)
 
 	return api->tokens != NULL &&
 		       tokens_valid(api->tokens, api->now_ms, &expires_ms)
-		   ? stored_error((enum store_result)store_state)
+		   ? api_error_of((enum store_result)store_state)
 		   : HTTP_NOT_READY;
 }
 
@@ -246,7 +246,7 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len,
 void
 api_stored(struct api_call *call, enum store_result result)
 {
-	api_fail(call, stored_error(result));
+	api_fail(call, api_error_of(result));
 }
 
 static void

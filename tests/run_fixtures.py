@@ -92,6 +92,8 @@ WITHOUT_CASE = {
     "PROTOCOL_UNKNOWN": "told by web servers: servers/suite.py",
     "NO_ANSWER": "told by web servers: servers/suite.py",
     "TOO_MANY_AT_ONCE": "told by web servers: servers/slow_clients.py",
+    "CREDENTIAL_CERTIFICATE": "told by web servers: servers/limits.py",
+    "TOO_MANY_FOR_TOKEN": "told by web servers: servers/limits.py",
 }
 VALGRIND = [
     "valgrind", "-q", "--leak-check=full", "--errors-for-leak-kinds=definite,possible",

@@ -7,11 +7,11 @@
  * that falls out of use, as 5005 did, stays unused.  openapi.json publishes the
  * names, and generated clients use them: a released name stays.
  *
- * Only web servers send HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER and
- * TOO_MANY_AT_ONCE, by their configurations in deploy/, and some others with
- * another status than the row's: scripts/errors has these.  It copies the table
- * to the documents and to deploy/.  Nothing else in the program knows a number,
- * a status or a message.
+ * Only web servers send CREDENTIAL_CERTIFICATE, HEAD_TOO_LARGE,
+ * PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and TOO_MANY_FOR_TOKEN, by
+ * their configurations in deploy/, and some others with another status than the
+ * row's: scripts/errors has these.  It copies the table to the documents and to
+ * deploy/.  Nothing else in the program knows a number, a status or a message.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H
@@ -30,6 +30,8 @@ X(CREDENTIAL_UNKNOWN, 1005, 401, "The token is unknown or revoked: ask the " \
 	"operator for a new one.") \
 X(CREDENTIAL_EXPIRED, 1006, 401, "The token has expired: ask the operator " \
 	"for a new one.") \
+X(CREDENTIAL_CERTIFICATE, 1007, 401, "No valid client certificate: connect " \
+	"with the one that the operator has issued.") \
 X(PATH_UNKNOWN, 2001, 404, "There is nothing at this path: plants are " \
 	"created with POST at {base_url}/plants.") \
 X(METHOD_NOT_ALLOWED, 2002, 405, "The method is not allowed here: create a " \
@@ -93,6 +95,8 @@ X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
 	"whether the plant was stored; try again, which is safe.") \
 X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time come from this " \
 	"address: nothing was stored; try again later.") \
+X(TOO_MANY_FOR_TOKEN, 5011, 429, "Too many requests a second come with this " \
+	"token: nothing was stored; try again later.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
 X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \

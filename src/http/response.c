@@ -45,6 +45,7 @@ find_status(int number)
 		{ 405, "405 Method Not Allowed", "Allow: POST\r\n" },
 		{ 409, "409 Conflict", "" },
 		{ 413, "413 Content Too Large", "" },
+		{ 429, "429 Too Many Requests", "Retry-After: 1\r\n" },
 		{ 500, "500 Internal Server Error", "" },
 		{ 503, "503 Service Unavailable", "Retry-After: 1\r\n" },
 	};

@@ -14,7 +14,7 @@ MESSAGES = {row.number: row.message for row in read_errors()}
 BASIC = 'Bearer realm="plant-store"'
 INVALID = f'{BASIC}, error="invalid_token"'
 # RFC 6750, 3.1: no error code where no token was presented.
-CHALLENGES = {1001: BASIC, 1002: BASIC}
+CHALLENGES = {1001: BASIC, 1002: BASIC, 1007: BASIC}
 NO_ANSWER = 5007
 
 
@@ -28,7 +28,7 @@ class Told:
     bare: bool = False  # the answer to HEAD
     framed: bool = True  # by a Content-Length; else by the connection's end
     allow: str = "POST"  # of a 405
-    retry_after: str | None = "1"  # of a 503
+    retry_after: str | None = "1"  # of a 429 and a 503
 
     def body(self) -> bytes:
         message = MESSAGES[self.number] + self.detail
@@ -42,7 +42,7 @@ class Told:
             "content-length": str(len(body)) if self.framed else None,
             "www-authenticate": challenge if self.status == 401 else None,
             "allow": self.allow if self.status == 405 else None,
-            "retry-after": self.retry_after if self.status == 503 else None,
+            "retry-after": self.retry_after if self.status in (429, 503) else None,
         }
         return (
             answer.status == self.status

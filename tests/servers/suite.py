@@ -1009,16 +1009,16 @@ def check_table(tally: Tally, trial: Trial) -> None:
 
 
 # What takes a server's patience, which slow_clients.py has in part: a stuck service, a
-# slow header, many requests of an address.
+# slow header, many requests of an address; and what limits.py switches on.
 SLOW = {"408", "504"}
-SLOW_ERROR = "5010"
+ELSEWHERE = {"1007", "5010", "5011"}
 OF_SERVERS = {3010, 3011, NO_ANSWER}  # the service never sends these
 
 
 def check_statuses(tally: Tally, trials: list[Trial]) -> None:
     """The documents' statuses of each error are those that clients met."""
     own = {row.number: row.status for row in read_errors()}
-    told = {each for each in read_met() if each[1] not in SLOW and each[0] != SLOW_ERROR}
+    told = {each for each in read_met() if each[1] not in SLOW and each[0] not in ELSEWHERE}
     met = {(f"{number}", f"{status}", trial.set_up.server)
            for trial in trials for number, status in trial.met
            if own[number] != status or number in OF_SERVERS}

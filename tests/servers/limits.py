@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Goal: with the comments of their files switched on, nginx and HAProxy give each token
+its own share of the requests, and nginx asks for a device's certificate beside the token.
+
+usage: limits.py BUILD_DIR
+"""
+
+import functools
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+
+from expected import Plant, Told
+from lib_servers import MINIMAL, SET_UPS, Running, SetUp, running, try_set_ups
+from lib_service import TOP, Tally, main, run
+from lib_wire import curl, curl_answer
+from tls import make_certificate, with_tls
+
+ALLOWED = 5  # for so long that no machine is too slow to be refused
+TOO_MANY = Told(429, 5011)
+NO_CERTIFICATE = Told(401, 1007)
+PAGE = TOP / "deploy" / "limits" / "README.md"
+
+
+def with_limits(server: Running) -> None:
+    if server.set_up.server == "nginx":
+        server.edit("nginx/limits.conf", "rate=100r/s", "rate=1r/m")
+        server.edit("nginx/limits.conf", "burst=100", f"burst={ALLOWED - 1}")
+        switch_on(server, f"nginx/{server.set_up.mode}.conf", "include limits.conf;")
+        return
+    for line in ("stick-table", "http-request track-sc0", "http-request deny deny_status 429"):
+        switch_on(server, "haproxy/haproxy.cfg", line)
+    server.edit("haproxy/haproxy.cfg", "expire 10s store http_req_rate(1s)",
+                "expire 10h store http_req_rate(1h)")
+    server.edit("haproxy/haproxy.cfg", "gt 100 }", f"gt {ALLOWED} }}")
+
+
+def switch_on(server: Running, name: str, line: str) -> None:
+    path = server.root / name
+    text, found = re.subn(rf"(?m)^(\s*)#({re.escape(line)})", r"\1\2", path.read_text())
+    if found != 1:
+        raise RuntimeError(f"{name} has not once: #{line}")
+    path.write_text(text)
+
+
+def check_limits(tally: Tally, set_up: SetUp, build_dir: str) -> None:
+    with running(set_up, build_dir, with_limits) as server:
+        client = server.client()
+
+        def send(plant: Plant, credential: str | None) -> object:
+            return client.send(plant.body(), headers={"Authorization": credential})
+
+        good = f"Bearer {server.token}"
+        plants = [Plant(number, "Fern") for number in range(ALLOWED + 2)]
+        answers = [send(plant, good) for plant in plants]
+        well = all(map(Plant.fits, plants[:ALLOWED], answers))
+        tally.check(well, "so many requests of a token are served", answers)
+        well = all(map(TOO_MANY.fits, answers[ALLOWED:]))
+        tally.check(well, "more are 429, with an Error", answers[-1])
+        stored = [plant["id"] for plant in server.store.plants()]
+        tally.check(stored == list(range(ALLOWED)), "and are not stored", stored)
+        answer = send(plants[-1], f"bEARER {server.token}")
+        tally.check(TOO_MANY.fits(answer), "however the scheme is written", answer)
+        answer = send(plants[-1], "Bearer pst_" + "B" * 43)
+        tally.check(Told(401, 1005).fits(answer), "another token has its own share", answer)
+        answers = [send(plant, None) for plant in plants]
+        well = all(map(Told(401, 1001).fits, answers))
+        tally.check(well, "requests without a token all reach the service", answers)
+
+
+def check_certificates(
+    tally: Tally, set_up: SetUp, build_dir: str, folder: pathlib.Path
+) -> None:
+    def with_devices(server: Running) -> None:
+        with_tls(folder)(server)
+        switch_on(server, f"nginx/{set_up.mode}.conf", "include devices.conf;")
+        server.edit("nginx/devices.conf", "/etc/nginx/", f"{folder}/")
+
+    with running(set_up, build_dir, with_devices) as server:
+        plant = Plant(1, "Fern")
+
+        def send(*how: str) -> object:
+            typed = ("-H", "Content-Type: application/json", "--data-binary", "@-")
+            url = f"https://{server.host}:{server.port}{server.path}"
+            trusted = ("--cacert", str(folder / "certificate.pem"), "-i", url)
+            return curl_answer(curl(*trusted, *typed, *how, body=plant.body()), "HTTP/")
+
+        token = ("-H", f"Authorization: Bearer {server.token}")
+        good = ("--cert", f"{folder}/device-1.pem", "--key", f"{folder}/device-1.key")
+        foreign = ("--cert", f"{folder}/certificate.pem", "--key", f"{folder}/key.pem")
+        for what, told, how in (
+            ("a certificate and a token", plant, (*good, *token)),
+            ("a certificate alone", Told(401, 1001), good),
+            ("a token alone", NO_CERTIFICATE, token),
+            ("another authority's certificate", NO_CERTIFICATE, (*foreign, *token)),
+        ):
+            answer = send(*how)
+            tally.check(told.fits(answer), what, answer)
+
+
+def scenario(tally: Tally, build_dir: str) -> None:
+    set_ups = [each for each in SET_UPS + MINIMAL if each.server in ("nginx", "haproxy")]
+    try_set_ups(tally, build_dir, check_limits, "limits", set_ups)
+    if not shutil.which("openssl"):
+        tally.skip("certificates", "openssl is missing")
+        return
+    with tempfile.TemporaryDirectory(prefix="plant-store-devices-") as folder:
+        make_certificate(pathlib.Path(folder))
+        for command in re.findall(r"^    (openssl .*\n(?:     .*\n)*)", PAGE.read_text(), re.M):
+            run("sh", "-c", command, cwd=folder, check=True)
+        check = functools.partial(check_certificates, folder=pathlib.Path(folder))
+        try_set_ups(tally, build_dir, check, "certificates",
+                    [each for each in set_ups if each.server == "nginx" and not each.mount])
+
+
+if __name__ == "__main__":
+    sys.exit(main(scenario))

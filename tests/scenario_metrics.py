@@ -8,6 +8,7 @@ import collections
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
 
@@ -177,7 +178,11 @@ def check_sums(tally: Tally, store: Store) -> None:
         well = values["plant_store_store_plants"] == plants
         tally.check(well, "the store has as many plants as is told", (plants, values))
         told = read_metrics(store.command("metrics", check=True).stdout.decode())
-        del values["plant_store_connections"]  # are of the process that answers
+        for name in ("connections", "healthy"):  # of the process that answers
+            del values[f"plant_store_{name}"]
+        room = told["plant_store_free_bytes"] = values["plant_store_free_bytes"]
+        disk = shutil.disk_usage(store.dir)
+        tally.check(0 < room < disk.total, "the room on its disk is told", (room, disk))
         tally.check(told == values, "the command prints the same", (told, values))
         same = by_cgi(store, REQUEST_METHOD="GET", SCRIPT_NAME="/metrics").body.decode()
         tally.check(read_metrics(same).keys() == values.keys(), "and so does CGI", same)
@@ -193,7 +198,8 @@ def check_health(tally: Tally, store: Store) -> None:
             well = wait_until(lambda: page(service, "/health").status == status)
             answer = page(service, "/health")
             well = well and answer.error() == number
-            tally.check(well, f"{sentence}: health is {status}", answer)
+            well = well and metrics_of(service)["plant_store_healthy"] == (status == 200)
+            tally.check(well, f"{sentence}: health is {status}, also in the metrics", answer)
 
         def send() -> Answer:
             return store.ask(service.socket_path, new_plant(1, "Fern"))

@@ -24,6 +24,7 @@
 #define METRICS_BUCKETS 11
 #define METRICS_SUM METRICS_BUCKETS
 #define METRICS_HISTOGRAM 16
+#define METRICS_UNKNOWN UINT64_MAX
 
 /* Places in `metrics`. */
 enum metrics_place {
@@ -38,6 +39,8 @@ enum metrics_place {
 	METRICS_CONNECTIONS, /* see metrics_connections */
 	METRICS_EXPIRY_MS,
 	METRICS_BACKUP_MS,
+	METRICS_HEALTHY, /* see metrics_healthy */
+	METRICS_FREE_BYTES,
 	METRICS_ANSWERS = 16,
 	METRICS_BATCH_PLANTS = METRICS_ANSWERS + METRICS_ANSWERS_MAX,
 	METRICS_COMMIT_US = METRICS_BATCH_PLANTS + METRICS_HISTOGRAM,
@@ -48,6 +51,8 @@ enum metrics_place {
 extern _Atomic uint64_t *metrics;
 /* Open now, in this process alone. */
 extern _Atomic unsigned metrics_connections;
+/* 1 or 0 as of its path of health; METRICS_UNKNOWN by CGI and command. */
+extern _Atomic uint64_t metrics_healthy;
 
 static inline void
 metrics_add(unsigned place, uint64_t n)
@@ -78,8 +83,13 @@ void metrics_observe(enum metrics_place histogram, uint64_t value);
  * begun, in ms since 1970: 0, or -1 with errno.  Read it; 0 if there is none.
  * `dir` NULL: that of metrics_open.  It is a text file of its own, which lasts
  * where the counters begin anew.
+ *
+ * metrics_free_bytes():
+ * The room that its user has on the file system of metrics_open's directory;
+ * METRICS_UNKNOWN without one.
  */
 int metrics_note_backup(const char *dir, int64_t ms);
 int64_t metrics_backup_ms(const char *dir);
+uint64_t metrics_free_bytes(void);
 
 #endif

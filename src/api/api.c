@@ -17,8 +17,8 @@
 /* The answers that are errors, since they were logged. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
-/* See api_set_ready. */
-static _Atomic int store_state = STORE_CREATED;
+/* See api_set_ready; -1 before the first call. */
+static _Atomic int store_state = -1;
 
 void
 api_set_ready(enum store_result ready)
@@ -126,11 +126,13 @@ api_error_of(enum store_result result)
 static enum http_error
 check_health(const struct api *api)
 {
+	enum store_result state =
+	    store_state < 0 ? STORE_CREATED : (enum store_result)store_state;
 	int64_t expires_ms;
 
 	return api->tokens != NULL &&
 		       tokens_valid(api->tokens, api->now_ms, &expires_ms)
-		   ? api_error_of((enum store_result)store_state)
+		   ? api_error_of(state)
 		   : HTTP_NOT_READY;
 }
 
@@ -268,9 +270,12 @@ log_answer(const struct api_call *call, const char *answer, size_t len)
 static size_t
 print_body(const struct api *api, const struct api_call *call, char *body)
 {
-	if (call->page == API_METRICS)
+	if (call->page == API_METRICS) {
+		if (store_state >= 0)
+			metrics_healthy = check_health(api) == HTTP_OK;
 		return api_metrics(
 		    api->tokens, api->config->contract_status, body);
+	}
 	if (call->page == API_HEALTH)
 		return (size_t)sprintf(body, "{\"status\":\"ok\"}");
 	plant_answer(&call->plant, body);

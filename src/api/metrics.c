@@ -12,7 +12,7 @@ static const struct row {
 	const char *name, *type, *help;
 	enum metrics_place place;
 	double unit;
-	bool may_be_0; /* else 0 is not known */
+	bool may_be_0; /* else 0 is METRICS_UNKNOWN */
 } rows[] = {
 	{ "batches_total", "counter", "Batches of plants.", METRICS_BATCHES, 1,
 	    true },
@@ -32,6 +32,10 @@ static const struct row {
 	    METRICS_SYNC_MS, 1e-3, false },
 	{ "failed", "gauge", "1 from a failure until the store is opened.",
 	    METRICS_FAILED, 1, true },
+	{ "healthy", "gauge", "1 while the path of health answers 200.",
+	    METRICS_HEALTHY, 1, true },
+	{ "free_bytes", "gauge", "Room on the journal's file system.",
+	    METRICS_FREE_BYTES, 1, true },
 	{ "token_expiry_timestamp_seconds", "gauge", "The next of a token.",
 	    METRICS_EXPIRY_MS, 1e-3, false },
 	{ "backup_timestamp_seconds", "gauge", "The newest verified backup.",
@@ -112,13 +116,15 @@ api_metrics(
 		tokens_valid(tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
 	metrics[METRICS_EXPIRY_MS] = (uint64_t)expires_ms;
 	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
+	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
-		/* Of this process, which by command has none. */
-		uint64_t n = row->place == METRICS_CONNECTIONS
-				 ? metrics_connections
-				 : metrics[row->place];
+		/* Two are of this process, which by command has neither. */
+		uint64_t n =
+		    row->place == METRICS_CONNECTIONS ? metrics_connections
+		    : row->place == METRICS_HEALTHY   ? metrics_healthy
+						      : metrics[row->place];
 
-		if (n == 0 && !row->may_be_0)
+		if (n == (row->may_be_0 ? METRICS_UNKNOWN : 0))
 			continue;
 		at = print_family(at, row->name, row->type, row->help);
 		if (row->type[0] == 'h')

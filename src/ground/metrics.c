@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ground/file.h"
@@ -36,6 +37,7 @@ static char *directory; /* of the file */
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
+_Atomic uint64_t metrics_healthy = METRICS_UNKNOWN;
 
 /* A page of the file cannot be had: go on without it. */
 static void
@@ -156,4 +158,14 @@ metrics_backup_ms(const char *dir)
 		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
 		   ? ms
 		   : 0;
+}
+
+uint64_t
+metrics_free_bytes(void)
+{
+	struct statvfs st;
+
+	return directory != NULL && statvfs(directory, &st) == 0
+		   ? (uint64_t)st.f_bavail * st.f_frsize
+		   : METRICS_UNKNOWN;
 }

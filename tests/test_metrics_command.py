@@ -1,23 +1,38 @@
 #!/usr/bin/env python3
-"""Drives `plant-store metrics`, and has promtool judge what it prints and what
-deploy/prometheus makes of it.
+"""Drives `plant-store metrics`, has promtool judge what it prints and what
+deploy/prometheus makes of it, and asks a Prometheus beside a service for all that
+alerts and dashboard show.
 
 Usage: test_metrics_command.py build/plant-store
 """
 
+import contextlib
 import json
+import math
 import os
 import pathlib
 import re
 import shutil
 import sys
 import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
 
 from lib_command import CONFIG, NOINPUT, USAGE, expect
-from lib_service import TOP, Store, Tally, new_plant, run, run_scenario, temporary_store
+from lib_service import (
+    TOP, WAIT_S, Store, Tally, await_start, free_port, new_plant, run, run_scenario, start,
+    stop_process, temporary_store, wait_until,
+)
+
+sys.path.append(str(TOP / "tests/servers"))
+from lib_servers import Running, SetUp, running
 
 program = pathlib.Path(sys.argv[1]).resolve()
 RULES = TOP / "deploy" / "prometheus" / "rules.yml"
+DASHBOARD = RULES.with_name("dashboard.json")
+# What Grafana puts there, where all instances are chosen and each scrape takes 1 s.
+VARIABLES = {"$job": "plant-store", "$instance": ".*", "$__rate_interval": "4s"}
 
 
 def metrics(store, *arguments, **options):
@@ -45,7 +60,8 @@ def check_ends(tally: Tally, store: Store) -> None:
     tally.check(line in done.stdout, "as created", done.stdout)
     other = metrics(store, "--dir", store.dir, env=store.environment(
         PLANT_STORE_DIR="/nowhere"))
-    expect(tally, other, "the directory can be named", out=done.stdout)
+    other, told = (one.stdout.rpartition("plant_store_free_bytes ")[0] for one in (other, done))
+    tally.check(told and other == told, "the directory can be named", other)
     expect(tally, metrics(store, "x"), "an operand is too many", USAGE, "",
            "name the store with --dir")
     bad = store.environment(PLANT_STORE_TOKENS="/nowhere/tokens")
@@ -102,12 +118,13 @@ def check_text(tally: Tally, store: Store) -> None:
     store.command("import", "--quiet", input=new_plant(2, "Moss"))
     text = metrics(store).stdout
     names = set(re.findall(r"plant_store_\w+", RULES.read_text()))
+    names.remove("plant_store_healthy")  # of the service alone, like the connections
     missing = {name for name in names if f"\n{name}" not in text}
     tally.check(names and not missing, "the rules ask for what there is", missing)
     text = (TOP / "deploy/man/plant-store.fcgi.8").read_text()
     families = set(re.findall(r"^# TYPE (\S+)", metrics(store).stdout, re.M))
     told = set(re.findall(r"\bplant_store_\w+", text))
-    tally.check(told == families | {"plant_store_connections"},  # of the service alone
+    tally.check(told == families | {"plant_store_connections", "plant_store_healthy"},
                 "the manual has each metric", told ^ families)
 
 
@@ -125,7 +142,92 @@ def check_with_promtool(tally: Tally, text: str) -> None:
     expect(tally, done, "each alert fires in its time, and no other")
 
 
+def expressions() -> dict[str, str]:
+    """Of the dashboard, with its variables replaced."""
+    found = {}
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel["targets"]:
+            expression = target["expr"]
+            for name, value in VARIABLES.items():
+                expression = expression.replace(name, value)
+            found[f"{panel['title']}, {target['refId']}"] = expression
+    return found
+
+
+@contextlib.contextmanager
+def prometheus(server: Running) -> Iterator[Callable[..., list]]:
+    """One with the configuration that is shipped; how it is asked."""
+    port, root = free_port(), server.root / "prometheus"
+    root.mkdir()
+    shutil.copy(RULES, root)
+    text = (RULES.with_name("prometheus.yml").read_text()
+            .replace("127.0.0.1:80", f"127.0.0.1:{server.port}").replace("15s", "1s"))
+    (root / "prometheus.yml").write_text(f"global: {{evaluation_interval: 1s}}\n{text}")
+    process = start(
+        ["prometheus", f"--config.file={root}/prometheus.yml", f"--storage.tsdb.path={root}/data",
+         f"--web.listen-address=127.0.0.1:{port}"], root / "log")
+
+    def ask(path: str, **query: str) -> dict:
+        url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+            return json.load(answer)["data"]
+
+    def is_ready() -> bool:
+        try:
+            return bool(ask("rules")["groups"])
+        except OSError:  # until then 503
+            return False
+
+    try:
+        await_start(process, is_ready, root / "log")
+        yield ask
+    finally:
+        stop_process(process)
+
+
+def check_with_prometheus(tally: Tally) -> None:
+    """Each expression has data, and a rule no error, where a service has had plants,
+    a refusal, a backup and a token that expires."""
+    set_up = SetUp("lighttpd", "fastcgi", "", own_socket=True)
+    if reason := set_up.missing() or (not shutil.which("prometheus") and "no prometheus"):
+        tally.skip("what Prometheus makes of alerts and dashboard", reason)
+        return
+    paths = {"PLANT_STORE_METRICS_PATH": "/metrics", "PLANT_STORE_HEALTH_PATH": "/health"}
+    with running(set_up, str(program.parent), **paths) as server:
+        server.store.command("token", "add", "short", "--expires", "10d", check=True)
+        server.store.command("backup", "--verify", server.root / "copy", check=True)
+        client = server.client()
+        missing, number = expressions(), 0
+        count = len(missing)
+
+        def all_have_data() -> bool:
+            nonlocal number
+            number += 1
+            client.create(number, "Fern")
+            client.create(1, "Moss")
+            for name, expression in list(missing.items()):
+                found = ask("query", query=expression)["result"]
+                if any(math.isfinite(float(sample["value"][1])) for sample in found):
+                    del missing[name]
+            return not missing
+
+        with prometheus(server) as ask:
+            wait_until(all_have_data)
+            tally.check(count > 12 and not missing, "the dashboard has data everywhere", missing)
+
+            def alerts() -> dict[str, tuple[str, str]]:
+                rules = ask("rules")["groups"][0]["rules"]
+                return {rule["name"]: (rule["health"], rule["state"]) for rule in rules}
+
+            expected = dict.fromkeys(alerts(), ("ok", "inactive"))
+            expected["PlantStoreTokenExpires"] = ("ok", "firing")
+            well = len(expected) == 7 and wait_until(lambda: alerts() == expected)
+            tally.check(well, "Prometheus takes each rule, and one fires", alerts())
+        client.close()
+
+
 def scenario(tally: Tally) -> None:
+    check_with_prometheus(tally)
     with temporary_store(str(program.parent)) as store:
         check_ends(tally, store)
         check_text(tally, store)

@@ -2,15 +2,15 @@
 
 usage: judge.py COUNTS LEFT
 
-COUNTS is gcovr's JSON.  LEFT names what no test reaches, each with its reason:
+COUNTS is gcovr's JSON.  LEFT names the functions of which no test reaches all:
 
-    line FILE FUNCTION: TEXT | REASON
-    branch FILE FUNCTION: TEXT | REASON
+    FUNCTION: N lines | REASON
+    FUNCTION: N branches | REASON
 
-where TEXT is the line's text, so that the entry outlives lines that move; it
-stands for every such line of the function.  A line of any module that is neither
-reached nor in LEFT is an error.  In the strict modules so is a branch, and an entry
-that was reached; of the others both are told, since some depend on the machine.
+N is of lines, or of lines from which a branch is not taken.  A line of any module
+that is neither reached nor in LEFT is an error.  In the strict modules so is a
+branch, and an entry for more than is left; of the others both are told, since some
+depend on the machine.
 """
 
 import bisect
@@ -25,17 +25,10 @@ STRICT = {
     "src/pure/json_scan.c", "src/pure/json_string.c", "src/pure/utf8.c", "src/pure/record.c",
     "src/store/recovery.c", "src/store/replay.c", "src/http/credential.c", "src/http/tokens.c",
 }
-ENTRY = re.compile(r"(line|branch) (\S+) (\w+): (.+) \| (.+)")
+ENTRY = re.compile(r"(\w+): (\d+) (line|branch)e?s? \| (.+)")
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """What may not have been reached: a line, or a branch that leaves it."""
-
-    kind: str
-    file: str
-    function: str
-    text: str
+Place = tuple[str, str]  # a function, and "line" or "branch"
 
 
 @dataclasses.dataclass
@@ -48,8 +41,8 @@ class Source:
     places: dict[Place, list[int]]  # their lines
 
 
-def read_left(path: pathlib.Path) -> dict[Place, str]:
-    """The places that are known not to be reached, and why."""
+def read_left(path: pathlib.Path) -> dict[Place, tuple[int, str]]:
+    """How much of which function is known not to be reached, and why."""
     left = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -57,17 +50,16 @@ def read_left(path: pathlib.Path) -> dict[Place, str]:
         match = ENTRY.fullmatch(line)
         if match is None:
             sys.exit(f"coverage: {path}: line {number} is not of the format; see judge.py")
-        place = Place(*match.groups()[:4])
-        if place in left:
+        function, count, kind, reason = match.groups()
+        if (function, kind) in left:
             sys.exit(f"coverage: {path}: line {number} is there twice; remove it")
-        left[place] = match.group(5)
+        left[function, kind] = int(count), reason
     return left
 
 
 def read_source(counts: dict) -> Source:
     """One file of gcovr's report."""
     name = counts["file"]
-    texts = pathlib.Path(name).read_text().splitlines()
     functions = sorted((row["lineno"], row["name"]) for row in counts["functions"])
     source = Source(name, {"line": 0, "branch": 0}, {"line": 0, "branch": 0}, {})
     for row in counts["lines"]:
@@ -76,7 +68,6 @@ def read_source(counts: dict) -> Source:
         number = row["line_number"]
         at = bisect.bisect(functions, (number, "\x7f")) - 1
         function = functions[at][1] if at >= 0 else "-"
-        text = texts[number - 1].strip()
         untaken = sum(branch["count"] == 0 for branch in row["branches"])
         source.total["line"] += 1
         source.total["branch"] += len(row["branches"])
@@ -85,8 +76,7 @@ def read_source(counts: dict) -> Source:
         # A line that is not reached says all of its branches.
         if row["count"] == 0 or untaken > 0:
             kind = "line" if row["count"] == 0 else "branch"
-            place = Place(kind, name, function, text)
-            source.places.setdefault(place, []).append(number)
+            source.places.setdefault((function, kind), []).append(number)
     return source
 
 
@@ -100,35 +90,44 @@ def print_row(name: str, sources: list[Source]) -> None:
     print(f"{name:<34} {shares[0]:>17} {shares[1]:>17}")
 
 
-def print_places(title: str, places: list[tuple[Place, str]]) -> None:
-    if places:
+def print_places(title: str, lines: list[str]) -> None:
+    if lines:
         print(f"\n{title}:")
-    for place, what in places:
-        print(f"    {place.kind} {place.file} {place.function}: {place.text} | {what}")
+    for line in sorted(lines):
+        print(f"    {line}")
 
 
-def judge(sources: list[Source], left: dict[Place, str]) -> int:
+def judge(sources: list[Source], left: dict[Place, tuple[int, str]]) -> int:
     """Print both tables; return the exit status."""
     print(f"{'file':<34} {'lines':>17} {'branches':>17}")
     for source in sources:
         print_row(source.name, [source])
     print_row("all", sources)
     print_row("all strict modules", [source for source in sources if source.name in STRICT])
-    found = {place: lines for source in sources for place, lines in source.places.items()}
-    unlisted: dict[bool, list[tuple[Place, str]]] = {True: [], False: []}
-    for place, lines in found.items():
-        if place not in left:
-            numbers = ", ".join(map(str, lines))
-            judged = place.file in STRICT or place.kind == "line"
-            unlisted[judged].append((place, numbers))
-    known = [(place, left[place]) for place in found if place in left]
-    stale = [(place, "reached now, or gone") for place in left if place not in found]
+    known, fewer, branches, wrong = [], [], [], []
+    functions = {source.name: source.places for source in sources}
+    for name, places in functions.items():
+        for (function, kind), numbers in places.items():
+            count, reason = left.get((function, kind), (0, ""))
+            what = f"{name} {function}: {kind} {', '.join(map(str, numbers))}"
+            if len(numbers) <= count:
+                known.append(f"{what} | {reason}")
+            elif name in STRICT or kind == "line":
+                wrong.append(f"{what} | listed: {count}")
+            else:
+                branches.append(what)
+    for (function, kind), (count, _) in left.items():
+        found = {name: len(places.get((function, kind), []))
+                 for name, places in functions.items()}
+        if max(found.values()) < count:
+            fewer.append(f"{function}: {count} {kind}, found: {max(found.values())}")
+            if any(found[name] for name in STRICT):
+                wrong.append(fewer[-1])
     print_places("known not to be reached, and why", known)
-    print_places("branches that are not reached, at these lines", unlisted[False])
-    print_places("listed, but reached now or gone: remove the entry", stale)
-    print_places("neither reached nor listed: test, remove or list it", unlisted[True])
-    wrong = len(unlisted[True]) + sum(place.file in STRICT for place, _ in stale)
-    print(f"\n{len(known)} places listed, {len(unlisted[False])} branches not, {wrong} wrong")
+    print_places("branches that are not reached, at these lines", branches)
+    print_places("listed for more than is left: correct the entry", fewer)
+    print_places("neither reached nor listed: test, remove or list it", wrong)
+    print(f"\n{len(known)} places listed, {len(branches)} branches not, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

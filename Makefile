@@ -5,14 +5,21 @@ VERSION := 1.0.0
 BUILD  ?= build
 PREFIX ?= /usr/local
 SAN    ?=
-WERROR ?= -Werror
+# Warnings are errors in a checkout and in scripts/test, not for who builds a
+# release.
+WERROR ?= $(if $(wildcard .git),1)
+# A line for each file; with V=1 the commands, with make -s nothing.
+V      ?=
+Q      := $(if $(V),,@)
+quiet   = $(V)$(findstring s,$(firstword -$(MAKEFLAGS)))
+print   = $(if $(quiet),,@echo '$(1) $(2)')
 
 PKG_CONFIG ?= pkg-config
 PACKAGES   := fcgi json-c lmdb libcrypto libseccomp
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	-Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef \
-	-Wcast-qual -Wwrite-strings -Wpointer-arith $(WERROR)
+	-Wcast-qual -Wwrite-strings -Wpointer-arith $(if $(WERROR),-Werror)
 
 # Whether the compiler takes an option, and runs into no warning with it.
 has = $(shell $(CC) -Werror $(1) -x c -c /dev/null -o /dev/null 2>/dev/null \
@@ -79,16 +86,19 @@ OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 all: $(BUILD)/plant-store.fcgi $(BUILD)/plant-store
 
 $(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $(FCGI_O) $(LIB) $(LIBS)
+	$(call print,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(FCGI_O) $(LIB) $(LIBS)
 
 $(BUILD)/plant-store: $(CLI_O) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(CLI_LIBS)
+	$(call print,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(CLI_O) $(LIB) $(CLI_LIBS)
 
 # A module, since libpq would cost each start of a program several ms.
 postgresql: $(BUILD)/postgresql.so
 
 $(BUILD)/postgresql.so: $(PG_O) $(BUILD)/sources
-	$(CC) -shared $(LINK) $(CFLAGS) $(LDFLAGS) -o $@ $(PG_O) \
+	$(call print,LD,$@)
+	$(Q)$(CC) -shared $(LINK) $(CFLAGS) $(LDFLAGS) -o $@ $(PG_O) \
 		$(shell $(PKG_CONFIG) --libs libpq)
 
 $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
@@ -96,25 +106,30 @@ $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
 
 # Made anew each time: `ar` would keep the object of a source that is gone.
 $(LIB): $(LIB_O) $(BUILD)/sources
-	rm -f $@
-	$(AR) rcsD $@ $(LIB_O)
+	$(call print,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcsD $@ $(LIB_O)
 
 $(HELPERS): $(HELP_O) $(BUILD)/sources
-	rm -f $@
-	$(AR) rcsD $@ $(HELP_O)
+	$(call print,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcsD $@ $(HELP_O)
 
 $(TESTS): $(BUILD)/%: $(BUILD)/%.o $(HELPERS) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $< $(HELPERS) $(LIB) $(LIBS) $(TEST_LIBS)
+	$(call print,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(HELPERS) $(LIB) $(LIBS) $(TEST_LIBS)
 
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.o $(FUZZ_O) $(LIB)
-	$(CC) $(ALL_LDFLAGS) $(FUZZ) -o $@ $< $(FUZZ_O) $(LIB) $(LIBS)
+	$(call print,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ) -o $@ $< $(FUZZ_O) $(LIB) $(LIBS)
 
 # Tests may look at what a layer keeps to itself.
 $(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway -Isrc/reader
 
 $(BUILD)/%.o: %.c $(BUILD)/command
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(PRIVATE) -MMD -MP -c -o $@ $<
+	$(call print,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) $(PRIVATE) -MMD -MP -c -o $@ $<
 
 # How this folder was built, written only when it changes: another compiler or
 # flag makes everything anew, a source that comes or goes the library and the
@@ -181,7 +196,8 @@ help:
 	@echo '           dist: the last commit as BUILD/plant-store-VERSION.tar.gz'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
-	@echo '           WERROR=      empty: warnings are no errors'
+	@echo '           WERROR=1     warnings are errors; WERROR= they are not'
+	@echo '           V=1          prints the commands'
 	@echo '           CC CPPFLAGS CFLAGS LDFLAGS LDLIBS'
 	@echo '           PREFIX=/usr/local DESTDIR='
 

@@ -33,8 +33,19 @@ unit_add(const struct CMUnitTest *test, int line)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
+	size_t named = 0;
+
+	for (size_t i = 0; i < tests_len; i++)
+		if (argc < 2 || strstr(tests[i].name, argv[1]) != NULL)
+			tests[named++] = tests[i];
+	tests_len = named;
+	if (argc > 2 || named == 0) {
+		fprintf(stderr, "usage: %s [NAME]\n", argv[0]);
+		fputs("Runs the tests whose name has NAME in it.\n", stderr);
+		return 64;
+	}
 	return _cmocka_run_group_tests(
 	    program_invocation_short_name, tests, tests_len, NULL, NULL);
 }

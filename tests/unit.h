@@ -30,7 +30,8 @@
 
 /*
  * TEST(a_sentence_about_behaviour) and a body in braces is a test.  main, which
- * is in unit.c, runs all of a file, in its order.
+ * is in unit.c, runs all of a file, in its order, or those whose name contains
+ * its argument.
  *
  * FIXTURE_TEST(name, type, variable, set_up, tear_down) is a test that is given
  * `type *variable`, zeroed and then set up; it is torn down also when the test

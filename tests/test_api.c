@@ -100,7 +100,9 @@ head(struct api *api, struct api_call *call, const struct sent *sent)
 		to += size;
 	}
 	variables[n] = NULL;
-	return api_head(api, call, variables);
+	int result = api_head(api, call, variables);
+	call->whole = true;
+	return result;
 }
 
 /* Both steps as a gateway takes them.  How the call ends before the store. */
@@ -112,8 +114,7 @@ outcome(struct api *api, const struct sent *sent)
 	int result = head(api, &call, sent);
 
 	if (result == 0)
-		result =
-		    api_body(api, &call, sent->body, strlen(sent->body), true);
+		result = api_body(api, &call, sent->body, strlen(sent->body));
 	error = call.failure.error;
 	assert_int_equal(result, error == HTTP_OK ? 0 : -1);
 	if (error != HTTP_OK)
@@ -129,7 +130,7 @@ static void
 begin_fern(struct api *api, struct api_call *call)
 {
 	assert_int_equal(head(api, call, &fern), 0);
-	assert_int_equal(api_body(api, call, FERN, strlen(FERN), true), 0);
+	assert_int_equal(api_body(api, call, FERN, strlen(FERN)), 0);
 }
 
 /* The whole answer to `call`, which ends it. */
@@ -152,7 +153,7 @@ answer_to(struct api *api, const struct sent *sent, enum store_result result)
 	struct api_call call;
 
 	if (head(api, &call, sent) == 0 &&
-	    api_body(api, &call, sent->body, strlen(sent->body), true) == 0)
+	    api_body(api, &call, sent->body, strlen(sent->body)) == 0)
 		api_stored(&call, result);
 	return answer(api, &call);
 }
@@ -333,9 +334,9 @@ API_TEST(body_that_broke_off_is_refused_though_it_is_a_plant)
 		struct api_call call;
 
 		assert_int_equal(head(&fixture->api, &call, &sent), 0);
+		call.whole = false;
 		assert_int_equal(
-		    api_body(&fixture->api, &call, FERN, rows[i].len, false),
-		    -1);
+		    api_body(&fixture->api, &call, FERN, rows[i].len), -1);
 		assert_int_equal(call.failure.error, rows[i].error);
 	}
 }
@@ -734,9 +735,9 @@ API_TEST(answers_are_counted_by_status_and_error_but_not_an_operators)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		unsigned long was, is;
 
-		before[api_metrics(NULL, false, before)] = '\0';
+		before[api_metrics(&fixture->api, before)] = '\0';
 		answer_to(&fixture->api, &rows[i].sent, STORE_CREATED);
-		after[api_metrics(NULL, false, after)] = '\0';
+		after[api_metrics(&fixture->api, after)] = '\0';
 		if (rows[i].line == NULL) {
 			assert_string_equal(after, before);
 			continue;
@@ -748,7 +749,8 @@ API_TEST(answers_are_counted_by_status_and_error_but_not_an_operators)
 		assert_int_equal(is, was + 1);
 	}
 	/* By contract, all errors have the status 400; the numbers stay. */
-	after[api_metrics(NULL, true, after)] = '\0';
+	fixture->config.contract_status = true;
+	after[api_metrics(&fixture->api, after)] = '\0';
 	assert_contains(after, "{status=\"400\",error=\"1001\"}");
 }
 
@@ -758,8 +760,8 @@ API_TEST(metrics_have_room_when_every_counter_is_at_its_end)
 
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = UINT64_MAX;
-	assert_in_range(api_metrics(fixture->api.tokens, true, buf),
-	    API_METRICS_MAX / 8, API_METRICS_MAX * 3 / 4);
+	assert_in_range(api_metrics(&fixture->api, buf), API_METRICS_MAX / 8,
+	    API_METRICS_MAX * 3 / 4);
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = 0;
 }

@@ -20,12 +20,11 @@ TEST(token_is_found_in_a_bearer_credential)
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		const char *token = NULL;
-		size_t len = 0;
+		struct credential got = { 0 };
 
-		if (credential_read(rows[i].header, &token, &len) != HTTP_OK ||
-		    len != strlen(rows[i].token) ||
-		    memcmp(token, rows[i].token, len) != 0)
+		if (credential_read(rows[i].header, &got) != HTTP_OK ||
+		    got.len != strlen(rows[i].token) ||
+		    memcmp(got.token, rows[i].token, got.len) != 0)
 			fail_msg("'%s'", rows[i].header);
 	}
 }
@@ -55,13 +54,12 @@ TEST(what_is_no_credential_is_refused_with_its_reason)
 
 	for (size_t i = 0; i < COUNT(rows); i++)
 		for (size_t k = 0; k == 0 || rows[i].headers[k] != NULL; k++) {
-			const char *token = "untouched";
-			size_t len = 7;
+			struct credential got = { "untouched", 7 };
 
-			if (credential_read(rows[i].headers[k], &token, &len) !=
+			if (credential_read(rows[i].headers[k], &got) !=
 			    rows[i].error)
 				fail_msg("'%s'", rows[i].headers[k]);
-			assert_string_equal(token, "untouched");
-			assert_int_equal(len, 7);
+			assert_string_equal(got.token, "untouched");
+			assert_int_equal(got.len, 7);
 		}
 }

@@ -14,10 +14,10 @@ static const char rich[] =
 
 static int
 scan_members(const char *bytes, size_t len, struct json_member *members,
-    size_t nmembers, struct json_error *error)
+    struct json_error *error)
 {
 	char *copy = exact_copy(bytes, len);
-	int result = json_scan_object(copy, len, members, nmembers, error);
+	int result = json_scan_object(copy, len, members, error);
 	free(copy);
 	return result;
 }
@@ -25,9 +25,9 @@ scan_members(const char *bytes, size_t len, struct json_member *members,
 static int
 scan(const char *bytes, size_t len, struct json_error *error)
 {
-	struct json_member id = { .name = "id" };
+	struct json_member members[] = { { .name = "id" }, { 0 } };
 
-	return scan_members(bytes, len, &id, 1, error);
+	return scan_members(bytes, len, members, error);
 }
 
 static void
@@ -193,7 +193,8 @@ TEST(every_beginning_of_an_object_is_truncated)
 
 	for (size_t len = 0; len < sizeof(rich) - 1; len++)
 		assert_refused(rich, len, JSON_FAULT_TRUNCATED, len, NULL);
-	assert_int_equal(json_scan_object(NULL, 0, NULL, 0, &error), -1);
+	struct json_member none = { 0 };
+	assert_int_equal(json_scan_object(NULL, 0, &none, &error), -1);
 	assert_int_equal(error.fault, JSON_FAULT_TRUNCATED);
 }
 
@@ -260,13 +261,12 @@ TEST(wanted_members_are_found_with_type_and_span)
 		{ JSON_ARRAY, "[ 1,[]]" }, { JSON_OBJECT, "{\"s\":{}}" } };
 	struct json_member members[] = { { .name = "n" }, { .name = "b" },
 		{ .name = "i" }, { .name = "s" }, { .name = "l" },
-		{ .name = "o" }, { .name = "absent" } };
+		{ .name = "o" }, { .name = "absent" }, { 0 } };
 	struct json_error error;
 	size_t i;
 
-	assert_int_equal(scan_members(text, sizeof(text) - 1, members,
-			     COUNT(members), &error),
-	    0);
+	assert_int_equal(
+	    scan_members(text, sizeof(text) - 1, members, &error), 0);
 	for (i = 0; i < COUNT(want); i++) {
 		assert_int_equal(members[i].type, want[i].type);
 		assert_false(members[i].twice);
@@ -300,13 +300,15 @@ TEST(a_member_is_found_by_its_decoded_name_only)
 
 	for (size_t i = 0; i < COUNT(cases); i++)
 		EACH_TEXT (text, cases[i].texts) {
-			struct json_member member = { .name = cases[i].name };
+			struct json_member members[] = {
+				{ .name = cases[i].name }, { 0 }
+			};
 			struct json_error error;
 
-			assert_int_equal(scan_members(*text, strlen(*text),
-					     &member, 1, &error),
+			assert_int_equal(
+			    scan_members(*text, strlen(*text), members, &error),
 			    0);
-			assert_int_equal(member.type,
+			assert_int_equal(members[0].type,
 			    cases[i].found ? JSON_NUMBER : JSON_ABSENT);
 		}
 }
@@ -317,21 +319,22 @@ TEST(a_repeated_member_is_marked_and_its_first_span_kept)
 		"{\"id\":1,\"\\u0069d\":[2]}",
 		"{\"id\":1,\"a\":{},\"i\\u0064\":{\"id\":3}}",
 		"{\"id\":1,\"id\":2,\"id\":3}" };
-	struct json_member id = { .name = "id" };
+	struct json_member members[] = { { .name = "id" }, { 0 } };
+	const struct json_member *id = members;
 	struct json_error error;
 
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		assert_int_equal(
-		    scan_members(texts[i], strlen(texts[i]), &id, 1, &error),
+		    scan_members(texts[i], strlen(texts[i]), members, &error),
 		    0);
-		assert_true(id.twice);
-		assert_int_equal(id.type, JSON_NUMBER);
-		assert_int_equal(id.at, 6);
-		assert_int_equal(id.len, 1);
+		assert_true(id->twice);
+		assert_int_equal(id->type, JSON_NUMBER);
+		assert_int_equal(id->at, 6);
+		assert_int_equal(id->len, 1);
 		/* The next scan begins anew. */
-		assert_int_equal(scan_members("{}", 2, &id, 1, &error), 0);
-		assert_int_equal(id.type, JSON_ABSENT);
-		assert_false(id.twice);
+		assert_int_equal(scan_members("{}", 2, members, &error), 0);
+		assert_int_equal(id->type, JSON_ABSENT);
+		assert_false(id->twice);
 	}
 }
 

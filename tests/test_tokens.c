@@ -169,7 +169,8 @@ find(struct tokens *tokens, const char *token)
 {
 	char name[TOKENS_NAME_MAX + 1];
 
-	return tokens_find(tokens, token, strlen(token), 0, name);
+	return tokens_find(
+	    tokens, &(struct credential){ token, strlen(token) }, 0, name);
 }
 
 static size_t
@@ -448,9 +449,10 @@ TOKENS_TEST(token_is_found_by_its_whole_text_until_it_expires)
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		char name[TOKENS_NAME_MAX + 1] = "";
 
-		assert_int_equal(
-		    tokens_find(tokens, rows[i].token, strlen(rows[i].token),
-			rows[i].now_ms, name),
+		assert_int_equal(tokens_find(tokens,
+				     &(struct credential){
+					 rows[i].token, strlen(rows[i].token) },
+				     rows[i].now_ms, name),
 		    rows[i].error);
 		assert_string_equal(name, rows[i].name);
 	}
@@ -525,10 +527,11 @@ TOKENS_TEST(each_of_many_tokens_is_found_and_no_other)
 	for (int i = 0; i < MANY; i++) {
 		char name[TOKENS_NAME_MAX + 1], expected[32];
 		int n = snprintf(token, sizeof token, "token-%d", i);
+		struct credential credential = { token, (size_t)n };
 
 		snprintf(expected, sizeof expected, "n%d", i);
 		assert_int_equal(
-		    tokens_find(tokens, token, (size_t)n, 0, name), HTTP_OK);
+		    tokens_find(tokens, &credential, 0, name), HTTP_OK);
 		assert_string_equal(name, expected);
 		token[0] = 'T';
 		assert_int_equal(find(tokens, token), UNKNOWN);
@@ -654,15 +657,16 @@ static atomic_bool stop_threads;
 static void *
 look_up(void *argument)
 {
+	static const struct credential one = { "one", 3 };
 	char name[TOKENS_NAME_MAX + 1];
 	uintptr_t misses = 0;
 
 	for (int64_t now_ms = 0; !stop_threads; now_ms += 1000) {
 		tokens_refresh(argument, now_ms);
-		if (tokens_find(argument, "one", 3, 0, name) != HTTP_OK ||
+		if (tokens_find(argument, &one, 0, name) != HTTP_OK ||
 		    strcmp(name, "a") != 0)
 			misses++;
-		tokens_find(argument, "two", 3, 0, name);
+		find(argument, "two");
 	}
 	return (void *)misses;
 }

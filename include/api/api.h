@@ -52,6 +52,8 @@ struct api_call {
 	enum request_length length;
 	size_t body_len; /* declared, or 0 */
 	bool chunked;    /* no length, but an end of its own */
+	bool whole;      /* set for api_body: the body was read to its end, and
+			    not to an error of the connection */
 	char by[TOKENS_NAME_MAX + 1];
 	struct plant plant; /* once api_body passed; for plant_done */
 	int64_t began_us;   /* if the answer is logged */
@@ -73,13 +75,12 @@ void api_tick(struct api *api);
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 
 /*
- * api_body(api, call, body, len, whole):
- * Check the body of a call that passed api_head.  `whole`: the body ended after
- * `len` bytes, and not by an error of the connection.  Return 0 with
- * call->plant to be stored, or -1 if the request is refused.
+ * api_body(api, call, body, len):
+ * Check the body of a call that passed api_head.  Return 0 with call->plant to
+ * be stored, or -1 if the request is refused.
  */
-int api_body(struct api *api, struct api_call *call, const char *body,
-    size_t len, bool whole);
+int api_body(
+    struct api *api, struct api_call *call, const char *body, size_t len);
 
 /*
  * api_plant_failure(fault, error):
@@ -124,12 +125,10 @@ size_t api_answer(
 void api_log_refusals(void);
 
 /*
- * api_metrics(tokens, contract, buf):
+ * api_metrics(api, buf):
  * Print the counters in Prometheus' text format 0.0.4, with the next expiry of
- * `tokens`, which may be NULL.  Return the length.  `contract`: errors have the
- * status 400.
+ * a token.  Return the length.
  */
-size_t api_metrics(
-    struct tokens *tokens, bool contract, char buf[static API_METRICS_MAX]);
+size_t api_metrics(const struct api *api, char buf[static API_METRICS_MAX]);
 
 #endif

@@ -9,10 +9,15 @@
 
 #include "http/errors.h"
 
+struct credential {
+	const char *token; /* without a NUL behind it */
+	size_t len;
+};
+
 /*
- * credential_read(authorization, token, len):
+ * credential_read(authorization, credential):
  * Find the bearer token in the header's value, which may be NULL.  Return
- * HTTP_OK with `token` pointing into the value, or why there is none:
+ * HTTP_OK with the token's place in the value, or why there is none:
  *
  *	HTTP_CREDENTIAL_MISSING    NULL, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme
@@ -24,6 +29,6 @@
  * value are not part of it.
  */
 enum http_error credential_read(
-    const char *authorization, const char **token, size_t *len);
+    const char *authorization, struct credential *credential);
 
 #endif

@@ -29,6 +29,7 @@
 #include <sys/types.h>
 
 #include "ground/fault.h"
+#include "http/credential.h"
 #include "http/errors.h"
 
 /* A larger file is refused; some 10,000 tokens fit. */
@@ -78,8 +79,8 @@ const char *tokens_warning(const struct tokens *tokens);
  * One that tokens_open would refuse leaves the set as it was.  Each change is
  * logged once.
  *
- * tokens_find(tokens, token, len, now_ms, name):
- * Look a token up by its digest; `now_ms` is the time since 1970.  Return
+ * tokens_find(tokens, credential, now_ms, name):
+ * Find a token by its digest; `now_ms` is the time since 1970.  Return
  * HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN;
  * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
  *
@@ -92,8 +93,9 @@ const char *tokens_warning(const struct tokens *tokens);
  */
 void tokens_refresh(struct tokens *tokens, int64_t now_ms);
 void tokens_recheck(struct tokens *tokens);
-enum http_error tokens_find(struct tokens *tokens, const char *token,
-    size_t len, int64_t now_ms, char name[static TOKENS_NAME_MAX + 1]);
+enum http_error tokens_find(struct tokens *tokens,
+    const struct credential *credential, int64_t now_ms,
+    char name[static TOKENS_NAME_MAX + 1]);
 bool tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms);
 const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 

@@ -55,14 +55,14 @@ struct json_error {
 };
 
 /*
- * json_scan_object(text, len, members, nmembers, error):
- * Scan `text`.  Return 0 with `members` filled; -1 with `error` filled and
- * `members` undefined.  Keys are compared after their escapes are decoded, so
- * "\u0069d" is "id" and "id\u0000" is not.  A wanted member that is repeated is
- * marked `twice`; other members may repeat.
+ * json_scan_object(text, len, members, error):
+ * Scan `text`.  Return 0 with `members` filled, up to one without a name; -1
+ * with `error` filled and `members` undefined.  Keys are compared after their
+ * escapes are decoded, so "\u0069d" is "id" and "id\u0000" is not.  A wanted
+ * member that is repeated is marked `twice`; other members may repeat.
  */
 int json_scan_object(const char *text, size_t len, struct json_member *members,
-    size_t nmembers, struct json_error *error);
+    struct json_error *error);
 
 enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
 

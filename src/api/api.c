@@ -44,15 +44,13 @@ static enum http_error
 check_credential(
     struct api *api, struct api_call *call, const struct request *request)
 {
-	const char *token;
-	size_t len;
+	struct credential credential;
 	enum http_error error =
-	    credential_read(request->authorization, &token, &len);
+	    credential_read(request->authorization, &credential);
 
-	if (error == HTTP_OK)
-		error =
-		    tokens_find(api->tokens, token, len, api->now_ms, call->by);
-	return error;
+	return error != HTTP_OK ? error
+				: tokens_find(api->tokens, &credential,
+				      api->now_ms, call->by);
 }
 
 static bool
@@ -91,14 +89,15 @@ is_for(const struct request *request, const char *path)
 }
 
 static enum api_page
-find_page(const struct api *api, const struct request *request, bool cors)
+find_page(const struct api *api, const struct api_call *call,
+    const struct request *request)
 {
 	if (request->check != NULL || is_for(request, api->config->health_path))
 		return API_HEALTH;
 	if (is_for(request, api->config->metrics_path))
 		return API_METRICS;
 	/* A browser asks whether a page of that origin may send a plant. */
-	return cors && request->preflight_method != NULL &&
+	return call->head.origin != NULL && request->preflight_method != NULL &&
 		       is_method(request, "OPTIONS") &&
 		       request_path_is(
 			   request, api->config->base_path, RESOURCE)
@@ -156,7 +155,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	call->length = request_length(&request, &call->body_len);
 	call->chunked = request_is_chunked(&request);
 	if (!ambiguous)
-		call->page = find_page(api, &request, head->origin != NULL);
+		call->page = find_page(api, call, &request);
 	head->no_store = call->page == API_HEALTH || call->page == API_METRICS;
 	if (call->page == API_METRICS)
 		head->type = "text/plain; version=0.0.4; charset=utf-8";
@@ -180,8 +179,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 }
 
 static enum http_error
-check_body(
-    const struct api *api, const struct api_call *call, size_t len, bool whole)
+check_body(const struct api *api, const struct api_call *call, size_t len)
 {
 	bool known = call->length == REQUEST_LENGTH_OK;
 
@@ -191,7 +189,7 @@ check_body(
 		return HTTP_BODY_TOO_LARGE;
 	if (known && len < call->body_len)
 		return HTTP_BODY_SHORT;
-	if (!whole)
+	if (!call->whole)
 		return HTTP_BODY_BROKEN;
 	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
 }
@@ -228,12 +226,11 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 
 /* Step 4. */
 int
-api_body(struct api *api, struct api_call *call, const char *body, size_t len,
-    bool whole)
+api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 {
 	struct json_error json_error;
 	enum plant_fault fault;
-	enum http_error error = check_body(api, call, len, whole);
+	enum http_error error = check_body(api, call, len);
 
 	api_fail(call, error);
 	if (error != HTTP_OK)
@@ -273,8 +270,7 @@ print_body(const struct api *api, const struct api_call *call, char *body)
 	if (call->page == API_METRICS) {
 		if (store_state >= 0)
 			metrics_healthy = check_health(api) == HTTP_OK;
-		return api_metrics(
-		    api->tokens, api->config->contract_status, body);
+		return api_metrics(api, body);
 	}
 	if (call->page == API_HEALTH)
 		return (size_t)sprintf(body, "{\"status\":\"ok\"}");

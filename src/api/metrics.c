@@ -54,7 +54,7 @@ print_family(char *at, const char *name, const char *type, const char *help)
 
 /* All, since a rate needs the 0 before the first of them. */
 static char *
-print_answers(char *at, bool contract)
+print_answers(char *at, const struct config *config)
 {
 	at = print_family(at, "answers_total", "counter",
 	    "Answers to clients by status and error number.");
@@ -64,9 +64,10 @@ print_answers(char *at, bool contract)
 		at += sprintf(at,
 		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
 		    "%" PRIu64 "\n",
-		    preflight                  ? 204
-		    : contract && i != HTTP_OK ? 400
-					       : errors_status(i),
+		    preflight ? 204
+		    : config->contract_status && i != HTTP_OK
+			? 400
+			: errors_status(i),
 		    preflight ? 0 : errors_number(i),
 		    metrics[METRICS_ANSWERS + i]);
 	}
@@ -98,12 +99,11 @@ print_histogram(char *at, const struct row *row)
 }
 
 size_t
-api_metrics(
-    struct tokens *tokens, bool contract, char buf[static API_METRICS_MAX])
+api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 {
 	static const char *const results[] = { "created", "repeated",
 		"conflict" };
-	char *at = print_answers(buf, contract);
+	char *at = print_answers(buf, api->config);
 	int64_t expires_ms = 0;
 
 	at = print_family(at, "plants_total", "counter",
@@ -112,8 +112,9 @@ api_metrics(
 		at += sprintf(at,
 		    "plant_store_plants_total{result=\"%s\"} %" PRIu64 "\n",
 		    results[i], metrics[METRICS_CREATED + i]);
-	if (tokens != NULL)
-		tokens_valid(tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
+	if (api->tokens != NULL)
+		tokens_valid(
+		    api->tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
 	metrics[METRICS_EXPIRY_MS] = (uint64_t)expires_ms;
 	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
 	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();

@@ -371,8 +371,8 @@ static void
 put_csv(const struct record *record, struct export *export)
 {
 	static char text[RECORD_LINE_MAX], field[2 * RECORD_LINE_MAX + 3];
-	struct json_member members[] = { { .name = "name" },
-		{ .name = "tag" } };
+	struct json_member members[] = { { .name = "name" }, { .name = "tag" },
+		{ 0 } };
 	struct json_error error;
 	bool nul = false;
 	int n = sprintf(field, "%" PRId64, record->id);
@@ -380,7 +380,7 @@ put_csv(const struct record *record, struct export *export)
 	put(field, (size_t)n);
 	/* It is valid: the record was checked. */
 	(void)json_scan_object(
-	    record->plant, record->plant_len, members, 2, &error);
+	    record->plant, record->plant_len, members, &error);
 	for (size_t i = 0; i < 2; i++) {
 		size_t len = 0;
 
@@ -796,7 +796,7 @@ run_metrics(const struct call *call)
 {
 	static char text[API_METRICS_MAX];
 	struct config config;
-	struct tokens *tokens;
+	struct api api = { .config = &config };
 	enum fault fault;
 
 	if (config_read(&config) != FAULT_NONE)
@@ -806,11 +806,10 @@ run_metrics(const struct call *call)
 		(void)fault_report(call->store.dir, "cannot open its metrics");
 		return command_fault(fault);
 	}
-	tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
-	if (tokens != NULL)
-		fwrite(text, api_metrics(tokens, config.contract_status, text),
-		    1, stdout);
-	tokens_close(tokens);
+	api.tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
+	if (api.tokens != NULL)
+		fwrite(text, api_metrics(&api, text), 1, stdout);
+	tokens_close(api.tokens);
 	return command_fault(fault);
 }
 

@@ -142,7 +142,6 @@ cgi_serve(const struct config *config)
 	struct api_call call;
 	struct store *store = NULL;
 	enum fault fault;
-	bool whole;
 	int status = EX_OK;
 
 	/* errno reports a server that has gone, or a limit. */
@@ -167,9 +166,9 @@ cgi_serve(const struct config *config)
 		 */
 		size_t len = read_up_to(buf,
 		    call.chunked ? config->body_bytes_max + 1 : call.body_len,
-		    &whole);
+		    &call.whole);
 
-		if (api_body(&api, &call, buf, len, whole) == 0)
+		if (api_body(&api, &call, buf, len) == 0)
 			status = use_store(config, &call, &store);
 		else if (call.chunked)
 			drain(&call);

@@ -43,35 +43,31 @@ connection_place(
 	list->last = c;
 }
 
-/* CONNECTION_READY: `*len` bytes of the socket are in `buf`. */
-static enum connection_status
-receive(int fd, unsigned char *buf, size_t size, int flags, size_t *len)
+/* What is to be done with the request, by its frame. */
+static const enum connection_status statuses[] = {
+	[FCGI_FRAME_MORE] = CONNECTION_WAITING,
+	[FCGI_FRAME_COMPLETE] = CONNECTION_READY,
+	[FCGI_FRAME_BAD] = CONNECTION_GONE,
+};
+
+/*
+ * Receive bytes and pass them through the frame.  Return how many of them
+ * belong to the request; 0 if none have arrived, -1 if no more will.
+ */
+static ssize_t
+receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 {
 	ssize_t n;
 
 	do
-		n = recv(fd, buf, size, flags | MSG_DONTWAIT);
+		n = recv(c->fd, buf, size, flags | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n <= 0)
-		return n < 0 && errno == EAGAIN ? CONNECTION_WAITING
-						: CONNECTION_GONE;
-	*len = (size_t)n;
-	return CONNECTION_READY;
-}
-
-/*
- * Of `len` bytes in a buffer of `size`, `used` belong to the request.  Behind a
- * full buffer there may be more bytes, which epoll would not report again.
- */
-static enum connection_status
-verdict(struct connection *c, const struct fcgi_frame *frame, size_t used,
-    size_t len, size_t size)
-{
-	if (frame->state == FCGI_FRAME_MORE)
-		return CONNECTION_WAITING;
-	c->last = used < len || len == size;
-	return frame->state == FCGI_FRAME_COMPLETE ? CONNECTION_READY
-						   : CONNECTION_GONE;
+		return n < 0 && errno == EAGAIN ? 0 : -1;
+	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
+	/* Behind a full buffer may be bytes that epoll reports no more. */
+	c->last = used < (size_t)n || (size_t)n == size;
+	return (ssize_t)used;
 }
 
 /* An error ends the connection: bytes cannot be put back into the socket. */
@@ -79,46 +75,37 @@ static enum connection_status
 fill_spool(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
 {
-	enum connection_status status;
-	size_t len;
-
 	do {
-		status = receive(c->fd, buf, size, 0, &len);
-		if (status != CONNECTION_READY)
-			return status;
-		size_t used = fcgi_frame_feed(&c->frame, buf, len);
+		ssize_t used = receive(c, buf, size, 0);
+		if (used <= 0)
+			return used < 0 ? CONNECTION_GONE : CONNECTION_WAITING;
 		size_t max = spool_max + 2 * c->frame.params_len;
 		size_t room = c->spooled < max ? max - c->spooled : 0;
-		size_t kept = used < room ? used : room;
+		size_t kept = (size_t)used < room ? (size_t)used : room;
 		/* Signals are blocked: a short write means no memory. */
 		if (write(c->spool, buf, kept) != (ssize_t)kept)
 			return CONNECTION_GONE;
 		c->spooled += kept;
-		status = verdict(c, &c->frame, used, len, size);
-	} while (status == CONNECTION_WAITING);
-	if (status == CONNECTION_READY && lseek(c->spool, 0, SEEK_SET) < 0)
+	} while (c->frame.state == FCGI_FRAME_MORE);
+	if (lseek(c->spool, 0, SEEK_SET) < 0)
 		return CONNECTION_GONE;
-	return status;
+	return statuses[c->frame.state];
 }
 
 enum connection_status
 connection_receive(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
 {
-	struct fcgi_frame frame = { 0 };
-	enum connection_status status;
-	size_t len;
-
 	if (c->spool >= 0)
 		return fill_spool(c, buf, size, spool_max);
-	status = receive(c->fd, buf, size, MSG_PEEK, &len);
-	if (status != CONNECTION_READY)
-		return status;
+	ssize_t used = receive(c, buf, size, MSG_PEEK);
+	if (used <= 0)
+		return used < 0 ? CONNECTION_GONE : CONNECTION_WAITING;
 	c->begun = true;
-	size_t used = fcgi_frame_feed(&frame, buf, len);
-	status = verdict(c, &frame, used, len, size);
-	if (status != CONNECTION_WAITING)
-		return status;
+	if (c->frame.state != FCGI_FRAME_MORE)
+		return statuses[c->frame.state];
+	/* What was only peeked at comes again. */
+	memset(&c->frame, 0, sizeof(c->frame));
 	c->spool = memfd_create("request", MFD_CLOEXEC);
 	/* Without a descriptor: the rest may still fit into the socket. */
 	if (c->spool < 0)

@@ -24,12 +24,13 @@ struct connection {
 	size_t answer_len;
 	uint32_t events; /* for which the reactor's epoll watches it; 0: none */
 	bool begun;      /* bytes of a request have arrived */
+	bool ended;      /* nothing more will arrive, or be waited for */
 	bool busy;       /* its plant waits for the commit */
 	bool last;       /* close it after the answer: the web server does not
 			    keep it, has hung up, or has sent bytes behind the
 			    request, which libfcgi may have read */
 	size_t spooled;
-	struct fcgi_frame frame; /* of the spooled bytes */
+	struct fcgi_frame frame; /* of the bytes received or peeked at */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;

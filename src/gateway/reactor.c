@@ -128,12 +128,23 @@ warn(struct reactor *r, const char *what)
 	    errno == EMFILE ? "; raise the limit of open files" : "");
 }
 
+/* Have `fd` watched for these events, also if it is watched for others. */
 static int
-watch(struct reactor *r, int operation, int fd, uint32_t events, void *mark)
+watch(struct reactor *r, int fd, uint32_t events, void *mark)
 {
 	struct epoll_event event = { .events = events, .data.ptr = mark };
 
-	return epoll_ctl(r->epoll, operation, fd, &event);
+	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+		return 0;
+	return errno != EEXIST ? -1
+			       : epoll_ctl(r->epoll, EPOLL_CTL_MOD, fd, &event);
+}
+
+static void
+stop_listening(struct reactor *r, int64_t until_ms)
+{
+	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
+	r->listen_at_ms = until_ms;
 }
 
 /* Wait for the next request, for more of it, or for room to send. */
@@ -146,8 +157,7 @@ await(struct reactor *r, struct connection *c)
 		events |= EPOLLOUT;
 	if (events == c->events)
 		return;
-	if (watch(r, c->events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, c->fd,
-		events, c) < 0) {
+	if (watch(r, c->fd, events, c) < 0) {
 		warn(r, "cannot watch a connection");
 		connection_free(c);
 		return;
@@ -215,7 +225,7 @@ read_request(struct reactor *r, struct pending *p)
 	struct connection *c = p->connection;
 	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
 	char **variables = fastcgi_begin(&r->fastcgi, *fd);
-	bool whole, keep;
+	bool keep;
 
 	if (variables == NULL) {
 		*fd = -1;
@@ -224,14 +234,14 @@ read_request(struct reactor *r, struct pending *p)
 	int refused = api_head(&r->api, &p->call, variables);
 	/* One byte more than allowed shows that there is more. */
 	size_t len = fastcgi_read_body(&r->fastcgi, r->body,
-	    (int)r->api.config->body_bytes_max + 1, &whole);
+	    (int)r->api.config->body_bytes_max + 1, &p->call.whole);
 	p->id = fastcgi_end(&r->fastcgi, &keep);
 	/* If spooled, the socket has been read to the request's end. */
-	if (!keep || (!whole && c->spool < 0))
+	if (!keep || (!p->call.whole && c->spool < 0))
 		c->last = true;
 	connection_renew(c);
-	c->busy = refused == 0 &&
-		  api_body(&r->api, &p->call, r->body, len, whole) == 0;
+	c->busy =
+	    refused == 0 && api_body(&r->api, &p->call, r->body, len) == 0;
 	return 0;
 }
 
@@ -254,20 +264,19 @@ serve(struct reactor *r, struct connection *c)
 		answer(r, &p);
 }
 
-/* `ended`: nothing more will arrive, or be waited for. */
 static void
-receive(struct reactor *r, struct connection *c, bool ended)
+receive(struct reactor *r, struct connection *c)
 {
 	bool begun = c->begun;
 
 	switch (connection_receive(c, r->scratch, SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
 	case CONNECTION_READY:
-		c->last |= ended;
+		c->last |= c->ended;
 		serve(r, c);
 		return;
 	case CONNECTION_WAITING:
-		if (ended)
+		if (c->ended)
 			break;
 		if (!begun && c->begun)
 			connection_place(c, &r->waiting, r->now_ms);
@@ -284,15 +293,14 @@ static void
 rest(struct reactor *r)
 {
 	warn(r, "cannot accept connections");
-	watch(r, EPOLL_CTL_DEL, LISTENER, 0, NULL);
-	r->listen_at_ms = r->now_ms + REST_MS;
+	stop_listening(r, r->now_ms + REST_MS);
 }
 
 static void
 start_listening(struct reactor *r)
 {
 	/* Exclusive: one arrival wakes one reactor of one process. */
-	if (watch(r, EPOLL_CTL_ADD, LISTENER, EPOLLIN | EPOLLEXCLUSIVE, r) < 0)
+	if (watch(r, LISTENER, EPOLLIN | EPOLLEXCLUSIVE, r) < 0)
 		rest(r);
 	else
 		r->listen_at_ms = NEVER;
@@ -316,7 +324,7 @@ accept_connections(struct reactor *r)
 		if (c == NULL)
 			continue;
 		connection_place(c, &r->waiting, r->now_ms);
-		receive(r, c, false);
+		receive(r, c);
 	}
 }
 
@@ -330,10 +338,11 @@ end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 	struct connection *c;
 
 	while ((c = list->first) != NULL && c->deadline_ms <= now_ms) {
+		c->ended = true;
 		if (c->answer != NULL)
 			connection_free(c);
 		else
-			receive(r, c, true);
+			receive(r, c);
 	}
 }
 
@@ -392,14 +401,14 @@ begin_drain(struct reactor *r)
 
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + DRAIN_TIMEOUT_MS;
-	watch(r, EPOLL_CTL_DEL, LISTENER, 0, NULL);
+	stop_listening(r, NEVER);
 	/* An arrival that woke this reactor would wake no other. */
 	accept_connections(r);
 	r->listen_at_ms = NEVER;
 	for (c = r->kept.first; c != NULL; c = next) {
 		next = c->next;
 		/* A request that has begun to arrive is answered. */
-		receive(r, c, false);
+		receive(r, c);
 	}
 	free_list(&r->kept);
 }
@@ -407,14 +416,15 @@ begin_drain(struct reactor *r)
 static void
 handle_event(struct reactor *r, struct connection *c, uint32_t events)
 {
+	if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+		c->ended = true;
 	if (c->busy)
 		/* Hung up, or sent its next request too early. */
 		c->last = true;
 	else if (c->answer != NULL)
 		after_send(r, c, connection_send(c, c->answer, c->answer_len));
 	else
-		receive(
-		    r, c, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+		receive(r, c);
 }
 
 /* Wait for events and handle them.  0, or -1 if epoll fails. */
@@ -582,8 +592,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	/* Edge-triggered: reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||
-	    r->epoll < 0 ||
-	    watch(r, EPOLL_CTL_ADD, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
+	    r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
 	    start_thread(r) < 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		reactor_free(r);

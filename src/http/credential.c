@@ -57,7 +57,7 @@ list_has_bearer(const char *at)
 }
 
 enum http_error
-credential_read(const char *authorization, const char **token, size_t *len)
+credential_read(const char *authorization, struct credential *credential)
 {
 	const char *text = authorization == NULL ? "" : authorization;
 	const char *rest;
@@ -80,7 +80,6 @@ credential_read(const char *authorization, const char **token, size_t *len)
 	if (rest[strspn(rest, " \t")] != '\0')
 		return HTTP_CREDENTIAL_MALFORMED;
 
-	*token = text;
-	*len = token_len;
+	*credential = (struct credential){ text, token_len };
 	return HTTP_OK;
 }

@@ -472,14 +472,15 @@ tokens_recheck(struct tokens *tokens)
 }
 
 enum http_error
-tokens_find(struct tokens *tokens, const char *token, size_t len,
+tokens_find(struct tokens *tokens, const struct credential *credential,
     int64_t now_ms, char name[static TOKENS_NAME_MAX + 1])
 {
 	struct token key;
 	const struct token *wanted = &key, **found = NULL;
 	enum http_error error = HTTP_CREDENTIAL_UNKNOWN;
 
-	if (EVP_Digest(token, len, key.digest, NULL, tokens->sha256, NULL) != 1)
+	if (EVP_Digest(credential->token, credential->len, key.digest, NULL,
+		tokens->sha256, NULL) != 1)
 		return HTTP_INTERNAL;
 	pthread_mutex_lock(&tokens->lock);
 	/* The time of a search depends on digests, which disclose no token. */

@@ -88,7 +88,7 @@ enum plant_fault
 plant_read(
     struct plant *plant, const char *body, size_t len, struct json_error *error)
 {
-	struct json_member members[NMEMBERS] = {
+	struct json_member members[NMEMBERS + 1] = {
 		[ID] = { .name = "id" },
 		[NAME] = { .name = "name" },
 		[TAG] = { .name = "tag" },
@@ -98,7 +98,7 @@ plant_read(
 	char *text, *to;
 	int64_t id;
 
-	if (json_scan_object(body, len, members, NMEMBERS, error) != 0)
+	if (json_scan_object(body, len, members, error) != 0)
 		return PLANT_NOT_JSON;
 	fault = check_members(members, body, &id);
 	if (fault != PLANT_OK)

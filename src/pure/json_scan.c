@@ -17,8 +17,8 @@ struct scan {
 	size_t len, at;
 	uint64_t objects; /* a bit a level, the innermost lowest: an object */
 	unsigned depth;
+	bool opened; /* the last token was an opening bracket */
 	struct json_member *members;
-	size_t nmembers;
 	struct json_member *open; /* wanted, and its value is being scanned */
 	struct json_error *error;
 };
@@ -188,9 +188,8 @@ scan_key(struct scan *scan)
 		return fail_expected(scan, "expected a member name in quotes");
 	if (scan_string(scan) != 0)
 		return -1;
-	for (size_t i = 0; scan->depth == 1 && i < scan->nmembers; i++) {
-		struct json_member *member = &scan->members[i];
-
+	for (struct json_member *member = scan->members;
+	     scan->depth == 1 && member->name != NULL; member++) {
 		if (!json_string_is(
 			scan->text + start, scan->at - start, member->name))
 			continue;
@@ -222,6 +221,7 @@ scan_value(struct scan *scan)
 		scan->open->type = type;
 		scan->open->at = scan->at;
 	}
+	scan->opened = type == JSON_OBJECT || type == JSON_ARRAY;
 	switch (type) {
 	case JSON_OBJECT:
 	case JSON_ARRAY:
@@ -246,13 +246,13 @@ scan_value(struct scan *scan)
 }
 
 /*
- * After a value, or right after an opening bracket (`empty`): close what ends
- * here.  Return 0 at the place of a next member or element, or with depth 0.
+ * After a value or an opening bracket: close what ends here.  Return 0 at the
+ * place of a next member or element, or with depth 0.
  */
 static int
-scan_ends(struct scan *scan, bool empty)
+scan_ends(struct scan *scan)
 {
-	for (; scan->depth > 0; empty = false) {
+	for (; scan->depth > 0; scan->opened = false) {
 		if (scan->depth == 1 && scan->open != NULL) {
 			scan->open->len = scan->at - scan->open->at;
 			scan->open = NULL;
@@ -263,7 +263,7 @@ scan_ends(struct scan *scan, bool empty)
 		scan->depth--;
 		scan->objects >>= 1;
 	}
-	if (scan->depth == 0 || empty)
+	if (scan->depth == 0 || scan->opened)
 		return 0;
 	if (!take(scan, ','))
 		return fail_expected(scan,
@@ -290,25 +290,20 @@ scan_begin(struct scan *scan)
 
 int
 json_scan_object(const char *text, size_t len, struct json_member *members,
-    size_t nmembers, struct json_error *error)
+    struct json_error *error)
 {
-	struct scan scan = { .text = text,
-		.len = len,
-		.members = members,
-		.nmembers = nmembers,
-		.error = error };
-	unsigned depth;
+	struct scan scan = {
+		.text = text, .len = len, .members = members, .error = error
+	};
 
-	for (size_t i = 0; i < nmembers; i++)
-		members[i] = (struct json_member){ .name = members[i].name };
+	for (; members->name != NULL; members++)
+		*members = (struct json_member){ .name = members->name };
 	if (scan_begin(&scan) != 0)
 		return -1;
 	do {
 		if (in_object(&scan) && scan_key(&scan) != 0)
 			return -1;
-		depth = scan.depth;
-		if (scan_value(&scan) != 0 ||
-		    scan_ends(&scan, scan.depth > depth) != 0)
+		if (scan_value(&scan) != 0 || scan_ends(&scan) != 0)
 			return -1;
 	} while (scan.depth > 0);
 	skip_space(&scan);

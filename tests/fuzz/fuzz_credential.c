@@ -11,8 +11,9 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *value = malloc(size + 1);
-	const char *token = NULL, *expected = NULL;
-	size_t len = 0, expected_len = 0;
+	struct credential found = { 0 };
+	const char *expected = NULL;
+	size_t expected_len = 0;
 	enum http_error error;
 	int number;
 
@@ -20,14 +21,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 0)
 		memcpy(value, data, size);
 	value[size] = '\0';
-	error = credential_read(value, &token, &len);
+	error = credential_read(value, &found);
 	number = model_credential(value, &expected, &expected_len);
 	if (number == 0) {
 		REQUIRE(error == HTTP_OK);
-		REQUIRE(token == expected && len == expected_len);
+		REQUIRE(found.token == expected && found.len == expected_len);
 	} else
 		REQUIRE(error != HTTP_OK && errors_number(error) == number);
 	free(value);
-	REQUIRE(credential_read(NULL, &token, &len) == HTTP_CREDENTIAL_MISSING);
+	REQUIRE(credential_read(NULL, &found) == HTTP_CREDENTIAL_MISSING);
 	return 0;
 }

@@ -21,7 +21,8 @@ scan(const char *text, size_t len, struct json_member *members,
 {
 	for (size_t i = 0; i < MEMBERS; i++)
 		members[i].name = names[i];
-	return json_scan_object(text, len, members, MEMBERS, error);
+	members[MEMBERS].name = NULL;
+	return json_scan_object(text, len, members, error);
 }
 
 static enum json_member_type
@@ -85,7 +86,7 @@ check_member(const char *text, size_t len, const struct json_member *member,
 static void
 check_prefix(const char *text, size_t len, size_t cut)
 {
-	struct json_member members[MEMBERS];
+	struct json_member members[MEMBERS + 1];
 	struct json_error error;
 	size_t spaces = 0;
 
@@ -102,7 +103,7 @@ check_prefix(const char *text, size_t len, size_t cut)
 static void
 check_error(const char *text, size_t len, const struct json_error *error)
 {
-	struct json_member members[MEMBERS];
+	struct json_member members[MEMBERS + 1];
 	struct model_member none[1];
 	struct json_error before;
 
@@ -186,7 +187,7 @@ check_canonical(const char *text, size_t len)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct json_member members[MEMBERS], again[MEMBERS];
+	struct json_member members[MEMBERS + 1], again[MEMBERS + 1];
 	struct model_member model[MEMBERS];
 	const char *text = (const char *)data;
 	struct json_error error;

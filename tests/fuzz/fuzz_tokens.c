@@ -125,7 +125,8 @@ static void
 check_find(struct tokens *tokens, const struct set *set)
 {
 	char name[TOKENS_NAME_MAX + 1] = "";
-	enum http_error error = tokens_find(tokens, "good", 4, NOW_MS, name);
+	enum http_error error = tokens_find(
+	    tokens, &(struct credential){ "good", 4 }, NOW_MS, name);
 	const struct token *found = NULL;
 
 	for (size_t i = 0; i < set->count; i++)

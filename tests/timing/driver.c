@@ -51,8 +51,8 @@ refuse_well(const struct setting *setting, const char *token, size_t len)
 {
 	char name[TOKENS_NAME_MAX + 1];
 
-	return tokens_find(setting->tokens, token, len, 0, name) ==
-	       HTTP_CREDENTIAL_UNKNOWN;
+	return tokens_find(setting->tokens, &(struct credential){ token, len },
+		   0, name) == HTTP_CREDENTIAL_UNKNOWN;
 }
 
 /* volatile: a loop that ends early, not the C library's comparison. */

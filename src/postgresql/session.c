@@ -6,6 +6,9 @@
  * is a refusal; an error, a warning or a lost connection after it may come from
  * the commit: a wait for a standby that was cancelled is a warning, followed by
  * success.
+ *
+ * Nothing that blocks is asked of libpq but to look a name up: a server that
+ * sends without end would hold it for ever.
  */
 #include "session.h"
 
@@ -20,8 +23,11 @@
 
 #include "ground/clock.h"
 
-/* A server that refuses so soon may be asked why. */
-#define PROMPT_MS 1000
+/* Of libpq there are fewer than 50. */
+#define OPTIONS_MAX 64
+/* For a host, if connect_timeout is not set; and the longest. */
+#define CONNECT_TIMEOUT_S 2
+#define CONNECT_TIMEOUT_MAX_S 60
 /*
  * How long a statement waits for an id that another session holds: for as long
  * as its commit takes, or its standby is away.
@@ -30,28 +36,8 @@
 #define ANOTHER_FORM "an answer of another form"
 /* Of an answer: more than a reader's rows, or the plants of a batch. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
-
-/*
- * Each parameter is an array, a line for each element: no plant, name or time
- * contains a newline.  Nothing is returned of ids that are stored already.
- */
-#define LINES(text) "string_to_array(" text "::text, chr(10))"
-/* clang-format off */
-#define INSERT(ids, plants, by, at) \
-	"INSERT INTO plants (id, plant, stored_by, stored_at)" \
-	" SELECT * FROM ROWS FROM (pg_catalog.unnest(" LINES(ids) \
-	"::bigint[]), pg_catalog.unnest(" LINES(plants) ")," \
-	" pg_catalog.unnest(" LINES(by) "), pg_catalog.unnest(" LINES(at) \
-	"::timestamptz[]))" \
-	" ON CONFLICT (id) DO NOTHING RETURNING id"
-/* clang-format on */
-/*
- * A row can be seen before a standby has it.  The lock is a write, so its
- * commit waits for the standby, which then has all that was written before.
- */
-#define REPEAT(ids)                                           \
-	"SELECT id, plant FROM plants WHERE id = ANY(" LINES( \
-	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
+/* Before the first statement: certificates, parameters, notices. */
+#define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
 
 /*
  * The tables' schema is one that search_path names: not "$user", as whoever may
@@ -95,39 +81,16 @@ static const char check[] =
     " set_config('lock_timeout', '" LOCK_TIMEOUT "', false)"
     " FROM plants_schema";
 
-/*
- * The message goes into the log alone.  A commit that waits keeps a session of
- * our role, even after its client has gone: then one more does not wait.
- */
-#define PROBE(statement)                                                   \
-	"WITH probe AS (" statement ")"                                    \
-	" SELECT pg_catalog.pg_logical_emit_message(true, 'plant-store', " \
-	"'')::text"                                                        \
-	" WHERE NOT EXISTS (SELECT FROM pg_stat_activity"                  \
-	" WHERE usename = current_user"                                    \
-	" AND (wait_event = 'SyncRep' OR state = 'active' AND query LIKE " \
-	"'WITH probe%')"                                                   \
-	" AND coalesce(query_start, backend_start)"                        \
-	" < clock_timestamp() - interval '4.5 s')"
-const struct statement session_probe = {
-	PROBE(
-	    "INSERT INTO plants (id, plant, stored_by, stored_at)"
-	    " SELECT id, plant, stored_by, stored_at FROM plants WHERE false"),
-	.columns = 1
-};
-const char session_confirm[] = PROBE("SELECT");
-
 /* What helps against errors, by how their codes begin. */
+#define NO_TABLES "; make the tables with: plant-store schema | psql"
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
 	const char *code;
 	enum fault fault; /* FAULT_SETUP: an operator has to mend it */
 	const char *text;
 } remedies[] = {
-	{ "42P01", FAULT_SETUP,
-	    "; make the tables with: plant-store schema | psql" },
-	{ "3F000", FAULT_SETUP,
-	    "; make the tables with: plant-store schema | psql" },
+	{ "42P01", FAULT_SETUP, NO_TABLES },
+	{ "3F000", FAULT_SETUP, NO_TABLES },
 	{ "3D000", FAULT_SETUP,
 	    "; create the database, and its tables with: plant-store schema | "
 	    "psql" },
@@ -209,7 +172,7 @@ receive_notice(void *context, const PGresult *notice)
 	}
 }
 
-/* --- Statements --- */
+/* --- Waiting --- */
 
 /* By TCP; 0 for a server on this machine's socket, which is not limited. */
 static uint64_t
@@ -222,31 +185,38 @@ count_received(const struct session *session)
 	return info.tcpi_bytes_received;
 }
 
-/*
- * Wait until PQgetResult does not block; false, with the reason, if the
- * deadline passes, the connection is lost or too much is received.
- */
+/* False, with the reason, if a limit is reached before one of the events. */
 static bool
-wait_for_result(struct session *session, int64_t deadline_ms, uint64_t max)
+wait_for(struct session *session, int events)
+{
+	struct pollfd ready = { PQsocket(session->conn), (short)events, 0 };
+	int64_t left_ms;
+
+	do {
+		left_ms = session->deadline_ms - clock_ms(CLOCK_MONOTONIC);
+		if (left_ms > 0 &&
+		    count_received(session) <= session->bytes_max)
+			continue;
+		print_reason(session,
+		    left_ms <= 0 ? "no answer within the deadline"
+				 : "an answer that is too large",
+		    "");
+		return false;
+	} while (poll(&ready, 1, (int)left_ms) <= 0);
+	return true;
+}
+
+/* Wait until PQgetResult does not block; false, with the reason: it cannot. */
+static bool
+wait_for_result(struct session *session)
 {
 	int unsent;
 
 	while (
 	    (unsent = PQflush(session->conn)) > 0 || PQisBusy(session->conn)) {
-		int64_t left_ms = deadline_ms - clock_ms(CLOCK_MONOTONIC);
-		struct pollfd ready = { .fd = PQsocket(session->conn),
-			.events =
-			    (short)(POLLIN | (unsent > 0 ? POLLOUT : 0)) };
-
-		if (left_ms <= 0 || count_received(session) > max) {
-			print_reason(session,
-			    left_ms <= 0 ? "no answer within the deadline"
-					 : "an answer that is too large",
-			    "");
+		if (!wait_for(session, POLLIN | (unsent > 0 ? POLLOUT : 0)))
 			return false;
-		}
-		if (poll(&ready, 1, (int)left_ms) > 0 &&
-		    !PQconsumeInput(session->conn)) {
+		if (!PQconsumeInput(session->conn)) {
 			note_error(session, NULL);
 			return false;
 		}
@@ -254,21 +224,23 @@ wait_for_result(struct session *session, int64_t deadline_ms, uint64_t max)
 	return true;
 }
 
+/* --- Statements --- */
+
 /*
  * Whether an error that came before the statement's end shows that nothing was
  * done.  08: the connection; 40003: not known to the server itself; 57P: the
  * server goes down; 58, XX: it may be damaged.
  */
 static bool
-is_refusal(const char *sqlstate)
+is_refusal(const struct session *session)
 {
 	static const char *const unsure[] = { "08", "40003", "57P", "58",
 		"XX" };
 
 	for (size_t i = 0; i < sizeof(unsure) / sizeof(unsure[0]); i++)
-		if (strncmp(sqlstate, unsure[i], strlen(unsure[i])) == 0)
+		if (session_is_code(session, unsure[i]))
 			return false;
-	return sqlstate[0] != '\0';
+	return session->sqlstate[0] != '\0';
 }
 
 /* Whether it has the columns of the statement, and no NULL. */
@@ -285,21 +257,19 @@ is_expected(const PGresult *result, int columns)
 	return is;
 }
 
-/* `*rows` is set if the statement came to its end. */
+/* The rows are kept if the statement came to its end. */
 static enum session_result
-collect(
-    struct session *session, int columns, int64_t deadline_ms, PGresult **rows)
+collect(struct session *session, int columns)
 {
 	enum session_result status = SESSION_UNKNOWN;
-	uint64_t max = count_received(session) + ANSWER_BYTES_MAX;
 	PGresult *result;
 
-	for (int n = 0; wait_for_result(session, deadline_ms, max); n++) {
+	for (int n = 0; wait_for_result(session); n++) {
 		result = PQgetResult(session->conn);
 		if (result == NULL)
 			return session->warned ? SESSION_UNKNOWN : status;
 		if (n == 0 && is_expected(result, columns)) {
-			*rows = result;
+			session->rows = result;
 			status = SESSION_DONE;
 			continue;
 		}
@@ -311,21 +281,29 @@ collect(
 			print_reason(session, ANOTHER_FORM, "");
 			break;
 		}
-		status = n == 0 && is_refusal(session->sqlstate)
-			     ? SESSION_REFUSED
-			     : SESSION_UNKNOWN;
+		status = n == 0 && is_refusal(session) ? SESSION_REFUSED
+						       : SESSION_UNKNOWN;
 	}
 	return SESSION_UNKNOWN;
 }
 
+static void
+drop_rows(struct session *session)
+{
+	PQclear(session->rows);
+	session->rows = NULL;
+}
+
 enum session_result
 session_run(struct session *session, const struct statement *statement,
-    int64_t deadline_ms, PGresult **rows)
+    int64_t deadline_ms)
 {
 	enum session_result status = SESSION_UNKNOWN;
 	const char *text = statement->text;
 
-	*rows = NULL;
+	drop_rows(session);
+	session->deadline_ms = deadline_ms;
+	session->bytes_max = count_received(session) + ANSWER_BYTES_MAX;
 	session->warned = false;
 	session->sqlstate[0] = '\0';
 	strcpy(session->reason, "no answer");
@@ -334,15 +312,30 @@ session_run(struct session *session, const struct statement *statement,
 		      statement->values, NULL, NULL, 0)
 		: PQsendQueryParams(
 		      session->conn, text, 0, NULL, NULL, NULL, NULL, 0))
-		status =
-		    collect(session, statement->columns, deadline_ms, rows);
+		status = collect(session, statement->columns);
 	else
 		note_error(session, NULL);
-	if (status != SESSION_DONE) {
-		PQclear(*rows);
-		*rows = NULL;
-	}
+	if (status != SESSION_DONE)
+		drop_rows(session);
 	return status;
+}
+
+enum fault
+session_query(
+    struct session *session, const char *sql, int columns, int timeout_ms)
+{
+	const struct statement statement = { .text = sql, .columns = columns };
+
+	return session_run(session, &statement,
+		   clock_ms(CLOCK_MONOTONIC) + timeout_ms) == SESSION_DONE
+		   ? FAULT_NONE
+		   : find_remedy(session->sqlstate)->fault;
+}
+
+bool
+session_is_code(const struct session *session, const char *begin)
+{
+	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
 }
 
 bool
@@ -356,7 +349,7 @@ session_is_alive(struct session *session)
 /* --- Connecting --- */
 
 /* The code of a server's refusal to connect stands as in ":  28P01: ". */
-static const struct remedy *
+static struct remedy
 find_connect_remedy(const char *message)
 {
 	const struct remedy *remedy = find_remedy("");
@@ -367,115 +360,101 @@ find_connect_remedy(const char *message)
 		if (strcspn(message, ": ") == 5)
 			remedy = find_remedy(message);
 	}
-	return remedy;
+	return *remedy;
 }
 
-/*
- * Only in calls that block does libpq pass from a host that does not answer to
- * the next.
- */
-static enum fault
-connect_server(struct session *session, const char *database)
+/* Connect to one host; if that fails, add why to `messages`. */
+static struct remedy
+try_host(struct session *session, const char *const *keys,
+    const char *const *values, char messages[static SESSION_REASON_MAX])
 {
-	/* The connection string may override those before it. */
-	static const char *const keys[] = { "connect_timeout",
-		"tcp_user_timeout", "keepalives_idle", "keepalives_interval",
-		"keepalives_count", "target_session_attrs", "application_name",
-		"dbname", "client_encoding", NULL };
-	const char *const values[] = { "2", "3000", "2", "1", "2", "read-write",
-		"plant-store", database, "UTF8", NULL };
-	int64_t begin_ms = clock_ms(CLOCK_MONOTONIC);
-	PGconn *conn = PQconnectdbParams(keys, values, 1);
+	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+	PGconn *conn = PQconnectStartParams(keys, values, 0);
 	struct remedy remedy = *find_remedy("");
+	size_t len = strlen(messages);
 
+	PQfinish(session->conn);
 	session->conn = conn;
-	if (PQstatus(conn) != CONNECTION_OK &&
-	    clock_ms(CLOCK_MONOTONIC) - begin_ms < PROMPT_MS) {
-		if (PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT)
-			/* Such as an unknown sslmode. */
-			remedy.fault = FAULT_SETUP;
-		else {
-			/* Once more, to hear the code of a refusal. */
-			PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
-			PQreset(conn);
-			PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-			remedy = *find_connect_remedy(PQerrorMessage(conn));
+	session->bytes_max = HANDSHAKE_BYTES_MAX;
+	strcpy(session->reason, "");
+	/* Such as an unknown sslmode; no host was tried. */
+	if (PQstatus(conn) == CONNECTION_BAD &&
+	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
+		remedy.fault = FAULT_SETUP;
+	PQsetNoticeReceiver(conn, receive_notice, session);
+	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* with the code */
+	PQsetnonblocking(conn, 1);
+	while (PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK) {
+		if (!wait_for(session,
+			next == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
+			snprintf(messages + len, SESSION_REASON_MAX - len,
+			    "connection to server at \"%s\", port %s: %s\n",
+			    PQhost(conn), PQport(conn), session->reason);
+			return remedy;
 		}
+		next = PQconnectPoll(conn);
 	}
-	if (PQstatus(conn) == CONNECTION_OK)
-		return FAULT_NONE;
-	if (strstr(PQerrorMessage(conn), strerror(EAFNOSUPPORT)) != NULL)
+	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+	if (next == PGRES_POLLING_OK) {
+		remedy.fault = FAULT_NONE;
+		return remedy;
+	}
+	const char *message = PQerrorMessage(conn);
+	snprintf(messages + len, SESSION_REASON_MAX - len, "%s", message);
+	if (remedy.fault == FAULT_BUSY)
+		remedy = find_connect_remedy(message);
+	if (strstr(message, strerror(EAFNOSUPPORT)) != NULL)
 		remedy.text = "; the unit's drop-in database.conf lets the "
 			      "service reach a network";
 	if (PQconnectionNeedsPassword(conn))
 		remedy = (struct remedy){ "", FAULT_SETUP,
 			"; put it into the connection string, or into the file "
 			"that its passfile= names" };
-	print_reason(session, PQerrorMessage(conn), remedy.text);
-	return remedy.fault;
+	return remedy;
 }
 
-/* `row`: the only one, or NULL if its statement may have any number. */
+/* One host after the other: PQconnectPoll never leaves one that is silent. */
 static enum fault
-run_query(struct session *session, const char *sql, int columns, PGresult **row)
+connect_server(struct session *session, PQconninfoOption *options)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	const struct statement statement = { sql, columns, 0, NULL };
-	PGresult *rows;
+	/* The connection string may override the first ones. */
+	const char *keys[OPTIONS_MAX + 2] = { "tcp_user_timeout",
+		"keepalives_idle", "keepalives_interval", "keepalives_count",
+		"target_session_attrs", "application_name" };
+	const char *values[OPTIONS_MAX + 2] = { "3000", "2", "1", "2",
+		"read-write", "plant-store" };
+	enum { HOST, HOSTADDR, PORT, LISTS };
+	static const char *const lists[] = { "host", "hostaddr", "port" };
+	char *left[LISTS] = { NULL }, messages[SESSION_REASON_MAX] = "";
+	int places[LISTS], n = 6, timeout_s = CONNECT_TIMEOUT_S;
+	struct remedy remedy;
 
-	if (session_run(session, &statement, deadline_ms, &rows) !=
-	    SESSION_DONE)
-		return find_remedy(session->sqlstate)->fault;
-	if (row != NULL && PQntuples(rows) == 1) {
-		*row = rows;
-		return FAULT_NONE;
+	for (; options->keyword != NULL && n < OPTIONS_MAX; options++, n++) {
+		keys[n] = options->keyword;
+		values[n] = options->val;
+		for (int i = 0; i < LISTS; i++)
+			if (strcmp(keys[n], lists[i]) == 0) {
+				places[i] = n;
+				left[i] = options->val;
+			}
+		if (strcmp(keys[n], "connect_timeout") == 0 && values[n])
+			timeout_s = atoi(values[n]);
 	}
-	PQclear(rows);
-	print_reason(session, ANOTHER_FORM, "");
-	return row == NULL ? FAULT_NONE : FAULT_BUSY;
-}
-
-static enum fault
-check_server(struct session *session)
-{
-	PGresult *row;
-	enum fault fault = run_query(session, find_tables, 1, &row);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	bool found = PQgetvalue(row, 0, 0)[0] != '\0';
-	PQclear(row);
-	print_reason(session,
-	    "no schema that search_path names has the table plants_schema",
-	    find_remedy("42P01")->text);
-	fault = found ? run_query(session, check, 5, &row) : FAULT_SETUP;
-	if (fault != FAULT_NONE)
-		return fault;
-	snprintf(session->standbys, sizeof(session->standbys), "%s",
-	    PQgetvalue(row, 0, 1));
-	print_reason(session, PQgetvalue(row, 0, 0), "");
-	if (strcmp(PQgetvalue(row, 0, 2), "on") != 0 ||
-	    strcmp(PQgetvalue(row, 0, 3), "warning") != 0)
-		print_reason(session, "a setting was not taken", "");
-	PQclear(row);
-	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
-}
-
-/* Planning a statement shows what the tables and our rights lack. */
-static enum fault
-prepare_commit(struct session *session)
-{
-	static const char *const statements[] = {
-		"EXPLAIN " INSERT("NULL", "NULL", "NULL", "NULL"),
-		"EXPLAIN " REPEAT("NULL"),
-		"PREPARE " INSERT_NAME " AS " INSERT("$1", "$2", "$3", "$4"),
-		"PREPARE " REPEAT_NAME " AS " REPEAT("$1"),
-	};
-	enum fault fault = FAULT_NONE;
-
-	for (int i = 0; i < 4 && fault == FAULT_NONE; i++)
-		fault = run_query(session, statements[i], i < 2, NULL);
-	return fault;
+	if (timeout_s <= 0 || timeout_s > CONNECT_TIMEOUT_MAX_S)
+		timeout_s = CONNECT_TIMEOUT_MAX_S;
+	keys[n] = "client_encoding";
+	values[n] = "UTF8";
+	do {
+		for (int i = 0; i < LISTS; i++)
+			if (left[i] != NULL)
+				values[places[i]] = strsep(&left[i], ",");
+		session->deadline_ms =
+		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
+		remedy = try_host(session, keys, values, messages);
+	} while (remedy.fault == FAULT_BUSY &&
+		 (left[HOST] != NULL || left[HOSTADDR] != NULL));
+	print_reason(session, messages, remedy.text);
+	return remedy.fault;
 }
 
 /*
@@ -483,33 +462,80 @@ prepare_commit(struct session *session)
  * host or a database, which are logged and sent.  Also libpq's own message may
  * have a part of it.
  */
+static bool
+is_string(const char *database)
+{
+	const char *rest = database + strspn(database, "postgresql");
+
+	if (strncmp(rest, "://", 3) != 0)
+		return true;
+	rest += 3;
+	rest += strcspn(rest, "@/");
+	rest += *rest != '\0';
+	return rest[strcspn(rest, "@?")] != '@';
+}
+
 static enum fault
-check_string(struct session *session, const char *database)
+connect_string(struct session *session, const char *database)
 {
 	PQconninfoOption *options = PQconninfoParse(database, NULL);
-	const char *rest = database + strspn(database, "postgresql");
-	bool good = options != NULL;
+	enum fault fault = FAULT_SETUP;
 
-	if (strncmp(rest, "://", 3) == 0) {
-		rest += 3;
-		rest += strcspn(rest, "@/");
-		rest += *rest != '\0';
-		good = good && rest[strcspn(rest, "@?")] != '@';
-	}
+	if (options != NULL && is_string(database))
+		fault = connect_server(session, options);
+	else
+		print_reason(session,
+		    "PLANT_STORE_DATABASE: not a connection string of libpq, "
+		    "such as postgresql://plants@db/plants; write %40 for an @ "
+		    "of the password, %2F for a /, %XX for another character",
+		    "");
 	PQconninfoFree(options);
-	if (good)
-		return FAULT_NONE;
-	print_reason(session,
-	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "
-	    "postgresql://plants@db/plants; write %40 for an @ of the "
-	    "password, %2F for a /, %XX for another character",
-	    "");
-	return FAULT_SETUP;
+	return fault;
+}
+
+/* Run SQL that gives one row. */
+static enum fault
+query_row(struct session *session, const char *sql, int columns)
+{
+	enum fault fault =
+	    session_query(session, sql, columns, SESSION_TIMEOUT_MS);
+
+	if (fault != FAULT_NONE || PQntuples(session->rows) == 1)
+		return fault;
+	print_reason(session, ANOTHER_FORM, "");
+	return FAULT_BUSY;
+}
+
+static enum fault
+check_server(struct session *session)
+{
+	enum fault fault = query_row(session, find_tables, 1);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (PQgetlength(session->rows, 0, 0) == 0) {
+		print_reason(session,
+		    "no schema that search_path names has the table "
+		    "plants_schema",
+		    NO_TABLES);
+		return FAULT_SETUP;
+	}
+	fault = query_row(session, check, 5);
+	if (fault != FAULT_NONE)
+		return fault;
+	const PGresult *row = session->rows;
+	snprintf(session->standbys, sizeof(session->standbys), "%s",
+	    PQgetvalue(row, 0, 1));
+	print_reason(session, PQgetvalue(row, 0, 0), "");
+	if (strcmp(PQgetvalue(row, 0, 2), "on") != 0 ||
+	    strcmp(PQgetvalue(row, 0, 3), "warning") != 0)
+		print_reason(session, "a setting was not taken", "");
+	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
 }
 
 struct session *
-session_open(const char *database, bool writes, enum fault *fault,
-    char reason[static SESSION_REASON_MAX])
+session_open(const char *database, const struct statement *setup,
+    enum fault *fault, char reason[static SESSION_REASON_MAX])
 {
 	struct session *session = calloc(1, sizeof(*session));
 
@@ -518,19 +544,15 @@ session_open(const char *database, bool writes, enum fault *fault,
 		strcpy(reason, "no memory");
 		return NULL;
 	}
-	*fault = check_string(session, database);
+	*fault = connect_string(session, database);
 	if (*fault == FAULT_NONE)
-		*fault = connect_server(session, database);
-	if (*fault == FAULT_NONE) {
-		PQsetNoticeReceiver(session->conn, receive_notice, session);
-		PQsetnonblocking(session->conn, 1);
 		*fault = check_server(session);
-	}
-	if (*fault == FAULT_NONE && writes)
-		*fault = prepare_commit(session);
+	for (; *fault == FAULT_NONE && setup->text != NULL; setup++)
+		*fault = session_query(
+		    session, setup->text, setup->columns, SESSION_TIMEOUT_MS);
 	if (*fault == FAULT_NONE)
 		return session;
-	memcpy(reason, session->reason, SESSION_REASON_MAX);
+	strcpy(reason, session->reason);
 	session_close(session);
 	return NULL;
 }
@@ -540,6 +562,7 @@ session_close(struct session *session)
 {
 	if (session == NULL)
 		return;
+	drop_rows(session);
 	PQfinish(session->conn);
 	free(session);
 }

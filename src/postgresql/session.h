@@ -19,8 +19,12 @@
 
 struct session {
 	PGconn *conn;
+	PGresult *rows; /* of the last statement if it was done, or NULL */
 	struct session *next; /* the owner's */
-	bool warned;          /* the statement at hand got a warning */
+	/* The limits of what is waited for. */
+	int64_t deadline_ms;
+	uint64_t bytes_max; /* received in all */
+	bool warned;        /* the statement at hand got a warning */
 	/* Of the last statement that was not done: the error's code, "" if the
 	 * server gave none; and a line for people. */
 	char sqlstate[6];
@@ -44,17 +48,14 @@ struct statement {
 	const char *const *values;
 };
 
-/* The statements of a commit are prepared under these names. */
-#define INSERT_NAME "plants_insert"
-#define REPEAT_NAME "plants_repeat"
-
 /*
- * session_open(database, writes, fault, reason):
- * Connect, and check the server and its tables; if `writes`, also our rights,
- * and prepare the statements of a commit.  Waits for about 2 s for each host,
- * and for the resolver.  NULL: `fault` is FAULT_SETUP for what an operator has
- * to mend, FAULT_BUSY where the database is away, or FAULT_MEMORY; `reason` is
- * a line for people without the connection string, and nothing is logged.
+ * session_open(database, setup, fault, reason):
+ * Connect, check the server and its tables, and run the statements of `setup`,
+ * which end with one without a text.  Takes up to connect_timeout seconds for
+ * each host, and what the resolver takes.  NULL: `fault` is FAULT_SETUP for
+ * what an operator has to mend, FAULT_BUSY where the database is away, or
+ * FAULT_MEMORY; `reason` is a line for people without the connection string,
+ * and nothing is logged.
  *
  * session_close(session):
  * NULL is fine.
@@ -62,33 +63,51 @@ struct statement {
  * session_is_alive(session):
  * Whether, as far as is known here, the server has not closed an idle session.
  *
- * session_run(session, statement, deadline_ms, rows):
+ * session_run(session, statement, deadline_ms):
  * Run a statement and wait for its commit until CLOCK_MONOTONIC is at
- * deadline_ms.  On SESSION_DONE, `*rows` is the caller's to PQclear, else NULL.
- * An answer of another form, or one that is too large, is SESSION_UNKNOWN.
+ * deadline_ms.  An answer of another form, or one that is too large, is
+ * SESSION_UNKNOWN.
  *
+ * session_query(session, sql, columns, timeout_ms):
+ * The same for SQL without parameters: FAULT_NONE; or FAULT_SETUP, FAULT_BUSY.
+ *
+ * session_is_code(session, begin):
+ * Whether the last error's code begins so.
  */
-struct session *session_open(const char *database, bool writes,
-    enum fault *fault, char reason[static SESSION_REASON_MAX]);
+struct session *session_open(const char *database,
+    const struct statement *setup, enum fault *fault,
+    char reason[static SESSION_REASON_MAX]);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
 enum session_result session_run(struct session *session,
-    const struct statement *statement, int64_t deadline_ms, PGresult **rows);
+    const struct statement *statement, int64_t deadline_ms);
+enum fault session_query(
+    struct session *session, const char *sql, int columns, int timeout_ms);
+bool session_is_code(const struct session *session, const char *begin);
 
 /*
- * Needs the rights of a commit, changes no plant, and its commit waits as a
- * plant's does.  No row: it did not wait, as an earlier commit of our role, of
- * this process or another one, has been waiting for about SESSION_TIMEOUT_MS.
+ * SQL that needs the rights of a statement, changes nothing, and whose commit
+ * waits as a plant's does: its message goes into the write-ahead log alone.  A
+ * commit that waits keeps a session of our role, even after its client has
+ * gone.  So it gives no row, and does not wait, if one of this process or
+ * another one has been waiting for about SESSION_TIMEOUT_MS.
  */
-extern const struct statement session_probe;
-/* The same, for a role that may only read. */
-extern const char session_confirm[];
+#define SESSION_PROBE(statement)                                           \
+	"WITH probe AS (" statement ")"                                    \
+	" SELECT pg_catalog.pg_logical_emit_message(true, 'plant-store', " \
+	"'')::text"                                                        \
+	" WHERE NOT EXISTS (SELECT FROM pg_stat_activity"                  \
+	" WHERE usename = current_user"                                    \
+	" AND (wait_event = 'SyncRep' OR state = 'active' AND query LIKE " \
+	"'WITH probe%')"                                                   \
+	" AND coalesce(query_start, backend_start)"                        \
+	" < clock_timestamp() - interval '4.5 s')"
 
 /* schema.c: see struct reader_engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"
 extern const char schema_tables[], schema_roles[], schema_feed[];
 
-/* postgresql.c and reader.c: the tables, all that the module exports. */
+/* postgresql.c and query.c: the tables, all that the module exports. */
 #define EXPORTED __attribute__((visibility("default")))
 extern const struct engine store_engine EXPORTED;
 extern const struct reader_engine reader_engine EXPORTED;

@@ -7,6 +7,7 @@ for one kind of them.  Without --long each kind gets some of the bad answers.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import pathlib
 import re
@@ -25,8 +26,10 @@ from lib_service import Tally, free_port, responder, wait_until
 from lib_postgresql import PASSWORD, TableStore
 
 UNKNOWN = 5009
-TOO_LARGE = 1536 << 20  # bytes; more than the engine takes of an answer
-KEPT_KIB = 900 << 10  # of memory, for those that it takes
+KEPT_KIB = 900 << 10  # of memory: more than twice what the engine takes of an answer
+
+
+Bad = bytes | Callable[[socket.socket], None]
 
 
 def columns(count: int) -> bytes:
@@ -46,7 +49,8 @@ def error(code: bytes) -> bytes:
 
 BOUND = message(b"1", b"") + message(b"2", b"")
 DONE, READY = message(b"C", b"X\0"), message(b"Z", b"I")
-WELCOME = message(b"R", bytes(4)) + b"".join(
+KNOWN = message(b"R", bytes(4))
+WELCOME = KNOWN + b"".join(
     message(b"S", name + b"\0" + value + b"\0") for name, value in (
         (b"in_hot_standby", b"off"), (b"default_transaction_read_only", b"off"),
         (b"client_encoding", b"UTF8"))) + message(b"K", bytes(8)) + READY
@@ -66,16 +70,30 @@ KINDS = {
     "get": (b"SELECT id, plant, st", 4),
 }
 COPY = struct.pack("!bH", 0, 0)
-Bad = bytes | Callable[[socket.socket], None]
 
 
-def flood(piece: bytes, head: bytes = b"") -> Callable[[socket.socket], None]:
+def flood(piece: bytes, head: bytes = BOUND, pause_s: float = 0) -> Bad:
     def send(client: socket.socket) -> None:
-        client.sendall(BOUND + head)
-        for _ in range(TOO_LARGE // len(piece)):
+        client.sendall(head)
+        while True:  # so it closes the connection
             client.sendall(piece)
+            time.sleep(pause_s)
 
     return send
+
+
+NOTICES = message(b"N", b"SNOTICE\0VNOTICE\0Mx\0\0") * 1000
+PARAMETERS = b"".join(message(b"S", b"n%d\0x\0" % i) for i in range(10_000))
+PASSWORDS = message(b"R", struct.pack("!I", 3)) * 1000
+BAD_WELCOMES = {
+    "parameters without end": flood(PARAMETERS, KNOWN),
+    "notices without end": flood(NOTICES, KNOWN),
+    "a byte now and then": flood(message(b"S", b"n\0x\0"), KNOWN, 0.05),
+    "questions for the password without end": flood(PASSWORDS, b""),
+    "nothing": lambda client: client.recv(1),
+    "noise": bytes(range(256)),
+    "the end": b"",
+}
 
 
 def bad_answers(count: int) -> dict[str, Bad]:
@@ -93,8 +111,8 @@ def bad_answers(count: int) -> dict[str, Bad]:
         "COPY both": BOUND + message(b"W", COPY),
         "COPY with data": BOUND + message(b"H", COPY) + message(b"d", b"x") * 3 + READY,
         "results without end": flood(DONE * 1000),
-        "rows without end": flood(row(*[b"1" * (1 << 20)] * count), columns(count)),
-        "notices without end": flood(message(b"N", b"SNOTICE\0VNOTICE\0Mx\0\0") * 1000),
+        "rows without end": flood(row(*[b"1" * (1 << 20)] * count), BOUND + columns(count)),
+        "notices without end": flood(NOTICES),
         "no statement": BOUND + message(b"I", b"") + READY,
         "a row of another length": BOUND + columns(count) + b"D" + struct.pack("!IHi", 10, 1, -7),
         "two results": BOUND + columns(count) + good + DONE + columns(0) + row() + DONE + READY,
@@ -135,7 +153,12 @@ class Hostile:
             while code != 3 << 16:  # first TLS and GSSAPI, which it does not have
                 size, code = struct.unpack("!II", said.read(8))
                 said.read(size - 8)
-                client.sendall(WELCOME if code == 3 << 16 else b"N")
+                if code != 3 << 16:
+                    client.sendall(b"N")
+                elif self.kind == "welcome":
+                    self.send(client)
+                else:
+                    client.sendall(WELCOME)
             sql, values = b"", []
             while kind := said.read(1):
                 text = said.read(struct.unpack("!I", said.read(4))[0] - 4)
@@ -150,7 +173,11 @@ class Hostile:
         kind = next(name for name, (words, _) in KINDS.items() if words in sql)
         if kind != self.kind:
             client.sendall(self.good(kind, values))
-        elif isinstance(self.answer, bytes):
+        else:
+            self.send(client)
+
+    def send(self, client: socket.socket) -> None:
+        if isinstance(self.answer, bytes):
             client.sendall(self.answer)
             if not self.answer:
                 client.shutdown(socket.SHUT_RDWR)
@@ -194,6 +221,11 @@ def bound(text: bytes) -> list[bytes]:
     return values
 
 
+def peak_kib(service: lib_service.Responder) -> int:
+    status = pathlib.Path(f"/proc/{service.worker()}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+
+
 @contextlib.contextmanager
 def hostile_store(build: pathlib.Path) -> Iterator[tuple[Hostile, TableStore]]:
     server = Hostile()
@@ -235,6 +267,32 @@ def check_start(tally: Tally, server: Hostile, store: TableStore, long: bool) ->
     tally.check(answer is not None and answer.status == 200, "and 200 else", done)
 
 
+def check_welcome(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
+    """Before the first statement."""
+    with hostile_store(store.build) as (other, _):
+        info = store.database.replace("host=127.0.0.1", "host=127.0.0.1,127.0.0.1")
+        both = dataclasses.replace(
+            store, database=info.replace(f"port={server.port}", f"port={server.port},{other.port}"))
+        server.kind = "welcome"
+        for what, server.answer in BAD_WELCOMES.items():
+            done = store.command("stats", text=True, timeout=120)
+            tally.check(done.returncode == 75 and done.stderr.count("\n") == 1,
+                        f"welcome: {what}: refused in one line", done)
+            done = both.command("stats", text=True, timeout=120)
+            tally.check(done.returncode == 0, f"welcome: {what}: the next host is used", done)
+            if not long and what.startswith("a byte"):
+                break
+    for what, server.answer in list(BAD_WELCOMES.items())[:4 if long else 1]:
+        with responder(store, watched=False, PLANT_STORE_THREADS="1") as service:
+            with single(store, service.socket_path) as exchange:
+                _, answer = ask(exchange, (1, "welcomed", None))
+            tally.check(answer is not None and answer.is_error(503, 5008),
+                        f"welcome: {what}: error 5008", answer)
+            peak = peak_kib(service)
+            tally.check(peak < KEPT_KIB / 10, f"welcome: {what}: in little memory", peak)
+        service.check_end(tally)
+
+
 def check_served(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
     settings = {"PLANT_STORE_HEALTH_PATH": "/health", "PLANT_STORE_THREADS": "1"}
     with responder(store, watched=False, **settings) as service:
@@ -260,8 +318,7 @@ def check_served(tally: Tally, server: Hostile, store: TableStore, long: bool) -
             tally.check(sick, f"probe: {what}: unhealthy", service.log()[-500:])
             server.kind = ""
             tally.check(wait_until(lambda: health(service) == 200), "probe: then healthy")
-        status = pathlib.Path(f"/proc/{service.worker()}/status").read_text()
-        peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+        peak = peak_kib(service)
         tally.check(peak < KEPT_KIB, "an answer without end does not take all memory", peak)
         no_password(tally, [service.log()], "the log")
     service.check_end(tally)
@@ -307,7 +364,7 @@ def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> 
 
 
 def scenario(tally: Tally, arguments) -> None:
-    for check in check_start, check_served, check_read:
+    for check in check_start, check_welcome, check_served, check_read:
         with tally.part(check.__name__), hostile_store(arguments.build) as (server, store):
             check(tally, server, store, arguments.long)
 

@@ -1,5 +1,5 @@
 /*
- * reader: reads plants in one transaction, which sees the table as it was at
+ * query: reads plants in one transaction, which sees the table as it was at
  * its begin.  A cursor gives the rows of a walk some at a time, so memory does
  * not grow with them.
  *
@@ -23,20 +23,22 @@
 /* The server may sort all rows first. */
 #define FETCH_TIMEOUT_MS 60000
 
-/* The time in milliseconds since 1970, in what all these databases document. */
 /* clang-format off */
+/* The time in milliseconds since 1970, in what all these databases document. */
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
-#define SELECT VALUES " FROM plants"
 #define COLUMNS 4
+#define WALK "DECLARE walk CURSOR FOR " VALUES " FROM plants" \
+	" WHERE stored_at >= '%.*s' ORDER BY stored_at, id"
+#define FIND VALUES " FROM plants WHERE id = %" PRId64
 
 /* A place is the row that was read last; its sum is "-" if there is none. */
 #define SUM "md5(plant || extract(epoch FROM stored_at)::text)"
+#define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
+#define BEHIND "(tx, id) > " PLACE " AND tx < "
 #define FEED VALUES ", tx, " SUM " FROM plants WHERE " BEHIND "'%" PRIu64 \
 	"'::xid8 ORDER BY tx, id LIMIT 100"
 #define FEED_COLUMNS 6
-#define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
-#define BEHIND "(tx, id) > " PLACE " AND tx < "
 /* Sorted, as then the index is used. */
 #define ANY(condition) "coalesce((SELECT 't' FROM plants WHERE " condition \
 	" ORDER BY tx, id LIMIT 1), '')"
@@ -44,12 +46,12 @@
  * In one snapshot: the system, the bound; whether there are rows below it, some
  * that no transaction of this system can have stored, and the place's row.
  */
-#define LOOK "SELECT system_identifier, pg_snapshot_xmin(s), " \
+#define BOUND "SELECT system_identifier, pg_snapshot_xmin(s), " \
 	ANY(BEHIND "pg_snapshot_xmin(s)") ", " \
 	ANY("tx >= pg_snapshot_xmax(s)") ", " \
 	ANY("(tx, id) = " PLACE " AND " SUM " = '%s'") \
 	" FROM pg_control_system(), pg_current_snapshot() AS s"
-#define LOOK_COLUMNS 5
+enum { SYSTEM, XMIN, ROWS_BELOW, ROWS_ABOVE, ROW_OF_PLACE, BOUND_COLUMNS };
 #define SQL_MAX 1024
 #define CURSOR(by, sum) "postgresql %" by##d64 " %" by##u64 " %" by##d64 " " sum
 /* clang-format on */
@@ -63,13 +65,11 @@ struct place {
 struct store_reader {
 	const struct reader_engine *engine; /* reader.h: first */
 	const char *database;
-	struct session *session;
+	struct session *session; /* the last record points into its rows */
+	int next;                /* the row behind that */
 	struct watch watch;
-	char since[sizeof("infinity") + TIMESTAMP_LEN];
-	bool walking, ended;
+	bool ended;
 	enum fault fault;
-	PGresult *rows; /* that the last record points into, */
-	int next;       /* and the row behind it */
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
 	bool feed, more, count; /* more: from the place to the bound */
@@ -89,23 +89,17 @@ fail(struct store_reader *reader, const char *reason)
 	return FAULT_BUSY;
 }
 
-/* Run a statement; its rows take the place of those before. */
+/* Run SQL; its rows take the place of those before. */
 static enum fault
-run(struct store_reader *reader, const char *sql, int columns,
-    int64_t timeout_ms)
+run(struct store_reader *reader, const char *sql, int columns, int timeout_ms)
 {
-	const struct statement statement = { sql, columns, 0, NULL };
+	enum fault fault =
+	    session_query(reader->session, sql, columns, timeout_ms);
 
-	PQclear(reader->rows);
 	reader->next = 0;
-	if (session_run(reader->session, &statement,
-		clock_ms(CLOCK_MONOTONIC) + timeout_ms,
-		&reader->rows) == SESSION_DONE)
-		return FAULT_NONE;
-	(void)fail(reader, reader->session->reason);
-	return reader->feed && strncmp(reader->session->sqlstate, "42", 2) == 0
-		   ? FAULT_SETUP
-		   : FAULT_BUSY;
+	if (fault != FAULT_NONE)
+		(void)fail(reader, reader->session->reason);
+	return fault;
 }
 
 static void
@@ -113,7 +107,6 @@ reader_close(struct store_reader *reader)
 {
 	if (reader == NULL)
 		return;
-	PQclear(reader->rows);
 	session_close(reader->session);
 	free(reader);
 }
@@ -123,7 +116,12 @@ reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
-	char reason[SESSION_REASON_MAX];
+	char reason[SESSION_REASON_MAX], walk[sizeof(WALK) + TIMESTAMP_LEN];
+	const struct statement setup[] = {
+		{ .text = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" },
+		{ .text = walk },
+		{ .text = NULL },
+	};
 
 	if (reader == NULL) {
 		*fault = fault_report("the database", "cannot read");
@@ -134,55 +132,42 @@ reader_open(
 	reader->count = options->count;
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
-	snprintf(reader->since, sizeof(reader->since), "%.*s", TIMESTAMP_LEN,
+	snprintf(walk, sizeof(walk), WALK, TIMESTAMP_LEN,
 	    since != NULL ? since : "-infinity");
-	reader->session = session_open(options->database, false, fault, reason);
-	if (reader->session == NULL)
-		log_error("the database: %s", reason);
-	else
-		*fault = run(reader,
-		    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", 0,
-		    SESSION_TIMEOUT_MS);
-	if (*fault == FAULT_NONE)
+	reader->session = session_open(options->database, setup, fault, reason);
+	if (reader->session != NULL)
 		return reader;
+	log_error("the database: %s", reason);
 	reader_close(reader);
 	return NULL;
 }
 
-/* That of the row at hand; false: it was not asked for. */
-static bool
-take_place(struct store_reader *reader, int64_t id)
+static int
+count_rows(const struct store_reader *reader)
 {
-	int row = reader->next - 1;
-	const char *sum = PQgetvalue(reader->rows, row, COLUMNS + 1);
-	uint64_t tx =
-	    strtoull(PQgetvalue(reader->rows, row, COLUMNS), NULL, 10);
+	return PQntuples(reader->session->rows);
+}
 
-	reader->before = reader->place;
-	reader->place = (struct place){ tx, id, "" };
-	snprintf(reader->place.sum, sizeof(reader->place.sum), "%s", sum);
-	return strspn(reader->place.sum, "0123456789abcdef") == 32 &&
-	       tx < reader->bound &&
-	       (tx > reader->before.tx ||
-		   (tx == reader->before.tx && id > reader->before.id));
+static const char *
+value(const struct store_reader *reader, int row, int column)
+{
+	return PQgetvalue(reader->session->rows, row, column);
 }
 
 /* The record of the next row, which others may have written. */
 static enum fault
-fill(struct store_reader *reader, struct record *record)
+read_record(struct store_reader *reader, struct record *record)
 {
-	const PGresult *rows = reader->rows;
 	int row = reader->next++;
 
-	timestamp_print(
-	    strtoll(PQgetvalue(rows, row, 3), NULL, 10), reader->at);
+	timestamp_print(strtoll(value(reader, row, 3), NULL, 10), reader->at);
 	*record = (struct record){
 		.at = reader->at,
-		.by = PQgetvalue(rows, row, 2),
-		.by_len = (size_t)PQgetlength(rows, row, 2),
-		.id = strtoll(PQgetvalue(rows, row, 0), NULL, 10),
-		.plant = PQgetvalue(rows, row, 1),
-		.plant_len = (size_t)PQgetlength(rows, row, 1),
+		.by = value(reader, row, 2),
+		.by_len = strlen(value(reader, row, 2)),
+		.id = strtoll(value(reader, row, 0), NULL, 10),
+		.plant = value(reader, row, 1),
+		.plant_len = strlen(value(reader, row, 1)),
 	};
 	if (record_is_canonical(record))
 		return FAULT_NONE;
@@ -193,39 +178,62 @@ fill(struct store_reader *reader, struct record *record)
 	return FAULT_DAMAGED;
 }
 
+static enum fault
+reader_find(struct store_reader *reader, int64_t id, struct record *record)
+{
+	char sql[SQL_MAX];
+
+	sprintf(sql, FIND, id);
+	enum fault fault = run(reader, sql, COLUMNS, SESSION_TIMEOUT_MS);
+	if (fault == FAULT_NONE && count_rows(reader) == 0)
+		fault = FAULT_ABSENT;
+	if (fault == FAULT_NONE)
+		fault = read_record(reader, record);
+	if (fault == FAULT_NONE && record->id != id)
+		fault = fail(reader, "rows that were not asked for");
+	return fault;
+}
+
+/* The place of the row at hand; false: it was not asked for. */
+static bool
+set_place(struct store_reader *reader, int64_t id)
+{
+	int row = reader->next - 1;
+	struct place before = reader->place, *place = &reader->place;
+
+	*place = (struct place){ .id = id };
+	place->tx = strtoull(value(reader, row, COLUMNS), NULL, 10);
+	snprintf(place->sum, sizeof(place->sum), "%s",
+	    value(reader, row, COLUMNS + 1));
+	if (strspn(place->sum, "0123456789abcdef") == 32 &&
+	    place->tx < reader->bound &&
+	    (place->tx > before.tx ||
+		(place->tx == before.tx && id > before.id))) {
+		reader->before = before;
+		return true;
+	}
+	*place = before;
+	return false;
+}
+
 /* Some more rows; none at the end. */
 static enum fault
 fetch(struct store_reader *reader)
 {
-	char sql[sizeof("DECLARE walk CURSOR FOR " SELECT
-			" WHERE stored_at >= '' ORDER BY stored_at, id") +
-		 sizeof(reader->since)];
-	char feed[SQL_MAX];
-	enum fault fault = FAULT_NONE;
+	char sql[SQL_MAX];
 
 	if (!watch_step(&reader->watch, reader->bytes, 0))
 		return FAULT_STOPPED;
-	if (reader->feed && reader->more) {
-		sprintf(feed, FEED, reader->place.tx, reader->place.id,
-		    reader->bound);
-		fault = run(reader, feed, FEED_COLUMNS, FETCH_TIMEOUT_MS);
-		reader->more = PQntuples(reader->rows) > 0;
-		if (reader->more)
-			reader->trouble[0] = '\0';
-	}
-	if (reader->feed)
-		return fault;
-	if (!reader->walking) {
-		sprintf(sql,
-		    "DECLARE walk CURSOR FOR " SELECT
-		    " WHERE stored_at >= '%s' ORDER BY stored_at, id",
-		    reader->since);
-		reader->walking = true;
-		fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
-	}
-	return fault == FAULT_NONE
-		   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
-		   : fault;
+	if (!reader->feed)
+		return run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS);
+	if (!reader->more)
+		return FAULT_NONE;
+	sprintf(sql, FEED, reader->place.tx, reader->place.id, reader->bound);
+	enum fault fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
+	reader->more = count_rows(reader) > 0;
+	if (reader->more)
+		reader->trouble[0] = '\0';
+	return fault;
 }
 
 static bool
@@ -233,19 +241,17 @@ reader_next(struct store_reader *reader, struct record *record)
 {
 	if (reader->ended)
 		return false;
-	if (reader->next == PQntuples(reader->rows))
+	if (reader->next == count_rows(reader))
 		reader->fault = fetch(reader);
-	reader->ended = reader->next == PQntuples(reader->rows);
-	if (reader->fault == FAULT_NONE && !reader->ended)
-		reader->fault = fill(reader, record);
-	if (reader->feed && reader->fault == FAULT_NONE && !reader->ended &&
-	    !take_place(reader, record->id)) {
-		reader->place = reader->before;
+	reader->ended = reader->next == count_rows(reader);
+	if (reader->ended)
+		return false;
+	reader->fault = read_record(reader, record);
+	if (reader->fault == FAULT_NONE && reader->feed &&
+	    !set_place(reader, record->id))
 		reader->fault = fail(reader, "rows that were not asked for");
-	}
-	if (reader->fault != FAULT_NONE)
-		reader->ended = true;
-	else if (!reader->ended) {
+	reader->ended = reader->fault != FAULT_NONE;
+	if (!reader->ended) {
 		reader->plants++;
 		reader->bytes += record->plant_len;
 	}
@@ -261,73 +267,90 @@ reader_end(struct store_reader *reader, char *where)
 
 /* --- The feed --- */
 
-/* Take the bound; what is below it may be on the primary alone, so `wait`. */
+/* Why the place is not one of this database, or NULL. */
+static const char *
+find_mismatch(struct store_reader *reader, enum fault *fault)
+{
+	int64_t system = strtoll(value(reader, 0, SYSTEM), NULL, 10);
+
+	*fault = FAULT_SETUP;
+	if (reader->system != 0 && reader->system != system)
+		return "of another system than the cursor";
+	reader->system = system;
+	if (value(reader, 0, ROWS_ABOVE)[0] != '\0')
+		return "transactions have lower numbers than its plants, as in "
+		       "another system after a restore; number them anew, and "
+		       "begin with new cursors: plant-store schema --feed | "
+		       "psql";
+	*fault = FAULT_DAMAGED;
+	if (reader->place.sum[0] != '-' &&
+	    value(reader, 0, ROW_OF_PLACE)[0] == '\0')
+		return "without the row that was read last: it was restored, "
+		       "or its plants were numbered anew";
+	return NULL;
+}
+
+/* Whether standbys have all that was committed before. */
 static enum fault
-look(struct store_reader *reader, bool wait)
+confirm(struct store_reader *reader)
+{
+	if (reader->count)
+		return FAULT_NONE;
+	enum fault fault =
+	    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
+	if (fault == FAULT_NONE && count_rows(reader) == 0)
+		fault = fail(reader, "a commit is waiting; is a standby away?");
+	return fault;
+}
+
+/* Find the bound, and whether there are rows below it. */
+static enum fault
+find_bound(struct store_reader *reader)
 {
 	const struct place *at = &reader->place;
-	const char *why = NULL;
 	char sql[SQL_MAX];
 
-	sprintf(sql, LOOK, at->tx, at->id, at->tx, at->id, at->sum);
-	enum fault fault = run(reader, sql, LOOK_COLUMNS, FETCH_TIMEOUT_MS);
-	const PGresult *row = reader->rows;
+	sprintf(sql, BOUND, at->tx, at->id, at->tx, at->id, at->sum);
+	enum fault fault = run(reader, sql, BOUND_COLUMNS, FETCH_TIMEOUT_MS);
 	if (fault != FAULT_NONE)
 		return fault;
-	if (PQntuples(row) != 1)
+	if (count_rows(reader) != 1 ||
+	    strtoll(value(reader, 0, SYSTEM), NULL, 10) == 0)
 		return fail(reader, "rows that were not asked for");
-	int64_t system = strtoll(PQgetvalue(row, 0, 0), NULL, 10);
-	if (system == 0)
-		return fail(reader, "no system_identifier");
-	if (reader->system != 0 && reader->system != system)
-		why = "of another system than the cursor";
-	else if (PQgetlength(row, 0, 3) > 0)
-		why = "transactions have lower numbers than its plants, as in "
-		      "another system after a restore; number them anew, and "
-		      "begin with new cursors: plant-store schema --feed | "
-		      "psql";
-	fault = FAULT_SETUP;
-	if (why == NULL && at->sum[0] != '-' && PQgetlength(row, 0, 4) == 0) {
-		why = "without the row that was read last: it was restored, "
-		      "or its plants were numbered anew";
-		fault = FAULT_DAMAGED;
-	}
+	const char *why = find_mismatch(reader, &fault);
 	if (why != NULL) {
 		log_error("the database: %s", why);
 		return fault;
 	}
-	reader->system = system;
-	reader->bound = strtoull(PQgetvalue(row, 0, 1), NULL, 10);
-	reader->more = PQgetlength(row, 0, 2) > 0;
-	fault = FAULT_NONE;
-	if (reader->count) {
+	reader->bound = strtoull(value(reader, 0, XMIN), NULL, 10);
+	reader->more = value(reader, 0, ROWS_BELOW)[0] != '\0';
+	if (reader->count)
 		reader->bound = UINT64_MAX;
-		reader->more = true;
-	} else if (reader->more || wait)
-		fault = run(reader, session_confirm, 1, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE && PQntuples(reader->rows) == 0)
-		fault = fail(reader, "a commit is waiting; is a standby away?");
-	if (fault == FAULT_NONE && !reader->more)
-		reader->trouble[0] = '\0';
-	return fault;
+	reader->more |= reader->count;
+	return FAULT_NONE;
 }
 
 static enum fault
 reader_more(struct store_reader *reader)
 {
+	static const struct statement setup = { .text = NULL };
 	char reason[SESSION_REASON_MAX];
 	enum fault fault = FAULT_NONE;
 
 	if (reader->fault != FAULT_NONE) {
 		session_close(reader->session);
 		reader->session =
-		    session_open(reader->database, false, &fault, reason);
+		    session_open(reader->database, &setup, &fault, reason);
 		if (reader->session == NULL)
 			(void)fail(reader, reason);
 	}
 	if (fault == FAULT_NONE)
-		fault = look(reader, false);
-	reader->next = PQntuples(reader->rows);
+		fault = find_bound(reader);
+	if (fault == FAULT_NONE && reader->more)
+		fault = confirm(reader);
+	else if (fault == FAULT_NONE)
+		reader->trouble[0] = '\0';
+	reader->next = count_rows(reader);
 	reader->fault = fault;
 	reader->ended = fault != FAULT_NONE;
 	return fault;
@@ -348,13 +371,15 @@ reader_resume(struct store_reader *reader, const char *cursor)
 	reader->feed = true;
 	enum fault fault = run(reader, "ROLLBACK", 0, SESSION_TIMEOUT_MS);
 	if (fault == FAULT_NONE)
-		fault = look(reader, cursor == NULL);
+		fault = find_bound(reader);
+	if (fault == FAULT_NONE && (reader->more || cursor == NULL))
+		fault = confirm(reader);
 	/* No later transaction gets these numbers, also after a failover. */
 	if (cursor == NULL) {
 		*place = (struct place){ reader->bound - 1, INT64_MAX, "-" };
 		reader->more = false;
 	}
-	reader->next = PQntuples(reader->rows);
+	reader->next = count_rows(reader);
 	reader->before = *place;
 	return fault;
 }
@@ -366,23 +391,6 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 
 	snprintf(cursor, STORE_CURSOR_MAX, CURSOR(PRI, "%s"), reader->system,
 	    place->tx, place->id, place->sum);
-}
-
-static enum fault
-reader_find(struct store_reader *reader, int64_t id, struct record *record)
-{
-	char sql[sizeof(SELECT " WHERE id = -9223372036854775808")];
-
-	sprintf(sql, SELECT " WHERE id = %" PRId64, id);
-	enum fault fault = run(reader, sql, COLUMNS, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE && PQntuples(reader->rows) == 0)
-		fault = FAULT_ABSENT;
-	if (fault == FAULT_NONE)
-		fault = fill(reader, record);
-	if (fault != FAULT_NONE || record->id == id)
-		return fault;
-	log_error("the database: its answer has another id");
-	return FAULT_BUSY;
 }
 
 static enum fault

@@ -17,8 +17,9 @@ COMMAND_PAGE = MAN / "plant-store.1"
 RESPONDER_PAGE = MAN / "plant-store.fcgi.8"
 JOURNAL_PAGE = MAN / "plant-store-journal.5"
 README = TOP / "README.md"
-README_LINES_MAX = 120
-README_COLUMNS_MAX = 120
+# Of what everybody reads.
+LINES_MAX = {README: 120, TOP / "deploy/README.md": 150}
+COLUMNS_MAX = 120
 # What of the system's pages is installed is not for our pages to answer.
 FOREIGN = "referenced manual not found"
 COMMON_OPTIONS = {"--help"}
@@ -120,23 +121,32 @@ def check_command(tally: Tally, build: pathlib.Path) -> None:
                         f"the page's section on {name} tells of {character} as its help does")
 
 
+def is_place(file: pathlib.Path, heading: str) -> bool:
+    """Whether it exists, with this heading as GitHub names it."""
+    if not heading:
+        return file.exists()
+    found = re.findall(r"^#+ (.*)$", file.read_text(), re.M) if file.is_file() else []
+    return heading in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in found}
+
+
 def check_documents(tally: Tally) -> None:
-    """README stays short, and every link within the project leads to a file."""
-    lines = README.read_text().splitlines()
-    longest = max(map(len, lines))
-    tally.check(len(lines) <= README_LINES_MAX and longest <= README_COLUMNS_MAX,
-                f"README has at most {README_LINES_MAX} lines of {README_COLUMNS_MAX} columns",
-                (len(lines), longest))
+    """Two pages stay short, and every link within the project leads to a place."""
+    for page, most in LINES_MAX.items():
+        lines = page.read_text().splitlines()
+        longest = max(map(len, lines))
+        tally.check(len(lines) <= most and longest <= COLUMNS_MAX,
+                    f"{page.relative_to(TOP)}: at most {most} lines of {COLUMNS_MAX} columns",
+                    (len(lines), longest))
     version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
     newest = re.search(r"^## (\d[^,\n]*)", (TOP / "CHANGELOG.md").read_text(), re.M)[1]
     tally.check(f"**Status**: {version}. " in README.read_text() and newest == version,
                 "README and CHANGELOG are of the Makefile's version", (version, newest))
-    pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/README.md")]
+    pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/*.md")]
     pages.append(TOP / "tests/bench/RESULTS.md")
     for page in sorted(pages):
-        links = re.findall(r"\]\(([^)#]+)", page.read_text())
-        local = [link for link in links if "://" not in link]
-        dead = [link for link in local if not (page.parent / link).exists()]
+        links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text())
+        dead = [link for link in links if "://" not in link[0]
+                and not is_place(page.parent / link[0] if link[0] else page, link[1])]
         name = page.relative_to(TOP)
         tally.check(not dead, f"{name}: every link within the project is good", dead)
 

@@ -35,7 +35,7 @@ CREATED = "200"
 OTHERS = "default"
 # No answer to POST, so in the description of the path, too.
 METHOD_STATUS, METHOD_ERROR = 405, 2002
-DIFFERENCES = "## What each web server does differently"  # of deploy/README.md
+DIFFERENCES = "## What each web server does differently"  # of deploy/servers.md
 SWAGGER_PARSER = """
 import parser from "@apidevtools/swagger-parser";
 await parser.validate(process.argv[1]);
@@ -76,7 +76,7 @@ def check_statuses(tally: Tally, document: dict, rows: list[ErrorRow]) -> None:
         "every other status has the body Error",
         others,
     )
-    section = (TOP / "deploy" / "README.md").read_text().partition(DIFFERENCES)[2]
+    section = (TOP / "deploy" / "servers.md").read_text().partition(DIFFERENCES)[2]
     met = set(re.findall(r"\b(?:4\d\d|50\d)\b", section.partition("\n* ")[0]))
     named = set(re.findall(r"\b[45]\d\d\b", others["description"]))
     met |= {status for _, status, _ in read_met()}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: the image of deploy/container is small, and runs as deploy/README.md has it.
+"""Goal: the image of deploy/container is small, and runs as its page has it.
 
 usage: container.py BUILD_DIR
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Goal: the commands and snippets of deploy/README.md work as they are written.
+"""Goal: the commands and snippets of the pages in deploy work as they are written.
 
 usage: documented.py BUILD_DIR
 
 Each case is a script in namespaces of its own, with a network and copies of /etc,
-/run, /var and /usr/local, where the project is installed.  Blocks of the document
-are run there, or put where they say.  `systemctl` is a script that starts a server as
-its unit does.  All processes end with the script.
+/run, /var and /usr, where the project is installed.  Blocks of the pages are run
+there, or put where they say.  `systemctl` is a script that starts a server as its unit
+does.  All processes end with the script.  test_package.py has the first page whole.
 """
 
 import concurrent.futures
@@ -22,7 +22,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_service import TOP, Tally, main, new_plant
 
-DOCUMENT = (TOP / "deploy" / "README.md").read_text()
+PAGES = "\n".join(page.read_text() for page in sorted(TOP.glob("deploy/**/README.md")))
+# Every block of these is run.
+WHOLE = ("nginx", "lighttpd", "apache", "caddy", "haproxy", "runit")
+used: set[str] = set()
 SERVERS = ("nginx", "lighttpd", "Apache", "Caddy", "HAProxy")
 # Whose access logs logrotate has, and by which name.
 LOGGED = {"nginx": "nginx", "lighttpd": "lighttpd", "Apache": "apache2"}
@@ -32,20 +35,24 @@ OTHER = "another page of the site"
 
 
 def block(beginning: str, occurrence: int = 0) -> str:
-    """An indented block of the document, by how it begins."""
-    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOCUMENT, re.MULTILINE)
-    parts = [part for each in blocks for part in re.split(r"\n\n", each)]
-    lines = [re.sub(r"^    ", "", part.strip("\n"), flags=re.MULTILINE) for part in parts]
-    found = [part + "\n" for part in lines if part.startswith(beginning)]
+    """An indented block of the pages, by how it begins."""
+    found = [each for each in blocks(PAGES) if each.startswith(beginning)]
     if len(found) <= occurrence:
-        raise ValueError(f"deploy/README.md has no block that begins: {beginning}")
+        raise ValueError(f"no page has a block that begins: {beginning}")
+    used.add(found[occurrence])
     return found[occurrence]
+
+
+def blocks(text: str) -> list[str]:
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
+    parts = [part for each in found for part in re.split(r"\n\n", each)]
+    return [re.sub(r"^    ", "", part.strip("\n"), flags=re.MULTILINE) + "\n" for part in parts]
 
 
 PLACES = r"""
 set -e
 mount -t tmpfs none /mnt
-for place in etc var usr/local; do
+for place in etc var usr; do
 	mkdir -p /mnt/$place/{upper,work}
 	mount -t overlay none /$place \
 		-o lowerdir=/$place,upperdir=/mnt/$place/upper,workdir=/mnt/$place/work
@@ -54,30 +61,10 @@ mount -t tmpfs -o mode=755 none /run
 ip link set lo up
 # As Caddy's unit lets it use port 80.
 echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
-BUILD="$build" PREFIX=/usr/local scripts/install install
+BUILD="$build" PREFIX=/usr scripts/install install
 cat >/usr/local/bin/systemctl <<'END'
 #!/bin/bash
-ours=/usr/local/lib/systemd/system unit=/lib/systemd/system/$2.service
-case "$1 $2" in
-"enable --now") ls $ours/$3 >/dev/null ;;
-"stop plant-store.socket")
-	pkill -x multiwatch
-	while pgrep -f ^/usr/local/libexec/plant-store.fcgi >/dev/null; do sleep 0.01; done
-	;;
-"start plant-store.socket")
-	/usr/local/share/plant-store/plant-store-start >>/mnt/service.log 2>&1 &
-	while [[ ! -S /run/plant-store/socket ]]; do sleep 0.01; done
-	;;
-"start plant-store-backup")
-	unit=$ours/$2.service
-	owner=$(sed -n 's/^User=//p' $unit)
-	for place in $(sed -n 's/^StateDirectory=//p' $unit); do
-		install -d -o $owner -g $owner -m 0700 /var/lib/$place
-	done
-	runuser -u $owner -- env $(sed -n 's/^Environment=//p' $unit) \
-		bash -c "$(sed -n 's/^ExecStart=//p' $unit)"
-	;;
-esac
+unit=/lib/systemd/system/$2.service
 [[ $1 != re* ]] || {
 	set -a
 	eval "$(sed -n 's/^Environment="\(.*\)"$/"\1"/p' $unit | tr ' ' '\n' |
@@ -143,19 +130,19 @@ create=(systemd-tmpfiles --create --prefix=/etc --prefix=/var/lib --prefix=/run)
 """
 
 
+SHOW = "echo made $(stat -c '%U:%G %a' /var/lib/plant-store /etc/plant-store/tokens)\n"
+INIT = block("install -d -o plant-store -g plant-store -m 0700")
+TOKEN = f"token=$({block('plant-store token add').strip()} | token_of)\n"
+
+
 def own_user() -> str:
-    """Steps 2 and 3, without systemd; the directory's rights are shown."""
+    """User, store and token, of systemd's tools; the directory's rights are shown."""
     step = block("systemd-sysusers").replace("systemd-tmpfiles --create", '"${create[@]}"')
-    return (
-        f"{step.strip()} >/dev/null 2>&1 || true\n"
-        "echo made $(stat -c '%U:%G %a' /var/lib/plant-store /etc/plant-store/tokens)\n"
-        + block("install -d -o plant-store -m 0700")
-        + f"token=$({block('plant-store token add').strip()} | token_of)\n"
-    )
+    return f"{step.strip()} >/dev/null 2>&1 || true\n{SHOW}{INIT}{TOKEN}"
 
 
 def service(base_path: str = "") -> str:
-    command = block("/usr/local/share/plant-store/plant-store-start").strip()
+    command = block("/usr/share/plant-store/plant-store-start").strip()
     return f"PLANT_STORE_BASE_PATH={base_path} {command} >/mnt/service.log 2>&1 &\nserving=$!\n"
 
 
@@ -175,13 +162,22 @@ ANSWERS = {
 }
 
 
+# The first page's, whose TLS needs a certificate.
+NGINX = (
+    "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=plants.example 2>/dev/null"
+    " -keyout /etc/nginx/key.pem -out /etc/nginx/certificate.pem\n"
+    + block("cp /usr/share/plant-store/nginx")
+)
+
+
 def only_sites() -> list[Case]:
     start = own_user() + service()
     new = "/plants -d \"${plant/7/9}\""
     good = "-H \"Authorization: Bearer $token\"\n"
     cases = []
     for server in SERVERS:
-        script = start + block(f"# {server}\n") + "requests '' '' 7\n"
+        commands = NGINX if server == "nginx" else block(f"# {server}\n")
+        script = start + commands + "requests '' '' 7\n"
         expected = dict(ANSWERS)
         if server == "Caddy":
             expected["large"] = (413, "")  # by Caddy itself
@@ -201,6 +197,9 @@ def only_sites() -> list[Case]:
         "nginx": block("nginx -c"),
         "Apache": block("install -d /run/apache2"),
     }
+    runit = "mkdir /etc/service\n" + block("install -D -m 755") + "/etc/service/plant-store/run &\n"
+    user = block("useradd --system --no-create-home plant-store")
+    start = user + INIT + SHOW + TOKEN + runit
     for server, commands in by_hand.items():
         script = start + commands + "requests '' '' 7\n"
         cases.append(Case(f"{server} by hand", script, ANSWERS))
@@ -286,34 +285,10 @@ def existing_sites() -> list[Case]:
     return cases
 
 
-def restored() -> Case:
-    """What came after the backup is gone, and the next backup continues it."""
-    again = "systemctl start plant-store-backup\n"
-    enable = block("systemctl enable --now plant-store-backup.timer")
-    web_server = block("lighttpd -D").replace(".conf\n", ".conf &\n")
-    other = "-d '{\"id\":%d,\"name\":\"other\"}' -H \"Authorization: Bearer $token\"\n"
-    places = "/var/lib/plant-store{,/plants.jsonl}"
-    return Case(
-        "a restore",
-        own_user() + service() + web_server + "requests '' '' 7\n" + enable + again
-        + "ask later /plants " + other % 8
-        + block("systemctl stop plant-store.socket")
-        + f"echo rights 0 $(stat -c '%U:%G %a' {places})\n"
-        + "until_serves ''\n"
-        + "ask kept /plants " + other % 7 + "ask lost /plants " + other % 8
-        + again + "echo backups 0 $(ls /var/lib/plant-store-backup)\n",
-        ANSWERS | {
-            "later": (200, "other"), "kept": (409, '"error":5001'), "lost": (200, "other"),
-            "rights": (0, "plant-store:plant-store 700 plant-store:plant-store 600"),
-            "backups": (0, " latest"),
-        },
-    )  # fmt: skip
-
-
 def started_by_server() -> list[Case]:
     web = block("install -d -o www-data")
     add = web.splitlines()[-1]
-    spawn = block("cp /usr/local/share/plant-store/lighttpd/common.conf", 0)
+    spawn = block("cp /usr/share/plant-store/lighttpd/common.conf")
     apache = block("# Apache\n")
     copies = {
         "lighttpd's spawn.conf": spawn,
@@ -361,7 +336,7 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    sentence = "the commands of deploy/README.md work"
+    sentence = "the commands of the pages in deploy work"
     if os.geteuid() != 0:
         tally.skip(sentence, "needs root")
         return
@@ -371,7 +346,10 @@ def scenario(tally: Tally, build_dir: str) -> None:
             return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()
-    cases += started_by_server() + [restored()]
+    cases += started_by_server()
+    shown = {each for name in WHOLE
+             for each in blocks((TOP / "deploy" / name / "README.md").read_text())}
+    tally.check(bool(shown) and shown <= used, "each block of the pages is run", shown - used)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         runs = [pool.submit(run, case, build) for case in cases]
         for case, one in zip(cases, runs):
@@ -379,7 +357,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
                 answers, output = one.result()
                 made = "made plant-store:plant-store 700 root:plant-store 640"
                 tally.check(
-                    made in output, f"{case.what}: systemd-tmpfiles makes all", output
+                    made in output, f"{case.what}: the files have their owners and rights", output
                 )
                 for what, (status, text) in case.expected.items():
                     found = answers.get(what, (-1, ""))

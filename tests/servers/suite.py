@@ -968,7 +968,7 @@ def run(set_up: SetUp, build_dir: str) -> Trial:
     return trial
 
 
-# Of the table in deploy/README.md: how a row begins, and the case that shows it.
+# Of the table in deploy/servers.md: how a row begins, and the case that shows it.
 ROWS = {
     "the service is down": "down",
     "a worker dies while": "killed",
@@ -993,7 +993,7 @@ TAKEN = ("accepted", "ignored", "a slash")
 
 def check_table(tally: Tally, trial: Trial) -> None:
     """What the document says of the recommended way behind a server is so."""
-    text = (TOP / "deploy" / "README.md").read_text()
+    text = (TOP / "deploy" / "servers.md").read_text()
     lines = [line.strip("|").split(" | ") for line in text.splitlines()]
     server = trial.set_up.server
     heads = next(line for line in lines if "lighttpd" in line and "nginx" in line[-1])

@@ -237,11 +237,11 @@ fixture_remove_kept(const struct fixture *fixture)
 }
 
 struct store *
-fixture_try(const struct fixture *fixture, bool prepare,
+fixture_try(const struct fixture *fixture, bool long_lived,
     const struct watch *watch, enum fault *fault)
 {
 	struct store_options options = {
-		.dir = fixture->path, .prepare = prepare, .watch = watch
+		.dir = fixture->path, .long_lived = long_lived, .watch = watch
 	};
 
 	*fault = FAULT_NONE;
@@ -249,10 +249,10 @@ fixture_try(const struct fixture *fixture, bool prepare,
 }
 
 struct store *
-fixture_open(const struct fixture *fixture, bool prepare)
+fixture_open(const struct fixture *fixture, bool long_lived)
 {
 	enum fault fault;
-	struct store *store = fixture_try(fixture, prepare, NULL, &fault);
+	struct store *store = fixture_try(fixture, long_lived, NULL, &fault);
 
 	if (store == NULL)
 		fail_msg("store_open gave the fault %d", (int)fault);
@@ -260,10 +260,10 @@ fixture_open(const struct fixture *fixture, bool prepare)
 }
 
 void
-expect_refused(const struct fixture *fixture, bool prepare, enum fault fault)
+expect_refused(const struct fixture *fixture, bool long_lived, enum fault fault)
 {
 	enum fault found;
-	struct store *store = fixture_try(fixture, prepare, NULL, &found);
+	struct store *store = fixture_try(fixture, long_lived, NULL, &found);
 
 	if (store != NULL)
 		fail_msg("the store was opened");
@@ -353,9 +353,9 @@ fixture_commit(
 
 void
 fixture_make_store(
-    const struct fixture *fixture, bool prepare, int64_t first, int64_t last)
+    const struct fixture *fixture, bool long_lived, int64_t first, int64_t last)
 {
-	struct store *store = fixture_open(fixture, prepare);
+	struct store *store = fixture_open(fixture, long_lived);
 
 	for (int64_t id = first; id <= last; id++)
 		fixture_create(store, id);

@@ -78,11 +78,11 @@ void fixture_remove_kept(const struct fixture *fixture);
  * fixture_open fails the test then, and expect_refused if it is not refused
  * with this fault.
  */
-struct store *fixture_try(const struct fixture *fixture, bool prepare,
+struct store *fixture_try(const struct fixture *fixture, bool long_lived,
     const struct watch *watch, enum fault *fault);
-struct store *fixture_open(const struct fixture *fixture, bool prepare);
+struct store *fixture_open(const struct fixture *fixture, bool long_lived);
 void expect_refused(
-    const struct fixture *fixture, bool prepare, enum fault fault);
+    const struct fixture *fixture, bool long_lived, enum fault fault);
 
 /*
  * fixture_batch(store, ids, names, n, results):
@@ -114,12 +114,12 @@ void fixture_commit(struct store *store, const int64_t *ids, size_t n,
     enum store_result result);
 
 /*
- * fixture_make_store(fixture, prepare, first, last):
+ * fixture_make_store(fixture, long_lived, first, last):
  * A store that has the plants with the ids `first` to `last` too, each a batch
  * of its own, named after their ids; it is closed again.
  */
-void fixture_make_store(
-    const struct fixture *fixture, bool prepare, int64_t first, int64_t last);
+void fixture_make_store(const struct fixture *fixture, bool long_lived,
+    int64_t first, int64_t last);
 
 /*
  * fixture_step is a watch (ground/watch.h) whose context is a struct

@@ -84,9 +84,9 @@ expect_held(
 STORE_TEST(journals_of_every_version_open_and_know_their_plants)
 {
 	for (size_t i = 0; i < COUNT(versions); i++)
-		for (int prepare = 0; prepare <= 1; prepare++) {
+		for (int long_lived = 0; long_lived <= 1; long_lived++) {
 			struct contents golden = install(fixture, &versions[i]);
-			struct store *store = fixture_open(fixture, prepare);
+			struct store *store = fixture_open(fixture, long_lived);
 
 			expect_held(store, &golden, versions[i].plants);
 			store_close(store);

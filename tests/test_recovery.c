@@ -40,8 +40,8 @@ expect_refused_untouched(const struct fixture *fixture)
 {
 	struct contents was = fixture_read(fixture, JOURNAL_NAME);
 
-	for (int prepare = 0; prepare < 2; prepare++)
-		expect_refused(fixture, prepare, FAULT_DAMAGED);
+	for (int long_lived = 0; long_lived < 2; long_lived++)
+		expect_refused(fixture, long_lived, FAULT_DAMAGED);
 	expect_verified(fixture, FAULT_DAMAGED);
 	expect_contents(fixture, JOURNAL_NAME, &was);
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME ".torn"));
@@ -100,22 +100,22 @@ STORE_TEST(room_that_a_kill_left_is_no_torn_end)
 	memset(room, '\n', sizeof(room));
 	fixture_make_store(fixture, false, 1, 3);
 	fixture_append(fixture, JOURNAL_NAME, room, sizeof(room));
-	for (int prepare = 0; prepare < 2; prepare++)
-		store_close(fixture_open(fixture, prepare));
+	for (int long_lived = 0; long_lived < 2; long_lived++)
+		store_close(fixture_open(fixture, long_lived));
 	expect_plants(fixture, 3);
 	expect_logged(fixture, "torn", 0);
 }
 
 STORE_TEST(a_torn_end_is_cut_off_by_the_next_commit)
 {
-	for (int prepare = 0; prepare < 2; prepare++) {
-		struct store *store = fixture_open(fixture, prepare);
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
+		struct store *store = fixture_open(fixture, long_lived);
 
-		fixture_create(store, 1 + 2 * prepare);
+		fixture_create(store, 1 + 2 * long_lived);
 		fixture_forge(fixture, 9, NULL, 30);
-		fixture_create(store, 2 + 2 * prepare);
+		fixture_create(store, 2 + 2 * long_lived);
 		store_close(store);
-		expect_logged(fixture, "torn", 1U + (unsigned)prepare);
+		expect_logged(fixture, "torn", 1U + (unsigned)long_lived);
 	}
 	expect_plants(fixture, 4);
 }
@@ -450,7 +450,7 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 	char logged[40];
 
 	for (int i = 0; i < 4 * LOSSES; i++) {
-		bool prepare = i / LOSSES % 2 == 0;
+		bool long_lived = i / LOSSES % 2 == 0;
 
 		fixture_renew(fixture);
 		assert_int_equal(in_child(create_and_idle, fixture), 0);
@@ -461,7 +461,7 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 		lose(fixture, (enum loss)(i % LOSSES), from, at.end);
 		struct contents was = fixture_read(fixture, JOURNAL_NAME);
 		expect_verified(fixture, FAULT_DAMAGED);
-		expect_refused(fixture, prepare, FAULT_DAMAGED);
+		expect_refused(fixture, long_lived, FAULT_DAMAGED);
 		snprintf(logged, sizeof(logged),
 		    i % LOSSES == CUT ? "shorter (%" PRIu64 " bytes)"
 				      : "damaged at byte %" PRIu64 ": ",
@@ -471,7 +471,7 @@ STORE_TEST(a_journal_that_lost_its_end_is_refused_by_the_end_mark)
 		expect_contents(fixture, JOURNAL_NAME, &was);
 		/* Nothing else shows that it is gone. */
 		fixture_remove(fixture, JOURNAL_END_NAME);
-		store_close(fixture_open(fixture, prepare));
+		store_close(fixture_open(fixture, long_lived));
 	}
 }
 
@@ -978,12 +978,12 @@ STORE_TEST(a_journal_that_a_failed_sync_renamed_gets_its_name_again)
 {
 	fixture_make_store(fixture, false, 1, 2);
 	fixture_forge(fixture, 3, NULL, SIZE_MAX);
-	for (int prepare = 0; prepare < 2; prepare++) {
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
 		fixture_fail_journal(fixture);
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
-		struct store *store = fixture_open(fixture, prepare);
+		struct store *store = fixture_open(fixture, long_lived);
 		/* The first time there is something to settle. */
-		assert_int_equal(shim_count(SHIM_FDATASYNC), 1 - prepare);
+		assert_int_equal(shim_count(SHIM_FDATASYNC), 1 - long_lived);
 		store_close(store);
 		assert_false(fixture_exists(fixture, JOURNAL_FAILED_NAME));
 	}
@@ -1061,7 +1061,7 @@ struct attempt {
 	const struct fixture *fixture;
 	enum shim_call call;
 	unsigned nth;
-	bool prepare;
+	bool long_lived;
 };
 
 /* Work for in_child: die before the nth of a kind of call. */
@@ -1073,7 +1073,7 @@ die_opening(void *argument)
 
 	shim_exit(attempt->call, NULL, attempt->nth);
 	struct store *store =
-	    fixture_try(attempt->fixture, attempt->prepare, NULL, &fault);
+	    fixture_try(attempt->fixture, attempt->long_lived, NULL, &fault);
 	if (store == NULL)
 		return 2;
 	store_close(store);
@@ -1098,7 +1098,7 @@ fail_opening(const struct attempt *attempt, int error)
 
 	shim_fail(attempt->call, NULL, attempt->nth, 1, error);
 	struct store *store =
-	    fixture_try(attempt->fixture, attempt->prepare, NULL, &fault);
+	    fixture_try(attempt->fixture, attempt->long_lived, NULL, &fault);
 	bool reached = shim_reset();
 
 	if (store == NULL) {
@@ -1129,7 +1129,7 @@ STORE_TEST(an_opening_that_fails_or_dies_anywhere_loses_nothing)
 			int error = errors[i % COUNT(errors)];
 			bool reached;
 
-			attempt.prepare = i % 2 == 0;
+			attempt.long_lived = i % 2 == 0;
 			attempt.call = (enum shim_call)call;
 			attempt.nth = 0;
 			do {

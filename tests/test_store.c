@@ -14,7 +14,7 @@
 
 #include "fault_shim.h"
 #include "ground/clock.h"
-#include "recovery.h"
+#include "catch_up.h"
 
 /* That would make a sync slower; see journal_check. */
 STORE_TEST(a_commit_asks_no_file_that_it_writes_for_its_times)
@@ -34,9 +34,9 @@ STORE_TEST(a_commit_asks_no_file_that_it_writes_for_its_times)
 
 STORE_TEST(a_batch_has_its_results_between_its_sync_and_its_index)
 {
-	for (int prepare = 0; prepare < 2; prepare++) {
-		struct store *store = fixture_open(fixture, prepare);
-		struct plant plant = fixture_plant(1 + prepare, NULL);
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
+		struct store *store = fixture_open(fixture, long_lived);
+		struct plant plant = fixture_plant(1 + long_lived, NULL);
 		struct store_item item = { .plant = &plant, .by = "tester" };
 
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
@@ -161,11 +161,11 @@ STORE_TEST(the_watermark_is_what_was_synced_before_the_batch)
 	static const int64_t ids[] = { 1, 2, 3, 5, 6, 7 };
 	struct fixture_line lines[9];
 
-	for (int prepare = 0; prepare < 2; prepare++) {
-		struct store *store = fixture_open(fixture, prepare);
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
+		struct store *store = fixture_open(fixture, long_lived);
 
-		fixture_commit(store, ids + 3 * prepare, 3, STORE_CREATED);
-		fixture_create(store, 4 + 4 * prepare);
+		fixture_commit(store, ids + 3 * long_lived, 3, STORE_CREATED);
+		fixture_create(store, 4 + 4 * long_lived);
 		store_close(store);
 	}
 	assert_int_equal(fixture_lines(fixture, lines, COUNT(lines), NULL), 9);
@@ -690,14 +690,15 @@ STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)
 /* After a request it would cost the next one a sync. */
 STORE_TEST(closing_a_service_puts_the_last_plant_below_the_watermark)
 {
-	for (int prepare = 0; prepare < 2; prepare++) {
-		fixture_make_store(fixture, prepare, 1 + prepare, 1 + prepare);
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
+		fixture_make_store(
+		    fixture, long_lived, 1 + long_lived, 1 + long_lived);
 		assert_int_equal(
-		    fixture_count_lines(fixture), 1 + 2 * (size_t)prepare);
+		    fixture_count_lines(fixture), 1 + 2 * (size_t)long_lived);
 		const char *bytes = fixture_read(fixture, JOURNAL_NAME).at;
 		assert_null(strstr(bytes, "\n\n"));
 		assert_int_equal(
-		    strstr(strrchr(bytes, '{'), "plant") == NULL, prepare);
+		    strstr(strrchr(bytes, '{'), "plant") == NULL, long_lived);
 	}
 	expect_plants(fixture, 2);
 }
@@ -705,13 +706,13 @@ STORE_TEST(closing_a_service_puts_the_last_plant_below_the_watermark)
 /* It has not seen them before it closes, and trims the room behind them. */
 STORE_TEST(closing_an_idle_service_keeps_what_others_stored_since)
 {
-	for (int prepare = 0; prepare < 2; prepare++) {
+	for (int long_lived = 0; long_lived < 2; long_lived++) {
 		struct store *store = fixture_open(fixture, true);
-		const int64_t id = 2 * prepare + 1;
+		const int64_t id = 2 * long_lived + 1;
 
 		fixture_create(store, id);
 		store_idle(store);
-		fixture_make_store(fixture, prepare, id + 1, id + 1);
+		fixture_make_store(fixture, long_lived, id + 1, id + 1);
 		store_close(store);
 		expect_plants(fixture, id + 1);
 	}
@@ -846,7 +847,7 @@ struct death {
 	enum shim_call call;
 	unsigned nth;
 	int64_t id;
-	bool prepare;
+	bool long_lived;
 };
 
 static int
@@ -855,7 +856,7 @@ die_in_commit(void *argument)
 	const struct death *death = argument;
 	enum fault fault;
 	struct store *store =
-	    fixture_try(death->fixture, death->prepare, NULL, &fault);
+	    fixture_try(death->fixture, death->long_lived, NULL, &fault);
 
 	if (store == NULL)
 		return 1;
@@ -873,7 +874,7 @@ STORE_TEST(a_kill_anywhere_in_a_commit_leaves_a_good_store)
 	int status;
 
 	for (size_t i = 0; i < 2 * SHIM_CALLS; i++) {
-		death.prepare = i < SHIM_CALLS;
+		death.long_lived = i < SHIM_CALLS;
 		death.call = (enum shim_call)(i % SHIM_CALLS);
 		death.nth = 0;
 		do {

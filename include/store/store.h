@@ -55,9 +55,8 @@ struct store_options {
 	const char *database; /* a connection string of libpq; or NULL, and */
 	const char *dir;      /* the store's directory (a reader's: or a journal
 				 that nobody writes) */
-	bool prepare; /* for long lived processes, not for one request: write
-			 ahead the room for records to come; serve also while
-			 the database is away */
+	bool long_lived; /* not for one request: write room for later records
+			    ahead; serve also while the database is away */
 	bool count; /* a reader's records behind a cursor are only counted: also
 		       those that an older transaction holds back */
 	const struct watch *watch; /* of store_open alone, where it has to read
@@ -79,7 +78,7 @@ struct store;
  * set: FAULT_SETUP (missing, another store's or another version),
  * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening begins again with
  * an index that was being built), or the system's.  A database that is away is
- * FAULT_BUSY; with options->prepare it is no fault: commits are STORE_AWAY
+ * FAULT_BUSY; with options->long_lived it is no fault: commits are STORE_AWAY
  * until it is back.
  */
 enum fault store_init(const char *dir);

@@ -492,7 +492,7 @@ open_and_store(const struct call *call)
 	/* Its line would overwrite what is being typed. */
 	if (isatty(import.fd))
 		quiet.values['q'] = "";
-	options.prepare = true;
+	options.long_lived = true;
 	/* Opening may have to read on in the journal, or build the index. */
 	command_watch(call, "index");
 	import.store = store_open(&options, &fault);

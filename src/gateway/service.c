@@ -182,7 +182,7 @@ service_run(const struct config *config)
 {
 	const struct store_options options = { .database = config->database,
 		.dir = config->dir,
-		.prepare = true };
+		.long_lived = true };
 	enum fault fault;
 	struct stat dir;
 	sigset_t set;

@@ -572,10 +572,10 @@ open_store(const struct store_options *options, enum fault *fault)
 	pthread_mutex_init(&store->mutex, NULL);
 	struct session *session = connect_session(store, fault);
 	if (session != NULL) {
-		if (options->prepare)
+		if (options->long_lived)
 			log_session(session, "the database");
 		give_back(store, session);
-	} else if (*fault != FAULT_BUSY || !options->prepare) {
+	} else if (*fault != FAULT_BUSY || !options->long_lived) {
 		close_store(store);
 		return NULL;
 	}

@@ -3,7 +3,7 @@
  * engine.h and store/store.h.
  *
  * Opening takes the journal's lock, opens the index and reads on from where it
- * ends (recovery.h).  It never makes a store: a directory without one may be a
+ * ends (catch_up.h).  It never makes a store: a directory without one may be a
  * file system that is not mounted, and an empty store would take its ids anew.
  *
  * A commit, under the lock: read on what others appended, enter each id into an
@@ -15,7 +15,7 @@
  * failed commit of the index, the plants are stored and the next catch-up
  * enters them.
  */
-#include "recovery.h"
+#include "catch_up.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -141,20 +141,21 @@ open_store(const struct store_options *options, enum fault *fault)
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->path = options->dir;
-	store->prepare = options->prepare;
+	store->long_lived = options->long_lived;
 	store->watch = options->watch;
 	*fault = open_journal(store);
 	if (*fault == FAULT_NONE) {
 		if (metrics_open(store->path, true) != FAULT_NONE)
 			uncounted = errno;
-		*fault = recovery_start(store);
+		*fault = catch_up_start(store);
 		metrics[METRICS_FAILED] =
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
 	/* A service answers, and starts again once there is room. */
-	if (*fault == FAULT_NONE || (*fault == FAULT_FULL && store->prepare)) {
-		if (uncounted != 0 && store->prepare)
+	if (*fault == FAULT_NONE ||
+	    (*fault == FAULT_FULL && store->long_lived)) {
+		if (uncounted != 0 && store->long_lived)
 			log_warning("%s/" METRICS_NAME ": %s; this process "
 				    "counts for itself alone",
 			    store->path, strerror(uncounted));
@@ -196,7 +197,7 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
 			  " at byte %" PRIu64 ", where the index has it",
 		    store->journal.name, plant->id, offset);
 		errno = EBADMSG;
-		return recovery_index_failed(store);
+		return catch_up_index_failed(store);
 	}
 	*result = record.plant_len == plant->len &&
 			  memcmp(record.plant, plant->text, plant->len) == 0
@@ -261,11 +262,11 @@ build_batch(struct store *store, struct store_item *items, size_t n,
 			    store, found, at->end, plant, &items[i].result);
 			break;
 		case INDEX_ERROR:
-			fault = recovery_index_failed(store);
+			fault = catch_up_index_failed(store);
 		}
 	}
 	if (fault == FAULT_NONE && index_check(store->index) < 0)
-		fault = recovery_index_failed(store);
+		fault = catch_up_index_failed(store);
 	*some = i;
 	return fault;
 }
@@ -278,7 +279,7 @@ write_batch(struct store *store, const struct position *at)
 	const uint64_t end = store->at.end;
 	enum fault fault = FAULT_NONE;
 	int result = journal_append(journal, end, store->batch,
-	    (size_t)(at->end - end), store->prepare);
+	    (size_t)(at->end - end), store->long_lived);
 
 	if (result < -1)
 		return journal_failed(journal, "taking back a write", end);
@@ -286,7 +287,7 @@ write_batch(struct store *store, const struct position *at)
 		return journal_failed(journal, "write", end);
 	/* Rolled back, so a transient error is harmless. */
 	if (result < 0)
-		fault = recovery_unwritten(store, JOURNAL_NAME);
+		fault = catch_up_unwritten(store, JOURNAL_NAME);
 	/* Sync the truncation too. */
 	if (journal_sync(journal) < 0)
 		return journal_failed(journal, "fdatasync", end);
@@ -313,7 +314,7 @@ enter_batch(struct store *store)
 		metrics[METRICS_STORE_PLANTS] = plants;
 	if (index_commit(store->index, &at) < 0) {
 		/* The plants are stored; reading on will enter them. */
-		recovery_index_failed(store);
+		catch_up_index_failed(store);
 		return;
 	}
 	if (store->full)
@@ -341,7 +342,7 @@ commit_some(
     struct store *store, struct store_item *items, size_t n, size_t *some)
 {
 	struct position at;
-	enum fault fault = recovery_catch_up(store);
+	enum fault fault = catch_up(store);
 
 	*some = n;
 	if (fault != FAULT_NONE)
@@ -379,7 +380,7 @@ append_closing(struct store *store)
 {
 	char now[TIMESTAMP_LEN];
 	struct record record = { .at = now };
-	enum fault fault = recovery_catch_up(store);
+	enum fault fault = catch_up(store);
 	struct position at = store->at;
 
 	if (fault == FAULT_NONE && !at.closing) {
@@ -390,7 +391,7 @@ append_closing(struct store *store)
 	if (store->next.end > 0) {
 		enter_batch(store);
 		if (journal_write_end(&store->journal, at.end) < 0)
-			recovery_unwritten(store, JOURNAL_END_NAME);
+			catch_up_unwritten(store, JOURNAL_END_NAME);
 	}
 	index_abort(store->index);
 	return fault_passes(fault) ? FAULT_NONE : fault;
@@ -459,10 +460,10 @@ finish(struct store *store)
 static bool
 has_room(const struct store *store)
 {
-	if (!recovery_has_room(store, 0))
+	if (!catch_up_has_room(store, 0))
 		return false;
 	/* Else what was refused, or is about to be, is tried. */
-	if (!store->full && recovery_has_room(store, PLENTY_BYTES))
+	if (!store->full && catch_up_has_room(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -513,7 +514,7 @@ close_store(struct store *store)
 	bool clean = false;
 
 	/* After a request a line would cost the next one a sync. */
-	if (!store->prepare || store->index == NULL) {
+	if (!store->long_lived || store->index == NULL) {
 		free_store(store, false);
 		return;
 	}
@@ -521,7 +522,7 @@ close_store(struct store *store)
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
 		if (!store->failed)
-			clean = recovery_catch_up(store) == FAULT_NONE;
+			clean = catch_up(store) == FAULT_NONE;
 		if (clean) {
 			/* Room ahead is of no use now. */
 			if (store->journal.size > store->at.end)

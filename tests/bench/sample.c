@@ -55,7 +55,7 @@ sample_make(struct sample *sample, uint64_t i)
 struct store *
 sample_open_store(const char *dir)
 {
-	struct store_options options = { .dir = dir, .prepare = true };
+	struct store_options options = { .dir = dir, .long_lived = true };
 	enum fault fault;
 	struct store *store = store_open(&options, &fault);
 

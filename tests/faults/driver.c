@@ -93,7 +93,7 @@ serve(struct store *store)
 int
 main(int argc, char **argv)
 {
-	struct store_options options = { .prepare = true };
+	struct store_options options = { .long_lived = true };
 	struct store *store;
 	enum fault fault;
 	int status;

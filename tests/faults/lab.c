@@ -132,19 +132,20 @@ lab_write(const struct lab *lab, const char *name, const char *at, size_t len)
 }
 
 struct store *
-lab_open_store(const struct lab *lab, bool prepare, enum fault *fault)
+lab_open_store(const struct lab *lab, bool long_lived, enum fault *fault)
 {
-	struct store_options options = { .dir = lab->path, .prepare = prepare };
+	struct store_options options = { .dir = lab->path,
+		.long_lived = long_lived };
 
 	return store_open(&options, fault);
 }
 
 /* Names of 1 to some 120 bytes, so that lines end anywhere in a sector. */
 struct store *
-lab_open_good_store(const struct lab *lab, bool prepare)
+lab_open_good_store(const struct lab *lab, bool long_lived)
 {
 	enum fault fault;
-	struct store *store = lab_open_store(lab, prepare, &fault);
+	struct store *store = lab_open_store(lab, long_lived, &fault);
 
 	if (store == NULL)
 		lab_die("a good store does not open: %s", lab_logged(lab));

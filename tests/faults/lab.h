@@ -52,14 +52,14 @@ void lab_write(
     const struct lab *lab, const char *name, const char *at, size_t len);
 
 /*
- * lab_open_store(lab, prepare):
+ * lab_open_store(lab, long_lived):
  * The store, or NULL with the fault.
  */
 struct store *lab_open_store(
-    const struct lab *lab, bool prepare, enum fault *fault);
+    const struct lab *lab, bool long_lived, enum fault *fault);
 
-/* lab_open_good_store(lab, prepare): The store, or the end of the test. */
-struct store *lab_open_good_store(const struct lab *lab, bool prepare);
+/* lab_open_good_store(lab, long_lived): The store, or the end of the test. */
+struct store *lab_open_good_store(const struct lab *lab, bool long_lived);
 
 /*
  * lab_say(count, sentence):

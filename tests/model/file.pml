@@ -8,15 +8,15 @@
  * and holding the index happen beside the lock.
  *
  *   here            there (src/store)
- *   turn            recovery.c recovery_start, recovery_catch_up, read_on
+ *   turn            catch_up.c catch_up_start, catch_up, read_on
  *   find_durable    index.c index_know, is_whole, take_over, index_create
  *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
- *   judge, cut      replay.c replay_finish; recovery.c cut_tail
- *   enter           recovery.c enter_pairs; commit.c enter_batch
+ *   judge, cut      replay.c replay_finish; catch_up.c cut_tail
+ *   enter           catch_up.c enter_pairs; commit.c enter_batch
  *   commit          commit.c build_batch, write_batch; journal_append
  *   closing         commit.c append_closing; end_clean: close_store, mark_clean
  *   print           reader.c look_at_store, find_end, reach_end
- *   discard         recovery.c recovery_index_failed, keep_end
+ *   discard         catch_up.c catch_up_index_failed, keep_end
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its
  * own bytes: content, `safe` and the line before it (seq and prev).

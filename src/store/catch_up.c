@@ -1,12 +1,12 @@
 /*
- * recovery: reading on.  See recovery.h.
+ * catch_up: reading on.  See catch_up.h.
  *
  * Happy path: nothing is behind the place that the index covers, as one byte
  * shows.  Otherwise the lines of others are entered, read from the disk where
  * no process is known to have synced them.  Failure modes: a torn tail is kept
  * beside the journal and cut; damage refuses.
  */
-#include "recovery.h"
+#include "catch_up.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +31,7 @@
 #define INDEX_PART 4
 
 enum fault
-recovery_unwritten(struct store *store, const char *name)
+catch_up_unwritten(struct store *store, const char *name)
 {
 	int error = errno;
 	enum fault fault = fault_of(error);
@@ -56,17 +56,17 @@ keep_end(struct store *store)
 	    journal_read_end(&store->journal, uuid, &end) == FAULT_NONE &&
 	    end == store->durable &&
 	    journal_write_end(&store->journal, end) < 0)
-		recovery_unwritten(store, JOURNAL_END_NAME);
+		catch_up_unwritten(store, JOURNAL_END_NAME);
 }
 
 enum fault
-recovery_index_failed(struct store *store)
+catch_up_index_failed(struct store *store)
 {
 	/* LMDB says so of a short write; there may be room again by now. */
 	if (errno == EIO && store->full)
 		errno = ENOSPC;
 	if (errno != EBADMSG)
-		return recovery_unwritten(store, "index");
+		return catch_up_unwritten(store, "index");
 	bool current = store->index == NULL || index_is_current(store->index);
 	/* Nobody else may be told of it, so nobody may use it from here on. */
 	if (current)
@@ -99,7 +99,7 @@ enter_pairs(struct store *store, struct pairs *pairs, bool build,
 	    index_begin(store->index, &covered) == 0)
 		return FAULT_NONE;
 	return errno == ECANCELED ? FAULT_STOPPED
-				  : recovery_index_failed(store);
+				  : catch_up_index_failed(store);
 }
 
 static enum fault
@@ -109,7 +109,7 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	char name[JOURNAL_KEPT_MAX];
 
 	if (journal_keep(journal, end, tail_end, name) < 0)
-		return recovery_unwritten(store, JOURNAL_NAME ".torn");
+		return catch_up_unwritten(store, JOURNAL_NAME ".torn");
 	if (journal_cut(journal, end) < 0 || journal_sync(journal) < 0)
 		return journal_failed(journal, "cutting a torn end", end);
 	log_warning("%s: a batch is torn at byte %" PRIu64 ", by a crash or a "
@@ -130,7 +130,7 @@ read_lines(struct store *store, struct replay *replay, uint64_t covered,
 	while ((*result = replay_next(replay, &record)) == REPLAY_RECORD) {
 		if (record.plant != NULL && replay->at.last >= covered &&
 		    pairs_add(pairs, record.id, replay->at.last) < 0)
-			return recovery_unwritten(store, "index");
+			return catch_up_unwritten(store, "index");
 		if (replay->at.end < next_step)
 			continue;
 		next_step = replay->at.end + STEP_BYTES;
@@ -197,7 +197,7 @@ read_on(struct store *store, const struct position *from,
 }
 
 enum fault
-recovery_catch_up(struct store *store)
+catch_up(struct store *store)
 {
 	struct journal *journal = &store->journal;
 	const char *why = journal_check(journal, store->at.end);
@@ -212,13 +212,13 @@ recovery_catch_up(struct store *store)
 	}
 	/* A client gets its answer before a try that cannot succeed. */
 	if (store->index == NULL) {
-		fault = recovery_has_room(store, 0) ? recovery_start(store)
+		fault = catch_up_has_room(store, 0) ? catch_up_start(store)
 						    : FAULT_FULL;
 		if (fault != FAULT_NONE)
 			return fault;
 	}
 	if (index_begin(store->index, &covered) < 0)
-		return recovery_index_failed(store);
+		return catch_up_index_failed(store);
 	/* It was synced before. */
 	if (store->durable < covered.end)
 		store->durable = covered.end;
@@ -254,14 +254,14 @@ make_index(struct store *store, enum index_use use, enum index_state state)
 		    journal->size);
 	if (index_create(journal, store->path, use, &store->index) < 0 ||
 	    index_begin(store->index, &covered) < 0)
-		return recovery_index_failed(store);
+		return catch_up_index_failed(store);
 	return FAULT_NONE;
 }
 
 enum fault
-recovery_start(struct store *store)
+catch_up_start(struct store *store)
 {
-	const enum index_use use = store->prepare ? INDEX_SERVE : INDEX_ONCE;
+	const enum index_use use = store->long_lived ? INDEX_SERVE : INDEX_ONCE;
 	struct journal *journal = &store->journal;
 	const struct position *from = &journal->start;
 	struct position covered;
@@ -276,13 +276,13 @@ recovery_start(struct store *store)
 	/* Save the index's end before deleting it. */
 	if (store->index == NULL && view.seen.end > 0 &&
 	    journal_write_end(journal, view.end) < 0)
-		fault = recovery_unwritten(store, JOURNAL_END_NAME);
+		fault = catch_up_unwritten(store, JOURNAL_END_NAME);
 	else if (store->index == NULL)
 		fault = make_index(store, use, view.state);
 	else if (index_begin(store->index, &covered) < 0)
-		fault = recovery_index_failed(store);
+		fault = catch_up_index_failed(store);
 	if (covered.end > 0 &&
-	    !(store->prepare && covered.end <= CHECK_BYTES_MAX))
+	    !(store->long_lived && covered.end <= CHECK_BYTES_MAX))
 		from = &covered;
 	if (fault == FAULT_NONE)
 		fault = read_on(store, from, &covered, true);
@@ -296,7 +296,7 @@ recovery_start(struct store *store)
 }
 
 bool
-recovery_has_room(const struct store *store, uint64_t bytes)
+catch_up_has_room(const struct store *store, uint64_t bytes)
 {
 	struct statvfs st;
 

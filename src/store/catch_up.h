@@ -1,13 +1,13 @@
 /*
- * recovery: brings the index and this process's view up to the journal's end,
+ * catch_up: brings the index and this process's view up to the journal's end,
  * however the processes that wrote it ended.
  *
  * The same code serves the start of a store, the building of its index and the
  * moment before each commit, when other processes may have appended, died in
  * the middle of a write, or failed.  The caller holds the lock.
  */
-#ifndef STORE_RECOVERY_H
-#define STORE_RECOVERY_H
+#ifndef STORE_CATCH_UP_H
+#define STORE_CATCH_UP_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct store {
 	const struct engine *engine; /* engine.h: first */
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
 	const char *path;      /* options->dir */
-	bool prepare;          /* long lived */
+	bool long_lived;       /* not for one request */
 	bool failed;           /* nothing is acknowledged any more */
 	bool full;             /* there was no room, which is logged once */
 	const struct watch *watch; /* while it is opened; or NULL */
@@ -38,36 +38,36 @@ struct store {
 };
 
 /*
- * recovery_start(store):
+ * catch_up_start(store):
  * Open the index of an open journal, or build it where none can be used, and
  * judge the journal's end whole.  After a fault there is no index.
  *
- * recovery_catch_up(store):
+ * catch_up(store):
  * Check that the journal still is the one that is open, and read on.  On
  * FAULT_NONE an index transaction has begun, and store->at is the journal's
  * end.  Without an index, start first, if there is room: else FAULT_FULL.
  */
-enum fault recovery_start(struct store *store);
-enum fault recovery_catch_up(struct store *store);
+enum fault catch_up_start(struct store *store);
+enum fault catch_up(struct store *store);
 
 /*
- * recovery_has_room(store, bytes):
+ * catch_up_has_room(store, bytes):
  * Whether the store's file system has so much room, and that of an index that
  * is missing; or does not say so.
  */
-bool recovery_has_room(const struct store *store, uint64_t bytes);
+bool catch_up_has_room(const struct store *store, uint64_t bytes);
 
 /*
- * recovery_index_failed(store):
+ * catch_up_index_failed(store):
  * Log, with errno, that the index could not be used, and remove a damaged one.
  * Return the fault.
  *
- * recovery_unwritten(store, name):
+ * catch_up_unwritten(store, name):
  * Log, with errno, that the file `name` could not be written and is as before:
  * what passes by itself only once, until store->full is unset.  Return the
  * fault.
  */
-enum fault recovery_index_failed(struct store *store);
-enum fault recovery_unwritten(struct store *store, const char *name);
+enum fault catch_up_index_failed(struct store *store);
+enum fault catch_up_unwritten(struct store *store, const char *name);
 
 #endif

@@ -145,7 +145,8 @@ reader_open(
 static int
 count_rows(const struct store_reader *reader)
 {
-	return PQntuples(reader->session->rows);
+	/* A session that was lost had none. */
+	return reader->session == NULL ? 0 : PQntuples(reader->session->rows);
 }
 
 static const char *

@@ -23,6 +23,8 @@
 
 #include "ground/clock.h"
 
+/* Those of several hosts. */
+#define MESSAGES_MAX (4 * SESSION_REASON_MAX)
 /* Of libpq there are fewer than 50. */
 #define OPTIONS_MAX 64
 /* For a host, if connect_timeout is not set; and the longest. */
@@ -366,17 +368,16 @@ find_connect_remedy(const char *message)
 /* Connect to one host; if that fails, add why to `messages`. */
 static struct remedy
 try_host(struct session *session, const char *const *keys,
-    const char *const *values, char messages[static SESSION_REASON_MAX])
+    const char *const *values, char messages[static MESSAGES_MAX])
 {
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	PGconn *conn = PQconnectStartParams(keys, values, 0);
 	struct remedy remedy = *find_remedy("");
-	size_t len = strlen(messages);
+	bool in_time = true;
 
 	PQfinish(session->conn);
 	session->conn = conn;
 	session->bytes_max = HANDSHAKE_BYTES_MAX;
-	strcpy(session->reason, "");
 	/* Such as an unknown sslmode; no host was tried. */
 	if (PQstatus(conn) == CONNECTION_BAD &&
 	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
@@ -384,23 +385,22 @@ try_host(struct session *session, const char *const *keys,
 	PQsetNoticeReceiver(conn, receive_notice, session);
 	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* with the code */
 	PQsetnonblocking(conn, 1);
-	while (PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK) {
-		if (!wait_for(session,
-			next == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
-			snprintf(messages + len, SESSION_REASON_MAX - len,
-			    "connection to server at \"%s\", port %s: %s\n",
-			    PQhost(conn), PQport(conn), session->reason);
-			return remedy;
-		}
-		next = PQconnectPoll(conn);
+	while (PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
+	       in_time) {
+		in_time = wait_for(
+		    session, next == PGRES_POLLING_READING ? POLLIN : POLLOUT);
+		if (in_time)
+			next = PQconnectPoll(conn);
 	}
 	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
 	if (next == PGRES_POLLING_OK) {
 		remedy.fault = FAULT_NONE;
 		return remedy;
 	}
-	const char *message = PQerrorMessage(conn);
-	snprintf(messages + len, SESSION_REASON_MAX - len, "%s", message);
+	const char *message = in_time ? PQerrorMessage(conn) : session->reason;
+	size_t len = strlen(messages);
+	snprintf(messages + len, MESSAGES_MAX - len, "%s, port %s: %s\n",
+	    PQhost(conn), PQport(conn), message);
 	if (remedy.fault == FAULT_BUSY)
 		remedy = find_connect_remedy(message);
 	if (strstr(message, strerror(EAFNOSUPPORT)) != NULL)
@@ -425,7 +425,7 @@ connect_server(struct session *session, PQconninfoOption *options)
 		"read-write", "plant-store" };
 	enum { HOST, HOSTADDR, PORT, LISTS };
 	static const char *const lists[] = { "host", "hostaddr", "port" };
-	char *left[LISTS] = { NULL }, messages[SESSION_REASON_MAX] = "";
+	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
 	int places[LISTS], n = 6, timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
 

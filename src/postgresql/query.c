@@ -29,7 +29,7 @@
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
 #define WALK "DECLARE walk CURSOR FOR " VALUES " FROM plants" \
-	" WHERE stored_at >= '%.*s' ORDER BY stored_at, id"
+	" WHERE stored_at >= '%s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
 /* A place is the row that was read last; its sum is "-" if there is none. */
@@ -68,7 +68,8 @@ struct store_reader {
 	struct session *session; /* the last record points into its rows */
 	int next;                /* the row behind that */
 	struct watch watch;
-	bool ended;
+	char since[TIMESTAMP_LEN + 1];
+	bool walking, ended;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
@@ -116,10 +117,9 @@ reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
-	char reason[SESSION_REASON_MAX], walk[sizeof(WALK) + TIMESTAMP_LEN];
-	const struct statement setup[] = {
+	char reason[SESSION_REASON_MAX];
+	static const struct statement setup[] = {
 		{ .text = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" },
-		{ .text = walk },
 		{ .text = NULL },
 	};
 
@@ -132,7 +132,7 @@ reader_open(
 	reader->count = options->count;
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
-	snprintf(walk, sizeof(walk), WALK, TIMESTAMP_LEN,
+	snprintf(reader->since, sizeof(reader->since), "%.*s", TIMESTAMP_LEN,
 	    since != NULL ? since : "-infinity");
 	reader->session = session_open(options->database, setup, fault, reason);
 	if (reader->session != NULL)
@@ -222,15 +222,25 @@ static enum fault
 fetch(struct store_reader *reader)
 {
 	char sql[SQL_MAX];
+	enum fault fault = FAULT_NONE;
 
 	if (!watch_step(&reader->watch, reader->bytes, 0))
 		return FAULT_STOPPED;
-	if (!reader->feed)
-		return run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS);
+	if (!reader->feed) {
+		/* There is an index for either order, and no second one. */
+		sprintf(sql, WALK, reader->since,
+		    reader->session->has_tx ? "tx" : "stored_at");
+		if (!reader->walking)
+			fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
+		reader->walking = true;
+		return fault == FAULT_NONE
+			   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
+			   : fault;
+	}
 	if (!reader->more)
 		return FAULT_NONE;
 	sprintf(sql, FEED, reader->place.tx, reader->place.id, reader->bound);
-	enum fault fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
+	fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
 	reader->more = count_rows(reader) > 0;
 	if (reader->more)
 		reader->trouble[0] = '\0';

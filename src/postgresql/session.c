@@ -60,8 +60,9 @@ static const char find_tables[] =
 /*
  * Gives what an operator has to mend, or "", and the standbys; sets what a
  * role, a database or the connection string may have weakened, and gives that:
- * a message that is not sent would hide the warning of a commit.  CockroachDB
- * has neither fsync nor full_page_writes.
+ * a message that is not sent would hide the warning of a commit; and whether
+ * the plants have the column of the feed.  CockroachDB has neither fsync nor
+ * full_page_writes.
  */
 static const char check[] =
     "SELECT CASE WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
@@ -80,7 +81,9 @@ static const char check[] =
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
     " set_config('synchronous_commit', 'on', false),"
     " set_config('client_min_messages', 'warning', false),"
-    " set_config('lock_timeout', '" LOCK_TIMEOUT "', false)"
+    " set_config('lock_timeout', '" LOCK_TIMEOUT "', false),"
+    " (SELECT count(*) FROM pg_attribute WHERE attrelid ="
+    " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
     " FROM plants_schema";
 
 /* What helps against errors, by how their codes begin. */
@@ -520,12 +523,13 @@ check_server(struct session *session)
 		    NO_TABLES);
 		return FAULT_SETUP;
 	}
-	fault = query_row(session, check, 5);
+	fault = query_row(session, check, 6);
 	if (fault != FAULT_NONE)
 		return fault;
 	const PGresult *row = session->rows;
 	snprintf(session->standbys, sizeof(session->standbys), "%s",
 	    PQgetvalue(row, 0, 1));
+	session->has_tx = PQgetvalue(row, 0, 5)[0] == '1';
 	print_reason(session, PQgetvalue(row, 0, 0), "");
 	if (strcmp(PQgetvalue(row, 0, 2), "on") != 0 ||
 	    strcmp(PQgetvalue(row, 0, 3), "warning") != 0)

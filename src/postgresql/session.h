@@ -30,6 +30,7 @@ struct session {
 	char sqlstate[6];
 	char reason[SESSION_REASON_MAX];
 	char standbys[128]; /* the setting synchronous_standby_names */
+	bool has_tx;        /* the table has the column of the feed */
 };
 
 enum session_result {

@@ -92,6 +92,9 @@ def check_order(tally: Tally, made: Clusters) -> None:
         put(store, 7, 1)
         consumer.gets(tally, [3, 9, 7, 1], "old plants come by id, new ones as they were stored")
         consumer.gets(tally, [], "a second poll has nothing")
+        lines = store.command("export", "--since", "2000-01-01T00:00:00Z").stdout.splitlines()
+        found = [json.loads(line)["id"] for line in lines]
+        tally.check(found == consumer.ids, "an export without a cursor has this order", found)
         put(store, *range(20, 14, -1))
         tally.check(consumer.lag() == 6, "--count prints the lag")
         consumer.poll("--limit", "2")

@@ -62,7 +62,7 @@ def table(count: int, *rows: bytes) -> bytes:
 
 # Of each kind of statement: how its SQL is known, and the columns of its rows.
 KINDS = {
-    "find": (b"to_regclass", 1), "check": (b"set_config('lock_timeout'", 5),
+    "find": (b"to_regclass", 1), "check": (b"set_config('lock_timeout'", 6),
     "explain": (b"EXPLAIN", 1), "prepare": (b"PREPARE", 0), "insert": (b"plants_insert", 1),
     "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
     "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "rollback": (b"ROLLBACK", 0),
@@ -192,7 +192,7 @@ class Hostile:
         if kind == "repeat":
             return table(2, *(row(number, self.plants[number]) for number in ids))
         if kind == "check":
-            return table(5, row(b"", b"", b"on", b"warning", b"200ms"))
+            return table(6, row(b"", b"", b"on", b"warning", b"200ms", b"0"))
         if kind in ("fetch", "get"):
             return table(4)
         if kind == "look":

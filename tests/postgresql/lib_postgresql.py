@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -424,3 +425,93 @@ def check_load(
 def no_password(tally: Tally, texts: Iterable[str], sentence: str) -> None:
     found = [text for text in texts if re.search(re.escape(PASSWORD), text)]
     tally.check(not found, f"no password in {sentence}", found[:1])
+
+
+# --- Consumers ---------------------------------------------------------------
+
+
+def add_feed(store: TableStore, server: Server) -> None:
+    server.sql(store.command("schema", "--feed", text=True, check=True).stdout)
+
+
+class Consumer:
+    """A cursor, and what it was given."""
+
+    def __init__(self, store: TableStore, server: Server | None = None, name: str = "place") -> None:
+        """With `server`: of a table that has no feed yet."""
+        self.store, self.place = store, store.root / name
+        self.ids: list[int] = []
+        if server:
+            add_feed(store, server)
+
+    def poll(self, *options: object) -> subprocess.CompletedProcess:
+        words = ["export", "--cursor", self.place, "--quiet", *options]
+        done = self.store.command(*words, text=True, timeout=60)
+        if not done.returncode and "--count" not in options:
+            self.ids += [json.loads(line)["id"] for line in done.stdout.splitlines()]
+        return done
+
+    def refused(self, tally: Tally, status: int, words: str, sentence: str) -> None:
+        before = self.place.read_bytes() if self.place.exists() else None
+        done = self.poll()
+        after = self.place.read_bytes() if self.place.exists() else None
+        well = done.returncode == status and words in done.stderr and not done.stdout
+        tally.check(well and before == after, f"{sentence}: {status}, the cursor stays", done)
+
+    def gets(self, tally: Tally, ids: list[int], sentence: str) -> None:
+        before = len(self.ids)
+        done = self.poll()
+        tally.check(self.ids[before:] == ids, sentence, (done.stderr, self.ids[before:][:20]))
+
+    def lag(self) -> int:
+        return int(self.poll("--count").stdout)
+
+    def read(self) -> list[int]:
+        """What the follower has written; a torn line comes again."""
+        text = (self.store.root / "followed").read_bytes().rpartition(b"\n")[0]
+        return [json.loads(line)["id"] for line in text.splitlines()]
+
+    @contextlib.contextmanager
+    def following(self, kill: int = signal.SIGTERM) -> Iterator[subprocess.Popen]:
+        command = [self.store.build / "plant-store", "export", "--follow"]
+        command += ["--cursor", self.place] if self.place else []
+        root = self.store.root
+        with open(root / "followed", "wb") as out, open(root / "said", "ab") as said:
+            process = subprocess.Popen(
+                command, env=self.store.environment(), stdout=out, stderr=said)
+            try:
+                yield process
+            finally:
+                process.send_signal(kill)
+                process.wait()
+        self.ids += self.read()
+
+    def die_at_random(self, tally: Tally, lives: Iterable) -> None:
+        """Follow, once for each life."""
+        kill, twice, last, count = signal.SIGKILL, [], [], 0
+        for count, _ in enumerate(lives, 1):
+            before, last_kill = len(self.ids), kill
+            kill = random.choice([signal.SIGKILL, signal.SIGTERM])
+            with self.following(kill):
+                time.sleep(random.uniform(0, 1.5))
+            if last_kill == signal.SIGTERM:
+                twice += set(last) & set(self.ids[before:])
+            last = self.ids[before:]
+        print(f"# {count} followers killed")
+        tally.check(not twice, "SIGTERM repeats nothing", twice[:5])
+
+    def rows(self, server) -> list[int]:
+        return [int(row[0]) for row in server.sql("SELECT id FROM plants ORDER BY tx, id")]
+
+    def await_all(self, server) -> None:
+        rows = set(self.rows(server))
+        wait_until(lambda: rows <= {*self.ids, *self.read()}, START_S)
+
+    def check(self, tally: Tally, server, events: Iterable[Event]) -> None:
+        found, rows = dict.fromkeys(self.ids), self.rows(server)
+        told = {e.plant_id for e in events if e.outcome == "created_or_same"}
+        tally.check(told <= {*found}, "every acknowledged plant", sorted(told - {*found})[:5])
+        tally.check(list(found) == rows, "in the order of the store, none that a failover lost",
+                    sorted({*found} ^ {*rows})[:5])
+        again = len(self.ids) - len(found)
+        print(f"# {len(told)} acknowledged, {len(self.ids)} handed over, {again} again")

@@ -16,13 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S, DATABASE, OWNER, PASSWORD, ROLE, START_S, TableStore, check_load, give,
-    no_password, psql, run, schema, table_store, unprivileged,
+    AGAIN_S, DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, TableStore, check_load,
+    give, no_password, psql, run, schema, table_store, unprivileged,
 )
 import lib_faults
 from history import Event
@@ -359,9 +360,18 @@ def scenario(tally: Tally, arguments) -> None:
             # Where the sandbox lets it read the certificate.
             with responder(store, watched=False, HOME=str(made.etc)) as at:
                 setup = Setup(tally, made, store, at)
+                consumer, ended = Consumer(store, made), threading.Event()
+                thread = threading.Thread(
+                    target=consumer.die_at_random, args=(tally, iter(ended.is_set, True)))
+                thread.start()
                 for case in (leader_killed, switchover, partition):
                     with tally.part(case.__name__):
                         case(setup)
+                ended.set()
+                thread.join()
+                with consumer.following():
+                    consumer.await_all(made)
+                consumer.check(tally, made, setup.events)
                 print_log(at, "the service")
                 tally.check(at.worker(), "the service has never ended")
                 no_password(tally, [at.log()], "the service's log")

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from lib_postgresql import (
     OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, health, judge, lib_service,
-    memory, message, no_password, run, single, table_store,
+    memory, message, no_password, run, single, table_store, unprivileged,
 )
 import lib_faults
 import run_fixtures
@@ -401,6 +401,70 @@ def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
             check_away(tally, server, store, "a server that is starting up")
 
 
+# --- A pooler ----------------------------------------------------------------
+
+POOLER = """
+[databases]
+{name} = host=127.0.0.1 port={server.port} user={role} password={password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {folder}/users
+pool_mode = {mode}
+default_pool_size = 8
+"""
+
+
+@contextlib.contextmanager
+def pooler(server: Server, name: str, mode: str) -> Iterator[int]:
+    """The port of a pgbouncer."""
+    port = free_port()
+    config = server.folder / f"{mode}.ini"
+    config.write_text(POOLER.format(name=name, server=server, role=ROLE, password=PASSWORD,
+                                    port=port, folder=server.folder, mode=mode))
+    (server.folder / "users").write_text(f'"{ROLE}" "{PASSWORD}"\n')
+    command = unprivileged("/usr/sbin/pgbouncer", config)
+    process = lib_service.start(command, server.folder / f"{mode}.log", cwd="/")
+    try:
+        wait_until(lambda: lib_service.listens(port))
+        yield port
+    finally:
+        lib_service.stop_process(process)
+
+
+def check_pooler(tally: Tally, build: pathlib.Path, server: Server) -> None:
+    """One that gives each transaction any session of the server."""
+    for mode in "session", "transaction":
+        name = database(server, f"pooled_{mode}")
+        with contextlib.ExitStack() as stack:
+            port = stack.enter_context(pooler(server, name, mode))
+            info = server.conninfo(port=port, dbname=name)
+            store = stack.enter_context(table_store(build, server, info, name))
+            service = stack.enter_context(responder(store, watched=False))
+            exchange = stack.enter_context(single(store, service.socket_path))
+            _, answer = ask(exchange, (1, "first", None))
+            tally.check(answer is not None and answer.status == 200, f"{mode}: a service", answer)
+            done = store.command("import", input=lib_service.new_plant(2, "second"))
+            _, answer = ask(exchange, (3, "third", None))
+            if mode == "session":
+                well = done.returncode == 0 and answer is not None and answer.status == 200
+                tally.check(well, "session: and a second process", (done, answer))
+                continue
+            well = done.returncode == CONFIG and b"already exists; sessions are" in done.stderr
+            tally.check(well, "transaction: a second process is told of pool_mode", done)
+            # The service's statements are in the session that another one has now.
+            with Session(**server.superuser(name) | {
+                    "host": "127.0.0.1", "user": ROLE, "port": port}) as other:
+                other.sql("BEGIN; SELECT 1")
+                _, answer = ask(exchange, (4, "fourth", None))
+            well = answer is not None and answer.is_error(503, AWAY)
+            well = well and "does not exist; sessions are mixed up" in service.log()
+            tally.check(well, "transaction: so is a service whose statements are elsewhere",
+                        (answer, service.log()))
+
+
 # Longer than the pause between two looks at the health.
 SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
@@ -452,6 +516,9 @@ def scenario(tally: Tally, arguments) -> None:
             check_aways(tally, build, server)
         with tally.part("as many connections as threads"):
             check_limit(tally, build, server)
+        if arguments.long:
+            with tally.part("a pooler"):
+                check_pooler(tally, build, server)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 /* 0000-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z */
 #define MS_MIN INT64_C(-62167219200000)
 #define MS_MAX INT64_C(253402300799999)
+#define DAYS_MIN (MS_MIN / MS_PER_DAY)
 
 /* From 0000-03-01, where these years begin, to 1970-01-01. */
 #define DAYS_TO_1970 719468
@@ -55,18 +56,14 @@ days_from_date(const int64_t date[static DAY + 1])
 static void
 date_from_days(int64_t days, int64_t date[static DAY + 1])
 {
-	int64_t since = days + DAYS_TO_1970 + DAYS_PER_ERA;
-	int64_t era = since / DAYS_PER_ERA - 1;
-	int64_t day = since % DAYS_PER_ERA;
-	int64_t year =
-	    (day - day / 1460 + day / 36524 - day / (DAYS_PER_ERA - 1)) / 365;
-	int64_t month;
-
-	day -= year * 365 + year / 4 - year / 100;
-	month = (5 * day + 2) / 153;
-	date[DAY] = day - (153 * month + 2) / 5 + 1;
-	date[MONTH] = month < 10 ? month + 3 : month - 9;
-	date[YEAR] = era * 400 + year + (date[MONTH] <= 2);
+	/* Not too early: the mean year has 365.2425 days. */
+	date[YEAR] = (days - DAYS_MIN) * 400 / DAYS_PER_ERA + 1;
+	date[MONTH] = date[DAY] = 1;
+	while (days_from_date(date) > days)
+		date[YEAR]--;
+	for (date[MONTH] = 12; days_from_date(date) > days;)
+		date[MONTH]--;
+	date[DAY] = days - days_from_date(date) + 1;
 }
 
 static void

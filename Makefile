@@ -170,6 +170,7 @@ install: all
 install uninstall:
 	BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install $@
 
+# Reads MAINTAINER from the environment, where make has put it.
 deb:
 	BUILD='$(BUILD)' scripts/deb '$(VERSION)'
 
@@ -180,6 +181,7 @@ dist:
 	git -c tar.umask=022 archive --prefix=$(notdir $(DIST))/ \
 		-o $(DIST).tar HEAD
 	gzip -9nf $(DIST).tar
+	cd $(BUILD) && sha256sum $(notdir $(DIST)).tar.gz >$(notdir $(DIST)).tar.gz.sha256
 
 clean:
 	rm -rf $(BUILD)
@@ -194,11 +196,13 @@ help:
 	@echo '           postgresql: the module for PLANT_STORE_DATABASE'
 	@echo '           deb: a Debian package, in BUILD/deb'
 	@echo '           dist: the last commit as BUILD/plant-store-VERSION.tar.gz'
+	@echo '           Both write SHA-256 sums, *.sha256, beside what they make'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
 	@echo '           WERROR=1     warnings are errors; WERROR= they are not'
 	@echo '           V=1          prints the commands'
 	@echo '           CC CPPFLAGS CFLAGS LDFLAGS LDLIBS'
 	@echo '           PREFIX=/usr/local DESTDIR='
+	@echo "           MAINTAINER=  'NAME <ADDRESS>' of who builds a package for others"
 
 -include $(OBJECTS:.o=.d)

@@ -138,8 +138,8 @@ def version() -> str:
     return found[1]
 
 
-def build_package(folder: pathlib.Path, number: str) -> pathlib.Path:
-    needed("make", "-s", "-C", TOP, f"BUILD={folder}", f"VERSION={number}", "deb")
+def build_package(folder: pathlib.Path, number: str, *variables: str) -> pathlib.Path:
+    needed("make", "-s", "-C", TOP, f"BUILD={folder}", f"VERSION={number}", "deb", *variables)
     (package,) = folder.glob("deb/plant-store_*.deb")
     return package
 
@@ -150,6 +150,9 @@ def check_lint(tally: Tally, package: pathlib.Path) -> None:
         files = needed("dpkg-deb", "--contents", package)
         tally.check("/docs/swagger-ui-bundle.js\n" in files, "the package has the page",
                     files)
+    sums = run("sh", "-c", "cat *.sha256 && sha256sum --quiet -c *.sha256", cwd=package.parent)
+    well = sums.returncode == 0 and f"  {package.name}\n" in sums.stdout
+    tally.check(well, "the packages' sums are beside them", sums.stdout)
     lint = run("lintian", "--allow-root", "--fail-on", "error,warning", changes)
     tally.check(lint.returncode == 0, "lintian finds no error and no warning",
                 lint.stdout)
@@ -621,7 +624,10 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
             else:
                 tally.skip("the package has the page", "npm is not installed")
             package = build_package(work / "one", version())
-            newer = build_package(work / "newer", version() + "+1")
+            named = "Rosa O'Hara & Söhne <plants@example.org>"
+            newer = build_package(work / "newer", version() + "+1", f"MAINTAINER={named}")
+            found = needed("dpkg-deb", "-f", newer, "Maintainer").strip()
+            tally.check(found == named, "the package names who built it, if told", found)
             lap("two builds")
             check_lint(tally, package)
             check_sbom(tally, package)

@@ -4,8 +4,8 @@
 usage: test_reproducible.py BUILD_DIR
 
 Two users build the tarball, the programs and the package: in other folders, more than
-a year apart, with another umask, time zone and language.  The tarball, unpacked without
-git, then passes its own tests.
+a year apart, with another umask, time zone and language; a third one builds the package
+in a fresh Debian.  The tarball, unpacked without git, then passes its own tests.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 from lib_service import TOP, Tally, main
-from test_package import needed, version
+from test_package import debian_sources, needed, version
 
 PROGRAMS = ("plant-store", "plant-store.fcgi", "postgresql.so")
 STEP_S = 900.0
@@ -75,7 +75,14 @@ def check_same(tally: Tally, one: Builder, other: Builder) -> pathlib.Path:
     tarball.chmod(0o644)
     tally.check(digest(tarball) == digest(other.folder / name),
                 "two tarballs of a commit are the same")
+    other.run("sha256sum", "--quiet", "-c", f"{name}.sha256", cwd=other.folder)
     first, second = one.build(tarball), other.build(tarball)
+    # This machine's libraries may be others than the mirror's.
+    mirrors = debian_sources("bookworm")
+    for number, sums in enumerate(("", one.folder / "0/rebuilt" / f"plant-store_{version()}.sha256")):
+        one.environment["BUILD"] = str(one.folder / str(number))
+        one.run(TOP / "scripts/rebuild", tarball, sums, *mirrors, cwd=TOP)
+    tally.check(True, "a fresh Debian builds the same packages again")
     tally.check(len(first) >= len(PROGRAMS) + 2, "two packages are built", first)
     for file in sorted(first | second):
         tally.check(first.get(file) == second.get(file), f"{file}: two are the same",

@@ -1,37 +1,41 @@
 /*
- * callers: how many plants a second an engine stores durably.
+ * callers: how many plants a second are stored durably, without a service.
  *
- * usage: callers DIR THREADS PLANTS SECONDS
+ * usage: callers plants DIR | sqlite FILE   CALLERS SECONDS FIRST
  *
- * PLANTS wait at any time, divided among THREADS, each of which commits its
- * share in one transaction, takes the next that many, and so on:
+ * CALLERS wait at any time, each for its plant; the first has the number FIRST
+ * (sample.h).  Those of the Plant Store are what they are in the service:
+ * reactors, one for two CPUs, gather their plants, so that a commit has all that
+ * came while another was syncing.  Those of SQLite are threads, each with a
+ * connection and a transaction for each plant.
  *
- *	64 64	64 callers that are threads, a transaction for each plant
- *	2 64	64 callers whose plants two threads gather, as two reactors do
- *		with their connections: while one commits the other waits, and
- *		then takes all that has come; an answered caller sends its next
- *		plant at once
- *	1 1000	a transaction for 1,000 plants
- *
- * The directory must be empty.  What comes before the first SECONDS / 4 are
- * over is not counted: files have grown by then.  Prints a line of JSON, with
- * what was acknowledged, and what is there after closing and opening.
+ * What comes before the first SECONDS / 4 are over is not counted: files have
+ * grown by then.  Prints a line of JSON, in microseconds: the median, the 99th
+ * percentile and the greatest time of a commit, the greatest without what a
+ * thread that could run waited for a CPU (`own`), the CPU time of a plant; and
+ * how many were acknowledged.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "engine.h"
+#include "ground/log.h"
+#include "peer.h"
+#include "sample.h"
 
 enum phase { WARMING, MEASURED, OVER };
 
 static _Atomic enum phase phase = WARMING;
 static atomic_uint_fast64_t next_plant;
-static atomic_bool failed;
+static struct store *store; /* NULL: SQLite */
+static const char *path;
 
 struct caller {
 	pthread_t thread;
@@ -39,18 +43,39 @@ struct caller {
 	uint64_t acknowledged, measured; /* plants */
 	int64_t *took_ns;                /* each measured commit */
 	size_t commits, commits_size;
+	int64_t own_max_ns;
 };
 
 static void *
-allocate(void *old, size_t n, size_t size)
+must(void *made, const char *what)
 {
-	void *memory = reallocarray(old, n, size);
-
-	if (memory == NULL) {
-		fprintf(stderr, "callers: out of memory\n");
+	if (made == NULL) {
+		fprintf(stderr, "callers: %s\n", what);
 		exit(EXIT_FAILURE);
 	}
-	return memory;
+	return made;
+}
+
+/* Of this thread, ready but waiting for a CPU. */
+static int64_t
+read_queue_ns(int schedstat)
+{
+	int64_t queue_ns = 0;
+	char text[128];
+	ssize_t n = pread(schedstat, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	sscanf(text, "%*u %" SCNd64, &queue_ns);
+	return queue_ns;
+}
+
+static int64_t
+read_cpu_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
 static void
@@ -58,11 +83,33 @@ note(struct caller *caller, int64_t took_ns)
 {
 	if (caller->commits == caller->commits_size) {
 		caller->commits_size = caller->commits_size * 2 + 1024;
-		caller->took_ns = allocate(caller->took_ns,
-		    caller->commits_size, sizeof(*caller->took_ns));
+		caller->took_ns =
+		    must(reallocarray(caller->took_ns, caller->commits_size,
+			     sizeof(*caller->took_ns)),
+			"out of memory");
 	}
 	caller->took_ns[caller->commits++] = took_ns;
 	caller->measured += caller->batch;
+}
+
+static void
+commit(struct peer *peer, const struct sample *samples,
+    struct store_item *items, size_t n)
+{
+	bool stored = true;
+
+	if (peer != NULL) {
+		const struct peer_plant plant = { samples->plant.id,
+			samples->text, NULL };
+
+		stored = peer_store(peer, &plant) == 200;
+	} else {
+		stored = store_commit(store, items, n) == 0;
+		store_finish(store);
+		for (size_t i = 0; i < n; i++)
+			stored = stored && items[i].result == STORE_CREATED;
+	}
+	must(stored ? items : NULL, "a plant is not stored");
 }
 
 static void *
@@ -70,27 +117,34 @@ call(void *argument)
 {
 	struct caller *caller = argument;
 	size_t n = caller->batch;
-	struct session *session = engine_session(n);
-	struct sample *samples = allocate(NULL, n, sizeof(*samples));
+	struct peer *peer =
+	    store == NULL ? must(peer_open(path), "no connection") : NULL;
+	struct sample *samples = must(calloc(n, sizeof(*samples)), "memory");
+	struct store_item *items = must(calloc(n, sizeof(*items)), "memory");
+	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY);
 
-	failed = failed || session == NULL;
-	while (phase != OVER && !failed) {
-		engine_wait(session);
+	while (phase != OVER) {
+		if (store != NULL)
+			store_wait(store);
 		uint64_t first = atomic_fetch_add(&next_plant, n);
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
 			sample_make(&samples[i], first + i);
-		int64_t begun_ns = sample_now_ns();
-		if (engine_commit(session, samples, n) < 0) {
-			failed = true;
-			break;
+			items[i].plant = &samples[i].plant;
+			items[i].by = SAMPLE_BY;
 		}
+		int64_t queued_ns = read_queue_ns(schedstat);
+		int64_t begun_ns = sample_now_ns();
+		commit(peer, samples, items, n);
+		int64_t took_ns = sample_now_ns() - begun_ns;
+		int64_t own_ns =
+		    took_ns - (read_queue_ns(schedstat) - queued_ns);
 		caller->acknowledged += n;
-		if (phase == MEASURED)
-			note(caller, sample_now_ns() - begun_ns);
+		if (phase != MEASURED)
+			continue;
+		note(caller, took_ns);
+		if (own_ns > caller->own_max_ns)
+			caller->own_max_ns = own_ns;
 	}
-	if (session != NULL)
-		engine_session_end(session);
-	free(samples);
 	return NULL;
 }
 
@@ -105,75 +159,80 @@ sleep_s(double seconds)
 
 /* All the callers as one. */
 static void
-join(struct caller *callers, size_t n, struct caller *all)
+join(struct caller *caller, struct caller *all)
 {
-	for (size_t i = 0; i < n; i++) {
-		struct caller *caller = &callers[i];
+	pthread_join(caller->thread, NULL);
+	all->acknowledged += caller->acknowledged;
+	all->batch = caller->batch;
+	if (caller->own_max_ns > all->own_max_ns)
+		all->own_max_ns = caller->own_max_ns;
+	for (size_t i = 0; i < caller->commits; i++)
+		note(all, caller->took_ns[i]);
+}
 
-		pthread_join(caller->thread, NULL);
-		all->acknowledged += caller->acknowledged;
-		all->batch = caller->batch;
-		for (size_t j = 0; j < caller->commits; j++)
-			note(all, caller->took_ns[j]);
-	}
+static int
+compare(const void *a, const void *b)
+{
+	const int64_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
 }
 
 static void
-run(size_t threads, size_t plants, double seconds, struct caller *all,
-    double *took_s, double *cpu_s)
+run(size_t threads, size_t plants, double seconds)
 {
-	struct caller *callers = allocate(NULL, threads, sizeof(*callers));
+	struct caller *callers =
+	    must(calloc(threads, sizeof(*callers)), "out of memory");
+	struct caller all = { 0 };
 
 	for (size_t i = 0; i < threads; i++) {
-		callers[i] = (struct caller){
-			.batch = plants / threads + (i < plants % threads),
-		};
+		callers[i].batch = plants / threads + (i < plants % threads);
 		if (pthread_create(
-			&callers[i].thread, NULL, call, &callers[i]) != 0) {
-			fprintf(stderr, "callers: no more threads\n");
-			exit(EXIT_FAILURE);
-		}
+			&callers[i].thread, NULL, call, &callers[i]) != 0)
+			must(NULL, "no more threads");
 	}
 	sleep_s(seconds / 4);
-	int64_t begun_ns = sample_now_ns(), cpu_ns = sample_cpu_ns();
+	int64_t begun_ns = sample_now_ns(), cpu_ns = read_cpu_ns();
 	phase = MEASURED;
 	sleep_s(seconds);
 	phase = OVER;
-	*took_s = (double)(sample_now_ns() - begun_ns) / 1e9;
-	*cpu_s = (double)(sample_cpu_ns() - cpu_ns) / 1e9;
-	join(callers, threads, all);
+	double took_s = (double)(sample_now_ns() - begun_ns) / 1e9;
+	cpu_ns = read_cpu_ns() - cpu_ns;
+	for (size_t i = 0; i < threads; i++)
+		join(&callers[i], &all);
+	must(all.took_ns, "nothing was measured");
+	qsort(all.took_ns, all.commits, sizeof(*all.took_ns), compare);
+	printf("{\"per_s\":%.1f,\"p50\":%.1f,\"p99\":%.1f,\"max\":%.1f,"
+	       "\"own\":%.1f,\"cpu\":%.2f,\"acknowledged\":%" PRIu64 "}\n",
+	    (double)all.measured / took_s,
+	    (double)all.took_ns[all.commits / 2] / 1e3,
+	    (double)all.took_ns[all.commits * 99 / 100] / 1e3,
+	    (double)all.took_ns[all.commits - 1] / 1e3,
+	    (double)all.own_max_ns / 1e3,
+	    (double)cpu_ns / 1e3 / (double)all.measured, all.acknowledged);
 }
 
 int
 main(int argc, char **argv)
 {
-	size_t threads = argc == 5 ? strtoul(argv[2], NULL, 10) : 0;
-	size_t plants = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
-	double seconds = argc == 5 ? strtod(argv[4], NULL) : 0;
-	struct caller all = { 0 };
-	double took_s, cpu_s;
+	bool ours = argc == 6 && strcmp(argv[1], "plants") == 0;
+	size_t plants = argc == 6 ? strtoul(argv[3], NULL, 10) : 0;
+	size_t threads = ((size_t)sysconf(_SC_NPROCESSORS_ONLN) + 1) / 2;
+	double seconds = argc == 6 ? strtod(argv[4], NULL) : 0;
 
-	if (threads == 0 || plants < threads || seconds <= 0) {
-		fprintf(stderr, "usage: callers DIR THREADS PLANTS SECONDS\n");
+	if (plants == 0 || seconds <= 0) {
+		fprintf(stderr,
+		    "usage: callers plants|sqlite PATH CALLERS SECONDS "
+		    "FIRST\n");
 		return EXIT_FAILURE;
 	}
-	engine_open(argv[1]);
-	run(threads, plants, seconds, &all, &took_s, &cpu_s);
-	engine_close();
-	if (failed || all.commits == 0) {
-		fprintf(stderr, "callers: nothing was measured\n");
-		return EXIT_FAILURE;
-	}
-	engine_open(argv[1]);
-	int64_t stored = engine_count();
-	engine_close();
-	sample_sort(all.took_ns, all.commits);
-	printf("{\"per_s\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f,"
-	       "\"cpu_us\":%.2f,\"acknowledged\":%" PRIu64
-	       ",\"stored\":%" PRId64 "}\n",
-	    (double)all.measured / took_s,
-	    (double)all.took_ns[all.commits / 2] / 1e3,
-	    (double)all.took_ns[all.commits * 99 / 100] / 1e3,
-	    cpu_s * 1e6 / (double)all.measured, all.acknowledged, stored);
+	path = argv[2];
+	next_plant = strtoull(argv[5], NULL, 10);
+	log_set_level(LOG_AT_ERROR);
+	if (ours)
+		store = sample_open_store(path);
+	run(ours && threads < plants ? threads : plants, plants, seconds);
+	if (ours)
+		store_close(store);
 	return EXIT_SUCCESS;
 }

@@ -1,70 +1,117 @@
-"""How a store behaves as it grows: 1 million plants, 10 million, 100 million.
+"""Part `growth`: what a store of many plants takes, file by file and in PostgreSQL.
 
-For each size a store is made, by commits of 20,000 plants, and then measured with
-a warm cache: its start, in the process that serves, and the memory of that process;
-the size of its index; plants stored one by one (time, CPU, and the slowest: what of
-it was the disk's, what was ours); a scan that checks every line; and the index built
-anew.  Exit status 1 if a count is wrong; that an aim is missed is only said.
+For each size a store is made by commits of 20,000 plants, and then measured with a
+warm cache: the service's start and its memory; plants stored one by one (callers.c),
+with syncs and without; each command that reads or copies it; the index built anew; and
+the import of all its plants, into a fresh store and into a database.
 """
 
-import argparse
 import dataclasses
-import json
+import os
 import pathlib
 import random
+import re
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 
-from lib_disk import machine, program_parser, scratch, write_json
-from report import spread
+import store as alone
+from report import Bench, print_table, spread
+from sides import BUILD, TOP, preloaded
 
-import measure
-from lib_service import (
-    Store, listening, new_plant, start, stop_process, temporary_store, wait_until,
-)
+from lib_service import Store, init_store, listening, new_plant, start, stop_process, temporary_store
 from programs import Programs
+from lib_postgresql import BIN, clusters
 
 MILLION = 1_000_000
-STARTS = 5
-COMMITS = 20_000
-REQUESTS = 2_000
-# Measured: 188 in the journal and up to 85 in an index that grew; and what is kept
-# while the other is made.
-DISK_BYTES_PER_PLANT = 300
-DISK_BYTES = 1 << 28
+# The journal twice, an export, two indexes.
+DISK_BYTES_PER_PLANT = 700
 # What a million may take on a slow disk, before it is given up.
-TIMEOUT_S_PER_MILLION = 60
+TIMEOUT_S_PER_MILLION = 120
+STARTS, POLLS, REQUESTS, ONE_BY_ONE_S = 5, 20, 2000, 2
+SAMPLE_S = 0.005
 # Even, and above what sample.c gives the greatest store: ids not taken.
 FREE_ID = 1 << 40
 
-START_MS = 20
-MEMORY_MIB = 8
-STALL_MS = 5
-COST_RATIO = 1.5
+START_MS, SERVICE_MIB, COMMAND_MIB, STALL_MS, COST_RATIO = 20, 8, 32, 5, 1.5
+READ_MB_PER_S, IMPORT_PER_S = 500, 300_000
+# A poll that finds nothing: how much more than --version; than in the least store.
+POLL_MORE_MS, POLL_RATIO = 20, 2
 
 
 @dataclasses.dataclass
-class Memory:
-    """MiB of a process."""
+class Took:
+    seconds: float
+    cpu_s: float
+    own_mib: float  # at most, without pages of files
+    said: str
 
-    anonymous: float
-    total: float
 
-    @staticmethod
-    def of(pid: int) -> "Memory":
-        fields = {}
-        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            fields[name] = value.split()
-        return Memory(int(fields["RssAnon"][0]) / 1024, int(fields["VmRSS"][0]) / 1024)
+def own_mib(pid: int) -> float:
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it has ended
+        return 0
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)
+    return int(found[1]) / 1024 if found else 0
 
-    def __str__(self) -> str:
-        return f"{self.anonymous:.1f} MiB of its own (RSS {self.total:.1f} MiB)"
+
+def take(*command: object, env: dict[str, str]) -> Took:
+    """Run it to its end, which must be good; what it exports is thrown away."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            [str(word) for word in command], env=env, stdin=subprocess.DEVNULL, stderr=said,
+            stdout=subprocess.DEVNULL if "--format" in command else said)
+        mib = pid = 0
+        while pid == 0:
+            mib = max(mib, own_mib(process.pid))
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid == 0:
+                time.sleep(SAMPLE_S)
+        seconds = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if process.returncode:
+        raise RuntimeError(f"{command}: status {process.returncode}: {text}")
+    return Took(seconds, used.ru_utime + used.ru_stime, mib, text)
+
+
+class Service:
+    """The responder on a socket that is there already, as under systemd."""
+
+    def __init__(self, store: Store, **settings: str) -> None:
+        self.store, self.settings = store, settings
+        self.path, self.log = store.root / "fcgi.sock", store.root / "log"
+        self.listener = listening(self.path)
+        self.ids, self.answered = random.Random(1), 0
+
+    def send(self) -> None:
+        body = new_plant(2 * self.ids.randrange(FREE_ID, 1 << 61), "Fern", "indoor")
+        answer = self.store.ask(self.path, body)
+        if answer.status != 200:
+            raise RuntimeError(f"answered {answer}: {self.log.read_text(errors='replace')}")
+        self.answered += 1
+
+    def start_ms(self) -> float:
+        """Until the first plant is answered."""
+        began = time.monotonic()
+        self.process = start([self.store.responder], self.log, stdin=self.listener,
+                             env=self.store.environment(**self.settings))
+        self.send()
+        return (time.monotonic() - began) * 1000
+
+    def stop(self) -> None:
+        if stop_process(self.process) != 0:
+            raise RuntimeError(f"ended {self.process.returncode}: {self.log.read_text()}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @dataclasses.dataclass
@@ -72,275 +119,177 @@ class Size:
     """What was measured of one size."""
 
     plants: int
-    made_s: float = 0
-    journal_bytes: int = 0
-    index_bytes: int = 0
-    # Until the service's first answer: after a clean end, and after a kill.
+    stored: int = 0  # with those that were stored meanwhile
+    bytes_a_plant: dict[str, float] = dataclasses.field(default_factory=dict)
     starts_ms: list[float] = dataclasses.field(default_factory=list)
-    killed_ms: list[float] = dataclasses.field(default_factory=list)
-    # Of the service: fresh, and used for some time.
-    memory: list[Memory] = dataclasses.field(default_factory=list)
-    # Of the commits one by one, in microseconds, by the state of the index.
-    cost: dict[str, dict] = dataclasses.field(default_factory=dict)
-    scans_s: list[float] = dataclasses.field(default_factory=list)
-    rebuilds_s: list[float] = dataclasses.field(default_factory=list)
-    # The most that a process had meanwhile, and what it kept.
-    rebuilding: list[Memory] = dataclasses.field(default_factory=list)
-    rebuilt_mib: list[float] = dataclasses.field(default_factory=list)
-    rebuilt_index_bytes: int = 0
-    opens_ms: list[float] = dataclasses.field(default_factory=list)
-
-
-class Service:
-    """The responder on a socket that is there already, as under systemd."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.path = store.root / "fcgi.sock"
-        self.listener = listening(self.path)
-        self.ids = random.Random(1)
-        self.process: subprocess.Popen | None = None
-        self.answered = 0
-
-    def send(self) -> None:
-        """A plant with a new id; 200 is the only answer that is right."""
-        body = new_plant(2 * self.ids.randrange(FREE_ID, 1 << 61), "Fern", "indoor")
-        answer = self.store.ask(self.path, body)
-        if answer.status != 200:
-            raise RuntimeError(f"answered {answer}: {self.log()}")
-        self.answered += 1
-
-    def log(self) -> str:
-        return (self.store.root / "log").read_text(errors="replace")
-
-    def start_ms(self) -> float:
-        """Until the first plant is answered."""
-        begun = time.monotonic()
-        self.process = start([self.store.responder], self.store.root / "log",
-                             stdin=self.listener, env=self.store.environment())
-        self.send()
-        return (time.monotonic() - begun) * 1000
-
-    def stop(self) -> None:
-        if self.process and stop_process(self.process) != 0:
-            raise RuntimeError(f"ended {self.process.returncode}: {self.log()}")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.listener.close()
+    killed_ms: list[float] = dataclasses.field(default_factory=list)  # after a kill
+    service_mib: float = 0
+    one_by_one: dict[str, dict] = dataclasses.field(default_factory=dict)  # us
+    took: dict[str, Took] = dataclasses.field(default_factory=dict)
+    polls_ms: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def measure_service(store: Store, size: Size) -> int:
-    """Starts and memory; how many plants it stored."""
     service = Service(store)
     try:
         for _ in range(STARTS):
             size.starts_ms.append(service.start_ms())
-            fresh = Memory.of(service.process.pid)
             service.kill()
             size.killed_ms.append(service.start_ms())
             service.stop()
         service.start_ms()
         for _ in range(REQUESTS):
             service.send()
-        used = Memory.of(service.process.pid)
+        size.service_mib = own_mib(service.process.pid)
         service.stop()
     finally:
-        service.close()
-    size.memory = [fresh, used]
-    print(
-        f"  the service's first answer after {spread(size.starts_ms, '.1f')} ms, "
-        f"after a kill {spread(size.killed_ms, '.1f')} ms\n"
-        f"  its memory then {fresh}, {REQUESTS} requests later {used}"
-    )
+        service.kill()
+        service.listener.close()
     return service.answered
 
 
-def index_bytes(store: Store) -> int:
+def used_bytes(path: pathlib.Path) -> int:
     """What it takes of the disk."""
-    return (store.dir / "index/data.mdb").stat().st_blocks * 512
+    return sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
 
 
-def warm(store: Store) -> None:
-    """Into the page cache, from which other programs may have driven it."""
-    with open(store.dir / "index/data.mdb", "rb") as index:
-        while index.read(1 << 20):
-            pass
+def poll_ms(command: Callable[..., Took], store: Store) -> dict[str, float]:
+    """With a cursor at the end, and what a process takes in any case."""
+    ways = {"--version": ("--version",),
+            "poll": ("export", "--cursor", store.root / "cursor")}
+    command(*ways["poll"])  # finds all there is
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(POLLS):
+        for name, words in ways.items():
+            found[name].append(command(*words).seconds * 1000)
+    return {name: statistics.median(took) for name, took in found.items()}
 
 
-def one_by_one(program: pathlib.Path, store: Store, size: Size, first: int, index: str) -> int:
-    """Plants with a commit each; how many were stored."""
-    for mode in ("sync", "nosync"):
-        warm(store)
-        out = subprocess.check_output([program, store.dir, str(first), str(COMMITS), mode])
-        times = json.loads(out)
-        size.cost[f"{index} {mode}"] = times
-        faults = times.pop("faults")
-        whole, cpu = times["whole"], times["cpu"]
-        name = "one by one" if mode == "sync" else "without syncs"
-        worst = {part: times[part]["max"] / 1000 for part in times}
-        print(
-            f"  {name}, {index} index: {whole['median']:.0f} us (99 %: "
-            f"{whole['p99']:.0f}), CPU {cpu['median']:.0f} us; slowest "
-            f"{worst['whole']:.2f} ms; apart: syncs {worst['sync']:.2f}, waiting for "
-            f"a CPU {worst['queue']:.2f}, the rest {worst['own']:.2f}, CPU "
-            f"{worst['cpu']:.2f} ms; {faults} pages came from the disk",
-            flush=True,
-        )
-        first += COMMITS
-    return 2 * COMMITS
+def measure_file(bench: Bench, made: list[pathlib.Path], store: Store, size: Size) -> None:
+    maker, callers = made
+    root, journal, env = store.root, store.journal, store.environment()
 
+    def command(*words: object, **settings: str) -> Took:
+        return take(BUILD / "plant-store", *words, env=env | settings)
 
-def rebuild(program: pathlib.Path, store: Store, size: Size, timeout_s: float) -> None:
-    """Build the index anew, and look every few milliseconds how large that is."""
+    subprocess.run([maker, "make", store.dir, str(size.plants)], stdout=subprocess.DEVNULL,
+                   timeout=size.plants / MILLION * TIMEOUT_S_PER_MILLION, check=True)
+    size.bytes_a_plant["journal"] = journal.stat().st_size / size.plants
+    size.bytes_a_plant["index, grown"] = used_bytes(store.dir / "index") / size.plants
+    stored = size.plants + measure_service(store, size)
+    for name, more in ("with syncs", {}), ("without", preloaded(FAULT_NO_SYNC="1")):
+        bench.progress(f"growth: one by one, {name}")
+        one = alone.call(callers, "plants", store.dir, 1, ONE_BY_ONE_S, stored,
+                         env=os.environ | more)
+        size.one_by_one[name] = one
+        stored += int(one["acknowledged"])
+    size.stored, lines, copy = stored, root / "exported.jsonl", root / "backup"
+    for words in (("verify",), ("export", "--format", "jsonl"), ("export", "--format", "csv"),
+                  ("export", "-o", lines), ("backup", copy), ("backup", copy),
+                  ("backup", "--verify", copy)):
+        name = " ".join("FILE" if word == lines else str(word) for word in words if word != copy)
+        name += ", the next" * (name in size.took)
+        bench.progress(f"growth: {name}")
+        size.took[name] = command(*words, "--quiet")
+    bench.check(f": {stored} plants, " in size.took["verify"].said,
+                f"growth: {stored} plants were stored: {size.took['verify'].said}")
+    size.bytes_a_plant["backup"] = used_bytes(copy) / stored
+    shutil.rmtree(copy)
+    size.polls_ms = poll_ms(command, store)
     shutil.rmtree(store.dir / "index")
-    process = subprocess.Popen([program, "open", store.dir], stdout=subprocess.PIPE, text=True)
+    size.took["index built anew"] = take(maker, "open", store.dir, env=env)
+    size.bytes_a_plant["index, built anew"] = used_bytes(store.dir / "index") / stored
+    fresh = root / "fresh"
+    init_store(BUILD, fresh)
+    size.took["import"] = command("import", "--quiet", lines, PLANT_STORE_DIR=str(fresh))
+    shutil.rmtree(fresh)
 
-    def ended() -> bool:
+
+def measure_database(bench: Bench, store: Store, size: Size) -> None:
+    """On a server of its own, with its defaults, and without a standby."""
+    lines = store.root / "exported.jsonl"
+    with clusters(BUILD) as made, made.running(made.new()) as server:
+        env = store.environment(PLANT_STORE_DATABASE=server.conninfo())
+        del env["PLANT_STORE_DIR"]
+
+        def command(*words: object) -> Took:
+            return take(BUILD / "plant-store", *words, "--quiet", env=env)
+
+        size.took["PostgreSQL: import"] = command("import", lines)
+        count, used = server.sql("SELECT count(*), pg_total_relation_size('plants') FROM plants")[0]
+        size.bytes_a_plant["PostgreSQL, table and index"] = int(used) / int(count)
+        size.took["PostgreSQL: export"] = command("export", "--format", "jsonl")
+        service = Service(store, PLANT_STORE_DATABASE=server.conninfo())
         try:
-            size.rebuilding.append(Memory.of(process.pid))
-        except (KeyError, OSError):  # it has ended, or only just begun
-            pass
-        return process.poll() is not None
-
-    in_time = wait_until(ended, timeout_s)
-    out, _ = process.communicate() if in_time else ("", stop_process(process))
-    if process.returncode != 0 or not in_time:
-        raise RuntimeError(f"the index is not built: {process.returncode}")
-    seconds, kib = out.split()
-    size.rebuilds_s.append(float(seconds))
-    size.rebuilt_mib.append(int(kib) / 1024)
+            size.polls_ms["PostgreSQL: start"] = service.start_ms()
+            service.stop()
+        finally:
+            service.kill()
+            service.listener.close()
 
 
-def measure_size(millions: int, build: pathlib.Path, programs: list) -> Size:
-    maker, inserter = programs
-    size = Size(millions * MILLION)
-    timeout_s = millions * TIMEOUT_S_PER_MILLION
-    # What takes minutes is measured once.
-    rounds = measure.ROUNDS if millions < 50 else 1
-    print(f"{millions} M plants", flush=True)
-    with temporary_store(build) as store:
-        begun = time.monotonic()
-        subprocess.run([maker, "make", store.dir, str(size.plants)], stdout=subprocess.DEVNULL,
-                       timeout=timeout_s, check=True)
-        size.made_s = time.monotonic() - begun
-        size.journal_bytes = (store.dir / "plants.jsonl").stat().st_size
-        size.index_bytes = index_bytes(store)
-        print(
-            f"  made in {size.made_s:.0f} s; journal "
-            f"{size.journal_bytes / size.plants:.0f} bytes a plant, index "
-            f"{size.index_bytes / size.plants:.1f}",
-            flush=True,
-        )
-        stored = size.plants + measure_service(store, size)
-        stored += one_by_one(inserter, store, size, size.plants, "grown")
-        journal = store.dir / "plants.jsonl"
-        scans = [measure.scan(build, journal) for _ in range(rounds)]
-        for _, count in scans:
-            if count != stored:
-                raise RuntimeError(f"{count} plants, not {stored}")
-        size.scans_s = [seconds for seconds, _ in scans]
-        per_s = size.journal_bytes / statistics.median(size.scans_s) / 1e9
-        print(f"  verified scan {spread(size.scans_s, '.2f')} s, {per_s:.2f} GB/s", flush=True)
-        for _ in range(rounds):
-            rebuild(maker, store, size, timeout_s)
-        size.rebuilding = [max(size.rebuilding, key=lambda memory: memory.anonymous)]
-        size.rebuilt_index_bytes = index_bytes(store)
-        opens = [measure.start(maker, store.dir) for _ in range(measure.ROUNDS)]
-        size.opens_ms = [seconds * 1000 for seconds, _ in opens]
-        print(
-            f"  index built anew in {spread(size.rebuilds_s, '.2f')} s, "
-            f"{size.rebuilt_index_bytes / stored:.1f} bytes a plant, with at most "
-            f"{size.rebuilding[0]}, of which it keeps {max(size.rebuilt_mib):.1f}; "
-            f"opened again in {spread(size.opens_ms, '.1f')} ms",
-            flush=True,
-        )
-        first = size.plants + 2 * COMMITS
-        one_by_one(inserter, store, size, first, "rebuilt")
-    return size
+def report_size(bench: Bench, size: Size) -> None:
+    name = f"{size.plants // MILLION} M plants"
+    rows = [(of, f"{n:.1f}") for of, n in size.bytes_a_plant.items()]
+    print_table(f"growth, {name}: bytes a plant", ("", "bytes"), rows)
+    rows = [(of, *(f"{one[key]:.0f}" for key in ("p50", "p99", "max", "own", "cpu")))
+            for of, one in size.one_by_one.items()]
+    print_table(f"growth, {name}: plants one by one, us; `own` is the slowest without what "
+                "waited for a CPU", ("", "p50", "p99", "slowest", "own", "CPU"), rows)
+    rows = [(of, f"{took.seconds:.2f}", f"{size.stored / took.seconds:,.0f}", f"{took.cpu_s:.2f}",
+             f"{took.own_mib:.1f}") for of, took in size.took.items()]
+    print_table(f"growth, {name}: commands", ("", "seconds", "plants/s", "CPU s", "own MiB"), rows)
+    print(f"the service's first answer after {spread(size.starts_ms, '.1f')} ms, after a kill "
+          f"{spread(size.killed_ms, '.1f')} ms; its memory "
+          f"{size.service_mib:.1f} MiB; " +
+          "; ".join(f"{of} {ms:.1f} ms" for of, ms in size.polls_ms.items()), flush=True)
+
+    def at_most(what: str, value: float, bound: float) -> None:
+        bench.aim(f"growth, {name}: {what}", value, bound, least=False)
+
+    at_most("start, ms", statistics.median(size.starts_ms), START_MS)
+    at_most("memory of the service, MiB", size.service_mib, SERVICE_MIB)
+    at_most("the slowest commit, ms", size.one_by_one["with syncs"]["max"] / 1000, STALL_MS)
+    at_most("the slowest without syncs, ms", size.one_by_one["without"]["own"] / 1000, STALL_MS)
+    at_most("poll more than --version, ms", size.polls_ms["poll"] - size.polls_ms["--version"],
+            POLL_MORE_MS)
+    at_most("memory of a command, MiB", max(took.own_mib for took in size.took.values()),
+            COMMAND_MIB)
+    for of in ("verify", "export --format jsonl", "export --format csv"):
+        rate = size.bytes_a_plant["journal"] * size.stored / 1e6 / size.took[of].seconds
+        bench.aim(f"growth, {name}: {of}, MB/s", rate, READ_MB_PER_S)
+    bench.aim(f"growth, {name}: import, plants/s", size.stored / size.took["import"].seconds,
+              IMPORT_PER_S)
 
 
-def report_aims(sizes: list[Size]) -> None:
-    def aim(met: bool, sentence: str) -> None:
-        print(f"aim {'met' if met else 'MISSED'}: {sentence}")
-
-    for size in sizes:
-        name = f"{size.plants // MILLION} M plants"
-        start = statistics.median(size.starts_ms + size.killed_ms)
-        own_mib = max([memory.anonymous for memory in size.memory] + size.rebuilt_mib)
-        aim(start <= START_MS, f"{name}: starts in {start:.1f} of {START_MS} ms")
-        aim(own_mib <= MEMORY_MIB,
-            f"{name}: the service takes {own_mib:.1f} of {MEMORY_MIB} MiB")
-        for state, times in size.cost.items():
-            index, mode = state.split()
-            parts = (("whole", ""), ("own", ", the disk and others apart,"))
-            for part, what in parts if mode == "sync" else parts[1:]:
-                stall = times[part]["max"] / 1000
-                aim(
-                    stall <= STALL_MS,
-                    f"{name}, {index} index, {mode}: the slowest of {COMMITS} "
-                    f"commits{what} takes {stall:.2f} of {STALL_MS} ms",
-                )
-    least, greatest = sizes[0], sizes[-1]
-    if least is greatest:
+def run_growth(bench: Bench) -> None:
+    programs, callers = Programs(BUILD), alone.callers(bench)
+    if callers is None:
         return
-    for state, times in greatest.cost.items():
-        for what, key in (("time", "whole"), ("CPU", "cpu")):
-            ratio = times[key]["median"] / least.cost[state][key]["median"]
-            aim(
-                ratio <= COST_RATIO,
-                f"{greatest.plants // MILLION} M plants, {state}: a commit's {what} is "
-                f"{ratio:.2f} of that at {least.plants // MILLION} M, of {COST_RATIO}",
-            )
-
-
-def arguments() -> argparse.Namespace:
-    parser = program_parser(__doc__)
-    parser.add_argument(
-        "--millions", default="1 10",
-        help="sizes, in millions of plants; default '1 10'; '1 10 100' needs 30 GB")
-    args = parser.parse_args()
-    args.build = args.build.resolve()
-    try:
-        args.millions = sorted({int(word) for word in args.millions.split()})
-    except ValueError:
-        parser.error("--millions takes numbers")
-    if not args.millions or args.millions[0] < 1:
-        parser.error("--millions takes numbers from 1")
-    return args
-
-
-def main() -> int:
-    args = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with scratch(args.dir or args.build / "bench") as root:
-        need = args.millions[-1] * MILLION * DISK_BYTES_PER_PLANT + DISK_BYTES
-        free = shutil.disk_usage(root).free
-        print(
-            f"{machine(root)}; needs {need / 1e9:.1f} GB of the {free / 1e9:.1f} GB "
-            "that are free",
-            flush=True,
-        )
+    made = [programs.make("measure", "measure.c", "../bench/sample.c"), callers]
+    tempfile.tempdir = str(bench.scratch)
+    sizes = []
+    for millions in sorted(bench.args.millions):
+        need, free = millions * MILLION * DISK_BYTES_PER_PLANT, shutil.disk_usage(TOP).free
         if free < need:
-            print("growth.py: no room; see --millions and --dir", file=sys.stderr)
-            return 1
-        tempfile.tempdir = str(root)
-        made = Programs(args.build.resolve())
-        programs = [
-            measure.make_program(made),
-            made.make("growth", "../bench/growth.c", "../bench/sample.c"),
-        ]
-        sizes = [measure_size(n, args.build, programs) for n in args.millions]
-        report_aims(sizes)
-    write_json(args, [dataclasses.asdict(size) for size in sizes])
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            bench.skip(f"growth, {millions} M", f"{need / 1e9:.0f} GB are not free")
+            continue
+        size = Size(millions * MILLION)
+        sizes.append(size)
+        with temporary_store(str(BUILD)) as store:
+            measure_file(bench, made, store, size)
+            if BIN is None:
+                bench.skip("growth: PostgreSQL", "it is not installed")
+            elif millions <= 10:
+                measure_database(bench, store, size)
+        bench.progress("")
+        report_size(bench, size)
+    bench.figures["growth"] = [dataclasses.asdict(size) for size in sizes]
+    if len(sizes) > 1:
+        least, greatest = sizes[0], sizes[-1]
+        for of, one in greatest.one_by_one.items():
+            for what, key in ("time", "p50"), ("CPU", "cpu"):
+                bench.aim(f"growth: {what} of a commit {of}, greatest / least",
+                          one[key] / least.one_by_one[of][key], COST_RATIO, least=False)
+        bench.aim("growth: poll, greatest / least",
+                  greatest.polls_ms["poll"] / least.polls_ms["poll"], POLL_RATIO, least=False)

@@ -18,25 +18,6 @@
 
 #define BODY_BYTES_MAX 65536
 
-static const char *
-reason_of(int status)
-{
-	switch (status) {
-	case 401:
-		return "Unauthorized";
-	case 404:
-		return "Not Found";
-	case 405:
-		return "Method Not Allowed";
-	case 409:
-		return "Conflict";
-	case 400:
-		return "Bad Request";
-	default:
-		return "Service Unavailable";
-	}
-}
-
 static bool
 is_authorized(const char *token, const char *header)
 {
@@ -68,48 +49,47 @@ refusal(char **envp)
 	return 0;
 }
 
+/* Its texts are those of `body`. */
 static bool
-read_plant(struct json_object *body, struct plant *plant)
+read_plant(struct json_object *body, struct peer_plant *plant)
 {
-	struct json_object *id;
+	struct json_object *id, *name, *tag = NULL;
 
 	if (!json_object_object_get_ex(body, "id", &id) ||
 	    !json_object_is_type(id, json_type_int) ||
-	    !json_object_object_get_ex(body, "name", &plant->name) ||
-	    !json_object_is_type(plant->name, json_type_string))
+	    !json_object_object_get_ex(body, "name", &name) ||
+	    !json_object_is_type(name, json_type_string) ||
+	    (json_object_object_get_ex(body, "tag", &tag) &&
+		!json_object_is_type(tag, json_type_string)))
 		return false;
 	plant->id = json_object_get_int64(id);
-	plant->tag = NULL;
-	return !json_object_object_get_ex(body, "tag", &plant->tag) ||
-	       json_object_is_type(plant->tag, json_type_string);
+	plant->name = json_object_get_string(name);
+	plant->tag = json_object_get_string(tag);
+	return true;
 }
 
+/* The plant without its id. */
 static void
-answer_plant(FCGX_Stream *out, const struct plant *plant)
+answer_plant(FCGX_Stream *out, struct json_object *body)
 {
-	struct json_object *body = json_object_new_object();
 	const char *text;
 
-	json_object_object_add(body, "name", json_object_get(plant->name));
-	if (plant->tag != NULL)
-		json_object_object_add(
-		    body, "tag", json_object_get(plant->tag));
+	json_object_object_del(body, "id");
 	text = json_object_to_json_string_ext(
 	    body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	FCGX_FPrintF(out,
 	    "Content-Type: application/json\r\n"
 	    "Content-Length: %d\r\n\r\n%s",
 	    (int)strlen(text), text);
-	json_object_put(body);
 }
 
 static void
 answer_error(FCGX_Stream *out, int status)
 {
 	FCGX_FPrintF(out,
-	    "Status: %d %s\r\nContent-Type: application/json\r\n\r\n"
-	    "{\"error\":%d,\"message\":\"%s\"}",
-	    status, reason_of(status), status, reason_of(status));
+	    "Status: %d Refused\r\nContent-Type: application/json\r\n\r\n"
+	    "{\"error\":%d,\"message\":\"Refused\"}",
+	    status, status);
 }
 
 static void
@@ -117,7 +97,7 @@ serve(struct peer *peer, struct json_tokener *tokener, FCGX_Request *request)
 {
 	char body[BODY_BYTES_MAX];
 	struct json_object *parsed = NULL;
-	struct plant plant;
+	struct peer_plant plant;
 	int len = FCGX_GetStr(body, sizeof(body), request->in);
 	int status = refusal(request->envp);
 
@@ -129,7 +109,7 @@ serve(struct peer *peer, struct json_tokener *tokener, FCGX_Request *request)
 			     : 400;
 	}
 	if (status == 200)
-		answer_plant(request->out, &plant);
+		answer_plant(request->out, parsed);
 	else
 		answer_error(request->out, status);
 	json_object_put(parsed);

@@ -1,25 +1,26 @@
-/* peer: what a database does for peer.c. */
-#ifndef PEER_H
-#define PEER_H
+/*
+ * peer: a database that keeps plants as one would have it keep them, a
+ * transaction and a sync for each.  See peer.c and callers.c.
+ */
+#ifndef BENCH_PEER_H
+#define BENCH_PEER_H
 
-#include <json-c/json.h>
 #include <stdint.h>
 
-struct plant {
+struct peer_plant {
 	int64_t id;
-	struct json_object *name, *tag; /* strings; the tag may be NULL */
+	const char *name, *tag; /* tag: NULL if there is none */
 };
 
-struct peer;
-
-/* Threads of a process, each with a peer. */
+/* How many of peer.c's threads a process has. */
 extern const int peer_threads;
 
 /*
- * peer_open(path), peer_store(peer, plant):
- * NULL after a message; the status of the answer.
+ * peer_open(where), peer_store(peer, plant):
+ * A connection of its own for each thread; NULL, reported on stderr.  Return
+ * 200 once the plant is durable, 409 if its id is another plant's, else 503.
  */
-struct peer *peer_open(const char *path);
-int peer_store(struct peer *peer, const struct plant *plant);
+struct peer *peer_open(const char *where);
+int peer_store(struct peer *peer, const struct peer_plant *plant);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * peer_postgresql: peer.c with PostgreSQL: a pool of 16 connections, each of
- * which inserts a row and waits until it is committed.  PEER_DB is a connection
- * string of libpq.
+ * peer_postgresql: a peer with PostgreSQL: a pool of 16 connections, each of
+ * which inserts a row and waits until it is committed.  See peer.h.
  */
 #include <libpq-fe.h>
 #include <stdio.h>
@@ -17,14 +16,14 @@ struct peer {
 };
 
 struct peer *
-peer_open(const char *path)
+peer_open(const char *where)
 {
 	struct peer *peer = malloc(sizeof(*peer));
 	PGresult *result = NULL;
 
 	if (peer == NULL)
 		return NULL;
-	peer->connection = PQconnectdb(path);
+	peer->connection = PQconnectdb(where);
 	if (PQstatus(peer->connection) == CONNECTION_OK)
 		result = PQprepare(peer->connection, "insert",
 		    "INSERT INTO peer_plants VALUES ($1::bigint, $2, $3) "
@@ -41,12 +40,10 @@ peer_open(const char *path)
 
 /* Only new plants are measured; a repeat is a conflict. */
 int
-peer_store(struct peer *peer, const struct plant *plant)
+peer_store(struct peer *peer, const struct peer_plant *plant)
 {
 	char id[24];
-	const char *values[] = { id, json_object_get_string(plant->name),
-		plant->tag != NULL ? json_object_get_string(plant->tag)
-				   : NULL };
+	const char *values[] = { id, plant->name, plant->tag };
 	int status = 503;
 
 	snprintf(id, sizeof(id), "%lld", (long long)plant->id);

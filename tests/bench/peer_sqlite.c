@@ -1,13 +1,13 @@
 /*
- * peer_sqlite: peer.c with SQLite.  Several of it run under multiwatch; SQLite
- * has them wait for each other.
+ * peer_sqlite: a peer with SQLite: a write-ahead log that is synced with each
+ * transaction.  See peer.h.
  */
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "peer.h"
-
-#define BUSY_MS 10000
 
 /* FULL: a transaction is on the disk when it has ended, with WAL too. */
 static const char set_up[] =
@@ -23,59 +23,71 @@ struct peer {
 	sqlite3_stmt *insert, *same;
 };
 
+/*
+ * With a hundred writers SQLite's own handler leaves the lock idle or wakes all
+ * at once.  A pause that is random, and longer the longer one has waited,
+ * stored the most.
+ */
 static int
-open_db(struct peer *peer, const char *path)
+wait_for_lock(void *context, int times)
 {
-	return sqlite3_open(path, &peer->db) == SQLITE_OK &&
-		       sqlite3_busy_timeout(peer->db, BUSY_MS) == SQLITE_OK &&
-		       sqlite3_exec(peer->db, set_up, NULL, NULL, NULL) ==
-			   SQLITE_OK &&
-		       sqlite3_prepare_v3(peer->db,
-			   "INSERT INTO plants VALUES(?1, ?2, ?3) "
-			   "ON CONFLICT(id) DO NOTHING",
-			   -1, SQLITE_PREPARE_PERSISTENT, &peer->insert,
-			   NULL) == SQLITE_OK &&
-		       sqlite3_prepare_v3(peer->db,
-			   "SELECT 1 FROM plants "
-			   "WHERE id = ?1 AND name = ?2 AND tag IS ?3",
-			   -1, SQLITE_PREPARE_PERSISTENT, &peer->same,
-			   NULL) == SQLITE_OK
-		   ? 0
-		   : -1;
+	unsigned random, longest_ms = times < 20 ? (unsigned)times + 4 : 24;
+
+	(void)context;
+	sqlite3_randomness(sizeof(random), &random);
+	const struct timespec pause = {
+		.tv_nsec = (1 + (long)(random % longest_ms)) * 1000000
+	};
+	nanosleep(&pause, NULL);
+	return 1;
+}
+
+static int
+prepare(struct peer *peer, const char *text, sqlite3_stmt **statement)
+{
+	return sqlite3_prepare_v3(
+	    peer->db, text, -1, SQLITE_PREPARE_PERSISTENT, statement, NULL);
 }
 
 struct peer *
-peer_open(const char *path)
+peer_open(const char *where)
 {
-	static struct peer peer;
+	struct peer *peer = calloc(1, sizeof(*peer));
 
-	if (open_db(&peer, path) == 0)
-		return &peer;
-	fprintf(stderr, "peer_sqlite: %s\n", sqlite3_errmsg(peer.db));
+	if (peer != NULL && sqlite3_open(where, &peer->db) == SQLITE_OK &&
+	    sqlite3_busy_handler(peer->db, wait_for_lock, NULL) == SQLITE_OK &&
+	    sqlite3_exec(peer->db, set_up, NULL, NULL, NULL) == SQLITE_OK &&
+	    prepare(peer,
+		"INSERT INTO plants VALUES(?1, ?2, ?3) "
+		"ON CONFLICT(id) DO NOTHING",
+		&peer->insert) == SQLITE_OK &&
+	    prepare(peer,
+		"SELECT 1 FROM plants WHERE id = ?1 AND name = ?2 AND tag IS "
+		"?3",
+		&peer->same) == SQLITE_OK)
+		return peer;
+	if (peer != NULL)
+		fprintf(stderr, "peer_sqlite: %s\n", sqlite3_errmsg(peer->db));
+	free(peer);
 	return NULL;
 }
 
 /* Bind, take one step, and make it ready for the next. */
 static int
-step(sqlite3_stmt *statement, const struct plant *plant)
+step(sqlite3_stmt *statement, const struct peer_plant *plant)
 {
 	int result;
 
 	sqlite3_bind_int64(statement, 1, plant->id);
-	sqlite3_bind_text(statement, 2, json_object_get_string(plant->name),
-	    json_object_get_string_len(plant->name), SQLITE_STATIC);
-	if (plant->tag != NULL)
-		sqlite3_bind_text(statement, 3,
-		    json_object_get_string(plant->tag),
-		    json_object_get_string_len(plant->tag), SQLITE_STATIC);
+	sqlite3_bind_text(statement, 2, plant->name, -1, SQLITE_STATIC);
+	sqlite3_bind_text(statement, 3, plant->tag, -1, SQLITE_STATIC);
 	result = sqlite3_step(statement);
 	sqlite3_reset(statement);
-	sqlite3_clear_bindings(statement);
 	return result;
 }
 
 int
-peer_store(struct peer *peer, const struct plant *plant)
+peer_store(struct peer *peer, const struct peer_plant *plant)
 {
 	if (step(peer->insert, plant) != SQLITE_DONE)
 		return 503;

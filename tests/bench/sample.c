@@ -47,6 +47,7 @@ sample_make(struct sample *sample, uint64_t i)
 	at = print_text(at, ",\"name\":\"Plant no. ");
 	at = print_number(at, i);
 	at = print_text(at, "\",\"tag\":\"indoor\"}");
+	*at = '\0';
 	sample->plant.id = id;
 	sample->plant.text = sample->text;
 	sample->plant.len = (size_t)(at - sample->text);
@@ -64,38 +65,11 @@ sample_open_store(const char *dir)
 	return store;
 }
 
-static int64_t
-read_clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int64_t
 sample_now_ns(void)
 {
-	return read_clock_ns(CLOCK_MONOTONIC);
-}
+	struct timespec now;
 
-int64_t
-sample_cpu_ns(void)
-{
-	return read_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-static int
-compare(const void *a, const void *b)
-{
-	const int64_t *left = a, *right = b;
-
-	return (*left > *right) - (*left < *right);
-}
-
-void
-sample_sort(int64_t *values, size_t n)
-{
-	if (n > 0)
-		qsort(values, n, sizeof(*values), compare);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }

@@ -15,7 +15,7 @@
 
 struct sample {
 	struct plant plant; /* its text is the one below */
-	char text[96];
+	char text[96];      /* ends with a NUL */
 };
 
 /*
@@ -37,17 +37,5 @@ struct store *sample_open_store(const char *dir);
  * Nanoseconds that only mean something against each other.
  */
 int64_t sample_now_ns(void);
-
-/*
- * sample_cpu_ns():
- * Nanoseconds of CPU that the process has used, all threads together.
- */
-int64_t sample_cpu_ns(void);
-
-/*
- * sample_sort(values, n):
- * Ascending, so that values[n / 2] is the median.
- */
-void sample_sort(int64_t *values, size_t n);
 
 #endif

@@ -12,23 +12,22 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/servers")]
+sys.path += [str(TOP / f"tests{folder}") for folder in ("", "/servers", "/faults", "/postgresql")]
 
 from lib_servers import Running, SetUp, descendants
 from lib_service import (
-    SYSTEM_PATH, HttpClient, Store, await_start, listens, new_plant, read_stat, start, stop_process,
-    temporary_store,
+    SYSTEM_PATH, HttpClient, Store, await_start, init_store, listens, new_plant, read_stat, start,
+    stop_process, temporary_store,
 )
 
 BUILD = TOP / "build"
 BENCH = BUILD / "bench"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# As in wrk's script; the peers and the fixed answers say the same.
+# As in wrk's script.
 NAME, TAG = "Fern", "indoor"
-ANSWER = f'{{"name":"{NAME}","tag":"{TAG}"}}'
 FIRST_ID = -1
 
 # The configurations that users copy: the one of each server to choose.
@@ -43,7 +42,7 @@ Changes = Sequence[tuple[str, str]]
 # that are measured: with Apache's own defaults it closes clients' connections
 # when its threads are busy, whatever is behind it.
 APACHE: Changes = [
-    ("retry=0 timeout=30", "enablereuse=on retry=0 timeout=30"),
+    ("\tretry=0 timeout=30", "\tenablereuse=on retry=0 timeout=30"),
     (
         'Include "${folder}/common.conf"',
         'Include "${folder}/common.conf"\n'
@@ -68,15 +67,16 @@ class Program:
     """What is to run behind a server; all of it may name this side's places:
     @root@, a folder of its own, @socket@, and @token@, the token that is sent.
 
-    command   none: the server answers itself
     settings  its environment
+    stored    how many plants it has, if it keeps them
     changes   of the server's configuration
     files     that are put into @root@
     """
 
     name: str
-    command: Sequence[str | os.PathLike] = ()
+    command: Sequence[str | os.PathLike]
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    stored: Callable[[], int] | None = None
     changes: Changes = ()
     files: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -85,7 +85,6 @@ class Side(Running):
     """A program behind a web server.
 
     label     such as "nginx no-op"
-    method    how it is asked
     answered  how many requests were answered 200
     """
 
@@ -95,13 +94,12 @@ class Side(Running):
         for path in store.owned:
             os.chown(path, os.geteuid(), -1)
         self.label = f"{set_up.server} {program.name}"
-        self.method = "POST"
         self.answered = 0
-        self._program = program
+        self.program = program
         self._process: subprocess.Popen | None = None
 
     def answers(self) -> bool:
-        """Whether the program answers: the fixed answer, or no credential."""
+        """Whether the program answers a request without a credential."""
         client = HttpClient(self.port, self.token)
         try:
             answer = client.send(None, method="GET", headers={"Authorization": None})
@@ -124,8 +122,7 @@ class Side(Running):
 
     def cpu_s(self) -> tuple[float, float]:
         """CPU time so far: of the program, and of the web server."""
-        program = children_cpu_s(self._process.pid) if self._process else 0.0
-        return program, children_cpu_s(self.server_pid)
+        return children_cpu_s(self._process.pid), children_cpu_s(self.server_pid)
 
     def _placed(self, text: str) -> str:
         for name, value in (
@@ -140,25 +137,22 @@ class Side(Running):
 
     def _install(self) -> list[str]:
         command = super()._install()
-        for name, text in self._program.files.items():
+        for name, text in self.program.files.items():
             path = self.root / name
             path.write_text(self._placed(text))
             path.chmod(0o644)  # for the web server's user
         config = os.path.relpath(command[-1], self.root)
         of_server = APACHE if self.set_up.server == "apache" else ()
-        for old, new in (*of_server, *self._program.changes):
+        for old, new in (*of_server, *self.program.changes):
             self.edit(config, old, self._placed(new))
         return command
 
     def _start_responder(self) -> None:
-        if not self._program.command:
-            self.service_log.touch()
-            return
-        settings = self._program.settings.items()
+        settings = self.program.settings.items()
         # With as many reactors as there are by default.
         environment = self.store.environment(PATH=SYSTEM_PATH, PLANT_STORE_THREADS="")
         environment |= {name: self._placed(text) for name, text in settings}
-        command = [self._placed(str(word)) for word in self._program.command]
+        command = [self._placed(str(word)) for word in self.program.command]
         process = start(command, self.service_log, env=environment)
         self._responder.callback(stop_process, process)
         await_start(process, lambda: listens(self.socket_path), self.service_log)
@@ -170,6 +164,23 @@ def spawned(*command: str | os.PathLike) -> list[str | os.PathLike]:
     group = ["-G", "www-data"] if os.geteuid() == 0 else []
     spawn = ["spawn-fcgi", "-n", "-s", "@socket@", "-M", "0660"]
     return [*spawn, *group, "-b", "1024", "--", *command]
+
+
+def preloaded(**settings: str) -> dict[str, str]:
+    """The environment of a program whose syncs are others."""
+    return {"LD_PRELOAD": str(BENCH / "preload.so"), **settings}
+
+
+def service(store: pathlib.Path, name: str = "Plant Store", **settings: str) -> Program:
+    """The service with a new store in this directory."""
+    init_store(BUILD, store)
+
+    def stored() -> int:
+        with open(store / "plants.jsonl", "rb") as journal:
+            return sum(b'"plant":' in line for line in journal)
+
+    settings["PLANT_STORE_DIR"] = str(store)
+    return Program(name, spawned(BUILD / "plant-store.fcgi"), settings, stored)
 
 
 @contextlib.contextmanager

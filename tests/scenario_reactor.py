@@ -12,6 +12,8 @@ import fcntl
 import functools
 import json
 import os
+import pathlib
+import resource
 import select
 import shutil
 import signal
@@ -26,7 +28,8 @@ from collections.abc import Callable, Iterator
 from lib_service import (
     FCGI_ABORT, FCGI_BEGIN, FCGI_GET_VALUES, FCGI_PARAMS, FCGI_STDIN, Answer, FastCgiPeer,
     Responder, Store, Tally, fcgi_begin, fcgi_head, fcgi_pairs, fcgi_record, fcgi_request,
-    fcgi_stream, is_stopped, main, new_plant, responder, temporary_store, wait_until,
+    fcgi_stream, is_stopped, main, new_plant, read_stat,
+    responder, temporary_store, wait_until,
 )
 
 from lib_faults import parts_side_by_side  # noqa: E402
@@ -36,6 +39,12 @@ AT_ONCE = 4  # most of the time is waited
 # Of a service under strace, where the leak check does not work.
 TRACED = {"PLANT_STORE_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=0"}
 MUTE_PEERS = 200
+CPU_MAX = 0.05
+CPU_WATCH_S = 2.0
+# A line for each kind of trouble, and one each time it begins anew.
+LOG_LINES_MAX = 20
+DESCRIPTORS = 16
+WAITING_PEERS = 8  # for a descriptor
 DEADLINE_S = 10.0  # of a request, from its connection to its last byte
 SLACK_S = 3.0
 # Half of the time for which a peer that holds it up would: a disk or a machine
@@ -102,6 +111,27 @@ class Reactor:
             raise RuntimeError(f"the plant {plant_id} is not written")
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    fields = read_stat(pathlib.Path(f"/proc/{pid}/stat"))
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def check_idle(tally: Tally, reactor: Reactor, who: str) -> None:
+    """Peers that do nothing cost next to no CPU, and few lines of log."""
+    pid = reactor.service.worker()
+    before = cpu_seconds(pid)
+    time.sleep(CPU_WATCH_S)
+    share = (cpu_seconds(pid) - before) / CPU_WATCH_S
+    tally.check(share < CPU_MAX, f"{who}: less than {CPU_MAX:.0%} of a CPU", f"{share:.1%}")
+    lines = reactor.service.log().splitlines()
+    tally.check(len(lines) < LOG_LINES_MAX, f"{who}: no flood in the log", lines[-3:])
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 @contextlib.contextmanager
 def reacting(tally: Tally, store: Store, first_id: int = 0, **how) -> Iterator[Reactor]:
     """A responder alone, which ends well; `how` is for responder()."""
@@ -144,6 +174,7 @@ def check_slow_peers(tally: Tally, reactor: Reactor) -> None:
         half.send(request[:-20])
         drip = stack.enter_context(reactor.connect())
         stack.enter_context(dripping(drip, request))
+        check_idle(tally, reactor, "mute and dripping peers")
         slowest = 0.0
         while time.monotonic() < start + DEADLINE_S - 1:
             slowest = max(slowest, reactor.good_seconds())
@@ -302,6 +333,8 @@ def check_broken_off(tally: Tally, reactor: Reactor) -> None:
     reactor.check_served(tally, "served after requests that broke off anywhere")
     stored = reactor.stored_ids() - before - {reactor.ids}
     tally.check(not stored, "requests that broke off store nothing", stored)
+    left = descriptors(reactor.service.worker())
+    tally.check(left < 40, "no descriptor of theirs is left", left)
     with reactor.connect() as peer:
         peer.send(reactor.good("gone"))
     reactor.check_served(tally, "served after a peer that did not wait")
@@ -371,6 +404,7 @@ def check_malformed(tally: Tally, reactor: Reactor) -> None:
                 if not stays:
                     peer.socket.close()
             reactor.check_served(tally, sentence)
+    check_idle(tally, reactor, "malformed records")
     same = worker is not None and reactor.service.worker() == worker
     tally.check(same, "malformed records leave the worker alive", reactor.service.log())
     stored = 999_999 in reactor.stored_ids()
@@ -490,6 +524,26 @@ def stopped(pid: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def check_descriptors(tally: Tally, store: Store) -> None:
+    """Mute peers hold every descriptor that the process may have."""
+    with reacting(tally, store, PLANT_STORE_THREADS="1") as reactor:
+        reactor.check_served(tally, "served before there are too many peers")
+        pid = reactor.service.worker()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        with contextlib.ExitStack() as stack:
+            for _ in range(DESCRIPTORS):
+                stack.enter_context(reactor.connect())
+            filled = wait_until(lambda: descriptors(pid) == DESCRIPTORS)
+            tally.check(filled, "mute peers hold all descriptors", descriptors(pid))
+            waiting = [stack.enter_context(reactor.connect()) for _ in range(WAITING_PEERS)]
+            for peer in waiting:
+                peer.send(reactor.good())
+            check_idle(tally, reactor, "without descriptors")
+            answered = count_answered(waiting)
+            sentence = "who waits for a descriptor is answered"
+            tally.check(answered == WAITING_PEERS, sentence, answered)
 
 
 def check_half_closed(tally: Tally, store: Store) -> None:
@@ -791,7 +845,7 @@ def check_minute(tally: Tally, store: Store) -> None:
     tally.check(log().count(summed) == 1, "and no line without any")
 
 
-UNTRACED = (check_log, check_half_closed, check_closed_descriptors)
+UNTRACED = (check_log, check_descriptors, check_half_closed, check_closed_descriptors)
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
@@ -803,7 +857,7 @@ def scenario(tally: Tally, build_dir: str) -> None:
     parts = [(f"the responder with {threads} threads",
               functools.partial(run, functools.partial(check_responder, threads=threads)))
              for threads in (1, 2)]
-    for check in (check_log, check_minute, check_half_closed, check_closed_descriptors,
+    for check in (check_log, check_minute, check_descriptors, check_half_closed, check_closed_descriptors,
                   check_looking, check_early_request, check_listener, check_abort,
                   check_long_sync, check_stop_within_sync):
         if check not in UNTRACED and not STRACE:

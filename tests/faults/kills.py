@@ -2,8 +2,8 @@
 
 usage: kills.py [--long] BUILD_DIR
 
-Eight clients, eight workers; kill -9 of one worker, some, all, the supervisor,
-and everything at once.  A dead supervisor is started again, as systemd would.
+Eight clients of eight workers, and two that start CGI processes; kill -9 of one
+worker, some, all, the supervisor, and everything at once.  A dead supervisor is started again, as systemd would.
 Last, a worker that is stopped in the middle of a commit, holding the lock.
 """
 
@@ -27,6 +27,7 @@ from service import Pool, adopt_orphans, pool
 
 WORKERS = 8
 CLIENTS = 8
+CGI_CLIENTS = 2
 KILLS = 500
 PAUSE_S = (0.0, 0.15)
 BACK_S = 10.0  # from a kill to the next answer 200
@@ -82,14 +83,16 @@ def check_kills(tally: Tally, store: Store, workers: Pool, kills: int) -> None:
     killer = Killer(workers, seed=1)
     slowest, stuck = 0.0, []
     began = time.monotonic()
-    with Load(half_kept(store, workers, CLIENTS), mixed_plan) as load:
+    ways = half_kept(store, workers, CLIENTS)
+    ways += [functools.partial(over_cgi, store)] * CGI_CLIENTS
+    with Load(ways, mixed_plan) as load:
         load.wait_told(100, 10)
         while killer.kills() < kills:
             time.sleep(killer.chance.uniform(*PAUSE_S))
             kind = killer.round()
             killed = time.monotonic()
             # More than can have been on the way when they were killed.
-            if not load.wait_told(CLIENTS + 1, 30):
+            if not load.wait_told(len(ways) + 1, 30):
                 stuck.append((kind, killer.kills()))
                 break
             slowest = max(slowest, time.monotonic() - killed)

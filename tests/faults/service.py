@@ -129,16 +129,3 @@ def pool(store: Store, workers: int = 8, **settings: str) -> Iterator[Pool]:
         running.stop()
         running.listener.close()
         running.socket_path.unlink(missing_ok=True)
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used so far."""
-    fields = lib_service.read_stat(pathlib.Path(f"/proc/{pid}/stat"))
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def cpu_share(pids: list[int], seconds: float) -> float:
-    """The largest share of a CPU that one of them uses for some time."""
-    before = {pid: cpu_seconds(pid) for pid in pids}
-    time.sleep(seconds)
-    return max((cpu_seconds(pid) - before[pid]) / seconds for pid in pids)

@@ -159,8 +159,16 @@ TEST(path_is_script_name_and_path_info_however_split)
 		{ "/api/v1", "/plants", "/api/v1", true },
 		{ "/api/v1/plants", "", "/api/v1", true },
 		{ "/api", "/v1/plants", "/api/v1", true },
+		{ "/", "api/v1/plants", "/api/v1", true },
+		{ "/api/v1/", "plants", "/api/v1", true },
+		{ "/api/v1/", "/plants", "/api/v1", false },
+		{ "/api/v1", "plants", "/api/v1", false },
+		{ "/api/v1/plants", "/plants", "/api/v1", false },
+		{ "/api/v1", NULL, "/api/v1", false },
 		{ NULL, NULL, "", false },
 		{ "", "", "", false },
+		{ "/plants", "plants", "", false },
+		{ "/plantsx", NULL, "", false },
 		{ "/plants", "/plants", "", false },
 		{ "/plants", "/", "", false },
 		{ "/plants/", NULL, "", false },
@@ -193,7 +201,8 @@ TEST(json_is_application_json_with_or_without_parameters)
 	static const char *const others[] = { NULL, "", "application",
 		"application/jsonx", "application/json x",
 		"application/json, text/plain", "application/json-patch+json",
-		"application/ld+json", "text/json",
+		"application/ld+json", "text/json", " application/json",
+		"application / json", "application/jso", "*/*",
 		"application/x-www-form-urlencoded" };
 	struct request request = { 0 };
 
@@ -210,7 +219,8 @@ TEST(json_is_application_json_with_or_without_parameters)
 TEST(only_identity_counts_as_no_encoding)
 {
 	static const char *const texts[] = { NULL, "", "identity", "Identity",
-		"gzip", "identity, gzip", "identityx" };
+		"gzip", "identity, gzip", "identityx", "identit", ",",
+		"x-gzip" };
 
 	for (size_t i = 0; i < COUNT(texts); i++) {
 		struct request request = { .content_encoding = texts[i] };
@@ -224,7 +234,7 @@ TEST(length_is_digits_only)
 	static const struct {
 		enum request_length result;
 		size_t length; /* 7: left as it was */
-		const char *texts[10];
+		const char *texts[24];
 	} rows[] = {
 		{ REQUEST_LENGTH_ABSENT, 7, { NULL, "" } },
 		{ REQUEST_LENGTH_OK, 0, { "0" } },
@@ -236,7 +246,9 @@ TEST(length_is_digits_only)
 			"99999999999999999999999999" } },
 		{ REQUEST_LENGTH_BAD, 7,
 		    { "99999999999999999999999999x", "-1", "+1", " 1", "1 ",
-			"1,1", "0x10", "1.0", "\xd9\xa1" } },
+			"1,1", "0x10", "1.0", "\xd9\xa1", "1,", "1, 1", "1;1",
+			"3_7", "1e0", "-0", "+", "--1", " ", "\t1", "1 1",
+			"many", "-99999999999999999999999999" } },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++)

@@ -10,9 +10,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
-from lib_service import passed_on, wait_until
+from lib_service import WAIT_S, passed_on, wait_until
 
-CHROMIUM_S = 60.0  # for whatever it is asked, on a busy machine
 # React notices what is typed, and not what a program puts into its field.
 FILL = """(selector, text) => {
     const field = document.querySelector(selector);
@@ -55,7 +54,7 @@ class Browser:
 
     def _message(self) -> dict:
         while b"\0" not in self._buffer:
-            if not select.select([self._read], [], [], CHROMIUM_S)[0]:
+            if not select.select([self._read], [], [], WAIT_S)[0]:
                 raise RuntimeError("Chromium does not answer")
             piece = os.read(self._read, 1 << 20)
             if not piece:
@@ -90,7 +89,7 @@ class Browser:
 
     def await_element(self, selector: str, there: bool = True) -> None:
         find = "(selector) => !!document.querySelector(selector)"
-        if not wait_until(lambda: self.js(find, selector) == there, CHROMIUM_S):
+        if not wait_until(lambda: self.js(find, selector) == there, WAIT_S):
             raise RuntimeError(f"it does not come, or go: {selector}")
 
     def click(self, selector: str) -> None:
@@ -139,7 +138,7 @@ def browser() -> Iterator[Browser]:
             it = Browser(ours_in, ours_out)
             yield it
             it.send("Browser.close")
-            process.wait(CHROMIUM_S)
+            process.wait(WAIT_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

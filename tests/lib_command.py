@@ -7,12 +7,12 @@ import subprocess
 import termios
 from collections.abc import Callable
 
+from lib_service import WAIT_S as TIMEOUT_S
 from lib_service import Tally
 
 USAGE, DATAERR, NOINPUT, UNAVAILABLE, CANTCREAT = 64, 65, 66, 69, 73
 IOERR, TEMPFAIL, NOPERM, CONFIG = 74, 75, 77, 78
 INTERRUPTED = 130
-TIMEOUT_S = 60
 
 
 def expect(

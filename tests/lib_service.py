@@ -36,8 +36,8 @@ JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-INSTALL_S = 600.0
-WAIT_S = 60.0  # for what takes some ms, on a busy machine, with sanitizers
+# Against what hangs; what takes longer only because a machine is busy is no failure.
+WAIT_S = 600.0
 # What a sanitizer, assert or the stack protector says.
 BUG_REPORT = re.compile(r"Sanitizer|runtime error:|Assertion|\*\*\* ")
 TOKEN_PATTERN = re.compile(rb"pst_[A-Za-z0-9_-]{43}")
@@ -115,7 +115,7 @@ def start(command: Sequence[object], log_path: pathlib.Path, **options: object) 
 
 def install_npm() -> subprocess.CompletedProcess:
     """Install npm's packages for the tests; the folder is what it prints."""
-    return run(TOP / "tests" / "openapi" / "install", text=True, timeout=INSTALL_S)
+    return run(TOP / "tests" / "openapi" / "install", text=True)
 
 
 # --- Answers -----------------------------------------------------------------

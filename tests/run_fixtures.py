@@ -55,13 +55,12 @@ from collections.abc import Callable, Iterator
 
 import lib_service
 from lib_service import (
-    Answer, JournalError, Store, canonical, init_store, parse_cgi, read_errors, read_journal,
+    WAIT_S, Answer, JournalError, Store, canonical, init_store, parse_cgi, read_errors,
+    read_journal,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURES = HERE / "fixtures"
-TIMEOUT_S = 60.0
-TIMEOUT_VALGRIND_S = 600.0
 PIPE_BYTES = 1 << 20  # what anybody may have; the largest body is 64 KiB
 VALGRIND_FOUND = 99
 VALGRIND_STEP = 3  # one case in so many, for one takes about a second
@@ -275,16 +274,15 @@ def stdin_of(case: Case, stack: contextlib.ExitStack) -> int:
 
 
 def run(
-    command: list[str | os.PathLike], case: Case, variables: dict[str, str],
-    timeout_s: float = TIMEOUT_S
+    command: list[str | os.PathLike], case: Case, variables: dict[str, str]
 ) -> Answer:
     """One request; Wrong unless the program ends as it should, with an answer."""
     with contextlib.ExitStack() as stack:
         try:
             done = lib_service.run(*command, *case.arguments, env=variables,
-                                   stdin=stdin_of(case, stack), timeout=timeout_s)
+                                   stdin=stdin_of(case, stack))
         except subprocess.TimeoutExpired:
-            raise Wrong(f"no exit within {timeout_s} s") from None
+            raise Wrong(f"no exit within {WAIT_S} s") from None
     said = done.stderr.decode(errors="replace")
     if done.returncode == VALGRIND_FOUND:
         raise Wrong(f"valgrind found errors\n{said}")
@@ -370,8 +368,7 @@ def check_case(case: Case, store: Store, valgrind: bool) -> None:
     before = bytes_of(store.journal)
     variables = case.variables(store)
     command = [*VALGRIND, store.responder] if valgrind else [store.responder]
-    timeout_s = TIMEOUT_VALGRIND_S if valgrind else TIMEOUT_S
-    answer = run(command, case, store.environment() | variables, timeout_s)
+    answer = run(command, case, store.environment() | variables)
     check_answer(answer, case, variables["REQUEST_METHOD"])
     if case.status == 200:
         check_stored(store.journal, case.body)

@@ -25,7 +25,7 @@ def concurrently(port: int, token: str, bodies: list[bytes]) -> list[Answer]:
     """Send the bodies from CLIENTS clients at once; the answers in order."""
 
     def client(first: int) -> list[Answer]:
-        connection = HttpClient(port, token, timeout_s=60)
+        connection = HttpClient(port, token)
         answers = [connection.send(body) for body in bodies[first::CLIENTS]]
         connection.close()
         return answers

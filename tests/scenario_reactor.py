@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterator
 from lib_service import (
     FCGI_ABORT, FCGI_BEGIN, FCGI_GET_VALUES, FCGI_PARAMS, FCGI_STDIN, Answer, FastCgiPeer,
     Responder, Store, Tally, fcgi_begin, fcgi_head, fcgi_pairs, fcgi_record, fcgi_request,
-    fcgi_stream, is_stopped, main, new_plant, read_stat,
-    responder, temporary_store, wait_until,
+    fcgi_stream, is_stopped, main, new_plant, read_stat, responder, temporary_store, wait_until,
 )
 
 from lib_faults import parts_side_by_side  # noqa: E402
@@ -838,7 +837,7 @@ def check_minute(tally: Tally, store: Store) -> None:
         ask_many(reactor, range(3, 4))
         log = reactor.service.log
         summed = "refused requests by error number (1002=1)"
-        well = wait_until(lambda: summed in log(), 60.0)
+        well = wait_until(lambda: summed in log())
         tally.check(well, "each minute has the refusals in one line", log())
         waits = (store.root / "trace").read_text().count("tv_sec=1, tv_nsec=0")
         tally.check(waits >= 60, "a minute is 60 s", waits)

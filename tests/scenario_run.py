@@ -16,11 +16,10 @@ import urllib.request
 from collections.abc import Iterator
 
 from lib_service import (
-    JOURNAL_NAME, TOP, Tally, free_port, listens, main, processes, read_journal, run, wait_until,
+    JOURNAL_NAME, TOP, WAIT_S, Tally, free_port, listens, main, processes, read_journal, run,
+    wait_until,
 )
 
-START_S = 120.0  # it may build first
-STOP_S = 15.0
 DOCS = TOP / "build" / "docs" / "index.html"
 
 
@@ -96,13 +95,13 @@ def check_life(tally: Tally, directory: pathlib.Path, sign: signal.Signals, agai
             check_shown(tally, directory)
             log = directory / "access.log"
             log.write_bytes(b"." * (1 << 20))
-            emptied = wait_until(lambda: log.stat().st_size < 1 << 20, STOP_S)
+            emptied = wait_until(lambda: log.stat().st_size < 1 << 20)
             tally.check(emptied, f"{name}: the access log stays small", log.stat())
             check_refusals(tally, directory, port)
         os.kill(process.pid, sign)
-        status = process.wait(STOP_S)
+        status = process.wait(WAIT_S)
         tally.check(status == 0, f"{name}: it exits with 0", status)
-        gone = wait_until(lambda: not session_of(process.pid), STOP_S)
+        gone = wait_until(lambda: not session_of(process.pid))
         tally.check(gone, f"{name}: nothing is left running", session_of(process.pid))
         tally.check(not listens(port), f"{name}: the port is free again")
     os.close(terminal)
@@ -133,7 +132,7 @@ def check_refusals(tally: Tally, directory: pathlib.Path, port: int) -> None:
         ("", port, ["--wrong"], 64, "usage:", "a wrong argument is answered with the usage"),
     ):
         with started(directory / place, at, *words) as process:
-            status = process.wait(START_S)
+            status = process.wait(WAIT_S)
             said = process.stderr.read()
         tally.check(status == expected and error in said, sentence, (status, said))
     tally.check(not (directory / "other").exists(), "which makes no folder")

@@ -18,14 +18,13 @@ import subprocess
 import sys
 
 from lib_service import (
-    TOP, FastCgiPeer, Store, Tally, fcgi_request, main, new_plant, parse_cgi, responder, run,
-    temporary_store, wait_until,
+    TOP, WAIT_S, FastCgiPeer, Store, Tally, fcgi_request, main, new_plant, parse_cgi, responder,
+    run, temporary_store, wait_until,
 )
 
 TRIES = 100_000
 ROUNDS = 3
 T_MAX = 4.5  # dudect's: beyond it, times differ
-DRIVER_S = 120.0
 PIECE = 16  # characters of a token that are too many to show
 LOGS = [
     {"PLANT_STORE_LOG_LEVEL": "error"},
@@ -68,7 +67,7 @@ def build_driver(build: pathlib.Path, root: pathlib.Path) -> pathlib.Path:
     command = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
     command += ["-I", TOP / "include", "-o", driver, TOP / "tests/timing/driver.c"]
     command += [build / "libplant-store.a", "-lcrypto", "-lm"]
-    subprocess.run(command, check=True, timeout=DRIVER_S)
+    subprocess.run(command, check=True, timeout=WAIT_S)
     return driver
 
 
@@ -78,7 +77,7 @@ def measured(driver: pathlib.Path, root: pathlib.Path) -> dict[str, float]:
     path = root / "one-token"
     path.unlink(missing_ok=True)
     write_tokens(path, [f"good {digest_of(good).hex()}"])
-    done = run(driver, path, TRIES, good, first, last, check=True, text=True, timeout=DRIVER_S)
+    done = run(driver, path, TRIES, good, first, last, check=True, text=True)
     found = {}
     for line in done.stdout.splitlines():
         title, t, mean_early, mean_late = line.split()

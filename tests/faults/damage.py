@@ -23,7 +23,6 @@ TIMEOUT_S = 900
 BATCH = 64
 BATCHES = 10
 PAGE = 4096
-START_S = 60.0
 
 
 def garble(path: pathlib.Path, kept: int = 0) -> None:
@@ -43,7 +42,7 @@ DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
 
 def run_driver(driver: pathlib.Path, store: Store, *lines: str) -> tuple[int, list]:
     """Its exit status, and the result of each plant."""
-    done = run(driver, store.dir, env=store.environment(), text=True, timeout=START_S,
+    done = run(driver, store.dir, env=store.environment(), text=True,
                input="".join(f"{line}\n" for line in (*lines, "close")))
     words = [line.split() for line in done.stdout.splitlines()]
     return done.returncode, [found[1] for found in words if len(found) == 2]

@@ -16,13 +16,11 @@ from lib_faults import (
     run_script,
 )
 from lib_service import Responder, Store, init_store, responder, temporary_store, wait_until
-
 FULL = 5002
 ROUNDS = 3
 ROUNDS_LONG = 30
 # How long the disk stays full after the first answer that says so.
 FULL_S = 0.7
-FILL_S = 60.0  # beside others, on a slow disk
 HEAL_S = 5.0  # a sync of a busy disk takes a second at times
 # Two lines a round: there is no room, there is room again.  Five times that,
 # against hundreds of refusals: at the edge a short record may still find room.
@@ -73,7 +71,7 @@ def check_round(
     before = clients.errors.get(FULL, 0)
     with fill(store, service):
         # The room that was written ahead is used first.
-        if not wait_until(lambda: clients.errors.get(FULL, 0) > before, FILL_S):
+        if not wait_until(lambda: clients.errors.get(FULL, 0) > before):
             return f"never full: {clients.errors}", 0
         time.sleep(FULL_S)
         if service.process.poll() is not None:

@@ -24,13 +24,14 @@ from collections.abc import Callable
 
 from load import Load, judge, kept, main, mixed_plan  # and the way to the next ones
 from lib_postgresql import BIN, Server, clusters
-from lib_service import TOP, Store, Tally, canonical, children_of, responder, temporary_store
+from lib_service import (
+    TOP, WAIT_S, Store, Tally, canonical, children_of, responder, temporary_store,
+)
 
 CONSUMER = TOP / "deploy" / "consumer"
 CLIENTS = 4
 PAUSE_S = 0.01  # of a client, so that there are not too many plants
 LIVES_S = (0.0, 0.4)
-END_S = 60.0
 
 
 class Killed:
@@ -117,7 +118,7 @@ class Poller(Handed):
 
     def end(self) -> None:
         while not self.lives or self.lives[-1][0] or self.lives[-1][1]:
-            self.live(END_S)
+            self.live(WAIT_S)
 
 
 class Follower(Handed):
@@ -131,7 +132,7 @@ class Follower(Handed):
         reader.start()
         if number != signal.SIGKILL or self.chance.random() < 0.3:
             threading.Timer(seconds, process.terminate).start()
-            seconds = END_S
+            seconds = WAIT_S
         killed = self.kill_after(process, seconds)
         reader.join()
         process.stdout.close()
@@ -159,7 +160,7 @@ class Consumer(Killed):
         return process.returncode
 
     def end(self) -> None:
-        if self.live(END_S) != 0:
+        if self.live(WAIT_S) != 0:
             self.wrong.append("it does not end")
 
     def judge(self, tally: Tally, stored: list[bytes]) -> None:

@@ -86,17 +86,17 @@ def check_kills(tally: Tally, store: Store, workers: Pool, kills: int) -> None:
     ways = half_kept(store, workers, CLIENTS)
     ways += [functools.partial(over_cgi, store)] * CGI_CLIENTS
     with Load(ways, mixed_plan) as load:
-        load.wait_told(100, 10)
+        load.wait_told(100)
         while killer.kills() < kills:
             time.sleep(killer.chance.uniform(*PAUSE_S))
             kind = killer.round()
             killed = time.monotonic()
             # More than can have been on the way when they were killed.
-            if not load.wait_told(len(ways) + 1, 30):
+            if not load.wait_told(len(ways) + 1):
                 stuck.append((kind, killer.kills()))
                 break
             slowest = max(slowest, time.monotonic() - killed)
-        all_again = load.all_served(30)
+        all_again = load.all_served()
         load.stop()
     seconds = time.monotonic() - began
     print(f"# {killer.kills()} kills in {seconds:.0f} s: {killer.killed}", flush=True)
@@ -174,7 +174,7 @@ def check_stopped_worker(tally: Tally, store: Store) -> None:
     with pool(store, WORKERS) as workers:
         plan = functools.partial(mixed_plan, first=1 << 50)
         with Load(half_kept(store, workers, CLIENTS), plan) as load:
-            load.wait_told(100, 10)
+            load.wait_told(100)
             pid = stop_holder(workers, 20)
             if not tally.check(pid is not None, "a worker is stopped in a commit"):
                 return
@@ -200,12 +200,12 @@ def check_stopped_and_killed(
     """The kernel gives the lock back, whatever the holder was at."""
     plan = functools.partial(mixed_plan, first=1 << 51)
     with Load(half_kept(store, workers, CLIENTS), plan) as load:
-        load.wait_told(100, 10)
+        load.wait_told(100)
         pid = stop_holder(workers, 20)
         killed = time.monotonic()
         if tally.check(pid is not None, "a worker is stopped in a commit"):
             workers.kill(pid)
-        back = load.wait_told(CLIENTS + 1, 10)
+        back = load.wait_told(CLIENTS + 1)
         seconds = time.monotonic() - killed
         load.stop()
     sentence = "when a stopped holder is killed, the others go on at once"

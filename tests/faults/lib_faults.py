@@ -17,7 +17,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from history import Content, Event, check
-from lib_service import Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario
+from lib_service import (
+    WAIT_S, Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario,
+)
 from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
@@ -162,7 +164,7 @@ def event(start: float, plant_id: int, content: Content, outcome: str) -> Event:
 
 def create_by_cgi(
     store: Store, plant_id: int, name: str, environment: dict[str, str] | None = None,
-    timeout_s: float = 60.0, *, escaped: bool = False
+    timeout_s: float = WAIT_S, *, escaped: bool = False
 ) -> tuple[Event, subprocess.CompletedProcess, Answer | None]:
     """One plant through one process; `escaped`: as no canonical form has it."""
     body = new_plant(plant_id, name)
@@ -244,7 +246,7 @@ def unmount(place: pathlib.Path, seconds: float = 20.0) -> None:
     """Unmount; whoever still ends there is waited for."""
     deadline = time.monotonic() + seconds
     while is_mounted(place):
-        done = run("umount", place, text=True, timeout=60)
+        done = run("umount", place, text=True)
         if done.returncode == 0:
             continue
         if time.monotonic() > deadline:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 import lib_faults
 import lib_service
 from history import Event
-from lib_service import Answer, FastCgiPeer, HttpClient, Store, Tally, new_plant, wait_until
+from lib_service import WAIT_S, Answer, FastCgiPeer, HttpClient, Store, Tally, new_plant, wait_until
 
 Planned = tuple[int, str, str | None]
 Plan = Callable[[int], Iterable[Planned]]
@@ -32,8 +32,6 @@ IDS_PER_CLIENT = 1 << 32
 ERROR_BUSY = 5004
 # From a request's first byte to its answer: the responder's own deadlines are
 # 10 s to arrive and 5 s for the store's lock, twice if it waits for a turn.
-ANSWER_S = 25.0
-BACK_S = 15.0  # until every client is served again
 
 
 # --- Ways to the service -----------------------------------------------------
@@ -47,7 +45,7 @@ def kept(store: Store, socket_path: pathlib.Path) -> Iterator[Exchange]:
 
         def exchange(body: bytes) -> Answer:
             if not peers:
-                peers.append(stack.enter_context(FastCgiPeer(socket_path, ANSWER_S)))
+                peers.append(stack.enter_context(FastCgiPeer(socket_path, WAIT_S)))
             try:
                 return peers[0].exchange(store_request(store, body, keep=True))
             except BaseException:
@@ -62,7 +60,7 @@ def single(store: Store, socket_path: pathlib.Path) -> Iterator[Exchange]:
     """A FastCGI connection for each request."""
 
     def exchange(body: bytes) -> Answer:
-        with FastCgiPeer(socket_path, ANSWER_S) as peer:
+        with FastCgiPeer(socket_path, WAIT_S) as peer:
             return peer.exchange(store_request(store, body, keep=False))
 
     yield exchange
@@ -71,7 +69,7 @@ def single(store: Store, socket_path: pathlib.Path) -> Iterator[Exchange]:
 @contextlib.contextmanager
 def over_http(store: Store, port: int) -> Iterator[Exchange]:
     """One HTTP connection to a web server, kept as long as it lasts."""
-    client = HttpClient(port, store.token, ANSWER_S)
+    client = HttpClient(port, store.token, WAIT_S)
     with contextlib.closing(client):
         yield client.send
 
@@ -174,12 +172,12 @@ class Load:
     def told_each(self) -> list[int]:
         return list(self._told)
 
-    def all_served(self, seconds: float = BACK_S) -> bool:
+    def all_served(self, seconds: float = WAIT_S) -> bool:
         """Whether every client is told something more in that time."""
         before = self.told_each()
         return wait_until(lambda: all(b > a for a, b in zip(before, self.told_each())), seconds)
 
-    def wait_told(self, more: int, seconds: float) -> bool:
+    def wait_told(self, more: int, seconds: float = WAIT_S) -> bool:
         wanted = self.told() + more
         return wait_until(lambda: self.told() >= wanted, seconds)
 

@@ -12,10 +12,8 @@ import tempfile
 from collections.abc import Sequence
 
 from lib_service import TOP, Tally, run
-
 HERE = pathlib.Path(__file__).resolve().parent
 
-BUILD_TIMEOUT_S = 120
 MEMORY = "/dev/shm"
 # The sources of stores in memory.
 LAB = ("lab.c", "../store_parts.c")
@@ -44,7 +42,7 @@ class Programs:
         command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]
         command += [str(self.build / "libplant-store.a"), *self.linking, *libraries]
-        done = run(*command, cwd=TOP, text=True, timeout=BUILD_TIMEOUT_S)
+        done = run(*command, cwd=TOP, text=True)
         if done.returncode:
             raise RuntimeError(f"cannot build {name}: {done.stdout}{done.stderr}")
         fresh.rename(program)

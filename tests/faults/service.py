@@ -8,10 +8,8 @@ die, so that it finds and ends all that it has started.
 import contextlib
 import ctypes
 import os
-import pathlib
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 
 from load import Store, lib_service, wait_until
@@ -104,8 +102,8 @@ class Pool:
         if self.supervisor is not None:
             status = lib_service.stop_process(self.supervisor)
         # A fork that the signal did not reach gets it at the next look.
-        if not wait_until(lambda: not self.end_orphans(signal.SIGTERM), 10):
-            wait_until(lambda: not self.end_orphans(signal.SIGKILL), 5)
+        if not wait_until(lambda: not self.end_orphans(signal.SIGTERM)):
+            wait_until(lambda: not self.end_orphans(signal.SIGKILL))
         return status
 
     def end_orphans(self, number: int) -> list[int]:

@@ -25,10 +25,9 @@ from load import Event, Load, Tally, half_kept, judge, main, mixed_plan, single
 from lib_service import Store, held_lock, new_plant, temporary_store
 from service import Pool, adopt_orphans, pool
 
+START_S = 30.0  # after which a start has refused
 WORKERS = 4
 CLIENTS = 4
-START_S = 15.0
-LOAD_S = 60.0  # for some hundred plants, also on a slow disk
 SEEDS_LONG = 10
 # A worker's starts after one tampering, before it counts as a crash loop.
 STARTS_MAX = 5
@@ -37,7 +36,7 @@ Tamper = Callable[[Store, random.Random], object]
 
 
 def wait_loaded(load: Load, workers: Pool, plants: int) -> None:
-    if not load.wait_told(plants, LOAD_S):
+    if not load.wait_told(plants):
         raise RuntimeError(f"no load: {workers.log()[-500:]}")
 
 
@@ -317,7 +316,7 @@ def while_stopped(tally: Tally, what: str, build: str, tamper: Tamper, seed: int
         with pool(store, WORKERS) as workers:
             # The same plan again: whatever is stored must be found.
             with Load(half_kept(store, workers, CLIENTS), mixed_plan) as load:
-                served = load.wait_told(1300, LOAD_S)
+                served = load.wait_told(1300)
             report_run(tally, what, workers, load, served)
         events += load.events
         wrong += load.wrong

@@ -24,11 +24,9 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_servers import MINIMAL, MOUNTS, PROGRAMS, SET_UPS, Running, running
-from lib_service import TOP, Tally, install_npm, main, run
-
+from lib_service import TOP, WAIT_S, Tally, install_npm, main, run
 SOURCES = pathlib.Path(__file__).resolve().parent / "javascript"
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
-RUN_S = 60.0
 UNKNOWN = "pst_" + "A" * 43
 README = "README's JavaScript"
 # What a client's own JSON may get wrong on its way there or back.
@@ -92,7 +90,7 @@ def requests(first: int, token: str) -> list[Request]:
 def output_of(*command: object, given: str) -> str:
     """Its output; no proxy that the environment may name."""
     environment = {"PATH": os.environ["PATH"], "no_proxy": "*"}
-    done = run(*command, input=given, env=environment, encoding="utf-8", timeout=RUN_S)
+    done = run(*command, input=given, env=environment, encoding="utf-8")
     if done.returncode or done.stderr:
         raise RuntimeError(f"{command[0]}: {done.returncode}, {done.stderr}")
     return done.stdout
@@ -121,7 +119,7 @@ def urllib_(base_url: str, them: list[Request]) -> list[Got]:
         sent = urllib.request.Request(
             f"{base_url}/plants", json.dumps(request.plant).encode(), headers)
         try:
-            with opener.open(sent, timeout=RUN_S) as answer:
+            with opener.open(sent, timeout=WAIT_S) as answer:
                 got.append(Got(answer.status, json.load(answer)))
         except urllib.error.HTTPError as error:
             with error:
@@ -183,7 +181,7 @@ def workshop(tally: Tally) -> Iterator[pathlib.Path | None]:
 def tool(folder: pathlib.Path, name: str, *arguments: str) -> tuple[int, str]:
     """Run a program of npm; its exit status and output."""
     done = run(folder.parent / "node_modules" / ".bin" / name, *arguments, cwd=folder,
-               stderr=subprocess.STDOUT, text=True, timeout=RUN_S)
+               stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 
 

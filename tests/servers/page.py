@@ -19,9 +19,8 @@ from collections.abc import Iterator
 
 from lib_servers import SET_UPS, Running, running
 from lib_browser import Browser, browser
-from lib_service import TOP, Tally, run_scenario
+from lib_service import TOP, WAIT_S, Tally, run_scenario
 
-DOCS_S = 300.0
 SET_UP_NAMES = ("nginx fastcgi /api/v1", "lighttpd fastcgi /", "apache proxy_fcgi /")
 LARGE = '{"id": 9007199254740993, "name": "Fern"}'  # JavaScript has ...992 for it
 OTHER = LARGE.replace("Fern", "Moss")
@@ -149,7 +148,7 @@ def check_sight(tally: Tally, server: Running, there: Browser, seen: list) -> No
 
 def make_docs(build_dir: str) -> None:
     environment = os.environ | {"BUILD": os.path.abspath(build_dir)}
-    subprocess.run([TOP / "scripts/docs"], env=environment, timeout=DOCS_S, check=True)
+    subprocess.run([TOP / "scripts/docs"], env=environment, timeout=WAIT_S, check=True)
 
 
 def scenario(tally: Tally, names: tuple[str, ...], build_dir: str) -> None:

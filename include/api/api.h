@@ -1,17 +1,16 @@
 /*
  * api: the one operation, POST {base_url}/plants, as the order of its steps.
  *
- *	api_head    preflight, credential, route, framing, as far as the head
- *	            has them
+ *	api_head    preflight, credential, route, framing of the head
  *	            (the gateway reads the body, or drains it)
  *	api_body    lengths, JSON, fields
  *	            (the gateway stores the plants of a batch together)
  *	api_stored  the store's result
  *	api_answer  the answer
  *
- * Two paths of the settings, for an operator, need neither a credential nor any
- * of the other steps: api_head ends a GET or HEAD there, and what the command
- * `check` asks (REQUEST_CHECK).
+ * The health and metrics paths skip all steps and need no credential: api_head
+ * ends a GET or HEAD there, and a request of the command `check`
+ * (REQUEST_CHECK).
  *
  * Each step passes, or ends the request with an error.  No I/O except when
  * api_tick reads the token file again, and for the log.  An api belongs to one
@@ -41,7 +40,7 @@ struct api {
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* What the answer is, unless it is an error. */
+/* The kind of answer, unless it is an error. */
 enum api_page { API_PLANT, API_PREFLIGHT, API_HEALTH, API_METRICS };
 
 /* A request on its way. */
@@ -105,8 +104,8 @@ void api_stored(struct api_call *call, enum store_result result);
 
 /*
  * api_set_ready(ready):
- * What store_ready has found is the health from now on.  STORE_CREATED before
- * the first call.  Any thread.
+ * Answer health requests with this result of store_ready from now on; before
+ * the first call, with STORE_CREATED.  Any thread.
  */
 void api_set_ready(enum store_result ready);
 

@@ -16,7 +16,7 @@
  *
  * service_run(config):
  * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
- * received, write the closing line, and return 0.  SIGHUP: look at the token
+ * received, write the closing line, and return 0.  SIGHUP: check the token
  * file at once.  Refusals are logged at SIGHUP, once a minute and at the end.
  * Return a status of sysexits.h, logged, if it cannot start or the store has
  * failed.  Call in a process without other threads.

@@ -39,8 +39,8 @@ int file_forget(int dir, int fd, uint64_t from, uint64_t size);
 
 /*
  * file_is_written(fd):
- * Ask the kernel, which tells it once to each open file, whether all that it
- * wrote back by itself is on the disk.  It waits for nothing.
+ * Whether all that the kernel wrote back by itself is on the disk, which it
+ * reports once to each open file.  Waits for nothing.
  *
  * file_identify(dir, name, id):
  * Write FILE_ID_LEN characters and a NUL that a copy of the file does not have:

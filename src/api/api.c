@@ -14,7 +14,7 @@
 
 #define RESOURCE "/plants"
 
-/* The answers that are errors, since they were logged. */
+/* How many answers had each error since the last line about them. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
 /* See api_set_ready; -1 before the first call. */
@@ -59,7 +59,7 @@ is_method(const struct request *request, const char *method)
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* Steps 2 and 3, as far as the head tells. */
+/* Steps 2 and 3, for what stands in the head. */
 static enum http_error
 check_head(const struct api *api, const struct api_call *call,
     const struct request *request)
@@ -79,7 +79,7 @@ check_head(const struct api *api, const struct api_call *call,
 		   : HTTP_OK;
 }
 
-/* Whether the request is for this path of the settings. */
+/* Whether the request reads this page, whose path is a setting. */
 static bool
 is_for(const struct request *request, const char *path)
 {

@@ -52,7 +52,7 @@ static const char usage[] =
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
 #define TOKEN_MAX 4096
-/* Less than this is little: some hundred thousand plants. */
+/* Room for some hundred thousand plants. */
 #define FREE_MIB_MIN 64
 /* One is made each night. */
 #define BACKUP_HOURS_MAX 48
@@ -70,10 +70,10 @@ struct check {
 	int wrong;
 };
 
-/* Count what is wrong, and log it; say_why also what errno means. */
-#define say_wrong(check, ...) \
+/* Count what is wrong and log it; report_errno adds the meaning of errno. */
+#define report_wrong(check, ...) \
 	((check)->wrong++, log_error("check: " __VA_ARGS__))
-#define say_why(check, name, what) \
+#define report_errno(check, name, what) \
 	((check)->wrong++, (void)fault_report(name, what))
 
 static void
@@ -96,7 +96,7 @@ check_tokens(struct check *check)
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check->wrong++; /* logged */
 	else if (expired == count)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: every token has expired; add one with: plant-store "
 		    "token add NAME",
 		    path);
@@ -120,15 +120,15 @@ check_file(struct check *check, const char *name, uid_t owner)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
-			say_why(check, path, "cannot be read");
+			report_errno(check, path, "cannot be read");
 	} else if (st.st_uid != owner)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
 		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* reported of the directory */
-		say_why(check, path, "cannot be written");
+		report_errno(check, path, "cannot be written");
 }
 
 /* The directory: its rights, its names and its room. */
@@ -149,9 +149,9 @@ check_directory(struct check *check)
 	}
 	close(dir);
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
-		say_why(check, path, "cannot be written");
+		report_errno(check, path, "cannot be written");
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -160,8 +160,8 @@ check_directory(struct check *check)
 		printf("%s: rights: ok\n", path);
 	uint64_t mib = (uint64_t)fs.f_bavail * fs.f_frsize >> 20;
 	if (mib < FREE_MIB_MIN)
-		say_wrong(check, "%s: only %" PRIu64 " MiB are free; make room",
-		    path, mib);
+		report_wrong(check,
+		    "%s: only %" PRIu64 " MiB are free; make room", path, mib);
 	else
 		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
 	return FAULT_NONE;
@@ -203,7 +203,7 @@ check_backup(struct check *check)
 	int64_t hours = (clock_ms(CLOCK_REALTIME) - ms) / 3600000;
 
 	if (ms > 0 && hours >= BACKUP_HOURS_MAX)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: the last verified backup is %" PRId64 " days old; "
 		    "see: journalctl -u plant-store-backup",
 		    dir, hours / 24);
@@ -228,7 +228,7 @@ check_store(struct check *check)
 		if (store == NULL)
 			check->wrong++; /* logged */
 		else if (store_ready(store) != STORE_CREATED)
-			say_wrong(check,
+			report_wrong(check,
 			    "database: it does not confirm commits; see "
 			    "plant-store-postgresql(7)");
 		else
@@ -248,7 +248,7 @@ check_store(struct check *check)
 		    dir, dir);
 }
 
-/* Asks for its state (FastCGI 1.0, appendix B). */
+/* A request for the service's state (FastCGI 1.0, appendix B). */
 static const char probe[] = "\1\1\0\1\0\10\0\0"
 			    "\0\1\0\0\0\0\0\0"
 			    "\1\4\0\1\0\23\0\0"
@@ -256,9 +256,10 @@ static const char probe[] = "\1\1\0\1\0\10\0\0"
 			    "\1\5\0\1\0\0\0\0";
 
 static void
-say_mode(struct check *check, const char *path, mode_t mode, const char *good)
+report_mode(
+    struct check *check, const char *path, mode_t mode, const char *good)
 {
-	say_wrong(check,
+	report_wrong(check,
 	    "%s: mode %04o: the web server, and nobody else, has to get in; "
 	    "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
 	    path, (unsigned)mode & 07777, good, path);
@@ -291,11 +292,11 @@ check_access(struct check *check, const char *path)
 	if (stat(path, &st) < 0 || stat(dir, &dir_st) < 0)
 		return;
 	if ((dir_st.st_mode & S_IXOTH) == 0 && dir_st.st_gid != st.st_gid)
-		say_mode(check, dir, dir_st.st_mode, "0755");
+		report_mode(check, dir, dir_st.st_mode, "0755");
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != S_IWGRP)
-		say_mode(check, path, st.st_mode, "0660");
+		report_mode(check, path, st.st_mode, "0660");
 	if (!is_of_web_server(st.st_gid))
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: no web server's user is in its group, %ju; run: chgrp "
 		    "www-data %s (for good: systemctl edit plant-store.socket, "
 		    "SocketGroup=www-data)",
@@ -329,12 +330,12 @@ check_socket(struct check *check, const char *path)
 		else if (error != NULL &&
 			 sscanf(error, "{\"error\":%d,\"message\":\"%255[^\"]",
 			     &number, why) == 2)
-			say_wrong(check,
+			report_wrong(check,
 			    "%s: the service could not store a plant: error "
 			    "%d: %s See: journalctl -u plant-store",
 			    path, number, why);
 		else
-			say_wrong(check,
+			report_wrong(check,
 			    "%s: %s; see: journalctl -u plant-store; then run: "
 			    "systemctl restart plant-store",
 			    path,
@@ -342,14 +343,14 @@ check_socket(struct check *check, const char *path)
 			    : n < 0 ? "no answer within 15 s"
 				    : "closed without an answer");
 	} else if (errno == ENOENT || errno == ECONNREFUSED)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: %s: the service is down; see: journalctl -u "
 		    "plant-store; then run: systemctl start "
 		    "plant-store.socket (without systemd: plant-store-start)",
 		    path,
 		    errno == ENOENT ? "there is no socket" : "nobody listens");
 	else
-		say_why(check, path, "cannot connect");
+		report_errno(check, path, "cannot connect");
 	close(fd);
 }
 
@@ -374,7 +375,7 @@ check_files(struct check *check)
 		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
 		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
 		setenv("HOME", user->pw_dir, 1) < 0))
-		say_why(check, user->pw_name, "cannot become it");
+		report_errno(check, user->pw_name, "cannot become it");
 	check_tokens(check);
 	check_store(check);
 	if (user != NULL && user->pw_uid != 0 && check->wrong > wrong)
@@ -397,7 +398,7 @@ check_password(struct check *check)
 	snprintf(copy, sizeof(copy), "%s", file);
 	if (stat(file, &st) == 0 && (st.st_mode & S_IROTH) != 0 &&
 	    stat(dirname(copy), &dir) == 0 && (dir.st_mode & S_IXOTH) != 0)
-		say_wrong(check,
+		report_wrong(check,
 		    "%s: others can read the password in it; run: chmod o= %s",
 		    file, file);
 }
@@ -420,8 +421,8 @@ check_machine(struct check *check, bool given)
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
 	check_password(check);
 	if (!check->config.sandbox)
-		say_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
-				 "alone; remove it");
+		report_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
+				    "alone; remove it");
 	wrong = check->wrong;
 	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;

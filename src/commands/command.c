@@ -71,8 +71,8 @@ print_usage(const struct command *command)
 }
 
 /*
- * Where getopt has to stop: at the first word such as "-5", which it would take
- * for an option, unless that is the value of --dir or follows "--".
+ * Where getopt has to stop: at the first word such as "-5", an option to it,
+ * unless that is the value of --dir or stands behind "--".
  */
 static int
 end_of_options(int argc, char **argv)
@@ -212,7 +212,7 @@ command_interrupted(void)
 int
 command_fault(enum fault fault)
 {
-	/* The wait for a lock ends without a look at the watch. */
+	/* The wait for a lock does not check the watch. */
 	bool stopped = fault == FAULT_STOPPED || fault == FAULT_BUSY;
 
 	return stopped && stopped_by != 0 ? 128 + stopped_by

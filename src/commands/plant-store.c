@@ -33,7 +33,7 @@ print_help(void)
 	config_print_help(stdout);
 }
 
-/* What the first word asks for: a subcommand, or help, or the version. */
+/* Do what the first word names: a subcommand, or help, or the version. */
 static int
 run(int argc, char **argv)
 {

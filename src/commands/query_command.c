@@ -38,7 +38,7 @@
 #define WAIT_MS 250
 
 /*
- * Where plants go: stdout, or a file that takes its name only when it is
+ * Where plants go: stdout, or a file that gets its name only when it is
  * complete and on the disk.  One large buffer and write(2): the output may be
  * gigabytes of short lines.
  */
@@ -145,7 +145,7 @@ put_bytes(const char *text, size_t len)
 /*
  * The code of the character if a terminal would obey it or turn the text
  * around it (C0, C1, U+202A to U+202E, U+2066 to U+2069), else 0; `*n` becomes
- * how many bytes were looked at.
+ * how many bytes were read.
  */
 static unsigned
 control_code(const unsigned char *c, size_t len, size_t *n)
@@ -233,9 +233,9 @@ static const char get_usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
     "Print the plants with these ids as JSON, a line each, in that order.\n"
-    "Exit status 1 if no plant has one of them, which is named on stderr.\n"
+    "Missing ids are listed on stderr; the exit status is then 1.\n"
     "\n"
-    "  ID              a whole number; options go before one below 0\n"
+    "  ID              a whole number; put options before a negative one\n"
     "  --full          also when it was stored, and by which token\n";
 
 static bool
@@ -445,8 +445,8 @@ deliver(struct export *export, bool before)
 
 /*
  * All that there is.  Followed, it is written in whole lines of at most
- * PIPE_BUF bytes, unless one is longer: a pipe takes these whole or, if a
- * signal ends the wait for room, not at all.
+ * PIPE_BUF bytes, unless one is longer: such a write to a pipe is whole or, if
+ * a signal ends the wait for room, none.
  */
 static enum fault
 read_plants(struct export *export)

@@ -149,7 +149,7 @@ run(const struct call *call)
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
 	if (file == NULL) {
-		/* The token file is what this call could take from there. */
+		/* Only the token file of those settings matters here. */
 		fault =
 		    config_use_file(NULL, getenv("PLANT_STORE_TOKENS") != NULL);
 		if (fault == FAULT_NONE)

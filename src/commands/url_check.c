@@ -41,7 +41,7 @@ struct request {
 
 struct answer {
 	CURLcode failure; /* CURLE_OK, or why there is no answer at all */
-	bool connected;   /* something took the connection */
+	bool connected;   /* something accepted the connection */
 	long status;
 	int error; /* the number in an Error body of ours, else 0 */
 	/* "" if there is none, as much as there is room. */
@@ -95,7 +95,7 @@ send_request(const struct target *target, const struct request *request,
 	CURLcode code = curl_easy_perform(curl);
 	fclose(body);
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
-	/* An answer may come before all of the body was taken. */
+	/* An answer may come before all of the body was sent. */
 	answer->failure = answer->status == 0 ? code : CURLE_OK;
 	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
 	/* The time counts from the end of TLS's handshake. */

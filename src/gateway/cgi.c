@@ -14,12 +14,12 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 
-/* A client that sends more than this and is refused may not hear why. */
+/* A refused client that sends more than this may lose its answer. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
 
 /*
- * After an error of `fd`: whether to try again.  A server may hand over
- * descriptors that do not block; then wait for the other end.
+ * Whether to repeat a call on `fd` that failed.  A server may hand over
+ * descriptors that do not block; then this waits for the other end.
  */
 static bool
 may_retry(int fd, short event)
@@ -101,7 +101,7 @@ cgi_begin(void)
 
 /*
  * Store the plant, or find out whether one could be stored.  The caller closes
- * the store after the answer.  A status of sysexits.h.
+ * the store after the answer.  Return a status of sysexits.h.
  */
 static int
 use_store(
@@ -135,7 +135,7 @@ use_store(
 int
 cgi_serve(const struct config *config)
 {
-	/* The body, one byte longer than allowed, and then the answer. */
+	/* The body, up to one byte too long; later the whole answer. */
 	static char
 	    buf[RESPONSE_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX];
 	struct api api = { .config = config };
@@ -186,7 +186,7 @@ void
 cgi_refuse(void)
 {
 	const char *status = getenv("PLANT_STORE_STATUS");
-	/* All that matters without the settings, one of which is wrong. */
+	/* The settings are invalid; only this one shapes the error. */
 	const struct config config = { .contract_status =
 					   status != NULL &&
 					   strcmp(status, "contract") == 0 };

@@ -107,7 +107,7 @@ connection_receive(
 	/* What was only peeked at comes again. */
 	memset(&c->frame, 0, sizeof(c->frame));
 	c->spool = memfd_create("request", MFD_CLOEXEC);
-	/* Without a descriptor: the rest may still fit into the socket. */
+	/* Without a spool the rest may still fit into the socket's buffer. */
 	if (c->spool < 0)
 		return CONNECTION_WAITING;
 	return fill_spool(c, buf, size, spool_max);

@@ -32,41 +32,41 @@
 
 /* From the connection, or the first byte, to the last byte of a request. */
 #define REQUEST_TIMEOUT_MS 10000
-/* Of a kept connection between two requests. */
+/* Between two requests of a kept connection. */
 #define KEPT_TIMEOUT_MS 300000
-/* From SIGTERM, for requests that have begun to arrive. */
+/* From SIGTERM on, for requests that have begun to arrive. */
 #define DRAIN_TIMEOUT_MS 1000
-/* Without a plant for so long, the store is idle. */
+/* After so long without a plant, the store is idle. */
 #define IDLE_MS 1000
-/* The listener's rest after an error, and the least time between warnings. */
+/* After an error the listener rests; warnings keep a distance. */
 #define REST_MS 50
 #define WARNING_INTERVAL_MS 60000
-/* The coarse clock may be so far behind. */
+/* The coarse clock lags behind by this at most. */
 #define TICK_MS 4
 
-/* Events, and new connections, that are handled before those answered. */
+/* Events of one wait, and connections accepted at once. */
 #define AT_ONCE_MAX 256
-/* Of a read from a socket. */
+/* The most that one read takes from a socket. */
 #define SCRATCH_BYTES ((size_t)64 << 10)
-/* A spool holds the body up to its limit, and the small headers of records. */
+/* A spool holds the body up to its limit, and the headers of records. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 
 /*
  * Tuning.  The figures are of paired runs on two CPUs, with and without it.
  *
  * PROMPT_US: a single client sends its next plant as soon as it has the answer,
- * and to wake a CPU takes about as long as the web server's part.  If a round
- * of one plant begins so soon after another one, the reactor polls for as long
+ * and waking a CPU takes about as long as the web server's part.  If a round of
+ * one plant follows another one within this time, the reactor polls for as long
  * before it sleeps: 10 to 28 % more requests at one connection.
  *
- * YIELD_MAX: before it gathers, a reactor with several plants, but no more than
- * these, yields the CPU to the web server, which is about to send more: 3 to
- * 17 % at 64 connections behind lighttpd.  With more plants, and syncs of 5 ms,
- * yielding cost 7 to 13 % at 256.
+ * YIELD_MAX: a reactor that has several plants, and at most this many, yields
+ * the CPU to the web server, which is about to send more, before it gathers
+ * them: 3 to 17 % at 64 connections behind lighttpd.  With more plants, and
+ * syncs of 5 ms, yielding cost 7 to 13 % at 256.
  *
- * ANSWER_FIRST_MAX: no more plants than these are answered before the index is
- * written: 13 % at one connection behind nginx, 9 % at 16.  More of them would
- * keep the store's lock for too long: it cost up to 10 % at 64.
+ * ANSWER_FIRST_MAX: a batch of at most this many plants is answered before the
+ * index is written: 13 % at one connection behind nginx, 9 % at 16.  A larger
+ * one would keep the store's lock for too long: it cost up to 10 % at 64.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
@@ -165,7 +165,7 @@ await(struct reactor *r, struct connection *c)
 	c->events = events;
 }
 
-/* What follows an attempt to send the answer. */
+/* Keep, watch or close a connection after an attempt to send its answer. */
 static void
 after_send(struct reactor *r, struct connection *c, enum connection_status sent)
 {
@@ -216,8 +216,8 @@ add_pending(struct reactor *r, const struct pending *p)
 }
 
 /*
- * Read the request and check it.  0, or -1 if its peer broke off.  It is
- * busy if its plant is to be stored; else its answer is known.
+ * Read the request and check it.  0, or -1 if its peer broke off.  The
+ * connection is busy if the plant is to be stored; else the answer is known.
  */
 static int
 read_request(struct reactor *r, struct pending *p)
@@ -245,7 +245,7 @@ read_request(struct reactor *r, struct pending *p)
 	return 0;
 }
 
-/* A request has arrived whole: refuse it, or keep it for the commit. */
+/* Refuse a request that has arrived whole, or keep it for the commit. */
 static void
 serve(struct reactor *r, struct connection *c)
 {
@@ -288,7 +288,7 @@ receive(struct reactor *r, struct connection *c)
 	connection_free(c);
 }
 
-/* After an error, which would only come again at once. */
+/* Pause after an error, which would only come again at once. */
 static void
 rest(struct reactor *r)
 {
@@ -329,8 +329,8 @@ accept_connections(struct reactor *r)
 }
 
 /*
- * End the connections whose deadline has passed.  A request that is there by
- * now is answered: it may be the reactor that is late, after a long commit.
+ * End the connections whose deadline has passed.  A request that has arrived by
+ * now is answered: after a long commit it is the reactor that is late.
  */
 static void
 end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
@@ -347,7 +347,7 @@ end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 }
 
 static void
-do_what_is_due(struct reactor *r)
+handle_deadlines(struct reactor *r)
 {
 	end_overdue(r, &r->waiting, r->now_ms);
 	end_overdue(r, &r->kept, r->now_ms);
@@ -369,7 +369,7 @@ sooner(int64_t due_ms, const struct connection_list *list)
 	return c != NULL && c->deadline_ms < due_ms ? c->deadline_ms : due_ms;
 }
 
-/* The time until something is due whatever arrives; -1: never. */
+/* The time until the next deadline; -1: there is none. */
 static int
 time_left_ms(const struct reactor *r)
 {
@@ -429,7 +429,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 
 /* Wait for events and handle them.  0, or -1 if epoll fails. */
 static int
-take_events(struct reactor *r, int timeout_ms)
+handle_events(struct reactor *r, int timeout_ms)
 {
 	struct epoll_event events[AT_ONCE_MAX];
 	bool stop = false;
@@ -500,7 +500,7 @@ commit(struct reactor *r)
 	r->idle_at_ms = r->now_ms + IDLE_MS;
 }
 
-/* There are plants: gather more, and commit them. */
+/* Gather more plants, and commit them all. */
 static void
 end_round(struct reactor *r)
 {
@@ -511,7 +511,7 @@ end_round(struct reactor *r)
 	store_wait(r->store);
 	if (r->npending > 1 && r->npending <= YIELD_MAX)
 		sched_yield();
-	take_events(r, 0);
+	handle_events(r, 0);
 	bool alone = r->npending == 1;
 	commit(r);
 	now_us = clock_us(CLOCK_MONOTONIC);
@@ -528,12 +528,12 @@ run(void *argument)
 	r->idle_at_ms = r->now_ms + IDLE_MS;
 	start_listening(r);
 	while (!r->draining || r->waiting.first != NULL) {
-		if (take_events(r, time_left_ms(r)) < 0) {
+		if (handle_events(r, time_left_ms(r)) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
 			fail(r, EX_OSERR);
 			break;
 		}
-		do_what_is_due(r);
+		handle_deadlines(r);
 		if (r->npending > 0)
 			end_round(r);
 	}

@@ -30,7 +30,7 @@
 #define EVERYTHING (2 * LANDLOCK_ACCESS_FS_MAKE_SYM - 1)
 #define READING (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
-/* On all architectures; the fault tests need readlinkat. */
+/* Those of all architectures; the fault tests need readlinkat. */
 static const char allowed[] =
     "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
     "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
@@ -108,7 +108,7 @@ close_files(const struct config *config)
 	else if (realpath(config->dir, store) != NULL)
 		open_up(rules, store, EVERYTHING);
 	open_tokens(rules, config->tokens, store);
-	/* Its links may lead elsewhere. */
+	/* A link may lead to another directory. */
 	if (realpath(config->tokens, tokens) != NULL &&
 	    strcmp(tokens, config->tokens) != 0)
 		open_tokens(rules, tokens, store);
@@ -117,7 +117,7 @@ close_files(const struct config *config)
 	return closed;
 }
 
-/* Not 0 if it fails. */
+/* Allow the calls of a list.  Not 0 if that fails. */
 static int
 allow(scmp_filter_ctx filter, const char *names)
 {
@@ -127,7 +127,7 @@ allow(scmp_filter_ctx filter, const char *names)
 	for (; sscanf(names, " %31s%n", name, &len) == 1; names += len) {
 		int call = seccomp_syscall_resolve_name(name);
 
-		/* Else libseccomp is older. */
+		/* An older libseccomp does not know every name. */
 		if (call != __NR_SCMP_ERROR)
 			failed |=
 			    seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
@@ -156,7 +156,7 @@ close_calls(bool database)
 		    "bind getsockname recvmmsg sendmmsg socket socketpair");
 	else {
 		RULE(KILL_PROCESS, socket, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
-		/* Of notify; of syslog(3), again when that was restarted. */
+		/* For notify, and for syslog(3) when its daemon restarted. */
 		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	}
@@ -165,10 +165,11 @@ close_calls(bool database)
 	RULE(ALLOW, clone, 1,
 	    SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 	RULE(ALLOW, openat, 1, SCMP_A2(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
-	/* This bit is in F_SETSIG and F_SETOWN_EX, too, which signal others. */
+	/* F_SETOWN, F_SETSIG and F_SETOWN_EX share this bit: they could
+	   signal other processes. */
 	RULE(ALLOW, fcntl, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
 	RULE(ALLOW, fcntl64, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
-	/* Of musl, where the machine has it. */
+	/* musl calls it where the architecture has it. */
 	RULE(ALLOW, open, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
 	seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	seccomp_attr_set(
@@ -193,14 +194,14 @@ sandbox_enter(const struct config *config)
 			    "call of its user is open to this process");
 		return;
 	}
-	/* syslog(3) would read the file of the time zone later. */
+	/* Else syslog(3) would read the time zone's file later. */
 	tzset();
-	/* The next two ask for it. */
+	/* landlock and seccomp require this of an unprivileged process. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
 		log_warning("landlock is missing in this kernel: every file of "
 			    "its user is open to this process");
-	/* Refused by our unit's filter, where there are none. */
+	/* The unit's filter may refuse it; then there are none to drop. */
 	syscall(SYS_capset, &header, none);
 	if (!close_calls(config->database != NULL))
 		log_warning("seccomp is missing in this kernel: every system "

@@ -26,12 +26,12 @@
 #include "store/store.h"
 
 /*
- * Besides an epoll for each reactor: a connection, its spool, and the token
- * file, which is read again when it changes.
+ * What serving needs besides an epoll for each reactor: a connection, its
+ * spool, and the token file, which is read again when it changes.
  */
 #define DESCRIPTORS_MIN 3
 
-/* Between two lines that sum up refusals. */
+/* Between two log lines that sum up refusals. */
 #define LOG_INTERVAL_S 60
 
 static void
@@ -50,7 +50,7 @@ block_signals(sigset_t *set)
 	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
 	blocked = *set;
-	/* They would stop it with the store locked. */
+	/* They would stop the process while it holds the store's lock. */
 	sigaddset(&blocked, SIGTSTP);
 	sigaddset(&blocked, SIGTTIN);
 	sigaddset(&blocked, SIGTTOU);
@@ -94,8 +94,8 @@ prepare_listener(void)
 }
 
 /*
- * Until a signal ends the service; SIGHUP has the tokens read again.  Look each
- * second whether the store is ready: no reactor is to wait for that.
+ * Wait for a signal that ends the service; SIGHUP has the tokens read again.
+ * Probe the store each second, here, so that no reactor waits for it.
  */
 static void
 wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)

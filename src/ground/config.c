@@ -10,7 +10,7 @@
 
 #define BODY_BYTES_MIN 64
 #define PREFIX "PLANT_STORE_"
-/* The file of settings: more than a path takes. */
+/* A line in the file of settings is longer than any path. */
 #define LINE_BYTES_MAX 8192
 #define BLANKS " \t\r\n"
 

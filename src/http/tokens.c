@@ -42,7 +42,7 @@
 #define FRESH_S 2
 /* A name of one byte, a blank, the digest, but no newline. */
 #define LINE_BYTES_MIN (2 + 2 * TOKENS_DIGEST_LEN)
-/* A name, a digest and two times take less. */
+/* A name, a digest and two times are shorter. */
 #define LINE_BYTES_MAX 256
 #define DIGITS "0123456789"
 #define NAME_CHARACTERS \
@@ -51,7 +51,7 @@
 #define CREATED "created "
 #define ADD_ONE "; add one with: plant-store token add NAME"
 #define BESIDE ".new"
-/* An edit takes some milliseconds: a longer wait has another reason. */
+/* An edit lasts milliseconds: a longer wait has another reason. */
 #define WAIT_MS 2000
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
@@ -375,7 +375,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 {
 	struct set set = { .path = path, .user = user };
 	struct tokens *tokens = calloc(1, sizeof *tokens);
-	/* Fetched once: a look-up of the algorithm costs more than a digest. */
+	/* Fetched once: finding the algorithm costs more than a digest. */
 	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
 
 	*fault = read_set(&set);

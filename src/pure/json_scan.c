@@ -62,8 +62,9 @@ peek(const struct scan *scan)
 	return (unsigned char)scan->text[scan->at];
 }
 
+/* Pass over the byte at the cursor if it is `c`. */
 static bool
-take(struct scan *scan, int c)
+skip(struct scan *scan, int c)
 {
 	if (peek(scan) != c)
 		return false;
@@ -74,8 +75,8 @@ take(struct scan *scan, int c)
 static void
 skip_space(struct scan *scan)
 {
-	while (take(scan, ' ') || take(scan, '\n') || take(scan, '\r') ||
-	       take(scan, '\t'))
+	while (skip(scan, ' ') || skip(scan, '\n') || skip(scan, '\r') ||
+	       skip(scan, '\t'))
 		;
 }
 
@@ -90,7 +91,7 @@ scan_string(struct scan *scan)
 	for (;;) {
 		scan->at += json_string_run(
 		    scan->text + scan->at, scan->len - scan->at);
-		if (take(scan, '"'))
+		if (skip(scan, '"'))
 			return 0;
 		rest = scan->text + scan->at;
 		left = scan->len - scan->at;
@@ -134,18 +135,18 @@ scan_digits(struct scan *scan)
 static int
 scan_number(struct scan *scan)
 {
-	take(scan, '-');
-	if (take(scan, '0')) {
+	skip(scan, '-');
+	if (skip(scan, '0')) {
 		if (is_digit(peek(scan)))
 			return fail_expected(scan, "leading zero");
 	} else if (scan_digits(scan) != 0) {
 		return -1;
 	}
-	if (take(scan, '.') && scan_digits(scan) != 0)
+	if (skip(scan, '.') && scan_digits(scan) != 0)
 		return -1;
-	if (take(scan, 'e') || take(scan, 'E')) {
-		if (!take(scan, '+'))
-			take(scan, '-');
+	if (skip(scan, 'e') || skip(scan, 'E')) {
+		if (!skip(scan, '+'))
+			skip(scan, '-');
 		if (scan_digits(scan) != 0)
 			return -1;
 	}
@@ -159,7 +160,7 @@ scan_literal(struct scan *scan)
 	const char *literal = c == 't' ? "true" : c == 'f' ? "false" : "null";
 
 	for (; *literal != '\0'; literal++)
-		if (!take(scan, *literal))
+		if (!skip(scan, *literal))
 			return fail_expected(
 			    scan, "expected true, false or null");
 	return 0;
@@ -199,7 +200,7 @@ scan_key(struct scan *scan)
 			member->twice = true;
 	}
 	skip_space(scan);
-	if (!take(scan, ':'))
+	if (!skip(scan, ':'))
 		return fail_expected(scan, "expected a colon");
 	skip_space(scan);
 	return 0;
@@ -258,14 +259,14 @@ scan_ends(struct scan *scan)
 			scan->open = NULL;
 		}
 		skip_space(scan);
-		if (!take(scan, in_object(scan) ? '}' : ']'))
+		if (!skip(scan, in_object(scan) ? '}' : ']'))
 			break;
 		scan->depth--;
 		scan->objects >>= 1;
 	}
 	if (scan->depth == 0 || scan->opened)
 		return 0;
-	if (!take(scan, ','))
+	if (!skip(scan, ','))
 		return fail_expected(scan,
 		    in_object(scan) ? "expected a comma or a closing brace"
 				    : "expected a comma or a closing bracket");

@@ -43,14 +43,14 @@ put_crc(char *p, uint32_t crc)
 	return p;
 }
 
-/* A cursor over the line.  Each take_ advances it, or fails. */
+/* A cursor over the line.  Each read_ advances it, or fails. */
 struct cursor {
 	const char *at, *end;
 };
 
 /* If this fails, the cursor stays. */
 static bool
-take(struct cursor *c, const char *text, size_t len)
+skip(struct cursor *c, const char *text, size_t len)
 {
 	if ((size_t)(c->end - c->at) < len || memcmp(c->at, text, len) != 0)
 		return false;
@@ -58,11 +58,11 @@ take(struct cursor *c, const char *text, size_t len)
 	return true;
 }
 
-#define TAKE(c, literal) take((c), (literal), sizeof(literal) - 1)
+#define SKIP(c, literal) skip((c), (literal), sizeof(literal) - 1)
 
 /* Decimal up to `max`, without leading zeros. */
 static bool
-take_number(struct cursor *c, uint64_t max, uint64_t *number)
+read_number(struct cursor *c, uint64_t max, uint64_t *number)
 {
 	const char *p = c->at, *from = p;
 	uint64_t value = 0;
@@ -78,7 +78,7 @@ take_number(struct cursor *c, uint64_t max, uint64_t *number)
 
 /* Without branches, since digits are random and each line has two crcs. */
 static bool
-take_crc(struct cursor *c, uint32_t *crc)
+read_crc(struct cursor *c, uint32_t *crc)
 {
 	uint32_t value = 0;
 	bool good = true;
@@ -98,7 +98,7 @@ take_crc(struct cursor *c, uint32_t *crc)
 }
 
 static bool
-take_by(struct cursor *c, const char **by, size_t *len)
+read_by(struct cursor *c, const char **by, size_t *len)
 {
 	const char *p = c->at;
 
@@ -115,12 +115,12 @@ take_by(struct cursor *c, const char **by, size_t *len)
 
 /* int64 in its shortest spelling: no "-0". */
 static bool
-take_id(struct cursor *c, int64_t *id)
+read_id(struct cursor *c, int64_t *id)
 {
-	bool negative = TAKE(c, "-");
+	bool negative = SKIP(c, "-");
 	uint64_t number;
 
-	if (!take_number(c, (uint64_t)INT64_MAX + negative, &number) ||
+	if (!read_number(c, (uint64_t)INT64_MAX + negative, &number) ||
 	    (negative && number == 0))
 		return false;
 	*id = (int64_t)(negative ? 0 - number : number);
@@ -128,7 +128,7 @@ take_id(struct cursor *c, int64_t *id)
 }
 
 static bool
-take_string(struct cursor *c)
+read_string(struct cursor *c)
 {
 	size_t len = json_canonical_string(c->at, (size_t)(c->end - c->at));
 
@@ -137,15 +137,15 @@ take_string(struct cursor *c)
 }
 
 static bool
-take_plant(struct cursor *c, struct record *record)
+read_plant(struct cursor *c, struct record *record)
 {
 	record->plant = c->at;
-	if (!TAKE(c, "{\"id\":") || !take_id(c, &record->id) ||
-	    !TAKE(c, ",\"name\":") || !take_string(c))
+	if (!SKIP(c, "{\"id\":") || !read_id(c, &record->id) ||
+	    !SKIP(c, ",\"name\":") || !read_string(c))
 		return false;
-	if (TAKE(c, ",\"tag\":") && !take_string(c))
+	if (SKIP(c, ",\"tag\":") && !read_string(c))
 		return false;
-	if (!TAKE(c, "}"))
+	if (!SKIP(c, "}"))
 		return false;
 	record->plant_len = (size_t)(c->at - record->plant);
 	return true;
@@ -194,12 +194,12 @@ record_header_decode(const char *buf, size_t len,
 	char again[RECORD_HEADER_LEN];
 	uint32_t crc_again;
 
-	if (!TAKE(&c, HEADER_BEGIN)) {
+	if (!SKIP(&c, HEADER_BEGIN)) {
 		uint64_t version;
 
 		/* Our own version with other bytes behind it is damage. */
-		if (TAKE(&c, HEADER_ANY) &&
-		    take_number(&c, INT64_MAX, &version) && version != 1)
+		if (SKIP(&c, HEADER_ANY) &&
+		    read_number(&c, INT64_MAX, &version) && version != 1)
 			return RECORD_HEADER_VERSION;
 		return RECORD_HEADER_BAD;
 	}
@@ -242,21 +242,21 @@ record_encode(struct record *record, uint32_t seed, char *buf)
 
 /* Read the line up to its checksum. */
 static bool
-take_line(struct cursor *c, struct record *r)
+read_line(struct cursor *c, struct record *r)
 {
-	if (!TAKE(c, "{\"seq\":") || !take_number(c, INT64_MAX, &r->seq) ||
-	    !TAKE(c, ",\"safe\":") || !take_number(c, INT64_MAX, &r->safe) ||
-	    !TAKE(c, ",\"prev\":\"") || !take_crc(c, &r->prev) ||
-	    !TAKE(c, "\",\"at\":\"") || c->end - c->at <= TIMESTAMP_LEN)
+	if (!SKIP(c, "{\"seq\":") || !read_number(c, INT64_MAX, &r->seq) ||
+	    !SKIP(c, ",\"safe\":") || !read_number(c, INT64_MAX, &r->safe) ||
+	    !SKIP(c, ",\"prev\":\"") || !read_crc(c, &r->prev) ||
+	    !SKIP(c, "\",\"at\":\"") || c->end - c->at <= TIMESTAMP_LEN)
 		return false;
 	r->at = c->at;
 	c->at += TIMESTAMP_LEN;
-	if (!timestamp_is_canonical(r->at) || !TAKE(c, "\""))
+	if (!timestamp_is_canonical(r->at) || !SKIP(c, "\""))
 		return false;
 	if (c->at == c->end)
 		return true;
-	return TAKE(c, ",\"by\":\"") && take_by(c, &r->by, &r->by_len) &&
-	       TAKE(c, "\",\"plant\":") && take_plant(c, r) && c->at == c->end;
+	return SKIP(c, ",\"by\":\"") && read_by(c, &r->by, &r->by_len) &&
+	       SKIP(c, "\",\"plant\":") && read_plant(c, r) && c->at == c->end;
 }
 
 const char *
@@ -268,13 +268,13 @@ record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 	/* The checksum first: a reason tells damage from another spelling. */
 	struct cursor c = { buf + len - TRAILER_LEN, buf + len };
 	struct record r = { 0 };
-	if (!TAKE(&c, CRC_BEGIN) || !take_crc(&c, &r.crc) || !TAKE(&c, CRC_END))
+	if (!SKIP(&c, CRC_BEGIN) || !read_crc(&c, &r.crc) || !SKIP(&c, CRC_END))
 		return "no checksum at the end of the line";
 	if (crc32c(seed, buf, len - TRAILER_LEN) != r.crc)
 		return "wrong checksum";
 
 	c = (struct cursor){ buf, buf + len - TRAILER_LEN };
-	if (!take_line(&c, &r))
+	if (!read_line(&c, &r))
 		return "not in canonical form";
 	*record = r;
 	return NULL;
@@ -289,7 +289,7 @@ record_is_canonical(const struct record *record)
 	struct record found;
 
 	return record->plant_len <= RECORD_LINE_MAX - RECORD_ENVELOPE_MAX &&
-	       take_by(&by, &found.by, &found.by_len) && by.at == by.end &&
-	       take_plant(&plant, &found) && plant.at == plant.end &&
+	       read_by(&by, &found.by, &found.by_len) && by.at == by.end &&
+	       read_plant(&plant, &found) && plant.at == plant.end &&
 	       found.id == record->id;
 }

@@ -386,14 +386,28 @@ fixture_journal(const struct fixture *fixture, bool write)
 
 	assert_int_equal(
 	    journal_open(&journal, fixture->path, write), FAULT_NONE);
+	assert_true(journal.fd >= 0);
 	return journal;
+}
+
+enum fault
+fixture_make_journal(const struct fixture *fixture, bool replace)
+{
+	const struct journal home = { .path = fixture->path,
+		.dir = fixture->dir };
+	struct journal journal;
+	enum fault fault = journal_begin(&journal, &home);
+
+	return fault == FAULT_NONE ? journal_place(&journal, replace) : fault;
 }
 
 struct journal
 fixture_owner(const struct fixture *fixture)
 {
 	struct journal journal = fixture_journal(fixture, false);
-	struct journal owner = { .dir = fixture->dir, .fd = -1 };
+	struct journal owner = {
+		.path = fixture->path, .dir = fixture->dir, .fd = -1
+	};
 
 	memcpy(owner.uuid, journal.uuid, sizeof(owner.uuid));
 	journal_close(&journal);
@@ -411,8 +425,7 @@ fixture_lines(const struct fixture *fixture, struct fixture_line *lines,
 	uint64_t tail_end;
 	size_t n = 0;
 
-	assert_int_equal(
-	    replay_init(&replay, journal.fd, journal.seed, &journal.start), 0);
+	replay_init(&replay, journal.fd, journal.seed, &journal.start);
 	for (; (result = replay_next(&replay, &record)) == REPLAY_RECORD; n++)
 		if (n < max)
 			lines[n] = (struct fixture_line){

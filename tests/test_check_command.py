@@ -385,7 +385,7 @@ def check_end(tally: Tally, store: Store) -> None:
     shutil.copytree(index, store.dir / "index")
     done = check(store)
     told(tally, done, 0, "", "nor is a copy of an index")
-    tally.check("index: not closed cleanly, or a copy; the service builds it again" in done.stdout,
+    tally.check("index: not closed cleanly, or a copy; the service builds it" in done.stdout,
                 "and told, too", done)
     mark = store.dir / "index" / "boot"
     text = mark.read_bytes()

@@ -15,39 +15,28 @@
 
 #define HEADER_END RECORD_HEADER_LEN
 
-static int
-try_make(const struct fixture *fixture)
-{
-	struct journal journal;
-
-	if (journal_begin(&journal, fixture->dir) < 0)
-		return -1;
-	return journal_place(&journal, false);
-}
-
 static struct journal
 make_journal(const struct fixture *fixture)
 {
 	unlinkat(fixture->dir, JOURNAL_NAME, 0);
-	assert_int_equal(try_make(fixture), 0);
+	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
 	return fixture_journal(fixture, true);
 }
 
-static int
-try_append(struct journal *journal, uint64_t end, const char *bytes, size_t len,
-    bool room)
+static enum fault
+try_append(struct journal *journal, uint64_t end, const char *bytes, size_t len)
 {
 	char *buf = memory(len + JOURNAL_ROOM_BYTES);
 
 	memcpy(buf, bytes, len);
-	return journal_append(journal, end, buf, len, room);
+	return journal_append(journal, end, buf, len);
 }
 
 static void
-append(struct journal *journal, uint64_t end, const char *text)
+append(struct journal *journal, const char *bytes, size_t len)
 {
 	assert_int_equal(
-	    try_append(journal, end, text, strlen(text), false), 0);
+	    try_append(journal, HEADER_END, bytes, len), FAULT_NONE);
 }
 
 /* The file is the journal's header, and then this. */
@@ -84,24 +73,22 @@ STORE_TEST(new_journal_is_a_header_that_only_its_owner_may_read)
 
 STORE_TEST(new_journal_replaces_none_unless_it_shall)
 {
-	struct journal journal;
-
 	fixture_truncate(fixture, JOURNAL_NAME, 0);
 	fixture_write(fixture, JOURNAL_NAME, 0, "mine", 4);
 	/* The second time as on NFS, which knows links alone. */
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(try_make(fixture), -1);
-		assert_int_equal(errno, EEXIST);
+		assert_int_not_equal(
+		    fixture_make_journal(fixture, false), FAULT_NONE);
+		expect_logged(fixture, "File exists", (size_t)i + 1);
 		assert_string_equal(
 		    fixture_read(fixture, JOURNAL_NAME).at, "mine");
 		assert_false(fixture_exists(fixture, JOURNAL_NEW_NAME));
 		shim_fail(SHIM_RENAMEAT2, NULL, 1, 2, EINVAL);
 	}
 	fixture_remove(fixture, JOURNAL_NAME);
-	assert_int_equal(try_make(fixture), 0);
+	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
 	fixture_write(fixture, JOURNAL_NAME, HEADER_END, "x", 1);
-	assert_int_equal(journal_begin(&journal, fixture->dir), 0);
-	assert_int_equal(journal_place(&journal, true), 0);
+	assert_int_equal(fixture_make_journal(fixture, true), FAULT_NONE);
 	expect_text(fixture, "");
 }
 
@@ -111,20 +98,18 @@ STORE_TEST(one_writes_or_many_read)
 	struct journal one = fixture_journal(fixture, false);
 	struct journal two = fixture_journal(fixture, false);
 
-	assert_int_equal(journal_lock(&one, false, 0), 0);
-	assert_int_equal(journal_lock(&two, false, 0), 0);
+	assert_int_equal(journal_lock_shared(&one, 0), FAULT_NONE);
+	assert_int_equal(journal_lock_shared(&two, 0), FAULT_NONE);
 	journal_unlock(&two);
-	assert_int_equal(journal_lock(&writer, true, 0), -1);
-	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(journal_lock(&writer, 0), FAULT_BUSY);
 	journal_unlock(&one);
-	assert_int_equal(journal_lock(&writer, true, 0), 0);
-	assert_int_equal(journal_lock(&one, false, 0), -1);
-	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(journal_lock(&writer, 0), FAULT_NONE);
+	assert_int_equal(journal_lock_shared(&one, 0), FAULT_BUSY);
 	/* Closing another descriptor of the file keeps it, unlike POSIX's. */
 	journal_close(&two);
-	assert_int_equal(journal_lock(&one, false, 0), -1);
+	assert_int_equal(journal_lock_shared(&one, 0), FAULT_BUSY);
 	journal_close(&writer);
-	assert_int_equal(journal_lock(&one, false, 0), 0);
+	assert_int_equal(journal_lock_shared(&one, 0), FAULT_NONE);
 	journal_close(&one);
 }
 
@@ -140,7 +125,7 @@ STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 	if (holder == 0) {
 		struct journal own = fixture_journal(fixture, true);
 
-		if (journal_lock(&own, true, 0) < 0 ||
+		if (journal_lock(&own, 0) != FAULT_NONE ||
 		    write(ready[1], "", 1) != 1)
 			_exit(1);
 		usleep(20000);
@@ -150,7 +135,8 @@ STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
 	assert_int_equal(
-	    journal_lock(&journal, true, clock_ms(CLOCK_MONOTONIC) + 10000), 0);
+	    journal_lock(&journal, clock_ms(CLOCK_MONOTONIC) + 10000),
+	    FAULT_NONE);
 	assert_int_equal(child_wait(holder), 128 + SIGKILL);
 	journal_close(&journal);
 }
@@ -169,7 +155,7 @@ STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
 
 			/* Nothing stops a group that is orphaned. */
 			setpgid(0, 0);
-			if (journal_lock(&own, true, 0) < 0)
+			if (journal_lock(&own, 0) != FAULT_NONE)
 				_exit(1);
 			raise(signals[i / 2]);
 			if (i % 2 == 0)
@@ -178,12 +164,12 @@ STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
 			_exit(0);
 		}
 		assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
-		int locked = journal_lock(&journal, true, 0);
+		enum fault fault = journal_lock(&journal, 0);
 		journal_unlock(&journal);
 		kill(holder, SIGCONT);
 		assert_int_equal(WSTOPSIG(status), signals[i / 2]);
 		assert_int_equal(child_wait(holder), 0);
-		assert_int_equal(locked, 0);
+		assert_int_equal(fault, FAULT_NONE);
 	}
 	journal_close(&journal);
 }
@@ -193,11 +179,11 @@ STORE_TEST(lock_that_fails_is_no_wait)
 	struct journal journal = make_journal(fixture);
 
 	shim_fail(SHIM_FCNTL, NULL, 1, 1, ENOLCK);
-	assert_int_equal(journal_lock(&journal, true, INT64_MAX), -1);
-	assert_int_equal(errno, ENOLCK);
+	assert_int_equal(journal_lock(&journal, INT64_MAX), FAULT_FAILED);
+	expect_logged(fixture, "No locks available", 1);
 	/* A signal does not end it. */
 	shim_fail(SHIM_FCNTL, NULL, 1, 3, EINTR);
-	assert_int_equal(journal_lock(&journal, true, INT64_MAX), 0);
+	assert_int_equal(journal_lock(&journal, INT64_MAX), FAULT_NONE);
 	journal_close(&journal);
 }
 
@@ -213,9 +199,8 @@ STORE_TEST(append_that_falls_short_is_completed)
 			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 1, ENOSPC);
 		else
 			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 3, EINTR);
-		assert_int_equal(try_append(&journal, HEADER_END, "12345\n", 6,
-				     len % 2 == 0),
-		    0);
+		journal.room = len % 2 == 0 ? JOURNAL_ROOM_BYTES : 0;
+		append(&journal, "12345\n", 6);
 		expect_text(fixture, "12345\n");
 		assert_int_equal(journal.size, HEADER_END + 6);
 		journal_close(&journal);
@@ -225,27 +210,25 @@ STORE_TEST(append_that_falls_short_is_completed)
 
 STORE_TEST(append_on_a_full_disk_is_cut_off_again)
 {
-	for (int room = 0; room < 2; room++) {
+	for (size_t room = 0; room < 2; room++) {
 		struct journal journal = make_journal(fixture);
 
-		/* A part of it was written. */
-		fixture_append(fixture, JOURNAL_NAME, "123", 3);
-		shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 2, ENOSPC);
-		assert_int_equal(
-		    try_append(&journal, HEADER_END, "12345\n", 6, room != 0),
-		    -1);
-		assert_int_equal(errno, ENOSPC);
-		expect_text(fixture, "");
-		assert_int_equal(journal.size, HEADER_END);
-		/* Where that fails too the caller must know. */
-		shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 2, ENOSPC);
-		shim_fail(SHIM_FTRUNCATE, JOURNAL_NAME, 1, 1, EIO);
-		assert_int_equal(
-		    try_append(&journal, HEADER_END, "12345\n", 6, room != 0),
-		    -2);
-		assert_int_equal(errno, ENOSPC);
-		shim_reset();
-		append(&journal, HEADER_END, "12345\n");
+		journal.room = room * JOURNAL_ROOM_BYTES;
+		/* A part of it was written.  Where the cut fails, it stays. */
+		for (int cut = 1; cut >= 0; cut--) {
+			fixture_append(fixture, JOURNAL_NAME, "123", 3);
+			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 2, ENOSPC);
+			if (!cut)
+				shim_fail(
+				    SHIM_FTRUNCATE, JOURNAL_NAME, 1, 1, EIO);
+			assert_int_equal(
+			    try_append(&journal, HEADER_END, "12345\n", 6),
+			    cut ? FAULT_FULL : FAULT_FAILED);
+			expect_text(fixture, cut ? "" : "123");
+			assert_int_equal(journal.size, HEADER_END);
+			shim_reset();
+		}
+		append(&journal, "12345\n", 6);
 		journal_close(&journal);
 		fixture_remove(fixture, JOURNAL_NAME);
 	}
@@ -284,16 +267,15 @@ STORE_TEST(record_of_any_length_is_read_at_its_offset)
 	for (size_t i = 0; i < COUNT(lens); i++) {
 		size_t len = make_line(&journal, lens[i], line);
 
+		append(&journal, line, len);
 		assert_int_equal(
-		    try_append(&journal, HEADER_END, line, len, false), 0);
-		assert_int_equal(
-		    journal_read(&journal, HEADER_END, &record), 0);
+		    journal_read(&journal, HEADER_END, &record), FAULT_NONE);
 		assert_int_equal(record.id, 7);
 		assert_int_equal(record.plant_len, lens[i] + 18);
 	}
 	shim_fail(SHIM_PREAD, JOURNAL_NAME, 1, 1, EIO);
-	assert_int_equal(journal_read(&journal, HEADER_END, &record), -1);
-	assert_int_equal(errno, EIO);
+	assert_int_equal(
+	    journal_read(&journal, HEADER_END, &record), FAULT_FAILED);
 	journal_close(&journal);
 }
 
@@ -304,20 +286,15 @@ STORE_TEST(no_record_is_read_where_none_begins)
 	size_t len = make_line(&journal, 4, line);
 	struct record record;
 
-	assert_int_equal(try_append(&journal, HEADER_END, line, len, false), 0);
+	append(&journal, line, len);
 	for (uint64_t at = 0; at < HEADER_END + len + 100; at++)
-		if (at != HEADER_END) {
-			assert_int_equal(
-			    journal_read(&journal, at, &record), -1);
-			assert_int_equal(errno, EBADMSG);
-		}
+		assert_int_equal(journal_read(&journal, at, &record),
+		    at == HEADER_END ? FAULT_NONE : FAULT_DAMAGED);
 	/* Nor is a line longer than any record one. */
 	memset(junk, 'x', RECORD_LINE_MAX + 100);
-	assert_int_equal(try_append(&journal, HEADER_END, junk,
-			     RECORD_LINE_MAX + 100, false),
-	    0);
-	assert_int_equal(journal_read(&journal, HEADER_END, &record), -1);
-	assert_int_equal(errno, EBADMSG);
+	append(&journal, junk, RECORD_LINE_MAX + 100);
+	assert_int_equal(
+	    journal_read(&journal, HEADER_END, &record), FAULT_DAMAGED);
 	journal_close(&journal);
 }
 
@@ -328,8 +305,9 @@ STORE_TEST(journal_has_only_its_own_positions)
 	size_t len = make_line(&journal, 4, line);
 	struct record record;
 
-	assert_int_equal(try_append(&journal, HEADER_END, line, len, false), 0);
-	assert_int_equal(journal_read(&journal, HEADER_END, &record), 0);
+	append(&journal, line, len);
+	assert_int_equal(
+	    journal_read(&journal, HEADER_END, &record), FAULT_NONE);
 	const struct position start = journal.start;
 	const struct position end = { HEADER_END + len, HEADER_END, 1,
 		record.crc, false };
@@ -339,10 +317,10 @@ STORE_TEST(journal_has_only_its_own_positions)
 	others[2].last++;
 	others[3].seq++;
 	others[4].crc ^= 1;
-	assert_true(journal_has(&journal, &start));
-	assert_true(journal_has(&journal, &end));
+	assert_int_equal(journal_match(&journal, &start), FAULT_NONE);
+	assert_int_equal(journal_match(&journal, &end), FAULT_NONE);
 	for (size_t i = 0; i < COUNT(others); i++)
-		if (journal_has(&journal, &others[i]))
+		if (journal_match(&journal, &others[i]) != FAULT_DAMAGED)
 			fail_msg("it has the position %zu", i);
 	journal_close(&journal);
 }

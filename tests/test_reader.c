@@ -225,7 +225,7 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
 	/* Without the lock and the index. */
 	struct journal other = fixture_journal(fixture, true);
-	assert_int_equal(journal_lock(&other, true, 0), 0);
+	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
 	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
 	struct store_reader *reader = reader_open(path, NULL, &fault);
 	assert_non_null(reader);
@@ -252,13 +252,13 @@ write_half(void *argument)
 	struct journal journal;
 
 	if (journal_open(&journal, writer->fixture->path, true) != FAULT_NONE ||
-	    journal_lock(&journal, true, 0) < 0 ||
+	    journal_lock(&journal, 0) != FAULT_NONE ||
 	    pwrite(journal.fd, "{\"seq\":", 7, (off_t)journal.size) != 7 ||
 	    write(writer->begun[1], "", 1) != 1)
 		return 1;
 	/* A reader that does not wait would be done by then. */
 	usleep(100000);
-	return journal_cut(&journal, journal.size) < 0;
+	return journal_cut(&journal, journal.size) != FAULT_NONE;
 }
 
 STORE_TEST(half_a_write_is_not_seen)
@@ -410,7 +410,7 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	uint64_t offsets[3], found, end;
 	struct index *index;
 
-	const struct journal owner = fixture_owner(fixture);
+	struct journal owner = fixture_owner(fixture);
 	fixture_make_store(fixture, true, 1, 3);
 	reader = open_reader(fixture, NULL);
 	for (int64_t id = 1; id <= 3; id++) {
@@ -421,17 +421,16 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	covered = reader->view.covered;
 	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
 	reader_close(reader);
-	assert_int_equal(
-	    index_create(&owner, fixture->path, INDEX_SERVE, &index), 0);
-	assert_int_equal(index_begin(index, &none), 0);
+	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
+	assert_int_equal(index_begin(index, &none), FAULT_NONE);
 	for (int64_t id = 1; id <= 4; id++)
 		assert_int_equal(index_put(index, id,
 				     offsets[id == 1   ? 1
 					     : id == 2 ? 0
 						       : 2],
 				     &found),
-		    INDEX_NEW);
-	assert_int_equal(index_commit(index, &covered), 0);
+		    FAULT_NONE);
+	assert_int_equal(index_commit(index, &covered), FAULT_NONE);
 	index_close(index, true);
 	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
 	expect_found(fixture, 1, 3);

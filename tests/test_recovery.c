@@ -141,7 +141,7 @@ STORE_TEST(a_cut_that_cannot_be_synced_fails_the_opening)
 	/* The first is of what is to be read. */
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 2, 1, EIO);
 	expect_refused(fixture, false, FAULT_FAILED);
-	expect_logged(fixture, "cutting a torn end failed", 1);
+	expect_logged(fixture, "fdatasync failed", 1);
 	expect_plants(fixture, 3);
 }
 
@@ -328,13 +328,13 @@ STORE_TEST(damage_far_before_the_end_is_found_by_its_reader)
 static struct index *
 begin_index(const struct fixture *fixture, struct position *covered)
 {
-	const struct journal journal = fixture_owner(fixture);
+	static struct journal owner;
 	struct index_view view;
 
-	assert_int_equal(
-	    index_open(&journal, fixture->path, INDEX_ONCE, &view), FAULT_NONE);
+	owner = fixture_owner(fixture);
+	assert_int_equal(index_open(&owner, INDEX_ONCE, &view), FAULT_NONE);
 	assert_non_null(view.index);
-	assert_int_equal(index_begin(view.index, covered), 0);
+	assert_int_equal(index_begin(view.index, covered), FAULT_NONE);
 	return view.index;
 }
 
@@ -386,10 +386,10 @@ STORE_TEST(an_index_that_cannot_be_used_is_built_again)
 		void (*change)(const struct fixture *);
 		const char *logged; /* and nothing else of the index */
 	} rows[] = {
-		{ fixture_remove_index, "index: there is none" },
+		{ fixture_remove_index, "index: missing" },
 		{ fixture_junk_index, "index: damaged; building it" },
-		{ empty_index, "index: not closed cleanly, incomplete or" },
-		{ unmark_index, "index: not closed cleanly, incomplete or" },
+		{ empty_index, "index: not closed cleanly, or" },
+		{ unmark_index, "index: not closed cleanly, or" },
 		{ leave_another_boot, "index: not closed cleanly" },
 		{ junk_index_of_another_boot, "index: not closed cleanly" },
 	};
@@ -505,9 +505,7 @@ STORE_TEST(an_end_mark_of_another_store_is_refused)
 	expect_refused(fixture, false, FAULT_SETUP);
 	expect_logged(fixture, "missing; restore it", 1);
 	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
-	struct journal other;
-	assert_int_equal(journal_begin(&other, fixture->dir), 0);
-	assert_int_equal(journal_place(&other, false), 0);
+	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
 	expect_refused(fixture, false, FAULT_SETUP);
 	expect_logged(fixture, "end: of another store", 1);
 	expect_verified(fixture, FAULT_SETUP);
@@ -521,11 +519,9 @@ static void
 expect_end_mark(const struct fixture *fixture)
 {
 	struct journal journal = fixture_journal(fixture, false);
-	uint64_t end = 0;
 
-	assert_int_equal(
-	    journal_read_end(&journal, journal.uuid, &end), FAULT_NONE);
-	assert_int_equal(end, fixture_end(fixture).end);
+	assert_int_equal(journal_read_end(&journal), FAULT_NONE);
+	assert_int_equal(journal.durable, fixture_end(fixture).end);
 	journal_close(&journal);
 }
 
@@ -714,8 +710,9 @@ forge_entry(const struct fixture *fixture, int64_t id, uint64_t offset)
 	uint64_t found;
 	struct index *index = begin_index(fixture, &covered);
 
-	assert_int_equal(index_put(index, id, offset, &found), INDEX_NEW);
-	assert_int_equal(index_commit(index, &covered), 0);
+	assert_int_equal(index_put(index, id, offset, &found), FAULT_NONE);
+	assert_int_equal(found, 0);
+	assert_int_equal(index_commit(index, &covered), FAULT_NONE);
 	index_close(index, false);
 }
 
@@ -756,13 +753,14 @@ STORE_TEST(damage_that_condemns_the_index_is_no_torn_end)
 		fixture_renew(fixture);
 		store = fixture_open(fixture, true);
 		fixture_create(store, 1);
-		uint64_t offset = fixture_end(fixture).end, end = 0;
+		uint64_t offset = fixture_end(fixture).end;
 		fixture_commit(store, batch, COUNT(batch), STORE_CREATED);
 		/* The first time there is none. */
 		struct journal journal = fixture_journal(fixture, true);
+		journal.durable = journal.size + 1;
 		if (higher > 0)
 			assert_int_equal(
-			    journal_write_end(&journal, journal.size + 1), 0);
+			    journal_write_end(&journal), FAULT_NONE);
 		fixture_flip(fixture, offset + 20);
 		shim_fail(SHIM_FSYNC, JOURNAL_END_NAME, 1, higher == 0, EIO);
 		expect_put(store, 2, NULL, STORE_FAILED);
@@ -771,13 +769,11 @@ STORE_TEST(damage_that_condemns_the_index_is_no_torn_end)
 		assert_false(fixture_exists(fixture, "index/data.mdb"));
 		store_close(store);
 		expect_refused_untouched(fixture);
-		assert_int_equal(
-		    journal_read_end(&journal, journal.uuid, &end), FAULT_NONE);
+		journal.durable = 0;
+		assert_int_equal(journal_read_end(&journal), FAULT_NONE);
 		fixture_flip(fixture, offset + 20);
-		if (higher > 0)
-			assert_int_equal(end, journal.size + 1);
-		else
-			assert_int_equal(end, fixture_end(fixture).end);
+		assert_int_equal(journal.durable,
+		    higher > 0 ? journal.size + 1 : fixture_end(fixture).end);
 		journal_close(&journal);
 	}
 }

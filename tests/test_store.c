@@ -456,7 +456,7 @@ STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 	struct journal other = fixture_journal(fixture, true);
 
 	fixture_create(store, 1);
-	assert_int_equal(journal_lock(&other, true, 0), 0);
+	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
 	for (int i = 0; i < RIVALS; i++) {
 		rivals[i].store = store;
 		pthread_create(&threads[i], NULL, put_in_thread, &rivals[i]);
@@ -475,7 +475,7 @@ STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 	store_idle(store);
 	assert_int_equal(fixture_count_lines(fixture), 2);
 	/* And it is given back. */
-	assert_int_equal(journal_lock(&other, true, 0), 0);
+	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
 	journal_close(&other);
 	fixture_create(store, 2);
 	store_close(store);
@@ -593,8 +593,7 @@ lock_meanwhile(void *fixture)
 {
 	struct journal journal = fixture_journal(fixture, true);
 
-	assert_int_equal(journal_lock(&journal, true, 0), -1);
-	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(journal_lock(&journal, 0), FAULT_BUSY);
 	journal_close(&journal);
 }
 
@@ -748,12 +747,9 @@ STORE_TEST(room_is_written_ahead_and_trimmed_at_the_close)
 
 STORE_TEST(a_journal_of_another_store_than_the_index_is_refused)
 {
-	struct journal other;
-
 	fixture_make_store(fixture, true, 1, 1);
 	fixture_remove(fixture, JOURNAL_NAME);
-	assert_int_equal(journal_begin(&other, fixture->dir), 0);
-	assert_int_equal(journal_place(&other, false), 0);
+	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
 	expect_refused(fixture, false, FAULT_SETUP);
 	expect_logged(fixture, "of another store", 1);
 	assert_true(fixture_exists(fixture, "index/data.mdb"));

@@ -138,22 +138,23 @@ static void
 forge_index(const struct fixture *fixture, const struct places *places,
     const uint64_t offsets[static PLACES], int64_t more)
 {
-	const struct journal journal = fixture_owner(fixture);
+	struct journal journal = fixture_owner(fixture);
 	struct position covered;
 	struct index *index;
 	uint64_t found;
 
 	assert_int_equal(
-	    index_create(&journal, fixture->path, INDEX_SERVE, &index), 0);
-	assert_int_equal(index_begin(index, &covered), 0);
+	    index_create(&journal, INDEX_SERVE, &index), FAULT_NONE);
+	assert_int_equal(index_begin(index, &covered), FAULT_NONE);
 	for (int64_t id = 0; id < PLACES; id++)
 		if (offsets[id] != 0)
 			assert_int_equal(
 			    index_put(index, id, offsets[id], &found),
-			    INDEX_NEW);
+			    FAULT_NONE);
 	if (more != 0)
-		assert_int_equal(index_put(index, more, 82, &found), INDEX_NEW);
-	assert_int_equal(index_commit(index, &places->end), 0);
+		assert_int_equal(
+		    index_put(index, more, 82, &found), FAULT_NONE);
+	assert_int_equal(index_commit(index, &places->end), FAULT_NONE);
 	index_close(index, true);
 }
 

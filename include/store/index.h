@@ -32,97 +32,90 @@ enum index_use {
 	INDEX_SERVE, /* as a long lived process */
 };
 
-/* What index and end mark know of a journal. */
+/* What an index knows of a journal. */
 struct index_view {
 	enum index_state state;
 	struct index *index;     /* INDEX_USABLE, else NULL; and with it */
 	struct position covered; /* the end of what it covers, else all zero, */
 	uint64_t entries;        /* and so many plants */
 	struct position seen;    /* what it covers, used or not; or all zero */
-	uint64_t end; /* the journal was durable up to here; 0: nobody knows */
 };
 
 /*
- * index_open(journal, path, use, view):
- * Open the index of the journal, in the directory `path`, without a
- * transaction; the journal's directory must stay open.  FAULT_SETUP, logged, if
- * it is of another store, or the system's.  The caller closes view->index.
+ * A fault that these functions return is logged.  A damaged index is removed,
+ * after its end was saved in the end mark, and is FAULT_FAILED; with INDEX_READ
+ * it stays, and is FAULT_DAMAGED, not logged.
  *
- * index_know(journal, path, use, view):
- * The same, with the end mark: view->end.  FAULT_SETUP, logged, if one of them
- * is of another store; FAULT_DAMAGED, logged, if the journal does not have what
- * the index has seen; then nothing is open.
+ * index_open(journal, use, view):
+ * Open the index beside the journal, which must stay open, without a
+ * transaction.  FAULT_SETUP if it is of another store.
  *
- * index_create(journal, path, use, index):
+ * index_create(journal, use, index):
  * Discard what there is, and open a new index, which covers nothing, and is
- * used by others only once it does.  0, or -1 with errno.
+ * used by others only once it does.
  *
  * index_uuid(dir, uuid):
  * Read, of an index that is not open, the uuid of its store: 0, or -1 if there
  * is none.
  */
-enum fault index_open(const struct journal *journal, const char *path,
-    enum index_use use, struct index_view *view);
-enum fault index_know(struct journal *journal, const char *path,
-    enum index_use use, struct index_view *view);
-int index_create(const struct journal *journal, const char *path,
-    enum index_use use, struct index **index);
+enum fault index_open(
+    struct journal *journal, enum index_use use, struct index_view *view);
+enum fault index_create(
+    struct journal *journal, enum index_use use, struct index **index);
 int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
-
-enum index_result { INDEX_NEW, INDEX_FOUND, INDEX_ERROR };
 
 /*
  * index_begin(index, covered), index_commit(index, covered),
  * index_abort(index):
  * Begin a transaction, one at a time, and give the journal's position up to
- * which the index has its plants; all zero for a new one.  0, or -1 with errno.
- * End it: 0; -1 with errno, and nothing is entered.
+ * which the index has its plants; all zero for a new one.  End it; after a
+ * fault nothing is entered.
  *
  * index_put(index, id, offset, found):
  * Enter the id with its offset, unless it is there: then `found` is the offset
- * it has.  INDEX_ERROR with errno: the transaction can only be aborted.
+ * it has, else 0.  After a fault the transaction can only be aborted.
  *
  * index_find(index, id, offset):
- * Look an id up.  INDEX_NEW if it is not there.
+ * Look an id up: its offset, or 0 if it is not there.
  *
  * index_check(index):
  * After lookups, before they count: check that the kernel could write back all
- * pages, or an older one may have come from the disk.  0; -1 with EBADMSG: the
- * caller discards the index, since the kernel tells no file that is opened
- * later.  So a reader does not ask; an id that it does not find counts only if
+ * pages, or an older one may have come from the disk: then it is damaged, and
+ * removed, since the kernel tells no file that is opened later.  So a reader
+ * does not ask; an id that it does not find counts only if
  *
  * index_is_clean(index):
- * Whether it was closed cleanly, and not written since, as of the transaction.
+ * it was closed cleanly, and not written since, as of the transaction.
  *
- * index_count(index, n), index_is_current(index):
- * How many plants it has: 0, or -1 with errno.  Whether the directory still has
+ * index_count(index), index_is_current(index):
+ * How many plants it has, in a transaction; whether the directory still has
  * this file.
+ *
+ * index_damaged(index):
+ * Treat it as damaged, since it does not fit the journal.
  */
-int index_begin(struct index *index, struct position *covered);
-int index_commit(struct index *index, const struct position *covered);
+enum fault index_begin(struct index *index, struct position *covered);
+enum fault index_commit(struct index *index, const struct position *covered);
 void index_abort(struct index *index);
-enum index_result index_put(
+enum fault index_put(
     struct index *index, int64_t id, uint64_t offset, uint64_t *found);
-enum index_result index_find(struct index *index, int64_t id, uint64_t *offset);
-int index_check(const struct index *index);
+enum fault index_find(struct index *index, int64_t id, uint64_t *offset);
+enum fault index_check(struct index *index);
 bool index_is_clean(const struct index *index);
-int index_count(struct index *index, uint64_t *n);
+uint64_t index_count(const struct index *index);
 bool index_is_current(const struct index *index);
+enum fault index_damaged(struct index *index);
 
 /*
  * index_close(index, clean):
  * Close; `clean`: sync it first and note that it is whole on the disk, holding
- * the lock.  NULL is fine.  errno stays.
- *
- * index_disbelieve(dir):
- * Have it used by nobody who opens it from now on, nor what it has seen.
+ * the lock.  NULL is fine.
  *
  * index_discard(dir):
  * Remove the files of the index, so that the next start builds it.  A process
  * that has them open goes on with them.
  */
 void index_close(struct index *index, bool clean);
-void index_disbelieve(int dir);
 void index_discard(int dir);
 
 /*
@@ -130,18 +123,16 @@ void index_discard(int dir);
  * Log the ids that stand twice in the journal `name`, the first ten with their
  * offsets.  How many records are not the first of their id.
  *
- * index_build(index, pairs, new, to, journal, watch):
+ * index_build(index, pairs, to, watch):
  * Enter sorted pairs, of each id the first one, into an index in which a
- * transaction has begun, a `new` one or that of the journal, and commit it: it
- * then covers the journal up to `to`.  An id that the index has already is
- * logged as one that stands twice, if the journal has an earlier record of it.
- * `watch` may be NULL, and has had half of the work; ECANCELED if it ends that.
- * 0; -1 with errno, EBADMSG if the index is wrong, and a new one is to be
- * discarded.
+ * transaction has begun, and commit it: it then covers the journal up to `to`.
+ * An id that the index has already is logged as one that stands twice, if the
+ * journal has an earlier record of it; else the index is damaged.  `watch` may
+ * be NULL, and has had half of the work: FAULT_STOPPED, not logged, if it ends
+ * that.  After a fault, one that covered nothing is to be discarded.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);
-int index_build(struct index *index, const struct pairs *pairs, bool new,
-    const struct position *to, struct journal *journal,
-    const struct watch *watch);
+enum fault index_build(struct index *index, const struct pairs *pairs,
+    const struct position *to, const struct watch *watch);
 
 #endif

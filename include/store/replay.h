@@ -37,6 +37,7 @@ struct replay {
 	uint32_t seed;
 	struct position at;
 	const char *reason; /* why a line or a tail is refused */
+	int error;          /* errno of REPLAY_ERROR */
 	char *window;
 	size_t size, fill, used;
 	uint64_t base; /* offset of the window's first byte */
@@ -44,10 +45,9 @@ struct replay {
 
 /*
  * replay_init(replay, fd, seed, at), replay_done(replay):
- * Start at the position `at`.  Return 0; -1 with ENOMEM.  replay_done may be
- * called after a failure, and on a struct of zeros.
+ * Start at the position `at`.  Free the window; a struct of zeros has none.
  */
-int replay_init(
+void replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at);
 void replay_done(struct replay *replay);
 
@@ -55,7 +55,7 @@ enum replay_result {
 	REPLAY_RECORD,
 	REPLAY_END,  /* the file ends here, or a blank line begins */
 	REPLAY_BAD,  /* not a valid line in its place: see `reason` */
-	REPLAY_ERROR /* errno: EIO and the like, ENOMEM */
+	REPLAY_ERROR /* see `error`: EIO and the like, ENOMEM */
 };
 
 /*

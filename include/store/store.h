@@ -50,6 +50,11 @@ enum index_state {
 	INDEX_UNUSABLE  /* damaged: built again, too */
 };
 
+/* Of each state one word, for programs, and English. */
+extern const struct index_words {
+	const char *word, *text;
+} index_words[];
+
 struct store_options {
 	/* These stay while the store is open. */
 	const char *database; /* a connection string of libpq; or NULL, and */

@@ -171,14 +171,6 @@ check_directory(struct check *check)
 static enum fault
 print_journal(struct check *check)
 {
-	static const char *const words[] = {
-		[INDEX_USABLE] = "ok",
-		[INDEX_BEHIND] = "behind; the service catches up",
-		[INDEX_ABSENT] = "missing; the service builds it",
-		[INDEX_STALE] = "not closed cleanly, or a copy; the service "
-				"builds it again",
-		[INDEX_UNUSABLE] = "damaged; the service rebuilds it",
-	};
 	const char *dir = check->config.dir;
 	enum index_state index = INDEX_ABSENT;
 
@@ -188,9 +180,13 @@ print_journal(struct check *check)
 	if (fault != FAULT_NONE)
 		check->wrong++; /* logged, or interrupted */
 	else
-		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
-		       "all of it\n",
-		    dir, words[index], dir);
+		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
+		       "reads all of it\n",
+		    dir, index == INDEX_USABLE ? "ok" : index_words[index].text,
+		    index == INDEX_USABLE   ? ""
+		    : index == INDEX_BEHIND ? "; the service catches up"
+					    : "; the service builds it",
+		    dir);
 	return fault;
 }
 

@@ -52,14 +52,6 @@ static const char recover_usage[] =
     "\n"
     "  --store UUID    the damaged store's, as in a backup's first line\n";
 
-static const char *const index_texts[] = {
-	[INDEX_USABLE] = "holds the same plants",
-	[INDEX_BEHIND] = "lacks the last plants; the service adds them",
-	[INDEX_STALE] = "not closed cleanly, or a copy; not compared: "
-			"the service builds it again",
-	[INDEX_REPLACED] = "was replaced meanwhile; not compared",
-};
-
 static int
 init(const struct call *call)
 {
@@ -100,8 +92,13 @@ verify(const struct call *call)
 	       " bytes, all valid\n",
 	    dir, report.journal.store, report.journal.plants,
 	    report.journal.bytes);
-	if (index_texts[report.index] != NULL)
-		printf("%s/index: %s\n", dir, index_texts[report.index]);
+	if (report.index == INDEX_USABLE)
+		printf("%s/index: holds the same plants\n", dir);
+	else if (report.index != INDEX_ABSENT)
+		printf("%s/index: %s; %s\n", dir,
+		    index_words[report.index].text,
+		    report.index == INDEX_BEHIND ? "the service catches up"
+						 : "not compared");
 	return EX_OK;
 }
 

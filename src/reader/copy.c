@@ -35,13 +35,18 @@ step_half(void *halves, uint64_t done, uint64_t total)
 	return watch_step(h->whole, h->second ? total + done : done, 2 * total);
 }
 
+/* Of the destination it is one of output. */
+static enum fault
+of_dest(enum fault fault)
+{
+	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
+							    : fault;
+}
+
 static enum fault
 cannot(const char *path, const char *what)
 {
-	enum fault fault = fault_report(path, what);
-
-	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
-							    : fault;
+	return of_dest(fault_report(path, what));
 }
 
 /* Whether it has the type, and belongs to root or to us. */
@@ -135,9 +140,8 @@ take_earlier(const struct store_reader *source, const char *dest, int dir,
 	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
 		why = "is the journal itself";
 		fault = FAULT_SETUP;
-	} else if (journal_lock(earlier, false, 0) < 0 && errno == ETIMEDOUT)
-		/* Where files cannot be locked none is served. */
-		return cannot(dest, "cannot lock it");
+	} else if (journal_lock_shared(earlier, 0) != FAULT_NONE)
+		return journal_busy(dest);
 	else if (!have_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
 		why = "is a copy of another store";
 	else if (earlier->size > source->replay.at.end)
@@ -156,7 +160,7 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
-	struct journal copy, earlier = JOURNAL_NONE;
+	struct journal copy, earlier = JOURNAL_NONE, home = JOURNAL_NONE;
 	enum fault fault;
 	int dir = -1;
 	struct store_reader *source = reader_open(from, &each, &fault);
@@ -170,14 +174,19 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		fault = take_earlier(source, dest, dir, &earlier);
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
+	home.path = dest;
+	home.dir = dir;
+	if (fault == FAULT_NONE)
+		fault = of_dest(journal_new(&copy, &home));
 	if (fault == FAULT_NONE &&
-	    journal_copy(&source->journal, 0, end, &copy, dir, &each) < 0)
+	    file_copy(source->journal.fd, 0, end, copy.fd, &each) < 0) {
 		fault = cannot(dest, "cannot write");
+		journal_drop(&copy);
+	}
 	if (fault == FAULT_NONE) {
 		/* Written, but not on the disk; too late to stop. */
 		(void)watch_step(&each, end, end);
-		if (journal_place(&copy, true) < 0)
-			fault = cannot(dest, "cannot write");
+		fault = of_dest(journal_place(&copy, true));
 	}
 	report->copy = source->report;
 	report->added = report->copy.bytes - earlier.size;

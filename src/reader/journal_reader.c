@@ -38,10 +38,8 @@ open_journal(struct store_reader *reader)
 	const char *path = reader->path;
 	enum fault fault = journal_open(journal, path, false);
 
-	if (fault != FAULT_ABSENT || errno != ENOENT)
+	if (fault != FAULT_NONE || journal->fd >= 0)
 		return fault;
-	if (journal->dir < 0)
-		return fault_report(path, "cannot open");
 	bool failed = journal_exists(journal, JOURNAL_FAILED_NAME);
 	log_error("%s: %s", path,
 	    failed ? "a sync had failed in version 1.0.0; start the service, "
@@ -51,18 +49,16 @@ open_journal(struct store_reader *reader)
 }
 
 /* Go on from `at`.  The window from before may hold bytes that have changed. */
-static enum fault
+static void
 go_on_from(struct store_reader *reader, const struct position *at)
 {
 	replay_done(&reader->replay);
-	if (replay_init(&reader->replay, reader->journal.fd,
-		reader->journal.seed, at) < 0)
-		return fault_report(reader->journal.name, "cannot read");
-	return FAULT_NONE;
+	replay_init(
+	    &reader->replay, reader->journal.fd, reader->journal.seed, at);
 }
 
 /* Read again from `at`, or if it is all zero from the first line. */
-static enum fault
+static void
 resume(struct store_reader *reader, const struct position *at)
 {
 	if (at->end == 0)
@@ -72,7 +68,7 @@ resume(struct store_reader *reader, const struct position *at)
 	reader->report.bytes = at->end;
 	reader->report.seq = at->seq;
 	reader->fault = FAULT_NONE;
-	return go_on_from(reader, at);
+	go_on_from(reader, at);
 }
 
 enum fault
@@ -86,9 +82,8 @@ reader_lock(struct store_reader *reader)
 	/* A file that was named is one that nobody writes. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
-	/* Where files cannot be locked, no store is served. */
-	if (journal_lock(journal, false, deadline_ms) < 0 && errno == ETIMEDOUT)
-		return fault_report(journal->name, "cannot lock it");
+	if (journal_lock_shared(journal, deadline_ms) != FAULT_NONE)
+		return journal_busy(journal->name);
 	why = journal_check(journal, 0);
 	if (why == NULL)
 		return FAULT_NONE;
@@ -115,26 +110,26 @@ static enum fault
 find_end(struct store_reader *reader, const struct position *at)
 {
 	const struct journal *journal = &reader->journal;
-	const uint64_t known = reader->view.end;
 	enum replay_result result = REPLAY_RECORD;
 	enum fault fault = FAULT_NONE;
 	struct record record;
 	struct replay rest;
 	uint64_t tail_end;
 
-	if (replay_init(&rest, journal->fd, journal->seed, at) < 0)
-		return fault_report(journal->name, "cannot read");
+	replay_init(&rest, journal->fd, journal->seed, at);
 	reader->ahead = journal->size - at->end;
 	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
 		result = replay_next(&rest, &record);
 		if (result == REPLAY_ERROR)
-			fault = journal_unreadable(journal, rest.at.end);
+			fault = journal_unreadable(
+			    journal, rest.at.end, rest.error);
 		else if (result == REPLAY_RECORD &&
 			 !take_step(reader, rest.at.end, rest.at.end - at->end))
 			fault = FAULT_STOPPED;
 	}
 	if (fault == FAULT_NONE)
-		fault = journal_finish(journal, &rest, known, &tail_end);
+		fault =
+		    journal_finish(journal, &rest, journal->durable, &tail_end);
 	/* Once, since who follows comes here often. */
 	if (fault == FAULT_NONE && tail_end > rest.at.end &&
 	    reader->torn != rest.at.end)
@@ -167,13 +162,16 @@ look_at_store(struct store_reader *reader, const struct position *from)
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
 		return find_end(reader, from);
-	enum fault fault = index_know(journal, reader->path, INDEX_READ, view);
-	if (view->end < from->end)
-		view->end = from->end;
+	enum fault fault = index_open(journal, INDEX_READ, view);
+	if (fault == FAULT_NONE)
+		fault = journal_find_durable(journal, &view->seen);
+	if (journal->durable < from->end)
+		journal->durable = from->end;
 	/* What no index covers may not be on the disk. */
 	if (fault == FAULT_NONE &&
-	    (view->index == NULL || journal_has_text(journal, view->end)))
-		fault = journal_settle(journal, view->end);
+	    (view->index == NULL ||
+		journal_has_text(journal, journal->durable)))
+		fault = journal_settle(journal);
 	if (fault == FAULT_NONE)
 		fault =
 		    find_end(reader, view->seen.end > 0 ? &view->seen : from);
@@ -195,10 +193,10 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 		reader->watch = *watch;
 	*fault = open_journal(reader);
 	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
-	if (*fault == FAULT_NONE)
-		*fault = resume(reader, &reader->journal.start);
-	if (*fault == FAULT_NONE)
+	if (*fault == FAULT_NONE) {
+		resume(reader, &reader->journal.start);
 		*fault = reader_lock(reader);
+	}
 	if (*fault == FAULT_NONE) {
 		*fault = look_at_store(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
@@ -258,7 +256,7 @@ reader_next(struct store_reader *reader, struct record *record)
 			break;
 		case REPLAY_ERROR:
 			reader->fault = journal_unreadable(
-			    &reader->journal, replay->at.end);
+			    &reader->journal, replay->at.end, replay->error);
 			break;
 		default:
 			reader->fault = journal_damaged(
@@ -306,8 +304,10 @@ check_place(struct store_reader *reader, const struct position *at)
 {
 	struct journal *journal = &reader->journal;
 
-	if (at->end <= reader->limit && journal_has(journal, at))
-		return FAULT_NONE;
+	enum fault fault = at->end <= reader->limit ? journal_match(journal, at)
+						    : FAULT_DAMAGED;
+	if (fault != FAULT_DAMAGED)
+		return fault;
 	log_error("%s: it does not have the line of seq %" PRIu64
 		  " at byte %" PRIu64 " that was read from it before: it is an "
 		  "older copy, or another history of this store",
@@ -322,8 +322,8 @@ reader_resume(struct store_reader *reader, const char *cursor)
 	struct position at = { 0 };
 
 	if (cursor == NULL)
-		return resume(reader, &reader->last);
-	if (*cursor == '\0')
+		resume(reader, &reader->last);
+	if (cursor == NULL || *cursor == '\0')
 		return FAULT_NONE;
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
 		&at.last, &at.end, &at.crc) != 5 ||
@@ -335,7 +335,9 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		return FAULT_SETUP;
 	}
 	enum fault fault = check_place(reader, &at);
-	return fault == FAULT_NONE ? resume(reader, &at) : fault;
+	if (fault == FAULT_NONE)
+		resume(reader, &at);
+	return fault;
 }
 
 void
@@ -369,7 +371,7 @@ reader_more(struct store_reader *reader)
 		if (fault == FAULT_NONE)
 			fault = check_place(reader, &at);
 		if (fault == FAULT_NONE)
-			fault = go_on_from(reader, &at);
+			go_on_from(reader, &at);
 		journal_unlock(journal);
 	}
 	if (fault != FAULT_NONE)
@@ -389,9 +391,8 @@ begin_search(struct store_reader *reader, bool use_index)
 		reader->view.covered = (struct position){ 0 };
 	}
 	pairs_done(&reader->rest);
-	fault = resume(reader, &reader->view.covered);
-	if (fault == FAULT_NONE)
-		fault = reader_collect(reader, &reader->rest);
+	resume(reader, &reader->view.covered);
+	fault = reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
 	return fault;
 }
@@ -401,16 +402,15 @@ static bool
 ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	struct position covered;
-	enum index_result found = INDEX_ERROR;
+	enum fault fault = index_begin(reader->view.index, &covered);
 
-	*offset = 0;
-	if (index_begin(reader->view.index, &covered) == 0)
-		found = index_find(reader->view.index, id, offset);
+	if (fault == FAULT_NONE)
+		fault = index_find(reader->view.index, id, offset);
 	index_abort(reader->view.index);
-	if (found == INDEX_NEW)
-		return index_is_clean(reader->view.index);
-	return found == INDEX_FOUND &&
-	       journal_has_plant(&reader->journal, *offset, id);
+	if (fault != FAULT_NONE)
+		return false;
+	return *offset == 0 ? index_is_clean(reader->view.index)
+			    : journal_has_plant(&reader->journal, *offset, id);
 }
 
 /* `offset` is 0 where there is no such plant. */
@@ -448,12 +448,11 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 		return fault;
 	if (offset == 0)
 		return FAULT_ABSENT;
-	if (journal_read(&reader->journal, offset, record) == 0)
-		return FAULT_NONE;
-	if (errno == EBADMSG)
-		return journal_damaged(
-		    &reader->journal, offset, "no valid line begins here");
-	return fault_report(reader->journal.name, "cannot read");
+	fault = journal_read(&reader->journal, offset, record);
+	return fault != FAULT_DAMAGED
+		   ? fault
+		   : journal_damaged(
+			 &reader->journal, offset, "no valid line begins here");
 }
 
 enum fault
@@ -467,12 +466,11 @@ check_journal(
 	if (reader == NULL)
 		return fault;
 	*index = reader->view.state;
-	fault = resume(reader, &reader->view.covered);
-	while (fault == FAULT_NONE && reader_next(reader, &record))
+	resume(reader, &reader->view.covered);
+	while (reader_next(reader, &record))
 		if (*index == INDEX_USABLE)
 			*index = INDEX_BEHIND;
-	if (fault == FAULT_NONE)
-		fault = reader->fault;
+	fault = reader->fault;
 	reader_close(reader);
 	return fault;
 }
@@ -504,12 +502,6 @@ count_files(int at, const char *name, const char *prefix, struct files *files)
 enum fault
 reader_figures(struct store_reader *reader, store_figure *each, void *context)
 {
-	static const char *const states[] = {
-		[INDEX_USABLE] = "current",
-		[INDEX_ABSENT] = "missing",
-		[INDEX_STALE] = "stale",
-		[INDEX_UNUSABLE] = "unreadable",
-	};
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
 	const struct reader_report *journal = &reader->report;
@@ -527,7 +519,8 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	each(context, "watermark", NULL, journal->watermark);
 	each(context, "above_watermark", NULL,
 	    journal->bytes - journal->watermark);
-	each(context, "index", behind > 0 ? "behind" : states[index], 0);
+	each(context, "index",
+	    index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
 	each(context, "index_behind", NULL, behind);
 	each(context, "index_bytes", NULL, index_files.disk_bytes);
 	each(context, "kept_files", NULL, kept.n);

@@ -95,13 +95,18 @@ find_uuid(struct recover *r)
 	return FAULT_NONE;
 }
 
+/* No room for the new store is a fault of the output. */
+static enum fault
+of_dest(enum fault fault)
+{
+	return fault == FAULT_FULL ? FAULT_OUTPUT : fault;
+}
+
 /* Log, with errno, that `what` in the new store cannot be.  The fault. */
 static enum fault
 cannot(const struct recover *r, const char *what)
 {
-	enum fault fault = fault_report(r->options->dest, what);
-
-	return fault == FAULT_FULL ? FAULT_OUTPUT : fault;
+	return of_dest(fault_report(r->options->dest, what));
 }
 
 /* Write what is in the buffer. */
@@ -183,13 +188,13 @@ read_source(struct recover *r, bool copy)
 	struct record record;
 	struct replay replay;
 
-	if (replay_init(&replay, r->fd, r->seed, &start) < 0)
-		return fault_report(options->from, "cannot read");
+	replay_init(&replay, r->fd, r->seed, &start);
 	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
 		result = replay_salvage(&replay, &record, &lost);
-		if (result == REPLAY_ERROR)
+		if (result == REPLAY_ERROR) {
+			errno = replay.error;
 			fault = fault_report(options->from, "cannot read");
-		else if (!copy && lost.begin < lost.end) {
+		} else if (!copy && lost.begin < lost.end) {
 			r->report->lost_bytes += lost.end - lost.begin;
 			r->report->lost_ranges++;
 			options->lost(options->context, lost.begin, lost.end,
@@ -246,8 +251,8 @@ write_journal(struct recover *r)
 	memcpy(r->report->store, r->fresh.uuid, RECORD_UUID_LEN);
 	if (fault != FAULT_NONE)
 		journal_drop(&r->fresh);
-	else if (journal_place(&r->fresh, false) < 0)
-		fault = cannot(r, "cannot make a store there");
+	else
+		fault = of_dest(journal_place(&r->fresh, false));
 	if (fault != FAULT_NONE)
 		unlinkat(r->dest.dir, RECOVER_LATER_NAME, 0);
 	return fault;
@@ -299,9 +304,9 @@ recover_store(
 		fault = read_source(r, false);
 	if (fault == FAULT_NONE && pairs_sort(&r->first) < 0)
 		fault = fault_report("/var/tmp", "cannot sort there");
-	if (fault == FAULT_NONE && journal_begin(&r->fresh, r->dest.dir) < 0)
-		fault = cannot(r, "cannot make a store there");
-	else if (fault == FAULT_NONE)
+	if (fault == FAULT_NONE)
+		fault = of_dest(journal_begin(&r->fresh, &r->dest));
+	if (fault == FAULT_NONE)
 		fault = write_journal(r);
 	pairs_done(&r->first);
 	journal_close(&r->dest);

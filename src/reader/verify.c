@@ -30,20 +30,27 @@ struct verify {
 };
 
 static enum fault
+check_index(const struct verify *v, enum fault fault)
+{
+	if (fault == FAULT_DAMAGED)
+		log_error("%s/index: damaged; " REMEDY, v->reader->path);
+	return fault;
+}
+
+static enum fault
 look_up(const struct verify *v, const struct pair *pair)
 {
 	uint64_t offset;
+	enum fault fault = check_index(
+	    v, index_find(v->reader->view.index, pair->key, &offset));
 
-	switch (index_find(v->reader->view.index, pair->key, &offset)) {
-	case INDEX_ERROR:
-		return fault_report(v->reader->path, "cannot read its index");
-	case INDEX_NEW:
+	if (fault != FAULT_NONE)
+		return fault;
+	if (offset == 0) {
 		log_error("%s/index: does not have the plant %" PRId64
 			  " at byte %" PRIu64 "; " REMEDY,
 		    v->reader->path, pair->key, pair->value);
 		return FAULT_DAMAGED;
-	case INDEX_FOUND:
-		break;
 	}
 	if (offset == pair->value)
 		return FAULT_NONE;
@@ -65,10 +72,11 @@ compare_slice(struct verify *v, uint64_t *found)
 	if (!index_is_current(v->reader->view.index)) {
 		v->report->index = INDEX_REPLACED;
 		v->next = v->pairs.n;
-	} else if (index_begin(v->reader->view.index, &now) < 0)
-		fault = fault_report(v->reader->path, "cannot read its index");
-	else
-		v->covered_now = now.end;
+	} else {
+		fault =
+		    check_index(v, index_begin(v->reader->view.index, &now));
+		v->covered_now = fault == FAULT_NONE ? now.end : 0;
+	}
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
 		if (v->pairs.map[v->next].value < v->reader->view.covered.end) {
@@ -117,9 +125,8 @@ verify_store(
 	if (v.reader == NULL)
 		return fault;
 	report->index = v.reader->view.state;
-	fault = report->index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE;
-	if (fault == FAULT_DAMAGED)
-		log_error("%s/index: damaged; " REMEDY, path);
+	fault = check_index(
+	    &v, report->index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE);
 	if (fault == FAULT_NONE)
 		fault = reader_collect(v.reader, &v.pairs);
 	report->journal = v.reader->report;

@@ -30,76 +30,19 @@
 /* An index, with what sorts its ids, takes at most this part of the journal. */
 #define INDEX_PART 4
 
-enum fault
-catch_up_unwritten(struct store *store, const char *name)
-{
-	int error = errno;
-	enum fault fault = fault_of(error);
-
-	if (!fault_passes(fault) || !store->full)
-		log_error("%s/%s: cannot write: %s%s", store->path, name,
-		    strerror(error), fault_remedy(error));
-	store->full |= fault_passes(fault);
-	errno = error;
-	return fault;
-}
-
-/* Save the index's end before deleting it. */
-static void
-keep_end(struct store *store)
-{
-	const char *uuid = store->journal.uuid;
-	uint64_t end = store->durable;
-
-	/* A mark that is higher stays, and one of another store. */
-	if (end > 0 &&
-	    journal_read_end(&store->journal, uuid, &end) == FAULT_NONE &&
-	    end == store->durable &&
-	    journal_write_end(&store->journal, end) < 0)
-		catch_up_unwritten(store, JOURNAL_END_NAME);
-}
-
-enum fault
-catch_up_index_failed(struct store *store)
-{
-	/* LMDB says so of a short write; there may be room again by now. */
-	if (errno == EIO && store->full)
-		errno = ENOSPC;
-	if (errno != EBADMSG)
-		return catch_up_unwritten(store, "index");
-	bool current = store->index == NULL || index_is_current(store->index);
-	/* Nobody else may be told of it, so nobody may use it from here on. */
-	if (current)
-		index_disbelieve(store->journal.dir);
-	keep_end(store);
-	if (current)
-		index_discard(store->journal.dir);
-	log_error("%s/index: %s; the next start builds it again from the "
-		  "journal and checks that, or opens a new one",
-	    store->path,
-	    current ? "damaged and removed" : "was removed while in use");
-	return FAULT_FAILED;
-}
-
-/*
- * What was read goes into the index, a new one if `build`, and that covers the
- * journal up to `to`.
- */
+/* The index gets what was read, and then covers the journal up to `to`. */
 static enum fault
-enter_pairs(struct store *store, struct pairs *pairs, bool build,
-    const struct position *to)
+enter_pairs(struct store *store, struct pairs *pairs, const struct position *to)
 {
 	struct position covered;
+	enum fault fault;
 
-	if (pairs->n == 0 && !build)
-		return FAULT_NONE;
-	if (pairs_sort(pairs) == 0 &&
-	    index_build(store->index, pairs, build, to, &store->journal,
-		store->watch) == 0 &&
-	    index_begin(store->index, &covered) == 0)
-		return FAULT_NONE;
-	return errno == ECANCELED ? FAULT_STOPPED
-				  : catch_up_index_failed(store);
+	if (pairs_sort(pairs) < 0)
+		return journal_unwritten(&store->journal, "index", errno);
+	fault = index_build(store->index, pairs, to, store->watch);
+	if (fault == FAULT_NONE)
+		fault = index_begin(store->index, &covered);
+	return fault;
 }
 
 static enum fault
@@ -108,10 +51,14 @@ cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
 	struct journal *journal = &store->journal;
 	char name[JOURNAL_KEPT_MAX];
 
-	if (journal_keep(journal, end, tail_end, name) < 0)
-		return catch_up_unwritten(store, JOURNAL_NAME ".torn");
-	if (journal_cut(journal, end) < 0 || journal_sync(journal) < 0)
-		return journal_failed(journal, "cutting a torn end", end);
+	enum fault fault = journal_keep(journal, end, tail_end, name);
+
+	if (fault == FAULT_NONE)
+		fault = journal_cut(journal, end);
+	if (fault == FAULT_NONE)
+		fault = journal_sync(journal);
+	if (fault != FAULT_NONE)
+		return fault;
 	log_warning("%s: a batch is torn at byte %" PRIu64 ", by a crash or a "
 		    "failed write, before it was acknowledged: its %" PRIu64
 		    " bytes are kept in %s and cut off",
@@ -130,7 +77,8 @@ read_lines(struct store *store, struct replay *replay, uint64_t covered,
 	while ((*result = replay_next(replay, &record)) == REPLAY_RECORD) {
 		if (record.plant != NULL && replay->at.last >= covered &&
 		    pairs_add(pairs, record.id, replay->at.last) < 0)
-			return catch_up_unwritten(store, "index");
+			return journal_unwritten(
+			    &store->journal, "index", errno);
 		if (replay->at.end < next_step)
 			continue;
 		next_step = replay->at.end + STEP_BYTES;
@@ -139,9 +87,9 @@ read_lines(struct store *store, struct replay *replay, uint64_t covered,
 			store->watch, replay->at.end, 2 * store->journal.size))
 			return FAULT_STOPPED;
 	}
-	return *result == REPLAY_ERROR
-		   ? journal_unreadable(&store->journal, replay->at.end)
-		   : FAULT_NONE;
+	return *result == REPLAY_ERROR ? journal_unreadable(&store->journal,
+					     replay->at.end, replay->error)
+				       : FAULT_NONE;
 }
 
 /*
@@ -152,40 +100,38 @@ static enum fault
 read_on(struct store *store, const struct position *from,
     const struct position *covered, bool whole)
 {
+	struct journal *journal = &store->journal;
 	const bool build = covered->end == 0;
 	struct pairs pairs = { 0 };
-	struct replay replay = { 0 };
+	struct replay replay;
 	enum replay_result result = REPLAY_END;
 	enum fault fault = FAULT_NONE;
 	uint64_t tail_end = 0; /* where what is to be cut ends */
-	bool settle =
-	    whole || journal_has_text(&store->journal, store->durable);
+	bool settle = whole || journal_has_text(journal, journal->durable);
 
+	replay_init(&replay, journal->fd, journal->seed, from);
 	if (settle)
-		fault = journal_settle(&store->journal, store->durable);
-	if (fault == FAULT_NONE &&
-	    (replay_init(
-		 &replay, store->journal.fd, store->journal.seed, from) < 0 ||
-		pairs_init(&pairs, store->journal.dir) < 0))
-		fault = fault_report(store->path, "cannot read on");
+		fault = journal_settle(journal);
+	if (fault == FAULT_NONE && pairs_init(&pairs, journal->dir) < 0)
+		fault = fault_report(journal->path, "cannot read on");
 	if (fault == FAULT_NONE)
 		fault =
 		    read_lines(store, &replay, covered->end, &pairs, &result);
-	if (fault == FAULT_NONE &&
-	    (settle || result == REPLAY_BAD || replay.at.end < store->durable))
+	if (fault == FAULT_NONE && (settle || result == REPLAY_BAD ||
+				       replay.at.end < journal->durable))
 		fault = journal_finish(
-		    &store->journal, &replay, store->durable, &tail_end);
+		    journal, &replay, journal->durable, &tail_end);
 	if (fault == FAULT_NONE && settle)
-		store->durable = replay.at.end;
-	if (fault == FAULT_NONE)
-		fault = enter_pairs(store, &pairs, build, &replay.at);
+		journal->durable = replay.at.end;
+	if (fault == FAULT_NONE && (build || pairs.n > 0))
+		fault = enter_pairs(store, &pairs, &replay.at);
 	if (fault == FAULT_STOPPED)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
-		    store->path);
+		    journal->path);
 	/* A part of an index only takes room. */
 	if (fault != FAULT_NONE && build)
-		index_discard(store->journal.dir);
+		index_discard(journal->dir);
 	/* Last, since a journal that is refused is left as it is. */
 	if (fault == FAULT_NONE && tail_end > replay.at.end)
 		fault = cut_tail(store, replay.at.end, tail_end);
@@ -211,23 +157,22 @@ catch_up(struct store *store)
 		return FAULT_FAILED;
 	}
 	/* A client gets its answer before a try that cannot succeed. */
-	if (store->index == NULL) {
+	if (store->index == NULL)
 		fault = catch_up_has_room(store, 0) ? catch_up_start(store)
 						    : FAULT_FULL;
-		if (fault != FAULT_NONE)
-			return fault;
-	}
-	if (index_begin(store->index, &covered) < 0)
-		return catch_up_index_failed(store);
+	if (fault == FAULT_NONE)
+		fault = index_begin(store->index, &covered);
+	if (fault != FAULT_NONE)
+		return fault;
 	/* It was synced before. */
-	if (store->durable < covered.end)
-		store->durable = covered.end;
+	if (journal->durable < covered.end)
+		journal->durable = covered.end;
 	/* What others have stored must still be there. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);
 	/* Whether a line, or a part of one, follows. */
 	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
-				       covered.end < store->durable))
+				       covered.end < journal->durable))
 		fault = read_on(store, &covered, &covered, false);
 	else if (fault == FAULT_NONE)
 		store->at = covered;
@@ -236,56 +181,54 @@ catch_up(struct store *store)
 	return fault;
 }
 
-/* A new index, which covers nothing, in a transaction. */
-static enum fault
-make_index(struct store *store, enum index_use use, enum index_state state)
+/* Why there is no index that can be used. */
+static void
+log_build(const struct journal *journal, enum index_state state)
 {
-	struct journal *journal = &store->journal;
-	struct position covered;
-
-	if (journal->size > RECORD_HEADER_LEN && !store->full)
+	if (journal->size > RECORD_HEADER_LEN && !journal->full)
 		log_info("%s/index: %s; building it from %" PRIu64
 			 " bytes of " JOURNAL_NAME,
-		    store->path,
-		    state == INDEX_ABSENT ? "there is none"
-		    : state == INDEX_STALE
-			? "not closed cleanly, incomplete or a copy"
-			: "damaged",
-		    journal->size);
-	if (index_create(journal, store->path, use, &store->index) < 0 ||
-	    index_begin(store->index, &covered) < 0)
-		return catch_up_index_failed(store);
-	return FAULT_NONE;
+		    journal->path, index_words[state].text, journal->size);
+}
+
+/* Open the index, or make a new one, which covers nothing; in a transaction. */
+static enum fault
+open_index(struct store *store, struct position *covered)
+{
+	const enum index_use use = store->long_lived ? INDEX_SERVE : INDEX_ONCE;
+	struct journal *journal = &store->journal;
+	struct index_view view;
+	enum fault fault = index_open(journal, use, &view);
+
+	store->index = view.index;
+	if (fault == FAULT_NONE)
+		fault = journal_find_durable(journal, &view.seen);
+	if (fault == FAULT_NONE && view.index == NULL) {
+		/* Save the index's end before deleting it. */
+		if (view.seen.end > 0)
+			fault = journal_write_end(journal);
+		if (fault == FAULT_NONE) {
+			log_build(journal, view.state);
+			fault = index_create(journal, use, &store->index);
+		}
+	}
+	return fault == FAULT_NONE ? index_begin(store->index, covered) : fault;
 }
 
 enum fault
 catch_up_start(struct store *store)
 {
-	const enum index_use use = store->long_lived ? INDEX_SERVE : INDEX_ONCE;
-	struct journal *journal = &store->journal;
-	const struct position *from = &journal->start;
 	struct position covered;
-	struct index_view view;
-	enum fault fault = index_know(journal, store->path, use, &view);
+	enum fault fault = open_index(store, &covered);
 
-	if (fault != FAULT_NONE)
-		return fault;
-	store->index = view.index;
-	store->durable = view.end;
-	covered = view.covered;
-	/* Save the index's end before deleting it. */
-	if (store->index == NULL && view.seen.end > 0 &&
-	    journal_write_end(journal, view.end) < 0)
-		fault = catch_up_unwritten(store, JOURNAL_END_NAME);
-	else if (store->index == NULL)
-		fault = make_index(store, use, view.state);
-	else if (index_begin(store->index, &covered) < 0)
-		fault = catch_up_index_failed(store);
-	if (covered.end > 0 &&
-	    !(store->long_lived && covered.end <= CHECK_BYTES_MAX))
-		from = &covered;
-	if (fault == FAULT_NONE)
+	if (fault == FAULT_NONE) {
+		const struct position *from = &store->journal.start;
+
+		if (covered.end > 0 &&
+		    !(store->long_lived && covered.end <= CHECK_BYTES_MAX))
+			from = &covered;
 		fault = read_on(store, from, &covered, true);
+	}
 	if (fault == FAULT_NONE) {
 		index_abort(store->index);
 		return FAULT_NONE;

@@ -21,17 +21,14 @@
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	pthread_mutex_t mutex; /* the threads of this process; then the lock */
-	const char *path;      /* options->dir */
 	bool long_lived;       /* not for one request */
 	bool failed;           /* nothing is acknowledged any more */
-	bool full;             /* there was no room, which is logged once */
 	const struct watch *watch; /* while it is opened; or NULL */
 	struct journal journal;
-	struct index *index; /* NULL: there was no room for it */
-	struct position at;  /* the journal is read up to here */
-	uint64_t durable;    /* known synced up to here; see record.h, `safe` */
-	struct position next; /* end of the batch that the index is to get next,
-				 all zero for none */
+	struct index *index;     /* NULL: there was no room for it */
+	struct position at;      /* the journal is read up to here */
+	struct position end;     /* of the batch that is built behind that */
+	bool written;            /* it is durable, and not in the index yet */
 	enum store_result ready; /* found last; see store_ready */
 	/* The lines of one append, and room. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
@@ -56,18 +53,5 @@ enum fault catch_up(struct store *store);
  * is missing; or does not say so.
  */
 bool catch_up_has_room(const struct store *store, uint64_t bytes);
-
-/*
- * catch_up_index_failed(store):
- * Log, with errno, that the index could not be used, and remove a damaged one.
- * Return the fault.
- *
- * catch_up_unwritten(store, name):
- * Log, with errno, that the file `name` could not be written and is as before:
- * what passes by itself only once, until store->full is unset.  Return the
- * fault.
- */
-enum fault catch_up_index_failed(struct store *store);
-enum fault catch_up_unwritten(struct store *store, const char *name);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * Opening takes the journal's lock, opens the index and reads on from where it
  * ends (catch_up.h).  It never makes a store: a directory without one may be a
- * file system that is not mounted, and an empty store would take its ids anew.
+ * file system that is not mounted, and an empty store would accept stored ids
+ * again.
  *
  * A commit, under the lock: read on what others appended, enter each id into an
  * index transaction, which finds the repeats, append the new plants with one
@@ -37,10 +38,8 @@
 
 /* Where there is no journal: version 1.0.0 may have renamed it. */
 static enum fault
-find_journal(struct store *store, int64_t deadline_ms)
+find_journal(struct journal *journal, int64_t deadline_ms)
 {
-	struct journal *journal = &store->journal;
-
 	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
 		/* Another process may have been first. */
 		if (journal_exists(journal, JOURNAL_NAME))
@@ -53,12 +52,13 @@ find_journal(struct store *store, int64_t deadline_ms)
 			log_error("%s: no store here; mount its file system, "
 				  "or make a new store with: plant-store init "
 				  "%s",
-			    store->path, store->path);
+			    journal->path, journal->path);
 		return FAULT_SETUP;
 	}
 	/* Version 1.0.0 may be copying it: what it has copied would count. */
-	if (journal_lock_dir(journal, deadline_ms) < 0)
-		return fault_report(store->path, "cannot lock it");
+	enum fault fault = journal_lock_dir(journal, deadline_ms);
+	if (fault != FAULT_NONE)
+		return fault;
 	if (rename_new(journal->dir, JOURNAL_FAILED_NAME, JOURNAL_NAME) == 0)
 		log_warning("%s: a sync had failed in version 1.0.0, which "
 			    "renamed it; it has its name again, and is read "
@@ -69,7 +69,7 @@ find_journal(struct store *store, int64_t deadline_ms)
 		    journal->name, "cannot rename " JOURNAL_FAILED_NAME);
 	return fsync(journal->dir) == 0
 		   ? FAULT_NONE
-		   : fault_report(store->path, "cannot sync it");
+		   : fault_report(journal->path, "cannot sync it");
 }
 
 enum fault
@@ -78,44 +78,44 @@ store_init(const char *path)
 	struct journal here, fresh;
 	enum fault fault = journal_claim(&here, path);
 
-	if (fault == FAULT_NONE && (journal_begin(&fresh, here.dir) < 0 ||
-				       journal_place(&fresh, false) < 0))
-		fault = fault_report(path, "cannot make a store there");
+	if (fault == FAULT_NONE)
+		fault = journal_begin(&fresh, &here);
+	if (fault == FAULT_NONE)
+		fault = journal_place(&fresh, false);
 	journal_close(&here);
 	return fault;
 }
 
 /* The journal that belongs here, locked. */
 static enum fault
-open_journal(struct store *store)
+open_journal(struct journal *journal, const char *path)
 {
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	struct journal *journal = &store->journal;
-	const char *moved = "cannot be reached";
+	const char *why = "cannot be reached";
 	enum fault fault;
 
-	for (;;) {
-		fault = journal_open(journal, store->path, true);
-		if (fault == FAULT_ABSENT && errno == ENOENT)
-			fault = find_journal(store, deadline_ms);
-		else if (fault == FAULT_NONE &&
-			 journal_lock(journal, true, deadline_ms) < 0)
-			fault = fault_report(journal->name, "cannot lock it");
-		else if (fault == FAULT_NONE &&
-			 (moved = journal_check(journal, 0)) == NULL)
-			break;
-		if (fault == FAULT_NONE &&
-		    clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			log_error("%s: %s", journal->name, moved);
-			fault = FAULT_BUSY;
+	for (;; journal_close(journal)) {
+		fault = journal_open(journal, path, true);
+		if (fault == FAULT_NONE && journal->fd < 0)
+			fault = find_journal(journal, deadline_ms);
+		else if (fault == FAULT_NONE) {
+			fault = journal_lock(journal, deadline_ms);
+			if (fault == FAULT_BUSY)
+				journal_busy(journal->name);
+			else if (fault == FAULT_NONE)
+				why = journal_check(journal, 0);
+			if (why == NULL)
+				return FAULT_NONE;
 		}
-		/* Made just now, or renamed while we waited for the lock. */
 		if (fault != FAULT_NONE)
 			return fault;
-		journal_close(journal);
+		/* Made just now, or renamed while we waited for the lock. */
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			log_error("%s: %s", journal->name, why);
+			return FAULT_BUSY;
+		}
 	}
-	return FAULT_NONE;
 }
 
 static void
@@ -140,12 +140,13 @@ open_store(const struct store_options *options, enum fault *fault)
 	pthread_mutex_init(&store->mutex, NULL);
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
-	store->path = options->dir;
 	store->long_lived = options->long_lived;
 	store->watch = options->watch;
-	*fault = open_journal(store);
+	*fault = open_journal(&store->journal, options->dir);
 	if (*fault == FAULT_NONE) {
-		if (metrics_open(store->path, true) != FAULT_NONE)
+		if (store->long_lived)
+			store->journal.room = JOURNAL_ROOM_BYTES;
+		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
 		*fault = catch_up_start(store);
 		metrics[METRICS_FAILED] =
@@ -158,7 +159,7 @@ open_store(const struct store_options *options, enum fault *fault)
 		if (uncounted != 0 && store->long_lived)
 			log_warning("%s/" METRICS_NAME ": %s; this process "
 				    "counts for itself alone",
-			    store->path, strerror(uncounted));
+			    options->dir, strerror(uncounted));
 		journal_unlock(&store->journal);
 		return store;
 	}
@@ -169,25 +170,25 @@ open_store(const struct store_options *options, enum fault *fault)
 	return NULL;
 }
 
-/*
- * Whether the record at `offset` says the same as `plant`.  The batch built so
- * far ends at `end`.
- */
+/* Whether the record at `offset`, or in the batch, says the same. */
 static enum fault
-compare_stored(struct store *store, uint64_t offset, uint64_t end,
-    const struct plant *plant, enum store_result *result)
+compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 {
+	const struct plant *plant = item->plant;
 	struct record record;
 	bool valid = false;
 
 	if (offset < store->at.end) {
-		valid = journal_read(&store->journal, offset, &record) == 0;
-		if (!valid && errno != EBADMSG)
-			return fault_report(store->journal.name, "cannot read");
-	} else if (offset < end) {
-		/* Entered a moment ago: it is in this batch. */
+		enum fault fault =
+		    journal_read(&store->journal, offset, &record);
+
+		if (fault != FAULT_NONE && fault != FAULT_DAMAGED)
+			return fault;
+		valid = fault == FAULT_NONE;
+	} else if (offset < store->end.end) {
 		const char *line = store->batch + (offset - store->at.end);
-		const char *newline = memchr(line, '\n', end - offset);
+		const char *newline =
+		    memchr(line, '\n', store->end.end - offset);
 
 		valid = record_decode(line, (size_t)(newline + 1 - line),
 			    store->journal.seed, &record) == NULL;
@@ -196,104 +197,100 @@ compare_stored(struct store *store, uint64_t offset, uint64_t end,
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    store->journal.name, plant->id, offset);
-		errno = EBADMSG;
-		return catch_up_index_failed(store);
+		return index_damaged(store->index);
 	}
-	*result = record.plant_len == plant->len &&
-			  memcmp(record.plant, plant->text, plant->len) == 0
-		      ? STORE_SAME
-		      : STORE_CONFLICT;
+	item->result =
+	    record.plant_len == plant->len &&
+		    memcmp(record.plant, plant->text, plant->len) == 0
+		? STORE_SAME
+		: STORE_CONFLICT;
 	return FAULT_NONE;
 }
 
-/* Encode the record behind the batch built so far, which ends at `at`. */
+/* Encode the record behind the batch. */
 static void
-put_line(struct store *store, struct position *at, struct record *record)
+put_line(struct store *store, struct record *record)
 {
-	record->seq = at->seq + 1;
-	record->safe = store->durable;
-	record->prev = at->crc;
-	at->last = at->end;
-	at->end += record_encode(record, store->journal.seed,
-	    store->batch + (at->end - store->at.end));
-	at->seq = record->seq;
-	at->crc = record->crc;
-	at->closing = record->plant == NULL;
+	struct position *end = &store->end;
+
+	record->seq = end->seq + 1;
+	record->safe = store->journal.durable;
+	record->prev = end->crc;
+	end->last = end->end;
+	end->end += record_encode(record, store->journal.seed,
+	    store->batch + (end->end - store->at.end));
+	end->seq = record->seq;
+	end->crc = record->crc;
+	end->closing = record->plant == NULL;
 }
 
-/*
- * Enter as many plants as one append may hold into the index transaction, and
- * encode the new ones behind each other into store->batch, from store->at, of
- * which `*at` becomes the end.  `*some` of them.
- */
+/* Put the plant into the index transaction and, if it is new, the batch. */
 static enum fault
-build_batch(struct store *store, struct store_item *items, size_t n,
-    struct position *at, size_t *some)
+put_plant(struct store *store, struct store_item *item, const char *now)
+{
+	const struct plant *plant = item->plant;
+	struct record record = {
+		.at = item->at != NULL ? item->at : now,
+		.by = item->by,
+		.by_len = strlen(item->by),
+		.id = plant->id,
+		.plant = plant->text,
+		.plant_len = plant->len,
+	};
+	uint64_t found;
+	enum fault fault =
+	    index_put(store->index, plant->id, store->end.end, &found);
+
+	assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
+	if (fault != FAULT_NONE)
+		return fault;
+	if (found > 0)
+		return compare_stored(store, found, item);
+	item->result = STORE_CREATED;
+	put_line(store, &record);
+	return FAULT_NONE;
+}
+
+/* Build a batch of as many plants, `*some`, as one append may hold. */
+static enum fault
+build_batch(
+    struct store *store, struct store_item *items, size_t n, size_t *some)
 {
 	char now[TIMESTAMP_LEN];
 	enum fault fault = FAULT_NONE;
-	uint64_t found;
 	size_t i;
 
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
-	*at = store->at;
 	for (i = 0; i < n && fault == FAULT_NONE; i++) {
-		const struct plant *plant = items[i].plant;
-		struct record record = {
-			.at = items[i].at != NULL ? items[i].at : now,
-			.by = items[i].by,
-			.by_len = strlen(items[i].by),
-			.id = plant->id,
-			.plant = plant->text,
-			.plant_len = plant->len,
-		};
-
-		assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
-		if (at->end - store->at.end + RECORD_ENVELOPE_MAX + plant->len >
+		if (store->end.end - store->at.end + RECORD_ENVELOPE_MAX +
+			items[i].plant->len >
 		    JOURNAL_APPEND_MAX)
 			break;
-		switch (index_put(store->index, plant->id, at->end, &found)) {
-		case INDEX_NEW:
-			items[i].result = STORE_CREATED;
-			put_line(store, at, &record);
-			break;
-		case INDEX_FOUND:
-			fault = compare_stored(
-			    store, found, at->end, plant, &items[i].result);
-			break;
-		case INDEX_ERROR:
-			fault = catch_up_index_failed(store);
-		}
+		fault = put_plant(store, &items[i], now);
 	}
-	if (fault == FAULT_NONE && index_check(store->index) < 0)
-		fault = catch_up_index_failed(store);
+	if (fault == FAULT_NONE)
+		fault = index_check(store->index);
 	*some = i;
 	return fault;
 }
 
-/* Append what is in store->batch up to `at`, and sync it. */
+/* Append the batch, and sync it. */
 static enum fault
-write_batch(struct store *store, const struct position *at)
+write_batch(struct store *store)
 {
 	struct journal *journal = &store->journal;
-	const uint64_t end = store->at.end;
-	enum fault fault = FAULT_NONE;
-	int result = journal_append(journal, end, store->batch,
-	    (size_t)(at->end - end), store->long_lived);
+	const uint64_t begin = store->at.end, end = store->end.end;
+	enum fault fault =
+	    journal_append(journal, begin, store->batch, (size_t)(end - begin));
 
-	if (result < -1)
-		return journal_failed(journal, "taking back a write", end);
-	if (result < 0 && !fault_passes(fault_of(errno)))
-		return journal_failed(journal, "write", end);
-	/* Rolled back, so a transient error is harmless. */
-	if (result < 0)
-		fault = catch_up_unwritten(store, JOURNAL_NAME);
+	if (fault == FAULT_FAILED)
+		return fault;
 	/* Sync the truncation too. */
-	if (journal_sync(journal) < 0)
-		return journal_failed(journal, "fdatasync", end);
+	if (journal_sync(journal) != FAULT_NONE)
+		return FAULT_FAILED;
 	if (fault == FAULT_NONE) {
-		store->next = *at;
-		store->durable = at->end;
+		store->written = true;
+		journal->durable = end;
 	}
 	return fault;
 }
@@ -302,24 +299,18 @@ write_batch(struct store *store, const struct position *at)
 static void
 enter_batch(struct store *store)
 {
-	const struct position at = store->next;
-	uint64_t plants;
-
-	if (at.end == 0)
+	if (!store->written)
 		return;
-	store->at = at;
-	store->next.end = 0;
-	metrics[METRICS_STORE_BYTES] = at.end;
-	if (index_count(store->index, &plants) == 0)
-		metrics[METRICS_STORE_PLANTS] = plants;
-	if (index_commit(store->index, &at) < 0) {
-		/* The plants are stored; reading on will enter them. */
-		catch_up_index_failed(store);
+	store->written = false;
+	store->at = store->end;
+	metrics[METRICS_STORE_BYTES] = store->at.end;
+	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
+	/* Else the plants are stored, and the next catch-up enters them. */
+	if (index_commit(store->index, &store->at) != FAULT_NONE)
 		return;
-	}
-	if (store->full)
-		log_info("%s: there is room again", store->path);
-	store->full = false;
+	if (store->journal.full)
+		log_info("%s: there is room again", store->journal.path);
+	store->journal.full = false;
 }
 
 static void
@@ -333,24 +324,21 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/*
- * As many as one append may hold, `*some`, up to the sync: enter_batch ends the
- * index transaction.
- */
+/* As many as one append may hold, `*some`; enter_batch is next. */
 static enum fault
 commit_some(
     struct store *store, struct store_item *items, size_t n, size_t *some)
 {
-	struct position at;
 	enum fault fault = catch_up(store);
 
 	*some = n;
 	if (fault != FAULT_NONE)
 		return fault;
-	fault = build_batch(store, items, n, &at, some);
-	if (fault == FAULT_NONE && at.end > store->at.end)
-		fault = write_batch(store, &at);
-	if (store->next.end == 0)
+	store->end = store->at;
+	fault = build_batch(store, items, n, some);
+	if (fault == FAULT_NONE && store->end.end > store->at.end)
+		fault = write_batch(store);
+	if (!store->written)
 		index_abort(store->index);
 	return fault;
 }
@@ -381,45 +369,43 @@ append_closing(struct store *store)
 	char now[TIMESTAMP_LEN];
 	struct record record = { .at = now };
 	enum fault fault = catch_up(store);
-	struct position at = store->at;
 
-	if (fault == FAULT_NONE && !at.closing) {
+	if (fault == FAULT_NONE && !store->at.closing) {
 		timestamp_print(clock_ms(CLOCK_REALTIME), now);
-		put_line(store, &at, &record);
-		fault = write_batch(store, &at);
+		store->end = store->at;
+		put_line(store, &record);
+		fault = write_batch(store);
 	}
-	if (store->next.end > 0) {
+	if (store->written) {
 		enter_batch(store);
-		if (journal_write_end(&store->journal, at.end) < 0)
-			catch_up_unwritten(store, JOURNAL_END_NAME);
+		journal_write_end(&store->journal);
 	}
 	index_abort(store->index);
 	return fault_passes(fault) ? FAULT_NONE : fault;
 }
 
 /*
- * The mutex, also after a fault, and the lock, by one deadline.  A thread that
- * kept the mutex from try to try would let another wait for two deadlines.
+ * Lock the mutex, whatever the result, and the journal, by one deadline.  A
+ * thread that kept the mutex from try to try would let another wait for two.
  */
 static enum fault
-enter_store(struct store *store, int timeout_ms)
+lock_mutex_and_file(struct store *store, int timeout_ms)
 {
-	const char *name = store->journal.name;
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
 	long pause_ns = 0;
+	enum fault fault;
 
 	/* Another thread may have the mutex during the pause. */
 	for (;; journal_back_off(&pause_ns)) {
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
-		if (journal_lock(&store->journal, true, 0) == 0)
-			return FAULT_NONE;
-		if (errno != ETIMEDOUT)
-			return fault_report(name, "cannot lock it");
+		fault = journal_lock(&store->journal, 0);
+		if (fault != FAULT_BUSY)
+			return fault;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_warning("%s: locked by another process for %d ms",
-			    name, timeout_ms);
+			    store->journal.name, timeout_ms);
 			return FAULT_BUSY;
 		}
 		pthread_mutex_unlock(&store->mutex);
@@ -434,11 +420,11 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-/* Return with the mutex held: finish gives it back, and the lock. */
+/* finish unlocks the mutex and the journal. */
 static int
 commit(struct store *store, struct store_item *items, size_t n)
 {
-	enum fault fault = enter_store(store, JOURNAL_LOCK_TIMEOUT_MS);
+	enum fault fault = lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS);
 
 	if (fault == FAULT_NONE)
 		fault = commit_items(store, items, n);
@@ -463,7 +449,7 @@ has_room(const struct store *store)
 	if (!catch_up_has_room(store, 0))
 		return false;
 	/* Else what was refused, or is about to be, is tried. */
-	if (!store->full && catch_up_has_room(store, PLENTY_BYTES))
+	if (!store->journal.full && catch_up_has_room(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -501,7 +487,7 @@ close_batch(struct store *store)
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
 	if (!store->failed && store->index != NULL && !store->at.closing &&
-	    journal_lock(&store->journal, true, 0) == 0) {
+	    journal_lock(&store->journal, 0) == FAULT_NONE) {
 		note_fault(store, append_closing(store));
 		journal_unlock(&store->journal);
 	}
@@ -518,7 +504,8 @@ close_store(struct store *store)
 		free_store(store, false);
 		return;
 	}
-	if (enter_store(store, JOURNAL_LOCK_TIMEOUT_MS / 10) == FAULT_NONE) {
+	if (lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10) ==
+	    FAULT_NONE) {
 		if (!store->at.closing)
 			note_fault(store, append_closing(store));
 		if (!store->failed)

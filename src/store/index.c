@@ -56,14 +56,14 @@ struct mark {
  * the index is closed: 26 bytes a plant.
  */
 #define COMMIT_PAIRS ((size_t)128 << 10)
-/* The index in use is behind by no more than what one append has held. */
+/* The index in use lacks at most the plants of one append. */
 #define BEHIND_PAIRS_MAX ((size_t)64 << 10)
 #define STEP_PAIRS ((size_t)16 << 10)
 
 /* Ids that stand twice: this many are logged, the others are counted. */
 #define TWINS_LOGGED 10
 
-/* With less room than this a write that fell short had none. */
+/* A short write below this free space means a full disk. */
 #define ROOM_BYTES ((uint64_t)1 << 20)
 
 struct state {
@@ -77,20 +77,28 @@ struct index {
 	MDB_dbi dbi;
 	MDB_txn *txn;
 	enum index_use use;
-	int dir;             /* the store's directory; the caller's */
+	struct journal *journal;
 	int lock;            /* of INDEX_SERVE: `index/boot`, locked; or -1 */
 	struct state state;  /* as the running transaction has it */
 	char boot[BOOT_LEN]; /* this one */
 	char file[FILE_ID_LEN + 1]; /* data.mdb, as the mark names it */
-	char uuid[RECORD_UUID_LEN];
 };
 
 static char state_name[1];
 static MDB_val state_key = { sizeof(state_name), state_name };
 
-/* Set errno to what LMDB's or the system's error means.  -1. */
+const struct index_words index_words[] = {
+	[INDEX_USABLE] = { "current", "current" },
+	[INDEX_BEHIND] = { "behind", "behind" },
+	[INDEX_ABSENT] = { "missing", "missing" },
+	[INDEX_STALE] = { "stale", "not closed cleanly, or a copy" },
+	[INDEX_REPLACED] = { "replaced", "replaced meanwhile" },
+	[INDEX_UNUSABLE] = { "unreadable", "damaged" },
+};
+
+/* The errno value that LMDB's or the system's error means; -1 for damage. */
 static int
-fail(const struct index *index, int error)
+system_error(const struct index *index, int error)
 {
 	struct statvfs fs;
 	int fd;
@@ -99,16 +107,59 @@ fail(const struct index *index, int error)
 	if (error == EIO && index->env != NULL &&
 	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
 	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
-		error = ENOSPC;
-	if (error == MDB_MAP_FULL)
-		error = ENOSPC;
+		return ENOSPC;
+	/* There may be room again by now. */
+	if (error == MDB_MAP_FULL || (error == EIO && index->journal->full))
+		return ENOSPC;
 	if (error == MDB_PANIC)
-		error = EIO;
-	/* We ask for nothing invalid: a page must hold it. */
-	if (error < 0 || error == EINVAL)
-		error = EBADMSG;
+		return EIO;
+	/* We pass valid arguments, so EINVAL means a corrupt page. */
+	return error < 0 || error == EINVAL ? -1 : error;
+}
+
+/* Have it used by nobody who opens it from now on, nor what it has seen. */
+static void
+disbelieve(int dir)
+{
+	unlinkat(dir, BOOT_NAME, 0);
+}
+
+enum fault
+index_damaged(struct index *index)
+{
+	struct journal *journal = index->journal;
+	const uint64_t end = journal->durable;
+	bool current = index_is_current(index);
+
+	if (index->use == INDEX_READ)
+		return FAULT_DAMAGED;
+	/* Nobody else may be told of it, so nobody may use it from here on. */
+	if (current)
+		disbelieve(journal->dir);
+	/* Save its end first; a mark that is higher, or another's, stays. */
+	if (end > 0 && journal_read_end(journal) == FAULT_NONE &&
+	    journal->durable == end)
+		journal_write_end(journal);
+	journal->durable = end;
+	if (current)
+		index_discard(journal->dir);
+	log_error("%s/" INDEX_NAME ": %s; the next start builds it again from "
+		  "the journal and checks that, or opens a new one",
+	    journal->path,
+	    current ? "damaged and removed" : "was removed while in use");
+	return FAULT_FAILED;
+}
+
+static enum fault
+fail(struct index *index, int error)
+{
+	error = system_error(index, error);
+	if (error < 0)
+		return index_damaged(index);
+	if (index->use != INDEX_READ)
+		return journal_unwritten(index->journal, INDEX_NAME, error);
 	errno = error;
-	return -1;
+	return fault_report(index->journal->path, "cannot read its index");
 }
 
 /* What `index/boot` has; -1 if there is none. */
@@ -155,7 +206,7 @@ is_whole(const struct index *index, const struct mark *mark)
 {
 	return is_of_this_file(index, mark) &&
 	       (memcmp(mark->boot, BOOT_CLEAN, BOOT_LEN) == 0 ||
-		   is_served(index->dir) ||
+		   is_served(index->journal->dir) ||
 		   (index->use == INDEX_ONCE && *mark->use == 'o' &&
 		       is_of_this_boot(index, mark)));
 }
@@ -178,13 +229,14 @@ write_mark(const struct index *index, const char *boot)
 	struct mark mark = {
 		.newline = '\n', .newline_too = '\n', .newline_last = '\n'
 	};
-	int names = openat(index->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
+	int names =
+	    openat(index->journal->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
 	int error;
 
 	memcpy(mark.boot, boot, BOOT_LEN);
-	memcpy(mark.uuid, index->uuid, RECORD_UUID_LEN);
+	memcpy(mark.uuid, index->journal->uuid, RECORD_UUID_LEN);
 	/* A request may take over what a service has open. */
-	bool once = index->use == INDEX_ONCE && !is_served(index->dir);
+	bool once = index->use == INDEX_ONCE && !is_served(index->journal->dir);
 	memcpy(mark.use, once ? "once  " : "serve ", 6);
 	memcpy(mark.file, index->file, FILE_ID_LEN);
 	error = names < 0 || file_put(names, "boot", &mark, sizeof(mark)) < 0
@@ -242,17 +294,16 @@ begin(struct index *index)
 }
 
 static struct index *
-new_index(const struct journal *journal, enum index_use use)
+new_index(struct journal *journal, enum index_use use)
 {
 	static char boot[BOOT_LEN];
 	struct index *index = calloc(1, sizeof(*index));
 
 	if (index == NULL)
 		return NULL;
-	index->dir = journal->dir;
+	index->journal = journal;
 	index->lock = -1;
 	index->use = use;
-	memcpy(index->uuid, journal->uuid, RECORD_UUID_LEN);
 	/* A boot without an id never equals another; the sandbox hides it. */
 	if (*boot == '\0' &&
 	    file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
@@ -264,7 +315,7 @@ new_index(const struct journal *journal, enum index_use use)
 
 /* 0, or an error of LMDB's or the system's. */
 static int
-open_environment(struct index *index, const char *path)
+open_environment(struct index *index)
 {
 	unsigned flags = MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD |
 			 (index->use == INDEX_READ ? MDB_RDONLY : 0);
@@ -274,21 +325,21 @@ open_environment(struct index *index, const char *path)
 	struct stat st;
 	int error;
 
-	if (snprintf(name, sizeof(name), "%s/" INDEX_NAME, path) >=
-	    (int)sizeof(name))
+	if (snprintf(name, sizeof(name), "%s/" INDEX_NAME,
+		index->journal->path) >= (int)sizeof(name))
 		return ENAMETOOLONG;
 	error = mdb_env_create(&index->env);
 	if (error == 0)
 		error = mdb_env_set_mapsize(index->env, MAP_STEP_BYTES);
 	if (error == 0)
 		error = mdb_env_open(index->env, name, flags, 0600);
-	if (error == 0 && fstatat(index->dir, DATA_NAME, &st, 0) < 0)
+	if (error == 0 && fstatat(index->journal->dir, DATA_NAME, &st, 0) < 0)
 		error = errno;
 	if (error != 0)
 		return error;
 	mdb_env_info(index->env, &info);
 	mdb_env_stat(index->env, &stat);
-	/* Of a file that was cut short a page that is gone ends the process. */
+	/* Touching a page beyond a truncated file raises SIGBUS. */
 	if ((uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
 		return MDB_CORRUPTED;
 	error = begin(index);
@@ -298,9 +349,9 @@ open_environment(struct index *index, const char *path)
 
 /* Open data.mdb, and read its state: 0, or LMDB's or the system's error. */
 static int
-open_state(struct index *index, const char *path)
+open_state(struct index *index)
 {
-	int error = open_environment(index, path);
+	int error = open_environment(index);
 
 	if (error == 0)
 		error = get_state(index);
@@ -317,58 +368,59 @@ lock_mark(struct index *index)
 
 	if (index->use != INDEX_SERVE)
 		return;
-	index->lock = openat(index->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
+	index->lock =
+	    openat(index->journal->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
 	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
 /* Into `view` the index, or why there is none that can be used. */
 static enum fault
-look_at(struct index *index, const char *path, const struct mark *mark,
-    struct index_view *view)
+find_index(
+    struct index *index, const struct mark *mark, struct index_view *view)
 {
+	const char *path = index->journal->path;
+	const int dir = index->journal->dir;
 	struct stat st = { 0 };
-	int error = fstatat(index->dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0
+	int error = fstatat(dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0
 			? errno
 			: MDB_NOTFOUND;
 	bool seen = false;
 
 	/* LMDB may make an empty file one, wait for a pipe, follow a link. */
 	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
-	    file_identify(index->dir, DATA_NAME, index->file) == 0) {
+	    file_identify(dir, DATA_NAME, index->file) == 0) {
 		if (is_whole(index, mark)) {
-			error = open_state(index, path);
+			error = open_state(index);
 		} else if (has_seen(index, mark)) {
 			index->use = INDEX_READ;
-			seen = open_state(index, path) == 0;
+			seen = open_state(index) == 0;
 		}
 	}
-	if (error == 0 && index_count(index, &view->entries) < 0)
-		error = MDB_CORRUPTED;
+	if (error == 0)
+		view->entries = index_count(index);
 	index_abort(index);
 	if (error == 0 || seen)
 		view->seen = index->state.covered;
 	if (error == 0) {
 		lock_mark(index);
-		view->state = INDEX_USABLE;
 		view->index = index;
 		view->covered = view->seen;
 		return FAULT_NONE;
 	}
-	(void)fail(index, error);
-	index_close(index, false);
 	view->state = error == ENOENT         ? INDEX_ABSENT
 		      : error == MDB_NOTFOUND ? INDEX_STALE
 					      : INDEX_UNUSABLE;
-	return error == ENOENT || error == MDB_NOTFOUND || errno == EBADMSG
-		   ? FAULT_NONE
-		   : fault_report(path, "cannot open its index");
+	error = system_error(index, error);
+	index_close(index, false);
+	if (error < 0 || error == ENOENT)
+		return FAULT_NONE;
+	errno = error;
+	return fault_report(path, "cannot open its index");
 }
 
 enum fault
-index_open(const struct journal *journal, const char *path, enum index_use use,
-    struct index_view *view)
+index_open(struct journal *journal, enum index_use use, struct index_view *view)
 {
-	struct index *index;
 	struct mark mark;
 
 	*view = (struct index_view){ 0 };
@@ -377,41 +429,24 @@ index_open(const struct journal *journal, const char *path, enum index_use use,
 		log_error("%s: of another store than this directory was; if "
 			  "it is meant to be used, remove %s/" INDEX_NAME
 			  " first",
-		    journal->name, path);
+		    journal->name, journal->path);
 		return FAULT_SETUP;
 	}
-	index = new_index(journal, use);
-	return index == NULL ? fault_report(path, "cannot open its index")
-			     : look_at(index, path, &mark, view);
+	struct index *index = new_index(journal, use);
+	if (index == NULL)
+		return fault_report(journal->path, "cannot open its index");
+	return find_index(index, &mark, view);
 }
 
 enum fault
-index_know(struct journal *journal, const char *path, enum index_use use,
-    struct index_view *view)
-{
-	enum fault fault = index_open(journal, path, use, view);
-
-	view->end = view->seen.end;
-	if (fault == FAULT_NONE)
-		fault = journal_check_seen(journal, &view->seen);
-	if (fault == FAULT_NONE)
-		fault = journal_read_end(journal, journal->uuid, &view->end);
-	if (fault != FAULT_NONE) {
-		index_close(view->index, false);
-		view->index = NULL;
-	}
-	return fault;
-}
-
-int
-index_create(const struct journal *journal, const char *path,
-    enum index_use use, struct index **created)
+index_create(
+    struct journal *journal, enum index_use use, struct index **created)
 {
 	struct index *index = new_index(journal, use);
 	int dir = journal->dir, fd = -1, error = 0;
 
 	if (index == NULL)
-		return -1;
+		return journal_unwritten(journal, INDEX_NAME, errno);
 	/* Entries that stay would be taken for the new index's. */
 	if (unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT)
 		error = errno;
@@ -433,18 +468,18 @@ index_create(const struct journal *journal, const char *path,
 	if (error == 0)
 		error = write_mark(index, index->boot);
 	if (error == 0)
-		error = open_environment(index, path);
+		error = open_environment(index);
 	index->state.version = STATE_VERSION;
 	if (error == 0)
 		error = commit_state(index);
 	if (error != 0) {
-		(void)fail(index, error);
+		enum fault fault = fail(index, error);
 		index_close(index, false);
-		return -1;
+		return fault;
 	}
 	lock_mark(index);
 	*created = index;
-	return 0;
+	return FAULT_NONE;
 }
 
 int
@@ -471,8 +506,8 @@ take_over(struct index *index)
 	return error == 0 ? begin(index) : error;
 }
 
-int
-index_begin(struct index *index, struct position *covered)
+static int
+begin_state(struct index *index)
 {
 	int error = begin(index);
 
@@ -480,23 +515,37 @@ index_begin(struct index *index, struct position *covered)
 		error = get_state(index);
 	if (error == 0 && index->use != INDEX_READ && index->state.clean != 0)
 		error = take_over(index);
-	if (error != 0) {
+	if (error != 0)
 		index_abort(index);
-		return fail(index, error);
-	}
-	*covered = index->state.covered;
-	return 0;
+	return error;
 }
 
-int
+static int
+end_state(struct index *index)
+{
+	int error = commit_state(index);
+
+	index_abort(index);
+	return error;
+}
+
+enum fault
+index_begin(struct index *index, struct position *covered)
+{
+	int error = begin_state(index);
+
+	if (error != 0)
+		return fail(index, error);
+	*covered = index->state.covered;
+	return FAULT_NONE;
+}
+
+enum fault
 index_commit(struct index *index, const struct position *covered)
 {
-	int error;
-
 	index->state.covered = *covered;
-	error = commit_state(index);
-	index_abort(index);
-	return error == 0 ? 0 : fail(index, error);
+	int error = end_state(index);
+	return error == 0 ? FAULT_NONE : fail(index, error);
 }
 
 void
@@ -517,75 +566,59 @@ key_of(int64_t id, unsigned char bytes[static 8])
 	return (MDB_val){ 8, bytes };
 }
 
-/* An entry that was found, or what came instead. */
-static enum index_result
-take_value(const struct index *index, int error, const MDB_val *value,
-    uint64_t *offset)
+static enum fault
+take_value(struct index *index, const MDB_val *value, uint64_t *offset)
 {
-	if (error == 0 && value->mv_size != sizeof(*offset))
-		error = MDB_CORRUPTED;
-	if (error == 0) {
+	if (value->mv_size == sizeof(*offset))
 		memcpy(offset, value->mv_data, sizeof(*offset));
-		return INDEX_FOUND;
-	}
-	(void)fail(index, error);
-	return INDEX_ERROR;
+	/* No record stands at 0. */
+	return *offset > 0 ? FAULT_NONE : fail(index, MDB_CORRUPTED);
 }
 
-/* `flags` MDB_APPEND: an id that is above all others. */
-static enum index_result
-enter(struct index *index, int64_t id, uint64_t offset, unsigned flags,
-    uint64_t *found)
+enum fault
+index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
 {
 	unsigned char bytes[8];
 	MDB_val key = key_of(id, bytes), value = { sizeof(offset), &offset };
-	int error = mdb_put(index->txn, index->dbi, &key, &value, flags);
+	int error =
+	    mdb_put(index->txn, index->dbi, &key, &value, MDB_NOOVERWRITE);
 
-	if (error == 0)
-		return INDEX_NEW;
-	if (error == MDB_KEYEXIST && flags == MDB_NOOVERWRITE)
-		error = 0;
-	return take_value(index, error, &value, found);
+	*found = 0;
+	if (error == MDB_KEYEXIST)
+		return take_value(index, &value, found);
+	return error == 0 ? FAULT_NONE : fail(index, error);
 }
 
-enum index_result
-index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
-{
-	return enter(index, id, offset, MDB_NOOVERWRITE, found);
-}
-
-enum index_result
+enum fault
 index_find(struct index *index, int64_t id, uint64_t *offset)
 {
 	unsigned char bytes[8];
 	MDB_val key = key_of(id, bytes), value;
 	int error = mdb_get(index->txn, index->dbi, &key, &value);
 
-	return error == MDB_NOTFOUND ? INDEX_NEW
-				     : take_value(index, error, &value, offset);
+	*offset = 0;
+	if (error == 0)
+		return take_value(index, &value, offset);
+	return error == MDB_NOTFOUND ? FAULT_NONE : fail(index, error);
 }
 
-int
-index_check(const struct index *index)
+enum fault
+index_check(struct index *index)
 {
 	int fd;
 
-	if (mdb_env_get_fd(index->env, &fd) != 0 || file_is_written(fd))
-		return 0;
-	errno = EBADMSG;
-	return -1;
+	return mdb_env_get_fd(index->env, &fd) != 0 || file_is_written(fd)
+		   ? FAULT_NONE
+		   : index_damaged(index);
 }
 
-int
-index_count(struct index *index, uint64_t *n)
+uint64_t
+index_count(const struct index *index)
 {
-	MDB_stat stat;
-	int error = mdb_stat(index->txn, index->dbi, &stat);
+	MDB_stat stat = { .ms_entries = 1 };
 
-	if (error != 0)
-		return fail(index, error);
-	*n = stat.ms_entries - 1; /* the state */
-	return 0;
+	mdb_stat(index->txn, index->dbi, &stat);
+	return stat.ms_entries - 1; /* the state */
 }
 
 bool
@@ -599,7 +632,7 @@ index_is_current(const struct index *index)
 {
 	char file[FILE_ID_LEN + 1];
 
-	return file_identify(index->dir, DATA_NAME, file) == 0 &&
+	return file_identify(index->journal->dir, DATA_NAME, file) == 0 &&
 	       strcmp(file, index->file) == 0;
 }
 
@@ -610,12 +643,10 @@ index_is_current(const struct index *index)
 static void
 mark_clean(struct index *index)
 {
-	struct position covered;
-
-	if (!index_is_current(index) || index_begin(index, &covered) < 0)
+	if (!index_is_current(index) || begin_state(index) != 0)
 		return;
 	index->state.clean = 1;
-	if (index_commit(index, &covered) < 0)
+	if (end_state(index) != 0)
 		return;
 	int error = mdb_env_sync(index->env, 1);
 	if (error == 0) {
@@ -625,14 +656,12 @@ mark_clean(struct index *index)
 	log_warning("index: cannot sync: %s; removing it: the next start "
 		    "builds it again",
 	    mdb_strerror(error));
-	index_discard(index->dir);
+	index_discard(index->journal->dir);
 }
 
 void
 index_close(struct index *index, bool clean)
 {
-	int error = errno;
-
 	if (index == NULL)
 		return;
 	index_abort(index);
@@ -643,19 +672,12 @@ index_close(struct index *index, bool clean)
 	if (index->lock >= 0)
 		close(index->lock);
 	free(index);
-	errno = error;
-}
-
-void
-index_disbelieve(int dir)
-{
-	unlinkat(dir, BOOT_NAME, 0);
 }
 
 void
 index_discard(int dir)
 {
-	index_disbelieve(dir);
+	disbelieve(dir);
 	unlinkat(dir, DATA_NAME, 0);
 	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
 	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */
@@ -692,51 +714,67 @@ index_twins(const struct pairs *pairs, const char *name)
 }
 
 /*
- * Sorted ids go to the end of LMDB's tree: no search, and full pages.  To enter
- * 10 million plants takes 1.9 s.
+ * A pair that is behind all others.  Sorted ids go to the end of LMDB's tree:
+ * no search, and full pages.  To enter 10 million plants takes 1.9 s.
  */
-int
-index_build(struct index *index, const struct pairs *pairs, bool new,
-    const struct position *to, struct journal *journal,
-    const struct watch *watch)
+static enum fault
+append(struct index *index, struct pair pair)
+{
+	unsigned char bytes[8];
+	MDB_val key = key_of(pair.key, bytes),
+		value = { sizeof(pair.value), &pair.value };
+	int error = mdb_put(index->txn, index->dbi, &key, &value, MDB_APPEND);
+
+	return error == 0 ? FAULT_NONE : fail(index, error);
+}
+
+/* A pair of an index in use. */
+static enum fault
+insert(struct index *index, const struct pair *pair, size_t *twins)
+{
+	uint64_t first;
+	enum fault fault = index_put(index, pair->key, pair->value, &first);
+
+	if (fault != FAULT_NONE || first == 0)
+		return fault;
+	if (first >= pair->value ||
+	    !journal_has_plant(index->journal, first, pair->key))
+		return index_damaged(index);
+	log_twin(
+	    index->journal->name, (*twins)++, pair->key, first, pair->value);
+	return FAULT_NONE;
+}
+
+enum fault
+index_build(struct index *index, const struct pairs *pairs,
+    const struct position *to, const struct watch *watch)
 {
 	static const struct position none;
+	const bool new = index->state.covered.end == 0;
 	const uint64_t plant_bytes = pairs->n > 0 ? to->end / pairs->n : 0;
 	struct position covered;
-	uint64_t found = 0;
+	enum fault fault = FAULT_NONE;
 	size_t twins = 0;
 
-	if (!new && pairs->n > BEHIND_PAIRS_MAX)
-		return fail(index, EBADMSG);
-	for (size_t i = 0; i < pairs->n; i++) {
+	if (new)
+		index_twins(pairs, index->journal->name);
+	else if (pairs->n > BEHIND_PAIRS_MAX)
+		return index_damaged(index);
+	for (size_t i = 0; i < pairs->n && fault == FAULT_NONE; i++) {
 		const struct pair *pair = &pairs->map[i];
-		enum index_result result = INDEX_FOUND;
 
 		if (!new)
-			result =
-			    index_put(index, pair->key, pair->value, &found);
-		else if (i == 0 || pair->key != pair[-1].key) {
-			found = pair->value;
-			result =
-			    enter(index, pair->key, found, MDB_APPEND, &found);
-		}
-		if (result == INDEX_ERROR)
-			return -1;
-		if (result == INDEX_FOUND && !new &&
-		    (found >= pair->value ||
-			!journal_has_plant(journal, found, pair->key)))
-			return fail(index, EBADMSG);
-		if (result == INDEX_FOUND)
-			log_twin(journal->name, twins++, pair->key, found,
-			    pair->value);
-		if ((i + 1) % STEP_PAIRS == 0 &&
+			fault = insert(index, pair, &twins);
+		else if (i == 0 || pair->key != pair[-1].key)
+			fault = append(index, *pair);
+		if (fault == FAULT_NONE && (i + 1) % STEP_PAIRS == 0 &&
 		    !watch_step(
 			watch, to->end + (i + 1) * plant_bytes, 2 * to->end))
-			return fail(index, ECANCELED);
-		if ((i + 1) % COMMIT_PAIRS == 0 &&
-		    (index_commit(index, &none) < 0 ||
-			index_begin(index, &covered) < 0))
-			return -1;
+			fault = FAULT_STOPPED;
+		if (fault == FAULT_NONE && (i + 1) % COMMIT_PAIRS == 0)
+			fault = index_commit(index, &none);
+		if (fault == FAULT_NONE && index->txn == NULL)
+			fault = index_begin(index, &covered);
 	}
-	return index_commit(index, to);
+	return fault == FAULT_NONE ? index_commit(index, to) : fault;
 }

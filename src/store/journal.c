@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,17 +70,40 @@ refuse_short(const struct journal *journal, uint64_t known)
 }
 
 enum fault
-journal_unreadable(const struct journal *journal, uint64_t offset)
+journal_unreadable(const struct journal *journal, uint64_t offset, int error)
 {
-	enum fault fault = fault_of(errno);
-
 	log_error("%s: cannot read from byte %" PRIu64 " on: %s%s",
-	    journal->name, offset, strerror(errno),
-	    errno == EIO ? "; the disk has failed there: restore it from a "
+	    journal->name, offset, strerror(error),
+	    error == EIO ? "; the disk has failed there: restore it from a "
 			   "backup, or save what can be read with: "
 			   "plant-store recover"
-			 : fault_remedy(errno));
+			 : fault_remedy(error));
+	return fault_of(error);
+}
+
+enum fault
+journal_unwritten(struct journal *journal, const char *name, int error)
+{
+	enum fault fault = fault_of(error);
+
+	if (!fault_passes(fault) || !journal->full)
+		log_error("%s/%s: cannot write: %s%s", journal->path, name,
+		    strerror(error), fault_remedy(error));
+	journal->full |= fault_passes(fault);
 	return fault;
+}
+
+static enum fault
+fail(const struct journal *journal, const char *what, int error)
+{
+	log_error("%s: %s failed: %s; what it was to store behind byte %" PRIu64
+		  " may not be on the disk, and was not acknowledged; this "
+		  "process ends, and the next one reads it from the disk "
+		  "again; if this comes back, the disk is failing: copy the "
+		  "store to another one with `plant-store backup`, and serve "
+		  "that",
+	    journal->name, what, strerror(error), journal->durable);
+	return FAULT_FAILED;
 }
 
 enum fault
@@ -89,7 +113,8 @@ journal_finish(const struct journal *journal, struct replay *replay,
 	enum replay_result tail = replay_finish(replay, tail_end);
 
 	if (tail == REPLAY_ERROR)
-		return journal_unreadable(journal, replay->at.end);
+		return journal_unreadable(
+		    journal, replay->at.end, replay->error);
 	if (tail != REPLAY_BAD && journal->size < known)
 		return refuse_short(journal, known);
 	if (tail == REPLAY_BAD || replay->at.end < known)
@@ -106,14 +131,13 @@ journal_check_seen(struct journal *journal, const struct position *seen)
 
 	if (seen->end > journal->size)
 		return refuse_short(journal, seen->end);
-	if (seen->end == 0 || journal_has(journal, seen))
+	if (seen->end == 0)
 		return FAULT_NONE;
-	if (errno != EBADMSG)
-		return journal_unreadable(journal, seen->last);
+	fault = journal_match(journal, seen);
+	if (fault != FAULT_DAMAGED)
+		return fault;
 	/* Damage has an offset; another history is whole. */
-	if (replay_init(&replay, journal->fd, journal->seed, &journal->start) <
-	    0)
-		return fault_report(journal->name, "cannot read");
+	replay_init(&replay, journal->fd, journal->seed, &journal->start);
 	fault = journal_finish(journal, &replay, seen->end, &tail_end);
 	replay_done(&replay);
 	if (fault != FAULT_NONE)
@@ -173,6 +197,7 @@ journal_open(struct journal *journal, const char *path, bool write)
 	struct stat st;
 
 	*journal = JOURNAL_NONE;
+	journal->path = path;
 	if (!write && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
 		journal->name = strdup(path);
 		if (journal->name != NULL)
@@ -184,8 +209,9 @@ journal_open(struct journal *journal, const char *path, bool write)
 		if (journal->dir >= 0)
 			journal->fd = openat(
 			    journal->dir, JOURNAL_NAME, flags | O_NOFOLLOW);
-		if (journal->fd < 0 && errno == ENOENT)
-			return FAULT_ABSENT;
+		if (journal->fd < 0 && errno == ENOENT &&
+		    (write || journal->dir >= 0))
+			return FAULT_NONE;
 	}
 	return journal->fd < 0 ? fault_report(path, "cannot open")
 			       : read_header(journal);
@@ -198,25 +224,30 @@ journal_exists(const struct journal *journal, const char *name)
 	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
 }
 
-/* Block SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the lock. */
+/* How many locks this thread holds, and the signals it blocked before. */
+static _Thread_local unsigned locks_held;
+static _Thread_local sigset_t blocked_before;
+
 static void
 block_stops(struct journal *journal)
 {
 	sigset_t stops;
 
+	journal->locked = true;
+	if (locks_held++ > 0)
+		return;
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGTSTP);
 	sigaddset(&stops, SIGTTIN);
 	sigaddset(&stops, SIGTTOU);
-	pthread_sigmask(SIG_BLOCK, &stops, &journal->unlocked);
-	journal->locked = true;
+	pthread_sigmask(SIG_BLOCK, &stops, &blocked_before);
 }
 
 static void
 restore_stops(struct journal *journal)
 {
-	if (journal->locked)
-		pthread_sigmask(SIG_SETMASK, &journal->unlocked, NULL);
+	if (journal->locked && --locks_held == 0)
+		pthread_sigmask(SIG_SETMASK, &blocked_before, NULL);
 	journal->locked = false;
 }
 
@@ -245,11 +276,10 @@ wait_for_holder(int64_t deadline_ms, long *pause_ns)
 	return true;
 }
 
-int
-journal_lock(struct journal *journal, bool write, int64_t deadline_ms)
+static int
+lock_file(struct journal *journal, short type, int64_t deadline_ms)
 {
-	struct flock whole = { .l_type = write ? F_WRLCK : F_RDLCK,
-		.l_whence = SEEK_SET };
+	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
 	long pause_ns = 0;
 
 	block_stops(journal);
@@ -261,16 +291,26 @@ journal_lock(struct journal *journal, bool write, int64_t deadline_ms)
 	return 0;
 }
 
-void
-journal_unlock(struct journal *journal)
+enum fault
+journal_lock(struct journal *journal, int64_t deadline_ms)
 {
-	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	fcntl(journal->fd, F_OFD_SETLK, &whole);
-	restore_stops(journal);
+	if (lock_file(journal, F_WRLCK, deadline_ms) == 0)
+		return FAULT_NONE;
+	return errno == ETIMEDOUT
+		   ? FAULT_BUSY
+		   : fault_report(journal->name, "cannot lock it");
 }
 
-int
+enum fault
+journal_lock_shared(struct journal *journal, int64_t deadline_ms)
+{
+	return lock_file(journal, F_RDLCK, deadline_ms) < 0 &&
+		       errno == ETIMEDOUT
+		   ? FAULT_BUSY
+		   : FAULT_NONE;
+}
+
+enum fault
 journal_lock_dir(struct journal *journal, int64_t deadline_ms)
 {
 	long pause_ns = 0;
@@ -278,8 +318,25 @@ journal_lock_dir(struct journal *journal, int64_t deadline_ms)
 	block_stops(journal);
 	while (flock(journal->dir, LOCK_EX | LOCK_NB) < 0)
 		if (!wait_for_holder(deadline_ms, &pause_ns))
-			return -1;
-	return 0;
+			return fault_report(journal->path, "cannot lock it");
+	return FAULT_NONE;
+}
+
+enum fault
+journal_busy(const char *name)
+{
+	log_error(
+	    "%s: cannot lock it: another process uses it: try again", name);
+	return FAULT_BUSY;
+}
+
+void
+journal_unlock(struct journal *journal)
+{
+	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(journal->fd, F_OFD_SETLK, &whole);
+	restore_stops(journal);
 }
 
 /*
@@ -304,17 +361,20 @@ journal_check(struct journal *journal, uint64_t end)
 	return journal->size < end ? "was truncated" : NULL;
 }
 
-bool
-journal_has(struct journal *journal, const struct position *at)
+enum fault
+journal_match(struct journal *journal, const struct position *at)
 {
-	struct record record;
+	struct record record = { .seq = 0, .crc = journal->start.crc };
+	enum fault fault = FAULT_NONE;
 
-	errno = EBADMSG;
-	if (at->seq == 0)
-		return at->end == journal->start.end &&
-		       at->crc == journal->start.crc;
-	return journal_read(journal, at->last, &record) == 0 &&
-	       record.seq == at->seq && record.crc == at->crc;
+	if (at->seq != 0)
+		fault = journal_read(journal, at->last, &record);
+	else if (at->end != journal->start.end)
+		fault = FAULT_DAMAGED;
+	if (fault == FAULT_NONE &&
+	    (record.seq != at->seq || record.crc != at->crc))
+		fault = FAULT_DAMAGED;
+	return fault;
 }
 
 bool
@@ -331,21 +391,19 @@ journal_has_plant(struct journal *journal, uint64_t offset, int64_t id)
 {
 	struct record record;
 
-	return journal_read(journal, offset, &record) == 0 &&
+	return journal_read(journal, offset, &record) == FAULT_NONE &&
 	       record.plant != NULL && record.id == id;
 }
 
-int
-journal_append(
-    struct journal *journal, uint64_t end, char *buf, size_t len, bool room)
+enum fault
+journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 {
 	size_t done = 0;
 	ssize_t n = -1;
 
-	if (room && end + len > journal->size) {
-		memset(buf + len, '\n', JOURNAL_ROOM_BYTES);
-		n = pwrite(
-		    journal->fd, buf, len + JOURNAL_ROOM_BYTES, (off_t)end);
+	if (journal->room > 0 && end + len > journal->size) {
+		memset(buf + len, '\n', journal->room);
+		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
 	/* Less room than wished for does no harm; a part of a batch would. */
 	if (n > 0)
@@ -355,16 +413,18 @@ journal_append(
 		done = done > len ? done : len;
 		if (end + done > journal->size)
 			journal->size = end + done;
-		return 0;
+		return FAULT_NONE;
 	}
 	int error = errno;
-	int result = journal_cut(journal, end) < 0 ? -2 : -1;
-	errno = error;
-	return result;
+	if (journal_cut(journal, end) != FAULT_NONE)
+		return FAULT_FAILED;
+	return fault_passes(fault_of(error))
+		   ? journal_unwritten(journal, JOURNAL_NAME, error)
+		   : fail(journal, "write", error);
 }
 
-int
-journal_sync(const struct journal *journal)
+static int
+sync_file(const struct journal *journal)
 {
 	int64_t began_us = clock_us(CLOCK_MONOTONIC);
 	int result = fdatasync(journal->fd);
@@ -377,13 +437,20 @@ journal_sync(const struct journal *journal)
 	return result;
 }
 
-int
+enum fault
+journal_sync(const struct journal *journal)
+{
+	return sync_file(journal) == 0 ? FAULT_NONE
+				       : fail(journal, "fdatasync", errno);
+}
+
+enum fault
 journal_cut(struct journal *journal, uint64_t end)
 {
 	if (ftruncate(journal->fd, (off_t)end) < 0)
-		return -1;
+		return fail(journal, "cutting off its end", errno);
 	journal->size = end;
-	return 0;
+	return FAULT_NONE;
 }
 
 /* `uuid` need not be one: what is encoded is compared. */
@@ -396,64 +463,63 @@ encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
 	    crc32c(0, mark, (size_t)n));
 }
 
-int
-journal_write_end(const struct journal *journal, uint64_t end)
+enum fault
+journal_write_end(struct journal *journal)
 {
 	char mark[END_LEN + 1];
 
-	encode_end(journal->uuid, end, mark);
-	return file_put(journal->dir, JOURNAL_END_NAME, mark, END_LEN);
+	encode_end(journal->uuid, journal->durable, mark);
+	return file_put(journal->dir, JOURNAL_END_NAME, mark, END_LEN) == 0
+		   ? FAULT_NONE
+		   : journal_unwritten(journal, JOURNAL_END_NAME, errno);
 }
 
 enum fault
-journal_read_end(const struct journal *journal, const char *uuid, uint64_t *end)
+journal_read_end(struct journal *journal)
 {
 	char mark[END_LEN + 1] = "", good[END_LEN + 1];
 
 	if (file_get(journal->dir, JOURNAL_END_NAME, mark, END_LEN) < 0 &&
 	    errno == ENOENT)
 		return FAULT_NONE;
-	uint64_t here = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
-	encode_end(mark, here, good);
+	uint64_t end = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
+	encode_end(mark, end, good);
 	if (strcmp(mark, good) != 0) {
 		log_warning("%s.end: unreadable; the idle service writes it "
 			    "again",
 		    journal->name);
 		return FAULT_NONE;
 	}
-	if (memcmp(mark, uuid, RECORD_UUID_LEN) != 0) {
+	if (memcmp(mark, journal->uuid, RECORD_UUID_LEN) != 0) {
 		log_error("%s.end: of another store; if this journal is meant "
 			  "to be used, remove that file first",
 		    journal->name);
 		return FAULT_SETUP;
 	}
-	if (*end < here)
-		*end = here;
+	if (journal->durable < end)
+		journal->durable = end;
 	return FAULT_NONE;
 }
 
 enum fault
-journal_failed(const struct journal *journal, const char *what, uint64_t end)
+journal_find_durable(struct journal *journal, const struct position *seen)
 {
-	log_error("%s: %s failed: %s; what it was to store behind byte %" PRIu64
-		  " may not be on the disk, and was not acknowledged; this "
-		  "process ends, and the next one reads it from the disk "
-		  "again; if this comes back, the disk is failing: copy the "
-		  "store to another one with `plant-store backup`, and serve "
-		  "that",
-	    journal->name, what, strerror(errno), end);
-	return FAULT_FAILED;
+	enum fault fault = journal_check_seen(journal, seen);
+
+	journal->durable = seen->end;
+	return fault == FAULT_NONE ? journal_read_end(journal) : fault;
 }
 
 enum fault
-journal_settle(const struct journal *journal, uint64_t end)
+journal_settle(const struct journal *journal)
 {
-	if (journal->size <= end)
+	if (journal->size <= journal->durable)
 		return FAULT_NONE;
 	/* A file system that is never written (squashfs, ISO 9660) has none. */
-	if (journal_sync(journal) < 0 && errno != EINVAL && errno != EROFS)
-		return journal_failed(journal, "fdatasync", end);
-	if (file_forget(journal->dir, journal->fd, end, journal->size) == 0)
+	if (sync_file(journal) < 0 && errno != EINVAL && errno != EROFS)
+		return fail(journal, "fdatasync", errno);
+	if (file_forget(journal->dir, journal->fd, journal->durable,
+		journal->size) == 0)
 		return FAULT_NONE;
 	if (errno != EBUSY)
 		return fault_report(journal->name, "cannot check its pages");
@@ -464,27 +530,27 @@ journal_settle(const struct journal *journal, uint64_t end)
 	return FAULT_BUSY;
 }
 
-int
+enum fault
 journal_read(struct journal *journal, uint64_t offset, struct record *record)
 {
+	ssize_t n = -1;
+
 	if (journal->line == NULL)
 		journal->line = malloc(RECORD_LINE_MAX);
-	if (journal->line == NULL)
-		return -1;
-	ssize_t n =
-	    file_read_all(journal->fd, journal->line, LINE_BYTES, offset);
+	if (journal->line != NULL)
+		n = file_read_all(
+		    journal->fd, journal->line, LINE_BYTES, offset);
 	if (n == LINE_BYTES && memchr(journal->line, '\n', LINE_BYTES) == NULL)
 		n = file_read_all(
 		    journal->fd, journal->line, RECORD_LINE_MAX, offset);
 	if (n < 0)
-		return -1;
+		return journal_unreadable(journal, offset, errno);
 	const char *end = memchr(journal->line, '\n', (size_t)n);
-	if (end != NULL &&
-	    record_decode(journal->line, (size_t)(end + 1 - journal->line),
-		journal->seed, record) == NULL)
-		return 0;
-	errno = EBADMSG;
-	return -1;
+	return end != NULL && record_decode(journal->line,
+				  (size_t)(end + 1 - journal->line),
+				  journal->seed, record) == NULL
+		   ? FAULT_NONE
+		   : FAULT_DAMAGED;
 }
 
 enum fault
@@ -495,11 +561,17 @@ journal_claim(struct journal *journal, const char *path)
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 
+	enum fault fault;
+
 	*journal = JOURNAL_NONE;
+	journal->path = path;
 	journal->dir = file_make_dir(path);
-	/* Two may begin at once: the second finds the first one's store. */
-	if (journal->dir < 0 || journal_lock_dir(journal, deadline_ms) < 0)
+	if (journal->dir < 0)
 		return fault_report(path, "cannot make or open it");
+	/* Two may begin at once: the second finds the first one's store. */
+	fault = journal_lock_dir(journal, deadline_ms);
+	if (fault != FAULT_NONE)
+		return fault;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (journal_exists(journal, names[i])) {
 			log_error("%s: holds a store, or a part of one: %s; "
@@ -512,114 +584,109 @@ journal_claim(struct journal *journal, const char *path)
 
 /* An empty file; what an interrupted try has left is removed. */
 static int
-open_new(struct journal *journal, int dir)
+open_new(struct journal *journal, const struct journal *home)
 {
 	*journal = JOURNAL_NONE;
-	unlinkat(dir, JOURNAL_NEW_NAME, 0);
-	journal->dir = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+	journal->path = home->path;
+	unlinkat(home->dir, JOURNAL_NEW_NAME, 0);
+	journal->dir = fcntl(home->dir, F_DUPFD_CLOEXEC, 0);
 	if (journal->dir >= 0)
-		journal->fd = openat(dir, JOURNAL_NEW_NAME,
+		journal->fd = openat(home->dir, JOURNAL_NEW_NAME,
 		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (journal->fd >= 0)
-		return 0;
-	journal_close(journal);
-	return -1;
+	return journal->fd >= 0 ? 0 : -1;
 }
 
-int
-journal_begin(struct journal *journal, int dir)
+static enum fault
+drop_failed(struct journal *journal)
+{
+	enum fault fault =
+	    fault_report(journal->path, "cannot make a store there");
+
+	journal_drop(journal);
+	return fault;
+}
+
+enum fault
+journal_new(struct journal *journal, const struct journal *home)
+{
+	return open_new(journal, home) == 0 ? FAULT_NONE : drop_failed(journal);
+}
+
+enum fault
+journal_begin(struct journal *journal, const struct journal *home)
 {
 	char header[RECORD_HEADER_LEN];
 
-	if (open_new(journal, dir) < 0)
-		return -1;
-	/* A random one: RFC 9562, section 5.4. */
-	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", journal->uuid,
+	/* A random uuid: RFC 9562, section 5.4. */
+	if (open_new(journal, home) == 0 &&
+	    file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", journal->uuid,
 		RECORD_UUID_LEN) == 0) {
 		journal->seed = record_seed(journal->uuid);
 		journal->start.end = RECORD_HEADER_LEN;
 		journal->start.crc =
 		    record_header_encode(journal->uuid, header);
 		if (file_write_all(journal->fd, header, sizeof(header), 0) == 0)
-			return 0;
+			return FAULT_NONE;
 	}
-	journal_drop(journal);
-	return -1;
-}
-
-int
-journal_copy(const struct journal *from, uint64_t begin, uint64_t end,
-    struct journal *journal, int dir, const struct watch *watch)
-{
-	if (open_new(journal, dir) < 0)
-		return -1;
-	if (file_copy(from->fd, begin, end, journal->fd, watch) == 0)
-		return 0;
-	journal_drop(journal);
-	return -1;
+	return drop_failed(journal);
 }
 
 /*
  * Where the directory's sync fails, the name is taken back: nobody is told of a
  * store that is gone after a power cut.  The lock keeps others out until then.
  */
-int
+enum fault
 journal_place(struct journal *journal, bool replace)
 {
 	int dir = journal->dir;
 
 	if (fsync(journal->fd) == 0 &&
-	    (replace || journal_lock(journal, true, 0) == 0 ||
+	    (replace || lock_file(journal, F_WRLCK, 0) == 0 ||
 		errno != ETIMEDOUT) &&
 	    (replace ? renameat(dir, JOURNAL_NEW_NAME, dir, JOURNAL_NAME)
 		     : rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME)) == 0) {
 		if (fsync(dir) == 0) {
 			journal_close(journal);
-			return 0;
+			return FAULT_NONE;
 		}
 		int error = errno;
 		if (!replace)
 			unlinkat(dir, JOURNAL_NAME, 0);
 		errno = error;
 	}
-	journal_drop(journal);
-	return -1;
+	return drop_failed(journal);
 }
 
 void
 journal_drop(struct journal *journal)
 {
-	int error = errno;
-
 	unlinkat(journal->dir, JOURNAL_NEW_NAME, 0);
-	errno = error;
 	journal_close(journal);
 }
 
-int
-journal_keep(const struct journal *journal, uint64_t from, uint64_t to,
+enum fault
+journal_keep(struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX])
 {
+	enum fault fault = FAULT_NONE;
 	struct journal copy;
 	int dir = journal->dir;
 
-	if (journal_copy(journal, from, to, &copy, dir, NULL) < 0)
-		return -1;
 	snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".torn-%" PRIu64, from);
-	if (fsync(copy.fd) < 0 ||
+	if (open_new(&copy, journal) < 0 ||
+	    file_copy(journal->fd, from, to, copy.fd, NULL) < 0 ||
+	    fsync(copy.fd) < 0 ||
 	    renameat(dir, JOURNAL_NEW_NAME, dir, name) < 0 || fsync(dir) < 0) {
+		fault = journal_unwritten(journal, JOURNAL_NAME ".torn", errno);
 		journal_drop(&copy);
-		return -1;
 	}
 	journal_close(&copy);
-	return 0;
+	return fault;
 }
 
 void
 journal_close(struct journal *journal)
 {
-	int error = errno;
-
 	if (journal->fd >= 0)
 		close(journal->fd);
 	if (journal->dir >= 0)
@@ -628,5 +695,4 @@ journal_close(struct journal *journal)
 	free(journal->name);
 	free(journal->line);
 	*journal = JOURNAL_NONE;
-	errno = error;
 }

@@ -18,20 +18,13 @@
 /* A disk reads this much at once: behind a bad block, reading goes on. */
 #define BLOCK_BYTES ((uint64_t)4096)
 
-int
+void
 replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at)
 {
-	memset(replay, 0, sizeof(*replay));
-	replay->window = malloc(WINDOW_BYTES);
-	if (replay->window == NULL)
-		return -1;
-	replay->size = WINDOW_BYTES;
-	replay->fd = fd;
-	replay->seed = seed;
-	replay->at = *at;
-	replay->base = at->end;
-	return 0;
+	*replay = (struct replay){
+		.fd = fd, .seed = seed, .at = *at, .base = at->end
+	};
 }
 
 void
@@ -55,18 +48,24 @@ fill_window(struct replay *replay)
 		replay->used = 0;
 	}
 	if (replay->fill == replay->size) {
-		char *window = realloc(replay->window, replay->size * 2);
+		size_t size =
+		    replay->size > 0 ? 2 * replay->size : WINDOW_BYTES;
+		char *window = realloc(replay->window, size);
 
-		if (window == NULL)
+		if (window == NULL) {
+			replay->error = ENOMEM;
 			return -1;
+		}
 		replay->window = window;
-		replay->size *= 2;
+		replay->size = size;
 	}
 	do
 		n = pread(replay->fd, replay->window + replay->fill,
 		    replay->size - replay->fill,
 		    (off_t)(replay->base + replay->fill));
 	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		replay->error = errno;
 	if (n <= 0)
 		return (int)n;
 	replay->fill += (size_t)n;
@@ -84,6 +83,8 @@ find_line(struct replay *replay, const char **line, size_t *len)
 {
 	size_t looked = 0;
 
+	if (replay->window == NULL && fill_window(replay) < 0)
+		return LINE_ERROR;
 	for (;;) {
 		const char *start = replay->window + replay->used;
 		size_t have = replay->fill - replay->used;
@@ -281,10 +282,10 @@ replay_salvage(
 		replay->reason };
 	replay->reason = NULL;
 	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
-		if (found == LINE_ERROR && errno == ENOMEM)
+		if (found == LINE_ERROR && replay->error == ENOMEM)
 			return REPLAY_ERROR;
 		if (found == LINE_ERROR)
-			why = strerror(errno);
+			why = strerror(replay->error);
 		else
 			why = last_record(replay, line, len, record, &begin);
 		if (why == NULL) {

@@ -9,14 +9,15 @@
  *
  *   here            there (src/store)
  *   turn            catch_up.c catch_up_start, catch_up, read_on
- *   find_durable    index.c index_know, is_whole, take_over, index_create
+ *   find_durable    index.c index_open, is_whole, take_over, index_create;
+ *                   journal.c journal_find_durable
  *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
  *   judge, cut      replay.c replay_finish; catch_up.c cut_tail
  *   enter           catch_up.c enter_pairs; commit.c enter_batch
  *   commit          commit.c build_batch, write_batch; journal_append
  *   closing         commit.c append_closing; end_clean: close_store, mark_clean
  *   print           reader.c look_at_store, find_end, reach_end
- *   discard         catch_up.c catch_up_index_failed, keep_end
+ *   discard         index.c index_damaged
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its
  * own bytes: content, `safe` and the line before it (seq and prev).

@@ -35,45 +35,43 @@
 /* Between attempts to connect: not all services of a site at one moment. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
-/* The same trouble is logged again after so long. */
-#define TROUBLE_INTERVAL_MS 60000
 /* From a confirmed commit to a probe. */
 #define PROBE_MS 2000
 /* Of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
-/*
- * The statements of a commit, prepared in each session.  Each parameter is an
- * array, a line for each element: no plant, name or time contains a newline.
- */
+#define INSERT "plants_insert"
+#define REPEAT "plants_repeat"
+/* A parameter is an array, a line for each element: no plant, name or time
+ * contains a newline. */
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
-/* Nothing is returned of ids that are stored already. */
-/* clang-format off */
-#define INSERT(ids, plants, by, at) \
-	"INSERT INTO plants (id, plant, stored_by, stored_at)" \
-	" SELECT * FROM ROWS FROM (pg_catalog.unnest(" LINES(ids) \
-	"::bigint[]), pg_catalog.unnest(" LINES(plants) ")," \
-	" pg_catalog.unnest(" LINES(by) "), pg_catalog.unnest(" LINES(at) \
-	"::timestamptz[]))" \
-	" ON CONFLICT (id) DO NOTHING RETURNING id"
-/* clang-format on */
 /*
- * A row can be seen before a standby has it.  The lock is a write, so its
- * commit waits for the standby, which then has all that was written before.
+ * The statements of a commit are prepared in each session.  The first returns
+ * nothing of ids that are stored already; their rows can be seen before a
+ * standby has them.  The second locks them, which is a write, so its commit
+ * waits for the standby, which then has all that was written before.
  */
-#define REPEAT(ids)                                           \
-	"SELECT id, plant FROM plants WHERE id = ANY(" LINES( \
-	    ids) "::bigint[]) ORDER BY id FOR KEY SHARE"
-#define INSERT_NAME "plants_insert"
-#define REPEAT_NAME "plants_repeat"
-/* Planning a statement shows what the tables and our rights lack. */
 static const struct statement setup[] = {
-	{ .text = "EXPLAIN " INSERT("NULL", "NULL", "NULL", "NULL"),
-	    .columns = 1 },
-	{ .text = "EXPLAIN " REPEAT("NULL"), .columns = 1 },
-	{ .text =
-		"PREPARE " INSERT_NAME " AS " INSERT("$1", "$2", "$3", "$4") },
-	{ .text = "PREPARE " REPEAT_NAME " AS " REPEAT("$1") },
+	{ .text = "PREPARE " INSERT
+		  " AS INSERT INTO plants (id, plant, stored_by, stored_at)"
+		  " SELECT * FROM ROWS FROM"
+		  " (pg_catalog.unnest(" LINES(
+		      "$1") "::bigint[]),"
+			    " pg_catalog.unnest(" LINES(
+				"$2") "),"
+				      " pg_catalog.unnest(" LINES(
+					  "$3") "),"
+						" pg_catalog.unnest(" LINES(
+						    "$4") "::timestamptz[]))"
+							  " ON CONFLICT (id) "
+							  "DO NOTHING "
+							  "RETURNING id" },
+	{ .text = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
+		  " WHERE id = ANY(" LINES("$1") "::bigint[])"
+						 " ORDER BY id FOR KEY SHARE" },
+	/* Without plants: they show what the tables and our rights lack. */
+	{ .text = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
+	{ .text = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
 	{ .text = NULL },
 };
 static const struct statement probe_statement = {
@@ -97,8 +95,7 @@ struct store {
 	struct session *idle;
 	bool away;        /* the last attempt to connect failed; */
 	int64_t retry_ms; /* the next one is not before */
-	char trouble[SESSION_REASON_MAX]; /* that was logged last, and when */
-	int64_t trouble_ms;
+	struct trouble trouble;
 };
 
 /* Until it is known. */
@@ -190,21 +187,13 @@ give_back(struct store *store, struct session *session)
 
 /* --- What commits show --- */
 
-/* Not the same again and again, as under load. */
 static void
 log_trouble(struct store *store, const char *what, const char *reason)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-
 	pthread_mutex_lock(&store->mutex);
-	bool due = strcmp(store->trouble, reason) != 0 ||
-		   now_ms - store->trouble_ms >= TROUBLE_INTERVAL_MS;
-	if (due) {
-		strcpy(store->trouble, reason);
-		store->trouble_ms = now_ms;
-	}
+	bool is_new = trouble_is_new(&store->trouble, reason);
 	pthread_mutex_unlock(&store->mutex);
-	if (due)
+	if (is_new)
 		log_error("the database %s: %s", what, reason);
 }
 
@@ -378,9 +367,9 @@ store_batch(struct store *store, const struct batch *batch)
 	enum store_result result = STORE_BUSY;
 
 	do {
-		status = run_statement(store, batch, INSERT_NAME, COLUMNS);
+		status = run_statement(store, batch, INSERT, COLUMNS);
 		if (status == SESSION_DONE && count_asked(batch) > 0)
-			status = run_statement(store, batch, REPEAT_NAME, 1);
+			status = run_statement(store, batch, REPEAT, 1);
 		/* Serialization failure, deadlock. */
 	} while (status == SESSION_REFUSED &&
 		 (session_is_code(batch->session, "40001") ||

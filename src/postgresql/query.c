@@ -76,17 +76,16 @@ struct store_reader {
 	bool feed, more, count; /* more: from the place to the bound */
 	struct place before, place;
 	uint64_t bound;
-	int64_t system;                   /* 0: not known yet */
-	char trouble[SESSION_REASON_MAX]; /* that was logged last */
+	int64_t system; /* 0: not known yet */
+	struct trouble trouble;
 };
 
 /* Who follows meets the same trouble four times a second. */
 static enum fault
 fail(struct store_reader *reader, const char *reason)
 {
-	if (strcmp(reader->trouble, reason) != 0)
+	if (trouble_is_new(&reader->trouble, reason))
 		log_error("the database: cannot read: %s", reason);
-	snprintf(reader->trouble, sizeof(reader->trouble), "%s", reason);
 	return FAULT_BUSY;
 }
 
@@ -243,7 +242,7 @@ fetch(struct store_reader *reader)
 	fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
 	reader->more = count_rows(reader) > 0;
 	if (reader->more)
-		reader->trouble[0] = '\0';
+		reader->trouble.reason[0] = '\0';
 	return fault;
 }
 
@@ -360,7 +359,7 @@ reader_more(struct store_reader *reader)
 	if (fault == FAULT_NONE && reader->more)
 		fault = confirm(reader);
 	else if (fault == FAULT_NONE)
-		reader->trouble[0] = '\0';
+		reader->trouble.reason[0] = '\0';
 	reader->next = count_rows(reader);
 	reader->fault = fault;
 	reader->ended = fault != FAULT_NONE;

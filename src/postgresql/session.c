@@ -23,6 +23,7 @@
 
 #include "ground/clock.h"
 
+#define TROUBLE_INTERVAL_MS 60000
 /* Those of several hosts. */
 #define MESSAGES_MAX (4 * SESSION_REASON_MAX)
 /* Of libpq there are fewer than 50. */
@@ -353,21 +354,6 @@ session_is_alive(struct session *session)
 
 /* --- Connecting --- */
 
-/* The code of a server's refusal to connect stands as in ":  28P01: ". */
-static struct remedy
-find_connect_remedy(const char *message)
-{
-	const struct remedy *remedy = find_remedy("");
-
-	while (remedy->code[0] == '\0' &&
-	       (message = strstr(message, ":  ")) != NULL) {
-		message += 3;
-		if (strcspn(message, ": ") == 5)
-			remedy = find_remedy(message);
-	}
-	return *remedy;
-}
-
 /* Connect to one host; if that fails, add why to `messages`. */
 static struct remedy
 try_host(struct session *session, const char *const *keys,
@@ -401,11 +387,13 @@ try_host(struct session *session, const char *const *keys,
 		return remedy;
 	}
 	const char *message = in_time ? PQerrorMessage(conn) : session->reason;
+	/* A server's refusal to connect is as "FATAL:  28P01: ". */
+	const char *code = strstr(message, ":  ");
 	size_t len = strlen(messages);
 	snprintf(messages + len, MESSAGES_MAX - len, "%s, port %s: %s\n",
 	    PQhost(conn), PQport(conn), message);
 	if (remedy.fault == FAULT_BUSY)
-		remedy = find_connect_remedy(message);
+		remedy = *find_remedy(code != NULL ? code + 3 : "");
 	if (strstr(message, strerror(EAFNOSUPPORT)) != NULL)
 		remedy.text = "; the unit's drop-in database.conf lets the "
 			      "service reach a network";
@@ -465,26 +453,21 @@ connect_server(struct session *session, PQconninfoOption *options)
  * host or a database, which are logged and sent.  Also libpq's own message may
  * have a part of it.
  */
-static bool
-is_string(const char *database)
-{
-	const char *rest = database + strspn(database, "postgresql");
-
-	if (strncmp(rest, "://", 3) != 0)
-		return true;
-	rest += 3;
-	rest += strcspn(rest, "@/");
-	rest += *rest != '\0';
-	return rest[strcspn(rest, "@?")] != '@';
-}
-
 static enum fault
 connect_string(struct session *session, const char *database)
 {
 	PQconninfoOption *options = PQconninfoParse(database, NULL);
+	const char *rest = database + strspn(database, "postgresql");
+	bool good = options != NULL;
 	enum fault fault = FAULT_SETUP;
 
-	if (options != NULL && is_string(database))
+	if (strncmp(rest, "://", 3) == 0) {
+		rest += 3;
+		rest += strcspn(rest, "@/");
+		rest += *rest != '\0';
+		good = good && rest[strcspn(rest, "@?")] != '@';
+	}
+	if (good)
 		fault = connect_server(session, options);
 	else
 		print_reason(session,
@@ -569,4 +552,17 @@ session_close(struct session *session)
 	drop_rows(session);
 	PQfinish(session->conn);
 	free(session);
+}
+
+bool
+trouble_is_new(struct trouble *trouble, const char *reason)
+{
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+
+	if (strcmp(trouble->reason, reason) == 0 &&
+	    now_ms - trouble->logged_ms < TROUBLE_INTERVAL_MS)
+		return false;
+	strcpy(trouble->reason, reason);
+	trouble->logged_ms = now_ms;
+	return true;
 }

@@ -104,6 +104,18 @@ bool session_is_code(const struct session *session, const char *begin);
 	" AND coalesce(query_start, backend_start)"                        \
 	" < clock_timestamp() - interval '4.5 s')"
 
+/* What was logged last, and when. */
+struct trouble {
+	char reason[SESSION_REASON_MAX];
+	int64_t logged_ms;
+};
+
+/*
+ * trouble_is_new(trouble, reason):
+ * Whether to log it: not the same for a minute, as it comes with each batch.
+ */
+bool trouble_is_new(struct trouble *trouble, const char *reason);
+
 /* schema.c: see struct reader_engine; and the version of the tables. */
 #define SCHEMA_VERSION "1"
 extern const char schema_tables[], schema_roles[], schema_feed[];

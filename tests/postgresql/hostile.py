@@ -63,7 +63,8 @@ def table(count: int, *rows: bytes) -> bytes:
 # Of each kind of statement: how its SQL is known, and the columns of its rows.
 KINDS = {
     "find": (b"to_regclass", 1), "check": (b"set_config('lock_timeout'", 6),
-    "explain": (b"EXPLAIN", 1), "prepare": (b"PREPARE", 0), "insert": (b"plants_insert", 1),
+    "prepare": (b"PREPARE", 0), "execute": (b"EXECUTE plants_insert", 1),
+    "lock": (b"EXECUTE plants_repeat", 2), "insert": (b"plants_insert", 1),
     "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
     "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "rollback": (b"ROLLBACK", 0),
     "look": (b"pg_control_system", 5), "feed": (b"ORDER BY tx, id LIMIT 100", 6),
@@ -200,7 +201,7 @@ class Hostile:
         if kind == "feed":
             return table(6)
         count = KINDS[kind][1]
-        return table(count, row(b"x")) if count else BOUND + DONE + READY
+        return table(count, row(*[b"x"] * count)) if count else BOUND + DONE + READY
 
 
 def feed_row(number: int, tx: int, of: bytes = b"0") -> bytes:
@@ -240,7 +241,7 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
     bad = bad_answers(KINDS[kind][1])
     if KINDS[kind][1] == 0:
         del bad["rows without end"]  # they would be tiny
-    if kind in ("find", "explain", "probe", "fetch"):  # any value may be right
+    if kind in ("find", "execute", "lock", "probe", "fetch"):  # any value may be right
         del bad["rows that were not asked for"]
     if kind == "feed":
         good, above = feed_row(1, 99), feed_row(2, 100)
@@ -252,7 +253,7 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
 def check_start(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
     """A process that starts: CGI."""
     numbers = itertools.count(1, 2)
-    for kind in ("find", "check", "explain", "prepare", "insert"):
+    for kind in ("find", "check", "prepare", "execute", "lock", "insert"):
         for what, server.answer in bad_of(kind, long).items():
             server.kind = kind
             _, done, answer = lib_faults.create_by_cgi(store, next(numbers), "by CGI")

@@ -24,7 +24,7 @@ from lib_service import TOP, Tally, main, new_plant
 
 PAGES = "\n".join(page.read_text() for page in sorted(TOP.glob("deploy/**/README.md")))
 # Every block of these is run.
-WHOLE = ("nginx", "lighttpd", "apache", "caddy", "haproxy", "runit")
+WHOLE = ("backup", "nginx", "lighttpd", "apache", "caddy", "haproxy", "runit")
 used: set[str] = set()
 SERVERS = ("nginx", "lighttpd", "Apache", "Caddy", "HAProxy")
 # Whose access logs logrotate has, and by which name.
@@ -32,6 +32,7 @@ LOGGED = {"nginx": "nginx", "lighttpd": "lighttpd", "Apache": "apache2"}
 CASE_S = 60.0
 AT_ONCE = 4
 OTHER = "another page of the site"
+OFFSITE = "sftp:backups@backup.example:plant-store"
 
 
 def block(beginning: str, occurrence: int = 0) -> str:
@@ -285,6 +286,60 @@ def existing_sites() -> list[Case]:
     return cases
 
 
+# What systemctl does here with the service, and with a backup and what follows it.
+UNITS = r"""
+systemctl() {
+	local units=/usr/lib/systemd/system ours=/etc/systemd/system after
+	case "$*" in
+	"start plant-store-backup")
+		runuser -u plant-store -- env $(has $units/$2.service Environment) \
+			bash -c "$(has $units/$2.service ExecStart)"
+		after=$ours/$(has $ours/$2.service.d/offsite.conf OnSuccess)
+		has $after ExecStart | while read -r line; do
+			env $(has $after Environment) $(cat "$(has $after EnvironmentFile)") $line \
+				<"$(has $after StandardInput | sed s/^file://)"
+		done
+		;;
+	"stop plant-store.socket"*) pkill -x multiwatch; rm /run/plant-store/socket ;;
+	"start plant-store.socket")
+		env $(grep ^PLANT_STORE /etc/plant-store/environment) \
+			/usr/share/plant-store/plant-store-start >>/mnt/service.log 2>&1 &
+		until [[ -S /run/plant-store/socket ]]; do sleep 0.01; done
+		;;
+	esac
+}
+has() {
+	sed -n "s/^$2=//p" "$1"
+}
+add() {
+	echo "{\"id\":$1,\"name\":\"Fern\"}" | plant-store import
+}
+install -d -o plant-store -m 0700 /var/lib/plant-store-backup
+install -g plant-store -m 0640 deploy/debian/environment /etc/plant-store/environment
+systemctl start plant-store.socket
+"""
+
+
+def backup_elsewhere() -> Case:
+    """Sent twice and restored.  A label is that of what is printed next."""
+    block("apt-get install -y restic")  # is there
+    send = block("systemctl start plant-store-backup\nrestic")
+    restore = block("set -a; . /etc/plant-store/restic; set +a\nrestic restore")
+    script = own_user() + UNITS + block("(umask 077; openssl")
+    script += "add 1\n" + block("cp /usr/share/plant-store/backup") + send
+    script += "add 2\necho 'sent 0 '\n" + send + "echo 'checked 0 '\n" + block("restic check")
+    script += "add 3\nrm -r /var/lib/plant-store-backup/*\necho 'verified 0 '\n" + restore
+    script += block("chown -R plant-store") + "echo 'restored 0 '\nplant-store export\n"
+    script += "echo 'next 0 '\n" + send + "echo 'end 0 '\n"
+    printed = {
+        "sent": "\n1 snapshots", "checked": "no errors were found", "verified": " 2 plants, ",
+        "restored": '\n{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}', "next": "\n1 snapshots",
+        "end": "",
+    }  # fmt: skip
+    return Case("a backup elsewhere", script.replace(OFFSITE, "/mnt/elsewhere"),
+                {what: (0, text) for what, text in printed.items()})
+
+
 def started_by_server() -> list[Case]:
     web = block("install -d -o www-data")
     add = web.splitlines()[-1]
@@ -340,13 +395,13 @@ def scenario(tally: Tally, build_dir: str) -> None:
     if os.geteuid() != 0:
         tally.skip(sentence, "needs root")
         return
-    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip"):
+    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip", "restic"):
         if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             tally.skip(sentence, f"{program} is not installed")
             return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()
-    cases += started_by_server()
+    cases += started_by_server() + [backup_elsewhere()]
     shown = {each for name in WHOLE
              for each in blocks((TOP / "deploy" / name / "README.md").read_text())}
     tally.check(bool(shown) and shown <= used, "each block of the pages is run", shown - used)

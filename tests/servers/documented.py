@@ -301,11 +301,13 @@ systemctl() {
 		done
 		;;
 	"stop plant-store.socket"*) pkill -x multiwatch; rm /run/plant-store/socket ;;
+	"restart plant-store") systemctl stop plant-store.socket; systemctl start plant-store.socket ;;
 	"start plant-store.socket")
 		env $(grep ^PLANT_STORE /etc/plant-store/environment) \
 			/usr/share/plant-store/plant-store-start >>/mnt/service.log 2>&1 &
 		until [[ -S /run/plant-store/socket ]]; do sleep 0.01; done
 		;;
+	"restart nginx") command systemctl "$@" && until_serves "" ;;
 	esac
 }
 has() {
@@ -338,6 +340,22 @@ def backup_elsewhere() -> Case:
     }  # fmt: skip
     return Case("a backup elsewhere", script.replace(OFFSITE, "/mnt/elsewhere"),
                 {what: (0, text) for what, text in printed.items()})
+
+
+def one_database() -> Case:
+    script = own_user() + UNITS + "plant-store token revoke nursery-1\n"
+    script += "[[ -e /etc/postgresql/15/main ]] || pg_createcluster 15 main\n"
+    script += "pg_ctlcluster 15 main start\n" + "".join(map(block, (
+        "runuser -u postgres -- createdb", "(plant-store schema;", "echo PLANT_STORE_DATABASE=",
+        "cp /usr/share/plant-store/nginx/{common,errors}.conf /etc/nginx/ &&")))
+    script += "echo 'created 0 '\n" + block("curl --fail http://127.0.0.1/plants")
+    script += "echo; echo 'stored 0 '\nrunuser -u plant-store -- plant-store export\n"
+    script += "echo 'logged 0 '; cat /mnt/service.log\necho 'rights 0 '\n"
+    script += "runuser -u postgres -- psql plants -c '\\du plant-store'\n"
+    return Case("PostgreSQL, one server", script, {
+        "created": (0, '{"name":"Fern"}'), "stored": (0, '{"id":1,"name":"Fern"}'),
+        "logged": (0, "200 waits for this server's disk alone"), "rights": (0, " plant-store |            | {plants}"),
+    })
 
 
 def started_by_server() -> list[Case]:
@@ -395,13 +413,14 @@ def scenario(tally: Tally, build_dir: str) -> None:
     if os.geteuid() != 0:
         tally.skip(sentence, "needs root")
         return
-    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip", "restic"):
+    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip", "restic",
+                    "pg_ctlcluster"):
         if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             tally.skip(sentence, f"{program} is not installed")
             return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()
-    cases += started_by_server() + [backup_elsewhere()]
+    cases += started_by_server() + [backup_elsewhere(), one_database()]
     shown = {each for name in WHOLE
              for each in blocks((TOP / "deploy" / name / "README.md").read_text())}
     tally.check(bool(shown) and shown <= used, "each block of the pages is run", shown - used)

@@ -3,7 +3,7 @@
 Parts:
   service    the service, durable, next to a libfcgi program that does nothing,
              behind each web server
-  slow-disk  the service on disks whose syncs take 1, 5 and 10 ms longer
+  slow-disk  the service on disks whose syncs take 0, 1, 5 and 10 ms longer
   peers      programs that do the same durably: C with SQLite, PHP-FPM with SQLite;
              with gnuplot draws plants.svg and p99.svg
   postgresql the store in PostgreSQL with a standby, next to the file, and to a

@@ -34,7 +34,7 @@ UNSYNCED, DATABASE, C_LIBPQ = "unsynced", "PostgreSQL", "C, libpq"
 NOOP_THREADS = {"lighttpd": "16", "nginx": "512", "apache": "320"}
 # Of the numbers that were tried the best on 2 CPUs: SQLite has one writer.
 SQLITE_WORKERS = 8
-DELAYS_MS, STANDBY_DELAY_MS = (1, 5, 10), 5
+DELAYS_MS, STANDBY_DELAY_MS = (0, 1, 5, 10), 5
 
 # Paths below the mount are a script's here, so lighttpd looks for it.
 PHP_CHANGES: Changes = [
@@ -205,7 +205,6 @@ def compare(bench: Bench, part: str, programs: Sequence[tuple[str, Program | Non
     with contextlib.ExitStack() as stack:
         sides = {(server, program.name): stack.enter_context(running(server, program))
                  for server, program in programs if program is not None}
-        # If only the machine has no peers, there is nothing to compare.
         runs = interleave(bench, sides, turns)
     for side in sides.values():
         if side.program.stored:  # what wrk no longer waited for may be there, too

@@ -6,9 +6,9 @@ import random
 import threading
 import time
 
-from load import ANSWER_S, ask, kept
+from load import ask, kept
 from history import Event
-from lib_service import Answer, Store
+from lib_service import WAIT_S, Answer, Store
 
 # Of so many requests one repeats a plant, and one contradicts it.
 REPEAT_EVERY = 7
@@ -42,7 +42,7 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(2 * ANSWER_S)
+            thread.join(WAIT_S)
         if any(thread.is_alive() for thread in self._threads):
             raise RuntimeError("a client hangs")
 

@@ -40,7 +40,7 @@
 #define BYTES_MAX ((size_t)32 << 10)
 
 enum choice {
-	CHOICE_PREPARE = 1,
+	CHOICE_LONG_LIVED = 1,
 	CHOICE_INDEX = 2, /* opened once before the damage */
 	CHOICE_CLOSING = 4,
 	CHOICE_BLANK = 8,  /* room ahead */
@@ -465,24 +465,25 @@ check_plants(struct store *store, const struct record *records, size_t n)
 }
 
 static struct store *
-open_store(bool prepare, enum fault *fault)
+open_store(bool long_lived, enum fault *fault)
 {
 	const struct store_options options = { .dir = path,
-		.prepare = prepare };
+		.long_lived = long_lived };
 
 	fuzz_log_errors = 0;
 	return store_open(&options, fault);
 }
 
 static void
-check_refused(const struct model_bytes *before, enum fault fault, bool prepare)
+check_refused(
+    const struct model_bytes *before, enum fault fault, bool long_lived)
 {
 	struct model_bytes after;
 	enum fault again = FAULT_NONE;
 
 	REQUIRE(fault == FAULT_DAMAGED || fault == FAULT_SETUP);
 	REQUIRE(fuzz_log_errors > 0);
-	REQUIRE(open_store(prepare, &again) == NULL && again == fault);
+	REQUIRE(open_store(long_lived, &again) == NULL && again == fault);
 	after = read_file(JOURNAL_NAME);
 	REQUIRE(is_same(&after, before));
 	free(after.at);
@@ -497,7 +498,7 @@ struct origin {
 
 static void
 check_kept(const struct model_bytes *damaged, struct store *store,
-    const struct origin *origin, bool prepare)
+    const struct origin *origin, bool long_lived)
 {
 	struct record records[LINES_MAX];
 	struct model_bytes first = read_file(JOURNAL_NAME), second, third;
@@ -518,7 +519,7 @@ check_kept(const struct model_bytes *damaged, struct store *store,
 	store_close(store);
 	second = read_file(JOURNAL_NAME);
 	REQUIRE(is_prefix(&first, &second, end));
-	store = open_store(prepare, &fault);
+	store = open_store(long_lived, &fault);
 	REQUIRE(store != NULL);
 	third = read_file(JOURNAL_NAME);
 	REQUIRE(walk(&third, records, &n) >= end);
@@ -537,7 +538,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = { data, size };
 	unsigned choices = fuzz_byte(&input);
-	bool prepare = (choices & CHOICE_PREPARE) != 0;
+	bool long_lived = (choices & CHOICE_LONG_LIVED) != 0;
 	struct model_bytes good = make_journal(&input, choices);
 	struct model_bytes bytes = { 0 };
 	struct origin origin = { .good = &good };
@@ -554,7 +555,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		free(good.at);
 		good = read_file(JOURNAL_NAME);
 		/* Only then the journal is checked from its beginning. */
-		origin.indexed = prepare = true;
+		origin.indexed = long_lived = true;
 	}
 	model_append(&bytes, good.at, good.len);
 	while (input.left > 0 && bytes.len < BYTES_MAX)
@@ -563,11 +564,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	write_file(
 	    (choices & CHOICE_FAILED) != 0 ? JOURNAL_FAILED_NAME : JOURNAL_NAME,
 	    &bytes);
-	store = open_store(prepare, &fault);
+	store = open_store(long_lived, &fault);
 	if (store == NULL)
-		check_refused(&bytes, fault, prepare);
+		check_refused(&bytes, fault, long_lived);
 	else
-		check_kept(&bytes, store, &origin, prepare);
+		check_kept(&bytes, store, &origin, long_lived);
 	free(bytes.at);
 	free(good.at);
 	return 0;

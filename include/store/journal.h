@@ -115,15 +115,12 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * journal_lock_shared(journal, deadline_ms):
  * Lock the file against all other processes or, to read, against those that
  * write.  Try at least once, and until that time of CLOCK_MONOTONIC.
- * FAULT_BUSY, not logged, if others hold it.  Where files cannot be locked, no
- * store is served, and a shared lock has nobody to wait for: FAULT_NONE.  The
- * same thread gives it back.
+ * FAULT_BUSY if others hold it, not logged where that time is 0.  Where files
+ * cannot be locked, no store is served, and a shared lock has nobody to wait
+ * for: FAULT_NONE.  The same thread gives it back.
  *
  * journal_lock_dir(journal, deadline_ms):
  * Lock its directory until journal_close, in the same way.
- *
- * journal_busy(name):
- * Log that another process holds the lock of `name`.  FAULT_BUSY.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries for the lock: longer each time, from `*pause_ns` 0
@@ -133,7 +130,6 @@ enum fault journal_lock(struct journal *journal, int64_t deadline_ms);
 enum fault journal_lock_shared(struct journal *journal, int64_t deadline_ms);
 enum fault journal_lock_dir(struct journal *journal, int64_t deadline_ms);
 void journal_unlock(struct journal *journal);
-enum fault journal_busy(const char *name);
 void journal_back_off(long *pause_ns);
 
 /*

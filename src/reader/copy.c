@@ -73,6 +73,13 @@ refuse_foreign(const char *path)
 }
 
 static enum fault
+refuse_busy(const char *path)
+{
+	log_error("%s: another process writes there; try again later", path);
+	return FAULT_BUSY;
+}
+
+static enum fault
 check_unserved(const char *path, int dir)
 {
 	return faccessat(dir, "index", F_OK, 0) < 0
@@ -92,11 +99,8 @@ open_dest(const char *path, int *dir)
 	*dir = file_make_dir(path);
 	if (*dir < 0)
 		return cannot(path, "cannot make or open it");
-	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-		log_error(
-		    "%s: another process writes there; try again later", path);
-		return FAULT_BUSY;
-	}
+	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return refuse_busy(path);
 	if (fstat(*dir, &st) < 0)
 		return cannot(path, "cannot open");
 	return is_trusted(&st, S_IFDIR) ? check_unserved(path, *dir)
@@ -141,7 +145,7 @@ take_earlier(const struct store_reader *source, const char *dest, int dir,
 		why = "is the journal itself";
 		fault = FAULT_SETUP;
 	} else if (journal_lock_shared(earlier, 0) != FAULT_NONE)
-		return journal_busy(dest);
+		return refuse_busy(dest);
 	else if (!have_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
 		why = "is a copy of another store";
 	else if (earlier->size > source->replay.at.end)

@@ -82,8 +82,9 @@ reader_lock(struct store_reader *reader)
 	/* A file that was named is one that nobody writes. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
-	if (journal_lock_shared(journal, deadline_ms) != FAULT_NONE)
-		return journal_busy(journal->name);
+	enum fault fault = journal_lock_shared(journal, deadline_ms);
+	if (fault != FAULT_NONE)
+		return fault;
 	why = journal_check(journal, 0);
 	if (why == NULL)
 		return FAULT_NONE;

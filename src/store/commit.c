@@ -101,9 +101,7 @@ open_journal(struct journal *journal, const char *path)
 			fault = find_journal(journal, deadline_ms);
 		else if (fault == FAULT_NONE) {
 			fault = journal_lock(journal, deadline_ms);
-			if (fault == FAULT_BUSY)
-				journal_busy(journal->name);
-			else if (fault == FAULT_NONE)
+			if (fault == FAULT_NONE)
 				why = journal_check(journal, 0);
 			if (why == NULL)
 				return FAULT_NONE;

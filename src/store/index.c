@@ -260,16 +260,18 @@ get_state(struct index *index)
 	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
 }
 
+/* It ends the transaction. */
 static int
 commit_state(struct index *index)
 {
 	MDB_val value = { sizeof(index->state), &index->state };
 	int error = mdb_put(index->txn, index->dbi, &state_key, &value, 0);
 
-	if (error == 0) {
+	if (error == 0)
 		error = mdb_txn_commit(index->txn);
-		index->txn = NULL;
-	}
+	else
+		mdb_txn_abort(index->txn);
+	index->txn = NULL;
 	return error;
 }
 
@@ -520,15 +522,6 @@ begin_state(struct index *index)
 	return error;
 }
 
-static int
-end_state(struct index *index)
-{
-	int error = commit_state(index);
-
-	index_abort(index);
-	return error;
-}
-
 enum fault
 index_begin(struct index *index, struct position *covered)
 {
@@ -544,7 +537,7 @@ enum fault
 index_commit(struct index *index, const struct position *covered)
 {
 	index->state.covered = *covered;
-	int error = end_state(index);
+	int error = commit_state(index);
 	return error == 0 ? FAULT_NONE : fail(index, error);
 }
 
@@ -646,7 +639,7 @@ mark_clean(struct index *index)
 	if (!index_is_current(index) || begin_state(index) != 0)
 		return;
 	index->state.clean = 1;
-	if (end_state(index) != 0)
+	if (commit_state(index) != 0)
 		return;
 	int error = mdb_env_sync(index->env, 1);
 	if (error == 0) {

@@ -259,75 +259,63 @@ journal_back_off(long *pause_ns)
 	nanosleep(&(struct timespec){ .tv_nsec = *pause_ns }, NULL);
 }
 
-/*
- * Whether to try again for a lock that was refused with errno: a blocking wait
- * would need a signal to end it, and a signal would break libfcgi's reads.
- */
-static bool
-wait_for_holder(int64_t deadline_ms, long *pause_ns)
-{
-	if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-		return false;
-	if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-		errno = ETIMEDOUT;
-		return false;
-	}
-	journal_back_off(pause_ns);
-	return true;
-}
-
+/* `type`: F_WRLCK or F_RDLCK of the file; F_UNLCK for the directory's lock. */
 static int
-lock_file(struct journal *journal, short type, int64_t deadline_ms)
+try_lock(const struct journal *journal, short type)
 {
 	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
+
+	return type == F_UNLCK ? flock(journal->dir, LOCK_EX | LOCK_NB)
+			       : fcntl(journal->fd, F_OFD_SETLK, &whole);
+}
+
+/*
+ * It tries again, since a blocking wait would need a signal to end it, and a
+ * signal would break libfcgi's reads.
+ */
+static enum fault
+lock(struct journal *journal, short type, int64_t deadline_ms)
+{
+	const char *name = type == F_UNLCK ? journal->path : journal->name;
+	enum fault fault = FAULT_NONE;
 	long pause_ns = 0;
 
 	block_stops(journal);
-	while (fcntl(journal->fd, F_OFD_SETLK, &whole) < 0)
-		if (!wait_for_holder(deadline_ms, &pause_ns)) {
-			restore_stops(journal);
-			return -1;
-		}
-	return 0;
+	while (fault == FAULT_NONE && try_lock(journal, type) < 0)
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			fault = type == F_RDLCK
+				    ? fault_of(errno)
+				    : fault_report(name, "cannot lock it");
+		else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+			fault = FAULT_BUSY;
+		else
+			journal_back_off(&pause_ns);
+	if (fault == FAULT_BUSY && deadline_ms > 0)
+		log_error("%s: cannot lock it: another process uses it: try "
+			  "again",
+		    name);
+	if (fault != FAULT_NONE)
+		restore_stops(journal);
+	return fault;
 }
 
 enum fault
 journal_lock(struct journal *journal, int64_t deadline_ms)
 {
-	if (lock_file(journal, F_WRLCK, deadline_ms) == 0)
-		return FAULT_NONE;
-	return errno == ETIMEDOUT
-		   ? FAULT_BUSY
-		   : fault_report(journal->name, "cannot lock it");
+	return lock(journal, F_WRLCK, deadline_ms);
 }
 
 enum fault
 journal_lock_shared(struct journal *journal, int64_t deadline_ms)
 {
-	return lock_file(journal, F_RDLCK, deadline_ms) < 0 &&
-		       errno == ETIMEDOUT
-		   ? FAULT_BUSY
-		   : FAULT_NONE;
+	return lock(journal, F_RDLCK, deadline_ms) == FAULT_BUSY ? FAULT_BUSY
+								 : FAULT_NONE;
 }
 
 enum fault
 journal_lock_dir(struct journal *journal, int64_t deadline_ms)
 {
-	long pause_ns = 0;
-
-	block_stops(journal);
-	while (flock(journal->dir, LOCK_EX | LOCK_NB) < 0)
-		if (!wait_for_holder(deadline_ms, &pause_ns))
-			return fault_report(journal->path, "cannot lock it");
-	return FAULT_NONE;
-}
-
-enum fault
-journal_busy(const char *name)
-{
-	log_error(
-	    "%s: cannot lock it: another process uses it: try again", name);
-	return FAULT_BUSY;
+	return lock(journal, F_UNLCK, deadline_ms);
 }
 
 void
@@ -641,8 +629,7 @@ journal_place(struct journal *journal, bool replace)
 	int dir = journal->dir;
 
 	if (fsync(journal->fd) == 0 &&
-	    (replace || lock_file(journal, F_WRLCK, 0) == 0 ||
-		errno != ETIMEDOUT) &&
+	    (replace || journal_lock_shared(journal, 0) == FAULT_NONE) &&
 	    (replace ? renameat(dir, JOURNAL_NEW_NAME, dir, JOURNAL_NAME)
 		     : rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME)) == 0) {
 		if (fsync(dir) == 0) {

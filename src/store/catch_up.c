@@ -30,115 +30,112 @@
 /* An index, with what sorts its ids, takes at most this part of the journal. */
 #define INDEX_PART 4
 
-/* The index gets what was read, and then covers the journal up to `to`. */
+struct reading {
+	struct replay replay;
+	struct pairs pairs; /* the plants behind what the index covers, */
+	uint64_t covered;   /* which ends here; 0: all are to be entered */
+	bool settle;        /* nobody is known to have synced all of it */
+	enum replay_result result; /* of the last line */
+};
+
+/* Read every line that is left, and collect the plants to be entered. */
 static enum fault
-enter_pairs(struct store *store, struct pairs *pairs, const struct position *to)
+read_lines(struct store *store, struct reading *r)
+{
+	const struct position *at = &r->replay.at;
+	struct journal *journal = &store->journal;
+	uint64_t next_step = at->end + STEP_BYTES;
+	struct record record;
+
+	while (
+	    (r->result = replay_next(&r->replay, &record)) == REPLAY_RECORD) {
+		if (record.plant != NULL && at->last >= r->covered &&
+		    pairs_add(&r->pairs, record.id, at->last) < 0)
+			return journal_unwritten(journal, "index", errno);
+		if (at->end < next_step)
+			continue;
+		next_step = at->end + STEP_BYTES;
+		/* The plants are entered in about the same time. */
+		if (!watch_step(store->watch, at->end, 2 * journal->size))
+			return FAULT_STOPPED;
+	}
+	return r->result == REPLAY_ERROR
+		   ? journal_unreadable(journal, at->end, r->replay.error)
+		   : FAULT_NONE;
+}
+
+/* The index gets what was read, and then covers the journal up to there. */
+static enum fault
+enter_pairs(struct store *store, struct reading *r)
 {
 	struct position covered;
 	enum fault fault;
 
-	if (pairs_sort(pairs) < 0)
+	if (pairs_sort(&r->pairs) < 0)
 		return journal_unwritten(&store->journal, "index", errno);
-	fault = index_build(store->index, pairs, to, store->watch);
-	if (fault == FAULT_NONE)
-		fault = index_begin(store->index, &covered);
-	return fault;
+	fault =
+	    index_build(store->index, &r->pairs, &r->replay.at, store->watch);
+	return fault == FAULT_NONE ? index_begin(store->index, &covered)
+				   : fault;
 }
 
 static enum fault
-cut_tail(struct store *store, uint64_t end, uint64_t tail_end)
+cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 {
-	struct journal *journal = &store->journal;
 	char name[JOURNAL_KEPT_MAX];
-
 	enum fault fault = journal_keep(journal, end, tail_end, name);
 
 	if (fault == FAULT_NONE)
 		fault = journal_cut(journal, end);
 	if (fault == FAULT_NONE)
 		fault = journal_sync(journal);
-	if (fault != FAULT_NONE)
-		return fault;
-	log_warning("%s: a batch is torn at byte %" PRIu64 ", by a crash or a "
-		    "failed write, before it was acknowledged: its %" PRIu64
-		    " bytes are kept in %s and cut off",
-	    journal->name, end, tail_end - end, name);
-	return FAULT_NONE;
+	if (fault == FAULT_NONE)
+		log_warning("%s: a batch is torn at byte %" PRIu64 ", by a "
+			    "crash or a failed write, before it was "
+			    "acknowledged: its %" PRIu64 " bytes are kept in "
+			    "%s and cut off",
+		    journal->name, end, tail_end - end, name);
+	return fault;
 }
 
-/* Every line from replay->at on; the plants behind `covered` into `pairs`. */
+/* Read from `from` to the journal's end, and judge that. */
 static enum fault
-read_lines(struct store *store, struct replay *replay, uint64_t covered,
-    struct pairs *pairs, enum replay_result *result)
+read_on(struct store *store, struct reading *r, const struct position *from)
 {
-	uint64_t next_step = replay->at.end + STEP_BYTES;
-	struct record record;
-
-	while ((*result = replay_next(replay, &record)) == REPLAY_RECORD) {
-		if (record.plant != NULL && replay->at.last >= covered &&
-		    pairs_add(pairs, record.id, replay->at.last) < 0)
-			return journal_unwritten(
-			    &store->journal, "index", errno);
-		if (replay->at.end < next_step)
-			continue;
-		next_step = replay->at.end + STEP_BYTES;
-		/* The plants are entered in about the same time. */
-		if (!watch_step(
-			store->watch, replay->at.end, 2 * store->journal.size))
-			return FAULT_STOPPED;
-	}
-	return *result == REPLAY_ERROR ? journal_unreadable(&store->journal,
-					     replay->at.end, replay->error)
-				       : FAULT_NONE;
-}
-
-/*
- * Read from `from` to the journal's end.  `whole`: look at everything behind it
- * too; else a blank line is the end.
- */
-static enum fault
-read_on(struct store *store, const struct position *from,
-    const struct position *covered, bool whole)
-{
+	const struct position *at = &r->replay.at;
 	struct journal *journal = &store->journal;
-	const bool build = covered->end == 0;
-	struct pairs pairs = { 0 };
-	struct replay replay;
-	enum replay_result result = REPLAY_END;
 	enum fault fault = FAULT_NONE;
 	uint64_t tail_end = 0; /* where what is to be cut ends */
-	bool settle = whole || journal_has_text(journal, journal->durable);
 
-	replay_init(&replay, journal->fd, journal->seed, from);
-	if (settle)
+	replay_init(&r->replay, journal->fd, journal->seed, from);
+	if (r->settle)
 		fault = journal_settle(journal);
-	if (fault == FAULT_NONE && pairs_init(&pairs, journal->dir) < 0)
+	if (fault == FAULT_NONE && pairs_init(&r->pairs, journal->dir) < 0)
 		fault = fault_report(journal->path, "cannot read on");
 	if (fault == FAULT_NONE)
-		fault =
-		    read_lines(store, &replay, covered->end, &pairs, &result);
-	if (fault == FAULT_NONE && (settle || result == REPLAY_BAD ||
-				       replay.at.end < journal->durable))
+		fault = read_lines(store, r);
+	if (fault == FAULT_NONE && (r->settle || r->result == REPLAY_BAD ||
+				       at->end < journal->durable))
 		fault = journal_finish(
-		    journal, &replay, journal->durable, &tail_end);
-	if (fault == FAULT_NONE && settle)
-		journal->durable = replay.at.end;
-	if (fault == FAULT_NONE && (build || pairs.n > 0))
-		fault = enter_pairs(store, &pairs, &replay.at);
+		    journal, &r->replay, journal->durable, &tail_end);
+	if (fault == FAULT_NONE && r->settle)
+		journal->durable = at->end;
+	if (fault == FAULT_NONE && (r->covered == 0 || r->pairs.n > 0))
+		fault = enter_pairs(store, r);
 	if (fault == FAULT_STOPPED)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
 		    journal->path);
 	/* A part of an index only takes room. */
-	if (fault != FAULT_NONE && build)
+	if (fault != FAULT_NONE && r->covered == 0)
 		index_discard(journal->dir);
 	/* Last, since a journal that is refused is left as it is. */
-	if (fault == FAULT_NONE && tail_end > replay.at.end)
-		fault = cut_tail(store, replay.at.end, tail_end);
+	if (fault == FAULT_NONE && tail_end > at->end)
+		fault = cut_tail(journal, at->end, tail_end);
 	if (fault == FAULT_NONE)
-		store->at = replay.at;
-	replay_done(&replay);
-	pairs_done(&pairs);
+		store->at = *at;
+	replay_done(&r->replay);
+	pairs_done(&r->pairs);
 	return fault;
 }
 
@@ -172,9 +169,12 @@ catch_up(struct store *store)
 		fault = journal_check_seen(journal, &covered);
 	/* Whether a line, or a part of one, follows. */
 	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
-				       covered.end < journal->durable))
-		fault = read_on(store, &covered, &covered, false);
-	else if (fault == FAULT_NONE)
+				       covered.end < journal->durable)) {
+		struct reading reading = { .covered = covered.end,
+			.settle = journal_has_text(journal, journal->durable) };
+
+		fault = read_on(store, &reading, &covered);
+	} else if (fault == FAULT_NONE)
 		store->at = covered;
 	if (fault != FAULT_NONE)
 		index_abort(store->index);
@@ -222,12 +222,14 @@ catch_up_start(struct store *store)
 	enum fault fault = open_index(store, &covered);
 
 	if (fault == FAULT_NONE) {
-		const struct position *from = &store->journal.start;
+		struct reading reading = { .covered = covered.end,
+			.settle = true };
+		bool whole =
+		    covered.end == 0 ||
+		    (store->long_lived && covered.end <= CHECK_BYTES_MAX);
 
-		if (covered.end > 0 &&
-		    !(store->long_lived && covered.end <= CHECK_BYTES_MAX))
-			from = &covered;
-		fault = read_on(store, from, &covered, true);
+		fault = read_on(
+		    store, &reading, whole ? &store->journal.start : &covered);
 	}
 	if (fault == FAULT_NONE) {
 		index_abort(store->index);

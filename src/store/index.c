@@ -78,9 +78,8 @@ struct index {
 	MDB_txn *txn;
 	enum index_use use;
 	struct journal *journal;
-	int lock;            /* of INDEX_SERVE: `index/boot`, locked; or -1 */
-	struct state state;  /* as the running transaction has it */
-	char boot[BOOT_LEN]; /* this one */
+	int lock;           /* of INDEX_SERVE: `index/boot`, locked; or -1 */
+	struct state state; /* as the running transaction has it */
 	char file[FILE_ID_LEN + 1]; /* data.mdb, as the mark names it */
 };
 
@@ -186,11 +185,24 @@ is_served(int dir)
 	return served;
 }
 
-static bool
-is_of_this_boot(const struct index *index, const struct mark *mark)
+/* Its id, or a question mark: then it equals no other. */
+static const char *
+this_boot(void)
 {
-	return *index->boot != '?' &&
-	       memcmp(mark->boot, index->boot, BOOT_LEN) == 0;
+	static char boot[BOOT_LEN];
+
+	if (*boot == '\0' &&
+	    file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
+		BOOT_LEN) < 0)
+		*boot = '?';
+	return boot;
+}
+
+static bool
+is_of_this_boot(const struct mark *mark)
+{
+	return *this_boot() != '?' &&
+	       memcmp(mark->boot, this_boot(), BOOT_LEN) == 0;
 }
 
 static bool
@@ -208,7 +220,7 @@ is_whole(const struct index *index, const struct mark *mark)
 	       (memcmp(mark->boot, BOOT_CLEAN, BOOT_LEN) == 0 ||
 		   is_served(index->journal->dir) ||
 		   (index->use == INDEX_ONCE && *mark->use == 'o' &&
-		       is_of_this_boot(index, mark)));
+		       is_of_this_boot(mark)));
 }
 
 /*
@@ -218,7 +230,7 @@ is_whole(const struct index *index, const struct mark *mark)
 static bool
 has_seen(const struct index *index, const struct mark *mark)
 {
-	return is_of_this_boot(index, mark) &&
+	return is_of_this_boot(mark) &&
 	       (*mark->use == '\0' || is_of_this_file(index, mark));
 }
 
@@ -298,7 +310,6 @@ begin(struct index *index)
 static struct index *
 new_index(struct journal *journal, enum index_use use)
 {
-	static char boot[BOOT_LEN];
 	struct index *index = calloc(1, sizeof(*index));
 
 	if (index == NULL)
@@ -306,12 +317,8 @@ new_index(struct journal *journal, enum index_use use)
 	index->journal = journal;
 	index->lock = -1;
 	index->use = use;
-	/* A boot without an id never equals another; the sandbox hides it. */
-	if (*boot == '\0' &&
-	    file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
-		BOOT_LEN) < 0)
-		*boot = '?';
-	memcpy(index->boot, boot, BOOT_LEN);
+	/* The sandbox hides it later. */
+	(void)this_boot();
 	return index;
 }
 
@@ -468,7 +475,7 @@ index_create(
 	if (fd >= 0)
 		close(fd);
 	if (error == 0)
-		error = write_mark(index, index->boot);
+		error = write_mark(index, this_boot());
 	if (error == 0)
 		error = open_environment(index);
 	index->state.version = STATE_VERSION;
@@ -500,7 +507,7 @@ static int
 take_over(struct index *index)
 {
 	int error =
-	    index_is_current(index) ? write_mark(index, index->boot) : 0;
+	    index_is_current(index) ? write_mark(index, this_boot()) : 0;
 
 	index->state.clean = 0;
 	if (error == 0)

@@ -50,7 +50,7 @@ struct command {
 
 extern const struct command check_command, import_command, query_command_export,
     query_command_get, query_command_metrics, query_command_stats,
-    store_command_backup, store_command_init, store_command_recover,
+    store_command_backup, store_command_init, recover_command,
     store_command_schema, store_command_verify, token_command;
 
 enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };

@@ -14,7 +14,7 @@
 
 static const struct command *const subcommands[] = { &store_command_init,
 	&token_command, &store_command_verify, &check_command,
-	&store_command_backup, &store_command_recover, &query_command_stats,
+	&store_command_backup, &recover_command, &query_command_stats,
 	&query_command_metrics, &query_command_get, &query_command_export,
 	&import_command, &store_command_schema };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))

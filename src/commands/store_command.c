@@ -1,6 +1,6 @@
 /*
- * store_command: the arguments of init, verify, backup and recover, and what
- * they print.  The work is the store's (store, verify, copy, recover).
+ * store_command: the arguments of init, verify, backup and schema, and what
+ * they print.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,16 +41,6 @@ static const char backup_usage[] =
     "\n"
     "  --verify        read the copy again, and note in the store that it is\n"
     "                  backed up: for check, stats and metrics\n";
-
-static const char recover_usage[] =
-    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
-    "SRC DEST\n"
-    "\n"
-    "Put every plant that can still be read of SRC, a damaged store or\n"
-    "journal, into a new store in the directory DEST, and print what is lost.\n"
-    "Stop the service first.  Where there is a backup, restore that instead.\n"
-    "\n"
-    "  --store UUID    the damaged store's, as in a backup's first line\n";
 
 static int
 init(const struct call *call)
@@ -151,56 +141,6 @@ const struct command store_command_backup = {
 	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = backup,
-};
-
-static void
-print_lost(void *context, uint64_t begin, uint64_t end, const char *reason)
-{
-	(void)context;
-	command_clear_line();
-	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
-	    end - begin, reason);
-}
-
-static int
-recover(const struct call *call)
-{
-	struct recover_options options = { .from = call->operands[0],
-		.dest = call->operands[1],
-		.uuid = call->values['s'],
-		.watch = *call->store.watch,
-		.lost = print_lost };
-	struct recover_report report;
-	enum fault fault = recover_store(&options, &report);
-
-	command_unwatch();
-	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped; no store was made", options.dest);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
-	printf("%s: store %s: %" PRIu64 " plants of store %s", options.dest,
-	    report.store, report.plants, report.from);
-	if (report.later > 0)
-		printf("; %" PRIu64 " records of ids that stand twice are "
-		       "in " RECOVER_LATER_NAME,
-		    report.later);
-	if (report.lost_ranges == 0)
-		printf("; everything was readable\n");
-	else
-		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
-		       " places\n",
-		    report.lost_bytes, report.bytes, report.lost_ranges);
-	return report.lost_ranges + report.later == 0 ? EX_OK : EX_DATAERR;
-}
-
-const struct command store_command_recover = {
-	.name = "recover",
-	.summary = "make a new store of what a damaged one still has",
-	.usage = recover_usage,
-	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
-	    COMMAND_HELP },
-	.operands = { 2, 2 },
-	.run = recover,
 };
 
 static const char schema_usage[] =

@@ -267,13 +267,27 @@ def backup_again(tools: Tools, store: Store, environment: dict[str, str]) -> Out
 INIT = by_command("init", "DEST")
 
 
-def init_again(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+def salvage(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+    """What is there after a kill is complete."""
+    outcome = by_command("recover", "STORE", "DEST", lines=of_copy)(tools, store, environment)
+    if outcome.status >= 0 or not (dest_of(store) / JOURNAL_NAME).exists():
+        return outcome
+    ids = [plant["id"] for plant in read_journal(dest_of(store) / JOURNAL_NAME)]
+    wrong = "" if ids == list(EARLIER) else f"a kill has left a store with {ids}"
+    return dataclasses.replace(outcome, wrong=wrong)
+
+
+def whole_or_none(make: Run) -> Run:
     """Where no store was made, it can be made; it is whole in any case."""
-    if not (dest_of(store) / JOURNAL_NAME).exists():
-        outcome = INIT(tools, store, environment)
-        if outcome.status:
-            return outcome
-    return by_command("verify", "DEST")(tools, store, environment)
+
+    def again(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
+        if not (dest_of(store) / JOURNAL_NAME).exists():
+            outcome = make(tools, store, environment)
+            if outcome.status:
+                return outcome
+        return by_command("verify", "DEST")(tools, store, environment)
+
+    return again
 
 
 def check_with_url(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
@@ -383,7 +397,8 @@ OPERATIONS = [
     Operation("a long life after a boot", [three, cleanly_closed, of_another_boot], by_driver),
     Operation("a backup", [three], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
-    Operation("an empty store", [three], INIT, init_again),
+    Operation("an empty store", [three], INIT, whole_or_none(INIT)),
+    Operation("a salvage", [three], salvage, whole_or_none(salvage)),
     Operation("a token added", [], add_token),
     Operation("a token revoked", [other_token], revoke_token),
 ]
@@ -399,7 +414,6 @@ COMMANDS = [
     Operation("an import", [three], by_import),
     Operation("a count", [three], by_command("stats")),
     Operation("a check", [three], by_command("check")),
-    Operation("a salvage", [three], by_command("recover", "STORE", "DEST", lines=of_copy)),
 ]
 
 # Of its own it has allocations only.

@@ -42,17 +42,16 @@ enum plant_fault {
  * is filled.  Of several faults, return the first in the order of the
  * enumeration; `plant` is then as it was.  Any thread.
  *
- * plant_answer_len(plant), plant_answer(plant, buf):
- * Return the length of the answer, {"name":"..","tag":".."}; write the answer,
- * without a terminating NUL.
+ * plant_answer(plant, buf):
+ * Write the answer, {"name":"..","tag":".."}, without a NUL, and return its
+ * length, which is less than that of the text.
  *
  * plant_done(plant):
  * Free the text of plant_read.  A zeroed plant is fine.
  */
 enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
     struct json_error *error);
-size_t plant_answer_len(const struct plant *plant);
-void plant_answer(const struct plant *plant, char *buf);
+size_t plant_answer(const struct plant *plant, char *buf);
 void plant_done(struct plant *plant);
 
 #endif

@@ -7,20 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "2026-11-21T07:21:00.123Z", without a terminating NUL. */
+/* "2026-11-21T07:21:00.123Z", without a NUL. */
 #define TIMESTAMP_LEN 24
-/* "2026-11-21T07:21:00Z", likewise. */
-#define TIMESTAMP_SECONDS_LEN 20
+/* The conversion of printf for such a time as "2026-11-21T07:21:00Z". */
+#define TIMESTAMP_SECONDS "%.19sZ"
 
 /*
- * timestamp_print(ms, text), timestamp_print_seconds(ms, text):
+ * timestamp_print(ms, text):
  * Write the time `ms`, in milliseconds since 1970-01-01T00:00:00Z, as
- * TIMESTAMP_LEN bytes; without the milliseconds, and with a terminating NUL.  A
- * time outside the years 0000 to 9999 is clamped.
+ * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
  */
 void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
-void timestamp_print_seconds(
-    int64_t ms, char text[static TIMESTAMP_SECONDS_LEN + 1]);
 
 /*
  * timestamp_read(text, len, ms):

@@ -274,8 +274,7 @@ print_body(const struct api *api, const struct api_call *call, char *body)
 	}
 	if (call->page == API_HEALTH)
 		return (size_t)sprintf(body, "{\"status\":\"ok\"}");
-	plant_answer(&call->plant, body);
-	return plant_answer_len(&call->plant);
+	return plant_answer(&call->plant, body);
 }
 
 static void

@@ -116,10 +116,13 @@ run_list(const char *file)
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
 		bool expired = token->expires && token->expires_ms <= at_ms;
-		char expires[TIMESTAMP_SECONDS_LEN + 1] = "never";
+		char at[TIMESTAMP_LEN], expires[TIMESTAMP_LEN] = "never";
 
-		if (token->expires)
-			timestamp_print_seconds(token->expires_ms, expires);
+		if (token->expires) {
+			timestamp_print(token->expires_ms, at);
+			snprintf(
+			    expires, sizeof(expires), TIMESTAMP_SECONDS, at);
+		}
 		printf("%-*s  %-20s  %s%s\n", width, token->name, expires,
 		    token->created[0] == '\0' ? "-" : token->created,
 		    expired ? "  expired" : "");

@@ -682,8 +682,7 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
 	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
-	char expires[TIMESTAMP_SECONDS_LEN + 3] = " ";
-	char created[TIMESTAMP_SECONDS_LEN + 1];
+	char expires[TIMESTAMP_LEN] = "", created[TIMESTAMP_LEN];
 	char made[TOKENS_TOKEN_LEN + 2]; /* with room for the padding */
 	enum fault fault;
 
@@ -694,13 +693,12 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	}
 	for (size_t i = 0; i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	if (expires_ms != NULL) {
-		timestamp_print_seconds(*expires_ms, expires + 1);
-		strcat(expires, " ");
-	}
-	timestamp_print_seconds(clock_ms(CLOCK_REALTIME), created);
-	snprintf(line, sizeof line, "%s %s%s# created %s\n", name, hex, expires,
-	    created);
+	if (expires_ms != NULL)
+		timestamp_print(*expires_ms, expires);
+	timestamp_print(clock_ms(CLOCK_REALTIME), created);
+	snprintf(line, sizeof line,
+	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", name, hex,
+	    expires, expires_ms != NULL ? "Z " : "", created);
 	fault = edit(path, name, line);
 	if (fault == FAULT_NONE)
 		memcpy(token, made, TOKENS_TOKEN_LEN + 1);

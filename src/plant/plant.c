@@ -125,20 +125,14 @@ plant_read(
  * brace in the comma's place.
  */
 size_t
-plant_answer_len(const struct plant *plant)
-{
-	const char *comma = memchr(plant->text, ',', plant->len);
-
-	return plant->len - (size_t)(comma - plant->text);
-}
-
-void
 plant_answer(const struct plant *plant, char *buf)
 {
-	size_t len = plant_answer_len(plant);
+	const char *comma = memchr(plant->text, ',', plant->len);
+	size_t len = plant->len - (size_t)(comma - plant->text);
 
+	memcpy(buf, comma, len);
 	buf[0] = '{';
-	memcpy(buf + 1, plant->text + plant->len - len + 1, len - 1);
+	return len;
 }
 
 void

@@ -90,16 +90,6 @@ timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN])
 	print_digits(text + PARTS_LEN + 1, 3, in_day % 1000);
 }
 
-void
-timestamp_print_seconds(int64_t ms, char text[static TIMESTAMP_SECONDS_LEN + 1])
-{
-	char whole[TIMESTAMP_LEN];
-
-	timestamp_print(ms, whole);
-	memcpy(text, whole, PARTS_LEN);
-	strcpy(text + PARTS_LEN, "Z");
-}
-
 static bool
 is_digit(char c)
 {

@@ -13,14 +13,11 @@
  * anything is logged.
  *
  * cgi_serve(config):
- * Answer the request.  Return 0; a status of sysexits.h if the token file or
- * the store cannot be used, logged, and the answer is an error.
- *
- * cgi_refuse():
- * Answer that the service cannot start, for a reason that is logged already.
+ * Answer the request; if `config` is NULL, that the service cannot start.
+ * Return 0; a status of sysexits.h if the token file or the store cannot be
+ * used, logged, and the answer is an error.
  */
 void cgi_begin(void);
 int cgi_serve(const struct config *config);
-void cgi_refuse(void);
 
 #endif

@@ -135,15 +135,23 @@ use_store(
 int
 cgi_serve(const struct config *config)
 {
+	const char *form = getenv("PLANT_STORE_STATUS");
+	/* The settings are invalid; only this one shapes the error. */
+	const struct config invalid = {
+		.contract_status = form != NULL && strcmp(form, "contract") == 0
+	};
 	/* The body, up to one byte too long; later the whole answer. */
 	static char
 	    buf[RESPONSE_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX];
-	struct api api = { .config = config };
+	struct api api = { 0 };
 	struct api_call call;
 	struct store *store = NULL;
 	enum fault fault;
 	int status = EX_OK;
 
+	if (config == NULL)
+		config = &invalid;
+	api.config = config;
 	/* errno reports a server that has gone, or a limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
@@ -180,16 +188,4 @@ cgi_serve(const struct config *config)
 	plant_done(&call.plant);
 	tokens_close(api.tokens);
 	return status;
-}
-
-void
-cgi_refuse(void)
-{
-	const char *status = getenv("PLANT_STORE_STATUS");
-	/* The settings are invalid; only this one shapes the error. */
-	const struct config config = { .contract_status =
-					   status != NULL &&
-					   strcmp(status, "contract") == 0 };
-
-	cgi_serve(&config);
 }

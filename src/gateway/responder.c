@@ -86,7 +86,7 @@ main(int argc, char **argv)
 	forbid_core();
 	if (config_read(&config) != FAULT_NONE) {
 		if (as_cgi)
-			cgi_refuse();
+			(void)cgi_serve(NULL);
 		return EX_CONFIG;
 	}
 	log_set_level(config.log_level);

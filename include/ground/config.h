@@ -19,7 +19,7 @@
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
 
-/* Between two origins of that list. */
+/* What stands between two origins. */
 #define CONFIG_SEPARATORS " ,"
 
 struct config {

@@ -30,7 +30,7 @@ struct request {
 	const char *transfer_encoding;
 	/* These are "" if they occur twice. */
 	const char *id, *origin, *preflight_method;
-	/* Of `plant-store check`: no header of a client gets this name. */
+	/* `plant-store check` sets it; no client's header gets this name. */
 	const char *check;
 };
 

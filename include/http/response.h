@@ -16,7 +16,7 @@
 /* A message with all its quotes escaped still leaves room for the head. */
 #define RESPONSE_MESSAGE_MAX 512
 
-/* What an answer has in its head, whatever the request ends with. */
+/* What every answer has in its head. */
 struct response_head {
 	char id[REQUEST_ID_MAX + 1]; /* of the request: X-Request-Id */
 	const char *origin; /* an allowed one, for CORS, until the answer is

@@ -159,7 +159,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	head->no_store = call->page == API_HEALTH || call->page == API_METRICS;
 	if (call->page == API_METRICS)
 		head->type = "text/plain; version=0.0.4; charset=utf-8";
-	/* A monitor reads the status. */
+	/* A monitor reads the status, so the contract's 400 does not apply. */
 	head->contract =
 	    api->config->contract_status && call->page != API_HEALTH;
 	if (call->page == API_HEALTH)

@@ -52,7 +52,7 @@ print_family(char *at, const char *name, const char *type, const char *help)
 			name, help, name, type);
 }
 
-/* All, since a rate needs the 0 before the first of them. */
+/* Print every row: a rate needs the 0 before the first answer. */
 static char *
 print_answers(char *at, const struct config *config)
 {
@@ -119,7 +119,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
 	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
-		/* Two are of this process, which by command has neither. */
+		/* A command has no connections and no health. */
 		uint64_t n =
 		    row->place == METRICS_CONNECTIONS ? metrics_connections
 		    : row->place == METRICS_HEALTHY   ? metrics_healthy

@@ -52,15 +52,15 @@ static const char usage[] =
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
 #define TOKEN_MAX 4096
-/* Room for some hundred thousand plants. */
+/* Some hundred thousand plants have room in it. */
 #define FREE_MIB_MIN 64
-/* One is made each night. */
+/* A backup is made each night. */
 #define BACKUP_HOURS_MAX 48
 /* A service that is just being started may read a long journal first. */
 #define ANSWER_S 15
 /* More than heads and the body of an Error. */
 #define ANSWER_MAX 4096
-/* Of a service that could store a plant. */
+/* The answer of a service that could store a plant. */
 #define OK "{\"status\":\"ok\"}"
 
 struct check {
@@ -127,11 +127,11 @@ check_file(struct check *check, const char *name, uid_t owner)
 		    "chown -R --reference=%s %s",
 		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
-		 errno != EROFS) /* reported of the directory */
+		 errno != EROFS) /* of the directory, which is reported */
 		report_errno(check, path, "cannot be written");
 }
 
-/* The directory: its rights, its names and its room. */
+/* Check the directory: its rights, its names and its room. */
 static enum fault
 check_directory(struct check *check)
 {
@@ -190,7 +190,7 @@ print_journal(struct check *check)
 	return fault;
 }
 
-/* How old it is.  A new store has none yet, which is no fault. */
+/* Check the last backup's age.  That a new store has none is no fault. */
 static void
 check_backup(struct check *check)
 {
@@ -261,7 +261,7 @@ report_mode(
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Whether it is the group of a web server's user, or has one as a member. */
+/* Whether this is the group of a web server's user, or such a user is in it. */
 static bool
 is_of_web_server(gid_t id)
 {
@@ -299,7 +299,7 @@ check_access(struct check *check, const char *path)
 		    path, (uintmax_t)st.st_gid, path);
 }
 
-/* Whether the service answers there, and its web server can get there. */
+/* Check that the service answers there, and that a web server gets there. */
 static void
 check_socket(struct check *check, const char *path)
 {
@@ -351,8 +351,8 @@ check_socket(struct check *check, const char *path)
 }
 
 /*
- * Tokens and store, as the service's user where root can become that: for good,
- * so this comes last on the machine.
+ * Check tokens and store, as root with the rights of the service's user.  Root
+ * cannot return from these, so this comes last on the machine.
  */
 static void
 check_files(struct check *check)
@@ -379,7 +379,7 @@ check_files(struct check *check)
 		    user->pw_name);
 }
 
-/* A password in the file, of a URL or of keywords, that others can read. */
+/* Report a password, of a URL or a keyword, in a file that others can read. */
 static void
 check_password(struct check *check)
 {
@@ -454,7 +454,7 @@ run(const struct call *call)
 		return command_usage_error(
 		    call, "--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
-		/* Not shown, and read from the terminal itself. */
+		/* On a terminal it is not shown. */
 		token = isatty(STDIN_FILENO)
 			    ? getpass("Token: ")
 			    : fgets(line, (int)sizeof(line), stdin);

@@ -20,7 +20,7 @@
 
 #define GO_ON (-1)
 
-/* How often progress is shown, in a terminal's line and in a file. */
+/* Between two reports of progress, on a terminal and in a file. */
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
@@ -30,7 +30,7 @@ static struct {
 	const char *what, *at_end;
 	bool shown, terminal;
 	int64_t began_ms, next_ms;
-	uint64_t first; /* done at the first step: a rate counts from here */
+	uint64_t first; /* done at the first step, where the rate begins */
 } progress;
 
 int
@@ -124,8 +124,8 @@ read_arguments(struct call *call, int argc, char **argv)
 }
 
 /*
- * The settings of the machine, and the store's directory: of --dir, or what
- * stands for it, or the settings.
+ * Read the settings of the machine, and find the store's directory: that of
+ * --dir, of what stands for it, or of the settings.
  */
 static int
 read_dir(struct call *call)
@@ -159,7 +159,7 @@ read_dir(struct call *call)
 	return EX_USAGE;
 }
 
-/* --by, --format and --full.  GO_ON, or the status to end with. */
+/* Check --by, --format and --full.  GO_ON, or the status to end with. */
 static int
 read_values(struct call *call)
 {
@@ -239,7 +239,7 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 	if (total > done && left_s > 0 && left_s < 1e5)
 		snprintf(left, sizeof(left), "  %d:%02d left", (int)left_s / 60,
 		    (int)left_s % 60);
-	/* In one write; nothing can be done about one that fails. */
+	/* One write, whose failure changes nothing. */
 	dprintf(STDERR_FILENO, "%s%s %s  %.1f MB/s%s%s",
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, share,
 	    rate / 1e6, left, progress.terminal ? "\033[K" : "\n");
@@ -247,7 +247,7 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 	log_set_progress(progress.terminal);
 }
 
-/* Of a watch: show progress when it is time, and go on until a signal. */
+/* The watch: show progress when it is due; false after a signal. */
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
@@ -277,7 +277,7 @@ static void
 set_stop_signals(void (*handler)(int))
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	/* Reads are to be broken off, so without SA_RESTART. */
+	/* Without SA_RESTART, so that a signal ends a read. */
 	struct sigaction before, action = { .sa_handler = handler };
 
 	sigfillset(&action.sa_mask);
@@ -295,7 +295,7 @@ command_watch(const struct call *call, const char *what)
 	progress.what = what;
 	progress.at_end = call->command->at_end;
 	progress.terminal = isatty(STDERR_FILENO);
-	/* Short work shows nothing, nor does what has no end. */
+	/* Short work shows no progress, nor does work without an end. */
 	bool shown = call->values['q'] == NULL && call->values['w'] == NULL;
 	if (shown && call->values['p'] != NULL)
 		progress.next_ms = 1;
@@ -314,7 +314,7 @@ command_clear_line(void)
 void
 command_unwatch(void)
 {
-	/* Once stopped, all that is left is to clean up and end. */
+	/* After a signal, a second one must not stop the cleaning up. */
 	if (stopped_by == 0)
 		set_stop_signals(SIG_DFL);
 	command_clear_line();

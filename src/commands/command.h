@@ -38,7 +38,7 @@ struct command {
 	const char *usage; /* --help adds the lines of the common options */
 	struct option options[17]; /* the last is nameless */
 	char dir_alias; /* the option, or ' ' for the operand, as --dir */
-	bool negative_operands; /* "-5" is an operand and no option */
+	bool negative_operands; /* "-5" is an operand, not an option */
 	const char *instead;    /* what serves a database; NULL: this does */
 	const char *at_end;     /* progress when all is read but not yet on the
 				   disk; NULL: as before */
@@ -58,11 +58,11 @@ enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
 /* One call of it. */
 struct call {
 	const struct command *command;
-	/* Of the options that were given, "" of those without a value. */
+	/* Of the options given; "" for one without a value. */
 	const char *values[128];
-	/* Of --format, else by the suffix of -o FILE or of the operand. */
+	/* By --format, or by the suffix of -o FILE or of the operand. */
 	enum format format;
-	/* If it has the option --dir.  Its watch is that of command_watch. */
+	/* Set if the command has --dir.  Its watch is command_watch's. */
 	struct store_options store;
 	char **operands;
 	int operands_n;

@@ -21,7 +21,7 @@
 #define CHECK_LEN 10 /* a space, eight digits, newline */
 #define LINE_BYTES (sizeof(BEGIN) + STORE_CURSOR_MAX + CHECK_LEN)
 
-/* Nobody's link is followed, and no FIFO waited for. */
+/* No link is followed, and no FIFO waited for. */
 #define FLAGS (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 static enum fault
@@ -67,7 +67,7 @@ read_place(struct cursor *cursor)
 	return FAULT_DAMAGED;
 }
 
-/* By the lock, what is there was left by a process that is dead. */
+/* Under the lock, a FILE.new can only be a dead process's. */
 static int
 begin_next(struct cursor *cursor)
 {
@@ -136,7 +136,7 @@ cursor_save(struct cursor *cursor, const char *place)
 	return FAULT_NONE;
 }
 
-/* The end of the process gives the lock back, after what is removed here. */
+/* The lock lasts until the process ends, so beyond the removal of FILE.new. */
 void
 cursor_close(struct cursor *cursor)
 {

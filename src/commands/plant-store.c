@@ -84,7 +84,7 @@ main(int argc, char **argv)
 {
 	/* A reader that went away is an error to report, not a silent end. */
 	signal(SIGPIPE, SIG_IGN);
-	/* Nor a limit on files, which would leave what was begun. */
+	/* So is a limit on files: the signal would leave files half made. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();

@@ -34,7 +34,7 @@
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
 #define STATUS_MISSING 1
-/* How long a signal, or a plant that is followed, may wait. */
+/* The longest that a signal, or a plant to follow, waits. */
 #define WAIT_MS 250
 
 /*
@@ -46,8 +46,8 @@ static struct {
 	const char *path; /* NULL: stdout */
 	char *temporary;  /* the file's name until it is complete */
 	int fd;
-	bool replace;     /* a file that is there; else it is an error */
-	bool terminal;    /* so control characters are escaped, as \u001b */
+	bool replace;  /* a file that is there, which is an error without it */
+	bool terminal; /* so control characters are escaped, as \u001b */
 	enum fault fault; /* once there is one, nothing more is written */
 	size_t used;
 	/* Larger made it no faster. */
@@ -78,7 +78,7 @@ open_file(const char *path, bool replace)
 	output.replace = replace;
 	output.fd = -1;
 	if (lstat(path, &st) == 0) {
-		if (!S_ISREG(st.st_mode)) /* a device was not meant */
+		if (!S_ISREG(st.st_mode)) /* nobody means a device */
 			why = "is no regular file; name another, or redirect "
 			      "stdout to it";
 		else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
@@ -92,7 +92,7 @@ open_file(const char *path, bool replace)
 		log_error("%s: %s", path, why);
 		return FAULT_OUTPUT;
 	}
-	/* Of mode 0600: plants are nobody else's business. */
+	/* Its mode is 0600: plants are nobody else's business. */
 	if (asprintf(&output.temporary, "%s.XXXXXX", path) < 0)
 		output.temporary = NULL;
 	else
@@ -108,7 +108,7 @@ flush_output(void)
 
 	while (output.used > 0 && output.fault == FAULT_NONE) {
 		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
-		/* A signal just before a write that waits would be missed. */
+		/* A write that waits would miss a signal just before it. */
 		ssize_t n = poll(&ready, 1, WAIT_MS) > 0
 				? write(output.fd, text, output.used)
 				: 0;
@@ -117,7 +117,7 @@ flush_output(void)
 			text += n;
 			output.used -= (size_t)n;
 		}
-		/* Others may have left a pipe that does not block. */
+		/* Another process may have made the pipe non-blocking. */
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			output.fault =
 			    fail_output("cannot write", FAULT_FAILED);
@@ -190,7 +190,7 @@ put(const char *text, size_t len)
 		}
 }
 
-/* `full`: when it was stored, by which token, and what. */
+/* `full`: with the time and the token's name around the plant. */
 static void
 put_json(const struct record *record, bool full)
 {
@@ -221,7 +221,7 @@ finish_output(void)
 	if (renamed < 0)
 		return fail_output("cannot give it its name", FAULT_OUTPUT);
 	output.fd = -1;
-	/* The name is on the disk when its directory is. */
+	/* The name is durable once its directory is synced. */
 	dir =
 	    open(dirname(output.temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return dir >= 0 && fsync(dir) == 0
@@ -287,7 +287,7 @@ run_get(const struct call *call)
 	}
 	command_unwatch();
 	store_reader_close(reader);
-	/* What was found is given whatever ended the search, but a signal. */
+	/* What was found is printed, except after a signal. */
 	enum fault written =
 	    fault != FAULT_STOPPED ? finish_output() : FAULT_NONE;
 	if (fault == FAULT_NONE)
@@ -307,8 +307,8 @@ const struct command query_command_get = {
 };
 
 /*
- * After the plants of a reader, or some of them: the fault, which may be that
- * of opening it, or what ended the reading.  `where` is what was read.
+ * End the reading of plants.  Return the first fault: of opening the reader, of
+ * the caller, or of the reading.  `where` names what was read.
  */
 static enum fault
 end_reading(
@@ -347,7 +347,7 @@ static const char export_usage[] =
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-/* A place is saved at least once a second; that is two syncs. */
+/* Between two savings of a place; each costs two syncs. */
 #define SAVE_MS 250
 
 /* One call of export. */
@@ -358,7 +358,7 @@ struct export
 	uint64_t limit;
 	struct store_reader *reader;
 	struct cursor cursor;
-	char place[STORE_CURSOR_MAX]; /* behind what was put out; or "" */
+	char place[STORE_CURSOR_MAX]; /* behind the last plant written; or "" */
 	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
 	uint64_t plants;            /* put out */
@@ -366,7 +366,7 @@ struct export
 	int64_t nul_id;             /* the first of them */
 };
 
-/* No tag is an empty field, an empty string "" in quotes. */
+/* An absent tag is an empty field, an empty one is "" in quotes. */
 static void
 put_csv(const struct record *record, struct export *export)
 {
@@ -417,7 +417,7 @@ export_plant(struct export *export, const struct record *record)
 	return output.fault;
 }
 
-/* Where stdout is a file, a place must not be on the disk before the plants. */
+/* Save the place, after what precedes it: stdout may be a file. */
 static enum fault
 save(struct export *export)
 {
@@ -430,7 +430,7 @@ save(struct export *export)
 	return cursor_save(&export->cursor, export->place);
 }
 
-/* Write what was put out; `before`: the last plant read is not part of it. */
+/* Flush the output.  `before`: the last plant read is not part of it. */
 static enum fault
 deliver(struct export *export, bool before)
 {
@@ -467,7 +467,7 @@ read_plants(struct export *export)
 	return fault;
 }
 
-/* Until a signal, which is no fault.  What then is not written comes again. */
+/* Follow until a signal.  Plants not written by then come again. */
 static enum fault
 follow(struct export *export)
 {
@@ -478,7 +478,7 @@ follow(struct export *export)
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
-		/* A database that is away: what it gave goes out. */
+		/* If the database is away, write what it gave. */
 		if (fault == FAULT_NONE || fault == FAULT_BUSY)
 			fault = deliver(export, false);
 		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
@@ -494,7 +494,7 @@ follow(struct export *export)
 	return fault != FAULT_STOPPED ? fault : saved;
 }
 
-/* What goes with what.  EX_OK, or EX_USAGE. */
+/* Check which options stand together.  EX_OK, or EX_USAGE. */
 static int
 check_export(struct export *export)
 {
@@ -522,7 +522,7 @@ check_export(struct export *export)
 	return EX_OK;
 }
 
-/* The cursor and FILE, so that neither fails late, and then the store. */
+/* Open the cursor and FILE, so that neither fails late, then the store. */
 static enum fault
 open_export(struct export *export, const char *since)
 {
@@ -692,7 +692,7 @@ static struct {
 	const char *separator;
 } printer = { .separator = "{" };
 
-/* A text, which may be empty, or for NULL a number. */
+/* Print a text, which may be empty; or, if it is NULL, a number. */
 static void
 print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
@@ -713,7 +713,7 @@ print_figure(void *context, const char *name, const char *text, uint64_t number)
 	printer.separator = ",";
 }
 
-/* Where a store in files is, and when it was backed up. */
+/* Print where a store in files is, and when it was backed up. */
 static void
 print_place(const char *dir)
 {
@@ -721,7 +721,7 @@ print_place(const char *dir)
 	char at[TIMESTAMP_LEN + 1];
 	int64_t ms = metrics_backup_ms(dir);
 
-	/* Escaped in any case: a terminal obeys control characters. */
+	/* Escaped in both forms: a terminal obeys control characters. */
 	text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] = '\0';
 	timestamp_print(ms, at);
 	print_figure(NULL, "directory", text + 1, 0);

@@ -19,7 +19,7 @@
 #define MINUTE_MS INT64_C(60000)
 /* 9999-12-31T23:59:59Z, the last that RFC 3339 can write. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
-/* Nine digits of days are far beyond that, and far from overflow. */
+/* Nine digits of days exceed that, and do not overflow. */
 #define DURATION_DIGITS_MAX 9
 
 static const char usage[] =

@@ -61,7 +61,7 @@ send_request(const struct target *target, const struct request *request,
 	struct curl_slist content = { type, NULL };
 	struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
-	/* What has no room ends the transfer. */
+	/* A longer body ends the transfer. */
 	FILE *body = fmemopen(answer->body, BODY_MAX, "w");
 	curl_off_t connect_us = 0;
 	char *location = NULL, quote[2];
@@ -77,7 +77,7 @@ send_request(const struct target *target, const struct request *request,
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, target->url);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	/* A proxy of the environment would be given the token. */
+	/* A proxy of the environment would see the token. */
 	if (target->loopback)
 		curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers);
@@ -98,7 +98,7 @@ send_request(const struct target *target, const struct request *request,
 	/* An answer may come before all of the body was sent. */
 	answer->failure = answer->status == 0 ? code : CURLE_OK;
 	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-	/* The time counts from the end of TLS's handshake. */
+	/* It is set at the end of TLS's handshake only. */
 	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR;
 	if (request->header != NULL &&
 	    curl_easy_header(curl, request->header, 0, CURLH_HEADER, -1,
@@ -265,7 +265,7 @@ judge_failure(const struct answer *answer)
 		   : "is the web server running, and the URL right?";
 }
 
-/* Whether the service answers the request as expected; if not, log why. */
+/* Check that the service answers the request as expected; if not, log why. */
 static bool
 expect(const struct target *target, const struct request *request)
 {
@@ -353,7 +353,7 @@ url_check(
 		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
 	struct target target = { .token = token, .answers = answers };
-	/* The last two are about the limit. */
+	/* The last two test the limit. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);
 	static char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
@@ -377,7 +377,7 @@ url_check(
 		    expect(&target, &requests[i]))
 			continue;
 		wrong++;
-		/* The ones behind it would fail for the same reason. */
+		/* The next ones would fail for the same reason. */
 		if (requests[i].expected == HTTP_ID_MISSING)
 			break;
 	}

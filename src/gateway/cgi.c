@@ -31,7 +31,7 @@ may_retry(int fd, short event)
 	return errno == EINTR;
 }
 
-/* Read up to `len` bytes; `*whole`: without an error. */
+/* Read up to `len` bytes.  `*whole`: no error ended the reading. */
 static size_t
 read_up_to(char *buf, size_t len, bool *whole)
 {

@@ -65,7 +65,7 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 	if (n <= 0)
 		return n < 0 && errno == EAGAIN ? 0 : -1;
 	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
-	/* Behind a full buffer may be bytes that epoll reports no more. */
+	/* Bytes behind a full buffer would be reported by no event. */
 	c->last = used < (size_t)n || (size_t)n == size;
 	return (ssize_t)used;
 }
@@ -104,7 +104,7 @@ connection_receive(
 	c->begun = true;
 	if (c->frame.state != FCGI_FRAME_MORE)
 		return statuses[c->frame.state];
-	/* What was only peeked at comes again. */
+	/* The peeked bytes are read again. */
 	memset(&c->frame, 0, sizeof(c->frame));
 	c->spool = memfd_create("request", MFD_CLOEXEC);
 	/* Without a spool the rest may still fit into the socket's buffer. */

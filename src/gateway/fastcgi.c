@@ -23,7 +23,7 @@ fastcgi_begin(struct fastcgi *fastcgi, int fd)
 	FCGX_Detach(request);
 	if (FCGX_Accept_r(request) < 0)
 		return NULL;
-	/* A head that breaks off between two pairs is no error to it. */
+	/* The library accepts a head that breaks off between two pairs. */
 	if (FCGX_GetError(request->in) != 0) {
 		FCGX_Free(request, 1);
 		return NULL;

@@ -92,7 +92,7 @@ struct reactor {
 	int epoll, status;
 	bool draining;
 	int64_t now_ms, drain_until_ms, listen_at_ms, idle_at_ms, warn_at_ms;
-	int64_t alone_us;      /* when a round of one plant ended; 0: of more */
+	int64_t alone_us;      /* when a round of one plant ended, or 0 */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
 	size_t npending, pending_max;
@@ -402,7 +402,7 @@ begin_drain(struct reactor *r)
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + DRAIN_TIMEOUT_MS;
 	stop_listening(r, NEVER);
-	/* An arrival that woke this reactor would wake no other. */
+	/* An arrival that woke this reactor wakes no other one. */
 	accept_connections(r);
 	r->listen_at_ms = NEVER;
 	for (c = r->kept.first; c != NULL; c = next) {
@@ -457,7 +457,7 @@ handle_events(struct reactor *r, int timeout_ms)
 		else
 			handle_event(r, mark, events[i].events);
 	}
-	/* At the end: it frees connections that may be among the events. */
+	/* Last: it frees connections that may be among the events. */
 	if (stop)
 		begin_drain(r);
 	return 0;
@@ -590,7 +590,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->framed = malloc(fcgi_frame_answer_len(API_ANSWER_MAX(config)));
 	r->body = malloc(API_ANSWER_MAX(config));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
-	/* Edge-triggered: reported once. */
+	/* Edge-triggered, so it is reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||
 	    r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
 	    start_thread(r) < 0) {

@@ -60,8 +60,8 @@ open_up(int rules, const char *dir, uint64_t access)
 }
 
 /*
- * The directory of the token file.  `store`, if there is one, is where
- * everything is allowed.
+ * Allow reading in the token file's directory.  Warn if the rules allow more
+ * there: below `store`, where writing is allowed, or in the root.
  */
 static void
 open_tokens(int rules, const char *path, const char *store)
@@ -80,7 +80,7 @@ open_tokens(int rules, const char *path, const char *store)
 		    dir, dir[1] == '\0' ? "read all" : "write to it");
 }
 
-/* For libpq, the resolver and the module (engine.c). */
+/* Allow reading what libpq, the resolver and the module need. */
 static void
 open_for_database(int rules)
 {
@@ -144,7 +144,7 @@ close_calls(bool database)
 {
 	const scmp_datum_t self = (scmp_datum_t)getpid();
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
-	/* s390 has the stack before the flags. */
+	/* The flags are clone's first argument, on s390 the second. */
 	const unsigned flags = seccomp_arch_native() == SCMP_ARCH_S390X;
 	int failed = allow(filter, allowed);
 

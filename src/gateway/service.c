@@ -191,7 +191,7 @@ service_run(const struct config *config)
 	int status = prepare_listener();
 	if (status != EX_OK)
 		return status;
-	/* The sandbox ends root's right to the files of others. */
+	/* In the sandbox root has no right to the files of others. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
 		log_error("%s: belongs to user %u, and this is root; run the "
@@ -202,7 +202,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return fault_status(fault);
-	/* First, so that the start fails if it may not read a file of libpq. */
+	/* First: a file of libpq that it forbids fails the start. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

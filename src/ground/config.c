@@ -10,7 +10,7 @@
 
 #define BODY_BYTES_MIN 64
 #define PREFIX "PLANT_STORE_"
-/* A line in the file of settings is longer than any path. */
+/* Of a line in the file of settings; a path is shorter. */
 #define LINE_BYTES_MAX 8192
 #define BLANKS " \t\r\n"
 
@@ -228,7 +228,7 @@ is_named(const char *text, const char *name)
 	return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
-/* Its setting; or COUNT, with a warning if it looks like one. */
+/* Return the text's setting; or COUNT, with a warning if it begins as one. */
 static int
 find_setting(const char *text)
 {
@@ -236,7 +236,7 @@ find_setting(const char *text)
 
 	while (i < COUNT && !is_named(text, settings[i].name))
 		i++;
-	/* Two are of the programs: plant-store-start passes its own on. */
+	/* Two such names are no settings; plant-store-start passes one on. */
 	if (i == COUNT && strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
 	    !is_named(text, PREFIX "RESPONDER") &&
 	    !is_named(text, CONFIG_FILE_VARIABLE))
@@ -263,7 +263,7 @@ config_is_given(void)
 	return given;
 }
 
-/* Use a line of the file, but not for what is `kept`.  Whether it is one. */
+/* Use a line, but not for a setting that is `kept`.  Whether it is valid. */
 static bool
 use_line(char *line, const bool kept[static COUNT])
 {
@@ -334,7 +334,7 @@ config_use_file(const char *only, bool named)
 				    : fault_remedy(errno));
 		return fault_of(errno);
 	}
-	/* Who may write to it could have root use any file. */
+	/* A user who can write to it could have root use any file. */
 	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
 	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
 		log_error("%s: another user than root can write to it, so root "

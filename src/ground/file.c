@@ -23,7 +23,7 @@
 /* The page cache drops whole pages, of up to 2 MiB. */
 #define PAGE_BYTES_MAX ((uint64_t)2 << 20)
 #define PAGE_BYTES_MIN 4096
-/* Mapped at once. */
+/* The most that is mapped at once. */
 #define MAP_BYTES ((size_t)16 << 20)
 /* A program that reads the file holds a page for microseconds. */
 #define FORGET_TIMEOUT_MS 1000
@@ -187,7 +187,7 @@ file_forget(int dir, int fd, uint64_t from, uint64_t size)
 bool
 file_is_written(int fd)
 {
-	/* Behind all pages it waits for none. */
+	/* There are no pages behind this, so it waits for none. */
 	const off_t behind = INT64_MAX / 2;
 
 	return sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) ==
@@ -255,7 +255,7 @@ file_make_dir(const char *path)
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	bool made = mkdir(path, 0700) == 0;
 	int dir = made || errno == EEXIST ? open(path, flags) : -1;
-	/* It is durable once the directory that names it is synced. */
+	/* A new directory is durable once its parent is synced. */
 	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
 
 	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
@@ -280,7 +280,7 @@ file_become_owner(const char *path, uid_t owner)
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
 		why = "is a link of another user";
 	else if (stat(path, &st) < 0) {
-		/* Who opens it reports what is wrong. */
+		/* The caller opens it next, and reports what is wrong. */
 		if (errno != ENOENT || stat(dirname(parent), &st) < 0)
 			return FAULT_NONE;
 		if (st.st_uid == 0 && owner != 0)

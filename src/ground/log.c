@@ -21,7 +21,7 @@ static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
 static bool progress_shown, as_json;
-static char about[128]; /* a member for every line */
+static char about[128]; /* of the request: a member of every line */
 
 /*
  * Whether stderr is the stream to the journal whose device and inode systemd
@@ -128,7 +128,7 @@ log_members(enum log_level level, const char *message, const char *members)
 	char text[sizeof(clear) - 1 + LINE_BYTES_MAX], time[TIMESTAMP_LEN];
 	char *at = mempcpy(text, clear, sizeof(clear) - 1);
 	char *start = progress_shown ? text : at;
-	/* The message alone may be too long, and it alone is cut. */
+	/* Only the message can be too long, so only it is cut. */
 	char *end = at + LINE_BYTES_MAX - strlen("\n");
 	int errno_before = errno;
 

@@ -39,7 +39,7 @@ _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
 _Atomic uint64_t metrics_healthy = METRICS_UNKNOWN;
 
-/* A page of the file cannot be had: go on without it. */
+/* Go on without the file if a page of it cannot be read. */
 static void
 handle_bus(int number, siginfo_t *info, void *context)
 {
@@ -53,7 +53,7 @@ handle_bus(int number, siginfo_t *info, void *context)
 		sigaction(SIGBUS, &before, NULL);
 }
 
-/* The file, which is allocated first; NULL with errno. */
+/* Allocate and map the file; NULL with errno. */
 static struct file *
 map_file(const char *path, int flags)
 {

@@ -36,7 +36,7 @@ pairs_done(struct pairs *pairs)
 	errno = error;
 }
 
-/* In the directory, unless its file system has no files without a name. */
+/* Open an unnamed file; in /var/tmp, where the directory can have none. */
 static int
 open_unnamed(int dir)
 {
@@ -54,7 +54,7 @@ open_unnamed(int dir)
 	return fd;
 }
 
-/* Written, not mapped: a full disk then is an error and no signal. */
+/* Written, not mapped: a full disk is an error then, not a signal. */
 static int
 flush(struct pairs *pairs)
 {
@@ -85,7 +85,7 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/* Quicksort; the larger part by the loop, so that the stack stays small. */
+/* Quicksort; it calls itself for the smaller part, so the stack stays small. */
 static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {

@@ -16,7 +16,7 @@
 #include "ground/config.h"
 
 #define JSON_TYPE "application/json"
-/* So many variables, the first, must not occur twice. */
+/* The first variables of the table, which must not occur twice. */
 #define ONCE 8
 
 static char id_prefix[18];

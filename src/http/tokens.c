@@ -288,7 +288,7 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* One byte more than allowed shows that there is more; and a NUL. */
+	/* One byte shows that the file is too large, one is for the NUL. */
 	set->text = malloc(TOKENS_FILE_BYTES_MAX + 2);
 	if (set->text != NULL)
 		len =
@@ -313,7 +313,7 @@ read_file(struct set *set, int fd)
 	return fault;
 }
 
-/* The directory of the file that has this path. */
+/* Check the rights of this file's directory. */
 static enum fault
 check_directory(struct set *set, const char *path)
 {
@@ -343,7 +343,7 @@ read_set(struct set *set)
 	char real[PATH_MAX];
 	int fd;
 
-	/* Who can write where a link leads can replace the file, too. */
+	/* A user who can write where a link leads can replace the file. */
 	if (fault == FAULT_NONE && realpath(set->path, real) != NULL)
 		fault = check_directory(set, real);
 	if (fault != FAULT_NONE)
@@ -407,7 +407,7 @@ tokens_warning(const struct tokens *tokens)
 	return tokens->set.notice[0] == '\0' ? NULL : tokens->set.notice;
 }
 
-/* The change time notes each change of text, owner and mode. */
+/* The change time shows each change of text, owner and mode. */
 static void
 refresh(struct tokens *tokens)
 {
@@ -437,7 +437,7 @@ refresh(struct tokens *tokens)
 		free_set(set);
 		*set = read;
 	}
-	/* The disk, or the directory's rights, can be mended unseen. */
+	/* A mended disk or directory leaves no mark on the file. */
 	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
 	if (news && fault != FAULT_NONE)
 		log_error("%s; until then the tokens of the last good file "

@@ -61,7 +61,7 @@ end_record(struct fcgi_frame *f)
 	if (f->type != TYPE_PARAMS || !empty)
 		return true;
 	f->params_ended = true;
-	/* Not within a length, a name or a value. */
+	/* The parameters end outside a length, a name and a value. */
 	return f->length_bytes == 0 && !f->value_next && f->pair_left == 0;
 }
 
@@ -86,7 +86,7 @@ pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 			f->length = byte & 0x7f;
 		else
 			f->length = f->length << 8 | byte;
-		/* The last one of four, or the only one. */
+		/* Neither the last byte of four nor the only one. */
 		if (++f->length_bytes < 4 &&
 		    (f->length_bytes > 1 || (byte & 0x80) != 0))
 			continue;

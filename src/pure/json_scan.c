@@ -37,7 +37,7 @@ fail_truncated(struct scan *scan)
 	    "the text ends before the object does");
 }
 
-/* The byte at the cursor, outside a string, is not what the grammar wants. */
+/* Fail at the cursor, outside a string: wrong UTF-8 or a wrong character. */
 static int
 fail_expected(struct scan *scan, const char *reason)
 {
@@ -322,7 +322,7 @@ json_int64(const char *text, size_t len, int64_t *value)
 	for (size_t i = negative; i < len; i++)
 		if (!is_digit(text[i]))
 			return JSON_INT_NOT_INTEGER;
-	/* Downwards, because int64 reaches one further there. */
+	/* Count downwards: int64 reaches one further there. */
 	for (size_t i = negative; i < len; i++)
 		if (__builtin_mul_overflow(number, 10, &number) ||
 		    __builtin_sub_overflow(number, text[i] - '0', &number))

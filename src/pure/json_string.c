@@ -21,7 +21,7 @@ plain_run(const char *text, size_t len)
 #ifdef __SSE2__
 	for (; len - i >= sizeof(__m128i); i += sizeof(__m128i)) {
 		__m128i block = _mm_loadu_si128((const void *)(text + i));
-		/* Signed: the bytes above 0x7f are below 0x20 too. */
+		/* Compared as signed, the bytes above 0x7f are below 0x20. */
 		__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
 		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
 		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
@@ -92,7 +92,7 @@ escape_unicode(const char *text, size_t len, struct json_escape *escape)
 			return escape_fault(
 			    escape, i, "expected a hexadecimal digit");
 		unit = unit << 4 | hex_value(text[i]);
-		/* Low surrogates are DC00 to DFFF: not first, and second. */
+		/* Low surrogates, DC00 to DFFF, come second only. */
 		if ((i == 3 && unit >> 2 == 0x37) || (i == 8 && unit != 0xd) ||
 		    (i == 9 && unit >> 2 != 0x37))
 			return escape_fault(escape, i, lone);

@@ -56,7 +56,7 @@ days_from_date(const int64_t date[static DAY + 1])
 static void
 date_from_days(int64_t days, int64_t date[static DAY + 1])
 {
-	/* Not too early: the mean year has 365.2425 days. */
+	/* This year or a later one: a year has 365.2425 days. */
 	date[YEAR] = (days - DAYS_MIN) * 400 / DAYS_PER_ERA + 1;
 	date[MONTH] = date[DAY] = 1;
 	while (days_from_date(date) > days)

@@ -4,8 +4,10 @@
 The package is built, checked with lintian, and installed, used, upgraded, removed
 and purged in a new root directory, whose only packages are Debian's essential ones,
 apt, and what the package itself depends on.  All that is started or mounted there is
-in namespaces which end with this test, however it ends.  With --long also from and
-back to the package of 0.1.0, and the test that the package has for autopkgtest.
+in namespaces which end with this test, however it ends.  In another such directory
+systemd runs, and deploy/README.md is followed, command by command.  With --long also
+from and back to the package of 0.1.0, and the test that the package has for
+autopkgtest.
 """
 
 import concurrent.futures
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lib_service import (
     JOURNAL_NAME,
@@ -608,6 +610,162 @@ def check_fresh(tally: Tally, chroot: Chroot, store: pathlib.Path) -> None:
                 cgi.stdout)
 
 
+# --- The page, with systemd ------------------------------------------------------
+
+# In namespaces of its own: the directory becomes the root, and systemd its first
+# process.  What of /proc is the machine's cannot be written.
+BOOT = """
+set -e
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount --bind proc/sys proc/sys
+mount -o remount,ro,bind proc/sys
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=755 run run
+mount -t tmpfs -o mode=755 dev dev
+for node in null zero full random urandom tty; do
+	touch dev/$node
+	mount --bind /dev/$node dev/$node
+done
+ln -s pts/ptmx dev/ptmx
+ip link set lo up
+pivot_root . mnt
+umount -l /mnt
+exec env -i container=other /lib/systemd/systemd --unit=basic.target --log-target=journal
+"""
+# Its control group is of its own, too, or it would take over ours.
+INTO_GROUP = """echo $$ >"$1/cgroup.procs" && exec unshare --mount --pid --net --uts --ipc \
+	--cgroup --fork --kill-child -- sh -c "$2" sh "$3" """
+CERTIFICATE = """
+openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=plants.example \
+	-addext subjectAltName=DNS:plants.example \
+	-keyout /etc/nginx/key.pem -out /etc/nginx/certificate.pem
+cp /etc/nginx/certificate.pem /usr/local/share/ca-certificates/plants.crt
+update-ca-certificates
+echo 127.0.0.1 plants.example >>/etc/hosts
+"""
+# For scripts/packages, where there is no network.
+APT_GET = """#!/bin/sh
+[ "$1" = update ] || exec /usr/bin/apt-get install -y --no-install-recommends lighttpd
+"""
+# Of what is not there, or was not asked for.
+COMPLAINT = re.compile("does not exist|error:|Failed to|timer is a disabled")
+Shell = Callable[..., subprocess.CompletedProcess]
+
+
+@contextlib.contextmanager
+def booted(chroot: Chroot) -> Iterator[Shell]:
+    """systemd, until the end; runs scripts beside it."""
+    mount = re.search(r"^\S+ (\S+) cgroup2 ", pathlib.Path("/proc/mounts").read_text(), re.M)
+    ours = re.search(r"^0::(.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.M)
+    group = pathlib.Path(f"{mount[1]}{ours[1]}/plant-store-{os.getpid()}")
+    group.mkdir()
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "sh", "-c", INTO_GROUP, "sh", group, BOOT,
+         chroot.root], stdin=subprocess.DEVNULL)
+
+    def shell(script: str, given: str = "") -> subprocess.CompletedProcess:
+        enter = ["nsenter", "--all", "--target", str(children_of(process.pid)[0])]
+        return subprocess.run([*enter, "bash", "-ec", script], env=chroot.environment,
+                              input=given, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=STEP_S)
+
+    def runs() -> bool:
+        return bool(children_of(process.pid)) and (
+            shell("systemctl is-system-running").stdout == "running\n")
+
+    try:
+        if not wait_until(runs):
+            raise RuntimeError("systemd does not start")
+        yield shell
+    finally:
+        process.kill()
+        process.wait()
+        for folder in sorted(group.rglob("*/"), reverse=True) + [group]:
+            wait_until(lambda: not (folder / "cgroup.procs").read_text())
+            folder.rmdir()
+
+
+def make_page_root(fresh: concurrent.futures.Future, root: pathlib.Path) -> Chroot:
+    chroot = Chroot(root)
+    needed("cp", "-a", fresh.result(), root)
+    chroot.apt("install systemd apt-listchanges ca-certificates curl openssl")
+    return chroot
+
+
+def check_page(
+    tally: Tally, chroot: Chroot, package: pathlib.Path, newer: pathlib.Path
+) -> None:
+    """deploy/README.md, from its first command to its last."""
+    debs = chroot.path("work/build/deb")
+    debs.mkdir(parents=True)
+    shutil.copy(package, debs)
+    shutil.copytree(TOP / "scripts", chroot.path("work/scripts"))
+    chroot.path("work/bin").mkdir()
+    chroot.path("work/bin/apt-get").write_text(APT_GET)
+    chroot.path("work/bin/apt-get").chmod(0o755)
+    chroot.needed("apt-get install -y --download-only lighttpd nginx /work/build/deb/*.deb")
+    chroot.path("usr/sbin/policy-rc.d").unlink()
+    page = (TOP / "deploy/README.md").read_text()
+    commands = {
+        section.partition("\n")[0]: "\n".join(re.findall("^    (.*)$", section, re.M))
+        for section in re.split("^## ", page, flags=re.M) if "\n    " in section
+    }
+    # The package is built already.
+    commands["Install"] = commands["Install"].partition("make deb\n")[2]
+    with booted(chroot) as shell:
+
+        def step(title: str, given: str = "") -> str:
+            done = shell("cd /work\n" + commands.pop(title), given)
+            well = done.returncode == 0 and not COMPLAINT.search(done.stdout)
+            tally.check(well, f"the page: {title}", done.stdout)
+            return done.stdout
+
+        def create(number: int, name: str) -> str:
+            plant = json.dumps({"id": number, "name": name})
+            return shell(
+                f"curl -s -o /dev/null -w '%{{http_code}}' https://plants.example/plants"
+                f" -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json'"
+                f" -d '{plant}'").stdout
+
+        done = shell("PATH=/work/bin:$PATH /work/scripts/packages run\n"
+                     "! systemctl is-enabled lighttpd && ! systemctl is-active lighttpd")
+        well = done.returncode == 0 and done.stdout.endswith("\ndisabled\ninactive\n")
+        well = well and not COMPLAINT.search(done.stdout)
+        tally.check(well, "scripts/packages: a server is installed, not started",
+                    done.stdout)
+        step("Install")
+        token = step("A token for each client").strip()
+        shell(CERTIFICATE)
+        step("nginx with TLS")
+        step("Check", token)
+        answers = [create(1, "Fern")]
+        step("Back up")
+        answers += [create(2, "Ivy")]
+        step("Restore")
+        # What came after the backup is gone.
+        answers += [create(1, "Fern"), create(1, "Ivy"), create(2, "Moss")]
+        tally.check(answers == ["200", "200", "200", "409", "200"],
+                    "the page: plants are stored, backed up and restored", answers)
+        for old in debs.iterdir():
+            old.unlink()
+        shutil.copy(newer, debs)
+        shown = step("Upgrade")
+        news = re.search(r"Before you upgrade\n\n\* (.{40})",
+                         (TOP / "CHANGELOG.md").read_text())[1]
+        tally.check(f"plant-store ({version()}+1)" in shown and news in shown,
+                    "the page: apt shows the news of an upgrade", shown)
+        step("Move the data")
+        shown = step("Watch")
+        answers = [create(1, "Ivy"), create(2, "Moss"), create(3, "Fern")]
+        tally.check(answers == ["409", "200", "200"] and "\nplants           2\n" in shown
+                    and chroot.path("srv/plants").exists(),
+                    "the page: the data is moved", (answers, shown))
+        tally.check(not commands, "the page: each command is run", commands)
+
+
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:
     build = pathlib.Path(build_dir).resolve()
     build.mkdir(parents=True, exist_ok=True)
@@ -616,6 +774,7 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
         work = pathlib.Path(name)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             fresh = pool.submit(make_root, work) if os.geteuid() == 0 else None
+            paged = fresh and pool.submit(make_page_root, fresh, work / "page-root")
             with tally.part("make install and uninstall"):
                 check_install(tally, build, work)
             lap("make install and uninstall")
@@ -642,6 +801,9 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
             lap("a fresh root")
         with tally.part("the package's life"):
             check_life(tally, chroot, package, newer)
+        with tally.part("the page"):
+            check_page(tally, paged.result(), package, newer)
+        lap("the page")
         if not long:
             return
         with tally.part("the package of 0.1.0"):

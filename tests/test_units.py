@@ -34,7 +34,6 @@ from lib_service import (
     listens,
     main,
     new_plant,
-    passed_on,
     read_journal,
     stop_process,
     temporary_store,
@@ -461,48 +460,6 @@ def check_backup_calls(tally: Tally, build: str) -> None:
                     (done, again, refused))
 
 
-# --- The user and the token file ---------------------------------------------
-
-
-def check_user(tally: Tally, build: str) -> None:
-    sentence = "the user, and a token file that it may read but not write"
-    if os.geteuid() != 0:
-        tally.skip(sentence, "only root can make them")
-        return
-    with tempfile.TemporaryDirectory(prefix="plant-store-") as folder:
-        root = pathlib.Path(folder)
-        for kind in ("sysusers.d", "tmpfiles.d"):
-            shutil.copytree(DEPLOY / kind, root / "usr/lib" / kind)
-        create = ("systemd-tmpfiles", f"--root={root}", "--create")
-        (root / "etc").mkdir()
-        done = output_of("systemd-sysusers", f"--root={root}")
-        passwd = (root / "etc/passwd").read_text()
-        found = re.search(
-            r"^plant-store:[^:]*:(\d+):(\d+):.*/nologin$", passwd, re.MULTILINE
-        )
-        if not tally.check(bool(found), "sysusers.d makes the user", done.stdout):
-            return
-        done = output_of(*create)
-        tokens = root / "etc/plant-store/tokens"
-        wanted = (0, int(found[2]), 0o640)
-        state = owner_and_mode(tokens)
-        well = state == wanted and not tokens.read_bytes()
-        tally.check(well, "tmpfiles.d makes the token file, empty", (state, done))
-        command = (pathlib.Path(build).resolve() / "plant-store", "token", "add")
-        done = output_of(*command, "one", "--file", tokens, env=passed_on())
-        state = owner_and_mode(tokens)
-        well = done.returncode == 0 and state == wanted
-        tally.check(well, "a token that root adds leaves it to the group", state)
-        output_of(*create)
-        kept = tokens.read_text().startswith("one ")
-        tally.check(kept, "the next boot keeps the tokens")
-
-
-def owner_and_mode(path: pathlib.Path) -> tuple[int, int, int]:
-    state = path.stat()
-    return state.st_uid, state.st_gid, state.st_mode & 0o7777
-
-
 # --- Without systemd ---------------------------------------------------------
 
 
@@ -727,10 +684,6 @@ def scenario(tally: Tally, build: str) -> None:
     else:
         tally.skip("systemd's judgement", "systemd-analyze is not installed")
         parts = ()
-    if shutil.which("systemd-tmpfiles") and shutil.which("systemd-sysusers"):
-        parts += (check_user,)
-    else:
-        tally.skip("the user and the token file", "systemd is not installed")
     backups = (check_backups, check_backup_full_disk)
     with tally.part("agreement"):
         check_agreement(tally)

@@ -139,7 +139,8 @@ TOKEN = f"token=$({block('plant-store token add').strip()} | token_of)\n"
 def own_user() -> str:
     """User, store and token, of systemd's tools; the directory's rights are shown."""
     step = block("systemd-sysusers").replace("systemd-tmpfiles --create", '"${create[@]}"')
-    return f"{step.strip()} >/dev/null 2>&1 || true\n{SHOW}{INIT}{TOKEN}"
+    boot = '"${create[@]}" >/dev/null 2>&1 || true\n'  # the next one keeps the token
+    return f"{step.strip()} >/dev/null 2>&1 || true\n{SHOW}{INIT}{TOKEN}{boot}"
 
 
 def service(base_path: str = "") -> str:

@@ -106,20 +106,6 @@ STORE_TEST(room_that_a_kill_left_is_no_torn_end)
 	expect_logged(fixture, "torn", 0);
 }
 
-STORE_TEST(a_torn_end_is_cut_off_by_the_next_commit)
-{
-	for (int long_lived = 0; long_lived < 2; long_lived++) {
-		struct store *store = fixture_open(fixture, long_lived);
-
-		fixture_create(store, 1 + 2 * long_lived);
-		fixture_forge(fixture, 9, NULL, 30);
-		fixture_create(store, 2 + 2 * long_lived);
-		store_close(store);
-		expect_logged(fixture, "torn", 1U + (unsigned)long_lived);
-	}
-	expect_plants(fixture, 4);
-}
-
 STORE_TEST(a_torn_end_is_not_cut_when_it_cannot_be_kept)
 {
 	size_t size;
@@ -343,14 +329,6 @@ expect_index_equal(const struct fixture *fixture)
 {
 	assert_int_equal(
 	    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
-}
-
-/* What the file index/boot has. */
-static bool
-is_marked(const struct fixture *fixture, const char *boot)
-{
-	return strncmp(fixture_read(fixture, "index/boot").at, boot,
-		   strlen(boot)) == 0;
 }
 
 static void
@@ -597,20 +575,6 @@ STORE_TEST(an_index_whose_reading_ends_the_process_may_be_removed)
 		assert_true(in_child(just_open, fixture) > 128);
 	fixture_remove_index(fixture);
 	expect_plants(fixture, 5);
-}
-
-STORE_TEST(a_clean_close_is_trusted_until_the_next_transaction)
-{
-	fixture_make_store(fixture, true, 1, 5);
-	assert_true(is_marked(fixture, "clean "));
-	struct store *store = fixture_open(fixture, true);
-	expect_logged(fixture, "building it", 0);
-	assert_false(is_marked(fixture, "clean "));
-	store_close(store);
-	assert_true(is_marked(fixture, "clean "));
-	/* A process that stores one plant does not sync the index. */
-	store_close(fixture_open(fixture, false));
-	assert_false(is_marked(fixture, "clean "));
 }
 
 /* Pages may be lost of which nobody is told a second time. */

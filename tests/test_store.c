@@ -178,23 +178,6 @@ STORE_TEST(the_watermark_is_what_was_synced_before_the_batch)
 	assert_int_equal(lines[8].safe, lines[8].offset);
 }
 
-STORE_TEST(two_handles_see_each_others_plants_at_once)
-{
-	struct store *one = fixture_open(fixture, true);
-	struct store *two = fixture_open(fixture, false);
-
-	for (int64_t id = 1; id <= 9; id++) {
-		struct store *other = id % 2 == 0 ? one : two;
-
-		fixture_create(id % 2 == 0 ? two : one, id);
-		expect_put(other, id, NULL, STORE_SAME);
-		expect_put(other, id, "other", STORE_CONFLICT);
-	}
-	store_close(one);
-	store_close(two);
-	expect_plants(fixture, 9);
-}
-
 /* One of several that store the same plants, each in another order. */
 struct rival {
 	const struct fixture *fixture;
@@ -743,19 +726,6 @@ STORE_TEST(room_is_written_ahead_and_trimmed_at_the_close)
 	store_close(one);
 	assert_true(fixture_size(fixture, JOURNAL_NAME) < 1000);
 	expect_plants(fixture, 3);
-}
-
-STORE_TEST(a_journal_of_another_store_than_the_index_is_refused)
-{
-	fixture_make_store(fixture, true, 1, 1);
-	fixture_remove(fixture, JOURNAL_NAME);
-	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
-	expect_refused(fixture, false, FAULT_SETUP);
-	expect_logged(fixture, "of another store", 1);
-	assert_true(fixture_exists(fixture, "index/data.mdb"));
-	fixture_remove_index(fixture);
-	fixture_remove(fixture, JOURNAL_END_NAME);
-	expect_plants(fixture, 0);
 }
 
 STORE_TEST(a_directory_without_a_journal_of_ours_is_refused)

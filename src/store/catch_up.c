@@ -1,10 +1,11 @@
 /*
- * catch_up: reading on.  See catch_up.h.
+ * catch_up: reads what follows in the journal.  See catch_up.h.
  *
- * Happy path: nothing is behind the place that the index covers, as one byte
- * shows.  Otherwise the lines of others are entered, read from the disk where
- * no process is known to have synced them.  Failure modes: a torn tail is kept
- * beside the journal and cut; damage refuses.
+ * Happy path: one byte shows that nothing follows what the index covers.
+ * Otherwise the lines of others are entered into the index; those that no
+ * process is known to have synced are read from the disk.  Failure modes: a
+ * torn tail is kept in a file beside the journal, and cut off; a damaged
+ * journal is refused.
  */
 #include "catch_up.h"
 
@@ -64,7 +65,7 @@ read_lines(struct store *store, struct reading *r)
 		   : FAULT_NONE;
 }
 
-/* The index gets what was read, and then covers the journal up to there. */
+/* Enter what was read into the index, which then covers the journal so far. */
 static enum fault
 enter_pairs(struct store *store, struct reading *r)
 {
@@ -126,7 +127,7 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
 		    journal->path);
-	/* A part of an index only takes room. */
+	/* A part of an index is of no use, and takes room. */
 	if (fault != FAULT_NONE && r->covered == 0)
 		index_discard(journal->dir);
 	/* Last, since a journal that is refused is left as it is. */
@@ -153,7 +154,7 @@ catch_up(struct store *store)
 		    journal->name, why);
 		return FAULT_FAILED;
 	}
-	/* A client gets its answer before a try that cannot succeed. */
+	/* Without room, answer at once: a start would take long and fail. */
 	if (store->index == NULL)
 		fault = catch_up_has_room(store, 0) ? catch_up_start(store)
 						    : FAULT_FULL;
@@ -161,13 +162,13 @@ catch_up(struct store *store)
 		fault = index_begin(store->index, &covered);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* It was synced before. */
+	/* What an index covers was synced before. */
 	if (journal->durable < covered.end)
 		journal->durable = covered.end;
 	/* What others have stored must still be there. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);
-	/* Whether a line, or a part of one, follows. */
+	/* A byte that is not blank is a line, or a part of one. */
 	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
 				       covered.end < journal->durable)) {
 		struct reading reading = { .covered = covered.end,
@@ -181,7 +182,7 @@ catch_up(struct store *store)
 	return fault;
 }
 
-/* Why there is no index that can be used. */
+/* Log why the index is built. */
 static void
 log_build(const struct journal *journal, enum index_state state)
 {
@@ -191,7 +192,7 @@ log_build(const struct journal *journal, enum index_state state)
 		    journal->path, index_words[state].text, journal->size);
 }
 
-/* Open the index, or make a new one, which covers nothing; in a transaction. */
+/* Open the index, or make one that covers nothing; begin a transaction. */
 static enum fault
 open_index(struct store *store, struct position *covered)
 {

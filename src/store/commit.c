@@ -1,20 +1,18 @@
 /*
- * commit: the file engine: the life of an open store, and its commits.  See
- * engine.h and store/store.h.
+ * commit: the file engine.  See store/store.h and store/engine.h.
  *
- * Opening takes the journal's lock, opens the index and reads on from where it
- * ends (catch_up.h).  It never makes a store: a directory without one may be a
- * file system that is not mounted, and an empty store would accept stored ids
- * again.
+ * Opening locks the journal, opens the index and reads on from where it ends
+ * (catch_up.h).  It never makes a store: a directory without one may be a file
+ * system that is not mounted, and an empty store would accept stored ids again.
  *
- * A commit, under the lock: read on what others appended, enter each id into an
- * index transaction, which finds the repeats, append the new plants with one
- * write, sync once: the results are good.  store_finish commits the index and
- * gives the lock back.
- * Failure modes: no room, everything is taken back; a failed write or sync,
- * this process ends, and the next one reads from the disk what is there; a
- * failed commit of the index, the plants are stored and the next catch-up
- * enters them.
+ * A commit, under the lock: read what others have appended; enter each id into
+ * an index transaction, which finds the repeats; append the new plants with one
+ * write; sync once.  Then the results are good, and store_finish commits the
+ * index and unlocks.
+ * Failure modes: without room, the batch is rolled back.  After a failed write
+ * or sync this process ends, and the next one reads from the disk what is
+ * there.  After a failed commit of the index the plants are stored, and the
+ * next catch-up enters them.
  */
 #include "catch_up.h"
 
@@ -36,12 +34,12 @@
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
 
-/* Where there is no journal: version 1.0.0 may have renamed it. */
+/* There is no journal: version 1.0.0 may have renamed it, or it is a fault. */
 static enum fault
 find_journal(struct journal *journal, int64_t deadline_ms)
 {
 	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
-		/* Another process may have been first. */
+		/* Another process may have given it its name back. */
 		if (journal_exists(journal, JOURNAL_NAME))
 			return FAULT_NONE;
 		if (journal_exists(journal, "index") ||
@@ -55,7 +53,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 			    journal->path, journal->path);
 		return FAULT_SETUP;
 	}
-	/* Version 1.0.0 may be copying it: what it has copied would count. */
+	/* Version 1.0.0 holds this lock while it copies the journal. */
 	enum fault fault = journal_lock_dir(journal, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
@@ -86,7 +84,7 @@ store_init(const char *path)
 	return fault;
 }
 
-/* The journal that belongs here, locked. */
+/* Open and lock the journal that has the name while it is locked. */
 static enum fault
 open_journal(struct journal *journal, const char *path)
 {
@@ -108,7 +106,7 @@ open_journal(struct journal *journal, const char *path)
 		}
 		if (fault != FAULT_NONE)
 			return fault;
-		/* Made just now, or renamed while we waited for the lock. */
+		/* It was made just now, or renamed while we waited. */
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
@@ -151,7 +149,7 @@ open_store(const struct store_options *options, enum fault *fault)
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
-	/* A service answers, and starts again once there is room. */
+	/* Without room a service answers 503, and starts again later. */
 	if (*fault == FAULT_NONE ||
 	    (*fault == FAULT_FULL && store->long_lived)) {
 		if (uncounted != 0 && store->long_lived)
@@ -168,7 +166,7 @@ open_store(const struct store_options *options, enum fault *fault)
 	return NULL;
 }
 
-/* Whether the record at `offset`, or in the batch, says the same. */
+/* Compare the item with the record at `offset`, of the journal or the batch. */
 static enum fault
 compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 {
@@ -205,7 +203,7 @@ compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 	return FAULT_NONE;
 }
 
-/* Encode the record behind the batch. */
+/* Encode the record at the end of the batch. */
 static void
 put_line(struct store *store, struct record *record)
 {
@@ -293,7 +291,7 @@ write_batch(struct store *store)
 	return fault;
 }
 
-/* The index transaction ends with the batch that is durable now, if any. */
+/* Commit the index with the batch, if one was written. */
 static void
 enter_batch(struct store *store)
 {
@@ -303,7 +301,7 @@ enter_batch(struct store *store)
 	store->at = store->end;
 	metrics[METRICS_STORE_BYTES] = store->at.end;
 	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
-	/* Else the plants are stored, and the next catch-up enters them. */
+	/* If that fails, the next catch-up enters the plants. */
 	if (index_commit(store->index, &store->at) != FAULT_NONE)
 		return;
 	if (store->journal.full)
@@ -322,7 +320,7 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/* As many as one append may hold, `*some`; enter_batch is next. */
+/* Commit as many plants, `*some`, as one append may hold, but the index. */
 static enum fault
 commit_some(
     struct store *store, struct store_item *items, size_t n, size_t *some)
@@ -352,7 +350,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		fault = commit_some(store, items, n, &some);
 		if (fault == FAULT_NONE)
 			continue;
-		/* Where it is full, a plant stored before may still pass. */
+		/* On a full disk, repeats among the others still succeed. */
 		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
 		if (fault == FAULT_FULL)
 			fault = FAULT_NONE;
@@ -383,8 +381,9 @@ append_closing(struct store *store)
 }
 
 /*
- * Lock the mutex, whatever the result, and the journal, by one deadline.  A
- * thread that kept the mutex from try to try would let another wait for two.
+ * Lock the mutex, whatever the result, and the journal, by one deadline.  The
+ * mutex is free between two tries: otherwise a second thread would wait for two
+ * deadlines.
  */
 static enum fault
 lock_mutex_and_file(struct store *store, int timeout_ms)
@@ -393,7 +392,6 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 	long pause_ns = 0;
 	enum fault fault;
 
-	/* Another thread may have the mutex during the pause. */
 	for (;; journal_back_off(&pause_ns)) {
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
@@ -410,7 +408,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 	}
 }
 
-/* A fault that the next start must mend ends this one. */
+/* A fault that only another start can mend ends this process. */
 static void
 note_fault(struct store *store, enum fault fault)
 {
@@ -418,7 +416,7 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-/* finish unlocks the mutex and the journal. */
+/* It leaves the mutex and the journal locked, for finish. */
 static int
 commit(struct store *store, struct store_item *items, size_t n)
 {
@@ -440,13 +438,13 @@ finish(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-/* For a plant, and for what the index may need. */
+/* Whether there is room for a plant, and for what the index may need. */
 static bool
 has_room(const struct store *store)
 {
 	if (!catch_up_has_room(store, 0))
 		return false;
-	/* Else what was refused, or is about to be, is tried. */
+	/* With less, or after a write was refused, try an allocation. */
 	if (!store->journal.full && catch_up_has_room(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
@@ -460,7 +458,7 @@ has_room(const struct store *store)
 static enum store_result
 is_ready(struct store *store)
 {
-	/* During a commit, what was found last. */
+	/* During a commit, the last result. */
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return store->ready;
 	store->ready = store->failed || journal_check(&store->journal,
@@ -497,7 +495,7 @@ close_store(struct store *store)
 {
 	bool clean = false;
 
-	/* After a request a line would cost the next one a sync. */
+	/* A closing line after each request would cost a sync. */
 	if (!store->long_lived || store->index == NULL) {
 		free_store(store, false);
 		return;
@@ -509,13 +507,13 @@ close_store(struct store *store)
 		if (!store->failed)
 			clean = catch_up(store) == FAULT_NONE;
 		if (clean) {
-			/* Room ahead is of no use now. */
+			/* Nobody needs the room ahead now. */
 			if (store->journal.size > store->at.end)
 				journal_cut(&store->journal, store->at.end);
 			index_abort(store->index);
 		}
 	}
-	/* Closing the journal gives its lock back, after the index. */
+	/* Closing the journal unlocks it, after the index is closed. */
 	pthread_mutex_unlock(&store->mutex);
 	free_store(store, clean);
 }

@@ -102,7 +102,7 @@ system_error(const struct index *index, int error)
 	struct statvfs fs;
 	int fd;
 
-	/* LMDB says EIO also of a write that fell short on a full disk. */
+	/* LMDB reports a short write, as on a full disk, as EIO. */
 	if (error == EIO && index->env != NULL &&
 	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
 	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
@@ -116,7 +116,7 @@ system_error(const struct index *index, int error)
 	return error < 0 || error == EINVAL ? -1 : error;
 }
 
-/* Have it used by nobody who opens it from now on, nor what it has seen. */
+/* From now on, nobody who opens it uses it or what it has seen. */
 static void
 disbelieve(int dir)
 {
@@ -132,10 +132,10 @@ index_damaged(struct index *index)
 
 	if (index->use == INDEX_READ)
 		return FAULT_DAMAGED;
-	/* Nobody else may be told of it, so nobody may use it from here on. */
+	/* The kernel may report a lost page to this process alone. */
 	if (current)
 		disbelieve(journal->dir);
-	/* Save its end first; a mark that is higher, or another's, stays. */
+	/* Save its end before deleting it.  A higher end mark stays. */
 	if (end > 0 && journal_read_end(journal) == FAULT_NONE &&
 	    journal->durable == end)
 		journal_write_end(journal);
@@ -185,7 +185,7 @@ is_served(int dir)
 	return served;
 }
 
-/* Its id, or a question mark: then it equals no other. */
+/* The id of this boot; unknown, it begins with a question mark. */
 static const char *
 this_boot(void)
 {
@@ -224,8 +224,8 @@ is_whole(const struct index *index, const struct mark *mark)
 }
 
 /*
- * Whether its state can be read, which knows of the journal's end: what it says
- * was true, also where a later page is missing.
+ * Whether the state in it can be read for the journal's end, though its pages
+ * cannot be used: it was true once, even if a later page is missing.
  */
 static bool
 has_seen(const struct index *index, const struct mark *mark)
@@ -234,7 +234,7 @@ has_seen(const struct index *index, const struct mark *mark)
 	       (*mark->use == '\0' || is_of_this_file(index, mark));
 }
 
-/* Durable when it returns 0; else an errno value. */
+/* Write `index/boot`, durably.  0, or an errno value. */
 static int
 write_mark(const struct index *index, const char *boot)
 {
@@ -247,7 +247,7 @@ write_mark(const struct index *index, const char *boot)
 
 	memcpy(mark.boot, boot, BOOT_LEN);
 	memcpy(mark.uuid, index->journal->uuid, RECORD_UUID_LEN);
-	/* A request may take over what a service has open. */
+	/* A request that writes beside a service changes no `serve`. */
 	bool once = index->use == INDEX_ONCE && !is_served(index->journal->dir);
 	memcpy(mark.use, once ? "once  " : "serve ", 6);
 	memcpy(mark.file, index->file, FILE_ID_LEN);
@@ -272,7 +272,7 @@ get_state(struct index *index)
 	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
 }
 
-/* It ends the transaction. */
+/* Commit the transaction with its state; it ends in any case. */
 static int
 commit_state(struct index *index)
 {
@@ -287,7 +287,7 @@ commit_state(struct index *index)
 	return error;
 }
 
-/* A map that is large enough for the file and the transaction. */
+/* Begin a transaction, in a map that has room for it. */
 static int
 begin(struct index *index)
 {
@@ -317,7 +317,7 @@ new_index(struct journal *journal, enum index_use use)
 	index->journal = journal;
 	index->lock = -1;
 	index->use = use;
-	/* The sandbox hides it later. */
+	/* Read it now: the sandbox hides its file later. */
 	(void)this_boot();
 	return index;
 }
@@ -369,7 +369,7 @@ open_state(struct index *index)
 	return error;
 }
 
-/* Without it, a process with another boot id builds another index. */
+/* Show processes with another boot id, in containers, that it is served. */
 static void
 lock_mark(struct index *index)
 {
@@ -382,7 +382,7 @@ lock_mark(struct index *index)
 	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
-/* Into `view` the index, or why there is none that can be used. */
+/* Put the index into `view`, or why it cannot be used. */
 static enum fault
 find_index(
     struct index *index, const struct mark *mark, struct index_view *view)
@@ -395,7 +395,7 @@ find_index(
 			: MDB_NOTFOUND;
 	bool seen = false;
 
-	/* LMDB may make an empty file one, wait for a pipe, follow a link. */
+	/* LMDB would fill an empty file, wait for a pipe, follow a link. */
 	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
 	    file_identify(dir, DATA_NAME, index->file) == 0) {
 		if (is_whole(index, mark)) {
@@ -456,16 +456,16 @@ index_create(
 
 	if (index == NULL)
 		return journal_unwritten(journal, INDEX_NAME, errno);
-	/* Entries that stay would be taken for the new index's. */
+	/* Old entries would count as the new index's. */
 	if (unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT)
 		error = errno;
 	index_discard(dir);
-	/* With its name the journal's, which may be as new. */
+	/* This syncs the journal's name, too, which may be new. */
 	if (error == 0 &&
 	    ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
 		fsync(dir) < 0))
 		error = errno;
-	/* The mark names the file, and is there before its first page. */
+	/* The mark names the file, and is durable before a page is written. */
 	if (error == 0) {
 		fd = openat(dir, DATA_NAME,
 		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -502,7 +502,7 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 	return 0;
 }
 
-/* Others must learn, also after a crash, that pages may be unwritten again. */
+/* Note, durably, that pages may be missing on the disk from now on. */
 static int
 take_over(struct index *index)
 {

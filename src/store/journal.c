@@ -30,7 +30,7 @@
 #include "ground/metrics.h"
 #include "pure/crc32c.h"
 
-/* The first read of one record: a plant's line rarely is longer. */
+/* The first read of one record; few lines are longer. */
 #define LINE_BYTES 4096
 
 /* The end mark: uuid, offset and checksum, a space between, and a newline. */
@@ -41,8 +41,8 @@
 	"`index` and `" JOURNAL_END_NAME "` beside it first"
 
 /*
- * Pauses between tries for the lock: no delay behind a sync, and no load.  Many
- * processes that try often leave the holder no CPU.
+ * Pauses between tries for the lock: short next to a sync, and long enough that
+ * many processes that try leave the holder a CPU.
  */
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 500000L
@@ -270,8 +270,8 @@ try_lock(const struct journal *journal, short type)
 }
 
 /*
- * It tries again, since a blocking wait would need a signal to end it, and a
- * signal would break libfcgi's reads.
+ * This polls: a blocking wait needs a signal to end it, and a signal would
+ * break libfcgi's reads.
  */
 static enum fault
 lock(struct journal *journal, short type, int64_t deadline_ms)
@@ -393,7 +393,7 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		memset(buf + len, '\n', journal->room);
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
-	/* Less room than wished for does no harm; a part of a batch would. */
+	/* Some room may be missing, but nothing of the batch. */
 	if (n > 0)
 		done = (size_t)n;
 	if (done >= len || file_write_all(journal->fd, buf + done, len - done,
@@ -441,7 +441,7 @@ journal_cut(struct journal *journal, uint64_t end)
 	return FAULT_NONE;
 }
 
-/* `uuid` need not be one: what is encoded is compared. */
+/* `uuid` may be any 36 bytes; who reads a mark compares it with this. */
 static void
 encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
 {
@@ -556,7 +556,7 @@ journal_claim(struct journal *journal, const char *path)
 	journal->dir = file_make_dir(path);
 	if (journal->dir < 0)
 		return fault_report(path, "cannot make or open it");
-	/* Two may begin at once: the second finds the first one's store. */
+	/* Of two processes, the second then finds the first one's store. */
 	fault = journal_lock_dir(journal, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
@@ -570,7 +570,7 @@ journal_claim(struct journal *journal, const char *path)
 	return FAULT_NONE;
 }
 
-/* An empty file; what an interrupted try has left is removed. */
+/* Make an empty file in place of what an interrupted try has left. */
 static int
 open_new(struct journal *journal, const struct journal *home)
 {
@@ -620,8 +620,8 @@ journal_begin(struct journal *journal, const struct journal *home)
 }
 
 /*
- * Where the directory's sync fails, the name is taken back: nobody is told of a
- * store that is gone after a power cut.  The lock keeps others out until then.
+ * If the directory's sync fails, a new name is removed: a power cut could
+ * remove it, too.  Until then the lock keeps others from storing plants there.
  */
 enum fault
 journal_place(struct journal *journal, bool replace)

@@ -80,7 +80,7 @@ struct stamp {
 static struct {
 	bool keep_going, full;
 	struct store *store;
-	uint64_t created, same, conflicting, refused; /* lines */
+	uint64_t results[STORE_FAILED + 1], refused; /* lines */
 	int status; /* EX_OK, or why it is over, and the batch with it */
 
 	const char *name; /* of the file, in messages */
@@ -124,23 +124,20 @@ commit_batch(void)
 	import.n = import.bytes = 0;
 	if (n == 0)
 		return;
-	int failed = store_commit(import.store, import.items, n);
+	/* Where the store fails, a plant's result says so, too. */
+	(void)store_commit(import.store, import.items, n);
 	store_finish(import.store);
 	for (size_t i = 0; i < n; i++) {
 		struct entry *entry = &import.entries[i];
-		struct api_call call;
+		enum store_result result = import.items[i].result;
+		enum http_error error = api_error_of(result);
+		bool ends = result > STORE_CONFLICT && import.status == EX_OK;
 
-		api_stored(&call, import.items[i].result);
-		enum http_error error = call.failure.error;
-		bool ends = error != HTTP_OK && error != HTTP_CONFLICT &&
-			    import.status == EX_OK;
-		import.same += import.items[i].result == STORE_SAME;
-		import.created += import.items[i].result == STORE_CREATED;
-		import.conflicting += error == HTTP_CONFLICT;
+		import.results[result]++;
 		if (ends)
 			import.status =
-			    error == HTTP_STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
-		if (ends || error == HTTP_CONFLICT)
+			    result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
+		if (ends || result == STORE_CONFLICT)
 			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 				  ": %s%s",
 			    import.name, entry->line, errors_number(error),
@@ -150,8 +147,6 @@ commit_batch(void)
 				 : "");
 		plant_done(&entry->plant);
 	}
-	if (failed != 0 && import.status == EX_OK)
-		import.status = EX_IOERR;
 }
 
 /* Nothing more can be read; what was is stored. */
@@ -433,6 +428,12 @@ read_csv(void)
 		read_record(fields);
 }
 
+static uint64_t
+wrong_lines(void)
+{
+	return import.refused + import.results[STORE_CONFLICT];
+}
+
 /* Store the plants up to the end of the input, or to what ends it earlier. */
 static void
 store_lines(void)
@@ -443,10 +444,8 @@ store_lines(void)
 		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
 			? FORMAT_JSON_LINES
 			: FORMAT_CSV;
-	while (
-	    import.status == EX_OK &&
-	    (import.keep_going || import.refused + import.conflicting == 0) &&
-	    read_line()) {
+	while (import.status == EX_OK &&
+	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
 			refuse_error(too_large);
 			continue;
@@ -467,13 +466,13 @@ report(void)
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import.created, import.same, import.conflicting, import.refused,
-	    import.lines);
+	    import.results[STORE_CREATED], import.results[STORE_SAME],
+	    import.results[STORE_CONFLICT], import.refused, import.lines);
 	if (import.status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import.name, import.lines);
-	if (import.status != EX_OK || import.refused + import.conflicting == 0)
+	if (import.status != EX_OK || wrong_lines() == 0)
 		return import.status;
 	if (!import.keep_going)
 		log_error("%s: stopped at line %" PRIu64 "; correct the file, "
@@ -500,7 +499,7 @@ open_and_store(const struct call *call)
 	if (command_interrupted() != 0) {
 		store_close(import.store);
 		log_error("import: interrupted; nothing was imported");
-		return 128 + command_interrupted();
+		return command_fault(FAULT_STOPPED);
 	}
 	if (import.store == NULL)
 		return command_fault(fault);
@@ -526,7 +525,7 @@ open_input(const char *path)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import.fd < 0 || fstat(import.fd, &st) < 0) {
 		(void)fault_report(import.name, "cannot open");
-		return command_interrupted() != 0 ? 128 + command_interrupted()
+		return command_interrupted() != 0 ? command_fault(FAULT_STOPPED)
 						  : EX_NOINPUT;
 	}
 	if (S_ISREG(st.st_mode))

@@ -21,7 +21,7 @@ expect_next(struct store_reader *reader, int64_t id)
 {
 	struct record record;
 
-	assert_true(reader_next(reader, &record));
+	assert_true(journal_reader.next(reader, &record));
 	assert_int_equal(record.id, id);
 }
 
@@ -32,7 +32,7 @@ expect_end(struct store_reader *reader, enum fault fault)
 	struct record record;
 
 	for (int i = 0; i < 2; i++) {
-		assert_false(reader_next(reader, &record));
+		assert_false(journal_reader.next(reader, &record));
 		assert_int_equal(reader->fault, fault);
 	}
 }
@@ -50,7 +50,7 @@ expect_no_reader(const char *path, enum fault expected)
 {
 	enum fault fault = FAULT_NONE;
 
-	assert_null(reader_open(path, NULL, &fault));
+	assert_null(journal_reader_open(path, NULL, &fault));
 	assert_int_equal(fault, expected);
 }
 
@@ -58,10 +58,11 @@ static struct store_reader *
 open_reader(const struct fixture *fixture, const struct watch *watch)
 {
 	enum fault fault;
-	struct store_reader *reader = reader_open(fixture->path, watch, &fault);
+	struct store_reader *reader =
+	    journal_reader_open(fixture->path, watch, &fault);
 
 	if (reader == NULL)
-		fail_msg("reader_open gave the fault %d", (int)fault);
+		fail_msg("journal_reader_open gave the fault %d", (int)fault);
 	return reader;
 }
 
@@ -72,7 +73,7 @@ expect_all(const struct fixture *fixture, int64_t first, int64_t last)
 	struct store_reader *reader = open_reader(fixture, NULL);
 
 	expect_rest(reader, first, last);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
@@ -84,7 +85,7 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	expect_all(fixture, 1, 0);
 	fixture_make_store(fixture, true, 1, 3);
 	struct store_reader *reader = open_reader(fixture, NULL);
-	assert_true(reader_next(reader, &record));
+	assert_true(journal_reader.next(reader, &record));
 	struct plant plant = fixture_plant(1, NULL);
 	assert_int_equal(record.plant_len, plant.len);
 	assert_memory_equal(record.plant, plant.text, plant.len);
@@ -99,7 +100,7 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	assert_true(report.watermark > report.last_plant);
 	assert_int_equal(report.bytes, fixture_size(fixture, JOURNAL_NAME));
 	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 /* It was acknowledged, whatever is left of it. */
@@ -131,7 +132,7 @@ STORE_TEST(what_is_stored_after_the_end_was_found_is_left_out)
 	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 3);
 	expect_rest(reader, 1, 2);
-	reader_close(reader);
+	journal_reader_close(reader);
 	store_close(store);
 }
 
@@ -160,7 +161,7 @@ STORE_TEST(watch_is_called_for_each_mebibyte)
 	assert_true(steps.n >= size / (2 << 20));
 	assert_true(steps.n <= 1 + size / (1 << 20));
 	assert_int_equal(steps.total, size);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(watch_counts_what_is_read_first_to_find_the_end)
@@ -177,7 +178,7 @@ STORE_TEST(watch_counts_what_is_read_first_to_find_the_end)
 	expect_rest(reader, 1, 6);
 	assert_true(steps.done > size + size / 2);
 	assert_int_equal(steps.total, 2 * size - reader->journal.start.end);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
@@ -189,13 +190,13 @@ STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 
 	add_long_plants(fixture, 1, 4);
 	struct store_reader *reader = open_reader(fixture, &watch);
-	assert_true(reader_next(reader, &record));
-	assert_true(reader_next(reader, &record));
+	assert_true(journal_reader.next(reader, &record));
+	assert_true(journal_reader.next(reader, &record));
 	expect_end(reader, FAULT_STOPPED);
 	report = reader->report;
 	assert_int_equal(report.plants, 2);
 	assert_int_equal(report.seq, 2);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(damage_fails_with_its_offset)
@@ -212,7 +213,7 @@ STORE_TEST(damage_fails_with_its_offset)
 	snprintf(
 	    text, sizeof(text), "damaged at byte %" PRIu64, lines[1].offset);
 	expect_logged(fixture, text, 1);
-	reader_close(reader);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
@@ -227,15 +228,15 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	struct journal other = fixture_journal(fixture, true);
 	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
 	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
-	struct store_reader *reader = reader_open(path, NULL, &fault);
+	struct store_reader *reader = journal_reader_open(path, NULL, &fault);
 	assert_non_null(reader);
 	expect_rest(reader, 1, 2);
-	assert_int_equal(reader_find(reader, 2, &record), FAULT_NONE);
+	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_NONE);
 	assert_int_equal(record.id, 2);
-	assert_int_equal(reader_find(reader, 9, &record), FAULT_ABSENT);
+	assert_int_equal(journal_reader.find(reader, 9, &record), FAULT_ABSENT);
 	assert_int_equal(reader->view.state, INDEX_ABSENT);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
-	reader_close(reader);
+	journal_reader_close(reader);
 	journal_close(&other);
 }
 
@@ -297,10 +298,10 @@ STORE_TEST(every_read_that_fails_is_a_fault)
 
 		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
 		struct store_reader *reader =
-		    reader_open(fixture->path, NULL, &fault);
+		    journal_reader_open(fixture->path, NULL, &fault);
 		if (reader != NULL)
-			fault = reader_read_all(reader);
-		reader_close(reader);
+			fault = journal_reader_check(reader);
+		journal_reader_close(reader);
 		failed = shim_reset();
 		assert_int_equal(fault, failed ? FAULT_FAILED : FAULT_NONE);
 		failures += failed;
@@ -351,7 +352,7 @@ STORE_TEST(what_is_no_journal_is_refused)
 	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	fixture_write(fixture, JOURNAL_NAME, 0, later, sizeof(later) - 1);
 	expect_no_reader(fixture->path, FAULT_SETUP);
-	reader_close(NULL);
+	journal_reader_close(NULL);
 }
 
 /* Of the plants first to last, all are found where they are. */
@@ -362,12 +363,14 @@ expect_found(const struct fixture *fixture, int64_t first, int64_t last)
 	struct record record;
 
 	for (int64_t id = first; id <= last; id++) {
-		assert_int_equal(reader_find(reader, id, &record), FAULT_NONE);
+		assert_int_equal(
+		    journal_reader.find(reader, id, &record), FAULT_NONE);
 		assert_non_null(record.plant);
 		assert_int_equal(record.id, id);
 	}
-	assert_int_equal(reader_find(reader, last + 1, &record), FAULT_ABSENT);
-	reader_close(reader);
+	assert_int_equal(
+	    journal_reader.find(reader, last + 1, &record), FAULT_ABSENT);
+	journal_reader_close(reader);
 }
 
 static enum index_state
@@ -377,7 +380,7 @@ find_index(const struct fixture *fixture, uint64_t *end)
 	const enum index_state index = reader->view.state;
 
 	*end = reader->view.covered.end;
-	reader_close(reader);
+	journal_reader_close(reader);
 	return index;
 }
 
@@ -420,7 +423,7 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	assert_int_equal(reader->view.state, INDEX_USABLE);
 	covered = reader->view.covered;
 	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
-	reader_close(reader);
+	journal_reader_close(reader);
 	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
 	assert_int_equal(index_begin(index, &none), FAULT_NONE);
 	for (int64_t id = 1; id <= 4; id++)
@@ -480,8 +483,9 @@ STORE_TEST(journal_that_becomes_shorter_meanwhile_denies_no_plant)
 	fixture_make_store(fixture, true, 3, 4);
 	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_truncate(fixture, JOURNAL_NAME, len);
-	assert_int_equal(reader_find(reader, 3, &record), FAULT_DAMAGED);
-	reader_close(reader);
+	assert_int_equal(
+	    journal_reader.find(reader, 3, &record), FAULT_DAMAGED);
+	journal_reader_close(reader);
 	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	expect_logged(fixture, "it is shorter", 1);
 }
@@ -494,9 +498,9 @@ STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)
 	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_replace_journal(fixture);
 	fixture_make_store(fixture, true, 3, 3);
-	assert_int_equal(reader_find(reader, 3, &record), FAULT_FAILED);
+	assert_int_equal(journal_reader.find(reader, 3, &record), FAULT_FAILED);
 	expect_logged(fixture, "was replaced", 1);
-	reader_close(reader);
+	journal_reader_close(reader);
 	expect_found(fixture, 1, 3);
 }
 
@@ -509,8 +513,9 @@ STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 	fixture_make_store(fixture, true, 1, 2);
 	fixture_remove_index(fixture);
 	struct store_reader *reader = open_reader(fixture, &watch);
-	assert_int_equal(reader_find(reader, 1, &record), FAULT_STOPPED);
-	reader_close(reader);
+	assert_int_equal(
+	    journal_reader.find(reader, 1, &record), FAULT_STOPPED);
+	journal_reader_close(reader);
 }
 
 STORE_TEST(check_reads_on_behind_the_index)
@@ -547,11 +552,11 @@ STORE_TEST(reader_that_has_no_memory_reports_that_or_finds_the_same)
 
 		alloc_fail(nth, 1);
 		struct store_reader *reader =
-		    reader_open(fixture->path, NULL, &fault);
+		    journal_reader_open(fixture->path, NULL, &fault);
 		while (fault == FAULT_NONE && id < 3)
-			fault = reader_find(reader, ++id, &record);
+			fault = journal_reader.find(reader, ++id, &record);
 		failed = alloc_reset();
-		reader_close(reader);
+		journal_reader_close(reader);
 		if (fault == FAULT_ABSENT)
 			assert_int_equal(id, 3);
 		else

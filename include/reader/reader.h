@@ -9,88 +9,57 @@
 
 /*
  * A reader: the plants in the order in which they were stored, as they are at
- * one moment, or single plants by their ids; not both.  One thread.
+ * one moment, or single plants by their ids; not both.  One thread.  An engine
+ * defines its own struct store_reader, which begins with the pointer to its
+ * table.
  */
 struct store_reader;
 
-/*
- * store_reader_open(options, since, fault):
- * Open for reading; nothing is changed.  `since`: only what was stored at this
- * time, TIMESTAMP_LEN bytes, or later; NULL: all.  options->watch is copied,
- * called while it reads, and may be NULL.  NULL if it cannot be read: `fault`
- * is set, the reason is logged.
- *
- * store_reader_next(reader, record):
- * Read the next plant: `record` has its id, plant, by and at, and points into
- * the reader until the next call.  False at the end, and where a fault ended
- * it.
- *
- * store_reader_end(reader, where):
- * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch; and
- * in `where` what was read, such as "seq 12 at byte 3456".
- *
- * store_reader_find(reader, id, record):
- * Read the plant with an id: FAULT_NONE; FAULT_ABSENT if there is none, not
- * logged; FAULT_DAMAGED, logged, if it is damaged, and others may be read; or
- * another fault.
- *
- * store_reader_figures(reader, each, context):
- * Call `each` with the engine's own figures for `plant-store stats`: a name and
- * a text, or with NULL for that a number.  After the last plant.  On a fault,
- * which is logged, it was not called.
- *
- * store_reader_close(reader):
- * NULL is fine.
- *
- * A cursor is a place between two plants, as text: whatever the clocks say,
- * nothing is stored before it later.
- *
- * store_reader_resume(reader, cursor):
- * Before the first store_reader_next, and before the functions below: begin
- * behind the cursor's place, at the store's beginning for "", at its end for
- * NULL.  FAULT_SETUP, logged: the cursor is another store's, or the engine has
- * none.  FAULT_DAMAGED, logged: the store does not have that place.
- *
- * store_reader_cursor(reader, before, cursor):
- * Write the place behind the last plant read; with `before`, the place before
- * it.
- *
- * store_reader_more(reader):
- * Behind the last plant: find out whether there are more, for the next
- * store_reader_next.  To be called often: it costs little.  FAULT_BUSY passes;
- * FAULT_DAMAGED, logged: the store is not the one that was read.
- */
 #define STORE_WHERE_MAX 80
 #define STORE_CURSOR_MAX 192
 typedef void store_figure(
     void *context, const char *name, const char *text, uint64_t number);
-struct store_reader *store_reader_open(
-    const struct store_options *options, const char *since, enum fault *fault);
-bool store_reader_next(struct store_reader *reader, struct record *record);
-enum fault store_reader_end(
-    struct store_reader *reader, char where[STORE_WHERE_MAX]);
-enum fault store_reader_find(
-    struct store_reader *reader, int64_t id, struct record *record);
-enum fault store_reader_figures(
-    struct store_reader *reader, store_figure *each, void *context);
-void store_reader_close(struct store_reader *reader);
-enum fault store_reader_resume(struct store_reader *reader, const char *cursor);
-void store_reader_cursor(
-    struct store_reader *reader, bool before, char cursor[STORE_CURSOR_MAX]);
-enum fault store_reader_more(struct store_reader *reader);
-
-/*
- * store_schema(part, fault):
- * The SQL that an administrator runs once to make what the database's engine
- * needs: the tables, the least rights, or what its cursors need.  Static; NULL
- * if the module cannot be loaded, logged.
- */
 enum store_schema { SCHEMA_TABLES, SCHEMA_ROLES, SCHEMA_FEED, STORE_SCHEMAS };
-const char *store_schema(enum store_schema part, enum fault *fault);
 
 /*
- * What stands behind these functions, as in store/engine.h: each keeps the
- * promise of the function with its name.
+ * .open(options, since, fault), as store_reader_open.
+ *
+ * .next(reader, record):
+ * Read the next plant: `record` has its id, plant, by and at, and points into
+ * the reader until the next call.  False at the end, and where a fault ended
+ * it.
+ *
+ * .end(reader, where):
+ * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch; and
+ * in `where`, of STORE_WHERE_MAX, what was read, such as "seq 12 at byte 3456".
+ *
+ * .find(reader, id, record):
+ * Read the plant with an id: FAULT_NONE; FAULT_ABSENT if there is none, not
+ * logged; FAULT_DAMAGED, logged, if it is damaged, and others may be read; or
+ * another fault.
+ *
+ * .figures(reader, each, context):
+ * Call `each` with the engine's own figures for `plant-store stats`: a name and
+ * a text, or with NULL for that a number.  After the last plant.  On a fault,
+ * which is logged, it was not called.
+ *
+ * A cursor is a place between two plants, as text of STORE_CURSOR_MAX: whatever
+ * the clocks say, nothing is stored before it later.
+ *
+ * .resume(reader, cursor):
+ * Before the first `next`, and before the functions below: begin behind the
+ * cursor's place, at the store's beginning for "", at its end for NULL.
+ * FAULT_SETUP, logged: the cursor is another store's, or the engine has none.
+ * FAULT_DAMAGED, logged: the store does not have that place.
+ *
+ * .cursor(reader, before, cursor):
+ * Write the place behind the last plant read; with `before`, the place before
+ * it.
+ *
+ * .more(reader):
+ * Behind the last plant: find out whether there are more, for the next `next`.
+ * To be called often: it costs little.  FAULT_BUSY passes; FAULT_DAMAGED,
+ * logged: the store is not the one that was read.
  */
 #define READER_ENGINE_SYMBOL "reader_engine"
 struct reader_engine {
@@ -109,5 +78,29 @@ struct reader_engine {
 	/* The SQL of `plant-store schema`; NULL: none. */
 	const char *schema[STORE_SCHEMAS];
 };
+
+/*
+ * store_reader_open(options, since, fault):
+ * Open for reading; nothing is changed.  `since`: only what was stored at this
+ * time, TIMESTAMP_LEN bytes, or later; NULL: all.  options->watch is copied,
+ * called while it reads, and may be NULL.  NULL if it cannot be read: `fault`
+ * is set, the reason is logged.
+ *
+ * reader_calls(reader):
+ * Its table, for the calls above.
+ *
+ * store_reader_close(reader):
+ * NULL is fine.
+ *
+ * store_schema(part, fault):
+ * The SQL that an administrator runs once to make what the database's engine
+ * needs: the tables, the least rights, or what its cursors need.  Static; NULL
+ * if the module cannot be loaded, logged.
+ */
+struct store_reader *store_reader_open(
+    const struct store_options *options, const char *since, enum fault *fault);
+const struct reader_engine *reader_calls(const struct store_reader *reader);
+void store_reader_close(struct store_reader *reader);
+const char *store_schema(enum store_schema part, enum fault *fault);
 
 #endif

@@ -266,7 +266,7 @@ run_get(const struct call *call)
 	output.terminal = isatty(STDOUT_FILENO);
 	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
-		fault = store_reader_find(reader, id, &record);
+		fault = reader_calls(reader)->find(reader, id, &record);
 		/* Only the first search may take long. */
 		command_unwatch();
 		if (fault == FAULT_NONE) {
@@ -314,8 +314,9 @@ static enum fault
 end_reading(
     struct store_reader *reader, enum fault fault, char where[STORE_WHERE_MAX])
 {
-	enum fault end =
-	    reader != NULL ? store_reader_end(reader, where) : FAULT_NONE;
+	enum fault end = reader != NULL
+			     ? reader_calls(reader)->end(reader, where)
+			     : FAULT_NONE;
 
 	if (fault != FAULT_NONE || end != FAULT_NONE)
 		return fault != FAULT_NONE ? fault : end;
@@ -437,7 +438,8 @@ deliver(struct export *export, bool before)
 	flush_output();
 	if (output.fault != FAULT_NONE)
 		return output.fault;
-	store_reader_cursor(export->reader, before, export->place);
+	reader_calls(export->reader)
+	    ->cursor(export->reader, before, export->place);
 	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
 		   ? FAULT_NONE
 		   : save(export);
@@ -456,7 +458,7 @@ read_plants(struct export *export)
 	struct record record;
 
 	while (fault == FAULT_NONE && export->plants < export->limit &&
-	       store_reader_next(export->reader, &record)) {
+	       reader_calls(export->reader)->next(export->reader, &record)) {
 		/* CSV may double a quotation mark. */
 		if (export->follow && output.used > 0 &&
 		    output.used + around + 2 * record.plant_len > PIPE_BUF)
@@ -486,7 +488,8 @@ follow(struct export *export)
 			fault = fail_output("nobody reads it", FAULT_FAILED);
 		}
 		if (fault == FAULT_NONE)
-			fault = store_reader_more(export->reader);
+			fault =
+			    reader_calls(export->reader)->more(export->reader);
 		if (fault == FAULT_BUSY)
 			fault = FAULT_NONE;
 	}
@@ -541,8 +544,9 @@ open_export(struct export *export, const char *since)
 		export->reader = store_reader_open(&store, since, &fault);
 	if (fault != FAULT_NONE || (values['c'] == NULL && !export->follow))
 		return fault;
-	fault = store_reader_resume(
-	    export->reader, values['c'] != NULL ? export->cursor.place : NULL);
+	fault = reader_calls(export->reader)
+		    ->resume(export->reader,
+			values['c'] != NULL ? export->cursor.place : NULL);
 	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
 	    export->cursor.place[0] != '\0')
 		log_error("%s: remove it to read this store from the "
@@ -607,7 +611,8 @@ run_export(const struct call *call)
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
 	if (fault == FAULT_NONE && !export.follow) {
 		if (export.cursor.lock >= 0)
-			store_reader_cursor(export.reader, false, export.place);
+			reader_calls(export.reader)
+			    ->cursor(export.reader, false, export.place);
 		fault = finish_output();
 		if (fault == FAULT_NONE)
 			fault = save(&export);
@@ -750,7 +755,8 @@ run_stats(const struct call *call)
 	    store_reader_open(&call->store, NULL, &fault);
 
 	printer.json = call->values['j'] != NULL;
-	while (fault == FAULT_NONE && store_reader_next(reader, &record))
+	while (
+	    fault == FAULT_NONE && reader_calls(reader)->next(reader, &record))
 		fault = count_plant(&stats, &record);
 	fault = end_reading(reader, fault, where);
 	command_unwatch();
@@ -758,7 +764,8 @@ run_stats(const struct call *call)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault = store_reader_figures(reader, print_figure, NULL);
+		fault =
+		    reader_calls(reader)->figures(reader, print_figure, NULL);
 	if (fault == FAULT_NONE && call->store.database == NULL)
 		print_place(call->store.dir);
 	if (fault == FAULT_NONE) {

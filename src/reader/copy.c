@@ -108,7 +108,7 @@ open_dest(const char *path, int *dir)
 }
 
 static bool
-have_same(int a, int b, off_t at, size_t len)
+are_same(int a, int b, off_t at, size_t len)
 {
 	char x[TAIL_BYTES], y[TAIL_BYTES];
 
@@ -122,7 +122,7 @@ have_same(int a, int b, off_t at, size_t len)
  * the new one.
  */
 static enum fault
-take_earlier(const struct store_reader *source, const char *dest, int dir,
+check_earlier(const struct store_reader *source, const char *dest, int dir,
     struct journal *earlier)
 {
 	const struct journal *journal = &source->journal;
@@ -146,11 +146,11 @@ take_earlier(const struct store_reader *source, const char *dest, int dir,
 		fault = FAULT_SETUP;
 	} else if (journal_lock_shared(earlier, 0) != FAULT_NONE)
 		return refuse_busy(dest);
-	else if (!have_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
+	else if (!are_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
 		why = "is a copy of another store";
 	else if (earlier->size > source->replay.at.end)
 		why = "holds more than what is copied";
-	else if (!have_same(
+	else if (!are_same(
 		     earlier->fd, journal->fd, st.st_size - (off_t)tail, tail))
 		why = "is no part of what is copied, or damaged: verify it";
 	if (why == NULL)
@@ -167,15 +167,15 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 	struct journal copy, earlier = JOURNAL_NONE, home = JOURNAL_NONE;
 	enum fault fault;
 	int dir = -1;
-	struct store_reader *source = reader_open(from, &each, &fault);
+	struct store_reader *source = journal_reader_open(from, &each, &fault);
 
 	if (source == NULL)
 		return fault;
 	fault = open_dest(dest, &dir);
 	if (fault == FAULT_NONE)
-		fault = reader_read_all(source);
+		fault = journal_reader_check(source);
 	if (fault == FAULT_NONE)
-		fault = take_earlier(source, dest, dir, &earlier);
+		fault = check_earlier(source, dest, dir, &earlier);
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
 	home.path = dest;
@@ -197,6 +197,6 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 	journal_close(&earlier);
 	if (dir >= 0)
 		close(dir);
-	reader_close(source);
+	journal_reader_close(source);
 	return fault;
 }

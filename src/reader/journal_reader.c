@@ -50,7 +50,7 @@ open_journal(struct store_reader *reader)
 
 /* Go on from `at`.  The window from before may hold bytes that have changed. */
 static void
-go_on_from(struct store_reader *reader, const struct position *at)
+move_to(struct store_reader *reader, const struct position *at)
 {
 	replay_done(&reader->replay);
 	replay_init(
@@ -59,7 +59,7 @@ go_on_from(struct store_reader *reader, const struct position *at)
 
 /* Read again from `at`, or if it is all zero from the first line. */
 static void
-resume(struct store_reader *reader, const struct position *at)
+begin_at(struct store_reader *reader, const struct position *at)
 {
 	if (at->end == 0)
 		at = &reader->journal.start;
@@ -68,11 +68,11 @@ resume(struct store_reader *reader, const struct position *at)
 	reader->report.bytes = at->end;
 	reader->report.seq = at->seq;
 	reader->fault = FAULT_NONE;
-	go_on_from(reader, at);
+	move_to(reader, at);
 }
 
 enum fault
-reader_lock(struct store_reader *reader)
+journal_reader_lock(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 	int64_t deadline_ms =
@@ -95,7 +95,7 @@ reader_lock(struct store_reader *reader)
 
 /* Whether to go on at the offset `at`, when so much is done. */
 static bool
-take_step(struct store_reader *reader, uint64_t at, uint64_t done)
+check_watch(struct store_reader *reader, uint64_t at, uint64_t done)
 {
 	uint64_t size = reader->journal.size;
 
@@ -108,7 +108,7 @@ take_step(struct store_reader *reader, uint64_t at, uint64_t done)
 
 /* Under the lock: the end of the lines from `at` on, which are durable. */
 static enum fault
-find_end(struct store_reader *reader, const struct position *at)
+read_to_end(struct store_reader *reader, const struct position *at)
 {
 	const struct journal *journal = &reader->journal;
 	enum replay_result result = REPLAY_RECORD;
@@ -125,7 +125,8 @@ find_end(struct store_reader *reader, const struct position *at)
 			fault = journal_unreadable(
 			    journal, rest.at.end, rest.error);
 		else if (result == REPLAY_RECORD &&
-			 !take_step(reader, rest.at.end, rest.at.end - at->end))
+			 !check_watch(
+			     reader, rest.at.end, rest.at.end - at->end))
 			fault = FAULT_STOPPED;
 	}
 	if (fault == FAULT_NONE)
@@ -153,7 +154,7 @@ find_end(struct store_reader *reader, const struct position *at)
  * used or not; without one from `from`, a place up to which all is durable.
  */
 static enum fault
-look_at_store(struct store_reader *reader, const struct position *from)
+find_end(struct store_reader *reader, const struct position *from)
 {
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
@@ -162,7 +163,7 @@ look_at_store(struct store_reader *reader, const struct position *from)
 	index_close(view->index, false);
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
-		return find_end(reader, from);
+		return read_to_end(reader, from);
 	enum fault fault = index_open(journal, INDEX_READ, view);
 	if (fault == FAULT_NONE)
 		fault = journal_find_durable(journal, &view->seen);
@@ -174,13 +175,14 @@ look_at_store(struct store_reader *reader, const struct position *from)
 		journal_has_text(journal, journal->durable)))
 		fault = journal_settle(journal);
 	if (fault == FAULT_NONE)
-		fault =
-		    find_end(reader, view->seen.end > 0 ? &view->seen : from);
+		fault = read_to_end(
+		    reader, view->seen.end > 0 ? &view->seen : from);
 	return fault;
 }
 
 struct store_reader *
-reader_open(const char *path, const struct watch *watch, enum fault *fault)
+journal_reader_open(
+    const char *path, const struct watch *watch, enum fault *fault)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
 
@@ -188,28 +190,28 @@ reader_open(const char *path, const struct watch *watch, enum fault *fault)
 		*fault = fault_report(path, "cannot read");
 		return NULL;
 	}
-	reader->engine = &reader_file;
+	reader->engine = &journal_reader;
 	reader->path = path;
 	if (watch != NULL)
 		reader->watch = *watch;
 	*fault = open_journal(reader);
 	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
 	if (*fault == FAULT_NONE) {
-		resume(reader, &reader->journal.start);
-		*fault = reader_lock(reader);
+		begin_at(reader, &reader->journal.start);
+		*fault = journal_reader_lock(reader);
 	}
 	if (*fault == FAULT_NONE) {
-		*fault = look_at_store(reader, &reader->journal.start);
+		*fault = find_end(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
 	}
 	if (*fault == FAULT_NONE)
 		return reader;
-	reader_close(reader);
+	journal_reader_close(reader);
 	return NULL;
 }
 
 void
-reader_close(struct store_reader *reader)
+journal_reader_close(struct store_reader *reader)
 {
 	if (reader == NULL)
 		return;
@@ -222,7 +224,7 @@ reader_close(struct store_reader *reader)
 
 /* Count the line; whether it is a plant that was asked for. */
 static bool
-take_record(struct store_reader *reader, const struct record *record)
+count_line(struct store_reader *reader, const struct record *record)
 {
 	struct reader_report *report = &reader->report;
 
@@ -238,21 +240,21 @@ take_record(struct store_reader *reader, const struct record *record)
 	       memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0;
 }
 
-bool
-reader_next(struct store_reader *reader, struct record *record)
+static bool
+read_next(struct store_reader *reader, struct record *record)
 {
 	const struct replay *replay = &reader->replay;
 
 	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
-		if (!take_step(reader, replay->at.end,
+		if (!check_watch(reader, replay->at.end,
 			reader->ahead + replay->at.end)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}
 		switch (replay_next(&reader->replay, record)) {
 		case REPLAY_RECORD:
-			if (take_record(reader, record))
+			if (count_line(reader, record))
 				return true;
 			break;
 		case REPLAY_ERROR:
@@ -268,22 +270,22 @@ reader_next(struct store_reader *reader, struct record *record)
 }
 
 enum fault
-reader_read_all(struct store_reader *reader)
+journal_reader_check(struct store_reader *reader)
 {
 	struct record record;
 
-	while (reader_next(reader, &record))
+	while (read_next(reader, &record))
 		;
 	return reader->fault;
 }
 
 enum fault
-reader_collect(struct store_reader *reader, struct pairs *pairs)
+journal_reader_collect(struct store_reader *reader, struct pairs *pairs)
 {
 	struct record record;
 	int result = pairs_init(pairs, AT_FDCWD);
 
-	while (result == 0 && reader_next(reader, &record))
+	while (result == 0 && read_next(reader, &record))
 		result = pairs_add(pairs, record.id, reader->replay.at.last);
 	if (reader->fault == FAULT_NONE &&
 	    (result < 0 || pairs_sort(pairs) < 0))
@@ -291,8 +293,8 @@ reader_collect(struct store_reader *reader, struct pairs *pairs)
 	return reader->fault;
 }
 
-enum fault
-reader_end(struct store_reader *reader, char *where)
+static enum fault
+end_reading(struct store_reader *reader, char *where)
 {
 	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
 	    reader->report.seq, reader->report.bytes);
@@ -301,7 +303,7 @@ reader_end(struct store_reader *reader, char *where)
 
 /* Whether the journal has the place, which was durable when it was read. */
 static enum fault
-check_place(struct store_reader *reader, const struct position *at)
+check_position(struct store_reader *reader, const struct position *at)
 {
 	struct journal *journal = &reader->journal;
 
@@ -316,14 +318,14 @@ check_place(struct store_reader *reader, const struct position *at)
 	return FAULT_DAMAGED;
 }
 
-enum fault
-reader_resume(struct store_reader *reader, const char *cursor)
+static enum fault
+resume_at_cursor(struct store_reader *reader, const char *cursor)
 {
 	char uuid[RECORD_UUID_LEN + 1];
 	struct position at = { 0 };
 
 	if (cursor == NULL)
-		resume(reader, &reader->last);
+		begin_at(reader, &reader->last);
 	if (cursor == NULL || *cursor == '\0')
 		return FAULT_NONE;
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
@@ -335,14 +337,14 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		    reader->journal.name, reader->report.store);
 		return FAULT_SETUP;
 	}
-	enum fault fault = check_place(reader, &at);
+	enum fault fault = check_position(reader, &at);
 	if (fault == FAULT_NONE)
-		resume(reader, &at);
+		begin_at(reader, &at);
 	return fault;
 }
 
-void
-reader_cursor(struct store_reader *reader, bool before, char *cursor)
+static void
+write_cursor(struct store_reader *reader, bool before, char *cursor)
 {
 	const struct position *at =
 	    before ? &reader->before : &reader->replay.at;
@@ -352,8 +354,8 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 }
 
 /* One byte shows that nothing was written: the room ahead is blank. */
-enum fault
-reader_more(struct store_reader *reader)
+static enum fault
+read_on(struct store_reader *reader)
 {
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
@@ -363,16 +365,16 @@ reader_more(struct store_reader *reader)
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;
-	enum fault fault = reader_lock(reader);
+	enum fault fault = journal_reader_lock(reader);
 	/* It was replaced, as is logged. */
 	if (fault == FAULT_FAILED)
 		fault = FAULT_DAMAGED;
 	if (fault == FAULT_NONE) {
-		fault = look_at_store(reader, &at);
+		fault = find_end(reader, &at);
 		if (fault == FAULT_NONE)
-			fault = check_place(reader, &at);
+			fault = check_position(reader, &at);
 		if (fault == FAULT_NONE)
-			go_on_from(reader, &at);
+			move_to(reader, &at);
 		journal_unlock(journal);
 	}
 	if (fault != FAULT_NONE)
@@ -382,25 +384,18 @@ reader_more(struct store_reader *reader)
 
 /* Collect the plants that the index does not have; all, without an index. */
 static enum fault
-begin_search(struct store_reader *reader, bool use_index)
+begin_search(struct store_reader *reader)
 {
-	enum fault fault;
-
-	if (!use_index) {
-		index_close(reader->view.index, false);
-		reader->view.index = NULL;
-		reader->view.covered = (struct position){ 0 };
-	}
 	pairs_done(&reader->rest);
-	resume(reader, &reader->view.covered);
-	fault = reader_collect(reader, &reader->rest);
+	begin_at(reader, &reader->view.covered);
+	enum fault fault = journal_reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
 	return fault;
 }
 
 /* An entry counts where the record holds the same; false if it does not. */
 static bool
-ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
+find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	struct position covered;
 	enum fault fault = index_begin(reader->view.index, &covered);
@@ -418,37 +413,38 @@ ask_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 static enum fault
 find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
+	struct index_view *view = &reader->view;
 	enum fault fault = FAULT_NONE;
 
 	*offset = 0;
 	if (!reader->searching)
-		fault = begin_search(reader, true);
-	if (fault == FAULT_NONE && reader->view.index != NULL) {
-		fault = reader_lock(reader);
+		fault = begin_search(reader);
+	if (fault == FAULT_NONE && view->index != NULL) {
+		fault = journal_reader_lock(reader);
 		if (fault != FAULT_NONE)
 			return fault;
-		bool right = ask_index(reader, id, offset);
+		bool right = find_in_index(reader, id, offset);
 		journal_unlock(&reader->journal);
-		if (!right)
-			fault = begin_search(reader, false);
-		else if (*offset > 0)
-			return FAULT_NONE;
+		if (!right) {
+			index_close(view->index, false);
+			*view = (struct index_view){ .state = view->state };
+			*offset = 0;
+			fault = begin_search(reader);
+		}
 	}
-	if (fault == FAULT_NONE)
+	if (fault == FAULT_NONE && *offset == 0)
 		*offset = pairs_find(&reader->rest, id);
 	return fault;
 }
 
-enum fault
-reader_find(struct store_reader *reader, int64_t id, struct record *record)
+static enum fault
+find_plant(struct store_reader *reader, int64_t id, struct record *record)
 {
 	uint64_t offset;
 	enum fault fault = find_offset(reader, id, &offset);
 
-	if (fault != FAULT_NONE)
-		return fault;
-	if (offset == 0)
-		return FAULT_ABSENT;
+	if (fault != FAULT_NONE || offset == 0)
+		return fault != FAULT_NONE ? fault : FAULT_ABSENT;
 	fault = journal_read(&reader->journal, offset, record);
 	return fault != FAULT_DAMAGED
 		   ? fault
@@ -462,17 +458,17 @@ check_journal(
 {
 	struct record record;
 	enum fault fault;
-	struct store_reader *reader = reader_open(path, watch, &fault);
+	struct store_reader *reader = journal_reader_open(path, watch, &fault);
 
 	if (reader == NULL)
 		return fault;
 	*index = reader->view.state;
-	resume(reader, &reader->view.covered);
-	while (reader_next(reader, &record))
+	begin_at(reader, &reader->view.covered);
+	while (read_next(reader, &record))
 		if (*index == INDEX_USABLE)
 			*index = INDEX_BEHIND;
 	fault = reader->fault;
-	reader_close(reader);
+	journal_reader_close(reader);
 	return fault;
 }
 
@@ -500,8 +496,8 @@ count_files(int at, const char *name, const char *prefix, struct files *files)
 		close(fd);
 }
 
-enum fault
-reader_figures(struct store_reader *reader, store_figure *each, void *context)
+static enum fault
+give_figures(struct store_reader *reader, store_figure *each, void *context)
 {
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
@@ -534,21 +530,21 @@ open_reader(
     const struct store_options *options, const char *since, enum fault *fault)
 {
 	struct store_reader *reader =
-	    reader_open(options->dir, options->watch, fault);
+	    journal_reader_open(options->dir, options->watch, fault);
 
 	if (reader != NULL)
 		reader->since = since;
 	return reader;
 }
 
-const struct reader_engine reader_file = {
+const struct reader_engine journal_reader = {
 	.open = open_reader,
-	.next = reader_next,
-	.end = reader_end,
-	.find = reader_find,
-	.figures = reader_figures,
-	.close = reader_close,
-	.resume = reader_resume,
-	.cursor = reader_cursor,
-	.more = reader_more,
+	.next = read_next,
+	.end = end_reading,
+	.find = find_plant,
+	.figures = give_figures,
+	.close = journal_reader_close,
+	.resume = resume_at_cursor,
+	.cursor = write_cursor,
+	.more = read_on,
 };

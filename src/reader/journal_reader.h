@@ -37,58 +37,39 @@ struct store_reader {
 	enum fault fault;
 	struct index_view view;
 	struct pairs rest; /* the plants that it does not have */
-	bool searching;    /* these are set, for reader_find */
+	bool searching;    /* these are set */
 };
 
 /*
- * reader_read_all(reader), reader_collect(reader, pairs):
+ * The engine's table of reader/reader.h.  Closing lines are checked and passed
+ * over.  Plants are found through the index, and by reading the journal from
+ * where the index ends, from its beginning if there is no index that can be
+ * used.
+ */
+extern const struct reader_engine journal_reader;
+
+/*
+ * journal_reader_open(path, watch, fault), journal_reader_close(reader):
+ * Open the journal in the directory `path`, or the journal file `path`, which
+ * is then read without a lock, as a file that nobody writes.  `watch` may be
+ * NULL and is copied.  NULL if it cannot be read: `fault` is set, the reason is
+ * logged.  Close; NULL is fine.
+ *
+ * journal_reader_check(reader), journal_reader_collect(reader, pairs):
  * Check all lines that are left; collect their plants' ids and offsets, too,
  * sorted, for pairs_done.
- */
-enum fault reader_read_all(struct store_reader *reader);
-enum fault reader_collect(struct store_reader *reader, struct pairs *pairs);
-
-/*
- * reader_figures(reader, each, context):
- * As in reader/reader.h.
- */
-enum fault reader_figures(
-    struct store_reader *reader, store_figure *each, void *context);
-
-/*
- * reader_lock(reader):
+ *
+ * journal_reader_lock(reader):
  * Lock the journal, if it is in a directory, so that nobody is in the middle of
  * a write, and check that it still is the store's: a fault, logged, if not.
  * Otherwise the caller gives it back with journal_unlock.
  */
-enum fault reader_lock(struct store_reader *reader);
-
-/*
- * reader_open(path, watch, fault):
- * Open the journal in the directory `path`, or the journal file `path`, which
- * is then read without a lock, as a file that nobody writes.  `watch` may be
- * NULL and is copied.  NULL if it cannot be read: `fault` is set, the reason is
- * logged.
- *
- * reader_next(reader, record), reader_end(reader, where),
- * reader_find(reader, id, record), reader_resume(reader, cursor),
- * reader_cursor(reader, before, cursor), reader_more(reader),
- * reader_close(reader):
- * As in reader/reader.h.  Closing lines are checked and passed over.  Plants
- * are found through the index, and by reading the journal from where the index
- * ends, from its beginning if there is no index that can be used.
- */
-struct store_reader *reader_open(
+struct store_reader *journal_reader_open(
     const char *path, const struct watch *watch, enum fault *fault);
-bool reader_next(struct store_reader *reader, struct record *record);
-enum fault reader_end(struct store_reader *reader, char *where);
-enum fault reader_find(
-    struct store_reader *reader, int64_t id, struct record *record);
-enum fault reader_resume(struct store_reader *reader, const char *cursor);
-void reader_cursor(struct store_reader *reader, bool before, char *cursor);
-enum fault reader_more(struct store_reader *reader);
-void reader_close(struct store_reader *reader);
-
-extern const struct reader_engine reader_file;
+void journal_reader_close(struct store_reader *reader);
+enum fault journal_reader_check(struct store_reader *reader);
+enum fault journal_reader_collect(
+    struct store_reader *reader, struct pairs *pairs);
+enum fault journal_reader_lock(struct store_reader *reader);
 
 #endif

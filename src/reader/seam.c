@@ -1,10 +1,10 @@
-/* seam: finds the engine of a reader, to which each call goes. */
+/* seam: finds the engine that reads.  See reader/reader.h. */
 #include "reader/reader.h"
 #include "store/engine.h"
 #include "journal_reader.h"
 
-static const struct reader_engine *
-engine_of(const struct store_reader *reader)
+const struct reader_engine *
+reader_calls(const struct store_reader *reader)
 {
 	return *(const struct reader_engine *const *)(const void *)reader;
 }
@@ -15,62 +15,17 @@ store_reader_open(
 {
 	const struct reader_engine *engine =
 	    options->database == NULL
-		? &reader_file
+		? &journal_reader
 		: engine_symbol(READER_ENGINE_SYMBOL, fault);
 
 	return engine != NULL ? engine->open(options, since, fault) : NULL;
-}
-
-bool
-store_reader_next(struct store_reader *reader, struct record *record)
-{
-	return engine_of(reader)->next(reader, record);
-}
-
-enum fault
-store_reader_end(struct store_reader *reader, char where[STORE_WHERE_MAX])
-{
-	return engine_of(reader)->end(reader, where);
-}
-
-enum fault
-store_reader_find(
-    struct store_reader *reader, int64_t id, struct record *record)
-{
-	return engine_of(reader)->find(reader, id, record);
-}
-
-enum fault
-store_reader_figures(
-    struct store_reader *reader, store_figure *each, void *context)
-{
-	return engine_of(reader)->figures(reader, each, context);
 }
 
 void
 store_reader_close(struct store_reader *reader)
 {
 	if (reader != NULL)
-		engine_of(reader)->close(reader);
-}
-
-enum fault
-store_reader_resume(struct store_reader *reader, const char *cursor)
-{
-	return engine_of(reader)->resume(reader, cursor);
-}
-
-void
-store_reader_cursor(
-    struct store_reader *reader, bool before, char cursor[STORE_CURSOR_MAX])
-{
-	engine_of(reader)->cursor(reader, before, cursor);
-}
-
-enum fault
-store_reader_more(struct store_reader *reader)
-{
-	return engine_of(reader)->more(reader);
+		reader_calls(reader)->close(reader);
 }
 
 const char *

@@ -38,7 +38,7 @@ check_index(const struct verify *v, enum fault fault)
 }
 
 static enum fault
-look_up(const struct verify *v, const struct pair *pair)
+check_entry(const struct verify *v, const struct pair *pair)
 {
 	uint64_t offset;
 	enum fault fault = check_index(
@@ -65,7 +65,7 @@ compare_slice(struct verify *v, uint64_t *found)
 {
 	const size_t end = v->next + SLICE;
 	struct position now;
-	enum fault fault = reader_lock(v->reader);
+	enum fault fault = journal_reader_lock(v->reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
@@ -80,7 +80,7 @@ compare_slice(struct verify *v, uint64_t *found)
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
 		if (v->pairs.map[v->next].value < v->reader->view.covered.end) {
-			fault = look_up(v, &v->pairs.map[v->next]);
+			fault = check_entry(v, &v->pairs.map[v->next]);
 			++*found;
 		}
 	index_abort(v->reader->view.index);
@@ -121,14 +121,14 @@ verify_store(
 	enum fault fault;
 
 	*report = (struct verify_report){ .index = INDEX_ABSENT };
-	v.reader = reader_open(path, watch, &fault);
+	v.reader = journal_reader_open(path, watch, &fault);
 	if (v.reader == NULL)
 		return fault;
 	report->index = v.reader->view.state;
 	fault = check_index(
 	    &v, report->index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE);
 	if (fault == FAULT_NONE)
-		fault = reader_collect(v.reader, &v.pairs);
+		fault = journal_reader_collect(v.reader, &v.pairs);
 	report->journal = v.reader->report;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
@@ -136,6 +136,6 @@ verify_store(
 	if (fault == FAULT_NONE && v.reader->view.index != NULL)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
-	reader_close(v.reader);
+	journal_reader_close(v.reader);
 	return fault;
 }

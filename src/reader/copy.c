@@ -58,16 +58,16 @@ is_trusted(const struct stat *st, mode_t type)
 }
 
 static enum fault
-refuse(enum fault fault, const char *path, const char *name, const char *why)
+refuse(enum fault fault, const char *path, const char *why)
 {
-	log_error("%s%s: %s; name another directory", path, name, why);
+	log_error("%s: %s; name another directory", path, why);
 	return fault;
 }
 
 static enum fault
 refuse_foreign(const char *path)
 {
-	return refuse(FAULT_SETUP, path, "",
+	return refuse(FAULT_SETUP, path,
 	    "it or its " JOURNAL_NAME " belongs to another user, or the latter "
 	    "is a symbolic link or no file");
 }
@@ -80,30 +80,31 @@ refuse_busy(const char *path)
 }
 
 static enum fault
-check_unserved(const char *path, int dir)
+check_unserved(const struct journal *dest)
 {
-	return faccessat(dir, "index", F_OK, 0) < 0
-		   ? FAULT_NONE
-		   : refuse(FAULT_OUTPUT, path, "", "was served as a store");
+	return journal_exists(dest, "index")
+		   ? refuse(FAULT_OUTPUT, dest->path, "was served as a store")
+		   : FAULT_NONE;
 }
 
 /* The directory for the copy, locked until it is closed. */
 static enum fault
-open_dest(const char *path, int *dir)
+open_dest(struct journal *dest)
 {
+	const char *path = dest->path;
 	struct stat st;
 
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
 	    !is_trusted(&st, S_IFLNK))
 		return refuse_foreign(path);
-	*dir = file_make_dir(path);
-	if (*dir < 0)
+	dest->dir = file_make_dir(path);
+	if (dest->dir < 0)
 		return cannot(path, "cannot make or open it");
-	if (flock(*dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+	if (flock(dest->dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return refuse_busy(path);
-	if (fstat(*dir, &st) < 0)
+	if (fstat(dest->dir, &st) < 0)
 		return cannot(path, "cannot open");
-	return is_trusted(&st, S_IFDIR) ? check_unserved(path, *dir)
+	return is_trusted(&st, S_IFDIR) ? check_unserved(dest)
 					: refuse_foreign(path);
 }
 
@@ -117,13 +118,12 @@ are_same(int a, int b, off_t at, size_t len)
 }
 
 /*
- * The journal that is there must be an earlier copy.  It is locked until the
- * new one has its name: a service that starts there meanwhile waits, and finds
- * the new one.
+ * The journal that is in `dest` must be an earlier copy.  It is locked until
+ * the new one has its name: a service that starts there meanwhile waits, and
+ * finds the new one.
  */
 static enum fault
-check_earlier(const struct store_reader *source, const char *dest, int dir,
-    struct journal *earlier)
+check_earlier(const struct store_reader *source, struct journal *dest)
 {
 	const struct journal *journal = &source->journal;
 	enum fault fault = FAULT_OUTPUT;
@@ -131,60 +131,58 @@ check_earlier(const struct store_reader *source, const char *dest, int dir,
 	struct stat st;
 
 	/* Checked once open, so nobody can exchange it; a pipe would block. */
-	earlier->fd = openat(
-	    dir, JOURNAL_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (earlier->fd < 0 && errno == ENOENT)
+	dest->fd = openat(dest->dir, JOURNAL_NAME,
+	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (dest->fd < 0 && errno == ENOENT)
 		return FAULT_NONE;
-	if (earlier->fd < 0 ? errno != ELOOP : fstat(earlier->fd, &st) < 0)
-		return cannot(dest, "cannot open");
-	if (earlier->fd < 0 || !is_trusted(&st, S_IFREG))
-		return refuse_foreign(dest);
+	if (dest->fd < 0 ? errno != ELOOP : fstat(dest->fd, &st) < 0)
+		return cannot(dest->path, "cannot open");
+	if (dest->fd < 0 || !is_trusted(&st, S_IFREG))
+		return refuse_foreign(dest->path);
 	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
-	earlier->size = (uint64_t)st.st_size;
+	dest->size = (uint64_t)st.st_size;
 	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
-		why = "is the journal itself";
+		why = "its " JOURNAL_NAME " is the journal itself";
 		fault = FAULT_SETUP;
-	} else if (journal_lock_shared(earlier, 0) != FAULT_NONE)
-		return refuse_busy(dest);
-	else if (!are_same(earlier->fd, journal->fd, 0, RECORD_HEADER_LEN))
-		why = "is a copy of another store";
-	else if (earlier->size > source->replay.at.end)
-		why = "holds more than what is copied";
+	} else if (journal_lock_shared(dest, 0) != FAULT_NONE)
+		return refuse_busy(dest->path);
+	else if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
+		why = "its " JOURNAL_NAME " is a copy of another store";
+	else if (dest->size > source->replay.at.end)
+		why = "its " JOURNAL_NAME " holds more than what is copied";
 	else if (!are_same(
-		     earlier->fd, journal->fd, st.st_size - (off_t)tail, tail))
-		why = "is no part of what is copied, or damaged: verify it";
-	if (why == NULL)
-		return check_unserved(dest, dir);
-	return refuse(fault, dest, "/" JOURNAL_NAME, why);
+		     dest->fd, journal->fd, st.st_size - (off_t)tail, tail))
+		why = "its " JOURNAL_NAME " is no part of what is copied, or "
+		      "damaged: verify it";
+	return why == NULL ? check_unserved(dest)
+			   : refuse(fault, dest->path, why);
 }
 
 enum fault
-copy_backup(const char *from, const char *dest, const struct watch *watch,
+copy_backup(const char *from, const char *to, const struct watch *watch,
     struct copy_report *report)
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
-	struct journal copy, earlier = JOURNAL_NONE, home = JOURNAL_NONE;
+	struct journal copy, dest = JOURNAL_NONE;
 	enum fault fault;
-	int dir = -1;
 	struct store_reader *source = journal_reader_open(from, &each, &fault);
 
 	if (source == NULL)
 		return fault;
-	fault = open_dest(dest, &dir);
+	dest.path = to;
+	fault = open_dest(&dest);
 	if (fault == FAULT_NONE)
 		fault = journal_reader_check(source);
 	if (fault == FAULT_NONE)
-		fault = check_earlier(source, dest, dir, &earlier);
+		fault = check_earlier(source, &dest);
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
-	home.path = dest;
-	home.dir = dir;
 	if (fault == FAULT_NONE)
-		fault = of_dest(journal_new(&copy, &home));
+		fault = of_dest(journal_new(&copy, &dest));
 	if (fault == FAULT_NONE &&
 	    file_copy(source->journal.fd, 0, end, copy.fd, &each) < 0) {
-		fault = cannot(dest, "cannot write");
+		fault = cannot(to, "cannot write");
 		journal_drop(&copy);
 	}
 	if (fault == FAULT_NONE) {
@@ -193,10 +191,8 @@ copy_backup(const char *from, const char *dest, const struct watch *watch,
 		fault = of_dest(journal_place(&copy, true));
 	}
 	report->copy = source->report;
-	report->added = report->copy.bytes - earlier.size;
-	journal_close(&earlier);
-	if (dir >= 0)
-		close(dir);
+	report->added = report->copy.bytes - dest.size;
+	journal_close(&dest);
 	journal_reader_close(source);
 	return fault;
 }

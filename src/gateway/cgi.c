@@ -1,5 +1,5 @@
-/* cgi: one request, then the process ends.  See gateway/cgi.h. */
-#include "gateway/cgi.h"
+/* cgi: one request, then the process ends.  See gateway.h. */
+#include "gateway.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "gateway/service.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 

@@ -7,8 +7,7 @@
 #include <sys/resource.h>
 #include <sysexits.h>
 
-#include "gateway/cgi.h"
-#include "gateway/service.h"
+#include "gateway.h"
 #include "ground/config.h"
 #include "ground/log.h"
 

@@ -1,10 +1,10 @@
 /*
- * service: the process.  See gateway/service.h.
+ * service: the process.  See gateway.h.
  *
  * Signals are blocked in every thread, since one that interrupts a read of
  * libfcgi ends the request; the main thread waits for them.
  */
-#include "gateway/service.h"
+#include "gateway.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "gateway/service.h"
 #include "ground/log.h"
 #include "store/store.h"
 

@@ -1,0 +1,45 @@
+/*
+ * gateway: the two ways in which requests come to plant-store.fcgi.
+ *
+ * service: FastCGI on the listening socket that is descriptor 0, with a reactor
+ * for each configured thread, until it is told to end.
+ *
+ * cgi: one request as plain CGI (RFC 3875): environment and standard input in,
+ * standard output out.
+ */
+#ifndef GATEWAY_H
+#define GATEWAY_H
+
+#include <stdbool.h>
+
+#include "ground/config.h"
+
+/*
+ * service_is_fastcgi():
+ * Whether descriptor 0 is a listening socket, so that this process was started
+ * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
+ *
+ * service_run(config):
+ * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
+ * received, write the closing line, and return 0.  SIGHUP: check the token
+ * file at once.  Refusals are logged at SIGHUP, once a minute and at the end.
+ * Return a status of sysexits.h, logged, if it cannot start or the store has
+ * failed.  Call in a process without other threads.
+ */
+bool service_is_fastcgi(void);
+int service_run(const struct config *config);
+
+/*
+ * cgi_begin():
+ * Find or make the request's id, for its answer and for the log.  Call before
+ * anything is logged.
+ *
+ * cgi_serve(config):
+ * Answer the request; if `config` is NULL, that the service cannot start.
+ * Return 0; a status of sysexits.h if the token file or the store cannot be
+ * used, logged, and the answer is an error.
+ */
+void cgi_begin(void);
+int cgi_serve(const struct config *config);
+
+#endif

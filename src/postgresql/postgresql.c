@@ -210,7 +210,7 @@ confirm(struct store *store)
 
 /* Whether it is the first of its id, and without a result. */
 static bool
-is_asked(const struct batch *batch, size_t i)
+is_open(const struct batch *batch, size_t i)
 {
 	struct store_item *const *item = &batch->items[i];
 
@@ -219,16 +219,16 @@ is_asked(const struct batch *batch, size_t i)
 }
 
 static size_t
-count_asked(const struct batch *batch)
+count_open(const struct batch *batch)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < batch->n; i++)
-		count += is_asked(batch, i);
+		count += is_open(batch, i);
 	return count;
 }
 
-/* Print the first `columns` parameters, of the asked items, into the batch. */
+/* Print the first `columns` parameters, of the open items, into the batch. */
 static void
 encode(const struct batch *batch, int columns, const char **values)
 {
@@ -240,7 +240,7 @@ encode(const struct batch *batch, int columns, const char **values)
 		for (size_t i = 0; i < batch->n; i++) {
 			const struct store_item *item = batch->items[i];
 
-			if (!is_asked(batch, i))
+			if (!is_open(batch, i))
 				continue;
 			if (column == IDS)
 				at += sprintf(at, "%" PRId64, item->plant->id);
@@ -284,7 +284,7 @@ set_result(const struct batch *batch, int row)
 			end = middle;
 	}
 	if (i == batch->n || batch->items[i]->plant->id != id ||
-	    !is_asked(batch, i))
+	    !is_open(batch, i))
 		return false;
 	for (; i < batch->n && batch->items[i]->plant->id == id; i++) {
 		struct store_item *item = batch->items[i];
@@ -368,7 +368,7 @@ store_batch(struct store *store, const struct batch *batch)
 
 	do {
 		status = run_statement(store, batch, INSERT, COLUMNS);
-		if (status == SESSION_DONE && count_asked(batch) > 0)
+		if (status == SESSION_DONE && count_open(batch) > 0)
 			status = run_statement(store, batch, REPEAT, 1);
 		/* Serialization failure, deadlock. */
 	} while (status == SESSION_REFUSED &&
@@ -383,7 +383,7 @@ store_batch(struct store *store, const struct batch *batch)
 	if (status == SESSION_REFUSED) {
 		bool locked = session_is_code(batch->session, "55P03");
 
-		if (locked && count_asked(batch) > 1)
+		if (locked && count_open(batch) > 1)
 			return true;
 		log_trouble(store, "refused a batch", reason);
 		/* Who has the id locked may be about to store this plant. */
@@ -407,7 +407,7 @@ store_singly(struct store *store, const struct batch *batch)
 		     i + one.n < batch->n &&
 		     one.items[one.n]->plant->id == one.items[0]->plant->id;)
 			one.n++;
-		if (usable && count_asked(&one) > 0 &&
+		if (usable && count_open(&one) > 0 &&
 		    clock_ms(CLOCK_MONOTONIC) < one.deadline_ms)
 			usable = store_batch(store, &one);
 		else
@@ -449,7 +449,7 @@ commit_part(
 		/* Two batches that lock in one order do not deadlock. */
 		qsort(items, n, sizeof(*items), by_id_and_place);
 		bool usable = store_batch(store, &batch);
-		if (usable && count_asked(&batch) > 0)
+		if (usable && count_open(&batch) > 0)
 			usable = store_singly(store, &batch);
 		if (usable)
 			give_back(store, batch.session);

@@ -7,8 +7,8 @@
  * the commit: a wait for a standby that was cancelled is a warning, followed by
  * success.
  *
- * Nothing that blocks is asked of libpq but to look a name up: a server that
- * sends without end would hold it for ever.
+ * A server that sends without end would hold a call of libpq that blocks, so
+ * none does, but for looking names up.
  */
 #include "session.h"
 
@@ -367,7 +367,8 @@ try_host(struct session *session, const char *const *keys,
 	PQfinish(session->conn);
 	session->conn = conn;
 	session->bytes_max = HANDSHAKE_BYTES_MAX;
-	/* Such as an unknown sslmode; no host was tried. */
+	/* Such as an unknown sslmode.  This does block, for a server on this
+	 * machine alone: with another one PQconnectPoll begins. */
 	if (PQstatus(conn) == CONNECTION_BAD &&
 	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
 		remedy.fault = FAULT_SETUP;

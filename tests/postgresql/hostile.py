@@ -246,6 +246,7 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
     if kind == "feed":
         good, above = feed_row(1, 99), feed_row(2, 100)
         bad = {"a row above the bound": table(6, above), "not in order": table(6, good, good),
+               "a lower transaction": table(6, good, feed_row(2, 98)),
                "a sum that is none": table(6, feed_row(1, 99, b"'")), **bad}
     return bad if long else dict(itertools.islice(bad.items(), some))
 

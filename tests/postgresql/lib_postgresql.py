@@ -6,6 +6,7 @@ of the test.  Each dies with the test, however that ends.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -18,14 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import lib_service
 from history import Event
-from lib_service import Store, Tally, canonical, free_port, wait_until
-from load import Load, ask, judge, single
+from lib_service import Responder, Store, Tally, canonical, free_port, wait_until
+from load import Load, ask, half_kept, judge, mixed_plan, single
 
 OWNER = "postgres"  # Debian's; of the servers, if the test is run by root
 ROLE, DATABASE, PASSWORD = "plants", "plants", "pa55-never-logged"
@@ -420,6 +421,44 @@ def check_load(
     events = [*before, *load.events, *again]
     judge(tally, events, store, sentence)
     return events
+
+
+@dataclasses.dataclass
+class Setup:
+    """Servers and a service, under load of clients."""
+
+    CLIENTS, BACK_S = 16, 30.0
+
+    tally: Tally
+    store: TableStore
+    service: Responder
+    events: list[Event] = dataclasses.field(default_factory=list, init=False)
+
+    def load(self, plan=mixed_plan, more=(), **options: object) -> Load:
+        """Clients of the service, and of others."""
+        services = [(self.store, self.service), *more]
+        ways = [way for store, at in services for way in half_kept(store, at, self.CLIENTS)]
+        return Load(ways, functools.partial(plan, **options), again_s=AGAIN_S)
+
+    def mixed(self, first: int = 0, *more: tuple[TableStore, Responder]) -> Load:
+        """No two loads share ids that one client owns."""
+        return self.load(more=more, first=first, contested=1000)
+
+    def under_load(self, sentence: str, load: Load, harm: Callable[[Load], None],
+                   allowed: set[str] = TRY_AGAIN) -> None:
+        """All clients are served again, and what they were told is so."""
+        with load:
+            load.wait_told(500, START_S)
+            harm(load)
+            back = load.all_served(self.BACK_S)
+            load.wait_told(500, START_S)
+            load.stop()
+        self.tally.check(back, f"{sentence}: each client is served again", load.told_each())
+        self.check(load, sentence, allowed)
+
+    def check(self, load: Load, sentence: str, allowed: set[str] = TRY_AGAIN) -> None:
+        self.events = check_load(self.tally, load, self.store, self.service.socket_path,
+                                 sentence, allowed, self.events)
 
 
 def no_password(tally: Tally, texts: Iterable[str], sentence: str) -> None:

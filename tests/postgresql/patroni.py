@@ -8,7 +8,6 @@ so that its addresses are those of the file, and a link that can be cut.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -22,16 +21,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S, DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, TableStore, check_load,
-    give, no_password, psql, run, schema, table_store, unprivileged,
+    DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, Setup, give, no_password, psql, run,
+    schema, table_store, unprivileged,
 )
 import lib_faults
-from history import Event
 from lib_service import TOP, Responder, Tally, responder, start, stop_process, wait_until
-from load import Load, half_kept, mixed_plan
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
-CLIENTS = 16
 BACK_S = 90.0  # until each client is served again; ttl is 20 s
 INSIDE = "PLANT_STORE_TEST_INSIDE"  # the namespaces
 
@@ -245,49 +241,29 @@ def cluster() -> Iterator[Cluster]:
 
 
 @dataclasses.dataclass
-class Setup:
+class Nodes(Setup):
     """A cluster, and a service outside of its nodes."""
 
-    tally: Tally
+    BACK_S = BACK_S
+
     made: Cluster
-    store: TableStore
-    service: Responder
-    events: list[Event] = dataclasses.field(default_factory=list)
-
-    def load(self, first: int, *more: tuple[TableStore, Responder]) -> Load:
-        """Clients of each service; no two loads share ids that one client owns."""
-        services = [(self.store, self.service), *more]
-        ways = [way for store, at in services for way in half_kept(store, at, CLIENTS)]
-        plan = functools.partial(mixed_plan, first=first, contested=1000)
-        return Load(ways, plan, again_s=AGAIN_S)
-
-    def check(self, load: Load, sentence: str) -> None:
-        self.events = check_load(self.tally, load, self.store, self.service.socket_path,
-                                 sentence, before=self.events)
 
 
-def leader_changes(setup: Setup, what: str, first: int, change: Callable[[Node], None]) -> Node:
+def leader_changes(setup: Nodes, what: str, first: int, change: Callable[[Node], None]) -> Node:
     """Under load; the old leader."""
     old = setup.made.leader()
-    with setup.load(first) as load:
-        load.wait_told(2000, START_S)
-        change(old)
-        back = load.all_served(BACK_S)
-        load.wait_told(1000, START_S)
-        load.stop()
-    setup.tally.check(back, f"{what}: each client is served again")
+    setup.under_load(what, setup.mixed(first), lambda _: change(old))
     setup.tally.check(setup.made.leader() is not old, f"{what}: there is another leader")
-    setup.check(load, what)
     return old
 
 
-def leader_killed(setup: Setup) -> None:
+def leader_killed(setup: Nodes) -> None:
     lost = leader_changes(setup, "the leader is killed", 1 << 50, Node.kill_database)
     lost.start_patroni()
     setup.tally.check(setup.made.wait_whole(), "the lost leader comes back as a standby")
 
 
-def switchover(setup: Setup) -> None:
+def switchover(setup: Nodes) -> None:
     def switch(old: Node) -> None:
         request = urllib.request.Request(
             f"http://{old.address}:8008/switchover", json.dumps({"leader": old.name}).encode(),
@@ -299,7 +275,7 @@ def switchover(setup: Setup) -> None:
     setup.tally.check(setup.made.wait_whole(), "a switchover: three nodes again")
 
 
-def partition(setup: Setup) -> None:
+def partition(setup: Nodes) -> None:
     """The leader alone on one side, with clients; the other nodes on the other."""
     tally, made = setup.tally, setup.made
     cut = made.leader()
@@ -308,13 +284,13 @@ def partition(setup: Setup) -> None:
         store = stack.enter_context(table_store(setup.store.build, made, made.service_string()))
         home = str(made.etc)
         with responder(store, watched=False, tracer=cut.inside(), HOME=home) as inside:
-            with setup.load(1 << 52, (store, inside)) as load:
+            with setup.mixed(1 << 52, (store, inside)) as load:
                 load.wait_told(2000, START_S)
                 ip(f"link set link{cut.number} down")
                 began = time.monotonic()
                 new = wait_until(lambda: any(n.is_leader() for n in others), BACK_S)
                 before = load.told_each()
-                outside = slice(CLIENTS)
+                outside = slice(setup.CLIENTS)
                 served = wait_until(
                     lambda: all(map(int.__gt__, load.told_each()[outside],
                                     before[outside])), BACK_S,
@@ -329,7 +305,7 @@ def partition(setup: Setup) -> None:
         inside.check_end(tally)
     tally.check(new, "a partition: the other side has a new leader")
     tally.check(served, "a partition: the other side's clients are served", after)
-    well = before[CLIENTS:] == after[CLIENTS:]
+    well = before[setup.CLIENTS:] == after[setup.CLIENTS:]
     tally.check(well, "a partition: the old leader confirms nothing", after)
     tally.check(back, "healed: each client on both sides is served again")
     told = sum(began < e.end < healed and e.outcome == "created_or_same" for e in load.events)
@@ -359,7 +335,7 @@ def scenario(tally: Tally, arguments) -> None:
         with table_store(arguments.build, made, made.service_string()) as store:
             # Where the sandbox lets it read the certificate.
             with responder(store, watched=False, HOME=str(made.etc)) as at:
-                setup = Setup(tally, made, store, at)
+                setup = Nodes(tally, store, at, made)
                 consumer, ended = Consumer(store, made), threading.Event()
                 thread = threading.Thread(
                     target=consumer.die_at_random, args=(tally, iter(ended.is_set, True)))

@@ -11,18 +11,16 @@ import os
 import pathlib
 import queue
 import re
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 
 from lib_postgresql import (
     OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, health, judge, lib_service,
     memory, message, no_password, run, single, table_store, unprivileged,
 )
+import hostile
 import lib_faults
 import run_fixtures
 import scenario_roundtrip
@@ -291,32 +289,6 @@ def check_refused(tally: Tally, store: TableStore, what: str, words: list[str]) 
 STARTING_UP = message(b"E", b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0")
 
 
-@contextlib.contextmanager
-def fake_server(said: bytes) -> Iterator[int]:
-    """A port where each client is told this."""
-
-    def serve(client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError, struct.error):
-            while True:
-                size, code = struct.unpack("!II", client.recv(8, socket.MSG_WAITALL))
-                if size != 8:
-                    break
-                client.sendall(b"N")  # neither TLS nor GSSAPI
-            client.recv(size - 8, socket.MSG_WAITALL)
-            client.sendall(said)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):  # so it ends
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=serve, args=(client,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", free_port())) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-
-
 def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
     refuse = functools.partial(check_refused, tally)
     for number, (what, options, sql, words) in enumerate(REFUSED):
@@ -396,9 +368,9 @@ def check_aways(tally: Tally, build: pathlib.Path, server: Server) -> None:
         done = run("sh", "-c", 'strace -fqqo /dev/null "$@" 2>&1 || true', "strace", *no_network,
                    build / "plant-store", "stats", env=os.environ | store.environment())
         tally.check("database.conf" in done, "no network: the drop-in is named", done)
-    with fake_server(STARTING_UP) as port:
-        with table_store(build, server, server.conninfo(port=port)) as store:
-            check_away(tally, server, store, "a server that is starting up")
+    with hostile.hostile_store(build) as (other, store):
+        other.kind, other.answer = "welcome", STARTING_UP
+        check_away(tally, server, store, "a server that is starting up")
 
 
 # --- A pooler ----------------------------------------------------------------

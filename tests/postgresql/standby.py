@@ -8,32 +8,28 @@ Without --long only the first three cases.
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import http.client
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    AGAIN_S, BIN, DATABASE, OWNER, ROLE, START_S, TRY_AGAIN, Clusters, Server, TableStore,
-    ask, check_load, clusters, health, hosts, judge, memory, no_password, run, single,
+    DATABASE, ROLE, START_S, TRY_AGAIN, Clusters, Server, Session, Setup,
+    ask, clusters, health, hosts, judge, memory, no_password, run, single,
     table_store,
 )
 import lib_faults
 from lib_service import Responder, Tally, free_port, responder, start, stop_process, wait_until
-from load import Load, Planned, half_kept, mixed_plan
+from load import Load, Planned
 
-CLIENTS = 16
 UNKNOWN = 5009
 DEADLINE_S = 5.0
 LATE_S = 3.0  # what an answer may take more, on a busy machine
-BACK_S = 30.0
 # Not those of autovacuum.
 WAITS = ("SELECT pid FROM pg_stat_activity"
          f" WHERE wait_event = 'SyncRep' AND usename = '{ROLE}'")
@@ -42,19 +38,11 @@ UNHEALTHY_S, HEALTHY_S = 10.0, 5.0  # what is promised
 
 
 @dataclasses.dataclass
-class Setup:
+class Pair(Setup):
     """A primary, its standby, and a service that knows both."""
 
-    tally: Tally
     primary: Server
     standby: Server
-    store: TableStore
-    service: Responder
-
-    def load(self) -> Load:
-        plan = functools.partial(mixed_plan, contested=1000)
-        ways = half_kept(self.store, self.service, CLIENTS)
-        return Load(ways, plan, again_s=AGAIN_S)
 
     def ask(self, *planned: Planned) -> list[tuple]:
         """Each plant at once, over connections of their own."""
@@ -89,10 +77,6 @@ class Setup:
         self.standby.promote()
         self.store.server = self.standby
 
-    def check(self, load: Load, sentence: str, allowed: set[str] = TRY_AGAIN) -> None:
-        socket_path = self.service.socket_path
-        check_load(self.tally, load, self.store, socket_path, sentence, allowed)
-
     def is_unknown(self, found: list[tuple], sentence: str) -> None:
         well = [a is not None and a.is_error(503, UNKNOWN) for _, a in found]
         self.tally.check(all(well), f"{sentence}: 503, error {UNKNOWN}", found)
@@ -102,7 +86,7 @@ class Setup:
         self.tally.check(all(well), f"{sentence}: 200", found)
 
 
-Case = Callable[[Setup], None]
+Case = Callable[[Pair], None]
 
 
 def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullcontext):
@@ -113,7 +97,7 @@ def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullconte
         store = stack.enter_context(table_store(made.build, primary, hosts(primary, standby)))
         with responder(store, watched=False, PLANT_STORE_HEALTH_PATH="/health") as service:
             try:
-                case(Setup(tally, primary, standby, store, service))
+                case(Pair(tally, store, service, primary, standby))
             finally:
                 print(re.sub("^", "# ", service.log()[-3000:], flags=re.MULTILINE))
             no_password(tally, [service.log()], "the service's log")
@@ -124,23 +108,21 @@ def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullconte
 # --- The cases ---------------------------------------------------------------
 
 
-def failover(setup: Setup) -> None:
+def failover(setup: Pair) -> None:
     """The primary is killed under load, the standby takes over."""
-    with setup.load() as load:
-        load.wait_told(2000, START_S)
+
+    def kill(load: Load) -> None:
+        load.wait_told(1500, START_S)
         setup.primary.send(signal.SIGKILL)
         setup.take_over()
-        back = load.all_served(BACK_S)
-        load.wait_told(2000, START_S)
-        load.stop()
-    setup.tally.check(back, "failover: each client is served again", load.told_each())
-    setup.check(load, "failover")
+
+    setup.under_load("failover", setup.mixed(), kill)
 
 
-def standby_stopped(setup: Setup) -> None:
+def standby_stopped(setup: Pair) -> None:
     """Nothing is acknowledged that only the primary has."""
     plants = [(number, f"only here {number}", None) for number in range(8)]
-    with setup.load() as load:
+    with setup.mixed() as load:
         load.wait_told(500, START_S)
         load.stop()
     with setup.frozen_standby():
@@ -171,7 +153,7 @@ def standby_stopped(setup: Setup) -> None:
     setup.check(load, "a stopped standby", TRY_AGAIN)
 
 
-def wait_cancelled(setup: Setup) -> None:
+def wait_cancelled(setup: Pair) -> None:
     """COMMIT succeeds then, with a warning; whatever role and server have set."""
     plant = (1, "cancelled", None)
     found: list[tuple] = []
@@ -219,7 +201,7 @@ fcgi-app service
 
 
 @contextlib.contextmanager
-def balancer(setup: Setup, second: Responder) -> Iterator[Callable[[], int]]:
+def balancer(setup: Pair, second: Responder) -> Iterator[Callable[[], int]]:
     """HAProxy, which asks both services for their health, and passes it on."""
     config, port = setup.store.root / "haproxy.cfg", free_port()
     config.write_text(HAPROXY.format(
@@ -239,7 +221,7 @@ def balancer(setup: Setup, second: Responder) -> Iterator[Callable[[], int]]:
         stop_process(process)
 
 
-def drained(setup: Setup, hold_s: float = 4.0) -> None:
+def drained(setup: Pair, hold_s: float = 4.0) -> None:
     """A node without clients knows by itself that nothing could be stored, and when
     that is over; meanwhile it takes two sessions of the server."""
     check = setup.tally.check
@@ -281,23 +263,16 @@ def drained(setup: Setup, hold_s: float = 4.0) -> None:
         check(well.returncode == 0, "check is content", well)
 
 
-def drained_for_long(setup: Setup) -> None:
+def drained_for_long(setup: Pair) -> None:
     drained(setup, 120.0)
 
 
-def stuck_id(setup: Setup) -> None:
+def stuck_id(setup: Pair) -> None:
     """Another session holds one id of a batch."""
-    command = [BIN / "psql", "-Xq", "-h", setup.primary.folder, "-U", OWNER]
-    command += ["-p", str(setup.primary.port), DATABASE]
-    holds = ("SELECT 1 FROM pg_stat_activity"
-             " WHERE state = 'idle in transaction' AND query LIKE 'INSERT%'")
     plants = [(number, f"beside it {number}", None) for number in range(32)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as holder:
-        holder.stdin.write("BEGIN; INSERT INTO plants VALUES (7, '{}', 'me', now());\n")
-        holder.stdin.flush()
-        setup.tally.check(wait_until(lambda: setup.primary.sql(holds)), "a session holds an id")
+    with Session(**setup.primary.superuser()) as holder:
+        holder.sql("BEGIN; INSERT INTO plants VALUES (7, '{}', 'me', now())")
         found = setup.ask(*plants)
-        holder.stdin.close()  # and with it the transaction, which is undone
     alone = [(e.plant_id, a and a.error()) for e, a in found if not a or a.status != 200]
     setup.tally.check(alone == [(7, UNKNOWN)], "the stuck id fails alone, 5009: who holds it "
                       "may store the plant", alone)
@@ -306,26 +281,22 @@ def stuck_id(setup: Setup) -> None:
     judge(setup.tally, [event for event, _ in found], setup.store, "a stuck id")
 
 
-def connections_killed(setup: Setup) -> None:
-    killed = 0
-    with setup.load() as load:
-        load.wait_told(500, START_S)
-        deadline = time.monotonic() + 10
+def connections_killed(setup: Pair) -> None:
+    def kill(_: Load) -> None:
+        killed, deadline = 0, time.monotonic() + 10
         while time.monotonic() < deadline:
             for pid in setup.primary.sessions()[:1]:
                 setup.primary.sql(f"SELECT pg_terminate_backend({pid})")
                 killed += 1
-        back = load.all_served(BACK_S)
-        load.stop()
-    print(f"# {killed} connections killed")
-    setup.tally.check(killed > 20, "connections were killed one by one", killed)
-    setup.tally.check(back, "connections killed: all are served", load.told_each())
-    setup.check(load, "connections killed")
+        setup.tally.check(killed > 20, "connections were killed one by one", killed)
+
+    setup.under_load("connections killed", setup.mixed(), kill)
 
 
-def restarts(setup: Setup) -> None:
+def restarts(setup: Pair) -> None:
     """In good order, and killed; the same server comes back."""
-    with setup.load() as load:
+
+    def restart(load: Load) -> None:
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
             load.wait_told(500, START_S)
             if number == signal.SIGKILL:
@@ -333,12 +304,10 @@ def restarts(setup: Setup) -> None:
             else:
                 setup.primary.stop(number)
             setup.primary.start()
-            name = signal.Signals(number).name
-            back = load.all_served(BACK_S)
-            sentence = f"restart by {name}: each client is served again"
-            setup.tally.check(back, sentence, load.told_each())
-        load.stop()
-    setup.check(load, "restarts")
+            back = load.all_served(setup.BACK_S)
+            setup.tally.check(back, f"{number.name}: each client is served again")
+
+    setup.under_load("restarts", setup.mixed(), restart)
 
 
 FULL_BYTES = 96 << 20
@@ -358,16 +327,14 @@ def on_small_disk(server: Server) -> Iterator[None]:
         yield
 
 
-def disk_full(setup: Setup) -> None:
+def disk_full(setup: Pair) -> None:
     """Full while it is used; there is room again later."""
     filler = setup.primary.data / "filler"
 
     def large(number: int) -> Iterator[Planned]:
         return ((number << 32 | i, os.urandom(8000).hex(), None) for i in range(10**6))
 
-    ways = half_kept(setup.store, setup.service, CLIENTS)
-    with Load(ways, large, again_s=AGAIN_S) as load:
-        load.wait_told(100, START_S)
+    def fill(_: Load) -> None:
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(1 << 16))
@@ -375,12 +342,11 @@ def disk_full(setup: Setup) -> None:
             full = wait_until(lambda: "53100" in setup.primary.log(), START_S)
             setup.tally.check(full, "the server has no room")
             filler.unlink()
-        back = load.all_served(BACK_S)
-        load.stop()
-    setup.tally.check(back, "with room again, all are served", load.told_each())
+
+    load = setup.load(large)
+    setup.under_load("a full disk", load, fill, TRY_AGAIN | {"503/5002"})
     full = load.answers["503/5002"]
     setup.tally.check(full > 0, "a full disk: 503, error 5002", load.answers)
-    setup.check(load, "a full disk", TRY_AGAIN | {"503/5002"})
 
 
 def scenario(tally: Tally, arguments) -> None:

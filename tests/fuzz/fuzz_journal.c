@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "fuzz_blocks.h"
 #include "fuzz_log.h"
 #include "store/journal.h"
 #include "model.h"

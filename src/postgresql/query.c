@@ -33,7 +33,8 @@
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
 /* A place is the row that was read last; its sum is "-" if there is none. */
-#define SUM "md5(plant || extract(epoch FROM stored_at)::text)"
+#define SUM "left(encode(sha256(convert_to(plant ||" \
+	" extract(epoch FROM stored_at)::text, 'UTF8')), 'hex'), 32)"
 #define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
 #define BEHIND "(tx, id) > " PLACE " AND tx < "
 #define FEED VALUES ", tx, " SUM " FROM plants WHERE " BEHIND "'%" PRIu64 \

@@ -81,7 +81,7 @@ def check_same(tally: Tally, one: Builder, other: Builder) -> pathlib.Path:
     mirrors = debian_sources("bookworm")
     for number, sums in enumerate(("", one.folder / "0/rebuilt" / f"plant-store_{version()}.sha256")):
         one.environment["BUILD"] = str(one.folder / str(number))
-        one.run(TOP / "scripts/rebuild", tarball, sums, *mirrors, cwd=TOP)
+        one.run(TOP / "scripts/rebuild", tarball, sums, *mirrors, cwd=TOP, timeout=TESTS_S)
     tally.check(True, "a fresh Debian builds the same packages again")
     tally.check(len(first) >= len(PROGRAMS) + 2, "two packages are built", first)
     for file in sorted(first | second):

@@ -1,11 +1,11 @@
 """What the fault tests share: their own programs, answers as events, cases."""
 
 import argparse
+import concurrent.futures
 import contextlib
 import ctypes
 import io
 import multiprocessing
-import multiprocessing.connection
 import os
 import pathlib
 import subprocess
@@ -31,57 +31,23 @@ WORKERS = os.cpu_count() or 1
 # --- Work side by side ---------------------------------------------------------
 
 
+_work: Callable[[int], object]  # what the forked processes do
+
+
+def _do(number: int) -> object:
+    return _work(number)
+
+
 def side_by_side(work: Callable, cases: Sequence, workers: int = WORKERS) -> Iterator:
     """work(case) of all cases, some at a time; the results in order.
 
-    In forked processes, so `work` may be anything and what it needs is there; a
-    result comes through a pipe.
+    In forked processes, so `work` may be anything and what it needs is there.
     """
+    global _work
+    _work = lambda number: work(cases[number])  # noqa: E731
     fork = multiprocessing.get_context("fork")
-    turn = fork.Value("q", 0)
-
-    def take_turns(pipe: multiprocessing.connection.Connection) -> None:
-        while True:
-            with turn.get_lock():
-                number = turn.value
-                turn.value += 1
-            if number >= len(cases):
-                return
-            pipe.send((number, work(cases[number])))
-
-    processes, pipes = [], []
-    try:
-        for _ in range(min(workers, len(cases))):
-            ours, theirs = fork.Pipe(duplex=False)
-            pipes.append(ours)
-            process = fork.Process(target=take_turns, args=(theirs,))
-            process.start()
-            processes.append(process)
-            theirs.close()
-        yield from in_order(pipes, len(cases))
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
-        for pipe in pipes:
-            pipe.close()
-
-
-def in_order(pipes: list, count: int) -> Iterator:
-    """The results 0 to count - 1 of pairs (number, result)."""
-    open_pipes, results = list(pipes), {}
-    for number in range(count):
-        while number not in results:
-            if not open_pipes:
-                raise RuntimeError(f"nobody gave the result of case {number}")
-            for pipe in multiprocessing.connection.wait(open_pipes):
-                try:
-                    found, result = pipe.recv()
-                    results[found] = result
-                except EOFError:
-                    open_pipes.remove(pipe)
-        yield results.pop(number)
+    with concurrent.futures.ProcessPoolExecutor(min(workers, len(cases) or 1), fork) as pool:
+        yield from pool.map(_do, range(len(cases)))
 
 
 Part = tuple[str, Callable[[Tally], None]]

@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 from lib_service import TOP, Tally, main
-from test_package import debian_sources, needed, version
+from test_package import needed, version
 
 PROGRAMS = ("plant-store", "plant-store.fcgi", "postgresql.so")
 STEP_S = 900.0

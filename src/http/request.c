@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -164,19 +165,13 @@ enum request_length
 request_length(const struct request *request, size_t *length)
 {
 	const char *text = request->content_length;
-	size_t value = 0;
 
 	if (text == NULL || *text == '\0')
 		return REQUEST_LENGTH_ABSENT;
-	for (; *text != '\0'; text++) {
-		size_t digit = (size_t)*text - '0';
-
-		if (digit > 9)
-			return REQUEST_LENGTH_BAD;
-		value = value > (SIZE_MAX - digit) / 10 ? SIZE_MAX
-							: value * 10 + digit;
-	}
-	*length = value;
+	/* strtoul alone would accept signs and spaces. */
+	if (text[strspn(text, "0123456789")] != '\0')
+		return REQUEST_LENGTH_BAD;
+	*length = strtoul(text, NULL, 10);
 	return REQUEST_LENGTH_OK;
 }
 

@@ -38,7 +38,8 @@ static const struct {
 
 /*
  * The days from 1970 to the date.  Years that begin in March have their leap
- * day last, and one formula counts their months: 153 days in each five.
+ * day last, and one formula counts their months: 153 days in each five.  Month
+ * 13 is the next January.
  */
 static int64_t
 days_from_date(const int64_t date[static DAY + 1])
@@ -111,16 +112,6 @@ read_part(const char *text, int part, int64_t *out)
 	return value < parts[part].low || value > parts[part].high ? -1 : 0;
 }
 
-static int64_t
-days_in_month(int64_t year, int64_t month)
-{
-	static const char days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30,
-		31 };
-	bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-
-	return days[month - 1] + (month == 2 && leap);
-}
-
 /* Read "Z" or "+hh:mm" or "-hh:mm", the whole of `text`, as seconds. */
 static int
 read_offset(const char *text, size_t len, int64_t *seconds)
@@ -151,7 +142,9 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	for (int i = 0; i < NUMBERS; i++)
 		if (read_part(text + parts[i].at, i, &number[i]) != 0)
 			return -1;
-	if (number[DAY] > days_in_month(number[YEAR], number[MONTH]))
+	const int64_t next_month[] = { number[YEAR], number[MONTH] + 1, 1 };
+	int64_t days = days_from_date(number);
+	if (days >= days_from_date(next_month))
 		return -1;
 	if (text[at] == '.') {
 		for (at++; at < len && is_digit(text[at]); at++) {
@@ -163,9 +156,8 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	}
 	if (read_offset(text + at, len - at, &offset) != 0)
 		return -1;
-	seconds = days_from_date(number) * SECONDS_PER_DAY +
-		  number[HOUR] * 3600 + number[MINUTE] * 60 + number[SECOND] -
-		  offset;
+	seconds = days * SECONDS_PER_DAY + number[HOUR] * 3600 +
+		  number[MINUTE] * 60 + number[SECOND] - offset;
 	/* A leap second ends a month in UTC. */
 	if (number[SECOND] == 60) {
 		date_from_days(seconds / SECONDS_PER_DAY, number);

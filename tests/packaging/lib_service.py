@@ -1,0 +1,1 @@
+../lib/lib_service.py

@@ -203,30 +203,27 @@ enum fault journal_write_end(struct journal *journal);
 enum fault journal_read_end(struct journal *journal);
 
 /*
- * How a journal is made: under the name JOURNAL_NEW_NAME, whole, and then
- * renamed.
- *
  * journal_claim(journal, path):
  * Open the directory for a new store, which is made where it is absent, and
  * lock it until journal_close.  FAULT_SETUP if it has a store or a part of one.
  *
- * journal_new(journal, home), journal_begin(journal, home):
- * Begin a file in the directory of `home`, which the caller has locked; with a
- * header of a new uuid.
+ * journal_make(home):
+ * Make a journal with a new uuid in a directory that is claimed.  After a fault
+ * there is none, and nobody can have stored a plant in it.
  *
- * journal_place(journal, replace):
- * Make it durable, and give it the journal's name; an earlier one is replaced
- * or, without `replace`, a fault.  Close it.  After a fault it is removed,
- * unless it has replaced one.  Until then nobody can store a plant in it.
+ * journal_new(home, fd), journal_place(home, fd, name):
+ * Begin a file in the directory of `home`, which the caller has locked, under
+ * the name JOURNAL_NEW_NAME.  Close it, make it durable, and give it a name,
+ * also of an earlier one; after a fault it is removed.
  *
- * journal_drop(journal):
+ * journal_drop(home, fd):
  * Close and remove it.
  */
 enum fault journal_claim(struct journal *journal, const char *path);
-enum fault journal_new(struct journal *journal, const struct journal *home);
-enum fault journal_begin(struct journal *journal, const struct journal *home);
-enum fault journal_place(struct journal *journal, bool replace);
-void journal_drop(struct journal *journal);
+enum fault journal_make(struct journal *home);
+enum fault journal_new(struct journal *home, int *fd);
+enum fault journal_place(struct journal *home, int fd, const char *name);
+void journal_drop(const struct journal *home, int fd);
 
 #define JOURNAL_KEPT_MAX 64
 

@@ -164,7 +164,8 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
-	struct journal copy, dest = JOURNAL_NONE;
+	struct journal dest = JOURNAL_NONE;
+	int copy;
 	enum fault fault;
 	struct store_reader *source = journal_reader_open(from, &each, &fault);
 
@@ -179,16 +180,16 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
 	if (fault == FAULT_NONE)
-		fault = of_dest(journal_new(&copy, &dest));
+		fault = of_dest(journal_new(&dest, &copy));
 	if (fault == FAULT_NONE &&
-	    file_copy(source->journal.fd, 0, end, copy.fd, &each) < 0) {
+	    file_copy(source->journal.fd, 0, end, copy, &each) < 0) {
 		fault = cannot(to, "cannot write");
-		journal_drop(&copy);
+		journal_drop(&dest, copy);
 	}
 	if (fault == FAULT_NONE) {
 		/* Written, but not on the disk; too late to stop. */
 		(void)watch_step(&each, end, end);
-		fault = of_dest(journal_place(&copy, true));
+		fault = of_dest(journal_place(&dest, copy, JOURNAL_NAME));
 	}
 	report->copy = source->report;
 	report->added = report->copy.bytes - dest.size;

@@ -73,14 +73,12 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 enum fault
 store_init(const char *path)
 {
-	struct journal here, fresh;
-	enum fault fault = journal_claim(&here, path);
+	struct journal home;
+	enum fault fault = journal_claim(&home, path);
 
 	if (fault == FAULT_NONE)
-		fault = journal_begin(&fresh, &here);
-	if (fault == FAULT_NONE)
-		fault = journal_place(&fresh, false);
-	journal_close(&here);
+		fault = journal_make(&home);
+	journal_close(&home);
 	return fault;
 }
 

@@ -5,8 +5,8 @@
  * journal_sync makes it durable.  Failures: a write that fails or falls short
  * is cut off again; a sync that fails ends the process, and the next one reads
  * from the disk what is there.
- * A new journal is written under a temporary name, synced, given its name, and
- * the directory synced; what fails before is removed again.
+ * A new file is written under a temporary name, synced, given its name, and the
+ * directory synced; what fails before is removed again.
  */
 #include "store/journal.h"
 
@@ -548,7 +548,6 @@ journal_claim(struct journal *journal, const char *path)
 		JOURNAL_END_NAME, "index" };
 	int64_t deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-
 	enum fault fault;
 
 	*journal = JOURNAL_NONE;
@@ -570,104 +569,98 @@ journal_claim(struct journal *journal, const char *path)
 	return FAULT_NONE;
 }
 
-/* Make an empty file in place of what an interrupted try has left. */
-static int
-open_new(struct journal *journal, const struct journal *home)
+enum fault
+journal_new(struct journal *home, int *fd)
 {
-	*journal = JOURNAL_NONE;
-	journal->path = home->path;
+	/* An interrupted try may have left one. */
 	unlinkat(home->dir, JOURNAL_NEW_NAME, 0);
-	journal->dir = fcntl(home->dir, F_DUPFD_CLOEXEC, 0);
-	if (journal->dir >= 0)
-		journal->fd = openat(home->dir, JOURNAL_NEW_NAME,
-		    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return journal->fd >= 0 ? 0 : -1;
+	*fd = openat(home->dir, JOURNAL_NEW_NAME,
+	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return *fd >= 0 ? FAULT_NONE
+			: journal_unwritten(home, JOURNAL_NEW_NAME, errno);
 }
 
-static enum fault
-drop_failed(struct journal *journal)
+enum fault
+journal_place(struct journal *home, int fd, const char *name)
 {
-	enum fault fault =
-	    fault_report(journal->path, "cannot make a store there");
-
-	journal_drop(journal);
+	if (fsync(fd) == 0 &&
+	    renameat(home->dir, JOURNAL_NEW_NAME, home->dir, name) == 0 &&
+	    fsync(home->dir) == 0) {
+		close(fd);
+		return FAULT_NONE;
+	}
+	enum fault fault = journal_unwritten(home, name, errno);
+	journal_drop(home, fd);
 	return fault;
 }
 
-enum fault
-journal_new(struct journal *journal, const struct journal *home)
+void
+journal_drop(const struct journal *home, int fd)
 {
-	return open_new(journal, home) == 0 ? FAULT_NONE : drop_failed(journal);
-}
-
-enum fault
-journal_begin(struct journal *journal, const struct journal *home)
-{
-	char header[RECORD_HEADER_LEN];
-
-	/* A random uuid: RFC 9562, section 5.4. */
-	if (open_new(journal, home) == 0 &&
-	    file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", journal->uuid,
-		RECORD_UUID_LEN) == 0) {
-		journal->seed = record_seed(journal->uuid);
-		journal->start.end = RECORD_HEADER_LEN;
-		journal->start.crc =
-		    record_header_encode(journal->uuid, header);
-		if (file_write_all(journal->fd, header, sizeof(header), 0) == 0)
-			return FAULT_NONE;
-	}
-	return drop_failed(journal);
+	unlinkat(home->dir, JOURNAL_NEW_NAME, 0);
+	close(fd);
 }
 
 /*
- * If the directory's sync fails, a new name is removed: a power cut could
- * remove it, too.  Until then the lock keeps others from storing plants there.
+ * If the directory's sync fails, the name is removed: a power cut could remove
+ * it, too.  Until then the lock keeps others from storing plants there.
  */
-enum fault
-journal_place(struct journal *journal, bool replace)
+static int
+make_durable(int dir, int fd)
 {
-	int dir = journal->dir;
+	struct journal fresh = { .fd = fd };
+	int error;
 
-	if (fsync(journal->fd) == 0 &&
-	    (replace || journal_lock_shared(journal, 0) == FAULT_NONE) &&
-	    (replace ? renameat(dir, JOURNAL_NEW_NAME, dir, JOURNAL_NAME)
-		     : rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME)) == 0) {
-		if (fsync(dir) == 0) {
-			journal_close(journal);
-			return FAULT_NONE;
-		}
-		int error = errno;
-		if (!replace)
-			unlinkat(dir, JOURNAL_NAME, 0);
-		errno = error;
-	}
-	return drop_failed(journal);
+	if (fsync(fd) < 0 ||
+	    (try_lock(&fresh, F_WRLCK) < 0 && errno == EAGAIN) ||
+	    rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME) < 0)
+		return -1;
+	if (fsync(dir) == 0)
+		return 0;
+	error = errno;
+	unlinkat(dir, JOURNAL_NAME, 0);
+	errno = error;
+	return -1;
 }
 
-void
-journal_drop(struct journal *journal)
+enum fault
+journal_make(struct journal *home)
 {
-	unlinkat(journal->dir, JOURNAL_NEW_NAME, 0);
-	journal_close(journal);
+	char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
+	int fd;
+	enum fault fault = journal_new(home, &fd);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	/* A random one: RFC 9562, section 5.4. */
+	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", uuid,
+		sizeof(uuid)) == 0) {
+		record_header_encode(uuid, header);
+		if (file_write_all(fd, header, sizeof(header), 0) == 0 &&
+		    make_durable(home->dir, fd) == 0) {
+			close(fd);
+			return FAULT_NONE;
+		}
+	}
+	fault = fault_report(home->path, "cannot make a store there");
+	journal_drop(home, fd);
+	return fault;
 }
 
 enum fault
 journal_keep(struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX])
 {
-	enum fault fault = FAULT_NONE;
-	struct journal copy;
-	int dir = journal->dir;
+	int fd;
+	enum fault fault = journal_new(journal, &fd);
 
+	if (fault != FAULT_NONE)
+		return fault;
 	snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".torn-%" PRIu64, from);
-	if (open_new(&copy, journal) < 0 ||
-	    file_copy(journal->fd, from, to, copy.fd, NULL) < 0 ||
-	    fsync(copy.fd) < 0 ||
-	    renameat(dir, JOURNAL_NEW_NAME, dir, name) < 0 || fsync(dir) < 0) {
-		fault = journal_unwritten(journal, JOURNAL_NAME ".torn", errno);
-		journal_drop(&copy);
-	}
-	journal_close(&copy);
+	if (file_copy(journal->fd, from, to, fd, NULL) == 0)
+		return journal_place(journal, fd, name);
+	fault = journal_unwritten(journal, name, errno);
+	journal_drop(journal, fd);
 	return fault;
 }
 

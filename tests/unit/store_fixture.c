@@ -391,14 +391,11 @@ fixture_journal(const struct fixture *fixture, bool write)
 }
 
 enum fault
-fixture_make_journal(const struct fixture *fixture, bool replace)
+fixture_make_journal(const struct fixture *fixture)
 {
-	const struct journal home = { .path = fixture->path,
-		.dir = fixture->dir };
-	struct journal journal;
-	enum fault fault = journal_begin(&journal, &home);
+	struct journal home = { .path = fixture->path, .dir = fixture->dir };
 
-	return fault == FAULT_NONE ? journal_place(&journal, replace) : fault;
+	return journal_make(&home);
 }
 
 struct journal

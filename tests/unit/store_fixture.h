@@ -144,7 +144,7 @@ char *fixture_long_name(size_t len);
 /* The store's journal, open; give it back with journal_close. */
 struct journal fixture_journal(const struct fixture *fixture, bool write);
 /* Make a new journal, of another store; the fault. */
-enum fault fixture_make_journal(const struct fixture *fixture, bool replace);
+enum fault fixture_make_journal(const struct fixture *fixture);
 /* What an index needs of it: nothing is open. */
 struct journal fixture_owner(const struct fixture *fixture);
 

@@ -483,7 +483,7 @@ STORE_TEST(an_end_mark_of_another_store_is_refused)
 	expect_refused(fixture, false, FAULT_SETUP);
 	expect_logged(fixture, "missing; restore it", 1);
 	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
-	assert_int_equal(fixture_make_journal(fixture, false), FAULT_NONE);
+	assert_int_equal(fixture_make_journal(fixture), FAULT_NONE);
 	expect_refused(fixture, false, FAULT_SETUP);
 	expect_logged(fixture, "end: of another store", 1);
 	expect_verified(fixture, FAULT_SETUP);

@@ -2,13 +2,10 @@
  * engine: what stands behind store.h.
  *
  * An engine is a table of functions.  Each keeps the promise of the function of
- * store.h with its name.  engine.c calls them, and
- * counts the results of commits.  The file engine is part of the programs.
- * PostgreSQL is a module, which exports its table as ENGINE_SYMBOL and is used
- * when options->database is set.
- *
- * An engine defines its own struct store, which begins with the pointer to its
- * table.
+ * store.h with its name.  engine.c calls them, and counts the results of
+ * commits.  The file engine is part of the programs.  PostgreSQL is a module,
+ * which exports its table as ENGINE_SYMBOL and is used when options->database
+ * is set.  An engine's own struct store begins with the pointer to its table.
  */
 #ifndef STORE_ENGINE_H
 #define STORE_ENGINE_H

@@ -255,6 +255,7 @@ build_batch(
 	size_t i;
 
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
+	store->end = store->at;
 	for (i = 0; i < n && fault == FAULT_NONE; i++) {
 		if (store->end.end - store->at.end + RECORD_ENVELOPE_MAX +
 			items[i].plant->len >
@@ -318,25 +319,7 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/* Commit as many plants, `*some`, as one append may hold, but the index. */
-static enum fault
-commit_some(
-    struct store *store, struct store_item *items, size_t n, size_t *some)
-{
-	enum fault fault = catch_up(store);
-
-	*some = n;
-	if (fault != FAULT_NONE)
-		return fault;
-	store->end = store->at;
-	fault = build_batch(store, items, n, some);
-	if (fault == FAULT_NONE && store->end.end > store->at.end)
-		fault = write_batch(store);
-	if (!store->written)
-		index_abort(store->index);
-	return fault;
-}
-
+/* The last batch stays for enter_batch. */
 static enum fault
 commit_items(struct store *store, struct store_item *items, size_t n)
 {
@@ -345,7 +328,14 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 
 	for (; n > 0 && fault == FAULT_NONE; items += some, n -= some) {
 		enter_batch(store);
-		fault = commit_some(store, items, n, &some);
+		some = n;
+		fault = catch_up(store);
+		if (fault == FAULT_NONE)
+			fault = build_batch(store, items, n, &some);
+		if (fault == FAULT_NONE && store->end.end > store->at.end)
+			fault = write_batch(store);
+		if (!store->written && store->index != NULL)
+			index_abort(store->index);
 		if (fault == FAULT_NONE)
 			continue;
 		/* On a full disk, repeats among the others still succeed. */

@@ -447,35 +447,41 @@ index_open(struct journal *journal, enum index_use use, struct index_view *view)
 	return find_index(index, &mark, view);
 }
 
+/* Make an empty data.mdb, and then its mark, durably.  0, or an errno value. */
+static int
+make_files(struct index *index)
+{
+	/* Old entries would count as the new index's. */
+	const int dir = index->journal->dir;
+	int error =
+	    unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT ? errno : 0;
+
+	index_discard(dir);
+	if (error != 0)
+		return error;
+	/* This syncs the journal's name, too, which may be new. */
+	if ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
+	    fsync(dir) < 0)
+		return errno;
+	int fd = openat(
+	    dir, DATA_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return file_identify(dir, DATA_NAME, index->file) < 0
+		   ? errno
+		   : write_mark(index, this_boot());
+}
+
 enum fault
 index_create(
     struct journal *journal, enum index_use use, struct index **created)
 {
 	struct index *index = new_index(journal, use);
-	int dir = journal->dir, fd = -1, error = 0;
 
 	if (index == NULL)
 		return journal_unwritten(journal, INDEX_NAME, errno);
-	/* Old entries would count as the new index's. */
-	if (unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT)
-		error = errno;
-	index_discard(dir);
-	/* This syncs the journal's name, too, which may be new. */
-	if (error == 0 &&
-	    ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
-		fsync(dir) < 0))
-		error = errno;
-	/* The mark names the file, and is durable before a page is written. */
-	if (error == 0) {
-		fd = openat(dir, DATA_NAME,
-		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd < 0 || file_identify(dir, DATA_NAME, index->file) < 0)
-			error = errno;
-	}
-	if (fd >= 0)
-		close(fd);
-	if (error == 0)
-		error = write_mark(index, this_boot());
+	int error = make_files(index);
 	if (error == 0)
 		error = open_environment(index);
 	index->state.version = STATE_VERSION;

@@ -5,13 +5,17 @@
  * An LMDB environment in the directory `index`, shared by all processes of the
  * store under the journal's lock, so without LMDB's own lock (MDB_NOLOCK), and
  * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
- * journal; a process that finds more there reads on.  A crash of the machine,
- * or of the device alone, may leave any mixture of pages; so may a copy.  So
- * only the very file that was written is used, and only if it was closed
- * cleanly, or a long lived process has it open: no crash leaves its lock; or
- * for a single request (CGI), if only such have used it in this boot: a device
- * that came back meanwhile is not noticed.  An entry counts only once its
- * record has been read.
+ * journal; a process that finds more there reads on.  An entry counts only once
+ * its record has been read.
+ *
+ * A crash of the machine, or of the device alone, may leave any mixture of
+ * pages; so may a copy.  So only the very file that was written is used, and
+ * only if one of these holds:
+ *
+ *	It was closed cleanly.
+ *	A long lived process has it open: a crash would have ended its lock.
+ *	A single request (CGI) opens it, and only such have used it in this
+ *	boot.  A device that was lost and came back is not noticed then.
  *
  * The only module that knows LMDB.  Every function but index_discard needs the
  * journal's lock.

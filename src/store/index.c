@@ -5,14 +5,17 @@
  * sign bit turned, so that ids sort as numbers; its value is the offset of its
  * record.  The key of one byte 0 sorts below all of them: the state.
  *
- * The file `index/boot` has three lines: the boot in which pages may be
- * missing, or "clean"; the store's uuid; and "serve", or "once" where only
- * single requests have written data.mdb, with its inode and its time of birth,
- * which no copy has.  Version 1.0.0 has no third line.  The order of writes
- * that a crash must not break: it has this boot's id, synced, before the first
- * page is written, and "clean", synced, after the last page was.  A long lived
- * process holds a lock on it, which shows even where containers have other boot
- * ids.
+ * The file `index/boot` has three lines; version 1.0.0 writes no third:
+ *
+ *	the id of the boot in which pages may be missing, or "clean"
+ *	the store's uuid
+ *	"serve", or "once" if only single requests have written data.mdb; and
+ *	its inode and time of birth, which no copy has
+ *
+ * A crash must not break the order of writes: the boot's id is durable before a
+ * page is written, and "clean" is written when all pages are durable.  A long
+ * lived process holds a lock on the file, which containers with another boot id
+ * see as well.
  */
 #include "store/index.h"
 

@@ -19,8 +19,6 @@
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
-#define STEP_BYTES ((uint64_t)1 << 20)
-
 /* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
 #define CURSOR(uuid, n, crc) "journal " uuid " %" n " %" n " %" n " %" crc
 
@@ -63,7 +61,6 @@ begin_at(struct store_reader *reader, const struct position *at)
 {
 	if (at->end == 0)
 		at = &reader->journal.start;
-	reader->next_step = 0;
 	reader->report.plants = 0;
 	reader->report.bytes = at->end;
 	reader->report.seq = at->seq;
@@ -93,19 +90,6 @@ journal_reader_lock(struct store_reader *reader)
 	return FAULT_FAILED;
 }
 
-/* Whether to go on at the offset `at`, when so much is done. */
-static bool
-check_watch(struct store_reader *reader, uint64_t at, uint64_t done)
-{
-	uint64_t size = reader->journal.size;
-
-	if (at < reader->next_step)
-		return true;
-	reader->next_step = at + STEP_BYTES;
-	return watch_step(&reader->watch, done,
-	    reader->ahead + (reader->limit < size ? reader->limit : size));
-}
-
 /* Under the lock: the end of the lines from `at` on, which are durable. */
 static enum fault
 read_to_end(struct store_reader *reader, const struct position *at)
@@ -125,8 +109,8 @@ read_to_end(struct store_reader *reader, const struct position *at)
 			fault = journal_unreadable(
 			    journal, rest.at.end, rest.error);
 		else if (result == REPLAY_RECORD &&
-			 !check_watch(
-			     reader, rest.at.end, rest.at.end - at->end))
+			 !watch_step(&reader->watch, rest.at.end - at->end,
+			     reader->ahead + journal->size))
 			fault = FAULT_STOPPED;
 	}
 	if (fault == FAULT_NONE)
@@ -141,7 +125,6 @@ read_to_end(struct store_reader *reader, const struct position *at)
 		    journal->name, rest.at.end);
 	if (fault == FAULT_NONE)
 		reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
-	reader->next_step = 0;
 	reader->ahead = rest.at.end - at->end;
 	reader->last = rest.at;
 	reader->limit = rest.at.end;
@@ -159,7 +142,6 @@ find_end(struct store_reader *reader, const struct position *from)
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
 
-	reader->limit = UINT64_MAX;
 	index_close(view->index, false);
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
@@ -247,8 +229,8 @@ read_next(struct store_reader *reader, struct record *record)
 
 	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
-		if (!check_watch(reader, replay->at.end,
-			reader->ahead + replay->at.end)) {
+		if (!watch_step(&reader->watch, reader->ahead + replay->at.end,
+			reader->ahead + reader->limit)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}

@@ -27,10 +27,9 @@ struct store_reader {
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
-	uint64_t next_step; /* when to call it */
-	uint64_t ahead;     /* bytes that are read once more, for the limit */
-	uint64_t limit;     /* of its durable lines; UINT64_MAX until found, */
-	struct position last;   /* then the place there */
+	uint64_t ahead;         /* bytes that were read to find the limit */
+	uint64_t limit;         /* the end of its durable lines, */
+	struct position last;   /* and the last one */
 	struct position before; /* the last record that was read */
 	uint64_t torn;          /* where a torn batch was reported */
 	struct reader_report report;

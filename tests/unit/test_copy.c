@@ -377,6 +377,9 @@ STORE_TEST(copy_put_into_service_meanwhile_keeps_its_new_plants)
 	unsigned created = 0, kept_out = 0;
 
 	fixture_make_store(fixture, false, 1, 3);
+	copy_well(fixture);
+	struct contents earlier = fixture_read(fixture, COPY);
+	fixture_make_store(fixture, false, 4, 4);
 	for (unsigned nth = 1;; nth++) {
 		struct meddler meddler = { .fixture = fixture };
 		struct fixture_steps steps = {
@@ -384,8 +387,8 @@ STORE_TEST(copy_put_into_service_meanwhile_keeps_its_new_plants)
 		};
 		struct watch watch = { fixture_step, &steps };
 
-		copy_well(fixture);
-		fixture_make_store(fixture, false, 3 + nth, 3 + nth);
+		parts_empty(fixture->dir, DEST);
+		fixture_restore(fixture, COPY, &earlier);
 		enum fault fault = copy(fixture, &watch, NULL);
 		if (steps.n < nth)
 			break;
@@ -396,7 +399,6 @@ STORE_TEST(copy_put_into_service_meanwhile_keeps_its_new_plants)
 		    strstr(copied, "\"id\":4242") != NULL, meddler.created);
 		created += meddler.created;
 		kept_out += !meddler.created;
-		parts_empty(fixture->dir, DEST);
 	}
 	assert_true(created > 0 && kept_out > 0);
 }

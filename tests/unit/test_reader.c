@@ -13,8 +13,6 @@
 #include "store/index.h"
 #include "journal_reader.h"
 
-#define LONG_NAME 600000
-
 static void
 expect_next(struct store_reader *reader, int64_t id)
 {
@@ -132,18 +130,6 @@ STORE_TEST(what_is_stored_after_the_end_was_found_is_left_out)
 	fixture_create(store, 3);
 	expect_rest(reader, 1, 2);
 	journal_reader_close(reader);
-	store_close(store);
-}
-
-/* Plants that are long. */
-static void
-add_long_plants(const struct fixture *fixture, int64_t first, int64_t last)
-{
-	struct store *store = fixture_open(fixture, false);
-	char *name = fixture_long_name(LONG_NAME);
-
-	for (int64_t id = first; id <= last; id++)
-		expect_put(store, id, name, STORE_CREATED);
 	store_close(store);
 }
 
@@ -311,12 +297,12 @@ STORE_TEST(end_that_cannot_be_synced_is_not_read)
 /* A copy, of which no index and no end mark knows. */
 STORE_TEST(beginning_that_cannot_be_synced_is_not_read)
 {
-	add_long_plants(fixture, 1, 16);
+	fixture_make_store(fixture, false, 1, 3);
 	fixture_remove_index(fixture);
 	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
 	expect_no_reader(fixture->path, FAULT_FAILED);
 	shim_reset();
-	expect_all(fixture, 1, 16);
+	expect_all(fixture, 1, 3);
 }
 
 STORE_TEST(what_is_no_journal_is_refused)

@@ -54,7 +54,7 @@ int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
 /*
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, which is made if it is absent, and
- * make them and its name durable; read them.  Return 0; -1 with errno: EBADMSG
+ * make them and its name durable; read them.  Return 0; -1 with errno: ENODATA
  * if the file has not so many, ELOOP of a link, EINVAL or ENXIO of no file.
  */
 int file_put(int dir, const char *name, const void *buf, size_t len);

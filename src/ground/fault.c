@@ -29,7 +29,6 @@ static const struct cause {
 	{ ENAMETOOLONG, FAULT_ABSENT, "; check its name" },
 	{ ETIMEDOUT, FAULT_BUSY, "; another process uses it: try again" },
 	{ ECANCELED, FAULT_STOPPED, "" },
-	{ EBADMSG, FAULT_DAMAGED, "" },
 	{ EIO, FAULT_FAILED, "; check the disk" },
 	{ 0, FAULT_FAILED, "" },
 };

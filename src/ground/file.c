@@ -230,7 +230,7 @@ file_get(int dir, const char *name, void *buf, size_t len)
 {
 	int fd = open_regular(dir, name, O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
-	int error = n < 0 ? errno : EBADMSG;
+	int error = n < 0 ? errno : ENODATA;
 
 	if (fd >= 0)
 		close(fd);

@@ -318,9 +318,13 @@ end_reading(
 			     ? reader_calls(reader)->end(reader, where)
 			     : FAULT_NONE;
 
-	if (fault != FAULT_NONE || end != FAULT_NONE)
-		return fault != FAULT_NONE ? fault : end;
-	return command_interrupted() != 0 ? FAULT_STOPPED : FAULT_NONE;
+	if (fault == FAULT_NONE)
+		fault = end;
+	/* Also while a database is away. */
+	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
+		       command_interrupted() != 0
+		   ? FAULT_STOPPED
+		   : fault;
 }
 
 static const char export_usage[] =

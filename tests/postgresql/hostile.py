@@ -336,11 +336,18 @@ def check_follower(tally: Tally, server: Hostile, store: TableStore, words: list
     server.kind, server.answer = "feed", away
     command = [store.build / "plant-store", *words]
     process = subprocess.Popen(command, env=store.environment(), stderr=subprocess.PIPE)
-    well = wait_until(lambda: len(asked) > 3) and process.poll() is None
+    well = wait_until(lambda: len(asked) > 3)
+    server.kind, before = "welcome", len(asked)  # it cannot even connect
+    well = well and wait_until(lambda: len(asked) > before + 3) and process.poll() is None
     process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(60)
+    status = process.poll()
+    process.kill()
     said = process.communicate()[1]
-    well = well and process.returncode == 0 and said.count(b"\n") == 1
-    tally.check(well, "a follower outlives a server that goes away, and says so once", said)
+    tally.check(well and said.count(b"\n") == 2,
+                "a follower outlives a server that goes away, and says so once", said)
+    tally.check(status == 0, "a signal ends it, with 0", status)
 
 
 def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:

@@ -27,6 +27,8 @@ from load import Load, half_kept, mixed_plan
 
 OK, DATA, AWAY, CONFIG = 0, 65, 75, 78
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+BEGUN = ("SELECT 1 FROM pg_stat_activity"
+         " WHERE state = 'idle' AND query LIKE 'SELECT system_identifier%'")
 LONG_S = 600.0
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
@@ -115,6 +117,14 @@ def check_held(tally: Tally, made: Clusters) -> None:
             found = consumer.read()
         well = found == list(range(found[0], next(numbers))) + [3000] and found[0] >= 2000
         tally.check(well, "without a cursor it begins at the end, and misses nothing", found)
+        with Session(**server.superuser()) as other:
+            other.sql(f"BEGIN; {insert.replace('5', '6')}")
+            with consumer.following():
+                wait_until(lambda: server.sql(BEGUN))
+                other.sql("COMMIT")
+                wait_until(lambda: consumer.read())
+                found = consumer.read()
+        tally.check(found == [6], "nor what was open when it began", found)
 
 
 def check_restores(tally: Tally, made: Clusters, other: Clusters) -> None:

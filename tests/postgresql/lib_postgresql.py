@@ -551,6 +551,6 @@ class Consumer:
         told = {e.plant_id for e in events if e.outcome == "created_or_same"}
         tally.check(told <= {*found}, "every acknowledged plant", sorted(told - {*found})[:5])
         tally.check(list(found) == rows, "in the order of the store, none that a failover lost",
-                    sorted({*found} ^ {*rows})[:5])
+                    (sorted({*found} - {*rows})[:5], sorted({*rows} - {*found})[:5]))
         again = len(self.ids) - len(found)
         print(f"# {len(told)} acknowledged, {len(self.ids)} handed over, {again} again")

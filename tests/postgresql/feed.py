@@ -27,6 +27,8 @@ from load import Load, half_kept, mixed_plan
 
 OK, DATA, AWAY, CONFIG = 0, 65, 75, 78
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+CANCEL = ("SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+          " WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT%'")
 BEGUN = ("SELECT 1 FROM pg_stat_activity"
          " WHERE state = 'idle' AND query LIKE 'SELECT system_identifier%'")
 LONG_S = 600.0
@@ -199,6 +201,18 @@ def check_standby(tally: Tally, made: Clusters) -> None:
             standby.send(signal.SIGCONT)
             wait_until(lambda: primary.sql(COUNT) == [["0"]])
         consumer.gets(tally, [2], "then it comes")
+        with consumer.following(), Session(**primary.superuser()) as other:
+            wait_until(lambda: primary.sql(BEGUN))
+            standby.send(signal.SIGSTOP)
+            other.process.stdin.write(insert.replace("2", "3") + ";\n")
+            other.process.stdin.flush()
+            wait_until(lambda: primary.sql(CANCEL))
+            said = store.root / "said"
+            wait_until(lambda: said.read_text() or consumer.read())
+            found = consumer.read()
+            standby.send(signal.SIGCONT)
+            wait_until(lambda: consumer.read())
+        tally.check(found == [] and consumer.ids[-1] == 3, "a follower waits for it, too", found)
 
 
 def harm(services: list[Responder], primary: Server, seconds: float) -> None:

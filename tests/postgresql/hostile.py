@@ -209,6 +209,12 @@ def feed_row(number: int, tx: int, of: bytes = b"0") -> bytes:
     return row(b"%d" % number, plant, b"x", b"0", b"%d" % tx, of * 32)
 
 
+def then_none(*rows: bytes) -> Bad:
+    """A page of the feed, and the end."""
+    pages = itertools.chain([table(6, *rows)], itertools.repeat(table(6)))
+    return lambda client: client.sendall(next(pages))
+
+
 def bound(text: bytes) -> list[bytes]:
     """The parameters of a Bind, all of them texts."""
     text = text.split(b"\0", 2)[2]
@@ -245,8 +251,8 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
         del bad["rows that were not asked for"]
     if kind == "feed":
         good, above = feed_row(1, 99), feed_row(2, 100)
-        bad = {"a row above the bound": table(6, above), "not in order": table(6, good, good),
-               "a lower transaction": table(6, good, feed_row(2, 98)),
+        bad = {"a row above the bound": then_none(above), "not in order": then_none(good, good),
+               "a lower transaction": then_none(good, feed_row(2, 98)),
                "a sum that is none": table(6, feed_row(1, 99, b"'")), **bad}
     return bad if long else dict(itertools.islice(bad.items(), some))
 

@@ -174,6 +174,7 @@ class Server:
 
     def send(self, number: int) -> None:
         """To all of its processes: what happens to a machine, not to a server."""
+        self.process.send_signal(signal.SIGSTOP)  # so that it makes no more
         children = lib_service.children_of(self.process.pid)
         self.process.send_signal(number)
         for pid in children:

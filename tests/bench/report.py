@@ -91,11 +91,11 @@ def machine(directory: pathlib.Path) -> str:
 
 def draw(path: pathlib.Path, title: str, lines: dict[str, dict[int, float]]) -> None:
     """A picture: for each name, a figure at each number of connections; both axes
-    logarithmic."""
+    logarithmic.  On one line, since nobody reads it."""
     ticks = sorted({x for points in lines.values() for x in points})
     script = [
         f"set terminal svg size 640,360 font 'sans,13' background 'white'; {PALETTE}",
-        f"set output '{path}'; set title '{title}'; set logscale xy; set grid",
+        f"set title '{title}'; set logscale xy; set grid",
         f"set xrange [{ticks[0] / 1.3}:{ticks[-1] * 1.3}]",
         "set xlabel 'connections'; set key outside right top; set format y '%.6g'",
         f"set xtics ({', '.join(map(str, ticks))})",
@@ -103,4 +103,6 @@ def draw(path: pathlib.Path, title: str, lines: dict[str, dict[int, float]]) -> 
     ]
     for points in lines.values():
         script += [*(f"{x} {y:.4g}" for x, y in sorted(points.items())), "e"]
-    subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True)
+    drawn = subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True,
+                           stdout=subprocess.PIPE).stdout
+    path.write_text(" ".join(drawn.split()) + "\n")

@@ -63,11 +63,11 @@ LIB_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 FCGI_O  := $(BUILD)/src/gateway/responder.o
 PG_O    := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/postgresql/*.c)))
 CLI_O   := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard src/commands/*.c)))
-TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
+TESTS   := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/unit/test_*.c)))
 # What several tests share; a test gets the objects that it calls.
-HELPERS := $(BUILD)/tests/helpers.a
+HELPERS := $(BUILD)/tests/unit/helpers.a
 HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
-	$(filter-out tests/test_%,$(wildcard tests/*.c))))
+	$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c))))
 # Fuzz targets: with FUZZ=-fsanitize=fuzzer those of libFuzzer, else programs
 # that run the inputs they are given.
 FUZZ    ?=

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path += [str(TOP / f"tests{folder}") for folder in ("", "/servers", "/faults", "/postgresql")]
+sys.path += [str(TOP / f"tests{folder}") for folder in ("/lib", "/servers", "/faults", "/postgresql")]
 
 from lib_servers import Running, SetUp, descendants
 from lib_service import (

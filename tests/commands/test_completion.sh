@@ -4,7 +4,7 @@
 set -uo pipefail
 program=$(realpath "$1")
 # shellcheck source=deploy/completion/plant-store
-. "$(dirname "$0")/../deploy/completion/plant-store"
+. "$(dirname "$0")/../../deploy/completion/plant-store"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PLANT_STORE_TOKENS=$work/tokens PLANT_STORE_ENVIRONMENT=/nonexistent

@@ -25,7 +25,6 @@ from lib_service import (
     stop_process, temporary_store, wait_until,
 )
 
-sys.path.append(str(TOP / "tests/servers"))
 from lib_servers import Running, SetUp, running
 
 program = pathlib.Path(sys.argv[1]).resolve()
@@ -138,7 +137,7 @@ def check_with_promtool(tally: Tally, text: str) -> None:
     tally.check(done.returncode != 0, "it would complain of a bad name", done)
     for what, path in (("config", RULES.with_name("prometheus.yml")), ("rules", RULES)):
         expect(tally, promtool("check", what, path), f"promtool accepts {path.name}")
-    done = promtool("test", "rules", TOP / "tests" / "prometheus_rules.yml")
+    done = promtool("test", "rules", TOP / "tests" / "commands" / "prometheus_rules.yml")
     expect(tally, done, "each alert fires in its time, and no other")
 
 

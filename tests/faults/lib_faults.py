@@ -9,12 +9,10 @@ import multiprocessing
 import os
 import pathlib
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
 
 from history import Content, Event, check
 from lib_service import (

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 MEMORY = "/dev/shm"
 # The sources of stores in memory.
-LAB = ("lab.c", "../store_parts.c")
+LAB = ("lab.c", "../unit/store_parts.c")
 
 
 class Programs:
@@ -37,7 +37,7 @@ class Programs:
         program.parent.mkdir(parents=True, exist_ok=True)
         # Under another name first: another test may be using the old one.
         fresh = program.with_name(f"{name}.{os.getpid()}")
-        folders = ("tests", "tests/faults", "tests/bench")
+        folders = ("tests/unit", "tests/faults", "tests/bench")
         command = [*self.compiling, *(f"-I{folder}" for folder in folders)]
         command += ["-o", str(fresh)]
         command += [str(HERE / source) for source in sources]

@@ -7,16 +7,13 @@ that they pass, puts one fault into each and checks that it is found.
 """
 
 import dataclasses
-import pathlib
 import random
 import sys
 import time
 from collections.abc import Callable
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from history import Content, Event, check  # noqa: E402
-from lib_service import Tally, run_scenario  # noqa: E402
+from history import Content, Event, check
+from lib_service import Tally, run_scenario
 
 ROUNDS = 300
 ROUNDS_LONG = 20_000

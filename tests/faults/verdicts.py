@@ -2,7 +2,7 @@
 """Goal: the manual page suffices to read a journal that has been damaged.
 
 Damages and forges journals, and compares the verdict of `plant-store verify`
-on each with that of tests/second_reader.py, which was written from
+on each with that of second_reader.py, which was written from
 plant-store-journal(5) alone.  With --long it tries ten times as many damages.
 """
 

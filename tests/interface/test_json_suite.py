@@ -30,7 +30,7 @@ BODY_BYTES_MAX = 1 << 20
 
 
 def read_table(name: str) -> dict[str, str]:
-    """A table of tests/json_suite: a key and the rest of its line."""
+    """A table of json_suite: a key and the rest of its line."""
     rows = {}
     for line in (FOLDER / name).read_text().splitlines():
         if line and not line.startswith("#"):

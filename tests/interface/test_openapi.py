@@ -4,7 +4,7 @@
 usage: test_openapi.py [--npm] BUILD_DIR
 
 --npm: also by linters and generators, which come from npm in the versions of
-tests/openapi/package-lock.json.  The answer 500 is held against the table only: no
+tests/interface/openapi/package-lock.json.  The answer 500 is held against the table only: no
 request brings it about.
 """
 
@@ -25,7 +25,7 @@ from lib_service import (
 )
 
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
-FOLDER = TOP / "tests" / "openapi"
+FOLDER = TOP / "tests" / "interface" / "openapi"
 README = TOP / "README.md"
 INT_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 # Their messages go on with the place and the reason.

@@ -26,12 +26,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO
 
-TOP = pathlib.Path(__file__).resolve().parent.parent
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 # The settings of this machine's service are none of a test's.
 NO_FILE = "PLANT_STORE_ENVIRONMENT"
 os.environ.setdefault(NO_FILE, "/nonexistent")
 # What the tests of one folder have, those of another may need.
-sys.path += [str(TOP / "tests" / name) for name in ("", "faults", "servers", "postgresql")]
+sys.path += [str(TOP / "tests" / name) for name in (
+    "lib", "commands", "scenarios", "fixtures", "packaging", "faults", "servers", "postgresql")]
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
@@ -115,7 +116,7 @@ def start(command: Sequence[object], log_path: pathlib.Path, **options: object) 
 
 def install_npm() -> subprocess.CompletedProcess:
     """Install npm's packages for the tests; the folder is what it prints."""
-    return run(TOP / "tests" / "openapi" / "install", text=True)
+    return run(TOP / "tests" / "interface" / "openapi" / "install", text=True)
 
 
 # --- Answers -----------------------------------------------------------------

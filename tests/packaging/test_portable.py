@@ -141,11 +141,11 @@ def musl(tally: Tally, work: pathlib.Path) -> None:
         f"LIBS={prefix}/lib/libjson-c.a {prefix}/lib/liblmdb.a",
         f"TEST_LIBS={prefix}/lib/libcmocka-static.a",
     ]
-    make("-k", *options, *objects(build, "src/*/*.c", "tests/*.c"))
+    make("-k", *options, *objects(build, "src/*/*.c", "tests/unit/*.c"))
     tally.check(True, "everything compiles with musl without a warning")
     modules = {path.stem for layer in LOWER for path in (TOP / "src" / layer).glob("*.c")}
     programs = [build / source.relative_to(TOP).with_suffix("")
-                for source in sorted(TOP.glob("tests/test_*.c"))
+                for source in sorted(TOP.glob("tests/unit/test_*.c"))
                 if source.stem.removeprefix("test_") in modules | set(WHOLE)]
     make(*options, *programs)
     unit_tests(tally, programs, "musl")
@@ -214,7 +214,7 @@ def machine(tally: Tally, work: pathlib.Path, name: str, native: str) -> None:
                    [*run, build / "plant-store"])
     tally.skip(f"test_recovery, {name}", "it forks so often that qemu takes hours")
     unit_tests(tally, [build / source.relative_to(TOP).with_suffix("")
-                       for source in sorted(TOP.glob("tests/test_*.c"))
+                       for source in sorted(TOP.glob("tests/unit/test_*.c"))
                        if source.stem != "test_recovery"], name, *run)
 
 

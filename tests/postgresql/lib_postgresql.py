@@ -16,12 +16,10 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import lib_service
 from history import Event

@@ -33,7 +33,6 @@ from lib_service import (
     wait_until,
 )
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "faults"))
 
 from lib_faults import compile_shim  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 usage: scenario_secrets.py BUILD_DIR
 
-The clock: tests/timing/driver.c measures refusals, see there.  The machine is
+The clock: tests/scenarios/timing.c measures refusals, see there.  The machine is
 noisy, so that one measurement of three must be good; the same measurement must
 show a comparison that ends early.  The digests are no secret that the time of a
 search could betray: from the digest of random bits nobody finds the bits.
@@ -65,7 +65,7 @@ def write_tokens(path: pathlib.Path, lines: list[str]) -> None:
 def build_driver(build: pathlib.Path, root: pathlib.Path) -> pathlib.Path:
     driver = root / "driver"
     command = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
-    command += ["-I", TOP / "include", "-o", driver, TOP / "tests/timing/driver.c"]
+    command += ["-I", TOP / "include", "-o", driver, TOP / "tests/scenarios/timing.c"]
     command += [build / "libplant-store.a", "-lcrypto", "-lm"]
     subprocess.run(command, check=True, timeout=WAIT_S)
     return driver

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from documented import block
 from lib_service import (

@@ -18,8 +18,6 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
 from lib_service import TOP, Tally, main, new_plant
 
 PAGES = "\n".join(page.read_text() for page in sorted(TOP.glob("deploy/**/README.md")))

@@ -38,10 +38,8 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_service import (
     BUG_REPORT, SYSTEM_PATH, WAIT_S, HttpClient, Store, Tally, await_start, free_port,

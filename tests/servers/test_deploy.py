@@ -10,12 +10,9 @@ the texts of the errors.
 
 import dataclasses
 import json
-import pathlib
 import re
 import sys
 from collections.abc import Iterator
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from lib_service import TOP, Tally, read_errors, run_scenario
 

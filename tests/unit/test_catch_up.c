@@ -1,5 +1,5 @@
 /*
- * recovery: what the next open, or the next commit, makes of what others left:
+ * catch_up: what the next open, or the next commit, makes of what others left:
  * torn ends, damage, an index that is gone, behind or wrong, a failed sync.
  */
 #include "store_fixture.h"

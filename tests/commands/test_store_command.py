@@ -484,7 +484,7 @@ def test_pipes(tally: Tally, root: pathlib.Path) -> None:
             make(store / name)
             for word, *rest in (["stats"], ["verify"], ["get", "1"], ["export"], ["check"],
                                 ["backup", root / f"copy-{store.name}"]):
-                done = command(word, *rest, timeout=10, env={
+                done = command(word, *rest, env={
                     **passed_on(), "PLANT_STORE_DIR": str(store)})
                 statuses = {JOURNAL_NAME: (NOINPUT, CONFIG), "check": (CONFIG,)}  # no tokens
                 tally.check(done.returncode in statuses.get(name, statuses.get(word, (0,))),

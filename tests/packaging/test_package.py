@@ -667,6 +667,13 @@ def make_group() -> pathlib.Path | None:
     return None
 
 
+def is_removed(group: pathlib.Path) -> bool:
+    """It is busy until the last process in it has gone, after its wait, too."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
+
+
 @contextlib.contextmanager
 def booted(chroot: Chroot, group: pathlib.Path) -> Iterator[Shell]:
     """systemd, until the end; runs scripts beside it."""
@@ -692,8 +699,7 @@ def booted(chroot: Chroot, group: pathlib.Path) -> Iterator[Shell]:
         process.kill()
         process.wait()
         for folder in sorted(group.rglob("*/"), reverse=True) + [group]:
-            wait_until(lambda: not (folder / "cgroup.procs").read_text())
-            folder.rmdir()
+            wait_until(lambda: is_removed(folder))
 
 
 def make_page_root(fresh: concurrent.futures.Future, root: pathlib.Path) -> Chroot:

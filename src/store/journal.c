@@ -40,6 +40,8 @@
 	"restore it from a backup; if this copy is meant to be used, remove " \
 	"`index` and `" JOURNAL_END_NAME "` beside it first"
 
+#define NOT_ACKNOWLEDGED ", and was not acknowledged"
+
 /*
  * Pauses between tries for the lock: short next to a sync, and long enough that
  * many processes that try leave the holder a CPU.
@@ -93,16 +95,17 @@ journal_unwritten(struct journal *journal, const char *name, int error)
 	return fault;
 }
 
+/* `note`: what is known of the bytes behind the durable end. */
 static enum fault
-fail(const struct journal *journal, const char *what, int error)
+fail(const struct journal *journal, const char *what, const char *note,
+    int error)
 {
-	log_error("%s: %s failed: %s; what it was to store behind byte %" PRIu64
-		  " may not be on the disk, and was not acknowledged; this "
-		  "process ends, and the next one reads it from the disk "
-		  "again; if this comes back, the disk is failing: copy the "
-		  "store to another one with `plant-store backup`, and serve "
-		  "that",
-	    journal->name, what, strerror(error), journal->durable);
+	log_error("%s: %s failed: %s; what lies behind byte %" PRIu64
+		  " may not be on the disk%s; this process ends, and the "
+		  "next one reads it from the disk again; if this comes back, "
+		  "the disk is failing: copy the store to another one with "
+		  "`plant-store backup`, and serve that",
+	    journal->name, what, strerror(error), journal->durable, note);
 	return FAULT_FAILED;
 }
 
@@ -408,7 +411,7 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		return FAULT_FAILED;
 	return fault_passes(fault_of(error))
 		   ? journal_unwritten(journal, JOURNAL_NAME, error)
-		   : fail(journal, "write", error);
+		   : fail(journal, "write", NOT_ACKNOWLEDGED, error);
 }
 
 static int
@@ -428,20 +431,25 @@ sync_file(const struct journal *journal)
 enum fault
 journal_sync(const struct journal *journal)
 {
-	return sync_file(journal) == 0 ? FAULT_NONE
-				       : fail(journal, "fdatasync", errno);
+	return sync_file(journal) == 0
+		   ? FAULT_NONE
+		   : fail(journal, "fdatasync", NOT_ACKNOWLEDGED, errno);
 }
 
 enum fault
 journal_cut(struct journal *journal, uint64_t end)
 {
 	if (ftruncate(journal->fd, (off_t)end) < 0)
-		return fail(journal, "cutting off its end", errno);
+		return fail(
+		    journal, "cutting off its end", NOT_ACKNOWLEDGED, errno);
 	journal->size = end;
 	return FAULT_NONE;
 }
 
-/* `uuid` may be any 36 bytes; who reads a mark compares it with this. */
+/*
+ * `uuid` may be any 36 bytes: journal_read_end encodes what it has read, and
+ * compares the two.
+ */
 static void
 encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
 {
@@ -503,9 +511,9 @@ journal_settle(const struct journal *journal)
 {
 	if (journal->size <= journal->durable)
 		return FAULT_NONE;
-	/* A file system that is never written (squashfs, ISO 9660) has none. */
+	/* A read-only file system (squashfs, ISO 9660) may have none. */
 	if (sync_file(journal) < 0 && errno != EINVAL && errno != EROFS)
-		return fail(journal, "fdatasync", errno);
+		return fail(journal, "fdatasync", "", errno);
 	if (file_forget(journal->dir, journal->fd, journal->durable,
 		journal->size) == 0)
 		return FAULT_NONE;

@@ -2,8 +2,8 @@
  * command: the subcommands of plant-store, and what they share: options,
  * progress, and the end by a signal.
  */
-#ifndef PROGRAMS_COMMAND_H
-#define PROGRAMS_COMMAND_H
+#ifndef COMMANDS_COMMAND_H
+#define COMMANDS_COMMAND_H
 
 #include <getopt.h>
 #include <stdbool.h>

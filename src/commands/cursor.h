@@ -2,8 +2,8 @@
  * cursor: the file in which a consumer keeps its place, replaced whole: a crash
  * leaves the old one or the new one.  plant-store-journal(5) has its format.
  */
-#ifndef PROGRAMS_CURSOR_H
-#define PROGRAMS_CURSOR_H
+#ifndef COMMANDS_CURSOR_H
+#define COMMANDS_CURSOR_H
 
 #include "reader/reader.h"
 

@@ -529,7 +529,7 @@ check_export(struct export *export)
 	return EX_OK;
 }
 
-/* Open the cursor and FILE, so that neither fails late, then the store. */
+/* Open the cursor and FILE before the store, so that neither fails late. */
 static enum fault
 open_export(struct export *export, const char *since)
 {
@@ -565,7 +565,10 @@ report_export(const struct export *export, enum fault fault, const char *where)
 {
 	const char *path = export->call->values['o'];
 
-	/* A poll that found nothing may be one of thousands a day. */
+	/*
+	 * With --quiet an export of nothing logs nothing: a consumer polls
+	 * thousands of times a day.
+	 */
 	if (fault == FAULT_NONE && !export->follow &&
 	    (export->plants > 0 || export->call->values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",

@@ -2,8 +2,8 @@
  * url_check: whether a client that uses this URL reaches the service, and if
  * not, which part of the way to it is wrong.
  */
-#ifndef PROGRAMS_URL_CHECK_H
-#define PROGRAMS_URL_CHECK_H
+#ifndef COMMANDS_URL_CHECK_H
+#define COMMANDS_URL_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>

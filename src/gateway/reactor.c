@@ -38,7 +38,10 @@
 #define DRAIN_TIMEOUT_MS 1000
 /* After so long without a plant, the store is idle. */
 #define IDLE_MS 1000
-/* After an error the listener rests; warnings keep a distance. */
+/*
+ * The listener rests for REST_MS after an error.  A reactor warns once in
+ * WARNING_INTERVAL_MS.
+ */
 #define REST_MS 50
 #define WARNING_INTERVAL_MS 60000
 /* The coarse clock lags behind by this at most. */
@@ -468,7 +471,7 @@ answer_all(struct reactor *r)
 {
 	size_t n = r->npending;
 
-	/* The commit may have taken longer than an answer may. */
+	/* However long the commit took, a deadline counts from now. */
 	read_clock(r);
 	r->npending = 0;
 	for (size_t i = 0; i < n; i++) {

@@ -628,7 +628,7 @@ replace(struct set *set, const char *text, int directory)
 	return fault;
 }
 
-/* Add `line`, or revoke the token `name` if it is NULL. */
+/* Add `line`; if `line` is NULL, revoke the token `name`. */
 static enum fault
 edit(const char *path, const char *name, const char *line)
 {

@@ -24,11 +24,11 @@
 #include "ground/clock.h"
 
 #define TROUBLE_INTERVAL_MS 60000
-/* Those of several hosts. */
+/* The messages of several hosts, one behind the other. */
 #define MESSAGES_MAX (4 * SESSION_REASON_MAX)
 /* Of libpq there are fewer than 50. */
 #define OPTIONS_MAX 64
-/* For a host, if connect_timeout is not set; and the longest. */
+/* Seconds for a host without a connect_timeout; and the most that count. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
 /*
@@ -367,8 +367,11 @@ try_host(struct session *session, const char *const *keys,
 	PQfinish(session->conn);
 	session->conn = conn;
 	session->bytes_max = HANDSHAKE_BYTES_MAX;
-	/* Such as an unknown sslmode.  This does block, for a server on this
-	 * machine alone: with another one PQconnectPoll begins. */
+	/*
+	 * PQping shows a setting that libpq refuses, such as an unknown
+	 * sslmode.  It blocks, but only if the connection failed at once, as on
+	 * this machine.
+	 */
 	if (PQstatus(conn) == CONNECTION_BAD &&
 	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
 		remedy.fault = FAULT_SETUP;
@@ -409,7 +412,7 @@ try_host(struct session *session, const char *const *keys,
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
-	/* The connection string may override the first ones. */
+	/* The connection string comes later and may override these six. */
 	const char *keys[OPTIONS_MAX + 2] = { "tcp_user_timeout",
 		"keepalives_idle", "keepalives_interval", "keepalives_count",
 		"target_session_attrs", "application_name" };

@@ -76,7 +76,7 @@ journal_reader_lock(struct store_reader *reader)
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	const char *why;
 
-	/* A file that was named is one that nobody writes. */
+	/* Nobody writes a journal that was named as a file. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
 	enum fault fault = journal_lock_shared(journal, deadline_ms);
@@ -116,7 +116,7 @@ read_to_end(struct store_reader *reader, const struct position *at)
 	if (fault == FAULT_NONE)
 		fault =
 		    journal_finish(journal, &rest, journal->durable, &tail_end);
-	/* Once, since who follows comes here often. */
+	/* Warn once of a torn tail: a follower comes here often. */
 	if (fault == FAULT_NONE && tail_end > rest.at.end &&
 	    reader->torn != rest.at.end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
@@ -133,8 +133,9 @@ read_to_end(struct store_reader *reader, const struct position *at)
 }
 
 /*
- * Open the index, and find the journal's durable end, from where an index ends,
- * used or not; without one from `from`, a place up to which all is durable.
+ * Open the index and find the end of the durable lines: read on from the
+ * index's end, even if the index cannot be used, or else from `from`, up to
+ * which all is durable.
  */
 static enum fault
 find_end(struct store_reader *reader, const struct position *from)
@@ -151,7 +152,7 @@ find_end(struct store_reader *reader, const struct position *from)
 		fault = journal_find_durable(journal, &view->seen);
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* What no index covers may not be on the disk. */
+	/* The disk may lack what no index covers. */
 	if (fault == FAULT_NONE &&
 	    (view->index == NULL ||
 		journal_has_text(journal, journal->durable)))
@@ -490,7 +491,7 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	count_files(dir, "index", "", &index_files);
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
-	/* Plants that were stored meanwhile are not counted. */
+	/* Leave out plants that were stored after this reader was opened. */
 	if (index == INDEX_USABLE && journal->last_plant >= end)
 		behind = journal->bytes - end;
 	each(context, "store", journal->store, 0);

@@ -33,10 +33,10 @@
 
 struct reading {
 	struct replay replay;
-	struct pairs pairs; /* the plants behind what the index covers, */
-	uint64_t covered;   /* which ends here; 0: all are to be entered */
-	bool settle;        /* nobody is known to have synced all of it */
-	enum replay_result result; /* of the last line */
+	struct pairs pairs;        /* the plants behind `covered` */
+	uint64_t covered;          /* the index's end; 0: it has nothing */
+	bool settle;               /* some lines may never have been synced */
+	enum replay_result result; /* that of the last line */
 };
 
 /* Read every line that is left, and collect the plants to be entered. */
@@ -56,7 +56,7 @@ read_lines(struct store *store, struct reading *r)
 		if (at->end < next_step)
 			continue;
 		next_step = at->end + STEP_BYTES;
-		/* The plants are entered in about the same time. */
+		/* Entering takes as long: reading is half of the progress. */
 		if (!watch_step(store->watch, at->end, 2 * journal->size))
 			return FAULT_STOPPED;
 	}
@@ -165,7 +165,7 @@ catch_up(struct store *store)
 	/* What an index covers was synced before. */
 	if (journal->durable < covered.end)
 		journal->durable = covered.end;
-	/* What others have stored must still be there. */
+	/* Others have committed: the index's last line must be there. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);
 	/* A byte that is not blank is a line, or a part of one. */

@@ -53,7 +53,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 			    journal->path, journal->path);
 		return FAULT_SETUP;
 	}
-	/* Version 1.0.0 holds this lock while it copies the journal. */
+	/* A process of version 1.0.0 holds it while it copies the journal. */
 	enum fault fault = journal_lock_dir(journal, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
@@ -104,7 +104,7 @@ open_journal(struct journal *journal, const char *path)
 		}
 		if (fault != FAULT_NONE)
 			return fault;
-		/* It was made just now, or renamed while we waited. */
+		/* It appeared, or lost its name while we waited: try again. */
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
@@ -147,7 +147,10 @@ open_store(const struct store_options *options, enum fault *fault)
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
-	/* Without room a service answers 503, and starts again later. */
+	/*
+	 * Without room for the index a service opens all the same: it answers
+	 * 503, and catch_up builds the index later.
+	 */
 	if (*fault == FAULT_NONE ||
 	    (*fault == FAULT_FULL && store->long_lived)) {
 		if (uncounted != 0 && store->long_lived)
@@ -338,7 +341,10 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 			index_abort(store->index);
 		if (fault == FAULT_NONE)
 			continue;
-		/* On a full disk, repeats among the others still succeed. */
+		/*
+		 * The disk is full: refuse the first `some` items, and go on,
+		 * since a repeat behind them needs no room.
+		 */
 		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
 		if (fault == FAULT_FULL)
 			fault = FAULT_NONE;
@@ -501,8 +507,8 @@ close_store(struct store *store)
 			index_abort(store->index);
 		}
 	}
-	/* Closing the journal unlocks it, after the index is closed. */
 	pthread_mutex_unlock(&store->mutex);
+	/* It closes the index first; closing the journal then unlocks it. */
 	free_store(store, clean);
 }
 

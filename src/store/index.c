@@ -110,7 +110,10 @@ system_error(const struct index *index, int error)
 	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
 	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
 		return ENOSPC;
-	/* There may be room again by now. */
+	/*
+	 * There may be room again by now: while the journal is marked full, EIO
+	 * means a full disk.
+	 */
 	if (error == MDB_MAP_FULL || (error == EIO && index->journal->full))
 		return ENOSPC;
 	if (error == MDB_PANIC)
@@ -275,7 +278,7 @@ get_state(struct index *index)
 	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
 }
 
-/* Commit the transaction with its state; it ends in any case. */
+/* Put index->state into the transaction and commit it; it ends in any case. */
 static int
 commit_state(struct index *index)
 {
@@ -646,8 +649,9 @@ index_is_current(const struct index *index)
 }
 
 /*
- * A failure leaves it unmarked: it is built again after the next boot.  A sync
- * that fails may have lost pages: then the next start builds it again.
+ * If the commit fails, no mark is written: a start rebuilds the index, unless a
+ * process still serves it.  A sync that fails may have lost pages: the index is
+ * removed.
  */
 static void
 mark_clean(struct index *index)

@@ -139,7 +139,10 @@ journal_check_seen(struct journal *journal, const struct position *seen)
 	fault = journal_match(journal, seen);
 	if (fault != FAULT_DAMAGED)
 		return fault;
-	/* Damage has an offset; another history is whole. */
+	/*
+	 * Read all lines: a damaged one is reported with its offset; if all are
+	 * whole, this is another history.
+	 */
 	replay_init(&replay, journal->fd, journal->seed, &journal->start);
 	fault = journal_finish(journal, &replay, seen->end, &tail_end);
 	replay_done(&replay);
@@ -396,7 +399,10 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		memset(buf + len, '\n', journal->room);
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
-	/* Some room may be missing, but nothing of the batch. */
+	/*
+	 * A short write may leave out a part of the room; what it left out of
+	 * the batch is written next.
+	 */
 	if (n > 0)
 		done = (size_t)n;
 	if (done >= len || file_write_all(journal->fd, buf + done, len - done,

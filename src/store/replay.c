@@ -181,16 +181,16 @@ next_text(struct replay *replay, const char **line, size_t *len)
 		skip_blank(replay);
 		found = find_line(replay, line, len);
 	} while (found == LINE_WHOLE && *len == 1);
-	/* A record may begin in its end, and end behind it. */
+	/* Keep its last RECORD_LINE_MAX bytes: a record may begin in them. */
 	if (found == LINE_LONG && (*line)[*len - 1] != '\n')
 		*len -= RECORD_LINE_MAX;
 	return found;
 }
 
 /*
- * Read the record that ends the line, also where the newline before it is lost:
- * it begins at the last place that looks like a record's beginning.  Return
- * NULL and where it begins, or why there is none.
+ * Read the record at the end of the line, even if the newline before it is
+ * lost: it begins at the last place that looks like a record's beginning.
+ * Return NULL and where it begins, or why there is none.
  */
 static const char *
 last_record(const struct replay *replay, const char *line, size_t len,
@@ -212,7 +212,7 @@ last_record(const struct replay *replay, const char *line, size_t len,
 	    *begin, (size_t)(end - *begin), replay->seed, record);
 }
 
-/* Pass over the line; the offset behind its last byte that is no newline. */
+/* Pass over the line.  Return the offset behind it, without its newline. */
 static uint64_t
 pass_line(struct replay *replay, const char *line, size_t len)
 {

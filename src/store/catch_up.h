@@ -25,11 +25,11 @@ struct store {
 	bool failed;           /* nothing is acknowledged any more */
 	const struct watch *watch; /* while it is opened; or NULL */
 	struct journal journal;
-	struct index *index;     /* NULL: there was no room for it */
-	struct position at;      /* the journal is read up to here */
-	struct position end;     /* of the batch that is built behind that */
-	bool written;            /* it is durable, and not in the index yet */
-	enum store_result ready; /* found last; see store_ready */
+	struct index *index;       /* NULL: there was no room for it */
+	struct position at;        /* the journal is read up to here */
+	struct position batch_end; /* of the batch that is built behind that */
+	bool written;              /* it is durable, and not in the index yet */
+	enum store_result ready;   /* found last; see store_ready */
 	/* The lines of one append, and room. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };

@@ -182,10 +182,10 @@ compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 		if (fault != FAULT_NONE && fault != FAULT_DAMAGED)
 			return fault;
 		valid = fault == FAULT_NONE;
-	} else if (offset < store->end.end) {
+	} else if (offset < store->batch_end.end) {
 		const char *line = store->batch + (offset - store->at.end);
 		const char *newline =
-		    memchr(line, '\n', store->end.end - offset);
+		    memchr(line, '\n', store->batch_end.end - offset);
 
 		valid = record_decode(line, (size_t)(newline + 1 - line),
 			    store->journal.seed, &record) == NULL;
@@ -208,7 +208,7 @@ compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 static void
 put_line(struct store *store, struct record *record)
 {
-	struct position *end = &store->end;
+	struct position *end = &store->batch_end;
 
 	record->seq = end->seq + 1;
 	record->safe = store->journal.durable;
@@ -236,7 +236,7 @@ put_plant(struct store *store, struct store_item *item, const char *now)
 	};
 	uint64_t found;
 	enum fault fault =
-	    index_put(store->index, plant->id, store->end.end, &found);
+	    index_put(store->index, plant->id, store->batch_end.end, &found);
 
 	assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
 	if (fault != FAULT_NONE)
@@ -258,9 +258,9 @@ build_batch(
 	size_t i;
 
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
-	store->end = store->at;
+	store->batch_end = store->at;
 	for (i = 0; i < n && fault == FAULT_NONE; i++) {
-		if (store->end.end - store->at.end + RECORD_ENVELOPE_MAX +
+		if (store->batch_end.end - store->at.end + RECORD_ENVELOPE_MAX +
 			items[i].plant->len >
 		    JOURNAL_APPEND_MAX)
 			break;
@@ -277,7 +277,7 @@ static enum fault
 write_batch(struct store *store)
 {
 	struct journal *journal = &store->journal;
-	const uint64_t begin = store->at.end, end = store->end.end;
+	const uint64_t begin = store->at.end, end = store->batch_end.end;
 	enum fault fault =
 	    journal_append(journal, begin, store->batch, (size_t)(end - begin));
 
@@ -300,7 +300,7 @@ enter_batch(struct store *store)
 	if (!store->written)
 		return;
 	store->written = false;
-	store->at = store->end;
+	store->at = store->batch_end;
 	metrics[METRICS_STORE_BYTES] = store->at.end;
 	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
 	/* If that fails, the next catch-up enters the plants. */
@@ -335,7 +335,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		fault = catch_up(store);
 		if (fault == FAULT_NONE)
 			fault = build_batch(store, items, n, &some);
-		if (fault == FAULT_NONE && store->end.end > store->at.end)
+		if (fault == FAULT_NONE && store->batch_end.end > store->at.end)
 			fault = write_batch(store);
 		if (!store->written && store->index != NULL)
 			index_abort(store->index);
@@ -362,7 +362,7 @@ append_closing(struct store *store)
 
 	if (fault == FAULT_NONE && !store->at.closing) {
 		timestamp_print(clock_ms(CLOCK_REALTIME), now);
-		store->end = store->at;
+		store->batch_end = store->at;
 		put_line(store, &record);
 		fault = write_batch(store);
 	}

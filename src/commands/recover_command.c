@@ -155,7 +155,7 @@ open_new_store(void)
 	if (fault == FAULT_NONE)
 		recover.store = store_open(&options, &fault);
 	if (fault == FAULT_NONE)
-		fault = journal_open(&recover.fresh, recover.path, false);
+		fault = journal_open(&recover.fresh, recover.path, true);
 	return fault;
 }
 
@@ -267,6 +267,9 @@ make_store(const struct watch *watch)
 	if (recover.fresh.dir >= 0)
 		index_discard(recover.fresh.dir);
 	store_close(recover.store);
+	/* Nobody is to store a plant there before the name is durable. */
+	if (fault == FAULT_NONE)
+		fault = journal_lock(&recover.fresh, 1);
 	if (fault == FAULT_NONE &&
 	    rename_new(
 		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
@@ -275,7 +278,8 @@ make_store(const struct watch *watch)
 		fault = fault_report(recover.to, "cannot make a store there");
 		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
 	}
-	if (recover.dest.dir >= 0)
+	/* Else another process writes there. */
+	if (recover.dest.locked)
 		remove_new();
 	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT
 							   : fault;

@@ -5,6 +5,7 @@ usage: test_store_command.py PATH_OF_plant-store
 """
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import random
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TIMEOUT_S, USAGE, expect,
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TEMPFAIL, TIMEOUT_S, USAGE, expect,
 )
 from lib_service import (
     JOURNAL_NAME, Tally, append_plants, catches, new_plant, passed_on, read_journal, run,
@@ -384,6 +385,15 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         expect(tally, command("recover", *words), f"recover is refused: {hint}", status, "", hint)
         tally.check(not (root / "new").exists() and files(root) == before,
                     f"and nothing is made or changed ({hint})")
+    busy = root / "busy"
+    (busy / NEW_NAME).mkdir(parents=True)
+    (busy / NEW_NAME / JOURNAL_NAME).touch()
+    fd = os.open(busy, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    expect(tally, command("recover", source, busy), "recover into what another makes is refused",
+           TEMPFAIL, "", "cannot lock")
+    tally.check((busy / NEW_NAME / JOURNAL_NAME).exists(), "and the other goes on")
+    os.close(fd)
 
 
 def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:

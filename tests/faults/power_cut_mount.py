@@ -23,7 +23,9 @@ from lib_faults import (
     Event, Tally, cannot_mount, compile_shim, create_by_cgi, judge, make_image, mount, preload,
     run_script, unmount,
 )
-from lib_service import Store, init_store, responder, run, temporary_store, wait_until
+from lib_service import (
+    Store, init_store, responder, run, take_lock, temporary_store, wait_until,
+)
 
 KINDS = ("ext4", "xfs")
 CUTS = 52  # for each kind
@@ -252,14 +254,27 @@ def cut_at(machine: Machine, what: str, plan: dict[str, str]) -> bool:
         thread = threading.Thread(target=lambda: done.append(act(store, environment)))
         thread.start()
         wait_until(lambda: held.exists() or not thread.is_alive())
+        journal = store.dir / "new" / "plants.jsonl"
+        # A backup is not served.
+        open_to_others = (what != "backup" and held.exists() and journal.exists()
+                          and is_free(journal))
         machine.cut()
         held.unlink(missing_ok=True)
         thread.join()
         unmount(store.dir)
         mount(machine.image, store.dir, "-o", "loop")
-        return (done[0] or act(store, {})) and is_well(store)
+        return not open_to_others and (done[0] or act(store, {})) and is_well(store)
     finally:
         unmount(store.dir)
+
+
+def is_free(journal: pathlib.Path) -> bool:
+    """What another process stored in it would be lost if its name were."""
+    try:
+        os.close(take_lock(journal))
+    except OSError:
+        return False
+    return True
 
 
 def unsynced(calls: list[list[str]]) -> list[str]:

@@ -412,16 +412,19 @@ try_host(struct session *session, const char *const *keys,
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
-	/* The connection string comes later and may override these six. */
+	/*
+	 * The connection string comes later and may override these.  We
+	 * keep the time ourselves; PQping, which blocks, has connect_timeout.
+	 */
 	const char *keys[OPTIONS_MAX + 2] = { "tcp_user_timeout",
 		"keepalives_idle", "keepalives_interval", "keepalives_count",
-		"target_session_attrs", "application_name" };
+		"target_session_attrs", "application_name", "connect_timeout" };
 	const char *values[OPTIONS_MAX + 2] = { "3000", "2", "1", "2",
-		"read-write", "plant-store" };
+		"read-write", "plant-store", "2" };
 	enum { HOST, HOSTADDR, PORT, LISTS };
 	static const char *const lists[] = { "host", "hostaddr", "port" };
 	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
-	int places[LISTS], n = 6, timeout_s = CONNECT_TIMEOUT_S;
+	int places[LISTS], n = 7, timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
 
 	for (; options->keyword != NULL && n < OPTIONS_MAX; options++, n++) {

@@ -501,9 +501,10 @@ close_store(struct store *store)
 		if (!store->failed)
 			clean = catch_up(store) == FAULT_NONE;
 		if (clean) {
-			/* Nobody needs the room ahead now. */
+			/* Nobody needs the room ahead now; it may stay. */
 			if (store->journal.size > store->at.end)
-				journal_cut(&store->journal, store->at.end);
+				(void)!ftruncate(
+				    store->journal.fd, (off_t)store->at.end);
 			index_abort(store->index);
 		}
 	}

@@ -413,11 +413,12 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		return FAULT_NONE;
 	}
 	int error = errno;
-	if (journal_cut(journal, end) != FAULT_NONE)
+	bool passes = fault_passes(fault_of(error));
+	if (!passes)
+		fail(journal, "write", NOT_ACKNOWLEDGED, error);
+	if (journal_cut(journal, end) != FAULT_NONE || !passes)
 		return FAULT_FAILED;
-	return fault_passes(fault_of(error))
-		   ? journal_unwritten(journal, JOURNAL_NAME, error)
-		   : fail(journal, "write", NOT_ACKNOWLEDGED, error);
+	return journal_unwritten(journal, JOURNAL_NAME, error);
 }
 
 static int

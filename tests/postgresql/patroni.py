@@ -91,7 +91,7 @@ class Node:
             "etcd", "--name", self.name, "--data-dir", self.folder / "etcd",
             "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", others, "--logger", "zap", "--log-level", "error")
+            "--initial-cluster", others, "--enable-v2", "--logger", "zap", "--log-level", "error")
 
     def start_patroni(self) -> None:
         self.patroni = self.start("patroni", self.folder / "patroni.yml")

@@ -267,8 +267,10 @@ def check_load_and_kills(tally: Tally, made: Clusters, long: bool) -> None:
             else:
                 consumer.die_at_random(tally, range(10))
             follower = stack.enter_context(contextlib.ExitStack())
+            # One that starts without a server ends with 75.
+            wait_until(lambda: consumer.poll().returncode == 0)
             process = follower.enter_context(consumer.following())
-            wait_until(consumer.read)  # one that starts without a server ends with 75
+            wait_until(consumer.read)
             load.wait_told(300, START_S)
             primary.send(signal.SIGKILL)
             standby.promote()

@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 from lib_service import (
-    BUG_REPORT, SYSTEM_PATH, WAIT_S, HttpClient, Store, Tally, await_start, free_port,
+    BUG_REPORT, SYSTEM_PATH, HttpClient, Store, Tally, await_start, free_port,
     install_config, listens, passed_on, processes, responder, start, stop_process, temporary_store,
     wait_until,
 )
@@ -233,7 +233,7 @@ class Running:
 
     def answers(self) -> bool:
         """Whether the service answers: without a token, error 1001."""
-        client = self.client(timeout_s=WAIT_S)
+        client = self.client()  # a request may be lost while it restarts; then another
         try:
             answer = client.send(None, method="GET", headers={"Authorization": None})
             return answer.error() == 1001

@@ -367,14 +367,6 @@ try_host(struct session *session, const char *const *keys,
 	PQfinish(session->conn);
 	session->conn = conn;
 	session->bytes_max = HANDSHAKE_BYTES_MAX;
-	/*
-	 * PQping shows a setting that libpq refuses, such as an unknown
-	 * sslmode.  It blocks, but only if the connection failed at once, as on
-	 * this machine.
-	 */
-	if (PQstatus(conn) == CONNECTION_BAD &&
-	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
-		remedy.fault = FAULT_SETUP;
 	PQsetNoticeReceiver(conn, receive_notice, session);
 	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* with the code */
 	PQsetnonblocking(conn, 1);
@@ -408,23 +400,40 @@ try_host(struct session *session, const char *const *keys,
 	return remedy;
 }
 
+/*
+ * Whether libpq takes the settings; not an unknown sslmode, for example.  Only
+ * PQping says so, and it blocks.  So it gets, in the three entries behind the
+ * `n` settings, an address that is none: it asks nobody.
+ */
+static bool
+are_valid(const char **keys, const char **values, int n)
+{
+	static const char *const where[][2] = { { "host", "none" },
+		{ "hostaddr", "none" }, { "port", "1" } };
+
+	for (int i = 0; i < 3; i++) {
+		keys[n + i] = where[i][0];
+		values[n + i] = where[i][1];
+	}
+	bool valid = PQpingParams(keys, values, 0) != PQPING_NO_ATTEMPT;
+	keys[n] = NULL;
+	return valid;
+}
+
 /* One host after the other: PQconnectPoll never leaves one that is silent. */
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
-	/*
-	 * The connection string comes later and may override these.  We
-	 * keep the time ourselves; PQping, which blocks, has connect_timeout.
-	 */
-	const char *keys[OPTIONS_MAX + 2] = { "tcp_user_timeout",
+	/* The connection string comes later and may override these. */
+	const char *keys[OPTIONS_MAX + 5] = { "tcp_user_timeout",
 		"keepalives_idle", "keepalives_interval", "keepalives_count",
-		"target_session_attrs", "application_name", "connect_timeout" };
-	const char *values[OPTIONS_MAX + 2] = { "3000", "2", "1", "2",
-		"read-write", "plant-store", "2" };
+		"target_session_attrs", "application_name" };
+	const char *values[OPTIONS_MAX + 5] = { "3000", "2", "1", "2",
+		"read-write", "plant-store" };
 	enum { HOST, HOSTADDR, PORT, LISTS };
 	static const char *const lists[] = { "host", "hostaddr", "port" };
 	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
-	int places[LISTS], n = 7, timeout_s = CONNECT_TIMEOUT_S;
+	int places[LISTS], n = 6, timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
 
 	for (; options->keyword != NULL && n < OPTIONS_MAX; options++, n++) {
@@ -442,6 +451,7 @@ connect_server(struct session *session, PQconninfoOption *options)
 		timeout_s = CONNECT_TIMEOUT_MAX_S;
 	keys[n] = "client_encoding";
 	values[n] = "UTF8";
+	bool valid = are_valid(keys, values, n + 1);
 	do {
 		for (int i = 0; i < LISTS; i++)
 			if (left[i] != NULL)
@@ -449,6 +459,8 @@ connect_server(struct session *session, PQconninfoOption *options)
 		session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
+		if (!valid)
+			remedy.fault = FAULT_SETUP;
 	} while (remedy.fault == FAULT_BUSY &&
 		 (left[HOST] != NULL || left[HOSTADDR] != NULL));
 	print_reason(session, messages, remedy.text);

@@ -9,7 +9,7 @@
 
 #include "store/store.h"
 
-/* What has been read so far; after the last plant, the whole. */
+/* The part of a journal that was read, from its beginning on. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* its uuid */
 	uint64_t plants;
@@ -28,7 +28,7 @@ enum fault check_journal(
     const char *path, const struct watch *watch, enum index_state *index);
 
 struct verify_report {
-	struct reader_report journal; /* what was read */
+	struct reader_report journal; /* the part that was checked */
 	enum index_state index;       /* no damage, whatever it is */
 };
 
@@ -36,7 +36,7 @@ struct verify_report {
  * verify_store(path, watch, report):
  * Check every line of the journal in the directory `path`, or of the journal
  * file `path`: checksum, form, chain and order, and that no id stands twice.
- * Then compare the index, if there is one, with what was stored when this
+ * An index is then compared with the plants that were stored when the call
  * began.  The ids are in a file without a name in /var/tmp, 16 bytes each; the
  * lock is held for some milliseconds at a time.  `watch` may be NULL.
  *
@@ -50,25 +50,25 @@ enum fault verify_store(
 
 struct copy_report {
 	struct reader_report copy;
-	uint64_t added; /* bytes that DEST did not have */
+	uint64_t added; /* bytes that `to` did not have */
 };
 
 /*
- * copy_backup(from, dest, watch, report):
+ * copy_backup(from, to, watch, report):
  * Copy the journal in the directory `from`, or the journal file `from`, to the
  * directory `to`, which is made if there is none: every plant that was
  * acknowledged before the call, each line checked before it is copied, synced
  * before this returns.  The copy is written beside an earlier one of the
- * same store and then takes its name, so that a hard link to the earlier one
- * keeps its bytes.  `to` is then a store that can be served.
+ * same store, and then takes its name: a hard link to the earlier one keeps
+ * that one's bytes.  `to` is then a store that can be served.
  *
  * FAULT_OUTPUT: `to` has a copy of another store, or one that is no part of
  * this one, or was served, or it cannot be written.  FAULT_SETUP: `to` or its
  * plants.jsonl belongs to another user than root and the caller, or the latter
- * is no file or is the journal itself.  After a fault, also FAULT_STOPPED by
- * the watch, which may be NULL, `to` has what it had before.
+ * is no file or is the journal itself.  After a fault `to` has what it had
+ * before.  `watch` may be NULL; FAULT_STOPPED if it ended the copy.
  */
-enum fault copy_backup(const char *from, const char *dest,
+enum fault copy_backup(const char *from, const char *to,
     const struct watch *watch, struct copy_report *report);
 
 #endif

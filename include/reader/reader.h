@@ -30,8 +30,9 @@ enum store_schema { SCHEMA_TABLES, SCHEMA_ROLES, SCHEMA_FEED, STORE_SCHEMAS };
  * it.
  *
  * .end(reader, where):
- * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch; and
- * in `where`, of STORE_WHERE_MAX, what was read, such as "seq 12 at byte 3456".
+ * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch.
+ * `where`, of STORE_WHERE_MAX, gets the place of the last record that was read,
+ * such as "seq 12 at byte 3456".
  *
  * .find(reader, id, record):
  * Read the plant with an id: FAULT_NONE; FAULT_ABSENT if there is none, not
@@ -81,10 +82,11 @@ struct reader_engine {
 
 /*
  * store_reader_open(options, since, fault):
- * Open for reading; nothing is changed.  `since`: only what was stored at this
- * time, TIMESTAMP_LEN bytes, or later; NULL: all.  options->watch is copied,
- * called while it reads, and may be NULL.  NULL if it cannot be read: `fault`
- * is set, the reason is logged.
+ * Open the store for reading, which changes nothing in it.  The reader has the
+ * plants that were stored at `since`, TIMESTAMP_LEN bytes, or later; all of
+ * them for NULL.  options->watch is copied, called while it reads, and may be
+ * NULL.  NULL if the store cannot be read: `fault` is set, the reason is
+ * logged.
  *
  * reader_calls(reader):
  * Its table, for the calls above.

@@ -36,13 +36,13 @@ enum index_use {
 	INDEX_SERVE, /* as a long lived process */
 };
 
-/* What an index knows of a journal. */
+/* What an index knows of a journal; all zero is nothing. */
 struct index_view {
 	enum index_state state;
-	struct index *index;     /* INDEX_USABLE, else NULL; and with it */
-	struct position covered; /* the end of what it covers, else all zero, */
-	uint64_t entries;        /* and so many plants */
-	struct position seen;    /* what it covers, used or not; or all zero */
+	struct index *index;     /* NULL unless the state is INDEX_USABLE */
+	struct position covered; /* the end of its part of the journal, if so */
+	uint64_t entries;        /* its plants, if so */
+	struct position seen;    /* that end, also of one that is not usable */
 };
 
 /*
@@ -116,7 +116,7 @@ enum fault index_damaged(struct index *index);
  * the lock.  NULL is fine.
  *
  * index_discard(dir):
- * Remove the files of the index, so that the next start builds it.  A process
+ * Remove the files of the index: the next start builds them again.  A process
  * that has them open goes on with them.
  */
 void index_close(struct index *index, bool clean);

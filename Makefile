@@ -101,6 +101,14 @@ $(BUILD)/postgresql.so: $(PG_O) $(BUILD)/sources
 	$(Q)$(CC) -shared $(LINK) $(CFLAGS) $(LDFLAGS) -o $@ $(PG_O) \
 		$(shell $(PKG_CONFIG) --libs libpq)
 
+# `plant-store schema` prints SQL: files as strings of C.
+SQL := $(patsubst deploy/%,$(BUILD)/%.h,$(wildcard deploy/postgresql/*.sql))
+$(SQL): $(BUILD)/%.h: deploy/%
+	@mkdir -p $(@D)
+	@sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $< >$@
+$(BUILD)/src/commands/store_command.o: $(SQL)
+$(BUILD)/src/commands/store_command.o: PRIVATE := -I$(BUILD)
+
 $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
 	$(shell $(PKG_CONFIG) --cflags libpq)
 

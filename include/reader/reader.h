@@ -19,7 +19,6 @@ struct store_reader;
 #define STORE_CURSOR_MAX 192
 typedef void store_figure(
     void *context, const char *name, const char *text, uint64_t number);
-enum store_schema { SCHEMA_TABLES, SCHEMA_ROLES, SCHEMA_FEED, STORE_SCHEMAS };
 
 /*
  * .open(options, since, fault), as store_reader_open.
@@ -76,8 +75,6 @@ struct reader_engine {
 	enum fault (*resume)(struct store_reader *reader, const char *cursor);
 	void (*cursor)(struct store_reader *reader, bool before, char *cursor);
 	enum fault (*more)(struct store_reader *reader);
-	/* The SQL of `plant-store schema`; NULL: none. */
-	const char *schema[STORE_SCHEMAS];
 };
 
 /*
@@ -93,16 +90,10 @@ struct reader_engine {
  *
  * store_reader_close(reader):
  * NULL is fine.
- *
- * store_schema(part, fault):
- * The SQL that an administrator runs once to make what the database's engine
- * needs: the tables, the least rights, or what its cursors need.  Static; NULL
- * if the module cannot be loaded, logged.
  */
 struct store_reader *store_reader_open(
     const struct store_options *options, const char *since, enum fault *fault);
 const struct reader_engine *reader_calls(const struct store_reader *reader);
 void store_reader_close(struct store_reader *reader);
-const char *store_schema(enum store_schema part, enum fault *fault);
 
 #endif

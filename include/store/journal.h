@@ -1,7 +1,7 @@
 /*
  * journal: the append-only file of records, plants.jsonl: its bytes, its lock
- * and its durable end.  record.h has the form of its lines, and replay.h decides
- * what a damaged end is.
+ * and its durable end.  record.h has the form of its lines, and replay.h judges
+ * a damaged end.
  *
  * The lock is an open file description lock on the journal itself: it goes with
  * its process, and a child forked later does not share it, since the file is

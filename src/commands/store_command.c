@@ -12,7 +12,6 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "reader/maintain.h"
-#include "reader/reader.h"
 #include "store/store.h"
 
 static const char init_usage[] =
@@ -153,21 +152,28 @@ static const char schema_usage[] =
     "  --feed          what export --cursor and --follow need; run again, it\n"
     "                  numbers all plants anew, and no cursor fits any more\n";
 
+/* The files of deploy/postgresql. */
+static const char tables[] =
+#include "postgresql/tables.sql.h"
+    ;
+static const char roles[] =
+#include "postgresql/roles.sql.h"
+    ;
+static const char feed[] =
+#include "postgresql/feed.sql.h"
+    ;
+
 static int
 schema(const struct call *call)
 {
 	const char *const *values = call->values;
-	enum fault fault;
 
 	if (values['r'] != NULL && values['e'] != NULL)
 		return command_usage_error(call, "--roles or --feed, not both");
-	const char *text = store_schema(values['r'] != NULL   ? SCHEMA_ROLES
-					: values['e'] != NULL ? SCHEMA_FEED
-							      : SCHEMA_TABLES,
-	    &fault);
-	if (text == NULL)
-		return command_fault(fault);
-	fputs(text, stdout);
+	fputs(values['r'] != NULL   ? roles
+	      : values['e'] != NULL ? feed
+				    : tables,
+	    stdout);
 	return EX_OK;
 }
 

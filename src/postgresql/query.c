@@ -437,5 +437,4 @@ const struct reader_engine reader_engine = {
 	.resume = reader_resume,
 	.cursor = reader_cursor,
 	.more = reader_more,
-	.schema = { schema_tables, schema_roles, schema_feed },
 };

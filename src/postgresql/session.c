@@ -42,6 +42,9 @@
 /* Before the first statement: certificates, parameters, notices. */
 #define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
 
+/* Of the tables: deploy/postgresql/tables.sql. */
+#define SCHEMA_VERSION "1"
+
 /*
  * The tables' schema is one that search_path names: not "$user", as whoever may
  * create schemas could make one of our role's name.  From then on pg_catalog is

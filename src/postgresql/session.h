@@ -116,10 +116,6 @@ struct trouble {
  */
 bool trouble_is_new(struct trouble *trouble, const char *reason);
 
-/* schema.c: see struct reader_engine; and the version of the tables. */
-#define SCHEMA_VERSION "1"
-extern const char schema_tables[], schema_roles[], schema_feed[];
-
 /* postgresql.c and query.c: the tables, all that the module exports. */
 #define EXPORTED __attribute__((visibility("default")))
 extern const struct engine store_engine EXPORTED;

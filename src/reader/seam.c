@@ -27,12 +27,3 @@ store_reader_close(struct store_reader *reader)
 	if (reader != NULL)
 		reader_calls(reader)->close(reader);
 }
-
-const char *
-store_schema(enum store_schema part, enum fault *fault)
-{
-	const struct reader_engine *engine =
-	    engine_symbol(READER_ENGINE_SYMBOL, fault);
-
-	return engine != NULL ? engine->schema[part] : NULL;
-}

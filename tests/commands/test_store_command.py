@@ -23,7 +23,7 @@ from lib_command import (
     CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TEMPFAIL, TIMEOUT_S, USAGE, expect,
 )
 from lib_service import (
-    JOURNAL_NAME, Tally, append_plants, catches, new_plant, passed_on, read_journal, run,
+    JOURNAL_NAME, TOP, Tally, append_plants, catches, new_plant, passed_on, read_journal, run,
     run_scenario, seal, take_lock, temporary_store, wait_until,
 )
 from lib_faults import mount, mounted
@@ -650,16 +650,19 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
     (root / "bin").mkdir()
     copy = shutil.copy(program, root / "bin")
 
-    def schema() -> subprocess.CompletedProcess:
-        return run(copy, "schema", text=True)
+    def stats() -> subprocess.CompletedProcess:
+        return run(copy, "stats", text=True,
+                   env=passed_on() | {"PLANT_STORE_DATABASE": "postgresql://"})
 
-    expect(tally, schema(), "a module that is not there is named with what to install", CONFIG,
+    expect(tally, run(copy, "schema", text=True), "the schema is printed without the module",
+           os.EX_OK, (TOP / "deploy/postgresql/tables.sql").read_text(), "")
+    expect(tally, stats(), "a module that is not there is named with what to install", CONFIG,
            "", ["cannot load the module: ", "install the package plant-store-postgresql"])
     for place in root / "lib" / "plant-store", root / "bin":
         place.mkdir(parents=True, exist_ok=True)
         run("cc", "-shared", "-x", "c", "-o", place / "postgresql.so", "-",
             input=b"int store_engine[99];", check=True)
-        expect(tally, schema(), f"one of another version in {place.name} is refused", CONFIG,
+        expect(tally, stats(), f"one of another version in {place.name} is refused", CONFIG,
                "", "of another version than this program; install both of the same")
 
 

@@ -1,8 +1,8 @@
 /*
- * fault: why something could not be done with a file, and what helps.
+ * fault: the store's one error type, and remedies for operators.
  *
- * The one error type of the store.  The reason is logged where it is found,
- * with what an operator can do about it; a caller only decides what follows.
+ * The function that meets an error logs it with its remedy; its callers only
+ * act on the fault.
  */
 #ifndef GROUND_FAULT_H
 #define GROUND_FAULT_H
@@ -16,8 +16,8 @@ enum fault {
 	FAULT_MEMORY,  /* no memory or no descriptor */
 	FAULT_FULL,    /* no room on the disk */
 	FAULT_ABSENT,  /* there is no store or file */
-	FAULT_SETUP,   /* another store's, or of an unknown version */
-	FAULT_RIGHTS,  /* not allowed by the system */
+	FAULT_SETUP,   /* of another store, or of an unknown version */
+	FAULT_RIGHTS,  /* permission denied, or mounted read-only */
 	FAULT_OUTPUT,  /* the destination cannot be used */
 	FAULT_NAME,    /* a token's name is taken or unknown */
 	FAULT_DAMAGED, /* the journal is damaged */
@@ -26,18 +26,18 @@ enum fault {
 
 /*
  * fault_of(error), fault_remedy(error):
- * The fault that an errno value is; what helps, static English that begins with
- * "; ", or "".
+ * Return the fault of an errno value; its remedy, static English that begins
+ * with "; ", or "".
  *
  * fault_passes(fault):
  * Whether the same request may succeed later without an operator's help.
  *
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
- * errno stays.
+ * errno is unchanged.
  *
  * fault_status(fault):
- * The exit status of sysexits.h that a fault is, in every program.
+ * Return the exit status (sysexits.h) of the fault, in every program.
  */
 enum fault fault_of(int error);
 const char *fault_remedy(int error);

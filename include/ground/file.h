@@ -1,7 +1,7 @@
 /*
- * file: whole reads and writes at a place of a file, small files whole, a
- * rename that replaces nothing, and root in a directory of another user.  The
- * offset of the descriptor is neither used nor changed.  Any thread.
+ * file: complete reads and writes at an offset, small files, a rename that
+ * replaces nothing, and root's switch to the owner of a directory.  The offset
+ * of the descriptor is neither used nor changed.  Any thread.
  */
 #ifndef GROUND_FILE_H
 #define GROUND_FILE_H
@@ -15,23 +15,23 @@
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
- * Write all of `buf` at byte `offset`: 0; -1 with errno, and the file may have
- * a part of it.  Read `len` bytes there, or fewer if the file ends before:
- * return how many, or -1 with errno.
+ * Write all of `buf` at byte `offset`.  Return 0; -1 with errno, where a part
+ * may be written.  Read `len` bytes at byte `offset`, or fewer at the end of
+ * the file.  Return how many; -1 with errno.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 
 /*
  * file_copy(from, begin, end, to, watch):
- * Copy the bytes [begin, end) of the file `from` to the beginning of `to`.  0;
- * -1 with errno, ECANCELED if the watch, which may be NULL, ended it.
+ * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Return 0; -1
+ * with errno, ECANCELED if the watch, which may be NULL, ended the copy.
  *
  * file_forget(dir, fd, from, size):
- * Have the bytes [from, size) of a file in `dir`, which are written back, read
- * from the disk next time: drop their pages from the page cache, and check that
- * none has stayed.  0; -1 with errno: EBUSY if another program holds a page for
- * a second.  A file system in memory has no other bytes: 0.
+ * Drop the bytes [from, size), already written back, from the page cache, so
+ * that the next read is from the disk.  `fd` is a file in `dir`.  Return 0 once
+ * none is cached, or if the file system is in memory; -1 with errno: EBUSY if
+ * another program holds a page for a second, or the file is another user's.
  */
 int file_copy(
     int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
@@ -39,13 +39,13 @@ int file_forget(int dir, int fd, uint64_t from, uint64_t size);
 
 /*
  * file_is_written(fd):
- * Whether all that the kernel wrote back by itself is on the disk, which it
- * reports once to each open file.  Waits for nothing.
+ * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
+ * kernel reports each failure once to each open file.  Waits for nothing.
  *
  * file_identify(dir, name, id):
- * Write FILE_ID_LEN characters and a NUL that a copy of the file does not have:
- * its inode and its time of birth, where the file system knows that.  0, or -1
- * with errno.
+ * Write an identity that differs from that of a copy of the file, in
+ * FILE_ID_LEN characters and a NUL: the inode and, where the file system
+ * records it, the time of birth.  Return 0; -1 with errno.
  */
 #define FILE_ID_LEN 41
 bool file_is_written(int fd);
@@ -53,35 +53,37 @@ int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
 
 /*
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
- * Write the first `len` bytes of the file, which is made if it is absent, and
- * make them and its name durable; read them.  Return 0; -1 with errno: ENODATA
- * if the file has not so many, ELOOP of a link, EINVAL or ENXIO of no file.
+ * Write the first `len` bytes of the file, created if it is absent, and make
+ * them and the name durable.  Read the first `len` bytes.  Return 0; -1 with
+ * errno: ENODATA if the file is shorter, ELOOP if it is a symbolic link, EINVAL
+ * or ENXIO if it is not a regular file.
  */
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
 
 /*
  * file_make_dir(path):
- * Open the directory, which is made, durably, where it is absent.  The
- * descriptor, or -1 with errno.
+ * Open the directory; create it durably if it is absent.  Return the
+ * descriptor; -1 with errno.
  */
 int file_make_dir(const char *path);
 
 /*
  * rename_new(dir, from, to):
- * Rename `from` to `to` in the directory `dir`, or AT_FDCWD.  Return 0; -1 with
- * errno: EEXIST if there is a `to`, which is kept.  On a file system without
- * such a rename (NFS), a crash may leave the file with both names.
+ * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  Return 0; -1 with
+ * errno: EEXIST if `to` exists, which is kept.  On a file system without
+ * RENAME_NOREPLACE (NFS), a crash may leave the file with both names.
  */
 int rename_new(int dir, const char *from, const char *to);
 
 /*
  * file_become_owner(path, owner):
- * As root, before it makes files in a directory: become its owner, who could
- * not use them else, and could lead root elsewhere with a link; where it is
- * absent, the owner of the directory that it is to be made in.  If that is root
- * too, `owner` has to be.  FAULT_NONE, also where the path cannot be read at
- * all; or a fault, logged.
+ * As root, switch to the owner of the directory `path` before files are created
+ * there: the owner could not use files of root, and could lead root elsewhere
+ * with a link.  If `path` is absent, switch to the owner of its parent; if that
+ * is root, nobody else may write there, and `owner`, the store's, must be root.
+ * A link of another user is refused.  Return FAULT_NONE, also if `path` cannot
+ * be read; or a fault, logged.
  */
 enum fault file_become_owner(const char *path, uid_t owner);
 

@@ -2,7 +2,7 @@
  * request: the head of a request, from CGI variables (RFC 3875, section 4.1).
  *
  * FastCGI's parameters and a CGI program's environment have the same form.
- * The strings belong to the variables; only request_id copies.
+ * The strings of a request point into the variables; only request_id copies.
  */
 #ifndef HTTP_REQUEST_H
 #define HTTP_REQUEST_H
@@ -37,9 +37,9 @@ struct request {
 /*
  * request_read(request, variables):
  * Find the variables of struct request among the NULL-terminated "NAME=value"
- * strings.  Return 0; -1 if one of the first eight occurs twice, of which
- * `request` has the first, or if there are more than REQUEST_VARIABLES_MAX.
- * Any thread.
+ * strings.  Return 0; -1 if there are more than REQUEST_VARIABLES_MAX, or if a
+ * variable of the first eight members occurs twice: the first one is kept.  Any
+ * thread.
  */
 int request_read(struct request *request, char *const *variables);
 
@@ -54,23 +54,23 @@ enum request_length {
 
 /*
  * request_id(request, id):
- * Write the id that the request has in X-Request-Id, with a NUL, if it is one
- * and without the "pst_" of a token; otherwise a new one of hex digits and a
- * '-', unlike those of other processes.  Only the first makes a system call.
+ * Write the request's X-Request-Id, with a NUL, if it is a valid id without the
+ * "pst_" of a token; otherwise a new id of hex digits and a '-', unique across
+ * processes.  Only the first call makes a system call.
  *
  * request_origin(request, origins, len):
- * Return the request's Origin in that list of the settings, of `*len` bytes;
- * NULL if it is not there.
+ * Return the request's Origin, of `*len` bytes, in `origins`, the list in the
+ * settings; NULL if the list does not have it.
  *
  * request_path_is(request, base_path, name):
  * Whether the path is `base_path` followed by `name`, byte for byte.  The path
- * is SCRIPT_NAME followed by PATH_INFO; web servers split it in different ways.
+ * is SCRIPT_NAME plus PATH_INFO: where it is split depends on the web server.
  *
  * request_is_json(request), request_is_identity(request),
  * request_is_chunked(request):
  * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
- * the body has no Content-Encoding, or "identity"; the body has no declared
- * length but an end of its own (HTTP_TRANSFER_ENCODING: chunked).
+ * the Content-Encoding is absent or "identity"; the body is chunked
+ * (HTTP_TRANSFER_ENCODING) and has no CONTENT_LENGTH.
  *
  * request_length(request, length):
  * Read CONTENT_LENGTH.  A number too large for size_t gives SIZE_MAX.

@@ -3,8 +3,8 @@
  *
  * A plant is kept as its canonical JSON text, {"id":1,"name":"..","tag":".."},
  * in this order, without spaces, strings in canonical form.  Two plants are the
- * same exactly if their texts are the same bytes, and the answer to the client
- * is the text without its id.  The only module that uses json-c.
+ * same if and only if their texts are equal, byte for byte.  The answer to the
+ * client is the text without the id.  No other module uses json-c.
  */
 #ifndef PLANT_PLANT_H
 #define PLANT_PLANT_H
@@ -16,7 +16,7 @@
 
 struct plant {
 	int64_t id;
-	char *text; /* from malloc; see plant_done */
+	char *text; /* from malloc; plant_done frees it */
 	size_t len;
 };
 
@@ -40,14 +40,14 @@ enum plant_fault {
  * Read a NewPlant.  On PLANT_OK the caller owns `plant` and frees it with
  * plant_done; its text is never longer than `len`.  On PLANT_NOT_JSON, `error`
  * is filled.  Of several faults, return the first in the order of the
- * enumeration; `plant` is then as it was.  Any thread.
+ * enumeration.  A fault leaves `plant` unchanged.  Any thread.
  *
  * plant_answer(plant, buf):
  * Write the answer, {"name":"..","tag":".."}, without a NUL, and return its
- * length, which is less than that of the text.
+ * length, which is less than plant->len.
  *
  * plant_done(plant):
- * Free the text of plant_read.  A zeroed plant is fine.
+ * Free the text of plant_read.  A zeroed plant has none.
  */
 enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
     struct json_error *error);

@@ -1,12 +1,12 @@
 /*
- * fcgi_frame: whether a FastCGI request has arrived whole, by its bytes alone,
- * and the records of an answer.
+ * fcgi_frame: finds the end of a FastCGI request in a stream of bytes, and
+ * writes the records of an answer.
  *
- * Besides what FastCGI 1.0 forbids, these are refused, which no web server
- * sends: records of a second request on the connection (multiplexing), records
- * about the connection itself (request id 0), another role than responder, more
- * than FCGI_FRAME_PARAMS_MAX bytes of parameters, padding of a begin record or
- * of an empty one.  Pure: no allocation, no I/O; total on hostile bytes.
+ * Besides what FastCGI 1.0 forbids, it refuses what no web server sends:
+ * records of a second request on the connection (multiplexing), management
+ * records (request id 0), a role other than responder, more than
+ * FCGI_FRAME_PARAMS_MAX bytes of parameters, padding of a begin record or of an
+ * empty one.  Pure: no allocation, no I/O; total on hostile bytes.
  */
 #ifndef PURE_FCGI_FRAME_H
 #define PURE_FCGI_FRAME_H
@@ -15,31 +15,31 @@
 #include <stddef.h>
 
 /*
- * Apache sends most: 100 headers of 8190 bytes, and the request line, which has
- * as many at most, in some six variables.
+ * Apache sends the most: 100 headers of 8190 bytes, and a request line of up to
+ * 8190 bytes, repeated in some six variables.
  */
 #define FCGI_FRAME_PARAMS_MAX ((size_t)1 << 20)
 
 enum fcgi_frame_state {
-	FCGI_FRAME_MORE,     /* the request goes on */
-	FCGI_FRAME_COMPLETE, /* its last byte was seen */
+	FCGI_FRAME_MORE,     /* more bytes of the request follow */
+	FCGI_FRAME_COMPLETE, /* the last byte was read */
 	FCGI_FRAME_BAD       /* malformed, aborted, or refused as above */
 };
 
-/* Zeroed, it is ready for a connection's next request. */
+/* Zero it before each request of a connection. */
 struct fcgi_frame {
 	enum fcgi_frame_state state;
 	unsigned char header[8];
-	size_t header_len;       /* bytes of it so far */
+	size_t header_len;       /* bytes of the header read so far */
 	unsigned type;           /* of the record */
-	size_t content, padding; /* still to come of the record */
-	unsigned id;             /* of the request; 0 before its begin */
+	size_t content, padding; /* bytes of the record to come */
+	unsigned id;             /* of the request; 0 before its begin record */
 	bool params_ended;
 	size_t params_len;     /* of all records so far */
-	size_t length;         /* of a name or value, as far as it was read */
-	unsigned length_bytes; /* read of it, of 1 or 4 */
-	bool value_next;       /* the name's length is known */
-	size_t pair_left;      /* bytes of the name and value still to come */
+	size_t length;         /* of a name or value, as far as read */
+	unsigned length_bytes; /* bytes of `length` read, of 1 or 4 */
+	bool value_next;       /* the next length is a value's */
+	size_t pair_left;      /* bytes of the name and value to come */
 };
 
 /*
@@ -52,8 +52,9 @@ size_t fcgi_frame_feed(
 
 /*
  * fcgi_frame_answer_len(len), fcgi_frame_answer(buf, id, answer, len):
- * Write the answer to the request `id` into `buf`, of fcgi_frame_answer_len, as
- * records of its output and of its end (FastCGI 1.0, sections 5.3 and 5.5).
+ * Write the answer to the request `id` as output records and an end record
+ * (FastCGI 1.0, sections 5.3 and 5.5).  `buf` has fcgi_frame_answer_len(len)
+ * bytes.
  */
 size_t fcgi_frame_answer_len(size_t len);
 void fcgi_frame_answer(

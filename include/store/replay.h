@@ -12,20 +12,20 @@
 
 #include "pure/record.h"
 
-/* A place between two lines, and what the next line must follow from. */
+/* A place between two lines; the next line must continue its seq and crc. */
 struct position {
-	uint64_t end;     /* offset behind the last line; 0: no position */
-	uint64_t last;    /* offset of that line */
+	uint64_t end;     /* offset of the next line; 0: no position */
+	uint64_t last;    /* offset of the line before */
 	uint64_t seq;     /* its number; 0 for the header */
 	uint32_t crc;     /* its checksum */
 	uint32_t closing; /* whether it is a closing line, or the header */
 };
 
 /*
- * The most bytes of records that one append writes, and the room that it writes
- * behind them: some 1,300 plants' worth, half a millisecond.  A torn tail
- * cannot be longer than a closing line and one append, of which the room too
- * may come back from a crash as zeros.
+ * The most bytes of records in one append, and the newlines that it writes
+ * ahead after them: room for some 1,300 plants, half a millisecond of writing.
+ * A torn tail cannot be longer than a closing line, one append and its room: a
+ * crash may turn the room into zeros.
  */
 #define JOURNAL_APPEND_MAX ((size_t)4 << 20)
 #define JOURNAL_ROOM_BYTES ((size_t)256 << 10)
@@ -45,7 +45,7 @@ struct replay {
 
 /*
  * replay_init(replay, fd, seed, at), replay_done(replay):
- * Start at the position `at`.  Free the window; a struct of zeros has none.
+ * Start at the position `at`.  Free the window; a zeroed struct has none.
  */
 void replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at);
@@ -54,31 +54,32 @@ void replay_done(struct replay *replay);
 enum replay_result {
 	REPLAY_RECORD,
 	REPLAY_END,  /* the file ends here, or a blank line begins */
-	REPLAY_BAD,  /* not a valid line in its place: see `reason` */
+	REPLAY_BAD,  /* a line is invalid or does not follow: see `reason` */
 	REPLAY_ERROR /* see `error`: EIO and the like, ENOMEM */
 };
 
 /*
  * replay_next(replay, record):
  * Check the next line.  On REPLAY_RECORD, `record` points into the window
- * until the next call, replay->at is behind it and replay->at.last is its
- * offset.  On anything else replay->at stays.
+ * until the next call, replay->at is after it and replay->at.last is its
+ * offset.  Otherwise replay->at is unchanged.
  */
 enum replay_result replay_next(struct replay *replay, struct record *record);
 
 /*
  * replay_finish(replay, tail_end):
- * Check all lines that are left, and judge the bytes behind them.  REPLAY_BAD:
- * something durable is damaged, see `reason`.  REPLAY_END or REPLAY_ERROR:
+ * Check all lines that are left, then the bytes after the last good line, at
+ * replay->at.end.  Return REPLAY_ERROR, or one of:
  *
- *	A later line, valid by itself, whose watermark is above replay->at.end
- *	proves that the bytes there were durable: they are damaged.  It counts
- *	also where the newline before it is lost.
- *	More than JOURNAL_TAIL_MAX bytes are more than one batch: damaged.
- *	Otherwise a batch was torn, and none of it was acknowledged.
+ *	REPLAY_BAD  Durable bytes are damaged, see `reason`.  Either a line
+ *		    there, valid by itself, has a watermark above
+ *		    replay->at.end; the newline before it may be lost.  Or the
+ *		    bytes are longer than a torn tail, JOURNAL_TAIL_MAX.
+ *	REPLAY_END  They are none, blank lines, or a torn tail, of which nothing
+ *		    was acknowledged.
  *
- * `tail_end` is the offset behind the last byte that is not a newline: not
- * replay->at.end where a batch was torn.  Only replay_done may follow.
+ * `tail_end` is the end of the torn tail without its last newlines, or
+ * replay->at.end if there is none.  Only replay_done may follow.
  */
 enum replay_result replay_finish(struct replay *replay, uint64_t *tail_end);
 
@@ -90,12 +91,12 @@ struct replay_lost {
 
 /*
  * replay_salvage(replay, record, lost):
- * Find the next line that is valid by itself, in its place or not: also behind
- * a line whose newline is lost.  Bytes that the disk does not give are passed
- * over in blocks.  On REPLAY_RECORD, replay->at.last is its offset; `lost` is
- * what lies between it, or the end of the file on REPLAY_END, and the record
- * before, with begin and end equal where nothing does.  REPLAY_ERROR: ENOMEM.
- * Not mixed with the functions above.
+ * Find the next line that is valid by itself, in sequence or not, even if the
+ * newline before it is lost.  Unreadable bytes of the disk are skipped in
+ * blocks.  On REPLAY_RECORD, replay->at.last is the record's offset.  `lost` is
+ * the gap between the previous record and this one, or the end of the file on
+ * REPLAY_END; begin equals end if there is none.  REPLAY_ERROR: ENOMEM.  Do not
+ * call replay_next or replay_finish on the same struct.
  */
 enum replay_result replay_salvage(
     struct replay *replay, struct record *record, struct replay_lost *lost);

@@ -1,4 +1,4 @@
-/* api: the order of the steps.  See api/api.h. */
+/* api: the steps of a request.  See api/api.h. */
 #include "api/api.h"
 
 #include <inttypes.h>
@@ -14,10 +14,10 @@
 
 #define RESOURCE "/plants"
 
-/* How many answers had each error since the last line about them. */
+/* Count of answers by error, since the last api_log_refusals. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
-/* See api_set_ready; -1 before the first call. */
+/* From api_set_ready; -1 before its first call. */
 static _Atomic int store_state = -1;
 
 void
@@ -39,7 +39,6 @@ api_fail(struct api_call *call, enum http_error error)
 	call->failure = (struct response_error){ .error = error };
 }
 
-/* Step 1. */
 static enum http_error
 check_credential(
     struct api *api, struct api_call *call, const struct request *request)
@@ -59,7 +58,7 @@ is_method(const struct request *request, const char *method)
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* Steps 2 and 3, for what stands in the head. */
+/* Check the route, then the framing in the head. */
 static enum http_error
 check_head(const struct api *api, const struct api_call *call,
     const struct request *request)
@@ -79,7 +78,7 @@ check_head(const struct api *api, const struct api_call *call,
 		   : HTTP_OK;
 }
 
-/* Whether the request reads this page, whose path is a setting. */
+/* Whether this is a GET or HEAD of `path`, a setting. */
 static bool
 is_for(const struct request *request, const char *path)
 {
@@ -96,7 +95,7 @@ find_page(const struct api *api, const struct api_call *call,
 		return API_HEALTH;
 	if (is_for(request, api->config->metrics_path))
 		return API_METRICS;
-	/* A browser asks whether a page of that origin may send a plant. */
+	/* A CORS preflight: may a page of that origin send a plant? */
 	return call->head.origin != NULL && request->preflight_method != NULL &&
 		       is_method(request, "OPTIONS") &&
 		       request_path_is(
@@ -159,7 +158,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	head->no_store = call->page == API_HEALTH || call->page == API_METRICS;
 	if (call->page == API_METRICS)
 		head->type = "text/plain; version=0.0.4; charset=utf-8";
-	/* A monitor reads the status, so the contract's 400 does not apply. */
+	/* A monitor reads the status, so a health error is never made 400. */
 	head->contract =
 	    api->config->contract_status && call->page != API_HEALTH;
 	if (call->page == API_HEALTH)
@@ -224,7 +223,6 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 		.offset = error->offset };
 }
 
-/* Step 4. */
 int
 api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 {

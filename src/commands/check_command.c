@@ -1,8 +1,8 @@
 /*
- * check_command: settings, rights, tokens, store and socket of this machine's
- * service, and the way of a client to its URL (url_check); or that alone.
- * Changes nothing.  Of a journal it reads what the index has not read; verify
- * reads all.
+ * check_command: checks the settings, permissions, tokens, store and socket of
+ * this machine's service, and its URL as a client (url_check); or the URL
+ * alone.  Changes nothing.  Of a journal it reads only the part that is not in
+ * the index; verify reads all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,25 +52,25 @@ static const char usage[] =
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
 #define TOKEN_MAX 4096
-/* Some hundred thousand plants have room in it. */
+/* Room for some hundred thousand plants. */
 #define FREE_MIB_MIN 64
 /* A backup is made each night. */
 #define BACKUP_HOURS_MAX 48
-/* A service that is just being started may read a long journal first. */
+/* A service that is starting may read a long journal first. */
 #define ANSWER_S 15
-/* More than heads and the body of an Error. */
+/* More than the headers and body of an error. */
 #define ANSWER_MAX 4096
-/* The answer of a service that could store a plant. */
+/* The health answer of a service that can store plants. */
 #define OK "{\"status\":\"ok\"}"
 
 struct check {
 	const struct call *call;
-	struct config config; /* all zero without settings */
-	bool answers;         /* the service, at its socket */
+	struct config config; /* zeroed if only a URL is checked */
+	bool answers;         /* the service answers at its socket */
 	int wrong;
 };
 
-/* Count what is wrong and log it; report_errno adds the meaning of errno. */
+/* Count and log a problem; report_errno adds the meaning of errno. */
 #define report_wrong(check, ...) \
 	((check)->wrong++, log_error("check: " __VA_ARGS__))
 #define report_errno(check, name, what) \
@@ -107,8 +107,8 @@ check_tokens(struct check *check)
 }
 
 /*
- * The service cannot write what another user made in the store, as a command
- * run by root may have.
+ * The service cannot write a file of another user, which a command run by root
+ * may have created.
  */
 static void
 check_file(struct check *check, const char *name, uid_t owner)
@@ -127,11 +127,11 @@ check_file(struct check *check, const char *name, uid_t owner)
 		    "chown -R --reference=%s %s",
 		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
-		 errno != EROFS) /* of the directory, which is reported */
+		 errno != EROFS) /* reported for the directory */
 		report_errno(check, path, "cannot be written");
 }
 
-/* Check the directory: its rights, its names and its room. */
+/* Check the directory: permissions, owners of its files, free space. */
 static enum fault
 check_directory(struct check *check)
 {
@@ -167,7 +167,7 @@ check_directory(struct check *check)
 	return FAULT_NONE;
 }
 
-/* The journal's end, whether the next start would refuse it, and the index. */
+/* Check if the next start would refuse the journal; print the index's state. */
 static enum fault
 print_journal(struct check *check)
 {
@@ -190,7 +190,7 @@ print_journal(struct check *check)
 	return fault;
 }
 
-/* Check the last backup's age.  That a new store has none is no fault. */
+/* Check the last backup's age.  A new store may have none. */
 static void
 check_backup(struct check *check)
 {
@@ -261,7 +261,7 @@ report_mode(
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Whether this is the group of a web server's user, or such a user is in it. */
+/* Whether the group is a web server's own, or has its user as a member. */
 static bool
 is_of_web_server(gid_t id)
 {
@@ -299,7 +299,7 @@ check_access(struct check *check, const char *path)
 		    path, (uintmax_t)st.st_gid, path);
 }
 
-/* Check that the service answers there, and that a web server gets there. */
+/* Check that the service answers, and that web servers can open the socket. */
 static void
 check_socket(struct check *check, const char *path)
 {
@@ -351,8 +351,8 @@ check_socket(struct check *check, const char *path)
 }
 
 /*
- * Check tokens and store, as root with the rights of the service's user.  Root
- * cannot return from these, so this comes last on the machine.
+ * Check tokens and store; root first becomes the service's user.  That cannot
+ * be undone, so this is the last check of the machine.
  */
 static void
 check_files(struct check *check)
@@ -379,7 +379,7 @@ check_files(struct check *check)
 		    user->pw_name);
 }
 
-/* Report a password, of a URL or a keyword, in a file that others can read. */
+/* Report a password (URL or keyword) in a settings file others can read. */
 static void
 check_password(struct check *check)
 {
@@ -399,7 +399,7 @@ check_password(struct check *check)
 		    file, file);
 }
 
-/* What is on this machine; the settings first, and where they are from. */
+/* Check this machine, and print where the settings are from. */
 static int
 check_machine(struct check *check, bool given)
 {
@@ -454,7 +454,7 @@ run(const struct call *call)
 		return command_usage_error(
 		    call, "--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
-		/* On a terminal it is not shown. */
+		/* getpass does not echo the token. */
 		token = isatty(STDIN_FILENO)
 			    ? getpass("Token: ")
 			    : fgets(line, (int)sizeof(line), stdin);

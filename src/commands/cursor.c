@@ -136,7 +136,7 @@ cursor_save(struct cursor *cursor, const char *place)
 	return FAULT_NONE;
 }
 
-/* The lock lasts until the process ends, so beyond the removal of FILE.new. */
+/* Keep the lock until the process ends: FILE.new must be removed under it. */
 void
 cursor_close(struct cursor *cursor)
 {

@@ -1,4 +1,4 @@
-/* responder: plant-store.fcgi, by FastCGI or CGI, as it was started. */
+/* responder: plant-store.fcgi, a FastCGI service or a CGI program. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "ground/config.h"
 #include "ground/log.h"
 
-#define SERVE (-1) /* no status of sysexits.h */
+#define SERVE (-1) /* instead of an exit status: serve */
 
 static const char help[] =
     "plant-store.fcgi answers POST {base_url}/plants: it stores a plant and\n"
@@ -25,9 +25,9 @@ static const char help[] =
     "\n";
 
 /*
- * A core would hold the tokens of clients; prlimit(1) can allow it again.  A
- * limit of 1, unlike 0, also holds for programs that read cores from a pipe
- * (core(5)).  With a hard limit of 0 no core is made at all.
+ * A core would hold the tokens of clients.  A limit of 1, unlike 0, also stops
+ * cores that go to a program by a pipe (core(5)), and prlimit(1) can raise it.
+ * A hard limit of 0 does not permit 1: the process is made undumpable instead.
  */
 static void
 forbid_core(void)
@@ -45,9 +45,9 @@ forbid_core(void)
 }
 
 /*
- * An exit status, or SERVE.  The arguments of a CGI request are words of its
- * query (RFC 3875, section 4.4), which Apache passes on for every method: a
- * client must not choose what the program does.
+ * Return an exit status, or SERVE.  The arguments of a CGI request are ignored:
+ * Apache passes words of the query in them (RFC 3875, section 4.4), for every
+ * method, and a client must not choose what the program does.
  */
 static int
 read_arguments(int argc, char **argv, bool as_cgi)

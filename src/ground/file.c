@@ -72,8 +72,8 @@ file_read_all(int fd, void *buf, size_t len, uint64_t offset)
 }
 
 /*
- * Another user may have put a link or a pipe there: neither is followed or
- * waited for.
+ * Open a regular file.  Another user may have put a symbolic link or a FIFO in
+ * its place: the link is not followed, and the FIFO is not waited for.
  */
 static int
 open_regular(int dir, const char *name, int flags)
@@ -119,8 +119,9 @@ file_copy(
 }
 
 /*
- * Drop the pages of [begin, size): 0, 1 if one of [from, size) has stayed, or
- * -1 with errno.  Mapped first, since a debugger reads what is mapped.
+ * Drop the pages of [begin, size).  Return 0; 1 if one of [from, size) is still
+ * cached; -1 with errno.  Map before dropping: valgrind reads the beginning of
+ * a new map, and so caches a page again.
  */
 static int
 drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
@@ -149,8 +150,8 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
 }
 
 /*
- * Whether the file system drops no page at all, not even one of a new file:
- * then they are all there is, as on tmpfs, and on an overlay above it.
+ * Whether the file system is in memory, as tmpfs and an overlay above it: it
+ * keeps even the page of a new file that is synced.
  */
 static bool
 is_memory(int dir)
@@ -187,7 +188,7 @@ file_forget(int dir, int fd, uint64_t from, uint64_t size)
 bool
 file_is_written(int fd)
 {
-	/* There are no pages behind this, so it waits for none. */
+	/* No file has a page there, so the call waits for none. */
 	const off_t behind = INT64_MAX / 2;
 
 	return sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) ==
@@ -243,7 +244,7 @@ rename_new(int dir, const char *from, const char *to)
 {
 	if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
 		return 0;
-	/* NFS has no such rename, but its links replace nothing either. */
+	/* NFS has no such rename, but linkat replaces nothing either. */
 	if (errno != EINVAL || linkat(dir, from, dir, to, 0) < 0)
 		return -1;
 	return unlinkat(dir, from, 0);
@@ -280,7 +281,7 @@ file_become_owner(const char *path, uid_t owner)
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
 		why = "is a link of another user";
 	else if (stat(path, &st) < 0) {
-		/* The caller opens it next, and reports what is wrong. */
+		/* The caller opens `path` next and reports the error. */
 		if (errno != ENOENT || stat(dirname(parent), &st) < 0)
 			return FAULT_NONE;
 		if (st.st_uid == 0 && owner != 0)

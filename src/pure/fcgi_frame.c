@@ -18,7 +18,7 @@ enum type {
 	TYPE_STDOUT = 6
 };
 
-/* The record's header is complete.  False: refused. */
+/* Check the complete header of a record.  False: refused. */
 static bool
 begin_record(struct fcgi_frame *f)
 {
@@ -30,7 +30,7 @@ begin_record(struct fcgi_frame *f)
 	f->padding = h[6];
 	if (h[0] != VERSION || id == 0)
 		return false;
-	/* libfcgi would read this padding as the next record. */
+	/* libfcgi would read such padding as the next record. */
 	if (f->padding > 0 && (f->type == TYPE_BEGIN || f->content == 0))
 		return false;
 	if (f->type == TYPE_BEGIN) {
@@ -49,7 +49,7 @@ begin_record(struct fcgi_frame *f)
 	return f->type == TYPE_STDIN && f->params_ended;
 }
 
-/* The record's content and padding have passed.  False: refused. */
+/* End a record, content and padding read.  False: refused. */
 static bool
 end_record(struct fcgi_frame *f)
 {
@@ -61,13 +61,13 @@ end_record(struct fcgi_frame *f)
 	if (f->type != TYPE_PARAMS || !empty)
 		return true;
 	f->params_ended = true;
-	/* The parameters end outside a length, a name and a value. */
+	/* Refuse parameters that end within a name-value pair. */
 	return f->length_bytes == 0 && !f->value_next && f->pair_left == 0;
 }
 
 /*
- * Follow the pairs of the parameters: the name's length, the value's, the name,
- * the value.  A length is one byte, or four if the first has its high bit set.
+ * Parse name-value pairs: the name's length, the value's length, the name, the
+ * value.  A length is one byte, or four if the first has its high bit set.
  */
 static bool
 pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
@@ -86,7 +86,7 @@ pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 			f->length = byte & 0x7f;
 		else
 			f->length = f->length << 8 | byte;
-		/* Neither the last byte of four nor the only one. */
+		/* The length has more bytes. */
 		if (++f->length_bytes < 4 &&
 		    (f->length_bytes > 1 || (byte & 0x80) != 0))
 			continue;
@@ -99,7 +99,7 @@ pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 	return true;
 }
 
-/* The next bytes of the content.  False: refused. */
+/* Check the next bytes of a record's content.  False: refused. */
 static bool
 pass_content(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 {

@@ -12,7 +12,7 @@
 
 #include "pure/utf8.h"
 
-/* How many bytes are ASCII that may stand in a string unescaped. */
+/* How many bytes at the start are ASCII that needs no escape. */
 static size_t
 plain_run(const char *text, size_t len)
 {
@@ -21,7 +21,7 @@ plain_run(const char *text, size_t len)
 #ifdef __SSE2__
 	for (; len - i >= sizeof(__m128i); i += sizeof(__m128i)) {
 		__m128i block = _mm_loadu_si128((const void *)(text + i));
-		/* Compared as signed, the bytes above 0x7f are below 0x20. */
+		/* A signed comparison puts the bytes above 0x7f below 0x20. */
 		__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
 		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
 		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
@@ -70,8 +70,8 @@ hex_value(char c)
 }
 
 /*
- * Read \uXXXX, and a second one if the first is a high surrogate.  Where half a
- * pair is missing, the fault is at the first digit that shows it.
+ * Read \uXXXX, and a second one if the first is a high surrogate.  The fault of
+ * a lone surrogate is at the first byte that proves it.
  */
 static int
 escape_unicode(const char *text, size_t len, struct json_escape *escape)
@@ -92,11 +92,11 @@ escape_unicode(const char *text, size_t len, struct json_escape *escape)
 			return escape_fault(
 			    escape, i, "expected a hexadecimal digit");
 		unit = unit << 4 | hex_value(text[i]);
-		/* Low surrogates, DC00 to DFFF, come second only. */
+		/* Low surrogates, DC00 to DFFF, are valid second only. */
 		if ((i == 3 && unit >> 2 == 0x37) || (i == 8 && unit != 0xd) ||
 		    (i == 9 && unit >> 2 != 0x37))
 			return escape_fault(escape, i, lone);
-		/* High ones are D800 to DBFF. */
+		/* High surrogates are D800 to DBFF. */
 		if (i == 5 && unit >> 10 == 0x36) {
 			high = unit;
 			unit = 0;
@@ -130,7 +130,7 @@ json_string_escape(const char *text, size_t len, struct json_escape *escape)
 }
 
 /*
- * The next piece of what a string means: a run, or an escape that is decoded
+ * Decode the next piece of a string: an unescaped run, or one escape, decoded
  * into `buf`.  Advance `*at` and return the piece's length; 0 if there is none.
  */
 static size_t
@@ -181,7 +181,7 @@ json_string_decode(const char *token, size_t len, char *text)
 static char *
 put_ascii(char *to, unsigned char c)
 {
-	static const char letters[] = "btn\0fr"; /* of 8 to 13 */
+	static const char letters[] = "btn\0fr"; /* of the characters 8 to 13 */
 
 	if (c >= 0x20 && c != '"' && c != '\\') {
 		*to++ = (char)c;

@@ -9,7 +9,7 @@ utf8_read(const char *text, size_t len, size_t *at, const char **reason)
 {
 	unsigned char lead = (unsigned char)text[0];
 	size_t n = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-	/* The bounds of the second byte; the others are 0x80 to 0xbf. */
+	/* The bounds of byte 2; those of bytes 3 and 4 are 0x80 and 0xbf. */
 	unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
 	unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
 

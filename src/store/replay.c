@@ -1,9 +1,9 @@
 /*
- * replay: lines through a window, and the verdict on what follows the last good
- * one.  See replay.h.
+ * replay: lines through a window, and the verdict on the bytes after the last
+ * good one.  See replay.h.
  *
- * A record begins with {"seq": and nothing within one does, since quotes in its
- * strings are escaped.  So a record is found behind bytes that are no line.
+ * A record begins with {"seq": and cannot contain it, since quotes in strings
+ * are escaped.  So a record is found even after bytes that are no line.
  */
 #include "store/replay.h"
 
@@ -15,7 +15,7 @@
 /* Large reads are cheap; the window grows for a longer line only. */
 #define WINDOW_BYTES ((size_t)256 << 10)
 
-/* A disk reads this much at once: behind a bad block, reading goes on. */
+/* A disk reads whole blocks: salvage skips one that it cannot read. */
 #define BLOCK_BYTES ((uint64_t)4096)
 
 void
@@ -34,7 +34,7 @@ replay_done(struct replay *replay)
 	replay->window = NULL;
 }
 
-/* More bytes behind what is there: 1, 0 at the end of the file, -1. */
+/* Read more bytes into the window: 1, 0 at the end of the file, -1. */
 static int
 fill_window(struct replay *replay)
 {
@@ -75,7 +75,7 @@ fill_window(struct replay *replay)
 enum line { LINE_WHOLE, LINE_CUT, LINE_LONG, LINE_NONE, LINE_ERROR };
 
 /*
- * The line at the window's place.  LINE_CUT: the file ends before a newline;
+ * Find the line at window + used.  LINE_CUT: the file ends before a newline;
  * LINE_LONG: longer than any record.
  */
 static enum line
@@ -153,7 +153,7 @@ replay_next(struct replay *replay, struct record *record)
 	return REPLAY_RECORD;
 }
 
-/* Pass over newlines, eight at a time: the room ahead is nothing else. */
+/* Skip newlines, eight at a time: the room written ahead has no other byte. */
 static void
 skip_blank(struct replay *replay)
 {
@@ -170,13 +170,13 @@ skip_blank(struct replay *replay)
 	replay->used = used;
 }
 
-/* The next line that is not blank, or a part of one that is too long. */
+/* Find the next line that is not blank, or a part of one that is too long. */
 static enum line
 next_text(struct replay *replay, const char **line, size_t *len)
 {
 	enum line found;
 
-	/* More blank lines may follow where the window ended. */
+	/* More blank lines may come once the window is refilled. */
 	do {
 		skip_blank(replay);
 		found = find_line(replay, line, len);
@@ -189,8 +189,8 @@ next_text(struct replay *replay, const char **line, size_t *len)
 
 /*
  * Read the record at the end of the line, even if the newline before it is
- * lost: it begins at the last place that looks like a record's beginning.
- * Return NULL and where it begins, or why there is none.
+ * lost: it begins at the last {"seq": of the line.  Return NULL with `record`
+ * and `*begin`, or the reason why there is no record.
  */
 static const char *
 last_record(const struct replay *replay, const char *line, size_t len,
@@ -212,7 +212,7 @@ last_record(const struct replay *replay, const char *line, size_t len,
 	    *begin, (size_t)(end - *begin), replay->seed, record);
 }
 
-/* Pass over the line.  Return the offset behind it, without its newline. */
+/* Skip the line.  Return the offset of its newline, or of its end. */
 static uint64_t
 pass_line(struct replay *replay, const char *line, size_t len)
 {
@@ -254,7 +254,7 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	return REPLAY_BAD;
 }
 
-/* Go on behind the block that cannot be read; false if the file ends there. */
+/* Skip the unreadable block; false if the file ends with it. */
 static bool
 pass_block(struct replay *replay)
 {

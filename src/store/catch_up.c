@@ -1,9 +1,9 @@
 /*
- * catch_up: reads what follows in the journal.  See catch_up.h.
+ * catch_up: reads the journal from the index's end on.  See catch_up.h.
  *
- * Happy path: one byte shows that nothing follows what the index covers.
- * Otherwise the lines of others are entered into the index; those that no
- * process is known to have synced are read from the disk.  Failure modes: a
+ * Happy path: the byte behind the index's end is blank or absent, so no line
+ * follows.  Otherwise the lines of other processes are entered into the index;
+ * lines behind the known durable end are read from the disk.  Failure modes: a
  * torn tail is kept in a file beside the journal, and cut off; a damaged
  * journal is refused.
  */
@@ -20,26 +20,26 @@
 #include "ground/log.h"
 
 /*
- * A long lived process checks a journal up to this size from its beginning at
- * every start: 16 ms at 1 GB/s.  A larger one is checked whole when its index
- * is built, and by `verify`.
+ * A long-lived process checks a journal of up to this size whole at every
+ * start: 16 ms at 1 GB/s.  A larger one is checked whole when its index is
+ * built, and by `verify`.
  */
 #define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-/* An index, with what sorts its ids, takes at most this part of the journal. */
+/* An index and the sorting of its ids take at most 1/4 of the journal. */
 #define INDEX_PART 4
 
 struct reading {
 	struct replay replay;
-	struct pairs pairs;        /* the plants behind `covered` */
-	uint64_t covered;          /* the index's end; 0: it has nothing */
-	bool settle;               /* some lines may never have been synced */
-	enum replay_result result; /* that of the last line */
+	struct pairs pairs;        /* the plants to enter */
+	uint64_t covered;          /* the index's end; 0 if it is empty */
+	bool settle;               /* some lines may be unsynced */
+	enum replay_result result; /* of the last replay_next */
 };
 
-/* Read every line that is left, and collect the plants to be entered. */
+/* Read the lines to the journal's end, and collect the plants to enter. */
 static enum fault
 read_lines(struct store *store, struct reading *r)
 {
@@ -56,7 +56,7 @@ read_lines(struct store *store, struct reading *r)
 		if (at->end < next_step)
 			continue;
 		next_step = at->end + STEP_BYTES;
-		/* Entering takes as long: reading is half of the progress. */
+		/* Reading is half of the progress: entering takes as long. */
 		if (!watch_step(store->watch, at->end, 2 * journal->size))
 			return FAULT_STOPPED;
 	}
@@ -65,7 +65,7 @@ read_lines(struct store *store, struct reading *r)
 		   : FAULT_NONE;
 }
 
-/* Enter what was read into the index, which then covers the journal so far. */
+/* Enter the collected plants: the index then covers all lines read. */
 static enum fault
 enter_pairs(struct store *store, struct reading *r)
 {
@@ -99,14 +99,14 @@ cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 	return fault;
 }
 
-/* Read from `from` to the journal's end, and judge that. */
+/* Read from `from` to the journal's end; cut off a torn tail. */
 static enum fault
 read_on(struct store *store, struct reading *r, const struct position *from)
 {
 	const struct position *at = &r->replay.at;
 	struct journal *journal = &store->journal;
 	enum fault fault = FAULT_NONE;
-	uint64_t tail_end = 0; /* where what is to be cut ends */
+	uint64_t tail_end = 0; /* the end of a torn tail */
 
 	replay_init(&r->replay, journal->fd, journal->seed, from);
 	if (r->settle)
@@ -127,10 +127,10 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
 		    journal->path);
-	/* A part of an index is of no use, and takes room. */
+	/* A partly built index is useless, and takes room. */
 	if (fault != FAULT_NONE && r->covered == 0)
 		index_discard(journal->dir);
-	/* Last, since a journal that is refused is left as it is. */
+	/* Cut last: a journal that is refused stays unchanged. */
 	if (fault == FAULT_NONE && tail_end > at->end)
 		fault = cut_tail(journal, at->end, tail_end);
 	if (fault == FAULT_NONE)
@@ -154,7 +154,7 @@ catch_up(struct store *store)
 		    journal->name, why);
 		return FAULT_FAILED;
 	}
-	/* Without room, answer at once: a start would take long and fail. */
+	/* Without room a build of the index would take long and fail. */
 	if (store->index == NULL)
 		fault = catch_up_has_room(store, 0) ? catch_up_start(store)
 						    : FAULT_FULL;
@@ -168,7 +168,7 @@ catch_up(struct store *store)
 	/* Others have committed: the index's last line must be there. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);
-	/* A byte that is not blank is a line, or a part of one. */
+	/* A byte that is not blank belongs to a line, or to a part of one. */
 	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
 				       covered.end < journal->durable)) {
 		struct reading reading = { .covered = covered.end,

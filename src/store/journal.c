@@ -1,12 +1,12 @@
 /*
  * journal: the file plants.jsonl.  See journal.h.
  *
- * Happy path: journal_append writes a batch at the end with one pwrite,
- * journal_sync makes it durable.  Failures: a write that fails or falls short
- * is cut off again; a sync that fails ends the process, and the next one reads
- * from the disk what is there.
- * A new file is written under a temporary name, synced, given its name, and the
- * directory synced; what fails before is removed again.
+ * Happy path: journal_append writes a batch at the end with one pwrite, and
+ * journal_sync makes it durable.  Failure modes: what a failed write has left
+ * is cut off; a failed sync ends the process, and the next one reads the end
+ * from the disk.
+ * A new file is written under a temporary name, synced and renamed, and then
+ * the directory is synced.  A failure removes the temporary name.
  */
 #include "store/journal.h"
 
@@ -33,7 +33,7 @@
 /* The first read of one record; few lines are longer. */
 #define LINE_BYTES 4096
 
-/* The end mark: uuid, offset and checksum, a space between, and a newline. */
+/* The end mark: uuid, offset and checksum, separated by spaces; a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 
 #define REMEDY_OTHER                                                          \
@@ -43,8 +43,8 @@
 #define NOT_ACKNOWLEDGED ", and was not acknowledged"
 
 /*
- * Pauses between tries for the lock: short next to a sync, and long enough that
- * many processes that try leave the holder a CPU.
+ * Pauses between tries for the lock: short compared with a sync, but long
+ * enough that many waiting processes leave the holder a CPU.
  */
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 500000L
@@ -95,7 +95,7 @@ journal_unwritten(struct journal *journal, const char *name, int error)
 	return fault;
 }
 
-/* `note`: what is known of the bytes behind the durable end. */
+/* `note` goes into the message: whether the bytes were acknowledged. */
 static enum fault
 fail(const struct journal *journal, const char *what, const char *note,
     int error)
@@ -230,7 +230,7 @@ journal_exists(const struct journal *journal, const char *name)
 	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
 }
 
-/* How many locks this thread holds, and the signals it blocked before. */
+/* This thread's number of locks, and its signal mask before the first. */
 static _Thread_local unsigned locks_held;
 static _Thread_local sigset_t blocked_before;
 
@@ -265,7 +265,7 @@ journal_back_off(long *pause_ns)
 	nanosleep(&(struct timespec){ .tv_nsec = *pause_ns }, NULL);
 }
 
-/* `type`: F_WRLCK or F_RDLCK of the file; F_UNLCK for the directory's lock. */
+/* F_WRLCK and F_RDLCK lock the file, F_UNLCK the directory. */
 static int
 try_lock(const struct journal *journal, short type)
 {
@@ -276,8 +276,8 @@ try_lock(const struct journal *journal, short type)
 }
 
 /*
- * This polls: a blocking wait needs a signal to end it, and a signal would
- * break libfcgi's reads.
+ * The lock is polled: only a signal could end a blocking wait, and a signal
+ * would break libfcgi's reads.
  */
 static enum fault
 lock(struct journal *journal, short type, int64_t deadline_ms)
@@ -334,17 +334,17 @@ journal_unlock(struct journal *journal)
 }
 
 /*
- * statx, since it can leave the times out.  A file system with fine-grained
- * timestamps (Linux 6.13) gives a file that was asked for them a new one with
- * the next write, which makes the next fdatasync write its inode too: on ext4
- * 120 microseconds instead of 80.
+ * statx, unlike stat, need not read the timestamps.  On a file system with
+ * fine-grained ones (Linux 6.13), reading them makes the next write change
+ * them, so the next fdatasync also writes the inode: on ext4 120 microseconds
+ * instead of 80.
  */
 const char *
 journal_check(struct journal *journal, uint64_t end)
 {
 	struct statx st;
 
-	/* By its whole name: the directory may be another one by now. */
+	/* The whole path: the directory may have been replaced, too. */
 	if (statx(AT_FDCWD, journal->name, AT_STATX_SYNC_AS_STAT,
 		STATX_INO | STATX_SIZE, &st) < 0)
 		return errno == ENOENT ? "was removed" : "cannot be reached";
@@ -400,8 +400,8 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
 	/*
-	 * A short write may leave out a part of the room; what it left out of
-	 * the batch is written next.
+	 * After a short write the rest of the batch is written next; the rest
+	 * of the room is left out.
 	 */
 	if (n > 0)
 		done = (size_t)n;
@@ -454,8 +454,8 @@ journal_cut(struct journal *journal, uint64_t end)
 }
 
 /*
- * `uuid` may be any 36 bytes: journal_read_end encodes what it has read, and
- * compares the two.
+ * `uuid` may be any 36 bytes: journal_read_end checks the mark that it has read
+ * by encoding its values again.
  */
 static void
 encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
@@ -518,7 +518,7 @@ journal_settle(const struct journal *journal)
 {
 	if (journal->size <= journal->durable)
 		return FAULT_NONE;
-	/* A read-only file system (squashfs, ISO 9660) may have none. */
+	/* A read-only file system (squashfs, ISO 9660) may have no sync. */
 	if (sync_file(journal) < 0 && errno != EINVAL && errno != EROFS)
 		return fail(journal, "fdatasync", "", errno);
 	if (file_forget(journal->dir, journal->fd, journal->durable,
@@ -570,7 +570,7 @@ journal_claim(struct journal *journal, const char *path)
 	journal->dir = file_make_dir(path);
 	if (journal->dir < 0)
 		return fault_report(path, "cannot make or open it");
-	/* Of two processes, the second then finds the first one's store. */
+	/* Of two processes, the second waits and finds the first's store. */
 	fault = journal_lock_dir(journal, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
@@ -587,7 +587,7 @@ journal_claim(struct journal *journal, const char *path)
 enum fault
 journal_new(struct journal *home, int *fd)
 {
-	/* An interrupted try may have left one. */
+	/* An interrupted process may have left the file. */
 	unlinkat(home->dir, JOURNAL_NEW_NAME, 0);
 	*fd = openat(home->dir, JOURNAL_NEW_NAME,
 	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -617,8 +617,9 @@ journal_drop(const struct journal *home, int fd)
 }
 
 /*
- * If the directory's sync fails, the name is removed: a power cut could remove
- * it, too.  Until then the lock keeps others from storing plants there.
+ * If the directory's sync fails, the new name is removed, as a power cut could
+ * remove it later.  Until then the lock keeps other processes from storing
+ * plants there.
  */
 static int
 make_durable(int dir, int fd)
@@ -647,7 +648,7 @@ journal_make(struct journal *home)
 
 	if (fault != FAULT_NONE)
 		return fault;
-	/* A random one: RFC 9562, section 5.4. */
+	/* A random UUID: RFC 9562, section 5.4. */
 	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", uuid,
 		sizeof(uuid)) == 0) {
 		record_header_encode(uuid, header);

@@ -8,13 +8,11 @@
  *	api_stored  the store's result
  *	api_answer  the answer
  *
- * The health and metrics paths skip all steps and need no credential: api_head
- * ends a GET or HEAD there, and a request of the command `check`
- * (REQUEST_CHECK).
+ * A GET or HEAD of the health and metrics paths, and a request of the command
+ * `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * Each step passes, or ends the request with an error.  No I/O except when
- * api_tick reads the token file again, and for the log.  An api belongs to one
- * thread.
+ * Each step passes, or ends the request with an error.  The only I/O is the log
+ * and the reading of the token file in api_tick.  An api belongs to one thread.
  */
 #ifndef API_API_H
 #define API_API_H
@@ -36,26 +34,26 @@
 
 struct api {
 	const struct config *config;
-	struct tokens *tokens; /* NULL: each request ends with NOT_READY */
+	struct tokens *tokens; /* NULL: each API_PLANT request is NOT_READY */
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* The kind of answer, unless it is an error. */
+/* The answer, unless it is an error. */
 enum api_page { API_PLANT, API_PREFLIGHT, API_HEALTH, API_METRICS };
 
 /* A request on its way. */
 struct api_call {
-	struct response_error failure; /* .error is HTTP_OK while it passes */
-	struct response_head head;     /* of the answer */
+	struct response_error failure; /* .error is HTTP_OK until one */
+	struct response_head head;
 	enum api_page page;
 	enum request_length length;
 	size_t body_len; /* declared, or 0 */
-	bool chunked;    /* no length, but an end of its own */
-	bool whole;      /* set for api_body: the body was read to its end, and
+	bool chunked;    /* chunked encoding, without a length */
+	bool whole;      /* set before api_body: the body was read to its end,
 			    not to an error of the connection */
 	char by[TOKENS_NAME_MAX + 1];
-	struct plant plant; /* once api_body passed; for plant_done */
-	int64_t began_us;   /* if the answer is logged */
+	struct plant plant; /* set by api_body; for plant_done */
+	int64_t began_us;   /* set at log level debug */
 };
 
 /*
@@ -83,14 +81,14 @@ int api_body(
 
 /*
  * api_plant_failure(fault, error):
- * Return the client's error for what plant_read has returned, except PLANT_OK.
+ * Return the client's error for a result of plant_read other than PLANT_OK.
  */
 struct response_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
 
 /*
  * api_error_of(result):
- * Return the client's error for the store's result, HTTP_OK if it acknowledges.
+ * Return the client's error for `result`; HTTP_OK if it acknowledges the plant.
  */
 enum http_error api_error_of(enum store_result result);
 
@@ -111,13 +109,13 @@ void api_set_ready(enum store_result ready);
 
 /*
  * api_answer(api, call, buf):
- * Write the whole answer into `buf`, of API_ANSWER_MAX, or of RESPONSE_HEAD_MAX
- * after an error.  Return its length.  Count and log it, except that health and
- * metrics are not counted.
+ * Write the whole answer into `buf`, which has room for API_ANSWER_MAX bytes,
+ * or after an error for RESPONSE_HEAD_MAX.  Return its length.  Log it and,
+ * unless it is health or metrics, count it.
  *
  * api_log_refusals():
- * Log how many answers of this process had which error since the last call, if
- * any had.
+ * Log the number of this process's answers with each error since the last call,
+ * if there are any.
  */
 size_t api_answer(
     const struct api *api, const struct api_call *call, char *buf);

@@ -1,5 +1,5 @@
 /*
- * compat: what glibc has and musl does not have, or only in later versions.
+ * compat: functions of glibc that musl lacks, or has only in later versions.
  */
 #ifndef GROUND_COMPAT_H
 #define GROUND_COMPAT_H
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* musl 1.2.5 has it. */
+/* musl has statx from 1.2.5 on. */
 #ifndef STATX_INO
 #include <linux/stat.h>
 #define statx(...) ((int)syscall(SYS_statx, __VA_ARGS__))
@@ -18,7 +18,7 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
-/* Weak: a later musl, or a test that fails calls, has one of its own. */
+/* Weak: a later musl defines it, as does a test that makes calls fail. */
 int renameat2(int, const char *, int, const char *, unsigned);
 __attribute__((weak)) int
 renameat2(int from, const char *old, int to, const char *new, unsigned flags)

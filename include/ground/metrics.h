@@ -1,13 +1,13 @@
 /*
- * metrics: the counters of a store.  All of its processes map one small file of
- * its directory, METRICS_NAME, and count there.
+ * metrics: the counters of a store.  All of its processes map one small file,
+ * METRICS_NAME in its directory, and count there.
  *
  * The file may be lost or damaged: the next metrics_open makes a new one, with
- * all counters at 0, and a process that has the old one open counts on there.
- * If somebody truncates it, a process counts on in memory of its own; as it
- * does without a file, such as with a database.
+ * all counters at 0, and a process that has the old one open still counts in
+ * it.  A process whose file was truncated, or that has none, such as with a
+ * database, counts in its own memory.
  *
- * Any thread may count; it makes no system call and cannot fail.
+ * Any thread may count.  Counting makes no system call and cannot fail.
  */
 #ifndef GROUND_METRICS_H
 #define GROUND_METRICS_H
@@ -26,13 +26,13 @@
 #define METRICS_HISTOGRAM 16
 #define METRICS_UNKNOWN UINT64_MAX
 
-/* Places in `metrics`. */
+/* Indexes of `metrics`. */
 enum metrics_place {
-	METRICS_CREATED, /* plants, by the result of their commit */
+	METRICS_CREATED, /* plants, by result of the commit */
 	METRICS_REPEATED,
 	METRICS_CONFLICT,
 	METRICS_BATCHES,
-	METRICS_STORE_BYTES, /* these are set; times are since 1970 */
+	METRICS_STORE_BYTES, /* gauges up to FREE_BYTES; ms since 1970 */
 	METRICS_STORE_PLANTS,
 	METRICS_SYNC_MS,
 	METRICS_FAILED,
@@ -49,9 +49,9 @@ enum metrics_place {
 };
 
 extern _Atomic uint64_t *metrics;
-/* Open now, in this process alone. */
+/* The connections that this process has open. */
 extern _Atomic unsigned metrics_connections;
-/* 1 or 0 as of its path of health; METRICS_UNKNOWN by CGI and command. */
+/* Whether the health path answers 200; METRICS_UNKNOWN by CGI and command. */
 extern _Atomic uint64_t metrics_healthy;
 
 static inline void
@@ -62,13 +62,13 @@ metrics_add(unsigned place, uint64_t n)
 
 /*
  * metrics_open(dir, make):
- * Count in the file of the directory `dir` from now on; with `make`, also where
- * it has none.  Before any thread that counts starts.  FAULT_NONE; or
- * FAULT_FULL, FAULT_ABSENT or another fault, not logged, with errno, and all
- * is as before.
+ * Count in the file of the directory `dir` from now on; with `make`, create it
+ * if it is absent.  Call before any counting thread starts.  FAULT_NONE; or
+ * FAULT_FULL, FAULT_ABSENT or another fault, not logged, with errno: then the
+ * process counts where it did before.
  *
  * metrics_bound(histogram, i):
- * The greatest value of its bucket `i`; the last bucket has none.
+ * Return the upper bound of bucket `i`, inclusive; the last bucket has none.
  *
  * metrics_observe(histogram, value):
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
@@ -79,14 +79,14 @@ void metrics_observe(enum metrics_place histogram, uint64_t value);
 
 /*
  * metrics_note_backup(dir, ms), metrics_backup_ms(dir):
- * Note in the store's directory, durably, when its newest verified backup was
- * begun, in ms since 1970: 0, or -1 with errno.  Read it; 0 if there is none.
- * `dir` NULL: that of metrics_open.  It is a text file of its own, which lasts
- * where the counters begin anew.
+ * Write durably into the store's directory when its newest verified backup was
+ * begun, in ms since 1970: return 0, or -1 with errno.  Read that time; 0 if
+ * there is none, and with a NULL `dir` from the directory of metrics_open.  A
+ * separate text file keeps the time when the counters restart.
  *
  * metrics_free_bytes():
- * The room that its user has on the file system of metrics_open's directory;
- * METRICS_UNKNOWN without one.
+ * Return the bytes available to this user on the file system of metrics_open's
+ * directory; METRICS_UNKNOWN without a directory.
  */
 int metrics_note_backup(const char *dir, int64_t ms);
 int64_t metrics_backup_ms(const char *dir);

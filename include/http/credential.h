@@ -10,7 +10,7 @@
 #include "http/errors.h"
 
 struct credential {
-	const char *token; /* without a NUL behind it */
+	const char *token; /* not NUL-terminated */
 	size_t len;
 };
 

@@ -1,6 +1,7 @@
 /*
- * cursor: the file in which a consumer keeps its place, replaced whole: a crash
- * leaves the old one or the new one.  plant-store-journal(5) has its format.
+ * cursor: the file in which a consumer keeps its place.  It is replaced whole:
+ * a crash leaves the old one or the new one.  plant-store-journal(5) has its
+ * format.
  */
 #ifndef COMMANDS_CURSOR_H
 #define COMMANDS_CURSOR_H
@@ -8,24 +9,24 @@
 #include "reader/reader.h"
 
 struct cursor {
-	const char *path;             /* the caller's */
+	const char *path;             /* owned by the caller */
 	char place[STORE_CURSOR_MAX]; /* "" if there is no file */
-	int lock; /* FILE.lock, which stays; -1: it is only read */
+	int lock; /* FILE.lock, which is never removed; -1 to read only */
 	int dir;
-	char *next; /* FILE.new, */
-	int fd;     /* which is open; or -1 */
+	char *next; /* the path of FILE.new */
+	int fd;     /* of FILE.new; or -1 */
 };
 
 /*
  * cursor_open(cursor, path, write), cursor_close(cursor):
- * Read the file, which may be absent.  With `write` lock it first, and prove
- * that it can be replaced, with its owner and mode, by making the next one.
+ * Read the file, which may be absent.  With `write`, lock it first, and create
+ * FILE.new with its owner and mode, which proves that it can be replaced.
  * FAULT_BUSY: another process uses it.  FAULT_DAMAGED: it is no cursor.
- * FAULT_OUTPUT: it is a link, or cannot be replaced.  All logged; it has to be
- * closed then, too.
+ * FAULT_OUTPUT: it is a link, or cannot be read or replaced.  A fault is
+ * logged; close the cursor after it, too.
  *
  * cursor_save(cursor, place):
- * Make this the file's place, durably, unless it is.  A fault, logged.
+ * Replace the file durably, unless it has this place.  A fault is logged.
  */
 enum fault cursor_open(struct cursor *cursor, const char *path, bool write);
 enum fault cursor_save(struct cursor *cursor, const char *place);

@@ -1,6 +1,6 @@
 /*
- * plant-store: the operator's command.  It finds the subcommand and makes sure
- * that what was printed has arrived; everything else is the subcommand's.
+ * plant-store: the operator's command.  It runs the subcommand, and checks that
+ * stdout was written.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +33,6 @@ print_help(void)
 	config_print_help(stdout);
 }
 
-/* Do what the first word names: a subcommand, or help, or the version. */
 static int
 run(int argc, char **argv)
 {
@@ -63,7 +62,7 @@ run(int argc, char **argv)
 	return EX_USAGE;
 }
 
-/* A full disk may show itself only now; then what was printed is incomplete. */
+/* A full disk may be reported only now: the output is then incomplete. */
 static int
 close_output(int status)
 {
@@ -82,9 +81,9 @@ close_output(int status)
 int
 main(int argc, char **argv)
 {
-	/* A reader that went away is an error to report, not a silent end. */
+	/* A closed pipe is reported as an error, instead of a silent end. */
 	signal(SIGPIPE, SIG_IGN);
-	/* So is a limit on files: the signal would leave files half made. */
+	/* So is a file size limit: the signal would leave partial files. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();

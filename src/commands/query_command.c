@@ -34,23 +34,23 @@
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
 #define STATUS_MISSING 1
-/* The longest that a signal, or a plant to follow, waits. */
+/* The longest delay of a signal or, with --follow, of a new plant. */
 #define WAIT_MS 250
 
 /*
- * Where plants go: stdout, or a file that gets its name only when it is
- * complete and on the disk.  One large buffer and write(2): the output may be
- * gigabytes of short lines.
+ * The output: stdout, or a file that gets its name only when it is complete and
+ * durable.  One large buffer and write(2), since the output may be gigabytes of
+ * short lines.
  */
 static struct {
-	const char *path; /* NULL: stdout */
+	const char *path; /* NULL for stdout */
 	char *temporary;  /* the file's name until it is complete */
 	int fd;
-	bool replace;  /* a file that is there, which is an error without it */
-	bool terminal; /* so control characters are escaped, as \u001b */
-	enum fault fault; /* once there is one, nothing more is written */
+	bool replace;     /* an existing file; else that is an error */
+	bool terminal;    /* escape control characters, as \u001b */
+	enum fault fault; /* after the first, nothing more is written */
 	size_t used;
-	/* Larger made it no faster. */
+	/* A larger one was no faster. */
 	char buf[(size_t)256 << 10];
 } output = { .fd = STDOUT_FILENO };
 
@@ -66,7 +66,7 @@ fail_output(const char *what, enum fault fault)
 	return fault;
 }
 
-/* Begin a file.  A fault is logged, and no file was made. */
+/* Create the temporary file of `path`.  A fault is logged, and leaves none. */
 static enum fault
 open_file(const char *path, bool replace)
 {
@@ -78,7 +78,7 @@ open_file(const char *path, bool replace)
 	output.replace = replace;
 	output.fd = -1;
 	if (lstat(path, &st) == 0) {
-		if (!S_ISREG(st.st_mode)) /* nobody means a device */
+		if (!S_ISREG(st.st_mode)) /* a device is a mistake */
 			why = "is no regular file; name another, or redirect "
 			      "stdout to it";
 		else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
@@ -108,7 +108,7 @@ flush_output(void)
 
 	while (output.used > 0 && output.fault == FAULT_NONE) {
 		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
-		/* A write that waits would miss a signal just before it. */
+		/* A blocking write would miss a signal just before it. */
 		ssize_t n = poll(&ready, 1, WAIT_MS) > 0
 				? write(output.fd, text, output.used)
 				: 0;
@@ -143,9 +143,9 @@ put_bytes(const char *text, size_t len)
 }
 
 /*
- * The code of the character if a terminal would obey it or turn the text
- * around it (C0, C1, U+202A to U+202E, U+2066 to U+2069), else 0; `*n` becomes
- * how many bytes were read.
+ * Return the character's code if a terminal would execute it or change the
+ * text's direction (C0, C1, U+202A to U+202E, U+2066 to U+2069), else 0.  Set
+ * `*n` to the number of bytes read.
  */
 static unsigned
 control_code(const unsigned char *c, size_t len, size_t *n)
@@ -169,7 +169,7 @@ control_code(const unsigned char *c, size_t len, size_t *n)
 		   : 0;
 }
 
-/* Add text, of whole characters. */
+/* Buffer `text`, which consists of whole characters. */
 static void
 put(const char *text, size_t len)
 {
@@ -204,7 +204,7 @@ put_json(const struct record *record, bool full)
 	put("\n", 1);
 }
 
-/* Write the rest, sync a file and put it in its place. */
+/* Flush the output; sync a file and rename it to its name. */
 static enum fault
 finish_output(void)
 {
@@ -320,7 +320,7 @@ end_reading(
 
 	if (fault == FAULT_NONE)
 		fault = end;
-	/* Also while a database is away. */
+	/* A signal ends it also while a database is away. */
 	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
 		       command_interrupted() != 0
 		   ? FAULT_STOPPED
@@ -352,7 +352,7 @@ static const char export_usage[] =
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-/* Between two savings of a place; each costs two syncs. */
+/* Between two saves of the cursor; each costs two syncs. */
 #define SAVE_MS 250
 
 /* One call of export. */
@@ -363,15 +363,15 @@ struct export
 	uint64_t limit;
 	struct store_reader *reader;
 	struct cursor cursor;
-	char place[STORE_CURSOR_MAX]; /* behind the last plant written; or "" */
+	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
 	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
-	uint64_t plants;            /* put out */
-	uint64_t nuls;              /* of these, have a U+0000 */
-	int64_t nul_id;             /* the first of them */
+	uint64_t plants;            /* written or counted */
+	uint64_t nuls;              /* of `plants`, those with a U+0000 */
+	int64_t nul_id;             /* the first of those */
 };
 
-/* An absent tag is an empty field, an empty one is "" in quotes. */
+/* An absent tag is an empty field, an empty tag is "". */
 static void
 put_csv(const struct record *record, struct export *export)
 {
@@ -422,7 +422,7 @@ export_plant(struct export *export, const struct record *record)
 	return output.fault;
 }
 
-/* Save the place, after what precedes it: stdout may be a file. */
+/* Save the cursor, but sync the output before it: stdout may be a file. */
 static enum fault
 save(struct export *export)
 {
@@ -435,7 +435,7 @@ save(struct export *export)
 	return cursor_save(&export->cursor, export->place);
 }
 
-/* Flush the output.  `before`: the last plant read is not part of it. */
+/* Flush, and save the cursor.  `before`: its place is before the last plant. */
 static enum fault
 deliver(struct export *export, bool before)
 {
@@ -450,9 +450,9 @@ deliver(struct export *export, bool before)
 }
 
 /*
- * All that there is.  Followed, it is written in whole lines of at most
- * PIPE_BUF bytes, unless one is longer: such a write to a pipe is whole or, if
- * a signal ends the wait for room, none.
+ * Write all plants up to the reader's end.  With --follow, flush whole lines of
+ * at most PIPE_BUF bytes, unless one is longer: a pipe takes such a write whole
+ * or, if a signal ends the wait for room, not at all.
  */
 static enum fault
 read_plants(struct export *export)
@@ -473,7 +473,7 @@ read_plants(struct export *export)
 	return fault;
 }
 
-/* Follow until a signal.  Plants not written by then come again. */
+/* Follow until a signal.  The next run writes the plants that were not. */
 static enum fault
 follow(struct export *export)
 {
@@ -484,7 +484,7 @@ follow(struct export *export)
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
-		/* If the database is away, write what it gave. */
+		/* Also write what a database returned before it was away. */
 		if (fault == FAULT_NONE || fault == FAULT_BUSY)
 			fault = deliver(export, false);
 		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
@@ -501,11 +501,11 @@ follow(struct export *export)
 	return fault != FAULT_STOPPED ? fault : saved;
 }
 
-/* Check which options stand together.  EX_OK, or EX_USAGE. */
+/* Check that the options go together.  Return EX_OK or EX_USAGE. */
 static int
 check_export(struct export *export)
 {
-	/* --since goes by the clock, and --follow has no end. */
+	/* --since is a time, not a place, and --follow has no end. */
 	static const char apart[][2] = { "sc", "sw", "wo", "wl", "wn", "wj",
 		"no" };
 	const struct call *call = export->call;
@@ -656,7 +656,7 @@ static const char stats_usage[] =
     "\n"
     "  --json          one JSON object\n";
 
-/* The plants of one token.  There are as many of these as names. */
+/* The plants of one token's name. */
 struct token_plants {
 	char name[RECORD_BY_MAX + 1];
 	uint64_t plants;
@@ -666,7 +666,7 @@ struct stats {
 	uint64_t plants;
 	char first[TIMESTAMP_LEN + 1];
 	char last[TIMESTAMP_LEN + 1];
-	void *tokens; /* a tree of token_plants, by name */
+	void *tokens; /* tsearch(3): of token_plants, by name */
 };
 
 static int
@@ -698,13 +698,13 @@ count_plant(struct stats *stats, const struct record *record)
 	return FAULT_NONE;
 }
 
-/* How it is printed: members of a JSON object, or a line each. */
+/* The form of the figures: members of a JSON object, or lines. */
 static struct {
 	bool json;
 	const char *separator;
 } printer = { .separator = "{" };
 
-/* Print a text, which may be empty; or, if it is NULL, a number. */
+/* Print `text`, which may be empty, or `number` if it is NULL. */
 static void
 print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
@@ -725,7 +725,7 @@ print_figure(void *context, const char *name, const char *text, uint64_t number)
 	printer.separator = ",";
 }
 
-/* Print where a store in files is, and when it was backed up. */
+/* Print the directory of a file store and the time of its last backup. */
 static void
 print_place(const char *dir)
 {
@@ -733,7 +733,7 @@ print_place(const char *dir)
 	char at[TIMESTAMP_LEN + 1];
 	int64_t ms = metrics_backup_ms(dir);
 
-	/* Escaped in both forms: a terminal obeys control characters. */
+	/* Escaped in both forms: a terminal executes control characters. */
 	text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] = '\0';
 	timestamp_print(ms, at);
 	print_figure(NULL, "directory", text + 1, 0);

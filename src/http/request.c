@@ -1,6 +1,6 @@
 /*
- * request: finds the variables that the service reads, and their meaning.
- * Whether a request is refused, and with which error, is left to api.
+ * request: finds the CGI variables that the service reads, and parses them.
+ * api decides whether a request is refused, and with which error.
  */
 #include "http/request.h"
 
@@ -17,7 +17,7 @@
 #include "ground/config.h"
 
 #define JSON_TYPE "application/json"
-/* The first variables of the table, which must not occur twice. */
+/* The variables at the top of the table, which must not occur twice. */
 #define ONCE 8
 
 static char id_prefix[18];
@@ -95,7 +95,7 @@ request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 		strcpy(id, given);
 		return;
 	}
-	/* For every request, so without printf. */
+	/* Without printf, since every request gets one. */
 	uint64_t n = atomic_fetch_add(&id_count, 1);
 	do
 		*--first = "0123456789abcdef"[n & 15];

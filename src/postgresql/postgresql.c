@@ -2,22 +2,21 @@
  * postgresql: the engine's open stores: a pool of sessions, and commits.  See
  * store/store.h.
  *
- * A commit takes an idle session, or makes one, and inserts the batch with one
- * statement, which passes over what is stored already; that is read and locked
- * with a second one (REPEAT).  The commit of each waits as the
- * server is set up, for its disk and for its standbys.
+ * A commit takes an idle session, or opens one, and inserts the batch with one
+ * statement (INSERT), which skips the ids that are already stored.  A second
+ * statement (REPEAT) reads and locks those.  Each of the two commits waits for
+ * the server's disk and standbys, as the server is configured.
  *
- * Failure modes: a deadline that passes, a connection that is lost and a
- * warning leave it unknown whether the batch is stored; the session is closed.
- * An id that another session holds (which waits for a standby, perhaps) ends
- * the statement by its lock_timeout; then each id is tried alone.  If no
- * session can be made, the next commit after a pause tries again; until then
- * commits are STORE_AWAY at once.
+ * Failure modes: after a passed deadline, a lost connection or a warning it is
+ * unknown whether the batch is stored; the session is closed.  If another
+ * session holds an id (perhaps while it waits for a standby), lock_timeout ends
+ * the statement, and each id is tried alone.  If no session can be opened,
+ * commits are STORE_AWAY at once, until one tries again after a pause.
  *
- * Whether a plant sent now could be stored: for PROBE_MS what the last commit
- * has shown; then a probe shows it.  The server keeps the session of a commit
- * that waits, whatever its client does, and has few of them: so no probe waits
- * beside another one, and while one waits, commits are STORE_UNKNOWN at once.
+ * The store is ready for PROBE_MS after a confirmed commit; otherwise a probe
+ * finds out.  The server keeps the session of a waiting commit, even if the
+ * client has left, and has few sessions: so only one probe waits at a time, and
+ * while it waits, commits are STORE_UNKNOWN at once.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -32,12 +31,12 @@
 #include "pure/timestamp.h"
 #include "session.h"
 
-/* Between attempts to connect: not all services of a site at one moment. */
+/* Between attempts to connect: varied, lest all services connect at once. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
-/* From a confirmed commit to a probe. */
+/* From a confirmed commit to the next probe. */
 #define PROBE_MS 2000
-/* Of the plants of one statement.  An import's batches may be larger. */
+/* Size of the plants of one statement.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
 #define INSERT "plants_insert"
@@ -46,10 +45,10 @@
  * contains a newline. */
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
 /*
- * The statements of a commit are prepared in each session.  The first returns
- * nothing of ids that are stored already; their rows can be seen before a
- * standby has them.  The second locks them, which is a write, so its commit
- * waits for the standby, which then has all that was written before.
+ * The statements of a commit are prepared in each session.  INSERT returns no
+ * row for an id that is already stored.  Such a row may be visible before a
+ * standby has it.  REPEAT locks these rows; a lock is a write, so its commit
+ * waits until the standby has all earlier writes.
  */
 static const struct statement setup[] = {
 	{ .text = "PREPARE " INSERT
@@ -69,7 +68,7 @@ static const struct statement setup[] = {
 	{ .text = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
 		  " WHERE id = ANY(" LINES("$1") "::bigint[])"
 						 " ORDER BY id FOR KEY SHARE" },
-	/* Without plants: they show what the tables and our rights lack. */
+	/* Run without plants: a missing table or right makes them fail. */
 	{ .text = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
 	{ .text = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
 	{ .text = NULL },
@@ -81,27 +80,27 @@ static const struct statement probe_statement = {
 	.columns = 1
 };
 
-/* The parameters of the statements; REPEAT has the first alone. */
+/* The parameters of INSERT; REPEAT has only IDS. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
-	_Atomic unsigned commits;     /* that have a session, or want one */
-	_Atomic int64_t confirmed_ms; /* when the last one was confirmed */
-	_Atomic int state;            /* what the last one has shown */
-	_Atomic bool waiting;         /* for long, and so would another one */
-	pthread_mutex_t mutex;        /* of all below */
+	_Atomic unsigned commits;     /* that hold a session or wait for one */
+	_Atomic int64_t confirmed_ms; /* time of the last confirmed commit */
+	_Atomic int state;            /* of the last commit or probe */
+	_Atomic bool waiting;         /* a commit waits long, as others would */
+	pthread_mutex_t mutex;        /* protects the members below */
 	struct session *idle;
-	bool away;        /* the last attempt to connect failed; */
-	int64_t retry_ms; /* the next one is not before */
+	bool away;        /* the last attempt to connect failed */
+	int64_t retry_ms; /* the earliest time of the next one */
 	struct trouble trouble;
 };
 
-/* Until it is known. */
+/* An item's result until it is known. */
 #define RESULT_OPEN STORE_UNKNOWN
 
-/* Plants for one statement: by id, and those of one id in their order. */
+/* The plants of one statement, sorted by id, then in the caller's order. */
 struct batch {
 	struct session *session;
 	struct store_item **items;
@@ -154,7 +153,7 @@ connect_session(struct store *store, enum fault *fault)
 	return session;
 }
 
-/* A session for a commit, to be given back; or NULL. */
+/* Return an idle or new session, which the caller gives back; or NULL. */
 static struct session *
 take_session(struct store *store)
 {
@@ -171,7 +170,7 @@ take_session(struct store *store)
 			return connect_session(store, &fault);
 		if (session_is_alive(session))
 			return session;
-		/* It ended while it was idle, and nothing with it. */
+		/* It was closed while idle, so no commit is lost. */
 		session_close(session);
 	}
 }
@@ -185,7 +184,7 @@ give_back(struct store *store, struct session *session)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-/* --- What commits show --- */
+/* --- State --- */
 
 static void
 log_trouble(struct store *store, const char *what, const char *reason)
@@ -208,7 +207,7 @@ confirm(struct store *store)
 
 /* --- A statement --- */
 
-/* Whether it is the first of its id, and without a result. */
+/* Whether item `i` is the first with its id and has no result yet. */
 static bool
 is_open(const struct batch *batch, size_t i)
 {
@@ -228,7 +227,7 @@ count_open(const struct batch *batch)
 	return count;
 }
 
-/* Print the first `columns` parameters, of the open items, into the batch. */
+/* Print the first `columns` parameters of the open items into batch->texts. */
 static void
 encode(const struct batch *batch, int columns, const char **values)
 {
@@ -260,8 +259,8 @@ encode(const struct batch *batch, int columns, const char **values)
 }
 
 /*
- * A row of the answer: an id and, unless the row was made now, its plant, to
- * which all items with this id refer.  False if it was not asked for.
+ * Set the result of all items with the row's id.  A row of REPEAT also has the
+ * stored plant.  False if no open item has this id.
  */
 static bool
 set_result(const struct batch *batch, int row)
@@ -302,7 +301,7 @@ set_result(const struct batch *batch, int row)
 	return true;
 }
 
-/* If its rows are not those that were asked for, nothing in it is believed. */
+/* A row that was not asked for makes all results of the batch unknown. */
 static enum session_result
 run_statement(struct store *store, const struct batch *batch, const char *name,
     int parameters)
@@ -319,7 +318,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	int n = PQntuples(session->rows);
 	for (int row = 0; row < n; row++)
 		good = good && set_result(batch, row);
-	/* A row was made or locked, so the commit was one that waits. */
+	/* A row was made or locked, so the commit waited for standbys. */
 	if (good && n > 0)
 		confirm(store);
 	if (good)
@@ -337,7 +336,7 @@ refused_result(const struct session *session)
 {
 	if (session_is_code(session, "53100"))
 		return STORE_FULL;
-	/* Not resources, locks, nor a statement that was cancelled. */
+	/* Resources, locks, a rollback and a cancelled statement pass. */
 	return session_is_code(session, "53") ||
 		       session_is_code(session, "55") ||
 		       session_is_code(session, "40") ||
@@ -355,8 +354,8 @@ set_results(const struct batch *batch, enum store_result result)
 }
 
 /*
- * Store the plants and find the results; those of a locked one among several
- * stay open.  False if the session is of no use any more.
+ * Store the plants and set their results; if one of several ids is locked, they
+ * stay open.  False if the session cannot be used again.
  */
 static bool
 store_batch(struct store *store, const struct batch *batch)
@@ -378,7 +377,7 @@ store_batch(struct store *store, const struct batch *batch)
 	if (status == SESSION_UNKNOWN) {
 		store->state = STORE_UNKNOWN;
 		log_trouble(store, "did not confirm a batch", reason);
-		return false; /* as open results are */
+		return false; /* open results are STORE_UNKNOWN */
 	}
 	if (status == SESSION_REFUSED) {
 		bool locked = session_is_code(batch->session, "55P03");
@@ -386,7 +385,7 @@ store_batch(struct store *store, const struct batch *batch)
 		if (locked && count_open(batch) > 1)
 			return true;
 		log_trouble(store, "refused a batch", reason);
-		/* Who has the id locked may be about to store this plant. */
+		/* The lock's holder may be about to store this plant. */
 		result =
 		    locked ? STORE_UNKNOWN : refused_result(batch->session);
 	}
@@ -394,7 +393,7 @@ store_batch(struct store *store, const struct batch *batch)
 	return result != STORE_AWAY;
 }
 
-/* One id among others is locked: try each alone. */
+/* One of several ids is locked: try each alone. */
 static bool
 store_singly(struct store *store, const struct batch *batch)
 {
@@ -434,7 +433,7 @@ commit_part(
 	struct batch batch = { .items = items, .n = n };
 
 	if (store->waiting)
-		return; /* as open results are */
+		return; /* open results are STORE_UNKNOWN */
 	batch.texts = malloc(bytes);
 	if (batch.texts == NULL) {
 		set_results(&batch, STORE_BUSY);
@@ -446,7 +445,7 @@ commit_part(
 	if (batch.session == NULL)
 		set_results(&batch, STORE_AWAY);
 	else {
-		/* Two batches that lock in one order do not deadlock. */
+		/* Batches that lock in the same order do not deadlock. */
 		qsort(items, n, sizeof(*items), by_id_and_place);
 		bool usable = store_batch(store, &batch);
 		if (usable && count_open(&batch) > 0)
@@ -482,7 +481,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 	return 0;
 }
 
-/* --- Whether a plant could be stored --- */
+/* --- Readiness --- */
 
 static void
 probe(struct store *store, struct session *session)
@@ -491,7 +490,7 @@ probe(struct store *store, struct session *session)
 	    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS);
 	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
 
-	/* Without the function, all that shows is that the server answers. */
+	/* A server without the probe's function has at least answered. */
 	if ((status == SESSION_DONE && !waits) ||
 	    (status == SESSION_REFUSED && (session_is_code(session, "42883") ||
 					      session_is_code(session, "0A"))))
@@ -516,7 +515,7 @@ ready(struct store *store)
 {
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
-	/* Commits may need all sessions, and will show it. */
+	/* No probe beside commits: they may need all sessions. */
 	if (store->state != STORE_CREATED ||
 	    (store->commits == 0 && now_ms - store->confirmed_ms >= PROBE_MS)) {
 		struct session *session = take_session(store);

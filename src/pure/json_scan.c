@@ -1,10 +1,10 @@
 /*
- * The scanner: RFC 8259's grammar, one pass, the open brackets as bits of one
- * word instead of a call stack.  json_string and utf8 know the inside of
- * strings, the caller knows what the members mean.
+ * json_scan: RFC 8259's grammar in one pass, the open brackets as bits of one
+ * word instead of a call stack.  json_string and utf8 check the inside of
+ * strings; the caller interprets the members.
  *
- * A fault is reported at the first byte that no valid text can have there: the
- * bytes before it, and all of a truncated text, begin some valid text.
+ * A fault is reported at the first byte that cannot continue a valid text: the
+ * bytes before it are a prefix of some valid text, as is a truncated text.
  */
 #include "pure/json_scan.h"
 
@@ -15,11 +15,11 @@
 struct scan {
 	const char *text;
 	size_t len, at;
-	uint64_t objects; /* a bit a level, the innermost lowest: an object */
+	uint64_t objects; /* a bit per level, innermost lowest; 1: object */
 	unsigned depth;
 	bool opened; /* the last token was an opening bracket */
 	struct json_member *members;
-	struct json_member *open; /* wanted, and its value is being scanned */
+	struct json_member *open; /* the wanted one being scanned */
 	struct json_error *error;
 };
 
@@ -37,7 +37,7 @@ fail_truncated(struct scan *scan)
 	    "the text ends before the object does");
 }
 
-/* Fail at the cursor, outside a string: wrong UTF-8 or a wrong character. */
+/* Fail at the cursor, outside a string: invalid UTF-8, or `reason`. */
 static int
 fail_expected(struct scan *scan, const char *reason)
 {
@@ -62,7 +62,7 @@ peek(const struct scan *scan)
 	return (unsigned char)scan->text[scan->at];
 }
 
-/* Pass over the byte at the cursor if it is `c`. */
+/* Skip the byte at the cursor if it is `c`. */
 static bool
 skip(struct scan *scan, int c)
 {
@@ -166,7 +166,7 @@ scan_literal(struct scan *scan)
 	return 0;
 }
 
-/* The type of a value by its first byte; JSON_ABSENT if none begins so. */
+/* The type of the values that begin with `c`; JSON_ABSENT if none do. */
 static enum json_member_type
 type_by_first(int c)
 {
@@ -179,7 +179,7 @@ type_by_first(int c)
 					 : JSON_ABSENT;
 }
 
-/* Scan a key and its colon; in the top object, find the wanted member. */
+/* Scan a key and its colon; in the top object, look for a wanted member. */
 static int
 scan_key(struct scan *scan)
 {
@@ -212,7 +212,7 @@ in_object(const struct scan *scan)
 	return (scan->objects & 1) != 0;
 }
 
-/* Scan a value; of an array or object the opening bracket only. */
+/* Scan a value, or only the opening bracket of an array or object. */
 static int
 scan_value(struct scan *scan)
 {
@@ -247,8 +247,8 @@ scan_value(struct scan *scan)
 }
 
 /*
- * After a value or an opening bracket: close what ends here.  Return 0 at the
- * place of a next member or element, or with depth 0.
+ * After a value or an opening bracket, scan the closing brackets that follow.
+ * Return 0 at the next member or element, or with depth 0.
  */
 static int
 scan_ends(struct scan *scan)
@@ -274,7 +274,7 @@ scan_ends(struct scan *scan)
 	return 0;
 }
 
-/* Go to the first byte of the object. */
+/* Skip to the opening brace of the text's object. */
 static int
 scan_begin(struct scan *scan)
 {
@@ -322,7 +322,7 @@ json_int64(const char *text, size_t len, int64_t *value)
 	for (size_t i = negative; i < len; i++)
 		if (!is_digit(text[i]))
 			return JSON_INT_NOT_INTEGER;
-	/* Count downwards: int64 reaches one further there. */
+	/* Accumulate below 0: -INT64_MIN does not fit into an int64_t. */
 	for (size_t i = negative; i < len; i++)
 		if (__builtin_mul_overflow(number, 10, &number) ||
 		    __builtin_sub_overflow(number, text[i] - '0', &number))

@@ -1,8 +1,8 @@
 /*
- * pairs: pairs of a key and a value, of any number, sorted.
+ * pairs: a sorted list of key-value pairs, which may be larger than memory.
  *
- * Many of them are in a file without a name, which is mapped and sorted in
- * place: memory that the kernel may take back.  10 million take 1.4 s to sort.
+ * A long list is in an unnamed file, which is mapped and sorted in place: the
+ * kernel may reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
 #ifndef GROUND_PAIRS_H
 #define GROUND_PAIRS_H
@@ -16,28 +16,28 @@ struct pair {
 };
 
 struct pairs {
-	int fd; /* of the file; -1: all are in the buffer */
+	int fd; /* the file; -1: all pairs are in the buffer */
 	int dir;
 	size_t n;
-	struct pair *buffer; /* those not in the file */
+	struct pair *buffer; /* the pairs that are not in the file */
 	size_t buffered;
 	struct pair *map; /* once sorted: n pairs, by key and then by value */
 };
 
 /*
  * pairs_init(pairs, dir):
- * Begin a list whose file, if it needs one, is in the directory `dir`; with
- * AT_FDCWD, in /var/tmp.  0; -1 with ENOMEM.
+ * Begin a list.  Its file, if it needs one, is in the directory `dir`; if `dir`
+ * is AT_FDCWD or cannot have unnamed files, in /var/tmp.  0; -1 with ENOMEM.
  *
  * pairs_done(pairs):
- * Free it; also if it was not begun, but all zero.  errno stays.
+ * Free the list, which may be all zero instead of begun.  errno stays.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
- * Add a pair; sort all into pairs->map, in n log n for any order of keys, which
- * clients may have chosen.  0, or -1 with errno: ENOSPC and the like.
+ * Add a pair; sort all into pairs->map, in O(n log n) for any order of keys,
+ * since clients may choose them.  Return 0, or -1 with errno, such as ENOSPC.
  *
  * pairs_find(pairs, key):
- * Return the least value of that key in a sorted list, or 0.
+ * Return the least value of the key in a sorted list; 0 if it has none.
  */
 int pairs_init(struct pairs *pairs, int dir);
 void pairs_done(struct pairs *pairs);

@@ -1,6 +1,4 @@
-/*
- * watch: how long work reports its progress and learns that it shall stop.
- */
+/* watch: reports the progress of long work, and can stop it. */
 #ifndef GROUND_WATCH_H
 #define GROUND_WATCH_H
 
@@ -9,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * `step` is called at least once for each MiB, with the bytes done and the
- * bytes in all, 0 if that is not known.  If it returns false, the work ends at
- * the next place where nothing is half done.  A NULL `step` is never called.
+ * `step`, unless NULL, is called at least once for each MiB that is read or, of
+ * a database, each 100 rows, with the bytes done and in total (0: unknown).  If
+ * it returns false, the work stops at the next point with nothing half done.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);
@@ -20,7 +18,7 @@ struct watch {
 
 /*
  * watch_step(watch, done, total):
- * Call `step`, if there is one; `watch` may be NULL.  Whether to go on.
+ * Call `step`, if there is one; `watch` may be NULL.  Return whether to go on.
  */
 static inline bool
 watch_step(const struct watch *watch, uint64_t done, uint64_t total)

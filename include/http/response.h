@@ -11,21 +11,21 @@
 #include "http/errors.h"
 #include "http/request.h"
 
-/* All of an error's answer, and all but the body of a 200. */
+/* A whole error, and the head of a 200. */
 #define RESPONSE_HEAD_MAX 2048
-/* A message with all its quotes escaped still leaves room for the head. */
+/* Leaves room for the head even if the message is all escaped quotes. */
 #define RESPONSE_MESSAGE_MAX 512
 
-/* What every answer has in its head. */
+/* What the request and the settings decide about an answer. */
 struct response_head {
-	char id[REQUEST_ID_MAX + 1]; /* of the request: X-Request-Id */
-	const char *origin; /* an allowed one, for CORS, until the answer is
-			       written; or NULL */
+	char id[REQUEST_ID_MAX + 1]; /* sent as X-Request-Id */
+	const char *origin; /* the request's, if CORS allows it, or NULL; stays
+			       until the answer is written */
 	int origin_len;
-	bool by_origin;   /* some origins are allowed: answers vary */
-	bool no_store;    /* a state, which is not to be cached */
-	const char *type; /* of a 200's body; NULL: JSON */
-	bool contract;    /* every error's status is 400 */
+	bool by_origin;   /* send Vary: Origin, as some origins are allowed */
+	bool no_store;    /* a state, which must not be cached */
+	const char *type; /* Content-Type of a 200; NULL: application/json */
+	bool contract;    /* send every error with status 400 */
 	bool bodiless;    /* the method is HEAD: an error's body is left out */
 };
 
@@ -37,16 +37,15 @@ struct response_error {
 
 /*
  * response_message(error, buf, size):
- * Write the message that the client receives, with a NUL: at most
- * RESPONSE_MESSAGE_MAX bytes.
+ * Write the message that the client receives: at most RESPONSE_MESSAGE_MAX
+ * bytes, the NUL included.
  *
  * response_ok_head(head, body_len, buf), response_preflight(head, buf),
  * response_error(head, error, buf):
  * Write the head of a 200, to which the caller appends the body of `body_len`
- * bytes; the 204 to a preflight of head->origin; a whole failure, from the
- * table.  Its number and headers do not depend on head->contract, nor
- * Content-Length on head->bodiless.  Return the length, at most
- * RESPONSE_HEAD_MAX.
+ * bytes; the 204 to a preflight of head->origin; a whole error, from the table.
+ * Return the length, at most RESPONSE_HEAD_MAX.  head->contract changes neither
+ * the error number nor the headers, and head->bodiless not Content-Length.
  */
 void response_message(
     const struct response_error *error, char *buf, size_t size);

@@ -1,6 +1,4 @@
-/*
- * clock: the time in milliseconds, or in microseconds.
- */
+/* clock: the time in milliseconds or microseconds. */
 #ifndef GROUND_CLOCK_H
 #define GROUND_CLOCK_H
 
@@ -9,8 +7,8 @@
 
 /*
  * clock_ms(clock), clock_us(clock):
- * Return the time of `clock`, such as CLOCK_REALTIME since 1970.  No system
- * call for the clocks that this program uses.  Any thread.
+ * Return the time of `clock`.  CLOCK_REALTIME, since 1970, and CLOCK_MONOTONIC
+ * need no system call.  Any thread.
  */
 static inline int64_t
 clock_us(clockid_t clock)

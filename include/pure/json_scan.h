@@ -49,14 +49,14 @@ enum json_fault {
 
 struct json_error {
 	enum json_fault fault;
-	size_t offset;      /* of the wrong byte, from 0; for
-			       JSON_FAULT_TRUNCATED the length */
+	size_t offset;      /* of the wrong byte; the text's length for
+			       JSON_FAULT_TRUNCATED */
 	const char *reason; /* static English: "expected a colon" */
 };
 
 /*
  * json_scan_object(text, len, members, error):
- * Scan `text`.  Return 0 with `members` filled, up to one without a name; -1
+ * Scan `text`.  `members` ends with a NULL name.  Return 0 with it filled; -1
  * with `error` filled and `members` undefined.  Keys are compared after their
  * escapes are decoded, so "\u0069d" is "id" and "id\u0000" is not.  A wanted
  * member that is repeated is marked `twice`; other members may repeat.

@@ -1,6 +1,6 @@
 /*
- * reader: plants that are stored, for who exports, checks or maintains them.
- * The service needs none of it.
+ * reader: read access to stored plants, for the commands that export, check or
+ * maintain them.  The service does not use it.
  */
 #ifndef READER_READER_H
 #define READER_READER_H
@@ -8,10 +8,9 @@
 #include "store/store.h"
 
 /*
- * A reader: the plants in the order in which they were stored, as they are at
- * one moment, or single plants by their ids; not both.  One thread.  An engine
- * defines its own struct store_reader, which begins with the pointer to its
- * table.
+ * A reader gives the plants of one moment in the order in which they were
+ * stored, or single plants by id; not both.  One thread.  An engine defines its
+ * own struct store_reader, which begins with the pointer to its table.
  */
 struct store_reader;
 
@@ -21,45 +20,43 @@ typedef void store_figure(
     void *context, const char *name, const char *text, uint64_t number);
 
 /*
- * .open(options, since, fault), as store_reader_open.
+ * .open(options, since, fault): see store_reader_open.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
- * the reader until the next call.  False at the end, and where a fault ended
- * it.
+ * the reader until the next call.  Return false at the end and on a fault.
  *
  * .end(reader, where):
- * After the last one: FAULT_NONE, or the fault, FAULT_STOPPED by the watch.
- * `where`, of STORE_WHERE_MAX, gets the place of the last record that was read,
- * such as "seq 12 at byte 3456".
+ * Call after `next` returned false.  Return FAULT_NONE at the end; else the
+ * fault, FAULT_STOPPED from the watch.  Write the last record's place, such as
+ * "seq 12 at byte 3456", to `where`, of STORE_WHERE_MAX.
  *
  * .find(reader, id, record):
- * Read the plant with an id: FAULT_NONE; FAULT_ABSENT if there is none, not
- * logged; FAULT_DAMAGED, logged, if it is damaged, and others may be read; or
- * another fault.
+ * Read the plant with this id.  FAULT_ABSENT, not logged: there is none.
+ * FAULT_DAMAGED, logged: it is damaged; others may be readable.  Or another
+ * fault.
  *
  * .figures(reader, each, context):
- * Call `each` with the engine's own figures for `plant-store stats`: a name and
- * a text, or with NULL for that a number.  After the last plant.  On a fault,
- * which is logged, it was not called.
+ * Call `each` with every figure of the engine for `plant-store stats`: a name,
+ * and a text or, if the text is NULL, a number.  Call after the last plant.  On
+ * a fault, which is logged, `each` has not been called.
  *
- * A cursor is a place between two plants, as text of STORE_CURSOR_MAX: whatever
- * the clocks say, nothing is stored before it later.
+ * A cursor is a place between two plants, as text of STORE_CURSOR_MAX.  A plant
+ * that is stored later is always behind it, even if a clock goes back.
  *
  * .resume(reader, cursor):
- * Before the first `next`, and before the functions below: begin behind the
- * cursor's place, at the store's beginning for "", at its end for NULL.
- * FAULT_SETUP, logged: the cursor is another store's, or the engine has none.
- * FAULT_DAMAGED, logged: the store does not have that place.
+ * Start behind the cursor's place, at the store's beginning for "", at its end
+ * for NULL.  Call before the first `next`, `cursor` or `more`.
+ * FAULT_SETUP, logged: the cursor is of another store, or the database is not
+ * set up for cursors.  FAULT_DAMAGED, logged: the store lacks that place.
  *
  * .cursor(reader, before, cursor):
- * Write the place behind the last plant read; with `before`, the place before
- * it.
+ * Write the place behind the last plant read or, with `before`, in front of it.
  *
  * .more(reader):
- * Behind the last plant: find out whether there are more, for the next `next`.
- * To be called often: it costs little.  FAULT_BUSY passes; FAULT_DAMAGED,
- * logged: the store is not the one that was read.
+ * After the last plant: check whether others were stored; `next` then returns
+ * them.  Cheap enough to be called often.  FAULT_BUSY: try again later.
+ * FAULT_DAMAGED, logged: the store is not the one that was read before.
  */
 #define READER_ENGINE_SYMBOL "reader_engine"
 struct reader_engine {
@@ -79,14 +76,14 @@ struct reader_engine {
 
 /*
  * store_reader_open(options, since, fault):
- * Open the store for reading, which changes nothing in it.  The reader has the
- * plants that were stored at `since`, TIMESTAMP_LEN bytes, or later; all of
- * them for NULL.  options->watch is copied, called while it reads, and may be
- * NULL.  NULL if the store cannot be read: `fault` is set, the reason is
+ * Open the store read-only.  The reader gives the plants that were stored at
+ * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` must stay
+ * while the reader is open.  options->watch is copied, called during reads, and
+ * may be NULL.  NULL if the store cannot be read: `fault` is set, the reason is
  * logged.
  *
  * reader_calls(reader):
- * Its table, for the calls above.
+ * Return the reader's table of the functions above.
  *
  * store_reader_close(reader):
  * NULL is fine.

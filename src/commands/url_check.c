@@ -1,8 +1,8 @@
 /*
- * url_check: see url_check.h.  Each request is without something that a plant
- * needs, and the service must report which: so the answer shows how far the
- * request came, and what the web server on the way does wrong.  The only module
- * that knows libcurl.
+ * url_check: see url_check.h.  Each request lacks something that a plant needs,
+ * and the service must report what is missing: the answer shows how far the
+ * request came, and what the web server does wrong.  The only module that knows
+ * libcurl.
  */
 #include "url_check.h"
 
@@ -28,7 +28,7 @@ struct target {
 	bool loopback;
 	const char *token; /* or NULL */
 	const char *body;  /* of any length, without an id */
-	bool answers;      /* the service, at its socket */
+	bool answers;      /* the service answers at its socket */
 };
 
 struct request {
@@ -36,7 +36,7 @@ struct request {
 	bool has_token;
 	size_t body_len; /* 0: a GET */
 	enum http_error expected;
-	const char *header, *begins; /* of the answer, and its value; or NULL */
+	const char *header, *begins; /* the answer's, and its value; or NULL */
 };
 
 struct answer {
@@ -44,10 +44,10 @@ struct answer {
 	bool connected;   /* something accepted the connection */
 	long status;
 	int error; /* the number in an Error body of ours, else 0 */
-	/* "" if there is none, as much as there is room. */
-	char header[256];             /* the request's */
+	/* Each is "" if it is absent, and cut if it is too long. */
+	char header[256];             /* that of request->header */
 	char location[256];           /* where a redirect points, absolute */
-	char detail[CURL_ERROR_SIZE]; /* libcurl's words on `failure` */
+	char detail[CURL_ERROR_SIZE]; /* libcurl's message */
 	char body[BODY_MAX + 1];
 };
 
@@ -56,7 +56,7 @@ static void
 send_request(const struct target *target, const struct request *request,
     struct answer *answer)
 {
-	/* "Expect:" avoids the pause for "100 Continue" that libcurl makes. */
+	/* An empty "Expect:" keeps libcurl from waiting for "100 Continue". */
 	char expect[] = "Expect:", type[] = "Content-Type: application/json";
 	struct curl_slist content = { type, NULL };
 	struct curl_slist headers = { expect, &content };
@@ -77,7 +77,7 @@ send_request(const struct target *target, const struct request *request,
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, target->url);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	/* A proxy of the environment would see the token. */
+	/* A proxy from the environment would see the token. */
 	if (target->loopback)
 		curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers);
@@ -98,7 +98,7 @@ send_request(const struct target *target, const struct request *request,
 	/* An answer may come before all of the body was sent. */
 	answer->failure = answer->status == 0 ? code : CURLE_OK;
 	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-	/* It is set at the end of TLS's handshake only. */
+	/* libcurl sets the time only after the TLS handshake. */
 	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR;
 	if (request->header != NULL &&
 	    curl_easy_header(curl, request->header, 0, CURLH_HEADER, -1,
@@ -128,9 +128,9 @@ static const char not_reached[] =
     "name that socket in the web server's file, and run: systemctl restart "
     "nginx (or lighttpd, apache2)";
 
-/* A status that the web server gives itself, or an error of the service. */
+/* For a status of the web server's own, or for an error of the service. */
 static const struct hint {
-	long status; /* 0: the error */
+	long status; /* 0: `error` counts */
 	enum http_error error;
 	const char *why;
 } hints[] = {
@@ -198,9 +198,9 @@ static const struct hint {
 };
 
 /*
- * Whether the web server made this answer: it has our Error for what it refuses
- * itself.  The service checks the credential first, so without one it would ask
- * for it.
+ * Whether the web server made this answer, perhaps with our Error body.  Then
+ * the request is repeated without a credential: the service, which checks that
+ * first, would report it missing.
  */
 static bool
 is_server_made(const struct target *target, const struct request *request,
@@ -285,7 +285,7 @@ expect(const struct target *target, const struct request *request)
 		    "clients do not repeat a POST",
 		    answer.location);
 	else if (answer.error != errors_number(request->expected) &&
-		 /* The web server may be the first to refuse it. */
+		 /* The web server may refuse the large body itself. */
 		 (answer.error != 0 ||
 		     request->expected != HTTP_BODY_TOO_LARGE ||
 		     answer.status != errors_status(request->expected)))
@@ -308,7 +308,7 @@ expect(const struct target *target, const struct request *request)
 	return false;
 }
 
-/* Find out whether the URL is of this machine; warn of a token in clear. */
+/* Find out whether the URL is on loopback; warn of a token in clear. */
 static void
 check_way(struct target *target)
 {
@@ -316,7 +316,7 @@ check_way(struct target *target)
 	char *scheme = NULL, *host = NULL;
 	struct in_addr address;
 
-	/* Without a scheme libcurl sends, too, and guesses http. */
+	/* libcurl guesses http where the URL has no scheme. */
 	if (curl_url_set(url, CURLUPART_URL, target->url, CURLU_GUESS_SCHEME) ==
 		CURLUE_OK &&
 	    curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
@@ -353,7 +353,7 @@ url_check(
 		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
 	struct target target = { .token = token, .answers = answers };
-	/* The last two test the limit. */
+	/* The last two requests test the limit of bodies. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);
 	static char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];

@@ -13,12 +13,12 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 
-/* A refused client that sends more than this may lose its answer. */
+/* How much of a refused body is read.  A longer one may lose the answer. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
 
 /*
- * Whether to repeat a call on `fd` that failed.  A server may hand over
- * descriptors that do not block; then this waits for the other end.
+ * Whether to repeat a failed call on `fd`.  The web server may hand over
+ * non-blocking descriptors: after EAGAIN, wait until `fd` is ready.
  */
 static bool
 may_retry(int fd, short event)
@@ -30,7 +30,7 @@ may_retry(int fd, short event)
 	return errno == EINTR;
 }
 
-/* Read up to `len` bytes.  `*whole`: no error ended the reading. */
+/* Read up to `len` bytes.  `*whole` is false if an error ended that. */
 static size_t
 read_up_to(char *buf, size_t len, bool *whole)
 {
@@ -80,7 +80,7 @@ send_answer(const char *answer, size_t len)
 		answer += n;
 		len -= (size_t)n;
 	}
-	/* The server need not wait for the closing of the store. */
+	/* The web server need not wait until the store is closed. */
 	close(STDOUT_FILENO);
 }
 
@@ -92,7 +92,7 @@ cgi_begin(void)
 
 	request_read(&request, environ);
 	request_id(&request, id);
-	/* From here on, this is the id that the request came with. */
+	/* Every later read of the environment finds this id. */
 	unsetenv("HTTP_X_REQUEST_ID");
 	setenv("HTTP_X_REQUEST_ID", id, 1);
 	log_set_request(id);
@@ -135,11 +135,11 @@ int
 cgi_serve(const struct config *config)
 {
 	const char *form = getenv("PLANT_STORE_STATUS");
-	/* The settings are invalid; only this one shapes the error. */
+	/* Of invalid settings, only this one is read: it shapes the error. */
 	const struct config invalid = {
 		.contract_status = form != NULL && strcmp(form, "contract") == 0
 	};
-	/* The body, up to one byte too long; later the whole answer. */
+	/* The body and one byte more; later the whole answer. */
 	static char
 	    buf[RESPONSE_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX];
 	struct api api = { 0 };
@@ -151,10 +151,10 @@ cgi_serve(const struct config *config)
 	if (config == NULL)
 		config = &invalid;
 	api.config = config;
-	/* errno reports a server that has gone, or a limit. */
+	/* With these ignored, errno reports a closed pipe or a size limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* lighttpd sends it when stdout closes, before the store is closed. */
+	/* lighttpd sends SIGTERM when stdout closes; the store closes later. */
 	signal(SIGTERM, SIG_IGN);
 	if (config->tokens != NULL)
 		api.tokens = tokens_open(config->tokens, geteuid(), &fault);
@@ -168,8 +168,8 @@ cgi_serve(const struct config *config)
 		drain(&call);
 	} else {
 		/*
-		 * The server need not close its end (RFC 3875, 4.2): only a
-		 * chunked body, which has no length, is read to its end.
+		 * The web server need not close stdin (RFC 3875, 4.2): so only
+		 * a chunked body, which has no length, is read to end of file.
 		 */
 		size_t len = read_up_to(buf,
 		    call.chunked ? config->body_bytes_max + 1 : call.body_len,

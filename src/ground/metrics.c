@@ -20,26 +20,26 @@
 #define FILE_BYTES ((size_t)4096)
 
 struct file {
-	_Atomic uint64_t kind; /* KIND; 0 where it is new */
+	_Atomic uint64_t kind; /* KIND; 0 in a new file */
 	_Atomic uint64_t unused[7];
 	_Atomic uint64_t places[METRICS_COUNT];
 };
 _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
-/* Another version may have other counters in these places. */
+/* Marks the layout: another version may have other counters. */
 #define KIND                             \
 	((uint64_t)METRICS_COUNT << 32 | \
 	    crc32c(0, PLANT_STORE_VERSION, sizeof(PLANT_STORE_VERSION)))
 
 static struct file own;
 static void *mapping;
-static char *directory; /* of the file */
+static char *directory; /* of the mapped file */
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
 _Atomic uint64_t metrics_healthy = METRICS_UNKNOWN;
 
-/* Go on without the file if a page of it cannot be read. */
+/* On SIGBUS from the mapped file, count in private memory instead. */
 static void
 handle_bus(int number, siginfo_t *info, void *context)
 {
@@ -114,7 +114,7 @@ metrics_bound(enum metrics_place histogram, unsigned i)
 	static const uint64_t bounds[METRICS_BUCKETS - 1] = { 1, 3, 10, 30, 100,
 		300, 1000, 3000, 10000, 30000 };
 
-	/* Times from 100 microseconds to 3 seconds. */
+	/* Times are in microseconds: from 100 us to 3 s. */
 	return bounds[i] * (histogram == METRICS_BATCH_PLANTS ? 1 : 100);
 }
 

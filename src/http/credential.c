@@ -15,7 +15,7 @@
 #define SCHEME "Bearer"
 #define SCHEME_LEN (sizeof SCHEME - 1)
 
-/* token68 = 1*( these ) *"=" */
+/* token68 = 1*( TOKEN68 ) *"=" */
 #define TOKEN68                      \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
 	"abcdefghijklmnopqrstuvwxyz" \

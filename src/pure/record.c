@@ -48,7 +48,7 @@ struct cursor {
 	const char *at, *end;
 };
 
-/* If this fails, the cursor stays. */
+/* The cursor does not move on failure. */
 static bool
 skip(struct cursor *c, const char *text, size_t len)
 {
@@ -76,7 +76,7 @@ read_number(struct cursor *c, uint64_t max, uint64_t *number)
 	return p > from && (*from != '0' || p == from + 1) && value <= max;
 }
 
-/* Without branches, since digits are random and each line has two crcs. */
+/* Branch-free: random digits mispredict, and each line has two crcs. */
 static bool
 read_crc(struct cursor *c, uint32_t *crc)
 {
@@ -197,7 +197,7 @@ record_header_decode(const char *buf, size_t len,
 	if (!SKIP(&c, HEADER_BEGIN)) {
 		uint64_t version;
 
-		/* Our own version with other bytes behind it is damage. */
+		/* Version 1 with other bytes behind it is damage. */
 		if (SKIP(&c, HEADER_ANY) &&
 		    read_number(&c, INT64_MAX, &version) && version != 1)
 			return RECORD_HEADER_VERSION;
@@ -265,7 +265,7 @@ record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 	if (len <= TRAILER_LEN || buf[len - 1] != '\n')
 		return "incomplete line";
 
-	/* The checksum first: a reason tells damage from another spelling. */
+	/* Checksum first: "not in canonical form" then never means damage. */
 	struct cursor c = { buf + len - TRAILER_LEN, buf + len };
 	struct record r = { 0 };
 	if (!SKIP(&c, CRC_BEGIN) || !read_crc(&c, &r.crc) || !SKIP(&c, CRC_END))

@@ -34,12 +34,12 @@
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
 
-/* There is no journal: version 1.0.0 may have renamed it, or it is a fault. */
+/* Restore the name of a journal that version 1.0.0 renamed, or fail. */
 static enum fault
 find_journal(struct journal *journal, int64_t deadline_ms)
 {
 	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
-		/* Another process may have given it its name back. */
+		/* Another process may have renamed it back meanwhile. */
 		if (journal_exists(journal, JOURNAL_NAME))
 			return FAULT_NONE;
 		if (journal_exists(journal, "index") ||
@@ -53,7 +53,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 			    journal->path, journal->path);
 		return FAULT_SETUP;
 	}
-	/* A process of version 1.0.0 holds it while it copies the journal. */
+	/* Version 1.0.0 locks the directory while it copies the journal. */
 	enum fault fault = journal_lock_dir(journal, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
@@ -104,7 +104,7 @@ open_journal(struct journal *journal, const char *path)
 		}
 		if (fault != FAULT_NONE)
 			return fault;
-		/* It appeared, or lost its name while we waited: try again. */
+		/* The journal appeared, or lost its name while we waited. */
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
@@ -148,8 +148,8 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->watch = NULL;
 	/*
-	 * Without room for the index a service opens all the same: it answers
-	 * 503, and catch_up builds the index later.
+	 * A service opens even without room for the index: it answers 503, and
+	 * catch_up builds the index later.
 	 */
 	if (*fault == FAULT_NONE ||
 	    (*fault == FAULT_FULL && store->long_lived)) {
@@ -248,7 +248,7 @@ put_plant(struct store *store, struct store_item *item, const char *now)
 	return FAULT_NONE;
 }
 
-/* Build a batch of as many plants, `*some`, as one append may hold. */
+/* Build a batch of the first items, `*some`, that fit into one append. */
 static enum fault
 build_batch(
     struct store *store, struct store_item *items, size_t n, size_t *some)
@@ -303,7 +303,7 @@ enter_batch(struct store *store)
 	store->at = store->batch_end;
 	metrics[METRICS_STORE_BYTES] = store->at.end;
 	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
-	/* If that fails, the next catch-up enters the plants. */
+	/* If the commit fails, the next catch-up enters the plants. */
 	if (index_commit(store->index, &store->at) != FAULT_NONE)
 		return;
 	if (store->journal.full)
@@ -322,7 +322,7 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/* The last batch stays for enter_batch. */
+/* Commit the items.  The last batch is left to enter_batch, in finish. */
 static enum fault
 commit_items(struct store *store, struct store_item *items, size_t n)
 {
@@ -342,8 +342,8 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		if (fault == FAULT_NONE)
 			continue;
 		/*
-		 * The disk is full: refuse the first `some` items, and go on,
-		 * since a repeat behind them needs no room.
+		 * If the disk is full, refuse this batch only: a repeat among
+		 * the later items needs no room.
 		 */
 		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
 		if (fault == FAULT_FULL)
@@ -352,7 +352,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	return fault;
 }
 
-/* Put all plants below the watermark with a closing line. */
+/* Append a closing line: its watermark is above all plants. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -375,9 +375,9 @@ append_closing(struct store *store)
 }
 
 /*
- * Lock the mutex, whatever the result, and the journal, by one deadline.  The
- * mutex is free between two tries: otherwise a second thread would wait for two
- * deadlines.
+ * Lock the mutex and the journal, by one deadline.  The mutex is locked on
+ * return, even after a fault, but not between two tries: otherwise a second
+ * thread would wait for two deadlines.
  */
 static enum fault
 lock_mutex_and_file(struct store *store, int timeout_ms)
@@ -402,7 +402,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 	}
 }
 
-/* A fault that only another start can mend ends this process. */
+/* The process ends after a fault that only another start can mend. */
 static void
 note_fault(struct store *store, enum fault fault)
 {
@@ -410,7 +410,7 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-/* It leaves the mutex and the journal locked, for finish. */
+/* The mutex and the journal stay locked until finish. */
 static int
 commit(struct store *store, struct store_item *items, size_t n)
 {
@@ -432,7 +432,7 @@ finish(struct store *store)
 	pthread_mutex_unlock(&store->mutex);
 }
 
-/* Whether there is room for a plant, and for what the index may need. */
+/* Whether there is room for a plant, and for a missing index. */
 static bool
 has_room(const struct store *store)
 {
@@ -452,7 +452,7 @@ has_room(const struct store *store)
 static enum store_result
 is_ready(struct store *store)
 {
-	/* During a commit, the last result. */
+	/* A commit holds the mutex: return the last result. */
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return store->ready;
 	store->ready = store->failed || journal_check(&store->journal,
@@ -489,7 +489,7 @@ close_store(struct store *store)
 {
 	bool clean = false;
 
-	/* A closing line after each request would cost a sync. */
+	/* CGI writes no closing line: each would cost a sync. */
 	if (!store->long_lived || store->index == NULL) {
 		free_store(store, false);
 		return;
@@ -509,7 +509,7 @@ close_store(struct store *store)
 		}
 	}
 	pthread_mutex_unlock(&store->mutex);
-	/* It closes the index first; closing the journal then unlocks it. */
+	/* The index is closed under the lock, which ends with the journal. */
 	free_store(store, clean);
 }
 

@@ -1,4 +1,4 @@
-/* engine: finds the engine, to which each call goes.  See store/store.h. */
+/* engine: passes each call to the store's engine.  See store/store.h. */
 #include "store/engine.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ engine_of(const void *object)
 	return *(const struct engine *const *)object;
 }
 
-/* Beside the program, as in a checkout, or where it is installed. */
+/* Load it from beside the program (a checkout), or as installed. */
 static void *
 load_module(void)
 {
@@ -36,7 +36,7 @@ load_module(void)
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* A module is never unloaded. */
+/* A module is never unloaded, so its tables stay valid. */
 const void *
 engine_symbol(const char *name, enum fault *fault)
 {

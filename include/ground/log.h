@@ -2,12 +2,12 @@
  * log: diagnostics for the operator, never data.
  *
  * Each message is one line, to stderr as "PROGRAM: message" and to syslog
- * (facility LOG_DAEMON, ident PROGRAM).  If stderr is systemd's journal, it
- * goes there alone, with its priority before it as "<3>".  An error names what,
- * where and the remedy.  No message ever holds a token or a request's body.
+ * (facility LOG_DAEMON, ident PROGRAM).  If stderr is systemd's journal, only
+ * stderr gets the line, behind its priority as "<3>".  An error states what
+ * failed, where, and the remedy.  No message has a token or a request's body.
  *
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
- * members, "message".  A message that is too long is cut, never the object.
+ * members, "message".  If a line is too long, only its message is cut.
  */
 #ifndef GROUND_LOG_H
 #define GROUND_LOG_H
@@ -18,17 +18,17 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 
 /*
  * log_open(program, use_syslog):
- * Name the program, which must be a string that stays.  Call once, before any
- * file is opened: if one of the descriptors 0 to 2 is closed, it is occupied,
- * or the file that got its number would get our messages.  Before the call,
- * messages are "plant-store: message"; before it and without `use_syslog` they
- * go to stderr only, without a priority.
+ * Set the program's name; the string must stay valid.  Call once, before any
+ * file is opened: it opens /dev/null as each of the descriptors 0 to 2 that is
+ * closed, since a file that got such a number could get our messages.  Before
+ * the call the name is "plant-store"; before it, and without `use_syslog`,
+ * messages go to stderr only, without a priority.
  *
  * log_set_level(level), log_set_json(json), log_set_request(id),
  * log_set_progress(shown):
- * Drop messages above `level`; write JSON; all lines are about the request with
- * that id; the terminal's last line shows progress, and each message clears it
- * first.  The defaults are LOG_AT_INFO, false, none and false.
+ * Drop messages above `level`; write JSON; add the request's id to each message
+ * that is not of log_members; before each message, clear the terminal's last
+ * line, which shows progress.  Defaults: LOG_AT_INFO, false, none, false.
  *
  * Call all of these before any thread starts.
  */
@@ -53,7 +53,7 @@ void log_at(enum log_level level, const char *format, ...)
  * log_members(level, message, members):
  * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
  * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
- * Instead the only member may be an object of such; in text its members alone.
+ * Or `members` is one object of such members, whose name the text leaves out.
  */
 void log_members(
     enum log_level level, const char *message, const char *members);

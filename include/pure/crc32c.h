@@ -10,8 +10,8 @@
 
 /*
  * crc32c(crc, buf, len), crc32c_portable(crc, buf, len):
- * Continue the checksum `crc`, which is 0 at the beginning, with the bytes of
- * `buf`, and return it; the same without the instruction, for tests.
+ * Return the checksum `crc`, 0 at the beginning, continued with the bytes of
+ * `buf`.  crc32c_portable does not use the instruction; it is for tests.
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
 uint32_t crc32c_portable(uint32_t crc, const void *buf, size_t len);

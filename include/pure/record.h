@@ -18,12 +18,12 @@
  *	crc    CRC-32C, seeded with that of the uuid's 36 characters, over every
  *	       byte of the line before `,"crc"`, as 8 lower-case hex digits
  *
- * A line is valid by itself exactly if its crc is right and encoding its values
- * gives the same bytes: numbers in decimal, at most 2^63 - 1, without leading
- * zeros, strings in canonical form (json_string.h), nothing between the tokens.
- * It is valid in its place if also `seq` and `prev` follow from the previous
- * line and `safe` is at most the line's offset.  Blank lines at the end are
- * room prepared for later records.  Pure; any thread.
+ * A line is valid by itself if and only if its crc is right and encoding its
+ * values gives the same bytes: decimal numbers up to 2^63 - 1 without leading
+ * zeros, strings in canonical form (json_string.h), no white space.  It is also
+ * valid in its place if `seq` and `prev` follow from the previous line and
+ * `safe` is at most the line's offset.  Blank lines at the end are room written
+ * ahead for later records.  Pure; any thread.
  */
 #ifndef PURE_RECORD_H
 #define PURE_RECORD_H
@@ -35,9 +35,9 @@
 #define RECORD_UUID_LEN 36
 /* A token's name: 1 to 64 of A-Z a-z 0-9 . _ - */
 #define RECORD_BY_MAX 64
-/* A line without its plant: the longest numbers, name and punctuation. */
+/* The most bytes around a plant: longest numbers, `by`, punctuation. */
 #define RECORD_ENVELOPE_MAX 256
-/* The longest line that is read: a plant is at most as long as a body. */
+/* The longest line that is read: a plant is no longer than a request body. */
 #define RECORD_LINE_MAX (((size_t)1 << 20) + RECORD_ENVELOPE_MAX)
 #define RECORD_HEADER_LEN 82
 
@@ -62,8 +62,8 @@ enum record_header {
 
 /*
  * record_header_encode(uuid, buf), record_header_decode(buf, len, uuid, crc):
- * Write the header line, newline included, and return its crc.  Check that of a
- * journal's first bytes, and on RECORD_HEADER_OK copy the uuid and set `*crc`.
+ * Write the header line, newline included, and return its crc.  Check the first
+ * bytes of a journal, and on RECORD_HEADER_OK copy the uuid and set `*crc`.
  *
  * record_seed(uuid):
  * Return the seed of every crc in the journal of this store.
@@ -83,11 +83,11 @@ uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
  * record_decode(buf, len, seed, record):
  * Check that the `len` bytes, newline included, are a line valid by itself, and
  * fill `record`, whose strings point into `buf`.  Return NULL; if the line is
- * not valid, the reason in static English, and `record` as it was.
+ * invalid, return why, a static English string, and leave `record` unchanged.
  *
  * record_is_canonical(record):
- * Return whether a valid line could have its `by`, `id` and `plant`, which may
- * be any bytes.
+ * Return whether `by`, `id` and `plant` could stand in a valid line.  `by` and
+ * `plant` may be any bytes.
  */
 size_t record_encode(struct record *record, uint32_t seed, char *buf);
 const char *record_decode(

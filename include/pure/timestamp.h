@@ -9,7 +9,7 @@
 
 /* "2026-11-21T07:21:00.123Z", without a NUL. */
 #define TIMESTAMP_LEN 24
-/* The conversion of printf for such a time as "2026-11-21T07:21:00Z". */
+/* The printf conversion without the fraction: "2026-11-21T07:21:00Z". */
 #define TIMESTAMP_SECONDS "%.19sZ"
 
 /*
@@ -23,7 +23,7 @@ void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
  * timestamp_read(text, len, ms):
  * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
  * to milliseconds), upper or lower case T and Z.  A leap second is read as the
- * next second.  Return 0; -1 if `text` is not one date-time and nothing else.
+ * next second.  Return 0; -1 unless `text` is exactly one date-time.
  *
  * timestamp_is_canonical(text):
  * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.

@@ -1,11 +1,11 @@
 /*
- * engine: what stands behind store.h.
+ * engine: the interface of the storage engines behind store.h.
  *
- * An engine is a table of functions.  Each keeps the promise of the function of
- * store.h with its name.  engine.c calls them, and counts the results of
- * commits.  The file engine is part of the programs.  PostgreSQL is a module,
- * which exports its table as ENGINE_SYMBOL and is used when options->database
- * is set.  An engine's own struct store begins with the pointer to its table.
+ * An engine is a table of functions.  Each has the contract of its namesake in
+ * store.h.  engine.c calls them, and counts the results of commits.  The file
+ * engine is part of the programs.  PostgreSQL is a module, which exports its
+ * table as ENGINE_SYMBOL and is used when options->database is set.  An
+ * engine's own struct store begins with the pointer to its table.
  */
 #ifndef STORE_ENGINE_H
 #define STORE_ENGINE_H
@@ -13,7 +13,7 @@
 #include "store/store.h"
 
 #define ENGINE_SYMBOL "store_engine"
-/* Changed with this table or with a struct that crosses it. */
+/* Changed whenever this table, or a struct passed through it, changes. */
 #define ENGINE_VERSION 3
 
 struct engine {
@@ -22,9 +22,9 @@ struct engine {
 	    const struct store_options *options, enum fault *fault);
 	int (*commit)(struct store *store, struct store_item *items, size_t n);
 	enum store_result (*ready)(struct store *store);
-	void (*finish)(struct store *store); /* these may be NULL */
-	void (*wait)(struct store *store);
-	void (*idle)(struct store *store);
+	void (*finish)(struct store *store); /* or NULL */
+	void (*wait)(struct store *store);   /* or NULL */
+	void (*idle)(struct store *store);   /* or NULL */
 	void (*close)(struct store *store);
 };
 
@@ -32,7 +32,8 @@ extern const struct engine engine_file;
 
 /*
  * engine_symbol(name, fault):
- * A table that the module of the same version exports; or NULL, logged.
+ * Return the table that the module exports as `name`; or NULL, with
+ * FAULT_SETUP, logged, if it cannot be loaded or is of another version.
  */
 const void *engine_symbol(const char *name, enum fault *fault);
 

@@ -16,9 +16,9 @@
 #include "reader/reader.h"
 
 /*
- * Common options.  An option's value is a letter, the index in call.values; h
- * and o are short options, too.  Of the values, command_run checks --by, b,
- * --format, f, and --full, u.
+ * Common options.  An option is identified by a letter, its index in
+ * call.values; h and o are also short options.  command_run checks the values
+ * of --by (b), --format (f) and --full (u).
  */
 /* clang-format off */
 #define COMMAND_FLAG(name, letter) { name, no_argument, NULL, letter }
@@ -32,19 +32,18 @@
 
 struct call;
 
-/* A subcommand. */
 struct command {
 	const char *name, *summary;
 	const char *usage; /* --help adds the lines of the common options */
-	struct option options[17]; /* the last is nameless */
-	char dir_alias; /* the option, or ' ' for the operand, as --dir */
+	struct option options[17]; /* the last has no name */
+	char dir_alias;         /* option in place of --dir; ' ': an operand */
 	bool negative_operands; /* "-5" is an operand, not an option */
-	const char *instead;    /* what serves a database; NULL: this does */
-	const char *at_end;     /* progress when all is read but not yet on the
-				   disk; NULL: as before */
-	int operands[2];        /* at least and at most, besides a dir_alias */
-	/* Return the exit status; of an error, which is logged, sysexits.h's.
-	   With the option --progress command_watch was called. */
+	const char *instead;    /* a database's tools; NULL: works with both */
+	const char *at_end;     /* progress when all is read but not yet
+				   durable; NULL: no special text */
+	int operands[2];        /* minimum and maximum, without a dir_alias */
+	/* Return the exit status: after an error, which is logged, one of
+	   sysexits.h.  A command with --progress is under command_watch. */
 	int (*run)(const struct call *call);
 };
 
@@ -55,14 +54,14 @@ extern const struct command check_command, import_command, query_command_export,
 
 enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
 
-/* One call of it. */
+/* One call of a subcommand. */
 struct call {
 	const struct command *command;
-	/* Of the options given; "" for one without a value. */
+	/* By letter; NULL: not given; "": given, and takes no value. */
 	const char *values[128];
-	/* By --format, or by the suffix of -o FILE or of the operand. */
+	/* From --format, or the suffix of -o FILE or of the operand. */
 	enum format format;
-	/* Set if the command has --dir.  Its watch is command_watch's. */
+	/* Set if the command has --dir; .watch always, for command_watch. */
 	struct store_options store;
 	char **operands;
 	int operands_n;
@@ -70,8 +69,8 @@ struct call {
 
 /*
  * command_run(command, argc, argv):
- * Read the arguments, find the store, which is that of the settings unless one
- * is named, and run the subcommand.  Return its exit status.
+ * Parse the arguments, find the store, in the settings unless the arguments
+ * name one, and run the subcommand.  Return its exit status.
  *
  * command_usage_error(call, format, ...):
  * Log what is wrong and where the help is.  Return EX_USAGE.
@@ -82,27 +81,28 @@ int command_usage_error(const struct call *call, const char *format, ...)
 
 /*
  * command_time(text, ms):
- * Read a time, or a date, which is its midnight in UTC.  Whether it is one.
+ * Read a time, or a date, which means its midnight in UTC.  Return whether
+ * `text` is valid.
  */
 bool command_time(const char *text, int64_t *ms);
 
 /*
  * command_watch(call, what), command_unwatch():
- * Begin long work, `what` by a word such as "verify".  The call's watch shows
- * progress on stderr, as the options demand, and stops the work after SIGINT,
- * SIGTERM or SIGHUP, which from here on only set a flag.  command_unwatch
- * clears the terminal's line and, unless a signal came, gives the signals their
- * default again.
+ * Begin long work; `what` names it in one word, such as "verify".  The call's
+ * watch shows progress on stderr, as the options demand, and stops the work
+ * after SIGINT, SIGTERM or SIGHUP, which from then on only set a flag.
+ * command_unwatch clears the progress line and, unless a signal came, restores
+ * the signals' default action.
  *
  * command_clear_line():
- * Before a line goes to stdout while progress may stand on the same terminal.
+ * Call before a line goes to stdout while progress may be on the same terminal.
  *
  * command_interrupted():
- * The number of the signal that asked to stop, or 0.
+ * Return the number of the signal that asked to stop, or 0.
  *
  * command_fault(fault):
- * The exit status for a fault: 128 and the signal's number if a signal stopped
- * the work.
+ * Return the exit status for a fault: 128 plus the signal's number if a signal
+ * stopped the work.
  */
 void command_watch(const struct call *call, const char *what);
 void command_unwatch(void);
@@ -111,8 +111,8 @@ int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*
- * What export --full puts before a plant, with the conversions of printf or
- * scanf for two strings; and how many bytes are around the plant at most.
+ * The text before a plant in export --full, with two conversions of printf or
+ * scanf for `at` and `by`; and the most bytes that surround a plant.
  */
 #define COMMAND_FULL(at, by) "{\"at\":\"" at "\",\"by\":\"" by "\",\"plant\":"
 #define COMMAND_FULL_AROUND \

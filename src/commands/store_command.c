@@ -124,7 +124,7 @@ backup(const struct call *call)
 	command_watch(call, "verify");
 	copy.store.dir = dest;
 	int status = verify(&copy);
-	/* The backup is good without the note. */
+	/* The backup is good even if its time cannot be noted. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
 	    metrics_note_backup(dir, begun_ms) < 0)
 		(void)fault_report(dir, "cannot note its backup");

@@ -10,11 +10,11 @@
 
 /*
  * url_check(url, token, body_bytes_max, answers):
- * Send requests to `url`/plants that cannot create anything, with the token,
- * which is a valid one, or NULL to try what can be tried without.  The limit of
- * bodies is left out if it is 0.  `answers`: the service does at its socket.
- * Print a line for each, log what is wrong and what to do.  Return how many
- * were wrong.
+ * Send requests that cannot create a plant to `url`/plants, with the valid
+ * `token`; if it is NULL, only those that need none.  The limit of bodies is
+ * not tested if body_bytes_max is 0.  `answers`: the service answers at its
+ * socket.  Print a line for each request that succeeded, and log each problem
+ * with its remedy.  Return the number of problems.
  */
 int url_check(
     const char *url, const char *token, size_t body_bytes_max, bool answers);

@@ -26,12 +26,12 @@
 #include "store/store.h"
 
 /*
- * What serving needs besides an epoll for each reactor: a connection, its
- * spool, and the token file, which is read again when it changes.
+ * Descriptors needed besides one epoll per reactor: a connection, its spool
+ * file, and the token file, which is read again when it changes.
  */
 #define DESCRIPTORS_MIN 3
 
-/* Between two log lines that sum up refusals. */
+/* Between two log lines that sum up refused requests. */
 #define LOG_INTERVAL_S 60
 
 static void
@@ -39,7 +39,7 @@ block_signals(sigset_t *set)
 {
 	sigset_t blocked;
 
-	/* errno reports a peer that has gone, or a limit. */
+	/* With these ignored, write fails instead: EPIPE, EFBIG. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	sigemptyset(set);
@@ -50,7 +50,7 @@ block_signals(sigset_t *set)
 	sigaddset(set, SIGQUIT);
 	sigaddset(set, SIGHUP);
 	blocked = *set;
-	/* They would stop the process while it holds the store's lock. */
+	/* A stopped process would keep the store's lock. */
 	sigaddset(&blocked, SIGTSTP);
 	sigaddset(&blocked, SIGTTIN);
 	sigaddset(&blocked, SIGTTOU);
@@ -94,8 +94,8 @@ prepare_listener(void)
 }
 
 /*
- * Wait for a signal that ends the service; SIGHUP has the tokens read again.
- * Probe the store each second, here, so that no reactor waits for it.
+ * Wait for a signal that ends the service; on SIGHUP read the tokens again.
+ * Probe the store each second in this thread: no reactor waits for the probe.
  */
 static void
 wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
@@ -130,7 +130,7 @@ service_is_fastcgi(void)
 	       errno == ENOTCONN;
 }
 
-/* Run the reactors until a signal or a failure.  A status of sysexits.h. */
+/* Run the reactors until a signal or a failure.  Return a sysexits.h status. */
 static int
 serve(const struct config *config, struct tokens *tokens, struct store *store,
     const sigset_t *set)
@@ -191,7 +191,7 @@ service_run(const struct config *config)
 	int status = prepare_listener();
 	if (status != EX_OK)
 		return status;
-	/* In the sandbox root has no right to the files of others. */
+	/* In the sandbox root cannot access the files of other users. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
 		log_error("%s: belongs to user %u, and this is root; run the "
@@ -202,7 +202,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return fault_status(fault);
-	/* First: a file of libpq that it forbids fails the start. */
+	/* Now, so the start fails if this forbids a file that libpq needs. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

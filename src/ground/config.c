@@ -10,7 +10,7 @@
 
 #define BODY_BYTES_MIN 64
 #define PREFIX "PLANT_STORE_"
-/* Of a line in the file of settings; a path is shorter. */
+/* A line of the settings file, at most; a path is shorter. */
 #define LINE_BYTES_MAX 8192
 #define BLANKS " \t\r\n"
 
@@ -31,7 +31,7 @@ enum {
 	COUNT
 };
 
-/* Every setting.  plant-store.fcgi(8) explains them; a test compares. */
+/* All settings.  A test compares their names with plant-store.fcgi(8). */
 static const struct {
 	const char *name, *otherwise, *meaning, *allowed;
 } settings[COUNT] = {
@@ -70,9 +70,9 @@ static const struct {
 	    "on, or off to debug it" },
 };
 
-static const char *used; /* see config.file */
+static const char *used; /* the settings file that was read, or NULL */
 
-/* A setting of the environment, or NULL. */
+/* A setting's value in the environment; NULL if it is unset or empty. */
 static const char *
 get(int i)
 {
@@ -94,8 +94,8 @@ read_number(const char *text, unsigned long min, unsigned long max,
 }
 
 /*
- * One for every two CPUs: the web server needs as much, and each reactor more
- * makes the batches of the others smaller.
+ * One reactor for every two CPUs: the web server needs as much CPU as we do,
+ * and each additional reactor makes the batches of the others smaller.
  */
 static unsigned long
 default_threads(void)
@@ -109,7 +109,7 @@ default_threads(void)
 					  : (unsigned long)count;
 }
 
-/* "" or /seg(/seg)*: the path that a server gives is decoded and normalised. */
+/* "" or /seg(/seg)*: servers pass the path decoded and normalised. */
 static bool
 is_base_path(const char *path)
 {
@@ -120,7 +120,7 @@ is_base_path(const char *path)
 		   strstr(path, "//") == NULL && strpbrk(path, "?#") == NULL);
 }
 
-/* Empty, or a path that is neither `base` or /plants nor below that. */
+/* Empty, or a path outside `base`; outside /plants if `base` is empty. */
 static bool
 is_apart(const char *path, const char *base)
 {
@@ -134,7 +134,7 @@ is_apart(const char *path, const char *base)
 
 /*
  * scheme://host[:port] in lower case, as a browser sends it (RFC 6454, section
- * 6.2).  The widths bound the head of an answer, which has it.
+ * 6.2).  The widths bound the head of an answer, which repeats one.
  */
 #define SCHEME "%*16[a-z0-9+.-]://"
 static bool
@@ -178,7 +178,7 @@ config_read(struct config *config)
 		level--;
 
 	good[DIR] = value[DIR][0] == '/';
-	good[DATABASE] = true; /* libpq knows */
+	good[DATABASE] = true; /* libpq checks it */
 	good[TOKENS] = value[TOKENS][0] == '/';
 	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
 	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
@@ -228,7 +228,7 @@ is_named(const char *text, const char *name)
 	return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
-/* Return the text's setting; or COUNT, with a warning if it begins as one. */
+/* Find the setting that `text` names.  COUNT: none; warn if it has PREFIX. */
 static int
 find_setting(const char *text)
 {
@@ -236,7 +236,7 @@ find_setting(const char *text)
 
 	while (i < COUNT && !is_named(text, settings[i].name))
 		i++;
-	/* Two such names are no settings; plant-store-start passes one on. */
+	/* These two are no settings; plant-store-start passes the first on. */
 	if (i == COUNT && strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
 	    !is_named(text, PREFIX "RESPONDER") &&
 	    !is_named(text, CONFIG_FILE_VARIABLE))
@@ -263,7 +263,7 @@ config_is_given(void)
 	return given;
 }
 
-/* Use a line, but not for a setting that is `kept`.  Whether it is valid. */
+/* Apply a line, unless its setting is `kept`.  Return whether it is valid. */
 static bool
 use_line(char *line, const bool kept[static COUNT])
 {
@@ -334,7 +334,7 @@ config_use_file(const char *only, bool named)
 				    : fault_remedy(errno));
 		return fault_of(errno);
 	}
-	/* A user who can write to it could have root use any file. */
+	/* A user who can write to it could make root use any file. */
 	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
 	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
 		log_error("%s: another user than root can write to it, so root "

@@ -36,7 +36,7 @@ pairs_done(struct pairs *pairs)
 	errno = error;
 }
 
-/* Open an unnamed file; in /var/tmp, where the directory can have none. */
+/* Open an unnamed file: in /var/tmp if there is no `dir`, or no O_TMPFILE. */
 static int
 open_unnamed(int dir)
 {
@@ -54,7 +54,7 @@ open_unnamed(int dir)
 	return fd;
 }
 
-/* Written, not mapped: a full disk is an error then, not a signal. */
+/* Write instead of mapping: a full disk gives an error, not SIGBUS. */
 static int
 flush(struct pairs *pairs)
 {
@@ -85,12 +85,12 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/* Quicksort; it calls itself for the smaller part, so the stack stays small. */
+/* Quicksort; it recurses into the smaller part: the stack stays small. */
 static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		/* xorshift64: no client can foresee the pivots. */
+		/* xorshift64, random seed: no client can foresee the pivots. */
 		*seed ^= *seed << 13;
 		*seed ^= *seed >> 7;
 		*seed ^= *seed << 17;
@@ -108,7 +108,7 @@ sort(struct pair *pairs, size_t n, uint64_t *seed)
 			pairs[i] = pairs[j];
 			pairs[j] = pair;
 		}
-		/* No two pairs are equal: where i is 0, the pivot is least. */
+		/* No two pairs are equal: if i is 0, pairs[0] is the least. */
 		size_t left = i > 0 ? i : 1;
 		bool first = left < n - left;
 		sort(first ? pairs : pairs + left, first ? left : n - left,

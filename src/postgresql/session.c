@@ -3,12 +3,12 @@
  *
  * Whether a statement took effect: it runs in a transaction of its own, whose
  * commit follows the statement's end (CommandComplete).  An error before that
- * is a refusal; an error, a warning or a lost connection after it may come from
- * the commit: a wait for a standby that was cancelled is a warning, followed by
- * success.
+ * end is a refusal.  An error, a warning or a lost connection after it may come
+ * from the commit: if the wait for a standby is cancelled, the server sends a
+ * warning and then success.
  *
- * A server that sends without end would hold a call of libpq that blocks, so
- * none does, but for looking names up.
+ * No call of libpq blocks, except to resolve names: otherwise a server that
+ * sends without end would hold it.
  */
 #include "session.h"
 
@@ -24,32 +24,32 @@
 #include "ground/clock.h"
 
 #define TROUBLE_INTERVAL_MS 60000
-/* The messages of several hosts, one behind the other. */
+/* The messages of several hosts, one after the other. */
 #define MESSAGES_MAX (4 * SESSION_REASON_MAX)
-/* Of libpq there are fewer than 50. */
+/* libpq has fewer than 50. */
 #define OPTIONS_MAX 64
-/* Seconds for a host without a connect_timeout; and the most that count. */
+/* Seconds for each host if connect_timeout is absent, and at most. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
 /*
- * How long a statement waits for an id that another session holds: for as long
- * as its commit takes, or its standby is away.
+ * How long a statement waits for an id that another session has locked.  That
+ * session keeps it while its commit runs or its standby is away.
  */
 #define LOCK_TIMEOUT "200ms"
 #define ANOTHER_FORM "an answer of another form"
-/* Of an answer: more than a reader's rows, or the plants of a batch. */
+/* The limit of an answer: above a reader's rows, or the plants of a batch. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
-/* Before the first statement: certificates, parameters, notices. */
+/* The limit before the first statement: certificates, parameters, notices. */
 #define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
 
 /* Of the tables: deploy/postgresql/tables.sql. */
 #define SCHEMA_VERSION "1"
 
 /*
- * The tables' schema is one that search_path names: not "$user", as whoever may
- * create schemas could make one of our role's name.  From then on pg_catalog is
- * before it; a function there that others made is used only if it fits better,
- * so statements qualify what does not fit exactly.
+ * The tables' schema is one that search_path names, except "$user": any role
+ * that may create schemas could make one of our role's name.  Then pg_catalog
+ * precedes this schema: a function that others made here is used only if it
+ * fits better, so statements qualify what does not fit exactly.
  */
 static const char find_tables[] =
     "SELECT coalesce((SELECT pg_catalog.set_config('search_path',"
@@ -62,10 +62,10 @@ static const char find_tables[] =
     " 'gi'), false) IS NOT NULL THEN 'plants_schema' END)))), '')";
 
 /*
- * Gives what an operator has to mend, or "", and the standbys; sets what a
- * role, a database or the connection string may have weakened, and gives that:
- * a message that is not sent would hide the warning of a commit; and whether
- * the plants have the column of the feed.  CockroachDB has neither fsync nor
+ * Returns what an operator has to correct, or ""; the standbys; the settings,
+ * set again, that a role, a database or the connection string may have weakened
+ * (client_min_messages could suppress the warning of a commit); and whether the
+ * plants have the column of the feed.  CockroachDB has neither fsync nor
  * full_page_writes.
  */
 static const char check[] =
@@ -90,7 +90,7 @@ static const char check[] =
     " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
     " FROM plants_schema";
 
-/* What helps against errors, by how their codes begin. */
+/* The remedies, by how an SQLSTATE begins; the first match counts. */
 #define NO_TABLES "; make the tables with: plant-store schema | psql"
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
@@ -130,7 +130,7 @@ find_remedy(const char *text)
 	return remedy;
 }
 
-/* In one line, without hints, and without the place in the server's source. */
+/* As one line, without libpq's hints and the server's source location. */
 static void
 print_reason(struct session *session, const char *message, const char *remedy)
 {
@@ -152,7 +152,7 @@ print_reason(struct session *session, const char *message, const char *remedy)
 	snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
 }
 
-/* Keep the code and the reason of an error; NULL: of the connection. */
+/* Keep the code and the reason of an error; NULL: the connection's. */
 static void
 note_error(struct session *session, const PGresult *result)
 {
@@ -183,7 +183,7 @@ receive_notice(void *context, const PGresult *notice)
 
 /* --- Waiting --- */
 
-/* By TCP; 0 for a server on this machine's socket, which is not limited. */
+/* Bytes received by TCP; 0 on a Unix socket, which is not limited. */
 static uint64_t
 count_received(const struct session *session)
 {
@@ -194,7 +194,7 @@ count_received(const struct session *session)
 	return info.tcpi_bytes_received;
 }
 
-/* False, with the reason, if a limit is reached before one of the events. */
+/* Wait for an event; false, with the reason, if a limit is reached first. */
 static bool
 wait_for(struct session *session, int events)
 {
@@ -215,7 +215,7 @@ wait_for(struct session *session, int events)
 	return true;
 }
 
-/* Wait until PQgetResult does not block; false, with the reason: it cannot. */
+/* Wait until PQgetResult does not block; false, with the reason, on failure. */
 static bool
 wait_for_result(struct session *session)
 {
@@ -236,9 +236,9 @@ wait_for_result(struct session *session)
 /* --- Statements --- */
 
 /*
- * Whether an error that came before the statement's end shows that nothing was
- * done.  08: the connection; 40003: not known to the server itself; 57P: the
- * server goes down; 58, XX: it may be damaged.
+ * Whether an error before the statement's end shows that nothing was done.  Not
+ * if the connection failed (08), or the server itself does not know (40003),
+ * goes down (57P) or may be damaged (58, XX).
  */
 static bool
 is_refusal(const struct session *session)
@@ -252,7 +252,7 @@ is_refusal(const struct session *session)
 	return session->sqlstate[0] != '\0';
 }
 
-/* Whether it has the columns of the statement, and no NULL. */
+/* Whether a result is a success with that many columns, and no NULL. */
 static bool
 is_expected(const PGresult *result, int columns)
 {
@@ -266,7 +266,7 @@ is_expected(const PGresult *result, int columns)
 	return is;
 }
 
-/* The rows are kept if the statement came to its end. */
+/* Read all results; keep the rows if the statement came to its end. */
 static enum session_result
 collect(struct session *session, int columns)
 {
@@ -285,7 +285,7 @@ collect(struct session *session, int columns)
 		bool is_error = PQresultStatus(result) == PGRES_FATAL_ERROR;
 		note_error(session, result);
 		PQclear(result);
-		/* That of a COPY would come again for ever. */
+		/* PQgetResult would return the result of a COPY for ever. */
 		if (!is_error || n > 1) {
 			print_reason(session, ANOTHER_FORM, "");
 			break;
@@ -386,7 +386,7 @@ try_host(struct session *session, const char *const *keys,
 		return remedy;
 	}
 	const char *message = in_time ? PQerrorMessage(conn) : session->reason;
-	/* A server's refusal to connect is as "FATAL:  28P01: ". */
+	/* A server's refusal has its code, as in "FATAL:  28P01: ". */
 	const char *code = strstr(message, ":  ");
 	size_t len = strlen(messages);
 	snprintf(messages + len, MESSAGES_MAX - len, "%s, port %s: %s\n",
@@ -404,9 +404,9 @@ try_host(struct session *session, const char *const *keys,
 }
 
 /*
- * Whether libpq takes the settings; not an unknown sslmode, for example.  Only
- * PQping says so, and it blocks.  So it gets, in the three entries behind the
- * `n` settings, an address that is none: it asks nobody.
+ * Whether libpq accepts the settings; it refuses an unknown sslmode, for
+ * example.  Only PQping reports that, and it blocks.  So the three entries
+ * behind the `n` settings give it an invalid address: it contacts no server.
  */
 static bool
 are_valid(const char **keys, const char **values, int n)
@@ -423,7 +423,7 @@ are_valid(const char **keys, const char **values, int n)
 	return valid;
 }
 
-/* One host after the other: PQconnectPoll never leaves one that is silent. */
+/* Try host after host: PQconnectPoll alone never gives up a silent one. */
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
@@ -471,9 +471,9 @@ connect_server(struct session *session, PQconninfoOption *options)
 }
 
 /*
- * A password is cut at an unescaped '@' or '/': what follows it is taken for a
- * host or a database, which are logged and sent.  Also libpq's own message may
- * have a part of it.
+ * libpq ends a password at an unescaped '@' or '/', and takes the rest for a
+ * host or a database, which are logged and sent.  Its own message may also
+ * contain a part of the password.
  */
 static enum fault
 connect_string(struct session *session, const char *database)
@@ -501,7 +501,6 @@ connect_string(struct session *session, const char *database)
 	return fault;
 }
 
-/* Run SQL that gives one row. */
 static enum fault
 query_row(struct session *session, const char *sql, int columns)
 {

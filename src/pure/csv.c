@@ -29,7 +29,7 @@ csv_field_print(const char *field, size_t len, char *buf)
 	return (size_t)(to - buf);
 }
 
-/* Remove the quotes around the field, and one of each two inside it. */
+/* Remove the quotes around the field, and undouble those inside it. */
 static void
 unquote(struct csv_field *field)
 {

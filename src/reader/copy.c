@@ -1,9 +1,9 @@
 /*
  * copy: see reader/maintain.h.
  *
- * Happy path: check the source line by line (reader), copy its bytes beside
- * what is there, and rename.  Failure modes: damage ends it with its offset;
- * what is left of a copy that broke off is removed by the next one.
+ * Happy path: check the source line by line (reader), copy its bytes into a new
+ * file beside an earlier copy, and rename it.  Failure modes: damage ends the
+ * copy, its offset logged; the next copy removes what an unfinished one left.
  */
 #include "reader/maintain.h"
 
@@ -18,10 +18,10 @@
 #include "ground/log.h"
 #include "journal_reader.h"
 
-/* So much of an earlier copy's end must stand in the source, too. */
+/* How many of an earlier copy's last bytes are compared with the source. */
 #define TAIL_BYTES 4096
 
-/* To copy is to check, and in about the same time to write. */
+/* Progress of a copy: checking and writing take about the same time. */
 struct halves {
 	const struct watch *whole; /* or NULL */
 	bool second;
@@ -35,7 +35,7 @@ step_half(void *halves, uint64_t done, uint64_t total)
 	return watch_step(h->whole, h->second ? total + done : done, 2 * total);
 }
 
-/* Of the destination it is one of output. */
+/* A destination that is absent or full is a fault of the output. */
 static enum fault
 of_dest(enum fault fault)
 {
@@ -49,7 +49,7 @@ cannot(const char *path, const char *what)
 	return of_dest(fault_report(path, what));
 }
 
-/* Whether it has the type, and belongs to root or to us. */
+/* Whether a file has the type, and belongs to root or to us. */
 static bool
 is_trusted(const struct stat *st, mode_t type)
 {
@@ -87,7 +87,7 @@ check_unserved(const struct journal *dest)
 		   : FAULT_NONE;
 }
 
-/* The directory for the copy, locked until it is closed. */
+/* Open the directory for the copy, and lock it until it is closed. */
 static enum fault
 open_dest(struct journal *dest)
 {
@@ -118,9 +118,9 @@ are_same(int a, int b, off_t at, size_t len)
 }
 
 /*
- * The journal that is in `dest` must be an earlier copy.  It is locked until
- * the new one has its name: a service that starts there meanwhile waits, and
- * finds the new one.
+ * A journal in `dest` must be an earlier copy.  It stays locked until the new
+ * copy has its name: a service that starts there meanwhile waits, and then
+ * opens the new copy.
  */
 static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest)
@@ -130,7 +130,7 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 	const char *why = NULL;
 	struct stat st;
 
-	/* Checked once open, so nobody can exchange it; a pipe would block. */
+	/* Checked once open: nobody can exchange it.  A FIFO must not block. */
 	dest->fd = openat(dest->dir, JOURNAL_NAME,
 	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (dest->fd < 0 && errno == ENOENT)
@@ -187,7 +187,7 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 		journal_drop(&dest, copy);
 	}
 	if (fault == FAULT_NONE) {
-		/* Written, but not on the disk; too late to stop. */
+		/* All is written, but not yet durable; too late to stop. */
 		(void)watch_step(&each, end, end);
 		fault = of_dest(journal_place(&dest, copy, JOURNAL_NAME));
 	}

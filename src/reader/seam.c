@@ -1,4 +1,4 @@
-/* seam: finds the engine that reads.  See reader/reader.h. */
+/* seam: selects a reader's engine.  See reader/reader.h. */
 #include "reader/reader.h"
 #include "store/engine.h"
 #include "journal_reader.h"

@@ -268,7 +268,9 @@ def check_load_and_kills(tally: Tally, made: Clusters, long: bool) -> None:
                 consumer.die_at_random(tally, range(10))
             follower = stack.enter_context(contextlib.ExitStack())
             # One that starts without a server ends with 75.
-            wait_until(lambda: consumer.poll().returncode == 0)
+            served = wait_until(lambda: consumer.poll().returncode == 0)
+            tally.check(served, "a poll succeeds after the kills",
+                        (primary.process.poll(), primary.log()[-2000:]))
             process = follower.enter_context(consumer.following())
             wait_until(consumer.read)
             load.wait_told(300, START_S)

@@ -2,16 +2,17 @@
  * errors: the one table of the answers other than 200.
  *
  * Each row: name, number, HTTP status, message.  The families: 1000 credential,
- * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number
- * goes into the body's `error` and never changes its meaning once released; one
- * that falls out of use, as 5005 did, stays unused.  openapi.json publishes the
+ * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number is
+ * the body's `error`.  A released number never changes its meaning, and is not
+ * used again once it is removed, as 5005 was.  openapi.json publishes the
  * names, and generated clients use them: a released name stays.
  *
  * Only web servers send CREDENTIAL_CERTIFICATE, HEAD_TOO_LARGE,
- * PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and TOO_MANY_FOR_TOKEN, by
- * their configurations in deploy/, and some others with another status than the
- * row's: scripts/errors has these.  It copies the table to the documents and to
- * deploy/.  Nothing else in the program knows a number, a status or a message.
+ * PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and TOO_MANY_FOR_TOKEN, from
+ * their configurations in deploy/.  They send some other rows, too, with a
+ * status of their own: scripts/errors lists these, and copies the table to the
+ * documents and to deploy/.  Nothing else in the program knows an error's
+ * number, message or status, but for the 400 of config->contract_status.
  */
 #ifndef HTTP_ERRORS_H
 #define HTTP_ERRORS_H

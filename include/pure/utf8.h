@@ -10,9 +10,9 @@
 
 /*
  * utf8_read(text, len, at, reason):
- * `text` begins with a character that is not ASCII: return its length.  0 if it
- * is not valid: `*reason`, static English, is NULL if the end of `text` cuts it
- * off, else `*at` is the offset of the first wrong byte.
+ * Return the length of the character at the beginning of `text`, which is not
+ * ASCII; 0 if it is not valid.  Then `*reason` is static English, and `*at` the
+ * offset of the first wrong byte; or `*reason` is NULL: `text` ends too early.
  */
 size_t utf8_read(const char *text, size_t len, size_t *at, const char **reason);
 

@@ -1,24 +1,24 @@
 /*
- * index: from a plant's id to the offset of its record.  Derived from the
- * journal: it may be deleted at any time, and is built again from it.
+ * index: maps a plant's id to the offset of its record.  Derived from the
+ * journal: it may be deleted at any time, and is rebuilt from the journal.
  *
  * An LMDB environment in the directory `index`, shared by all processes of the
- * store under the journal's lock, so without LMDB's own lock (MDB_NOLOCK), and
- * without syncs of its own (MDB_NOSYNC).  It records how far it covers the
- * journal; a process that finds more there reads on.  An entry counts only once
- * its record has been read.
+ * store.  The journal's lock replaces LMDB's (MDB_NOLOCK), and a commit does
+ * not sync (MDB_NOSYNC).  The index records how far it covers the journal; a
+ * process reads the lines behind that from the journal.  Before a process
+ * relies on an entry, it reads the record at the entry's offset.
  *
- * A crash of the machine, or of the device alone, may leave any mixture of
- * pages; so may a copy.  So only the very file that was written is used, and
- * only if one of these holds:
+ * A crash of the machine, or of the storage device alone, may leave any mixture
+ * of old and new pages; so may a copy.  So a process uses only the file that
+ * was written, no copy, and only if one of these holds:
  *
- *	It was closed cleanly.
- *	A long lived process has it open: a crash would have ended its lock.
- *	A single request (CGI) opens it, and only such have used it in this
- *	boot.  A device that was lost and came back is not noticed then.
+ *	The index was closed cleanly.
+ *	A long-lived process has it open: a crash would have ended its lock.
+ *	A single request (CGI) opens it, and only single requests have written
+ *	it in this boot.  This misses a device that was lost and came back.
  *
- * The only module that knows LMDB.  Every function but index_discard needs the
- * journal's lock.
+ * The only module that uses LMDB.  Every function needs the journal's lock, but
+ * for index_uuid, index_twins, index_discard, and index_close without `clean`.
  */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
@@ -31,36 +31,36 @@
 struct index;
 
 enum index_use {
-	INDEX_READ,  /* change nothing */
-	INDEX_ONCE,  /* for one request */
-	INDEX_SERVE, /* as a long lived process */
+	INDEX_READ,  /* read only */
+	INDEX_ONCE,  /* read and write, for a single request (CGI) */
+	INDEX_SERVE, /* read and write, for a long-lived process */
 };
 
-/* What an index knows of a journal; all zero is nothing. */
+/* The result of index_open.  `covered` to `seen` are zero if unknown. */
 struct index_view {
 	enum index_state state;
 	struct index *index;     /* NULL unless the state is INDEX_USABLE */
-	struct position covered; /* the end of its part of the journal, if so */
-	uint64_t entries;        /* its plants, if so */
-	struct position seen;    /* that end, also of one that is not usable */
+	struct position covered; /* the index has all plants before this */
+	uint64_t entries;        /* plants in the index */
+	struct position seen;    /* as `covered`; may be known if not usable */
 };
 
 /*
- * A fault that these functions return is logged.  A damaged index is removed,
- * after its end was saved in the end mark, and is FAULT_FAILED; with INDEX_READ
- * it stays, and is FAULT_DAMAGED, not logged.
+ * A fault that these functions return is logged.  They remove a damaged index,
+ * after saving its end in the end mark, and return FAULT_FAILED; with
+ * INDEX_READ it stays, and they return FAULT_DAMAGED, not logged.
  *
  * index_open(journal, use, view):
- * Open the index beside the journal, which must stay open, without a
- * transaction.  FAULT_SETUP if it is of another store.
+ * Open the index in the journal's directory, without a transaction.  The
+ * journal must stay open.  FAULT_SETUP if the index is of another store.
  *
  * index_create(journal, use, index):
- * Discard what there is, and open a new index, which covers nothing, and is
- * used by others only once it does.
+ * Discard the index, if there is one, and open a new one, which covers nothing.
+ * Other processes use it only after a commit by which it covers something.
  *
  * index_uuid(dir, uuid):
- * Read, of an index that is not open, the uuid of its store: 0, or -1 if there
- * is none.
+ * Read the uuid of the store from an index that is not open: 0, or -1 if there
+ * is no index.
  */
 enum fault index_open(
     struct journal *journal, enum index_use use, struct index_view *view);
@@ -71,32 +71,34 @@ int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
 /*
  * index_begin(index, covered), index_commit(index, covered),
  * index_abort(index):
- * Begin a transaction, one at a time, and give the journal's position up to
- * which the index has its plants; all zero for a new one.  End it; after a
- * fault nothing is entered.
+ * Begin a transaction, one at a time, and read the position up to which the
+ * index has the journal's plants; all zero for a new index.  Commit it with a
+ * new position; abort it.  After a fault of the commit nothing is entered.
  *
  * index_put(index, id, offset, found):
- * Enter the id with its offset, unless it is there: then `found` is the offset
- * it has, else 0.  After a fault the transaction can only be aborted.
+ * Enter the id with its offset, and set `found` to 0; or only set it to the
+ * offset that the index has for the id.  After a fault only abort is allowed.
  *
  * index_find(index, id, offset):
- * Look an id up: its offset, or 0 if it is not there.
+ * Look up an id: its offset, or 0 if it is not there.
  *
  * index_check(index):
- * After lookups, before they count: check that the kernel could write back all
- * pages, or an older one may have come from the disk: then it is damaged, and
- * removed, since the kernel tells no file that is opened later.  So a reader
- * does not ask; an id that it does not find counts only if
+ * Check, after lookups and before their results are used, that no write-back of
+ * the kernel's has failed: a lookup may then have read an older page from the
+ * disk.  The index is then damaged, and removed, since the kernel does not
+ * report the failure to files that are opened later.  For the same reason the
+ * check proves too little for a reader, which calls index_is_clean instead.
  *
  * index_is_clean(index):
- * it was closed cleanly, and not written since, as of the transaction.
+ * Whether the index was closed cleanly and not written since, as of the last
+ * transaction.  Only then does a missing entry prove that an id is not stored.
  *
  * index_count(index), index_is_current(index):
- * How many plants it has, in a transaction; whether the directory still has
- * this file.
+ * The number of plants, in a transaction; whether the directory still has this
+ * file.
  *
  * index_damaged(index):
- * Treat it as damaged, since it does not fit the journal.
+ * Treat the index as damaged, since it contradicts the journal.
  */
 enum fault index_begin(struct index *index, struct position *covered);
 enum fault index_commit(struct index *index, const struct position *covered);
@@ -112,28 +114,28 @@ enum fault index_damaged(struct index *index);
 
 /*
  * index_close(index, clean):
- * Close; `clean`: sync it first and note that it is whole on the disk, holding
- * the lock.  NULL is fine.
+ * Close the index; with `clean`, sync it first and mark it as closed cleanly.
+ * NULL is fine.
  *
  * index_discard(dir):
- * Remove the files of the index: the next start builds them again.  A process
- * that has them open goes on with them.
+ * Remove the files of the index: the next start rebuilds them.  A process that
+ * has them open goes on with them.
  */
 void index_close(struct index *index, bool clean);
 void index_discard(int dir);
 
 /*
  * index_twins(pairs, name):
- * Log the ids that stand twice in the journal `name`, the first ten with their
- * offsets.  How many records are not the first of their id.
+ * Log the records of the journal `name` that repeat an earlier record's id, the
+ * first ten with both offsets.  Return their number.
  *
  * index_build(index, pairs, to, watch):
- * Enter sorted pairs, of each id the first one, into an index in which a
- * transaction has begun, and commit it: it then covers the journal up to `to`.
- * An id that the index has already is logged as one that stands twice, if the
- * journal has an earlier record of it; else the index is damaged.  `watch` may
- * be NULL, and has had half of the work: FAULT_STOPPED, not logged, if it ends
- * that.  After a fault, one that covered nothing is to be discarded.
+ * Enter sorted pairs, the first of each id, into an index in which a
+ * transaction has begun, and commit: the index then covers the journal up to
+ * `to`.  A record whose id the index has is logged, as by index_twins, if the
+ * journal has the earlier record; else the index is damaged.  `watch` may be
+ * NULL, and counts this as the second half of the work: FAULT_STOPPED, not
+ * logged.  After a fault the caller discards an index that covered nothing.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);
 enum fault index_build(struct index *index, const struct pairs *pairs,

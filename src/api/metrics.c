@@ -12,7 +12,7 @@ static const struct row {
 	const char *name, *type, *help;
 	enum metrics_place place;
 	double unit;
-	bool may_be_0; /* else 0 is METRICS_UNKNOWN */
+	bool may_be_0; /* otherwise 0 means unknown */
 } rows[] = {
 	{ "batches_total", "counter", "Batches of plants.", METRICS_BATCHES, 1,
 	    true },
@@ -52,7 +52,7 @@ print_family(char *at, const char *name, const char *type, const char *help)
 			name, help, name, type);
 }
 
-/* Print every row: a rate needs the 0 before the first answer. */
+/* Print zeros, too: a rate needs the 0 before the first answer. */
 static char *
 print_answers(char *at, const struct config *config)
 {
@@ -119,7 +119,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
 	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
-		/* A command has no connections and no health. */
+		/* Connections and health are a server's, not a command's. */
 		uint64_t n =
 		    row->place == METRICS_CONNECTIONS ? metrics_connections
 		    : row->place == METRICS_HEALTHY   ? metrics_healthy

@@ -1,11 +1,12 @@
 /*
- * recover_command: what can still be read of a damaged journal, as a new store.
+ * recover_command: makes a new store of the salvage of a damaged journal.
  *
- * Happy path: SRC is read once.  Each record that is valid by itself goes, in
- * batches, into a new store in a directory below DEST, with its time and its
- * token's name; of an id, that store takes the first.  In the end the journal
- * is renamed into DEST.  Failure modes: DEST has no journal before the rename.
- * An error or a signal removes the directory, and after a kill the next try.
+ * Happy path: SRC is read once.  Batches of records that are valid by
+ * themselves, with their times and tokens' names, go into a new store in a
+ * directory below DEST, which takes the first record of each id.  In the end
+ * its journal is renamed into DEST.  Failure modes: DEST has no journal before
+ * the rename.  After an error or a signal the directory is removed; after a
+ * kill, by the next try.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,19 +38,19 @@ static const char usage[] =
 
 #define NEW_NAME JOURNAL_NAME ".recovering"
 
-/* Random ids change a page of the index each, in memory: some 50 MiB. */
+/* Each random id changes a page of the index, in memory: some 50 MiB. */
 #define BATCH_PLANTS 10000
 #define BATCH_BYTES JOURNAL_APPEND_MAX
 
 static struct {
 	const char *from, *to; /* SRC and DEST */
-	int dir, fd;           /* of SRC; dir -1 if it is a file */
-	uint64_t bytes;
+	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
+	uint64_t bytes;        /* the size of SRC's journal */
 	char uuid[RECORD_UUID_LEN + 1];
-	struct position start; /* behind its header, or at 0 */
+	struct position start; /* behind SRC's header; 0 if that is damaged */
 
 	struct journal dest;  /* DEST, locked */
-	char path[PATH_MAX];  /* of the directory below it, with */
+	char path[PATH_MAX];  /* the new store's directory, in DEST */
 	struct journal fresh; /* the new store's journal */
 	struct store *store;
 	uint64_t plants, twice, lost, lost_bytes;
@@ -84,7 +85,7 @@ open_source(void)
 	return FAULT_NONE;
 }
 
-/* The store whose records these are: with another seed none is valid. */
+/* Find the uuid of SRC's store, which seeds the checksum of each record. */
 static enum fault
 find_uuid(const char *given)
 {
@@ -109,7 +110,7 @@ find_uuid(const char *given)
 	return FAULT_NONE;
 }
 
-/* Remove the directory of the new store; a link in its place stays. */
+/* Remove the new store's directory, but do not follow a link in its place. */
 static void
 remove_new(void)
 {
@@ -128,7 +129,7 @@ remove_new(void)
 	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
 }
 
-/* An empty store in DEST, for the owner of that, or of SRC. */
+/* Make an empty store in DEST, as its owner, or as SRC's if that is root. */
 static enum fault
 open_new_store(void)
 {
@@ -212,14 +213,14 @@ add_to_batch(const struct record *record, const struct position *at)
 		.plant = &entry->plant, .by = entry->by, .at = entry->at
 	};
 	recover.used += record->plant_len;
-	/* There has to be room for the longest plant. */
+	/* Leave room for the longest plant. */
 	return recover.n < BATCH_PLANTS &&
 		       recover.used + RECORD_LINE_MAX <= BATCH_BYTES
 		   ? FAULT_NONE
 		   : commit_batch();
 }
 
-/* Store all that is readable, and make it durable. */
+/* Store all readable records durably. */
 static enum fault
 store_records(const struct watch *watch)
 {
@@ -249,7 +250,7 @@ store_records(const struct watch *watch)
 	replay_done(&replay);
 	if (fault == FAULT_NONE)
 		fault = commit_batch();
-	/* The closing line; a commit then finds out whether that failed. */
+	/* Write the closing line; the next commit reports if that failed. */
 	store_idle(recover.store);
 	if (fault == FAULT_NONE)
 		fault = commit_batch();
@@ -263,11 +264,11 @@ make_store(const struct watch *watch)
 
 	if (fault == FAULT_NONE)
 		fault = store_records(watch);
-	/* Its index stays here, and need not be synced. */
+	/* Only the journal goes into DEST: the index need not be synced. */
 	if (recover.fresh.dir >= 0)
 		index_discard(recover.fresh.dir);
 	store_close(recover.store);
-	/* Nobody is to store a plant there before the name is durable. */
+	/* No process may store a plant there before the name is durable. */
 	if (fault == FAULT_NONE)
 		fault = journal_lock(&recover.fresh, 1);
 	if (fault == FAULT_NONE &&
@@ -278,7 +279,7 @@ make_store(const struct watch *watch)
 		fault = fault_report(recover.to, "cannot make a store there");
 		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
 	}
-	/* Else another process writes there. */
+	/* Without the lock, another process may write there. */
 	if (recover.dest.locked)
 		remove_new();
 	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT

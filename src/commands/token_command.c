@@ -1,6 +1,6 @@
 /*
- * token_command: adds, lists and revokes tokens of the token file.  The file is
- * left to tokens; here are the arguments and the output.
+ * token_command: adds, lists and revokes tokens of the token file.  It handles
+ * arguments and output, and leaves the file to tokens.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +17,9 @@
 #include "pure/timestamp.h"
 
 #define MINUTE_MS INT64_C(60000)
-/* 9999-12-31T23:59:59Z, the last that RFC 3339 can write. */
+/* 9999-12-31T23:59:59Z, the last time that RFC 3339 can express. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
-/* Nine digits of days exceed that, and do not overflow. */
+/* Nine digits of days exceed EXPIRES_MS_MAX, and do not overflow. */
 #define DURATION_DIGITS_MAX 9
 
 static const char usage[] =
@@ -152,7 +152,7 @@ run(const struct call *call)
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
 	if (file == NULL) {
-		/* Only the token file of those settings matters here. */
+		/* A token file in the environment needs no settings file. */
 		fault =
 		    config_use_file(NULL, getenv("PLANT_STORE_TOKENS") != NULL);
 		if (fault == FAULT_NONE)

@@ -43,7 +43,7 @@ connection_place(
 	list->last = c;
 }
 
-/* What is to be done with the request, by its frame. */
+/* The status of a connection, by the state of its request's frame. */
 static const enum connection_status statuses[] = {
 	[FCGI_FRAME_MORE] = CONNECTION_WAITING,
 	[FCGI_FRAME_COMPLETE] = CONNECTION_READY,
@@ -65,12 +65,12 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 	if (n <= 0)
 		return n < 0 && errno == EAGAIN ? 0 : -1;
 	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
-	/* Bytes behind a full buffer would be reported by no event. */
+	/* More bytes may wait behind a full buffer: no event reports them. */
 	c->last = used < (size_t)n || (size_t)n == size;
 	return (ssize_t)used;
 }
 
-/* An error ends the connection: bytes cannot be put back into the socket. */
+/* After an error the connection ends: the socket's bytes cannot go back. */
 static enum connection_status
 fill_spool(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
@@ -82,7 +82,7 @@ fill_spool(
 		size_t max = spool_max + 2 * c->frame.params_len;
 		size_t room = c->spooled < max ? max - c->spooled : 0;
 		size_t kept = (size_t)used < room ? (size_t)used : room;
-		/* Signals are blocked: a short write means no memory. */
+		/* Signals are blocked, so a short write means no memory. */
 		if (write(c->spool, buf, kept) != (ssize_t)kept)
 			return CONNECTION_GONE;
 		c->spooled += kept;
@@ -104,10 +104,10 @@ connection_receive(
 	c->begun = true;
 	if (c->frame.state != FCGI_FRAME_MORE)
 		return statuses[c->frame.state];
-	/* The peeked bytes are read again. */
+	/* The bytes that were peeked at go through the frame again. */
 	memset(&c->frame, 0, sizeof(c->frame));
 	c->spool = memfd_create("request", MFD_CLOEXEC);
-	/* Without a spool the rest may still fit into the socket's buffer. */
+	/* Without a spool: the whole request may still fit into the socket. */
 	if (c->spool < 0)
 		return CONNECTION_WAITING;
 	return fill_spool(c, buf, size, spool_max);

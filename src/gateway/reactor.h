@@ -1,9 +1,9 @@
 /*
  * reactor: a thread with an epoll of its own that serves FastCGI.
  *
- * It reads every request that has arrived whole, stores their plants in one
- * batch, and then answers them.  A request that has not arrived whole waits
- * under a deadline, so that a slow, mute or dripping peer delays nobody else.
+ * It reads the requests that have arrived whole, stores their plants in one
+ * batch, and then answers them.  A request that is still arriving waits, with a
+ * deadline, so that a slow or silent peer delays nobody else.
  */
 #ifndef GATEWAY_REACTOR_H
 #define GATEWAY_REACTOR_H
@@ -16,15 +16,16 @@ struct tokens;
 
 /*
  * reactor_start(config, tokens, store, stop):
- * Start a reactor on the non-blocking listener that is descriptor 0.  Once the
- * eventfd `stop` is readable, it answers the requests that have begun to arrive
- * and ends.  All four belong to the caller, until after reactor_join.  NULL,
- * logged, if memory, threads or descriptors have run out.  If the store or
- * epoll fails later, it sends SIGTERM to its own process.
+ * Start a reactor on descriptor 0, a non-blocking listener.  Once the eventfd
+ * `stop` is readable, the reactor answers the requests that have begun to
+ * arrive, waiting at most a second for the rest, and ends.  The caller owns the
+ * arguments and keeps them until after reactor_join.  NULL, logged, if memory,
+ * threads or descriptors have run out.  If the store or epoll fails later, the
+ * reactor sends SIGTERM to its own process.
  *
  * reactor_join(reactor):
- * Wait for its end and free it.  Return 0; a value of sysexits.h if the store
- * or epoll has failed.
+ * Wait until the reactor ends, and free it.  Return 0; or a value of sysexits.h
+ * if the store or epoll has failed.
  */
 struct reactor *reactor_start(const struct config *config,
     struct tokens *tokens, struct store *store, int stop);

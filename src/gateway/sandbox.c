@@ -1,9 +1,10 @@
 /*
  * sandbox: see sandbox.h.
  *
- * landlock's first version is enough: what later ones add (truncate, O_TRUNC,
- * ioctl) is not in the list of system calls.  Every other call fails with
- * ENOSYS: a library then uses another one, or does without.
+ * landlock's first version is enough: seccomp forbids what later ones restrict
+ * (truncate, O_TRUNC, ioctl).  A forbidden system call fails with ENOSYS: a
+ * library then uses another one, or does without.  Only execve, execveat,
+ * ptrace and, without a database, a socket beside AF_UNIX kill the process.
  */
 #include "sandbox.h"
 
@@ -26,11 +27,11 @@
 
 #include "ground/log.h"
 
-/* All rights of landlock's first version; those of a reader. */
+/* All rights of landlock's first version; the rights to read. */
 #define EVERYTHING (2 * LANDLOCK_ACCESS_FS_MAKE_SYM - 1)
 #define READING (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
-/* Those of all architectures; the fault tests need readlinkat. */
+/* The calls of all architectures; the fault tests need readlinkat. */
 static const char allowed[] =
     "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
     "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
@@ -60,8 +61,8 @@ open_up(int rules, const char *dir, uint64_t access)
 }
 
 /*
- * Allow reading in the token file's directory.  Warn if the rules allow more
- * there: below `store`, where writing is allowed, or in the root.
+ * Allow reading in the token file's directory.  Warn if that is in `store`,
+ * where the service can write, or the root, which opens all files.
  */
 static void
 open_tokens(int rules, const char *path, const char *store)
@@ -80,7 +81,7 @@ open_tokens(int rules, const char *path, const char *store)
 		    dir, dir[1] == '\0' ? "read all" : "write to it");
 }
 
-/* Allow reading what libpq, the resolver and the module need. */
+/* Allow reading what libpq, the resolver and the PostgreSQL module need. */
 static void
 open_for_database(int rules)
 {
@@ -108,7 +109,7 @@ close_files(const struct config *config)
 	else if (realpath(config->dir, store) != NULL)
 		open_up(rules, store, EVERYTHING);
 	open_tokens(rules, config->tokens, store);
-	/* A link may lead to another directory. */
+	/* The token file may be a link into another directory. */
 	if (realpath(config->tokens, tokens) != NULL &&
 	    strcmp(tokens, config->tokens) != 0)
 		open_tokens(rules, tokens, store);
@@ -117,7 +118,7 @@ close_files(const struct config *config)
 	return closed;
 }
 
-/* Allow the calls of a list.  Not 0 if that fails. */
+/* Allow the named calls.  Return 0, or another value on failure. */
 static int
 allow(scmp_filter_ctx filter, const char *names)
 {
@@ -127,7 +128,7 @@ allow(scmp_filter_ctx filter, const char *names)
 	for (; sscanf(names, " %31s%n", name, &len) == 1; names += len) {
 		int call = seccomp_syscall_resolve_name(name);
 
-		/* An older libseccomp does not know every name. */
+		/* An older libseccomp does not have every name. */
 		if (call != __NR_SCMP_ERROR)
 			failed |=
 			    seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
@@ -144,7 +145,7 @@ close_calls(bool database)
 {
 	const scmp_datum_t self = (scmp_datum_t)getpid();
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
-	/* The flags are clone's first argument, on s390 the second. */
+	/* The flags are clone's first argument, but on s390 the second. */
 	const unsigned flags = seccomp_arch_native() == SCMP_ARCH_S390X;
 	int failed = allow(filter, allowed);
 
@@ -156,7 +157,7 @@ close_calls(bool database)
 		    "bind getsockname recvmmsg sendmmsg socket socketpair");
 	else {
 		RULE(KILL_PROCESS, socket, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
-		/* For notify, and for syslog(3) when its daemon restarted. */
+		/* For sd_notify, and syslog(3) after its daemon restarts. */
 		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	}
@@ -165,11 +166,11 @@ close_calls(bool database)
 	RULE(ALLOW, clone, 1,
 	    SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 	RULE(ALLOW, openat, 1, SCMP_A2(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
-	/* F_SETOWN, F_SETSIG and F_SETOWN_EX share this bit: they could
-	   signal other processes. */
+	/* F_SETOWN, F_SETSIG and F_SETOWN_EX, which could signal other
+	   processes, have this bit in common: no command with it is allowed. */
 	RULE(ALLOW, fcntl, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
 	RULE(ALLOW, fcntl64, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, F_SETOWN, 0));
-	/* musl calls it where the architecture has it. */
+	/* musl calls open where the architecture has it. */
 	RULE(ALLOW, open, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, O_TRUNC, 0));
 	seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	seccomp_attr_set(
@@ -194,14 +195,14 @@ sandbox_enter(const struct config *config)
 			    "call of its user is open to this process");
 		return;
 	}
-	/* Else syslog(3) would read the time zone's file later. */
+	/* Otherwise syslog(3) would read the time zone's file later. */
 	tzset();
 	/* landlock and seccomp require this of an unprivileged process. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
 		log_warning("landlock is missing in this kernel: every file of "
 			    "its user is open to this process");
-	/* The unit's filter may refuse it; then there are none to drop. */
+	/* The unit's filter may refuse it; the unit leaves no capabilities. */
 	syscall(SYS_capset, &header, none);
 	if (!close_calls(config->database != NULL))
 		log_warning("seccomp is missing in this kernel: every system "

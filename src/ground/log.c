@@ -21,12 +21,12 @@ static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
 static enum log_level level_max = LOG_AT_INFO;
 static bool progress_shown, as_json;
-static char about[128]; /* of the request: a member of every line */
+static char about[128]; /* the JSON member of log_set_request, or "" */
 
 /*
- * Whether stderr is the stream to the journal whose device and inode systemd
- * put into JOURNAL_STREAM.  The variable alone could come from a parent with
- * another stderr.
+ * Whether stderr is the stream to systemd's journal: the one whose device and
+ * inode systemd put into JOURNAL_STREAM.  The variable alone proves nothing: a
+ * parent with another stderr may have left it.
  */
 static bool
 is_journal(void)
@@ -40,7 +40,7 @@ is_journal(void)
 	       device == st.st_dev && inode == st.st_ino;
 }
 
-/* A closed one is opened in the wrong direction, so its use still fails. */
+/* Open closed ones in the wrong direction, so that their use still fails. */
 static void
 occupy_standard_descriptors(void)
 {
@@ -88,7 +88,7 @@ log_set_progress(bool shown)
 	progress_shown = shown;
 }
 
-/* Copy `text`, in printable ASCII, up to `end`.  Return where the copy ends. */
+/* Copy `text` as printable ASCII, up to `end`.  Return the copy's end. */
 static char *
 put(char *at, const char *end, const char *text)
 {
@@ -100,7 +100,7 @@ put(char *at, const char *end, const char *text)
 	return at;
 }
 
-/* ,"a":1,"b":"c" as (a=1 b=c) behind a space, and an object as its members. */
+/* Print ,"a":1,"b":"c" as " (a=1 b=c)"; of an object, only its members. */
 static char *
 put_members(char *at, const char *members)
 {
@@ -134,7 +134,7 @@ log_members(enum log_level level, const char *message, const char *members)
 
 	if (level > level_max)
 		return;
-	/* The priority as sd-daemon(3) has it. */
+	/* The priority, in the form of sd-daemon(3). */
 	if (to_journal)
 		at += sprintf(at, "<%d>", priorities[level]);
 	const char *plain = at;
@@ -157,7 +157,7 @@ log_members(enum log_level level, const char *message, const char *members)
 	if (to_syslog)
 		syslog(priorities[level], "%s", plain);
 	*at++ = '\n';
-	/* One write, to keep the lines of several processes whole. */
+	/* One write keeps the lines of several processes whole. */
 	if (write(STDERR_FILENO, start, (size_t)(at - start)) < 0) {
 		/* There is nowhere to report it. */
 	}

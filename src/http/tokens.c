@@ -2,17 +2,17 @@
  * tokens: the set of known tokens, and the file that it comes from.
  *
  * The happy path: the file is read into a set, whose entries are sorted by
- * digest; the digest of a request's token is searched among them.  Once a
+ * digest, for a binary search by the digest of a request's token.  Once a
  * second one thread checks whether the file has changed, and reads it again.
  *
  * An edit locks the directory, reads the file, writes a new one beside it with
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
- * A line that is not in the format refuses the whole file, since to skip it
- * could undo a revocation; a running service then keeps the last good set.  But
- * a missing or empty file is how an operator revokes everything at once.  No
- * message repeats a line's content, which may be a token by mistake.  After an
- * edit that failed the file is as it was; the next removes what was left.
+ * One malformed line makes the whole file invalid, since to skip it could undo
+ * a revocation; a running service then keeps the last good set.  But if the
+ * file is missing or empty, it drops all tokens: so an operator revokes them at
+ * once.  No message repeats a line's content, which may be a token by mistake.
+ * A failed edit leaves the file as it was; the next one removes its new file.
  */
 #include "http/tokens.h"
 
@@ -40,9 +40,9 @@
 
 #define CHECK_INTERVAL_MS 1000
 #define FRESH_S 2
-/* A name of one byte, a blank, the digest, but no newline. */
+/* A one-byte name, a blank and the digest; the last line may end there. */
 #define LINE_BYTES_MIN (2 + 2 * TOKENS_DIGEST_LEN)
-/* A name, a digest and two times are shorter. */
+/* A line with the longest name, the digest and two times is shorter. */
 #define LINE_BYTES_MAX 256
 #define DIGITS "0123456789"
 #define NAME_CHARACTERS \
@@ -56,7 +56,7 @@
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
 
-/* What was read from the file. */
+/* The tokens of one reading of the file. */
 struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
@@ -71,11 +71,11 @@ struct set {
 struct tokens {
 	EVP_MD *sha256;
 	_Atomic int64_t next_check_ms;
-	pthread_mutex_t lock; /* held for all below */
+	pthread_mutex_t lock; /* of all members below */
 	struct set set; /* `stat` and `notice` are those of the last check */
 	/*
-	 * Read again though nothing has changed.  After a change another can
-	 * have the same time: it goes in ticks, of a second on some systems.
+	 * Read again although the change time is the same: it advances in
+	 * ticks, of a second on some systems, and can hide another change.
 	 */
 	bool retry;
 };
@@ -112,7 +112,7 @@ note_directory(struct set *set, const char *name, enum fault fault)
 	    name, set->path);
 }
 
-/* `name` is the file or its directory. */
+/* Check owner and mode of `name`: the file or its directory. */
 static enum fault
 check_rights(struct set *set, const struct stat *st, const char *name)
 {
@@ -169,8 +169,8 @@ next_field(const char **at, size_t len)
 }
 
 /*
- * Read a line.  Return NULL, or what is wrong with it.  A line without a token
- * leaves the name empty.
+ * Read a line.  Return NULL, or the fault in static English.  A line without a
+ * token leaves the name empty.
  */
 static const char *
 read_line(const char *at, struct token *token)
@@ -343,7 +343,7 @@ read_set(struct set *set)
 	char real[PATH_MAX];
 	int fd;
 
-	/* A user who can write where a link leads can replace the file. */
+	/* A user who can write beside a link's target can replace the file. */
 	if (fault == FAULT_NONE && realpath(set->path, real) != NULL)
 		fault = check_directory(set, real);
 	if (fault != FAULT_NONE)
@@ -375,7 +375,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 {
 	struct set set = { .path = path, .user = user };
 	struct tokens *tokens = calloc(1, sizeof *tokens);
-	/* Fetched once: finding the algorithm costs more than a digest. */
+	/* Fetched once: to find the algorithm takes longer than a digest. */
 	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
 
 	*fault = read_set(&set);
@@ -407,7 +407,7 @@ tokens_warning(const struct tokens *tokens)
 	return tokens->set.notice[0] == '\0' ? NULL : tokens->set.notice;
 }
 
-/* The change time shows each change of text, owner and mode. */
+/* Each change of text, owner or mode changes st_ctim. */
 static void
 refresh(struct tokens *tokens)
 {
@@ -437,7 +437,7 @@ refresh(struct tokens *tokens)
 		free_set(set);
 		*set = read;
 	}
-	/* A mended disk or directory leaves no mark on the file. */
+	/* Mending the disk or the directory does not change the file. */
 	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
 	if (news && fault != FAULT_NONE)
 		log_error("%s; until then the tokens of the last good file "
@@ -483,7 +483,7 @@ tokens_find(struct tokens *tokens, const struct credential *credential,
 		tokens->sha256, NULL) != 1)
 		return HTTP_INTERNAL;
 	pthread_mutex_lock(&tokens->lock);
-	/* The time of a search depends on digests, which disclose no token. */
+	/* The search's time depends on digests, which disclose no token. */
 	if (tokens->set.count > 0)
 		found = bsearch(&wanted, tokens->set.sorted, tokens->set.count,
 		    sizeof wanted, compare_digests);
@@ -537,7 +537,7 @@ tokens_close(struct tokens *tokens)
 	free(tokens);
 }
 
-/* Lock the directory, and open it; the lock ends when it is closed. */
+/* Open and lock the token file's directory; to close `*fd` ends the lock. */
 static enum fault
 lock(struct set *set, int *fd)
 {
@@ -562,7 +562,7 @@ lock(struct set *set, int *fd)
 	return FAULT_NONE;
 }
 
-/* The text without the line of `name`, or with `line` added; from malloc. */
+/* The new text, from malloc: with `line`, or if NULL without `name`'s line. */
 static enum fault
 make_text(struct set *set, const char *name, const char *line, char **text)
 {
@@ -658,7 +658,7 @@ edit(const char *path, const char *name, const char *line)
 	return fault;
 }
 
-/* "pst_" and random bytes in base64url (RFC 4648, section 5), no padding. */
+/* Make a token (see TOKENS_TOKEN_LEN; RFC 4648, section 5) and its digest. */
 static bool
 make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 {
@@ -683,7 +683,7 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	unsigned char digest[TOKENS_DIGEST_LEN];
 	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
 	char expires[TIMESTAMP_LEN] = "", created[TIMESTAMP_LEN];
-	char made[TOKENS_TOKEN_LEN + 2]; /* with room for the padding */
+	char made[TOKENS_TOKEN_LEN + 2]; /* room for a padding byte, too */
 	enum fault fault;
 
 	if (!make_token(made, digest)) {

@@ -13,20 +13,20 @@
 #include "reader/reader.h"
 #include "store/engine.h"
 
-/* No commit and no check takes longer. */
+/* The deadline of a commit, a check, and each other short statement. */
 #define SESSION_TIMEOUT_MS 5000
 #define SESSION_REASON_MAX 512
 
 struct session {
 	PGconn *conn;
 	PGresult *rows; /* of the last statement if it was done, or NULL */
-	struct session *next; /* the owner's */
-	/* The limits of what is waited for. */
+	struct session *next; /* for a list of the owner's */
+	/* The limits of the current wait. */
 	int64_t deadline_ms;
-	uint64_t bytes_max; /* received in all */
-	bool warned;        /* the statement at hand got a warning */
-	/* Of the last statement that was not done: the error's code, "" if the
-	 * server gave none; and a line for people. */
+	uint64_t bytes_max; /* received by the connection in all */
+	bool warned;        /* the current statement got a warning */
+	/* Why the last statement was not done: the SQLSTATE, "" if the server
+	 * sent none; and a line for people. */
 	char sqlstate[6];
 	char reason[SESSION_REASON_MAX];
 	char standbys[128]; /* the setting synchronous_standby_names */
@@ -34,46 +34,43 @@ struct session {
 };
 
 enum session_result {
-	SESSION_DONE,    /* and committed */
-	SESSION_REFUSED, /* by an error before its commit: nothing was done */
-	SESSION_UNKNOWN  /* whether it was committed; close the session */
+	SESSION_DONE,    /* committed */
+	SESSION_REFUSED, /* by an error before the commit: nothing was done */
+	SESSION_UNKNOWN  /* committed or not: close the session */
 };
 
-/*
- * SQL or, with n > 0 texts as its parameters, the name of a prepared statement;
- * and the columns of its rows, in which no value is NULL.
- */
+/* No value in its rows is NULL. */
 struct statement {
-	const char *text;
-	int columns, n;
+	const char *text; /* SQL; the name of a prepared one if n > 0 */
+	int columns, n;   /* of a row; parameters */
 	const char *const *values;
 };
 
 /*
  * session_open(database, setup, fault, reason):
  * Connect, check the server and its tables, and run the statements of `setup`,
- * which end with one without a text.  Takes up to connect_timeout seconds for
- * each host, and what the resolver takes.  NULL: `fault` is FAULT_SETUP for
- * what an operator has to mend, FAULT_BUSY where the database is away, or
- * FAULT_MEMORY; `reason` is a line for people without the connection string,
- * and nothing is logged.
+ * an array that ends with a NULL text.  Takes up to connect_timeout seconds for
+ * each host, the time of the resolver, and SESSION_TIMEOUT_MS for each
+ * statement.  NULL on failure: `fault` is FAULT_SETUP if an operator has to
+ * act, FAULT_BUSY if the database is away, or FAULT_MEMORY; `reason` is a line
+ * for people, without the connection string; nothing is logged.
  *
  * session_close(session):
  * NULL is fine.
  *
  * session_is_alive(session):
- * Whether, as far as is known here, the server has not closed an idle session.
+ * Whether an idle session is still open, as far as the client knows.
  *
  * session_run(session, statement, deadline_ms):
- * Run a statement and wait for its commit until CLOCK_MONOTONIC is at
- * deadline_ms.  An answer of another form, or one that is too large, is
- * SESSION_UNKNOWN.
+ * Run a statement and wait for its commit until CLOCK_MONOTONIC reaches
+ * deadline_ms.  SESSION_UNKNOWN also if the answer is too large, or does not
+ * have the statement's columns.
  *
  * session_query(session, sql, columns, timeout_ms):
  * The same for SQL without parameters: FAULT_NONE; or FAULT_SETUP, FAULT_BUSY.
  *
  * session_is_code(session, begin):
- * Whether the last error's code begins so.
+ * Whether the last error's SQLSTATE begins with `begin`.
  */
 struct session *session_open(const char *database,
     const struct statement *setup, enum fault *fault,
@@ -87,11 +84,12 @@ enum fault session_query(
 bool session_is_code(const struct session *session, const char *begin);
 
 /*
- * SQL that needs the rights of a statement, changes nothing, and whose commit
- * waits as a plant's does: its message goes into the write-ahead log alone.  A
- * commit that waits keeps a session of our role, even after its client has
- * gone.  So it gives no row, and does not wait, if one of this process or
- * another one has been waiting for about SESSION_TIMEOUT_MS.
+ * A probe: SQL that needs the rights of `statement` and changes nothing, but
+ * whose commit waits for standbys as a plant's does: it writes a message into
+ * the write-ahead log, and into no table.  A commit that waits holds one of our
+ * role's sessions, even after its client has gone.  So the probe returns no
+ * row, and does not wait, if a session of the role, of any process, has been
+ * waiting for about SESSION_TIMEOUT_MS.
  */
 #define SESSION_PROBE(statement)                                           \
 	"WITH probe AS (" statement ")"                                    \
@@ -104,7 +102,7 @@ bool session_is_code(const struct session *session, const char *begin);
 	" AND coalesce(query_start, backend_start)"                        \
 	" < clock_timestamp() - interval '4.5 s')"
 
-/* What was logged last, and when. */
+/* The last reason that was logged, and when. */
 struct trouble {
 	char reason[SESSION_REASON_MAX];
 	int64_t logged_ms;
@@ -112,11 +110,12 @@ struct trouble {
 
 /*
  * trouble_is_new(trouble, reason):
- * Whether to log it: not the same for a minute, as it comes with each batch.
+ * Whether to log `reason`: the same one only once a minute, since it comes with
+ * each batch.
  */
 bool trouble_is_new(struct trouble *trouble, const char *reason);
 
-/* postgresql.c and query.c: the tables, all that the module exports. */
+/* postgresql.c and query.c: the tables of functions, the module's exports. */
 #define EXPORTED __attribute__((visibility("default")))
 extern const struct engine store_engine EXPORTED;
 extern const struct reader_engine reader_engine EXPORTED;

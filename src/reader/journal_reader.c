@@ -1,7 +1,7 @@
 /*
- * journal_reader: see its header, which has the happy path.  Failure modes:
- * damage ends it with its offset, also where only the index still covers what
- * is gone; a torn tail is reported and not read.
+ * journal_reader: see journal_reader.h, also for the happy path.  Failure
+ * modes: damage, or the loss of lines that the index covers, is logged with its
+ * offset and ends the reading; a torn tail is reported and not read.
  */
 #include "journal_reader.h"
 
@@ -22,7 +22,7 @@
 /* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
 #define CURSOR(uuid, n, crc) "journal " uuid " %" n " %" n " %" n " %" crc
 
-/* stat counts in these, whatever the file system's blocks are. */
+/* The unit of st_blocks, whatever the file system's block size is. */
 #define STAT_BLOCK_BYTES 512
 
 struct files {
@@ -46,7 +46,7 @@ open_journal(struct store_reader *reader)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-/* Go on from `at`.  The window from before may hold bytes that have changed. */
+/* Go on from `at`, with a new window: bytes in the old one may have changed. */
 static void
 move_to(struct store_reader *reader, const struct position *at)
 {
@@ -55,7 +55,7 @@ move_to(struct store_reader *reader, const struct position *at)
 	    &reader->replay, reader->journal.fd, reader->journal.seed, at);
 }
 
-/* Read again from `at`, or if it is all zero from the first line. */
+/* Read again from `at`; from the first line if `at` is all zero. */
 static void
 begin_at(struct store_reader *reader, const struct position *at)
 {
@@ -90,7 +90,7 @@ journal_reader_lock(struct store_reader *reader)
 	return FAULT_FAILED;
 }
 
-/* Under the lock: the end of the lines from `at` on, which are durable. */
+/* Under the lock: find the end of the durable lines, reading on from `at`. */
 static enum fault
 read_to_end(struct store_reader *reader, const struct position *at)
 {
@@ -116,7 +116,7 @@ read_to_end(struct store_reader *reader, const struct position *at)
 	if (fault == FAULT_NONE)
 		fault =
 		    journal_finish(journal, &rest, journal->durable, &tail_end);
-	/* Warn once of a torn tail: a follower comes here often. */
+	/* Warn once of each torn tail: a follower calls this often. */
 	if (fault == FAULT_NONE && tail_end > rest.at.end &&
 	    reader->torn != rest.at.end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
@@ -133,9 +133,9 @@ read_to_end(struct store_reader *reader, const struct position *at)
 }
 
 /*
- * Open the index and find the end of the durable lines: read on from the
- * index's end, even if the index cannot be used, or else from `from`, up to
- * which all is durable.
+ * Open the index and find the end of the durable lines.  Read on from the
+ * index's end, if it is known, even if the index cannot be used; else from
+ * `from`, up to which all lines are durable.
  */
 static enum fault
 find_end(struct store_reader *reader, const struct position *from)
@@ -152,7 +152,7 @@ find_end(struct store_reader *reader, const struct position *from)
 		fault = journal_find_durable(journal, &view->seen);
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* The disk may lack what no index covers. */
+	/* Lines that no index covers may be in the page cache alone. */
 	if (fault == FAULT_NONE &&
 	    (view->index == NULL ||
 		journal_has_text(journal, journal->durable)))
@@ -205,7 +205,7 @@ journal_reader_close(struct store_reader *reader)
 	free(reader);
 }
 
-/* Count the line; whether it is a plant that was asked for. */
+/* Count the line.  Return whether it is a plant that was asked for. */
 static bool
 count_line(struct store_reader *reader, const struct record *record)
 {
@@ -284,7 +284,7 @@ end_reading(struct store_reader *reader, char *where)
 	return reader->fault;
 }
 
-/* Whether the journal has the place, which was durable when it was read. */
+/* Check that the journal still has the durable line that ends at `at`. */
 static enum fault
 check_position(struct store_reader *reader, const struct position *at)
 {
@@ -336,20 +336,20 @@ write_cursor(struct store_reader *reader, bool before, char *cursor)
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }
 
-/* One byte shows that nothing was written: the room ahead is blank. */
+/* One blank byte shows that nothing was written: the room ahead is blank. */
 static enum fault
 read_on(struct store_reader *reader)
 {
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
 
-	/* What could not be read is tried again. */
+	/* Lines that could not be read are tried again. */
 	reader->fault = FAULT_NONE;
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;
 	enum fault fault = journal_reader_lock(reader);
-	/* It was replaced, as is logged. */
+	/* The name no longer leads to this file, which is logged. */
 	if (fault == FAULT_FAILED)
 		fault = FAULT_DAMAGED;
 	if (fault == FAULT_NONE) {
@@ -365,7 +365,7 @@ read_on(struct store_reader *reader)
 	return fault;
 }
 
-/* Collect the plants that the index does not have; all, without an index. */
+/* Collect the plants behind the index's end; without an index, all plants. */
 static enum fault
 begin_search(struct store_reader *reader)
 {
@@ -376,7 +376,7 @@ begin_search(struct store_reader *reader)
 	return fault;
 }
 
-/* An entry counts where the record holds the same; false if it does not. */
+/* True if the record found has this id, or none is found in a clean index. */
 static bool
 find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
@@ -392,7 +392,7 @@ find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 			    : journal_has_plant(&reader->journal, *offset, id);
 }
 
-/* `offset` is 0 where there is no such plant. */
+/* `offset` is 0 if there is no such plant. */
 static enum fault
 find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
@@ -455,7 +455,7 @@ check_journal(
 	return fault;
 }
 
-/* Add the files of the directory `name` that have this prefix. */
+/* Add the files of the directory `name` with this prefix to `files`. */
 static void
 count_files(int at, const char *name, const char *prefix, struct files *files)
 {

@@ -2,20 +2,20 @@
  * index: LMDB.  See index.h.
  *
  * One database.  A plant's key is the 8 bytes of its id, big-endian with the
- * sign bit turned, so that ids sort as numbers; its value is the offset of its
- * record.  The key of one byte 0 sorts below all of them: the state.
+ * sign bit inverted, so that ids sort as numbers; its value is the offset of
+ * its record.  The state's key is one byte 0, which sorts below all ids.
  *
  * The file `index/boot` has three lines; version 1.0.0 writes no third:
  *
- *	the id of the boot in which pages may be missing, or "clean"
+ *	"clean", or the id of the boot that has written pages without a sync
  *	the store's uuid
  *	"serve", or "once" if only single requests have written data.mdb; and
- *	its inode and time of birth, which no copy has
+ *	the inode and birth time of data.mdb, which differ in a copy
  *
- * A crash must not break the order of writes: the boot's id is durable before a
- * page is written, and "clean" is written when all pages are durable.  A long
- * lived process holds a lock on the file, which containers with another boot id
- * see as well.
+ * The order of writes makes a crash show: the boot's id is durable before a
+ * page is written, and "clean" is written after all pages are durable.  A
+ * long-lived process holds a lock on the file, which processes in containers
+ * see even if their boot id differs.
  */
 #include "store/index.h"
 
@@ -39,7 +39,7 @@
 #define STATE_VERSION 2
 #define BOOT_LEN 36
 #define BOOT_CLEAN "clean                               "
-/* index/boot: text without padding. */
+/* The text of `index/boot`, without padding. */
 struct mark {
 	char boot[BOOT_LEN], newline;
 	char uuid[RECORD_UUID_LEN], newline_too;
@@ -48,22 +48,22 @@ struct mark {
 };
 
 /*
- * Address space, not memory or disk.  The map grows with the file, and is
- * larger by two to three steps: one transaction enters at most some 40,000
- * plants, of which each may copy a page of 4 KiB.
+ * The map takes address space, not memory or disk.  It is two to three steps
+ * larger than the file and grows with it: one transaction enters at most some
+ * 40,000 plants, each of which may copy a page of 4 KiB.
  */
 #define MAP_STEP_BYTES ((size_t)128 << 20)
 
 /*
- * Entered in order by one transaction, whose pages LMDB keeps in memory until
- * the index is closed: 26 bytes a plant.
+ * One transaction appends this many pairs.  LMDB keeps its pages in memory
+ * until the index is closed: 26 bytes a plant.
  */
 #define COMMIT_PAIRS ((size_t)128 << 10)
 /* The index in use lacks at most the plants of one append. */
 #define BEHIND_PAIRS_MAX ((size_t)64 << 10)
 #define STEP_PAIRS ((size_t)16 << 10)
 
-/* Ids that stand twice: this many are logged, the others are counted. */
+/* Of the records that repeat an id this many are logged, all are counted. */
 #define TWINS_LOGGED 10
 
 /* A short write below this free space means a full disk. */
@@ -71,7 +71,7 @@ struct mark {
 
 struct state {
 	uint32_t version;
-	uint32_t clean; /* `boot` says so */
+	uint32_t clean; /* closed cleanly, and not written since */
 	struct position covered;
 };
 
@@ -81,9 +81,9 @@ struct index {
 	MDB_txn *txn;
 	enum index_use use;
 	struct journal *journal;
-	int lock;           /* of INDEX_SERVE: `index/boot`, locked; or -1 */
-	struct state state; /* as the running transaction has it */
-	char file[FILE_ID_LEN + 1]; /* data.mdb, as the mark names it */
+	int lock;           /* INDEX_SERVE: on `index/boot`, locked; or -1 */
+	struct state state; /* as of the last transaction */
+	char file[FILE_ID_LEN + 1]; /* file_identify of data.mdb */
 };
 
 static char state_name[1];
@@ -98,7 +98,7 @@ const struct index_words index_words[] = {
 	[INDEX_UNUSABLE] = { "unreadable", "damaged" },
 };
 
-/* The errno value that LMDB's or the system's error means; -1 for damage. */
+/* Return the errno value of an error of LMDB or the system; -1 for damage. */
 static int
 system_error(const struct index *index, int error)
 {
@@ -122,7 +122,7 @@ system_error(const struct index *index, int error)
 	return error < 0 || error == EINVAL ? -1 : error;
 }
 
-/* From now on, nobody who opens it uses it or what it has seen. */
+/* A process that opens the index from now on uses neither it nor its end. */
 static void
 disbelieve(int dir)
 {
@@ -138,10 +138,10 @@ index_damaged(struct index *index)
 
 	if (index->use == INDEX_READ)
 		return FAULT_DAMAGED;
-	/* The kernel may report a lost page to this process alone. */
+	/* First: the kernel may report a lost page to this process alone. */
 	if (current)
 		disbelieve(journal->dir);
-	/* Save its end before deleting it.  A higher end mark stays. */
+	/* Save the index's end before deleting it.  A higher end mark stays. */
 	if (end > 0 && journal_read_end(journal) == FAULT_NONE &&
 	    journal->durable == end)
 		journal_write_end(journal);
@@ -167,17 +167,17 @@ fail(struct index *index, int error)
 	return fault_report(index->journal->path, "cannot read its index");
 }
 
-/* What `index/boot` has; -1 if there is none. */
+/* Read `index/boot`.  Return 0; -1 if it is missing or not valid. */
 static int
 read_mark(int dir, struct mark *mark)
 {
 	memset(mark, 0, sizeof(*mark));
-	/* A crash may leave zeros, version 1.0.0 two lines. */
+	/* A crash may leave zeros; version 1.0.0 wrote two lines. */
 	(void)file_get(dir, BOOT_NAME, mark, sizeof(*mark));
 	return mark->newline == '\n' && mark->newline_too == '\n' ? 0 : -1;
 }
 
-/* Whether a long lived process has the index open. */
+/* Whether a long-lived process has the index open. */
 static bool
 is_served(int dir)
 {
@@ -191,7 +191,7 @@ is_served(int dir)
 	return served;
 }
 
-/* The id of this boot; unknown, it begins with a question mark. */
+/* The id of this boot; it begins with a question mark if it is unknown. */
 static const char *
 this_boot(void)
 {
@@ -230,8 +230,8 @@ is_whole(const struct index *index, const struct mark *mark)
 }
 
 /*
- * Whether the state in it can be read for the journal's end, though its pages
- * cannot be used: it was true once, even if a later page is missing.
+ * Whether the state shows how far the journal was durable, though the entries
+ * cannot be used: the state was true once, even if a later page is missing.
  */
 static bool
 has_seen(const struct index *index, const struct mark *mark)
@@ -240,7 +240,7 @@ has_seen(const struct index *index, const struct mark *mark)
 	       (*mark->use == '\0' || is_of_this_file(index, mark));
 }
 
-/* Write `index/boot`, durably.  0, or an errno value. */
+/* Write `index/boot`, durably.  Return 0, or an errno value. */
 static int
 write_mark(const struct index *index, const char *boot)
 {
@@ -253,7 +253,7 @@ write_mark(const struct index *index, const char *boot)
 
 	memcpy(mark.boot, boot, BOOT_LEN);
 	memcpy(mark.uuid, index->journal->uuid, RECORD_UUID_LEN);
-	/* A request that writes beside a service changes no `serve`. */
+	/* A request that writes beside a service keeps "serve". */
 	bool once = index->use == INDEX_ONCE && !is_served(index->journal->dir);
 	memcpy(mark.use, once ? "once  " : "serve ", 6);
 	memcpy(mark.file, index->file, FILE_ID_LEN);
@@ -265,7 +265,7 @@ write_mark(const struct index *index, const char *boot)
 	return error;
 }
 
-/* MDB_NOTFOUND also where another version has written it. */
+/* Read the state: MDB_NOTFOUND also if another version wrote it. */
 static int
 get_state(struct index *index)
 {
@@ -278,7 +278,7 @@ get_state(struct index *index)
 	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
 }
 
-/* Put index->state into the transaction and commit it; it ends in any case. */
+/* Commit the transaction with index->state; after an error it is aborted. */
 static int
 commit_state(struct index *index)
 {
@@ -323,12 +323,12 @@ new_index(struct journal *journal, enum index_use use)
 	index->journal = journal;
 	index->lock = -1;
 	index->use = use;
-	/* Read it now: the sandbox hides its file later. */
+	/* Read the id now: the sandbox hides its file later. */
 	(void)this_boot();
 	return index;
 }
 
-/* 0, or an error of LMDB's or the system's. */
+/* Return 0, or an error of LMDB or the system. */
 static int
 open_environment(struct index *index)
 {
@@ -362,7 +362,7 @@ open_environment(struct index *index)
 			  : mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
 }
 
-/* Open data.mdb, and read its state: 0, or LMDB's or the system's error. */
+/* Open data.mdb and read its state.  Return as open_environment. */
 static int
 open_state(struct index *index)
 {
@@ -375,7 +375,7 @@ open_state(struct index *index)
 	return error;
 }
 
-/* Show processes with another boot id, in containers, that it is served. */
+/* Show processes with another boot id (containers) that the index is served. */
 static void
 lock_mark(struct index *index)
 {
@@ -388,7 +388,7 @@ lock_mark(struct index *index)
 	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
-/* Put the index into `view`, or why it cannot be used. */
+/* Put the index into `view`, or the state in which it cannot be used. */
 static enum fault
 find_index(
     struct index *index, const struct mark *mark, struct index_view *view)
@@ -453,11 +453,11 @@ index_open(struct journal *journal, enum index_use use, struct index_view *view)
 	return find_index(index, &mark, view);
 }
 
-/* Make an empty data.mdb, and then its mark, durably.  0, or an errno value. */
+/* Make an empty data.mdb, then `index/boot`, durably.  0, or an errno value. */
 static int
 make_files(struct index *index)
 {
-	/* Old entries would count as the new index's. */
+	/* Old entries would be taken for the new index's. */
 	const int dir = index->journal->dir;
 	int error =
 	    unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT ? errno : 0;
@@ -465,7 +465,7 @@ make_files(struct index *index)
 	index_discard(dir);
 	if (error != 0)
 		return error;
-	/* This syncs the journal's name, too, which may be new. */
+	/* The fsync also makes the journal's name durable, which may be new. */
 	if ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
 	    fsync(dir) < 0)
 		return errno;
@@ -696,7 +696,7 @@ index_discard(int dir)
 	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */
 }
 
-/* `nth`: which of them it is, from 0. */
+/* `nth` counts the records that repeat an id, from 0. */
 static void
 log_twin(
     const char *name, size_t nth, int64_t id, uint64_t first, uint64_t offset)
@@ -727,8 +727,8 @@ index_twins(const struct pairs *pairs, const char *name)
 }
 
 /*
- * A pair that is behind all others.  Sorted ids go to the end of LMDB's tree:
- * no search, and full pages.  To enter 10 million plants takes 1.9 s.
+ * Append a pair whose id is above all others.  Sorted ids go to the end of
+ * LMDB's tree: no search, and full pages.  10 million plants take 1.9 s.
  */
 static enum fault
 append(struct index *index, struct pair pair)
@@ -741,7 +741,7 @@ append(struct index *index, struct pair pair)
 	return error == 0 ? FAULT_NONE : fail(index, error);
 }
 
-/* A pair of an index in use. */
+/* Insert a pair into an index in use. */
 static enum fault
 insert(struct index *index, const struct pair *pair, size_t *twins)
 {

@@ -1,7 +1,7 @@
 /*
- * config: the settings, read once from the environment and checked.  Their
- * names, defaults and bounds are one table in config.c.  The operator's command
- * first adds those of a file, which is where a machine has them.
+ * config: the settings, read once from the environment and checked.  config.c
+ * has one table of their names, defaults and bounds.  The operator's command
+ * first adds the settings of the machine's file to the environment.
  *
  * A variable that is set but empty counts as absent.
  */
@@ -19,16 +19,16 @@
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
 
-/* What stands between two origins. */
+/* Separators of origins. */
 #define CONFIG_SEPARATORS " ,"
 
 struct config {
-	const char *file;      /* that has some of them, or NULL */
-	const char *dir;       /* of the store */
+	const char *file;      /* the file that config_use_file read, or NULL */
+	const char *dir;       /* the store's directory */
 	const char *database;  /* NULL: none; it may hold a password */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
-	const char *origins;   /* between CONFIG_SEPARATORS; "" or NULL: none */
+	const char *origins;   /* a list; "" or NULL: none */
 	const char *metrics_path, *health_path; /* "" or NULL: none */
 	size_t body_bytes_max;
 	unsigned threads;     /* reactors */
@@ -39,30 +39,31 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config` from the environment.  Its strings belong to the environment
- * and stay as long as that is not changed.  Return FAULT_NONE; or FAULT_SETUP,
- * with the variable, its value and what is allowed logged, and `config` as it
- * was.  From the call on, the log has the form that the environment demands.
+ * Fill `config` from the environment, which owns its strings: they are valid
+ * until the environment changes.  Return FAULT_NONE; or FAULT_SETUP, log the
+ * variable, its value and what is allowed, and leave `config` unchanged.  From
+ * the call on, the log has the form that the settings demand.
  */
 enum fault config_read(struct config *config);
 
 /*
  * config_is_given(), config_warn_unknown():
- * Whether a setting is in the environment; log a warning for each name there
- * that begins with PLANT_STORE_ and is no setting.
+ * Return whether any setting is in the environment.  Log a warning for each
+ * variable that begins with PLANT_STORE_ and is no setting.
  *
  * config_use_file(only, named):
- * Add the settings of the machine's file to the environment, which keeps what
- * it has.  Where that names a store, or the caller does (`named`), the file
- * cannot name another; and one that cannot be read is none, so that ordinary
- * users can work on stores of their own.  Or use those of the file `only`.
+ * Add the settings of the machine's file, if it exists, to those of the
+ * environment, which keep their values.  If the environment or the caller
+ * (`named`) names a store, the file cannot name another, and may be unreadable,
+ * so that ordinary users can work on stores of their own.  If `only` is not
+ * NULL, use the settings of that file instead of all others.
  *
- * The file has a part of what systemd's EnvironmentFile= allows: lines
- * NAME=VALUE, blank ones, and such that begin with # or ;.  A setting's whole
- * VALUE may be in quotes, ' or "; else it has none, nor a backslash.  Unknown
- * names are warned of.  FAULT_SETUP, logged, if there is another line, or if
- * root cannot trust it; or why it cannot be read.  CONFIG_FILE_VARIABLE names
- * another file: for tests, and for a second service of a machine.
+ * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
+ * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a
+ * whole, by ' or ", and has no other quote and no backslash.  Unknown names are
+ * warned of.  FAULT_SETUP, logged, for any other line, or if root cannot trust
+ * the file; or why it cannot be read.  CONFIG_FILE_VARIABLE names another file:
+ * for tests, and for a second service on a machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"
@@ -72,8 +73,8 @@ enum fault config_use_file(const char *only, bool named);
 
 /*
  * config_print_help(out):
- * Print each setting with its default, its meaning and what is allowed.  Errors
- * are left in `out` for ferror.
+ * Print each setting with its default, its meaning and what is allowed.  The
+ * caller checks ferror(out).
  */
 void config_print_help(FILE *out);
 

@@ -1,6 +1,6 @@
 /*
- * tokens: the bearer tokens that are known, from the token file, and changes of
- * that file.  The only module that uses the crypto library.
+ * tokens: the bearer tokens of the token file, and edits of that file.  The
+ * only module that uses the crypto library.
  *
  * The file has one line for each token,
  *
@@ -12,10 +12,10 @@
  * that begin with '#' are allowed.  A file without a token is valid: nobody has
  * access then.
  *
- * The file and the directory in its path must belong to root or to the
- * service's user, and so must the directory that a link leads to.  Others must
- * not have access to the file nor be able to write to the directories.  Where
- * the group can write to one of them, the file is used with a warning.
+ * The file and its directory must belong to root or to the service's user; if
+ * the file is a symbolic link, so must the directory of its target.  Others
+ * must have no access to the file, and no right to write to the directories.
+ * If the group can write to one of these, the file is used with a warning.
  *
  * One set serves all threads of a process, except where a function says
  * otherwise.
@@ -38,7 +38,7 @@
 #define TOKENS_DIGEST_LEN 32
 /* "pst_" and 32 random bytes as base64url without padding */
 #define TOKENS_TOKEN_LEN 47
-/* Any owner of file and directory is accepted. */
+/* A `user` that accepts any owner of the file and its directory. */
 #define TOKENS_ANY_USER ((uid_t)-1)
 
 struct token {
@@ -47,25 +47,25 @@ struct token {
 	bool expires;
 	int64_t expires_ms; /* since 1970, if `expires` */
 	char created[25];   /* from a comment "created TIME"; "" if none */
-	size_t line;        /* in the file, from 1 */
+	size_t line;        /* its number in the file, from 1 */
 };
 
 struct tokens; /* a set */
 
 /*
  * tokens_open(path, user, fault):
- * Read the file at `path`, which must stay, for a service that runs as `user`
- * or TOKENS_ANY_USER.  Return the set; or NULL, with a line logged that names
- * the file, the line in it and the remedy, and in `fault` FAULT_SETUP if the
- * file is missing, has wrong rights or is malformed, or why it cannot be read.
+ * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  The
+ * string `path` must outlive the set.  Return the set; or NULL and log the
+ * file, the line in it and the remedy.  `fault` is then FAULT_SETUP if the file
+ * is missing or malformed or has wrong rights; else why it cannot be read.
  *
  * tokens_close(tokens):
  * Free the set, which no thread may use any longer.  NULL is fine.
  *
  * tokens_warning(tokens):
- * The logged line about a fault with which the file is used nevertheless, until
- * the next refresh: it has no token, or its group or its directory's can write
- * to it.  NULL if there is none.
+ * The warning that the last read of the file logged: it has no token, or a
+ * group can write to it or its directory; after a refresh also an error.  NULL
+ * if there is none.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);
@@ -73,10 +73,10 @@ const char *tokens_warning(const struct tokens *tokens);
 
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
- * Read the file again if it has changed (inode, change time).  A recheck does
- * so at once, a refresh at most once a second, by `now_ms` of a clock that does
- * not go back.  A file that is missing or has no token leaves no token valid.
- * One that tokens_open would refuse leaves the set as it was.  Each change is
+ * Read the file again if its inode or change time is another: tokens_recheck at
+ * once, tokens_refresh at most once a second, by `now_ms` of a monotonic clock.
+ * If the file is missing or has no token, no token is valid.  Any other file
+ * that tokens_open would refuse leaves the set as it was.  Each change is
  * logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
@@ -85,11 +85,11 @@ const char *tokens_warning(const struct tokens *tokens);
  * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
  *
  * tokens_valid(tokens, now_ms, expires_ms):
- * Whether a token is valid now; `expires_ms` is when the first of those that
- * are valid expires, or 0.
+ * Return whether any token is valid.  `expires_ms` is the earliest expiry among
+ * the valid ones, or 0.  Both times are since 1970.
  *
  * tokens_list(tokens, count):
- * The entries, in the file's order.  Not while another thread refreshes.
+ * The tokens in the file's order, valid until any thread refreshes the set.
  */
 void tokens_refresh(struct tokens *tokens, int64_t now_ms);
 void tokens_recheck(struct tokens *tokens);
@@ -101,18 +101,21 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 
 /*
  * tokens_is_name(text):
- * Whether it has the form of a token's name.
+ * Return whether `text` has the form of a token's name.
  *
- * tokens_add(path, name, expires_ms, token), tokens_revoke(path, name):
- * Make a random token, put it with a NUL into `token`, and add its line to the
- * file at `path`, which is made with mode 0600 if it is missing; or remove the
- * line of `name`, which has the form of one.  `expires_ms` NULL: never.
+ * tokens_add(path, name, expires_ms, token):
+ * Make a random token, write it with a NUL into `token`, and add its line to
+ * the file, created with mode 0600 if missing.  `expires_ms` NULL: never.
  *
- * Both accept any owner.  They replace the file in one step that survives a
- * power cut, keep every other line, the mode and the owner, and exclude each
- * other through a lock of the directory.  Return FAULT_NONE; or the fault,
- * logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if there is
- * no directory.  The file is unchanged then, unless the log reports otherwise.
+ * tokens_revoke(path, name):
+ * Remove the token's line.
+ *
+ * Both need a `name` of valid form, and accept any owner.  They replace the
+ * file in one step that survives a power cut, keep its other lines, mode and
+ * owner, and exclude each other by a directory lock.  Return FAULT_NONE; or the
+ * fault, logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if
+ * the directory is missing.  The file is then unchanged, unless the log reports
+ * otherwise.
  */
 bool tokens_is_name(const char *text);
 enum fault tokens_add(const char *path, const char *name,

@@ -1,6 +1,6 @@
 /*
- * command: see command.h.  The state below is the process's: it has one
- * terminal and one set of signal handlers.
+ * command: see command.h.  The state is static: a process has one terminal and
+ * one set of signal handlers.
  */
 #include "command.h"
 
@@ -20,7 +20,7 @@
 
 #define GO_ON (-1)
 
-/* Between two reports of progress, on a terminal and in a file. */
+/* The time between two reports of progress, on a terminal and in a file. */
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
@@ -71,8 +71,8 @@ print_usage(const struct command *command)
 }
 
 /*
- * Where getopt has to stop: at the first word such as "-5", an option to it,
- * unless that is the value of --dir or stands behind "--".
+ * The index at which getopt has to stop: at the first word such as "-5", which
+ * it would read as an option, unless that word follows --dir or "--".
  */
 static int
 end_of_options(int argc, char **argv)
@@ -84,7 +84,7 @@ end_of_options(int argc, char **argv)
 	return argc;
 }
 
-/* Read options and operands.  GO_ON, or the status to end with. */
+/* Read options and operands.  GO_ON, or the exit status. */
 static int
 read_arguments(struct call *call, int argc, char **argv)
 {
@@ -124,8 +124,8 @@ read_arguments(struct call *call, int argc, char **argv)
 }
 
 /*
- * Read the settings of the machine, and find the store's directory: that of
- * --dir, of what stands for it, or of the settings.
+ * Read the settings of the machine, and find the store's directory: by --dir,
+ * by the option or operand that is its alias, or in the settings.
  */
 static int
 read_dir(struct call *call)
@@ -159,7 +159,7 @@ read_dir(struct call *call)
 	return EX_USAGE;
 }
 
-/* Check --by, --format and --full.  GO_ON, or the status to end with. */
+/* Check --by, --format and --full.  GO_ON, or the exit status. */
 static int
 read_values(struct call *call)
 {
@@ -239,7 +239,7 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 	if (total > done && left_s > 0 && left_s < 1e5)
 		snprintf(left, sizeof(left), "  %d:%02d left", (int)left_s / 60,
 		    (int)left_s % 60);
-	/* One write, whose failure changes nothing. */
+	/* One write; a failure is ignored. */
 	dprintf(STDERR_FILENO, "%s%s %s  %.1f MB/s%s%s",
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, share,
 	    rate / 1e6, left, progress.terminal ? "\033[K" : "\n");
@@ -272,7 +272,7 @@ step(void *context, uint64_t done, uint64_t total)
 
 static const struct watch watch = { .step = step };
 
-/* Change the action of the signals, except where a nohup ignores them. */
+/* Set the handler of each signal that is not ignored, as under nohup. */
 static void
 set_stop_signals(void (*handler)(int))
 {
@@ -295,7 +295,7 @@ command_watch(const struct call *call, const char *what)
 	progress.what = what;
 	progress.at_end = call->command->at_end;
 	progress.terminal = isatty(STDERR_FILENO);
-	/* Short work shows no progress, nor does work without an end. */
+	/* --follow has no end.  Short work is shown by --progress alone. */
 	bool shown = call->values['q'] == NULL && call->values['w'] == NULL;
 	if (shown && call->values['p'] != NULL)
 		progress.next_ms = 1;
@@ -314,7 +314,7 @@ command_clear_line(void)
 void
 command_unwatch(void)
 {
-	/* After a signal, a second one must not stop the cleaning up. */
+	/* After a signal, a second one must not stop the cleanup. */
 	if (stopped_by == 0)
 		set_stop_signals(SIG_DFL);
 	command_clear_line();

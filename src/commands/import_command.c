@@ -1,15 +1,13 @@
 /*
- * import_command: plants from JSON lines or CSV into the store, with the checks
- * of the interface.  Constant memory.
+ * import_command: stores the plants of JSON lines or CSV, with the checks of
+ * the interface.  Memory use is constant.
  *
  * Lines are read into a batch until it is as large as one write to the journal,
- * the batch is committed, and so on to the end of the input.  After an import
- * that ended early it is safe to import again: an id makes a plant's creation
- * repeatable.
+ * the batch is committed, and so on to the end of the input.  An import that
+ * ended early can be repeated: a plant's id makes its creation idempotent.
  *
- * A line that is longer than a plant may be is read to its end and not kept.  A
- * record of CSV becomes the JSON that a client would have sent, so there is one
- * set of checks.
+ * A line longer than the largest plant is skipped to its end.  A CSV record
+ * becomes the JSON that a client would have sent: there is one set of checks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -50,29 +48,29 @@ static const char usage[] =
     "  --keep-going     report such lines and go on\n";
 
 /*
- * One append to the journal takes 4 MiB: a larger batch would be several
- * appends, each with its own sync.  Ids in no order change a page of the index
- * each, held in memory until the commit: 5,000 plants are some 25 MiB.
+ * One append to the journal takes at most 4 MiB: a larger batch would need
+ * several, each with its own sync.  Each unordered id dirties a page of the
+ * index, held in memory until the commit: 5,000 plants are some 25 MiB.
  */
 #define BATCH_BYTES ((size_t)4 << 20)
 #define BATCH_PLANTS 5000
-/* What is read at once: much more than a line, and little memory. */
+/* The size of one read: much longer than a line, and little memory. */
 #define READ_BYTES ((size_t)1 << 20)
-/* How soon a wait for input notices that it is to stop. */
+/* How soon a wait for input notices a signal. */
 #define WAIT_MS 100
-/* CR and LF */
+/* CR LF */
 #define BREAK_MAX 2
 #define BOM "\xef\xbb\xbf"
-/* There is a NUL behind the line. */
+/* `text` ends in a NUL. */
 #define BEGINS(text, with) (strncmp(text, with, strlen(with)) == 0)
 enum { ID, NAME, TAG, COLUMNS_MAX };
 static const char *const members[] = { "id", "name", "tag" };
 #define LINE_BYTES_MAX (CONFIG_BODY_BYTES_MAX + COMMAND_FULL_AROUND + BREAK_MAX)
-/* A record as JSON: a character is six bytes at most, as \u001f is. */
+/* A CSV record as JSON: a byte becomes at most six, such as \u001f. */
 #define JSON_BYTES_MAX \
 	(6 * LINE_BYTES_MAX + sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
 
-/* By which token a plant was stored first, and when; "" for now. */
+/* The name of a plant's token, and the time of its storing; "": now. */
 struct stamp {
 	char by[RECORD_BY_MAX + 1], at[TIMESTAMP_LEN + 1];
 };
@@ -81,7 +79,7 @@ static struct {
 	bool keep_going, full;
 	struct store *store;
 	uint64_t results[STORE_FAILED + 1], refused; /* lines */
-	int status; /* EX_OK, or why it is over, and the batch with it */
+	int status; /* EX_OK, or why the import has ended early */
 
 	const char *name; /* of the file, in messages */
 	uint64_t lines;   /* read so far */
@@ -90,23 +88,23 @@ static struct {
 	size_t bytes_max; /* of a plant, as JSON */
 	size_t line_max;  /* of a line, with its break */
 	int fd;
-	bool ended;                 /* no more can be read */
-	uint64_t done, total;       /* bytes; 0 if that is not known */
-	size_t at, end;             /* between them `buf` is not used yet */
-	size_t columns;             /* of the CSV's header; in it, 0 */
-	size_t column[COLUMNS_MAX]; /* where it has each; `columns`: not */
+	bool ended;                 /* the end of the input was reached */
+	uint64_t done, total;       /* bytes; a total of 0: unknown */
+	size_t at, end;             /* the unread part of `buf` */
+	size_t columns;             /* in the CSV header; before it, 0 */
+	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
 	char buf[READ_BYTES];
 
 	/* The line at hand, or the record of CSV. */
 	uint64_t line; /* its number */
 	struct stamp stamp;
 	size_t len;                    /* with its break */
-	char text[LINE_BYTES_MAX + 1]; /* no more than line_max, and a NUL */
-	char json[JSON_BYTES_MAX];     /* a record as JSON */
+	char text[LINE_BYTES_MAX + 1]; /* up to line_max, and a NUL */
+	char json[JSON_BYTES_MAX];     /* a CSV record as JSON */
 
 	/* The batch. */
 	size_t n;
-	size_t bytes; /* of the journal, at most */
+	size_t bytes; /* an upper bound of its size in the journal */
 	struct entry {
 		struct plant plant;
 		struct stamp stamp;
@@ -124,7 +122,7 @@ commit_batch(void)
 	import.n = import.bytes = 0;
 	if (n == 0)
 		return;
-	/* Where the store fails, a plant's result says so, too. */
+	/* The plants' results report a failure of the store, too. */
 	(void)store_commit(import.store, import.items, n);
 	store_finish(import.store);
 	for (size_t i = 0; i < n; i++) {
@@ -149,7 +147,7 @@ commit_batch(void)
 	}
 }
 
-/* Nothing more can be read; what was is stored. */
+/* End the import: store the batch, and keep the first failure. */
 static void
 end_input(int status)
 {
@@ -194,7 +192,7 @@ refuse_error(struct response_error error)
 		: "");
 }
 
-/* What a line of a file that was not meant for import is, or NULL. */
+/* Name another format that a line has, and the remedy; NULL: none. */
 static const char *
 find_mistake(const char *text, size_t len)
 {
@@ -210,7 +208,7 @@ find_mistake(const char *text, size_t len)
 	return NULL;
 }
 
-/* The plant of a JSON text, which is a line or was made of a record. */
+/* Add the plant of a JSON text: a line, or one made from a CSV record. */
 static void
 read_plant(const char *text, size_t len)
 {
@@ -236,7 +234,7 @@ read_plant(const char *text, size_t len)
 		refuse("%s", mistake);
 	else {
 		failure = api_plant_failure(fault, &error);
-		/* An offset into what was made here would mean nothing. */
+		/* The user has not seen this JSON: an offset means nothing. */
 		if (made)
 			failure.reason = NULL;
 		refuse_error(failure);
@@ -262,7 +260,7 @@ read_full(char *text, size_t len)
 		refuse("%s", "not a line of export --full");
 }
 
-/* An integer as JSON has it, so that it cannot be anything else there. */
+/* Whether the field is an integer of JSON, where it stands unquoted. */
 static bool
 is_integer(const struct csv_field *field)
 {
@@ -270,7 +268,7 @@ is_integer(const struct csv_field *field)
 	size_t sign = field->len > 0 && text[0] == '-';
 	size_t digits = field->len - sign;
 
-	/* There is a NUL behind the line, if not earlier. */
+	/* strspn stops at the NUL behind the line, if not earlier. */
 	return digits > 0 && (text[sign] != '0' || digits == 1) &&
 	       strspn(text + sign, "0123456789") >= digits;
 }
@@ -282,8 +280,8 @@ is_absent(const struct csv_field *field)
 }
 
 /*
- * Make a record the JSON of its plant, and read that.  A missing or wrong field
- * is so in the JSON, too; an id that is no integer is a string there.
+ * Convert a CSV record to JSON, and read that.  A missing or wrong field stays
+ * missing or wrong; an id that is no integer becomes a string.
  */
 static void
 read_record(const struct csv_field *fields)
@@ -307,7 +305,7 @@ read_record(const struct csv_field *fields)
 	read_plant(import.json, (size_t)(to - import.json));
 }
 
-/* Read more.  False at the end, and where a fault or a signal ends it. */
+/* Read more input.  False at its end, or if a fault or a signal ends it. */
 static bool
 fill(void)
 {
@@ -319,7 +317,7 @@ fill(void)
 			end_input(128 + command_interrupted());
 			return false;
 		}
-		/* A read that waits could miss a signal just before it. */
+		/* A blocking read could miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
 		n = read(import.fd, import.buf, sizeof(import.buf));
@@ -337,8 +335,9 @@ fill(void)
 }
 
 /*
- * Read a line, or a record, which goes on behind a break in quotes.  A record
- * that is wrong ends with the line where it is wrong.  Whether there is one.
+ * Read a line or a CSV record, which may have line breaks in quotes.  An
+ * invalid record ends with the line of its error.  False: the input or import
+ * has ended.
  */
 static bool
 read_line(void)
@@ -418,7 +417,7 @@ read_csv(void)
 	    csv_record_split(import.text + mark, import.len - mark, fields, &n);
 
 	if (wrong == NULL && n == 1 && is_absent(&fields[0]))
-		return; /* it is blank */
+		return; /* a blank line */
 	if (first)
 		read_header(fields, wrong == NULL ? n : 0);
 	else if (wrong != NULL || n < import.columns)
@@ -434,12 +433,11 @@ wrong_lines(void)
 	return import.refused + import.results[STORE_CONFLICT];
 }
 
-/* Store the plants up to the end of the input, or to what ends it earlier. */
 static void
 store_lines(void)
 {
 	if (import.format == FORMAT_NONE)
-		/* An array is no JSON lines, which is reported then. */
+		/* An array is no JSON lines: find_mistake reports it. */
 		import.format =
 		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
 			? FORMAT_JSON_LINES
@@ -488,11 +486,11 @@ open_and_store(const struct call *call)
 	struct call quiet = *call;
 	enum fault fault;
 
-	/* Its line would overwrite what is being typed. */
+	/* The progress line would overwrite what is being typed. */
 	if (isatty(import.fd))
 		quiet.values['q'] = "";
 	options.long_lived = true;
-	/* Opening may have to read on in the journal, or build the index. */
+	/* Opening may have to replay the journal, or build the index. */
 	command_watch(call, "index");
 	import.store = store_open(&options, &fault);
 	command_unwatch();

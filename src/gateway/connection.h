@@ -19,16 +19,16 @@
 
 struct connection {
 	int fd;
-	int spool;             /* of a request; -1: none */
-	unsigned char *answer; /* the rest of one, still to be sent; or NULL */
+	int spool;             /* the memory file; -1: none */
+	unsigned char *answer; /* the unsent rest of an answer, or NULL */
 	size_t answer_len;
-	uint32_t events; /* for which the reactor's epoll watches it; 0: none */
+	uint32_t events; /* watched by the reactor's epoll; 0: none */
 	bool begun;      /* bytes of a request have arrived */
-	bool ended;      /* nothing more will arrive, or be waited for */
+	bool ended;      /* the peer has finished, or its deadline passed */
 	bool busy;       /* its plant waits for the commit */
 	bool last;       /* close it after the answer: the web server does not
-			    keep it, has hung up, or has sent bytes behind the
-			    request, which libfcgi may have read */
+			    keep it or has hung up, or libfcgi may have read
+			    bytes behind the request */
 	size_t spooled;
 	struct fcgi_frame frame; /* of the bytes received or peeked at */
 	int64_t deadline_ms;
@@ -44,7 +44,7 @@ struct connection_list {
 
 enum connection_status {
 	CONNECTION_READY,   /* the request has arrived, or the answer is sent */
-	CONNECTION_WAITING, /* for more of the request, or for room to send */
+	CONNECTION_WAITING, /* the request is incomplete, or the socket full */
 	CONNECTION_GONE     /* closed, broken or malformed: free it */
 };
 
@@ -54,8 +54,8 @@ enum connection_status {
  * NULL without memory, and `fd` is closed.
  *
  * connection_place(connection, list, now_ms):
- * Move it to the end of `list`, with a new deadline; with NULL, out of its
- * list.
+ * Move the connection to the end of `list`, with a new deadline; with NULL,
+ * only remove it from its list.
  */
 struct connection *connection_new(int fd);
 void connection_place(struct connection *connection,
@@ -63,22 +63,22 @@ void connection_place(struct connection *connection,
 
 /*
  * connection_receive(connection, buf, size, spool_max):
- * Whether the request has arrived whole.  All that has arrived was examined;
- * `buf` is scratch.  A spool keeps at most `spool_max` bytes and twice the
- * parameters' length; the rest of the request is discarded.
+ * Examine all bytes that have arrived: CONNECTION_READY if the request is
+ * whole.  `buf` is scratch.  A spool holds at most `spool_max` bytes plus twice
+ * the length of the parameters; the rest of the request is discarded.
  */
 enum connection_status connection_receive(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
 
 /*
  * connection_send(connection, buf, len):
- * Send an answer, or go on with the rest of one.  On CONNECTION_WAITING the
- * unsent rest is in connection->answer, for the next call; without memory for
- * it the result is CONNECTION_GONE.
+ * Send an answer, or the rest of one.  On CONNECTION_WAITING the unsent rest is
+ * in connection->answer, for the next call; CONNECTION_GONE if there is no
+ * memory for it.
  *
  * connection_renew(connection), connection_free(connection):
- * Forget a request that has been read, and close its spool; close both
- * descriptors, take it out of its list and free it.
+ * Forget the request that was read, and close its spool.  Close the socket and
+ * the spool, leave the list, and free the connection.
  */
 enum connection_status connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);

@@ -6,7 +6,7 @@
 int
 fastcgi_init(void)
 {
-	/* When the library closes a bad peer, it must not wait for it. */
+	/* The library must not wait for a bad peer when it closes it. */
 	setenv("LIBFCGI_OS_CLOSE_POLL_TIMEOUT", "0", 1);
 	return FCGX_Init() == 0 ? 0 : -1;
 }
@@ -18,12 +18,12 @@ fastcgi_begin(struct fastcgi *fastcgi, int fd)
 
 	FCGX_InitRequest(request, -1, 0);
 	request->ipcFd = fd;
-	/* Without these, the library would first close the descriptor. */
+	/* Otherwise the library closes the descriptor before it reads. */
 	request->keepConnection = 1;
 	FCGX_Detach(request);
 	if (FCGX_Accept_r(request) < 0)
 		return NULL;
-	/* The library accepts a head that breaks off between two pairs. */
+	/* The library accepts parameters that end early between two pairs. */
 	if (FCGX_GetError(request->in) != 0) {
 		FCGX_Free(request, 1);
 		return NULL;

@@ -2,12 +2,12 @@
  * reactor: see reactor.h.
  *
  * Happy path of a round: accept new connections, receive on every connection
- * with news, read the requests that have arrived whole, answer those that are
+ * with events, read the requests that have arrived whole, answer those that are
  * refused, store the plants of the others with one commit, answer them, and
  * keep or close each connection as its web server wishes.
  *
  * Failure modes: a peer that is late or has gone is closed.  Without memory or
- * descriptors for new connections the listener rests for a moment.  If the
+ * descriptors for new connections the listener pauses for a moment.  If the
  * store fails, the process ends after the answers of the round.
  */
 #include "reactor.h"
@@ -30,21 +30,19 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 
-/* From the connection, or the first byte, to the last byte of a request. */
+/* To receive a request, from connection or first byte; to send the answer. */
 #define REQUEST_TIMEOUT_MS 10000
 /* Between two requests of a kept connection. */
 #define KEPT_TIMEOUT_MS 300000
 /* From SIGTERM on, for requests that have begun to arrive. */
 #define DRAIN_TIMEOUT_MS 1000
-/* After so long without a plant, the store is idle. */
+/* The store is idle after this time without a plant. */
 #define IDLE_MS 1000
-/*
- * The listener rests for REST_MS after an error.  A reactor warns once in
- * WARNING_INTERVAL_MS.
- */
+/* The listener's pause after an error. */
 #define REST_MS 50
+/* The shortest time between two warnings of a reactor. */
 #define WARNING_INTERVAL_MS 60000
-/* The coarse clock lags behind by this at most. */
+/* The coarse clock lags by at most this. */
 #define TICK_MS 4
 
 /* Events of one wait, and connections accepted at once. */
@@ -55,21 +53,21 @@
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 
 /*
- * Tuning.  The figures are of paired runs on two CPUs, with and without it.
+ * Tuning.  The gains in requests are of paired runs, on and off, on two CPUs.
  *
  * PROMPT_US: a single client sends its next plant as soon as it has the answer,
- * and waking a CPU takes about as long as the web server's part.  If a round of
- * one plant follows another one within this time, the reactor polls for as long
- * before it sleeps: 10 to 28 % more requests at one connection.
+ * and waking a CPU takes about as long as the web server's part.  After two
+ * rounds of one plant within this time, the reactor polls for as long before it
+ * sleeps: 10 to 28 % more at one connection.
  *
- * YIELD_MAX: a reactor that has several plants, and at most this many, yields
- * the CPU to the web server, which is about to send more, before it gathers
- * them: 3 to 17 % at 64 connections behind lighttpd.  With more plants, and
- * syncs of 5 ms, yielding cost 7 to 13 % at 256.
+ * YIELD_MAX: a reactor that has 2 to YIELD_MAX plants yields the CPU before it
+ * gathers more, which the web server is about to send: 3 to 17 % more at 64
+ * connections behind lighttpd.  With more plants and syncs of 5 ms, yielding
+ * cost 7 to 13 % at 256 connections.
  *
  * ANSWER_FIRST_MAX: a batch of at most this many plants is answered before the
- * index is written: 13 % at one connection behind nginx, 9 % at 16.  A larger
- * one would keep the store's lock for too long: it cost up to 10 % at 64.
+ * index is written: 13 % more at one connection behind nginx, 9 % at 16.  A
+ * larger batch would hold the store's lock too long: up to 10 % less at 64.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
@@ -112,7 +110,7 @@ read_clock(struct reactor *r)
 	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 }
 
-/* End the process, but send the answers of this round. */
+/* Stop the process after the answers of this round. */
 static void
 fail(struct reactor *r, int status)
 {
@@ -131,7 +129,7 @@ warn(struct reactor *r, const char *what)
 	    errno == EMFILE ? "; raise the limit of open files" : "");
 }
 
-/* Have `fd` watched for these events, also if it is watched for others. */
+/* Watch `fd` for these events, and no longer for others. */
 static int
 watch(struct reactor *r, int fd, uint32_t events, void *mark)
 {
@@ -239,7 +237,7 @@ read_request(struct reactor *r, struct pending *p)
 	size_t len = fastcgi_read_body(&r->fastcgi, r->body,
 	    (int)r->api.config->body_bytes_max + 1, &p->call.whole);
 	p->id = fastcgi_end(&r->fastcgi, &keep);
-	/* If spooled, the socket has been read to the request's end. */
+	/* A broken body can leave bytes in the socket, unless spooled. */
 	if (!keep || (!p->call.whole && c->spool < 0))
 		c->last = true;
 	connection_renew(c);
@@ -291,7 +289,7 @@ receive(struct reactor *r, struct connection *c)
 	connection_free(c);
 }
 
-/* Pause after an error, which would only come again at once. */
+/* Pause after an error: another try would fail at once. */
 static void
 rest(struct reactor *r)
 {
@@ -410,7 +408,7 @@ begin_drain(struct reactor *r)
 	r->listen_at_ms = NEVER;
 	for (c = r->kept.first; c != NULL; c = next) {
 		next = c->next;
-		/* A request that has begun to arrive is answered. */
+		/* A request that has begun to arrive moves to `waiting`. */
 		receive(r, c);
 	}
 	free_list(&r->kept);
@@ -471,7 +469,7 @@ answer_all(struct reactor *r)
 {
 	size_t n = r->npending;
 
-	/* However long the commit took, a deadline counts from now. */
+	/* The time of the commit does not count against deadlines. */
 	read_clock(r);
 	r->npending = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -480,7 +478,6 @@ answer_all(struct reactor *r)
 	}
 }
 
-/* One commit for all plants that wait, and their answers. */
 static void
 commit(struct reactor *r)
 {
@@ -593,7 +590,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->framed = malloc(fcgi_frame_answer_len(API_ANSWER_MAX(config)));
 	r->body = malloc(API_ANSWER_MAX(config));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
-	/* Edge-triggered, so it is reported once. */
+	/* `stop` is edge-triggered, so that it is reported once. */
 	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||
 	    r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
 	    start_thread(r) < 0) {

@@ -2,10 +2,10 @@
  * sandbox: what the long-lived process gives up before it serves.
  *
  * sandbox_enter(config):
- * From now on this thread, and those that it starts, have no capabilities, and
- * only the files and system calls of SANDBOX in plant-store.fcgi(8).  What the
- * kernel does not have is logged, and the rest holds.  If config->sandbox is
- * false, this only logs a warning.  Call with descriptors to spare.
+ * Drop all capabilities of this thread and of those that it starts later, and
+ * restrict them to the files and calls of SANDBOX in plant-store.fcgi(8).  Log
+ * and skip a restriction that the kernel does not support.  If config->sandbox
+ * is false, only log a warning.  Needs free descriptors.
  */
 #ifndef SANDBOX_H
 #define SANDBOX_H

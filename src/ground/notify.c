@@ -29,7 +29,7 @@ notify_supervisor(const char *state)
 			address.sun_path[0] = '\0';
 		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	}
-	/* The length is that of an abstract name, without a NUL. */
+	/* An abstract name ends with the address: no NUL is counted. */
 	if (fd < 0 ||
 	    sendto(fd, state, strlen(state), MSG_NOSIGNAL,
 		(const struct sockaddr *)&address,

@@ -1,6 +1,6 @@
 /*
- * response: heads and Error bodies, printed into the caller's buffer.  The
- * numbers and messages are the table's (errors), the body of a 200 is plant's.
+ * response: prints heads and Error bodies into the caller's buffer.  Numbers
+ * and messages come from the table in errors, the body of a 200 from plant.
  */
 #include "http/response.h"
 
@@ -11,7 +11,7 @@
 
 #include "pure/json_string.h"
 
-/* Print into `buf`; return the length.  Each text is from a table of ours. */
+/* Print into `buf`; return the length.  Each text has a bounded length. */
 __attribute__((format(printf, 3, 4))) static size_t
 print(char *buf, size_t size, const char *format, ...)
 {
@@ -77,12 +77,12 @@ response_message(const struct response_error *error, char *buf, size_t size)
 		    error->reason);
 }
 
-/* The first lines of every answer. */
+/* Print the first lines, which every answer has. */
 static size_t
 begin(const struct response_head *head, int status,
     char buf[static RESPONSE_HEAD_MAX])
 {
-	/* For every request, so without printf. */
+	/* Every request comes here: printf would cost time. */
 	char *at = stpcpy(buf, "Status: ");
 	at = stpcpy(at, find_status(status)->text);
 	at = stpcpy(at, "\r\nX-Request-Id: ");
@@ -123,7 +123,7 @@ response_preflight(
 {
 	size_t len = begin(head, 204, buf);
 
-	/* Two hours: browsers keep it no longer. */
+	/* Two hours: Chromium keeps a preflight no longer. */
 	return len + print(buf + len, RESPONSE_HEAD_MAX - len,
 			 "Access-Control-Allow-Methods: POST\r\n"
 			 "Access-Control-Allow-Headers: "

@@ -1,6 +1,6 @@
 /*
- * A NewPlant's text into a plant.  json_scan decides what is JSON and where the
- * members are; json-c, which is no validator, prints strings.
+ * plant: reads a NewPlant.  json_scan validates the JSON and finds the members;
+ * json-c, which does not validate, prints the strings.
  */
 #include "plant/plant.h"
 
@@ -17,17 +17,17 @@
 /* The members, in the order of the text. */
 enum { ID, NAME, TAG, NMEMBERS };
 
-/* {"id":-9223372036854775808,"name":,"tag":}, and a NUL */
+/* At most {"id":-9223372036854775808,"name":,"tag":} and a NUL. */
 #define AROUND_MAX 44
 
 /*
- * Write the canonical form of the valid string token into `to`, which has room
- * for `len` bytes, and return its end; NULL if there is no memory.
+ * Write the canonical form of a valid string token into `to`, which has room
+ * for `len` bytes.  Return its end; NULL if there is no memory.
  *
- * json-c prints a string that is not canonical yet.  Its tokener does not read
- * it: 0.16 drops the escaped pair of a character whose low 16 bits look like a
- * surrogate, such as U+1D800.  Out of memory, its printer may leave bytes out
- * and report success: the result must be canonical and mean as many bytes.
+ * json-c prints a string that is not canonical.  Its tokener is not used: 0.16
+ * drops the escaped surrogate pair of a character whose low 16 bits look like a
+ * surrogate, such as U+1D800.  Without memory its printer may omit bytes and
+ * report success, so the result must be canonical and decode to equal length.
  */
 static char *
 put_string(char *to, const char *token, size_t len)
@@ -121,8 +121,8 @@ plant_read(
 }
 
 /*
- * The answer is the text from its first comma, the one behind the id, with a
- * brace in the comma's place.
+ * The answer is the plant's text from the comma behind the id on, with a brace
+ * in place of that comma.
  */
 size_t
 plant_answer(const struct plant *plant, char *buf)

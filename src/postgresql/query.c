@@ -1,11 +1,11 @@
 /*
- * query: reads plants in one transaction, which sees the table as it was at
- * its begin.  A cursor gives the rows of a walk some at a time, so memory does
- * not grow with them.
+ * query: reads plants in one transaction, from a snapshot of the table.  An SQL
+ * cursor returns some rows of a walk at a time, so memory does not grow.
  *
- * Behind a cursor of store.h it is a feed: plants in the order of their
- * transactions' numbers, below the bound, the lowest number of those that run:
- * none can appear there later.  So none is held open; each page is a query.
+ * After a cursor of reader.h it is a feed: plants in the order of their
+ * transactions' numbers, below the bound, the lowest number of a running
+ * transaction: no row can appear there later.  So no transaction is held open;
+ * each page is a query.
  */
 #include "session.h"
 
@@ -18,13 +18,13 @@
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
-/* In memory at once: mostly some KiB, at most 100 MiB. */
+/* The rows in memory at once: mostly some KiB, at most 100 MiB. */
 #define FETCH "FETCH 100 FROM walk"
 /* The server may sort all rows first. */
 #define FETCH_TIMEOUT_MS 60000
 
 /* clang-format off */
-/* The time in milliseconds since 1970, in what all these databases document. */
+/* Milliseconds since 1970, by SQL that all databases of schema.c document. */
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
@@ -40,12 +40,13 @@
 #define FEED VALUES ", tx, " SUM " FROM plants WHERE " BEHIND "'%" PRIu64 \
 	"'::xid8 ORDER BY tx, id LIMIT 100"
 #define FEED_COLUMNS 6
-/* Sorted, as then the index is used. */
+/* ORDER BY makes the database use the index. */
 #define ANY(condition) "coalesce((SELECT 't' FROM plants WHERE " condition \
 	" ORDER BY tx, id LIMIT 1), '')"
 /*
- * In one snapshot: the system, the bound; whether there are rows below it, some
- * that no transaction of this system can have stored, and the place's row.
+ * In one snapshot: the system; the bound; and whether there are rows from the
+ * place to the bound, rows that no transaction of this system can have stored,
+ * and the place's row.
  */
 #define BOUND "SELECT system_identifier, pg_snapshot_xmin(s), " \
 	ANY(BEHIND "pg_snapshot_xmin(s)") ", " \
@@ -67,21 +68,21 @@ struct store_reader {
 	const struct reader_engine *engine; /* reader.h: first */
 	const char *database;
 	struct session *session; /* the last record points into its rows */
-	int next;                /* the row behind that */
+	int next;                /* the row to read next */
 	struct watch watch;
 	char since[TIMESTAMP_LEN + 1];
 	bool walking, ended;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
-	bool feed, more, count; /* more: from the place to the bound */
+	bool feed, more, count; /* more: rows remain up to the bound */
 	struct place before, place;
 	uint64_t bound;
 	int64_t system; /* 0: not known yet */
 	struct trouble trouble;
 };
 
-/* Who follows meets the same trouble four times a second. */
+/* A follower meets the same fault four times a second. */
 static enum fault
 fail(struct store_reader *reader, const char *reason)
 {
@@ -90,7 +91,7 @@ fail(struct store_reader *reader, const char *reason)
 	return FAULT_BUSY;
 }
 
-/* Run SQL; its rows take the place of those before. */
+/* Run SQL; its rows replace those of the last statement. */
 static enum fault
 run(struct store_reader *reader, const char *sql, int columns, int timeout_ms)
 {
@@ -145,7 +146,7 @@ reader_open(
 static int
 count_rows(const struct store_reader *reader)
 {
-	/* A session that was lost had none. */
+	/* Without a session there are no rows. */
 	return reader->session == NULL ? 0 : PQntuples(reader->session->rows);
 }
 
@@ -155,7 +156,7 @@ value(const struct store_reader *reader, int row, int column)
 	return PQgetvalue(reader->session->rows, row, column);
 }
 
-/* The record of the next row, which others may have written. */
+/* Read the next row, which another program may have written. */
 static enum fault
 read_record(struct store_reader *reader, struct record *record)
 {
@@ -195,7 +196,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	return fault;
 }
 
-/* The place of the row at hand; false: it was not asked for. */
+/* Move the place to the current row; false: the query excludes it. */
 static bool
 set_place(struct store_reader *reader, int64_t id)
 {
@@ -217,7 +218,7 @@ set_place(struct store_reader *reader, int64_t id)
 	return false;
 }
 
-/* Some more rows; none at the end. */
+/* Fetch more rows; none at the end. */
 static enum fault
 fetch(struct store_reader *reader)
 {
@@ -227,7 +228,7 @@ fetch(struct store_reader *reader)
 	if (!watch_step(&reader->watch, reader->bytes, 0))
 		return FAULT_STOPPED;
 	if (!reader->feed) {
-		/* There is an index for either order, and no second one. */
+		/* The table has one index, whose order this is. */
 		sprintf(sql, WALK, reader->since,
 		    reader->session->has_tx ? "tx" : "stored_at");
 		if (!reader->walking)
@@ -278,7 +279,7 @@ reader_end(struct store_reader *reader, char *where)
 
 /* --- The feed --- */
 
-/* Why the place is not one of this database, or NULL. */
+/* Return why the place is not in this database, or NULL. */
 static const char *
 find_mismatch(struct store_reader *reader, enum fault *fault)
 {
@@ -301,7 +302,7 @@ find_mismatch(struct store_reader *reader, enum fault *fault)
 	return NULL;
 }
 
-/* Whether standbys have all that was committed before. */
+/* Check that the standbys have all earlier commits. */
 static enum fault
 confirm(struct store_reader *reader)
 {
@@ -314,7 +315,7 @@ confirm(struct store_reader *reader)
 	return fault;
 }
 
-/* Find the bound, and whether there are rows below it. */
+/* Find the bound, and whether there are rows up to it. */
 static enum fault
 find_bound(struct store_reader *reader)
 {
@@ -385,7 +386,7 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		fault = find_bound(reader);
 	if (fault == FAULT_NONE && (reader->more || cursor == NULL))
 		fault = confirm(reader);
-	/* No later transaction gets these numbers, also after a failover. */
+	/* Later transactions are not below the bound, even after a failover. */
 	if (cursor == NULL) {
 		*place = (struct place){ reader->bound - 1, INT64_MAX, "-" };
 		reader->more = false;
@@ -416,7 +417,7 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	char text[128];
 
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
-		/* It goes into JSON as it is; names may stand in quotes. */
+		/* JSON gets the text unescaped; names can have quotes. */
 		snprintf(text, sizeof(text), "%s",
 		    figures[i][1] != NULL ? figures[i][1] : "unknown");
 		for (char *c = text; *c != '\0'; c++)

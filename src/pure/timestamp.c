@@ -1,7 +1,7 @@
 /*
- * RFC 3339 date-times, with the proleptic Gregorian calendar in integers.  The
- * C library's functions depend on the time zone of the process: one of "right/"
- * counts leap seconds.
+ * timestamp: the proleptic Gregorian calendar in integers.  The C library's
+ * functions depend on the process's time zone, and a "right/" zone counts leap
+ * seconds.
  */
 #include "pure/timestamp.h"
 
@@ -17,7 +17,7 @@
 #define MS_MAX INT64_C(253402300799999)
 #define DAYS_MIN (MS_MIN / MS_PER_DAY)
 
-/* From 0000-03-01, where these years begin, to 1970-01-01. */
+/* From 0000-03-01, where the March-based year 0 begins, to 1970-01-01. */
 #define DAYS_TO_1970 719468
 #define DAYS_PER_ERA 146097 /* 400 years */
 
@@ -37,16 +37,16 @@ static const struct {
 #define PARTS_LEN 19
 
 /*
- * The days from 1970 to the date.  Years that begin in March have their leap
- * day last, and one formula counts their months: 153 days in each five.  Month
- * 13 is the next January.
+ * The days from 1970-01-01 to the date.  A year that begins in March has its
+ * leap day last, so one formula counts the days of its months: 153 in each
+ * five.  Month 13 is the next January.
  */
 static int64_t
 days_from_date(const int64_t date[static DAY + 1])
 {
 	int64_t year = date[YEAR] - (date[MONTH] <= 2);
 	int64_t month = (date[MONTH] + 9) % 12;
-	/* A year of -1, January and February of 0000, must round down. */
+	/* Rounds down, also for year -1: January and February of 0000. */
 	int64_t era = (year + 400) / 400 - 1;
 	int64_t of_era = year - era * 400;
 
@@ -57,7 +57,7 @@ days_from_date(const int64_t date[static DAY + 1])
 static void
 date_from_days(int64_t days, int64_t date[static DAY + 1])
 {
-	/* This year or a later one: a year has 365.2425 days. */
+	/* An estimate, never too low: a year has 365.2425 days on average. */
 	date[YEAR] = (days - DAYS_MIN) * 400 / DAYS_PER_ERA + 1;
 	date[MONTH] = date[DAY] = 1;
 	while (days_from_date(date) > days)
@@ -97,7 +97,7 @@ is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Read the number of this part at `text`. */
+/* Read the digits of `part` at `text`, and check its bounds. */
 static int
 read_part(const char *text, int part, int64_t *out)
 {
@@ -174,8 +174,8 @@ timestamp_is_canonical(const char text[static TIMESTAMP_LEN])
 	int64_t ms;
 
 	/*
-	 * A time of this length that can be read has three digits of fraction
-	 * and no offset.  Only letters and a leap second can differ.
+	 * At this length timestamp_read requires three digits of fraction and a
+	 * Z.  Only lower-case letters and a leap second are left to exclude.
 	 */
 	return timestamp_read(text, TIMESTAMP_LEN, &ms) == 0 &&
 	       text[10] == 'T' && text[23] == 'Z' && text[17] != '6';

@@ -1,13 +1,14 @@
 /*
- * journal_reader: the file engine's reader of reader/reader.h: each line is
- * checked in its place, while others write.  It writes nothing.
+ * journal_reader: the file engine's reader (reader/reader.h).  It checks every
+ * line and its place while other processes write, and changes no byte.
  *
- * The lock is taken for a moment, and the journal's durable end is found; then
- * all is read up to there.  Lines that the index does not cover may never have
- * been synced: they are read from the disk.  So what is read is one consistent,
- * durable state, and has every plant that was acknowledged before.  Where no
- * index has seen the journal, all lines are read to find its end, and then
- * again.  An end before what the index covers is damage.  Constant memory.
+ * It finds the journal's durable end under a shared lock, and then reads up to
+ * there without the lock: one consistent, durable state with every plant that
+ * was acknowledged before.  Lines that the index does not cover may never have
+ * been synced, so they are read from the disk, not from the page cache.  If no
+ * index has seen the journal, the search for the end reads every line, under
+ * the lock.  A journal that ends before the index's end is damaged.  Memory use
+ * is constant.
  */
 #ifndef JOURNAL_READER_H
 #define JOURNAL_READER_H
@@ -21,47 +22,45 @@
 #include "store/journal.h"
 
 struct store_reader {
-	const struct reader_engine *engine; /* reader/reader.h: first */
-	const char *path;                   /* as it was named; the caller's */
-	const char *since; /* of store_reader_open, or NULL; the caller's */
+	const struct reader_engine *engine; /* first: see reader/reader.h */
+	const char *path;                   /* the caller's */
+	const char *since; /* the earliest time, or NULL; the caller's */
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
-	uint64_t ahead;         /* bytes that were read to find the limit */
-	uint64_t limit;         /* the end of its durable lines, */
-	struct position last;   /* and the last one */
-	struct position before; /* the last record that was read */
-	uint64_t torn;          /* where a torn batch was reported */
+	uint64_t ahead;         /* bytes read in the search for the limit */
+	uint64_t limit;         /* offset behind the last durable line */
+	struct position last;   /* the position at the limit */
+	struct position before; /* the position before the last record read */
+	uint64_t torn;          /* offset of the torn tail at the limit, or 0 */
 	struct reader_report report;
 	enum fault fault;
 	struct index_view view;
-	struct pairs rest; /* the plants that it does not have */
-	bool searching;    /* these are set */
+	struct pairs rest; /* the plants that the index does not have */
+	bool searching;    /* `rest` has been collected */
 };
 
 /*
- * The engine's table of reader/reader.h.  Closing lines are checked and passed
- * over.  Plants are found through the index, and by reading the journal from
- * where the index ends, from its beginning if there is no index that can be
- * used.
+ * The engine's table.  Closing lines are checked and skipped.  A plant is
+ * looked up in the index, and in the journal from the index's end on: the whole
+ * journal if there is no usable index.
  */
 extern const struct reader_engine journal_reader;
 
 /*
  * journal_reader_open(path, watch, fault), journal_reader_close(reader):
- * Open the journal in the directory `path`, or the journal file `path`, which
- * is then read without a lock, as a file that nobody writes.  `watch` may be
- * NULL and is copied.  NULL if it cannot be read: `fault` is set, the reason is
- * logged.  Close; NULL is fine.
+ * Open the journal in the directory `path`; or the journal file `path`, without
+ * a lock, since nobody writes to it.  `watch` may be NULL and is copied.
+ * Return NULL on a fault, which is logged and in `fault`.  Close; NULL is fine.
  *
  * journal_reader_check(reader), journal_reader_collect(reader, pairs):
- * Check all lines that are left; collect their plants' ids and offsets, too,
- * sorted, for pairs_done.
+ * Check all lines that are left; also put the ids and offsets of their plants,
+ * sorted, into `pairs`, which the caller frees with pairs_done.
  *
  * journal_reader_lock(reader):
- * Lock the journal, if it is in a directory, so that nobody is in the middle of
- * a write, and check that it still is the store's: a fault, logged, if not.
- * Otherwise the caller gives it back with journal_unlock.
+ * Lock the journal, if it is in a directory, against writers, and check that it
+ * is still the store's.  On FAULT_NONE the caller unlocks it with
+ * journal_unlock; any other fault is logged.
  */
 struct store_reader *journal_reader_open(
     const char *path, const struct watch *watch, enum fault *fault);

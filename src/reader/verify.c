@@ -1,10 +1,10 @@
 /*
  * verify: see reader/maintain.h.
  *
- * Happy path: the ids and offsets of all plants, sorted, show that no id stands
- * twice.  Each that the index covers is looked up there, and the index has as
- * many.  An entry, once made, neither changes nor goes, so the plants that are
- * stored meanwhile are known by their offsets and left out.
+ * Happy path: the ids and offsets of all plants are sorted, which shows that no
+ * id occurs twice.  The index must have every plant that it covers, no other.
+ * Its entries never change or disappear, so the plants that are stored
+ * meanwhile are known by their offsets and left out.
  */
 #include "reader/maintain.h"
 
@@ -14,18 +14,18 @@
 #include "ground/log.h"
 #include "journal_reader.h"
 
-/* Ids looked up under one lock: some 10 ms. */
+/* Ids looked up in one hold of the lock, which takes some 10 ms. */
 #define SLICE 32768
-/* Then the others get it: they try each half millisecond. */
+/* Between slices others get the lock: they try every 0.64 ms or sooner. */
 #define PAUSE_NS 1000000L
 
 #define REMEDY "remove that directory: the next start builds it again"
 
 struct verify {
 	struct store_reader *reader;
-	struct pairs pairs;   /* of the journal */
-	size_t next;          /* of them, to be looked up */
-	uint64_t covered_now; /* the end of what the index covers */
+	struct pairs pairs;   /* all ids and offsets of the journal */
+	size_t next;          /* the first pair not looked up yet */
+	uint64_t covered_now; /* the index's end, as last seen */
 	struct verify_report *report;
 };
 

@@ -10,8 +10,6 @@
 
 #define BODY_BYTES_MIN 64
 #define PREFIX "PLANT_STORE_"
-/* A line of the settings file, at most; a path is shorter. */
-#define LINE_BYTES_MAX 8192
 #define BLANKS " \t\r\n"
 
 enum {
@@ -294,18 +292,23 @@ use_line(char *line, const bool kept[static COUNT])
 static enum fault
 use_lines(FILE *file, const char *path, const bool kept[static COUNT])
 {
-	char line[LINE_BYTES_MAX];
 	enum fault fault = FAULT_NONE;
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t len;
 
-	for (int n = 1; fgets(line, (int)sizeof(line), file) != NULL; n++)
-		if (!use_line(line, kept)) {
+	for (int n = 1; (len = getline(&line, &size, file)) >= 0; n++)
+		if (strlen(line) != (size_t)len || !use_line(line, kept)) {
 			log_error(
 			    "%s: line %d: not NAME=VALUE, with no quotes "
 			    "but around VALUE and no backslash; correct it",
 			    path, n);
 			fault = FAULT_SETUP;
 		}
-	return ferror(file) ? fault_report(path, "cannot read") : fault;
+	if (!feof(file))
+		fault = fault_report(path, "cannot read");
+	free(line);
+	return fault;
 }
 
 enum fault
@@ -326,7 +329,8 @@ config_use_file(const char *only, bool named)
 	}
 	named = named || kept[DIR] || kept[DATABASE];
 	kept[DIR] = kept[DATABASE] = named;
-	if (file == NULL && only == NULL && (errno != EACCES || named))
+	if (file == NULL && only == NULL &&
+	    (errno == ENOENT || (errno == EACCES && named)))
 		return FAULT_NONE;
 	if (file == NULL) {
 		log_error("%s: cannot open: %s%s", path, strerror(errno),

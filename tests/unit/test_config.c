@@ -309,12 +309,12 @@ CONFIG_TEST(each_unknown_name_is_a_warning_and_no_other)
 
 /* The machine's file, with that text and mode; what it is as a fault. */
 static enum fault
-add_file(const char *text, mode_t mode, bool named)
+add_bytes(const char *text, size_t len, mode_t mode, bool named)
 {
 	char path[] = "/tmp/plant-store-XXXXXX";
 	int file = mkstemp(path);
 
-	assert_int_equal(write(file, text, strlen(text)), strlen(text));
+	assert_int_equal(write(file, text, len), len);
 	assert_int_equal(fchmod(file, mode), 0);
 	close(file);
 	set(CONFIG_FILE_VARIABLE, path);
@@ -323,6 +323,12 @@ add_file(const char *text, mode_t mode, bool named)
 	assert_int_equal(unlink(path), 0);
 	unsetenv(CONFIG_FILE_VARIABLE);
 	return fault;
+}
+
+static enum fault
+add_file(const char *text, mode_t mode, bool named)
+{
+	return add_bytes(text, strlen(text), mode, named);
 }
 
 CONFIG_TEST(the_file_of_the_machine_adds_what_the_environment_does_not_have)
@@ -365,6 +371,33 @@ CONFIG_TEST(a_store_that_is_named_takes_no_other_from_the_file)
 				   : config.database == NULL);
 		assert_string_equal(config.tokens, "/theirs");
 	}
+}
+
+CONFIG_TEST(a_line_of_the_file_has_any_length_and_no_nul)
+{
+	char text[20000];
+
+	/* Cut into pieces it would have a setting. */
+	memset(text, '#', sizeof(text));
+	strcpy(text + 8191, "PLANT_STORE_DIR=/theirs\n");
+	assert_int_equal(add_file(text, 0600, false), FAULT_NONE);
+	assert_string_equal(stderr_captured(), "");
+	assert_null(getenv("PLANT_STORE_DIR"));
+	assert_int_equal(
+	    add_bytes("PLANT_STORE_DIR=/a\0b\n", 21, 0600, false), FAULT_SETUP);
+	assert_contains(stderr_captured(), "line 1: ");
+	assert_null(getenv("PLANT_STORE_DIR"));
+}
+
+CONFIG_TEST(a_file_that_cannot_be_opened_is_reported_unless_there_is_none)
+{
+	set(CONFIG_FILE_VARIABLE, "/proc/self/fd/none/file");
+	assert_int_equal(config_use_file(NULL, true), FAULT_NONE);
+	set(CONFIG_FILE_VARIABLE, "/dev/null/file");
+	stderr_capture();
+	assert_int_equal(config_use_file(NULL, true), FAULT_ABSENT);
+	assert_contains(stderr_captured(), "cannot open: Not a directory");
+	unsetenv(CONFIG_FILE_VARIABLE);
 }
 
 CONFIG_TEST(root_does_not_believe_a_file_that_others_can_write)

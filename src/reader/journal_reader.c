@@ -376,7 +376,10 @@ begin_search(struct store_reader *reader)
 	return fault;
 }
 
-/* True if the record found has this id, or none is found in a clean index. */
+/*
+ * True if the record found has this id, or none is found in a clean index that
+ * is still in its place: a sync that failed has it removed.
+ */
 static bool
 find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
@@ -388,7 +391,8 @@ find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 	index_abort(reader->view.index);
 	if (fault != FAULT_NONE)
 		return false;
-	return *offset == 0 ? index_is_clean(reader->view.index)
+	return *offset == 0 ? index_is_clean(reader->view.index) &&
+				  index_is_current(reader->view.index)
 			    : journal_has_plant(&reader->journal, *offset, id);
 }
 

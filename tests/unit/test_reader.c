@@ -407,6 +407,30 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	expect_found(fixture, 1, 3);
 }
 
+/* As by a service whose sync of the index fails when it closes it. */
+STORE_TEST(clean_index_that_is_removed_meanwhile_denies_no_plant)
+{
+	struct journal owner = fixture_owner(fixture);
+	struct position none;
+	struct record record;
+	struct index *index;
+
+	fixture_make_store(fixture, true, 1, 3);
+	struct store_reader *reader = open_reader(fixture, NULL);
+	const struct position covered = reader->view.covered;
+	journal_reader_close(reader);
+	/* It covers the same, and its plants were on a page that is lost. */
+	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
+	assert_int_equal(index_begin(index, &none), FAULT_NONE);
+	assert_int_equal(index_commit(index, &covered), FAULT_NONE);
+	index_close(index, true);
+	reader = open_reader(fixture, NULL);
+	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_ABSENT);
+	index_discard(fixture->dir);
+	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_NONE);
+	journal_reader_close(reader);
+}
+
 static void
 remove_mark(const struct fixture *fixture)
 {

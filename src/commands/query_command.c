@@ -195,13 +195,13 @@ static void
 put_json(const struct record *record, bool full)
 {
 	char head[COMMAND_FULL_AROUND];
-	int len = snprintf(head, sizeof(head), COMMAND_FULL("%.*s", "%.*s"),
-	    TIMESTAMP_LEN, record->at, (int)record->by_len, record->by);
 
-	put(head, full ? (size_t)len : 0);
+	if (full)
+		put(head, (size_t)snprintf(head, sizeof(head),
+			      COMMAND_FULL("%.*s", "%.*s"), TIMESTAMP_LEN,
+			      record->at, (int)record->by_len, record->by));
 	put(record->plant, record->plant_len);
-	put("}", full);
-	put("\n", 1);
+	put(full ? "}\n" : "\n", full ? 2 : 1);
 }
 
 /* Flush the output; sync a file and rename it to its name. */

@@ -16,11 +16,11 @@ enum fault {
 	FAULT_MEMORY,  /* no memory or no descriptor */
 	FAULT_FULL,    /* no room on the disk */
 	FAULT_ABSENT,  /* there is no store or file */
-	FAULT_SETUP,   /* of another store, or of an unknown version */
+	FAULT_SETUP,   /* wrong settings, store or version */
 	FAULT_RIGHTS,  /* permission denied, or mounted read-only */
 	FAULT_OUTPUT,  /* the destination cannot be used */
 	FAULT_NAME,    /* a token's name is taken or unknown */
-	FAULT_DAMAGED, /* the journal is damaged */
+	FAULT_DAMAGED, /* stored data are damaged */
 	FAULT_FAILED   /* an I/O error, or the store has failed */
 };
 

@@ -30,7 +30,7 @@ struct request {
 	const char *transfer_encoding;
 	/* These are "" if they occur twice. */
 	const char *id, *origin, *preflight_method;
-	/* `plant-store check` sets it; no client's header gets this name. */
+	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
 	const char *check;
 };
 

@@ -32,7 +32,7 @@ struct response_head {
 struct response_error {
 	enum http_error error;
 	const char *reason; /* NULL, or static text without '"' or '\' */
-	size_t offset;      /* of the error in the body, if `reason` is given */
+	size_t offset;      /* of the error in the body; only with `reason` */
 };
 
 /*

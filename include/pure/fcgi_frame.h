@@ -31,15 +31,15 @@ struct fcgi_frame {
 	enum fcgi_frame_state state;
 	unsigned char header[8];
 	size_t header_len;       /* bytes of the header read so far */
-	unsigned type;           /* of the record */
-	size_t content, padding; /* bytes of the record to come */
+	unsigned type;           /* of the current record */
+	size_t content, padding; /* unread bytes of the record */
 	unsigned id;             /* of the request; 0 before its begin record */
 	bool params_ended;
-	size_t params_len;     /* of all records so far */
+	size_t params_len;     /* content of the parameter records so far */
 	size_t length;         /* of a name or value, as far as read */
 	unsigned length_bytes; /* bytes of `length` read, of 1 or 4 */
 	bool value_next;       /* the next length is a value's */
-	size_t pair_left;      /* bytes of the name and value to come */
+	size_t pair_left;      /* unread bytes of the name and value */
 };
 
 /*

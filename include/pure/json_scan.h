@@ -15,9 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pure/json_string.h" /* json_canonical_string */
+#include "pure/json_string.h"
 
-/* A level has one bit of a 64-bit word: an object, or an array. */
+/* The scanner keeps one bit per level, object or array, in a 64-bit word. */
 #define JSON_DEPTH_MAX 64
 
 enum json_member_type {
@@ -35,16 +35,16 @@ struct json_member {
 	const char *name; /* in UTF-8; compared with the decoded key */
 	enum json_member_type type;
 	bool twice; /* occurred more than once; the span is the first one's */
-	size_t at;  /* the value's first byte in the text ... */
-	size_t len; /* ... and its length, quotes and brackets included */
+	size_t at;  /* offset of the value in the text */
+	size_t len; /* of the value, with its quotes or brackets */
 };
 
 enum json_fault {
-	JSON_FAULT_SYNTAX,    /* not RFC 8259 */
+	JSON_FAULT_SYNTAX,    /* not valid by RFC 8259 */
 	JSON_FAULT_TRUNCATED, /* a prefix of a JSON text; empty included */
 	JSON_FAULT_UTF8,      /* not valid UTF-8 */
 	JSON_FAULT_DEPTH,     /* deeper than JSON_DEPTH_MAX */
-	JSON_FAULT_NOT_OBJECT /* JSON begins, but not with an object */
+	JSON_FAULT_NOT_OBJECT /* the text begins with another JSON value */
 };
 
 struct json_error {

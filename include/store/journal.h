@@ -55,11 +55,11 @@ struct journal {
 	uint64_t size; /* of the file, when last checked */
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
-	struct position start; /* behind the header */
+	struct position start; /* the first line after the header */
 	uint64_t durable;      /* the watermark: known synced up to here */
 	size_t room;           /* written ahead: 0 or JOURNAL_ROOM_BYTES */
 	bool full;             /* a passing fault was logged, so not again */
-	bool locked;           /* the file, or the directory */
+	bool locked;           /* holds the lock of the file or directory */
 	char *line;            /* the buffer of journal_read */
 };
 

@@ -178,7 +178,7 @@ print_journal(struct check *check)
 	enum fault fault = check_journal(dir, check->call->store.watch, &index);
 	command_unwatch();
 	if (fault != FAULT_NONE)
-		check->wrong++; /* logged, or interrupted */
+		check->wrong++; /* logged, unless a signal stopped the check */
 	else
 		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
 		       "reads all of it\n",

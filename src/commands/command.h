@@ -1,6 +1,6 @@
 /*
- * command: the subcommands of plant-store, and what they share: options,
- * progress, and the end by a signal.
+ * command: the subcommands of plant-store, and their common options, progress
+ * and signal handling.
  */
 #ifndef COMMANDS_COMMAND_H
 #define COMMANDS_COMMAND_H

@@ -81,12 +81,12 @@ static struct {
 	uint64_t results[STORE_FAILED + 1], refused; /* lines */
 	int status; /* EX_OK, or why the import has ended early */
 
-	const char *name; /* of the file, in messages */
+	const char *name; /* of the input, in messages */
 	uint64_t lines;   /* read so far */
 	const struct watch *watch;
 	enum format format;
-	size_t bytes_max; /* of a plant, as JSON */
-	size_t line_max;  /* of a line, with its break */
+	size_t bytes_max; /* the longest plant, as JSON */
+	size_t line_max;  /* the longest line, with its line break */
 	int fd;
 	bool ended;                 /* the end of the input was reached */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
@@ -95,10 +95,10 @@ static struct {
 	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
 	char buf[READ_BYTES];
 
-	/* The line at hand, or the record of CSV. */
-	uint64_t line; /* its number */
+	/* The current line or CSV record. */
+	uint64_t line; /* number of its first line */
 	struct stamp stamp;
-	size_t len;                    /* with its break */
+	size_t len;                    /* with its line break */
 	char text[LINE_BYTES_MAX + 1]; /* up to line_max, and a NUL */
 	char json[JSON_BYTES_MAX];     /* a CSV record as JSON */
 
@@ -113,7 +113,7 @@ static struct {
 	struct store_item items[BATCH_PLANTS];
 } import = { .fd = STDIN_FILENO };
 
-/* Commit the batch; log each conflict, and what ends the import. */
+/* Commit the batch; log each conflict, and a failure, which ends the import. */
 static void
 commit_batch(void)
 {
@@ -167,13 +167,13 @@ add_to_batch(const struct plant *plant)
 		.at = import.full ? entry->stamp.at : NULL,
 	};
 	import.bytes += RECORD_ENVELOPE_MAX + plant->len;
-	/* There has to be room for the largest plant. */
+	/* Keep room for the largest plant, which may be next. */
 	if (import.n == BATCH_PLANTS ||
 	    import.bytes + RECORD_ENVELOPE_MAX + import.bytes_max > BATCH_BYTES)
 		commit_batch();
 }
 
-/* Count the line, and log why it is refused. */
+/* Count a refused line, and log the reason. */
 #define refuse(why, ...)                                           \
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.line, __VA_ARGS__))
@@ -241,7 +241,7 @@ read_plant(const char *text, size_t len)
 	}
 }
 
-/* A line of export --full; its form is as strict as the journal's. */
+/* Read a line of export --full: the text around the plant is fixed. */
 static void
 read_full(char *text, size_t len)
 {
@@ -361,7 +361,7 @@ read_line(void)
 	if (import.len == 0 || import.status != EX_OK)
 		return false;
 	import.line = import.lines + 1;
-	/* The last line may have no break. */
+	/* The last line may have no line break. */
 	import.lines += breaks + (c != '\n');
 	return true;
 }
@@ -457,7 +457,7 @@ store_lines(void)
 	end_input(EX_OK);
 }
 
-/* Print what has been done, and log what to do about the rest. */
+/* Print the totals; log how to import the lines that were not stored. */
 static int
 report(void)
 {

@@ -1,10 +1,10 @@
 /*
- * connection: a peer of a reactor, from its arrival to its last request.
+ * connection: one FastCGI connection of a reactor.
  *
- * Finds out whether a request has arrived whole, without blocking.  A request
- * that arrives at once stays in its socket, where libfcgi reads it.  One that
- * arrives in parts is moved into a memory file, its spool, and libfcgi reads it
- * there.  Sends the answer as fast as the peer reads it.
+ * Detects without blocking that a request is complete.  A request that arrives
+ * at once stays in the socket, where libfcgi reads it.  One that arrives in
+ * parts is moved into a memory file, its spool, where libfcgi reads it.  The
+ * answer is sent as fast as the peer reads it.
  *
  * A connection belongs to one thread.
  */
@@ -30,13 +30,13 @@ struct connection {
 			    keep it or has hung up, or libfcgi may have read
 			    bytes behind the request */
 	size_t spooled;
-	struct fcgi_frame frame; /* of the bytes received or peeked at */
+	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
 };
 
-/* All members have the same timeout, so they stand in order of deadlines. */
+/* Sorted by deadline: all connections of a list have the same timeout. */
 struct connection_list {
 	struct connection *first, *last;
 	int64_t timeout_ms;

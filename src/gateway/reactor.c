@@ -34,7 +34,7 @@
 #define REQUEST_TIMEOUT_MS 10000
 /* Between two requests of a kept connection. */
 #define KEPT_TIMEOUT_MS 300000
-/* From SIGTERM on, for requests that have begun to arrive. */
+/* After SIGTERM, to receive and answer the requests that have begun. */
 #define DRAIN_TIMEOUT_MS 1000
 /* The store is idle after this time without a plant. */
 #define IDLE_MS 1000
@@ -45,11 +45,11 @@
 /* The coarse clock lags by at most this. */
 #define TICK_MS 4
 
-/* Events of one wait, and connections accepted at once. */
+/* The most events of one epoll_wait, and connections accepted in a row. */
 #define AT_ONCE_MAX 256
 /* The most that one read takes from a socket. */
 #define SCRATCH_BYTES ((size_t)64 << 10)
-/* A spool holds the body up to its limit, and the headers of records. */
+/* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 
 /*
@@ -73,7 +73,7 @@
 #define YIELD_MAX 64
 #define ANSWER_FIRST_MAX 16
 
-/* Enough for LMDB, which nests deepest; the default is 8 MiB. */
+/* Enough for LMDB, which needs the most stack; the default is 8 MiB. */
 #define THREAD_STACK_BYTES ((size_t)512 << 10)
 
 #define LISTENER 0
@@ -83,7 +83,7 @@
 struct pending {
 	struct connection *connection;
 	struct api_call call;
-	unsigned id; /* of the request on its connection */
+	unsigned id; /* the FastCGI request id */
 };
 
 struct reactor {
@@ -93,15 +93,15 @@ struct reactor {
 	int epoll, status;
 	bool draining;
 	int64_t now_ms, drain_until_ms, listen_at_ms, idle_at_ms, warn_at_ms;
-	int64_t alone_us;      /* when a round of one plant ended, or 0 */
+	int64_t alone_us;      /* the last round's end; 0 if not of one plant */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
 	size_t npending, pending_max;
 	struct pending *pending;
-	struct store_item *items;        /* as many as `pending` */
-	struct fastcgi fastcgi;          /* the request at hand */
-	unsigned char *scratch, *framed; /* an answer */
-	char *body;                      /* a request's, or a whole answer */
+	struct store_item *items;        /* items[i] is of pending[i] */
+	struct fastcgi fastcgi;          /* the request being read */
+	unsigned char *scratch, *framed; /* bytes received; a framed answer */
+	char *body;                      /* request body, or unframed answer */
 };
 
 static void
@@ -118,7 +118,7 @@ fail(struct reactor *r, int status)
 	kill(getpid(), SIGTERM);
 }
 
-/* Under load a shortage comes and goes many times a second. */
+/* Rate-limited: under load a shortage comes and goes many times a second. */
 static void
 warn(struct reactor *r, const char *what)
 {
@@ -166,7 +166,7 @@ await(struct reactor *r, struct connection *c)
 	c->events = events;
 }
 
-/* Keep, watch or close a connection after an attempt to send its answer. */
+/* Close the connection, or wait for its next request or for room to send. */
 static void
 after_send(struct reactor *r, struct connection *c, enum connection_status sent)
 {
@@ -195,7 +195,7 @@ answer(struct reactor *r, struct pending *p)
 	    r, c, connection_send(c, r->framed, fcgi_frame_answer_len(len)));
 }
 
-/* Keep a request for the commit.  0, or -1 without memory. */
+/* Add a request to the batch.  Return 0; -1 if memory is short. */
 static int
 add_pending(struct reactor *r, const struct pending *p)
 {
@@ -217,8 +217,8 @@ add_pending(struct reactor *r, const struct pending *p)
 }
 
 /*
- * Read the request and check it.  0, or -1 if its peer broke off.  The
- * connection is busy if the plant is to be stored; else the answer is known.
+ * Read and check a request.  Return 0; -1 if its peer broke off.  c->busy is
+ * set if its plant is to be stored; otherwise the answer is known.
  */
 static int
 read_request(struct reactor *r, struct pending *p)
@@ -233,7 +233,7 @@ read_request(struct reactor *r, struct pending *p)
 		return -1;
 	}
 	int refused = api_head(&r->api, &p->call, variables);
-	/* One byte more than allowed shows that there is more. */
+	/* One byte above the limit reveals a longer body. */
 	size_t len = fastcgi_read_body(&r->fastcgi, r->body,
 	    (int)r->api.config->body_bytes_max + 1, &p->call.whole);
 	p->id = fastcgi_end(&r->fastcgi, &keep);
@@ -246,7 +246,7 @@ read_request(struct reactor *r, struct pending *p)
 	return 0;
 }
 
-/* Refuse a request that has arrived whole, or keep it for the commit. */
+/* Answer a complete request, or add it to the batch. */
 static void
 serve(struct reactor *r, struct connection *c)
 {
@@ -300,7 +300,7 @@ rest(struct reactor *r)
 static void
 start_listening(struct reactor *r)
 {
-	/* Exclusive: one arrival wakes one reactor of one process. */
+	/* Exclusive: a connection need not wake every reactor. */
 	if (watch(r, LISTENER, EPOLLIN | EPOLLEXCLUSIVE, r) < 0)
 		rest(r);
 	else
@@ -330,8 +330,8 @@ accept_connections(struct reactor *r)
 }
 
 /*
- * End the connections whose deadline has passed.  A request that has arrived by
- * now is answered: after a long commit it is the reactor that is late.
+ * Close the connections whose deadline has passed.  A request that is complete
+ * by now is answered: a long commit may have delayed its reading.
  */
 static void
 end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
@@ -394,7 +394,7 @@ free_list(struct connection_list *list)
 		connection_free(c);
 }
 
-/* Accept nothing new, and close kept connections without a request. */
+/* Stop listening, and close the kept connections without a request. */
 static void
 begin_drain(struct reactor *r)
 {
@@ -403,7 +403,7 @@ begin_drain(struct reactor *r)
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + DRAIN_TIMEOUT_MS;
 	stop_listening(r, NEVER);
-	/* An arrival that woke this reactor wakes no other one. */
+	/* A connection that woke only this reactor would be left waiting. */
 	accept_connections(r);
 	r->listen_at_ms = NEVER;
 	for (c = r->kept.first; c != NULL; c = next) {
@@ -420,7 +420,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 	if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		c->ended = true;
 	if (c->busy)
-		/* Hung up, or sent its next request too early. */
+		/* The peer hung up, or sent a request before its answer. */
 		c->last = true;
 	else if (c->answer != NULL)
 		after_send(r, c, connection_send(c, c->answer, c->answer_len));
@@ -458,7 +458,7 @@ handle_events(struct reactor *r, int timeout_ms)
 		else
 			handle_event(r, mark, events[i].events);
 	}
-	/* Last: it frees connections that may be among the events. */
+	/* Drain last: this frees connections that `events` may contain. */
 	if (stop)
 		begin_drain(r);
 	return 0;
@@ -500,14 +500,14 @@ commit(struct reactor *r)
 	r->idle_at_ms = r->now_ms + IDLE_MS;
 }
 
-/* Gather more plants, and commit them all. */
+/* Let more requests join the batch, then commit and answer it. */
 static void
 end_round(struct reactor *r)
 {
 	int64_t now_us = clock_us(CLOCK_MONOTONIC);
 	bool prompt = now_us - r->alone_us < PROMPT_US;
 
-	/* Plants that arrive meanwhile join this batch. */
+	/* Plants that arrive during another thread's commit join this batch. */
 	store_wait(r->store);
 	if (r->npending > 1 && r->npending <= YIELD_MAX)
 		sched_yield();
@@ -586,7 +586,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->api.config = config;
 	r->api.tokens = tokens;
 	r->scratch = malloc(SCRATCH_BYTES);
-	/* A plant's answer is shorter than its body. */
+	/* An answer's plant is no longer than the body that it came in. */
 	r->framed = malloc(fcgi_frame_answer_len(API_ANSWER_MAX(config)));
 	r->body = malloc(API_ANSWER_MAX(config));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -124,7 +124,7 @@ log_members(enum log_level level, const char *message, const char *members)
 		LOG_DEBUG };
 	static const char *const levels[] = { "error", "warning", "info",
 		"debug" };
-	static const char clear[] = "\r\033[K"; /* removes the progress */
+	static const char clear[] = "\r\033[K"; /* clears the progress line */
 	char text[sizeof(clear) - 1 + LINE_BYTES_MAX], time[TIMESTAMP_LEN];
 	char *at = mempcpy(text, clear, sizeof(clear) - 1);
 	char *start = progress_shown ? text : at;

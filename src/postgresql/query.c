@@ -32,7 +32,7 @@
 	" WHERE stored_at >= '%s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
-/* A place is the row that was read last; its sum is "-" if there is none. */
+/* A place: tx, id and SUM of the row read last; SUM is "-" if no row was. */
 #define SUM "left(encode(sha256(convert_to(plant ||" \
 	" extract(epoch FROM stored_at)::text, 'UTF8')), 'hex'), 32)"
 #define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
@@ -65,9 +65,9 @@ struct place {
 };
 
 struct store_reader {
-	const struct reader_engine *engine; /* reader.h: first */
+	const struct reader_engine *engine; /* must be first: see reader.h */
 	const char *database;
-	struct session *session; /* the last record points into its rows */
+	struct session *session; /* its rows hold the last record's strings */
 	int next;                /* the row to read next */
 	struct watch watch;
 	char since[TIMESTAMP_LEN + 1];

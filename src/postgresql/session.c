@@ -42,7 +42,7 @@
 /* The limit before the first statement: certificates, parameters, notices. */
 #define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
 
-/* Of the tables: deploy/postgresql/tables.sql. */
+/* The version of the tables in deploy/postgresql/tables.sql. */
 #define SCHEMA_VERSION "1"
 
 /*
@@ -95,7 +95,7 @@ static const char check[] =
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
 	const char *code;
-	enum fault fault; /* FAULT_SETUP: an operator has to mend it */
+	enum fault fault; /* FAULT_SETUP if an operator has to act */
 	const char *text;
 } remedies[] = {
 	{ "42P01", FAULT_SETUP, NO_TABLES },
@@ -173,7 +173,7 @@ receive_notice(void *context, const PGresult *notice)
 	const char *severity =
 	    PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-	/* FATAL: the server ended an idle session. */
+	/* The server sends FATAL as a notice if it ends an idle session. */
 	if (severity != NULL && (strcmp(severity, "WARNING") == 0 ||
 				    strcmp(severity, "FATAL") == 0)) {
 		session->warned = true;
@@ -371,7 +371,7 @@ try_host(struct session *session, const char *const *keys,
 	session->conn = conn;
 	session->bytes_max = HANDSHAKE_BYTES_MAX;
 	PQsetNoticeReceiver(conn, receive_notice, session);
-	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* with the code */
+	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* adds the SQLSTATE */
 	PQsetnonblocking(conn, 1);
 	while (PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
 	       in_time) {
@@ -427,7 +427,7 @@ are_valid(const char **keys, const char **values, int n)
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
-	/* The connection string comes later and may override these. */
+	/* Defaults: the connection string follows, and overrides them. */
 	const char *keys[OPTIONS_MAX + 5] = { "tcp_user_timeout",
 		"keepalives_idle", "keepalives_interval", "keepalives_count",
 		"target_session_attrs", "application_name" };

@@ -19,18 +19,18 @@
 
 struct session {
 	PGconn *conn;
-	PGresult *rows; /* of the last statement if it was done, or NULL */
-	struct session *next; /* for a list of the owner's */
+	PGresult *rows; /* the last statement's if SESSION_DONE; else NULL */
+	struct session *next; /* for the owner's list */
 	/* The limits of the current wait. */
 	int64_t deadline_ms;
-	uint64_t bytes_max; /* received by the connection in all */
+	uint64_t bytes_max; /* received since the connection began */
 	bool warned;        /* the current statement got a warning */
 	/* Why the last statement was not done: the SQLSTATE, "" if the server
 	 * sent none; and a line for people. */
 	char sqlstate[6];
 	char reason[SESSION_REASON_MAX];
 	char standbys[128]; /* the setting synchronous_standby_names */
-	bool has_tx;        /* the table has the column of the feed */
+	bool has_tx;        /* plants.tx exists: schema --feed was run */
 };
 
 enum session_result {

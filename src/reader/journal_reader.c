@@ -76,7 +76,7 @@ journal_reader_lock(struct store_reader *reader)
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	const char *why;
 
-	/* Nobody writes a journal that was named as a file. */
+	/* No lock: a journal that was named as a file has no writer. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
 	enum fault fault = journal_lock_shared(journal, deadline_ms);
@@ -495,7 +495,7 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	count_files(dir, "index", "", &index_files);
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
-	/* Leave out plants that were stored after this reader was opened. */
+	/* An index that lacks only closing lines is not behind. */
 	if (index == INDEX_USABLE && journal->last_plant >= end)
 		behind = journal->bytes - end;
 	each(context, "store", journal->store, 0);

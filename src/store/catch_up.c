@@ -162,10 +162,10 @@ catch_up(struct store *store)
 		fault = index_begin(store->index, &covered);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* What an index covers was synced before. */
+	/* An index covers synced lines only. */
 	if (journal->durable < covered.end)
 		journal->durable = covered.end;
-	/* Others have committed: the index's last line must be there. */
+	/* After others' commits the journal must have the index's last line. */
 	if (covered.end != store->at.end)
 		fault = journal_check_seen(journal, &covered);
 	/* A byte that is not blank belongs to a line, or to a part of one. */
@@ -205,7 +205,7 @@ open_index(struct store *store, struct position *covered)
 	if (fault == FAULT_NONE)
 		fault = journal_find_durable(journal, &view.seen);
 	if (fault == FAULT_NONE && view.index == NULL) {
-		/* Save the index's end before deleting it. */
+		/* index_create removes the old index: save its end. */
 		if (view.seen.end > 0)
 			fault = journal_write_end(journal);
 		if (fault == FAULT_NONE) {

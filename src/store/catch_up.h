@@ -1,10 +1,9 @@
 /*
- * catch_up: brings the index and this process's view up to the journal's end,
- * however the processes that wrote it ended.
+ * catch_up: brings the index and this process's position to the journal's end,
+ * also after a crash or a failed write of another process.
  *
- * The same code serves the start of a store, the building of its index and the
- * moment before each commit, when other processes may have appended, died in
- * the middle of a write, or failed.  The caller holds the lock.
+ * It serves the start of a store, the build of its index, and the moment before
+ * each commit, since others may have appended.  The caller holds the lock.
  */
 #ifndef STORE_CATCH_UP_H
 #define STORE_CATCH_UP_H
@@ -21,7 +20,7 @@
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	pthread_mutex_t mutex;       /* for threads; lock before the journal */
-	bool long_lived;             /* not for one request */
+	bool long_lived;             /* see struct store_options */
 	bool failed;                 /* nothing is acknowledged any more */
 	const struct watch *watch;   /* NULL once the store is open */
 	struct journal journal;

@@ -1,18 +1,18 @@
 /*
  * commit: the file engine.  See store/store.h and store/engine.h.
  *
- * Opening locks the journal, opens the index and reads on from where it ends
+ * Opening locks the journal, opens the index and reads on from the index's end
  * (catch_up.h).  It never makes a store: a directory without one may be a file
  * system that is not mounted, and an empty store would accept stored ids again.
  *
- * A commit, under the lock: read what others have appended; enter each id into
- * an index transaction, which finds the repeats; append the new plants with one
- * write; sync once.  Then the results are good, and store_finish commits the
- * index and unlocks.
- * Failure modes: without room, the batch is rolled back.  After a failed write
- * or sync this process ends, and the next one reads from the disk what is
- * there.  After a failed commit of the index the plants are stored, and the
- * next catch-up enters them.
+ * A commit, under the lock: read the lines of other processes; enter each id in
+ * an index transaction, which finds repeated ids; append the new plants with
+ * one write; sync once.  Then the results are final, and store_finish commits
+ * the index and unlocks.
+ * Failure modes: if the disk is full, the batch is undone and refused.  After
+ * any other failed write, or a failed sync, the process ends, and the next one
+ * reads the bytes from the disk.  If the commit of the index fails, the plants
+ * are stored, and the next catch-up enters them.
  */
 #include "catch_up.h"
 
@@ -30,7 +30,7 @@
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
 
-/* The room that a plant needs, and enough to skip the trial allocation. */
+/* The room a plant needs; the free space that needs no trial allocation. */
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
 
@@ -82,7 +82,7 @@ store_init(const char *path)
 	return fault;
 }
 
-/* Open and lock the journal that has the name while it is locked. */
+/* Open and lock the journal; retry until its path names the locked file. */
 static enum fault
 open_journal(struct journal *journal, const char *path)
 {
@@ -104,7 +104,7 @@ open_journal(struct journal *journal, const char *path)
 		}
 		if (fault != FAULT_NONE)
 			return fault;
-		/* The journal appeared, or lost its name while we waited. */
+		/* The journal appeared, or lost its name during the wait. */
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
@@ -160,14 +160,14 @@ open_store(const struct store_options *options, enum fault *fault)
 		journal_unlock(&store->journal);
 		return store;
 	}
-	/* To a service, an absent store is a configuration error. */
+	/* To a writer, an absent store is a configuration error. */
 	if (*fault == FAULT_ABSENT)
 		*fault = FAULT_SETUP;
 	free_store(store, false);
 	return NULL;
 }
 
-/* Compare the item with the record at `offset`, of the journal or the batch. */
+/* Compare the item with the record at `offset`, in the journal or the batch. */
 static enum fault
 compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 {
@@ -283,7 +283,7 @@ write_batch(struct store *store)
 
 	if (fault == FAULT_FAILED)
 		return fault;
-	/* Sync the truncation too. */
+	/* After a fault, this syncs the truncation. */
 	if (journal_sync(journal) != FAULT_NONE)
 		return FAULT_FAILED;
 	if (fault == FAULT_NONE) {
@@ -293,7 +293,7 @@ write_batch(struct store *store)
 	return fault;
 }
 
-/* Commit the index with the batch, if one was written. */
+/* If the batch was written, commit its index transaction. */
 static void
 enter_batch(struct store *store)
 {
@@ -438,7 +438,7 @@ has_room(const struct store *store)
 {
 	if (!catch_up_has_room(store, 0))
 		return false;
-	/* With less, or after a write was refused, try an allocation. */
+	/* If free space is scarce or a write was refused, try an allocation. */
 	if (!store->journal.full && catch_up_has_room(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
@@ -501,7 +501,7 @@ close_store(struct store *store)
 		if (!store->failed)
 			clean = catch_up(store) == FAULT_NONE;
 		if (clean) {
-			/* Nobody needs the room ahead now; it may stay. */
+			/* Cut off the room ahead; failure does no harm. */
 			if (store->journal.size > store->at.end)
 				(void)!ftruncate(
 				    store->journal.fd, (off_t)store->at.end);

@@ -30,7 +30,7 @@
 #include "ground/metrics.h"
 #include "pure/crc32c.h"
 
-/* The first read of one record; few lines are longer. */
+/* The size of the first read of a record: few lines are longer. */
 #define LINE_BYTES 4096
 
 /* The end mark: uuid, offset and checksum, separated by spaces; a newline. */
@@ -140,8 +140,8 @@ journal_check_seen(struct journal *journal, const struct position *seen)
 	if (fault != FAULT_DAMAGED)
 		return fault;
 	/*
-	 * Read all lines: a damaged one is reported with its offset; if all are
-	 * whole, this is another history.
+	 * Read all lines: a damaged one is reported with its offset.  If all
+	 * are valid, this is a copy of the store that has diverged.
 	 */
 	replay_init(&replay, journal->fd, journal->seed, &journal->start);
 	fault = journal_finish(journal, &replay, seen->end, &tail_end);
@@ -154,7 +154,7 @@ journal_check_seen(struct journal *journal, const struct position *seen)
 	return FAULT_DAMAGED;
 }
 
-/* Read the header of journal->fd. */
+/* Check that the file is a journal, and fill the fields that describe it. */
 static enum fault
 read_header(struct journal *journal)
 {

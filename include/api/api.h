@@ -47,7 +47,7 @@ struct api_call {
 	struct response_head head;
 	enum api_page page;
 	enum request_length length;
-	size_t body_len; /* declared, or 0 */
+	size_t body_len; /* CONTENT_LENGTH, or 0 if it is absent or invalid */
 	bool chunked;    /* chunked encoding, without a length */
 	bool whole;      /* set before api_body: the body was read to its end,
 			    not to an error of the connection */
@@ -65,9 +65,9 @@ void api_tick(struct api *api);
 
 /*
  * api_head(api, call, variables):
- * Begin `call` with the CGI variables of its head.  Return 0 if the body must
- * be read: at most config->body_bytes_max bytes, and one more to notice a
- * longer body.  -1 if the answer is known whatever its body is.
+ * Begin `call` with the CGI variables of the request.  Return 0 if the caller
+ * must read the body: up to config->body_bytes_max + 1 bytes, the last of which
+ * shows that it is too large.  -1 if the answer does not depend on the body.
  */
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 
@@ -94,16 +94,16 @@ enum http_error api_error_of(enum store_result result);
 
 /*
  * api_fail(call, error), api_stored(call, result):
- * End a call with an error that the gateway found, or with the store's result
- * for its plant.
+ * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY, or with
+ * the result of store_commit or, for a health request, of store_ready.
  */
 void api_fail(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
 
 /*
  * api_set_ready(ready):
- * Answer health requests with this result of store_ready from now on; before
- * the first call, with STORE_CREATED.  Any thread.
+ * Set the result of store_ready that answers health requests.  Before the first
+ * call they are answered with STORE_CREATED.  Any thread.
  */
 void api_set_ready(enum store_result ready);
 
@@ -123,8 +123,8 @@ void api_log_refusals(void);
 
 /*
  * api_metrics(api, buf):
- * Print the counters in Prometheus' text format 0.0.4, with the next expiry of
- * a token.  Return the length.
+ * Print the counters, and the time when the next token expires, in Prometheus'
+ * text format 0.0.4.  Return the length.
  */
 size_t api_metrics(const struct api *api, char buf[static API_METRICS_MAX]);
 

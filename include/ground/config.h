@@ -25,13 +25,13 @@
 struct config {
 	const char *file;      /* the file that config_use_file read, or NULL */
 	const char *dir;       /* the store's directory */
-	const char *database;  /* NULL: none; it may hold a password */
+	const char *database;  /* connection string (may be secret) or NULL */
 	const char *tokens;    /* the token file */
 	const char *base_path; /* no trailing slash; "" for the root */
 	const char *origins;   /* a list; "" or NULL: none */
 	const char *metrics_path, *health_path; /* "" or NULL: none */
 	size_t body_bytes_max;
-	unsigned threads;     /* reactors */
+	unsigned threads;     /* the number of reactors */
 	bool contract_status; /* every failure is 400 */
 	bool sandbox;
 	enum log_level log_level;

@@ -28,7 +28,7 @@ enum fault check_journal(
     const char *path, const struct watch *watch, enum index_state *index);
 
 struct verify_report {
-	struct reader_report journal; /* the part that was checked */
+	struct reader_report journal; /* up to the last line checked */
 	enum index_state index;       /* only INDEX_UNUSABLE is damage */
 };
 

@@ -15,10 +15,10 @@
 /* A place between two lines; the next line must continue its seq and crc. */
 struct position {
 	uint64_t end;     /* offset of the next line; 0: no position */
-	uint64_t last;    /* offset of the line before */
-	uint64_t seq;     /* its number; 0 for the header */
-	uint32_t crc;     /* its checksum */
-	uint32_t closing; /* whether it is a closing line, or the header */
+	uint64_t last;    /* offset of the previous line */
+	uint64_t seq;     /* of the previous line; 0: the header */
+	uint32_t crc;     /* of the previous line */
+	uint32_t closing; /* 1: previous is a closing line or the header */
 };
 
 /*
@@ -53,8 +53,8 @@ void replay_done(struct replay *replay);
 
 enum replay_result {
 	REPLAY_RECORD,
-	REPLAY_END,  /* the file ends here, or a blank line begins */
-	REPLAY_BAD,  /* a line is invalid or does not follow: see `reason` */
+	REPLAY_END,  /* the end of the file, or a blank line */
+	REPLAY_BAD,  /* a line is invalid or out of sequence: see `reason` */
 	REPLAY_ERROR /* see `error`: EIO and the like, ENOMEM */
 };
 
@@ -86,7 +86,7 @@ enum replay_result replay_finish(struct replay *replay, uint64_t *tail_end);
 /* Bytes that hold no readable record. */
 struct replay_lost {
 	uint64_t begin, end;
-	const char *reason; /* static English */
+	const char *reason; /* a static string, or from strerror */
 };
 
 /*

@@ -23,8 +23,8 @@
 
 enum store_result {
 	STORE_CREATED,  /* stored now */
-	STORE_SAME,     /* this very plant was stored already */
-	STORE_CONFLICT, /* another plant with this id is stored */
+	STORE_SAME,     /* the same plant was already stored */
+	STORE_CONFLICT, /* a different plant with this id is stored */
 	STORE_FULL,     /* no room; not stored */
 	STORE_BUSY,     /* a lock was not free in time; not stored */
 	STORE_AWAY,     /* the database is unavailable; not stored */
@@ -35,7 +35,7 @@ enum store_result {
 struct store_item {
 	const struct plant *plant;
 	const char *by; /* the token's name */
-	const char *at; /* when, TIMESTAMP_LEN bytes; NULL for now */
+	const char *at; /* time of storage, TIMESTAMP_LEN bytes; NULL: now */
 	enum store_result result;
 };
 

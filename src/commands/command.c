@@ -30,7 +30,7 @@ static struct {
 	const char *what, *at_end;
 	bool shown, terminal;
 	int64_t began_ms, next_ms;
-	uint64_t first; /* done at the first step, where the rate begins */
+	uint64_t first; /* bytes done by the first step: not in the rate */
 } progress;
 
 int
@@ -212,7 +212,7 @@ command_interrupted(void)
 int
 command_fault(enum fault fault)
 {
-	/* The wait for a lock does not check the watch. */
+	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
 	bool stopped = fault == FAULT_STOPPED || fault == FAULT_BUSY;
 
 	return stopped && stopped_by != 0 ? 128 + stopped_by

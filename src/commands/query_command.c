@@ -44,13 +44,13 @@
  */
 static struct {
 	const char *path; /* NULL for stdout */
-	char *temporary;  /* the file's name until it is complete */
+	char *temporary;  /* the name of the unfinished file, or NULL */
 	int fd;
-	bool replace;     /* an existing file; else that is an error */
+	bool replace;     /* whether an existing file is replaced */
 	bool terminal;    /* escape control characters, as \u001b */
 	enum fault fault; /* after the first, nothing more is written */
 	size_t used;
-	/* A larger one was no faster. */
+	/* A larger buffer was no faster. */
 	char buf[(size_t)256 << 10];
 } output = { .fd = STDOUT_FILENO };
 
@@ -58,7 +58,7 @@ static enum fault
 fail_output(const char *what, enum fault fault)
 {
 	if (output.path == NULL && errno == EPIPE) {
-		/* As for every filter: "export | head" ends silently. */
+		/* Die of SIGPIPE, as filters do: "export | head" is silent. */
 		signal(SIGPIPE, SIG_DFL);
 		raise(SIGPIPE);
 	}
@@ -92,7 +92,7 @@ open_file(const char *path, bool replace)
 		log_error("%s: %s", path, why);
 		return FAULT_OUTPUT;
 	}
-	/* Its mode is 0600: plants are nobody else's business. */
+	/* mkostemp creates it with mode 0600, since plants are private. */
 	if (asprintf(&output.temporary, "%s.XXXXXX", path) < 0)
 		output.temporary = NULL;
 	else
@@ -190,7 +190,7 @@ put(const char *text, size_t len)
 		}
 }
 
-/* `full`: with the time and the token's name around the plant. */
+/* With `full`, wrap the plant in an object with its time and token's name. */
 static void
 put_json(const struct record *record, bool full)
 {
@@ -267,7 +267,7 @@ run_get(const struct call *call)
 	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
 		fault = reader_calls(reader)->find(reader, id, &record);
-		/* Only the first search may take long. */
+		/* Usually only the first find reads much of the journal. */
 		command_unwatch();
 		if (fault == FAULT_NONE) {
 			put_json(&record, call->values['u'] != NULL);
@@ -281,13 +281,13 @@ run_get(const struct call *call)
 			missing = true;
 			fault = FAULT_NONE;
 		} else if (fault == FAULT_DAMAGED) {
-			damage = fault; /* logged; others may be read */
+			damage = fault; /* logged; read the other ids */
 			fault = FAULT_NONE;
 		}
 	}
 	command_unwatch();
 	store_reader_close(reader);
-	/* What was found is printed, except after a signal. */
+	/* Print the plants found even after a fault, not after a signal. */
 	enum fault written =
 	    fault != FAULT_STOPPED ? finish_output() : FAULT_NONE;
 	if (fault == FAULT_NONE)
@@ -307,8 +307,8 @@ const struct command query_command_get = {
 };
 
 /*
- * End the reading of plants.  Return the first fault: of opening the reader, of
- * the caller, or of the reading.  `where` names what was read.
+ * End the reading of plants, and write the last one's place to `where`.  Return
+ * `fault` or, if it is FAULT_NONE, the fault that ended the reading.
  */
 static enum fault
 end_reading(
@@ -320,7 +320,7 @@ end_reading(
 
 	if (fault == FAULT_NONE)
 		fault = end;
-	/* A signal ends it also while a database is away. */
+	/* A signal ends the reading, also while a database is away. */
 	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
 		       command_interrupted() != 0
 		   ? FAULT_STOPPED
@@ -352,10 +352,9 @@ static const char export_usage[] =
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
-/* Between two saves of the cursor; each costs two syncs. */
+/* The least time between two saves of the cursor: each syncs twice. */
 #define SAVE_MS 250
 
-/* One call of export. */
 struct export
 {
 	const struct call *call;
@@ -365,13 +364,13 @@ struct export
 	struct cursor cursor;
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
 	int64_t saved_ms;
-	char at[TIMESTAMP_LEN + 1]; /* of the last plant read */
+	char at[TIMESTAMP_LEN + 1]; /* when the last plant read was stored */
 	uint64_t plants;            /* written or counted */
 	uint64_t nuls;              /* of `plants`, those with a U+0000 */
 	int64_t nul_id;             /* the first of those */
 };
 
-/* An absent tag is an empty field, an empty tag is "". */
+/* An absent tag is an empty field; an empty tag is "". */
 static void
 put_csv(const struct record *record, struct export *export)
 {
@@ -383,7 +382,7 @@ put_csv(const struct record *record, struct export *export)
 	int n = sprintf(field, "%" PRId64, record->id);
 
 	put(field, (size_t)n);
-	/* It is valid: the record was checked. */
+	/* Cannot fail: the reader has checked the plant. */
 	(void)json_scan_object(
 	    record->plant, record->plant_len, members, &error);
 	for (size_t i = 0; i < 2; i++) {
@@ -422,7 +421,7 @@ export_plant(struct export *export, const struct record *record)
 	return output.fault;
 }
 
-/* Save the cursor, but sync the output before it: stdout may be a file. */
+/* Save the cursor once the output is durable: stdout may be a file. */
 static enum fault
 save(struct export *export)
 {
@@ -435,7 +434,7 @@ save(struct export *export)
 	return cursor_save(&export->cursor, export->place);
 }
 
-/* Flush, and save the cursor.  `before`: its place is before the last plant. */
+/* Flush, and save the place after the last plant or, if `before`, before it. */
 static enum fault
 deliver(struct export *export, bool before)
 {
@@ -463,7 +462,7 @@ read_plants(struct export *export)
 
 	while (fault == FAULT_NONE && export->plants < export->limit &&
 	       reader_calls(export->reader)->next(export->reader, &record)) {
-		/* CSV may double a quotation mark. */
+		/* Twice the length: CSV doubles quotation marks. */
 		if (export->follow && output.used > 0 &&
 		    output.used + around + 2 * record.plant_len > PIPE_BUF)
 			fault = deliver(export, true);
@@ -473,7 +472,7 @@ read_plants(struct export *export)
 	return fault;
 }
 
-/* Follow until a signal.  The next run writes the plants that were not. */
+/* Follow until a signal.  The next run writes the plants left unwritten. */
 static enum fault
 follow(struct export *export)
 {
@@ -529,7 +528,7 @@ check_export(struct export *export)
 	return EX_OK;
 }
 
-/* Open the cursor and FILE before the store, so that neither fails late. */
+/* Open the cursor and the output first: opening the store may take long. */
 static enum fault
 open_export(struct export *export, const char *since)
 {
@@ -565,10 +564,7 @@ report_export(const struct export *export, enum fault fault, const char *where)
 {
 	const char *path = export->call->values['o'];
 
-	/*
-	 * With --quiet an export of nothing logs nothing: a consumer polls
-	 * thousands of times a day.
-	 */
+	/* Consumers poll thousands of times a day: log no empty --quiet run. */
 	if (fault == FAULT_NONE && !export->follow &&
 	    (export->plants > 0 || export->call->values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",
@@ -709,7 +705,7 @@ static void
 print_figure(void *context, const char *name, const char *text, uint64_t number)
 {
 	bool none = text != NULL && text[0] == '\0';
-	/* No text has a character that JSON escapes. */
+	/* `text` is escaped already, or needs no escaping. */
 	const char *quote = text != NULL && !none ? "\"" : "";
 	char digits[sizeof("18446744073709551615")];
 

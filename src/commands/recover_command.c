@@ -47,7 +47,7 @@ static struct {
 	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
 	uint64_t bytes;        /* the size of SRC's journal */
 	char uuid[RECORD_UUID_LEN + 1];
-	struct position start; /* behind SRC's header; 0 if that is damaged */
+	struct position start; /* after SRC's header; 0 if it is damaged */
 
 	struct journal dest;  /* DEST, locked */
 	char path[PATH_MAX];  /* the new store's directory, in DEST */
@@ -171,7 +171,7 @@ print_range(uint64_t begin, uint64_t end, const char *reason)
 static enum fault
 commit_batch(void)
 {
-	/* The store has logged why. */
+	/* The store logs the causes of these results. */
 	static const enum fault faults[] = { [STORE_FULL] = FAULT_FULL,
 		[STORE_BUSY] = FAULT_BUSY,
 		[STORE_FAILED] = FAULT_FAILED };

@@ -152,7 +152,7 @@ static const char schema_usage[] =
     "  --feed          what export --cursor and --follow need; run again, it\n"
     "                  numbers all plants anew, and no cursor fits any more\n";
 
-/* The files of deploy/postgresql. */
+/* The files in deploy/postgresql, as string literals. */
 static const char tables[] =
 #include "postgresql/tables.sql.h"
     ;

@@ -16,7 +16,7 @@
 #include "ground/log.h"
 #include "http/errors.h"
 
-/* The shortest body that is whole and refused for its missing id. */
+/* The shortest JSON object: the service refuses it for its missing id. */
 #define NO_PLANT "{}"
 #define URL_MAX 2048
 #define TIMEOUT_S 15L
@@ -27,31 +27,32 @@ struct target {
 	char url[URL_MAX];
 	bool loopback;
 	const char *token; /* or NULL */
-	const char *body;  /* of any length, without an id */
+	const char *body;  /* NO_PLANT, then blanks; body_len is sent */
 	bool answers;      /* the service answers at its socket */
 };
 
 struct request {
-	const char *what; /* in messages */
+	const char *what; /* its name in messages */
 	bool has_token;
 	size_t body_len; /* 0: a GET */
 	enum http_error expected;
-	const char *header, *begins; /* the answer's, and its value; or NULL */
+	/* A header that the answer needs, how its value begins; or NULL. */
+	const char *header, *begins;
 };
 
 struct answer {
-	CURLcode failure; /* CURLE_OK, or why there is no answer at all */
+	CURLcode failure; /* CURLE_OK, or why no answer came */
 	bool connected;   /* something accepted the connection */
 	long status;
-	int error; /* the number in an Error body of ours, else 0 */
+	int error; /* the number in an Error body, else 0 */
 	/* Each is "" if it is absent, and cut if it is too long. */
-	char header[256];             /* that of request->header */
-	char location[256];           /* where a redirect points, absolute */
+	char header[256];             /* the value of request->header */
+	char location[256];           /* the absolute URL of a redirect */
 	char detail[CURL_ERROR_SIZE]; /* libcurl's message */
 	char body[BODY_MAX + 1];
 };
 
-/* Wait for the answer for at most TIMEOUT_S.  Redirects are not followed. */
+/* Wait at most TIMEOUT_S for the answer.  Redirects are not followed. */
 static void
 send_request(const struct target *target, const struct request *request,
     struct answer *answer)
@@ -95,7 +96,7 @@ send_request(const struct target *target, const struct request *request,
 	CURLcode code = curl_easy_perform(curl);
 	fclose(body);
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
-	/* An answer may come before all of the body was sent. */
+	/* The server may answer, and close, before it has read the body. */
 	answer->failure = answer->status == 0 ? code : CURLE_OK;
 	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
 	/* libcurl sets the time only after the TLS handshake. */
@@ -128,9 +129,9 @@ static const char not_reached[] =
     "name that socket in the web server's file, and run: systemctl restart "
     "nginx (or lighttpd, apache2)";
 
-/* For a status of the web server's own, or for an error of the service. */
+/* Each is for a status of the web server or for an error of the service. */
 static const struct hint {
-	long status; /* 0: `error` counts */
+	long status; /* 0: compare `error` */
 	enum http_error error;
 	const char *why;
 } hints[] = {
@@ -198,9 +199,9 @@ static const struct hint {
 };
 
 /*
- * Whether the web server made this answer, perhaps with our Error body.  Then
- * the request is repeated without a credential: the service, which checks that
- * first, would report it missing.
+ * Whether the web server made this answer, perhaps with our Error body.  To
+ * find out, repeat the request without a credential: the service checks that
+ * first, and would report it missing.
  */
 static bool
 is_server_made(const struct target *target, const struct request *request,

@@ -99,8 +99,8 @@ cgi_begin(void)
 }
 
 /*
- * Store the plant, or find out whether one could be stored.  The caller closes
- * the store after the answer.  Return a status of sysexits.h.
+ * Store the plant or, for a health request, check whether the store is ready.
+ * The caller closes the store after the answer.  Return a status of sysexits.h.
  */
 static int
 use_store(

@@ -197,7 +197,7 @@ sandbox_enter(const struct config *config)
 	}
 	/* Otherwise syslog(3) would read the time zone's file later. */
 	tzset();
-	/* landlock and seccomp require this of an unprivileged process. */
+	/* An unprivileged process needs this for landlock and seccomp. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
 		log_warning("landlock is missing in this kernel: every file of "

@@ -1,8 +1,8 @@
 /*
  * service: the process.  See gateway.h.
  *
- * Signals are blocked in every thread, since one that interrupts a read of
- * libfcgi ends the request; the main thread waits for them.
+ * Signals are blocked in every thread, since a signal during a read by libfcgi
+ * would end the request.  The main thread waits for signals with sigtimedwait.
  */
 #include "gateway.h"
 

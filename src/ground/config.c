@@ -217,7 +217,7 @@ config_read(struct config *config)
 	return FAULT_NONE;
 }
 
-/* Whether the text is the name, or NAME=VALUE. */
+/* Whether `text` is `name`, alone or followed by "=VALUE". */
 static bool
 is_named(const char *text, const char *name)
 {

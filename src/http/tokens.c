@@ -51,7 +51,7 @@
 #define CREATED "created "
 #define ADD_ONE "; add one with: plant-store token add NAME"
 #define BESIDE ".new"
-/* An edit lasts milliseconds: a longer wait has another reason. */
+/* The wait for the lock, which an edit holds for some milliseconds. */
 #define WAIT_MS 2000
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
@@ -61,9 +61,9 @@ struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
 	struct stat stat;     /* all zero if there is no file */
-	char *text;           /* the file, and a NUL; NULL if there is none */
-	struct token *tokens; /* in the file's order */
-	const struct token **sorted; /* by digest */
+	char *text;           /* the file and a NUL; NULL if there is no file */
+	struct token *tokens; /* in the order of the file */
+	const struct token **sorted; /* `tokens`, sorted by digest */
 	size_t count;
 	char notice[1024]; /* one line: the error or warning; "" if none */
 };
@@ -71,11 +71,12 @@ struct set {
 struct tokens {
 	EVP_MD *sha256;
 	_Atomic int64_t next_check_ms;
-	pthread_mutex_t lock; /* of all members below */
-	struct set set; /* `stat` and `notice` are those of the last check */
+	pthread_mutex_t lock; /* protects the members below */
+	struct set set; /* of the last good file, but `stat` and `notice` of
+			   the last check */
 	/*
-	 * Read again although the change time is the same: it advances in
-	 * ticks, of a second on some systems, and can hide another change.
+	 * Read the file again even if its change time is the same: that time
+	 * advances in ticks, of a second on some systems, which can hide one.
 	 */
 	bool retry;
 };
@@ -159,7 +160,7 @@ read_digest(const char *hex, size_t len, unsigned char *digest)
 	return true;
 }
 
-/* Skip a field of `len` bytes and blanks.  Return the next field's length. */
+/* Skip `len` bytes and blanks.  Return the length of the next field, or 0. */
 static size_t
 next_field(const char **at, size_t len)
 {
@@ -169,8 +170,8 @@ next_field(const char **at, size_t len)
 }
 
 /*
- * Read a line.  Return NULL, or the fault in static English.  A line without a
- * token leaves the name empty.
+ * Read a line.  Return NULL, or what is wrong, a static string.  The name stays
+ * empty if the line has no token.
  */
 static const char *
 read_line(const char *at, struct token *token)
@@ -192,7 +193,7 @@ read_line(const char *at, struct token *token)
 		return "has an expiry that is not like 2027-01-31T00:00:00Z";
 	if (next_field(&at, len) > 0)
 		return "has more than NAME SHA256HEX EXPIRES # COMMENT";
-	/* A comment is free text: it need not be the time of creation. */
+	/* The comment is free text; tokens_add writes the time of creation. */
 	at += strspn(at, "#" BLANKS);
 	if (strncmp(at, CREATED, strlen(CREATED)) != 0)
 		return NULL;
@@ -288,7 +289,7 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* One byte shows that the file is too large, one is for the NUL. */
+	/* One more byte shows a file that is too large; one is for the NUL. */
 	set->text = malloc(TOKENS_FILE_BYTES_MAX + 2);
 	if (set->text != NULL)
 		len =
@@ -313,7 +314,7 @@ read_file(struct set *set, int fd)
 	return fault;
 }
 
-/* Check the rights of this file's directory. */
+/* Check owner and mode of the directory that holds `path`. */
 static enum fault
 check_directory(struct set *set, const char *path)
 {
@@ -330,14 +331,14 @@ check_directory(struct set *set, const char *path)
 }
 
 /*
- * Read the file into the set, of which all but `path` and `user` is zero.
- * Return FAULT_NONE; or the fault, with the error in `notice`.  Pass the set to
- * free_set in any case.
+ * Read the file of a set that is zero except for `path` and `user`.  Return
+ * FAULT_NONE, or a fault with the error in `notice`.  The caller calls free_set
+ * in either case.
  */
 static enum fault
 read_set(struct set *set)
 {
-	/* O_NONBLOCK: a FIFO is refused at once. */
+	/* O_NONBLOCK: the open does not wait for the writer of a FIFO. */
 	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	enum fault fault = check_directory(set, set->path);
 	char real[PATH_MAX];
@@ -375,7 +376,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 {
 	struct set set = { .path = path, .user = user };
 	struct tokens *tokens = calloc(1, sizeof *tokens);
-	/* Fetched once: to find the algorithm takes longer than a digest. */
+	/* Fetched once: the lookup takes longer than a digest. */
 	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
 
 	*fault = read_set(&set);
@@ -437,7 +438,7 @@ refresh(struct tokens *tokens)
 		free_set(set);
 		*set = read;
 	}
-	/* Mending the disk or the directory does not change the file. */
+	/* Repairing the disk or the directory does not change the file. */
 	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
 	if (news && fault != FAULT_NONE)
 		log_error("%s; until then the tokens of the last good file "
@@ -537,7 +538,7 @@ tokens_close(struct tokens *tokens)
 	free(tokens);
 }
 
-/* Open and lock the token file's directory; to close `*fd` ends the lock. */
+/* Open and lock the token file's directory; closing `*fd` unlocks it. */
 static enum fault
 lock(struct set *set, int *fd)
 {
@@ -562,7 +563,7 @@ lock(struct set *set, int *fd)
 	return FAULT_NONE;
 }
 
-/* The new text, from malloc: with `line`, or if NULL without `name`'s line. */
+/* Add `line` or, if it is NULL, remove `name`'s line.  `*text` is malloced. */
 static enum fault
 make_text(struct set *set, const char *name, const char *line, char **text)
 {
@@ -590,7 +591,7 @@ make_text(struct set *set, const char *name, const char *line, char **text)
 	return FAULT_NONE;
 }
 
-/* Replace the file by one with `text`. */
+/* Replace the file atomically and durably by one with `text`. */
 static enum fault
 replace(struct set *set, const char *text, int directory)
 {

@@ -41,8 +41,7 @@
 
 #define INSERT "plants_insert"
 #define REPEAT "plants_repeat"
-/* A parameter is an array, a line for each element: no plant, name or time
- * contains a newline. */
+/* Arrays are sent as lines: no plant, name or time contains a newline. */
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
 /*
  * The statements of a commit are prepared in each session.  INSERT returns no
@@ -89,7 +88,7 @@ struct store {
 	_Atomic unsigned commits;     /* that hold a session or wait for one */
 	_Atomic int64_t confirmed_ms; /* time of the last confirmed commit */
 	_Atomic int state;            /* of the last commit or probe */
-	_Atomic bool waiting;         /* a commit waits long, as others would */
+	_Atomic bool waiting;         /* a commit hangs: others are UNKNOWN */
 	pthread_mutex_t mutex;        /* protects the members below */
 	struct session *idle;
 	bool away;        /* the last attempt to connect failed */
@@ -105,7 +104,7 @@ struct batch {
 	struct session *session;
 	struct store_item **items;
 	size_t n;
-	char *texts; /* room for the parameters */
+	char *texts; /* memory for the parameters */
 	int64_t deadline_ms;
 };
 
@@ -124,7 +123,7 @@ log_session(const struct session *session, const char *what)
 	    session->standbys);
 }
 
-/* While the database is away, one commit tries to connect after each pause. */
+/* Return NULL while the database is away; one call tries after each pause. */
 static struct session *
 connect_session(struct store *store, enum fault *fault)
 {
@@ -354,22 +353,22 @@ set_results(const struct batch *batch, enum store_result result)
 }
 
 /*
- * Store the plants and set their results; if one of several ids is locked, they
- * stay open.  False if the session cannot be used again.
+ * Store the plants and set their results.  If one of several ids is locked, the
+ * results stay open.  Return false if the session cannot be used again.
  */
 static bool
 store_batch(struct store *store, const struct batch *batch)
 {
 	const char *reason = batch->session->reason;
 	enum session_result status;
-	/* A row was deleted between the two statements. */
+	/* A row that neither statement returned was deleted between them. */
 	enum store_result result = STORE_BUSY;
 
 	do {
 		status = run_statement(store, batch, INSERT, COLUMNS);
 		if (status == SESSION_DONE && count_open(batch) > 0)
 			status = run_statement(store, batch, REPEAT, 1);
-		/* Serialization failure, deadlock. */
+		/* Retry after a serialization failure or a deadlock. */
 	} while (status == SESSION_REFUSED &&
 		 (session_is_code(batch->session, "40001") ||
 		     session_is_code(batch->session, "40P01")) &&
@@ -425,7 +424,7 @@ by_id_and_place(const void *a, const void *b)
 			    : (*x > *y) - (*x < *y);
 }
 
-/* Commit `n` items and set their results; their parameters need `bytes`. */
+/* Commit items and set their results.  Their parameters fit into `bytes`. */
 static void
 commit_part(
     struct store *store, struct store_item **items, size_t n, size_t bytes)
@@ -470,7 +469,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 		if (part == NULL)
 			continue;
 		part[len++] = &items[i];
-		/* More than an id, a name, a time and their newlines. */
+		/* The envelope exceeds an id, a name, a time and newlines. */
 		bytes += RECORD_ENVELOPE_MAX + items[i].plant->len;
 		if (bytes < STATEMENT_BYTES_MAX && i + 1 < n)
 			continue;

@@ -158,7 +158,7 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 		return -1;
 	seconds = days * SECONDS_PER_DAY + number[HOUR] * 3600 +
 		  number[MINUTE] * 60 + number[SECOND] - offset;
-	/* A leap second ends a month in UTC. */
+	/* A leap second is the last of a month, in UTC. */
 	if (number[SECOND] == 60) {
 		date_from_days(seconds / SECONDS_PER_DAY, number);
 		if (seconds % SECONDS_PER_DAY != 0 || number[DAY] != 1)

@@ -59,11 +59,11 @@ struct mark {
  * until the index is closed: 26 bytes a plant.
  */
 #define COMMIT_PAIRS ((size_t)128 << 10)
-/* The index in use lacks at most the plants of one append. */
+/* An index in use lacks at most one append, which has fewer plants. */
 #define BEHIND_PAIRS_MAX ((size_t)64 << 10)
 #define STEP_PAIRS ((size_t)16 << 10)
 
-/* Of the records that repeat an id this many are logged, all are counted. */
+/* Only this many records that repeat an id are logged; all are counted. */
 #define TWINS_LOGGED 10
 
 /* A short write below this free space means a full disk. */
@@ -110,10 +110,7 @@ system_error(const struct index *index, int error)
 	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
 	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
 		return ENOSPC;
-	/*
-	 * There may be room again by now: while the journal is marked full, EIO
-	 * means a full disk.
-	 */
+	/* Space may be free again: `full` shows why LMDB failed with EIO. */
 	if (error == MDB_MAP_FULL || (error == EIO && index->journal->full))
 		return ENOSPC;
 	if (error == MDB_PANIC)
@@ -122,7 +119,7 @@ system_error(const struct index *index, int error)
 	return error < 0 || error == EINVAL ? -1 : error;
 }
 
-/* A process that opens the index from now on uses neither it nor its end. */
+/* Keep processes that open the index later from using it or its end. */
 static void
 disbelieve(int dir)
 {
@@ -218,7 +215,7 @@ is_of_this_file(const struct index *index, const struct mark *mark)
 	       memcmp(mark->file, index->file, FILE_ID_LEN) == 0;
 }
 
-/* Whether all pages of the file can be read as they were written. */
+/* Whether the conditions in index.h hold, so that no page can be lost. */
 static bool
 is_whole(const struct index *index, const struct mark *mark)
 {
@@ -230,8 +227,8 @@ is_whole(const struct index *index, const struct mark *mark)
 }
 
 /*
- * Whether the state shows how far the journal was durable, though the entries
- * cannot be used: the state was true once, even if a later page is missing.
+ * Whether the state can be used although the entries cannot: even if later
+ * pages are lost, the journal was durable up to the position in the state.
  */
 static bool
 has_seen(const struct index *index, const struct mark *mark)
@@ -293,7 +290,7 @@ commit_state(struct index *index)
 	return error;
 }
 
-/* Begin a transaction, in a map that has room for it. */
+/* Begin a transaction, in a map that is enlarged if it may be too small. */
 static int
 begin(struct index *index)
 {
@@ -354,7 +351,7 @@ open_environment(struct index *index)
 		return error;
 	mdb_env_info(index->env, &info);
 	mdb_env_stat(index->env, &stat);
-	/* Touching a page beyond a truncated file raises SIGBUS. */
+	/* Access to a page beyond the end of the file raises SIGBUS. */
 	if ((uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
 		return MDB_CORRUPTED;
 	error = begin(index);
@@ -375,7 +372,7 @@ open_state(struct index *index)
 	return error;
 }
 
-/* Show processes with another boot id (containers) that the index is served. */
+/* Containers have another boot id: the lock shows that the index is served. */
 static void
 lock_mark(struct index *index)
 {
@@ -401,7 +398,7 @@ find_index(
 			: MDB_NOTFOUND;
 	bool seen = false;
 
-	/* LMDB would fill an empty file, wait for a pipe, follow a link. */
+	/* LMDB would fill an empty file, block on a FIFO or follow a link. */
 	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
 	    file_identify(dir, DATA_NAME, index->file) == 0) {
 		if (is_whole(index, mark)) {
@@ -457,7 +454,7 @@ index_open(struct journal *journal, enum index_use use, struct index_view *view)
 static int
 make_files(struct index *index)
 {
-	/* Old entries would be taken for the new index's. */
+	/* Entries of an old file would count as the new index's. */
 	const int dir = index->journal->dir;
 	int error =
 	    unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT ? errno : 0;
@@ -465,7 +462,7 @@ make_files(struct index *index)
 	index_discard(dir);
 	if (error != 0)
 		return error;
-	/* The fsync also makes the journal's name durable, which may be new. */
+	/* The journal may be new: the fsync also makes its name durable. */
 	if ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
 	    fsync(dir) < 0)
 		return errno;
@@ -514,7 +511,7 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 	return 0;
 }
 
-/* Note, durably, that pages may be missing on the disk from now on. */
+/* Mark the index durably as in use: a crash may now lose its pages. */
 static int
 take_over(struct index *index)
 {
@@ -583,7 +580,7 @@ take_value(struct index *index, const MDB_val *value, uint64_t *offset)
 {
 	if (value->mv_size == sizeof(*offset))
 		memcpy(offset, value->mv_data, sizeof(*offset));
-	/* No record stands at 0. */
+	/* The journal's header is at 0. */
 	return *offset > 0 ? FAULT_NONE : fail(index, MDB_CORRUPTED);
 }
 
@@ -630,7 +627,7 @@ index_count(const struct index *index)
 	MDB_stat stat = { .ms_entries = 1 };
 
 	mdb_stat(index->txn, index->dbi, &stat);
-	return stat.ms_entries - 1; /* the state */
+	return stat.ms_entries - 1; /* the state is an entry */
 }
 
 bool
@@ -649,9 +646,9 @@ index_is_current(const struct index *index)
 }
 
 /*
- * If the commit fails, no mark is written: a start rebuilds the index, unless a
- * process still serves it.  A sync that fails may have lost pages: the index is
- * removed.
+ * If the commit fails, the index stays marked as in use: a start rebuilds it,
+ * unless a process still serves it.  If the sync fails, pages may be lost: the
+ * index is removed.
  */
 static void
 mark_clean(struct index *index)

@@ -181,7 +181,7 @@ next_text(struct replay *replay, const char **line, size_t *len)
 		skip_blank(replay);
 		found = find_line(replay, line, len);
 	} while (found == LINE_WHOLE && *len == 1);
-	/* Keep its last RECORD_LINE_MAX bytes: a record may begin in them. */
+	/* Leave the last RECORD_LINE_MAX bytes: a record may begin there. */
 	if (found == LINE_LONG && (*line)[*len - 1] != '\n')
 		*len -= RECORD_LINE_MAX;
 	return found;

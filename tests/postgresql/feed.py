@@ -261,9 +261,14 @@ def check_load_and_kills(tally: Tally, made: Clusters, long: bool) -> None:
                   pause_s=0.02 if long else 0) as load:
             thread.start()
             if long:
-                harming = threading.Thread(target=harm, args=(services, primary, LONG_S))
-                harming.start()
-                consumer.die_at_random(tally, iter(harming.is_alive, False))
+                harmed = threading.Event()
+                lives = iter(harmed.is_set, True)
+                dying = threading.Thread(target=consumer.die_at_random, args=(tally, lives))
+                dying.start()
+                # Here, as a server ends with the thread that started it (--pdeathsig).
+                harm(services, primary, LONG_S)
+                harmed.set()
+                dying.join()
             else:
                 consumer.die_at_random(tally, range(10))
             follower = stack.enter_context(contextlib.ExitStack())

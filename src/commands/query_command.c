@@ -267,8 +267,6 @@ run_get(const struct call *call)
 	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
 		fault = reader_calls(reader)->find(reader, id, &record);
-		/* Usually only the first find reads much of the journal. */
-		command_unwatch();
 		if (fault == FAULT_NONE) {
 			put_json(&record, call->values['u'] != NULL);
 			fault = output.fault;

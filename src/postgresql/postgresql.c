@@ -41,8 +41,10 @@
 
 #define INSERT "plants_insert"
 #define REPEAT "plants_repeat"
+/* clang-format off */
 /* Arrays are sent as lines: no plant, name or time contains a newline. */
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
+#define UNNEST(text, type) "pg_catalog.unnest(" LINES(text) type ")"
 /*
  * The statements of a commit are prepared in each session.  INSERT returns no
  * row for an id that is already stored.  Such a row may be visible before a
@@ -50,28 +52,21 @@
  * waits until the standby has all earlier writes.
  */
 static const struct statement setup[] = {
-	{ .text = "PREPARE " INSERT
-		  " AS INSERT INTO plants (id, plant, stored_by, stored_at)"
-		  " SELECT * FROM ROWS FROM"
-		  " (pg_catalog.unnest(" LINES(
-		      "$1") "::bigint[]),"
-			    " pg_catalog.unnest(" LINES(
-				"$2") "),"
-				      " pg_catalog.unnest(" LINES(
-					  "$3") "),"
-						" pg_catalog.unnest(" LINES(
-						    "$4") "::timestamptz[]))"
-							  " ON CONFLICT (id) "
-							  "DO NOTHING "
-							  "RETURNING id" },
+	{ .text = "PREPARE " INSERT " AS"
+	    " INSERT INTO plants (id, plant, stored_by, stored_at)"
+	    " SELECT * FROM ROWS FROM (" UNNEST("$1", "::bigint[]") ", "
+	    UNNEST("$2", "") ", " UNNEST("$3", "") ", "
+	    UNNEST("$4", "::timestamptz[]") ")"
+	    " ON CONFLICT (id) DO NOTHING RETURNING id" },
 	{ .text = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
-		  " WHERE id = ANY(" LINES("$1") "::bigint[])"
-						 " ORDER BY id FOR KEY SHARE" },
+	    " WHERE id = ANY(" LINES("$1") "::bigint[])"
+	    " ORDER BY id FOR KEY SHARE" },
 	/* Run without plants: a missing table or right makes them fail. */
 	{ .text = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
 	{ .text = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
 	{ .text = NULL },
 };
+/* clang-format on */
 static const struct statement probe_statement = {
 	.text = SESSION_PROBE(
 	    "INSERT INTO plants (id, plant, stored_by, stored_at)"

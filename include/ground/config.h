@@ -1,7 +1,7 @@
 /*
  * config: the settings, read once from the environment and checked.  config.c
  * has one table of their names, defaults and bounds.  The operator's command
- * first adds the settings of the machine's file to the environment.
+ * first adds the settings in CONFIG_FILE to the environment.
  *
  * A variable that is set but empty counts as absent.
  */
@@ -19,7 +19,7 @@
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
 
-/* Separators of origins. */
+/* The separators in the list of CORS origins. */
 #define CONFIG_SEPARATORS " ,"
 
 struct config {
@@ -52,7 +52,7 @@ enum fault config_read(struct config *config);
  * variable that begins with PLANT_STORE_ and is no setting.
  *
  * config_use_file(only, named):
- * Add the settings of the machine's file, if it exists, to those of the
+ * Add the settings in CONFIG_FILE, if it exists, to those of the
  * environment, which keep their values.  If the environment or the caller
  * (`named`) names a store, the file cannot name another, and may be unreadable,
  * so that ordinary users can work on stores of their own.  If `only` is not

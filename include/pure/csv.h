@@ -42,7 +42,7 @@ struct csv_field {
  * Split the record at the beginning of the buffer, up to CRLF, LF or the
  * buffer's end, into at most `*n` fields, and unquote them in place.  Return
  * NULL with the number of fields in `*n`; or, with the buffer unchanged, a
- * fault in static English: a quote in a bare field, text behind a closing
+ * fault in static English: a quote in a bare field, text after a closing
  * quote, a CR without LF outside quotes, an open quote, or too many fields.
  */
 const char *csv_record_split(

@@ -38,7 +38,7 @@ struct fcgi_frame {
 	size_t params_len;     /* content of the parameter records so far */
 	size_t length;         /* of a name or value, as far as read */
 	unsigned length_bytes; /* bytes of `length` read, of 1 or 4 */
-	bool value_next;       /* the next length is a value's */
+	bool value_next;       /* the value's length comes next, not a name's */
 	size_t pair_left;      /* unread bytes of the name and value */
 };
 

@@ -24,7 +24,7 @@ size_t json_string_run(const char *text, size_t len);
 
 struct json_escape {
 	uint32_t code;      /* the code point; never a surrogate */
-	size_t len;         /* in bytes; of both in a surrogate pair */
+	size_t len;         /* in bytes; a surrogate pair is one escape */
 	const char *reason; /* of a failure; see below */
 };
 

@@ -64,12 +64,12 @@ struct copy_report {
  * and then renamed over it: a hard link to the earlier copy keeps its bytes.
  * The service can serve `to` afterwards.  `watch` may be NULL.
  *
- * FAULT_OUTPUT: `to` cannot be written, was served, or holds a journal that is
+ * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is
  * not the beginning of this one.  FAULT_BUSY: another process writes there.
  * FAULT_SETUP: `to` or its plants.jsonl belongs to neither root nor the caller,
- * or that plants.jsonl is not a regular file or is the source.  FAULT_STOPPED:
- * the watch ended the copy.  After a fault `to` is as before, unless only the
- * sync of its directory failed: then the new copy is in place.
+ * or its plants.jsonl is the source or is not a regular file.  FAULT_STOPPED:
+ * the watch ended the copy.  After a fault the journal in `to` is as before; if
+ * only the sync of the directory failed, it is the new copy.
  */
 enum fault copy_backup(const char *from, const char *to,
     const struct watch *watch, struct copy_report *report);

@@ -5,7 +5,7 @@
  * An LMDB environment in the directory `index`, shared by all processes of the
  * store.  The journal's lock replaces LMDB's (MDB_NOLOCK), and a commit does
  * not sync (MDB_NOSYNC).  The index records how far it covers the journal; a
- * process reads the lines behind that from the journal.  Before a process
+ * process reads the lines after that from the journal.  Before a process
  * relies on an entry, it reads the record at the entry's offset.
  *
  * A crash of the machine, or of the storage device alone, may leave any mixture
@@ -132,10 +132,11 @@ void index_discard(int dir);
  * index_build(index, pairs, to, watch):
  * Enter sorted pairs, the first of each id, into an index in which a
  * transaction has begun, and commit: the index then covers the journal up to
- * `to`.  A record whose id the index has is logged, as by index_twins, if the
- * journal has the earlier record; else the index is damaged.  `watch` may be
- * NULL, and counts this as the second half of the work: FAULT_STOPPED, not
- * logged.  After a fault the caller discards an index that covered nothing.
+ * `to`.  If the index has an id already and the journal has that earlier
+ * record, the new one is logged, as by index_twins; if the journal does not
+ * have it, the index is damaged.  `watch`, which may be NULL, is called with 50
+ * to 100 % done, since the caller has read the journal before; FAULT_STOPPED is
+ * not logged.  After a fault the caller discards an index that covered nothing.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);
 enum fault index_build(struct index *index, const struct pairs *pairs,

@@ -3,21 +3,21 @@
  * and its durable end.  record.h defines the lines; replay.h distinguishes a
  * torn tail from damage.
  *
- * The lock is an open file description lock on the journal itself.  It ends
- * with its process, and no program that the process executes inherits it: the
- * file is O_CLOEXEC.  "Under the lock" means that journal_lock has been called
- * and journal_check has found the file in place.  A thread that holds a lock
- * blocks SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep it.
+ * The lock is an open file description lock on the journal itself.  The end of
+ * the process releases it, and no program that the process executes inherits
+ * it: the file is O_CLOEXEC.  "Under the lock" means that journal_lock has been
+ * called and journal_check has found the file in place.  A thread with a lock
+ * blocks SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the lock.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
  * not have.  Linux reports the error once to each open file: every process that
  * has the journal open gets it from its own next sync, and ends.  A process
- * that opens the journal, or finds lines behind the known durable end, reads
- * the bytes behind that end from the disk (journal_settle).
+ * that opens the journal, or finds lines past the known durable end, reads the
+ * bytes past that end from the disk (journal_settle).
  *
  * The end mark, in the file JOURNAL_END_NAME, is an offset up to which the
- * journal is durable: the end of the last closing line, or the durable end when
- * a damaged index was removed.  A journal shorter than its mark has lost pages.
+ * journal is durable.  The mark is written after a closing line, and before an
+ * unusable index is removed.  A journal shorter than its mark has lost pages.
  * The mark is overwritten in place, within one sector.
  *
  * The file may end in blank lines: room written ahead, so that a later sync
@@ -136,8 +136,8 @@ void journal_back_off(long *pause_ns);
 /*
  * journal_check(journal, end):
  * With the lock held, check that the journal's path still names this file, and
- * update journal->size.  Return NULL, or static English for the reason why the
- * file cannot be used: also if it is shorter than `end`.
+ * update journal->size.  Return NULL; or the reason why the file cannot be
+ * used, such as a size below `end`, in static English.
  *
  * journal_read(journal, offset, record):
  * Read the record whose line begins at `offset`.  `record` points into
@@ -145,12 +145,12 @@ void journal_back_off(long *pause_ns);
  * line begins there.
  *
  * journal_match(journal, at):
- * Check that the last line before the position `at` is in its place.
+ * Check that the line before the position `at` has the seq and crc of `at`.
  * FAULT_DAMAGED, not logged, if not.
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
- * Return whether the record at `offset` is of the plant `id`; whether the byte
- * at `offset` exists and is not blank, or cannot be read.
+ * Return whether the record at `offset` is of the plant `id`.  Return true if
+ * the byte at `offset` is not blank or cannot be read; false at end of file.
  *
  * journal_check_seen(journal, seen):
  * Check that the journal still has the lines up to `seen`, the last position of
@@ -174,19 +174,19 @@ enum fault journal_find_durable(
 
 /*
  * Call all of these under the lock.  After FAULT_FAILED the bytes on the disk
- * behind journal->durable are unknown, and the process ends.
+ * past journal->durable are unknown, and the process ends.
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
  * `end`, followed by journal->room blank lines if the file has to grow: `buf`
- * has room for them behind `len`.  The bytes are durable after journal_sync.
+ * has room for them after `len`.  The bytes are durable after journal_sync.
  * After a fault other than FAULT_FAILED the file is cut back to `end`.
  *
  * journal_sync(journal), journal_cut(journal, end):
- * Make all written bytes durable; cut off the bytes behind `end`.
+ * Make all written bytes durable; cut off the bytes past `end`.
  *
  * journal_settle(journal):
- * Make the next read of the bytes behind journal->durable come from the disk:
+ * Make the next read of the bytes past journal->durable come from the disk:
  * sync them, drop their pages from the page cache, and check that none is left.
  * Valid lines read then are durable; the rest is a torn tail.  Readers call it
  * too: it changes no byte.  FAULT_BUSY while another program holds a page.

@@ -22,10 +22,10 @@ struct position {
 };
 
 /*
- * The most bytes of records in one append, and the newlines that it writes
- * ahead after them: room for some 1,300 plants, half a millisecond of writing.
- * A torn tail cannot be longer than a closing line, one append and its room: a
- * crash may turn the room into zeros.
+ * An append writes at most JOURNAL_APPEND_MAX bytes of records and, after them,
+ * JOURNAL_ROOM_BYTES newlines: room for some 1,300 plants, written in half a
+ * millisecond.  A torn tail is at most a closing line, one append and its room,
+ * which a crash may turn into zeros.
  */
 #define JOURNAL_APPEND_MAX ((size_t)4 << 20)
 #define JOURNAL_ROOM_BYTES ((size_t)256 << 10)

@@ -44,9 +44,9 @@ enum index_state {
 	INDEX_USABLE,
 	INDEX_BEHIND,   /* the service enters the last plants soon */
 	INDEX_ABSENT,   /* the next start of the service builds it */
-	INDEX_STALE,    /* not closed cleanly, or a copy: rebuilt, too */
+	INDEX_STALE,    /* not closed cleanly, or a copy; rebuilt likewise */
 	INDEX_REPLACED, /* while verify_store was reading it */
-	INDEX_UNUSABLE  /* damaged: rebuilt, too */
+	INDEX_UNUSABLE  /* damaged; rebuilt likewise */
 };
 
 /* For each state, a word for programs and a text in English. */
@@ -61,8 +61,8 @@ struct store_options {
 				 journal file that nobody writes */
 	bool long_lived; /* more than one request: write room for later records
 			    ahead; serve even while the database is away */
-	bool count; /* a reader only counts the records behind a cursor, with
-		       those that an older transaction holds back */
+	bool count; /* a reader counts all records after a cursor, even those
+		       that wait for the end of an older transaction */
 	const struct watch *watch; /* called by store_open alone, while it reads
 			 the journal or builds the index; or NULL */
 };

@@ -78,7 +78,7 @@ check_head(const struct api *api, const struct api_call *call,
 		   : HTTP_OK;
 }
 
-/* Whether this is a GET or HEAD of `path`, a setting. */
+/* Whether this is a GET or HEAD of `path`, which may be NULL or "". */
 static bool
 is_for(const struct request *request, const char *path)
 {

@@ -127,7 +127,7 @@ check_file(struct check *check, const char *name, uid_t owner)
 		    "chown -R --reference=%s %s",
 		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
-		 errno != EROFS) /* reported for the directory */
+		 errno != EROFS) /* check_directory reports it */
 		report_errno(check, path, "cannot be written");
 }
 

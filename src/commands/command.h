@@ -36,7 +36,7 @@ struct command {
 	const char *name, *summary;
 	const char *usage; /* --help adds the lines of the common options */
 	struct option options[17]; /* the last has no name */
-	char dir_alias;         /* option in place of --dir; ' ': an operand */
+	char dir_alias;         /* synonym of --dir; ' ': an operand; 0: none */
 	bool negative_operands; /* "-5" is an operand, not an option */
 	const char *instead;    /* a database's tools; NULL: works with both */
 	const char *at_end;     /* progress when all is read but not yet
@@ -88,11 +88,11 @@ bool command_time(const char *text, int64_t *ms);
 
 /*
  * command_watch(call, what), command_unwatch():
- * Begin long work; `what` names it in one word, such as "verify".  The call's
- * watch shows progress on stderr, as the options demand, and stops the work
- * after SIGINT, SIGTERM or SIGHUP, which from then on only set a flag.
- * command_unwatch clears the progress line and, unless a signal came, restores
- * the signals' default action.
+ * Call before long work, which `what` names in one word, such as "verify".  The
+ * call's watch then shows progress on stderr, as the options demand.  SIGINT,
+ * SIGTERM and SIGHUP, unless ignored, now only set a flag, on which the watch
+ * stops the work.  command_unwatch clears the progress line and, unless a
+ * signal came, restores the signals' default action.
  *
  * command_clear_line():
  * Call before a line goes to stdout while progress may be on the same terminal.

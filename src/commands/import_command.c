@@ -268,7 +268,7 @@ is_integer(const struct csv_field *field)
 	size_t sign = field->len > 0 && text[0] == '-';
 	size_t digits = field->len - sign;
 
-	/* strspn stops at the NUL behind the line, if not earlier. */
+	/* strspn stops at the NUL after the line, if not earlier. */
 	return digits > 0 && (text[sign] != '0' || digits == 1) &&
 	       strspn(text + sign, "0123456789") >= digits;
 }

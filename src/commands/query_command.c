@@ -204,7 +204,7 @@ put_json(const struct record *record, bool full)
 	put(full ? "}\n" : "\n", full ? 2 : 1);
 }
 
-/* Flush the output; sync a file and rename it to its name. */
+/* Flush the output.  Sync a file, and give it its final name. */
 static enum fault
 finish_output(void)
 {
@@ -481,7 +481,7 @@ follow(struct export *export)
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
 		fault = end_reading(export->reader, fault, where);
-		/* Also write what a database returned before it was away. */
+		/* Also write the rows read before the connection failed. */
 		if (fault == FAULT_NONE || fault == FAULT_BUSY)
 			fault = deliver(export, false);
 		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
@@ -650,7 +650,7 @@ static const char stats_usage[] =
     "\n"
     "  --json          one JSON object\n";
 
-/* The plants of one token's name. */
+/* How many plants were stored with one token. */
 struct token_plants {
 	char name[RECORD_BY_MAX + 1];
 	uint64_t plants;

@@ -1,12 +1,12 @@
 /*
- * recover_command: makes a new store of the salvage of a damaged journal.
+ * recover_command: salvages a damaged journal into a new store.
  *
  * Happy path: SRC is read once.  Batches of records that are valid by
  * themselves, with their times and tokens' names, go into a new store in a
- * directory below DEST, which takes the first record of each id.  In the end
+ * directory below DEST.  The store takes the first record of each id.  Finally
  * its journal is renamed into DEST.  Failure modes: DEST has no journal before
  * the rename.  After an error or a signal the directory is removed; after a
- * kill, by the next try.
+ * kill, the next try removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -220,7 +220,6 @@ add_to_batch(const struct record *record, const struct position *at)
 		   : commit_batch();
 }
 
-/* Store all readable records durably. */
 static enum fault
 store_records(const struct watch *watch)
 {

@@ -354,7 +354,7 @@ url_check(
 		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
 	struct target target = { .token = token, .answers = answers };
-	/* The last two requests test the limit of bodies. */
+	/* The last two requests test the body size limit. */
 	size_t n = sizeof(requests) / sizeof(requests[0]) -
 		   (body_bytes_max == 0 ? 2 : 0);
 	static char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];

@@ -135,7 +135,7 @@ int
 cgi_serve(const struct config *config)
 {
 	const char *form = getenv("PLANT_STORE_STATUS");
-	/* Of invalid settings, only this one is read: it shapes the error. */
+	/* If the settings are invalid, this one still shapes the error. */
 	const struct config invalid = {
 		.contract_status = form != NULL && strcmp(form, "contract") == 0
 	};

@@ -202,7 +202,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return fault_status(fault);
-	/* Now, so the start fails if this forbids a file that libpq needs. */
+	/* Before libpq reads files: a forbidden one then fails the start. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

@@ -226,7 +226,7 @@ is_named(const char *text, const char *name)
 	return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
-/* Find the setting that `text` names.  COUNT: none; warn if it has PREFIX. */
+/* Find a setting by name, or COUNT; warn of an unknown name with PREFIX. */
 static int
 find_setting(const char *text)
 {

@@ -2,17 +2,18 @@
  * tokens: the set of known tokens, and the file that it comes from.
  *
  * The happy path: the file is read into a set, whose entries are sorted by
- * digest, for a binary search by the digest of a request's token.  Once a
- * second one thread checks whether the file has changed, and reads it again.
+ * digest, for a binary search by the digest of a request's token.  One thread
+ * checks once a second whether the file has changed, and reads it again.
  *
  * An edit locks the directory, reads the file, writes a new one beside it with
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since to skip it could undo
- * a revocation; a running service then keeps the last good set.  But if the
- * file is missing or empty, it drops all tokens: so an operator revokes them at
- * once.  No message repeats a line's content, which may be a token by mistake.
- * A failed edit leaves the file as it was; the next one removes its new file.
+ * a revocation; a running service then keeps the last good set.  If the file is
+ * missing or has no token, the service drops all tokens: an operator can revoke
+ * them at once.  No message repeats a line's content, which may be a token by
+ * mistake.  A failed edit leaves the file as it was, unless only the sync of
+ * the directory failed.  The next edit removes what a killed one has left.
  */
 #include "http/tokens.h"
 

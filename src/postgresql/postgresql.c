@@ -330,7 +330,7 @@ refused_result(const struct session *session)
 {
 	if (session_is_code(session, "53100"))
 		return STORE_FULL;
-	/* Resources, locks, a rollback and a cancelled statement pass. */
+	/* Temporary: no resources, a lock, a rollback, a cancellation. */
 	return session_is_code(session, "53") ||
 		       session_is_code(session, "55") ||
 		       session_is_code(session, "40") ||
@@ -509,7 +509,7 @@ ready(struct store *store)
 {
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
-	/* No probe beside commits: they may need all sessions. */
+	/* No probe while commits succeed: they may need all sessions. */
 	if (store->state != STORE_CREATED ||
 	    (store->commits == 0 && now_ms - store->confirmed_ms >= PROBE_MS)) {
 		struct session *session = take_session(store);

@@ -146,7 +146,6 @@ reader_open(
 static int
 count_rows(const struct store_reader *reader)
 {
-	/* Without a session there are no rows. */
 	return reader->session == NULL ? 0 : PQntuples(reader->session->rows);
 }
 
@@ -417,7 +416,7 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 	char text[128];
 
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
-		/* JSON gets the text unescaped; names can have quotes. */
+		/* `each` escapes nothing, and a name can have quotes. */
 		snprintf(text, sizeof(text), "%s",
 		    figures[i][1] != NULL ? figures[i][1] : "unknown");
 		for (char *c = text; *c != '\0'; c++)

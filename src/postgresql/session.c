@@ -194,7 +194,7 @@ count_received(const struct session *session)
 	return info.tcpi_bytes_received;
 }
 
-/* Wait for an event; false, with the reason, if a limit is reached first. */
+/* Wait for an event.  False, with the reason, at the deadline or bytes_max. */
 static bool
 wait_for(struct session *session, int events)
 {
@@ -406,7 +406,7 @@ try_host(struct session *session, const char *const *keys,
 /*
  * Whether libpq accepts the settings; it refuses an unknown sslmode, for
  * example.  Only PQping reports that, and it blocks.  So the three entries
- * behind the `n` settings give it an invalid address: it contacts no server.
+ * after the `n` settings give it an invalid address: it contacts no server.
  */
 static bool
 are_valid(const char **keys, const char **values, int n)

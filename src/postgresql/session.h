@@ -20,13 +20,13 @@
 struct session {
 	PGconn *conn;
 	PGresult *rows; /* the last statement's if SESSION_DONE; else NULL */
-	struct session *next; /* for the owner's list */
+	struct session *next; /* in the owner's list */
 	/* The limits of the current wait. */
 	int64_t deadline_ms;
 	uint64_t bytes_max; /* received since the connection began */
 	bool warned;        /* the current statement got a warning */
 	/* Why the last statement was not done: the SQLSTATE, "" if the server
-	 * sent none; and a line for people. */
+	 * sent none; and a message of one line. */
 	char sqlstate[6];
 	char reason[SESSION_REASON_MAX];
 	char standbys[128]; /* the setting synchronous_standby_names */
@@ -41,8 +41,8 @@ enum session_result {
 
 /* No value in its rows is NULL. */
 struct statement {
-	const char *text; /* SQL; the name of a prepared one if n > 0 */
-	int columns, n;   /* of a row; parameters */
+	const char *text; /* SQL; if n > 0, a prepared statement's name */
+	int columns, n;   /* columns of a row; parameters */
 	const char *const *values;
 };
 
@@ -50,13 +50,13 @@ struct statement {
  * session_open(database, setup, fault, reason):
  * Connect, check the server and its tables, and run the statements of `setup`,
  * an array that ends with a NULL text.  Takes up to connect_timeout seconds for
- * each host, the time of the resolver, and SESSION_TIMEOUT_MS for each
- * statement.  NULL on failure: `fault` is FAULT_SETUP if an operator has to
- * act, FAULT_BUSY if the database is away, or FAULT_MEMORY; `reason` is a line
- * for people, without the connection string; nothing is logged.
+ * each host, SESSION_TIMEOUT_MS for each statement, and as long as the resolver
+ * needs.  Return NULL on failure: `fault` is FAULT_SETUP if an operator has to
+ * act, FAULT_BUSY if the database is unavailable, or FAULT_MEMORY.  `reason` is
+ * a message of one line, without the connection string; nothing is logged.
  *
  * session_close(session):
- * NULL is fine.
+ * Close the session, which may be NULL.
  *
  * session_is_alive(session):
  * Whether an idle session is still open, as far as the client knows.
@@ -67,7 +67,8 @@ struct statement {
  * have the statement's columns.
  *
  * session_query(session, sql, columns, timeout_ms):
- * The same for SQL without parameters: FAULT_NONE; or FAULT_SETUP, FAULT_BUSY.
+ * Likewise run SQL that has no parameters and returns `columns` columns.
+ * Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
  * session_is_code(session, begin):
  * Whether the last error's SQLSTATE begins with `begin`.

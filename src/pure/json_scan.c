@@ -62,7 +62,6 @@ peek(const struct scan *scan)
 	return (unsigned char)scan->text[scan->at];
 }
 
-/* Skip the byte at the cursor if it is `c`. */
 static bool
 skip(struct scan *scan, int c)
 {
@@ -248,7 +247,7 @@ scan_value(struct scan *scan)
 
 /*
  * After a value or an opening bracket, scan the closing brackets that follow.
- * Return 0 at the next member or element, or with depth 0.
+ * Return 0 at the next member or element, or at the end of the whole object.
  */
 static int
 scan_ends(struct scan *scan)

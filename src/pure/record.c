@@ -197,7 +197,7 @@ record_header_decode(const char *buf, size_t len,
 	if (!SKIP(&c, HEADER_BEGIN)) {
 		uint64_t version;
 
-		/* Version 1 with other bytes behind it is damage. */
+		/* Version 1 with other bytes after it is damage. */
 		if (SKIP(&c, HEADER_ANY) &&
 		    read_number(&c, INT64_MAX, &version) && version != 1)
 			return RECORD_HEADER_VERSION;

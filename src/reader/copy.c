@@ -130,7 +130,7 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 	const char *why = NULL;
 	struct stat st;
 
-	/* Checked once open: nobody can exchange it.  A FIFO must not block. */
+	/* Checked once open: nobody can replace it.  O_NONBLOCK: for a FIFO. */
 	dest->fd = openat(dest->dir, JOURNAL_NAME,
 	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (dest->fd < 0 && errno == ENOENT)

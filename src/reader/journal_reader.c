@@ -365,7 +365,7 @@ read_on(struct store_reader *reader)
 	return fault;
 }
 
-/* Collect the plants behind the index's end; without an index, all plants. */
+/* Collect the plants after the index's end; without an index, all plants. */
 static enum fault
 begin_search(struct store_reader *reader)
 {
@@ -377,8 +377,8 @@ begin_search(struct store_reader *reader)
 }
 
 /*
- * True if the record found has this id, or none is found in a clean index that
- * is still in its place: a sync that failed has it removed.
+ * Whether the index can be trusted.  The record that it names must have this
+ * id.  If it names none, it must be clean, and not removed after a failed sync.
  */
 static bool
 find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)

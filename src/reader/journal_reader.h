@@ -1,14 +1,14 @@
 /*
- * journal_reader: the file engine's reader (reader/reader.h).  It checks every
- * line and its place while other processes write, and changes no byte.
+ * journal_reader: the file engine's reader (reader/reader.h).  It checks all
+ * lines and their order while other processes write, and changes no byte.
  *
  * It finds the journal's durable end under a shared lock, and then reads up to
  * there without the lock: one consistent, durable state with every plant that
  * was acknowledged before.  Lines that the index does not cover may never have
- * been synced, so they are read from the disk, not from the page cache.  If no
- * index has seen the journal, the search for the end reads every line, under
- * the lock.  A journal that ends before the index's end is damaged.  Memory use
- * is constant.
+ * been synced, so they are read from the disk, not from the page cache.  The
+ * search for the end begins at the index's end; without one it reads every
+ * line, under the lock.  A journal that ends before the index's end is damaged.
+ * Memory use is constant.
  */
 #ifndef JOURNAL_READER_H
 #define JOURNAL_READER_H
@@ -23,16 +23,16 @@
 
 struct store_reader {
 	const struct reader_engine *engine; /* first: see reader/reader.h */
-	const char *path;                   /* the caller's */
-	const char *since; /* the earliest time, or NULL; the caller's */
+	const char *path;                   /* owned by the caller */
+	const char *since; /* earliest time, or NULL; owned by the caller */
 	struct journal journal;
 	struct replay replay;
 	struct watch watch;
 	uint64_t ahead;         /* bytes read in the search for the limit */
-	uint64_t limit;         /* offset behind the last durable line */
+	uint64_t limit;         /* offset after the last durable line */
 	struct position last;   /* the position at the limit */
 	struct position before; /* the position before the last record read */
-	uint64_t torn;          /* offset of the torn tail at the limit, or 0 */
+	uint64_t torn;          /* `limit` if a torn tail begins there, or 0 */
 	struct reader_report report;
 	enum fault fault;
 	struct index_view view;
@@ -51,15 +51,16 @@ extern const struct reader_engine journal_reader;
  * journal_reader_open(path, watch, fault), journal_reader_close(reader):
  * Open the journal in the directory `path`; or the journal file `path`, without
  * a lock, since nobody writes to it.  `watch` may be NULL and is copied.
- * Return NULL on a fault, which is logged and in `fault`.  Close; NULL is fine.
+ * Return NULL and set `fault` on a fault, which is logged.  Close the reader,
+ * which may be NULL.
  *
  * journal_reader_check(reader), journal_reader_collect(reader, pairs):
- * Check all lines that are left; also put the ids and offsets of their plants,
- * sorted, into `pairs`, which the caller frees with pairs_done.
+ * Both check all lines that are left.  The second also puts the ids and offsets
+ * of their plants, sorted, into `pairs`; the caller frees it with pairs_done.
  *
  * journal_reader_lock(reader):
- * Lock the journal, if it is in a directory, against writers, and check that it
- * is still the store's.  On FAULT_NONE the caller unlocks it with
+ * Lock the journal, if it is in a directory, against writers, and check that
+ * its path still names it.  On FAULT_NONE the caller unlocks it with
  * journal_unlock; any other fault is logged.
  */
 struct store_reader *journal_reader_open(

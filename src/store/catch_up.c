@@ -1,9 +1,9 @@
 /*
  * catch_up: reads the journal from the index's end on.  See catch_up.h.
  *
- * Happy path: the byte behind the index's end is blank or absent, so no line
+ * Happy path: the byte at the index's end is blank or absent, so no line
  * follows.  Otherwise the lines of other processes are entered into the index;
- * lines behind the known durable end are read from the disk.  Failure modes: a
+ * lines past the known durable end are read from the disk.  Failure modes: a
  * torn tail is kept in a file beside the journal, and cut off; a damaged
  * journal is refused.
  */

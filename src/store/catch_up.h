@@ -26,10 +26,10 @@ struct store {
 	struct journal journal;
 	struct index *index;       /* NULL: there was no room for it */
 	struct position at;        /* the journal is read up to here */
-	struct position batch_end; /* of the batch that is built behind `at` */
+	struct position batch_end; /* of the batch that is built after `at` */
 	bool written;              /* the batch is durable, not indexed yet */
 	enum store_result ready;   /* the last result of store_ready */
-	/* The lines of one append, and the blank room behind them. */
+	/* The lines of one append, and the blank room after them. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
 

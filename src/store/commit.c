@@ -322,7 +322,7 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/* Commit the items.  The last batch is left to enter_batch, in finish. */
+/* Commit the items.  finish enters the last batch into the index. */
 static enum fault
 commit_items(struct store *store, struct store_item *items, size_t n)
 {
@@ -509,7 +509,7 @@ close_store(struct store *store)
 		}
 	}
 	pthread_mutex_unlock(&store->mutex);
-	/* The index is closed under the lock, which ends with the journal. */
+	/* Closing the index needs the lock, which closing the journal ends. */
 	free_store(store, clean);
 }
 

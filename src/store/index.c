@@ -55,8 +55,8 @@ struct mark {
 #define MAP_STEP_BYTES ((size_t)128 << 20)
 
 /*
- * One transaction appends this many pairs.  LMDB keeps its pages in memory
- * until the index is closed: 26 bytes a plant.
+ * One transaction appends this many pairs.  LMDB frees the memory of the
+ * transaction's pages only when the index is closed: 26 bytes a plant.
  */
 #define COMMIT_PAIRS ((size_t)128 << 10)
 /* An index in use lacks at most one append, which has fewer plants. */
@@ -81,7 +81,7 @@ struct index {
 	MDB_txn *txn;
 	enum index_use use;
 	struct journal *journal;
-	int lock;           /* INDEX_SERVE: on `index/boot`, locked; or -1 */
+	int lock;           /* with INDEX_SERVE, `index/boot`, locked; or -1 */
 	struct state state; /* as of the last transaction */
 	char file[FILE_ID_LEN + 1]; /* file_identify of data.mdb */
 };
@@ -135,7 +135,7 @@ index_damaged(struct index *index)
 
 	if (index->use == INDEX_READ)
 		return FAULT_DAMAGED;
-	/* First: the kernel may report a lost page to this process alone. */
+	/* First, as the kernel may report the lost page to no other process. */
 	if (current)
 		disbelieve(journal->dir);
 	/* Save the index's end before deleting it.  A higher end mark stays. */
@@ -169,7 +169,7 @@ static int
 read_mark(int dir, struct mark *mark)
 {
 	memset(mark, 0, sizeof(*mark));
-	/* A crash may leave zeros; version 1.0.0 wrote two lines. */
+	/* Version 1.0.0 wrote a shorter file; a crash may leave zeros. */
 	(void)file_get(dir, BOOT_NAME, mark, sizeof(*mark));
 	return mark->newline == '\n' && mark->newline_too == '\n' ? 0 : -1;
 }
@@ -385,7 +385,7 @@ lock_mark(struct index *index)
 	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
-/* Put the index into `view`, or the state in which it cannot be used. */
+/* Set view->index; or close the index and set view->state to the cause. */
 static enum fault
 find_index(
     struct index *index, const struct mark *mark, struct index_view *view)

@@ -617,9 +617,9 @@ journal_drop(const struct journal *home, int fd)
 }
 
 /*
- * If the directory's sync fails, the new name is removed, as a power cut could
- * remove it later.  Until then the lock keeps other processes from storing
- * plants there.
+ * If the directory's sync fails, the new name is removed, since a power cut
+ * could remove it later.  Until the removal the lock keeps other processes from
+ * storing plants there.
  */
 static int
 make_durable(int dir, int fd)

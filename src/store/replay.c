@@ -34,7 +34,7 @@ replay_done(struct replay *replay)
 	replay->window = NULL;
 }
 
-/* Read more bytes into the window: 1, 0 at the end of the file, -1. */
+/* Fill the window.  Return 1; 0 at end of file; -1 with replay->error. */
 static int
 fill_window(struct replay *replay)
 {
@@ -170,7 +170,7 @@ skip_blank(struct replay *replay)
 	replay->used = used;
 }
 
-/* Find the next line that is not blank, or a part of one that is too long. */
+/* Find the next line that is not blank; of an overlong one, the next part. */
 static enum line
 next_text(struct replay *replay, const char **line, size_t *len)
 {

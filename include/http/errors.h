@@ -51,8 +51,8 @@ X(BODY_MISSING, 3006, 400, "There is no body: send the plant as a JSON " \
 	"object.") \
 X(BODY_TOO_LARGE, 3007, 413, "The body is larger than this service takes: " \
 	"send a smaller plant.") \
-X(BODY_BROKEN, 3008, 400, "The request broke off or cannot be read: check " \
-	"its length and its headers; nothing was stored.") \
+X(BODY_BROKEN, 3008, 400, "The request was cut off or cannot be read: " \
+	"check its length and its headers; nothing was stored.") \
 X(REQUEST_AMBIGUOUS, 3009, 400, "The web server passed a header twice or " \
 	"too many of them: send each header once.") \
 X(HEAD_TOO_LARGE, 3010, 400, "The request line or a header is too long: send " \
@@ -86,22 +86,22 @@ X(STORE_FAILED, 5003, 503, "The store has failed: it is not known whether " \
 X(STORE_BUSY, 5004, 503, "The store is busy: this request stored nothing, " \
 	"but an earlier one may have stored the plant; try again, which is " \
 	"safe.") \
-X(NOT_READY, 5006, 503, "The service cannot take plants: its operator finds " \
-	"the reason in the log; try again later.") \
+X(NOT_READY, 5006, 503, "The service cannot store plants: its log has the " \
+	"reason; tell its operator, and try again later.") \
 X(NO_ANSWER, 5007, 503, "The service does not answer: it is not known " \
 	"whether the plant was stored; try again later, which is safe.") \
-X(STORE_AWAY, 5008, 503, "The database does not serve: this request stored " \
-	"nothing; try again later.") \
+X(STORE_AWAY, 5008, 503, "The database is not available: this request " \
+	"stored nothing; try again later.") \
 X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
 	"whether the plant was stored; try again, which is safe.") \
-X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time come from this " \
-	"address: nothing was stored; try again later.") \
-X(TOO_MANY_FOR_TOKEN, 5011, 429, "Too many requests a second come with this " \
-	"token: nothing was stored; try again later.") \
+X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time from this address: " \
+	"nothing was stored; try again later.") \
+X(TOO_MANY_FOR_TOKEN, 5011, 429, "Too many requests per second with this token: " \
+	"nothing was stored; try again later.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
-X(INTERNAL, 5102, 500, "The service made a mistake: report it to its " \
-	"operator; to try again is safe.")
+X(INTERNAL, 5102, 500, "The service has a defect: report it to its " \
+	"operator; trying again is safe.")
 /* clang-format on */
 
 enum http_error {

@@ -36,8 +36,8 @@ static const struct row {
 	    METRICS_HEALTHY, 1, true },
 	{ "free_bytes", "gauge", "Room on the journal's file system.",
 	    METRICS_FREE_BYTES, 1, true },
-	{ "token_expiry_timestamp_seconds", "gauge", "The next of a token.",
-	    METRICS_EXPIRY_MS, 1e-3, false },
+	{ "token_expiry_timestamp_seconds", "gauge",
+	    "When the next token expires.", METRICS_EXPIRY_MS, 1e-3, false },
 	{ "backup_timestamp_seconds", "gauge", "The newest verified backup.",
 	    METRICS_BACKUP_MS, 1e-3, false },
 };

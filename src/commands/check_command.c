@@ -371,11 +371,13 @@ check_files(struct check *check)
 		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
 		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
 		setenv("HOME", user->pw_dir, 1) < 0))
-		report_errno(check, user->pw_name, "cannot become it");
+		report_errno(
+		    check, user->pw_name, "cannot switch to this user");
 	check_tokens(check);
 	check_store(check);
 	if (user != NULL && user->pw_uid != 0 && check->wrong > wrong)
-		log_info("check: so it is for the service's user, %s",
+		log_info("check: tokens and store were checked as the "
+			 "service's user, %s",
 		    user->pw_name);
 }
 

@@ -61,7 +61,7 @@ read_place(struct cursor *cursor)
 	if (encode(cursor->place, good) == len &&
 	    memcmp(line, good, (size_t)len) == 0)
 		return FAULT_NONE;
-	log_error("%s: is damaged, or no cursor; remove it to read the store "
+	log_error("%s: is damaged or not a cursor; remove it to read the store "
 		  "from the beginning",
 	    cursor->path);
 	return FAULT_DAMAGED;
@@ -97,7 +97,7 @@ lock_file(struct cursor *cursor)
 	}
 	free(copy);
 	if (cursor->lock < 0 || cursor->dir < 0)
-		return fail(cursor, "cannot make or open its .lock");
+		return fail(cursor, "cannot create or open its .lock");
 	strcpy(strrchr(cursor->next, '.'), ".new");
 	if (flock(cursor->lock, LOCK_EX | LOCK_NB) == 0)
 		return FAULT_NONE;

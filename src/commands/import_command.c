@@ -42,7 +42,7 @@ static const char usage[] =
     "interface.  The first line that is refused, or whose id has another\n"
     "plant already, ends the import.  A file may be imported again.\n"
     "\n"
-    "  --by NAME        stands in the journal beside each plant (import)\n"
+    "  --by NAME        the name in the journal beside each plant (import)\n"
     "  --format FORMAT  jsonl, or csv with a header line of id, name and tag\n"
     "  --full           FILE is of export --full: keep times and token names\n"
     "  --keep-going     report such lines and go on\n";

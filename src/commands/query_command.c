@@ -79,13 +79,14 @@ open_file(const char *path, bool replace)
 	output.fd = -1;
 	if (lstat(path, &st) == 0) {
 		if (!S_ISREG(st.st_mode)) /* a device is a mistake */
-			why = "is no regular file; name another, or redirect "
-			      "stdout to it";
+			why =
+			    "is not a regular file; name another, or redirect "
+			    "stdout to it";
 		else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
 			 memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
 			why = "is a store's journal; name another file";
 		else if (!replace)
-			why = "is there already; name another file, or replace "
+			why = "already exists; name another file, or replace "
 			      "it with --force";
 	}
 	if (why != NULL) {
@@ -98,7 +99,7 @@ open_file(const char *path, bool replace)
 	else
 		output.fd = mkostemp(output.temporary, O_CLOEXEC);
 	return output.fd >= 0 ? FAULT_NONE
-			      : fail_output("cannot make it", FAULT_OUTPUT);
+			      : fail_output("cannot create it", FAULT_OUTPUT);
 }
 
 static void
@@ -219,7 +220,8 @@ finish_output(void)
 		      ? rename(output.temporary, output.path)
 		      : rename_new(AT_FDCWD, output.temporary, output.path);
 	if (renamed < 0)
-		return fail_output("cannot give it its name", FAULT_OUTPUT);
+		return fail_output(
+		    "cannot rename the new file to it", FAULT_OUTPUT);
 	output.fd = -1;
 	/* The name is durable once its directory is synced. */
 	dir =
@@ -331,11 +333,12 @@ static const char export_usage[] =
     "           [[--limit N] [-o FILE [--force]] | --follow]\n"
     "           [--quiet | --progress]\n"
     "\n"
-    "Write the plants of a store in the order in which they were stored, as\n"
-    "they are at one moment, which is named on stderr.\n"
+    "Write the plants of a store in the order in which they were stored.  "
+    "They\n"
+    "are those of one moment, which stderr names.\n"
     "\n"
     "  --format jsonl  a plant's JSON on each line (the default)\n"
-    "  --format csv    RFC 4180: id,name,tag; a U+0000 is warned of\n"
+    "  --format csv    RFC 4180: id,name,tag; warns of each U+0000\n"
     "  --full          with the time and the token's name, for import --full\n"
     "  --since TIME    only what was stored at that time or later:\n"
     "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
@@ -346,7 +349,7 @@ static const char export_usage[] =
     "  --follow        go on until SIGTERM or SIGINT, without --cursor from\n"
     "                  the end on\n"
     "  --by NAME       only what was stored with the token of that name\n"
-    "  -o, --output FILE  which is there only when it is complete\n"
+    "  -o, --output FILE  write to FILE, which appears once complete\n"
     "  --force         replace FILE if it is there; a journal never is\n"
     "  --file JOURNAL  read this journal, which nobody may be writing\n";
 
@@ -486,7 +489,7 @@ follow(struct export *export)
 			fault = deliver(export, false);
 		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
 			errno = EPIPE;
-			fault = fail_output("nobody reads it", FAULT_FAILED);
+			fault = fail_output("its reader is gone", FAULT_FAILED);
 		}
 		if (fault == FAULT_NONE)
 			fault =

@@ -102,8 +102,8 @@ find_uuid(const char *given)
 		 index_uuid(recover.dir, uuid) < 0) {
 		log_error("%s: its first line is damaged, or of another "
 			  "version; it has the uuid that every checksum needs: "
-			  "give it with --store; it stands in the first line "
-			  "of a backup",
+			  "give it with --store; the first line of a backup "
+			  "has it",
 		    recover.from);
 		return FAULT_DAMAGED;
 	}

@@ -17,7 +17,7 @@
 static const char init_usage[] =
     "Usage: plant-store init [--dir DIR | DIR]\n"
     "\n"
-    "Make a new, empty store in DIR, which is made too if it is absent; other\n"
+    "Make a new, empty store in DIR, which is created if absent; other\n"
     "files in DIR stay.  The store belongs to the owner of DIR: as root, run\n"
     "first: install -d -o plant-store -m 0700 DIR\n"
     "\n";

@@ -76,7 +76,7 @@ open_tokens(int rules, const char *path, const char *store)
 	open_up(rules, dir, READING);
 	if (dir[1] == '\0' || (len > 0 && strncmp(dir, store, len) == 0 &&
 				  strchr("/", dir[len]) != NULL))
-		log_warning("%s: the token file is there, so the service can "
+		log_warning("%s: has the token file, so the service can "
 			    "%s; give it a directory of its own",
 		    dir, dir[1] == '\0' ? "read all" : "write to it");
 }

@@ -194,8 +194,9 @@ service_run(const struct config *config)
 	/* In the sandbox root cannot access the files of other users. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
-		log_error("%s: belongs to user %u, and this is root; run the "
-			  "service as its owner",
+		log_error(
+		    "%s: belongs to user %u, and this process is root; run the "
+		    "service as its owner",
 		    config->dir, dir.st_uid);
 		return EX_NOPERM;
 	}

@@ -285,7 +285,7 @@ file_become_owner(const char *path, uid_t owner)
 		if (errno != ENOENT || stat(dirname(parent), &st) < 0)
 			return FAULT_NONE;
 		if (st.st_uid == 0 && owner != 0)
-			why = "would belong to root, and the store does not";
+			why = "would belong to root, but the store does not";
 		else if (st.st_uid == 0 && (st.st_mode & 022) != 0)
 			why = "others could make a link there first";
 	}

@@ -34,7 +34,7 @@ notify_supervisor(const char *state)
 	    sendto(fd, state, strlen(state), MSG_NOSIGNAL,
 		(const struct sockaddr *)&address,
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
-		log_warning("NOTIFY_SOCKET %.108s: cannot tell it %s: %s", name,
+		log_warning("NOTIFY_SOCKET %.108s: cannot send %s: %s", name,
 		    state, strerror(errno));
 	if (fd >= 0)
 		close(fd);

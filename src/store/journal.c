@@ -165,8 +165,9 @@ read_header(struct journal *journal)
 	if (fstat(journal->fd, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read_all(journal->fd, header, sizeof(header), 0);
 	if (!S_ISREG(st.st_mode)) {
-		log_error("%s: is no regular file; name a journal, or restore "
-			  "it from a backup",
+		log_error(
+		    "%s: is not a regular file; name a journal, or restore "
+		    "it from a backup",
 		    journal->name);
 		return FAULT_SETUP;
 	}

@@ -213,7 +213,7 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     for name in path, store.root, "/dev/null":
         expect(tally, store.command("export", "--force", "-o", name),
                f"{pathlib.Path(name).name}: what is no file is not replaced", CANTCREAT,
-               err=b"no regular file")
+               err=b"not a regular file")
     path.unlink()
     os.link(store.journal, path)
     before = store.journal.read_bytes()
@@ -224,7 +224,7 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     path.unlink()
     expect(tally, store.command("export", "-o", store.root / "none" / "out"),
            "-o into a directory that is not there says so", CANTCREAT,
-           err=b"none/out: cannot make it")
+           err=b"none/out: cannot create it")
     again = sorted(store.root.glob("out*"))
     tally.check(not again, "nothing else is left beside the file", again)
 

@@ -663,7 +663,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
         run("cc", "-shared", "-x", "c", "-o", place / "postgresql.so", "-",
             input=b"int store_engine[99];", check=True)
         expect(tally, stats(), f"one of another version in {place.name} is refused", CONFIG,
-               "", "of another version than this program; install both of the same")
+               "", "is of another version than this program; install the same version of both")
 
 
 def scenario(tally: Tally) -> None:

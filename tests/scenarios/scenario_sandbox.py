@@ -193,12 +193,12 @@ def check_places(tally: Tally, store: Store) -> None:
     inside.write_text(store.tokens.read_text())
     inside.chmod(0o600)
     link.symlink_to(inside)
-    words = f"{inside.parent}: the token file is there, so the service can write to it"
+    words = f"{inside.parent}: has the token file, so the service can write to it"
     for path, words in (inside, words), (link, words), (store.tokens, ""):
         (store.root / "responder.log").write_bytes(b"")
         with responder(store, watched=False, PLANT_STORE_TOKENS=str(path)) as service:
             well = send(store, service, 1) == 200 and words in service.log()
-            tally.check(well and bool(words) == service.log().count("file is there"),
+            tally.check(well and bool(words) == service.log().count("has the token file"),
                         f"a token file in the store is warned of, one beside it not: {path.name}",
                         service.log())
     top = pathlib.Path("/plant-store-test-tokens")
@@ -210,7 +210,7 @@ def check_places(tally: Tally, store: Store) -> None:
         top.chmod(0o600)
         with responder(store, watched=False, PLANT_STORE_TOKENS=str(top)) as service:
             well = send(store, service, 1) == 200
-            tally.check(well and "/: the token file is there, so the service can read all" in service.log(),
+            tally.check(well and "/: has the token file, so the service can read all" in service.log(),
                         "one in / is warned of", service.log())
     finally:
         top.unlink()

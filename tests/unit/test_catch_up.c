@@ -1048,7 +1048,11 @@ count_errors(const struct fixture *fixture)
 	       fixture_logged(fixture, "it has its name again");
 }
 
-/* Whether the call was reached.  A refusal is logged once, with its cause. */
+/*
+ * Whether the call was reached.  A refusal is logged once, with its cause; but
+ * in memory the call may have been of the probe of whether pages can be dropped
+ * there, and then it is logged that they cannot be.
+ */
 static bool
 fail_opening(const struct attempt *attempt, int error)
 {
@@ -1065,7 +1069,9 @@ fail_opening(const struct attempt *attempt, int error)
 		errors = count_errors(attempt->fixture) - errors;
 		causes =
 		    fixture_logged(attempt->fixture, strerror(error)) - causes;
-		assert_true(errors == 1 && causes == 1);
+		assert_int_equal(errors, 1);
+		if (has_disk(attempt->fixture) || fault != FAULT_BUSY)
+			assert_int_equal(causes, 1);
 	}
 	store_close(store);
 	return reached;

@@ -33,10 +33,9 @@
 
 struct reading {
 	struct replay replay;
-	struct pairs pairs;        /* the plants to enter */
-	uint64_t covered;          /* the index's end; 0 if it is empty */
-	bool settle;               /* some lines may be unsynced */
-	enum replay_result result; /* of the last replay_next */
+	struct pairs pairs; /* the plants to enter */
+	uint64_t covered;   /* the index's end; 0 if it is empty */
+	bool settle;        /* some lines may be unsynced */
 };
 
 /* Read the lines to the journal's end, and collect the plants to enter. */
@@ -46,10 +45,10 @@ read_lines(struct store *store, struct reading *r)
 	const struct position *at = &r->replay.at;
 	struct journal *journal = &store->journal;
 	uint64_t next_step = at->end + STEP_BYTES;
+	enum replay_result result;
 	struct record record;
 
-	while (
-	    (r->result = replay_next(&r->replay, &record)) == REPLAY_RECORD) {
+	while ((result = replay_next(&r->replay, &record)) == REPLAY_RECORD) {
 		if (record.plant != NULL && at->last >= r->covered &&
 		    pairs_add(&r->pairs, record.id, at->last) < 0)
 			return journal_unwritten(journal, "index", errno);
@@ -60,7 +59,7 @@ read_lines(struct store *store, struct reading *r)
 		if (!watch_step(store->watch, at->end, 2 * journal->size))
 			return FAULT_STOPPED;
 	}
-	return r->result == REPLAY_ERROR
+	return result == REPLAY_ERROR
 		   ? journal_unreadable(journal, at->end, r->replay.error)
 		   : FAULT_NONE;
 }
@@ -115,8 +114,8 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		fault = fault_report(journal->path, "cannot read on");
 	if (fault == FAULT_NONE)
 		fault = read_lines(store, r);
-	if (fault == FAULT_NONE && (r->settle || r->result == REPLAY_BAD ||
-				       at->end < journal->durable))
+	/* With nothing to settle, the lines must reach the durable end. */
+	if (fault == FAULT_NONE && (r->settle || at->end < journal->durable))
 		fault = journal_finish(
 		    journal, &r->replay, journal->durable, &tail_end);
 	if (fault == FAULT_NONE && r->settle)

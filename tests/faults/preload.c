@@ -107,20 +107,12 @@ begins_with(const char *text, const char *words)
 	return false;
 }
 
-static const char *
-base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 /* The first of all is the program. */
 static int
 note_object(struct dl_phdr_info *info, size_t size, void *seen)
 {
 	bool program = (*(int *)seen)++ == 0;
-	const char *name = program ? "program" : base_name(info->dlpi_name);
+	const char *name = program ? "program" : basename(info->dlpi_name);
 
 	(void)size;
 	if (!program && !begins_with(name, objects.names))
@@ -173,7 +165,7 @@ is_meant(void)
 	if (names == NULL || len < 0)
 		return names == NULL;
 	path[len] = '\0';
-	return begins_with(base_name(path), names);
+	return begins_with(basename(path), names);
 }
 
 __attribute__((constructor)) static void
@@ -359,12 +351,12 @@ allow(const struct call *call, size_t len)
 		struct call call = begin(name, fd, file, (size_t)(kind), 0); \
 		if (call.fail)                                               \
 			return fail();                                       \
-		return (int)end(&call, invocation);                          \
+		return end(&call, invocation);                               \
 	} while (0)
 
 /*
- * A whole function, `returns` its type: its name and parameters, the descriptor
- * and the name of the file that it touches, and what it is made of.
+ * A whole function: its name and parameters, the descriptor and the name of the
+ * file that it touches, and what it is made of.
  */
 #define FUNCTION(name, parameters, fd, file, invocation) \
 	int name parameters                              \
@@ -383,53 +375,43 @@ allow(const struct call *call, size_t len)
 		return end(&call, invocation);                       \
 	}
 /* One that touches no file, and counts where it is what is asked for. */
-#define RARE(type, name, parameters, kind, invocation)          \
-	type name parameters                                    \
-	{                                                       \
-		struct call call = { 0 };                       \
-                                                                \
-		if (fault.only != NULL)                         \
-			call = begin(#name, -1, NULL, kind, 0); \
-		if (call.fail)                                  \
-			return fail();                          \
-		return (type)end(&call, invocation);            \
+#define RARE(type, name, parameters, kind, invocation)   \
+	type name parameters                             \
+	{                                                \
+		CALL(#name, -1, NULL, kind, invocation); \
 	}
 
+/* Where no file is to be made, there is no mode, and the kernel reads none. */
 static int
-do_open(const char *name, int dir, const char *file, int flags, mode_t mode)
+do_open(const char *name, int dir, const char *file, int flags, va_list list)
 {
+	mode_t mode = va_arg(list, mode_t);
+
 	if (fault.boot != NULL && strcmp(file, BOOT_ID) == 0)
 		file = fault.boot;
 	CALL(name, dir, file, 0, syscall(SYS_openat, dir, file, flags, mode));
 }
 
-#define READ_MODE(flags, mode)                          \
-	do {                                            \
-		if (((flags)&O_CREAT) != 0 ||           \
-		    ((flags)&O_TMPFILE) == O_TMPFILE) { \
-			va_list list;                   \
-			va_start(list, flags);          \
-			mode = va_arg(list, mode_t);    \
-			va_end(list);                   \
-		}                                       \
-	} while (0)
-
 int
 open(const char *file, int flags, ...)
 {
-	mode_t mode = 0;
+	va_list list;
 
-	READ_MODE(flags, mode);
-	return do_open("open", AT_FDCWD, file, flags, mode);
+	va_start(list, flags);
+	int fd = do_open("open", AT_FDCWD, file, flags, list);
+	va_end(list);
+	return fd;
 }
 
 int
 openat(int dir, const char *file, int flags, ...)
 {
-	mode_t mode = 0;
+	va_list list;
 
-	READ_MODE(flags, mode);
-	return do_open("openat", dir, file, flags, mode);
+	va_start(list, flags);
+	int fd = do_open("openat", dir, file, flags, list);
+	va_end(list);
+	return fd;
 }
 
 /* The descriptor is closed even where that fails. */
@@ -622,10 +604,8 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     void *(*work)(void *), void *argument)
 {
 	static __typeof__(&pthread_create) next;
-	struct call call = { 0 };
+	struct call call = begin("pthread_create", -1, NULL, 0, 0);
 
-	if (fault.only != NULL)
-		call = begin("pthread_create", -1, NULL, 0, 0);
 	if (call.fail)
 		return (int)fault.argument;
 	if (next == NULL)
@@ -726,34 +706,6 @@ fails(const char *function, const void *caller)
 
 #define CALLER __builtin_return_address(0)
 
-/* dlsym may allocate before we know what with: from here, never given back. */
-static char early[4096];
-static size_t early_used;
-
-static void *
-allocate_early(size_t len)
-{
-	char *at = early + early_used;
-
-	early_used += (len + 15) & ~(size_t)15;
-	return early_used <= sizeof(early) ? at : NULL;
-}
-
-void *
-calloc(size_t n, size_t size)
-{
-	static void *(*real)(size_t, size_t);
-	static bool looking;
-
-	if (real == NULL) {
-		if (looking)
-			return allocate_early(n * size);
-		looking = true;
-		*(void **)&real = dlsym(RTLD_NEXT, "calloc");
-	}
-	return fails("calloc", CALLER) ? NULL : real(n, size);
-}
-
 /* As the C library has it, but for those that are to fail, with `failure`. */
 #define ALLOCATION(type, name, parameters, failure, ...)           \
 	type name parameters                                       \
@@ -768,21 +720,10 @@ calloc(size_t n, size_t size)
 	}
 
 ALLOCATION(void *, malloc, (size_t len), NULL, len)
+ALLOCATION(void *, calloc, (size_t n, size_t size), NULL, n, size)
 ALLOCATION(void *, realloc, (void *old, size_t len), NULL, old, len)
 ALLOCATION(int, posix_memalign, (void **out, size_t alignment, size_t len),
     ENOMEM, out, alignment, len)
-
-void
-free(void *old)
-{
-	static void (*real)(void *);
-
-	if ((char *)old >= early && (char *)old < early + sizeof(early))
-		return;
-	if (real == NULL)
-		*(void **)&real = dlsym(RTLD_NEXT, "free");
-	real(old);
-}
 
 /* What libc allocates for its callers. */
 
@@ -795,27 +736,19 @@ strdup(const char *text)
 	return copy == NULL ? NULL : memcpy(copy, text, len);
 }
 
-static int
-print(char **out, const char *format, va_list list, const void *caller)
-{
-	static int (*real)(char **, const char *, va_list);
-
-	if (real == NULL)
-		*(void **)&real = dlsym(RTLD_NEXT, "vasprintf");
-	return fails("asprintf", caller) ? -1 : real(out, format, list);
-}
-
 /* The second is what fortification makes of the first. */
 int __asprintf_chk(char **out, int flag, const char *format, ...);
-#define PRINT(name, parameters)                             \
-	int name parameters                                 \
-	{                                                   \
-		va_list list;                               \
-                                                            \
-		va_start(list, format);                     \
-		int len = print(out, format, list, CALLER); \
-		va_end(list);                               \
-		return len;                                 \
+#define PRINT(name, parameters)                         \
+	int name parameters                             \
+	{                                               \
+		va_list list;                           \
+                                                        \
+		if (fails("asprintf", CALLER))          \
+			return -1;                      \
+		va_start(list, format);                 \
+		int len = vasprintf(out, format, list); \
+		va_end(list);                           \
+		return len;                             \
 	}
 PRINT(asprintf, (char **out, const char *format, ...))
 PRINT(__asprintf_chk,

@@ -9,13 +9,13 @@ these two are left out.
 
 import collections
 import errno
-import os
 import pathlib
 import shutil
 import sys
 import tempfile
 
 from lib_faults import Tally, compile_driver, compile_shim, run_script
+from lib_service import memory
 from syscalls import (
     CHECK_URL, COMMANDS, OPERATIONS, WORKER, Call, Template, Tools, run_cases, template_of,
 )
@@ -70,9 +70,7 @@ def check_answered(tally: Tally, template: Template, calls: list[Call]) -> None:
 
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
-    memory = pathlib.Path("/dev/shm")
-    if os.access(memory, os.W_OK):
-        tempfile.tempdir = str(memory)
+    tempfile.tempdir = memory()
     tools = Tools(build, compile_shim(build), compile_driver(build))
     with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))

@@ -11,10 +11,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
-from lib_service import TOP, Tally, run
+from lib_service import TOP, Tally, memory, run
 HERE = pathlib.Path(__file__).resolve().parent
 
-MEMORY = "/dev/shm"
 # The sources of stores in memory.
 LAB = ("lab.c", "../unit/store_parts.c")
 
@@ -51,8 +50,7 @@ class Programs:
 
 def run_program(tally: Tally, command: list[object], timeout_s: float) -> None:
     """Run a program that prints lines "ok - WHAT" and "not ok - WHAT"."""
-    in_memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=in_memory) as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         run_in(directory, tally, [str(word) for word in command], timeout_s)
 
 

@@ -23,7 +23,8 @@ from lib_faults import (
     outcome_of, preload, run_script, side_by_side,
 )
 from lib_service import (
-    JOURNAL_NAME, FastCgiPeer, Store, listening, new_plant, read_journal, run, temporary_store,
+    JOURNAL_NAME, FastCgiPeer, Store, listening, memory, new_plant, read_journal, run,
+    temporary_store,
 )
 from test_check_command import broken
 
@@ -720,10 +721,7 @@ def check_poison(tally: Tally, tools: Tools) -> None:
 
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
-    memory = pathlib.Path("/dev/shm")
-    # Processes are killed here, not the machine: no disk is needed.
-    if os.access(memory, os.W_OK):
-        tempfile.tempdir = str(memory)
+    tempfile.tempdir = memory()
     tools = Tools(build, compile_shim(build), compile_driver(build))
     number = itertools.count()
 

@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Iterator
 
 from lib_faults import run_script, side_by_side
-from lib_service import JOURNAL_NAME, TOP, Tally, crc32c, init_store, new_plant, passed_on, run
-from programs import MEMORY
+from lib_service import (
+    JOURNAL_NAME, TOP, Tally, crc32c, init_store, memory, new_plant, passed_on, run,
+)
 
 import second_reader  # lib_faults has made its directory known
 
@@ -364,8 +365,7 @@ def scenario(tally: Tally, arguments) -> None:
         "forged lines": forged(),
         "special files": special(),
     }
-    in_memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=in_memory) as directory:
+    with tempfile.TemporaryDirectory(dir=memory()) as directory:
         read_real_journal(tally, program, pathlib.Path(directory))
         for kind, cases in kinds.items():
             work = functools.partial(compare, program, directory)

@@ -398,6 +398,13 @@ def init_store(build: pathlib.Path, directory: pathlib.Path) -> None:
     run(build / "plant-store", "init", directory, env=passed_on(), check=True)
 
 
+def memory() -> str | None:
+    """Where a sync costs nothing, for tests that cut no power."""
+    place = "/dev/shm"
+    room = os.path.isdir(place) and shutil.disk_usage(place).free
+    return place if room > 1 << 30 else None
+
+
 @contextlib.contextmanager
 def temporary_store(build_dir: str) -> Iterator[Store]:
     """A new store with a token that `plant-store token add` made."""

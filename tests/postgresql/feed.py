@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 from lib_postgresql import (
     AGAIN_S, BIN, DATABASE, OWNER, START_S, TRY_AGAIN, Clusters, Consumer, Server, Session,
-    TableStore, add_feed, check_load, clusters, hosts, memory, run, table_store,
+    TableStore, add_feed, check_load, clusters, hosts, run, table_store,
 )
 import lib_faults
 from history import Event
-from lib_service import Responder, Tally, new_plant, responder, wait_until
+from lib_service import Responder, Tally, memory, new_plant, responder, wait_until
 from load import Load, half_kept, mixed_plan
 
 OK, DATA, AWAY, CONFIG = 0, 65, 75, 78

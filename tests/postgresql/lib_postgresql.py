@@ -285,13 +285,6 @@ class Clusters:
                 yield primary, standby
 
 
-def memory() -> str | None:
-    """Where a sync costs nothing: no test of ours cuts the power."""
-    place = "/dev/shm"
-    room = os.path.isdir(place) and shutil.disk_usage(place).free
-    return place if room > 1 << 30 else None
-
-
 @contextlib.contextmanager
 def clusters(build: pathlib.Path, place: str | None = None) -> Iterator[Clusters]:
     """In a folder of `place`, or of where temporary files are."""

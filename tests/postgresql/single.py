@@ -18,14 +18,14 @@ from collections.abc import Iterator
 
 from lib_postgresql import (
     OWNER, PASSWORD, ROLE, Server, Session, TableStore, ask, clusters, health, judge, lib_service,
-    memory, message, no_password, run, single, table_store, unprivileged,
+    message, no_password, run, single, table_store, unprivileged,
 )
 import hostile
 import lib_faults
 import run_fixtures
 import scenario_roundtrip
 import test_units
-from lib_service import Tally, free_port, responder, wait_until
+from lib_service import Tally, free_port, memory, responder, wait_until
 
 AWAY = 5008
 CONFIG = 78

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
     DATABASE, ROLE, START_S, TRY_AGAIN, Clusters, Server, Session, Setup,
-    ask, clusters, health, hosts, judge, memory, no_password, run, single,
-    table_store,
+    ask, clusters, health, hosts, judge, no_password, run, single, table_store,
 )
 import lib_faults
-from lib_service import Responder, Tally, free_port, responder, start, stop_process, wait_until
+from lib_service import (
+    Responder, Tally, free_port, memory, responder, start, stop_process, wait_until,
+)
 from load import Load, Planned
 
 UNKNOWN = 5009

@@ -29,6 +29,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 
+import lib_service
 from lib_service import (
     JOURNAL_NAME,
     TOP,
@@ -70,15 +71,8 @@ def lap(what: str) -> None:
 
 def run(*command: object, **options: object) -> subprocess.CompletedProcess:
     """Run to its end; its output, both kinds in one, is kept."""
-    return subprocess.run(
-        [str(word) for word in command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=STEP_S,
-        **options,
-    )
+    return lib_service.run(
+        *command, stderr=subprocess.STDOUT, text=True, timeout=STEP_S, **options)
 
 
 def needed(*command: object, **options: object) -> str:
@@ -683,9 +677,7 @@ def booted(chroot: Chroot, group: pathlib.Path) -> Iterator[Shell]:
 
     def shell(script: str, given: str = "") -> subprocess.CompletedProcess:
         enter = ["nsenter", "--all", "--target", str(children_of(process.pid)[0])]
-        return subprocess.run([*enter, "bash", "-ec", script], env=chroot.environment,
-                              input=given, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=STEP_S)
+        return run(*enter, "bash", "-ec", script, env=chroot.environment, input=given)
 
     def runs() -> bool:
         return bool(children_of(process.pid)) and (

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from lib_service import TOP, Tally, main
+from lib_service import TOP, Tally, main, run
 from test_package import needed, version
 
 PROGRAMS = ("plant-store", "plant-store.fcgi", "postgresql.so")
@@ -39,10 +39,9 @@ class Builder:
         os.chown(folder, user, user)
 
     def run(self, *command: object, cwd: pathlib.Path, **how) -> None:
-        done = subprocess.run(
-            [*self.prefix, *map(str, command)], cwd=cwd, env=self.environment,
-            umask=self.umask, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, **{"timeout": STEP_S, **how})
+        how = {"timeout": STEP_S, **how}
+        done = run(*self.prefix, *command, cwd=cwd, env=self.environment, umask=self.umask,
+                   stderr=subprocess.STDOUT, text=True, **how)
         if done.returncode:
             raise RuntimeError(f"{command}: status {done.returncode}: {done.stdout}")
 

@@ -35,6 +35,7 @@ from lib_service import (
     main,
     new_plant,
     read_journal,
+    run,
     stop_process,
     temporary_store,
     wait_until,
@@ -59,16 +60,8 @@ BACKUPS = "/var/lib/plant-store-backup"
 USER, GROUP = "nobody", "www-data"
 
 
-def output_of(*command: str | pathlib.Path, **how) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=2 * WAIT_S,
-        **how,
-    )
+def output_of(*command: object, **how: object) -> subprocess.CompletedProcess:
+    return run(*command, stderr=subprocess.STDOUT, text=True, timeout=2 * WAIT_S, **how)
 
 
 def values(unit: pathlib.Path, name: str) -> list[str]:
@@ -250,11 +243,7 @@ def trace_all(store: Store, traced: Traced) -> list[bool]:
 
     with traced.run() as (strace, pid):
         well.append(send(store, path, 1, "Fern") and send(store, path, 2, large))
-        done = subprocess.run(
-            [store.build / "plant-store", "token", "add", "two"],
-            env=store.environment(),
-            stdout=subprocess.DEVNULL,
-        )
+        done = store.command("token", "add", "two")
         os.kill(pid, signal.SIGHUP)
         well.append(done.returncode == 0 and send(store, path, 3, "Moss"))
         # As an idle service does.

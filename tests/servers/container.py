@@ -32,6 +32,7 @@ from lib_service import (
     main,
     new_plant,
     read_journal,
+    run,
     wait_until,
 )
 from test_package import Mirror, build_package, version
@@ -77,15 +78,8 @@ class Docker:
         """A script, such as a block of the document, with some words of it changed."""
         for old, new in (("127.0.0.1:8080:", f"127.0.0.1:{self.port}:"), *changed.items()):
             script = script.replace(old, new)
-        return subprocess.run(
-            ["bash", "-o", "pipefail", "-ec", script],
-            cwd=TOP,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=STEP_S,
-        )
+        return run("bash", "-o", "pipefail", "-ec", script,
+                   cwd=TOP, env=self.environment, text=True, timeout=STEP_S)
 
     def needed(self, script: str) -> str:
         done = self.run(script)

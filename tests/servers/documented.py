@@ -15,9 +15,9 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
+import lib_service
 from lib_service import TOP, Tally, main, new_plant
 
 PAGES = "\n".join(page.read_text() for page in sorted(TOP.glob("deploy/**/README.md")))
@@ -385,10 +385,9 @@ def started_by_server() -> list[Case]:
 
 def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], str]:
     """The answers by what was asked, and all of the output."""
-    done = subprocess.run(
-        ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
-         "--mount-proc", "bash", "-c",
-         PLACES + case.script + "cat /mnt/*.log >&2 || true\n"],
+    done = lib_service.run(
+        "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+        "bash", "-c", PLACES + case.script + "cat /mnt/*.log >&2 || true\n",
         cwd=TOP,
         env={
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -396,8 +395,6 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
             "other": OTHER,
             "plant": new_plant(7, "Fern").decode(),
         },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
         text=True,
         timeout=CASE_S,
     )

@@ -8,7 +8,7 @@ import termios
 from collections.abc import Callable
 
 from lib_service import WAIT_S as TIMEOUT_S
-from lib_service import Tally
+from lib_service import Store, Tally
 
 USAGE, DATAERR, NOINPUT, UNAVAILABLE, CANTCREAT = 64, 65, 66, 69, 73
 IOERR, TEMPFAIL, NOPERM, CONFIG = 74, 75, 77, 78
@@ -26,6 +26,13 @@ def expect(
         if words is not None:
             well = well and (words in done.stderr if words else not done.stderr)
     return tally.check(well, sentence, done)
+
+
+def start(store: Store, *words: object, **options: object) -> subprocess.Popen:
+    """`plant-store WORDS...` on this store."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen([store.build / "plant-store", *map(str, words)],
+                            env=store.environment(), stdin=subprocess.DEVNULL, **options)
 
 
 def read_to_end(fd: int) -> bytes:

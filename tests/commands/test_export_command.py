@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 
 from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, IOERR, TEMPFAIL, TIMEOUT_S, USAGE, expect,
+    CANTCREAT, CONFIG, DATAERR, IOERR, TEMPFAIL, TIMEOUT_S, USAGE, expect, start,
 )
 from lib_faults import parts_side_by_side
 from lib_service import (
@@ -244,12 +244,6 @@ def test_places(tally: Tally, build: str) -> None:
                CANTCREAT, b"", b"cursor: cannot")
 
 
-def start(store: Store, *words: object, **options: object) -> subprocess.Popen:
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen([store.build / "plant-store", "export", *map(str, words)],
-                            env=store.environment(), stdin=subprocess.DEVNULL, **options)
-
-
 def is_blocked(process: subprocess.Popen) -> bool:
     return wait_until(lambda: unread(process.stdout) > PIPE_FULL - 4096
                       and state_of(process.pid) == "S")
@@ -257,7 +251,7 @@ def is_blocked(process: subprocess.Popen) -> bool:
 
 def test_two(tally: Tally, build: str) -> None:
     with fed(build, range(10_000)) as (_, feed):
-        first = start(feed.store, "--cursor", feed.file)
+        first = start(feed.store, "export", "--cursor", feed.file)
         blocked = is_blocked(first)
         expect(tally, feed.export(), "a cursor in use is refused", TEMPFAIL, b"",
                b"another process uses this cursor")
@@ -267,7 +261,7 @@ def test_two(tally: Tally, build: str) -> None:
         first.communicate(timeout=TIMEOUT_S)
         tally.check(first.returncode == 128 + signal.SIGTERM and feed.names() == ["cursor.lock"],
                     "nor after SIGTERM", feed.names())
-        first = start(feed.store, "--cursor", feed.file)
+        first = start(feed.store, "export", "--cursor", feed.file)
         is_blocked(first)
         first.kill()
         first.communicate()
@@ -322,7 +316,7 @@ def test_failures(tally: Tally, build: str) -> None:
 
 @contextlib.contextmanager
 def follower(store: Store, *words: object) -> Iterator[subprocess.Popen]:
-    process = start(store, "--follow", *words)
+    process = start(store, "export", "--follow", *words)
     os.set_blocking(process.stdout.fileno(), False)
     try:
         yield process
@@ -482,7 +476,7 @@ def test_full_pipe(tally: Tally, build: str) -> None:
     everything = lines_of(range(30_000))
     for number, words in (signal.SIGTERM, []), (signal.SIGINT, ["--quiet"]):
         with fed(build, range(30_000)) as (store, feed):
-            process = start(store, "--follow", "--cursor", feed.file, *words)
+            process = start(store, "export", "--follow", "--cursor", feed.file, *words)
             got = os.read(process.stdout.fileno(), 10_000)
             blocked = is_blocked(process)
             process.send_signal(number)

@@ -21,7 +21,7 @@ import time
 
 from lib_command import (
     CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect, read_to_end,
-    through_terminal,
+    start, through_terminal,
 )
 from lib_service import (
     JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, append_plants, canonical,
@@ -474,13 +474,6 @@ def test_damage(tally: Tally, store: Store, plants: list[dict]) -> None:
 # --- The output --------------------------------------------------------------
 
 
-def start(store: Store, *arguments: object, **options: object) -> subprocess.Popen:
-    options.setdefault("stderr", subprocess.PIPE)
-    return subprocess.Popen(
-        [store.build / "plant-store", *map(str, arguments)], env=store.environment(),
-        stdin=subprocess.DEVNULL, **options)
-
-
 def test_output(tally: Tally, store: Store) -> None:
     with open("/dev/full", "wb") as full:
         done = store.command("export", stdout=full)
@@ -546,7 +539,7 @@ def test_unblocked_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
 
 
 def test_interrupted_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:
-    process = start(store, "export", stdout=subprocess.PIPE)
+    process = start(store, "export")
     try:
         # Nobody reads more than this, so it waits in the middle.
         got = os.read(process.stdout.fileno(), 1)
@@ -578,7 +571,7 @@ def behind_pipe(store: Store, *arguments: str) -> tuple[int, bytes]:
     """The status, and what a terminal was told while nobody read the output for a while."""
 
     def hold(slave: int) -> subprocess.Popen:
-        process = start(store, *arguments, stdout=subprocess.PIPE, stderr=slave)
+        process = start(store, *arguments, stderr=slave)
         wait_until(lambda: unread(process.stdout) > PIPE_FULL and state_of(process.pid) == "S")
         time.sleep(HOLD_S)
         process.stdout.read()

@@ -36,6 +36,7 @@ from lib_service import (
     new_plant,
     read_journal,
     run,
+    start,
     stop_process,
     temporary_store,
     wait_until,
@@ -203,14 +204,8 @@ class Traced:
         environment = self.store.environment(
             PLANT_STORE_THREADS="2", PLANT_STORE_BODY_BYTES_MAX="1000000"
         )
-        with open(self.log, "ab") as log:
-            strace = subprocess.Popen(
-                ["strace", "-f", "-qq", "-o", trace, *inject, self.store.responder],
-                env=environment,
-                stdin=self.listener,
-                stdout=log,
-                stderr=log,
-            )
+        command = ["strace", "-f", "-qq", "-o", trace, *inject, self.store.responder]
+        strace = start(command, self.log, env=environment, stdin=self.listener)
         try:
             # strace has had other children before, to try the kernel.
             if not wait_until(lambda: workers_of(self.store.responder, strace.pid)):
@@ -580,10 +575,7 @@ def is_alive(pid: int) -> bool:
 def started(
     command: list, log: pathlib.Path, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen]:
-    with open(log, "ab") as out:
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
+    process = start(command, log, env=environment)
     try:
         yield process
     finally:

@@ -72,7 +72,7 @@ HELP_O  := $(patsubst %.c,$(BUILD)/%.o,$(sort \
 # that run the inputs they are given.
 FUZZ    ?=
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-FUZZ_O  := $(BUILD)/tests/fuzz/model.o \
+FUZZ_O  := $(BUILD)/tests/fuzz/model.o $(BUILD)/tests/unit/store_parts.o \
 	$(if $(FUZZ),,$(BUILD)/tests/fuzz/driver.o)
 OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
@@ -132,7 +132,8 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/%.o $(FUZZ_O) $(LIB)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ) -o $@ $< $(FUZZ_O) $(LIB) $(LIBS)
 
 # Tests may look at what a layer keeps to itself.
-$(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway -Isrc/reader
+$(TESTS:%=%.o) $(HELP_O) $(FUZZERS:%=%.o): PRIVATE := -Isrc/store -Isrc/gateway \
+	-Isrc/reader -Itests/unit
 
 $(BUILD)/%.o: %.c $(BUILD)/command
 	@mkdir -p $(@D)

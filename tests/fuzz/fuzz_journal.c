@@ -16,7 +16,6 @@
  * before the damage, down to the watermark of any line that is left, and with
  * an index from before, all of it.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,6 +30,7 @@
 #include "pure/record.h"
 #include "pure/timestamp.h"
 #include "store/store.h"
+#include "store_parts.h"
 
 #define UUID "0b7c3e52-8f4d-4a61-9c0e-5d2f1a6b7c8d"
 #define AT "2026-11-21T07:21:00.123Z"
@@ -57,25 +57,9 @@ static char path[256];
 static int dir = -1;
 
 static void
-clean_directory(void)
-{
-	DIR *folder = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY));
-	struct dirent *entry;
-
-	REQUIRE(folder != NULL);
-	unlinkat(dir, "index/data.mdb", 0);
-	unlinkat(dir, "index/boot", 0);
-	while ((entry = readdir(folder)) != NULL)
-		if (entry->d_type == DT_REG)
-			unlinkat(dir, entry->d_name, 0);
-	closedir(folder);
-}
-
-static void
 remove_directory(void)
 {
-	clean_directory();
-	unlinkat(dir, "index", AT_REMOVEDIR);
+	parts_empty(AT_FDCWD, path);
 	rmdir(path);
 }
 
@@ -545,7 +529,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum fault fault = FAULT_NONE;
 
 	make_directory();
-	clean_directory();
+	parts_empty(AT_FDCWD, path);
 	write_file(JOURNAL_NAME, &good);
 	if ((choices & CHOICE_INDEX) != 0) {
 		store = open_store(true, &fault);

@@ -1,6 +1,6 @@
 /*
- * store_parts: what the unit tests' fixture and the fault tests' lab share.  A
- * function that cannot do its part aborts.
+ * store_parts: what the unit tests' fixture, the fault tests' lab and a fuzz
+ * target share.  A function that cannot do its part aborts.
  */
 #ifndef TESTS_STORE_PARTS_H
 #define TESTS_STORE_PARTS_H

@@ -465,32 +465,18 @@ def check_limit(tally: Tally, build: pathlib.Path, server: Server) -> None:
 
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
+    checks = [check_fixtures, check_equal_ids, check_moving, check_names, check_calls, check_files,
+              check_setups, check_aways, check_limit]
+    if arguments.long:
+        checks.append(check_pooler)
     with clusters(build, memory()) as made, made.running(made.new()) as server:
-        with tally.part("fixtures"):
-            check_fixtures(tally, build, server)
         with tally.part("round trips"):
             plants = 50_000 if arguments.long else 4_000
             store_of = table_store(build, server, "", database(server, "trips"))
             scenario_roundtrip.scenario(tally, store_of, plants)
-        with tally.part("equal ids"):
-            check_equal_ids(tally, build, server)
-        with tally.part("moving"):
-            check_moving(tally, build, server)
-        with tally.part("names"):
-            check_names(tally, build, server)
-        with tally.part("the unit"):
-            check_calls(tally, build, server)
-        with tally.part("files"):
-            check_files(tally, build, server)
-        with tally.part("databases that cannot be used"):
-            check_setups(tally, build, server)
-        with tally.part("databases that are away"):
-            check_aways(tally, build, server)
-        with tally.part("as many connections as threads"):
-            check_limit(tally, build, server)
-        if arguments.long:
-            with tally.part("a pooler"):
-                check_pooler(tally, build, server)
+        for check in checks:
+            with tally.part(check.__name__):
+                check(tally, build, server)
 
 
 if __name__ == "__main__":

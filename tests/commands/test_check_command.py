@@ -87,8 +87,7 @@ def check_machine(tally: Tally, store: Store) -> None:
 
 
 def check_room(tally: Tally, store: Store) -> None:
-    if os.geteuid() != 0:
-        tally.skip("a disk with little room", "only root can mount")
+    if tally.lacks("a disk with little room", "root"):
         return
     with mounted("none", store.dir, "-t", "tmpfs", "-o", "size=1m,mode=0700"):
         done = check(store)
@@ -160,8 +159,7 @@ def in_service_place(
 
 def check_places(tally: Tally, store: Store) -> None:
     """Without an option and a variable, the files of the service are found."""
-    if os.geteuid() != 0:
-        tally.skip("the service's own places", "only root can mount")
+    if tally.lacks("the service's own places", "root"):
         return
     settings = store.root / "etc" / "plant-store" / "environment"
     settings.parent.mkdir(parents=True)
@@ -189,8 +187,7 @@ def check_places(tally: Tally, store: Store) -> None:
 
 def check_moved(tally: Tally, store: Store) -> None:
     """The store of the machine's file is that of each command, unless one is named."""
-    if os.geteuid() != 0:
-        tally.skip("a store that was moved", "only root can mount")
+    if tally.lacks("a store that was moved", "root"):
         return
     etc = store.root / "etc" / "plant-store"
     file, other = etc / "environment", store.root / "other"
@@ -229,8 +226,7 @@ def check_moved(tally: Tally, store: Store) -> None:
 
 def check_service_user(tally: Tally, store: Store) -> None:
     """What the service's user cannot read, though root can."""
-    if os.geteuid() != 0:
-        tally.skip("the service's user", "only root can become it")
+    if tally.lacks("the service's user", "root"):
         return
     for path in store.dir, store.journal:
         os.chown(path, NOBODY, NOBODY)
@@ -267,8 +263,7 @@ def check_socket(tally: Tally, store: Store) -> None:
     def run(path: object, *arguments: str) -> subprocess.CompletedProcess:
         return check(store, "--socket", str(path), *arguments)
 
-    if os.geteuid() != 0:
-        tally.skip("the socket", "only root can give it the web server's group")
+    if tally.lacks("the socket", "root"):
         return
     with responder(store) as service:
         path = service.socket_path

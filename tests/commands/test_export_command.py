@@ -222,8 +222,7 @@ def test_places(tally: Tally, build: str) -> None:
         done = store.command("export", "--cursor", store.root / "none" / "cursor")
         expect(tally, done, "a directory that is not there is noticed before any output",
                CANTCREAT, b"", b"none/cursor: ")
-        if os.geteuid() != 0:
-            tally.skip("the cursor keeps its owner", "not root")
+        if tally.lacks("the cursor keeps its owner", "root"):
             return
         feed.export("--limit", "1")
         os.chown(feed.file, 12345, 12346)
@@ -276,8 +275,7 @@ def test_failures(tally: Tally, build: str) -> None:
             done = feed.export(stdout=full)
         expect(tally, done, "output that cannot be written is an error", IOERR)
         tally.check(not feed.file.exists(), "and the place stays")
-        if not shutil.which("strace"):
-            tally.skip("each failing call", "no strace")
+        if tally.lacks("each failing call", "strace"):
             return
         options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         with open(feed.dir / "stdout", "wb") as stdout:

@@ -511,8 +511,7 @@ def check_busy(test: Import, store: Store, process: subprocess.Popen, held: int)
 
 
 def test_full(test: Import) -> None:
-    if os.geteuid() != 0:
-        test.tally.skip("a full disk", "needs root")
+    if test.tally.lacks("a full disk", "root"):
         return
     text = lines(1, 15100)
     with test.store() as store, mounted("none", store.dir, *TMPFS, "size=2m,mode=0700"):
@@ -530,8 +529,7 @@ def test_full(test: Import) -> None:
 
 
 def test_read_only(test: Import) -> None:
-    if os.geteuid() != 0:
-        test.tally.skip("a read-only store", "needs root")
+    if test.tally.lacks("a read-only store", "root"):
         return
     with test.store() as store, mounted("none", store.dir, *TMPFS, "size=8m,mode=0700"):
         test.imports("a file system without a store is told", store, lines(1, 1), status=CONFIG,
@@ -562,8 +560,7 @@ def test_failed(test: Import) -> None:
 
 
 def test_owner(test: Import) -> None:
-    if os.geteuid() != 0:
-        test.tally.skip("files belong to the store's owner", "needs root")
+    if test.tally.lacks("files belong to the store's owner", "root"):
         return
     with test.store() as store:
         path = store.root / "plants"

@@ -72,6 +72,15 @@ class Tally:
         self.skipped += 1
         print(f"ok - {sentence} # skipped: {reason}", flush=True)
 
+    def lacks(self, sentence: str, *needs: str) -> bool:
+        """Whether one of these programs is missing, or the rights of "root": skipped then."""
+        path = f"{os.environ['PATH']}:{SYSTEM_PATH}"
+        for need in needs:
+            if os.geteuid() != 0 if need == "root" else not shutil.which(need, path=path):
+                self.skip(sentence, f"needs {need}")
+                return True
+        return False
+
     @contextlib.contextmanager
     def part(self, sentence: str) -> Iterator[None]:
         """A part of a scenario that must not end in an exception."""

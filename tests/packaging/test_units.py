@@ -270,8 +270,7 @@ def trace_all(store: Store, traced: Traced) -> list[bool]:
 
 def check_calls(tally: Tally, build: str) -> None:
     sentence = "the unit allows every system call that the service makes"
-    if not shutil.which("strace"):
-        tally.skip(sentence, "strace is not installed")
+    if tally.lacks(sentence, "strace"):
         return
     with temporary_store(build) as store:
         traced = Traced(store)
@@ -392,8 +391,7 @@ def check_backups(tally: Tally, build: str) -> None:
 
 def check_backup_full_disk(tally: Tally, build: str) -> None:
     sentence = "backup: a full disk removes none"
-    if os.geteuid() != 0:
-        tally.skip(sentence, "only root can mount one")
+    if tally.lacks(sentence, "root"):
         return
     with temporary_store(build) as store:
         backups = Backups(store)
@@ -418,8 +416,7 @@ def check_backup_full_disk(tally: Tally, build: str) -> None:
 
 def check_backup_calls(tally: Tally, build: str) -> None:
     sentence = "its unit allows every system call of a backup"
-    if not shutil.which("strace"):
-        tally.skip(sentence, "strace is not installed")
+    if tally.lacks(sentence, "strace"):
         return
     with temporary_store(build) as store:
         backups = Backups(store)

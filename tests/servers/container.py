@@ -15,7 +15,6 @@ import os
 import pathlib
 import re
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -266,10 +265,8 @@ def check_log(tally: Tally, docker: Docker) -> None:
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    for program in ("podman", "runc", "mmdebstrap"):
-        if os.geteuid() != 0 or not shutil.which(program):
-            tally.skip("the container", f"needs root, and {program}")
-            return
+    if tally.lacks("the container", "root", "podman", "runc", "mmdebstrap"):
+        return
     build = pathlib.Path(build_dir).resolve()
     with tempfile.TemporaryDirectory(dir=build, prefix="container-") as name:
         docker = Docker(pathlib.Path(name))

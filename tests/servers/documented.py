@@ -14,7 +14,6 @@ import dataclasses
 import os
 import pathlib
 import re
-import shutil
 import sys
 
 import lib_service
@@ -405,15 +404,9 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    sentence = "the commands of the pages in deploy work"
-    if os.geteuid() != 0:
-        tally.skip(sentence, "needs root")
+    if tally.lacks("the commands of the pages in deploy work", "root", "apache2ctl", "caddy",
+                   "haproxy", "logrotate", "unshare", "ip", "restic", "pg_ctlcluster"):
         return
-    for program in ("apache2ctl", "caddy", "haproxy", "logrotate", "unshare", "ip", "restic",
-                    "pg_ctlcluster"):
-        if not shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin"):
-            tally.skip(sentence, f"{program} is not installed")
-            return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()
     cases += started_by_server() + [backup_elsewhere(), one_database()]

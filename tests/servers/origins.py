@@ -7,7 +7,6 @@ usage: origins.py BUILD_DIR
 import contextlib
 import functools
 import http.server
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -61,8 +60,7 @@ def visit(there: Browser, site: str) -> None:
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    if not shutil.which("chromium"):
-        tally.skip("pages of other origins send plants", "chromium is not installed")
+    if tally.lacks("pages of other origins send plants", "chromium"):
         return
     (set_up,) = [each for each in SET_UPS if each.name == SET_UP_NAME]
     with origin() as named, origin() as other, browser() as there, running(

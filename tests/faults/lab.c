@@ -140,7 +140,6 @@ lab_open_store(const struct lab *lab, bool long_lived, enum fault *fault)
 	return store_open(&options, fault);
 }
 
-/* Names of 1 to some 120 bytes, so that lines end anywhere in a sector. */
 struct store *
 lab_open_good_store(const struct lab *lab, bool long_lived)
 {
@@ -161,6 +160,7 @@ lab_say(uint64_t count, const char *sentence)
 	printf("\n");
 }
 
+/* Names of 8 to some 110 bytes, so that lines end anywhere in a sector. */
 struct plant
 lab_plant(int64_t id)
 {

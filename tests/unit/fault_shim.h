@@ -5,6 +5,10 @@
  * on, which the library under test and liblmdb call too.  Each counts, fails or
  * falls short as planned, and otherwise goes to the kernel or to the real
  * allocator, which a sanitizer goes on watching.
+ *
+ * For whole programs there is tests/faults/preload.c.  It counts all calls as
+ * one sequence, and defines many more, such as open, close and mmap: a sanitizer
+ * must keep those of a test to itself.
  */
 #ifndef TESTS_FAULT_SHIM_H
 #define TESTS_FAULT_SHIM_H

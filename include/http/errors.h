@@ -94,10 +94,10 @@ X(STORE_AWAY, 5008, 503, "The database is not available: this request " \
 	"stored nothing; try again later.") \
 X(STORE_UNKNOWN, 5009, 503, "The database did not confirm: it is not known " \
 	"whether the plant was stored; try again, which is safe.") \
-X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time from this address: " \
-	"nothing was stored; try again later.") \
-X(TOO_MANY_FOR_TOKEN, 5011, 429, "Too many requests per second with this token: " \
-	"nothing was stored; try again later.") \
+X(TOO_MANY_AT_ONCE, 5010, 503, "Too many requests at a time from this " \
+	"address: nothing was stored; try again later.") \
+X(TOO_MANY_FOR_TOKEN, 5011, 429, "Too many requests per second with this " \
+	"token: nothing was stored; try again later.") \
 X(OUT_OF_MEMORY, 5101, 500, "The service is out of memory: try again later, " \
 	"which is safe.") \
 X(INTERNAL, 5102, 500, "The service has a defect: report it to its " \

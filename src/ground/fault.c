@@ -18,8 +18,8 @@ static const struct cause {
 	{ ENOMEM, FAULT_MEMORY, "; raise its limit of memory (RLIMIT_AS)" },
 	{ EMFILE, FAULT_MEMORY, "; raise its limit of open files" },
 	{ ENFILE, FAULT_MEMORY, "; raise the limit of open files" },
-	{ EACCES, FAULT_RIGHTS, "; run this as its owner, or change that" },
-	{ EPERM, FAULT_RIGHTS, "; run this as its owner, or change that" },
+	{ EACCES, FAULT_RIGHTS, "; run this as its owner, or change its mode" },
+	{ EPERM, FAULT_RIGHTS, "; run this as its owner, or change its mode" },
 	{ EROFS, FAULT_RIGHTS,
 	    "; mount it for writing, or let the unit write there: "
 	    "ReadWritePaths= (systemctl edit plant-store)" },

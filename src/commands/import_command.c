@@ -529,7 +529,8 @@ open_input(const char *path)
 	if (S_ISREG(st.st_mode))
 		import.total = (uint64_t)st.st_size;
 	if (isatty(import.fd))
-		log_info("import: type one plant per line, and end with Ctrl-D");
+		log_info(
+		    "import: type one plant per line, and end with Ctrl-D");
 	return EX_OK;
 }
 

@@ -157,7 +157,8 @@ static const struct hint {
 	    "raise it (lighttpd: server.max-request-size, nginx: "
 	    "client_max_body_size, Apache: LimitRequestBody)" },
 	{ 500, 0,
-	    "the web server failed: its error log has why; look whether it can "
+	    "the web server failed: its error log has the reason; check that "
+	    "it can "
 	    "start the program" },
 	{ 502, 0, no_service },
 	{ 503, 0, no_service },

@@ -480,7 +480,7 @@ def check_refusals(tally: Tally, build: str) -> None:
             refused(os.EX_NOUSER, "no group nobody-here", *group)
         ours = ("--user", USER, "--group", GROUP, "--socket", at)
         pathlib.Path(at).write_text("not a socket")
-        refused(os.EX_CANTCREAT, "no socket: remove it", *ours)
+        refused(os.EX_CANTCREAT, "not a socket: remove it", *ours)
         kept = pathlib.Path(at).read_text() == "not a socket"
         tally.check(kept, "a file in the socket's place is left alone")
         pathlib.Path(at).unlink()

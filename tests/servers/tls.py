@@ -13,9 +13,10 @@ import tempfile
 from expected import Plant, Told
 from lib_servers import SET_UPS, Fault, Running, SetUp, running, try_set_ups
 from lib_service import Tally, main, run
-from lib_wire import curl, curl_answer
+from lib_wire import CurlError, curl, curl_answer
 
 LIMIT = 65536
+SEND_ERROR = 55
 HTTP1, HTTP2 = "--http1.1", "--http2"
 # lighttpd resets a refused stream behind its answer, which curl then hides.
 VERSIONS = {"nginx": (HTTP1, HTTP2), "apache": (HTTP1,), "lighttpd": (HTTP1,)}
@@ -66,6 +67,18 @@ def missing(set_up: SetUp) -> str | None:
     return set_up.missing()
 
 
+def send(*options: str, body: bytes) -> bytes:
+    """What curl prints.  Where the server closes before it has read the whole body, curl may
+    fail to send, and then reads no answer: so again."""
+    for _ in range(20):
+        try:
+            return curl(*options, body=body)
+        except CurlError as error:
+            if error.number != SEND_ERROR:
+                raise
+    raise TimeoutError("no answer to 20 requests")
+
+
 def check(tally: Tally, set_up: SetUp, build_dir: str, certificates: pathlib.Path) -> None:
     with running(set_up, build_dir, with_tls(certificates)) as server:
         trusted = ("--cacert", str(certificates / "certificate.pem"), "-i")
@@ -75,7 +88,7 @@ def check(tally: Tally, set_up: SetUp, build_dir: str, certificates: pathlib.Pat
 
         def expect(case: str, told: Told | Plant, body: bytes, *how: str) -> None:
             with tally.part(case):
-                printed = curl(*trusted, *typed, "--data-binary", "@-", *how, body=body)
+                printed = send(*trusted, *typed, "--data-binary", "@-", *how, body=body)
                 answer = curl_answer(printed, "HTTP/")
                 tally.check(told.fits(answer), case, answer)
 

@@ -158,8 +158,7 @@ static const struct hint {
 	    "client_max_body_size, Apache: LimitRequestBody)" },
 	{ 500, 0,
 	    "the web server failed: its error log has the reason; check that "
-	    "it can "
-	    "start the program" },
+	    "it can start the program" },
 	{ 502, 0, no_service },
 	{ 503, 0, no_service },
 	{ 504, 0, no_service },

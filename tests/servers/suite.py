@@ -45,6 +45,7 @@ PIECES = 12
 PIECE_S = 0.01
 PAUSE_S = 0.6
 HALF_S = 2.0  # for the rest of an answer, from when no more of it was sent
+LOST_S = 30.0  # for an answer to a request that may be lost
 NEVER = 999_999  # the id of plants that must not be stored
 EXPIRED = "pst_" + "E" * 43
 HALF_ANSWER = pathlib.Path(__file__).resolve().parent / "half_answer.py"
@@ -860,7 +861,8 @@ def half_answers(trial: Trial) -> None:
     def is_half_answered() -> bool:
         with trial.wire() as wire:
             wire.send(trial.request(plant))
-            wait_until(lambda: marker.exists() or wire.has_come())
+            # A server that is just starting again may have lost the request.
+            wait_until(lambda: marker.exists() or wire.has_come(), LOST_S)
             # Some servers leave the client waiting for the rest.
             wire.socket.settimeout(HALF_S)
             found.append(trial.answer(wire.answer))

@@ -47,7 +47,7 @@
  * enough that many waiting processes leave the holder a CPU.
  */
 #define RETRY_NS_MIN 20000L
-#define RETRY_NS_MAX 500000L
+#define RETRY_NS_MAX 640000L
 
 enum fault
 journal_damaged(

@@ -225,7 +225,6 @@ def scenario(tally: Tally, build: str, long: bool) -> None:
             tally.skip("into PostgreSQL", "no PostgreSQL")
             check(tally, store, kills, None)
             return
-        subprocess.run(["make", "-s", f"BUILD={build}", "postgresql"], cwd=TOP, check=True)
         with clusters(pathlib.Path(build)) as made, \
                 made.running(made.new()) as server:
             server.sql("CREATE DATABASE consumer", dbname="postgres")

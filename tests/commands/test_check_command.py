@@ -214,6 +214,11 @@ def check_moved(tally: Tally, store: Store) -> None:
         done = told_by("check")
         tally.check(("others can read the password" in done.stderr) == there,
                     f"a password in a file of mode {mode:o} in one of {folder:o}", done)
+    text = file.read_text().replace("host=/nowhere password=x", "postgresql://u:x@/d?host=/nowhere")
+    file.write_text(text)
+    file.chmod(0o644)
+    etc.chmod(0o755)
+    tally.check("others can read the password" in told_by("check").stderr, "also one in a URL")
     etc.chmod(0o700)
     done = told_by(None, "stats")
     told(tally, done, NOPERM, "run this with sudo", "an ordinary user is told to be root")

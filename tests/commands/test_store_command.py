@@ -653,6 +653,8 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
         return run(copy, "stats", text=True,
                    env=passed_on() | {"PLANT_STORE_DATABASE": "postgresql://"})
 
+    expect(tally, run(copy, "schema", "--roles", "--feed", text=True),
+           "of the schema one part is printed", USAGE, "", "--roles or --feed, not both")
     expect(tally, run(copy, "schema", text=True), "the schema is printed without the module",
            os.EX_OK, (TOP / "deploy/postgresql/tables.sql").read_text(), "")
     expect(tally, stats(), "a module that is not there is named with what to install", CONFIG,

@@ -164,6 +164,9 @@ FUNCTION(ssize_t, pread, (int fd, void *buf, size_t len, off_t offset),
     SHIM_PREAD, fd, NULL, SYS_pread64, fd, buf, len, offset)
 FUNCTION(int, fdatasync, (int fd), SHIM_FDATASYNC, fd, NULL, SYS_fdatasync, fd)
 FUNCTION(int, fsync, (int fd), SHIM_FSYNC, fd, NULL, SYS_fsync, fd)
+FUNCTION(int, sync_file_range,
+    (int fd, off_t offset, off_t len, unsigned flags), SHIM_SYNC_FILE_RANGE, fd,
+    NULL, SYS_sync_file_range, fd, offset, len, flags)
 FUNCTION(int, ftruncate, (int fd, off_t len), SHIM_FTRUNCATE, fd, NULL,
     SYS_ftruncate, fd, len)
 FUNCTION(int, unlinkat, (int dir, const char *name, int flags), SHIM_UNLINKAT,

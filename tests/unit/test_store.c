@@ -396,6 +396,27 @@ fstatvfs(int fd, struct statvfs *st)
 }
 
 /* A quarter of the journal is room enough. */
+STORE_TEST(a_page_of_the_index_that_was_not_written_back_ends_the_process)
+{
+	struct store *store = fixture_open(fixture, true);
+
+	fixture_create(store, 1);
+	/* A file system that does not have the call has no such news. */
+	shim_fail(SHIM_SYNC_FILE_RANGE, "data.mdb", 1, 1, EINVAL);
+	fixture_create(store, 2);
+	assert_true(shim_reset());
+	shim_fail(SHIM_SYNC_FILE_RANGE, "data.mdb", 1, 1, EIO);
+	expect_put(store, 3, NULL, STORE_FAILED);
+	assert_true(shim_reset());
+	expect_logged(fixture, "damaged and removed", 1);
+	store_close(store);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+	store = fixture_open(fixture, true);
+	expect_put(store, 2, NULL, STORE_SAME);
+	expect_put(store, 3, NULL, STORE_CREATED);
+	store_close(store);
+}
+
 STORE_TEST(a_service_without_room_for_its_index_begins_once_there_is_some)
 {
 	fixture_make_store(fixture, true, 1, 3);

@@ -454,7 +454,6 @@ connect_server(struct session *session, PQconninfoOption *options)
 		timeout_s = CONNECT_TIMEOUT_MAX_S;
 	keys[n] = "client_encoding";
 	values[n] = "UTF8";
-	bool valid = are_valid(keys, values, n + 1);
 	do {
 		for (int i = 0; i < LISTS; i++)
 			if (left[i] != NULL)
@@ -462,7 +461,8 @@ connect_server(struct session *session, PQconninfoOption *options)
 		session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
-		if (!valid)
+		if (remedy.fault == FAULT_BUSY &&
+		    !are_valid(keys, values, n + 1))
 			remedy.fault = FAULT_SETUP;
 	} while (remedy.fault == FAULT_BUSY &&
 		 (left[HOST] != NULL || left[HOSTADDR] != NULL));

@@ -12,7 +12,6 @@ import os
 import pathlib
 import random
 import re
-import select
 import shutil
 import signal
 import struct
@@ -174,21 +173,13 @@ class Server:
     def send(self, number: int) -> None:
         """To all of its processes: what happens to a machine, not to a server."""
         self.process.send_signal(signal.SIGSTOP)  # so that it makes no more
-        children = []
-        for pid in lib_service.children_of(self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                children.append(os.pidfd_open(pid))
+        children = lib_service.children_of(self.process.pid)
         self.process.send_signal(number)
-        for child in children:
+        for pid in children:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(child, number)
+                os.kill(pid, number)
         if number == signal.SIGKILL:
             self.process.wait()
-            # A server does not start while a child of the last one has its memory.
-            for child in children:
-                select.select([child], [], [])
-        for child in children:
-            os.close(child)
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """SIGINT ends the connections, SIGQUIT ends at once."""

@@ -30,6 +30,11 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 # The settings of this machine's service are none of a test's.
 NO_FILE = "PLANT_STORE_ENVIRONMENT"
 os.environ.setdefault(NO_FILE, "/nonexistent")
+# A shell starts what runs in the background without SIGINT, and nohup without
+# SIGHUP.  A handler in its place is not inherited by what is started here.
+for number in signal.SIGINT, signal.SIGHUP:
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 # What the tests of one folder have, those of another may need.
 sys.path += [str(TOP / "tests" / name) for name in (
     "lib", "commands", "scenarios", "fixtures", "packaging", "faults", "servers", "postgresql")]

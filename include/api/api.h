@@ -14,8 +14,7 @@
  * Each step passes, or ends the request with an error.  The only I/O is the log
  * and the reading of the token file in api_tick.  An api belongs to one thread.
  */
-#ifndef API_API_H
-#define API_API_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -127,5 +126,3 @@ void api_log_refusals(void);
  * text format 0.0.4.  Return the length.
  */
 size_t api_metrics(const struct api *api, char buf[static API_METRICS_MAX]);
-
-#endif

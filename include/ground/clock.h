@@ -1,6 +1,5 @@
 /* clock: the time in milliseconds or microseconds. */
-#ifndef GROUND_CLOCK_H
-#define GROUND_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -24,5 +23,3 @@ clock_ms(clockid_t clock)
 {
 	return clock_us(clock) / 1000;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * compat: functions of glibc that musl lacks, or has only in later versions.
  */
-#ifndef GROUND_COMPAT_H
-#define GROUND_COMPAT_H
+#pragma once
 
 #ifndef __GLIBC__
 #include <sys/stat.h>
@@ -25,5 +24,4 @@ renameat2(int from, const char *old, int to, const char *new, unsigned flags)
 {
 	return (int)syscall(SYS_renameat2, from, old, to, new, flags);
 }
-#endif
 #endif

@@ -5,8 +5,7 @@
  *
  * A variable that is set but empty counts as absent.
  */
-#ifndef GROUND_CONFIG_H
-#define GROUND_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ enum fault config_use_file(const char *only, bool named);
  * caller checks ferror(out).
  */
 void config_print_help(FILE *out);
-
-#endif

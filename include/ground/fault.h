@@ -4,8 +4,7 @@
  * The function that meets an error logs it with its remedy; its callers only
  * act on the fault.
  */
-#ifndef GROUND_FAULT_H
-#define GROUND_FAULT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ const char *fault_remedy(int error);
 bool fault_passes(enum fault fault);
 enum fault fault_report(const char *name, const char *what);
 int fault_status(enum fault fault);
-
-#endif

@@ -3,8 +3,7 @@
  * replaces nothing, and root's switch to the owner of a directory.  The offset
  * of the descriptor is neither used nor changed.  Any thread.
  */
-#ifndef GROUND_FILE_H
-#define GROUND_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ int rename_new(int dir, const char *from, const char *to);
  * be read; or a fault, logged.
  */
 enum fault file_become_owner(const char *path, uid_t owner);
-
-#endif

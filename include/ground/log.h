@@ -9,8 +9,7 @@
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
  * members, "message".  If a line is too long, only its message is cut.
  */
-#ifndef GROUND_LOG_H
-#define GROUND_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -57,5 +56,3 @@ void log_at(enum log_level level, const char *format, ...)
  */
 void log_members(
     enum log_level level, const char *message, const char *members);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Any thread may count.  Counting makes no system call and cannot fail.
  */
-#ifndef GROUND_METRICS_H
-#define GROUND_METRICS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -91,5 +90,3 @@ void metrics_observe(enum metrics_place histogram, uint64_t value);
 int metrics_note_backup(const char *dir, int64_t ms);
 int64_t metrics_backup_ms(const char *dir);
 uint64_t metrics_free_bytes(void);
-
-#endif

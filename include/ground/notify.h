@@ -1,8 +1,7 @@
 /*
  * notify: messages to the supervisor, by systemd's protocol (sd_notify(3)).
  */
-#ifndef GROUND_NOTIFY_H
-#define GROUND_NOTIFY_H
+#pragma once
 
 /*
  * notify_supervisor(state):
@@ -11,5 +10,3 @@
  * empty; log a failure.
  */
 void notify_supervisor(const char *state);
-
-#endif

@@ -4,8 +4,7 @@
  * A long list is in an unnamed file, which is mapped and sorted in place: the
  * kernel may reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
-#ifndef GROUND_PAIRS_H
-#define GROUND_PAIRS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void pairs_done(struct pairs *pairs);
 int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
 int pairs_sort(struct pairs *pairs);
 uint64_t pairs_find(const struct pairs *pairs, int64_t key);
-
-#endif

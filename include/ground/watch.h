@@ -1,6 +1,5 @@
 /* watch: reports the progress of long work, and can stop it. */
-#ifndef GROUND_WATCH_H
-#define GROUND_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ watch_step(const struct watch *watch, uint64_t done, uint64_t total)
 	return watch == NULL || watch->step == NULL ||
 	       watch->step(watch->context, done, total);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * credential: the Authorization header (RFC 9110 section 11.4, RFC 6750
  * section 2.1).  Pure; total on hostile bytes; any thread.
  */
-#ifndef HTTP_CREDENTIAL_H
-#define HTTP_CREDENTIAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ struct credential {
  */
 enum http_error credential_read(
     const char *authorization, struct credential *credential);
-
-#endif

@@ -14,8 +14,7 @@
  * documents and to deploy/.  Nothing else in the program knows an error's
  * number, message or status, but for the 400 of config->contract_status.
  */
-#ifndef HTTP_ERRORS_H
-#define HTTP_ERRORS_H
+#pragma once
 
 /* clang-format off */
 #define HTTP_ERRORS(X) \
@@ -124,5 +123,3 @@ extern const struct errors_row {
 	int number, status;
 	const char *message;
 } errors_table[HTTP_ERROR_COUNT];
-
-#endif

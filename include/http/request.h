@@ -4,8 +4,7 @@
  * FastCGI's parameters and a CGI program's environment have the same form.
  * The strings of a request point into the variables; only request_id copies.
  */
-#ifndef HTTP_REQUEST_H
-#define HTTP_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ bool request_is_identity(const struct request *request);
 bool request_is_chunked(const struct request *request);
 enum request_length request_length(
     const struct request *request, size_t *length);
-
-#endif

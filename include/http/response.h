@@ -2,8 +2,7 @@
  * response: an answer, as a CGI response (RFC 3875, section 6): header lines
  * with Status, an empty line and a JSON body.
  */
-#ifndef HTTP_RESPONSE_H
-#define HTTP_RESPONSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ size_t response_preflight(
     const struct response_head *head, char buf[static RESPONSE_HEAD_MAX]);
 size_t response_error(const struct response_head *head,
     const struct response_error *error, char buf[static RESPONSE_HEAD_MAX]);
-
-#endif

@@ -20,8 +20,7 @@
  * One set serves all threads of a process, except where a function says
  * otherwise.
  */
-#ifndef HTTP_TOKENS_H
-#define HTTP_TOKENS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -121,5 +120,3 @@ bool tokens_is_name(const char *text);
 enum fault tokens_add(const char *path, const char *name,
     const int64_t *expires_ms, char token[static TOKENS_TOKEN_LEN + 1]);
 enum fault tokens_revoke(const char *path, const char *name);
-
-#endif

@@ -6,8 +6,7 @@
  * same if and only if their texts are equal, byte for byte.  The answer to the
  * client is the text without the id.  No other module uses json-c.
  */
-#ifndef PLANT_PLANT_H
-#define PLANT_PLANT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
     struct json_error *error);
 size_t plant_answer(const struct plant *plant, char *buf);
 void plant_done(struct plant *plant);
-
-#endif

@@ -2,8 +2,7 @@
  * crc32c: the CRC-32C checksum (Castagnoli, RFC 3720 appendix B.4), by the
  * processor's instruction if it has one.  Pure; any thread.
  */
-#ifndef PURE_CRC32C_H
-#define PURE_CRC32C_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
 uint32_t crc32c_portable(uint32_t crc, const void *buf, size_t len);
-
-#endif

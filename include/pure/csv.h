@@ -2,8 +2,7 @@
  * csv: prints fields and splits records (RFC 4180, and LF as a line break too).
  * Bytes above ASCII are text.  Pure; total on hostile bytes; any thread.
  */
-#ifndef PURE_CSV_H
-#define PURE_CSV_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ struct csv_field {
  */
 const char *csv_record_split(
     char *buf, size_t len, struct csv_field *fields, size_t *n);
-
-#endif

@@ -8,8 +8,7 @@
  * FCGI_FRAME_PARAMS_MAX bytes of parameters, padding of a begin record or of an
  * empty one.  Pure: no allocation, no I/O; total on hostile bytes.
  */
-#ifndef PURE_FCGI_FRAME_H
-#define PURE_FCGI_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ size_t fcgi_frame_feed(
 size_t fcgi_frame_answer_len(size_t len);
 void fcgi_frame_answer(
     unsigned char *buf, unsigned id, const char *answer, size_t len);
-
-#endif

@@ -8,8 +8,7 @@
  * the others too.  Pure: no allocation, no I/O, no recursion, total on hostile
  * bytes, linear in time.  Any thread.
  */
-#ifndef PURE_JSON_SCAN_H
-#define PURE_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * `*value` is written on JSON_INT_OK only.
  */
 enum json_int json_int64(const char *text, size_t len, int64_t *value);
-
-#endif

@@ -8,8 +8,7 @@
  * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
  * string has exactly one canonical form, which is its shortest token.
  */
-#ifndef PURE_JSON_STRING_H
-#define PURE_JSON_STRING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ size_t json_string_decode(const char *token, size_t len, char *text);
  */
 size_t json_string_print(const char *text, size_t len, char *buf);
 size_t json_canonical_string(const char *text, size_t len);
-
-#endif

@@ -25,8 +25,7 @@
  * `safe` is at most the line's offset.  Blank lines at the end are room written
  * ahead for later records.  Pure; any thread.
  */
-#ifndef PURE_RECORD_H
-#define PURE_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ size_t record_encode(struct record *record, uint32_t seed, char *buf);
 const char *record_decode(
     const char *buf, size_t len, uint32_t seed, struct record *record);
 bool record_is_canonical(const struct record *record);
-
-#endif

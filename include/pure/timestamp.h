@@ -1,8 +1,7 @@
 /*
  * timestamp: RFC 3339 date-times, in UTC.  Pure; any thread.
  */
-#ifndef PURE_TIMESTAMP_H
-#define PURE_TIMESTAMP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
  */
 int timestamp_read(const char *text, size_t len, int64_t *ms);
 int timestamp_is_canonical(const char text[static TIMESTAMP_LEN]);
-
-#endif

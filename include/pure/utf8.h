@@ -2,8 +2,7 @@
  * utf8: UTF-8 by RFC 3629: no overlong form, no surrogate, nothing above
  * U+10FFFF.  Pure; total on hostile bytes; any thread.
  */
-#ifndef PURE_UTF8_H
-#define PURE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ size_t utf8_read(const char *text, size_t len, size_t *at, const char **reason);
  * Write the character, at most 0x10ffff, and return its length, 1 to 4.
  */
 size_t utf8_encode(uint32_t code, char buf[static 4]);
-
-#endif

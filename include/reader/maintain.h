@@ -2,8 +2,7 @@
  * maintain: checks and copies a store's journal for an operator, while others
  * write.  The store's files are only read.
  */
-#ifndef READER_MAINTAIN_H
-#define READER_MAINTAIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -73,5 +72,3 @@ struct copy_report {
  */
 enum fault copy_backup(const char *from, const char *to,
     const struct watch *watch, struct copy_report *report);
-
-#endif

@@ -2,8 +2,7 @@
  * reader: read access to stored plants, for the commands that export, check or
  * maintain them.  The service does not use it.
  */
-#ifndef READER_READER_H
-#define READER_READER_H
+#pragma once
 
 #include "store/store.h"
 
@@ -92,5 +91,3 @@ struct store_reader *store_reader_open(
     const struct store_options *options, const char *since, enum fault *fault);
 const struct reader_engine *reader_calls(const struct store_reader *reader);
 void store_reader_close(struct store_reader *reader);
-
-#endif

@@ -7,8 +7,7 @@
  * table as ENGINE_SYMBOL and is used when options->database is set.  An
  * engine's own struct store begins with the pointer to its table.
  */
-#ifndef STORE_ENGINE_H
-#define STORE_ENGINE_H
+#pragma once
 
 #include "store/store.h"
 
@@ -36,5 +35,3 @@ extern const struct engine engine_file;
  * FAULT_SETUP, logged, if it cannot be loaded or is of another version.
  */
 const void *engine_symbol(const char *name, enum fault *fault);
-
-#endif

@@ -20,8 +20,7 @@
  * The only module that uses LMDB.  Every function needs the journal's lock, but
  * for index_uuid, index_twins, index_discard, and index_close without `clean`.
  */
-#ifndef STORE_INDEX_H
-#define STORE_INDEX_H
+#pragma once
 
 #include "ground/pairs.h"
 #include "ground/watch.h"
@@ -141,5 +140,3 @@ void index_discard(int dir);
 size_t index_twins(const struct pairs *pairs, const char *name);
 enum fault index_build(struct index *index, const struct pairs *pairs,
     const struct position *to, const struct watch *watch);
-
-#endif

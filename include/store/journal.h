@@ -25,8 +25,7 @@
  *
  * A returned fault is logged, unless the contract says otherwise.
  */
-#ifndef STORE_JOURNAL_H
-#define STORE_JOURNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -236,5 +235,3 @@ void journal_drop(const struct journal *home, int fd);
  */
 enum fault journal_keep(struct journal *journal, uint64_t from, uint64_t to,
     char name[static JOURNAL_KEPT_MAX]);
-
-#endif

@@ -4,8 +4,7 @@
  * Start, catch-up, reading, verify, copy and recover all read through it.  It
  * reads through a window, in constant memory at any size of the journal.
  */
-#ifndef STORE_REPLAY_H
-#define STORE_REPLAY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ struct replay_lost {
  */
 enum replay_result replay_salvage(
     struct replay *replay, struct record *record, struct replay_lost *lost);
-
-#endif

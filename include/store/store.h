@@ -10,8 +10,7 @@
  * record that it refers to is durable.  Any number of threads and processes may
  * have the same store open; all see its plants in the same order.
  */
-#ifndef STORE_STORE_H
-#define STORE_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +132,3 @@ enum store_result store_ready(struct store *store);
 void store_wait(struct store *store);
 void store_idle(struct store *store);
 void store_close(struct store *store);
-
-#endif

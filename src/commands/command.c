@@ -16,7 +16,6 @@
 #include "ground/config.h"
 #include "ground/log.h"
 #include "http/tokens.h"
-#include "pure/timestamp.h"
 
 #define GO_ON (-1)
 

@@ -2,8 +2,7 @@
  * command: the subcommands of plant-store, and their common options, progress
  * and signal handling.
  */
-#ifndef COMMANDS_COMMAND_H
-#define COMMANDS_COMMAND_H
+#pragma once
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -117,5 +116,3 @@ int command_fault(enum fault fault);
 #define COMMAND_FULL(at, by) "{\"at\":\"" at "\",\"by\":\"" by "\",\"plant\":"
 #define COMMAND_FULL_AROUND \
 	(sizeof(COMMAND_FULL("", "") "}") + TIMESTAMP_LEN + RECORD_BY_MAX)
-
-#endif

@@ -3,8 +3,7 @@
  * a crash leaves the old one or the new one.  plant-store-journal(5) has its
  * format.
  */
-#ifndef COMMANDS_CURSOR_H
-#define COMMANDS_CURSOR_H
+#pragma once
 
 #include "reader/reader.h"
 
@@ -31,5 +30,3 @@ struct cursor {
 enum fault cursor_open(struct cursor *cursor, const char *path, bool write);
 enum fault cursor_save(struct cursor *cursor, const char *place);
 void cursor_close(struct cursor *cursor);
-
-#endif

@@ -2,8 +2,7 @@
  * url_check: whether a client that uses this URL reaches the service, and if
  * not, which part of the way to it is wrong.
  */
-#ifndef COMMANDS_URL_CHECK_H
-#define COMMANDS_URL_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@
  */
 int url_check(
     const char *url, const char *token, size_t body_bytes_max, bool answers);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A connection belongs to one thread.
  */
-#ifndef GATEWAY_CONNECTION_H
-#define GATEWAY_CONNECTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ enum connection_status connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
 void connection_renew(struct connection *connection);
 void connection_free(struct connection *connection);
-
-#endif

@@ -7,8 +7,7 @@
  * and its memory for a request (25 allocations, two buffers of 8 KiB) can be
  * freed before the next request is read, not only after the commit.
  */
-#ifndef GATEWAY_FASTCGI_H
-#define GATEWAY_FASTCGI_H
+#pragma once
 
 #include <fcgiapp.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ char **fastcgi_begin(struct fastcgi *fastcgi, int fd);
 size_t fastcgi_read_body(
     struct fastcgi *fastcgi, char *buf, int size, bool *whole);
 unsigned fastcgi_end(struct fastcgi *fastcgi, bool *keep);
-
-#endif

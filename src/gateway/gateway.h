@@ -7,8 +7,7 @@
  * cgi: one request as plain CGI (RFC 3875): environment and standard input in,
  * standard output out.
  */
-#ifndef GATEWAY_H
-#define GATEWAY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ int service_run(const struct config *config);
  */
 void cgi_begin(void);
 int cgi_serve(const struct config *config);
-
-#endif

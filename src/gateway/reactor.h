@@ -5,8 +5,7 @@
  * batch, and then answers them.  A request that is still arriving waits, with a
  * deadline, so that a slow or silent peer delays nobody else.
  */
-#ifndef GATEWAY_REACTOR_H
-#define GATEWAY_REACTOR_H
+#pragma once
 
 #include "ground/config.h"
 #include "store/store.h"
@@ -30,5 +29,3 @@ struct tokens;
 struct reactor *reactor_start(const struct config *config,
     struct tokens *tokens, struct store *store, int stop);
 int reactor_join(struct reactor *reactor);
-
-#endif

@@ -7,11 +7,8 @@
  * and skip a restriction that the kernel does not support.  If config->sandbox
  * is false, only log a warning.  Needs free descriptors.
  */
-#ifndef SANDBOX_H
-#define SANDBOX_H
+#pragma once
 
 #include "ground/config.h"
 
 void sandbox_enter(const struct config *config);
-
-#endif

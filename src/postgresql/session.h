@@ -3,8 +3,7 @@
  *
  * A session belongs to one thread at a time.
  */
-#ifndef POSTGRESQL_SESSION_H
-#define POSTGRESQL_SESSION_H
+#pragma once
 
 #include <libpq-fe.h>
 #include <stdbool.h>
@@ -120,5 +119,3 @@ bool trouble_is_new(struct trouble *trouble, const char *reason);
 #define EXPORTED __attribute__((visibility("default")))
 extern const struct engine store_engine EXPORTED;
 extern const struct reader_engine reader_engine EXPORTED;
-
-#endif

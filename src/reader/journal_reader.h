@@ -10,8 +10,7 @@
  * line, under the lock.  A journal that ends before the index's end is damaged.
  * Memory use is constant.
  */
-#ifndef JOURNAL_READER_H
-#define JOURNAL_READER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -70,5 +69,3 @@ enum fault journal_reader_check(struct store_reader *reader);
 enum fault journal_reader_collect(
     struct store_reader *reader, struct pairs *pairs);
 enum fault journal_reader_lock(struct store_reader *reader);
-
-#endif

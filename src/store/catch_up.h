@@ -5,8 +5,7 @@
  * It serves the start of a store, the build of its index, and the moment before
  * each commit, since others may have appended.  The caller holds the lock.
  */
-#ifndef STORE_CATCH_UP_H
-#define STORE_CATCH_UP_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -53,5 +52,3 @@ enum fault catch_up(struct store *store);
  * index needs; true if that cannot be found out.
  */
 bool catch_up_has_room(const struct store *store, uint64_t bytes);
-
-#endif

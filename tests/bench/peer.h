@@ -2,8 +2,7 @@
  * peer: a database that keeps plants as one would have it keep them, a
  * transaction and a sync for each.  See peer.c and callers.c.
  */
-#ifndef BENCH_PEER_H
-#define BENCH_PEER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ extern const int peer_threads;
  */
 struct peer *peer_open(const char *where);
 int peer_store(struct peer *peer, const struct peer_plant *plant);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * sample: the plants that measurements store, and what else they share.
  */
-#ifndef BENCH_SAMPLE_H
-#define BENCH_SAMPLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ struct store *sample_open_store(const char *dir);
  * Nanoseconds that only mean something against each other.
  */
 int64_t sample_now_ns(void);
-
-#endif

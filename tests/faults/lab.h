@@ -5,8 +5,7 @@
  * What cannot be done here ends the program with a message: the tests are for
  * what the store does, not for what the machine does.
  */
-#ifndef TESTS_FAULTS_LAB_H
-#define TESTS_FAULTS_LAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,5 +99,3 @@ struct lab_index;
 struct lab_index *lab_take_index(const struct lab *lab);
 void lab_put_index(const struct lab *lab, const struct lab_index *image);
 void lab_free_index(struct lab_index *image);
-
-#endif

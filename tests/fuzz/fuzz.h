@@ -5,8 +5,7 @@
  * Each target asserts what must hold for any input, against a model of its own
  * where there is one (model.h).
  */
-#ifndef TESTS_FUZZ_FUZZ_H
-#define TESTS_FUZZ_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ fuzz_bytes(struct fuzz_input *input, size_t len, const uint8_t **bytes)
 	input->left -= len;
 	return len;
 }
-
-#endif

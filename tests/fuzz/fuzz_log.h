@@ -3,8 +3,7 @@
  * the errors, and prints messages only if the variable FUZZ_LOG is set.
  * Included once in a target.
  */
-#ifndef TESTS_FUZZ_FUZZ_LOG_H
-#define TESTS_FUZZ_FUZZ_LOG_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,5 +26,3 @@ log_at(enum log_level level, const char *format, ...)
 	va_end(arguments);
 	fputc('\n', stderr);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * model: what the interface's documents say, written a second time, as plainly
  * as can be and without a line of the service: the oracle of the fuzz targets.
  */
-#ifndef TESTS_FUZZ_MODEL_H
-#define TESTS_FUZZ_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ int model_plant(const char *body, size_t len, struct model_bytes *text,
  * if there is none; else the error's number.
  */
 int model_credential(const char *value, const char **token, size_t *len);
-
-#endif

@@ -10,8 +10,7 @@
  * one sequence, and defines many more, such as open, close and mmap: a sanitizer
  * must keep those of a test to itself.
  */
-#ifndef TESTS_FAULT_SHIM_H
-#define TESTS_FAULT_SHIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,5 +100,3 @@ void alloc_fail(unsigned nth, unsigned times);
  * alloc_fail.
  */
 bool alloc_reset(void);
-
-#endif

@@ -2,8 +2,7 @@
  * sanitized: whether a sanitizer that has its own malloc and checks what the C
  * library reads and writes is built in.  clang has no __SANITIZE_ macros.
  */
-#ifndef TESTS_SANITIZED_H
-#define TESTS_SANITIZED_H
+#pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -12,6 +11,4 @@
 	(__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
 #define SANITIZED 0
-#endif
-
 #endif

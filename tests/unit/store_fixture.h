@@ -4,8 +4,7 @@
  *
  * Every helper fails the running test when it cannot do its part.
  */
-#ifndef TESTS_STORE_FIXTURE_H
-#define TESTS_STORE_FIXTURE_H
+#pragma once
 
 #include "store/journal.h"
 #include "store/store.h"
@@ -193,5 +192,3 @@ void expect_plants(const struct fixture *fixture, int64_t n);
 /* verify_store has this fault, and reports. */
 struct verify_report expect_verified(
     const struct fixture *fixture, enum fault fault);
-
-#endif

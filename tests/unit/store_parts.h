@@ -2,8 +2,7 @@
  * store_parts: what the unit tests' fixture, the fault tests' lab and a fuzz
  * target share.  A function that cannot do its part aborts.
  */
-#ifndef TESTS_STORE_PARTS_H
-#define TESTS_STORE_PARTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct plant parts_plant(int64_t id, const char *name, const char *tag);
  * with a dot.  Nothing if there is no such directory.
  */
 void parts_empty(int parent, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * needs, the registration of tests, and what many of them do with bytes, files,
  * processes and stderr.
  */
-#ifndef TESTS_UNIT_H
-#define TESTS_UNIT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ int in_child(int (*work)(void *), void *argument);
  */
 void stderr_capture(void);
 const char *stderr_captured(void);
-
-#endif

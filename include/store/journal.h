@@ -111,24 +111,20 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
     uint64_t known, uint64_t *tail_end);
 
 /*
- * journal_lock(journal, deadline_ms),
- * journal_lock_shared(journal, deadline_ms):
- * Lock the file exclusively, or shared to read it.  Try at least once, and
- * until `deadline_ms` of CLOCK_MONOTONIC.  FAULT_BUSY if another process holds
- * the lock, not logged if `deadline_ms` is 0.  A file system without locks
- * cannot hold a served store: there journal_lock_shared returns FAULT_NONE.
- * The thread that locks also unlocks.
- *
- * journal_lock_dir(journal, deadline_ms):
- * Lock the directory exclusively, in the same way, until journal_close.
+ * journal_lock(journal, lock, deadline_ms), journal_unlock(journal):
+ * Lock the file exclusively, or shared to read it; or the directory, until
+ * journal_close.  Try at least once, and until `deadline_ms` of
+ * CLOCK_MONOTONIC.  FAULT_BUSY if another process holds the lock, not logged if
+ * `deadline_ms` is 0.  A file system without locks cannot hold a served store:
+ * there JOURNAL_SHARED succeeds.  The thread that locks also unlocks.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries for the lock.  `*pause_ns` is 0 before the first
  * call, and doubles up to a maximum.
  */
-enum fault journal_lock(struct journal *journal, int64_t deadline_ms);
-enum fault journal_lock_shared(struct journal *journal, int64_t deadline_ms);
-enum fault journal_lock_dir(struct journal *journal, int64_t deadline_ms);
+enum journal_lock { JOURNAL_EXCLUSIVE, JOURNAL_SHARED, JOURNAL_DIR };
+enum fault journal_lock(
+    struct journal *journal, enum journal_lock lock, int64_t deadline_ms);
 void journal_unlock(struct journal *journal);
 void journal_back_off(long *pause_ns);
 

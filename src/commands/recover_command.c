@@ -269,7 +269,7 @@ make_store(const struct watch *watch)
 	store_close(recover.store);
 	/* No process may store a plant there before the name is durable. */
 	if (fault == FAULT_NONE)
-		fault = journal_lock(&recover.fresh, 1);
+		fault = journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1);
 	if (fault == FAULT_NONE &&
 	    rename_new(
 		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)

@@ -144,7 +144,7 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
 		why = "its " JOURNAL_NAME " is the journal itself";
 		fault = FAULT_SETUP;
-	} else if (journal_lock_shared(dest, 0) != FAULT_NONE)
+	} else if (journal_lock(dest, JOURNAL_SHARED, 0) != FAULT_NONE)
 		return refuse_busy(dest->path);
 	else if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
 		why = "its " JOURNAL_NAME " is a copy of another store";

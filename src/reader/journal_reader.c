@@ -78,7 +78,7 @@ journal_reader_lock(struct store_reader *reader)
 	/* No lock: a journal that was named as a file has no writer. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
-	enum fault fault = journal_lock_shared(journal, deadline_ms);
+	enum fault fault = journal_lock(journal, JOURNAL_SHARED, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
 	why = journal_check(journal, 0);

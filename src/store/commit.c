@@ -54,7 +54,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 		return FAULT_SETUP;
 	}
 	/* Version 1.0.0 locks the directory while it copies the journal. */
-	enum fault fault = journal_lock_dir(journal, deadline_ms);
+	enum fault fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
 	if (rename_new(journal->dir, JOURNAL_FAILED_NAME, JOURNAL_NAME) == 0)
@@ -96,7 +96,8 @@ open_journal(struct journal *journal, const char *path)
 		if (fault == FAULT_NONE && journal->fd < 0)
 			fault = find_journal(journal, deadline_ms);
 		else if (fault == FAULT_NONE) {
-			fault = journal_lock(journal, deadline_ms);
+			fault = journal_lock(
+			    journal, JOURNAL_EXCLUSIVE, deadline_ms);
 			if (fault == FAULT_NONE)
 				why = journal_check(journal, 0);
 			if (why == NULL)
@@ -390,7 +391,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
-		fault = journal_lock(&store->journal, 0);
+		fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
 		if (fault != FAULT_BUSY)
 			return fault;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
@@ -477,7 +478,7 @@ close_batch(struct store *store)
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
 	if (!store->failed && store->index != NULL && !store->at.closing &&
-	    journal_lock(&store->journal, 0) == FAULT_NONE) {
+	    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE) {
 		note_fault(store, append_closing(store));
 		journal_unlock(&store->journal);
 	}

@@ -266,37 +266,39 @@ journal_back_off(long *pause_ns)
 	nanosleep(&(struct timespec){ .tv_nsec = *pause_ns }, NULL);
 }
 
-/* F_WRLCK and F_RDLCK lock the file, F_UNLCK the directory. */
 static int
-try_lock(const struct journal *journal, short type)
+try_lock(const struct journal *journal, enum journal_lock lock)
 {
-	struct flock whole = { .l_type = type, .l_whence = SEEK_SET };
+	struct flock whole = { .l_whence = SEEK_SET };
 
-	return type == F_UNLCK ? flock(journal->dir, LOCK_EX | LOCK_NB)
-			       : fcntl(journal->fd, F_OFD_SETLK, &whole);
+	whole.l_type = lock == JOURNAL_SHARED ? F_RDLCK : F_WRLCK;
+	return lock == JOURNAL_DIR ? flock(journal->dir, LOCK_EX | LOCK_NB)
+				   : fcntl(journal->fd, F_OFD_SETLK, &whole);
 }
 
 /*
  * The lock is polled: only a signal could end a blocking wait, and a signal
  * would break libfcgi's reads.
  */
-static enum fault
-lock(struct journal *journal, short type, int64_t deadline_ms)
+enum fault
+journal_lock(
+    struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
 {
-	const char *name = type == F_UNLCK ? journal->path : journal->name;
+	const char *name = lock == JOURNAL_DIR ? journal->path : journal->name;
 	enum fault fault = FAULT_NONE;
 	long pause_ns = 0;
 
 	block_stops(journal);
-	while (fault == FAULT_NONE && try_lock(journal, type) < 0)
-		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-			fault = type == F_RDLCK
-				    ? fault_of(errno)
-				    : fault_report(name, "cannot lock it");
-		else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
-			fault = FAULT_BUSY;
+	while (fault == FAULT_NONE && try_lock(journal, lock) < 0)
+		if (errno == EAGAIN || errno == EACCES || errno == EINTR) {
+			if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+				fault = FAULT_BUSY;
+			else
+				journal_back_off(&pause_ns);
+		} else if (lock == JOURNAL_SHARED)
+			break;
 		else
-			journal_back_off(&pause_ns);
+			fault = fault_report(name, "cannot lock it");
 	if (fault == FAULT_BUSY && deadline_ms > 0)
 		log_error("%s: cannot lock it: another process uses it: try "
 			  "again",
@@ -304,25 +306,6 @@ lock(struct journal *journal, short type, int64_t deadline_ms)
 	if (fault != FAULT_NONE)
 		restore_stops(journal);
 	return fault;
-}
-
-enum fault
-journal_lock(struct journal *journal, int64_t deadline_ms)
-{
-	return lock(journal, F_WRLCK, deadline_ms);
-}
-
-enum fault
-journal_lock_shared(struct journal *journal, int64_t deadline_ms)
-{
-	return lock(journal, F_RDLCK, deadline_ms) == FAULT_BUSY ? FAULT_BUSY
-								 : FAULT_NONE;
-}
-
-enum fault
-journal_lock_dir(struct journal *journal, int64_t deadline_ms)
-{
-	return lock(journal, F_UNLCK, deadline_ms);
 }
 
 void
@@ -572,7 +555,7 @@ journal_claim(struct journal *journal, const char *path)
 	if (journal->dir < 0)
 		return fault_report(path, "cannot make or open it");
 	/* Of two processes, the second waits and finds the first's store. */
-	fault = journal_lock_dir(journal, deadline_ms);
+	fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -629,7 +612,7 @@ make_durable(int dir, int fd)
 	int error;
 
 	if (fsync(fd) < 0 ||
-	    (try_lock(&fresh, F_WRLCK) < 0 && errno == EAGAIN) ||
+	    (try_lock(&fresh, JOURNAL_EXCLUSIVE) < 0 && errno == EAGAIN) ||
 	    rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME) < 0)
 		return -1;
 	if (fsync(dir) == 0)

@@ -298,7 +298,7 @@ STORE_TEST(destination_that_a_service_uses_is_refused)
 	copy_well(fixture);
 	snprintf(there.path, sizeof(there.path), "%.50s/" DEST, fixture->path);
 	used = fixture_journal(&there, true);
-	assert_int_equal(journal_lock(&used, 0), FAULT_NONE);
+	assert_int_equal(journal_lock(&used, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
 	assert_int_equal(copy(fixture, NULL, NULL), FAULT_BUSY);
 	journal_close(&used);
 	copy_well(fixture);
@@ -355,7 +355,8 @@ serve_copy(void *argument)
 	    meddler->fixture->path);
 	/* It would wait for the lock. */
 	journal = fixture_journal(&there, true);
-	bool locked = journal_lock(&journal, 0) == FAULT_NONE;
+	bool locked =
+	    journal_lock(&journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE;
 	journal_close(&journal);
 	if (!locked)
 		return;

@@ -92,18 +92,20 @@ STORE_TEST(one_writes_or_many_read)
 	struct journal one = fixture_journal(fixture, false);
 	struct journal two = fixture_journal(fixture, false);
 
-	assert_int_equal(journal_lock_shared(&one, 0), FAULT_NONE);
-	assert_int_equal(journal_lock_shared(&two, 0), FAULT_NONE);
+	assert_int_equal(journal_lock(&one, JOURNAL_SHARED, 0), FAULT_NONE);
+	assert_int_equal(journal_lock(&two, JOURNAL_SHARED, 0), FAULT_NONE);
 	journal_unlock(&two);
-	assert_int_equal(journal_lock(&writer, 0), FAULT_BUSY);
+	assert_int_equal(
+	    journal_lock(&writer, JOURNAL_EXCLUSIVE, 0), FAULT_BUSY);
 	journal_unlock(&one);
-	assert_int_equal(journal_lock(&writer, 0), FAULT_NONE);
-	assert_int_equal(journal_lock_shared(&one, 0), FAULT_BUSY);
+	assert_int_equal(
+	    journal_lock(&writer, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
+	assert_int_equal(journal_lock(&one, JOURNAL_SHARED, 0), FAULT_BUSY);
 	/* Closing another descriptor of the file keeps it, unlike POSIX's. */
 	journal_close(&two);
-	assert_int_equal(journal_lock_shared(&one, 0), FAULT_BUSY);
+	assert_int_equal(journal_lock(&one, JOURNAL_SHARED, 0), FAULT_BUSY);
 	journal_close(&writer);
-	assert_int_equal(journal_lock_shared(&one, 0), FAULT_NONE);
+	assert_int_equal(journal_lock(&one, JOURNAL_SHARED, 0), FAULT_NONE);
 	journal_close(&one);
 }
 
@@ -119,7 +121,7 @@ STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 	if (holder == 0) {
 		struct journal own = fixture_journal(fixture, true);
 
-		if (journal_lock(&own, 0) != FAULT_NONE ||
+		if (journal_lock(&own, JOURNAL_EXCLUSIVE, 0) != FAULT_NONE ||
 		    write(ready[1], "", 1) != 1)
 			_exit(1);
 		usleep(20000);
@@ -128,8 +130,8 @@ STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
-	assert_int_equal(
-	    journal_lock(&journal, clock_ms(CLOCK_MONOTONIC) + 10000),
+	assert_int_equal(journal_lock(&journal, JOURNAL_EXCLUSIVE,
+			     clock_ms(CLOCK_MONOTONIC) + 10000),
 	    FAULT_NONE);
 	assert_int_equal(child_wait(holder), 128 + SIGKILL);
 	journal_close(&journal);
@@ -149,7 +151,8 @@ STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
 
 			/* Nothing stops a group that is orphaned. */
 			setpgid(0, 0);
-			if (journal_lock(&own, 0) != FAULT_NONE)
+			if (journal_lock(&own, JOURNAL_EXCLUSIVE, 0) !=
+			    FAULT_NONE)
 				_exit(1);
 			raise(signals[i / 2]);
 			if (i % 2 == 0)
@@ -158,7 +161,7 @@ STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
 			_exit(0);
 		}
 		assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
-		enum fault fault = journal_lock(&journal, 0);
+		enum fault fault = journal_lock(&journal, JOURNAL_EXCLUSIVE, 0);
 		journal_unlock(&journal);
 		kill(holder, SIGCONT);
 		assert_int_equal(WSTOPSIG(status), signals[i / 2]);
@@ -173,11 +176,13 @@ STORE_TEST(lock_that_fails_is_no_wait)
 	struct journal journal = make_journal(fixture);
 
 	shim_fail(SHIM_FCNTL, NULL, 1, 1, ENOLCK);
-	assert_int_equal(journal_lock(&journal, INT64_MAX), FAULT_FAILED);
+	assert_int_equal(
+	    journal_lock(&journal, JOURNAL_EXCLUSIVE, INT64_MAX), FAULT_FAILED);
 	expect_logged(fixture, "No locks available", 1);
 	/* A signal does not end it. */
 	shim_fail(SHIM_FCNTL, NULL, 1, 3, EINTR);
-	assert_int_equal(journal_lock(&journal, INT64_MAX), FAULT_NONE);
+	assert_int_equal(
+	    journal_lock(&journal, JOURNAL_EXCLUSIVE, INT64_MAX), FAULT_NONE);
 	journal_close(&journal);
 }
 

@@ -194,7 +194,8 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
 	/* Without the lock and the index. */
 	struct journal other = fixture_journal(fixture, true);
-	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
+	assert_int_equal(
+	    journal_lock(&other, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
 	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
 	struct store_reader *reader = journal_reader_open(path, NULL, &fault);
 	assert_non_null(reader);
@@ -221,7 +222,7 @@ write_half(void *argument)
 	struct journal journal;
 
 	if (journal_open(&journal, writer->fixture->path, true) != FAULT_NONE ||
-	    journal_lock(&journal, 0) != FAULT_NONE ||
+	    journal_lock(&journal, JOURNAL_EXCLUSIVE, 0) != FAULT_NONE ||
 	    pwrite(journal.fd, "{\"seq\":", 7, (off_t)journal.size) != 7 ||
 	    write(writer->begun[1], "", 1) != 1)
 		return 1;

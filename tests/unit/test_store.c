@@ -462,7 +462,8 @@ STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 	struct journal other = fixture_journal(fixture, true);
 
 	fixture_create(store, 1);
-	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
+	assert_int_equal(
+	    journal_lock(&other, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
 	for (int i = 0; i < RIVALS; i++) {
 		rivals[i].store = store;
 		pthread_create(&threads[i], NULL, put_in_thread, &rivals[i]);
@@ -481,7 +482,8 @@ STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 	store_idle(store);
 	assert_int_equal(fixture_count_lines(fixture), 2);
 	/* And it is given back. */
-	assert_int_equal(journal_lock(&other, 0), FAULT_NONE);
+	assert_int_equal(
+	    journal_lock(&other, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
 	journal_close(&other);
 	fixture_create(store, 2);
 	store_close(store);
@@ -599,7 +601,8 @@ lock_meanwhile(void *fixture)
 {
 	struct journal journal = fixture_journal(fixture, true);
 
-	assert_int_equal(journal_lock(&journal, 0), FAULT_BUSY);
+	assert_int_equal(
+	    journal_lock(&journal, JOURNAL_EXCLUSIVE, 0), FAULT_BUSY);
 	journal_close(&journal);
 }
 

@@ -129,14 +129,15 @@ void index_discard(int dir);
  * first ten with both offsets.  Return their number.
  *
  * index_build(index, pairs, to, watch):
- * Enter sorted pairs, the first of each id, into an index in which a
+ * Sort the pairs, enter the first of each id into an index in which a
  * transaction has begun, and commit: the index then covers the journal up to
- * `to`.  If the index has an id already and the journal has that earlier
- * record, the new one is logged, as by index_twins; if the journal does not
- * have it, the index is damaged.  `watch`, which may be NULL, is called with 50
- * to 100 % done, since the caller has read the journal before; FAULT_STOPPED is
- * not logged.  After a fault the caller discards an index that covered nothing.
+ * `to`.  Begin another transaction.  If the index has an id already and the
+ * journal has that earlier record, the new one is logged, as by index_twins; if
+ * the journal does not have it, the index is damaged.  `watch`, which may be
+ * NULL, is called with 50 to 100 % done, since the caller has read the journal
+ * before; FAULT_STOPPED is not logged.  After a fault the caller discards an
+ * index that covered nothing.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);
-enum fault index_build(struct index *index, const struct pairs *pairs,
+enum fault index_build(struct index *index, struct pairs *pairs,
     const struct position *to, const struct watch *watch);

@@ -177,8 +177,8 @@ enum fault journal_find_durable(
  * has room for them after `len`.  The bytes are durable after journal_sync.
  * After a fault other than FAULT_FAILED the file is cut back to `end`.
  *
- * journal_sync(journal), journal_cut(journal, end):
- * Make all written bytes durable; cut off the bytes past `end`.
+ * journal_sync(journal):
+ * Make all written bytes durable.
  *
  * journal_settle(journal):
  * Make the next read of the bytes past journal->durable come from the disk:
@@ -194,7 +194,6 @@ enum fault journal_find_durable(
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
 enum fault journal_sync(const struct journal *journal);
-enum fault journal_cut(struct journal *journal, uint64_t end);
 enum fault journal_settle(const struct journal *journal);
 enum fault journal_write_end(struct journal *journal);
 enum fault journal_read_end(struct journal *journal);
@@ -222,12 +221,11 @@ enum fault journal_new(struct journal *home, int *fd);
 enum fault journal_place(struct journal *home, int fd, const char *name);
 void journal_drop(const struct journal *home, int fd);
 
-#define JOURNAL_KEPT_MAX 64
-
 /*
- * journal_keep(journal, from, to, name):
- * Keep a durable copy of the bytes [from, to) in the directory, and return its
- * name, JOURNAL_NAME.torn-FROM.  It replaces an earlier copy from that offset.
+ * journal_cut_tail(journal, end, tail_end):
+ * Cut off the torn tail [end, tail_end), durably, after a durable copy of it
+ * was made beside the journal: JOURNAL_NAME.torn-END, which replaces an earlier
+ * copy from that offset.  Log it.
  */
-enum fault journal_keep(struct journal *journal, uint64_t from, uint64_t to,
-    char name[static JOURNAL_KEPT_MAX]);
+enum fault journal_cut_tail(
+    struct journal *journal, uint64_t end, uint64_t tail_end);

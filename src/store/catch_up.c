@@ -61,40 +61,6 @@ read_lines(struct store *store, struct reading *r)
 		   : FAULT_NONE;
 }
 
-/* Enter the collected plants: the index then covers all lines read. */
-static enum fault
-enter_pairs(struct store *store, struct reading *r)
-{
-	struct position covered;
-	enum fault fault;
-
-	if (pairs_sort(&r->pairs) < 0)
-		return journal_unwritten(&store->journal, "index", errno);
-	fault =
-	    index_build(store->index, &r->pairs, &r->replay.at, store->watch);
-	return fault == FAULT_NONE ? index_begin(store->index, &covered)
-				   : fault;
-}
-
-static enum fault
-cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
-{
-	char name[JOURNAL_KEPT_MAX];
-	enum fault fault = journal_keep(journal, end, tail_end, name);
-
-	if (fault == FAULT_NONE)
-		fault = journal_cut(journal, end);
-	if (fault == FAULT_NONE)
-		fault = journal_sync(journal);
-	if (fault == FAULT_NONE)
-		log_warning("%s: a batch is torn at byte %" PRIu64 ", by a "
-			    "crash or a failed write, before it was "
-			    "acknowledged: its %" PRIu64 " bytes are kept in "
-			    "%s and cut off",
-		    journal->name, end, tail_end - end, name);
-	return fault;
-}
-
 /* Read from `from` to the journal's end; cut off a torn tail. */
 static enum fault
 read_on(struct store *store, struct reading *r, const struct position *from)
@@ -118,7 +84,8 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 	if (fault == FAULT_NONE && r->settle)
 		journal->durable = at->end;
 	if (fault == FAULT_NONE && (r->covered == 0 || r->pairs.n > 0))
-		fault = enter_pairs(store, r);
+		fault = index_build(
+		    store->index, &r->pairs, &r->replay.at, store->watch);
 	if (fault == FAULT_STOPPED)
 		log_warning("%s/index: stopped before it was built; the next "
 			    "start begins again",
@@ -128,7 +95,7 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		index_discard(journal->dir);
 	/* Cut last: a journal that is refused stays unchanged. */
 	if (fault == FAULT_NONE && tail_end > at->end)
-		fault = cut_tail(journal, at->end, tail_end);
+		fault = journal_cut_tail(journal, at->end, tail_end);
 	if (fault == FAULT_NONE)
 		store->at = *at;
 	replay_done(&r->replay);

@@ -755,17 +755,27 @@ insert(struct index *index, const struct pair *pair, size_t *twins)
 	return FAULT_NONE;
 }
 
+static enum fault
+commit_and_begin(struct index *index, const struct position *covered)
+{
+	struct position now;
+	enum fault fault = index_commit(index, covered);
+
+	return fault == FAULT_NONE ? index_begin(index, &now) : fault;
+}
+
 enum fault
-index_build(struct index *index, const struct pairs *pairs,
-    const struct position *to, const struct watch *watch)
+index_build(struct index *index, struct pairs *pairs, const struct position *to,
+    const struct watch *watch)
 {
 	static const struct position none;
 	const bool new = index->state.covered.end == 0;
 	const uint64_t plant_bytes = pairs->n > 0 ? to->end / pairs->n : 0;
-	struct position covered;
 	enum fault fault = FAULT_NONE;
 	size_t twins = 0;
 
+	if (pairs_sort(pairs) < 0)
+		return journal_unwritten(index->journal, INDEX_NAME, errno);
 	if (new)
 		index_twins(pairs, index->journal->name);
 	else if (pairs->n > BEHIND_PAIRS_MAX)
@@ -782,9 +792,7 @@ index_build(struct index *index, const struct pairs *pairs,
 			watch, to->end + (i + 1) * plant_bytes, 2 * to->end))
 			fault = FAULT_STOPPED;
 		if (fault == FAULT_NONE && (i + 1) % COMMIT_PAIRS == 0)
-			fault = index_commit(index, &none);
-		if (fault == FAULT_NONE && index->txn == NULL)
-			fault = index_begin(index, &covered);
+			fault = commit_and_begin(index, &none);
 	}
-	return fault == FAULT_NONE ? index_commit(index, to) : fault;
+	return fault == FAULT_NONE ? commit_and_begin(index, to) : fault;
 }

@@ -373,6 +373,17 @@ journal_has_plant(struct journal *journal, uint64_t offset, int64_t id)
 	       record.plant != NULL && record.id == id;
 }
 
+/* Cut off the bytes past `end`. */
+static enum fault
+cut(struct journal *journal, uint64_t end)
+{
+	if (ftruncate(journal->fd, (off_t)end) < 0)
+		return fail(
+		    journal, "cutting off its end", NOT_ACKNOWLEDGED, errno);
+	journal->size = end;
+	return FAULT_NONE;
+}
+
 enum fault
 journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 {
@@ -400,7 +411,7 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 	bool passes = fault_passes(fault_of(error));
 	if (!passes)
 		fail(journal, "write", NOT_ACKNOWLEDGED, error);
-	if (journal_cut(journal, end) != FAULT_NONE || !passes)
+	if (cut(journal, end) != FAULT_NONE || !passes)
 		return FAULT_FAILED;
 	return journal_unwritten(journal, JOURNAL_NAME, error);
 }
@@ -425,16 +436,6 @@ journal_sync(const struct journal *journal)
 	return sync_file(journal) == 0
 		   ? FAULT_NONE
 		   : fail(journal, "fdatasync", NOT_ACKNOWLEDGED, errno);
-}
-
-enum fault
-journal_cut(struct journal *journal, uint64_t end)
-{
-	if (ftruncate(journal->fd, (off_t)end) < 0)
-		return fail(
-		    journal, "cutting off its end", NOT_ACKNOWLEDGED, errno);
-	journal->size = end;
-	return FAULT_NONE;
 }
 
 /*
@@ -648,19 +649,31 @@ journal_make(struct journal *home)
 }
 
 enum fault
-journal_keep(struct journal *journal, uint64_t from, uint64_t to,
-    char name[static JOURNAL_KEPT_MAX])
+journal_cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 {
+	char name[sizeof(JOURNAL_NAME ".torn-18446744073709551615")];
 	int fd;
 	enum fault fault = journal_new(journal, &fd);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	snprintf(name, JOURNAL_KEPT_MAX, JOURNAL_NAME ".torn-%" PRIu64, from);
-	if (file_copy(journal->fd, from, to, fd, NULL) == 0)
-		return journal_place(journal, fd, name);
-	fault = journal_unwritten(journal, name, errno);
-	journal_drop(journal, fd);
+	sprintf(name, JOURNAL_NAME ".torn-%" PRIu64, end);
+	if (file_copy(journal->fd, end, tail_end, fd, NULL) < 0) {
+		fault = journal_unwritten(journal, name, errno);
+		journal_drop(journal, fd);
+		return fault;
+	}
+	fault = journal_place(journal, fd, name);
+	if (fault == FAULT_NONE)
+		fault = cut(journal, end);
+	if (fault == FAULT_NONE)
+		fault = journal_sync(journal);
+	if (fault == FAULT_NONE)
+		log_warning("%s: a batch is torn at byte %" PRIu64 ", by a "
+			    "crash or a failed write, before it was "
+			    "acknowledged: its %" PRIu64 " bytes are kept in "
+			    "%s and cut off",
+		    journal->name, end, tail_end - end, name);
 	return fault;
 }
 

@@ -12,8 +12,8 @@
  *   find_durable    index.c index_open, is_whole, take_over, index_create;
  *                   journal.c journal_find_durable
  *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
- *   judge, cut      replay.c replay_finish; catch_up.c cut_tail
- *   enter           catch_up.c enter_pairs; commit.c enter_batch
+ *   judge, cut      replay.c replay_finish; journal.c journal_cut_tail
+ *   enter           index.c index_build; commit.c enter_batch
  *   commit          commit.c build_batch, write_batch; journal_append
  *   closing         commit.c append_closing; end_clean: close_store, mark_clean
  *   print           reader.c look_at_store, find_end, reach_end

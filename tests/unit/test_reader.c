@@ -228,7 +228,7 @@ write_half(void *argument)
 		return 1;
 	/* A reader that does not wait would be done by then. */
 	usleep(100000);
-	return journal_cut(&journal, journal.size) != FAULT_NONE;
+	return ftruncate(journal.fd, (off_t)journal.size);
 }
 
 STORE_TEST(half_a_write_is_not_seen)

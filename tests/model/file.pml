@@ -8,14 +8,14 @@
  * and holding the index happen beside the lock.
  *
  *   here            there (src/store)
- *   turn            catch_up.c catch_up_start, catch_up, read_on
+ *   turn            engine_file.c start, catch_up, read_on
  *   find_durable    index.c index_open, is_whole, take_over, index_create;
  *                   journal.c journal_find_durable
  *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
  *   judge, cut      replay.c replay_finish; journal.c journal_cut_tail
- *   enter           index.c index_build; commit.c enter_batch
- *   commit          commit.c build_batch, write_batch; journal_append
- *   closing         commit.c append_closing; end_clean: close_store, mark_clean
+ *   enter           index.c index_build; engine_file.c enter_batch
+ *   commit          engine_file.c build_batch, write_batch; journal_append
+ *   closing         engine_file.c append_closing; end_clean: close_store, mark_clean
  *   print           reader.c look_at_store, find_end, reach_end
  *   discard         index.c index_damaged
  *

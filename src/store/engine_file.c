@@ -1,27 +1,35 @@
 /*
- * commit: the file engine.  See store/store.h and store/engine.h.
+ * engine_file: the file engine.  See store/store.h and store/engine.h.
  *
- * Opening locks the journal, opens the index and reads on from the index's end
- * (catch_up.h).  It never makes a store: a directory without one may be a file
- * system that is not mounted, and an empty store would accept stored ids again.
+ * Opening locks the journal, opens the index and catches up.  It never makes a
+ * store: a directory without one may be a file system that is not mounted, and
+ * an empty store would accept stored ids again.
  *
- * A commit, under the lock: read the lines of other processes; enter each id in
- * an index transaction, which finds repeated ids; append the new plants with
- * one write; sync once.  Then the results are final, and store_finish commits
- * the index and unlocks.
+ * Catching up brings the index and this process's position to the journal's
+ * end, which others may have moved.  Happy path: the byte at the index's end is
+ * blank or absent, so no line follows.  Otherwise the lines are entered into
+ * the index; those past the known durable end are read from the disk.  A torn
+ * tail is kept in a file beside the journal, and cut off; a damaged journal is
+ * refused.
+ *
+ * A commit, under the lock: catch up; enter each id in an index transaction,
+ * which finds repeated ids; append the new plants with one write; sync once.
+ * Then the results are final, and store_finish commits the index and unlocks.
  * Failure modes: if the disk is full, the batch is undone and refused.  After
  * any other failed write, or a failed sync, the process ends, and the next one
  * reads the bytes from the disk.  If the commit of the index fails, the plants
  * are stored, and the next catch-up enters them.
  */
-#include "catch_up.h"
+#include "store/engine.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
@@ -29,10 +37,225 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
+#include "store/index.h"
+#include "store/journal.h"
 
 /* The room a plant needs; the free space that needs no trial allocation. */
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
+
+/*
+ * A long-lived process checks a journal of up to this size whole at every
+ * start: 16 ms at 1 GB/s.  A larger one is checked whole when its index is
+ * built, and by `verify`.
+ */
+#define CHECK_BYTES_MAX ((uint64_t)16 << 20)
+
+#define STEP_BYTES ((uint64_t)1 << 20)
+
+/* An index and the sorting of its ids take at most 1/4 of the journal. */
+#define INDEX_PART 4
+
+struct store {
+	const struct engine *engine; /* must be first: see engine.h */
+	pthread_mutex_t mutex;       /* for threads; lock before the journal */
+	bool long_lived;             /* see struct store_options */
+	bool failed;                 /* nothing is acknowledged any more */
+	const struct watch *watch;   /* NULL once the store is open */
+	struct journal journal;
+	struct index *index;       /* NULL: there was no room for it */
+	struct position at;        /* the journal is read up to here */
+	struct position batch_end; /* of the batch that is built after `at` */
+	bool written;              /* the batch is durable, not indexed yet */
+	enum store_result ready;   /* the last result of store_ready */
+	/* The lines of one append, and the blank room after them. */
+	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
+};
+
+/*
+ * Whether the file system has `bytes` of room, besides what a missing index
+ * needs; true if that cannot be found out.
+ */
+static bool
+has_bytes(const struct store *store, uint64_t bytes)
+{
+	struct statvfs st;
+
+	if (store->index == NULL)
+		bytes += store->journal.size / INDEX_PART;
+	return fstatvfs(store->journal.dir, &st) < 0 ||
+	       st.f_bavail * st.f_frsize >= bytes;
+}
+
+/* --- Catching up --- */
+
+struct reading {
+	struct replay replay;
+	struct pairs pairs; /* the plants to enter */
+	uint64_t covered;   /* the index's end; 0 if it is empty */
+	bool settle;        /* some lines may be unsynced */
+};
+
+/* Read the lines to the journal's end, and collect the plants to enter. */
+static enum fault
+read_lines(struct store *store, struct reading *r)
+{
+	const struct position *at = &r->replay.at;
+	struct journal *journal = &store->journal;
+	uint64_t next_step = at->end + STEP_BYTES;
+	enum replay_result result;
+	struct record record;
+
+	while ((result = replay_next(&r->replay, &record)) == REPLAY_RECORD) {
+		if (record.plant != NULL && at->last >= r->covered &&
+		    pairs_add(&r->pairs, record.id, at->last) < 0)
+			return journal_unwritten(journal, "index", errno);
+		if (at->end < next_step)
+			continue;
+		next_step = at->end + STEP_BYTES;
+		/* Reading is half of the progress: entering takes as long. */
+		if (!watch_step(store->watch, at->end, 2 * journal->size))
+			return FAULT_STOPPED;
+	}
+	return result == REPLAY_ERROR
+		   ? journal_unreadable(journal, at->end, r->replay.error)
+		   : FAULT_NONE;
+}
+
+/* Read from `from` to the journal's end; cut off a torn tail. */
+static enum fault
+read_on(struct store *store, struct reading *r, const struct position *from)
+{
+	const struct position *at = &r->replay.at;
+	struct journal *journal = &store->journal;
+	enum fault fault = FAULT_NONE;
+	uint64_t tail_end = 0; /* the end of a torn tail */
+
+	replay_init(&r->replay, journal->fd, journal->seed, from);
+	if (r->settle)
+		fault = journal_settle(journal);
+	if (fault == FAULT_NONE && pairs_init(&r->pairs, journal->dir) < 0)
+		fault = fault_report(journal->path, "cannot read on");
+	if (fault == FAULT_NONE)
+		fault = read_lines(store, r);
+	/* With nothing to settle, the lines must reach the durable end. */
+	if (fault == FAULT_NONE && (r->settle || at->end < journal->durable))
+		fault = journal_finish(
+		    journal, &r->replay, journal->durable, &tail_end);
+	if (fault == FAULT_NONE && r->settle)
+		journal->durable = at->end;
+	if (fault == FAULT_NONE && (r->covered == 0 || r->pairs.n > 0))
+		fault = index_build(
+		    store->index, &r->pairs, &r->replay.at, store->watch);
+	if (fault == FAULT_STOPPED)
+		log_warning("%s/index: stopped before it was built; the next "
+			    "start begins again",
+		    journal->path);
+	/* A partly built index is useless, and takes room. */
+	if (fault != FAULT_NONE && r->covered == 0)
+		index_discard(journal->dir);
+	/* Cut last: a journal that is refused stays unchanged. */
+	if (fault == FAULT_NONE && tail_end > at->end)
+		fault = journal_cut_tail(journal, at->end, tail_end);
+	if (fault == FAULT_NONE)
+		store->at = *at;
+	replay_done(&r->replay);
+	pairs_done(&r->pairs);
+	return fault;
+}
+
+/*
+ * Open the index, or make one if none is usable, and read the journal to its
+ * end.  An index transaction has begun then.  After a fault store->index is
+ * NULL.
+ */
+static enum fault
+start(struct store *store)
+{
+	const enum index_use use = store->long_lived ? INDEX_SERVE : INDEX_ONCE;
+	struct journal *journal = &store->journal;
+	struct reading reading = { .settle = true };
+	struct position covered;
+	struct index_view view;
+	enum fault fault = index_open(journal, use, &view);
+
+	store->index = view.index;
+	if (fault == FAULT_NONE)
+		fault = journal_find_durable(journal, &view.seen);
+	/* index_create removes the old index: save its end. */
+	if (fault == FAULT_NONE && view.index == NULL && view.seen.end > 0)
+		fault = journal_write_end(journal);
+	if (fault == FAULT_NONE && view.index == NULL) {
+		if (journal->size > RECORD_HEADER_LEN && !journal->full)
+			log_info("%s/index: %s; building it from %" PRIu64
+				 " bytes of " JOURNAL_NAME,
+			    journal->path, index_words[view.state].text,
+			    journal->size);
+		fault = index_create(journal, use, &store->index);
+	}
+	if (fault == FAULT_NONE)
+		fault = index_begin(store->index, &covered);
+	if (fault == FAULT_NONE) {
+		bool whole =
+		    covered.end == 0 ||
+		    (store->long_lived && covered.end <= CHECK_BYTES_MAX);
+
+		reading.covered = covered.end;
+		fault = read_on(
+		    store, &reading, whole ? &journal->start : &covered);
+	}
+	if (fault != FAULT_NONE) {
+		index_close(store->index, false);
+		store->index = NULL;
+	}
+	return fault;
+}
+
+/*
+ * Check that the open journal still has its name, and read what others have
+ * appended.  Then an index transaction has begun, and store->at is the
+ * journal's end.  A missing index is built first; FAULT_FULL without room.
+ */
+static enum fault
+catch_up(struct store *store)
+{
+	struct journal *journal = &store->journal;
+	const char *why = journal_check(journal, store->at.end);
+	struct position covered;
+
+	if (why != NULL) {
+		log_error("%s: %s while it was in use; put it back, or restore "
+			  "it from a backup",
+		    journal->name, why);
+		return FAULT_FAILED;
+	}
+	/* Without room a build of the index would take long and fail. */
+	if (store->index == NULL)
+		return has_bytes(store, 0) ? start(store) : FAULT_FULL;
+	enum fault fault = index_begin(store->index, &covered);
+	if (fault != FAULT_NONE)
+		return fault;
+	/* An index covers synced lines only. */
+	if (journal->durable < covered.end)
+		journal->durable = covered.end;
+	/* After others' commits the journal must have the index's last line. */
+	if (covered.end != store->at.end)
+		fault = journal_check_seen(journal, &covered);
+	/* A byte that is not blank belongs to a line, or to a part of one. */
+	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
+				       covered.end < journal->durable)) {
+		struct reading reading = { .covered = covered.end,
+			.settle = journal_has_text(journal, journal->durable) };
+
+		fault = read_on(store, &reading, &covered);
+	} else if (fault == FAULT_NONE)
+		store->at = covered;
+	if (fault != FAULT_NONE)
+		index_abort(store->index);
+	return fault;
+}
+
+/* --- Opening --- */
 
 /* Restore the name of a journal that version 1.0.0 renamed, or fail. */
 static enum fault
@@ -143,7 +366,9 @@ open_store(const struct store_options *options, enum fault *fault)
 			store->journal.room = JOURNAL_ROOM_BYTES;
 		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
-		*fault = catch_up_start(store);
+		*fault = start(store);
+		if (*fault == FAULT_NONE)
+			index_abort(store->index);
 		metrics[METRICS_FAILED] =
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
@@ -437,10 +662,10 @@ finish(struct store *store)
 static bool
 has_room(const struct store *store)
 {
-	if (!catch_up_has_room(store, 0))
+	if (!has_bytes(store, 0))
 		return false;
 	/* If free space is scarce or a write was refused, try an allocation. */
-	if (!store->journal.full && catch_up_has_room(store, PLENTY_BYTES))
+	if (!store->journal.full && has_bytes(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);

@@ -72,20 +72,17 @@ fill_window(struct replay *replay)
 	return 1;
 }
 
-enum line { LINE_WHOLE, LINE_CUT, LINE_LONG, LINE_NONE, LINE_ERROR };
-
 /*
- * Find the line at window + used.  LINE_CUT: the file ends before a newline;
- * LINE_LONG: longer than any record.
+ * Find the line at window + used.  REPLAY_RECORD: there is one.  The last line
+ * may lack its newline; of one longer than any record only a part is found.
  */
-static enum line
+static enum replay_result
 find_line(struct replay *replay, const char **line, size_t *len)
 {
 	size_t looked = 0;
+	int filled = replay->window == NULL ? fill_window(replay) : 1;
 
-	if (replay->window == NULL && fill_window(replay) < 0)
-		return LINE_ERROR;
-	for (;;) {
+	while (filled >= 0) {
 		const char *start = replay->window + replay->used;
 		size_t have = replay->fill - replay->used;
 		const char *newline =
@@ -94,19 +91,14 @@ find_line(struct replay *replay, const char **line, size_t *len)
 
 		*line = start;
 		*len = newline == NULL ? have : (size_t)(newline + 1 - start);
-		if (*len > RECORD_LINE_MAX)
-			return LINE_LONG;
-		if (newline != NULL)
-			return LINE_WHOLE;
+		if (newline != NULL || *len > RECORD_LINE_MAX)
+			return REPLAY_RECORD;
+		if (filled == 0)
+			return have == 0 ? REPLAY_END : REPLAY_RECORD;
 		looked = have;
-		switch (fill_window(replay)) {
-		case 0:
-			*line = replay->window + replay->used;
-			return have == 0 ? LINE_NONE : LINE_CUT;
-		case -1:
-			return LINE_ERROR;
-		}
+		filled = fill_window(replay);
 	}
+	return REPLAY_ERROR;
 }
 
 enum replay_result
@@ -115,24 +107,15 @@ replay_next(struct replay *replay, struct record *record)
 	const char *line;
 	struct record found;
 	size_t len;
+	enum replay_result result = find_line(replay, &line, &len);
 
-	switch (find_line(replay, &line, &len)) {
-	case LINE_NONE:
+	if (result != REPLAY_RECORD)
+		return result;
+	if (*line == '\n')
 		return REPLAY_END;
-	case LINE_ERROR:
-		return REPLAY_ERROR;
-	case LINE_CUT:
-		replay->reason = "incomplete line";
-		return REPLAY_BAD;
-	case LINE_LONG:
-		replay->reason = "line longer than any record";
-		return REPLAY_BAD;
-	case LINE_WHOLE:
-		break;
-	}
-	if (len == 1)
-		return REPLAY_END;
-	replay->reason = record_decode(line, len, replay->seed, &found);
+	replay->reason = len > RECORD_LINE_MAX
+			     ? "line longer than any record"
+			     : record_decode(line, len, replay->seed, &found);
 	if (replay->reason != NULL)
 		return REPLAY_BAD;
 	if (found.seq != replay->at.seq + 1 || found.prev != replay->at.crc) {
@@ -171,20 +154,21 @@ skip_blank(struct replay *replay)
 }
 
 /* Find the next line that is not blank; of an overlong one, the next part. */
-static enum line
+static enum replay_result
 next_text(struct replay *replay, const char **line, size_t *len)
 {
-	enum line found;
+	enum replay_result result;
 
 	/* More blank lines may come once the window is refilled. */
 	do {
 		skip_blank(replay);
-		found = find_line(replay, line, len);
-	} while (found == LINE_WHOLE && *len == 1);
+		result = find_line(replay, line, len);
+	} while (result == REPLAY_RECORD && **line == '\n');
 	/* Leave the last RECORD_LINE_MAX bytes: a record may begin there. */
-	if (found == LINE_LONG && (*line)[*len - 1] != '\n')
+	if (result == REPLAY_RECORD && *len > RECORD_LINE_MAX &&
+	    (*line)[*len - 1] != '\n')
 		*len -= RECORD_LINE_MAX;
-	return found;
+	return result;
 }
 
 /*
@@ -226,7 +210,6 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	const char *line, *begin;
 	struct record record;
 	enum replay_result result;
-	enum line found;
 	size_t len;
 
 	while ((result = replay_next(replay, &record)) == REPLAY_RECORD)
@@ -236,9 +219,7 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	const uint64_t bad = replay->at.end;
 	const char *reason = replay->reason;
 	*tail_end = bad;
-	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
-		if (found == LINE_ERROR)
-			return REPLAY_ERROR;
+	while ((result = next_text(replay, &line, &len)) == REPLAY_RECORD) {
 		if (last_record(replay, line, len, &record, &begin) == NULL &&
 		    record.safe > bad) {
 			replay->reason =
@@ -248,8 +229,8 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 		}
 		*tail_end = pass_line(replay, line, len);
 	}
-	if (*tail_end - bad <= JOURNAL_TAIL_MAX)
-		return REPLAY_END;
+	if (result == REPLAY_ERROR || *tail_end - bad <= JOURNAL_TAIL_MAX)
+		return result;
 	replay->reason = "more unreadable bytes than a torn batch leaves";
 	return REPLAY_BAD;
 }
@@ -275,32 +256,30 @@ replay_salvage(
     struct replay *replay, struct record *record, struct replay_lost *lost)
 {
 	const char *line, *begin, *why;
-	enum line found;
+	enum replay_result result;
 	size_t len;
 
 	*lost = (struct replay_lost){ replay->at.end, replay->at.end,
 		replay->reason };
 	replay->reason = NULL;
-	while ((found = next_text(replay, &line, &len)) != LINE_NONE) {
-		if (found == LINE_ERROR && replay->error == ENOMEM)
+	while ((result = next_text(replay, &line, &len)) != REPLAY_END) {
+		bool readable = result == REPLAY_RECORD;
+
+		if (!readable && replay->error == ENOMEM)
 			return REPLAY_ERROR;
-		if (found == LINE_ERROR)
-			why = strerror(replay->error);
-		else
-			why = last_record(replay, line, len, record, &begin);
+		why = readable ? last_record(replay, line, len, record, &begin)
+			       : strerror(replay->error);
+		if (lost->reason == NULL)
+			lost->reason = why != NULL ? why : "not a record";
 		if (why == NULL) {
 			replay->at.last = replay->base + replay->used +
 					  (uint64_t)(begin - line);
 			replay->used += len;
 			replay->at.end = replay->base + replay->used;
 			lost->end = replay->at.last;
-			if (lost->reason == NULL)
-				lost->reason = "not a record";
 			return REPLAY_RECORD;
 		}
-		if (lost->reason == NULL)
-			lost->reason = why;
-		if (found != LINE_ERROR) {
+		if (readable) {
 			lost->end = pass_line(replay, line, len);
 			continue;
 		}

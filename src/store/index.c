@@ -385,25 +385,35 @@ lock_mark(struct index *index)
 	fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
-/* Set view->index; or close the index and set view->state to the cause. */
-static enum fault
-find_index(
-    struct index *index, const struct mark *mark, struct index_view *view)
+enum fault
+index_open(struct journal *journal, enum index_use use, struct index_view *view)
 {
-	const char *path = index->journal->path;
-	const int dir = index->journal->dir;
+	const int dir = journal->dir;
 	struct stat st = { 0 };
+	struct mark mark;
+	bool seen = false;
+
+	*view = (struct index_view){ 0 };
+	if (read_mark(dir, &mark) == 0 &&
+	    memcmp(mark.uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
+		log_error("%s: of another store than this directory was; if "
+			  "it is meant to be used, remove %s/" INDEX_NAME
+			  " first",
+		    journal->name, journal->path);
+		return FAULT_SETUP;
+	}
+	struct index *index = new_index(journal, use);
+	if (index == NULL)
+		return fault_report(journal->path, "cannot open its index");
 	int error = fstatat(dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0
 			? errno
 			: MDB_NOTFOUND;
-	bool seen = false;
-
 	/* LMDB would fill an empty file, block on a FIFO or follow a link. */
 	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
 	    file_identify(dir, DATA_NAME, index->file) == 0) {
-		if (is_whole(index, mark)) {
+		if (is_whole(index, &mark)) {
 			error = open_state(index);
-		} else if (has_seen(index, mark)) {
+		} else if (has_seen(index, &mark)) {
 			index->use = INDEX_READ;
 			seen = open_state(index) == 0;
 		}
@@ -427,27 +437,7 @@ find_index(
 	if (error < 0 || error == ENOENT)
 		return FAULT_NONE;
 	errno = error;
-	return fault_report(path, "cannot open its index");
-}
-
-enum fault
-index_open(struct journal *journal, enum index_use use, struct index_view *view)
-{
-	struct mark mark;
-
-	*view = (struct index_view){ 0 };
-	if (read_mark(journal->dir, &mark) == 0 &&
-	    memcmp(mark.uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s: of another store than this directory was; if "
-			  "it is meant to be used, remove %s/" INDEX_NAME
-			  " first",
-		    journal->name, journal->path);
-		return FAULT_SETUP;
-	}
-	struct index *index = new_index(journal, use);
-	if (index == NULL)
-		return fault_report(journal->path, "cannot open its index");
-	return find_index(index, &mark, view);
+	return fault_report(journal->path, "cannot open its index");
 }
 
 /* Make an empty data.mdb, then `index/boot`, durably.  0, or an errno value. */

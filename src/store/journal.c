@@ -601,35 +601,13 @@ journal_drop(const struct journal *home, int fd)
 	close(fd);
 }
 
-/*
- * If the directory's sync fails, the new name is removed, since a power cut
- * could remove it later.  Until the removal the lock keeps other processes from
- * storing plants there.
- */
-static int
-make_durable(int dir, int fd)
-{
-	struct journal fresh = { .fd = fd };
-	int error;
-
-	if (fsync(fd) < 0 ||
-	    (try_lock(&fresh, JOURNAL_EXCLUSIVE) < 0 && errno == EAGAIN) ||
-	    rename_new(dir, JOURNAL_NEW_NAME, JOURNAL_NAME) < 0)
-		return -1;
-	if (fsync(dir) == 0)
-		return 0;
-	error = errno;
-	unlinkat(dir, JOURNAL_NAME, 0);
-	errno = error;
-	return -1;
-}
-
 enum fault
 journal_make(struct journal *home)
 {
 	char uuid[RECORD_UUID_LEN], header[RECORD_HEADER_LEN];
-	int fd;
-	enum fault fault = journal_new(home, &fd);
+	struct journal fresh = JOURNAL_NONE;
+	bool named = false;
+	enum fault fault = journal_new(home, &fresh.fd);
 
 	if (fault != FAULT_NONE)
 		return fault;
@@ -637,14 +615,25 @@ journal_make(struct journal *home)
 	if (file_get(AT_FDCWD, "/proc/sys/kernel/random/uuid", uuid,
 		sizeof(uuid)) == 0) {
 		record_header_encode(uuid, header);
-		if (file_write_all(fd, header, sizeof(header), 0) == 0 &&
-		    make_durable(home->dir, fd) == 0) {
-			close(fd);
-			return FAULT_NONE;
-		}
+		named =
+		    file_write_all(fresh.fd, header, sizeof(header), 0) == 0 &&
+		    fsync(fresh.fd) == 0 &&
+		    (try_lock(&fresh, JOURNAL_EXCLUSIVE) == 0 ||
+			errno != EAGAIN) &&
+		    rename_new(home->dir, JOURNAL_NEW_NAME, JOURNAL_NAME) == 0;
+	}
+	if (named && fsync(home->dir) == 0) {
+		close(fresh.fd);
+		return FAULT_NONE;
 	}
 	fault = fault_report(home->path, "cannot make a store there");
-	journal_drop(home, fd);
+	/*
+	 * A power cut could remove the name later.  Until its removal here the
+	 * lock keeps other processes from storing plants.
+	 */
+	if (named)
+		unlinkat(home->dir, JOURNAL_NAME, 0);
+	journal_drop(home, fresh.fd);
 	return fault;
 }
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pure/json_scan.h"
+#include "pure/json.h"
 
 struct plant {
 	int64_t id;

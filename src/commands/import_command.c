@@ -29,7 +29,7 @@
 #include "http/response.h"
 #include "http/tokens.h"
 #include "pure/csv.h"
-#include "pure/json_string.h"
+#include "pure/json.h"
 #include "pure/timestamp.h"
 #include "store/store.h"
 

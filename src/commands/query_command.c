@@ -28,8 +28,7 @@
 #include "ground/metrics.h"
 #include "http/tokens.h"
 #include "pure/csv.h"
-#include "pure/json_scan.h"
-#include "pure/json_string.h"
+#include "pure/json.h"
 #include "pure/timestamp.h"
 
 #define JOURNAL_BEGIN "{\"plant-store\":"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pure/json_string.h"
+#include "pure/json.h"
 
 /* Print into `buf`; return the length.  Each text has a bounded length. */
 __attribute__((format(printf, 3, 4))) static size_t

@@ -1,5 +1,5 @@
 /*
- * plant: reads a NewPlant.  json_scan validates the JSON and finds the members;
+ * plant: reads a NewPlant.  json validates the JSON and finds the members;
  * json-c, which does not validate, prints the strings.
  */
 #include "plant/plant.h"
@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include <json-c/json.h>
-
-#include "pure/json_string.h"
 
 /* The members, in the order of the text. */
 enum { ID, NAME, TAG, NMEMBERS };

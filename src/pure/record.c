@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "pure/crc32c.h"
-#include "pure/json_string.h"
+#include "pure/json.h"
 #include "pure/timestamp.h"
 
 #define HEADER_BEGIN "{\"plant-store\":1,\"store\":\""

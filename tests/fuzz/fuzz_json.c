@@ -8,8 +8,7 @@
 #include "fuzz.h"
 #include "model.h"
 #include "plant/plant.h"
-#include "pure/json_scan.h"
-#include "pure/json_string.h"
+#include "pure/json.h"
 
 #define MEMBERS 3
 

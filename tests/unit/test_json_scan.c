@@ -3,7 +3,7 @@
  * says the fault is.
  */
 #include "unit.h"
-#include "pure/json_scan.h"
+#include "pure/json.h"
 
 /* Every production, nested, with every kind of space and escape. */
 static const char rich[] =
@@ -11,6 +11,13 @@ static const char rich[] =
     "false,null,[0,{\"\":\"\"}]],\"s\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9"
     "\\ud83c\\uDF31 \xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\xb1 and more\",\"e\":1E-7"
     "\n}";
+
+/* The first and the last character of each class of UTF-8. */
+static const char classes[] =
+    "{\"a\":\"\xc2\x80\xdf\xbf\xe0\xa0\x80\xe0\xbf\xbf\xe1\x80\x80"
+    "\xec\xbf\xbf\xed\x80\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf"
+    "\xf0\x90\x80\x80\xf0\xbf\xbf\xbf\xf1\x80\x80\x80\xf3\xbf\xbf\xbf"
+    "\xf4\x80\x80\x80\xf4\x8f\xbf\xbf\\ud83c\\udf31\"}";
 
 static int
 scan_members(const char *bytes, size_t len, struct json_member *members,
@@ -67,11 +74,7 @@ TEST(every_production_of_the_grammar_is_accepted)
 		"{\"a\":10.01e-99}", "{\"a\":123456789012345678901234567890}",
 		"{\"a\":1e999999}", "{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}",
 		"{\"a\":\"\\u0000\\uABCD\\uabcd\"}", "{\"a\\n\\u0000\":\"\"}",
-		"{\"a\":\"\x7f\"}", "{\"other\":1,\"other\":2}", rich,
-		/* The first and last characters of each length. */
-		"{\"a\":\"\xc2\x80\xdf\xbf\"}",
-		"{\"a\":\"\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\"}",
-		"{\"a\":\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\"}",
+		"{\"a\":\"\x7f\"}", "{\"other\":1,\"other\":2}", rich, classes,
 		"{\"a\":\"\xef\xbb\xbf\xef\xbf\xbe\"}", "{\"\xc3\xa9\":1}" };
 
 	for (size_t i = 0; i < COUNT(texts); i++)
@@ -177,6 +180,79 @@ TEST(what_is_not_json_is_refused_at_the_first_wrong_byte)
 		}
 }
 
+/* The fault is in the string; one that the end cuts off is truncated. */
+static void
+assert_string_refused(
+    const char *string, enum json_fault fault, size_t at, const char *reason)
+{
+	char text[32];
+	size_t len = (size_t)(stpcpy(stpcpy(text, "{\"a\":\""), string) - text);
+
+	assert_refused(text, len, fault, 6 + at, reason);
+}
+
+TEST(a_bad_escape_is_told_at_its_first_wrong_byte)
+{
+	static const char digit[] = "expected a hexadecimal digit";
+	static const char lone[] = "lone surrogate escape";
+	static const struct {
+		const char *reason;
+		size_t at;
+		const char *texts[5]; /* NULL behind the last */
+	} cases[] = {
+		{ digit, 2, { "\\ug000", "\\u-001" } },
+		{ digit, 4, { "\\u00G0" } },
+		{ digit, 5, { "\\u000\"" } },
+		{ digit, 10, { "\\udbff\\udcxx" } },
+		{ lone, 3, { "\\udc00", "\\uDFFF" } },
+		{ lone, 6, { "\\ud800\"", "\\ud800a" } },
+		{ lone, 7, { "\\ud800\\n" } },
+		{ lone, 8, { "\\ud800\\u0041", "\\udbff\\ue000" } },
+		{ lone, 9, { "\\ud800\\ud800" } },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++)
+		EACH_TEXT (text, cases[i].texts)
+			assert_string_refused(*text, JSON_FAULT_SYNTAX,
+			    cases[i].at, cases[i].reason);
+	for (int c = 1; c < 256; c++)
+		if (c != 'u' && strchr("\"\\/bfnrt", c) == NULL)
+			assert_string_refused(
+			    (const char[]){ '\\', (char)c, 0 },
+			    JSON_FAULT_SYNTAX, 1, "unknown escape");
+}
+
+TEST(bad_utf8_is_told_at_the_first_byte_that_cannot_stand_there)
+{
+	static const struct {
+		const char *reason;
+		size_t at;
+		const char *texts[8]; /* NULL behind the last */
+	} cases[] = {
+		{ "UTF-8 continuation byte without a start", 0,
+		    { "\x80", "\xbf" } },
+		{ "overlong UTF-8", 0, { "\xc0\x80", "\xc1\xbf" } },
+		{ "overlong UTF-8", 1,
+		    { "\xe0\x80\xaf", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
+			"\xf0\x8f\xbf\xbf" } },
+		{ "surrogate in UTF-8", 1, { "\xed\xa0\x80", "\xed\xbf\xbf" } },
+		{ "UTF-8 above U+10FFFF", 0,
+		    { "\xf5\x80\x80\x80", "\xfe", "\xff" } },
+		{ "UTF-8 above U+10FFFF", 1, { "\xf4\x90\x80\x80" } },
+		{ "incomplete UTF-8 sequence", 1,
+		    { "\xc2\x7f", "\xdf\xc0", "\xe0\x7f\x80", "\xed\xc0\x80",
+			"\xf0\xc0\x80\x80" } },
+		{ "incomplete UTF-8 sequence", 2,
+		    { "\xe1\x80\x7f", "\xef\xbf\xc0", "\xf1\x80\x7f\x80" } },
+		{ "incomplete UTF-8 sequence", 3, { "\xf4\x8f\xbf\xc0" } },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++)
+		EACH_TEXT (text, cases[i].texts)
+			assert_string_refused(*text, JSON_FAULT_UTF8,
+			    cases[i].at, cases[i].reason);
+}
+
 TEST(a_raw_control_character_in_a_string_is_refused)
 {
 	char text[] = "{\"a\":\"b?\"}";
@@ -196,6 +272,8 @@ TEST(every_beginning_of_an_object_is_truncated)
 
 	for (size_t len = 0; len < sizeof(rich) - 1; len++)
 		assert_refused(rich, len, JSON_FAULT_TRUNCATED, len, NULL);
+	for (size_t len = 0; len < sizeof(classes) - 1; len++)
+		assert_refused(classes, len, JSON_FAULT_TRUNCATED, len, NULL);
 	struct json_member none = { 0 };
 	assert_int_equal(json_scan_object(NULL, 0, &none, &error), -1);
 	assert_int_equal(error.fault, JSON_FAULT_TRUNCATED);
@@ -282,21 +360,33 @@ TEST(wanted_members_are_found_with_type_and_span)
 
 TEST(a_member_is_found_by_its_decoded_name_only)
 {
+	/* A byte longer than any token of the longest name. */
+	static const char long_key[] =
+	    "{\"id........................................................."
+	    "......................................\":1}";
 	static const char wide[] = "\xc3\xa9\xf0\x9f\x8c\xb1";
 	static const struct {
 		const char *name;
 		bool found;
-		const char *texts[10]; /* NULL behind the last */
+		const char *texts[14]; /* NULL behind the last */
 	} cases[] = {
 		{ "id", true,
 		    { "{\"id\":1}", "{\"\\u0069d\":1}",
 			"{\"\\u0069\\u0064\":1}" } },
+		{ "n/ ", true, { "{\"n\\/ \":1}", "{\"\\u006e\\u002F \":1}" } },
+		{ "", true, { "{\"\":1}" } },
+		{ "", false, { "{\"\\u0000\":1}", "{\" \":1}" } },
+		{ "0123456789abcdef", true,
+		    { "{\"\\u0030\\u0031\\u0032\\u0033\\u0034\\u0035"
+		      "\\u0036\\u0037\\u0038\\u0039\\u0061\\u0062"
+		      "\\u0063\\u0064\\u0065\\u0066\":1}" } },
 		{ wide, true,
 		    { "{\"\xc3\xa9\xf0\x9f\x8c\xb1\":1}",
 			"{\"\\u00e9\\ud83c\\udf31\":1}" } },
 		{ "id", false,
 		    { "{\"id\\u0000\":1}", "{\"\\u0000id\":1}", "{\"Id\":1}",
-			"{\"i\":1}", "{\"idd\":1}", "{\"\":1}",
+			"{\"i\":1}", "{\"idd\":1}", "{\"\":1}", long_key,
+			"{\"id\\u0000x\":1}", "{\"\\u0069d\\u0064\":1}",
 			"{\"a\":\"id\"}", "{\"a\":{\"id\":1}}",
 			"{\"a\":[{\"id\":1}]}" } },
 	};

@@ -1,8 +1,11 @@
 /*
- * Characters, escapes and the canonical form of JSON strings.
+ * JSON strings: their decoding, printing and canonical form.
  */
 #include "unit.h"
-#include "pure/json_string.h"
+
+#include <stdio.h>
+
+#include "pure/json.h"
 
 static size_t
 canonical(const char *text, size_t len)
@@ -14,166 +17,69 @@ canonical(const char *text, size_t len)
 	return n;
 }
 
-TEST(a_run_stops_at_each_byte_that_is_not_plain_anywhere)
+TEST(a_string_goes_on_after_each_byte_that_is_plain_anywhere)
 {
-	char text[40];
+	char text[42];
 
-	for (size_t at = 0; at < sizeof(text); at++) {
+	for (size_t at = 1; at < sizeof(text) - 1; at++)
 		for (int c = 0; c < 256; c++) {
-			bool stops =
-			    c < 0x20 || c >= 0x80 || c == '"' || c == '\\';
-			char *copy;
+			bool plain =
+			    c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 
 			memset(text, 'a', sizeof(text));
+			text[0] = text[sizeof(text) - 1] = '"';
 			text[at] = (char)c;
-			copy = exact_copy(text, sizeof(text));
-			assert_int_equal(json_string_run(copy, sizeof(text)),
-			    stops ? at : sizeof(text));
-			free(copy);
-		}
-	}
-}
-
-TEST(a_run_is_of_whole_characters_of_every_length)
-{
-	static const char text[] = "plain \xc3\xa9\xe2\x82\xac plain for more "
-				   "than a block \xf0\x9f\x8c\xb1\x7f";
-
-	assert_int_equal(json_string_run(BYTES(text)), sizeof(text) - 1);
-	assert_int_equal(json_string_run(BYTES("abc\xf0\x9f\x8c")), 3);
-}
-
-TEST(each_escape_of_two_characters_has_its_meaning)
-{
-	static const char letters[] = "\"\\/bfnrt";
-	static const char meanings[] = "\"\\/\b\f\n\r\t";
-	struct json_escape escape;
-
-	for (int c = 0; c < 256; c++) {
-		const char text[2] = { '\\', (char)c };
-		const char *letter = memchr(letters, c, 8);
-		int result = json_string_escape(text, 2, &escape);
-
-		if (letter != NULL) {
-			assert_int_equal(result, 0);
 			assert_int_equal(
-			    escape.code, meanings[letter - letters]);
-			assert_int_equal(escape.len, 2);
-		} else if (c != 'u') {
-			assert_int_equal(result, -1);
-			assert_string_equal(escape.reason, "unknown escape");
-			assert_int_equal(escape.len, 1);
+			    canonical(text, sizeof(text)), plain ? sizeof(text)
+							   : c == '"' ? at + 1
+								      : 0);
 		}
-	}
 }
 
-TEST(escapes_of_code_units_and_of_pairs_are_decoded)
+TEST(escapes_are_decoded)
 {
 	static const struct {
-		const char *text;
-		uint32_t code;
+		const char *token, *text;
 	} cases[] = {
-		{ "\\u0000", 0x0000 },
-		{ "\\u00e9", 0x00e9 },
-		{ "\\uABCD", 0xabcd },
-		{ "\\uabcd", 0xabcd },
-		{ "\\uD7FF", 0xd7ff },
-		{ "\\uE000", 0xe000 },
-		{ "\\uffff", 0xffff },
-		{ "\\ud800\\udc00", 0x10000 },
-		{ "\\ud83c\\udf31", 0x1f331 },
-		{ "\\uDBFF\\uDFFF", 0x10ffff },
+		{ "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t" },
+		{ "\"\\u0041\\u007f\"", "A\x7f" },
+		{ "\"\\u0080\\u00e9\\u07ff\"", "\xc2\x80\xc3\xa9\xdf\xbf" },
+		{ "\"\\u0800\\u20AC\\u20ac\"",
+		    "\xe0\xa0\x80\xe2\x82\xac\xe2\x82\xac" },
+		{ "\"\\uABCD\\uD7FF\"", "\xea\xaf\x8d\xed\x9f\xbf" },
+		{ "\"\\uE000\\uffff\"", "\xee\x80\x80\xef\xbf\xbf" },
+		{ "\"\\ud800\\udc00\"", "\xf0\x90\x80\x80" },
+		{ "\"\\ud83c\\udf31\"", "\xf0\x9f\x8c\xb1" },
+		{ "\"a\\uDBFF\\uDFFFb\"", "a\xf4\x8f\xbf\xbf"
+					  "b" },
 	};
-	struct json_escape escape;
-
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		size_t len = strlen(cases[i].text);
-
-		assert_int_equal(
-		    json_string_escape(cases[i].text, len, &escape), 0);
-		assert_int_equal(escape.code, cases[i].code);
-		assert_int_equal(escape.len, len);
-	}
-}
-
-TEST(a_bad_escape_is_told_at_its_first_wrong_byte)
-{
-	static const char unknown[] = "unknown escape";
-	static const char digit[] = "expected a hexadecimal digit";
-	static const char lone[] = "lone surrogate escape";
-	static const struct {
-		const char *reason;
-		size_t at;
-		const char *texts[5]; /* NULL behind the last */
-	} cases[] = {
-		{ unknown, 1, { "\\x41", "\\U0041" } },
-		{ digit, 2, { "\\ug000", "\\u-001" } },
-		{ digit, 4, { "\\u00G0" } },
-		{ digit, 5, { "\\u000\"" } },
-		{ digit, 10, { "\\udbff\\udcxx" } },
-		{ lone, 3, { "\\udc00", "\\uDFFF" } },
-		{ lone, 6, { "\\ud800\"", "\\ud800a" } },
-		{ lone, 7, { "\\ud800\\n" } },
-		{ lone, 8, { "\\ud800\\u0041", "\\udbff\\ue000" } },
-		{ lone, 9, { "\\ud800\\ud800" } },
-	};
-	struct json_escape escape;
+	char text[64];
 
 	for (size_t i = 0; i < COUNT(cases); i++)
-		EACH_TEXT (text, cases[i].texts) {
-			assert_int_equal(
-			    json_string_escape(*text, strlen(*text), &escape),
-			    -1);
-			assert_string_equal(escape.reason, cases[i].reason);
-			assert_int_equal(escape.len, cases[i].at);
-		}
+		assert_bytes(text,
+		    json_string_decode(
+			cases[i].token, strlen(cases[i].token), text),
+		    cases[i].text);
+	assert_int_equal(json_string_decode(BYTES("\"\\u0000\""), text), 1);
+	assert_int_equal(text[0], 0);
 }
 
-TEST(an_escape_that_the_end_cuts_off_has_no_reason)
+TEST(every_character_is_decoded_as_it_is_read)
 {
-	static const char pair[] = "\\ud83c\\udf31";
-	struct json_escape escape;
+	for (uint32_t code = 0x80; code <= 0x10ffff; code++) {
+		if (code == 0xd800)
+			code = 0xe000; /* behind the surrogates */
+		char token[16], text[16] = "\"";
+		int len = code < 0x10000 ? sprintf(token, "\"\\u%04x\"", code)
+					 : sprintf(token, "\"\\u%04x\\u%04x\"",
+					       0xd7c0 + (code >> 10),
+					       0xdc00 | (code & 0x3ff));
+		size_t n = json_string_decode(token, (size_t)len, text + 1) + 2;
 
-	for (size_t len = 1; len < sizeof(pair) - 1; len++) {
-		char *copy = exact_copy(pair, len);
-
-		assert_int_equal(json_string_escape(copy, len, &escape), -1);
-		assert_null(escape.reason);
-		assert_int_equal(escape.len, len);
-		free(copy);
+		text[n - 1] = '"';
+		assert_int_equal(n, code < 0x800 ? 4 : code < 0x10000 ? 5 : 6);
+		assert_int_equal(json_canonical_string(text, n), n);
 	}
-}
-
-TEST(strings_are_compared_by_what_they_mean)
-{
-	static const struct {
-		const char *string;
-		bool same;
-		const char *tokens[8]; /* NULL behind the last */
-	} cases[] = {
-		{ "id", true,
-		    { "\"id\"", "\"\\u0069d\"", "\"i\\u0064\"",
-			"\"\\u0069\\u0064\"" } },
-		{ "", true, { "\"\"" } },
-		{ "\n/", true, { "\"\\n\\/\"" } },
-		{ "\xc3\xa9", true, { "\"\\u00e9\"", "\"\xc3\xa9\"" } },
-		{ "\xf0\x9f\x8c\xb1", true, { "\"\\ud83c\\udf31\"" } },
-		{ "id", false,
-		    { "\"\"", "\"i\"", "\"idx\"", "\"ID\"", "\"id\\u0000\"",
-			"\"id\\u0000x\"", "\"\\u0069d\\u0064\"" } },
-		{ "", false, { "\"\\u0000\"" } },
-		/* A token that is no string means nothing. */
-		{ "\\x\"", false, { "\"\\x\"" } },
-		{ "\\u00\"", false, { "\"\\u00\"" } },
-		{ "\n\"", false, { "\"\n\"" } },
-		{ "\xff\"", false, { "\"\xff\"" } },
-	};
-
-	for (size_t i = 0; i < COUNT(cases); i++)
-		EACH_TEXT (token, cases[i].tokens)
-			assert_int_equal(json_string_is(*token, strlen(*token),
-					     cases[i].string),
-			    cases[i].same);
 }
 
 TEST(a_token_is_decoded_and_printed_in_its_shortest_form)
@@ -254,7 +160,7 @@ TEST(every_beginning_of_a_token_is_not_canonical)
 
 TEST(every_ascii_character_is_printed_in_canonical_form)
 {
-	char text[0x80], token[6 * sizeof(text) + 2];
+	char text[0x80], token[6 * sizeof(text) + 2], again[6];
 	size_t len;
 
 	for (size_t i = 0; i < sizeof(text); i++)
@@ -265,9 +171,8 @@ TEST(every_ascii_character_is_printed_in_canonical_form)
 		len = json_string_print(text + i, 1, token);
 		assert_true(len <= 8);
 		assert_int_equal(canonical(token, len), len);
-		if (i > 0)
-			assert_true(json_string_is(
-			    token, len, (const char[]){ text[i], '\0' }));
+		assert_int_equal(json_string_decode(token, len, again), 1);
+		assert_int_equal(again[0], text[i]);
 	}
 }
 

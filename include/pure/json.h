@@ -1,0 +1,102 @@
+/*
+ * json: a strict scanner for one JSON object, over raw bytes, and the canonical
+ * form of strings.
+ *
+ * The scanner accepts exactly the texts of RFC 8259 whose top is an object, in
+ * valid UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a
+ * byte order mark, and with at most JSON_DEPTH_MAX levels of arrays and
+ * objects, the top one included.  It finds the wanted members of the top
+ * object, and checks the others too.
+ *
+ * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
+ * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"
+ * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
+ * string has exactly one canonical form, which is its shortest token.
+ *
+ * Pure: no allocation, no I/O, no recursion, linear in time.  Total on hostile
+ * bytes, except for json_int64 and json_string_decode, which need tokens that
+ * were accepted.  Any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The scanner keeps one bit per level, object or array, in a 64-bit word. */
+#define JSON_DEPTH_MAX 64
+#define JSON_NAME_MAX 16
+
+enum json_member_type {
+	JSON_ABSENT, /* the member did not occur */
+	JSON_NULL,
+	JSON_BOOLEAN,
+	JSON_NUMBER,
+	JSON_STRING,
+	JSON_ARRAY,
+	JSON_OBJECT
+};
+
+/* A member that the caller wants.  The scan fills all but the name. */
+struct json_member {
+	const char *name; /* in UTF-8, of at most JSON_NAME_MAX bytes */
+	enum json_member_type type;
+	bool twice; /* occurred more than once; the span is the first one's */
+	size_t at;  /* offset of the value in the text */
+	size_t len; /* of the value, with its quotes or brackets */
+};
+
+enum json_fault {
+	JSON_FAULT_SYNTAX,    /* not valid by RFC 8259 */
+	JSON_FAULT_TRUNCATED, /* a prefix of a JSON text; empty included */
+	JSON_FAULT_UTF8,      /* not valid UTF-8 */
+	JSON_FAULT_DEPTH,     /* deeper than JSON_DEPTH_MAX */
+	JSON_FAULT_NOT_OBJECT /* the text begins with another JSON value */
+};
+
+struct json_error {
+	enum json_fault fault;
+	size_t offset;      /* of the wrong byte; the text's length for
+			       JSON_FAULT_TRUNCATED */
+	const char *reason; /* static English: "expected a colon" */
+};
+
+/*
+ * json_scan_object(text, len, members, error):
+ * Scan `text`.  `members` ends with a NULL name.  Return 0 with it filled; -1
+ * with `error` filled and `members` undefined.  Keys are compared after their
+ * escapes are decoded, so "\u0069d" is "id" and "id\u0000" is not.  A wanted
+ * member that is repeated is marked `twice`; other members may repeat.
+ */
+int json_scan_object(const char *text, size_t len, struct json_member *members,
+    struct json_error *error);
+
+enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
+
+/*
+ * json_int64(text, len, value):
+ * Read exactly the number token `text`, which a byte of another token follows,
+ * as in an object, or a NUL.  A number with a fraction or an exponent is
+ * JSON_INT_NOT_INTEGER, whatever its value (OpenAPI 3.1.0, int64); outside
+ * int64 it is JSON_INT_RANGE.  "-0" is 0.  `*value` is written on JSON_INT_OK
+ * only.
+ */
+enum json_int json_int64(const char *text, size_t len, int64_t *value);
+
+/*
+ * json_string_decode(token, len, text):
+ * Decode a string token, quotes included, into `text`, which has room for
+ * len - 2 bytes, and return the length.  No NUL is added.
+ *
+ * json_string_print(text, len, buf):
+ * Encode `text` as a string token, quotes included, into `buf`, which has room
+ * for 6 * len + 2 bytes, and return its length.  The token is canonical if
+ * `text` is valid UTF-8; invalid bytes are copied.
+ *
+ * json_canonical_string(text, len):
+ * If `text` begins with a string token in canonical form, return the token's
+ * length, quotes included; else 0.
+ */
+size_t json_string_decode(const char *token, size_t len, char *text);
+size_t json_string_print(const char *text, size_t len, char *buf);
+size_t json_canonical_string(const char *text, size_t len);

@@ -1,0 +1,583 @@
+/*
+ * json: RFC 8259's grammar in one pass, the open brackets as bits of one word
+ * instead of a call stack; the caller interprets the members.  The start checks
+ * every string of the journal, so plain ASCII, nearly all of it, is passed over
+ * in blocks.
+ *
+ * A fault is reported at the first byte that cannot continue a valid text: the
+ * bytes before it are a prefix of some valid text, as is a truncated text.
+ */
+#include "pure/json.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* The letters of the two-character escapes, and their meanings. */
+static const char letters[] = "\"\\bfnrt/";
+static const char meanings[] = "\"\\\b\f\n\r\t/";
+
+/* Why an escape or a character is not valid, and at which of its bytes. */
+struct wrong {
+	size_t at;
+	const char *reason; /* NULL: the text ends too early */
+};
+
+static size_t
+refuse(struct wrong *wrong, size_t at, const char *reason)
+{
+	*wrong = (struct wrong){ at, reason };
+	return 0;
+}
+
+/*
+ * The length of the character at the beginning of `text`, which is not ASCII or
+ * is a control character; 0 if it is not valid (RFC 3629 section 4).
+ */
+static size_t
+read_utf8(const char *text, size_t len, struct wrong *wrong)
+{
+	unsigned char lead = (unsigned char)text[0];
+	size_t n = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+	/* The bounds of byte 2; those of bytes 3 and 4 are 0x80 and 0xbf. */
+	unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+	unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+	const char *reason = lead < 0x20 ? "raw control character in a string"
+			     : lead < 0xc0
+				 ? "UTF-8 continuation byte without a start"
+			     : lead < 0xc2 ? "overlong UTF-8"
+			     : lead > 0xf4 ? "UTF-8 above U+10FFFF"
+					   : NULL;
+	size_t at = 0;
+
+	while (reason == NULL && ++at < n && at < len) {
+		unsigned char c = (unsigned char)text[at];
+
+		if ((c & 0xc0) != 0x80)
+			reason = "incomplete UTF-8 sequence";
+		else if (at == 1 && c < low)
+			reason = "overlong UTF-8";
+		else if (at == 1 && c > high)
+			reason = lead == 0xed ? "surrogate in UTF-8"
+					      : "UTF-8 above U+10FFFF";
+	}
+	return at == n ? n : refuse(wrong, at, reason);
+}
+
+static char *
+put_utf8(char *to, uint32_t code)
+{
+	static const unsigned char marks[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+	size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+
+	for (size_t i = n - 1; i > 0; i--) {
+		to[i] = (char)(0x80 | (code & 0x3f));
+		code >>= 6;
+	}
+	to[0] = (char)(marks[n] | code);
+	return to + n;
+}
+
+/* How many bytes at the start are ASCII that needs no escape. */
+static size_t
+plain_run(const char *text, size_t len)
+{
+	size_t i = 0;
+
+#ifdef __SSE2__
+	for (; len - i >= sizeof(__m128i); i += sizeof(__m128i)) {
+		__m128i block = _mm_loadu_si128((const void *)(text + i));
+		/* A signed comparison puts the bytes above 0x7f below 0x20. */
+		__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
+		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
+		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
+		__m128i stops = _mm_or_si128(other, _mm_or_si128(quote, slash));
+		int mask = _mm_movemask_epi8(stops);
+
+		if (mask != 0)
+			return i + (size_t)__builtin_ctz((unsigned)mask);
+	}
+#endif
+	while (i < len && (unsigned char)text[i] >= 0x20 &&
+	       (unsigned char)text[i] < 0x80 && text[i] != '"' &&
+	       text[i] != '\\')
+		i++;
+	return i;
+}
+
+/*
+ * How many bytes at the start are whole, valid characters that may stand in a
+ * string unescaped.
+ */
+static size_t
+text_run(const char *text, size_t len)
+{
+	size_t i = 0, n = 1;
+	struct wrong ignored;
+
+	for (; n > 0 && i < len; i += n)
+		n = (unsigned char)text[i] < 0x80
+			? plain_run(text + i, len - i)
+			: read_utf8(text + i, len - i, &ignored);
+	return i;
+}
+
+/* The value of a hexadecimal digit, or 16. */
+static uint32_t
+hex_value(char c)
+{
+	uint32_t digit = (uint32_t)c - '0', letter = ((uint32_t)c | 0x20) - 'a';
+
+	return digit < 10 ? digit : letter < 6 ? letter + 10 : 16;
+}
+
+/*
+ * Read \uXXXX, and a second one if the first is a high surrogate.  The fault of
+ * a lone surrogate is at the first byte that proves it.
+ */
+static size_t
+read_unicode(const char *text, size_t len, uint32_t *code, struct wrong *wrong)
+{
+	static const char lone[] = "lone surrogate escape";
+	uint32_t high = 0, unit = 0;
+	size_t i;
+
+	for (i = 2; i < (high == 0 ? 6 : 12); i++) {
+		if (i == len)
+			return refuse(wrong, i, NULL);
+		if (i == 6 || i == 7) {
+			if (text[i] != "\\u"[i - 6])
+				return refuse(wrong, i, lone);
+			continue;
+		}
+		if (hex_value(text[i]) == 16)
+			return refuse(wrong, i, "expected a hexadecimal digit");
+		unit = unit << 4 | hex_value(text[i]);
+		/* Low surrogates, DC00 to DFFF, are valid second only. */
+		if ((i == 3 && unit >> 2 == 0x37) || (i == 8 && unit != 0xd) ||
+		    (i == 9 && unit >> 2 != 0x37))
+			return refuse(wrong, i, lone);
+		/* High surrogates are D800 to DBFF. */
+		if (i == 5 && unit >> 10 == 0x36) {
+			high = unit;
+			unit = 0;
+		}
+	}
+	*code = high == 0 ? unit
+			  : 0x10000 + ((high - 0xd800) << 10) + (unit - 0xdc00);
+	return i;
+}
+
+/*
+ * The length of the escape at the backslash `text`, which may be at the end; 0
+ * if it is not valid.
+ */
+static size_t
+read_escape(const char *text, size_t len, uint32_t *code, struct wrong *wrong)
+{
+	const char *letter;
+
+	if (len < 2)
+		return refuse(wrong, len, NULL);
+	if (text[1] == 'u')
+		return read_unicode(text, len, code, wrong);
+	letter = memchr(letters, text[1], strlen(letters));
+	if (letter == NULL)
+		return refuse(wrong, 1, "unknown escape");
+	*code = (unsigned char)meanings[letter - letters];
+	return 2;
+}
+
+size_t
+json_string_decode(const char *token, size_t len, char *text)
+{
+	const char *at = token + 1, *end = token + len - 1, *escape;
+	struct wrong ignored;
+	char *to = text;
+	uint32_t code;
+
+	while ((escape = memchr(at, '\\', (size_t)(end - at))) != NULL) {
+		to = mempcpy(to, at, (size_t)(escape - at));
+		at = escape + read_escape(escape, (size_t)(end - escape), &code,
+				  &ignored);
+		to = put_utf8(to, code);
+	}
+	to = mempcpy(to, at, (size_t)(end - at));
+	return (size_t)(to - text);
+}
+
+/* Write a byte in canonical form: at most 6 bytes, and a NUL behind 6. */
+static char *
+put_canonical(char *to, unsigned char c)
+{
+	/* The solidus, last in the list, needs no escape. */
+	const char *meaning = memchr(meanings, c, strlen(meanings) - 1);
+
+	if (meaning == NULL && c < 0x20)
+		return to + sprintf(to, "\\u%04x", c);
+	if (meaning != NULL) {
+		*to++ = '\\';
+		c = (unsigned char)letters[meaning - meanings];
+	}
+	*to++ = (char)c;
+	return to;
+}
+
+/* The length of the escape at `text` if it is in canonical form; else 0. */
+static size_t
+canonical_escape(const char *text, size_t len)
+{
+	struct wrong ignored;
+	uint32_t code = 0x80;
+	char again[7];
+	size_t n = read_escape(text, len, &code, &ignored);
+
+	if (n == 0 || code >= 0x80)
+		return 0;
+	len = (size_t)(put_canonical(again, (unsigned char)code) - again);
+	return len == n && memcmp(text, again, n) == 0 ? n : 0;
+}
+
+size_t
+json_canonical_string(const char *text, size_t len)
+{
+	size_t at = 1, n = 1;
+
+	if (len == 0 || text[0] != '"')
+		return 0;
+	for (; n > 0; at += n) {
+		at += text_run(text + at, len - at);
+		if (at == len)
+			return 0;
+		if (text[at] == '"')
+			return at + 1;
+		n = text[at] == '\\' ? canonical_escape(text + at, len - at)
+				     : 0;
+	}
+	return 0;
+}
+
+size_t
+json_string_print(const char *text, size_t len, char *buf)
+{
+	char *to = buf;
+
+	*to++ = '"';
+	for (size_t at = 0; at < len;) {
+		size_t run = plain_run(text + at, len - at);
+
+		to = mempcpy(to, text + at, run);
+		at += run;
+		if (at < len)
+			to = put_canonical(to, (unsigned char)text[at++]);
+	}
+	*to++ = '"';
+	return (size_t)(to - buf);
+}
+
+struct scan {
+	const char *text;
+	size_t len, at;
+	uint64_t objects; /* a bit per level, innermost lowest; 1: object */
+	unsigned depth;
+	bool opened; /* the last token was an opening bracket */
+	struct json_member *members;
+	struct json_member *open; /* the wanted one being scanned */
+	struct json_error *error;
+};
+
+static int
+fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
+{
+	*scan->error = (struct json_error){ fault, at, reason };
+	return -1;
+}
+
+static int
+fail_truncated(struct scan *scan)
+{
+	return fail(scan, JSON_FAULT_TRUNCATED, scan->len,
+	    "the text ends before the object does");
+}
+
+/* Fail at the cursor, outside a string: invalid UTF-8, or `reason`. */
+static int
+fail_expected(struct scan *scan, const char *reason)
+{
+	size_t left = scan->len - scan->at;
+	const char *rest = scan->text + scan->at;
+	struct wrong why;
+
+	if (left == 0)
+		return fail_truncated(scan);
+	if ((unsigned char)*rest < 0x80 || read_utf8(rest, left, &why) > 0)
+		return fail(scan, JSON_FAULT_SYNTAX, scan->at, reason);
+	return fail(scan, JSON_FAULT_UTF8, scan->at,
+	    why.reason != NULL ? why.reason : "incomplete UTF-8 sequence");
+}
+
+/* The byte at the cursor, or -1 at the end. */
+static int
+peek(const struct scan *scan)
+{
+	if (scan->at == scan->len)
+		return -1;
+	return (unsigned char)scan->text[scan->at];
+}
+
+static bool
+skip(struct scan *scan, int c)
+{
+	if (peek(scan) != c)
+		return false;
+	scan->at++;
+	return true;
+}
+
+static void
+skip_space(struct scan *scan)
+{
+	while (skip(scan, ' ') || skip(scan, '\n') || skip(scan, '\r') ||
+	       skip(scan, '\t'))
+		;
+}
+
+static int
+scan_string(struct scan *scan)
+{
+	struct wrong wrong;
+	uint32_t code;
+	size_t n = 1; /* of the opening quote */
+
+	do {
+		scan->at += n;
+		scan->at +=
+		    text_run(scan->text + scan->at, scan->len - scan->at);
+		if (skip(scan, '"'))
+			return 0;
+		const char *rest = scan->text + scan->at;
+		size_t left = scan->len - scan->at;
+		n = left > 0 && *rest != '\\'
+			? read_utf8(rest, left, &wrong)
+			: read_escape(rest, left, &code, &wrong);
+	} while (n > 0);
+	if (wrong.reason == NULL)
+		return fail_truncated(scan);
+	return fail(scan,
+	    (unsigned char)scan->text[scan->at] < 0x80 ? JSON_FAULT_SYNTAX
+						       : JSON_FAULT_UTF8,
+	    scan->at + wrong.at, wrong.reason);
+}
+
+static int
+scan_digits(struct scan *scan)
+{
+	if (!isdigit(peek(scan)))
+		return fail_expected(scan, "expected a digit");
+	while (isdigit(peek(scan)))
+		scan->at++;
+	return 0;
+}
+
+static int
+scan_number(struct scan *scan)
+{
+	skip(scan, '-');
+	if (skip(scan, '0')) {
+		if (isdigit(peek(scan)))
+			return fail_expected(scan, "leading zero");
+	} else if (scan_digits(scan) != 0) {
+		return -1;
+	}
+	if (skip(scan, '.') && scan_digits(scan) != 0)
+		return -1;
+	if (skip(scan, 'e') || skip(scan, 'E')) {
+		if (!skip(scan, '+'))
+			skip(scan, '-');
+		if (scan_digits(scan) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int
+scan_literal(struct scan *scan)
+{
+	int c = peek(scan);
+	const char *literal = c == 't' ? "true" : c == 'f' ? "false" : "null";
+
+	for (; *literal != '\0'; literal++)
+		if (!skip(scan, *literal))
+			return fail_expected(
+			    scan, "expected true, false or null");
+	return 0;
+}
+
+/* The type of the values that begin with `c`; JSON_ABSENT if none do. */
+static enum json_member_type
+type_by_first(int c)
+{
+	return c == '{'                 ? JSON_OBJECT
+	       : c == '['               ? JSON_ARRAY
+	       : c == '"'               ? JSON_STRING
+	       : c == 't' || c == 'f'   ? JSON_BOOLEAN
+	       : c == 'n'               ? JSON_NULL
+	       : c == '-' || isdigit(c) ? JSON_NUMBER
+					: JSON_ABSENT;
+}
+
+/* Scan a key and its colon; in the top object, look for a wanted member. */
+static int
+scan_key(struct scan *scan)
+{
+	const char *token = scan->text + scan->at;
+	char key[6 * JSON_NAME_MAX]; /* an escape has 6 bytes for each of it */
+	size_t len = 0;
+
+	if (peek(scan) != '"')
+		return fail_expected(scan, "expected a member name in quotes");
+	if (scan_string(scan) != 0)
+		return -1;
+	size_t token_len = (size_t)(scan->text + scan->at - token);
+	bool wanted = scan->depth == 1 && token_len - 2 <= sizeof(key);
+	if (wanted)
+		len = json_string_decode(token, token_len, key);
+	for (struct json_member *member = scan->members;
+	     wanted && member->name != NULL; member++) {
+		if (strlen(member->name) != len ||
+		    memcmp(member->name, key, len) != 0)
+			continue;
+		if (member->type == JSON_ABSENT)
+			scan->open = member;
+		else
+			member->twice = true;
+	}
+	skip_space(scan);
+	if (!skip(scan, ':'))
+		return fail_expected(scan, "expected a colon");
+	skip_space(scan);
+	return 0;
+}
+
+static bool
+in_object(const struct scan *scan)
+{
+	return (scan->objects & 1) != 0;
+}
+
+/* Scan a value, or only the opening bracket of an array or object. */
+static int
+scan_value(struct scan *scan)
+{
+	enum json_member_type type = type_by_first(peek(scan));
+
+	if (scan->depth == 1 && scan->open != NULL) {
+		scan->open->type = type;
+		scan->open->at = scan->at;
+	}
+	scan->opened = false;
+	if (type == JSON_STRING)
+		return scan_string(scan);
+	if (type == JSON_NUMBER)
+		return scan_number(scan);
+	if (type == JSON_BOOLEAN || type == JSON_NULL)
+		return scan_literal(scan);
+	if (type == JSON_ABSENT)
+		return fail_expected(scan, "expected a value");
+	if (scan->depth == JSON_DEPTH_MAX)
+		return fail(
+		    scan, JSON_FAULT_DEPTH, scan->at, "nested too deeply");
+	scan->at++;
+	scan->depth++;
+	scan->objects = scan->objects << 1 | (type == JSON_OBJECT);
+	scan->opened = true;
+	return 0;
+}
+
+/*
+ * After a value or an opening bracket, scan the closing brackets that follow.
+ * Return 0 at the next member or element, or at the end of the whole object.
+ */
+static int
+scan_ends(struct scan *scan)
+{
+	for (; scan->depth > 0; scan->opened = false) {
+		if (scan->depth == 1 && scan->open != NULL) {
+			scan->open->len = scan->at - scan->open->at;
+			scan->open = NULL;
+		}
+		skip_space(scan);
+		if (!skip(scan, in_object(scan) ? '}' : ']'))
+			break;
+		scan->depth--;
+		scan->objects >>= 1;
+	}
+	if (scan->depth == 0 || scan->opened)
+		return 0;
+	if (!skip(scan, ','))
+		return fail_expected(scan,
+		    in_object(scan) ? "expected a comma or a closing brace"
+				    : "expected a comma or a closing bracket");
+	skip_space(scan);
+	return 0;
+}
+
+/* Skip to the opening brace of the text's object. */
+static int
+scan_begin(struct scan *scan)
+{
+	if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
+		return fail(scan, JSON_FAULT_SYNTAX, 0, "byte order mark");
+	skip_space(scan);
+	if (peek(scan) == '{')
+		return 0;
+	if (type_by_first(peek(scan)) != JSON_ABSENT)
+		return fail(scan, JSON_FAULT_NOT_OBJECT, scan->at,
+		    "expected an opening brace");
+	return fail_expected(scan, "expected an opening brace");
+}
+
+int
+json_scan_object(const char *text, size_t len, struct json_member *members,
+    struct json_error *error)
+{
+	struct scan scan = {
+		.text = text, .len = len, .members = members, .error = error
+	};
+
+	for (; members->name != NULL; members++)
+		*members = (struct json_member){ .name = members->name };
+	if (scan_begin(&scan) != 0)
+		return -1;
+	do {
+		if (in_object(&scan) && scan_key(&scan) != 0)
+			return -1;
+		if (scan_value(&scan) != 0 || scan_ends(&scan) != 0)
+			return -1;
+	} while (scan.depth > 0);
+	skip_space(&scan);
+	if (scan.at < len)
+		return fail_expected(&scan, "bytes after the object");
+	return 0;
+}
+
+enum json_int
+json_int64(const char *text, size_t len, int64_t *value)
+{
+	long long number;
+
+	if (strspn(text, "-0123456789") < len)
+		return JSON_INT_NOT_INTEGER;
+	errno = 0;
+	number = strtoll(text, NULL, 10);
+	if (errno == ERANGE)
+		return JSON_INT_RANGE;
+	*value = number;
+	return JSON_INT_OK;
+}

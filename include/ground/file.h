@@ -17,9 +17,13 @@
  * Write all of `buf` at byte `offset`.  Return 0; -1 with errno, where a part
  * may be written.  Read `len` bytes at byte `offset`, or fewer at the end of
  * the file.  Return how many; -1 with errno.
+ *
+ * file_close(fd):
+ * Close the descriptor, unless it is negative.  errno stays.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
+void file_close(int fd);
 
 /*
  * file_copy(from, begin, end, to, watch):

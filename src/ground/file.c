@@ -39,8 +39,6 @@ file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n == 0)
-			errno = ENOSPC;
 		if (n <= 0)
 			return -1;
 		from += n;
@@ -71,6 +69,16 @@ file_read_all(int fd, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)have;
 }
 
+void
+file_close(int fd)
+{
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+}
+
 /*
  * Open a regular file.  Another user may have put a symbolic link or a FIFO in
  * its place: the link is not followed, and the FIFO is not waited for.
@@ -82,14 +90,13 @@ open_regular(int dir, const char *name, int flags)
 	    flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
 	struct stat st;
 
-	int error = fd < 0 || fstat(fd, &st) < 0 ? errno
-		    : S_ISREG(st.st_mode)        ? 0
-						 : EINVAL;
-
-	if (error != 0 && fd >= 0)
-		close(fd);
-	errno = error;
-	return error == 0 ? fd : -1;
+	if (fd >= 0 && fstat(fd, &st) == 0) {
+		if (S_ISREG(st.st_mode))
+			return fd;
+		errno = EINVAL;
+	}
+	file_close(fd);
+	return -1;
 }
 
 int
@@ -130,7 +137,6 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
 	unsigned char cached[MAP_BYTES / PAGE_BYTES_MIN];
 
 	for (; begin < size; begin += MAP_BYTES) {
-		size_t pages = MAP_BYTES / page;
 		void *map = mmap(
 		    NULL, MAP_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)begin);
 
@@ -142,7 +148,7 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
 		munmap(map, MAP_BYTES);
 		if (result < 0)
 			return -1;
-		for (size_t i = 0; i < pages; i++)
+		for (size_t i = 0; i < MAP_BYTES / page; i++)
 			if ((cached[i] & 1) && begin + (i + 1) * page > from)
 				return 1;
 	}
@@ -162,8 +168,7 @@ is_memory(int dir)
 
 	for (int i = 0; stays && i < 3; i++)
 		stays = drop_pages(fd, 0, 0, 1) == 1;
-	if (fd >= 0)
-		close(fd);
+	file_close(fd);
 	return stays;
 }
 
@@ -214,16 +219,11 @@ int
 file_put(int dir, const char *name, const void *buf, size_t len)
 {
 	int fd = open_regular(dir, name, O_WRONLY | O_CREAT);
-	int result = fd < 0 || file_write_all(fd, buf, len, 0) < 0 ||
-			     fsync(fd) < 0 || fsync(dir) < 0
-			 ? -1
-			 : 0;
-	int error = errno;
+	bool good = fd >= 0 && file_write_all(fd, buf, len, 0) == 0 &&
+		    fsync(fd) == 0 && fsync(dir) == 0;
 
-	if (fd >= 0)
-		close(fd);
-	errno = error;
-	return result;
+	file_close(fd);
+	return good ? 0 : -1;
 }
 
 int
@@ -231,11 +231,10 @@ file_get(int dir, const char *name, void *buf, size_t len)
 {
 	int fd = open_regular(dir, name, O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : file_read_all(fd, buf, len, 0);
-	int error = n < 0 ? errno : ENODATA;
 
-	if (fd >= 0)
-		close(fd);
-	errno = error;
+	file_close(fd);
+	if (n >= 0 && n < (ssize_t)len)
+		errno = ENODATA;
 	return n == (ssize_t)len ? 0 : -1;
 }
 
@@ -260,11 +259,10 @@ file_make_dir(const char *path)
 	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
 
 	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
-		close(dir);
+		file_close(dir);
 		dir = -1;
 	}
-	if (parent >= 0)
-		close(parent);
+	file_close(parent);
 	return dir;
 }
 

@@ -6,8 +6,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -33,7 +31,7 @@ _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
 static struct file own;
 static void *mapping;
-static char *directory; /* of the mapped file */
+static char directory[PATH_MAX]; /* of the mapped file, or "" */
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
@@ -76,10 +74,9 @@ metrics_open(const char *dir, bool make)
 	const struct sigaction action = { .sa_sigaction = handle_bus,
 		.sa_flags = SA_SIGINFO };
 	enum fault fault = FAULT_SETUP;
-	char *path;
+	char path[PATH_MAX + sizeof(METRICS_NAME)];
 
-	if (asprintf(&path, "%s/" METRICS_NAME, dir) < 0)
-		return FAULT_MEMORY;
+	snprintf(path, sizeof(path), "%s/" METRICS_NAME, dir);
 	if (mapping == NULL)
 		sigaction(SIGBUS, &action, &before);
 	do {
@@ -93,8 +90,7 @@ metrics_open(const char *dir, bool make)
 			     &file->kind, &kind, KIND) ||
 			 kind == KIND) {
 			metrics = file->places;
-			free(directory);
-			directory = strdup(dir);
+			snprintf(directory, sizeof(directory), "%s", dir);
 			fault = FAULT_NONE;
 			if (earlier != NULL)
 				munmap(earlier, FILE_BYTES);
@@ -104,7 +100,6 @@ metrics_open(const char *dir, bool make)
 			errno = EINVAL;
 		}
 	} while (fault == FAULT_SETUP && make && unlink(path) == 0);
-	free(path);
 	return fault;
 }
 
@@ -133,28 +128,27 @@ int
 metrics_note_backup(const char *dir, int64_t ms)
 {
 	char text[TIMESTAMP_LEN + 1];
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result;
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
 
-	if (fd < 0)
-		return -1;
 	timestamp_print(ms, text);
 	text[TIMESTAMP_LEN] = '\n';
-	result = file_put(fd, BACKUP_NAME, text, sizeof(text));
-	close(fd);
+	if (fd >= 0)
+		result = file_put(fd, BACKUP_NAME, text, sizeof(text));
+	file_close(fd);
 	return result;
 }
 
 int64_t
 metrics_backup_ms(const char *dir)
 {
-	char path[PATH_MAX], text[TIMESTAMP_LEN];
+	char path[PATH_MAX + sizeof(BACKUP_NAME)], text[TIMESTAMP_LEN];
 	int64_t ms;
 
-	if (dir == NULL && directory == NULL)
-		return 0;
-	snprintf(path, sizeof(path), "%s/" BACKUP_NAME,
-	    dir != NULL ? dir : directory);
-	return file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
+	if (dir == NULL)
+		dir = directory;
+	snprintf(path, sizeof(path), "%s/" BACKUP_NAME, dir);
+	return dir[0] != '\0' &&
+		       file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
 		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
 		   ? ms
 		   : 0;
@@ -165,7 +159,7 @@ metrics_free_bytes(void)
 {
 	struct statvfs st;
 
-	return directory != NULL && statvfs(directory, &st) == 0
+	return statvfs(directory, &st) == 0
 		   ? (uint64_t)st.f_bavail * st.f_frsize
 		   : METRICS_UNKNOWN;
 }

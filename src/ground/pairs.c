@@ -1,6 +1,4 @@
-/*
- * pairs: a sorted list that may be larger than memory.  See ground/pairs.h.
- */
+/* pairs: a sorted list that may be larger than memory.  See ground/pairs.h. */
 #include "ground/pairs.h"
 
 #include <errno.h>
@@ -90,11 +88,9 @@ static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		/* xorshift64, random seed: no client can foresee the pivots. */
-		*seed ^= *seed << 13;
-		*seed ^= *seed >> 7;
-		*seed ^= *seed << 17;
-		const struct pair pivot = pairs[*seed % n];
+		/* Knuth's MMIX; no client can foresee the pivots. */
+		*seed = *seed * 6364136223846793005 + 1442695040888963407;
+		const struct pair pivot = pairs[(*seed >> 32) % n];
 		size_t i = 0, j = n - 1;
 
 		for (;; i++, j--) {
@@ -126,7 +122,6 @@ pairs_sort(struct pairs *pairs)
 
 	if (getentropy(&seed, sizeof(seed)) < 0)
 		return -1;
-	seed |= 1;
 	if (pairs->fd >= 0) {
 		if (flush(pairs) < 0)
 			return -1;

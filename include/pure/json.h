@@ -27,23 +27,12 @@
 #define JSON_DEPTH_MAX 64
 #define JSON_NAME_MAX 16
 
-enum json_member_type {
-	JSON_ABSENT, /* the member did not occur */
-	JSON_NULL,
-	JSON_BOOLEAN,
-	JSON_NUMBER,
-	JSON_STRING,
-	JSON_ARRAY,
-	JSON_OBJECT
-};
-
 /* A member that the caller wants.  The scan fills all but the name. */
 struct json_member {
 	const char *name; /* in UTF-8, of at most JSON_NAME_MAX bytes */
-	enum json_member_type type;
 	bool twice; /* occurred more than once; the span is the first one's */
-	size_t at;  /* offset of the value in the text */
-	size_t len; /* of the value, with its quotes or brackets */
+	size_t at;  /* offset of the value, whose first byte shows its type */
+	size_t len; /* of the value, with its quotes or brackets; 0: absent */
 };
 
 enum json_fault {
@@ -75,11 +64,10 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
 
 /*
  * json_int64(text, len, value):
- * Read exactly the number token `text`, which a byte of another token follows,
- * as in an object, or a NUL.  A number with a fraction or an exponent is
- * JSON_INT_NOT_INTEGER, whatever its value (OpenAPI 3.1.0, int64); outside
- * int64 it is JSON_INT_RANGE.  "-0" is 0.  `*value` is written on JSON_INT_OK
- * only.
+ * Read exactly the value `text` of an accepted object.  What is no number, or
+ * has a fraction or an exponent, is JSON_INT_NOT_INTEGER, whatever its value
+ * (OpenAPI 3.1.0, int64); outside int64 it is JSON_INT_RANGE.  "-0" is 0.
+ * `*value` is written on JSON_INT_OK only.
  */
 enum json_int json_int64(const char *text, size_t len, int64_t *value);
 

@@ -388,7 +388,7 @@ put_csv(const struct record *record, struct export *export)
 		size_t len = 0;
 
 		field[0] = ',';
-		if (members[i].type == JSON_STRING) {
+		if (members[i].len > 0) {
 			len = json_string_decode(record->plant + members[i].at,
 			    members[i].len, text);
 			nul = nul || memchr(text, '\0', len) != NULL;

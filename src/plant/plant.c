@@ -12,9 +12,6 @@
 
 #include <json-c/json.h>
 
-/* The members, in the order of the text. */
-enum { ID, NAME, TAG, NMEMBERS };
-
 /* At most {"id":-9223372036854775808,"name":,"tag":} and a NUL. */
 #define AROUND_MAX 44
 
@@ -51,47 +48,32 @@ put_string(char *to, const char *token, size_t len)
 	return to;
 }
 
+/* The first fault of the members "id", "name" and "tag" of `body`. */
 static enum plant_fault
-check_members(const struct json_member *members, const char *body, int64_t *id)
+check_members(const struct json_member *id, const char *body, int64_t *value)
 {
-	const struct json_member *member = &members[ID];
-	enum json_int number;
+	const struct json_member *name = id + 1, *tag = id + 2;
+	enum json_int number = json_int64(body + id->at, id->len, value);
 
-	if (member->type == JSON_ABSENT)
-		return PLANT_ID_MISSING;
-	if (member->twice)
-		return PLANT_ID_TWICE;
-	if (member->type != JSON_NUMBER)
-		return PLANT_ID_NOT_INTEGER;
-	number = json_int64(body + member->at, member->len, id);
-	if (number != JSON_INT_OK)
-		return number == JSON_INT_RANGE ? PLANT_ID_RANGE
-						: PLANT_ID_NOT_INTEGER;
-	member = &members[NAME];
-	if (member->type == JSON_ABSENT)
-		return PLANT_NAME_MISSING;
-	if (member->twice)
-		return PLANT_NAME_TWICE;
-	if (member->type != JSON_STRING)
-		return PLANT_NAME_NOT_STRING;
-	member = &members[TAG];
-	if (member->twice)
-		return PLANT_TAG_TWICE;
-	if (member->type != JSON_ABSENT && member->type != JSON_STRING)
-		return PLANT_TAG_NOT_STRING;
-	return PLANT_OK;
+	return id->len == 0                           ? PLANT_ID_MISSING
+	       : id->twice                            ? PLANT_ID_TWICE
+	       : number == JSON_INT_NOT_INTEGER       ? PLANT_ID_NOT_INTEGER
+	       : number == JSON_INT_RANGE             ? PLANT_ID_RANGE
+	       : name->len == 0                       ? PLANT_NAME_MISSING
+	       : name->twice                          ? PLANT_NAME_TWICE
+	       : body[name->at] != '"'                ? PLANT_NAME_NOT_STRING
+	       : tag->twice                           ? PLANT_TAG_TWICE
+	       : tag->len > 0 && body[tag->at] != '"' ? PLANT_TAG_NOT_STRING
+						      : PLANT_OK;
 }
 
 enum plant_fault
 plant_read(
     struct plant *plant, const char *body, size_t len, struct json_error *error)
 {
-	struct json_member members[NMEMBERS + 1] = {
-		[ID] = { .name = "id" },
-		[NAME] = { .name = "name" },
-		[TAG] = { .name = "tag" },
-	};
-	const struct json_member *name = &members[NAME], *tag = &members[TAG];
+	struct json_member members[] = { { .name = "id" }, { .name = "name" },
+		{ .name = "tag" }, { 0 } };
+	const struct json_member *name = &members[1], *tag = &members[2];
 	enum plant_fault fault;
 	char *text, *to;
 	int64_t id;
@@ -106,7 +88,7 @@ plant_read(
 		return PLANT_NO_MEMORY;
 	to = text + sprintf(text, "{\"id\":%" PRId64 ",\"name\":", id);
 	to = put_string(to, body + name->at, name->len);
-	if (to != NULL && tag->type == JSON_STRING)
+	if (to != NULL && tag->len > 0)
 		to = put_string(
 		    mempcpy(to, ",\"tag\":", 7), body + tag->at, tag->len);
 	if (to == NULL) {

@@ -419,19 +419,6 @@ scan_literal(struct scan *scan)
 	return 0;
 }
 
-/* The type of the values that begin with `c`; JSON_ABSENT if none do. */
-static enum json_member_type
-type_by_first(int c)
-{
-	return c == '{'                 ? JSON_OBJECT
-	       : c == '['               ? JSON_ARRAY
-	       : c == '"'               ? JSON_STRING
-	       : c == 't' || c == 'f'   ? JSON_BOOLEAN
-	       : c == 'n'               ? JSON_NULL
-	       : c == '-' || isdigit(c) ? JSON_NUMBER
-					: JSON_ABSENT;
-}
-
 /* Scan a key and its colon; in the top object, look for a wanted member. */
 static int
 scan_key(struct scan *scan)
@@ -453,7 +440,7 @@ scan_key(struct scan *scan)
 		if (strlen(member->name) != len ||
 		    memcmp(member->name, key, len) != 0)
 			continue;
-		if (member->type == JSON_ABSENT)
+		if (member->len == 0)
 			scan->open = member;
 		else
 			member->twice = true;
@@ -475,27 +462,25 @@ in_object(const struct scan *scan)
 static int
 scan_value(struct scan *scan)
 {
-	enum json_member_type type = type_by_first(peek(scan));
+	int c = peek(scan);
 
-	if (scan->depth == 1 && scan->open != NULL) {
-		scan->open->type = type;
+	if (scan->depth == 1 && scan->open != NULL)
 		scan->open->at = scan->at;
-	}
 	scan->opened = false;
-	if (type == JSON_STRING)
+	if (c == '"')
 		return scan_string(scan);
-	if (type == JSON_NUMBER)
+	if (c == '-' || isdigit(c))
 		return scan_number(scan);
-	if (type == JSON_BOOLEAN || type == JSON_NULL)
+	if (c == 't' || c == 'f' || c == 'n')
 		return scan_literal(scan);
-	if (type == JSON_ABSENT)
+	if (c != '{' && c != '[')
 		return fail_expected(scan, "expected a value");
 	if (scan->depth == JSON_DEPTH_MAX)
 		return fail(
 		    scan, JSON_FAULT_DEPTH, scan->at, "nested too deeply");
 	scan->at++;
 	scan->depth++;
-	scan->objects = scan->objects << 1 | (type == JSON_OBJECT);
+	scan->objects = scan->objects << 1 | (c == '{');
 	scan->opened = true;
 	return 0;
 }
@@ -537,7 +522,7 @@ scan_begin(struct scan *scan)
 	skip_space(scan);
 	if (peek(scan) == '{')
 		return 0;
-	if (type_by_first(peek(scan)) != JSON_ABSENT)
+	if (peek(scan) > 0 && strchr("[\"-0123456789tfn", peek(scan)) != NULL)
 		return fail(scan, JSON_FAULT_NOT_OBJECT, scan->at,
 		    "expected an opening brace");
 	return fail_expected(scan, "expected an opening brace");

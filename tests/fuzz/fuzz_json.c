@@ -24,17 +24,6 @@ scan(const char *text, size_t len, struct json_member *members,
 	return json_scan_object(text, len, members, error);
 }
 
-static enum json_member_type
-type_of(char first)
-{
-	return first == '{'                   ? JSON_OBJECT
-	       : first == '['                 ? JSON_ARRAY
-	       : first == '"'                 ? JSON_STRING
-	       : first == 'n'                 ? JSON_NULL
-	       : first == 't' || first == 'f' ? JSON_BOOLEAN
-					      : JSON_NUMBER;
-}
-
 static void
 check_member(const char *text, size_t len, const struct json_member *member,
     const struct model_member *model)
@@ -43,14 +32,14 @@ check_member(const char *text, size_t len, const struct json_member *member,
 	struct model_bytes canonical = { 0 };
 	int64_t value, expected;
 
-	REQUIRE((member->type == JSON_ABSENT) == (model->count == 0));
+	REQUIRE((member->len == 0) == (model->count == 0));
 	REQUIRE(member->twice == (model->count > 1));
 	if (model->count == 0)
 		return;
-	REQUIRE(member->type == type_of(model->first));
+	REQUIRE(*token == model->first);
 	REQUIRE(member->at == model->at && member->len == model->len);
 	REQUIRE(member->at < len && member->len <= len - member->at);
-	if (member->type == JSON_NUMBER) {
+	if (strchr("-0123456789", *token) != NULL) {
 		enum json_int is = json_int64(token, member->len, &value);
 		enum model_int should =
 		    model_int64(token, member->len, &expected);
@@ -59,7 +48,7 @@ check_member(const char *text, size_t len, const struct json_member *member,
 		REQUIRE((is == JSON_INT_RANGE) == (should == MODEL_INT_RANGE));
 		REQUIRE(is != JSON_INT_OK || value == expected);
 	}
-	if (member->type == JSON_STRING) {
+	if (*token == '"') {
 		char *means = malloc(member->len);
 		char *printed = malloc(6 * member->len);
 

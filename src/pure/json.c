@@ -292,18 +292,15 @@ struct scan {
 	struct json_error *error;
 };
 
+/* Without a reason, the text ends too early. */
 static int
 fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
 {
 	*scan->error = (struct json_error){ fault, at, reason };
+	if (reason == NULL)
+		*scan->error = (struct json_error){ JSON_FAULT_TRUNCATED,
+			scan->len, "the text ends before the object does" };
 	return -1;
-}
-
-static int
-fail_truncated(struct scan *scan)
-{
-	return fail(scan, JSON_FAULT_TRUNCATED, scan->len,
-	    "the text ends before the object does");
 }
 
 /* Fail at the cursor, outside a string: invalid UTF-8, or `reason`. */
@@ -314,12 +311,13 @@ fail_expected(struct scan *scan, const char *reason)
 	const char *rest = scan->text + scan->at;
 	struct wrong why;
 
-	if (left == 0)
-		return fail_truncated(scan);
-	if ((unsigned char)*rest < 0x80 || read_utf8(rest, left, &why) > 0)
-		return fail(scan, JSON_FAULT_SYNTAX, scan->at, reason);
-	return fail(scan, JSON_FAULT_UTF8, scan->at,
-	    why.reason != NULL ? why.reason : "incomplete UTF-8 sequence");
+	if (left > 0 && (unsigned char)*rest >= 0x80 &&
+	    read_utf8(rest, left, &why) == 0)
+		return fail(scan, JSON_FAULT_UTF8, scan->at,
+		    why.reason != NULL ? why.reason
+				       : "incomplete UTF-8 sequence");
+	return fail(
+	    scan, JSON_FAULT_SYNTAX, scan->at, left > 0 ? reason : NULL);
 }
 
 /* The byte at the cursor, or -1 at the end. */
@@ -367,11 +365,10 @@ scan_string(struct scan *scan)
 			? read_utf8(rest, left, &wrong)
 			: read_escape(rest, left, &code, &wrong);
 	} while (n > 0);
-	if (wrong.reason == NULL)
-		return fail_truncated(scan);
 	return fail(scan,
-	    (unsigned char)scan->text[scan->at] < 0x80 ? JSON_FAULT_SYNTAX
-						       : JSON_FAULT_UTF8,
+	    wrong.reason != NULL && (unsigned char)scan->text[scan->at] >= 0x80
+		? JSON_FAULT_UTF8
+		: JSON_FAULT_SYNTAX,
 	    scan->at + wrong.at, wrong.reason);
 }
 
@@ -452,12 +449,6 @@ scan_key(struct scan *scan)
 	return 0;
 }
 
-static bool
-in_object(const struct scan *scan)
-{
-	return (scan->objects & 1) != 0;
-}
-
 /* Scan a value, or only the opening bracket of an array or object. */
 static int
 scan_value(struct scan *scan)
@@ -498,7 +489,7 @@ scan_ends(struct scan *scan)
 			scan->open = NULL;
 		}
 		skip_space(scan);
-		if (!skip(scan, in_object(scan) ? '}' : ']'))
+		if (!skip(scan, scan->objects & 1 ? '}' : ']'))
 			break;
 		scan->depth--;
 		scan->objects >>= 1;
@@ -506,9 +497,10 @@ scan_ends(struct scan *scan)
 	if (scan->depth == 0 || scan->opened)
 		return 0;
 	if (!skip(scan, ','))
-		return fail_expected(scan,
-		    in_object(scan) ? "expected a comma or a closing brace"
-				    : "expected a comma or a closing bracket");
+		return fail_expected(
+		    scan, scan->objects & 1
+			      ? "expected a comma or a closing brace"
+			      : "expected a comma or a closing bracket");
 	skip_space(scan);
 	return 0;
 }
@@ -541,7 +533,7 @@ json_scan_object(const char *text, size_t len, struct json_member *members,
 	if (scan_begin(&scan) != 0)
 		return -1;
 	do {
-		if (in_object(&scan) && scan_key(&scan) != 0)
+		if (scan.objects & 1 && scan_key(&scan) != 0)
 			return -1;
 		if (scan_value(&scan) != 0 || scan_ends(&scan) != 0)
 			return -1;

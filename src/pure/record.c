@@ -141,11 +141,8 @@ read_plant(struct cursor *c, struct record *record)
 {
 	record->plant = c->at;
 	if (!SKIP(c, "{\"id\":") || !read_id(c, &record->id) ||
-	    !SKIP(c, ",\"name\":") || !read_string(c))
-		return false;
-	if (SKIP(c, ",\"tag\":") && !read_string(c))
-		return false;
-	if (!SKIP(c, "}"))
+	    !SKIP(c, ",\"name\":") || !read_string(c) ||
+	    (SKIP(c, ",\"tag\":") && !read_string(c)) || !SKIP(c, "}"))
 		return false;
 	record->plant_len = (size_t)(c->at - record->plant);
 	return true;
@@ -190,27 +187,25 @@ enum record_header
 record_header_decode(const char *buf, size_t len,
     char uuid[static RECORD_UUID_LEN], uint32_t *crc)
 {
+	const char *found = buf + sizeof(HEADER_BEGIN) - 1;
 	struct cursor c = { buf, buf + len };
 	char again[RECORD_HEADER_LEN];
-	uint32_t crc_again;
+	uint64_t version;
 
-	if (!SKIP(&c, HEADER_BEGIN)) {
-		uint64_t version;
+	if (len >= RECORD_HEADER_LEN && is_uuid(found)) {
+		uint32_t crc_again = record_header_encode(found, again);
 
-		/* Version 1 with other bytes after it is damage. */
-		if (SKIP(&c, HEADER_ANY) &&
-		    read_number(&c, INT64_MAX, &version) && version != 1)
-			return RECORD_HEADER_VERSION;
-		return RECORD_HEADER_BAD;
+		if (memcmp(again, buf, RECORD_HEADER_LEN) == 0) {
+			memcpy(uuid, found, RECORD_UUID_LEN);
+			*crc = crc_again;
+			return RECORD_HEADER_OK;
+		}
 	}
-	if (len < RECORD_HEADER_LEN || !is_uuid(c.at))
-		return RECORD_HEADER_BAD;
-	crc_again = record_header_encode(c.at, again);
-	if (memcmp(again, buf, RECORD_HEADER_LEN) != 0)
-		return RECORD_HEADER_BAD;
-	memcpy(uuid, c.at, RECORD_UUID_LEN);
-	*crc = crc_again;
-	return RECORD_HEADER_OK;
+	/* Version 1 with other bytes after it is damage. */
+	return SKIP(&c, HEADER_ANY) && read_number(&c, INT64_MAX, &version) &&
+		       version != 1
+		   ? RECORD_HEADER_VERSION
+		   : RECORD_HEADER_BAD;
 }
 
 size_t

@@ -5,7 +5,6 @@
  */
 #include "pure/timestamp.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define MS_PER_SECOND 1000
@@ -91,12 +90,6 @@ timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN])
 	print_digits(text + PARTS_LEN + 1, 3, in_day % 1000);
 }
 
-static bool
-is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* Read the digits of `part` at `text`, and check its bounds. */
 static int
 read_part(const char *text, int part, int64_t *out)
@@ -104,9 +97,11 @@ read_part(const char *text, int part, int64_t *out)
 	int64_t value = 0;
 
 	for (int i = 0; i < parts[part].digits; i++) {
-		if (!is_digit(text[i]))
+		unsigned digit = (unsigned)text[i] - '0';
+
+		if (digit > 9)
 			return -1;
-		value = value * 10 + (text[i] - '0');
+		value = value * 10 + digit;
 	}
 	*out = value;
 	return value < parts[part].low || value > parts[part].high ? -1 : 0;
@@ -147,7 +142,7 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	if (days >= days_from_date(next_month))
 		return -1;
 	if (text[at] == '.') {
-		for (at++; at < len && is_digit(text[at]); at++) {
+		for (at++; at < len && (unsigned)text[at] - '0' < 10; at++) {
 			fraction += (text[at] - '0') * scale;
 			scale /= 10;
 		}

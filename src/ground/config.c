@@ -84,11 +84,9 @@ static bool
 read_number(const char *text, unsigned long min, unsigned long max,
     unsigned long *number)
 {
-	if (text[strspn(text, "0123456789")] != '\0')
-		return false;
-	errno = 0;
 	*number = strtoul(text, NULL, 10);
-	return errno == 0 && *number >= min && *number <= max;
+	return text[strspn(text, "0123456789")] == '\0' && *number >= min &&
+	       *number <= max;
 }
 
 /*

@@ -1,7 +1,8 @@
 /*
  * file: complete reads and writes at an offset, small files, a rename that
  * replaces nothing, and root's switch to the owner of a directory.  The offset
- * of the descriptor is neither used nor changed.  Any thread.
+ * of the descriptor is neither used nor changed.  Each int that is no
+ * descriptor is 0, or -1 with errno.  Any thread.
  */
 #pragma once
 
@@ -14,72 +15,56 @@
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
- * Write all of `buf` at byte `offset`.  Return 0; -1 with errno, where a part
- * may be written.  Read `len` bytes at byte `offset`, or fewer at the end of
- * the file.  Return how many; -1 with errno.
+ * Write all of `buf` at byte `offset`; on failure a part may be written.  Read
+ * `len` bytes at byte `offset`, or fewer at the end of the file, and return how
+ * many; -1 with errno.
  *
  * file_close(fd):
  * Close the descriptor, unless it is negative.  errno stays.
- */
-int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
-ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
-void file_close(int fd);
-
-/*
+ *
  * file_copy(from, begin, end, to, watch):
- * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Return 0; -1
- * with errno, ECANCELED if the watch, which may be NULL, ended the copy.
+ * Copy the bytes [begin, end) of `from` to the beginning of `to`.  ECANCELED if
+ * the watch, which may be NULL, ended the copy.
  *
  * file_forget(dir, fd, from, size):
  * Drop the bytes [from, size), already written back, from the page cache, so
  * that the next read is from the disk.  `fd` is a file in `dir`.  Return 0 once
- * none is cached, or if the file system is in memory; -1 with errno: EBUSY if
- * another program holds a page for a second, or the file is another user's.
- */
-int file_copy(
-    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
-int file_forget(int dir, int fd, uint64_t from, uint64_t size);
-
-/*
+ * none is cached, or if the file system is in memory; EBUSY if another program
+ * holds a page for a second, or the file is another user's.
+ *
  * file_is_written(fd):
  * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
  * kernel reports each failure once to each open file.  Waits for nothing.
- *
+ */
+int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
+ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
+void file_close(int fd);
+int file_copy(
+    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
+int file_forget(int dir, int fd, uint64_t from, uint64_t size);
+bool file_is_written(int fd);
+
+/*
  * file_identify(dir, name, id):
  * Write an identity that differs from that of a copy of the file, in
  * FILE_ID_LEN characters and a NUL: the inode and, where the file system
- * records it, the time of birth.  Return 0; -1 with errno.
- */
-#define FILE_ID_LEN 41
-bool file_is_written(int fd);
-int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
-
-/*
+ * records it, the time of birth.
+ *
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, created if it is absent, and make
- * them and the name durable.  Read the first `len` bytes.  Return 0; -1 with
- * errno: ENODATA if the file is shorter, ELOOP if it is a symbolic link, EINVAL
- * or ENXIO if it is not a regular file.
- */
-int file_put(int dir, const char *name, const void *buf, size_t len);
-int file_get(int dir, const char *name, void *buf, size_t len);
-
-/*
+ * them and the name durable.  Read the first `len` bytes: ENODATA if the file
+ * is shorter, ELOOP if it is a symbolic link, EINVAL or ENXIO if it is not a
+ * regular file.
+ *
  * file_make_dir(path):
  * Open the directory; create it durably if it is absent.  Return the
  * descriptor; -1 with errno.
- */
-int file_make_dir(const char *path);
-
-/*
+ *
  * rename_new(dir, from, to):
- * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  Return 0; -1 with
- * errno: EEXIST if `to` exists, which is kept.  On a file system without
- * RENAME_NOREPLACE (NFS), a crash may leave the file with both names.
- */
-int rename_new(int dir, const char *from, const char *to);
-
-/*
+ * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  EEXIST if `to` exists,
+ * which is kept.  On a file system without RENAME_NOREPLACE (NFS), a crash may
+ * leave the file with both names.
+ *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created
  * there: the owner could not use files of root, and could lead root elsewhere
@@ -88,4 +73,10 @@ int rename_new(int dir, const char *from, const char *to);
  * A link of another user is refused.  Return FAULT_NONE, also if `path` cannot
  * be read; or a fault, logged.
  */
+#define FILE_ID_LEN 41
+int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
+int file_put(int dir, const char *name, const void *buf, size_t len);
+int file_get(int dir, const char *name, void *buf, size_t len);
+int file_make_dir(const char *path);
+int rename_new(int dir, const char *from, const char *to);
 enum fault file_become_owner(const char *path, uid_t owner);

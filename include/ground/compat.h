@@ -1,6 +1,4 @@
-/*
- * compat: functions of glibc that musl lacks, or has only in later versions.
- */
+/* compat: functions of glibc that musl lacks, or has only in later versions. */
 #pragma once
 
 #ifndef __GLIBC__

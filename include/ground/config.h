@@ -1,9 +1,7 @@
 /*
- * config: the settings, read once from the environment and checked.  config.c
- * has one table of their names, defaults and bounds.  The operator's command
- * first adds the settings in CONFIG_FILE to the environment.
- *
- * A variable that is set but empty counts as absent.
+ * config: the settings, read once from the environment and checked.  The
+ * operator's command first adds those in CONFIG_FILE to the environment.  A
+ * variable that is set but empty counts as absent.
  */
 #pragma once
 
@@ -42,13 +40,14 @@ struct config {
  * until the environment changes.  Return FAULT_NONE; or FAULT_SETUP, log the
  * variable, its value and what is allowed, and leave `config` unchanged.  From
  * the call on, the log has the form that the settings demand.
- */
-enum fault config_read(struct config *config);
-
-/*
+ *
  * config_is_given(), config_warn_unknown():
  * Return whether any setting is in the environment.  Log a warning for each
  * variable that begins with PLANT_STORE_ and is no setting.
+ *
+ * config_print_help(out):
+ * Print each setting with its default, its meaning and what is allowed.  The
+ * caller checks ferror(out).
  *
  * config_use_file(only, named):
  * Add the settings in CONFIG_FILE, if it exists, to those of the
@@ -66,13 +65,8 @@ enum fault config_read(struct config *config);
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"
+enum fault config_read(struct config *config);
 bool config_is_given(void);
 void config_warn_unknown(void);
-enum fault config_use_file(const char *only, bool named);
-
-/*
- * config_print_help(out):
- * Print each setting with its default, its meaning and what is allowed.  The
- * caller checks ferror(out).
- */
 void config_print_help(FILE *out);
+enum fault config_use_file(const char *only, bool named);

@@ -1,8 +1,6 @@
 /*
- * fault: the store's one error type, and remedies for operators.
- *
- * The function that meets an error logs it with its remedy; its callers only
- * act on the fault.
+ * fault: the store's one error type, and remedies for operators.  The function
+ * that meets an error logs it with its remedy; its callers only act on it.
  */
 #pragma once
 
@@ -28,15 +26,13 @@ enum fault {
  * Return the fault of an errno value; its remedy, static English that begins
  * with "; ", or "".
  *
- * fault_passes(fault):
- * Whether the same request may succeed later without an operator's help.
+ * fault_passes(fault), fault_status(fault):
+ * Return whether the same request may succeed later without an operator's help;
+ * the exit status (sysexits.h), in every program.
  *
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
  * errno is unchanged.
- *
- * fault_status(fault):
- * Return the exit status (sysexits.h) of the fault, in every program.
  */
 enum fault fault_of(int error);
 const char *fault_remedy(int error);

@@ -62,21 +62,15 @@ metrics_add(unsigned place, uint64_t n)
 /*
  * metrics_open(dir, make):
  * Count in the file of the directory `dir` from now on; with `make`, create it
- * if it is absent.  Call before any counting thread starts.  FAULT_NONE; or
- * FAULT_FULL, FAULT_ABSENT or another fault, not logged, with errno: then the
- * process counts where it did before.
+ * if it is absent.  Call before any counting thread starts.  FAULT_NONE; or a
+ * fault, not logged, with errno: the process counts where it did before.
  *
  * metrics_bound(histogram, i):
  * Return the upper bound of bucket `i`, inclusive; the last bucket has none.
  *
  * metrics_observe(histogram, value):
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
- */
-enum fault metrics_open(const char *dir, bool make);
-uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
-void metrics_observe(enum metrics_place histogram, uint64_t value);
-
-/*
+ *
  * metrics_note_backup(dir, ms), metrics_backup_ms(dir):
  * Write durably into the store's directory when its newest verified backup was
  * begun, in ms since 1970: return 0, or -1 with errno.  Read that time; 0 if
@@ -87,6 +81,9 @@ void metrics_observe(enum metrics_place histogram, uint64_t value);
  * Return the bytes available to this user on the file system of metrics_open's
  * directory; METRICS_UNKNOWN without a directory.
  */
+enum fault metrics_open(const char *dir, bool make);
+uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
+void metrics_observe(enum metrics_place histogram, uint64_t value);
 int metrics_note_backup(const char *dir, int64_t ms);
 int64_t metrics_backup_ms(const char *dir);
 uint64_t metrics_free_bytes(void);

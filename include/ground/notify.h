@@ -1,6 +1,4 @@
-/*
- * notify: messages to the supervisor, by systemd's protocol (sd_notify(3)).
- */
+/* notify: messages to the supervisor, by systemd's protocol (sd_notify(3)). */
 #pragma once
 
 /*

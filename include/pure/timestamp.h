@@ -1,6 +1,4 @@
-/*
- * timestamp: RFC 3339 date-times, in UTC.  Pure; any thread.
- */
+/* timestamp: RFC 3339 date-times, in UTC.  Pure; any thread. */
 #pragma once
 
 #include <stddef.h>
@@ -15,10 +13,7 @@
  * timestamp_print(ms, text):
  * Write the time `ms`, in milliseconds since 1970-01-01T00:00:00Z, as
  * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
- */
-void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
-
-/*
+ *
  * timestamp_read(text, len, ms):
  * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
  * to milliseconds), upper or lower case T and Z.  A leap second is read as the
@@ -27,5 +22,6 @@ void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
  * timestamp_is_canonical(text):
  * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.
  */
+void timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN]);
 int timestamp_read(const char *text, size_t len, int64_t *ms);
 int timestamp_is_canonical(const char text[static TIMESTAMP_LEN]);

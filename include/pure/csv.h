@@ -18,15 +18,17 @@ size_t csv_field_print(const char *field, size_t len, char *buf);
  * csv_next_place(place, c):
  * Follow a record byte by byte, to find its end: return the place after the
  * byte `c`.  A record begins at CSV_FIELD_BEGINS.  An LF outside CSV_IN_QUOTES
- * ends it, and must not be passed.  CSV_IN_WRONG is final: csv_record_split
- * reports the fault.
+ * ends it, and must not be passed.  The wrong places are final: they are faults
+ * of csv_record_split.
  */
 enum csv_place {
 	CSV_FIELD_BEGINS,
 	CSV_IN_BARE,
 	CSV_IN_QUOTES,
 	CSV_BEHIND_QUOTE,
-	CSV_IN_WRONG
+	CSV_WRONG_QUOTE,
+	CSV_WRONG_TEXT,
+	CSV_WRONG_CR
 };
 enum csv_place csv_next_place(enum csv_place place, char c);
 

@@ -52,23 +52,29 @@ unquote(struct csv_field *field)
 enum csv_place
 csv_next_place(enum csv_place place, char c)
 {
-	if (place == CSV_IN_WRONG)
-		return CSV_IN_WRONG;
+	if (place >= CSV_WRONG_QUOTE)
+		return place;
 	if (place == CSV_IN_QUOTES)
 		return c == '"' ? CSV_BEHIND_QUOTE : CSV_IN_QUOTES;
 	if (c == '"')
-		return place == CSV_IN_BARE ? CSV_IN_WRONG : CSV_IN_QUOTES;
+		return place == CSV_IN_BARE ? CSV_WRONG_QUOTE : CSV_IN_QUOTES;
 	if (c == ',')
 		return CSV_FIELD_BEGINS;
-	return place == CSV_BEHIND_QUOTE || c == '\r' ? CSV_IN_WRONG
-						      : CSV_IN_BARE;
+	return c == '\r'                   ? CSV_WRONG_CR
+	       : place == CSV_BEHIND_QUOTE ? CSV_WRONG_TEXT
+					   : CSV_IN_BARE;
 }
 
 const char *
 csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 {
+	static const char *const faults[] = {
+		[CSV_IN_QUOTES] = "a quote that is never closed",
+		[CSV_WRONG_QUOTE] = "a quote inside a field without quotes",
+		[CSV_WRONG_TEXT] = "text behind a closing quote",
+		[CSV_WRONG_CR] = "a CR without LF outside quotes",
+	};
 	enum csv_place place = CSV_FIELD_BEGINS;
-	const char *wrong = NULL;
 	size_t count = 0, start = 0;
 
 	for (size_t at = 0;; at++) {
@@ -85,21 +91,11 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 		}
 		if (ends)
 			break;
-		enum csv_place next = csv_next_place(place, buf[at]);
-		if (next == CSV_IN_WRONG && wrong == NULL)
-			wrong = buf[at] == '\r'
-				    ? "a CR without LF outside quotes"
-				: place == CSV_BEHIND_QUOTE
-				    ? "text behind a closing quote"
-				    : "a quote inside a field without quotes";
-		place = next;
+		place = csv_next_place(place, buf[at]);
 	}
-	if (place == CSV_IN_QUOTES)
-		wrong = "a quote that is never closed";
-	else if (wrong == NULL && count > *n)
-		wrong = "too many fields";
-	if (wrong != NULL)
-		return wrong;
+	if (faults[place] != NULL || count > *n)
+		return faults[place] != NULL ? faults[place]
+					     : "too many fields";
 	for (size_t i = 0; i < count; i++)
 		if (fields[i].quoted)
 			unquote(&fields[i]);

@@ -158,14 +158,11 @@ uint32_t
 record_header_encode(
     const char uuid[static RECORD_UUID_LEN], char buf[static RECORD_HEADER_LEN])
 {
-	char *p = PUT(buf, HEADER_BEGIN);
+	char *p = mempcpy(PUT(buf, HEADER_BEGIN), uuid, RECORD_UUID_LEN);
 
-	p = mempcpy(p, uuid, RECORD_UUID_LEN);
 	p = PUT(p, "\"");
 	uint32_t crc = crc32c(record_seed(uuid), buf, (size_t)(p - buf));
-	p = PUT(p, CRC_BEGIN);
-	p = put_crc(p, crc);
-	p = PUT(p, CRC_END);
+	p = PUT(put_crc(PUT(p, CRC_BEGIN), crc), CRC_END);
 	assert(p - buf == RECORD_HEADER_LEN);
 	return crc;
 }
@@ -211,27 +208,19 @@ record_header_decode(const char *buf, size_t len,
 size_t
 record_encode(struct record *record, uint32_t seed, char *buf)
 {
-	char *p = buf;
+	char *p = put_number(PUT(buf, "{\"seq\":"), record->seq);
 
-	p = PUT(p, "{\"seq\":");
-	p = put_number(p, record->seq);
-	p = PUT(p, ",\"safe\":");
-	p = put_number(p, record->safe);
-	p = PUT(p, ",\"prev\":\"");
-	p = put_crc(p, record->prev);
-	p = PUT(p, "\",\"at\":\"");
-	p = mempcpy(p, record->at, TIMESTAMP_LEN);
+	p = put_number(PUT(p, ",\"safe\":"), record->safe);
+	p = put_crc(PUT(p, ",\"prev\":\""), record->prev);
+	p = mempcpy(PUT(p, "\",\"at\":\""), record->at, TIMESTAMP_LEN);
 	p = PUT(p, "\"");
 	if (record->plant != NULL) {
-		p = PUT(p, ",\"by\":\"");
-		p = mempcpy(p, record->by, record->by_len);
-		p = PUT(p, "\",\"plant\":");
-		p = mempcpy(p, record->plant, record->plant_len);
+		p = mempcpy(PUT(p, ",\"by\":\""), record->by, record->by_len);
+		p = mempcpy(
+		    PUT(p, "\",\"plant\":"), record->plant, record->plant_len);
 	}
 	record->crc = crc32c(seed, buf, (size_t)(p - buf));
-	p = PUT(p, CRC_BEGIN);
-	p = put_crc(p, record->crc);
-	p = PUT(p, CRC_END);
+	p = PUT(put_crc(PUT(p, CRC_BEGIN), record->crc), CRC_END);
 	return (size_t)(p - buf);
 }
 

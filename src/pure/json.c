@@ -505,33 +505,25 @@ scan_ends(struct scan *scan)
 	return 0;
 }
 
-/* Skip to the opening brace of the text's object. */
-static int
-scan_begin(struct scan *scan)
-{
-	if (scan->len >= 3 && memcmp(scan->text, "\xef\xbb\xbf", 3) == 0)
-		return fail(scan, JSON_FAULT_SYNTAX, 0, "byte order mark");
-	skip_space(scan);
-	if (peek(scan) == '{')
-		return 0;
-	if (peek(scan) > 0 && strchr("[\"-0123456789tfn", peek(scan)) != NULL)
-		return fail(scan, JSON_FAULT_NOT_OBJECT, scan->at,
-		    "expected an opening brace");
-	return fail_expected(scan, "expected an opening brace");
-}
-
 int
 json_scan_object(const char *text, size_t len, struct json_member *members,
     struct json_error *error)
 {
+	static const char brace[] = "expected an opening brace";
 	struct scan scan = {
 		.text = text, .len = len, .members = members, .error = error
 	};
 
 	for (; members->name != NULL; members++)
 		*members = (struct json_member){ .name = members->name };
-	if (scan_begin(&scan) != 0)
-		return -1;
+	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+		return fail(&scan, JSON_FAULT_SYNTAX, 0, "byte order mark");
+	skip_space(&scan);
+	int c = peek(&scan);
+	if (c > 0 && strchr("[\"-0123456789tfn", c) != NULL)
+		return fail(&scan, JSON_FAULT_NOT_OBJECT, scan.at, brace);
+	if (c != '{')
+		return fail_expected(&scan, brace);
 	do {
 		if (scan.objects & 1 && scan_key(&scan) != 0)
 			return -1;

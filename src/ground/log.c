@@ -44,13 +44,11 @@ is_journal(void)
 static void
 occupy_standard_descriptors(void)
 {
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-		int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
-
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-		    open("/dev/null", flags) != fd)
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null",
+			fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
 			abort();
-	}
 }
 
 void

@@ -22,14 +22,16 @@
 
 #include "ground/config.h"
 #include "http/request.h"
-#include "http/response.h"
 #include "http/tokens.h"
 #include "plant/plant.h"
 #include "store/store.h"
 
+/* The head of an answer. */
+#define API_HEAD_MAX 2048
 #define API_METRICS_MAX ((size_t)16 << 10)
 #define API_ANSWER_MAX(config) \
-	(RESPONSE_HEAD_MAX + (config)->body_bytes_max + API_METRICS_MAX)
+	(API_HEAD_MAX + (config)->body_bytes_max + API_METRICS_MAX)
+#define API_MESSAGE_MAX 512
 
 struct api {
 	const struct config *config;
@@ -37,13 +39,21 @@ struct api {
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* The answer, unless it is an error. */
+/* The answer, unless it is an error.  Monitors get those from API_HEALTH on. */
 enum api_page { API_PLANT, API_PREFLIGHT, API_HEALTH, API_METRICS };
+
+struct api_error {
+	enum http_error error;
+	const char *reason; /* NULL, or static text */
+	size_t offset;      /* of the error in the body; only with `reason` */
+};
 
 /* A request on its way. */
 struct api_call {
-	struct response_error failure; /* .error is HTTP_OK until one */
-	struct response_head head;
+	struct api_error failure;    /* .error is HTTP_OK until one */
+	char id[REQUEST_ID_MAX + 1]; /* sent as X-Request-Id */
+	const char *origin;          /* see request_origin */
+	bool bodiless;               /* the method is HEAD */
 	enum api_page page;
 	enum request_length length;
 	size_t body_len; /* CONTENT_LENGTH, or 0 if it is absent or invalid */
@@ -81,9 +91,14 @@ int api_body(
 /*
  * api_plant_failure(fault, error):
  * Return the client's error for a result of plant_read other than PLANT_OK.
+ *
+ * api_message(error, buf):
+ * Write the message that the client receives, with a NUL.
  */
-struct response_error api_plant_failure(
+struct api_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
+void api_message(
+    const struct api_error *error, char buf[static API_MESSAGE_MAX]);
 
 /*
  * api_error_of(result):
@@ -108,8 +123,8 @@ void api_set_ready(enum store_result ready);
 
 /*
  * api_answer(api, call, buf):
- * Write the whole answer into `buf`, which has room for API_ANSWER_MAX bytes,
- * or after an error for RESPONSE_HEAD_MAX.  Return its length.  Log it and,
+ * Write the whole answer, a CGI response (RFC 3875, section 6), into `buf`,
+ * which has room for API_ANSWER_MAX bytes.  Return its length.  Log it and,
  * unless it is health or metrics, count it.
  *
  * api_log_refusals():

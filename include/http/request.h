@@ -57,9 +57,9 @@ enum request_length {
  * "pst_" of a token; otherwise a new id of hex digits and a '-', unique across
  * processes.  Only the first call makes a system call.
  *
- * request_origin(request, origins, len):
- * Return the request's Origin, of `*len` bytes, in `origins`, the list in the
- * settings; NULL if the list does not have it.
+ * request_origin(request, origins):
+ * Return the request's Origin in `origins`, the list in the settings, where it
+ * ends at one of CONFIG_SEPARATORS or a NUL; NULL if the list does not have it.
  *
  * request_path_is(request, base_path, name):
  * Whether the path is `base_path` followed by `name`, byte for byte.  The path
@@ -76,8 +76,7 @@ enum request_length {
  */
 void request_id(
     const struct request *request, char id[static REQUEST_ID_MAX + 1]);
-const char *request_origin(
-    const struct request *request, const char *origins, int *len);
+const char *request_origin(const struct request *request, const char *origins);
 bool request_path_is(
     const struct request *request, const char *base_path, const char *name);
 bool request_is_json(const struct request *request);

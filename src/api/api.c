@@ -1,9 +1,7 @@
 /* api: the steps of a request.  See api/api.h. */
 #include "api/api.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,9 +11,6 @@
 #include "http/credential.h"
 
 #define RESOURCE "/plants"
-
-/* Count of answers by error, since the last api_log_refusals. */
-static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
 /* From api_set_ready; -1 before its first call. */
 static _Atomic int store_state = -1;
@@ -36,7 +31,7 @@ api_tick(struct api *api)
 void
 api_fail(struct api_call *call, enum http_error error)
 {
-	call->failure = (struct response_error){ .error = error };
+	call->failure = (struct api_error){ .error = error };
 }
 
 static enum http_error
@@ -96,7 +91,7 @@ find_page(const struct api *api, const struct api_call *call,
 	if (is_for(request, api->config->metrics_path))
 		return API_METRICS;
 	/* A CORS preflight: may a page of that origin send a plant? */
-	return call->head.origin != NULL && request->preflight_method != NULL &&
+	return call->origin != NULL && request->preflight_method != NULL &&
 		       is_method(request, "OPTIONS") &&
 		       request_path_is(
 			   request, api->config->base_path, RESOURCE)
@@ -138,31 +133,23 @@ int
 api_head(struct api *api, struct api_call *call, char *const *variables)
 {
 	struct request request;
-	struct response_head *head = &call->head;
 	enum http_error error;
 
 	memset(call, 0, sizeof(*call));
 	if (api->config->log_level == LOG_AT_DEBUG)
 		call->began_us = clock_us(CLOCK_MONOTONIC);
 	bool ambiguous = request_read(&request, variables) != 0;
-	request_id(&request, head->id);
-	head->origin =
-	    request_origin(&request, api->config->origins, &head->origin_len);
-	head->by_origin =
-	    api->config->origins != NULL && api->config->origins[0] != '\0';
-	head->bodiless = is_method(&request, "HEAD");
+	request_id(&request, call->id);
+	call->origin = request_origin(&request, api->config->origins);
+	call->bodiless = is_method(&request, "HEAD");
 	call->length = request_length(&request, &call->body_len);
 	call->chunked = request_is_chunked(&request);
 	if (!ambiguous)
 		call->page = find_page(api, call, &request);
-	head->no_store = call->page == API_HEALTH || call->page == API_METRICS;
-	if (call->page == API_METRICS)
-		head->type = "text/plain; version=0.0.4; charset=utf-8";
-	/* A monitor reads the status, so a health error is never made 400. */
-	head->contract =
-	    api->config->contract_status && call->page != API_HEALTH;
 	if (call->page == API_HEALTH)
 		api_fail(call, check_health(api));
+	if (call->page == API_METRICS && store_state >= 0)
+		metrics_healthy = check_health(api) == HTTP_OK;
 	if (call->page != API_PLANT)
 		return -1;
 	if (api->tokens == NULL)
@@ -193,7 +180,7 @@ check_body(const struct api *api, const struct api_call *call, size_t len)
 	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
 }
 
-struct response_error
+struct api_error
 api_plant_failure(enum plant_fault fault, const struct json_error *error)
 {
 	static const enum http_error faults[] = {
@@ -217,8 +204,8 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 	};
 
 	if (fault != PLANT_NOT_JSON)
-		return (struct response_error){ .error = faults[fault] };
-	return (struct response_error){ .error = json_faults[error->fault],
+		return (struct api_error){ .error = faults[fault] };
+	return (struct api_error){ .error = json_faults[error->fault],
 		.reason = error->reason,
 		.offset = error->offset };
 }
@@ -244,93 +231,4 @@ void
 api_stored(struct api_call *call, enum store_result result)
 {
 	api_fail(call, api_error_of(result));
-}
-
-static void
-log_answer(const struct api_call *call, const char *answer, size_t len)
-{
-	const char *end = memmem(answer, len, "\r\n\r\n", 4);
-	char members[256];
-
-	snprintf(members, sizeof(members),
-	    ",\"request\":\"%s\",\"status\":%.3s,\"error\":%d,"
-	    "\"token\":\"%s\",\"bytes\":%td,\"us\":%" PRId64,
-	    call->head.id, answer + strlen("Status: "),
-	    errors_number(call->failure.error), call->by,
-	    answer + len - (end + 4),
-	    clock_us(CLOCK_MONOTONIC) - call->began_us);
-	log_members(LOG_AT_DEBUG, "answered", members);
-}
-
-static size_t
-print_body(const struct api *api, const struct api_call *call, char *body)
-{
-	if (call->page == API_METRICS) {
-		if (store_state >= 0)
-			metrics_healthy = check_health(api) == HTTP_OK;
-		return api_metrics(api, body);
-	}
-	if (call->page == API_HEALTH)
-		return (size_t)sprintf(body, "{\"status\":\"ok\"}");
-	return plant_answer(&call->plant, body);
-}
-
-static void
-count_answer(const struct api_call *call)
-{
-	enum http_error error = call->failure.error;
-
-	if (error != HTTP_OK)
-		atomic_fetch_add(&refusals[error], 1);
-	metrics_add(METRICS_ANSWERS + (call->page == API_PREFLIGHT
-					      ? (unsigned)HTTP_ERROR_COUNT
-					      : error),
-	    1);
-}
-
-size_t
-api_answer(const struct api *api, const struct api_call *call, char *buf)
-{
-	size_t len;
-
-	if (call->page == API_PLANT || call->page == API_PREFLIGHT)
-		count_answer(call);
-	if (call->failure.error != HTTP_OK)
-		len = response_error(&call->head, &call->failure, buf);
-	else if (call->page == API_PREFLIGHT)
-		len = response_preflight(&call->head, buf);
-	else {
-		char *body = buf + RESPONSE_HEAD_MAX;
-		size_t body_len = print_body(api, call, body);
-
-		len = response_ok_head(&call->head, body_len, buf);
-		if (!call->head.bodiless)
-			memmove(buf + len, body, body_len);
-		len += call->head.bodiless ? 0 : body_len;
-	}
-	if (api->config->log_level == LOG_AT_DEBUG)
-		log_answer(call, buf, len);
-	return len;
-}
-
-void
-api_log_refusals(void)
-{
-	static const char name[] = ",\"errors\":{";
-	char members[sizeof(name) + sizeof("}") +
-		     HTTP_ERROR_COUNT * sizeof(",\"1001\":4294967295")];
-	int len = 0;
-
-	for (int i = HTTP_OK + 1; i < HTTP_ERROR_COUNT; i++) {
-		unsigned n = atomic_exchange(&refusals[i], 0);
-
-		if (n > 0)
-			len += sprintf(members + len, "%s\"%d\":%u",
-			    len == 0 ? name : ",",
-			    errors_number((enum http_error)i), n);
-	}
-	if (len == 0)
-		return;
-	strcpy(members + len, "}");
-	log_members(LOG_AT_INFO, "refused requests by error number", members);
 }

@@ -26,7 +26,6 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "http/errors.h"
-#include "http/response.h"
 #include "http/tokens.h"
 #include "pure/csv.h"
 #include "pure/json.h"
@@ -178,14 +177,14 @@ add_to_batch(const struct plant *plant)
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.line, __VA_ARGS__))
 
-static const struct response_error too_large = { .error = HTTP_BODY_TOO_LARGE };
+static const struct api_error too_large = { .error = HTTP_BODY_TOO_LARGE };
 
 static void
-refuse_error(struct response_error error)
+refuse_error(struct api_error error)
 {
-	char message[RESPONSE_MESSAGE_MAX];
+	char message[API_MESSAGE_MAX];
 
-	response_message(&error, message, sizeof(message));
+	api_message(&error, message);
 	refuse("error %d: %s%s", errors_number(error.error), message,
 	    error.error == HTTP_BODY_TOO_LARGE
 		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
@@ -212,7 +211,7 @@ find_mistake(const char *text, size_t len)
 static void
 read_plant(const char *text, size_t len)
 {
-	struct response_error failure;
+	struct api_error failure;
 	struct json_error error;
 	struct plant plant;
 	enum plant_fault fault;

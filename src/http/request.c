@@ -104,7 +104,7 @@ request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 }
 
 const char *
-request_origin(const struct request *request, const char *origins, int *len)
+request_origin(const struct request *request, const char *origins)
 {
 	const char *origin = request->origin == NULL ? "" : request->origin;
 
@@ -112,7 +112,6 @@ request_origin(const struct request *request, const char *origins, int *len)
 		origins += strspn(origins, CONFIG_SEPARATORS);
 		size_t n = strcspn(origins, CONFIG_SEPARATORS);
 
-		*len = (int)n;
 		if (n > 0 && strncmp(origin, origins, n) == 0 &&
 		    origin[n] == '\0')
 			return origins;

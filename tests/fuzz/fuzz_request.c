@@ -472,7 +472,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		api_stored(&call, stored[said].result);
 		model.number = stored[said].number;
 	}
-	static char answer[RESPONSE_HEAD_MAX + BODY_MAX];
+	static char answer[API_HEAD_MAX + BODY_MAX + API_METRICS_MAX];
 	len = api_answer(&api, &call, answer);
 	int number = check_answer(answer, len, &model, config.contract_status);
 	check_number(&model, number, body, body_len);

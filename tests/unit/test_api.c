@@ -137,7 +137,7 @@ begin_fern(struct api *api, struct api_call *call)
 static const char *
 answer(const struct api *api, struct api_call *call)
 {
-	static char text[RESPONSE_HEAD_MAX + BODY_BYTES_MAX + 1];
+	static char text[API_HEAD_MAX + BODY_BYTES_MAX + API_METRICS_MAX];
 	size_t len = api_answer(api, call, text);
 
 	assert_in_range(len, 1, sizeof text - 1);
@@ -630,7 +630,7 @@ API_TEST(health_and_metrics_need_no_credential_and_only_where_they_are_wanted)
 		{ "Status: 400 ", NULL, { GET, GET, "SCRIPT_NAME=/health" } },
 		{ "Status: 401 ", NULL, { GET, "SCRIPT_NAME=" } },
 	};
-	char buf[RESPONSE_HEAD_MAX + API_METRICS_MAX + 1];
+	char buf[API_HEAD_MAX + API_METRICS_MAX + 1];
 	struct api_call call;
 
 	for (size_t i = 0; i < 2 * COUNT(rows); i++) {

@@ -1,12 +1,12 @@
 /*
- * response: whole answers, byte for byte.
+ * answer: whole answers, byte for byte.
  */
 #include "unit.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
 
-#include "http/response.h"
+#include "api/api.h"
 
 #define CHALLENGE "WWW-Authenticate: Bearer realm=\"plant-store\""
 
@@ -16,38 +16,48 @@
 	"Access-Control-Allow-Origin: https://a.example\r\n" \
 	"Access-Control-Expose-Headers: retry-after, x-request-id\r\n"
 
-static const char origins[] = "https://a.example http://b";
-static const struct response_head plain = { .id = "the-id" };
-static const struct response_head allowed = {
-	.id = "the-id", .origin = origins, .origin_len = 17, .by_origin = true
-};
+#define BODY_BYTES_MAX 100000
+static const struct config plain = { .body_bytes_max = BODY_BYTES_MAX };
+static const struct config contract = { .body_bytes_max = BODY_BYTES_MAX,
+	.contract_status = true };
+static const struct config allowing = { .body_bytes_max = BODY_BYTES_MAX,
+	.origins = "https://a.example http://b" };
+
+/* The answer to `call`, as a string. */
+static char *
+print(const struct config *config, const struct api_call *call)
+{
+	const struct api api = { .config = config };
+	char *buf = memory(API_ANSWER_MAX(config) + 1);
+	size_t len = api_answer(&api, call, buf);
+
+	assert_in_range(len, 1, API_ANSWER_MAX(config));
+	buf[len] = '\0';
+	return buf;
+}
 
 /* The answer to `error`, as a string. */
 static char *
-answer(const struct response_error *error, bool contract, bool head)
+answer(const struct api_error *error, const struct config *config, bool head)
 {
-	const struct response_head common = {
-		.id = "the-id", .contract = contract, .bodiless = head
+	const struct api_call call = {
+		.id = "the-id", .failure = *error, .bodiless = head
 	};
-	char buf[RESPONSE_HEAD_MAX];
-	size_t len = response_error(&common, error, buf);
 
-	assert_in_range(len, 1, RESPONSE_HEAD_MAX);
-	return memcpy(memory(len + 1), buf, len);
+	return print(config, &call);
 }
 
-TEST(head_of_a_200_has_type_and_length_and_fits_with_any)
+TEST(head_of_a_200_has_type_and_length)
 {
-	char buf[RESPONSE_HEAD_MAX];
-	size_t len = response_ok_head(&plain, 65536, buf);
+	static char text[65536 + 7] = "{\"id\":1,";
+	const struct api_call call = { .id = "the-id",
+		.plant = { 1, text, sizeof text } };
 
-	assert_bytes(buf, len,
+	/* The body is "{" and zeros. */
+	assert_string_equal(print(&plain, &call),
 	    "Status: 200 OK\r\n" ID "Content-Type: application/json\r\n"
 	    "Content-Length: 65536\r\n"
-	    "\r\n");
-	len = response_ok_head(&plain, SIZE_MAX, buf);
-	assert_in_range(len, 1, RESPONSE_HEAD_MAX);
-	assert_memory_equal(buf + len - 4, "\r\n\r\n", 4);
+	    "\r\n{");
 }
 
 TEST(every_error_has_its_status_line_and_headers)
@@ -83,11 +93,12 @@ TEST(every_error_has_its_status_line_and_headers)
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		/* In contract mode the status line alone is another. */
-		for (int contract = 0; contract < 2; contract++) {
-			struct response_error error = { rows[i].error, NULL,
-				0 };
-			char expected[RESPONSE_HEAD_MAX];
-			char *text = answer(&error, contract, false);
+		for (int by = 0; by < 2; by++) {
+			const struct config *config =
+			    by == 0 ? &plain : &contract;
+			struct api_error error = { rows[i].error, NULL, 0 };
+			char expected[API_HEAD_MAX];
+			char *text = answer(&error, config, false);
 			char *body = strstr(text, "\r\n\r\n");
 
 			assert_non_null(body);
@@ -99,14 +110,14 @@ TEST(every_error_has_its_status_line_and_headers)
 			    "Content-Length: %zu\r\n"
 			    "%s"
 			    "\r\n",
-			    contract ? "400 Bad Request" : rows[i].status,
+			    by == 1 ? "400 Bad Request" : rows[i].status,
 			    strlen(body), rows[i].header);
 			*body = '\0';
 			/* cut to the head by the NUL */
 			assert_string_equal(text, expected);
 			/* A HEAD request gets the same without the body. */
 			assert_string_equal(
-			    answer(&error, contract, true), expected);
+			    answer(&error, config, true), expected);
 		}
 	}
 }
@@ -114,8 +125,8 @@ TEST(every_error_has_its_status_line_and_headers)
 TEST(every_body_is_json_with_the_tables_number_and_message)
 {
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
-		struct response_error error = { (enum http_error)e, NULL, 0 };
-		const char *text = answer(&error, false, false);
+		struct api_error error = { (enum http_error)e, NULL, 0 };
+		const char *text = answer(&error, &plain, false);
 		struct json_object *object =
 		    json_tokener_parse(strstr(text, "\r\n\r\n") + 4);
 
@@ -134,29 +145,28 @@ TEST(every_body_is_json_with_the_tables_number_and_message)
 
 TEST(reason_and_offset_follow_the_message)
 {
-	const struct response_error error = { HTTP_JSON_SYNTAX,
-		"a comma is missing", 17 };
+	const struct api_error error = { HTTP_JSON_SYNTAX, "a comma is missing",
+		17 };
 
 	assert_string_equal(
-	    strstr(answer(&error, false, false), "\r\n\r\n") + 4,
+	    strstr(answer(&error, &plain, false), "\r\n\r\n") + 4,
 	    "{\"error\":4001,\"message\":\"The body is not valid JSON: "
 	    "byte 17: a comma is missing.\"}");
 }
 
 TEST(allowed_origin_is_in_every_answer_and_changes_nothing_else)
 {
-	const struct response_error error = { HTTP_ID_MISSING, NULL, 0 };
-	char with[RESPONSE_HEAD_MAX + 1], without[RESPONSE_HEAD_MAX + 1];
-	size_t len, cut;
+	static char text[] = "{\"id\":1,\"name\":\"\"}";
 
 	for (int i = 0; i < 2; i++) {
-		len = i == 0 ? response_ok_head(&allowed, 7, with)
-			     : response_error(&allowed, &error, with);
-		with[len] = '\0';
-		len = i == 0 ? response_ok_head(&plain, 7, without)
-			     : response_error(&plain, &error, without);
-		without[len] = '\0';
-		cut = (size_t)(strstr(with, ID) - with) + strlen(ID);
+		struct api_call call = { .id = "the-id",
+			.failure.error = i == 0 ? HTTP_OK : HTTP_ID_MISSING,
+			.plant = { 1, text, strlen(text) } };
+
+		char *without = print(&plain, &call);
+		call.origin = allowing.origins;
+		char *with = print(&allowing, &call);
+		size_t cut = (size_t)(strstr(with, ID) - with) + strlen(ID);
 		assert_memory_equal(with + cut, CORS, strlen(CORS));
 		memmove(with + cut, with + cut + strlen(CORS),
 		    strlen(with + cut + strlen(CORS)) + 1);
@@ -166,10 +176,11 @@ TEST(allowed_origin_is_in_every_answer_and_changes_nothing_else)
 
 TEST(preflight_is_answered_byte_for_byte)
 {
-	char buf[RESPONSE_HEAD_MAX];
-	size_t len = response_preflight(&allowed, buf);
+	const struct api_call call = { .id = "the-id",
+		.page = API_PREFLIGHT,
+		.origin = allowing.origins };
 
-	assert_bytes(buf, len,
+	assert_string_equal(print(&allowing, &call),
 	    "Status: 204 No Content\r\n" ID CORS
 	    "Access-Control-Allow-Methods: POST\r\n"
 	    "Access-Control-Allow-Headers: "
@@ -181,18 +192,17 @@ TEST(preflight_is_answered_byte_for_byte)
 TEST(longest_head_fits)
 {
 	static char longest[400];
-	struct response_head head = { .origin = longest, .origin_len = 278 };
-	char buf[RESPONSE_HEAD_MAX];
+	struct config config = allowing;
+	struct api_call call = { .origin = longest };
 
-	memset(longest, 'o', sizeof longest - 1);
-	memset(head.id, 'i', REQUEST_ID_MAX);
+	memset(longest, 'o', 278);
+	memset(call.id, 'i', REQUEST_ID_MAX);
+	config.origins = longest;
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
-		struct response_error error = { (enum http_error)e, longest,
-			SIZE_MAX };
-
 		/* A reason for each, and a longer one than there is. */
-		longest[278] = '\0';
+		call.failure =
+		    (struct api_error){ (enum http_error)e, longest, SIZE_MAX };
 		assert_in_range(
-		    response_error(&head, &error, buf), 600, RESPONSE_HEAD_MAX);
+		    strlen(print(&config, &call)), 600, API_HEAD_MAX);
 	}
 }

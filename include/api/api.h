@@ -56,8 +56,7 @@ struct api_call {
 	bool bodiless;               /* the method is HEAD */
 	enum api_page page;
 	enum request_length length;
-	size_t body_len; /* CONTENT_LENGTH, or 0 if it is absent or invalid */
-	bool chunked;    /* chunked encoding, without a length */
+	size_t body_len; /* CONTENT_LENGTH, if it is REQUEST_LENGTH_OK; or 0 */
 	bool whole;      /* set before api_body: the body was read to its end,
 			    not to an error of the connection */
 	char by[TOKENS_NAME_MAX + 1];

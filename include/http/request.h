@@ -44,8 +44,9 @@ int request_read(struct request *request, char *const *variables);
 
 enum request_length {
 	REQUEST_LENGTH_OK,
-	REQUEST_LENGTH_ABSENT, /* unset or empty */
-	REQUEST_LENGTH_BAD     /* not digits only */
+	REQUEST_LENGTH_ABSENT,  /* unset or empty */
+	REQUEST_LENGTH_CHUNKED, /* likewise, and the body is chunked */
+	REQUEST_LENGTH_BAD      /* not digits only */
 };
 
 /* An id has the form of a token's name. */
@@ -65,11 +66,9 @@ enum request_length {
  * Whether the path is `base_path` followed by `name`, byte for byte.  The path
  * is SCRIPT_NAME plus PATH_INFO: where it is split depends on the web server.
  *
- * request_is_json(request), request_is_identity(request),
- * request_is_chunked(request):
+ * request_is_json(request), request_is_identity(request):
  * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
- * the Content-Encoding is absent or "identity"; the body is chunked
- * (HTTP_TRANSFER_ENCODING) and has no CONTENT_LENGTH.
+ * the Content-Encoding is absent or "identity".
  *
  * request_length(request, length):
  * Read CONTENT_LENGTH.  A number too large for size_t gives SIZE_MAX.
@@ -81,6 +80,5 @@ bool request_path_is(
     const struct request *request, const char *base_path, const char *name);
 bool request_is_json(const struct request *request);
 bool request_is_identity(const struct request *request);
-bool request_is_chunked(const struct request *request);
 enum request_length request_length(
     const struct request *request, size_t *length);

@@ -143,7 +143,6 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	call->origin = request_origin(&request, api->config->origins);
 	call->bodiless = is_method(&request, "HEAD");
 	call->length = request_length(&request, &call->body_len);
-	call->chunked = request_is_chunked(&request);
 	if (!ambiguous)
 		call->page = find_page(api, call, &request);
 	if (call->page == API_HEALTH)

@@ -56,7 +56,8 @@ read_up_to(char *buf, size_t len, bool *whole)
 static void
 drain(const struct api_call *call)
 {
-	bool all = call->chunked || call->body_len > DRAIN_BYTES_MAX;
+	bool all = call->length == REQUEST_LENGTH_CHUNKED ||
+		   call->body_len > DRAIN_BYTES_MAX;
 	size_t left = all ? DRAIN_BYTES_MAX : call->body_len, n = 1;
 	char discarded[4096];
 	bool whole;
@@ -170,13 +171,14 @@ cgi_serve(const struct config *config)
 		 * The web server need not close stdin (RFC 3875, 4.2): so only
 		 * a chunked body, which has no length, is read to end of file.
 		 */
+		bool chunked = call.length == REQUEST_LENGTH_CHUNKED;
 		size_t len = read_up_to(buf,
-		    call.chunked ? config->body_bytes_max + 1 : call.body_len,
+		    chunked ? config->body_bytes_max + 1 : call.body_len,
 		    &call.whole);
 
 		if (api_body(&api, &call, buf, len) == 0)
 			status = use_store(config, &call, &store);
-		else if (call.chunked)
+		else if (chunked)
 			drain(&call);
 	}
 	if (store == NULL && config->dir != NULL && config->database == NULL)

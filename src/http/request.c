@@ -164,22 +164,15 @@ enum request_length
 request_length(const struct request *request, size_t *length)
 {
 	const char *text = request->content_length;
+	const char *coding = request->transfer_encoding;
 
 	if (text == NULL || *text == '\0')
-		return REQUEST_LENGTH_ABSENT;
+		return coding != NULL && strcasecmp(coding, "chunked") == 0
+			   ? REQUEST_LENGTH_CHUNKED
+			   : REQUEST_LENGTH_ABSENT;
 	/* strtoul alone would accept signs and spaces. */
 	if (text[strspn(text, "0123456789")] != '\0')
 		return REQUEST_LENGTH_BAD;
 	*length = strtoul(text, NULL, 10);
 	return REQUEST_LENGTH_OK;
-}
-
-bool
-request_is_chunked(const struct request *request)
-{
-	size_t length;
-
-	return request->transfer_encoding != NULL &&
-	       strcasecmp(request->transfer_encoding, "chunked") == 0 &&
-	       request_length(request, &length) == REQUEST_LENGTH_ABSENT;
 }

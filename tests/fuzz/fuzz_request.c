@@ -457,7 +457,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		REQUIRE(strcmp(call.by, "new") == 0);
 		REQUIRE((call.length == REQUEST_LENGTH_OK) ==
 			!is_empty(model.length));
-		REQUIRE(call.chunked ==
+		REQUIRE((call.length == REQUEST_LENGTH_CHUNKED) ==
 			(is_empty(model.length) && model.transfer != NULL &&
 			    strcasecmp(model.transfer, "chunked") == 0));
 		model_body(&model, body, body_len, whole);

@@ -269,23 +269,24 @@ TEST(chunked_counts_only_without_a_length)
 {
 	static const struct {
 		const char *encoding, *length;
-		bool expected;
+		enum request_length result;
 	} rows[] = {
-		{ "chunked", NULL, true },
-		{ "Chunked", "", true },
-		{ "chunked", "5", false },
-		{ "chunked", "x", false },
-		{ NULL, NULL, false },
-		{ "", NULL, false },
-		{ "gzip, chunked", NULL, false },
+		{ "chunked", NULL, REQUEST_LENGTH_CHUNKED },
+		{ "Chunked", "", REQUEST_LENGTH_CHUNKED },
+		{ "chunked", "5", REQUEST_LENGTH_OK },
+		{ "chunked", "x", REQUEST_LENGTH_BAD },
+		{ NULL, NULL, REQUEST_LENGTH_ABSENT },
+		{ "", NULL, REQUEST_LENGTH_ABSENT },
+		{ "gzip, chunked", NULL, REQUEST_LENGTH_ABSENT },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct request request = { .transfer_encoding =
 					       rows[i].encoding,
 			.content_length = rows[i].length };
+		size_t length;
 
-		if (request_is_chunked(&request) != rows[i].expected)
+		if (request_length(&request, &length) != rows[i].result)
 			fail_msg("row %zu", i);
 	}
 }

@@ -31,16 +31,19 @@ struct request {
 	const char *id, *origin, *preflight_method;
 	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
 	const char *check;
+	/*
+	 * More than REQUEST_VARIABLES_MAX, or one of the first eight occurs
+	 * twice: the first one is kept.
+	 */
+	bool ambiguous;
 };
 
 /*
  * request_read(request, variables):
  * Find the variables of struct request among the NULL-terminated "NAME=value"
- * strings.  Return 0; -1 if there are more than REQUEST_VARIABLES_MAX, or if a
- * variable of the first eight members occurs twice: the first one is kept.  Any
- * thread.
+ * strings.  Any thread.
  */
-int request_read(struct request *request, char *const *variables);
+void request_read(struct request *request, char *const *variables);
 
 enum request_length {
 	REQUEST_LENGTH_OK,

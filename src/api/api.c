@@ -34,30 +34,30 @@ api_fail(struct api_call *call, enum http_error error)
 	call->failure = (struct api_error){ .error = error };
 }
 
-static enum http_error
-check_credential(
-    struct api *api, struct api_call *call, const struct request *request)
-{
-	struct credential credential;
-	enum http_error error =
-	    credential_read(request->authorization, &credential);
-
-	return error != HTTP_OK ? error
-				: tokens_find(api->tokens, &credential,
-				      api->now_ms, call->by);
-}
-
 static bool
 is_method(const struct request *request, const char *method)
 {
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* Check the route, then the framing in the head. */
+/* Check the credential, then the route, then the framing in the head. */
 static enum http_error
-check_head(const struct api *api, const struct api_call *call,
-    const struct request *request)
+check_head(
+    struct api *api, struct api_call *call, const struct request *request)
 {
+	struct credential credential;
+	enum http_error error;
+
+	if (api->tokens == NULL)
+		return HTTP_NOT_READY;
+	if (request->ambiguous)
+		return HTTP_REQUEST_AMBIGUOUS;
+	error = credential_read(request->authorization, &credential);
+	if (error == HTTP_OK)
+		error = tokens_find(
+		    api->tokens, &credential, api->now_ms, call->by);
+	if (error != HTTP_OK)
+		return error;
 	if (!request_path_is(request, api->config->base_path, RESOURCE))
 		return HTTP_PATH_UNKNOWN;
 	if (!is_method(request, "POST"))
@@ -86,6 +86,8 @@ static enum api_page
 find_page(const struct api *api, const struct api_call *call,
     const struct request *request)
 {
+	if (request->ambiguous)
+		return API_PLANT;
 	if (request->check != NULL || is_for(request, api->config->health_path))
 		return API_HEALTH;
 	if (is_for(request, api->config->metrics_path))
@@ -133,34 +135,24 @@ int
 api_head(struct api *api, struct api_call *call, char *const *variables)
 {
 	struct request request;
-	enum http_error error;
 
 	memset(call, 0, sizeof(*call));
 	if (api->config->log_level == LOG_AT_DEBUG)
 		call->began_us = clock_us(CLOCK_MONOTONIC);
-	bool ambiguous = request_read(&request, variables) != 0;
+	request_read(&request, variables);
 	request_id(&request, call->id);
 	call->origin = request_origin(&request, api->config->origins);
 	call->bodiless = is_method(&request, "HEAD");
 	call->length = request_length(&request, &call->body_len);
-	if (!ambiguous)
-		call->page = find_page(api, call, &request);
+	call->page = find_page(api, call, &request);
 	if (call->page == API_HEALTH)
 		api_fail(call, check_health(api));
 	if (call->page == API_METRICS && store_state >= 0)
 		metrics_healthy = check_health(api) == HTTP_OK;
 	if (call->page != API_PLANT)
 		return -1;
-	if (api->tokens == NULL)
-		error = HTTP_NOT_READY;
-	else if (ambiguous)
-		error = HTTP_REQUEST_AMBIGUOUS;
-	else
-		error = check_credential(api, call, &request);
-	if (error == HTTP_OK)
-		error = check_head(api, call, &request);
-	api_fail(call, error);
-	return error == HTTP_OK ? 0 : -1;
+	api_fail(call, check_head(api, call, &request));
+	return call->failure.error == HTTP_OK ? 0 : -1;
 }
 
 static enum http_error

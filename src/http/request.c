@@ -23,7 +23,7 @@
 static char id_prefix[18];
 static _Atomic uint64_t id_count;
 
-int
+void
 request_read(struct request *request, char *const *variables)
 {
 	static const struct {
@@ -45,7 +45,6 @@ request_read(struct request *request, char *const *variables)
 		WANTED("HTTP_ACCESS_CONTROL_REQUEST_METHOD", preflight_method),
 		WANTED(REQUEST_CHECK, check),
 	};
-	bool ambiguous = false;
 	size_t i;
 
 	memset(request, 0, sizeof(*request));
@@ -64,12 +63,13 @@ request_read(struct request *request, char *const *variables)
 			if (*value == NULL)
 				*value = equals + 1;
 			else if (k < ONCE)
-				ambiguous = true;
+				request->ambiguous = true;
 			else
 				*value = "";
 		}
 	}
-	return ambiguous || variables[i] != NULL ? -1 : 0;
+	if (variables[i] != NULL)
+		request->ambiguous = true;
 }
 
 static void

@@ -89,7 +89,7 @@ int api_body(
 
 /*
  * api_plant_failure(fault, error):
- * Return the client's error for a result of plant_read other than PLANT_OK.
+ * Return the client's error for a result of plant_read.
  *
  * api_message(error, buf):
  * Write the message that the client receives, with a NUL.

@@ -175,6 +175,7 @@ struct api_error
 api_plant_failure(enum plant_fault fault, const struct json_error *error)
 {
 	static const enum http_error faults[] = {
+		[PLANT_OK] = HTTP_OK,
 		[PLANT_ID_MISSING] = HTTP_ID_MISSING,
 		[PLANT_ID_TWICE] = HTTP_ID_TWICE,
 		[PLANT_ID_NOT_INTEGER] = HTTP_ID_NOT_INTEGER,
@@ -204,18 +205,13 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 int
 api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 {
-	struct json_error json_error;
-	enum plant_fault fault;
-	enum http_error error = check_body(api, call, len);
+	struct json_error error;
 
-	api_fail(call, error);
-	if (error != HTTP_OK)
-		return -1;
-	fault = plant_read(&call->plant, body, len, &json_error);
-	if (fault == PLANT_OK)
-		return 0;
-	call->failure = api_plant_failure(fault, &json_error);
-	return -1;
+	api_fail(call, check_body(api, call, len));
+	if (call->failure.error == HTTP_OK)
+		call->failure = api_plant_failure(
+		    plant_read(&call->plant, body, len, &error), &error);
+	return call->failure.error == HTTP_OK ? 0 : -1;
 }
 
 void

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "http/errors.h"
 #include "http/tokens.h"
 
 /* More than any web server sends; a request with more is refused. */
@@ -61,6 +62,20 @@ enum request_length {
  * "pst_" of a token; otherwise a new id of hex digits and a '-', unique across
  * processes.  Only the first call makes a system call.
  *
+ * request_credential(request, credential):
+ * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
+ * RFC 6750, section 2.1).  Return HTTP_OK with the token's place in the header,
+ * or why there is none:
+ *
+ *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
+ *	HTTP_CREDENTIAL_SCHEME     another scheme
+ *	HTTP_CREDENTIAL_SEVERAL    a list in which Bearer occurs
+ *	HTTP_CREDENTIAL_MALFORMED  Bearer, but not one or more spaces followed
+ *	                           by one token68
+ *
+ * The scheme's name is compared in any case.  Spaces and tabs around the
+ * value are not part of it.
+ *
  * request_origin(request, origins):
  * Return the request's Origin in `origins`, the list in the settings, where it
  * ends at one of CONFIG_SEPARATORS or a NUL; NULL if the list does not have it.
@@ -78,6 +93,8 @@ enum request_length {
  */
 void request_id(
     const struct request *request, char id[static REQUEST_ID_MAX + 1]);
+enum http_error request_credential(
+    const struct request *request, struct credential *credential);
 const char *request_origin(const struct request *request, const char *origins);
 bool request_path_is(
     const struct request *request, const char *base_path, const char *name);

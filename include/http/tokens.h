@@ -28,7 +28,6 @@
 #include <sys/types.h>
 
 #include "ground/fault.h"
-#include "http/credential.h"
 #include "http/errors.h"
 
 /* A larger file is refused; some 10,000 tokens fit. */
@@ -40,6 +39,13 @@
 /* A `user` that accepts any owner of the file and its directory. */
 #define TOKENS_ANY_USER ((uid_t)-1)
 
+/* A token that a client presents. */
+struct credential {
+	const char *token; /* not NUL-terminated */
+	size_t len;
+};
+
+/* A token of the file. */
 struct token {
 	char name[TOKENS_NAME_MAX + 1];
 	unsigned char digest[TOKENS_DIGEST_LEN];

@@ -8,7 +8,6 @@
 #include "ground/clock.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "http/credential.h"
 
 #define RESOURCE "/plants"
 
@@ -52,7 +51,7 @@ check_head(
 		return HTTP_NOT_READY;
 	if (request->ambiguous)
 		return HTTP_REQUEST_AMBIGUOUS;
-	error = credential_read(request->authorization, &credential);
+	error = request_credential(request, &credential);
 	if (error == HTTP_OK)
 		error = tokens_find(
 		    api->tokens, &credential, api->now_ms, call->by);

@@ -1,6 +1,7 @@
 /*
  * request: finds the CGI variables that the service reads, and parses them.
- * api decides whether a request is refused, and with which error.
+ * Whether a token is known is left to tokens; whether a request is refused, and
+ * with which error, to api.
  */
 #include "http/request.h"
 
@@ -17,6 +18,13 @@
 #include "ground/config.h"
 
 #define JSON_TYPE "application/json"
+#define SCHEME "Bearer"
+#define SCHEME_LEN (sizeof SCHEME - 1)
+/* token68 = 1*( TOKEN68 ) *"=" */
+#define TOKEN68                      \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+	"abcdefghijklmnopqrstuvwxyz" \
+	"0123456789-._~+/"
 /* The variables at the top of the table, which must not occur twice. */
 #define ONCE 8
 
@@ -101,6 +109,69 @@ request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 		*--first = "0123456789abcdef"[n & 15];
 	while ((n >>= 4) != 0);
 	strcpy(stpcpy(id, id_prefix), first);
+}
+
+static bool
+begins_with_bearer(const char *text)
+{
+	return strncasecmp(text, SCHEME, SCHEME_LEN) == 0 &&
+	       (text[SCHEME_LEN] == '\0' ||
+		   strchr(" \t,", text[SCHEME_LEN]) != NULL);
+}
+
+/* The next comma outside a quoted-string (RFC 9110 5.6.4), or the end. */
+static const char *
+element_end(const char *at)
+{
+	bool quoted = false;
+
+	for (; *at != '\0' && (quoted || *at != ','); at++) {
+		if (*at == '"')
+			quoted = !quoted;
+		else if (quoted && *at == '\\' && at[1] != '\0')
+			at++;
+	}
+	return at;
+}
+
+/* Whether one of the elements from `at` on is a Bearer credential. */
+static bool
+list_has_bearer(const char *at)
+{
+	while (!begins_with_bearer(at += strspn(at, " \t"))) {
+		at = element_end(at);
+		if (*at++ == '\0')
+			return false;
+	}
+	return true;
+}
+
+/*
+ * RFC 9110: credentials = auth-scheme [ 1*SP ( token68 / #auth-param ) ].  A
+ * web server that receives two headers joins them with a comma.  Bearer allows
+ * only token68 (RFC 6750), which contains neither a comma nor a quote.
+ */
+enum http_error
+request_credential(const struct request *request, struct credential *credential)
+{
+	const char *text =
+	    request->authorization == NULL ? "" : request->authorization;
+
+	text += strspn(text, " \t");
+	if (*text == '\0')
+		return HTTP_CREDENTIAL_MISSING;
+	if (!list_has_bearer(text))
+		return HTTP_CREDENTIAL_SCHEME;
+	if (*element_end(text) == ',')
+		return HTTP_CREDENTIAL_SEVERAL;
+	text += SCHEME_LEN;
+	text += strspn(text, " ");
+	size_t len = strspn(text, TOKEN68);
+	const char *rest = text + len + strspn(text + len, "=");
+	if (len == 0 || rest[strspn(rest, " \t")] != '\0')
+		return HTTP_CREDENTIAL_MALFORMED;
+	*credential = (struct credential){ text, (size_t)(rest - text) };
+	return HTTP_OK;
 }
 
 const char *

@@ -178,15 +178,14 @@ const char *
 request_origin(const struct request *request, const char *origins)
 {
 	const char *origin = request->origin == NULL ? "" : request->origin;
+	size_t n;
 
-	while (origins != NULL && *origins != '\0') {
+	for (; origins != NULL && *origins != '\0'; origins += n) {
 		origins += strspn(origins, CONFIG_SEPARATORS);
-		size_t n = strcspn(origins, CONFIG_SEPARATORS);
-
+		n = strcspn(origins, CONFIG_SEPARATORS);
 		if (n > 0 && strncmp(origin, origins, n) == 0 &&
 		    origin[n] == '\0')
 			return origins;
-		origins += n;
 	}
 	return NULL;
 }

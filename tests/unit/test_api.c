@@ -558,7 +558,7 @@ API_TEST(allowed_origin_gets_its_headers_and_preflights_no_other_gets_any)
 		{ ONE_ORIGIN, "Status: 401 ", false, { PATH, OPTIONS, ASKS } },
 		{ ONE_ORIGIN " http://b", "Status: 401 ", false,
 		    { PATH, OPTIONS, ASKS, ORIGIN " http://b" } },
-		{ ONE_ORIGIN, "Status: 401 ", false,
+		{ ONE_ORIGIN ", ", "Status: 401 ", false,
 		    { PATH, OPTIONS, ASKS, "HTTP_ORIGIN=" } },
 		{ ONE_ORIGIN, "Status: 401 ", false,
 		    { PATH, OPTIONS, ASKS, ORIGIN, ORIGIN } },

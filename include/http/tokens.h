@@ -36,6 +36,8 @@
 #define TOKENS_DIGEST_LEN 32
 /* "pst_" and 32 random bytes as base64url without padding */
 #define TOKENS_TOKEN_LEN 47
+/* The expiry of a token that never expires. */
+#define TOKENS_NEVER INT64_MAX
 /* A `user` that accepts any owner of the file and its directory. */
 #define TOKENS_ANY_USER ((uid_t)-1)
 
@@ -49,8 +51,7 @@ struct credential {
 struct token {
 	char name[TOKENS_NAME_MAX + 1];
 	unsigned char digest[TOKENS_DIGEST_LEN];
-	bool expires;
-	int64_t expires_ms; /* since 1970, if `expires` */
+	int64_t expires_ms; /* since 1970, or TOKENS_NEVER */
 	char created[25];   /* from a comment "created TIME"; "" if none */
 	size_t line;        /* its number in the file, from 1 */
 };
@@ -89,9 +90,9 @@ const char *tokens_warning(const struct tokens *tokens);
  * HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN;
  * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
  *
- * tokens_valid(tokens, now_ms, expires_ms):
- * Return whether any token is valid.  `expires_ms` is the earliest expiry among
- * the valid ones, or 0.  Both times are since 1970.
+ * tokens_next_expiry(tokens, now_ms):
+ * Return the earliest expiry among the tokens that are valid, which may be
+ * TOKENS_NEVER; 0 if none is valid.  Both times are since 1970.
  *
  * tokens_list(tokens, count):
  * The tokens in the file's order, valid until any thread refreshes the set.
@@ -101,7 +102,7 @@ void tokens_recheck(struct tokens *tokens);
 enum http_error tokens_find(struct tokens *tokens,
     const struct credential *credential, int64_t now_ms,
     char name[static TOKENS_NAME_MAX + 1]);
-bool tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms);
+int64_t tokens_next_expiry(struct tokens *tokens, int64_t now_ms);
 const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 
 /*
@@ -110,7 +111,7 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  *
  * tokens_add(path, name, expires_ms, token):
  * Make a random token, write it with a NUL into `token`, and add its line to
- * the file, created with mode 0600 if missing.  `expires_ms` NULL: never.
+ * the file, created with mode 0600 if missing.
  *
  * tokens_revoke(path, name):
  * Remove the token's line.
@@ -123,6 +124,6 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * otherwise.
  */
 bool tokens_is_name(const char *text);
-enum fault tokens_add(const char *path, const char *name,
-    const int64_t *expires_ms, char token[static TOKENS_TOKEN_LEN + 1]);
+enum fault tokens_add(const char *path, const char *name, int64_t expires_ms,
+    char token[static TOKENS_TOKEN_LEN + 1]);
 enum fault tokens_revoke(const char *path, const char *name);

@@ -122,10 +122,9 @@ check_health(const struct api *api)
 {
 	enum store_result state =
 	    store_state < 0 ? STORE_CREATED : (enum store_result)store_state;
-	int64_t expires_ms;
 
 	return api->tokens != NULL &&
-		       tokens_valid(api->tokens, api->now_ms, &expires_ms)
+		       tokens_next_expiry(api->tokens, api->now_ms) != 0
 		   ? api_error_of(state)
 		   : HTTP_NOT_READY;
 }

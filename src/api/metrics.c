@@ -104,7 +104,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	static const char *const results[] = { "created", "repeated",
 		"conflict" };
 	char *at = print_answers(buf, api->config);
-	int64_t expires_ms = 0;
+	int64_t expires_ms = TOKENS_NEVER;
 
 	at = print_family(at, "plants_total", "counter",
 	    "Plants of clients and imports by result.");
@@ -113,9 +113,10 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		    "plant_store_plants_total{result=\"%s\"} %" PRIu64 "\n",
 		    results[i], metrics[METRICS_CREATED + i]);
 	if (api->tokens != NULL)
-		tokens_valid(
-		    api->tokens, clock_ms(CLOCK_REALTIME), &expires_ms);
-	metrics[METRICS_EXPIRY_MS] = (uint64_t)expires_ms;
+		expires_ms =
+		    tokens_next_expiry(api->tokens, clock_ms(CLOCK_REALTIME));
+	metrics[METRICS_EXPIRY_MS] =
+	    expires_ms == TOKENS_NEVER ? 0 : (uint64_t)expires_ms;
 	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
 	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();
 	for (const struct row *row = rows; row < rows + ROWS; row++) {

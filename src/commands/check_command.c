@@ -92,7 +92,7 @@ check_tokens(struct check *check)
 	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
 
 	for (size_t i = 0; i < count; i++)
-		expired += token[i].expires && token[i].expires_ms <= now_ms;
+		expired += token[i].expires_ms <= now_ms;
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check->wrong++; /* logged */
 	else if (expired == count)

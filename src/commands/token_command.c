@@ -68,19 +68,18 @@ static int
 run_add(const struct call *call, const char *file)
 {
 	const char *name = call->operands[1];
-	bool expires = call->values['e'] != NULL;
 	char token[TOKENS_TOKEN_LEN + 1];
-	int64_t expires_ms = 0;
+	int64_t expires_ms = TOKENS_NEVER;
 	int status = EX_OK;
 
 	if (!tokens_is_name(name))
 		return command_usage_error(call,
 		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s", name);
-	if (expires)
+	if (call->values['e'] != NULL)
 		status = expires_read(call, &expires_ms);
 	if (status == EX_OK)
-		status = command_fault(tokens_add(
-		    file, name, expires ? &expires_ms : NULL, token));
+		status =
+		    command_fault(tokens_add(file, name, expires_ms, token));
 	if (status != EX_OK)
 		return status;
 	errno = 0;
@@ -115,17 +114,16 @@ run_list(const char *file)
 	printf("%-*s  %-20s  %s\n", width, "NAME", "EXPIRES", "CREATED");
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
-		bool expired = token->expires && token->expires_ms <= at_ms;
 		char at[TIMESTAMP_LEN], expires[TIMESTAMP_LEN] = "never";
 
-		if (token->expires) {
+		if (token->expires_ms != TOKENS_NEVER) {
 			timestamp_print(token->expires_ms, at);
 			snprintf(
 			    expires, sizeof(expires), TIMESTAMP_SECONDS, at);
 		}
 		printf("%-*s  %-20s  %s%s\n", width, token->name, expires,
 		    token->created[0] == '\0' ? "-" : token->created,
-		    expired ? "  expired" : "");
+		    token->expires_ms <= at_ms ? "  expired" : "");
 	}
 	tokens_close(tokens);
 	return EX_OK;

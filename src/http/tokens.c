@@ -189,7 +189,7 @@ read_line(const char *at, struct token *token)
 	if (!read_digest(at, len, token->digest))
 		return "has no SHA-256 of 64 lower-case hex digits";
 	len = next_field(&at, len);
-	token->expires = len > 0;
+	token->expires_ms = TOKENS_NEVER;
 	if (len > 0 && timestamp_read(at, len, &token->expires_ms) != 0)
 		return "has an expiry that is not like 2027-01-31T00:00:00Z";
 	if (next_field(&at, len) > 0)
@@ -479,7 +479,7 @@ tokens_find(struct tokens *tokens, const struct credential *credential,
 {
 	struct token key;
 	const struct token *wanted = &key, **found = NULL;
-	enum http_error error = HTTP_CREDENTIAL_UNKNOWN;
+	enum http_error error = HTTP_OK;
 
 	if (EVP_Digest(credential->token, credential->len, key.digest, NULL,
 		tokens->sha256, NULL) != 1)
@@ -489,36 +489,31 @@ tokens_find(struct tokens *tokens, const struct credential *credential,
 	if (tokens->set.count > 0)
 		found = bsearch(&wanted, tokens->set.sorted, tokens->set.count,
 		    sizeof wanted, compare_digests);
-	if (found != NULL) {
-		error = HTTP_OK;
-		if ((*found)->expires && (*found)->expires_ms <= now_ms)
-			error = HTTP_CREDENTIAL_EXPIRED;
-		else
-			memcpy(name, (*found)->name, sizeof key.name);
-	}
+	if (found == NULL)
+		error = HTTP_CREDENTIAL_UNKNOWN;
+	else if ((*found)->expires_ms <= now_ms)
+		error = HTTP_CREDENTIAL_EXPIRED;
+	else
+		memcpy(name, (*found)->name, sizeof key.name);
 	pthread_mutex_unlock(&tokens->lock);
 	return error;
 }
 
-bool
-tokens_valid(struct tokens *tokens, int64_t now_ms, int64_t *expires_ms)
+int64_t
+tokens_next_expiry(struct tokens *tokens, int64_t now_ms)
 {
-	const struct token *token;
-	bool valid = false;
+	int64_t next_ms = 0;
 
-	*expires_ms = 0;
 	pthread_mutex_lock(&tokens->lock);
-	token = tokens->set.tokens;
-	for (size_t i = 0; i < tokens->set.count; i++, token++) {
-		if (token->expires && token->expires_ms <= now_ms)
-			continue;
-		valid = true;
-		if (token->expires &&
-		    (*expires_ms == 0 || token->expires_ms < *expires_ms))
-			*expires_ms = token->expires_ms;
+	for (size_t i = 0; i < tokens->set.count; i++) {
+		int64_t expires_ms = tokens->set.tokens[i].expires_ms;
+
+		if (expires_ms > now_ms &&
+		    (next_ms == 0 || expires_ms < next_ms))
+			next_ms = expires_ms;
 	}
 	pthread_mutex_unlock(&tokens->lock);
-	return valid;
+	return next_ms;
 }
 
 const struct token *
@@ -679,7 +674,7 @@ make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 }
 
 enum fault
-tokens_add(const char *path, const char *name, const int64_t *expires_ms,
+tokens_add(const char *path, const char *name, int64_t expires_ms,
     char token[static TOKENS_TOKEN_LEN + 1])
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
@@ -695,12 +690,12 @@ tokens_add(const char *path, const char *name, const int64_t *expires_ms,
 	}
 	for (size_t i = 0; i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	if (expires_ms != NULL)
-		timestamp_print(*expires_ms, expires);
+	if (expires_ms != TOKENS_NEVER)
+		timestamp_print(expires_ms, expires);
 	timestamp_print(clock_ms(CLOCK_REALTIME), created);
 	snprintf(line, sizeof line,
 	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", name, hex,
-	    expires, expires_ms != NULL ? "Z " : "", created);
+	    expires, expires_ms != TOKENS_NEVER ? "Z " : "", created);
 	fault = edit(path, name, line);
 	if (fault == FAULT_NONE)
 		memcpy(token, made, TOKENS_TOKEN_LEN + 1);

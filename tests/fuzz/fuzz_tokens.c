@@ -81,7 +81,7 @@ read_line(struct set *set, const char *line, size_t len)
 	    span(fields[0], lens[0], NAME) != lens[0] || lens[1] != 64 ||
 	    span(fields[1], lens[1], HEX) != lens[1])
 		return false;
-	token.expires = n == 3;
+	token.expires_ms = TOKENS_NEVER;
 	if (n == 3 &&
 	    timestamp_read(fields[2], lens[2], &token.expires_ms) != 0)
 		return false;
@@ -134,7 +134,7 @@ check_find(struct tokens *tokens, const struct set *set)
 			found = &set->tokens[i];
 	if (found == NULL)
 		REQUIRE(error == HTTP_CREDENTIAL_UNKNOWN);
-	else if (found->expires && found->expires_ms <= NOW_MS)
+	else if (found->expires_ms <= NOW_MS)
 		REQUIRE(error == HTTP_CREDENTIAL_EXPIRED);
 	else
 		REQUIRE(error == HTTP_OK && strcmp(name, found->name) == 0);
@@ -155,8 +155,7 @@ check_set(struct tokens *tokens, const struct set *set)
 		REQUIRE(strcmp(is->name, should->name) == 0);
 		REQUIRE(memcmp(is->digest, should->digest,
 			    sizeof(is->digest)) == 0);
-		REQUIRE(is->expires == should->expires);
-		REQUIRE(!is->expires || is->expires_ms == should->expires_ms);
+		REQUIRE(is->expires_ms == should->expires_ms);
 		REQUIRE(memchr(is->created, '\0', sizeof(is->created)) != NULL);
 		REQUIRE(
 		    *is->created == '\0' ||

@@ -194,7 +194,7 @@ assert_refused(struct fixture *fixture, const char *because)
 }
 
 static enum fault
-add(struct fixture *fixture, const char *name, const int64_t *expires_ms)
+add(struct fixture *fixture, const char *name, int64_t expires_ms)
 {
 	logged[0] = '\0';
 	return tokens_add(fixture->path, name, expires_ms, fixture->token);
@@ -233,12 +233,11 @@ TOKENS_TEST(entries_are_read_in_the_files_order)
 
 	assert_int_equal(count, 4);
 	assert_string_equal(list[0].name, "zeta");
-	assert_false(list[0].expires);
+	assert_int_equal(list[0].expires_ms, TOKENS_NEVER);
 	assert_string_equal(list[0].created, "");
 	assert_int_equal(list[0].digest[0], 0x76);
 	assert_int_equal(list[0].digest[31], 0xed);
 	assert_string_equal(list[1].name, "a.b_c-D9");
-	assert_true(list[1].expires);
 	assert_int_equal(list[1].expires_ms, 1500);
 	assert_string_equal(list[1].created, "2026-11-21T09:00:00Z");
 	assert_string_equal(list[2].created, "");
@@ -352,7 +351,8 @@ TOKENS_TEST(rights_decide_whether_a_file_is_accepted)
 		tokens_close(tokens);
 		/* An edit accepts any owner, and what is a warning. */
 		if (!rows[i].refused)
-			assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
+			assert_int_equal(
+			    add(fixture, "b", TOKENS_NEVER), FAULT_NONE);
 	}
 }
 
@@ -416,7 +416,7 @@ TOKENS_TEST(file_that_is_too_large_is_neither_read_nor_written)
 	assert_refused(fixture, "larger than 1048576 bytes");
 	file_replace(fixture->path, text, TOKENS_FILE_BYTES_MAX, 0640);
 	assert_non_null(open_set(fixture));
-	assert_int_equal(add(fixture, "b", NULL), FAULT_SETUP);
+	assert_int_equal(add(fixture, "b", TOKENS_NEVER), FAULT_SETUP);
 	assert_logged("would be larger than 1048576");
 	assert_int_equal(stat(fixture->path, &st), 0);
 	assert_int_equal(st.st_size, TOKENS_FILE_BYTES_MAX);
@@ -488,33 +488,31 @@ TOKENS_TEST(token_is_valid_until_the_last_one_expires)
 {
 	static const struct {
 		const char *text;
-		int64_t now_ms;
-		bool valid;
-		int64_t expires_ms;
+		int64_t now_ms, expires_ms;
 	} rows[] = {
-		{ "", 0, false, 0 },
-		{ ONE_LINE, INT64_MAX, true, 0 },
-		{ "a " ONE " 1970-01-01T00:00:01Z\n", 999, true, 1000 },
-		{ "a " ONE " 1970-01-01T00:00:01Z\n", 1000, false, 0 },
+		{ "", 0, 0 },
+		{ ONE_LINE, INT64_MAX - 1, TOKENS_NEVER },
+		{ ONE_LINE "b " TWO " 1970-01-01T00:00:01Z\n", 999, 1000 },
+		{ ONE_LINE "b " TWO " 1970-01-01T00:00:01Z\n", 1000,
+		    TOKENS_NEVER },
+		{ "a " ONE " 1970-01-01T00:00:01Z\n", 999, 1000 },
+		{ "a " ONE " 1970-01-01T00:00:01Z\n", 1000, 0 },
 		{ "a " ONE " 1970-01-01T00:00:02Z\n"
 		  "b " TWO " 1970-01-01T00:00:01Z\n",
-		    999, true, 1000 },
+		    999, 1000 },
 		{ "a " ONE " 1970-01-01T00:00:02Z\n"
 		  "b " TWO " 1970-01-01T00:00:01Z\n",
-		    1000, true, 2000 },
+		    1000, 2000 },
 		{ "a " ONE " 1970-01-01T00:00:01Z\n"
 		  "b " TWO " 1970-01-01T00:00:02Z\n",
-		    999, true, 1000 },
+		    999, 1000 },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct tokens *tokens = open_good(fixture, rows[i].text);
-		int64_t expires_ms;
 
-		assert_int_equal(
-		    tokens_valid(tokens, rows[i].now_ms, &expires_ms),
-		    rows[i].valid);
-		assert_int_equal(expires_ms, rows[i].expires_ms);
+		assert_int_equal(tokens_next_expiry(tokens, rows[i].now_ms),
+		    rows[i].expires_ms);
 	}
 }
 
@@ -735,7 +733,7 @@ TOKENS_TEST(added_token_is_known_with_name_and_expiry)
 	const struct token *entry;
 	size_t count;
 
-	assert_int_equal(add(fixture, "ci", &expires_ms), 0);
+	assert_int_equal(add(fixture, "ci", expires_ms), 0);
 	assert_int_equal(strlen(token), TOKENS_TOKEN_LEN);
 	assert_memory_equal(token, "pst_", 4);
 	assert_int_equal(
@@ -743,14 +741,13 @@ TOKENS_TEST(added_token_is_known_with_name_and_expiry)
 			      "vwxyz0123456789-_"),
 	    43);
 	memcpy(first, token, sizeof first);
-	assert_int_equal(add(fixture, "other", NULL), 0);
+	assert_int_equal(add(fixture, "other", TOKENS_NEVER), 0);
 	assert_string_not_equal(token, first);
 	tokens = open_set(fixture);
 	assert_non_null(tokens);
 	assert_int_equal(find(tokens, first), HTTP_OK);
 	entry = tokens_list(tokens, &count);
 	assert_string_equal(entry->name, "ci");
-	assert_true(entry->expires);
 	assert_int_equal(entry->expires_ms, 4102444800000);
 	assert_int_equal(strlen(entry->created), 20);
 	assert_int_equal(timestamp_read(entry->created, 20, &created_ms), 0);
@@ -766,7 +763,7 @@ TOKENS_TEST(new_file_is_for_its_owner_alone_and_holds_no_token)
 	snprintf(beside, sizeof beside, "%s.new", fixture->path);
 	assert_int_equal(rename(fixture->path, beside), 0);
 	assert_int_equal(chmod(beside, 0666), 0);
-	assert_int_equal(add(fixture, "ci", NULL), FAULT_NONE);
+	assert_int_equal(add(fixture, "ci", TOKENS_NEVER), FAULT_NONE);
 	assert_int_equal(stat(fixture->path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	const char *text = file_get(fixture);
@@ -787,7 +784,7 @@ TOKENS_TEST(edit_keeps_every_other_line_the_mode_and_the_owner)
 		file_put(fixture, kept[i]);
 		if (geteuid() == 0)
 			give(fixture->path, NOBODY);
-		assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
+		assert_int_equal(add(fixture, "b", TOKENS_NEVER), FAULT_NONE);
 		char *text = file_get(fixture);
 		assert_begins(text, kept[i]);
 		assert_memory_equal(text + len, &"\nb "[len == 0], 2);
@@ -828,7 +825,7 @@ TOKENS_TEST(change_that_does_not_fit_the_file_is_refused)
 		file_put(fixture, rows[i].text);
 		strcpy(fixture->token, "untouched");
 		assert_unchanged(fixture,
-		    rows[i].add ? add(fixture, rows[i].name, NULL)
+		    rows[i].add ? add(fixture, rows[i].name, TOKENS_NEVER)
 				: revoke_name(fixture, rows[i].name),
 		    rows[i].fault, rows[i].because, rows[i].text);
 		assert_string_equal(fixture->token, "untouched");
@@ -855,7 +852,7 @@ add_at(struct fixture *fixture, const char *name)
 
 	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
 	logged[0] = '\0';
-	return tokens_add(path, "a", NULL, fixture->token);
+	return tokens_add(path, "a", TOKENS_NEVER, fixture->token);
 }
 
 TOKENS_TEST(change_that_is_refused_makes_nothing)
@@ -867,7 +864,7 @@ TOKENS_TEST(change_that_is_refused_makes_nothing)
 
 	assert_int_equal(revoke_name(fixture, "a"), FAULT_ABSENT);
 	assert_int_equal(chmod(fixture->dir, 0777), 0);
-	assert_int_equal(add(fixture, "a", NULL), FAULT_SETUP);
+	assert_int_equal(add(fixture, "a", TOKENS_NEVER), FAULT_SETUP);
 	assert_logged("chmod o-w");
 	assert_int_equal(chmod(fixture->dir, 0700), 0);
 	assert_int_equal(add_at(fixture, "none/tokens"), FAULT_OUTPUT);
@@ -895,7 +892,7 @@ add_as_nobody(void *fixture)
 {
 	if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
 		return 99;
-	return (int)add(fixture, "b", NULL);
+	return (int)add(fixture, "b", TOKENS_NEVER);
 }
 
 static int
@@ -906,7 +903,7 @@ add_without_room(void *fixture)
 	signal(SIGXFSZ, SIG_IGN);
 	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
 		return 99;
-	return (int)add(fixture, "b", NULL);
+	return (int)add(fixture, "b", TOKENS_NEVER);
 }
 
 TOKENS_TEST(change_that_the_system_refuses_leaves_the_file_alone)
@@ -940,10 +937,10 @@ TOKENS_TEST(lock_that_stays_held_is_an_error_after_a_bounded_wait)
 	assert_true(fd >= 0);
 	file_put(fixture, ONE_LINE);
 	assert_int_equal(flock(fd, LOCK_EX), 0);
-	assert_unchanged(fixture, add(fixture, "b", NULL), FAULT_BUSY,
+	assert_unchanged(fixture, add(fixture, "b", TOKENS_NEVER), FAULT_BUSY,
 	    "another process uses it", ONE_LINE);
 	close(fd);
-	assert_int_equal(add(fixture, "b", NULL), FAULT_NONE);
+	assert_int_equal(add(fixture, "b", TOKENS_NEVER), FAULT_NONE);
 	assert_int_equal(entries_in_directory(fixture), 1);
 }
 
@@ -957,7 +954,7 @@ add_names(void *fixture)
 
 		snprintf(name, sizeof name, "name-%d-%d", (int)getpid(), i);
 		for (int left = 30; left > 0 && fault == FAULT_BUSY; left--)
-			fault = add(fixture, name, NULL);
+			fault = add(fixture, name, TOKENS_NEVER);
 		if (fault != FAULT_NONE)
 			return (int)fault;
 	}
@@ -997,7 +994,7 @@ TOKENS_TEST(each_function_of_libcrypto_that_fails_is_an_error)
 		broken = rows[i].function;
 		enum http_error found = find(tokens, "one");
 		open_set(fixture);
-		enum fault added = add(fixture, "b", NULL);
+		enum fault added = add(fixture, "b", TOKENS_NEVER);
 		broken = "";
 		assert_int_equal(found, rows[i].found);
 		assert_int_equal(fixture->fault, rows[i].opened);
@@ -1018,7 +1015,7 @@ open_again(struct fixture *fixture)
 static enum fault
 add_third(struct fixture *fixture)
 {
-	return add(fixture, "c", NULL);
+	return add(fixture, "c", TOKENS_NEVER);
 }
 
 static enum fault
@@ -1108,7 +1105,7 @@ TOKENS_TEST(change_whose_directory_is_not_synced_is_reported_as_made)
 
 	file_put(fixture, ONE_LINE);
 	shim_fail(SHIM_FSYNC, NULL, 2, 1, EIO);
-	fault = add(fixture, "b", NULL);
+	fault = add(fixture, "b", TOKENS_NEVER);
 	shim_reset();
 	assert_int_equal(fault, FAULT_FAILED);
 	assert_logged("a power cut may undo it");

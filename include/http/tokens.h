@@ -69,9 +69,9 @@ struct tokens; /* a set */
  * Free the set, which no thread may use any longer.  NULL is fine.
  *
  * tokens_warning(tokens):
- * The warning that the last read of the file logged: it has no token, or a
- * group can write to it or its directory; after a refresh also an error.  NULL
- * if there is none.  Valid until the next refresh.
+ * The warning that the last read of the file logged, without the path: it has
+ * no token, or a group can write to it or its directory; after a refresh also
+ * an error.  NULL if there is none.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);

@@ -66,7 +66,7 @@ struct set {
 	struct token *tokens; /* in the order of the file */
 	const struct token **sorted; /* `tokens`, sorted by digest */
 	size_t count;
-	char notice[1024]; /* one line: the error or warning; "" if none */
+	char notice[512]; /* the error or warning, without path; "" if none */
 };
 
 struct tokens {
@@ -82,17 +82,14 @@ struct tokens {
 	bool retry;
 };
 
-/* Put "PATH: " and the text into `notice`. */
 __attribute__((format(printf, 3, 4))) static enum fault
 note(struct set *set, enum fault fault, const char *format, ...)
 {
-	char text[sizeof set->notice / 2];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	vsnprintf(set->notice, sizeof set->notice, format, args);
 	va_end(args);
-	snprintf(set->notice, sizeof set->notice, "%s: %s", set->path, text);
 	return fault;
 }
 
@@ -385,7 +382,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 		*fault = note(&set, FAULT_MEMORY,
 		    "libcrypto has no SHA-256 or no memory; check both");
 	if (*fault != FAULT_NONE) {
-		log_error("%s", set.notice);
+		log_error("%s: %s", path, set.notice);
 		if (*fault == FAULT_ABSENT)
 			*fault = FAULT_SETUP;
 		free_set(&set);
@@ -399,7 +396,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 	tokens->set = set;
 	tokens->retry = is_fresh(&set.stat);
 	if (set.notice[0] != '\0')
-		log_warning("%s", set.notice);
+		log_warning("%s: %s", path, set.notice);
 	return tokens;
 }
 
@@ -442,11 +439,12 @@ refresh(struct tokens *tokens)
 	/* Repairing the disk or the directory does not change the file. */
 	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
 	if (news && fault != FAULT_NONE)
-		log_error("%s; until then the tokens of the last good file "
+		log_error("%s: %s; until then the tokens of the last good file "
 			  "stay in use (%zu)",
-		    set->notice, set->count);
+		    set->path, set->notice, set->count);
 	else if (news && set->notice[0] != '\0')
-		log_warning("%s; tokens in use: %zu", set->notice, set->count);
+		log_warning("%s: %s; tokens in use: %zu", set->path,
+		    set->notice, set->count);
 	else if (news)
 		log_info("%s: read again; tokens in use: %zu", set->path,
 		    set->count);
@@ -647,7 +645,7 @@ edit(const char *path, const char *name, const char *line)
 	if (fault == FAULT_NONE)
 		fault = replace(&set, text, directory);
 	if (fault != FAULT_NONE)
-		log_error("%s", set.notice);
+		log_error("%s: %s", path, set.notice);
 	free(text);
 	free_set(&set);
 	if (directory >= 0)

@@ -391,7 +391,6 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 		return NULL;
 	}
 	pthread_mutex_init(&tokens->lock, NULL);
-	tokens->next_check_ms = INT64_MIN;
 	tokens->sha256 = sha256;
 	tokens->set = set;
 	tokens->retry = is_fresh(&set.stat);
@@ -451,24 +450,21 @@ refresh(struct tokens *tokens)
 }
 
 void
-tokens_refresh(struct tokens *tokens, int64_t now_ms)
-{
-	if (now_ms < tokens->next_check_ms)
-		return;
-	pthread_mutex_lock(&tokens->lock);
-	if (now_ms >= tokens->next_check_ms) {
-		tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
-		refresh(tokens);
-	}
-	pthread_mutex_unlock(&tokens->lock);
-}
-
-void
 tokens_recheck(struct tokens *tokens)
 {
 	pthread_mutex_lock(&tokens->lock);
 	refresh(tokens);
 	pthread_mutex_unlock(&tokens->lock);
+}
+
+void
+tokens_refresh(struct tokens *tokens, int64_t now_ms)
+{
+	if (now_ms < tokens->next_check_ms)
+		return;
+	/* Two threads that come here at once both check: it does no harm. */
+	tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
+	tokens_recheck(tokens);
 }
 
 enum http_error

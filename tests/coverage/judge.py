@@ -21,8 +21,7 @@ import re
 import sys
 
 # Those that read hostile or damaged bytes, or secrets.
-STRICT = {"json.c", "record.c", "engine_file.c", "replay.c",
-          "request.c", "tokens.c"}
+STRICT = {"json.c", "record.c", "engine_file.c", "replay.c", "request.c", "tokens.c"}
 ENTRY = re.compile(r"(\w+): (\d+) (line|branch)e?s? \| (.+)")
 
 

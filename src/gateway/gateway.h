@@ -1,23 +1,28 @@
 /*
- * gateway: the two ways in which requests come to plant-store.fcgi.
+ * gateway: the parts of plant-store.fcgi.
  *
  * service: FastCGI on the listening socket at descriptor 0, with one reactor
  * per configured thread, until a signal or a failure ends it.
+ *
+ * reactor: a thread with an epoll of its own.  It reads the requests that have
+ * arrived whole, stores their plants in one batch, and then answers them.  A
+ * request that is still arriving waits, with a deadline, so that a slow or
+ * silent peer delays nobody else.
+ *
+ * sandbox: what the service gives up before it serves.
  *
  * cgi: one request as plain CGI (RFC 3875): environment and standard input in,
  * standard output out.
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "ground/config.h"
 
+struct reactor;
+struct store;
+struct tokens;
+
 /*
- * service_is_fastcgi():
- * Whether descriptor 0 is a listening socket, so that this process was started
- * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
- *
  * service_run(config):
  * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
  * received, write the closing line, and return 0.  SIGHUP: check the token
@@ -25,8 +30,33 @@
  * minute and at the end.  Return a status of sysexits.h, logged, if it cannot
  * start or the store has failed.  Call in a process without other threads.
  */
-bool service_is_fastcgi(void);
 int service_run(const struct config *config);
+
+/*
+ * reactor_start(config, tokens, store, stop):
+ * Start a reactor on descriptor 0, a non-blocking listener.  Once the eventfd
+ * `stop` is readable, the reactor answers the requests that have begun to
+ * arrive, waiting at most a second for the rest, and ends.  The caller owns the
+ * arguments and keeps them until after reactor_join.  NULL, logged, if memory,
+ * threads or descriptors have run out.  If the store or epoll fails later, the
+ * reactor sends SIGTERM to its own process.
+ *
+ * reactor_join(reactor):
+ * Wait until the reactor ends, and free it.  Return 0; or a value of sysexits.h
+ * if the store or epoll has failed.
+ */
+struct reactor *reactor_start(const struct config *config,
+    struct tokens *tokens, struct store *store, int stop);
+int reactor_join(struct reactor *reactor);
+
+/*
+ * sandbox_enter(config):
+ * Drop all capabilities of this thread and of those that it starts later, and
+ * restrict them to the files and calls of SANDBOX in plant-store.fcgi(8).  Log
+ * and skip a restriction that the kernel does not support.  If config->sandbox
+ * is false, only log a warning.  Needs free descriptors.
+ */
+void sandbox_enter(const struct config *config);
 
 /*
  * cgi_begin():

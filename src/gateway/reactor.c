@@ -1,5 +1,5 @@
 /*
- * reactor: see reactor.h.
+ * reactor: see gateway.h.
  *
  * Happy path of a round: accept new connections, receive on every connection
  * with events, read the requests that have arrived whole, answer those that are
@@ -10,7 +10,7 @@
  * descriptors for new connections the listener pauses for a moment.  If the
  * store fails, the process ends after the answers of the round.
  */
-#include "reactor.h"
+#include "gateway.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "gateway.h"
 #include "ground/config.h"
@@ -23,6 +25,20 @@ static const char help[] =
     "  --help     show this and exit\n"
     "  --version  show the version and exit\n"
     "\n";
+
+/*
+ * Whether descriptor 0 is a listening socket, so that this process was started
+ * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
+ */
+static bool
+is_fastcgi(void)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return getpeername(STDIN_FILENO, (struct sockaddr *)&peer, &len) < 0 &&
+	       errno == ENOTCONN;
+}
 
 /*
  * A core would hold the tokens of clients.  A limit of 1, unlike 0, also stops
@@ -76,7 +92,7 @@ main(int argc, char **argv)
 	struct config config;
 
 	log_open("plant-store.fcgi", 1);
-	const bool as_cgi = !service_is_fastcgi();
+	const bool as_cgi = !is_fastcgi();
 	int status = read_arguments(argc, argv, as_cgi);
 	if (status != SERVE)
 		return status;

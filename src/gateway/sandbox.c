@@ -1,12 +1,12 @@
 /*
- * sandbox: see sandbox.h.
+ * sandbox: see gateway.h.
  *
  * landlock's first version is enough: seccomp forbids what later ones restrict
  * (truncate, O_TRUNC, ioctl).  A forbidden system call fails with ENOSYS: a
  * library then uses another one, or does without.  Only execve, execveat,
  * ptrace and, without a database, a socket beside AF_UNIX kill the process.
  */
-#include "sandbox.h"
+#include "gateway.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -21,8 +21,6 @@
 #include "fastcgi.h"
 #include "ground/log.h"
 #include "ground/notify.h"
-#include "reactor.h"
-#include "sandbox.h"
 #include "store/store.h"
 
 /*
@@ -118,16 +116,6 @@ wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
 			tokens_recheck(tokens);
 	} while (number < 0 || number == SIGHUP);
 	notify_supervisor("STOPPING=1");
-}
-
-bool
-service_is_fastcgi(void)
-{
-	struct sockaddr_storage peer;
-	socklen_t len = sizeof(peer);
-
-	return getpeername(STDIN_FILENO, (struct sockaddr *)&peer, &len) < 0 &&
-	       errno == ENOTCONN;
 }
 
 /* Run the reactors until a signal or a failure.  Return a sysexits.h status. */

@@ -10,6 +10,12 @@
 
 #include "ground/metrics.h"
 
+int
+connection_init(void)
+{
+	return FCGX_Init();
+}
+
 struct connection *
 connection_new(int fd)
 {
@@ -98,6 +104,7 @@ connection_receive(
 {
 	if (c->spool >= 0)
 		return fill_spool(c, buf, size, spool_max);
+	memset(&c->frame, 0, sizeof(c->frame));
 	ssize_t used = receive(c, buf, size, MSG_PEEK);
 	if (used <= 0)
 		return used < 0 ? CONNECTION_GONE : CONNECTION_WAITING;
@@ -111,6 +118,50 @@ connection_receive(
 	if (c->spool < 0)
 		return CONNECTION_WAITING;
 	return fill_spool(c, buf, size, spool_max);
+}
+
+char **
+connection_read_head(struct connection *c)
+{
+	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
+
+	FCGX_InitRequest(&c->request, -1, 0);
+	c->request.ipcFd = *fd;
+	/* Otherwise the library closes the descriptor before it reads. */
+	c->request.keepConnection = 1;
+	/* So that its close after an error does not wait for the peer. */
+	FCGX_Detach(&c->request);
+	if (FCGX_Accept_r(&c->request) < 0) {
+		*fd = -1;
+		return NULL;
+	}
+	/* The library accepts parameters that end early between two pairs. */
+	if (FCGX_GetError(c->request.in) != 0) {
+		FCGX_Free(&c->request, 0);
+		return NULL;
+	}
+	return c->request.envp;
+}
+
+size_t
+connection_read_body(struct connection *c, char *buf, int size, bool *whole)
+{
+	FCGX_Stream *in = c->request.in;
+	char rest[4096];
+	int len = FCGX_GetStr(buf, size, in);
+
+	while (FCGX_GetStr(rest, sizeof(rest), in) > 0) {
+	}
+	*whole = FCGX_GetError(in) == 0;
+	if (!c->request.keepConnection)
+		c->last = true;
+	FCGX_Free(&c->request, 0);
+	if (c->spool >= 0)
+		close(c->spool);
+	c->spool = -1;
+	c->spooled = 0;
+	c->begun = false;
+	return (size_t)len;
 }
 
 enum connection_status
@@ -143,22 +194,12 @@ connection_send(struct connection *c, const unsigned char *buf, size_t len)
 }
 
 void
-connection_renew(struct connection *c)
-{
-	if (c->spool >= 0)
-		close(c->spool);
-	c->spool = -1;
-	c->spooled = 0;
-	c->begun = false;
-	memset(&c->frame, 0, sizeof(c->frame));
-}
-
-void
 connection_free(struct connection *c)
 {
 	connection_place(c, NULL, 0);
 	metrics_connections--;
-	connection_renew(c);
+	if (c->spool >= 0)
+		close(c->spool);
 	if (c->fd >= 0)
 		close(c->fd);
 	free(c->answer);

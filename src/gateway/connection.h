@@ -1,15 +1,21 @@
 /*
  * connection: one FastCGI connection of a reactor.
  *
- * Detects without blocking that a request is complete.  A request that arrives
- * at once stays in the socket, where libfcgi reads it.  One that arrives in
- * parts is moved into a memory file, its spool, where libfcgi reads it.  The
- * answer is sent as fast as the peer reads it.
+ * Detects without blocking that a request is complete.  Only then libfcgi reads
+ * it, since it reads without a timeout; no other module uses the library.  A
+ * request that arrives at once stays in the socket until then.  One that
+ * arrives in parts is moved into a memory file, its spool.
+ *
+ * The answer is sent as fast as the peer reads it, and not by libfcgi: its
+ * close lingers for two seconds, and its memory for a request (25 allocations,
+ * two buffers of 8 KiB) can be freed before the next request is read, not only
+ * after the commit.
  *
  * A connection belongs to one thread.
  */
 #pragma once
 
+#include <fcgiapp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +36,7 @@ struct connection {
 			    bytes behind the request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
+	FCGX_Request request;    /* while libfcgi reads it */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
@@ -48,6 +55,10 @@ enum connection_status {
 };
 
 /*
+ * connection_init():
+ * Initialise libfcgi, once, before any thread.  Return 0; another value without
+ * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless handled.
+ *
  * connection_new(fd):
  * A connection of the non-blocking socket `fd`, which it owns from then on.
  * NULL without memory, and `fd` is closed.
@@ -56,6 +67,7 @@ enum connection_status {
  * Move the connection to the end of `list`, with a new deadline; with NULL,
  * only remove it from its list.
  */
+int connection_init(void);
 struct connection *connection_new(int fd);
 void connection_place(struct connection *connection,
     struct connection_list *list, int64_t now_ms);
@@ -70,16 +82,30 @@ enum connection_status connection_receive(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
 
 /*
+ * connection_read_head(connection):
+ * Read the head of the request that has arrived.  Return its parameters as
+ * "NAME=value" strings, NULL at the end, valid until connection_read_body.
+ * NULL if the request is cut off.
+ *
+ * connection_read_body(connection, buf, size, whole):
+ * Read the body to its end: store at most `size` bytes in `buf`, discard the
+ * rest.  Return the number of bytes in `buf`, and set `*whole` to whether the
+ * end was reached without an error.  The connection is then ready for the next
+ * request; until it is received, connection->frame.id is the id for the answer.
+ */
+char **connection_read_head(struct connection *connection);
+size_t connection_read_body(
+    struct connection *connection, char *buf, int size, bool *whole);
+
+/*
  * connection_send(connection, buf, len):
  * Send an answer, or the rest of one.  On CONNECTION_WAITING the unsent rest is
  * in connection->answer, for the next call; CONNECTION_GONE if there is no
  * memory for it.
  *
- * connection_renew(connection), connection_free(connection):
- * Forget the request that was read, and close its spool.  Close the socket and
- * the spool, leave the list, and free the connection.
+ * connection_free(connection):
+ * Close the socket and the spool, leave the list, and free the connection.
  */
 enum connection_status connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
-void connection_renew(struct connection *connection);
 void connection_free(struct connection *connection);

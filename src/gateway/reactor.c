@@ -26,7 +26,6 @@
 
 #include "api/api.h"
 #include "connection.h"
-#include "fastcgi.h"
 #include "ground/clock.h"
 #include "ground/log.h"
 
@@ -83,7 +82,6 @@
 struct pending {
 	struct connection *connection;
 	struct api_call call;
-	unsigned id; /* the FastCGI request id */
 };
 
 struct reactor {
@@ -99,7 +97,6 @@ struct reactor {
 	size_t npending, pending_max;
 	struct pending *pending;
 	struct store_item *items;        /* items[i] is of pending[i] */
-	struct fastcgi fastcgi;          /* the request being read */
 	unsigned char *scratch, *framed; /* bytes received; a framed answer */
 	char *body;                      /* request body, or unframed answer */
 };
@@ -187,7 +184,7 @@ answer(struct reactor *r, struct pending *p)
 	struct connection *c = p->connection;
 	size_t len = api_answer(&r->api, &p->call, r->body);
 
-	fcgi_frame_answer(r->framed, p->id, r->body, len);
+	fcgi_frame_answer(r->framed, c->frame.id, r->body, len);
 	plant_done(&p->call.plant);
 	c->busy = false;
 	connection_place(c, &r->waiting, r->now_ms);
@@ -216,47 +213,23 @@ add_pending(struct reactor *r, const struct pending *p)
 	return 0;
 }
 
-/*
- * Read and check a request.  Return 0; -1 if its peer broke off.  c->busy is
- * set if its plant is to be stored; otherwise the answer is known.
- */
-static int
-read_request(struct reactor *r, struct pending *p)
-{
-	struct connection *c = p->connection;
-	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
-	char **variables = fastcgi_begin(&r->fastcgi, *fd);
-	bool keep;
-
-	if (variables == NULL) {
-		*fd = -1;
-		return -1;
-	}
-	int refused = api_head(&r->api, &p->call, variables);
-	/* One byte above the limit reveals a longer body. */
-	size_t len = fastcgi_read_body(&r->fastcgi, r->body,
-	    (int)r->api.config->body_bytes_max + 1, &p->call.whole);
-	p->id = fastcgi_end(&r->fastcgi, &keep);
-	/* A broken body can leave bytes in the socket, unless spooled. */
-	if (!keep || (!p->call.whole && c->spool < 0))
-		c->last = true;
-	connection_renew(c);
-	c->busy =
-	    refused == 0 && api_body(&r->api, &p->call, r->body, len) == 0;
-	return 0;
-}
-
 /* Answer a complete request, or add it to the batch. */
 static void
 serve(struct reactor *r, struct connection *c)
 {
 	struct pending p = { .connection = c };
+	char **variables = connection_read_head(c);
 
-	connection_place(c, NULL, 0);
-	if (read_request(r, &p) < 0) {
+	if (variables == NULL) {
 		connection_free(c);
 		return;
 	}
+	connection_place(c, NULL, 0);
+	int refused = api_head(&r->api, &p.call, variables);
+	/* One byte above the limit reveals a longer body. */
+	size_t len = connection_read_body(
+	    c, r->body, (int)r->api.config->body_bytes_max + 1, &p.call.whole);
+	c->busy = refused == 0 && api_body(&r->api, &p.call, r->body, len) == 0;
 	if (c->busy && add_pending(r, &p) < 0) {
 		api_fail(&p.call, HTTP_OUT_OF_MEMORY);
 		c->busy = false;

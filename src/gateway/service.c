@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "fastcgi.h"
+#include "connection.h"
 #include "ground/log.h"
 #include "ground/notify.h"
 #include "store/store.h"
@@ -84,7 +84,7 @@ prepare_listener(void)
 	if (flags < 0 || fcntl(STDIN_FILENO, F_SETFL, flags | O_NONBLOCK) < 0 ||
 	    setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &brief,
 		sizeof(brief)) < 0 ||
-	    fastcgi_init() < 0) {
+	    connection_init() != 0) {
 		log_error("descriptor 0: cannot use it as a listening socket");
 		return EX_OSERR;
 	}

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "connection.h"
-#include "fastcgi.h"
 #include "fuzz.h"
 #include "model.h"
 #include "pure/fcgi_frame.h"
@@ -330,8 +329,7 @@ check_answer(int fd, const struct model *m, const char *answer, size_t len)
 
 /* Of a length that the input chose, so that it takes one record or more. */
 static void
-answer(struct connection *c, unsigned id, const struct model *m, int peer,
-    size_t len)
+answer(struct connection *c, const struct model *m, int peer, size_t len)
 {
 	size_t framed = fcgi_frame_answer_len(len);
 	unsigned char *buf = malloc(framed);
@@ -339,7 +337,7 @@ answer(struct connection *c, unsigned id, const struct model *m, int peer,
 
 	REQUIRE(buf != NULL && text != NULL);
 	memset(text, 'a', len);
-	fcgi_frame_answer(buf, id, text, len);
+	fcgi_frame_answer(buf, c->frame.id, text, len);
 	REQUIRE(connection_send(c, buf, framed) == CONNECTION_READY);
 	check_answer(peer, m, text, len);
 	free(text);
@@ -356,12 +354,11 @@ serve(const unsigned char *bytes, size_t len, const struct model *m,
 	static bool ready;
 	const int room = (int)STREAM_MAX * 4;
 	size_t rest = len - m->used;
-	struct fastcgi fastcgi;
 	int sv[2];
-	bool whole, keep;
+	bool whole;
 
 	if (!ready)
-		REQUIRE(fastcgi_init() == 0);
+		REQUIRE(connection_init() == 0);
 	ready = true;
 	/* A byte of a next request at most: libfcgi may read it too. */
 	if (rest > 1)
@@ -387,16 +384,15 @@ serve(const unsigned char *bytes, size_t len, const struct model *m,
 	REQUIRE(connection_receive(c, scratch, SCRATCH, STREAM_MAX * 2) ==
 		CONNECTION_READY);
 	REQUIRE(c->last == (rest > 0));
-	char **variables =
-	    fastcgi_begin(&fastcgi, c->spool >= 0 ? c->spool : c->fd);
+	char **variables = connection_read_head(c);
 	REQUIRE(variables != NULL);
 	check_variables(variables, m);
-	size_t got = fastcgi_read_body(&fastcgi, body, BODY_MAX, &whole);
+	size_t got = connection_read_body(c, body, BODY_MAX, &whole);
 	REQUIRE(got == (m->body.len < BODY_MAX ? m->body.len : BODY_MAX));
 	REQUIRE(whole && memcmp(body, m->body.at, got) == 0);
-	unsigned id = fastcgi_end(&fastcgi, &keep);
-	REQUIRE(id == m->id && keep == m->keep);
-	answer(c, id, m, sv[1], (choices & CHOICE_LARGE) != 0 ? 70000 : 100);
+	REQUIRE(c->last == (rest > 0 || !m->keep));
+	REQUIRE(c->frame.id == m->id);
+	answer(c, m, sv[1], (choices & CHOICE_LARGE) != 0 ? 70000 : 100);
 	connection_free(c);
 	close(sv[1]);
 }

@@ -87,11 +87,18 @@ put_record(
 	return to + sizeof header + len;
 }
 
+static unsigned char *
+put_begin(unsigned char *to)
+{
+	static const unsigned char role[8] = { 0, 1, 1 };
+
+	return put_record(to, BEGIN, role, sizeof role);
+}
+
 /* A request with a body of `body_len` bytes that differ. */
 static void
 make_request(struct fixture *f, size_t body_len)
 {
-	static const unsigned char role[8] = { 0, 1, 1 };
 	static const unsigned char pair[PARAMS_LEN] = { 1, 1, 'a', 'b' };
 	unsigned char *body = memory(body_len + 1);
 	unsigned char *to;
@@ -100,7 +107,7 @@ make_request(struct fixture *f, size_t body_len)
 	for (size_t i = 0; i < body_len; i++)
 		body[i] = (unsigned char)(i * 2654435761U >> 24);
 	f->sent = memory(body_len + 100 + body_len / RECORD_BYTES_MAX * 8);
-	to = put_record(f->sent, BEGIN, role, sizeof role);
+	to = put_begin(f->sent);
 	to = put_record(to, PARAMS, pair, PARAMS_LEN);
 	to = put_record(to, PARAMS, body, 0);
 	while (at < body_len) {
@@ -203,10 +210,11 @@ CONNECTION_TEST(whole_request_is_ready_and_left_in_the_socket)
 CONNECTION_TEST(request_in_parts_is_spooled_and_ready_with_its_last_byte)
 {
 	static const size_t lens[] = { 10, 1000, LARGE };
-	struct connection *c = f->c;
 
 	for (size_t i = 0; i < COUNT(lens); i++) {
+		renew(f);
 		make_request(f, lens[i]);
+		struct connection *c = f->c;
 		size_t last = f->len - 1;
 
 		assert_int_equal(
@@ -219,7 +227,6 @@ CONNECTION_TEST(request_in_parts_is_spooled_and_ready_with_its_last_byte)
 		assert_false(c->last);
 		assert_int_equal(c->spooled, f->len);
 		assert_gives_request(f, c->spool, f->len);
-		connection_renew(c);
 	}
 }
 
@@ -268,6 +275,7 @@ CONNECTION_TEST(connection_whose_request_fills_the_buffer_is_not_kept)
 	for (size_t records = 1; records <= 2; records++) {
 		size_t len = records * SCRATCH_BYTES;
 
+		renew(f);
 		make_request(f, 0);
 		make_request(f, len - f->len - 8 * records);
 		assert_int_equal(f->len, len);
@@ -277,7 +285,6 @@ CONNECTION_TEST(connection_whose_request_fills_the_buffer_is_not_kept)
 		assert_int_equal(f->c->spool >= 0, records == 2);
 		assert_gives_request(
 		    f, records == 2 ? f->c->spool : f->c->fd, len);
-		connection_renew(f->c);
 	}
 }
 
@@ -300,12 +307,12 @@ CONNECTION_TEST(spool_keeps_no_more_than_it_may_and_it_is_ready)
 	for (size_t i = 0; i < COUNT(maxima); i++) {
 		const size_t kept = maxima[i] + 2 * PARAMS_LEN;
 
+		renew(f);
 		make_request(f, LARGE);
 		assert_int_equal(
 		    send_parts(f, f->len, maxima[i]), CONNECTION_READY);
 		assert_int_equal(f->c->spooled, kept);
 		assert_gives_request(f, f->c->spool, kept);
-		connection_renew(f->c);
 	}
 }
 
@@ -371,6 +378,7 @@ CONNECTION_TEST(interrupted_calls_are_repeated)
 {
 	/* The first receive with MSG_PEEK, and the first without. */
 	for (unsigned nth = 1; nth <= 2; nth++) {
+		renew(f);
 		make_request(f, LARGE);
 		shim_fail(SHIM_RECV, NULL, nth, 3, EINTR);
 		assert_int_equal(
@@ -378,7 +386,6 @@ CONNECTION_TEST(interrupted_calls_are_repeated)
 		assert_true(shim_count(SHIM_RECV) >= nth + 3);
 		shim_reset();
 		assert_gives_request(f, f->c->spool, f->len);
-		connection_renew(f->c);
 	}
 	shim_fail(SHIM_SEND, NULL, 1, 2, EINTR);
 	assert_int_equal(send_answer(f, 1000), CONNECTION_READY);
@@ -421,18 +428,65 @@ CONNECTION_TEST(request_that_fits_is_ready_without_a_spool)
 	assert_gives_request(f, f->c->fd, f->len);
 }
 
-CONNECTION_TEST(renewed_connection_waits_for_a_request_as_a_new_one_does)
+CONNECTION_TEST(connection_whose_request_was_read_receives_as_a_new_one_does)
 {
-	make_request(f, LARGE);
-	send_bytes(f, f->sent, 1000);
-	assert_int_equal(receive(f), CONNECTION_WAITING);
-	assert_true(f->c->begun && f->c->spool >= 0);
-	connection_renew(f->c);
-	assert_false(f->c->begun || f->c->spool >= 0);
-	assert_int_equal(f->c->spooled, 0);
-	make_request(f, 10);
-	send_bytes(f, f->sent, f->len);
-	assert_int_equal(receive(f), CONNECTION_READY);
+	char body[2000];
+	bool whole;
+
+	assert_int_equal(connection_init(), 0);
+	make_request(f, 1000);
+	for (int i = 0; i < 2; i++) {
+		/* The first in two parts, the second at once. */
+		size_t part = i == 0 ? 500 : 0;
+
+		send_bytes(f, f->sent, part);
+		assert_int_equal(receive(f), CONNECTION_WAITING);
+		assert_int_equal(f->c->begun, i == 0);
+		send_bytes(f, f->sent + part, f->len - part);
+		assert_int_equal(receive(f), CONNECTION_READY);
+		assert_int_equal(f->c->spool >= 0, i == 0);
+		char **variables = connection_read_head(f->c);
+		assert_non_null(variables);
+		assert_string_equal(variables[1], "a=b");
+		assert_int_equal(
+		    connection_read_body(f->c, body, sizeof body, &whole),
+		    1000);
+		assert_true(whole);
+		assert_memory_equal(body, f->sent + 44, 1000);
+		assert_int_equal(f->c->frame.id, 1);
+		assert_false(f->c->begun || f->c->last);
+		assert_int_equal(f->c->spool, -1);
+		assert_int_equal(f->c->spooled, 0);
+	}
+}
+
+/* Records of one byte and as much padding as there may be exceed its room. */
+CONNECTION_TEST(request_whose_spool_ends_within_its_head_is_not_read)
+{
+	enum { PAIRS = 10, RECORD = 8 + 1 + 255 };
+	static const unsigned char pair[PARAMS_LEN] = { 1, 1, 'a', 'b' };
+	const size_t head = 16 + PAIRS * PARAMS_LEN * RECORD + 8;
+
+	assert_int_equal(connection_init(), 0);
+	for (size_t max = 0; max < head - 2 * PAIRS * PARAMS_LEN; max += 11) {
+		unsigned char *to;
+
+		renew(f);
+		f->sent = memory(head + 8);
+		to = put_begin(f->sent);
+		for (int i = 0; i < PAIRS * PARAMS_LEN; i++, to += RECORD) {
+			put_record(to, PARAMS, &pair[i % PARAMS_LEN], 1);
+			to[6] = 255;
+		}
+		to = put_record(to, PARAMS, pair, 0);
+		put_record(to, STDIN, pair, 0);
+		f->len = head + 8;
+		send_bytes(f, f->sent, 20);
+		assert_int_equal(receive_up_to(f, max), CONNECTION_WAITING);
+		send_bytes(f, f->sent + 20, f->len - 20);
+		assert_int_equal(receive_up_to(f, max), CONNECTION_READY);
+		assert_null(connection_read_head(f->c));
+	}
 }
 
 CONNECTION_TEST(connection_without_memory_closes_its_descriptor)

@@ -144,7 +144,7 @@ connection_read_head(struct connection *c)
 }
 
 size_t
-connection_read_body(struct connection *c, char *buf, int size, bool *whole)
+connection_read_body(struct connection *c, char *buf, int size)
 {
 	FCGX_Stream *in = c->request.in;
 	char rest[4096];
@@ -152,7 +152,7 @@ connection_read_body(struct connection *c, char *buf, int size, bool *whole)
 
 	while (FCGX_GetStr(rest, sizeof(rest), in) > 0) {
 	}
-	*whole = FCGX_GetError(in) == 0;
+	c->call.whole = FCGX_GetError(in) == 0;
 	if (!c->request.keepConnection)
 		c->last = true;
 	FCGX_Free(&c->request, 0);

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/api.h"
 #include "pure/fcgi_frame.h"
 
 struct connection {
@@ -30,13 +31,13 @@ struct connection {
 	uint32_t events; /* watched by the reactor's epoll; 0: none */
 	bool begun;      /* bytes of a request have arrived */
 	bool ended;      /* the peer has finished, or its deadline passed */
-	bool busy;       /* its plant waits for the commit */
 	bool last;       /* close it after the answer: the web server does not
 			    keep it or has hung up, or libfcgi may have read
 			    bytes behind the request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	FCGX_Request request;    /* while libfcgi reads it */
+	struct api_call call;    /* from then on, until it is answered */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
@@ -87,15 +88,14 @@ enum connection_status connection_receive(struct connection *connection,
  * "NAME=value" strings, NULL at the end, valid until connection_read_body.
  * NULL if the request is cut off.
  *
- * connection_read_body(connection, buf, size, whole):
+ * connection_read_body(connection, buf, size):
  * Read the body to its end: store at most `size` bytes in `buf`, discard the
- * rest.  Return the number of bytes in `buf`, and set `*whole` to whether the
- * end was reached without an error.  The connection is then ready for the next
- * request; until it is received, connection->frame.id is the id for the answer.
+ * rest.  Return the number of bytes in `buf`, and set connection->call.whole.
+ * The connection is then ready for the next request; until it is received,
+ * connection->frame.id is the id for the answer.
  */
 char **connection_read_head(struct connection *connection);
-size_t connection_read_body(
-    struct connection *connection, char *buf, int size, bool *whole);
+size_t connection_read_body(struct connection *connection, char *buf, int size);
 
 /*
  * connection_send(connection, buf, len):

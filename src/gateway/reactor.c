@@ -24,7 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "connection.h"
 #include "ground/clock.h"
 #include "ground/log.h"
@@ -78,12 +77,6 @@
 #define LISTENER 0
 #define NEVER INT64_MAX
 
-/* A request whose plant waits for the commit. */
-struct pending {
-	struct connection *connection;
-	struct api_call call;
-};
-
 struct reactor {
 	pthread_t thread;
 	struct store *store;
@@ -94,9 +87,9 @@ struct reactor {
 	int64_t alone_us;      /* the last round's end; 0 if not of one plant */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
-	size_t npending, pending_max;
-	struct pending *pending;
-	struct store_item *items;        /* items[i] is of pending[i] */
+	struct connection_list busy; /* their plants are the items */
+	struct store_item *items;    /* the batch, in the order of `busy` */
+	size_t nitems, items_max;
 	unsigned char *scratch, *framed; /* bytes received; a framed answer */
 	char *body;                      /* request body, or unframed answer */
 };
@@ -179,37 +172,35 @@ after_send(struct reactor *r, struct connection *c, enum connection_status sent)
 }
 
 static void
-answer(struct reactor *r, struct pending *p)
+answer(struct reactor *r, struct connection *c)
 {
-	struct connection *c = p->connection;
-	size_t len = api_answer(&r->api, &p->call, r->body);
+	size_t len = api_answer(&r->api, &c->call, r->body);
 
 	fcgi_frame_answer(r->framed, c->frame.id, r->body, len);
-	plant_done(&p->call.plant);
-	c->busy = false;
+	plant_done(&c->call.plant);
 	connection_place(c, &r->waiting, r->now_ms);
 	after_send(
 	    r, c, connection_send(c, r->framed, fcgi_frame_answer_len(len)));
 }
 
-/* Add a request to the batch.  Return 0; -1 if memory is short. */
+/* Add a plant to the batch.  Return 0; -1 if memory is short. */
 static int
-add_pending(struct reactor *r, const struct pending *p)
+add_item(struct reactor *r, struct connection *c)
 {
-	if (r->npending == r->pending_max) {
-		size_t max = r->pending_max == 0 ? 16 : 2 * r->pending_max;
-		void *pending = realloc(r->pending, max * sizeof(*r->pending));
-
-		if (pending == NULL)
-			return -1;
-		r->pending = pending;
+	if (r->nitems == r->items_max) {
+		size_t max = r->items_max == 0 ? 16 : 2 * r->items_max;
 		void *items = realloc(r->items, max * sizeof(*r->items));
-		if (items == NULL)
+
+		if (items == NULL) {
+			api_fail(&c->call, HTTP_OUT_OF_MEMORY);
 			return -1;
+		}
 		r->items = items;
-		r->pending_max = max;
+		r->items_max = max;
 	}
-	r->pending[r->npending++] = *p;
+	r->items[r->nitems++] =
+	    (struct store_item){ .plant = &c->call.plant, .by = c->call.by };
+	connection_place(c, &r->busy, r->now_ms);
 	return 0;
 }
 
@@ -217,25 +208,19 @@ add_pending(struct reactor *r, const struct pending *p)
 static void
 serve(struct reactor *r, struct connection *c)
 {
-	struct pending p = { .connection = c };
 	char **variables = connection_read_head(c);
 
 	if (variables == NULL) {
 		connection_free(c);
 		return;
 	}
-	connection_place(c, NULL, 0);
-	int refused = api_head(&r->api, &p.call, variables);
+	int refused = api_head(&r->api, &c->call, variables);
 	/* One byte above the limit reveals a longer body. */
 	size_t len = connection_read_body(
-	    c, r->body, (int)r->api.config->body_bytes_max + 1, &p.call.whole);
-	c->busy = refused == 0 && api_body(&r->api, &p.call, r->body, len) == 0;
-	if (c->busy && add_pending(r, &p) < 0) {
-		api_fail(&p.call, HTTP_OUT_OF_MEMORY);
-		c->busy = false;
-	}
-	if (!c->busy)
-		answer(r, &p);
+	    c, r->body, (int)r->api.config->body_bytes_max + 1);
+	if (refused != 0 || api_body(&r->api, &c->call, r->body, len) != 0 ||
+	    add_item(r, c) < 0)
+		answer(r, c);
 }
 
 static void
@@ -392,7 +377,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 {
 	if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		c->ended = true;
-	if (c->busy)
+	if (c->list == &r->busy)
 		/* The peer hung up, or sent a request before its answer. */
 		c->last = true;
 	else if (c->answer != NULL)
@@ -438,34 +423,22 @@ handle_events(struct reactor *r, int timeout_ms)
 }
 
 static void
-answer_all(struct reactor *r)
-{
-	size_t n = r->npending;
-
-	/* The time of the commit does not count against deadlines. */
-	read_clock(r);
-	r->npending = 0;
-	for (size_t i = 0; i < n; i++) {
-		api_stored(&r->pending[i].call, r->items[i].result);
-		answer(r, &r->pending[i]);
-	}
-}
-
-static void
 commit(struct reactor *r)
 {
-	size_t n = r->npending;
-	int status;
+	size_t n = r->nitems;
+	int status = store_commit(r->store, r->items, n);
 
-	for (size_t i = 0; i < n; i++)
-		r->items[i] = (struct store_item){
-			.plant = &r->pending[i].call.plant,
-			.by = r->pending[i].call.by,
-		};
-	status = store_commit(r->store, r->items, n);
 	if (n > ANSWER_FIRST_MAX)
 		store_finish(r->store);
-	answer_all(r);
+	/* The time of the commit does not count against deadlines. */
+	read_clock(r);
+	for (size_t i = 0; i < n; i++) {
+		struct connection *c = r->busy.first;
+
+		api_stored(&c->call, r->items[i].result);
+		answer(r, c);
+	}
+	r->nitems = 0;
 	if (n <= ANSWER_FIRST_MAX)
 		store_finish(r->store);
 	if (status < 0)
@@ -482,10 +455,10 @@ end_round(struct reactor *r)
 
 	/* Plants that arrive during another thread's commit join this batch. */
 	store_wait(r->store);
-	if (r->npending > 1 && r->npending <= YIELD_MAX)
+	if (r->nitems > 1 && r->nitems <= YIELD_MAX)
 		sched_yield();
 	handle_events(r, 0);
-	bool alone = r->npending == 1;
+	bool alone = r->nitems == 1;
 	commit(r);
 	now_us = clock_us(CLOCK_MONOTONIC);
 	r->alone_us = alone ? now_us : 0;
@@ -507,7 +480,7 @@ run(void *argument)
 			break;
 		}
 		handle_deadlines(r);
-		if (r->npending > 0)
+		if (r->nitems > 0)
 			end_round(r);
 	}
 	return NULL;
@@ -531,7 +504,6 @@ reactor_free(struct reactor *r)
 {
 	free_list(&r->waiting);
 	free_list(&r->kept);
-	free(r->pending);
 	free(r->items);
 	if (r->epoll >= 0)
 		close(r->epoll);

@@ -355,7 +355,6 @@ serve(const unsigned char *bytes, size_t len, const struct model *m,
 	const int room = (int)STREAM_MAX * 4;
 	size_t rest = len - m->used;
 	int sv[2];
-	bool whole;
 
 	if (!ready)
 		REQUIRE(connection_init() == 0);
@@ -387,9 +386,9 @@ serve(const unsigned char *bytes, size_t len, const struct model *m,
 	char **variables = connection_read_head(c);
 	REQUIRE(variables != NULL);
 	check_variables(variables, m);
-	size_t got = connection_read_body(c, body, BODY_MAX, &whole);
+	size_t got = connection_read_body(c, body, BODY_MAX);
 	REQUIRE(got == (m->body.len < BODY_MAX ? m->body.len : BODY_MAX));
-	REQUIRE(whole && memcmp(body, m->body.at, got) == 0);
+	REQUIRE(c->call.whole && memcmp(body, m->body.at, got) == 0);
 	REQUIRE(c->last == (rest > 0 || !m->keep));
 	REQUIRE(c->frame.id == m->id);
 	answer(c, m, sv[1], (choices & CHOICE_LARGE) != 0 ? 70000 : 100);

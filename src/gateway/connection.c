@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ground/file.h"
 #include "ground/metrics.h"
 
 int
@@ -49,18 +50,12 @@ connection_place(
 	list->last = c;
 }
 
-/* The status of a connection, by the state of its request's frame. */
-static const enum connection_status statuses[] = {
-	[FCGI_FRAME_MORE] = CONNECTION_WAITING,
-	[FCGI_FRAME_COMPLETE] = CONNECTION_READY,
-	[FCGI_FRAME_BAD] = CONNECTION_GONE,
-};
-
 /*
  * Receive bytes and pass them through the frame.  Return how many of them
- * belong to the request; 0 if none have arrived, -1 if no more will.
+ * belong to the request; 0 if none have arrived, or no more will: the frame is
+ * then FCGI_FRAME_BAD.
  */
-static ssize_t
+static size_t
 receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 {
 	ssize_t n;
@@ -68,56 +63,56 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 	do
 		n = recv(c->fd, buf, size, flags | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return n < 0 && errno == EAGAIN ? 0 : -1;
+	if (n <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			c->frame.state = FCGI_FRAME_BAD;
+		return 0;
+	}
 	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
 	/* More bytes may wait behind a full buffer: no event reports them. */
 	c->last = used < (size_t)n || (size_t)n == size;
-	return (ssize_t)used;
+	return used;
 }
 
 /* After an error the connection ends: the socket's bytes cannot go back. */
-static enum connection_status
+static void
 fill_spool(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
 {
-	do {
-		ssize_t used = receive(c, buf, size, 0);
-		if (used <= 0)
-			return used < 0 ? CONNECTION_GONE : CONNECTION_WAITING;
+	size_t used;
+
+	while (c->frame.state == FCGI_FRAME_MORE &&
+	       (used = receive(c, buf, size, 0)) > 0) {
 		size_t max = spool_max + 2 * c->frame.params_len;
 		size_t room = c->spooled < max ? max - c->spooled : 0;
-		size_t kept = (size_t)used < room ? (size_t)used : room;
-		/* Signals are blocked, so a short write means no memory. */
-		if (write(c->spool, buf, kept) != (ssize_t)kept)
-			return CONNECTION_GONE;
+		size_t kept = used < room ? used : room;
+
+		/* The offset, from which libfcgi reads, stays 0. */
+		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
+			c->frame.state = FCGI_FRAME_BAD;
 		c->spooled += kept;
-	} while (c->frame.state == FCGI_FRAME_MORE);
-	if (lseek(c->spool, 0, SEEK_SET) < 0)
-		return CONNECTION_GONE;
-	return statuses[c->frame.state];
+	}
 }
 
-enum connection_status
+enum fcgi_frame_state
 connection_receive(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
 {
-	if (c->spool >= 0)
-		return fill_spool(c, buf, size, spool_max);
-	memset(&c->frame, 0, sizeof(c->frame));
-	ssize_t used = receive(c, buf, size, MSG_PEEK);
-	if (used <= 0)
-		return used < 0 ? CONNECTION_GONE : CONNECTION_WAITING;
-	c->begun = true;
-	if (c->frame.state != FCGI_FRAME_MORE)
-		return statuses[c->frame.state];
-	/* The bytes that were peeked at go through the frame again. */
-	memset(&c->frame, 0, sizeof(c->frame));
-	c->spool = memfd_create("request", MFD_CLOEXEC);
-	/* Without a spool: the whole request may still fit into the socket. */
-	if (c->spool < 0)
-		return CONNECTION_WAITING;
-	return fill_spool(c, buf, size, spool_max);
+	if (c->spool < 0) {
+		memset(&c->frame, 0, sizeof(c->frame));
+		if (receive(c, buf, size, MSG_PEEK) == 0 ||
+		    c->frame.state != FCGI_FRAME_MORE)
+			return c->frame.state;
+		c->begun = true;
+		/* Without it, the request may still fit into the socket. */
+		c->spool = memfd_create("request", MFD_CLOEXEC);
+		if (c->spool < 0)
+			return FCGI_FRAME_MORE;
+		/* The bytes that were peeked at go through the frame again. */
+		memset(&c->frame, 0, sizeof(c->frame));
+	}
+	fill_spool(c, buf, size, spool_max);
+	return c->frame.state;
 }
 
 char **
@@ -164,7 +159,7 @@ connection_read_body(struct connection *c, char *buf, int size)
 	return (size_t)len;
 }
 
-enum connection_status
+int
 connection_send(struct connection *c, const unsigned char *buf, size_t len)
 {
 	while (len > 0) {
@@ -175,22 +170,22 @@ connection_send(struct connection *c, const unsigned char *buf, size_t len)
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0)
-			return CONNECTION_GONE;
+			return -1;
 		buf += n;
 		len -= (size_t)n;
 	}
 	if (len == 0) {
 		free(c->answer);
 		c->answer = NULL;
-		return CONNECTION_READY;
+		return 0;
 	}
 	if (c->answer == NULL)
 		c->answer = malloc(len);
 	if (c->answer == NULL)
-		return CONNECTION_GONE;
+		return -1;
 	memmove(c->answer, buf, len);
 	c->answer_len = len;
-	return CONNECTION_WAITING;
+	return 0;
 }
 
 void

@@ -49,12 +49,6 @@ struct connection_list {
 	int64_t timeout_ms;
 };
 
-enum connection_status {
-	CONNECTION_READY,   /* the request has arrived, or the answer is sent */
-	CONNECTION_WAITING, /* the request is incomplete, or the socket full */
-	CONNECTION_GONE     /* closed, broken or malformed: free it */
-};
-
 /*
  * connection_init():
  * Initialise libfcgi, once, before any thread.  Return 0; another value without
@@ -75,11 +69,12 @@ void connection_place(struct connection *connection,
 
 /*
  * connection_receive(connection, buf, size, spool_max):
- * Examine all bytes that have arrived: CONNECTION_READY if the request is
- * whole.  `buf` is scratch.  A spool holds at most `spool_max` bytes plus twice
- * the length of the parameters; the rest of the request is discarded.
+ * Examine all bytes that have arrived.  Return connection->frame.state, which
+ * is also FCGI_FRAME_BAD if the connection is closed or broken: free it then.
+ * `buf` is scratch.  A spool holds at most `spool_max` bytes plus twice the
+ * length of the parameters; the rest of the request is discarded.
  */
-enum connection_status connection_receive(struct connection *connection,
+enum fcgi_frame_state connection_receive(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
 
 /*
@@ -99,13 +94,13 @@ size_t connection_read_body(struct connection *connection, char *buf, int size);
 
 /*
  * connection_send(connection, buf, len):
- * Send an answer, or the rest of one.  On CONNECTION_WAITING the unsent rest is
- * in connection->answer, for the next call; CONNECTION_GONE if there is no
- * memory for it.
+ * Send an answer, or the rest of one.  Return 0: what the socket had no room
+ * for is in connection->answer, for the next call.  -1 if the connection is
+ * broken, or without memory for the rest.
  *
  * connection_free(connection):
  * Close the socket and the spool, leave the list, and free the connection.
  */
-enum connection_status connection_send(
+int connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
 void connection_free(struct connection *connection);

@@ -156,17 +156,19 @@ await(struct reactor *r, struct connection *c)
 	c->events = events;
 }
 
-/* Close the connection, or wait for its next request or for room to send. */
+/* Send an answer, or its rest.  Keep or close the connection behind it. */
 static void
-after_send(struct reactor *r, struct connection *c, enum connection_status sent)
+send_answer(struct reactor *r, struct connection *c, const unsigned char *buf,
+    size_t len)
 {
-	bool keep = !c->last && !r->draining;
+	int status = connection_send(c, buf, len);
+	bool sent = c->answer == NULL;
 
-	if (sent == CONNECTION_GONE || (sent == CONNECTION_READY && !keep)) {
+	if (status < 0 || (sent && (c->last || r->draining))) {
 		connection_free(c);
 		return;
 	}
-	if (sent == CONNECTION_READY)
+	if (sent)
 		connection_place(c, &r->kept, r->now_ms);
 	await(r, c);
 }
@@ -179,8 +181,7 @@ answer(struct reactor *r, struct connection *c)
 	fcgi_frame_answer(r->framed, c->frame.id, r->body, len);
 	plant_done(&c->call.plant);
 	connection_place(c, &r->waiting, r->now_ms);
-	after_send(
-	    r, c, connection_send(c, r->framed, fcgi_frame_answer_len(len)));
+	send_answer(r, c, r->framed, fcgi_frame_answer_len(len));
 }
 
 /* Add a plant to the batch.  Return 0; -1 if memory is short. */
@@ -230,18 +231,18 @@ receive(struct reactor *r, struct connection *c)
 
 	switch (connection_receive(c, r->scratch, SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
-	case CONNECTION_READY:
+	case FCGI_FRAME_COMPLETE:
 		c->last |= c->ended;
 		serve(r, c);
 		return;
-	case CONNECTION_WAITING:
+	case FCGI_FRAME_MORE:
 		if (c->ended)
 			break;
 		if (!begun && c->begun)
 			connection_place(c, &r->waiting, r->now_ms);
 		await(r, c);
 		return;
-	case CONNECTION_GONE:
+	case FCGI_FRAME_BAD:
 		break;
 	}
 	connection_free(c);
@@ -381,7 +382,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 		/* The peer hung up, or sent a request before its answer. */
 		c->last = true;
 	else if (c->answer != NULL)
-		after_send(r, c, connection_send(c, c->answer, c->answer_len));
+		send_answer(r, c, c->answer, c->answer_len);
 	else
 		receive(r, c);
 }

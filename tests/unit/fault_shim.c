@@ -158,8 +158,6 @@ pwrite(int fd, const void *buf, size_t len, off_t offset)
 
 FUNCTION(ssize_t, writev, (int fd, const struct iovec *parts, int n),
     SHIM_WRITEV, fd, NULL, SYS_writev, fd, parts, n)
-FUNCTION(ssize_t, write, (int fd, const void *buf, size_t len), SHIM_WRITE, fd,
-    NULL, SYS_write, fd, buf, len)
 FUNCTION(ssize_t, pread, (int fd, void *buf, size_t len, off_t offset),
     SHIM_PREAD, fd, NULL, SYS_pread64, fd, buf, len, offset)
 FUNCTION(int, fdatasync, (int fd), SHIM_FDATASYNC, fd, NULL, SYS_fdatasync, fd)
@@ -182,8 +180,6 @@ FUNCTION(int, fstat, (int fd, struct stat *st), SHIM_FSTAT, fd, NULL,
 FUNCTION(int, fstatat,
     (int dir, const char *restrict name, struct stat *restrict st, int flags),
     SHIM_FSTATAT, dir, name, SYS_newfstatat, dir, name, st, flags)
-FUNCTION(off_t, lseek, (int fd, off_t offset, int whence), SHIM_LSEEK, fd, NULL,
-    SYS_lseek, fd, offset, whence)
 FUNCTION(int, memfd_create, (const char *name, unsigned flags),
     SHIM_MEMFD_CREATE, -1, name, SYS_memfd_create, name, flags)
 FUNCTION(ssize_t, recv, (int fd, void *buf, size_t len, int flags), SHIM_RECV,
@@ -221,7 +217,6 @@ ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
 int posix_fadvise64(int fd, off64_t offset, off64_t len, int advice)
     ALIAS("posix_fadvise");
-off64_t lseek64(int fd, off64_t offset, int whence) ALIAS("lseek");
 #endif
 
 /* --- Allocations --------------------------------------------------------- */

@@ -30,10 +30,10 @@ struct connection {
 	size_t answer_len;
 	uint32_t events; /* watched by the reactor's epoll; 0: none */
 	bool begun;      /* bytes of a request have arrived */
-	bool ended;      /* the peer has finished, or its deadline passed */
-	bool last;       /* close it after the answer: the web server does not
-			    keep it or has hung up, or libfcgi may have read
-			    bytes behind the request */
+	bool last;       /* no further request is read: the web server does not
+			    keep the connection or has hung up, its deadline
+			    passed, or libfcgi may read bytes behind the
+			    request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	FCGX_Request request;    /* while libfcgi reads it */

@@ -232,11 +232,10 @@ receive(struct reactor *r, struct connection *c)
 	switch (connection_receive(c, r->scratch, SCRATCH_BYTES,
 	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
 	case FCGI_FRAME_COMPLETE:
-		c->last |= c->ended;
 		serve(r, c);
 		return;
 	case FCGI_FRAME_MORE:
-		if (c->ended)
+		if (c->last)
 			break;
 		if (!begun && c->begun)
 			connection_place(c, &r->waiting, r->now_ms);
@@ -298,7 +297,7 @@ end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 	struct connection *c;
 
 	while ((c = list->first) != NULL && c->deadline_ms <= now_ms) {
-		c->ended = true;
+		c->last = true;
 		if (c->answer != NULL)
 			connection_free(c);
 		else
@@ -376,14 +375,14 @@ begin_drain(struct reactor *r)
 static void
 handle_event(struct reactor *r, struct connection *c, uint32_t events)
 {
-	if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
-		c->ended = true;
-	if (c->list == &r->busy)
-		/* The peer hung up, or sent a request before its answer. */
+	bool busy = c->list == &r->busy;
+
+	/* The peer hung up, or sent a request before its answer. */
+	if (busy || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		c->last = true;
-	else if (c->answer != NULL)
+	if (c->answer != NULL)
 		send_answer(r, c, c->answer, c->answer_len);
-	else
+	else if (!busy)
 		receive(r, c);
 }
 

@@ -141,7 +141,7 @@ cgi_serve(const struct config *config)
 		.contract_status = form != NULL && strcmp(form, "contract") == 0
 	};
 	/* The body and one byte more; later the whole answer. */
-	static char buf[API_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX];
+	static char buf[API_ANSWER_MAX];
 	struct api api = { 0 };
 	struct api_call call;
 	struct store *store = NULL;

@@ -46,7 +46,7 @@
 /* The most events of one epoll_wait, and connections accepted in a row. */
 #define AT_ONCE_MAX 256
 /* The most that one read takes from a socket. */
-#define SCRATCH_BYTES ((size_t)64 << 10)
+#define RECEIVE_BYTES ((size_t)64 << 10)
 /* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 
@@ -90,8 +90,8 @@ struct reactor {
 	struct connection_list busy; /* their plants are the items */
 	struct store_item *items;    /* the batch, in the order of `busy` */
 	size_t nitems, items_max;
-	unsigned char *scratch, *framed; /* bytes received; a framed answer */
-	char *body;                      /* request body, or unframed answer */
+	char body[API_ANSWER_MAX]; /* a request's, or an unframed answer */
+	unsigned char bytes[];     /* received, or of a framed answer */
 };
 
 static void
@@ -178,10 +178,10 @@ answer(struct reactor *r, struct connection *c)
 {
 	size_t len = api_answer(&r->api, &c->call, r->body);
 
-	fcgi_frame_answer(r->framed, c->frame.id, r->body, len);
+	fcgi_frame_answer(r->bytes, c->frame.id, r->body, len);
 	plant_done(&c->call.plant);
 	connection_place(c, &r->waiting, r->now_ms);
-	send_answer(r, c, r->framed, fcgi_frame_answer_len(len));
+	send_answer(r, c, r->bytes, fcgi_frame_answer_len(len));
 }
 
 /* Add a plant to the batch.  Return 0; -1 if memory is short. */
@@ -229,7 +229,7 @@ receive(struct reactor *r, struct connection *c)
 {
 	bool begun = c->begun;
 
-	switch (connection_receive(c, r->scratch, SCRATCH_BYTES,
+	switch (connection_receive(c, r->bytes, RECEIVE_BYTES,
 	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
 	case FCGI_FRAME_COMPLETE:
 		serve(r, c);
@@ -507,9 +507,6 @@ reactor_free(struct reactor *r)
 	free(r->items);
 	if (r->epoll >= 0)
 		close(r->epoll);
-	free(r->scratch);
-	free(r->framed);
-	free(r->body);
 	free(r);
 }
 
@@ -517,7 +514,9 @@ struct reactor *
 reactor_start(const struct config *config, struct tokens *tokens,
     struct store *store, int stop)
 {
-	struct reactor *r = calloc(1, sizeof(*r));
+	/* With room for the longest answer: unused memory costs nothing. */
+	struct reactor *r =
+	    calloc(1, sizeof(*r) + fcgi_frame_answer_len(API_ANSWER_MAX));
 
 	if (r == NULL) {
 		log_error("cannot start a reactor: %s", strerror(errno));
@@ -527,17 +526,11 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->drain_until_ms = NEVER;
 	r->waiting.timeout_ms = REQUEST_TIMEOUT_MS;
 	r->kept.timeout_ms = KEPT_TIMEOUT_MS;
-	r->epoll = -1;
 	r->api.config = config;
 	r->api.tokens = tokens;
-	r->scratch = malloc(SCRATCH_BYTES);
-	/* An answer's plant is no longer than the body that it came in. */
-	r->framed = malloc(fcgi_frame_answer_len(API_ANSWER_MAX(config)));
-	r->body = malloc(API_ANSWER_MAX(config));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	/* `stop` is edge-triggered, so that it is reported once. */
-	if (r->scratch == NULL || r->framed == NULL || r->body == NULL ||
-	    r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
+	if (r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
 	    start_thread(r) < 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		reactor_free(r);

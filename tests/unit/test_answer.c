@@ -28,10 +28,10 @@ static char *
 print(const struct config *config, const struct api_call *call)
 {
 	const struct api api = { .config = config };
-	char *buf = memory(API_ANSWER_MAX(config) + 1);
+	char *buf = memory(API_ANSWER_MAX + 1);
 	size_t len = api_answer(&api, call, buf);
 
-	assert_in_range(len, 1, API_ANSWER_MAX(config));
+	assert_in_range(len, 1, API_ANSWER_MAX);
 	buf[len] = '\0';
 	return buf;
 }

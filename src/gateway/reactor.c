@@ -94,12 +94,6 @@ struct reactor {
 	unsigned char bytes[];     /* received, or of a framed answer */
 };
 
-static void
-read_clock(struct reactor *r)
-{
-	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
-}
-
 /* Stop the process after the answers of this round. */
 static void
 fail(struct reactor *r, int status)
@@ -119,41 +113,22 @@ warn(struct reactor *r, const char *what)
 	    errno == EMFILE ? "; raise the limit of open files" : "");
 }
 
-/* Watch `fd` for these events, and no longer for others. */
-static int
-watch(struct reactor *r, int fd, uint32_t events, void *mark)
-{
-	struct epoll_event event = { .events = events, .data.ptr = mark };
-
-	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
-		return 0;
-	return errno != EEXIST ? -1
-			       : epoll_ctl(r->epoll, EPOLL_CTL_MOD, fd, &event);
-}
-
-static void
-stop_listening(struct reactor *r, int64_t until_ms)
-{
-	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
-	r->listen_at_ms = until_ms;
-}
-
 /* Wait for the next request, for more of it, or for room to send. */
 static void
 await(struct reactor *r, struct connection *c)
 {
-	uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+	struct epoll_event event = { EPOLLIN | EPOLLRDHUP | EPOLLET, { c } };
+	int how = c->events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
 
 	if (c->answer != NULL)
-		events |= EPOLLOUT;
-	if (events == c->events)
+		event.events |= EPOLLOUT;
+	if (event.events == c->events)
 		return;
-	if (watch(r, c->fd, events, c) < 0) {
+	c->events = event.events;
+	if (epoll_ctl(r->epoll, how, c->fd, &event) < 0) {
 		warn(r, "cannot watch a connection");
 		connection_free(c);
-		return;
 	}
-	c->events = events;
 }
 
 /* Send an answer, or its rest.  Keep or close the connection behind it. */
@@ -252,17 +227,19 @@ static void
 rest(struct reactor *r)
 {
 	warn(r, "cannot accept connections");
-	stop_listening(r, r->now_ms + REST_MS);
+	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
+	r->listen_at_ms = r->now_ms + REST_MS;
 }
 
 static void
 start_listening(struct reactor *r)
 {
 	/* Exclusive: a connection need not wake every reactor. */
-	if (watch(r, LISTENER, EPOLLIN | EPOLLEXCLUSIVE, r) < 0)
+	struct epoll_event event = { EPOLLIN | EPOLLEXCLUSIVE, { r } };
+
+	r->listen_at_ms = NEVER;
+	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, LISTENER, &event) < 0)
 		rest(r);
-	else
-		r->listen_at_ms = NEVER;
 }
 
 static void
@@ -360,7 +337,7 @@ begin_drain(struct reactor *r)
 
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + DRAIN_TIMEOUT_MS;
-	stop_listening(r, NEVER);
+	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
 	/* A connection that woke only this reactor would be left waiting. */
 	accept_connections(r);
 	r->listen_at_ms = NEVER;
@@ -404,7 +381,7 @@ handle_events(struct reactor *r, int timeout_ms)
 		n = epoll_wait(r->epoll, events, AT_ONCE_MAX, timeout_ms);
 	if (n < 0)
 		return errno == EINTR ? 0 : -1;
-	read_clock(r);
+	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 	api_tick(&r->api);
 	for (int i = 0; i < n; i++) {
 		void *mark = events[i].data.ptr;
@@ -431,7 +408,7 @@ commit(struct reactor *r)
 	if (n > ANSWER_FIRST_MAX)
 		store_finish(r->store);
 	/* The time of the commit does not count against deadlines. */
-	read_clock(r);
+	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 	for (size_t i = 0; i < n; i++) {
 		struct connection *c = r->busy.first;
 
@@ -470,9 +447,8 @@ run(void *argument)
 {
 	struct reactor *r = argument;
 
-	read_clock(r);
+	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 	r->idle_at_ms = r->now_ms + IDLE_MS;
-	start_listening(r);
 	while (!r->draining || r->waiting.first != NULL) {
 		if (handle_events(r, time_left_ms(r)) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
@@ -514,6 +490,8 @@ struct reactor *
 reactor_start(const struct config *config, struct tokens *tokens,
     struct store *store, int stop)
 {
+	/* Edge-triggered, so that it is reported once. */
+	struct epoll_event stopping = { EPOLLIN | EPOLLET, { NULL } };
 	/* With room for the longest answer: unused memory costs nothing. */
 	struct reactor *r =
 	    calloc(1, sizeof(*r) + fcgi_frame_answer_len(API_ANSWER_MAX));
@@ -529,8 +507,8 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->api.config = config;
 	r->api.tokens = tokens;
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
-	/* `stop` is edge-triggered, so that it is reported once. */
-	if (r->epoll < 0 || watch(r, stop, EPOLLIN | EPOLLET, NULL) < 0 ||
+	if (r->epoll < 0 ||
+	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, stop, &stopping) < 0 ||
 	    start_thread(r) < 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		reactor_free(r);

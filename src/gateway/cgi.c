@@ -30,42 +30,32 @@ may_retry(int fd, short event)
 	return errno == EINTR;
 }
 
-/* Read up to `len` bytes.  `*whole` is false if an error ended that. */
+/*
+ * Read the body, of at most `max` bytes.  The web server need not close stdin
+ * (RFC 3875, 4.2): so only a chunked body, which has no length, is read to end
+ * of file.
+ *
+ * That of a refused request is read, too.  Stdin and stdout may be one socket
+ * (Apache's mod_cgid): if the process ends with unread bytes in it, the socket
+ * is reset and the answer is lost.
+ */
 static size_t
-read_up_to(char *buf, size_t len, bool *whole)
+read_body(struct api_call *call, char *buf, size_t max)
 {
 	size_t have = 0;
 	ssize_t n = 1;
 
-	while (have < len && n != 0) {
-		n = read(STDIN_FILENO, buf + have, len - have);
+	if (call->length != REQUEST_LENGTH_CHUNKED && call->body_len < max)
+		max = call->body_len;
+	while (have < max && n != 0) {
+		n = read(STDIN_FILENO, buf + have, max - have);
 		if (n > 0)
 			have += (size_t)n;
 		else if (n < 0 && !may_retry(STDIN_FILENO, POLLIN))
 			break;
 	}
-	*whole = n >= 0;
+	call->whole = n >= 0;
 	return have;
-}
-
-/*
- * Discard the body of a refused request.  Stdin and stdout may be one socket
- * (Apache's mod_cgid): if the process ends with unread bytes in it, the socket
- * is reset and the answer is lost.
- */
-static void
-drain(const struct api_call *call)
-{
-	bool all = call->length == REQUEST_LENGTH_CHUNKED ||
-		   call->body_len > DRAIN_BYTES_MAX;
-	size_t left = all ? DRAIN_BYTES_MAX : call->body_len, n = 1;
-	char discarded[4096];
-	bool whole;
-
-	for (; n > 0; left -= n) {
-		n = left < sizeof(discarded) ? left : sizeof(discarded);
-		n = read_up_to(discarded, n, &whole);
-	}
 }
 
 static void
@@ -165,21 +155,14 @@ cgi_serve(const struct config *config)
 	if (api_head(&api, &call, environ) != 0) {
 		if (call.page == API_HEALTH && call.failure.error == HTTP_OK)
 			status = use_store(config, &call, &store);
-		drain(&call);
+		read_body(&call, buf, DRAIN_BYTES_MAX);
 	} else {
-		/*
-		 * The web server need not close stdin (RFC 3875, 4.2): so only
-		 * a chunked body, which has no length, is read to end of file.
-		 */
-		bool chunked = call.length == REQUEST_LENGTH_CHUNKED;
-		size_t len = read_up_to(buf,
-		    chunked ? config->body_bytes_max + 1 : call.body_len,
-		    &call.whole);
+		size_t len = read_body(&call, buf, config->body_bytes_max + 1);
 
 		if (api_body(&api, &call, buf, len) == 0)
 			status = use_store(config, &call, &store);
-		else if (chunked)
-			drain(&call);
+		else if (call.length == REQUEST_LENGTH_CHUNKED)
+			read_body(&call, buf, DRAIN_BYTES_MAX);
 	}
 	if (store == NULL && config->dir != NULL && config->database == NULL)
 		metrics_open(config->dir, false);

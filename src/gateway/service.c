@@ -55,18 +55,20 @@ block_signals(sigset_t *set)
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
-/* Whether `n` more descriptors can be opened; if not, errno is set. */
+/* Whether `n` more descriptors can be opened; if not, it is logged. */
 static bool
 can_open(unsigned n)
 {
-	if (n == 0)
-		return true;
 	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-	bool can = fd >= 0 && can_open(n - 1);
-	int error = errno;
-	if (fd >= 0)
-		close(fd);
-	errno = error;
+
+	if (fd < 0) {
+		log_error("cannot accept connections: %s; raise the limit of "
+			  "open files",
+		    strerror(errno));
+		return false;
+	}
+	bool can = n == 1 || can_open(n - 1);
+	close(fd);
 	return can;
 }
 
@@ -86,9 +88,9 @@ prepare_listener(void)
 		sizeof(brief)) < 0 ||
 	    connection_init() != 0) {
 		log_error("descriptor 0: cannot use it as a listening socket");
-		return EX_OSERR;
+		return -1;
 	}
-	return EX_OK;
+	return 0;
 }
 
 /*
@@ -128,13 +130,11 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 	int status = EX_OSERR;
 	unsigned n = 0;
 
-	if (stop < 0)
+	if (stop < 0) {
 		log_error("cannot start: %s", strerror(errno));
-	else if (!can_open(config->threads + DESCRIPTORS_MIN))
-		log_error("cannot accept connections: %s; raise the limit of "
-			  "open files",
-		    strerror(errno));
-	else {
+		return EX_OSERR;
+	}
+	if (can_open(config->threads + DESCRIPTORS_MIN)) {
 		if (config->database == NULL)
 			sandbox_enter(config);
 		api_set_ready(store_ready(store));
@@ -151,8 +151,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		    config->database != NULL ? "in a database" : config->dir);
 		wait_for_end(tokens, store, set);
 	}
-	if (stop >= 0)
-		eventfd_write(stop, 1);
+	eventfd_write(stop, 1);
 	while (n > 0) {
 		int failed = reactor_join(reactors[--n]);
 
@@ -160,8 +159,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 			status = failed;
 	}
 	api_log_refusals();
-	if (stop >= 0)
-		close(stop);
+	close(stop);
 	return status;
 }
 
@@ -176,9 +174,8 @@ service_run(const struct config *config)
 	sigset_t set;
 
 	block_signals(&set);
-	int status = prepare_listener();
-	if (status != EX_OK)
-		return status;
+	if (prepare_listener() < 0)
+		return EX_OSERR;
 	/* In the sandbox root cannot access the files of other users. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
@@ -195,7 +192,7 @@ service_run(const struct config *config)
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);
-	status = fault_status(fault);
+	int status = fault_status(fault);
 	if (store != NULL)
 		status = serve(config, tokens, store, &set);
 	store_close(store);

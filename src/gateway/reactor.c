@@ -203,23 +203,18 @@ static void
 receive(struct reactor *r, struct connection *c)
 {
 	bool begun = c->begun;
+	enum fcgi_frame_state state = connection_receive(c, r->bytes,
+	    RECEIVE_BYTES, SPOOL_BYTES_MAX(r->api.config->body_bytes_max));
 
-	switch (connection_receive(c, r->bytes, RECEIVE_BYTES,
-	    SPOOL_BYTES_MAX(r->api.config->body_bytes_max))) {
-	case FCGI_FRAME_COMPLETE:
+	if (state == FCGI_FRAME_COMPLETE)
 		serve(r, c);
-		return;
-	case FCGI_FRAME_MORE:
-		if (c->last)
-			break;
+	else if (state == FCGI_FRAME_BAD || c->last)
+		connection_free(c);
+	else {
 		if (!begun && c->begun)
 			connection_place(c, &r->waiting, r->now_ms);
 		await(r, c);
-		return;
-	case FCGI_FRAME_BAD:
-		break;
 	}
-	connection_free(c);
 }
 
 /* Pause after an error: another try would fail at once. */
@@ -269,8 +264,10 @@ accept_connections(struct reactor *r)
  * by now is answered: a long commit may have delayed its reading.
  */
 static void
-end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
+end_overdue(struct reactor *r, struct connection_list *list)
 {
+	/* At the end of a drain, all have passed. */
+	int64_t now_ms = r->now_ms < r->drain_until_ms ? r->now_ms : NEVER;
 	struct connection *c;
 
 	while ((c = list->first) != NULL && c->deadline_ms <= now_ms) {
@@ -285,10 +282,8 @@ end_overdue(struct reactor *r, struct connection_list *list, int64_t now_ms)
 static void
 handle_deadlines(struct reactor *r)
 {
-	end_overdue(r, &r->waiting, r->now_ms);
-	end_overdue(r, &r->kept, r->now_ms);
-	if (r->now_ms >= r->drain_until_ms)
-		end_overdue(r, &r->waiting, NEVER);
+	end_overdue(r, &r->waiting);
+	end_overdue(r, &r->kept);
 	if (r->now_ms >= r->idle_at_ms) {
 		store_idle(r->store);
 		r->idle_at_ms = NEVER;
@@ -297,20 +292,16 @@ handle_deadlines(struct reactor *r)
 		start_listening(r);
 }
 
-static int64_t
-sooner(int64_t due_ms, const struct connection_list *list)
-{
-	const struct connection *c = list->first;
-
-	return c != NULL && c->deadline_ms < due_ms ? c->deadline_ms : due_ms;
-}
-
 /* The time until the next deadline; -1: there is none. */
 static int
 time_left_ms(const struct reactor *r)
 {
-	int64_t due_ms = sooner(sooner(r->idle_at_ms, &r->waiting), &r->kept);
+	const struct connection *first[] = { r->waiting.first, r->kept.first };
+	int64_t due_ms = r->idle_at_ms;
 
+	for (int i = 0; i < 2; i++)
+		if (first[i] != NULL && first[i]->deadline_ms < due_ms)
+			due_ms = first[i]->deadline_ms;
 	if (r->listen_at_ms < due_ms)
 		due_ms = r->listen_at_ms;
 	if (r->drain_until_ms < due_ms)

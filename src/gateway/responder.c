@@ -68,9 +68,7 @@ forbid_core(void)
 static int
 read_arguments(int argc, char **argv, bool as_cgi)
 {
-	if (as_cgi && getenv("REQUEST_METHOD") != NULL)
-		return SERVE;
-	if (argc == 1 && !as_cgi)
+	if (as_cgi ? getenv("REQUEST_METHOD") != NULL : argc == 1)
 		return SERVE;
 	if (argc == 2 && strcmp(argv[1], "--help") == 0) {
 		fputs(help, stdout);

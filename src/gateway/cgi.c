@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -91,9 +90,9 @@ cgi_begin(void)
 
 /*
  * Store the plant or, for a health request, check whether the store is ready.
- * The caller closes the store after the answer.  Return a status of sysexits.h.
+ * The caller closes the store after the answer.
  */
-static int
+static enum fault
 use_store(
     const struct config *config, struct api_call *call, struct store **store)
 {
@@ -109,7 +108,7 @@ use_store(
 			    config->database != NULL ? STORE_AWAY : STORE_BUSY);
 		else
 			api_fail(call, HTTP_NOT_READY);
-		return fault_status(fault);
+		return fault;
 	}
 	if (call->page == API_HEALTH)
 		item.result = store_ready(*store);
@@ -119,7 +118,7 @@ use_store(
 		store_finish(*store);
 	}
 	api_stored(call, item.result);
-	return fault_status(fault);
+	return fault;
 }
 
 int
@@ -135,8 +134,7 @@ cgi_serve(const struct config *config)
 	struct api api = { 0 };
 	struct api_call call;
 	struct store *store = NULL;
-	enum fault fault;
-	int status = EX_OK;
+	enum fault fault = FAULT_NONE;
 
 	if (config == NULL)
 		config = &invalid;
@@ -150,17 +148,15 @@ cgi_serve(const struct config *config)
 		api.tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (api.tokens != NULL)
 		api_tick(&api);
-	else if (config->tokens != NULL)
-		status = fault_status(fault);
 	if (api_head(&api, &call, environ) != 0) {
 		if (call.page == API_HEALTH && call.failure.error == HTTP_OK)
-			status = use_store(config, &call, &store);
+			fault = use_store(config, &call, &store);
 		read_body(&call, buf, DRAIN_BYTES_MAX);
 	} else {
 		size_t len = read_body(&call, buf, config->body_bytes_max + 1);
 
 		if (api_body(&api, &call, buf, len) == 0)
-			status = use_store(config, &call, &store);
+			fault = use_store(config, &call, &store);
 		else if (call.length == REQUEST_LENGTH_CHUNKED)
 			read_body(&call, buf, DRAIN_BYTES_MAX);
 	}
@@ -170,5 +166,5 @@ cgi_serve(const struct config *config)
 	store_close(store);
 	plant_done(&call.plant);
 	tokens_close(api.tokens);
-	return status;
+	return fault_status(fault);
 }

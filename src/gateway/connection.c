@@ -76,30 +76,12 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 	return used;
 }
 
-/* After an error the connection ends: the socket's bytes cannot go back. */
-static void
-fill_spool(
-    struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
-{
-	size_t used;
-
-	while (c->frame.state == FCGI_FRAME_MORE &&
-	       (used = receive(c, buf, size, 0)) > 0) {
-		size_t max = spool_max + 2 * c->frame.params_len;
-		size_t room = c->spooled < max ? max - c->spooled : 0;
-		size_t kept = used < room ? used : room;
-
-		/* The offset, from which libfcgi reads, stays 0. */
-		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
-			c->frame.state = FCGI_FRAME_BAD;
-		c->spooled += kept;
-	}
-}
-
 enum fcgi_frame_state
 connection_receive(
     struct connection *c, unsigned char *buf, size_t size, size_t spool_max)
 {
+	size_t used;
+
 	if (c->spool < 0) {
 		memset(&c->frame, 0, sizeof(c->frame));
 		if (receive(c, buf, size, MSG_PEEK) == 0 ||
@@ -113,7 +95,17 @@ connection_receive(
 		/* The bytes that were peeked at go through the frame again. */
 		memset(&c->frame, 0, sizeof(c->frame));
 	}
-	fill_spool(c, buf, size, spool_max);
+	while (c->frame.state == FCGI_FRAME_MORE &&
+	       (used = receive(c, buf, size, 0)) > 0) {
+		size_t max = spool_max + 2 * c->frame.params_len;
+		size_t room = c->spooled < max ? max - c->spooled : 0;
+		size_t kept = used < room ? used : room;
+
+		/* The file's own offset stays 0: libfcgi reads from there. */
+		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
+			c->frame.state = FCGI_FRAME_BAD;
+		c->spooled += kept;
+	}
 	return c->frame.state;
 }
 

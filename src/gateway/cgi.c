@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -124,21 +123,13 @@ use_store(
 int
 cgi_serve(const struct config *config)
 {
-	const char *form = getenv("PLANT_STORE_STATUS");
-	/* If the settings are invalid, this one still shapes the error. */
-	const struct config invalid = {
-		.contract_status = form != NULL && strcmp(form, "contract") == 0
-	};
 	/* The body and one byte more; later the whole answer. */
 	static char buf[API_ANSWER_MAX];
-	struct api api = { 0 };
+	struct api api = { .config = config };
 	struct api_call call;
 	struct store *store = NULL;
 	enum fault fault = FAULT_NONE;
 
-	if (config == NULL)
-		config = &invalid;
-	api.config = config;
 	/* With these ignored, errno reports a closed pipe or a size limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);

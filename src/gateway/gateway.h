@@ -64,8 +64,8 @@ void sandbox_enter(const struct config *config);
  * anything is logged.
  *
  * cgi_serve(config):
- * Answer the request.  `config` is NULL if the settings are invalid: the answer
- * is HTTP_NOT_READY.  Return 0; a status of sysexits.h, logged, if the token
+ * Answer the request; with HTTP_NOT_READY if config->tokens is NULL, since the
+ * settings are invalid.  Return 0; a status of sysexits.h, logged, if the token
  * file or the store cannot be used: the answer to a plant is then an error.
  */
 void cgi_begin(void);

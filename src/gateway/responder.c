@@ -87,7 +87,11 @@ read_arguments(int argc, char **argv, bool as_cgi)
 int
 main(int argc, char **argv)
 {
-	struct config config;
+	const char *form = getenv("PLANT_STORE_STATUS");
+	/* If the settings are invalid, this one still shapes the error. */
+	struct config config = {
+		.contract_status = form != NULL && strcmp(form, "contract") == 0
+	};
 
 	log_open("plant-store.fcgi", 1);
 	const bool as_cgi = !is_fastcgi();
@@ -99,7 +103,7 @@ main(int argc, char **argv)
 	forbid_core();
 	if (config_read(&config) != FAULT_NONE) {
 		if (as_cgi)
-			(void)cgi_serve(NULL);
+			(void)cgi_serve(&config);
 		return EX_CONFIG;
 	}
 	log_set_level(config.log_level);

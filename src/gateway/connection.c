@@ -101,7 +101,10 @@ connection_receive(
 		size_t room = c->spooled < max ? max - c->spooled : 0;
 		size_t kept = used < room ? used : room;
 
-		/* The file's own offset stays 0: libfcgi reads from there. */
+		/*
+		 * The file's own offset, from which libfcgi reads, stays 0.  An
+		 * error ends the connection: its bytes cannot go back.
+		 */
 		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
 			c->frame.state = FCGI_FRAME_BAD;
 		c->spooled += kept;

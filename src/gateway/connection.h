@@ -29,7 +29,7 @@ struct connection {
 	unsigned char *answer; /* the unsent rest of an answer, or NULL */
 	size_t answer_len;
 	uint32_t events; /* watched by the reactor's epoll; 0: none */
-	bool begun;      /* bytes of a request have arrived */
+	bool begun;      /* a part of a request has arrived */
 	bool last;       /* no further request is read: the web server does not
 			    keep the connection or has hung up, its deadline
 			    passed, or libfcgi may read bytes behind the
@@ -37,7 +37,7 @@ struct connection {
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	FCGX_Request request;    /* while libfcgi reads it */
-	struct api_call call;    /* from then on, until it is answered */
+	struct api_call call;    /* of that request, until it is answered */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
@@ -52,7 +52,7 @@ struct connection_list {
 /*
  * connection_init():
  * Initialise libfcgi, once, before any thread.  Return 0; another value without
- * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless handled.
+ * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
  *
  * connection_new(fd):
  * A connection of the non-blocking socket `fd`, which it owns from then on.

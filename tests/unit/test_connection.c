@@ -303,7 +303,9 @@ CONNECTION_TEST(bytes_behind_a_large_request_are_not_spooled)
 CONNECTION_TEST(spool_keeps_no_more_than_it_may_and_it_is_ready)
 {
 	static const size_t maxima[] = { 0, 1, 100000 };
+	static char body[LARGE];
 
+	assert_int_equal(connection_init(), 0);
 	for (size_t i = 0; i < COUNT(maxima); i++) {
 		const size_t kept = maxima[i] + 2 * PARAMS_LEN;
 
@@ -313,6 +315,13 @@ CONNECTION_TEST(spool_keeps_no_more_than_it_may_and_it_is_ready)
 		    send_parts(f, f->len, maxima[i]), FCGI_FRAME_COMPLETE);
 		assert_int_equal(f->c->spooled, kept);
 		assert_gives_request(f, f->c->spool, kept);
+		if (kept < 1000)
+			continue;
+		assert_int_equal(lseek(f->c->spool, 0, SEEK_SET), 0);
+		assert_non_null(connection_read_head(f->c));
+		assert_in_range(
+		    connection_read_body(f->c, body, sizeof body), 1, kept);
+		assert_false(f->c->call.whole);
 	}
 }
 
@@ -432,9 +441,14 @@ CONNECTION_TEST(connection_whose_request_was_read_receives_as_a_new_one_does)
 
 	assert_int_equal(connection_init(), 0);
 	make_request(f, 1000);
-	for (int i = 0; i < 2; i++) {
-		/* The first in two parts, the second at once. */
+	for (int i = 0; i < 3; i++) {
+		/* The first in two parts, the others at once. */
 		size_t part = i == 0 ? 500 : 0;
+		/* All but the second are read as a whole. */
+		int size = i == 1 ? 100 : 2000;
+
+		/* The last asks that the connection be closed. */
+		f->sent[10] = i < 2;
 
 		send_bytes(f, f->sent, part);
 		assert_int_equal(receive(f), FCGI_FRAME_MORE);
@@ -445,12 +459,13 @@ CONNECTION_TEST(connection_whose_request_was_read_receives_as_a_new_one_does)
 		char **variables = connection_read_head(f->c);
 		assert_non_null(variables);
 		assert_string_equal(variables[1], "a=b");
-		assert_int_equal(
-		    connection_read_body(f->c, body, sizeof body), 1000);
+		assert_int_equal(connection_read_body(f->c, body, size),
+		    i == 1 ? 100 : 1000);
 		assert_true(f->c->call.whole);
-		assert_memory_equal(body, f->sent + 44, 1000);
+		assert_memory_equal(body, f->sent + 44, i == 1 ? 100 : 1000);
 		assert_int_equal(f->c->frame.id, 1);
-		assert_false(f->c->begun || f->c->last);
+		assert_false(f->c->begun);
+		assert_int_equal(f->c->last, i == 2);
 		assert_int_equal(f->c->spool, -1);
 		assert_int_equal(f->c->spooled, 0);
 	}

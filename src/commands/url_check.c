@@ -33,8 +33,7 @@ struct target {
 
 struct request {
 	const char *what; /* its name in messages */
-	bool has_token;
-	size_t body_len; /* 0: a GET */
+	size_t body_len;  /* 0: a GET */
 	enum http_error expected;
 	/* A header that the answer needs, how its value begins; or NULL. */
 	const char *header, *begins;
@@ -55,7 +54,7 @@ struct answer {
 /* Wait at most TIMEOUT_S for the answer.  Redirects are not followed. */
 static void
 send_request(const struct target *target, const struct request *request,
-    struct answer *answer)
+    const char *token, struct answer *answer)
 {
 	/* An empty "Expect:" keeps libcurl from waiting for "100 Continue". */
 	char expect[] = "Expect:", type[] = "Content-Type: application/json";
@@ -72,9 +71,9 @@ send_request(const struct target *target, const struct request *request,
 	answer->failure = CURLE_OUT_OF_MEMORY;
 	if (curl == NULL || body == NULL)
 		return;
-	if (request->has_token) {
+	if (token != NULL) {
 		curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-		curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, target->token);
+		curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, token);
 	}
 	curl_easy_setopt(curl, CURLOPT_URL, target->url);
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -210,19 +209,13 @@ is_server_made(const struct target *target, const struct request *request,
 	static const enum http_error of_servers[] = { HTTP_PATH_UNKNOWN,
 		HTTP_METHOD_NOT_ALLOWED, HTTP_BODY_MISSING, HTTP_BODY_TOO_LARGE,
 		HTTP_BODY_BROKEN, HTTP_HEAD_TOO_LARGE };
-	struct request bare = *request;
-	struct answer again;
-	bool maybe = false;
+	struct answer again = { .error = 0 };
 
-	if (answer->error == 0 ||
-	    answer->error == errors_number(HTTP_NO_ANSWER))
-		return true;
 	for (size_t i = 0; i < sizeof(of_servers) / sizeof(of_servers[0]); i++)
-		maybe |= errors_number(of_servers[i]) == answer->error;
-	bare.has_token = false;
-	if (maybe)
-		send_request(target, &bare, &again);
-	return maybe && again.error == answer->error;
+		if (errors_number(of_servers[i]) == answer->error)
+			send_request(target, request, NULL, &again);
+	return answer->error == again.error ||
+	       answer->error == errors_number(HTTP_NO_ANSWER);
 }
 
 static const char *
@@ -273,7 +266,9 @@ expect(const struct target *target, const struct request *request)
 	struct answer answer;
 	char why[512], number[32] = "";
 
-	send_request(target, request, &answer);
+	send_request(target, request,
+	    request->expected == HTTP_CREDENTIAL_MISSING ? NULL : target->token,
+	    &answer);
 	if (answer.failure != CURLE_OK) {
 		log_error("check: %s: no answer: %s (%s); %s", request->what,
 		    curl_easy_strerror(answer.failure), answer.detail,
@@ -342,15 +337,14 @@ url_check(
     const char *url, const char *token, size_t body_bytes_max, bool answers)
 {
 	const struct request requests[] = {
-		{ "a request", true, strlen(NO_PLANT), HTTP_ID_MISSING, NULL,
-		    NULL },
-		{ "without a credential", false, strlen(NO_PLANT),
+		{ "a request", strlen(NO_PLANT), HTTP_ID_MISSING, NULL, NULL },
+		{ "without a credential", strlen(NO_PLANT),
 		    HTTP_CREDENTIAL_MISSING, "WWW-Authenticate", "Bearer" },
-		{ "another method", true, 0, HTTP_METHOD_NOT_ALLOWED, "Allow",
+		{ "another method", 0, HTTP_METHOD_NOT_ALLOWED, "Allow",
 		    "POST" },
-		{ "a body as large as allowed", true, body_bytes_max,
-		    HTTP_ID_MISSING, NULL, NULL },
-		{ "a body that is too large", true, body_bytes_max + 1,
+		{ "a body as large as allowed", body_bytes_max, HTTP_ID_MISSING,
+		    NULL, NULL },
+		{ "a body that is too large", body_bytes_max + 1,
 		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
 	struct target target = { .token = token, .answers = answers };
@@ -374,7 +368,8 @@ url_check(
 	if (token == NULL)
 		printf("no token was given: only what needs none is tried\n");
 	for (size_t i = 0; i < n; i++) {
-		if ((requests[i].has_token && token == NULL) ||
+		if ((token == NULL &&
+			requests[i].expected != HTTP_CREDENTIAL_MISSING) ||
 		    expect(&target, &requests[i]))
 			continue;
 		wrong++;

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -120,47 +121,36 @@ send_request(const struct target *target, const struct request *request,
 	"may be smaller than the service's (Apache: LimitRequestBody), or " \
 	"it does not pass bodies on"
 
-static const char no_service[] =
-    "the web server gets no answer from the service: start it, and let the web "
-    "server use its socket; plant-store check there has more";
-static const char not_reached[] =
-    "the service answers at its socket, and the web server does not reach it: "
-    "name that socket in the web server's file, and run: systemctl restart "
-    "nginx (or lighttpd, apache2)";
-
 /* Each is for a status of the web server or for an error of the service. */
 static const struct hint {
-	long status; /* 0: compare `error` */
-	enum http_error error;
+	long status;
+	enum http_error error; /* HTTP_OK: compare `status` */
 	const char *why;
 } hints[] = {
-	{ 400, 0,
+	{ 400, HTTP_OK,
 	    "the web server refuses the request: must the URL begin with "
 	    "https? Its error log has more" },
-	{ 401, 0,
+	{ 401, HTTP_OK,
 	    "the web server asks for a credential of its own: switch its "
 	    "authentication off for this path" },
-	{ 403, 0,
+	{ 403, HTTP_OK,
 	    "the web server forbids this path: allow it, and with CGI let the "
 	    "program be executed" },
-	{ 404, 0,
+	{ 404, HTTP_OK,
 	    "the web server does not pass this path to the service: mount the "
 	    "service there, or correct the URL" },
-	{ 405, 0,
+	{ 405, HTTP_OK,
 	    "the web server does not pass POST on: mount the service here" },
-	{ 411, 0,
+	{ 411, HTTP_OK,
 	    "the web server wants a Content-Length and did not get it: check "
 	    "what stands before it" },
-	{ 413, 0,
+	{ 413, HTTP_OK,
 	    "the web server's limit of bodies is smaller than the service's: "
 	    "raise it (lighttpd: server.max-request-size, nginx: "
 	    "client_max_body_size, Apache: LimitRequestBody)" },
-	{ 500, 0,
+	{ 500, HTTP_OK,
 	    "the web server failed: its error log has the reason; check that "
 	    "it can start the program" },
-	{ 502, 0, no_service },
-	{ 503, 0, no_service },
-	{ 504, 0, no_service },
 	{ 0, HTTP_CREDENTIAL_MISSING,
 	    "the web server drops the header Authorization: behind Apache add "
 	    "\"CGIPassAuth On\" to the <Location> of the service" },
@@ -222,23 +212,25 @@ static const char *
 judge(const struct target *target, const struct request *request,
     const struct answer *answer)
 {
-	static const char twice[] = "/plants/plants";
-	size_t len = strlen(target->url);
-
 	if ((answer->status == 404 ||
 		answer->error == errors_number(HTTP_PATH_UNKNOWN)) &&
-	    len >= strlen(twice) &&
-	    strcmp(target->url + len - strlen(twice), twice) == 0)
+	    fnmatch("*/plants/plants", target->url, 0) == 0)
 		return "leave /plants off the URL: it is the base URL";
-	bool made = is_server_made(target, request, answer);
+	int error = is_server_made(target, request, answer) ? 0 : answer->error;
+	if (error == 0 && answer->status >= 502 && answer->status <= 504)
+		return target->answers
+			   ? "the service answers at its socket, and the web "
+			     "server does not reach it: name that socket in "
+			     "the web server's file, and run: systemctl "
+			     "restart nginx (or lighttpd, apache2)"
+			   : "the web server gets no answer from the service: "
+			     "start it, and let the web server use its socket; "
+			     "plant-store check there has more";
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
-		if (made ? hints[i].status == answer->status
-			 : hints[i].status == 0 &&
-			       errors_number(hints[i].error) == answer->error)
-			return hints[i].why == no_service && target->answers
-				   ? not_reached
-				   : hints[i].why;
-	if (!made)
+		if (errors_number(hints[i].error) == error &&
+		    (error != 0 || hints[i].status == answer->status))
+			return hints[i].why;
+	if (error != 0)
 		return "the service has trouble of its own: its log says more";
 	return answer->status >= 200 && answer->status < 300
 		   ? "something else answers at this URL: correct the URL or "
@@ -310,7 +302,6 @@ check_way(struct target *target)
 {
 	CURLU *url = curl_url();
 	char *scheme = NULL, *host = NULL;
-	struct in_addr address;
 
 	/* libcurl guesses http where the URL has no scheme. */
 	if (curl_url_set(url, CURLUPART_URL, target->url, CURLU_GUESS_SCHEME) ==
@@ -319,8 +310,7 @@ check_way(struct target *target)
 	    curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK) {
 		target->loopback = strcasecmp(host, "localhost") == 0 ||
 				   strcmp(host, "[::1]") == 0 ||
-				   (inet_pton(AF_INET, host, &address) == 1 &&
-				       ntohl(address.s_addr) >> 24 == 127);
+				   inet_network(host) >> 24 == 127;
 		if (strcmp(scheme, "http") == 0 && !target->loopback &&
 		    target->token != NULL)
 			log_warning("check: the token is sent to %s in clear, "

@@ -19,13 +19,9 @@
 
 /* The shortest JSON object: the service refuses it for its missing id. */
 #define NO_PLANT "{}"
-#define URL_MAX 2048
-#define TIMEOUT_S 15L
-/* More than any Error body. */
-#define BODY_MAX 4096
 
 struct target {
-	char url[URL_MAX];
+	char url[2048];
 	bool loopback;
 	const char *token; /* or NULL */
 	const char *body;  /* NO_PLANT, then blanks; body_len is sent */
@@ -41,18 +37,14 @@ struct request {
 };
 
 struct answer {
-	CURLcode failure; /* CURLE_OK, or why no answer came */
-	bool connected;   /* something accepted the connection */
-	long status;
-	int error; /* the number in an Error body, else 0 */
-	/* Each is "" if it is absent, and cut if it is too long. */
-	char header[256];             /* the value of request->header */
-	char location[256];           /* the absolute URL of a redirect */
-	char detail[CURL_ERROR_SIZE]; /* libcurl's message */
-	char body[BODY_MAX + 1];
+	CURL *curl;    /* has the headers; the caller frees it; may be NULL */
+	long status;   /* 0: no answer came */
+	int error;     /* the number in an Error body, else 0 */
+	CURLcode code; /* why no answer came, and libcurl's words for it */
+	char detail[CURL_ERROR_SIZE];
 };
 
-/* Wait at most TIMEOUT_S for the answer.  Redirects are not followed. */
+/* Wait at most 15 s for the answer.  Redirects are not followed. */
 static void
 send_request(const struct target *target, const struct request *request,
     const char *token, struct answer *answer)
@@ -62,14 +54,11 @@ send_request(const struct target *target, const struct request *request,
 	struct curl_slist content = { type, NULL };
 	struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
-	/* A longer body ends the transfer. */
-	FILE *body = fmemopen(answer->body, BODY_MAX, "w");
-	curl_off_t connect_us = 0;
-	char *location = NULL, quote[2];
-	struct curl_header *header;
+	/* More than any Error body; a longer body ends the transfer. */
+	char text[4096] = "", quote[2];
+	FILE *body = fmemopen(text, sizeof(text) - 1, "w");
 
-	memset(answer, 0, sizeof(*answer));
-	answer->failure = CURLE_OUT_OF_MEMORY;
+	*answer = (struct answer){ .curl = curl, .code = CURLE_OUT_OF_MEMORY };
 	if (curl == NULL || body == NULL)
 		return;
 	if (token != NULL) {
@@ -82,7 +71,7 @@ send_request(const struct target *target, const struct request *request,
 	if (target->loopback)
 		curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, &headers);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT, 15L);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(
 	    curl, CURLOPT_USERAGENT, "plant-store/" PLANT_STORE_VERSION);
@@ -93,27 +82,13 @@ send_request(const struct target *target, const struct request *request,
 		    (curl_off_t)request->body_len);
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, target->body);
 	}
-	CURLcode code = curl_easy_perform(curl);
-	fclose(body);
-	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
 	/* The server may answer, and close, before it has read the body. */
-	answer->failure = answer->status == 0 ? code : CURLE_OK;
-	curl_easy_getinfo(curl, CURLINFO_CONNECT_TIME_T, &connect_us);
-	/* libcurl sets the time only after the TLS handshake. */
-	answer->connected = connect_us > 0 || code == CURLE_SSL_CONNECT_ERROR;
-	if (request->header != NULL &&
-	    curl_easy_header(curl, request->header, 0, CURLH_HEADER, -1,
-		&header) == CURLHE_OK)
-		snprintf(answer->header, sizeof(answer->header), "%s",
-		    header->value);
-	curl_easy_getinfo(curl, CURLINFO_REDIRECT_URL, &location);
-	if (location != NULL)
-		snprintf(
-		    answer->location, sizeof(answer->location), "%s", location);
-	if (sscanf(answer->body, " { \"error\" : %4d , \"message\" : %1[\"]",
+	answer->code = curl_easy_perform(curl);
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer->status);
+	fclose(body);
+	if (sscanf(text, " { \"error\" : %4d , \"message\" : %1[\"]",
 		&answer->error, quote) != 2)
 		answer->error = 0;
-	curl_easy_cleanup(curl);
 }
 
 #define BODY_LOST                                                           \
@@ -204,6 +179,7 @@ is_server_made(const struct target *target, const struct request *request,
 	for (size_t i = 0; i < sizeof(of_servers) / sizeof(of_servers[0]); i++)
 		if (errors_number(of_servers[i]) == answer->error)
 			send_request(target, request, NULL, &again);
+	curl_easy_cleanup(again.curl);
 	return answer->error == again.error ||
 	       answer->error == errors_number(HTTP_NO_ANSWER);
 }
@@ -242,10 +218,14 @@ judge(const struct target *target, const struct request *request,
 static const char *
 judge_failure(const struct answer *answer)
 {
-	if (answer->failure == CURLE_PEER_FAILED_VERIFICATION)
+	curl_off_t connect_us = 0;
+
+	if (answer->code == CURLE_PEER_FAILED_VERIFICATION)
 		return "the certificate is not trusted here: install its CA "
 		       "(update-ca-certificates), or correct the host's name";
-	return answer->connected
+	/* libcurl sets the time only after the TLS handshake. */
+	curl_easy_getinfo(answer->curl, CURLINFO_CONNECT_TIME_T, &connect_us);
+	return connect_us > 0 || answer->code == CURLE_SSL_CONNECT_ERROR
 		   ? "something listens there: is it the web server, must the "
 		     "URL begin with http or https, and is the service stuck?"
 		   : "is the web server running, and the URL right?";
@@ -256,22 +236,24 @@ static bool
 expect(const struct target *target, const struct request *request)
 {
 	struct answer answer;
-	char why[512], number[32] = "";
+	struct curl_header *header;
+	char *location = NULL, why[512] = "", number[32] = "";
 
 	send_request(target, request,
 	    request->expected == HTTP_CREDENTIAL_MISSING ? NULL : target->token,
 	    &answer);
-	if (answer.failure != CURLE_OK) {
+	curl_easy_getinfo(answer.curl, CURLINFO_REDIRECT_URL, &location);
+	if (answer.error != 0)
+		snprintf(number, sizeof(number), ", error %d", answer.error);
+	if (answer.status == 0)
 		log_error("check: %s: no answer: %s (%s); %s", request->what,
-		    curl_easy_strerror(answer.failure), answer.detail,
+		    curl_easy_strerror(answer.code), answer.detail,
 		    judge_failure(&answer));
-		return false;
-	}
-	if (answer.status >= 300 && answer.status < 400)
+	else if (answer.status >= 300 && answer.status < 400)
 		snprintf(why, sizeof(why),
-		    "redirected to %s: give that URL without its /plants, "
+		    "redirected to %.255s: give that URL without its /plants, "
 		    "clients do not repeat a POST",
-		    answer.location);
+		    location != NULL ? location : "");
 	else if (answer.error != errors_number(request->expected) &&
 		 /* The web server may refuse the large body itself. */
 		 (answer.error != 0 ||
@@ -280,20 +262,20 @@ expect(const struct target *target, const struct request *request)
 		snprintf(
 		    why, sizeof(why), "%s", judge(target, request, &answer));
 	else if (request->header != NULL &&
-		 strncmp(answer.header, request->begins,
-		     strlen(request->begins)) != 0)
+		 (curl_easy_header(answer.curl, request->header, 0,
+		      CURLH_HEADER, -1, &header) != CURLHE_OK ||
+		     strncmp(header->value, request->begins,
+			 strlen(request->begins)) != 0))
 		snprintf(why, sizeof(why),
 		    "the web server drops the header %s from answers",
 		    request->header);
-	else {
+	else
 		printf("%s: ok\n", request->what);
-		return true;
-	}
-	if (answer.error != 0)
-		snprintf(number, sizeof(number), ", error %d", answer.error);
-	log_error("check: %s: status %ld%s: %s", request->what, answer.status,
-	    number, why);
-	return false;
+	if (why[0] != '\0')
+		log_error("check: %s: status %ld%s: %s", request->what,
+		    answer.status, number, why);
+	curl_easy_cleanup(answer.curl);
+	return answer.status != 0 && why[0] == '\0';
 }
 
 /* Find out whether the URL is on loopback; warn of a token in clear. */

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <grp.h>
-#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <pwd.h>
@@ -51,42 +50,31 @@ static const char usage[] =
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
-#define TOKEN_MAX 4096
-/* Room for some hundred thousand plants. */
-#define FREE_MIB_MIN 64
-/* A backup is made each night. */
-#define BACKUP_HOURS_MAX 48
-/* A service that is starting may read a long journal first. */
-#define ANSWER_S 15
-/* More than the headers and body of an error. */
-#define ANSWER_MAX 4096
 /* The health answer of a service that can store plants. */
 #define OK "{\"status\":\"ok\"}"
 
-struct check {
+static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
+	int wrong, unreached; /* problems of this machine; of the way to it */
 	bool answers;         /* the service answers at its socket */
-	int wrong;
-};
+} check;
 
 /* Count and log a problem; report_errno adds the meaning of errno. */
-#define report_wrong(check, ...) \
-	((check)->wrong++, log_error("check: " __VA_ARGS__))
-#define report_errno(check, name, what) \
-	((check)->wrong++, (void)fault_report(name, what))
+#define report(...) (check.wrong++, log_error("check: " __VA_ARGS__))
+#define report_errno(name, what) (check.wrong++, (void)fault_report(name, what))
 
 static void
-check_tokens(struct check *check)
+check_tokens(void)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	size_t expired = 0, count = 0;
 	enum fault fault;
 	struct stat st;
-	const char *path = check->config.tokens;
+	const char *path = check.config.tokens;
 	/* The service's user owns the store. */
 	uid_t user =
-	    stat(check->config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
+	    stat(check.config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
 	struct tokens *tokens = tokens_open(path, user, &fault);
 	const struct token *token =
 	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
@@ -94,11 +82,10 @@ check_tokens(struct check *check)
 	for (size_t i = 0; i < count; i++)
 		expired += token[i].expires_ms <= now_ms;
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
-		check->wrong++; /* logged */
+		check.wrong++; /* logged */
 	else if (expired == count)
-		report_wrong(check,
-		    "%s: every token has expired; add one with: plant-store "
-		    "token add NAME",
+		report("%s: every token has expired; add one with: plant-store "
+		       "token add NAME",
 		    path);
 	else
 		printf("%s: %zu tokens, %zu of them expired: ok\n", path, count,
@@ -111,75 +98,93 @@ check_tokens(struct check *check)
  * may have created.
  */
 static void
-check_file(struct check *check, const char *name, uid_t owner)
+check_file(const char *name, uid_t owner)
 {
-	const char *dir = check->config.dir;
+	const char *dir = check.config.dir;
 	char path[PATH_MAX];
 	struct stat st;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (lstat(path, &st) < 0) {
 		if (errno != ENOENT)
-			report_errno(check, path, "cannot be read");
+			report_errno(path, "cannot be read");
 	} else if (st.st_uid != owner)
-		report_wrong(check,
+		report(
 		    "%s: belongs to the user %ju, the directory to %ju; run: "
 		    "chown -R --reference=%s %s",
 		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
 	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
 		 errno != EROFS) /* check_directory reports it */
-		report_errno(check, path, "cannot be written");
+		report_errno(path, "cannot be written");
 }
 
 /* Check the directory: permissions, owners of its files, free space. */
 static enum fault
-check_directory(struct check *check)
+check_directory(void)
 {
 	static const char *const names[] = { "plants.jsonl", "index",
 		"index/data.mdb", "plants.jsonl.failed" };
-	const char *path = check->config.dir;
-	int wrong = check->wrong;
+	const char *path = check.config.dir;
+	int wrong = check.wrong;
 	struct stat st;
 	struct statvfs fs;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (dir < 0 || fstat(dir, &st) < 0 || fstatvfs(dir, &fs) < 0) {
-		check->wrong++;
+	if (dir < 0 || fstat(dir, &st) < 0 || fstatvfs(dir, &fs) < 0)
 		return fault_report(path, "cannot open");
-	}
 	close(dir);
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
-		report_errno(check, path, "cannot be written");
+		report_errno(path, "cannot be written");
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
-		report_wrong(check,
-		    "%s: mode %04o lets others in; run: chmod 0700 %s", path,
+		report("%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		check_file(check, names[i], st.st_uid);
-	if (check->wrong == wrong)
+		check_file(names[i], st.st_uid);
+	if (check.wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	uint64_t mib = (uint64_t)fs.f_bavail * fs.f_frsize >> 20;
-	if (mib < FREE_MIB_MIN)
-		report_wrong(check,
-		    "%s: only %" PRIu64 " MiB are free; make room", path, mib);
+	uintmax_t mib = (uintmax_t)fs.f_bavail * fs.f_frsize >> 20;
+	/* Room for some hundred thousand plants. */
+	if (mib < 64)
+		report("%s: only %ju MiB are free; make room", path, mib);
 	else
-		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
+		printf("%s: %ju MiB are free: ok\n", path, mib);
 	return FAULT_NONE;
 }
 
-/* Check if the next start would refuse the journal; print the index's state. */
-static enum fault
-print_journal(struct check *check)
+/* A new store may have no backup; later, one is made each night. */
+static void
+check_backup(void)
 {
-	const char *dir = check->config.dir;
-	enum index_state index = INDEX_ABSENT;
+	const char *dir = check.config.dir;
+	int64_t ms = metrics_backup_ms(dir);
+	intmax_t hours = (clock_ms(CLOCK_REALTIME) - ms) / 3600000;
 
-	command_watch(check->call, "check");
-	enum fault fault = check_journal(dir, check->call->store.watch, &index);
-	command_unwatch();
-	if (fault != FAULT_NONE)
-		check->wrong++; /* logged, unless a signal stopped the check */
+	if (ms <= 0)
+		printf("%s: backup: none verified yet; run: systemctl enable "
+		       "--now plant-store-backup.timer\n",
+		    dir);
+	else if (hours < 48)
+		printf("%s: backup: %jd hours old: ok\n", dir, hours);
 	else
+		report("%s: the last verified backup is %jd days old; see: "
+		       "journalctl -u plant-store-backup",
+		    dir, hours / 24);
+}
+
+/* Check if the next start would refuse the store; print the index's state. */
+static void
+check_store(void)
+{
+	const char *dir = check.config.dir;
+	enum index_state index = INDEX_ABSENT;
+	enum fault fault = check_directory();
+
+	if (fault == FAULT_NONE) {
+		command_watch(check.call, "check");
+		fault = check_journal(dir, check.call->store.watch, &index);
+		command_unwatch();
+	}
+	if (fault == FAULT_NONE) {
 		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
 		       "reads all of it\n",
 		    dir, index == INDEX_USABLE ? "ok" : index_words[index].text,
@@ -187,61 +192,31 @@ print_journal(struct check *check)
 		    : index == INDEX_BEHIND ? "; the service catches up"
 					    : "; the service builds it",
 		    dir);
-	return fault;
-}
-
-/* Check the last backup's age.  A new store may have none. */
-static void
-check_backup(struct check *check)
-{
-	const char *dir = check->config.dir;
-	int64_t ms = metrics_backup_ms(dir);
-	int64_t hours = (clock_ms(CLOCK_REALTIME) - ms) / 3600000;
-
-	if (ms > 0 && hours >= BACKUP_HOURS_MAX)
-		report_wrong(check,
-		    "%s: the last verified backup is %" PRId64 " days old; "
-		    "see: journalctl -u plant-store-backup",
-		    dir, hours / 24);
-	else if (ms > 0)
-		printf("%s: backup: %" PRId64 " hours old: ok\n", dir, hours);
-	else
-		printf("%s: backup: none verified yet; run: systemctl enable "
-		       "--now plant-store-backup.timer\n",
-		    dir);
-}
-
-static void
-check_store(struct check *check)
-{
-	const char *dir = check->config.dir;
-	struct store_options options = { .database = check->config.database };
-	struct store *store;
-	enum fault fault;
-
-	if (options.database != NULL) {
-		store = store_open(&options, &fault);
-		if (store == NULL)
-			check->wrong++; /* logged */
-		else if (store_ready(store) != STORE_CREATED)
-			report_wrong(check,
-			    "database: it does not confirm commits; see "
-			    "plant-store-postgresql(7)");
-		else
-			printf("database: ok\n");
-		store_close(store);
-		return;
-	}
-	fault = check_directory(check);
-	if (fault == FAULT_NONE)
-		fault = print_journal(check);
-	if (fault == FAULT_NONE)
-		check_backup(check);
+		check_backup();
+	} else
+		check.wrong++; /* logged, unless a signal stopped the check */
 	if (fault == FAULT_ABSENT)
 		log_error("check: %s: mount its file system, restore the "
 			  "store from a backup, or make a new one, as the "
 			  "service's user, with: plant-store init %s",
 		    dir, dir);
+}
+
+static void
+check_database(void)
+{
+	struct store_options options = { .database = check.config.database };
+	enum fault fault;
+	struct store *store = store_open(&options, &fault);
+
+	if (store == NULL)
+		check.wrong++; /* logged */
+	else if (store_ready(store) != STORE_CREATED)
+		report("database: it does not confirm commits; see "
+		       "plant-store-postgresql(7)");
+	else
+		printf("database: ok\n");
+	store_close(store);
 }
 
 /* A request for the service's state (FastCGI 1.0, appendix B). */
@@ -252,12 +227,10 @@ static const char probe[] = "\1\1\0\1\0\10\0\0"
 			    "\1\5\0\1\0\0\0\0";
 
 static void
-report_mode(
-    struct check *check, const char *path, mode_t mode, const char *good)
+report_mode(const char *path, mode_t mode, const char *good)
 {
-	report_wrong(check,
-	    "%s: mode %04o: the web server, and nobody else, has to get in; "
-	    "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
+	report("%s: mode %04o: the web server, and nobody else, has to get in; "
+	       "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
 	    path, (unsigned)mode & 07777, good, path);
 }
 
@@ -278,7 +251,7 @@ is_of_web_server(gid_t id)
 }
 
 static void
-check_access(struct check *check, const char *path)
+check_access(const char *path)
 {
 	struct stat st, dir_st;
 	char copy[PATH_MAX];
@@ -288,35 +261,35 @@ check_access(struct check *check, const char *path)
 	if (stat(path, &st) < 0 || stat(dir, &dir_st) < 0)
 		return;
 	if ((dir_st.st_mode & S_IXOTH) == 0 && dir_st.st_gid != st.st_gid)
-		report_mode(check, dir, dir_st.st_mode, "0755");
+		report_mode(dir, dir_st.st_mode, "0755");
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != S_IWGRP)
-		report_mode(check, path, st.st_mode, "0660");
+		report_mode(path, st.st_mode, "0660");
 	if (!is_of_web_server(st.st_gid))
-		report_wrong(check,
-		    "%s: no web server's user is in its group, %ju; run: chgrp "
-		    "www-data %s (for good: systemctl edit plant-store.socket, "
-		    "SocketGroup=www-data)",
+		report("%s: no web server's user is in its group, %ju; run: "
+		       "chgrp www-data %s (for good: systemctl edit "
+		       "plant-store.socket, SocketGroup=www-data)",
 		    path, (uintmax_t)st.st_gid, path);
 }
 
 /* Check that the service answers, and that web servers can open the socket. */
 static void
-check_socket(struct check *check, const char *path)
+check_socket(const char *path)
 {
-	static const struct timeval limit = { .tv_sec = ANSWER_S };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	/* A service that is starting may read a long journal first. */
+	static const struct timeval limit = { .tv_sec = 15 };
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char answer[ANSWER_MAX] = "", why[256];
+	/* More than the headers and body of an error. */
+	char answer[4096] = "", why[256];
 	const char *error;
 	int number;
 	ssize_t n;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ==
-	    0) {
-		check_access(check, path);
+	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0) {
+		check_access(path);
 		n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
 		if (n > 0)
 			n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
@@ -326,27 +299,25 @@ check_socket(struct check *check, const char *path)
 		else if (error != NULL &&
 			 sscanf(error, "{\"error\":%d,\"message\":\"%255[^\"]",
 			     &number, why) == 2)
-			report_wrong(check,
-			    "%s: the service could not store a plant: error "
-			    "%d: %s See: journalctl -u plant-store",
+			report("%s: the service could not store a plant: error "
+			       "%d: %s See: journalctl -u plant-store",
 			    path, number, why);
 		else
-			report_wrong(check,
-			    "%s: %s; see: journalctl -u plant-store; then run: "
-			    "systemctl restart plant-store",
+			report("%s: %s; see: journalctl -u plant-store; then "
+			       "run: systemctl restart plant-store",
 			    path,
 			    n > 0   ? "something else answers"
 			    : n < 0 ? "no answer within 15 s"
 				    : "closed without an answer");
 	} else if (errno == ENOENT || errno == ECONNREFUSED)
-		report_wrong(check,
+		report(
 		    "%s: %s: the service is down; see: journalctl -u "
 		    "plant-store; then run: systemctl start "
 		    "plant-store.socket (without systemd: plant-store-start)",
 		    path,
 		    errno == ENOENT ? "there is no socket" : "nobody listens");
 	else
-		report_errno(check, path, "cannot connect");
+		report_errno(path, "cannot connect");
 	close(fd);
 }
 
@@ -355,11 +326,11 @@ check_socket(struct check *check, const char *path)
  * be undone, so this is the last check of the machine.
  */
 static void
-check_files(struct check *check)
+check_files(void)
 {
-	const struct config *config = &check->config;
+	const struct config *config = &check.config;
 	const struct passwd *user = NULL;
-	int wrong = check->wrong;
+	int wrong = check.wrong;
 	struct stat st;
 
 	if (geteuid() == 0 && config->database != NULL)
@@ -371,11 +342,13 @@ check_files(struct check *check)
 		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
 		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
 		setenv("HOME", user->pw_dir, 1) < 0))
-		report_errno(
-		    check, user->pw_name, "cannot switch to this user");
-	check_tokens(check);
-	check_store(check);
-	if (user != NULL && user->pw_uid != 0 && check->wrong > wrong)
+		report_errno(user->pw_name, "cannot switch to this user");
+	check_tokens();
+	if (config->database != NULL)
+		check_database();
+	else
+		check_store();
+	if (user != NULL && user->pw_uid != 0 && check.wrong > wrong)
 		log_info("check: tokens and store were checked as the "
 			 "service's user, %s",
 		    user->pw_name);
@@ -383,9 +356,9 @@ check_files(struct check *check)
 
 /* Report a password (URL or keyword) in a settings file others can read. */
 static void
-check_password(struct check *check)
+check_password(void)
 {
-	const char *file = check->config.file, *text = check->config.database;
+	const char *file = check.config.file, *text = check.config.database;
 	char copy[PATH_MAX];
 	struct stat st, dir;
 
@@ -396,63 +369,57 @@ check_password(struct check *check)
 	snprintf(copy, sizeof(copy), "%s", file);
 	if (stat(file, &st) == 0 && (st.st_mode & S_IROTH) != 0 &&
 	    stat(dirname(copy), &dir) == 0 && (dir.st_mode & S_IXOTH) != 0)
-		report_wrong(check,
+		report(
 		    "%s: others can read the password in it; run: chmod o= %s",
 		    file, file);
 }
 
 /* Check this machine, and print where the settings are from. */
 static int
-check_machine(struct check *check, bool given)
+check_machine(bool given)
 {
-	const char *socket = check->call->values['s'];
-	const char *file;
-	enum fault fault = config_use_file(check->call->values['e'], false);
-	int unreached, status, wrong;
+	const char *socket = check.call->values['s'];
+	enum fault fault = config_use_file(check.call->values['e'], false);
 
 	if (fault == FAULT_NONE)
-		fault = config_read(&check->config);
+		fault = config_read(&check.config);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
-	file = check->config.file;
+	const char *file = check.config.file;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
-	check_password(check);
-	if (!check->config.sandbox)
-		report_wrong(check, "PLANT_STORE_SANDBOX=off is for debugging "
-				    "alone; remove it");
-	wrong = check->wrong;
+	check_password();
+	if (!check.config.sandbox)
+		report("PLANT_STORE_SANDBOX=off is for debugging alone; "
+		       "remove it");
+	int wrong = check.wrong;
 	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;
 	if (socket != NULL)
-		check_socket(check, socket);
-	unreached = check->wrong - wrong;
-	check->answers = socket != NULL && unreached == 0;
-	check->wrong = wrong;
-	check_files(check);
+		check_socket(socket);
+	check.unreached = check.wrong - wrong;
+	check.wrong = wrong;
+	check.answers = socket != NULL && check.unreached == 0;
+	check_files();
 	if (command_interrupted() != 0)
 		return 128 + command_interrupted();
-	status = check->wrong == 0 ? EX_OK : EX_CONFIG;
-	check->wrong = unreached;
-	return status;
+	return check.wrong == 0 ? EX_OK : EX_CONFIG;
 }
 
 static int
 run(const struct call *call)
 {
-	const char *url = call->values['u'];
-	const char *token = call->values['t'];
-	bool given = call->values['e'] == NULL && config_is_given();
-	struct check check = { .call = call };
-	char line[TOKEN_MAX] = "";
+	const char *url = call->values['u'], *token = call->values['t'];
 	const char *socket = call->values['s'];
+	bool given = call->values['e'] == NULL && config_is_given();
+	char line[4096] = "";
 	int status = EX_OK;
 
+	check.call = call;
 	if (token != NULL && url == NULL)
 		return command_usage_error(
 		    call, "a token is of use with --url only");
-	if (socket != NULL &&
-	    strlen(socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+	if (socket != NULL && strlen(socket) > 107)
 		return command_usage_error(
 		    call, "--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
@@ -470,14 +437,14 @@ run(const struct call *call)
 		return command_usage_error(
 		    call, "a token has no blank: leave out \"Bearer\"");
 	if (url == NULL || given || call->values['e'] != NULL || socket != NULL)
-		status = check_machine(&check, given);
+		status = check_machine(given);
 	fflush(stdout);
 	if (status != EX_OK && status != EX_CONFIG)
 		return status;
 	if (url != NULL)
-		check.wrong += url_check(
+		check.unreached += url_check(
 		    url, token, check.config.body_bytes_max, check.answers);
-	return status == EX_OK && check.wrong != 0 ? EX_UNAVAILABLE : status;
+	return status == EX_OK && check.unreached > 0 ? EX_UNAVAILABLE : status;
 }
 
 const struct command check_command = {

@@ -16,11 +16,8 @@
 #include "http/tokens.h"
 #include "pure/timestamp.h"
 
-#define MINUTE_MS INT64_C(60000)
 /* 9999-12-31T23:59:59Z, the last time that RFC 3339 can express. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
-/* Nine digits of days exceed EXPIRES_MS_MAX, and do not overflow. */
-#define DURATION_DIGITS_MAX 9
 
 static const char usage[] =
     "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
@@ -50,8 +47,9 @@ expires_read(const struct call *call, int64_t *ms)
 			  : strcmp(unit, "h") == 0 ? 60
 						   : strcmp(unit, "m") == 0;
 
-	if (digits > 0 && digits <= DURATION_DIGITS_MAX && minutes > 0)
-		*ms = start_ms + strtoll(text, NULL, 10) * minutes * MINUTE_MS;
+	/* Nine digits of days exceed EXPIRES_MS_MAX, and do not overflow. */
+	if (digits > 0 && digits <= 9 && minutes > 0)
+		*ms = start_ms + strtoll(text, NULL, 10) * minutes * 60000;
 	else if (!command_time(text, ms))
 		return command_usage_error(call,
 		    "not a time: %s; say 90d, 12h, 30m, 2027-01-31 or "
@@ -99,31 +97,29 @@ static int
 run_list(const char *file)
 {
 	int width = (int)strlen("NAME");
-	const struct token *list;
 	size_t count;
-	int64_t at_ms = clock_ms(CLOCK_REALTIME);
+	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	enum fault fault;
 	struct tokens *tokens = tokens_open(file, TOKENS_ANY_USER, &fault);
 
 	if (tokens == NULL)
 		return command_fault(fault);
-	list = tokens_list(tokens, &count);
+	const struct token *list = tokens_list(tokens, &count);
 	for (size_t i = 0; i < count; i++)
 		if ((int)strlen(list[i].name) > width)
 			width = (int)strlen(list[i].name);
 	printf("%-*s  %-20s  %s\n", width, "NAME", "EXPIRES", "CREATED");
 	for (size_t i = 0; i < count; i++) {
 		const struct token *token = &list[i];
-		char at[TIMESTAMP_LEN], expires[TIMESTAMP_LEN] = "never";
+		char at[TIMESTAMP_LEN], when[TIMESTAMP_LEN] = "never";
 
 		if (token->expires_ms != TOKENS_NEVER) {
 			timestamp_print(token->expires_ms, at);
-			snprintf(
-			    expires, sizeof(expires), TIMESTAMP_SECONDS, at);
+			snprintf(when, sizeof(when), TIMESTAMP_SECONDS, at);
 		}
-		printf("%-*s  %-20s  %s%s\n", width, token->name, expires,
+		printf("%-*s  %-20s  %s%s\n", width, token->name, when,
 		    token->created[0] == '\0' ? "-" : token->created,
-		    token->expires_ms <= at_ms ? "  expired" : "");
+		    token->expires_ms <= now_ms ? "  expired" : "");
 	}
 	tokens_close(tokens);
 	return EX_OK;

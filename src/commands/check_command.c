@@ -62,6 +62,7 @@ static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
 	int wrong, unreached; /* problems of this machine; of the way to it */
+	int *count;           /* one of these */
 	bool answers;         /* the service answers at its socket */
 
 	char url[2048];    /* of the plants */
@@ -69,11 +70,11 @@ static struct {
 	const char *token; /* or NULL */
 	/* NO_PLANT, then blanks.  A request has the beginning of it. */
 	char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
-} check;
+} check = { .count = &check.wrong };
 
 /* Count and log a problem; report_errno adds the meaning of errno. */
-#define report(...) (check.wrong++, log_error("check: " __VA_ARGS__))
-#define report_errno(name, what) (check.wrong++, (void)fault_report(name, what))
+#define report(...) (++*check.count, log_error("check: " __VA_ARGS__))
+#define report_errno(name, what) (++*check.count, fault_report(name, what))
 
 static void
 check_tokens(void)
@@ -403,13 +404,12 @@ check_machine(bool given)
 	if (!check.config.sandbox)
 		report("PLANT_STORE_SANDBOX=off is for debugging alone; "
 		       "remove it");
-	int wrong = check.wrong;
 	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;
+	check.count = &check.unreached;
 	if (socket != NULL)
 		check_socket(socket);
-	check.unreached = check.wrong - wrong;
-	check.wrong = wrong;
+	check.count = &check.wrong;
 	check.answers = socket != NULL && check.unreached == 0;
 	check_files();
 	if (command_interrupted() != 0)
@@ -633,7 +633,7 @@ expect(const struct trial *trial)
 	if (answer.error != 0)
 		snprintf(number, sizeof(number), ", error %d", answer.error);
 	if (answer.status == 0)
-		log_error("check: %s: no answer: %s (%s); %s", trial->what,
+		report("%s: no answer: %s (%s); %s", trial->what,
 		    curl_easy_strerror(answer.code), answer.detail,
 		    judge_failure(&answer));
 	else if (answer.status >= 300 && answer.status < 400)
@@ -657,8 +657,8 @@ expect(const struct trial *trial)
 	else
 		printf("%s: ok\n", trial->what);
 	if (why[0] != '\0')
-		log_error("check: %s: status %ld%s: %s", trial->what,
-		    answer.status, number, why);
+		report("%s: status %ld%s: %s", trial->what, answer.status,
+		    number, why);
 	curl_easy_cleanup(answer.curl);
 	return answer.status != 0 && why[0] == '\0';
 }
@@ -717,8 +717,7 @@ check_url(const char *url)
 	while (len > 0 && url[len - 1] == '/')
 		len--;
 	if (len + sizeof("/plants") > sizeof(check.url)) {
-		log_error("check: the URL is longer than 2048 bytes");
-		check.unreached++;
+		report("the URL is longer than 2048 bytes");
 		return;
 	}
 	snprintf(check.url, sizeof(check.url), "%.*s/plants", (int)len, url);
@@ -727,14 +726,12 @@ check_url(const char *url)
 	check_way();
 	if (check.token == NULL)
 		printf("no token was given: only what needs none is tried\n");
-	for (size_t i = 0; i < n; i++) {
-		if ((check.token == NULL &&
-			trials[i].expected != HTTP_CREDENTIAL_MISSING) ||
-		    expect(&trials[i]))
+	for (const struct trial *trial = trials; trial < trials + n; trial++) {
+		if (check.token == NULL &&
+		    trial->expected != HTTP_CREDENTIAL_MISSING)
 			continue;
-		check.unreached++;
 		/* The next ones would fail for the same reason. */
-		if (trials[i].expected == HTTP_ID_MISSING)
+		if (!expect(trial) && trial->expected == HTTP_ID_MISSING)
 			break;
 	}
 }
@@ -775,6 +772,7 @@ run(const struct call *call)
 	if (status != EX_OK && status != EX_CONFIG)
 		return status;
 	check.token = token;
+	check.count = &check.unreached;
 	if (url != NULL)
 		check_url(url);
 	return status == EX_OK && check.unreached > 0 ? EX_UNAVAILABLE : status;

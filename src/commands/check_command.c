@@ -55,8 +55,6 @@ static const char usage[] =
 
 /* The shortest JSON object: the service refuses it for its missing id. */
 #define NO_PLANT "{}"
-/* The health answer of a service that can store plants. */
-#define OK "{\"status\":\"ok\"}"
 
 static struct {
 	const struct call *call;
@@ -293,7 +291,7 @@ check_socket(const char *path)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	/* More than the headers and body of an error. */
 	char answer[4096] = "", why[256];
-	const char *error;
+	const char *text = answer + 8; /* after the head of a record */
 	int number;
 	ssize_t n;
 
@@ -305,11 +303,10 @@ check_socket(const char *path)
 		n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
 		if (n > 0)
 			n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
-		error = memmem(answer, sizeof(answer) - 1, "{\"error\":", 9);
-		if (memmem(answer, sizeof(answer) - 1, OK, strlen(OK)) != NULL)
+		if (strstr(text, "{\"status\":\"ok\"}") != NULL)
 			printf("%s: the service answers: ok\n", path);
-		else if (error != NULL &&
-			 sscanf(error, "{\"error\":%d,\"message\":\"%255[^\"]",
+		else if (sscanf(text,
+			     "%*[^{]{\"error\":%d,\"message\":\"%255[^\"]",
 			     &number, why) == 2)
 			report("%s: the service could not store a plant: error "
 			       "%d: %s See: journalctl -u plant-store",

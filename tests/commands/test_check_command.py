@@ -311,7 +311,7 @@ def check_socket(tally: Tally, store: Store) -> None:
         for answer, words in (
             (b"", "closed without an answer; see: journalctl"),
             (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something else answers; see: journalctl"),
-            (b'{"error":5003,"message":"Gone."}',
+            (b'\1\6\0\1\0\x2f\0\0Status: 503\r\n\r\n{"error":5003,"message":"Gone."}',
              "could not store a plant: error 5003: Gone. See: journalctl"),
         ):
             process = threading.Thread(target=answer_one, args=(listener, answer))

@@ -75,16 +75,12 @@ static struct {
 #define report_errno(name, what) (++*check.count, fault_report(name, what))
 
 static void
-check_tokens(void)
+check_tokens(uid_t user)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	size_t expired = 0, count = 0;
 	enum fault fault;
-	struct stat st;
 	const char *path = check.config.tokens;
-	/* The service's user owns the store. */
-	uid_t user =
-	    stat(check.config.dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
 	struct tokens *tokens = tokens_open(path, user, &fault);
 	const struct token *token =
 	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
@@ -341,18 +337,19 @@ check_files(void)
 	const struct passwd *user = NULL;
 	int wrong = check.wrong;
 	struct stat st;
+	/* The service's user owns the store. */
+	uid_t owner = stat(config->dir, &st) == 0 ? st.st_uid : TOKENS_ANY_USER;
 
-	if (geteuid() == 0 && config->database != NULL)
-		user = getpwnam("plant-store");
-	else if (geteuid() == 0 && stat(config->dir, &st) == 0)
-		user = getpwuid(st.st_uid);
+	if (geteuid() == 0)
+		user = config->database != NULL ? getpwnam("plant-store")
+						: getpwuid(owner);
 	if (user != NULL &&
 	    (initgroups(user->pw_name, user->pw_gid) < 0 ||
 		setresgid(user->pw_gid, user->pw_gid, user->pw_gid) < 0 ||
 		setresuid(user->pw_uid, user->pw_uid, user->pw_uid) < 0 ||
 		setenv("HOME", user->pw_dir, 1) < 0))
 		report_errno(user->pw_name, "cannot switch to this user");
-	check_tokens();
+	check_tokens(owner);
 	if (config->database != NULL)
 		check_database();
 	else

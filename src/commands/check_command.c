@@ -433,9 +433,10 @@ send_request(
     const struct trial *trial, const char *token, struct answer *answer)
 {
 	/* An empty "Expect:" keeps libcurl from waiting for "100 Continue". */
-	char expect[] = "Expect:", type[] = "Content-Type: application/json";
-	struct curl_slist content = { type, NULL };
-	struct curl_slist headers = { expect, &content };
+	static char expect[] = "Expect:";
+	static char type[] = "Content-Type: application/json";
+	static struct curl_slist content = { type, NULL };
+	static struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
 	/* More than any Error body; a longer body ends the transfer. */
 	char text[4096] = "", quote[2];

@@ -60,7 +60,7 @@ static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
 	int wrong, unreached; /* problems of this machine; of the way to it */
-	int *count;           /* one of these */
+	int *count;           /* the one that report() adds to */
 	bool answers;         /* the service answers at its socket */
 
 	char url[2048];    /* of the plants */
@@ -411,6 +411,7 @@ check_machine(bool given)
 	return check.wrong == 0 ? EX_OK : EX_CONFIG;
 }
 
+/* A request to the URL, and what the service answers to it. */
 struct trial {
 	const char *what; /* its name in messages */
 	size_t body_len;  /* 0: a GET */

@@ -99,10 +99,7 @@ check_tokens(uid_t user)
 	tokens_close(tokens);
 }
 
-/*
- * The service cannot write a file of another user, which a command run by root
- * may have created.
- */
+/* A command run by root may have made a file that the service cannot write. */
 static void
 check_file(const char *name, uid_t owner)
 {
@@ -326,10 +323,7 @@ check_socket(const char *path)
 	close(fd);
 }
 
-/*
- * Check tokens and store; root first becomes the service's user.  That cannot
- * be undone, so this is the last check of the machine.
- */
+/* Root becomes the service's user for good: these checks are the last ones. */
 static void
 check_files(void)
 {

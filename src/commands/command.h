@@ -16,8 +16,8 @@
 
 /*
  * Common options.  An option is identified by a letter, its index in
- * call.values; h and o are also short options.  command_run checks the values
- * of --by (b), --format (f) and --full (u).
+ * call.values; h and o are also short options.  The values of --by (b),
+ * --format (f) and --full (u) are checked before the subcommand runs.
  */
 /* clang-format off */
 #define COMMAND_FLAG(name, letter) { name, no_argument, NULL, letter }
@@ -67,14 +67,9 @@ struct call {
 };
 
 /*
- * command_run(command, argc, argv):
- * Parse the arguments, find the store, in the settings unless the arguments
- * name one, and run the subcommand.  Return its exit status.
- *
  * command_usage_error(call, format, ...):
  * Log what is wrong and where the help is.  Return EX_USAGE.
  */
-int command_run(const struct command *command, int argc, char **argv);
 int command_usage_error(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -18,20 +18,18 @@
 #include "ground/log.h"
 #include "http/tokens.h"
 
-#define GO_ON (-1)
-
 /* The time between two reports of progress, on a terminal and in a file. */
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
 static volatile sig_atomic_t stopped_by;
 
-static struct {
+static struct progress {
 	const char *what, *at_end;
 	bool shown, terminal;
-	int64_t began_ms, next_ms;
+	int64_t began_ms, next_ms; /* INT64_MAX: shown never */
 	uint64_t first; /* bytes done by the first step: not in the rate */
-} progress;
+} progress = { .next_ms = INT64_MAX };
 
 int
 command_usage_error(const struct call *call, const char *format, ...)
@@ -84,7 +82,7 @@ end_of_options(int argc, char **argv)
 	return argc;
 }
 
-/* Read options and operands.  GO_ON, or the exit status. */
+/* Read the options, up to --help, and the operands. */
 static int
 read_arguments(struct call *call, int argc, char **argv)
 {
@@ -97,10 +95,6 @@ read_arguments(struct call *call, int argc, char **argv)
 	opterr = 0;
 	while ((letter = getopt_long(
 		    end, argv, letters, command->options, NULL)) != -1) {
-		if (letter == 'h') {
-			print_usage(command);
-			return EX_OK;
-		}
 		const char *word = argv[optind - 1];
 		const char short_word[] = { '-', (char)optopt, '\0' };
 		if (letter == '?' || letter == ':')
@@ -109,6 +103,8 @@ read_arguments(struct call *call, int argc, char **argv)
 					  : "unknown option",
 			    strncmp(word, "--", 2) == 0 ? word : short_word);
 		call->values[letter] = optarg != NULL ? optarg : "";
+		if (letter == 'h')
+			return EX_OK;
 	}
 	call->operands = argv + optind;
 	call->operands_n = argc - optind;
@@ -120,7 +116,7 @@ read_arguments(struct call *call, int argc, char **argv)
 			: "");
 	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
-	return GO_ON;
+	return EX_OK;
 }
 
 /*
@@ -137,29 +133,27 @@ read_dir(struct call *call)
 	enum fault fault;
 
 	if (!has_option(call->command, 'd'))
-		return GO_ON;
+		return EX_OK;
 	if (call->values['d'] != NULL && other != NULL)
 		return command_usage_error(
 		    call, "--dir and %s exclude each other", other);
 	call->store.dir = other != NULL ? other : call->values['d'];
 	fault = config_use_file(NULL, call->store.dir != NULL);
-	if (fault != FAULT_NONE)
+	if (fault != FAULT_NONE || call->store.dir != NULL)
 		return command_fault(fault);
-	if (call->store.dir != NULL)
-		return GO_ON;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
 	call->store.dir = config.dir;
 	call->store.database = config.database;
 	if (config.database == NULL || call->command->instead == NULL)
-		return GO_ON;
+		return EX_OK;
 	log_error("%s: for a store in files; a database has %s; name a "
 		  "directory with --dir, or unset PLANT_STORE_DATABASE",
 	    call->command->name, call->command->instead);
 	return EX_USAGE;
 }
 
-/* Check --by, --format and --full.  GO_ON, or the exit status. */
+/* Check --by, --format and --full. */
 static int
 read_values(struct call *call)
 {
@@ -183,7 +177,7 @@ read_values(struct call *call)
 	if (call->values['u'] != NULL && call->format == FORMAT_CSV)
 		return command_usage_error(
 		    call, "--full is a form of JSON lines, not of CSV");
-	return GO_ON;
+	return EX_OK;
 }
 
 bool
@@ -252,12 +246,9 @@ static bool
 step(void *context, uint64_t done, uint64_t total)
 {
 	bool ends = progress.at_end != NULL && done == total && progress.shown;
-	int64_t now_ms;
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
 	(void)context;
-	if (progress.next_ms == 0)
-		return stopped_by == 0;
-	now_ms = clock_ms(CLOCK_MONOTONIC);
 	if (progress.began_ms == 0) {
 		progress.began_ms = now_ms;
 		progress.first = done;
@@ -291,14 +282,14 @@ set_stop_signals(void (*handler)(int))
 void
 command_watch(const struct call *call, const char *what)
 {
-	memset(&progress, 0, sizeof(progress));
-	progress.what = what;
-	progress.at_end = call->command->at_end;
-	progress.terminal = isatty(STDERR_FILENO);
+	progress = (struct progress){ .what = what,
+		.at_end = call->command->at_end,
+		.terminal = isatty(STDERR_FILENO),
+		.next_ms = INT64_MAX };
 	/* --follow has no end.  Short work is shown by --progress alone. */
 	bool shown = call->values['q'] == NULL && call->values['w'] == NULL;
 	if (shown && call->values['p'] != NULL)
-		progress.next_ms = 1;
+		progress.next_ms = 0;
 	else if (shown && progress.terminal)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	set_stop_signals(on_stop);
@@ -319,7 +310,7 @@ command_unwatch(void)
 		set_stop_signals(SIG_DFL);
 	command_clear_line();
 	log_set_progress(false);
-	memset(&progress, 0, sizeof(progress));
+	progress = (struct progress){ .next_ms = INT64_MAX };
 }
 
 static int
@@ -328,11 +319,15 @@ run_subcommand(const struct command *command, int argc, char **argv)
 	struct call call = { .command = command, .store.watch = &watch };
 	int status = read_arguments(&call, argc, argv);
 
-	if (status == GO_ON)
+	if (call.values['h'] != NULL) {
+		print_usage(command);
+		return EX_OK;
+	}
+	if (status == EX_OK)
 		status = read_values(&call);
-	if (status == GO_ON)
+	if (status == EX_OK)
 		status = read_dir(&call);
-	if (status != GO_ON)
+	if (status != EX_OK)
 		return status;
 	if (has_option(command, 'p'))
 		command_watch(&call, command->name);

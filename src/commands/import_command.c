@@ -1,18 +1,27 @@
 /*
- * import_command: stores the plants of JSON lines or CSV, with the checks of
- * the interface.  Memory use is constant.
+ * import_command: import and recover, which store many plants.
  *
- * Lines are read into a batch until it is as large as one write to the journal,
- * the batch is committed, and so on to the end of the input.  An import that
- * ended early can be repeated: a plant's id makes its creation idempotent.
+ * Plants are added to a batch until it is as large as one write to the journal;
+ * the batch is committed, and so on to the end of the input.  Memory use is
+ * constant.
  *
+ * import stores JSON lines or CSV, with the checks of the interface.  If it
+ * ended early, it can be repeated: a plant's id makes its creation idempotent.
  * A line longer than the largest plant is skipped to its end.  A CSV record
  * becomes the JSON that a client would have sent: there is one set of checks.
+ *
+ * recover salvages a damaged journal.  Happy path: SRC is read once.  Records
+ * that are valid by themselves go, with their times and tokens' names, into a
+ * new store in a directory below DEST.  The store takes the first record of
+ * each id.  Finally its journal is renamed into DEST.  Failure modes: DEST has
+ * no journal before the rename.  After an error or a signal the directory is
+ * removed; after a kill, the next try removes it.
  */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +34,88 @@
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "http/errors.h"
 #include "http/tokens.h"
 #include "pure/csv.h"
 #include "pure/json.h"
 #include "pure/timestamp.h"
+#include "store/index.h"
+#include "store/journal.h"
 #include "store/store.h"
 
-static const char usage[] =
+/*
+ * A batch is one append to the journal: a larger one would need several, each
+ * with its own sync.  Each unordered id dirties a page of the index, held in
+ * memory until the commit: 5,000 plants are some 25 MiB.
+ */
+#define BATCH_PLANTS 5000
+
+struct entry {
+	struct plant plant;
+	char by[RECORD_BY_MAX + 1]; /* the name of its token */
+	char at[TIMESTAMP_LEN + 1]; /* when it was stored; "": now */
+	uint64_t begin, end;        /* its line's number, or bytes of SRC */
+};
+
+static struct {
+	struct store *store;
+	enum fault fault; /* the store's first */
+	uint64_t results[STORE_FAILED + 1];
+	void (*report)(const struct entry *entry, enum store_result result);
+	size_t n, bytes; /* `bytes`: an upper bound of the journal's lines */
+	struct entry entries[BATCH_PLANTS];
+	struct store_item items[BATCH_PLANTS];
+} batch;
+
+static void
+commit_batch(void)
+{
+	static const enum fault faults[] = { [STORE_FULL] = FAULT_FULL,
+		[STORE_BUSY] = FAULT_BUSY,
+		[STORE_AWAY] = FAULT_BUSY,
+		[STORE_UNKNOWN] = FAULT_BUSY,
+		[STORE_FAILED] = FAULT_FAILED };
+	size_t n = batch.n;
+
+	batch.n = batch.bytes = 0;
+	if (n == 0)
+		return;
+	/* The plants' results report a failure of the store, too. */
+	(void)store_commit(batch.store, batch.items, n);
+	store_finish(batch.store);
+	for (size_t i = 0; i < n; i++) {
+		struct entry *entry = &batch.entries[i];
+		enum store_result result = batch.items[i].result;
+
+		batch.results[result]++;
+		batch.report(entry, result);
+		if (batch.fault == FAULT_NONE)
+			batch.fault = faults[result];
+		plant_done(&entry->plant);
+	}
+}
+
+/* Add a copy of the entry; the batch owns its plant. */
+static void
+add_to_batch(const struct entry *added)
+{
+	struct entry *entry = &batch.entries[batch.n];
+
+	*entry = *added;
+	batch.items[batch.n++] = (struct store_item){
+		.plant = &entry->plant,
+		.by = entry->by,
+		.at = entry->at[0] != '\0' ? entry->at : NULL,
+	};
+	batch.bytes += RECORD_ENVELOPE_MAX + entry->plant.len;
+	/* Keep room for the largest plant, which may be next. */
+	if (batch.n == BATCH_PLANTS ||
+	    batch.bytes + RECORD_LINE_MAX > JOURNAL_APPEND_MAX)
+		commit_batch();
+}
+
+static const char import_usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
     "           [--format jsonl|csv] [--keep-going] [--quiet | --progress]\n"
     "           [FILE]\n"
@@ -46,13 +129,6 @@ static const char usage[] =
     "  --full           FILE is of export --full: keep times and token names\n"
     "  --keep-going     report such lines and go on\n";
 
-/*
- * One append to the journal takes at most 4 MiB: a larger batch would need
- * several, each with its own sync.  Each unordered id dirties a page of the
- * index, held in memory until the commit: 5,000 plants are some 25 MiB.
- */
-#define BATCH_BYTES ((size_t)4 << 20)
-#define BATCH_PLANTS 5000
 /* The size of one read: much longer than a line, and little memory. */
 #define READ_BYTES ((size_t)1 << 20)
 /* How soon a wait for input notices a signal. */
@@ -69,16 +145,10 @@ static const char *const members[] = { "id", "name", "tag" };
 #define JSON_BYTES_MAX \
 	(6 * LINE_BYTES_MAX + sizeof("{\"id\":,\"name\":\"\",\"tag\":\"\"}"))
 
-/* The name of a plant's token, and the time of its storing; "": now. */
-struct stamp {
-	char by[RECORD_BY_MAX + 1], at[TIMESTAMP_LEN + 1];
-};
-
 static struct {
 	bool keep_going, full;
-	struct store *store;
-	uint64_t results[STORE_FAILED + 1], refused; /* lines */
-	int status; /* EX_OK, or why the import has ended early */
+	uint64_t refused; /* lines */
+	int status;       /* EX_OK, or why the input has ended early */
 
 	const char *name; /* of the input, in messages */
 	uint64_t lines;   /* read so far */
@@ -95,87 +165,32 @@ static struct {
 	char buf[READ_BYTES];
 
 	/* The current line or CSV record. */
-	uint64_t line; /* number of its first line */
-	struct stamp stamp;
-	size_t len;                    /* with its line break */
+	struct entry entry; /* .begin: the number of its first line */
+	size_t len;         /* with its line break */
 	char text[LINE_BYTES_MAX + 1]; /* up to line_max, and a NUL */
 	char json[JSON_BYTES_MAX];     /* a CSV record as JSON */
-
-	/* The batch. */
-	size_t n;
-	size_t bytes; /* an upper bound of its size in the journal */
-	struct entry {
-		struct plant plant;
-		struct stamp stamp;
-		uint64_t line;
-	} entries[BATCH_PLANTS];
-	struct store_item items[BATCH_PLANTS];
 } import = { .fd = STDIN_FILENO };
 
-/* Commit the batch; log each conflict, and a failure, which ends the import. */
 static void
-commit_batch(void)
+report_line(const struct entry *entry, enum store_result result)
 {
-	size_t n = import.n;
+	enum http_error error = api_error_of(result);
+	bool ends = result > STORE_CONFLICT && batch.fault == FAULT_NONE;
 
-	import.n = import.bytes = 0;
-	if (n == 0)
-		return;
-	/* The plants' results report a failure of the store, too. */
-	(void)store_commit(import.store, import.items, n);
-	store_finish(import.store);
-	for (size_t i = 0; i < n; i++) {
-		struct entry *entry = &import.entries[i];
-		enum store_result result = import.items[i].result;
-		enum http_error error = api_error_of(result);
-		bool ends = result > STORE_CONFLICT && import.status == EX_OK;
-
-		import.results[result]++;
-		if (ends)
-			import.status =
-			    result == STORE_FAILED ? EX_IOERR : EX_TEMPFAIL;
-		if (ends || result == STORE_CONFLICT)
-			log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
-				  ": %s%s",
-			    import.name, entry->line, errors_number(error),
-			    entry->plant.id, errors_message(error),
-			    ends ? "  Every line before it is done; import the "
-				   "file again, which skips stored plants"
-				 : "");
-		plant_done(&entry->plant);
-	}
-}
-
-/* End the import: store the batch, and keep the first failure. */
-static void
-end_input(int status)
-{
-	commit_batch();
-	if (import.status == EX_OK)
-		import.status = status;
-}
-
-static void
-add_to_batch(const struct plant *plant)
-{
-	struct entry *entry = &import.entries[import.n];
-	*entry = (struct entry){ *plant, import.stamp, import.line };
-	import.items[import.n++] = (struct store_item){
-		.plant = &entry->plant,
-		.by = entry->stamp.by,
-		.at = import.full ? entry->stamp.at : NULL,
-	};
-	import.bytes += RECORD_ENVELOPE_MAX + plant->len;
-	/* Keep room for the largest plant, which may be next. */
-	if (import.n == BATCH_PLANTS ||
-	    import.bytes + RECORD_ENVELOPE_MAX + import.bytes_max > BATCH_BYTES)
-		commit_batch();
+	if (ends || result == STORE_CONFLICT)
+		log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
+			  ": %s%s",
+		    import.name, entry->begin, errors_number(error),
+		    entry->plant.id, errors_message(error),
+		    ends ? "  Every line before it is done; import the file "
+			   "again, which skips stored plants"
+			 : "");
 }
 
 /* Count a refused line, and log the reason. */
 #define refuse(why, ...)                                           \
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
-			       import.name, import.line, __VA_ARGS__))
+			       import.name, import.entry.begin, __VA_ARGS__))
 
 static const struct api_error too_large = { .error = HTTP_BODY_TOO_LARGE };
 
@@ -213,7 +228,6 @@ read_plant(const char *text, size_t len)
 {
 	struct api_error failure;
 	struct json_error error;
-	struct plant plant;
 	enum plant_fault fault;
 	bool made = text == import.json;
 	const char *mistake = made ? NULL : find_mistake(text, len);
@@ -222,13 +236,13 @@ read_plant(const char *text, size_t len)
 		refuse_error(too_large);
 		return;
 	}
-	fault = plant_read(&plant, text, len, &error);
+	fault = plant_read(&import.entry.plant, text, len, &error);
 	if (fault == PLANT_OK)
-		add_to_batch(&plant);
+		add_to_batch(&import.entry);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
-		end_input(
-		    command_fault(fault_report(import.name, "cannot read")));
+		import.status =
+		    command_fault(fault_report(import.name, "cannot read"));
 	} else if (mistake != NULL)
 		refuse("%s", mistake);
 	else {
@@ -244,16 +258,16 @@ read_plant(const char *text, size_t len)
 static void
 read_full(char *text, size_t len)
 {
-	struct stamp *stamp = &import.stamp;
+	struct entry *entry = &import.entry;
 	int64_t ms;
 	int n = 0;
 
 	static_assert(TIMESTAMP_LEN == 24 && RECORD_BY_MAX == 64, "see below");
-	sscanf(text, COMMAND_FULL("%24[^\"]", "%64[^\"]") "%n", stamp->at,
-	    stamp->by, &n);
-	if (n > 0 && text[len - 1] == '}' && tokens_is_name(stamp->by) &&
-	    timestamp_read(stamp->at, TIMESTAMP_LEN, &ms) == 0) {
-		timestamp_print(ms, stamp->at);
+	sscanf(text, COMMAND_FULL("%24[^\"]", "%64[^\"]") "%n", entry->at,
+	    entry->by, &n);
+	if (n > 0 && text[len - 1] == '}' && tokens_is_name(entry->by) &&
+	    timestamp_read(entry->at, TIMESTAMP_LEN, &ms) == 0) {
+		timestamp_print(ms, entry->at);
 		read_plant(text + n, len - 1 - (size_t)n);
 	} else
 		refuse("%s", "not a line of export --full");
@@ -313,7 +327,7 @@ fill(void)
 
 	while (n < 0 && !import.ended) {
 		if (!watch_step(import.watch, import.done, import.total)) {
-			end_input(128 + command_interrupted());
+			import.status = 128 + command_interrupted();
 			return false;
 		}
 		/* A blocking read could miss a signal just before it. */
@@ -322,7 +336,7 @@ fill(void)
 		n = read(import.fd, import.buf, sizeof(import.buf));
 		if (n < 0 && errno != EINTR && errno != EAGAIN) {
 			(void)fault_report(import.name, "cannot read");
-			end_input(errno == EISDIR ? EX_NOINPUT : EX_IOERR);
+			import.status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
 			return false;
 		}
 	}
@@ -359,7 +373,7 @@ read_line(void)
 	}
 	if (import.len == 0 || import.status != EX_OK)
 		return false;
-	import.line = import.lines + 1;
+	import.entry.begin = import.lines + 1;
 	/* The last line may have no line break. */
 	import.lines += breaks + (c != '\n');
 	return true;
@@ -402,7 +416,7 @@ read_header(const struct csv_field *fields, size_t n)
 		  "small letters and with commas; add it, or say --format "
 		  "jsonl if these are JSON lines; nothing was imported",
 	    import.name, import.lines);
-	end_input(EX_DATAERR);
+	import.status = EX_DATAERR;
 }
 
 static void
@@ -429,7 +443,7 @@ read_csv(void)
 static uint64_t
 wrong_lines(void)
 {
-	return import.refused + import.results[STORE_CONFLICT];
+	return import.refused + batch.results[STORE_CONFLICT];
 }
 
 static void
@@ -441,7 +455,7 @@ store_lines(void)
 		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
 			? FORMAT_JSON_LINES
 			: FORMAT_CSV;
-	while (import.status == EX_OK &&
+	while (import.status == EX_OK && batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
 			refuse_error(too_large);
@@ -453,24 +467,27 @@ store_lines(void)
 		else
 			read_json();
 	}
-	end_input(EX_OK);
+	commit_batch();
 }
 
 /* Print the totals; log how to import the lines that were not stored. */
 static int
 report(void)
 {
+	int status = batch.fault != FAULT_NONE ? fault_status(batch.fault)
+					       : import.status;
+
 	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
-	    import.results[STORE_CREATED], import.results[STORE_SAME],
-	    import.results[STORE_CONFLICT], import.refused, import.lines);
-	if (import.status > 128)
+	    batch.results[STORE_CREATED], batch.results[STORE_SAME],
+	    batch.results[STORE_CONFLICT], import.refused, import.lines);
+	if (status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to go on",
 		    import.name, import.lines);
-	if (import.status != EX_OK || wrong_lines() == 0)
-		return import.status;
+	if (status != EX_OK || wrong_lines() == 0)
+		return status;
 	if (!import.keep_going)
 		log_error("%s: stopped at line %" PRIu64 "; correct the file, "
 			  "or use --keep-going, and import it again",
@@ -491,19 +508,19 @@ open_and_store(const struct call *call)
 	options.long_lived = true;
 	/* Opening may have to replay the journal, or build the index. */
 	command_watch(call, "index");
-	import.store = store_open(&options, &fault);
+	batch.store = store_open(&options, &fault);
 	command_unwatch();
 	if (command_interrupted() != 0) {
-		store_close(import.store);
+		store_close(batch.store);
 		log_error("import: interrupted; nothing was imported");
 		return command_fault(FAULT_STOPPED);
 	}
-	if (import.store == NULL)
+	if (batch.store == NULL)
 		return command_fault(fault);
 	command_watch(&quiet, "import");
 	store_lines();
 	command_unwatch();
-	store_close(import.store);
+	store_close(batch.store);
 	return report();
 }
 
@@ -534,7 +551,7 @@ open_input(const char *path)
 }
 
 static int
-run(const struct call *call)
+run_import(const struct call *call)
 {
 	const char *by = call->values['b'];
 	struct config config;
@@ -545,8 +562,8 @@ run(const struct call *call)
 	if (import.full && by != NULL)
 		return command_usage_error(
 		    call, "--full has the tokens' names: leave out --by");
-	snprintf(import.stamp.by, sizeof(import.stamp.by), "%s",
-	    by != NULL ? by : "import");
+	strcpy(import.entry.by, by != NULL ? by : "import");
+	batch.report = report_line;
 	import.watch = call->store.watch;
 	import.format = import.full ? FORMAT_JSON_LINES : call->format;
 	if (config_read(&config) != FAULT_NONE)
@@ -563,10 +580,273 @@ run(const struct call *call)
 const struct command import_command = {
 	.name = "import",
 	.summary = "store the plants of a file",
-	.usage = usage,
+	.usage = import_usage,
 	.options = { COMMAND_VALUE("by", 'b'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_FLAG("keep-going", 'k'), COMMAND_FLAG("full", 'u'),
 	    COMMAND_STORE },
 	.operands = { 0, 1 },
-	.run = run,
+	.run = run_import,
+};
+
+static const char recover_usage[] =
+    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
+    "SRC DEST\n"
+    "\n"
+    "Put every plant that can still be read of SRC, a damaged store or\n"
+    "journal, into a new store in the directory DEST, and print what is lost.\n"
+    "Stop the service first.  Where there is a backup, restore that instead.\n"
+    "\n"
+    "  --store UUID    the damaged store's, as in a backup's first line\n";
+
+#define NEW_NAME JOURNAL_NAME ".recovering"
+
+static struct {
+	const char *from, *to; /* SRC and DEST */
+	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
+	uint64_t bytes;        /* the size of SRC's journal */
+	char uuid[RECORD_UUID_LEN + 1];
+	struct position start; /* after SRC's header; 0 if it is damaged */
+
+	struct journal dest;  /* DEST, locked */
+	char path[PATH_MAX];  /* the new store's directory, in DEST */
+	struct journal fresh; /* the new store's journal */
+	uint64_t lost, lost_bytes;
+} recover;
+
+static enum fault
+open_source(void)
+{
+	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	const char *path = recover.from;
+	struct stat st;
+
+	recover.dir = open(path, flags | O_DIRECTORY);
+	recover.fd = recover.dir < 0 ? open(path, flags)
+				     : openat(recover.dir, JOURNAL_NAME,
+					   flags | O_NOFOLLOW);
+	if (recover.fd < 0 || fstat(recover.fd, &st) < 0)
+		return fault_report(
+		    path, recover.dir < 0 ? "cannot open"
+					  : "cannot open its " JOURNAL_NAME);
+	recover.bytes = (uint64_t)st.st_size;
+	return FAULT_NONE;
+}
+
+/* Find the uuid of SRC's store, which seeds the checksum of each record. */
+static enum fault
+find_uuid(const char *given)
+{
+	char header[RECORD_HEADER_LEN], *uuid = recover.uuid;
+	uint32_t crc;
+	ssize_t n = file_read_all(recover.fd, header, sizeof(header), 0);
+
+	if (record_header_decode(header, n < 0 ? 0 : (size_t)n, uuid, &crc) ==
+	    RECORD_HEADER_OK)
+		recover.start.end = RECORD_HEADER_LEN;
+	else if (given != NULL && strlen(given) == RECORD_UUID_LEN)
+		memcpy(uuid, given, RECORD_UUID_LEN);
+	else if (given != NULL || recover.dir < 0 ||
+		 index_uuid(recover.dir, uuid) < 0) {
+		log_error("%s: its first line is damaged, or of another "
+			  "version; it has the uuid that every checksum needs: "
+			  "give it with --store; the first line of a backup "
+			  "has it",
+		    recover.from);
+		return FAULT_DAMAGED;
+	}
+	return FAULT_NONE;
+}
+
+/* Remove the new store's directory, but do not follow a link in its place. */
+static void
+remove_new(void)
+{
+	static const char *const names[] = { JOURNAL_NAME, JOURNAL_NEW_NAME,
+		JOURNAL_END_NAME, METRICS_NAME };
+	int dir = openat(recover.dest.dir, NEW_NAME,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (dir < 0)
+		return;
+	index_discard(dir);
+	unlinkat(dir, "index", AT_REMOVEDIR);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(dir, names[i], 0);
+	close(dir);
+	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
+}
+
+/* Make an empty store in DEST, as its owner, or as SRC's if that is root. */
+static enum fault
+open_new_store(void)
+{
+	struct store_options options = { .dir = recover.path,
+		.long_lived = true };
+	struct stat st = { 0 };
+
+	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);
+	enum fault fault = file_become_owner(recover.to, st.st_uid);
+	if (fault == FAULT_NONE)
+		fault = journal_claim(&recover.dest, recover.to);
+	if (fault != FAULT_NONE)
+		return fault;
+	remove_new();
+	if (journal_exists(&recover.dest, NEW_NAME) ||
+	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
+		recover.to) >= (int)sizeof(recover.path)) {
+		log_error("%s: " NEW_NAME " cannot be made there; name another "
+			  "directory",
+		    recover.to);
+		return FAULT_OUTPUT;
+	}
+	fault = store_init(recover.path);
+	if (fault == FAULT_NONE)
+		batch.store = store_open(&options, &fault);
+	if (fault == FAULT_NONE)
+		fault = journal_open(&recover.fresh, recover.path, true);
+	return fault;
+}
+
+static void
+print_range(uint64_t begin, uint64_t end, const char *reason)
+{
+	command_clear_line();
+	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
+	    end - begin, reason);
+}
+
+static void
+report_record(const struct entry *entry, enum store_result result)
+{
+	if (result == STORE_SAME || result == STORE_CONFLICT)
+		print_range(entry->begin, entry->end,
+		    result == STORE_SAME ? "repeats an earlier plant"
+					 : "an earlier plant has this id");
+}
+
+static enum fault
+add_record(const struct record *record, const struct position *at)
+{
+	char *text = strndup(record->plant, record->plant_len);
+	struct entry entry = { { record->id, text, record->plant_len },
+		.begin = at->last, .end = at->end };
+
+	if (text == NULL)
+		return fault_report(recover.from, "cannot read");
+	memcpy(entry.by, record->by, record->by_len);
+	memcpy(entry.at, record->at, TIMESTAMP_LEN);
+	add_to_batch(&entry);
+	return batch.fault;
+}
+
+static enum fault
+store_records(const struct watch *watch)
+{
+	enum replay_result result = REPLAY_RECORD;
+	enum fault fault = FAULT_NONE;
+	struct replay_lost lost;
+	struct record record;
+	struct replay replay;
+
+	replay_init(
+	    &replay, recover.fd, record_seed(recover.uuid), &recover.start);
+	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
+		result = replay_salvage(&replay, &record, &lost);
+		if (result == REPLAY_ERROR) {
+			errno = replay.error;
+			fault = fault_report(recover.from, "cannot read");
+		} else if (lost.begin < lost.end) {
+			recover.lost++;
+			recover.lost_bytes += lost.end - lost.begin;
+			print_range(lost.begin, lost.end, lost.reason);
+		}
+		if (result == REPLAY_RECORD && record.plant != NULL)
+			fault = add_record(&record, &replay.at);
+		if (!watch_step(watch, replay.at.last, recover.bytes))
+			fault = FAULT_STOPPED;
+	}
+	replay_done(&replay);
+	if (fault != FAULT_NONE)
+		return fault;
+	commit_batch();
+	/* Write the closing line; the next commit reports if that failed. */
+	store_idle(batch.store);
+	if (store_commit(batch.store, NULL, 0) < 0)
+		batch.fault = FAULT_FAILED;
+	store_finish(batch.store);
+	return batch.fault;
+}
+
+static enum fault
+make_store(const struct watch *watch)
+{
+	enum fault fault = open_new_store();
+
+	if (fault == FAULT_NONE)
+		fault = store_records(watch);
+	/* Only the journal goes into DEST: the index need not be synced. */
+	if (recover.fresh.dir >= 0)
+		index_discard(recover.fresh.dir);
+	store_close(batch.store);
+	/* No process may store a plant there before the name is durable. */
+	if (fault == FAULT_NONE)
+		fault = journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1);
+	if (fault == FAULT_NONE &&
+	    rename_new(
+		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
+		fault = fault_report(recover.to, "cannot make a store there");
+	else if (fault == FAULT_NONE && fsync(recover.dest.dir) < 0) {
+		fault = fault_report(recover.to, "cannot make a store there");
+		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
+	}
+	/* Without the lock, another process may write there. */
+	if (recover.dest.locked)
+		remove_new();
+	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT
+							   : fault;
+}
+
+static int
+run_recover(const struct call *call)
+{
+	uint64_t twice;
+	enum fault fault;
+
+	recover.from = call->operands[0];
+	recover.to = call->operands[1];
+	recover.dest = recover.fresh = JOURNAL_NONE;
+	batch.report = report_record;
+	fault = open_source();
+	if (fault == FAULT_NONE)
+		fault = find_uuid(call->values['s']);
+	if (fault == FAULT_NONE)
+		fault = make_store(call->store.watch);
+	command_unwatch();
+	if (fault == FAULT_STOPPED)
+		log_error("%s: stopped; no store was made", recover.to);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	printf("%s: store %.*s: %" PRIu64 " plants of store %s", recover.to,
+	    RECORD_UUID_LEN, recover.fresh.uuid, batch.results[STORE_CREATED],
+	    recover.uuid);
+	twice = batch.results[STORE_SAME] + batch.results[STORE_CONFLICT];
+	if (twice > 0)
+		printf("; left out: %" PRIu64 " records of earlier ids", twice);
+	if (recover.lost == 0)
+		printf("; everything was readable\n");
+	else
+		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
+		       " places\n",
+		    recover.lost_bytes, recover.bytes, recover.lost);
+	return recover.lost + twice == 0 ? EX_OK : EX_DATAERR;
+}
+
+const struct command recover_command = {
+	.name = "recover",
+	.summary = "make a new store of what a damaged one still has",
+	.usage = recover_usage,
+	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
+	    COMMAND_HELP },
+	.operands = { 2, 2 },
+	.run = run_recover,
 };

@@ -727,6 +727,8 @@ ALLOCATION(int, posix_memalign, (void **out, size_t alignment, size_t len),
 
 /* What libc allocates for its callers. */
 
+ALLOCATION(char *, strndup, (const char *text, size_t len), NULL, text, len)
+
 char *
 strdup(const char *text)
 {

@@ -157,7 +157,7 @@ static struct {
 	size_t bytes_max; /* the longest plant, as JSON */
 	size_t line_max;  /* the longest line, with its line break */
 	int fd;
-	bool ended;                 /* the end of the input was reached */
+	bool ended;                 /* nothing more can be read */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
 	size_t at, end;             /* the unread part of `buf` */
 	size_t columns;             /* in the CSV header; before it, 0 */
@@ -192,8 +192,6 @@ report_line(const struct entry *entry, enum store_result result)
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.entry.begin, __VA_ARGS__))
 
-static const struct api_error too_large = { .error = HTTP_BODY_TOO_LARGE };
-
 static void
 refuse_error(struct api_error error)
 {
@@ -226,14 +224,13 @@ find_mistake(const char *text, size_t len)
 static void
 read_plant(const char *text, size_t len)
 {
-	struct api_error failure;
+	struct api_error failure = { .error = HTTP_BODY_TOO_LARGE };
+	const char *mistake = find_mistake(text, len);
 	struct json_error error;
 	enum plant_fault fault;
-	bool made = text == import.json;
-	const char *mistake = made ? NULL : find_mistake(text, len);
 
 	if (len > import.bytes_max) {
-		refuse_error(too_large);
+		refuse_error(failure);
 		return;
 	}
 	fault = plant_read(&import.entry.plant, text, len, &error);
@@ -248,7 +245,7 @@ read_plant(const char *text, size_t len)
 	else {
 		failure = api_plant_failure(fault, &error);
 		/* The user has not seen this JSON: an offset means nothing. */
-		if (made)
+		if (text == import.json)
 			failure.reason = NULL;
 		refuse_error(failure);
 	}
@@ -326,25 +323,21 @@ fill(void)
 	ssize_t n = -1;
 
 	while (n < 0 && !import.ended) {
-		if (!watch_step(import.watch, import.done, import.total)) {
+		if (!watch_step(import.watch, import.done, import.total))
 			import.status = 128 + command_interrupted();
-			return false;
-		}
 		/* A blocking read could miss a signal just before it. */
-		if (poll(&ready, 1, WAIT_MS) <= 0)
-			continue;
-		n = read(import.fd, import.buf, sizeof(import.buf));
-		if (n < 0 && errno != EINTR && errno != EAGAIN) {
+		else if (poll(&ready, 1, WAIT_MS) > 0 &&
+			 (n = read(import.fd, import.buf, READ_BYTES)) < 0 &&
+			 errno != EINTR && errno != EAGAIN) {
 			(void)fault_report(import.name, "cannot read");
 			import.status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
-			return false;
 		}
+		import.ended = n == 0 || import.status != EX_OK;
 	}
-	import.ended = n <= 0;
 	import.at = 0;
-	import.end = import.ended ? 0 : (size_t)n;
+	import.end = n > 0 ? (size_t)n : 0;
 	import.done += import.end;
-	return !import.ended;
+	return n > 0;
 }
 
 /*
@@ -458,7 +451,8 @@ store_lines(void)
 	while (import.status == EX_OK && batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
-			refuse_error(too_large);
+			/* Too long for any plant: this refuses it. */
+			read_plant(import.text, import.len);
 			continue;
 		}
 		import.text[import.len] = '\0';
@@ -572,9 +566,7 @@ run_import(const struct call *call)
 	status = open_input(call->operands[0]);
 	if (status == EX_OK && call->store.database == NULL)
 		status = command_fault(file_become_owner(call->store.dir, 0));
-	if (status == EX_OK)
-		status = open_and_store(call);
-	return status;
+	return status == EX_OK ? open_and_store(call) : status;
 }
 
 const struct command import_command = {

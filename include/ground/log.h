@@ -26,8 +26,9 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
  * log_set_level(level), log_set_json(json), log_set_request(id),
  * log_set_progress(shown):
  * Drop messages above `level`; write JSON; add the request's id to each message
- * that is not of log_members; before each message, clear the terminal's last
- * line, which shows progress.  Defaults: LOG_AT_INFO, false, none, false.
+ * that is not of log_members; before each message, and once `shown` is false
+ * again, clear the terminal's last line, which shows progress.  Defaults:
+ * LOG_AT_INFO, false, none, false.
  *
  * Call all of these before any thread starts.
  */

@@ -296,19 +296,11 @@ command_watch(const struct call *call, const char *what)
 }
 
 void
-command_clear_line(void)
-{
-	if (progress.shown && progress.terminal)
-		dprintf(STDERR_FILENO, "\r\033[K");
-}
-
-void
 command_unwatch(void)
 {
 	/* After a signal, a second one must not stop the cleanup. */
 	if (stopped_by == 0)
 		set_stop_signals(SIG_DFL);
-	command_clear_line();
 	log_set_progress(false);
 	progress = (struct progress){ .next_ms = INT64_MAX };
 }

@@ -88,9 +88,6 @@ bool command_time(const char *text, int64_t *ms);
  * stops the work.  command_unwatch clears the progress line and, unless a
  * signal came, restores the signals' default action.
  *
- * command_clear_line():
- * Call before a line goes to stdout while progress may be on the same terminal.
- *
  * command_interrupted():
  * Return the number of the signal that asked to stop, or 0.
  *
@@ -100,7 +97,6 @@ bool command_time(const char *text, int64_t *ms);
  */
 void command_watch(const struct call *call, const char *what);
 void command_unwatch(void);
-void command_clear_line(void);
 int command_interrupted(void);
 int command_fault(enum fault fault);
 

@@ -702,7 +702,8 @@ open_new_store(void)
 static void
 print_range(uint64_t begin, uint64_t end, const char *reason)
 {
-	command_clear_line();
+	/* Progress may be on the same terminal. */
+	log_set_progress(false);
 	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
 	    end - begin, reason);
 }

@@ -16,6 +16,8 @@
 #include "pure/timestamp.h"
 
 #define LINE_BYTES_MAX 1024
+/* Clears the line of a terminal that shows progress. */
+#define CLEAR "\r\033[K"
 
 static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
@@ -83,6 +85,8 @@ log_set_request(const char *id)
 void
 log_set_progress(bool shown)
 {
+	if (progress_shown && !shown)
+		dprintf(STDERR_FILENO, CLEAR);
 	progress_shown = shown;
 }
 
@@ -122,9 +126,8 @@ log_members(enum log_level level, const char *message, const char *members)
 		LOG_DEBUG };
 	static const char *const levels[] = { "error", "warning", "info",
 		"debug" };
-	static const char clear[] = "\r\033[K"; /* clears the progress line */
-	char text[sizeof(clear) - 1 + LINE_BYTES_MAX], time[TIMESTAMP_LEN];
-	char *at = mempcpy(text, clear, sizeof(clear) - 1);
+	char text[sizeof(CLEAR) - 1 + LINE_BYTES_MAX], time[TIMESTAMP_LEN];
+	char *at = mempcpy(text, CLEAR, sizeof(CLEAR) - 1);
 	char *start = progress_shown ? text : at;
 	/* Only the message can be too long, so only it is cut. */
 	char *end = at + LINE_BYTES_MAX - strlen("\n");

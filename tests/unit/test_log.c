@@ -247,14 +247,17 @@ LOG_TEST(message_goes_to_the_journal_alone_or_to_stderr_and_syslog)
 	}
 }
 
-LOG_TEST(message_while_a_bar_is_shown_clears_it_first)
+LOG_TEST(progress_is_cleared_before_a_message_and_at_its_end)
 {
 	capture_begin();
 	log_set_progress(true);
 	log_error("over it");
 	log_set_progress(false);
+	log_set_progress(false);
 	capture_end();
 	assert_string_equal(lines[0], "\r\033[Ktester: over it\n");
+	assert_string_equal(lines[1], "\r\033[K");
+	assert_int_equal(captured, 2);
 }
 
 /* The member's text of the line, which must be one object with its newline. */

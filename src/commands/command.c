@@ -226,8 +226,7 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 		snprintf(share, sizeof(share), "%s", progress.at_end);
 	else if (total > 0)
 		snprintf(share, sizeof(share), "%3d %%",
-		    done < total ? (int)(100 * (double)done / (double)total)
-				 : 100);
+		    (int)(done < total ? 100 * done / total : 100));
 	else
 		snprintf(share, sizeof(share), "%.1f MB", (double)done / 1e6);
 	if (total > done && left_s > 0 && left_s < 1e5)
@@ -287,7 +286,8 @@ command_watch(const struct call *call, const char *what)
 		.terminal = isatty(STDERR_FILENO),
 		.next_ms = INT64_MAX };
 	/* --follow has no end.  Short work is shown by --progress alone. */
-	bool shown = call->values['q'] == NULL && call->values['w'] == NULL;
+	bool shown = what != NULL && call->values['q'] == NULL &&
+		     call->values['w'] == NULL;
 	if (shown && call->values['p'] != NULL)
 		progress.next_ms = 0;
 	else if (shown && progress.terminal)

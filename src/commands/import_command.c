@@ -274,13 +274,12 @@ read_full(char *text, size_t len)
 static bool
 is_integer(const struct csv_field *field)
 {
-	const char *text = field->text;
-	size_t sign = field->len > 0 && text[0] == '-';
-	size_t digits = field->len - sign;
-
+	const char *digits = field->text + (field->text[0] == '-');
 	/* strspn stops at the NUL after the line, if not earlier. */
-	return digits > 0 && (text[sign] != '0' || digits == 1) &&
-	       strspn(text + sign, "0123456789") >= digits;
+	size_t n = strspn(digits, "0123456789");
+
+	return n > 0 && digits + n == field->text + field->len &&
+	       (digits[0] != '0' || n == 1);
 }
 
 static bool
@@ -493,12 +492,8 @@ static int
 open_and_store(const struct call *call)
 {
 	struct store_options options = call->store;
-	struct call quiet = *call;
 	enum fault fault;
 
-	/* The progress line would overwrite what is being typed. */
-	if (isatty(import.fd))
-		quiet.values['q'] = "";
 	options.long_lived = true;
 	/* Opening may have to replay the journal, or build the index. */
 	command_watch(call, "index");
@@ -511,7 +506,8 @@ open_and_store(const struct call *call)
 	}
 	if (batch.store == NULL)
 		return command_fault(fault);
-	command_watch(&quiet, "import");
+	/* A line of progress would overwrite what is being typed. */
+	command_watch(call, isatty(import.fd) ? NULL : "import");
 	store_lines();
 	command_unwatch();
 	store_close(batch.store);

@@ -129,8 +129,6 @@ static const char import_usage[] =
     "  --full           FILE is of export --full: keep times and token names\n"
     "  --keep-going     report such lines and go on\n";
 
-/* The size of one read: much longer than a line, and little memory. */
-#define READ_BYTES ((size_t)1 << 20)
 /* How soon a wait for input notices a signal. */
 #define WAIT_MS 100
 /* CR LF */
@@ -157,12 +155,10 @@ static struct {
 	size_t bytes_max; /* the longest plant, as JSON */
 	size_t line_max;  /* the longest line, with its line break */
 	int fd;
-	bool ended;                 /* nothing more can be read */
+	FILE *in;                   /* reads `fd` with read_input */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
-	size_t at, end;             /* the unread part of `buf` */
 	size_t columns;             /* in the CSV header; before it, 0 */
 	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
-	char buf[READ_BYTES];
 
 	/* The current line or CSV record. */
 	struct entry entry; /* .begin: the number of its first line */
@@ -314,29 +310,26 @@ read_record(const struct csv_field *fields)
 	read_plant(import.json, (size_t)(to - import.json));
 }
 
-/* Read more input.  False at its end, or if a fault or a signal ends it. */
-static bool
-fill(void)
+/* Read for import.in.  A fault or a signal ends the input. */
+static ssize_t
+read_input(void *cookie, char *buf, size_t size)
 {
 	struct pollfd ready = { .fd = import.fd, .events = POLLIN };
 	ssize_t n = -1;
 
-	while (n < 0 && !import.ended) {
+	(void)cookie;
+	while (n < 0 && import.status == EX_OK)
 		if (!watch_step(import.watch, import.done, import.total))
 			import.status = 128 + command_interrupted();
 		/* A blocking read could miss a signal just before it. */
 		else if (poll(&ready, 1, WAIT_MS) > 0 &&
-			 (n = read(import.fd, import.buf, READ_BYTES)) < 0 &&
+			 (n = read(import.fd, buf, size)) < 0 &&
 			 errno != EINTR && errno != EAGAIN) {
 			(void)fault_report(import.name, "cannot read");
 			import.status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
 		}
-		import.ended = n == 0 || import.status != EX_OK;
-	}
-	import.at = 0;
-	import.end = n > 0 ? (size_t)n : 0;
-	import.done += import.end;
-	return n > 0;
+	import.done += n > 0 ? (uint64_t)n : 0;
+	return n;
 }
 
 /*
@@ -349,19 +342,19 @@ read_line(void)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
 	uint64_t breaks = 0;
-	char c = '\0';
+	int c = '\0';
 
 	import.len = 0;
 	while (c != '\n' || place == CSV_IN_QUOTES) {
-		if (import.at == import.end && !fill())
+		c = getc_unlocked(import.in);
+		if (c == EOF)
 			break;
-		c = import.buf[import.at++];
 		if (import.len < import.line_max)
-			import.text[import.len] = c;
+			import.text[import.len] = (char)c;
 		import.len++;
 		breaks += c == '\n';
 		if (import.format == FORMAT_CSV && c != '\n')
-			place = csv_next_place(place, c);
+			place = csv_next_place(place, (char)c);
 	}
 	if (import.len == 0 || import.status != EX_OK)
 		return false;
@@ -441,12 +434,12 @@ wrong_lines(void)
 static void
 store_lines(void)
 {
-	if (import.format == FORMAT_NONE)
+	if (import.format == FORMAT_NONE) {
+		int c = ungetc(getc(import.in), import.in);
 		/* An array is no JSON lines: find_mistake reports it. */
 		import.format =
-		    fill() && (import.buf[0] == '{' || import.buf[0] == '[')
-			? FORMAT_JSON_LINES
-			: FORMAT_CSV;
+		    c == '{' || c == '[' ? FORMAT_JSON_LINES : FORMAT_CSV;
+	}
 	while (import.status == EX_OK && batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
@@ -525,6 +518,10 @@ open_input(const char *path)
 	import.name = path == NULL ? "stdin" : path;
 	import.line_max = import.bytes_max + BREAK_MAX +
 			  (import.full ? COMMAND_FULL_AROUND : 0);
+	import.in = fopencookie(
+	    NULL, "r", (cookie_io_functions_t){ .read = read_input });
+	if (import.in == NULL)
+		return command_fault(fault_report(import.name, "cannot read"));
 	if (path != NULL)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import.fd < 0 || fstat(import.fd, &st) < 0) {

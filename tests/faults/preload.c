@@ -728,6 +728,9 @@ ALLOCATION(int, posix_memalign, (void **out, size_t alignment, size_t len),
 /* What libc allocates for its callers. */
 
 ALLOCATION(char *, strndup, (const char *text, size_t len), NULL, text, len)
+ALLOCATION(FILE *, fopencookie,
+    (void *cookie, const char *mode, cookie_io_functions_t calls), NULL, cookie,
+    mode, calls)
 
 char *
 strdup(const char *text)

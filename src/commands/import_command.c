@@ -1,21 +1,18 @@
 /*
- * import_command: import and recover, which store many plants.
- *
- * Plants are added to a batch until it is as large as one write to the journal;
- * the batch is committed, and so on to the end of the input.  Memory use is
- * constant.
+ * import_command: import and recover, which store many plants, in batches of
+ * one write to the journal each and in constant memory.
  *
  * import stores JSON lines or CSV, with the checks of the interface.  If it
  * ended early, it can be repeated: a plant's id makes its creation idempotent.
  * A line longer than the largest plant is skipped to its end.  A CSV record
  * becomes the JSON that a client would have sent: there is one set of checks.
  *
- * recover salvages a damaged journal.  Happy path: SRC is read once.  Records
- * that are valid by themselves go, with their times and tokens' names, into a
- * new store in a directory below DEST.  The store takes the first record of
- * each id.  Finally its journal is renamed into DEST.  Failure modes: DEST has
- * no journal before the rename.  After an error or a signal the directory is
- * removed; after a kill, the next try removes it.
+ * recover reads SRC, a damaged journal, once.  Records that are valid by
+ * themselves go, with their times and tokens' names, into a new store in a
+ * directory below DEST.  The store takes the first record of each id.  Finally
+ * its journal is renamed into DEST, which has no journal before.  After an
+ * error or a signal the directory is removed; after a kill, the next try
+ * removes it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -45,9 +42,8 @@
 #include "store/store.h"
 
 /*
- * A batch is one append to the journal: a larger one would need several, each
- * with its own sync.  Each unordered id dirties a page of the index, held in
- * memory until the commit: 5,000 plants are some 25 MiB.
+ * Each unordered id dirties a page of the index, held in memory until the
+ * commit: 5,000 plants are some 25 MiB.
  */
 #define BATCH_PLANTS 5000
 
@@ -129,10 +125,8 @@ static const char import_usage[] =
     "  --full           FILE is of export --full: keep times and token names\n"
     "  --keep-going     report such lines and go on\n";
 
-/* How soon a wait for input notices a signal. */
-#define WAIT_MS 100
-/* CR LF */
-#define BREAK_MAX 2
+#define WAIT_MS 100 /* how soon a wait for input notices a signal */
+#define BREAK_MAX 2 /* CR LF */
 #define BOM "\xef\xbb\xbf"
 /* `text` ends in a NUL. */
 #define BEGINS(text, with) (strncmp(text, with, strlen(with)) == 0)
@@ -188,18 +182,6 @@ report_line(const struct entry *entry, enum store_result result)
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.entry.begin, __VA_ARGS__))
 
-static void
-refuse_error(struct api_error error)
-{
-	char message[API_MESSAGE_MAX];
-
-	api_message(&error, message);
-	refuse("error %d: %s%s", errors_number(error.error), message,
-	    error.error == HTTP_BODY_TOO_LARGE
-		? "  The largest is the setting PLANT_STORE_BODY_BYTES_MAX."
-		: "");
-}
-
 /* Name another format that a line has, and the remedy; NULL: none. */
 static const char *
 find_mistake(const char *text, size_t len)
@@ -220,13 +202,17 @@ find_mistake(const char *text, size_t len)
 static void
 read_plant(const char *text, size_t len)
 {
-	struct api_error failure = { .error = HTTP_BODY_TOO_LARGE };
+	char message[API_MESSAGE_MAX];
+	struct api_error failure;
 	const char *mistake = find_mistake(text, len);
 	struct json_error error;
 	enum plant_fault fault;
 
 	if (len > import.bytes_max) {
-		refuse_error(failure);
+		refuse("error %d: %s  The largest is the setting "
+		       "PLANT_STORE_BODY_BYTES_MAX.",
+		    errors_number(HTTP_BODY_TOO_LARGE),
+		    errors_message(HTTP_BODY_TOO_LARGE));
 		return;
 	}
 	fault = plant_read(&import.entry.plant, text, len, &error);
@@ -243,7 +229,8 @@ read_plant(const char *text, size_t len)
 		/* The user has not seen this JSON: an offset means nothing. */
 		if (text == import.json)
 			failure.reason = NULL;
-		refuse_error(failure);
+		api_message(&failure, message);
+		refuse("error %d: %s", errors_number(failure.error), message);
 	}
 }
 

@@ -617,8 +617,7 @@ find_uuid(const char *given)
 		recover.start.end = RECORD_HEADER_LEN;
 	else if (given != NULL && strlen(given) == RECORD_UUID_LEN)
 		memcpy(uuid, given, RECORD_UUID_LEN);
-	else if (given != NULL || recover.dir < 0 ||
-		 index_uuid(recover.dir, uuid) < 0) {
+	else if (given != NULL || index_uuid(recover.dir, uuid) < 0) {
 		log_error("%s: its first line is damaged, or of another "
 			  "version; it has the uuid that every checksum needs: "
 			  "give it with --store; the first line of a backup "
@@ -758,8 +757,7 @@ make_store(const struct watch *watch)
 	if (fault == FAULT_NONE)
 		fault = store_records(watch);
 	/* Only the journal goes into DEST: the index need not be synced. */
-	if (recover.fresh.dir >= 0)
-		index_discard(recover.fresh.dir);
+	index_discard(recover.fresh.dir);
 	store_close(batch.store);
 	/* No process may store a plant there before the name is durable. */
 	if (fault == FAULT_NONE)

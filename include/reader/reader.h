@@ -8,8 +8,8 @@
 
 /*
  * A reader gives the plants of one moment in the order in which they were
- * stored, or single plants by id; not both.  One thread.  An engine defines its
- * own struct store_reader, which begins with the pointer to its table.
+ * stored, or single plants by id; not both.  One thread.  Each engine defines
+ * its own struct store_reader.
  */
 struct store_reader;
 
@@ -19,7 +19,12 @@ typedef void store_figure(
     void *context, const char *name, const char *text, uint64_t number);
 
 /*
- * .open(options, since, fault): see store_reader_open.
+ * .open(options, since, fault):
+ * Open the store read-only.  The reader gives the plants that were stored at
+ * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` must stay
+ * while the reader is open.  options->watch is copied, called during reads, and
+ * may be NULL.  NULL if the store cannot be read: `fault` is set, the reason is
+ * logged.  .close(reader) closes it; NULL is fine.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
@@ -57,7 +62,6 @@ typedef void store_figure(
  * them.  Cheap enough to be called often.  FAULT_BUSY: try again later.
  * FAULT_DAMAGED, logged: the store is not the one that was read before.
  */
-#define READER_ENGINE_SYMBOL "reader_engine"
 struct reader_engine {
 	struct store_reader *(*open)(const struct store_options *options,
 	    const char *since, enum fault *fault);
@@ -74,20 +78,8 @@ struct reader_engine {
 };
 
 /*
- * store_reader_open(options, since, fault):
- * Open the store read-only.  The reader gives the plants that were stored at
- * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` must stay
- * while the reader is open.  options->watch is copied, called during reads, and
- * may be NULL.  NULL if the store cannot be read: `fault` is set, the reason is
- * logged.
- *
- * reader_calls(reader):
- * Return the reader's table of the functions above.
- *
- * store_reader_close(reader):
- * NULL is fine.
+ * The file engine's table, and the name by which the module of a database
+ * exports its own (engine_symbol).
  */
-struct store_reader *store_reader_open(
-    const struct store_options *options, const char *since, enum fault *fault);
-const struct reader_engine *reader_calls(const struct store_reader *reader);
-void store_reader_close(struct store_reader *reader);
+extern const struct reader_engine journal_reader;
+#define READER_ENGINE_SYMBOL "reader_engine"

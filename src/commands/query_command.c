@@ -30,6 +30,7 @@
 #include "pure/csv.h"
 #include "pure/json.h"
 #include "pure/timestamp.h"
+#include "store/engine.h"
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
 #define STATUS_MISSING 1
@@ -230,6 +231,23 @@ finish_output(void)
 		   : fail_output("cannot sync its directory", FAULT_FAILED);
 }
 
+/* The store that is read. */
+static const struct reader_engine *engine;
+static struct store_reader *reader;
+
+static enum fault
+open_reader(const struct store_options *options, const char *since)
+{
+	enum fault fault = FAULT_NONE;
+
+	engine = options->database == NULL
+		     ? &journal_reader
+		     : engine_symbol(READER_ENGINE_SYMBOL, &fault);
+	if (engine != NULL)
+		reader = engine->open(options, since, &fault);
+	return fault;
+}
+
 static const char get_usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
@@ -253,7 +271,7 @@ read_id(const char *text, int64_t *id)
 static int
 run_get(const struct call *call)
 {
-	enum fault fault = FAULT_NONE, damage = FAULT_NONE;
+	enum fault fault, damage = FAULT_NONE;
 	bool missing = false;
 	struct record record;
 	int64_t id;
@@ -262,12 +280,11 @@ run_get(const struct call *call)
 		if (!read_id(call->operands[i], &id))
 			return command_usage_error(
 			    call, "not an id: %s", call->operands[i]);
-	struct store_reader *reader =
-	    store_reader_open(&call->store, NULL, &fault);
+	fault = open_reader(&call->store, NULL);
 	output.terminal = isatty(STDOUT_FILENO);
 	for (int i = 0; i < call->operands_n && fault == FAULT_NONE; i++) {
 		read_id(call->operands[i], &id);
-		fault = reader_calls(reader)->find(reader, id, &record);
+		fault = engine->find(reader, id, &record);
 		if (fault == FAULT_NONE) {
 			put_json(&record, call->values['u'] != NULL);
 			fault = output.fault;
@@ -285,7 +302,8 @@ run_get(const struct call *call)
 		}
 	}
 	command_unwatch();
-	store_reader_close(reader);
+	if (reader != NULL)
+		engine->close(reader);
 	/* Print the plants found even after a fault, not after a signal. */
 	enum fault written =
 	    fault != FAULT_STOPPED ? finish_output() : FAULT_NONE;
@@ -310,12 +328,10 @@ const struct command query_command_get = {
  * `fault` or, if it is FAULT_NONE, the fault that ended the reading.
  */
 static enum fault
-end_reading(
-    struct store_reader *reader, enum fault fault, char where[STORE_WHERE_MAX])
+end_reading(enum fault fault, char where[STORE_WHERE_MAX])
 {
-	enum fault end = reader != NULL
-			     ? reader_calls(reader)->end(reader, where)
-			     : FAULT_NONE;
+	enum fault end =
+	    reader != NULL ? engine->end(reader, where) : FAULT_NONE;
 
 	if (fault == FAULT_NONE)
 		fault = end;
@@ -359,7 +375,6 @@ struct export
 	const struct call *call;
 	bool follow;
 	uint64_t limit;
-	struct store_reader *reader;
 	struct cursor cursor;
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
 	int64_t saved_ms;
@@ -440,8 +455,7 @@ deliver(struct export *export, bool before)
 	flush_output();
 	if (output.fault != FAULT_NONE)
 		return output.fault;
-	reader_calls(export->reader)
-	    ->cursor(export->reader, before, export->place);
+	engine->cursor(reader, before, export->place);
 	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
 		   ? FAULT_NONE
 		   : save(export);
@@ -460,7 +474,7 @@ read_plants(struct export *export)
 	struct record record;
 
 	while (fault == FAULT_NONE && export->plants < export->limit &&
-	       reader_calls(export->reader)->next(export->reader, &record)) {
+	       engine->next(reader, &record)) {
 		/* Twice the length: CSV doubles quotation marks. */
 		if (export->follow && output.used > 0 &&
 		    output.used + around + 2 * record.plant_len > PIPE_BUF)
@@ -475,23 +489,22 @@ read_plants(struct export *export)
 static enum fault
 follow(struct export *export)
 {
-	struct pollfd reader = { .fd = output.fd };
+	struct pollfd peer = { .fd = output.fd };
 	char where[STORE_WHERE_MAX];
 	enum fault fault = FAULT_NONE;
 
 	while (fault == FAULT_NONE) {
 		fault = read_plants(export);
-		fault = end_reading(export->reader, fault, where);
+		fault = end_reading(fault, where);
 		/* Also write the rows read before the connection failed. */
 		if (fault == FAULT_NONE || fault == FAULT_BUSY)
 			fault = deliver(export, false);
-		if (fault == FAULT_NONE && poll(&reader, 1, WAIT_MS) > 0) {
+		if (fault == FAULT_NONE && poll(&peer, 1, WAIT_MS) > 0) {
 			errno = EPIPE;
 			fault = fail_output("its reader is gone", FAULT_FAILED);
 		}
 		if (fault == FAULT_NONE)
-			fault =
-			    reader_calls(export->reader)->more(export->reader);
+			fault = engine->more(reader);
 		if (fault == FAULT_BUSY)
 			fault = FAULT_NONE;
 	}
@@ -543,12 +556,11 @@ open_export(struct export *export, const char *since)
 	struct store_options store = export->call->store;
 	store.count = values['n'] != NULL;
 	if (fault == FAULT_NONE)
-		export->reader = store_reader_open(&store, since, &fault);
+		fault = open_reader(&store, since);
 	if (fault != FAULT_NONE || (values['c'] == NULL && !export->follow))
 		return fault;
-	fault = reader_calls(export->reader)
-		    ->resume(export->reader,
-			values['c'] != NULL ? export->cursor.place : NULL);
+	fault = engine->resume(
+	    reader, values['c'] != NULL ? export->cursor.place : NULL);
 	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
 	    export->cursor.place[0] != '\0')
 		log_error("%s: remove it to read this store from the "
@@ -606,20 +618,20 @@ run_export(const struct call *call)
 	enum fault fault = open_export(&export, since != NULL ? from : NULL);
 	if (fault == FAULT_NONE)
 		fault = export.follow ? follow(&export) : read_plants(&export);
-	if (export.reader != NULL && !export.follow)
-		fault = end_reading(export.reader, fault, where);
+	if (reader != NULL && !export.follow)
+		fault = end_reading(fault, where);
 	if (call->values['n'] != NULL)
 		put(count,
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
 	if (fault == FAULT_NONE && !export.follow) {
 		if (export.cursor.lock >= 0)
-			reader_calls(export.reader)
-			    ->cursor(export.reader, false, export.place);
+			engine->cursor(reader, false, export.place);
 		fault = finish_output();
 		if (fault == FAULT_NONE)
 			fault = save(&export);
 	}
-	store_reader_close(export.reader);
+	if (reader != NULL)
+		engine->close(reader);
 	if (output.temporary != NULL && output.fd >= 0)
 		unlink(output.temporary);
 	command_unwatch();
@@ -752,22 +764,18 @@ run_stats(const struct call *call)
 	struct stats stats = { 0 };
 	struct record record;
 	char where[STORE_WHERE_MAX];
-	enum fault fault = FAULT_NONE;
-	struct store_reader *reader =
-	    store_reader_open(&call->store, NULL, &fault);
+	enum fault fault = open_reader(&call->store, NULL);
 
 	printer.json = call->values['j'] != NULL;
-	while (
-	    fault == FAULT_NONE && reader_calls(reader)->next(reader, &record))
+	while (fault == FAULT_NONE && engine->next(reader, &record))
 		fault = count_plant(&stats, &record);
-	fault = end_reading(reader, fault, where);
+	fault = end_reading(fault, where);
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault =
-		    reader_calls(reader)->figures(reader, print_figure, NULL);
+		fault = engine->figures(reader, print_figure, NULL);
 	if (fault == FAULT_NONE && call->store.database == NULL)
 		print_place(call->store.dir);
 	if (fault == FAULT_NONE) {
@@ -779,7 +787,8 @@ run_stats(const struct call *call)
 		twalk(stats.tokens, print_token);
 		printf("%s", printer.json ? "}}\n" : "");
 	}
-	store_reader_close(reader);
+	if (reader != NULL)
+		engine->close(reader);
 	tdestroy(stats.tokens, free);
 	return command_fault(fault);
 }

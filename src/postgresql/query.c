@@ -65,7 +65,6 @@ struct place {
 };
 
 struct store_reader {
-	const struct reader_engine *engine; /* must be first: see reader.h */
 	const char *database;
 	struct session *session; /* its rows hold the last record's strings */
 	int next;                /* the row to read next */
@@ -128,7 +127,6 @@ reader_open(
 		*fault = fault_report("the database", "cannot read");
 		return NULL;
 	}
-	reader->engine = &reader_engine;
 	reader->database = options->database;
 	reader->count = options->count;
 	if (options->watch != NULL)

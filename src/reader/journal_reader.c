@@ -172,7 +172,6 @@ journal_reader_open(
 		*fault = fault_report(path, "cannot read");
 		return NULL;
 	}
-	reader->engine = &journal_reader;
 	reader->path = path;
 	if (watch != NULL)
 		reader->watch = *watch;

@@ -9,6 +9,9 @@
  * search for the end begins at the index's end; without one it reads every
  * line, under the lock.  A journal that ends before the index's end is damaged.
  * Memory use is constant.
+ *
+ * Closing lines are checked and skipped.  A plant is looked up in the index,
+ * and in the journal from the index's end on: in all of it without an index.
  */
 #pragma once
 
@@ -21,8 +24,7 @@
 #include "store/journal.h"
 
 struct store_reader {
-	const struct reader_engine *engine; /* first: see reader/reader.h */
-	const char *path;                   /* owned by the caller */
+	const char *path;  /* owned by the caller */
 	const char *since; /* earliest time, or NULL; owned by the caller */
 	struct journal journal;
 	struct replay replay;
@@ -38,13 +40,6 @@ struct store_reader {
 	struct pairs rest; /* the plants that the index does not have */
 	bool searching;    /* `rest` has been collected */
 };
-
-/*
- * The engine's table.  Closing lines are checked and skipped.  A plant is
- * looked up in the index, and in the journal from the index's end on: the whole
- * journal if there is no usable index.
- */
-extern const struct reader_engine journal_reader;
 
 /*
  * journal_reader_open(path, watch, fault), journal_reader_close(reader):

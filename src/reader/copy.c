@@ -164,10 +164,12 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
+	const struct store_options options = { .dir = from, .watch = &each };
 	struct journal dest = JOURNAL_NONE;
 	int copy;
 	enum fault fault;
-	struct store_reader *source = journal_reader_open(from, &each, &fault);
+	struct store_reader *source =
+	    journal_reader.open(&options, NULL, &fault);
 
 	if (source == NULL)
 		return fault;
@@ -194,6 +196,6 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 	report->copy = source->report;
 	report->added = report->copy.bytes - dest.size;
 	journal_close(&dest);
-	journal_reader_close(source);
+	journal_reader.close(source);
 	return fault;
 }

@@ -29,10 +29,8 @@ struct files {
 };
 
 static enum fault
-open_journal(struct store_reader *reader)
+open_journal(struct journal *journal, const char *path)
 {
-	struct journal *journal = &reader->journal;
-	const char *path = reader->path;
 	enum fault fault = journal_open(journal, path, false);
 
 	if (fault != FAULT_NONE || journal->fd >= 0)
@@ -162,20 +160,32 @@ find_end(struct store_reader *reader, const struct position *from)
 	return fault;
 }
 
-struct store_reader *
-journal_reader_open(
-    const char *path, const struct watch *watch, enum fault *fault)
+static void
+close_reader(struct store_reader *reader)
+{
+	if (reader == NULL)
+		return;
+	replay_done(&reader->replay);
+	pairs_done(&reader->rest);
+	index_close(reader->view.index, false);
+	journal_close(&reader->journal);
+	free(reader);
+}
+
+static struct store_reader *
+open_reader(
+    const struct store_options *options, const char *since, enum fault *fault)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
 
 	if (reader == NULL) {
-		*fault = fault_report(path, "cannot read");
+		*fault = fault_report(options->dir, "cannot read");
 		return NULL;
 	}
-	reader->path = path;
-	if (watch != NULL)
-		reader->watch = *watch;
-	*fault = open_journal(reader);
+	reader->since = since;
+	if (options->watch != NULL)
+		reader->watch = *options->watch;
+	*fault = open_journal(&reader->journal, options->dir);
 	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
 	if (*fault == FAULT_NONE) {
 		begin_at(reader, &reader->journal.start);
@@ -187,20 +197,8 @@ journal_reader_open(
 	}
 	if (*fault == FAULT_NONE)
 		return reader;
-	journal_reader_close(reader);
+	close_reader(reader);
 	return NULL;
-}
-
-void
-journal_reader_close(struct store_reader *reader)
-{
-	if (reader == NULL)
-		return;
-	replay_done(&reader->replay);
-	pairs_done(&reader->rest);
-	index_close(reader->view.index, false);
-	journal_close(&reader->journal);
-	free(reader);
 }
 
 /* Count the line.  Return whether it is a plant that was asked for. */
@@ -441,9 +439,10 @@ enum fault
 check_journal(
     const char *path, const struct watch *watch, enum index_state *index)
 {
+	const struct store_options options = { .dir = path, .watch = watch };
 	struct record record;
 	enum fault fault;
-	struct store_reader *reader = journal_reader_open(path, watch, &fault);
+	struct store_reader *reader = open_reader(&options, NULL, &fault);
 
 	if (reader == NULL)
 		return fault;
@@ -453,7 +452,7 @@ check_journal(
 		if (*index == INDEX_USABLE)
 			*index = INDEX_BEHIND;
 	fault = reader->fault;
-	journal_reader_close(reader);
+	close_reader(reader);
 	return fault;
 }
 
@@ -510,25 +509,13 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	return FAULT_NONE;
 }
 
-static struct store_reader *
-open_reader(
-    const struct store_options *options, const char *since, enum fault *fault)
-{
-	struct store_reader *reader =
-	    journal_reader_open(options->dir, options->watch, fault);
-
-	if (reader != NULL)
-		reader->since = since;
-	return reader;
-}
-
 const struct reader_engine journal_reader = {
 	.open = open_reader,
 	.next = read_next,
 	.end = end_reading,
 	.find = find_plant,
 	.figures = give_figures,
-	.close = journal_reader_close,
+	.close = close_reader,
 	.resume = resume_at_cursor,
 	.cursor = write_cursor,
 	.more = read_on,

@@ -11,7 +11,8 @@
  * Memory use is constant.
  *
  * Closing lines are checked and skipped.  A plant is looked up in the index,
- * and in the journal from the index's end on: in all of it without an index.
+ * and in the journal from the index's end on: in all of it without an index.  A
+ * journal that is named as a file is read without a lock: nobody writes to it.
  */
 #pragma once
 
@@ -24,7 +25,6 @@
 #include "store/journal.h"
 
 struct store_reader {
-	const char *path;  /* owned by the caller */
 	const char *since; /* earliest time, or NULL; owned by the caller */
 	struct journal journal;
 	struct replay replay;
@@ -42,12 +42,6 @@ struct store_reader {
 };
 
 /*
- * journal_reader_open(path, watch, fault), journal_reader_close(reader):
- * Open the journal in the directory `path`; or the journal file `path`, without
- * a lock, since nobody writes to it.  `watch` may be NULL and is copied.
- * Return NULL and set `fault` on a fault, which is logged.  Close the reader,
- * which may be NULL.
- *
  * journal_reader_check(reader), journal_reader_collect(reader, pairs):
  * Both check all lines that are left.  The second also puts the ids and offsets
  * of their plants, sorted, into `pairs`; the caller frees it with pairs_done.
@@ -57,9 +51,6 @@ struct store_reader {
  * its path still names it.  On FAULT_NONE the caller unlocks it with
  * journal_unlock; any other fault is logged.
  */
-struct store_reader *journal_reader_open(
-    const char *path, const struct watch *watch, enum fault *fault);
-void journal_reader_close(struct store_reader *reader);
 enum fault journal_reader_check(struct store_reader *reader);
 enum fault journal_reader_collect(
     struct store_reader *reader, struct pairs *pairs);

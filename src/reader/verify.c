@@ -33,7 +33,8 @@ static enum fault
 check_index(const struct verify *v, enum fault fault)
 {
 	if (fault == FAULT_DAMAGED)
-		log_error("%s/index: damaged; " REMEDY, v->reader->path);
+		log_error(
+		    "%s/index: damaged; " REMEDY, v->reader->journal.path);
 	return fault;
 }
 
@@ -49,14 +50,14 @@ check_entry(const struct verify *v, const struct pair *pair)
 	if (offset == 0) {
 		log_error("%s/index: does not have the plant %" PRId64
 			  " at byte %" PRIu64 "; " REMEDY,
-		    v->reader->path, pair->key, pair->value);
+		    v->reader->journal.path, pair->key, pair->value);
 		return FAULT_DAMAGED;
 	}
 	if (offset == pair->value)
 		return FAULT_NONE;
 	log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
 		  " instead of %" PRIu64 "; " REMEDY,
-	    v->reader->path, pair->key, offset, pair->value);
+	    v->reader->journal.path, pair->key, offset, pair->value);
 	return FAULT_DAMAGED;
 }
 
@@ -109,7 +110,7 @@ compare_index(struct verify *v)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->reader->path, v->reader->view.entries, found);
+	    v->reader->journal.path, v->reader->view.entries, found);
 	return FAULT_DAMAGED;
 }
 
@@ -117,11 +118,12 @@ enum fault
 verify_store(
     const char *path, const struct watch *watch, struct verify_report *report)
 {
+	const struct store_options options = { .dir = path, .watch = watch };
 	struct verify v = { .report = report };
 	enum fault fault;
 
 	*report = (struct verify_report){ .index = INDEX_ABSENT };
-	v.reader = journal_reader_open(path, watch, &fault);
+	v.reader = journal_reader.open(&options, NULL, &fault);
 	if (v.reader == NULL)
 		return fault;
 	report->index = v.reader->view.state;
@@ -136,6 +138,6 @@ verify_store(
 	if (fault == FAULT_NONE && v.reader->view.index != NULL)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
-	journal_reader_close(v.reader);
+	journal_reader.close(v.reader);
 	return fault;
 }

@@ -42,12 +42,20 @@ expect_rest(struct store_reader *reader, int64_t first, int64_t last)
 	expect_end(reader, FAULT_NONE);
 }
 
+static struct store_reader *
+try_reader(const char *path, const struct watch *watch, enum fault *fault)
+{
+	const struct store_options options = { .dir = path, .watch = watch };
+
+	return journal_reader.open(&options, NULL, fault);
+}
+
 static void
 expect_no_reader(const char *path, enum fault expected)
 {
 	enum fault fault = FAULT_NONE;
 
-	assert_null(journal_reader_open(path, NULL, &fault));
+	assert_null(try_reader(path, NULL, &fault));
 	assert_int_equal(fault, expected);
 }
 
@@ -55,11 +63,10 @@ static struct store_reader *
 open_reader(const struct fixture *fixture, const struct watch *watch)
 {
 	enum fault fault;
-	struct store_reader *reader =
-	    journal_reader_open(fixture->path, watch, &fault);
+	struct store_reader *reader = try_reader(fixture->path, watch, &fault);
 
 	if (reader == NULL)
-		fail_msg("journal_reader_open gave the fault %d", (int)fault);
+		fail_msg("open gave the fault %d", (int)fault);
 	return reader;
 }
 
@@ -70,7 +77,7 @@ expect_all(const struct fixture *fixture, int64_t first, int64_t last)
 	struct store_reader *reader = open_reader(fixture, NULL);
 
 	expect_rest(reader, first, last);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
@@ -97,7 +104,7 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	assert_true(report.watermark > report.last_plant);
 	assert_int_equal(report.bytes, fixture_size(fixture, JOURNAL_NAME));
 	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 /* It was acknowledged, whatever is left of it. */
@@ -129,7 +136,7 @@ STORE_TEST(what_is_stored_after_the_end_was_found_is_left_out)
 	struct store_reader *reader = open_reader(fixture, NULL);
 	fixture_create(store, 3);
 	expect_rest(reader, 1, 2);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	store_close(store);
 }
 
@@ -147,7 +154,7 @@ STORE_TEST(watch_counts_each_line_also_those_read_first_to_find_the_end)
 		assert_int_equal(steps.n, 6 * times);
 		assert_int_equal(steps.total,
 		    size + (times - 1) * (size - RECORD_HEADER_LEN));
-		journal_reader_close(reader);
+		journal_reader.close(reader);
 		fixture_remove_index(fixture);
 	}
 }
@@ -164,7 +171,7 @@ STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 	expect_end(reader, FAULT_STOPPED);
 	assert_int_equal(reader->report.plants, 2);
 	assert_int_equal(reader->report.seq, 2);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 STORE_TEST(damage_fails_with_its_offset)
@@ -181,7 +188,7 @@ STORE_TEST(damage_fails_with_its_offset)
 	snprintf(
 	    text, sizeof(text), "damaged at byte %" PRIu64, lines[1].offset);
 	expect_logged(fixture, text, 1);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
@@ -197,7 +204,7 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	assert_int_equal(
 	    journal_lock(&other, JOURNAL_EXCLUSIVE, 0), FAULT_NONE);
 	shim_fail(SHIM_FDATASYNC, NULL, 1, 0, 0);
-	struct store_reader *reader = journal_reader_open(path, NULL, &fault);
+	struct store_reader *reader = try_reader(path, NULL, &fault);
 	assert_non_null(reader);
 	expect_rest(reader, 1, 2);
 	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_NONE);
@@ -205,7 +212,7 @@ STORE_TEST(journal_that_is_named_as_a_file_is_read_alone)
 	assert_int_equal(journal_reader.find(reader, 9, &record), FAULT_ABSENT);
 	assert_int_equal(reader->view.state, INDEX_ABSENT);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 0);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	journal_close(&other);
 }
 
@@ -267,10 +274,10 @@ STORE_TEST(every_read_that_fails_is_a_fault)
 
 		shim_fail(SHIM_PREAD, JOURNAL_NAME, nth, 1, EIO);
 		struct store_reader *reader =
-		    journal_reader_open(fixture->path, NULL, &fault);
+		    try_reader(fixture->path, NULL, &fault);
 		if (reader != NULL)
 			fault = journal_reader_check(reader);
-		journal_reader_close(reader);
+		journal_reader.close(reader);
 		failed = shim_reset();
 		assert_int_equal(fault, failed ? FAULT_FAILED : FAULT_NONE);
 		failures += failed;
@@ -321,7 +328,7 @@ STORE_TEST(what_is_no_journal_is_refused)
 	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	fixture_write(fixture, JOURNAL_NAME, 0, later, sizeof(later) - 1);
 	expect_no_reader(fixture->path, FAULT_SETUP);
-	journal_reader_close(NULL);
+	journal_reader.close(NULL);
 }
 
 /* Of the plants first to last, all are found where they are. */
@@ -339,7 +346,7 @@ expect_found(const struct fixture *fixture, int64_t first, int64_t last)
 	}
 	assert_int_equal(
 	    journal_reader.find(reader, last + 1, &record), FAULT_ABSENT);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 static enum index_state
@@ -349,7 +356,7 @@ find_index(const struct fixture *fixture, uint64_t *end)
 	const enum index_state index = reader->view.state;
 
 	*end = reader->view.covered.end;
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	return index;
 }
 
@@ -392,7 +399,7 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	assert_int_equal(reader->view.state, INDEX_USABLE);
 	covered = reader->view.covered;
 	/* It covers the same, but 1 and 2 are exchanged, and 4 is there. */
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
 	assert_int_equal(index_begin(index, &none), FAULT_NONE);
 	for (int64_t id = 1; id <= 4; id++)
@@ -419,7 +426,7 @@ STORE_TEST(clean_index_that_is_removed_meanwhile_denies_no_plant)
 	fixture_make_store(fixture, true, 1, 3);
 	struct store_reader *reader = open_reader(fixture, NULL);
 	const struct position covered = reader->view.covered;
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	/* It covers the same, and its plants were on a page that is lost. */
 	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
 	assert_int_equal(index_begin(index, &none), FAULT_NONE);
@@ -429,7 +436,7 @@ STORE_TEST(clean_index_that_is_removed_meanwhile_denies_no_plant)
 	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_ABSENT);
 	index_discard(fixture->dir);
 	assert_int_equal(journal_reader.find(reader, 2, &record), FAULT_NONE);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 static void
@@ -478,7 +485,7 @@ STORE_TEST(journal_that_becomes_shorter_meanwhile_denies_no_plant)
 	fixture_truncate(fixture, JOURNAL_NAME, len);
 	assert_int_equal(
 	    journal_reader.find(reader, 3, &record), FAULT_DAMAGED);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	expect_no_reader(fixture->path, FAULT_DAMAGED);
 	expect_logged(fixture, "it is shorter", 1);
 }
@@ -493,7 +500,7 @@ STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)
 	fixture_make_store(fixture, true, 3, 3);
 	assert_int_equal(journal_reader.find(reader, 3, &record), FAULT_FAILED);
 	expect_logged(fixture, "was replaced", 1);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 	expect_found(fixture, 1, 3);
 }
 
@@ -508,7 +515,7 @@ STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 	struct store_reader *reader = open_reader(fixture, &watch);
 	assert_int_equal(
 	    journal_reader.find(reader, 1, &record), FAULT_STOPPED);
-	journal_reader_close(reader);
+	journal_reader.close(reader);
 }
 
 STORE_TEST(check_reads_on_behind_the_index)
@@ -545,11 +552,11 @@ STORE_TEST(reader_that_has_no_memory_reports_that_or_finds_the_same)
 
 		alloc_fail(nth, 1);
 		struct store_reader *reader =
-		    journal_reader_open(fixture->path, NULL, &fault);
+		    try_reader(fixture->path, NULL, &fault);
 		while (fault == FAULT_NONE && id < 3)
 			fault = journal_reader.find(reader, ++id, &record);
 		failed = alloc_reset();
-		journal_reader_close(reader);
+		journal_reader.close(reader);
 		if (fault == FAULT_ABSENT)
 			assert_int_equal(id, 3);
 		else

@@ -8,14 +8,14 @@
 
 #include "store/store.h"
 
-/* The part of a journal that was read, from its beginning. */
+/* What was read of a journal, from its beginning. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
 	uint64_t plants;
-	uint64_t bytes;      /* the offset at which the last line ends */
-	uint64_t seq;        /* of the last line */
-	uint64_t last_plant; /* the last plant's offset; 0: there is none */
-	uint64_t watermark;  /* of the last line: its `safe` */
+	uint64_t bytes;         /* the offset at which the last line ends */
+	enum index_state index; /* of verify_store: only INDEX_UNUSABLE is
+				   damage */
+	uint64_t added; /* of copy_backup: bytes that `to` did not have */
 };
 
 /*
@@ -25,11 +25,6 @@ struct reader_report {
  */
 enum fault check_journal(
     const char *path, const struct watch *watch, enum index_state *index);
-
-struct verify_report {
-	struct reader_report journal; /* up to the last line checked */
-	enum index_state index;       /* only INDEX_UNUSABLE is damage */
-};
 
 /*
  * verify_store(path, watch, report):
@@ -43,16 +38,10 @@ struct verify_report {
  * FAULT_DAMAGED, logged: the offset of the first invalid line and the reason,
  * the ids that occur twice, or the index: it is damaged, has too many plants,
  * or lacks a plant or has it elsewhere (the first one).  A torn tail is logged,
- * but is not damage.  `report` is set on FAULT_NONE, and report->journal on
- * FAULT_STOPPED.
+ * but is not damage.  `report` is set on FAULT_NONE and on FAULT_STOPPED.
  */
 enum fault verify_store(
-    const char *path, const struct watch *watch, struct verify_report *report);
-
-struct copy_report {
-	struct reader_report copy;
-	uint64_t added; /* bytes that `to` did not have */
-};
+    const char *path, const struct watch *watch, struct reader_report *report);
 
 /*
  * copy_backup(from, to, watch, report):
@@ -71,4 +60,4 @@ struct copy_report {
  * only the sync of the directory failed, it is the new copy.
  */
 enum fault copy_backup(const char *from, const char *to,
-    const struct watch *watch, struct copy_report *report);
+    const struct watch *watch, struct reader_report *report);

@@ -67,20 +67,19 @@ static int
 verify(const struct call *call)
 {
 	const char *dir = call->store.dir;
-	struct verify_report report;
+	struct reader_report report;
 	enum fault fault = verify_store(dir, call->store.watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("%s: stopped after %" PRIu64 " plants, %" PRIu64
 			  " bytes, valid so far",
-		    dir, report.journal.plants, report.journal.bytes);
+		    dir, report.plants, report.bytes);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
 	       " bytes, all valid\n",
-	    dir, report.journal.store, report.journal.plants,
-	    report.journal.bytes);
+	    dir, report.store, report.plants, report.bytes);
 	if (report.index == INDEX_USABLE)
 		printf("%s/index: holds the same plants\n", dir);
 	else if (report.index != INDEX_ABSENT)
@@ -105,7 +104,7 @@ static int
 backup(const struct call *call)
 {
 	int64_t begun_ms = clock_ms(CLOCK_REALTIME);
-	struct copy_report report;
+	struct reader_report report;
 	const char *dir = call->store.dir, *dest = call->operands[0];
 	enum fault fault = copy_backup(dir, dest, call->store.watch, &report);
 	struct call copy = *call;
@@ -117,8 +116,7 @@ backup(const struct call *call)
 		return command_fault(fault);
 	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
 	       " of them new\n",
-	    dest, report.copy.store, report.copy.plants, report.copy.bytes,
-	    report.added);
+	    dest, report.store, report.plants, report.bytes, report.added);
 	if (call->values['v'] == NULL)
 		return EX_OK;
 	command_watch(call, "verify");

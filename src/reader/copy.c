@@ -160,7 +160,7 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 
 enum fault
 copy_backup(const char *from, const char *to, const struct watch *watch,
-    struct copy_report *report)
+    struct reader_report *report)
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
@@ -193,8 +193,8 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 		(void)watch_step(&each, end, end);
 		fault = of_dest(journal_place(&dest, copy, JOURNAL_NAME));
 	}
-	report->copy = source->report;
-	report->added = report->copy.bytes - dest.size;
+	*report = source->report;
+	report->added = report->bytes - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
 	return fault;

@@ -60,7 +60,6 @@ begin_at(struct store_reader *reader, const struct position *at)
 		at = &reader->journal.start;
 	reader->report.plants = 0;
 	reader->report.bytes = at->end;
-	reader->report.seq = at->seq;
 	reader->fault = FAULT_NONE;
 	move_to(reader, at);
 }
@@ -208,12 +207,11 @@ count_line(struct store_reader *reader, const struct record *record)
 	struct reader_report *report = &reader->report;
 
 	report->bytes = reader->replay.at.end;
-	report->seq = record->seq;
-	report->watermark = record->safe;
+	reader->watermark = record->safe;
 	if (record->plant == NULL)
 		return false;
 	report->plants++;
-	report->last_plant = reader->replay.at.last;
+	reader->last_plant = reader->replay.at.last;
 	/* Times of one form sort as text. */
 	return reader->since == NULL ||
 	       memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0;
@@ -275,8 +273,10 @@ journal_reader_collect(struct store_reader *reader, struct pairs *pairs)
 static enum fault
 end_reading(struct store_reader *reader, char *where)
 {
+	const struct position *at = &reader->replay.at;
+
 	snprintf(where, STORE_WHERE_MAX, "seq %" PRIu64 " at byte %" PRIu64,
-	    reader->report.seq, reader->report.bytes);
+	    at->seq, at->end);
 	return reader->fault;
 }
 
@@ -493,13 +493,13 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
 	/* An index that lacks only closing lines is not behind. */
-	if (index == INDEX_USABLE && journal->last_plant >= end)
+	if (index == INDEX_USABLE && reader->last_plant >= end)
 		behind = journal->bytes - end;
 	each(context, "store", journal->store, 0);
 	each(context, "bytes", NULL, journal->bytes);
-	each(context, "watermark", NULL, journal->watermark);
+	each(context, "watermark", NULL, reader->watermark);
 	each(context, "above_watermark", NULL,
-	    journal->bytes - journal->watermark);
+	    journal->bytes - reader->watermark);
 	each(context, "index",
 	    index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
 	each(context, "index_behind", NULL, behind);

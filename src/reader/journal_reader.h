@@ -34,7 +34,9 @@ struct store_reader {
 	struct position last;   /* the position at the limit */
 	struct position before; /* the position before the last record read */
 	uint64_t torn;          /* `limit` if a torn tail begins there, or 0 */
-	struct reader_report report;
+	struct reader_report report; /* not its `index` and `added` */
+	uint64_t last_plant;         /* its offset; 0: there is none */
+	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;
 	struct index_view view;
 	struct pairs rest; /* the plants that the index does not have */

@@ -26,7 +26,7 @@ struct verify {
 	struct pairs pairs;   /* all ids and offsets of the journal */
 	size_t next;          /* the first pair not looked up yet */
 	uint64_t covered_now; /* the index's end, as last seen */
-	struct verify_report *report;
+	struct reader_report *report;
 };
 
 static enum fault
@@ -93,7 +93,7 @@ static enum fault
 compare_index(struct verify *v)
 {
 	static const struct timespec pause = { 0, PAUSE_NS };
-	uint64_t bytes = v->report->journal.bytes, found = 0;
+	uint64_t bytes = v->report->bytes, found = 0;
 	enum fault fault;
 
 	do {
@@ -116,22 +116,23 @@ compare_index(struct verify *v)
 
 enum fault
 verify_store(
-    const char *path, const struct watch *watch, struct verify_report *report)
+    const char *path, const struct watch *watch, struct reader_report *report)
 {
 	const struct store_options options = { .dir = path, .watch = watch };
 	struct verify v = { .report = report };
 	enum fault fault;
 
-	*report = (struct verify_report){ .index = INDEX_ABSENT };
+	*report = (struct reader_report){ .bytes = 0 };
 	v.reader = journal_reader.open(&options, NULL, &fault);
 	if (v.reader == NULL)
 		return fault;
-	report->index = v.reader->view.state;
+	const enum index_state index = v.reader->view.state;
 	fault = check_index(
-	    &v, report->index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE);
+	    &v, index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE);
 	if (fault == FAULT_NONE)
 		fault = journal_reader_collect(v.reader, &v.pairs);
-	report->journal = v.reader->report;
+	*report = v.reader->report;
+	report->index = index;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;

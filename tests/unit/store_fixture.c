@@ -515,10 +515,10 @@ expect_plants(const struct fixture *fixture, int64_t n)
 	expect_ids(fixture, ids, (size_t)n);
 }
 
-struct verify_report
+struct reader_report
 expect_verified(const struct fixture *fixture, enum fault fault)
 {
-	struct verify_report report = { 0 };
+	struct reader_report report = { 0 };
 
 	assert_int_equal(verify_store(fixture->path, NULL, &report), fault);
 	return report;

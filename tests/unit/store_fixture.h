@@ -190,5 +190,5 @@ void expect_ids(const struct fixture *fixture, const int64_t *ids, size_t n);
 void expect_plants(const struct fixture *fixture, int64_t n);
 
 /* verify_store has this fault, and reports. */
-struct verify_report expect_verified(
+struct reader_report expect_verified(
     const struct fixture *fixture, enum fault fault);

@@ -855,8 +855,7 @@ STORE_TEST(plants_of_the_dead_are_read_from_the_disk_behind_a_sync)
 		shim_meet(SHIM_FADVISE, show_the_disk, fixture);
 		if (i == 0)
 			assert_int_equal(
-			    expect_verified(fixture, FAULT_NONE).journal.plants,
-			    1);
+			    expect_verified(fixture, FAULT_NONE).plants, 1);
 		else if (i == 1)
 			store_close(fixture_open(fixture, true));
 		else

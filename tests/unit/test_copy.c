@@ -19,9 +19,9 @@
 
 static enum fault
 copy(const struct fixture *fixture, const struct watch *watch,
-    struct copy_report *report)
+    struct reader_report *report)
 {
-	struct copy_report unused;
+	struct reader_report unused;
 	char dest[80];
 
 	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
@@ -58,13 +58,13 @@ is_equal(const struct fixture *fixture)
 STORE_TEST(copy_of_a_store_in_use_equals_it)
 {
 	struct store *store = fixture_open(fixture, true);
-	struct copy_report report;
+	struct reader_report report;
 
 	fixture_create(store, 1);
 	fixture_create(store, 2);
 	assert_int_equal(copy(fixture, NULL, &report), FAULT_NONE);
-	assert_int_equal(report.copy.plants, 2);
-	assert_int_equal(report.added, report.copy.bytes);
+	assert_int_equal(report.plants, 2);
+	assert_int_equal(report.added, report.bytes);
 	assert_true(is_equal(fixture));
 	fixture_create(store, 3);
 	store_close(store);
@@ -72,8 +72,7 @@ STORE_TEST(copy_of_a_store_in_use_equals_it)
 
 STORE_TEST(second_copy_reports_what_is_new)
 {
-	struct verify_report verified;
-	struct copy_report first, second;
+	struct reader_report first, second, verified;
 	char dest[80];
 
 	fixture_make_store(fixture, false, 1, 2);
@@ -82,26 +81,26 @@ STORE_TEST(second_copy_reports_what_is_new)
 	/* What a copy that was killed leaves is no obstacle. */
 	fixture_write(fixture, COPY ".new", 0, "half", 4);
 	assert_int_equal(copy(fixture, NULL, &second), FAULT_NONE);
-	assert_int_equal(second.copy.plants, 4);
-	assert_int_equal(second.added, second.copy.bytes - first.copy.bytes);
-	assert_string_equal(second.copy.store, first.copy.store);
+	assert_int_equal(second.plants, 4);
+	assert_int_equal(second.added, second.bytes - first.bytes);
+	assert_string_equal(second.store, first.store);
 	assert_true(is_equal(fixture));
 	assert_false(fixture_exists(fixture, COPY ".new"));
 	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
 	assert_int_equal(verify_store(dest, NULL, &verified), FAULT_NONE);
-	assert_int_equal(verified.journal.plants, 4);
+	assert_int_equal(verified.plants, 4);
 }
 
 STORE_TEST(copy_can_be_made_of_a_file)
 {
-	struct copy_report report;
+	struct reader_report report;
 	char dest[80], from[96];
 
 	snprintf(dest, sizeof(dest), "%s/" DEST, fixture->path);
 	snprintf(from, sizeof(from), "%s/" JOURNAL_NAME, fixture->path);
 	fixture_make_store(fixture, false, 1, 2);
 	assert_int_equal(copy_backup(from, dest, NULL, &report), FAULT_NONE);
-	assert_int_equal(report.copy.plants, 2);
+	assert_int_equal(report.plants, 2);
 	assert_true(is_equal(fixture));
 }
 
@@ -307,7 +306,7 @@ STORE_TEST(destination_that_a_service_uses_is_refused)
 STORE_TEST(destination_that_cannot_be_made_is_refused)
 {
 	static const char *const names[] = { "none/copy", JOURNAL_NAME };
-	struct copy_report report;
+	struct reader_report report;
 	char dest[96];
 
 	fixture_make_store(fixture, false, 1, 1);

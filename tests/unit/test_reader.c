@@ -100,8 +100,8 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	report = reader->report;
 	assert_int_equal(report.plants, 3);
 	/* The closing line, which says that what is before it is durable. */
-	assert_int_equal(report.seq, 4);
-	assert_true(report.watermark > report.last_plant);
+	assert_int_equal(reader->replay.at.seq, 4);
+	assert_true(reader->watermark > reader->last_plant);
 	assert_int_equal(report.bytes, fixture_size(fixture, JOURNAL_NAME));
 	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
 	journal_reader.close(reader);
@@ -170,7 +170,7 @@ STORE_TEST(watch_can_stop_it_and_the_report_has_what_was_read)
 	expect_next(reader, 2);
 	expect_end(reader, FAULT_STOPPED);
 	assert_int_equal(reader->report.plants, 2);
-	assert_int_equal(reader->report.seq, 2);
+	assert_int_equal(reader->replay.at.seq, 2);
 	journal_reader.close(reader);
 }
 

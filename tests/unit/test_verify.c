@@ -25,13 +25,13 @@ STORE_TEST(valid_journal_is_counted_with_room_ahead_and_without)
 	for (int64_t id = -3; id <= 3; id++)
 		fixture_create(store, id);
 	for (int closed = 0; closed < 2; closed++) {
-		struct verify_report report =
+		struct reader_report report =
 		    expect_verified(fixture, FAULT_NONE);
 		size_t size = fixture_size(fixture, JOURNAL_NAME);
 
-		assert_int_equal(report.journal.plants, 7);
-		assert_int_equal(report.journal.bytes == size, closed);
-		assert_int_equal(strlen(report.journal.store), 36);
+		assert_int_equal(report.plants, 7);
+		assert_int_equal(report.bytes == size, closed);
+		assert_int_equal(strlen(report.store), 36);
 		assert_int_equal(report.index, INDEX_USABLE);
 		if (!closed)
 			store_close(store);
@@ -42,8 +42,7 @@ STORE_TEST(torn_tail_or_lost_index_is_no_damage)
 {
 	fixture_make_store(fixture, false, 1, 2);
 	fixture_append(fixture, JOURNAL_NAME, "{\"seq\":9,", 9);
-	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).journal.plants, 2);
+	assert_int_equal(expect_verified(fixture, FAULT_NONE).plants, 2);
 	expect_logged(fixture, "is torn", 1);
 	/* Nor is an index that is gone, and none is made. */
 	fixture_remove_index(fixture);
@@ -108,7 +107,7 @@ find_places(const struct fixture *fixture)
 
 STORE_TEST(id_that_stands_twice_is_damage_with_an_index_or_without)
 {
-	struct verify_report report;
+	struct reader_report report;
 	struct places before;
 	char path[96], text[96];
 
@@ -209,9 +208,9 @@ STORE_TEST(index_that_does_not_have_the_last_plants_is_behind)
 	const struct places early = find_places(fixture);
 	fixture_make_store(fixture, false, 3, 3);
 	forge_index(fixture, &early, early.offset, 0);
-	struct verify_report report = expect_verified(fixture, FAULT_NONE);
+	struct reader_report report = expect_verified(fixture, FAULT_NONE);
 	assert_int_equal(report.index, INDEX_BEHIND);
-	assert_int_equal(report.journal.plants, 3);
+	assert_int_equal(report.plants, 3);
 }
 
 STORE_TEST(index_of_another_boot_is_not_compared_and_of_a_store_refused)
@@ -262,13 +261,13 @@ STORE_TEST(store_that_others_write_into_holds_at_any_time)
 	} while (waitpid(child, &status, WNOHANG) == 0);
 	assert_int_equal(status, 0);
 	assert_int_equal(
-	    expect_verified(fixture, FAULT_NONE).journal.plants, 21 + STORED);
+	    expect_verified(fixture, FAULT_NONE).plants, 21 + STORED);
 	print_message("%u times while %d plants were stored\n", rounds, STORED);
 }
 
 static enum fault
 verify_watched(const struct fixture *fixture, struct fixture_steps *steps,
-    struct verify_report *report)
+    struct reader_report *report)
 {
 	const struct watch watch = { fixture_step, steps };
 
@@ -278,14 +277,14 @@ verify_watched(const struct fixture *fixture, struct fixture_steps *steps,
 STORE_TEST(watch_can_stop_it_anywhere_and_the_report_has_what_was_read)
 {
 	struct fixture_steps steps = { .last = 1 };
-	struct verify_report report;
+	struct reader_report report;
 
 	fixture_make_store(fixture, true, 1, 2);
 	while (verify_watched(fixture, &steps, &report) != FAULT_NONE) {
 		assert_int_equal(steps.n, steps.last);
 		/* Before each of three lines, and before the index. */
 		assert_int_equal(
-		    report.journal.plants, steps.last < 3 ? steps.last - 1 : 2);
+		    report.plants, steps.last < 3 ? steps.last - 1 : 2);
 		steps = (struct fixture_steps){ .last = steps.last + 1 };
 	}
 	assert_int_equal(steps.last, 5);
@@ -313,7 +312,7 @@ STORE_TEST(what_is_replaced_meanwhile_is_not_taken_for_damage)
 	struct fixture_steps journal = {
 		.last = 2, .happens = replace_journal, .argument = fixture
 	};
-	struct verify_report report;
+	struct reader_report report;
 
 	fixture_make_store(fixture, true, 1, 3);
 	assert_int_equal(verify_watched(fixture, &index, &report), FAULT_NONE);
@@ -327,7 +326,7 @@ STORE_TEST(call_that_fails_never_makes_it_report_damage)
 {
 	static const enum shim_call calls[] = { SHIM_PREAD, SHIM_FSTAT,
 		SHIM_FDATASYNC };
-	struct verify_report report;
+	struct reader_report report;
 
 	fixture_make_store(fixture, false, 1, 3);
 	for (size_t i = 0; i < COUNT(calls); i++) {
@@ -354,7 +353,7 @@ STORE_TEST(call_that_fails_never_makes_it_report_damage)
 STORE_TEST(disk_that_is_full_of_ids_is_no_damage)
 {
 	struct store *store = fixture_open(fixture, true);
-	struct verify_report report;
+	struct reader_report report;
 	int64_t ids[MANY];
 
 	for (int64_t i = 0; i < MANY; i++)
@@ -367,6 +366,6 @@ STORE_TEST(disk_that_is_full_of_ids_is_no_damage)
 	shim_reset();
 	expect_logged(fixture, "/var/tmp", 1);
 	report = expect_verified(fixture, FAULT_NONE);
-	assert_int_equal(report.journal.plants, MANY);
+	assert_int_equal(report.plants, MANY);
 	assert_int_equal(report.index, INDEX_USABLE);
 }

@@ -194,7 +194,8 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 		fault = of_dest(journal_place(&dest, copy, JOURNAL_NAME));
 	}
 	*report = source->report;
-	report->added = report->bytes - dest.size;
+	report->bytes = end;
+	report->added = end - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
 	return fault;

@@ -43,25 +43,19 @@ open_journal(struct journal *journal, const char *path)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-/* Go on from `at`, with a new window: bytes in the old one may have changed. */
+/*
+ * Read on from `at`, from the first line if it is all zero.  The window is new:
+ * bytes in the old one may have changed.
+ */
 static void
 move_to(struct store_reader *reader, const struct position *at)
 {
-	replay_done(&reader->replay);
-	replay_init(
-	    &reader->replay, reader->journal.fd, reader->journal.seed, at);
-}
+	const struct journal *journal = &reader->journal;
 
-/* Read again from `at`; from the first line if `at` is all zero. */
-static void
-begin_at(struct store_reader *reader, const struct position *at)
-{
-	if (at->end == 0)
-		at = &reader->journal.start;
-	reader->report.plants = 0;
-	reader->report.bytes = at->end;
+	replay_done(&reader->replay);
+	replay_init(&reader->replay, journal->fd, journal->seed,
+	    at->end > 0 ? at : &journal->start);
 	reader->fault = FAULT_NONE;
-	move_to(reader, at);
 }
 
 enum fault
@@ -91,39 +85,35 @@ static enum fault
 read_to_end(struct store_reader *reader, const struct position *at)
 {
 	const struct journal *journal = &reader->journal;
-	enum replay_result result = REPLAY_RECORD;
-	enum fault fault = FAULT_NONE;
+	enum fault fault = FAULT_STOPPED;
+	enum replay_result result;
 	struct record record;
 	struct replay rest;
-	uint64_t tail_end;
+	uint64_t tail_end = 0;
 
 	replay_init(&rest, journal->fd, journal->seed, at);
 	reader->ahead = journal->size - at->end;
-	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
+	do
 		result = replay_next(&rest, &record);
-		if (result == REPLAY_ERROR)
-			fault = journal_unreadable(
-			    journal, rest.at.end, rest.error);
-		else if (result == REPLAY_RECORD &&
-			 !watch_step(&reader->watch, rest.at.end - at->end,
-			     reader->ahead + journal->size))
-			fault = FAULT_STOPPED;
-	}
-	if (fault == FAULT_NONE)
+	while (result == REPLAY_RECORD &&
+	       watch_step(&reader->watch, rest.at.end - at->end,
+		   reader->ahead + journal->size));
+	if (result == REPLAY_ERROR)
+		fault = journal_unreadable(journal, rest.at.end, rest.error);
+	else if (result != REPLAY_RECORD)
 		fault =
 		    journal_finish(journal, &rest, journal->durable, &tail_end);
+	const uint64_t end = rest.at.end;
 	/* Warn once of each torn tail: a follower calls this often. */
-	if (fault == FAULT_NONE && tail_end > rest.at.end &&
-	    reader->torn != rest.at.end)
+	if (fault == FAULT_NONE && tail_end > end && reader->torn != end) {
 		log_warning("%s: a batch is torn at byte %" PRIu64
 			    ", before it was acknowledged; the service will "
 			    "cut it off",
-		    journal->name, rest.at.end);
-	if (fault == FAULT_NONE)
-		reader->torn = tail_end > rest.at.end ? rest.at.end : 0;
-	reader->ahead = rest.at.end - at->end;
-	reader->last = rest.at;
-	reader->limit = rest.at.end;
+		    journal->name, end);
+		reader->torn = end;
+	}
+	reader->ahead = end - at->end;
+	reader->limit = rest.at;
 	replay_done(&rest);
 	return fault;
 }
@@ -187,7 +177,7 @@ open_reader(
 	*fault = open_journal(&reader->journal, options->dir);
 	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
 	if (*fault == FAULT_NONE) {
-		begin_at(reader, &reader->journal.start);
+		move_to(reader, &reader->journal.start);
 		*fault = journal_reader_lock(reader);
 	}
 	if (*fault == FAULT_NONE) {
@@ -204,13 +194,10 @@ open_reader(
 static bool
 count_line(struct store_reader *reader, const struct record *record)
 {
-	struct reader_report *report = &reader->report;
-
-	report->bytes = reader->replay.at.end;
 	reader->watermark = record->safe;
 	if (record->plant == NULL)
 		return false;
-	report->plants++;
+	reader->report.plants++;
 	reader->last_plant = reader->replay.at.last;
 	/* Times of one form sort as text. */
 	return reader->since == NULL ||
@@ -220,28 +207,26 @@ count_line(struct store_reader *reader, const struct record *record)
 static bool
 read_next(struct store_reader *reader, struct record *record)
 {
-	const struct replay *replay = &reader->replay;
+	const struct journal *journal = &reader->journal;
+	struct replay *replay = &reader->replay;
+	const uint64_t limit = reader->limit.end;
 
 	reader->before = replay->at;
-	while (reader->fault == FAULT_NONE && replay->at.end < reader->limit) {
+	while (reader->fault == FAULT_NONE && replay->at.end < limit) {
 		if (!watch_step(&reader->watch, reader->ahead + replay->at.end,
-			reader->ahead + reader->limit)) {
+			reader->ahead + limit)) {
 			reader->fault = FAULT_STOPPED;
 			break;
 		}
-		switch (replay_next(&reader->replay, record)) {
-		case REPLAY_RECORD:
-			if (count_line(reader, record))
-				return true;
-			break;
-		case REPLAY_ERROR:
+		enum replay_result result = replay_next(replay, record);
+		if (result == REPLAY_ERROR)
 			reader->fault = journal_unreadable(
-			    &reader->journal, replay->at.end, replay->error);
-			break;
-		default:
+			    journal, replay->at.end, replay->error);
+		else if (result != REPLAY_RECORD)
 			reader->fault = journal_damaged(
-			    &reader->journal, replay->at.end, replay->reason);
-		}
+			    journal, replay->at.end, replay->reason);
+		else if (count_line(reader, record))
+			return true;
 	}
 	return false;
 }
@@ -286,8 +271,9 @@ check_position(struct store_reader *reader, const struct position *at)
 {
 	struct journal *journal = &reader->journal;
 
-	enum fault fault = at->end <= reader->limit ? journal_match(journal, at)
-						    : FAULT_DAMAGED;
+	enum fault fault = at->end <= reader->limit.end
+			       ? journal_match(journal, at)
+			       : FAULT_DAMAGED;
 	if (fault != FAULT_DAMAGED)
 		return fault;
 	log_error("%s: it does not have the line of seq %" PRIu64
@@ -304,7 +290,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 	struct position at = { 0 };
 
 	if (cursor == NULL)
-		begin_at(reader, &reader->last);
+		move_to(reader, &reader->limit);
 	if (cursor == NULL || *cursor == '\0')
 		return FAULT_NONE;
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
@@ -318,7 +304,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 	}
 	enum fault fault = check_position(reader, &at);
 	if (fault == FAULT_NONE)
-		begin_at(reader, &at);
+		move_to(reader, &at);
 	return fault;
 }
 
@@ -357,7 +343,7 @@ read_on(struct store_reader *reader)
 		journal_unlock(journal);
 	}
 	if (fault != FAULT_NONE)
-		reader->limit = at.end;
+		reader->limit = at;
 	return fault;
 }
 
@@ -366,7 +352,7 @@ static enum fault
 begin_search(struct store_reader *reader)
 {
 	pairs_done(&reader->rest);
-	begin_at(reader, &reader->view.covered);
+	move_to(reader, &reader->view.covered);
 	enum fault fault = journal_reader_collect(reader, &reader->rest);
 	reader->searching = fault == FAULT_NONE;
 	return fault;
@@ -447,7 +433,7 @@ check_journal(
 	if (reader == NULL)
 		return fault;
 	*index = reader->view.state;
-	begin_at(reader, &reader->view.covered);
+	move_to(reader, &reader->view.covered);
 	while (read_next(reader, &record))
 		if (*index == INDEX_USABLE)
 			*index = INDEX_BEHIND;
@@ -485,7 +471,7 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 {
 	const int dir = reader->journal.dir;
 	struct files index_files = { 0 }, kept = { 0 };
-	const struct reader_report *journal = &reader->report;
+	const uint64_t bytes = reader->replay.at.end;
 	uint64_t behind = 0;
 	const enum index_state index = reader->view.state;
 	const uint64_t end = reader->view.covered.end;
@@ -494,12 +480,11 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
 	/* An index that lacks only closing lines is not behind. */
 	if (index == INDEX_USABLE && reader->last_plant >= end)
-		behind = journal->bytes - end;
-	each(context, "store", journal->store, 0);
-	each(context, "bytes", NULL, journal->bytes);
+		behind = bytes - end;
+	each(context, "store", reader->report.store, 0);
+	each(context, "bytes", NULL, bytes);
 	each(context, "watermark", NULL, reader->watermark);
-	each(context, "above_watermark", NULL,
-	    journal->bytes - reader->watermark);
+	each(context, "above_watermark", NULL, bytes - reader->watermark);
 	each(context, "index",
 	    index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
 	each(context, "index_behind", NULL, behind);

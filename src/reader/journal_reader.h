@@ -30,11 +30,10 @@ struct store_reader {
 	struct replay replay;
 	struct watch watch;
 	uint64_t ahead;         /* bytes read in the search for the limit */
-	uint64_t limit;         /* offset after the last durable line */
-	struct position last;   /* the position at the limit */
-	struct position before; /* the position before the last record read */
-	uint64_t torn;          /* `limit` if a torn tail begins there, or 0 */
-	struct reader_report report; /* not its `index` and `added` */
+	struct position limit;  /* after the last durable line */
+	struct position before; /* before the last record read */
+	uint64_t torn;          /* the last torn tail that was logged, or 0 */
+	struct reader_report report; /* only its `store` and `plants` */
 	uint64_t last_plant;         /* its offset; 0: there is none */
 	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;

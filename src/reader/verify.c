@@ -132,6 +132,7 @@ verify_store(
 	if (fault == FAULT_NONE)
 		fault = journal_reader_collect(v.reader, &v.pairs);
 	*report = v.reader->report;
+	report->bytes = v.reader->replay.at.end;
 	report->index = index;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)

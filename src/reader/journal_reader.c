@@ -347,17 +347,6 @@ read_on(struct store_reader *reader)
 	return fault;
 }
 
-/* Collect the plants after the index's end; without an index, all plants. */
-static enum fault
-begin_search(struct store_reader *reader)
-{
-	pairs_done(&reader->rest);
-	move_to(reader, &reader->view.covered);
-	enum fault fault = journal_reader_collect(reader, &reader->rest);
-	reader->searching = fault == FAULT_NONE;
-	return fault;
-}
-
 /*
  * Whether the index can be trusted.  The record that it names must have this
  * id.  If it names none, it must be clean, and not removed after a failed sync.
@@ -365,60 +354,54 @@ begin_search(struct store_reader *reader)
 static bool
 find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
+	struct index *index = reader->view.index;
 	struct position covered;
-	enum fault fault = index_begin(reader->view.index, &covered);
+	bool read = index_begin(index, &covered) == FAULT_NONE &&
+		    index_find(index, id, offset) == FAULT_NONE;
 
-	if (fault == FAULT_NONE)
-		fault = index_find(reader->view.index, id, offset);
-	index_abort(reader->view.index);
-	if (fault != FAULT_NONE)
-		return false;
-	return *offset == 0 ? index_is_clean(reader->view.index) &&
-				  index_is_current(reader->view.index)
-			    : journal_has_plant(&reader->journal, *offset, id);
-}
-
-/* `offset` is 0 if there is no such plant. */
-static enum fault
-find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
-{
-	struct index_view *view = &reader->view;
-	enum fault fault = FAULT_NONE;
-
-	*offset = 0;
-	if (!reader->searching)
-		fault = begin_search(reader);
-	if (fault == FAULT_NONE && view->index != NULL) {
-		fault = journal_reader_lock(reader);
-		if (fault != FAULT_NONE)
-			return fault;
-		bool right = find_in_index(reader, id, offset);
-		journal_unlock(&reader->journal);
-		if (!right) {
-			index_close(view->index, false);
-			*view = (struct index_view){ .state = view->state };
-			*offset = 0;
-			fault = begin_search(reader);
-		}
-	}
-	if (fault == FAULT_NONE && *offset == 0)
-		*offset = pairs_find(&reader->rest, id);
-	return fault;
+	index_abort(index);
+	if (read && *offset == 0)
+		return index_is_clean(index) && index_is_current(index);
+	return read && journal_has_plant(&reader->journal, *offset, id);
 }
 
 static enum fault
 find_plant(struct store_reader *reader, int64_t id, struct record *record)
 {
-	uint64_t offset;
-	enum fault fault = find_offset(reader, id, &offset);
+	struct journal *journal = &reader->journal;
+	struct index_view *view = &reader->view;
+	enum fault fault = FAULT_NONE;
+	uint64_t offset = 0;
 
-	if (fault != FAULT_NONE || offset == 0)
-		return fault != FAULT_NONE ? fault : FAULT_ABSENT;
-	fault = journal_read(&reader->journal, offset, record);
-	return fault != FAULT_DAMAGED
-		   ? fault
-		   : journal_damaged(
-			 &reader->journal, offset, "no valid line begins here");
+	if (view->index != NULL) {
+		fault = journal_reader_lock(reader);
+		if (fault != FAULT_NONE)
+			return fault;
+		bool right = find_in_index(reader, id, &offset);
+		journal_unlock(journal);
+		if (!right) {
+			index_close(view->index, false);
+			*view = (struct index_view){ .state = view->state };
+			pairs_done(&reader->rest);
+			offset = 0;
+		}
+	}
+	if (reader->rest.map == NULL) {
+		/* A search that failed is begun again. */
+		pairs_done(&reader->rest);
+		move_to(reader, &view->covered);
+		fault = journal_reader_collect(reader, &reader->rest);
+	}
+	if (fault != FAULT_NONE)
+		return fault;
+	if (offset == 0)
+		offset = pairs_find(&reader->rest, id);
+	if (offset == 0)
+		return FAULT_ABSENT;
+	fault = journal_read(journal, offset, record);
+	return fault != FAULT_DAMAGED ? fault
+				      : journal_damaged(journal, offset,
+					    "no valid line begins here");
 }
 
 enum fault
@@ -426,7 +409,6 @@ check_journal(
     const char *path, const struct watch *watch, enum index_state *index)
 {
 	const struct store_options options = { .dir = path, .watch = watch };
-	struct record record;
 	enum fault fault;
 	struct store_reader *reader = open_reader(&options, NULL, &fault);
 
@@ -434,10 +416,9 @@ check_journal(
 		return fault;
 	*index = reader->view.state;
 	move_to(reader, &reader->view.covered);
-	while (read_next(reader, &record))
-		if (*index == INDEX_USABLE)
-			*index = INDEX_BEHIND;
-	fault = reader->fault;
+	fault = journal_reader_check(reader);
+	if (*index == INDEX_USABLE && reader->report.plants > 0)
+		*index = INDEX_BEHIND;
 	close_reader(reader);
 	return fault;
 }

@@ -38,8 +38,7 @@ struct store_reader {
 	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;
 	struct index_view view;
-	struct pairs rest; /* the plants that the index does not have */
-	bool searching;    /* `rest` has been collected */
+	struct pairs rest; /* what the index lacks; no map: not collected */
 };
 
 /*

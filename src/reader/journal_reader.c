@@ -8,11 +8,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
@@ -62,21 +62,19 @@ enum fault
 journal_reader_lock(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	const char *why;
 
 	/* No lock: a journal that was named as a file has no writer. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
-	enum fault fault = journal_lock(journal, JOURNAL_SHARED, deadline_ms);
+	enum fault fault = journal_lock(journal, JOURNAL_SHARED,
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS);
 	if (fault != FAULT_NONE)
 		return fault;
-	why = journal_check(journal, 0);
+	const char *why = journal_check(journal, 0);
 	if (why == NULL)
 		return FAULT_NONE;
 	log_error("%s: %s while it was read", journal->name, why);
-	journal_unlock(&reader->journal);
+	journal_unlock(journal);
 	return FAULT_FAILED;
 }
 
@@ -92,12 +90,11 @@ read_to_end(struct store_reader *reader, const struct position *at)
 	uint64_t tail_end = 0;
 
 	replay_init(&rest, journal->fd, journal->seed, at);
-	reader->ahead = journal->size - at->end;
 	do
 		result = replay_next(&rest, &record);
 	while (result == REPLAY_RECORD &&
 	       watch_step(&reader->watch, rest.at.end - at->end,
-		   reader->ahead + journal->size));
+		   2 * journal->size - at->end));
 	if (result == REPLAY_ERROR)
 		fault = journal_unreadable(journal, rest.at.end, rest.error);
 	else if (result != REPLAY_RECORD)
@@ -143,10 +140,9 @@ find_end(struct store_reader *reader, const struct position *from)
 	    (view->index == NULL ||
 		journal_has_text(journal, journal->durable)))
 		fault = journal_settle(journal);
-	if (fault == FAULT_NONE)
-		fault = read_to_end(
-		    reader, view->seen.end > 0 ? &view->seen : from);
-	return fault;
+	if (fault != FAULT_NONE)
+		return fault;
+	return read_to_end(reader, view->seen.end > 0 ? &view->seen : from);
 }
 
 static void
@@ -175,19 +171,19 @@ open_reader(
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
 	*fault = open_journal(&reader->journal, options->dir);
-	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
-	if (*fault == FAULT_NONE) {
-		move_to(reader, &reader->journal.start);
+	if (*fault == FAULT_NONE)
 		*fault = journal_reader_lock(reader);
-	}
 	if (*fault == FAULT_NONE) {
 		*fault = find_end(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
 	}
-	if (*fault == FAULT_NONE)
-		return reader;
-	close_reader(reader);
-	return NULL;
+	if (*fault != FAULT_NONE) {
+		close_reader(reader);
+		return NULL;
+	}
+	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
+	move_to(reader, &reader->journal.start);
+	return reader;
 }
 
 /* Count the line.  Return whether it is a plant that was asked for. */
@@ -332,18 +328,16 @@ read_on(struct store_reader *reader)
 		return FAULT_NONE;
 	enum fault fault = journal_reader_lock(reader);
 	/* The name no longer leads to this file, which is logged. */
-	if (fault == FAULT_FAILED)
-		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE) {
-		fault = find_end(reader, &at);
-		if (fault == FAULT_NONE)
-			fault = check_position(reader, &at);
-		if (fault == FAULT_NONE)
-			move_to(reader, &at);
-		journal_unlock(journal);
-	}
 	if (fault != FAULT_NONE)
+		return fault == FAULT_FAILED ? FAULT_DAMAGED : fault;
+	fault = find_end(reader, &at);
+	if (fault == FAULT_NONE)
+		fault = check_position(reader, &at);
+	if (fault == FAULT_NONE)
+		move_to(reader, &at);
+	else
 		reader->limit = at;
+	journal_unlock(journal);
 	return fault;
 }
 
@@ -423,18 +417,18 @@ check_journal(
 	return fault;
 }
 
-/* Add the files of the directory `name` with this prefix to `files`. */
+/* Add the files of the directory `path` with this prefix to `files`. */
 static void
-count_files(int at, const char *name, const char *prefix, struct files *files)
+count_files(const char *path, const char *prefix, struct files *files)
 {
-	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	DIR *dir = opendir(path);
 	const struct dirent *entry;
 	struct stat st;
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
-		    fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    fstatat(dirfd(dir), entry->d_name, &st,
+			AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;
 		files->n++;
@@ -443,22 +437,22 @@ count_files(int at, const char *name, const char *prefix, struct files *files)
 	}
 	if (dir != NULL)
 		closedir(dir);
-	else if (fd >= 0)
-		close(fd);
 }
 
 static enum fault
 give_figures(struct store_reader *reader, store_figure *each, void *context)
 {
-	const int dir = reader->journal.dir;
+	const char *dir = reader->journal.path;
+	char index_dir[PATH_MAX];
 	struct files index_files = { 0 }, kept = { 0 };
 	const uint64_t bytes = reader->replay.at.end;
 	uint64_t behind = 0;
 	const enum index_state index = reader->view.state;
 	const uint64_t end = reader->view.covered.end;
-	count_files(dir, "index", "", &index_files);
-	count_files(dir, ".", JOURNAL_NAME ".torn-", &kept);
-	count_files(dir, ".", JOURNAL_FAILED_NAME, &kept);
+	snprintf(index_dir, sizeof(index_dir), "%s/index", dir);
+	count_files(index_dir, "", &index_files);
+	count_files(dir, JOURNAL_NAME ".torn-", &kept);
+	count_files(dir, JOURNAL_FAILED_NAME, &kept);
 	/* An index that lacks only closing lines is not behind. */
 	if (index == INDEX_USABLE && reader->last_plant >= end)
 		behind = bytes - end;

@@ -15,8 +15,7 @@ struct store_reader;
 
 #define STORE_WHERE_MAX 80
 #define STORE_CURSOR_MAX 192
-typedef void store_figure(
-    void *context, const char *name, const char *text, uint64_t number);
+typedef void store_figure(const char *name, const char *text, uint64_t number);
 
 /*
  * .open(options, since, fault):
@@ -40,10 +39,9 @@ typedef void store_figure(
  * FAULT_DAMAGED, logged: it is damaged; others may be readable.  Or another
  * fault.
  *
- * .figures(reader, each, context):
+ * .figures(reader, each):
  * Call `each` with every figure of the engine for `plant-store stats`: a name,
- * and a text or, if the text is NULL, a number.  Call after the last plant.  On
- * a fault, which is logged, `each` has not been called.
+ * and a text or, if the text is NULL, a number.  Call after the last plant.
  *
  * A cursor is a place between two plants, as text of STORE_CURSOR_MAX.  A plant
  * that is stored later is always behind it, even if a clock goes back.
@@ -69,8 +67,7 @@ struct reader_engine {
 	enum fault (*end)(struct store_reader *reader, char *where);
 	enum fault (*find)(
 	    struct store_reader *reader, int64_t id, struct record *record);
-	enum fault (*figures)(
-	    struct store_reader *reader, store_figure *each, void *context);
+	void (*figures)(struct store_reader *reader, store_figure *each);
 	void (*close)(struct store_reader *reader);
 	enum fault (*resume)(struct store_reader *reader, const char *cursor);
 	void (*cursor)(struct store_reader *reader, bool before, char *cursor);

@@ -713,14 +713,13 @@ static struct {
 
 /* Print `text`, which may be empty, or `number` if it is NULL. */
 static void
-print_figure(void *context, const char *name, const char *text, uint64_t number)
+print_figure(const char *name, const char *text, uint64_t number)
 {
 	bool none = text != NULL && text[0] == '\0';
 	/* `text` is escaped already, or needs no escaping. */
 	const char *quote = text != NULL && !none ? "\"" : "";
 	char digits[sizeof("18446744073709551615")];
 
-	(void)context;
 	snprintf(digits, sizeof(digits), "%" PRIu64, number);
 	if (text == NULL)
 		text = digits;
@@ -743,8 +742,8 @@ print_place(const char *dir)
 	/* Escaped in both forms: a terminal executes control characters. */
 	text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] = '\0';
 	timestamp_print(ms, at);
-	print_figure(NULL, "directory", text + 1, 0);
-	print_figure(NULL, "backup", ms > 0 ? at : "", 0);
+	print_figure("directory", text + 1, 0);
+	print_figure("backup", ms > 0 ? at : "", 0);
 }
 
 static void
@@ -755,7 +754,7 @@ print_token(const void *node, VISIT visit, int depth)
 
 	(void)depth;
 	if (visit == postorder || visit == leaf)
-		print_figure(NULL, token->name, NULL, token->plants);
+		print_figure(token->name, NULL, token->plants);
 }
 
 static int
@@ -775,13 +774,13 @@ run_stats(const struct call *call)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
 	if (fault == FAULT_NONE)
-		fault = engine->figures(reader, print_figure, NULL);
+		engine->figures(reader, print_figure);
 	if (fault == FAULT_NONE && call->store.database == NULL)
 		print_place(call->store.dir);
 	if (fault == FAULT_NONE) {
-		print_figure(NULL, "plants", NULL, stats.plants);
-		print_figure(NULL, "first", stats.first, 0);
-		print_figure(NULL, "last", stats.last, 0);
+		print_figure("plants", NULL, stats.plants);
+		print_figure("first", stats.first, 0);
+		print_figure("last", stats.last, 0);
 		printf("%s", printer.json ? ",\"tokens\":{" : "\ntokens\n");
 		printer.separator = "";
 		twalk(stats.tokens, print_token);

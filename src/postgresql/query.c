@@ -402,8 +402,8 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 	    place->tx, place->id, place->sum);
 }
 
-static enum fault
-reader_figures(struct store_reader *reader, store_figure *each, void *context)
+static void
+reader_figures(struct store_reader *reader, store_figure *each)
 {
 	PGconn *conn = reader->session->conn;
 	const char *standbys = reader->session->standbys;
@@ -420,9 +420,8 @@ reader_figures(struct store_reader *reader, store_figure *each, void *context)
 		for (char *c = text; *c != '\0'; c++)
 			if (*c == '"' || *c == '\\' || *c < ' ' || *c > '~')
 				*c = '\'';
-		each(context, figures[i][0], text, 0);
+		each(figures[i][0], text, 0);
 	}
-	return FAULT_NONE;
 }
 
 const struct reader_engine reader_engine = {

@@ -439,8 +439,8 @@ count_files(const char *path, const char *prefix, struct files *files)
 		closedir(dir);
 }
 
-static enum fault
-give_figures(struct store_reader *reader, store_figure *each, void *context)
+static void
+give_figures(struct store_reader *reader, store_figure *each)
 {
 	const char *dir = reader->journal.path;
 	char index_dir[PATH_MAX];
@@ -456,17 +456,15 @@ give_figures(struct store_reader *reader, store_figure *each, void *context)
 	/* An index that lacks only closing lines is not behind. */
 	if (index == INDEX_USABLE && reader->last_plant >= end)
 		behind = bytes - end;
-	each(context, "store", reader->report.store, 0);
-	each(context, "bytes", NULL, bytes);
-	each(context, "watermark", NULL, reader->watermark);
-	each(context, "above_watermark", NULL, bytes - reader->watermark);
-	each(context, "index",
-	    index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
-	each(context, "index_behind", NULL, behind);
-	each(context, "index_bytes", NULL, index_files.disk_bytes);
-	each(context, "kept_files", NULL, kept.n);
-	each(context, "kept_bytes", NULL, kept.bytes);
-	return FAULT_NONE;
+	each("store", reader->report.store, 0);
+	each("bytes", NULL, bytes);
+	each("watermark", NULL, reader->watermark);
+	each("above_watermark", NULL, bytes - reader->watermark);
+	each("index", index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
+	each("index_behind", NULL, behind);
+	each("index_bytes", NULL, index_files.disk_bytes);
+	each("kept_files", NULL, kept.n);
+	each("kept_bytes", NULL, kept.bytes);
 }
 
 const struct reader_engine journal_reader = {

@@ -231,9 +231,10 @@ finish_output(void)
 		   : fail_output("cannot sync its directory", FAULT_FAILED);
 }
 
-/* The store that is read. */
+/* The store that is read, and the last record's place once it is read. */
 static const struct reader_engine *engine;
 static struct store_reader *reader;
+static char where[STORE_WHERE_MAX];
 
 static enum fault
 open_reader(const struct store_options *options, const char *since)
@@ -324,18 +325,17 @@ const struct command query_command_get = {
 };
 
 /*
- * End the reading of plants, and write the last one's place to `where`.  Return
- * `fault` or, if it is FAULT_NONE, the fault that ended the reading.
+ * End the reading of plants, which ended with `fault`, or with the fault of the
+ * reader.  A signal ends it as well, also while a database is away.
  */
 static enum fault
-end_reading(enum fault fault, char where[STORE_WHERE_MAX])
+end_reading(enum fault fault)
 {
 	enum fault end =
 	    reader != NULL ? engine->end(reader, where) : FAULT_NONE;
 
 	if (fault == FAULT_NONE)
 		fault = end;
-	/* A signal ends the reading, also while a database is away. */
 	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
 		       command_interrupted() != 0
 		   ? FAULT_STOPPED
@@ -370,11 +370,12 @@ static const char export_usage[] =
 /* The least time between two saves of the cursor: each syncs twice. */
 #define SAVE_MS 250
 
-struct export
-{
+static struct {
 	const struct call *call;
+	const char *const *values; /* of the call */
 	bool follow;
 	uint64_t limit;
+	char since[TIMESTAMP_LEN + 1];
 	struct cursor cursor;
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
 	int64_t saved_ms;
@@ -382,20 +383,19 @@ struct export
 	uint64_t plants;            /* written or counted */
 	uint64_t nuls;              /* of `plants`, those with a U+0000 */
 	int64_t nul_id;             /* the first of those */
-};
+} export = { .cursor = { .lock = -1, .fd = -1 } };
 
 /* An absent tag is an empty field; an empty tag is "". */
 static void
-put_csv(const struct record *record, struct export *export)
+put_csv(const struct record *record)
 {
 	static char text[RECORD_LINE_MAX], field[2 * RECORD_LINE_MAX + 3];
 	struct json_member members[] = { { .name = "name" }, { .name = "tag" },
 		{ 0 } };
 	struct json_error error;
 	bool nul = false;
-	int n = sprintf(field, "%" PRId64, record->id);
 
-	put(field, (size_t)n);
+	put(field, (size_t)sprintf(field, "%" PRId64, record->id));
 	/* Cannot fail: the reader has checked the plant. */
 	(void)json_scan_object(
 	    record->plant, record->plant_len, members, &error);
@@ -412,53 +412,53 @@ put_csv(const struct record *record, struct export *export)
 		put(field, len + 1);
 	}
 	put("\r\n", 2);
-	if (nul && export->nuls++ == 0)
-		export->nul_id = record->id;
+	if (nul && export.nuls++ == 0)
+		export.nul_id = record->id;
 }
 
 static enum fault
-export_plant(struct export *export, const struct record *record)
+export_plant(const struct record *record)
 {
-	const char *by = export->call->values['b'];
+	const char *by = export.values['b'];
 
-	memcpy(export->at, record->at, TIMESTAMP_LEN);
+	memcpy(export.at, record->at, TIMESTAMP_LEN);
 	if (by != NULL && (strlen(by) != record->by_len ||
 			      memcmp(by, record->by, record->by_len) != 0))
 		return FAULT_NONE;
-	export->plants++;
-	if (export->call->values['n'] != NULL)
+	export.plants++;
+	if (export.values['n'] != NULL)
 		return FAULT_NONE;
-	if (export->call->format == FORMAT_CSV)
-		put_csv(record, export);
+	if (export.call->format == FORMAT_CSV)
+		put_csv(record);
 	else
-		put_json(record, export->call->values['u'] != NULL);
+		put_json(record, export.values['u'] != NULL);
 	return output.fault;
 }
 
 /* Save the cursor once the output is durable: stdout may be a file. */
 static enum fault
-save(struct export *export)
+save(void)
 {
-	if (export->cursor.lock < 0 || export->place[0] == '\0')
+	if (export.cursor.lock < 0 || export.place[0] == '\0')
 		return FAULT_NONE;
 	if (output.fd >= 0 && fsync(output.fd) < 0 && errno != EINVAL &&
 	    errno != EROFS)
 		return fail_output("cannot sync", FAULT_FAILED);
-	export->saved_ms = clock_ms(CLOCK_MONOTONIC);
-	return cursor_save(&export->cursor, export->place);
+	export.saved_ms = clock_ms(CLOCK_MONOTONIC);
+	return cursor_save(&export.cursor, export.place);
 }
 
 /* Flush, and save the place after the last plant or, if `before`, before it. */
 static enum fault
-deliver(struct export *export, bool before)
+deliver(bool before)
 {
 	flush_output();
 	if (output.fault != FAULT_NONE)
 		return output.fault;
-	engine->cursor(reader, before, export->place);
-	return clock_ms(CLOCK_MONOTONIC) < export->saved_ms + SAVE_MS
+	engine->cursor(reader, before, export.place);
+	return clock_ms(CLOCK_MONOTONIC) < export.saved_ms + SAVE_MS
 		   ? FAULT_NONE
-		   : save(export);
+		   : save();
 }
 
 /*
@@ -467,38 +467,36 @@ deliver(struct export *export, bool before)
  * or, if a signal ends the wait for room, not at all.
  */
 static enum fault
-read_plants(struct export *export)
+read_plants(void)
 {
 	const size_t around = COMMAND_FULL_AROUND + 1;
 	enum fault fault = FAULT_NONE;
 	struct record record;
 
-	while (fault == FAULT_NONE && export->plants < export->limit &&
+	while (fault == FAULT_NONE && export.plants < export.limit &&
 	       engine->next(reader, &record)) {
 		/* Twice the length: CSV doubles quotation marks. */
-		if (export->follow && output.used > 0 &&
+		if (export.follow && output.used > 0 &&
 		    output.used + around + 2 * record.plant_len > PIPE_BUF)
-			fault = deliver(export, true);
+			fault = deliver(true);
 		if (fault == FAULT_NONE)
-			fault = export_plant(export, &record);
+			fault = export_plant(&record);
 	}
 	return fault;
 }
 
 /* Follow until a signal.  The next run writes the plants left unwritten. */
 static enum fault
-follow(struct export *export)
+follow(void)
 {
 	struct pollfd peer = { .fd = output.fd };
-	char where[STORE_WHERE_MAX];
 	enum fault fault = FAULT_NONE;
 
 	while (fault == FAULT_NONE) {
-		fault = read_plants(export);
-		fault = end_reading(fault, where);
+		fault = end_reading(read_plants());
 		/* Also write the rows read before the connection failed. */
 		if (fault == FAULT_NONE || fault == FAULT_BUSY)
-			fault = deliver(export, false);
+			fault = deliver(false);
 		if (fault == FAULT_NONE && poll(&peer, 1, WAIT_MS) > 0) {
 			errno = EPIPE;
 			fault = fail_output("its reader is gone", FAULT_FAILED);
@@ -508,25 +506,34 @@ follow(struct export *export)
 		if (fault == FAULT_BUSY)
 			fault = FAULT_NONE;
 	}
-	enum fault saved = save(export);
+	enum fault saved = save();
 	return fault != FAULT_STOPPED ? fault : saved;
 }
 
-/* Check that the options go together.  Return EX_OK or EX_USAGE. */
+/* Read and check the options.  Return EX_OK or EX_USAGE. */
 static int
-check_export(struct export *export)
+read_options(const struct call *call)
 {
 	/* --since is a time, not a place, and --follow has no end. */
 	static const char apart[][2] = { "sc", "sw", "wo", "wl", "wn", "wj",
 		"no" };
-	const struct call *call = export->call;
 	const char *const *values = call->values;
-	const char *limit = values['l'];
+	const char *since = values['s'], *limit = values['l'];
+	int64_t ms;
 
-	export->follow = values['w'] != NULL;
-	export->limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
+	export.call = call;
+	export.values = values;
+	export.follow = values['w'] != NULL;
+	if (since != NULL && !command_time(since, &ms))
+		return command_usage_error(call,
+		    "--since: not a time: %s; say 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    since);
+	if (since != NULL)
+		timestamp_print(ms, export.since);
+	export.limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
 	if (limit != NULL &&
-	    (limit[strspn(limit, "0123456789")] != '\0' || export->limit == 0))
+	    (limit[strspn(limit, "0123456789")] != '\0' || export.limit == 0))
 		return command_usage_error(
 		    call, "--limit: a number from 1 on, not %s", limit);
 	if (values['F'] != NULL && values['o'] == NULL)
@@ -542,54 +549,53 @@ check_export(struct export *export)
 
 /* Open the cursor and the output first: opening the store may take long. */
 static enum fault
-open_export(struct export *export, const char *since)
+open_export(void)
 {
-	const char *const *values = export->call->values;
-	const char *path = values['o'];
+	const char *const *values = export.values;
+	const char *path = values['c'], *place = export.cursor.place;
+	struct store_options store = export.call->store;
 	enum fault fault = FAULT_NONE;
 
-	if (values['c'] != NULL)
-		fault = cursor_open(&export->cursor, values['c'],
-		    export->call->values['n'] == NULL);
-	if (fault == FAULT_NONE && path != NULL)
-		fault = open_file(path, values['F'] != NULL);
-	struct store_options store = export->call->store;
 	store.count = values['n'] != NULL;
+	if (path != NULL)
+		fault = cursor_open(&export.cursor, path, !store.count);
+	if (fault == FAULT_NONE && values['o'] != NULL)
+		fault = open_file(values['o'], values['F'] != NULL);
 	if (fault == FAULT_NONE)
-		fault = open_reader(&store, since);
-	if (fault != FAULT_NONE || (values['c'] == NULL && !export->follow))
+		fault = open_reader(
+		    &store, values['s'] != NULL ? export.since : NULL);
+	if (fault != FAULT_NONE || (path == NULL && !export.follow))
 		return fault;
-	fault = engine->resume(
-	    reader, values['c'] != NULL ? export->cursor.place : NULL);
+	fault = engine->resume(reader, path != NULL ? place : NULL);
 	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
-	    export->cursor.place[0] != '\0')
+	    place[0] != '\0')
 		log_error("%s: remove it to read this store from the "
 			  "beginning; consumers pass over the plants whose "
 			  "ids they have",
-		    export->cursor.path);
+		    path);
 	return fault;
 }
 
 static void
-report_export(const struct export *export, enum fault fault, const char *where)
+report_export(enum fault fault)
 {
-	const char *path = export->call->values['o'];
+	const char *path = export.values['o'];
 
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */
-	if (fault == FAULT_NONE && !export->follow &&
-	    (export->plants > 0 || export->call->values['q'] == NULL))
+	if (fault == FAULT_NONE && !export.follow &&
+	    (export.plants > 0 || export.values['q'] == NULL))
 		log_info("exported %" PRIu64 " plants, up to %s%s%s",
-		    export->plants, where, export->at[0] != '\0' ? ", " : "",
-		    export->at);
-	if (fault == FAULT_NONE && export->nuls > 0)
+		    export.plants, where, export.at[0] != '\0' ? ", " : "",
+		    export.at);
+	if (fault == FAULT_NONE && export.nuls > 0)
 		log_warning("export: %" PRIu64 " plants have a U+0000 (the "
 			    "first: %" PRId64 "), where other programs may "
 			    "cut the value off; they are exact in --format "
 			    "jsonl",
-		    export->nuls, export->nul_id);
+		    export.nuls, export.nul_id);
 	if (fault == FAULT_STOPPED)
 		log_error("export: stopped after %" PRIu64 " plants; %s %s",
-		    export->plants, path != NULL ? path : "stdout",
+		    export.plants, path != NULL ? path : "stdout",
 		    path != NULL ? "was not made" : "is incomplete");
 }
 
@@ -597,30 +603,20 @@ static int
 run_export(const struct call *call)
 {
 	static const char header[] = "id,name,tag\r\n";
-	struct export export = { .call = call,
-		.cursor = { .lock = -1, .fd = -1 } };
-	const char *since = call->values['s'];
-	char from[TIMESTAMP_LEN + 1], where[STORE_WHERE_MAX], count[32];
-	int64_t from_ms;
+	bool counts = call->values['n'] != NULL;
+	char count[32];
 
-	if (since != NULL && !command_time(since, &from_ms))
-		return command_usage_error(call,
-		    "--since: not a time: %s; say 2027-01-31 or "
-		    "2027-01-31T12:00:00Z",
-		    since);
-	if (check_export(&export) != EX_OK)
+	if (read_options(call) != EX_OK)
 		return EX_USAGE;
-	if (since != NULL)
-		timestamp_print(from_ms, from);
 	output.terminal = call->values['o'] == NULL && isatty(STDOUT_FILENO);
-	if (call->format == FORMAT_CSV && call->values['n'] == NULL)
+	if (call->format == FORMAT_CSV && !counts)
 		put(header, sizeof(header) - 1);
-	enum fault fault = open_export(&export, since != NULL ? from : NULL);
+	enum fault fault = open_export();
 	if (fault == FAULT_NONE)
-		fault = export.follow ? follow(&export) : read_plants(&export);
+		fault = export.follow ? follow() : read_plants();
 	if (reader != NULL && !export.follow)
-		fault = end_reading(fault, where);
-	if (call->values['n'] != NULL)
+		fault = end_reading(fault);
+	if (counts)
 		put(count,
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
 	if (fault == FAULT_NONE && !export.follow) {
@@ -628,14 +624,14 @@ run_export(const struct call *call)
 			engine->cursor(reader, false, export.place);
 		fault = finish_output();
 		if (fault == FAULT_NONE)
-			fault = save(&export);
+			fault = save();
 	}
 	if (reader != NULL)
 		engine->close(reader);
 	if (output.temporary != NULL && output.fd >= 0)
 		unlink(output.temporary);
 	command_unwatch();
-	report_export(&export, fault, where);
+	report_export(fault);
 	cursor_close(&export.cursor);
 	return command_fault(fault);
 }
@@ -669,12 +665,14 @@ struct token_plants {
 	uint64_t plants;
 };
 
-struct stats {
+static struct {
+	bool json;             /* print members of an object, or lines */
+	const char *separator; /* before the next member */
 	uint64_t plants;
 	char first[TIMESTAMP_LEN + 1];
 	char last[TIMESTAMP_LEN + 1];
 	void *tokens; /* tsearch(3): of token_plants, by name */
-};
+} stats = { .separator = "{" };
 
 static int
 compare_names(const void *a, const void *b)
@@ -685,31 +683,25 @@ compare_names(const void *a, const void *b)
 }
 
 static enum fault
-count_plant(struct stats *stats, const struct record *record)
+count_plant(const struct record *record)
 {
 	struct token_plants *token = calloc(1, sizeof(*token)), **place = NULL;
 
 	if (token != NULL) {
 		memcpy(token->name, record->by, record->by_len);
-		place = tsearch(token, &stats->tokens, compare_names);
+		place = tsearch(token, &stats.tokens, compare_names);
 	}
 	if (place == NULL || *place != token)
 		free(token);
 	if (place == NULL)
 		return fault_report("stats", "cannot count");
 	(*place)->plants++;
-	stats->plants++;
-	if (stats->first[0] == '\0')
-		memcpy(stats->first, record->at, TIMESTAMP_LEN);
-	memcpy(stats->last, record->at, TIMESTAMP_LEN);
+	stats.plants++;
+	if (stats.first[0] == '\0')
+		memcpy(stats.first, record->at, TIMESTAMP_LEN);
+	memcpy(stats.last, record->at, TIMESTAMP_LEN);
 	return FAULT_NONE;
 }
-
-/* The form of the figures: members of a JSON object, or lines. */
-static struct {
-	bool json;
-	const char *separator;
-} printer = { .separator = "{" };
 
 /* Print `text`, which may be empty, or `number` if it is NULL. */
 static void
@@ -723,12 +715,12 @@ print_figure(const char *name, const char *text, uint64_t number)
 	snprintf(digits, sizeof(digits), "%" PRIu64, number);
 	if (text == NULL)
 		text = digits;
-	if (printer.json)
-		printf("%s\"%s\":%s%s%s", printer.separator, name, quote,
+	if (stats.json)
+		printf("%s\"%s\":%s%s%s", stats.separator, name, quote,
 		    none ? "null" : text, quote);
 	else
 		printf("%-15s  %s\n", name, none ? "-" : text);
-	printer.separator = ",";
+	stats.separator = ",";
 }
 
 /* Print the directory of a file store and the time of its last backup. */
@@ -760,31 +752,28 @@ print_token(const void *node, VISIT visit, int depth)
 static int
 run_stats(const struct call *call)
 {
-	struct stats stats = { 0 };
 	struct record record;
-	char where[STORE_WHERE_MAX];
 	enum fault fault = open_reader(&call->store, NULL);
 
-	printer.json = call->values['j'] != NULL;
+	stats.json = call->values['j'] != NULL;
 	while (fault == FAULT_NONE && engine->next(reader, &record))
-		fault = count_plant(&stats, &record);
-	fault = end_reading(fault, where);
+		fault = count_plant(&record);
+	fault = end_reading(fault);
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
-	if (fault == FAULT_NONE)
-		engine->figures(reader, print_figure);
-	if (fault == FAULT_NONE && call->store.database == NULL)
-		print_place(call->store.dir);
 	if (fault == FAULT_NONE) {
+		engine->figures(reader, print_figure);
+		if (call->store.database == NULL)
+			print_place(call->store.dir);
 		print_figure("plants", NULL, stats.plants);
 		print_figure("first", stats.first, 0);
 		print_figure("last", stats.last, 0);
-		printf("%s", printer.json ? ",\"tokens\":{" : "\ntokens\n");
-		printer.separator = "";
+		printf("%s", stats.json ? ",\"tokens\":{" : "\ntokens\n");
+		stats.separator = "";
 		twalk(stats.tokens, print_token);
-		printf("%s", printer.json ? "}}\n" : "");
+		printf("%s", stats.json ? "}}\n" : "");
 	}
 	if (reader != NULL)
 		engine->close(reader);

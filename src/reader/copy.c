@@ -35,20 +35,6 @@ step_half(void *halves, uint64_t done, uint64_t total)
 	return watch_step(h->whole, h->second ? total + done : done, 2 * total);
 }
 
-/* A destination that is absent or full is a fault of the output. */
-static enum fault
-of_dest(enum fault fault)
-{
-	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
-							    : fault;
-}
-
-static enum fault
-cannot(const char *path, const char *what)
-{
-	return of_dest(fault_report(path, what));
-}
-
 /* Whether a file has the type, and belongs to root or to us. */
 static bool
 is_trusted(const struct stat *st, mode_t type)
@@ -57,33 +43,24 @@ is_trusted(const struct stat *st, mode_t type)
 	       (st->st_uid == 0 || st->st_uid == geteuid());
 }
 
+static const char busy[] = "another process writes there";
+static const char foreign[] =
+    "it or its " JOURNAL_NAME " belongs to another user, or the latter is a "
+    "symbolic link or no file";
+
 static enum fault
-refuse(enum fault fault, const char *path, const char *why)
+refuse(const struct journal *dest, enum fault fault, const char *why)
 {
-	log_error("%s: %s; name another directory", path, why);
+	log_error("%s: %s; %s", dest->path, why,
+	    why == busy ? "try again later" : "name another directory");
 	return fault;
-}
-
-static enum fault
-refuse_foreign(const char *path)
-{
-	return refuse(FAULT_SETUP, path,
-	    "it or its " JOURNAL_NAME " belongs to another user, or the latter "
-	    "is a symbolic link or no file");
-}
-
-static enum fault
-refuse_busy(const char *path)
-{
-	log_error("%s: another process writes there; try again later", path);
-	return FAULT_BUSY;
 }
 
 static enum fault
 check_unserved(const struct journal *dest)
 {
 	return journal_exists(dest, "index")
-		   ? refuse(FAULT_OUTPUT, dest->path, "was served as a store")
+		   ? refuse(dest, FAULT_OUTPUT, "was served as a store")
 		   : FAULT_NONE;
 }
 
@@ -96,16 +73,16 @@ open_dest(struct journal *dest)
 
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
 	    !is_trusted(&st, S_IFLNK))
-		return refuse_foreign(path);
+		return refuse(dest, FAULT_SETUP, foreign);
 	dest->dir = file_make_dir(path);
 	if (dest->dir < 0)
-		return cannot(path, "cannot make or open it");
+		return fault_report(path, "cannot make or open it");
 	if (flock(dest->dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return refuse_busy(path);
+		return refuse(dest, FAULT_BUSY, busy);
 	if (fstat(dest->dir, &st) < 0)
-		return cannot(path, "cannot open");
+		return fault_report(path, "cannot open");
 	return is_trusted(&st, S_IFDIR) ? check_unserved(dest)
-					: refuse_foreign(path);
+					: refuse(dest, FAULT_SETUP, foreign);
 }
 
 static bool
@@ -126,7 +103,6 @@ static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest)
 {
 	const struct journal *journal = &source->journal;
-	enum fault fault = FAULT_OUTPUT;
 	const char *why = NULL;
 	struct stat st;
 
@@ -136,17 +112,17 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 	if (dest->fd < 0 && errno == ENOENT)
 		return FAULT_NONE;
 	if (dest->fd < 0 ? errno != ELOOP : fstat(dest->fd, &st) < 0)
-		return cannot(dest->path, "cannot open");
+		return fault_report(dest->path, "cannot open");
 	if (dest->fd < 0 || !is_trusted(&st, S_IFREG))
-		return refuse_foreign(dest->path);
+		return refuse(dest, FAULT_SETUP, foreign);
 	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
 	dest->size = (uint64_t)st.st_size;
-	if (st.st_ino == journal->inode && st.st_dev == journal->device) {
-		why = "its " JOURNAL_NAME " is the journal itself";
-		fault = FAULT_SETUP;
-	} else if (journal_lock(dest, JOURNAL_SHARED, 0) != FAULT_NONE)
-		return refuse_busy(dest->path);
-	else if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
+	if (st.st_ino == journal->inode && st.st_dev == journal->device)
+		return refuse(dest, FAULT_SETUP,
+		    "its " JOURNAL_NAME " is the journal itself");
+	if (journal_lock(dest, JOURNAL_SHARED, 0) != FAULT_NONE)
+		return refuse(dest, FAULT_BUSY, busy);
+	if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
 		why = "its " JOURNAL_NAME " is a copy of another store";
 	else if (dest->size > source->replay.at.end)
 		why = "its " JOURNAL_NAME " holds more than what is copied";
@@ -155,7 +131,7 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 		why = "its " JOURNAL_NAME " is no part of what is copied, or "
 		      "damaged: verify it";
 	return why == NULL ? check_unserved(dest)
-			   : refuse(fault, dest->path, why);
+			   : refuse(dest, FAULT_OUTPUT, why);
 }
 
 enum fault
@@ -182,21 +158,23 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
 	if (fault == FAULT_NONE)
-		fault = of_dest(journal_new(&dest, &copy));
+		fault = journal_new(&dest, &copy);
 	if (fault == FAULT_NONE &&
 	    file_copy(source->journal.fd, 0, end, copy, &each) < 0) {
-		fault = cannot(to, "cannot write");
+		fault = fault_report(to, "cannot write");
 		journal_drop(&dest, copy);
 	}
 	if (fault == FAULT_NONE) {
 		/* All is written, but not yet durable; too late to stop. */
 		(void)watch_step(&each, end, end);
-		fault = of_dest(journal_place(&dest, copy, JOURNAL_NAME));
+		fault = journal_place(&dest, copy, JOURNAL_NAME);
 	}
 	*report = source->report;
 	report->bytes = end;
 	report->added = end - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
-	return fault;
+	/* The source was open: the destination is absent or full. */
+	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
+							    : fault;
 }

@@ -23,9 +23,10 @@
 
 struct verify {
 	struct store_reader *reader;
-	struct pairs pairs;   /* all ids and offsets of the journal */
-	size_t next;          /* the first pair not looked up yet */
-	uint64_t covered_now; /* the index's end, as last seen */
+	struct pairs pairs;  /* all ids and offsets of the journal */
+	size_t next;         /* the first pair not looked up yet */
+	uint64_t found;      /* pairs that the index had to have */
+	struct position now; /* the index's end, as last seen */
 	struct reader_report *report;
 };
 
@@ -41,50 +42,46 @@ check_index(const struct verify *v, enum fault fault)
 static enum fault
 check_entry(const struct verify *v, const struct pair *pair)
 {
+	const char *path = v->reader->journal.path;
 	uint64_t offset;
 	enum fault fault = check_index(
 	    v, index_find(v->reader->view.index, pair->key, &offset));
 
-	if (fault != FAULT_NONE)
+	if (fault != FAULT_NONE || offset == pair->value)
 		return fault;
-	if (offset == 0) {
+	if (offset == 0)
 		log_error("%s/index: does not have the plant %" PRId64
 			  " at byte %" PRIu64 "; " REMEDY,
-		    v->reader->journal.path, pair->key, pair->value);
-		return FAULT_DAMAGED;
-	}
-	if (offset == pair->value)
-		return FAULT_NONE;
-	log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
-		  " instead of %" PRIu64 "; " REMEDY,
-	    v->reader->journal.path, pair->key, offset, pair->value);
+		    path, pair->key, pair->value);
+	else
+		log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
+			  " instead of %" PRIu64 "; " REMEDY,
+		    path, pair->key, offset, pair->value);
 	return FAULT_DAMAGED;
 }
 
 static enum fault
-compare_slice(struct verify *v, uint64_t *found)
+compare_slice(struct verify *v)
 {
+	const struct index_view *view = &v->reader->view;
 	const size_t end = v->next + SLICE;
-	struct position now;
 	enum fault fault = journal_reader_lock(v->reader);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	if (!index_is_current(v->reader->view.index)) {
+	if (index_is_current(view->index))
+		fault = check_index(v, index_begin(view->index, &v->now));
+	else {
 		v->report->index = INDEX_REPLACED;
 		v->next = v->pairs.n;
-	} else {
-		fault =
-		    check_index(v, index_begin(v->reader->view.index, &now));
-		v->covered_now = fault == FAULT_NONE ? now.end : 0;
 	}
 	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
 	     v->next++)
-		if (v->pairs.map[v->next].value < v->reader->view.covered.end) {
+		if (v->pairs.map[v->next].value < view->covered.end) {
 			fault = check_entry(v, &v->pairs.map[v->next]);
-			++*found;
+			v->found++;
 		}
-	index_abort(v->reader->view.index);
+	index_abort(view->index);
 	journal_unlock(&v->reader->journal);
 	return fault;
 }
@@ -93,24 +90,25 @@ static enum fault
 compare_index(struct verify *v)
 {
 	static const struct timespec pause = { 0, PAUSE_NS };
-	uint64_t bytes = v->report->bytes, found = 0;
+	const uint64_t bytes = v->report->bytes;
+	const uint64_t entries = v->reader->view.entries;
 	enum fault fault;
 
 	do {
 		if (!watch_step(&v->reader->watch, bytes, bytes))
 			return FAULT_STOPPED;
-		fault = compare_slice(v, &found);
+		fault = compare_slice(v);
 		nanosleep(&pause, NULL);
 	} while (fault == FAULT_NONE && v->next < v->pairs.n);
 	if (fault != FAULT_NONE || v->report->index == INDEX_REPLACED)
 		return fault;
-	if (v->covered_now < bytes && found < v->pairs.n)
+	if (v->now.end < bytes && v->found < v->pairs.n)
 		v->report->index = INDEX_BEHIND;
-	if (found == v->reader->view.entries)
+	if (v->found == entries)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->reader->journal.path, v->reader->view.entries, found);
+	    v->reader->journal.path, entries, v->found);
 	return FAULT_DAMAGED;
 }
 

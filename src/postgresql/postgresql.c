@@ -64,8 +64,8 @@ static const struct statement setup[] = {
 	/* Run without plants: a missing table or right makes them fail. */
 	{ .text = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
 	{ .text = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
-	{ .text = NULL },
 };
+#define SETUP_N (sizeof(setup) / sizeof(setup[0]))
 /* clang-format on */
 static const struct statement probe_statement = {
 	.text = SESSION_PROBE(
@@ -118,11 +118,18 @@ log_session(const struct session *session, const char *what)
 	    session->standbys);
 }
 
+static void
+drop_session(struct session *session)
+{
+	if (session != NULL)
+		session_close(session);
+	free(session);
+}
+
 /* Return NULL while the database is away; one call tries after each pause. */
 static struct session *
 connect_session(struct store *store, enum fault *fault)
 {
-	char reason[SESSION_REASON_MAX];
 	int64_t now_us = clock_us(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&store->mutex);
@@ -132,19 +139,28 @@ connect_session(struct store *store, enum fault *fault)
 	pthread_mutex_unlock(&store->mutex);
 	if (!may_connect)
 		return NULL;
-	struct session *session =
-	    session_open(store->database, setup, fault, reason);
+	struct session *session = malloc(sizeof(*session));
+	*fault = session != NULL ? session_open(session, store->database)
+				 : FAULT_MEMORY;
+	for (size_t i = 0; *fault == FAULT_NONE && i < SETUP_N; i++)
+		*fault = session_query(session, setup[i].text, setup[i].columns,
+		    SESSION_TIMEOUT_MS);
 	pthread_mutex_lock(&store->mutex);
 	bool was_away = store->away;
-	store->away = session == NULL;
+	store->away = *fault != FAULT_NONE;
 	store->retry_ms = clock_ms(CLOCK_MONOTONIC) + PAUSE_MIN_MS +
 			  now_us % (PAUSE_MAX_MS - PAUSE_MIN_MS);
 	pthread_mutex_unlock(&store->mutex);
-	if (session == NULL && !was_away)
-		log_error("cannot use the database: %s", reason);
-	else if (session != NULL && was_away)
-		log_session(session, "the database is back");
-	return session;
+	if (*fault == FAULT_NONE) {
+		if (was_away)
+			log_session(session, "the database is back");
+		return session;
+	}
+	if (!was_away)
+		log_error("cannot use the database: %s",
+		    session != NULL ? session->reason : "no memory");
+	drop_session(session);
+	return NULL;
 }
 
 /* Return an idle or new session, which the caller gives back; or NULL. */
@@ -165,7 +181,7 @@ take_session(struct store *store)
 		if (session_is_alive(session))
 			return session;
 		/* It was closed while idle, so no commit is lost. */
-		session_close(session);
+		drop_session(session);
 	}
 }
 
@@ -447,7 +463,7 @@ commit_part(
 		if (usable)
 			give_back(store, batch.session);
 		else
-			session_close(batch.session);
+			drop_session(batch.session);
 	}
 	store->commits--;
 	free(batch.texts);
@@ -499,7 +515,7 @@ probe(struct store *store, struct session *session)
 		store->waiting = waits;
 	}
 	if (status == SESSION_UNKNOWN || store->state == STORE_AWAY)
-		session_close(session);
+		drop_session(session);
 	else
 		give_back(store, session);
 }
@@ -533,7 +549,7 @@ close_store(struct store *store)
 
 	while ((session = store->idle) != NULL) {
 		store->idle = session->next;
-		session_close(session);
+		drop_session(session);
 	}
 	pthread_mutex_destroy(&store->mutex);
 	free(store);

@@ -1,6 +1,6 @@
 /*
- * query: reads plants in one transaction, from a snapshot of the table.  An SQL
- * cursor returns some rows of a walk at a time, so memory does not grow.
+ * query: reads plants.  A walk is one transaction, which sees a snapshot of the
+ * table.  An SQL cursor returns some rows at a time, so memory does not grow.
  *
  * After a cursor of reader.h it is a feed: plants in the order of their
  * transactions' numbers, below the bound, the lowest number of a running
@@ -28,8 +28,9 @@
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
+#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 #define WALK "DECLARE walk CURSOR FOR " VALUES " FROM plants" \
-	" WHERE stored_at >= '%s' ORDER BY %s, id"
+	" WHERE stored_at >= '%.*s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
 /* A place: tx, id and SUM of the row read last; SUM is "-" if no row was. */
@@ -66,11 +67,11 @@ struct place {
 
 struct store_reader {
 	const char *database;
-	struct session *session; /* its rows hold the last record's strings */
-	int next;                /* the row to read next */
+	struct session session; /* its rows hold the last record's strings */
+	int next;               /* the row to read next */
 	struct watch watch;
-	char since[TIMESTAMP_LEN + 1];
-	bool walking, ended;
+	const char *since;
+	bool ended;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
@@ -95,20 +96,18 @@ static enum fault
 run(struct store_reader *reader, const char *sql, int columns, int timeout_ms)
 {
 	enum fault fault =
-	    session_query(reader->session, sql, columns, timeout_ms);
+	    session_query(&reader->session, sql, columns, timeout_ms);
 
 	reader->next = 0;
 	if (fault != FAULT_NONE)
-		(void)fail(reader, reader->session->reason);
+		(void)fail(reader, reader->session.reason);
 	return fault;
 }
 
 static void
 reader_close(struct store_reader *reader)
 {
-	if (reader == NULL)
-		return;
-	session_close(reader->session);
+	session_close(&reader->session);
 	free(reader);
 }
 
@@ -117,11 +116,6 @@ reader_open(
     const struct store_options *options, const char *since, enum fault *fault)
 {
 	struct store_reader *reader = calloc(1, sizeof(*reader));
-	char reason[SESSION_REASON_MAX];
-	static const struct statement setup[] = {
-		{ .text = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" },
-		{ .text = NULL },
-	};
 
 	if (reader == NULL) {
 		*fault = fault_report("the database", "cannot read");
@@ -131,12 +125,11 @@ reader_open(
 	reader->count = options->count;
 	if (options->watch != NULL)
 		reader->watch = *options->watch;
-	snprintf(reader->since, sizeof(reader->since), "%.*s", TIMESTAMP_LEN,
-	    since != NULL ? since : "-infinity");
-	reader->session = session_open(options->database, setup, fault, reason);
-	if (reader->session != NULL)
+	reader->since = since != NULL ? since : "-infinity";
+	*fault = session_open(&reader->session, reader->database);
+	if (*fault == FAULT_NONE)
 		return reader;
-	log_error("the database: %s", reason);
+	log_error("the database: %s", reader->session.reason);
 	reader_close(reader);
 	return NULL;
 }
@@ -144,13 +137,13 @@ reader_open(
 static int
 count_rows(const struct store_reader *reader)
 {
-	return reader->session == NULL ? 0 : PQntuples(reader->session->rows);
+	return PQntuples(reader->session.rows);
 }
 
 static const char *
 value(const struct store_reader *reader, int row, int column)
 {
-	return PQgetvalue(reader->session->rows, row, column);
+	return PQgetvalue(reader->session.rows, row, column);
 }
 
 /* Read the next row, which another program may have written. */
@@ -226,11 +219,13 @@ fetch(struct store_reader *reader)
 		return FAULT_STOPPED;
 	if (!reader->feed) {
 		/* The table has one index, whose order this is. */
-		sprintf(sql, WALK, reader->since,
-		    reader->session->has_tx ? "tx" : "stored_at");
-		if (!reader->walking)
-			fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
-		reader->walking = true;
+		sprintf(sql, WALK, TIMESTAMP_LEN, reader->since,
+		    reader->session.has_tx ? "tx" : "stored_at");
+		if (reader->session.rows == NULL) { /* the first ones */
+			fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
+			if (fault == FAULT_NONE)
+				fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
+		}
 		return fault == FAULT_NONE
 			   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
 			   : fault;
@@ -342,16 +337,13 @@ find_bound(struct store_reader *reader)
 static enum fault
 reader_more(struct store_reader *reader)
 {
-	static const struct statement setup = { .text = NULL };
-	char reason[SESSION_REASON_MAX];
 	enum fault fault = FAULT_NONE;
 
 	if (reader->fault != FAULT_NONE) {
-		session_close(reader->session);
-		reader->session =
-		    session_open(reader->database, &setup, &fault, reason);
-		if (reader->session == NULL)
-			(void)fail(reader, reason);
+		session_close(&reader->session);
+		fault = session_open(&reader->session, reader->database);
+		if (fault != FAULT_NONE)
+			(void)fail(reader, reader->session.reason);
 	}
 	if (fault == FAULT_NONE)
 		fault = find_bound(reader);
@@ -378,9 +370,7 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		return FAULT_SETUP;
 	}
 	reader->feed = true;
-	enum fault fault = run(reader, "ROLLBACK", 0, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE)
-		fault = find_bound(reader);
+	enum fault fault = find_bound(reader);
 	if (fault == FAULT_NONE && (reader->more || cursor == NULL))
 		fault = confirm(reader);
 	/* Later transactions are not below the bound, even after a failover. */
@@ -405,8 +395,8 @@ reader_cursor(struct store_reader *reader, bool before, char *cursor)
 static void
 reader_figures(struct store_reader *reader, store_figure *each)
 {
-	PGconn *conn = reader->session->conn;
-	const char *standbys = reader->session->standbys;
+	PGconn *conn = reader->session.conn;
+	const char *standbys = reader->session.standbys;
 	const char *const figures[][2] = { { "database", PQdb(conn) },
 		{ "host", PQhost(conn) }, { "port", PQport(conn) },
 		{ "server", PQparameterStatus(conn, "server_version") },

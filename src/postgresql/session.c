@@ -541,38 +541,22 @@ check_server(struct session *session)
 	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
 }
 
-struct session *
-session_open(const char *database, const struct statement *setup,
-    enum fault *fault, char reason[static SESSION_REASON_MAX])
+enum fault
+session_open(struct session *session, const char *database)
 {
-	struct session *session = calloc(1, sizeof(*session));
-
-	if (session == NULL) {
-		*fault = FAULT_MEMORY;
-		strcpy(reason, "no memory");
-		return NULL;
-	}
-	*fault = connect_string(session, database);
-	if (*fault == FAULT_NONE)
-		*fault = check_server(session);
-	for (; *fault == FAULT_NONE && setup->text != NULL; setup++)
-		*fault = session_query(
-		    session, setup->text, setup->columns, SESSION_TIMEOUT_MS);
-	if (*fault == FAULT_NONE)
-		return session;
-	strcpy(reason, session->reason);
-	session_close(session);
-	return NULL;
+	memset(session, 0, sizeof(*session));
+	enum fault fault = connect_string(session, database);
+	if (fault == FAULT_NONE)
+		fault = check_server(session);
+	drop_rows(session);
+	return fault;
 }
 
 void
 session_close(struct session *session)
 {
-	if (session == NULL)
-		return;
 	drop_rows(session);
 	PQfinish(session->conn);
-	free(session);
 }
 
 bool

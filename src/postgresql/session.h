@@ -46,16 +46,15 @@ struct statement {
 };
 
 /*
- * session_open(database, setup, fault, reason):
- * Connect, check the server and its tables, and run the statements of `setup`,
- * an array that ends with a NULL text.  Takes up to connect_timeout seconds for
- * each host, SESSION_TIMEOUT_MS for each statement, and as long as the resolver
- * needs.  Return NULL on failure: `fault` is FAULT_SETUP if an operator has to
- * act, FAULT_BUSY if the database is unavailable, or FAULT_MEMORY.  `reason` is
- * a message of one line, without the connection string; nothing is logged.
+ * session_open(session, database):
+ * Connect, and check the server and its tables.  Takes up to connect_timeout
+ * seconds for each host, SESSION_TIMEOUT_MS for each statement, and as long as
+ * the resolver needs.  Return FAULT_NONE; FAULT_SETUP if an operator has to
+ * act; or FAULT_BUSY if the database is unavailable.  The reason does not have
+ * the connection string, and is not logged.
  *
  * session_close(session):
- * Close the session, which may be NULL.
+ * Close a session that session_open has opened or has not been able to open.
  *
  * session_is_alive(session):
  * Whether an idle session is still open, as far as the client knows.
@@ -72,9 +71,7 @@ struct statement {
  * session_is_code(session, begin):
  * Whether the last error's SQLSTATE begins with `begin`.
  */
-struct session *session_open(const char *database,
-    const struct statement *setup, enum fault *fault,
-    char reason[static SESSION_REASON_MAX]);
+enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
 enum session_result session_run(struct session *session,

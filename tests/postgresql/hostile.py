@@ -66,7 +66,7 @@ KINDS = {
     "prepare": (b"PREPARE", 0), "execute": (b"EXECUTE plants_insert", 1),
     "lock": (b"EXECUTE plants_repeat", 2), "insert": (b"plants_insert", 1),
     "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
-    "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4), "rollback": (b"ROLLBACK", 0),
+    "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4),
     "look": (b"pg_control_system", 5), "feed": (b"ORDER BY tx, id LIMIT 100", 6),
     "get": (b"SELECT id, plant, st", 4),
 }
@@ -359,7 +359,7 @@ def check_follower(tally: Tally, server: Hostile, store: TableStore, words: list
 def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> None:
     place = store.root / "place"
     feed = ["export", "--cursor", place]
-    words = {kind: feed for kind in ("rollback", "look", "probe", "feed")}
+    words = {kind: feed for kind in ("look", "probe", "feed")}
     words |= {kind: ["export"] for kind in ("begin", "declare", "fetch")}
     words |= {"get": ["get", "1"], "check": ["stats"], "find": ["stats"]}
     for kind, command in words.items():

@@ -68,16 +68,15 @@ struct place {
 struct store_reader {
 	const char *database;
 	struct session session; /* its rows hold the last record's strings */
-	int next;               /* the row to read next */
+	int row;                /* the current one */
 	struct watch watch;
 	const char *since;
-	bool ended;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
-	bool feed, more, count; /* more: rows remain up to the bound */
+	bool more, count; /* more: rows remain up to the bound */
 	struct place before, place;
-	uint64_t bound;
+	uint64_t bound; /* 0: this is a walk */
 	int64_t system; /* 0: not known yet */
 	struct trouble trouble;
 };
@@ -98,7 +97,7 @@ run(struct store_reader *reader, const char *sql, int columns, int timeout_ms)
 	enum fault fault =
 	    session_query(&reader->session, sql, columns, timeout_ms);
 
-	reader->next = 0;
+	reader->row = 0;
 	if (fault != FAULT_NONE)
 		(void)fail(reader, reader->session.reason);
 	return fault;
@@ -140,26 +139,25 @@ count_rows(const struct store_reader *reader)
 	return PQntuples(reader->session.rows);
 }
 
+/* Return a value of the current row. */
 static const char *
-value(const struct store_reader *reader, int row, int column)
+value(const struct store_reader *reader, int column)
 {
-	return PQgetvalue(reader->session.rows, row, column);
+	return PQgetvalue(reader->session.rows, reader->row, column);
 }
 
-/* Read the next row, which another program may have written. */
+/* Read the current row, which another program may have written. */
 static enum fault
 read_record(struct store_reader *reader, struct record *record)
 {
-	int row = reader->next++;
-
-	timestamp_print(strtoll(value(reader, row, 3), NULL, 10), reader->at);
+	timestamp_print(strtoll(value(reader, 3), NULL, 10), reader->at);
 	*record = (struct record){
 		.at = reader->at,
-		.by = value(reader, row, 2),
-		.by_len = strlen(value(reader, row, 2)),
-		.id = strtoll(value(reader, row, 0), NULL, 10),
-		.plant = value(reader, row, 1),
-		.plant_len = strlen(value(reader, row, 1)),
+		.by = value(reader, 2),
+		.by_len = strlen(value(reader, 2)),
+		.id = strtoll(value(reader, 0), NULL, 10),
+		.plant = value(reader, 1),
+		.plant_len = strlen(value(reader, 1)),
 	};
 	if (record_is_canonical(record))
 		return FAULT_NONE;
@@ -190,22 +188,19 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 static bool
 set_place(struct store_reader *reader, int64_t id)
 {
-	int row = reader->next - 1;
-	struct place before = reader->place, *place = &reader->place;
+	const struct place *before = &reader->place;
+	struct place place = { strtoull(value(reader, COLUMNS), NULL, 10), id,
+		"" };
 
-	*place = (struct place){ .id = id };
-	place->tx = strtoull(value(reader, row, COLUMNS), NULL, 10);
-	snprintf(place->sum, sizeof(place->sum), "%s",
-	    value(reader, row, COLUMNS + 1));
-	if (strspn(place->sum, "0123456789abcdef") == 32 &&
-	    place->tx < reader->bound &&
-	    (place->tx > before.tx ||
-		(place->tx == before.tx && id > before.id))) {
-		reader->before = before;
-		return true;
-	}
-	*place = before;
-	return false;
+	snprintf(
+	    place.sum, sizeof(place.sum), "%s", value(reader, COLUMNS + 1));
+	if (strspn(place.sum, "0123456789abcdef") != 32 ||
+	    place.tx >= reader->bound || place.tx < before->tx ||
+	    (place.tx == before->tx && id <= before->id))
+		return false;
+	reader->before = *before;
+	reader->place = place;
+	return true;
 }
 
 /* Fetch more rows; none at the end. */
@@ -217,49 +212,43 @@ fetch(struct store_reader *reader)
 
 	if (!watch_step(&reader->watch, reader->bytes, 0))
 		return FAULT_STOPPED;
-	if (!reader->feed) {
+	if (reader->more) {
+		sprintf(sql, FEED, reader->place.tx, reader->place.id,
+		    reader->bound);
+		fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
+		reader->more = count_rows(reader) > 0;
+	}
+	if (reader->bound != 0)
+		return fault;
+	if (reader->session.rows == NULL) { /* the first rows of a walk */
 		/* The table has one index, whose order this is. */
 		sprintf(sql, WALK, TIMESTAMP_LEN, reader->since,
 		    reader->session.has_tx ? "tx" : "stored_at");
-		if (reader->session.rows == NULL) { /* the first ones */
-			fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
-			if (fault == FAULT_NONE)
-				fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
-		}
-		return fault == FAULT_NONE
-			   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
-			   : fault;
+		fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
+		if (fault == FAULT_NONE)
+			fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
 	}
-	if (!reader->more)
-		return FAULT_NONE;
-	sprintf(sql, FEED, reader->place.tx, reader->place.id, reader->bound);
-	fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
-	reader->more = count_rows(reader) > 0;
-	if (reader->more)
-		reader->trouble.reason[0] = '\0';
-	return fault;
+	return fault == FAULT_NONE
+		   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
+		   : fault;
 }
 
 static bool
 reader_next(struct store_reader *reader, struct record *record)
 {
-	if (reader->ended)
-		return false;
-	if (reader->next == count_rows(reader))
+	if (reader->fault == FAULT_NONE && ++reader->row >= count_rows(reader))
 		reader->fault = fetch(reader);
-	reader->ended = reader->next == count_rows(reader);
-	if (reader->ended)
+	if (reader->fault != FAULT_NONE || reader->row >= count_rows(reader))
 		return false;
 	reader->fault = read_record(reader, record);
-	if (reader->fault == FAULT_NONE && reader->feed &&
+	if (reader->fault == FAULT_NONE && reader->bound != 0 &&
 	    !set_place(reader, record->id))
 		reader->fault = fail(reader, "rows that were not asked for");
-	reader->ended = reader->fault != FAULT_NONE;
-	if (!reader->ended) {
-		reader->plants++;
-		reader->bytes += record->plant_len;
-	}
-	return !reader->ended;
+	if (reader->fault != FAULT_NONE)
+		return false;
+	reader->plants++;
+	reader->bytes += record->plant_len;
+	return true;
 }
 
 static enum fault
@@ -271,43 +260,22 @@ reader_end(struct store_reader *reader, char *where)
 
 /* --- The feed --- */
 
-/* Return why the place is not in this database, or NULL. */
-static const char *
-find_mismatch(struct store_reader *reader, enum fault *fault)
-{
-	int64_t system = strtoll(value(reader, 0, SYSTEM), NULL, 10);
-
-	*fault = FAULT_SETUP;
-	if (reader->system != 0 && reader->system != system)
-		return "of another system than the cursor";
-	reader->system = system;
-	if (value(reader, 0, ROWS_ABOVE)[0] != '\0')
-		return "transactions have lower numbers than its plants, as in "
-		       "another system after a restore; number them anew, and "
-		       "begin with new cursors: plant-store schema --feed | "
-		       "psql";
-	*fault = FAULT_DAMAGED;
-	if (reader->place.sum[0] != '-' &&
-	    value(reader, 0, ROW_OF_PLACE)[0] == '\0')
-		return "without the row that was read last: it was restored, "
-		       "or its plants were numbered anew";
-	return NULL;
-}
-
 /* Check that the standbys have all earlier commits. */
 static enum fault
 confirm(struct store_reader *reader)
 {
-	if (reader->count)
-		return FAULT_NONE;
 	enum fault fault =
 	    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE && count_rows(reader) == 0)
+
+	if (fault == FAULT_NONE && count_rows(reader) != 1)
 		fault = fail(reader, "a commit is waiting; is a standby away?");
 	return fault;
 }
 
-/* Find the bound, and whether there are rows up to it. */
+/*
+ * Find the bound, and whether there are rows up to it.  Only if so, or if
+ * reader->more was set before, confirm them: each poll would write otherwise.
+ */
 static enum fault
 find_bound(struct store_reader *reader)
 {
@@ -318,43 +286,54 @@ find_bound(struct store_reader *reader)
 	enum fault fault = run(reader, sql, BOUND_COLUMNS, FETCH_TIMEOUT_MS);
 	if (fault != FAULT_NONE)
 		return fault;
-	if (count_rows(reader) != 1 ||
-	    strtoll(value(reader, 0, SYSTEM), NULL, 10) == 0)
+	if (count_rows(reader) != 1)
 		return fail(reader, "rows that were not asked for");
-	const char *why = find_mismatch(reader, &fault);
-	if (why != NULL) {
-		log_error("the database: %s", why);
-		return fault;
+	int64_t system = strtoll(value(reader, SYSTEM), NULL, 10);
+	reader->bound = strtoull(value(reader, XMIN), NULL, 10);
+	if (system == 0 || reader->bound == 0)
+		return fail(reader, "rows that were not asked for");
+	if (reader->system != 0 && reader->system != system) {
+		log_error("the database: of another system than the cursor");
+		return FAULT_SETUP;
 	}
-	reader->bound = strtoull(value(reader, 0, XMIN), NULL, 10);
-	reader->more = value(reader, 0, ROWS_BELOW)[0] != '\0';
-	if (reader->count)
+	reader->system = system;
+	if (value(reader, ROWS_ABOVE)[0] != '\0') {
+		log_error("the database: transactions have lower numbers than "
+			  "its plants, as in another system after a restore; "
+			  "number them anew, and begin with new cursors: "
+			  "plant-store schema --feed | psql");
+		return FAULT_SETUP;
+	}
+	if (at->sum[0] != '-' && value(reader, ROW_OF_PLACE)[0] == '\0') {
+		log_error("the database: without the row that was read last: "
+			  "it was restored, or its plants were numbered anew");
+		return FAULT_DAMAGED;
+	}
+	reader->more |= value(reader, ROWS_BELOW)[0] != '\0';
+	if (reader->count) {
 		reader->bound = UINT64_MAX;
-	reader->more |= reader->count;
-	return FAULT_NONE;
+		reader->more = true;
+		return FAULT_NONE;
+	}
+	return reader->more ? confirm(reader) : FAULT_NONE;
 }
 
 static enum fault
 reader_more(struct store_reader *reader)
 {
-	enum fault fault = FAULT_NONE;
-
-	if (reader->fault != FAULT_NONE) {
-		session_close(&reader->session);
-		fault = session_open(&reader->session, reader->database);
-		if (fault != FAULT_NONE)
-			(void)fail(reader, reader->session.reason);
-	}
-	if (fault == FAULT_NONE)
-		fault = find_bound(reader);
-	if (fault == FAULT_NONE && reader->more)
-		fault = confirm(reader);
-	else if (fault == FAULT_NONE)
+	if (reader->fault == FAULT_NONE)
 		reader->trouble.reason[0] = '\0';
-	reader->next = count_rows(reader);
-	reader->fault = fault;
-	reader->ended = fault != FAULT_NONE;
-	return fault;
+	else {
+		session_close(&reader->session);
+		reader->fault =
+		    session_open(&reader->session, reader->database);
+		if (reader->fault != FAULT_NONE) {
+			(void)fail(reader, reader->session.reason);
+			return reader->fault;
+		}
+	}
+	reader->fault = find_bound(reader);
+	return reader->fault;
 }
 
 static enum fault
@@ -369,16 +348,13 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		log_error("the database: the cursor is one of a journal");
 		return FAULT_SETUP;
 	}
-	reader->feed = true;
+	reader->more = cursor == NULL;
 	enum fault fault = find_bound(reader);
-	if (fault == FAULT_NONE && (reader->more || cursor == NULL))
-		fault = confirm(reader);
 	/* Later transactions are not below the bound, even after a failover. */
 	if (cursor == NULL) {
 		*place = (struct place){ reader->bound - 1, INT64_MAX, "-" };
 		reader->more = false;
 	}
-	reader->next = count_rows(reader);
 	reader->before = *place;
 	return fault;
 }

@@ -46,30 +46,37 @@
 #define SCHEMA_VERSION "1"
 
 /*
+ * Both statements first return what an operator has to correct, or "".
+ *
  * The tables' schema is one that search_path names, except "$user": any role
  * that may create schemas could make one of our role's name.  Then pg_catalog
  * precedes this schema: a function that others made here is used only if it
  * fits better, so statements qualify what does not fit exactly.
  */
+#define NO_TABLES "; make the tables with: plant-store schema | psql"
 static const char find_tables[] =
-    "SELECT coalesce((SELECT pg_catalog.set_config('search_path',"
+    "SELECT CASE WHEN (SELECT pg_catalog.set_config('search_path',"
     " pg_catalog.format('pg_catalog, %I, pg_temp', nspname), false)"
     " FROM pg_catalog.pg_namespace WHERE oid OPERATOR(pg_catalog.=)"
     " (SELECT relnamespace FROM pg_catalog.pg_class"
     " WHERE oid OPERATOR(pg_catalog.=) (SELECT pg_catalog.to_regclass("
     "CASE WHEN pg_catalog.set_config('search_path', pg_catalog.regexp_replace("
     "pg_catalog.current_setting('search_path'), '[$]user', 'pg_catalog',"
-    " 'gi'), false) IS NOT NULL THEN 'plants_schema' END)))), '')";
+    " 'gi'), false) IS NOT NULL THEN 'plants_schema' END)))) IS NULL THEN"
+    " 'no schema that search_path names has the table plants_schema" NO_TABLES
+    "' ELSE '' END";
 
 /*
- * Returns what an operator has to correct, or ""; the standbys; the settings,
- * set again, that a role, a database or the connection string may have weakened
- * (client_min_messages could suppress the warning of a commit); and whether the
- * plants have the column of the feed.  CockroachDB has neither fsync nor
- * full_page_writes.
+ * Sets again what a role, a database or the connection string may have weakened
+ * (client_min_messages could suppress the warning of a commit).  Then returns
+ * the standbys, and whether the plants have the column of the feed.
+ * CockroachDB has neither fsync nor full_page_writes.
  */
 static const char check[] =
-    "SELECT CASE WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
+    "SELECT CASE WHEN set_config('synchronous_commit', 'on', false) <> 'on'"
+    " OR set_config('client_min_messages', 'warning', false) <> 'warning'"
+    " THEN 'a setting was not taken'"
+    " WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
     " THEN 'the table plants_schema has version '"
     " || coalesce(max(version), 0)::text || ', not " SCHEMA_VERSION
     ": use the version of plant-store that made it'"
@@ -83,15 +90,12 @@ static const char check[] =
     " THEN 'the server has full_page_writes = off, so a power cut could damage"
     " plants: set it to on' ELSE '' END,"
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
-    " set_config('synchronous_commit', 'on', false),"
-    " set_config('client_min_messages', 'warning', false),"
     " set_config('lock_timeout', '" LOCK_TIMEOUT "', false),"
     " (SELECT count(*) FROM pg_attribute WHERE attrelid ="
     " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
     " FROM plants_schema";
 
 /* The remedies, by how an SQLSTATE begins; the first match counts. */
-#define NO_TABLES "; make the tables with: plant-store schema | psql"
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
 	const char *code;
@@ -501,43 +505,20 @@ connect_string(struct session *session, const char *database)
 	return fault;
 }
 
+/* Run SQL whose one row begins with what an operator has to correct, or "". */
 static enum fault
-query_row(struct session *session, const char *sql, int columns)
+check_server(struct session *session, const char *sql, int columns)
 {
 	enum fault fault =
 	    session_query(session, sql, columns, SESSION_TIMEOUT_MS);
 
-	if (fault != FAULT_NONE || PQntuples(session->rows) == 1)
-		return fault;
-	print_reason(session, ANOTHER_FORM, "");
-	return FAULT_BUSY;
-}
-
-static enum fault
-check_server(struct session *session)
-{
-	enum fault fault = query_row(session, find_tables, 1);
-
 	if (fault != FAULT_NONE)
 		return fault;
-	if (PQgetlength(session->rows, 0, 0) == 0) {
-		print_reason(session,
-		    "no schema that search_path names has the table "
-		    "plants_schema",
-		    NO_TABLES);
-		return FAULT_SETUP;
+	if (PQntuples(session->rows) != 1) {
+		print_reason(session, ANOTHER_FORM, "");
+		return FAULT_BUSY;
 	}
-	fault = query_row(session, check, 6);
-	if (fault != FAULT_NONE)
-		return fault;
-	const PGresult *row = session->rows;
-	snprintf(session->standbys, sizeof(session->standbys), "%s",
-	    PQgetvalue(row, 0, 1));
-	session->has_tx = PQgetvalue(row, 0, 5)[0] == '1';
-	print_reason(session, PQgetvalue(row, 0, 0), "");
-	if (strcmp(PQgetvalue(row, 0, 2), "on") != 0 ||
-	    strcmp(PQgetvalue(row, 0, 3), "warning") != 0)
-		print_reason(session, "a setting was not taken", "");
+	print_reason(session, PQgetvalue(session->rows, 0, 0), "");
 	return session->reason[0] == '\0' ? FAULT_NONE : FAULT_SETUP;
 }
 
@@ -547,7 +528,14 @@ session_open(struct session *session, const char *database)
 	memset(session, 0, sizeof(*session));
 	enum fault fault = connect_string(session, database);
 	if (fault == FAULT_NONE)
-		fault = check_server(session);
+		fault = check_server(session, find_tables, 1);
+	if (fault == FAULT_NONE)
+		fault = check_server(session, check, 4);
+	if (fault == FAULT_NONE) {
+		snprintf(session->standbys, sizeof(session->standbys), "%s",
+		    PQgetvalue(session->rows, 0, 1));
+		session->has_tx = PQgetvalue(session->rows, 0, 3)[0] == '1';
+	}
 	drop_rows(session);
 	return fault;
 }

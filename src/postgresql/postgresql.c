@@ -347,12 +347,8 @@ refused_result(const struct session *session)
 	if (session_is_code(session, "53100"))
 		return STORE_FULL;
 	/* Temporary: no resources, a lock, a rollback, a cancellation. */
-	return session_is_code(session, "53") ||
-		       session_is_code(session, "55") ||
-		       session_is_code(session, "40") ||
-		       session_is_code(session, "57014")
-		   ? STORE_BUSY
-		   : STORE_AWAY;
+	return session_is_code(session, "53 55 40 57014") ? STORE_BUSY
+							  : STORE_AWAY;
 }
 
 static void
@@ -381,8 +377,7 @@ store_batch(struct store *store, const struct batch *batch)
 			status = run_statement(store, batch, REPEAT, 1);
 		/* Retry after a serialization failure or a deadlock. */
 	} while (status == SESSION_REFUSED &&
-		 (session_is_code(batch->session, "40001") ||
-		     session_is_code(batch->session, "40P01")) &&
+		 session_is_code(batch->session, "40001 40P01") &&
 		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
 		store->state = STORE_UNKNOWN;
@@ -502,8 +497,7 @@ probe(struct store *store, struct session *session)
 
 	/* A server without the probe's function has at least answered. */
 	if ((status == SESSION_DONE && !waits) ||
-	    (status == SESSION_REFUSED && (session_is_code(session, "42883") ||
-					      session_is_code(session, "0A"))))
+	    (status == SESSION_REFUSED && session_is_code(session, "42883 0A")))
 		confirm(store);
 	else {
 		log_trouble(store, "did not confirm a probe",

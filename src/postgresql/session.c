@@ -240,21 +240,11 @@ wait_for_result(struct session *session)
 /* --- Statements --- */
 
 /*
- * Whether an error before the statement's end shows that nothing was done.  Not
- * if the connection failed (08), or the server itself does not know (40003),
- * goes down (57P) or may be damaged (58, XX).
+ * An error before the statement's end shows that nothing was done, unless it
+ * has no code or one of these: the connection failed (08), or the server itself
+ * does not know (40003), goes down (57P) or may be damaged (58, XX).
  */
-static bool
-is_refusal(const struct session *session)
-{
-	static const char *const unsure[] = { "08", "40003", "57P", "58",
-		"XX" };
-
-	for (size_t i = 0; i < sizeof(unsure) / sizeof(unsure[0]); i++)
-		if (session_is_code(session, unsure[i]))
-			return false;
-	return session->sqlstate[0] != '\0';
-}
+#define UNSURE "08 40003 57P 58 XX"
 
 /* Whether a result is a success with that many columns, and no NULL. */
 static bool
@@ -294,8 +284,10 @@ collect(struct session *session, int columns)
 			print_reason(session, ANOTHER_FORM, "");
 			break;
 		}
-		status = n == 0 && is_refusal(session) ? SESSION_REFUSED
-						       : SESSION_UNKNOWN;
+		status = n == 0 && session->sqlstate[0] != '\0' &&
+				 !session_is_code(session, UNSURE)
+			     ? SESSION_REFUSED
+			     : SESSION_UNKNOWN;
 	}
 	return SESSION_UNKNOWN;
 }
@@ -346,9 +338,15 @@ session_query(
 }
 
 bool
-session_is_code(const struct session *session, const char *begin)
+session_is_code(const struct session *session, const char *begins)
 {
-	return strncmp(session->sqlstate, begin, strlen(begin)) == 0;
+	size_t len = 0;
+
+	do {
+		begins += len + strspn(begins + len, " ");
+		len = strcspn(begins, " ");
+	} while (strncmp(session->sqlstate, begins, len) != 0);
+	return len > 0; /* the end is an empty word, which all begin with */
 }
 
 bool

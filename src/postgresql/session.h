@@ -68,8 +68,8 @@ struct statement {
  * Likewise run SQL that has no parameters and returns `columns` columns.
  * Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
- * session_is_code(session, begin):
- * Whether the last error's SQLSTATE begins with `begin`.
+ * session_is_code(session, begins):
+ * Whether the last error's SQLSTATE begins with one of `begins`, as "40001 53".
  */
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
@@ -78,7 +78,7 @@ enum session_result session_run(struct session *session,
     const struct statement *statement, int64_t deadline_ms);
 enum fault session_query(
     struct session *session, const char *sql, int columns, int timeout_ms);
-bool session_is_code(const struct session *session, const char *begin);
+bool session_is_code(const struct session *session, const char *begins);
 
 /*
  * A probe: SQL that needs the rights of `statement` and changes nothing, but

@@ -366,7 +366,6 @@ try_host(struct session *session, const char *const *keys,
 {
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	PGconn *conn = PQconnectStartParams(keys, values, 0);
-	struct remedy remedy = *find_remedy("");
 	bool in_time = true;
 
 	PQfinish(session->conn);
@@ -383,18 +382,15 @@ try_host(struct session *session, const char *const *keys,
 			next = PQconnectPoll(conn);
 	}
 	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-	if (next == PGRES_POLLING_OK) {
-		remedy.fault = FAULT_NONE;
-		return remedy;
-	}
+	if (next == PGRES_POLLING_OK)
+		return (struct remedy){ .fault = FAULT_NONE };
 	const char *message = in_time ? PQerrorMessage(conn) : session->reason;
 	/* A server's refusal has its code, as in "FATAL:  28P01: ". */
 	const char *code = strstr(message, ":  ");
 	size_t len = strlen(messages);
 	snprintf(messages + len, MESSAGES_MAX - len, "%s, port %s: %s\n",
 	    PQhost(conn), PQport(conn), message);
-	if (remedy.fault == FAULT_BUSY)
-		remedy = *find_remedy(code != NULL ? code + 3 : "");
+	struct remedy remedy = *find_remedy(code != NULL ? code + 3 : "");
 	if (strstr(message, strerror(EAFNOSUPPORT)) != NULL)
 		remedy.text = "; the unit's drop-in database.conf lets the "
 			      "service reach a network";
@@ -405,66 +401,58 @@ try_host(struct session *session, const char *const *keys,
 	return remedy;
 }
 
-/*
- * Whether libpq accepts the settings; it refuses an unknown sslmode, for
- * example.  Only PQping reports that, and it blocks.  So the three entries
- * after the `n` settings give it an invalid address: it contacts no server.
- */
-static bool
-are_valid(const char **keys, const char **values, int n)
-{
-	static const char *const where[][2] = { { "host", "none" },
-		{ "hostaddr", "none" }, { "port", "1" } };
-
-	for (int i = 0; i < 3; i++) {
-		keys[n + i] = where[i][0];
-		values[n + i] = where[i][1];
-	}
-	bool valid = PQpingParams(keys, values, 0) != PQPING_NO_ATTEMPT;
-	keys[n] = NULL;
-	return valid;
-}
-
 /* Try host after host: PQconnectPoll alone never gives up a silent one. */
 static enum fault
 connect_server(struct session *session, PQconninfoOption *options)
 {
-	/* Defaults: the connection string follows, and overrides them. */
-	const char *keys[OPTIONS_MAX + 5] = { "tcp_user_timeout",
-		"keepalives_idle", "keepalives_interval", "keepalives_count",
-		"target_session_attrs", "application_name" };
-	const char *values[OPTIONS_MAX + 5] = { "3000", "2", "1", "2",
-		"read-write", "plant-store" };
 	enum { HOST, HOSTADDR, PORT, LISTS };
-	static const char *const lists[] = { "host", "hostaddr", "port" };
+	/* The defaults precede what the connection string sets. */
+	const char *keys[OPTIONS_MAX + 2] = { "host", "hostaddr", "port",
+		"tcp_user_timeout", "keepalives_idle", "keepalives_interval",
+		"keepalives_count", "target_session_attrs",
+		"application_name" };
+	const char *values[OPTIONS_MAX + 2] = { NULL, NULL, NULL, "3000", "2",
+		"1", "2", "read-write", "plant-store" };
+	const char *nowhere[OPTIONS_MAX + 2];
 	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
-	int places[LISTS], n = 6, timeout_s = CONNECT_TIMEOUT_S;
+	int n = 9, timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
 
-	for (; options->keyword != NULL && n < OPTIONS_MAX; options++, n++) {
+	for (; options->keyword != NULL && n < OPTIONS_MAX; options++) {
+		int i = 0;
+		while (i < LISTS && strcmp(options->keyword, keys[i]) != 0)
+			i++;
+		if (i < LISTS) {
+			left[i] = options->val;
+			continue;
+		}
 		keys[n] = options->keyword;
 		values[n] = options->val;
-		for (int i = 0; i < LISTS; i++)
-			if (strcmp(keys[n], lists[i]) == 0) {
-				places[i] = n;
-				left[i] = options->val;
-			}
 		if (strcmp(keys[n], "connect_timeout") == 0 && values[n])
 			timeout_s = atoi(values[n]);
+		n++;
 	}
 	if (timeout_s <= 0 || timeout_s > CONNECT_TIMEOUT_MAX_S)
 		timeout_s = CONNECT_TIMEOUT_MAX_S;
 	keys[n] = "client_encoding";
 	values[n] = "UTF8";
+	memcpy(nowhere, values, sizeof(nowhere));
+	nowhere[HOST] = nowhere[HOSTADDR] = "none";
+	nowhere[PORT] = "1";
 	do {
 		for (int i = 0; i < LISTS; i++)
 			if (left[i] != NULL)
-				values[places[i]] = strsep(&left[i], ",");
+				values[i] = strsep(&left[i], ",");
 		session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
+		/*
+		 * Only PQping reports that libpq refuses the settings, such as
+		 * an unknown sslmode.  It blocks, but contacts no server if the
+		 * address is invalid.
+		 */
 		if (remedy.fault == FAULT_BUSY &&
-		    !are_valid(keys, values, n + 1))
+		    PQpingParams(keys, nowhere, 0) == PQPING_NO_ATTEMPT)
 			remedy.fault = FAULT_SETUP;
 	} while (remedy.fault == FAULT_BUSY &&
 		 (left[HOST] != NULL || left[HOSTADDR] != NULL));

@@ -81,13 +81,11 @@ struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
 	_Atomic unsigned commits;     /* that hold a session or wait for one */
-	_Atomic int64_t confirmed_ms; /* time of the last confirmed commit */
-	_Atomic int state;            /* of the last commit or probe */
+	_Atomic int64_t confirmed_ms; /* of a commit; 0: the last one failed */
+	_Atomic int64_t retry_ms;     /* when to connect; 0: not away */
 	_Atomic bool waiting;         /* a commit hangs: others are UNKNOWN */
 	pthread_mutex_t mutex;        /* protects the members below */
 	struct session *idle;
-	bool away;        /* the last attempt to connect failed */
-	int64_t retry_ms; /* the earliest time of the next one */
 	struct trouble trouble;
 };
 
@@ -130,14 +128,11 @@ drop_session(struct session *session)
 static struct session *
 connect_session(struct store *store, enum fault *fault)
 {
-	int64_t now_us = clock_us(CLOCK_MONOTONIC);
+	int64_t now_us = clock_us(CLOCK_MONOTONIC), retry_ms = store->retry_ms;
 
-	pthread_mutex_lock(&store->mutex);
-	bool may_connect = !store->away || now_us / 1000 >= store->retry_ms;
-	if (store->away && may_connect)
-		store->retry_ms = INT64_MAX;
-	pthread_mutex_unlock(&store->mutex);
-	if (!may_connect)
+	if (retry_ms != 0 && (now_us / 1000 < retry_ms ||
+				 !atomic_compare_exchange_strong(
+				     &store->retry_ms, &retry_ms, INT64_MAX)))
 		return NULL;
 	struct session *session = malloc(sizeof(*session));
 	*fault = session != NULL ? session_open(session, store->database)
@@ -145,18 +140,14 @@ connect_session(struct store *store, enum fault *fault)
 	for (size_t i = 0; *fault == FAULT_NONE && i < SETUP_N; i++)
 		*fault = session_query(session, setup[i].text, setup[i].columns,
 		    SESSION_TIMEOUT_MS);
-	pthread_mutex_lock(&store->mutex);
-	bool was_away = store->away;
-	store->away = *fault != FAULT_NONE;
-	store->retry_ms = clock_ms(CLOCK_MONOTONIC) + PAUSE_MIN_MS +
-			  now_us % (PAUSE_MAX_MS - PAUSE_MIN_MS);
-	pthread_mutex_unlock(&store->mutex);
 	if (*fault == FAULT_NONE) {
-		if (was_away)
+		if (atomic_exchange(&store->retry_ms, 0) != 0)
 			log_session(session, "the database is back");
 		return session;
 	}
-	if (!was_away)
+	retry_ms = clock_ms(CLOCK_MONOTONIC) + PAUSE_MIN_MS +
+		   now_us % (PAUSE_MAX_MS - PAUSE_MIN_MS);
+	if (atomic_exchange(&store->retry_ms, retry_ms) == 0)
 		log_error("cannot use the database: %s",
 		    session != NULL ? session->reason : "no memory");
 	drop_session(session);
@@ -210,7 +201,6 @@ static void
 confirm(struct store *store)
 {
 	store->confirmed_ms = clock_ms(CLOCK_MONOTONIC);
-	store->state = STORE_CREATED;
 	if (atomic_exchange(&store->waiting, false))
 		log_info("the database confirms commits again");
 }
@@ -380,7 +370,7 @@ store_batch(struct store *store, const struct batch *batch)
 		 session_is_code(batch->session, "40001 40P01") &&
 		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
-		store->state = STORE_UNKNOWN;
+		store->confirmed_ms = 0;
 		log_trouble(store, "did not confirm a batch", reason);
 		return false; /* open results are STORE_UNKNOWN */
 	}
@@ -488,50 +478,52 @@ commit(struct store *store, struct store_item *items, size_t n)
 
 /* --- Readiness --- */
 
-static void
+static enum store_result
 probe(struct store *store, struct session *session)
 {
+	enum store_result result = STORE_UNKNOWN;
 	enum session_result status = session_run(session, &probe_statement,
 	    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS);
 	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
 
 	/* A server without the probe's function has at least answered. */
 	if ((status == SESSION_DONE && !waits) ||
-	    (status == SESSION_REFUSED && session_is_code(session, "42883 0A")))
+	    (status == SESSION_REFUSED &&
+		session_is_code(session, "42883 0A"))) {
 		confirm(store);
-	else {
+		result = STORE_CREATED;
+	} else {
 		log_trouble(store, "did not confirm a probe",
 		    waits ? "a commit is waiting; is a standby away?"
 			  : session->reason);
-		store->state = status == SESSION_REFUSED
-				   ? (int)refused_result(session)
-				   : STORE_UNKNOWN;
+		if (status == SESSION_REFUSED)
+			result = refused_result(session);
+		store->confirmed_ms = 0;
 		store->waiting = waits;
 	}
-	if (status == SESSION_UNKNOWN || store->state == STORE_AWAY)
+	if (status == SESSION_UNKNOWN || result == STORE_AWAY)
 		drop_session(session);
 	else
 		give_back(store, session);
+	return result;
 }
 
 static enum store_result
 ready(struct store *store)
 {
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	enum store_result result = STORE_CREATED;
+	int64_t confirmed_ms = store->confirmed_ms;
 
 	/* No probe while commits succeed: they may need all sessions. */
-	if (store->state != STORE_CREATED ||
-	    (store->commits == 0 && now_ms - store->confirmed_ms >= PROBE_MS)) {
+	if (confirmed_ms == 0 ||
+	    (store->commits == 0 &&
+		clock_ms(CLOCK_MONOTONIC) - confirmed_ms >= PROBE_MS)) {
 		struct session *session = take_session(store);
 
 		store->waiting &= session != NULL;
-		if (session != NULL)
-			probe(store, session);
+		result = session != NULL ? probe(store, session) : STORE_AWAY;
 	}
-	pthread_mutex_lock(&store->mutex);
-	bool away = store->away;
-	pthread_mutex_unlock(&store->mutex);
-	return away ? STORE_AWAY : (enum store_result)store->state;
+	return store->retry_ms != 0 ? STORE_AWAY : result;
 }
 
 /* --- Open and close --- */
@@ -560,7 +552,6 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	store->state = STORE_UNKNOWN;
 	pthread_mutex_init(&store->mutex, NULL);
 	struct session *session = connect_session(store, fault);
 	if (session != NULL) {

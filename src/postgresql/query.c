@@ -260,21 +260,10 @@ reader_end(struct store_reader *reader, char *where)
 
 /* --- The feed --- */
 
-/* Check that the standbys have all earlier commits. */
-static enum fault
-confirm(struct store_reader *reader)
-{
-	enum fault fault =
-	    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
-
-	if (fault == FAULT_NONE && count_rows(reader) != 1)
-		fault = fail(reader, "a commit is waiting; is a standby away?");
-	return fault;
-}
-
 /*
- * Find the bound, and whether there are rows up to it.  Only if so, or if
- * reader->more was set before, confirm them: each poll would write otherwise.
+ * Find the bound, and whether there are rows up to it.  Only then, or if
+ * reader->more was set before, check that the standbys have all earlier
+ * commits: the check is a commit of its own.
  */
 static enum fault
 find_bound(struct store_reader *reader)
@@ -309,13 +298,17 @@ find_bound(struct store_reader *reader)
 			  "it was restored, or its plants were numbered anew");
 		return FAULT_DAMAGED;
 	}
-	reader->more |= value(reader, ROWS_BELOW)[0] != '\0';
-	if (reader->count) {
+	reader->more |= value(reader, ROWS_BELOW)[0] != '\0' || reader->count;
+	if (reader->count)
 		reader->bound = UINT64_MAX;
-		reader->more = true;
-		return FAULT_NONE;
+	else if (reader->more) {
+		fault =
+		    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
+		if (fault == FAULT_NONE && count_rows(reader) != 1)
+			fault = fail(
+			    reader, "a commit is waiting; is a standby away?");
 	}
-	return reader->more ? confirm(reader) : FAULT_NONE;
+	return fault;
 }
 
 static enum fault

@@ -98,7 +98,6 @@ struct batch {
 	struct store_item **items;
 	size_t n;
 	char *texts; /* memory for the parameters */
-	int64_t deadline_ms;
 };
 
 /* --- Sessions --- */
@@ -313,8 +312,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	bool good = true;
 
 	encode(batch, parameters, values);
-	enum session_result status =
-	    session_run(session, &statement, batch->deadline_ms);
+	enum session_result status = session_run(session, &statement);
 	int n = PQntuples(session->rows);
 	for (int row = 0; row < n; row++)
 		good = good && set_result(batch, row);
@@ -368,7 +366,7 @@ store_batch(struct store *store, const struct batch *batch)
 		/* Retry after a serialization failure or a deadlock. */
 	} while (status == SESSION_REFUSED &&
 		 session_is_code(batch->session, "40001 40P01") &&
-		 clock_ms(CLOCK_MONOTONIC) < batch->deadline_ms);
+		 clock_ms(CLOCK_MONOTONIC) < batch->session->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
 		store->confirmed_ms = 0;
 		log_trouble(store, "did not confirm a batch", reason);
@@ -402,7 +400,7 @@ store_singly(struct store *store, const struct batch *batch)
 		     one.items[one.n]->plant->id == one.items[0]->plant->id;)
 			one.n++;
 		if (usable && count_open(&one) > 0 &&
-		    clock_ms(CLOCK_MONOTONIC) < one.deadline_ms)
+		    clock_ms(CLOCK_MONOTONIC) < one.session->deadline_ms)
 			usable = store_batch(store, &one);
 		else
 			set_results(&one, STORE_BUSY);
@@ -436,12 +434,13 @@ commit_part(
 	}
 	store->commits++;
 	batch.session = take_session(store);
-	batch.deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
 	if (batch.session == NULL)
 		set_results(&batch, STORE_AWAY);
 	else {
 		/* Batches that lock in the same order do not deadlock. */
 		qsort(items, n, sizeof(*items), by_id_and_place);
+		batch.session->deadline_ms =
+		    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
 		bool usable = store_batch(store, &batch);
 		if (usable && count_open(&batch) > 0)
 			usable = store_singly(store, &batch);
@@ -482,8 +481,9 @@ static enum store_result
 probe(struct store *store, struct session *session)
 {
 	enum store_result result = STORE_UNKNOWN;
-	enum session_result status = session_run(session, &probe_statement,
-	    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS);
+
+	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	enum session_result status = session_run(session, &probe_statement);
 	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
 
 	/* A server without the probe's function has at least answered. */

@@ -31,11 +31,6 @@
 /* Seconds for each host if connect_timeout is absent, and at most. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
-/*
- * How long a statement waits for an id that another session has locked.  That
- * session keeps it while its commit runs or its standby is away.
- */
-#define LOCK_TIMEOUT "200ms"
 #define ANOTHER_FORM "an answer of another form"
 /* The limit of an answer: above a reader's rows, or the plants of a batch. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
@@ -68,9 +63,11 @@ static const char find_tables[] =
 
 /*
  * Sets again what a role, a database or the connection string may have weakened
- * (client_min_messages could suppress the warning of a commit).  Then returns
- * the standbys, and whether the plants have the column of the feed.
- * CockroachDB has neither fsync nor full_page_writes.
+ * (client_min_messages could suppress the warning of a commit), and how long a
+ * statement waits for an id: a session that has locked it keeps it while its
+ * commit runs or its standby is away.  Then returns the standbys, and whether
+ * the plants have the column of the feed.  CockroachDB has neither fsync nor
+ * full_page_writes.
  */
 static const char check[] =
     "SELECT CASE WHEN set_config('synchronous_commit', 'on', false) <> 'on'"
@@ -90,7 +87,7 @@ static const char check[] =
     " THEN 'the server has full_page_writes = off, so a power cut could damage"
     " plants: set it to on' ELSE '' END,"
     " coalesce(current_setting('synchronous_standby_names', true), ''),"
-    " set_config('lock_timeout', '" LOCK_TIMEOUT "', false),"
+    " set_config('lock_timeout', '200ms', false),"
     " (SELECT count(*) FROM pg_attribute WHERE attrelid ="
     " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
     " FROM plants_schema";
@@ -210,10 +207,9 @@ wait_for(struct session *session, int events)
 		if (left_ms > 0 &&
 		    count_received(session) <= session->bytes_max)
 			continue;
-		print_reason(session,
-		    left_ms <= 0 ? "no answer within the deadline"
-				 : "an answer that is too large",
-		    "");
+		strcpy(session->reason, left_ms <= 0
+					    ? "no answer within the deadline"
+					    : "an answer that is too large");
 		return false;
 	} while (poll(&ready, 1, (int)left_ms) <= 0);
 	return true;
@@ -223,11 +219,10 @@ wait_for(struct session *session, int events)
 static bool
 wait_for_result(struct session *session)
 {
-	int unsent;
+	int left;
 
-	while (
-	    (unsent = PQflush(session->conn)) > 0 || PQisBusy(session->conn)) {
-		if (!wait_for(session, POLLIN | (unsent > 0 ? POLLOUT : 0)))
+	while ((left = PQflush(session->conn)) > 0 || PQisBusy(session->conn)) {
+		if (!wait_for(session, POLLIN | (left > 0 ? POLLOUT : 0)))
 			return false;
 		if (!PQconsumeInput(session->conn)) {
 			note_error(session, NULL);
@@ -281,7 +276,7 @@ collect(struct session *session, int columns)
 		PQclear(result);
 		/* PQgetResult would return the result of a COPY for ever. */
 		if (!is_error || n > 1) {
-			print_reason(session, ANOTHER_FORM, "");
+			strcpy(session->reason, ANOTHER_FORM);
 			break;
 		}
 		status = n == 0 && session->sqlstate[0] != '\0' &&
@@ -300,14 +295,12 @@ drop_rows(struct session *session)
 }
 
 enum session_result
-session_run(struct session *session, const struct statement *statement,
-    int64_t deadline_ms)
+session_run(struct session *session, const struct statement *statement)
 {
 	enum session_result status = SESSION_UNKNOWN;
 	const char *text = statement->text;
 
 	drop_rows(session);
-	session->deadline_ms = deadline_ms;
 	session->bytes_max = count_received(session) + ANSWER_BYTES_MAX;
 	session->warned = false;
 	session->sqlstate[0] = '\0';
@@ -331,8 +324,8 @@ session_query(
 {
 	const struct statement statement = { .text = sql, .columns = columns };
 
-	return session_run(session, &statement,
-		   clock_ms(CLOCK_MONOTONIC) + timeout_ms) == SESSION_DONE
+	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	return session_run(session, &statement) == SESSION_DONE
 		   ? FAULT_NONE
 		   : find_remedy(session->sqlstate)->fault;
 }
@@ -471,7 +464,6 @@ connect_string(struct session *session, const char *database)
 	PQconninfoOption *options = PQconninfoParse(database, NULL);
 	const char *rest = database + strspn(database, "postgresql");
 	bool good = options != NULL;
-	enum fault fault = FAULT_SETUP;
 
 	if (strncmp(rest, "://", 3) == 0) {
 		rest += 3;
@@ -479,14 +471,12 @@ connect_string(struct session *session, const char *database)
 		rest += *rest != '\0';
 		good = good && rest[strcspn(rest, "@?")] != '@';
 	}
-	if (good)
-		fault = connect_server(session, options);
-	else
-		print_reason(session,
-		    "PLANT_STORE_DATABASE: not a connection string of libpq, "
-		    "such as postgresql://plants@db/plants; write %40 for an @ "
-		    "of the password, %2F for a /, %XX for another character",
-		    "");
+	strcpy(session->reason,
+	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "
+	    "postgresql://plants@db/plants; write %40 for an @ of the "
+	    "password, %2F for a /, %XX for another character");
+	enum fault fault =
+	    good ? connect_server(session, options) : FAULT_SETUP;
 	PQconninfoFree(options);
 	return fault;
 }
@@ -501,7 +491,7 @@ check_server(struct session *session, const char *sql, int columns)
 	if (fault != FAULT_NONE)
 		return fault;
 	if (PQntuples(session->rows) != 1) {
-		print_reason(session, ANOTHER_FORM, "");
+		strcpy(session->reason, ANOTHER_FORM);
 		return FAULT_BUSY;
 	}
 	print_reason(session, PQgetvalue(session->rows, 0, 0), "");

@@ -20,10 +20,9 @@ struct session {
 	PGconn *conn;
 	PGresult *rows; /* the last statement's if SESSION_DONE; else NULL */
 	struct session *next; /* in the owner's list */
-	/* The limits of the current wait. */
-	int64_t deadline_ms;
-	uint64_t bytes_max; /* received since the connection began */
-	bool warned;        /* the current statement got a warning */
+	int64_t deadline_ms;  /* of the next statements, by CLOCK_MONOTONIC */
+	uint64_t bytes_max;   /* received since the connection began */
+	bool warned;          /* the current statement got a warning */
 	/* Why the last statement was not done: the SQLSTATE, "" if the server
 	 * sent none; and a message of one line. */
 	char sqlstate[6];
@@ -59,10 +58,10 @@ struct statement {
  * session_is_alive(session):
  * Whether an idle session is still open, as far as the client knows.
  *
- * session_run(session, statement, deadline_ms):
- * Run a statement and wait for its commit until CLOCK_MONOTONIC reaches
- * deadline_ms.  SESSION_UNKNOWN also if the answer is too large, or does not
- * have the statement's columns.
+ * session_run(session, statement):
+ * Run a statement and wait for its commit until session->deadline_ms.
+ * SESSION_UNKNOWN also if the answer is too large, or does not have the
+ * statement's columns.
  *
  * session_query(session, sql, columns, timeout_ms):
  * Likewise run SQL that has no parameters and returns `columns` columns.
@@ -74,8 +73,8 @@ struct statement {
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
-enum session_result session_run(struct session *session,
-    const struct statement *statement, int64_t deadline_ms);
+enum session_result session_run(
+    struct session *session, const struct statement *statement);
 enum fault session_query(
     struct session *session, const char *sql, int columns, int timeout_ms);
 bool session_is_code(const struct session *session, const char *begins);

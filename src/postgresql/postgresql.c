@@ -19,7 +19,6 @@
  * while it waits, commits are STORE_UNKNOWN at once.
  */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +26,7 @@
 #include <time.h>
 
 #include "ground/clock.h"
+#include "ground/config.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
 #include "session.h"
@@ -76,6 +76,8 @@ static const struct statement probe_statement = {
 
 /* The parameters of INSERT; REPEAT has only IDS. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
+/* Each thread uses one at a time. */
+#define IDLE_MAX CONFIG_THREADS_MAX
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
@@ -84,8 +86,7 @@ struct store {
 	_Atomic int64_t confirmed_ms; /* of a commit; 0: the last one failed */
 	_Atomic int64_t retry_ms;     /* when to connect; 0: not away */
 	_Atomic bool waiting;         /* a commit hangs: others are UNKNOWN */
-	pthread_mutex_t mutex;        /* protects the members below */
-	struct session *idle;
+	_Atomic(struct session *) idle[IDLE_MAX];
 	struct trouble trouble;
 };
 
@@ -157,44 +158,30 @@ connect_session(struct store *store, enum fault *fault)
 static struct session *
 take_session(struct store *store)
 {
-	struct session *session;
 	enum fault fault;
 
-	for (;;) {
-		pthread_mutex_lock(&store->mutex);
-		session = store->idle;
-		if (session != NULL)
-			store->idle = session->next;
-		pthread_mutex_unlock(&store->mutex);
-		if (session == NULL)
-			return connect_session(store, &fault);
-		if (session_is_alive(session))
+	for (size_t i = 0; i < IDLE_MAX; i++) {
+		struct session *session =
+		    atomic_exchange(&store->idle[i], NULL);
+
+		if (session != NULL && session_is_alive(session))
 			return session;
 		/* It was closed while idle, so no commit is lost. */
 		drop_session(session);
 	}
+	return connect_session(store, &fault);
 }
 
 static void
 give_back(struct store *store, struct session *session)
 {
-	pthread_mutex_lock(&store->mutex);
-	session->next = store->idle;
-	store->idle = session;
-	pthread_mutex_unlock(&store->mutex);
+	for (size_t i = 0; session != NULL && i < IDLE_MAX; i++)
+		if (store->idle[i] == NULL)
+			session = atomic_exchange(&store->idle[i], session);
+	drop_session(session);
 }
 
 /* --- State --- */
-
-static void
-log_trouble(struct store *store, const char *what, const char *reason)
-{
-	pthread_mutex_lock(&store->mutex);
-	bool is_new = trouble_is_new(&store->trouble, reason);
-	pthread_mutex_unlock(&store->mutex);
-	if (is_new)
-		log_error("the database %s: %s", what, reason);
-}
 
 static void
 confirm(struct store *store)
@@ -369,7 +356,8 @@ store_batch(struct store *store, const struct batch *batch)
 		 clock_ms(CLOCK_MONOTONIC) < batch->session->deadline_ms);
 	if (status == SESSION_UNKNOWN) {
 		store->confirmed_ms = 0;
-		log_trouble(store, "did not confirm a batch", reason);
+		trouble_log(&store->trouble,
+		    "the database did not confirm a batch", reason);
 		return false; /* open results are STORE_UNKNOWN */
 	}
 	if (status == SESSION_REFUSED) {
@@ -377,7 +365,8 @@ store_batch(struct store *store, const struct batch *batch)
 
 		if (locked && count_open(batch) > 1)
 			return true;
-		log_trouble(store, "refused a batch", reason);
+		trouble_log(
+		    &store->trouble, "the database refused a batch", reason);
 		/* The lock's holder may be about to store this plant. */
 		result =
 		    locked ? STORE_UNKNOWN : refused_result(batch->session);
@@ -493,7 +482,8 @@ probe(struct store *store, struct session *session)
 		confirm(store);
 		result = STORE_CREATED;
 	} else {
-		log_trouble(store, "did not confirm a probe",
+		trouble_log(&store->trouble,
+		    "the database did not confirm a probe",
 		    waits ? "a commit is waiting; is a standby away?"
 			  : session->reason);
 		if (status == SESSION_REFUSED)
@@ -531,13 +521,8 @@ ready(struct store *store)
 static void
 close_store(struct store *store)
 {
-	struct session *session;
-
-	while ((session = store->idle) != NULL) {
-		store->idle = session->next;
-		drop_session(session);
-	}
-	pthread_mutex_destroy(&store->mutex);
+	for (size_t i = 0; i < IDLE_MAX; i++)
+		drop_session(store->idle[i]);
 	free(store);
 }
 
@@ -552,7 +537,6 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	store->engine = &store_engine;
 	store->database = options->database;
-	pthread_mutex_init(&store->mutex, NULL);
 	struct session *session = connect_session(store, fault);
 	if (session != NULL) {
 		if (options->long_lived)

@@ -85,8 +85,7 @@ struct store_reader {
 static enum fault
 fail(struct store_reader *reader, const char *reason)
 {
-	if (trouble_is_new(&reader->trouble, reason))
-		log_error("the database: cannot read: %s", reason);
+	trouble_log(&reader->trouble, "the database: cannot read", reason);
 	return FAULT_BUSY;
 }
 

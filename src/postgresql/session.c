@@ -16,12 +16,14 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "ground/clock.h"
+#include "ground/log.h"
 
 #define TROUBLE_INTERVAL_MS 60000
 /* The messages of several hosts, one after the other. */
@@ -523,15 +525,20 @@ session_close(struct session *session)
 	PQfinish(session->conn);
 }
 
-bool
-trouble_is_new(struct trouble *trouble, const char *reason)
+void
+trouble_log(struct trouble *trouble, const char *what, const char *reason)
 {
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
-	if (strcmp(trouble->reason, reason) == 0 &&
-	    now_ms - trouble->logged_ms < TROUBLE_INTERVAL_MS)
-		return false;
-	strcpy(trouble->reason, reason);
-	trouble->logged_ms = now_ms;
-	return true;
+	pthread_mutex_lock(&mutex);
+	bool is_new = strcmp(trouble->reason, reason) != 0 ||
+		      now_ms - trouble->logged_ms >= TROUBLE_INTERVAL_MS;
+	if (is_new) {
+		strcpy(trouble->reason, reason);
+		trouble->logged_ms = now_ms;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (is_new)
+		log_error("%s: %s", what, reason);
 }

@@ -19,10 +19,9 @@
 struct session {
 	PGconn *conn;
 	PGresult *rows; /* the last statement's if SESSION_DONE; else NULL */
-	struct session *next; /* in the owner's list */
-	int64_t deadline_ms;  /* of the next statements, by CLOCK_MONOTONIC */
-	uint64_t bytes_max;   /* received since the connection began */
-	bool warned;          /* the current statement got a warning */
+	int64_t deadline_ms; /* of the next statements, by CLOCK_MONOTONIC */
+	uint64_t bytes_max;  /* received since the connection began */
+	bool warned;         /* the current statement got a warning */
 	/* Why the last statement was not done: the SQLSTATE, "" if the server
 	 * sent none; and a message of one line. */
 	char sqlstate[6];
@@ -105,11 +104,11 @@ struct trouble {
 };
 
 /*
- * trouble_is_new(trouble, reason):
- * Whether to log `reason`: the same one only once a minute, since it comes with
- * each batch.
+ * trouble_log(trouble, what, reason):
+ * Log an error, "what: reason": the same reason only once a minute, since it
+ * comes with each batch.  Any thread.
  */
-bool trouble_is_new(struct trouble *trouble, const char *reason);
+void trouble_log(struct trouble *trouble, const char *what, const char *reason);
 
 /* postgresql.c and query.c: the tables of functions, the module's exports. */
 #define EXPORTED __attribute__((visibility("default")))

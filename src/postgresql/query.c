@@ -74,9 +74,9 @@ struct store_reader {
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
-	bool more, count; /* more: rows remain up to the bound */
+	bool feed, more, count; /* more: rows remain up to the bound */
 	struct place before, place;
-	uint64_t bound; /* 0: this is a walk */
+	uint64_t bound;
 	int64_t system; /* 0: not known yet */
 	struct trouble trouble;
 };
@@ -132,12 +132,6 @@ reader_open(
 	return NULL;
 }
 
-static int
-count_rows(const struct store_reader *reader)
-{
-	return PQntuples(reader->session.rows);
-}
-
 /* Return a value of the current row. */
 static const char *
 value(const struct store_reader *reader, int column)
@@ -174,7 +168,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 
 	sprintf(sql, FIND, id);
 	enum fault fault = run(reader, sql, COLUMNS, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE && count_rows(reader) == 0)
+	if (fault == FAULT_NONE && PQntuples(reader->session.rows) == 0)
 		fault = FAULT_ABSENT;
 	if (fault == FAULT_NONE)
 		fault = read_record(reader, record);
@@ -215,9 +209,9 @@ fetch(struct store_reader *reader)
 		sprintf(sql, FEED, reader->place.tx, reader->place.id,
 		    reader->bound);
 		fault = run(reader, sql, FEED_COLUMNS, FETCH_TIMEOUT_MS);
-		reader->more = count_rows(reader) > 0;
+		reader->more = PQntuples(reader->session.rows) > 0;
 	}
-	if (reader->bound != 0)
+	if (reader->feed)
 		return fault;
 	if (reader->session.rows == NULL) { /* the first rows of a walk */
 		/* The table has one index, whose order this is. */
@@ -235,12 +229,14 @@ fetch(struct store_reader *reader)
 static bool
 reader_next(struct store_reader *reader, struct record *record)
 {
-	if (reader->fault == FAULT_NONE && ++reader->row >= count_rows(reader))
+	if (reader->fault == FAULT_NONE &&
+	    ++reader->row >= PQntuples(reader->session.rows))
 		reader->fault = fetch(reader);
-	if (reader->fault != FAULT_NONE || reader->row >= count_rows(reader))
+	if (reader->fault != FAULT_NONE ||
+	    reader->row >= PQntuples(reader->session.rows))
 		return false;
 	reader->fault = read_record(reader, record);
-	if (reader->fault == FAULT_NONE && reader->bound != 0 &&
+	if (reader->fault == FAULT_NONE && reader->feed &&
 	    !set_place(reader, record->id))
 		reader->fault = fail(reader, "rows that were not asked for");
 	if (reader->fault != FAULT_NONE)
@@ -274,11 +270,10 @@ find_bound(struct store_reader *reader)
 	enum fault fault = run(reader, sql, BOUND_COLUMNS, FETCH_TIMEOUT_MS);
 	if (fault != FAULT_NONE)
 		return fault;
-	if (count_rows(reader) != 1)
-		return fail(reader, "rows that were not asked for");
-	int64_t system = strtoll(value(reader, SYSTEM), NULL, 10);
-	reader->bound = strtoull(value(reader, XMIN), NULL, 10);
-	if (system == 0 || reader->bound == 0)
+	int64_t system = PQntuples(reader->session.rows) == 1
+			     ? strtoll(value(reader, SYSTEM), NULL, 10)
+			     : 0;
+	if (system == 0)
 		return fail(reader, "rows that were not asked for");
 	if (reader->system != 0 && reader->system != system) {
 		log_error("the database: of another system than the cursor");
@@ -297,13 +292,13 @@ find_bound(struct store_reader *reader)
 			  "it was restored, or its plants were numbered anew");
 		return FAULT_DAMAGED;
 	}
-	reader->more |= value(reader, ROWS_BELOW)[0] != '\0' || reader->count;
-	if (reader->count)
-		reader->bound = UINT64_MAX;
-	else if (reader->more) {
+	reader->bound = reader->count ? UINT64_MAX
+				      : strtoull(value(reader, XMIN), NULL, 10);
+	reader->more |= reader->count || value(reader, ROWS_BELOW)[0] != '\0';
+	if (reader->more && !reader->count) {
 		fault =
 		    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
-		if (fault == FAULT_NONE && count_rows(reader) != 1)
+		if (fault == FAULT_NONE && PQntuples(reader->session.rows) != 1)
 			fault = fail(
 			    reader, "a commit is waiting; is a standby away?");
 	}
@@ -340,6 +335,7 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		log_error("the database: the cursor is one of a journal");
 		return FAULT_SETUP;
 	}
+	reader->feed = true;
 	reader->more = cursor == NULL;
 	enum fault fault = find_bound(reader);
 	/* Later transactions are not below the bound, even after a failover. */

@@ -1,6 +1,5 @@
 /*
- * postgresql: the engine's open stores: a pool of sessions, and commits.  See
- * store/store.h.
+ * postgresql: the engine of store/store.h: a pool of sessions, and commits.
  *
  * A commit takes an idle session, or opens one, and inserts the batch with one
  * statement (INSERT), which skips the ids that are already stored.  A second
@@ -14,9 +13,8 @@
  * commits are STORE_AWAY at once, until one tries again after a pause.
  *
  * The store is ready for PROBE_MS after a confirmed commit; otherwise a probe
- * finds out.  The server keeps the session of a waiting commit, even if the
- * client has left, and has few sessions: so only one probe waits at a time, and
- * while it waits, commits are STORE_UNKNOWN at once.
+ * finds out.  While a commit waits, others are STORE_UNKNOWN at once: each
+ * would keep another one of the server's few sessions.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -46,10 +44,9 @@
 #define LINES(text) "string_to_array(" text "::text, chr(10))"
 #define UNNEST(text, type) "pg_catalog.unnest(" LINES(text) type ")"
 /*
- * The statements of a commit are prepared in each session.  INSERT returns no
- * row for an id that is already stored.  Such a row may be visible before a
- * standby has it.  REPEAT locks these rows; a lock is a write, so its commit
- * waits until the standby has all earlier writes.
+ * The statements of a commit are prepared in each session.  A row that INSERT
+ * skips may be visible before a standby has it.  REPEAT locks it; a lock is a
+ * write, so its commit waits until the standby has all earlier writes.
  */
 static const struct statement setup[] = {
 	{ .text = "PREPARE " INSERT " AS"

@@ -1,7 +1,6 @@
 /*
- * session: a connection to the database, and statements with a deadline.
- *
- * A session belongs to one thread at a time.
+ * session: a connection to the database, and statements with a deadline.  It
+ * belongs to one thread at a time.
  */
 #pragma once
 
@@ -22,10 +21,9 @@ struct session {
 	int64_t deadline_ms; /* of the next statements, by CLOCK_MONOTONIC */
 	uint64_t bytes_max;  /* received since the connection began */
 	bool warned;         /* the current statement got a warning */
-	/* Why the last statement was not done: the SQLSTATE, "" if the server
-	 * sent none; and a message of one line. */
-	char sqlstate[6];
-	char reason[SESSION_REASON_MAX];
+	/* Why the last statement was not done. */
+	char sqlstate[6];                /* "" if the server sent none */
+	char reason[SESSION_REASON_MAX]; /* one line */
 	char standbys[128]; /* the setting synchronous_standby_names */
 	bool has_tx;        /* plants.tx exists: schema --feed was run */
 };

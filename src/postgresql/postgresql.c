@@ -48,28 +48,28 @@
  * skips may be visible before a standby has it.  REPEAT locks it; a lock is a
  * write, so its commit waits until the standby has all earlier writes.
  */
-static const struct statement setup[] = {
-	{ .text = "PREPARE " INSERT " AS"
+static const struct {
+	const char *sql;
+	int columns;
+} setup[] = {
+	{ .sql = "PREPARE " INSERT " AS"
 	    " INSERT INTO plants (id, plant, stored_by, stored_at)"
 	    " SELECT * FROM ROWS FROM (" UNNEST("$1", "::bigint[]") ", "
 	    UNNEST("$2", "") ", " UNNEST("$3", "") ", "
 	    UNNEST("$4", "::timestamptz[]") ")"
 	    " ON CONFLICT (id) DO NOTHING RETURNING id" },
-	{ .text = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
+	{ .sql = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
 	    " WHERE id = ANY(" LINES("$1") "::bigint[])"
 	    " ORDER BY id FOR KEY SHARE" },
 	/* Run without plants: a missing table or right makes them fail. */
-	{ .text = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
-	{ .text = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
+	{ .sql = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
+	{ .sql = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
 };
 #define SETUP_N (sizeof(setup) / sizeof(setup[0]))
 /* clang-format on */
-static const struct statement probe_statement = {
-	.text = SESSION_PROBE(
-	    "INSERT INTO plants (id, plant, stored_by, stored_at)"
-	    " SELECT id, plant, stored_by, stored_at FROM plants WHERE false"),
-	.columns = 1
-};
+static const char probe_sql[] = SESSION_PROBE(
+    "INSERT INTO plants (id, plant, stored_by, stored_at)"
+    " SELECT id, plant, stored_by, stored_at FROM plants WHERE false");
 
 /* The parameters of INSERT; REPEAT has only IDS. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
@@ -135,7 +135,7 @@ connect_session(struct store *store, enum fault *fault)
 	*fault = session != NULL ? session_open(session, store->database)
 				 : FAULT_MEMORY;
 	for (size_t i = 0; *fault == FAULT_NONE && i < SETUP_N; i++)
-		*fault = session_query(session, setup[i].text, setup[i].columns,
+		*fault = session_query(session, setup[i].sql, setup[i].columns,
 		    SESSION_TIMEOUT_MS);
 	if (*fault == FAULT_NONE) {
 		if (atomic_exchange(&store->retry_ms, 0) != 0)
@@ -290,13 +290,12 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
     int parameters)
 {
 	struct session *session = batch->session;
-	const char *values[COLUMNS];
-	const struct statement statement = { name,
-		parameters == COLUMNS ? 1 : 2, parameters, values };
+	const char *values[COLUMNS + 1] = { NULL };
 	bool good = true;
 
 	encode(batch, parameters, values);
-	enum session_result status = session_run(session, &statement);
+	enum session_result status =
+	    session_run(session, name, parameters == COLUMNS ? 1 : 2, values);
 	int n = PQntuples(session->rows);
 	for (int row = 0; row < n; row++)
 		good = good && set_result(batch, row);
@@ -469,7 +468,7 @@ probe(struct store *store, struct session *session)
 	enum store_result result = STORE_UNKNOWN;
 
 	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	enum session_result status = session_run(session, &probe_statement);
+	enum session_result status = session_run(session, probe_sql, 1, NULL);
 	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
 
 	/* A server without the probe's function has at least answered. */

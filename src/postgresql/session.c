@@ -297,22 +297,24 @@ drop_rows(struct session *session)
 }
 
 enum session_result
-session_run(struct session *session, const struct statement *statement)
+session_run(struct session *session, const char *text, int columns,
+    const char *const *values)
 {
 	enum session_result status = SESSION_UNKNOWN;
-	const char *text = statement->text;
+	int n = 0;
 
 	drop_rows(session);
 	session->bytes_max = count_received(session) + ANSWER_BYTES_MAX;
 	session->warned = false;
 	session->sqlstate[0] = '\0';
 	strcpy(session->reason, "no answer");
-	if (statement->n > 0
-		? PQsendQueryPrepared(session->conn, text, statement->n,
-		      statement->values, NULL, NULL, 0)
-		: PQsendQueryParams(
-		      session->conn, text, 0, NULL, NULL, NULL, NULL, 0))
-		status = collect(session, statement->columns);
+	while (values != NULL && values[n] != NULL)
+		n++;
+	if (values != NULL ? PQsendQueryPrepared(
+				 session->conn, text, n, values, NULL, NULL, 0)
+			   : PQsendQueryParams(session->conn, text, 0, NULL,
+				 NULL, NULL, NULL, 0))
+		status = collect(session, columns);
 	else
 		note_error(session, NULL);
 	if (status != SESSION_DONE)
@@ -324,10 +326,8 @@ enum fault
 session_query(
     struct session *session, const char *sql, int columns, int timeout_ms)
 {
-	const struct statement statement = { .text = sql, .columns = columns };
-
 	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
-	return session_run(session, &statement) == SESSION_DONE
+	return session_run(session, sql, columns, NULL) == SESSION_DONE
 		   ? FAULT_NONE
 		   : find_remedy(session->sqlstate)->fault;
 }

@@ -34,13 +34,6 @@ enum session_result {
 	SESSION_UNKNOWN  /* committed or not: close the session */
 };
 
-/* No value in its rows is NULL. */
-struct statement {
-	const char *text; /* SQL; if n > 0, a prepared statement's name */
-	int columns, n;   /* columns of a row; parameters */
-	const char *const *values;
-};
-
 /*
  * session_open(session, database):
  * Connect, and check the server and its tables.  Takes up to connect_timeout
@@ -55,14 +48,14 @@ struct statement {
  * session_is_alive(session):
  * Whether an idle session is still open, as far as the client knows.
  *
- * session_run(session, statement):
- * Run a statement and wait for its commit until session->deadline_ms.
- * SESSION_UNKNOWN also if the answer is too large, or does not have the
- * statement's columns.
+ * session_run(session, text, columns, values):
+ * Run the SQL `text` or, with parameters that end with a NULL, the prepared
+ * statement of this name, and wait for its commit until session->deadline_ms.
+ * SESSION_UNKNOWN also if the answer is too large, does not have so many
+ * columns, or has a NULL.
  *
  * session_query(session, sql, columns, timeout_ms):
- * Likewise run SQL that has no parameters and returns `columns` columns.
- * Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
+ * Likewise run SQL.  Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
  * session_is_code(session, begins):
  * Whether the last error's SQLSTATE begins with one of `begins`, as "40001 53".
@@ -70,8 +63,8 @@ struct statement {
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
-enum session_result session_run(
-    struct session *session, const struct statement *statement);
+enum session_result session_run(struct session *session, const char *text,
+    int columns, const char *const *values);
 enum fault session_query(
     struct session *session, const char *sql, int columns, int timeout_ms);
 bool session_is_code(const struct session *session, const char *begins);

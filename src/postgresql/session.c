@@ -262,10 +262,9 @@ static enum session_result
 collect(struct session *session, int columns)
 {
 	enum session_result status = SESSION_UNKNOWN;
-	PGresult *result;
 
 	for (int n = 0; wait_for_result(session); n++) {
-		result = PQgetResult(session->conn);
+		PGresult *result = PQgetResult(session->conn);
 		if (result == NULL)
 			return session->warned ? SESSION_UNKNOWN : status;
 		if (n == 0 && is_expected(result, columns)) {
@@ -361,7 +360,6 @@ try_host(struct session *session, const char *const *keys,
 {
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	PGconn *conn = PQconnectStartParams(keys, values, 0);
-	bool in_time = true;
 
 	PQfinish(session->conn);
 	session->conn = conn;
@@ -369,17 +367,16 @@ try_host(struct session *session, const char *const *keys,
 	PQsetNoticeReceiver(conn, receive_notice, session);
 	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE); /* adds the SQLSTATE */
 	PQsetnonblocking(conn, 1);
-	while (PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
-	       in_time) {
-		in_time = wait_for(
-		    session, next == PGRES_POLLING_READING ? POLLIN : POLLOUT);
-		if (in_time)
-			next = PQconnectPoll(conn);
-	}
+	while (
+	    PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK &&
+	    wait_for(session, next == PGRES_POLLING_READING ? POLLIN : POLLOUT))
+		next = PQconnectPoll(conn);
 	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
 	if (next == PGRES_POLLING_OK)
 		return (struct remedy){ .fault = FAULT_NONE };
-	const char *message = in_time ? PQerrorMessage(conn) : session->reason;
+	const char *message = PQstatus(conn) == CONNECTION_BAD
+				  ? PQerrorMessage(conn)
+				  : session->reason;
 	/* A server's refusal has its code, as in "FATAL:  28P01: ". */
 	const char *code = strstr(message, ":  ");
 	size_t len = strlen(messages);

@@ -1,10 +1,9 @@
 /*
- * log: diagnostics for the operator, never data.
- *
- * Each message is one line, to stderr as "PROGRAM: message" and to syslog
- * (facility LOG_DAEMON, ident PROGRAM).  If stderr is systemd's journal, only
- * stderr gets the line, behind its priority as "<3>".  An error states what
- * failed, where, and the remedy.  No message has a token or a request's body.
+ * log: diagnostics for the operator, never data.  Each message is one line, to
+ * stderr as "PROGRAM: message" and to syslog (facility LOG_DAEMON, ident
+ * PROGRAM).  If stderr is systemd's journal, only stderr gets the line, behind
+ * its priority as "<3>".  An error states what failed, where, and the remedy.
+ * No message has a token or a request's body.
  *
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
  * members, "message".  If a line is too long, only its message is cut.
@@ -28,9 +27,8 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
  * Drop messages above `level`; write JSON; add the request's id to each message
  * that is not of log_members; before each message, and once `shown` is false
  * again, clear the terminal's last line, which shows progress.  Defaults:
- * LOG_AT_INFO, false, none, false.
- *
- * Call all of these before any thread starts.
+ * LOG_AT_INFO, false, none, false.  Call these and log_open before any thread
+ * starts.
  */
 void log_open(const char *program, int use_syslog);
 void log_set_level(enum log_level level);
@@ -42,18 +40,16 @@ void log_set_progress(bool shown);
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
  * '?'.  errno is left as it was.  Any thread.
+ *
+ * log_members(level, message, members):
+ * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
+ * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
+ * Or `members` is one object of such members, whose name the text leaves out.
  */
 #define log_error(...) log_at(LOG_AT_ERROR, __VA_ARGS__)
 #define log_warning(...) log_at(LOG_AT_WARNING, __VA_ARGS__)
 #define log_info(...) log_at(LOG_AT_INFO, __VA_ARGS__)
 void log_at(enum log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/*
- * log_members(level, message, members):
- * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
- * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
- * Or `members` is one object of such members, whose name the text leaves out.
- */
 void log_members(
     enum log_level level, const char *message, const char *members);

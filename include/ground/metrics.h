@@ -1,13 +1,12 @@
 /*
  * metrics: the counters of a store.  All of its processes map one small file,
- * METRICS_NAME in its directory, and count there.
+ * METRICS_NAME in its directory, and count there: from any thread, without a
+ * system call or a failure.
  *
  * The file may be lost or damaged: the next metrics_open makes a new one, with
  * all counters at 0, and a process that has the old one open still counts in
  * it.  A process whose file was truncated, or that has none, such as with a
  * database, counts in its own memory.
- *
- * Any thread may count.  Counting makes no system call and cannot fail.
  */
 #pragma once
 

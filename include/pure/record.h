@@ -66,14 +66,7 @@ enum record_header {
  *
  * record_seed(uuid):
  * Return the seed of every crc in the journal of this store.
- */
-uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
-    char buf[static RECORD_HEADER_LEN]);
-enum record_header record_header_decode(const char *buf, size_t len,
-    char uuid[static RECORD_UUID_LEN], uint32_t *crc);
-uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
-
-/*
+ *
  * record_encode(record, seed, buf):
  * Write the line, newline included, into `buf`, which has room for
  * RECORD_ENVELOPE_MAX + record->plant_len bytes; set record->crc.  Return the
@@ -88,6 +81,11 @@ uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
  * Return whether `by`, `id` and `plant` could stand in a valid line.  `by` and
  * `plant` may be any bytes.
  */
+uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],
+    char buf[static RECORD_HEADER_LEN]);
+enum record_header record_header_decode(const char *buf, size_t len,
+    char uuid[static RECORD_UUID_LEN], uint32_t *crc);
+uint32_t record_seed(const char uuid[static RECORD_UUID_LEN]);
 size_t record_encode(struct record *record, uint32_t seed, char *buf);
 const char *record_decode(
     const char *buf, size_t len, uint32_t seed, struct record *record);

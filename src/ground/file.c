@@ -257,13 +257,12 @@ file_make_dir(const char *path)
 	int dir = made || errno == EEXIST ? open(path, flags) : -1;
 	/* A new directory is durable once its parent is synced. */
 	int parent = made && dir >= 0 ? openat(dir, "..", flags) : -1;
+	bool good = !made || (parent >= 0 && fsync(parent) == 0);
 
-	if (made && dir >= 0 && (parent < 0 || fsync(parent) < 0)) {
-		file_close(dir);
-		dir = -1;
-	}
 	file_close(parent);
-	return dir;
+	if (!good)
+		file_close(dir);
+	return good ? dir : -1;
 }
 
 enum fault

@@ -23,16 +23,14 @@
 static const char letters[] = "\"\\bfnrt/";
 static const char meanings[] = "\"\\\b\f\n\r\t/";
 
-/* Why an escape or a character is not valid, and at which of its bytes. */
-struct wrong {
-	size_t at;
-	const char *reason; /* NULL: the text ends too early */
-};
-
+/*
+ * Why an escape or a character is not valid, and at which of its bytes.  The
+ * reason is NULL if the text ends too early.
+ */
 static size_t
-refuse(struct wrong *wrong, size_t at, const char *reason)
+refuse(struct json_error *wrong, size_t at, const char *reason)
 {
-	*wrong = (struct wrong){ at, reason };
+	*wrong = (struct json_error){ .offset = at, .reason = reason };
 	return 0;
 }
 
@@ -41,7 +39,7 @@ refuse(struct wrong *wrong, size_t at, const char *reason)
  * is a control character; 0 if it is not valid (RFC 3629 section 4).
  */
 static size_t
-read_utf8(const char *text, size_t len, struct wrong *wrong)
+read_utf8(const char *text, size_t len, struct json_error *wrong)
 {
 	unsigned char lead = (unsigned char)text[0];
 	size_t n = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -119,7 +117,7 @@ static size_t
 text_run(const char *text, size_t len)
 {
 	size_t i = 0, n = 1;
-	struct wrong ignored;
+	struct json_error ignored;
 
 	for (; n > 0 && i < len; i += n)
 		n = (unsigned char)text[i] < 0x80
@@ -142,7 +140,8 @@ hex_value(char c)
  * a lone surrogate is at the first byte that proves it.
  */
 static size_t
-read_unicode(const char *text, size_t len, uint32_t *code, struct wrong *wrong)
+read_unicode(
+    const char *text, size_t len, uint32_t *code, struct json_error *wrong)
 {
 	static const char lone[] = "lone surrogate escape";
 	uint32_t high = 0, unit = 0;
@@ -179,7 +178,8 @@ read_unicode(const char *text, size_t len, uint32_t *code, struct wrong *wrong)
  * if it is not valid.
  */
 static size_t
-read_escape(const char *text, size_t len, uint32_t *code, struct wrong *wrong)
+read_escape(
+    const char *text, size_t len, uint32_t *code, struct json_error *wrong)
 {
 	const char *letter;
 
@@ -198,7 +198,7 @@ size_t
 json_string_decode(const char *token, size_t len, char *text)
 {
 	const char *at = token + 1, *end = token + len - 1, *escape;
-	struct wrong ignored;
+	struct json_error ignored;
 	char *to = text;
 	uint32_t code;
 
@@ -233,7 +233,7 @@ put_canonical(char *to, unsigned char c)
 static size_t
 canonical_escape(const char *text, size_t len)
 {
-	struct wrong ignored;
+	struct json_error ignored;
 	uint32_t code = 0x80;
 	char again[7];
 	size_t n = read_escape(text, len, &code, &ignored);
@@ -309,7 +309,7 @@ fail_expected(struct scan *scan, const char *reason)
 {
 	size_t left = scan->len - scan->at;
 	const char *rest = scan->text + scan->at;
-	struct wrong why;
+	struct json_error why;
 
 	if (left > 0 && (unsigned char)*rest >= 0x80 &&
 	    read_utf8(rest, left, &why) == 0)
@@ -349,7 +349,7 @@ skip_space(struct scan *scan)
 static int
 scan_string(struct scan *scan)
 {
-	struct wrong wrong;
+	struct json_error wrong;
 	uint32_t code;
 	size_t n = 1; /* of the opening quote */
 
@@ -369,7 +369,7 @@ scan_string(struct scan *scan)
 	    wrong.reason != NULL && (unsigned char)scan->text[scan->at] >= 0x80
 		? JSON_FAULT_UTF8
 		: JSON_FAULT_SYNTAX,
-	    scan->at + wrong.at, wrong.reason);
+	    scan->at + wrong.offset, wrong.reason);
 }
 
 static int

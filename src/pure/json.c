@@ -71,15 +71,13 @@ read_utf8(const char *text, size_t len, struct json_error *wrong)
 static char *
 put_utf8(char *to, uint32_t code)
 {
-	static const unsigned char marks[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
-	size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+	/* The bytes that continue it, with six bits each. */
+	int n = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
 
-	for (size_t i = n - 1; i > 0; i--) {
-		to[i] = (char)(0x80 | (code & 0x3f));
-		code >>= 6;
-	}
-	to[0] = (char)(marks[n] | code);
-	return to + n;
+	*to++ = (char)(n > 0 ? 0xff80U >> n | code >> 6 * n : code);
+	while (n-- > 0)
+		*to++ = (char)(0x80 | (code >> 6 * n & 0x3f));
+	return to;
 }
 
 /* How many bytes at the start are ASCII that needs no escape. */
@@ -422,16 +420,15 @@ scan_key(struct scan *scan)
 {
 	const char *token = scan->text + scan->at;
 	char key[6 * JSON_NAME_MAX]; /* an escape has 6 bytes for each of it */
-	size_t len = 0;
 
 	if (peek(scan) != '"')
 		return fail_expected(scan, "expected a member name in quotes");
 	if (scan_string(scan) != 0)
 		return -1;
-	size_t token_len = (size_t)(scan->text + scan->at - token);
-	bool wanted = scan->depth == 1 && token_len - 2 <= sizeof(key);
+	size_t len = (size_t)(scan->text + scan->at - token);
+	bool wanted = scan->depth == 1 && len - 2 <= sizeof(key);
 	if (wanted)
-		len = json_string_decode(token, token_len, key);
+		len = json_string_decode(token, len, key);
 	for (struct json_member *member = scan->members;
 	     wanted && member->name != NULL; member++) {
 		if (strlen(member->name) != len ||

@@ -33,11 +33,9 @@ begin_record(struct fcgi_frame *f)
 	/* libfcgi would read such padding as the next record. */
 	if (f->padding > 0 && (f->type == TYPE_BEGIN || f->content == 0))
 		return false;
-	if (f->type == TYPE_BEGIN) {
-		if (f->id != 0 || f->content != BEGIN_LEN)
-			return false;
+	if (f->type == TYPE_BEGIN && f->id == 0) {
 		f->id = id;
-		return true;
+		return f->content == BEGIN_LEN;
 	}
 	if (id != f->id)
 		return false;

@@ -1,7 +1,6 @@
 /*
- * pairs: a sorted list of key-value pairs, which may be larger than memory.
- *
- * A long list is in an unnamed file, which is mapped and sorted in place: the
+ * pairs: a sorted list of key-value pairs, which may be larger than memory.  A
+ * long list is in an unnamed file, which is mapped and sorted in place: the
  * kernel may reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
 #pragma once

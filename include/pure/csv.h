@@ -6,31 +6,15 @@
 
 #include <stddef.h>
 
-/*
- * csv_field_print(field, len, buf):
- * Write a field into `buf`, which has room for 2 * len + 2 bytes, and return
- * the length.  A field is quoted if it has a comma, a quote, CR or LF, begins
- * or ends with a space, or is empty: without quotes it would be no value.
- */
-size_t csv_field_print(const char *field, size_t len, char *buf);
-
-/*
- * csv_next_place(place, c):
- * Follow a record byte by byte, to find its end: return the place after the
- * byte `c`.  A record begins at CSV_FIELD_BEGINS.  An LF outside CSV_IN_QUOTES
- * ends it, and must not be passed.  The wrong places are final: they are faults
- * of csv_record_split.
- */
 enum csv_place {
 	CSV_FIELD_BEGINS,
 	CSV_IN_BARE,
 	CSV_IN_QUOTES,
 	CSV_BEHIND_QUOTE,
-	CSV_WRONG_QUOTE,
+	CSV_WRONG_QUOTE, /* this and those below are final */
 	CSV_WRONG_TEXT,
 	CSV_WRONG_CR
 };
-enum csv_place csv_next_place(enum csv_place place, char c);
 
 struct csv_field {
 	char *text; /* in the buffer, unquoted in place, without a NUL */
@@ -39,6 +23,16 @@ struct csv_field {
 };
 
 /*
+ * csv_field_print(field, len, buf):
+ * Write a field into `buf`, which has room for 2 * len + 2 bytes, and return
+ * the length.  A field is quoted if it has a comma, a quote, CR or LF, begins
+ * or ends with a space, or is empty: without quotes it would be no value.
+ *
+ * csv_next_place(place, c):
+ * Follow a record byte by byte, to find its end: return the place after the
+ * byte `c`.  A record begins at CSV_FIELD_BEGINS.  An LF outside CSV_IN_QUOTES
+ * ends it, and must not be passed.
+ *
  * csv_record_split(buf, len, fields, n):
  * Split the record at the beginning of the buffer, up to CRLF, LF or the
  * buffer's end, into at most `*n` fields, and unquote them in place.  Return
@@ -46,5 +40,7 @@ struct csv_field {
  * fault in static English: a quote in a bare field, text after a closing
  * quote, a CR without LF outside quotes, an open quote, or too many fields.
  */
+size_t csv_field_print(const char *field, size_t len, char *buf);
+enum csv_place csv_next_place(enum csv_place place, char c);
 const char *csv_record_split(
     char *buf, size_t len, struct csv_field *fields, size_t *n);

@@ -36,8 +36,7 @@ struct json_member {
 };
 
 enum json_fault {
-	JSON_FAULT_SYNTAX,    /* not valid by RFC 8259 */
-	JSON_FAULT_TRUNCATED, /* a prefix of a JSON text; empty included */
+	JSON_FAULT_SYNTAX,    /* not valid by RFC 8259, or not whole */
 	JSON_FAULT_UTF8,      /* not valid UTF-8 */
 	JSON_FAULT_DEPTH,     /* deeper than JSON_DEPTH_MAX */
 	JSON_FAULT_NOT_OBJECT /* the text begins with another JSON value */
@@ -45,8 +44,7 @@ enum json_fault {
 
 struct json_error {
 	enum json_fault fault;
-	size_t offset;      /* of the wrong byte; the text's length for
-			       JSON_FAULT_TRUNCATED */
+	size_t offset; /* of the wrong byte; the length if all are a prefix */
 	const char *reason; /* static English: "expected a colon" */
 };
 

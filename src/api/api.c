@@ -187,7 +187,6 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 	};
 	static const enum http_error json_faults[] = {
 		[JSON_FAULT_SYNTAX] = HTTP_JSON_SYNTAX,
-		[JSON_FAULT_TRUNCATED] = HTTP_JSON_SYNTAX,
 		[JSON_FAULT_UTF8] = HTTP_JSON_UTF8,
 		[JSON_FAULT_DEPTH] = HTTP_JSON_DEPTH,
 		[JSON_FAULT_NOT_OBJECT] = HTTP_JSON_NOT_OBJECT,

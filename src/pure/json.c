@@ -107,10 +107,7 @@ plain_run(const char *text, size_t len)
 	return i;
 }
 
-/*
- * How many bytes at the start are whole, valid characters that may stand in a
- * string unescaped.
- */
+/* How many bytes at the start are whole characters that need no escape. */
 static size_t
 text_run(const char *text, size_t len)
 {
@@ -171,10 +168,7 @@ read_unicode(
 	return i;
 }
 
-/*
- * The length of the escape at the backslash `text`, which may be at the end; 0
- * if it is not valid.
- */
+/* The length of the escape that begins at `text`; 0 if it is not valid. */
 static size_t
 read_escape(
     const char *text, size_t len, uint32_t *code, struct json_error *wrong)
@@ -296,7 +290,7 @@ fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
 {
 	*scan->error = (struct json_error){ fault, at, reason };
 	if (reason == NULL)
-		*scan->error = (struct json_error){ JSON_FAULT_TRUNCATED,
+		*scan->error = (struct json_error){ JSON_FAULT_SYNTAX,
 			scan->len, "the text ends before the object does" };
 	return -1;
 }

@@ -85,7 +85,7 @@ check_prefix(const char *text, size_t len, size_t cut)
 		REQUIRE(cut + spaces == len);
 	else
 		REQUIRE(
-		    error.fault == JSON_FAULT_TRUNCATED && error.offset == cut);
+		    error.fault == JSON_FAULT_SYNTAX && error.offset == cut);
 }
 
 static void
@@ -96,11 +96,8 @@ check_error(const char *text, size_t len, const struct json_error *error)
 	struct json_error before;
 
 	REQUIRE(error->offset <= len && error->reason != NULL);
-	REQUIRE(error->offset < len || error->fault == JSON_FAULT_TRUNCATED);
+	REQUIRE(error->offset < len || error->fault == JSON_FAULT_SYNTAX);
 	switch (error->fault) {
-	case JSON_FAULT_TRUNCATED:
-		REQUIRE(error->offset == len);
-		break;
 	case JSON_FAULT_UTF8:
 		REQUIRE(!model_is_utf8(text, len));
 		break;
@@ -114,7 +111,7 @@ check_error(const char *text, size_t len, const struct json_error *error)
 	case JSON_FAULT_SYNTAX:
 		break;
 	}
-	if (error->fault == JSON_FAULT_TRUNCATED)
+	if (error->offset == len) /* a prefix of some text */
 		return;
 	/*
 	 * What stands before the fault is the beginning of some text; a fault
@@ -122,7 +119,7 @@ check_error(const char *text, size_t len, const struct json_error *error)
 	 */
 	if (scan(text, error->offset, members, &before) != 0)
 		REQUIRE(before.offset == error->offset &&
-			before.fault == JSON_FAULT_TRUNCATED);
+			before.fault == JSON_FAULT_SYNTAX);
 }
 
 static void

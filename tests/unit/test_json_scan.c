@@ -159,7 +159,7 @@ static const struct {
 	{ JSON_FAULT_NOT_OBJECT, "expected an opening brace",
 	    { "@[]", "  @[{}]", "@\"{}\"", "\n@1", "@-1", "@0", "@9", "@true",
 		"@false", "@null" } },
-	{ JSON_FAULT_TRUNCATED, "the text ends before the object does",
+	{ JSON_FAULT_SYNTAX, "the text ends before the object does",
 	    { "@", " \t\r\n@" } },
 };
 
@@ -268,15 +268,16 @@ TEST(a_raw_control_character_in_a_string_is_refused)
 
 TEST(every_beginning_of_an_object_is_truncated)
 {
+	static const char truncated[] = "the text ends before the object does";
 	struct json_error error;
 
 	for (size_t len = 0; len < sizeof(rich) - 1; len++)
-		assert_refused(rich, len, JSON_FAULT_TRUNCATED, len, NULL);
+		assert_refused(rich, len, JSON_FAULT_SYNTAX, len, truncated);
 	for (size_t len = 0; len < sizeof(classes) - 1; len++)
-		assert_refused(classes, len, JSON_FAULT_TRUNCATED, len, NULL);
+		assert_refused(classes, len, JSON_FAULT_SYNTAX, len, truncated);
 	struct json_member none = { 0 };
 	assert_int_equal(json_scan_object(NULL, 0, &none, &error), -1);
-	assert_int_equal(error.fault, JSON_FAULT_TRUNCATED);
+	assert_string_equal(error.reason, truncated);
 }
 
 /* Write `depth` levels, the top one an object, and return the length. */

@@ -23,6 +23,11 @@ struct store;
 struct tokens;
 
 /*
+ * service_notify(state):
+ * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names
+ * (sd_notify(3)): an absolute path, or '@' and an abstract name.  Do nothing if
+ * it is unset or empty; log a failure.
+ *
  * service_run(config):
  * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
  * received, write the closing line, and return 0.  SIGHUP: check the token
@@ -30,6 +35,7 @@ struct tokens;
  * minute and at the end.  Return a status of sysexits.h, logged, if it cannot
  * start or the store has failed.  Call in a process without other threads.
  */
+void service_notify(const char *state);
 int service_run(const struct config *config);
 
 /*

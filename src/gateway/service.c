@@ -9,18 +9,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "connection.h"
 #include "ground/log.h"
-#include "ground/notify.h"
 #include "store/store.h"
 
 /*
@@ -93,6 +95,35 @@ prepare_listener(void)
 	return 0;
 }
 
+void
+service_notify(const char *state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *name = getenv("NOTIFY_SOCKET");
+	size_t len = name == NULL ? 0 : strlen(name);
+	int fd = -1;
+
+	if (len == 0)
+		return;
+	errno = EINVAL;
+	if ((name[0] == '/' || name[0] == '@') &&
+	    len < sizeof(address.sun_path)) {
+		memcpy(address.sun_path, name, len);
+		if (name[0] == '@')
+			address.sun_path[0] = '\0';
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	}
+	/* An abstract name ends with the address: no NUL is counted. */
+	if (fd < 0 ||
+	    sendto(fd, state, strlen(state), MSG_NOSIGNAL,
+		(const struct sockaddr *)&address,
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
+		log_warning("NOTIFY_SOCKET %.108s: cannot send %s: %s", name,
+		    state, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 /*
  * Wait for a signal that ends the service; on SIGHUP read the tokens again.
  * Probe the store each second in this thread: no reactor waits for the probe.
@@ -104,7 +135,7 @@ wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
 	time_t waited_s = 0;
 	int number;
 
-	notify_supervisor("READY=1");
+	service_notify("READY=1");
 	do {
 		number = sigtimedwait(set, NULL, &step);
 		if (number < 0)
@@ -117,7 +148,7 @@ wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
 		if (number == SIGHUP)
 			tokens_recheck(tokens);
 	} while (number < 0 || number == SIGHUP);
-	notify_supervisor("STOPPING=1");
+	service_notify("STOPPING=1");
 }
 
 /* Run the reactors until a signal or a failure.  Return a sysexits.h status. */

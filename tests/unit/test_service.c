@@ -1,4 +1,4 @@
-/* notify: what arrives at the socket that NOTIFY_SOCKET names. */
+/* service: what arrives at the socket that NOTIFY_SOCKET names. */
 #include "unit.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "ground/notify.h"
+#include "gateway.h"
 
 /* Longer than the address of a socket can be. */
 #define LONG_NAME                                          \
@@ -42,7 +42,7 @@ arrives_once(const char *name)
 	char got[64];
 
 	setenv("NOTIFY_SOCKET", name, 1);
-	notify_supervisor("READY=1");
+	service_notify("READY=1");
 	assert_int_equal(recv(fd, got, sizeof(got), 0), strlen("READY=1"));
 	assert_memory_equal(got, "READY=1", strlen("READY=1"));
 	assert_int_equal(recv(fd, got, sizeof(got), 0), -1);
@@ -61,7 +61,7 @@ TEST(a_state_arrives_at_a_path_and_at_an_abstract_name)
 	arrives_once(name);
 }
 
-/* What notify_supervisor logs with this NOTIFY_SOCKET, and with descriptors. */
+/* What service_notify logs with this NOTIFY_SOCKET, and with descriptors. */
 static const char *
 logged_with(const char *name, bool descriptors)
 {
@@ -72,7 +72,7 @@ logged_with(const char *name, bool descriptors)
 	none = (struct rlimit){ 0, limit.rlim_max };
 	stderr_capture();
 	setrlimit(RLIMIT_NOFILE, descriptors ? &limit : &none);
-	notify_supervisor("READY=1");
+	service_notify("READY=1");
 	setrlimit(RLIMIT_NOFILE, &limit);
 	return stderr_captured();
 }

@@ -14,6 +14,10 @@
 
 enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 
+/* Messages above the level are dropped.  Set both before any thread starts. */
+extern enum log_level log_level_max; /* LOG_AT_INFO */
+extern bool log_json;                /* false */
+
 /*
  * log_open(program, use_syslog):
  * Set the program's name; the string must stay valid.  Call once, before any
@@ -22,17 +26,12 @@ enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
  * the call the name is "plant-store"; before it, and without `use_syslog`,
  * messages go to stderr only, without a priority.
  *
- * log_set_level(level), log_set_json(json), log_set_request(id),
- * log_set_progress(shown):
- * Drop messages above `level`; write JSON; add the request's id to each message
- * that is not of log_members; before each message, and once `shown` is false
- * again, clear the terminal's last line, which shows progress.  Defaults:
- * LOG_AT_INFO, false, none, false.  Call these and log_open before any thread
- * starts.
+ * log_set_request(id), log_set_progress(shown):
+ * Add the request's id to each message that is not of log_members.  Before each
+ * message, and once `shown` is false again, clear the terminal's last line,
+ * which shows progress.  Call these and log_open before any thread starts.
  */
 void log_open(const char *program, int use_syslog);
-void log_set_level(enum log_level level);
-void log_set_json(bool json);
 void log_set_request(const char *id);
 void log_set_progress(bool shown);
 

@@ -106,7 +106,7 @@ main(int argc, char **argv)
 			(void)cgi_serve(&config);
 		return EX_CONFIG;
 	}
-	log_set_level(config.log_level);
+	log_level_max = config.log_level;
 	config_warn_unknown();
 	return as_cgi ? cgi_serve(&config) : service_run(&config);
 }

@@ -169,7 +169,7 @@ config_read(struct config *config)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
 	json = strcmp(value[LOG_FORMAT], "json") == 0;
-	log_set_json(json);
+	log_json = json;
 	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
 		level--;
 

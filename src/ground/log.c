@@ -21,8 +21,9 @@
 
 static const char *program_name = "plant-store";
 static bool to_syslog, to_journal;
-static enum log_level level_max = LOG_AT_INFO;
-static bool progress_shown, as_json;
+enum log_level log_level_max = LOG_AT_INFO;
+bool log_json;
+static bool progress_shown;
 static char about[128]; /* the JSON member of log_set_request, or "" */
 
 /*
@@ -65,18 +66,6 @@ log_open(const char *program, int use_syslog)
 }
 
 void
-log_set_level(enum log_level level)
-{
-	level_max = level;
-}
-
-void
-log_set_json(bool json)
-{
-	as_json = json;
-}
-
-void
 log_set_request(const char *id)
 {
 	snprintf(about, sizeof(about), ",\"request\":\"%s\"", id);
@@ -95,7 +84,7 @@ static char *
 put(char *at, const char *end, const char *text)
 {
 	for (; *text != '\0' && at < end; text++) {
-		if (as_json && (*text == '"' || *text == '\\'))
+		if (log_json && (*text == '"' || *text == '\\'))
 			*at++ = '\\';
 		*at++ = (char)(*text < ' ' || *text > '~' ? '?' : *text);
 	}
@@ -133,13 +122,13 @@ log_members(enum log_level level, const char *message, const char *members)
 	char *end = at + LINE_BYTES_MAX - strlen("\n");
 	int errno_before = errno;
 
-	if (level > level_max)
+	if (level > log_level_max)
 		return;
 	/* The priority, in the form of sd-daemon(3). */
 	if (to_journal)
 		at += sprintf(at, "<%d>", priorities[level]);
 	const char *plain = at;
-	if (as_json) {
+	if (log_json) {
 		timestamp_print(clock_ms(CLOCK_REALTIME), time);
 		at += sprintf(at,
 		    "{\"time\":\"%.*s\",\"level\":\"%s\",\"program\":\"%s\"%s,"

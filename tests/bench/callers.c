@@ -228,7 +228,7 @@ main(int argc, char **argv)
 	}
 	path = argv[2];
 	next_plant = strtoull(argv[5], NULL, 10);
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	if (ours)
 		store = sample_open_store(path);
 	run(ours && threads < plants ? threads : plants, plants, seconds);

@@ -377,7 +377,7 @@ main(int argc, char **argv)
 			lab_die("usage: damage [--every N] [--room]");
 	if (every == 0)
 		every = 1;
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	lab_open(&lab);
 	try_all(room);
 	lab_close(&lab);

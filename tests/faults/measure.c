@@ -85,7 +85,7 @@ open_only(const char *dir)
 int
 main(int argc, char **argv)
 {
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	if (argc == 4 && strcmp(argv[1], "make") == 0)
 		return make(argv[2], strtoull(argv[3], NULL, 10));
 	if (argc == 3 && strcmp(argv[1], "open") == 0)

@@ -581,6 +581,6 @@ main(int argc, char **argv)
 			lab_die("usage: power_cut [--long] [--every N]");
 	if (every == 0)
 		every = 1;
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	return run_workers();
 }

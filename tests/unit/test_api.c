@@ -54,7 +54,7 @@ set_up(struct fixture *fixture)
 	enum fault fault;
 
 	directory_make(fixture->dir);
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	snprintf(
 	    fixture->tokens, sizeof fixture->tokens, "%s/tokens", fixture->dir);
 	write_tokens(fixture, "first " ONE "\nsecond " TWO " " EXPIRES "\n");
@@ -497,9 +497,9 @@ API_TEST(answers_are_logged_at_debug_and_refusals_summed_up)
 	const char *text;
 
 	/* Other tests have been refused, too. */
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	api_log_refusals();
-	log_set_level(LOG_AT_DEBUG);
+	log_level_max = LOG_AT_DEBUG;
 	fixture->config.log_level = LOG_AT_INFO;
 	text = logged_of_two_answers(&fixture->api);
 	assert_string_equal(
@@ -512,9 +512,9 @@ API_TEST(answers_are_logged_at_debug_and_refusals_summed_up)
 	    "plant-store: answered (request=the-id status=401 error=1001 "
 	    "token= bytes=90 us=)\n"
 	    "plant-store: refused requests by error number (1001=1)\n");
-	log_set_json(true);
+	log_json = true;
 	text = logged_of_two_answers(&fixture->api);
-	log_set_json(false);
+	log_json = false;
 	assert_contains(text,
 	    "Z\",\"level\":\"debug\",\"program\":\"plant-store\","
 	    "\"request\":\"the-id\",\"status\":401,\"error\":1001,"

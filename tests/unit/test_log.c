@@ -104,8 +104,8 @@ set_up(char *unused)
 		memcpy(before_open, lines[0], sizeof before_open);
 	opened = true;
 	log_open("tester", 0);
-	log_set_level(LOG_AT_DEBUG);
-	log_set_json(false);
+	log_level_max = LOG_AT_DEBUG;
+	log_json = false;
 }
 
 #define LOG_TEST(name) FIXTURE_TEST(name, char, unused, set_up, (void))
@@ -141,7 +141,7 @@ LOG_TEST(messages_above_the_level_are_dropped)
 
 	for (int level = LOG_AT_ERROR; level <= LOG_AT_DEBUG; level++) {
 		capture_begin();
-		log_set_level((enum log_level)level);
+		log_level_max = (enum log_level)level;
 		log_error("e");
 		log_warning("w");
 		log_info("i");
@@ -198,7 +198,7 @@ LOG_TEST(errno_is_left_as_it_was)
 	dup2(full, STDERR_FILENO);
 	log_error("one that stderr does not accept");
 	after[2] = errno;
-	log_set_level(LOG_AT_ERROR);
+	log_level_max = LOG_AT_ERROR;
 	log_at(LOG_AT_DEBUG, "one that is dropped");
 	after[3] = errno;
 	capture_end();
@@ -285,7 +285,7 @@ json_member(const char *line, const char *name)
 
 LOG_TEST(json_line_is_one_object_for_every_byte)
 {
-	log_set_json(true);
+	log_json = true;
 	for (int c = 1; c < 256; c++) {
 		const char text[] = { 'a', (char)c, 'b', '\0' };
 		char expected[] = "a?b";
@@ -308,7 +308,7 @@ LOG_TEST(json_line_stays_whole_however_long_the_message)
 {
 	char text[2000];
 
-	log_set_json(true);
+	log_json = true;
 	for (size_t len = 850; len < 1100; len++) {
 		memset(text, len % 2 == 0 ? '"' : 'x', len);
 		text[len] = '\0';
@@ -330,7 +330,7 @@ LOG_TEST(members_follow_the_message_in_text_and_are_members_in_json)
 	capture_begin();
 	log_members(LOG_AT_DEBUG, "answered", members);
 	log_members(LOG_AT_DEBUG, long_message, members);
-	log_set_level(LOG_AT_INFO);
+	log_level_max = LOG_AT_INFO;
 	log_members(LOG_AT_DEBUG, "dropped", members);
 	capture_end();
 	assert_int_equal(captured, 2);
@@ -338,7 +338,7 @@ LOG_TEST(members_follow_the_message_in_text_and_are_members_in_json)
 	    lines[0], "tester: answered (status=200 token=a.b-c_d none=)\n");
 	assert_in_range(strlen(lines[1]), 1000, LINE_BYTES_MAX);
 	assert_contains(lines[1], "xxx (status=200 token=a.b-c_d none=)\n");
-	log_set_json(true);
+	log_json = true;
 	capture_begin();
 	log_members(LOG_AT_INFO, "answered", members);
 	capture_end();
@@ -350,7 +350,7 @@ LOG_TEST(members_follow_the_message_in_text_and_are_members_in_json)
 
 LOG_TEST(json_goes_to_syslog_and_to_the_journal_as_well)
 {
-	log_set_json(true);
+	log_json = true;
 	for (unsigned off = 2; off-- > 0;) {
 		warn_opened(1, off, "a\"b");
 		if (off == 0)
@@ -370,7 +370,7 @@ LOG_TEST(request_of_the_process_is_in_every_line)
 	log_set_request("the-id");
 	say("what");
 	assert_string_equal(lines[0], "tester: what (request=the-id)\n");
-	log_set_json(true);
+	log_json = true;
 	say("what");
 	assert_string_equal(json_member(lines[0], "request"), "the-id");
 }

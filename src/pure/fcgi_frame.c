@@ -80,10 +80,8 @@ pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 			continue;
 		}
 		unsigned char byte = buf[i++];
-		if (f->length_bytes == 0)
-			f->length = byte & 0x7f;
-		else
-			f->length = f->length << 8 | byte;
+		f->length =
+		    f->length_bytes == 0 ? byte & 0x7f : f->length << 8 | byte;
 		/* The length has more bytes. */
 		if (++f->length_bytes < 4 &&
 		    (f->length_bytes > 1 || (byte & 0x80) != 0))

@@ -17,9 +17,8 @@ enum csv_place {
 };
 
 struct csv_field {
-	char *text; /* in the buffer, unquoted in place, without a NUL */
+	char *text; /* in the buffer, without a NUL; NULL: there is no value */
 	size_t len;
-	int quoted; /* if false and `len` is 0, there is no value */
 };
 
 /*

@@ -265,12 +265,6 @@ is_integer(const struct csv_field *field)
 	       (digits[0] != '0' || n == 1);
 }
 
-static bool
-is_absent(const struct csv_field *field)
-{
-	return field->len == 0 && !field->quoted;
-}
-
 /*
  * Convert a CSV record to JSON, and read that.  A missing or wrong field stays
  * missing or wrong; an id that is no integer becomes a string.
@@ -284,7 +278,7 @@ read_record(const struct csv_field *fields)
 	for (int c = 0; c < COLUMNS_MAX; c++) {
 		const struct csv_field *field = &fields[import.column[c]];
 
-		if (import.column[c] == import.columns || is_absent(field))
+		if (import.column[c] == import.columns || field->text == NULL)
 			continue;
 		to += sprintf(
 		    to, "%s\"%s\":", to[-1] == '{' ? "" : ",", members[c]);
@@ -401,7 +395,7 @@ read_csv(void)
 	const char *wrong =
 	    csv_record_split(import.text + mark, import.len - mark, fields, &n);
 
-	if (wrong == NULL && n == 1 && is_absent(&fields[0]))
+	if (wrong == NULL && n == 1 && fields[0].text == NULL)
 		return; /* a blank line */
 	if (first)
 		read_header(fields, wrong == NULL ? n : 0);

@@ -83,9 +83,8 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 			    (buf[at + cr] == '\n' && place != CSV_IN_QUOTES);
 		if (ends || (buf[at] == ',' && place != CSV_IN_QUOTES)) {
 			if (count < *n)
-				fields[count] =
-				    (struct csv_field){ buf + start, at - start,
-					    at > start && buf[start] == '"' };
+				fields[count] = (struct csv_field){ buf + start,
+					at - start };
 			count++;
 			start = at + 1;
 		}
@@ -97,7 +96,9 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 		return faults[place] != NULL ? faults[place]
 					     : "too many fields";
 	for (size_t i = 0; i < count; i++)
-		if (fields[i].quoted)
+		if (fields[i].len == 0)
+			fields[i].text = NULL;
+		else if (fields[i].text[0] == '"')
 			unquote(&fields[i]);
 	*n = count;
 	return NULL;

@@ -38,8 +38,8 @@ struct api {
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* The answer, unless it is an error.  Monitors get those from API_HEALTH on. */
-enum api_page { API_PLANT, API_PREFLIGHT, API_HEALTH, API_METRICS };
+/* What a 200 has.  Monitors get the pages from API_HEALTH on. */
+enum api_page { API_PLANT, API_HEALTH, API_METRICS };
 
 struct api_error {
 	enum http_error error;
@@ -49,7 +49,7 @@ struct api_error {
 
 /* A request on its way. */
 struct api_call {
-	struct api_error failure;    /* .error is HTTP_OK until one */
+	struct api_error failure;    /* HTTP_OK until the call ends otherwise */
 	char id[REQUEST_ID_MAX + 1]; /* sent as X-Request-Id */
 	const char *origin;          /* see request_origin */
 	bool bodiless;               /* the method is HEAD */

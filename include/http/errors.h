@@ -108,12 +108,14 @@ enum http_error {
 #define X(name, number, status, message) HTTP_##name,
 	HTTP_ERRORS(X)
 #undef X
-	    HTTP_ERROR_COUNT
+	    HTTP_ERROR_COUNT,
+	HTTP_PREFLIGHT = HTTP_ERROR_COUNT /* no error */
 };
 
 /*
  * errors_number(error), errors_status(error), errors_message(error):
- * The columns of the table.  HTTP_OK has the number 0 and the status 200.
+ * The columns of the table.  HTTP_OK has the status 200, HTTP_PREFLIGHT 204;
+ * both have the number 0.
  */
 #define errors_number(error) (errors_table[error].number)
 #define errors_status(error) (errors_table[error].status)
@@ -122,4 +124,4 @@ enum http_error {
 extern const struct errors_row {
 	int number, status;
 	const char *message;
-} errors_table[HTTP_ERROR_COUNT];
+} errors_table[HTTP_ERROR_COUNT + 1];

@@ -77,17 +77,19 @@ print_error(const struct api_error *error, char *body)
 	return (size_t)(at - body);
 }
 
-/* Print the body, whatever the method.  A preflight has none. */
+/* Print the body, whatever the method. */
 static size_t
 print_body(const struct api *api, const struct api_call *call, char *body)
 {
+	if (call->failure.error == HTTP_PREFLIGHT)
+		return 0;
 	if (call->failure.error != HTTP_OK)
 		return print_error(&call->failure, body);
 	if (call->page == API_METRICS)
 		return api_metrics(api, body);
 	if (call->page == API_HEALTH)
 		return (size_t)sprintf(body, "{\"status\":\"ok\"}");
-	return call->page == API_PLANT ? plant_answer(&call->plant, body) : 0;
+	return plant_answer(&call->plant, body);
 }
 
 /* Every request comes here: stpcpy takes less time than printf. */
@@ -97,8 +99,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 {
 	const struct config *config = api->config;
 	enum http_error error = call->failure.error;
-	const struct status *status = find_status(
-	    call->page == API_PREFLIGHT ? 204 : errors_status(error));
+	const struct status *status = find_status(errors_status(error));
 	const char *header = status->header;
 	char *at = stpcpy(buf, "Status: ");
 
@@ -106,7 +107,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 	if (error == HTTP_CREDENTIAL_MISSING || error == HTTP_CREDENTIAL_SCHEME)
 		header = "WWW-Authenticate: Bearer realm=\"plant-store\"\r\n";
 	/* A monitor reads the status, so a health error is never made 400. */
-	if (error != HTTP_OK && config->contract_status &&
+	if (errors_number(error) != 0 && config->contract_status &&
 	    call->page != API_HEALTH)
 		status = find_status(400);
 	at = stpcpy(at, status->text);
@@ -124,7 +125,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 		    "retry-after, x-request-id\r\n",
 		    (int)strcspn(call->origin, CONFIG_SEPARATORS),
 		    call->origin);
-	if (call->page != API_PREFLIGHT)
+	if (error != HTTP_PREFLIGHT)
 		at += sprintf(at,
 		    "Content-Type: %s\r\n"
 		    "Content-Length: %zu\r\n",
@@ -142,12 +143,9 @@ count_answer(const struct api_call *call)
 {
 	enum http_error error = call->failure.error;
 
-	if (error != HTTP_OK)
+	if (errors_number(error) != 0)
 		atomic_fetch_add(&refusals[error], 1);
-	metrics_add(METRICS_ANSWERS + (call->page == API_PREFLIGHT
-					      ? (unsigned)HTTP_ERROR_COUNT
-					      : error),
-	    1);
+	metrics_add(METRICS_ANSWERS + error, 1);
 }
 
 static void

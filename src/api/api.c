@@ -9,8 +9,6 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 
-#define RESOURCE "/plants"
-
 /* From api_set_ready; -1 before its first call. */
 static _Atomic int store_state = -1;
 
@@ -39,14 +37,20 @@ is_method(const struct request *request, const char *method)
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* Check the credential, then the route, then the framing in the head. */
+/* The steps of the head: preflight, credential, route, framing. */
 static enum http_error
 check_head(
     struct api *api, struct api_call *call, const struct request *request)
 {
+	bool found =
+	    request_path_is(request, api->config->base_path, "/plants");
 	struct credential credential;
 	enum http_error error;
 
+	/* A CORS preflight: may a page of that origin send a plant? */
+	if (found && call->origin != NULL && !request->ambiguous &&
+	    request->preflight_method != NULL && is_method(request, "OPTIONS"))
+		return HTTP_PREFLIGHT;
 	if (api->tokens == NULL)
 		return HTTP_NOT_READY;
 	if (request->ambiguous)
@@ -57,7 +61,7 @@ check_head(
 		    api->tokens, &credential, api->now_ms, call->by);
 	if (error != HTTP_OK)
 		return error;
-	if (!request_path_is(request, api->config->base_path, RESOURCE))
+	if (!found)
 		return HTTP_PATH_UNKNOWN;
 	if (!is_method(request, "POST"))
 		return HTTP_METHOD_NOT_ALLOWED;
@@ -82,22 +86,14 @@ is_for(const struct request *request, const char *path)
 }
 
 static enum api_page
-find_page(const struct api *api, const struct api_call *call,
-    const struct request *request)
+find_page(const struct api *api, const struct request *request)
 {
 	if (request->ambiguous)
 		return API_PLANT;
 	if (request->check != NULL || is_for(request, api->config->health_path))
 		return API_HEALTH;
-	if (is_for(request, api->config->metrics_path))
-		return API_METRICS;
-	/* A CORS preflight: may a page of that origin send a plant? */
-	return call->origin != NULL && request->preflight_method != NULL &&
-		       is_method(request, "OPTIONS") &&
-		       request_path_is(
-			   request, api->config->base_path, RESOURCE)
-		   ? API_PREFLIGHT
-		   : API_PLANT;
+	return is_for(request, api->config->metrics_path) ? API_METRICS
+							  : API_PLANT;
 }
 
 enum http_error
@@ -142,7 +138,7 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	call->origin = request_origin(&request, api->config->origins);
 	call->bodiless = is_method(&request, "HEAD");
 	call->length = request_length(&request, &call->body_len);
-	call->page = find_page(api, call, &request);
+	call->page = find_page(api, &request);
 	if (call->page == API_HEALTH)
 		api_fail(call, check_health(api));
 	if (call->page == API_METRICS && store_state >= 0)

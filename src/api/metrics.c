@@ -6,7 +6,7 @@
 #include "ground/clock.h"
 #include "ground/metrics.h"
 
-_Static_assert(HTTP_ERROR_COUNT < METRICS_ANSWERS_MAX, "METRICS_ANSWERS_MAX");
+_Static_assert(HTTP_PREFLIGHT < METRICS_ANSWERS_MAX, "METRICS_ANSWERS_MAX");
 
 static const struct row {
 	const char *name, *type, *help;
@@ -58,19 +58,14 @@ print_answers(char *at, const struct config *config)
 {
 	at = print_family(at, "answers_total", "counter",
 	    "Answers to clients by status and error number.");
-	for (unsigned i = HTTP_OK; i <= HTTP_ERROR_COUNT; i++) {
-		bool preflight = i == HTTP_ERROR_COUNT;
-
+	for (unsigned i = HTTP_OK; i <= HTTP_PREFLIGHT; i++)
 		at += sprintf(at,
 		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
 		    "%" PRIu64 "\n",
-		    preflight ? 204
-		    : config->contract_status && i != HTTP_OK
+		    config->contract_status && errors_number(i) != 0
 			? 400
 			: errors_status(i),
-		    preflight ? 0 : errors_number(i),
-		    metrics[METRICS_ANSWERS + i]);
-	}
+		    errors_number(i), metrics[METRICS_ANSWERS + i]);
 	return at;
 }
 

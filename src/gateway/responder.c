@@ -89,9 +89,9 @@ main(int argc, char **argv)
 {
 	const char *form = getenv("PLANT_STORE_STATUS");
 	/* If the settings are invalid, this one still shapes the error. */
-	struct config config = {
-		.contract_status = form != NULL && strcmp(form, "contract") == 0
-	};
+	struct config config = { .base_path = "",
+		.contract_status =
+		    form != NULL && strcmp(form, "contract") == 0 };
 
 	log_open("plant-store.fcgi", 1);
 	const bool as_cgi = !is_fastcgi();

@@ -2,8 +2,9 @@
 #include "http/errors.h"
 
 /* clang-format off */
-const struct errors_row errors_table[HTTP_ERROR_COUNT] = {
+const struct errors_row errors_table[HTTP_ERROR_COUNT + 1] = {
 	[HTTP_OK] = { 0, 200, "" },
+	[HTTP_PREFLIGHT] = { 0, 204, "" },
 #define X(name, number, status, message) \
 	[HTTP_##name] = { number, status, message },
 	HTTP_ERRORS(X)

@@ -177,7 +177,7 @@ TEST(allowed_origin_is_in_every_answer_and_changes_nothing_else)
 TEST(preflight_is_answered_byte_for_byte)
 {
 	const struct api_call call = { .id = "the-id",
-		.page = API_PREFLIGHT,
+		.failure.error = HTTP_PREFLIGHT,
 		.origin = allowing.origins };
 
 	assert_string_equal(print(&allowing, &call),

@@ -38,7 +38,7 @@ struct api {
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* What a 200 has.  Monitors get the pages from API_HEALTH on. */
+/* What a 200 has. */
 enum api_page { API_PLANT, API_HEALTH, API_METRICS };
 
 struct api_error {

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "ground/clock.h"
 #include "ground/log.h"
@@ -116,7 +115,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 	at = stpcpy(at, "\r\n");
 	if (config->origins != NULL && config->origins[0] != '\0')
 		at = stpcpy(at, "Vary: Origin\r\n");
-	if (call->page >= API_HEALTH)
+	if (call->page != API_PLANT)
 		at = stpcpy(at, "Cache-Control: no-store\r\n");
 	if (call->origin != NULL)
 		at += sprintf(at,
@@ -139,16 +138,6 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 }
 
 static void
-count_answer(const struct api_call *call)
-{
-	enum http_error error = call->failure.error;
-
-	if (errors_number(error) != 0)
-		atomic_fetch_add(&refusals[error], 1);
-	metrics_add(METRICS_ANSWERS + error, 1);
-}
-
-static void
 log_answer(const struct api_call *call, const char *answer, size_t body_len)
 {
 	char members[256];
@@ -165,12 +154,16 @@ log_answer(const struct api_call *call, const char *answer, size_t body_len)
 size_t
 api_answer(const struct api *api, const struct api_call *call, char *buf)
 {
+	enum http_error error = call->failure.error;
 	char *body = buf + API_HEAD_MAX;
 	size_t body_len = print_body(api, call, body);
 	size_t len = print_head(api, call, body_len, buf);
 
-	if (call->page < API_HEALTH)
-		count_answer(call);
+	if (call->page == API_PLANT) {
+		metrics_add(METRICS_ANSWERS + error, 1);
+		if (errors_number(error) != 0)
+			atomic_fetch_add(&refusals[error], 1);
+	}
 	if (call->bodiless)
 		body_len = 0;
 	memmove(buf + len, body, body_len);

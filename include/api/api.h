@@ -87,22 +87,18 @@ int api_body(
     struct api *api, struct api_call *call, const char *body, size_t len);
 
 /*
- * api_plant_failure(fault, error):
- * Return the client's error for a result of plant_read.
+ * api_plant_failure(fault, error), api_error_of(result):
+ * Return the client's error for a result of plant_read or of the store; HTTP_OK
+ * if there is none, or if the store acknowledges the plant.
  *
  * api_message(error, buf):
  * Write the message that the client receives, with a NUL.
  */
 struct api_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
+enum http_error api_error_of(enum store_result result);
 void api_message(
     const struct api_error *error, char buf[static API_MESSAGE_MAX]);
-
-/*
- * api_error_of(result):
- * Return the client's error for `result`; HTTP_OK if it acknowledges the plant.
- */
-enum http_error api_error_of(enum store_result result);
 
 /*
  * api_fail(call, error), api_stored(call, result):
@@ -128,14 +124,12 @@ void api_set_ready(enum store_result ready);
  * api_log_refusals():
  * Log the number of this process's answers with each error since the last call,
  * if there are any.
- */
-size_t api_answer(
-    const struct api *api, const struct api_call *call, char *buf);
-void api_log_refusals(void);
-
-/*
+ *
  * api_metrics(api, buf):
  * Print the counters, and the time when the next token expires, in Prometheus'
  * text format 0.0.4.  Return the length.
  */
+size_t api_answer(
+    const struct api *api, const struct api_call *call, char *buf);
+void api_log_refusals(void);
 size_t api_metrics(const struct api *api, char buf[static API_METRICS_MAX]);

@@ -32,11 +32,8 @@ struct request {
 	const char *id, *origin, *preflight_method;
 	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
 	const char *check;
-	/*
-	 * More than REQUEST_VARIABLES_MAX, or one of the first eight occurs
-	 * twice: the first one is kept.
-	 */
-	bool ambiguous;
+	bool ambiguous; /* more than REQUEST_VARIABLES_MAX, or one of the first
+			   eight twice: its first value is kept */
 };
 
 /*

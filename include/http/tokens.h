@@ -81,9 +81,9 @@ const char *tokens_warning(const struct tokens *tokens);
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
  * Read the file again if its inode or change time is another: tokens_recheck at
  * once, tokens_refresh at most once a second, by `now_ms` of a monotonic clock.
- * If the file is missing or has no token, no token is valid.  Any other file
- * that tokens_open would refuse leaves the set as it was.  Each change is
- * logged once.
+ * If the file is missing or has no token, no token is valid: an operator can
+ * revoke all at once.  Any other file that tokens_open would refuse leaves the
+ * set as it was.  Each change is logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
  * Find a token by its digest; `now_ms` is the time since 1970.  Return

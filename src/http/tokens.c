@@ -9,11 +9,8 @@
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since to skip it could undo
- * a revocation; a running service then keeps the last good set.  If the file is
- * missing or has no token, the service drops all tokens: an operator can revoke
- * them at once.  No message repeats a line's content, which may be a token by
- * mistake.  A failed edit leaves the file as it was, unless only the sync of
- * the directory failed.  The next edit removes what a killed one has left.
+ * a revocation.  No message repeats a line's content, which may be a token by
+ * mistake.  An edit removes what a killed one has left.
  */
 #include "http/tokens.h"
 

@@ -32,8 +32,8 @@ struct request {
 	const char *id, *origin, *preflight_method;
 	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
 	const char *check;
-	bool ambiguous; /* more than REQUEST_VARIABLES_MAX, or one of the first
-			   eight twice: its first value is kept */
+	bool ambiguous; /* more than REQUEST_VARIABLES_MAX, or one of those
+			   above `id` twice: its first value is kept */
 };
 
 /*

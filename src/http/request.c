@@ -25,8 +25,6 @@
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
 	"abcdefghijklmnopqrstuvwxyz" \
 	"0123456789-._~+/"
-/* The variables at the top of the table, which must not occur twice. */
-#define ONCE 8
 
 static char id_prefix[18];
 static _Atomic uint64_t id_count;
@@ -70,7 +68,7 @@ request_read(struct request *request, char *const *variables)
 				continue;
 			if (*value == NULL)
 				*value = equals + 1;
-			else if (k < ONCE)
+			else if (wanted[k].at < offsetof(struct request, id))
 				request->ambiguous = true;
 			else
 				*value = "";
@@ -115,8 +113,7 @@ static bool
 begins_with_bearer(const char *text)
 {
 	return strncasecmp(text, SCHEME, SCHEME_LEN) == 0 &&
-	       (text[SCHEME_LEN] == '\0' ||
-		   strchr(" \t,", text[SCHEME_LEN]) != NULL);
+	       strchr(" \t,", text[SCHEME_LEN]) != NULL; /* or a NUL */
 }
 
 /* The next comma outside a quoted-string (RFC 9110 5.6.4), or the end. */

@@ -38,7 +38,7 @@ struct api {
 	int64_t now_ms;        /* see api_tick */
 };
 
-/* What a 200 has. */
+/* The body of a 200. */
 enum api_page { API_PLANT, API_HEALTH, API_METRICS };
 
 struct api_error {

@@ -1,5 +1,5 @@
 /*
- * answer: whole answers, byte for byte.
+ * answer: whole answers of the api, byte for byte.
  */
 #include "unit.h"
 

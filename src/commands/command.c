@@ -27,7 +27,7 @@ static volatile sig_atomic_t stopped_by;
 static struct progress {
 	const char *what, *at_end;
 	bool shown, terminal;
-	int64_t began_ms, next_ms; /* INT64_MAX: shown never */
+	int64_t began_ms, next_ms; /* INT64_MAX: not shown */
 	uint64_t first; /* bytes done by the first step: not in the rate */
 } progress = { .next_ms = INT64_MAX };
 

@@ -83,11 +83,10 @@ bool command_time(const char *text, int64_t *ms);
 /*
  * command_watch(call, what), command_unwatch():
  * Call before long work, which `what` names in one word, such as "verify".  The
- * call's watch then shows progress on stderr, as the options demand, but none
- * if `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, now only set
- * a flag, on which the watch stops the work.  command_unwatch clears the
- * progress line and, unless a signal came, restores the signals' default
- * action.
+ * call's watch then shows progress on stderr, as the options demand, unless
+ * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, now only set a
+ * flag, on which the watch stops the work.  command_unwatch clears the progress
+ * line and, unless a signal came, restores the signals' default action.
  *
  * command_interrupted():
  * Return the number of the signal that asked to stop, or 0.

@@ -347,6 +347,10 @@ def malformed_requests(reactor: Reactor) -> dict[str, bytes]:
     stdin = fcgi_stream(FCGI_STDIN, body)
     oversized = struct.pack("!II", 0x7FFFFFFF | 1 << 31, 0xFFFFFFFF)
     asked = fcgi_pairs([("FCGI_MAX_CONNS", ""), ("FCGI_MPXS_CONNS", "")])
+    # Well-formed, but with all its padding longer than a spool may be.
+    padded = b"".join(
+        struct.pack("!BBHHBx", 1, FCGI_PARAMS, 1, 1, 255) + bytes((byte,)) + bytes(255)
+        for byte in fcgi_pairs([*variables, ("HTTP_X", "x" * 1000)]))
 
     def with_params(raw: bytes) -> bytes:
         return fcgi_begin() + fcgi_stream(FCGI_PARAMS, raw) + stdin
@@ -367,6 +371,7 @@ def malformed_requests(reactor: Reactor) -> dict[str, bytes]:
         "a pair of 1 MiB that does not come": with_params(b"\x80\x10\0\0\x01A"),
         "a pair that is cut": with_params(params[:-1]),
         "no PARAMS": with_params(b""),
+        "PARAMS in bytes with padding": fcgi_begin() + padded + with_params(b"")[16:],
         "a NUL in a name": with_params(fcgi_pairs([("A\0B", "c")]) + params[:-1]),
         "ABORT_REQUEST in STDIN": head
         + fcgi_record(FCGI_STDIN, body[:5])

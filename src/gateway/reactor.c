@@ -466,17 +466,6 @@ start_thread(struct reactor *r)
 	return error == 0 ? 0 : -1;
 }
 
-static void
-reactor_free(struct reactor *r)
-{
-	free_list(&r->waiting);
-	free_list(&r->kept);
-	free(r->items);
-	if (r->epoll >= 0)
-		close(r->epoll);
-	free(r);
-}
-
 struct reactor *
 reactor_start(const struct config *config, struct tokens *tokens,
     struct store *store, int stop)
@@ -502,7 +491,9 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, stop, &stopping) < 0 ||
 	    start_thread(r) < 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
-		reactor_free(r);
+		if (r->epoll >= 0)
+			close(r->epoll);
+		free(r);
 		return NULL;
 	}
 	return r;
@@ -513,6 +504,10 @@ reactor_join(struct reactor *r)
 {
 	pthread_join(r->thread, NULL);
 	int status = r->status;
-	reactor_free(r);
+	free_list(&r->waiting);
+	free_list(&r->kept);
+	free(r->items);
+	close(r->epoll);
+	free(r);
 	return status;
 }

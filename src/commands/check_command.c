@@ -34,7 +34,7 @@
 #include "http/errors.h"
 #include "http/request.h"
 #include "http/tokens.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 #include "store/store.h"
 
 #define SERVICE_SOCKET "/run/plant-store/socket"

@@ -11,7 +11,7 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 #include "store/store.h"
 
 static const char init_usage[] =

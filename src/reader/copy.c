@@ -1,11 +1,11 @@
 /*
- * copy: see reader/maintain.h.
+ * copy: see reader/reader.h.
  *
  * Happy path: check the source line by line (reader), copy its bytes into a new
  * file beside an earlier copy, and rename it.  Failure modes: damage ends the
  * copy, its offset logged; the next copy removes what an unfinished one left.
  */
-#include "reader/maintain.h"
+#include "journal_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 
 #include "ground/file.h"
 #include "ground/log.h"
-#include "journal_reader.h"
 
 /* How many of an earlier copy's last bytes are compared with the source. */
 #define TAIL_BYTES 4096

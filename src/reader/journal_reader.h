@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "ground/pairs.h"
-#include "reader/maintain.h"
 #include "reader/reader.h"
 #include "store/index.h"
 #include "store/journal.h"

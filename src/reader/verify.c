@@ -1,18 +1,17 @@
 /*
- * verify: see reader/maintain.h.
+ * verify: see reader/reader.h.
  *
  * Happy path: the ids and offsets of all plants are sorted, which shows that no
  * id occurs twice.  The index must have every plant that it covers, no other.
  * Its entries never change or disappear, so the plants that are stored
  * meanwhile are known by their offsets and left out.
  */
-#include "reader/maintain.h"
+#include "journal_reader.h"
 
 #include <inttypes.h>
 #include <time.h>
 
 #include "ground/log.h"
-#include "journal_reader.h"
 
 /* Ids looked up in one hold of the lock, which takes some 10 ms. */
 #define SLICE 32768

@@ -8,7 +8,7 @@
 
 #include "store/journal.h"
 #include "store/store.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 #include "unit.h"
 
 struct fixture {

@@ -19,7 +19,7 @@
 
 #include "fault_shim.h"
 #include "store/index.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 
 #define ANOTHER_BOOT "11111111-2222-4333-8444-555555555555"
 

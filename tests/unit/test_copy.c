@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 #include "store_parts.h"
 
 /* The directory of the copy, within that of the store. */

@@ -9,7 +9,7 @@
 
 #include "fault_shim.h"
 #include "store/index.h"
-#include "reader/maintain.h"
+#include "reader/reader.h"
 
 static void
 expect_damage(const struct fixture *fixture, const char *text)

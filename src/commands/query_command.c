@@ -37,6 +37,11 @@
 /* The longest delay of a signal or, with --follow, of a new plant. */
 #define WAIT_MS 250
 
+/* A larger buffer was no faster. */
+#define FLUSH_BYTES ((size_t)256 << 10)
+/* A field of CSV, with a comma and quotation marks around doubled ones. */
+#define FIELD_MAX (2 * RECORD_LINE_MAX + 3)
+
 /*
  * The output: stdout, or a file that gets its name only when it is complete and
  * durable.  One large buffer and write(2), since the output may be gigabytes of
@@ -50,8 +55,7 @@ static struct {
 	bool terminal;    /* escape control characters, as \u001b */
 	enum fault fault; /* after the first, nothing more is written */
 	size_t used;
-	/* A larger buffer was no faster. */
-	char buf[(size_t)256 << 10];
+	char buf[FLUSH_BYTES + FIELD_MAX];
 } output = { .fd = STDOUT_FILENO };
 
 static enum fault
@@ -77,18 +81,16 @@ open_file(const char *path, bool replace)
 	output.path = path;
 	output.replace = replace;
 	output.fd = -1;
-	if (lstat(path, &st) == 0) {
-		if (!S_ISREG(st.st_mode)) /* a device is a mistake */
-			why =
-			    "is not a regular file; name another, or redirect "
-			    "stdout to it";
-		else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
-			 memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
-			why = "is a store's journal; name another file";
-		else if (!replace)
-			why = "already exists; name another file, or replace "
-			      "it with --force";
-	}
+	bool there = lstat(path, &st) == 0;
+	if (there && !S_ISREG(st.st_mode)) /* a device is a mistake */
+		why = "is not a regular file; name another, or redirect stdout "
+		      "to it";
+	else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
+		 memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
+		why = "is a store's journal; name another file";
+	else if (there && !replace)
+		why = "already exists; name another file, or replace it with "
+		      "--force";
 	if (why != NULL) {
 		log_error("%s: %s", path, why);
 		return FAULT_OUTPUT;
@@ -127,20 +129,16 @@ flush_output(void)
 	}
 }
 
+/* Buffer at most FIELD_MAX bytes. */
 static void
 put_bytes(const char *text, size_t len)
 {
-	while (len > 0 && output.fault == FAULT_NONE) {
-		size_t room = sizeof(output.buf) - output.used;
-		size_t n = len < room ? len : room;
-
-		memcpy(output.buf + output.used, text, n);
-		output.used += n;
-		text += n;
-		len -= n;
-		if (n == room)
-			flush_output();
-	}
+	if (output.fault != FAULT_NONE)
+		return;
+	memcpy(output.buf + output.used, text, len);
+	output.used += len;
+	if (output.used >= FLUSH_BYTES)
+		flush_output();
 }
 
 /*
@@ -331,11 +329,8 @@ const struct command query_command_get = {
 static enum fault
 end_reading(enum fault fault)
 {
-	enum fault end =
-	    reader != NULL ? engine->end(reader, where) : FAULT_NONE;
-
 	if (fault == FAULT_NONE)
-		fault = end;
+		fault = engine->end(reader, where);
 	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
 		       command_interrupted() != 0
 		   ? FAULT_STOPPED
@@ -389,7 +384,7 @@ static struct {
 static void
 put_csv(const struct record *record)
 {
-	static char text[RECORD_LINE_MAX], field[2 * RECORD_LINE_MAX + 3];
+	static char text[RECORD_LINE_MAX], field[FIELD_MAX];
 	struct json_member members[] = { { .name = "name" }, { .name = "tag" },
 		{ 0 } };
 	struct json_error error;

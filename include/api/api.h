@@ -104,15 +104,13 @@ void api_message(
  * api_fail(call, error), api_stored(call, result):
  * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY, or with
  * the result of store_commit or, for a health request, of store_ready.
- */
-void api_fail(struct api_call *call, enum http_error error);
-void api_stored(struct api_call *call, enum store_result result);
-
-/*
+ *
  * api_set_ready(ready):
  * Set the result of store_ready that answers health requests.  Before the first
  * call they are answered with STORE_CREATED.  Any thread.
  */
+void api_fail(struct api_call *call, enum http_error error);
+void api_stored(struct api_call *call, enum store_result result);
 void api_set_ready(enum store_result ready);
 
 /*

@@ -111,7 +111,7 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  *
  * tokens_add(path, name, expires_ms, token):
  * Make a random token, write it with a NUL into `token`, and add its line to
- * the file, created with mode 0600 if missing.
+ * the file, created with mode 0600 if missing.  `expires_ms`: as of a token.
  *
  * tokens_revoke(path, name):
  * Remove the token's line.

@@ -670,8 +670,7 @@ has_room(const struct store *store)
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
-	if (fd >= 0)
-		close(fd);
+	file_close(fd);
 	return fault_of(error) != FAULT_FULL;
 }
 

@@ -183,8 +183,7 @@ is_served(int dir)
 	bool served =
 	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 
-	if (fd >= 0)
-		close(fd);
+	file_close(fd);
 	return served;
 }
 
@@ -257,8 +256,7 @@ write_mark(const struct index *index, const char *boot)
 	error = names < 0 || file_put(names, "boot", &mark, sizeof(mark)) < 0
 		    ? errno
 		    : 0;
-	if (names >= 0)
-		close(names);
+	file_close(names);
 	return error;
 }
 
@@ -669,8 +667,7 @@ index_close(struct index *index, bool clean)
 		mark_clean(index);
 	if (index->env != NULL)
 		mdb_env_close(index->env);
-	if (index->lock >= 0)
-		close(index->lock);
+	file_close(index->lock);
 	free(index);
 }
 

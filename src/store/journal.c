@@ -669,10 +669,8 @@ journal_cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 void
 journal_close(struct journal *journal)
 {
-	if (journal->fd >= 0)
-		close(journal->fd);
-	if (journal->dir >= 0)
-		close(journal->dir);
+	file_close(journal->fd);
+	file_close(journal->dir);
 	restore_stops(journal);
 	free(journal->name);
 	free(journal->line);

@@ -148,8 +148,7 @@ connection_read_body(struct connection *c, char *buf, int size)
 	if (!c->request.keepConnection)
 		c->last = true;
 	FCGX_Free(&c->request, 0);
-	if (c->spool >= 0)
-		close(c->spool);
+	file_close(c->spool);
 	c->spool = -1;
 	c->spooled = 0;
 	c->begun = false;
@@ -190,10 +189,8 @@ connection_free(struct connection *c)
 {
 	connection_place(c, NULL, 0);
 	metrics_connections--;
-	if (c->spool >= 0)
-		close(c->spool);
-	if (c->fd >= 0)
-		close(c->fd);
+	file_close(c->spool);
+	file_close(c->fd);
 	free(c->answer);
 	free(c);
 }

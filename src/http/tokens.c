@@ -641,8 +641,7 @@ edit(const char *path, const char *name, const char *line)
 		log_error("%s: %s", path, set.notice);
 	free(text);
 	free_set(&set);
-	if (directory >= 0)
-		close(directory);
+	file_close(directory);
 	return fault;
 }
 

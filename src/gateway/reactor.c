@@ -26,6 +26,7 @@
 
 #include "connection.h"
 #include "ground/clock.h"
+#include "ground/file.h"
 #include "ground/log.h"
 
 /* To receive a request, from connection or first byte; to send the answer. */
@@ -491,8 +492,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, stop, &stopping) < 0 ||
 	    start_thread(r) < 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
-		if (r->epoll >= 0)
-			close(r->epoll);
+		file_close(r->epoll);
 		free(r);
 		return NULL;
 	}

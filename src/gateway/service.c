@@ -22,6 +22,7 @@
 
 #include "api/api.h"
 #include "connection.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "store/store.h"
 
@@ -120,8 +121,7 @@ service_notify(const char *state)
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
 		log_warning("NOTIFY_SOCKET %.108s: cannot send %s: %s", name,
 		    state, strerror(errno));
-	if (fd >= 0)
-		close(fd);
+	file_close(fd);
 }
 
 /*

@@ -169,10 +169,13 @@ take_session(struct store *store)
 	return connect_session(store, &fault);
 }
 
+/* Keep the session for the next commit, unless it is lost. */
 static void
 give_back(struct store *store, struct session *session)
 {
-	for (size_t i = 0; session != NULL && i < IDLE_MAX; i++)
+	size_t i = session->lost ? IDLE_MAX : 0;
+
+	for (; session != NULL && i < IDLE_MAX; i++)
 		if (store->idle[i] == NULL)
 			session = atomic_exchange(&store->idle[i], session);
 	drop_session(session);
@@ -285,7 +288,7 @@ set_result(const struct batch *batch, int row)
 }
 
 /* A row that was not asked for makes all results of the batch unknown. */
-static enum session_result
+static bool
 run_statement(struct store *store, const struct batch *batch, const char *name,
     int parameters)
 {
@@ -294,7 +297,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	bool good = true;
 
 	encode(batch, parameters, values);
-	enum session_result status =
+	bool done =
 	    session_run(session, name, parameters == COLUMNS ? 1 : 2, values);
 	int n = PQntuples(session->rows);
 	for (int row = 0; row < n; row++)
@@ -303,23 +306,29 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	if (good && n > 0)
 		confirm(store);
 	if (good)
-		return status;
+		return done;
 	for (size_t i = 0; i < batch->n; i++)
 		batch->items[i]->result = RESULT_OPEN;
 	strcpy(session->reason, "rows that were not asked for");
-	return SESSION_UNKNOWN;
+	session->lost = true;
+	return false;
 }
 
 /* --- Commit --- */
 
+/* The result of plants whose statement was not done. */
 static enum store_result
-refused_result(const struct session *session)
+find_result(struct session *session)
 {
+	if (session->lost)
+		return STORE_UNKNOWN;
 	if (session_is_code(session, "53100"))
 		return STORE_FULL;
 	/* Temporary: no resources, a lock, a rollback, a cancellation. */
-	return session_is_code(session, "53 55 40 57014") ? STORE_BUSY
-							  : STORE_AWAY;
+	if (session_is_code(session, "53 55 40 57014"))
+		return STORE_BUSY;
+	session->lost = true; /* another server may accept them */
+	return STORE_AWAY;
 }
 
 static void
@@ -332,51 +341,46 @@ set_results(const struct batch *batch, enum store_result result)
 
 /*
  * Store the plants and set their results.  If one of several ids is locked, the
- * results stay open.  Return false if the session cannot be used again.
+ * results stay open.
  */
-static bool
+static void
 store_batch(struct store *store, const struct batch *batch)
 {
-	const char *reason = batch->session->reason;
-	enum session_result status;
-	/* A row that neither statement returned was deleted between them. */
-	enum store_result result = STORE_BUSY;
+	struct session *session = batch->session;
+	bool done;
 
 	do {
-		status = run_statement(store, batch, INSERT, COLUMNS);
-		if (status == SESSION_DONE && count_open(batch) > 0)
-			status = run_statement(store, batch, REPEAT, 1);
+		done = run_statement(store, batch, INSERT, COLUMNS) &&
+		       (count_open(batch) == 0 ||
+			   run_statement(store, batch, REPEAT, 1));
 		/* Retry after a serialization failure or a deadlock. */
-	} while (status == SESSION_REFUSED &&
-		 session_is_code(batch->session, "40001 40P01") &&
-		 clock_ms(CLOCK_MONOTONIC) < batch->session->deadline_ms);
-	if (status == SESSION_UNKNOWN) {
+	} while (!done && !session->lost &&
+		 session_is_code(session, "40001 40P01") &&
+		 clock_ms(CLOCK_MONOTONIC) < session->deadline_ms);
+	bool locked = !session->lost && session_is_code(session, "55P03");
+	if (locked && count_open(batch) > 1)
+		return;
+	if (session->lost)
 		store->confirmed_ms = 0;
+	if (!done)
 		trouble_log(&store->trouble,
-		    "the database did not confirm a batch", reason);
-		return false; /* open results are STORE_UNKNOWN */
-	}
-	if (status == SESSION_REFUSED) {
-		bool locked = session_is_code(batch->session, "55P03");
-
-		if (locked && count_open(batch) > 1)
-			return true;
-		trouble_log(
-		    &store->trouble, "the database refused a batch", reason);
-		/* The lock's holder may be about to store this plant. */
-		result =
-		    locked ? STORE_UNKNOWN : refused_result(batch->session);
-	}
-	set_results(batch, result);
-	return result != STORE_AWAY;
+		    session->lost ? "the database did not confirm a batch"
+				  : "the database refused a batch",
+		    session->reason);
+	/*
+	 * A row that neither statement returned was deleted between them.  The
+	 * holder of a lock may be about to store this plant.
+	 */
+	set_results(batch, done     ? STORE_BUSY
+			   : locked ? STORE_UNKNOWN
+				    : find_result(session));
 }
 
 /* One of several ids is locked: try each alone. */
-static bool
+static void
 store_singly(struct store *store, const struct batch *batch)
 {
 	struct batch one = *batch;
-	bool usable = true;
 
 	for (size_t i = 0; i < batch->n; i += one.n) {
 		one.items = batch->items + i;
@@ -384,13 +388,12 @@ store_singly(struct store *store, const struct batch *batch)
 		     i + one.n < batch->n &&
 		     one.items[one.n]->plant->id == one.items[0]->plant->id;)
 			one.n++;
-		if (usable && count_open(&one) > 0 &&
+		if (!one.session->lost && count_open(&one) > 0 &&
 		    clock_ms(CLOCK_MONOTONIC) < one.session->deadline_ms)
-			usable = store_batch(store, &one);
+			store_batch(store, &one);
 		else
 			set_results(&one, STORE_BUSY);
 	}
-	return usable;
 }
 
 static int
@@ -426,13 +429,10 @@ commit_part(
 		qsort(items, n, sizeof(*items), by_id_and_place);
 		batch.session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-		bool usable = store_batch(store, &batch);
-		if (usable && count_open(&batch) > 0)
-			usable = store_singly(store, &batch);
-		if (usable)
-			give_back(store, batch.session);
-		else
-			drop_session(batch.session);
+		store_batch(store, &batch);
+		if (!batch.session->lost && count_open(&batch) > 0)
+			store_singly(store, &batch);
+		give_back(store, batch.session);
 	}
 	store->commits--;
 	free(batch.texts);
@@ -465,32 +465,26 @@ commit(struct store *store, struct store_item *items, size_t n)
 static enum store_result
 probe(struct store *store, struct session *session)
 {
-	enum store_result result = STORE_UNKNOWN;
+	enum store_result result = STORE_CREATED;
 
 	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
-	enum session_result status = session_run(session, probe_sql, 1, NULL);
-	bool waits = status == SESSION_DONE && PQntuples(session->rows) == 0;
-
+	bool done = session_run(session, probe_sql, 1, NULL);
+	bool waits = done && PQntuples(session->rows) == 0;
 	/* A server without the probe's function has at least answered. */
-	if ((status == SESSION_DONE && !waits) ||
-	    (status == SESSION_REFUSED &&
-		session_is_code(session, "42883 0A"))) {
+	bool lacks =
+	    !done && !session->lost && session_is_code(session, "42883 0A");
+	if ((done && !waits) || lacks)
 		confirm(store);
-		result = STORE_CREATED;
-	} else {
+	else {
 		trouble_log(&store->trouble,
 		    "the database did not confirm a probe",
 		    waits ? "a commit is waiting; is a standby away?"
 			  : session->reason);
-		if (status == SESSION_REFUSED)
-			result = refused_result(session);
+		result = waits ? STORE_UNKNOWN : find_result(session);
 		store->confirmed_ms = 0;
 		store->waiting = waits;
 	}
-	if (status == SESSION_UNKNOWN || result == STORE_AWAY)
-		drop_session(session);
-	else
-		give_back(store, session);
+	give_back(store, session);
 	return result;
 }
 

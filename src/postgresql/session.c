@@ -258,18 +258,18 @@ is_expected(const PGresult *result, int columns)
 }
 
 /* Read all results; keep the rows if the statement came to its end. */
-static enum session_result
+static void
 collect(struct session *session, int columns)
 {
-	enum session_result status = SESSION_UNKNOWN;
-
 	for (int n = 0; wait_for_result(session); n++) {
 		PGresult *result = PQgetResult(session->conn);
+		if (result == NULL && session->warned)
+			break;
 		if (result == NULL)
-			return session->warned ? SESSION_UNKNOWN : status;
+			return;
 		if (n == 0 && is_expected(result, columns)) {
 			session->rows = result;
-			status = SESSION_DONE;
+			session->lost = false;
 			continue;
 		}
 		bool is_error = PQresultStatus(result) == PGRES_FATAL_ERROR;
@@ -280,12 +280,10 @@ collect(struct session *session, int columns)
 			strcpy(session->reason, ANOTHER_FORM);
 			break;
 		}
-		status = n == 0 && session->sqlstate[0] != '\0' &&
-				 !session_is_code(session, UNSURE)
-			     ? SESSION_REFUSED
-			     : SESSION_UNKNOWN;
+		session->lost = n > 0 || session->sqlstate[0] == '\0' ||
+				session_is_code(session, UNSURE);
 	}
-	return SESSION_UNKNOWN;
+	session->lost = true;
 }
 
 static void
@@ -295,14 +293,14 @@ drop_rows(struct session *session)
 	session->rows = NULL;
 }
 
-enum session_result
+bool
 session_run(struct session *session, const char *text, int columns,
     const char *const *values)
 {
-	enum session_result status = SESSION_UNKNOWN;
 	int n = 0;
 
 	drop_rows(session);
+	session->lost = true;
 	session->bytes_max = count_received(session) + ANSWER_BYTES_MAX;
 	session->warned = false;
 	session->sqlstate[0] = '\0';
@@ -313,12 +311,12 @@ session_run(struct session *session, const char *text, int columns,
 				 session->conn, text, n, values, NULL, NULL, 0)
 			   : PQsendQueryParams(session->conn, text, 0, NULL,
 				 NULL, NULL, NULL, 0))
-		status = collect(session, columns);
+		collect(session, columns);
 	else
 		note_error(session, NULL);
-	if (status != SESSION_DONE)
+	if (session->lost)
 		drop_rows(session);
-	return status;
+	return session->rows != NULL;
 }
 
 enum fault
@@ -326,7 +324,7 @@ session_query(
     struct session *session, const char *sql, int columns, int timeout_ms)
 {
 	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
-	return session_run(session, sql, columns, NULL) == SESSION_DONE
+	return session_run(session, sql, columns, NULL)
 		   ? FAULT_NONE
 		   : find_remedy(session->sqlstate)->fault;
 }

@@ -17,21 +17,16 @@
 
 struct session {
 	PGconn *conn;
-	PGresult *rows; /* the last statement's if SESSION_DONE; else NULL */
+	PGresult *rows; /* the last statement's if it was done; else NULL */
 	int64_t deadline_ms; /* of the next statements, by CLOCK_MONOTONIC */
 	uint64_t bytes_max;  /* received since the connection began */
 	bool warned;         /* the current statement got a warning */
+	bool lost;           /* not to be used again */
 	/* Why the last statement was not done. */
 	char sqlstate[6];                /* "" if the server sent none */
 	char reason[SESSION_REASON_MAX]; /* one line */
 	char standbys[128]; /* the setting synchronous_standby_names */
 	bool has_tx;        /* plants.tx exists: schema --feed was run */
-};
-
-enum session_result {
-	SESSION_DONE,    /* committed */
-	SESSION_REFUSED, /* by an error before the commit: nothing was done */
-	SESSION_UNKNOWN  /* committed or not: close the session */
 };
 
 /*
@@ -51,8 +46,9 @@ enum session_result {
  * session_run(session, text, columns, values):
  * Run the SQL `text` or, with parameters that end with a NULL, the prepared
  * statement of this name, and wait for its commit until session->deadline_ms.
- * SESSION_UNKNOWN also if the answer is too large, does not have so many
- * columns, or has a NULL.
+ * Return true if it was committed.  If not, either an error before the commit
+ * refused it; or it is unknown whether it was committed, and session->lost is
+ * set: also if the answer is too large, or has a NULL or other columns.
  *
  * session_query(session, sql, columns, timeout_ms):
  * Likewise run SQL.  Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
@@ -63,8 +59,8 @@ enum session_result {
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
 bool session_is_alive(struct session *session);
-enum session_result session_run(struct session *session, const char *text,
-    int columns, const char *const *values);
+bool session_run(struct session *session, const char *text, int columns,
+    const char *const *values);
 enum fault session_query(
     struct session *session, const char *sql, int columns, int timeout_ms);
 bool session_is_code(const struct session *session, const char *begins);

@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ground/clock.h"
 #include "ground/config.h"
@@ -294,18 +293,17 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 {
 	struct session *session = batch->session;
 	const char *values[COLUMNS + 1] = { NULL };
-	bool good = true;
 
 	encode(batch, parameters, values);
 	bool done =
 	    session_run(session, name, parameters == COLUMNS ? 1 : 2, values);
-	int n = PQntuples(session->rows);
-	for (int row = 0; row < n; row++)
-		good = good && set_result(batch, row);
+	int n = PQntuples(session->rows), row = 0;
+	while (row < n && set_result(batch, row))
+		row++;
 	/* A row was made or locked, so the commit waited for standbys. */
-	if (good && n > 0)
+	if (row == n && n > 0)
 		confirm(store);
-	if (good)
+	if (row == n)
 		return done;
 	for (size_t i = 0; i < batch->n; i++)
 		batch->items[i]->result = RESULT_OPEN;
@@ -341,7 +339,7 @@ set_results(const struct batch *batch, enum store_result result)
 
 /*
  * Store the plants and set their results.  If one of several ids is locked, the
- * results stay open.
+ * results stay open; if the only one is, its holder may be about to store it.
  */
 static void
 store_batch(struct store *store, const struct batch *batch)
@@ -354,8 +352,7 @@ store_batch(struct store *store, const struct batch *batch)
 		       (count_open(batch) == 0 ||
 			   run_statement(store, batch, REPEAT, 1));
 		/* Retry after a serialization failure or a deadlock. */
-	} while (!done && !session->lost &&
-		 session_is_code(session, "40001 40P01") &&
+	} while (!session->lost && session_is_code(session, "40001 40P01") &&
 		 clock_ms(CLOCK_MONOTONIC) < session->deadline_ms);
 	bool locked = !session->lost && session_is_code(session, "55P03");
 	if (locked && count_open(batch) > 1)
@@ -367,10 +364,7 @@ store_batch(struct store *store, const struct batch *batch)
 		    session->lost ? "the database did not confirm a batch"
 				  : "the database refused a batch",
 		    session->reason);
-	/*
-	 * A row that neither statement returned was deleted between them.  The
-	 * holder of a lock may be about to store this plant.
-	 */
+	/* A row that neither statement returned was deleted between them. */
 	set_results(batch, done     ? STORE_BUSY
 			   : locked ? STORE_UNKNOWN
 				    : find_result(session));
@@ -471,8 +465,7 @@ probe(struct store *store, struct session *session)
 	bool done = session_run(session, probe_sql, 1, NULL);
 	bool waits = done && PQntuples(session->rows) == 0;
 	/* A server without the probe's function has at least answered. */
-	bool lacks =
-	    !done && !session->lost && session_is_code(session, "42883 0A");
+	bool lacks = !session->lost && session_is_code(session, "42883 0A");
 	if ((done && !waits) || lacks)
 		confirm(store);
 	else {

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ground/clock.h"
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
@@ -24,7 +23,7 @@
 #define FETCH_TIMEOUT_MS 60000
 
 /* clang-format off */
-/* Milliseconds since 1970, by SQL that all databases of schema.c document. */
+/* Milliseconds since 1970, by SQL that other databases document, too. */
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
@@ -177,8 +176,8 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	return fault;
 }
 
-/* Move the place to the current row; false: the query excludes it. */
-static bool
+/* Move the place to the current row, unless the query excludes that. */
+static enum fault
 set_place(struct store_reader *reader, int64_t id)
 {
 	const struct place *before = &reader->place;
@@ -190,10 +189,10 @@ set_place(struct store_reader *reader, int64_t id)
 	if (strspn(place.sum, "0123456789abcdef") != 32 ||
 	    place.tx >= reader->bound || place.tx < before->tx ||
 	    (place.tx == before->tx && id <= before->id))
-		return false;
+		return fail(reader, "rows that were not asked for");
 	reader->before = *before;
 	reader->place = place;
-	return true;
+	return FAULT_NONE;
 }
 
 /* Fetch more rows; none at the end. */
@@ -236,9 +235,8 @@ reader_next(struct store_reader *reader, struct record *record)
 	    reader->row >= PQntuples(reader->session.rows))
 		return false;
 	reader->fault = read_record(reader, record);
-	if (reader->fault == FAULT_NONE && reader->feed &&
-	    !set_place(reader, record->id))
-		reader->fault = fail(reader, "rows that were not asked for");
+	if (reader->fault == FAULT_NONE && reader->feed)
+		reader->fault = set_place(reader, record->id);
 	if (reader->fault != FAULT_NONE)
 		return false;
 	reader->plants++;
@@ -314,12 +312,11 @@ reader_more(struct store_reader *reader)
 		session_close(&reader->session);
 		reader->fault =
 		    session_open(&reader->session, reader->database);
-		if (reader->fault != FAULT_NONE) {
+		if (reader->fault != FAULT_NONE)
 			(void)fail(reader, reader->session.reason);
-			return reader->fault;
-		}
 	}
-	reader->fault = find_bound(reader);
+	if (reader->fault == FAULT_NONE)
+		reader->fault = find_bound(reader);
 	return reader->fault;
 }
 

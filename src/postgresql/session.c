@@ -251,9 +251,8 @@ is_expected(const PGresult *result, int columns)
 		  PQresultStatus(result) ==
 		      (columns > 0 ? PGRES_TUPLES_OK : PGRES_COMMAND_OK);
 
-	for (int row = 0; is && row < PQntuples(result); row++)
-		for (int column = 0; column < columns; column++)
-			is &= !PQgetisnull(result, row, column);
+	for (int i = 0; is && i < PQntuples(result) * columns; i++)
+		is = !PQgetisnull(result, i / columns, i % columns);
 	return is;
 }
 
@@ -437,9 +436,8 @@ connect_server(struct session *session, PQconninfoOption *options)
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
 		/*
-		 * Only PQping reports that libpq refuses the settings, such as
-		 * an unknown sslmode.  It blocks, but contacts no server if the
-		 * address is invalid.
+		 * Only PQping reports that libpq refuses a setting, such as an
+		 * unknown sslmode.  Without a valid address it does not block.
 		 */
 		if (remedy.fault == FAULT_BUSY &&
 		    PQpingParams(keys, nowhere, 0) == PQPING_NO_ATTEMPT)

@@ -7,7 +7,7 @@
  *   insert, repeat    session.c INSERT, REPEAT; postgresql.c store_batch
  *   wait              session.c collect, wait_for_result; the server's COMMIT
  *   warned            session.c receive_notice
- *   answer            postgresql.c settle_row
+ *   answer            postgresql.c set_result
  *
  * A node has a log of what it wrote: the row, with its content, or a lock of
  * it.  A commit waits until the standby has the log up to it; what a node has

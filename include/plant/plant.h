@@ -36,10 +36,10 @@ enum plant_fault {
 
 /*
  * plant_read(plant, body, len, error):
- * Read a NewPlant.  On PLANT_OK the caller owns `plant` and frees it with
- * plant_done; its text is never longer than `len`.  On PLANT_NOT_JSON, `error`
- * is filled.  Of several faults, return the first in the order of the
- * enumeration.  A fault leaves `plant` unchanged.  Any thread.
+ * Read a NewPlant of at most INT_MAX bytes.  On PLANT_OK the caller owns
+ * `plant`, for plant_done; its text is never longer than `len`.  A fault leaves
+ * `plant` unchanged; PLANT_NOT_JSON fills `error`.  Of several faults, return
+ * the first in the order of the enumeration.  Any thread.
  *
  * plant_answer(plant, buf):
  * Write the answer, {"name":"..","tag":".."}, without a NUL, and return its

@@ -5,7 +5,6 @@
 #include "plant/plant.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ put_string(char *to, const char *token, size_t len)
 	if (json_canonical_string(token, len) == len)
 		return mempcpy(to, token, len);
 	n = json_string_decode(token, len, to);
-	object = n > INT_MAX ? NULL : json_object_new_string_len(to, (int)n);
+	object = json_object_new_string_len(to, (int)n);
 	if (object != NULL)
 		text = json_object_to_json_string_length(object,
 		    JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
@@ -100,10 +99,7 @@ plant_read(
 	return PLANT_OK;
 }
 
-/*
- * The answer is the plant's text from the comma behind the id on, with a brace
- * in place of that comma.
- */
+/* The answer is the text from the first comma on, which becomes a brace. */
 size_t
 plant_answer(const struct plant *plant, char *buf)
 {
@@ -119,6 +115,5 @@ void
 plant_done(struct plant *plant)
 {
 	free(plant->text);
-	plant->text = NULL;
-	plant->len = 0;
+	*plant = (struct plant){ 0 };
 }

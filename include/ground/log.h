@@ -30,12 +30,7 @@ extern bool log_json;                /* false */
  * Add the request's id to each message that is not of log_members.  Before each
  * message, and once `shown` is false again, clear the terminal's last line,
  * which shows progress.  Call these and log_open before any thread starts.
- */
-void log_open(const char *program, int use_syslog);
-void log_set_request(const char *id);
-void log_set_progress(bool shown);
-
-/*
+ *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
  * '?'.  errno is left as it was.  Any thread.
@@ -45,6 +40,9 @@ void log_set_progress(bool shown);
  * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
  * Or `members` is one object of such members, whose name the text leaves out.
  */
+void log_open(const char *program, int use_syslog);
+void log_set_request(const char *id);
+void log_set_progress(bool shown);
 #define log_error(...) log_at(LOG_AT_ERROR, __VA_ARGS__)
 #define log_warning(...) log_at(LOG_AT_WARNING, __VA_ARGS__)
 #define log_info(...) log_at(LOG_AT_INFO, __VA_ARGS__)

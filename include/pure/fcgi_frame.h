@@ -45,16 +45,14 @@ struct fcgi_frame {
  * fcgi_frame_feed(frame, buf, len):
  * Read the next bytes of the connection.  Return how many of them belong to the
  * request: fewer than `len` only if frame->state is no longer FCGI_FRAME_MORE.
- */
-size_t fcgi_frame_feed(
-    struct fcgi_frame *frame, const unsigned char *buf, size_t len);
-
-/*
+ *
  * fcgi_frame_answer_len(len), fcgi_frame_answer(buf, id, answer, len):
  * Write the answer to the request `id` as output records and an end record
  * (FastCGI 1.0, sections 5.3 and 5.5).  `buf` has fcgi_frame_answer_len(len)
  * bytes.
  */
+size_t fcgi_frame_feed(
+    struct fcgi_frame *frame, const unsigned char *buf, size_t len);
 size_t fcgi_frame_answer_len(size_t len);
 void fcgi_frame_answer(
     unsigned char *buf, unsigned id, const char *answer, size_t len);

@@ -48,28 +48,21 @@ struct json_error {
 	const char *reason; /* static English: "expected a colon" */
 };
 
+enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
+
 /*
  * json_scan_object(text, len, members, error):
  * Scan `text`.  `members` ends with a NULL name.  Return 0 with it filled; -1
  * with `error` filled and `members` undefined.  Keys are compared after their
  * escapes are decoded, so "\u0069d" is "id" and "id\u0000" is not.  A wanted
  * member that is repeated is marked `twice`; other members may repeat.
- */
-int json_scan_object(const char *text, size_t len, struct json_member *members,
-    struct json_error *error);
-
-enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
-
-/*
+ *
  * json_int64(text, len, value):
  * Read exactly the value `text` of an accepted object.  What is no number, or
  * has a fraction or an exponent, is JSON_INT_NOT_INTEGER, whatever its value
  * (OpenAPI 3.1.0, int64); outside int64 it is JSON_INT_RANGE.  "-0" is 0.
  * `*value` is written on JSON_INT_OK only.
- */
-enum json_int json_int64(const char *text, size_t len, int64_t *value);
-
-/*
+ *
  * json_string_decode(token, len, text):
  * Decode a string token, quotes included, into `text`, which has room for
  * len - 2 bytes, and return the length.  No NUL is added.
@@ -83,6 +76,9 @@ enum json_int json_int64(const char *text, size_t len, int64_t *value);
  * If `text` begins with a string token in canonical form, return the token's
  * length, quotes included; else 0.
  */
+int json_scan_object(const char *text, size_t len, struct json_member *members,
+    struct json_error *error);
+enum json_int json_int64(const char *text, size_t len, int64_t *value);
 size_t json_string_decode(const char *token, size_t len, char *text);
 size_t json_string_print(const char *text, size_t len, char *buf);
 size_t json_canonical_string(const char *text, size_t len);

@@ -89,10 +89,7 @@ read_number(const char *text, unsigned long min, unsigned long max,
 	       *number <= max;
 }
 
-/*
- * One reactor for every two CPUs: the web server needs as much CPU as we do,
- * and each additional reactor makes the batches of the others smaller.
- */
+/* The web server needs as much CPU as we do, and more make batches smaller. */
 static unsigned long
 default_threads(void)
 {

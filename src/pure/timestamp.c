@@ -7,14 +7,12 @@
 
 #include <string.h>
 
-#define MS_PER_SECOND 1000
 #define SECONDS_PER_DAY 86400
-#define MS_PER_DAY ((int64_t)SECONDS_PER_DAY * MS_PER_SECOND)
+#define MS_PER_DAY ((int64_t)SECONDS_PER_DAY * 1000)
 
 /* 0000-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z */
 #define MS_MIN INT64_C(-62167219200000)
 #define MS_MAX INT64_C(253402300799999)
-#define DAYS_MIN (MS_MIN / MS_PER_DAY)
 
 /* From 0000-03-01, where the March-based year 0 begins, to 1970-01-01. */
 #define DAYS_TO_1970 719468
@@ -57,7 +55,7 @@ static void
 date_from_days(int64_t days, int64_t date[static DAY + 1])
 {
 	/* An estimate, never too low: a year has 365.2425 days on average. */
-	date[YEAR] = (days - DAYS_MIN) * 400 / DAYS_PER_ERA + 1;
+	date[YEAR] = (days - MS_MIN / MS_PER_DAY) * 400 / DAYS_PER_ERA + 1;
 	date[MONTH] = date[DAY] = 1;
 	while (days_from_date(date) > days)
 		date[YEAR]--;
@@ -159,7 +157,7 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 		if (seconds % SECONDS_PER_DAY != 0 || number[DAY] != 1)
 			return -1;
 	}
-	*ms = seconds * MS_PER_SECOND + fraction;
+	*ms = seconds * 1000 + fraction;
 	return 0;
 }
 
@@ -168,10 +166,7 @@ timestamp_is_canonical(const char text[static TIMESTAMP_LEN])
 {
 	int64_t ms;
 
-	/*
-	 * At this length timestamp_read requires three digits of fraction and a
-	 * Z.  Only lower-case letters and a leap second are left to exclude.
-	 */
+	/* Of this length, only small letters and leap seconds remain. */
 	return timestamp_read(text, TIMESTAMP_LEN, &ms) == 0 &&
 	       text[10] == 'T' && text[23] == 'Z' && text[17] != '6';
 }

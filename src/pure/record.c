@@ -184,15 +184,16 @@ enum record_header
 record_header_decode(const char *buf, size_t len,
     char uuid[static RECORD_UUID_LEN], uint32_t *crc)
 {
-	const char *found = buf + sizeof(HEADER_BEGIN) - 1;
 	struct cursor c = { buf, buf + len };
 	char again[RECORD_HEADER_LEN];
 	uint64_t version;
 
-	if (len >= RECORD_HEADER_LEN && is_uuid(found)) {
+	if (len >= RECORD_HEADER_LEN) {
+		const char *found = buf + sizeof(HEADER_BEGIN) - 1;
 		uint32_t crc_again = record_header_encode(found, again);
 
-		if (memcmp(again, buf, RECORD_HEADER_LEN) == 0) {
+		if (is_uuid(found) &&
+		    memcmp(again, buf, RECORD_HEADER_LEN) == 0) {
 			memcpy(uuid, found, RECORD_UUID_LEN);
 			*crc = crc_again;
 			return RECORD_HEADER_OK;

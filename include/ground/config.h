@@ -15,9 +15,7 @@
 /* The largest body that may be configured; it bounds a line of the journal. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
-
-/* The separators in the list of CORS origins. */
-#define CONFIG_SEPARATORS " ,"
+#define CONFIG_SEPARATORS " ," /* in the list of CORS origins */
 
 struct config {
 	const char *file;      /* the file that config_use_file read, or NULL */

@@ -1,8 +1,8 @@
 /*
  * file: complete reads and writes at an offset, small files, a rename that
  * replaces nothing, and root's switch to the owner of a directory.  The offset
- * of the descriptor is neither used nor changed.  Each int that is no
- * descriptor is 0, or -1 with errno.  Any thread.
+ * of the descriptor is neither used nor changed.  The functions return 0, or -1
+ * with errno, unless stated otherwise.  Any thread.
  */
 #pragma once
 
@@ -23,14 +23,14 @@
  * Close the descriptor, unless it is negative.  errno stays.
  *
  * file_copy(from, begin, end, to, watch):
- * Copy the bytes [begin, end) of `from` to the beginning of `to`.  ECANCELED if
- * the watch, which may be NULL, ended the copy.
+ * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Fail with
+ * ECANCELED if the watch, which may be NULL, ended the copy.
  *
  * file_forget(dir, fd, from, size):
  * Drop the bytes [from, size), already written back, from the page cache, so
- * that the next read is from the disk.  `fd` is a file in `dir`.  Return 0 once
- * none is cached, or if the file system is in memory; EBUSY if another program
- * holds a page for a second, or the file is another user's.
+ * that the next read is from the disk.  `fd` is a file in `dir`.  Succeed once
+ * none is cached, or if the file system is in memory; fail with EBUSY if
+ * another program holds a page for a second, or the file is another user's.
  *
  * file_is_written(fd):
  * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
@@ -52,18 +52,18 @@ bool file_is_written(int fd);
  *
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, created if it is absent, and make
- * them and the name durable.  Read the first `len` bytes: ENODATA if the file
- * is shorter, ELOOP if it is a symbolic link, EINVAL or ENXIO if it is not a
- * regular file.
+ * them and the name durable.  Read the first `len` bytes.  Fail with ENODATA if
+ * the file is shorter, ELOOP if it is a symbolic link, EINVAL or ENXIO if it is
+ * not a regular file.
  *
  * file_make_dir(path):
  * Open the directory; create it durably if it is absent.  Return the
  * descriptor; -1 with errno.
  *
  * rename_new(dir, from, to):
- * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  EEXIST if `to` exists,
- * which is kept.  On a file system without RENAME_NOREPLACE (NFS), a crash may
- * leave the file with both names.
+ * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  If `to` exists, keep
+ * it and fail with EEXIST.  On a file system without RENAME_NOREPLACE (NFS), a
+ * crash may leave the file with both names.
  *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created

@@ -44,7 +44,7 @@ enum json_fault {
 
 struct json_error {
 	enum json_fault fault;
-	size_t offset; /* of the wrong byte; the length if all are a prefix */
+	size_t offset; /* of the wrong byte; the length of a text cut short */
 	const char *reason; /* static English: "expected a colon" */
 };
 

@@ -89,7 +89,7 @@ read_number(const char *text, unsigned long min, unsigned long max,
 	       *number <= max;
 }
 
-/* The web server needs as much CPU as we do, and more make batches smaller. */
+/* The web server needs as much CPU; more reactors make smaller batches. */
 static unsigned long
 default_threads(void)
 {

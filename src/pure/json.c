@@ -316,9 +316,7 @@ fail_expected(struct scan *scan, const char *reason)
 static int
 peek(const struct scan *scan)
 {
-	if (scan->at == scan->len)
-		return -1;
-	return (unsigned char)scan->text[scan->at];
+	return scan->at < scan->len ? (unsigned char)scan->text[scan->at] : -1;
 }
 
 static bool

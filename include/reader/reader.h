@@ -89,8 +89,7 @@ struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
 	uint64_t plants;
 	uint64_t bytes;         /* the offset at which the last line ends */
-	enum index_state index; /* of verify_store: only INDEX_UNUSABLE is
-				   damage */
+	enum index_state index; /* of verify_store */
 	uint64_t added; /* of copy_backup: bytes that `to` did not have */
 };
 

@@ -207,22 +207,20 @@ put_json(const struct record *record, bool full)
 static enum fault
 finish_output(void)
 {
-	int dir, renamed;
-
 	flush_output();
 	if (output.fault != FAULT_NONE || output.path == NULL)
 		return output.fault;
 	if (fsync(output.fd) < 0)
 		return fail_output("cannot sync", FAULT_FAILED);
-	renamed = output.replace
-		      ? rename(output.temporary, output.path)
-		      : rename_new(AT_FDCWD, output.temporary, output.path);
+	int renamed = output.replace
+			  ? rename(output.temporary, output.path)
+			  : rename_new(AT_FDCWD, output.temporary, output.path);
 	if (renamed < 0)
 		return fail_output(
 		    "cannot rename the new file to it", FAULT_OUTPUT);
 	output.fd = -1;
 	/* The name is durable once its directory is synced. */
-	dir =
+	int dir =
 	    open(dirname(output.temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return dir >= 0 && fsync(dir) == 0
 		   ? FAULT_NONE

@@ -186,20 +186,6 @@ open_reader(
 	return reader;
 }
 
-/* Count the line.  Return whether it is a plant that was asked for. */
-static bool
-count_line(struct store_reader *reader, const struct record *record)
-{
-	reader->watermark = record->safe;
-	if (record->plant == NULL)
-		return false;
-	reader->report.plants++;
-	reader->last_plant = reader->replay.at.last;
-	/* Times of one form sort as text. */
-	return reader->since == NULL ||
-	       memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0;
-}
-
 static bool
 read_next(struct store_reader *reader, struct record *record)
 {
@@ -221,7 +207,15 @@ read_next(struct store_reader *reader, struct record *record)
 		else if (result != REPLAY_RECORD)
 			reader->fault = journal_damaged(
 			    journal, replay->at.end, replay->reason);
-		else if (count_line(reader, record))
+		else
+			reader->watermark = record->safe;
+		if (reader->fault != FAULT_NONE || record->plant == NULL)
+			continue;
+		reader->report.plants++;
+		reader->last_plant = replay->at.last;
+		/* Times of one form sort as text. */
+		if (reader->since == NULL ||
+		    memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0)
 			return true;
 	}
 	return false;
@@ -445,23 +439,22 @@ give_figures(struct store_reader *reader, store_figure *each)
 	const char *dir = reader->journal.path;
 	char index_dir[PATH_MAX];
 	struct files index_files = { 0 }, kept = { 0 };
+	const struct index_view *view = &reader->view;
 	const uint64_t bytes = reader->replay.at.end;
-	uint64_t behind = 0;
-	const enum index_state index = reader->view.state;
-	const uint64_t end = reader->view.covered.end;
+	/* An index that lacks only closing lines is not behind. */
+	const bool behind = view->state == INDEX_USABLE &&
+			    reader->last_plant >= view->covered.end;
+
 	snprintf(index_dir, sizeof(index_dir), "%s/index", dir);
 	count_files(index_dir, "", &index_files);
 	count_files(dir, JOURNAL_NAME ".torn-", &kept);
 	count_files(dir, JOURNAL_FAILED_NAME, &kept);
-	/* An index that lacks only closing lines is not behind. */
-	if (index == INDEX_USABLE && reader->last_plant >= end)
-		behind = bytes - end;
 	each("store", reader->report.store, 0);
 	each("bytes", NULL, bytes);
 	each("watermark", NULL, reader->watermark);
 	each("above_watermark", NULL, bytes - reader->watermark);
-	each("index", index_words[behind > 0 ? INDEX_BEHIND : index].word, 0);
-	each("index_behind", NULL, behind);
+	each("index", index_words[behind ? INDEX_BEHIND : view->state].word, 0);
+	each("index_behind", NULL, behind ? bytes - view->covered.end : 0);
 	each("index_bytes", NULL, index_files.disk_bytes);
 	each("kept_files", NULL, kept.n);
 	each("kept_bytes", NULL, kept.bytes);

@@ -23,10 +23,10 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 /*
  * .open(options, since, fault):
  * Open the store read-only.  The reader gives the plants that were stored at
- * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` must stay
- * while the reader is open.  options->watch is copied, called during reads, and
- * may be NULL.  NULL if the store cannot be read: `fault` is set, the reason is
- * logged.  .close(reader) closes it; NULL is fine.
+ * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` and
+ * options->watch must stay while the reader is open; the watch is called during
+ * reads, and may be NULL.  NULL if the store cannot be read: `fault` is set,
+ * the reason is logged.  .close(reader) closes it; NULL is fine.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into

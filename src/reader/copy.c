@@ -51,7 +51,7 @@ static enum fault
 refuse(const struct journal *dest, enum fault fault, const char *why)
 {
 	log_error("%s: %s; %s", dest->path, why,
-	    why == busy ? "try again later" : "name another directory");
+	    fault == FAULT_BUSY ? "try again later" : "name another directory");
 	return fault;
 }
 

@@ -93,7 +93,7 @@ read_to_end(struct store_reader *reader, const struct position *at)
 	do
 		result = replay_next(&rest, &record);
 	while (result == REPLAY_RECORD &&
-	       watch_step(&reader->watch, rest.at.end - at->end,
+	       watch_step(reader->watch, rest.at.end - at->end,
 		   2 * journal->size - at->end));
 	if (result == REPLAY_ERROR)
 		fault = journal_unreadable(journal, rest.at.end, rest.error);
@@ -168,8 +168,7 @@ open_reader(
 		return NULL;
 	}
 	reader->since = since;
-	if (options->watch != NULL)
-		reader->watch = *options->watch;
+	reader->watch = options->watch;
 	*fault = open_journal(&reader->journal, options->dir);
 	if (*fault == FAULT_NONE)
 		*fault = journal_reader_lock(reader);
@@ -195,7 +194,7 @@ read_next(struct store_reader *reader, struct record *record)
 
 	reader->before = replay->at;
 	while (reader->fault == FAULT_NONE && replay->at.end < limit) {
-		if (!watch_step(&reader->watch, reader->ahead + replay->at.end,
+		if (!watch_step(reader->watch, reader->ahead + replay->at.end,
 			reader->ahead + limit)) {
 			reader->fault = FAULT_STOPPED;
 			break;

@@ -27,11 +27,11 @@ struct store_reader {
 	const char *since; /* earliest time, or NULL; owned by the caller */
 	struct journal journal;
 	struct replay replay;
-	struct watch watch;
-	uint64_t ahead;         /* bytes read in the search for the limit */
-	struct position limit;  /* after the last durable line */
-	struct position before; /* before the last record read */
-	uint64_t torn;          /* the last torn tail that was logged, or 0 */
+	const struct watch *watch; /* or NULL; owned by the caller */
+	uint64_t ahead;            /* bytes read in the search for the limit */
+	struct position limit;     /* after the last durable line */
+	struct position before;    /* before the last record read */
+	uint64_t torn; /* the last torn tail that was logged, or 0 */
 	struct reader_report report; /* only its `store` and `plants` */
 	uint64_t last_plant;         /* its offset; 0: there is none */
 	uint64_t watermark;          /* of the last line: its `safe` */

@@ -94,7 +94,7 @@ compare_index(struct verify *v)
 	enum fault fault;
 
 	do {
-		if (!watch_step(&v->reader->watch, bytes, bytes))
+		if (!watch_step(v->reader->watch, bytes, bytes))
 			return FAULT_STOPPED;
 		fault = compare_slice(v);
 		nanosleep(&pause, NULL);
@@ -123,14 +123,12 @@ verify_store(
 	v.reader = journal_reader.open(&options, NULL, &fault);
 	if (v.reader == NULL)
 		return fault;
-	const enum index_state index = v.reader->view.state;
-	fault = check_index(
-	    &v, index == INDEX_UNUSABLE ? FAULT_DAMAGED : FAULT_NONE);
-	if (fault == FAULT_NONE)
-		fault = journal_reader_collect(v.reader, &v.pairs);
+	fault = v.reader->view.state == INDEX_UNUSABLE
+		    ? check_index(&v, FAULT_DAMAGED)
+		    : journal_reader_collect(v.reader, &v.pairs);
 	*report = v.reader->report;
 	report->bytes = v.reader->replay.at.end;
-	report->index = index;
+	report->index = v.reader->view.state;
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;

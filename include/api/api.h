@@ -55,7 +55,7 @@ struct api_call {
 	bool bodiless;               /* the method is HEAD */
 	enum api_page page;
 	enum request_length length;
-	size_t body_len; /* CONTENT_LENGTH, if it is REQUEST_LENGTH_OK; or 0 */
+	size_t body_len; /* CONTENT_LENGTH for REQUEST_LENGTH_OK; else 0 */
 	bool whole;      /* set before api_body: the body was read to its end,
 			    not to an error of the connection */
 	char by[TOKENS_NAME_MAX + 1];
@@ -116,12 +116,12 @@ void api_set_ready(enum store_result ready);
 /*
  * api_answer(api, call, buf):
  * Write the whole answer, a CGI response (RFC 3875, section 6), into `buf`,
- * which has room for API_ANSWER_MAX bytes.  Return its length.  Log it and,
- * unless it is health or metrics, count it.
+ * which has room for API_ANSWER_MAX bytes.  Return its length.  Log the answer
+ * at level debug.  Count it, unless the request was for health or metrics.
  *
  * api_log_refusals():
- * Log the number of this process's answers with each error since the last call,
- * if there are any.
+ * Log how often this process answered with each error since the last call; log
+ * nothing if it answered with none.
  *
  * api_metrics(api, buf):
  * Print the counters, and the time when the next token expires, in Prometheus'

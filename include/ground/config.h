@@ -1,7 +1,7 @@
 /*
  * config: the settings, read once from the environment and checked.  The
- * operator's command first adds those in CONFIG_FILE to the environment.  A
- * variable that is set but empty counts as absent.
+ * operator's command first adds the settings in CONFIG_FILE to the environment.
+ * A variable that is set but empty counts as absent.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 /* The largest body that may be configured; it bounds a line of the journal. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
-#define CONFIG_SEPARATORS " ," /* in the list of CORS origins */
+#define CONFIG_SEPARATORS " ," /* between two CORS origins */
 
 struct config {
 	const char *file;      /* the file that config_use_file read, or NULL */
@@ -34,25 +34,25 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config` from the environment, which owns its strings: they are valid
- * until the environment changes.  Return FAULT_NONE; or FAULT_SETUP, log the
+ * Fill `config` from the environment.  The strings of `config` are valid until
+ * the environment changes.  Return FAULT_NONE; or FAULT_SETUP, log the
  * variable, its value and what is allowed, and leave `config` unchanged.  From
  * the call on, the log has the form that the settings demand.
  *
  * config_is_given(), config_warn_unknown():
  * Return whether any setting is in the environment.  Log a warning for each
- * variable that begins with PLANT_STORE_ and is no setting.
+ * variable that begins with PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
  * Print each setting with its default, its meaning and what is allowed.  The
  * caller checks ferror(out).
  *
  * config_use_file(only, named):
- * Add the settings in CONFIG_FILE, if it exists, to those of the
- * environment, which keep their values.  If the environment or the caller
- * (`named`) names a store, the file cannot name another, and may be unreadable,
- * so that ordinary users can work on stores of their own.  If `only` is not
- * NULL, use the settings of that file instead of all others.
+ * Add the settings in CONFIG_FILE, if it exists, to the environment.  A setting
+ * in the environment keeps its value.  If the environment or the caller, with
+ * `named`, names a store, the file cannot name another, and may be unreadable:
+ * ordinary users can work on stores of their own.  If `only` is not NULL, read
+ * the file `only` instead, and ignore the settings in the environment.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a

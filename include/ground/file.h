@@ -20,7 +20,7 @@
  * many; -1 with errno.
  *
  * file_close(fd):
- * Close the descriptor, unless it is negative.  errno stays.
+ * Close the descriptor, unless it is negative.  errno is unchanged.
  *
  * file_copy(from, begin, end, to, watch):
  * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Fail with
@@ -28,13 +28,13 @@
  *
  * file_forget(dir, fd, from, size):
  * Drop the bytes [from, size), already written back, from the page cache, so
- * that the next read is from the disk.  `fd` is a file in `dir`.  Succeed once
- * none is cached, or if the file system is in memory; fail with EBUSY if
- * another program holds a page for a second, or the file is another user's.
+ * that the next read is from the disk.  `fd` is a file in `dir`.  Return 0 when
+ * no byte is cached, or if the file system is in memory.  Fail with EBUSY if
+ * another program holds a page for a second, or another user owns the file.
  *
  * file_is_written(fd):
  * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
- * kernel reports each failure once to each open file.  Waits for nothing.
+ * kernel reports each failure once to each open file.  The call does not wait.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
@@ -67,11 +67,11 @@ bool file_is_written(int fd);
  *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created
- * there: the owner could not use files of root, and could lead root elsewhere
- * with a link.  If `path` is absent, switch to the owner of its parent; if that
- * is root, nobody else may write there, and `owner`, the store's, must be root.
- * A link of another user is refused.  Return FAULT_NONE, also if `path` cannot
- * be read; or a fault, logged.
+ * there.  The owner cannot use a file of root, and could make a link that leads
+ * root elsewhere.  If `path` is absent, switch to the owner of its parent.  A
+ * parent of root must be writable for root alone, and the store's `owner` must
+ * be root.  A link of another user is refused.  Return FAULT_NONE, also if
+ * `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
 int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);

@@ -1,7 +1,7 @@
 /*
  * log: diagnostics for the operator, never data.  Each message is one line, to
  * stderr as "PROGRAM: message" and to syslog (facility LOG_DAEMON, ident
- * PROGRAM).  If stderr is systemd's journal, only stderr gets the line, behind
+ * PROGRAM).  If stderr is systemd's journal, a line goes to stderr only, after
  * its priority as "<3>".  An error states what failed, where, and the remedy.
  * No message has a token or a request's body.
  *
@@ -14,31 +14,31 @@
 
 enum log_level { LOG_AT_ERROR, LOG_AT_WARNING, LOG_AT_INFO, LOG_AT_DEBUG };
 
-/* Messages above the level are dropped.  Set both before any thread starts. */
+/* Set before any thread starts.  Messages above log_level_max are dropped. */
 extern enum log_level log_level_max; /* LOG_AT_INFO */
 extern bool log_json;                /* false */
 
 /*
  * log_open(program, use_syslog):
  * Set the program's name; the string must stay valid.  Call once, before any
- * file is opened: it opens /dev/null as each of the descriptors 0 to 2 that is
- * closed, since a file that got such a number could get our messages.  Before
- * the call the name is "plant-store"; before it, and without `use_syslog`,
+ * file is opened: the call opens /dev/null for each of the descriptors 0 to 2
+ * that is closed, since a file with that number could receive messages.  Before
+ * the call the name is "plant-store".  Before it, and if `use_syslog` is 0,
  * messages go to stderr only, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):
- * Add the request's id to each message that is not of log_members.  Before each
- * message, and once `shown` is false again, clear the terminal's last line,
- * which shows progress.  Call these and log_open before any thread starts.
+ * Add the request's id to all messages but those of log_members.  After a call
+ * with `shown`, each message first clears the terminal's line of progress, as a
+ * call with false does.  Call these and log_open before any thread starts.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
  * '?'.  errno is left as it was.  Any thread.
  *
  * log_members(level, message, members):
- * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; in
- * text it is "message (a=1 b=c)".  Names and values are of A-Z a-z 0-9 . _ -
- * Or `members` is one object of such members, whose name the text leaves out.
+ * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; a
+ * text line has "message (a=1 b=c)".  Names and values use A-Z a-z 0-9 . _ -
+ * `members` may also be one object, as ,"o":{"a":1}; text leaves out its name.
  */
 void log_open(const char *program, int use_syslog);
 void log_set_request(const char *id);

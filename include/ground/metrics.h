@@ -71,10 +71,10 @@ metrics_add(unsigned place, uint64_t n)
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
  * metrics_note_backup(dir, ms), metrics_backup_ms(dir):
- * Write durably into the store's directory when its newest verified backup was
- * begun, in ms since 1970: return 0, or -1 with errno.  Read that time; 0 if
- * there is none, and with a NULL `dir` from the directory of metrics_open.  A
- * separate text file keeps the time when the counters restart.
+ * Write durably, into `dir`, when the newest verified backup began, in ms since
+ * 1970; return 0, or -1 with errno.  Read that time; return 0 if there is none.
+ * A NULL `dir` of metrics_backup_ms is the directory of metrics_open.  The time
+ * is in a text file of its own, so it outlives the counters.
  *
  * metrics_free_bytes():
  * Return the bytes available to this user on the file system of metrics_open's

@@ -32,8 +32,8 @@ struct request {
 	const char *id, *origin, *preflight_method;
 	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
 	const char *check;
-	bool ambiguous; /* more than REQUEST_VARIABLES_MAX, or one of those
-			   above `id` twice: its first value is kept */
+	bool ambiguous; /* over REQUEST_VARIABLES_MAX variables, or a member
+			   above `id` occurs twice: its first value is kept */
 };
 
 /*
@@ -46,7 +46,7 @@ void request_read(struct request *request, char *const *variables);
 enum request_length {
 	REQUEST_LENGTH_OK,
 	REQUEST_LENGTH_ABSENT,  /* unset or empty */
-	REQUEST_LENGTH_CHUNKED, /* likewise, and the body is chunked */
+	REQUEST_LENGTH_CHUNKED, /* unset or empty, and the body is chunked */
 	REQUEST_LENGTH_BAD      /* not digits only */
 };
 
@@ -62,7 +62,7 @@ enum request_length {
  * request_credential(request, credential):
  * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
  * RFC 6750, section 2.1).  Return HTTP_OK with the token's place in the header,
- * or why there is none:
+ * or why there is no token:
  *
  *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme
@@ -74,8 +74,8 @@ enum request_length {
  * value are not part of it.
  *
  * request_origin(request, origins):
- * Return the request's Origin in `origins`, the list in the settings, where it
- * ends at one of CONFIG_SEPARATORS or a NUL; NULL if the list does not have it.
+ * Find the request's Origin in `origins`, the list in the settings.  Return its
+ * place there, up to one of CONFIG_SEPARATORS or a NUL; NULL if it is absent.
  *
  * request_path_is(request, base_path, name):
  * Whether the path is `base_path` followed by `name`, byte for byte.  The path

@@ -69,9 +69,9 @@ struct tokens; /* a set */
  * Free the set, which no thread may use any longer.  NULL is fine.
  *
  * tokens_warning(tokens):
- * The warning that the last read of the file logged, without the path: it has
- * no token, or a group can write to it or its directory; after a refresh also
- * an error.  NULL if there is none.  Valid until the next refresh.
+ * Return the last read's warning, without the path: the file has no token, or a
+ * group can write to the file or its directory.  After a refresh, it may be an
+ * error.  NULL if nothing was logged.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);
@@ -79,11 +79,11 @@ const char *tokens_warning(const struct tokens *tokens);
 
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
- * Read the file again if its inode or change time is another: tokens_recheck at
- * once, tokens_refresh at most once a second, by `now_ms` of a monotonic clock.
- * If the file is missing or has no token, no token is valid: an operator can
- * revoke all at once.  Any other file that tokens_open would refuse leaves the
- * set as it was.  Each change is logged once.
+ * Read the file again if its inode or change time differs, or the last read
+ * failed: tokens_recheck at once, tokens_refresh at most once a second, by
+ * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
+ * token is valid: an operator can revoke all at once.  If tokens_open would
+ * refuse the file otherwise, the set stays.  Each change is logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
  * Find a token by its digest; `now_ms` is the time since 1970.  Return
@@ -111,7 +111,7 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  *
  * tokens_add(path, name, expires_ms, token):
  * Make a random token, write it with a NUL into `token`, and add its line to
- * the file, created with mode 0600 if missing.  `expires_ms`: as of a token.
+ * the file, created with mode 0600 if missing.  `expires_ms`: see struct token.
  *
  * tokens_revoke(path, name):
  * Remove the token's line.

@@ -10,7 +10,7 @@
 /*
  * crc32c(crc, buf, len), crc32c_portable(crc, buf, len):
  * Return the checksum `crc`, 0 at the beginning, continued with the bytes of
- * `buf`.  crc32c_portable, for tests, does not use the instruction.
+ * `buf`.  crc32c_portable, for tests, does not use the CPU's CRC instruction.
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
 uint32_t crc32c_portable(uint32_t crc, const void *buf, size_t len);

@@ -11,7 +11,7 @@ enum csv_place {
 	CSV_IN_BARE,
 	CSV_IN_QUOTES,
 	CSV_BEHIND_QUOTE,
-	CSV_WRONG_QUOTE, /* this and those below are final */
+	CSV_WRONG_QUOTE, /* this and the next two places are final */
 	CSV_WRONG_TEXT,
 	CSV_WRONG_CR
 };
@@ -25,12 +25,12 @@ struct csv_field {
  * csv_field_print(field, len, buf):
  * Write a field into `buf`, which has room for 2 * len + 2 bytes, and return
  * the length.  A field is quoted if it has a comma, a quote, CR or LF, begins
- * or ends with a space, or is empty: without quotes it would be no value.
+ * or ends with a space, or is empty: an empty field without quotes is no value.
  *
  * csv_next_place(place, c):
  * Follow a record byte by byte, to find its end: return the place after the
- * byte `c`.  A record begins at CSV_FIELD_BEGINS.  An LF outside CSV_IN_QUOTES
- * ends it, and must not be passed.
+ * byte `c`.  A record begins at CSV_FIELD_BEGINS, and ends with an LF outside
+ * CSV_IN_QUOTES.  `c` must not be that LF.
  *
  * csv_record_split(buf, len, fields, n):
  * Split the record at the beginning of the buffer, up to CRLF, LF or the

@@ -58,10 +58,10 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * member that is repeated is marked `twice`; other members may repeat.
  *
  * json_int64(text, len, value):
- * Read exactly the value `text` of an accepted object.  What is no number, or
- * has a fraction or an exponent, is JSON_INT_NOT_INTEGER, whatever its value
- * (OpenAPI 3.1.0, int64); outside int64 it is JSON_INT_RANGE.  "-0" is 0.
- * `*value` is written on JSON_INT_OK only.
+ * Read exactly the value `text` of an accepted object.  A value that is not a
+ * number, or has a fraction or an exponent, as 1.0, is JSON_INT_NOT_INTEGER
+ * (OpenAPI 3.1.0, int64).  An integer outside int64 is JSON_INT_RANGE.  "-0" is
+ * 0.  `*value` is written on JSON_INT_OK only.
  *
  * json_string_decode(token, len, text):
  * Decode a string token, quotes included, into `text`, which has room for

@@ -23,10 +23,10 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 /*
  * .open(options, since, fault):
  * Open the store read-only.  The reader gives the plants that were stored at
- * `since`, TIMESTAMP_LEN bytes, or later; all for NULL.  `since` and
- * options->watch must stay while the reader is open; the watch is called during
- * reads, and may be NULL.  NULL if the store cannot be read: `fault` is set,
- * the reason is logged.  .close(reader) closes it; NULL is fine.
+ * `since`, TIMESTAMP_LEN bytes, or later; all plants if `since` is NULL.
+ * `since` and options->watch must stay valid while the reader is open; the
+ * watch is called during reads, and may be NULL.  NULL if the store cannot be
+ * read: `fault` is set, the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
@@ -38,9 +38,9 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * "seq 12 at byte 3456", to `where`, of STORE_WHERE_MAX.
  *
  * .find(reader, id, record):
- * Read the plant with this id.  FAULT_ABSENT, not logged: there is none.
- * FAULT_DAMAGED, logged: it is damaged; others may be readable.  Or another
- * fault.
+ * Read the plant with this id.  FAULT_ABSENT, not logged: no plant has the id.
+ * FAULT_DAMAGED, logged: the plant is damaged; others may be readable.  Or
+ * another fault.
  *
  * .figures(reader, each):
  * Call `each` with every figure of the engine for `plant-store stats`: a name,
@@ -53,7 +53,7 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * Start behind the cursor's place, at the store's beginning for "", at its end
  * for NULL.  Call before the first `next`, `cursor` or `more`.
  * FAULT_SETUP, logged: the cursor is of another store, or the database is not
- * set up for cursors.  FAULT_DAMAGED, logged: the store lacks that place.
+ * set up for cursors.  FAULT_DAMAGED, logged: the place is not in the store.
  *
  * .cursor(reader, before, cursor):
  * Write the place behind the last plant read or, with `before`, in front of it.
@@ -106,14 +106,14 @@ enum fault check_journal(
  * Check every line of the journal in the directory `path`, or of the journal
  * file `path`: checksum, form, chain and order, and that no id occurs twice.
  * Then compare the index with the plants that were stored when the call began.
- * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.  The lock
- * is held for some milliseconds at a time, but at first until the lines that no
- * index has covered are read.  `watch` may be NULL.
+ * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.  The call
+ * first holds the lock until it has read the lines that no index covers; later
+ * it holds the lock for some milliseconds at a time.  `watch` may be NULL.
  *
- * FAULT_DAMAGED, logged: the offset of the first invalid line and the reason,
- * the ids that occur twice, or the index: it is damaged, has too many plants,
- * or lacks a plant or has it elsewhere (the first one).  A torn tail is logged,
- * but is not damage.  `report` is set on FAULT_NONE and on FAULT_STOPPED.
+ * FAULT_DAMAGED, logged: the offset of the first invalid line and the reason;
+ * the ids that occur twice; or what is wrong in the index: damage, too many
+ * plants, or the first plant that is missing or misplaced.  A torn tail is
+ * logged, but is not damage.  `report` is set on FAULT_NONE and FAULT_STOPPED.
  */
 enum fault verify_store(
     const char *path, const struct watch *watch, struct reader_report *report);

@@ -129,11 +129,11 @@ void index_discard(int dir);
  * first ten with both offsets.  Return their number.
  *
  * index_build(index, pairs, to, watch):
- * Sort the pairs, enter the first of each id into an index in which a
- * transaction has begun, and commit: the index then covers the journal up to
- * `to`.  Begin another transaction.  If the index has an id already and the
- * journal has that earlier record, the new one is logged, as by index_twins; if
- * the journal does not have it, the index is damaged.  `watch`, which may be
+ * Sort the pairs, and enter the first pair of each id into an index in which a
+ * transaction has begun.  Commit: the index then covers the journal up to `to`.
+ * Begin another transaction.  If the index has an id already, and the journal
+ * has the earlier record, the new record is logged, as by index_twins; without
+ * the earlier record, the index is damaged.  `watch`, which may be
  * NULL, is called with 50 to 100 % done, since the caller has read the journal
  * before; FAULT_STOPPED is not logged.  After a fault the caller discards an
  * index that covered nothing.

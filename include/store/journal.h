@@ -112,11 +112,11 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
 
 /*
  * journal_lock(journal, lock, deadline_ms), journal_unlock(journal):
- * Lock the file exclusively, or shared to read it; or the directory, until
- * journal_close.  Try at least once, and until `deadline_ms` of
- * CLOCK_MONOTONIC.  FAULT_BUSY if another process holds the lock, not logged if
- * `deadline_ms` is 0.  A file system without locks cannot hold a served store:
- * there JOURNAL_SHARED succeeds.  The thread that locks also unlocks.
+ * Lock the file exclusively, or shared to read it; or lock the directory, until
+ * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
+ * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
+ * A file system without locks cannot hold a served store, so JOURNAL_SHARED
+ * succeeds on it.  The thread that locks also unlocks.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries for the lock.  `*pause_ns` is 0 before the first
@@ -168,8 +168,8 @@ enum fault journal_find_durable(
     struct journal *journal, const struct position *seen);
 
 /*
- * Call all of these under the lock.  After FAULT_FAILED the bytes on the disk
- * past journal->durable are unknown, and the process ends.
+ * Call the functions below under the lock.  After FAULT_FAILED the bytes on the
+ * disk past journal->durable are unknown, and the process ends.
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
@@ -225,7 +225,7 @@ void journal_drop(const struct journal *home, int fd);
  * journal_cut_tail(journal, end, tail_end):
  * Cut off the torn tail [end, tail_end), durably, after a durable copy of it
  * was made beside the journal: JOURNAL_NAME.torn-END, which replaces an earlier
- * copy from that offset.  Log it.
+ * copy from that offset.  Log the cut.
  */
 enum fault journal_cut_tail(
     struct journal *journal, uint64_t end, uint64_t tail_end);

@@ -3,18 +3,18 @@
  *
  * A commit takes an idle session, or opens one, and inserts the batch with one
  * statement (INSERT), which skips the ids that are already stored.  A second
- * statement (REPEAT) reads and locks those.  Each of the two commits waits for
- * the server's disk and standbys, as the server is configured.
+ * statement (REPEAT) reads and locks the skipped rows.  Each statement commits,
+ * and waits for the server's disk and standbys, as the server is configured.
  *
  * Failure modes: after a passed deadline, a lost connection or a warning it is
  * unknown whether the batch is stored; the session is closed.  If another
  * session holds an id (perhaps while it waits for a standby), lock_timeout ends
  * the statement, and each id is tried alone.  If no session can be opened,
- * commits are STORE_AWAY at once, until one tries again after a pause.
+ * commits are STORE_AWAY at once; after a pause, a commit tries again.
  *
- * The store is ready for PROBE_MS after a confirmed commit; otherwise a probe
- * finds out.  While a commit waits, others are STORE_UNKNOWN at once: each
- * would keep another one of the server's few sessions.
+ * The store is ready for PROBE_MS after a confirmed commit; then a probe finds
+ * out.  Once a probe finds a commit that waits, others are STORE_UNKNOWN at
+ * once: each would keep another one of the server's few sessions.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -72,15 +72,15 @@ static const char probe_sql[] = SESSION_PROBE(
 
 /* The parameters of INSERT; REPEAT has only IDS. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
-/* Each thread uses one at a time. */
+/* Each thread uses one session at a time. */
 #define IDLE_MAX CONFIG_THREADS_MAX
 
 struct store {
 	const struct engine *engine; /* engine.h: first */
 	const char *database;
 	_Atomic unsigned commits;     /* that hold a session or wait for one */
-	_Atomic int64_t confirmed_ms; /* of a commit; 0: the last one failed */
-	_Atomic int64_t retry_ms;     /* when to connect; 0: not away */
+	_Atomic int64_t confirmed_ms; /* the last commit; 0: it failed */
+	_Atomic int64_t retry_ms;     /* the next try to connect; 0: not away */
 	_Atomic bool waiting;         /* a commit hangs: others are UNKNOWN */
 	_Atomic(struct session *) idle[IDLE_MAX];
 	struct trouble trouble;
@@ -314,7 +314,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 
 /* --- Commit --- */
 
-/* The result of plants whose statement was not done. */
+/* The result of the plants of a failed statement. */
 static enum store_result
 find_result(struct session *session)
 {
@@ -325,7 +325,7 @@ find_result(struct session *session)
 	/* Temporary: no resources, a lock, a rollback, a cancellation. */
 	if (session_is_code(session, "53 55 40 57014"))
 		return STORE_BUSY;
-	session->lost = true; /* another server may accept them */
+	session->lost = true; /* a new session may reach a better server */
 	return STORE_AWAY;
 }
 
@@ -339,7 +339,7 @@ set_results(const struct batch *batch, enum store_result result)
 
 /*
  * Store the plants and set their results.  If one of several ids is locked, the
- * results stay open; if the only one is, its holder may be about to store it.
+ * results stay open.  If a single id is locked, its holder may yet store it.
  */
 static void
 store_batch(struct store *store, const struct batch *batch)

@@ -2,10 +2,10 @@
  * query: reads plants.  A walk is one transaction, which sees a snapshot of the
  * table.  An SQL cursor returns some rows at a time, so memory does not grow.
  *
- * After a cursor of reader.h it is a feed: plants in the order of their
- * transactions' numbers, below the bound, the lowest number of a running
- * transaction: no row can appear there later.  So no transaction is held open;
- * each page is a query.
+ * A reader that resumes at a cursor is a feed: it reads plants in the order of
+ * their transactions' numbers, below a bound.  The bound is the lowest number
+ * of a running transaction: no row can appear below it later.  So the feed
+ * holds no transaction open; each page is a query.
  */
 #include "session.h"
 
@@ -23,7 +23,7 @@
 #define FETCH_TIMEOUT_MS 60000
 
 /* clang-format off */
-/* Milliseconds since 1970, by SQL that other databases document, too. */
+/* Times in ms since 1970, in SQL that other databases document, too. */
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
@@ -176,7 +176,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	return fault;
 }
 
-/* Move the place to the current row, unless the query excludes that. */
+/* Move the place to the current row; fail if FEED cannot return that row. */
 static enum fault
 set_place(struct store_reader *reader, int64_t id)
 {
@@ -254,9 +254,9 @@ reader_end(struct store_reader *reader, char *where)
 /* --- The feed --- */
 
 /*
- * Find the bound, and whether there are rows up to it.  Only then, or if
- * reader->more was set before, check that the standbys have all earlier
- * commits: the check is a commit of its own.
+ * Find the bound, and set reader->more if there are rows below it.  If `more`
+ * is set, check that the standbys have all earlier commits.  Without rows there
+ * is no check, since it is a commit of its own.  A count needs no check.
  */
 static enum fault
 find_bound(struct store_reader *reader)

@@ -43,12 +43,12 @@
 #define SCHEMA_VERSION "1"
 
 /*
- * Both statements first return what an operator has to correct, or "".
+ * find_tables and check first return what an operator has to correct, or "".
  *
  * The tables' schema is one that search_path names, except "$user": any role
- * that may create schemas could make one of our role's name.  Then pg_catalog
- * precedes this schema: a function that others made here is used only if it
- * fits better, so statements qualify what does not fit exactly.
+ * that may create schemas could make one of our role's name.  find_tables puts
+ * pg_catalog before that schema: a function that others made in it is used only
+ * if it fits better, so statements qualify what does not fit exactly.
  */
 #define NO_TABLES "; make the tables with: plant-store schema | psql"
 static const char find_tables[] =
@@ -64,12 +64,12 @@ static const char find_tables[] =
     "' ELSE '' END";
 
 /*
- * Sets again what a role, a database or the connection string may have weakened
+ * check sets what a role, a database or the connection string may have weakened
  * (client_min_messages could suppress the warning of a commit), and how long a
- * statement waits for an id: a session that has locked it keeps it while its
- * commit runs or its standby is away.  Then returns the standbys, and whether
- * the plants have the column of the feed.  CockroachDB has neither fsync nor
- * full_page_writes.
+ * statement waits for an id: a session that has locked an id keeps the lock
+ * while its commit runs or its standby is away.  check then returns the
+ * standbys, and whether the plants have the feed's column.  CockroachDB has
+ * neither fsync nor full_page_writes.
  */
 static const char check[] =
     "SELECT CASE WHEN set_config('synchronous_commit', 'on', false) <> 'on'"
@@ -237,8 +237,8 @@ wait_for_result(struct session *session)
 /* --- Statements --- */
 
 /*
- * An error before the statement's end shows that nothing was done, unless it
- * has no code or one of these: the connection failed (08), or the server itself
+ * An error before a statement's end shows that nothing was done, unless the
+ * error has no code or one of UNSURE: the connection failed (08), or the server
  * does not know (40003), goes down (57P) or may be damaged (58, XX).
  */
 #define UNSURE "08 40003 57P 58 XX"
@@ -337,7 +337,7 @@ session_is_code(const struct session *session, const char *begins)
 		begins += len + strspn(begins + len, " ");
 		len = strcspn(begins, " ");
 	} while (strncmp(session->sqlstate, begins, len) != 0);
-	return len > 0; /* the end is an empty word, which all begin with */
+	return len > 0; /* the empty word at the end matches every code */
 }
 
 bool
@@ -437,7 +437,7 @@ connect_server(struct session *session, PQconninfoOption *options)
 		remedy = try_host(session, keys, values, messages);
 		/*
 		 * Only PQping reports that libpq refuses a setting, such as an
-		 * unknown sslmode.  Without a valid address it does not block.
+		 * unknown sslmode.  A ping without an address does not block.
 		 */
 		if (remedy.fault == FAULT_BUSY &&
 		    PQpingParams(keys, nowhere, 0) == PQPING_NO_ATTEMPT)

@@ -17,12 +17,12 @@
 
 struct session {
 	PGconn *conn;
-	PGresult *rows; /* the last statement's if it was done; else NULL */
+	PGresult *rows;      /* of the last statement; NULL if it failed */
 	int64_t deadline_ms; /* of the next statements, by CLOCK_MONOTONIC */
 	uint64_t bytes_max;  /* received since the connection began */
 	bool warned;         /* the current statement got a warning */
 	bool lost;           /* not to be used again */
-	/* Why the last statement was not done. */
+	/* Why the last statement failed. */
 	char sqlstate[6];                /* "" if the server sent none */
 	char reason[SESSION_REASON_MAX]; /* one line */
 	char standbys[128]; /* the setting synchronous_standby_names */
@@ -46,12 +46,12 @@ struct session {
  * session_run(session, text, columns, values):
  * Run the SQL `text` or, with parameters that end with a NULL, the prepared
  * statement of this name, and wait for its commit until session->deadline_ms.
- * Return true if it was committed.  If not, either an error before the commit
- * refused it; or it is unknown whether it was committed, and session->lost is
- * set: also if the answer is too large, or has a NULL or other columns.
+ * Return true if it was committed.  Return false if an error refused it before
+ * the commit.  Return false and set session->lost if the outcome is unknown, as
+ * after an answer that is too large, or has a NULL or other columns.
  *
  * session_query(session, sql, columns, timeout_ms):
- * Likewise run SQL.  Return FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
+ * Like session_run, in `timeout_ms`.  FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
  * session_is_code(session, begins):
  * Whether the last error's SQLSTATE begins with one of `begins`, as "40001 53".

@@ -295,7 +295,7 @@ print_body(const struct api *api, const struct api_call *call, char *body)
 	return plant_answer(&call->plant, body);
 }
 
-/* Every request comes here: stpcpy takes less time than printf. */
+/* Each answer has a head, and stpcpy takes less time than printf. */
 static size_t
 print_head(const struct api *api, const struct api_call *call, size_t body_len,
     char *buf)

@@ -1,8 +1,8 @@
 /*
  * check_command: checks the settings, permissions, tokens, store and socket of
- * this machine's service, and its URL as a client; or the URL alone.  Changes
- * nothing.  Of a journal it reads only the part that is not in the index;
- * verify reads all.  The only module that knows libcurl.
+ * this machine's service, and its URL as a client; or the URL alone.  check
+ * changes nothing.  It reads only the part of a journal that is not in the
+ * index; verify reads the whole journal.  No other module uses libcurl.
  */
 #include <arpa/inet.h>
 #include <curl/curl.h>
@@ -59,14 +59,14 @@ static const char usage[] =
 static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
-	int wrong, unreached; /* problems of this machine; of the way to it */
-	int *count;           /* the one that report() adds to */
+	int wrong, unreached; /* problems of this machine; of reaching it */
+	int *count;           /* the counter that report() increments */
 	bool answers;         /* the service answers at its socket */
 
 	char url[2048];    /* of the plants */
 	bool loopback;     /* the URL is on this machine */
 	const char *token; /* or NULL */
-	/* NO_PLANT, then blanks.  A request has the beginning of it. */
+	/* NO_PLANT and blanks.  A trial sends the first bytes of `body`. */
 	char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
 } check = { .count = &check.wrong };
 
@@ -284,7 +284,7 @@ check_socket(const char *path)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	/* More than the headers and body of an error. */
 	char answer[4096] = "", why[256];
-	const char *text = answer + 8; /* after the head of a record */
+	const char *text = answer + 8; /* after a FastCGI record's head */
 	int number;
 	ssize_t n;
 
@@ -415,10 +415,10 @@ struct trial {
 };
 
 struct answer {
-	CURL *curl;    /* has the headers; the caller frees it; may be NULL */
+	CURL *curl;    /* owns the headers; for curl_easy_cleanup; or NULL */
 	long status;   /* 0: no answer came */
 	int error;     /* the number in an Error body, else 0 */
-	CURLcode code; /* why no answer came, and libcurl's words for it */
+	CURLcode code; /* why there is no answer; `detail` explains it */
 	char detail[CURL_ERROR_SIZE];
 };
 
@@ -433,7 +433,7 @@ send_request(
 	static struct curl_slist content = { type, NULL };
 	static struct curl_slist headers = { expect, &content };
 	CURL *curl = curl_easy_init();
-	/* More than any Error body; a longer body ends the transfer. */
+	/* Larger than any Error body; a larger body ends the transfer. */
 	char text[4096] = "", quote[2];
 	FILE *body = fmemopen(text, sizeof(text) - 1, "w");
 
@@ -478,7 +478,7 @@ send_request(
 /* Each is for a status of the web server or for an error of the service. */
 static const struct hint {
 	long status;
-	enum http_error error; /* HTTP_OK: compare `status` */
+	enum http_error error; /* HTTP_OK: `status` identifies the hint */
 	const char *why;
 } hints[] = {
 	{ 400, HTTP_OK,
@@ -699,7 +699,7 @@ check_url(const char *url)
 		{ "a body that is too large", body_bytes_max + 1,
 		    HTTP_BODY_TOO_LARGE, NULL, NULL },
 	};
-	/* The last two test the limit of bodies; of a URL alone it is 0. */
+	/* The last two need body_bytes_max, which is 0 for a URL alone. */
 	size_t n =
 	    sizeof(trials) / sizeof(trials[0]) - (body_bytes_max == 0 ? 2 : 0);
 	size_t len = strlen(url);

@@ -247,7 +247,7 @@ step(void *context, uint64_t done, uint64_t total)
 	bool ends = progress.at_end != NULL && done == total && progress.shown;
 
 	(void)context;
-	/* A reader calls this for each plant: the clock would cost time. */
+	/* A reader calls step for each plant, and reading the clock is slow. */
 	if (progress.next_ms == INT64_MAX)
 		return stopped_by == 0;
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);

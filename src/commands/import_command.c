@@ -10,9 +10,9 @@
  * recover reads SRC, a damaged journal, once.  Records that are valid by
  * themselves go, with their times and tokens' names, into a new store in a
  * directory below DEST.  The store takes the first record of each id.  Finally
- * its journal is renamed into DEST, which has no journal before.  After an
- * error or a signal the directory is removed; after a kill, the next try
- * removes it.
+ * the new journal is moved into DEST, which must not have one.  The directory
+ * of the new store is then removed, also after an error or a signal.  After a
+ * kill, the next try removes it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -42,8 +42,8 @@
 #include "store/store.h"
 
 /*
- * Each unordered id dirties a page of the index, held in memory until the
- * commit: 5,000 plants are some 25 MiB.
+ * With ids in no order, each plant changes a page of the index.  The pages stay
+ * in memory until the commit: 5,000 plants need some 25 MiB.
  */
 #define BATCH_PLANTS 5000
 
@@ -51,7 +51,7 @@ struct entry {
 	struct plant plant;
 	char by[RECORD_BY_MAX + 1]; /* the name of its token */
 	char at[TIMESTAMP_LEN + 1]; /* when it was stored; "": now */
-	uint64_t begin, end;        /* its line's number, or bytes of SRC */
+	uint64_t begin, end;        /* bytes of SRC; of import: the line */
 };
 
 static struct {
@@ -424,7 +424,7 @@ store_lines(void)
 	while (import.status == EX_OK && batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
-			/* Too long for any plant: this refuses it. */
+			/* No plant is so long: read_plant refuses it. */
 			read_plant(import.text, import.len);
 			continue;
 		}

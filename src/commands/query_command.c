@@ -227,7 +227,7 @@ finish_output(void)
 		   : fail_output("cannot sync its directory", FAULT_FAILED);
 }
 
-/* The store that is read, and the last record's place once it is read. */
+/* The reader; `where` is the last record's place, set when reading ends. */
 static const struct reader_engine *engine;
 static struct store_reader *reader;
 static char where[STORE_WHERE_MAX];
@@ -321,8 +321,8 @@ const struct command query_command_get = {
 };
 
 /*
- * End the reading of plants, which ended with `fault`, or with the fault of the
- * reader.  A signal ends it as well, also while a database is away.
+ * Return `fault` or, if it is FAULT_NONE, the fault that ended the reader.  If
+ * a signal came, return FAULT_STOPPED instead of FAULT_NONE or FAULT_BUSY.
  */
 static enum fault
 end_reading(enum fault fault)
@@ -659,8 +659,8 @@ struct token_plants {
 };
 
 static struct {
-	bool json;             /* print members of an object, or lines */
-	const char *separator; /* before the next member */
+	bool json;             /* print a JSON object, not lines of text */
+	const char *separator; /* printed before the next member */
 	uint64_t plants;
 	char first[TIMESTAMP_LEN + 1];
 	char last[TIMESTAMP_LEN + 1];

@@ -33,9 +33,9 @@ may_retry(int fd, short event)
  * (RFC 3875, 4.2): so only a chunked body, which has no length, is read to end
  * of file.
  *
- * That of a refused request is read, too.  Stdin and stdout may be one socket
- * (Apache's mod_cgid): if the process ends with unread bytes in it, the socket
- * is reset and the answer is lost.
+ * The body of a refused request is read, too.  Stdin and stdout may be one
+ * socket (Apache's mod_cgid): if the process ends while stdin has unread bytes,
+ * the socket is reset and the answer is lost.
  */
 static size_t
 read_body(struct api_call *call, char *buf, size_t max)

@@ -88,7 +88,7 @@ connection_receive(
 		    c->frame.state != FCGI_FRAME_MORE)
 			return c->frame.state;
 		c->begun = true;
-		/* Without it, the request may still fit into the socket. */
+		/* Without a spool, the request may fit into the socket. */
 		c->spool = memfd_create("request", MFD_CLOEXEC);
 		if (c->spool < 0)
 			return FCGI_FRAME_MORE;
@@ -102,8 +102,8 @@ connection_receive(
 		size_t kept = used < room ? used : room;
 
 		/*
-		 * The file's own offset, from which libfcgi reads, stays 0.  An
-		 * error ends the connection: its bytes cannot go back.
+		 * The spool's own offset, from which libfcgi reads, stays 0.
+		 * After an error the received bytes are lost, so end here.
 		 */
 		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
 			c->frame.state = FCGI_FRAME_BAD;
@@ -121,7 +121,7 @@ connection_read_head(struct connection *c)
 	c->request.ipcFd = *fd;
 	/* Otherwise the library closes the descriptor before it reads. */
 	c->request.keepConnection = 1;
-	/* So that its close after an error does not wait for the peer. */
+	/* Detach, so that libfcgi's close on error does not wait for a peer. */
 	FCGX_Detach(&c->request);
 	if (FCGX_Accept_r(&c->request) < 0) {
 		*fd = -1;

@@ -1,15 +1,15 @@
 /*
  * connection: one FastCGI connection of a reactor.
  *
- * Detects without blocking that a request is complete.  Only then libfcgi reads
- * it, since it reads without a timeout; no other module uses the library.  A
- * request that arrives at once stays in the socket until then.  One that
- * arrives in parts is moved into a memory file, its spool.
+ * A connection detects without blocking that a request is complete.  Only then
+ * libfcgi reads the request, since libfcgi has no timeout; no other module uses
+ * libfcgi.  A request that arrives at once stays in the socket until then.  A
+ * request that arrives in parts is moved into a memory file, its spool.
  *
- * The answer is sent as fast as the peer reads it, and not by libfcgi: its
- * close lingers for two seconds, and its memory for a request (25 allocations,
- * two buffers of 8 KiB) can be freed before the next request is read, not only
- * after the commit.
+ * The answer is sent as fast as the peer reads it, but not by libfcgi: libfcgi
+ * would wait for two seconds in its close, and would keep its memory (25
+ * allocations, two buffers of 8 KiB a request) until after the commit.  The
+ * connection makes libfcgi free that memory before it reads the next request.
  *
  * A connection belongs to one thread.
  */
@@ -36,8 +36,8 @@ struct connection {
 			    request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
-	FCGX_Request request;    /* while libfcgi reads it */
-	struct api_call call;    /* of that request, until it is answered */
+	FCGX_Request request;    /* valid while libfcgi reads a request */
+	struct api_call call;    /* of the last request, until its answer */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
@@ -51,12 +51,12 @@ struct connection_list {
 
 /*
  * connection_init():
- * Initialise libfcgi, once, before any thread.  Return 0; another value without
- * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
+ * Initialise libfcgi, once, before any thread.  Return 0; not 0 if memory is
+ * short.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
  *
  * connection_new(fd):
- * A connection of the non-blocking socket `fd`, which it owns from then on.
- * NULL without memory, and `fd` is closed.
+ * Return a connection that owns the non-blocking socket `fd`.  If memory is
+ * short, close `fd` and return NULL.
  *
  * connection_place(connection, list, now_ms):
  * Move the connection to the end of `list`, with a new deadline; with NULL,
@@ -70,7 +70,7 @@ void connection_place(struct connection *connection,
 /*
  * connection_receive(connection, buf, size, spool_max):
  * Examine all bytes that have arrived.  Return connection->frame.state, which
- * is also FCGI_FRAME_BAD if the connection is closed or broken: free it then.
+ * is also FCGI_FRAME_BAD if the connection is closed or broken: then free it.
  * `buf` is scratch.  A spool holds at most `spool_max` bytes plus twice the
  * length of the parameters; the rest of the request is discarded.
  */
@@ -86,7 +86,7 @@ enum fcgi_frame_state connection_receive(struct connection *connection,
  * connection_read_body(connection, buf, size):
  * Read the body to its end: store at most `size` bytes in `buf`, discard the
  * rest.  Return the number of bytes in `buf`, and set connection->call.whole.
- * The connection is then ready for the next request; until it is received,
+ * The connection is then ready for the next request.  Until that arrives,
  * connection->frame.id is the id for the answer.
  */
 char **connection_read_head(struct connection *connection);

@@ -26,7 +26,7 @@ struct tokens;
  * service_notify(state):
  * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names
  * (sd_notify(3)): an absolute path, or '@' and an abstract name.  Do nothing if
- * it is unset or empty; log a failure.
+ * NOTIFY_SOCKET is unset or empty; log a failure.
  *
  * service_run(config):
  * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
@@ -57,10 +57,10 @@ int reactor_join(struct reactor *reactor);
 
 /*
  * sandbox_enter(config):
- * Drop all capabilities of this thread and of those that it starts later, and
+ * Drop all capabilities of this thread and of the threads it starts later, and
  * restrict them to the files and calls of SANDBOX in plant-store.fcgi(8).  Log
  * and skip a restriction that the kernel does not support.  If config->sandbox
- * is false, only log a warning.  Needs free descriptors.
+ * is false, only log a warning.  The call needs free descriptors.
  */
 void sandbox_enter(const struct config *config);
 

@@ -88,11 +88,11 @@ struct reactor {
 	int64_t alone_us;      /* the last round's end; 0 if not of one plant */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
-	struct connection_list busy; /* their plants are the items */
+	struct connection_list busy; /* those with a plant in `items` */
 	struct store_item *items;    /* the batch, in the order of `busy` */
 	size_t nitems, items_max;
-	char body[API_ANSWER_MAX]; /* a request's, or an unframed answer */
-	unsigned char bytes[];     /* received, or of a framed answer */
+	char body[API_ANSWER_MAX]; /* a request's body, or a CGI answer */
+	unsigned char bytes[];     /* received; or the answer's records */
 };
 
 /* Stop the process after the answers of this round. */
@@ -132,7 +132,7 @@ await(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Send an answer, or its rest.  Keep or close the connection behind it. */
+/* Send an answer, or its rest.  Once all is sent, keep or close `c`. */
 static void
 send_answer(struct reactor *r, struct connection *c, const unsigned char *buf,
     size_t len)
@@ -267,7 +267,7 @@ accept_connections(struct reactor *r)
 static void
 end_overdue(struct reactor *r, struct connection_list *list)
 {
-	/* At the end of a drain, all have passed. */
+	/* At the end of a drain, all deadlines count as passed. */
 	int64_t now_ms = r->now_ms < r->drain_until_ms ? r->now_ms : NEVER;
 	struct connection *c;
 
@@ -471,9 +471,9 @@ struct reactor *
 reactor_start(const struct config *config, struct tokens *tokens,
     struct store *store, int stop)
 {
-	/* Edge-triggered, so that it is reported once. */
+	/* Edge-triggered, so that epoll reports the stop once. */
 	struct epoll_event stopping = { EPOLLIN | EPOLLET, { NULL } };
-	/* With room for the longest answer: unused memory costs nothing. */
+	/* r->bytes holds the longest answer: unused memory costs nothing. */
 	struct reactor *r =
 	    calloc(1, sizeof(*r) + fcgi_frame_answer_len(API_ANSWER_MAX));
 

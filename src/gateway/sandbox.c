@@ -2,9 +2,9 @@
  * sandbox: see gateway.h.
  *
  * landlock's first version is enough: seccomp forbids what later ones restrict
- * (truncate, O_TRUNC, ioctl).  A forbidden system call fails with ENOSYS: a
- * library then uses another one, or does without.  Only execve, execveat,
- * ptrace and, without a database, a socket beside AF_UNIX kill the process.
+ * (truncate, O_TRUNC, ioctl).  A forbidden call fails with ENOSYS: libraries
+ * use others, or none.  These kill the process: execve, execveat, ptrace, calls
+ * of other architectures and, without a database, sockets not of AF_UNIX.
  */
 #include "gateway.h"
 

@@ -89,7 +89,7 @@ read_number(const char *text, unsigned long min, unsigned long max,
 	       *number <= max;
 }
 
-/* The web server needs as much CPU; more reactors make smaller batches. */
+/* Half the CPUs: the web server needs the rest, and batches stay larger. */
 static unsigned long
 default_threads(void)
 {

@@ -88,7 +88,7 @@ static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		/* Knuth's MMIX, random seed: no client foresees pivots. */
+		/* Knuth's MMIX; a random seed hides pivots from clients. */
 		*seed = *seed * 6364136223846793005 + 1442695040888963407;
 		const struct pair pivot = pairs[(*seed >> 32) % n];
 		size_t i = 0, j = n - 1;

@@ -459,7 +459,7 @@ tokens_refresh(struct tokens *tokens, int64_t now_ms)
 {
 	if (now_ms < tokens->next_check_ms)
 		return;
-	/* Two threads that come here at once both check: it does no harm. */
+	/* Two threads may get here at once; a second check does no harm. */
 	tokens->next_check_ms = now_ms + CHECK_INTERVAL_MS;
 	tokens_recheck(tokens);
 }

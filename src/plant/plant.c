@@ -99,7 +99,7 @@ plant_read(
 	return PLANT_OK;
 }
 
-/* The answer is the text from the first comma on, which becomes a brace. */
+/* The answer is a '{' and the text after the first comma. */
 size_t
 plant_answer(const struct plant *plant, char *buf)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * Of each half byte, with the polynomial 0x1edc6f41, bits reversed.  x86-64,
- * where speed matters, uses the instruction.
+ * The CRC of each half byte: polynomial 0x1edc6f41, bits reversed.  x86-64,
+ * where speed matters, uses the CPU's instruction instead of the table.
  */
 static const uint32_t table[16] = { 0x00000000, 0x105ec76f, 0x20bd8ede,
 	0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d, 0x82f63b78,

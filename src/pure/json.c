@@ -35,8 +35,8 @@ refuse(struct json_error *wrong, size_t at, const char *reason)
 }
 
 /*
- * The length of the character at the beginning of `text`, which is not ASCII or
- * is a control character; 0 if it is not valid (RFC 3629 section 4).
+ * The length of the first character of `text`, which is not plain ASCII; 0 if
+ * it is not valid (RFC 3629 section 4), such as a control character.
  */
 static size_t
 read_utf8(const char *text, size_t len, struct json_error *wrong)
@@ -71,7 +71,7 @@ read_utf8(const char *text, size_t len, struct json_error *wrong)
 static char *
 put_utf8(char *to, uint32_t code)
 {
-	/* The bytes that continue it, with six bits each. */
+	/* The number of continuation bytes; each has six bits of `code`. */
 	int n = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
 
 	*to++ = (char)(n > 0 ? 0xff80U >> n | code >> 6 * n : code);
@@ -204,7 +204,7 @@ json_string_decode(const char *token, size_t len, char *text)
 	return (size_t)(to - text);
 }
 
-/* Write a byte in canonical form: at most 6 bytes, and a NUL behind 6. */
+/* Write a byte in canonical form: at most 6 bytes.  A NUL follows 6 bytes. */
 static char *
 put_canonical(char *to, unsigned char c)
 {
@@ -341,7 +341,7 @@ scan_string(struct scan *scan)
 {
 	struct json_error wrong;
 	uint32_t code;
-	size_t n = 1; /* of the opening quote */
+	size_t n = 1; /* the length of the opening quote */
 
 	do {
 		scan->at += n;
@@ -411,7 +411,7 @@ static int
 scan_key(struct scan *scan)
 {
 	const char *token = scan->text + scan->at;
-	char key[6 * JSON_NAME_MAX]; /* an escape has 6 bytes for each of it */
+	char key[6 * JSON_NAME_MAX]; /* each byte may be escaped, as \u0061 */
 
 	if (peek(scan) != '"')
 		return fail_expected(scan, "expected a member name in quotes");

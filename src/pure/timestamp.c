@@ -166,7 +166,7 @@ timestamp_is_canonical(const char text[static TIMESTAMP_LEN])
 {
 	int64_t ms;
 
-	/* Of this length, only small letters and leap seconds remain. */
+	/* Other forms of this length have a small letter or a leap second. */
 	return timestamp_read(text, TIMESTAMP_LEN, &ms) == 0 &&
 	       text[10] == 'T' && text[23] == 'Z' && text[17] != '6';
 }

@@ -173,7 +173,7 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 	report->added = end - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
-	/* The source was open: the destination is absent or full. */
+	/* The source was open, so these are faults of the destination. */
 	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
 							    : fault;
 }

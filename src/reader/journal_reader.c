@@ -44,8 +44,8 @@ open_journal(struct journal *journal, const char *path)
 }
 
 /*
- * Read on from `at`, from the first line if it is all zero.  The window is new:
- * bytes in the old one may have changed.
+ * Read on from `at`, or from the first line if `at` is all zero.  Drop the
+ * window: the file may have other bytes by now.
  */
 static void
 move_to(struct store_reader *reader, const struct position *at)

@@ -31,13 +31,13 @@ struct store_reader {
 	uint64_t ahead;            /* bytes read in the search for the limit */
 	struct position limit;     /* after the last durable line */
 	struct position before;    /* before the last record read */
-	uint64_t torn; /* the last torn tail that was logged, or 0 */
-	struct reader_report report; /* only its `store` and `plants` */
-	uint64_t last_plant;         /* its offset; 0: there is none */
+	uint64_t torn; /* offset of the last logged torn tail, or 0 */
+	struct reader_report report; /* only `store` and `plants` are set */
+	uint64_t last_plant;         /* the last plant's offset; 0: none */
 	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;
 	struct index_view view;
-	struct pairs rest; /* what the index lacks; no map: not collected */
+	struct pairs rest; /* not in the index; NULL `map`: not collected */
 };
 
 /*

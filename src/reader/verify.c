@@ -2,9 +2,9 @@
  * verify: see reader/reader.h.
  *
  * Happy path: the ids and offsets of all plants are sorted, which shows that no
- * id occurs twice.  The index must have every plant that it covers, no other.
- * Its entries never change or disappear, so the plants that are stored
- * meanwhile are known by their offsets and left out.
+ * id occurs twice.  The index must have exactly the plants of the lines that it
+ * covers.  Its entries never change or disappear, so the plants that are stored
+ * during the check are left out by their offsets.
  */
 #include "journal_reader.h"
 
@@ -24,7 +24,7 @@ struct verify {
 	struct store_reader *reader;
 	struct pairs pairs;  /* all ids and offsets of the journal */
 	size_t next;         /* the first pair not looked up yet */
-	uint64_t found;      /* pairs that the index had to have */
+	uint64_t found;      /* pairs that the index must have and has */
 	struct position now; /* the index's end, as last seen */
 	struct reader_report *report;
 };

@@ -628,8 +628,8 @@ journal_make(struct journal *home)
 	}
 	fault = fault_report(home->path, "cannot make a store there");
 	/*
-	 * A power cut could remove the name later.  Until its removal here the
-	 * lock keeps other processes from storing plants.
+	 * A power cut could still undo the rename, so remove the name.  Until
+	 * then the lock keeps other processes from storing plants.
 	 */
 	if (named)
 		unlinkat(home->dir, JOURNAL_NAME, 0);

@@ -73,8 +73,8 @@ fill_window(struct replay *replay)
 }
 
 /*
- * Find the line at window + used.  REPLAY_RECORD: there is one.  The last line
- * may lack its newline; of one longer than any record only a part is found.
+ * Find the line at window + used.  Return REPLAY_RECORD if there is one.  The
+ * last line may have no newline.  A line longer than any record is cut short.
  */
 static enum replay_result
 find_line(struct replay *replay, const char **line, size_t *len)

@@ -11,8 +11,8 @@
 
 /*
  * A reader gives the plants of one moment in the order in which they were
- * stored, or single plants by id; not both.  One thread.  Each engine defines
- * its own struct store_reader.
+ * stored, or single plants by id, each as it is then; not both.  One thread.
+ * Each engine defines its own struct store_reader.
  */
 struct store_reader;
 

@@ -12,8 +12,8 @@
 #include "store/store.h"
 
 #define ENGINE_SYMBOL "store_engine"
-/* Changed whenever this table, or a struct passed through it, changes. */
-#define ENGINE_VERSION 3
+/* Changed with this table, reader.h's, or a struct passed through them. */
+#define ENGINE_VERSION 4
 
 struct engine {
 	int version; /* ENGINE_VERSION; first in every version */

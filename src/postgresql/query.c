@@ -104,6 +104,8 @@ run(struct store_reader *reader, const char *sql, int columns, int timeout_ms)
 static void
 reader_close(struct store_reader *reader)
 {
+	if (reader == NULL)
+		return;
 	session_close(&reader->session);
 	free(reader);
 }

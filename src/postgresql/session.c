@@ -370,7 +370,7 @@ try_host(struct session *session, const char *const *keys,
 		next = PQconnectPoll(conn);
 	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
 	if (next == PGRES_POLLING_OK)
-		return (struct remedy){ .fault = FAULT_NONE };
+		return (struct remedy){ "", FAULT_NONE, "" };
 	const char *message = PQstatus(conn) == CONNECTION_BAD
 				  ? PQerrorMessage(conn)
 				  : session->reason;

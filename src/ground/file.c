@@ -39,6 +39,8 @@ file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n == 0)
+			errno = ENOSPC;
 		if (n <= 0)
 			return -1;
 		from += n;

@@ -59,7 +59,8 @@ static struct {
 	enum fault fault; /* the store's first */
 	uint64_t results[STORE_FAILED + 1];
 	void (*report)(const struct entry *entry, enum store_result result);
-	size_t n, bytes; /* `bytes`: an upper bound of the journal's lines */
+	size_t plant_max; /* the longest plant: there is always room for it */
+	size_t n, bytes;  /* `bytes`: an upper bound of the journal's lines */
 	struct entry entries[BATCH_PLANTS];
 	struct store_item items[BATCH_PLANTS];
 } batch;
@@ -105,9 +106,9 @@ add_to_batch(const struct entry *added)
 		.at = entry->at[0] != '\0' ? entry->at : NULL,
 	};
 	batch.bytes += RECORD_ENVELOPE_MAX + entry->plant.len;
-	/* Keep room for the largest plant, which may be next. */
 	if (batch.n == BATCH_PLANTS ||
-	    batch.bytes + RECORD_LINE_MAX > JOURNAL_APPEND_MAX)
+	    batch.bytes + RECORD_ENVELOPE_MAX + batch.plant_max >
+		JOURNAL_APPEND_MAX)
 		commit_batch();
 }
 
@@ -299,16 +300,18 @@ read_input(void *cookie, char *buf, size_t size)
 	ssize_t n = -1;
 
 	(void)cookie;
-	while (n < 0 && import.status == EX_OK)
+	while (n < 0 && import.status == EX_OK) {
 		if (!watch_step(import.watch, import.done, import.total))
 			import.status = 128 + command_interrupted();
 		/* A blocking read could miss a signal just before it. */
-		else if (poll(&ready, 1, WAIT_MS) > 0 &&
-			 (n = read(import.fd, buf, size)) < 0 &&
-			 errno != EINTR && errno != EAGAIN) {
+		else if (poll(&ready, 1, WAIT_MS) > 0) {
+			n = read(import.fd, buf, size);
+			if (n >= 0 || errno == EINTR || errno == EAGAIN)
+				continue;
 			(void)fault_report(import.name, "cannot read");
 			import.status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
 		}
+	}
 	import.done += n > 0 ? (uint64_t)n : 0;
 	return n;
 }
@@ -323,13 +326,12 @@ read_line(void)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
 	uint64_t breaks = 0;
-	int c = '\0';
+	int c = '\0', next;
 
 	import.len = 0;
-	while (c != '\n' || place == CSV_IN_QUOTES) {
-		c = getc_unlocked(import.in);
-		if (c == EOF)
-			break;
+	while ((c != '\n' || place == CSV_IN_QUOTES) &&
+	       (next = getc_unlocked(import.in)) != EOF) {
+		c = next;
 		if (import.len < import.line_max)
 			import.text[import.len] = (char)c;
 		import.len++;
@@ -536,7 +538,7 @@ run_import(const struct call *call)
 	import.format = import.full ? FORMAT_JSON_LINES : call->format;
 	if (config_read(&config) != FAULT_NONE)
 		return EX_CONFIG;
-	import.bytes_max = config.body_bytes_max;
+	batch.plant_max = import.bytes_max = config.body_bytes_max;
 	status = open_input(call->operands[0]);
 	if (status == EX_OK && call->store.database == NULL)
 		status = command_fault(file_become_owner(call->store.dir, 0));
@@ -684,7 +686,8 @@ print_range(uint64_t begin, uint64_t end, const char *reason)
 static void
 report_record(const struct entry *entry, enum store_result result)
 {
-	if (result == STORE_SAME || result == STORE_CONFLICT)
+	if (batch.fault == FAULT_NONE &&
+	    (result == STORE_SAME || result == STORE_CONFLICT))
 		print_range(entry->begin, entry->end,
 		    result == STORE_SAME ? "repeats an earlier plant"
 					 : "an earlier plant has this id");
@@ -737,7 +740,7 @@ store_records(const struct watch *watch)
 	commit_batch();
 	/* Write the closing line; the next commit reports if that failed. */
 	store_idle(batch.store);
-	if (store_commit(batch.store, NULL, 0) < 0)
+	if (store_commit(batch.store, NULL, 0) < 0 && batch.fault == FAULT_NONE)
 		batch.fault = FAULT_FAILED;
 	store_finish(batch.store);
 	return batch.fault;
@@ -781,6 +784,7 @@ run_recover(const struct call *call)
 	recover.to = call->operands[1];
 	recover.dest = recover.fresh = JOURNAL_NONE;
 	batch.report = report_record;
+	batch.plant_max = CONFIG_BODY_BYTES_MAX;
 	fault = open_source();
 	if (fault == FAULT_NONE)
 		fault = find_uuid(call->values['s']);

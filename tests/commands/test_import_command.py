@@ -347,6 +347,8 @@ def test_csv_refusals(test: Import) -> None:
             found = told(done)[i:i + 1]
             test.check(found and f"line {i + 2}: " in found[0] and why in found[0],
                        f"{line!r} is refused", found)
+        test.imports("the last line is counted once", store, text + b"\n", "--keep-going",
+                     status=DATAERR, counts=(0, 0, 0, len(wrong), len(wrong) + 1))
         for header in (b"id,name,tags", b"name,tag", b"id", b"id,id,name", b"tag,id",
                        b"id,name,name", b"id;name", b"1,one", b"ID,name",
                        b"id,name,tag,", b'{"id', b'x"'):

@@ -58,20 +58,14 @@ block_signals(sigset_t *set)
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
-/* Whether `n` more descriptors can be opened; if not, it is logged. */
+/* Whether `n` more descriptors can be opened; if not, errno is set. */
 static bool
 can_open(unsigned n)
 {
 	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	bool can = fd >= 0 && (n == 1 || can_open(n - 1));
 
-	if (fd < 0) {
-		log_error("cannot accept connections: %s; raise the limit of "
-			  "open files",
-		    strerror(errno));
-		return false;
-	}
-	bool can = n == 1 || can_open(n - 1);
-	close(fd);
+	file_close(fd);
 	return can;
 }
 
@@ -165,7 +159,12 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		log_error("cannot start: %s", strerror(errno));
 		return EX_OSERR;
 	}
-	if (can_open(config->threads + DESCRIPTORS_MIN)) {
+	/* Logged when all are closed again: syslog(3) needs one, too. */
+	if (!can_open(config->threads + DESCRIPTORS_MIN))
+		log_error("cannot accept connections: %s; raise the limit of "
+			  "open files",
+		    strerror(errno));
+	else {
 		if (config->database == NULL)
 			sandbox_enter(config);
 		api_set_ready(store_ready(store));

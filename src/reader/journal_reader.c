@@ -102,13 +102,13 @@ read_to_end(struct store_reader *reader, const struct position *at)
 		    journal_finish(journal, &rest, journal->durable, &tail_end);
 	const uint64_t end = rest.at.end;
 	/* Warn once of each torn tail: a follower calls this often. */
-	if (fault == FAULT_NONE && tail_end > end && reader->torn != end) {
+	if (fault == FAULT_NONE && tail_end > end && reader->torn != end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
 			    ", before it was acknowledged; the service will "
 			    "cut it off",
 		    journal->name, end);
-		reader->torn = end;
-	}
+	if (fault == FAULT_NONE)
+		reader->torn = tail_end > end ? end : 0;
 	reader->ahead = end - at->end;
 	reader->limit = rest.at;
 	replay_done(&rest);

@@ -31,7 +31,7 @@ struct store_reader {
 	uint64_t ahead;            /* bytes read in the search for the limit */
 	struct position limit;     /* after the last durable line */
 	struct position before;    /* before the last record read */
-	uint64_t torn; /* offset of the last logged torn tail, or 0 */
+	uint64_t torn; /* offset of the torn tail that was logged; 0: none */
 	struct reader_report report; /* only `store` and `plants` are set */
 	uint64_t last_plant;         /* the last plant's offset; 0: none */
 	uint64_t watermark;          /* of the last line: its `safe` */

@@ -295,17 +295,19 @@ journal_lock(
 				fault = FAULT_BUSY;
 			else
 				journal_back_off(&pause_ns);
-		} else if (lock == JOURNAL_SHARED)
-			break;
-		else
-			fault = fault_report(name, "cannot lock it");
+		} else
+			fault = lock == JOURNAL_SHARED
+				    ? fault_of(errno)
+				    : fault_report(name, "cannot lock it");
 	if (fault == FAULT_BUSY && deadline_ms > 0)
 		log_error("%s: cannot lock it: another process uses it: try "
 			  "again",
 		    name);
 	if (fault != FAULT_NONE)
 		restore_stops(journal);
-	return fault;
+	/* A file system without locks: see journal.h. */
+	return lock == JOURNAL_SHARED && fault != FAULT_BUSY ? FAULT_NONE
+							     : fault;
 }
 
 void

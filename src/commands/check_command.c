@@ -68,7 +68,7 @@ static struct {
 	const char *token; /* or NULL */
 	/* NO_PLANT and blanks.  A trial sends the first bytes of `body`. */
 	char body[CONFIG_BODY_BYTES_MAX + sizeof(NO_PLANT)];
-} check = { .count = &check.wrong };
+} check;
 
 /* Count and log a problem; report_errno adds the meaning of errno. */
 #define report(...) (++*check.count, log_error("check: " __VA_ARGS__))
@@ -736,6 +736,7 @@ run(const struct call *call)
 	int status = EX_OK;
 
 	check.call = call;
+	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
 		return command_usage_error(
 		    call, "a token is of use with --url only");

@@ -55,8 +55,8 @@ static struct {
 	bool terminal;    /* escape control characters, as \u001b */
 	enum fault fault; /* after the first, nothing more is written */
 	size_t used;
-	char buf[FLUSH_BYTES + FIELD_MAX];
 } output = { .fd = STDOUT_FILENO };
+static char output_buf[FLUSH_BYTES + FIELD_MAX];
 
 static enum fault
 fail_output(const char *what, enum fault fault)
@@ -107,7 +107,7 @@ open_file(const char *path, bool replace)
 static void
 flush_output(void)
 {
-	const char *text = output.buf;
+	const char *text = output_buf;
 
 	while (output.used > 0 && output.fault == FAULT_NONE) {
 		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
@@ -135,7 +135,7 @@ put_bytes(const char *text, size_t len)
 {
 	if (output.fault != FAULT_NONE)
 		return;
-	memcpy(output.buf + output.used, text, len);
+	memcpy(output_buf + output.used, text, len);
 	output.used += len;
 	if (output.used >= FLUSH_BYTES)
 		flush_output();

@@ -138,7 +138,7 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		fault = fault_report(journal->path, "cannot read on");
 	if (fault == FAULT_NONE)
 		fault = read_lines(store, r);
-	/* With nothing to settle, the lines must reach the durable end. */
+	/* Judge the tail if lines were settled, or stop before that end. */
 	if (fault == FAULT_NONE && (r->settle || at->end < journal->durable))
 		fault = journal_finish(
 		    journal, &r->replay, journal->durable, &tail_end);
@@ -509,7 +509,7 @@ write_batch(struct store *store)
 
 	if (fault == FAULT_FAILED)
 		return fault;
-	/* After a fault, this syncs the truncation. */
+	/* After a fault that passes, this syncs the cut. */
 	if (journal_sync(journal) != FAULT_NONE)
 		return FAULT_FAILED;
 	if (fault == FAULT_NONE) {

@@ -138,7 +138,7 @@ read_on(struct store *store, struct reading *r, const struct position *from)
 		fault = fault_report(journal->path, "cannot read on");
 	if (fault == FAULT_NONE)
 		fault = read_lines(store, r);
-	/* Judge the tail if lines were settled, or stop before that end. */
+	/* Judge the tail after settling, or if durable lines are missing. */
 	if (fault == FAULT_NONE && (r->settle || at->end < journal->durable))
 		fault = journal_finish(
 		    journal, &r->replay, journal->durable, &tail_end);

@@ -15,10 +15,10 @@
  * A commit, under the lock: catch up; enter each id in an index transaction,
  * which finds repeated ids; append the new plants with one write; sync once.
  * Then the results are final, and store_finish commits the index and unlocks.
- * Failure modes: if the disk is full, the batch is undone and refused.  After
- * any other failed write, or a failed sync, the process ends; the next process
- * reads the bytes from the disk.  If the commit of the index fails, the plants
- * are stored, and the next catch-up enters them.
+ * Failure modes: if the disk is full or memory is short, the batch is undone
+ * and refused.  After any other failed write, or a failed sync, the process
+ * ends; the next process reads the bytes from the disk.  If the commit of the
+ * index fails, the plants are stored, and the next catch-up enters them.
  */
 #include "store/engine.h"
 

@@ -349,7 +349,7 @@ def check_used(tally: Tally, store: Store) -> None:
         tally.skip("a foreign owner is told", "only root can give files away")
     failed = store.journal.rename(f"{store.journal}.failed")
     told(tally, check(store), CONFIG, "a sync had failed in version 1.0.0; start",
-         "a failed store is told")
+         "a journal that 1.0.0 renamed is told")
     failed.rename(store.journal)
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, "restore the store from a backup", "a lost journal is told")

@@ -355,7 +355,7 @@ def other_token(tools: Tools, store: Store) -> None:
         raise RuntimeError(f"no second token: {outcome}")
 
 
-def marked_failed(tools: Tools, store: Store) -> None:
+def renamed_by_1_0_0(tools: Tools, store: Store) -> None:
     store.journal.rename(failed_of(store))
 
 
@@ -386,7 +386,8 @@ OPERATIONS = [
     Operation("a repeat", [three], by_cgi(2, "plant 2")),
     Operation("a conflict", [three], by_cgi(2, "other")),
     Operation("a torn tail", [three, torn], by_cgi(10, "plant 10")),
-    Operation("a failed store", [three, marked_failed], by_cgi(10, "plant 10")),
+    Operation("a journal that 1.0.0 renamed", [three, renamed_by_1_0_0],
+              by_cgi(10, "plant 10")),
     Operation("no index", [three, without_index], by_cgi(10, "plant 10")),
     Operation("a boot after a clean end", [three, cleanly_closed, of_another_boot],
               by_cgi(10, "plant 10")),
@@ -394,7 +395,7 @@ OPERATIONS = [
     Operation("a long life", [three], by_driver),
     Operation("a long life of a new store", [], by_driver),
     Operation("a long life after a torn tail", [three, torn], by_driver),
-    Operation("a long life of a failed store", [three, marked_failed], by_driver),
+    Operation("a long life after 1.0.0 renamed", [three, renamed_by_1_0_0], by_driver),
     Operation("a long life after a boot", [three, cleanly_closed, of_another_boot], by_driver),
     Operation("a backup", [three], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),

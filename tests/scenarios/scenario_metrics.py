@@ -223,9 +223,9 @@ def check_health(tally: Tally, store: Store) -> None:
         well = wait_until(lambda: by_cgi(store, **get).body == b'{"status":"ok"}')
         tally.check(well, "by CGI, too")
         store.journal.rename(store.journal.with_name("plants.jsonl.failed"))
-        becomes(503, 5003, "after a failed sync")
+        becomes(503, 5003, "after 1.0.0 renamed the journal")
     mended = wait_until(lambda: by_cgi(store, **get).status == 200)
-    tally.check(mended, "CGI mends it, as for a plant")
+    tally.check(mended, "CGI renames it back, as for a plant")
 
 
 def scenario(tally: Tally, build_dir: str) -> None:

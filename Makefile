@@ -31,7 +31,9 @@ ifeq ($(SAN),)
 # The sanitizers watch the functions that fortification replaces.
 HARDENING += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 else
-SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+# A variable without a value gets one that a test notices.
+SANITIZE := -fsanitize=$(SAN) -fno-sanitize-recover=all \
+	-fno-omit-frame-pointer $(call has,-ftrivial-auto-var-init=pattern)
 # They open files and make calls that the sandbox closes.
 HARDENING += -DNO_SANDBOX
 endif

@@ -721,7 +721,7 @@ static void
 print_place(const char *dir)
 {
 	static char text[6 * PATH_MAX + 2];
-	char at[TIMESTAMP_LEN + 1];
+	char at[TIMESTAMP_LEN + 1] = "";
 	int64_t ms = metrics_backup_ms(dir);
 
 	/* Escaped in both forms: a terminal executes control characters. */

@@ -96,7 +96,8 @@ def check_backup(tally: Tally, store: Store) -> None:
     expect(tally, store.command("backup", "--verify", store.root / "copy", text=True), "verified",
            err="")
     at, stats, done = seen()
-    tally.check(at and began - 1 < at < time.time() and stats.startswith(f"{at_utc(at)[:16]}")
+    tally.check(at and began - 1 < at < time.time()
+                and re.fullmatch(rf"{at_utc(at)[:16]}:\d\d\.\d{{3}}Z", stats)
                 and "backup: 0 hours old: ok" in done.stdout and done.returncode == 0,
                 "a verified one is told with its time, also once the counters are lost",
                 (at, stats, done))

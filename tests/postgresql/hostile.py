@@ -84,6 +84,7 @@ def flood(piece: bytes, head: bytes = BOUND, pause_s: float = 0) -> Bad:
 
 
 NOTICES = message(b"N", b"SNOTICE\0VNOTICE\0Mx\0\0") * 1000
+LARGE_NOTICE = message(b"N", b"SNOTICE\0VNOTICE\0M%s\0\0" % (b"x" * (1 << 20)))
 PARAMETERS = b"".join(message(b"S", b"n%d\0x\0" % i) for i in range(10_000))
 PASSWORDS = message(b"R", struct.pack("!I", 3)) * 1000
 BAD_WELCOMES = {
@@ -373,6 +374,10 @@ def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> 
             well = well and not place.exists()
             tally.check(bool(well), f"{command[0]}, {kind}: {what}: refused", done)
             print(f"# {time.monotonic() - began:.1f} s: {done.stderr[:200].strip()}")
+    server.kind, server.answer = "fetch", flood(LARGE_NOTICE)
+    done = store.command("export", text=True, timeout=80)
+    tally.check("an answer that is too large" in done.stderr,
+                "export, fetch: an answer without end is refused for its size", done)
     check_follower(tally, server, store, [*feed, "--follow"])
     server.kind = ""
     for command, status in (["export"], 0), (feed, 0), (["get", "1"], 1), (["stats"], 0):

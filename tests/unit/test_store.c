@@ -14,6 +14,7 @@
 
 #include "fault_shim.h"
 #include "ground/clock.h"
+#include "store/index.h"
 
 /* That would make a sync slower; see journal_check. */
 STORE_TEST(a_commit_asks_no_file_that_it_writes_for_its_times)
@@ -692,6 +693,27 @@ STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)
 	expect_put(store, 2, NULL, STORE_FAILED);
 	store_close(store);
 	expect_plants(fixture, 1);
+}
+
+STORE_TEST(an_entry_that_leads_to_a_closing_line_is_not_believed)
+{
+	struct journal owner = fixture_owner(fixture);
+	struct position none, end;
+	struct index *index;
+	uint64_t found;
+
+	fixture_make_store(fixture, true, 1, 3);
+	end = fixture_end(fixture);
+	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
+	assert_int_equal(index_begin(index, &none), FAULT_NONE);
+	assert_int_equal(index_put(index, 0, end.last, &found), FAULT_NONE);
+	assert_int_equal(index_commit(index, &end), FAULT_NONE);
+	index_close(index, true);
+	struct store *store = fixture_open(fixture, true);
+	/* A record without a plant has this id. */
+	expect_put(store, 0, NULL, STORE_FAILED);
+	expect_logged(fixture, "no valid record of the plant 0", 1);
+	store_close(store);
 }
 
 /* After a request it would cost the next one a sync. */

@@ -219,6 +219,17 @@ def is_valid(store: Store) -> bool:
     return call(store, {}, "verify", "--quiet", store.dir / "new")
 
 
+def take_over(store: Store, environment: dict[str, str]) -> bool:
+    (store.root / "out").unlink(missing_ok=True)
+    return call(store, environment, "export", "--dir", store.root / "source",
+                "--cursor", store.dir / "place", "-o", store.root / "out")
+
+
+def is_taken(store: Store) -> bool:
+    """A cursor that has its place hands over nothing again."""
+    return take_over(store, {}) and not (store.root / "out").read_bytes()
+
+
 def kept_torn(store: Store) -> bool:
     kept = [path.read_bytes() for path in store.dir.glob("*.torn-*")]
     return TORN in kept and {plant["id"] for plant in store.plants()} == {1, 7}
@@ -234,6 +245,7 @@ OPERATIONS = {
     "token add": (None, lambda store, env: call(store, env, "token", "add", "one", "--file",
                                                 store.dir / "tokens"),
                   lambda store: "one " in (store.dir / "tokens").read_text()),
+    "export --cursor": (None, take_over, is_taken),
     "a start": (give_back_names, post, kept_torn),
 }
 
@@ -290,6 +302,8 @@ def unsynced(calls: list[list[str]]) -> list[str]:
 def check_names(tally: Tally, machine: Machine) -> None:
     trace = machine.store.root / "trace"
     machine.store.command("init", machine.store.root / "source", check=True)
+    machine.store.command("import", "--dir", machine.store.root / "source", "--quiet",
+                          input=b'{"id":1,"name":"Fern"}', check=True)
     for what in OPERATIONS:
         trace.unlink(missing_ok=True)
         wrong = [] if cut_at(machine, what, {"FAULT_TRACE": str(trace)}) else ["in the end"]

@@ -364,7 +364,7 @@ api_answer(const struct api *api, const struct api_call *call, char *buf)
 	size_t len = print_head(api, call, body_len, buf);
 
 	if (call->page == API_PLANT) {
-		metrics_add(METRICS_ANSWERS + error, 1);
+		metrics_add(METRICS_ANSWERS + (unsigned)error, 1);
 		if (errors_number(error) != 0)
 			atomic_fetch_add(&refusals[error], 1);
 	}

@@ -508,7 +508,7 @@ static int
 read_options(const struct call *call)
 {
 	/* --since is a time, not a place, and --follow has no end. */
-	static const char apart[][2] = { "sc", "sw", "wo", "wl", "wn", "wj",
+	static const char *const apart[] = { "sc", "sw", "wo", "wl", "wn", "wj",
 		"no" };
 	const char *const *values = call->values;
 	const char *since = values['s'], *limit = values['l'];

@@ -99,8 +99,10 @@ open_for_database(int rules)
 static bool
 close_files(const struct config *config)
 {
-	const struct landlock_ruleset_attr all = { EVERYTHING };
+	struct landlock_ruleset_attr all = { 0 };
 	char store[PATH_MAX] = "", tokens[PATH_MAX];
+
+	all.handled_access_fs = EVERYTHING;
 	int rules =
 	    (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
 

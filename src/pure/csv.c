@@ -33,7 +33,7 @@ csv_field_print(const char *field, size_t len, char *buf)
 static void
 unquote(struct csv_field *field)
 {
-	const char *from = field->text + 1;
+	char *from = field->text + 1;
 	const char *end = field->text + field->len - 1;
 	char *to = memchr(from, '"', (size_t)(end - from));
 

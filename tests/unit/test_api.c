@@ -140,7 +140,7 @@ answer(const struct api *api, struct api_call *call)
 	static char text[API_HEAD_MAX + BODY_BYTES_MAX + API_METRICS_MAX];
 	size_t len = api_answer(api, call, text);
 
-	assert_in_range(len, 1, sizeof text - 1);
+	assert_uint_in_range(len, 1, sizeof text - 1);
 	text[len] = '\0';
 	plant_done(&call->plant);
 	return text;
@@ -756,8 +756,8 @@ API_TEST(metrics_have_room_when_every_counter_is_at_its_end)
 
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = UINT64_MAX;
-	assert_in_range(api_metrics(&fixture->api, buf), API_METRICS_MAX / 8,
-	    API_METRICS_MAX * 3 / 4);
+	assert_uint_in_range(api_metrics(&fixture->api, buf),
+	    API_METRICS_MAX / 8, API_METRICS_MAX * 3 / 4);
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = 0;
 }

@@ -543,7 +543,7 @@ TEST(largest_plant_makes_a_line_that_may_be_read)
 	memcpy(plant, begin, strlen(begin));
 	memcpy(plant + plant_len - strlen(end), end, strlen(end));
 	len = record_encode(&record, seed(), buf);
-	assert_in_range(len, plant_len, RECORD_LINE_MAX);
+	assert_uint_in_range(len, plant_len, RECORD_LINE_MAX);
 	assert_null(decode(buf, len, &found));
 	assert_true(found.id == INT64_MIN);
 	assert_int_equal(found.plant_len, plant_len);

@@ -212,7 +212,7 @@ stderr_captured(void)
 	len = pread(captured, text, sizeof(text) - 1, 0);
 	close(stderr_before);
 	close(captured);
-	assert_in_range(len, 0, sizeof(text) - 1);
+	assert_uint_in_range(len, 0, sizeof(text) - 1);
 	text[len] = '\0';
 	return text;
 }

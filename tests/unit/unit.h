@@ -10,6 +10,10 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+/* cmocka 2 has renamed it. */
+#ifndef assert_uint_in_range
+#define assert_uint_in_range assert_in_range
+#endif
 
 #include <stdbool.h>
 #include <stdlib.h>

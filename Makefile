@@ -5,9 +5,8 @@ VERSION := 1.0.0
 BUILD  ?= build
 PREFIX ?= /usr/local
 SAN    ?=
-# Warnings are errors in a checkout and in scripts/test, not for who builds a
-# release.
-WERROR ?= $(if $(wildcard .git),1)
+# Warnings are errors in scripts/test: a newer compiler may have new ones.
+WERROR ?=
 # A line for each file; with V=1 the commands, with make -s nothing.
 V      ?=
 Q      := $(if $(V),,@)
@@ -210,7 +209,7 @@ help:
 	@echo '           Both write SHA-256 sums, *.sha256, beside what they make'
 	@echo 'Variables: BUILD=build  folder of everything that is made'
 	@echo '           SAN=         address,undefined or thread'
-	@echo '           WERROR=1     warnings are errors; WERROR= they are not'
+	@echo '           WERROR=1     warnings are errors'
 	@echo '           V=1          prints the commands'
 	@echo '           CC CPPFLAGS CFLAGS LDFLAGS LDLIBS'
 	@echo '           PREFIX=/usr/local DESTDIR='

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,31 @@ read_place(struct cursor *cursor)
 	return FAULT_DAMAGED;
 }
 
+/* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
+static bool
+is_own(const struct cursor *cursor, const char *path)
+{
+	static const char *const suffixes[] = { "", ".new", ".lock" };
+	struct stat own, other;
+	char lock[PATH_MAX];
+
+	for (size_t i = 0; i < 3; i++) {
+		int n = (int)(strlen(path) - strlen(suffixes[i]));
+
+		if (n < 0 || strcmp(path + n, suffixes[i]) != 0)
+			continue;
+		snprintf(lock, sizeof(lock), "%.*s.lock", n, path);
+		if (stat(lock, &other) == 0 && fstat(cursor->lock, &own) == 0 &&
+		    own.st_ino == other.st_ino && own.st_dev == other.st_dev) {
+			log_error("%s: is the cursor's; name another file for "
+				  "the plants",
+			    path);
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Under the lock, a FILE.new can only be a dead process's. */
 static int
 begin_next(struct cursor *cursor)
@@ -106,13 +132,15 @@ lock_file(struct cursor *cursor)
 }
 
 enum fault
-cursor_open(struct cursor *cursor, const char *path, bool write)
+cursor_open(struct cursor *cursor, const char *path, const char *output)
 {
 	*cursor = (struct cursor){ path, .lock = -1, .dir = -1, .fd = -1 };
-	enum fault fault = write ? lock_file(cursor) : FAULT_NONE;
+	enum fault fault = output != NULL ? lock_file(cursor) : FAULT_NONE;
+	if (fault == FAULT_NONE && output != NULL && is_own(cursor, output))
+		fault = FAULT_OUTPUT;
 	if (fault == FAULT_NONE)
 		fault = read_place(cursor);
-	return fault == FAULT_NONE && write && begin_next(cursor) < 0
+	return fault == FAULT_NONE && output != NULL && begin_next(cursor) < 0
 		   ? fail(cursor, "cannot be replaced")
 		   : fault;
 }

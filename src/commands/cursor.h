@@ -17,16 +17,18 @@ struct cursor {
 };
 
 /*
- * cursor_open(cursor, path, write), cursor_close(cursor):
- * Read the file, which may be absent.  With `write`, lock it first, and create
- * FILE.new with its owner and mode, which proves that it can be replaced.
- * FAULT_BUSY: another process uses it.  FAULT_DAMAGED: it is no cursor.
- * FAULT_OUTPUT: it is a link, or cannot be read or replaced.  A fault is
+ * cursor_open(cursor, path, output), cursor_close(cursor):
+ * Read the file, which may be absent.  Unless `output`, the path to which the
+ * plants go, is NULL, lock it first, and create FILE.new with its owner and
+ * mode, which proves that it can be replaced.  FAULT_BUSY: another process uses
+ * it.  FAULT_DAMAGED: it is no cursor.  FAULT_OUTPUT: it is a link, cannot be
+ * read or replaced, or `output` is FILE, FILE.new or FILE.lock.  A fault is
  * logged; close the cursor after it, too.
  *
  * cursor_save(cursor, place):
  * Replace the file durably, unless it has this place.  A fault is logged.
  */
-enum fault cursor_open(struct cursor *cursor, const char *path, bool write);
+enum fault cursor_open(
+    struct cursor *cursor, const char *path, const char *output);
 enum fault cursor_save(struct cursor *cursor, const char *place);
 void cursor_close(struct cursor *cursor);

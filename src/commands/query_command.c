@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@
 #include "pure/json.h"
 #include "pure/timestamp.h"
 #include "store/engine.h"
+#include "store/journal.h"
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
 #define STATUS_MISSING 1
@@ -44,12 +46,15 @@
 
 /*
  * The output: stdout, or a file that gets its name only when it is complete and
- * durable.  One large buffer and write(2), since the output may be gigabytes of
- * short lines.
+ * durable.  Before that it has no name, so that a killed process leaves none.
+ * If it replaces a file, or the file system has no O_TMPFILE, it has the name
+ * FILE.unfinished and is locked: the next process with the same FILE overwrites
+ * what a killed one left.  One large buffer and write(2), since the output may
+ * be gigabytes of short lines.
  */
 static struct {
-	const char *path; /* NULL for stdout */
-	char *temporary;  /* the name of the unfinished file, or NULL */
+	const char *path;          /* NULL for stdout */
+	char unfinished[PATH_MAX]; /* of FILE.unfinished; "": no such file */
 	int fd;
 	bool replace;     /* whether an existing file is replaced */
 	bool terminal;    /* escape control characters, as \u001b */
@@ -70,11 +75,61 @@ fail_output(const char *what, enum fault fault)
 	return fault;
 }
 
-/* Create the temporary file of `path`.  A fault is logged, and leaves none. */
+/* Refuse a journal, and the names of files beside one or in its index. */
+static enum fault
+refuse_stores(const char *path)
+{
+	static const char *const names[] = { "data.mdb", "boot", JOURNAL_NAME,
+		METRICS_NAME, "last-backup" };
+	const char *slash = strrchr(path, '/');
+	const char *name = slash != NULL ? slash + 1 : path;
+	char journal[PATH_MAX], begin[sizeof(JOURNAL_BEGIN) - 1];
+
+	snprintf(journal, sizeof(journal), "%s", path);
+	for (int i = 0; i <= 5; i++) {
+		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
+		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
+			log_error("%s: is a store's file; name another", path);
+			return FAULT_OUTPUT;
+		}
+		if (i < 5 && strncmp(name, names[i], strlen(names[i])) == 0)
+			snprintf(journal, sizeof(journal), "%.*s%s",
+			    (int)(name - path), path,
+			    i < 2 ? "../" JOURNAL_NAME : JOURNAL_NAME);
+	}
+	return FAULT_NONE;
+}
+
+/* Open, lock and empty FILE.unfinished.  -1, ETIMEDOUT: it is in use. */
+static int
+open_unfinished(void)
+{
+	int fd = open(output.unfinished,
+	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	struct stat st, named;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd;
+	/* Another user may have made it, or a link to a file of ours. */
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+		errno = EEXIST;
+	/* The process that had the lock may have renamed it. */
+	else if (flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+		 lstat(output.unfinished, &named) < 0 ||
+		 named.st_ino != st.st_ino)
+		errno = ETIMEDOUT;
+	else if (fchmod(fd, 0600) == 0 && ftruncate(fd, 0) == 0)
+		return fd;
+	file_close(fd);
+	return -1;
+}
+
+/* Open a file for the output `path`, of mode 0600, since plants are private. */
 static enum fault
 open_file(const char *path, bool replace)
 {
-	char begin[sizeof(JOURNAL_BEGIN) - 1];
+	const int flags = O_TMPFILE | O_RDWR | O_CLOEXEC;
+	char copy[PATH_MAX];
 	const char *why = NULL;
 	struct stat st;
 
@@ -85,9 +140,6 @@ open_file(const char *path, bool replace)
 	if (there && !S_ISREG(st.st_mode)) /* a device is a mistake */
 		why = "is not a regular file; name another, or redirect stdout "
 		      "to it";
-	else if (file_get(AT_FDCWD, path, begin, sizeof(begin)) == 0 &&
-		 memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
-		why = "is a store's journal; name another file";
 	else if (there && !replace)
 		why = "already exists; name another file, or replace it with "
 		      "--force";
@@ -95,13 +147,19 @@ open_file(const char *path, bool replace)
 		log_error("%s: %s", path, why);
 		return FAULT_OUTPUT;
 	}
-	/* mkostemp creates it with mode 0600, since plants are private. */
-	if (asprintf(&output.temporary, "%s.XXXXXX", path) < 0)
-		output.temporary = NULL;
-	else
-		output.fd = mkostemp(output.temporary, O_CLOEXEC);
+	snprintf(copy, sizeof(copy), "%s", path);
+	/* linkat(2) replaces no file, and finds an unnamed one in /proc. */
+	if (!replace && access("/proc/self/fd", X_OK) == 0)
+		output.fd = open(dirname(copy), flags, 0600);
+	if (output.fd < 0) {
+		snprintf(output.unfinished, sizeof(output.unfinished),
+		    "%s.unfinished", path);
+		output.fd = open_unfinished();
+	}
 	return output.fd >= 0 ? FAULT_NONE
-			      : fail_output("cannot create it", FAULT_OUTPUT);
+	       : errno == ETIMEDOUT
+		   ? fail_output("cannot create it", FAULT_BUSY)
+		   : fail_output("cannot create it", FAULT_OUTPUT);
 }
 
 static void
@@ -207,24 +265,32 @@ put_json(const struct record *record, bool full)
 static enum fault
 finish_output(void)
 {
+	char path[PATH_MAX];
+
 	flush_output();
 	if (output.fault != FAULT_NONE || output.path == NULL)
 		return output.fault;
 	if (fsync(output.fd) < 0)
 		return fail_output("cannot sync", FAULT_FAILED);
-	int renamed = output.replace
-			  ? rename(output.temporary, output.path)
-			  : rename_new(AT_FDCWD, output.temporary, output.path);
-	if (renamed < 0)
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", output.fd);
+	int named = output.unfinished[0] == '\0'
+			? linkat(AT_FDCWD, path, AT_FDCWD, output.path,
+			      AT_SYMLINK_FOLLOW)
+		    : output.replace
+			? rename(output.unfinished, output.path)
+			: rename_new(AT_FDCWD, output.unfinished, output.path);
+	if (named < 0)
 		return fail_output(
 		    "cannot rename the new file to it", FAULT_OUTPUT);
+	output.unfinished[0] = '\0';
+	snprintf(path, sizeof(path), "%s", output.path);
+	int dir = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* The name is durable once its directory is synced; btrfs syncs no file
+	   without a name. */
+	bool durable = dir >= 0 && fsync(output.fd) == 0 && fsync(dir) == 0;
 	output.fd = -1;
-	/* The name is durable once its directory is synced. */
-	int dir =
-	    open(dirname(output.temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dir >= 0 && fsync(dir) == 0
-		   ? FAULT_NONE
-		   : fail_output("cannot sync its directory", FAULT_FAILED);
+	return durable ? FAULT_NONE
+		       : fail_output("cannot sync its directory", FAULT_FAILED);
 }
 
 /* The reader; `where` is the last record's place, set when reading ends. */
@@ -547,11 +613,18 @@ open_export(void)
 	const char *const *values = export.values;
 	const char *path = values['c'], *place = export.cursor.place;
 	struct store_options store = export.call->store;
-	enum fault fault = FAULT_NONE;
+	char standard[PATH_MAX] = "";
+	const char *to = values['o'] != NULL ? values['o'] : standard;
 
+	if (readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
+		standard[0] = '\0';
 	store.count = values['n'] != NULL;
-	if (path != NULL)
-		fault = cursor_open(&export.cursor, path, !store.count);
+	enum fault fault = refuse_stores(to);
+	if (fault == FAULT_NONE && path != NULL)
+		fault = refuse_stores(path);
+	if (fault == FAULT_NONE && path != NULL)
+		fault =
+		    cursor_open(&export.cursor, path, store.count ? NULL : to);
 	if (fault == FAULT_NONE && values['o'] != NULL)
 		fault = open_file(values['o'], values['F'] != NULL);
 	if (fault == FAULT_NONE)
@@ -621,8 +694,8 @@ run_export(const struct call *call)
 	}
 	if (reader != NULL)
 		engine->close(reader);
-	if (output.temporary != NULL && output.fd >= 0)
-		unlink(output.temporary);
+	if (output.unfinished[0] != '\0' && output.fd >= 0)
+		unlink(output.unfinished);
 	command_unwatch();
 	report_export(fault);
 	cursor_close(&export.cursor);

@@ -243,6 +243,41 @@ def test_places(tally: Tally, build: str) -> None:
                CANTCREAT, b"", b"cursor: cannot")
 
 
+def test_output(tally: Tally, build: str) -> None:
+    """The plants go into no file of the cursor or of the store, whatever it is called."""
+    with fed(build, range(5)) as (store, feed):
+        link, inside = store.root / "link", store.root / "inside"
+        link.symlink_to(feed.dir)
+        inside.symlink_to(store.dir / "index")
+        own = [feed.dir / f"cursor{suffix}" for suffix in ("", ".new", ".lock")]
+        for there in False, True:
+            for out in *own, *(link / path.name for path in own), feed.dir / "../feed/cursor":
+                for force in [], ["--force"]:
+                    done = feed.export("-o", out, *force)
+                    expect(tally, done, f"an output is not {out.name} {force}", CANTCREAT, b"",
+                           b"is the cursor's; name another file for the plants")
+                with open(out, "ab") as stdout:
+                    done = feed.export(stdout=stdout)
+                expect(tally, done, f"nor is stdout {out.name}", CANTCREAT, None, b"the cursor's")
+                if not there:
+                    out.unlink()
+            tally.check(feed.file.exists() == there, "the cursor stays as it was", feed.names())
+            feed.export("--by", "nobody")
+            add(store, range(5, 6))
+        names = ["plants.jsonl", "plants.jsonl.end", "plants.jsonl.new", "metrics", "last-backup"]
+        paths = [store.dir / name for name in names] + [inside / "data.mdb", inside / "boot"]
+        before = {path: path.read_bytes() for path in paths if path.exists()}
+        for out in paths:
+            for words in ["-o", out, "--force"], ["-o", store.root / "o", "--cursor", out]:
+                expect(tally, store.command("export", *words), f"{out.name} is the store's",
+                       CANTCREAT, b"", b"is a store's file; name another")
+        after = {path: path.read_bytes() for path in paths if path.exists()}
+        tally.check(before == after and len(before) > 3 and not (store.root / "o").exists(),
+                    "the store's files stay", after.keys())
+        expect(tally, store.command("export", "-o", store.dir / "plants.csv"),
+               "another file beside them is none of the store's", 0)
+
+
 def is_blocked(process: subprocess.Popen) -> bool:
     return wait_until(lambda: unread(process.stdout) > PIPE_FULL - 4096
                       and state_of(process.pid) == "S")
@@ -288,9 +323,9 @@ def test_failures(tally: Tally, build: str) -> None:
         first, out = feed.export("--limit", "2"), feed.dir / "out"
         old = feed.file.read_bytes()
         tries, wrong = 0, []
-        for call in "fsync", "rename,renameat2", "fchmod", "pwrite64":
+        for call in "fsync", "rename,renameat2", "linkat", "fchmod", "pwrite64":
             for how in "error=EIO", "signal=SIGKILL":
-                for number in range(1, 6):
+                for number in range(1, 7):
                     out.unlink(missing_ok=True)
                     feed.file.write_bytes(old)
                     done = run("strace", "-qq", "-o", "/dev/null", "-e",
@@ -514,7 +549,7 @@ def test_idle(tally: Tally, build: str) -> None:
 def scenario(tally: Tally) -> None:
     build = str(pathlib.Path(sys.argv[1]).resolve().parent)
     tests = (
-        test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_followed,
+        test_output, test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_followed,
         test_replaced, test_failures, test_arguments, test_pieces, test_cost, test_places, test_two,
     )
     # Most of the time is waited.

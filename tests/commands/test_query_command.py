@@ -4,6 +4,7 @@
 usage: test_query_command.py build/plant-store
 """
 
+import contextlib
 import csv
 import functools
 import io
@@ -20,8 +21,8 @@ import sys
 import time
 
 from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TIMEOUT_S, USAGE, expect, read_to_end,
-    start, through_terminal,
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TEMPFAIL, TIMEOUT_S, USAGE, expect,
+    read_to_end, start, through_terminal,
 )
 from lib_service import (
     JOURNAL_NAME, PIPE_FULL, TOKEN_NAME, FastCgiPeer, Store, Tally, append_plants, canonical,
@@ -219,7 +220,7 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     before = store.journal.read_bytes()
     for name in store.journal, path:
         expect(tally, store.command("export", "--force", "-o", name),
-               f"a journal is not replaced ({name.name})", CANTCREAT, b"", b"is a store's journal")
+               f"a journal is not replaced ({name.name})", CANTCREAT, b"", b"is a store's file")
     tally.check(store.journal.read_bytes() == before == path.read_bytes(), "and stays as it is")
     path.unlink()
     expect(tally, store.command("export", "-o", store.root / "none" / "out"),
@@ -506,11 +507,21 @@ def test_output(tally: Tally, store: Store) -> None:
     tally.check(not list(store.root.glob("out*")), "and is removed")
 
 
+def has_begun(process: subprocess.Popen) -> bool:
+    """Whether it has opened its output, which has no name or is out.unfinished."""
+    files = []
+    for fd in pathlib.Path(f"/proc/{process.pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            files.append(os.readlink(fd))
+    return any(re.search(r"/#\d+ \(deleted\)$|/out.unfinished$", name) for name in files)
+
+
 def test_interrupted_file(tally: Tally, store: Store) -> None:
-    for number in signal.SIGINT, signal.SIGTERM:
+    out, unfinished = store.root / "out", store.root / "out.unfinished"
+    for number, force in (signal.SIGINT, []), (signal.SIGTERM, ["--force"]):
         with held_lock(store):
-            process = start(store, "export", "-o", store.root / "out")
-            begun = wait_until(lambda: list(store.root.glob("out.*")))
+            process = start(store, "export", "-o", out, *force)
+            begun = wait_until(lambda: has_begun(process), 60)
             # As timeout(1) does, twice.
             process.send_signal(number)
             process.send_signal(number)
@@ -523,6 +534,35 @@ def test_interrupted_file(tally: Tally, store: Store) -> None:
             and not list(store.root.glob("out*")),
             f"{number.name} ends an export to a file, of which nothing is left",
             (begun, process.returncode, said))
+    for force in [], ["--force"]:
+        with held_lock(store):
+            process = start(store, "export", "-o", out, *force)
+            begun = wait_until(lambda: has_begun(process), 60)
+            if force:
+                expect(tally, store.command("export", "-o", out, "--force"),
+                       "two do not replace a file at a time", TEMPFAIL, err=b"try again")
+            process.kill()
+            process.communicate(timeout=TIMEOUT_S)
+        left = list(store.root.glob("out*"))
+        tally.check(begun and left == [unfinished] * len(force),
+                    f"SIGKILL leaves one file to replace, or none {force}", left)
+        unfinished.write_bytes(bytes(10_000_000)) if force else None
+        store.command("export", "-o", out, *force)
+        tally.check(list(store.root.glob("out*")) == [out] and out.stat().st_size < 10_000_000,
+                    f"and the next export leaves its own {force}", list(store.root.glob("out*")))
+        out.unlink()
+    if not tally.lacks("an export without /proc has a name, too", "root", "unshare"):
+        done = run("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc; exec "$@"', "sh",
+                   store.build / "plant-store", "export", "-o", out, env=store.environment())
+        tally.check(done.returncode == 0 and list(store.root.glob("out*")) == [out],
+                    "an export without /proc has a name, too", done)
+        out.unlink()
+    os.link(store.tokens, unfinished)
+    expect(tally, store.command("export", "-o", out, "--force"),
+           "a link in the place of the unfinished file is not written to", CANTCREAT,
+           err=b"out: cannot create it: File exists")
+    tally.check(unfinished.read_bytes().startswith(b"scenario "), "and stays")
+    unfinished.unlink()
 
 
 def test_unblocked_pipe(tally: Tally, store: Store, plants: list[dict]) -> None:

@@ -39,7 +39,7 @@
 /* The expiry of a token that never expires. */
 #define TOKENS_NEVER INT64_MAX
 /* A `user` that accepts any owner of the file and its directory. */
-#define TOKENS_ANY_USER ((uid_t)-1)
+#define TOKENS_ANY_USER (~(uid_t)0)
 
 /* A token that a client presents. */
 struct credential {

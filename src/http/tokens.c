@@ -539,8 +539,8 @@ lock(struct set *set, int *fd)
 		return note_directory(set, name, FAULT_OUTPUT);
 	if (*fd < 0)
 		return note_errno(set, "cannot open its directory");
-	for (int left = WAIT_MS / RETRY_MS; flock(*fd, LOCK_EX | LOCK_NB) != 0;
-	     left--) {
+	int left = WAIT_MS / RETRY_MS;
+	for (; flock(*fd, LOCK_EX | LOCK_NB) != 0; left--) {
 		if (left == 0 && errno == EWOULDBLOCK)
 			errno = ETIMEDOUT;
 		if (errno != EWOULDBLOCK)

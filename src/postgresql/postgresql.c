@@ -378,9 +378,9 @@ store_singly(struct store *store, const struct batch *batch)
 
 	for (size_t i = 0; i < batch->n; i += one.n) {
 		one.items = batch->items + i;
-		for (one.n = 1;
-		     i + one.n < batch->n &&
-		     one.items[one.n]->plant->id == one.items[0]->plant->id;)
+		one.n = 1;
+		while (i + one.n < batch->n &&
+		       one.items[one.n]->plant->id == one.items[0]->plant->id)
 			one.n++;
 		if (!one.session->lost && count_open(&one) > 0 &&
 		    clock_ms(CLOCK_MONOTONIC) < one.session->deadline_ms)

@@ -421,8 +421,8 @@ scan_key(struct scan *scan)
 	bool wanted = scan->depth == 1 && len - 2 <= sizeof(key);
 	if (wanted)
 		len = json_string_decode(token, len, key);
-	for (struct json_member *member = scan->members;
-	     wanted && member->name != NULL; member++) {
+	struct json_member *member = scan->members;
+	for (; wanted && member->name != NULL; member++) {
 		if (strlen(member->name) != len ||
 		    memcmp(member->name, key, len) != 0)
 			continue;

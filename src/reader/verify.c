@@ -74,12 +74,14 @@ compare_slice(struct verify *v)
 		v->report->index = INDEX_REPLACED;
 		v->next = v->pairs.n;
 	}
-	for (; fault == FAULT_NONE && v->next < v->pairs.n && v->next < end;
-	     v->next++)
-		if (v->pairs.map[v->next].value < view->covered.end) {
-			fault = check_entry(v, &v->pairs.map[v->next]);
+	while (fault == FAULT_NONE && v->next < v->pairs.n && v->next < end) {
+		const struct pair *pair = &v->pairs.map[v->next++];
+
+		if (pair->value < view->covered.end) {
+			fault = check_entry(v, pair);
 			v->found++;
 		}
+	}
 	index_abort(view->index);
 	journal_unlock(&v->reader->journal);
 	return fault;

@@ -13,17 +13,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CALL(name)                \
-	{                         \
-#name, SYS_##name \
-	}
+#define CALL(name) #name, SYS_##name
 static const struct {
 	const char *name;
 	long number;
-} calls[] = { CALL(chmod), CALL(clone), CALL(execve), CALL(execveat),
-	CALL(fcntl), CALL(kill), CALL(mkdirat), CALL(openat), CALL(ptrace),
-	CALL(renameat), CALL(setuid), CALL(socket), CALL(truncate),
-	CALL(unlinkat), CALL(unshare) };
+} calls[] = { { CALL(chmod) }, { CALL(clone) }, { CALL(execve) },
+	{ CALL(execveat) }, { CALL(fcntl) }, { CALL(kill) }, { CALL(mkdirat) },
+	{ CALL(openat) }, { CALL(ptrace) }, { CALL(renameat) },
+	{ CALL(setuid) }, { CALL(socket) }, { CALL(truncate) },
+	{ CALL(unlinkat) }, { CALL(unshare) } };
 
 static void
 probe(char *text)

@@ -57,8 +57,8 @@ fixture_logged(const struct fixture *fixture, const char *text)
 {
 	unsigned n = 0;
 
-	for (char *line = strtok(descriptor_read(fixture->log).at, "\n");
-	     line != NULL; line = strtok(NULL, "\n"))
+	char *line = strtok(descriptor_read(fixture->log).at, "\n");
+	for (; line != NULL; line = strtok(NULL, "\n"))
 		n += strstr(line, text) != NULL;
 	return n;
 }
@@ -491,7 +491,7 @@ expect_ids(const struct fixture *fixture, const int64_t *ids, size_t n)
 	size_t all = fixture_lines(fixture, lines, COUNT(lines), NULL),
 	       seen = 0;
 
-	assert_uint_in_range(all, n, COUNT(lines));
+	assert_in_range(all, n, COUNT(lines));
 	for (size_t i = 0; i < all; i++)
 		if (!lines[i].closing) {
 			assert_true(seen < n);
@@ -506,7 +506,7 @@ expect_plants(const struct fixture *fixture, int64_t n)
 	struct store *store = fixture_open(fixture, false);
 	int64_t ids[FIXTURE_LINES_MAX];
 
-	assert_uint_in_range(n, 0, COUNT(ids));
+	assert_in_range(n, 0, COUNT(ids));
 	for (int64_t id = 1; id <= n; id++) {
 		ids[id - 1] = id;
 		expect_put(store, id, NULL, STORE_SAME);

@@ -31,7 +31,7 @@ print(const struct config *config, const struct api_call *call)
 	char *buf = memory(API_ANSWER_MAX + 1);
 	size_t len = api_answer(&api, call, buf);
 
-	assert_uint_in_range(len, 1, API_ANSWER_MAX);
+	assert_in_range(len, 1, API_ANSWER_MAX);
 	buf[len] = '\0';
 	return buf;
 }
@@ -202,7 +202,7 @@ TEST(longest_head_fits)
 		/* A reason for each, and a longer one than there is. */
 		call.failure =
 		    (struct api_error){ (enum http_error)e, longest, SIZE_MAX };
-		assert_uint_in_range(
+		assert_in_range(
 		    strlen(print(&config, &call)), 600, API_HEAD_MAX);
 	}
 }

@@ -140,7 +140,7 @@ answer(const struct api *api, struct api_call *call)
 	static char text[API_HEAD_MAX + BODY_BYTES_MAX + API_METRICS_MAX];
 	size_t len = api_answer(api, call, text);
 
-	assert_uint_in_range(len, 1, sizeof text - 1);
+	assert_in_range(len, 1, sizeof text - 1);
 	text[len] = '\0';
 	plant_done(&call->plant);
 	return text;
@@ -484,10 +484,11 @@ logged_of_two_answers(struct api *api)
 	for (char *at = text; (at = strpbrk(at, " ,")) != NULL;) {
 		at++;
 		if (strncmp(at, "us=", 3) == 0 ||
-		    strncmp(at, "\"us\":", 5) == 0)
-			for (at += *at == '"' ? 5 : 3;
-			     *at >= '0' && *at <= '9';)
+		    strncmp(at, "\"us\":", 5) == 0) {
+			at += *at == '"' ? 5 : 3;
+			while (*at >= '0' && *at <= '9')
 				memmove(at, at + 1, strlen(at));
+		}
 	}
 	return text;
 }
@@ -756,8 +757,8 @@ API_TEST(metrics_have_room_when_every_counter_is_at_its_end)
 
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = UINT64_MAX;
-	assert_uint_in_range(api_metrics(&fixture->api, buf),
-	    API_METRICS_MAX / 8, API_METRICS_MAX * 3 / 4);
+	assert_in_range(api_metrics(&fixture->api, buf), API_METRICS_MAX / 8,
+	    API_METRICS_MAX * 3 / 4);
 	for (unsigned i = 0; i < METRICS_COUNT; i++)
 		metrics[i] = 0;
 }

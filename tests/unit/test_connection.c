@@ -319,7 +319,7 @@ CONNECTION_TEST(spool_keeps_no_more_than_it_may_and_it_is_ready)
 			continue;
 		assert_int_equal(lseek(f->c->spool, 0, SEEK_SET), 0);
 		assert_non_null(connection_read_head(f->c));
-		assert_uint_in_range(
+		assert_in_range(
 		    connection_read_body(f->c, body, sizeof body), 1, kept);
 		assert_false(f->c->call.whole);
 	}

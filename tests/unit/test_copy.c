@@ -447,7 +447,7 @@ STORE_TEST(copy_that_is_stopped_leaves_what_was_there)
 			stops++;
 		}
 		/* While it reads, and while it copies. */
-		assert_uint_in_range(stops, 2, 10);
+		assert_in_range(stops, 2, 10);
 		assert_true(is_equal(fixture));
 	}
 }

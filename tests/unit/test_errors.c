@@ -41,7 +41,7 @@ TEST(numbers_ascend_and_leave_out_what_was_withdrawn)
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
 		int number = errors_number((enum http_error)e);
 
-		assert_uint_in_range(number, before + 1, 5999);
+		assert_in_range(number, before + 1, 5999);
 		assert_int_not_equal(number, 5005);
 		before = number;
 	}
@@ -54,6 +54,6 @@ TEST(every_message_is_printable_ascii)
 
 		assert_true(strlen(message) > 0);
 		for (; *message != '\0'; message++)
-			assert_uint_in_range(*message, ' ', '~');
+			assert_in_range(*message, ' ', '~');
 	}
 }

@@ -178,7 +178,7 @@ FRAME_TEST(nothing_more_is_taken_once_it_is_refused)
 	put_params(bytes, "", 0);
 	used = feed(&frame, bytes->buf, bytes->len);
 	assert_int_equal(frame.state, FCGI_FRAME_BAD);
-	assert_uint_in_range(used, 16, 24);
+	assert_in_range(used, 16, 24);
 	assert_int_equal(feed(&frame, bytes->buf, bytes->len), 0);
 	assert_int_equal(frame.state, FCGI_FRAME_BAD);
 }
@@ -289,8 +289,8 @@ assert_last_record_is_refused(
 	size_t fine = 0;
 
 	bytes->len = 0;
-	for (const struct record *record = refusal->records;
-	     record->content != NULL; record++) {
+	const struct record *record = refusal->records;
+	for (; record->content != NULL; record++) {
 		fine = bytes->len;
 		put_record(bytes, record->type, record->id, record->content,
 		    record->len, record->padding);
@@ -460,7 +460,7 @@ FRAME_TEST(parameters_in_many_records_are_refused_above_the_limit)
 	}
 	assert_int_equal(frame.state, FCGI_FRAME_BAD);
 	/* The one that was refused was the first above it. */
-	assert_uint_in_range(
+	assert_in_range(
 	    passed, FCGI_FRAME_PARAMS_MAX + 1, FCGI_FRAME_PARAMS_MAX + 7);
 }
 

@@ -269,7 +269,7 @@ json_member(const char *line, const char *name)
 	struct json_object *object;
 	size_t len = strlen(line);
 
-	assert_uint_in_range(len, 2, LINE_BYTES_MAX);
+	assert_in_range(len, 2, LINE_BYTES_MAX);
 	assert_int_equal(line[len - 1], '\n');
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
 	object = json_tokener_parse_ex(tokener, line, (int)len - 1);
@@ -295,7 +295,7 @@ LOG_TEST(json_line_is_one_object_for_every_byte)
 		say(text);
 		assert_string_equal(json_member(lines[0], "message"), expected);
 		for (const char *at = lines[0]; at[1] != '\0'; at++)
-			assert_uint_in_range(*at, ' ', '~');
+			assert_in_range(*at, ' ', '~');
 	}
 	assert_string_equal(json_member(lines[0], "level"), "error");
 	assert_string_equal(json_member(lines[0], "program"), "tester");
@@ -313,8 +313,8 @@ LOG_TEST(json_line_stays_whole_however_long_the_message)
 		memset(text, len % 2 == 0 ? '"' : 'x', len);
 		text[len] = '\0';
 		say(text);
-		assert_uint_in_range(strlen(lines[0]), 900, LINE_BYTES_MAX);
-		assert_uint_in_range(
+		assert_in_range(strlen(lines[0]), 900, LINE_BYTES_MAX);
+		assert_in_range(
 		    strspn(json_member(lines[0], "message"), "\"x"), 400, len);
 	}
 }
@@ -336,7 +336,7 @@ LOG_TEST(members_follow_the_message_in_text_and_are_members_in_json)
 	assert_int_equal(captured, 2);
 	assert_string_equal(
 	    lines[0], "tester: answered (status=200 token=a.b-c_d none=)\n");
-	assert_uint_in_range(strlen(lines[1]), 1000, LINE_BYTES_MAX);
+	assert_in_range(strlen(lines[1]), 1000, LINE_BYTES_MAX);
 	assert_contains(lines[1], "xxx (status=200 token=a.b-c_d none=)\n");
 	log_json = true;
 	capture_begin();

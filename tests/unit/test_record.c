@@ -128,8 +128,8 @@ TEST(header_is_written_byte_for_byte_and_read_back)
 	assert_int_equal(record_header_encode(UUID, buf), HEADER_CRC);
 	assert_memory_equal(buf, HEADER, RECORD_HEADER_LEN);
 	/* Alone, and before the lines that follow. */
-	for (size_t len = RECORD_HEADER_LEN; len < sizeof journal;
-	     len += strlen(PLANT_LINE)) {
+	size_t len = RECORD_HEADER_LEN;
+	for (; len < sizeof journal; len += strlen(PLANT_LINE)) {
 		uint32_t crc = 0;
 
 		assert_int_equal(record_header_decode(journal, len, uuid, &crc),
@@ -543,7 +543,7 @@ TEST(largest_plant_makes_a_line_that_may_be_read)
 	memcpy(plant, begin, strlen(begin));
 	memcpy(plant + plant_len - strlen(end), end, strlen(end));
 	len = record_encode(&record, seed(), buf);
-	assert_uint_in_range(len, plant_len, RECORD_LINE_MAX);
+	assert_in_range(len, plant_len, RECORD_LINE_MAX);
 	assert_null(decode(buf, len, &found));
 	assert_true(found.id == INT64_MIN);
 	assert_int_equal(found.plant_len, plant_len);

@@ -471,7 +471,7 @@ STORE_TEST(all_threads_wait_for_the_lock_of_another_by_one_deadline)
 	for (int i = 0; i < RIVALS; i++) {
 		pthread_join(threads[i], NULL);
 		assert_int_equal(rivals[i].created, STORE_BUSY);
-		assert_uint_in_range(rivals[i].number, JOURNAL_LOCK_TIMEOUT_MS,
+		assert_in_range(rivals[i].number, JOURNAL_LOCK_TIMEOUT_MS,
 		    JOURNAL_LOCK_TIMEOUT_MS * 3 / 2);
 	}
 	expect_logged(fixture, "locked by another process", RIVALS);

@@ -98,7 +98,7 @@ find_places(const struct fixture *fixture)
 	struct fixture_line lines[2 * PLACES];
 	size_t n = fixture_lines(fixture, lines, COUNT(lines), NULL);
 
-	assert_uint_in_range(n, 1, COUNT(lines));
+	assert_in_range(n, 1, COUNT(lines));
 	for (size_t i = 0; i < n; i++)
 		if (!lines[i].closing)
 			places.offset[lines[i].id] = lines[i].offset;

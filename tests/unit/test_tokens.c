@@ -718,7 +718,7 @@ TOKENS_TEST(refusal_costs_about_as_much_with_one_token_as_with_many)
 {
 	int64_t one = cost_of_refusals(open_good(fixture, ONE_LINE));
 
-	assert_uint_in_range(
+	assert_in_range(
 	    cost_of_refusals(open_many(fixture)), 1, (uintmax_t)(5 * one));
 }
 
@@ -998,8 +998,10 @@ TOKENS_TEST(each_function_of_libcrypto_that_fails_is_an_error)
 		broken = "";
 		assert_int_equal(found, rows[i].found);
 		assert_int_equal(fixture->fault, rows[i].opened);
-		assert_unchanged(
-		    fixture, added, FAULT_FAILED, "libcrypto", ONE_LINE);
+		/* Whether EVP_Digest fetches for itself is libcrypto's affair. */
+		if (rows[i].opened == FAULT_NONE)
+			assert_unchanged(fixture, added, FAULT_FAILED,
+			    "libcrypto", ONE_LINE);
 	}
 }
 
@@ -1086,8 +1088,8 @@ TOKENS_TEST(failed_call_names_cause_and_remedy_and_changes_nothing)
 
 	file_put(fixture, TWO_LINES);
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		for (size_t k = rows[i].read ? 1 : EDITS_FROM;
-		     k < COUNT(operations); k++) {
+		size_t k = rows[i].read ? 1 : EDITS_FROM;
+		for (; k < COUNT(operations); k++) {
 			enum fault fault;
 
 			shim_fail(rows[i].call, NULL, 1, 1, rows[i].error);

@@ -108,6 +108,13 @@ assert_contains(const char *text, const char *part)
 }
 
 void
+assert_between(uintmax_t value, uintmax_t low, uintmax_t high)
+{
+	if (value < low || value > high)
+		fail_msg("%ju is not from %ju to %ju", value, low, high);
+}
+
+void
 directory_make(char path[static DIRECTORY_PATH_MAX])
 {
 	const char *tmp = getenv("TMPDIR");
@@ -212,7 +219,7 @@ stderr_captured(void)
 	len = pread(captured, text, sizeof(text) - 1, 0);
 	close(stderr_before);
 	close(captured);
-	assert_uint_in_range(len, 0, sizeof(text) - 1);
+	assert_in_range(len, 0, sizeof(text) - 1);
 	text[len] = '\0';
 	return text;
 }

@@ -26,11 +26,16 @@
  * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Fail with
  * ECANCELED if the watch, which may be NULL, ended the copy.
  *
- * file_forget(dir, fd, from, size):
- * Drop the bytes [from, size), already written back, from the page cache, so
- * that the next read is from the disk.  `fd` is a file in `dir`.  Return 0 when
- * no byte is cached, or if the file system is in memory.  Fail with EBUSY if
- * another program holds a page for a second, or another user owns the file.
+ * file_forget(fd, from, end):
+ * Drop the bytes [from, end), already written back, from the page cache, so
+ * that the next read is from the disk.  Return NULL when no byte is cached, or
+ * if the file system is in memory; otherwise the name of the call that failed,
+ * with errno: EBUSY if another program holds a page for a second, or another
+ * user owns the file.
+ *
+ * file_can_forget(fd):
+ * Return NULL if file_forget is possible; otherwise the name of the call that
+ * failed, with errno: EOPNOTSUPP if the system takes each page for cached.
  *
  * file_is_written(fd):
  * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
@@ -41,7 +46,8 @@ ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 void file_close(int fd);
 int file_copy(
     int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
-int file_forget(int dir, int fd, uint64_t from, uint64_t size);
+const char *file_forget(int fd, uint64_t from, uint64_t end);
+const char *file_can_forget(int fd);
 bool file_is_written(int fd);
 
 /*

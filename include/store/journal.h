@@ -184,7 +184,8 @@ enum fault journal_find_durable(
  * Make the next read of the bytes past journal->durable come from the disk:
  * sync them, drop their pages from the page cache, and check that none is left.
  * Valid lines read then are durable; the rest is a torn tail.  Readers call it
- * too: it changes no byte.  FAULT_BUSY while another program holds a page.
+ * too: it changes no byte.  FAULT_BUSY while another program holds a page;
+ * FAULT_SETUP if the system cannot do it, also if there are no such bytes.
  *
  * journal_write_end(journal), journal_read_end(journal):
  * Write journal->durable as the end mark, durably.  Raise journal->durable to

@@ -2,9 +2,10 @@
  * sandbox: see gateway.h.
  *
  * landlock's first version is enough: seccomp forbids what later ones restrict
- * (truncate, O_TRUNC, ioctl).  A forbidden call fails with ENOSYS: libraries
- * use others, or none.  These kill the process: execve, execveat, ptrace, calls
- * of other architectures and, without a database, sockets not of AF_UNIX.
+ * (truncate, O_TRUNC, ioctl of devices).  A forbidden call fails with ENOSYS:
+ * libraries use others, or none.  These kill the process: execve, execveat,
+ * ptrace, calls of other architectures and, without a database, sockets not of
+ * AF_UNIX.
  */
 #include "gateway.h"
 
@@ -13,6 +14,8 @@
 #include <libgen.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <linux/landlock.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -163,6 +166,8 @@ close_calls(bool database)
 		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	}
+	/* file_forget asks an overlay for what is below it. */
+	RULE(ALLOW, ioctl, 1, SCMP_A1(SCMP_CMP_EQ, FS_IOC_FIEMAP, 0));
 	RULE(ALLOW, kill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
 	RULE(ALLOW, tgkill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
 	RULE(ALLOW, clone, 1,

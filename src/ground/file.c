@@ -7,10 +7,15 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +33,9 @@
 /* A program that reads the file holds a page for microseconds. */
 #define FORGET_TIMEOUT_MS 1000
 #define FORGET_PAUSE_NS 500000L
+
+/* No file has a page at this offset: a call there waits for none. */
+#define NO_PAGE ((uint64_t)1 << 62)
 
 int
 file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
@@ -128,78 +136,100 @@ file_copy(
 }
 
 /*
- * Drop the pages of [begin, size).  Return 0; 1 if one of [from, size) is still
- * cached; -1 with errno.  Map before dropping: valgrind reads the beginning of
- * a new map, and so caches a page again.
+ * Drop the pages of [begin, end), and find out whether one of [from, end) stays
+ * cached.  Return NULL; or the call that failed, with errno.  Map before
+ * dropping: valgrind reads the beginning of a new map, and so caches a page
+ * again.
  */
-static int
-drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t size)
+static const char *
+drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char cached[MAP_BYTES / PAGE_BYTES_MIN];
 
-	for (; begin < size; begin += MAP_BYTES) {
-		void *map = mmap(
-		    NULL, MAP_BYTES, PROT_READ, MAP_SHARED, fd, (off_t)begin);
+	for (*stays = false; begin < end && !*stays; begin += MAP_BYTES) {
+		size_t len =
+		    end - begin < MAP_BYTES ? (size_t)(end - begin) : MAP_BYTES;
+		void *map =
+		    mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)begin);
 
 		if (map == MAP_FAILED)
-			return -1;
-		posix_fadvise(
+			return "mmap";
+		/* A page that reaches past the last byte is kept. */
+		int error = posix_fadvise(
 		    fd, (off_t)begin, (off_t)MAP_BYTES, POSIX_FADV_DONTNEED);
-		int result = mincore(map, MAP_BYTES, cached);
-		munmap(map, MAP_BYTES);
-		if (result < 0)
-			return -1;
-		for (size_t i = 0; i < MAP_BYTES / page; i++)
+		int result = mincore(map, len, cached);
+		munmap(map, len);
+		errno = error != 0 ? error : errno;
+		if (error != 0 || result < 0)
+			return error != 0 ? "posix_fadvise" : "mincore";
+		for (size_t i = 0; i * page < len; i++)
 			if ((cached[i] & 1) && begin + (i + 1) * page > from)
-				return 1;
+				*stays = true;
 	}
-	return 0;
+	return NULL;
 }
 
 /*
- * Whether the file system is in memory, as tmpfs and an overlay above it: it
- * keeps even the page of a new file that is synced.
+ * Whether the file is in memory, and so keeps its pages: in a tmpfs, or in an
+ * overlay above one, which has the type of the overlay but no extents.
  */
 static bool
-is_memory(int dir)
+is_memory(int fd)
 {
-	int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	bool stays =
-	    fd >= 0 && file_write_all(fd, "", 1, 0) == 0 && fsync(fd) == 0;
+	struct fiemap extents = { .fm_length = FIEMAP_MAX_OFFSET };
+	struct statfs fs;
 
-	for (int i = 0; stays && i < 3; i++)
-		stays = drop_pages(fd, 0, 0, 1) == 1;
-	file_close(fd);
-	return stays;
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
+	       (fs.f_type == OVERLAYFS_SUPER_MAGIC &&
+		   ioctl(fd, FS_IOC_FIEMAP, &extents) < 0 &&
+		   errno == EOPNOTSUPP);
 }
 
-int
-file_forget(int dir, int fd, uint64_t from, uint64_t size)
+const char *
+file_can_forget(int fd)
+{
+	bool stays;
+	const char *failed =
+	    drop_pages(fd, NO_PAGE, NO_PAGE, NO_PAGE + 1, &stays);
+
+	if (failed != NULL || !stays)
+		return failed;
+	errno = EOPNOTSUPP;
+	return "mincore";
+}
+
+const char *
+file_forget(int fd, uint64_t from, uint64_t end)
 {
 	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + FORGET_TIMEOUT_MS;
-	int left = drop_pages(fd, from - from % PAGE_BYTES_MAX, from, size);
+	bool stays;
+	const char *failed =
+	    drop_pages(fd, from - from % PAGE_BYTES_MAX, from, end, &stays);
 
-	if (left > 0 && is_memory(dir))
-		return 0;
-	while (left > 0 && clock_ms(CLOCK_MONOTONIC) < deadline_ms) {
+	if (failed == NULL && stays && is_memory(fd))
+		return NULL;
+	if (failed == NULL && stays)
+		failed = file_can_forget(fd);
+	while (failed == NULL && stays) {
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			errno = EBUSY;
+			return "mincore";
+		}
 		nanosleep(
 		    &(struct timespec){ .tv_nsec = FORGET_PAUSE_NS }, NULL);
-		left = drop_pages(fd, 0, from, size);
+		failed = drop_pages(fd, 0, from, end, &stays);
 	}
-	if (left > 0)
-		errno = EBUSY;
-	return left == 0 ? 0 : -1;
+	return failed;
 }
 
 bool
 file_is_written(int fd)
 {
-	/* No file has a page there, so the call waits for none. */
-	const off_t behind = INT64_MAX / 2;
-
-	return sync_file_range(fd, behind, 1, SYNC_FILE_RANGE_WAIT_BEFORE) ==
-		   0 ||
+	return sync_file_range(
+		   fd, (off_t)NO_PAGE, 1, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ||
 	       (errno != EIO && errno != ENOSPC);
 }
 

@@ -503,21 +503,32 @@ journal_find_durable(struct journal *journal, const struct position *seen)
 enum fault
 journal_settle(const struct journal *journal)
 {
-	if (journal->size <= journal->durable)
-		return FAULT_NONE;
+	const bool settled = journal->size <= journal->durable;
+
 	/* A read-only file system (squashfs, ISO 9660) may have no sync. */
-	if (sync_file(journal) < 0 && errno != EINVAL && errno != EROFS)
+	if (!settled && sync_file(journal) < 0 && errno != EINVAL &&
+	    errno != EROFS)
 		return fail(journal, "fdatasync", "", errno);
-	if (file_forget(journal->dir, journal->fd, journal->durable,
-		journal->size) == 0)
+	const char *failed =
+	    settled ? file_can_forget(journal->fd)
+		    : file_forget(journal->fd, journal->durable, journal->size);
+	if (failed == NULL)
 		return FAULT_NONE;
-	if (errno != EBUSY)
-		return fault_report(journal->name, "cannot check its pages");
-	log_warning("%s: its end cannot be read from the disk again, since "
-		    "another program has it mapped, or this user does not own "
-		    "it; end that program, or run this as its owner",
-	    journal->name);
-	return FAULT_BUSY;
+	if (errno == EBUSY) {
+		log_warning("%s: its end cannot be read from the disk again, "
+			    "since another program has it mapped, or this user "
+			    "does not own it; end that program, or run this as "
+			    "its owner",
+		    journal->name);
+		return FAULT_BUSY;
+	}
+	if (fault_passes(fault_of(errno)))
+		return fault_report(journal->name, failed);
+	log_error("%s: its end cannot be read from the disk again: %s: %s; "
+		  "this needs mmap, posix_fadvise and mincore of Linux: allow "
+		  "them, or use another file system; gVisor lacks mincore",
+	    journal->name, failed, strerror(errno));
+	return FAULT_SETUP;
 }
 
 enum fault

@@ -900,6 +900,30 @@ STORE_TEST(bytes_that_another_program_has_mapped_are_waited_for)
 	expect_plants(fixture, 3);
 }
 
+STORE_TEST(nothing_is_read_from_a_page_cache_that_cannot_be_dropped)
+{
+	struct store *store;
+
+	if (!has_disk(fixture))
+		skip();
+	fixture_make_store(fixture, true, 1, 1);
+	/* Known at a start that has nothing to drop; by a reader; a commit. */
+	shim_fail(SHIM_FADVISE, JOURNAL_NAME, 1, 1, ENOSYS);
+	expect_refused(fixture, true, FAULT_SETUP);
+	expect_logged(fixture, "again: posix_fadvise: ", 1);
+	fixture_forge(fixture, 2, NULL, SIZE_MAX);
+	shim_fail(SHIM_FADVISE, JOURNAL_NAME, 1, 1, EPERM);
+	expect_verified(fixture, FAULT_SETUP);
+	shim_reset();
+	store = fixture_open(fixture, true);
+	fixture_forge(fixture, 3, NULL, SIZE_MAX);
+	shim_fail(SHIM_FADVISE, JOURNAL_NAME, 1, 1, ENOSYS);
+	expect_put(store, 4, NULL, STORE_FAILED);
+	assert_true(shim_reset());
+	store_close(store);
+	expect_plants(fixture, 3);
+}
+
 STORE_TEST(of_an_id_that_stands_twice_the_first_counts)
 {
 	struct store *store;

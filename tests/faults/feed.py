@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: whoever takes plants over, and is killed at any moment, is given every one.
+"""Goal: whoever consumes plants, and is killed at any moment, is given every one.
 
 usage: feed.py [--long] BUILD_DIR
 
@@ -9,6 +9,7 @@ times, with --long 200.  In the end each has what the journal has, in its order.
 plant comes twice only behind a kill.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from load import Load, judge, kept, main, mixed_plan  # and the way to the next ones
 from lib_postgresql import BIN, Server, clusters
 from lib_service import (
-    TOP, WAIT_S, Store, Tally, canonical, children_of, responder, temporary_store,
+    TOP, WAIT_S, Store, Tally, canonical, children_of, responder, temporary_store, wait_until,
 )
 
 CONSUMER = TOP / "deploy" / "consumer"
@@ -142,25 +143,43 @@ class Follower(Handed):
         self.live(3.0, signal.SIGTERM)
 
 
+def kill_below(pid: int) -> None:
+    """Kill what a process has started, and what that has."""
+    for child in children_of(pid):
+        kill_below(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
 class Consumer(Killed):
     """deploy/consumer as it is written."""
 
     def __init__(self, *arguments: object, command: list[object],
-                 read: Callable[[], list[bytes]]) -> None:
+                 read: Callable[[], list[bytes]], more: dict[str, object]) -> None:
         super().__init__(*arguments)
         self.command = command
         self.read = read
+        self.more = more
 
     def live(self, seconds: float) -> int:
         environment = self.store.environment(
             PATH=os.environ["PATH"], PLANT_STORE=str(self.store.build / "plant-store"))
-        process = self.start([CONSUMER / "plant-store-consume", self.dir, "-", *self.command],
-                             env=environment)
+        own = self.dir / "environment"
+        own.touch(0o600)
+        own.write_text("".join(f"{name}={value}\n" for name, value in self.more.items()))
+        process = self.start([CONSUMER / "plant-store-consume", "--environment", own, self.dir, "-",
+                              *self.command], env=environment)
+        # The command has a process group of its own: in half of the kills it lives on.
+        with_command = self.chance.random() < 0.5
+        timer = threading.Timer(seconds, lambda: with_command and kill_below(process.pid))
+        timer.start()
         self.kill_after(process, seconds)
+        timer.cancel()
         return process.returncode
 
     def end(self) -> None:
-        if self.live(WAIT_S) != 0:
+        # As long as a command lives on, the script ends with 75.
+        if not wait_until(lambda: self.live(WAIT_S) != 75) or self.live(WAIT_S) != 0:
             self.wrong.append("it does not end")
 
     def judge(self, tally: Tally, stored: list[bytes]) -> None:
@@ -185,13 +204,15 @@ def consumers(store: Store, kills: int, server: Server | None) -> list[Killed]:
         return [row[0].encode() for row in server.sql("SELECT plant FROM plants", dbname="consumer")]
 
     found: list[Killed] = [Poller(store, "a poller", kills), Follower(store, "a follower", kills)]
-    ways = [("SQLite", [CONSUMER / "into-sqlite", database], in_sqlite),
-            ("files", [CONSUMER / "into-files", files], in_files)]
+    ways = [("SQLite", [CONSUMER / "into-sqlite", database], in_sqlite, {}),
+            ("files", [CONSUMER / "into-files", files], in_files, {})]
     if server:
-        connection = " ".join(f"{k}={v}" for k, v in server.superuser("consumer").items())
-        ways.append(("PostgreSQL", [CONSUMER / "into-postgresql", connection], in_postgresql))
-    return found + [Consumer(store, f"into {name}", kills, command=command, read=read)
-                    for name, command, read in ways]
+        variables = {"dbname": "PGDATABASE"}
+        more = {variables.get(name, f"PG{name.upper()}"): value
+                for name, value in server.superuser("consumer").items()}
+        ways.append(("PostgreSQL", [CONSUMER / "into-postgresql"], in_postgresql, more))
+    return found + [Consumer(store, f"into {name}", kills, command=command, read=read, more=more)
+                    for name, command, read, more in ways]
 
 
 def check(tally: Tally, store: Store, kills: int, server: Server | None) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Goal: when the power goes while clients create, on real file systems, every
 plant that was acknowledged is there after the next start; and this test would
-see it if one were not.  Who takes plants over, on another disk, got each one
+see it if one were not.  A consumer, on another disk, got each one
 once, in order, and none that is lost.  A file that was reported as made keeps
 its name."""
 
@@ -42,7 +42,7 @@ NO_LOG_FLUSH = struct.pack("I", 2)
 
 
 class Consumer:
-    """Takes plants over again and again while the machine runs."""
+    """Polls again and again while the machine runs."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -171,7 +171,7 @@ def check_cuts(tally: Tally, machine: Machine, cuts: int) -> None:
         wrong += machine.judge()
         acknowledged += sum(e.outcome == "created_or_same" for e in machine.events)
         taken += len(machine.consumer.taken)
-    print(f"# {kind}: {done} power cuts, {acknowledged} plants acknowledged, {taken} taken over")
+    print(f"# {kind}: {done} power cuts, {acknowledged} plants acknowledged, {taken} consumed")
     detail = f"{done} cuts, {wrong[:5]}"
     sentence = f"{kind}: {cuts} power cuts lost, doubled and invented nothing, for a consumer too"
     tally.check(not wrong and done == cuts, sentence, detail)

@@ -41,7 +41,6 @@ sys.path += [str(TOP / "tests" / name) for name in (
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # Against what hangs; what takes longer only because a machine is busy is no failure.
 WAIT_S = 600.0
 # What a sanitizer, assert or the stack protector says.
@@ -78,10 +77,9 @@ class Tally:
         print(f"ok - {sentence} # skipped: {reason}", flush=True)
 
     def lacks(self, sentence: str, *needs: str) -> bool:
-        """Whether one of these programs is missing, or the rights of "root": skipped then."""
-        path = f"{os.environ['PATH']}:{SYSTEM_PATH}"
+        """Whether this place lacks one of these programs or rights (lib_place): skipped then."""
         for need in needs:
-            if os.geteuid() != 0 if need == "root" else not shutil.which(need, path=path):
+            if not lib_place.allows(need):
                 self.skip(sentence, f"needs {need}")
                 return True
         return False

@@ -240,21 +240,7 @@ alloc_reset(void)
 	return failed;
 }
 
-#ifdef __SANITIZE_THREAD__
-
-bool
-alloc_can_fail(void)
-{
-	return false;
-}
-
-#else
-
-bool
-alloc_can_fail(void)
-{
-	return true;
-}
+#if ALLOC_CAN_FAIL
 
 static bool
 fails(void)

@@ -1136,10 +1136,9 @@ STORE_TEST(an_opening_that_fails_or_dies_anywhere_loses_nothing)
 	assert_true(failures > 100);
 }
 
+#if ALLOC_CAN_FAIL
 STORE_TEST(an_opening_that_lacks_memory_anywhere_loses_nothing)
 {
-	if (!alloc_can_fail())
-		skip();
 	fixture_make_store(fixture, false, 1, 3);
 	for (size_t i = 0; i < COUNT(leavings); i++) {
 		bool failed = true;
@@ -1161,14 +1160,14 @@ STORE_TEST(an_opening_that_lacks_memory_anywhere_loses_nothing)
 		}
 	}
 }
+#endif
 
+#if ALLOC_CAN_FAIL
 STORE_TEST(a_commit_without_memory_passes_when_there_is_some)
 {
 	bool failed = true;
 	int64_t id = 1;
 
-	if (!alloc_can_fail())
-		skip();
 	/* A store each, so that it has no buffers from before. */
 	for (unsigned nth = 1; failed; nth++, id += 2) {
 		struct store *store = fixture_open(fixture, false);
@@ -1192,6 +1191,7 @@ STORE_TEST(a_commit_without_memory_passes_when_there_is_some)
 	}
 	assert_true(id > 5);
 }
+#endif
 
 #define MANY 17000
 

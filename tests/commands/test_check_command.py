@@ -87,7 +87,7 @@ def check_machine(tally: Tally, store: Store) -> None:
 
 
 def check_room(tally: Tally, store: Store) -> None:
-    if tally.lacks("a disk with little room", "root"):
+    if tally.lacks("a disk with little room", "mounts"):
         return
     with mounted("none", store.dir, "-t", "tmpfs", "-o", "size=1m,mode=0700"):
         done = check(store)
@@ -153,13 +153,13 @@ def in_service_place(
     script = 'mount --bind "$1" /etc && mount --bind "$2" /run && shift 2 && exec "$@"'
     return run("unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
                *(["setpriv", f"--reuid={NOBODY}", "--clear-groups"] if command is None else []),
-               store.build / "plant-store", *([command] if command else []), *arguments, text=True,
+               store.installed(), *([command] if command else []), *arguments, text=True,
                env=passed_on() | {"PATH": os.environ["PATH"], NO_FILE: ""})
 
 
 def check_places(tally: Tally, store: Store) -> None:
     """Without an option and a variable, the files of the service are found."""
-    if tally.lacks("the service's own places", "root"):
+    if tally.lacks("the service's own places", "mounts"):
         return
     settings = store.root / "etc" / "plant-store" / "environment"
     settings.parent.mkdir(parents=True)
@@ -187,7 +187,7 @@ def check_places(tally: Tally, store: Store) -> None:
 
 def check_moved(tally: Tally, store: Store) -> None:
     """The store of the machine's file is that of each command, unless one is named."""
-    if tally.lacks("a store that was moved", "root"):
+    if tally.lacks("a store that was moved", "mounts"):
         return
     etc = store.root / "etc" / "plant-store"
     file, other = etc / "environment", store.root / "other"

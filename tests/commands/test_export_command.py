@@ -237,7 +237,7 @@ def test_places(tally: Tally, build: str) -> None:
         shutil.copytree(store.dir, store.root / "open")
         for path in [store.root / "open", *(store.root / "open").rglob("*")]:
             path.chmod(0o755)
-        done = run(store.build / "plant-store", "export", "--dir", store.root / "open", "--cursor",
+        done = run(store.installed(), "export", "--dir", store.root / "open", "--cursor",
                    feed.file, env=passed_on(), user=12345)
         expect(tally, done, "a directory without the right to write is noticed before, too",
                CANTCREAT, b"", b"cursor: cannot")

@@ -513,7 +513,7 @@ def check_busy(test: Import, store: Store, process: subprocess.Popen, held: int)
 
 
 def test_full(test: Import) -> None:
-    if test.tally.lacks("a full disk", "root"):
+    if test.tally.lacks("a full disk", "mounts"):
         return
     text = lines(1, 15100)
     with test.store() as store, mounted("none", store.dir, *TMPFS, "size=2m,mode=0700"):
@@ -531,7 +531,7 @@ def test_full(test: Import) -> None:
 
 
 def test_read_only(test: Import) -> None:
-    if test.tally.lacks("a read-only store", "root"):
+    if test.tally.lacks("a read-only store", "mounts"):
         return
     with test.store() as store, mounted("none", store.dir, *TMPFS, "size=8m,mode=0700"):
         test.imports("a file system without a store is told", store, lines(1, 1), status=CONFIG,

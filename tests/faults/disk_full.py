@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from clients import Clients
 from lib_faults import (
-    MIB, SANITIZER_WORDS, Tally, cannot_mount, create_by_cgi, judge, make_image, mounted,
+    MIB, SANITIZER_WORDS, Tally, create_by_cgi, judge, make_image, mounted,
     run_script,
 )
 from lib_service import Responder, Store, init_store, responder, temporary_store, wait_until
@@ -139,18 +139,13 @@ def scenario(tally: Tally, arguments) -> None:
     rounds = ROUNDS_LONG if arguments.long else ROUNDS
     build = str(arguments.build)
     with temporary_store(build) as store, tally.part("tmpfs runs to its end"):
-        if os.geteuid() == 0:
+        if not tally.lacks("a full tmpfs", "mounts"):
             options = ("-t", "tmpfs", "-o", "size=8m,mode=0700")
             with mounted("tmpfs", store.dir, *options):
                 init_store(store.build, store.dir)
                 check_disk(tally, store, "tmpfs", fill_disk, rounds)
-        else:
-            tally.skip("a full tmpfs", "needs root")
     with temporary_store(build) as store, tally.part("ext4 runs to its end"):
-        reason = cannot_mount(store.root, "ext4")
-        if reason:
-            tally.skip("a full ext4", reason)
-        else:
+        if not tally.lacks("a full ext4", "ext4 on a loop device"):
             image = make_image(store.root / "image", "ext4", 16 * MIB)
             with mounted(str(image), store.dir, "-o", "loop"):
                 init_store(store.build, store.dir)

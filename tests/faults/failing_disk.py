@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from lib_faults import (
-    HERE, Event, Tally, cannot_mount, compile_shim, event, judge, make_image, mount, outcome_of,
+    HERE, Event, Tally, compile_shim, event, judge, make_image, mount, outcome_of,
     parts_side_by_side, preload, read_answer, run_script, unmount,
 )
 from lib_service import (
@@ -389,14 +389,7 @@ def scenario(tally: Tally, arguments) -> None:
                 check(own, disk, *more)
         parts.append((f"{check.__name__} {kind} {more}", part))
 
-    with temporary_store(str(build)) as store:
-        reason = cannot_mount(store.root, "ext4")
-    if not reason and run("pkg-config", "--exists", "fuse3").returncode + (
-            not os.path.exists("/dev/fuse")):
-        reason = "needs FUSE"
-    if reason:
-        tally.skip("a disk that fails", reason)
-    else:
+    if not tally.lacks("a disk that fails", "ext4 on a loop device", "FUSE"):
         for kind, room in itertools.product(("ext4", "xfs"), (False, True)):
             what = f"{kind}, {'room' if room else 'fresh blocks'}"
             on_disk(kind, check_killed, what, room)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from clients import Clients
 from lib_faults import (
-    Event, Tally, cannot_mount, create_by_cgi, judge, make_image, mount, mounted,
+    Event, Tally, create_by_cgi, judge, make_image, mount, mounted,
     parts_side_by_side, run_script, unmount,
 )
 from lib_service import (
@@ -317,17 +317,11 @@ def scenario(tally: Tally, arguments) -> None:
         ("upgrade", lambda own: check_upgrade(own, build)),
     ]
     for kind in ("ext4", "xfs"):
-        with temporary_store(str(build)) as store:
-            reason = cannot_mount(store.root, kind)
-        if reason:
-            tally.skip(f"{kind}: lost and mounted again", reason)
-        else:
+        if not tally.lacks(f"{kind}: lost and mounted again", f"{kind} on a loop device"):
             parts.append((f"{kind} lost",
                           lambda own, kind=kind: check_lost(own, build, kind, 20 if long else 1)))
-    if os.geteuid() == 0:
+    if not tally.lacks("a full disk and an index to build", "mounts"):
         parts.append(("full", lambda own: check_full(own, build)))
-    else:
-        tally.skip("a full disk and an index to build", "needs root")
     parts_side_by_side(tally, parts)
 
 

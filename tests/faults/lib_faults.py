@@ -18,6 +18,7 @@ from history import Content, Event, check
 from lib_service import (
     WAIT_S, Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario,
 )
+import lib_place  # which lib_service finds
 from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
@@ -181,12 +182,12 @@ CLONE_NEWNS = 0x00020000
 
 
 def have_own_mounts() -> None:
-    """Let nobody else see what we mount, where that can be had.
+    """Let nobody else see what we mount, where we can.
 
     Who begins a mount namespace of its own meanwhile, as a test of the package
     does, would keep a copy of the mount, and with it the file system's state.
     """
-    if ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0:
+    if lib_place.allows("mounts") and ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0:
         subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
@@ -224,23 +225,6 @@ def is_mounted(place: pathlib.Path) -> bool:
     """Also of a file system that has gone down and answers nothing."""
     lines = pathlib.Path("/proc/self/mounts").read_text().splitlines()
     return any(line.split(" ")[1] == str(place) for line in lines)
-
-
-def cannot_mount(directory: pathlib.Path, kind: str) -> str:
-    """Why no image of this kind can be mounted here; empty if it can be."""
-    if os.geteuid() != 0:
-        return "needs root"
-    try:
-        image = make_image(directory / f"probe.{kind}", kind)
-        place = directory / f"probe-{kind}"
-        place.mkdir()
-        with mounted(image, place, "-o", "loop"):
-            pass
-        place.rmdir()
-        image.unlink()
-    except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    return ""
 
 
 MIB = 1 << 20

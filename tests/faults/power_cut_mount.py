@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import struct
 import sys
 import threading
@@ -20,7 +19,7 @@ import uuid
 
 from clients import Clients
 from lib_faults import (
-    Event, Tally, cannot_mount, compile_shim, create_by_cgi, judge, make_image, mount, preload,
+    Event, Tally, compile_shim, create_by_cgi, judge, make_image, mount, preload,
     run_script, unmount,
 )
 from lib_service import (
@@ -321,11 +320,7 @@ def scenario(tally: Tally, arguments) -> None:
     shim = compile_shim(arguments.build)
     for kind in KINDS:
         with temporary_store(str(arguments.build)) as store:
-            reason = cannot_mount(store.root, kind)
-            if not reason and shutil.which("spawn-fcgi") is None:
-                reason = "needs spawn-fcgi"
-            if reason:
-                tally.skip(f"{kind}: power cuts", reason)
+            if tally.lacks(f"{kind}: power cuts", f"{kind} on a loop device", "spawn-fcgi"):
                 continue
             machine = Machine(store, kind, shim)
             with tally.part(f"{kind}: the power cuts run to their end"):

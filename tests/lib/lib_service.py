@@ -38,6 +38,10 @@ for number in signal.SIGINT, signal.SIGHUP:
 # What the tests of one folder have, those of another may need.
 sys.path += [str(TOP / "tests" / name) for name in (
     "lib", "commands", "scenarios", "fixtures", "packaging", "faults", "servers", "postgresql")]
+
+import lib_place  # noqa: E402 - found by that
+from lib_place import SYSTEM_PATH  # noqa: E402
+
 JOURNAL_NAME = "plants.jsonl"
 TOKEN_NAME = "scenario"
 PIPE_FULL = 60_000  # bytes, of Linux's 65,536: no larger write goes in whole
@@ -348,6 +352,12 @@ class Store:
     @property
     def responder(self) -> pathlib.Path:
         return self.build / "plant-store.fcgi"
+
+    def installed(self) -> pathlib.Path:
+        """The command, for another user: the build may be where only we come, as in /root."""
+        program = self.root / "plant-store"
+        run("install", "-m", "755", self.build / "plant-store", program, check=True)
+        return program
 
     def environment(self, **settings: str) -> dict[str, str]:
         """For a process of this store: nothing but what it needs."""

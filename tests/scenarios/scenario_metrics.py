@@ -166,6 +166,9 @@ def check_sums(tally: Tally, store: Store) -> None:
         seen.take(by_cgi(store, body), ("200", "0"), "created")
         seen.take(by_cgi(store, body, HTTP_AUTHORIZATION=""), ("401", "1001"), "")
         tally.check(not seen.wrong, "and so by CGI", seen.wrong[:3])
+        # A service that was idle when others stored does not close their batch.
+        last = store.ask(service.socket_path, new_plant(2 * REQUESTS + 1, "last"))
+        seen.take(last, ("200", "0"), "created")
         # Of one worker or the other: those that were killed are in neither.
         gone = wait_until(lambda: metrics_of(service)["plant_store_connections"] == 1)
         tally.check(gone, "no connection of the killed worker is left")

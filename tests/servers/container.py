@@ -265,7 +265,7 @@ def check_log(tally: Tally, docker: Docker) -> None:
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    if tally.lacks("the container", "root", "podman", "runc", "mmdebstrap"):
+    if tally.lacks("the container", "mounts", "podman", "runc", "mmdebstrap"):
         return
     build = pathlib.Path(build_dir).resolve()
     with tempfile.TemporaryDirectory(dir=build, prefix="container-") as name:

@@ -404,8 +404,8 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    if tally.lacks("the commands of the pages in deploy work", "root", "apache2ctl", "caddy",
-                   "haproxy", "logrotate", "unshare", "ip", "restic", "pg_ctlcluster"):
+    if tally.lacks("the commands of the pages in deploy work", "mounts", "a network of its own",
+                   "apache2ctl", "caddy", "haproxy", "logrotate", "ip", "restic", "pg_ctlcluster"):
         return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()

@@ -154,10 +154,14 @@ def uses(pid: int, folder: pathlib.Path) -> bool:
 def is_script(pid: int, path: pathlib.Path) -> bool:
     """Whether a process is an interpreter that runs this file."""
     try:
-        arguments = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        return read_words(pid)[1:2] == [str(path)]
     except OSError:  # ended meanwhile
         return False
-    return arguments[1:2] == [os.fsencode(path)]
+
+
+def read_words(pid: int) -> list[str]:
+    """The words of a process's command."""
+    return os.fsdecode(pathlib.Path("/proc", str(pid), "cmdline").read_bytes()).split("\0")
 
 
 def install_program(source: str | os.PathLike, target: pathlib.Path) -> None:
@@ -226,7 +230,10 @@ class Running:
         found = []
         for pid in processes():
             with contextlib.suppress(OSError):
-                exe = os.readlink(f"/proc/{pid}/exe")
+                try:
+                    exe = os.readlink(f"/proc/{pid}/exe")
+                except PermissionError:  # another user's, where root may not trace
+                    exe = read_words(pid)[0]
                 if exe in (program, f"{program} (deleted)"):
                     found.append(pid)
         return found

@@ -33,6 +33,7 @@ from lib_service import (
     TOP, WAIT_S, Answer, Tally, held_lock, new_plant, read_errors, read_met, run_scenario,
     wait_until,
 )
+import lib_place  # which lib_service finds
 from lib_wire import CurlError, Wire, chunked, curl, curl_answer, http2_content, in_pieces
 
 AT_ONCE = 4
@@ -935,7 +936,7 @@ def end(trial: Trial) -> None:
 NEEDS = {
     http2_creations: "curl",
     http2_refusals: "curl",
-    kills: "strace",
+    kills: "strace of other processes",
     half_answers: "/usr/bin/python3",
 }
 
@@ -943,8 +944,9 @@ NEEDS = {
 def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     """In an order in which there is little to wait for."""
     if set_up in MINIMAL:
-        return [add_expired_token, wait_for_expired_token, first, Trial.settle, refusals, elsewhere,
-                kills, down, end]
+        found = [add_expired_token, wait_for_expired_token, first, Trial.settle, refusals,
+                 elsewhere, kills, down, end]
+        return [part for part in found if lib_place.allows(NEEDS.get(part, "true"))]
     found = [add_expired_token, creations, ways, expect_continue, connections]
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
@@ -953,7 +955,7 @@ def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     found += [http2_refusals, Trial.settle] * set_up.http2
     found += [aborts, kills]
     found += [half_answers, down, end]
-    return [part for part in found if shutil.which(NEEDS.get(part, "true"))]
+    return [part for part in found if lib_place.allows(NEEDS.get(part, "true"))]
 
 
 def run(set_up: SetUp, build_dir: str) -> Trial:
@@ -1001,6 +1003,8 @@ def check_table(tally: Tally, trial: Trial) -> None:
     heads = next(line for line in lines if "lighttpd" in line and "nginx" in line[-1])
     column = [head.strip().lower() for head in heads].index(server)
     for row, case in ROWS.items():
+        if case == "killed" and not lib_place.allows(NEEDS[kills]):
+            continue
         cell = next(line for line in lines if line[0].strip().startswith(row))[column]
         told = re.match(r"(\d{3})(?:, error (\d+))?", cell.strip())
         answer = trial.answers[case]
@@ -1051,9 +1055,8 @@ def scenario(tally: Tally, build_dir: str, beginning: str) -> None:
             tally.skip(f"{set_up.name} serves", reason)
         else:
             present.append(set_up)
-    for part, program in NEEDS.items():
-        if not shutil.which(program):
-            tally.skip(part.__doc__.splitlines()[0], f"{program} is missing")
+    for part, need in NEEDS.items():
+        tally.lacks(part.__doc__.splitlines()[0], need)
     trials = []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running_ = [pool.submit(run, set_up, build_dir) for set_up in present]

@@ -53,8 +53,7 @@ ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
 	$(CFLAGS) $(LDFLAGS)
 LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
 # The operator's command answers nobody, and what answers asks nobody.
-CLI_LIBS := $(shell $(PKG_CONFIG) --libs json-c lmdb libcrypto libcurl) \
-	$(LDLIBS)
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs json-c lmdb libcrypto) $(LDLIBS)
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
 LAYERS  := ground pure plant http store api gateway reader
@@ -84,7 +83,12 @@ OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
 
-all: $(BUILD)/plant-store.fcgi $(BUILD)/plant-store
+all: $(BUILD)/plant-store.fcgi $(BUILD)/plant-store \
+	$(BUILD)/plant-store-check-url
+
+# plant-store runs it from beside itself, or as installed.
+$(BUILD)/plant-store-check-url: deploy/plant-store-check-url
+	@cp $< $@
 
 $(BUILD)/plant-store.fcgi: $(FCGI_O) $(LIB)
 	$(call print,LD,$@)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -71,6 +72,11 @@ bool file_is_written(int fd);
  * it and fail with EEXIST.  On a file system without RENAME_NOREPLACE (NFS), a
  * crash may leave the file with both names.
  *
+ * file_beside_program(installed, path):
+ * Write the path of a file that is beside the program in a checkout, and at
+ * `installed`, relative to the program, otherwise.  Return false if /proc is
+ * not mounted.
+ *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created
  * there.  The owner cannot use a file of root, and could make a link that leads
@@ -85,4 +91,5 @@ int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
 int file_make_dir(const char *path);
 int rename_new(int dir, const char *from, const char *to);
+bool file_beside_program(const char *installed, char path[static PATH_MAX]);
 enum fault file_become_owner(const char *path, uid_t owner);

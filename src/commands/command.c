@@ -5,6 +5,7 @@
  */
 #include "command.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -189,6 +190,31 @@ command_time(const char *text, int64_t *ms)
 	if (strlen(text) == strlen("2027-01-31"))
 		text = midnight;
 	return timestamp_read(text, strlen(text), ms) == 0;
+}
+
+const char *
+command_count(uint64_t n, const char *noun, char text[static COMMAND_COUNT_MAX])
+{
+	if (n == 0)
+		snprintf(text, COMMAND_COUNT_MAX, "no %ss", noun);
+	else
+		snprintf(text, COMMAND_COUNT_MAX, "%" PRIu64 " %s%s", n, noun,
+		    n != 1 ? "s" : "");
+	return text;
+}
+
+/* The largest unit of which there are at least two. */
+const char *
+command_age(int64_t ms, char text[static COMMAND_COUNT_MAX])
+{
+	int64_t s = (clock_ms(CLOCK_REALTIME) - ms) / 1000;
+
+	if (s < 1)
+		return command_count(1, "second", text);
+	return s < 120      ? command_count((uint64_t)s, "second", text)
+	       : s < 7200   ? command_count((uint64_t)s / 60, "minute", text)
+	       : s < 172800 ? command_count((uint64_t)s / 3600, "hour", text)
+			    : command_count((uint64_t)s / 86400, "day", text);
 }
 
 static void

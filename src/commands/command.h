@@ -101,6 +101,16 @@ int command_interrupted(void);
 int command_fault(enum fault fault);
 
 /*
+ * command_count(n, noun, text), command_age(ms, text):
+ * Write "no plants", "1 plant" or "2 plants"; or the time that has passed since
+ * `ms` after 1970, such as "3 hours".  Return `text`.
+ */
+#define COMMAND_COUNT_MAX 64
+const char *command_count(
+    uint64_t n, const char *noun, char text[static COMMAND_COUNT_MAX]);
+const char *command_age(int64_t ms, char text[static COMMAND_COUNT_MAX]);
+
+/*
  * The text before a plant in export --full, with two conversions of printf or
  * scanf for `at` and `by`; and the most bytes that surround a plant.
  */

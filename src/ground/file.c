@@ -6,12 +6,12 @@
 #include <grp.h>
 #include <inttypes.h>
 #include <libgen.h>
-#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -330,4 +330,20 @@ file_become_owner(const char *path, uid_t owner)
 		setresuid(st.st_uid, st.st_uid, st.st_uid) == 0))
 		return FAULT_NONE;
 	return fault_report(path, "cannot become its owner");
+}
+
+bool
+file_beside_program(const char *installed, char path[static PATH_MAX])
+{
+	ssize_t len =
+	    readlink("/proc/self/exe", path, PATH_MAX - strlen(installed) - 1);
+
+	if (len < 0)
+		return false;
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	strcpy(path + len, strrchr(installed, '/') + 1);
+	if (access(path, F_OK) != 0)
+		strcpy(path + len, installed);
+	return true;
 }

@@ -2,10 +2,10 @@
 #include "store/engine.h"
 
 #include <dlfcn.h>
-#include <string.h>
-#include <unistd.h>
+#include <limits.h>
 
 #include "ground/clock.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 
@@ -17,30 +17,14 @@ engine_of(const void *object)
 	return *(const struct engine *const *)object;
 }
 
-/* Load it from beside the program (a checkout), or as installed. */
-static void *
-load_module(void)
-{
-	static const char installed[] = "../lib/plant-store/" MODULE;
-	char path[4096];
-	ssize_t len =
-	    readlink("/proc/self/exe", path, sizeof(path) - sizeof(installed));
-
-	if (len < 0)
-		return NULL;
-	while (len > 0 && path[len - 1] != '/')
-		len--;
-	strcpy(path + len, MODULE);
-	if (access(path, F_OK) != 0)
-		strcpy(path + len, installed);
-	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
 /* A module is never unloaded, so its tables stay valid. */
 const void *
 engine_symbol(const char *name, enum fault *fault)
 {
-	void *module = load_module();
+	char path[PATH_MAX];
+	void *module = file_beside_program("../lib/plant-store/" MODULE, path)
+			   ? dlopen(path, RTLD_NOW | RTLD_LOCAL)
+			   : NULL;
 	const int *version =
 	    module != NULL ? dlsym(module, ENGINE_SYMBOL) : NULL;
 	const char *why = dlerror();

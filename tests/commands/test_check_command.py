@@ -65,11 +65,15 @@ def check_machine(tally: Tally, store: Store) -> None:
     gone = store.journal.rename(store.root / "gone")
     told(tally, check(store), CONFIG, f"plant-store init {store.dir}", "an empty directory is none")
     gone.rename(store.journal)
+    link = store.root / "link"
+    link.symlink_to(store.root / "away")
     for settings, words, sentence in (
         ({"THREADS": "0"}, "PLANT_STORE_THREADS", "a wrong setting is named"),
         ({"SANDBOX": "off"}, "PLANT_STORE_SANDBOX=off", "a sandbox that is off is wrong"),
         ({"DIR": str(store.root / "none")}, "plant-store init",
          "a missing directory is made how"),
+        ({"DIR": str(link)}, f"{link}: is a link to {store.root}/away, which cannot be opened",
+         "a link that leads nowhere is told"),
         ({"DIR": str(store.tokens)}, "tokens: cannot open: Not a directory",
          "a file is no directory"),
         ({"TOKENS": str(store.root / "none")}, "plant-store token add",
@@ -154,7 +158,7 @@ def in_service_place(
     return run("unshare", "--mount", "sh", "-c", script, "sh", store.root / "etc", run_path,
                *(["setpriv", f"--reuid={NOBODY}", "--clear-groups"] if command is None else []),
                store.installed(), *([command] if command else []), *arguments, text=True,
-               env=passed_on() | {"PATH": os.environ["PATH"], NO_FILE: ""})
+               env=passed_on() | {"PATH": f"{store.root}/tools:{os.environ['PATH']}", NO_FILE: ""})
 
 
 def check_places(tally: Tally, store: Store) -> None:
@@ -206,6 +210,19 @@ def check_moved(tally: Tally, store: Store) -> None:
     done = told_by("token", "list")
     tally.check(TOKEN_NAME in done.stdout, "its tokens are listed", done)
     told(tally, told_by("get", "--dir", other, "7"), 1, f"in {other}\n", "one that is named is it")
+    wants = store.root / "etc/systemd/system/timers.target.wants"
+    for directory in store.root / "systemd/system", store.root / "tools", wants:
+        directory.mkdir(parents=True)
+    (store.root / "tools/systemctl").write_text("#!/bin/sh\n[ -e /run/active ] || exit 3\n")
+    (store.root / "tools/systemctl").chmod(0o755)
+    words = "plant-store-backup.timer does not run; run: systemctl enable --now plant-store-backup.timer"
+    for enabled, active in (False, False), (True, False), (True, True):
+        if enabled:
+            (wants / "plant-store-backup.timer").touch()
+        if active:
+            (store.root / "active").touch()
+        tally.check((words in told_by("check").stderr) == (enabled and not active),
+                    f"a timer of backups that is enabled: {enabled}, and active: {active}")
     file.write_text(file.read_text() + "PLANT_STORE_DATABASE=host=/nowhere password=x\n")
     told(tally, told_by("get", "--dir", other, "7"), 1, f"in {other}\n", "the file names no other")
     for mode, folder, there in (0o644, 0o755, True), (0o640, 0o755, False), (0o644, 0o750, False):
@@ -553,15 +570,28 @@ def check_faults(tally: Tally, store: Store) -> None:
     proxy = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}
     with broken() as url:
         bare = url.removeprefix("http://")
-        for url in bare, f"http:/{bare}", f"http:///{bare}":
+        for url in f"http:/{bare}", f"HTTP:///{bare}":
             done = check(store, "--url", url, "--token", "pst_x", **proxy)
             told(tally, done, 0, "", f"{url} is of this machine: no proxy gets the token")
-    done = check(store, "--url", "plants.invalid", "--token", "pst_x", **proxy)
-    told(tally, done, UNAVAILABLE, "in clear", "a URL without a scheme is HTTP: it is warned of")
+        done = check(store, "--url", bare, "--token", "pst_x")
+        told(tally, done, UNAVAILABLE, "must the URL begin with http or",
+             "a URL without a scheme is of https: its token is not sent in clear")
+        tally.check(done.stdout.endswith("\n1 problem\n"), "the last line counts the problems", done)
     done = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
     told(tally, done, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
-    done = check(store, "--url", "http://127.0.0.1/" + "x" * 4000)
-    told(tally, done, UNAVAILABLE, "longer than", "a URL that is too long is refused")
+    tools = store.root / "tools"
+    tools.mkdir()
+    for name in "sed", "tr":
+        (tools / name).symlink_to(shutil.which(name))
+    done = check(store, "--url", "127.0.0.1", PATH=str(tools))
+    told(tally, done, UNAVAILABLE, "curl is missing: install it", "a machine without curl is told")
+    (tools / "curl").write_text(f'#!/bin/sh\necho "$@" >>{tools}/words\nexec {shutil.which("curl")} "$@"\n')
+    (tools / "curl").chmod(0o755)
+    with broken() as url:
+        done = check(store, "--url", url, "--token", "pst_x", PATH=str(tools))
+    told(tally, done, 0, "", "the requests are curl's")
+    words = (tools / "words").read_text()
+    tally.check(words.count(url) == 5 and "pst_x" not in words, "ps shows no token", words)
 
 
 def check_way(tally: Tally, store: Store) -> None:
@@ -615,7 +645,9 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--help"], 0, ""), (["x"], USAGE, "too many"), (["--nonsense"], USAGE, "--nonsense"),
         (["--url"], USAGE, "--url"), (["--token", "x"], USAGE, "--url"),
         (["--url", "http://127.0.0.1:1", "--token", "-"], NOINPUT, "no token on stdin"),
-        (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'leave out "Bearer"'),
+        (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token has "Bearer"'),
+        (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token has quotes"),
+        (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token has blanks"),
         (["--socket", "/" + "x" * 107], USAGE, "107 bytes at most"),
     ):
         told(tally, check(store, *arguments, stdin=""), status, words,

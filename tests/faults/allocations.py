@@ -17,7 +17,7 @@ import tempfile
 from lib_faults import Tally, compile_driver, compile_shim, run_script
 from lib_service import memory
 from syscalls import (
-    CHECK_URL, COMMANDS, OPERATIONS, WORKER, Call, Template, Tools, run_cases, template_of,
+    COMMANDS, OPERATIONS, WORKER, Call, Template, Tools, run_cases, template_of,
 )
 
 COUNTING = {"FAULT_ALLOC": "libjson-c:liblmdb", "FAULT_PROGRAMS": "plant-store:driver"}
@@ -74,7 +74,7 @@ def scenario(tally: Tally, arguments) -> None:
     tools = Tools(build, compile_shim(build), compile_driver(build))
     with tempfile.TemporaryDirectory() as place:
         checked = below_valgrind(tools, pathlib.Path(place))
-        for operation in (*OPERATIONS, *COMMANDS, CHECK_URL, WORKER):
+        for operation in (*OPERATIONS, *COMMANDS, WORKER):
             with (
                 tally.part(f"{operation.name} runs to its end"),
                 template_of(operation, tools) as template,

@@ -26,7 +26,6 @@ from lib_service import (
     JOURNAL_NAME, FastCgiPeer, Store, listening, memory, new_plant, read_journal, run,
     temporary_store,
 )
-from test_check_command import broken
 
 # Of a name whose request and answer are more than a socket takes at once.
 LARGE = 900 << 10
@@ -291,13 +290,6 @@ def whole_or_none(make: Run) -> Run:
     return again
 
 
-def check_with_url(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
-    """Of a server that answers as the service does."""
-    with broken() as url:
-        words = "check", "--url", url, "--token", "pst_x"
-        return by_command(*words)(tools, store, environment)
-
-
 def add_token(tools: Tools, store: Store, environment: dict[str, str]) -> Outcome:
     """The file keeps what it had, and has the new token if that was told."""
     before = store.tokens.read_text()
@@ -418,9 +410,6 @@ COMMANDS = [
     Operation("a count", [three], by_command("stats")),
     Operation("a check", [three], by_command("check")),
 ]
-
-# Of its own it has allocations only.
-CHECK_URL = Operation("a check with a URL", [three], check_with_url)
 
 # Its system calls are too many to try each: of each kind the first three and
 # the last three fail once.

@@ -355,9 +355,9 @@ class Store:
 
     def installed(self) -> pathlib.Path:
         """The command, for another user: the build may be where only we come, as in /root."""
-        program = self.root / "plant-store"
-        run("install", "-m", "755", self.build / "plant-store", program, check=True)
-        return program
+        names = self.build / "plant-store", self.build / "plant-store-check-url"
+        run("install", "-m", "755", "-t", self.root, *names, check=True)
+        return self.root / "plant-store"
 
     def environment(self, **settings: str) -> dict[str, str]:
         """For a process of this store: nothing but what it needs."""

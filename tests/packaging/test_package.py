@@ -105,7 +105,7 @@ def check_install(tally: Tally, build: pathlib.Path, work: pathlib.Path) -> None
     made = tree(root) - there
     expected = {"bin/plant-store", "libexec/plant-store.fcgi",
                 "share/doc/plant-store/LICENSE", "share/doc/plant-store/README.md",
-                "share/plant-store/www/openapi.json",
+                "share/plant-store/www/openapi.json", "share/plant-store/plant-store-check-url",
                 "share/bash-completion/completions/plant-store"}
     if (build / "docs").is_dir():
         expected.add("share/plant-store/docs/index.html")

@@ -26,9 +26,8 @@ MACHINES = {
     "arm64": ("aarch64-linux-gnu", "qemu-aarch64"),
     "s390x": ("s390x-linux-gnu", "qemu-s390x"),
 }
-LIBRARIES = ("libc6-dev", "libcmocka-dev", "libcurl4-openssl-dev", "libfcgi-dev",
-             "libjson-c-dev", "liblmdb-dev", "libpq-dev", "libseccomp-dev",
-             "libssl-dev")
+LIBRARIES = ("libc6-dev", "libcmocka-dev", "libfcgi-dev", "libjson-c-dev",
+             "liblmdb-dev", "libpq-dev", "libseccomp-dev", "libssl-dev")
 # Tests that fail because of qemu 7.2.  Each of them must fail.
 EMULATOR = {
     "index_is_not_to_blame_for_a_limit_on_memory":
@@ -39,7 +38,7 @@ EMULATOR = {
 TEST_S = 3600.0  # of the longest, whose forks are slow under qemu
 
 # Without a libc of their own: headers that everything can be compiled with.
-FOREIGN = ("curl", "fcgi*.h", "openssl", "postgresql", "seccomp*.h",
+FOREIGN = ("fcgi*.h", "openssl", "postgresql", "seccomp*.h",
            "asm", "asm-generic", "linux")
 LOWER = ("pure", "ground", "plant", "store", "reader")
 WHOLE = ("golden", "reader")  # tests that no module is named after

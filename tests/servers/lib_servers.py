@@ -491,7 +491,7 @@ def running(
         # Installed, since the web server's user need not reach the build.
         bin_dir = made.root / "bin"
         bin_dir.mkdir(mode=0o755)
-        for name in ("plant-store", "plant-store.fcgi"):
+        for name in ("plant-store", "plant-store.fcgi", "plant-store-check-url"):
             install_program(made.build / name, bin_dir / name)
         bin_dir.chmod(0o755)
         store = dataclasses.replace(made, build=bin_dir)

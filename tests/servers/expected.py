@@ -7,7 +7,7 @@ list of what a server does otherwise, each with its reason.
 import dataclasses
 import json
 
-from lib_servers import SetUp
+from lib_servers import SetUp, version_of
 from lib_service import Answer, answer_body, canonical, new_plant, read_errors
 
 MESSAGES = {row.number: row.message for row in read_errors()}
@@ -122,8 +122,11 @@ DIFFERENCES = [
     differ("lighttpd|nginx", "coding gzip|coding gzip, 1 over", Told(501, 3011),
            why="has a status for it"),
     differ("lighttpd", "no length", Told(411, 3006), why=STAYS),
-    differ("lighttpd|nginx", "HTTP/3.1", Told(505, 3011), why=STAYS),
-    differ("lighttpd", "HTTP/1.2", Told(505, 3011), why=STAYS),
+    differ("nginx", "HTTP/3.1", Told(505, 3011), why=STAYS),
+    # A request line has to have 1.0 or 1.1 from 1.4.77 on.
+    differ("lighttpd", "HTTP/1.2", Told(400, 3008), why="cannot read it")
+    if version_of("lighttpd") >= (1, 4, 77) else
+    differ("lighttpd", "HTTP/1.2|HTTP/3.1", Told(505, 3011), why=STAYS),
     differ("lighttpd|apache", "OPTIONS *", EMPTY_OK, why="answers it itself"),
     differ("apache", "TRACE|TRACE below", Told(405, 2002, allow=""),
            why="refuses it itself, and allows what its own list has: nothing"),

@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 from lib_service import (
-    BUG_REPORT, SYSTEM_PATH, HttpClient, Store, Tally, await_start, free_port,
+    BUG_REPORT, SYSTEM_PATH, HttpClient, Store, Tally, await_start, free_port, run,
     install_config, listens, passed_on, processes, responder, start, stop_process, temporary_store,
     wait_until,
 )
@@ -96,6 +96,17 @@ class SetUp:
 
 PROGRAMS = {"lighttpd": "lighttpd", "apache": "apache2", "nginx": "nginx",
             "caddy": "caddy", "haproxy": "haproxy"}
+
+
+@functools.cache
+def version_of(server: str) -> tuple[int, ...]:
+    """Such as (1, 4, 69); of one that is not installed, ()."""
+    program = shutil.which(PROGRAMS[server], path=SYSTEM_PATH)
+    if not program:
+        return ()
+    told = run(program, "-v", stderr=subprocess.STDOUT, text=True).stdout
+    return tuple(map(int, re.search(r"/(\d+)\.(\d+)\.(\d+)", told).groups()))
+
 
 SET_UPS = [
     dataclasses.replace(set_up, mount=mount)

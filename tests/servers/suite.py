@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from expected import (
     BROKEN, CREATED, CUT, DIFFERENCES, NO_ANSWER, EMPTY_OK, OWN_PAGE, Difference, Plant, Told, at,
 )
-from lib_servers import MINIMAL, SET_UPS, Running, SetUp, descendants, running
+from lib_servers import MINIMAL, SET_UPS, Running, SetUp, descendants, running, version_of
 from lib_service import (
     TOP, WAIT_S, Answer, Tally, held_lock, new_plant, read_errors, read_met, run_scenario,
     wait_until,
@@ -693,6 +693,8 @@ def http2_creations(trial: Trial) -> None:
     trial.expect("h2, at the limit", plant, over_http2(trial, plant.body(), *good, *slow))
     # Many on one connection, which an Upgrade made one of HTTP/2: by a GET, since
     # a request with a body is not upgraded.  Those at once begin before it is.
+    # Between lighttpd 1.4.79 and its curl the Upgrade hangs; RFC 9113 has none.
+    known = version_of("lighttpd") >= (1, 4, 70)
     for case, how, version in (
         ("h2c", [], "HTTP/2"),
         ("h2c, at once", ["--parallel"], "HTTP/"),
@@ -700,7 +702,7 @@ def http2_creations(trial: Trial) -> None:
         plants = [trial.plant("stream", f"s{i}") for i in range(STREAMS)]
         folder = trial.server.root / case
         folder.mkdir()
-        each = ["--http2", "--noproxy", "*", "-i", *good]
+        each = ["--http2-prior-knowledge" if known else "--http2", "--noproxy", "*", "-i", *good]
         url = f"{trial.server.base_url}/plants"
         options = [*how, "--no-progress-meter", *each, "-o", str(folder / "0"), url]
         for plant in plants:
@@ -739,13 +741,17 @@ def http2_refusals(trial: Trial) -> None:
     fields = {":method": "POST", ":scheme": "http", ":authority": "a"}
     fields |= {":path": trial.server.path, "content-type": "application/json"}
     fields |= {"authorization": f"Bearer {trial.server.token}"}
+    needs_length = version_of("lighttpd") < (1, 4, 78)
     for case, told, length in (
         ("h2, 1 over", Told(413, 3007), {"content-length": str(LIMIT + 1)}),
         ("h2, no length", Told(411, 3006), {}),
-    ):
+    )[:1 + needs_length]:
         with trial.unstored(case):
             content = http2_content(trial.server.port, fields | length, never)
             trial.find(case, content == told.body(), content, str(told.number))
+    if not needs_length:
+        plant, unset = trial.plant("h2, no length"), ("-H", "Content-Length:")
+        trial.expect("h2, no length", plant, over_http2(trial, plant.body(), *good, *unset))
     with trial.unstored("h2, 404"):
         answer = over_http2(trial, never, *good, path="/plants/")
         trial.expect("h2, 404", Told(404, 2001), answer)
@@ -1006,6 +1012,9 @@ def check_table(tally: Tally, trial: Trial) -> None:
         if case == "killed" and not lib_place.allows(NEEDS[kills]):
             continue
         cell = next(line for line in lines if line[0].strip().startswith(row))[column]
+        cell, _, before = cell.partition("; before 1.4.77 ")
+        if before and version_of("lighttpd") < (1, 4, 77):
+            cell = before
         told = re.match(r"(\d{3})(?:, error (\d+))?", cell.strip())
         answer = trial.answers[case]
         found = isinstance(answer, Answer) and (answer.status, answer.error())

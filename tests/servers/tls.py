@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from expected import Plant, Told
-from lib_servers import SET_UPS, Fault, Running, SetUp, running, try_set_ups
+from lib_servers import SET_UPS, Fault, Running, SetUp, running, try_set_ups, version_of
 from lib_service import Tally, main, run
 from lib_wire import CurlError, curl, curl_answer
 
@@ -23,7 +23,7 @@ VERSIONS = {"nginx": (HTTP1, HTTP2), "apache": (HTTP1,), "lighttpd": (HTTP1,)}
 LIGHTTPD_MODULE = pathlib.Path("/usr/lib/lighttpd/mod_openssl.so")
 # What the comments have, by server.
 COMMENTED = {
-    "nginx": ("#listen 443 ssl http2 backlog=4096;", "#ssl_certificate"),
+    "nginx": ("#listen 443 ssl backlog=4096;", "#ssl_certificate", "#http2 on;"),
     "apache": ("#LoadModule ssl_module", "#SSL"),
     "lighttpd": ('#server.modules += ( "mod_openssl" )', "#ssl."),
 }
@@ -53,6 +53,8 @@ def with_tls(certificates: pathlib.Path) -> Fault:
         if name == "nginx":
             text = text.replace(f"\t\tlisten {server.host}:{server.port} backlog=4096;\n", "")
             text = text.replace("listen 443", f"listen {server.host}:{server.port}")
+            if version_of("nginx") < (1, 25, 1):
+                text = text.replace("\t\thttp2 on;\n", "").replace(" ssl ", " ssl http2 ")
         path.write_text(text)
 
     return set_up
@@ -102,6 +104,8 @@ def check(tally: Tally, set_up: SetUp, build_dir: str, certificates: pathlib.Pat
             other = (version, "-X", "PUT", f"https://{server.host}:{server.port}/elsewhere")
             expect(f"{version}: elsewhere", Told(404, 2001), b"{}", *token, *other)
             expect(f"{version}: 1 over", Told(413, 3007), over, *token, *to)
+        log = server.server_log.read_text()
+        tally.check("deprecated" not in log, "nothing in its configuration is deprecated", log)
         if set_up.server != "lighttpd":  # which closes the connection
             expect("HTTP to its port", Told(400, 3008), b"{}", *token, f"http://{url}")
 

@@ -134,14 +134,14 @@ def header_field(name: str, value: str) -> bytes:
     return out
 
 
-def http2_content(port: int, headers: dict[str, str], body: bytes) -> bytes:
-    """What answers a request whose body is never ended.
+def http2_content(port: int, headers: dict[str, str], body: bytes, end: int = 0) -> bytes:
+    """What answers a request whose body is never ended, unless `end` is END_STREAM.
 
     curl 7.88 does not show it, since the stream is reset behind the answer.
     """
     sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"")
     fields = b"".join(header_field(*each) for each in headers.items())
-    sent += frame(HEADERS, END_HEADERS, 1, fields) + frame(DATA, 0, 1, body)
+    sent += frame(HEADERS, END_HEADERS, 1, fields) + frame(DATA, end, 1, body)
     content = b""
     with Wire(port) as wire:
         wire.send(sent)

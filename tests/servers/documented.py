@@ -326,13 +326,14 @@ def backup_elsewhere() -> Case:
     send = block("systemctl start plant-store-backup\nrestic")
     restore = block("set -a; . /etc/plant-store/restic; set +a\nrestic restore")
     script = own_user() + UNITS + block("(umask 077; openssl")
+    script += "echo modes 0 $(stat -c %a /etc/plant-store/restic*)\n"
     script += "add 1\n" + block("cp /usr/share/plant-store/backup") + send
     script += "add 2\necho 'sent 0 '\n" + send + "echo 'checked 0 '\n" + block("restic check")
     script += "add 3\nrm -r /var/lib/plant-store-backup/*\necho 'verified 0 '\n" + restore
     script += block("chown -R plant-store") + "echo 'restored 0 '\nplant-store export\n"
     script += "echo 'next 0 '\n" + send + "echo 'end 0 '\n"
     printed = {
-        "sent": "\n1 snapshots", "checked": "no errors were found", "verified": " 2 plants, ",
+        "modes": "600 600", "sent": "\n1 snapshots", "checked": "no errors were found", "verified": " 2 plants, ",
         "restored": '\n{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}', "next": "\n1 snapshots",
         "end": "",
     }  # fmt: skip

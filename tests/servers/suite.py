@@ -10,6 +10,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import dataclasses
+import gzip
 import hashlib
 import http.client
 import itertools
@@ -46,6 +47,7 @@ PIECES = 12
 PIECE_S = 0.01
 PAUSE_S = 0.6
 HALF_S = 2.0  # for the rest of an answer, from when no more of it was sent
+AT_ONCE_S = 5.0  # of what would otherwise end by a server's time limit, 8 s at least
 LOST_S = 30.0  # for an answer to a request that may be lost
 NEVER = 999_999  # the id of plants that must not be stored
 EXPIRED = "pst_" + "E" * 43
@@ -179,7 +181,7 @@ class Trial:
         elif expected == EMPTY_OK:
             return (answer.status, answer.body) == (200, b"")
         elif expected == OWN_PAGE:
-            return answer.status == 400 and answer.header("Content-Type") == "text/html"
+            return answer.status >= 400 and answer.header("Content-Type")[:5] == "text/"
         return not isinstance(expected, str | None) and expected.fits(answer)
 
     def find(self, case: str, well: bool, detail: object = "", shown: str = "") -> None:
@@ -306,6 +308,30 @@ def ways(trial: Trial) -> None:
         wire.send(trial.request(plant, "Connection: close"))
         trial.expect("close", plant, wire.answer())
         trial.find("close: closed", wire.rest() == b"")
+
+
+def chunks(trial: Trial) -> None:
+    """Up to the limit, without a length; and what a server must not take for one."""
+    for length in 15_000, 17_000, 40_000, 62_000, LIMIT:
+        plant = trial.plant_of(length)
+        pieces = chunked(in_pieces(plant.body(), PIECES))
+        request = trial.head("Host: a", "Transfer-Encoding: chunked") + b"".join(pieces)
+        case = "chunked, at the limit" if length == LIMIT else "chunked, of any length"
+        trial.expect(case, plant, trial.answer(request), plant)
+    never = Plant(NEVER, "never")
+    coded = b"".join(chunked([gzip.compress(never.body())]))
+    for case, told, request in (
+        ("chunked, empty", Told(400, 3006), trial.head("Host: a", "Transfer-Encoding: chunked")
+         + b"0\r\n\r\n"),
+        ("gzip, chunked", Told(400, 3008),
+         trial.head("Host: a", "Transfer-Encoding: gzip, chunked") + coded),
+        *((f"{nul} in path", Told(400, 3008), trial.request(never, path=f"{trial.server.path}{nul}x"))
+          for nul in ("%00", "/..%00")),
+    ):
+        began = time.monotonic()
+        with trial.unstored(case):
+            trial.expect(case, told, trial.answer(request))
+        trial.find(f"{case}, at once", time.monotonic() - began < AT_ONCE_S, request)
 
 
 def held_back(trial: Trial) -> None:
@@ -950,10 +976,10 @@ NEEDS = {
 def parts(set_up: SetUp) -> list[Callable[[Trial], None]]:
     """In an order in which there is little to wait for."""
     if set_up in MINIMAL:
-        found = [add_expired_token, wait_for_expired_token, first, Trial.settle, refusals,
+        found = [add_expired_token, wait_for_expired_token, first, chunks, Trial.settle, refusals,
                  elsewhere, kills, down, end]
         return [part for part in found if lib_place.allows(NEEDS.get(part, "true"))]
-    found = [add_expired_token, creations, ways, expect_continue, connections]
+    found = [add_expired_token, creations, ways, chunks, expect_continue, connections]
     found += [http2_creations] * set_up.http2
     found += [held_back] * (not set_up.cgi)
     found += [many_clients, wait_for_expired_token, Trial.settle]

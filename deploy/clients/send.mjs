@@ -1,0 +1,51 @@
+#!/usr/bin/env node
+// send.mjs OUTBOX URL: save the plants of stdin, JSON lines without ids, and send them.
+// TOKEN in the environment.  A plant is in OUTBOX, on the disk, before it is sent, and
+// until its 200: run this again after a crash.  OUTBOX/next has the next id, a BigInt:
+// begin with the first of this sender's range.
+import fs from "node:fs";
+import readline from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const [outbox, url] = process.argv.slice(2);
+const again = (n) => [3004, 3008, 5101, 5102].includes(n) || (n >= 5002 && n <= 5011);
+const headers = { Authorization: `Bearer ${process.env.TOKEN}`, "Content-Type": "application/json" };
+
+function put(name, text) {
+  fs.writeFileSync(`${outbox}/new`, text);
+  for (const path of [`${outbox}/new`, outbox]) {
+    if (path === outbox) fs.renameSync(`${outbox}/new`, `${outbox}/${name}`);
+    const file = fs.openSync(path);
+    fs.fsyncSync(file);
+    fs.closeSync(file);
+  }
+}
+
+async function send(name) {
+  const body = fs.readFileSync(`${outbox}/${name}`);
+  for (let wait = 1000; ; wait = Math.min(2 * wait, 60000)) {
+    let after = 0;
+    try {
+      const answer = await fetch(url, { method: "POST", headers, body, signal: AbortSignal.timeout(30000) });
+      const text = await answer.text();
+      if (answer.status === 200) return fs.unlinkSync(`${outbox}/${name}`);
+      const number = text.startsWith("{") ? JSON.parse(text).error : 0;
+      after = 1000 * Number(answer.headers.get("Retry-After") ?? 0);
+      if (!again(number) && answer.status !== 429 && (number || answer.status < 500)) {
+        console.error(`${name}: ${answer.status}: ${text}`); // a person must decide
+        process.exit(1);
+      }
+    } catch {
+      // No answer: stored or not, it is safe to send it again.
+    }
+    await sleep(after + Math.random() * wait);
+  }
+}
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const id = BigInt(fs.readFileSync(`${outbox}/next`, "utf8"));
+  put("next", `${id + 1n}`);
+  put(`${id}.json`, `{"id":${id},${JSON.stringify(JSON.parse(line)).slice(1)}`);
+  await send(`${id}.json`);
+}
+for (const name of fs.readdirSync(outbox)) if (name.endsWith(".json")) await send(name);

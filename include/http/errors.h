@@ -33,7 +33,8 @@ X(CREDENTIAL_EXPIRED, 1006, 401, "The token has expired: ask the operator " \
 X(CREDENTIAL_CERTIFICATE, 1007, 401, "No valid client certificate: connect " \
 	"with the one that the operator has issued.") \
 X(PATH_UNKNOWN, 2001, 404, "There is nothing at this path: plants are " \
-	"created with POST at {base_url}/plants.") \
+	"created with POST at /plants below the base URL, without a slash at " \
+	"the end.") \
 X(METHOD_NOT_ALLOWED, 2002, 405, "The method is not allowed here: create a " \
 	"plant with POST.") \
 X(CONTENT_TYPE, 3001, 400, "The body is not declared as JSON: send the " \

@@ -78,7 +78,7 @@ OBJECTS := $(LIB_O) $(FCGI_O) $(CLI_O) $(PG_O) $(TESTS:%=%.o) $(HELP_O) \
 	$(FUZZERS:%=%.o) $(FUZZ_O)
 
 .PHONY: all postgresql tests check docs fuzzers fuzz fuzz-afl coverage install \
-	uninstall deb dist clean format help FORCE
+	uninstall deb dist clean format tags help FORCE
 .DELETE_ON_ERROR:
 # Objects of tests are kept, so that nothing is compiled twice.
 .SECONDARY:
@@ -203,8 +203,12 @@ clean:
 format:
 	scripts/format
 
+# For an editor: where each function is.
+tags:
+	ctags $$(find src include tests -name '*.[ch]')
+
 help:
-	@echo 'Targets:   all tests check install uninstall clean format help'
+	@echo 'Targets:   all tests check install uninstall clean format tags help'
 	@echo '           fuzz fuzz-afl coverage'
 	@echo '           docs: the page of the interface, in BUILD/docs; needs npm'
 	@echo '           postgresql: the module for PLANT_STORE_DATABASE'

@@ -25,7 +25,8 @@ def expect(
     for words in err if isinstance(err, (list, tuple)) else [err]:
         if words is not None:
             well = well and (words in done.stderr if words else not done.stderr)
-    return tally.check(well, sentence, done)
+    expected = f"status {status}, stdout {out!r}, stderr with {err!r}"
+    return tally.check(well, sentence, f"expected: {expected}; came: {done}")
 
 
 def start(store: Store, *words: object, **options: object) -> subprocess.Popen:

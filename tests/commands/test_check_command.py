@@ -54,7 +54,8 @@ def told(
 ) -> None:
     """The exit status, and the words of a complaint; no words: no complaint."""
     fine = words in done.stderr if words else done.stderr == ""
-    tally.check(done.returncode == status and fine, sentence, done)
+    tally.check(done.returncode == status and fine, sentence,
+                f"expected: status {status}, {words!r} on stderr; came: {done}")
 
 
 # --- This machine ------------------------------------------------------------

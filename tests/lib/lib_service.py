@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fcntl
 import http.client
+import inspect
 import json
 import os
 import pathlib
@@ -58,6 +59,15 @@ _claims: list[socket.socket] = []  # of ports, until this process ends
 # --- Reporting ---------------------------------------------------------------
 
 
+def caller() -> str:
+    """File and line of the test that calls a function of a lib_*.py, or one named `told`."""
+    for frame in inspect.stack()[1:]:
+        path = pathlib.Path(frame.filename)
+        if not path.name.startswith("lib_") and frame.function not in ("told", "expect"):
+            return f"{path.name}:{frame.lineno}: "
+    return ""
+
+
 class Tally:
     """Counts what passed and prints a line for each, which `about` begins."""
 
@@ -73,7 +83,7 @@ class Tally:
             print(f"ok - {self.about}{sentence}", flush=True)
         else:
             self.failed += 1
-            print(f"not ok - {self.about}{sentence}: {detail}", flush=True)
+            print(f"not ok - {caller()}{self.about}{sentence}: {detail}", flush=True)
         return passed
 
     def skip(self, sentence: str, reason: str) -> None:

@@ -13,6 +13,11 @@ Q      := $(if $(V),,@)
 quiet   = $(V)$(findstring s,$(firstword -$(MAKEFLAGS)))
 print   = $(if $(quiet),,@echo '$(1) $(2)')
 
+# A journal's offsets, and the sizes in memory, are of 64 bits.
+ifeq (__LP64__,$(shell echo __LP64__ | $(CC) $(CFLAGS) -E -P -x c - 2>&1))
+$(error Plant Store needs a 64-bit system: $(CC) compiles for 32 bits)
+endif
+
 PKG_CONFIG ?= pkg-config
 PACKAGES   := fcgi json-c lmdb libcrypto libseccomp
 

@@ -52,6 +52,11 @@ const char *file_can_forget(int fd);
 bool file_is_written(int fd);
 
 /*
+ * file_stat(dir, name, mask, st):
+ * Fill what statx(2) gives for `mask`, of STATX_INO, STATX_SIZE and STATX_BTIME
+ * and of the device.  Where the system refuses statx, without the time of
+ * birth, which is then 0.
+ *
  * file_identify(dir, name, id):
  * Write an identity that differs from that of a copy of the file, in
  * FILE_ID_LEN characters and a NUL: the inode and, where the file system
@@ -86,6 +91,8 @@ bool file_is_written(int fd);
  * `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
+struct statx;
+int file_stat(int dir, const char *name, unsigned mask, struct statx *st);
 int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);

@@ -207,11 +207,11 @@ sandbox_enter(const struct config *config)
 	/* An unprivileged process needs this for landlock and seccomp. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
-		log_warning("landlock is missing in this kernel: every file of "
-			    "its user is open to this process");
+		log_warning("landlock is missing in this kernel, or refused: "
+			    "every file of its user is open to this process");
 	/* The unit's filter may refuse it; the unit leaves no capabilities. */
 	syscall(SYS_capset, &header, none);
 	if (!close_calls(config->database != NULL))
-		log_warning("seccomp is missing in this kernel: every system "
-			    "call is open to this process");
+		log_warning("seccomp is missing in this kernel, or refused: "
+			    "every system call is open to this process");
 }

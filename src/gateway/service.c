@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -67,6 +68,33 @@ can_open(unsigned n)
 
 	file_close(fd);
 	return can;
+}
+
+static bool
+is_refused(const char *call, int result)
+{
+	if (result >= 0 || (errno != ENOSYS && errno != EPERM))
+		return false;
+	log_error("the system refuses %s: %s; allow this call, as in the "
+		  "seccomp profile of the container",
+	    call, strerror(errno));
+	return true;
+}
+
+/*
+ * Whether the system has the calls that no other takes the place of: without
+ * them a service would start, and accept no connection or no long request.
+ */
+static bool
+has_calls(void)
+{
+	int fd = memfd_create("check", MFD_CLOEXEC);
+	bool refused =
+	    is_refused("memfd_create", fd) ||
+	    is_refused("accept4", accept4(-1, NULL, NULL, SOCK_CLOEXEC));
+
+	file_close(fd);
+	return !refused;
 }
 
 static int
@@ -204,7 +232,7 @@ service_run(const struct config *config)
 	sigset_t set;
 
 	block_signals(&set);
-	if (prepare_listener() < 0)
+	if (!has_calls() || prepare_listener() < 0)
 		return EX_OSERR;
 	/* In the sandbox root cannot access the files of other users. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&

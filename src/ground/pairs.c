@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ground/fault.h"
 #include "ground/file.h"
 
 #define BUFFER_PAIRS ((size_t)16 << 10)
@@ -34,7 +35,10 @@ pairs_done(struct pairs *pairs)
 	errno = error;
 }
 
-/* Open an unnamed file: in /var/tmp if there is no `dir`, or no O_TMPFILE. */
+/*
+ * Open an unnamed file: in /var/tmp if there is no `dir`, or if the system or
+ * the file system has no O_TMPFILE.
+ */
 static int
 open_unnamed(int dir)
 {
@@ -44,7 +48,7 @@ open_unnamed(int dir)
 	errno = EOPNOTSUPP;
 	if (dir != AT_FDCWD)
 		fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd >= 0 || errno != EOPNOTSUPP)
+	if (fd >= 0 || fault_passes(fault_of(errno)))
 		return fd;
 	fd = mkostemp(name, O_CLOEXEC);
 	if (fd >= 0)

@@ -671,7 +671,9 @@ has_room(const struct store *store)
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
 	file_close(fd);
-	return fault_of(error) != FAULT_FULL;
+	/* Without O_TMPFILE the free space has to do. */
+	return error == 0 ||
+	       (fault_of(error) != FAULT_FULL && has_bytes(store, READY_BYTES));
 }
 
 static enum store_result

@@ -331,8 +331,7 @@ journal_check(struct journal *journal, uint64_t end)
 	struct statx st;
 
 	/* The whole path: the directory may have been replaced, too. */
-	if (statx(AT_FDCWD, journal->name, AT_STATX_SYNC_AS_STAT,
-		STATX_INO | STATX_SIZE, &st) < 0)
+	if (file_stat(AT_FDCWD, journal->name, STATX_INO | STATX_SIZE, &st) < 0)
 		return errno == ENOENT ? "was removed" : "cannot be reached";
 	if (st.stx_ino != journal->inode ||
 	    makedev(st.stx_dev_major, st.stx_dev_minor) != journal->device)

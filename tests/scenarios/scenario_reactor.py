@@ -699,13 +699,14 @@ def unread_by_peer(peer: FastCgiPeer) -> int:
 
 def check_listener(tally: Tally, store: Store) -> None:
     """The listener cannot be watched again after a shortage."""
-    # Each attempt calls epoll_ctl twice, and 50 ms pass between two.
+    # Each attempt calls epoll_ctl twice, and 50 ms pass between two. The first accept4
+    # finds out whether there is such a call.
     unwatched = "epoll_ctl:error=ENOSPC:when=3..42"
     for error, message in (
         ("EMFILE", "Too many open files; raise the limit of open files"),
         ("ENOBUFS", "No buffer space available"),
     ):
-        tracer = traced(store, "accept4,epoll_ctl", f"accept4:error={error}:when=1", unwatched)
+        tracer = traced(store, "accept4,epoll_ctl", f"accept4:error={error}:when=2", unwatched)
         (store.root / "responder.log").write_bytes(b"")
         # The probe whether it listens is its first connection.
         began = time.monotonic()

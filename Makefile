@@ -1,6 +1,7 @@
 # Plant Store.  `make help` lists the targets and variables.
 
-VERSION := 1.0.0
+VERSION := 1.1.0~dev
+VERSION := $(shell scripts/version '$(VERSION)')
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -51,7 +52,6 @@ EXPORTS := fault_report log_at record_is_canonical timestamp_print \
 export PWD := $(CURDIR)
 ALL_CFLAGS := '-fdebug-prefix-map=$(CURDIR)=.' -std=c17 -D_GNU_SOURCE -O2 -g \
 	$(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude \
-	-DPLANT_STORE_VERSION='"$(VERSION)"' \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
 ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
@@ -119,6 +119,12 @@ $(SQL): $(BUILD)/%.h: deploy/%
 $(BUILD)/src/commands/store_command.o: $(SQL)
 $(BUILD)/src/commands/store_command.o: PRIVATE := -I$(BUILD)
 
+# A commit makes only these anew.
+VERSIONED := $(patsubst %,$(BUILD)/src/%.o,ground/metrics api/metrics \
+	gateway/responder gateway/service commands/command commands/check_command)
+$(VERSIONED): PRIVATE := -DPLANT_STORE_VERSION='"$(VERSION)"'
+$(VERSIONED): $(BUILD)/version
+
 $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \
 	$(shell $(PKG_CONFIG) --cflags libpq)
 
@@ -163,7 +169,8 @@ endef
 export COMMAND SOURCES
 $(BUILD)/command: CONTENT = $$COMMAND
 $(BUILD)/sources: CONTENT = $$SOURCES
-$(BUILD)/command $(BUILD)/sources: FORCE
+$(BUILD)/version: CONTENT = $(VERSION)
+$(BUILD)/command $(BUILD)/sources $(BUILD)/version: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' "$(CONTENT)" | cmp -s - $@ || \
 		printf '%s\n' "$(CONTENT)" >$@
@@ -198,6 +205,7 @@ DIST = $(BUILD)/plant-store-$(VERSION)
 dist:
 	@mkdir -p $(BUILD)
 	git -c tar.umask=022 archive --prefix=$(notdir $(DIST))/ \
+		--add-virtual-file='$(notdir $(DIST))/version:$(VERSION)' \
 		-o $(DIST).tar HEAD
 	gzip -9nf $(DIST).tar
 	cd $(BUILD) && sha256sum $(notdir $(DIST)).tar.gz >$(notdir $(DIST)).tar.gz.sha256

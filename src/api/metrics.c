@@ -101,6 +101,10 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	char *at = print_answers(buf, api->config);
 	int64_t expires_ms = TOKENS_NEVER;
 
+	at = print_family(
+	    at, "build_info", "gauge", "1; its label has the version.");
+	at += sprintf(at, "plant_store_build_info{version=\"%s\"} 1\n",
+	    PLANT_STORE_VERSION);
 	at = print_family(at, "plants_total", "counter",
 	    "Plants of clients and imports by result.");
 	for (int i = 0; i < 3; i++)

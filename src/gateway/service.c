@@ -205,8 +205,9 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 	}
 	if (n == config->threads) {
 		status = EX_OK;
-		log_info("serving with %u threads, store %s", n,
-		    config->database != NULL ? "in a database" : config->dir);
+		log_info("serving with %u threads, store %s, version %s", n,
+		    config->database != NULL ? "in a database" : config->dir,
+		    PLANT_STORE_VERSION);
 		wait_for_end(tokens, store, set);
 	}
 	eventfd_write(stop, 1);

@@ -139,7 +139,9 @@ def check_documents(tally: Tally) -> None:
                     (len(lines), longest))
     version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
     newest = re.search(r"^## (\d[^,\n]*)", (TOP / "CHANGELOG.md").read_text(), re.M)[1]
-    tally.check(f"**Status**: {version}. " in README.read_text() and newest == version,
+    changes = (TOP / "CHANGELOG.md").read_text()
+    tally.check(f"**Status**: {newest}. " in README.read_text()
+                and ("\n## Unreleased\n" in changes if version.endswith("~dev") else newest == version),
                 "README and CHANGELOG are of the Makefile's version", (version, newest))
     pages = [*TOP.glob("*.md"), *TOP.glob("deploy/**/*.md")]
     pages.append(TOP / "tests/bench/RESULTS.md")

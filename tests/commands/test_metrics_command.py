@@ -117,6 +117,9 @@ def check_text(tally: Tally, store: Store) -> None:
     store.command("token", "add", "short", "--expires", "10d", check=True)
     store.command("import", "--quiet", input=new_plant(2, "Moss"))
     text = metrics(store).stdout
+    told = store.command("--version", text=True, check=True).stdout.split()[1]
+    tally.check(f'\nplant_store_build_info{{version="{told}"}} 1\n' in text,
+                "the version is that of the program", told)
     names = set(re.findall(r"plant_store_\w+", RULES.read_text()))
     names.remove("plant_store_healthy")  # of the service alone, like the connections
     missing = {name for name in names if f"\n{name}" not in text}

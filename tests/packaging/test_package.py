@@ -13,6 +13,7 @@ autopkgtest.
 import concurrent.futures
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -131,7 +132,34 @@ def check_install(tally: Tally, build: pathlib.Path, work: pathlib.Path) -> None
 
 def version() -> str:
     found = re.search(r"^VERSION := (\S+)$", (TOP / "Makefile").read_text(), re.M)
-    return found[1]
+    return needed(TOP / "scripts" / "version", found[1]).strip()
+
+
+def check_version(tally: Tally, work: pathlib.Path) -> None:
+    """A build tells its commit, and apt takes a later one for newer."""
+    base = version().partition("~")[0]
+    if not (TOP / ".git").exists() or "~" not in version():
+        tally.skip("the version has the commit", "no checkout between two releases")
+        return
+    commit = needed("git", "-C", TOP, "rev-parse", "HEAD")[:7]
+    shallow, copy, dist = work / "shallow", work / "copy", work / "dist"
+    needed("git", "clone", "-q", "--depth", "1", f"file://{TOP}", shallow)
+    shutil.copytree(shallow, copy, ignore=shutil.ignore_patterns(".git"))
+    needed("make", "-s", "-C", TOP, f"BUILD={dist}", "dist")
+    needed("tar", "-xf", next(dist.glob("*.tar.gz")), "-C", dist)
+    (unpacked,) = dist.glob("*/version")
+    for what, folder, told in (
+        ("a checkout", TOP, rf"{base}~dev\.[1-9]\d*\.g{commit}"),
+        ("a shallow one", shallow, rf"{base}~dev\.0\.g{commit}"),
+        ("a copy", copy, f"{base}~dev"),
+        ("a tarball", unpacked.parent, re.escape(version())),
+    ):
+        found = needed(folder / "scripts/version", f"{base}~dev").strip()
+        tally.check(re.fullmatch(told, found), f"the version of {what}", found)
+    order = ["1.0.0", f"{base}~dev", version(), f"{base}~dev.10000.g0", base]
+    wrong = [pair for pair in itertools.pairwise(order)
+             if run("dpkg", "--compare-versions", pair[0], "lt", pair[1]).returncode]
+    tally.check(not wrong, "apt takes a later build for newer", wrong)
 
 
 def build_package(folder: pathlib.Path, number: str, *variables: str) -> pathlib.Path:
@@ -792,6 +820,8 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
                 needed("make", "-s", "-C", TOP, f"BUILD={work / 'one'}", "docs")
             else:
                 tally.skip("the package has the page", "npm is not installed")
+            with tally.part("the version"):
+                check_version(tally, work)
             package = build_package(work / "one", version())
             named = "Rosa O'Hara & Söhne <plants@example.org>"
             newer = build_package(work / "newer", version() + "+1", f"MAINTAINER={named}")

@@ -88,7 +88,7 @@ static const char check[] =
     " WHEN current_setting('full_page_writes', true) = 'off'"
     " THEN 'the server has full_page_writes = off, so a power cut could damage"
     " plants: set it to on' ELSE '' END,"
-    " coalesce(current_setting('synchronous_standby_names', true), ''),"
+    " " SESSION_STANDBYS ","
     " set_config('lock_timeout', '200ms', false),"
     " (SELECT count(*) FROM pg_attribute WHERE attrelid ="
     " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
@@ -357,6 +357,7 @@ try_host(struct session *session, const char *const *keys,
 {
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	PGconn *conn = PQconnectStartParams(keys, values, 0);
+	int error = errno;
 
 	PQfinish(session->conn);
 	session->conn = conn;
@@ -374,6 +375,9 @@ try_host(struct session *session, const char *const *keys,
 	const char *message = PQstatus(conn) == CONNECTION_BAD
 				  ? PQerrorMessage(conn)
 				  : session->reason;
+	/* libpq 17 has no text if it cannot make a socket. */
+	if (message[0] == '\0')
+		message = strerror(error);
 	/* A server's refusal has its code, as in "FATAL:  28P01: ". */
 	const char *code = strstr(message, ":  ");
 	size_t len = strlen(messages);
@@ -450,8 +454,8 @@ connect_server(struct session *session, PQconninfoOption *options)
 
 /*
  * libpq ends a password at an unescaped '@' or '/', and takes the rest for a
- * host or a database, which are logged and sent.  Its own message may also
- * contain a part of the password.
+ * host, a port or a database, which are logged and sent.  Its own message may
+ * also contain a part of the password.
  */
 static enum fault
 connect_string(struct session *session, const char *database)
@@ -460,11 +464,18 @@ connect_string(struct session *session, const char *database)
 	const char *rest = database + strspn(database, "postgresql");
 	bool good = options != NULL;
 
+	for (PQconninfoOption *o = options; good && o->keyword != NULL; o++)
+		good = o->val == NULL || strcmp(o->keyword, "port") != 0 ||
+		       o->val[strspn(o->val, "0123456789,")] == '\0';
 	if (strncmp(rest, "://", 3) == 0) {
 		rest += 3;
 		rest += strcspn(rest, "@/");
 		rest += *rest != '\0';
-		good = good && rest[strcspn(rest, "@?")] != '@';
+		size_t n = strcspn(rest, "@?");
+		const char *address = memrchr(rest, '[', n);
+		good = good && rest[n] != '@' &&
+		       (address == NULL ||
+			   memchr(address, ']', (size_t)(rest + n - address)));
 	}
 	strcpy(session->reason,
 	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "

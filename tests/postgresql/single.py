@@ -297,8 +297,9 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
         with table_store(build, server, conninfo, name) as store:
             refuse(store, what, words)
     for password in (f"{PASSWORD}@[", f"pa@{PASSWORD}", f"pa/{PASSWORD}", f"12/{PASSWORD}",
-                     f"pa@x/{PASSWORD}", f"pa?{PASSWORD}@b", f"pa%{PASSWORD}"):
-        url = f"postgresql://plants:{password}@127.0.0.1/plants"
+                     f"pa@x/{PASSWORD}", f"pa?{PASSWORD}@b", f"pa%{PASSWORD}",
+                     f"pa@[?]:{PASSWORD}", f"pa@[?{PASSWORD}]:1/x", f"{PASSWORD}/"):
+        url = f"postgresql://plants:{password}@127.0.0.1/plants".replace("/@127.0.0.1", "")
         with table_store(build, server, url) as store:
             refuse(store, "a connection string with an unescaped character",
                    ["PLANT_STORE_DATABASE", "%40 for an @"])

@@ -103,7 +103,8 @@ void api_message(
 /*
  * api_fail(call, error), api_stored(call, result):
  * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY, or with
- * the result of store_commit or, for a health request, of store_ready.
+ * the result of store_commit or, for a health request, of store_ready.  After
+ * STORE_FULL health requests are answered with it until api_set_ready.
  *
  * api_set_ready(ready):
  * Set the result of store_ready that answers health requests.  Before the first

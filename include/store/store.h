@@ -108,9 +108,11 @@ void store_finish(struct store *store);
 /*
  * store_ready(store):
  * Return the result that a new plant would have now: STORE_CREATED if it could
- * be stored, STORE_FULL if less than 64 KiB are free.  Waits for no commit, but
- * may access the disk, or connect to the database and commit there, which
- * changes no plant and takes up to 5 s.  One thread at a time.
+ * be stored, STORE_FULL if less than 64 KiB are free.  After a refused batch it
+ * tries what was refused: to allocate room for any batch, or to insert a plant
+ * in a transaction that it rolls back.  Waits for no commit, but may access the
+ * disk, or connect to the database and commit there, which changes no plant and
+ * takes up to 5 s.  One thread at a time.
  */
 enum store_result store_ready(struct store *store);
 

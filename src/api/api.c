@@ -216,6 +216,9 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 void
 api_stored(struct api_call *call, enum store_result result)
 {
+	/* Not ready until a probe finds room: the next may be a second away. */
+	if (result == STORE_FULL)
+		api_set_ready(result);
 	api_fail(call, api_error_of(result));
 }
 

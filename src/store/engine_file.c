@@ -664,12 +664,18 @@ has_room(const struct store *store)
 {
 	if (!has_bytes(store, 0))
 		return false;
-	/* If free space is scarce or a write was refused, try an allocation. */
+	/*
+	 * If free space is scarce or a batch was refused, try an allocation, at
+	 * the journal's end: a file's size may have a limit.
+	 */
 	if (!store->journal.full && has_bytes(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-	int error = fd < 0 ? errno : posix_fallocate(fd, 0, READY_BYTES);
+	int error = fd < 0 ? errno
+			   : posix_fallocate(fd, (off_t)store->journal.size,
+				 store->journal.full ? JOURNAL_APPEND_MAX
+						     : READY_BYTES);
 	file_close(fd);
 	/* Without O_TMPFILE the free space has to do. */
 	return error == 0 ||

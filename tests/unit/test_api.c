@@ -69,6 +69,7 @@ set_up(struct fixture *fixture)
 static void
 tear_down(struct fixture *fixture)
 {
+	api_set_ready(STORE_CREATED);
 	tokens_close(fixture->api.tokens);
 	directory_remove(fixture->dir);
 }
@@ -680,7 +681,8 @@ API_TEST(health_is_503_without_a_valid_token_or_store_whatever_the_contract)
 		assert_memory_equal(answer(&api, &call),
 		    rows[i].good ? "Status: 200" : "Status: 503", 11);
 	}
-	api_set_ready(STORE_FULL);
+	/* From the first plant that was refused, before the next probe. */
+	api_stored(&call, STORE_FULL);
 	head(&api, &call, &sent);
 	assert_int_equal(call.failure.error, HTTP_STORE_FULL);
 	api_set_ready(STORE_CREATED);

@@ -44,7 +44,7 @@ HARDENING += -DNO_SANDBOX
 endif
 
 # What the module for PostgreSQL calls of the program that loads it.
-EXPORTS := fault_report log_at record_is_canonical timestamp_print \
+EXPORTS := fault_report log_at metrics record_is_canonical timestamp_print \
 	timestamp_read
 
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.  The same sources

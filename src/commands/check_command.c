@@ -227,6 +227,8 @@ check_database(void)
 	else if (store_ready(store) != STORE_CREATED)
 		report("database: it does not confirm commits; see "
 		       "plant-store-postgresql(7)");
+	else if (metrics[METRICS_ANY_STANDBY] != 0)
+		check.wrong++; /* logged */
 	else
 		printf("database: ok\n");
 	store_close(store);

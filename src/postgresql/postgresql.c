@@ -25,6 +25,7 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "pure/timestamp.h"
 #include "session.h"
 
@@ -69,6 +70,11 @@ static const struct {
 static const char probe_sql[] = SESSION_PROBE(
     "INSERT INTO plants (id, plant, stored_by, stored_at)"
     " SELECT id, plant, stored_by, stored_at FROM plants WHERE false");
+/* A plant of 64 KiB that does not compress, under a random id. */
+static const char trial_sql[] =
+    "INSERT INTO plants (id, plant, stored_by, stored_at)"
+    " SELECT (random() * 9e18)::bigint, string_agg(md5(random()::text), ''),"
+    " 'probe', now() FROM generate_series(1, 2048) RETURNING id";
 
 /* The parameters of INSERT; REPEAT has only IDS. */
 enum { IDS, PLANTS, BY, AT, COLUMNS };
@@ -82,6 +88,7 @@ struct store {
 	_Atomic int64_t confirmed_ms; /* the last commit; 0: it failed */
 	_Atomic int64_t retry_ms;     /* the next try to connect; 0: not away */
 	_Atomic bool waiting;         /* a commit hangs: others are UNKNOWN */
+	_Atomic bool refused;         /* the last batch, or its trial */
 	_Atomic(struct session *) idle[IDLE_MAX];
 	struct trouble trouble;
 };
@@ -152,7 +159,7 @@ connect_session(struct store *store, enum fault *fault)
 
 /* Return an idle or new session, which the caller gives back; or NULL. */
 static struct session *
-take_session(struct store *store)
+take_session(struct store *store, bool may_connect)
 {
 	enum fault fault;
 
@@ -165,14 +172,14 @@ take_session(struct store *store)
 		/* It was closed while idle, so no commit is lost. */
 		drop_session(session);
 	}
-	return connect_session(store, &fault);
+	return may_connect ? connect_session(store, &fault) : NULL;
 }
 
-/* Keep the session for the next commit, unless it is lost. */
+/* Keep the session for the next commit, unless it is lost.  NULL is allowed. */
 static void
 give_back(struct store *store, struct session *session)
 {
-	size_t i = session->lost ? IDLE_MAX : 0;
+	size_t i = session != NULL && session->lost ? IDLE_MAX : 0;
 
 	for (; session != NULL && i < IDLE_MAX; i++)
 		if (store->idle[i] == NULL)
@@ -181,6 +188,31 @@ give_back(struct store *store, struct session *session)
 }
 
 /* --- State --- */
+
+/*
+ * The session is lost.  If its deadline has passed, its commit may hang, and
+ * each further one might: no other is sent until a probe is confirmed.
+ */
+static void
+note_lost(struct store *store, const struct session *session)
+{
+	store->confirmed_ms = 0;
+	store->waiting |= clock_ms(CLOCK_MONOTONIC) >= session->deadline_ms;
+}
+
+/* With "*" any standby confirms, also one that is not promoted then. */
+static void
+note_standbys(const char *standbys)
+{
+	bool any = strchr(standbys, '*') != NULL;
+
+	if (atomic_exchange(&metrics[METRICS_ANY_STANDBY], any) != any)
+		log_at(any ? LOG_AT_WARNING : LOG_AT_INFO,
+		    "synchronous_standby_names is '%s'%s", standbys,
+		    any ? ": any standby confirms, and a failover to another "
+			  "one would lose plants; see plant-store-postgresql(7)"
+			: "");
+}
 
 static void
 confirm(struct store *store)
@@ -301,8 +333,10 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	while (row < n && set_result(batch, row))
 		row++;
 	/* A row was made or locked, so the commit waited for standbys. */
-	if (row == n && n > 0)
+	if (row == n && n > 0) {
 		confirm(store);
+		store->refused &= parameters != COLUMNS;
+	}
 	if (row == n)
 		return done;
 	for (size_t i = 0; i < batch->n; i++)
@@ -358,7 +392,9 @@ store_batch(struct store *store, const struct batch *batch)
 	if (locked && count_open(batch) > 1)
 		return;
 	if (session->lost)
-		store->confirmed_ms = 0;
+		note_lost(store, session);
+	else
+		store->refused |= !done && !locked;
 	if (!done)
 		trouble_log(&store->trouble,
 		    session->lost ? "the database did not confirm a batch"
@@ -415,7 +451,7 @@ commit_part(
 		return;
 	}
 	store->commits++;
-	batch.session = take_session(store);
+	batch.session = take_session(store, true);
 	if (batch.session == NULL)
 		set_results(&batch, STORE_AWAY);
 	else {
@@ -456,12 +492,35 @@ commit(struct store *store, struct store_item *items, size_t n)
 
 /* --- Readiness --- */
 
+/* Whether a plant would be stored.  A balancer sends none meanwhile. */
+static enum store_result
+try_plant(struct store *store, struct session *session)
+{
+	enum store_result result = STORE_CREATED;
+
+	if (session_run(session, "BEGIN", 0, NULL) &&
+	    session_run(session, trial_sql, 1, NULL))
+		store->refused = false;
+	else {
+		trouble_log(&store->trouble, "the database refused a probe",
+		    session->reason);
+		result = find_result(session);
+	}
+	if (!session->lost)
+		(void)session_run(session, "ROLLBACK", 0, NULL);
+	return result;
+}
+
 static enum store_result
 probe(struct store *store, struct session *session)
 {
 	enum store_result result = STORE_CREATED;
 
 	session->deadline_ms = clock_ms(CLOCK_MONOTONIC) + SESSION_TIMEOUT_MS;
+	if (store->refused)
+		result = try_plant(store, session);
+	if (result != STORE_CREATED)
+		return result;
 	bool done = session_run(session, probe_sql, 1, NULL);
 	bool waits = done && PQntuples(session->rows) == 0;
 	/* A server without the probe's function has at least answered. */
@@ -474,10 +533,9 @@ probe(struct store *store, struct session *session)
 		    waits ? "a commit is waiting; is a standby away?"
 			  : session->reason);
 		result = waits ? STORE_UNKNOWN : find_result(session);
-		store->confirmed_ms = 0;
 		store->waiting = waits;
+		note_lost(store, session);
 	}
-	give_back(store, session);
 	return result;
 }
 
@@ -488,14 +546,21 @@ ready(struct store *store)
 	int64_t confirmed_ms = store->confirmed_ms;
 
 	/* No probe while commits succeed: they may need all sessions. */
-	if (confirmed_ms == 0 ||
-	    (store->commits == 0 &&
-		clock_ms(CLOCK_MONOTONIC) - confirmed_ms >= PROBE_MS)) {
-		struct session *session = take_session(store);
+	bool due = confirmed_ms == 0 || store->refused ||
+		   (store->commits == 0 &&
+		       clock_ms(CLOCK_MONOTONIC) - confirmed_ms >= PROBE_MS);
+	struct session *session = take_session(store, due);
 
+	if (due) {
 		store->waiting &= session != NULL;
 		result = session != NULL ? probe(store, session) : STORE_AWAY;
 	}
+	if (session != NULL && !session->lost &&
+	    session_query(session, "SELECT " SESSION_STANDBYS, 1,
+		SESSION_TIMEOUT_MS) == FAULT_NONE &&
+	    PQntuples(session->rows) == 1)
+		note_standbys(PQgetvalue(session->rows, 0, 0));
+	give_back(store, session);
 	return store->retry_ms != 0 ? STORE_AWAY : result;
 }
 

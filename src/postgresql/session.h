@@ -14,6 +14,8 @@
 /* The deadline of a commit, a check, and each other short statement. */
 #define SESSION_TIMEOUT_MS 5000
 #define SESSION_REASON_MAX 512
+#define SESSION_STANDBYS \
+	"coalesce(current_setting('synchronous_standby_names', true), '')"
 
 struct session {
 	PGconn *conn;

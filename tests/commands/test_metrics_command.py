@@ -224,7 +224,7 @@ def check_with_prometheus(tally: Tally) -> None:
 
             expected = dict.fromkeys(alerts(), ("ok", "inactive"))
             expected["PlantStoreTokenExpires"] = ("ok", "firing")
-            well = len(expected) == 7 and wait_until(lambda: alerts() == expected)
+            well = len(expected) == 8 and wait_until(lambda: alerts() == expected)
             tally.check(well, "Prometheus takes each rule, and one fires", alerts())
         client.close()
 

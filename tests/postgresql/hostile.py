@@ -66,6 +66,8 @@ KINDS = {
     "prepare": (b"PREPARE", 0), "execute": (b"EXECUTE plants_insert", 1),
     "lock": (b"EXECUTE plants_repeat", 2), "insert": (b"plants_insert", 1),
     "repeat": (b"plants_repeat", 2), "probe": (b"emit_message", 1), "begin": (b"BEGIN", 0),
+    "trial": (b"string_agg(md5", 1), "rollback": (b"ROLLBACK", 0),
+    "standbys": (b"synchronous_standby_names", 1),
     "declare": (b"DECLARE", 0), "fetch": (b"FETCH", 4),
     "look": (b"pg_control_system", 5), "feed": (b"ORDER BY tx, id LIMIT 100", 6),
     "get": (b"SELECT id, plant, st", 4),

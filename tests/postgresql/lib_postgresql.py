@@ -355,11 +355,15 @@ def hosts(*servers: Server) -> str:
     return servers[0].conninfo(host=every, port=ports)
 
 
+def get(service: lib_service.Responder, path: str) -> lib_service.Answer:
+    request = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": path}
+    with lib_service.FastCgiPeer(service.socket_path) as peer:
+        return peer.exchange(lib_service.fcgi_request(request.items(), b""))
+
+
 def health(service: lib_service.Responder) -> int:
     """200, or the error's number."""
-    request = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "/health"}
-    with lib_service.FastCgiPeer(service.socket_path) as peer:
-        answer = peer.exchange(lib_service.fcgi_request(request.items(), b""))
+    answer = get(service, "/health")
     return answer.error() or answer.status
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
     DATABASE, ROLE, START_S, TRY_AGAIN, Clusters, Server, Session, Setup,
-    ask, clusters, health, hosts, judge, no_password, run, single, table_store,
+    ask, clusters, get, health, hosts, judge, no_password, run, single, table_store,
 )
 import lib_faults
 from lib_service import (
@@ -28,7 +28,7 @@ from lib_service import (
 )
 from load import Load, Planned
 
-UNKNOWN = 5009
+UNKNOWN, FULL = 5009, 5002
 DEADLINE_S = 5.0
 LATE_S = 3.0  # what an answer may take more, on a busy machine
 # Not those of autovacuum.
@@ -96,7 +96,8 @@ def run_case(tally: Tally, made: Clusters, case: Case, disk=contextlib.nullconte
         stack.enter_context(disk(primary))
         _, standby = stack.enter_context(made.pair(primary))
         store = stack.enter_context(table_store(made.build, primary, hosts(primary, standby)))
-        with responder(store, watched=False, PLANT_STORE_HEALTH_PATH="/health") as service:
+        settings = {"PLANT_STORE_HEALTH_PATH": "/health", "PLANT_STORE_METRICS_PATH": "/metrics"}
+        with responder(store, watched=False, **settings) as service:
             try:
                 case(Pair(tally, store, service, primary, standby))
             finally:
@@ -268,6 +269,87 @@ def drained_for_long(setup: Pair) -> None:
     drained(setup, 120.0)
 
 
+def several_services(setup: Pair, hold_s: float = 8.0) -> None:
+    """Threads that wait when the standby stops are all that ever wait."""
+    services, threads = 3, 2
+    with contextlib.ExitStack() as stack:
+        more = []
+        for _ in range(services - 1):
+            other = stack.enter_context(
+                table_store(setup.store.build, setup.primary, setup.store.database))
+            more.append((other, stack.enter_context(responder(other, watched=False))))
+        load = setup.load(more=more)
+        with load:
+            load.wait_told(500, START_S)
+            with setup.frozen_standby():
+                waiting, until = 0, time.monotonic() + hold_s
+                while time.monotonic() < until:
+                    waiting = max(waiting, len(setup.primary.sql(WAITS)))
+                    time.sleep(0.05)
+            back = load.all_served(setup.BACK_S)
+            load.stop()
+    print(f"# {waiting} commits waited of {services} services with {threads} threads")
+    well = 1 < waiting <= services * threads
+    setup.tally.check(well, "a thread has one waiting commit at most", waiting)
+    setup.tally.check(back, "several services: each client is served again")
+
+
+def any_standby(setup: Pair) -> None:
+    """Whoever confirms may not be whoever is promoted: told, while plants come."""
+    check, service = setup.tally.check, setup.service
+
+    def name(names: str) -> None:
+        setup.primary.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        setup.primary.sql("SELECT pg_reload_conf()")
+
+    def shown() -> bool:
+        return "\nplant_store_any_standby 1\n" in get(service, "/metrics").body.decode()
+
+    with setup.mixed() as load:
+        load.wait_told(500, START_S)
+        check(not shown(), "a standby is named: the metric is not 1")
+        name("*")
+        check(wait_until(shown, setup.BACK_S), "any standby confirms: the metric is 1")
+        load.stop()
+    told = "synchronous_standby_names is '*': any standby confirms"
+    check(service.log().count(told) == 1, "it is logged once", service.log()[-1000:])
+    done = setup.store.command("check", text=True)
+    well = done.returncode == 78 and told in done.stderr
+    check(well, "check tells it", done)
+    name("standby")
+    check(wait_until(lambda: not shown(), setup.BACK_S), "a standby is named again: nor then")
+    check("synchronous_standby_names is 'standby'" in service.log().rpartition(told)[2],
+          "and its name is logged", service.log()[-1000:])
+    check(setup.store.command("check").returncode == 0, "check is content")
+    setup.check(load, "any standby")
+
+
+def refused(setup: Pair) -> None:
+    """What refuses each plant refuses the probe, whatever it is."""
+    setup.primary.sql("""
+        CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END';
+        CREATE TRIGGER no_room BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION no_room();
+        ALTER TABLE plants DISABLE TRIGGER no_room""")
+    ways = {
+        "no room": ("ENABLE TRIGGER no_room", "DISABLE TRIGGER no_room", FULL),
+        "a constraint": ("ADD CONSTRAINT more CHECK (lock IS NOT NULL)", "DROP CONSTRAINT more", 5008),
+    }
+    for what, (way, back, number) in ways.items():
+        setup.primary.sql(f"ALTER TABLE plants {way}")
+        found = setup.ask((1, "refused", None))
+        seen = [health(setup.service) for _ in range(15) if not time.sleep(0.2)]
+        well = found[0][1].is_error(503, number) and set(seen[5:]) == {number}
+        setup.tally.check(well, f"{what}: {number}, and so is health", (found, seen))
+        setup.primary.sql(f"ALTER TABLE plants {back}")
+        well = wait_until(lambda: health(setup.service) == 200, HEALTHY_S)
+        setup.tally.check(well, f"{what} no longer: health is 200, without a plant")
+    setup.tally.check(setup.store.plants() == [], "the probe stores nothing")
+    setup.primary.sql("ALTER TABLE plants ENABLE TRIGGER no_room")
+    seen = {health(setup.service) for _ in range(15) if not time.sleep(0.2)}
+    setup.tally.check(seen == {200}, "and is none when nothing was refused", seen)
+
+
 def stuck_id(setup: Pair) -> None:
     """Another session holds one id of a batch."""
     plants = [(number, f"beside it {number}", None) for number in range(32)]
@@ -330,29 +412,35 @@ def on_small_disk(server: Server) -> Iterator[None]:
 
 def disk_full(setup: Pair) -> None:
     """Full while it is used; there is room again later."""
-    filler = setup.primary.data / "filler"
+    check, filler = setup.tally.check, setup.primary.data / "filler"
 
     def large(number: int) -> Iterator[Planned]:
         return ((number << 32 | i, os.urandom(8000).hex(), None) for i in range(10**6))
 
-    def fill(_: Load) -> None:
+    def states() -> set[int]:
+        return {health(setup.service) for _ in range(20) if not time.sleep(0.1)}
+
+    with setup.load(large) as load:
+        load.wait_told(500, START_S)
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(1 << 16))
-        with contextlib.suppress(FileNotFoundError):
-            full = wait_until(lambda: "53100" in setup.primary.log(), START_S)
-            setup.tally.check(full, "the server has no room")
-            filler.unlink()
-
-    load = setup.load(large)
-    setup.under_load("a full disk", load, fill, TRY_AGAIN | {"503/5002"})
-    full = load.answers["503/5002"]
-    setup.tally.check(full > 0, "a full disk: 503, error 5002", load.answers)
+        check(wait_until(lambda: "53100" in setup.primary.log(), START_S), "the server is full")
+        well = wait_until(lambda: health(setup.service) == FULL)
+        check(well and states() == {FULL}, f"a full disk: health is 503, error {FULL}")
+        load.stop()
+    check(load.answers["503/5002"] > 0, f"a full disk: 503, error {FULL}", load.answers)
+    check(states() == {FULL}, "so is health when no plant comes")
+    filler.unlink()
+    well = wait_until(lambda: health(setup.service) == 200, HEALTHY_S)
+    check(well, "there is room: health is 200, before a plant comes")
+    setup.check(load, "a full disk", TRY_AGAIN | {"503/5002"})
+    setup.under_load("there is room", setup.mixed(1 << 50), lambda _: None)
 
 
 def scenario(tally: Tally, arguments) -> None:
     with clusters(arguments.build, memory()) as made:
-        cases = [failover, wait_cancelled, stuck_id, drained]
+        cases = [failover, wait_cancelled, stuck_id, drained, several_services, any_standby, refused]
         if arguments.long:
             cases += [drained_for_long, standby_stopped, connections_killed, restarts]
         for case in cases:

@@ -8,9 +8,10 @@
  *
  * with spaces or tabs between the fields.  NAME is 1 to 64 of A-Z a-z 0-9 . _ -
  * and SHA256HEX the digest of the token in 64 lower-case hex digits; neither
- * may occur twice.  EXPIRES is an RFC 3339 date-time.  Empty lines and lines
- * that begin with '#' are allowed.  A file without a token is valid: nobody has
- * access then.
+ * may occur twice, but for the name of a renewed token: then both of its tokens
+ * are valid, and the first line has an EXPIRES.  EXPIRES is an RFC 3339
+ * date-time.  Empty lines and lines that begin with '#' are allowed.  A file
+ * without a token is valid: nobody has access then.
  *
  * The file and its directory must belong to root or to the service's user; if
  * the file is a symbolic link, so must the directory of its target.  Others
@@ -54,6 +55,7 @@ struct token {
 	int64_t expires_ms; /* since 1970, or TOKENS_NEVER */
 	char created[25];   /* from a comment "created TIME"; "" if none */
 	size_t line;        /* its number in the file, from 1 */
+	bool renewed;       /* the name's other token replaces it */
 };
 
 struct tokens; /* a set */
@@ -91,8 +93,8 @@ const char *tokens_warning(const struct tokens *tokens);
  * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
  *
  * tokens_next_expiry(tokens, now_ms):
- * Return the earliest expiry among the tokens that are valid, which may be
- * TOKENS_NEVER; 0 if none is valid.  Both times are since 1970.
+ * Return the earliest expiry among the tokens that are valid and not renewed,
+ * which may be TOKENS_NEVER; 0 if none is valid.  Both times are since 1970.
  *
  * tokens_list(tokens, count):
  * The tokens in the file's order, valid until any thread refreshes the set.
@@ -113,10 +115,14 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * Make a random token, write it with a NUL into `token`, and add its line to
  * the file, created with mode 0600 if missing.  `expires_ms`: see struct token.
  *
- * tokens_revoke(path, name):
- * Remove the token's line.
+ * tokens_renew(path, name, times_ms, token):
+ * The same for a name that has a token, which expires at times_ms[1] or before;
+ * the new one at times_ms[0].  FAULT_NAME if the name has two already.
  *
- * Both need a `name` of valid form, and accept any owner.  They replace the
+ * tokens_revoke(path, name, old):
+ * Remove the lines of the name; with `old`, only that of the renewed token.
+ *
+ * All need a `name` of valid form, and accept any owner.  They replace the
  * file in one step that survives a power cut, keep its other lines, mode and
  * owner, and exclude each other by a directory lock.  Return FAULT_NONE; or the
  * fault, logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if
@@ -126,4 +132,6 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
 bool tokens_is_name(const char *text);
 enum fault tokens_add(const char *path, const char *name, int64_t expires_ms,
     char token[static TOKENS_TOKEN_LEN + 1]);
-enum fault tokens_revoke(const char *path, const char *name);
+enum fault tokens_renew(const char *path, const char *name,
+    const int64_t times_ms[2], char token[static TOKENS_TOKEN_LEN + 1]);
+enum fault tokens_revoke(const char *path, const char *name, bool old);

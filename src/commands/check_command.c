@@ -52,6 +52,8 @@ static const char usage[] =
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
+/* The alert PlantStoreTokenExpires has the same limit. */
+#define EXPIRES_SOON_MS (INT64_C(14) * 86400 * 1000)
 #define TIMER_WANTED                               \
 	"/etc/systemd/system/timers.target.wants/" \
 	"plant-store-backup.timer"
@@ -85,8 +87,18 @@ check_tokens(uid_t user)
 	const struct token *token =
 	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
 
-	for (size_t i = 0; i < count; i++)
-		expired += token[i].expires_ms <= now_ms;
+	for (size_t i = 0; i < count; i++) {
+		int64_t left_ms = token[i].expires_ms - now_ms;
+
+		expired += left_ms <= 0;
+		if (left_ms > 0 && left_ms < EXPIRES_SOON_MS &&
+		    !token[i].renewed)
+			report("%s: %s expires in %s; run: plant-store token "
+			       "renew %s",
+			    path, token[i].name,
+			    command_age(token[i].expires_ms, text),
+			    token[i].name);
+	}
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check.wrong++; /* logged */
 	else if (expired == count)

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sysexits.h>
@@ -207,10 +208,8 @@ command_count(uint64_t n, const char *noun, char text[static COMMAND_COUNT_MAX])
 const char *
 command_age(int64_t ms, char text[static COMMAND_COUNT_MAX])
 {
-	int64_t s = (clock_ms(CLOCK_REALTIME) - ms) / 1000;
+	int64_t s = llabs(clock_ms(CLOCK_REALTIME) - ms) / 1000;
 
-	if (s < 1)
-		return command_count(1, "second", text);
 	return s < 120      ? command_count((uint64_t)s, "second", text)
 	       : s < 7200   ? command_count((uint64_t)s / 60, "minute", text)
 	       : s < 172800 ? command_count((uint64_t)s / 3600, "hour", text)

@@ -102,8 +102,8 @@ int command_fault(enum fault fault);
 
 /*
  * command_count(n, noun, text), command_age(ms, text):
- * Write "no plants", "1 plant" or "2 plants"; or the time that has passed since
- * `ms` after 1970, such as "3 hours".  Return `text`.
+ * Write "no plants", "1 plant" or "2 plants"; or the time between now and `ms`
+ * after 1970, such as "3 hours".  Return `text`.
  */
 #define COMMAND_COUNT_MAX 64
 const char *command_count(

@@ -1,6 +1,6 @@
 /*
- * token_command: adds, lists and revokes tokens of the token file.  It handles
- * arguments and output, and leaves the file to tokens.h.
+ * token_command: adds, renews, lists and revokes tokens of the token file.  It
+ * handles arguments and output, and leaves the file to tokens.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,26 +21,30 @@
 
 static const char usage[] =
     "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
+    "       plant-store token renew NAME [--expires WHEN] [--overlap WHEN]\n"
+    "           [--file FILE]\n"
     "       plant-store token list [--file FILE]\n"
-    "       plant-store token revoke NAME [--file FILE]\n"
+    "       plant-store token revoke NAME [--old] [--file FILE]\n"
     "\n"
     "add     make a token and print it, this once: only its digest is kept\n"
+    "renew   make a second token of a name; both are valid for a week\n"
     "list    show the names, when they expire and when they were made\n"
-    "revoke  remove a token; the service refuses it within two seconds\n"
+    "revoke  remove a name's tokens, refused within two seconds\n"
     "\n"
     "NAME is 1 to 64 of A-Z a-z 0-9 . _ - and goes into the journal.\n"
     "\n"
     "  --expires WHEN  2027-01-31T12:00:00Z, 2027-01-31 (midnight UTC), or\n"
     "                  after 90d, 12h or 30m; without it: never\n"
+    "  --overlap WHEN  when the old token expires, unless before: 7d\n"
+    "  --old           only the older token of a name that was renewed\n"
     "  --file FILE     the token file (PLANT_STORE_TOKENS, or\n"
     "                  /etc/plant-store/tokens)\n";
 
-/* Read --expires WHEN: a date, a date-time or a time from now, such as 90d. */
+/* Read a date, a date-time or a time from now, such as 90d. */
 static int
-expires_read(const struct call *call, int64_t *ms)
+expires_read(const struct call *call, const char *text, int64_t *ms)
 {
 	int64_t start_ms = clock_ms(CLOCK_REALTIME);
-	const char *text = call->values['e'];
 	size_t digits = strspn(text, "0123456789");
 	const char *unit = text + digits;
 	int64_t minutes = strcmp(unit, "d") == 0   ? 24 * 60
@@ -63,29 +67,36 @@ expires_read(const struct call *call, int64_t *ms)
 }
 
 static int
-run_add(const struct call *call, const char *file)
+run_add(const struct call *call, const char *file, bool renew)
 {
-	const char *name = call->operands[1];
+	const char *name = call->operands[1], *expires = call->values['e'];
+	const char *overlap = call->values['v'];
 	char token[TOKENS_TOKEN_LEN + 1];
-	int64_t expires_ms = TOKENS_NEVER;
+	int64_t times_ms[2] = { TOKENS_NEVER, 0 };
 	int status = EX_OK;
 
 	if (!tokens_is_name(name))
 		return command_usage_error(call,
 		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s", name);
-	if (call->values['e'] != NULL)
-		status = expires_read(call, &expires_ms);
+	if (expires != NULL)
+		status = expires_read(call, expires, &times_ms[0]);
+	if (status == EX_OK && renew)
+		status = expires_read(
+		    call, overlap != NULL ? overlap : "7d", &times_ms[1]);
 	if (status == EX_OK)
-		status =
-		    command_fault(tokens_add(file, name, expires_ms, token));
+		status = command_fault(
+		    renew ? tokens_renew(file, name, times_ms, token)
+			  : tokens_add(file, name, times_ms[0], token));
 	if (status != EX_OK)
 		return status;
 	errno = 0;
 	if (printf("%s\n", token) < 0 || fflush(stdout) != 0) {
-		log_error(
-		    "stdout: the token cannot be printed: %s; it is "
-		    "lost, so revoke it with: plant-store token revoke %s",
-		    strerror(errno), name);
+		log_error("stdout: the token cannot be printed: %s; it is "
+			  "lost, so %s%s",
+		    strerror(errno),
+		    renew ? "remove the last line of the token file"
+			  : "revoke it with: plant-store token revoke ",
+		    renew ? "" : name);
 		status = EX_IOERR;
 	} else if (isatty(STDERR_FILENO))
 		fprintf(stderr, "Keep it: it cannot be shown again.\n");
@@ -130,18 +141,22 @@ run(const struct call *call)
 {
 	const char *name = call->operands[0], *file = call->values['j'];
 	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
+	bool renew = strcmp(name, "renew") == 0;
+	bool revoke = strcmp(name, "revoke") == 0;
 	bool named = call->operands_n > 1;
 	struct config config;
 	enum fault fault;
 
-	if (!add && !list && strcmp(name, "revoke") != 0)
+	if (!add && !list && !renew && !revoke)
 		return command_usage_error(call, "unknown action: %s", name);
 	if (list == named)
 		return command_usage_error(
 		    call, named ? "too many arguments" : "NAME is missing");
-	if (call->values['e'] != NULL && !add)
+	if ((call->values['e'] != NULL && !add && !renew) ||
+	    (call->values['v'] != NULL && !renew) ||
+	    (call->values['O'] != NULL && !revoke))
 		return command_usage_error(
-		    call, "--expires is not for %s", name);
+		    call, "an option is not for %s", name);
 	if (file != NULL && file[0] == '\0')
 		return command_usage_error(
 		    call, "--file is empty: name the token file");
@@ -155,18 +170,20 @@ run(const struct call *call)
 			return command_fault(fault);
 		file = config.tokens;
 	}
-	if (add)
-		return run_add(call, file);
+	if (add || renew)
+		return run_add(call, file, renew);
 	return list ? run_list(file)
-		    : command_fault(tokens_revoke(file, call->operands[1]));
+		    : command_fault(tokens_revoke(
+			  file, call->operands[1], call->values['O'] != NULL));
 }
 
 const struct command token_command = {
 	.name = "token",
-	.summary = "add, list and revoke the tokens of clients",
+	.summary = "add, renew, list and revoke the tokens of clients",
 	.usage = usage,
-	.options = { COMMAND_VALUE("expires", 'e'), COMMAND_VALUE("file", 'j'),
-	    COMMAND_HELP },
+	.options = { COMMAND_VALUE("expires", 'e'),
+	    COMMAND_VALUE("overlap", 'v'), COMMAND_FLAG("old", 'O'),
+	    COMMAND_VALUE("file", 'j'), COMMAND_HELP },
 	.operands = { 1, 2 },
 	.run = run,
 };

@@ -245,9 +245,9 @@ compare_digests(const void *a, const void *b)
 }
 
 /*
- * Sort the tokens by a key that no two of them may have in common: a token with
- * two names would still be valid after one is revoked, and the journal would
- * name the wrong client.
+ * Sort the tokens by a key that no two of them may have in common, but for the
+ * name of a renewed token.  A token with two names would still be valid after
+ * one is revoked, and the journal would name the wrong client.
  */
 static enum fault
 sort(struct set *set, const char *key,
@@ -259,7 +259,14 @@ sort(struct set *set, const char *key,
 		const struct token *first = a->line < b->line ? a : b;
 		const struct token *other = first == a ? b : a;
 
-		if (compare(&a, &b) == 0)
+		if (compare(&a, &b) != 0)
+			continue;
+		/* A third one is not the second one's successor. */
+		if (compare == compare_names &&
+		    first->expires_ms != TOKENS_NEVER &&
+		    (i == 1 || compare(&set->sorted[i - 2], &a) != 0))
+			set->tokens[first - set->tokens].renewed = true;
+		else
 			return note(set, FAULT_SETUP,
 			    "line %zu, %s, has the %s of line %zu, %s; remove "
 			    "one of them",
@@ -499,7 +506,7 @@ tokens_next_expiry(struct tokens *tokens, int64_t now_ms)
 	for (size_t i = 0; i < tokens->set.count; i++) {
 		int64_t expires_ms = tokens->set.tokens[i].expires_ms;
 
-		if (expires_ms > now_ms &&
+		if (!tokens->set.tokens[i].renewed && expires_ms > now_ms &&
 		    (next_ms == 0 || expires_ms < next_ms))
 			next_ms = expires_ms;
 	}
@@ -550,31 +557,90 @@ lock(struct set *set, int *fd)
 	return FAULT_NONE;
 }
 
-/* Add `line` or, if it is NULL, remove `name`'s line.  `*text` is malloced. */
-static enum fault
-make_text(struct set *set, const char *name, const char *line, char **text)
-{
-	size_t i = 0;
-	const char *old = set->text == NULL ? "" : set->text;
-	const char *at = old + strlen(old), *after = "";
+/* A change of the tokens of one name. */
+struct change {
+	const char *name;
+	enum { ADD, RENEW, REVOKE, REVOKE_OLD } kind;
+	const char *line; /* to append, or NULL */
+	int64_t until_ms; /* RENEW: when the present token expires at last */
+};
 
-	while (i < set->count && strcmp(set->tokens[i].name, name) != 0)
-		i++;
-	if ((i < set->count) != (line == NULL))
-		return note(set, FAULT_NAME, "the name %s %s", name,
-		    line == NULL ? "is unknown; see: plant-store token list"
-				 : "is taken; choose another or revoke it");
-	if (line == NULL) {
-		at = old;
-		for (size_t left = set->tokens[i].line; left > 1; left--)
-			at = strchr(at, '\n') + 1;
-		after = strchrnul(at, '\n');
-		after += *after == '\n';
-	} else if (at > old && at[-1] != '\n')
-		after = "\n";
-	if (asprintf(text, "%.*s%s%s", (int)(at - old), old, after,
-		line == NULL ? "" : line) < 0)
+/* Check that the name has the tokens that the change needs. */
+static enum fault
+check_change(struct set *set, const struct change *change, size_t found)
+{
+	const char *wrong = NULL;
+
+	if (change->kind == ADD && found > 0)
+		wrong = "is taken; choose another, or run: plant-store token "
+			"renew";
+	else if (change->kind != ADD && found == 0)
+		wrong = "is unknown; see: plant-store token list";
+	else if (change->kind == RENEW && found > 1)
+		wrong = "has two tokens; end the older one first, with: "
+			"plant-store token revoke --old";
+	else if (change->kind == REVOKE_OLD && found < 2)
+		wrong = "has one token, which was not renewed";
+	return wrong == NULL ? FAULT_NONE
+			     : note(set, FAULT_NAME, "the name %s %s",
+				   change->name, wrong);
+}
+
+/* Print the line with another expiry, if `until_ms` is earlier than its own. */
+static char *
+print_renewed(char *to, const char *at, int64_t expires_ms, int64_t until_ms)
+{
+	const char *field = at;
+	char until[TIMESTAMP_LEN + 1];
+	size_t len = next_field(&field, next_field(&field, 0));
+
+	field += len;
+	timestamp_print(until_ms < expires_ms ? until_ms : expires_ms, until);
+	to += sprintf(to, "%.*s %.19sZ ", (int)(field - at), at, until);
+	field += next_field(&field, 0);
+	field += strspn(field, BLANKS);
+	return to + sprintf(to, "%.*s\n", (int)strcspn(field, "\n"), field);
+}
+
+/*
+ * Write the text of the changed file.  A renewal removes an older token of its
+ * name that has expired.  `*text` is malloced.
+ */
+static enum fault
+make_text(struct set *set, const struct change *change, char **text)
+{
+	size_t found = 0, number = 0;
+	const char *at = set->text == NULL ? "" : set->text;
+	const struct token *token = set->tokens, *end = token + set->count;
+	int64_t now_ms = clock_ms(CLOCK_REALTIME);
+
+	for (size_t i = 0; i < set->count; i++)
+		found += strcmp(set->tokens[i].name, change->name) == 0 &&
+			 !(change->kind == RENEW && set->tokens[i].renewed &&
+			     set->tokens[i].expires_ms <= now_ms);
+	enum fault fault = check_change(set, change, found);
+	if (fault != FAULT_NONE)
+		return fault;
+	/* Two lines more: the new one, and the times of a renewed one. */
+	char *to = *text = malloc(strlen(at) + 2 * (size_t)LINE_BYTES_MAX);
+	if (to == NULL)
 		return note_errno(set, "cannot change it");
+	while (*at != '\0') {
+		int len = (int)strcspn(at, "\n");
+		bool ours = token < end && token->line == ++number &&
+			    strcmp(token->name, change->name) == 0;
+
+		if (ours && change->kind == RENEW && !token->renewed)
+			to = print_renewed(
+			    to, at, token->expires_ms, change->until_ms);
+		else if (!ours ||
+			 (change->kind == REVOKE_OLD && !token->renewed))
+			to += sprintf(to, "%.*s\n", len, at);
+		token += token < end && token->line == number;
+		at += len;
+		at += *at != '\0';
+	}
+	strcpy(to, change->line != NULL ? change->line : "");
 	return FAULT_NONE;
 }
 
@@ -616,9 +682,8 @@ replace(struct set *set, const char *text, int directory)
 	return fault;
 }
 
-/* Add `line`; if `line` is NULL, revoke the token `name`. */
 static enum fault
-edit(const char *path, const char *name, const char *line)
+edit(const char *path, const struct change *change)
 {
 	struct set set = { .path = path, .user = TOKENS_ANY_USER };
 	char *text = NULL, target;
@@ -630,11 +695,11 @@ edit(const char *path, const char *name, const char *line)
 		    "is a symbolic link; name the file that it points to");
 	else if (fault == FAULT_NONE) {
 		fault = read_set(&set);
-		if (fault == FAULT_ABSENT && line != NULL)
+		if (fault == FAULT_ABSENT && change->kind == ADD)
 			fault = FAULT_NONE;
 	}
 	if (fault == FAULT_NONE)
-		fault = make_text(&set, name, line, &text);
+		fault = make_text(&set, change, &text);
 	if (fault == FAULT_NONE)
 		fault = replace(&set, text, directory);
 	if (fault != FAULT_NONE)
@@ -663,8 +728,9 @@ make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 		   NULL) == 1;
 }
 
-enum fault
-tokens_add(const char *path, const char *name, int64_t expires_ms,
+/* Make a token, and add its line. */
+static enum fault
+add(const char *path, struct change *change, int64_t expires_ms,
     char token[static TOKENS_TOKEN_LEN + 1])
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
@@ -684,9 +750,10 @@ tokens_add(const char *path, const char *name, int64_t expires_ms,
 		timestamp_print(expires_ms, expires);
 	timestamp_print(clock_ms(CLOCK_REALTIME), created);
 	snprintf(line, sizeof line,
-	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", name, hex,
+	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", change->name, hex,
 	    expires, expires_ms != TOKENS_NEVER ? "Z " : "", created);
-	fault = edit(path, name, line);
+	change->line = line;
+	fault = edit(path, change);
 	if (fault == FAULT_NONE)
 		memcpy(token, made, TOKENS_TOKEN_LEN + 1);
 	OPENSSL_cleanse(made, sizeof made);
@@ -694,7 +761,30 @@ tokens_add(const char *path, const char *name, int64_t expires_ms,
 }
 
 enum fault
-tokens_revoke(const char *path, const char *name)
+tokens_add(const char *path, const char *name, int64_t expires_ms,
+    char token[static TOKENS_TOKEN_LEN + 1])
 {
-	return edit(path, name, NULL);
+	struct change change = { .name = name, .kind = ADD };
+
+	return add(path, &change, expires_ms, token);
+}
+
+enum fault
+tokens_renew(const char *path, const char *name, const int64_t times_ms[2],
+    char token[static TOKENS_TOKEN_LEN + 1])
+{
+	struct change change = {
+		.name = name, .kind = RENEW, .until_ms = times_ms[1]
+	};
+
+	return add(path, &change, times_ms[0], token);
+}
+
+enum fault
+tokens_revoke(const char *path, const char *name, bool old)
+{
+	struct change change = { .name = name,
+		.kind = old ? REVOKE_OLD : REVOKE };
+
+	return edit(path, &change);
 }

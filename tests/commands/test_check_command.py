@@ -8,6 +8,7 @@ broken on purpose, are in tests/servers.
 """
 
 import contextlib
+import datetime
 import http.server
 import json
 import os
@@ -114,6 +115,12 @@ def check_expired(tally: Tally, store: Store) -> None:
     name, digest = line.split()[:2]
     store.tokens.write_text(f"{name} {digest} 2001-01-01T00:00:00Z\n")
     told(tally, check(store), CONFIG, "every token has expired", "expired tokens")
+    soon = (datetime.datetime.now() + datetime.timedelta(days=13)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    store.tokens.write_text(f"{name} {digest} {soon}\n")
+    told(tally, check(store), CONFIG, f"{name} expires in 12 days; run: plant-store token renew {name}",
+         "a token that expires in two weeks is told")
+    store.tokens.write_text(f"{name} {digest} {soon}\n{name} {digest[::-1]}\n")
+    told(tally, check(store), 0, "", "but not one that was renewed")
     store.tokens.write_text("")
     told(tally, check(store), CONFIG, "answered 401; add one with: plant-store token add NAME",
          "a file without a token is told")

@@ -33,9 +33,9 @@ offers "every subcommand, and the two options" \
 	"--help --version $subcommands" ''
 offers "a subcommand that has begun" verify ver
 offers "one whose help is wanted" verify help ver
-offers "the actions of token" "add list revoke" token ''
-offers "an action that has begun" revoke token re
-offers "the options of token" "--expires --file --help" token add --
+offers "the actions of token" "add list renew revoke" token ''
+offers "an action that has begun" revoke token rev
+offers "the options of token" "--expires --file --help --old --overlap" token add --
 for sub in $subcommands; do
 	[[ $sub != help ]] || continue
 	# Whatever an option is called, the program knows it.
@@ -59,6 +59,7 @@ offers "no token where there is no file" "" token revoke ''
 "$program" token add nursery >/dev/null && "$program" token add garden >/dev/null
 offers "the tokens that can be revoked" "garden nursery" token revoke ''
 offers "one of them" garden token revoke g
+offers "the tokens that can be renewed" "garden nursery" token renew ''
 offers "no token where a new name is wanted" "" token add ''
 "$program" token add other --file "$work/file" >/dev/null
 offers "the tokens of the file that is named" other \

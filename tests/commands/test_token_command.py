@@ -146,6 +146,40 @@ def test_revoke(tally):
            "NAME  EXPIRES               CREATED\n")
 
 
+def test_renew(tally):
+    """Both tokens of a name are valid; the older one ends in a week, or at the time that is given."""
+    token("add", "kept")
+    token("add", "other", "--expires", "2099-01-31")
+    before = content().splitlines()
+    result = token("renew", "kept", "--expires", "365d")
+    tally.check(bool(TOKEN.fullmatch(result.stdout)), "renew prints a second token", result)
+    shown = token("list").stdout
+    tally.check(shown.count("\nkept ") == 2, "list shows both", shown)
+    now = datetime.datetime.now(datetime.timezone.utc).timestamp()
+    tally.check(-2 < expires_of("kept") - now - 7 * 86400 < 60, "the older one ends in a week", shown)
+    old, other, new = content().splitlines()
+    name, digest, _, rest = old.split(" ", 3)
+    tally.check([f"{name} {digest} {rest}", other] == before and new.startswith("kept "),
+                "and nothing else of the file is changed", content())
+    expect(tally, token("renew", "kept"), "a name has no third one", DATAERR, "", "revoke --old")
+    expect(tally, token("revoke", "--old", "kept"), "the older one can be ended before", 0, "", "")
+    tally.check(content().splitlines() == [other, new], "and that alone", content())
+    expect(tally, token("revoke", "--old", "kept"), "an only one is not an older one", DATAERR, "", "one token")
+    token("renew", "other", "--overlap", "2098-01-31T00:00:00Z")
+    tally.check(" 2098-01-31T00:00:00Z " in content(), "--overlap is when the older one ends", content())
+    path_of = pathlib.Path(path)
+    path_of.write_text(content().replace(" 2098-", " 2020-"))
+    token("renew", "other", "--overlap", "2100-01-31")
+    tally.check(content().count("\nother ") == 2 and content().startswith(f"{new}\nother "),
+                "a renewal removes an older one that has expired", content())
+    tally.check(" 2100-01-31T00:00:00Z " in content(), "--overlap lasts", content())
+    expect(tally, token("renew", "nobody"), "an unknown name is not renewed", DATAERR, "", "unknown")
+    expect(tally, token("add", "x", "--overlap", "7d"), "--overlap is for renew", USAGE, "")
+    for each in "kept", "other":
+        expect(tally, token("revoke", each), f"revoke ends both tokens of {each}", 0)
+    tally.check(content() == "", "so that nothing is left", content())
+
+
 def test_output_that_is_lost(tally):
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -188,7 +222,7 @@ def test_settings(tally):
 def scenario(tally: Tally) -> None:
     for test in (test_help_and_version, test_usage_errors,
                  test_expiry_that_is_refused, test_add, test_expiry, test_list,
-                 test_revoke, test_output_that_is_lost, test_terminal, test_settings):
+                 test_revoke, test_renew, test_output_that_is_lost, test_terminal, test_settings):
         test(tally)
 
 

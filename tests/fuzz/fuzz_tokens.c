@@ -92,11 +92,18 @@ read_line(struct set *set, const char *line, size_t len)
 
 		token.digest[i] = (unsigned char)strtoul(hex, NULL, 16);
 	}
-	for (size_t i = 0; i < set->count; i++)
-		if (strcmp(set->tokens[i].name, token.name) == 0 ||
+	/* A name may be there once before, with an expiry: it is renewed. */
+	size_t same = 0;
+	for (size_t i = 0; i < set->count; i++) {
+		bool named = strcmp(set->tokens[i].name, token.name) == 0;
+
+		same += named;
+		if ((named && set->tokens[i].expires_ms == TOKENS_NEVER) ||
+		    same > 1 ||
 		    memcmp(set->tokens[i].digest, token.digest,
 			sizeof(token.digest)) == 0)
 			return false;
+	}
 	set->tokens = realloc(set->tokens, (set->count + 1) * sizeof(token));
 	REQUIRE(set->tokens != NULL);
 	set->tokens[set->count++] = token;

@@ -204,7 +204,7 @@ static enum fault
 revoke_name(struct fixture *fixture, const char *name)
 {
 	logged[0] = '\0';
-	return tokens_revoke(fixture->path, name);
+	return tokens_revoke(fixture->path, name, false);
 }
 
 /* `fault` is what the change gave, which is to have left `before` alone. */
@@ -276,6 +276,9 @@ TOKENS_TEST(malformed_files_are_refused_with_line_and_reason)
 		ROW("a " ONE "\n\0\n", "line 2 holds a NUL"),
 		ROW(TWO_LINES "a " TWO "\n",
 		    "line 3, a, has the name of line 1, a"),
+		ROW("a " ONE " 2027-01-31T00:00:00Z\n"
+		    "a " TWO " 2028-01-31T00:00:00Z\na 0" DIGITS_63 "\n",
+		    "a, has the name of line "),
 		ROW("b " ONE "\n#\nc " TWO "\na " ONE " 2027-01-31T00:00:00Z\n",
 		    "line 4, a, has the digest of line 1, b"),
 		/* What may be a token is not repeated. */
@@ -506,6 +509,10 @@ TOKENS_TEST(token_is_valid_until_the_last_one_expires)
 		{ "a " ONE " 1970-01-01T00:00:01Z\n"
 		  "b " TWO " 1970-01-01T00:00:02Z\n",
 		    999, 1000 },
+		/* A renewed one is replaced already. */
+		{ "a " ONE " 1970-01-01T00:00:01Z\n"
+		  "a " TWO " 1970-01-01T00:00:02Z\n",
+		    999, 2000 },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {

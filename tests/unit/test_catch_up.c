@@ -870,7 +870,7 @@ STORE_TEST(plants_of_the_dead_are_read_from_the_disk_behind_a_sync)
 
 STORE_TEST(bytes_that_another_program_has_mapped_are_waited_for)
 {
-	struct store *store;
+	struct store *store = NULL;
 
 	if (!has_disk(fixture))
 		skip();
@@ -926,7 +926,7 @@ STORE_TEST(nothing_is_read_from_a_page_cache_that_cannot_be_dropped)
 
 STORE_TEST(of_an_id_that_stands_twice_the_first_counts)
 {
-	struct store *store;
+	struct store *store = NULL;
 	char logged[128];
 
 	/* Met by a start that builds the index, by another, by a commit. */

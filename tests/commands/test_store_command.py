@@ -396,6 +396,41 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
     os.close(fd)
 
 
+def test_restore(tally: Tally, root: pathlib.Path) -> None:
+    """The commands of deploy/README.md, at other places: the plants after the backup come back."""
+    page = (TOP / "deploy/README.md").read_text()
+    section = page.partition("\n## Restore\n")[2].partition("\n## ")[0]
+    script = "\n".join(re.findall("^    (.*)$", section, re.M))
+    for what, damage in ("whole", None), ("damaged", 5):
+        lib = root / what
+        lib.mkdir(mode=0o755)
+        store, batch, backup = lib / "plant-store", lib / "batch", lib / "plant-store-backup"
+        consume = "export", "--quiet", "--dir", store, "--cursor", lib / "place", "-o", batch, "--force"
+        backup.mkdir()
+        command("init", store)
+        serve(store, 1, 2, 3)
+        command("backup", "--dir", store, backup / "1")
+        (backup / "latest").symlink_to("1")
+        serve(store, 4, 5, 6, 7, 8)
+        expect(tally, command(*consume), f"{what}: a consumer reads the old store")
+        journal = store / JOURNAL_NAME
+        if damage:
+            content = journal.read_bytes()
+            journal.write_bytes(content.replace(b'"id":5,', b'"id":9,'))
+        here = script.replace("/var/lib", str(lib)).replace("-o plant-store ", "")
+        here = re.sub(r"(?m)^systemctl", ":", re.sub(r"(?m)(^|\| )plant-store ", rf"\1{program} ", here))
+        done = run("bash", "-c", here, text=True, env=passed_on() | {"PLANT_STORE_DIR": str(store)})
+        lost = {damage} - {None}
+        tally.check(done.returncode == 0 and plants_of(store) == sorted({*range(1, 9)} - lost)
+                    and ("bytes): wrong checksum" in done.stdout) == bool(damage),
+                    f"{what}: all that can be read is there once, and the rest is listed", done)
+        expect(tally, command(*consume), f"{what}: the cursor of another history is refused", DATAERR,
+               err="remove it")
+        (lib / "place").unlink()
+        command(*consume)
+        tally.check(batch.read_text().count('"id"') == 8 - len(lost), f"{what}: the consumer gets each")
+
+
 def test_lost_uuid(tally: Tally, root: pathlib.Path) -> None:
     journal = Journal(3)
     source = put(root / "source", b"?" + journal.content()[1:])
@@ -667,7 +702,7 @@ def scenario(tally: Tally) -> None:
     for test in (
         test_module, test_words, test_init, test_owner, test_pipes, test_verify, test_index,
         test_other_history, test_backup, test_recover,
-        test_recovered_store, test_lost_uuid, test_read_only,
+        test_recovered_store, test_restore, test_lost_uuid, test_read_only,
         test_full_disk, test_progress, test_interrupt, test_stopped,
     ):
         with (

@@ -45,7 +45,7 @@ def test_help_and_version(tally):
     for arguments, pattern in [
             (["--help"], r"(?s).*\ntoken .*"), (["help"], r"(?s).*\ntoken .*"),
             (["token", "--help"], r"(?s)Usage: plant-store token.*"),
-            (["--version"], r"plant-store \d+\.\d+\.\d+\n")]:
+            (["--version"], r"plant-store \d+\.\d+\.\d+\S*\n")]:
         result = plant_store(*arguments)
         tally.check(result.returncode == 0 and
                     bool(re.fullmatch(pattern, result.stdout)),

@@ -781,11 +781,13 @@ def check_page(
         step("Check", token)
         answers = [create(1, "Fern")]
         step("Back up")
-        answers += [create(2, "Ivy")]
+        answers += [create(number, "Ivy") for number in range(2, 7)]
         step("Restore")
-        # What came after the backup is gone.
+        # What came after the backup is there, too.
         answers += [create(1, "Fern"), create(1, "Ivy"), create(2, "Moss")]
-        tally.check(answers == ["200", "200", "200", "409", "200"],
+        kept = shell("plant-store export --quiet").stdout
+        tally.check(kept.count('"id"') == kept.count('Ivy') + 1 == 6, "the page: each plant is there once", kept)
+        tally.check(answers == ["200"] * 7 + ["409", "409"],
                     "the page: plants are stored, backed up and restored", answers)
         for old in debs.iterdir():
             old.unlink()
@@ -797,8 +799,8 @@ def check_page(
                     "the page: apt shows the news of an upgrade", shown)
         step("Move the data")
         shown = step("Watch")
-        answers = [create(1, "Ivy"), create(2, "Moss"), create(3, "Fern")]
-        tally.check(answers == ["409", "200", "200"] and "\nplants           2\n" in shown
+        answers = [create(1, "Ivy"), create(2, "Ivy"), create(7, "Fern")]
+        tally.check(answers == ["409", "200", "200"] and "\nplants           6\n" in shown
                     and chroot.path("srv/plants").exists(),
                     "the page: the data is moved", (answers, shown))
         tally.check(not commands, "the page: each command is run", commands)

@@ -115,7 +115,8 @@ def check_expired(tally: Tally, store: Store) -> None:
     name, digest = line.split()[:2]
     store.tokens.write_text(f"{name} {digest} 2001-01-01T00:00:00Z\n")
     told(tally, check(store), CONFIG, "every token has expired", "expired tokens")
-    soon = (datetime.datetime.now() + datetime.timedelta(days=13)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=13)
+    soon = soon.strftime("%Y-%m-%dT%H:%M:%SZ")
     store.tokens.write_text(f"{name} {digest} {soon}\n")
     told(tally, check(store), CONFIG, f"{name} expires in 12 days; run: plant-store token renew {name}",
          "a token that expires in two weeks is told")

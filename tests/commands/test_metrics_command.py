@@ -98,7 +98,7 @@ def check_backup(tally: Tally, store: Store) -> None:
     at, stats, done = seen()
     tally.check(at and began - 1 < at < time.time()
                 and re.fullmatch(rf"{at_utc(at)[:16]}:\d\d\.\d{{3}}Z", stats)
-                and re.search(r"backup: \d+ (second|minute)s? old: ok", done.stdout) and done.returncode == 0,
+                and re.search(r"backup: (no|\d+) (second|minute)s? old: ok", done.stdout) and done.returncode == 0,
                 "a verified one is told with its time, also once the counters are lost",
                 (at, stats, done))
     (store.dir / "last-backup").write_text(at_utc(began - 49 * 3600) + ".000Z\n")

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, Setup, give, no_password, psql, run,
+    BIN, DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, Setup, give, no_password, psql, run,
     schema, table_store, unprivileged,
 )
 import lib_faults
@@ -99,6 +100,7 @@ class Node:
         head, tail = text.split("# --- all nodes ---")
         head = head.replace("node1", self.name).replace("10.0.0.1:", f"{self.address}:")
         head = head.replace("/var/lib/postgresql/plants", str(self.folder / "data"))
+        head = re.sub(r"bin_dir: .*", f"bin_dir: {BIN}", head)
         # No Unix socket where those of the machine are.
         tail = tail.replace(
             "  parameters:\n    ssl:",
@@ -113,11 +115,13 @@ class Node:
     def members(self) -> list[str]:
         """The roles and states of all nodes, as this one's Patroni knows them."""
         members = self.patroni_says("cluster").get("members", [])
-        return sorted(f"{member['role']} {member['state']}" for member in members)
+        # As Patroni 4 calls a standby that runs.
+        return sorted(f"{member['role']} {member['state']}".replace("streaming", "running")
+                      for member in members)
 
     def is_leader(self) -> bool:
         said = self.patroni_says("patroni")
-        return (said.get("role"), said.get("state")) == ("master", "running")
+        return said.get("role") in ("master", "primary") and said.get("state") == "running"
 
     def patroni_says(self, what: str) -> dict:
         with contextlib.suppress(OSError, ValueError):

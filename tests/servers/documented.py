@@ -332,9 +332,12 @@ def backup_elsewhere() -> Case:
     script += "add 3\nrm -r /var/lib/plant-store-backup/*\necho 'verified 0 '\n" + restore
     script += block("chown -R plant-store") + "echo 'restored 0 '\nplant-store export\n"
     script += "echo 'next 0 '\n" + send + "echo 'end 0 '\n"
+    # From 0.17 on restic also keeps the oldest.
+    old = re.match(r"restic 0\.1[0-6]\.", lib_service.run("restic", "version", text=True).stdout)
+    kept = f"\n{1 if old else 2} snapshots"
     printed = {
-        "modes": "600 600", "sent": "\n1 snapshots", "checked": "no errors were found", "verified": " 2 plants, ",
-        "restored": '\n{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}', "next": "\n1 snapshots",
+        "modes": "600 600", "sent": kept, "checked": "no errors were found", "verified": " 2 plants, ",
+        "restored": '\n{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}', "next": kept,
         "end": "",
     }  # fmt: skip
     return Case("a backup elsewhere", script.replace(OFFSITE, "/mnt/elsewhere"),
@@ -343,17 +346,19 @@ def backup_elsewhere() -> Case:
 
 def one_database() -> Case:
     script = own_user() + UNITS + "plant-store token revoke nursery-1\n"
-    script += "[[ -e /etc/postgresql/15/main ]] || pg_createcluster 15 main\n"
-    script += "pg_ctlcluster 15 main start\n" + "".join(map(block, (
+    script += "version=$(ls /usr/lib/postgresql | sort -V | tail -n 1)\n"
+    script += "[[ -e /etc/postgresql/$version/main ]] || pg_createcluster $version main\n"
+    script += "pg_ctlcluster $version main start\n" + "".join(map(block, (
         "runuser -u postgres -- createdb", "(plant-store schema;", "echo PLANT_STORE_DATABASE=",
         "cp /usr/share/plant-store/nginx/{common,errors}.conf /etc/nginx/ &&")))
     script += "echo 'created 0 '\n" + block("curl --fail http://127.0.0.1/plants")
     script += "echo; echo 'stored 0 '\nrunuser -u plant-store -- plant-store export\n"
     script += "echo 'logged 0 '; cat /mnt/service.log\necho 'rights 0 '\n"
-    script += "runuser -u postgres -- psql plants -c '\\du plant-store'\n"
+    script += "runuser -u postgres -- psql plants -Atc 'SELECT member::regrole, roleid::regrole"
+    script += " FROM pg_auth_members'\n"
     return Case("PostgreSQL, one server", script, {
         "created": (0, '{"name":"Fern"}'), "stored": (0, '{"id":1,"name":"Fern"}'),
-        "logged": (0, "200 waits for this server's disk alone"), "rights": (0, " plant-store |            | {plants}"),
+        "logged": (0, "200 waits for this server's disk alone"), "rights": (0, '"plant-store"|plants'),
     })
 
 

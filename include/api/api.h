@@ -28,7 +28,7 @@
 
 /* The head of an answer. */
 #define API_HEAD_MAX 2048
-#define API_METRICS_MAX ((size_t)16 << 10)
+#define API_METRICS_MAX ((size_t)32 << 10)
 #define API_ANSWER_MAX (API_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX)
 #define API_MESSAGE_MAX 512
 

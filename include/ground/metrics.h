@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ground/fault.h"
@@ -77,6 +78,11 @@ metrics_add(unsigned place, uint64_t n)
  * A NULL `dir` of metrics_backup_ms is the directory of metrics_open.  The time
  * is in a text file of its own, so it outlives the counters.
  *
+ * metrics_consumers(dir, list):
+ * Read the cursors of consumers, which are in the directory METRICS_CONSUMERS
+ * of `dir`, each under its consumer's name.  Return how many there are.  A NULL
+ * `dir` as above.
+ *
  * metrics_free_bytes():
  * Return the bytes available to this user on the file system of metrics_open's
  * directory; METRICS_UNKNOWN without a directory.
@@ -86,4 +92,14 @@ uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
 void metrics_observe(enum metrics_place histogram, uint64_t value);
 int metrics_note_backup(const char *dir, int64_t ms);
 int64_t metrics_backup_ms(const char *dir);
+#define METRICS_CONSUMERS "consumers"
+#define METRICS_CONSUMERS_MAX 32
+struct metrics_consumer {
+	char name[65];
+	uint64_t offset; /* the end of what it has, in the journal */
+	int64_t read_ms; /* when its cursor was replaced, since 1970 */
+	uint64_t behind; /* bytes from `offset` to METRICS_STORE_BYTES */
+};
+size_t metrics_consumers(const char *dir,
+    struct metrics_consumer list[static METRICS_CONSUMERS_MAX]);
 uint64_t metrics_free_bytes(void);

@@ -73,6 +73,31 @@ print_answers(char *at, const struct config *config)
 }
 
 static char *
+print_consumers(char *at)
+{
+	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
+	size_t n = metrics_consumers(NULL, list);
+
+	if (n > 0)
+		at = print_family(at, "consumer_behind_bytes", "gauge",
+		    "Bytes of the journal that a consumer does not have.");
+	for (size_t i = 0; i < n; i++)
+		at += sprintf(at,
+		    "plant_store_consumer_behind_bytes{consumer=\"%s\"} "
+		    "%" PRIu64 "\n",
+		    list[i].name, list[i].behind);
+	if (n > 0)
+		at = print_family(at, "consumer_timestamp_seconds", "gauge",
+		    "When a consumer's cursor was replaced.");
+	for (size_t i = 0; i < n; i++)
+		at += sprintf(at,
+		    "plant_store_consumer_timestamp_seconds{consumer=\"%s\"} "
+		    "%.16g\n",
+		    list[i].name, (double)list[i].read_ms / 1000);
+	return at;
+}
+
+static char *
 print_histogram(char *at, const struct row *row)
 {
 	uint64_t n = 0;
@@ -137,5 +162,5 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 			at += sprintf(at, "plant_store_%s %.16g\n", row->name,
 			    (double)n * row->unit);
 	}
-	return (size_t)(at - buf);
+	return (size_t)(print_consumers(at) - buf);
 }

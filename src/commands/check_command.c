@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <pwd.h>
@@ -52,6 +53,8 @@ static const char usage[] =
     "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
     "  --token TOKEN   a valid token; - reads it from stdin\n";
 
+/* The alert PlantStoreConsumerBehind has the same limit. */
+#define CONSUMER_MS (INT64_C(3600) * 1000)
 /* The alert PlantStoreTokenExpires has the same limit. */
 #define EXPIRES_SOON_MS (INT64_C(14) * 86400 * 1000)
 #define TIMER_WANTED                               \
@@ -196,6 +199,30 @@ check_backup(void)
 		    dir, command_age(ms, text));
 }
 
+/* A consumer that reads has a new cursor soon after a plant was stored. */
+static void
+check_consumers(void)
+{
+	const char *dir = check.config.dir;
+	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
+	char text[COMMAND_COUNT_MAX];
+	size_t n = 0;
+
+	if (metrics_open(dir, false) == FAULT_NONE)
+		n = metrics_consumers(dir, list);
+	for (size_t i = 0; i < n; i++)
+		if (list[i].behind > 0 &&
+		    clock_ms(CLOCK_REALTIME) - list[i].read_ms > CONSUMER_MS)
+			report("%s: the consumer %s is %" PRIu64
+			       " bytes behind, and has read nothing for %s; "
+			       "see its log",
+			    dir, list[i].name, list[i].behind,
+			    command_age(list[i].read_ms, text));
+		else
+			printf("%s: the consumer %s has read %s ago: ok\n", dir,
+			    list[i].name, command_age(list[i].read_ms, text));
+}
+
 /* Check if the next start would refuse the store; print the index's state. */
 static void
 check_store(void)
@@ -218,6 +245,7 @@ check_store(void)
 					    : "; the service builds it",
 		    dir);
 		check_backup();
+		check_consumers();
 	} else
 		check.wrong++; /* logged, unless a signal stopped the check */
 	if (fault == FAULT_ABSENT)

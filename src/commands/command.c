@@ -210,6 +210,8 @@ command_age(int64_t ms, char text[static COMMAND_COUNT_MAX])
 {
 	int64_t s = llabs(clock_ms(CLOCK_REALTIME) - ms) / 1000;
 
+	if (s == 0)
+		s = 1;
 	return s < 120      ? command_count((uint64_t)s, "second", text)
 	       : s < 7200   ? command_count((uint64_t)s / 60, "minute", text)
 	       : s < 172800 ? command_count((uint64_t)s / 3600, "hour", text)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -717,13 +718,19 @@ const struct command query_command_export = {
 };
 
 static const char stats_usage[] =
-    "Usage: plant-store stats [--dir DIR | DIR] [--json]\n"
+    "Usage: plant-store stats [--dir DIR | DIR] [--all | --json | --watch]\n"
     "           [--quiet | --progress]\n"
     "\n"
     "Show what a store holds, and its state.  Every line of the journal is\n"
     "read and checked.  plant-store(1) has what each value means.\n"
     "\n"
-    "  --json          one JSON object\n";
+    "  --all           all figures, a line each\n"
+    "  --json          all figures, as one JSON object\n"
+    "  --watch         show the summary each second, until Ctrl-C\n";
+
+/* The time of the rate. */
+#define RATE_S 60
+#define WATCH_MS 1000
 
 /* How many plants were stored with one token. */
 struct token_plants {
@@ -737,7 +744,13 @@ static struct {
 	uint64_t plants;
 	char first[TIMESTAMP_LEN + 1];
 	char last[TIMESTAMP_LEN + 1];
-	void *tokens; /* tsearch(3): of token_plants, by name */
+	void *tokens;   /* tsearch(3): of token_plants, by name */
+	uint64_t bytes; /* of the journal */
+	char recent[TIMESTAMP_LEN + 1]; /* a minute before the command began */
+	struct {
+		int64_t second;
+		uint64_t plants;
+	} seconds[RATE_S]; /* of the last minute, in a ring */
 } stats = { .separator = "{" };
 
 static int
@@ -766,6 +779,16 @@ count_plant(const struct record *record)
 	if (stats.first[0] == '\0')
 		memcpy(stats.first, record->at, TIMESTAMP_LEN);
 	memcpy(stats.last, record->at, TIMESTAMP_LEN);
+	int64_t second;
+	if (memcmp(record->at, stats.recent, TIMESTAMP_LEN) >= 0 &&
+	    timestamp_read(record->at, TIMESTAMP_LEN, &second) == 0) {
+		size_t i = (size_t)((second /= 1000) % RATE_S);
+
+		if (stats.seconds[i].second != second)
+			stats.seconds[i].plants = 0;
+		stats.seconds[i].second = second;
+		stats.seconds[i].plants++;
+	}
 	return FAULT_NONE;
 }
 
@@ -815,32 +838,195 @@ print_token(const void *node, VISIT visit, int depth)
 		print_figure(token->name, NULL, token->plants);
 }
 
-static int
-run_stats(const struct call *call)
+static void
+keep_bytes(const char *name, const char *text, uint64_t number)
+{
+	(void)text;
+	if (strcmp(name, "bytes") == 0)
+		stats.bytes = number;
+}
+
+/* The consumers of the store, compared with what was read of it. */
+static size_t
+read_consumers(
+    const char *dir, struct metrics_consumer list[METRICS_CONSUMERS_MAX])
+{
+	engine->figures(reader, keep_bytes);
+	metrics[METRICS_STORE_BYTES] = stats.bytes; /* this process's own */
+	return metrics_consumers(dir, list);
+}
+
+static void
+print_all(const struct call *call)
+{
+	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
+	size_t n = 0;
+
+	engine->figures(reader, print_figure);
+	if (call->store.database == NULL) {
+		print_place(call->store.dir);
+		n = read_consumers(call->store.dir, list);
+	}
+	print_figure("plants", NULL, stats.plants);
+	print_figure("first", stats.first, 0);
+	print_figure("last", stats.last, 0);
+	printf("%s", stats.json ? ",\"tokens\":{" : "\ntokens\n");
+	stats.separator = "";
+	twalk(stats.tokens, print_token);
+	printf("%s", stats.json ? "},\"consumers\":{"
+		     : n > 0    ? "\nconsumers, bytes behind\n"
+				: "");
+	stats.separator = "";
+	for (size_t i = 0; i < n; i++)
+		print_figure(list[i].name, NULL, list[i].behind);
+	printf("%s", stats.json ? "}}\n" : "");
+}
+
+static const char *
+size_text(double bytes, char text[static COMMAND_COUNT_MAX])
+{
+	static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB" };
+	size_t i = 0;
+
+	for (; bytes >= 1000 && i < 4; i++)
+		bytes /= 1000;
+	snprintf(text, COMMAND_COUNT_MAX, "%.*f %s", i > 0, bytes, units[i]);
+	return text;
+}
+
+/* Print size, free room, backup and consumers of a store in files. */
+static void
+print_files(const char *dir, uint64_t recent)
+{
+	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
+	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
+	struct statvfs fs = { 0 };
+	int64_t backup_ms = metrics_backup_ms(dir);
+
+	(void)statvfs(dir, &fs);
+	double room = (double)fs.f_bavail * (double)fs.f_frsize;
+	size_t n = read_consumers(dir, list);
+	printf("size       %s; ", size_text((double)stats.bytes, text));
+	printf("%s are free", size_text(room, text));
+	double days = room * (double)stats.plants / (double)stats.bytes /
+		      ((double)recent / RATE_S * 86400);
+	if (recent > 0 && days < 10000)
+		printf(", full in %.0f days at this rate", days);
+	if (backup_ms > 0)
+		printf("\nbackup     %s old\n", command_age(backup_ms, age));
+	else
+		printf("\nbackup     none is verified yet\n");
+	for (size_t i = 0; i < n; i++)
+		printf("consumer   %s: %s behind, has read %s ago\n",
+		    list[i].name, size_text((double)list[i].behind, text),
+		    command_age(list[i].read_ms, age));
+	if (n == 0)
+		printf("consumers  none in %s/" METRICS_CONSUMERS "\n", dir);
+}
+
+static void
+print_tokens(void)
+{
+	struct config config;
+	struct tokens *tokens = NULL;
+	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
+	enum fault fault;
+	size_t n;
+
+	if (config_read(&config) == FAULT_NONE &&
+	    access(config.tokens, R_OK) == 0)
+		tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
+	if (tokens == NULL) {
+		printf("tokens     cannot be read\n");
+		return;
+	}
+	(void)tokens_list(tokens, &n);
+	int64_t next_ms = tokens_next_expiry(tokens, clock_ms(CLOCK_REALTIME));
+	printf("tokens     %s", command_count(n, "token", text));
+	if (next_ms == 0)
+		printf(", none is valid\n");
+	else if (next_ms == TOKENS_NEVER)
+		printf("; none expires\n");
+	else
+		printf("; the next one expires in %s\n",
+		    command_age(next_ms, age));
+	tokens_close(tokens);
+}
+
+static void
+print_summary(const struct call *call)
+{
+	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
+	int64_t last_ms, now_s = clock_ms(CLOCK_REALTIME) / 1000;
+	uint64_t recent = 0;
+
+	for (size_t i = 0; i < RATE_S; i++)
+		if (stats.seconds[i].second > now_s - RATE_S)
+			recent += stats.seconds[i].plants;
+	printf("plants     %" PRIu64, stats.plants);
+	if (timestamp_read(stats.last, strlen(stats.last), &last_ms) == 0)
+		printf("; the last one %s ago", command_age(last_ms, age));
+	printf("\nrate       %s in the last minute\n",
+	    command_count(recent, "plant", text));
+	if (call->store.database == NULL)
+		print_files(call->store.dir, recent);
+	print_tokens();
+}
+
+/* Count the plants up to the reader's end, and print what was asked for. */
+static enum fault
+show_stats(const struct call *call)
 {
 	struct record record;
-	enum fault fault = open_reader(&call->store, NULL);
+	enum fault fault = FAULT_NONE;
+	bool watch = call->values['w'] != NULL;
 
-	stats.json = call->values['j'] != NULL;
 	while (fault == FAULT_NONE && engine->next(reader, &record))
 		fault = count_plant(&record);
 	fault = end_reading(fault);
+	if (fault != FAULT_NONE)
+		return fault;
+	if (!watch)
+		command_unwatch();
+	if (stats.json || call->values['a'] != NULL) {
+		print_all(call);
+		return FAULT_NONE;
+	}
+	printf("%s", watch ? "\033[H\033[J" : "");
+	print_summary(call);
+	fflush(stdout);
+	return FAULT_NONE;
+}
+
+static int
+run_stats(const struct call *call)
+{
+	bool watch = call->values['w'] != NULL;
+
+	stats.json = call->values['j'] != NULL;
+	if (stats.json + watch + (call->values['a'] != NULL) > 1)
+		return command_usage_error(
+		    call, "--all, --json and --watch exclude each other");
+	if (watch && !isatty(STDOUT_FILENO))
+		return command_usage_error(call, "--watch is for a terminal");
+	timestamp_print(clock_ms(CLOCK_REALTIME) - RATE_S * 1000, stats.recent);
+	enum fault fault = open_reader(&call->store, NULL);
+	if (fault == FAULT_NONE && watch)
+		fault = engine->resume(reader, "");
+	if (fault == FAULT_NONE)
+		fault = show_stats(call);
+	while (watch && (fault == FAULT_NONE || fault == FAULT_BUSY)) {
+		(void)poll(NULL, 0, WATCH_MS);
+		fault = engine->more(reader);
+		if (fault == FAULT_NONE)
+			fault = show_stats(call);
+	}
 	command_unwatch();
+	if (fault == FAULT_STOPPED && watch)
+		fault = FAULT_NONE;
 	if (fault == FAULT_STOPPED)
 		log_error(
 		    "stats: stopped after %" PRIu64 " plants", stats.plants);
-	if (fault == FAULT_NONE) {
-		engine->figures(reader, print_figure);
-		if (call->store.database == NULL)
-			print_place(call->store.dir);
-		print_figure("plants", NULL, stats.plants);
-		print_figure("first", stats.first, 0);
-		print_figure("last", stats.last, 0);
-		printf("%s", stats.json ? ",\"tokens\":{" : "\ntokens\n");
-		stats.separator = "";
-		twalk(stats.tokens, print_token);
-		printf("%s", stats.json ? "}}\n" : "");
-	}
 	if (reader != NULL)
 		engine->close(reader);
 	tdestroy(stats.tokens, free);
@@ -851,7 +1037,8 @@ const struct command query_command_stats = {
 	.name = "stats",
 	.summary = "show what a store holds, and its state",
 	.usage = stats_usage,
-	.options = { COMMAND_FLAG("json", 'j'), COMMAND_STORE },
+	.options = { COMMAND_FLAG("json", 'j'), COMMAND_FLAG("all", 'a'),
+	    COMMAND_FLAG("watch", 'w'), COMMAND_STORE },
 	.dir_alias = ' ',
 	.run = run_stats,
 };

@@ -1,12 +1,16 @@
 /* metrics: the mapped file of counters.  See ground/metrics.h. */
 #include "ground/metrics.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,6 +18,7 @@
 #include "pure/crc32c.h"
 #include "pure/timestamp.h"
 
+#define NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 #define BACKUP_NAME "last-backup"
 #define FILE_BYTES ((size_t)4096)
 
@@ -57,10 +62,14 @@ map_file(const char *path, int flags)
 {
 	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 	void *map = MAP_FAILED;
+	struct stat st;
 
 	if (fd < 0)
 		return NULL;
-	errno = posix_fallocate(fd, 0, FILE_BYTES);
+	/* It changes the time of the file, which a reader shall not. */
+	bool whole = (flags & O_CREAT) == 0 && fstat(fd, &st) == 0 &&
+		     st.st_size >= (off_t)FILE_BYTES;
+	errno = whole ? 0 : posix_fallocate(fd, 0, FILE_BYTES);
 	if (errno == 0)
 		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 		    fd, 0);
@@ -86,7 +95,8 @@ metrics_open(const char *dir, bool make)
 
 		if (file == NULL)
 			fault = fault_of(errno);
-		else if (atomic_compare_exchange_strong(
+		else if (file->kind == KIND || /* no write in most cases */
+			 atomic_compare_exchange_strong(
 			     &file->kind, &kind, KIND) ||
 			 kind == KIND) {
 			metrics = file->places;
@@ -152,6 +162,53 @@ metrics_backup_ms(const char *dir)
 		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
 		   ? ms
 		   : 0;
+}
+
+static bool
+read_consumer(int dir, const char *name, struct metrics_consumer *consumer)
+{
+	char text[256] = "";
+	struct stat st;
+	int fd =
+	    openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	/* FILE.new and FILE.lock are no cursors. */
+	bool is =
+	    fd >= 0 && fstat(fd, &st) == 0 && strchr(name, '.') == NULL &&
+	    strlen(name) < sizeof(consumer->name) &&
+	    name[strspn(name, NAME)] == '\0' &&
+	    file_read_all(fd, text, sizeof(text) - 1, 0) > 0 &&
+	    sscanf(text, "plant-store-cursor 1 journal %*s %*u %*u %" SCNu64,
+		&consumer->offset) == 1;
+
+	file_close(fd);
+	if (!is)
+		return false;
+	strcpy(consumer->name, name);
+	consumer->read_ms =
+	    (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+	uint64_t bytes = metrics[METRICS_STORE_BYTES];
+	consumer->behind =
+	    consumer->offset < bytes ? bytes - consumer->offset : 0;
+	return true;
+}
+
+size_t
+metrics_consumers(
+    const char *dir, struct metrics_consumer list[static METRICS_CONSUMERS_MAX])
+{
+	char path[PATH_MAX + sizeof(METRICS_CONSUMERS) + 1];
+	const struct dirent *entry;
+	size_t n = 0;
+
+	snprintf(path, sizeof(path), "%s/" METRICS_CONSUMERS,
+	    dir != NULL ? dir : directory);
+	DIR *names = opendir(path);
+	while (names != NULL && n < METRICS_CONSUMERS_MAX &&
+	       (entry = readdir(names)) != NULL)
+		n += read_consumer(dirfd(names), entry->d_name, &list[n]);
+	if (names != NULL)
+		closedir(names);
+	return n;
 }
 
 uint64_t

@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -152,6 +153,26 @@ def test_batches(tally: Tally, build: str) -> None:
         tally.check(done.returncode == 0 and b"--timeout" in done.stdout, "--help tells it", done)
 
 
+def test_seen(tally: Tally, build: str) -> None:
+    """The store has the place of each consumer, once its command has all up to there."""
+    with consumed(build) as (store, place):
+
+        def stats() -> str:
+            return store.command("stats", text=True).stdout
+
+        consume(store, place, "cat")
+        tally.check("consumers  none in " in stats(), "no directory, no consumer", stats())
+        seen = store.dir / "consumers"
+        seen.mkdir()
+        consume(store, place, "cat")
+        tally.check("consumer   place: 0 bytes behind" in stats(), "one is seen", stats())
+        store.command("import", stdin=None, input=new_plant(900, "one more"))
+        consume(store, place, "false")
+        tally.check(re.search(r"place: [1-9]\d+ bytes behind", stats()), "a batch that fails is behind", stats())
+        consume(store, place, "cat")
+        tally.check("place: 0 bytes behind" in stats() and names(seen) == ["place"], "and then it is not", stats())
+
+
 class Receiver(http.server.BaseHTTPRequestHandler):
     """Refuses every third batch: then nothing of it counts, or all of it."""
 
@@ -206,7 +227,7 @@ def test_http(tally: Tally, build: str) -> None:
 
 def scenario(tally: Tally) -> None:
     build = str(pathlib.Path(sys.argv[1]).resolve().parent)
-    for test in test_environment, test_directory, test_batches, test_http:
+    for test in test_environment, test_directory, test_batches, test_seen, test_http:
         with tally.part(test.__name__):
             test(tally, build)
 

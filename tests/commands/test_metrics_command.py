@@ -116,6 +116,8 @@ def check_backup(tally: Tally, store: Store) -> None:
 def check_text(tally: Tally, store: Store) -> None:
     store.command("token", "add", "short", "--expires", "10d", check=True)
     store.command("import", "--quiet", input=new_plant(2, "Moss"))
+    (store.dir / "consumers").mkdir()
+    store.command("export", "--cursor", store.dir / "consumers" / "mine", check=True)
     text = metrics(store).stdout
     told = store.command("--version", text=True, check=True).stdout.split()[1]
     tally.check(f'\nplant_store_build_info{{version="{told}"}} 1\n' in text,
@@ -199,6 +201,10 @@ def check_with_prometheus(tally: Tally) -> None:
     with running(set_up, str(program.parent), **paths) as server:
         server.store.command("token", "add", "short", "--expires", "10d", check=True)
         server.store.command("backup", "--verify", server.root / "copy", check=True)
+        place = server.store.dir / "consumers" / "mine"
+        place.parent.mkdir()
+        server.store.command("export", "--cursor", place, check=True)
+        place.chmod(0o644)
         client = server.client()
         missing, number = expressions(), 0
         count = len(missing)
@@ -224,7 +230,7 @@ def check_with_prometheus(tally: Tally) -> None:
 
             expected = dict.fromkeys(alerts(), ("ok", "inactive"))
             expected["PlantStoreTokenExpires"] = ("ok", "firing")
-            well = len(expected) == 8 and wait_until(lambda: alerts() == expected)
+            well = len(expected) == 9 and wait_until(lambda: alerts() == expected)
             tally.check(well, "Prometheus takes each rule, and one fires", alerts())
         client.close()
 

@@ -137,7 +137,7 @@ def test_empty(tally: Tally, store: Store) -> None:
     found = [stats[name] for name in ("plants", "first", "last", "tokens")]
     tally.check(found == [0, None, None, {}],
                 "stats of an empty store has no times and no tokens", stats)
-    done = store.command("stats")
+    done = store.command("stats", "--all")
     tally.check(done.returncode == 0 and b"plants           0\n" in done.stdout
                 and b"first            -\n" in done.stdout,
                 "stats of an empty store reads well too", done)
@@ -352,14 +352,16 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
         "directory": str(store.dir),
         "backup": None,
         "tokens": {TOKEN_NAME: len(plants) - 1, "second": 1},
+        "consumers": {},
     }
     tally.check(stats == expected, "stats --json tells what the journal says", stats)
     tally.check(list(stats["tokens"]) == sorted(stats["tokens"]), "tokens are sorted", stats)
     used = sum(f.stat().st_blocks * 512 for f in (store.dir / "index").iterdir())
     tally.check(index_bytes == used > 0, "and the index's room", (index_bytes, used))
-    text = store.command("stats", store.dir).stdout.decode()
+    text = store.command("stats", "--all", store.dir).stdout.decode()
     values = stats_of(store)
     tokens = values.pop("tokens")
+    del values["consumers"]
     table, _, by_token = text.partition("\ntokens\n")
     for part, members in (table, values), (by_token, tokens):
         tally.check(
@@ -368,7 +370,7 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
             "stats has the same values as text, aligned", text)
     whole = store.journal.read_bytes()
     store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')
-    torn = store.command("stats")
+    torn = store.command("stats", "--all")
     store.journal.write_bytes(whole)
     told = f"a batch is torn at byte {size}, before it was acknowledged; the service will cut it"
     tally.check(torn.stdout.decode() == text and told.encode() in torn.stderr,
@@ -757,9 +759,79 @@ def test_large(tally: Tally, build: str) -> None:
         test_interrupted_search(tally, store)
 
 
+# --- The summary, and the consumers ------------------------------------------
+
+
+def test_summary(tally: Tally, build: str) -> None:
+    with temporary_store(build) as store:
+
+        def summary() -> str:
+            return store.command("stats", text=True, check=True).stdout
+
+        def shows(sentence: str, *lines: str) -> None:
+            text = summary()
+            tally.check(re.fullmatch("\n".join(lines) + "\n", text) is not None, sentence, text)
+
+        def add(number: int) -> None:
+            store.command("import", "--quiet", input=new_plant(number, "Fern"), check=True)
+
+        size = r"size       \d+\.\d kB; [\d.]+ [kMGT]B are free.*"
+        nobody = rf"consumers  none in {store.dir}/consumers"
+        token = "tokens     1 token; none expires"
+        shows("an empty store in six lines", "plants     0", "rate       no plants in the last minute",
+              size.replace(r"\d+\.\d kB", r"\d+ bytes"), "backup     none is verified yet", nobody, token)
+        old = '{"at":"2026-01-02T03:04:05.006Z","by":"a","plant":{"id":1,"name":"Ivy"}}\n'
+        store.command("import", "--quiet", "--full", input=old.encode(), check=True)
+        shows("an old plant is not in the rate", r"plants     1; the last one \d+ days ago",
+              "rate       no plants in .*", "size .*", "backup .*", nobody, token)
+        (store.dir / "last-backup").write_text("2026-01-02T03:04:05.006Z\n")
+        line = store.tokens.read_text().split()
+        soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3 * 86400 + 60))
+        store.tokens.write_text(f"{line[0]} {line[1]} {soon}\nother {line[1][::-1]}\n")
+        add(2)
+        shows("what there is has its age", r"plants     2; the last one \d+ seconds? ago",
+              "rate       1 plant in the last minute", "size .*", r"backup     \d+ days old", nobody,
+              "tokens     2 tokens; the next one expires in 3 days")
+        place = store.dir / "consumers" / "mine"
+        place.parent.mkdir()
+        poll = "export", "--quiet", "--cursor", place
+        store.command(*poll, check=True)
+        (place.parent / "notes.txt").write_text("no cursor")
+        reads = r"consumer   mine: {} behind, has read \d+ {}s? ago"
+        tally.check(re.search(reads.format("0 bytes", "second"), summary()), "a consumer is seen", summary())
+        add(3)
+        os.utime(place, (0, time.time() - 7300))
+        tally.check(re.search(reads.format(r"\d{2,} bytes", "hour"), summary()), "and how far it is behind, and since when", summary())
+        tally.check(stats_of(store)["consumers"]["mine"] > 99, "in JSON, too", stats_of(store))
+        done = store.command("check", text=True)
+        expect(tally, done, "a consumer that fails for an hour is a problem", CONFIG,
+               err=["the consumer mine is ", " bytes behind, and has read nothing for 2 hours"])
+        told = store.command("metrics", text=True).stdout
+        told = dict(re.findall(r'(?m)^plant_store_consumer_(\w+){consumer="mine"} (\S+)$', told))
+        tally.check(float(told["behind_bytes"]) > 99 and 7200 < time.time() - float(told["timestamp_seconds"]) < 7400,
+                    "the metrics have both", told)
+        store.command(*poll, check=True)
+        done = store.command("check", text=True)
+        tally.check("the consumer mine has read 1 second ago: ok" in done.stdout or
+                    re.search(r"mine has read \d+ seconds ago: ok", done.stdout), "one that reads again is well", done)
+        master, slave = os.openpty()
+        with start(store, "stats", "--watch", stdout=slave) as process:
+            text = ""
+            for count in 3, 4:
+                while f"plants     {count};" not in text:
+                    text += os.read(master, 4096).decode()
+                add(4)
+            process.send_signal(signal.SIGINT)
+            status = process.wait(TIMEOUT_S)
+        os.close(slave)
+        os.close(master)
+        tally.check(status == 0, "--watch shows what is stored meanwhile, until Ctrl-C", status)
+        expect(tally, store.command("stats", "--watch", text=True), "it needs a terminal", USAGE)
+
+
 def scenario(tally: Tally) -> None:
     build = str(pathlib.Path(sys.argv[1]).resolve().parent)
-    for test in test_small, test_large, test_while_stored:
+    for test in test_small, test_large, test_while_stored, test_summary:
         with tally.part(test.__name__):
             test(tally, build)
 

@@ -23,8 +23,8 @@
  * file_close(fd):
  * Close the descriptor, unless it is negative.  errno is unchanged.
  *
- * file_copy(from, begin, end, to, watch):
- * Copy the bytes [begin, end) of `from` to the beginning of `to`.  Fail with
+ * file_copy(from, begin, end, to, at, watch):
+ * Copy the bytes [begin, end) of `from` to `to`, from byte `at` on.  Fail with
  * ECANCELED if the watch, which may be NULL, ended the copy.
  *
  * file_forget(fd, from, end):
@@ -45,8 +45,8 @@
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
 void file_close(int fd);
-int file_copy(
-    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch);
+int file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
+    const struct watch *watch);
 const char *file_forget(int fd, uint64_t from, uint64_t end);
 const char *file_can_forget(int fd);
 bool file_is_written(int fd);

@@ -72,11 +72,13 @@ metrics_add(unsigned place, uint64_t n)
  * metrics_observe(histogram, value):
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
- * metrics_note_backup(dir, ms), metrics_backup_ms(dir):
- * Write durably, into `dir`, when the newest verified backup began, in ms since
- * 1970; return 0, or -1 with errno.  Read that time; return 0 if there is none.
- * A NULL `dir` of metrics_backup_ms is the directory of metrics_open.  The time
- * is in a text file of its own, so it outlives the counters.
+ * metrics_note_backup(dir, ms, verified), metrics_backup_ms(dir),
+ * metrics_verified_ms(dir):
+ * Write durably, into `dir`, when the newest backup began, in ms since 1970,
+ * and whether all of it was read again; return 0, or -1 with errno.  Read that
+ * time, and that of the newest one that was read again; return 0 if there is
+ * none.  A NULL `dir` of metrics_backup_ms is the directory of metrics_open.
+ * The times are in text files of their own, so they outlive the counters.
  *
  * metrics_consumers(dir, list):
  * Read the cursors of consumers, which are in the directory METRICS_CONSUMERS
@@ -90,8 +92,9 @@ metrics_add(unsigned place, uint64_t n)
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
 void metrics_observe(enum metrics_place histogram, uint64_t value);
-int metrics_note_backup(const char *dir, int64_t ms);
+int metrics_note_backup(const char *dir, int64_t ms, bool verified);
 int64_t metrics_backup_ms(const char *dir);
+int64_t metrics_verified_ms(const char *dir);
 #define METRICS_CONSUMERS "consumers"
 #define METRICS_CONSUMERS_MAX 32
 struct metrics_consumer {

@@ -87,7 +87,7 @@ extern const struct reader_engine journal_reader;
 /* What was read of a journal, from its beginning. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
-	uint64_t plants;
+	uint64_t plants;        /* of copy_backup: those that were read */
 	uint64_t bytes;         /* the offset at which the last line ends */
 	enum index_state index; /* of verify_store */
 	uint64_t added; /* of copy_backup: bytes that `to` did not have */
@@ -119,20 +119,23 @@ enum fault verify_store(
     const char *path, const struct watch *watch, struct reader_report *report);
 
 /*
- * copy_backup(from, to, watch, report):
+ * copy_backup(from, to, whole, watch, report):
  * Copy the journal in the directory `from`, or the journal file `from`, to the
  * directory `to`, which is made if it is absent.  The copy has every plant that
  * was acknowledged before the call.  Each line is checked before it is copied,
- * and the copy is synced.  It is written beside an earlier copy of the store
- * and then renamed over it: a hard link to the earlier copy keeps its bytes.
+ * and the copy is synced.  An earlier copy of the store is extended: only what
+ * it lacks is read (or all of `from`, if `whole`) and written.  If it has
+ * another hard link, which keeps its bytes, or was left unfinished, a new copy
+ * is written and renamed over it.
  * The service can serve `to` afterwards.  `watch` may be NULL.
  *
  * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is
  * not the beginning of this one.  FAULT_BUSY: another process writes there.
  * FAULT_SETUP: `to` or its plants.jsonl belongs to neither root nor the caller,
  * or its plants.jsonl is the source or is not a regular file.  FAULT_STOPPED:
- * the watch ended the copy.  After a fault the journal in `to` is as before; if
- * only the sync of the directory failed, it is the new copy.
+ * the watch ended the copy.  After a fault the journal in `to` has what it had
+ * before, perhaps with a part of the rest; if only the sync of the directory
+ * failed, it is the new copy.
  */
-enum fault copy_backup(const char *from, const char *to,
+enum fault copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report);

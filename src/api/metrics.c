@@ -41,7 +41,7 @@ static const struct row {
 	    METRICS_FREE_BYTES, 1, true },
 	{ "token_expiry_timestamp_seconds", "gauge",
 	    "When the next token expires.", METRICS_EXPIRY_MS, 1e-3, false },
-	{ "backup_timestamp_seconds", "gauge", "The newest verified backup.",
+	{ "backup_timestamp_seconds", "gauge", "The newest backup.",
 	    METRICS_BACKUP_MS, 1e-3, false },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -175,28 +175,41 @@ check_directory(void)
 	return FAULT_NONE;
 }
 
-/* A new store may have no backup; later, one is made each night. */
+/* A backup is made each night, and read whole again each week. */
+#define BACKUP_AGE_MAX_MS (INT64_C(2) * 86400000)
+#define VERIFIED_AGE_MAX_MS (INT64_C(8) * 86400000)
+
+/* A new store may have no backup. */
 static void
 check_backup(void)
 {
 	const char *dir = check.config.dir;
-	int64_t ms = metrics_backup_ms(dir);
-	int64_t age_ms = clock_ms(CLOCK_REALTIME) - ms;
-	char text[COMMAND_COUNT_MAX];
+	int64_t ms = metrics_backup_ms(dir),
+		whole_ms = metrics_verified_ms(dir);
+	int64_t now_ms = clock_ms(CLOCK_REALTIME);
+	char age[COMMAND_COUNT_MAX], whole_age[COMMAND_COUNT_MAX];
 
 	if (check.timer_stands)
 		report("plant-store-backup.timer does not run; run: systemctl "
 		       "enable --now plant-store-backup.timer");
 	if (ms <= 0)
-		printf("%s: backup: none verified yet; run: systemctl enable "
-		       "--now plant-store-backup.timer\n",
+		printf("%s: backup: none yet; run: systemctl enable --now "
+		       "plant-store-backup.timer\n",
 		    dir);
-	else if (age_ms < INT64_C(48) * 3600000)
-		printf("%s: backup: %s old: ok\n", dir, command_age(ms, text));
+	else if (now_ms - ms >= BACKUP_AGE_MAX_MS)
+		report("%s: the last backup is %s old; see: journalctl -u "
+		       "plant-store-backup",
+		    dir, command_age(ms, age));
+	else if (whole_ms <= 0)
+		printf("%s: backup: %s old, none verified yet: ok\n", dir,
+		    command_age(ms, age));
+	else if (now_ms - whole_ms >= VERIFIED_AGE_MAX_MS)
+		report("%s: the last verified backup is %s old; run: "
+		       "plant-store backup --verify DEST",
+		    dir, command_age(whole_ms, whole_age));
 	else
-		report("%s: the last verified backup is %s old; see: "
-		       "journalctl -u plant-store-backup",
-		    dir, command_age(ms, text));
+		printf("%s: backup: %s old, verified %s ago: ok\n", dir,
+		    command_age(ms, age), command_age(whole_ms, whole_age));
 }
 
 /* A consumer that reads has a new cursor soon after a plant was stored. */

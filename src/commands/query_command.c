@@ -81,7 +81,7 @@ static enum fault
 refuse_stores(const char *path)
 {
 	static const char *const names[] = { "data.mdb", "boot", JOURNAL_NAME,
-		METRICS_NAME, "last-backup" };
+		METRICS_NAME, "last-" };
 	const char *slash = strrchr(path, '/');
 	const char *name = slash != NULL ? slash + 1 : path;
 	char journal[PATH_MAX], begin[sizeof(JOURNAL_BEGIN) - 1];
@@ -812,7 +812,7 @@ print_figure(const char *name, const char *text, uint64_t number)
 	stats.separator = ",";
 }
 
-/* Print the directory of a file store and the time of its last backup. */
+/* Print the directory of a file store and the times of its backups. */
 static void
 print_place(const char *dir)
 {
@@ -825,6 +825,9 @@ print_place(const char *dir)
 	timestamp_print(ms, at);
 	print_figure("directory", text + 1, 0);
 	print_figure("backup", ms > 0 ? at : "", 0);
+	ms = metrics_verified_ms(dir);
+	timestamp_print(ms, at);
+	print_figure("backup_verified", ms > 0 ? at : "", 0);
 }
 
 static void

@@ -34,12 +34,14 @@ static const char backup_usage[] =
     "Usage: plant-store backup [--dir DIR] [--verify]\n"
     "           [--quiet | --progress] DEST\n"
     "\n"
-    "Copy a store's journal, checked on its way, to the directory DEST.  An\n"
-    "earlier backup there is replaced when the new one is complete.  How to\n"
-    "restore it stands in plant-store(1).\n"
+    "Copy a store's journal, checked on its way, to the directory DEST.  What\n"
+    "an earlier backup there has is not copied again.  How to restore it "
+    "stands\n"
+    "in plant-store(1).  The store notes the time, for check, stats and "
+    "metrics.\n"
     "\n"
-    "  --verify        read the copy again, and note in the store that it is\n"
-    "                  backed up: for check, stats and metrics\n";
+    "  --verify        check all of the store, and read all of the copy "
+    "again\n";
 
 static int
 init(const struct call *call)
@@ -106,7 +108,9 @@ backup(const struct call *call)
 	int64_t begun_ms = clock_ms(CLOCK_REALTIME);
 	struct reader_report report;
 	const char *dir = call->store.dir, *dest = call->operands[0];
-	enum fault fault = copy_backup(dir, dest, call->store.watch, &report);
+	const bool whole = call->values['v'] != NULL;
+	enum fault fault =
+	    copy_backup(dir, dest, whole, call->store.watch, &report);
 	struct call copy = *call;
 
 	command_unwatch();
@@ -114,17 +118,17 @@ backup(const struct call *call)
 		log_error("stopped; %s is as it was; run it again", dest);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
-	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64 " bytes, %" PRIu64
-	       " of them new\n",
-	    dest, report.store, report.plants, report.bytes, report.added);
-	if (call->values['v'] == NULL)
-		return EX_OK;
-	command_watch(call, "verify");
-	copy.store.dir = dest;
-	int status = verify(&copy);
+	printf("%s: store %s: %" PRIu64 " bytes, %" PRIu64 " of them new\n",
+	    dest, report.store, report.bytes, report.added);
+	int status = EX_OK;
+	if (whole) {
+		command_watch(call, "verify");
+		copy.store.dir = dest;
+		status = verify(&copy);
+	}
 	/* The backup is good even if its time cannot be noted. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
-	    metrics_note_backup(dir, begun_ms) < 0)
+	    metrics_note_backup(dir, begun_ms, whole) < 0 && whole)
 		(void)fault_report(dir, "cannot note its backup");
 	return status;
 }

@@ -111,8 +111,8 @@ open_regular(int dir, const char *name, int flags)
 }
 
 int
-file_copy(
-    int from, uint64_t begin, uint64_t end, int to, const struct watch *watch)
+file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
+    const struct watch *watch)
 {
 	char *buf = malloc(COPY_BYTES);
 	uint64_t offset = begin;
@@ -127,7 +127,8 @@ file_copy(
 			error = ECANCELED;
 		else if (n <= 0)
 			error = n < 0 ? errno : EIO;
-		else if (file_write_all(to, buf, (size_t)n, offset - begin) < 0)
+		else if (file_write_all(
+			     to, buf, (size_t)n, at + offset - begin) < 0)
 			error = errno;
 		offset += (uint64_t)n;
 	}

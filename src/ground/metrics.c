@@ -20,6 +20,7 @@
 
 #define NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 #define BACKUP_NAME "last-backup"
+#define VERIFIED_NAME "last-verified"
 #define FILE_BYTES ((size_t)4096)
 
 struct file {
@@ -135,7 +136,7 @@ metrics_observe(enum metrics_place histogram, uint64_t value)
 }
 
 int
-metrics_note_backup(const char *dir, int64_t ms)
+metrics_note_backup(const char *dir, int64_t ms, bool verified)
 {
 	char text[TIMESTAMP_LEN + 1];
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
@@ -144,24 +145,36 @@ metrics_note_backup(const char *dir, int64_t ms)
 	text[TIMESTAMP_LEN] = '\n';
 	if (fd >= 0)
 		result = file_put(fd, BACKUP_NAME, text, sizeof(text));
+	if (result == 0 && verified)
+		result = file_put(fd, VERIFIED_NAME, text, sizeof(text));
 	file_close(fd);
 	return result;
 }
 
-int64_t
-metrics_backup_ms(const char *dir)
+static int64_t
+read_time(const char *dir, const char *name)
 {
-	char path[PATH_MAX + sizeof(BACKUP_NAME)], text[TIMESTAMP_LEN];
+	char path[PATH_MAX + sizeof(VERIFIED_NAME)], text[TIMESTAMP_LEN];
 	int64_t ms;
 
-	if (dir == NULL)
-		dir = directory;
-	snprintf(path, sizeof(path), "%s/" BACKUP_NAME, dir);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return dir[0] != '\0' &&
 		       file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
 		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
 		   ? ms
 		   : 0;
+}
+
+int64_t
+metrics_backup_ms(const char *dir)
+{
+	return read_time(dir != NULL ? dir : directory, BACKUP_NAME);
+}
+
+int64_t
+metrics_verified_ms(const char *dir)
+{
+	return read_time(dir, VERIFIED_NAME);
 }
 
 static bool

@@ -1,14 +1,21 @@
 /*
  * copy: see reader/reader.h.
  *
- * Happy path: check the source line by line (reader), copy its bytes into a new
- * file beside an earlier copy, and rename it.  Failure modes: damage ends the
- * copy, its offset logged; the next copy removes what an unfinished one left.
+ * Happy path: an earlier copy whose last line the source has, too, is extended:
+ * its end mark is written, the source's later lines are checked (reader),
+ * appended and synced, and the end mark is written again.  So the mark covers
+ * what is durable.  Otherwise the source is checked and copied whole into
+ * a new file beside an earlier copy, which is then renamed.
+ * Failure modes: damage ends the copy, its offset logged.  What an unfinished
+ * copy left behind the mark is not trusted: the next one copies the source
+ * whole.  A copy without a mark was renamed, and so is durable.
  */
 #include "journal_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -74,7 +81,8 @@ open_dest(struct journal *dest)
 	    !is_trusted(&st, S_IFLNK))
 		return refuse(dest, FAULT_SETUP, foreign);
 	dest->dir = file_make_dir(path);
-	if (dest->dir < 0)
+	if (dest->dir < 0 ||
+	    asprintf(&dest->name, "%s/" JOURNAL_NAME, path) < 0)
 		return fault_report(path, "cannot make or open it");
 	if (flock(dest->dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return refuse(dest, FAULT_BUSY, busy);
@@ -94,9 +102,8 @@ are_same(int a, int b, off_t at, size_t len)
 }
 
 /*
- * A journal in `dest` must be an earlier copy.  It stays locked until the new
- * copy has its name: a service that starts there meanwhile waits, and then
- * opens the new copy.
+ * A journal in `dest` must be an earlier copy.  It stays locked until the copy
+ * is complete: a service that starts there meanwhile waits, and then opens it.
  */
 static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest)
@@ -107,41 +114,154 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 
 	/* Checked once open: nobody can replace it.  O_NONBLOCK: for a FIFO. */
 	dest->fd = openat(dest->dir, JOURNAL_NAME,
-	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	    O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (dest->fd < 0 && errno == ENOENT)
 		return FAULT_NONE;
 	if (dest->fd < 0 ? errno != ELOOP : fstat(dest->fd, &st) < 0)
 		return fault_report(dest->path, "cannot open");
 	if (dest->fd < 0 || !is_trusted(&st, S_IFREG))
 		return refuse(dest, FAULT_SETUP, foreign);
-	size_t tail = st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
 	dest->size = (uint64_t)st.st_size;
 	if (st.st_ino == journal->inode && st.st_dev == journal->device)
 		return refuse(dest, FAULT_SETUP,
 		    "its " JOURNAL_NAME " is the journal itself");
-	if (journal_lock(dest, JOURNAL_SHARED, 0) != FAULT_NONE)
+	if (journal_lock(dest, JOURNAL_EXCLUSIVE, 0) != FAULT_NONE)
 		return refuse(dest, FAULT_BUSY, busy);
 	if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
-		why = "its " JOURNAL_NAME " is a copy of another store";
-	else if (dest->size > source->replay.at.end)
+		return refuse(dest, FAULT_OUTPUT,
+		    "its " JOURNAL_NAME " is a copy of another store");
+	memcpy(dest->uuid, journal->uuid, sizeof(dest->uuid));
+	enum fault fault = journal_read_end(dest);
+	if (fault != FAULT_NONE)
+		return fault;
+	/* What an unfinished copy has behind its mark is of no account. */
+	if (dest->durable > 0 && dest->durable < dest->size)
+		dest->size = dest->durable;
+	size_t tail = dest->size < TAIL_BYTES ? (size_t)dest->size : TAIL_BYTES;
+	if (dest->size > source->limit.end)
 		why = "its " JOURNAL_NAME " holds more than what is copied";
 	else if (!are_same(
-		     dest->fd, journal->fd, st.st_size - (off_t)tail, tail))
+		     dest->fd, journal->fd, (off_t)(dest->size - tail), tail))
 		why = "its " JOURNAL_NAME " is no part of what is copied, or "
 		      "damaged: verify it";
 	return why == NULL ? check_unserved(dest)
 			   : refuse(dest, FAULT_OUTPUT, why);
 }
 
+/*
+ * Find the last line of the copy.  Return whether the source has that line at
+ * the same place: then it has all before it, since each line is chained to the
+ * one before.
+ */
+static bool
+find_common(struct store_reader *source, const struct journal *dest,
+    struct position *at)
+{
+	const struct journal *journal = &source->journal;
+	const uint64_t size = dest->size;
+	size_t len = size < RECORD_LINE_MAX ? (size_t)size : RECORD_LINE_MAX;
+	char *buf = malloc(len);
+	struct record record;
+	bool found = false;
+
+	*at = journal->start;
+	if (buf != NULL && size > RECORD_HEADER_LEN &&
+	    file_read_all(dest->fd, buf, len, size - len) == (ssize_t)len &&
+	    buf[len - 1] == '\n') {
+		const char *before = memrchr(buf, '\n', len - 1);
+		size_t from = before == NULL ? 0 : (size_t)(before + 1 - buf);
+
+		*at = (struct position){ .last = size - len + from };
+		found = record_decode(buf + from, len - from, journal->seed,
+			    &record) == NULL;
+	}
+	if (found) {
+		at->end = size;
+		at->seq = record.seq;
+		at->crc = record.crc;
+		at->closing = record.plant == NULL;
+		found = journal_match(&source->journal, at) == FAULT_NONE;
+	}
+	free(buf);
+	return found;
+}
+
+/*
+ * Whether the earlier copy can be extended: all of it is durable, no hard link
+ * keeps it as it is, and it has its last line in common with the source.
+ */
+static bool
+is_extensible(struct store_reader *source, const struct journal *dest,
+    struct position *at)
+{
+	struct stat st;
+
+	return dest->fd >= 0 && fstat(dest->fd, &st) == 0 && st.st_nlink == 1 &&
+	       dest->size == (uint64_t)st.st_size &&
+	       (dest->durable == dest->size ||
+		   !journal_exists(dest, JOURNAL_END_NAME)) &&
+	       find_common(source, dest, at);
+}
+
+/* Append the source's bytes up to `end`. */
+static enum fault
+extend(const struct store_reader *source, struct journal *dest, uint64_t end,
+    const struct watch *watch)
+{
+	const uint64_t begin = dest->size;
+
+	if (begin == end)
+		return FAULT_NONE;
+	dest->durable = begin;
+	enum fault fault = journal_write_end(dest);
+	if (fault != FAULT_NONE)
+		return fault;
+	if (file_copy(source->journal.fd, begin, end, dest->fd, begin, watch) <
+	    0) {
+		fault = fault_report(dest->path, "cannot write");
+		/* Give the room back; if it fails, see above. */
+		(void)!ftruncate(dest->fd, (off_t)begin);
+		return fault;
+	}
+	if (fsync(dest->fd) < 0)
+		return fault_report(dest->path, "cannot sync");
+	dest->durable = end;
+	return journal_write_end(dest);
+}
+
+/* Copy all bytes up to `end` into a new file, which replaces an earlier one. */
+static enum fault
+replace(const struct store_reader *source, struct journal *dest, uint64_t end,
+    const struct watch *watch)
+{
+	int copy;
+	enum fault fault = journal_new(dest, &copy);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (file_copy(source->journal.fd, 0, end, copy, 0, watch) < 0) {
+		fault = fault_report(dest->path, "cannot write");
+		journal_drop(dest, copy);
+		return fault;
+	}
+	/* All is written, but not yet durable; too late to stop. */
+	(void)watch_step(watch, end, end);
+	fault = journal_place(dest, copy, JOURNAL_NAME);
+	/* An earlier mark that comes back costs one more whole copy. */
+	if (fault == FAULT_NONE)
+		unlinkat(dest->dir, JOURNAL_END_NAME, 0);
+	return fault;
+}
+
 enum fault
-copy_backup(const char *from, const char *to, const struct watch *watch,
-    struct reader_report *report)
+copy_backup(const char *from, const char *to, bool whole,
+    const struct watch *watch, struct reader_report *report)
 {
 	struct halves halves = { watch, false };
 	const struct watch each = { step_half, &halves };
 	const struct store_options options = { .dir = from, .watch = &each };
 	struct journal dest = JOURNAL_NONE;
-	int copy;
+	struct position begin;
 	enum fault fault;
 	struct store_reader *source =
 	    journal_reader.open(&options, NULL, &fault);
@@ -151,23 +271,17 @@ copy_backup(const char *from, const char *to, const struct watch *watch,
 	dest.path = to;
 	fault = open_dest(&dest);
 	if (fault == FAULT_NONE)
-		fault = journal_reader_check(source);
-	if (fault == FAULT_NONE)
 		fault = check_earlier(source, &dest);
+	const bool extends =
+	    fault == FAULT_NONE && is_extensible(source, &dest, &begin);
+	if (extends && !whole)
+		journal_reader_move(source, &begin);
+	if (fault == FAULT_NONE)
+		fault = journal_reader_check(source);
 	const uint64_t end = source->replay.at.end;
 	halves.second = true;
 	if (fault == FAULT_NONE)
-		fault = journal_new(&dest, &copy);
-	if (fault == FAULT_NONE &&
-	    file_copy(source->journal.fd, 0, end, copy, &each) < 0) {
-		fault = fault_report(to, "cannot write");
-		journal_drop(&dest, copy);
-	}
-	if (fault == FAULT_NONE) {
-		/* All is written, but not yet durable; too late to stop. */
-		(void)watch_step(&each, end, end);
-		fault = journal_place(&dest, copy, JOURNAL_NAME);
-	}
+		fault = (extends ? extend : replace)(source, &dest, end, &each);
 	*report = source->report;
 	report->bytes = end;
 	report->added = end - dest.size;

@@ -43,12 +43,9 @@ open_journal(struct journal *journal, const char *path)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-/*
- * Read on from `at`, or from the first line if `at` is all zero.  Drop the
- * window: the file may have other bytes by now.
- */
-static void
-move_to(struct store_reader *reader, const struct position *at)
+/* Drop the window: the file may have other bytes by now. */
+void
+journal_reader_move(struct store_reader *reader, const struct position *at)
 {
 	const struct journal *journal = &reader->journal;
 
@@ -181,7 +178,7 @@ open_reader(
 		return NULL;
 	}
 	memcpy(reader->report.store, reader->journal.uuid, RECORD_UUID_LEN);
-	move_to(reader, &reader->journal.start);
+	journal_reader_move(reader, &reader->journal.start);
 	return reader;
 }
 
@@ -279,7 +276,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 	struct position at = { 0 };
 
 	if (cursor == NULL)
-		move_to(reader, &reader->limit);
+		journal_reader_move(reader, &reader->limit);
 	if (cursor == NULL || *cursor == '\0')
 		return FAULT_NONE;
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
@@ -293,7 +290,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 	}
 	enum fault fault = check_position(reader, &at);
 	if (fault == FAULT_NONE)
-		move_to(reader, &at);
+		journal_reader_move(reader, &at);
 	return fault;
 }
 
@@ -327,7 +324,7 @@ read_on(struct store_reader *reader)
 	if (fault == FAULT_NONE)
 		fault = check_position(reader, &at);
 	if (fault == FAULT_NONE)
-		move_to(reader, &at);
+		journal_reader_move(reader, &at);
 	else
 		reader->limit = at;
 	journal_unlock(journal);
@@ -376,7 +373,7 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	if (reader->rest.map == NULL) {
 		/* A search that failed is begun again. */
 		pairs_done(&reader->rest);
-		move_to(reader, &view->covered);
+		journal_reader_move(reader, &view->covered);
 		fault = journal_reader_collect(reader, &reader->rest);
 	}
 	if (fault != FAULT_NONE)
@@ -402,7 +399,7 @@ check_journal(
 	if (reader == NULL)
 		return fault;
 	*index = reader->view.state;
-	move_to(reader, &reader->view.covered);
+	journal_reader_move(reader, &reader->view.covered);
 	fault = journal_reader_check(reader);
 	if (*index == INDEX_USABLE && reader->report.plants > 0)
 		*index = INDEX_BEHIND;

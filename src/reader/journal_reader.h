@@ -45,6 +45,9 @@ struct store_reader {
  * Both check all lines that are left.  The second also puts the ids and offsets
  * of their plants, sorted, into `pairs`; the caller frees it with pairs_done.
  *
+ * journal_reader_move(reader, at):
+ * Read on from `at`, or from the first line if `at` is all zero.
+ *
  * journal_reader_lock(reader):
  * Lock the journal, if it is in a directory, against writers, and check that
  * its path still names it.  On FAULT_NONE the caller unlocks it with
@@ -53,4 +56,6 @@ struct store_reader {
 enum fault journal_reader_check(struct store_reader *reader);
 enum fault journal_reader_collect(
     struct store_reader *reader, struct pairs *pairs);
+void journal_reader_move(
+    struct store_reader *reader, const struct position *at);
 enum fault journal_reader_lock(struct store_reader *reader);

@@ -659,7 +659,7 @@ journal_cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 	if (fault != FAULT_NONE)
 		return fault;
 	sprintf(name, JOURNAL_NAME ".torn-%" PRIu64, end);
-	if (file_copy(journal->fd, end, tail_end, fd, NULL) < 0) {
+	if (file_copy(journal->fd, end, tail_end, fd, 0, NULL) < 0) {
 		fault = journal_unwritten(journal, name, errno);
 		journal_drop(journal, fd);
 		return fault;

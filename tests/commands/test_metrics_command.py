@@ -76,35 +76,45 @@ def check_ends(tally: Tally, store: Store) -> None:
 
 
 def check_backup(tally: Tally, store: Store) -> None:
-    """The newest verified backup, where each looks for it; the counters may be lost."""
-    def seen() -> tuple[bool, object, str]:
+    """The newest backups, where each looks for them; the counters may be lost."""
+    def seen() -> tuple[object, list, str]:
         told = metrics(store).stdout
         (store.dir / "metrics").unlink()
         store.command("import", "--quiet", input=b"")  # as a new version does
-        stats = json.loads(store.command("stats", "--json").stdout)["backup"]
+        stats = json.loads(store.command("stats", "--json").stdout)
+        stats = [stats["backup"], stats["backup_verified"]]
         same = re.search(r"^plant_store_backup_timestamp_seconds (\S+)$", told, re.M)
         after = metrics(store).stdout
         checked = store.command("check", text=True)
         return same and same[0] in after and float(same[1]), stats, checked
 
     at, stats, done = seen()
-    tally.check(at is None and stats is None and done.returncode == 0
-                and "backup: none verified yet" in done.stdout, "a new store has none", done)
+    tally.check(at is None and stats == [None, None] and done.returncode == 0
+                and "backup: none yet" in done.stdout, "a new store has none", done)
     expect(tally, store.command("backup", store.root / "copy", text=True), "a copy is made")
-    tally.check(seen()[0] is None, "that alone verifies nothing")
+    at, stats, done = seen()
+    tally.check(at and stats[0] and stats[1] is None and done.returncode == 0
+                and " old, none verified yet: ok" in done.stdout, "that alone verifies nothing",
+                (at, stats, done))
     began = time.time()
     expect(tally, store.command("backup", "--verify", store.root / "copy", text=True), "verified",
            err="")
     at, stats, done = seen()
     tally.check(at and began - 1 < at < time.time()
-                and re.fullmatch(rf"{at_utc(at)[:16]}:\d\d\.\d{{3}}Z", stats)
-                and re.search(r"backup: (no|\d+) (second|minute)s? old: ok", done.stdout) and done.returncode == 0,
+                and re.fullmatch(rf"{at_utc(at)[:16]}:\d\d\.\d{{3}}Z", stats[0])
+                and stats[0] == stats[1]
+                and re.search(r"backup: (no|\d+) (second|minute)s? old, "
+                              r"verified (no|\d+) (second|minute)s? ago: ok", done.stdout) and done.returncode == 0,
                 "a verified one is told with its time, also once the counters are lost",
                 (at, stats, done))
+    (store.dir / "last-verified").write_text(at_utc(began - 9 * 86400) + ".000Z\n")
+    done = seen()[2]
+    expect(tally, done, "one that none has verified for a week is wrong", CONFIG,
+           err="the last verified backup is 9 days old; run: plant-store backup --verify DEST")
     (store.dir / "last-backup").write_text(at_utc(began - 49 * 3600) + ".000Z\n")
     done = seen()[2]
     expect(tally, done, "one of two days ago is wrong", CONFIG,
-           err="the last verified backup is 2 days old; see: journalctl -u plant-store-backup")
+           err="the last backup is 2 days old; see: journalctl -u plant-store-backup")
     (store.dir / "last-backup").unlink()
     (store.dir / "last-backup").symlink_to("/etc/hostname")
     done = store.command("backup", "--verify", store.root / "copy", text=True)

@@ -351,6 +351,7 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
         "kept_bytes": 0,
         "directory": str(store.dir),
         "backup": None,
+        "backup_verified": None,
         "tokens": {TOKEN_NAME: len(plants) - 1, "second": 1},
         "consumers": {},
     }
@@ -736,8 +737,10 @@ def test_small(tally: Tally, build: str) -> None:
             test(tally, store, plants)
         test_progress(tally, store)
         test_interrupted_file(tally, store)
-        test_backup(tally, store, plants)
         tally.check(tree(store.dir) == before, "none of this changed the store")
+        test_backup(tally, store, plants)
+        (store.dir / "last-backup").unlink()
+        tally.check(tree(store.dir) == before, "a backup only leaves its time")
         test_damage(tally, store, plants)
         test_failed_and_kept(tally, store, plants)
         test_index_states(tally, store, plants)

@@ -328,6 +328,12 @@ def three(tools: Tools, store: Store) -> None:
         create(store, plant_id)
 
 
+def earlier_copy(tools: Tools, store: Store) -> None:
+    dest_of(store).mkdir(0o700)
+    lines = store.journal.read_bytes().splitlines(keepends=True)
+    (dest_of(store) / JOURNAL_NAME).write_bytes(b"".join(lines[:2]))
+
+
 def create(store: Store, plant_id: int) -> Event:
     known, done, _ = create_by_cgi(store, plant_id, f"plant {plant_id}")
     if known.outcome != "created_or_same":
@@ -391,6 +397,7 @@ OPERATIONS = [
               by_driver),
     Operation("a long life after a boot", [three, cleanly_closed, of_another_boot], by_driver),
     Operation("a backup", [three], BACKUP, backup_again),
+    Operation("a backup onto an earlier one", [three, earlier_copy], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
     Operation("an empty store", [three], INIT, whole_or_none(INIT)),
     Operation("a salvage", [three], salvage, whole_or_none(salvage)),

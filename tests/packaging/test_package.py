@@ -162,6 +162,17 @@ def check_version(tally: Tally, work: pathlib.Path) -> None:
     tally.check(not wrong, "apt takes a later build for newer", wrong)
 
 
+def check_without_apt(tally: Tally, work: pathlib.Path) -> None:
+    """scripts/packages where there is neither apt nor anything else."""
+    bare = work / "bare"
+    bare.mkdir()
+    (bare / "bash").symlink_to("/bin/bash")
+    done = run(TOP / "scripts/packages", "run", env={"PATH": str(bare)})
+    tally.check(done.returncode == os.EX_UNAVAILABLE and "    multiwatch\n" in done.stdout
+                and "    the headers of fcgi\n" in done.stdout,
+                "scripts/packages: without apt it lists what is missing", done)
+
+
 def build_package(folder: pathlib.Path, number: str, *variables: str) -> pathlib.Path:
     needed("make", "-s", "-C", TOP, f"BUILD={folder}", f"VERSION={number}", "deb", *variables)
     (package,) = folder.glob("deb/plant-store_*.deb")
@@ -824,6 +835,7 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
                 tally.skip("the package has the page", "npm is not installed")
             with tally.part("the version"):
                 check_version(tally, work)
+                check_without_apt(tally, work)
             package = build_package(work / "one", version())
             named = "Rosa O'Hara & Söhne <plants@example.org>"
             newer = build_package(work / "newer", version() + "+1", f"MAINTAINER={named}")

@@ -138,7 +138,7 @@ def version() -> str:
 def check_version(tally: Tally, work: pathlib.Path) -> None:
     """A build tells its commit, and apt takes a later one for newer."""
     base = version().partition("~")[0]
-    if not (TOP / ".git").exists() or "~" not in version():
+    if not (TOP / ".git").exists() or not shutil.which("git") or "~" not in version():
         tally.skip("the version has the commit", "no checkout between two releases")
         return
     commit = needed("git", "-C", TOP, "rev-parse", "HEAD")[:7]

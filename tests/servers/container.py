@@ -3,12 +3,11 @@
 
 usage: container.py BUILD_DIR
 
-The base is made of Debian's packages, without what debian:12-slim leaves out.  In the
+The base is made of Debian's packages, without what a slim image leaves out.  In the
 commands of the document `docker` is podman, which keeps its images and volumes in a
 folder of the build.  All processes end with this test.
 """
 
-import concurrent.futures
 import ctypes
 import json
 import os
@@ -34,7 +33,7 @@ from lib_service import (
     run,
     wait_until,
 )
-from test_package import Mirror, build_package, version
+from test_package import Mirror
 
 BYTES_MAX = 60_000_000  # compressed
 STEP_S = 600.0  # of a build, mostly the network's
@@ -115,16 +114,11 @@ def make_images(docker: Docker) -> None:
     base = work / "base.tar"
     options = [f"--dpkgopt=path-exclude=/usr/share/{place}" for place in SLIM]
     options.append("--dpkgopt=path-include=/usr/share/doc/*/copyright")
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        made = pool.submit(Mirror(work).make_root, base, "--variant=minbase",
-                           "--include=usr-is-merged",
+    Mirror(work).make_root(base, "--variant=minbase", "--include=usr-is-merged",
                            "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *options)
-        package = build_package(work / "package", version())
-        made.result()
     docker.needed(f"docker import {base} base")
     base.unlink()
-    command = block("docker build").replace("build/deb", str(package.parent))
-    docker.needed(command)
+    docker.needed(block("docker build"))
 
 
 def own_network() -> None:
@@ -143,6 +137,18 @@ def check_image(tally: Tally, docker: Docker) -> None:
     done = docker.run("docker run --rm plant-store")
     well = done.returncode == os.EX_CONFIG and "plant-store init" in done.stdout
     tally.check(well, "without a store it ends, and names the remedy", done)
+
+
+def check_try(tally: Tally, docker: Docker) -> None:
+    tried = block("docker run --rm -p").replace("run --rm", "run -d --name tried")
+    docker.needed(tried)
+    serves = wait_until(docker.answers)
+    told = docker.needed("docker logs tried 2>&1")
+    request = re.search(r"^curl .*\n.*$", told, re.M)[0].replace("8080", str(docker.port))
+    done = docker.run(request)
+    tally.check(serves and done.stdout == '{"name":"Fern","tag":"indoor"}',
+                "the request that is printed for a try stores a plant", (told, done))
+    docker.needed("docker rm -f -v tried")
 
 
 def check_init(tally: Tally, docker: Docker) -> str:
@@ -274,6 +280,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
             make_images(docker)
             own_network()
             check_image(tally, docker)
+            with tally.part("check_try"):
+                check_try(tally, docker)
             token = check_init(tally, docker)
             check_serving(tally, docker, token)
             for part in check_health, check_commands, check_parts:

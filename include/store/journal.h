@@ -60,6 +60,7 @@ struct journal {
 	bool full;             /* a passing fault was logged, so not again */
 	bool locked;           /* holds the lock of the file or directory */
 	char *line;            /* the buffer of journal_read */
+	size_t line_len;       /* of the line that it read last */
 };
 
 /* A journal that is not open: journal_close does nothing. */
@@ -130,9 +131,10 @@ void journal_back_off(long *pause_ns);
 
 /*
  * journal_check(journal, end):
- * With the lock held, check that the journal's path still names this file, and
- * update journal->size.  Return NULL; or the reason why the file cannot be
- * used, such as a size below `end`, in static English.
+ * Check that the journal's path still names this file, and update
+ * journal->size.  Without the lock both may be out of date at once: then only a
+ * reason counts, or that there may be more to read.  Return NULL; or the reason
+ * why the file cannot be used, such as a size below `end`, in static English.
  *
  * journal_read(journal, offset, record):
  * Read the record whose line begins at `offset`.  `record` points into
@@ -140,7 +142,8 @@ void journal_back_off(long *pause_ns);
  * line begins there.
  *
  * journal_match(journal, at):
- * Check that the line before the position `at` has the seq and crc of `at`.
+ * Check that the line before the position `at` has the seq, crc and end of
+ * `at`.
  * FAULT_DAMAGED, not logged, if not.
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
@@ -190,7 +193,7 @@ enum fault journal_find_durable(
  * journal_write_end(journal), journal_read_end(journal):
  * Write journal->durable as the end mark, durably.  Raise journal->durable to
  * the end mark, unless the mark is absent, or unreadable, which is logged;
- * FAULT_SETUP if the mark is of another store.
+ * FAULT_SETUP if the mark is of another store, or is no regular file.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);

@@ -275,8 +275,14 @@ file_put(int dir, const char *name, const void *buf, size_t len)
 	int fd = open_regular(dir, name, O_WRONLY | O_CREAT);
 	bool good = fd >= 0 && file_write_all(fd, buf, len, 0) == 0 &&
 		    fsync(fd) == 0 && fsync(dir) == 0;
+	int error = errno;
+	struct stat st;
 
+	/* A new file that a full disk leaves empty is no file. */
+	if (!good && fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0)
+		unlinkat(dir, name, 0);
 	file_close(fd);
+	errno = error;
 	return good ? 0 : -1;
 }
 

@@ -353,6 +353,10 @@ journal_match(struct journal *journal, const struct position *at)
 	if (fault == FAULT_NONE &&
 	    (record.seq != at->seq || record.crc != at->crc))
 		fault = FAULT_DAMAGED;
+	/* A cursor's positions come from a file. */
+	if (fault == FAULT_NONE && at->seq != 0 &&
+	    at->end - at->last != journal->line_len)
+		fault = FAULT_DAMAGED;
 	return fault;
 }
 
@@ -468,9 +472,15 @@ journal_read_end(struct journal *journal)
 {
 	char mark[END_LEN + 1] = "", good[END_LEN + 1];
 
-	if (file_get(journal->dir, JOURNAL_END_NAME, mark, END_LEN) < 0 &&
-	    errno == ENOENT)
-		return FAULT_NONE;
+	if (file_get(journal->dir, JOURNAL_END_NAME, mark, END_LEN) < 0) {
+		if (errno == ENOENT)
+			return FAULT_NONE;
+		if (errno == EINVAL || errno == ELOOP || errno == ENXIO) {
+			log_error("%s.end: is not a regular file; remove it",
+			    journal->name);
+			return FAULT_SETUP;
+		}
+	}
 	uint64_t end = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
 	encode_end(mark, end, good);
 	if (strcmp(mark, good) != 0) {
@@ -546,8 +556,8 @@ journal_read(struct journal *journal, uint64_t offset, struct record *record)
 	if (n < 0)
 		return journal_unreadable(journal, offset, errno);
 	const char *end = memchr(journal->line, '\n', (size_t)n);
-	return end != NULL && record_decode(journal->line,
-				  (size_t)(end + 1 - journal->line),
+	journal->line_len = end != NULL ? (size_t)(end + 1 - journal->line) : 0;
+	return end != NULL && record_decode(journal->line, journal->line_len,
 				  journal->seed, record) == NULL
 		   ? FAULT_NONE
 		   : FAULT_DAMAGED;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <pthread.h>
 #include <time.h>
@@ -525,6 +526,19 @@ STORE_TEST(the_end_of_an_index_is_saved_before_it_is_built_again)
 	fixture_remove_index(fixture);
 	fixture_truncate(fixture, JOURNAL_NAME, fixture_end(fixture).last);
 	expect_refused_untouched(fixture);
+}
+
+STORE_TEST(an_end_mark_that_is_no_file_is_refused_by_all)
+{
+	fixture_make_store(fixture, false, 1, 1);
+	assert_int_equal(mkdirat(fixture->dir, JOURNAL_END_NAME, 0700), 0);
+	for (int long_lived = 0; long_lived < 2; long_lived++)
+		expect_refused(fixture, long_lived, FAULT_SETUP);
+	expect_verified(fixture, FAULT_SETUP);
+	expect_logged(fixture, "end: is not a regular file; remove it", 3);
+	assert_int_equal(
+	    unlinkat(fixture->dir, JOURNAL_END_NAME, AT_REMOVEDIR), 0);
+	expect_plants(fixture, 1);
 }
 
 /* A request pays nothing for it, and its failure harms no plant. */

@@ -87,6 +87,18 @@ FILE_TEST(a_rename_replaces_nothing_on_any_file_system)
 	}
 }
 
+FILE_TEST(a_file_that_a_full_disk_leaves_empty_is_removed)
+{
+	shim_fail(SHIM_PWRITE, "new", 1, 1, ENOSPC);
+	assert_int_equal(file_put(at, "new", "abcd", 4), -1);
+	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(faccessat(at, "new", F_OK, 0), -1);
+	assert_int_equal(file_put(at, "one", "abcd", 4), 0);
+	shim_fail(SHIM_PWRITE, "one", 1, 1, ENOSPC);
+	assert_int_equal(file_put(at, "one", "efgh", 4), -1);
+	assert_int_equal(faccessat(at, "one", F_OK, 0), 0);
+}
+
 FILE_TEST(a_link_is_not_followed_nor_a_pipe_waited_for)
 {
 	char buf[4] = "";

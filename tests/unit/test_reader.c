@@ -109,6 +109,37 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 }
 
 /* It was acknowledged, whatever is left of it. */
+STORE_TEST(cursor_must_name_the_end_of_its_line)
+{
+	const struct store_options options = { .dir = fixture->path };
+	char cursor[STORE_CURSOR_MAX], uuid[40];
+	uint64_t seq, last, end;
+	uint32_t crc;
+	struct record record;
+	enum fault fault;
+
+	fixture_make_store(fixture, false, 1, 3);
+	struct store_reader *reader =
+	    journal_reader.open(&options, NULL, &fault);
+	assert_int_equal(journal_reader.resume(reader, ""), FAULT_NONE);
+	assert_true(journal_reader.next(reader, &record));
+	journal_reader.cursor(reader, false, cursor);
+	assert_int_equal(
+	    sscanf(cursor,
+		"journal %39s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNx32,
+		uuid, &seq, &last, &end, &crc),
+	    5);
+	const uint64_t ends[] = { end, 0, end - 1, end + 1 };
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		snprintf(cursor, sizeof(cursor),
+		    "journal %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %08" PRIx32,
+		    uuid, seq, last, ends[i], crc);
+		assert_int_equal(journal_reader.resume(reader, cursor),
+		    i == 0 ? FAULT_NONE : FAULT_DAMAGED);
+	}
+	journal_reader.close(reader);
+}
+
 STORE_TEST(last_plant_that_only_the_index_has_is_missing)
 {
 	fixture_make_store(fixture, false, 1, 1);

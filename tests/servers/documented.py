@@ -346,9 +346,9 @@ def backup_elsewhere() -> Case:
 
 def one_database() -> Case:
     script = own_user() + UNITS + "plant-store token revoke nursery-1\n"
-    script += "version=$(ls /usr/lib/postgresql | sort -V | tail -n 1)\n"
-    script += "[[ -e /etc/postgresql/$version/main ]] || pg_createcluster $version main\n"
-    script += "pg_ctlcluster $version main start\n" + "".join(map(block, (
+    empty = "rm -rf /etc/postgresql/* /var/lib/postgresql/*\n"
+    empty += "pg_createcluster --locale C.UTF-8 --start $(ls /usr/lib/postgresql | sort -n | tail -1) main\n"
+    script += empty + "".join(map(block, (
         "runuser -u postgres -- createdb", "(plant-store schema;", "echo PLANT_STORE_DATABASE=",
         "cp /usr/share/plant-store/nginx/{common,errors}.conf /etc/nginx/ &&")))
     script += "echo 'created 0 '\n" + block("curl --fail http://127.0.0.1/plants")
@@ -356,9 +356,19 @@ def one_database() -> Case:
     script += "echo 'logged 0 '; cat /mnt/service.log\necho 'rights 0 '\n"
     script += "runuser -u postgres -- psql plants -Atc 'SELECT member::regrole, roleid::regrole"
     script += " FROM pg_auth_members'\n"
+    script += "cd /mnt\n" + block("(umask 077; runuser -u postgres -- pg_dumpall")
+    script += "pg_ctlcluster $(ls /etc/postgresql) main stop\n" + empty
+    script += block("runuser -u postgres -- psql -v ON_ERROR_STOP=1 <roles.sql")
+    script += """for _ in {1..100}; do
+        said=$(ask again /plants -d '{"id":2,"name":"Moss"}' -H "Authorization: Bearer $token")
+        [[ $said != "again 200"* ]] || break
+        sleep 0.1
+    done\necho "$said"; echo 'restored 0 '\n"""
+    script += "runuser -u plant-store -- plant-store export\n"
     return Case("PostgreSQL, one server", script, {
         "created": (0, '{"name":"Fern"}'), "stored": (0, '{"id":1,"name":"Fern"}'),
         "logged": (0, "200 waits for this server's disk alone"), "rights": (0, '"plant-store"|plants'),
+        "again": (200, '{"name":"Moss"}'), "restored": (0, '{"id":1,"name":"Fern"}\n{"id":2,"name":"Moss"}'),
     })
 
 

@@ -65,8 +65,8 @@ bool file_is_written(int fd);
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, created if it is absent, and make
  * them and the name durable; on failure remove a file that is empty.  Read the
- * first `len` bytes.  Fail with ENODATA if the file is shorter, ELOOP if it is a
- * symbolic link, EINVAL or ENXIO if it is not a regular file.
+ * first `len` bytes.  Fail with ENODATA if the file is shorter, ELOOP if it is
+ * a symbolic link, EINVAL or ENXIO if it is not a regular file.
  *
  * file_make_dir(path):
  * Open the directory; create it durably if it is absent.  Return the

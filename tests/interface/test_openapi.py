@@ -326,7 +326,7 @@ def failures(ask: Asker) -> Iterator[tuple[str, Answer]]:
     yield "405", ask(b"", REQUEST_METHOD="GET")
     yield "409", ask(canonical({"id": 1, "name": "Moss"}))
     yield "413", ask(b" " * 65 + fern, PLANT_STORE_BODY_BYTES_MAX="64")
-    yield "503", ask.set(PLANT_STORE_DIR="not-absolute")(fern)
+    yield "503", ask.set(PLANT_STORE_DIR="/nonexistent")(fern)
 
 
 def headers_of(answer: Answer) -> dict[str, str]:
@@ -344,7 +344,9 @@ def documented_headers(document: dict, response: dict) -> dict[str, str]:
 
 def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Store) -> None:
     request_id = document["components"]["headers"]["X-Request-Id"]["example"]
-    ask = Asker(store, {"HTTP_X_REQUEST_ID": request_id})
+    origin = document["components"]["headers"]["Access-Control-Allow-Origin"]["example"]
+    ask = Asker(store, {"HTTP_X_REQUEST_ID": request_id, "HTTP_ORIGIN": origin,
+                        "PLANT_STORE_CORS_ORIGINS": origin})
     responses = responses_of(document)
     post = document["paths"]["/plants"]["post"]
     created = examples_of(responses[CREATED])

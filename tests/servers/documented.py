@@ -19,7 +19,8 @@ import sys
 import lib_service
 from lib_service import TOP, Tally, main, new_plant
 
-PAGES = "\n".join(page.read_text() for page in sorted(TOP.glob("deploy/**/README.md")))
+MORE = [TOP / "deploy" / name for name in ("growth.md", "personal-data.md")]
+PAGES = "\n".join(page.read_text() for page in [*sorted(TOP.glob("deploy/**/README.md")), *MORE])
 # Every block of these is run.
 WHOLE = ("backup", "nginx", "lighttpd", "apache", "caddy", "haproxy", "runit")
 used: set[str] = set()
@@ -372,6 +373,91 @@ def one_database() -> Case:
     })
 
 
+# What certbot's questions are answered, and pebble, an authority for tests.
+ACME = r"""
+ip address add 10.9.9.9/32 dev lo
+echo 10.9.9.9 plants.example >>/etc/hosts
+openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+	-keyout /mnt/pebble.key -out /mnt/pebble.pem 2>/dev/null
+cat >/mnt/pebble.json <<'END'
+{"pebble": {"listenAddress": "127.0.0.1:14000", "managementListenAddress": "127.0.0.1:15000",
+ "certificate": "/mnt/pebble.pem", "privateKey": "/mnt/pebble.key", "httpPort": 80, "tlsPort": 5001}}
+END
+PEBBLE_VA_NOSLEEP=1 PEBBLE_WFE_NONCEREJECT=0 pebble -config /mnt/pebble.json >/mnt/pebble.log 2>&1 &
+export REQUESTS_CA_BUNDLE=/mnt/pebble.pem
+mkdir -p /etc/letsencrypt
+printf '%s\n' 'server = https://localhost:14000/dir' agree-tos=true non-interactive=true \
+	register-unsafely-without-email=true >/etc/letsencrypt/cli.ini
+cat >/usr/local/bin/systemctl <<'END'
+#!/bin/sh
+case $1 in
+restart) nginx -s stop 2>/dev/null; while pgrep -x nginx >/dev/null; do sleep 0.1; done; nginx ;;
+reload) nginx -s reload ;;
+esac
+END
+apt-get() { :; } # it is there
+until curl -sk -o /dev/null https://localhost:14000/dir; do sleep 0.1; done
+serial() {
+	openssl s_client -connect plants.example:443 </dev/null 2>/dev/null | openssl x509 -noout "$@"
+}
+over() {
+	local what=$1 answer
+	shift
+	answer=$(curl -sk -w '%{content_type}\n%{http_code}' --noproxy '*' -d '{}' "$@")
+	echo "$what ${answer##*$'\n'} ${answer%$'\n'*}"
+}
+"""
+
+
+def acme() -> Case:
+    lines = NGINX.splitlines(keepends=True)
+    copies, switch_on = "".join(lines[1:-2]), "".join(lines[-2:])
+    script = own_user() + service() + ACME + copies + "systemctl restart nginx\n"
+    script += block("# a certificate by ACME") + switch_on
+    script += "echo \"issuer 0 $(serial -issuer)\"\nold=$(serial -serial)\n"
+    script += "over tls https://plants.example/plants\nover ipv6 -g 'https://[::1]/plants'\n"
+    script += "over clear http://plants.example/plants\nover other http://plants.example/.well-known/x\n"
+    script += "certbot renew -q --force-renewal --no-random-sleep-on-renew\nfor _ in {1..100}; do\n"
+    script += "[[ $(serial -serial) == \"$old\" ]] || break\nsleep 0.1\ndone\n"
+    script += "[[ $(serial -serial) == \"$old\" ]] || echo 'renewed 0 '\nnginx -s stop\n"
+    return Case("a certificate by ACME", script, {
+        "issuer": (0, "Pebble"), "tls": (401, '"error":1001'), "ipv6": (401, '"error":1001'),
+        "clear": (404, '"error":2001'), "other": (404, '"error":2001'), "renewed": (0, ""),
+    })
+
+
+def growth() -> Case:
+    """Archived twice, closed, and the archive read into the next store."""
+    archive, close = block("install -d -m 0700 /var/lib/plant-store-archive"), block(
+        "systemctl stop plant-store.socket plant-store.service\nmv /var/lib/plant-store /var/lib/plant-store-2026")
+    script = own_user() + UNITS + "cd /mnt\nplant-store export --cursor place -o first.jsonl\n"
+    script += f"add 1\n{archive}sleep 1\nadd 2\n{archive}echo \"archived 0 $(ls | tr '\\n' ' ')\"\n"
+    script += "cd /mnt\n" + close + "echo 'closed 0 '\nplant-store export\nadd 3\n"
+    script += "echo 'rest 0 '\n" + block("plant-store export --dir /var/lib/plant-store-2026")
+    script += "cat rest.jsonl\necho 'again 0 '\n" + block("cat /var/lib/plant-store-archive")
+    return Case("growth", script + "plant-store export\necho 'end 0 '\n", {
+        "archived": (0, "Z.jsonl.zst "), "closed": (0, ""), "end": (0, ""),
+        "rest": (0, '{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}'),
+        "again": (0, '{"id":3,"name":"Fern"}\n{"id":1,"name":"Fern"}\n{"id":2,"name":"Fern"}'),
+    })
+
+
+def erasure() -> Case:
+    offsite = "/etc/systemd/system/plant-store-backup.service.d/offsite.conf"  # of another page
+    script = own_user() + UNITS + f"install -D /dev/null {offsite}\n"
+    script += "for id in 77 7 -7; do add $id; done\nsystemctl start plant-store-backup\n"
+    trap = '{"id":8,"name":"\\"plant\\":{\\"id\\":7,"}'
+    script += f"echo '{trap}' | plant-store import\n"
+    script += block("systemctl stop plant-store.socket plant-store.service\n"
+                    "mv /var/lib/plant-store /var/lib/plant-store.old\ninstall")
+    script += block("rm -r /var/lib/plant-store-backup/*") + "echo 'left 0 '\nplant-store export\n"
+    script += "echo \"places 0 $(grep -rlF '\"id\":7,' /var/lib/plant-store* | wc -l)\"\necho 'end 0 '\n"
+    return Case("erasure", script, {
+        "left": (0, '{"id":77,"name":"Fern"}\n{"id":-7,"name":"Fern"}\n' + trap), "end": (0, ""),
+        "places": (0, "0"),
+    })
+
+
 def started_by_server() -> list[Case]:
     web = block("install -d -o www-data")
     add = web.splitlines()[-1]
@@ -421,13 +507,14 @@ def run(case: Case, build: pathlib.Path) -> tuple[dict[str, tuple[int, str]], st
 
 def scenario(tally: Tally, build_dir: str) -> None:
     if tally.lacks("the commands of the pages in deploy work", "mounts", "a network of its own",
-                   "apache2ctl", "caddy", "haproxy", "logrotate", "ip", "restic", "pg_ctlcluster"):
+                   "apache2ctl", "caddy", "haproxy", "logrotate", "zstd", "certbot", "pebble", "ip", "restic", "pg_ctlcluster"):
         return
     build = pathlib.Path(build_dir).resolve()
     cases = only_sites() + caddy_elsewhere() + existing_sites()
-    cases += started_by_server() + [backup_elsewhere(), one_database()]
+    cases += started_by_server() + [backup_elsewhere(), one_database(), acme(), growth(), erasure()]
     shown = {each for name in WHOLE
              for each in blocks((TOP / "deploy" / name / "README.md").read_text())}
+    shown |= {each for page in MORE for each in blocks(page.read_text())}
     tally.check(bool(shown) and shown <= used, "each block of the pages is run", shown - used)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         runs = [pool.submit(run, case, build) for case in cases]

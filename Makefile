@@ -50,7 +50,7 @@ EXPORTS := fault_report log_at metrics record_is_canonical timestamp_print \
 # The user's CPPFLAGS, CFLAGS and LDFLAGS come last and so win.  The same sources
 # give the same bytes in whichever folder they are; gcc notes the folder by PWD.
 export PWD := $(CURDIR)
-ALL_CFLAGS := '-fdebug-prefix-map=$(CURDIR)=.' -std=c17 -D_GNU_SOURCE -g \
+ALL_CFLAGS := '-fdebug-prefix-map=$(subst ','\'',$(CURDIR))=.' -std=c17 -D_GNU_SOURCE -g \
 	$(if $(SAN),-O1,-O2) $(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)

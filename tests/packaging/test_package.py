@@ -430,7 +430,7 @@ def check_life(
         return [plant["id"] for plant in read_journal(journal)]
 
     wanted = needed("dpkg-deb", "-f", package, "Recommends", "Suggests")
-    tally.check(wanted.startswith("Suggests: nginx | lighttpd"),
+    tally.check(wanted.startswith("Recommends: curl\nSuggests: nginx | lighttpd"),
                 "a web server, which may open port 80, is only suggested", wanted)
     said = chroot.add(package)
     tally.check("add one with: plant-store token add NAME" in said,

@@ -1,6 +1,7 @@
 /* connection: see connection.h. */
 #include "connection.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,8 @@ connection_place(
     struct connection *c, struct connection_list *list, int64_t now_ms)
 {
 	if (c->list != NULL) {
+		assert((c->before ? c->before->next : c->list->first) == c);
+		assert((c->next ? c->next->before : c->list->last) == c);
 		*(c->before ? &c->before->next : &c->list->first) = c->next;
 		*(c->next ? &c->next->before : &c->list->last) = c->before;
 	}
@@ -44,6 +47,7 @@ connection_place(
 	if (list == NULL)
 		return;
 	c->deadline_ms = now_ms + list->timeout_ms;
+	assert((list->first == NULL) == (list->last == NULL));
 	c->before = list->last;
 	c->next = NULL;
 	*(c->before ? &c->before->next : &list->first) = c;
@@ -188,6 +192,7 @@ void
 connection_free(struct connection *c)
 {
 	connection_place(c, NULL, 0);
+	assert(metrics_connections > 0);
 	metrics_connections--;
 	file_close(c->spool);
 	file_close(c->fd);

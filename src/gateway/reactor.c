@@ -12,6 +12,7 @@
  */
 #include "gateway.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -152,6 +153,7 @@ send_answer(struct reactor *r, struct connection *c, const unsigned char *buf,
 static void
 answer(struct reactor *r, struct connection *c)
 {
+	assert(c->answer == NULL);
 	size_t len = api_answer(&r->api, &c->call, r->body);
 
 	fcgi_frame_answer(r->bytes, c->frame.id, r->body, len);
@@ -185,6 +187,7 @@ add_item(struct reactor *r, struct connection *c)
 static void
 serve(struct reactor *r, struct connection *c)
 {
+	assert(c->list != &r->busy);
 	char **variables = connection_read_head(c);
 
 	if (variables == NULL) {
@@ -404,9 +407,11 @@ commit(struct reactor *r)
 	for (size_t i = 0; i < n; i++) {
 		struct connection *c = r->busy.first;
 
+		assert(c != NULL && r->items[i].plant == &c->call.plant);
 		api_stored(&c->call, r->items[i].result);
 		answer(r, c);
 	}
+	assert(r->busy.first == NULL);
 	r->nitems = 0;
 	if (n <= ANSWER_FIRST_MAX)
 		store_finish(r->store);

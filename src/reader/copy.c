@@ -12,6 +12,7 @@
  */
 #include "journal_reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -210,6 +211,7 @@ extend(const struct store_reader *source, struct journal *dest, uint64_t end,
 {
 	const uint64_t begin = dest->size;
 
+	assert(dest->locked && begin <= end);
 	if (begin == end)
 		return FAULT_NONE;
 	dest->durable = begin;

@@ -8,6 +8,7 @@
  */
 #include "journal_reader.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <time.h>
 
@@ -63,6 +64,7 @@ static enum fault
 compare_slice(struct verify *v)
 {
 	const struct index_view *view = &v->reader->view;
+	assert(v->next <= v->pairs.n && v->found <= v->next);
 	const size_t end = v->next + SLICE;
 	enum fault fault = journal_reader_lock(v->reader);
 

@@ -53,6 +53,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "root": _is_root,
     "strace of other processes": lambda: bool(shutil.which("strace")) and _can_trace(),
     "mounts": lambda: _in_own_mounts("mount -t tmpfs none ."),
+    # Of which multiprocessing makes its locks.
+    "a writable /dev/shm": lambda: os.access("/dev/shm", os.W_OK),
     "a network of its own": lambda: _succeeds("unshare", "--net", "true"),
     "ext4 on a loop device": lambda: _mounts_image("ext4", "64M", "-F"),
     "xfs on a loop device": lambda: _mounts_image("xfs", "300M"),  # the least of mkfs.xfs

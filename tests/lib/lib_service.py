@@ -31,6 +31,8 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 # The settings of this machine's service are none of a test's.
 NO_FILE = "PLANT_STORE_ENVIRONMENT"
 os.environ.setdefault(NO_FILE, "/nonexistent")
+# Nor is the umask of who runs them: files that a web server reads are for it.
+os.umask(0o022)
 # A shell starts what runs in the background without SIGINT, and nohup without
 # SIGHUP.  A handler in its place is not inherited by what is started here.
 for number in signal.SIGINT, signal.SIGHUP:
@@ -433,7 +435,7 @@ def init_store(build: pathlib.Path, directory: pathlib.Path) -> None:
 def memory() -> str | None:
     """Where a sync costs nothing, for tests that cut no power."""
     place = "/dev/shm"
-    room = os.path.isdir(place) and shutil.disk_usage(place).free
+    room = os.access(place, os.W_OK) and shutil.disk_usage(place).free
     return place if room > 1 << 30 else None
 
 

@@ -244,10 +244,17 @@ def debian_sources(codename: str) -> list[str]:
 class Mirror:
     """Fetches packages as this machine's apt does, into folders of their own."""
 
-    def __init__(self, work: pathlib.Path) -> None:
+    def __init__(self, work: pathlib.Path, release: str = "") -> None:
+        """Of this machine's Debian, or another one that this machine's mirror has, too."""
         self.work = work
-        self.release = needed(
-            "sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").strip()
+        here = needed("sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").strip()
+        self.release = release or here
+        self.sources = debian_sources(here)
+        if self.release != here:
+            for number, name in enumerate(self.sources):
+                file = work / f"{number}{pathlib.Path(name).suffix}"
+                file.write_text(pathlib.Path(name).read_text().replace(here, self.release))
+                self.sources[number] = str(file)
         # How this machine reaches its mirror.
         asked = ("Acquire::http", "Acquire::https", "Acquire::Check-",
                  "Acquire::Retries")
@@ -260,7 +267,7 @@ class Mirror:
     def make_root(self, root: pathlib.Path, *options: str) -> pathlib.Path:
         needed("mmdebstrap", "--quiet", "--mode=root", f"--aptopt={self.options}",
                "--dpkgopt=force-unsafe-io", *options, self.release, root,
-               *debian_sources(self.release))
+               *self.sources)
         return root
 
     def unpack(self, machine: str, root: pathlib.Path, *packages: str) -> None:
@@ -273,7 +280,7 @@ class Mirror:
         apt = self.work / "apt"
         for folder in ("state/lists/partial", "cache/archives/partial", "from"):
             (apt / folder).mkdir(parents=True)
-        for file in map(pathlib.Path, debian_sources(self.release)):
+        for file in map(pathlib.Path, self.sources):
             (apt / "from" / file.name).write_text(re.sub(
                 r"^(Types:.*|deb(?= ))", lambda found: "Types: deb-src"
                 if found[0].startswith("T") else "deb-src", file.read_text(),

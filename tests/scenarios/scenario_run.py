@@ -20,7 +20,7 @@ from lib_service import (
     wait_until,
 )
 
-DOCS = TOP / "build" / "docs" / "index.html"
+DOCS = TOP / os.environ.get("BUILD", "build") / "docs" / "index.html"
 
 
 @contextlib.contextmanager

@@ -530,7 +530,8 @@ def test_pipes(tally: Tally, root: pathlib.Path) -> None:
                                 ["backup", root / f"copy-{store.name}"]):
                 done = command(word, *rest, env={
                     **passed_on(), "PLANT_STORE_DIR": str(store)})
-                statuses = {JOURNAL_NAME: (NOINPUT, CONFIG), "check": (CONFIG,)}  # no tokens
+                statuses = {JOURNAL_NAME: (NOINPUT, CONFIG), f"{JOURNAL_NAME}.end": (CONFIG,),
+                            "check": (CONFIG,)}  # no tokens
                 tally.check(done.returncode in statuses.get(name, statuses.get(word, (0,))),
                             f"{word} ends where {name} is a {what}", done)
                 if word == "verify" and name.startswith("index"):

@@ -20,7 +20,7 @@ $(error Plant Store needs a 64-bit system: $(CC) compiles for 32 bits)
 endif
 
 PKG_CONFIG ?= pkg-config
-PACKAGES   := fcgi json-c lmdb libcrypto libseccomp
+PACKAGES   := fcgi json-c libcrypto libseccomp
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	-Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef \
@@ -58,7 +58,7 @@ ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
 	$(CFLAGS) $(LDFLAGS)
 LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES)) $(LDLIBS)
 # The operator's command answers nobody, and what answers asks nobody.
-CLI_LIBS := $(shell $(PKG_CONFIG) --libs json-c lmdb libcrypto) $(LDLIBS)
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs json-c libcrypto) $(LDLIBS)
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
 LAYERS  := ground pure plant http store api gateway reader

@@ -37,10 +37,6 @@
  * file_can_forget(fd):
  * Return NULL if file_forget is possible; otherwise the name of the call that
  * failed, with errno: EOPNOTSUPP if the system takes each page for cached.
- *
- * file_is_written(fd):
- * Return false if the kernel failed to write the file back (EIO, ENOSPC).  The
- * kernel reports each failure once to each open file.  The call does not wait.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
@@ -49,15 +45,14 @@ int file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
     const struct watch *watch);
 const char *file_forget(int fd, uint64_t from, uint64_t end);
 const char *file_can_forget(int fd);
-bool file_is_written(int fd);
 
 /*
  * file_stat(dir, name, mask, st):
  * Fill what statx(2) gives for `mask`, of STATX_INO, STATX_SIZE and STATX_BTIME
- * and of the device.  Where the system refuses statx, without the time of
- * birth, which is then 0.
+ * and of the device; of `dir` itself if `name` is empty.  Where the system
+ * refuses statx, without the time of birth, which is then 0.
  *
- * file_identify(dir, name, id):
+ * file_identify(fd, id):
  * Write an identity that differs from that of a copy of the file, in
  * FILE_ID_LEN characters and a NUL: the inode and, where the file system
  * records it, the time of birth.
@@ -93,7 +88,7 @@ bool file_is_written(int fd);
 #define FILE_ID_LEN 41
 struct statx;
 int file_stat(int dir, const char *name, unsigned mask, struct statx *st);
-int file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1]);
+int file_identify(int fd, char id[static FILE_ID_LEN + 1]);
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
 int file_make_dir(const char *path);

@@ -34,6 +34,9 @@ struct pairs {
  * Add a pair; sort all into pairs->map, in O(n log n) for any order of keys,
  * since clients may choose them.  Return 0, or -1 with errno, such as ENOSPC.
  *
+ * pairs_order(array, n):
+ * Sort an array of pairs in memory likewise.
+ *
  * pairs_find(pairs, key):
  * Return the least value of the key in a sorted list; 0 if it has none.
  */
@@ -41,4 +44,5 @@ int pairs_init(struct pairs *pairs, int dir);
 void pairs_done(struct pairs *pairs);
 int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
 int pairs_sort(struct pairs *pairs);
+void pairs_order(struct pair *array, size_t n);
 uint64_t pairs_find(const struct pairs *pairs, int64_t key);

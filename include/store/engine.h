@@ -13,7 +13,7 @@
 
 #define ENGINE_SYMBOL "store_engine"
 /* Changed with this table, reader.h's, or a struct passed through them. */
-#define ENGINE_VERSION 4
+#define ENGINE_VERSION 5
 
 struct engine {
 	int version; /* ENGINE_VERSION; first in every version */
@@ -21,9 +21,8 @@ struct engine {
 	    const struct store_options *options, enum fault *fault);
 	int (*commit)(struct store *store, struct store_item *items, size_t n);
 	enum store_result (*ready)(struct store *store);
-	void (*finish)(struct store *store); /* or NULL */
-	void (*wait)(struct store *store);   /* or NULL */
-	void (*idle)(struct store *store);   /* or NULL */
+	void (*wait)(struct store *store); /* or NULL */
+	void (*idle)(struct store *store); /* or NULL */
 	void (*close)(struct store *store);
 };
 

@@ -15,10 +15,14 @@
  * that opens the journal, or finds lines past the known durable end, reads the
  * bytes past that end from the disk (journal_settle).
  *
- * The end mark, in the file JOURNAL_END_NAME, is an offset up to which the
- * journal is durable.  The mark is written after a closing line, and before an
- * unusable index is removed.  A journal shorter than its mark has lost pages.
- * The mark is overwritten in place, within one sector.
+ * An end mark is an offset up to which the journal is durable.  A journal
+ * shorter than its mark has lost pages.  A mark is overwritten in place, within
+ * one sector: each of its versions is true.  The file JOURNAL_END_NAME has one,
+ * which is written durably after a closing line.  The one in index/end follows
+ * each batch, without a sync: it tells other processes that they need not
+ * settle the last lines, and which line was there.  It names its own inode and
+ * time of birth: that of a copy of the store, whose files are of different
+ * moments, is ignored.
  *
  * The file may end in blank lines: room written ahead, so that a later sync
  * need not grow the file, which costs the file system a write of its own.
@@ -33,11 +37,15 @@
 #include <sys/types.h>
 
 #include "ground/fault.h"
+#include "ground/file.h"
 #include "store/replay.h"
 
 #define JOURNAL_NAME "plants.jsonl"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
 #define JOURNAL_END_NAME JOURNAL_NAME ".end"
+/* The directory of the index, and the end mark of each batch in it. */
+#define INDEX_NAME "index"
+#define INDEX_END_NAME "end"
 /* Version 1.0.0 gave a journal this name after a failed sync. */
 #define JOURNAL_FAILED_NAME JOURNAL_NAME ".failed"
 
@@ -48,7 +56,9 @@ struct journal {
 	const char *path; /* the directory, or the journal file itself */
 	int dir;          /* -1 if `path` is a file */
 	int fd;           /* -1 if none is open */
+	int end_fd;       /* index/end; -1 until it is written */
 	char *name;
+	char end_file[FILE_ID_LEN + 1]; /* its file_identify */
 	dev_t device;
 	ino_t inode;
 	uint64_t size; /* of the file, when last checked */
@@ -64,7 +74,7 @@ struct journal {
 };
 
 /* A journal that is not open: journal_close does nothing. */
-#define JOURNAL_NONE ((struct journal){ .dir = -1, .fd = -1 })
+#define JOURNAL_NONE ((struct journal){ .dir = -1, .fd = -1, .end_fd = -1 })
 
 /*
  * journal_open(journal, path, write):
@@ -156,8 +166,9 @@ void journal_back_off(long *pause_ns);
  * has diverged.
  *
  * journal_find_durable(journal, seen):
- * The same, and set journal->durable to the later of `seen` and the end mark, 0
- * without either.  FAULT_SETUP if the end mark is of another store.
+ * The same of the later of `seen` and the mark in index/end; and set
+ * journal->durable to the latest of these and the end mark, 0 without any.  No
+ * lock is needed.  FAULT_SETUP if the end mark is of another store.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
@@ -190,6 +201,10 @@ enum fault journal_find_durable(
  * too: it changes no byte.  FAULT_BUSY while another program holds a page;
  * FAULT_SETUP if the system cannot do it, also if there are no such bytes.
  *
+ * journal_mark_end(journal, at), journal_read_mark(journal, at):
+ * Write the durable position `at` to index/end, without a sync; a failure does
+ * no harm.  Read it, all zero without a mark, and raise journal->durable to it.
+ *
  * journal_write_end(journal), journal_read_end(journal):
  * Write journal->durable as the end mark, durably.  Raise journal->durable to
  * the end mark, unless the mark is absent, or unreadable, which is logged;
@@ -199,7 +214,9 @@ enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
 enum fault journal_sync(const struct journal *journal);
 enum fault journal_settle(const struct journal *journal);
+void journal_mark_end(struct journal *journal, const struct position *at);
 enum fault journal_write_end(struct journal *journal);
+void journal_read_mark(struct journal *journal, struct position *at);
 enum fault journal_read_end(struct journal *journal);
 
 /*

@@ -41,11 +41,10 @@ struct store_item {
 /* The state of the file engine's index. */
 enum index_state {
 	INDEX_USABLE,
-	INDEX_BEHIND,   /* the service enters the last plants soon */
-	INDEX_ABSENT,   /* the next start of the service builds it */
-	INDEX_STALE,    /* not closed cleanly, or a copy; rebuilt likewise */
-	INDEX_REPLACED, /* while verify_store was reading it */
-	INDEX_UNUSABLE  /* damaged; rebuilt likewise */
+	INDEX_BEHIND,  /* the service enters the last plants soon */
+	INDEX_ABSENT,  /* the next start of the service builds it */
+	INDEX_STALE,   /* a copy, or of another version; built likewise */
+	INDEX_UNUSABLE /* damaged; built likewise */
 };
 
 /* For each state, a word for programs and a text in English. */
@@ -97,13 +96,8 @@ struct store *store_open(
  * plants.  Return 0; -1 if the store has failed: the reason is logged, every
  * later call fails at once, and the process should send the results it has and
  * end.  Any thread.
- *
- * store_finish(store):
- * Write the index and unlock the store.  The same thread calls this after each
- * store_commit; it may answer clients before, since the batch is durable.
  */
 int store_commit(struct store *store, struct store_item *items, size_t n);
-void store_finish(struct store *store);
 
 /*
  * store_ready(store):

@@ -80,7 +80,6 @@ commit_batch(void)
 		return;
 	/* The plants' results report a failure of the store, too. */
 	(void)store_commit(batch.store, batch.items, n);
-	store_finish(batch.store);
 	for (size_t i = 0; i < n; i++) {
 		struct entry *entry = &batch.entries[i];
 		enum store_result result = batch.items[i].result;
@@ -742,7 +741,6 @@ store_records(const struct watch *watch)
 	store_idle(batch.store);
 	if (store_commit(batch.store, NULL, 0) < 0 && batch.fault == FAULT_NONE)
 		batch.fault = FAULT_FAILED;
-	store_finish(batch.store);
 	return batch.fault;
 }
 
@@ -753,8 +751,6 @@ make_store(const struct watch *watch)
 
 	if (fault == FAULT_NONE)
 		fault = store_records(watch);
-	/* Only the journal goes into DEST: the index need not be synced. */
-	index_discard(recover.fresh.dir);
 	store_close(batch.store);
 	/* No process may store a plant there before the name is durable. */
 	if (fault == FAULT_NONE)

@@ -80,23 +80,23 @@ fail_output(const char *what, enum fault fault)
 static enum fault
 refuse_stores(const char *path)
 {
-	static const char *const names[] = { "data.mdb", "boot", JOURNAL_NAME,
-		METRICS_NAME, "last-" };
+	static const char *const names[] = { "manifest", "run-", "end", "lock",
+		JOURNAL_NAME, METRICS_NAME, "last-" };
 	const char *slash = strrchr(path, '/');
 	const char *name = slash != NULL ? slash + 1 : path;
 	char journal[PATH_MAX], begin[sizeof(JOURNAL_BEGIN) - 1];
 
 	snprintf(journal, sizeof(journal), "%s", path);
-	for (int i = 0; i <= 5; i++) {
+	for (int i = 0; i <= 7; i++) {
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
 			log_error("%s: is a store's file; name another", path);
 			return FAULT_OUTPUT;
 		}
-		if (i < 5 && strncmp(name, names[i], strlen(names[i])) == 0)
+		if (i < 7 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
-			    i < 2 ? "../" JOURNAL_NAME : JOURNAL_NAME);
+			    i < 4 ? "../" JOURNAL_NAME : JOURNAL_NAME);
 	}
 	return FAULT_NONE;
 }

@@ -111,11 +111,8 @@ use_store(
 	}
 	if (call->page == API_HEALTH)
 		item.result = store_ready(*store);
-	else {
-		if (store_commit(*store, &item, 1) < 0)
-			fault = FAULT_FAILED;
-		store_finish(*store);
-	}
+	else if (store_commit(*store, &item, 1) < 0)
+		fault = FAULT_FAILED;
 	api_stored(call, item.result);
 	return fault;
 }

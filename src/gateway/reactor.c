@@ -64,16 +64,11 @@
  * gathers more, which the web server is about to send: 3 to 17 % more at 64
  * connections behind lighttpd.  With more plants and syncs of 5 ms, yielding
  * cost 7 to 13 % at 256 connections.
- *
- * ANSWER_FIRST_MAX: a batch of at most this many plants is answered before the
- * index is written: 13 % more at one connection behind nginx, 9 % at 16.  A
- * larger batch would hold the store's lock too long: up to 10 % less at 64.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
-#define ANSWER_FIRST_MAX 16
 
-/* Enough for LMDB, which needs the most stack; the default is 8 MiB. */
+/* Enough for the token file's reading; the default is 8 MiB. */
 #define THREAD_STACK_BYTES ((size_t)512 << 10)
 
 #define LISTENER 0
@@ -400,8 +395,6 @@ commit(struct reactor *r)
 	size_t n = r->nitems;
 	int status = store_commit(r->store, r->items, n);
 
-	if (n > ANSWER_FIRST_MAX)
-		store_finish(r->store);
 	/* The time of the commit does not count against deadlines. */
 	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 	for (size_t i = 0; i < n; i++) {
@@ -413,8 +406,6 @@ commit(struct reactor *r)
 	}
 	assert(r->busy.first == NULL);
 	r->nitems = 0;
-	if (n <= ANSWER_FIRST_MAX)
-		store_finish(r->store);
 	if (status < 0)
 		fail(r, EX_IOERR);
 	r->idle_at_ms = r->now_ms + IDLE_MS;

@@ -49,8 +49,8 @@ static const char allowed[] =
     "recvfrom recvmsg renameat renameat2 restart_syscall rseq rt_sigaction "
     "rt_sigprocmask rt_sigreturn rt_sigtimedwait rt_sigtimedwait_time64 "
     "sched_getaffinity sched_yield send sendmsg sendto set_robust_list "
-    "setsockopt shutdown sigreturn stat statfs statfs64 statx sync_file_range "
-    "sync_file_range2 sysinfo time uname unlink unlinkat write writev";
+    "setsockopt shutdown sigreturn stat statfs statfs64 statx "
+    "sysinfo time uname unlink unlinkat write writev";
 
 static void
 open_up(int rules, const char *dir, uint64_t access)

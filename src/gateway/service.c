@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -222,11 +223,36 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 	return status;
 }
 
+/* Show the progress of a start; stop it at a signal that ends the service. */
+static bool
+step_start(void *context, uint64_t done, uint64_t total)
+{
+	static const int ends[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT };
+	int *percent = context;
+	int now = total > 0 ? (int)(100 * done / total) : 0;
+	char state[64];
+	sigset_t pending;
+
+	if (now > *percent) {
+		snprintf(state, sizeof(state), "STATUS=reading: %d %%", now);
+		service_notify(state);
+		*percent = now;
+	}
+	sigpending(&pending);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (sigismember(&pending, ends[i]) == 1)
+			return false;
+	return true;
+}
+
 int
 service_run(const struct config *config)
 {
+	int percent = 0;
+	const struct watch watch = { step_start, &percent };
 	const struct store_options options = { .database = config->database,
 		.dir = config->dir,
+		.watch = &watch,
 		.long_lived = true };
 	enum fault fault;
 	struct stat dir;
@@ -251,7 +277,7 @@ service_run(const struct config *config)
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);
-	int status = fault_status(fault);
+	int status = fault == FAULT_STOPPED ? EX_OK : fault_status(fault);
 	if (store != NULL)
 		status = serve(config, tokens, store, &set);
 	store_close(store);

@@ -229,25 +229,17 @@ file_forget(int fd, uint64_t from, uint64_t end)
 	return failed;
 }
 
-bool
-file_is_written(int fd)
-{
-	return sync_file_range(
-		   fd, (off_t)NO_PAGE, 1, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 ||
-	       (errno != EIO && errno != ENOSPC);
-}
-
 int
 file_stat(int dir, const char *name, unsigned mask, struct statx *st)
 {
+	const int flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
 	struct stat plain;
 
-	if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_STATX_SYNC_AS_STAT, mask,
-		st) == 0)
+	if (statx(dir, name, flags | AT_STATX_SYNC_AS_STAT, mask, st) == 0)
 		return 0;
 	/* glibc has this for ENOSYS; a seccomp profile may give EPERM. */
 	if ((errno != ENOSYS && errno != EPERM) ||
-	    fstatat(dir, name, &plain, AT_SYMLINK_NOFOLLOW) < 0)
+	    fstatat(dir, name, &plain, flags) < 0)
 		return -1;
 	*st = (struct statx){ .stx_ino = plain.st_ino,
 		.stx_size = (uint64_t)plain.st_size,
@@ -257,11 +249,11 @@ file_stat(int dir, const char *name, unsigned mask, struct statx *st)
 }
 
 int
-file_identify(int dir, const char *name, char id[static FILE_ID_LEN + 1])
+file_identify(int fd, char id[static FILE_ID_LEN + 1])
 {
 	struct statx st;
 
-	if (file_stat(dir, name, STATX_INO | STATX_BTIME, &st) < 0)
+	if (file_stat(fd, "", STATX_INO | STATX_BTIME, &st) < 0)
 		return -1;
 	snprintf(id, FILE_ID_LEN + 1,
 	    "%020" PRIu64 " %010" PRIu64 "%010" PRIu32, (uint64_t)st.stx_ino,

@@ -118,14 +118,21 @@ sort(struct pair *pairs, size_t n, uint64_t *seed)
 	}
 }
 
+void
+pairs_order(struct pair *array, size_t n)
+{
+	uint64_t seed = 0;
+
+	/* Without a random seed, a client could only make this slow. */
+	(void)!getentropy(&seed, sizeof(seed));
+	sort(array, n, &seed);
+}
+
 int
 pairs_sort(struct pairs *pairs)
 {
-	uint64_t seed;
 	void *map = pairs->buffer;
 
-	if (getentropy(&seed, sizeof(seed)) < 0)
-		return -1;
 	if (pairs->fd >= 0) {
 		if (flush(pairs) < 0)
 			return -1;
@@ -135,7 +142,7 @@ pairs_sort(struct pairs *pairs)
 			return -1;
 	}
 	pairs->map = map;
-	sort(pairs->map, pairs->n, &seed);
+	pairs_order(pairs->map, pairs->n);
 	return 0;
 }
 

@@ -31,15 +31,19 @@
 /* Progress of a copy: checking and writing take about the same time. */
 struct halves {
 	const struct watch *whole; /* or NULL */
+	uint64_t first;            /* the total of the first half */
 	bool second;
 };
 
 static bool
 step_half(void *halves, uint64_t done, uint64_t total)
 {
-	const struct halves *h = halves;
+	struct halves *h = halves;
 
-	return watch_step(h->whole, h->second ? total + done : done, 2 * total);
+	if (h->second)
+		return watch_step(h->whole, h->first + done, h->first + total);
+	h->first = total;
+	return watch_step(h->whole, done, 2 * total);
 }
 
 /* Whether a file has the type, and belongs to root or to us. */
@@ -259,7 +263,7 @@ enum fault
 copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report)
 {
-	struct halves halves = { watch, false };
+	struct halves halves = { .whole = watch };
 	const struct watch each = { step_half, &halves };
 	const struct store_options options = { .dir = from, .watch = &each };
 	struct journal dest = JOURNAL_NONE;

@@ -123,23 +123,22 @@ find_end(struct store_reader *reader, const struct position *from)
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
 
-	index_close(view->index, false);
+	index_close(view->index);
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
 		return read_to_end(reader, from);
-	enum fault fault = index_open(journal, INDEX_READ, view);
+	enum fault fault = index_open(journal, view);
 	if (fault == FAULT_NONE)
-		fault = journal_find_durable(journal, &view->seen);
+		fault = journal_find_durable(journal, &view->covered);
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* Lines that no index covers may be in the page cache alone. */
-	if (fault == FAULT_NONE &&
-	    (view->index == NULL ||
-		journal_has_text(journal, journal->durable)))
+	/* Lines behind the end mark may be in the page cache alone. */
+	if (fault == FAULT_NONE && journal_has_text(journal, journal->durable))
 		fault = journal_settle(journal);
 	if (fault != FAULT_NONE)
 		return fault;
-	return read_to_end(reader, view->seen.end > 0 ? &view->seen : from);
+	return read_to_end(
+	    reader, view->covered.end > from->end ? &view->covered : from);
 }
 
 static void
@@ -149,7 +148,7 @@ close_reader(struct store_reader *reader)
 		return;
 	replay_done(&reader->replay);
 	pairs_done(&reader->rest);
-	index_close(reader->view.index, false);
+	index_close(reader->view.index);
 	journal_close(&reader->journal);
 	free(reader);
 }
@@ -331,24 +330,6 @@ read_on(struct store_reader *reader)
 	return fault;
 }
 
-/*
- * Whether the index can be trusted.  The record that it names must have this
- * id.  If it names none, it must be clean, and not removed after a failed sync.
- */
-static bool
-find_in_index(struct store_reader *reader, int64_t id, uint64_t *offset)
-{
-	struct index *index = reader->view.index;
-	struct position covered;
-	bool read = index_begin(index, &covered) == FAULT_NONE &&
-		    index_find(index, id, offset) == FAULT_NONE;
-
-	index_abort(index);
-	if (read && *offset == 0)
-		return index_is_clean(index) && index_is_current(index);
-	return read && journal_has_plant(&reader->journal, *offset, id);
-}
-
 static enum fault
 find_plant(struct store_reader *reader, int64_t id, struct record *record)
 {
@@ -358,17 +339,19 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	uint64_t offset = 0;
 
 	if (view->index != NULL) {
+		/* A journal that was replaced has other plants. */
 		fault = journal_reader_lock(reader);
 		if (fault != FAULT_NONE)
 			return fault;
-		bool right = find_in_index(reader, id, &offset);
 		journal_unlock(journal);
-		if (!right) {
-			index_close(view->index, false);
-			*view = (struct index_view){ .state = view->state };
-			pairs_done(&reader->rest);
-			offset = 0;
-		}
+		offset = index_find(view->index, id);
+	}
+	if (offset > 0 && !journal_has_plant(journal, offset, id)) {
+		/* The index is damaged: read the whole journal. */
+		index_close(view->index);
+		*view = (struct index_view){ .state = INDEX_UNUSABLE };
+		pairs_done(&reader->rest);
+		offset = 0;
 	}
 	if (reader->rest.map == NULL) {
 		/* A search that failed is begun again. */

@@ -81,13 +81,6 @@ store_commit(struct store *store, struct store_item *items, size_t n)
 	return status;
 }
 
-void
-store_finish(struct store *store)
-{
-	if (engine_of(store)->finish != NULL)
-		engine_of(store)->finish(store);
-}
-
 enum store_result
 store_ready(struct store *store)
 {

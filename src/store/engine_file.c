@@ -5,20 +5,27 @@
  * store: a directory without one may be a file system that is not mounted, and
  * an empty store would accept stored ids again.
  *
- * Catching up brings the index and this process's position to the journal's
- * end, which others may have moved.  Happy path: the byte at the index's end is
- * blank or absent, so no line follows.  Otherwise the lines are entered into
- * the index; those past the known durable end are read from the disk.  A torn
- * tail is kept in a file beside the journal, and cut off; a damaged journal is
- * refused.
+ * Opening reads the plants that no run of the index covers.  What an end mark
+ * says to be durable is read without the journal's lock: others go on.  If that
+ * is much, an index is missing: one process at a time builds it, in
+ * checkpoints, of which the last one counts if the build is stopped.  The rest
+ * is read under the lock.
  *
- * A commit, under the lock: catch up; enter each id in an index transaction,
- * which finds repeated ids; append the new plants with one write; sync once.
- * Then the results are final, and store_finish commits the index and unlocks.
+ * Catching up brings this process's position to the journal's end, which others
+ * may have moved.  Happy path: the byte there is blank or absent, so no line
+ * follows.  Otherwise the plants are entered into the index's memory; lines
+ * past the known durable end are read from the disk.  A torn tail is kept in a
+ * file beside the journal, and cut off; a damaged journal is refused.
+ *
+ * A commit, under the lock: catch up; look up each id; append the new plants
+ * with one write; sync once; mark the end.  Nothing of the index is written.
  * Failure modes: if the disk is full or memory is short, the batch is undone
  * and refused.  After any other failed write, or a failed sync, the process
- * ends; the next process reads the bytes from the disk.  If the commit of the
- * index fails, the plants are stored, and the next catch-up enters them.
+ * ends; the next process reads the bytes from the disk.
+ *
+ * A thread of a long-lived process makes checkpoints of the index; a single
+ * request (CGI) makes one after its answer, if many plants are in memory.
+ * Locks, in this order: of the index, the mutex, of the journal.
  */
 #include "store/engine.h"
 
@@ -27,9 +34,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
@@ -53,8 +63,24 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-/* An index and the sorting of its ids take at most 1/4 of the journal. */
-#define INDEX_PART 4
+/* More than this behind the index is a build: 0.1 s to read. */
+#define BUILD_BYTES ((uint64_t)64 << 20)
+
+/*
+ * A checkpoint begins at this many plants in memory: 0.35 ms a thousand for a
+ * request (CGI), which reads them; of an idle service; after a request.  A
+ * build has the most, so that its runs are large.
+ */
+#define HELD_PLANTS ((size_t)8 << 10)
+#define HELD_IDLE ((size_t)256)
+#define HELD_ONCE ((size_t)1 << 10)
+#define HELD_BUILDING ((size_t)256 << 10)
+/* Commits are refused: 12 MiB. */
+#define HELD_MAX ((size_t)512 << 10)
+/* A commit waits as long for a checkpoint that is late. */
+#define CHECKPOINT_TIMEOUT_S 1
+/* A request merges at most this many plants: 4 MiB. */
+#define MERGE_ONCE_MAX ((uint64_t)256 << 10)
 
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
@@ -63,165 +89,199 @@ struct store {
 	bool failed;                 /* nothing is acknowledged any more */
 	const struct watch *watch;   /* NULL once the store is open */
 	struct journal journal;
-	struct index *index;       /* NULL: there was no room for it */
+	struct index *index;
 	struct position at;        /* the journal is read up to here */
 	struct position batch_end; /* of the batch that is built after `at` */
-	bool written;              /* the batch is durable, not indexed yet */
-	enum store_result ready;   /* the last result of store_ready */
+	/* The thread that makes checkpoints; `mutex` is of these, too. */
+	pthread_t thread;
+	pthread_cond_t wake, made;
+	bool has_thread, wanted;
+	atomic_bool stop;
+	size_t held_max;         /* a checkpoint is wanted above it */
+	enum store_result ready; /* the last result of store_ready */
 	/* The lines of one append, and the blank room after them. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
 
-/*
- * Whether the file system has `bytes` of room, besides what a missing index
- * needs; true if that cannot be found out.
- */
+/* Whether the file system has `bytes` of room; true if that is unknown. */
 static bool
 has_bytes(const struct store *store, uint64_t bytes)
 {
 	struct statvfs st;
 
-	if (store->index == NULL)
-		bytes += store->journal.size / INDEX_PART;
 	return fstatvfs(store->journal.dir, &st) < 0 ||
 	       st.f_bavail * st.f_frsize >= bytes;
 }
 
 /* --- Catching up --- */
 
-struct reading {
-	struct replay replay;
-	struct pairs pairs; /* the plants to enter */
-	uint64_t covered;   /* the index's end; 0 if it is empty */
-	bool settle;        /* some lines may be unsynced */
-};
+static enum fault collect(struct store *store);
+static enum fault checkpoint(struct store *store, uint64_t merge_max);
 
-/* Read the lines to the journal's end, and collect the plants to enter. */
+/* Read the lines to `limit`, or to the end, and enter their plants. */
 static enum fault
-read_lines(struct store *store, struct reading *r)
+read_lines(struct store *store, struct replay *replay, uint64_t limit)
 {
-	const struct position *at = &r->replay.at;
+	const struct position *at = &replay->at;
+	const uint64_t covered = index_covered(store->index)->end;
+	size_t held_max = HELD_BUILDING;
 	struct journal *journal = &store->journal;
 	uint64_t next_step = at->end + STEP_BYTES;
-	enum replay_result result;
+	enum replay_result result = REPLAY_END;
+	enum fault fault = FAULT_NONE;
 	struct record record;
 
-	while ((result = replay_next(&r->replay, &record)) == REPLAY_RECORD) {
-		if (record.plant != NULL && at->last >= r->covered &&
-		    pairs_add(&r->pairs, record.id, at->last) < 0)
-			return journal_unwritten(journal, "index", errno);
-		if (at->end < next_step)
+	while (fault == FAULT_NONE && at->end < limit &&
+	       (result = replay_next(replay, &record)) == REPLAY_RECORD) {
+		if (record.plant != NULL && at->last >= covered &&
+		    index_add(store->index, record.id, at->last) < 0)
+			return journal_unwritten(journal, INDEX_NAME, errno);
+		store->at = *at;
+		if (index_held(store->index) >= held_max) {
+			fault = checkpoint(store, UINT64_MAX);
+			/* More of them can stay in memory. */
+			if (fault != FAULT_STOPPED &&
+			    held_max + HELD_BUILDING <= HELD_MAX)
+				fault = FAULT_NONE;
+			held_max = index_held(store->index) + HELD_BUILDING;
+		}
+		if (at->end < next_step || fault != FAULT_NONE)
 			continue;
 		next_step = at->end + STEP_BYTES;
-		/* Reading is half of the progress: entering takes as long. */
-		if (!watch_step(store->watch, at->end, 2 * journal->size))
-			return FAULT_STOPPED;
+		if (!watch_step(store->watch, at->end, journal->size))
+			fault = FAULT_STOPPED;
 	}
-	return result == REPLAY_ERROR
-		   ? journal_unreadable(journal, at->end, r->replay.error)
-		   : FAULT_NONE;
-}
-
-/* Read from `from` to the journal's end; cut off a torn tail. */
-static enum fault
-read_on(struct store *store, struct reading *r, const struct position *from)
-{
-	const struct position *at = &r->replay.at;
-	struct journal *journal = &store->journal;
-	enum fault fault = FAULT_NONE;
-	uint64_t tail_end = 0; /* the end of a torn tail */
-
-	replay_init(&r->replay, journal->fd, journal->seed, from);
-	if (r->settle)
-		fault = journal_settle(journal);
-	if (fault == FAULT_NONE && pairs_init(&r->pairs, journal->dir) < 0)
-		fault = fault_report(journal->path, "cannot read on");
-	if (fault == FAULT_NONE)
-		fault = read_lines(store, r);
-	/* Judge the tail after settling, or if durable lines are missing. */
-	if (fault == FAULT_NONE && (r->settle || at->end < journal->durable))
-		fault = journal_finish(
-		    journal, &r->replay, journal->durable, &tail_end);
-	if (fault == FAULT_NONE && r->settle)
-		journal->durable = at->end;
-	if (fault == FAULT_NONE && (r->covered == 0 || r->pairs.n > 0))
-		fault = index_build(
-		    store->index, &r->pairs, &r->replay.at, store->watch);
-	if (fault == FAULT_STOPPED)
-		log_warning("%s/index: stopped before it was built; the next "
-			    "start begins again",
-		    journal->path);
-	/* A partly built index is useless, and takes room. */
-	if (fault != FAULT_NONE && r->covered == 0)
-		index_discard(journal->dir);
-	/* Cut last: a journal that is refused stays unchanged. */
-	if (fault == FAULT_NONE && tail_end > at->end)
-		fault = journal_cut_tail(journal, at->end, tail_end);
-	if (fault == FAULT_NONE)
-		store->at = *at;
-	replay_done(&r->replay);
-	pairs_done(&r->pairs);
+	if (result != REPLAY_ERROR)
+		return fault;
+	/* What passes is logged once. */
+	fault = fault_of(replay->error);
+	if (!fault_passes(fault) || !journal->full)
+		journal_unreadable(journal, at->end, replay->error);
+	journal->full |= fault_passes(fault);
 	return fault;
 }
 
 /*
- * Open the index, or make one if none is usable, and read the journal to its
- * end.  An index transaction has begun then.  After a fault store->index is
- * NULL.
+ * Read on to the known durable end; or, with the lock, to the end.  With
+ * `settle`, the last lines may be unsynced.
  */
 static enum fault
-start(struct store *store)
+read_on(struct store *store, bool locked, bool settle)
 {
-	const enum index_use use = store->long_lived ? INDEX_SERVE : INDEX_ONCE;
 	struct journal *journal = &store->journal;
-	struct reading reading = { .settle = true };
-	struct position covered;
+	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
+	uint64_t tail_end = 0; /* the end of a torn tail */
+	struct replay replay;
+
+	replay_init(&replay, journal->fd, journal->seed, &store->at);
+	if (fault == FAULT_NONE)
+		fault = read_lines(
+		    store, &replay, locked ? UINT64_MAX : journal->durable);
+	/* Judge the tail after settling, or if durable lines are missing. */
+	if (fault == FAULT_NONE && (settle || replay.at.end < journal->durable))
+		fault = journal_finish(
+		    journal, &replay, journal->durable, &tail_end);
+	/* Cut last: a journal that is refused stays unchanged. */
+	if (fault == FAULT_NONE && tail_end > replay.at.end)
+		fault = journal_cut_tail(journal, replay.at.end, tail_end);
+	if (fault == FAULT_NONE && settle) {
+		journal->durable = store->at.end;
+		journal_mark_end(journal, &store->at);
+	}
+	replay_done(&replay);
+	return fault;
+}
+
+static void
+close_index(struct store *store)
+{
+	index_close(store->index);
+	store->index = NULL;
+}
+
+/*
+ * Open the index, or begin a new one, and find the known durable end.  The
+ * journal need not be locked.  After a fault store->index is NULL.
+ */
+static enum fault
+open_index(struct store *store)
+{
+	struct journal *journal = &store->journal;
 	struct index_view view;
-	enum fault fault = index_open(journal, use, &view);
+	enum fault fault = index_open(journal, &view);
 
 	store->index = view.index;
 	if (fault == FAULT_NONE)
-		fault = journal_find_durable(journal, &view.seen);
-	/* index_create removes the old index: save its end. */
-	if (fault == FAULT_NONE && view.index == NULL && view.seen.end > 0)
-		fault = journal_write_end(journal);
+		fault = journal_find_durable(journal, &view.covered);
 	if (fault == FAULT_NONE && view.index == NULL) {
 		if (journal->size > RECORD_HEADER_LEN && !journal->full)
-			log_info("%s/index: %s; building it from %" PRIu64
-				 " bytes of " JOURNAL_NAME,
+			log_info("%s/" INDEX_NAME ": %s; building it from "
+				 "%" PRIu64 " bytes of " JOURNAL_NAME,
 			    journal->path, index_words[view.state].text,
 			    journal->size);
-		fault = index_create(journal, use, &store->index);
+		store->index = index_new(journal);
+		if (store->index == NULL)
+			fault = journal_unwritten(journal, INDEX_NAME, errno);
 	}
-	if (fault == FAULT_NONE)
-		fault = index_begin(store->index, &covered);
-	if (fault == FAULT_NONE) {
-		bool whole =
-		    covered.end == 0 ||
-		    (store->long_lived && covered.end <= CHECK_BYTES_MAX);
+	store->at = view.covered;
+	if (view.covered.end == 0 ||
+	    (store->long_lived && view.covered.end <= CHECK_BYTES_MAX))
+		store->at = journal->start;
+	if (fault != FAULT_NONE)
+		close_index(store);
+	return fault;
+}
 
-		reading.covered = covered.end;
-		fault = read_on(
-		    store, &reading, whole ? &journal->start : &covered);
+/*
+ * Wait for a lock: a service as long as it takes, until it is stopped.  Return
+ * FAULT_NONE to try again.
+ */
+static enum fault
+await_lock(const struct store *store, int64_t deadline_ms, long *pause_ns)
+{
+	if (store->long_lived && store->watch != NULL) {
+		if (!watch_step(store->watch, 0, 0))
+			return FAULT_STOPPED;
+	} else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
+		return FAULT_BUSY;
+	journal_back_off(pause_ns);
+	return FAULT_NONE;
+}
+
+/* Read what is known to be durable, without the journal's lock. */
+static enum fault
+read_durable(struct store *store, int64_t deadline_ms)
+{
+	struct journal *journal = &store->journal;
+	enum fault fault = FAULT_NONE, waited = FAULT_NONE;
+	long pause_ns = 0;
+
+	if (journal->durable > store->at.end + BUILD_BYTES) {
+		while ((fault = index_claim(store->index)) == FAULT_BUSY &&
+		       waited == FAULT_NONE)
+			waited = await_lock(store, deadline_ms, &pause_ns);
+		if (fault == FAULT_BUSY)
+			return waited;
+		/* Another process may have built it meanwhile. */
+		if (fault == FAULT_NONE)
+			fault = collect(store);
 	}
-	if (fault != FAULT_NONE) {
-		index_close(store->index, false);
-		store->index = NULL;
-	}
+	if (fault == FAULT_NONE && store->at.end < journal->durable)
+		fault = read_on(store, false, false);
+	index_release(store->index);
 	return fault;
 }
 
 /*
  * Check that the open journal still has its name, and read what others have
- * appended.  Then an index transaction has begun, and store->at is the
- * journal's end.  A missing index is built first; FAULT_FULL without room.
+ * appended: store->at is then the journal's end.
  */
 static enum fault
 catch_up(struct store *store)
 {
 	struct journal *journal = &store->journal;
 	const char *why = journal_check(journal, store->at.end);
-	struct position covered;
+	struct position marked;
 
 	if (why != NULL) {
 		log_error("%s: %s while it was in use; put it back, or restore "
@@ -229,30 +289,13 @@ catch_up(struct store *store)
 		    journal->name, why);
 		return FAULT_FAILED;
 	}
-	/* Without room a build of the index would take long and fail. */
-	if (store->index == NULL)
-		return has_bytes(store, 0) ? start(store) : FAULT_FULL;
-	enum fault fault = index_begin(store->index, &covered);
-	if (fault != FAULT_NONE)
-		return fault;
-	/* An index covers synced lines only. */
-	if (journal->durable < covered.end)
-		journal->durable = covered.end;
-	/* After others' commits the journal must have the index's last line. */
-	if (covered.end != store->at.end)
-		fault = journal_check_seen(journal, &covered);
 	/* A byte that is not blank belongs to a line, or to a part of one. */
-	if (fault == FAULT_NONE && (journal_has_text(journal, covered.end) ||
-				       covered.end < journal->durable)) {
-		struct reading reading = { .covered = covered.end,
-			.settle = journal_has_text(journal, journal->durable) };
-
-		fault = read_on(store, &reading, &covered);
-	} else if (fault == FAULT_NONE)
-		store->at = covered;
-	if (fault != FAULT_NONE)
-		index_abort(store->index);
-	return fault;
+	if (!journal_has_text(journal, store->at.end) &&
+	    store->at.end >= journal->durable)
+		return FAULT_NONE;
+	journal_read_mark(journal, &marked);
+	return read_on(
+	    store, true, journal_has_text(journal, journal->durable));
 }
 
 /* --- Opening --- */
@@ -305,30 +348,69 @@ store_init(const char *path)
 	return fault;
 }
 
-/* Open and lock the journal; retry until its path names the locked file. */
+/* Open the journal; wait until it has its name. */
 static enum fault
-open_journal(struct journal *journal, const char *path)
+open_journal(struct journal *journal, const char *path, int64_t deadline_ms)
 {
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	const char *why = "cannot be reached";
-	enum fault fault;
-
 	for (;; journal_close(journal)) {
-		fault = journal_open(journal, path, true);
-		if (fault == FAULT_NONE && journal->fd < 0)
-			fault = find_journal(journal, deadline_ms);
-		else if (fault == FAULT_NONE) {
-			fault = journal_lock(
-			    journal, JOURNAL_EXCLUSIVE, deadline_ms);
-			if (fault == FAULT_NONE)
-				why = journal_check(journal, 0);
-			if (why == NULL)
-				return FAULT_NONE;
-		}
+		enum fault fault = journal_open(journal, path, true);
+
+		if (fault != FAULT_NONE || journal->fd >= 0)
+			return fault;
+		fault = find_journal(journal, deadline_ms);
 		if (fault != FAULT_NONE)
 			return fault;
-		/* The journal appeared, or lost its name during the wait. */
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			log_error("%s: cannot be reached", journal->name);
+			return FAULT_BUSY;
+		}
+	}
+}
+
+static enum fault
+lock_journal(struct store *store, int64_t deadline_ms)
+{
+	enum fault fault, waited = FAULT_NONE;
+	long pause_ns = 0;
+
+	while ((fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0)) ==
+		   FAULT_BUSY &&
+	       waited == FAULT_NONE)
+		waited = await_lock(store, deadline_ms, &pause_ns);
+	if (waited == FAULT_BUSY)
+		log_error("%s: cannot lock it: another process uses it: try "
+			  "again",
+		    store->journal.name);
+	return fault == FAULT_BUSY ? waited : fault;
+}
+
+/* Open and lock the journal, open the index, and read to the end. */
+static enum fault
+start(struct store *store, const char *path)
+{
+	struct journal *journal = &store->journal;
+	int64_t deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+
+	for (;; close_index(store), journal_close(journal)) {
+		enum fault fault = open_journal(journal, path, deadline_ms);
+
+		if (fault == FAULT_NONE)
+			fault = open_index(store);
+		if (fault == FAULT_NONE)
+			fault = read_durable(store, deadline_ms);
+		if (fault == FAULT_NONE)
+			fault = lock_journal(store, deadline_ms);
+		if (fault != FAULT_NONE)
+			return fault;
+		/* The journal may have lost its name during the wait. */
+		const char *why = journal_check(journal, 0);
+		if (why == NULL) {
+			struct position marked;
+
+			journal_read_mark(journal, &marked);
+			return read_on(store, true, true);
+		}
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
@@ -337,12 +419,27 @@ open_journal(struct journal *journal, const char *path)
 }
 
 static void
-free_store(struct store *store, bool clean)
+free_store(struct store *store)
 {
-	index_close(store->index, clean);
+	close_index(store);
 	journal_close(&store->journal);
+	pthread_cond_destroy(&store->made);
+	pthread_cond_destroy(&store->wake);
 	pthread_mutex_destroy(&store->mutex);
 	free(store);
+}
+
+static void
+init_locks(struct store *store)
+{
+	pthread_condattr_t clock;
+
+	pthread_mutex_init(&store->mutex, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&store->wake, &clock);
+	pthread_cond_init(&store->made, &clock);
+	pthread_condattr_destroy(&clock);
 }
 
 static struct store *
@@ -355,41 +452,38 @@ open_store(const struct store_options *options, enum fault *fault)
 		*fault = fault_report(options->dir, "cannot open");
 		return NULL;
 	}
-	pthread_mutex_init(&store->mutex, NULL);
+	init_locks(store);
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->long_lived = options->long_lived;
+	store->held_max = HELD_PLANTS;
 	store->watch = options->watch;
-	*fault = open_journal(&store->journal, options->dir);
-	if (*fault == FAULT_NONE) {
+	*fault = start(store, options->dir);
+	if (store->journal.fd >= 0) {
 		if (store->long_lived)
 			store->journal.room = JOURNAL_ROOM_BYTES;
 		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
-		*fault = start(store);
-		if (*fault == FAULT_NONE)
-			index_abort(store->index);
 		metrics[METRICS_FAILED] =
 		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
-	/*
-	 * A service opens even without room for the index: it answers 503, and
-	 * catch_up builds the index later.
-	 */
-	if (*fault == FAULT_NONE ||
-	    (*fault == FAULT_FULL && store->long_lived)) {
+	if (*fault == FAULT_NONE) {
 		if (uncounted != 0 && store->long_lived)
 			log_warning("%s/" METRICS_NAME ": %s; this process "
 				    "counts for itself alone",
 			    options->dir, strerror(uncounted));
 		journal_unlock(&store->journal);
+		/* Without room, it is written later. */
+		if (index_covered(store->index)->end == 0)
+			(void)checkpoint(store, 0);
+		index_release(store->index);
 		return store;
 	}
 	/* To a writer, an absent store is a configuration error. */
 	if (*fault == FAULT_ABSENT)
 		*fault = FAULT_SETUP;
-	free_store(store, false);
+	free_store(store);
 	return NULL;
 }
 
@@ -447,7 +541,7 @@ put_line(struct store *store, struct record *record)
 	end->closing = record->plant == NULL;
 }
 
-/* Put the plant into the index transaction and, if it is new, the batch. */
+/* Put the plant, if it is new, into the index's memory and the batch. */
 static enum fault
 put_plant(struct store *store, struct store_item *item, const char *now)
 {
@@ -460,15 +554,13 @@ put_plant(struct store *store, struct store_item *item, const char *now)
 		.plant = plant->text,
 		.plant_len = plant->len,
 	};
-	uint64_t found;
-	enum fault fault =
-	    index_put(store->index, plant->id, store->batch_end.end, &found);
+	const uint64_t found = index_find(store->index, plant->id);
 
 	assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
-	if (fault != FAULT_NONE)
-		return fault;
 	if (found > 0)
 		return compare_stored(store, found, item);
+	if (index_add(store->index, plant->id, store->batch_end.end) < 0)
+		return journal_unwritten(&store->journal, INDEX_NAME, errno);
 	item->result = STORE_CREATED;
 	put_line(store, &record);
 	return FAULT_NONE;
@@ -492,13 +584,11 @@ build_batch(
 			break;
 		fault = put_plant(store, &items[i], now);
 	}
-	if (fault == FAULT_NONE)
-		fault = index_check(store->index);
 	*some = i;
 	return fault;
 }
 
-/* Append the batch, and sync it. */
+/* Append the batch, sync it, and mark the end. */
 static enum fault
 write_batch(struct store *store)
 {
@@ -512,29 +602,32 @@ write_batch(struct store *store)
 	/* After a fault that passes, this syncs the cut. */
 	if (journal_sync(journal) != FAULT_NONE)
 		return FAULT_FAILED;
-	if (fault == FAULT_NONE) {
-		store->written = true;
-		journal->durable = end;
-	}
-	return fault;
+	if (fault != FAULT_NONE)
+		return fault;
+	journal->durable = end;
+	store->at = store->batch_end;
+	journal_mark_end(journal, &store->at);
+	metrics[METRICS_STORE_BYTES] = end;
+	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
+	if (journal->full)
+		log_info("%s: there is room again", journal->path);
+	journal->full = false;
+	return FAULT_NONE;
 }
 
-/* If the batch was written, commit its index transaction. */
-static void
-enter_batch(struct store *store)
+/* Store a batch of the first items, `*some`; after a fault, none of them. */
+static enum fault
+store_batch(
+    struct store *store, struct store_item *items, size_t n, size_t *some)
 {
-	if (!store->written)
-		return;
-	store->written = false;
-	store->at = store->batch_end;
-	metrics[METRICS_STORE_BYTES] = store->at.end;
-	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
-	/* If the commit fails, the next catch-up enters the plants. */
-	if (index_commit(store->index, &store->at) != FAULT_NONE)
-		return;
-	if (store->journal.full)
-		log_info("%s: there is room again", store->journal.path);
-	store->journal.full = false;
+	const size_t held = index_held(store->index);
+	enum fault fault = build_batch(store, items, n, some);
+
+	if (fault == FAULT_NONE && store->batch_end.end > store->at.end)
+		fault = write_batch(store);
+	if (fault != FAULT_NONE)
+		index_keep(store->index, held);
+	return fault;
 }
 
 static void
@@ -548,7 +641,6 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 		items[i].result = result;
 }
 
-/* Commit the items.  finish enters the last batch into the index. */
 static enum fault
 commit_items(struct store *store, struct store_item *items, size_t n)
 {
@@ -556,15 +648,10 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	size_t some;
 
 	for (; n > 0 && fault == FAULT_NONE; items += some, n -= some) {
-		enter_batch(store);
 		some = n;
 		fault = catch_up(store);
 		if (fault == FAULT_NONE)
-			fault = build_batch(store, items, n, &some);
-		if (fault == FAULT_NONE && store->batch_end.end > store->at.end)
-			fault = write_batch(store);
-		if (!store->written && store->index != NULL)
-			index_abort(store->index);
+			fault = store_batch(store, items, n, &some);
 		if (fault == FAULT_NONE)
 			continue;
 		/*
@@ -591,13 +678,119 @@ append_closing(struct store *store)
 		store->batch_end = store->at;
 		put_line(store, &record);
 		fault = write_batch(store);
+		if (fault == FAULT_NONE)
+			journal_write_end(&store->journal);
 	}
-	if (store->written) {
-		enter_batch(store);
-		journal_write_end(&store->journal);
-	}
-	index_abort(store->index);
 	return fault_passes(fault) ? FAULT_NONE : fault;
+}
+
+/* --- Checkpoints --- */
+
+/* Copy what a checkpoint of the claimed index will write. */
+static enum fault
+collect(struct store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	enum fault fault = store->failed
+			       ? FAULT_FAILED
+			       : index_collect(store->index, &store->at);
+	if (store->journal.durable < index_covered(store->index)->end)
+		store->journal.durable = index_covered(store->index)->end;
+	pthread_mutex_unlock(&store->mutex);
+	return fault;
+}
+
+/* Whether to go on with a merge. */
+static bool
+step_merge(void *context, uint64_t done, uint64_t total)
+{
+	struct store *store = context;
+
+	(void)done, (void)total;
+	return store->watch != NULL ? watch_step(store->watch, store->at.end,
+					  store->journal.size)
+				    : !store->stop;
+}
+
+/* The index stays claimed. */
+static enum fault
+checkpoint(struct store *store, uint64_t merge_max)
+{
+	const struct watch watch = { step_merge, store };
+	enum fault fault = index_claim(store->index);
+
+	if (fault == FAULT_NONE)
+		fault = collect(store);
+	if (fault == FAULT_NONE)
+		fault = index_write(store->index, merge_max, &watch);
+	if (fault == FAULT_NONE) {
+		pthread_mutex_lock(&store->mutex);
+		index_install(store->index);
+		pthread_mutex_unlock(&store->mutex);
+	}
+	return fault;
+}
+
+static void *
+run_checkpoints(void *argument)
+{
+	struct store *store = argument;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_mutex_lock(&store->mutex);
+	while (!store->stop) {
+		if (!store->wanted) {
+			pthread_cond_wait(&store->wake, &store->mutex);
+			continue;
+		}
+		pthread_mutex_unlock(&store->mutex);
+		enum fault fault = checkpoint(store, UINT64_MAX);
+		index_release(store->index);
+		pthread_mutex_lock(&store->mutex);
+		store->wanted = false;
+		/* After a failure, or in another's turn, try again later. */
+		store->held_max = HELD_PLANTS;
+		if (fault != FAULT_NONE)
+			store->held_max += index_held(store->index);
+		pthread_cond_broadcast(&store->made);
+	}
+	pthread_mutex_unlock(&store->mutex);
+	return NULL;
+}
+
+/* Under the mutex. */
+static void
+want_checkpoint(struct store *store)
+{
+	if (!store->has_thread)
+		store->has_thread = pthread_create(&store->thread, NULL,
+					run_checkpoints, store) == 0;
+	store->wanted = true;
+	pthread_cond_signal(&store->wake);
+}
+
+/* Wait, under the mutex, if too many plants are in memory. */
+static enum fault
+await_checkpoint(struct store *store)
+{
+	struct timespec until;
+
+	if (index_held(store->index) < HELD_MAX || store->stop)
+		return FAULT_NONE;
+	want_checkpoint(store);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += CHECKPOINT_TIMEOUT_S;
+	pthread_cond_timedwait(&store->made, &store->mutex, &until);
+	if (index_held(store->index) < HELD_MAX)
+		return FAULT_NONE;
+	if (!store->journal.full)
+		log_error("%s/" INDEX_NAME ": %zu plants wait in memory to be "
+			  "written there; no more are stored until they are",
+		    store->journal.path, index_held(store->index));
+	store->journal.full = true;
+	return FAULT_FULL;
 }
 
 /*
@@ -616,6 +809,9 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
+		fault = await_checkpoint(store);
+		if (fault != FAULT_NONE)
+			return fault;
 		fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
 		if (fault != FAULT_BUSY)
 			return fault;
@@ -628,6 +824,14 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 	}
 }
 
+static void
+unlock(struct store *store)
+{
+	if (store->journal.locked)
+		journal_unlock(&store->journal);
+	pthread_mutex_unlock(&store->mutex);
+}
+
 /* The process ends after a fault that only another start can mend. */
 static void
 note_fault(struct store *store, enum fault fault)
@@ -636,7 +840,6 @@ note_fault(struct store *store, enum fault fault)
 		store->failed = true;
 }
 
-/* The mutex and the journal stay locked until finish. */
 static int
 commit(struct store *store, struct store_item *items, size_t n)
 {
@@ -647,22 +850,18 @@ commit(struct store *store, struct store_item *items, size_t n)
 	else
 		refuse_items(items, n, fault);
 	note_fault(store, fault);
-	return store->failed ? -1 : 0;
-}
-
-static void
-finish(struct store *store)
-{
-	enter_batch(store);
-	journal_unlock(&store->journal);
-	pthread_mutex_unlock(&store->mutex);
+	int status = store->failed ? -1 : 0;
+	if (store->long_lived && index_held(store->index) >= store->held_max)
+		want_checkpoint(store);
+	unlock(store);
+	return status;
 }
 
 /* Whether there is room for a plant, and for a missing index. */
 static bool
 has_room(const struct store *store)
 {
-	if (!has_bytes(store, 0))
+	if (index_held(store->index) >= HELD_MAX)
 		return false;
 	/*
 	 * If free space is scarce or a batch was refused, try an allocation, at
@@ -709,48 +908,60 @@ close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
-	if (!store->failed && store->index != NULL && !store->at.closing &&
-	    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE) {
+	if (!store->failed && !store->at.closing &&
+	    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
 		note_fault(store, append_closing(store));
-		journal_unlock(&store->journal);
-	}
-	pthread_mutex_unlock(&store->mutex);
+	if (!store->failed && index_held(store->index) >= HELD_IDLE)
+		want_checkpoint(store);
+	unlock(store);
 }
 
 static void
+stop_checkpoints(struct store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	store->stop = true;
+	pthread_cond_signal(&store->wake);
+	pthread_mutex_unlock(&store->mutex);
+	if (store->has_thread)
+		pthread_join(store->thread, NULL);
+}
+
+/* CGI writes no closing line: each would cost a sync. */
+static void
 close_store(struct store *store)
 {
-	bool clean = false;
+	struct journal *journal = &store->journal;
+	/* A service, which writes room ahead, makes the checkpoints. */
+	size_t held_max =
+	    journal->size > store->at.end ? HELD_PLANTS : HELD_ONCE;
 
-	/* CGI writes no closing line: each would cost a sync. */
-	if (!store->long_lived || store->index == NULL) {
-		free_store(store, false);
-		return;
-	}
-	if (lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10) ==
-	    FAULT_NONE) {
-		if (!store->at.closing)
-			note_fault(store, append_closing(store));
-		if (!store->failed)
-			clean = catch_up(store) == FAULT_NONE;
-		if (clean) {
+	stop_checkpoints(store);
+	if (store->long_lived) {
+		if (lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10) ==
+		    FAULT_NONE) {
+			if (!store->at.closing)
+				note_fault(store, append_closing(store));
 			/* Cut off the room ahead; failure does no harm. */
-			if (store->journal.size > store->at.end)
+			if (!store->failed && catch_up(store) == FAULT_NONE &&
+			    journal->size > store->at.end)
 				(void)!ftruncate(
-				    store->journal.fd, (off_t)store->at.end);
-			index_abort(store->index);
+				    journal->fd, (off_t)store->at.end);
 		}
+		unlock(store);
+		held_max = 0;
 	}
-	pthread_mutex_unlock(&store->mutex);
-	/* Closing the index needs the lock, which closing the journal ends. */
-	free_store(store, clean);
+	store->stop = false;
+	if (!store->failed && index_held(store->index) >= held_max &&
+	    index_covered(store->index)->end < store->at.end)
+		(void)checkpoint(store, store->long_lived ? 0 : MERGE_ONCE_MAX);
+	free_store(store);
 }
 
 const struct engine engine_file = {
 	.version = ENGINE_VERSION,
 	.open = open_store,
 	.commit = commit,
-	.finish = finish,
 	.ready = is_ready,
 	.wait = wait_for_others,
 	.idle = close_batch,

@@ -1,686 +1,537 @@
 /*
- * index: LMDB.  See index.h.
+ * index: sorted runs, and a manifest that names them.  See index.h.
  *
- * One database.  A plant's key is the 8 bytes of its id, big-endian with the
- * sign bit inverted, so that ids sort as numbers; its value is the offset of
- * its record.  The state's key is one byte 0, which sorts below all ids.
+ * A run is an array of pairs, sorted by id, and after it the first id of each
+ * page of the array: a lookup reads one page.  All numbers have the byte order
+ * of the machine.
  *
- * The file `index/boot` has three lines; version 1.0.0 writes no third:
- *
- *	"clean", or the id of the boot that has written pages without a sync
- *	the store's uuid
- *	"serve", or "once" if only single requests have written data.mdb; and
- *	the inode and birth time of data.mdb, which differ in a copy
- *
- * The order of writes makes a crash show: the boot's id is durable before a
- * page is written, and "clean" is written after all pages are durable.  A
- * long-lived process holds a lock on the file, which processes in containers
- * see even if their boot id differs.
+ * Happy path of a checkpoint: the collected pairs are sorted, and written as a
+ * new run; the manifest that names it, too, replaces the old one.  Failure
+ * modes: the new files are removed; if only the sync of the directory failed,
+ * either manifest may be there after a crash, so the files of both are kept.
  */
 #include "store/index.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "ground/file.h"
 #include "ground/log.h"
+#include "ground/pairs.h"
+#include "pure/crc32c.h"
 
-#define INDEX_NAME "index"
-#define DATA_NAME INDEX_NAME "/data.mdb"
-#define BOOT_NAME INDEX_NAME "/boot"
-#define STATE_VERSION 2
-#define BOOT_LEN 36
-#define BOOT_CLEAN "clean                               "
-/* The text of `index/boot`, without padding. */
-struct mark {
-	char boot[BOOT_LEN], newline;
-	char uuid[RECORD_UUID_LEN], newline_too;
-	char use[6];
-	char file[FILE_ID_LEN], newline_last;
-};
+#define MANIFEST_NAME "manifest"
+#define MANIFEST_NEW_NAME "manifest.new"
+#define RUN_PREFIX "run-"
+#define LOCK_NAME "lock"
+
+/* Version 1.0.0 had another index, of the version 2, in this directory. */
+#define MANIFEST_VERSION 3
 
 /*
- * The map takes address space, not memory or disk.  It is two to three steps
- * larger than the file and grows with it: one transaction enters at most some
- * 40,000 plants, each of which may copy a page of 4 KiB.
+ * A new run takes in the runs before it, up to this many times its size: so 10
+ * million plants are in some 6 runs, and each is written some 15 times.
  */
-#define MAP_STEP_BYTES ((size_t)128 << 20)
+#define MERGE_FACTOR 3
+#define RUNS_MAX 16
 
-/*
- * One transaction appends this many pairs.  LMDB frees the memory of the
- * transaction's pages only when the index is closed: 26 bytes a plant.
- */
-#define COMMIT_PAIRS ((size_t)128 << 10)
-/* An index in use lacks at most one append, which has fewer plants. */
-#define BEHIND_PAIRS_MAX ((size_t)64 << 10)
-#define STEP_PAIRS ((size_t)16 << 10)
+/* Pairs of a page of 4 KiB, of a buffer, and between two syncs of a run. */
+#define PAGE_PAIRS ((size_t)256)
+#define BUFFER_PAIRS (16 * PAGE_PAIRS)
+#define STEP_PAIRS ((uint64_t)64 * BUFFER_PAIRS)
+
+/* The least number of slots of the memory, as a power of two. */
+#define SLOT_BITS_MIN 10
 
 /* Only this many records that repeat an id are logged; all are counted. */
 #define TWINS_LOGGED 10
 
-/* A short write below this free space means a full disk. */
-#define ROOM_BYTES ((uint64_t)1 << 20)
+struct run {
+	uint64_t number, n; /* of the file; of its pairs */
+	int64_t least, greatest;
+	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
+};
 
-struct state {
-	uint32_t version;
-	uint32_t clean; /* closed cleanly, and not written since */
+struct manifest {
+	uint32_t version, n;
+	char uuid[RECORD_UUID_LEN], nul[4];
+	char file[FILE_ID_LEN + 7]; /* of the manifest itself */
 	struct position covered;
+	struct run runs[RUNS_MAX];
+	uint32_t crc, last_nul;
+};
+
+/* A run that is mapped; firsts is in the same map. */
+struct map {
+	struct pair *pairs;
+	const int64_t *firsts;
+	size_t len;
+};
+
+struct files {
+	struct manifest manifest;
+	struct map maps[RUNS_MAX];
 };
 
 struct index {
-	MDB_env *env;
-	MDB_dbi dbi;
-	MDB_txn *txn;
-	enum index_use use;
 	struct journal *journal;
-	int lock;           /* with INDEX_SERVE, `index/boot`, locked; or -1 */
-	struct state state; /* as of the last transaction */
-	char file[FILE_ID_LEN + 1]; /* file_identify of data.mdb */
-};
+	struct files files;
 
-static char state_name[1];
-static MDB_val state_key = { sizeof(state_name), state_name };
+	/* The memory: open addressing, at most half of the slots in use. */
+	struct pair *pairs; /* by their offsets */
+	size_t n, max;
+	uint32_t *slots; /* a place in `pairs`, plus 1; 0: free */
+	unsigned bits;   /* of the number of slots */
+	uint64_t seed;   /* hides the slots from clients */
+
+	/* A checkpoint: -1 while another process has the lock. */
+	int dir, lock;
+	bool lost;           /* the manifest on the disk is not ours */
+	struct pair *copied; /* of the memory */
+	size_t ncopied, copied_max;
+	struct position to;
+	struct files next; /* written, to be installed */
+	bool written, installed;
+	bool failing; /* logged, so not again */
+	size_t twins; /* logged */
+};
 
 const struct index_words index_words[] = {
 	[INDEX_USABLE] = { "current", "current" },
 	[INDEX_BEHIND] = { "behind", "behind" },
 	[INDEX_ABSENT] = { "missing", "missing" },
-	[INDEX_STALE] = { "stale", "not closed cleanly, or a copy" },
-	[INDEX_REPLACED] = { "replaced", "replaced meanwhile" },
+	[INDEX_STALE] = { "stale", "a copy, or of another version" },
 	[INDEX_UNUSABLE] = { "unreadable", "damaged" },
 };
 
-/* Return the errno value of an error of LMDB or the system; -1 for damage. */
-static int
-system_error(const struct index *index, int error)
-{
-	struct statvfs fs;
-	int fd;
+/* --- Files --- */
 
-	/* LMDB reports a short write, as on a full disk, as EIO. */
-	if (error == EIO && index->env != NULL &&
-	    mdb_env_get_fd(index->env, &fd) == 0 && fstatvfs(fd, &fs) == 0 &&
-	    (uint64_t)fs.f_bavail * fs.f_frsize < ROOM_BYTES)
-		return ENOSPC;
-	/* Space may be free again: `full` shows why LMDB failed with EIO. */
-	if (error == MDB_MAP_FULL || (error == EIO && index->journal->full))
-		return ENOSPC;
-	if (error == MDB_PANIC)
-		return EIO;
-	/* We pass valid arguments, so EINVAL means a corrupt page. */
-	return error < 0 || error == EINVAL ? -1 : error;
+static size_t
+count_firsts(uint64_t n)
+{
+	return (size_t)((n + PAGE_PAIRS - 1) / PAGE_PAIRS);
 }
 
-/* Keep processes that open the index later from using it or its end. */
-static void
-disbelieve(int dir)
+static size_t
+run_len(uint64_t n)
 {
-	unlinkat(dir, BOOT_NAME, 0);
+	return (size_t)n * sizeof(struct pair) +
+	       count_firsts(n) * sizeof(int64_t);
+}
+
+static const char *
+run_name(uint64_t number, char name[static 32])
+{
+	snprintf(name, 32, RUN_PREFIX "%" PRIu64, number);
+	return name;
+}
+
+static int
+open_dir(int dir)
+{
+	return openat(
+	    dir, INDEX_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static uint32_t
+sum(const struct manifest *manifest)
+{
+	return crc32c(
+	    0, (const char *)manifest, offsetof(struct manifest, crc));
+}
+
+/* Read the manifest.  errno is 0, or the error that kept it from being read. */
+static enum index_state
+read_manifest(int dir, struct manifest *manifest)
+{
+	char file[FILE_ID_LEN + 1] = "";
+	int fd = openat(
+	    dir, MANIFEST_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	ssize_t n = -1;
+
+	memset(manifest, 0, sizeof(*manifest));
+	if (fd >= 0 && file_identify(fd, file) == 0)
+		n = file_read_all(fd, manifest, sizeof(*manifest), 0);
+	file_close(fd);
+	if (n < 0 && errno == ENOENT) {
+		errno = 0;
+		return INDEX_ABSENT;
+	}
+	/* A link, a pipe or a directory. */
+	if (n < 0 && errno != ELOOP && errno != ESPIPE && errno != EISDIR)
+		return INDEX_UNUSABLE;
+	errno = 0;
+	if (n < 0)
+		return INDEX_STALE;
+	if (n != sizeof(*manifest) || manifest->crc != sum(manifest)) {
+		memset(manifest, 0, sizeof(*manifest));
+		return INDEX_UNUSABLE;
+	}
+	return manifest->version == MANIFEST_VERSION &&
+		       strcmp(file, manifest->file) == 0
+		   ? INDEX_USABLE
+		   : INDEX_STALE;
+}
+
+/* Open a run.  Return 0; -1 with errno, ENOENT also if it is another file. */
+static int
+open_run(int dir, const struct run *run, struct map *map)
+{
+	const size_t len = run_len(run->n);
+	char name[32], file[FILE_ID_LEN + 1];
+	struct stat st;
+	int fd = openat(dir, run_name(run->number, name),
+	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	void *at = MAP_FAILED;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) == 0 && file_identify(fd, file) == 0) {
+		errno = ENOENT;
+		if (S_ISREG(st.st_mode) && run->n > 0 &&
+		    (uint64_t)st.st_size == len && strcmp(file, run->file) == 0)
+			at = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+	}
+	file_close(fd);
+	if (at == MAP_FAILED)
+		return -1;
+	/* A lookup needs one page, not those around it. */
+	madvise(at, len, MADV_RANDOM);
+	*map = (struct map){ at, NULL, len };
+	map->firsts = (const int64_t *)(map->pairs + run->n);
+	return 0;
+}
+
+/* The map of this run in `files`, or NULL. */
+static const struct map *
+find_map(const struct files *files, const struct run *run)
+{
+	for (size_t i = 0; i < files->manifest.n; i++)
+		if (memcmp(&files->manifest.runs[i], run, sizeof(*run)) == 0)
+			return &files->maps[i];
+	return NULL;
+}
+
+/* Close the runs that are not among those of `kept`. */
+static void
+close_files(struct files *files, const struct files *kept)
+{
+	for (size_t i = 0; i < files->manifest.n; i++)
+		if (find_map(kept, &files->manifest.runs[i]) == NULL)
+			munmap(files->maps[i].pairs, files->maps[i].len);
+	files->manifest.n = 0;
+}
+
+/* Open the runs of the manifest that `have` has not open. */
+static int
+open_runs(int dir, struct files *files, const struct files *have)
+{
+	for (uint32_t i = 0, n = files->manifest.n; i < n; i++) {
+		const struct run *run = &files->manifest.runs[i];
+		const struct map *map = find_map(have, run);
+
+		if (map != NULL)
+			files->maps[i] = *map;
+		else if (open_run(dir, run, &files->maps[i]) < 0) {
+			int error = errno;
+
+			files->manifest.n = i;
+			close_files(files, have);
+			errno = error;
+			return -1;
+		}
+	}
+	errno = 0;
+	return 0;
+}
+
+static const struct files no_files;
+
+/*
+ * Read the manifest and open its runs.  A run may be gone if the manifest was
+ * replaced meanwhile.  Return the state; errno is 0, or the error of a run.
+ */
+static enum index_state
+load(int dir, struct files *files, const struct files *have)
+{
+	char last[sizeof(files->manifest.file)] = "";
+	enum index_state state;
+
+	while ((state = read_manifest(dir, &files->manifest)) == INDEX_USABLE) {
+		bool again = strcmp(last, files->manifest.file) == 0;
+
+		memcpy(last, files->manifest.file, sizeof(last));
+		if (!again && open_runs(dir, files, have) == 0)
+			return INDEX_USABLE;
+		state = INDEX_STALE;
+		if (again)
+			errno = 0;
+		if (again || errno != ENOENT)
+			break;
+	}
+	files->manifest.n = 0;
+	return state;
 }
 
 enum fault
-index_damaged(struct index *index)
+index_open(struct journal *journal, struct index_view *view)
 {
-	struct journal *journal = index->journal;
-	const uint64_t end = journal->durable;
-	bool current = index_is_current(index);
+	int dir = open_dir(journal->dir), error = dir < 0 ? errno : 0;
+	struct index *index = index_new(journal);
 
-	if (index->use == INDEX_READ)
-		return FAULT_DAMAGED;
-	/* First, as the kernel may report the lost page to no other process. */
-	if (current)
-		disbelieve(journal->dir);
-	/* Save the index's end before deleting it.  A higher end mark stays. */
-	if (end > 0 && journal_read_end(journal) == FAULT_NONE &&
-	    journal->durable == end)
-		journal_write_end(journal);
-	journal->durable = end;
-	if (current)
-		index_discard(journal->dir);
-	log_error("%s/" INDEX_NAME ": %s; the next start builds it again from "
-		  "the journal and checks that, or opens a new one",
-	    journal->path,
-	    current ? "damaged and removed" : "was removed while in use");
-	return FAULT_FAILED;
-}
-
-static enum fault
-fail(struct index *index, int error)
-{
-	error = system_error(index, error);
-	if (error < 0)
-		return index_damaged(index);
-	if (index->use != INDEX_READ)
-		return journal_unwritten(index->journal, INDEX_NAME, error);
+	*view = (struct index_view){ .state = INDEX_ABSENT };
+	if (index == NULL)
+		error = ENOMEM;
+	else if (dir < 0)
+		error = error == ENOENT || error == ENOTDIR ? 0 : error;
+	else {
+		view->state = load(dir, &index->files, &no_files);
+		error = errno;
+	}
+	file_close(dir);
+	const struct manifest *manifest =
+	    index != NULL ? &index->files.manifest : NULL;
+	if (error == 0 && manifest->version != 0 &&
+	    memcmp(manifest->uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
+		log_error("%s: of another store than this directory was; if "
+			  "it is meant to be used, remove %s/" INDEX_NAME
+			  " first",
+		    journal->name, journal->path);
+		index_close(index);
+		return FAULT_SETUP;
+	}
+	if (error == 0 && view->state == INDEX_USABLE) {
+		view->index = index;
+		view->covered = manifest->covered;
+		view->entries = index_count(index);
+		return FAULT_NONE;
+	}
+	index_close(index);
 	errno = error;
-	return fault_report(index->journal->path, "cannot read its index");
+	return error == 0
+		   ? FAULT_NONE
+		   : fault_report(journal->path, "cannot open its index");
 }
 
-/* Read `index/boot`.  Return 0; -1 if it is missing or not valid. */
-static int
-read_mark(int dir, struct mark *mark)
-{
-	memset(mark, 0, sizeof(*mark));
-	/* Version 1.0.0 wrote a shorter file; a crash may leave zeros. */
-	(void)file_get(dir, BOOT_NAME, mark, sizeof(*mark));
-	return mark->newline == '\n' && mark->newline_too == '\n' ? 0 : -1;
-}
-
-/* Whether a long-lived process has the index open. */
-static bool
-is_served(int dir)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = openat(dir, BOOT_NAME, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	bool served =
-	    fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-
-	file_close(fd);
-	return served;
-}
-
-/* The id of this boot; it begins with a question mark if it is unknown. */
-static const char *
-this_boot(void)
-{
-	static char boot[BOOT_LEN];
-
-	if (*boot == '\0' &&
-	    file_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot,
-		BOOT_LEN) < 0)
-		*boot = '?';
-	return boot;
-}
-
-static bool
-is_of_this_boot(const struct mark *mark)
-{
-	return *this_boot() != '?' &&
-	       memcmp(mark->boot, this_boot(), BOOT_LEN) == 0;
-}
-
-static bool
-is_of_this_file(const struct index *index, const struct mark *mark)
-{
-	return mark->newline_last == '\n' &&
-	       memcmp(mark->file, index->file, FILE_ID_LEN) == 0;
-}
-
-/* Whether the conditions in index.h hold, so that no page can be lost. */
-static bool
-is_whole(const struct index *index, const struct mark *mark)
-{
-	return is_of_this_file(index, mark) &&
-	       (memcmp(mark->boot, BOOT_CLEAN, BOOT_LEN) == 0 ||
-		   is_served(index->journal->dir) ||
-		   (index->use == INDEX_ONCE && *mark->use == 'o' &&
-		       is_of_this_boot(mark)));
-}
-
-/*
- * Whether the state can be used although the entries cannot: even if later
- * pages are lost, the journal was durable up to the position in the state.
- */
-static bool
-has_seen(const struct index *index, const struct mark *mark)
-{
-	return is_of_this_boot(mark) &&
-	       (*mark->use == '\0' || is_of_this_file(index, mark));
-}
-
-/* Write `index/boot`, durably.  Return 0, or an errno value. */
-static int
-write_mark(const struct index *index, const char *boot)
-{
-	struct mark mark = {
-		.newline = '\n', .newline_too = '\n', .newline_last = '\n'
-	};
-	int names =
-	    openat(index->journal->dir, INDEX_NAME, O_RDONLY | O_CLOEXEC);
-	int error;
-
-	memcpy(mark.boot, boot, BOOT_LEN);
-	memcpy(mark.uuid, index->journal->uuid, RECORD_UUID_LEN);
-	/* A request that writes beside a service keeps "serve". */
-	bool once = index->use == INDEX_ONCE && !is_served(index->journal->dir);
-	memcpy(mark.use, once ? "once  " : "serve ", 6);
-	memcpy(mark.file, index->file, FILE_ID_LEN);
-	error = names < 0 || file_put(names, "boot", &mark, sizeof(mark)) < 0
-		    ? errno
-		    : 0;
-	file_close(names);
-	return error;
-}
-
-/* Read the state: MDB_NOTFOUND also if another version wrote it. */
-static int
-get_state(struct index *index)
-{
-	MDB_val value;
-	int error = mdb_get(index->txn, index->dbi, &state_key, &value);
-
-	if (error != 0 || value.mv_size != sizeof(index->state))
-		return error != 0 ? error : MDB_NOTFOUND;
-	memcpy(&index->state, value.mv_data, sizeof(index->state));
-	return index->state.version == STATE_VERSION ? 0 : MDB_NOTFOUND;
-}
-
-/* Commit the transaction with index->state; after an error it is aborted. */
-static int
-commit_state(struct index *index)
-{
-	MDB_val value = { sizeof(index->state), &index->state };
-	int error = mdb_put(index->txn, index->dbi, &state_key, &value, 0);
-
-	if (error == 0)
-		error = mdb_txn_commit(index->txn);
-	else
-		mdb_txn_abort(index->txn);
-	index->txn = NULL;
-	return error;
-}
-
-/* Begin a transaction, in a map that is enlarged if it may be too small. */
-static int
-begin(struct index *index)
-{
-	MDB_envinfo info;
-	MDB_stat stat;
-	int error = 0;
-
-	mdb_env_info(index->env, &info);
-	mdb_env_stat(index->env, &stat);
-	size_t want = (info.me_last_pgno * stat.ms_psize / MAP_STEP_BYTES + 3) *
-		      MAP_STEP_BYTES;
-	if (want > info.me_mapsize)
-		error = mdb_env_set_mapsize(index->env, want);
-	return error != 0 ? error
-			  : mdb_txn_begin(index->env, NULL,
-				index->use == INDEX_READ ? MDB_RDONLY : 0,
-				&index->txn);
-}
-
-static struct index *
-new_index(struct journal *journal, enum index_use use)
+struct index *
+index_new(struct journal *journal)
 {
 	struct index *index = calloc(1, sizeof(*index));
 
 	if (index == NULL)
 		return NULL;
 	index->journal = journal;
-	index->lock = -1;
-	index->use = use;
-	/* Read the id now: the sandbox hides its file later. */
-	(void)this_boot();
+	index->dir = index->lock = -1;
 	return index;
 }
 
-/* Return 0, or an error of LMDB or the system. */
-static int
-open_environment(struct index *index)
+void
+index_close(struct index *index)
 {
-	unsigned flags = MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD |
-			 (index->use == INDEX_READ ? MDB_RDONLY : 0);
-	char name[4096];
-	MDB_envinfo info;
-	MDB_stat stat;
-	struct stat st;
-	int error;
-
-	if (snprintf(name, sizeof(name), "%s/" INDEX_NAME,
-		index->journal->path) >= (int)sizeof(name))
-		return ENAMETOOLONG;
-	error = mdb_env_create(&index->env);
-	if (error == 0)
-		error = mdb_env_set_mapsize(index->env, MAP_STEP_BYTES);
-	if (error == 0)
-		error = mdb_env_open(index->env, name, flags, 0600);
-	if (error == 0 && fstatat(index->journal->dir, DATA_NAME, &st, 0) < 0)
-		error = errno;
-	if (error != 0)
-		return error;
-	mdb_env_info(index->env, &info);
-	mdb_env_stat(index->env, &stat);
-	/* Access to a page beyond the end of the file raises SIGBUS. */
-	if ((uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
-		return MDB_CORRUPTED;
-	error = begin(index);
-	return error != 0 ? error
-			  : mdb_dbi_open(index->txn, NULL, 0, &index->dbi);
-}
-
-/* Open data.mdb and read its state.  Return as open_environment. */
-static int
-open_state(struct index *index)
-{
-	int error = open_environment(index);
-
-	if (error == 0)
-		error = get_state(index);
-	if (error == 0 && index->state.covered.end == 0)
-		error = MDB_NOTFOUND;
-	return error;
-}
-
-/* Containers have another boot id: the lock shows that the index is served. */
-static void
-lock_mark(struct index *index)
-{
-	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
-
-	if (index->use != INDEX_SERVE)
+	if (index == NULL)
 		return;
-	index->lock =
-	    openat(index->journal->dir, BOOT_NAME, O_RDONLY | O_CLOEXEC);
-	fcntl(index->lock, F_OFD_SETLK, &lock);
-}
-
-enum fault
-index_open(struct journal *journal, enum index_use use, struct index_view *view)
-{
-	const int dir = journal->dir;
-	struct stat st = { 0 };
-	struct mark mark;
-	bool seen = false;
-
-	*view = (struct index_view){ 0 };
-	if (read_mark(dir, &mark) == 0 &&
-	    memcmp(mark.uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s: of another store than this directory was; if "
-			  "it is meant to be used, remove %s/" INDEX_NAME
-			  " first",
-		    journal->name, journal->path);
-		return FAULT_SETUP;
-	}
-	struct index *index = new_index(journal, use);
-	if (index == NULL)
-		return fault_report(journal->path, "cannot open its index");
-	int error = fstatat(dir, DATA_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0
-			? errno
-			: MDB_NOTFOUND;
-	/* LMDB would fill an empty file, block on a FIFO or follow a link. */
-	if (S_ISREG(st.st_mode) && st.st_size > 0 &&
-	    file_identify(dir, DATA_NAME, index->file) == 0) {
-		if (is_whole(index, &mark)) {
-			error = open_state(index);
-		} else if (has_seen(index, &mark)) {
-			index->use = INDEX_READ;
-			seen = open_state(index) == 0;
-		}
-	}
-	if (error == 0)
-		view->entries = index_count(index);
-	index_abort(index);
-	if (error == 0 || seen)
-		view->seen = index->state.covered;
-	if (error == 0) {
-		lock_mark(index);
-		view->index = index;
-		view->covered = view->seen;
-		return FAULT_NONE;
-	}
-	view->state = error == ENOENT         ? INDEX_ABSENT
-		      : error == MDB_NOTFOUND ? INDEX_STALE
-					      : INDEX_UNUSABLE;
-	error = system_error(index, error);
-	index_close(index, false);
-	if (error < 0 || error == ENOENT)
-		return FAULT_NONE;
-	errno = error;
-	return fault_report(journal->path, "cannot open its index");
-}
-
-/* Make an empty data.mdb, then `index/boot`, durably.  0, or an errno value. */
-static int
-make_files(struct index *index)
-{
-	/* Entries of an old file would count as the new index's. */
-	const int dir = index->journal->dir;
-	int error =
-	    unlinkat(dir, DATA_NAME, 0) < 0 && errno != ENOENT ? errno : 0;
-
-	index_discard(dir);
-	if (error != 0)
-		return error;
-	/* The journal may be new: the fsync also makes its name durable. */
-	if ((mkdirat(dir, INDEX_NAME, 0700) < 0 && errno != EEXIST) ||
-	    fsync(dir) < 0)
-		return errno;
-	int fd = openat(
-	    dir, DATA_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return errno;
-	close(fd);
-	return file_identify(dir, DATA_NAME, index->file) < 0
-		   ? errno
-		   : write_mark(index, this_boot());
-}
-
-enum fault
-index_create(
-    struct journal *journal, enum index_use use, struct index **created)
-{
-	struct index *index = new_index(journal, use);
-
-	if (index == NULL)
-		return journal_unwritten(journal, INDEX_NAME, errno);
-	int error = make_files(index);
-	if (error == 0)
-		error = open_environment(index);
-	index->state.version = STATE_VERSION;
-	if (error == 0)
-		error = commit_state(index);
-	if (error != 0) {
-		enum fault fault = fail(index, error);
-		index_close(index, false);
-		return fault;
-	}
-	lock_mark(index);
-	*created = index;
-	return FAULT_NONE;
+	index_release(index);
+	index_install(index);
+	close_files(&index->files, &no_files);
+	free(index->pairs);
+	free(index->slots);
+	free(index->copied);
+	free(index);
 }
 
 int
 index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 {
-	struct mark mark;
+	struct manifest manifest;
+	int names = open_dir(dir);
+	(void)read_manifest(names, &manifest);
 
-	if (read_mark(dir, &mark) < 0)
+	file_close(names);
+	if (manifest.version == 0)
 		return -1;
-	memcpy(uuid, mark.uuid, RECORD_UUID_LEN);
+	memcpy(uuid, manifest.uuid, RECORD_UUID_LEN);
 	return 0;
 }
 
-/* Mark the index durably as in use: a crash may now lose its pages. */
-static int
-take_over(struct index *index)
-{
-	int error =
-	    index_is_current(index) ? write_mark(index, this_boot()) : 0;
-
-	index->state.clean = 0;
-	if (error == 0)
-		error = commit_state(index);
-	return error == 0 ? begin(index) : error;
-}
-
-static int
-begin_state(struct index *index)
-{
-	int error = begin(index);
-
-	if (error == 0)
-		error = get_state(index);
-	if (error == 0 && index->use != INDEX_READ && index->state.clean != 0)
-		error = take_over(index);
-	if (error != 0)
-		index_abort(index);
-	return error;
-}
-
-enum fault
-index_begin(struct index *index, struct position *covered)
-{
-	int error = begin_state(index);
-
-	if (error != 0)
-		return fail(index, error);
-	*covered = index->state.covered;
-	return FAULT_NONE;
-}
-
-enum fault
-index_commit(struct index *index, const struct position *covered)
-{
-	index->state.covered = *covered;
-	int error = commit_state(index);
-	return error == 0 ? FAULT_NONE : fail(index, error);
-}
-
-void
-index_abort(struct index *index)
-{
-	if (index->txn != NULL)
-		mdb_txn_abort(index->txn);
-	index->txn = NULL;
-}
-
-static MDB_val
-key_of(int64_t id, unsigned char bytes[static 8])
-{
-	uint64_t order = (uint64_t)id ^ (UINT64_C(1) << 63);
-
-	for (int i = 7; i >= 0; i--, order >>= 8)
-		bytes[i] = (unsigned char)order;
-	return (MDB_val){ 8, bytes };
-}
-
-static enum fault
-take_value(struct index *index, const MDB_val *value, uint64_t *offset)
-{
-	if (value->mv_size == sizeof(*offset))
-		memcpy(offset, value->mv_data, sizeof(*offset));
-	/* The journal's header is at 0. */
-	return *offset > 0 ? FAULT_NONE : fail(index, MDB_CORRUPTED);
-}
-
-enum fault
-index_put(struct index *index, int64_t id, uint64_t offset, uint64_t *found)
-{
-	unsigned char bytes[8];
-	MDB_val key = key_of(id, bytes), value = { sizeof(offset), &offset };
-	int error =
-	    mdb_put(index->txn, index->dbi, &key, &value, MDB_NOOVERWRITE);
-
-	*found = 0;
-	if (error == MDB_KEYEXIST)
-		return take_value(index, &value, found);
-	return error == 0 ? FAULT_NONE : fail(index, error);
-}
-
-enum fault
-index_find(struct index *index, int64_t id, uint64_t *offset)
-{
-	unsigned char bytes[8];
-	MDB_val key = key_of(id, bytes), value;
-	int error = mdb_get(index->txn, index->dbi, &key, &value);
-
-	*offset = 0;
-	if (error == 0)
-		return take_value(index, &value, offset);
-	return error == MDB_NOTFOUND ? FAULT_NONE : fail(index, error);
-}
-
-enum fault
-index_check(struct index *index)
-{
-	int fd;
-
-	return mdb_env_get_fd(index->env, &fd) != 0 || file_is_written(fd)
-		   ? FAULT_NONE
-		   : index_damaged(index);
-}
-
-uint64_t
-index_count(const struct index *index)
-{
-	MDB_stat stat = { .ms_entries = 1 };
-
-	mdb_stat(index->txn, index->dbi, &stat);
-	return stat.ms_entries - 1; /* the state is an entry */
-}
-
-bool
-index_is_clean(const struct index *index)
-{
-	return index->state.clean != 0;
-}
-
-bool
-index_is_current(const struct index *index)
-{
-	char file[FILE_ID_LEN + 1];
-
-	return file_identify(index->journal->dir, DATA_NAME, file) == 0 &&
-	       strcmp(file, index->file) == 0;
-}
-
-/*
- * If the commit fails, the index stays marked as in use: a start rebuilds it,
- * unless a process still serves it.  If the sync fails, pages may be lost: the
- * index is removed.
- */
+/* Remove the runs that the manifest, which may be NULL, does not name. */
 static void
-mark_clean(struct index *index)
+remove_runs(int dir, const struct manifest *manifest)
 {
-	if (!index_is_current(index) || begin_state(index) != 0)
-		return;
-	index->state.clean = 1;
-	if (commit_state(index) != 0)
-		return;
-	int error = mdb_env_sync(index->env, 1);
-	if (error == 0) {
-		write_mark(index, BOOT_CLEAN);
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *names = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	char name[32];
+
+	if (names == NULL) {
+		file_close(fd);
 		return;
 	}
-	log_warning("index: cannot sync: %s; removing it: the next start "
-		    "builds it again",
-	    mdb_strerror(error));
-	index_discard(index->journal->dir);
-}
+	while ((entry = readdir(names)) != NULL) {
+		bool named =
+		    strncmp(entry->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) != 0;
 
-void
-index_close(struct index *index, bool clean)
-{
-	if (index == NULL)
-		return;
-	index_abort(index);
-	if (clean)
-		mark_clean(index);
-	if (index->env != NULL)
-		mdb_env_close(index->env);
-	file_close(index->lock);
-	free(index);
+		for (size_t i = 0; manifest != NULL && i < manifest->n; i++)
+			named |=
+			    strcmp(entry->d_name,
+				run_name(manifest->runs[i].number, name)) == 0;
+		if (!named)
+			unlinkat(dir, entry->d_name, 0);
+	}
+	closedir(names);
 }
 
 void
 index_discard(int dir)
 {
-	disbelieve(dir);
-	unlinkat(dir, DATA_NAME, 0);
-	unlinkat(dir, INDEX_NAME "/lock.mdb", 0);
-	unlinkat(dir, INDEX_NAME "/clean", 0); /* of version 0.1.0 */
+	/* The last four are of version 1.0.0. */
+	static const char *const names[] = { MANIFEST_NAME, MANIFEST_NEW_NAME,
+		LOCK_NAME, INDEX_END_NAME, "data.mdb", "boot", "lock.mdb",
+		"clean" };
+	int fd = open_dir(dir);
+
+	if (fd < 0)
+		return;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(fd, names[i], 0);
+	remove_runs(fd, NULL);
+	close(fd);
 }
 
-/* `nth` counts the records that repeat an id, from 0. */
+enum fault
+index_damaged(struct index *index)
+{
+	struct manifest manifest;
+	int dir = open_dir(index->journal->dir);
+	bool ours = read_manifest(dir, &manifest) == INDEX_USABLE &&
+		    strcmp(manifest.file, index->files.manifest.file) == 0;
+
+	if (ours)
+		unlinkat(dir, MANIFEST_NAME, 0);
+	file_close(dir);
+	log_error("%s/" INDEX_NAME ": %s; the next start builds it again from "
+		  "the journal and checks that, or opens a new one",
+	    index->journal->path,
+	    ours ? "damaged and removed" : "damaged, and replaced meanwhile");
+	return FAULT_FAILED;
+}
+
+/* --- Lookups --- */
+
+/* Of sorted keys, the number that are not above the id. */
+static size_t
+count_up_to(const int64_t *keys, size_t n, int64_t id)
+{
+	size_t low = 0;
+
+	while (low < n) {
+		size_t middle = low + (n - low) / 2;
+
+		if (keys[middle] <= id)
+			low = middle + 1;
+		else
+			n = middle;
+	}
+	return low;
+}
+
+static uint64_t
+find_in_run(const struct run *run, const struct map *map, int64_t id)
+{
+	if (id < run->least || id > run->greatest)
+		return 0;
+	size_t page = count_up_to(map->firsts, count_firsts(run->n), id);
+	size_t low = page > 0 ? (page - 1) * PAGE_PAIRS : 0;
+	size_t high = run->n - low < PAGE_PAIRS ? run->n : low + PAGE_PAIRS;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (map->pairs[middle].key < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < run->n && map->pairs[low].key == id ? map->pairs[low].value
+							 : 0;
+}
+
+/* The slot of the id in memory, or the free one where it belongs. */
+static uint32_t *
+find_slot(const struct index *index, int64_t id)
+{
+	const size_t mask = ((size_t)1 << index->bits) - 1;
+	uint64_t x = (uint64_t)id ^ index->seed;
+
+	/* An xorshift-multiply mix: two rounds reach every bit. */
+	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+	x = (x ^ (x >> 32) ^ index->seed) * UINT64_C(0xd6e8feb86659fd93);
+	for (size_t slot = (size_t)(x >> 32) & mask;;
+	     slot = (slot + 1) & mask) {
+		uint32_t place = index->slots[slot];
+
+		if (place == 0 || index->pairs[place - 1].key == id)
+			return &index->slots[slot];
+	}
+}
+
+uint64_t
+index_find(const struct index *index, int64_t id)
+{
+	const struct manifest *manifest = &index->files.manifest;
+	uint64_t offset = 0;
+
+	for (size_t i = 0; i < manifest->n && offset == 0; i++)
+		offset =
+		    find_in_run(&manifest->runs[i], &index->files.maps[i], id);
+	if (offset == 0 && index->n > 0) {
+		uint32_t place = *find_slot(index, id);
+
+		offset = place > 0 ? index->pairs[place - 1].value : 0;
+	}
+	return offset;
+}
+
+static void
+enter_all(struct index *index)
+{
+	memset(index->slots, 0, sizeof(*index->slots) << index->bits);
+	for (size_t i = 0; i < index->n; i++)
+		*find_slot(index, index->pairs[i].key) = (uint32_t)i + 1;
+}
+
+static int
+grow(struct index *index)
+{
+	unsigned bits = index->bits == 0 ? SLOT_BITS_MIN : index->bits + 1;
+	size_t max = (size_t)1 << (bits - 1);
+	struct pair *pairs = realloc(index->pairs, max * sizeof(*pairs));
+
+	if (pairs == NULL)
+		return -1;
+	index->pairs = pairs;
+	if (index->seed == 0 &&
+	    getentropy(&index->seed, sizeof(index->seed)) < 0)
+		return -1;
+	uint32_t *slots = malloc(sizeof(*slots) << bits);
+	if (slots == NULL)
+		return -1;
+	free(index->slots);
+	index->slots = slots;
+	index->bits = bits;
+	index->max = max;
+	enter_all(index);
+	return 0;
+}
+
+/* `nth` counts them from 0. */
 static void
 log_twin(
     const char *name, size_t nth, int64_t id, uint64_t first, uint64_t offset)
@@ -693,6 +544,52 @@ log_twin(
 	else if (nth == TWINS_LOGGED)
 		log_error(
 		    "%s: more plants stand twice; verify counts them", name);
+}
+
+int
+index_add(struct index *index, int64_t id, uint64_t offset)
+{
+	if (index->n == index->max && grow(index) < 0)
+		return -1;
+	uint32_t *place = find_slot(index, id);
+	if (*place > 0) {
+		log_twin(index->journal->name, index->twins++, id,
+		    index->pairs[*place - 1].value, offset);
+		return 0;
+	}
+	index->pairs[index->n++] = (struct pair){ id, offset };
+	*place = (uint32_t)index->n;
+	return 0;
+}
+
+size_t
+index_held(const struct index *index)
+{
+	return index->n;
+}
+
+/* The last one can be taken out alone: no other's search has passed it. */
+void
+index_keep(struct index *index, size_t n)
+{
+	for (; index->n > n; index->n--)
+		*find_slot(index, index->pairs[index->n - 1].key) = 0;
+}
+
+uint64_t
+index_count(const struct index *index)
+{
+	uint64_t n = index->n;
+
+	for (size_t i = 0; i < index->files.manifest.n; i++)
+		n += index->files.manifest.runs[i].n;
+	return n;
+}
+
+const struct position *
+index_covered(const struct index *index)
+{
+	return &index->files.manifest.covered;
 }
 
 size_t
@@ -710,76 +607,356 @@ index_twins(const struct pairs *pairs, const char *name)
 	return twins;
 }
 
-/*
- * Append a pair whose id is above all others.  Sorted ids go to the end of
- * LMDB's tree: no search, and full pages.  10 million plants take 1.9 s.
- */
-static enum fault
-append(struct index *index, struct pair pair)
-{
-	unsigned char bytes[8];
-	MDB_val key = key_of(pair.key, bytes),
-		value = { sizeof(pair.value), &pair.value };
-	int error = mdb_put(index->txn, index->dbi, &key, &value, MDB_APPEND);
+/* --- Checkpoints --- */
 
-	return error == 0 ? FAULT_NONE : fail(index, error);
+/* Log the first of a row of failures.  errno says why. */
+static enum fault
+fail(struct index *index)
+{
+	enum fault fault = fault_of(errno);
+
+	if (!index->failing && fault != FAULT_STOPPED)
+		log_error("%s/" INDEX_NAME ": cannot write: %s%s; plants are "
+			  "stored, and their ids stay in memory until it can "
+			  "be written",
+		    index->journal->path, strerror(errno), fault_remedy(errno));
+	index->failing |= fault != FAULT_STOPPED;
+	return fault;
 }
 
-/* Insert a pair into an index in use. */
-static enum fault
-insert(struct index *index, const struct pair *pair, size_t *twins)
+static int
+lock_dir(struct index *index)
 {
-	uint64_t first;
-	enum fault fault = index_put(index, pair->key, pair->value, &first);
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const int parent = index->journal->dir;
 
-	if (fault != FAULT_NONE || first == 0)
-		return fault;
-	if (first >= pair->value ||
-	    !journal_has_plant(index->journal, first, pair->key))
-		return index_damaged(index);
-	log_twin(
-	    index->journal->name, (*twins)++, pair->key, first, pair->value);
-	return FAULT_NONE;
-}
-
-static enum fault
-commit_and_begin(struct index *index, const struct position *covered)
-{
-	struct position now;
-	enum fault fault = index_commit(index, covered);
-
-	return fault == FAULT_NONE ? index_begin(index, &now) : fault;
+	/* The journal may be new: the fsync also makes its name durable. */
+	if (mkdirat(parent, INDEX_NAME, 0700) < 0 && errno != EEXIST)
+		return -1;
+	index->dir = open_dir(parent);
+	if (index->dir >= 0)
+		index->lock = openat(index->dir, LOCK_NAME,
+		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+		    0600);
+	return index->lock < 0 || fsync(parent) < 0
+		   ? -1
+		   : fcntl(index->lock, F_OFD_SETLK, &lock);
 }
 
 enum fault
-index_build(struct index *index, struct pairs *pairs, const struct position *to,
+index_claim(struct index *index)
+{
+	if (index->lock >= 0)
+		return FAULT_NONE;
+	if (lock_dir(index) == 0)
+		return FAULT_NONE;
+	enum fault fault =
+	    errno == EAGAIN || errno == EACCES ? FAULT_BUSY : fail(index);
+	index_release(index);
+	return fault;
+}
+
+void
+index_release(struct index *index)
+{
+	if (index->installed)
+		remove_runs(index->dir, &index->files.manifest);
+	index->installed = false;
+	file_close(index->lock);
+	file_close(index->dir);
+	index->lock = index->dir = -1;
+}
+
+/* Use `files`, which cover more: the plants that they cover leave the memory. */
+static void
+use_files(struct index *index, const struct files *files)
+{
+	size_t first = 0;
+
+	close_files(&index->files, files);
+	index->files = *files;
+	while (first < index->n &&
+	       index->pairs[first].value < files->manifest.covered.end)
+		first++;
+	if (first == 0)
+		return;
+	index->n -= first;
+	memmove(index->pairs, index->pairs + first,
+	    index->n * sizeof(*index->pairs));
+	enter_all(index);
+}
+
+enum fault
+index_collect(struct index *index, struct position *at)
+{
+	struct files *found = &index->next;
+	const struct position *covered = &found->manifest.covered;
+
+	index->lost = load(index->dir, found, &index->files) != INDEX_USABLE ||
+		      memcmp(found->manifest.uuid, index->journal->uuid,
+			  RECORD_UUID_LEN) != 0 ||
+		      covered->end < index->files.manifest.covered.end;
+	if (index->lost)
+		close_files(found, &index->files);
+	else
+		use_files(index, found);
+	if (!index->lost && covered->end > at->end)
+		*at = *covered;
+	if (index->copied_max < index->max) {
+		struct pair *pairs =
+		    realloc(index->copied, index->max * sizeof(*pairs));
+
+		if (pairs == NULL)
+			return FAULT_MEMORY;
+		index->copied = pairs;
+		index->copied_max = index->max;
+	}
+	index->ncopied = index->n;
+	if (index->n > 0)
+		memcpy(index->copied, index->pairs,
+		    index->n * sizeof(*index->pairs));
+	index->to = *at;
+	return FAULT_NONE;
+}
+
+/* The pairs that are left of a run, or of the copied ones. */
+struct source {
+	const struct pair *next;
+	uint64_t left;
+};
+
+/* A run that is written. */
+struct sink {
+	struct run run;
+	int fd;
+	struct pair buffer[BUFFER_PAIRS];
+	size_t used;
+	int64_t *firsts;
+	size_t nfirsts, firsts_max;
+};
+
+static int
+flush_sink(struct sink *sink)
+{
+	const uint64_t before = sink->run.n - sink->used;
+	size_t used = sink->used;
+
+	sink->used = 0;
+	if (file_write_all(sink->fd, sink->buffer, used * sizeof(struct pair),
+		before * sizeof(struct pair)) < 0)
+		return -1;
+	/* In steps: the journal's next sync must not wait for all of it. */
+	return sink->run.n / STEP_PAIRS > before / STEP_PAIRS
+		   ? fdatasync(sink->fd)
+		   : 0;
+}
+
+static int
+put(struct sink *sink, struct pair pair)
+{
+	struct run *run = &sink->run;
+
+	if (run->n % PAGE_PAIRS == 0) {
+		if (sink->nfirsts == sink->firsts_max) {
+			size_t max = 2 * sink->firsts_max + PAGE_PAIRS;
+			int64_t *firsts =
+			    realloc(sink->firsts, max * sizeof(*firsts));
+
+			if (firsts == NULL)
+				return -1;
+			sink->firsts = firsts;
+			sink->firsts_max = max;
+		}
+		sink->firsts[sink->nfirsts++] = pair.key;
+	}
+	if (run->n == 0)
+		run->least = pair.key;
+	run->greatest = pair.key;
+	run->n++;
+	sink->buffer[sink->used++] = pair;
+	return sink->used == BUFFER_PAIRS ? flush_sink(sink) : 0;
+}
+
+/*
+ * Merge the sources, of which an earlier one has the earlier records.  Return
+ * 0; -1 with errno, ECANCELED by the watch.
+ */
+static int
+merge(struct index *index, struct source *sources, size_t n, struct sink *sink,
     const struct watch *watch)
 {
-	static const struct position none;
-	const bool new = index->state.covered.end == 0;
-	const uint64_t plant_bytes = pairs->n > 0 ? to->end / pairs->n : 0;
-	enum fault fault = FAULT_NONE;
-	size_t twins = 0;
+	struct pair last = { 0 };
 
-	if (pairs_sort(pairs) < 0)
-		return journal_unwritten(index->journal, INDEX_NAME, errno);
-	if (new)
-		index_twins(pairs, index->journal->name);
-	else if (pairs->n > BEHIND_PAIRS_MAX)
-		return index_damaged(index);
-	for (size_t i = 0; i < pairs->n && fault == FAULT_NONE; i++) {
-		const struct pair *pair = &pairs->map[i];
+	for (uint64_t done = 1;; done++) {
+		struct source *least = NULL;
 
-		if (!new)
-			fault = insert(index, pair, &twins);
-		else if (i == 0 || pair->key != pair[-1].key)
-			fault = append(index, *pair);
-		if (fault == FAULT_NONE && (i + 1) % STEP_PAIRS == 0 &&
-		    !watch_step(
-			watch, to->end + (i + 1) * plant_bytes, 2 * to->end))
-			fault = FAULT_STOPPED;
-		if (fault == FAULT_NONE && (i + 1) % COMMIT_PAIRS == 0)
-			fault = commit_and_begin(index, &none);
+		for (size_t i = 0; i < n; i++)
+			if (sources[i].left > 0 &&
+			    (least == NULL ||
+				sources[i].next->key < least->next->key))
+				least = &sources[i];
+		if (least == NULL)
+			return 0;
+		const struct pair pair = *least->next++;
+		least->left--;
+		if (sink->run.n > 0 && pair.key == last.key)
+			log_twin(index->journal->name, index->twins++, pair.key,
+			    last.value, pair.value);
+		else if (put(sink, pair) < 0)
+			return -1;
+		else
+			last = pair;
+		if (done % STEP_PAIRS == 0 && !watch_step(watch, 0, 0)) {
+			errno = ECANCELED;
+			return -1;
+		}
 	}
-	return fault == FAULT_NONE ? commit_and_begin(index, to) : fault;
+}
+
+/* Make an empty run of a new number. */
+static int
+create_run(const struct index *index, struct run *run)
+{
+	const struct manifest *now = &index->files.manifest;
+	char name[32];
+	int fd;
+
+	run->number = now->n > 0 ? now->runs[now->n - 1].number : 0;
+	/* A killed process may have left a run; another one may write it. */
+	do
+		fd = openat(index->dir, run_name(++run->number, name),
+		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	while (fd < 0 && errno == EEXIST);
+	return fd;
+}
+
+/* Write the rest, and sync the run. */
+static int
+finish_run(struct sink *sink)
+{
+	return flush_sink(sink) < 0 ||
+		       file_write_all(sink->fd, sink->firsts,
+			   sink->nfirsts * sizeof(*sink->firsts),
+			   sink->run.n * sizeof(struct pair)) < 0 ||
+		       fsync(sink->fd) < 0 ||
+		       file_identify(sink->fd, sink->run.file) < 0
+		   ? -1
+		   : 0;
+}
+
+/* Write a run of the runs from `first` on, and of the copied pairs. */
+static int
+write_run(struct index *index, size_t first, const struct watch *watch,
+    struct run *run)
+{
+	const struct files *files = &index->files;
+	struct source sources[RUNS_MAX + 1] = { { 0 } };
+	struct sink *sink = calloc(1, sizeof(*sink));
+	size_t n = 0;
+	char name[32];
+
+	if (sink == NULL)
+		return -1;
+	for (size_t i = first; i < files->manifest.n; i++)
+		sources[n++] = (struct source){ files->maps[i].pairs,
+			files->manifest.runs[i].n };
+	sources[n++] = (struct source){ index->copied, index->ncopied };
+	int result = sink->fd = create_run(index, &sink->run);
+	if (result >= 0)
+		result = merge(index, sources, n, sink, watch);
+	if (result == 0)
+		result = finish_run(sink);
+	int error = errno;
+	if (result < 0 && sink->fd >= 0)
+		unlinkat(index->dir, run_name(sink->run.number, name), 0);
+	file_close(sink->fd);
+	*run = sink->run;
+	free(sink->firsts);
+	free(sink);
+	errno = error;
+	return result;
+}
+
+/* Write the manifest, durably.  Return 0; -1 with errno. */
+static int
+write_manifest(int dir, struct manifest *manifest)
+{
+	unlinkat(dir, MANIFEST_NEW_NAME, 0);
+	int fd = openat(dir, MANIFEST_NEW_NAME,
+	    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	bool good = fd >= 0 && file_identify(fd, manifest->file) == 0;
+
+	manifest->crc = sum(manifest);
+	good = good &&
+	       file_write_all(fd, manifest, sizeof(*manifest), 0) == 0 &&
+	       fsync(fd) == 0 &&
+	       renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
+	file_close(fd);
+	/* After a failed sync either manifest may be on the disk. */
+	return good ? fsync(dir) : -1;
+}
+
+/* The first of the newest runs that the new one takes in. */
+static size_t
+find_due(const struct index *index, uint64_t max)
+{
+	const struct manifest *now = &index->files.manifest;
+	size_t first = now->n;
+	uint64_t n = index->ncopied;
+
+	if (index->lost)
+		return 0;
+	if (first == RUNS_MAX)
+		max = UINT64_MAX;
+	while (first == RUNS_MAX ||
+	       (first > 0 && now->runs[first - 1].n <= MERGE_FACTOR * n &&
+		   now->runs[first - 1].n + n <= max))
+		n += now->runs[--first].n;
+	return first;
+}
+
+enum fault
+index_write(struct index *index, uint64_t max, const struct watch *watch)
+{
+	/* Of version 1.0.0. */
+	static const char *const old_names[] = { "data.mdb", "boot",
+		"lock.mdb" };
+	struct manifest *next = &index->next.manifest;
+	const size_t n = index->files.manifest.n, first = find_due(index, max);
+
+	index->written = false;
+	pairs_order(index->copied, index->ncopied);
+	*next = index->files.manifest;
+	next->version = MANIFEST_VERSION;
+	memcpy(next->uuid, index->journal->uuid, RECORD_UUID_LEN);
+	next->covered = index->to;
+	memset(&next->runs[first], 0, (RUNS_MAX - first) * sizeof(*next->runs));
+	for (size_t i = 0; index->lost && i < 3; i++)
+		unlinkat(index->dir, old_names[i], 0);
+	if (first < n || index->ncopied > 0) {
+		if (write_run(index, first, watch, &next->runs[first]) < 0)
+			return fail(index);
+		next->n = (uint32_t)first + 1;
+	}
+	if (write_manifest(index->dir, next) < 0)
+		return fail(index);
+	index->written =
+	    load(index->dir, &index->next, &index->files) == INDEX_USABLE;
+	if (!index->written)
+		return fail(index);
+	if (index->failing)
+		log_info("%s/" INDEX_NAME ": it can be written again",
+		    index->journal->path);
+	index->failing = false;
+	return FAULT_NONE;
+}
+
+void
+index_install(struct index *index)
+{
+	if (!index->written)
+		return;
+	use_files(index, &index->next);
+	index->written = false;
+	index->installed = true;
 }

@@ -35,6 +35,8 @@
 
 /* The end mark: uuid, offset and checksum, separated by spaces; a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
+/* The mark in index/end: file, end, last, seq, crc, checksum; likewise. */
+#define MARK_LEN ((size_t)FILE_ID_LEN + 3 * (1 + 20) + 2 * (1 + 8) + 1)
 
 #define REMEDY_OTHER                                                          \
 	"restore it from a backup; if this copy is meant to be used, remove " \
@@ -467,6 +469,65 @@ journal_write_end(struct journal *journal)
 		   : journal_unwritten(journal, JOURNAL_END_NAME, errno);
 }
 
+static void
+encode_mark(const struct journal *journal, const char *file,
+    const struct position *at, char mark[static MARK_LEN + 1])
+{
+	int n = snprintf(mark, MARK_LEN + 1,
+	    "%s %020" PRIu64 " %020" PRIu64 " %020" PRIu64 " %08" PRIx32, file,
+	    at->end, at->last, at->seq, at->crc);
+
+	snprintf(mark + n, MARK_LEN + 1 - (size_t)n, " %08x\n",
+	    crc32c(journal->seed, mark, (size_t)n));
+}
+
+/* Open index/end, and identify it.  Return the descriptor, or -1. */
+static int
+open_mark(const struct journal *journal, int flags, char *file)
+{
+	int fd = openat(journal->dir, INDEX_NAME "/" INDEX_END_NAME,
+	    flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+
+	if (fd < 0 || file_identify(fd, file) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+void
+journal_mark_end(struct journal *journal, const struct position *at)
+{
+	char mark[MARK_LEN + 1];
+
+	if (journal->end_fd < 0) {
+		mkdirat(journal->dir, INDEX_NAME, 0700);
+		journal->end_fd =
+		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
+	}
+	encode_mark(journal, journal->end_file, at, mark);
+	(void)!pwrite(journal->end_fd, mark, MARK_LEN, 0);
+}
+
+void
+journal_read_mark(struct journal *journal, struct position *at)
+{
+	char mark[MARK_LEN + 1] = "", good[MARK_LEN + 1];
+	char file[FILE_ID_LEN + 1] = "";
+	int fd = open_mark(journal, O_RDONLY, file);
+
+	*at = (struct position){ 0 };
+	if (fd >= 0 && file_read_all(fd, mark, MARK_LEN, 0) == MARK_LEN)
+		sscanf(mark + FILE_ID_LEN,
+		    "%20" SCNu64 "%20" SCNu64 "%20" SCNu64 "%8" SCNx32,
+		    &at->end, &at->last, &at->seq, &at->crc);
+	file_close(fd);
+	encode_mark(journal, file, at, good);
+	if (strcmp(mark, good) != 0)
+		*at = (struct position){ 0 };
+	if (journal->durable < at->end)
+		journal->durable = at->end;
+}
+
 enum fault
 journal_read_end(struct journal *journal)
 {
@@ -503,9 +564,18 @@ journal_read_end(struct journal *journal)
 enum fault
 journal_find_durable(struct journal *journal, const struct position *seen)
 {
-	enum fault fault = journal_check_seen(journal, seen);
+	struct position marked;
 
 	journal->durable = seen->end;
+	journal_read_mark(journal, &marked);
+	/* Without the lock, others may have made the journal longer. */
+	const char *why = journal_check(journal, 0);
+	if (why != NULL) {
+		log_error("%s: %s", journal->name, why);
+		return FAULT_BUSY;
+	}
+	enum fault fault = journal_check_seen(
+	    journal, marked.end > seen->end ? &marked : seen);
 	return fault == FAULT_NONE ? journal_read_end(journal) : fault;
 }
 
@@ -693,6 +763,7 @@ journal_close(struct journal *journal)
 {
 	file_close(journal->fd);
 	file_close(journal->dir);
+	file_close(journal->end_fd);
 	restore_stops(journal);
 	free(journal->name);
 	free(journal->line);

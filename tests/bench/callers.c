@@ -105,7 +105,6 @@ commit(struct peer *peer, const struct sample *samples,
 		stored = peer_store(peer, &plant) == 200;
 	} else {
 		stored = store_commit(store, items, n) == 0;
-		store_finish(store);
 		for (size_t i = 0; i < n; i++)
 			stored = stored && items[i].result == STORE_CREATED;
 	}

@@ -265,7 +265,7 @@ def test_output(tally: Tally, build: str) -> None:
             feed.export("--by", "nobody")
             add(store, range(5, 6))
         names = ["plants.jsonl", "plants.jsonl.end", "plants.jsonl.new", "metrics", "last-backup"]
-        paths = [store.dir / name for name in names] + [inside / "data.mdb", inside / "boot"]
+        paths = [store.dir / name for name in names] + [inside / "manifest", inside / "run-1"]
         before = {path: path.read_bytes() for path in paths if path.exists()}
         for out in paths:
             for words in ["-o", out, "--force"], ["-o", store.root / "o", "--cursor", out]:

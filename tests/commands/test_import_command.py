@@ -463,7 +463,7 @@ def test_signals_elsewhere(test: Import) -> None:
                   128 + signal.SIGINT, (2, 0, 0, 0, 2))
     with test.store() as store:
         test.run(store, lines(1, 1))
-        (store.dir / "index" / "data.mdb").unlink()
+        (store.dir / "index" / "manifest").unlink()
         with held_lock(store):
             process = test.start(store)
             test.check(wait_until(lambda: catches(process.pid, signal.SIGINT)),

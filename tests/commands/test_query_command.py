@@ -408,7 +408,7 @@ def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
     check("stale")
     fill(store, [])
     check("current")
-    (index / "data.mdb").write_bytes(b"?" * 65536)
+    (index / "manifest").write_bytes(b"?" * 65536)
     check("unreadable")
     with temporary_store(str(store.build)) as other:
         fill(other, plants[:1])
@@ -679,7 +679,7 @@ def look_once(store: Store, load: Load) -> str:
     stats = stats_of(store)
     if not len(ids) <= stats["plants"] <= load.told() + 1:
         return f"stats: {len(ids)}, {stats}, {load.told()}"
-    return "" if stats["index"] == "current" else f"stats: {stats}"
+    return "" if stats["index"] in ("current", "behind") else f"stats: {stats}"
 
 
 def test_while_stored(tally: Tally, build: str) -> None:

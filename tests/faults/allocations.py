@@ -2,7 +2,7 @@
 """Goal: when any allocation fails, once or from then on, nothing crashes or
 leaks, no plant that was acknowledged is lost, and the next start serves again.
 
-Those of our own objects, json-c and LMDB fail.  libfcgi ends the process when
+Those of our own objects and json-c fail.  libfcgi ends the process when
 one of its own fails, and libcrypto's are made before a request is looked at, so
 these two are left out.
 """
@@ -20,7 +20,7 @@ from syscalls import (
     COMMANDS, OPERATIONS, WORKER, Call, Template, Tools, run_cases, template_of,
 )
 
-COUNTING = {"FAULT_ALLOC": "libjson-c:liblmdb", "FAULT_PROGRAMS": "plant-store:driver"}
+COUNTING = {"FAULT_ALLOC": "libjson-c", "FAULT_PROGRAMS": "plant-store:driver"}
 # Under valgrind, since each run takes a second: these, and a part of their cases.
 VALGRIND_OPERATIONS = ("a new plant", "a journal that 1.0.0 renamed", "a long life")
 VALGRIND_CASES = 8

@@ -51,8 +51,7 @@ def fill_disk(store: Store, service: Responder) -> Iterator[None]:
 @contextlib.contextmanager
 def limit_files(store: Store, service: Responder) -> Iterator[None]:
     """As a quota: no file may grow."""
-    files = (store.journal, store.dir / "index" / "data.mdb")
-    limit = max(file.stat().st_size for file in files)
+    limit = store.journal.stat().st_size
     unlimited = resource.RLIM_INFINITY
     resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (limit, unlimited))
     try:

@@ -56,7 +56,6 @@ commit(struct store *store, int64_t id, size_t n, const char *name)
 		items[i].by = "driver";
 	}
 	status = store_commit(store, items, n);
-	store_finish(store);
 	for (size_t i = 0; i < n; i++)
 		printf(
 		    "%" PRId64 " %s\n", plants[i].id, names[items[i].result]);

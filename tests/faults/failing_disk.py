@@ -31,6 +31,11 @@ from load import ask, single
 
 LINE = '"seq":'  # what each line of the journal has
 FERN, LONG = "Fern", "x" * 20_000  # names; the second on blocks of its own
+# Words that only files of the index have: they are the bytes of ids.  The second id is the
+# greatest of its run, which the manifest has.
+WORDS = {"run": "FAILME!!", "manifest": "MANIFEST"}
+INDEXED = [int.from_bytes(word.encode(), "little") for word in WORDS.values()]
+KINDS = ("ext4", "xfs")
 ROUNDS, ROUNDS_LONG = 4, 300
 ROUNDS_PER_MOUNT = 10
 AT_ONCE = 6  # CGI requests
@@ -195,6 +200,69 @@ def check_for_ever(tally: Tally, disk: Disk) -> None:
     wrong = other.judge()
     tally.check(all(stored) and not wrong, "it serves, and has all that was acknowledged",
                 (stored, wrong[:3]))
+
+
+# --- A checkpoint of the index ------------------------------------------------
+
+
+class Importer:
+    """Imports, each of which ends with a checkpoint."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk, self.ids = disk, itertools.count(1000)
+
+    def run(self, ids: list[int], meanwhile: Callable[[subprocess.Popen], object] | None = None
+            ) -> int:
+        store, begun = self.disk.store, time.monotonic()
+        lines = b"".join(new_plant(plant_id, FERN) + b"\n" for plant_id in ids)
+        with subprocess.Popen([store.build / "plant-store", "import", "--quiet"],
+                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env=store.environment()) as process:
+            process.stdin.write(lines)
+            process.stdin.close()
+            if meanwhile is not None:
+                meanwhile(process)
+            said = process.stderr.read().decode()
+        self.disk.note("an import", process.returncode, said)
+        outcome = "created_or_same" if process.returncode == 0 else "maybe"
+        self.disk.events += [event(begun, plant_id, (FERN, None), outcome) for plant_id in ids]
+        return process.returncode
+
+    def some(self, n: int) -> list[int]:
+        return list(itertools.islice(self.ids, n))
+
+
+def check_checkpoint(tally: Tally, disk: Disk, kind: str) -> None:
+    """It fails, or is killed in a sync that then fails."""
+    importer = Importer(disk)
+
+    def again(what: str) -> None:
+        disk.rule()
+        unmount(disk.store.dir)
+        mount(disk.loop, disk.store.dir)
+        told = [disk.post(plant_id, "another")[0].outcome for plant_id in INDEXED]
+        tally.check(set(told) == {"conflict"}, f"{kind}, {what}: no id takes another plant", told)
+
+    importer.run(importer.some(400))
+    for where, word in WORDS.items():
+        def kill(process: subprocess.Popen) -> None:
+            tally.check(wait_until(disk.held.exists), f"{kind}: the write of a {where} hangs")
+            process.kill()
+            disk.rule(f"fail 0 {word}")
+
+        disk.rule(f"fail 0 {word}")
+        status = importer.run(importer.some(1) + INDEXED)
+        tally.check(status == 0, f"{kind}: a {where} cannot be written: the plant is stored", status)
+        again(f"a failed {where}")
+        disk.rule(f"hold 0 {word}")
+        importer.run(importer.some(1), kill)
+        again(f"killed in the sync of a {where} that then fails")
+        importer.run(importer.some(200))
+        again(f"after the {where}")
+    figures = json.loads(disk.store.command("stats", "--json", check=True).stdout)
+    tally.check(figures["index"] == "current", f"{kind}: the index is written again", figures)
+    wrong = disk.judge()
+    tally.check(not wrong, f"{kind}: nothing is lost or refused", wrong[:3])
 
 
 # --- Many processes at the same time -----------------------------------------
@@ -390,9 +458,11 @@ def scenario(tally: Tally, arguments) -> None:
         parts.append((f"{check.__name__} {kind} {more}", part))
 
     if not tally.lacks("a disk that fails", "ext4 on a loop device", "FUSE"):
-        for kind, room in itertools.product(("ext4", "xfs"), (False, True)):
+        for kind, room in itertools.product(KINDS, (False, True)):
             what = f"{kind}, {'room' if room else 'fresh blocks'}"
             on_disk(kind, check_killed, what, room)
+        for kind in KINDS:
+            on_disk(kind, check_checkpoint, kind)
         on_disk("ext4", check_for_ever)
         for seed in range(5 if long else 1):
             on_disk("ext4", check_races, ROUNDS_LONG // 5 if long else ROUNDS, seed)

@@ -13,10 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ground/file.h"
+#include "pure/crc32c.h"
+#include "store/journal.h"
 #include "store_parts.h"
 
-#define INDEX_NAME "index"
-#define INDEX_FILES_MAX 8
+#define INDEX_FILES_MAX 24
 
 struct lab_index {
 	size_t n;
@@ -188,7 +190,6 @@ lab_commit(struct store *store, int64_t id, size_t n)
 	}
 	if (store_commit(store, items, n) < 0)
 		lab_die("cannot store %zu plants", n);
-	store_finish(store);
 	for (size_t i = 0; i < n; i++) {
 		if (items[i].result != STORE_CREATED)
 			lab_die("plant %" PRId64 ": result %d", plants[i].id,
@@ -205,7 +206,6 @@ lab_put(struct store *store, const struct plant *plant)
 	struct store_item item = { .plant = plant, .by = "tester" };
 
 	store_commit(store, &item, 1);
-	store_finish(store);
 	return item.result;
 }
 
@@ -252,26 +252,56 @@ lab_take_index(const struct lab *lab)
 	return image;
 }
 
-/* As after a clean close: the mark names the new file, or it is not used. */
+/* Write what identifies `name` at the offset `at` of the manifest. */
 static void
-mark_clean(const struct lab *lab)
+put_identity(const struct lab *lab, char *manifest, size_t at, const char *name)
 {
-	enum { FILE_AT = 79 };
-	struct statx st;
-	char name[64];
-	int fd = openat(lab->dir, INDEX_NAME "/boot", O_WRONLY);
+	char file[FILE_ID_LEN + 1];
+	int fd = openat(lab->dir, name, O_RDONLY);
 
-	if (fd < 0 || statx(lab->dir, INDEX_NAME "/data.mdb", 0,
-			  STATX_INO | STATX_BTIME, &st) < 0)
-		lab_die("there is no index");
-	int len = snprintf(name, sizeof(name),
-	    " %020" PRIu64 " %010" PRIu64 "%010" PRIu32 "\n",
-	    (uint64_t)st.stx_ino, (uint64_t)st.stx_btime.tv_sec,
-	    st.stx_btime.tv_nsec);
-	if (pwrite(fd, "clean                               ", 36, 0) != 36 ||
-	    pwrite(fd, name, (size_t)len, FILE_AT) != len)
-		lab_die("cannot mark the index");
+	if (fd < 0 || file_identify(fd, file) < 0)
+		lab_die("there is no %s", name);
 	close(fd);
+	memcpy(manifest + at, file, sizeof(file));
+}
+
+/* The manifest names its own file and those of the runs, which are new. */
+static void
+own_files(const struct lab *lab)
+{
+	/* See struct manifest in src/store/index.c. */
+	enum {
+		FILE_AT = 48,
+		RUNS_AT = 128,
+		RUN_LEN = 80,
+		RUN_FILE_AT = 32,
+		RUNS_MAX = 16,
+		CRC_AT = RUNS_AT + RUNS_MAX * RUN_LEN
+	};
+	const char *name = INDEX_NAME "/manifest";
+	struct bytes manifest = lab_read(lab, name);
+	uint32_t n, crc;
+	uint64_t number;
+	char run[64];
+
+	if (manifest.len != CRC_AT + 8)
+		lab_die("the manifest has another form");
+	memcpy(&n, manifest.at + sizeof(n), sizeof(n));
+	put_identity(lab, manifest.at, FILE_AT, name);
+	for (size_t at = RUNS_AT; n > 0; n--, at += RUN_LEN) {
+		memcpy(&number, manifest.at + at, sizeof(number));
+		snprintf(run, sizeof(run), INDEX_NAME "/run-%" PRIu64, number);
+		put_identity(lab, manifest.at, at + RUN_FILE_AT, run);
+	}
+	crc = crc32c(0, manifest.at, CRC_AT);
+	memcpy(manifest.at + CRC_AT, &crc, sizeof(crc));
+	/* In place: it stays the same file. */
+	int fd = openat(lab->dir, name, O_WRONLY);
+	if (fd < 0 ||
+	    pwrite(fd, manifest.at, manifest.len, 0) != (ssize_t)manifest.len)
+		lab_die("cannot write the manifest");
+	close(fd);
+	free(manifest.at);
 }
 
 /* New files each time: the old ones may be mapped still. */
@@ -285,7 +315,7 @@ lab_put_index(const struct lab *lab, const struct lab_index *image)
 	for (size_t i = 0; i < image->n; i++)
 		lab_write(lab, image->files[i].name, image->files[i].bytes.at,
 		    image->files[i].bytes.len);
-	mark_clean(lab);
+	own_files(lab);
 }
 
 void

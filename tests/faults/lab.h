@@ -93,7 +93,7 @@ size_t lab_line(const struct bytes *journal, size_t at, struct record *record);
 /*
  * lab_take_index(lab), lab_put_index(lab, image), lab_free_index(image):
  * The files of the index as they are now, to be put back later, as an index
- * that was closed cleanly.  NULL: none.
+ * of which the files are its own.  NULL: none.
  */
 struct lab_index;
 struct lab_index *lab_take_index(const struct lab *lab);

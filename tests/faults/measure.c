@@ -42,7 +42,6 @@ make(const char *dir, uint64_t n)
 		}
 		if (store_commit(store, items, some) < 0)
 			return EXIT_FAILURE;
-		store_finish(store);
 		for (size_t i = 0; i < some; i++)
 			if (items[i].result != STORE_CREATED)
 				return EXIT_FAILURE;

@@ -15,7 +15,6 @@ import struct
 import sys
 import threading
 import time
-import uuid
 
 from clients import Clients
 from lib_faults import (
@@ -59,6 +58,8 @@ class Consumer:
     def work(self) -> None:
         while self.running.is_set():
             self.poll()
+            # Its end is a checkpoint of the index.
+            self.store.command("import", "--quiet", input=b"")
 
     def __enter__(self) -> None:
         self.running.set()
@@ -85,7 +86,6 @@ class Machine:
     def __init__(self, store: Store, kind: str, shim: pathlib.Path) -> None:
         self.store, self.kind, self.shim = store, kind, shim
         self.image = store.root / "image"
-        self.boot = store.root / "boot"
         self.ids = itertools.count(1)
         self.events: list[Event] = []
         self.chance = random.Random(kind)
@@ -102,9 +102,7 @@ class Machine:
 
     def settings(self, synced: bool) -> dict[str, str]:
         """For a service on a machine that has just been started."""
-        self.boot.write_text(f"{uuid.uuid4()}\n")
-        more = {} if synced else {"FAULT_NO_SYNC": "1"}
-        return preload(self.shim, FAULT_BOOT_ID=str(self.boot), **more)
+        return {} if synced else preload(self.shim, FAULT_NO_SYNC="1")
 
     def run(self, *, cut: bool, synced: bool = True) -> bool:
         """A start of the machine, and its end; whether plants were created."""

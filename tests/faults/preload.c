@@ -25,7 +25,6 @@
  *	FAULT_ALLOC=OBJECTS  only allocations count, by the address that they are
  *	                     asked from: of the program and of these libraries
  *	FAULT_PROGRAMS=NAMES only programs of these names are hit
- *	FAULT_BOOT_ID=FILE   the file in the place of the machine's boot id
  *	FAULT_CLOCK=FILE     the wall clock is off by the seconds in this file,
  *	                     read anew at each call; CLOCK_MONOTONIC stays
  *	FAULT_NO_SYNC=1      syncs do nothing and succeed
@@ -64,7 +63,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BOOT_ID "/proc/sys/kernel/random/boot_id"
 /* The trace's descriptor: out of the way of the program's. */
 #define TRACE_FD_MIN 200
 #define OBJECTS_MAX 8
@@ -72,7 +70,7 @@
 enum action { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_AT, FAIL, SHORTEN, HOLD };
 
 static struct {
-	const char *scope, *only, *boot, *clock, *hold;
+	const char *scope, *only, *clock, *hold;
 	bool no_sync;
 	struct timespec delay;
 	int trace;
@@ -176,7 +174,6 @@ read_environment(void)
 	long delay_ms = delay == NULL ? 0 : strtol(delay, NULL, 10);
 	int seen = 0;
 
-	fault.boot = getenv("FAULT_BOOT_ID");
 	fault.clock = getenv("FAULT_CLOCK");
 	fault.hold = getenv("FAULT_HOLD");
 	fault.no_sync = getenv("FAULT_NO_SYNC") != NULL;
@@ -387,8 +384,6 @@ do_open(const char *name, int dir, const char *file, int flags, va_list list)
 {
 	mode_t mode = va_arg(list, mode_t);
 
-	if (fault.boot != NULL && strcmp(file, BOOT_ID) == 0)
-		file = fault.boot;
 	CALL(name, dir, file, 0, syscall(SYS_openat, dir, file, flags, mode));
 }
 

@@ -35,6 +35,7 @@ WORKER_SETTINGS = {
     "PLANT_STORE_BODY_BYTES_MAX": str(1 << 20),
 }
 LIMIT_S = 120.0  # a fault may leave a peer without an answer
+MANY = range(1000, 2100)
 EARLIER = (1, 2, 3)  # the plants of a store that is not empty
 PROBE = 900  # created after each fault
 SYSEXITS = range(64, 79)
@@ -42,8 +43,6 @@ LOST = 65  # a salvage prints what it could not read
 # What one process may say of one fault.
 LOG_LINES_MAX = 8
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-OTHER_BOOT = "00000000-0000-4000-8000-000000000000\n"
 
 NO_FILE = ("EIO", "ENOMEM", "EACCES")
 NEW_NAME = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "ENOMEM")
@@ -365,15 +364,11 @@ def without_index(tools: Tools, store: Store) -> None:
     shutil.rmtree(store.dir / "index")
 
 
-def cleanly_closed(tools: Tools, store: Store) -> None:
-    done = run(tools.driver, store.dir, env=store.environment(), input=b"close\n", check=True)
-    if not (store.dir / "index" / "boot").read_text().startswith("clean"):
-        raise RuntimeError(f"not cleanly closed: {done}")
-
-
-def of_another_boot(tools: Tools, store: Store) -> None:
-    """The machine is another one, for all that runs in this store."""
-    (store.root / "boot").write_text(OTHER_BOOT)
+def many(tools: Tools, store: Store) -> None:
+    """So many that a request makes a checkpoint after its answer."""
+    lines = b"".join(b'{"id":%d,"name":"plant %d"}\n' % (n, n) for n in MANY)
+    store.command("import", "--quiet", input=lines, check=True)
+    without_index(tools, store)
 
 
 OPERATIONS = [
@@ -387,15 +382,12 @@ OPERATIONS = [
     Operation("a journal that 1.0.0 renamed", [three, renamed_by_1_0_0],
               by_cgi(10, "plant 10")),
     Operation("no index", [three, without_index], by_cgi(10, "plant 10")),
-    Operation("a boot after a clean end", [three, cleanly_closed, of_another_boot],
-              by_cgi(10, "plant 10")),
-    Operation("a boot after a crash", [three, of_another_boot], by_cgi(10, "plant 10")),
+    Operation("a checkpoint", [three, many], by_cgi(10, "plant 10")),
     Operation("a long life", [three], by_driver),
     Operation("a long life of a new store", [], by_driver),
     Operation("a long life after a torn tail", [three, torn], by_driver),
     Operation("a long life after 1.0.0 renamed the journal", [three, renamed_by_1_0_0],
               by_driver),
-    Operation("a long life after a boot", [three, cleanly_closed, of_another_boot], by_driver),
     Operation("a backup", [three], BACKUP, backup_again),
     Operation("a backup onto an earlier one", [three, earlier_copy], BACKUP, backup_again),
     Operation("a verification", [three], by_command("verify")),
@@ -468,11 +460,7 @@ class Template:
             yield Store(self.tools.build, root, self.store.token)
 
     def environment(self, store: Store, **settings: str) -> dict[str, str]:
-        boot = store.root / "boot"
-        scope = f"{store.root}:{BOOT_ID}:pipe"
-        if boot.exists():
-            settings["FAULT_BOOT_ID"] = str(boot)
-        return preload(self.tools.shim, FAULT_SCOPE=scope, **self.counting, **settings)
+        return preload(self.tools.shim, FAULT_SCOPE=f"{store.root}:pipe", **self.counting, **settings)
 
     def trace(self) -> list[Call]:
         """The calls of the operation when nothing fails."""
@@ -498,7 +486,8 @@ def template_of(operation: Operation, tools: Tools) -> Iterator[Template]:
         earlier = []
         if three in operation.prepare:
             now = time.monotonic()
-            earlier = [Event(now, now, i, (f"plant {i}", None), "created_or_same") for i in EARLIER]
+            ids = [*EARLIER, *MANY] if many in operation.prepare else EARLIER
+            earlier = [Event(now, now, i, (f"plant {i}", None), "created_or_same") for i in ids]
         yield Template(tools, operation, store, earlier)
 
 
@@ -557,14 +546,14 @@ def run_case(template: Template, plan: str) -> tuple[str, str]:
         wrong = outcome.wrong or judge_end(outcome, killed)
         if wrong:
             return ended, wrong
-        boot = template.environment(store)
+        settings = template.environment(store)
         name = f"plant {PROBE}"
-        probe, done, answer = create_by_cgi(store, PROBE, name, boot, LIMIT_S)
+        probe, done, answer = create_by_cgi(store, PROBE, name, settings, LIMIT_S)
         if probe.outcome != "created_or_same":
             return ended, f"the next start does not serve: {answer}, {done.stderr!r}"
         found = judge(store, [*template.earlier, *outcome.events, probe])
         if template.operation.again:
-            again = template.operation.again(template.tools, store, boot)
+            again = template.operation.again(template.tools, store, settings)
             if again.status or again.wrong:
                 return ended, f"it fails afterwards too: {again}"
         known = "+".join(sorted({known.outcome for known in outcome.events}))
@@ -687,8 +676,8 @@ def fail_sync(template: Template, plan: str, left: str) -> str:
         events = [event(start, i, (f"plant {i}", None), outcome)
                   for i, outcome in ((50, "maybe"), (51, "created_or_same"))]
         name = f"plant {PROBE}"
-        boot = template.environment(store)
-        probe, done, answer = create_by_cgi(store, PROBE, name, boot, LIMIT_S)
+        settings = template.environment(store)
+        probe, done, answer = create_by_cgi(store, PROBE, name, settings, LIMIT_S)
         if probe.outcome != "created_or_same":
             return f"the next start does not serve: {answer}, {done.stderr!r}"
         if store.journal.stat().st_ino != inode or list(store.dir.glob("*.failed*")):

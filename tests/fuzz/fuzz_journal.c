@@ -432,7 +432,6 @@ check_plants(struct store *store, const struct record *records, size_t n)
 		count++;
 	}
 	REQUIRE(store_commit(store, items, count) == 0);
-	store_finish(store);
 	for (size_t i = 0; i < count; i++) {
 		size_t first = 0;
 

@@ -270,6 +270,12 @@ def _crc32c_table() -> list[int]:
 _CRC32C = _crc32c_table()
 
 
+def manifest_of(uuid: str) -> bytes:
+    """The manifest of an empty index of this store, as a copy has it."""
+    data = struct.pack("=II36s4x48x32x1280x", 3, 0, uuid.encode())
+    return data + struct.pack("=I4x", crc32c(0, data))
+
+
 def crc32c(crc: int, data: bytes) -> int:
     crc ^= 0xFFFFFFFF
     for byte in data:

@@ -27,11 +27,9 @@ MACHINES = {
     "s390x": ("s390x-linux-gnu", "qemu-s390x"),
 }
 LIBRARIES = ("libc6-dev", "libcmocka-dev", "libfcgi-dev", "libjson-c-dev",
-             "liblmdb-dev", "libpq-dev", "libseccomp-dev", "libssl-dev")
+             "libpq-dev", "libseccomp-dev", "libssl-dev")
 # Tests that fail because of qemu 7.2.  Each of them must fail.
 EMULATOR = {
-    "index_is_not_to_blame_for_a_limit_on_memory":
-        ("arm64 s390x", "RLIMIT_AS has no effect"),
     "truncated_file_harms_no_process_that_counts_in_it":
         ("s390x", "the halves of a signal's si_addr are swapped"),
 }
@@ -97,9 +95,9 @@ def unit_tests(tally: Tally, programs: list[pathlib.Path], platform: str,
 
 
 def musl_libraries(mirror: Mirror, work: pathlib.Path) -> pathlib.Path:
-    """json-c, cmocka and LMDB, built from Debian's sources with musl."""
+    """json-c and cmocka, built from Debian's sources with musl."""
     prefix = work / "prefix"
-    sources = mirror.fetch_sources("json-c", "cmocka", "lmdb")
+    sources = mirror.fetch_sources("json-c", "cmocka")
     for name, *options in (("json-c", "-DBUILD_TESTING=OFF"),
                            ("cmocka", "-DWITH_STATIC_LIB=ON", "-DWITH_EXAMPLES=OFF")):
         built = work / f"build-{name}"
@@ -108,10 +106,6 @@ def musl_libraries(mirror: Mirror, work: pathlib.Path) -> pathlib.Path:
                "-DBUILD_SHARED_LIBS=OFF", f"-DCMAKE_INSTALL_PREFIX={prefix}",
                "-DCMAKE_INSTALL_LIBDIR=lib", *options)
         needed("cmake", "--build", built, "--target", "install")
-    lmdb = sources["lmdb"] / "libraries/liblmdb"
-    needed("make", "-C", lmdb, "CC=musl-gcc", "liblmdb.a")
-    shutil.copy(lmdb / "liblmdb.a", prefix / "lib")
-    shutil.copy(lmdb / "lmdb.h", prefix / "include")
     return prefix
 
 
@@ -137,7 +131,7 @@ def musl(tally: Tally, work: pathlib.Path) -> None:
     options = [
         f"BUILD={build}", "CC=musl-gcc", "PKG_CONFIG=true",
         "CPPFLAGS=" + " ".join(f"-isystem {folder}" for folder in system),
-        f"LIBS={prefix}/lib/libjson-c.a {prefix}/lib/liblmdb.a",
+        f"LIBS={prefix}/lib/libjson-c.a",
         f"TEST_LIBS={prefix}/lib/libcmocka-static.a",
     ]
     make("-k", *options, *objects(build, "src/*/*.c", "tests/unit/*.c"))

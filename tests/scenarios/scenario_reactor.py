@@ -731,7 +731,7 @@ def check_abort(tally: Tally, store: Store) -> None:
             os.kill(service.process.pid, signal.SIGABRT)
             status = service.process.wait(DEADLINE_S)
     tally.check(status == -signal.SIGABRT, "an abort ends it as always", status)
-    left = (store.dir / "index" / "data.mdb").exists()
+    left = (store.dir / "index" / "manifest").exists()
     tally.check(left, "the index is not blamed for an abort", service.log())
 
 

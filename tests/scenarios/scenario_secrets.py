@@ -231,7 +231,7 @@ def check_traces(tally: Tally, store: Store) -> None:
         tally.check(word in said and not found, f"no token is in what {how} says", found[:3])
     left = [path for path in store.root.rglob("*") if path.is_file()]
     names = {path.name for path in left}
-    tally.check(names >= {"plants.jsonl", "data.mdb", "tokens", "responder.log"},
+    tally.check(names >= {"plants.jsonl", "manifest", "tokens", "responder.log"},
                 "there is a store, a token file and a log to look through", names)
     for path in sorted(left):
         found = known.found_in(path.read_bytes())

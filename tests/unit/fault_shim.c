@@ -3,7 +3,7 @@
  * See fault_shim.h.
  *
  * A function of the test executable comes before that of libc or a sanitizer,
- * also for liblmdb.  The real allocator is the next one in the order of lookup.
+ * also for libraries.  The real allocator is the next one in the order of lookup.
  * The 64 variants are the same functions on this machine.
  */
 /* Its headers define functions of their own for those that are defined here. */

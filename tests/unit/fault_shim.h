@@ -2,7 +2,7 @@
  * fault_shim: system calls and allocations that fail when a test wants them to.
  *
  * A test that is linked with this has its own pwrite, fdatasync, malloc and so
- * on, which the library under test and liblmdb call too.  Each counts, fails or
+ * on, which the library under test calls too.  Each counts, fails or
  * falls short as planned, and otherwise goes to the kernel or to the real
  * allocator, which a sanitizer goes on watching.
  *

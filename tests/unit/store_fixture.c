@@ -18,8 +18,6 @@
 #include "store/replay.h"
 #include "store_parts.h"
 
-#define INDEX_NAME "index"
-
 void
 fixture_set_up(struct fixture *fixture)
 {
@@ -192,7 +190,27 @@ fixture_junk_index(const struct fixture *fixture)
 	char junk[20000];
 
 	memset(junk, 'x', sizeof(junk));
-	fixture_write(fixture, INDEX_NAME "/data.mdb", 0, junk, sizeof(junk));
+	fixture_write(fixture, INDEX_NAME "/manifest", 0, junk, sizeof(junk));
+}
+
+void
+fixture_forge_index(const struct fixture *fixture, const int64_t *ids,
+    const uint64_t *offsets, size_t n, const struct position *covered)
+{
+	struct journal owner = fixture_owner(fixture);
+	struct position at = *covered;
+
+	fixture_remove_index(fixture);
+	struct index *index = index_new(&owner);
+	assert_non_null(index);
+	for (size_t i = 0; i < n; i++)
+		if (offsets[i] != 0)
+			assert_int_equal(
+			    index_add(index, ids[i], offsets[i]), 0);
+	assert_int_equal(index_claim(index), FAULT_NONE);
+	assert_int_equal(index_collect(index, &at), FAULT_NONE);
+	assert_int_equal(index_write(index, 0, NULL), FAULT_NONE);
+	index_close(index);
 }
 
 void
@@ -306,7 +324,6 @@ fixture_batch(struct store *store, const int64_t *ids, const char *const *names,
 		};
 	}
 	int status = store_commit(store, items, n);
-	store_finish(store);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_not_equal(items[i].result, NO_RESULT);
 		results[i] = items[i].result;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "store/index.h"
 #include "store/journal.h"
 #include "store/store.h"
 #include "reader/reader.h"
@@ -63,6 +64,9 @@ void fixture_remove(const struct fixture *fixture, const char *name);
 void fixture_remove_index(const struct fixture *fixture);
 /* It has nothing of an index any more. */
 void fixture_junk_index(const struct fixture *fixture);
+/* It covers this, with these plants; those with the offset 0 are left out. */
+void fixture_forge_index(const struct fixture *fixture, const int64_t *ids,
+    const uint64_t *offsets, size_t n, const struct position *covered);
 /* Turn one bit of the journal. */
 void fixture_flip(const struct fixture *fixture, uint64_t offset);
 /* A file with the same bytes takes the journal's place. */

@@ -4,24 +4,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/*
- * LMDB allocates 3 MB of zeroes at each open and uses little of it.  A new
- * mapping is zero without being written; glibc stops mapping blocks of a size
- * when the first one is freed, unless the threshold is set.  musl has no such
- * threshold.
- */
-#ifdef M_MMAP_THRESHOLD
-__attribute__((constructor)) static void
-map_large_blocks(void)
-{
-	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
-}
-#endif
 
 struct plant
 parts_plant(int64_t id, const char *name, const char *tag)

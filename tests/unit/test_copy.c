@@ -446,7 +446,7 @@ STORE_TEST(copy_to_where_another_is_being_made_is_refused)
 		};
 		struct watch watch = { fixture_step, &steps };
 
-		fixture_make_store(fixture, false, id, id);
+		fixture_make_store(fixture, true, id, id);
 		assert_int_equal(copy(fixture, &watch, NULL), FAULT_NONE);
 		assert_int_equal(meddler.copied, FAULT_BUSY);
 		assert_true(is_equal(fixture));

@@ -39,7 +39,6 @@ put_and_expect(struct store *store, const char *text, size_t len, int64_t id,
 	assert_non_null(plant.text);
 	plant.len = len;
 	assert_int_equal(store_commit(store, &item, 1), 0);
-	store_finish(store);
 	assert_int_equal(item.result, expected);
 	plant_done(&plant);
 }

@@ -1,7 +1,7 @@
 /*
- * test_index: every process finds what another has entered, as long as the
- * index can be trusted; otherwise it is not opened.  Pairs are sorted in any
- * order, and an index is built of them.
+ * test_index: what one process has written, every process finds, and what is in
+ * memory; whatever fails or is killed, the manifest names an index that is
+ * whole.  Pairs are sorted in any order.
  */
 #include "store_fixture.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_shim.h"
@@ -18,19 +19,16 @@
 
 #define UUID "0123abcd-0123-4567-89ab-0123456789ab"
 #define OTHER "ffffffff-0123-4567-89ab-0123456789ab"
-#define DATA "index/data.mdb"
-#define BOOT "index/boot"
+#define MANIFEST "index/manifest"
 
-/* More than one buffer of pairs, and more than one step of the building. */
+/* More than one buffer of pairs. */
 #define MANY ((size_t)70000)
-#define MANY_MORE 600000
 
-static const struct position covered = { 500, 400, 3, 0x1234abcd, true };
-
-/* For a long lived process; a reader; one request. */
-#define USES 3
-static const enum index_use uses[USES] = { INDEX_SERVE, INDEX_READ,
-	INDEX_ONCE };
+static struct position
+position_at(uint64_t end)
+{
+	return (struct position){ end, end - 100, 3, 0x1234abcd, true };
+}
 
 /* Its index needs no more of it. */
 static struct journal *
@@ -49,464 +47,511 @@ journal_of(const struct fixture *fixture, const char *uuid)
 }
 
 static struct index_view
-look(const struct fixture *fixture, enum index_use use)
+look(const struct fixture *fixture)
 {
 	struct index_view view;
 
 	assert_int_equal(
-	    index_open(journal_of(fixture, UUID), use, &view), FAULT_NONE);
+	    index_open(journal_of(fixture, UUID), &view), FAULT_NONE);
 	assert_int_equal(view.index != NULL, view.state == INDEX_USABLE);
 	return view;
 }
 
-static struct index *
-open_index(const struct fixture *fixture, enum index_use use)
+static enum index_state
+state_of(const struct fixture *fixture)
 {
-	struct index_view view = look(fixture, use);
+	struct index_view view = look(fixture);
 
-	assert_int_equal(view.state, INDEX_USABLE);
-	assert_memory_equal(&view.seen, &covered, sizeof(covered));
-	return view.index;
+	index_close(view.index);
+	return view.state;
 }
 
-static void
-expect_stale(const struct fixture *fixture)
-{
-	for (size_t i = 0; i < USES; i++)
-		assert_int_equal(look(fixture, uses[i]).state, INDEX_STALE);
-}
-
+/* The index of the directory, or a new one. */
 static struct index *
-create_for(const struct fixture *fixture, enum index_use use)
+open_index(const struct fixture *fixture)
 {
-	struct index *index;
+	struct index *index = look(fixture).index;
 
-	assert_int_equal(
-	    index_create(journal_of(fixture, UUID), use, &index), FAULT_NONE);
+	if (index == NULL)
+		index = index_new(journal_of(fixture, UUID));
+	assert_non_null(index);
 	return index;
 }
 
-static struct index *
-create(const struct fixture *fixture)
+/* The ids [first, last], each at 1,000 and its number. */
+static void
+add(struct index *index, int64_t first, int64_t last)
 {
-	return create_for(fixture, INDEX_SERVE);
-}
-
-static struct position
-begin(struct index *index)
-{
-	struct position found;
-
-	assert_int_equal(index_begin(index, &found), FAULT_NONE);
-	return found;
+	for (int64_t id = first; id <= last; id++)
+		assert_int_equal(index_add(index, id, 1000 + (uint64_t)id), 0);
 }
 
 static void
-enter(struct index *index, int64_t id, uint64_t offset)
+expect_has(const struct index *index, int64_t first, int64_t last)
 {
-	uint64_t found;
-
-	begin(index);
-	assert_int_equal(index_put(index, id, offset, &found), FAULT_NONE);
-	assert_int_equal(found, 0);
-	assert_int_equal(index_commit(index, &covered), FAULT_NONE);
+	for (int64_t id = first; id <= last; id++)
+		assert_int_equal(index_find(index, id), 1000 + id);
+	assert_int_equal(index_find(index, last + 1), 0);
 }
 
-/* Whether the index has the id; it must have it at that offset. */
-static bool
-has(struct index *index, int64_t id, uint64_t offset)
+/* A checkpoint of all plants, which end before `end`. */
+static enum fault
+save_with(
+    struct index *index, uint64_t end, uint64_t max, const struct watch *watch)
 {
-	uint64_t found;
+	struct position at = position_at(end);
+	enum fault fault = index_claim(index);
 
-	begin(index);
-	assert_int_equal(index_find(index, id, &found), FAULT_NONE);
-	index_abort(index);
-	if (found > 0)
-		assert_int_equal(found, offset);
-	return found > 0;
-}
-
-/* An index with the plant 7 at 100, closed. */
-static void
-leave_index_of(const struct fixture *fixture, enum index_use use, bool clean)
-{
-	struct index *index = create_for(fixture, use);
-
-	enter(index, 7, 100);
-	index_close(index, clean);
+	if (fault == FAULT_NONE)
+		fault = index_collect(index, &at);
+	if (fault == FAULT_NONE)
+		fault = index_write(index, max, watch);
+	if (fault == FAULT_NONE)
+		index_install(index);
+	index_release(index);
+	return fault;
 }
 
 static void
-leave_index(const struct fixture *fixture, bool clean)
+save(struct index *index, uint64_t end)
 {
-	leave_index_of(fixture, INDEX_SERVE, clean);
+	assert_int_equal(save_with(index, end, UINT64_MAX, NULL), FAULT_NONE);
 }
 
-/* It is used, and again after a clean close. */
-static bool
-is_kept(const struct fixture *fixture)
+static unsigned
+count_runs(const struct fixture *fixture)
 {
-	struct index *index = open_index(fixture, INDEX_SERVE);
-	bool kept = has(index, 7, 100);
+	char name[32];
+	unsigned n = 0;
 
-	index_close(index, true);
-	return kept;
+	for (int i = 1; i < 1000; i++) {
+		snprintf(name, sizeof(name), "index/run-%d", i);
+		n += fixture_exists(fixture, name);
+	}
+	return n;
 }
 
-static bool
-is_clean(const struct fixture *fixture)
-{
-	return strncmp(fixture_read(fixture, BOOT).at, "clean ", 6) == 0;
-}
-
-/* As if the machine had been started again. */
+/* An index with the plants 1 to 3, closed. */
 static void
-change_boot(const struct fixture *fixture)
+leave_index(const struct fixture *fixture)
 {
-	if (!is_clean(fixture))
-		fixture_write(fixture, BOOT, 0, "00000000", 8);
+	struct index *index = open_index(fixture);
+
+	add(index, 1, 3);
+	save(index, 1004);
+	index_close(index);
 }
 
-STORE_TEST(new_index_covers_nothing_and_is_stale_until_it_does)
+STORE_TEST(plants_are_found_in_memory_and_after_each_checkpoint)
 {
-	struct index *index = create(fixture);
+	struct index *index = open_index(fixture);
+	int64_t last = 0;
 
-	assert_int_equal(begin(index).end, 0);
-	index_abort(index);
-	expect_stale(fixture);
-	enter(index, 7, 100);
-	index_close(index, true);
-	assert_true(is_kept(fixture));
+	assert_int_equal(state_of(fixture), INDEX_ABSENT);
+	for (int i = 0; i < 40; i++) {
+		int64_t next = last + 1 + i % 7 * 300;
+
+		add(index, last + 1, next);
+		last = next;
+		expect_has(index, 1, last);
+		save(index, 1001 + (uint64_t)last);
+		assert_int_equal(index_held(index), 0);
+		expect_has(index, 1, last);
+		assert_int_equal(index_count(index), last);
+		/* What is left of earlier runs is removed. */
+		assert_in_range(count_runs(fixture), 1, 8);
+	}
+	index_close(index);
+	struct index_view view = look(fixture);
+	assert_int_equal(view.covered.end, 1001 + last);
+	assert_int_equal(view.covered.crc, 0x1234abcd);
+	assert_int_equal(view.entries, last);
+	expect_has(view.index, 1, last);
+	index_close(view.index);
 }
 
-STORE_TEST(every_id_is_new_once_and_found_from_then_on)
+STORE_TEST(every_id_is_found_from_the_least_to_the_greatest)
 {
 	static const int64_t ids[] = { INT64_MIN, INT64_MIN + 1, -256, -1, 0, 1,
 		255, 256, 0x7300000000000000, 0x73, INT64_MAX - 1, INT64_MAX };
-	struct index *index = create(fixture);
-	uint64_t found;
+	struct index *index = open_index(fixture);
 
-	for (size_t i = 0; i < COUNT(ids); i++) {
-		assert_false(has(index, ids[i], 0));
-		enter(index, ids[i], 1000 + i);
-	}
-	begin(index);
-	for (int64_t i = 1; i < 20000; i++) {
-		int64_t id = (1 + i * 7919 % 20011) << 10;
-
-		for (uint64_t twice = 0; twice < 2; twice++) {
+	for (int saved = 0; saved < 2; saved++) {
+		for (size_t i = 0; i < COUNT(ids); i++) {
 			assert_int_equal(
-			    index_put(index, id, (uint64_t)i + twice, &found),
-			    FAULT_NONE);
-			assert_int_equal(found, twice * (uint64_t)i);
+			    index_find(index, ids[i]), saved ? 100 + i : 0);
+			if (!saved)
+				index_add(index, ids[i], 100 + i);
 		}
+		save(index, 500);
 	}
-	assert_int_equal(index_commit(index, &covered), FAULT_NONE);
-	for (size_t i = 0; i < COUNT(ids); i++)
-		assert_true(has(index, ids[i], 1000 + i));
-	for (int64_t i = 1; i < 20000; i++)
-		assert_true(
-		    has(index, (1 + i * 7919 % 20011) << 10, (uint64_t)i));
-	assert_false(has(index, 2, 0));
-	index_close(index, false);
+	/* Around the edges of the pages of a run. */
+	for (int64_t id = 1; id < 2000; id++)
+		index_add(index, 2 * id, 1000 + (uint64_t)id);
+	save(index, 5000);
+	for (int64_t id = 257; id < 2000; id++) {
+		assert_int_equal(index_find(index, 2 * id), 1000 + id);
+		assert_int_equal(index_find(index, 2 * id + 1), 0);
+	}
+	index_close(index);
 }
 
-/* A file of the same bytes in its place. */
+STORE_TEST(many_scattered_ids_are_found_in_any_number_of_runs)
+{
+	struct index *index = open_index(fixture);
+
+	for (uint64_t i = 0; i < 20 * MANY; i++) {
+		assert_int_equal(
+		    index_add(
+			index, (int64_t)(i * 0x9e3779b97f4a7c15), 1000 + i),
+		    0);
+		if (i % MANY == MANY - 1)
+			save(index, 1001 + i);
+	}
+	for (uint64_t i = 0; i < 20 * MANY; i += 7) {
+		int64_t id = (int64_t)(i * 0x9e3779b97f4a7c15);
+
+		assert_int_equal(index_find(index, id), 1000 + i);
+		assert_int_equal(index_find(index, id + 1), 0);
+	}
+	assert_in_range(count_runs(fixture), 1, 4);
+	index_close(index);
+}
+
+STORE_TEST(plants_that_are_taken_out_of_memory_are_gone)
+{
+	struct index *index = open_index(fixture);
+
+	add(index, 1, 3000);
+	index_keep(index, 1000);
+	expect_has(index, 1, 1000);
+	for (int64_t id = 1001; id <= 3000; id++)
+		assert_int_equal(index_find(index, id), 0);
+	add(index, 1001, 1500);
+	expect_has(index, 1, 1500);
+	index_close(index);
+}
+
+STORE_TEST(plants_that_came_during_a_checkpoint_stay_in_memory)
+{
+	struct index *index = open_index(fixture);
+	struct position at = position_at(2000);
+
+	add(index, 1, 999);
+	assert_int_equal(index_claim(index), FAULT_NONE);
+	assert_int_equal(index_collect(index, &at), FAULT_NONE);
+	add(index, 1000, 1010);
+	assert_int_equal(index_write(index, 0, NULL), FAULT_NONE);
+	expect_has(index, 1, 1010);
+	index_install(index);
+	index_release(index);
+	assert_int_equal(index_held(index), 11);
+	expect_has(index, 1, 1010);
+	index_close(index);
+}
+
+STORE_TEST(one_process_at_a_time_makes_checkpoints)
+{
+	struct index *one = open_index(fixture), *two = open_index(fixture);
+
+	assert_int_equal(index_claim(one), FAULT_NONE);
+	assert_int_equal(index_claim(two), FAULT_BUSY);
+	index_release(one);
+	assert_int_equal(index_claim(two), FAULT_NONE);
+	index_close(two);
+	assert_int_equal(index_claim(one), FAULT_NONE);
+	index_close(one);
+}
+
+/* It need not write again what another one has written. */
+STORE_TEST(a_process_takes_over_what_another_one_has_written)
+{
+	struct index *one = open_index(fixture), *two = open_index(fixture);
+	struct position at = position_at(1500);
+
+	for (int64_t last = 100; last < 2000; last += 100) {
+		add(one, last - 99, last);
+		add(two, last - 99, last);
+		save(one, 1001 + (uint64_t)last);
+		expect_has(two, 1, last);
+	}
+	add(two, 1901, 1910);
+	assert_int_equal(index_claim(two), FAULT_NONE);
+	assert_int_equal(index_collect(two, &at), FAULT_NONE);
+	assert_int_equal(at.end, 2901);
+	assert_int_equal(index_held(two), 10);
+	expect_has(two, 1, 1910);
+	index_close(two);
+	index_close(one);
+}
+
 static void
-copy_data(const struct fixture *fixture)
+remove_manifest(const struct fixture *fixture)
 {
-	struct contents data = fixture_read(fixture, DATA);
-
-	fixture_remove(fixture, DATA);
-	fixture_restore(fixture, DATA, &data);
+	fixture_remove(fixture, MANIFEST);
 }
 
-STORE_TEST(index_is_used_only_if_none_of_its_pages_can_be_missing)
+/* Another process has built it, and was stopped. */
+static void
+build_less(const struct fixture *fixture)
 {
-	static const struct {
-		enum index_use left_by;
-		bool clean, rebooted, copied;
-		bool used[USES]; /* by the uses */
-		bool seen;       /* or its end is known */
-	} cases[] = {
-		{ INDEX_SERVE, true, false, false, { 1, 1, 1 }, true },
-		{ INDEX_SERVE, true, true, false, { 1, 1, 1 }, true },
-		{ INDEX_SERVE, true, false, true, { 0, 0, 0 }, false },
-		{ INDEX_SERVE, false, false, false, { 0, 0, 0 }, true },
-		{ INDEX_SERVE, false, true, false, { 0, 0, 0 }, false },
-		{ INDEX_SERVE, false, false, true, { 0, 0, 0 }, false },
-		{ INDEX_ONCE, false, false, false, { 0, 0, 1 }, true },
-		{ INDEX_ONCE, false, true, false, { 0, 0, 0 }, false },
-		{ INDEX_ONCE, false, false, true, { 0, 0, 0 }, false },
+	const struct position at = position_at(1002);
+	const int64_t id = 1;
+	const uint64_t offset = 1001;
+
+	fixture_forge_index(fixture, &id, &offset, 1, &at);
+}
+
+STORE_TEST(a_process_whose_index_was_removed_writes_all_of_it_again)
+{
+	static void (*const losses[])(const struct fixture *) = {
+		remove_manifest, fixture_remove_index, fixture_junk_index
 	};
 
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		leave_index_of(fixture, cases[i].left_by, cases[i].clean);
-		assert_int_equal(is_clean(fixture), cases[i].clean);
-		if (cases[i].rebooted)
-			change_boot(fixture);
-		if (cases[i].copied)
-			copy_data(fixture);
-		for (size_t k = 0; k < USES; k++) {
-			struct index_view view = look(fixture, uses[k]);
+	for (size_t i = 0; i < COUNT(losses); i++) {
+		fixture_remove_index(fixture);
+		struct index *index = open_index(fixture);
+		add(index, 1, 3000);
+		save(index, 4001);
+		losses[i](fixture);
+		add(index, 3001, 3010);
+		expect_has(index, 1, 3010);
+		save(index, 4011);
+		expect_has(index, 1, 3010);
+		index_close(index);
+		index = look(fixture).index;
+		expect_has(index, 1, 3010);
+		assert_int_equal(count_runs(fixture), 1);
+		index_close(index);
+	}
+}
 
-			assert_int_equal(view.index != NULL, cases[i].used[k]);
-			assert_int_equal(
-			    view.seen.end, cases[i].seen ? covered.end : 0);
-			index_close(view.index, false);
+STORE_TEST(an_index_that_covers_less_is_replaced)
+{
+	static char uuid[RECORD_UUID_LEN + 1];
+	struct journal owner = fixture_owner(fixture);
+	struct index *index = index_new(&owner);
+
+	memcpy(uuid, owner.uuid, RECORD_UUID_LEN);
+	add(index, 1, 300);
+	save(index, 1301);
+	build_less(fixture);
+	add(index, 301, 310);
+	save(index, 1311);
+	expect_has(index, 1, 310);
+	index_close(index);
+	struct index_view view;
+	assert_int_equal(index_open(&owner, &view), FAULT_NONE);
+	expect_has(view.index, 1, 310);
+	index_close(view.index);
+}
+
+/* --- Failures and kills -------------------------------------------------- */
+
+struct attempt {
+	const struct fixture *fixture;
+	enum shim_call call;
+	unsigned nth;
+};
+
+static int
+save_more(void *argument)
+{
+	const struct attempt *attempt = argument;
+	struct index *index = look(attempt->fixture).index;
+
+	if (index == NULL)
+		return 2;
+	add(index, 4, 3000);
+	shim_exit(attempt->call, NULL, attempt->nth);
+	return save_with(index, 4001, UINT64_MAX, NULL) == FAULT_NONE ? 1 : 2;
+}
+
+/* Before each call of a checkpoint: there is the old index, or the new one. */
+STORE_TEST(a_checkpoint_that_is_killed_anywhere_leaves_a_whole_index)
+{
+	static const enum shim_call calls[] = { SHIM_PWRITE, SHIM_FDATASYNC,
+		SHIM_FSYNC, SHIM_UNLINKAT };
+	unsigned before = 0, after = 0;
+
+	for (size_t i = 0; i < COUNT(calls); i++) {
+		int status = 0;
+
+		for (unsigned nth = 1; status != 1; nth++) {
+			struct attempt attempt = { fixture, calls[i], nth };
+
+			fixture_remove_index(fixture);
+			leave_index(fixture);
+			status = in_child(save_more, &attempt);
+			assert_int_not_equal(status, 2);
+			struct index_view view = look(fixture);
+			assert_int_equal(view.state, INDEX_USABLE);
+			bool more = view.covered.end == 4001;
+			before += !more;
+			after += more;
+			expect_has(view.index, 1, more ? 3000 : 3);
+			/* The next one removes what is left over. */
+			if (!more)
+				add(view.index, 4, 3000);
+			add(view.index, 3001, 3001);
+			save(view.index, 4002);
+			expect_has(view.index, 1, 3001);
+			assert_in_range(count_runs(fixture), 1, 2);
+			index_close(view.index);
 		}
 	}
+	assert_true(before > 4 && after > 4);
 }
 
-STORE_TEST(index_that_is_taken_over_is_not_clean_any_more)
+STORE_TEST(a_checkpoint_that_fails_anywhere_keeps_its_plants)
 {
-	leave_index(fixture, true);
-	assert_true(is_kept(fixture));
-	assert_true(is_clean(fixture));
-	struct index *index = open_index(fixture, INDEX_SERVE);
-	assert_true(has(index, 7, 100));
-	index_close(index, false);
-	assert_false(is_clean(fixture));
-	expect_stale(fixture);
+	static const struct {
+		enum shim_call call;
+		int error;
+	} rows[] = { { SHIM_PWRITE, ENOSPC }, { SHIM_PREAD, EIO },
+		{ SHIM_FSYNC, EIO }, { SHIM_FSTAT, EIO } };
+	unsigned failures = 0;
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		bool failed = true;
+
+		for (unsigned nth = 1; failed; nth++) {
+			fixture_remove_index(fixture);
+			leave_index(fixture);
+			struct index *index = look(fixture).index;
+			add(index, 4, 3000);
+			shim_fail(rows[i].call, NULL, nth, 1, rows[i].error);
+			enum fault fault =
+			    save_with(index, 4001, UINT64_MAX, NULL);
+			failed = shim_reset();
+			failures += fault != FAULT_NONE;
+			expect_has(index, 1, 3000);
+			/* To others, too, it is whole. */
+			struct index_view view = look(fixture);
+			assert_int_equal(view.state, INDEX_USABLE);
+			expect_has(
+			    view.index, 1, view.covered.end == 4001 ? 3000 : 3);
+			index_close(view.index);
+			add(index, 3001, 3001);
+			save(index, 4002);
+			expect_has(index, 1, 3001);
+			assert_in_range(count_runs(fixture), 1, 2);
+			index_close(index);
+		}
+	}
+	assert_true(failures > 8);
 }
 
-/* No crash leaves a process, nor its lock in what is mounted again. */
-STORE_TEST(index_that_a_long_lived_process_has_open_is_used_in_any_boot)
+STORE_TEST(a_checkpoint_without_memory_keeps_its_plants)
 {
-	leave_index(fixture, true);
-	for (int created = 0; created < 2; created++) {
-		struct index *staying = created
-					    ? create(fixture)
-					    : open_index(fixture, INDEX_SERVE);
+	bool failed = true;
 
-		if (created)
-			enter(staying, 7, 100);
-		assert_true(has(staying, 7, 100));
-		change_boot(fixture);
-		for (size_t i = 0; i < USES; i++)
-			index_close(open_index(fixture, uses[i]), false);
-		index_close(staying, false);
-		expect_stale(fixture);
+	for (unsigned nth = 1; failed; nth++) {
+		fixture_remove_index(fixture);
+		leave_index(fixture);
+		struct index *index = look(fixture).index;
+		add(index, 4, 3000);
+		alloc_fail(nth, 1);
+		save_with(index, 4001, UINT64_MAX, NULL);
+		failed = alloc_reset();
+		expect_has(index, 1, 3000);
+		index_close(index);
 	}
 }
 
-STORE_TEST(index_that_a_request_has_open_is_not_used_for_that)
+STORE_TEST(a_row_of_failures_is_logged_once)
 {
-	struct index *once = create_for(fixture, INDEX_ONCE);
+	struct index *index = open_index(fixture);
 
-	enter(once, 7, 100);
-	assert_int_equal(look(fixture, INDEX_SERVE).state, INDEX_STALE);
-	index_close(once, false);
+	add(index, 1, 3);
+	shim_fail(SHIM_FSYNC, "manifest.new", 1, 3, EIO);
+	for (int i = 0; i < 3; i++)
+		save_with(index, 2000, 0, NULL);
+	save(index, 2000);
+	expect_logged(fixture, "/index: cannot write: ", 1);
+	expect_logged(fixture, "it can be written again", 1);
+	index_close(index);
 }
 
-STORE_TEST(index_of_version_1_0_0_is_built_again_but_its_end_is_known)
+STORE_TEST(a_merge_can_be_stopped)
 {
-	leave_index(fixture, false);
-	fixture_truncate(fixture, BOOT, 74);
-	struct index_view view = look(fixture, INDEX_SERVE);
-	assert_int_equal(view.state, INDEX_STALE);
-	assert_int_equal(view.seen.end, covered.end);
+	struct fixture_steps steps = { .last = 2 };
+	const struct watch watch = { fixture_step, &steps };
+	struct index *index = open_index(fixture);
+
+	for (int64_t id = 1; id < 600000; id++)
+		index_add(index, id, 1000 + (uint64_t)id);
+	assert_int_equal(
+	    save_with(index, 700000, UINT64_MAX, &watch), FAULT_STOPPED);
+	assert_int_equal(state_of(fixture), INDEX_ABSENT);
+	assert_int_equal(count_runs(fixture), 0);
+	expect_logged(fixture, "index", 0);
+	expect_has(index, 1, 599999);
+	index_close(index);
 }
 
-STORE_TEST(index_in_use_after_anothers_clean_close_is_not_clean)
+/* --- What is believed ---------------------------------------------------- */
+
+STORE_TEST(a_manifest_of_other_bytes_is_not_believed)
 {
-	struct index *staying, *leaving;
-
-	leave_index(fixture, true);
-	staying = open_index(fixture, INDEX_SERVE);
-	assert_true(has(staying, 7, 100));
-	leaving = open_index(fixture, INDEX_SERVE);
-	index_close(leaving, true);
-	assert_true(is_clean(fixture));
-	assert_true(has(staying, 7, 100));
-	assert_false(is_clean(fixture));
-	index_close(staying, false);
-}
-
-STORE_TEST(no_page_is_written_before_the_mark_of_the_boot_is_durable)
-{
-	static const char *const syncs[] = { BOOT, "/index" };
-	struct position found;
-	struct index *index;
-
-	for (size_t i = 0; i < COUNT(syncs); i++) {
-		leave_index(fixture, true);
-		index = open_index(fixture, INDEX_SERVE);
-		shim_fail(SHIM_FSYNC, syncs[i], 1, 1, EIO);
-		shim_fail(SHIM_PWRITE, DATA, 1, 0, 0);
-		shim_fail(SHIM_WRITEV, DATA, 1, 0, 0);
-		assert_int_equal(index_begin(index, &found), FAULT_FAILED);
-		assert_int_equal(shim_count(SHIM_PWRITE), 0);
-		assert_int_equal(shim_count(SHIM_WRITEV), 0);
-		index_close(index, false);
-		shim_reset();
+	leave_index(fixture);
+	struct contents manifest = fixture_read(fixture, MANIFEST);
+	for (size_t i = 0; i < manifest.len - 8; i += 5) {
+		manifest.at[i] ^= 1;
+		fixture_write(fixture, MANIFEST, 0, manifest.at, manifest.len);
+		assert_int_equal(state_of(fixture), INDEX_UNUSABLE);
+		manifest.at[i] ^= 1;
+		fixture_truncate(fixture, MANIFEST, i);
+		assert_int_equal(state_of(fixture), INDEX_UNUSABLE);
 	}
-}
-
-STORE_TEST(index_that_was_discarded_does_not_mark_the_next_one)
-{
-	struct index *old = create(fixture);
-
-	enter(old, 7, 100);
-	leave_index(fixture, false);
-	index_close(old, true);
-	assert_false(is_clean(fixture));
+	fixture_write(fixture, MANIFEST, 0, manifest.at, manifest.len);
+	assert_int_equal(state_of(fixture), INDEX_USABLE);
 }
 
 STORE_TEST(index_is_opened_for_its_own_store_only)
 {
-	char uuid[RECORD_UUID_LEN];
 	struct index_view view;
+	char uuid[RECORD_UUID_LEN];
 
 	assert_int_equal(index_uuid(fixture->dir, uuid), -1);
-	leave_index(fixture, true);
+	leave_index(fixture);
+	assert_int_equal(
+	    index_open(journal_of(fixture, OTHER), &view), FAULT_SETUP);
+	expect_logged(fixture, "of another store than this directory was", 1);
 	assert_int_equal(index_uuid(fixture->dir, uuid), 0);
 	assert_memory_equal(uuid, UUID, RECORD_UUID_LEN);
-	for (size_t i = 0; i < USES; i++)
-		assert_int_equal(
-		    index_open(journal_of(fixture, OTHER), uses[i], &view),
-		    FAULT_SETUP);
-	assert_true(is_kept(fixture));
+	index_discard(fixture->dir);
+	assert_int_equal(state_of(fixture), INDEX_ABSENT);
+	assert_int_equal(unlinkat(fixture->dir, "index", AT_REMOVEDIR), 0);
 }
 
-STORE_TEST(mark_that_a_crash_left_unwritten_makes_the_index_stale)
+/* Its files give way; what it enters is not read. */
+STORE_TEST(index_of_version_1_0_0_is_built_again)
 {
-	static const char zeros[128];
-	char uuid[RECORD_UUID_LEN];
-	size_t size;
-
-	/* No file, of any shorter length, or zeros. */
-	leave_index(fixture, true);
-	size = fixture_size(fixture, BOOT);
-	fixture_write(fixture, BOOT, 0, zeros, size);
-	expect_stale(fixture);
-	assert_int_equal(index_uuid(fixture->dir, uuid), -1);
-	leave_index(fixture, true);
-	while (size-- > 0) {
-		fixture_truncate(fixture, BOOT, size);
-		expect_stale(fixture);
-	}
-	fixture_remove(fixture, BOOT);
-	expect_stale(fixture);
+	assert_int_equal(mkdirat(fixture->dir, "index", 0700), 0);
+	fixture_write(fixture, "index/data.mdb", 0, "data", 4);
+	fixture_write(fixture, "index/boot", 0, "boot", 4);
+	assert_int_equal(state_of(fixture), INDEX_ABSENT);
+	leave_index(fixture);
+	assert_int_equal(state_of(fixture), INDEX_USABLE);
+	assert_false(fixture_exists(fixture, "index/data.mdb"));
+	assert_false(fixture_exists(fixture, "index/boot"));
 }
 
 STORE_TEST(only_the_owner_may_read_the_index)
 {
-	static const char *const names[] = { "index", DATA, BOOT };
+	static const char *const names[] = { "index/run-1", MANIFEST,
+		"index/lock" };
 	struct stat st;
 
-	leave_index(fixture, true);
+	leave_index(fixture);
 	for (size_t i = 0; i < COUNT(names); i++) {
 		assert_int_equal(fstatat(fixture->dir, names[i], &st, 0), 0);
-		assert_int_equal(st.st_mode & 0077, 0);
+		assert_int_equal(st.st_mode & 077, 0);
 	}
+	assert_int_equal(fstatat(fixture->dir, "index", &st, 0), 0);
+	assert_int_equal(st.st_mode & 077, 0);
 }
-
-STORE_TEST(index_is_not_built_upon_a_file_that_cannot_be_removed)
-{
-	struct index *index = NULL;
-
-	leave_index(fixture, false);
-	shim_fail(SHIM_UNLINKAT, DATA, 1, 9, EACCES);
-	assert_int_equal(
-	    index_create(journal_of(fixture, OTHER), INDEX_SERVE, &index),
-	    FAULT_RIGHTS);
-}
-
-STORE_TEST(reader_changes_no_file)
-{
-	static const char *const names[] = { DATA, BOOT };
-	struct contents before[COUNT(names)];
-	uint64_t found;
-
-	leave_index(fixture, true);
-	for (size_t i = 0; i < COUNT(names); i++)
-		before[i] = fixture_read(fixture, names[i]);
-	struct index *reader = open_index(fixture, INDEX_READ);
-	assert_true(has(reader, 7, 100));
-	begin(reader);
-	assert_int_not_equal(index_put(reader, 8, 100, &found), FAULT_NONE);
-	index_close(reader, true);
-	for (size_t i = 0; i < COUNT(names); i++)
-		expect_contents(fixture, names[i], &before[i]);
-}
-
-/* In which no index can be mapped, but in 1 GiB one can. */
-static int
-open_in_little_space(void *argument)
-{
-	struct rlimit limit = { (rlim_t)1 << 30, (rlim_t)1 << 30 };
-	struct index_view view;
-
-	if (setrlimit(RLIMIT_AS, &limit) < 0 ||
-	    (view = look(argument, INDEX_ONCE)).index == NULL)
-		return 1;
-	index_close(view.index, false);
-	limit.rlim_cur = (rlim_t)100 << 20;
-	if (setrlimit(RLIMIT_AS, &limit) < 0)
-		return 2;
-	return index_open(journal_of(argument, UUID), INDEX_ONCE, &view) !=
-	       FAULT_MEMORY;
-}
-
-STORE_TEST(index_is_not_to_blame_for_a_limit_on_memory)
-{
-	leave_index(fixture, true);
-	/* A sanitizer has more mapped already than is allowed there. */
-	if (!SANITIZED)
-		assert_int_equal(in_child(open_in_little_space, fixture), 0);
-	assert_true(is_kept(fixture));
-}
-
-/* The largest part of the address space that is of an index. */
-static size_t
-largest_map(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	size_t begin, end, largest = 0;
-	char line[512];
-
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps) != NULL)
-		if (strstr(line, DATA) != NULL &&
-		    sscanf(line, "%zx-%zx", &begin, &end) == 2 &&
-		    end - begin > largest)
-			largest = end - begin;
-	fclose(maps);
-	return largest;
-}
-
-STORE_TEST(map_grows_ahead_of_the_file)
-{
-	static const struct position none;
-	struct index *index = create(fixture), *other;
-	int64_t id = 0;
-	struct pairs pairs;
-
-	begin(index);
-	size_t before = largest_map();
-	/* 26 bytes each: a step of the map's size. */
-	while (id < 5500000) {
-		assert_int_equal(pairs_init(&pairs, fixture->dir), 0);
-		for (int i = 0; i < 500000; i++, id++)
-			if (pairs_add(&pairs, id, (uint64_t)id) < 0)
-				fail();
-		assert_int_equal(
-		    index_build(index, &pairs, &none, NULL), FAULT_NONE);
-		pairs_done(&pairs);
-	}
-	index_abort(index);
-	enter(index, id, 100);
-	other = open_index(fixture, INDEX_SERVE);
-	assert_true(has(index, id - 1, (uint64_t)id - 1));
-	assert_true(has(other, id - 1, (uint64_t)id - 1));
-	assert_true(largest_map() > before);
-	assert_true(largest_map() > 2 * fixture_size(fixture, DATA));
-	index_close(index, false);
-	index_close(other, false);
-}
-
-/* --- Pairs, and the building --------------------------------------------- */
 
 enum order {
 	ASCENDING,
@@ -624,105 +669,6 @@ STORE_TEST(ids_that_stand_twice_are_counted_and_ten_are_logged)
 	    "the journal: the plant 0 stands twice, at the bytes 100 and "
 	    "200",
 	    3);
-}
-
-/* What index_build returns; pairs and index are closed. */
-static enum fault
-build_and_close(struct index *index, struct pairs *pairs,
-    const struct position *to, const struct watch *watch)
-{
-	enum fault fault = index_build(index, pairs, to, watch);
-	pairs_done(pairs);
-	index_close(index, fault == FAULT_NONE);
-	return fault;
-}
-
-static enum fault
-build(
-    const struct fixture *fixture, enum order order, size_t n, unsigned stop_at)
-{
-	struct fixture_steps steps = { .last = stop_at };
-	const struct watch watch = { fixture_step, &steps };
-	struct index *index = create(fixture);
-	struct pairs pairs;
-
-	assert_int_equal(begin(index).end, 0);
-	add_pairs(&pairs, fixture->dir, order, n);
-	return build_and_close(index, &pairs, &covered, &watch);
-}
-
-STORE_TEST(built_index_finds_the_first_record_of_every_id)
-{
-	static const struct {
-		enum order order;
-		size_t n, ids;
-	} cases[] = { { SCATTERED, 0, 0 }, { SCATTERED, 1, 1 },
-		{ SCATTERED, MANY, MANY }, { SAWTOOTH, 1000, 100 },
-		/* More than one transaction. */
-		{ ASCENDING, MANY_MORE, MANY_MORE } };
-	uint64_t offset;
-
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		assert_int_equal(
-		    build(fixture, cases[i].order, cases[i].n, 0), FAULT_NONE);
-		struct index *index = open_index(fixture, INDEX_SERVE);
-		struct position found = begin(index);
-		assert_int_equal(found.end, covered.end);
-		assert_int_equal(found.crc, covered.crc);
-		for (size_t k = 0; k < cases[i].ids; k++) {
-			int64_t id = id_at(cases[i].order, k, cases[i].n);
-
-			assert_int_equal(
-			    index_find(index, id, &offset), FAULT_NONE);
-			assert_int_equal(offset, 100 + k);
-		}
-		assert_int_equal(index_count(index), cases[i].ids);
-		index_close(index, false);
-	}
-	expect_logged(fixture, "stands twice", 10);
-}
-
-STORE_TEST(index_whose_building_was_stopped_is_not_used)
-{
-	enum fault fault = FAULT_STOPPED;
-
-	for (unsigned stop_at = 1; fault == FAULT_STOPPED; stop_at += 7) {
-		fault = build(fixture, ASCENDING, MANY_MORE, stop_at);
-		if (fault == FAULT_STOPPED)
-			expect_stale(fixture);
-	}
-	assert_int_equal(fault, FAULT_NONE);
-	index_close(open_index(fixture, INDEX_SERVE), false);
-}
-
-/* The ids from `first` to `last`, at 1,000 and their number. */
-static enum fault
-add(const struct fixture *fixture, int64_t first, int64_t last)
-{
-	const struct position later = { 900, 800, 5, 1, false };
-	struct index *index = look(fixture, INDEX_SERVE).index;
-	struct pairs pairs;
-
-	begin(index);
-	assert_int_equal(pairs_init(&pairs, fixture->dir), 0);
-	for (int64_t id = first; id <= last; id++)
-		assert_int_equal(pairs_add(&pairs, id, 1000 + (uint64_t)id), 0);
-	return build_and_close(index, &pairs, &later, NULL);
-}
-
-STORE_TEST(plants_are_added_to_what_an_index_has)
-{
-	assert_int_equal(build(fixture, SAWTOOTH, 90, 0), FAULT_NONE);
-	assert_int_equal(add(fixture, 90, 100), FAULT_NONE);
-	struct index *index = look(fixture, INDEX_SERVE).index;
-	assert_int_equal(begin(index).end, 900);
-	index_abort(index);
-	assert_true(has(index, 89, 189));
-	assert_true(has(index, 90, 1090));
-	index_close(index, true);
-	/* But no more than one append may be behind it. */
-	assert_int_equal(add(fixture, 1000, 1000 + (64 << 10)), FAULT_FAILED);
-	assert_int_equal(look(fixture, INDEX_SERVE).state, INDEX_ABSENT);
 }
 
 STORE_TEST(full_disk_is_an_error_wherever_it_is_met)

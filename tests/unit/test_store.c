@@ -40,13 +40,10 @@ STORE_TEST(a_batch_has_its_results_between_its_sync_and_its_index)
 		struct store_item item = { .plant = &plant, .by = "tester" };
 
 		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
-		shim_fail(SHIM_PWRITE, "data.mdb", 1, 0, 0);
+		shim_fail(SHIM_PWRITE, "index/end", 1, 0, 0);
 		store_commit(store, &item, 1);
 		assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
-		assert_int_equal(shim_count(SHIM_PWRITE), 0);
-		store_finish(store);
-		assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
-		assert_true(shim_count(SHIM_PWRITE) > 0);
+		assert_int_equal(shim_count(SHIM_PWRITE), 1);
 		shim_reset();
 		plant_done(&plant);
 		store_close(store);
@@ -344,43 +341,38 @@ STORE_TEST(a_write_error_fails_the_store_and_loses_nothing)
 	}
 }
 
-static void
-fail_index_writes(unsigned times, int error)
-{
-	shim_fail(SHIM_PWRITE, "data.mdb", 1, times, error);
-	shim_fail(SHIM_WRITEV, "data.mdb", 1, times, error);
-}
-
-/* The next ones are refused only until it can be written again. */
+/* A checkpoint writes new files, with the plants of the failed one. */
 STORE_TEST(a_plant_is_stored_though_its_index_cannot_be_written)
 {
 	static const struct {
+		enum shim_call call;
+		const char *file;
 		int error;
-		enum store_result result;
-	} rows[] = { { ENOSPC, STORE_FULL }, { EIO, STORE_FAILED } };
+	} rows[] = { { SHIM_PWRITE, "run-1", ENOSPC },
+		{ SHIM_FSYNC, "run-1", EIO }, { SHIM_FSYNC, "run-2", EIO },
+		{ SHIM_PWRITE, "manifest.new", EDQUOT },
+		{ SHIM_FSYNC, "manifest.new", EIO },
+		{ SHIM_FSYNC, "index", EIO } };
 
 	for (unsigned i = 0; i < COUNT(rows); i++) {
-		struct store *store = fixture_open(fixture, false);
-		int64_t id = 4 * (int64_t)i + 1;
-
-		fixture_create(store, id);
-		fail_index_writes(1, rows[i].error);
-		fixture_create(store, id + 1);
-		assert_true(fixture_logged(fixture, "index: cannot write") > i);
-		shim_reset();
-		expect_put(store, id + 1, NULL, STORE_SAME);
+		fixture_renew(fixture);
+		if (i == 2)
+			fixture_make_store(fixture, true, 100, 100);
+		struct store *store = fixture_open(fixture, true);
+		fixture_create(store, 1);
+		shim_fail(rows[i].call, rows[i].file, 1, 99, rows[i].error);
+		fixture_create(store, 2);
 		store_close(store);
-		store = fixture_open(fixture, false);
-		fixture_create(store, id + 2);
-		fail_index_writes(99, rows[i].error);
-		fixture_create(store, id + 3);
-		for (int k = 0; k < 3; k++)
-			expect_put(store, 9, NULL, rows[i].result);
-		shim_reset();
-		/* Its pages are not blamed for that. */
-		assert_true(fixture_exists(fixture, "index/data.mdb"));
+		assert_true(shim_reset());
+		expect_logged(fixture, "/index: cannot write: ", 1);
+		assert_int_equal(
+		    expect_verified(fixture, FAULT_NONE).plants, 2 + (i == 2));
+		store = fixture_open(fixture, true);
+		expect_put(store, 1, NULL, STORE_SAME);
+		expect_put(store, 2, "other", STORE_CONFLICT);
 		store_close(store);
-		expect_plants(fixture, id + 3);
+		assert_int_equal(
+		    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
 	}
 }
 
@@ -393,53 +385,6 @@ fstatvfs(int fd, struct statvfs *st)
 	(void)fd;
 	*st = (struct statvfs){ .f_frsize = 1, .f_bavail = room };
 	return 0;
-}
-
-/* A quarter of the journal is room enough. */
-STORE_TEST(a_page_of_the_index_that_was_not_written_back_ends_the_process)
-{
-	struct store *store = fixture_open(fixture, true);
-
-	fixture_create(store, 1);
-	/* A file system that does not have the call has no such news. */
-	shim_fail(SHIM_SYNC_FILE_RANGE, "data.mdb", 1, 1, EINVAL);
-	fixture_create(store, 2);
-	assert_true(shim_reset());
-	shim_fail(SHIM_SYNC_FILE_RANGE, "data.mdb", 1, 1, EIO);
-	expect_put(store, 3, NULL, STORE_FAILED);
-	assert_true(shim_reset());
-	expect_logged(fixture, "damaged and removed", 1);
-	store_close(store);
-	assert_false(fixture_exists(fixture, "index/data.mdb"));
-	store = fixture_open(fixture, true);
-	expect_put(store, 2, NULL, STORE_SAME);
-	expect_put(store, 3, NULL, STORE_CREATED);
-	store_close(store);
-}
-
-STORE_TEST(a_service_without_room_for_its_index_begins_once_there_is_some)
-{
-	fixture_make_store(fixture, true, 1, 3);
-	fixture_remove_index(fixture);
-	fail_index_writes(99, ENOSPC);
-	expect_refused(fixture, false, FAULT_FULL);
-	struct store *store = fixture_open(fixture, true);
-	expect_put(store, 1, NULL, STORE_FULL);
-	fail_index_writes(0, 0);
-	room = fixture_size(fixture, JOURNAL_NAME) / 4 - 1;
-	assert_int_equal(store_ready(store), STORE_FULL);
-	expect_put(store, 1, NULL, STORE_FULL);
-	store_idle(store);
-	/* Nor is it tried. */
-	assert_int_equal(shim_count(SHIM_PWRITE), 0);
-	room++;
-	assert_int_equal(store_ready(store), STORE_CREATED);
-	expect_put(store, 1, NULL, STORE_SAME);
-	room = UINT64_MAX;
-	fixture_create(store, 4);
-	expect_logged(fixture, "there is room again", 1);
-	store_close(store);
-	expect_plants(fixture, 4);
 }
 
 static void *
@@ -664,21 +609,6 @@ STORE_TEST(an_idle_store_gets_exactly_one_closing_line)
 	assert_int_equal(fixture_count_lines(fixture), 2);
 }
 
-STORE_TEST(an_idle_store_whose_index_failed_gets_its_closing_line)
-{
-	struct store *store = fixture_open(fixture, true);
-
-	fixture_create(store, 1);
-	store_idle(store);
-	fail_index_writes(99, ENOSPC);
-	fixture_create(store, 2);
-	shim_reset();
-	store_idle(store);
-	assert_int_equal(fixture_count_lines(fixture), 4);
-	store_close(store);
-	assert_int_equal(fixture_count_lines(fixture), 4);
-}
-
 STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)
 {
 	struct store *store = fixture_open(fixture, true);
@@ -697,18 +627,10 @@ STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)
 
 STORE_TEST(an_entry_that_leads_to_a_closing_line_is_not_believed)
 {
-	struct journal owner = fixture_owner(fixture);
-	struct position none, end;
-	struct index *index;
-	uint64_t found;
-
 	fixture_make_store(fixture, true, 1, 3);
-	end = fixture_end(fixture);
-	assert_int_equal(index_create(&owner, INDEX_SERVE, &index), FAULT_NONE);
-	assert_int_equal(index_begin(index, &none), FAULT_NONE);
-	assert_int_equal(index_put(index, 0, end.last, &found), FAULT_NONE);
-	assert_int_equal(index_commit(index, &end), FAULT_NONE);
-	index_close(index, true);
+	const struct position end = fixture_end(fixture);
+	const int64_t id = 0;
+	fixture_forge_index(fixture, &id, &end.last, 1, &end);
 	struct store *store = fixture_open(fixture, true);
 	/* A record without a plant has this id. */
 	expect_put(store, 0, NULL, STORE_FAILED);
@@ -923,10 +845,6 @@ STORE_TEST(readiness_follows_room_and_failures)
 	setrlimit(RLIMIT_FSIZE, &any);
 	assert_int_equal(result, STORE_FULL);
 	assert_int_equal(ready, STORE_FULL);
-	/* During a commit it is what it was. */
-	assert_int_equal(store_commit(store, NULL, 0), 0);
-	assert_int_equal(store_ready(store), STORE_FULL);
-	store_finish(store);
 	assert_int_equal(store_ready(store), STORE_CREATED);
 	expect_put(store, 1, NULL, STORE_CREATED);
 	/* The journal may not grow; a file that is small might. */

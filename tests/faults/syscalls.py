@@ -419,7 +419,6 @@ WORKER_ERRORS = {
     "epoll_wait": ("EINTR", "EBADF"),
     "eventfd": ("EMFILE",),
     "fcntl": ("EMFILE",),
-    "lseek": ("EIO",),
     "memfd_create": ("EMFILE", "ENOMEM"),
     "pthread_create": ("EAGAIN",),
     "send": ("EPIPE", "ENOBUFS"),

@@ -1,23 +1,24 @@
 /*
- * file.pml: the file engine: lines, page cache, disk, index and end mark, and
- * what failing writes, kills, crashes and evictions do to them.
+ * file.pml: the file engine's journal: lines, page cache and disk, the marks of
+ * what is durable, and what failing writes, kills, crashes and evictions do to
+ * them.  Of the index (index.pml) it has how far it covers the journal.
  *
- * Whatever a process does, it does under the journal's lock.  So one process
- * of Promela chooses who acts next, and what the world does between two steps
- * of it; only opening (the kernel's reports of errors count from there), dying
- * and holding the index happen beside the lock.
+ * Whatever a process does to the journal, it does under its lock.  So one
+ * process of Promela chooses who acts next, and what the world does between two
+ * steps of it.  Beside the lock are: opening (the kernel's reports of errors
+ * count from there), reading what is durable, a checkpoint, and dying.
  *
- *   here            there (src/store)
- *   turn            engine_file.c start, catch_up, read_on
- *   find_durable    index.c index_open, is_whole, take_over, index_create;
- *                   journal.c journal_find_durable
- *   settle, drop    journal.c journal_settle; src/ground/file.c file_forget
- *   judge, cut      replay.c replay_finish; journal.c journal_cut_tail
- *   enter           index.c index_build; engine_file.c enter_batch
- *   commit          engine_file.c build_batch, write_batch; journal_append
- *   closing         engine_file.c append_closing; end_clean: close_store, mark_clean
- *   print           reader.c look_at_store, find_end, reach_end
- *   discard         index.c index_damaged
+ *   here          there
+ *   turn          engine_file.c start, catch_up, read_on
+ *   find_durable  journal.c journal_find_durable, journal_read_mark
+ *   settle        journal.c journal_settle
+ *   drop          file.c file_forget
+ *   judge         replay.c replay_finish
+ *   cut           journal.c journal_cut_tail
+ *   commit        engine_file.c build_batch, write_batch; journal.c journal_append
+ *   closing       engine_file.c append_closing, close_store
+ *   checkpoint    engine_file.c checkpoint
+ *   print         journal_reader.c find_end, read_to_end
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its
  * own bytes: content, `safe` and the line before it (seq and prev).
@@ -30,11 +31,15 @@
  * until it leaves the cache, later ones succeed and write nothing.
  *
  * run.py gives how many of each there may be: OPS (commits, closing lines),
- * FAILS (failed write-backs, of a sync or the kernel's own), EVICTS (pages that
- * leave the cache), HOLDS (that stay when they are told to leave), KILLS,
- * CRASHES (of the machine), LOSSES (of the device, in one boot), FULLS (writes
- * without room), IXFAILS (lost pages of the index), READERS.
+ * CHECKPOINTS, FAILS (failed write-backs, of a sync or the kernel's own),
+ * EVICTS (pages that leave the cache), HOLDS (that stay when they are told to
+ * leave), KILLS, CRASHES (of the machine, or of the disk alone), FULLS (writes
+ * without room), READERS (each may follow).
  */
+hidden byte plant_lost, plant_doubled, answered_twice, not_on_disk, covers_too_much,
+    healthy_is_refused;
+#define MUST(name, condition) assert((condition) || name)
+
 #define FOR(x, from, to) x = from; do :: x < to ->
 #define NEXT(x) x++ :: else -> break od; x = 0
 #define PROCS 3			/* LONGS of 0 and 1 live long; 2 is CGI, or a reader */
@@ -60,29 +65,20 @@ bit unseen;			/* a write-back failed, nobody was told */
 #define READER 3
 byte st[PROCS], kind[PROCS];
 bit pend[PROCS];		/* an error is to be reported to it */
-bit ixpend[PROCS], ixunseen;	/* the same of the index's file */
+byte end[PROCS];		/* of the lines that it has read: all durable */
+byte ck[PROCS];			/* what its checkpoint will cover; 0: none */
 
-#define ABSENT 0
-#define SERVED 1		/* pages may be unwritten: of a service's index, */
-#define ONCE 2			/* of one that CGI alone has used, */
-#define OLD 3			/* of either, in an earlier boot */
-#define CLEAN 4
-#define MINE (kind[p] == CGI -> ONCE : SERVED)
-byte mark; bit sclean, ixdirty;	/* index/boot; the index's own note */
-byte cov, ent[3];		/* 0: not built */
-byte endmark;
+byte covered, covered_disk;	/* by the manifest; 0: none */
+byte mark, mark_disk;		/* after each batch, not synced */
+byte endmark;			/* after a closing line, synced */
 
 bit must[4];			/* answered 200, printed, or cause of a 409 */
 byte ops = OPS, fails = FAILS, evicts = EVICTS, holds = HOLDS, kills = KILLS,
-    crashes = CRASHES, losses = LOSSES, fulls = FULLS, ixfails = IXFAILS,
-    readers = READERS;
+    crashes = CRASHES, fulls = FULLS, readers = READERS, checkpoints = CHECKPOINTS;
 
 byte at, dur;			/* of who acts: its end of lines, and what is durable */
-byte op, p, x, y, g, t, upto, w, w2, f, f2, id, held = PAGES;
-bit ok, ask, tail, refuse, grow;
-byte dying;			/* 1: the machine, 2: the device */
-#define MACHINE 1
-#define DEVICE 2
+byte op, p, x, y, g, t, upto, w, w2, f, f2, held = PAGES;
+bit ok, ask, tail, refuse, grow, dying;
 
 /* --- The kernel --- */
 
@@ -150,13 +146,12 @@ inline kernel() {
   :: break
   od
 }
-/* Between two steps: killed, the machine stops, the device goes, or none. */
+/* Between two steps: killed, the machine stops, or none. */
 inline step() {
   if
   :: true
   :: kills > 0 -> kills--; goto dead
-  :: crashes > 0 -> crashes--; dying = MACHINE; goto dead
-  :: losses > 0 -> losses--; dying = DEVICE; goto dead
+  :: crashes > 0 -> crashes--; dying = 1; goto dead
   fi
 }
 inline synced() { step(); kernel(); sync(); if :: ok -> step() :: else -> goto dead fi }
@@ -216,14 +211,14 @@ inline all_there(k) {
     FOR(x, 0, k)
       y = y + (code[C[x]] == 1); w = w + (code[C[x]] == 2); t = t + (code[C[x]] == 3);
     NEXT(x);
-    assert(y + w <= 1 && t <= 1);
-    assert((y == 1 || !must[1]) && (w == 1 || !must[2]) && (t == 1 || !must[3]));
+    MUST(plant_doubled, y + w <= 1 && t <= 1);
+    MUST(plant_lost, (y == 1 || !must[1]) && (w == 1 || !must[2]) && (t == 1 || !must[3]));
     y = 0; w = 0; t = 0
   }
 }
 /* The disk has the lines below k. */
-inline on_disk(k) {
-  d_step { FOR(x, 0, k) assert(D[x] == C[x] && IS_LINE(C[x])); NEXT(x) }
+inline on_disk(k, name) {
+  d_step { FOR(x, 0, k) MUST(name, D[x] == C[x] && IS_LINE(C[x])); NEXT(x) }
 }
 
 /* --- The protocol --- */
@@ -247,45 +242,21 @@ inline drop(k) {
      :: held < PAGES && st[p] == OPENED -> goto dead
      :: held < PAGES && st[p] == RUN -> goto next fi
 }
-/* Enter the lines from cov to upto. */
-inline enter() {
-  d_step {
-    FOR(x, cov, upto)
-      id = (code[C[x]] == 3 -> 2 : (code[C[x]] > 0 -> 1 : 0));
-      if :: id > 0 && ent[id] == 0 -> ent[id] = x + 1 :: else fi;
-    NEXT(x);
-    cov = upto; ixdirty = 1; id = 0
-  }
-}
-#define LIVE (st[0] == RUN || st[1] == RUN)	/* is_served */
-#ifdef BELIEVE
-#define BELIEVED (cov > 0 && mark != OLD)
-#else
-#define BELIEVED (cov > 0 && (mark == CLEAN || (mark == ONCE && kind[p] == CGI) || \
-    (mark != ABSENT && LIVE)))
-#endif
 #define TEXT(x) (x < SLOTS && C[x] != NONE && C[x] != BLANK)
+#define RAISE(x, to) if :: x < to -> x = to :: else fi
 
-/* Find what is durable, and whether the disk has to be asked for more. */
+/* What is durable, by the marks; and whether the disk has to be asked for more. */
 inline find_durable() {
-  if
-  :: kind[p] == READER -> dur = (mark == OLD -> 0 : cov)
-  :: kind[p] != READER && (st[p] == RUN || BELIEVED) ->
-     if :: sclean -> mark = MINE; step(); sclean = 0; ixdirty = 1 :: else fi;
-     dur = cov
-  :: else ->
-     if :: cov > endmark -> endmark = cov; step() :: else fi;
-     cov = 0; ent[1] = 0; ent[2] = 0; sclean = 0; ixdirty = 0; mark = ABSENT;
-     step();
-     mark = MINE; ixdirty = 1
-  fi;
-  if :: st[p] == OPENED && dur < endmark -> dur = endmark :: else fi;
+  RAISE(dur, covered);
+  RAISE(dur, mark);
+  RAISE(dur, endmark);
   walk(0);
+#ifdef SAFE
+  if :: upto > 0 -> RAISE(dur, safe[C[upto - 1]]) :: else fi;
+#else
   if :: dur == 0 && upto > 0 -> dur = safe[C[upto - 1]] :: else fi;
-  if
-  :: kind[p] == READER -> ask = TEXT(dur)
-  :: else -> ask = TEXT(dur) || (st[p] == OPENED && dur < SLOTS && C[dur] != NONE)
-  fi
+#endif
+  ask = TEXT(dur) || (st[p] == OPENED && kind[p] != READER && dur < SLOTS && C[dur] != NONE)
 }
 inline settle() {
 #ifdef REWRITE
@@ -300,15 +271,23 @@ inline settle() {
   drop(dur);
 #endif
   walk(0); judge();
-  assert(!refuse)		/* a healthy store is refused */
+  MUST(healthy_is_refused, !refuse)
 }
-#define ID(c) ((c) == 3 -> 2 : 1)
-#define STORED(c) (ent[ID(c)] == 0 -> 0 : code[C[ent[ID(c)] - 1]])
+/* The index and the tail find the first line with this id. */
+inline find(c, to) {
+  d_step {
+    to = 0;
+    FOR(x, 0, at)
+      if :: to == 0 && code[C[x]] != 0 && (code[C[x]] == 3) == (c == 3) -> to = code[C[x]]
+         :: else fi;
+    NEXT(x)
+  }
+}
 /* 200, or 409 because of what is stored */
 inline answer(c, s) {
   d_step {
     if :: c != 0 -> must[(s == 0 -> c : s)] = 1 :: else fi;
-    assert(!(must[1] && must[2]))
+    MUST(answered_twice, !(must[1] && must[2]))
   }
 }
 inline room() {
@@ -316,10 +295,7 @@ inline room() {
 }
 inline commit() {
   if :: w = 1 :: w = 2 :: w = 3 :: w = 1; w2 = 3 fi;
-  f = STORED(w); f2 = (w2 == 0 -> 0 : STORED(w2));
-#ifdef IXCHECK
-  if :: ixpend[p] -> ixunseen = 0; goto discard :: else fi;
-#endif
+  find(w, f); if :: w2 != 0 -> find(w2, f2) :: else fi;
   y = at;
   if
   :: f == 0 || (w2 != 0 && f2 == 0) ->
@@ -338,33 +314,44 @@ inline commit() {
            d_step { FOR(x, 0, upto) must[code[C[x]]] = 1; NEXT(x); must[0] = 0 }
         :: true fi;
 #endif
+#ifdef MARKBEFORE
+     mark = y; step();
+#endif
 #ifdef ANSWERBEFORE
      answer(w, f); answer(w2, f2); step();
 #endif
-     synced()
+     synced();
+     at = y;
+     if :: mark = at :: true fi		/* true: by version 1.0.0 */
   :: else
   fi;
-  on_disk(y);
+  on_disk(y, not_on_disk);
   answer(w, f); answer(w2, f2);
-  step();
-  upto = y; if :: upto > cov -> enter() :: else fi
+  step()
 }
 inline closing() {
   if
   :: at > 0 && at < SLOTS && ops > 0 ->
      if :: code[C[at - 1]] != 0 ->
            ops--; y = at; put_line(0); synced();
-           at = y; upto = y; enter(); step(); endmark = at
+           at = y; mark = at; step(); endmark = at
         :: else fi
   :: else
   fi
 }
-inline end_clean() {
-#ifdef IXCHECK
-  if :: ixpend[p] -> ixunseen = 0; goto discard :: else fi;
+/* Another may have written its own meanwhile, which covers more or less. */
+inline checkpoint() {
+  if
+  :: ck[p] == 0 && end[p] > 0 && checkpoints > 0 -> checkpoints--; ck[p] = end[p]
+#ifdef UNSETTLED
+     walk(0); ck[p] = upto
 #endif
-  cut(at);
-  sclean = 1; step(); ixdirty = 0; step(); mark = CLEAN
+  :: ck[p] != 0 ->
+     on_disk(ck[p], covers_too_much);
+     covered = ck[p]; ck[p] = 0; step();
+     covered_disk = covered
+  :: else
+  fi
 }
 inline print() {
 #if RD == 0
@@ -373,7 +360,7 @@ inline print() {
   all_there(upto);		/* all that was answered before */
   step();
   d_step {
-    FOR(x, 0, upto) must[code[C[x]]] = 1; assert(D[x] == C[x]); NEXT(x);
+    FOR(x, 0, upto) must[code[C[x]]] = 1; MUST(not_on_disk, D[x] == C[x]); NEXT(x);
     must[0] = 0
   }
 }
@@ -381,11 +368,11 @@ inline print() {
 #define COMMIT 1
 #define CLOSING 2
 #define END 3
+#define CHECKPOINT 4
 inline turn(op) {
-#ifdef NOALONE
-  if :: st[p] == OPENED && kind[p] == CGI && !LIVE -> goto dead :: else fi;
-#endif
+  if :: op == CHECKPOINT -> checkpoint(); goto next :: else fi;
   step();
+  dur = end[p];
   find_durable();
 #if RD < 2
   if :: kind[p] == READER -> ask = 0 :: else fi;
@@ -398,35 +385,35 @@ inline turn(op) {
   fi;
   if :: kind[p] == READER ->
 #ifdef UNLOCKED
-        if :: st[p] == OPENED && (cov == 0 || mark == OLD) -> st[p] = RUN; goto next
-           :: else fi;
+        if :: st[p] == OPENED && covered == 0 -> st[p] = RUN; goto next :: else fi;
 #endif
 #if RD == 1
         sync(); if :: !ok -> goto dead :: else fi; walk(0);
 #endif
-        print(); goto dead
+        print(); end[p] = upto;
+        if :: goto dead :: st[p] = RUN; goto next fi	/* or follows */
      :: else fi;
   step();
-  if :: upto > cov -> enter(); step() :: else fi;
   if :: tail -> cut(upto); synced() :: else fi;
   at = upto;
   if
   :: st[p] == OPENED -> all_there(at); st[p] = RUN
-  :: st[p] == RUN && op == COMMIT && at + 2 <= SLOTS -> commit(); if :: kind[p] == CGI -> goto dead :: else fi
+  :: st[p] == RUN && op == COMMIT && at + 2 <= SLOTS -> commit()
   :: st[p] == RUN && op == COMMIT && at + 2 > SLOTS
   :: st[p] == RUN && op == CLOSING -> closing()
-  :: st[p] == RUN && op == END -> closing(); end_clean(); goto dead
-  fi
+  :: st[p] == RUN && op == END -> closing(); cut(at); goto dead
+  fi;
+  end[p] = at
 }
 inline reset() {
   op = 0; ask = 0; at = 0; dur = 0; upto = 0; ok = 0; refuse = 0; tail = 0;
-  w = 0; w2 = 0; f = 0; f2 = 0; id = 0; t = 0; y = 0; x = 0; g = 0; grow = 0;
+  w = 0; w2 = 0; f = 0; f2 = 0; t = 0; y = 0; x = 0; g = 0; grow = 0;
   held = PAGES
 }
-inline end_process(q) { st[q] = IDLE; kind[q] = 0; pend[q] = 0; ixpend[q] = 0 }
+inline end_process(q) { st[q] = IDLE; kind[q] = 0; pend[q] = 0; end[q] = 0; ck[q] = 0 }
 inline crash() {
   FOR(p, 0, PROCS) end_process(p); NEXT(p);
-  unseen = 0; ixunseen = 0;
+  unseen = 0;
   FOR(x, 0, SLOTS)
     if :: !dirty[x / 2] || bad[x / 2]
        :: dirty[x / 2] && !bad[x / 2] -> D[x] = C[x]
@@ -441,14 +428,8 @@ inline crash() {
            :: D[x] == NONE && y -> D[x] = TORN; C[x] = TORN :: else fi
      :: else -> break od; y = 0;
   dirty[0] = 0; dirty[1] = 0; dirty[2] = 0; bad[0] = 0; bad[1] = 0; bad[2] = 0;
-  if
-  :: mark == CLEAN -> assert(!ixdirty)
-  :: (mark == SERVED || mark == ONCE) && dying == MACHINE -> mark = OLD; sclean = 0;
-     ent[1] = 0; ent[2] = 0; if :: cov = 0 :: true fi
-  :: (mark == SERVED || mark == ONCE) && dying == DEVICE ->
-     if :: cov = 0; ent[1] = 0; ent[2] = 0 :: ent[1] = 0 :: ent[2] = 0 fi
-  :: else
-  fi;
+  if :: covered = covered_disk :: covered_disk = covered fi;
+  if :: mark = mark_disk :: mark_disk = mark :: mark = 0; mark_disk = 0 fi;
   dying = 0
 }
 init {
@@ -458,7 +439,7 @@ next:
   :: atomic { if :: LONGS > 0 -> p = 0 :: LONGS > 1 -> p = 1
           :: p = 2 fi;
        if :: st[p] == IDLE ->
-             st[p] = OPENED; pend[p] = unseen; ixpend[p] = ixunseen;
+             st[p] = OPENED; pend[p] = unseen;
              if :: p < 2 -> kind[p] = LONG
                 :: p == 2 -> kind[p] = CGI
                 :: p == 2 && readers > 0 -> readers--; kind[p] = READER fi
@@ -469,28 +450,22 @@ next:
        :: st[p] == RUN && kind[p] == READER
        :: st[p] == RUN && kind[p] != READER && ops > 0 -> ops--; op = COMMIT
        :: st[p] == RUN && ops > 0 && kind[p] == LONG -> op = CLOSING
+       :: st[p] == RUN && kind[p] != READER -> op = CHECKPOINT
        :: st[p] == RUN && kind[p] == LONG -> op = END
        :: st[p] == RUN && kind[p] == CGI -> goto dead
        :: st[p] != IDLE && kills > 0 -> kills--; goto dead
        :: st[p] == IDLE -> goto next
        fi;
        turn(op); goto next }
-  :: atomic { evicts > 0 || fails > 0 || crashes > 0 || losses > 0 || ixfails > 0 ->
+  :: atomic { evicts > 0 || fails > 0 || crashes > 0 ->
        p = 0; kernel();
-       if :: crashes > 0 -> crashes--; dying = MACHINE; goto dead
-          :: losses > 0 -> losses--; dying = DEVICE; goto dead
-          :: ixfails > 0 && ixdirty -> ixfails--;
-             if :: ent[1] = 0 :: ent[2] = 0 fi;
-             ixunseen = 1; ixpend[0] = 1; ixpend[1] = 1; ixpend[2] = 1
+       if :: crashes > 0 -> crashes--; dying = 1; goto dead
           :: true fi; goto next }
   od;
-discard:
-  /* the index's file has lost a page */
-  atomic { if :: endmark < dur -> endmark = dur :: else fi; mark = ABSENT; cov = 0; ent[1] = 0; ent[2] = 0; sclean = 0 }
 dead:
   atomic {
     d_step { reset(); end_process(p) };
-    if :: dying != 0 -> crash() :: else fi;
+    if :: dying -> crash() :: else fi;
     p = 0
   };
   goto next

@@ -2,12 +2,11 @@
  * postgresql.pml: the PostgreSQL engine: two services that store contents of
  * one id, a primary and its synchronous standby, and what goes wrong there.
  *
- *   here              there
- *   take              postgresql.c take_session; session.c connect_server
- *   insert, repeat    session.c INSERT, REPEAT; postgresql.c store_batch
- *   wait              session.c collect, wait_for_result; the server's COMMIT
- *   warned            session.c receive_notice
- *   answer            postgresql.c set_result
+ *   here          there
+ *   Service       postgresql.c take_session, store_batch; session.c session_run
+ *   write         postgresql.c run_statement (INSERT, REPEAT)
+ *   answer        postgresql.c set_result, set_results
+ *   warned        session.c receive_notice (of a wait that was cancelled)
  *
  * A node has a log of what it wrote: the row, with its content, or a lock of
  * it.  A commit waits until the standby has the log up to it; what a node has
@@ -20,6 +19,9 @@
  * rewound, follows, and may lead again.  run.py gives FAULTS, how many of these
  * happen, and TRIES, those of each client.
  */
+hidden byte plant_lost, answered_twice;
+#define MUST(name, condition) assert((condition) || name)
+
 #define LOCK 3
 #define ENTRIES 7
 #define OTHER(n) (1 - (n))
@@ -105,7 +107,7 @@ proctype Service(byte plant) {
 #endif
      /* answer: 200 or 409, unless it is not known */
      atomic {
-       if :: !warned && !unknown -> assert(must == 0 || must == found); must = found
+       if :: !warned && !unknown -> MUST(answered_twice, must == 0 || must == found); must = found
           :: else fi
      };
 again: skip
@@ -119,7 +121,7 @@ inline check() {
   do :: i < node[s].end ->
         if :: node[s].log[i] != LOCK && seen == 0 -> seen = node[s].log[i] :: else fi; i++
      :: else -> break od;
-  assert(must == 0 || seen == must);
+  MUST(plant_lost, must == 0 || seen == must);
   i = 0; seen = 0; s = 0
 }
 

@@ -667,7 +667,7 @@ index_release(struct index *index)
 	index->lock = index->dir = -1;
 }
 
-/* Use `files`, which cover more: the plants that they cover leave the memory. */
+/* Use `files`: the plants that they cover leave the memory. */
 static void
 use_files(struct index *index, const struct files *files)
 {

@@ -508,6 +508,27 @@ STORE_TEST(a_manifest_of_other_bytes_is_not_believed)
 	assert_int_equal(state_of(fixture), INDEX_USABLE);
 }
 
+STORE_TEST(a_copied_or_cut_file_of_an_index_is_not_believed)
+{
+	static const char *const files[] = { MANIFEST, "index/run-1" };
+
+	for (size_t i = 0; i < COUNT(files); i++) {
+		leave_index(fixture);
+		assert_int_equal(state_of(fixture), INDEX_USABLE);
+		struct contents file = fixture_read(fixture, files[i]);
+		assert_int_equal(
+		    renameat(fixture->dir, files[i], fixture->dir, "original"),
+		    0);
+		fixture_restore(fixture, files[i], &file);
+		assert_int_equal(state_of(fixture), INDEX_STALE);
+		fixture_remove_index(fixture);
+	}
+	leave_index(fixture);
+	fixture_truncate(
+	    fixture, files[1], fixture_size(fixture, files[1]) - 8);
+	assert_int_equal(state_of(fixture), INDEX_STALE);
+}
+
 STORE_TEST(index_is_opened_for_its_own_store_only)
 {
 	struct index_view view;

@@ -533,7 +533,7 @@ probe(struct store *store, struct session *session)
 		    waits ? "a commit is waiting; is a standby away?"
 			  : session->reason);
 		result = waits ? STORE_UNKNOWN : find_result(session);
-		store->waiting = waits;
+		store->waiting |= waits;
 		note_lost(store, session);
 	}
 	return result;

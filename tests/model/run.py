@@ -30,6 +30,7 @@ EVENTS = {
     'consumer': dict(KILLS=2, CRASHES=2),
     'feed': dict(FAULTS=2, ROWS=3, POLLS=2, RESUME=0),
     'postgresql': dict(FAULTS=2, TRIES=2),
+    'waiting': dict(AWAYS=2, LOSSES=1),
 }
 # A model, what it is about, and its options; the assertion at which it fails.
 RUNS = [
@@ -53,6 +54,7 @@ RUNS = [
     ('feed', 'two writers, a reader, a failover', {}),
     ('feed', 'the reader begins at the end', dict(RESUME=1)),
     ('postgresql', 'two services on a cluster', dict(FAULTS=3)),
+    ('waiting', 'two threads, and a standby that is away', {}),
 ]
 CONTROLS = [
     ('file', 'the answer comes before the sync',
@@ -104,6 +106,8 @@ CONTROLS = [
     ('feed', 'no bound', dict(NOBOUND=1), 'row_skipped'),
     ('postgresql', 'no locking SELECT', dict(NOREPEAT=1), 'plant_lost'),
     ('postgresql', 'a warning is ignored', dict(NOWARNING=1), 'plant_lost'),
+    ('waiting', 'a probe forgets what another thread has found',
+     dict(CLEARED=1), 'thread_has_two'),
 ]
 # A line of a model's table: what is here; files and functions there; (other things).
 ENTRY = re.compile(r'^ \*   (.{2,16}?)(?:   +|\t+)(.*(?:\n \* {18,}.*)*)', re.M)

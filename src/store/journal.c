@@ -499,8 +499,13 @@ journal_mark_end(struct journal *journal, const struct position *at)
 {
 	char mark[MARK_LEN + 1];
 
-	if (journal->end_fd < 0) {
-		mkdirat(journal->dir, INDEX_NAME, 0700);
+	if (journal->end_fd < 0)
+		journal->end_fd =
+		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
+	/* Whoever finds the directory takes its name for durable. */
+	if (journal->end_fd < 0 &&
+	    mkdirat(journal->dir, INDEX_NAME, 0700) == 0) {
+		(void)!fsync(journal->dir);
 		journal->end_fd =
 		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
 	}

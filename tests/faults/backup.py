@@ -6,6 +6,7 @@ journal itself is refused, and harms nothing."""
 import itertools
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Callable
 
@@ -68,7 +69,8 @@ def check_round(tally: Tally, arguments) -> None:
                 linked += filter(None, [check_linked(store, store.root / "linked", link)])
             for _ in range(VERIFIES):
                 verified = store.command("verify")
-                if f"{store.dir}/index: holds the same plants\n".encode() not in verified.stdout:
+                same = re.search(rb"/index: (holds the same plants|behind; .*)\n", verified.stdout)
+                if verified.returncode != 0 or not same:
                     unequal.append(verified)
             done = len(clients.created)
         lost = judge(store, clients.events)
@@ -78,7 +80,7 @@ def check_round(tally: Tally, arguments) -> None:
     tally.check(not lost, "in the end the store has all that was acknowledged", lost)
     tally.check(not clients.errors, "no client noticed", clients.errors)
     tally.check(done > BACKUPS, "clients were busy meanwhile", done)
-    tally.check(not unequal, "journal and index hold the same while in use", unequal[:3])
+    tally.check(not unequal, "the index has the journal's plants, but for the last, while in use", unequal[:3])
 
 
 def scenario(tally: Tally, arguments) -> None:

@@ -87,6 +87,7 @@ struct store {
 	pthread_mutex_t mutex;       /* for threads; lock before the journal */
 	bool long_lived;             /* see struct store_options */
 	bool failed;                 /* nothing is acknowledged any more */
+	bool open;                   /* open_store has ended */
 	const struct watch *watch;   /* NULL once the store is open */
 	struct journal journal;
 	struct index *index;
@@ -115,15 +116,45 @@ has_bytes(const struct store *store, uint64_t bytes)
 
 /* --- Catching up --- */
 
-static enum fault collect(struct store *store);
+static enum fault await_lock(
+    const struct store *store, int64_t deadline_ms, long *pause_ns);
 static enum fault checkpoint(struct store *store, uint64_t merge_max);
+static enum fault collect(struct store *store);
+static void want_checkpoint(struct store *store);
+
+/*
+ * Many plants were read into memory.  While the store is being opened, write
+ * them; if that fails, more can stay, up to HELD_MAX.  Afterwards the mutex is
+ * locked, and the thread writes them, or uses what other processes have
+ * written: a commit that had to read too many is refused.
+ */
+static enum fault
+relieve_memory(struct store *store)
+{
+	const bool must = index_held(store->index) >= HELD_MAX;
+	enum fault fault, waited = FAULT_NONE;
+	long pause_ns = 0;
+
+	if (store->open) {
+		if (!must || !store->long_lived)
+			return FAULT_NONE;
+		want_checkpoint(store);
+		return FAULT_BUSY;
+	}
+	while ((fault = checkpoint(store, UINT64_MAX)) == FAULT_BUSY && must &&
+	       waited == FAULT_NONE)
+		waited = await_lock(store, 0, &pause_ns);
+	if (fault == FAULT_BUSY && must)
+		return waited;
+	return must || fault == FAULT_STOPPED ? fault : FAULT_NONE;
+}
 
 /* Read the lines to `limit`, or to the end, and enter their plants. */
 static enum fault
 read_lines(struct store *store, struct replay *replay, uint64_t limit)
 {
 	const struct position *at = &replay->at;
-	const uint64_t covered = index_covered(store->index)->end;
+	uint64_t covered = index_covered(store->index)->end;
 	size_t held_max = HELD_BUILDING;
 	struct journal *journal = &store->journal;
 	uint64_t next_step = at->end + STEP_BYTES;
@@ -136,14 +167,13 @@ read_lines(struct store *store, struct replay *replay, uint64_t limit)
 		if (record.plant != NULL && at->last >= covered &&
 		    index_add(store->index, record.id, at->last) < 0)
 			return journal_unwritten(journal, INDEX_NAME, errno);
-		store->at = *at;
+		/* A checkpoint may have found runs that cover more. */
+		if (store->at.end < at->end)
+			store->at = *at;
 		if (index_held(store->index) >= held_max) {
-			fault = checkpoint(store, UINT64_MAX);
-			/* More of them can stay in memory. */
-			if (fault != FAULT_STOPPED &&
-			    held_max + HELD_BUILDING <= HELD_MAX)
-				fault = FAULT_NONE;
+			fault = relieve_memory(store);
 			held_max = index_held(store->index) + HELD_BUILDING;
+			covered = index_covered(store->index)->end;
 		}
 		if (at->end < next_step || fault != FAULT_NONE)
 			continue;
@@ -169,18 +199,18 @@ static enum fault
 read_on(struct store *store, bool locked, bool settle)
 {
 	struct journal *journal = &store->journal;
+	/* A checkpoint may raise journal->durable. */
+	const uint64_t known = journal->durable;
 	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
 	uint64_t tail_end = 0; /* the end of a torn tail */
 	struct replay replay;
 
 	replay_init(&replay, journal->fd, journal->seed, &store->at);
 	if (fault == FAULT_NONE)
-		fault = read_lines(
-		    store, &replay, locked ? UINT64_MAX : journal->durable);
+		fault = read_lines(store, &replay, locked ? UINT64_MAX : known);
 	/* Judge the tail after settling, or if durable lines are missing. */
-	if (fault == FAULT_NONE && (settle || replay.at.end < journal->durable))
-		fault = journal_finish(
-		    journal, &replay, journal->durable, &tail_end);
+	if (fault == FAULT_NONE && (settle || replay.at.end < known))
+		fault = journal_finish(journal, &replay, known, &tail_end);
 	/* Cut last: a journal that is refused stays unchanged. */
 	if (fault == FAULT_NONE && tail_end > replay.at.end)
 		fault = journal_cut_tail(journal, replay.at.end, tail_end);
@@ -262,12 +292,15 @@ read_durable(struct store *store, int64_t deadline_ms)
 			waited = await_lock(store, deadline_ms, &pause_ns);
 		if (fault == FAULT_BUSY)
 			return waited;
-		/* Another process may have built it meanwhile. */
+		/*
+		 * Another process may have built it meanwhile.  If it cannot be
+		 * written, the plants may still fit into memory.
+		 */
 		if (fault == FAULT_NONE)
-			fault = collect(store);
+			(void)collect(store);
 	}
-	if (fault == FAULT_NONE && store->at.end < journal->durable)
-		fault = read_on(store, false, false);
+	fault = store->at.end < journal->durable ? read_on(store, false, false)
+						 : FAULT_NONE;
 	index_release(store->index);
 	return fault;
 }
@@ -478,6 +511,7 @@ open_store(const struct store_options *options, enum fault *fault)
 		if (index_covered(store->index)->end == 0)
 			(void)checkpoint(store, 0);
 		index_release(store->index);
+		store->open = true;
 		return store;
 	}
 	/* To a writer, an absent store is a configuration error. */
@@ -932,11 +966,11 @@ static void
 close_store(struct store *store)
 {
 	struct journal *journal = &store->journal;
+
+	stop_checkpoints(store);
 	/* A service, which writes room ahead, makes the checkpoints. */
 	size_t held_max =
 	    journal->size > store->at.end ? HELD_PLANTS : HELD_ONCE;
-
-	stop_checkpoints(store);
 	if (store->long_lived) {
 		if (lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10) ==
 		    FAULT_NONE) {

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +101,8 @@ struct index {
 	struct position to;
 	struct files next; /* written, to be installed */
 	bool written, installed;
-	bool failing; /* logged, so not again */
-	size_t twins; /* logged */
+	bool failing;        /* logged, so not again */
+	atomic_size_t twins; /* logged; also by a merge */
 };
 
 const struct index_words index_words[] = {
@@ -333,6 +334,18 @@ index_new(struct journal *journal)
 	return index;
 }
 
+/* Give the memory back: a build had much of it. */
+static void
+forget(struct index *index)
+{
+	free(index->pairs);
+	free(index->slots);
+	index->pairs = NULL;
+	index->slots = NULL;
+	index->bits = 0;
+	index->n = index->max = 0;
+}
+
 void
 index_close(struct index *index)
 {
@@ -341,9 +354,7 @@ index_close(struct index *index)
 	index_release(index);
 	index_install(index);
 	close_files(&index->files, &no_files);
-	free(index->pairs);
-	free(index->slots);
-	free(index->copied);
+	forget(index);
 	free(index);
 }
 
@@ -650,8 +661,7 @@ index_claim(struct index *index)
 		return FAULT_NONE;
 	if (lock_dir(index) == 0)
 		return FAULT_NONE;
-	enum fault fault =
-	    errno == EAGAIN || errno == EACCES ? FAULT_BUSY : fail(index);
+	enum fault fault = errno == EAGAIN ? FAULT_BUSY : fail(index);
 	index_release(index);
 	return fault;
 }
@@ -662,6 +672,9 @@ index_release(struct index *index)
 	if (index->installed)
 		remove_runs(index->dir, &index->files.manifest);
 	index->installed = false;
+	free(index->copied);
+	index->copied = NULL;
+	index->copied_max = 0;
 	file_close(index->lock);
 	file_close(index->dir);
 	index->lock = index->dir = -1;
@@ -681,6 +694,10 @@ use_files(struct index *index, const struct files *files)
 	if (first == 0)
 		return;
 	index->n -= first;
+	if (index->n == 0) {
+		forget(index);
+		return;
+	}
 	memmove(index->pairs, index->pairs + first,
 	    index->n * sizeof(*index->pairs));
 	enter_all(index);
@@ -691,8 +708,13 @@ index_collect(struct index *index, struct position *at)
 {
 	struct files *found = &index->next;
 	const struct position *covered = &found->manifest.covered;
+	enum index_state state = load(index->dir, found, &index->files);
 
-	index->lost = load(index->dir, found, &index->files) != INDEX_USABLE ||
+	/* For want of memory or descriptors, not because it is lost. */
+	if (state != INDEX_USABLE && errno != 0 &&
+	    fault_passes(fault_of(errno)))
+		return fail(index);
+	index->lost = state != INDEX_USABLE ||
 		      memcmp(found->manifest.uuid, index->journal->uuid,
 			  RECORD_UUID_LEN) != 0 ||
 		      covered->end < index->files.manifest.covered.end;
@@ -923,6 +945,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 		"lock.mdb" };
 	struct manifest *next = &index->next.manifest;
 	const size_t n = index->files.manifest.n, first = find_due(index, max);
+	char file[sizeof(next->file)];
 
 	index->written = false;
 	pairs_order(index->copied, index->ncopied);
@@ -940,10 +963,15 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	}
 	if (write_manifest(index->dir, next) < 0)
 		return fail(index);
-	index->written =
-	    load(index->dir, &index->next, &index->files) == INDEX_USABLE;
-	if (!index->written)
+	memcpy(file, next->file, sizeof(file));
+	if (load(index->dir, &index->next, &index->files) != INDEX_USABLE)
 		return fail(index);
+	/* Where the files were removed in use, another process may write. */
+	index->written = strcmp(next->file, file) == 0;
+	if (!index->written) {
+		close_files(&index->next, &index->files);
+		return FAULT_BUSY;
+	}
 	if (index->failing)
 		log_info("%s/" INDEX_NAME ": it can be written again",
 		    index->journal->path);
@@ -959,4 +987,9 @@ index_install(struct index *index)
 	use_files(index, &index->next);
 	index->written = false;
 	index->installed = true;
+	/* The end mark may be in a file that was removed, too. */
+	if (index->lost) {
+		file_close(index->journal->end_fd);
+		index->journal->end_fd = -1;
+	}
 }

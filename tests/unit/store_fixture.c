@@ -419,9 +419,10 @@ struct journal
 fixture_owner(const struct fixture *fixture)
 {
 	struct journal journal = fixture_journal(fixture, false);
-	struct journal owner = {
-		.path = fixture->path, .dir = fixture->dir, .fd = -1
-	};
+	struct journal owner = { .path = fixture->path,
+		.dir = fixture->dir,
+		.fd = -1,
+		.end_fd = -1 };
 
 	memcpy(owner.uuid, journal.uuid, sizeof(owner.uuid));
 	journal_close(&journal);

@@ -1116,3 +1116,28 @@ STORE_TEST(the_building_of_an_index_can_be_stopped_anywhere)
 	fixture_commit(store, ids, MANY, STORE_SAME);
 	store_close(store);
 }
+
+/* Once as much as a commit reads, and once more than it may keep in memory. */
+STORE_TEST(a_store_takes_in_what_another_one_has_imported)
+{
+	enum { STEP = 20000, STEPS = 28 };
+	static int64_t ids[STEP];
+	struct store *store = fixture_open(fixture, true);
+	struct store *other = fixture_open(fixture, true);
+	enum store_result result = STORE_BUSY;
+
+	for (int64_t i = 0; i < STEPS; i++) {
+		for (int64_t n = 0; n < STEP; n++)
+			ids[n] = i * STEP + n;
+		fixture_commit(other, ids, STEP, STORE_CREATED);
+		if (i == STEPS / 2)
+			expect_put(store, -1, NULL, STORE_CREATED);
+	}
+	/* Each try waits for the thread, up to a second. */
+	for (int i = 0; i < 60 && result == STORE_BUSY; i++)
+		result = fixture_put(store, -2, NULL);
+	assert_int_equal(result, STORE_CREATED);
+	fixture_commit(store, ids, STEP, STORE_SAME);
+	store_close(other);
+	store_close(store);
+}

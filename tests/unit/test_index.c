@@ -41,6 +41,7 @@ journal_of(const struct fixture *fixture, const char *uuid)
 	*journal = (struct journal){ .path = fixture->path,
 		.dir = fixture->dir,
 		.fd = -1,
+		.end_fd = -1,
 		.name = name };
 	memcpy(journal->uuid, uuid, RECORD_UUID_LEN);
 	return journal;

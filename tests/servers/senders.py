@@ -30,6 +30,7 @@ EACH = 500
 PADDING = "f" * 12000  # so that the journal needs more room than it has prepared
 FIRST = {"send.py": 1, "send.mjs": 2 ** 53}  # above it, a number of JavaScript is rounded
 KILLED_EVERY_S = 0.7
+KILLS = 15  # then the senders, which wait longer each time, come to their end
 FULL_S = 4.0
 SENDER_LIVES_S = 2.0
 
@@ -91,7 +92,7 @@ def check(tally: Tally, build_dir: str, place: pathlib.Path) -> None:
         began, kills, full = time.monotonic(), 0, 0
         while any(thread.is_alive() for thread in threads) and time.monotonic() < began + WAIT_S:
             time.sleep(KILLED_EVERY_S)
-            for pid in server.worker_pids()[:1]:
+            for pid in server.worker_pids()[:kills < KILLS]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     kills += 1

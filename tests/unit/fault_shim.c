@@ -35,7 +35,7 @@ struct plan {
 	size_t len;
 	void (*happens)(void *argument);
 	void *argument;
-	unsigned count;
+	_Atomic unsigned count; /* a store's thread makes calls, too */
 };
 
 static struct plan plans[SHIM_CALLS];
@@ -71,11 +71,11 @@ hit(enum shim_call call, int fd, const char *name)
 
 	if (!is_meant(plan, fd, name))
 		return NULL;
-	plan->count++;
-	if (plan->happens != NULL && plan->count == plan->nth)
+	const unsigned count = ++plan->count;
+	if (plan->happens != NULL && count == plan->nth)
 		plan->happens(plan->argument);
-	if (plan->times == 0 || plan->count < plan->nth ||
-	    plan->count - plan->nth >= plan->times)
+	if (plan->times == 0 || count < plan->nth ||
+	    count - plan->nth >= plan->times)
 		return NULL;
 	if (plan->end)
 		_exit(0);

@@ -14,16 +14,16 @@
  *
  *	The runs have only plants that are durable in the journal.
  *
+ * The plants after the covered position are in the memory of each process,
+ * which reads them from the journal.  A checkpoint writes them as a new run.
+ * The new run takes in the runs before it that are at most MERGE_FACTOR times
+ * as large, so that a lookup meets few runs.  The first record of an id counts:
+ * runs are searched from the oldest on, memory last.
  *
- * The plants behind the covered position are in the memory of each process,
- * which reads them from the journal.  A checkpoint writes them as a new run;
- * then the newest runs are merged while the next older one is at most
- * MERGE_FACTOR times as large, so that a lookup meets few runs.  The first
- * record of an id counts: runs are searched from the oldest on, memory last.
- *
- * One process at a time makes checkpoints: it has the lock of `index/lock`.
- * Two would do no harm but waste: each manifest names its own runs.  A process
- * goes on with runs that are removed while it has them open.
+ * One process at a time makes checkpoints: it has the lock of `index/lock`.  If
+ * the lock's file was removed, two may, and each installs only its own
+ * manifest.  A process can still read runs that are removed while it has them
+ * open.
  *
  * A checkpoint that fails (a full disk, an I/O error) costs nothing: its plants
  * stay in memory, and the next one writes new files.  This is logged once.

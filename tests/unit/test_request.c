@@ -253,6 +253,7 @@ TEST(path_is_script_name_and_path_info_however_split)
 		{ "/api/plants", NULL, "", false },
 		{ "/api", "/plants", "/api/v1", false },
 		{ "/plants?x", NULL, "", false },
+		{ "/pl%61nts", NULL, "", false },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {

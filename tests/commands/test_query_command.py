@@ -503,11 +503,14 @@ def test_output(tally: Tally, store: Store) -> None:
         return
     # What looks for leaks cannot be traced itself.
     options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-    done = run("strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO",
-               store.build / "plant-store", "export", "-o", store.root / "out",
-               env=store.environment(ASAN_OPTIONS=options))
-    expect(tally, done, sentence, IOERR, err=b"out: cannot sync: ")
-    tally.check(not list(store.root.glob("out*")), "and is removed")
+    out = store.root / "out"
+    for number, text in (3, b"out: cannot sync its directory: "), (1, b"out: cannot sync: "):
+        out.unlink(missing_ok=True)
+        done = run("strace", "-qq", "-o", "/dev/null", "-e",
+                   f"inject=fsync:error=EIO:when={number}", store.build / "plant-store", "export",
+                   "-o", out, env=store.environment(ASAN_OPTIONS=options))
+        expect(tally, done, f"{sentence}: {text.decode()}", IOERR, err=text)
+    tally.check(not list(store.root.glob("out*")), "and is removed, if its name is not there yet")
 
 
 def has_begun(process: subprocess.Popen) -> bool:

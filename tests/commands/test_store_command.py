@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from lib_command import (
-    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, NOINPUT, TEMPFAIL, TIMEOUT_S, USAGE, expect,
+    CANTCREAT, CONFIG, DATAERR, INTERRUPTED, IOERR, NOINPUT, TEMPFAIL, TIMEOUT_S, USAGE, expect,
 )
 from lib_service import (
     JOURNAL_NAME, TOP, Tally, append_plants, catches, manifest_of, new_plant, passed_on,
@@ -396,6 +396,30 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
     os.close(fd)
 
 
+def test_name(tally: Tally, root: pathlib.Path) -> None:
+    """The name of a recovered store is durable, or removed before anybody can store there."""
+    sentence = "recover holds the lock of the new store until its name is durable"
+    if tally.lacks(sentence, "strace"):
+        return
+    source, dest = put(root / "source", Journal(3).content()), root / "dest"
+    dest.mkdir()
+    options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    # The second sync of DEST: what follows is locked for two seconds, and then fails.
+    process = subprocess.Popen(
+        ["strace", "-qq", "-o", "/dev/null", "-P", dest, "-e",
+         "inject=fsync:error=EIO:delay_enter=2000000:when=2", program, "recover", source, dest],
+        env=passed_on() | {"ASAN_OPTIONS": options}, stderr=subprocess.PIPE)
+    wait_until((dest / JOURNAL_NAME).exists)
+    try:
+        os.close(take_lock(dest / JOURNAL_NAME))
+        tally.check(False, sentence)
+    except BlockingIOError:
+        tally.check(True, sentence)
+    said = process.communicate()[1]
+    tally.check(process.returncode == IOERR and b"cannot make a store there" in said
+                and not list(dest.iterdir()), "or removes the name", (said, list(dest.iterdir())))
+
+
 def test_restore(tally: Tally, root: pathlib.Path) -> None:
     """The commands of deploy/README.md, at other places: the plants after the backup come back."""
     page = (TOP / "deploy/README.md").read_text()
@@ -707,7 +731,7 @@ def scenario(tally: Tally) -> None:
     for test in (
         test_module, test_words, test_init, test_owner, test_pipes, test_verify, test_index,
         test_other_history, test_backup, test_recover,
-        test_recovered_store, test_restore, test_lost_uuid, test_read_only,
+        test_recovered_store, test_name, test_restore, test_lost_uuid, test_read_only,
         test_full_disk, test_progress, test_interrupt, test_stopped,
     ):
         with (

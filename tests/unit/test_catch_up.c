@@ -101,21 +101,30 @@ STORE_TEST(room_that_a_kill_left_is_no_torn_end)
 	fixture_append(fixture, JOURNAL_NAME, room, sizeof(room));
 	for (int long_lived = 0; long_lived < 2; long_lived++)
 		store_close(fixture_open(fixture, long_lived));
+	/* Its blank lines are settled, too. */
+	fixture_append(fixture, JOURNAL_NAME, room, sizeof(room));
+	shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 1, EIO);
+	expect_refused(fixture, true, FAULT_FAILED);
 	expect_plants(fixture, 3);
 	expect_logged(fixture, "torn", 0);
 }
 
+/* Its copy is not written, not durable, or has no durable name. */
 STORE_TEST(a_torn_end_is_not_cut_when_it_cannot_be_kept)
 {
-	size_t size;
+	const char *const files[] = { JOURNAL_NEW_NAME, JOURNAL_NEW_NAME,
+		fixture->path };
 
 	fixture_make_store(fixture, false, 1, 3);
 	fixture_forge(fixture, 4, NULL, 30);
-	size = fixture_size(fixture, JOURNAL_NAME);
-	shim_fail(SHIM_PWRITE, JOURNAL_NEW_NAME, 1, 1, ENOSPC);
-	expect_refused(fixture, false, FAULT_FULL);
-	assert_int_equal(fixture_size(fixture, JOURNAL_NAME), size);
-	shim_reset();
+	size_t size = fixture_size(fixture, JOURNAL_NAME);
+	for (size_t i = 0; i < COUNT(files); i++) {
+		shim_fail(
+		    i == 0 ? SHIM_PWRITE : SHIM_FSYNC, files[i], 1, 1, ENOSPC);
+		expect_refused(fixture, false, FAULT_FULL);
+		assert_int_equal(fixture_size(fixture, JOURNAL_NAME), size);
+		assert_true(shim_reset());
+	}
 	expect_plants(fixture, 3);
 }
 

@@ -198,7 +198,9 @@ STORE_TEST(append_that_falls_short_is_completed)
 			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 1, ENOSPC);
 		else
 			shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 3, EINTR);
-		journal.room = len % 2 == 0 ? JOURNAL_ROOM_BYTES : 0;
+		/* Also where the last byte alone is missing. */
+		if (len % 2 == 0 || len == 5)
+			journal.room = JOURNAL_ROOM_BYTES;
 		append(&journal, "12345\n", 6);
 		expect_text(fixture, "12345\n");
 		assert_int_equal(journal.size, HEADER_END + 6);
@@ -231,6 +233,22 @@ STORE_TEST(append_on_a_full_disk_is_cut_off_again)
 		journal_close(&journal);
 		fixture_remove(fixture, JOURNAL_NAME);
 	}
+}
+
+/* An inode's number is that of another file on another device. */
+STORE_TEST(journal_is_known_by_its_inode_and_its_device)
+{
+	struct journal journal = make_journal(fixture);
+
+	assert_null(journal_check(&journal, HEADER_END));
+	journal.device++;
+	assert_string_equal(
+	    journal_check(&journal, HEADER_END), "was replaced");
+	journal.device--;
+	journal.inode++;
+	assert_string_equal(
+	    journal_check(&journal, HEADER_END), "was replaced");
+	journal_close(&journal);
 }
 
 /* A line of a plant whose name has `len` letters, in `buf`. */

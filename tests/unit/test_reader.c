@@ -108,34 +108,48 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	journal_reader.close(reader);
 }
 
+static enum fault
+resume_at(struct store_reader *reader, const struct position *at)
+{
+	char cursor[STORE_CURSOR_MAX];
+
+	snprintf(cursor, sizeof(cursor),
+	    "journal %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %08" PRIx32,
+	    reader->report.store, at->seq, at->last, at->end, at->crc);
+	return journal_reader.resume(reader, cursor);
+}
+
 STORE_TEST(cursor_must_name_the_end_of_its_line)
 {
-	const struct store_options options = { .dir = fixture->path };
-	char cursor[STORE_CURSOR_MAX], uuid[40];
-	uint64_t seq, last, end;
-	uint32_t crc;
-	struct record record;
-	enum fault fault;
-
 	fixture_make_store(fixture, false, 1, 3);
-	struct store_reader *reader =
-	    journal_reader.open(&options, NULL, &fault);
+	struct store_reader *reader = open_reader(fixture, NULL);
 	assert_int_equal(journal_reader.resume(reader, ""), FAULT_NONE);
-	assert_true(journal_reader.next(reader, &record));
-	journal_reader.cursor(reader, false, cursor);
-	assert_int_equal(
-	    sscanf(cursor,
-		"journal %39s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNx32,
-		uuid, &seq, &last, &end, &crc),
-	    5);
-	const uint64_t ends[] = { end, 0, end - 1, end + 1 };
+	expect_next(reader, 1);
+	const struct position at = reader->replay.at;
+	const uint64_t ends[] = { at.end, 0, at.end - 1, at.end + 1 };
 	for (size_t i = 0; i < COUNT(ends); i++) {
-		snprintf(cursor, sizeof(cursor),
-		    "journal %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %08" PRIx32,
-		    uuid, seq, last, ends[i], crc);
-		assert_int_equal(journal_reader.resume(reader, cursor),
+		struct position other = at;
+
+		other.end = ends[i];
+		assert_int_equal(resume_at(reader, &other),
 		    i == 0 ? FAULT_NONE : FAULT_DAMAGED);
 	}
+	journal_reader.close(reader);
+}
+
+/* It is whole, behind a torn one, and will be cut off with it. */
+STORE_TEST(cursor_after_the_end_is_refused)
+{
+	static const int64_t batch[] = { 1, 2 };
+	struct store *store = fixture_open(fixture, false);
+
+	fixture_commit(store, batch, COUNT(batch), STORE_CREATED);
+	store_close(store);
+	const struct position end = fixture_end(fixture);
+	fixture_remove_index(fixture);
+	fixture_flip(fixture, RECORD_HEADER_LEN + 20);
+	struct store_reader *reader = open_reader(fixture, NULL);
+	assert_int_equal(resume_at(reader, &end), FAULT_DAMAGED);
 	journal_reader.close(reader);
 }
 

@@ -747,6 +747,52 @@ def make_page_root(fresh: concurrent.futures.Future, root: pathlib.Path) -> Chro
     return chroot
 
 
+# A restore that forgot the "/." behind the link "latest".
+WRONG_LINK = """systemctl stop plant-store.socket plant-store.service
+mv /var/lib/plant-store /var/lib/aside
+ln -s 1-20260101T000000Z /var/lib/plant-store
+systemctl start plant-store.socket
+curl -s -m 10 -o /dev/null https://plants.example/plants || true
+while systemctl is-active -q plant-store.socket; do sleep 0.1; done
+systemctl show -P NRestarts -P ExecMainStatus plant-store.service
+plant-store check || true
+rm /var/lib/plant-store
+mv /var/lib/aside /var/lib/plant-store
+systemctl start plant-store.socket
+"""
+CONSUMER = """useradd --system --no-create-home plant-consumer
+cp /usr/share/plant-store/consumer/plant-store-consumer.* /etc/systemd/system/
+systemctl enable --now plant-store-consumer.timer
+until systemctl is-failed -q plant-store-consumer.service; do sleep 0.1; done
+"""  # without sqlite3
+# As at the next boot.
+WHAT_RUNS = """systemctl start plant-store-consumer.timer
+systemctl list-units --all --plain --no-legend --state=active,failed,activating 'plant-store*'
+systemctl is-system-running
+"""
+
+
+def check_end_of_life(tally: Tally, chroot: Chroot, shell: Shell) -> None:
+    """Of a package whose store is elsewhere, with backups and a consumer that fails."""
+    shell(CONSUMER)
+    done = shell("apt-get remove -y plant-store")
+    tally.check("plant-store: the plants are in /srv/plants\n" in done.stdout,
+                "the page, removed: it names the store", done.stdout)
+    found = shell(WHAT_RUNS).stdout
+    tally.check(found == "running\n", "the page, removed: nothing runs, and nothing has failed", found)
+    shell("apt-get install -y /work/build/deb/plant-store_*.deb")
+    done = shell("systemctl is-active plant-store.socket plant-store-{backup,consumer}.timer")
+    tally.check(done.stdout == 3 * "active\n", "the page, installed again: the timers run", done)
+    shell(CONSUMER)
+    done = shell("apt-get purge -y plant-store")
+    well = "plant-store: the plants stay in /srv/plants\n" in done.stdout
+    tally.check(well and chroot.path("srv/plants/plants.jsonl").exists()
+                and not chroot.path("var/lib/plant-store").exists(),
+                "the page, purged: it names the store, and asks for no other", done.stdout)
+    found = shell(WHAT_RUNS).stdout
+    tally.check(found == "running\n", "the page, purged: nothing runs, and nothing has failed", found)
+
+
 def check_page(
     tally: Tally, chroot: Chroot, package: pathlib.Path, newer: pathlib.Path
 ) -> None:
@@ -807,6 +853,9 @@ def check_page(
         tally.check(kept.count('"id"') == kept.count('Ivy') + 1 == 6, "the page: each plant is there once", kept)
         tally.check(answers == ["200"] * 7 + ["409", "409"],
                     "the page: plants are stored, backed up and restored", answers)
+        found = shell(WRONG_LINK).stdout
+        tally.check(found.startswith("0\n238\n") and "is a link to 1-2026" in found,
+                    "the page: a link that leads nowhere ends the service, and check names it", found)
         for old in debs.iterdir():
             old.unlink()
         shutil.copy(newer, debs)
@@ -822,6 +871,7 @@ def check_page(
                     and chroot.path("srv/plants").exists(),
                     "the page: the data is moved", (answers, shown))
         tally.check(not commands, "the page: each command is run", commands)
+        check_end_of_life(tally, chroot, shell)
 
 
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:

@@ -57,6 +57,7 @@ START = DEPLOY / "plant-store-start"
 MAKE_BACKUP = DEPLOY / "plant-store-backup"
 INSTALLED = "/usr/local/libexec/plant-store.fcgi"
 EXPOSURE_MAX = 0.4
+STATE_DIRECTORY = 238  # systemd's EXIT_STATE_DIRECTORY
 BACKUP_INSTALLED = "/usr/local/share/plant-store/plant-store-backup"
 BACKUPS = "/var/lib/plant-store-backup"
 USER, GROUP = "nobody", "www-data"
@@ -118,7 +119,7 @@ def check_units(tally: Tally, build: str) -> None:
 
 def check_agreement(tally: Tally) -> None:
     """What the units say and the rest relies on."""
-    must_mend = f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG}"
+    must_mend = f"{os.EX_USAGE} {os.EX_DATAERR} {os.EX_NOPERM} {os.EX_CONFIG} {STATE_DIRECTORY}"
     path = re.findall(r"^socket=(\S+) ", START.read_text(), re.MULTILINE)
     for unit, name, wanted, sentence in (
         (SOCKET, "ListenStream", path, "one socket path everywhere"),

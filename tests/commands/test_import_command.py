@@ -168,15 +168,9 @@ def test_json_lines(test: Import) -> None:
         test.imports("an empty input is no error", store, b"", counts=(0, 0, 0, 0, 0))
 
 
-REFUSED = [  # a line, and the number of why it is refused
-    (b"x", 4001), (b'{"id":1,"name":"a"', 4001), (b'{"id":1,"name":"\xff"}', 4002),
-    (b'{"id":1,"name":"a","x":' + b"[" * 64 + b"]" * 64 + b"}", 4003), (b'"x"', 4004),
-    (b'{"name":"a"}', 4101), (b'{"id":1,"id":1,"name":"a"}', 4102),
-    (b'{"id":1.0,"name":"a"}', 4103), (b'{"id":9223372036854775808,"name":"a"}', 4104),
-    (b'{"id":1}', 4201), (b'{"id":1,"name":"a","name":"a"}', 4202),
-    (b'{"id":1,"name":1}', 4203), (b'{"id":1,"name":"a","tag":"","tag":""}', 4301),
-    (b'{"id":1,"name":"a","tag":null}', 4302), (b'{"id":1,"name":"a"} {}', 4001),
-    (b'{"id":1,"name":"\\ud800"}', 4001),
+REFUSED = [  # a line, and the number of why it is refused; test_plant has each reason
+    (b'{"id":1,"name":"\\ud800"}', 4001), (b'"x"', 4004), (b'{"id":1,"id":1,"name":"a"}', 4102),
+    (b'{"id":1,"name":"a"} {}', 4001),
 ]
 
 

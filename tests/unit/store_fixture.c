@@ -224,12 +224,27 @@ fixture_flip(const struct fixture *fixture, uint64_t offset)
 }
 
 void
-fixture_replace_journal(const struct fixture *fixture)
+fixture_copy(const struct fixture *fixture, const char *name)
 {
-	struct contents journal = fixture_read(fixture, JOURNAL_NAME);
+	struct contents bytes = fixture_read(fixture, name);
 
-	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_restore(fixture, JOURNAL_NAME, &journal);
+	/* Its inode must not be given to the copy. */
+	assert_int_equal(
+	    renameat(fixture->dir, name, fixture->dir, "other"), 0);
+	fixture_restore(fixture, name, &bytes);
+	fixture_remove(fixture, "other");
+}
+
+void
+fixture_copy_journal(const struct fixture *fixture)
+{
+	fixture_copy(fixture, JOURNAL_NAME);
+}
+
+void
+fixture_copy_manifest(const struct fixture *fixture)
+{
+	fixture_copy(fixture, INDEX_NAME "/manifest");
 }
 
 void

@@ -69,8 +69,10 @@ void fixture_forge_index(const struct fixture *fixture, const int64_t *ids,
     const uint64_t *offsets, size_t n, const struct position *covered);
 /* Turn one bit of the journal. */
 void fixture_flip(const struct fixture *fixture, uint64_t offset);
-/* A file with the same bytes takes the journal's place. */
-void fixture_replace_journal(const struct fixture *fixture);
+/* Another file with the same bytes takes its place. */
+void fixture_copy(const struct fixture *fixture, const char *name);
+void fixture_copy_journal(const struct fixture *fixture);
+void fixture_copy_manifest(const struct fixture *fixture);
 /* The journal as version 1.0.0 leaves it after a failed sync. */
 void fixture_fail_journal(const struct fixture *fixture);
 /* Remove all files that were kept beside the journal. */

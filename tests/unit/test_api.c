@@ -402,14 +402,8 @@ static const struct {
 	    { { GOOD }, "{\"other\":[1],\"name\":\"a\\/\\u00e9\",\"id\":-0}" },
 	    STORE_SAME, false, "Status: 200 OK\r\n",
 	    "\r\n\r\n{\"name\":\"a/\xc3\xa9\"}" },
-	{ "a conflict, byte for byte", { { GOOD }, FERN }, STORE_CONFLICT,
-	    false,
-	    "Status: 409 Conflict\r\n" ID "Content-Type: application/json\r\n"
-	    "Content-Length: 89\r\n"
-	    "\r\n"
-	    "{\"error\":5001,\"message\":\"Another plant with this id is "
-	    "stored already: send another id.\"}",
-	    NULL },
+	{ "a conflict", { { GOOD }, FERN }, STORE_CONFLICT, false,
+	    "Status: 409 ", "{\"error\":5001," },
 	{ "a fault in the JSON, with its place", { { GOOD }, "{\"id\" 1}" },
 	    STORE_CREATED, false, "Status: 400 Bad Request\r\n",
 	    "{\"error\":4001,\"message\":\"The body is not valid JSON: "
@@ -423,12 +417,6 @@ static const struct {
 	    "Allow: POST\r\n"
 	    "\r\n",
 	    NULL },
-	{ "a challenge, 400 by contract", { { POST, PATH, JSON }, FERN },
-	    STORE_CREATED, true, "Status: 400 Bad Request\r\n",
-	    "\r\nWWW-Authenticate: Bearer " },
-	{ "no credential, 400 by contract", { { POST, PATH, JSON }, FERN },
-	    STORE_CREATED, true, "Status: 400 Bad Request\r\n",
-	    "{\"error\":1001," },
 	{ "the store's failure, 400 by contract", { { GOOD }, FERN },
 	    STORE_FAILED, true, "Status: 400 Bad Request\r\n",
 	    "{\"error\":5003," },

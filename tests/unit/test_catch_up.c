@@ -320,69 +320,7 @@ expect_index_equal(const struct fixture *fixture)
 	    expect_verified(fixture, FAULT_NONE).index, INDEX_USABLE);
 }
 
-static void
-empty_index(const struct fixture *fixture)
-{
-	fixture_truncate(fixture, "index/manifest", 0);
-}
-
-/* A copy has the same bytes in another file. */
-static void
-copy_file(const struct fixture *fixture, const char *name)
-{
-	struct contents bytes = fixture_read(fixture, name);
-	struct contents other;
-
-	/* Its inode must not be given to the copy. */
-	assert_int_equal(
-	    renameat(fixture->dir, name, fixture->dir, "other"), 0);
-	fixture_restore(fixture, name, &bytes);
-	other = fixture_read(fixture, "other");
-	assert_int_equal(other.len, bytes.len);
-	fixture_remove(fixture, "other");
-}
-
-static void
-copy_manifest(const struct fixture *fixture)
-{
-	copy_file(fixture, "index/manifest");
-}
-
-/* The run of a store that was opened and closed `nth` times before. */
-static const char *
-run_of(const struct fixture *fixture)
-{
-	static char name[32];
-
-	for (int i = 1; i < 99; i++) {
-		snprintf(name, sizeof(name), "index/run-%d", i);
-		if (fixture_exists(fixture, name))
-			return name;
-	}
-	fail_msg("no run");
-	return NULL;
-}
-
-static void
-copy_run(const struct fixture *fixture)
-{
-	copy_file(fixture, run_of(fixture));
-}
-
-static void
-remove_run(const struct fixture *fixture)
-{
-	fixture_remove(fixture, run_of(fixture));
-}
-
-static void
-shorten_run(const struct fixture *fixture)
-{
-	const char *name = run_of(fixture);
-
-	fixture_truncate(fixture, name, fixture_size(fixture, name) - 1);
-}
-
+/* test_index has every reason why one cannot be. */
 STORE_TEST(an_index_that_cannot_be_used_is_built_again)
 {
 	static const struct {
@@ -391,11 +329,7 @@ STORE_TEST(an_index_that_cannot_be_used_is_built_again)
 	} rows[] = {
 		{ fixture_remove_index, "index: missing" },
 		{ fixture_junk_index, "index: damaged; building it" },
-		{ empty_index, "index: damaged; building it" },
-		{ copy_manifest, "index: a copy, or" },
-		{ copy_run, "index: a copy, or" },
-		{ remove_run, "index: a copy, or" },
-		{ shorten_run, "index: a copy, or" },
+		{ fixture_copy_manifest, "index: a copy, or" },
 	};
 
 	fixture_make_store(fixture, true, 1, 5);

@@ -455,16 +455,6 @@ STORE_TEST(entry_that_leads_to_another_plant_is_not_believed)
 	expect_found(fixture, 1, 3);
 }
 
-static void
-copy_manifest(const struct fixture *fixture)
-{
-	const struct contents manifest =
-	    fixture_read(fixture, "index/manifest");
-
-	fixture_remove(fixture, "index/manifest");
-	fixture_restore(fixture, "index/manifest", &manifest);
-}
-
 /* Whatever the index is: and it is neither made, nor changed, nor removed. */
 STORE_TEST(plants_are_found_with_any_index_or_none)
 {
@@ -473,7 +463,7 @@ STORE_TEST(plants_are_found_with_any_index_or_none)
 		enum index_state index;
 	} rows[] = {
 		{ NULL, INDEX_USABLE },
-		{ copy_manifest, INDEX_STALE },
+		{ fixture_copy_manifest, INDEX_STALE },
 		{ fixture_junk_index, INDEX_UNUSABLE },
 		{ fixture_remove_index, INDEX_ABSENT },
 	};
@@ -516,7 +506,7 @@ STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)
 
 	fixture_make_store(fixture, true, 1, 2);
 	struct store_reader *reader = open_reader(fixture, NULL);
-	fixture_replace_journal(fixture);
+	fixture_copy_journal(fixture);
 	fixture_make_store(fixture, true, 3, 3);
 	assert_int_equal(journal_reader.find(reader, 3, &record), FAULT_FAILED);
 	expect_logged(fixture, "was replaced", 1);

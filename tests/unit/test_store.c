@@ -471,7 +471,7 @@ STORE_TEST(a_journal_that_is_changed_while_in_use_fails_the_store)
 		enum fault next;
 	} rows[] = {
 		{ remove_journal, NULL, "was removed", FAULT_SETUP },
-		{ fixture_replace_journal, NULL, "was replaced", FAULT_NONE },
+		{ fixture_copy_journal, NULL, "was replaced", FAULT_NONE },
 		{ truncate_journal, NULL, "was truncated", FAULT_DAMAGED },
 		{ move_directory, move_directory, "was removed", FAULT_NONE },
 	};

@@ -202,22 +202,6 @@ STORE_TEST(index_that_does_not_have_the_last_plants_is_behind)
 	assert_int_equal(report.plants, 3);
 }
 
-STORE_TEST(index_of_another_store_is_refused)
-{
-	struct contents journal;
-	char uuid[RECORD_UUID_LEN];
-
-	fixture_make_store(fixture, true, 1, 2);
-	journal = fixture_read(fixture, JOURNAL_NAME);
-	assert_int_equal(index_uuid(fixture->dir, uuid), 0);
-	assert_memory_equal(uuid, strstr(journal.at, "store\":\"") + 8, 36);
-	fixture_remove(fixture, JOURNAL_NAME);
-	fixture_remove(fixture, JOURNAL_END_NAME);
-	assert_int_equal(fixture_make_journal(fixture), FAULT_NONE);
-	expect_verified(fixture, FAULT_SETUP);
-	expect_logged(fixture, "of another store than this directory was", 1);
-}
-
 #define STORED 200
 
 static int

@@ -63,6 +63,10 @@ const char *file_can_forget(int fd);
  * first `len` bytes.  Fail with ENODATA if the file is shorter, ELOOP if it is
  * a symbolic link, EINVAL or ENXIO if it is not a regular file.
  *
+ * file_put_time(dir, name, ms), file_get_time(dir, name):
+ * Write a time, in ms since 1970, likewise, as one line of RFC 3339.  Return
+ * that of a file in the directory `dir`; 0 if there is none.
+ *
  * file_make_dir(path):
  * Open the directory; create it durably if it is absent.  Return the
  * descriptor; -1 with errno.
@@ -91,6 +95,8 @@ int file_stat(int dir, const char *name, unsigned mask, struct statx *st);
 int file_identify(int fd, char id[static FILE_ID_LEN + 1]);
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
+int file_put_time(int dir, const char *name, int64_t ms);
+int64_t file_get_time(const char *dir, const char *name);
 int file_make_dir(const char *path);
 int rename_new(int dir, const char *from, const char *to);
 bool file_beside_program(const char *installed, char path[static PATH_MAX]);

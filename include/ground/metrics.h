@@ -72,37 +72,25 @@ metrics_add(unsigned place, uint64_t n)
  * metrics_observe(histogram, value):
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
- * metrics_note_backup(dir, ms, verified), metrics_backup_ms(dir),
- * metrics_verified_ms(dir):
- * Write durably, into `dir`, when the newest backup began, in ms since 1970,
- * and whether all of it was read again; return 0, or -1 with errno.  Read that
- * time, and that of the newest one that was read again; return 0 if there is
- * none.  A NULL `dir` of metrics_backup_ms is the directory of metrics_open.
- * The times are in text files of their own, so they outlive the counters.
- *
- * metrics_consumers(dir, list):
+ * metrics_consumers(dir, bytes, list):
  * Read the cursors of consumers, which are in the directory METRICS_CONSUMERS
- * of `dir`, each under its consumer's name.  Return how many there are.  A NULL
- * `dir` as above.
+ * of `dir`, each under its consumer's name, and compare them with the size of
+ * the journal.  Return how many there are.
  *
- * metrics_free_bytes():
- * Return the bytes available to this user on the file system of metrics_open's
- * directory; METRICS_UNKNOWN without a directory.
+ * metrics_free_bytes(dir):
+ * Return the bytes available to this user on the file system of `dir`;
+ * METRICS_UNKNOWN if it cannot be read.
  */
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);
 void metrics_observe(enum metrics_place histogram, uint64_t value);
-int metrics_note_backup(const char *dir, int64_t ms, bool verified);
-int64_t metrics_backup_ms(const char *dir);
-int64_t metrics_verified_ms(const char *dir);
 #define METRICS_CONSUMERS "consumers"
 #define METRICS_CONSUMERS_MAX 32
 struct metrics_consumer {
 	char name[65];
-	uint64_t offset; /* the end of what it has, in the journal */
 	int64_t read_ms; /* when its cursor was replaced, since 1970 */
-	uint64_t behind; /* bytes from `offset` to METRICS_STORE_BYTES */
+	uint64_t behind; /* bytes of the journal that it does not have */
 };
-size_t metrics_consumers(const char *dir,
+size_t metrics_consumers(const char *dir, uint64_t bytes,
     struct metrics_consumer list[static METRICS_CONSUMERS_MAX]);
-uint64_t metrics_free_bytes(void);
+uint64_t metrics_free_bytes(const char *dir);

@@ -52,6 +52,11 @@ extern const struct index_words {
 	const char *word, *text;
 } index_words[];
 
+/* Files in the store's directory: when the newest backup began, and the newest
+   one that was verified. */
+#define STORE_BACKUP_NAME "last-backup"
+#define STORE_VERIFIED_NAME "last-verified"
+
 struct store_options {
 	/* Both strings must stay valid while the store is open. */
 	const char *database; /* connection string of libpq; NULL: use `dir` */

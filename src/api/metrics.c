@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "ground/clock.h"
+#include "ground/file.h"
 #include "ground/metrics.h"
 
 _Static_assert(HTTP_PREFLIGHT < METRICS_ANSWERS_MAX, "METRICS_ANSWERS_MAX");
@@ -73,10 +74,10 @@ print_answers(char *at, const struct config *config)
 }
 
 static char *
-print_consumers(char *at)
+print_consumers(char *at, const char *dir)
 {
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
-	size_t n = metrics_consumers(NULL, list);
+	size_t n = metrics_consumers(dir, metrics[METRICS_STORE_BYTES], list);
 
 	if (n > 0)
 		at = print_family(at, "consumer_behind_bytes", "gauge",
@@ -127,6 +128,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	static const char *const results[] = { "created", "repeated",
 		"conflict" };
 	char *at = print_answers(buf, api->config);
+	const bool in_files = api->config->database == NULL;
 	int64_t expires_ms = TOKENS_NEVER;
 
 	at = print_family(
@@ -144,8 +146,13 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		    tokens_next_expiry(api->tokens, clock_ms(CLOCK_REALTIME));
 	metrics[METRICS_EXPIRY_MS] =
 	    expires_ms == TOKENS_NEVER ? 0 : (uint64_t)expires_ms;
-	metrics[METRICS_BACKUP_MS] = (uint64_t)metrics_backup_ms(NULL);
-	metrics[METRICS_FREE_BYTES] = metrics_free_bytes();
+	metrics[METRICS_FREE_BYTES] = METRICS_UNKNOWN;
+	if (in_files) {
+		metrics[METRICS_BACKUP_MS] = (uint64_t)file_get_time(
+		    api->config->dir, STORE_BACKUP_NAME);
+		metrics[METRICS_FREE_BYTES] =
+		    metrics_free_bytes(api->config->dir);
+	}
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
 		/* Connections and health are a server's, not a command's. */
 		uint64_t n =
@@ -162,5 +169,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 			at += sprintf(at, "plant_store_%s %.16g\n", row->name,
 			    (double)n * row->unit);
 	}
-	return (size_t)(print_consumers(at) - buf);
+	if (in_files)
+		at = print_consumers(at, api->config->dir);
+	return (size_t)(at - buf);
 }

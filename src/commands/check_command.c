@@ -184,8 +184,8 @@ static void
 check_backup(void)
 {
 	const char *dir = check.config.dir;
-	int64_t ms = metrics_backup_ms(dir),
-		whole_ms = metrics_verified_ms(dir);
+	int64_t ms = file_get_time(dir, STORE_BACKUP_NAME);
+	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	char age[COMMAND_COUNT_MAX], whole_age[COMMAND_COUNT_MAX];
 
@@ -222,7 +222,7 @@ check_consumers(void)
 	size_t n = 0;
 
 	if (metrics_open(dir, false) == FAULT_NONE)
-		n = metrics_consumers(dir, list);
+		n = metrics_consumers(dir, metrics[METRICS_STORE_BYTES], list);
 	for (size_t i = 0; i < n; i++)
 		if (list[i].behind > 0 &&
 		    clock_ms(CLOCK_REALTIME) - list[i].read_ms > CONSUMER_MS)

@@ -19,6 +19,7 @@
 #include "ground/config.h"
 #include "ground/log.h"
 #include "http/tokens.h"
+#include "store/engine.h"
 
 /* The time between two reports of progress, on a terminal and in a file. */
 #define TERMINAL_MS 100
@@ -27,8 +28,8 @@
 static volatile sig_atomic_t stopped_by;
 
 static struct progress {
-	const char *what, *at_end;
-	bool shown, terminal;
+	const char *what;
+	bool terminal;
 	int64_t began_ms, next_ms; /* INT64_MAX: not shown */
 	uint64_t first; /* bytes done by the first step: not in the rate */
 } progress = { .next_ms = INT64_MAX };
@@ -47,23 +48,24 @@ command_usage_error(const struct call *call, const char *format, ...)
 	return EX_USAGE;
 }
 
-static bool
-has_option(const struct command *command, int letter)
+static const struct option *
+find_option(const struct command *command, int letter)
 {
-	for (const struct option *o = command->options; o->name != NULL; o++)
-		if (o->val == letter)
-			return true;
-	return false;
+	const struct option *option = command->options;
+
+	while (option->name != NULL && option->val != letter)
+		option++;
+	return option->name != NULL ? option : NULL;
 }
 
 static void
 print_usage(const struct command *command)
 {
 	fputs(command->usage, stdout);
-	if (has_option(command, 'd'))
+	if (find_option(command, 'd') != NULL)
 		printf("  --dir DIR       the store's directory "
 		       "(PLANT_STORE_DIR)\n");
-	if (has_option(command, 'p'))
+	if (find_option(command, 'p') != NULL)
 		printf("  --quiet         show no progress\n"
 		       "  --progress      show progress even if stderr is no "
 		       "terminal\n");
@@ -89,7 +91,7 @@ static int
 read_arguments(struct call *call, int argc, char **argv)
 {
 	const struct command *command = call->command;
-	const char *letters = has_option(command, 'o') ? ":ho:" : ":h";
+	const char *letters = find_option(command, 'o') != NULL ? ":ho:" : ":h";
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
 	int letter;
@@ -100,9 +102,9 @@ read_arguments(struct call *call, int argc, char **argv)
 		const char *word = argv[optind - 1];
 		const char short_word[] = { '-', (char)optopt, '\0' };
 		if (letter == '?' || letter == ':')
-			return command_usage_error(call, "%s: %s",
-			    letter == ':' ? "a value is missing behind"
-					  : "unknown option",
+			return command_usage_error(call,
+			    letter == ':' ? "%s needs a value"
+					  : "unknown option: %s",
 			    strncmp(word, "--", 2) == 0 ? word : short_word);
 		call->values[letter] = optarg != NULL ? optarg : "";
 		if (letter == 'h')
@@ -113,11 +115,20 @@ read_arguments(struct call *call, int argc, char **argv)
 	if (call->operands_n >
 	    command->operands[1] + (command->dir_alias == ' '))
 		return command_usage_error(call, "too many arguments%s",
-		    has_option(command, 'd') && command->dir_alias != ' '
+		    find_option(command, 'd') != NULL &&
+			    command->dir_alias != ' '
 			? "; name the store with --dir DIR"
 			: "");
 	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
+	for (const char *pair = command->apart; pair != NULL && *pair != '\0';
+	     pair += 2)
+		if (call->values[(int)pair[0]] != NULL &&
+		    call->values[(int)pair[1]] != NULL)
+			return command_usage_error(call,
+			    "--%s and --%s exclude each other",
+			    find_option(command, pair[0])->name,
+			    find_option(command, pair[1])->name);
 	return EX_OK;
 }
 
@@ -134,7 +145,7 @@ read_dir(struct call *call)
 	struct config config;
 	enum fault fault;
 
-	if (!has_option(call->command, 'd'))
+	if (find_option(call->command, 'd') == NULL)
 		return EX_OK;
 	if (call->values['d'] != NULL && other != NULL)
 		return command_usage_error(
@@ -180,6 +191,15 @@ read_values(struct call *call)
 		return command_usage_error(
 		    call, "--full is a form of JSON lines, not of CSV");
 	return EX_OK;
+}
+
+const struct reader_engine *
+command_reader(const struct store_options *options, enum fault *fault)
+{
+	*fault = FAULT_NONE;
+	return options->database == NULL
+		   ? &journal_reader
+		   : engine_symbol(READER_ENGINE_SYMBOL, fault);
 }
 
 bool
@@ -241,29 +261,27 @@ command_fault(enum fault fault)
 }
 
 static void
-show(uint64_t done, uint64_t total, int64_t now_ms)
+show_progress(uint64_t done, uint64_t total, int64_t now_ms)
 {
-	char share[32], left[32] = "";
+	char text[64];
 	double seconds = (double)(now_ms - progress.began_ms) / 1000;
 	double rate =
 	    seconds > 0 ? (double)(done - progress.first) / seconds : 0;
-	double left_s = rate > 0 ? (double)(total - done) / rate : 0;
+	double left_s =
+	    rate > 0 && total > done ? (double)(total - done) / rate : 0;
+	int left = left_s < 1e5 ? (int)left_s : 100000;
 
-	if (progress.at_end != NULL && done == total)
-		snprintf(share, sizeof(share), "%s", progress.at_end);
-	else if (total > 0)
-		snprintf(share, sizeof(share), "%3d %%",
-		    (int)(done < total ? 100 * done / total : 100));
+	if (total > 0)
+		snprintf(text, sizeof(text), "%3d %%  %.1f MB/s  %d:%02d left",
+		    (int)(done < total ? 100 * done / total : 100), rate / 1e6,
+		    left / 60, left % 60);
 	else
-		snprintf(share, sizeof(share), "%.1f MB", (double)done / 1e6);
-	if (total > done && left_s > 0 && left_s < 1e5)
-		snprintf(left, sizeof(left), "  %d:%02d left", (int)left_s / 60,
-		    (int)left_s % 60);
+		snprintf(text, sizeof(text), "%.1f MB  %.1f MB/s",
+		    (double)done / 1e6, rate / 1e6);
 	/* One write; a failure is ignored. */
-	dprintf(STDERR_FILENO, "%s%s %s  %.1f MB/s%s%s",
-	    progress.terminal ? "\r" : "plant-store: ", progress.what, share,
-	    rate / 1e6, left, progress.terminal ? "\033[K" : "\n");
-	progress.shown = true;
+	dprintf(STDERR_FILENO, "%s%s %s%s",
+	    progress.terminal ? "\r" : "plant-store: ", progress.what, text,
+	    progress.terminal ? "\033[K" : "\n");
 	log_set_progress(progress.terminal);
 }
 
@@ -271,8 +289,6 @@ show(uint64_t done, uint64_t total, int64_t now_ms)
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
-	bool ends = progress.at_end != NULL && done == total && progress.shown;
-
 	(void)context;
 	/* A reader calls step for each plant, and reading the clock is slow. */
 	if (progress.next_ms == INT64_MAX)
@@ -282,8 +298,8 @@ step(void *context, uint64_t done, uint64_t total)
 		progress.began_ms = now_ms;
 		progress.first = done;
 	}
-	if (ends || now_ms >= progress.next_ms) {
-		show(done, total, now_ms);
+	if (now_ms >= progress.next_ms) {
+		show_progress(done, total, now_ms);
 		progress.next_ms =
 		    now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
 	}
@@ -312,7 +328,6 @@ void
 command_watch(const struct call *call, const char *what)
 {
 	progress = (struct progress){ .what = what,
-		.at_end = call->command->at_end,
 		.terminal = isatty(STDERR_FILENO),
 		.next_ms = INT64_MAX };
 	/* --follow has no end.  Short work is shown by --progress alone. */
@@ -351,7 +366,7 @@ run_subcommand(const struct command *command, int argc, char **argv)
 		status = read_dir(&call);
 	if (status != EX_OK)
 		return status;
-	if (has_option(command, 'p'))
+	if (find_option(command, 'p') != NULL)
 		command_watch(&call, command->name);
 	return command->run(&call);
 }
@@ -359,7 +374,7 @@ run_subcommand(const struct command *command, int argc, char **argv)
 static const struct command *const subcommands[] = { &store_command_init,
 	&token_command, &store_command_verify, &check_command,
 	&store_command_backup, &recover_command, &query_command_stats,
-	&query_command_metrics, &query_command_get, &query_command_export,
+	&query_command_metrics, &query_command_get, &export_command,
 	&import_command, &store_command_schema };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
@@ -378,7 +393,7 @@ print_help(void)
 }
 
 static int
-run(int argc, char **argv)
+find_and_run(int argc, char **argv)
 {
 	const char *word = argc > 0 ? argv[0] : "";
 	char option[] = "--help";
@@ -389,7 +404,7 @@ run(int argc, char **argv)
 	}
 	if (strcmp(word, "help") == 0 && argc > 1 && argv[1][0] != '-' &&
 	    strcmp(argv[1], "help") != 0)
-		return run(2, (char *[]){ argv[1], option, NULL });
+		return find_and_run(2, (char *[]){ argv[1], option, NULL });
 	if (strcmp(word, "help") == 0 || strcmp(word, option) == 0 ||
 	    strcmp(word, "-h") == 0) {
 		print_help();
@@ -399,7 +414,7 @@ run(int argc, char **argv)
 		if (strcmp(word, subcommands[i]->name) == 0)
 			return run_subcommand(subcommands[i], argc, argv);
 	log_error("%s%s; see: plant-store --help",
-	    argc == 0        ? "say which subcommand"
+	    argc == 0        ? "name a subcommand"
 	    : word[0] == '-' ? "unknown option: "
 			     : "unknown subcommand: ",
 	    word);
@@ -431,5 +446,5 @@ main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();
-	return close_output(run(argc - 1, argv + 1));
+	return close_output(find_and_run(argc - 1, argv + 1));
 }

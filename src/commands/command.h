@@ -38,17 +38,17 @@ struct command {
 	char dir_alias;         /* synonym of --dir; ' ': an operand; 0: none */
 	bool negative_operands; /* "-5" is an operand, not an option */
 	const char *instead;    /* a database's tools; NULL: works with both */
-	const char *at_end;     /* progress when all is read but not yet
-				   durable; NULL: no special text */
+	const char *apart;      /* pairs of letters of options that exclude
+				   each other; or NULL */
 	int operands[2];        /* minimum and maximum, without a dir_alias */
 	/* Return the exit status: after an error, which is logged, one of
 	   sysexits.h.  A command with --progress is under command_watch. */
 	int (*run)(const struct call *call);
 };
 
-extern const struct command check_command, import_command, query_command_export,
+extern const struct command check_command, export_command, import_command,
     query_command_get, query_command_metrics, query_command_stats,
-    store_command_backup, store_command_init, recover_command,
+    recover_command, store_command_backup, store_command_init,
     store_command_schema, store_command_verify, token_command;
 
 enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
@@ -79,6 +79,13 @@ int command_usage_error(const struct call *call, const char *format, ...)
  * `text` is valid.
  */
 bool command_time(const char *text, int64_t *ms);
+
+/*
+ * command_reader(options, fault):
+ * Return the engine that reads the store; NULL with a fault, logged.
+ */
+const struct reader_engine *command_reader(
+    const struct store_options *options, enum fault *fault);
 
 /*
  * command_watch(call, what), command_unwatch():

@@ -10,7 +10,6 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
 #include "reader/reader.h"
 #include "store/store.h"
 
@@ -128,7 +127,7 @@ backup(const struct call *call)
 	}
 	/* The backup is good even if its time cannot be noted. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
-	    metrics_note_backup(dir, begun_ms, whole) < 0 && whole)
+	    copy_note(dir, begun_ms, whole) < 0 && whole)
 		(void)fault_report(dir, "cannot note its backup");
 	return status;
 }
@@ -138,7 +137,6 @@ const struct command store_command_backup = {
 	.summary = "copy a store while it is in use",
 	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
-	.at_end = "writing to the disk ...",
 	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = backup,

@@ -23,6 +23,7 @@
 #include "ground/clock.h"
 #include "ground/compat.h"
 #include "ground/log.h"
+#include "pure/timestamp.h"
 
 #define COPY_BYTES ((size_t)1 << 20)
 
@@ -288,6 +289,29 @@ file_get(int dir, const char *name, void *buf, size_t len)
 	if (n >= 0 && n < (ssize_t)len)
 		errno = ENODATA;
 	return n == (ssize_t)len ? 0 : -1;
+}
+
+int
+file_put_time(int dir, const char *name, int64_t ms)
+{
+	char text[TIMESTAMP_LEN + 1];
+
+	timestamp_print(ms, text);
+	text[TIMESTAMP_LEN] = '\n';
+	return file_put(dir, name, text, sizeof(text));
+}
+
+int64_t
+file_get_time(const char *dir, const char *name)
+{
+	char path[PATH_MAX], text[TIMESTAMP_LEN];
+	int64_t ms;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
+		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
+		   ? ms
+		   : 0;
 }
 
 int

@@ -16,11 +16,8 @@
 
 #include "ground/file.h"
 #include "pure/crc32c.h"
-#include "pure/timestamp.h"
 
 #define NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-#define BACKUP_NAME "last-backup"
-#define VERIFIED_NAME "last-verified"
 #define FILE_BYTES ((size_t)4096)
 
 struct file {
@@ -37,7 +34,6 @@ _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
 static struct file own;
 static void *mapping;
-static char directory[PATH_MAX]; /* of the mapped file, or "" */
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
@@ -75,7 +71,7 @@ map_file(const char *path, int flags)
 		map = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 		    fd, 0);
 	close(fd);
-	return map == MAP_FAILED ? NULL : (mapping = map);
+	return map == MAP_FAILED ? NULL : map;
 }
 
 enum fault
@@ -83,35 +79,33 @@ metrics_open(const char *dir, bool make)
 {
 	const struct sigaction action = { .sa_sigaction = handle_bus,
 		.sa_flags = SA_SIGINFO };
-	enum fault fault = FAULT_SETUP;
 	char path[PATH_MAX + sizeof(METRICS_NAME)];
 
 	snprintf(path, sizeof(path), "%s/" METRICS_NAME, dir);
 	if (mapping == NULL)
 		sigaction(SIGBUS, &action, &before);
-	do {
-		void *earlier = mapping;
+	for (;;) {
 		struct file *file = map_file(path, make ? O_CREAT : 0);
+		void *earlier = mapping;
 		uint64_t kind = 0;
 
 		if (file == NULL)
-			fault = fault_of(errno);
-		else if (file->kind == KIND || /* no write in most cases */
-			 atomic_compare_exchange_strong(
-			     &file->kind, &kind, KIND) ||
-			 kind == KIND) {
+			return fault_of(errno);
+		mapping = file; /* before the first access, for handle_bus */
+		if (file->kind == KIND || /* no write in most cases */
+		    atomic_compare_exchange_strong(&file->kind, &kind, KIND) ||
+		    kind == KIND) {
 			metrics = file->places;
-			snprintf(directory, sizeof(directory), "%s", dir);
-			fault = FAULT_NONE;
 			if (earlier != NULL)
 				munmap(earlier, FILE_BYTES);
-		} else {
-			munmap(mapping, FILE_BYTES);
-			mapping = earlier;
-			errno = EINVAL;
+			return FAULT_NONE;
 		}
-	} while (fault == FAULT_SETUP && make && unlink(path) == 0);
-	return fault;
+		mapping = earlier;
+		munmap(file, FILE_BYTES);
+		errno = EINVAL;
+		if (!make || unlink(path) < 0)
+			return FAULT_SETUP;
+	}
 }
 
 uint64_t
@@ -135,51 +129,11 @@ metrics_observe(enum metrics_place histogram, uint64_t value)
 	metrics_add(histogram + METRICS_SUM, value);
 }
 
-int
-metrics_note_backup(const char *dir, int64_t ms, bool verified)
-{
-	char text[TIMESTAMP_LEN + 1];
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
-
-	timestamp_print(ms, text);
-	text[TIMESTAMP_LEN] = '\n';
-	if (fd >= 0)
-		result = file_put(fd, BACKUP_NAME, text, sizeof(text));
-	if (result == 0 && verified)
-		result = file_put(fd, VERIFIED_NAME, text, sizeof(text));
-	file_close(fd);
-	return result;
-}
-
-static int64_t
-read_time(const char *dir, const char *name)
-{
-	char path[PATH_MAX + sizeof(VERIFIED_NAME)], text[TIMESTAMP_LEN];
-	int64_t ms;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return dir[0] != '\0' &&
-		       file_get(AT_FDCWD, path, text, TIMESTAMP_LEN) == 0 &&
-		       timestamp_read(text, TIMESTAMP_LEN, &ms) == 0
-		   ? ms
-		   : 0;
-}
-
-int64_t
-metrics_backup_ms(const char *dir)
-{
-	return read_time(dir != NULL ? dir : directory, BACKUP_NAME);
-}
-
-int64_t
-metrics_verified_ms(const char *dir)
-{
-	return read_time(dir, VERIFIED_NAME);
-}
-
 static bool
-read_consumer(int dir, const char *name, struct metrics_consumer *consumer)
+read_consumer(int dir, const char *name, uint64_t bytes,
+    struct metrics_consumer *consumer)
 {
+	uint64_t offset; /* the end of what it has, in the journal */
 	char text[256] = "";
 	struct stat st;
 	int fd =
@@ -191,7 +145,7 @@ read_consumer(int dir, const char *name, struct metrics_consumer *consumer)
 	    name[strspn(name, NAME)] == '\0' &&
 	    file_read_all(fd, text, sizeof(text) - 1, 0) > 0 &&
 	    sscanf(text, "plant-store-cursor 1 journal %*s %*u %*u %" SCNu64,
-		&consumer->offset) == 1;
+		&offset) == 1;
 
 	file_close(fd);
 	if (!is)
@@ -199,37 +153,34 @@ read_consumer(int dir, const char *name, struct metrics_consumer *consumer)
 	strcpy(consumer->name, name);
 	consumer->read_ms =
 	    (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
-	uint64_t bytes = metrics[METRICS_STORE_BYTES];
-	consumer->behind =
-	    consumer->offset < bytes ? bytes - consumer->offset : 0;
+	consumer->behind = offset < bytes ? bytes - offset : 0;
 	return true;
 }
 
 size_t
-metrics_consumers(
-    const char *dir, struct metrics_consumer list[static METRICS_CONSUMERS_MAX])
+metrics_consumers(const char *dir, uint64_t bytes,
+    struct metrics_consumer list[static METRICS_CONSUMERS_MAX])
 {
 	char path[PATH_MAX + sizeof(METRICS_CONSUMERS) + 1];
 	const struct dirent *entry;
 	size_t n = 0;
 
-	snprintf(path, sizeof(path), "%s/" METRICS_CONSUMERS,
-	    dir != NULL ? dir : directory);
+	snprintf(path, sizeof(path), "%s/" METRICS_CONSUMERS, dir);
 	DIR *names = opendir(path);
 	while (names != NULL && n < METRICS_CONSUMERS_MAX &&
 	       (entry = readdir(names)) != NULL)
-		n += read_consumer(dirfd(names), entry->d_name, &list[n]);
+		n +=
+		    read_consumer(dirfd(names), entry->d_name, bytes, &list[n]);
 	if (names != NULL)
 		closedir(names);
 	return n;
 }
 
 uint64_t
-metrics_free_bytes(void)
+metrics_free_bytes(const char *dir)
 {
 	struct statvfs st;
 
-	return statvfs(directory, &st) == 0
-		   ? (uint64_t)st.f_bavail * st.f_frsize
-		   : METRICS_UNKNOWN;
+	return statvfs(dir, &st) == 0 ? (uint64_t)st.f_bavail * st.f_frsize
+				      : METRICS_UNKNOWN;
 }

@@ -1,0 +1,541 @@
+/*
+ * export_command: writes all plants of a store, as JSON lines or CSV.  A
+ * consumer keeps its place in them in a file, the cursor.
+ *
+ * Happy path of an export with a cursor: its file is locked and read, the
+ * plants after its place are written and synced, and the file is replaced.
+ * Failure modes: whatever ends the process before that leaves the old place, so
+ * that the same plants come again; a crash leaves the old file or the new one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "ground/clock.h"
+#include "ground/file.h"
+#include "ground/log.h"
+#include "ground/metrics.h"
+#include "output.h"
+#include "pure/crc32c.h"
+#include "pure/csv.h"
+#include "pure/json.h"
+#include "pure/timestamp.h"
+#include "store/journal.h"
+
+#define JOURNAL_BEGIN "{\"plant-store\":"
+/* A file that a user names: no link is followed, and no FIFO waited for. */
+#define NO_LINK (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+
+/* Refuse a journal, and the names of files beside one or in its index. */
+static enum fault
+refuse_stores(const char *path)
+{
+	static const char *const names[] = { "manifest", "run-", "end", "lock",
+		JOURNAL_NAME, METRICS_NAME, "last-" };
+	const char *slash = strrchr(path, '/');
+	const char *name = slash != NULL ? slash + 1 : path;
+	char journal[PATH_MAX], begin[sizeof(JOURNAL_BEGIN) - 1];
+
+	snprintf(journal, sizeof(journal), "%s", path);
+	for (int i = 0; i <= 7; i++) {
+		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
+		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
+			log_error("%s: is a store's file; name another", path);
+			return FAULT_OUTPUT;
+		}
+		if (i < 7 && strncmp(name, names[i], strlen(names[i])) == 0)
+			snprintf(journal, sizeof(journal), "%.*s%s",
+			    (int)(name - path), path,
+			    i < 4 ? "../" JOURNAL_NAME : JOURNAL_NAME);
+	}
+	return FAULT_NONE;
+}
+
+/* --- The cursor --- */
+
+#define CURSOR_BEGIN "plant-store-cursor 1 "
+#define CURSOR_BEGIN_LEN ((int)sizeof(CURSOR_BEGIN) - 1)
+#define CHECK_LEN 10 /* a space, eight digits, newline */
+#define CURSOR_BYTES (sizeof(CURSOR_BEGIN) + STORE_CURSOR_MAX + CHECK_LEN)
+
+static struct {
+	const char *path;             /* FILE */
+	char place[STORE_CURSOR_MAX]; /* in the file; "" if it is absent */
+	int lock; /* FILE.lock, which is never removed; -1: only read FILE */
+	int dir;
+} cursor = { .lock = -1 };
+
+static enum fault
+refuse_cursor(const char *what)
+{
+	(void)fault_report(cursor.path, what);
+	return FAULT_OUTPUT;
+}
+
+static int
+encode_cursor(const char *place, char line[static CURSOR_BYTES])
+{
+	int n = snprintf(line, CURSOR_BYTES, CURSOR_BEGIN "%s", place);
+
+	return n + snprintf(line + n, CHECK_LEN + 1, " %08" PRIx32 "\n",
+		       crc32c(0, line, (size_t)n));
+}
+
+static enum fault
+read_cursor(void)
+{
+	char line[CURSOR_BYTES] = "", good[CURSOR_BYTES];
+	int fd = open(cursor.path, O_RDONLY | NO_LINK), len = -1;
+
+	if (fd < 0 && errno == ENOENT)
+		return FAULT_NONE;
+	if (fd >= 0)
+		len = (int)file_read_all(fd, line, sizeof(line), 0);
+	file_close(fd);
+	if (len < 0)
+		return refuse_cursor("cannot read");
+	int n = len - CURSOR_BEGIN_LEN - CHECK_LEN;
+	if (n > 0 && n < STORE_CURSOR_MAX)
+		memcpy(cursor.place, line + CURSOR_BEGIN_LEN, (size_t)n);
+	if (encode_cursor(cursor.place, good) == len &&
+	    memcmp(line, good, (size_t)len) == 0)
+		return FAULT_NONE;
+	log_error("%s: is damaged or not a cursor; remove it to read the store "
+		  "from the beginning",
+	    cursor.path);
+	return FAULT_DAMAGED;
+}
+
+/* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
+static bool
+is_of_cursor(const char *path)
+{
+	static const char *const suffixes[] = { "", ".new", ".lock" };
+	struct stat own, other;
+	char lock[PATH_MAX];
+
+	for (size_t i = 0; i < 3; i++) {
+		int n = (int)(strlen(path) - strlen(suffixes[i]));
+
+		if (n < 0 || strcmp(path + n, suffixes[i]) != 0)
+			continue;
+		snprintf(lock, sizeof(lock), "%.*s.lock", n, path);
+		if (stat(lock, &other) == 0 && fstat(cursor.lock, &own) == 0 &&
+		    own.st_ino == other.st_ino && own.st_dev == other.st_dev)
+			return true;
+	}
+	return false;
+}
+
+/* Lock the cursor, and check that it can be replaced and is not `to`. */
+static enum fault
+lock_cursor(const char *to)
+{
+	char name[PATH_MAX + sizeof(".lock")];
+
+	snprintf(name, sizeof(name), "%s.lock", cursor.path);
+	cursor.lock = open(name, O_RDONLY | O_CREAT | NO_LINK, 0600);
+	cursor.dir = open(dirname(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (cursor.lock < 0 || cursor.dir < 0)
+		return refuse_cursor("cannot create or open its .lock");
+	if (flock(cursor.lock, LOCK_EX | LOCK_NB) < 0) {
+		log_error("%s: another process uses this cursor", cursor.path);
+		return FAULT_BUSY;
+	}
+	if (is_of_cursor(to)) {
+		log_error("%s: is the cursor's; name another file for the "
+			  "plants",
+		    to);
+		return FAULT_OUTPUT;
+	}
+	return faccessat(cursor.dir, ".", W_OK, AT_EACCESS) == 0
+		   ? FAULT_NONE
+		   : refuse_cursor("cannot be replaced");
+}
+
+/* Replace the file durably, unless it has the place; keep owner and mode. */
+static enum fault
+save_cursor(const char *place)
+{
+	char next[PATH_MAX + sizeof(".new")], line[CURSOR_BYTES];
+	size_t len = (size_t)encode_cursor(place, line);
+	struct stat st;
+
+	if (strcmp(place, cursor.place) == 0)
+		return FAULT_NONE;
+	bool old = lstat(cursor.path, &st) == 0;
+	snprintf(next, sizeof(next), "%s.new", cursor.path);
+	/* Under the lock, a FILE.new can only be a dead process's. */
+	unlink(next);
+	int fd = open(next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
+	bool replaced = fd >= 0 &&
+			(!old || st.st_uid == geteuid() ||
+			    fchown(fd, st.st_uid, st.st_gid) == 0) &&
+			(!old || fchmod(fd, st.st_mode & 0777) == 0) &&
+			file_write_all(fd, line, len, 0) == 0 &&
+			fsync(fd) == 0 && rename(next, cursor.path) == 0 &&
+			fsync(cursor.dir) == 0;
+	enum fault fault =
+	    replaced ? FAULT_NONE
+		     : fault_report(cursor.path, "cannot be replaced");
+	if (!replaced)
+		unlink(next);
+	file_close(fd);
+	if (replaced)
+		strcpy(cursor.place, place);
+	return fault;
+}
+
+/* --- Reading --- */
+
+/* The reader; `where` is the last record's place, set when reading ends. */
+static const struct reader_engine *engine;
+static struct store_reader *reader;
+static char where[STORE_WHERE_MAX];
+
+static enum fault
+open_reader(const struct store_options *options, const char *since)
+{
+	enum fault fault;
+
+	engine = command_reader(options, &fault);
+	if (engine != NULL)
+		reader = engine->open(options, since, &fault);
+	return fault;
+}
+
+/* --- Export --- */
+
+static const char export_usage[] =
+    "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
+    "           [--since TIME | --cursor FILE [--count]] [--by NAME] [--full]\n"
+    "           [[--limit N] [-o FILE [--force]] | --follow]\n"
+    "           [--quiet | --progress]\n"
+    "\n"
+    "Write the plants of one snapshot of a store, in the order in which they\n"
+    "were stored; stderr reports the last one.\n"
+    "\n"
+    "  --format jsonl  a plant's JSON on each line (the default)\n"
+    "  --format csv    RFC 4180: id,name,tag; warns of each U+0000\n"
+    "  --full          with the time and the token's name, for import --full\n"
+    "  --since TIME    only what was stored at that time or later:\n"
+    "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
+    "  --cursor FILE   only what comes after the place in FILE, all if it is\n"
+    "                  absent; then FILE gets the new place\n"
+    "  --count         print only the number of these; FILE keeps its place\n"
+    "  --limit N       at most N plants\n"
+    "  --follow        continue until SIGTERM or SIGINT; without --cursor,\n"
+    "                  begin at the end of the store\n"
+    "  --by NAME       only what was stored with the token of that name\n"
+    "  -o, --output FILE  write to FILE, which appears once complete\n"
+    "  --force         replace FILE if it exists, but never a store's file\n"
+    "  --file JOURNAL  read this journal file, which no process writes\n";
+
+/* The least time between two saves of the cursor: each syncs twice. */
+#define SAVE_MS 250
+
+static struct {
+	const struct call *call;
+	const char *const *values; /* of the call */
+	bool follow;
+	uint64_t limit;
+	char since[TIMESTAMP_LEN + 1];
+	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
+	int64_t saved_ms;
+	char at[TIMESTAMP_LEN + 1]; /* when the last plant read was stored */
+	uint64_t plants;            /* written or counted */
+	uint64_t nuls;              /* of `plants`, those with a U+0000 */
+	int64_t nul_id;             /* the first of those */
+} export;
+
+/* An absent tag is an empty field; an empty tag is "". */
+static enum fault
+put_csv(const struct record *record)
+{
+	static char text[RECORD_LINE_MAX], field[OUTPUT_PUT_MAX];
+	struct json_member members[] = { { .name = "name" }, { .name = "tag" },
+		{ 0 } };
+	struct json_error error;
+	bool nul = false;
+
+	output_put(field, (size_t)sprintf(field, "%" PRId64, record->id));
+	/* Cannot fail: the reader has checked the plant. */
+	(void)json_scan_object(
+	    record->plant, record->plant_len, members, &error);
+	for (size_t i = 0; i < 2; i++) {
+		size_t len = 0;
+
+		field[0] = ',';
+		if (members[i].len > 0) {
+			len = json_string_decode(record->plant + members[i].at,
+			    members[i].len, text);
+			nul = nul || memchr(text, '\0', len) != NULL;
+			len = csv_field_print(text, len, field + 1);
+		}
+		output_put(field, len + 1);
+	}
+	if (nul && export.nuls++ == 0)
+		export.nul_id = record->id;
+	return output_put("\r\n", 2);
+}
+
+static enum fault
+export_plant(const struct record *record)
+{
+	const char *by = export.values['b'];
+
+	memcpy(export.at, record->at, TIMESTAMP_LEN);
+	if (by != NULL && (strlen(by) != record->by_len ||
+			      memcmp(by, record->by, record->by_len) != 0))
+		return FAULT_NONE;
+	export.plants++;
+	if (export.values['n'] != NULL)
+		return FAULT_NONE;
+	return export.call->format == FORMAT_CSV
+		   ? put_csv(record)
+		   : output_put_plant(record, export.values['u'] != NULL);
+}
+
+/* Save the cursor once the output is durable: stdout may be a file. */
+static enum fault
+save_place(void)
+{
+	if (cursor.lock < 0 || export.place[0] == '\0')
+		return FAULT_NONE;
+	enum fault fault = output_sync();
+	if (fault != FAULT_NONE)
+		return fault;
+	export.saved_ms = clock_ms(CLOCK_MONOTONIC);
+	return save_cursor(export.place);
+}
+
+/* Flush, and save the place after the last plant or, if `before`, before it. */
+static enum fault
+deliver(bool before)
+{
+	enum fault fault = output_flush();
+
+	if (fault != FAULT_NONE)
+		return fault;
+	engine->cursor(reader, before, export.place);
+	return clock_ms(CLOCK_MONOTONIC) < export.saved_ms + SAVE_MS
+		   ? FAULT_NONE
+		   : save_place();
+}
+
+/*
+ * Write all plants up to the reader's end.  With --follow, flush whole lines of
+ * at most PIPE_BUF bytes, unless one is longer: a pipe takes such a write whole
+ * or, if a signal ends the wait for room, not at all.  FAULT_STOPPED, and not
+ * FAULT_BUSY, after a signal.
+ */
+static enum fault
+write_plants(void)
+{
+	const size_t around = COMMAND_FULL_AROUND + 1;
+	enum fault fault;
+	struct record record;
+
+	while (export.plants < export.limit && engine->next(reader, &record)) {
+		/* Twice the length: CSV doubles quotation marks. */
+		if (export.follow && output_buffered() > 0 &&
+		    output_buffered() + around + 2 * record.plant_len >
+			PIPE_BUF &&
+		    (fault = deliver(true)) != FAULT_NONE)
+			return fault;
+		if ((fault = export_plant(&record)) != FAULT_NONE)
+			return fault;
+	}
+	fault = engine->end(reader, where);
+	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
+		       command_interrupted() != 0
+		   ? FAULT_STOPPED
+		   : fault;
+}
+
+/* Write what was stored meanwhile.  FAULT_BUSY: try again later. */
+static enum fault
+follow_once(void)
+{
+	enum fault fault = write_plants();
+
+	/* Also write the rows read before the connection failed. */
+	if (fault != FAULT_NONE && fault != FAULT_BUSY)
+		return fault;
+	if ((fault = deliver(false)) != FAULT_NONE ||
+	    (fault = output_wait()) != FAULT_NONE)
+		return fault;
+	return engine->more(reader);
+}
+
+/* Follow until a signal.  The next run writes the plants left unwritten. */
+static enum fault
+follow(void)
+{
+	enum fault fault;
+
+	do
+		fault = follow_once();
+	while (fault == FAULT_NONE || fault == FAULT_BUSY);
+	enum fault saved = save_place();
+	return fault != FAULT_STOPPED ? fault : saved;
+}
+
+/* Write one snapshot, or count it, and save the place after it. */
+static enum fault
+write_snapshot(void)
+{
+	char count[32];
+	enum fault fault = write_plants();
+
+	if (fault != FAULT_NONE)
+		return fault;
+	if (export.values['n'] != NULL)
+		output_put(count,
+		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
+	engine->cursor(reader, false, export.place);
+	fault = output_finish();
+	return fault != FAULT_NONE ? fault : save_place();
+}
+
+/* Read and check the options.  Return EX_OK or EX_USAGE. */
+static int
+read_options(const struct call *call)
+{
+	const char *const *values = call->values;
+	const char *since = values['s'], *limit = values['l'];
+	int64_t ms;
+
+	export.call = call;
+	export.values = values;
+	export.follow = values['w'] != NULL;
+	if (since != NULL && !command_time(since, &ms))
+		return command_usage_error(call,
+		    "--since: not a time: %s; use 2027-01-31 or "
+		    "2027-01-31T12:00:00Z",
+		    since);
+	if (since != NULL)
+		timestamp_print(ms, export.since);
+	export.limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
+	if (limit != NULL &&
+	    (limit[strspn(limit, "0123456789")] != '\0' || export.limit == 0))
+		return command_usage_error(
+		    call, "--limit must be at least 1, not %s", limit);
+	if (values['F'] != NULL && values['o'] == NULL)
+		return command_usage_error(call, "--force needs -o FILE");
+	return EX_OK;
+}
+
+static enum fault
+open_cursor(const char *path, const char *to)
+{
+	cursor.path = path;
+	enum fault fault = refuse_stores(path);
+	if (fault == FAULT_NONE && export.values['n'] == NULL)
+		fault = lock_cursor(to);
+	return fault != FAULT_NONE ? fault : read_cursor();
+}
+
+/* Open the cursor and the output first: opening the store may take long. */
+static enum fault
+open_export(void)
+{
+	const char *const *values = export.values;
+	struct store_options store = export.call->store;
+	const char *path = values['c'], *to = values['o'];
+	char standard[PATH_MAX] = "";
+	enum fault fault;
+
+	store.count = values['n'] != NULL;
+	if (readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
+		standard[0] = '\0';
+	fault = refuse_stores(to != NULL ? to : standard);
+	if (fault == FAULT_NONE && path != NULL)
+		fault = open_cursor(path, to != NULL ? to : standard);
+	if (fault == FAULT_NONE)
+		fault = output_open(to, values['F'] != NULL);
+	if (fault == FAULT_NONE)
+		fault = open_reader(
+		    &store, values['s'] != NULL ? export.since : NULL);
+	if (fault != FAULT_NONE || (path == NULL && !export.follow))
+		return fault;
+	fault = engine->resume(reader, path != NULL ? cursor.place : NULL);
+	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
+	    cursor.place[0] != '\0')
+		log_error("%s: remove it to read this store from the "
+			  "beginning; consumers skip the plants whose ids they "
+			  "have",
+		    path);
+	return fault;
+}
+
+static void
+report_export(enum fault fault)
+{
+	char count[COMMAND_COUNT_MAX];
+	const char *path = export.values['o'];
+
+	command_count(export.plants, "plant", count);
+	/* Consumers poll thousands of times a day: log no empty --quiet run. */
+	if (fault == FAULT_NONE && !export.follow &&
+	    (export.plants > 0 || export.values['q'] == NULL))
+		log_info("exported %s, up to %s%s%s", count, where,
+		    export.at[0] != '\0' ? ", " : "", export.at);
+	if (fault == FAULT_STOPPED)
+		log_error("export: stopped after %s; %s %s", count,
+		    path != NULL ? path : "stdout",
+		    path != NULL ? "was not made" : "is incomplete");
+	command_count(export.nuls, "plant", count);
+	if (fault == FAULT_NONE && export.nuls > 0)
+		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
+			    "where other programs may cut the value off; "
+			    "--format jsonl is exact",
+		    count, export.nul_id);
+}
+
+static int
+run_export(const struct call *call)
+{
+	static const char header[] = "id,name,tag\r\n";
+
+	if (read_options(call) != EX_OK)
+		return EX_USAGE;
+	enum fault fault = open_export();
+	if (fault == FAULT_NONE && call->format == FORMAT_CSV &&
+	    call->values['n'] == NULL)
+		fault = output_put(header, sizeof(header) - 1);
+	if (fault == FAULT_NONE)
+		fault = export.follow ? follow() : write_snapshot();
+	if (reader != NULL)
+		engine->close(reader);
+	output_discard();
+	command_unwatch();
+	report_export(fault);
+	return command_fault(fault);
+}
+
+const struct command export_command = {
+	.name = "export",
+	.summary = "write all plants, as JSON lines or CSV",
+	.usage = export_usage,
+	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
+	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
+	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),
+	    COMMAND_VALUE("file", 'j'), COMMAND_VALUE("cursor", 'c'),
+	    COMMAND_FLAG("count", 'n'), COMMAND_VALUE("limit", 'l'),
+	    COMMAND_FLAG("follow", 'w'), COMMAND_STORE },
+	/* --since is a time, not a place, and --follow has no end. */
+	.apart = "scswwowlwnwjno",
+	.dir_alias = 'j',
+	.run = run_export,
+};

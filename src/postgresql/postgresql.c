@@ -443,8 +443,11 @@ commit_part(
 {
 	struct batch batch = { .items = items, .n = n };
 
-	if (store->waiting)
-		return; /* open results are STORE_UNKNOWN */
+	if (store->waiting) {
+		set_results(&batch,
+		    store->retry_ms != 0 ? STORE_AWAY : STORE_UNKNOWN);
+		return;
+	}
 	batch.texts = malloc(bytes);
 	if (batch.texts == NULL) {
 		set_results(&batch, STORE_BUSY);
@@ -551,10 +554,9 @@ ready(struct store *store)
 		       clock_ms(CLOCK_MONOTONIC) - confirmed_ms >= PROBE_MS);
 	struct session *session = take_session(store, due);
 
-	if (due) {
-		store->waiting &= session != NULL;
+	/* Waiting commits may have taken all sessions: keep `waiting`. */
+	if (due)
 		result = session != NULL ? probe(store, session) : STORE_AWAY;
-	}
 	if (session != NULL && !session->lost &&
 	    session_query(session, "SELECT " SESSION_STANDBYS, 1,
 		SESSION_TIMEOUT_MS) == FAULT_NONE &&

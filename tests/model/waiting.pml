@@ -12,7 +12,8 @@
  * goes on to wait at the server (`old`), until the standby is back.  A probe
  * finds those that are old, of any thread.
  *
- * run.py gives AWAYS, how often the standby goes, and LOSSES of connections.
+ * run.py gives AWAYS, how often the standby goes, and LOSSES of connections, or
+ * of tries to open one: those that wait may have taken all that there are.
  */
 hidden byte thread_has_two;
 #define MUST(name, condition) assert((condition) || name)
@@ -24,7 +25,7 @@ byte aways = AWAYS, losses = LOSSES;
 
 inline confirm() { waiting = 0; due = 0 }
 inline note_lost() { due = 1; waiting = 1 }
-#ifdef CLEARED			/* by a probe that has found nothing */
+#ifdef CLEARED			/* by a probe that has found nothing, or no session */
 #define MAY_CLEAR 1
 #else
 #define MAY_CLEAR 0
@@ -45,6 +46,8 @@ inline send() {
 inline probe() {
   if
   :: atomic { old[0] + old[1] > 0 -> waiting = 1; due = 1 }
+  :: atomic { losses > 0 -> losses--; due = 1;
+       if :: MAY_CLEAR -> waiting = 0 :: else fi }
   :: old[0] + old[1] == 0 -> await(1)
   fi
 }

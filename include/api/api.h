@@ -101,18 +101,23 @@ void api_message(
     const struct api_error *error, char buf[static API_MESSAGE_MAX]);
 
 /*
- * api_fail(call, error), api_stored(call, result):
+ * api_set_error(call, error), api_stored(call, result):
  * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY, or with
- * the result of store_commit or, for a health request, of store_ready.  After
- * STORE_FULL health requests are answered with it until api_set_ready.
+ * the result of store_commit or, for a health request, of store_ready.
  *
  * api_set_ready(ready):
- * Set the result of store_ready that answers health requests.  Before the first
- * call they are answered with STORE_CREATED.  Any thread.
+ * Set the state of the store, a result of store_ready, for api_health.
+ * api_stored sets STORE_FULL, too, until the next call.  Any thread.
+ *
+ * api_health(api, error):
+ * Find the answer to a health request: HTTP_OK if a plant sent now could be
+ * stored.  Return false if only the tokens are known, since there was no call
+ * of api_set_ready: in CGI, where the store is opened next, and in commands.
  */
-void api_fail(struct api_call *call, enum http_error error);
+void api_set_error(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
 void api_set_ready(enum store_result ready);
+bool api_health(const struct api *api, enum http_error *error);
 
 /*
  * api_answer(api, call, buf):

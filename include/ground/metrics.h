@@ -38,7 +38,7 @@ enum metrics_place {
 	METRICS_CONNECTIONS, /* see metrics_connections */
 	METRICS_EXPIRY_MS,
 	METRICS_BACKUP_MS,
-	METRICS_HEALTHY, /* see metrics_healthy */
+	METRICS_HEALTHY, /* see api_health */
 	METRICS_FREE_BYTES,
 	METRICS_ANY_STANDBY, /* 1: synchronous_standby_names is "*" */
 	METRICS_ANSWERS = 16,
@@ -51,8 +51,6 @@ enum metrics_place {
 extern _Atomic uint64_t *metrics;
 /* The connections that this process has open. */
 extern _Atomic unsigned metrics_connections;
-/* Whether the health path answers 200; METRICS_UNKNOWN by CGI and command. */
-extern _Atomic uint64_t metrics_healthy;
 
 static inline void
 metrics_add(unsigned place, uint64_t n)

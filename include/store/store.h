@@ -109,9 +109,9 @@ int store_commit(struct store *store, struct store_item *items, size_t n);
  * Return the result that a new plant would have now: STORE_CREATED if it could
  * be stored, STORE_FULL if less than 64 KiB are free.  After a refused batch it
  * tries what was refused: to allocate room for any batch, or to insert a plant
- * in a transaction that it rolls back.  Waits for no commit, but may access the
- * disk, or connect to the database and commit there, which changes no plant and
- * takes up to 5 s.  One thread at a time.
+ * in a transaction that it rolls back.  Waits for a commit under way, and may
+ * access the disk, or connect to the database and commit there, which changes
+ * no plant and takes up to 5 s.  One thread at a time.
  */
 enum store_result store_ready(struct store *store);
 

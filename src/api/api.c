@@ -15,7 +15,7 @@
 /* Count of answers by error, since the last api_log_refusals. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
-/* From api_set_ready; -1 before its first call. */
+/* From api_set_ready; -1 before its first call, as in a command and in CGI. */
 static _Atomic int store_state = -1;
 
 void
@@ -32,7 +32,7 @@ api_tick(struct api *api)
 }
 
 void
-api_fail(struct api_call *call, enum http_error error)
+api_set_error(struct api_call *call, enum http_error error)
 {
 	call->failure = (struct api_error){ .error = error };
 }
@@ -119,16 +119,16 @@ api_error_of(enum store_result result)
 	return errors[result];
 }
 
-static enum http_error
-check_health(const struct api *api)
+bool
+api_health(const struct api *api, enum http_error *error)
 {
-	enum store_result state =
-	    store_state < 0 ? STORE_CREATED : (enum store_result)store_state;
+	int state = store_state;
 
-	return api->tokens != NULL &&
-		       tokens_next_expiry(api->tokens, api->now_ms) != 0
-		   ? api_error_of(state)
-		   : HTTP_NOT_READY;
+	*error = api->tokens != NULL &&
+			 tokens_next_expiry(api->tokens, api->now_ms) != 0
+		     ? api_error_of(state < 0 ? STORE_CREATED : state)
+		     : HTTP_NOT_READY;
+	return state >= 0;
 }
 
 int
@@ -146,12 +146,10 @@ api_head(struct api *api, struct api_call *call, char *const *variables)
 	call->length = request_length(&request, &call->body_len);
 	call->page = find_page(api, &request);
 	if (call->page == API_HEALTH)
-		api_fail(call, check_health(api));
-	if (call->page == API_METRICS && store_state >= 0)
-		metrics_healthy = check_health(api) == HTTP_OK;
+		(void)api_health(api, &call->failure.error);
 	if (call->page != API_PLANT)
 		return -1;
-	api_fail(call, check_head(api, call, &request));
+	api_set_error(call, check_head(api, call, &request));
 	return call->failure.error == HTTP_OK ? 0 : -1;
 }
 
@@ -206,7 +204,7 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 {
 	struct json_error error;
 
-	api_fail(call, check_body(api, call, len));
+	api_set_error(call, check_body(api, call, len));
 	if (call->failure.error == HTTP_OK)
 		call->failure = api_plant_failure(
 		    plant_read(&call->plant, body, len, &error), &error);
@@ -219,7 +217,7 @@ api_stored(struct api_call *call, enum store_result result)
 	/* Not ready until a probe finds room: the next may be a second away. */
 	if (result == STORE_FULL)
 		api_set_ready(result);
-	api_fail(call, api_error_of(result));
+	api_set_error(call, api_error_of(result));
 }
 
 /* A status, its text, and the header lines that it demands. */

@@ -76,25 +76,24 @@ print_answers(char *at, const struct config *config)
 static char *
 print_consumers(char *at, const char *dir)
 {
+	static const char *const families[][2] = {
+		{ "consumer_behind_bytes",
+		    "Bytes of the journal that a consumer does not have." },
+		{ "consumer_timestamp_seconds",
+		    "When a consumer's cursor was replaced." },
+	};
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
 	size_t n = metrics_consumers(dir, metrics[METRICS_STORE_BYTES], list);
 
-	if (n > 0)
-		at = print_family(at, "consumer_behind_bytes", "gauge",
-		    "Bytes of the journal that a consumer does not have.");
-	for (size_t i = 0; i < n; i++)
-		at += sprintf(at,
-		    "plant_store_consumer_behind_bytes{consumer=\"%s\"} "
-		    "%" PRIu64 "\n",
-		    list[i].name, list[i].behind);
-	if (n > 0)
-		at = print_family(at, "consumer_timestamp_seconds", "gauge",
-		    "When a consumer's cursor was replaced.");
-	for (size_t i = 0; i < n; i++)
-		at += sprintf(at,
-		    "plant_store_consumer_timestamp_seconds{consumer=\"%s\"} "
-		    "%.16g\n",
-		    list[i].name, (double)list[i].read_ms / 1000);
+	for (size_t f = 0; n > 0 && f < 2; f++) {
+		at = print_family(at, families[f][0], "gauge", families[f][1]);
+		for (size_t i = 0; i < n; i++)
+			at += sprintf(at,
+			    "plant_store_%s{consumer=\"%s\"} %.16g\n",
+			    families[f][0], list[i].name,
+			    f == 0 ? (double)list[i].behind
+				   : (double)list[i].read_ms / 1000);
+	}
 	return at;
 }
 
@@ -130,6 +129,9 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	char *at = print_answers(buf, api->config);
 	const bool in_files = api->config->database == NULL;
 	int64_t expires_ms = TOKENS_NEVER;
+	enum http_error error;
+	uint64_t healthy =
+	    api_health(api, &error) ? error == HTTP_OK : METRICS_UNKNOWN;
 
 	at = print_family(
 	    at, "build_info", "gauge", "1; its label has the version.");
@@ -157,7 +159,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		/* Connections and health are a server's, not a command's. */
 		uint64_t n =
 		    row->place == METRICS_CONNECTIONS ? metrics_connections
-		    : row->place == METRICS_HEALTHY   ? metrics_healthy
+		    : row->place == METRICS_HEALTHY   ? healthy
 						      : metrics[row->place];
 
 		if (n == (row->may_be_0 ? METRICS_UNKNOWN : 0))

@@ -106,7 +106,7 @@ use_store(
 			api_stored(call,
 			    config->database != NULL ? STORE_AWAY : STORE_BUSY);
 		else
-			api_fail(call, HTTP_NOT_READY);
+			api_set_error(call, HTTP_NOT_READY);
 		return fault;
 	}
 	if (call->page == API_HEALTH)

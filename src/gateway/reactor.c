@@ -166,7 +166,7 @@ add_item(struct reactor *r, struct connection *c)
 		void *items = realloc(r->items, max * sizeof(*r->items));
 
 		if (items == NULL) {
-			api_fail(&c->call, HTTP_OUT_OF_MEMORY);
+			api_set_error(&c->call, HTTP_OUT_OF_MEMORY);
 			return -1;
 		}
 		r->items = items;

@@ -37,7 +37,6 @@ static void *mapping;
 static struct sigaction before;
 _Atomic uint64_t *metrics = own.places;
 _Atomic unsigned metrics_connections;
-_Atomic uint64_t metrics_healthy = METRICS_UNKNOWN;
 
 /* On SIGBUS from the mapped file, count in private memory instead. */
 static void

@@ -444,8 +444,8 @@ commit_part(
 	struct batch batch = { .items = items, .n = n };
 
 	if (store->waiting) {
-		set_results(&batch,
-		    store->retry_ms != 0 ? STORE_AWAY : STORE_UNKNOWN);
+		set_results(
+		    &batch, store->retry_ms != 0 ? STORE_AWAY : STORE_UNKNOWN);
 		return;
 	}
 	batch.texts = malloc(bytes);

@@ -50,7 +50,12 @@ store_open(const struct store_options *options, enum fault *fault)
 					  ? &engine_file
 					  : engine_symbol(ENGINE_SYMBOL, fault);
 
-	return engine != NULL ? engine->open(options, fault) : NULL;
+	if (engine == NULL)
+		return NULL;
+	struct store *store = engine->open(options, fault);
+	metrics[METRICS_FAILED] =
+	    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
+	return store;
 }
 
 static void

@@ -98,8 +98,7 @@ struct store {
 	pthread_cond_t wake, made;
 	bool has_thread, wanted;
 	atomic_bool stop;
-	size_t held_max;         /* a checkpoint is wanted above it */
-	enum store_result ready; /* the last result of store_ready */
+	size_t held_max; /* a checkpoint is wanted above it */
 	/* The lines of one append, and the blank room after them. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
@@ -497,8 +496,6 @@ open_store(const struct store_options *options, enum fault *fault)
 			store->journal.room = JOURNAL_ROOM_BYTES;
 		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
-		metrics[METRICS_FAILED] =
-		    *fault == FAULT_DAMAGED || *fault == FAULT_FAILED;
 	}
 	store->watch = NULL;
 	if (*fault == FAULT_NONE) {
@@ -918,16 +915,14 @@ has_room(const struct store *store)
 static enum store_result
 is_ready(struct store *store)
 {
-	/* A commit holds the mutex: return the last result. */
-	if (pthread_mutex_trylock(&store->mutex) != 0)
-		return store->ready;
-	store->ready = store->failed || journal_check(&store->journal,
-					    store->at.end) != NULL
-			   ? STORE_FAILED
-		       : has_room(store) ? STORE_CREATED
-					 : STORE_FULL;
+	enum store_result result = STORE_FAILED;
+
+	pthread_mutex_lock(&store->mutex);
+	if (!store->failed &&
+	    journal_check(&store->journal, store->at.end) == NULL)
+		result = has_room(store) ? STORE_CREATED : STORE_FULL;
 	pthread_mutex_unlock(&store->mutex);
-	return store->ready;
+	return result;
 }
 
 static void

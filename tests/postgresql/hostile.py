@@ -25,7 +25,7 @@ import lib_faults
 from lib_service import Tally, free_port, responder, wait_until
 from lib_postgresql import PASSWORD, TableStore
 
-UNKNOWN = 5009
+AWAY, UNKNOWN = 5008, 5009
 KEPT_KIB = 900 << 10  # of memory: more than twice what the engine takes of an answer
 
 
@@ -133,6 +133,7 @@ class Hostile:
     def __init__(self) -> None:
         self.kind, self.answer = "", b""
         self.plants: dict[bytes, bytes] = {}
+        self.asked: list[str] = []
         self.clients: list[socket.socket] = []
         self.listener = socket.create_server(("127.0.0.1", free_port()))
         self.port = self.listener.getsockname()[1]
@@ -175,6 +176,7 @@ class Hostile:
 
     def reply(self, client: socket.socket, sql: bytes, values: list[bytes]) -> None:
         kind = next(name for name, (words, _) in KINDS.items() if words in sql)
+        self.asked.append(kind)
         if kind != self.kind:
             client.sendall(self.good(kind, values))
         else:
@@ -331,6 +333,20 @@ def check_served(tally: Tally, server: Hostile, store: TableStore, long: bool) -
             tally.check(sick, f"probe: {what}: unhealthy", service.log()[-500:])
             server.kind = ""
             tally.check(wait_until(lambda: health(service) == 200), "probe: then healthy")
+        with single(store, service.socket_path) as exchange:
+            server.kind, server.answer = "insert", lambda client: client.recv(1)
+            found = told("insert")
+            tally.check(found == UNKNOWN, "a commit without an answer: unknown", found)
+            server.kind, server.answer = "welcome", error(b"53300")
+            sick = wait_until(lambda: health(service) == AWAY and told("insert") == AWAY)
+            tally.check(sick, "then no session is left: away", service.log()[-500:])
+            server.kind, server.answer = "probe", table(1)  # a commit is waiting
+            server.asked.clear()
+            sick = wait_until(lambda: told("insert") == UNKNOWN == health(service))
+            well = sick and "insert" not in server.asked
+            tally.check(well, "then no other commit is sent to wait", server.asked)
+            server.kind = ""
+            tally.check(wait_until(lambda: told("insert") == 200), "until a probe is confirmed")
         peak = peak_kib(service)
         tally.check(peak < KEPT_KIB, "an answer without end does not take all memory", peak)
         no_password(tally, [service.log()], "the log")

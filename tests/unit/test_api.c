@@ -450,7 +450,7 @@ API_TEST(gateway_ends_a_call_with_an_error_of_its_own)
 	const char *text;
 
 	begin_fern(&fixture->api, &call);
-	api_fail(&call, HTTP_STORE_BUSY);
+	api_set_error(&call, HTTP_STORE_BUSY);
 	text = answer(&fixture->api, &call);
 	assert_begins(text, "Status: 503 Service Unavailable\r\n");
 	assert_contains(text, "{\"error\":5004,");

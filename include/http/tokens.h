@@ -56,6 +56,22 @@ struct token {
 	char created[25];   /* from a comment "created TIME"; "" if none */
 	size_t line;        /* its number in the file, from 1 */
 	bool renewed;       /* the name's other token replaces it */
+	/* In the text of the file: its line, and what follows two fields. */
+	const char *text, *digest_end, *rest;
+};
+
+/* A change of the tokens of one name, which has the form of a name. */
+struct tokens_edit {
+	const char *name;
+	enum {
+		TOKENS_ADD,
+		TOKENS_RENEW,
+		TOKENS_REVOKE,
+		TOKENS_REVOKE_OLD
+	} kind;
+	int64_t expires_ms; /* the new token; see struct token */
+	int64_t until_ms;   /* TOKENS_RENEW: the renewed one expires then, or
+			       before */
 };
 
 struct tokens; /* a set */
@@ -111,27 +127,18 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * tokens_is_name(text):
  * Return whether `text` has the form of a token's name.
  *
- * tokens_add(path, name, expires_ms, token):
- * Make a random token, write it with a NUL into `token`, and add its line to
- * the file, created with mode 0600 if missing.  `expires_ms`: see struct token.
+ * tokens_edit(path, edit, token):
+ * TOKENS_ADD: make a random token, write it with a NUL into `token`, and add
+ * its line to the file, created with mode 0600 if missing.  TOKENS_RENEW: the
+ * same for a name that has one token.  TOKENS_REVOKE: remove the lines of the
+ * name; TOKENS_REVOKE_OLD: only that of the renewed token.
  *
- * tokens_renew(path, name, times_ms, token):
- * The same for a name that has a token, which expires at times_ms[1] or before;
- * the new one at times_ms[0].  FAULT_NAME if the name has two already.
- *
- * tokens_revoke(path, name, old):
- * Remove the lines of the name; with `old`, only that of the renewed token.
- *
- * All need a `name` of valid form, and accept any owner.  They replace the
- * file in one step that survives a power cut, keep its other lines, mode and
- * owner, and exclude each other by a directory lock.  Return FAULT_NONE; or the
- * fault, logged: FAULT_NAME if the name is taken or unknown, FAULT_OUTPUT if
- * the directory is missing.  The file is then unchanged, unless the log reports
- * otherwise.
+ * Any owner is accepted.  The file is replaced in one step that survives a
+ * power cut; its other lines, mode and owner stay; edits exclude each other by
+ * a directory lock.  Return FAULT_NONE; or the fault, logged: FAULT_NAME if the
+ * name is taken or unknown or has two tokens, FAULT_OUTPUT if the directory is
+ * missing.  The file is then unchanged, unless the log reports otherwise.
  */
 bool tokens_is_name(const char *text);
-enum fault tokens_add(const char *path, const char *name, int64_t expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1]);
-enum fault tokens_renew(const char *path, const char *name,
-    const int64_t times_ms[2], char token[static TOKENS_TOKEN_LEN + 1]);
-enum fault tokens_revoke(const char *path, const char *name, bool old);
+enum fault tokens_edit(
+    const char *path, const struct tokens_edit *edit, char *token);

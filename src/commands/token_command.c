@@ -72,21 +72,21 @@ run_add(const struct call *call, const char *file, bool renew)
 	const char *name = call->operands[1], *expires = call->values['e'];
 	const char *overlap = call->values['v'];
 	char token[TOKENS_TOKEN_LEN + 1];
-	int64_t times_ms[2] = { TOKENS_NEVER, 0 };
+	struct tokens_edit edit = { .name = name,
+		.kind = renew ? TOKENS_RENEW : TOKENS_ADD,
+		.expires_ms = TOKENS_NEVER };
 	int status = EX_OK;
 
 	if (!tokens_is_name(name))
 		return command_usage_error(call,
 		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s", name);
 	if (expires != NULL)
-		status = expires_read(call, expires, &times_ms[0]);
+		status = expires_read(call, expires, &edit.expires_ms);
 	if (status == EX_OK && renew)
 		status = expires_read(
-		    call, overlap != NULL ? overlap : "7d", &times_ms[1]);
+		    call, overlap != NULL ? overlap : "7d", &edit.until_ms);
 	if (status == EX_OK)
-		status = command_fault(
-		    renew ? tokens_renew(file, name, times_ms, token)
-			  : tokens_add(file, name, times_ms[0], token));
+		status = command_fault(tokens_edit(file, &edit, token));
 	if (status != EX_OK)
 		return status;
 	errno = 0;
@@ -172,9 +172,12 @@ run(const struct call *call)
 	}
 	if (add || renew)
 		return run_add(call, file, renew);
-	return list ? run_list(file)
-		    : command_fault(tokens_revoke(
-			  file, call->operands[1], call->values['O'] != NULL));
+	if (list)
+		return run_list(file);
+	const struct tokens_edit edit = { .name = call->operands[1],
+		.kind = call->values['O'] != NULL ? TOKENS_REVOKE_OLD
+						  : TOKENS_REVOKE };
+	return command_fault(tokens_edit(file, &edit, NULL));
 }
 
 const struct command token_command = {

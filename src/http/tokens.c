@@ -176,19 +176,22 @@ read_line(const char *at, struct token *token)
 
 	if (len == 0)
 		return NULL;
+	token->text = at;
 	memcpy(token->name, at, len < TOKENS_NAME_MAX ? len : TOKENS_NAME_MAX);
 	if (len > TOKENS_NAME_MAX || !tokens_is_name(token->name))
 		return "has no name of 1 to 64 of A-Z a-z 0-9 . _ -";
 	len = next_field(&at, len);
 	if (!read_digest(at, len, token->digest))
 		return "has no SHA-256 of 64 lower-case hex digits";
+	token->digest_end = at + len;
 	len = next_field(&at, len);
 	token->expires_ms = TOKENS_NEVER;
 	if (len > 0 && timestamp_read(at, len, &token->expires_ms) != 0)
 		return "has an expiry that is not like 2027-01-31T00:00:00Z";
 	if (next_field(&at, len) > 0)
 		return "has more than NAME SHA256HEX EXPIRES # COMMENT";
-	/* The comment is free text; tokens_add writes the time of creation. */
+	token->rest = at;
+	/* The comment is free text; an edit adds the time of creation. */
 	at += strspn(at, "#" BLANKS);
 	if (strncmp(at, CREATED, strlen(CREATED)) != 0)
 		return NULL;
@@ -557,49 +560,25 @@ lock(struct set *set, int *fd)
 	return FAULT_NONE;
 }
 
-/* A change of the tokens of one name. */
-struct change {
-	const char *name;
-	enum { ADD, RENEW, REVOKE, REVOKE_OLD } kind;
-	const char *line; /* to append, or NULL */
-	int64_t until_ms; /* RENEW: when the present token expires at last */
-};
-
-/* Check that the name has the tokens that the change needs. */
+/* Check that the name has the tokens that the edit needs. */
 static enum fault
-check_change(struct set *set, const struct change *change, size_t found)
+check_edit(struct set *set, const struct tokens_edit *edit, size_t found)
 {
 	const char *wrong = NULL;
 
-	if (change->kind == ADD && found > 0)
+	if (edit->kind == TOKENS_ADD && found > 0)
 		wrong = "is taken; choose another, or run: plant-store token "
 			"renew";
-	else if (change->kind != ADD && found == 0)
+	else if (edit->kind != TOKENS_ADD && found == 0)
 		wrong = "is unknown; see: plant-store token list";
-	else if (change->kind == RENEW && found > 1)
+	else if (edit->kind == TOKENS_RENEW && found > 1)
 		wrong = "has two tokens; end the older one first, with: "
 			"plant-store token revoke --old";
-	else if (change->kind == REVOKE_OLD && found < 2)
+	else if (edit->kind == TOKENS_REVOKE_OLD && found < 2)
 		wrong = "has one token, which was not renewed";
-	return wrong == NULL ? FAULT_NONE
-			     : note(set, FAULT_NAME, "the name %s %s",
-				   change->name, wrong);
-}
-
-/* Print the line with another expiry, if `until_ms` is earlier than its own. */
-static char *
-print_renewed(char *to, const char *at, int64_t expires_ms, int64_t until_ms)
-{
-	const char *field = at;
-	char until[TIMESTAMP_LEN + 1];
-	size_t len = next_field(&field, next_field(&field, 0));
-
-	field += len;
-	timestamp_print(until_ms < expires_ms ? until_ms : expires_ms, until);
-	to += sprintf(to, "%.*s %.19sZ ", (int)(field - at), at, until);
-	field += next_field(&field, 0);
-	field += strspn(field, BLANKS);
-	return to + sprintf(to, "%.*s\n", (int)strcspn(field, "\n"), field);
+	return wrong == NULL
+		   ? FAULT_NONE
+		   : note(set, FAULT_NAME, "the name %s %s", edit->name, wrong);
 }
 
 /*
@@ -607,40 +586,51 @@ print_renewed(char *to, const char *at, int64_t expires_ms, int64_t until_ms)
  * name that has expired.  `*text` is malloced.
  */
 static enum fault
-make_text(struct set *set, const struct change *change, char **text)
+make_text(struct set *set, const struct tokens_edit *edit, const char *line,
+    char **text)
 {
-	size_t found = 0, number = 0;
 	const char *at = set->text == NULL ? "" : set->text;
-	const struct token *token = set->tokens, *end = token + set->count;
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
+	char until[TIMESTAMP_LEN];
+	size_t found = 0;
 
 	for (size_t i = 0; i < set->count; i++)
-		found += strcmp(set->tokens[i].name, change->name) == 0 &&
-			 !(change->kind == RENEW && set->tokens[i].renewed &&
-			     set->tokens[i].expires_ms <= now_ms);
-	enum fault fault = check_change(set, change, found);
+		found +=
+		    strcmp(set->tokens[i].name, edit->name) == 0 &&
+		    !(edit->kind == TOKENS_RENEW && set->tokens[i].renewed &&
+			set->tokens[i].expires_ms <= now_ms);
+	enum fault fault = check_edit(set, edit, found);
 	if (fault != FAULT_NONE)
 		return fault;
 	/* Two lines more: the new one, and the times of a renewed one. */
 	char *to = *text = malloc(strlen(at) + 2 * (size_t)LINE_BYTES_MAX);
 	if (to == NULL)
 		return note_errno(set, "cannot change it");
-	while (*at != '\0') {
-		int len = (int)strcspn(at, "\n");
-		bool ours = token < end && token->line == ++number &&
-			    strcmp(token->name, change->name) == 0;
+	for (size_t i = 0; i < set->count; i++) {
+		const struct token *token = &set->tokens[i];
+		const char *end = strchrnul(token->rest, '\n');
 
-		if (ours && change->kind == RENEW && !token->renewed)
-			to = print_renewed(
-			    to, at, token->expires_ms, change->until_ms);
-		else if (!ours ||
-			 (change->kind == REVOKE_OLD && !token->renewed))
-			to += sprintf(to, "%.*s\n", len, at);
-		token += token < end && token->line == number;
-		at += len;
-		at += *at != '\0';
+		if (strcmp(token->name, edit->name) != 0)
+			continue;
+		to = mempcpy(to, at, (size_t)(token->text - at));
+		at = *end == '\0' ? end : end + 1;
+		if (edit->kind == TOKENS_REVOKE_OLD && !token->renewed)
+			to = mempcpy(
+			    to, token->text, (size_t)(at - token->text));
+		if (edit->kind != TOKENS_RENEW || token->renewed)
+			continue;
+		timestamp_print(edit->until_ms < token->expires_ms
+				    ? edit->until_ms
+				    : token->expires_ms,
+		    until);
+		to += sprintf(to, "%.*s " TIMESTAMP_SECONDS " %.*s\n",
+		    (int)(token->digest_end - token->text), token->text, until,
+		    (int)(end - token->rest), token->rest);
 	}
-	strcpy(to, change->line != NULL ? change->line : "");
+	to = stpcpy(to, at);
+	if (to > *text && to[-1] != '\n')
+		*to++ = '\n';
+	strcpy(to, line);
 	return FAULT_NONE;
 }
 
@@ -682,26 +672,29 @@ replace(struct set *set, const char *text, int directory)
 	return fault;
 }
 
+/* Edit the file; append `line`. */
 static enum fault
-edit(const char *path, const struct change *change)
+edit_file(const char *path, const struct tokens_edit *edit, const char *line)
 {
 	struct set set = { .path = path, .user = TOKENS_ANY_USER };
 	char *text = NULL, target;
 	int directory;
 	enum fault fault = lock(&set, &directory);
 
-	if (fault == FAULT_NONE && readlink(path, &target, 1) >= 0)
-		fault = note(&set, FAULT_SETUP,
-		    "is a symbolic link; name the file that it points to");
-	else if (fault == FAULT_NONE) {
-		fault = read_set(&set);
-		if (fault == FAULT_ABSENT && change->kind == ADD)
-			fault = FAULT_NONE;
-	}
-	if (fault == FAULT_NONE)
-		fault = make_text(&set, change, &text);
+	if (fault != FAULT_NONE)
+		goto end;
+	fault = readlink(path, &target, 1) >= 0
+		    ? note(&set, FAULT_SETUP,
+			  "is a symbolic link; name the file that it points "
+			  "to")
+		    : read_set(&set);
+	if (fault != FAULT_NONE &&
+	    (fault != FAULT_ABSENT || edit->kind != TOKENS_ADD))
+		goto end;
+	fault = make_text(&set, edit, line, &text);
 	if (fault == FAULT_NONE)
 		fault = replace(&set, text, directory);
+end:
 	if (fault != FAULT_NONE)
 		log_error("%s: %s", path, set.notice);
 	free(text);
@@ -728,63 +721,33 @@ make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 		   NULL) == 1;
 }
 
-/* Make a token, and add its line. */
-static enum fault
-add(const char *path, struct change *change, int64_t expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1])
+enum fault
+tokens_edit(const char *path, const struct tokens_edit *edit, char *token)
 {
 	unsigned char digest[TOKENS_DIGEST_LEN];
 	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
 	char expires[TIMESTAMP_LEN] = "", created[TIMESTAMP_LEN];
 	char made[TOKENS_TOKEN_LEN + 2]; /* room for a padding byte, too */
-	enum fault fault;
+	bool expires_ever = edit->expires_ms != TOKENS_NEVER;
 
+	if (edit->kind != TOKENS_ADD && edit->kind != TOKENS_RENEW)
+		return edit_file(path, edit, "");
 	if (!make_token(made, digest)) {
 		log_error("libcrypto cannot make a token; check its "
-			  "installation and the memory that is free");
+			  "installation and the free memory");
 		return FAULT_FAILED;
 	}
 	for (size_t i = 0; i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	if (expires_ms != TOKENS_NEVER)
-		timestamp_print(expires_ms, expires);
+	if (expires_ever)
+		timestamp_print(edit->expires_ms, expires);
 	timestamp_print(clock_ms(CLOCK_REALTIME), created);
 	snprintf(line, sizeof line,
-	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", change->name, hex,
-	    expires, expires_ms != TOKENS_NEVER ? "Z " : "", created);
-	change->line = line;
-	fault = edit(path, change);
+	    "%s %s %.19s%s# created " TIMESTAMP_SECONDS "\n", edit->name, hex,
+	    expires, expires_ever ? "Z " : "", created);
+	enum fault fault = edit_file(path, edit, line);
 	if (fault == FAULT_NONE)
 		memcpy(token, made, TOKENS_TOKEN_LEN + 1);
 	OPENSSL_cleanse(made, sizeof made);
 	return fault;
-}
-
-enum fault
-tokens_add(const char *path, const char *name, int64_t expires_ms,
-    char token[static TOKENS_TOKEN_LEN + 1])
-{
-	struct change change = { .name = name, .kind = ADD };
-
-	return add(path, &change, expires_ms, token);
-}
-
-enum fault
-tokens_renew(const char *path, const char *name, const int64_t times_ms[2],
-    char token[static TOKENS_TOKEN_LEN + 1])
-{
-	struct change change = {
-		.name = name, .kind = RENEW, .until_ms = times_ms[1]
-	};
-
-	return add(path, &change, times_ms[0], token);
-}
-
-enum fault
-tokens_revoke(const char *path, const char *name, bool old)
-{
-	struct change change = { .name = name,
-		.kind = old ? REVOKE_OLD : REVOKE };
-
-	return edit(path, &change);
 }

@@ -197,14 +197,18 @@ static enum fault
 add(struct fixture *fixture, const char *name, int64_t expires_ms)
 {
 	logged[0] = '\0';
-	return tokens_add(fixture->path, name, expires_ms, fixture->token);
+	const struct tokens_edit edit = { name, TOKENS_ADD, expires_ms, 0 };
+
+	return tokens_edit(fixture->path, &edit, fixture->token);
 }
 
 static enum fault
 revoke_name(struct fixture *fixture, const char *name)
 {
 	logged[0] = '\0';
-	return tokens_revoke(fixture->path, name, false);
+	const struct tokens_edit edit = { name, TOKENS_REVOKE, 0, 0 };
+
+	return tokens_edit(fixture->path, &edit, NULL);
 }
 
 /* `fault` is what the change gave, which is to have left `before` alone. */
@@ -859,7 +863,9 @@ add_at(struct fixture *fixture, const char *name)
 
 	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
 	logged[0] = '\0';
-	return tokens_add(path, "a", TOKENS_NEVER, fixture->token);
+	const struct tokens_edit edit = { "a", TOKENS_ADD, TOKENS_NEVER, 0 };
+
+	return tokens_edit(path, &edit, fixture->token);
 }
 
 TOKENS_TEST(change_that_is_refused_makes_nothing)

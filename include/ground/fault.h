@@ -1,6 +1,7 @@
 /*
  * fault: the store's one error type, and remedies for operators.  The function
- * that meets an error logs it with its remedy; its callers only act on it.
+ * that meets an error logs it with its remedy, unless its contract says that it
+ * is not logged; its callers only act on it.
  */
 #pragma once
 

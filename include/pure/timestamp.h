@@ -16,8 +16,8 @@
  *
  * timestamp_read(text, len, ms):
  * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
- * to milliseconds), upper or lower case T and Z.  A leap second is read as the
- * next second.  Return 0; -1 unless `text` is exactly one date-time.
+ * to milliseconds), upper or lower case T and Z.  A second 60 is read as the
+ * next minute's first.  Return 0; -1 unless `text` is exactly one date-time.
  *
  * timestamp_is_canonical(text):
  * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.

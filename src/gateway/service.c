@@ -37,26 +37,27 @@
 /* Between two log lines that sum up refused requests. */
 #define LOG_INTERVAL_S 60
 
+static sigset_t ends; /* the signals that end the service */
+
 static void
-block_signals(sigset_t *set)
+block_signals(void)
 {
+	/* multiwatch may send SIGUSR1 or SIGQUIT to end its children. */
+	static const int end[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT };
+	/* A stopped process would keep the store's lock. */
+	static const int others[] = { SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU };
 	sigset_t blocked;
 
 	/* With these ignored, write fails instead: EPIPE, EFBIG. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	sigemptyset(set);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGINT);
-	/* multiwatch may send these to end its children. */
-	sigaddset(set, SIGUSR1);
-	sigaddset(set, SIGQUIT);
-	sigaddset(set, SIGHUP);
-	blocked = *set;
-	/* A stopped process would keep the store's lock. */
-	sigaddset(&blocked, SIGTSTP);
-	sigaddset(&blocked, SIGTTIN);
-	sigaddset(&blocked, SIGTTOU);
+	sigemptyset(&ends);
+	sigemptyset(&blocked);
+	for (int i = 0; i < 4; i++) {
+		sigaddset(&ends, end[i]);
+		sigaddset(&blocked, others[i]);
+	}
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
@@ -82,10 +83,7 @@ is_refused(const char *call, int result)
 	return true;
 }
 
-/*
- * Whether the system has the calls that no other takes the place of: without
- * them a service would start, and accept no connection or no long request.
- */
+/* Without these calls it would accept no connection, or no long request. */
 static bool
 has_calls(void)
 {
@@ -152,32 +150,29 @@ service_notify(const char *state)
  * Probe the store each second in this thread: no reactor waits for the probe.
  */
 static void
-wait_for_end(struct tokens *tokens, struct store *store, const sigset_t *set)
+wait_for_end(struct tokens *tokens, struct store *store)
 {
-	const struct timespec step = { .tv_sec = 1 };
-	time_t waited_s = 0;
-	int number;
+	const struct timespec second = { .tv_sec = 1 };
+	sigset_t set = ends;
+	int number = -1;
 
+	sigaddset(&set, SIGHUP);
 	service_notify("READY=1");
-	do {
-		number = sigtimedwait(set, NULL, &step);
+	for (int s = 1; number < 0 || number == SIGHUP; s++) {
+		number = sigtimedwait(&set, NULL, &second);
 		if (number < 0)
 			api_set_ready(store_ready(store));
-		waited_s += step.tv_sec;
-		if (number >= 0 || waited_s >= LOG_INTERVAL_S) {
+		if (number >= 0 || s % LOG_INTERVAL_S == 0)
 			api_log_refusals();
-			waited_s = 0;
-		}
 		if (number == SIGHUP)
 			tokens_recheck(tokens);
-	} while (number < 0 || number == SIGHUP);
+	}
 	service_notify("STOPPING=1");
 }
 
 /* Run the reactors until a signal or a failure.  Return a sysexits.h status. */
 static int
-serve(const struct config *config, struct tokens *tokens, struct store *store,
-    const sigset_t *set)
+serve(const struct config *config, struct tokens *tokens, struct store *store)
 {
 	struct reactor *reactors[CONFIG_THREADS_MAX];
 	int stop = eventfd(0, EFD_CLOEXEC);
@@ -209,7 +204,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 		log_info("serving with %u threads, store %s, version %s", n,
 		    config->database != NULL ? "in a database" : config->dir,
 		    PLANT_STORE_VERSION);
-		wait_for_end(tokens, store, set);
+		wait_for_end(tokens, store);
 	}
 	eventfd_write(stop, 1);
 	while (n > 0) {
@@ -227,7 +222,6 @@ serve(const struct config *config, struct tokens *tokens, struct store *store,
 static bool
 step_start(void *context, uint64_t done, uint64_t total)
 {
-	static const int ends[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT };
 	int *percent = context;
 	int now = total > 0 ? (int)(100 * done / total) : 0;
 	char state[64];
@@ -239,10 +233,8 @@ step_start(void *context, uint64_t done, uint64_t total)
 		*percent = now;
 	}
 	sigpending(&pending);
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (sigismember(&pending, ends[i]) == 1)
-			return false;
-	return true;
+	sigandset(&pending, &pending, &ends);
+	return sigisemptyset(&pending);
 }
 
 int
@@ -256,9 +248,8 @@ service_run(const struct config *config)
 		.long_lived = true };
 	enum fault fault;
 	struct stat dir;
-	sigset_t set;
 
-	block_signals(&set);
+	block_signals();
 	if (!has_calls() || prepare_listener() < 0)
 		return EX_OSERR;
 	/* In the sandbox root cannot access the files of other users. */
@@ -279,7 +270,7 @@ service_run(const struct config *config)
 	struct store *store = store_open(&options, &fault);
 	int status = fault == FAULT_STOPPED ? EX_OK : fault_status(fault);
 	if (store != NULL)
-		status = serve(config, tokens, store, &set);
+		status = serve(config, tokens, store);
 	store_close(store);
 	tokens_close(tokens);
 	if (status == EX_OK)

@@ -26,7 +26,7 @@
 	"abcdefghijklmnopqrstuvwxyz" \
 	"0123456789-._~+/"
 
-static char id_prefix[18];
+static uint64_t id_prefix;
 static _Atomic uint64_t id_count;
 
 void
@@ -81,11 +81,8 @@ request_read(struct request *request, char *const *variables)
 static void
 make_id_prefix(void)
 {
-	uint64_t bits;
-
-	if (getrandom(&bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
-		bits = (uint64_t)clock_us(CLOCK_REALTIME);
-	snprintf(id_prefix, sizeof(id_prefix), "%016" PRIx64 "-", bits);
+	if (getrandom(&id_prefix, sizeof(id_prefix), 0) < 0)
+		id_prefix = (uint64_t)clock_us(CLOCK_REALTIME);
 }
 
 void
@@ -93,20 +90,13 @@ request_id(const struct request *request, char id[static REQUEST_ID_MAX + 1])
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const char *given = request->id == NULL ? "" : request->id;
-	char digits[sizeof("ffffffffffffffff")] = "";
-	char *first = digits + sizeof(digits) - 1;
 
 	pthread_once(&once, make_id_prefix);
-	if (tokens_is_name(given) && strstr(given, "pst_") == NULL) {
+	if (tokens_is_name(given) && strstr(given, "pst_") == NULL)
 		strcpy(id, given);
-		return;
-	}
-	/* Without printf, since every request gets one. */
-	uint64_t n = atomic_fetch_add(&id_count, 1);
-	do
-		*--first = "0123456789abcdef"[n & 15];
-	while ((n >>= 4) != 0);
-	strcpy(stpcpy(id, id_prefix), first);
+	else
+		sprintf(id, "%016" PRIx64 "-%" PRIx64, id_prefix,
+		    atomic_fetch_add(&id_count, 1));
 }
 
 static bool

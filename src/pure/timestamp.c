@@ -139,24 +139,15 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	int64_t days = days_from_date(number);
 	if (days >= days_from_date(next_month))
 		return -1;
-	if (text[at] == '.') {
-		for (at++; at < len && (unsigned)text[at] - '0' < 10; at++) {
-			fraction += (text[at] - '0') * scale;
-			scale /= 10;
-		}
-		if (at == PARTS_LEN + 1)
-			return -1;
-	}
-	if (read_offset(text + at, len - at, &offset) != 0)
+	if (text[at] == '.')
+		for (at++; at < len && (unsigned)text[at] - '0' < 10;
+		     scale /= 10)
+			fraction += (text[at++] - '0') * scale;
+	if (at == PARTS_LEN + 1 ||
+	    read_offset(text + at, len - at, &offset) != 0)
 		return -1;
 	seconds = days * SECONDS_PER_DAY + number[HOUR] * 3600 +
 		  number[MINUTE] * 60 + number[SECOND] - offset;
-	/* A leap second is the last of a month, in UTC. */
-	if (number[SECOND] == 60) {
-		date_from_days(seconds / SECONDS_PER_DAY, number);
-		if (seconds % SECONDS_PER_DAY != 0 || number[DAY] != 1)
-			return -1;
-	}
 	*ms = seconds * 1000 + fraction;
 	return 0;
 }

@@ -105,7 +105,8 @@ TEST(every_form_of_the_rfc_is_read)
 		{ "1970-01-01T00:00:00.99999999999999999999999999Z", 999 },
 		{ "1970-01-01T00:00:00.0000000000000000000000+00:00", 0 },
 		{ "1969-12-31T23:59:59.9999Z", -1 },
-		/* a leap second at the end of a month in UTC */
+		/* a leap second, at any minute's end */
+		{ "2016-12-31T22:59:60Z", INT64_C(1483225200000) },
 		{ "2016-12-31T23:59:60Z", INT64_C(1483228800000) },
 		{ "2016-12-31T23:59:60.25Z", INT64_C(1483228800250) },
 		{ "2017-01-01T05:29:60+05:30", INT64_C(1483228800000) },
@@ -129,10 +130,7 @@ TEST(every_form_of_the_rfc_is_read)
 
 TEST(what_is_not_a_time_is_refused)
 {
-	static const char *const texts[] = { /* a leap second elsewhere */
-		"2016-12-30T23:59:60Z", "2016-12-31T23:58:60Z",
-		"2016-12-31T22:59:60Z", "2016-12-31T23:59:60+01:00",
-		"2016-12-31T23:59:61Z",
+	static const char *const texts[] = { "2016-12-31T23:59:61Z",
 		/* days that no calendar has */
 		"2026-00-01T00:00:00Z", "2026-13-01T00:00:00Z",
 		"2026-01-00T00:00:00Z", "2026-01-32T00:00:00Z",

@@ -3,8 +3,8 @@
  *
  * usage: callers plants DIR | sqlite FILE   CALLERS SECONDS FIRST
  *
- * CALLERS wait at any time, each for its plant; the first has the number FIRST
- * (sample.h).  Those of the Plant Store are what they are in the service:
+ * CALLERS wait at any time, each for its plant; the first has the number FIRST,
+ * the ids are those of import_samples in lib_faults.py.  Those of the Plant Store are what they are in the service:
  * reactors, one for two CPUs, gather their plants, so that a commit has all that
  * came while another was syncing.  Those of SQLite are threads, each with a
  * connection and a transaction for each plant.
@@ -28,7 +28,8 @@
 
 #include "ground/log.h"
 #include "peer.h"
-#include "sample.h"
+#include "plant/plant.h"
+#include "store/store.h"
 
 enum phase { WARMING, MEASURED, OVER };
 
@@ -45,6 +46,36 @@ struct caller {
 	size_t commits, commits_size;
 	int64_t own_max_ns;
 };
+
+struct sample {
+	struct plant plant; /* its text is the one below */
+	char text[96];
+};
+
+/* `sample` must not be moved. */
+static void
+sample_make(struct sample *sample, uint64_t i)
+{
+	int64_t id = i % 2 == 0
+			 ? (int64_t)i
+			 : (int64_t)(i * UINT64_C(0x9e3779b97f4a7c15) | 1);
+
+	sample->plant.id = id;
+	sample->plant.text = sample->text;
+	sample->plant.len = (size_t)snprintf(sample->text, sizeof(sample->text),
+	    "{\"id\":%" PRId64 ",\"name\":\"Plant no. %" PRIu64
+	    "\",\"tag\":\"indoor\"}",
+	    id, i);
+}
+
+static int64_t
+now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static void *
 must(void *made, const char *what)
@@ -67,15 +98,6 @@ read_queue_ns(int schedstat)
 	text[n > 0 ? n : 0] = '\0';
 	sscanf(text, "%*u %" SCNd64, &queue_ns);
 	return queue_ns;
-}
-
-static int64_t
-read_cpu_ns(void)
-{
-	struct timespec used;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
 static void
@@ -129,12 +151,12 @@ call(void *argument)
 		for (size_t i = 0; i < n; i++) {
 			sample_make(&samples[i], first + i);
 			items[i].plant = &samples[i].plant;
-			items[i].by = SAMPLE_BY;
+			items[i].by = "nursery-1";
 		}
 		int64_t queued_ns = read_queue_ns(schedstat);
-		int64_t begun_ns = sample_now_ns();
+		int64_t begun_ns = now_ns(CLOCK_MONOTONIC);
 		commit(peer, samples, items, n);
-		int64_t took_ns = sample_now_ns() - begun_ns;
+		int64_t took_ns = now_ns(CLOCK_MONOTONIC) - begun_ns;
 		int64_t own_ns =
 		    took_ns - (read_queue_ns(schedstat) - queued_ns);
 		caller->acknowledged += n;
@@ -191,12 +213,13 @@ run(size_t threads, size_t plants, double seconds)
 			must(NULL, "no more threads");
 	}
 	sleep_s(seconds / 4);
-	int64_t begun_ns = sample_now_ns(), cpu_ns = read_cpu_ns();
+	int64_t begun_ns = now_ns(CLOCK_MONOTONIC),
+		cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
 	phase = MEASURED;
 	sleep_s(seconds);
 	phase = OVER;
-	double took_s = (double)(sample_now_ns() - begun_ns) / 1e9;
-	cpu_ns = read_cpu_ns() - cpu_ns;
+	double took_s = (double)(now_ns(CLOCK_MONOTONIC) - begun_ns) / 1e9;
+	cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	for (size_t i = 0; i < threads; i++)
 		join(&callers[i], &all);
 	must(all.took_ns, "nothing was measured");
@@ -228,8 +251,13 @@ main(int argc, char **argv)
 	path = argv[2];
 	next_plant = strtoull(argv[5], NULL, 10);
 	log_level_max = LOG_AT_ERROR;
-	if (ours)
-		store = sample_open_store(path);
+	if (ours) {
+		struct store_options options = { .dir = path,
+			.long_lived = true };
+		enum fault fault;
+
+		store = must(store_open(&options, &fault), "no store");
+	}
 	run(ours && threads < plants ? threads : plants, plants, seconds);
 	if (ours)
 		store_close(store);

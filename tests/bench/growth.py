@@ -1,7 +1,6 @@
 """Part `growth`: what a store of many plants takes, file by file and in PostgreSQL.
 
-For each size a store is made by commits of 20,000 plants, and then measured with a
-warm cache: the service's start and its memory; plants stored one by one (callers.c),
+For each size a store is imported, and then measured with a warm cache: the service's start and its memory; plants stored one by one (callers.c),
 with syncs and without; each command that reads or copies it; the index built anew; and
 the import of all its plants, into a fresh store and into a database.
 """
@@ -10,7 +9,6 @@ import dataclasses
 import os
 import pathlib
 import random
-import re
 import shutil
 import statistics
 import subprocess
@@ -23,17 +21,15 @@ from report import Bench, print_table, spread
 from sides import BUILD, TOP, preloaded
 
 from lib_service import Store, init_store, listening, new_plant, start, stop_process, temporary_store
-from programs import Programs
+from lib_faults import import_samples, own_kib
 from lib_postgresql import BIN, clusters
 
 MILLION = 1_000_000
 # The journal twice, an export, two indexes.
 DISK_BYTES_PER_PLANT = 700
-# What a million may take on a slow disk, before it is given up.
-TIMEOUT_S_PER_MILLION = 120
 STARTS, POLLS, REQUESTS, ONE_BY_ONE_S = 5, 20, 2000, 2
 SAMPLE_S = 0.005
-# Even, and above what sample.c gives the greatest store: ids not taken.
+# Even, and above what import_samples gives the greatest store: ids not taken.
 FREE_ID = 1 << 40
 
 START_MS, SERVICE_MIB, COMMAND_MIB, STALL_MS, COST_RATIO = 20, 8, 32, 5, 1.5
@@ -50,15 +46,6 @@ class Took:
     said: str
 
 
-def own_mib(pid: int) -> float:
-    try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except OSError:  # it has ended
-        return 0
-    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)
-    return int(found[1]) / 1024 if found else 0
-
-
 def take(*command: object, env: dict[str, str]) -> Took:
     """Run it to its end, which must be good; what it exports is thrown away."""
     began = time.monotonic()
@@ -68,7 +55,7 @@ def take(*command: object, env: dict[str, str]) -> Took:
             stdout=subprocess.DEVNULL if "--format" in command else said)
         mib = pid = 0
         while pid == 0:
-            mib = max(mib, own_mib(process.pid))
+            mib = max(mib, own_kib(process.pid) / 1024)
             pid, status, used = os.wait4(process.pid, os.WNOHANG)
             if pid == 0:
                 time.sleep(SAMPLE_S)
@@ -165,15 +152,13 @@ def poll_ms(command: Callable[..., Took], store: Store) -> dict[str, float]:
     return {name: statistics.median(took) for name, took in found.items()}
 
 
-def measure_file(bench: Bench, made: list[pathlib.Path], store: Store, size: Size) -> None:
-    maker, callers = made
+def measure_file(bench: Bench, callers: pathlib.Path, store: Store, size: Size) -> None:
     root, journal, env = store.root, store.journal, store.environment()
 
     def command(*words: object, **settings: str) -> Took:
         return take(BUILD / "plant-store", *words, env=env | settings)
 
-    subprocess.run([maker, "make", store.dir, str(size.plants)], stdout=subprocess.DEVNULL,
-                   timeout=size.plants / MILLION * TIMEOUT_S_PER_MILLION, check=True)
+    import_samples(BUILD / "plant-store", store.dir, size.plants)
     size.bytes_a_plant["journal"] = journal.stat().st_size / size.plants
     size.bytes_a_plant["index, grown"] = used_bytes(store.dir / "index") / size.plants
     stored = size.plants + measure_service(store, size)
@@ -197,7 +182,7 @@ def measure_file(bench: Bench, made: list[pathlib.Path], store: Store, size: Siz
     shutil.rmtree(copy)
     size.polls_ms = poll_ms(command, store)
     shutil.rmtree(store.dir / "index")
-    size.took["index built anew"] = take(maker, "open", store.dir, env=env)
+    size.took["index built anew"] = command("import", "--quiet")  # of nothing
     size.bytes_a_plant["index, built anew"] = used_bytes(store.dir / "index") / stored
     fresh = root / "fresh"
     init_store(BUILD, fresh)
@@ -263,10 +248,8 @@ def report_size(bench: Bench, size: Size) -> None:
 
 
 def run_growth(bench: Bench) -> None:
-    programs, callers = Programs(BUILD), alone.callers(bench)
-    if callers is None:
+    if (callers := alone.callers(bench)) is None:
         return
-    made = [programs.make("measure", "measure.c", "../bench/sample.c"), callers]
     tempfile.tempdir = str(bench.scratch)
     sizes = []
     for millions in sorted(bench.args.millions):
@@ -277,7 +260,7 @@ def run_growth(bench: Bench) -> None:
         size = Size(millions * MILLION)
         sizes.append(size)
         with temporary_store(str(BUILD)) as store:
-            measure_file(bench, made, store, size)
+            measure_file(bench, callers, store, size)
             if BIN is None:
                 bench.skip("growth: PostgreSQL", "it is not installed")
             elif millions <= 10:

@@ -10,8 +10,8 @@ import subprocess
 from report import Bench, print_table, spread
 from sides import BUILD
 
+from lib_faults import compile_program
 from lib_service import init_store
-from programs import Programs
 
 TIMEOUT_S = 60
 AIMS = {64: 12.0}  # callers; how many times what SQLite stores
@@ -23,8 +23,8 @@ def callers(bench: Bench) -> pathlib.Path | None:
     if asked.returncode:
         bench.skip("store, growth", "libsqlite3-dev is not installed")
         return None
-    sources = [f"../bench/{name}.c" for name in ("callers", "sample", "peer_sqlite")]
-    return Programs(BUILD).make("callers", *sources, libraries=asked.stdout.split())
+    return compile_program(BUILD, "callers", "../bench/callers.c", "../bench/peer_sqlite.c",
+                           libraries=asked.stdout.split())
 
 
 def call(program: pathlib.Path, kind: str, path: pathlib.Path, n: int, seconds: float,

@@ -1,7 +1,8 @@
 /*
- * driver: a long-lived user of a store, told on stdin what to do.
+ * driver: a user of a store, told on stdin what to do: long lived, or `once` as a
+ * CGI process is.
  *
- * usage: driver DIR
+ * usage: driver DIR [once]
  *
  *	put ID NAME     commit one plant
  *	batch ID N      commit N plants with the ids from ID, "plant ID" each
@@ -91,12 +92,12 @@ serve(struct store *store)
 int
 main(int argc, char **argv)
 {
-	struct store_options options = { .long_lived = true };
+	struct store_options options = { .long_lived = argc == 2 };
 	struct store *store;
 	enum fault fault;
 	int status;
 
-	if (argc != 2)
+	if (argc < 2)
 		return EX_USAGE;
 	signal(SIGXFSZ, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);

@@ -8,6 +8,8 @@ import io
 import multiprocessing
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +18,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 from history import Content, Event, check
 from lib_service import (
-    WAIT_S, Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario,
+    TOP, WAIT_S, Answer, Store, Tally, check_length, new_plant, parse_cgi, run, run_scenario,
 )
 import lib_place  # which lib_service finds
-from programs import Programs
 
 SANITIZER_WORDS = ("Sanitizer", "runtime error:", "Assertion", "*** ")
 # Failed, no answer behind a web server, a database that did not confirm.
@@ -84,8 +85,30 @@ def compile_shim(build: pathlib.Path, name: str = "preload") -> pathlib.Path:
     return made
 
 
+def compile_program(build: pathlib.Path, name: str, *sources: str, libraries: Sequence[str] = ()
+                    ) -> pathlib.Path:
+    """A program of these files, by default NAME.c, of this directory, with the library of a
+    build and in the way in which that was built, also with sanitizers."""
+    compiling, linking = (build / "command").read_text().splitlines()[:2]
+    program = build / "tests" / "faults" / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    # Under another name first: another test may be using the old one.
+    fresh = program.with_name(f"{name}.{os.getpid()}")
+    done = run(*shlex.split(compiling), "-Itests/unit", "-o", fresh,
+               *(HERE / source for source in sources or [f"{name}.c"]), build / "libplant-store.a",
+               *shlex.split(linking)[1:], *libraries, cwd=TOP, text=True)
+    if done.returncode:
+        raise RuntimeError(f"cannot build {name}: {done.stdout}{done.stderr}")
+    fresh.rename(program)
+    return program
+
+
+def is_sanitized(build: pathlib.Path) -> bool:
+    return "-fsanitize" in (build / "command").read_text()
+
+
 def compile_driver(build: pathlib.Path) -> pathlib.Path:
-    return Programs(build).make("driver", "driver.c")
+    return compile_program(build, "driver")
 
 
 def preload(shim: pathlib.Path, **settings: str) -> dict[str, str]:
@@ -149,6 +172,37 @@ def judge(store: Store, events: Iterable[Event]) -> list[str]:
         return check(events, store.plants())
     except Exception as error:
         return [f"the journal: {type(error).__name__}: {error}"]
+
+
+# --- Large stores --------------------------------------------------------------
+
+SAMPLE_BATCH = 20_000
+
+
+def import_samples(program: pathlib.Path, store: pathlib.Path, count: int) -> None:
+    """Plants as clients number them: half of the ids follow each other, half are anywhere,
+    since an odd factor reaches each number once; as in callers.c."""
+    with subprocess.Popen([program, "import", "--quiet", "--dir", store],
+                          stdin=subprocess.PIPE) as process:
+        for first in range(0, count, SAMPLE_BATCH):
+            lines = []
+            for i in range(first, min(count, first + SAMPLE_BATCH)):
+                anywhere = (i * 0x9E3779B97F4A7C15 | 1) + (1 << 63) & (1 << 64) - 1
+                plant_id = anywhere - (1 << 63) if i % 2 else i
+                lines.append(b'{"id":%d,"name":"Plant no. %d","tag":"indoor"}\n' % (plant_id, i))
+            process.stdin.write(b"".join(lines))
+    if process.returncode:
+        raise RuntimeError(f"import: {process.returncode}")
+
+
+def own_kib(pid: int) -> int:
+    """Memory of a process without pages of files; 0 if it has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)
+    return int(found[1]) if found else 0
 
 
 # --- Scripts -----------------------------------------------------------------

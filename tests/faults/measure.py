@@ -1,7 +1,6 @@
 """Goal: a start is quick at any size, and a lost index is no long outage.
 
-Makes a store of a million plants, with --long also one of ten million, with
-measure.c, and measures on a warm cache, the best of three: reading and checking
+Imports a million plants, with --long also ten million, and measures on a warm cache, the best of three: reading and checking
 the whole journal, a start without an index, which builds it, and a start with a
 good one; and the memory that these keep.  The yardstick of what reads the journal
 is md5sum of it, by turns.
@@ -15,9 +14,10 @@ import sys
 import tempfile
 import time
 
-from lib_faults import Tally, run_script
-from lib_service import init_store
-from programs import Programs
+from lib_faults import (
+    Tally, compile_driver, import_samples, is_sanitized, own_kib, run_script,
+)
+from lib_service import init_store, passed_on
 
 MILLION = 1_000_000
 ROUNDS = 3
@@ -33,10 +33,6 @@ LENIENCE = {MILLION: 2.0, 10 * MILLION: 1.0}
 DISK_BYTES_PER_PLANT = 600
 
 
-def make_program(programs: Programs) -> pathlib.Path:
-    return programs.make("measure", "measure.c", "../bench/sample.c")
-
-
 def output(*command: object) -> tuple[float, str]:
     """The seconds that a program takes, and what it prints."""
     begun = time.monotonic()
@@ -44,15 +40,21 @@ def output(*command: object) -> tuple[float, str]:
     return time.monotonic() - begun, done.stdout
 
 
-def start(program: pathlib.Path, store: pathlib.Path) -> tuple[float, int]:
-    """The seconds of a start, and the KiB of memory that it keeps."""
-    took_s, kib = output(program, "open", store)[1].split()
-    return float(took_s), int(kib)
+def start(driver: pathlib.Path, store: pathlib.Path) -> tuple[float, int]:
+    """The seconds until a process has the store open, and the KiB of memory that it keeps."""
+    begun = time.monotonic()
+    with subprocess.Popen([driver, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=passed_on()) as process:
+        opened = process.stdout.readline() == b"open\n"
+        took_s, kib = time.monotonic() - begun, own_kib(process.pid)
+    if not opened or process.returncode:
+        raise RuntimeError(f"the store does not open: {process.returncode}")
+    return took_s, kib
 
 
-def rebuild(program: pathlib.Path, store: pathlib.Path) -> tuple[float, int]:
+def rebuild(driver: pathlib.Path, store: pathlib.Path) -> tuple[float, int]:
     shutil.rmtree(store / "index")
-    return start(program, store)
+    return start(driver, store)
 
 
 def scan(build: pathlib.Path, journal: pathlib.Path) -> tuple[float, int]:
@@ -62,21 +64,20 @@ def scan(build: pathlib.Path, journal: pathlib.Path) -> tuple[float, int]:
     return took_s, int(plants[1]) if plants else -1
 
 
-def measure(tally: Tally, programs: Programs, plants: int) -> None:
-    program = make_program(programs)
+def measure(tally: Tally, build: pathlib.Path, plants: int) -> None:
+    driver = compile_driver(build)
     millions = plants // MILLION
     with tempfile.TemporaryDirectory(prefix="plant-store-") as root:
         if shutil.disk_usage(root).free < plants * DISK_BYTES_PER_PLANT:
             tally.skip(f"{millions} M plants are measured", f"no room in {root}")
             return
         store = pathlib.Path(root)
-        init_store(programs.build, store)
-        subprocess.run([program, "make", store, str(plants)], stdout=subprocess.PIPE,
-                       timeout=TIMEOUT_S, check=True)
+        init_store(build, store)
+        import_samples(build / "plant-store", store, plants)
         journal = store / "plants.jsonl"
         size = journal.stat().st_size
-        rounds = [(output("md5sum", journal)[0], scan(programs.build, journal),
-                   start(program, store), rebuild(program, store)) for _ in range(ROUNDS)]
+        rounds = [(output("md5sum", journal)[0], scan(build, journal),
+                   start(driver, store), rebuild(driver, store)) for _ in range(ROUNDS)]
         md5_s, (scan_s, scanned), (start_s, start_kib), (rebuild_s, rebuild_kib) = map(
             min, zip(*rounds))
         print(
@@ -86,7 +87,7 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
             f"{start_s * 1000:.1f} ms"
         )
         tally.check(scanned == plants, f"a scan of {millions} M plants finds all", scanned)
-        if programs.sanitized():
+        if is_sanitized(build):
             tally.skip("the times are as expected", "built with sanitizers")
             return
         for name, took_s, times in (
@@ -109,9 +110,8 @@ def measure(tally: Tally, programs: Programs, plants: int) -> None:
 
 
 def scenario(tally: Tally, arguments) -> None:
-    programs = Programs(arguments.build)
     for plants in (MILLION, 10 * MILLION) if arguments.long else (MILLION,):
-        measure(tally, programs, plants)
+        measure(tally, arguments.build, plants)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,33 @@
  * have exactly the whole lines with which it begins: so nothing acknowledged is
  * lost, nothing invented and nothing legal refused.
  *
- * usage: power_cut [--long] [--every N]
+ * usage: power_cut EVERY PART PARTS [long]
+ *
+ * Of EVERY states one is tried, of PARTS scenarios this part.  Prints what it has
+ * counted (see `counts`).
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <stdatomic.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "ground/file.h"
 #include "ground/log.h"
-#include "lab.h"
+#include "pure/crc32c.h"
+#include "pure/record.h"
+#include "store/journal.h"
+#include "store/store.h"
+#include "store_parts.h"
+
+#define JOURNAL_NAME "plants.jsonl"
+#define END_NAME JOURNAL_NAME ".end"
 
 #define BATCH_MAX 64
 #define BASE_MAX 9
@@ -55,9 +67,23 @@ enum filling {
 };
 enum known { KNOWS_NOTHING, KNOWS_SOME, KNOWS_ALL, INDEXES };
 
-struct shared {
+static struct {
 	uint64_t states, recoveries, retries, sectors_max;
 	uint64_t lost, invented, refused, other;
+} counts;
+
+/* A store's directory in memory, whose files are taken down and put back. */
+static struct {
+	char path[64];
+	int dir;
+	int log;    /* what the store says, instead of stderr */
+	int report; /* stderr as it was */
+} lab;
+
+/* Bytes of a file, from malloc. */
+struct bytes {
+	char *at;
+	size_t len;
 };
 
 struct scenario {
@@ -69,18 +95,310 @@ struct scenario {
 	struct bytes earlier; /* `after`, but with the batch of another */
 	size_t durable, end;  /* what lies between was not synced */
 	size_t nends, ends[LINES_MAX], plants[LINES_MAX];
-	struct lab_index *images[INDEXES];
+	struct index_image *images[INDEXES];
 	char *state;
 };
 
-static struct lab lab;
-static struct shared *shared;
 static bool everything;
 static uint64_t every = 1, turn;
-/* Which scenario is to be taken next, for all workers. */
-static atomic_uint *next;
 static char garbage[1 << 16];
 static uint64_t random_state = 88172645463325252u;
+
+/* --- Stores in memory ----------------------------------------------------- */
+
+#define INDEX_FILES_MAX 24
+
+struct index_image {
+	size_t n;
+	struct {
+		char name[280];
+		struct bytes bytes;
+	} files[INDEX_FILES_MAX];
+};
+
+static _Noreturn void
+die(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vdprintf(lab.report, format, arguments);
+	va_end(arguments);
+	dprintf(lab.report, "\n");
+	_exit(70); /* EX_SOFTWARE */
+}
+
+static void
+lab_open(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	/* Memory, unless told otherwise: millions of files are made. */
+	if (tmp == NULL || strlen(tmp) > 40)
+		tmp = "/dev/shm";
+	snprintf(lab.path, sizeof(lab.path), "%s/store.XXXXXX", tmp);
+	if (mkdtemp(lab.path) == NULL)
+		die("%s: %s", lab.path, strerror(errno));
+	lab.dir = open(lab.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	lab.log = memfd_create("log", MFD_CLOEXEC);
+	lab.report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (lab.dir < 0 || lab.log < 0 || lab.report < 0 ||
+	    fcntl(lab.log, F_SETFL, O_APPEND) < 0 ||
+	    dup2(lab.log, STDERR_FILENO) < 0)
+		die("cannot set up: %s", strerror(errno));
+}
+
+static const char *
+last_logged(void)
+{
+	static char text[4096];
+	ssize_t n = pread(lab.log, text, sizeof(text) - 1, 0);
+
+	if (n <= 0 || ftruncate(lab.log, 0) < 0)
+		return "";
+	text[n] = '\0';
+	if (text[n - 1] == '\n')
+		text[n - 1] = '\0';
+	char *last = strrchr(text, '\n');
+	return last == NULL ? text : last + 1;
+}
+
+static void
+renew(void)
+{
+	parts_empty(AT_FDCWD, lab.path);
+	if (store_init(lab.path) != FAULT_NONE)
+		die("cannot make a store: %s", last_logged());
+}
+
+static void
+lab_close(void)
+{
+	parts_empty(AT_FDCWD, lab.path);
+	rmdir(lab.path);
+}
+
+static struct bytes
+read_file(const char *name)
+{
+	struct bytes bytes = { 0 };
+	struct stat st;
+	int fd = openat(lab.dir, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return bytes;
+	if (fstat(fd, &st) < 0)
+		die("%s: %s", name, strerror(errno));
+	bytes.len = (size_t)st.st_size;
+	bytes.at = malloc(bytes.len + 1);
+	if (bytes.at == NULL ||
+	    pread(fd, bytes.at, bytes.len, 0) != (ssize_t)bytes.len)
+		die("%s: cannot read", name);
+	close(fd);
+	return bytes;
+}
+
+static void
+write_file(const char *name, const char *at, size_t len)
+{
+	int fd;
+
+	if (at == NULL) {
+		unlinkat(lab.dir, name, 0);
+		return;
+	}
+	fd = openat(lab.dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || pwrite(fd, at, len, 0) != (ssize_t)len ||
+	    ftruncate(fd, (off_t)len) < 0)
+		die("%s: %s", name, strerror(errno));
+	close(fd);
+}
+
+static struct store *
+open_store(bool long_lived)
+{
+	struct store_options options = { .dir = lab.path,
+		.long_lived = long_lived };
+	enum fault fault;
+
+	return store_open(&options, &fault);
+}
+
+static struct store *
+open_good_store(bool long_lived)
+{
+	struct store *store = open_store(long_lived);
+
+	if (store == NULL)
+		die("a good store does not open: %s", last_logged());
+	return store;
+}
+
+/* Names of 8 to some 110 bytes, so that lines end anywhere in a sector. */
+static struct plant
+make_plant(int64_t id)
+{
+	char name[160];
+	int fill = (int)((uint64_t)id * 2654435761u >> 7 & 0x7fffffff) % 100;
+
+	snprintf(name, sizeof(name), "plant %" PRId64 " %.*s", id, fill,
+	    "ffffffffffffffffffffffffffffffffffffffffffffffffff"
+	    "gggggggggggggggggggggggggggggggggggggggggggggggggg");
+	return parts_plant(id, name, id % 3 == 0 ? "\xc3\xa9" : NULL);
+}
+
+static void
+commit(struct store *store, int64_t id, size_t n)
+{
+	struct plant *plants = calloc(n, sizeof(*plants));
+	struct store_item *items = calloc(n, sizeof(*items));
+
+	if (plants == NULL || items == NULL)
+		die("out of memory");
+	for (size_t i = 0; i < n; i++) {
+		plants[i] = make_plant(id + (int64_t)i);
+		items[i] =
+		    (struct store_item){ .plant = &plants[i], .by = "tester" };
+	}
+	if (store_commit(store, items, n) < 0)
+		die("cannot store %zu plants", n);
+	for (size_t i = 0; i < n; i++) {
+		if (items[i].result != STORE_CREATED)
+			die("plant %" PRId64 ": result %d", plants[i].id,
+			    (int)items[i].result);
+		plant_done(&plants[i]);
+	}
+	free(plants);
+	free(items);
+}
+
+static enum store_result
+put(struct store *store, const struct plant *plant)
+{
+	struct store_item item = { .plant = plant, .by = "tester" };
+
+	store_commit(store, &item, 1);
+	return item.result;
+}
+
+static size_t
+read_line(const struct bytes *journal, size_t at, struct record *record)
+{
+	const char *line = journal->at + at;
+	const char *newline = memchr(line, '\n', journal->len - at);
+	char uuid[RECORD_UUID_LEN];
+	uint32_t crc;
+
+	if (newline == NULL ||
+	    record_header_decode(journal->at, journal->len, uuid, &crc) !=
+		RECORD_HEADER_OK ||
+	    record_decode(line, (size_t)(newline + 1 - line), record_seed(uuid),
+		record) != NULL)
+		die("no line at byte %zu", at);
+	return (size_t)(newline + 1 - journal->at);
+}
+
+static struct index_image *
+take_index(void)
+{
+	struct index_image *image = calloc(1, sizeof(*image));
+	int fd = openat(lab.dir, INDEX_NAME, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (image == NULL || dir == NULL)
+		die("there is no index");
+	while ((entry = readdir(dir)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (image->n == INDEX_FILES_MAX)
+			die("the index has too many files");
+		snprintf(image->files[image->n].name,
+		    sizeof(image->files[0].name), INDEX_NAME "/%s",
+		    entry->d_name);
+		image->files[image->n].bytes =
+		    read_file(image->files[image->n].name);
+		image->n++;
+	}
+	closedir(dir);
+	return image;
+}
+
+/* Write what identifies `name` at the offset `at` of the manifest. */
+static void
+put_identity(char *manifest, size_t at, const char *name)
+{
+	char file[FILE_ID_LEN + 1];
+	int fd = openat(lab.dir, name, O_RDONLY);
+
+	if (fd < 0 || file_identify(fd, file) < 0)
+		die("there is no %s", name);
+	close(fd);
+	memcpy(manifest + at, file, sizeof(file));
+}
+
+/* The manifest names its own file and those of the runs, which are new. */
+static void
+own_files(void)
+{
+	/* See struct manifest in src/store/index.c. */
+	enum {
+		FILE_AT = 48,
+		RUNS_AT = 128,
+		RUN_LEN = 80,
+		RUN_FILE_AT = 32,
+		RUNS_MAX = 16,
+		CRC_AT = RUNS_AT + RUNS_MAX * RUN_LEN
+	};
+	const char *name = INDEX_NAME "/manifest";
+	struct bytes manifest = read_file(name);
+	uint32_t n, crc;
+	uint64_t number;
+	char run[64];
+
+	if (manifest.len != CRC_AT + 8)
+		die("the manifest has another form");
+	memcpy(&n, manifest.at + sizeof(n), sizeof(n));
+	put_identity(manifest.at, FILE_AT, name);
+	for (size_t at = RUNS_AT; n > 0; n--, at += RUN_LEN) {
+		memcpy(&number, manifest.at + at, sizeof(number));
+		snprintf(run, sizeof(run), INDEX_NAME "/run-%" PRIu64, number);
+		put_identity(manifest.at, at + RUN_FILE_AT, run);
+	}
+	crc = crc32c(0, manifest.at, CRC_AT);
+	memcpy(manifest.at + CRC_AT, &crc, sizeof(crc));
+	/* In place: it stays the same file. */
+	int fd = openat(lab.dir, name, O_WRONLY);
+	if (fd < 0 ||
+	    pwrite(fd, manifest.at, manifest.len, 0) != (ssize_t)manifest.len)
+		die("cannot write the manifest");
+	close(fd);
+	free(manifest.at);
+}
+
+/* New files each time: the old ones may be mapped still. */
+static void
+put_index(const struct index_image *image)
+{
+	parts_empty(lab.dir, INDEX_NAME);
+	if (image == NULL)
+		return;
+	mkdirat(lab.dir, INDEX_NAME, 0700);
+	for (size_t i = 0; i < image->n; i++)
+		write_file(image->files[i].name, image->files[i].bytes.at,
+		    image->files[i].bytes.len);
+	own_files();
+}
+
+static void
+free_index(struct index_image *image)
+{
+	for (size_t i = 0; image != NULL && i < image->n; i++)
+		free(image->files[i].bytes.at);
+	free(image);
+}
+
+/* --- Counting ------------------------------------------------------------- */
 
 static uint64_t
 draw(void)
@@ -99,7 +417,7 @@ report(const struct scenario *s, uint64_t *count, const char *what)
 		    "# %s: room %d, closing %d, base %zu, batch %zu, durable "
 		    "%zu, turn %" PRIu64 ": %s\n",
 		    what, (int)s->room, (int)s->closing, s->base, s->batch,
-		    s->durable, turn, lab_logged(&lab));
+		    s->durable, turn, last_logged());
 }
 
 /* --- Scenarios ----------------------------------------------------------- */
@@ -118,8 +436,8 @@ find_lines(struct scenario *s, const struct bytes *journal)
 		if (at == journal->len || journal->at[at] == '\n')
 			break;
 		if (s->nends == LINES_MAX)
-			lab_die("too many lines");
-		at = lab_line(journal, at, &record);
+			die("too many lines");
+		at = read_line(journal, at, &record);
 		plants += record.plant != NULL;
 	}
 	s->end = at;
@@ -138,11 +456,11 @@ write_closing(struct scenario *s, struct store *store)
 		if (s->room == ROOM_PRESENT)
 			store_idle(store);
 		else
-			store_close(lab_open_good_store(&lab, true));
+			store_close(open_good_store(true));
 		break;
 	case CLOSING_CGI: /* which writes none */
-		other = lab_open_good_store(&lab, false);
-		lab_commit(other, (int64_t)++s->base, 1);
+		other = open_good_store(false);
+		commit(other, (int64_t)++s->base, 1);
 		store_close(other);
 		break;
 	}
@@ -169,10 +487,10 @@ make_earlier(struct scenario *s)
 	if (s->earlier.at == NULL ||
 	    record_header_decode(s->after.at, s->after.len, uuid, &crc) !=
 		RECORD_HEADER_OK)
-		lab_die("no earlier batch can be made");
+		die("no earlier batch can be made");
 	memcpy(s->earlier.at, s->after.at, s->after.len);
 	for (size_t at = s->durable, to; at < s->end; at = to) {
-		to = lab_line(&s->after, at, &record);
+		to = read_line(&s->after, at, &record);
 		if (record.plant == NULL)
 			continue;
 		record.by = "tosser";
@@ -181,7 +499,7 @@ make_earlier(struct scenario *s)
 		first = false;
 		if (record_encode(&record, record_seed(uuid),
 			s->earlier.at + at) != to - at)
-			lab_die("another name is as long");
+			die("another name is as long");
 		crc = record.crc;
 	}
 }
@@ -191,27 +509,26 @@ scenario_make(struct scenario *s, bool whole_room)
 {
 	struct store *store, *first;
 
-	lab_renew(&lab);
-	lab_put_index(&lab, NULL);
-	store = lab_open_good_store(&lab, s->room != ROOM_NONE);
-	first =
-	    s->room == ROOM_PRESENT ? store : lab_open_good_store(&lab, false);
+	renew();
+	put_index(NULL);
+	store = open_good_store(s->room != ROOM_NONE);
+	first = s->room == ROOM_PRESENT ? store : open_good_store(false);
 	if (s->base > 1)
-		lab_commit(first, 1, s->base / 2);
+		commit(first, 1, s->base / 2);
 	s->images[KNOWS_NOTHING] = NULL;
-	s->images[KNOWS_SOME] = lab_take_index(&lab);
+	s->images[KNOWS_SOME] = take_index();
 	if (s->base > 0)
-		lab_commit(
+		commit(
 		    first, (int64_t)(s->base / 2 + 1), s->base - s->base / 2);
 	write_closing(s, store);
-	s->images[KNOWS_ALL] = lab_take_index(&lab);
-	s->before = lab_read(&lab, JOURNAL_NAME);
-	s->mark = lab_read(&lab, END_NAME);
+	s->images[KNOWS_ALL] = take_index();
+	s->before = read_file(JOURNAL_NAME);
+	s->mark = read_file(END_NAME);
 	find_lines(s, &s->before);
 	s->durable = s->ends[s->nends - 1];
 	if (s->batch > 0)
-		lab_commit(store, (int64_t)s->base + 1, s->batch);
-	s->after = lab_read(&lab, JOURNAL_NAME);
+		commit(store, (int64_t)s->base + 1, s->batch);
+	s->after = read_file(JOURNAL_NAME);
 	find_lines(s, &s->after);
 	if (!whole_room) {
 		keep_some_room(&s->before, s->end);
@@ -223,14 +540,14 @@ scenario_make(struct scenario *s, bool whole_room)
 	make_earlier(s);
 	s->state = malloc(s->after.len);
 	if (s->state == NULL)
-		lab_die("out of memory");
+		die("out of memory");
 }
 
 static void
 scenario_done(struct scenario *s)
 {
-	lab_free_index(s->images[KNOWS_SOME]);
-	lab_free_index(s->images[KNOWS_ALL]);
+	free_index(s->images[KNOWS_SOME]);
+	free_index(s->images[KNOWS_ALL]);
 	free(s->before.at);
 	free(s->mark.at);
 	free(s->after.at);
@@ -258,18 +575,18 @@ static void
 retry(const struct scenario *s, struct store *store, size_t plants)
 {
 	for (size_t i = 0; i < s->base + s->batch; i++) {
-		struct plant plant = lab_plant((int64_t)i + 1);
-		enum store_result result = lab_put(store, &plant);
+		struct plant plant = make_plant((int64_t)i + 1);
+		enum store_result result = put(store, &plant);
 
 		if (i < plants && result == STORE_CREATED)
-			report(s, &shared->lost, "stored, and unknown");
+			report(s, &counts.lost, "stored, and unknown");
 		else if (i >= plants && result == STORE_SAME)
-			report(s, &shared->invented, "known, and not stored");
+			report(s, &counts.invented, "known, and not stored");
 		else if (result != STORE_SAME && result != STORE_CREATED)
-			report(s, &shared->other, "a retry failed");
+			report(s, &counts.other, "a retry failed");
 		plant_done(&plant);
 	}
-	shared->retries++;
+	counts.retries++;
 }
 
 static void
@@ -280,12 +597,12 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 	size_t text = len;
 
 	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu", end);
-	copy = lab_read(&lab, name);
+	copy = read_file(name);
 	while (text > end && s->state[text - 1] == '\n')
 		text--;
 	if (text - end != copy.len ||
 	    (copy.len > 0 && memcmp(copy.at, s->state + end, copy.len) != 0))
-		report(s, &shared->other, "the torn end was not kept");
+		report(s, &counts.other, "the torn end was not kept");
 	free(copy.at);
 }
 
@@ -293,18 +610,18 @@ check_torn_copy(const struct scenario *s, size_t end, size_t len)
 static void
 check_journal(const struct scenario *s, const struct bytes *whole, size_t end)
 {
-	struct bytes now = lab_read(&lab, JOURNAL_NAME);
+	struct bytes now = read_file(JOURNAL_NAME);
 	size_t same = end;
 
 	if (now.len < end || memcmp(now.at, whole->at, end) != 0) {
-		report(s, &shared->lost, "lines are gone");
+		report(s, &counts.lost, "lines are gone");
 		free(now.at);
 		return;
 	}
 	while (same < now.len && now.at[same] == '\n')
 		same++;
 	if (same != now.len)
-		report(s, &shared->invented, "more lines than were written");
+		report(s, &counts.invented, "more lines than were written");
 	free(now.at);
 }
 
@@ -314,24 +631,22 @@ recover(const struct scenario *s, size_t len, enum known known)
 	const struct bytes *whole = &s->after;
 	size_t lines = count_lines(s, whole, len);
 	size_t others = count_lines(s, &s->earlier, len);
-	bool thorough = shared->recoveries % RETRY_EVERY == 0;
+	bool thorough = counts.recoveries % RETRY_EVERY == 0;
 	struct store *store;
 	char name[64];
-	enum fault fault;
 
 	if (others > lines) {
 		whole = &s->earlier;
 		lines = others;
 	}
 	size_t end = s->ends[lines - 1];
-	shared->recoveries++;
-	lab_write(&lab, JOURNAL_NAME, s->state, len);
-	lab_put_index(&lab, s->images[known]);
-	lab_write(
-	    &lab, END_NAME, draw() % 2 == 0 ? NULL : s->mark.at, s->mark.len);
-	store = lab_open_store(&lab, draw() % 2 == 0, &fault);
+	counts.recoveries++;
+	write_file(JOURNAL_NAME, s->state, len);
+	put_index(s->images[known]);
+	write_file(END_NAME, draw() % 2 == 0 ? NULL : s->mark.at, s->mark.len);
+	store = open_store(draw() % 2 == 0);
 	if (store == NULL) {
-		report(s, &shared->refused, "refused");
+		report(s, &counts.refused, "refused");
 		return;
 	}
 	check_journal(s, whole, end);
@@ -343,8 +658,8 @@ recover(const struct scenario *s, size_t len, enum known known)
 	snprintf(name, sizeof(name), JOURNAL_NAME ".torn-%zu", end);
 	unlinkat(lab.dir, name, 0);
 	if (thorough) {
-		lab_put_index(&lab, NULL);
-		store = lab_open_good_store(&lab, true);
+		put_index(NULL);
+		store = open_good_store(true);
 		retry(s, store, s->base + s->batch);
 		store_close(store);
 	}
@@ -357,7 +672,7 @@ try_state(const struct scenario *s, size_t len)
 	turn++;
 	if (every > 1 && draw() % every != 0)
 		return;
-	shared->states++;
+	counts.states++;
 	for (int known = 0; known < INDEXES; known++)
 		if (everything || turn % INDEXES == (uint64_t)known)
 			recover(s, len, (enum known)known);
@@ -435,8 +750,8 @@ try_sectors(struct scenario *s, size_t sector, size_t all_max)
 	if (n > 63)
 		n = 63;
 	if (n <= all_max) {
-		if (shared->sectors_max < n)
-			shared->sectors_max = n;
+		if (counts.sectors_max < n)
+			counts.sectors_max = n;
 		for (uint64_t subset = 0; subset < UINT64_C(1) << n; subset++)
 			try_subset(s, sector, subset);
 		return;
@@ -485,14 +800,22 @@ try_scenario(enum room room, enum closing closing, size_t batch, bool often,
 	scenario_done(&s);
 }
 
-/* Take scenarios as long as there are any. */
-static void
-work(void)
+int
+main(int argc, char **argv)
 {
 	const unsigned mixes = ROOMS * CLOSINGS;
-	unsigned number;
 
-	while ((number = atomic_fetch_add(next, 1)) < BATCH_MAX * mixes) {
+	if (argc < 4)
+		die("usage: power_cut EVERY PART PARTS [long]");
+	every = strtoull(argv[1], NULL, 10);
+	everything = argc > 4;
+	log_level_max = LOG_AT_ERROR;
+	for (size_t i = 0; i < sizeof(garbage); i++)
+		garbage[i] = (char)draw();
+	lab_open();
+	for (unsigned number = (unsigned)strtoul(argv[2], NULL, 10);
+	     number < BATCH_MAX * mixes;
+	     number += (unsigned)strtoul(argv[3], NULL, 10)) {
 		size_t batch = BATCH_MAX - number / mixes;
 		unsigned mix = number % mixes;
 		enum room room = (enum room)(mix / CLOSINGS);
@@ -504,83 +827,11 @@ work(void)
 		if (room == ROOM_MADE && batch % 16 == 15)
 			try_scenario(room, closing, batch, false, true);
 	}
-}
-
-static int
-run_workers(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned workers = cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
-	struct shared total = { 0 };
-	int failed = 0, status;
-
-	shared = mmap(NULL, workers * sizeof(*shared), PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED)
-		lab_die("mmap: %s", strerror(errno));
-	next = mmap(NULL, sizeof(*next), PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (next == MAP_FAILED)
-		lab_die("mmap: %s", strerror(errno));
-	for (size_t i = 0; i < sizeof(garbage); i++)
-		garbage[i] = (char)draw();
-	for (unsigned i = 0; i < workers; i++) {
-		pid_t pid = fork();
-
-		if (pid < 0)
-			lab_die("fork: %s", strerror(errno));
-		if (pid > 0)
-			continue;
-		shared += i;
-		lab_open(&lab);
-		work();
-		lab_close(&lab);
-		_exit(0);
-	}
-	while (wait(&status) > 0)
-		failed |= status;
-	for (unsigned i = 0; i < workers; i++) {
-		total.states += shared[i].states;
-		total.recoveries += shared[i].recoveries;
-		total.retries += shared[i].retries;
-		total.lost += shared[i].lost;
-		total.invented += shared[i].invented;
-		total.refused += shared[i].refused;
-		total.other += shared[i].other;
-		if (total.sectors_max < shared[i].sectors_max)
-			total.sectors_max = shared[i].sectors_max;
-	}
-	printf("# %" PRIu64 " crash states (all subsets "
-	       "of up to %" PRIu64 " sectors), %" PRIu64 " recoveries with "
-	       "the index absent, behind or current; %" PRIu64 " times "
-	       "all plants were sent again\n",
-	    total.states, total.sectors_max, total.recoveries, total.retries);
-	printf("# lost %" PRIu64 ", invented %" PRIu64 ", wrongly refused "
-	       "%" PRIu64 "\n",
-	    total.lost, total.invented, total.refused);
-	lab_say(total.recoveries == 0, "crash states are tried");
-	lab_say(total.lost, "no acknowledged plant is lost by a power cut");
-	lab_say(total.invented, "no plant is invented by a power cut");
-	lab_say(total.refused, "no power cut makes the store refuse to start");
-	lab_say(total.other + (failed != 0),
-	    "after a power cut the store goes on, and kept the torn end");
-	return total.recoveries == 0 ||
-	       total.lost + total.invented + total.refused + total.other > 0 ||
-	       failed != 0;
-}
-
-int
-main(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "--long") == 0)
-			everything = true;
-		else if (strcmp(argv[i], "--every") == 0 && i + 1 < argc)
-			every = strtoull(argv[++i], NULL, 10);
-		else
-			lab_die("usage: power_cut [--long] [--every N]");
-	if (every == 0)
-		every = 1;
-	log_level_max = LOG_AT_ERROR;
-	return run_workers();
+	lab_close();
+	printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+	       " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+	    counts.sectors_max, counts.states, counts.recoveries,
+	    counts.retries, counts.lost, counts.invented, counts.refused,
+	    counts.other);
+	return EXIT_SUCCESS;
 }

@@ -9,7 +9,6 @@ import errno
 import functools
 import itertools
 import json
-import os
 import pathlib
 import shutil
 import subprocess

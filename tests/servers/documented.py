@@ -11,7 +11,6 @@ does.  All processes end with the script.  test_package.py has the first page wh
 
 import concurrent.futures
 import dataclasses
-import os
 import pathlib
 import re
 import sys

@@ -1,5 +1,5 @@
 /*
- * store_parts: what the unit tests' fixture, the fault tests' lab and a fuzz
+ * store_parts: what the unit tests' fixture, power_cut.c and a fuzz
  * target share.  A function that cannot do its part aborts.
  */
 #pragma once

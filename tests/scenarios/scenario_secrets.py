@@ -1,16 +1,10 @@
-"""Goal: a token cannot be guessed by the clock, and shows up nowhere.
+"""Goal: a token shows up nowhere.
 
 usage: scenario_secrets.py BUILD_DIR
-
-The clock: tests/scenarios/timing.c measures refusals, see there.  The machine is
-noisy, so that one measurement of three must be good; the same measurement must
-show a comparison that ends early.  The digests are no secret that the time of a
-search could betray: from the digest of random bits nobody finds the bits.
 """
 
 import base64
 import hashlib
-import os
 import pathlib
 import resource
 import secrets
@@ -18,13 +12,10 @@ import subprocess
 import sys
 
 from lib_service import (
-    TOP, WAIT_S, FastCgiPeer, Store, Tally, fcgi_request, main, new_plant, parse_cgi, responder,
+    FastCgiPeer, Store, Tally, fcgi_request, main, new_plant, parse_cgi, responder,
     run, temporary_store, wait_until,
 )
 
-TRIES = 100_000
-ROUNDS = 3
-T_MAX = 4.5  # dudect's: beyond it, times differ
 PIECE = 16  # characters of a token that are too many to show
 LOGS = [
     {"PLANT_STORE_LOG_LEVEL": "error"},
@@ -40,75 +31,6 @@ def new_token() -> str:
 
 def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
-
-
-def alike() -> tuple[str, str, str]:
-    """A token, and it with another first and another last character.
-
-    In a sorted set both would stand before it: to go on behind it takes longer.
-    """
-    while True:
-        good = new_token()
-        first, last = "q" + good[1:], good[:-1] + ("A" if good[-1] != "A" else "B")
-        if max(digest_of(first), digest_of(last)) < digest_of(good):
-            return good, first, last
-
-
-def write_tokens(path: pathlib.Path, lines: list[str]) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as tokens:
-        tokens.writelines(line + "\n" for line in lines)
-
-
-# --- The clock ---------------------------------------------------------------
-
-
-def build_driver(build: pathlib.Path, root: pathlib.Path) -> pathlib.Path:
-    driver = root / "driver"
-    command = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
-    command += ["-I", TOP / "include", "-o", driver, TOP / "tests/scenarios/timing.c"]
-    command += [build / "libplant-store.a", "-lcrypto", "-lm"]
-    subprocess.run(command, check=True, timeout=WAIT_S)
-    return driver
-
-
-def measured(driver: pathlib.Path, root: pathlib.Path) -> dict[str, float]:
-    """Welch's t of each measurement, with tokens of its own."""
-    good, first, last = alike()
-    path = root / "one-token"
-    path.unlink(missing_ok=True)
-    write_tokens(path, [f"good {digest_of(good).hex()}"])
-    done = run(driver, path, TRIES, good, first, last, check=True, text=True)
-    found = {}
-    for line in done.stdout.splitlines():
-        title, t, mean_early, mean_late = line.split()
-        print(f"# {title}: t {t}, means {mean_early} and {mean_late} ns")
-        found[title] = float(t)
-    return found
-
-
-def check_clock(tally: Tally, store: Store) -> None:
-    sentences = {
-        "text": "a token's first and last character are refused in the same time",
-        "text-leaky": "a comparison of the text that ends early is shown",
-    }
-    built = (store.build / "command").read_text()
-    if "-fsanitize" in built or "--coverage" in built:
-        for sentence in sentences.values():
-            tally.skip(sentence, "the times of a build that watches mean nothing")
-        return
-    driver = build_driver(store.build, store.root)
-    rounds = []
-    while len(rounds) < ROUNDS:
-        rounds.append(measured(driver, store.root))
-        if abs(rounds[-1]["text"]) < T_MAX:
-            break
-    for title, sentence in sentences.items():
-        ts = [found[title] for found in rounds]
-        if title.endswith("-leaky"):
-            well = min(map(abs, ts)) > T_MAX
-        else:
-            well = min(map(abs, ts)) < T_MAX
-        tally.check(well, sentence, f"t of {len(ts)} measurements: {ts}")
 
 
 # --- Traces ------------------------------------------------------------------
@@ -278,9 +200,6 @@ def check_cores(tally: Tally, store: Store) -> None:
 
 
 def scenario(tally: Tally, build_dir: str) -> None:
-    with temporary_store(build_dir) as store:
-        with tally.part("the clock"):
-            check_clock(tally, store)
     with temporary_store(build_dir) as store:
         with tally.part("traces"):
             check_traces(tally, store)

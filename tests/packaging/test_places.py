@@ -79,7 +79,7 @@ NO_ROOT = NO_MOUNTS - {"A worker killed with a request in its hands."} | {
     "the service's user", "the socket", "change_that_cannot_keep_the_owner_is_not_made",
     "destination_of_another_user_is_refused",
 }
-NO_SHM = {"what a reactor does", "plants of many clients", "restarts under load",
+NO_SHM = {"what a reactor does", "restarts under load",
           "readers while plants are stored"}
 
 

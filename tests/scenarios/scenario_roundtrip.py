@@ -1,35 +1,27 @@
 """Goal: any valid plant, in any spelling, is answered and kept exactly as sent.
 
-usage: scenario_roundtrip.py BUILD_DIR [--plants N] [--seed S]
+usage: scenario_roundtrip.py BUILD_DIR
 
-The same seed and number make the same plants.  jq reads the journal as a second
+The same seed makes the same plants.  jq reads the journal as a second
 opinion.  jq 1.6 keeps numbers as doubles, so that ids are compared by their text
 in the line, names and tags by what jq says.
 """
 
-import argparse
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import json
-import multiprocessing
-import os
-import pathlib
 import random
 import re
 import sys
-from collections.abc import Iterator
 
 from lib_service import (
-    FCGI_PARAMS, FCGI_STDIN, FastCgiPeer, Store, Tally, canonical, fcgi_begin, fcgi_pairs,
-    fcgi_stream, responder, run, run_scenario, temporary_store,
+    FastCgiPeer, Responder, Store, Tally, canonical, main, responder, run, temporary_store,
 )
 
-PLANTS = 50_000
+PLANTS = 20_000
 SEED = 1  # a run that fails can be run again
-PROCESSES = 2  # part of what a seed means
-CONNECTIONS = 48  # of each process
+CONNECTIONS = 96
 BODY_BYTES_MAX = 65536  # the service's default
 
 # One plant in so many is long, has the largest body, is sent again.
@@ -89,14 +81,10 @@ class Plant:
 
 
 class Generator:
-    """Valid plants, and texts that say them.
+    """Valid plants, and texts that say them."""
 
-    The ids of generator `number` of PROCESSES are its own.
-    """
-
-    def __init__(self, seed: int, number: int) -> None:
-        self.chance = random.Random(f"{seed} {number}")
-        self.number = number
+    def __init__(self) -> None:
+        self.chance = random.Random(SEED)
         self.used: set[int] = set()
 
     def one_in(self, n: int) -> bool:
@@ -109,7 +97,6 @@ class Generator:
             else:
                 new = self.chance.choice(ID_CENTRES)
                 new += self.chance.randint(-ID_SPREAD, ID_SPREAD)
-            new += self.number - new % PROCESSES
             if new in INT64 and new not in self.used:
                 self.used.add(new)
                 return new
@@ -205,118 +192,55 @@ class Generator:
 # --- Clients -----------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class Job:
-    store: Store
-    socket_path: pathlib.Path
-    seed: int
-    number: int
-    plants: int
+def send_all(tally: Tally, store: Store, service: Responder, plants: int) -> list[bytes]:
+    """Over kept connections, each with a request on its way; the plants that were sent."""
+    generator, sent, wrong, repeated, largest = Generator(), [], [], 0, 0
+    waiting: collections.deque[tuple[FastCgiPeer, Plant, bytes]] = collections.deque()
 
-    @property
-    def sent_path(self) -> pathlib.Path:
-        return self.store.root / f"sent-{self.number}"
-
-
-@dataclasses.dataclass
-class Count:
-    created: int = 0
-    repeated: int = 0
-    largest: int = 0
-    wrong: list[str] = dataclasses.field(default_factory=list)
-
-
-class Clients:
-    """Kept connections, each with a request on its way."""
-
-    def __init__(self, job: Job, stack: contextlib.ExitStack) -> None:
-        variables = job.store.request(b"")
-        del variables["CONTENT_LENGTH"]
-        self.pairs = fcgi_pairs(variables.items())
-        self.free = [stack.enter_context(FastCgiPeer(job.socket_path)) for _ in range(CONNECTIONS)]
-        self.waiting: collections.deque[tuple[FastCgiPeer, Plant, bytes]]
-        self.waiting = collections.deque()
-        self.wrong: list[str] = []
-
-    def send(self, plant: Plant, body: bytes) -> None:
-        if not self.free:
-            self.receive()
-        peer = self.free.pop()
-        pairs = self.pairs + fcgi_pairs([("CONTENT_LENGTH", str(len(body)))])
-        head = fcgi_begin(keep=True) + fcgi_stream(FCGI_PARAMS, pairs)
-        peer.send(head + fcgi_stream(FCGI_STDIN, body))
-        self.waiting.append((peer, plant, body))
-
-    def receive(self) -> None:
+    def receive() -> FastCgiPeer:
         """Take the oldest answer, which must hold the plant as it was sent."""
-        peer, plant, body = self.waiting.popleft()
+        peer, plant, body = waiting.popleft()
         answer = peer.answer()
-        self.free.append(peer)
-        sent = {"name": plant.name}
-        if plant.tag is not None:
-            sent["tag"] = plant.tag
-        well = (answer.is_plant(plant.name, plant.tag)
-                and json.loads(answer.body.decode("utf-8")) == sent)
-        if not well:
-            self.wrong.append(f"{body[:300]!r}: {answer.status} {answer.body[:300]!r}")
+        due = {"name": plant.name} if plant.tag is None else {"name": plant.name, "tag": plant.tag}
+        if not answer.is_plant(plant.name, plant.tag) or json.loads(answer.body.decode()) != due:
+            wrong.append(f"{body[:300]!r}: {answer.status} {answer.body[:300]!r}")
+        return peer
 
-    def finish(self) -> None:
-        while self.waiting:
-            self.receive()
+    def send(plant: Plant, body: bytes) -> None:
+        peer = free.pop() if free else receive()
+        peer.send(store.fcgi(body, keep=True))
+        waiting.append((peer, plant, body))
 
-
-def create(job: Job) -> Count:
-    """The work of one process."""
-    generator = Generator(job.seed, job.number)
-    count = Count()
     with contextlib.ExitStack() as stack:
-        sent = stack.enter_context(open(job.sent_path, "wb"))
-        clients = Clients(job, stack)
-        for _ in range(job.plants):
+        free = [stack.enter_context(FastCgiPeer(service.socket_path)) for _ in range(CONNECTIONS)]
+        for _ in range(plants):
             plant = generator.plant()
-            if generator.one_in(LARGEST):
-                body = generator.largest(plant)
-                count.largest += 1
-            else:
-                body = generator.body(plant)
-            sent.write(plant.record() + b"\n")
-            clients.send(plant, body)
-            count.created += 1
-            if generator.one_in(REPEATED):
-                # Perhaps while the first is still on its way.
-                clients.send(plant, generator.body(plant))
-                count.repeated += 1
-        clients.finish()
-    count.wrong = clients.wrong[:3]
-    return count
-
-
-def create_all(tally: Tally, jobs: list[Job]) -> None:
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(len(jobs), context) as pool:
-        counts = list(pool.map(create, jobs))
-    created = sum(count.created for count in counts)
-    repeated = sum(count.repeated for count in counts)
-    largest = sum(count.largest for count in counts)
-    wrong = [line for count in counts for line in count.wrong]
-    print(f"# of {created} plants {repeated} were sent again, {largest} were largest")
-    sentence = f"{created} plants are answered with what was sent, canonical"
-    tally.check(created > 0 and not wrong, sentence, wrong[:3])
+            is_largest = generator.one_in(LARGEST)
+            body = generator.largest(plant) if is_largest else generator.body(plant)
+            largest += is_largest
+            sent.append(plant.record())
+            send(plant, body)
+            if generator.one_in(REPEATED):  # perhaps while the first is still on its way
+                send(plant, generator.body(plant))
+                repeated += 1
+        while waiting:
+            receive()
+    print(f"# of {plants} plants {repeated} were sent again, {largest} were largest")
+    tally.check(not wrong, f"{plants} plants are answered with what was sent, canonical", wrong[:3])
+    return sent
 
 
 # --- The journal -------------------------------------------------------------
 
 
-def plants_in(journal: pathlib.Path) -> Iterator[bytes]:
+def stored_in(store: Store) -> list[bytes]:
     """The bytes of each record's plant.
 
     A quote within a string is escaped, so that the first `,"plant":` of a line
     and its last `,"crc":` are not of a string.
     """
-    for line in journal.read_bytes().split(b"\n"):
-        _, found, rest = line.partition(b',"plant":')
-        if found:
-            yield rest.rpartition(b',"crc":')[0]
+    lines = (line.partition(b',"plant":')[2] for line in store.journal.read_bytes().split(b"\n"))
+    return [line.rpartition(b',"crc":')[0] for line in lines if line]
 
 
 def check_journal(tally: Tally, stored: list[bytes], sent: list[bytes]) -> None:
@@ -343,43 +267,19 @@ def check_jq(tally: Tally, store: Store, stored: list[bytes]) -> None:
     tally.check(well, sentence, (len(read), len(stored), wrong[:2]))
 
 
-def scenario(
-    tally: Tally, store_of: contextlib.AbstractContextManager[Store], plants: int = PLANTS,
-    seed: int = SEED
-) -> None:
-    if tally.lacks("plants of many clients", "a writable /dev/shm"):
-        return
-    print(f"# seed {seed}", flush=True)
-    with store_of as store:
-        with responder(store) as service:
-            jobs = [
-                Job(store, service.socket_path, seed, number, share)
-                for number, share in enumerate(shares(plants))
-            ]
-            create_all(tally, jobs)
-        service.check_end(tally)
-        sent = b"".join(job.sent_path.read_bytes() for job in jobs).splitlines()
-        stored = list(plants_in(store.journal))
-        check_journal(tally, stored, sent)
-        check_jq(tally, store, stored)
+def check(tally: Tally, store: Store, plants: int = PLANTS) -> None:
+    with responder(store) as service:
+        sent = send_all(tally, store, service, plants)
+    service.check_end(tally)
+    stored = stored_in(store)
+    check_journal(tally, stored, sent)
+    check_jq(tally, store, stored)
 
 
-def shares(plants: int) -> list[int]:
-    return [len(range(number, plants, PROCESSES)) for number in range(PROCESSES)]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Create many plants, compare.")
-    parser.add_argument("build_dir")
-    parser.add_argument("--plants", type=int, default=PLANTS)
-    parser.add_argument("--seed", type=int, default=SEED)
-    options = parser.parse_args()
-    if options.plants < 1:
-        parser.print_usage(sys.stderr)
-        return os.EX_USAGE
-    store_of = temporary_store(options.build_dir)
-    return run_scenario(lambda tally: scenario(tally, store_of, options.plants, options.seed))
+def scenario(tally: Tally, build_dir: str) -> None:
+    with temporary_store(build_dir) as store:
+        check(tally, store)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(scenario))

@@ -395,7 +395,9 @@ class Place:
             due = {"damaged": os.EX_DATAERR, "version": os.EX_CONFIG}.get(word, 0)
             due = due or os.EX_DATAERR * known
             done, touched = self.start(place, bad, mark=mark)
-            named = known or word != "damaged" or f"damaged at byte {offset}:" in done.stderr
+            place_named = f"damaged at byte {offset}:" if word == "damaged" and not known else \
+                "damaged at byte |beside it first|of a version" if due else ""
+            named = re.search(place_named, done.stderr)
             if done.returncode != due or (due and touched) or not named:
                 wrong.append(f"{what}: {done.returncode}, {touched}: {done.stderr}")
         if of_it and self.is_known(bad):
@@ -487,6 +489,9 @@ def scenario(tally: Tally, arguments) -> None:
         place = Place(root, arguments.build, compile_driver(arguments.build))
         whole = place.whole
         lines = whole.splitlines(keepends=True)
+        sealed = b"%b %020d" % (second_reader.HEADER.fullmatch(lines[0])[1], len(whole))
+        tally.check(place.mark == sealed + b" %08x\n" % crc32c(0, sealed),
+                    "an end mark is as the page has it", place.mark)
         kinds = {
             "bytes of a small journal": random_bytes(whole + b"\n" * 700, count, chance),
             "sectors zeroed": zeroed(whole, SECTOR),

@@ -1,5 +1,5 @@
 /*
- * api: the one operation, POST {base_url}/plants, as the order of its steps.
+ * api: the steps of the one operation, POST {base_url}/plants, in order.
  *
  *	api_head    preflight, credential, route, framing of the head
  *	            (the gateway reads the body, or drains it)
@@ -11,8 +11,9 @@
  * A GET or HEAD of the health and metrics paths, and a request of the command
  * `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * Each step passes, or ends the request with an error.  The only I/O is the log
- * and the reading of the token file in api_tick.  An api belongs to one thread.
+ * Each step passes, or ends the request with an error.  The only I/O is
+ * logging, and reading the token file in api_tick.  An api belongs to one
+ * thread.
  */
 #pragma once
 
@@ -74,13 +75,14 @@ void api_tick(struct api *api);
  * api_head(api, call, variables):
  * Begin `call` with the CGI variables of the request.  Return 0 if the caller
  * must read the body: up to config->body_bytes_max + 1 bytes, the last of which
- * shows that it is too large.  -1 if the answer does not depend on the body.
+ * shows that it is too large.  Return -1 if the answer does not depend on the
+ * body.
  */
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 
 /*
  * api_body(api, call, body, len):
- * Check the body of a call that passed api_head.  Return 0 with call->plant to
+ * Check the body of a call that passed api_head.  Return 0 if call->plant is to
  * be stored, or -1 if the request is refused.
  */
 int api_body(
@@ -126,8 +128,8 @@ bool api_health(const struct api *api, enum http_error *error);
  * at level debug.  Count it, unless the request was for health or metrics.
  *
  * api_log_refusals():
- * Log how often this process answered with each error since the last call; log
- * nothing if it answered with none.
+ * Log how often this process has answered with each error since the last call,
+ * unless there were none.
  *
  * api_metrics(api, buf):
  * Print the counters, and the time when the next token expires, in Prometheus'

@@ -1,7 +1,7 @@
 /*
  * config: the settings, read once from the environment and checked.  The
  * operator's command first adds the settings in CONFIG_FILE to the environment.
- * A variable that is set but empty counts as absent.
+ * An empty variable counts as absent.
  */
 #pragma once
 
@@ -34,10 +34,10 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config` from the environment.  The strings of `config` are valid until
- * the environment changes.  Return FAULT_NONE; or FAULT_SETUP, log the
- * variable, its value and what is allowed, and leave `config` unchanged.  From
- * the call on, the log has the form that the settings demand.
+ * Fill `config` from the environment.  Its strings are valid until the
+ * environment changes.  Return FAULT_NONE; or log the variable, its value and
+ * what is allowed, return FAULT_SETUP, and leave `config` unchanged.  From then
+ * on, the log has the form that the settings specify.
  *
  * config_is_given(), config_warn_unknown():
  * Return whether any setting is in the environment.  Log a warning for each
@@ -48,18 +48,19 @@ struct config {
  * caller checks ferror(out).
  *
  * config_use_file(only, named):
- * Add the settings in CONFIG_FILE, if it exists, to the environment.  A setting
- * in the environment keeps its value.  If the environment or the caller, with
- * `named`, names a store, the file cannot name another, and may be unreadable:
- * ordinary users can work on stores of their own.  If `only` is not NULL, read
- * the file `only` instead, and ignore the settings in the environment.
+ * Add the settings in CONFIG_FILE, if it exists, to the environment, where
+ * existing settings keep their values.  If the environment or the caller, with
+ * `named`, names a store, the file cannot name another, and need not be
+ * readable, so that any user can work on a store of their own.  If `only` is not
+ * NULL, read the file `only` instead, and ignore the settings in the
+ * environment.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a
- * whole, by ' or ", and has no other quote and no backslash.  Unknown names are
- * warned of.  FAULT_SETUP, logged, for any other line, or if root cannot trust
- * the file; or why it cannot be read.  CONFIG_FILE_VARIABLE names another file:
- * for tests, and for a second service on a machine.
+ * whole, by ' or ", and has no other quote and no backslash.  Unknown names
+ * give a warning.  FAULT_SETUP, logged, for any other line, or if root cannot
+ * trust the file; or the fault of reading it.  CONFIG_FILE_VARIABLE names
+ * another file, for tests and for a second service on a machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"

@@ -1,7 +1,7 @@
 /*
- * fault: the store's one error type, and remedies for operators.  The function
- * that meets an error logs it with its remedy, unless its contract says that it
- * is not logged; its callers only act on it.
+ * fault: the one error type, and remedies for operators.  The function that
+ * meets an error logs it with its remedy, unless its contract states that it
+ * does not; its callers only act on it.
  */
 #pragma once
 
@@ -24,12 +24,12 @@ enum fault {
 
 /*
  * fault_of(error), fault_remedy(error):
- * Return the fault of an errno value; its remedy, static English that begins
- * with "; ", or "".
+ * Return the fault of an errno value; its remedy as static English, which
+ * begins with "; ", or "".
  *
  * fault_passes(fault), fault_status(fault):
  * Return whether the same request may succeed later without an operator's help;
- * the exit status (sysexits.h), in every program.
+ * the exit status of every program for it (sysexits.h).
  *
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;

@@ -29,14 +29,14 @@
  *
  * file_forget(fd, from, end):
  * Drop the bytes [from, end), already written back, from the page cache, so
- * that the next read is from the disk.  Return NULL when no byte is cached, or
+ * that the next read is from the disk.  Return NULL once no byte is cached, or
  * if the file system is in memory; otherwise the name of the call that failed,
  * with errno: EBUSY if another program holds a page for a second, or another
  * user owns the file.
  *
  * file_can_forget(fd):
  * Return NULL if file_forget is possible; otherwise the name of the call that
- * failed, with errno: EOPNOTSUPP if the system takes each page for cached.
+ * failed, with errno: EOPNOTSUPP if the system reports every page as cached.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
@@ -48,9 +48,9 @@ const char *file_can_forget(int fd);
 
 /*
  * file_stat(dir, name, mask, st):
- * Fill what statx(2) gives for `mask`, of STATX_INO, STATX_SIZE and STATX_BTIME
- * and of the device; of `dir` itself if `name` is empty.  Where the system
- * refuses statx, without the time of birth, which is then 0.
+ * Fill the device and the fields of `mask`, of STATX_INO, STATX_SIZE and
+ * STATX_BTIME, by statx(2); of `dir` itself if `name` is empty.  If the system
+ * refuses statx, the time of birth is 0.
  *
  * file_identify(fd, id):
  * Write an identity that differs from that of a copy of the file, in
@@ -72,9 +72,9 @@ const char *file_can_forget(int fd);
  * descriptor; -1 with errno.
  *
  * rename_new(dir, from, to):
- * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  If `to` exists, keep
- * it and fail with EEXIST.  On a file system without RENAME_NOREPLACE (NFS), a
- * crash may leave the file with both names.
+ * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  If `to` exists, fail
+ * with EEXIST.  On a file system without RENAME_NOREPLACE (NFS), a crash may
+ * leave the file with both names.
  *
  * file_beside_program(installed, path):
  * Write the path of a file that is beside the program in a checkout, and at
@@ -83,11 +83,11 @@ const char *file_can_forget(int fd);
  *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created
- * there.  The owner cannot use a file of root, and could make a link that leads
- * root elsewhere.  If `path` is absent, switch to the owner of its parent.  A
- * parent of root must be writable for root alone, and the store's `owner` must
- * be root.  A link of another user is refused.  Return FAULT_NONE, also if
- * `path` cannot be read; or a fault, logged.
+ * there: the owner could not use files of root, and could place a link that
+ * leads root elsewhere.  If `path` is absent, switch to the owner of its
+ * parent; if that is root, only root may be able to write to it, and the
+ * store's `owner` must be root.  A link of another user is refused.  Return
+ * FAULT_NONE, also if `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
 struct statx;

@@ -1,7 +1,7 @@
 /*
- * reader: read access to stored plants, for the commands that export, check or
- * copy them while others write.  It changes no byte of the store.  The service
- * does not use it.
+ * reader: reads stored plants, for the commands that export, check or copy them
+ * while others write.  It does not change the store.  The service does not use
+ * it.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "store/store.h"
 
 /*
- * A reader gives the plants of one moment in the order in which they were
- * stored, or single plants by id, each as it is then; not both.  One thread.
- * Each engine defines its own struct store_reader.
+ * A reader returns either the plants of one moment, in the order in which they
+ * were stored, or single plants by id.  One thread.  Each engine defines its
+ * own struct store_reader.
  */
 struct store_reader;
 
@@ -22,11 +22,11 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 
 /*
  * .open(options, since, fault):
- * Open the store read-only.  The reader gives the plants that were stored at
- * `since`, TIMESTAMP_LEN bytes, or later; all plants if `since` is NULL.
- * `since` and options->watch must stay valid while the reader is open; the
- * watch is called during reads, and may be NULL.  NULL if the store cannot be
- * read: `fault` is set, the reason is logged.  .close(reader) accepts NULL.
+ * Open the store read-only, for the plants that were stored at `since`,
+ * TIMESTAMP_LEN bytes, or later; for all plants if `since` is NULL.  `since`
+ * and options->watch must stay valid while the reader is open; the watch is
+ * called during reads, and may be NULL.  NULL if the store cannot be read:
+ * `fault` is set, the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
@@ -46,22 +46,23 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * Call `each` with every figure of the engine for `plant-store stats`: a name,
  * and a text or, if the text is NULL, a number.  Call after the last plant.
  *
- * A cursor is a place between two plants, as text of STORE_CURSOR_MAX.  A plant
- * that is stored later is always behind it, even if a clock goes back.
+ * A cursor is a position between two plants, as text of STORE_CURSOR_MAX.  A
+ * plant that is stored later is always after it, even if a clock is set back.
  *
  * .resume(reader, cursor):
- * Start behind the cursor's place, at the store's beginning for "", at its end
- * for NULL.  Call before the first `next`, `cursor` or `more`.
- * FAULT_SETUP, logged: the cursor is of another store, or the database is not
- * set up for cursors.  FAULT_DAMAGED, logged: the place is not in the store.
+ * Continue after the cursor; begin at the store's beginning for "", at its end
+ * for NULL.  Call before the first `next`, `cursor` or `more`.  FAULT_SETUP,
+ * logged: the cursor belongs to another store, or the database is not set up
+ * for cursors.  FAULT_DAMAGED, logged: the store does not have the cursor's
+ * line.
  *
  * .cursor(reader, before, cursor):
- * Write the place behind the last plant read or, with `before`, in front of it.
+ * Write the position after the last plant read or, with `before`, before it.
  *
  * .more(reader):
- * After the last plant: check whether others were stored; `next` then returns
+ * After the last plant, check whether more were stored; `next` then returns
  * them.  Cheap enough to be called often.  FAULT_BUSY: try again later.
- * FAULT_DAMAGED, logged: the store is not the one that was read before.
+ * FAULT_DAMAGED, logged: this is not the store that was read before.
  */
 struct reader_engine {
 	struct store_reader *(*open)(const struct store_options *options,
@@ -87,10 +88,10 @@ extern const struct reader_engine journal_reader;
 /* What was read of a journal, from its beginning. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
-	uint64_t plants;        /* of copy_backup: those that were read */
+	uint64_t plants;        /* of copy_backup: the plants that it read */
 	uint64_t bytes;         /* the offset at which the last line ends */
 	enum index_state index; /* of verify_store */
-	uint64_t added; /* of copy_backup: bytes that `to` did not have */
+	uint64_t added;         /* of copy_backup: bytes new in `to` */
 };
 
 /*
@@ -106,12 +107,12 @@ enum fault check_journal(
  * Check every line of the journal in the directory `path`, or of the journal
  * file `path`: checksum, form, chain and order, and that no id occurs twice.
  * Then compare the index with the plants that were stored when the call began.
- * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.  The call
- * first holds the lock until it has read the lines that no index covers; later
- * it holds the lock for some milliseconds at a time.  `watch` may be NULL.
+ * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.  The lock
+ * is held while the lines that the index does not cover are read, and later for
+ * some milliseconds at a time.  `watch` may be NULL.
  *
- * FAULT_DAMAGED, logged: the offset of the first invalid line and the reason;
- * the ids that occur twice; or what is wrong in the index: damage, too many
+ * FAULT_DAMAGED, logged with the offset of the first invalid line and the
+ * reason; the ids that occur twice; or the fault of the index: damage, too many
  * plants, or the first plant that is missing or misplaced.  A torn tail is
  * logged, but is not damage.  `report` is set on FAULT_NONE and FAULT_STOPPED.
  */
@@ -121,21 +122,20 @@ enum fault verify_store(
 /*
  * copy_backup(from, to, whole, watch, report):
  * Copy the journal in the directory `from`, or the journal file `from`, to the
- * directory `to`, which is made if it is absent.  The copy has every plant that
- * was acknowledged before the call.  Each line is checked before it is copied,
- * and the copy is synced.  An earlier copy of the store is extended: only what
- * it lacks is read (or all of `from`, if `whole`) and written.  If it has
- * another hard link, which keeps its bytes, or was left unfinished, a new copy
- * is written and renamed over it.
- * The service can serve `to` afterwards.  `watch` may be NULL.
+ * directory `to`, which is created if it is absent.  The copy has every plant
+ * that was acknowledged before the call, and the service can serve it.  Each
+ * line is checked before it is copied, and the copy is synced.  An earlier copy
+ * of the store is extended: only the new lines are read (all of `from`, if
+ * `whole`) and written.  If the earlier copy has another hard link, or was left
+ * unfinished, a new copy is written and renamed over it.  `watch` may be NULL.
  *
  * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is
  * not the beginning of this one.  FAULT_BUSY: another process writes there.
  * FAULT_SETUP: `to` or its plants.jsonl belongs to neither root nor the caller,
  * or its plants.jsonl is the source or is not a regular file.  FAULT_STOPPED:
- * the watch ended the copy.  After a fault the journal in `to` has what it had
- * before, perhaps with a part of the rest; if only the sync of the directory
- * failed, it is the new copy.
+ * the watch ended the copy.  After a fault the earlier copy is unchanged, or
+ * extended by a part of the new lines; if only the sync of the directory
+ * failed, the new copy is in place.
  */
 enum fault copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report);

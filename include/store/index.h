@@ -1,10 +1,10 @@
 /*
- * index: maps a plant's id to the offset of its record.  Derived from the
- * journal: it may be deleted at any time, and is built again from the journal.
+ * index: maps a plant's id to the offset of its record.  It is derived from the
+ * journal: it may be deleted at any time, and is then built again.
  *
  * The rule: a file of the index never changes once it has a meaning.
  *
- *	A run, `index/run-N`, has the ids of some plants, sorted, with their
+ *	A run, `index/run-N`, has the sorted ids of some plants, with their
  *	offsets.  The manifest, `index/manifest`, names the runs, and the
  *	position up to which they cover the journal.  Both are written under
  *	new names and synced.  Only then is the manifest renamed to its name,
@@ -14,21 +14,21 @@
  *
  *	The runs have only plants that are durable in the journal.
  *
- * The plants after the covered position are in the memory of each process,
- * which reads them from the journal.  A checkpoint writes them as a new run.
- * The new run takes in the runs before it that are at most MERGE_FACTOR times
- * as large, so that a lookup meets few runs.  The first record of an id counts:
- * runs are searched from the oldest on, memory last.
+ * Each process reads the plants after the covered position from the journal,
+ * and keeps them in memory.  A checkpoint writes them as a new run, and merges
+ * it with the runs before it that are at most MERGE_FACTOR times as large, so
+ * that a lookup searches few runs.  The first record of an id counts, so runs
+ * are searched from the oldest to the newest, and memory last.
  *
- * One process at a time makes checkpoints: it has the lock of `index/lock`.  If
- * the lock's file was removed, two may, and each installs only its own
- * manifest.  A process can still read runs that are removed while it has them
+ * One process at a time makes checkpoints: the one that holds the lock of
+ * `index/lock`.  If that file was removed, two processes may, and each installs
+ * only its own manifest.  A process can still read a removed run that it has
  * open.
  *
- * A checkpoint that fails (a full disk, an I/O error) costs nothing: its plants
- * stay in memory, and the next one writes new files.  This is logged once.
+ * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
+ * and the next one writes new files.  The failure is logged once.
  *
- * Threads: one at a time, but for the functions that say otherwise.
+ * Threads: one at a time, except where stated otherwise.
  */
 #pragma once
 
@@ -51,20 +51,21 @@ struct index_view {
 
 /*
  * index_open(journal, view):
- * Open the index in the journal's directory, with nothing in memory.  The
- * journal must stay open.  FAULT_SETUP if it is of another store, or the
- * system's fault; both logged.
+ * Open the index in the journal's directory, with no plants in memory.  The
+ * journal must stay open.  FAULT_SETUP if the index belongs to another store,
+ * or the system's fault; both are logged.
  *
  * index_new(journal):
- * Make an index that covers nothing and has no files yet: the first checkpoint
- * replaces those that are there.  NULL with ENOMEM.
+ * Create an index that covers nothing and has no files yet; the first
+ * checkpoint replaces any that exist.  NULL with ENOMEM.
  *
  * index_close(index):
- * Close it, and forget what is in memory.  NULL is fine.
+ * Close the index and free its memory; the plants in memory stay in the
+ * journal.  NULL is fine.
  *
  * index_uuid(dir, uuid):
- * Read the uuid of the store from an index that is not open: 0, or -1 if there
- * is no index.
+ * Read the store's uuid from an index that is not open.  Return 0, or -1 if
+ * there is no index.
  *
  * index_discard(dir):
  * Remove the files of the index.
@@ -80,17 +81,18 @@ void index_discard(int dir);
  * Return the offset of the first record of the plant; 0 if there is none.
  *
  * index_add(index, id, offset):
- * Keep the plant in memory; its offset is above all others.  A repeated id is
- * logged and left out.  Return 0, or -1 with ENOMEM.
+ * Add the plant to memory; its offset must be above all others.  A repeated id
+ * is logged and ignored.  Return 0, or -1 with ENOMEM.
  *
  * index_held(index), index_keep(index, n):
- * The number of plants in memory.  Forget all but the first n of them.
+ * Return the number of plants in memory.  Drop all but the first n of them.
  *
  * index_count(index), index_covered(index):
- * The number of plants; the position that the runs cover.
+ * Return the number of plants; the position up to which the runs cover them.
  *
  * index_damaged(index):
- * The index contradicts the journal: remove it.  Return FAULT_FAILED, logged.
+ * Remove the index, which contradicts the journal.  Return FAULT_FAILED,
+ * logged.
  */
 uint64_t index_find(const struct index *index, int64_t id);
 int index_add(struct index *index, int64_t id, uint64_t offset);
@@ -101,28 +103,28 @@ const struct position *index_covered(const struct index *index);
 enum fault index_damaged(struct index *index);
 
 /*
- * A checkpoint, in this order.  The functions that are marked (*) may run
- * beside index_find, index_add and index_keep in other threads.
+ * The steps of a checkpoint, in this order.  Those marked (*) may run beside
+ * index_find, index_add and index_keep in other threads.
  *
  * index_claim(index) (*):
- * Lock the index against other checkpoints, if that is not done.  FAULT_BUSY,
- * not logged: another process has the lock.
+ * Lock the index against other checkpoints, unless it is locked already.
+ * FAULT_BUSY, not logged: another process holds the lock.
  *
  * index_collect(index, at):
- * Use what another process has written meanwhile; it may cover more than the
- * caller's position `at`, which is raised then.  Copy what is in memory: all
- * plants up to `at`, which are durable.  FAULT_MEMORY.
+ * Use the runs that another process has written meanwhile; if they cover more
+ * than the caller's position `at`, raise `at`.  Copy the plants in memory up to
+ * `at`; they must be durable.  FAULT_MEMORY.
  *
  * index_write(index, max, watch) (*):
- * Write what was collected as a run, which takes in the newest runs that are
- * due, up to `max` plants; and the manifest.  If another file took the place of
- * the manifest, or none, write everything.  `watch` is called for each 4 MiB.
+ * Write the collected plants as a run, merged with the newest runs that are
+ * due, up to `max` plants, and write the manifest.  If the manifest was
+ * replaced or removed, write all plants.  `watch` is called for each 4 MiB.
  *
  * index_install(index):
- * Use what was written; what it covers leaves the memory.
+ * Use what was written, and drop the plants that it covers from memory.
  *
  * index_release(index) (*):
- * Remove the runs that are left over, and unlock the index.
+ * Remove the runs that are no longer needed, and unlock the index.
  */
 enum fault index_claim(struct index *index);
 enum fault index_collect(struct index *index, struct position *at);
@@ -133,7 +135,7 @@ void index_release(struct index *index);
 
 /*
  * index_twins(pairs, name):
- * Log the records of the journal `name` that repeat an earlier record's id, the
- * first ten with both offsets.  Return their number.
+ * Log the records of the journal `name` that repeat the id of an earlier
+ * record, the first ten with both offsets.  Return their number.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);

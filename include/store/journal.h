@@ -3,31 +3,32 @@
  * and its durable end.  record.h defines the lines; replay.h distinguishes a
  * torn tail from damage.
  *
- * The lock is an open file description lock on the journal itself.  The end of
- * the process releases it, and no program that the process executes inherits
- * it: the file is O_CLOEXEC.  "Under the lock" means that journal_lock has been
- * called and journal_check has found the file in place.  A thread with a lock
- * blocks SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the lock.
+ * The lock is an open file description lock on the journal itself.  It ends
+ * with the process, and programs that the process executes do not inherit it:
+ * the file is O_CLOEXEC.  "Under the lock" means that journal_lock has been
+ * called and journal_check has found the file in place.  A thread that holds a
+ * lock blocks SIGTSTP, SIGTTIN and SIGTTOU, since a stopped process would keep
+ * the lock.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
- * not have.  Linux reports the error once to each open file: every process that
- * has the journal open gets it from its own next sync, and ends.  A process
- * that opens the journal, or finds lines past the known durable end, reads the
- * bytes past that end from the disk (journal_settle).
+ * not have.  Linux reports the error once to each open file, so every process
+ * that has the journal open gets it from its own next sync, and exits.  A
+ * process that opens the journal, or finds lines after the known durable end,
+ * reads the bytes after that end from the disk (journal_settle).
  *
  * An end mark is an offset up to which the journal is durable.  A journal
  * shorter than its mark has lost pages.  A mark is overwritten in place, within
- * one sector: each of its versions is true.  The file JOURNAL_END_NAME has one,
- * which is written durably after a closing line.  The one in index/end follows
- * each batch, without a sync: it tells other processes that they need not
- * settle the last lines, and which line was there.  It names its own inode and
- * time of birth: that of a copy of the store, whose files are of different
- * moments, is ignored.
+ * one sector, and each of its versions is true.  There are two:
+ * JOURNAL_END_NAME is written durably after a closing line; index/end is
+ * written after each batch, without a sync, and has the last line, so that
+ * other processes need not settle it.  This one also names its own inode and
+ * time of birth: in a copy of the store, whose files may be of different
+ * moments, it is ignored.
  *
- * The file may end in blank lines: room written ahead, so that a later sync
- * need not grow the file, which costs the file system a write of its own.
+ * The file may end in blank lines, as room for later records: a sync of a file
+ * that has grown costs the file system a write of its own.
  *
- * A returned fault is logged, unless the contract says otherwise.
+ * A returned fault is logged, unless stated otherwise.
  */
 #pragma once
 
@@ -81,15 +82,16 @@ struct journal {
  * Open the journal in the directory `path` and check its header; without
  * `write`, `path` may also be a journal file.  The string `path` must outlive
  * the journal.  FAULT_NONE with an `fd` of -1 if the directory has no journal
- * or, with `write`, does not exist.  FAULT_SETUP if it is no regular file or of
- * another version, FAULT_DAMAGED if its header is damaged, or the system's.
+ * or, with `write`, does not exist.  FAULT_SETUP if the journal is not a
+ * regular file or is of another version, FAULT_DAMAGED if its header is
+ * damaged, or the system's fault.
  *
  * journal_close(journal):
  * Close the file and its directory.  Call it after a failed journal_open, too.
  *
  * journal_exists(journal, name):
- * Return whether the journal's directory has a file `name`: true if that is
- * unknown, false if there is no directory.
+ * Return whether the journal's directory has a file `name`; true if it cannot
+ * be determined, false if there is no directory.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 void journal_close(struct journal *journal);
@@ -97,8 +99,8 @@ bool journal_exists(const struct journal *journal, const char *name);
 
 /*
  * journal_damaged(journal, offset, reason):
- * Log the damage at `offset` and its remedy.  A NULL `reason` means missing
- * lines.  Return FAULT_DAMAGED.
+ * Log the damage at `offset` and its remedy.  If `reason` is NULL, lines are
+ * missing.  Return FAULT_DAMAGED.
  *
  * journal_unreadable(journal, offset, error):
  * Log that the bytes from `offset` on cannot be read.  Return the fault.
@@ -109,8 +111,8 @@ bool journal_exists(const struct journal *journal, const char *name);
  * fault.
  *
  * journal_finish(journal, replay, known, tail_end):
- * Call replay_finish for a journal that was durable up to `known`.  Return a
- * fault if it is damaged or unreadable; a torn tail is no fault.
+ * Call replay_finish for a journal that is known to be durable up to `known`.
+ * Return a fault if it is damaged or unreadable; a torn tail is not a fault.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
@@ -126,12 +128,12 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * Lock the file exclusively, or shared to read it; or lock the directory, until
  * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
  * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
- * A file system without locks cannot hold a served store, so JOURNAL_SHARED
- * succeeds on it.  The thread that locks also unlocks.
+ * On a file system without locks no store can be served, so JOURNAL_SHARED
+ * succeeds there.  The thread that locks must also unlock.
  *
  * journal_back_off(pause_ns):
- * Sleep between two tries for the lock.  `*pause_ns` is 0 before the first
- * call, and doubles up to a maximum.
+ * Sleep between two attempts to lock.  `*pause_ns` is 0 before the first call,
+ * and doubles up to a maximum.
  */
 enum journal_lock { JOURNAL_EXCLUSIVE, JOURNAL_SHARED, JOURNAL_DIR };
 enum fault journal_lock(
@@ -142,9 +144,9 @@ void journal_back_off(long *pause_ns);
 /*
  * journal_check(journal, end):
  * Check that the journal's path still names this file, and update
- * journal->size.  Without the lock both may be out of date at once: then only a
- * reason counts, or that there may be more to read.  Return NULL; or the reason
- * why the file cannot be used, such as a size below `end`, in static English.
+ * journal->size.  Return NULL; or the reason why the file cannot be used, such
+ * as a size below `end`, as static English.  Without the lock the size may be
+ * outdated at once, so it shows only that there may be more to read.
  *
  * journal_read(journal, offset, record):
  * Read the record whose line begins at `offset`.  `record` points into
@@ -157,18 +159,19 @@ void journal_back_off(long *pause_ns);
  * FAULT_DAMAGED, not logged, if not.
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
- * Return whether the record at `offset` is of the plant `id`.  Return true if
- * the byte at `offset` is not blank or cannot be read; false at end of file.
+ * Return whether the record at `offset` has the plant `id`.  Return true if the
+ * byte at `offset` is not blank or cannot be read; false at the end of the
+ * file.
  *
  * journal_check_seen(journal, seen):
  * Check that the journal still has the lines up to `seen`, the last position of
- * an index or a reader; all zero if none.  FAULT_DAMAGED if it is shorter or
- * has diverged.
+ * an index or a reader, or all zero.  FAULT_DAMAGED if it is shorter or has
+ * diverged.
  *
  * journal_find_durable(journal, seen):
- * The same of the later of `seen` and the mark in index/end; and set
- * journal->durable to the latest of these and the end mark, 0 without any.  No
- * lock is needed.  FAULT_SETUP if the end mark is of another store.
+ * Check the later of `seen` and the mark in index/end in the same way, and set
+ * journal->durable to the latest of these and the end mark, or to 0.  No lock
+ * is needed.  FAULT_SETUP if the end mark belongs to another store.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
@@ -183,32 +186,34 @@ enum fault journal_find_durable(
 
 /*
  * Call the functions below under the lock.  After FAULT_FAILED the bytes on the
- * disk past journal->durable are unknown, and the process ends.
+ * disk after journal->durable are unknown, and the process must exit.
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
- * `end`, followed by journal->room blank lines if the file has to grow: `buf`
- * has room for them after `len`.  The bytes are durable after journal_sync.
- * After a fault other than FAULT_FAILED the file is cut back to `end`.
+ * `end`.  If the file must grow, journal->room blank lines follow, for which
+ * `buf` has room after `len`.  The bytes are durable after journal_sync.  After
+ * a fault other than FAULT_FAILED the file is cut back to `end`.
  *
  * journal_sync(journal):
  * Make all written bytes durable.
  *
  * journal_settle(journal):
- * Make the next read of the bytes past journal->durable come from the disk:
+ * Make the next read of the bytes after journal->durable come from the disk:
  * sync them, drop their pages from the page cache, and check that none is left.
- * Valid lines read then are durable; the rest is a torn tail.  Readers call it
- * too: it changes no byte.  FAULT_BUSY while another program holds a page;
- * FAULT_SETUP if the system cannot do it, also if there are no such bytes.
+ * The valid lines read then are durable; the rest is a torn tail.  Readers call
+ * it, too, since it changes no byte.  FAULT_BUSY while another program holds a
+ * page; FAULT_SETUP if the system cannot drop pages, even if there are no such
+ * bytes.
  *
  * journal_mark_end(journal, at), journal_read_mark(journal, at):
  * Write the durable position `at` to index/end, without a sync; a failure does
- * no harm.  Read it, all zero without a mark, and raise journal->durable to it.
+ * no harm.  Read this position, all zero without a mark, and raise
+ * journal->durable to it.
  *
  * journal_write_end(journal), journal_read_end(journal):
  * Write journal->durable as the end mark, durably.  Raise journal->durable to
  * the end mark, unless the mark is absent, or unreadable, which is logged;
- * FAULT_SETUP if the mark is of another store, or is no regular file.
+ * FAULT_SETUP if the mark belongs to another store, or is not a regular file.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
@@ -221,12 +226,12 @@ enum fault journal_read_end(struct journal *journal);
 
 /*
  * journal_claim(journal, path):
- * Open the directory of a new store, make it if it is absent, and lock it until
- * journal_close.  FAULT_SETUP if it has a store or a part of one.
+ * Open the directory of a new store, create it if it is absent, and lock it
+ * until journal_close.  FAULT_SETUP if it has a store or a part of one.
  *
  * journal_make(home):
- * Make a journal with a new uuid in the claimed directory.  After a fault there
- * is no journal, and no process can have stored a plant in it.
+ * Create a journal with a new uuid in the claimed directory.  After a fault
+ * there is no journal, and no process can have stored a plant in one.
  *
  * journal_new(home, fd), journal_place(home, fd, name):
  * Create the file JOURNAL_NEW_NAME in the directory of `home`, which the caller

@@ -1,8 +1,8 @@
 /*
  * replay: the one loop over a journal's lines.
  *
- * Start, catch-up, reading, verify, copy and recover all read through it.  It
- * reads through a window, in constant memory at any size of the journal.
+ * Start, catch-up, readers, verify, copy and recover all use it.  It reads
+ * through a window, in constant memory at any size of the journal.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ struct replay {
 
 /*
  * replay_init(replay, fd, seed, at), replay_done(replay):
- * Start at the position `at`.  Free the window; a zeroed struct has none.
+ * Begin at the position `at`.  Free the window; a zeroed struct has none.
  */
 void replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at);

@@ -74,19 +74,19 @@ struct store;
 
 /*
  * store_init(dir):
- * Make a new, empty store in the directory, which is made if it is absent;
+ * Create an empty store in the directory, which is created if it is absent;
  * other files in it stay.  FAULT_SETUP if it holds a store or a part of one, or
- * the system's fault; both logged.  A crash leaves a whole store or none.
+ * the system's fault; both are logged.  A crash leaves a whole store or none.
  *
  * store_open(options, fault):
  * Open the store in options->dir, and recover it where needed; or connect to
  * the database, and check its settings, its table and our rights.  Call after
- * any fork.  NULL if it cannot be used: the reason is logged, and `fault` is
- * set: FAULT_SETUP (missing, another store's or another version),
- * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening begins again with
- * an index that was being built), or the system's fault.  A database that is
- * away is FAULT_BUSY; with options->long_lived it is no fault: commits are
- * STORE_AWAY until it is back.
+ * any fork.  NULL if the store cannot be used: the reason is logged, and
+ * `fault` is set: FAULT_SETUP (missing, of another store or version),
+ * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening resumes the build
+ * of an index), or the system's fault.  A database that is unavailable is
+ * FAULT_BUSY; with options->long_lived it is no fault: commits are STORE_AWAY
+ * until it is back.
  */
 enum fault store_init(const char *dir);
 struct store *store_open(
@@ -118,12 +118,12 @@ enum store_result store_ready(struct store *store);
 /*
  * store_wait(store):
  * Wait while another thread of this process stores a batch, so that the caller
- * gathers more plants for the next one.  Return at once for a database, where
+ * collects more plants for the next one.  Return at once for a database, where
  * commits do not wait for each other.
  *
  * store_idle(store):
- * Put the last batch below the watermark with a closing line, unless that is
- * done or the store is in use.  Call it when no plant has come for about a
+ * Write a closing line, whose watermark covers the last batch, unless there is
+ * one or the store is in use.  Call it when no plant has come for about a
  * second.  Any thread.
  *
  * store_close(store):

@@ -1,4 +1,4 @@
-/* compat: functions of glibc that musl lacks, or has only in later versions. */
+/* compat: functions of glibc that only later versions of musl have. */
 #pragma once
 
 #ifndef __GLIBC__

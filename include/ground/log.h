@@ -1,9 +1,9 @@
 /*
  * log: diagnostics for the operator, never data.  Each message is one line, to
  * stderr as "PROGRAM: message" and to syslog (facility LOG_DAEMON, ident
- * PROGRAM).  If stderr is systemd's journal, a line goes to stderr only, after
- * its priority as "<3>".  An error states what failed, where, and the remedy.
- * No message has a token or a request's body.
+ * PROGRAM).  If stderr is systemd's journal, a line goes only there, with its
+ * priority in front, as "<3>".  An error states what failed, where, and the
+ * remedy.  No message has a token or a request's body.
  *
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
  * members, "message".  If a line is too long, only its message is cut.
@@ -20,16 +20,17 @@ extern bool log_json;                /* false */
 
 /*
  * log_open(program, use_syslog):
- * Set the program's name; the string must stay valid.  Call once, before any
- * file is opened: the call opens /dev/null for each of the descriptors 0 to 2
- * that is closed, since a file with that number could receive messages.  Before
- * the call the name is "plant-store".  Before it, and if `use_syslog` is 0,
- * messages go to stderr only, without a priority.
+ * Set the program's name, which must stay valid.  Call once, before any file is
+ * opened: the call opens /dev/null for each of the descriptors 0 to 2 that is
+ * closed, since a file with that number could receive messages.  Before the
+ * call, and if `use_syslog` is 0, messages go only to stderr, without a
+ * priority.  The name before the call is "plant-store".
  *
  * log_set_request(id), log_set_progress(shown):
- * Add the request's id to all messages but those of log_members.  After a call
- * with `shown`, each message first clears the terminal's line of progress, as a
- * call with false does.  Call these and log_open before any thread starts.
+ * Add the request's id to all messages except those of log_members.  After a
+ * call with `shown`, each message first clears the line of progress on the
+ * terminal, as a call with false does.  Call these and log_open before any
+ * thread starts.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become

@@ -1,11 +1,11 @@
 /*
  * metrics: the counters of a store.  All of its processes map one small file,
- * METRICS_NAME in its directory, and count there: from any thread, without a
- * system call or a failure.
+ * METRICS_NAME in its directory, and count there, from any thread, without
+ * system calls or failures.
  *
- * The file may be lost or damaged: the next metrics_open makes a new one, with
- * all counters at 0, and a process that has the old one open still counts in
- * it.  A process whose file was truncated, or that has none, such as with a
+ * The file may be lost or damaged: the next metrics_open creates a new one,
+ * with all counters at 0, and processes that have the old one open still count
+ * in it.  A process whose file was truncated, or that has none, as with a
  * database, counts in its own memory.
  */
 #pragma once
@@ -61,8 +61,8 @@ metrics_add(unsigned place, uint64_t n)
 /*
  * metrics_open(dir, make):
  * Count in the file of the directory `dir` from now on; with `make`, create it
- * if it is absent.  Call before any counting thread starts.  FAULT_NONE; or a
- * fault, not logged, with errno: the process counts where it did before.
+ * if it is absent.  Call before any counting thread starts.  After a fault, not
+ * logged, with errno, the process counts where it did before.
  *
  * metrics_bound(histogram, i):
  * Return the upper bound of bucket `i`, inclusive; the last bucket has none.
@@ -71,9 +71,9 @@ metrics_add(unsigned place, uint64_t n)
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
  * metrics_consumers(dir, bytes, list):
- * Read the cursors of consumers, which are in the directory METRICS_CONSUMERS
- * of `dir`, each under its consumer's name, and compare them with the size of
- * the journal.  Return how many there are.
+ * Read the cursors of consumers from the directory METRICS_CONSUMERS of `dir`,
+ * each named after its consumer, and compare them with the size of the journal.
+ * Return their number.
  *
  * metrics_free_bytes(dir):
  * Return the bytes available to this user on the file system of `dir`;
@@ -86,8 +86,8 @@ void metrics_observe(enum metrics_place histogram, uint64_t value);
 #define METRICS_CONSUMERS_MAX 32
 struct metrics_consumer {
 	char name[65];
-	int64_t read_ms; /* when its cursor was replaced, since 1970 */
-	uint64_t behind; /* bytes of the journal that it does not have */
+	int64_t read_ms; /* when its cursor was last replaced, since 1970 */
+	uint64_t behind; /* bytes of the journal that it has not read */
 };
 size_t metrics_consumers(const char *dir, uint64_t bytes,
     struct metrics_consumer list[static METRICS_CONSUMERS_MAX]);

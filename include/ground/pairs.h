@@ -1,7 +1,7 @@
 /*
  * pairs: a sorted list of key-value pairs, which may be larger than memory.  A
- * long list is in an unnamed file, which is mapped and sorted in place: the
- * kernel may reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
+ * long list is in an unnamed file, which is mapped and sorted in place, so that
+ * the kernel can reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
 #pragma once
 
@@ -24,18 +24,19 @@ struct pairs {
 
 /*
  * pairs_init(pairs, dir):
- * Begin a list.  Its file, if it needs one, is in the directory `dir`; if `dir`
- * is AT_FDCWD or cannot have unnamed files, in /var/tmp.  0; -1 with ENOMEM.
+ * Begin a list.  Its file, if it needs one, is in the directory `dir`, or in
+ * /var/tmp if `dir` is AT_FDCWD or cannot have unnamed files.  Return 0, or -1
+ * with ENOMEM.
  *
  * pairs_done(pairs):
- * Free the list, which may be all zero instead of begun.  errno stays.
+ * Free the list; a zeroed one is allowed. errno is unchanged.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
  * Add a pair; sort all into pairs->map, in O(n log n) for any order of keys,
- * since clients may choose them.  Return 0, or -1 with errno, such as ENOSPC.
+ * since clients choose them.  Return 0, or -1 with errno, such as ENOSPC.
  *
  * pairs_order(array, n):
- * Sort an array of pairs in memory likewise.
+ * Sort an array of pairs in memory in the same way.
  *
  * pairs_find(pairs, key):
  * Return the least value of the key in a sorted list; 0 if it has none.

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 /*
- * `step`, unless NULL, is called at least once for each MiB that is read or, of
- * a database, each 100 rows, with the bytes done and in total (0: unknown).  If
- * it returns false, the work stops at the next point with nothing half done.
+ * `step`, unless NULL, is called at least once for each MiB, or 100 rows of a
+ * database, that is read, with the bytes done and in total (0: unknown).  If it
+ * returns false, the work stops at the next point at which nothing is half
+ * done.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);
@@ -17,7 +18,7 @@ struct watch {
 
 /*
  * watch_step(watch, done, total):
- * Call `step`, if there is one; `watch` may be NULL.  Return whether to go on.
+ * Call `step`, if there is one; `watch` may be NULL.  Return whether to continue.
  */
 static inline bool
 watch_step(const struct watch *watch, uint64_t done, uint64_t total)

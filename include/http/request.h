@@ -1,8 +1,8 @@
 /*
  * request: the head of a request, from CGI variables (RFC 3875, section 4.1).
  *
- * FastCGI's parameters and a CGI program's environment have the same form.
- * The strings of a request point into the variables; only request_id copies.
+ * The parameters of FastCGI and the environment of CGI have the same form.  The
+ * strings of a request point into the variables; only request_id copies.
  */
 #pragma once
 
@@ -38,8 +38,8 @@ struct request {
 
 /*
  * request_read(request, variables):
- * Find the variables of struct request among the NULL-terminated "NAME=value"
- * strings.  Any thread.
+ * Find the variables of struct request in a NULL-terminated list of
+ * "NAME=value" strings.  Any thread.
  */
 void request_read(struct request *request, char *const *variables);
 
@@ -70,23 +70,24 @@ enum request_length {
  *	HTTP_CREDENTIAL_MALFORMED  Bearer, but not one or more spaces followed
  *	                           by one token68
  *
- * The scheme's name is compared in any case.  Spaces and tabs around the
- * value are not part of it.
+ * The case of the scheme's name does not matter.  Spaces and tabs around the
+ * value are ignored.
  *
  * request_origin(request, origins):
- * Find the request's Origin in `origins`, the list in the settings.  Return its
- * place there, up to one of CONFIG_SEPARATORS or a NUL; NULL if it is absent.
+ * Find the request's Origin in `origins`, the list of the settings.  Return a
+ * pointer into the list, where one of CONFIG_SEPARATORS or a NUL ends it; NULL
+ * if it is absent.
  *
  * request_path_is(request, base_path, name):
- * Whether the path is `base_path` followed by `name`, byte for byte.  The path
- * is SCRIPT_NAME plus PATH_INFO: where it is split depends on the web server.
+ * Return whether the path is `base_path` followed by `name`, byte for byte.
+ * The path is SCRIPT_NAME plus PATH_INFO; web servers split it differently.
  *
  * request_is_json(request), request_is_identity(request):
- * Whether CONTENT_TYPE is application/json, in any case, with any parameters;
- * the Content-Encoding is absent or "identity".
+ * Return whether CONTENT_TYPE is application/json, in any case, with any
+ * parameters; whether the Content-Encoding is absent or "identity".
  *
  * request_length(request, length):
- * Read CONTENT_LENGTH.  A number too large for size_t gives SIZE_MAX.
+ * Read CONTENT_LENGTH.  A number that is too large for size_t becomes SIZE_MAX.
  */
 void request_id(
     const struct request *request, char id[static REQUEST_ID_MAX + 1]);

@@ -7,16 +7,16 @@
  *	NAME SHA256HEX [EXPIRES] [# comment]
  *
  * with spaces or tabs between the fields.  NAME is 1 to 64 of A-Z a-z 0-9 . _ -
- * and SHA256HEX the digest of the token in 64 lower-case hex digits; neither
- * may occur twice, but for the name of a renewed token: then both of its tokens
- * are valid, and the first line has an EXPIRES.  EXPIRES is an RFC 3339
+ * and SHA256HEX is the digest of the token in 64 lower-case hex digits.
+ * Neither may occur twice, except the name of a renewed token: both of its
+ * tokens are valid, and its first line has an EXPIRES.  EXPIRES is an RFC 3339
  * date-time.  Empty lines and lines that begin with '#' are allowed.  A file
- * without a token is valid: nobody has access then.
+ * without a token is valid; nobody has access then.
  *
  * The file and its directory must belong to root or to the service's user; if
  * the file is a symbolic link, so must the directory of its target.  Others
- * must have no access to the file, and no right to write to the directories.
- * If the group can write to one of these, the file is used with a warning.
+ * must not have access to the file, or be able to write to the directories.  If
+ * the group can write to one of these, the file is used with a warning.
  *
  * One set serves all threads of a process, except where a function says
  * otherwise.
@@ -79,17 +79,18 @@ struct tokens; /* a set */
 /*
  * tokens_open(path, user, fault):
  * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  The
- * string `path` must outlive the set.  Return the set; or NULL and log the
- * file, the line in it and the remedy.  `fault` is then FAULT_SETUP if the file
- * is missing or malformed or has wrong rights; else why it cannot be read.
+ * string `path` must outlive the set.  Return the set; or log the file, its
+ * line and the remedy, and return NULL.  `fault` is then FAULT_SETUP if the
+ * file is missing, malformed or has wrong permissions; else the fault of
+ * reading it.
  *
  * tokens_close(tokens):
- * Free the set, which no thread may use any longer.  NULL is fine.
+ * Free the set, which no thread may still use.  NULL is fine.
  *
  * tokens_warning(tokens):
- * Return the last read's warning, without the path: the file has no token, or a
- * group can write to the file or its directory.  After a refresh, it may be an
- * error.  NULL if nothing was logged.  Valid until the next refresh.
+ * Return the warning of the last read, without the path: the file has no token,
+ * or a group can write to the file or its directory; after a refresh, perhaps
+ * an error.  NULL if nothing was logged.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);
@@ -100,8 +101,9 @@ const char *tokens_warning(const struct tokens *tokens);
  * Read the file again if its inode or change time differs, or the last read
  * failed: tokens_recheck at once, tokens_refresh at most once a second, by
  * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
- * token is valid: an operator can revoke all at once.  If tokens_open would
- * refuse the file otherwise, the set stays.  Each change is logged once.
+ * token is valid, so that an operator can revoke all at once.  If tokens_open
+ * would refuse the file for another reason, the set does not change.  Each
+ * change is logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
  * Find a token by its digest; `now_ms` is the time since 1970.  Return

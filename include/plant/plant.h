@@ -1,8 +1,8 @@
 /*
  * plant: a plant, as a client sends it and as the store keeps it.
  *
- * A plant is kept as its canonical JSON text, {"id":1,"name":"..","tag":".."},
- * in this order, without spaces, strings in canonical form.  Two plants are the
+ * A plant is its canonical JSON text, {"id":1,"name":"..","tag":".."}, in this
+ * order, without spaces, with strings in canonical form.  Two plants are the
  * same if and only if their texts are equal, byte for byte.  The answer to the
  * client is the text without the id.  No other module uses json-c.
  */

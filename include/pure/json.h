@@ -2,11 +2,11 @@
  * json: a strict scanner for one JSON object, over raw bytes, and the canonical
  * form of strings.
  *
- * The scanner accepts exactly the texts of RFC 8259 whose top is an object, in
- * valid UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a
- * byte order mark, and with at most JSON_DEPTH_MAX levels of arrays and
- * objects, the top one included.  It finds the wanted members of the top
- * object, and checks the others too.
+ * The scanner accepts exactly the texts of RFC 8259 that are objects, in valid
+ * UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a byte
+ * order mark, and with at most JSON_DEPTH_MAX levels of arrays and objects, the
+ * outermost included.  It finds the wanted members of the outermost object, and
+ * checks the others, too.
  *
  * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
  * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"

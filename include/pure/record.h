@@ -78,7 +78,7 @@ enum record_header {
  * invalid, return why, a static English string, and leave `record` unchanged.
  *
  * record_is_canonical(record):
- * Return whether `by`, `id` and `plant` could stand in a valid line.  `by` and
+ * Return whether `by`, `id` and `plant` could be in a valid line.  `by` and
  * `plant` may be any bytes.
  */
 uint32_t record_header_encode(const char uuid[static RECORD_UUID_LEN],

@@ -51,7 +51,7 @@ struct config {
  * Add the settings in CONFIG_FILE, if it exists, to the environment, where
  * existing settings keep their values.  If the environment or the caller, with
  * `named`, names a store, the file cannot name another, and need not be
- * readable, so that any user can work on a store of their own.  If `only` is not
+ * readable, so that users can work on stores of their own.  If `only` is not
  * NULL, read the file `only` instead, and ignore the settings in the
  * environment.
  *

@@ -90,10 +90,10 @@ const struct reader_engine *command_reader(
 /*
  * command_watch(call, what), command_unwatch():
  * Call before long work, which `what` names in one word, such as "verify".  The
- * call's watch then shows progress on stderr, as the options demand, unless
- * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, now only set a
+ * call's watch then shows progress on stderr, as the options specify, unless
+ * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, then only set a
  * flag, on which the watch stops the work.  command_unwatch clears the progress
- * line and, unless a signal came, restores the signals' default action.
+ * line and, unless a signal came, restores the default action of the signals.
  *
  * command_interrupted():
  * Return the number of the signal that asked to stop, or 0.

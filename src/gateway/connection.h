@@ -2,14 +2,15 @@
  * connection: one FastCGI connection of a reactor.
  *
  * A connection detects without blocking that a request is complete.  Only then
- * libfcgi reads the request, since libfcgi has no timeout; no other module uses
- * libfcgi.  A request that arrives at once stays in the socket until then.  A
- * request that arrives in parts is moved into a memory file, its spool.
+ * does libfcgi read it, since libfcgi has no timeout; no other module uses
+ * libfcgi.  A request that arrives at once stays in the socket until then; one
+ * that arrives in parts is moved into a memory file, its spool.
  *
- * The answer is sent as fast as the peer reads it, but not by libfcgi: libfcgi
- * would wait for two seconds in its close, and would keep its memory (25
- * allocations, two buffers of 8 KiB a request) until after the commit.  The
- * connection makes libfcgi free that memory before it reads the next request.
+ * The answer is sent as fast as the peer reads it, but not by libfcgi, which
+ * would wait for two seconds when it closes, and keep its memory (25
+ * allocations and two buffers of 8 KiB per request) until after the commit.
+ * The connection makes libfcgi free this memory before it reads the next
+ * request.
  *
  * A connection belongs to one thread.
  */
@@ -32,7 +33,7 @@ struct connection {
 	bool begun;      /* a part of a request has arrived */
 	bool last;       /* no further request is read: the web server does not
 			    keep the connection or has hung up, its deadline
-			    passed, or libfcgi may read bytes behind the
+			    passed, or libfcgi may read bytes after the
 			    request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
@@ -94,9 +95,9 @@ size_t connection_read_body(struct connection *connection, char *buf, int size);
 
 /*
  * connection_send(connection, buf, len):
- * Send an answer, or the rest of one.  Return 0: what the socket had no room
- * for is in connection->answer, for the next call.  -1 if the connection is
- * broken, or without memory for the rest.
+ * Send an answer, or the rest of one.  Return 0; bytes for which the socket had
+ * no room are in connection->answer, for the next call.  Return -1 if the
+ * connection is broken, or there is no memory for the rest.
  *
  * connection_free(connection):
  * Close the socket and the spool, leave the list, and free the connection.

@@ -5,9 +5,9 @@
  * per configured thread, until a signal or a failure ends it.
  *
  * reactor: a thread with an epoll of its own.  It reads the requests that have
- * arrived whole, stores their plants in one batch, and then answers them.  A
- * request that is still arriving waits, with a deadline, so that a slow or
- * silent peer delays nobody else.
+ * arrived completely, stores their plants in one batch, and then answers them.
+ * Incomplete requests wait, with a deadline, so that a slow or silent peer does
+ * not delay others.
  *
  * sandbox: what the service gives up before it serves.
  *
@@ -29,11 +29,12 @@ struct tokens;
  * NOTIFY_SOCKET is unset or empty; log a failure.
  *
  * service_run(config):
- * Open the store and serve.  SIGTERM, SIGINT, SIGQUIT, SIGUSR1: answer what was
- * received, write the closing line, and return 0.  SIGHUP: check the token
- * file at once.  The counts of refused requests are logged at SIGHUP, once a
- * minute and at the end.  Return a status of sysexits.h, logged, if it cannot
- * start or the store has failed.  Call in a process without other threads.
+ * Open the store and serve.  On SIGTERM, SIGINT, SIGQUIT or SIGUSR1, answer the
+ * requests that were received, write the closing line, and return 0.  On
+ * SIGHUP, check the token file at once.  The counts of refused requests are
+ * logged on SIGHUP, once a minute and at the end.  Return a status of
+ * sysexits.h, logged, if the service cannot start or the store has failed.
+ * Call in a process without other threads.
  */
 void service_notify(const char *state);
 int service_run(const struct config *config);
@@ -66,7 +67,7 @@ void sandbox_enter(const struct config *config);
 
 /*
  * cgi_begin():
- * Find or make the request's id, for its answer and for the log.  Call before
+ * Find or create the request's id, for its answer and for the log.  Call before
  * anything is logged.
  *
  * cgi_serve(config):

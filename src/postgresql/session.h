@@ -33,30 +33,31 @@ struct session {
 
 /*
  * session_open(session, database):
- * Connect, and check the server and its tables.  Takes up to connect_timeout
- * seconds for each host, SESSION_TIMEOUT_MS for each statement, and as long as
- * the resolver needs.  Return FAULT_NONE; FAULT_SETUP if an operator has to
- * act; or FAULT_BUSY if the database is unavailable.  The reason does not have
- * the connection string, and is not logged.
+ * Connect, and check the server and its tables.  This takes up to
+ * connect_timeout seconds for each host, SESSION_TIMEOUT_MS for each statement,
+ * and the time of the resolver.  Return FAULT_NONE; FAULT_SETUP if an operator
+ * must act; or FAULT_BUSY if the database is unavailable.  The reason does not
+ * contain the connection string, and is not logged.
  *
  * session_close(session):
- * Close a session that session_open has opened or has not been able to open.
+ * Close a session, even if session_open has failed.
  *
  * session_is_alive(session):
- * Whether an idle session is still open, as far as the client knows.
+ * Return whether an idle session is still open, as far as the client knows.
  *
  * session_run(session, text, columns, values):
  * Run the SQL `text` or, with parameters that end with a NULL, the prepared
  * statement of this name, and wait for its commit until session->deadline_ms.
- * Return true if it was committed.  Return false if an error refused it before
- * the commit.  Return false and set session->lost if the outcome is unknown, as
- * after an answer that is too large, or has a NULL or other columns.
+ * Return true if it was committed, false if it was refused before the commit.
+ * If the outcome is unknown, as after an answer that is too large, or has a
+ * NULL or other columns, return false and set session->lost.
  *
  * session_query(session, sql, columns, timeout_ms):
  * Like session_run, in `timeout_ms`.  FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
  * session_is_code(session, begins):
- * Whether the last error's SQLSTATE begins with one of `begins`, as "40001 53".
+ * Return whether the last error's SQLSTATE begins with one of `begins`, such as
+ * "40001 53".
  */
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
@@ -70,10 +71,10 @@ bool session_is_code(const struct session *session, const char *begins);
 /*
  * A probe: SQL that needs the rights of `statement` and changes nothing, but
  * whose commit waits for standbys as a plant's does: it writes a message into
- * the write-ahead log, and into no table.  A commit that waits holds one of our
- * role's sessions, even after its client has gone.  So the probe returns no
- * row, and does not wait, if a session of the role, of any process, has been
- * waiting for about SESSION_TIMEOUT_MS.
+ * the write-ahead log, and into no table.  A waiting commit occupies one of our
+ * role's sessions, even after its client has disconnected.  So the probe
+ * returns no row, and does not wait, if a session of the role, of any process,
+ * has been waiting for about SESSION_TIMEOUT_MS.
  */
 #define SESSION_PROBE(statement)                                           \
 	"WITH probe AS (" statement ")"                                    \

@@ -1,18 +1,19 @@
 /*
  * journal_reader: the file engine's reader (reader/reader.h).  It checks all
- * lines and their order while other processes write, and changes no byte.
+ * lines and their order while other processes write, and changes nothing.
  *
  * It finds the journal's durable end under a shared lock, and then reads up to
  * there without the lock: one consistent, durable state with every plant that
  * was acknowledged before.  Lines that the index does not cover may never have
  * been synced, so they are read from the disk, not from the page cache.  The
- * search for the end begins at the index's end; without one it reads every
- * line, under the lock.  A journal that ends before the index's end is damaged.
- * Memory use is constant.
+ * search for the end begins where the index ends; without an index it reads
+ * every line, under the lock.  A journal that ends before its index does is
+ * damaged.  Memory use is constant.
  *
  * Closing lines are checked and skipped.  A plant is looked up in the index,
- * and in the journal from the index's end on: in all of it without an index.  A
- * journal that is named as a file is read without a lock: nobody writes to it.
+ * and in the journal after the index's end; without an index, in the whole
+ * journal.  A journal that is named as a file is read without a lock, since
+ * nobody writes to it.
  */
 #pragma once
 
@@ -42,11 +43,12 @@ struct store_reader {
 
 /*
  * journal_reader_check(reader), journal_reader_collect(reader, pairs):
- * Both check all lines that are left.  The second also puts the ids and offsets
- * of their plants, sorted, into `pairs`; the caller frees it with pairs_done.
+ * Check all remaining lines.  The second function also puts the sorted ids of
+ * their plants, with the offsets, into `pairs`, which the caller frees with
+ * pairs_done.
  *
  * journal_reader_move(reader, at):
- * Read on from `at`, or from the first line if `at` is all zero.
+ * Continue at `at`, or at the first line if `at` is all zero.
  *
  * journal_reader_lock(reader):
  * Lock the journal, if it is in a directory, against writers, and check that

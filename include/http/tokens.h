@@ -130,16 +130,16 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * Return whether `text` has the form of a token's name.
  *
  * tokens_edit(path, edit, token):
- * TOKENS_ADD: make a random token, write it with a NUL into `token`, and add
- * its line to the file, created with mode 0600 if missing.  TOKENS_RENEW: the
- * same for a name that has one token.  TOKENS_REVOKE: remove the lines of the
- * name; TOKENS_REVOKE_OLD: only that of the renewed token.
+ * TOKENS_ADD: create a random token, write it with a NUL into `token`, and add
+ * its line to the file, which is created with mode 0600 if missing.
+ * TOKENS_RENEW: the same for a name that has one token.  TOKENS_REVOKE: remove
+ * the lines of the name; TOKENS_REVOKE_OLD: only that of the renewed token.
  *
- * Any owner is accepted.  The file is replaced in one step that survives a
- * power cut; its other lines, mode and owner stay; edits exclude each other by
- * a directory lock.  Return FAULT_NONE; or the fault, logged: FAULT_NAME if the
- * name is taken or unknown or has two tokens, FAULT_OUTPUT if the directory is
- * missing.  The file is then unchanged, unless the log reports otherwise.
+ * Any owner is accepted.  The file is replaced atomically and durably, and
+ * keeps its other lines, mode and owner; a lock on the directory excludes other
+ * edits.  FAULT_NAME if the name is taken or unknown or has two tokens,
+ * FAULT_OUTPUT if the directory is missing, or another fault; all are logged.
+ * The file is then unchanged, unless the log reports otherwise.
  */
 bool tokens_is_name(const char *text);
 enum fault tokens_edit(

@@ -384,18 +384,6 @@ def check_service(tally: Tally, document: dict, rows: list[ErrorRow], store: Sto
                         f"{status} is answered as documented, statuses: {mode}", answer)
 
 
-def check_bounds(tally: Tally, document: dict, store: Store) -> None:
-    ask = Asker(store)
-    properties = document["components"]["schemas"]["NewPlant"]["allOf"][1]["properties"]
-    low, high = properties["id"]["minimum"], properties["id"]["maximum"]
-    for plant_id in (low, high):
-        answer = ask(canonical({"id": plant_id, "name": "Fern"}))
-        tally.check(answer.is_plant("Fern"), f"the id {plant_id} is accepted", answer)
-    for plant_id in (low - 1, high + 1):
-        answer = ask(canonical({"id": plant_id, "name": "Fern"}))
-        tally.check(answer.is_error(400, 4104), f"the id {plant_id} is refused", answer)
-
-
 def check_surrogates(tally: Tally, document: dict, store: Store) -> None:
     ask = Asker(store)
     body = document["paths"]["/plants"]["post"]["requestBody"]
@@ -442,7 +430,6 @@ def scenario(tally: Tally, build_dir: str, npm_too: bool) -> None:
         check_generators(tally, done.stdout.strip(), rows)
     with temporary_store(build_dir) as store:
         check_service(tally, document, rows, store)
-        check_bounds(tally, document, store)
         check_surrogates(tally, document, store)
 
 

@@ -1,16 +1,16 @@
 /*
  * tokens: the set of known tokens, and the file that it comes from.
  *
- * The happy path: the file is read into a set, whose entries are sorted by
- * digest, for a binary search by the digest of a request's token.  One thread
- * checks once a second whether the file has changed, and reads it again.
+ * Happy path: the file is read into a set, whose entries are sorted by digest,
+ * for a binary search by the digest of a request's token.  One thread checks
+ * once a second whether the file has changed, and reads it again.
  *
  * An edit locks the directory, reads the file, writes a new one beside it with
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
- * One malformed line makes the whole file invalid, since to skip it could undo
- * a revocation.  No message repeats a line's content, which may be a token by
- * mistake.  An edit removes what a killed one has left.
+ * One malformed line makes the whole file invalid, since skipping it could undo
+ * a revocation.  No message repeats the content of a line, which may be a token
+ * by mistake.  An edit removes the files that a killed one has left.
  */
 #include "http/tokens.h"
 

@@ -8,13 +8,13 @@
  *
  * Failure modes: after a passed deadline, a lost connection or a warning it is
  * unknown whether the batch is stored; the session is closed.  If another
- * session holds an id (perhaps while it waits for a standby), lock_timeout ends
- * the statement, and each id is tried alone.  If no session can be opened,
+ * session has locked an id (perhaps while it waits for a standby), lock_timeout
+ * ends the statement, and each id is tried alone.  If no session can be opened,
  * commits are STORE_AWAY at once; after a pause, a commit tries again.
  *
- * The store is ready for PROBE_MS after a confirmed commit; then a probe finds
- * out.  Once a probe finds a commit that waits, others are STORE_UNKNOWN at
- * once: each would keep another one of the server's few sessions.
+ * The store counts as ready for PROBE_MS after a confirmed commit; then it is
+ * probed.  Once a probe finds a waiting commit, others are STORE_UNKNOWN at
+ * once, since each would occupy another of the server's few sessions.
  */
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -5,7 +5,7 @@
  * A reader that resumes at a cursor is a feed: it reads plants in the order of
  * their transactions' numbers, below a bound.  The bound is the lowest number
  * of a running transaction: no row can appear below it later.  So the feed
- * holds no transaction open; each page is a query.
+ * needs no open transaction; each page is a query of its own.
  */
 #include "session.h"
 

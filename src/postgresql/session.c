@@ -7,8 +7,8 @@
  * from the commit: if the wait for a standby is cancelled, the server sends a
  * warning and then success.
  *
- * No call of libpq blocks, except to resolve names: otherwise a server that
- * sends without end would hold it.
+ * No call of libpq blocks, except to resolve names: a server that sends without
+ * end could block it for ever.
  */
 #include "session.h"
 

@@ -4,11 +4,11 @@
  * Happy path: an earlier copy whose last line the source has, too, is extended:
  * its end mark is written, the source's later lines are checked (reader),
  * appended and synced, and the end mark is written again.  So the mark covers
- * what is durable.  Otherwise the source is checked and copied whole into
- * a new file beside an earlier copy, which is then renamed.
- * Failure modes: damage ends the copy, its offset logged.  What an unfinished
- * copy left behind the mark is not trusted: the next one copies the source
- * whole.  A copy without a mark was renamed, and so is durable.
+ * only durable bytes.  Otherwise the source is checked and copied whole into a
+ * new file, which is then renamed over an earlier copy.  Failure modes: damage
+ * ends the copy, and its offset is logged.  Bytes that an unfinished copy has
+ * left after the mark are not trusted: the next copy copies the source whole.
+ * A copy without a mark was renamed, so it is durable.
  */
 #include "journal_reader.h"
 

@@ -1,7 +1,7 @@
 /*
  * journal_reader: see journal_reader.h, also for the happy path.  Failure
- * modes: damage, or the loss of lines that the index covers, is logged with its
- * offset and ends the reading; a torn tail is reported and not read.
+ * modes: damage, or the loss of lines that the index covers, ends the reading,
+ * and its offset is logged; a torn tail is reported but not read.
  */
 #include "journal_reader.h"
 

@@ -3,8 +3,8 @@
  *
  * Happy path: the ids and offsets of all plants are sorted, which shows that no
  * id occurs twice.  The index must have exactly the plants of the lines that it
- * covers.  Its entries never change or disappear, so the plants that are stored
- * during the check are left out by their offsets.
+ * covers.  Its entries never change or disappear, so plants that are stored
+ * during the check are recognized by their offsets and ignored.
  */
 #include "journal_reader.h"
 

@@ -1,27 +1,27 @@
 /*
  * engine_file: the file engine.  See store/store.h and store/engine.h.
  *
- * Opening locks the journal, opens the index and catches up.  It never makes a
- * store: a directory without one may be a file system that is not mounted, and
- * an empty store would accept stored ids again.
+ * Opening locks the journal, opens the index and catches up.  It never creates
+ * a store: a directory without one may be the mount point of a file system that
+ * is not mounted, and an empty store would accept stored ids again.
  *
- * Opening reads the plants that no run of the index covers.  What an end mark
- * says to be durable is read without the journal's lock: others go on.  If that
- * is much, an index is missing: one process at a time builds it, in
- * checkpoints, of which the last one counts if the build is stopped.  The rest
- * is read under the lock.
+ * Opening reads the plants that no run of the index covers: up to an end mark
+ * without the journal's lock, so that others can write, and the rest under the
+ * lock.  If there are many, the index is missing: one process at a time builds
+ * it, in checkpoints, and an interrupted build resumes at the last one.
  *
- * Catching up brings this process's position to the journal's end, which others
- * may have moved.  Happy path: the byte there is blank or absent, so no line
- * follows.  Otherwise the plants are entered into the index's memory; lines
- * past the known durable end are read from the disk.  A torn tail is kept in a
- * file beside the journal, and cut off; a damaged journal is refused.
+ * Catching up moves this process's position to the journal's end, after which
+ * others may have appended.  Happy path: the byte at the position is blank or
+ * absent, so no line follows.  Otherwise the plants are added to the index's
+ * memory; lines after the known durable end are read from the disk.  A torn
+ * tail is copied to a file beside the journal and cut off; a damaged journal is
+ * refused.
  *
  * A commit, under the lock: catch up; look up each id; append the new plants
  * with one write; sync once; mark the end.  Nothing of the index is written.
  * Failure modes: if the disk is full or memory is short, the batch is undone
  * and refused.  After any other failed write, or a failed sync, the process
- * ends; the next process reads the bytes from the disk.
+ * exits, and the next one reads the bytes from the disk.
  *
  * A thread of a long-lived process makes checkpoints of the index; a single
  * request (CGI) makes one after its answer, if many plants are in memory.

@@ -1,14 +1,14 @@
 /*
  * index: sorted runs, and a manifest that names them.  See index.h.
  *
- * A run is an array of pairs, sorted by id, and after it the first id of each
- * page of the array: a lookup reads one page.  All numbers have the byte order
- * of the machine.
+ * A run is an array of pairs, sorted by id, followed by the first id of each
+ * page of the array, so that a lookup reads one page.  All numbers have the
+ * byte order of the machine.
  *
- * Happy path of a checkpoint: the collected pairs are sorted, and written as a
- * new run; the manifest that names it, too, replaces the old one.  Failure
- * modes: the new files are removed; if only the sync of the directory failed,
- * either manifest may be there after a crash, so the files of both are kept.
+ * Happy path of a checkpoint: the collected pairs are sorted and written as a
+ * new run; then a manifest that names it replaces the old one.  Failure modes:
+ * the new files are removed; if only the sync of the directory failed, either
+ * manifest may be there after a crash, so the files of both are kept.
  */
 #include "store/index.h"
 

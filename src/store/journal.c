@@ -2,11 +2,11 @@
  * journal: the file plants.jsonl.  See journal.h.
  *
  * Happy path: journal_append writes a batch at the end with one pwrite, and
- * journal_sync makes it durable.  Failure modes: what a failed write has left
- * is cut off; a failed sync ends the process, and the next one reads the end
- * from the disk.
- * A new file is written under a temporary name, synced and renamed, and then
- * the directory is synced.  A failure removes the temporary name.
+ * journal_sync makes it durable.  Failure modes: the bytes of a failed write
+ * are cut off; a failed sync ends the process, and the next one reads the end
+ * from the disk.  A new file is written under a temporary name, synced and
+ * renamed, and then the directory is synced.  A failure removes the temporary
+ * name.
  */
 #include "store/journal.h"
 

@@ -1,9 +1,9 @@
 /*
- * replay: lines through a window, and the verdict on the bytes after the last
+ * replay: reads lines through a window, and judges the bytes after the last
  * good one.  See replay.h.
  *
  * A record begins with {"seq": and cannot contain it, since quotes in strings
- * are escaped.  So a record is found even after bytes that are no line.
+ * are escaped.  So a record is found even after bytes that are not a line.
  */
 #include "store/replay.h"
 

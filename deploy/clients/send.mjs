@@ -10,33 +10,30 @@ import { setTimeout as sleep } from "node:timers/promises";
 const [outbox, url] = process.argv.slice(2);
 const again = (n) => [3004, 3008, 5101, 5102].includes(n) || (n >= 5002 && n <= 5011);
 const headers = { Authorization: `Bearer ${process.env.TOKEN}`, "Content-Type": "application/json" };
+const how = { method: "POST", redirect: "manual", headers };
+const folder = fs.openSync(outbox);
 
 function put(name, text) {
-  fs.writeFileSync(`${outbox}/new`, text);
-  for (const path of [`${outbox}/new`, outbox]) {
-    if (path === outbox) fs.renameSync(`${outbox}/new`, `${outbox}/${name}`);
-    const file = fs.openSync(path);
-    fs.fsyncSync(file);
-    fs.closeSync(file);
-  }
+  fs.writeFileSync(`${outbox}/new`, text, { flush: true }); // from Node 20.10 on
+  fs.renameSync(`${outbox}/new`, `${outbox}/${name}`);
+  fs.fsyncSync(folder);
 }
 
 async function send(name) {
   const body = fs.readFileSync(`${outbox}/${name}`);
-  for (let wait = 1000; ; wait = Math.min(2 * wait, 60000)) {
-    let after = 0;
+  for (let wait = 1000, after; ; wait = Math.min(2 * wait, 60000)) {
     try {
-      const answer = await fetch(url, { method: "POST", headers, body, signal: AbortSignal.timeout(30000) });
+      const answer = await fetch(url, { ...how, body, signal: AbortSignal.timeout(30000) });
       const text = await answer.text();
       if (answer.status === 200) return fs.unlinkSync(`${outbox}/${name}`);
-      const number = text.startsWith("{") ? JSON.parse(text).error : 0;
-      after = 1000 * Number(answer.headers.get("Retry-After") ?? 0);
+      after = 1000 * Number(answer.headers.get("Retry-After")) || 0;
+      const number = text.startsWith("{") && JSON.parse(text).error;
       if (!again(number) && answer.status !== 429 && (number || answer.status < 500)) {
         console.error(`${name}: ${answer.status}: ${text}`); // a person must decide
         process.exit(1);
       }
     } catch {
-      // No answer: stored or not, it is safe to send it again.
+      after = 0; // no answer: stored or not, it is safe to send it again
     }
     await sleep(after + Math.random() * wait);
   }

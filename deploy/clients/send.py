@@ -4,10 +4,12 @@
 TOKEN in the environment.  A plant is in OUTBOX, on the disk, before it is sent, and until
 its 200: run this again after a crash.  OUTBOX/next has the next id: begin with the first
 of this sender's range."""
-import http.client, json, os, pathlib, random, sys, time, urllib.error, urllib.request
+import http.client, itertools, json, os, pathlib, random, sys, time, urllib.parse
 
 AGAIN = {3004, 3008, *range(5002, 5012), 5101, 5102}
-outbox, url = pathlib.Path(sys.argv[1]), sys.argv[2]
+outbox, url = pathlib.Path(sys.argv[1]), urllib.parse.urlsplit(sys.argv[2])
+folder = os.open(outbox, os.O_RDONLY)
+server = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[url.scheme](url.netloc, timeout=30)
 head = {"Authorization": f"Bearer {os.environ['TOKEN']}", "Content-Type": "application/json"}
 
 
@@ -17,29 +19,24 @@ def put(name: str, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(outbox / "new", outbox / name)
-    folder = os.open(outbox, os.O_RDONLY)
     os.fsync(folder)
-    os.close(folder)
 
 
 def send(path: pathlib.Path) -> None:
-    wait = 1.0
-    while True:
-        number, status, after = 0, 0, 0.0
+    for attempt in itertools.count():
+        after = 0.0
         try:
-            request = urllib.request.Request(url, path.read_bytes(), head)
-            with urllib.request.urlopen(request, timeout=30):
+            server.request("POST", url.path, path.read_bytes(), head)
+            answer = server.getresponse()
+            text, after = answer.read().decode(), float(answer.headers["Retry-After"] or 0)
+            if answer.status == 200:
                 return path.unlink()
-        except urllib.error.HTTPError as error:
-            status, after = error.code, float(error.headers["Retry-After"] or 0)
-            text = error.read()
-            number = json.loads(text)["error"] if text[:1] == b"{" else 0
-            if number not in AGAIN and status != 429 and (number or status < 500):
-                sys.exit(f"{path}: {status}: {text.decode()}")  # a person must decide
-        except (OSError, http.client.HTTPException):
-            pass  # no answer: stored or not, it is safe to send it again
-        time.sleep(after + random.uniform(0, wait))
-        wait = min(2 * wait, 60)
+            number = json.loads(text).get("error") if text[:1] == "{" else None
+            if number not in AGAIN and answer.status != 429 and (number or answer.status < 500):
+                sys.exit(f"{path}: {answer.status}: {text}")  # a person must decide
+        except (OSError, ValueError, http.client.HTTPException):
+            server.close()  # no answer: stored or not, it is safe to send it again
+        time.sleep(after + random.uniform(0, min(2 ** attempt, 60)))
 
 
 for line in sys.stdin:

@@ -8,6 +8,7 @@ full, and the senders are killed, too.
 """
 
 import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 
 from lib_servers import SET_UPS, Running, running  # and the way to the next ones
 from lib_faults import mounted
@@ -123,6 +125,38 @@ def check(tally: Tally, build_dir: str, place: pathlib.Path) -> None:
         tally.check(not left, "nothing is left to send", left)
 
 
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Has moved; and a GET of the other address, as of a page, is 200."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(302)
+        self.send_header("Location", "/page")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def check_redirected(tally: Tally, place: pathlib.Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        moved = types.SimpleNamespace(token="T", base_url=f"http://127.0.0.1:{server.server_port}")
+        for program in FIRST:
+            sender = Sender(moved, program, 0, place)
+            sender.live(["Fern"], WAIT_S)
+            status, said = sender.ends[0]
+            tally.check(status == 1 and b"302" in said and len(list(sender.outbox.glob("*.json"))) == 1,
+                        f"{program}: a redirection ends it, and the plant is kept", (status, said))
+        server.shutdown()
+
+
 def check_refused(tally: Tally, build_dir: str) -> None:
     """What sending again cannot mend ends it, and the plant stays."""
     set_up = next(each for each in SET_UPS if each.name == "nginx fastcgi /")
@@ -145,6 +179,8 @@ def scenario(tally: Tally, build_dir: str) -> None:
         return
     build = str(pathlib.Path(build_dir).resolve())
     check_refused(tally, build)
+    with tempfile.TemporaryDirectory() as place:
+        check_redirected(tally, pathlib.Path(place))
     with tempfile.TemporaryDirectory(prefix="plant-store-senders-") as folder, \
             mounted("tmpfs", pathlib.Path(folder), "-t", "tmpfs", "-o", "size=96m,mode=0755"):
         before, tempfile.tempdir = tempfile.tempdir, folder

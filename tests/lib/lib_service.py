@@ -111,7 +111,7 @@ class Tally:
     def finish(self) -> int:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
         print(f"{self.passed} passed, {self.failed} failed{skipped}")
-        return 1 if self.failed or not self.passed else 0
+        return 1 if self.failed or not self.passed + self.skipped else 0
 
 
 def wait_until(condition: Callable[[], object], seconds: float = WAIT_S) -> bool:

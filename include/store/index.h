@@ -20,13 +20,14 @@
  * that a lookup searches few runs.  The first record of an id counts, so runs
  * are searched from the oldest to the newest, and memory last.
  *
- * One process at a time makes checkpoints: the one that holds the lock of
- * `index/lock`.  If that file was removed, two processes may, and each installs
- * only its own manifest.  A process can still read a removed run that it has
- * open.
+ * One process at a time makes checkpoints: the one that has locked the
+ * directory.  If that is removed, the checkpoint fails.  A process can still
+ * read a removed run that it has open.
  *
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
- * and the next one writes new files.  The failure is logged once.
+ * and the next one writes new files.  The failure is logged once.  A run is
+ * checked before it is merged, so that no bit that a disk has flipped gets into
+ * a new run.
  *
  * Threads: one at a time, except where stated otherwise.
  */
@@ -41,10 +42,10 @@
 
 struct index;
 
-/* The result of index_open.  `covered` and `entries` are zero if unusable. */
+/* The result of index_open.  If unusable, the index has and covers nothing. */
 struct index_view {
 	enum index_state state;
-	struct index *index;     /* NULL unless the state is INDEX_USABLE */
+	struct index *index;     /* NULL after a fault */
 	struct position covered; /* the runs have all plants before this */
 	uint64_t entries;        /* plants in the runs */
 };
@@ -52,12 +53,9 @@ struct index_view {
 /*
  * index_open(journal, view):
  * Open the index in the journal's directory, with no plants in memory.  The
- * journal must stay open.  FAULT_SETUP if the index belongs to another store,
- * or the system's fault; both are logged.
- *
- * index_new(journal):
- * Create an index that covers nothing and has no files yet; the first
- * checkpoint replaces any that exist.  NULL with ENOMEM.
+ * journal must stay open.  If the index cannot be used, the first checkpoint
+ * replaces it.  FAULT_SETUP if the index belongs to another store, or the
+ * system's fault; both are logged.
  *
  * index_close(index):
  * Close the index and free its memory; the plants in memory stay in the
@@ -71,7 +69,6 @@ struct index_view {
  * Remove the files of the index.
  */
 enum fault index_open(struct journal *journal, struct index_view *view);
-struct index *index_new(struct journal *journal);
 void index_close(struct index *index);
 int index_uuid(int dir, char uuid[static RECORD_UUID_LEN]);
 void index_discard(int dir);
@@ -91,8 +88,8 @@ void index_discard(int dir);
  * Return the number of plants; the position up to which the runs cover them.
  *
  * index_damaged(index):
- * Remove the index, which contradicts the journal.  Return FAULT_FAILED,
- * logged.
+ * Remove the index, which contradicts the journal or its own checksums.  Return
+ * FAULT_DAMAGED, logged.
  */
 uint64_t index_find(const struct index *index, int64_t id);
 int index_add(struct index *index, int64_t id, uint64_t offset);
@@ -119,6 +116,7 @@ enum fault index_damaged(struct index *index);
  * Write the collected plants as a run, merged with the newest runs that are
  * due, up to `max` plants, and write the manifest.  If the manifest was
  * replaced or removed, write all plants.  `watch` is called for each 4 MiB.
+ * FAULT_DAMAGED if a run is damaged, or the system's fault.
  *
  * index_install(index):
  * Use what was written, and drop the plants that it covers from memory.

@@ -68,7 +68,7 @@ struct journal {
 	struct position start; /* the first line after the header */
 	uint64_t durable;      /* the watermark: known synced up to here */
 	size_t room;           /* written ahead: 0 or JOURNAL_ROOM_BYTES */
-	bool full;             /* a passing fault was logged, so not again */
+	enum fault passing;    /* the last one that passes by itself */
 	bool locked;           /* holds the lock of the file or directory */
 	char *line;            /* the buffer of journal_read */
 	size_t line_len;       /* of the line that it read last */
@@ -105,10 +105,13 @@ bool journal_exists(const struct journal *journal, const char *name);
  * journal_unreadable(journal, offset, error):
  * Log that the bytes from `offset` on cannot be read.  Return the fault.
  *
+ * journal_is_news(journal, fault):
+ * Return whether to log the fault.  One that passes by itself is news once,
+ * until another one comes or journal->passing is unset.
+ *
  * journal_unwritten(journal, name, error):
- * Log that the file `name` in the directory cannot be written.  A fault that
- * passes by itself is logged once, until journal->full is unset.  Return the
- * fault.
+ * Log that the file `name` in the directory cannot be written, if that is news.
+ * Return the fault.
  *
  * journal_finish(journal, replay, known, tail_end):
  * Call replay_finish for a journal that is known to be durable up to `known`.
@@ -118,6 +121,7 @@ enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
 enum fault journal_unreadable(
     const struct journal *journal, uint64_t offset, int error);
+bool journal_is_news(struct journal *journal, enum fault fault);
 enum fault journal_unwritten(
     struct journal *journal, const char *name, int error);
 enum fault journal_finish(const struct journal *journal, struct replay *replay,
@@ -129,7 +133,8 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
  * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
  * On a file system without locks no store can be served, so JOURNAL_SHARED
- * succeeds there.  The thread that locks must also unlock.
+ * succeeds there.  The thread that locks must also unlock.  Without a lock,
+ * journal_unlock does nothing.
  *
  * journal_back_off(pause_ns):
  * Sleep between two attempts to lock.  `*pause_ns` is 0 before the first call,

@@ -93,7 +93,7 @@ verify_store(
 	if (fault == FAULT_NONE &&
 	    index_twins(&v.pairs, v.reader->journal.name) > 0)
 		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE && v.reader->view.index != NULL)
+	if (fault == FAULT_NONE && report->index == INDEX_USABLE)
 		fault = compare_index(&v);
 	pairs_done(&v.pairs);
 	journal_reader.close(v.reader);

@@ -9,6 +9,8 @@
  * without the journal's lock, so that others can write, and the rest under the
  * lock.  If there are many, the index is missing: one process at a time builds
  * it, in checkpoints, and an interrupted build resumes at the last one.
+ * If it cannot be written, and memory cannot have them all, a service starts and
+ * refuses plants until it can.
  *
  * Catching up moves this process's position to the journal's end, after which
  * others may have appended.  Happy path: the byte at the position is blank or
@@ -75,10 +77,11 @@
 #define HELD_IDLE ((size_t)256)
 #define HELD_ONCE ((size_t)1 << 10)
 #define HELD_BUILDING ((size_t)256 << 10)
-/* Commits are refused: 12 MiB. */
-#define HELD_MAX ((size_t)512 << 10)
-/* A commit waits as long for a checkpoint that is late. */
-#define CHECKPOINT_TIMEOUT_S 1
+/* Commits are refused: 12 MiB.  A multiple of HELD_BUILDING. */
+#define HELD_MAX (2 * HELD_BUILDING)
+/* A checkpoint is tried again after this: another's turn, or a failure. */
+#define RETRY_BUSY_MS 20
+#define RETRY_FAILED_MS 1000
 /* A request merges at most this many plants: 4 MiB. */
 #define MERGE_ONCE_MAX ((uint64_t)256 << 10)
 
@@ -89,6 +92,7 @@ struct store {
 	bool failed;                 /* nothing is acknowledged any more */
 	bool open;                   /* open_store has ended */
 	const struct watch *watch;   /* NULL once the store is open */
+	int64_t deadline_ms;         /* for locks while it is opened */
 	struct journal journal;
 	struct index *index;
 	struct position at;        /* the journal is read up to here */
@@ -97,6 +101,7 @@ struct store {
 	pthread_t thread;
 	pthread_cond_t wake, made;
 	bool has_thread, wanted;
+	bool failing; /* the last checkpoint could not be written */
 	atomic_bool stop;
 	size_t held_max; /* a checkpoint is wanted above it */
 	/* The lines of one append, and the blank room after them. */
@@ -115,11 +120,59 @@ has_bytes(const struct store *store, uint64_t bytes)
 
 /* --- Catching up --- */
 
-static enum fault await_lock(
-    const struct store *store, int64_t deadline_ms, long *pause_ns);
 static enum fault checkpoint(struct store *store, uint64_t merge_max);
 static enum fault collect(struct store *store);
 static void want_checkpoint(struct store *store);
+
+/*
+ * While the store is opened, try again as long as another process has locked
+ * `name`: a service until it is stopped, others until the deadline.
+ */
+static enum fault
+try_until_free(
+    struct store *store, enum fault (*try)(struct store *), const char *name)
+{
+	const bool endless = store->long_lived && store->watch != NULL;
+	int64_t late_ms = clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	long pause_ns = 0;
+	enum fault fault;
+
+	if (!endless)
+		late_ms = store->deadline_ms;
+	while ((fault = try(store)) == FAULT_BUSY) {
+		if (endless && !watch_step(store->watch, 0, 0))
+			return FAULT_STOPPED;
+		if (clock_ms(CLOCK_MONOTONIC) >= late_ms) {
+			log_warning("%s%s: cannot lock it: another process "
+				    "uses it: %s",
+			    store->journal.path, name,
+			    endless ? "waiting for it" : "try again");
+			if (!endless)
+				return FAULT_BUSY;
+			late_ms = INT64_MAX;
+		}
+		journal_back_off(&pause_ns);
+	}
+	return fault;
+}
+
+static enum fault
+lock_journal(struct store *store)
+{
+	return journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
+}
+
+static enum fault
+claim_index(struct store *store)
+{
+	return index_claim(store->index);
+}
+
+static enum fault
+write_memory(struct store *store)
+{
+	return checkpoint(store, UINT64_MAX);
+}
 
 /*
  * Many plants were read into memory.  While the store is being opened, write
@@ -131,21 +184,21 @@ static enum fault
 relieve_memory(struct store *store)
 {
 	const bool must = index_held(store->index) >= HELD_MAX;
-	enum fault fault, waited = FAULT_NONE;
-	long pause_ns = 0;
 
+	if (store->open && (!must || !store->long_lived))
+		return FAULT_NONE;
 	if (store->open) {
-		if (!must || !store->long_lived)
-			return FAULT_NONE;
 		want_checkpoint(store);
 		return FAULT_BUSY;
 	}
-	while ((fault = checkpoint(store, UINT64_MAX)) == FAULT_BUSY && must &&
-	       waited == FAULT_NONE)
-		waited = await_lock(store, 0, &pause_ns);
-	if (fault == FAULT_BUSY && must)
-		return waited;
-	return must || fault == FAULT_STOPPED ? fault : FAULT_NONE;
+	enum fault fault =
+	    must ? try_until_free(store, write_memory, "/" INDEX_NAME)
+		 : write_memory(store);
+	if (fault == FAULT_STOPPED || store->failed)
+		return fault;
+	if (fault == FAULT_NONE || !must)
+		return FAULT_NONE;
+	return fault == FAULT_BUSY ? FAULT_BUSY : FAULT_FULL;
 }
 
 /* Read the lines to `limit`, or to the end, and enter their plants. */
@@ -153,8 +206,6 @@ static enum fault
 read_lines(struct store *store, struct replay *replay, uint64_t limit)
 {
 	const struct position *at = &replay->at;
-	uint64_t covered = index_covered(store->index)->end;
-	size_t held_max = HELD_BUILDING;
 	struct journal *journal = &store->journal;
 	uint64_t next_step = at->end + STEP_BYTES;
 	enum replay_result result = REPLAY_END;
@@ -163,17 +214,17 @@ read_lines(struct store *store, struct replay *replay, uint64_t limit)
 
 	while (fault == FAULT_NONE && at->end < limit &&
 	       (result = replay_next(replay, &record)) == REPLAY_RECORD) {
-		if (record.plant != NULL && at->last >= covered &&
-		    index_add(store->index, record.id, at->last) < 0)
-			return journal_unwritten(journal, INDEX_NAME, errno);
 		/* A checkpoint may have found runs that cover more. */
+		const bool is_new =
+		    record.plant != NULL &&
+		    at->last >= index_covered(store->index)->end;
+
+		if (is_new && index_add(store->index, record.id, at->last) < 0)
+			return journal_unwritten(journal, INDEX_NAME, errno);
 		if (store->at.end < at->end)
 			store->at = *at;
-		if (index_held(store->index) >= held_max) {
+		if (is_new && index_held(store->index) % HELD_BUILDING == 0)
 			fault = relieve_memory(store);
-			held_max = index_held(store->index) + HELD_BUILDING;
-			covered = index_covered(store->index)->end;
-		}
 		if (at->end < next_step || fault != FAULT_NONE)
 			continue;
 		next_step = at->end + STEP_BYTES;
@@ -182,11 +233,35 @@ read_lines(struct store *store, struct replay *replay, uint64_t limit)
 	}
 	if (result != REPLAY_ERROR)
 		return fault;
-	/* What passes is logged once. */
 	fault = fault_of(replay->error);
-	if (!fault_passes(fault) || !journal->full)
+	if (journal_is_news(journal, fault))
 		journal_unreadable(journal, at->end, replay->error);
-	journal->full |= fault_passes(fault);
+	return fault;
+}
+
+/* Read to `limit`, and judge the tail; with `settle`, it may be unsynced. */
+static enum fault
+read_and_judge(
+    struct store *store, struct replay *replay, uint64_t limit, bool settle)
+{
+	struct journal *journal = &store->journal;
+	/* A checkpoint may raise journal->durable. */
+	const uint64_t known = journal->durable;
+	uint64_t tail_end = 0; /* the end of a torn tail */
+	enum fault fault = read_lines(store, replay, limit);
+
+	/* Judge the tail after settling, or if durable lines are missing. */
+	if (fault == FAULT_NONE && (settle || replay->at.end < known))
+		fault = journal_finish(journal, replay, known, &tail_end);
+	if (fault != FAULT_NONE)
+		return fault;
+	/* Cut last: a journal that is refused stays unchanged. */
+	if (tail_end > replay->at.end)
+		fault = journal_cut_tail(journal, replay->at.end, tail_end);
+	if (fault == FAULT_NONE && settle) {
+		journal->durable = store->at.end;
+		journal_mark_end(journal, &store->at);
+	}
 	return fault;
 }
 
@@ -198,109 +273,15 @@ static enum fault
 read_on(struct store *store, bool locked, bool settle)
 {
 	struct journal *journal = &store->journal;
-	/* A checkpoint may raise journal->durable. */
-	const uint64_t known = journal->durable;
 	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
-	uint64_t tail_end = 0; /* the end of a torn tail */
 	struct replay replay;
 
-	replay_init(&replay, journal->fd, journal->seed, &store->at);
-	if (fault == FAULT_NONE)
-		fault = read_lines(store, &replay, locked ? UINT64_MAX : known);
-	/* Judge the tail after settling, or if durable lines are missing. */
-	if (fault == FAULT_NONE && (settle || replay.at.end < known))
-		fault = journal_finish(journal, &replay, known, &tail_end);
-	/* Cut last: a journal that is refused stays unchanged. */
-	if (fault == FAULT_NONE && tail_end > replay.at.end)
-		fault = journal_cut_tail(journal, replay.at.end, tail_end);
-	if (fault == FAULT_NONE && settle) {
-		journal->durable = store->at.end;
-		journal_mark_end(journal, &store->at);
-	}
-	replay_done(&replay);
-	return fault;
-}
-
-static void
-close_index(struct store *store)
-{
-	index_close(store->index);
-	store->index = NULL;
-}
-
-/*
- * Open the index, or begin a new one, and find the known durable end.  The
- * journal need not be locked.  After a fault store->index is NULL.
- */
-static enum fault
-open_index(struct store *store)
-{
-	struct journal *journal = &store->journal;
-	struct index_view view;
-	enum fault fault = index_open(journal, &view);
-
-	store->index = view.index;
-	if (fault == FAULT_NONE)
-		fault = journal_find_durable(journal, &view.covered);
-	if (fault == FAULT_NONE && view.index == NULL) {
-		if (journal->size > RECORD_HEADER_LEN && !journal->full)
-			log_info("%s/" INDEX_NAME ": %s; building it from "
-				 "%" PRIu64 " bytes of " JOURNAL_NAME,
-			    journal->path, index_words[view.state].text,
-			    journal->size);
-		store->index = index_new(journal);
-		if (store->index == NULL)
-			fault = journal_unwritten(journal, INDEX_NAME, errno);
-	}
-	store->at = view.covered;
-	if (view.covered.end == 0 ||
-	    (store->long_lived && view.covered.end <= CHECK_BYTES_MAX))
-		store->at = journal->start;
 	if (fault != FAULT_NONE)
-		close_index(store);
-	return fault;
-}
-
-/*
- * Wait for a lock: a service as long as it takes, until it is stopped.  Return
- * FAULT_NONE to try again.
- */
-static enum fault
-await_lock(const struct store *store, int64_t deadline_ms, long *pause_ns)
-{
-	if (store->long_lived && store->watch != NULL) {
-		if (!watch_step(store->watch, 0, 0))
-			return FAULT_STOPPED;
-	} else if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
-		return FAULT_BUSY;
-	journal_back_off(pause_ns);
-	return FAULT_NONE;
-}
-
-/* Read what is known to be durable, without the journal's lock. */
-static enum fault
-read_durable(struct store *store, int64_t deadline_ms)
-{
-	struct journal *journal = &store->journal;
-	enum fault fault = FAULT_NONE, waited = FAULT_NONE;
-	long pause_ns = 0;
-
-	if (journal->durable > store->at.end + BUILD_BYTES) {
-		while ((fault = index_claim(store->index)) == FAULT_BUSY &&
-		       waited == FAULT_NONE)
-			waited = await_lock(store, deadline_ms, &pause_ns);
-		if (fault == FAULT_BUSY)
-			return waited;
-		/*
-		 * Another process may have built it meanwhile.  If it cannot be
-		 * written, the plants may still fit into memory.
-		 */
-		if (fault == FAULT_NONE)
-			(void)collect(store);
-	}
-	fault = store->at.end < journal->durable ? read_on(store, false, false)
-						 : FAULT_NONE;
-	index_release(store->index);
+		return fault;
+	replay_init(&replay, journal->fd, journal->seed, &store->at);
+	fault = read_and_judge(
+	    store, &replay, locked ? UINT64_MAX : journal->durable, settle);
+	replay_done(&replay);
 	return fault;
 }
 
@@ -399,55 +380,104 @@ open_journal(struct journal *journal, const char *path, int64_t deadline_ms)
 	}
 }
 
+/* Open the index, or begin a new one, and find the known durable end. */
 static enum fault
-lock_journal(struct store *store, int64_t deadline_ms)
+open_index(struct store *store)
 {
-	enum fault fault, waited = FAULT_NONE;
-	long pause_ns = 0;
+	struct journal *journal = &store->journal;
+	struct index_view view;
+	enum fault fault = index_open(journal, &view);
 
-	while ((fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0)) ==
-		   FAULT_BUSY &&
-	       waited == FAULT_NONE)
-		waited = await_lock(store, deadline_ms, &pause_ns);
-	if (waited == FAULT_BUSY)
-		log_error("%s: cannot lock it: another process uses it: try "
-			  "again",
-		    store->journal.name);
-	return fault == FAULT_BUSY ? waited : fault;
+	store->index = view.index;
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = journal_find_durable(journal, &view.covered);
+	if (fault != FAULT_NONE)
+		return fault;
+	if (view.state != INDEX_USABLE && journal->size > RECORD_HEADER_LEN)
+		log_info("%s/" INDEX_NAME ": %s; building it from %" PRIu64
+			 " bytes of " JOURNAL_NAME,
+		    journal->path, index_words[view.state].text, journal->size);
+	store->at = view.covered;
+	if (view.covered.end == 0 ||
+	    (store->long_lived && view.covered.end <= CHECK_BYTES_MAX))
+		store->at = journal->start;
+	return FAULT_NONE;
+}
+
+/* Read what is known to be durable, without the journal's lock. */
+static enum fault
+read_durable(struct store *store)
+{
+	const struct journal *journal = &store->journal;
+
+	if (journal->durable > store->at.end + BUILD_BYTES) {
+		enum fault fault =
+		    try_until_free(store, claim_index, "/" INDEX_NAME);
+
+		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
+			return fault;
+		/*
+		 * Another process may have built it meanwhile.  If it cannot be
+		 * written, the plants may still fit into memory.
+		 */
+		if (fault == FAULT_NONE)
+			(void)collect(store);
+	}
+	return store->at.end < journal->durable ? read_on(store, false, false)
+						: FAULT_NONE;
+}
+
+/* Open all, read to the known durable end, and lock the journal. */
+static enum fault
+open_and_lock(struct store *store, const char *path)
+{
+	enum fault fault =
+	    open_journal(&store->journal, path, store->deadline_ms);
+
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = open_index(store);
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = read_durable(store);
+	index_release(store->index);
+	if (fault != FAULT_NONE)
+		return fault;
+	return try_until_free(store, lock_journal, "/" JOURNAL_NAME);
+}
+
+static void
+close_index(struct store *store)
+{
+	index_close(store->index);
+	store->index = NULL;
 }
 
 /* Open and lock the journal, open the index, and read to the end. */
 static enum fault
-start(struct store *store, const char *path)
+start_and_lock(struct store *store, const char *path)
 {
 	struct journal *journal = &store->journal;
-	int64_t deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	struct position marked;
+	const char *why;
 
 	for (;; close_index(store), journal_close(journal)) {
-		enum fault fault = open_journal(journal, path, deadline_ms);
+		enum fault fault = open_and_lock(store, path);
 
-		if (fault == FAULT_NONE)
-			fault = open_index(store);
-		if (fault == FAULT_NONE)
-			fault = read_durable(store, deadline_ms);
-		if (fault == FAULT_NONE)
-			fault = lock_journal(store, deadline_ms);
 		if (fault != FAULT_NONE)
 			return fault;
 		/* The journal may have lost its name during the wait. */
-		const char *why = journal_check(journal, 0);
-		if (why == NULL) {
-			struct position marked;
-
-			journal_read_mark(journal, &marked);
-			return read_on(store, true, true);
-		}
-		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+		why = journal_check(journal, 0);
+		if (why == NULL)
+			break;
+		if (clock_ms(CLOCK_MONOTONIC) >= store->deadline_ms) {
 			log_error("%s: %s", journal->name, why);
 			return FAULT_BUSY;
 		}
 	}
+	journal_read_mark(journal, &marked);
+	return read_on(store, true, true);
 }
 
 static void
@@ -461,61 +491,70 @@ free_store(struct store *store)
 	free(store);
 }
 
-static void
-init_locks(struct store *store)
+static struct store *
+new_store(const struct store_options *options)
 {
+	struct store *store = calloc(1, sizeof(*store));
 	pthread_condattr_t clock;
 
+	if (store == NULL)
+		return NULL;
 	pthread_mutex_init(&store->mutex, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->wake, &clock);
 	pthread_cond_init(&store->made, &clock);
 	pthread_condattr_destroy(&clock);
+	store->engine = &engine_file;
+	store->journal = JOURNAL_NONE;
+	store->long_lived = options->long_lived;
+	store->held_max = HELD_PLANTS;
+	store->watch = options->watch;
+	store->deadline_ms =
+	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
+	return store;
 }
 
 static struct store *
 open_store(const struct store_options *options, enum fault *fault)
 {
-	struct store *store = calloc(1, sizeof(*store));
+	struct store *store = new_store(options);
 	int uncounted = 0;
 
 	if (store == NULL) {
 		*fault = fault_report(options->dir, "cannot open");
 		return NULL;
 	}
-	init_locks(store);
-	store->engine = &engine_file;
-	store->journal = JOURNAL_NONE;
-	store->long_lived = options->long_lived;
-	store->held_max = HELD_PLANTS;
-	store->watch = options->watch;
-	*fault = start(store, options->dir);
+	*fault = start_and_lock(store, options->dir);
+	/* Without room for the index, commits are refused until there is. */
+	if (*fault == FAULT_FULL && store->long_lived && store->index != NULL &&
+	    index_held(store->index) >= HELD_MAX)
+		*fault = FAULT_NONE;
 	if (store->journal.fd >= 0) {
 		if (store->long_lived)
 			store->journal.room = JOURNAL_ROOM_BYTES;
 		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
 	}
-	store->watch = NULL;
-	if (*fault == FAULT_NONE) {
-		if (uncounted != 0 && store->long_lived)
-			log_warning("%s/" METRICS_NAME ": %s; this process "
-				    "counts for itself alone",
-			    options->dir, strerror(uncounted));
-		journal_unlock(&store->journal);
-		/* Without room, it is written later. */
-		if (index_covered(store->index)->end == 0)
-			(void)checkpoint(store, 0);
-		index_release(store->index);
-		store->open = true;
-		return store;
+	if (*fault != FAULT_NONE) {
+		/* To a writer, an absent store is a configuration error. */
+		if (*fault == FAULT_ABSENT)
+			*fault = FAULT_SETUP;
+		free_store(store);
+		return NULL;
 	}
-	/* To a writer, an absent store is a configuration error. */
-	if (*fault == FAULT_ABSENT)
-		*fault = FAULT_SETUP;
-	free_store(store);
-	return NULL;
+	store->watch = NULL;
+	if (uncounted != 0 && store->long_lived)
+		log_warning("%s/" METRICS_NAME ": %s; this process counts for "
+			    "itself alone",
+		    options->dir, strerror(uncounted));
+	journal_unlock(&store->journal);
+	/* Without room, it is written later. */
+	if (index_covered(store->index)->end == 0)
+		(void)checkpoint(store, 0);
+	index_release(store->index);
+	store->open = true;
+	return store;
 }
 
 /* Compare the item with the record at `offset`, in the journal or the batch. */
@@ -640,9 +679,9 @@ write_batch(struct store *store)
 	journal_mark_end(journal, &store->at);
 	metrics[METRICS_STORE_BYTES] = end;
 	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
-	if (journal->full)
+	if (journal->passing == FAULT_FULL)
 		log_info("%s: there is room again", journal->path);
-	journal->full = false;
+	journal->passing = FAULT_NONE;
 	return FAULT_NONE;
 }
 
@@ -651,9 +690,12 @@ static enum fault
 store_batch(
     struct store *store, struct store_item *items, size_t n, size_t *some)
 {
-	const size_t held = index_held(store->index);
-	enum fault fault = build_batch(store, items, n, some);
+	enum fault fault = catch_up(store);
 
+	if (fault != FAULT_NONE)
+		return fault;
+	const size_t held = index_held(store->index);
+	fault = build_batch(store, items, n, some);
 	if (fault == FAULT_NONE && store->batch_end.end > store->at.end)
 		fault = write_batch(store);
 	if (fault != FAULT_NONE)
@@ -675,14 +717,9 @@ refuse_items(struct store_item *items, size_t n, enum fault fault)
 static enum fault
 commit_items(struct store *store, struct store_item *items, size_t n)
 {
-	enum fault fault = FAULT_NONE;
-	size_t some;
+	for (size_t some = n; n > 0; items += some, some = n -= some) {
+		enum fault fault = store_batch(store, items, n, &some);
 
-	for (; n > 0 && fault == FAULT_NONE; items += some, n -= some) {
-		some = n;
-		fault = catch_up(store);
-		if (fault == FAULT_NONE)
-			fault = store_batch(store, items, n, &some);
 		if (fault == FAULT_NONE)
 			continue;
 		/*
@@ -690,13 +727,13 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		 * the later items needs no room.
 		 */
 		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
-		if (fault == FAULT_FULL)
-			fault = FAULT_NONE;
+		if (fault != FAULT_FULL)
+			return fault;
 	}
-	return fault;
+	return FAULT_NONE;
 }
 
-/* Append a closing line: its watermark is above all plants. */
+/* Append a closing line, unless the last line is one: it covers all plants. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -704,15 +741,15 @@ append_closing(struct store *store)
 	struct record record = { .at = now };
 	enum fault fault = catch_up(store);
 
-	if (fault == FAULT_NONE && !store->at.closing) {
-		timestamp_print(clock_ms(CLOCK_REALTIME), now);
-		store->batch_end = store->at;
-		put_line(store, &record);
-		fault = write_batch(store);
-		if (fault == FAULT_NONE)
-			journal_write_end(&store->journal);
-	}
-	return fault_passes(fault) ? FAULT_NONE : fault;
+	if (fault != FAULT_NONE || store->at.closing)
+		return fault;
+	timestamp_print(clock_ms(CLOCK_REALTIME), now);
+	store->batch_end = store->at;
+	put_line(store, &record);
+	fault = write_batch(store);
+	if (fault == FAULT_NONE)
+		journal_write_end(&store->journal);
+	return fault;
 }
 
 /* --- Checkpoints --- */
@@ -743,23 +780,57 @@ step_merge(void *context, uint64_t done, uint64_t total)
 				    : !store->stop;
 }
 
-/* The index stays claimed. */
+/* The index stays claimed.  After damage the next start builds it again. */
 static enum fault
 checkpoint(struct store *store, uint64_t merge_max)
 {
 	const struct watch watch = { step_merge, store };
 	enum fault fault = index_claim(store->index);
 
-	if (fault == FAULT_NONE)
-		fault = collect(store);
-	if (fault == FAULT_NONE)
-		fault = index_write(store->index, merge_max, &watch);
-	if (fault == FAULT_NONE) {
-		pthread_mutex_lock(&store->mutex);
-		index_install(store->index);
-		pthread_mutex_unlock(&store->mutex);
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = collect(store);
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = index_write(store->index, merge_max, &watch);
+	pthread_mutex_lock(&store->mutex);
+	index_install(store->index);
+	if (fault == FAULT_DAMAGED) {
+		store->failed = true;
+		fault = FAULT_FAILED;
 	}
+	pthread_mutex_unlock(&store->mutex);
 	return fault;
+}
+
+static struct timespec
+timespec_of(int64_t ms)
+{
+	return (struct timespec){ (time_t)(ms / 1000),
+		(long)(ms % 1000) * 1000000 };
+}
+
+/* Under the mutex, which is unlocked meanwhile. */
+static void
+make_checkpoint(struct store *store)
+{
+	pthread_mutex_unlock(&store->mutex);
+	enum fault fault = checkpoint(store, UINT64_MAX);
+	index_release(store->index);
+	pthread_mutex_lock(&store->mutex);
+	store->wanted = false;
+	store->failing = fault != FAULT_NONE && fault != FAULT_BUSY;
+	store->held_max = HELD_PLANTS;
+	pthread_cond_broadcast(&store->made);
+	if (fault == FAULT_NONE)
+		return;
+	store->held_max += index_held(store->index);
+	const struct timespec until = timespec_of(
+	    clock_ms(CLOCK_MONOTONIC) +
+	    (fault == FAULT_BUSY ? RETRY_BUSY_MS : RETRY_FAILED_MS));
+	while (!store->stop &&
+	       pthread_cond_timedwait(&store->wake, &store->mutex, &until) == 0)
+		;
 }
 
 static void *
@@ -771,22 +842,11 @@ run_checkpoints(void *argument)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_mutex_lock(&store->mutex);
-	while (!store->stop) {
-		if (!store->wanted) {
+	while (!store->stop)
+		if (store->wanted)
+			make_checkpoint(store);
+		else
 			pthread_cond_wait(&store->wake, &store->mutex);
-			continue;
-		}
-		pthread_mutex_unlock(&store->mutex);
-		enum fault fault = checkpoint(store, UINT64_MAX);
-		index_release(store->index);
-		pthread_mutex_lock(&store->mutex);
-		store->wanted = false;
-		/* After a failure, or in another's turn, try again later. */
-		store->held_max = HELD_PLANTS;
-		if (fault != FAULT_NONE)
-			store->held_max += index_held(store->index);
-		pthread_cond_broadcast(&store->made);
-	}
 	pthread_mutex_unlock(&store->mutex);
 	return NULL;
 }
@@ -802,26 +862,31 @@ want_checkpoint(struct store *store)
 	pthread_cond_signal(&store->wake);
 }
 
-/* Wait, under the mutex, if too many plants are in memory. */
+/*
+ * Under the mutex: if too many plants are in memory, wait for the checkpoint
+ * that is under way; not for one that cannot be written.
+ */
 static enum fault
-await_checkpoint(struct store *store)
+await_checkpoint(struct store *store, int64_t deadline_ms)
 {
-	struct timespec until;
+	const struct timespec until = timespec_of(deadline_ms);
+	bool late = false;
 
-	if (index_held(store->index) < HELD_MAX || store->stop)
-		return FAULT_NONE;
-	want_checkpoint(store);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += CHECKPOINT_TIMEOUT_S;
-	pthread_cond_timedwait(&store->made, &store->mutex, &until);
-	if (index_held(store->index) < HELD_MAX)
-		return FAULT_NONE;
-	if (!store->journal.full)
-		log_error("%s/" INDEX_NAME ": %zu plants wait in memory to be "
-			  "written there; no more are stored until they are",
-		    store->journal.path, index_held(store->index));
-	store->journal.full = true;
-	return FAULT_FULL;
+	while (index_held(store->index) >= HELD_MAX && !store->stop) {
+		want_checkpoint(store);
+		late = late || store->failing ||
+		       pthread_cond_timedwait(
+			   &store->made, &store->mutex, &until) != 0;
+		if (!late)
+			continue;
+		if (journal_is_news(&store->journal, FAULT_FULL))
+			log_error("%s/" INDEX_NAME ": %zu plants wait in "
+				  "memory to be written there; no more are "
+				  "stored until they are",
+			    store->journal.path, index_held(store->index));
+		return FAULT_FULL;
+	}
+	return FAULT_NONE;
 }
 
 /*
@@ -840,7 +905,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
-		fault = await_checkpoint(store);
+		fault = await_checkpoint(store, deadline_ms);
 		if (fault != FAULT_NONE)
 			return fault;
 		fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
@@ -858,8 +923,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 static void
 unlock(struct store *store)
 {
-	if (store->journal.locked)
-		journal_unlock(&store->journal);
+	journal_unlock(&store->journal);
 	pthread_mutex_unlock(&store->mutex);
 }
 
@@ -888,24 +952,27 @@ commit(struct store *store, struct store_item *items, size_t n)
 	return status;
 }
 
-/* Whether there is room for a plant, and for a missing index. */
+/* Whether there is room for a plant, and for its id. */
 static bool
-has_room(const struct store *store)
+has_room(struct store *store)
 {
-	if (index_held(store->index) >= HELD_MAX)
+	const bool full = store->journal.passing == FAULT_FULL;
+
+	if (index_held(store->index) >= HELD_MAX) {
+		want_checkpoint(store);
 		return false;
+	}
 	/*
 	 * If free space is scarce or a batch was refused, try an allocation, at
 	 * the journal's end: a file's size may have a limit.
 	 */
-	if (!store->journal.full && has_bytes(store, PLENTY_BYTES))
+	if (!full && has_bytes(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
 	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int error = fd < 0 ? errno
 			   : posix_fallocate(fd, (off_t)store->journal.size,
-				 store->journal.full ? JOURNAL_APPEND_MAX
-						     : READY_BYTES);
+				 full ? JOURNAL_APPEND_MAX : READY_BYTES);
 	file_close(fd);
 	/* Without O_TMPFILE the free space has to do. */
 	return error == 0 ||
@@ -956,28 +1023,33 @@ stop_checkpoints(struct store *store)
 		pthread_join(store->thread, NULL);
 }
 
+/* Write a closing line, and cut off the room ahead; failure does no harm. */
+static void
+finish_journal(struct store *store)
+{
+	struct journal *journal = &store->journal;
+	enum fault fault =
+	    lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10);
+
+	if (fault == FAULT_NONE) {
+		fault = append_closing(store);
+		note_fault(store, fault);
+	}
+	if (fault == FAULT_NONE && journal->size > store->at.end)
+		(void)!ftruncate(journal->fd, (off_t)store->at.end);
+	unlock(store);
+}
+
 /* CGI writes no closing line: each would cost a sync. */
 static void
 close_store(struct store *store)
 {
-	struct journal *journal = &store->journal;
-
 	stop_checkpoints(store);
 	/* A service, which writes room ahead, makes the checkpoints. */
 	size_t held_max =
-	    journal->size > store->at.end ? HELD_PLANTS : HELD_ONCE;
+	    store->journal.size > store->at.end ? HELD_PLANTS : HELD_ONCE;
 	if (store->long_lived) {
-		if (lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10) ==
-		    FAULT_NONE) {
-			if (!store->at.closing)
-				note_fault(store, append_closing(store));
-			/* Cut off the room ahead; failure does no harm. */
-			if (!store->failed && catch_up(store) == FAULT_NONE &&
-			    journal->size > store->at.end)
-				(void)!ftruncate(
-				    journal->fd, (off_t)store->at.end);
-		}
-		unlock(store);
+		finish_journal(store);
 		held_max = 0;
 	}
 	store->stop = false;

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,7 +33,6 @@
 #define MANIFEST_NAME "manifest"
 #define MANIFEST_NEW_NAME "manifest.new"
 #define RUN_PREFIX "run-"
-#define LOCK_NAME "lock"
 
 /* Version 1.0.0 had another index, of the version 2, in this directory. */
 #define MANIFEST_VERSION 3
@@ -49,6 +49,9 @@
 #define BUFFER_PAIRS (16 * PAGE_PAIRS)
 #define STEP_PAIRS ((uint64_t)64 * BUFFER_PAIRS)
 
+/* How often a manifest is read whose runs are gone: others replace it. */
+#define LOAD_TRIES 16
+
 /* The least number of slots of the memory, as a power of two. */
 #define SLOT_BITS_MIN 10
 
@@ -58,6 +61,7 @@
 struct run {
 	uint64_t number, n; /* of the file; of its pairs */
 	int64_t least, greatest;
+	uint32_t crc, nul;          /* of the pairs */
 	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
 };
 
@@ -82,6 +86,15 @@ struct files {
 	struct map maps[RUNS_MAX];
 };
 
+/* A run that is written. */
+struct sink {
+	struct run run;
+	int fd;
+	struct pair buffer[BUFFER_PAIRS];
+	size_t used;
+	int64_t *firsts;
+};
+
 struct index {
 	struct journal *journal;
 	struct files files;
@@ -93,12 +106,13 @@ struct index {
 	unsigned bits;   /* of the number of slots */
 	uint64_t seed;   /* hides the slots from clients */
 
-	/* A checkpoint: -1 while another process has the lock. */
-	int dir, lock;
+	/* A checkpoint. */
+	int dir;             /* locked; -1 otherwise */
 	bool lost;           /* the manifest on the disk is not ours */
 	struct pair *copied; /* of the memory */
-	size_t ncopied, copied_max;
+	size_t ncopied;
 	struct position to;
+	struct sink sink;
 	struct files next; /* written, to be installed */
 	bool written, installed;
 	bool failing;        /* logged, so not again */
@@ -119,13 +133,6 @@ static size_t
 count_firsts(uint64_t n)
 {
 	return (size_t)((n + PAGE_PAIRS - 1) / PAGE_PAIRS);
-}
-
-static size_t
-run_len(uint64_t n)
-{
-	return (size_t)n * sizeof(struct pair) +
-	       count_firsts(n) * sizeof(int64_t);
 }
 
 static const char *
@@ -186,7 +193,8 @@ read_manifest(int dir, struct manifest *manifest)
 static int
 open_run(int dir, const struct run *run, struct map *map)
 {
-	const size_t len = run_len(run->n);
+	const size_t len = run->n * sizeof(struct pair) +
+			   count_firsts(run->n) * sizeof(int64_t);
 	char name[32], file[FILE_ID_LEN + 1];
 	struct stat st;
 	int fd = openat(dir, run_name(run->number, name),
@@ -256,51 +264,61 @@ open_runs(int dir, struct files *files, const struct files *have)
 
 static const struct files no_files;
 
-/*
- * Read the manifest and open its runs.  A run may be gone if the manifest was
- * replaced meanwhile.  Return the state; errno is 0, or the error of a run.
- */
+/* Read the manifest and open its runs.  errno is 0, or the error of a run. */
 static enum index_state
 load(int dir, struct files *files, const struct files *have)
 {
-	char last[sizeof(files->manifest.file)] = "";
 	enum index_state state;
+	int tries = LOAD_TRIES;
 
-	while ((state = read_manifest(dir, &files->manifest)) == INDEX_USABLE) {
-		bool again = strcmp(last, files->manifest.file) == 0;
-
-		memcpy(last, files->manifest.file, sizeof(last));
-		if (!again && open_runs(dir, files, have) == 0)
+	do {
+		state = read_manifest(dir, &files->manifest);
+		if (state == INDEX_USABLE && open_runs(dir, files, have) == 0)
 			return INDEX_USABLE;
-		state = INDEX_STALE;
-		if (again)
-			errno = 0;
-		if (again || errno != ENOENT)
-			break;
-	}
+	} while (state == INDEX_USABLE && errno == ENOENT && --tries > 0);
 	files->manifest.n = 0;
+	if (state != INDEX_USABLE)
+		return state;
+	if (errno == ENOENT)
+		errno = 0;
+	return INDEX_STALE;
+}
+
+/* The same of an index that is opened. */
+static enum index_state
+load_first(struct index *index)
+{
+	int dir = open_dir(index->journal->dir);
+	enum index_state state = INDEX_ABSENT;
+
+	if (dir >= 0)
+		state = load(dir, &index->files, &no_files);
+	else if (errno == ENOENT || errno == ENOTDIR)
+		errno = 0;
+	file_close(dir);
 	return state;
 }
 
 enum fault
 index_open(struct journal *journal, struct index_view *view)
 {
-	int dir = open_dir(journal->dir), error = dir < 0 ? errno : 0;
-	struct index *index = index_new(journal);
+	struct index *index = calloc(1, sizeof(*index));
 
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (index == NULL)
-		error = ENOMEM;
-	else if (dir < 0)
-		error = error == ENOENT || error == ENOTDIR ? 0 : error;
-	else {
-		view->state = load(dir, &index->files, &no_files);
-		error = errno;
+		return fault_report(journal->path, "cannot open its index");
+	index->journal = journal;
+	index->dir = -1;
+	view->state = load_first(index);
+	struct manifest *manifest = &index->files.manifest;
+	if (errno != 0) {
+		enum fault fault =
+		    fault_report(journal->path, "cannot open its index");
+
+		index_close(index);
+		return fault;
 	}
-	file_close(dir);
-	const struct manifest *manifest =
-	    index != NULL ? &index->files.manifest : NULL;
-	if (error == 0 && manifest->version != 0 &&
+	if (manifest->version != 0 &&
 	    memcmp(manifest->uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
 		log_error("%s: of another store than this directory was; if "
 			  "it is meant to be used, remove %s/" INDEX_NAME
@@ -309,29 +327,12 @@ index_open(struct journal *journal, struct index_view *view)
 		index_close(index);
 		return FAULT_SETUP;
 	}
-	if (error == 0 && view->state == INDEX_USABLE) {
-		view->index = index;
-		view->covered = manifest->covered;
-		view->entries = index_count(index);
-		return FAULT_NONE;
-	}
-	index_close(index);
-	errno = error;
-	return error == 0
-		   ? FAULT_NONE
-		   : fault_report(journal->path, "cannot open its index");
-}
-
-struct index *
-index_new(struct journal *journal)
-{
-	struct index *index = calloc(1, sizeof(*index));
-
-	if (index == NULL)
-		return NULL;
-	index->journal = journal;
-	index->dir = index->lock = -1;
-	return index;
+	if (view->state != INDEX_USABLE)
+		memset(manifest, 0, sizeof(*manifest));
+	view->index = index;
+	view->covered = manifest->covered;
+	view->entries = index_count(index);
+	return FAULT_NONE;
 }
 
 /* Give the memory back: a build had much of it. */
@@ -372,47 +373,53 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 	return 0;
 }
 
-/* Remove the runs that the manifest, which may be NULL, does not name. */
+/* Whether the file is of no use beside this manifest. */
+static bool
+is_left_over(const char *name, const struct manifest *manifest)
+{
+	/* The others are of version 1.0.0, and before. */
+	static const char *const names[] = { MANIFEST_NEW_NAME, "data.mdb",
+		"lock.mdb", "boot", "clean" };
+	char kept[32];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	if (strncmp(name, RUN_PREFIX, strlen(RUN_PREFIX)) != 0)
+		return false;
+	for (size_t i = 0; i < manifest->n; i++)
+		if (strcmp(name, run_name(manifest->runs[i].number, kept)) == 0)
+			return false;
+	return true;
+}
+
 static void
-remove_runs(int dir, const struct manifest *manifest)
+remove_left_over(int dir, const struct manifest *manifest)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *names = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
-	char name[32];
 
 	if (names == NULL) {
 		file_close(fd);
 		return;
 	}
-	while ((entry = readdir(names)) != NULL) {
-		bool named =
-		    strncmp(entry->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) != 0;
-
-		for (size_t i = 0; manifest != NULL && i < manifest->n; i++)
-			named |=
-			    strcmp(entry->d_name,
-				run_name(manifest->runs[i].number, name)) == 0;
-		if (!named)
+	while ((entry = readdir(names)) != NULL)
+		if (is_left_over(entry->d_name, manifest))
 			unlinkat(dir, entry->d_name, 0);
-	}
 	closedir(names);
 }
 
 void
 index_discard(int dir)
 {
-	/* The last four are of version 1.0.0. */
-	static const char *const names[] = { MANIFEST_NAME, MANIFEST_NEW_NAME,
-		LOCK_NAME, INDEX_END_NAME, "data.mdb", "boot", "lock.mdb",
-		"clean" };
 	int fd = open_dir(dir);
 
 	if (fd < 0)
 		return;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlinkat(fd, names[i], 0);
-	remove_runs(fd, NULL);
+	unlinkat(fd, MANIFEST_NAME, 0);
+	unlinkat(fd, INDEX_END_NAME, 0);
+	remove_left_over(fd, &no_files.manifest);
 	close(fd);
 }
 
@@ -431,7 +438,7 @@ index_damaged(struct index *index)
 		  "the journal and checks that, or opens a new one",
 	    index->journal->path,
 	    ours ? "damaged and removed" : "damaged, and replaced meanwhile");
-	return FAULT_FAILED;
+	return FAULT_DAMAGED;
 }
 
 /* --- Lookups --- */
@@ -635,33 +642,20 @@ fail(struct index *index)
 	return fault;
 }
 
-static int
-lock_dir(struct index *index)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	const int parent = index->journal->dir;
-
-	/* The journal may be new: the fsync also makes its name durable. */
-	if (mkdirat(parent, INDEX_NAME, 0700) < 0 && errno != EEXIST)
-		return -1;
-	index->dir = open_dir(parent);
-	if (index->dir >= 0)
-		index->lock = openat(index->dir, LOCK_NAME,
-		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-		    0600);
-	return index->lock < 0 || fsync(parent) < 0
-		   ? -1
-		   : fcntl(index->lock, F_OFD_SETLK, &lock);
-}
-
 enum fault
 index_claim(struct index *index)
 {
-	if (index->lock >= 0)
+	const int parent = index->journal->dir;
+
+	if (index->dir >= 0)
 		return FAULT_NONE;
-	if (lock_dir(index) == 0)
+	if (mkdirat(parent, INDEX_NAME, 0700) == 0 || errno == EEXIST)
+		index->dir = open_dir(parent);
+	/* The journal may be new: the fsync also makes its name durable. */
+	if (index->dir >= 0 && flock(index->dir, LOCK_EX | LOCK_NB) == 0 &&
+	    fsync(parent) == 0)
 		return FAULT_NONE;
-	enum fault fault = errno == EAGAIN ? FAULT_BUSY : fail(index);
+	enum fault fault = errno == EWOULDBLOCK ? FAULT_BUSY : fail(index);
 	index_release(index);
 	return fault;
 }
@@ -670,14 +664,12 @@ void
 index_release(struct index *index)
 {
 	if (index->installed)
-		remove_runs(index->dir, &index->files.manifest);
+		remove_left_over(index->dir, &index->files.manifest);
 	index->installed = false;
 	free(index->copied);
 	index->copied = NULL;
-	index->copied_max = 0;
-	file_close(index->lock);
 	file_close(index->dir);
-	index->lock = index->dir = -1;
+	index->dir = -1;
 }
 
 /* Use `files`: the plants that they cover leave the memory. */
@@ -722,22 +714,17 @@ index_collect(struct index *index, struct position *at)
 		close_files(found, &index->files);
 	else
 		use_files(index, found);
-	if (!index->lost && covered->end > at->end)
-		*at = *covered;
-	if (index->copied_max < index->max) {
-		struct pair *pairs =
-		    realloc(index->copied, index->max * sizeof(*pairs));
-
-		if (pairs == NULL)
-			return FAULT_MEMORY;
-		index->copied = pairs;
-		index->copied_max = index->max;
-	}
+	if (at->end < index_covered(index)->end)
+		*at = *index_covered(index);
+	index->to = *at;
+	free(index->copied);
 	index->ncopied = index->n;
+	index->copied = malloc((index->n + 1) * sizeof(*index->copied));
+	if (index->copied == NULL)
+		return FAULT_MEMORY;
 	if (index->n > 0)
 		memcpy(index->copied, index->pairs,
 		    index->n * sizeof(*index->pairs));
-	index->to = *at;
 	return FAULT_NONE;
 }
 
@@ -747,25 +734,16 @@ struct source {
 	uint64_t left;
 };
 
-/* A run that is written. */
-struct sink {
-	struct run run;
-	int fd;
-	struct pair buffer[BUFFER_PAIRS];
-	size_t used;
-	int64_t *firsts;
-	size_t nfirsts, firsts_max;
-};
-
 static int
 flush_sink(struct sink *sink)
 {
 	const uint64_t before = sink->run.n - sink->used;
-	size_t used = sink->used;
+	const size_t len = sink->used * sizeof(struct pair);
 
 	sink->used = 0;
-	if (file_write_all(sink->fd, sink->buffer, used * sizeof(struct pair),
-		before * sizeof(struct pair)) < 0)
+	sink->run.crc = crc32c(sink->run.crc, sink->buffer, len);
+	if (file_write_all(
+		sink->fd, sink->buffer, len, before * sizeof(struct pair)) < 0)
 		return -1;
 	/* In steps: the journal's next sync must not wait for all of it. */
 	return sink->run.n / STEP_PAIRS > before / STEP_PAIRS
@@ -778,21 +756,10 @@ put(struct sink *sink, struct pair pair)
 {
 	struct run *run = &sink->run;
 
-	if (run->n % PAGE_PAIRS == 0) {
-		if (sink->nfirsts == sink->firsts_max) {
-			size_t max = 2 * sink->firsts_max + PAGE_PAIRS;
-			int64_t *firsts =
-			    realloc(sink->firsts, max * sizeof(*firsts));
-
-			if (firsts == NULL)
-				return -1;
-			sink->firsts = firsts;
-			sink->firsts_max = max;
-		}
-		sink->firsts[sink->nfirsts++] = pair.key;
-	}
 	if (run->n == 0)
 		run->least = pair.key;
+	if (run->n % PAGE_PAIRS == 0)
+		sink->firsts[run->n / PAGE_PAIRS] = pair.key;
 	run->greatest = pair.key;
 	run->n++;
 	sink->buffer[sink->used++] = pair;
@@ -804,9 +771,10 @@ put(struct sink *sink, struct pair pair)
  * 0; -1 with errno, ECANCELED by the watch.
  */
 static int
-merge(struct index *index, struct source *sources, size_t n, struct sink *sink,
+merge(struct index *index, struct source *sources, size_t n,
     const struct watch *watch)
 {
+	struct sink *sink = &index->sink;
 	struct pair last = { 0 };
 
 	for (uint64_t done = 1;; done++) {
@@ -844,7 +812,7 @@ create_run(const struct index *index, struct run *run)
 	int fd;
 
 	run->number = now->n > 0 ? now->runs[now->n - 1].number : 0;
-	/* A killed process may have left a run; another one may write it. */
+	/* A killed process may have left a run. */
 	do
 		fd = openat(index->dir, run_name(++run->number, name),
 		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -856,45 +824,47 @@ create_run(const struct index *index, struct run *run)
 static int
 finish_run(struct sink *sink)
 {
-	return flush_sink(sink) < 0 ||
-		       file_write_all(sink->fd, sink->firsts,
-			   sink->nfirsts * sizeof(*sink->firsts),
-			   sink->run.n * sizeof(struct pair)) < 0 ||
-		       fsync(sink->fd) < 0 ||
-		       file_identify(sink->fd, sink->run.file) < 0
-		   ? -1
-		   : 0;
+	if (flush_sink(sink) < 0 ||
+	    file_write_all(sink->fd, sink->firsts,
+		count_firsts(sink->run.n) * sizeof(*sink->firsts),
+		sink->run.n * sizeof(struct pair)) < 0 ||
+	    fsync(sink->fd) < 0)
+		return -1;
+	return file_identify(sink->fd, sink->run.file);
 }
 
 /* Write a run of the runs from `first` on, and of the copied pairs. */
 static int
-write_run(struct index *index, size_t first, const struct watch *watch,
-    struct run *run)
+write_run(struct index *index, size_t first, const struct watch *watch)
 {
 	const struct files *files = &index->files;
 	struct source sources[RUNS_MAX + 1] = { { 0 } };
-	struct sink *sink = calloc(1, sizeof(*sink));
+	struct sink *sink = &index->sink;
+	uint64_t total = index->ncopied;
 	size_t n = 0;
 	char name[32];
 
-	if (sink == NULL)
-		return -1;
-	for (size_t i = first; i < files->manifest.n; i++)
+	for (size_t i = first; i < files->manifest.n; i++) {
+		total += files->manifest.runs[i].n;
 		sources[n++] = (struct source){ files->maps[i].pairs,
 			files->manifest.runs[i].n };
+	}
 	sources[n++] = (struct source){ index->copied, index->ncopied };
+	memset(&sink->run, 0, sizeof(sink->run));
+	sink->used = 0;
+	sink->firsts = malloc(count_firsts(total) * sizeof(*sink->firsts));
+	if (sink->firsts == NULL)
+		return -1;
 	int result = sink->fd = create_run(index, &sink->run);
 	if (result >= 0)
-		result = merge(index, sources, n, sink, watch);
+		result = merge(index, sources, n, watch);
 	if (result == 0)
 		result = finish_run(sink);
 	int error = errno;
 	if (result < 0 && sink->fd >= 0)
 		unlinkat(index->dir, run_name(sink->run.number, name), 0);
 	file_close(sink->fd);
-	*run = sink->run;
 	free(sink->firsts);
-	free(sink);
 	errno = error;
 	return result;
 }
@@ -937,41 +907,47 @@ find_due(const struct index *index, uint64_t max)
 	return first;
 }
 
+/*
+ * Check the runs that will be copied: a bit that the disk has flipped would be
+ * handed on with a new checksum.
+ */
+static bool
+are_whole(const struct files *files, size_t first)
+{
+	for (size_t i = first; i < files->manifest.n; i++) {
+		const struct run *run = &files->manifest.runs[i];
+
+		if (crc32c(0, (const char *)files->maps[i].pairs,
+			run->n * sizeof(struct pair)) != run->crc)
+			return false;
+	}
+	return true;
+}
+
 enum fault
 index_write(struct index *index, uint64_t max, const struct watch *watch)
 {
-	/* Of version 1.0.0. */
-	static const char *const old_names[] = { "data.mdb", "boot",
-		"lock.mdb" };
 	struct manifest *next = &index->next.manifest;
 	const size_t n = index->files.manifest.n, first = find_due(index, max);
-	char file[sizeof(next->file)];
 
-	index->written = false;
+	if (!are_whole(&index->files, first))
+		return index_damaged(index);
 	pairs_order(index->copied, index->ncopied);
 	*next = index->files.manifest;
 	next->version = MANIFEST_VERSION;
 	memcpy(next->uuid, index->journal->uuid, RECORD_UUID_LEN);
 	next->covered = index->to;
 	memset(&next->runs[first], 0, (RUNS_MAX - first) * sizeof(*next->runs));
-	for (size_t i = 0; index->lost && i < 3; i++)
-		unlinkat(index->dir, old_names[i], 0);
 	if (first < n || index->ncopied > 0) {
-		if (write_run(index, first, watch, &next->runs[first]) < 0)
+		if (write_run(index, first, watch) < 0)
 			return fail(index);
+		next->runs[first] = index->sink.run;
 		next->n = (uint32_t)first + 1;
 	}
-	if (write_manifest(index->dir, next) < 0)
+	if (write_manifest(index->dir, next) < 0 ||
+	    open_runs(index->dir, &index->next, &index->files) < 0)
 		return fail(index);
-	memcpy(file, next->file, sizeof(file));
-	if (load(index->dir, &index->next, &index->files) != INDEX_USABLE)
-		return fail(index);
-	/* Where the files were removed in use, another process may write. */
-	index->written = strcmp(next->file, file) == 0;
-	if (!index->written) {
-		close_files(&index->next, &index->files);
-		return FAULT_BUSY;
-	}
+	index->written = true;
 	if (index->failing)
 		log_info("%s/" INDEX_NAME ": it can be written again",
 		    index->journal->path);

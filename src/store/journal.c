@@ -85,15 +85,24 @@ journal_unreadable(const struct journal *journal, uint64_t offset, int error)
 	return fault_of(error);
 }
 
+bool
+journal_is_news(struct journal *journal, enum fault fault)
+{
+	const bool is_news = !fault_passes(fault) || journal->passing != fault;
+
+	if (fault_passes(fault))
+		journal->passing = fault;
+	return is_news;
+}
+
 enum fault
 journal_unwritten(struct journal *journal, const char *name, int error)
 {
 	enum fault fault = fault_of(error);
 
-	if (!fault_passes(fault) || !journal->full)
+	if (journal_is_news(journal, fault))
 		log_error("%s/%s: cannot write: %s%s", journal->path, name,
 		    strerror(error), fault_remedy(error));
-	journal->full |= fault_passes(fault);
 	return fault;
 }
 
@@ -238,11 +247,10 @@ static _Thread_local unsigned locks_held;
 static _Thread_local sigset_t blocked_before;
 
 static void
-block_stops(struct journal *journal)
+block_stops(void)
 {
 	sigset_t stops;
 
-	journal->locked = true;
 	if (locks_held++ > 0)
 		return;
 	sigemptyset(&stops);
@@ -253,11 +261,10 @@ block_stops(struct journal *journal)
 }
 
 static void
-restore_stops(struct journal *journal)
+unblock_stops(void)
 {
-	if (journal->locked && --locks_held == 0)
+	if (--locks_held == 0)
 		pthread_sigmask(SIG_SETMASK, &blocked_before, NULL);
-	journal->locked = false;
 }
 
 void
@@ -278,38 +285,41 @@ try_lock(const struct journal *journal, enum journal_lock lock)
 				   : fcntl(journal->fd, F_OFD_SETLK, &whole);
 }
 
-/*
- * The lock is polled: only a signal could end a blocking wait, and a signal
- * would break libfcgi's reads.
- */
+/* Try until the deadline.  The lock is polled: see ARCHITECTURE, decision 8. */
+static enum fault
+poll_lock(struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
+{
+	const char *name = lock == JOURNAL_DIR ? journal->path : journal->name;
+	long pause_ns = 0;
+
+	while (try_lock(journal, lock) < 0) {
+		/* A file system without locks: see journal.h. */
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return lock == JOURNAL_SHARED
+				   ? FAULT_NONE
+				   : fault_report(name, "cannot lock it");
+		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
+			if (deadline_ms > 0)
+				log_error("%s: cannot lock it: another process "
+					  "uses it: try again",
+				    name);
+			return FAULT_BUSY;
+		}
+		journal_back_off(&pause_ns);
+	}
+	journal->locked = true;
+	return FAULT_NONE;
+}
+
 enum fault
 journal_lock(
     struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
 {
-	const char *name = lock == JOURNAL_DIR ? journal->path : journal->name;
-	enum fault fault = FAULT_NONE;
-	long pause_ns = 0;
-
-	block_stops(journal);
-	while (fault == FAULT_NONE && try_lock(journal, lock) < 0)
-		if (errno == EAGAIN || errno == EACCES || errno == EINTR) {
-			if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms)
-				fault = FAULT_BUSY;
-			else
-				journal_back_off(&pause_ns);
-		} else
-			fault = lock == JOURNAL_SHARED
-				    ? fault_of(errno)
-				    : fault_report(name, "cannot lock it");
-	if (fault == FAULT_BUSY && deadline_ms > 0)
-		log_error("%s: cannot lock it: another process uses it: try "
-			  "again",
-		    name);
-	if (fault != FAULT_NONE)
-		restore_stops(journal);
-	/* A file system without locks: see journal.h. */
-	return lock == JOURNAL_SHARED && fault != FAULT_BUSY ? FAULT_NONE
-							     : fault;
+	block_stops();
+	enum fault fault = poll_lock(journal, lock, deadline_ms);
+	if (!journal->locked)
+		unblock_stops();
+	return fault;
 }
 
 void
@@ -317,8 +327,11 @@ journal_unlock(struct journal *journal)
 {
 	struct flock whole = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
+	if (!journal->locked)
+		return;
 	fcntl(journal->fd, F_OFD_SETLK, &whole);
-	restore_stops(journal);
+	journal->locked = false;
+	unblock_stops();
 }
 
 /*
@@ -769,7 +782,8 @@ journal_close(struct journal *journal)
 	file_close(journal->fd);
 	file_close(journal->dir);
 	file_close(journal->end_fd);
-	restore_stops(journal);
+	if (journal->locked)
+		unblock_stops();
 	free(journal->name);
 	free(journal->line);
 	*journal = JOURNAL_NONE;

@@ -9,7 +9,7 @@
  * count from there), reading what is durable, a checkpoint, and dying.
  *
  *   here          there
- *   turn          engine_file.c start, catch_up, read_on
+ *   turn          engine_file.c start_and_lock, catch_up, read_on
  *   find_durable  journal.c journal_find_durable, journal_read_mark
  *   settle        journal.c journal_settle
  *   drop          file.c file_forget

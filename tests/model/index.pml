@@ -5,7 +5,7 @@
  *   here          there
  *   open_view     index.c load, read_manifest, open_runs
  *   look_up       index.c index_find
- *   Requests      engine_file.c start, catch_up, commit_items
+ *   Requests      engine_file.c start_and_lock, catch_up, commit_items
  *   settle        engine_file.c read_on; journal.c journal_settle
  *   Checkpoint    engine_file.c checkpoint; index.c index_claim, index_collect,
  *                 index_write, index_install, index_release

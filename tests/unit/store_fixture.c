@@ -200,9 +200,11 @@ fixture_forge_index(const struct fixture *fixture, const int64_t *ids,
 	struct journal owner = fixture_owner(fixture);
 	struct position at = *covered;
 
+	struct index_view view;
+
 	fixture_remove_index(fixture);
-	struct index *index = index_new(&owner);
-	assert_non_null(index);
+	assert_int_equal(index_open(&owner, &view), FAULT_NONE);
+	struct index *index = view.index;
 	for (size_t i = 0; i < n; i++)
 		if (offsets[i] != 0)
 			assert_int_equal(

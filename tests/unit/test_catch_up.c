@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "fault_shim.h"
+#include "ground/clock.h"
 #include "store/index.h"
 #include "reader/reader.h"
 
@@ -1060,19 +1061,161 @@ STORE_TEST(the_building_of_an_index_can_be_stopped_anywhere)
 	store_close(store);
 }
 
+/* Another process builds the index; an opening that waits for it. */
+struct builder {
+	const struct fixture *fixture;
+	struct index *index;
+	unsigned last; /* the step that ends the wait; 0: none */
+	unsigned n;
+};
+
+/* It ends once the wait is logged. */
+static bool
+wait_for_builder(void *context, uint64_t done, uint64_t total)
+{
+	struct builder *builder = context;
+
+	(void)done;
+	if (total == 0 && ++builder->n == builder->last)
+		return false;
+	if (fixture_logged(builder->fixture, "uses it: waiting for it") > 0)
+		index_release(builder->index);
+	return true;
+}
+
+STORE_TEST(an_index_that_another_process_builds_is_waited_for)
+{
+	struct store *store = fixture_open(fixture, true);
+	char *name = fixture_long_name(((size_t)1 << 20) - 100);
+	struct builder builder = { .fixture = fixture, .last = 3 };
+	struct watch watch = { wait_for_builder, &builder };
+	struct journal owner = fixture_owner(fixture);
+	struct index_view view;
+	enum fault fault;
+
+	for (int64_t id = 1; id <= 66; id++)
+		expect_put(store, id, name, STORE_CREATED);
+	store_close(store);
+	fixture_remove_index(fixture);
+	assert_int_equal(index_open(&owner, &view), FAULT_NONE);
+	builder.index = view.index;
+	assert_int_equal(index_claim(view.index), FAULT_NONE);
+	/* A signal ends the wait, a request has a deadline. */
+	assert_null(fixture_try(fixture, true, &watch, &fault));
+	assert_int_equal(fault, FAULT_STOPPED);
+	expect_logged(fixture, "uses it", 0);
+	assert_null(fixture_try(fixture, false, NULL, &fault));
+	assert_int_equal(fault, FAULT_BUSY);
+	expect_logged(fixture, "uses it: try again", 1);
+	builder.last = 0;
+	store = fixture_try(fixture, true, &watch, &fault);
+	assert_non_null(store);
+	expect_logged(fixture, "uses it: waiting for it", 1);
+	expect_put(store, 66, name, STORE_SAME);
+	store_close(store);
+	index_close(view.index);
+}
+
+/* More than memory may have, and than a build writes at once. */
+enum { STEP = 20000, STEPS = 28 };
+static int64_t many_ids[STEP];
+
+static void
+put_many(struct store *store, int64_t step, enum store_result result)
+{
+	for (int64_t n = 0; n < STEP; n++)
+		many_ids[n] = step * STEP + n;
+	fixture_commit(store, many_ids, STEP, result);
+}
+
+static void
+make_large_store(const struct fixture *fixture)
+{
+	struct store *store = fixture_open(fixture, true);
+
+	for (int64_t i = 0; i < STEPS; i++)
+		put_many(store, i, STORE_CREATED);
+	store_close(store);
+	fixture_remove_index(fixture);
+}
+
+static bool
+stop_late(void *context, uint64_t done, uint64_t total)
+{
+	uint64_t *first = context;
+
+	if (*first == 0 && total > 0)
+		*first = done;
+	return done < total * 3 / 4;
+}
+
+/* A start that fails would leave clients without an answer. */
+static void
+expect_refusals_without_room(const struct fixture *fixture)
+{
+	enum store_result result = STORE_FULL;
+	enum fault fault;
+
+	shim_fail(SHIM_PWRITE, "index/run-1", 1, 1000000, ENOSPC);
+	assert_null(fixture_try(fixture, false, NULL, &fault));
+	assert_int_equal(fault, FAULT_FULL);
+	struct store *store = fixture_open(fixture, true);
+	int64_t begun_ms = clock_ms(CLOCK_MONOTONIC);
+	for (int i = 0; i < 20; i++)
+		expect_put(store, i, NULL, STORE_FULL);
+	/* Nobody waits for what cannot be written. */
+	assert_in_range(clock_ms(CLOCK_MONOTONIC) - begun_ms, 0, 4000);
+	assert_int_equal(store_ready(store), STORE_FULL);
+	store_idle(store);
+	expect_logged(fixture, "plants wait in memory", 1);
+	shim_reset();
+	for (int i = 0; i < 1000 && result != STORE_CREATED; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		result = fixture_put(store, -1, NULL);
+		assert_true(result == STORE_FULL || result == STORE_BUSY ||
+			    result == STORE_CREATED);
+	}
+	assert_int_equal(result, STORE_CREATED);
+	assert_int_equal(store_ready(store), STORE_CREATED);
+	put_many(store, 0, STORE_SAME);
+	put_many(store, STEPS - 1, STORE_SAME);
+	store_close(store);
+	expect_index_equal(fixture);
+}
+
+STORE_TEST(a_large_build_goes_on_where_it_was_stopped_and_waits_for_room)
+{
+	uint64_t first = 0;
+	struct watch watch = { stop_late, &first };
+	enum fault fault;
+
+	make_large_store(fixture);
+	const size_t size = fixture_size(fixture, JOURNAL_NAME);
+	assert_null(fixture_try(fixture, true, &watch, &fault));
+	assert_int_equal(fault, FAULT_STOPPED);
+	assert_in_range(first, 1, size / 10);
+	first = 0;
+	assert_null(fixture_try(fixture, true, &watch, &fault));
+	assert_in_range(first, size / 3, size);
+	struct store *store = fixture_open(fixture, true);
+	put_many(store, 0, STORE_SAME);
+	put_many(store, STEPS - 1, STORE_SAME);
+	store_close(store);
+	expect_logged(fixture, "building it", 1);
+	expect_index_equal(fixture);
+	fixture_remove_index(fixture);
+	expect_refusals_without_room(fixture);
+}
+
 /* Once as much as a commit reads, and once more than it may keep in memory. */
 STORE_TEST(a_store_takes_in_what_another_one_has_imported)
 {
-	enum { STEP = 20000, STEPS = 28 };
-	static int64_t ids[STEP];
 	struct store *store = fixture_open(fixture, true);
 	struct store *other = fixture_open(fixture, true);
 	enum store_result result = STORE_BUSY;
 
 	for (int64_t i = 0; i < STEPS; i++) {
-		for (int64_t n = 0; n < STEP; n++)
-			ids[n] = i * STEP + n;
-		fixture_commit(other, ids, STEP, STORE_CREATED);
+		put_many(other, i, STORE_CREATED);
 		if (i == STEPS / 2)
 			expect_put(store, -1, NULL, STORE_CREATED);
 	}
@@ -1080,7 +1223,7 @@ STORE_TEST(a_store_takes_in_what_another_one_has_imported)
 	for (int i = 0; i < 60 && result == STORE_BUSY; i++)
 		result = fixture_put(store, -2, NULL);
 	assert_int_equal(result, STORE_CREATED);
-	fixture_commit(store, ids, STEP, STORE_SAME);
+	put_many(store, STEPS - 1, STORE_SAME);
 	store_close(other);
 	store_close(store);
 }

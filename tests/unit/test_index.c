@@ -54,7 +54,7 @@ look(const struct fixture *fixture)
 
 	assert_int_equal(
 	    index_open(journal_of(fixture, UUID), &view), FAULT_NONE);
-	assert_int_equal(view.index != NULL, view.state == INDEX_USABLE);
+	assert_non_null(view.index);
 	return view;
 }
 
@@ -71,12 +71,7 @@ state_of(const struct fixture *fixture)
 static struct index *
 open_index(const struct fixture *fixture)
 {
-	struct index *index = look(fixture).index;
-
-	if (index == NULL)
-		index = index_new(journal_of(fixture, UUID));
-	assert_non_null(index);
-	return index;
+	return look(fixture).index;
 }
 
 /* The ids [first, last], each at 1,000 and its number. */
@@ -331,8 +326,10 @@ STORE_TEST(an_index_that_covers_less_is_replaced)
 {
 	static char uuid[RECORD_UUID_LEN + 1];
 	struct journal owner = fixture_owner(fixture);
-	struct index *index = index_new(&owner);
+	struct index_view view;
 
+	assert_int_equal(index_open(&owner, &view), FAULT_NONE);
+	struct index *index = view.index;
 	memcpy(uuid, owner.uuid, RECORD_UUID_LEN);
 	add(index, 1, 300);
 	save(index, 1301);
@@ -341,7 +338,6 @@ STORE_TEST(an_index_that_covers_less_is_replaced)
 	save(index, 1311);
 	expect_has(index, 1, 310);
 	index_close(index);
-	struct index_view view;
 	assert_int_equal(index_open(&owner, &view), FAULT_NONE);
 	expect_has(view.index, 1, 310);
 	index_close(view.index);
@@ -361,8 +357,6 @@ save_more(void *argument)
 	const struct attempt *attempt = argument;
 	struct index *index = look(attempt->fixture).index;
 
-	if (index == NULL)
-		return 2;
 	add(index, 4, 3000);
 	shim_exit(attempt->call, NULL, attempt->nth);
 	return save_with(index, 4001, UINT64_MAX, NULL) == FAULT_NONE ? 1 : 2;
@@ -440,7 +434,7 @@ STORE_TEST(a_checkpoint_that_fails_anywhere_keeps_its_plants)
 			index_close(index);
 		}
 	}
-	assert_true(failures > 8);
+	assert_true(failures > 6);
 }
 
 STORE_TEST(a_checkpoint_without_memory_keeps_its_plants)
@@ -528,6 +522,35 @@ STORE_TEST(a_copied_cut_or_lost_file_of_an_index_is_not_believed)
 	assert_int_equal(state_of(fixture), INDEX_STALE);
 }
 
+/* Else the new run would have it, with a checksum of its own. */
+STORE_TEST(a_bit_that_the_disk_has_flipped_is_not_handed_on)
+{
+	struct index *index = open_index(fixture);
+
+	add(index, 1, 3000);
+	save(index, 4001);
+	struct contents run = fixture_read(fixture, "index/run-1");
+	for (size_t i = 0; i < run.len; i += 4097) {
+		const bool counts = i < 3000 * sizeof(struct pair);
+
+		run.at[i] ^= 1;
+		fixture_write(fixture, "index/run-1", i, &run.at[i], 1);
+		add(index, 3001, 4000);
+		assert_int_equal(
+		    save_with(index, 5001, UINT64_MAX, NULL) == FAULT_DAMAGED,
+		    counts);
+		assert_int_equal(!fixture_exists(fixture, MANIFEST), counts);
+		index_close(index);
+		fixture_remove_index(fixture);
+		index = open_index(fixture);
+		add(index, 1, 3000);
+		save(index, 4001);
+		run = fixture_read(fixture, "index/run-1");
+	}
+	assert_true(fixture_logged(fixture, "damaged and removed") > 5);
+	index_close(index);
+}
+
 STORE_TEST(index_is_opened_for_its_own_store_only)
 {
 	struct index_view view;
@@ -548,20 +571,26 @@ STORE_TEST(index_is_opened_for_its_own_store_only)
 /* Its files give way; what it enters is not read. */
 STORE_TEST(index_of_version_1_0_0_is_built_again)
 {
+	static const char *const names[] = { "index/data.mdb", "index/lock.mdb",
+		"index/boot", "index/clean" };
+
 	assert_int_equal(mkdirat(fixture->dir, "index", 0700), 0);
-	fixture_write(fixture, "index/data.mdb", 0, "data", 4);
-	fixture_write(fixture, "index/boot", 0, "boot", 4);
-	assert_int_equal(state_of(fixture), INDEX_ABSENT);
-	leave_index(fixture);
-	assert_int_equal(state_of(fixture), INDEX_USABLE);
-	assert_false(fixture_exists(fixture, "index/data.mdb"));
-	assert_false(fixture_exists(fixture, "index/boot"));
+	/* The second time it was used beside ours, or after it. */
+	for (int i = 0; i < 2; i++) {
+		for (size_t k = 0; k < COUNT(names); k++)
+			fixture_write(fixture, names[k], 0, "data", 4);
+		assert_int_equal(
+		    state_of(fixture), i == 0 ? INDEX_ABSENT : INDEX_USABLE);
+		leave_index(fixture);
+		assert_int_equal(state_of(fixture), INDEX_USABLE);
+		for (size_t k = 0; k < COUNT(names); k++)
+			assert_false(fixture_exists(fixture, names[k]));
+	}
 }
 
 STORE_TEST(only_the_owner_may_read_the_index)
 {
-	static const char *const names[] = { "index/run-1", MANIFEST,
-		"index/lock" };
+	static const char *const names[] = { "index/run-1", MANIFEST };
 	struct stat st;
 
 	leave_index(fixture);

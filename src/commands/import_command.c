@@ -1,18 +1,10 @@
 /*
- * import_command: import and recover, which store many plants, in batches of
- * one write to the journal each and in constant memory.
+ * import_command: stores JSON lines or CSV, with the checks of the interface.
  *
- * import stores JSON lines or CSV, with the checks of the interface.  If it
- * ended early, it can be repeated: a plant's id makes its creation idempotent.
- * A line longer than the largest plant is skipped to its end.  A CSV record
- * becomes the JSON that a client would have sent: there is one set of checks.
- *
- * recover reads SRC, a damaged journal, once.  Records that are valid by
- * themselves go, with their times and tokens' names, into a new store in a
- * directory below DEST.  The store takes the first record of each id.  Finally
- * the new journal is moved into DEST, which must not have one.  The directory
- * of the new store is then removed, also after an error or a signal.  After a
- * kill, the next try removes it.
+ * If it ended early, it can be repeated: a plant's id makes its creation
+ * idempotent.  A line longer than the largest plant is skipped to its end.  A
+ * CSV record becomes the JSON that a client would have sent: there is one set
+ * of checks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -27,103 +19,32 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "batch.h"
 #include "command.h"
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
 #include "http/errors.h"
 #include "http/tokens.h"
 #include "pure/csv.h"
 #include "pure/json.h"
 #include "pure/timestamp.h"
-#include "store/index.h"
-#include "store/journal.h"
 #include "store/store.h"
 
-/*
- * With ids in no order, each plant changes a page of the index.  The pages stay
- * in memory until the commit: 5,000 plants need some 25 MiB.
- */
-#define BATCH_PLANTS 5000
-
-struct entry {
-	struct plant plant;
-	char by[RECORD_BY_MAX + 1]; /* the name of its token */
-	char at[TIMESTAMP_LEN + 1]; /* when it was stored; "": now */
-	uint64_t begin, end;        /* bytes of SRC; of import: the line */
-};
-
-static struct {
-	struct store *store;
-	enum fault fault; /* the store's first */
-	uint64_t results[STORE_FAILED + 1];
-	void (*report)(const struct entry *entry, enum store_result result);
-	size_t plant_max; /* the longest plant: there is always room for it */
-	size_t n, bytes;  /* `bytes`: an upper bound of the journal's lines */
-	struct entry entries[BATCH_PLANTS];
-	struct store_item items[BATCH_PLANTS];
-} batch;
-
-static void
-commit_batch(void)
-{
-	static const enum fault faults[] = { [STORE_FULL] = FAULT_FULL,
-		[STORE_BUSY] = FAULT_BUSY,
-		[STORE_AWAY] = FAULT_BUSY,
-		[STORE_UNKNOWN] = FAULT_BUSY,
-		[STORE_FAILED] = FAULT_FAILED };
-	size_t n = batch.n;
-
-	batch.n = batch.bytes = 0;
-	if (n == 0)
-		return;
-	/* The plants' results report a failure of the store, too. */
-	(void)store_commit(batch.store, batch.items, n);
-	for (size_t i = 0; i < n; i++) {
-		struct entry *entry = &batch.entries[i];
-		enum store_result result = batch.items[i].result;
-
-		batch.results[result]++;
-		batch.report(entry, result);
-		if (batch.fault == FAULT_NONE)
-			batch.fault = faults[result];
-		plant_done(&entry->plant);
-	}
-}
-
-/* Add a copy of the entry; the batch owns its plant. */
-static void
-add_to_batch(const struct entry *added)
-{
-	struct entry *entry = &batch.entries[batch.n];
-
-	*entry = *added;
-	batch.items[batch.n++] = (struct store_item){
-		.plant = &entry->plant,
-		.by = entry->by,
-		.at = entry->at[0] != '\0' ? entry->at : NULL,
-	};
-	batch.bytes += RECORD_ENVELOPE_MAX + entry->plant.len;
-	if (batch.n == BATCH_PLANTS ||
-	    batch.bytes + RECORD_ENVELOPE_MAX + batch.plant_max >
-		JOURNAL_APPEND_MAX)
-		commit_batch();
-}
-
-static const char import_usage[] =
+static const char usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
     "           [--format jsonl|csv] [--keep-going] [--quiet | --progress]\n"
     "           [FILE]\n"
     "\n"
     "Store the plants of FILE, or of standard input, with the checks of the\n"
-    "interface.  The first line that is refused, or whose id has another\n"
-    "plant already, ends the import.  A file may be imported again.\n"
+    "interface.  The first line that is refused or in conflict ends the\n"
+    "import.  Importing a file again is safe.\n"
     "\n"
-    "  --by NAME        the name in the journal beside each plant (import)\n"
+    "  --by NAME        stored with each plant as the token's name (import)\n"
     "  --format FORMAT  jsonl, or csv with a header line of id, name and tag\n"
-    "  --full           FILE is of export --full: keep times and token names\n"
-    "  --keep-going     report such lines and go on\n";
+    "  --full           FILE is from export --full: keep times and token "
+    "names\n"
+    "  --keep-going     report such lines and continue\n";
 
 #define WAIT_MS 100 /* how soon a wait for input notices a signal */
 #define BREAK_MAX 2 /* CR LF */
@@ -155,14 +76,14 @@ static struct {
 	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
 
 	/* The current line or CSV record. */
-	struct entry entry; /* .begin: the number of its first line */
-	size_t len;         /* with its line break */
+	struct batch_entry entry; /* .begin: the number of its first line */
+	size_t len;               /* with its line break */
 	char text[LINE_BYTES_MAX + 1]; /* up to line_max, and a NUL */
 	char json[JSON_BYTES_MAX];     /* a CSV record as JSON */
 } import = { .fd = STDIN_FILENO };
 
 static void
-report_line(const struct entry *entry, enum store_result result)
+report_line(const struct batch_entry *entry, enum store_result result)
 {
 	enum http_error error = api_error_of(result);
 	bool ends = result > STORE_CONFLICT && batch.fault == FAULT_NONE;
@@ -187,10 +108,10 @@ static const char *
 find_mistake(const char *text, size_t len)
 {
 	if (text[0] == '{' && strspn(text + 1, " \t") == len - 1)
-		return "JSON over several lines; import wants one plant a "
-		       "line: jq -c . FILE (jq 1.6 rounds ids above 2^53)";
+		return "JSON over several lines; import needs one plant "
+		       "per line: jq -c . FILE (jq 1.6 rounds ids above 2^53)";
 	if (text[0] == '[')
-		return "a JSON array; import wants one plant a line: "
+		return "a JSON array; import needs one plant per line: "
 		       "jq -c '.[]' FILE (jq 1.6 rounds ids above 2^53)";
 	if (BEGINS(text, "{\"plant-store\":") || BEGINS(text, "{\"seq\":"))
 		return "a line of a journal; import the output of: plant-store "
@@ -217,7 +138,7 @@ read_plant(const char *text, size_t len)
 	}
 	fault = plant_read(&import.entry.plant, text, len, &error);
 	if (fault == PLANT_OK)
-		add_to_batch(&import.entry);
+		batch_add(&import.entry);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
 		import.status =
@@ -238,7 +159,7 @@ read_plant(const char *text, size_t len)
 static void
 read_full(char *text, size_t len)
 {
-	struct entry *entry = &import.entry;
+	struct batch_entry *entry = &import.entry;
 	int64_t ms;
 	int n = 0;
 
@@ -379,9 +300,8 @@ read_header(const struct csv_field *fields, size_t n)
 	    (n == 2 || column[TAG] < n))
 		return;
 	log_error("%s: line %" PRIu64
-		  ": not the header line id,name,tag of CSV, in any order, in "
-		  "small letters and with commas; add it, or say --format "
-		  "jsonl if these are JSON lines; nothing was imported",
+		  ": expected the CSV header id,name,tag (any order, lower "
+		  "case); add it, or use --format jsonl; nothing was imported",
 	    import.name, import.lines);
 	import.status = EX_DATAERR;
 }
@@ -435,7 +355,7 @@ store_lines(void)
 		else
 			read_json();
 	}
-	commit_batch();
+	batch_commit();
 }
 
 /* Print the totals; log how to import the lines that were not stored. */
@@ -452,7 +372,7 @@ report(void)
 	    batch.results[STORE_CONFLICT], import.refused, import.lines);
 	if (status > 128)
 		log_error("%s: interrupted; every line up to %" PRIu64
-			  " is done; import the file again to go on",
+			  " is done; import the file again to continue",
 		    import.name, import.lines);
 	if (status != EX_OK || wrong_lines() == 0)
 		return status;
@@ -528,9 +448,6 @@ run_import(const struct call *call)
 
 	import.keep_going = call->values['k'] != NULL;
 	import.full = call->values['u'] != NULL;
-	if (import.full && by != NULL)
-		return command_usage_error(
-		    call, "--full has the tokens' names: leave out --by");
 	strcpy(import.entry.by, by != NULL ? by : "import");
 	batch.report = report_line;
 	import.watch = call->store.watch;
@@ -547,271 +464,11 @@ run_import(const struct call *call)
 const struct command import_command = {
 	.name = "import",
 	.summary = "store the plants of a file",
-	.usage = import_usage,
+	.usage = usage,
 	.options = { COMMAND_VALUE("by", 'b'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_FLAG("keep-going", 'k'), COMMAND_FLAG("full", 'u'),
 	    COMMAND_STORE },
+	.apart = "ub",
 	.operands = { 0, 1 },
 	.run = run_import,
-};
-
-static const char recover_usage[] =
-    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
-    "SRC DEST\n"
-    "\n"
-    "Put every plant that can still be read of SRC, a damaged store or\n"
-    "journal, into a new store in the directory DEST, and print what is lost.\n"
-    "Stop the service first.  Where there is a backup, restore that instead.\n"
-    "\n"
-    "  --store UUID    the damaged store's, as in a backup's first line\n";
-
-#define NEW_NAME JOURNAL_NAME ".recovering"
-
-static struct {
-	const char *from, *to; /* SRC and DEST */
-	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
-	uint64_t bytes;        /* the size of SRC's journal */
-	char uuid[RECORD_UUID_LEN + 1];
-	struct position start; /* after SRC's header; 0 if it is damaged */
-
-	struct journal dest;  /* DEST, locked */
-	char path[PATH_MAX];  /* the new store's directory, in DEST */
-	struct journal fresh; /* the new store's journal */
-	uint64_t lost, lost_bytes;
-} recover;
-
-static enum fault
-open_source(void)
-{
-	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-	const char *path = recover.from;
-	struct stat st;
-
-	recover.dir = open(path, flags | O_DIRECTORY);
-	recover.fd = recover.dir < 0 ? open(path, flags)
-				     : openat(recover.dir, JOURNAL_NAME,
-					   flags | O_NOFOLLOW);
-	if (recover.fd < 0 || fstat(recover.fd, &st) < 0)
-		return fault_report(
-		    path, recover.dir < 0 ? "cannot open"
-					  : "cannot open its " JOURNAL_NAME);
-	recover.bytes = (uint64_t)st.st_size;
-	return FAULT_NONE;
-}
-
-/* Find the uuid of SRC's store, which seeds the checksum of each record. */
-static enum fault
-find_uuid(const char *given)
-{
-	char header[RECORD_HEADER_LEN], *uuid = recover.uuid;
-	uint32_t crc;
-	ssize_t n = file_read_all(recover.fd, header, sizeof(header), 0);
-
-	if (record_header_decode(header, n < 0 ? 0 : (size_t)n, uuid, &crc) ==
-	    RECORD_HEADER_OK)
-		recover.start.end = RECORD_HEADER_LEN;
-	else if (given != NULL && strlen(given) == RECORD_UUID_LEN)
-		memcpy(uuid, given, RECORD_UUID_LEN);
-	else if (given != NULL || index_uuid(recover.dir, uuid) < 0) {
-		log_error("%s: its first line is damaged, or of another "
-			  "version; it has the uuid that every checksum needs: "
-			  "give it with --store; the first line of a backup "
-			  "has it",
-		    recover.from);
-		return FAULT_DAMAGED;
-	}
-	return FAULT_NONE;
-}
-
-/* Remove the new store's directory, but do not follow a link in its place. */
-static void
-remove_new(void)
-{
-	static const char *const names[] = { JOURNAL_NAME, JOURNAL_NEW_NAME,
-		JOURNAL_END_NAME, METRICS_NAME };
-	int dir = openat(recover.dest.dir, NEW_NAME,
-	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (dir < 0)
-		return;
-	index_discard(dir);
-	unlinkat(dir, "index", AT_REMOVEDIR);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlinkat(dir, names[i], 0);
-	close(dir);
-	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
-}
-
-/* Make an empty store in DEST, as its owner, or as SRC's if that is root. */
-static enum fault
-open_new_store(void)
-{
-	struct store_options options = { .dir = recover.path,
-		.long_lived = true };
-	struct stat st = { 0 };
-
-	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);
-	enum fault fault = file_become_owner(recover.to, st.st_uid);
-	if (fault == FAULT_NONE)
-		fault = journal_claim(&recover.dest, recover.to);
-	if (fault != FAULT_NONE)
-		return fault;
-	remove_new();
-	if (journal_exists(&recover.dest, NEW_NAME) ||
-	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
-		recover.to) >= (int)sizeof(recover.path)) {
-		log_error("%s: " NEW_NAME " cannot be made there; name another "
-			  "directory",
-		    recover.to);
-		return FAULT_OUTPUT;
-	}
-	fault = store_init(recover.path);
-	if (fault == FAULT_NONE)
-		batch.store = store_open(&options, &fault);
-	if (fault == FAULT_NONE)
-		fault = journal_open(&recover.fresh, recover.path, true);
-	return fault;
-}
-
-static void
-print_range(uint64_t begin, uint64_t end, const char *reason)
-{
-	/* Progress may be on the same terminal. */
-	log_set_progress(false);
-	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
-	    end - begin, reason);
-}
-
-static void
-report_record(const struct entry *entry, enum store_result result)
-{
-	if (batch.fault == FAULT_NONE &&
-	    (result == STORE_SAME || result == STORE_CONFLICT))
-		print_range(entry->begin, entry->end,
-		    result == STORE_SAME ? "repeats an earlier plant"
-					 : "an earlier plant has this id");
-}
-
-static enum fault
-add_record(const struct record *record, const struct position *at)
-{
-	char *text = strndup(record->plant, record->plant_len);
-	struct entry entry = { { record->id, text, record->plant_len },
-		.begin = at->last, .end = at->end };
-
-	if (text == NULL)
-		return fault_report(recover.from, "cannot read");
-	memcpy(entry.by, record->by, record->by_len);
-	memcpy(entry.at, record->at, TIMESTAMP_LEN);
-	add_to_batch(&entry);
-	return batch.fault;
-}
-
-static enum fault
-store_records(const struct watch *watch)
-{
-	enum replay_result result = REPLAY_RECORD;
-	enum fault fault = FAULT_NONE;
-	struct replay_lost lost;
-	struct record record;
-	struct replay replay;
-
-	replay_init(
-	    &replay, recover.fd, record_seed(recover.uuid), &recover.start);
-	while (fault == FAULT_NONE && result == REPLAY_RECORD) {
-		result = replay_salvage(&replay, &record, &lost);
-		if (result == REPLAY_ERROR) {
-			errno = replay.error;
-			fault = fault_report(recover.from, "cannot read");
-		} else if (lost.begin < lost.end) {
-			recover.lost++;
-			recover.lost_bytes += lost.end - lost.begin;
-			print_range(lost.begin, lost.end, lost.reason);
-		}
-		if (result == REPLAY_RECORD && record.plant != NULL)
-			fault = add_record(&record, &replay.at);
-		if (!watch_step(watch, replay.at.last, recover.bytes))
-			fault = FAULT_STOPPED;
-	}
-	replay_done(&replay);
-	if (fault != FAULT_NONE)
-		return fault;
-	commit_batch();
-	/* Write the closing line; the next commit reports if that failed. */
-	store_idle(batch.store);
-	if (store_commit(batch.store, NULL, 0) < 0 && batch.fault == FAULT_NONE)
-		batch.fault = FAULT_FAILED;
-	return batch.fault;
-}
-
-static enum fault
-make_store(const struct watch *watch)
-{
-	enum fault fault = open_new_store();
-
-	if (fault == FAULT_NONE)
-		fault = store_records(watch);
-	store_close(batch.store);
-	/* No process may store a plant there before the name is durable. */
-	if (fault == FAULT_NONE)
-		fault = journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1);
-	if (fault == FAULT_NONE &&
-	    rename_new(
-		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
-		fault = fault_report(recover.to, "cannot make a store there");
-	else if (fault == FAULT_NONE && fsync(recover.dest.dir) < 0) {
-		fault = fault_report(recover.to, "cannot make a store there");
-		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
-	}
-	/* Without the lock, another process may write there. */
-	if (recover.dest.locked)
-		remove_new();
-	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT
-							   : fault;
-}
-
-static int
-run_recover(const struct call *call)
-{
-	uint64_t twice;
-	enum fault fault;
-
-	recover.from = call->operands[0];
-	recover.to = call->operands[1];
-	recover.dest = recover.fresh = JOURNAL_NONE;
-	batch.report = report_record;
-	batch.plant_max = CONFIG_BODY_BYTES_MAX;
-	fault = open_source();
-	if (fault == FAULT_NONE)
-		fault = find_uuid(call->values['s']);
-	if (fault == FAULT_NONE)
-		fault = make_store(call->store.watch);
-	command_unwatch();
-	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped; no store was made", recover.to);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
-	printf("%s: store %.*s: %" PRIu64 " plants of store %s", recover.to,
-	    RECORD_UUID_LEN, recover.fresh.uuid, batch.results[STORE_CREATED],
-	    recover.uuid);
-	twice = batch.results[STORE_SAME] + batch.results[STORE_CONFLICT];
-	if (twice > 0)
-		printf("; left out: %" PRIu64 " records of earlier ids", twice);
-	if (recover.lost == 0)
-		printf("; everything was readable\n");
-	else
-		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %" PRIu64
-		       " places\n",
-		    recover.lost_bytes, recover.bytes, recover.lost);
-	return recover.lost + twice == 0 ? EX_OK : EX_DATAERR;
-}
-
-const struct command recover_command = {
-	.name = "recover",
-	.summary = "make a new store of what a damaged one still has",
-	.usage = recover_usage,
-	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
-	    COMMAND_HELP },
-	.operands = { 2, 2 },
-	.run = run_recover,
 };

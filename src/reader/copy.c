@@ -139,16 +139,17 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 	enum fault fault = journal_read_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* What an unfinished copy has behind its mark is of no account. */
+	/* What an unfinished copy has after its mark is not trusted. */
 	if (dest->durable > 0 && dest->durable < dest->size)
 		dest->size = dest->durable;
 	size_t tail = dest->size < TAIL_BYTES ? (size_t)dest->size : TAIL_BYTES;
 	if (dest->size > source->limit.end)
-		why = "its " JOURNAL_NAME " holds more than what is copied";
+		why = "its " JOURNAL_NAME " has more than the source";
 	else if (!are_same(
 		     dest->fd, journal->fd, (off_t)(dest->size - tail), tail))
-		why = "its " JOURNAL_NAME " is no part of what is copied, or "
-		      "damaged: verify it";
+		why =
+		    "its " JOURNAL_NAME " is not the beginning of the source, "
+		    "or is damaged: verify it";
 	return why == NULL ? check_unserved(dest)
 			   : refuse(dest, FAULT_OUTPUT, why);
 }
@@ -250,13 +251,35 @@ replace(const struct store_reader *source, struct journal *dest, uint64_t end,
 		journal_drop(dest, copy);
 		return fault;
 	}
-	/* All is written, but not yet durable; too late to stop. */
-	(void)watch_step(watch, end, end);
 	fault = journal_place(dest, copy, JOURNAL_NAME);
 	/* An earlier mark that comes back costs one more whole copy. */
 	if (fault == FAULT_NONE)
 		unlinkat(dest->dir, JOURNAL_END_NAME, 0);
 	return fault;
+}
+
+/* Check the source, and copy what the destination does not have. */
+static enum fault
+check_and_copy(struct store_reader *source, struct journal *dest, bool whole,
+    struct halves *halves)
+{
+	const struct watch watch = { step_half, halves };
+	struct position begin;
+	enum fault fault = open_dest(dest);
+
+	if (fault == FAULT_NONE)
+		fault = check_earlier(source, dest);
+	if (fault != FAULT_NONE)
+		return fault;
+	const bool extends = is_extensible(source, dest, &begin);
+	if (extends && !whole)
+		journal_reader_move(source, &begin);
+	fault = journal_reader_check(source);
+	if (fault != FAULT_NONE)
+		return fault;
+	halves->second = true;
+	return (extends ? extend : replace)(
+	    source, dest, source->replay.at.end, &watch);
 }
 
 enum fault
@@ -267,7 +290,6 @@ copy_backup(const char *from, const char *to, bool whole,
 	const struct watch each = { step_half, &halves };
 	const struct store_options options = { .dir = from, .watch = &each };
 	struct journal dest = JOURNAL_NONE;
-	struct position begin;
 	enum fault fault;
 	struct store_reader *source =
 	    journal_reader.open(&options, NULL, &fault);
@@ -275,22 +297,10 @@ copy_backup(const char *from, const char *to, bool whole,
 	if (source == NULL)
 		return fault;
 	dest.path = to;
-	fault = open_dest(&dest);
-	if (fault == FAULT_NONE)
-		fault = check_earlier(source, &dest);
-	const bool extends =
-	    fault == FAULT_NONE && is_extensible(source, &dest, &begin);
-	if (extends && !whole)
-		journal_reader_move(source, &begin);
-	if (fault == FAULT_NONE)
-		fault = journal_reader_check(source);
-	const uint64_t end = source->replay.at.end;
-	halves.second = true;
-	if (fault == FAULT_NONE)
-		fault = (extends ? extend : replace)(source, &dest, end, &each);
+	fault = check_and_copy(source, &dest, whole, &halves);
 	*report = source->report;
-	report->bytes = end;
-	report->added = end - dest.size;
+	report->bytes = source->replay.at.end;
+	report->added = report->bytes - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
 	/* The source was open, so these are faults of the destination. */

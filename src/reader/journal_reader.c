@@ -75,50 +75,51 @@ journal_reader_lock(struct store_reader *reader)
 	return FAULT_FAILED;
 }
 
-/* Under the lock: find the end of the durable lines, reading on from `at`. */
+/* Under the lock: find the end of the durable lines, which are checked. */
 static enum fault
-read_to_end(struct store_reader *reader, const struct position *at)
+find_end(struct store_reader *reader, const struct position *from)
 {
 	const struct journal *journal = &reader->journal;
 	enum fault fault = FAULT_STOPPED;
 	enum replay_result result;
 	struct record record;
 	struct replay rest;
-	uint64_t tail_end = 0;
+	uint64_t tail_end;
 
-	replay_init(&rest, journal->fd, journal->seed, at);
+	replay_init(&rest, journal->fd, journal->seed, from);
 	do
 		result = replay_next(&rest, &record);
 	while (result == REPLAY_RECORD &&
-	       watch_step(reader->watch, rest.at.end - at->end,
-		   2 * journal->size - at->end));
+	       watch_step(reader->watch, rest.at.end - from->end,
+		   2 * journal->size - from->end));
 	if (result == REPLAY_ERROR)
 		fault = journal_unreadable(journal, rest.at.end, rest.error);
 	else if (result != REPLAY_RECORD)
 		fault =
 		    journal_finish(journal, &rest, journal->durable, &tail_end);
+	replay_done(&rest);
+	if (fault != FAULT_NONE)
+		return fault;
 	const uint64_t end = rest.at.end;
 	/* Warn once of each torn tail: a follower calls this often. */
-	if (fault == FAULT_NONE && tail_end > end && reader->torn != end)
+	if (tail_end > end && reader->torn != end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
 			    ", before it was acknowledged; the service will "
 			    "cut it off",
 		    journal->name, end);
-	if (fault == FAULT_NONE)
-		reader->torn = tail_end > end ? end : 0;
-	reader->ahead = end - at->end;
+	reader->torn = tail_end > end ? end : 0;
+	reader->ahead = end - from->end;
 	reader->limit = rest.at;
-	replay_done(&rest);
-	return fault;
+	return FAULT_NONE;
 }
 
 /*
- * Open the index and find the end of the durable lines.  Read on from the
- * index's end, if it is known, even if the index cannot be used; else from
- * `from`, up to which all lines are durable.
+ * Under the lock: open the index and find the end of the snapshot.  The lines
+ * up to `from` are durable, and so are those up to the index's end, if it is
+ * known, even if the index cannot be used.
  */
 static enum fault
-find_end(struct store_reader *reader, const struct position *from)
+take_snapshot(struct store_reader *reader, const struct position *from)
 {
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
@@ -126,18 +127,18 @@ find_end(struct store_reader *reader, const struct position *from)
 	index_close(view->index);
 	*view = (struct index_view){ .state = INDEX_ABSENT };
 	if (journal->dir < 0)
-		return read_to_end(reader, from);
+		return find_end(reader, from);
 	enum fault fault = index_open(journal, view);
-	if (fault == FAULT_NONE)
-		fault = journal_find_durable(journal, &view->covered);
+	if (fault != FAULT_NONE || (fault = journal_find_durable(
+					journal, &view->covered)) != FAULT_NONE)
+		return fault;
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* Lines behind the end mark may be in the page cache alone. */
-	if (fault == FAULT_NONE && journal_has_text(journal, journal->durable))
-		fault = journal_settle(journal);
-	if (fault != FAULT_NONE)
+	/* Lines after the end mark may be in the page cache alone. */
+	if (journal_has_text(journal, journal->durable) &&
+	    (fault = journal_settle(journal)) != FAULT_NONE)
 		return fault;
-	return read_to_end(
+	return find_end(
 	    reader, view->covered.end > from->end ? &view->covered : from);
 }
 
@@ -169,7 +170,7 @@ open_reader(
 	if (*fault == FAULT_NONE)
 		*fault = journal_reader_lock(reader);
 	if (*fault == FAULT_NONE) {
-		*fault = find_end(reader, &reader->journal.start);
+		*fault = take_snapshot(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
 	}
 	if (*fault != FAULT_NONE) {
@@ -181,33 +182,41 @@ open_reader(
 	return reader;
 }
 
+/* Check the next line; a fault is kept. */
 static bool
-read_next(struct store_reader *reader, struct record *record)
+next_line(struct store_reader *reader, struct record *record)
 {
-	const struct journal *journal = &reader->journal;
 	struct replay *replay = &reader->replay;
 	const uint64_t limit = reader->limit.end;
 
-	reader->before = replay->at;
-	while (reader->fault == FAULT_NONE && replay->at.end < limit) {
-		if (!watch_step(reader->watch, reader->ahead + replay->at.end,
-			reader->ahead + limit)) {
-			reader->fault = FAULT_STOPPED;
-			break;
-		}
-		enum replay_result result = replay_next(replay, record);
-		if (result == REPLAY_ERROR)
-			reader->fault = journal_unreadable(
-			    journal, replay->at.end, replay->error);
-		else if (result != REPLAY_RECORD)
-			reader->fault = journal_damaged(
-			    journal, replay->at.end, replay->reason);
-		else
-			reader->watermark = record->safe;
-		if (reader->fault != FAULT_NONE || record->plant == NULL)
+	if (reader->fault != FAULT_NONE || replay->at.end >= limit)
+		return false;
+	if (!watch_step(reader->watch, reader->ahead + replay->at.end,
+		reader->ahead + limit)) {
+		reader->fault = FAULT_STOPPED;
+		return false;
+	}
+	enum replay_result result = replay_next(replay, record);
+	if (result == REPLAY_RECORD)
+		return true;
+	reader->fault = result == REPLAY_ERROR
+			    ? journal_unreadable(&reader->journal,
+				  replay->at.end, replay->error)
+			    : journal_damaged(&reader->journal, replay->at.end,
+				  replay->reason);
+	return false;
+}
+
+static bool
+read_next(struct store_reader *reader, struct record *record)
+{
+	reader->before = reader->replay.at;
+	while (next_line(reader, record)) {
+		reader->watermark = record->safe;
+		if (record->plant == NULL)
 			continue;
 		reader->report.plants++;
-		reader->last_plant = replay->at.last;
+		reader->last_plant = reader->replay.at.last;
 		/* Times of one form sort as text. */
 		if (reader->since == NULL ||
 		    memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0)
@@ -255,17 +264,17 @@ static enum fault
 check_position(struct store_reader *reader, const struct position *at)
 {
 	struct journal *journal = &reader->journal;
-
 	enum fault fault = at->end <= reader->limit.end
 			       ? journal_match(journal, at)
 			       : FAULT_DAMAGED;
-	if (fault != FAULT_DAMAGED)
-		return fault;
-	log_error("%s: it does not have the line of seq %" PRIu64
-		  " at byte %" PRIu64 " that was read from it before: it is an "
-		  "older copy, or another history of this store",
-	    journal->name, at->seq, at->last);
-	return FAULT_DAMAGED;
+
+	if (fault == FAULT_DAMAGED)
+		log_error("%s: it does not have the line of seq %" PRIu64
+			  " at byte %" PRIu64 " that was read from it before: "
+			  "it is an older copy, or another history of this "
+			  "store",
+		    journal->name, at->seq, at->last);
+	return fault;
 }
 
 static enum fault
@@ -281,9 +290,8 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 	if (sscanf(cursor, CURSOR("%36s", SCNu64, SCNx32), uuid, &at.seq,
 		&at.last, &at.end, &at.crc) != 5 ||
 	    strcmp(uuid, reader->report.store) != 0) {
-		log_error("%s: of the store %s, and the cursor is of another "
-			  "one; one that `plant-store recover` has made is "
-			  "another one, too",
+		log_error("%s: this is store %s, but the cursor belongs to "
+			  "another store (recover makes a new one)",
 		    reader->journal.name, reader->report.store);
 		return FAULT_SETUP;
 	}
@@ -303,9 +311,24 @@ write_cursor(struct store_reader *reader, bool before, char *cursor)
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }
 
+/* Under the lock: take a new snapshot, and stay at `at`. */
+static enum fault
+move_limit(struct store_reader *reader, const struct position *at)
+{
+	enum fault fault = take_snapshot(reader, at);
+
+	if (fault == FAULT_NONE)
+		fault = check_position(reader, at);
+	if (fault == FAULT_NONE)
+		journal_reader_move(reader, at);
+	else
+		reader->limit = *at;
+	return fault;
+}
+
 /* One blank byte shows that nothing was written: the room ahead is blank. */
 static enum fault
-read_on(struct store_reader *reader)
+poll_again(struct store_reader *reader)
 {
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
@@ -319,56 +342,63 @@ read_on(struct store_reader *reader)
 	/* The name no longer leads to this file, which is logged. */
 	if (fault != FAULT_NONE)
 		return fault == FAULT_FAILED ? FAULT_DAMAGED : fault;
-	fault = find_end(reader, &at);
-	if (fault == FAULT_NONE)
-		fault = check_position(reader, &at);
-	if (fault == FAULT_NONE)
-		journal_reader_move(reader, &at);
-	else
-		reader->limit = at;
+	fault = move_limit(reader, &at);
 	journal_unlock(journal);
 	return fault;
 }
 
+/*
+ * Find the plant in the index, or in the pairs of the lines that no index
+ * covers; `*offset` is 0 if it is in neither.
+ */
 static enum fault
-find_plant(struct store_reader *reader, int64_t id, struct record *record)
+find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
 {
 	struct journal *journal = &reader->journal;
 	struct index_view *view = &reader->view;
-	enum fault fault = FAULT_NONE;
-	uint64_t offset = 0;
+	enum fault fault;
 
+	*offset = 0;
 	if (view->index != NULL) {
 		/* A journal that was replaced has other plants. */
 		fault = journal_reader_lock(reader);
 		if (fault != FAULT_NONE)
 			return fault;
 		journal_unlock(journal);
-		offset = index_find(view->index, id);
+		*offset = index_find(view->index, id);
 	}
-	if (offset > 0 && !journal_has_plant(journal, offset, id)) {
+	if (*offset > 0 && !journal_has_plant(journal, *offset, id)) {
 		/* The index is damaged: read the whole journal. */
 		index_close(view->index);
 		*view = (struct index_view){ .state = INDEX_UNUSABLE };
 		pairs_done(&reader->rest);
-		offset = 0;
+		*offset = 0;
 	}
 	if (reader->rest.map == NULL) {
 		/* A search that failed is begun again. */
 		pairs_done(&reader->rest);
 		journal_reader_move(reader, &view->covered);
 		fault = journal_reader_collect(reader, &reader->rest);
+		if (fault != FAULT_NONE)
+			return fault;
 	}
-	if (fault != FAULT_NONE)
-		return fault;
-	if (offset == 0)
-		offset = pairs_find(&reader->rest, id);
-	if (offset == 0)
-		return FAULT_ABSENT;
-	fault = journal_read(journal, offset, record);
-	return fault != FAULT_DAMAGED ? fault
-				      : journal_damaged(journal, offset,
-					    "no valid line begins here");
+	if (*offset == 0)
+		*offset = pairs_find(&reader->rest, id);
+	return FAULT_NONE;
+}
+
+static enum fault
+find_plant(struct store_reader *reader, int64_t id, struct record *record)
+{
+	uint64_t offset;
+	enum fault fault = find_offset(reader, id, &offset);
+
+	if (fault != FAULT_NONE || offset == 0)
+		return fault != FAULT_NONE ? fault : FAULT_ABSENT;
+	fault = journal_read(&reader->journal, offset, record);
+	return fault == FAULT_DAMAGED ? journal_damaged(&reader->journal,
+					    offset, "no valid line begins here")
+				      : fault;
 }
 
 enum fault
@@ -448,5 +478,5 @@ const struct reader_engine journal_reader = {
 	.close = close_reader,
 	.resume = resume_at_cursor,
 	.cursor = write_cursor,
-	.more = read_on,
+	.more = poll_again,
 };

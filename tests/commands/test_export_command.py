@@ -183,7 +183,7 @@ def test_refused(tally: Tally, build: str) -> None:
         good = feed.file.read_bytes()
         other.export()
         feed.file.write_bytes(other.file.read_bytes())
-        refused(tally, feed, "another store's cursor is refused", CONFIG, b"another one", remove)
+        refused(tally, feed, "another store's cursor is refused", CONFIG, b"belongs to another store", remove)
         feed.file.write_bytes(good)
         wrong = []
         for n in range(len(good)):

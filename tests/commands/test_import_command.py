@@ -200,11 +200,11 @@ def test_hints(test: Import) -> None:
     """Files that were not meant for import, and a terminal."""
     with test.store() as store:
         test.run(store, lines(1, 1))
-        array = ("a JSON array; import wants one plant a line: jq -c '.[]' FILE (jq 1.6 rounds "
+        array = ("a JSON array; import needs one plant per line: jq -c '.[]' FILE (jq 1.6 rounds "
                  "ids above 2^53)")
         journal = "a line of a journal; import the output of: plant-store export --file JOURNAL"
         whole = store.journal.read_bytes()
-        lines_of_one = ("JSON over several lines; import wants one plant a line: jq -c . FILE "
+        lines_of_one = ("JSON over several lines; import needs one plant per line: jq -c . FILE "
                         "(jq 1.6 rounds ids above 2^53)")
         for text, hint in ((b'{ \n  "id": 1\n}\n', lines_of_one), (b'[\n{"id":1,"name":"a"}\n]\n', array), (b"[]", array),
                            (whole, journal), (whole.partition(b"\n")[2], journal)):
@@ -348,7 +348,7 @@ def test_csv_refusals(test: Import) -> None:
                        b"id,name,tag,", b'{"id', b'x"'):
             test.imports(f"{header!r} is no header", store, header + b"\n1,one\n", "--format",
                          "csv", "--keep-going", status=DATAERR,
-                         err="line 1: not the header line")
+                         err="line 1: expected the CSV header")
         test.check(not store.plants(), "and nothing is stored", store.plants())
 
 

@@ -328,9 +328,9 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
         tally.check(
             done.returncode == (DATAERR if told else 0)
             and "".join(lines) == told
-            and f" {PLANTS - len(lost)} plants of store {journal.uuid}" in summary
+            and f" {PLANTS - len(lost) or 'no'} plants of store {journal.uuid}" in summary
             and ("; lost: " in summary) == (bool(told) and not twice)
-            and (f"; left out: {twice} records of earlier ids" in summary) == bool(twice)
+            and (f"; left out: {twice} record{'s' * (twice > 1)} of earlier ids" in summary) == bool(twice)
             and done.stderr == "",
             f"recover, {name}: what is lost is told", done)
         kept = [plant_id for plant_id in range(1, PLANTS + 1) if plant_id not in lost]

@@ -18,7 +18,7 @@
  *   commit        engine_file.c build_batch, write_batch; journal.c journal_append
  *   closing       engine_file.c append_closing, close_store
  *   checkpoint    engine_file.c checkpoint
- *   print         journal_reader.c find_end, read_to_end
+ *   print         journal_reader.c take_snapshot, find_end
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its
  * own bytes: content, `safe` and the line before it (seq and prev).

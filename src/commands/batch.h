@@ -1,0 +1,36 @@
+/*
+ * batch: stores many plants, in batches of one write to the journal each and in
+ * constant memory.  A process has one batch.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "plant/plant.h"
+#include "pure/record.h"
+#include "pure/timestamp.h"
+#include "store/store.h"
+
+struct batch_entry {
+	struct plant plant;
+	char by[RECORD_BY_MAX + 1]; /* the name of its token */
+	char at[TIMESTAMP_LEN + 1]; /* when it was stored; "": now */
+	uint64_t begin, end;        /* the caller's: where it comes from */
+};
+
+extern struct batch {
+	struct store *store; /* the caller's, as are these two */
+	void (*report)(
+	    const struct batch_entry *entry, enum store_result result);
+	size_t plant_max; /* the longest plant */
+	enum fault fault; /* the store's first, which is logged */
+	uint64_t results[STORE_FAILED + 1];
+} batch;
+
+/*
+ * batch_add(entry), batch_commit():
+ * Add a copy of the entry; the batch owns its plant.  Store what was added; a
+ * full batch is stored at once.  Each result is counted and reported.
+ */
+void batch_add(const struct batch_entry *entry);
+void batch_commit(void);

@@ -1,0 +1,288 @@
+/*
+ * recover_command: makes a new store of what a damaged one still has.
+ *
+ * SRC, a damaged journal, is read once.  Records that are valid by themselves
+ * go, with their times and tokens' names, into a new store in a directory in
+ * DEST.  The store keeps the first record of each id.  Finally the new journal
+ * is moved into DEST, which must not have one.  The directory of the new store
+ * is then removed, also after an error or a signal; after a kill, by the next
+ * recover.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "command.h"
+#include "ground/config.h"
+#include "ground/file.h"
+#include "ground/log.h"
+#include "ground/metrics.h"
+#include "store/index.h"
+#include "store/journal.h"
+
+#define NEW_NAME JOURNAL_NAME ".recovering"
+
+static const char usage[] =
+    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
+    "SRC DEST\n"
+    "\n"
+    "Put every plant that is readable in SRC, a damaged store or journal, "
+    "into\n"
+    "a new store in the directory DEST, and print what is lost.  Stop the\n"
+    "service first.  If there is a backup, restore that instead.\n"
+    "\n"
+    "  --store UUID    the damaged store's, as in a backup's first line\n";
+
+static struct {
+	const char *from, *to; /* SRC and DEST */
+	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
+	uint64_t bytes;        /* the size of SRC's journal */
+	char uuid[RECORD_UUID_LEN + 1];
+	struct position start; /* after SRC's header; 0 if it is damaged */
+
+	struct journal dest;  /* DEST, locked */
+	char path[PATH_MAX];  /* the new store's directory, in DEST */
+	struct journal fresh; /* the new store's journal */
+	uint64_t lost, lost_bytes;
+} recover;
+
+/* Open SRC; find the uuid of its store, which seeds each record's checksum. */
+static enum fault
+open_source(const char *given)
+{
+	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	char header[RECORD_HEADER_LEN], *uuid = recover.uuid;
+	const char *path = recover.from;
+	struct stat st;
+	uint32_t crc;
+
+	recover.dir = open(path, flags | O_DIRECTORY);
+	recover.fd = recover.dir < 0 ? open(path, flags)
+				     : openat(recover.dir, JOURNAL_NAME,
+					   flags | O_NOFOLLOW);
+	if (recover.fd < 0 || fstat(recover.fd, &st) < 0)
+		return fault_report(
+		    path, recover.dir < 0 ? "cannot open"
+					  : "cannot open its " JOURNAL_NAME);
+	recover.bytes = (uint64_t)st.st_size;
+	ssize_t n = file_read_all(recover.fd, header, sizeof(header), 0);
+	if (record_header_decode(header, n < 0 ? 0 : (size_t)n, uuid, &crc) ==
+	    RECORD_HEADER_OK)
+		recover.start.end = RECORD_HEADER_LEN;
+	else if (given != NULL && strlen(given) == RECORD_UUID_LEN)
+		memcpy(uuid, given, RECORD_UUID_LEN);
+	else if (given != NULL || index_uuid(recover.dir, uuid) < 0) {
+		log_error("%s: its first line is damaged, or of another "
+			  "version; that line has the uuid that each checksum "
+			  "needs: find it in the first line of a backup, and "
+			  "give it with --store",
+		    path);
+		return FAULT_DAMAGED;
+	}
+	return FAULT_NONE;
+}
+
+/* Remove the new store's directory, but do not follow a link in its place. */
+static void
+remove_new_store(void)
+{
+	static const char *const names[] = { JOURNAL_NAME, JOURNAL_NEW_NAME,
+		JOURNAL_END_NAME, METRICS_NAME };
+	int dir = openat(recover.dest.dir, NEW_NAME,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (dir < 0)
+		return;
+	index_discard(dir);
+	unlinkat(dir, INDEX_NAME, AT_REMOVEDIR);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(dir, names[i], 0);
+	close(dir);
+	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
+}
+
+/* Lock DEST as its owner, or as SRC's if that is root; make the new store. */
+static enum fault
+open_new_store(void)
+{
+	const struct store_options options = { .dir = recover.path,
+		.long_lived = true };
+	struct stat st = { 0 };
+
+	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);
+	enum fault fault = file_become_owner(recover.to, st.st_uid);
+
+	if (fault == FAULT_NONE)
+		fault = journal_claim(&recover.dest, recover.to);
+	if (fault != FAULT_NONE)
+		return fault;
+	remove_new_store();
+	if (journal_exists(&recover.dest, NEW_NAME) ||
+	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
+		recover.to) >= (int)sizeof(recover.path)) {
+		log_error("%s: " NEW_NAME " cannot be made there; name another "
+			  "directory",
+		    recover.to);
+		return FAULT_OUTPUT;
+	}
+	fault = store_init(recover.path);
+	if (fault == FAULT_NONE)
+		batch.store = store_open(&options, &fault);
+	return fault != FAULT_NONE
+		   ? fault
+		   : journal_open(&recover.fresh, recover.path, true);
+}
+
+static void
+print_range(uint64_t begin, uint64_t end, const char *reason)
+{
+	/* Progress may be on the same terminal. */
+	log_set_progress(false);
+	printf("%" PRIu64 "-%" PRIu64 " (%" PRIu64 " bytes): %s\n", begin, end,
+	    end - begin, reason);
+}
+
+static void
+report_record(const struct batch_entry *entry, enum store_result result)
+{
+	if (batch.fault == FAULT_NONE &&
+	    (result == STORE_SAME || result == STORE_CONFLICT))
+		print_range(entry->begin, entry->end,
+		    result == STORE_SAME ? "repeats an earlier plant"
+					 : "an earlier plant has this id");
+}
+
+static enum fault
+add_record(const struct record *record, const struct position *at)
+{
+	char *text = strndup(record->plant, record->plant_len);
+	struct batch_entry entry = { { record->id, text, record->plant_len },
+		.begin = at->last, .end = at->end };
+
+	if (text == NULL)
+		return fault_report(recover.from, "cannot read");
+	memcpy(entry.by, record->by, record->by_len);
+	memcpy(entry.at, record->at, TIMESTAMP_LEN);
+	batch_add(&entry);
+	return batch.fault;
+}
+
+static enum fault
+store_records(struct replay *replay, const struct watch *watch)
+{
+	enum replay_result result;
+	enum fault fault;
+	struct replay_lost lost;
+	struct record record;
+
+	do {
+		result = replay_salvage(replay, &record, &lost);
+		if (result == REPLAY_ERROR) {
+			errno = replay->error;
+			return fault_report(recover.from, "cannot read");
+		}
+		if (lost.begin < lost.end) {
+			recover.lost++;
+			recover.lost_bytes += lost.end - lost.begin;
+			print_range(lost.begin, lost.end, lost.reason);
+		}
+		if (result == REPLAY_RECORD && record.plant != NULL &&
+		    (fault = add_record(&record, &replay->at)) != FAULT_NONE)
+			return fault;
+		if (!watch_step(watch, replay->at.last, recover.bytes))
+			return FAULT_STOPPED;
+	} while (result == REPLAY_RECORD);
+	batch_commit();
+	if (batch.fault != FAULT_NONE)
+		return batch.fault;
+	/* Write the closing line; the next commit reports if that failed. */
+	store_idle(batch.store);
+	return store_commit(batch.store, NULL, 0) < 0 ? FAULT_FAILED
+						      : FAULT_NONE;
+}
+
+static enum fault
+make_store(const struct watch *watch)
+{
+	const char *to = recover.to;
+	struct replay replay;
+	enum fault fault = open_new_store();
+
+	if (fault == FAULT_NONE) {
+		replay_init(&replay, recover.fd, record_seed(recover.uuid),
+		    &recover.start);
+		fault = store_records(&replay, watch);
+		replay_done(&replay);
+	}
+	store_close(batch.store);
+	/* No process may store a plant there before the name is durable. */
+	if (fault == FAULT_NONE)
+		fault = journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1);
+	if (fault == FAULT_NONE &&
+	    rename_new(
+		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
+		fault = fault_report(to, "cannot make a store there");
+	else if (fault == FAULT_NONE && fsync(recover.dest.dir) < 0) {
+		fault = fault_report(to, "cannot make a store there");
+		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
+	}
+	/* Without the lock, another process may write there. */
+	if (recover.dest.locked)
+		remove_new_store();
+	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT
+							   : fault;
+}
+
+static int
+run_recover(const struct call *call)
+{
+	char plants[COMMAND_COUNT_MAX], records[COMMAND_COUNT_MAX],
+	    places[COMMAND_COUNT_MAX];
+
+	recover.from = call->operands[0];
+	recover.to = call->operands[1];
+	recover.dest = recover.fresh = JOURNAL_NONE;
+	batch.report = report_record;
+	batch.plant_max = CONFIG_BODY_BYTES_MAX;
+	enum fault fault = open_source(call->values['s']);
+	if (fault == FAULT_NONE)
+		fault = make_store(call->store.watch);
+	command_unwatch();
+	if (fault == FAULT_STOPPED)
+		log_error("%s: stopped; no store was made", recover.to);
+	if (fault != FAULT_NONE)
+		return command_fault(fault);
+	uint64_t repeated =
+	    batch.results[STORE_SAME] + batch.results[STORE_CONFLICT];
+	printf("%s: store %.*s: %s of store %s", recover.to, RECORD_UUID_LEN,
+	    recover.fresh.uuid,
+	    command_count(batch.results[STORE_CREATED], "plant", plants),
+	    recover.uuid);
+	if (repeated > 0)
+		printf("; left out: %s of earlier ids",
+		    command_count(repeated, "record", records));
+	if (recover.lost == 0)
+		printf("; everything was readable\n");
+	else
+		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %s\n",
+		    recover.lost_bytes, recover.bytes,
+		    command_count(recover.lost, "place", places));
+	return recover.lost + repeated == 0 ? EX_OK : EX_DATAERR;
+}
+
+const struct command recover_command = {
+	.name = "recover",
+	.summary = "make a new store of what a damaged one still has",
+	.usage = usage,
+	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
+	    COMMAND_HELP },
+	.operands = { 2, 2 },
+	.run = run_recover,
+};

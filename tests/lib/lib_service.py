@@ -272,7 +272,7 @@ _CRC32C = _crc32c_table()
 
 def manifest_of(uuid: str) -> bytes:
     """The manifest of an empty index of this store, as a copy has it."""
-    data = struct.pack("=II36s4x48x32x1280x", 3, 0, uuid.encode())
+    data = struct.pack("=II36s4x48x32x1408x", 3, 0, uuid.encode())
     return data + struct.pack("=I4x", crc32c(0, data))
 
 

@@ -15,7 +15,6 @@ struct pair {
 
 struct pairs {
 	int fd; /* the file; -1: all pairs are in the buffer */
-	int dir;
 	size_t n;
 	struct pair *buffer; /* the pairs that are not in the file */
 	size_t buffered;
@@ -23,9 +22,8 @@ struct pairs {
 };
 
 /*
- * pairs_init(pairs, dir):
- * Begin a list.  Its file, if it needs one, is in the directory `dir`, or in
- * /var/tmp if `dir` is AT_FDCWD or cannot have unnamed files.  Return 0, or -1
+ * pairs_init(pairs):
+ * Begin a list.  Its file, if it needs one, is in /var/tmp.  Return 0, or -1
  * with ENOMEM.
  *
  * pairs_done(pairs):
@@ -41,7 +39,7 @@ struct pairs {
  * pairs_find(pairs, key):
  * Return the least value of the key in a sorted list; 0 if it has none.
  */
-int pairs_init(struct pairs *pairs, int dir);
+int pairs_init(struct pairs *pairs);
 void pairs_done(struct pairs *pairs);
 int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
 int pairs_sort(struct pairs *pairs);

@@ -140,8 +140,8 @@ check_file(const char *name, uid_t owner)
 static enum fault
 check_directory(void)
 {
-	static const char *const names[] = { "plants.jsonl", "index",
-		"index/data.mdb", "plants.jsonl.failed" };
+	static const char *const names[] = { "plants.jsonl", "plants.jsonl.end",
+		"index", "index/lock", "metrics" };
 	const char *path = check.config.dir;
 	int wrong = check.wrong;
 	char target[PATH_MAX] = "";
@@ -187,7 +187,7 @@ check_backup(void)
 	int64_t ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	char age[COMMAND_COUNT_MAX], whole_age[COMMAND_COUNT_MAX];
+	char age[COMMAND_COUNT_MAX];
 
 	if (check.timer_stands)
 		report("plant-store-backup.timer does not run; run: systemctl "
@@ -200,16 +200,12 @@ check_backup(void)
 		report("%s: the last backup is %s old; see: journalctl -u "
 		       "plant-store-backup",
 		    dir, command_age(ms, age));
-	else if (whole_ms <= 0)
-		printf("%s: backup: %s old, none verified yet: ok\n", dir,
-		    command_age(ms, age));
-	else if (now_ms - whole_ms >= VERIFIED_AGE_MAX_MS)
+	else if (whole_ms > 0 && now_ms - whole_ms >= VERIFIED_AGE_MAX_MS)
 		report("%s: the last verified backup is %s old; run: "
 		       "plant-store backup --verify DEST",
-		    dir, command_age(whole_ms, whole_age));
+		    dir, command_age(whole_ms, age));
 	else
-		printf("%s: backup: %s old, verified %s ago: ok\n", dir,
-		    command_age(ms, age), command_age(whole_ms, whole_age));
+		printf("%s: backup: %s old: ok\n", dir, command_age(ms, age));
 }
 
 /* A consumer that reads has a new cursor soon after a plant was stored. */
@@ -297,7 +293,7 @@ static const char probe[] = "\1\1\0\1\0\10\0\0"
 static void
 report_mode(const char *path, mode_t mode, const char *good)
 {
-	report("%s: mode %04o: the web server, and nobody else, has to get in; "
+	report("%s: mode %04o: only the web server may have access; "
 	       "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
 	    path, (unsigned)mode & 07777, good, path);
 }
@@ -480,6 +476,7 @@ static int
 check_url(const char *url, const char *token)
 {
 	char path[PATH_MAX], numbers[4][16];
+	const char *base = check.config.base_path;
 	int pipes[2];
 
 	if (!file_beside_program("../share/plant-store/" URL_SCRIPT, path))
@@ -494,12 +491,12 @@ check_url(const char *url, const char *token)
 		(void)fault_report("check", "cannot pass the token on");
 	close(pipes[1]);
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
-	    NULL);
+	    base != NULL ? base : "BASE", NULL);
 	return command_fault(fault_report(path, "cannot run it"));
 }
 
 static int
-run(const struct call *call)
+run_check(const struct call *call)
 {
 	const char *url = call->values['u'], *token = call->values['t'];
 	const char *socket = call->values['s'];
@@ -510,8 +507,7 @@ run(const struct call *call)
 	check.call = call;
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
-		return command_usage_error(
-		    call, "a token is of use with --url only");
+		return command_usage_error(call, "--token needs --url");
 	if (socket != NULL && strlen(socket) > 107)
 		return command_usage_error(
 		    call, "--socket: a path has 107 bytes at most");
@@ -552,5 +548,5 @@ const struct command check_command = {
 	.options = { COMMAND_VALUE("environment", 'e'),
 	    COMMAND_VALUE("socket", 's'), COMMAND_VALUE("url", 'u'),
 	    COMMAND_VALUE("token", 't'), COMMAND_HELP },
-	.run = run,
+	.run = run_check,
 };

@@ -25,22 +25,19 @@ static const char verify_usage[] =
     "Usage: plant-store verify [--dir DIR | DIR | FILE]\n"
     "           [--quiet | --progress]\n"
     "\n"
-    "Check every line of a store's journal, or of a journal that nobody\n"
-    "writes, and that the index holds what the journal holds.\n"
+    "Check every line of a store's journal, or of a journal file that no\n"
+    "process writes, and that the index has the same plants.\n"
     "\n";
 
 static const char backup_usage[] =
     "Usage: plant-store backup [--dir DIR] [--verify]\n"
     "           [--quiet | --progress] DEST\n"
     "\n"
-    "Copy a store's journal, checked on its way, to the directory DEST.  What\n"
-    "an earlier backup there has is not copied again.  How to restore it "
-    "stands\n"
-    "in plant-store(1).  The store notes the time, for check, stats and "
-    "metrics.\n"
+    "Check a store's journal and copy it to the directory DEST; extend an\n"
+    "earlier backup there.  The store records the time, for check, stats and\n"
+    "metrics.  plant-store(1) explains how to restore a backup.\n"
     "\n"
-    "  --verify        check all of the store, and read all of the copy "
-    "again\n";
+    "  --verify        check all of the store, and then all of the copy\n";
 
 static int
 init(const struct call *call)
@@ -69,18 +66,20 @@ verify(const struct call *call)
 {
 	const char *dir = call->store.dir;
 	struct reader_report report;
+	char count[COMMAND_COUNT_MAX];
 	enum fault fault = verify_store(dir, call->store.watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped after %" PRIu64 " plants, %" PRIu64
+		log_error("%s: stopped after %s, %" PRIu64
 			  " bytes, valid so far",
-		    dir, report.plants, report.bytes);
+		    dir, command_count(report.plants, "plant", count),
+		    report.bytes);
 	if (fault != FAULT_NONE)
 		return command_fault(fault);
-	printf("%s: store %s: %" PRIu64 " plants, %" PRIu64
-	       " bytes, all valid\n",
-	    dir, report.store, report.plants, report.bytes);
+	printf("%s: store %s: %s, %" PRIu64 " bytes, all valid\n", dir,
+	    report.store, command_count(report.plants, "plant", count),
+	    report.bytes);
 	if (report.index == INDEX_USABLE)
 		printf("%s/index: holds the same plants\n", dir);
 	else if (report.index != INDEX_ABSENT)
@@ -128,7 +127,7 @@ backup(const struct call *call)
 	/* The backup is good even if its time cannot be noted. */
 	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
 	    copy_note(dir, begun_ms, whole) < 0 && whole)
-		(void)fault_report(dir, "cannot note its backup");
+		(void)fault_report(dir, "cannot record its backup");
 	return status;
 }
 
@@ -150,7 +149,7 @@ static const char schema_usage[] =
     "\n"
     "  --roles         the least rights of the role that the service uses\n"
     "  --feed          what export --cursor and --follow need; run again, it\n"
-    "                  numbers all plants anew, and no cursor fits any more\n";
+    "                  renumbers all plants and invalidates every cursor\n";
 
 /* The files in deploy/postgresql, as string literals. */
 static const char tables[] =
@@ -168,8 +167,6 @@ schema(const struct call *call)
 {
 	const char *const *values = call->values;
 
-	if (values['r'] != NULL && values['e'] != NULL)
-		return command_usage_error(call, "--roles or --feed, not both");
 	fputs(values['r'] != NULL   ? roles
 	      : values['e'] != NULL ? feed
 				    : tables,
@@ -183,5 +180,6 @@ const struct command store_command_schema = {
 	.usage = schema_usage,
 	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_FLAG("feed", 'e'),
 	    COMMAND_HELP },
+	.apart = "re",
 	.run = schema,
 };

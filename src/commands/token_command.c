@@ -56,7 +56,7 @@ expires_read(const struct call *call, const char *text, int64_t *ms)
 		*ms = start_ms + strtoll(text, NULL, 10) * minutes * 60000;
 	else if (!command_time(text, ms))
 		return command_usage_error(call,
-		    "not a time: %s; say 90d, 12h, 30m, 2027-01-31 or "
+		    "not a time: %s; use 90d, 12h, 30m, 2027-01-31 or "
 		    "2027-01-31T12:00:00Z",
 		    text);
 	if (*ms > start_ms && *ms <= EXPIRES_MS_MAX)
@@ -137,7 +137,7 @@ run_list(const char *file)
 }
 
 static int
-run(const struct call *call)
+run_token(const struct call *call)
 {
 	const char *name = call->operands[0], *file = call->values['j'];
 	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
@@ -188,5 +188,5 @@ const struct command token_command = {
 	    COMMAND_VALUE("overlap", 'v'), COMMAND_FLAG("old", 'O'),
 	    COMMAND_VALUE("file", 'j'), COMMAND_HELP },
 	.operands = { 1, 2 },
-	.run = run,
+	.run = run_token,
 };

@@ -8,15 +8,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ground/fault.h"
 #include "ground/file.h"
 
 #define BUFFER_PAIRS ((size_t)16 << 10)
 
 int
-pairs_init(struct pairs *pairs, int dir)
+pairs_init(struct pairs *pairs)
 {
-	*pairs = (struct pairs){ .fd = -1, .dir = dir };
+	*pairs = (struct pairs){ .fd = -1 };
 	pairs->buffer = malloc(BUFFER_PAIRS * sizeof(*pairs->buffer));
 	return pairs->buffer == NULL ? -1 : 0;
 }
@@ -35,40 +34,22 @@ pairs_done(struct pairs *pairs)
 	errno = error;
 }
 
-/*
- * Open an unnamed file: in /var/tmp if there is no `dir`, or if the system or
- * the file system has no O_TMPFILE.
- */
-static int
-open_unnamed(int dir)
-{
-	char name[] = "/var/tmp/plant-store-XXXXXX";
-	int fd = -1;
-
-	errno = EOPNOTSUPP;
-	if (dir != AT_FDCWD)
-		fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd >= 0 || fault_passes(fault_of(errno)))
-		return fd;
-	fd = mkostemp(name, O_CLOEXEC);
-	if (fd >= 0)
-		unlink(name);
-	return fd;
-}
-
 /* Write instead of mapping: a full disk gives an error, not SIGBUS. */
 static int
 flush(struct pairs *pairs)
 {
 	size_t len = pairs->buffered * sizeof(*pairs->buffer);
 	uint64_t at = (pairs->n - pairs->buffered) * sizeof(*pairs->buffer);
+	char name[] = "/var/tmp/plant-store-XXXXXX";
 
-	if (pairs->fd < 0)
-		pairs->fd = open_unnamed(pairs->dir);
+	if (pairs->fd < 0) {
+		pairs->fd = mkostemp(name, O_CLOEXEC);
+		if (pairs->fd < 0)
+			return -1;
+		unlink(name);
+	}
 	pairs->buffered = 0;
-	return pairs->fd < 0
-		   ? -1
-		   : file_write_all(pairs->fd, pairs->buffer, len, at);
+	return file_write_all(pairs->fd, pairs->buffer, len, at);
 }
 
 int

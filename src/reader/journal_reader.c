@@ -239,7 +239,7 @@ enum fault
 journal_reader_collect(struct store_reader *reader, struct pairs *pairs)
 {
 	struct record record;
-	int result = pairs_init(pairs, AT_FDCWD);
+	int result = pairs_init(pairs);
 
 	while (result == 0 && read_next(reader, &record))
 		result = pairs_add(pairs, record.id, reader->replay.at.last);

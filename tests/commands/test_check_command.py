@@ -305,7 +305,7 @@ def check_socket(tally: Tally, store: Store) -> None:
             before = what.stat().st_mode & 0o777
             what.chmod(mode)
             told(tally, run(path), UNAVAILABLE,
-                 f"{what}: mode {mode:04o}: the web server, and nobody else, has to get in; "
+                 f"{what}: mode {mode:04o}: only the web server may have access; "
                  f"run: chmod {0o755 if what == store.root else 0o660:04o} {what}",
                  f"{what.name} of mode {mode:o} is told")
             what.chmod(before)
@@ -522,7 +522,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a dropped Content-Type", {"plain": (400, 3001, {})}, "CONTENT_TYPE"),
     ("a dropped body", {"plain": (400, 3006, {})}, "did not arrive"),
     ("a service that cannot start", {"plain": (503, 5006, {})}, "cannot start"),
-    ("a failed store", {"plain": (503, 5003, {})}, "trouble of its own"),
+    ("a failed store", {"plain": (503, 5003, {})}, "the service failed"),
     ("an unmounted path", {"plain": (404, PAGE, {})}, "mount the service"),
     ("static files", {"plain": (405, PAGE, {})}, "mount the service"),
     ("authentication before it", {"plain": (401, PAGE, {})}, "switch its"),
@@ -583,7 +583,7 @@ def check_faults(tally: Tally, store: Store) -> None:
             done = check(store, "--url", url, "--token", "pst_x", **proxy)
             told(tally, done, 0, "", f"{url} is of this machine: no proxy gets the token")
         done = check(store, "--url", bare, "--token", "pst_x")
-        told(tally, done, UNAVAILABLE, "must the URL begin with http or",
+        told(tally, done, UNAVAILABLE, "check http or https",
              "a URL without a scheme is of https: its token is not sent in clear")
         tally.check(done.stdout.endswith("\n1 problem\n"), "the last line counts the problems", done)
     done = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")

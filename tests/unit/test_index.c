@@ -641,7 +641,7 @@ id_at(enum order order, size_t i, size_t n)
 static void
 add_pairs(struct pairs *pairs, int dir, enum order order, size_t n)
 {
-	assert_int_equal(pairs_init(pairs, dir), 0);
+	assert_int_equal(pairs_init(pairs), 0);
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(
 		    pairs_add(pairs, id_at(order, i, n), 100 + i), 0);
@@ -729,7 +729,7 @@ STORE_TEST(full_disk_is_an_error_wherever_it_is_met)
 	for (unsigned nth = 1;; nth++) {
 		int result = 0;
 
-		assert_int_equal(pairs_init(&pairs, fixture->dir), 0);
+		assert_int_equal(pairs_init(&pairs), 0);
 		shim_fail(SHIM_PWRITE, NULL, nth, 1, ENOSPC);
 		for (size_t i = 0; i < MANY && result == 0; i++)
 			result = pairs_add(&pairs, (int64_t)i, i + 1);

@@ -706,10 +706,11 @@ store_batch(
 static void
 refuse_items(struct store_item *items, size_t n, enum fault fault)
 {
-	enum store_result result = fault == FAULT_FULL   ? STORE_FULL
-				   : fault_passes(fault) ? STORE_BUSY
-							 : STORE_FAILED;
+	enum store_result result =
+	    fault_passes(fault) ? STORE_BUSY : STORE_FAILED;
 
+	if (fault == FAULT_FULL)
+		result = STORE_FULL;
 	for (size_t i = 0; i < n; i++)
 		items[i].result = result;
 }

@@ -112,8 +112,9 @@ remove_new_store(void)
 static enum fault
 open_new_store(void)
 {
-	const struct store_options options = { .dir = recover.path,
-		.long_lived = true };
+	const struct store_options options = {
+		.dir = recover.path, .long_lived = true, .waits = true
+	};
 	struct stat st = { 0 };
 
 	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);

@@ -88,7 +88,7 @@
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	pthread_mutex_t mutex;       /* for threads; lock before the journal */
-	bool long_lived;             /* see struct store_options */
+	bool long_lived, waits;      /* see struct store_options */
 	bool failed;                 /* nothing is acknowledged any more */
 	bool open;                   /* open_store has ended */
 	const struct watch *watch;   /* NULL once the store is open */
@@ -508,6 +508,7 @@ new_store(const struct store_options *options)
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->long_lived = options->long_lived;
+	store->waits = options->waits;
 	store->held_max = HELD_PLANTS;
 	store->watch = options->watch;
 	store->deadline_ms =
@@ -870,22 +871,23 @@ want_checkpoint(struct store *store)
 static enum fault
 await_checkpoint(struct store *store, int64_t deadline_ms)
 {
-	const struct timespec until = timespec_of(deadline_ms);
-	bool late = false;
-
 	while (index_held(store->index) >= HELD_MAX && !store->stop) {
+		const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+		const struct timespec until = timespec_of(
+		    store->waits ? now_ms + RETRY_FAILED_MS : deadline_ms);
+
 		want_checkpoint(store);
-		late = late || store->failing ||
-		       pthread_cond_timedwait(
-			   &store->made, &store->mutex, &until) != 0;
-		if (!late)
-			continue;
-		if (journal_is_news(&store->journal, FAULT_FULL))
-			log_error("%s/" INDEX_NAME ": %zu plants wait in "
-				  "memory to be written there; no more are "
-				  "stored until they are",
-			    store->journal.path, index_held(store->index));
-		return FAULT_FULL;
+		if (store->failing || !store->has_thread ||
+		    (!store->waits && now_ms >= deadline_ms)) {
+			if (journal_is_news(&store->journal, FAULT_FULL))
+				log_error("%s/" INDEX_NAME ": %zu plants wait "
+					  "in memory to be written there; no "
+					  "more are stored until they are",
+				    store->journal.path,
+				    index_held(store->index));
+			return FAULT_FULL;
+		}
+		pthread_cond_timedwait(&store->made, &store->mutex, &until);
 	}
 	return FAULT_NONE;
 }

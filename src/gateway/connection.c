@@ -86,6 +86,7 @@ connection_receive(
 {
 	size_t used;
 
+	assert(c->spool >= 0 || c->spooled == 0);
 	if (c->spool < 0) {
 		memset(&c->frame, 0, sizeof(c->frame));
 		if (receive(c, buf, size, MSG_PEEK) == 0 ||
@@ -121,6 +122,7 @@ connection_read_head(struct connection *c)
 {
 	int *fd = c->spool >= 0 ? &c->spool : &c->fd;
 
+	assert(c->frame.state == FCGI_FRAME_COMPLETE);
 	FCGX_InitRequest(&c->request, -1, 0);
 	c->request.ipcFd = *fd;
 	/* Otherwise the library closes the descriptor before it reads. */

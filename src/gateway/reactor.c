@@ -201,6 +201,7 @@ serve(struct reactor *r, struct connection *c)
 static void
 receive(struct reactor *r, struct connection *c)
 {
+	assert(c->answer == NULL && c->list != &r->busy);
 	bool begun = c->begun;
 	enum fcgi_frame_state state = connection_receive(c, r->bytes,
 	    RECEIVE_BYTES, SPOOL_BYTES_MAX(r->api.config->body_bytes_max));
@@ -325,6 +326,7 @@ begin_drain(struct reactor *r)
 {
 	struct connection *c, *next;
 
+	assert(!r->draining);
 	r->draining = true;
 	r->drain_until_ms = r->now_ms + DRAIN_TIMEOUT_MS;
 	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
@@ -344,6 +346,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 {
 	bool busy = c->list == &r->busy;
 
+	assert(c->list != NULL);
 	/* The peer hung up, or sent a request before its answer. */
 	if (busy || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		c->last = true;
@@ -404,7 +407,7 @@ commit(struct reactor *r)
 		api_stored(&c->call, r->items[i].result);
 		answer(r, c);
 	}
-	assert(r->busy.first == NULL);
+	assert(n > 0 && r->busy.first == NULL);
 	r->nitems = 0;
 	if (status < 0)
 		fail(r, EX_IOERR);
@@ -500,6 +503,7 @@ reactor_join(struct reactor *r)
 {
 	pthread_join(r->thread, NULL);
 	int status = r->status;
+	assert(r->nitems == 0 && r->busy.first == NULL);
 	free_list(&r->waiting);
 	free_list(&r->kept);
 	free(r->items);

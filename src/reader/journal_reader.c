@@ -5,6 +5,7 @@
  */
 #include "journal_reader.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,6 +64,7 @@ journal_reader_lock(struct store_reader *reader)
 	/* No lock: a journal that was named as a file has no writer. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
+	assert(!journal->locked);
 	enum fault fault = journal_lock(journal, JOURNAL_SHARED,
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS);
 	if (fault != FAULT_NONE)
@@ -108,6 +110,7 @@ find_end(struct store_reader *reader, const struct position *from)
 			    "cut it off",
 		    journal->name, end);
 	reader->torn = tail_end > end ? end : 0;
+	assert(end >= from->end && end >= journal->durable);
 	reader->ahead = end - from->end;
 	reader->limit = rest.at;
 	return FAULT_NONE;
@@ -307,6 +310,7 @@ write_cursor(struct store_reader *reader, bool before, char *cursor)
 	const struct position *at =
 	    before ? &reader->before : &reader->replay.at;
 
+	assert(reader->before.end <= reader->replay.at.end);
 	snprintf(cursor, STORE_CURSOR_MAX, CURSOR("%s", PRIu64, "08" PRIx32),
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }
@@ -317,6 +321,7 @@ move_limit(struct store_reader *reader, const struct position *at)
 {
 	enum fault fault = take_snapshot(reader, at);
 
+	assert(fault != FAULT_NONE || reader->limit.end >= at->end);
 	if (fault == FAULT_NONE)
 		fault = check_position(reader, at);
 	if (fault == FAULT_NONE)

@@ -1,6 +1,7 @@
 /* engine: passes each call to the store's engine.  See store/store.h. */
 #include "store/engine.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 
@@ -63,8 +64,10 @@ count_results(const struct store_item *items, size_t n)
 {
 	uint64_t results[STORE_FAILED + 1] = { 0 };
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		assert(items[i].result <= STORE_FAILED);
 		results[items[i].result]++;
+	}
 	metrics_add(METRICS_CREATED, results[STORE_CREATED]);
 	metrics_add(METRICS_REPEATED, results[STORE_SAME]);
 	metrics_add(METRICS_CONFLICT, results[STORE_CONFLICT]);

@@ -9,8 +9,8 @@
  * without the journal's lock, so that others can write, and the rest under the
  * lock.  If there are many, the index is missing: one process at a time builds
  * it, in checkpoints, and an interrupted build resumes at the last one.
- * If it cannot be written, and memory cannot have them all, a service starts and
- * refuses plants until it can.
+ * If it cannot be written, and memory cannot have them all, a service starts
+ * and refuses plants until it can.
  *
  * Catching up moves this process's position to the journal's end, after which
  * others may have appended.  Happy path: the byte at the position is blank or
@@ -276,6 +276,7 @@ read_on(struct store *store, bool locked, bool settle)
 	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
 	struct replay replay;
 
+	assert(!locked || journal->locked);
 	if (fault != FAULT_NONE)
 		return fault;
 	replay_init(&replay, journal->fd, journal->seed, &store->at);
@@ -296,6 +297,7 @@ catch_up(struct store *store)
 	const char *why = journal_check(journal, store->at.end);
 	struct position marked;
 
+	assert(journal->locked);
 	if (why != NULL) {
 		log_error("%s: %s while it was in use; put it back, or restore "
 			  "it from a backup",
@@ -601,6 +603,7 @@ put_line(struct store *store, struct record *record)
 {
 	struct position *end = &store->batch_end;
 
+	assert(store->journal.durable <= end->end);
 	record->seq = end->seq + 1;
 	record->safe = store->journal.durable;
 	record->prev = end->crc;
@@ -610,6 +613,7 @@ put_line(struct store *store, struct record *record)
 	end->seq = record->seq;
 	end->crc = record->crc;
 	end->closing = record->plant == NULL;
+	assert(end->end - store->at.end <= JOURNAL_APPEND_MAX);
 }
 
 /* Put the plant, if it is new, into the index's memory and the batch. */
@@ -665,6 +669,7 @@ write_batch(struct store *store)
 {
 	struct journal *journal = &store->journal;
 	const uint64_t begin = store->at.end, end = store->batch_end.end;
+	assert(journal->locked && journal->durable <= begin && begin < end);
 	enum fault fault =
 	    journal_append(journal, begin, store->batch, (size_t)(end - begin));
 
@@ -701,6 +706,7 @@ store_batch(
 		fault = write_batch(store);
 	if (fault != FAULT_NONE)
 		index_keep(store->index, held);
+	assert(fault == FAULT_NONE || index_held(store->index) == held);
 	return fault;
 }
 
@@ -764,6 +770,8 @@ collect(struct store *store)
 	enum fault fault = store->failed
 			       ? FAULT_FAILED
 			       : index_collect(store->index, &store->at);
+	assert(fault != FAULT_NONE ||
+	       index_covered(store->index)->end <= store->at.end);
 	if (store->journal.durable < index_covered(store->index)->end)
 		store->journal.durable = index_covered(store->index)->end;
 	pthread_mutex_unlock(&store->mutex);

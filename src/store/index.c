@@ -12,6 +12,7 @@
  */
 #include "store/index.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -590,8 +591,14 @@ index_held(const struct index *index)
 void
 index_keep(struct index *index, size_t n)
 {
-	for (; index->n > n; index->n--)
-		*find_slot(index, index->pairs[index->n - 1].key) = 0;
+	assert(n <= index->n);
+	for (; index->n > n; index->n--) {
+		uint32_t *slot =
+		    find_slot(index, index->pairs[index->n - 1].key);
+
+		assert(*slot == index->n);
+		*slot = 0;
+	}
 }
 
 uint64_t
@@ -702,6 +709,7 @@ index_collect(struct index *index, struct position *at)
 	const struct position *covered = &found->manifest.covered;
 	enum index_state state = load(index->dir, found, &index->files);
 
+	assert(index->dir >= 0);
 	/* For want of memory or descriptors, not because it is lost. */
 	if (state != INDEX_USABLE && errno != 0 &&
 	    fault_passes(fault_of(errno)))
@@ -855,6 +863,7 @@ write_run(struct index *index, size_t first, const struct watch *watch)
 	sink->firsts = malloc(count_firsts(total) * sizeof(*sink->firsts));
 	if (sink->firsts == NULL)
 		return -1;
+	assert(n <= RUNS_MAX + 1);
 	int result = sink->fd = create_run(index, &sink->run);
 	if (result >= 0)
 		result = merge(index, sources, n, watch);
@@ -930,6 +939,8 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	struct manifest *next = &index->next.manifest;
 	const size_t n = index->files.manifest.n, first = find_due(index, max);
 
+	assert(index->dir >= 0 && first < RUNS_MAX);
+	assert(index->to.end >= index->files.manifest.covered.end);
 	if (!are_whole(&index->files, first))
 		return index_damaged(index);
 	pairs_order(index->copied, index->ncopied);

@@ -10,6 +10,7 @@
  */
 #include "store/journal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -397,6 +398,7 @@ journal_has_plant(struct journal *journal, uint64_t offset, int64_t id)
 static enum fault
 cut(struct journal *journal, uint64_t end)
 {
+	assert(end >= journal->durable);
 	if (ftruncate(journal->fd, (off_t)end) < 0)
 		return fail(
 		    journal, "cutting off its end", NOT_ACKNOWLEDGED, errno);
@@ -410,6 +412,8 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 	size_t done = 0;
 	ssize_t n = -1;
 
+	assert(end >= journal->durable);
+	assert(len > 0 && len <= JOURNAL_APPEND_MAX);
 	if (journal->room > 0 && end + len > journal->size) {
 		memset(buf + len, '\n', journal->room);
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
@@ -476,6 +480,7 @@ journal_write_end(struct journal *journal)
 {
 	char mark[END_LEN + 1];
 
+	assert(journal->durable >= journal->start.end);
 	encode_end(journal->uuid, journal->durable, mark);
 	return file_put(journal->dir, JOURNAL_END_NAME, mark, END_LEN) == 0
 		   ? FAULT_NONE
@@ -512,6 +517,7 @@ journal_mark_end(struct journal *journal, const struct position *at)
 {
 	char mark[MARK_LEN + 1];
 
+	assert(at->last < at->end && at->end <= journal->durable);
 	if (journal->end_fd < 0)
 		journal->end_fd =
 		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
@@ -752,6 +758,7 @@ journal_cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 {
 	char name[sizeof(JOURNAL_NAME ".torn-18446744073709551615")];
 	int fd;
+	assert(end < tail_end);
 	enum fault fault = journal_new(journal, &fd);
 
 	if (fault != FAULT_NONE)

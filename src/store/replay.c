@@ -7,6 +7,7 @@
  */
 #include "store/replay.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ fill_window(struct replay *replay)
 {
 	ssize_t n;
 
+	assert(replay->used <= replay->fill && replay->fill <= replay->size);
 	if (replay->used > 0) {
 		replay->fill -= replay->used;
 		memmove(replay->window, replay->window + replay->used,
@@ -126,7 +128,9 @@ replay_next(struct replay *replay, struct record *record)
 		replay->reason = "its watermark is above its own place";
 		return REPLAY_BAD;
 	}
+	assert(replay->base + replay->used == replay->at.end);
 	replay->used += len;
+	assert(replay->used <= replay->fill);
 	replay->at.last = replay->at.end;
 	replay->at.end += len;
 	replay->at.seq = found.seq;

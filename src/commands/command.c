@@ -193,13 +193,14 @@ read_values(struct call *call)
 	return EX_OK;
 }
 
-const struct reader_engine *
-command_reader(const struct store_options *options, enum fault *fault)
+struct store_reader *
+command_open_reader(const struct store_options *options, const char *since,
+    const struct reader_engine **engine, enum fault *fault)
 {
-	*fault = FAULT_NONE;
-	return options->database == NULL
-		   ? &journal_reader
-		   : engine_symbol(READER_ENGINE_SYMBOL, fault);
+	*engine = options->database == NULL
+		      ? &journal_reader
+		      : engine_symbol(READER_ENGINE_SYMBOL, fault);
+	return *engine != NULL ? (*engine)->open(options, since, fault) : NULL;
 }
 
 bool

@@ -81,11 +81,11 @@ int command_usage_error(const struct call *call, const char *format, ...)
 bool command_time(const char *text, int64_t *ms);
 
 /*
- * command_reader(options, fault):
- * Return the engine that reads the store; NULL with a fault, logged.
+ * command_open_reader(options, since, engine, fault):
+ * Open a reader of the store, and set its engine.  NULL with a fault, logged.
  */
-const struct reader_engine *command_reader(
-    const struct store_options *options, enum fault *fault);
+struct store_reader *command_open_reader(const struct store_options *options,
+    const char *since, const struct reader_engine **engine, enum fault *fault);
 
 /*
  * command_watch(call, what), command_unwatch():

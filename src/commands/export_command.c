@@ -185,38 +185,19 @@ save_cursor(const char *place)
 			file_write_all(fd, line, len, 0) == 0 &&
 			fsync(fd) == 0 && rename(next, cursor.path) == 0 &&
 			fsync(cursor.dir) == 0;
-	enum fault fault =
-	    replaced ? FAULT_NONE
-		     : fault_report(cursor.path, "cannot be replaced");
-	if (!replaced)
-		unlink(next);
 	file_close(fd);
-	if (replaced)
+	if (replaced) {
 		strcpy(cursor.place, place);
-	return fault;
-}
-
-/* --- Reading --- */
-
-/* The reader; `where` is the last record's place, set when reading ends. */
-static const struct reader_engine *engine;
-static struct store_reader *reader;
-static char where[STORE_WHERE_MAX];
-
-static enum fault
-open_reader(const struct store_options *options, const char *since)
-{
-	enum fault fault;
-
-	engine = command_reader(options, &fault);
-	if (engine != NULL)
-		reader = engine->open(options, since, &fault);
+		return FAULT_NONE;
+	}
+	enum fault fault = fault_report(cursor.path, "cannot be replaced");
+	unlink(next);
 	return fault;
 }
 
 /* --- Export --- */
 
-static const char export_usage[] =
+static const char usage[] =
     "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
     "           [--since TIME | --cursor FILE [--count]] [--by NAME] [--full]\n"
     "           [[--limit N] [-o FILE [--force]] | --follow]\n"
@@ -243,6 +224,11 @@ static const char export_usage[] =
 
 /* The least time between two saves of the cursor: each syncs twice. */
 #define SAVE_MS 250
+
+static const struct reader_engine *engine;
+static struct store_reader *reader;
+/* The last record's place, set when reading ends. */
+static char where[STORE_WHERE_MAX];
 
 static struct {
 	const struct call *call;
@@ -465,8 +451,8 @@ open_export(void)
 	if (fault == FAULT_NONE)
 		fault = output_open(to, values['F'] != NULL);
 	if (fault == FAULT_NONE)
-		fault = open_reader(
-		    &store, values['s'] != NULL ? export.since : NULL);
+		reader = command_open_reader(&store,
+		    values['s'] != NULL ? export.since : NULL, &engine, &fault);
 	if (fault != FAULT_NONE || (path == NULL && !export.follow))
 		return fault;
 	fault = engine->resume(reader, path != NULL ? cursor.place : NULL);
@@ -527,7 +513,7 @@ run_export(const struct call *call)
 const struct command export_command = {
 	.name = "export",
 	.summary = "write all plants, as JSON lines or CSV",
-	.usage = export_usage,
+	.usage = usage,
 	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
 	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),

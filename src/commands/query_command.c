@@ -31,17 +31,6 @@
 static const struct reader_engine *engine;
 static struct store_reader *reader;
 
-static enum fault
-open_reader(const struct store_options *options)
-{
-	enum fault fault;
-
-	engine = command_reader(options, &fault);
-	if (engine != NULL)
-		reader = engine->open(options, NULL, &fault);
-	return fault;
-}
-
 static void
 close_reader(void)
 {
@@ -102,6 +91,7 @@ static int
 run_get(const struct call *call)
 {
 	bool missing = false;
+	enum fault fault;
 	int64_t id;
 
 	for (int i = 0; i < call->operands_n; i++)
@@ -109,8 +99,8 @@ run_get(const struct call *call)
 			return command_usage_error(
 			    call, "not an id: %s", call->operands[i]);
 	(void)output_open(NULL, false);
-	enum fault fault = open_reader(&call->store);
-	if (fault == FAULT_NONE)
+	reader = command_open_reader(&call->store, NULL, &engine, &fault);
+	if (reader != NULL)
 		fault = put_plants(call, &missing);
 	close_reader();
 	/* Print the plants found even after a fault, not after a signal. */
@@ -314,7 +304,7 @@ print_files(const char *dir, uint64_t recent)
 	if (backup_ms > 0)
 		printf("\nbackup     %s old\n", command_age(backup_ms, age));
 	else
-		printf("\nbackup     none is verified yet\n");
+		printf("\nbackup     none yet\n");
 	for (size_t i = 0; i < n; i++)
 		printf("consumer   %s: %s behind, has read %s ago\n",
 		    list[i].name, size_text((double)list[i].behind, text),
@@ -420,12 +410,13 @@ static int
 run_stats(const struct call *call)
 {
 	const bool watch = call->values['w'] != NULL;
+	enum fault fault;
 
 	if (watch && !isatty(STDOUT_FILENO))
 		return command_usage_error(call, "--watch needs a terminal");
 	timestamp_print(clock_ms(CLOCK_REALTIME) - RATE_S * 1000, stats.recent);
-	enum fault fault = open_reader(&call->store);
-	if (fault == FAULT_NONE)
+	reader = command_open_reader(&call->store, NULL, &engine, &fault);
+	if (reader != NULL)
 		fault = watch ? watch_stats(call) : show_stats(call);
 	close_reader();
 	if (fault == FAULT_STOPPED)

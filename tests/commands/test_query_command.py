@@ -765,7 +765,7 @@ def test_summary(tally: Tally, build: str) -> None:
         nobody = rf"consumers  none in {store.dir}/consumers"
         token = "tokens     1 token; none expires"
         shows("an empty store in six lines", "plants     0", "rate       no plants in the last minute",
-              size.replace(r"\d+\.\d kB", r"\d+ bytes"), "backup     none is verified yet", nobody, token)
+              size.replace(r"\d+\.\d kB", r"\d+ bytes"), "backup     none yet", nobody, token)
         old = '{"at":"2026-01-02T03:04:05.006Z","by":"a","plant":{"id":1,"name":"Ivy"}}\n'
         store.command("import", "--quiet", "--full", input=old.encode(), check=True)
         shows("an old plant is not in the rate", r"plants     1; the last one \d+ days ago",

@@ -58,7 +58,8 @@ set_up(struct fixture *fixture)
 	snprintf(
 	    fixture->tokens, sizeof fixture->tokens, "%s/tokens", fixture->dir);
 	write_tokens(fixture, "first " ONE "\nsecond " TWO " " EXPIRES "\n");
-	fixture->config = (struct config){ .base_path = "/api",
+	fixture->config = (struct config){ .dir = fixture->dir,
+		.base_path = "/api",
 		.body_bytes_max = BODY_BYTES_MAX };
 	fixture->api.config = &fixture->config;
 	fixture->api.tokens = tokens_open(fixture->tokens, geteuid(), &fault);

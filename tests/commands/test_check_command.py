@@ -316,8 +316,8 @@ def check_socket(tally: Tally, store: Store) -> None:
         os.chown(path, -1, group)
         with broken(**by_server(503, 5007)) as url:
             told(tally, run(path, "--url", url), UNAVAILABLE,
-                 "the service answers at its socket, and the web server does not reach it: "
-                 "name that socket", "a wrong socket in the web server's file is told")
+                 "the service answers at its socket, but the web server does not reach it: "
+                 "name this socket", "a wrong socket in the web server's file is told")
             told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
                  "but not of a service that is down")
         kept = path.rename(store.root / "kept")
@@ -536,7 +536,7 @@ FAULTS: list[tuple[str, dict, str]] = [
     ("a small limit", {"full": (413, PAGE, {})}, "client_max_body_size"),
     ("a body that is lost", {"full": (400, 3006, {})}, "LimitRequestBody"),
     ("a body cut short", {"full": (400, 3004, {})}, "LimitRequestBody"),
-    ("a small limit of the service", {"full": (413, 3007, {})}, "give both the same"),
+    ("a small limit of the service", {"full": (413, 3007, {})}, "set both to the same"),
     ("an unmounted path, our Error", by_server(404, 2001), "does not pass this path"),
     ("a method refused, our Error", by_server(405, 2002), "does not pass POST on"),
     ("a bad request, our Error", by_server(400, 3008), "begin with https"),
@@ -568,7 +568,7 @@ def check_faults(tally: Tally, store: Store) -> None:
             told(tally, done, UNAVAILABLE, words, f"{what} is told")
     done = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
     told(tally, done, UNAVAILABLE, "no answer", "nobody who listens is told")
-    tally.check("is the web server running" in done.stderr, "and what to do", done)
+    tally.check("that the web server is running" in done.stderr, "and what to do", done)
     with broken() as url:
         done = check(store, "--url", url.replace("http:", "https:"))
     words = "something listens there"

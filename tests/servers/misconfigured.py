@@ -26,15 +26,15 @@ UNKNOWN = "pst_" + "A" * 43
 BASE_PATH = "set PLANT_STORE_BASE_PATH to the path of the URL"
 NOT_MOUNTED = "mount the service there, or correct the URL"
 FORBIDDEN = "the web server forbids this path: allow it"
-LIMIT = "the web server's limit of bodies is smaller than the service's"
-OWN_LIMIT = "the service's limit of bodies is smaller"
-DOWN = "start it, and let the web server use its socket"
+LIMIT = "the web server's limit on bodies is smaller than the service's"
+OWN_LIMIT = "the service's limit on bodies is smaller"
+DOWN = "start it, and give the web server access to its socket"
 FAILED = "check that it can start the program"
-NOT_READY = "cannot start: its log says why"
+NOT_READY = "cannot start: its log has the reason"
 ANOTHER = "something else answers at this URL: correct the URL"
 REDIRECTED = "redirected to https://plants.example"
-NOBODY_LISTENS = "is the web server running, and the URL right?"
-SOMETHING_LISTENS = "must the URL begin with http or https"
+NOBODY_LISTENS = "check that the web server is running"
+SOMETHING_LISTENS = "check http or https, and whether"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,24 +28,6 @@
 /* How many of an earlier copy's last bytes are compared with the source. */
 #define TAIL_BYTES 4096
 
-/* Progress of a copy: checking and writing take about the same time. */
-struct halves {
-	const struct watch *whole; /* or NULL */
-	uint64_t first;            /* the total of the first half */
-	bool second;
-};
-
-static bool
-step_half(void *halves, uint64_t done, uint64_t total)
-{
-	struct halves *h = halves;
-
-	if (h->second)
-		return watch_step(h->whole, h->first + done, h->first + total);
-	h->first = total;
-	return watch_step(h->whole, done, 2 * total);
-}
-
 /* Whether a file has the type, and belongs to root or to us. */
 static bool
 is_trusted(const struct stat *st, mode_t type)
@@ -209,12 +191,11 @@ is_extensible(struct store_reader *source, const struct journal *dest,
 	       find_common(source, dest, at);
 }
 
-/* Append the source's bytes up to `end`. */
+/* Append the bytes of the source that were checked. */
 static enum fault
-extend(const struct store_reader *source, struct journal *dest, uint64_t end,
-    const struct watch *watch)
+extend(const struct store_reader *source, struct journal *dest)
 {
-	const uint64_t begin = dest->size;
+	const uint64_t begin = dest->size, end = source->replay.at.end;
 
 	assert(dest->locked && begin <= end);
 	if (begin == end)
@@ -223,8 +204,8 @@ extend(const struct store_reader *source, struct journal *dest, uint64_t end,
 	enum fault fault = journal_write_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
-	if (file_copy(source->journal.fd, begin, end, dest->fd, begin, watch) <
-	    0) {
+	if (file_copy(source->journal.fd, begin, end, dest->fd, begin,
+		source->watch) < 0) {
 		fault = fault_report(dest->path, "cannot write");
 		/* Give the room back; if it fails, see above. */
 		(void)!ftruncate(dest->fd, (off_t)begin);
@@ -236,17 +217,17 @@ extend(const struct store_reader *source, struct journal *dest, uint64_t end,
 	return journal_write_end(dest);
 }
 
-/* Copy all bytes up to `end` into a new file, which replaces an earlier one. */
+/* Copy them all into a new file, which replaces an earlier one. */
 static enum fault
-replace(const struct store_reader *source, struct journal *dest, uint64_t end,
-    const struct watch *watch)
+replace(const struct store_reader *source, struct journal *dest)
 {
+	const uint64_t end = source->replay.at.end;
 	int copy;
 	enum fault fault = journal_new(dest, &copy);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	if (file_copy(source->journal.fd, 0, end, copy, 0, watch) < 0) {
+	if (file_copy(source->journal.fd, 0, end, copy, 0, source->watch) < 0) {
 		fault = fault_report(dest->path, "cannot write");
 		journal_drop(dest, copy);
 		return fault;
@@ -260,10 +241,8 @@ replace(const struct store_reader *source, struct journal *dest, uint64_t end,
 
 /* Check the source, and copy what the destination does not have. */
 static enum fault
-check_and_copy(struct store_reader *source, struct journal *dest, bool whole,
-    struct halves *halves)
+check_and_copy(struct store_reader *source, struct journal *dest, bool whole)
 {
-	const struct watch watch = { step_half, halves };
 	struct position begin;
 	enum fault fault = open_dest(dest);
 
@@ -275,20 +254,16 @@ check_and_copy(struct store_reader *source, struct journal *dest, bool whole,
 	if (extends && !whole)
 		journal_reader_move(source, &begin);
 	fault = journal_reader_check(source);
-	if (fault != FAULT_NONE)
-		return fault;
-	halves->second = true;
-	return (extends ? extend : replace)(
-	    source, dest, source->replay.at.end, &watch);
+	return fault != FAULT_NONE ? fault
+	       : extends           ? extend(source, dest)
+				   : replace(source, dest);
 }
 
 enum fault
 copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report)
 {
-	struct halves halves = { .whole = watch };
-	const struct watch each = { step_half, &halves };
-	const struct store_options options = { .dir = from, .watch = &each };
+	const struct store_options options = { .dir = from, .watch = watch };
 	struct journal dest = JOURNAL_NONE;
 	enum fault fault;
 	struct store_reader *source =
@@ -297,7 +272,7 @@ copy_backup(const char *from, const char *to, bool whole,
 	if (source == NULL)
 		return fault;
 	dest.path = to;
-	fault = check_and_copy(source, &dest, whole, &halves);
+	fault = check_and_copy(source, &dest, whole);
 	*report = source->report;
 	report->bytes = source->replay.at.end;
 	report->added = report->bytes - dest.size;

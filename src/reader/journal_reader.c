@@ -92,8 +92,7 @@ find_end(struct store_reader *reader, const struct position *from)
 	do
 		result = replay_next(&rest, &record);
 	while (result == REPLAY_RECORD &&
-	       watch_step(reader->watch, rest.at.end - from->end,
-		   2 * journal->size - from->end));
+	       watch_step(reader->watch, rest.at.end, journal->size));
 	if (result == REPLAY_ERROR)
 		fault = journal_unreadable(journal, rest.at.end, rest.error);
 	else if (result != REPLAY_RECORD)
@@ -111,7 +110,6 @@ find_end(struct store_reader *reader, const struct position *from)
 		    journal->name, end);
 	reader->torn = tail_end > end ? end : 0;
 	assert(end >= from->end && end >= journal->durable);
-	reader->ahead = end - from->end;
 	reader->limit = rest.at;
 	return FAULT_NONE;
 }
@@ -185,41 +183,36 @@ open_reader(
 	return reader;
 }
 
-/* Check the next line; a fault is kept. */
-static bool
-next_line(struct store_reader *reader, struct record *record)
+static enum fault
+check_line(struct store_reader *reader, struct record *record)
 {
 	struct replay *replay = &reader->replay;
-	const uint64_t limit = reader->limit.end;
+	const uint64_t offset = replay->at.end;
 
-	if (reader->fault != FAULT_NONE || replay->at.end >= limit)
-		return false;
-	if (!watch_step(reader->watch, reader->ahead + replay->at.end,
-		reader->ahead + limit)) {
-		reader->fault = FAULT_STOPPED;
-		return false;
-	}
+	if (!watch_step(reader->watch, offset, reader->limit.end))
+		return FAULT_STOPPED;
 	enum replay_result result = replay_next(replay, record);
-	if (result == REPLAY_RECORD)
-		return true;
-	reader->fault = result == REPLAY_ERROR
-			    ? journal_unreadable(&reader->journal,
-				  replay->at.end, replay->error)
-			    : journal_damaged(&reader->journal, replay->at.end,
-				  replay->reason);
-	return false;
+	return result == REPLAY_RECORD ? FAULT_NONE
+	       : result == REPLAY_ERROR
+		   ? journal_unreadable(&reader->journal, offset, replay->error)
+		   : journal_damaged(&reader->journal, offset, replay->reason);
 }
 
 static bool
 read_next(struct store_reader *reader, struct record *record)
 {
-	reader->before = reader->replay.at;
-	while (next_line(reader, record)) {
+	const struct position *at = &reader->replay.at;
+
+	reader->before = *at;
+	while (reader->fault == FAULT_NONE && at->end < reader->limit.end) {
+		reader->fault = check_line(reader, record);
+		if (reader->fault != FAULT_NONE)
+			return false;
 		reader->watermark = record->safe;
 		if (record->plant == NULL)
 			continue;
 		reader->report.plants++;
-		reader->last_plant = reader->replay.at.last;
+		reader->last_plant = at->last;
 		/* Times of one form sort as text. */
 		if (reader->since == NULL ||
 		    memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0)

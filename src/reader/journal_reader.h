@@ -29,7 +29,6 @@ struct store_reader {
 	struct journal journal;
 	struct replay replay;
 	const struct watch *watch; /* or NULL; owned by the caller */
-	uint64_t ahead;            /* bytes read in the search for the limit */
 	struct position limit;     /* after the last durable line */
 	struct position before;    /* before the last record read */
 	uint64_t torn; /* offset of the torn tail that was logged; 0: none */

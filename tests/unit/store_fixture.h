@@ -128,8 +128,8 @@ void fixture_make_store(const struct fixture *fixture, bool long_lived,
 
 /*
  * fixture_step is a watch (ground/watch.h) whose context is a struct
- * fixture_steps.  It checks that the work goes on from 0 to the whole; the time
- * `last` it ends the work, or if there is something that then happens, lets it.
+ * fixture_steps.  The time `last` it ends the work, or if there is something that
+ * then happens, lets it.
  */
 struct fixture_steps {
 	unsigned last; /* 0: never */

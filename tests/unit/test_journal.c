@@ -341,3 +341,25 @@ STORE_TEST(journal_has_only_its_own_positions)
 			fail_msg("it has the position %zu", i);
 	journal_close(&journal);
 }
+
+/* One kind does not hide the next, as a lack of memory did a full disk. */
+STORE_TEST(a_fault_that_passes_is_logged_once_of_each_kind)
+{
+	static const struct {
+		int error;
+		size_t logged;
+	} rows[] = { { ENOMEM, 1 }, { ENOSPC, 1 }, { EIO, 3 } };
+	struct journal journal = make_journal(fixture);
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		const enum fault fault = fault_of(rows[i].error);
+
+		for (int k = 0; k < 3; k++)
+			assert_int_equal(
+			    journal_unwritten(&journal, "file", rows[i].error),
+			    fault);
+		expect_logged(fixture, strerror(rows[i].error), rows[i].logged);
+	}
+	assert_int_equal(journal.passing, FAULT_FULL);
+	journal_close(&journal);
+}

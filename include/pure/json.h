@@ -58,7 +58,7 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * member that is repeated is marked `twice`; other members may repeat.
  *
  * json_int64(text, len, value):
- * Read exactly the value `text` of an accepted object.  A value that is not a
+ * Read `text`, exactly a value of an accepted object.  A value that is not a
  * number, or has a fraction or an exponent, as 1.0, is JSON_INT_NOT_INTEGER
  * (OpenAPI 3.1.0, int64).  An integer outside int64 is JSON_INT_RANGE.  "-0" is
  * 0.  `*value` is written on JSON_INT_OK only.

@@ -42,7 +42,7 @@
 
 struct index;
 
-/* The result of index_open.  If unusable, the index has and covers nothing. */
+/* The result of index_open.  An unusable index is empty. */
 struct index_view {
 	enum index_state state;
 	struct index *index;     /* NULL after a fault */

@@ -5,28 +5,24 @@ or a process of 1.0.0, lets no stored id take another plant, and loses none."""
 import collections
 import contextlib
 import dataclasses
-import fcntl
 import itertools
 import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
 from clients import Clients
 from lib_faults import (
-    Event, Tally, create_by_cgi, judge, make_image, mount, mounted,
-    parts_side_by_side, run_script, unmount,
+    Event, Tally, create_by_cgi, judge, mounted, parts_side_by_side, run_script,
 )
 from lib_service import (
     WAIT_S, Store, init_store, listening, responder, run, start, stop_process, temporary_store,
     wait_until,
 )
 from load import ask, single
-from power_cut_mount import GO_DOWN, NO_LOG_FLUSH
 
 BASE = 20_000  # plants, whose ids are all over the index
 LOAD_S = 0.5
@@ -41,19 +37,6 @@ RENAMES = 4
 def random_ids(chance: random.Random) -> Iterator[int]:
     """Also for threads."""
     return map(lambda _: chance.randrange(1, 1 << 62), itertools.count())
-
-
-@contextlib.contextmanager
-def service(store: Store, name: str = "one") -> Iterator[tuple[subprocess.Popen, pathlib.Path]]:
-    """One process on a socket of its own, which ends with it."""
-    path = store.root / f"{name}.sock"
-    with contextlib.closing(listening(path)) as listener:
-        process = start([store.responder], store.root / "service.log", stdin=listener,
-                        env=store.environment())
-    try:
-        yield process, path
-    finally:
-        stop_process(process)
 
 
 def load(store: Store, chance: random.Random) -> list[Event]:
@@ -78,19 +61,18 @@ def copied(store: Store, name: str) -> Store:
 def contradict(store: Store, ids: list[int], chance: random.Random) -> collections.Counter[str]:
     """What clients are told that send another plant with a stored id, "refused" if no start
     serves; nobody may be told that it is created."""
-    log, outcomes = store.root / "service.log", collections.Counter()
-    log.unlink(missing_ok=True)
-    with service(store) as (process, path):
-        wait_until(lambda: process.poll() is not None or "serving with" in log.read_text())
-        if process.poll() is not None:
-            return collections.Counter(("refused",))
-        for plant_id in chance.sample(ids, min(ASKED, len(ids))):
-            with single(store, path) as exchange:
-                outcome = ask(exchange, (plant_id, "another", None))[0].outcome
-            outcomes[outcome] += 1
-            if outcome != "conflict":
-                break
-        process.kill()
+    outcomes: collections.Counter[str] = collections.Counter()
+    try:
+        with responder(store, watched=False) as service:
+            for plant_id in chance.sample(ids, min(ASKED, len(ids))):
+                with single(store, service.socket_path) as exchange:
+                    outcome = ask(exchange, (plant_id, "another", None))[0].outcome
+                outcomes[outcome] += 1
+                if outcome != "conflict":
+                    break
+            service.process.kill()
+    except RuntimeError:  # it does not start
+        outcomes["refused"] += 1
     return outcomes
 
 
@@ -103,14 +85,14 @@ def check_copies(tally: Tally, build: pathlib.Path, rounds: int) -> None:
     with temporary_store(str(build)) as store:
         load(store, chance)
         copies, before = [], []
-        with service(store) as (process, path):
-            with Clients(store, path, random_ids(chance)) as clients:
+        with responder(store, watched=False) as service:
+            with Clients(store, service.socket_path, random_ids(chance)) as clients:
                 for name in ("first", "second"):
                     time.sleep(LOAD_S)
                     before.append(list(clients.created))
                     store.command("import", "--quiet", input=b"", check=True)  # a checkpoint
                     copies.append(copied(store, name))
-                process.kill()
+                service.process.kill()
         told = {"whole": contradict(copies[0], before[0], chance),
                 "of two times": collections.Counter()}
         for _ in range(rounds):
@@ -131,47 +113,17 @@ def check_copies(tally: Tally, build: pathlib.Path, rounds: int) -> None:
                     f"the index of a copy, {what}: no stored id takes another plant", outcomes)
 
 
-def check_lost(tally: Tally, build: pathlib.Path, kind: str, rounds: int) -> None:
-    """The file system goes under load, and is mounted again in the same boot."""
-    chance, wrong, told = random.Random(kind), [], collections.Counter()
-    for _ in range(rounds):
-        with temporary_store(str(build)) as store:
-            image = make_image(store.root / "image", kind)
-            with mounted(str(image), store.dir, "-o", "loop"):
-                init_store(store.build, store.dir)
-                events = load(store, chance)
-                run("sync", "-f", store.dir, check=True)
-                with service(store) as (process, path):
-                    with Clients(store, path, random_ids(chance)) as clients:
-                        wait_until(lambda: clients.stored() > ASKED)
-                        # As the kernel's periodic write-back.
-                        with subprocess.Popen(["sync", "-f", store.dir], stderr=subprocess.DEVNULL):
-                            time.sleep(chance.uniform(0, 0.05))
-                            place = os.open(store.dir, os.O_RDONLY)
-                            fcntl.ioctl(place, GO_DOWN, NO_LOG_FLUSH)
-                            os.close(place)
-                        process.kill()
-                unmount(store.dir)
-                mount(image, store.dir, "-o", "loop")
-                told += contradict(store, clients.created, chance)
-                probe = create_by_cgi(store, 1, "afterwards")[0]
-                wrong += judge(store, [*events, *clients.events, probe])
-    print(f"# {kind}: lost and mounted again {rounds} times: {told}")
-    tally.check(not wrong and set(told) == {"conflict"}, f"{kind}: a file system lost and mounted "
-                "again: nothing is lost, no id takes another plant", (told, wrong[:4]))
-
-
 # --- Another history -----------------------------------------------------------
 
 
 def store_some(store: Store, ids: range, *, killed: bool = False) -> None:
-    with service(store) as (process, path):
+    with responder(store, watched=False) as service:
         for plant_id in ids:
-            with single(store, path) as exchange:
+            with single(store, service.socket_path) as exchange:
                 if ask(exchange, (plant_id, "Fern", None))[0].outcome != "created_or_same":
                     raise RuntimeError(f"plant {plant_id} is not stored")
         if killed:
-            process.kill()
+            service.process.kill()
 
 
 def refused(store: Store, sentence: str, tally: Tally) -> None:
@@ -212,16 +164,16 @@ def check_idle(tally: Tally, build: pathlib.Path) -> None:
     """A is idle, B stores, A ends."""
     with temporary_store(str(build)) as store:
         mark = store.dir / "plants.jsonl.end"
-        with service(store, "a") as (first, path_a):
-            with single(store, path_a) as exchange:
+        with responder(store, watched=False, name="a") as first:
+            with single(store, first.socket_path) as exchange:
                 events = [ask(exchange, (1, "Fern", None))[0]]
             idle = wait_until(lambda: mark.exists() and mark.stat().st_size > 0)
             tally.check(idle, "an idle service writes its closing line")
-            with service(store, "b") as (_, path_b):
+            with responder(store, watched=False, name="b") as second:
                 for plant_id in range(10, 15):
-                    with single(store, path_b) as exchange:
+                    with single(store, second.socket_path) as exchange:
                         events.append(ask(exchange, (plant_id, "Fern", None))[0])
-                status = stop_process(first)
+                status = stop_process(first.process)
                 tally.check(status == 0, "the idle one ends", status)
                 wrong = judge(store, events)
                 tally.check(not wrong, "and takes nothing from what the other has stored", wrong)
@@ -305,10 +257,6 @@ def scenario(tally: Tally, arguments) -> None:
         ("idle", lambda own: check_idle(own, build)),
         ("upgrade", lambda own: check_upgrade(own, build)),
     ]
-    for kind in ("ext4", "xfs"):
-        if not tally.lacks(f"{kind}: lost and mounted again", f"{kind} on a loop device"):
-            parts.append((f"{kind} lost",
-                          lambda own, kind=kind: check_lost(own, build, kind, 20 if long else 1)))
     if not tally.lacks("a full disk and an index to build", "mounts"):
         parts.append(("full", lambda own: check_full(own, build)))
     parts_side_by_side(tally, parts)

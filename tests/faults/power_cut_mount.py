@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Goal: when the power goes while clients create, on real file systems, every
-plant that was acknowledged is there after the next start; and this test would
-see it if one were not.  A consumer, on another disk, got each one
+plant that was acknowledged is there after the next start, and no stored id takes
+another plant; and this test would see it if one were not.  A consumer, on another disk, got each one
 once, in order, and none that is lost.  A file that was reported as made keeps
 its name."""
 
@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ from lib_faults import (
     Event, Tally, compile_shim, create_by_cgi, judge, make_image, mount, preload,
     run_script, unmount,
 )
+from leftovers import contradict, load
 from lib_service import (
     JOURNAL_NAME, Store, init_store, responder, run, take_lock, temporary_store, wait_until,
 )
@@ -95,8 +97,8 @@ class Machine:
         make_image(self.image, self.kind)
         mount(self.image, self.store.dir, "-o", "loop")
         init_store(self.store.build, self.store.dir)
+        self.events[:] = load(self.store, self.chance)
         unmount(self.store.dir)
-        self.events.clear()
         self.consumer = Consumer(self.store)
         self.consumer.cursor.unlink(missing_ok=True)
 
@@ -131,6 +133,14 @@ class Machine:
         return served
 
     def cut(self) -> None:
+        if self.chance.random() < 0.5:  # in the middle of the kernel's periodic write-back
+            with subprocess.Popen(["sync", "-f", self.store.dir], stderr=subprocess.DEVNULL):
+                time.sleep(self.chance.uniform(0, 0.05))
+                self.go_down()
+        else:
+            self.go_down()
+
+    def go_down(self) -> None:
         place = os.open(self.store.dir, os.O_RDONLY)
         try:
             fcntl.ioctl(place, GO_DOWN, NO_LOG_FLUSH)
@@ -143,7 +153,10 @@ class Machine:
             return [f"the next start does not serve: {self.refused}"]
         mount(self.image, self.store.dir, "-o", "loop")
         try:
-            return judge(self.store, self.events) + self.consumer.judge()
+            known = [told.plant_id for told in self.events if told.outcome == "created_or_same"]
+            outcomes = contradict(self.store, known, self.chance)
+            taken = [f"another plant with a stored id: {outcomes}"] * (set(outcomes) != {"conflict"})
+            return judge(self.store, self.events) + self.consumer.judge() + taken
         finally:
             unmount(self.store.dir)
 

@@ -35,6 +35,7 @@ from lib_service import (
     listens,
     main,
     new_plant,
+    processes,
     read_journal,
     run,
     start,
@@ -233,18 +234,13 @@ def trace_all(store: Store, traced: Traced) -> list[bool]:
     large = "x" * 500_000  # more than a socket's buffer, so it goes by a spool
     well = []
 
-    def is_closed() -> bool:
-        """Whether the last line is one that closes a batch."""
-        last = lines.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
-        return b'"plant":' not in last and last.endswith(b"}")
-
     with traced.run() as (strace, pid):
         well.append(send(store, path, 1, "Fern") and send(store, path, 2, large))
         done = store.command("token", "add", "two")
         os.kill(pid, signal.SIGHUP)
         well.append(done.returncode == 0 and send(store, path, 3, "Moss"))
         # As an idle service does.
-        well.append(wait_until(is_closed))
+        well.append(wait_until(store.is_closed))
         well.append(traced.end(strace, pid) == 0)
     with traced.run() as (strace, pid):
         well.append(send(store, path, 4, "Reed"))
@@ -574,17 +570,9 @@ def check_started(
     tally.check(fresh, f"{where}: a worker that crashed is replaced", workers())
     running = workers()
     status = stop_process(process)
-    gone = wait_until(lambda: not any(map(is_alive, running)))
+    gone = wait_until(lambda: not processes().keys() & set(running))
     well = status == 0 and gone
     tally.check(well, f"{where}: SIGTERM ends all of it", (status, running))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @contextlib.contextmanager

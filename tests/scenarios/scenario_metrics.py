@@ -142,10 +142,8 @@ def check_pages(tally: Tally, service: Responder) -> Values:
 
 def is_settled(store: Store) -> bool:
     """Whether the end mark has the end of the last line, which is a closing one."""
-    lines = store.journal.read_bytes().rstrip(b"\n") + b"\n"
-    mark = store.dir / "plants.jsonl.end"
-    return (b'"plant":' not in lines[lines.rindex(b"\n", 0, -1):] and mark.exists()
-            and int(mark.read_text().split()[1]) == len(lines))
+    end, mark = len(store.journal.read_bytes().rstrip(b"\n")) + 1, store.dir / "plants.jsonl.end"
+    return store.is_closed() and mark.exists() and int(mark.read_text().split()[1]) == end
 
 
 def by_cgi(store: Store, body: bytes = b"", **variables: str) -> Answer:

@@ -3,9 +3,9 @@
 
 usage: clients.py BUILD_DIR
 
-curl, Python's urllib, Node's fetch, and a client in TypeScript that is made
-from the published document, whose wrong uses must not compile.  README's
-JavaScript, as it is written there, with ids that a number cannot hold.
+A client in TypeScript that is made from the published document, whose wrong uses must
+not compile, and README's JavaScript, as it is written there, with ids that a number cannot
+hold.  documented.py has curl's, senders.py Python's urllib and Node's fetch.
 """
 
 import concurrent.futures
@@ -19,12 +19,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_servers import MINIMAL, MOUNTS, PROGRAMS, SET_UPS, Running, running
-from lib_service import TOP, WAIT_S, Tally, install_npm, main, run
+from lib_service import TOP, Tally, install_npm, main, run
 SOURCES = pathlib.Path(__file__).resolve().parent / "javascript"
 DOCUMENT = TOP / "deploy" / "www" / "openapi.json"
 UNKNOWN = "pst_" + "A" * 43
@@ -94,37 +92,6 @@ def output_of(*command: object, given: str) -> str:
     if done.returncode or done.stderr:
         raise RuntimeError(f"{command[0]}: {done.returncode}, {done.stderr}")
     return done.stdout
-
-
-def curl(base_url: str, them: list[Request]) -> list[Got]:
-    got = []
-    for request in them:
-        command = ["curl", "-sS", f"{base_url}/plants", "--data-binary", "@-"]
-        command += ["-H", "Content-Type: application/json", "-w", "\n%{http_code}"]
-        if request.token:
-            command += ["-H", f"Authorization: Bearer {request.token}"]
-        printed = output_of(*command, given=json.dumps(request.plant))
-        body, _, status = printed.rpartition("\n")
-        got.append(Got(int(status), json.loads(body)))
-    return got
-
-
-def urllib_(base_url: str, them: list[Request]) -> list[Got]:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    got = []
-    for request in them:
-        headers = {"Content-Type": "application/json"}
-        if request.token:
-            headers["Authorization"] = f"Bearer {request.token}"
-        sent = urllib.request.Request(
-            f"{base_url}/plants", json.dumps(request.plant).encode(), headers)
-        try:
-            with opener.open(sent, timeout=WAIT_S) as answer:
-                got.append(Got(answer.status, json.load(answer)))
-        except urllib.error.HTTPError as error:
-            with error:
-                got.append(Got(error.code, json.load(error)))
-    return got
 
 
 def node(program: pathlib.Path) -> Client:
@@ -253,11 +220,10 @@ def through(server: Running, clients: dict[str, Client]) -> list[tuple]:
 
 def scenario(tally: Tally, build_dir: str) -> None:
     with workshop(tally) as folder:
-        clients = {"curl": curl, "urllib": urllib_}
-        clients["fetch"] = node(SOURCES / "fetch.mjs")
-        if folder:
-            clients[README] = write_readme(folder)
-        if folder and (typed := compile_all(tally, folder)):
+        if folder is None:
+            return
+        clients = {README: write_readme(folder)}
+        if typed := compile_all(tally, folder):
             clients["TypeScript"] = typed
         # Of each server the one to choose, below a path.
         for server in PROGRAMS:

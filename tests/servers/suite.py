@@ -207,12 +207,7 @@ class Trial:
         """Wait for the line that closes the last batch when all is idle; CGI writes none."""
         if self.server.set_up.cgi:
             return
-
-        def is_closed() -> bool:
-            journal = self.server.store.journal.read_bytes().rstrip()
-            return b'"plant":' not in journal.rpartition(b"\n")[2]
-
-        if not wait_until(is_closed):
+        if not wait_until(self.server.store.is_closed):
             raise RuntimeError("an idle service writes no closing line")
         with held_lock(self.server.store):  # after the sync of that line
             pass

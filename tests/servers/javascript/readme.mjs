@@ -1,5 +1,5 @@
 // README's example, which clients.py puts into its place, and another plant
-// through a generated client.  The answers are printed as by fetch.mjs.
+// through a generated client.  The answers are lines of JSON.
 // usage: node readme.mjs BASE_URL TOKEN
 import createClient from "openapi-fetch";
 

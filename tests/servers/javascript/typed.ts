@@ -1,6 +1,6 @@
 // A client made from the published document: plants.ts is generated, so what
 // is written here compiles only if the document says it.
-// usage: node typed.js BASE_URL < REQUESTS, as for fetch.mjs
+// usage: node typed.js BASE_URL < REQUESTS, which clients.py names; lines of JSON
 import createClient from "openapi-fetch";
 import type { components, paths } from "./plants.js";
 

@@ -57,11 +57,11 @@ TABLE = crc_table()
 
 
 def crc32c(data):
-    """The CRC-32C of the bytes as 8 lower-case hexadecimal digits."""
+    """The CRC-32C of the bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
-    return b"%08x" % (crc ^ 0xFFFFFFFF)
+    return crc ^ 0xFFFFFFFF
 
 
 class Record:
@@ -95,7 +95,7 @@ def is_utf8(line):
 
 def sums(uuid, line, crc):
     """Whether the crc of a line is right in the store with this UUID."""
-    return crc32c(uuid + line[: line.rindex(b',"crc"')]) == crc
+    return b"%08x" % crc32c(uuid + line[: line.rindex(b',"crc"')]) == crc
 
 
 def by_itself(uuid, line):
@@ -139,7 +139,7 @@ def read(data):
     if not header or not sums(header[1], first, header[2]):
         return "damaged 0", []
     uuid, prev, seq, end = header[1], header[2], 0, len(first)
-    plants, duplicate = {}, None
+    plants, ids, duplicate = [], set(), None
     while True:
         line = line_at(data, end)
         record = by_itself(uuid, line)
@@ -147,10 +147,11 @@ def read(data):
             break
         if record.prev != prev or record.safe > end:
             break
-        if record.plant and record.id in plants:
-            duplicate = end if duplicate is None else duplicate
-        elif record.plant:
-            plants[record.id] = record.plant
+        if record.id in ids and duplicate is None:
+            duplicate = end
+        if record.plant:
+            ids.add(record.id)
+            plants.append(record.plant)
         seq, prev, end = record.seq, record.crc, end + len(line)
     left = len(data[end:].rstrip(b"\n"))
     if later_watermark(data, end, uuid) or left > BATCH_MAX:
@@ -161,7 +162,7 @@ def read(data):
         verdict = "torn %d" % end
     else:
         verdict = "ok %d %d" % (len(plants), end)
-    return verdict, list(plants.values())
+    return verdict, plants
 
 
 def main():

@@ -17,12 +17,14 @@ import re
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import threading
 
-from lib_servers import SET_UPS, Running, install_program, running  # and the way to the next ones
+from lib_servers import MINIMAL, SET_UPS, Running, install_program, running  # and the way to the next ones
 from lib_service import (
-    TOP, Store, Tally, children_of, main, new_plant, run, start, temporary_store, wait_until,
+    TOP, WAIT_S, Store, Tally, children_of, free_port, listens, main, new_plant, run, start,
+    stop_process, temporary_store, wait_until,
 )
 
 DEPLOY = TOP / "deploy"
@@ -30,7 +32,8 @@ MARK = "mark3d-s3cret"
 DATABASE = f"host=127.0.0.1 port=1 dbname=plants password={MARK} connect_timeout=1"
 # What needs the service's password: itself, and what it is started by, as its user.
 SERVICE = {"plant-store-start", "spawn-fcgi", "multiwatch", "plant-store.fcgi", "plant-store",
-           "plant-store-consume", "true", "env", "getent", "install"}
+           "plant-store-consume", "true", "env", "getent", "install", "run", "entrypoint", "sed", "sleep"}
+INSTALLED = "/usr/local/share/plant-store"
 
 
 class Watched:
@@ -63,31 +66,65 @@ def judge(tally: Tally, what: str, watched: Watched, needed: set[str], programs:
         tally.check(mark.encode() not in said, f"{what}: no message has it", said[-2000:])
 
 
+def check_started(tally: Tally, store: Store, watched: Watched, what: str, command: list[object],
+                  programs: set[str], environment: dict[str, str], port: int = 0) -> None:
+    """Until the service says that its database is away, and a web server listens."""
+    log = store.root / "log"
+    log.write_bytes(b"")
+    process = start(watched.command(*command), log, env=environment)
+    try:
+        up = wait_until(lambda: b"database" in log.read_bytes() and (not port or listens(port)))
+        tally.check(up, f"{what}: the service says that its database is away", log.read_bytes())
+    finally:
+        for pid in children_of(process.pid):  # strace itself is deaf
+            os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(WAIT_S)
+        stop_process(process)
+    tally.check(process.returncode == 0, f"{what}: SIGTERM ends it", process.returncode)
+    judge(tally, what, watched, SERVICE, programs | {"plant-store.fcgi"}, log.read_bytes())
+
+
+def install(place: pathlib.Path, *names: str, **changes: str) -> None:
+    """Folders or files of deploy/ with the paths of this place, and with these changes."""
+    for name in names:
+        run("cp", "-r", DEPLOY / name, place, check=True)
+    changes = {**changes, INSTALLED: str(place)}
+    for path in filter(pathlib.Path.is_file, place.rglob("*")):
+        path.write_text(re.sub("|".join(map(re.escape, changes)), lambda found: changes[found[0]],
+                               path.read_text()))
+
+
 def check_service(tally: Tally, store: Store, watched: Watched) -> None:
-    log, place = store.root / "log", store.root / "bin"
+    """By itself, below runit, and as in the container, whose entrypoint runs in a folder."""
+    place, port = store.root / "bin", free_port()
     place.mkdir(mode=0o755)
     for name in "plant-store.fcgi", "postgresql.so":
         install_program(store.build / name, place / name)
+    responder = str(place / "plant-store.fcgi")
     as_user = "--user nobody --group nogroup".split() if os.geteuid() == 0 else []
     for path in store.owned if as_user else ():
         shutil.chown(path, "nobody")
     store.root.chmod(0o711)
-    program = watched.command(DEPLOY / "plant-store-start", "--socket", place / "socket", *as_user)
-    environment = store.environment(
-        PLANT_STORE_DATABASE=DATABASE, PATH=f"{os.environ['PATH']}:/usr/sbin",
-        PLANT_STORE_RESPONDER=str(place / "plant-store.fcgi"), PLANT_STORE_LOG_LEVEL="debug")
-    process = start(program, log, env=environment)
-    try:
-        tally.check(wait_until(lambda: b"database" in log.read_bytes(), 60),
-                    "the service says that its database is away", log.read_bytes())
-    finally:
-        for pid in children_of(process.pid):  # strace itself is deaf
-            os.kill(pid, signal.SIGTERM)
-        process.wait()
-    judge(tally, "plant-store-start", watched, SERVICE, {"multiwatch", "plant-store.fcgi"},
-          log.read_bytes())
+    bare = store.environment(PATH=f"{os.environ['PATH']}:/usr/sbin", PLANT_STORE_RESPONDER=responder,
+                             PLANT_STORE_LOG_LEVEL="debug", PLANT_STORE_BASE_PATH="")
+    environment = bare | {"PLANT_STORE_DATABASE": DATABASE}
+    begin = [DEPLOY / "plant-store-start", "--socket", place / "socket", *as_user]
+    check_started(tally, store, watched, "plant-store-start", begin, {"multiwatch"}, environment)
+    share = store.root / "share"
+    share.mkdir(mode=0o755)
+    settings = store.root / "settings"
+    with open(os.open(settings, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+        file.write(f"PLANT_STORE_DATABASE={DATABASE}\n")
+    install(share, "runit/run", **{"/etc/plant-store/environment": str(settings),
+                                   f"{INSTALLED}/plant-store-start": " ".join(map(str, begin))})
+    check_started(tally, store, watched, "runit", [share / "run"], {"multiwatch"}, bare)
     for path in store.owned if as_user else ():
         shutil.chown(path, os.geteuid())
+    install(share, "container", "lighttpd", **{
+        "/usr/local/libexec/plant-store.fcgi": responder, "/tmp/": f"{place}/", "8080": str(port)})
+    check_started(tally, store, watched, "the container", [share / "container" / "entrypoint"],
+                  {"lighttpd", "spawn-fcgi"}, environment, port)
     done = run(*watched.command(store.build / "plant-store", "check"),
                env=store.environment(PLANT_STORE_DATABASE=DATABASE))
     judge(tally, "check of a database", watched, SERVICE, {"plant-store"}, done.stdout + done.stderr)
@@ -125,7 +162,8 @@ def check_consumers(tally: Tally, store: Store, watched: Watched) -> None:
             own.chmod(0o600)
             # A cursor keeps its store in files: here the setting is only there to be leaked.
             script = store.root / "exporter"
-            script.write_text(f"#!/bin/sh\nunset PLANT_STORE_DATABASE\nexec {store.build}/plant-store \"$@\"\n")
+            script.write_text("#!/bin/sh\nunset PLANT_STORE_DATABASE\n"
+                              f"exec {store.build}/plant-store \"$@\"\n")
             script.chmod(0o700)
             done = run(*watched.command(
                 DEPLOY / "consumer" / "plant-store-consume", "--environment", own, place, "-",
@@ -146,20 +184,22 @@ def check_consumers(tally: Tally, store: Store, watched: Watched) -> None:
 
 
 def check_tokens(tally: Tally, server: Running, watched: Watched) -> None:
+    """Behind a web server, and in what it leaves."""
     done = run(*watched.command(server.store.build / "plant-store", "check", "--url", server.base_url,
                                 "--token", "-"), env=server.store.environment(
                                     PATH=f"{server.store.build}:{os.environ['PATH']}"),
                input=server.token.encode() + b"\n")
-    judge(tally, "check --url", watched, set(), {"plant-store"}, done.stdout + done.stderr,
+    name = server.set_up.name
+    judge(tally, f"{name}: check --url", watched, set(), {"plant-store"}, done.stdout + done.stderr,
           (server.token,))
     tally.check(b"ok" in done.stdout + done.stderr or done.returncode == 0,
-                "check --url: it has asked the service", done)
+                f"{name}: check --url has asked the service", done)
     answer = server.client().create(1, "Fern")
-    tally.check(answer.status == 200, "a plant is stored", answer)
+    tally.check(answer.status == 200, f"{name}: a plant is stored", answer)
     for path in server.root.rglob("*"):
         with contextlib.suppress(OSError):
             if path.is_file() and server.token.encode() in path.read_bytes():
-                tally.check(path == watched.trace, "no file has the token", path)
+                tally.check(path == watched.trace, f"{name}: no file has the token", path)
 
 
 def check_files(tally: Tally, store: Store) -> None:
@@ -197,10 +237,10 @@ def scenario(tally: Tally, build_dir: str) -> None:
         with tally.part("consumers"):
             check_consumers(tally, store, watched)
         check_files(tally, store)
-    set_up = next(each for each in SET_UPS if each.name == "nginx fastcgi /")
-    with running(set_up, str(pathlib.Path(build_dir).resolve())) as server:
-        with tally.part("check --url"):
-            check_tokens(tally, server, Watched(server.root))
+    for set_up in SET_UPS + MINIMAL:
+        if not set_up.mount and not set_up.missing():
+            with tally.part(set_up.name), running(set_up, str(pathlib.Path(build_dir).resolve())) as server:
+                check_tokens(tally, server, Watched(server.root))
 
 
 if __name__ == "__main__":

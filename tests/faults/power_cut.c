@@ -345,8 +345,8 @@ own_files(void)
 	enum {
 		FILE_AT = 48,
 		RUNS_AT = 128,
-		RUN_LEN = 80,
-		RUN_FILE_AT = 32,
+		RUN_LEN = 88,
+		RUN_FILE_AT = 40,
 		RUNS_MAX = 16,
 		CRC_AT = RUNS_AT + RUNS_MAX * RUN_LEN
 	};

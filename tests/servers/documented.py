@@ -428,7 +428,7 @@ def acme() -> Case:
 def growth() -> Case:
     """Archived twice, closed, and the archive read into the next store."""
     archive, close = block("install -d -m 0700 /var/lib/plant-store-archive"), block(
-        "systemctl stop plant-store.socket plant-store.service\nmv /var/lib/plant-store /var/lib/plant-store-2026")
+        "systemctl stop plant-store.socket plant-store.service\nmv -T /var/lib/plant-store /var/lib/plant-store-2026")
     script = own_user() + UNITS + "cd /mnt\nplant-store export --cursor place -o first.jsonl\n"
     script += f"add 1\n{archive}sleep 1\nadd 2\n{archive}echo \"archived 0 $(ls | tr '\\n' ' ')\"\n"
     script += "cd /mnt\n" + close + "echo 'closed 0 '\nplant-store export\nadd 3\n"
@@ -448,7 +448,7 @@ def erasure() -> Case:
     trap = '{"id":8,"name":"\\"plant\\":{\\"id\\":7,"}'
     script += f"echo '{trap}' | plant-store import\n"
     script += block("systemctl stop plant-store.socket plant-store.service\n"
-                    "mv /var/lib/plant-store /var/lib/plant-store.old\ninstall")
+                    "mv -T /var/lib/plant-store /var/lib/plant-store.old &&\n    install")
     script += block("rm -r /var/lib/plant-store-backup/*") + "echo 'left 0 '\nplant-store export\n"
     script += "echo \"places 0 $(grep -rlF '\"id\":7,' /var/lib/plant-store* | wc -l)\"\necho 'end 0 '\n"
     return Case("erasure", script, {

@@ -804,7 +804,8 @@ checkpoint(struct store *store, uint64_t merge_max)
 		return fault;
 	fault = index_write(store->index, merge_max, &watch);
 	pthread_mutex_lock(&store->mutex);
-	index_install(store->index);
+	if (fault == FAULT_NONE)
+		index_install(store->index);
 	if (fault == FAULT_DAMAGED) {
 		store->failed = true;
 		fault = FAULT_FAILED;

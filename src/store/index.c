@@ -115,7 +115,7 @@ struct index {
 	struct position to;
 	struct sink sink;
 	struct files next; /* written, to be installed */
-	bool written, installed;
+	bool installed;
 	bool failing;        /* logged, so not again */
 	atomic_size_t twins; /* logged; also by a merge */
 };
@@ -354,7 +354,6 @@ index_close(struct index *index)
 	if (index == NULL)
 		return;
 	index_release(index);
-	index_install(index);
 	close_files(&index->files, &no_files);
 	forget(index);
 	free(index);
@@ -958,7 +957,6 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	if (write_manifest(index->dir, next) < 0 ||
 	    open_runs(index->dir, &index->next, &index->files) < 0)
 		return fail(index);
-	index->written = true;
 	if (index->failing)
 		log_info("%s/" INDEX_NAME ": it can be written again",
 		    index->journal->path);
@@ -969,10 +967,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 void
 index_install(struct index *index)
 {
-	if (!index->written)
-		return;
 	use_files(index, &index->next);
-	index->written = false;
 	index->installed = true;
 	/* The end mark may be in a file that was removed, too. */
 	if (index->lost) {

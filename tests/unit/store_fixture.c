@@ -212,6 +212,7 @@ fixture_forge_index(const struct fixture *fixture, const int64_t *ids,
 	assert_int_equal(index_claim(index), FAULT_NONE);
 	assert_int_equal(index_collect(index, &at), FAULT_NONE);
 	assert_int_equal(index_write(index, 0, NULL), FAULT_NONE);
+	index_install(index);
 	index_close(index);
 }
 

@@ -2,17 +2,17 @@
 
 usage: patroni.py BUILD_DIR [--long]
 
-With deploy/postgresql/patroni.yml.  Each node has a network namespace of its own,
-so that its addresses are those of the file, and a link that can be cut.
+Made, and got out of trouble, by the page's commands, on machines (lib_machines) whose
+links can be cut.
 """
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,15 +22,19 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 from lib_postgresql import (
-    BIN, DATABASE, OWNER, PASSWORD, ROLE, START_S, Consumer, Setup, give, no_password, psql, run,
-    schema, table_store, unprivileged,
+    DATABASE, OWNER, PASSWORD, START_S, Consumer, Setup, ask, no_password,
+    psql, single, table_store,
 )
 import lib_faults
-from lib_service import TOP, Responder, Tally, responder, start, stop_process, wait_until
+from documented import block
+from lib_machines import Machine, enter_namespaces, ip, machines
+from lib_service import TOP, Responder, Tally, responder, wait_until
 
 CONFIG = TOP / "deploy" / "postgresql" / "patroni.yml"
 BACK_S = 90.0  # until each client is served again; ttl is 20 s
-INSIDE = "PLANT_STORE_TEST_INSIDE"  # the namespaces
+UNKNOWN = 5009
+CONTROL = "patronictl -c /etc/patroni/config.yml "
+STRICT = CONTROL + "edit-config --force -s synchronous_mode_strict="
 
 
 def is_safe() -> bool:
@@ -44,87 +48,21 @@ def is_safe() -> bool:
 SAFE = is_safe()
 
 
-def enter_namespaces() -> None:
-    """Begin again with a network of its own, and shared memory that ends with the
-    last process."""
-    if INSIDE in os.environ:
-        return
-    own = ["unshare", "--net", "--ipc", "--"]
-    os.environ[INSIDE] = "1"
-    os.execvp(own[0], [*own, sys.executable, *sys.argv])
-
-
-def make_switch() -> None:
-    for command in ("link set lo up", "link add switch type bridge",
-                    "addr add 10.0.0.254/24 dev switch", "link set switch up"):
-        ip(command)
-
-
-def ip(command: str) -> None:
-    run("ip", *command.split())
-
-
-class Node:
-    """A machine: a network namespace, and what runs in it."""
-
-    def __init__(self, number: int, folder: pathlib.Path) -> None:
-        self.number = number
-        self.name = f"node{number}"
-        self.address = f"10.0.0.{number}"
-        self.folder = folder / self.name
-        self.folder.mkdir()
-        give(self.folder)
-        self.etcd: subprocess.Popen | None = None
-        self.patroni: subprocess.Popen | None = None
-        hold = ["setpriv", "--pdeathsig=KILL", "unshare", "--net", "sleep", "infinity"]
-        self.holder = subprocess.Popen(hold)
-        here = os.readlink("/proc/self/ns/net")
-        wait_until(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != here)
-        ip(f"link add link{number} type veth peer name eth0 netns {self.holder.pid}")
-        ip(f"link set link{number} master switch up")
-        for command in ("link set lo up", f"addr add {self.address}/24 dev eth0",
-                        "link set eth0 up"):
-            run(*self.inside("ip", *command.split()))
-
-    def inside(self, *command: object) -> list[str]:
-        return ["/usr/bin/nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
-
-    def start(self, *command: object) -> subprocess.Popen:
-        return start(self.inside(*unprivileged(*command)), self.folder / f"{command[0]}.log",
-                     cwd="/", env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
-
+class Node(Machine):
     def start_etcd(self) -> None:
-        others = ",".join(f"node{i}=http://10.0.0.{i}:2380" for i in (1, 2, 3))
-        client, peer = f"http://{self.address}:2379", f"http://{self.address}:2380"
-        self.etcd = self.start(
-            "etcd", "--name", self.name, "--data-dir", self.folder / "etcd",
-            "--listen-client-urls", client, "--advertise-client-urls", client,
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", others, *["--enable-v2"] * (not SAFE), "--logger", "zap",
-            "--log-level", "error")
+        self.page("pg_dropcluster")
+        # Patroni's etcd3 of Debian 12 loses plants when a partition has healed.
+        self.page("cat >/etc/default/etcd", before=self.known() + "export ETCD_ENABLE_V2=true\n" * (not SAFE))
+
+    def known(self) -> str:
+        """What the reader's shell knows."""
+        return block("n=1 secret=").replace("1", str(self.number)).replace("CHANGE", PASSWORD)
+
+    def network(self) -> list[str]:
+        return ["/usr/bin/nsenter", "-t", self.inside, "-n"]
 
     def start_patroni(self) -> None:
-        self.patroni = self.start("patroni", self.folder / "patroni.yml")
-
-    def write_config(self, etc: pathlib.Path) -> None:
-        """The published file, with the values of this node and this place."""
-        text = CONFIG.read_text()
-        head, tail = text.split("# --- all nodes ---")
-        head = head.replace("node1", self.name).replace("10.0.0.1:", f"{self.address}:")
-        head = head.replace("/var/lib/postgresql/plants", str(self.folder / "data"))
-        head = re.sub(r"bin_dir: .*", f"bin_dir: {BIN}", head)
-        # No Unix socket where those of the machine are.
-        tail = tail.replace(
-            "  parameters:\n    ssl:",
-            f"  parameters:\n    unix_socket_directories: {self.folder}\n    ssl:", 1)
-        text = (head + tail).replace("/etc/patroni", str(etc))
-        if not SAFE:  # its etcd3 loses plants when a partition has healed
-            text = text.replace("\netcd3:\n", "\netcd:\n")
-        text = text.replace("CHANGE-", PASSWORD)
-        path = self.folder / "patroni.yml"
-        path.write_text(text)
-        path.chmod(0o600)
-        give(path)
+        self.call("systemctl start patroni")
 
     def members(self) -> list[str]:
         """The roles and states of all nodes, as this one's Patroni knows them."""
@@ -144,53 +82,39 @@ class Node:
                 return json.load(answer)
         return {}
 
-    def kill_database(self) -> None:
+    def kill(self, what: str = "patroni|postgres", signal: str = "KILL") -> None:
         """Patroni and PostgreSQL at once, as if the machine had lost its power."""
-        self.patroni.send_signal(signal.SIGSTOP)
-        with contextlib.suppress(OSError):
-            lines = (self.folder / "data" / "postmaster.pid").read_text().split("\n")
-            os.kill(int(lines[0]), signal.SIGKILL)
-        self.patroni.kill()
-        self.patroni.wait()
-
-    def end(self) -> None:
-        if self.patroni is not None and self.patroni.poll() is None:
-            self.kill_database()
-        for process in (self.etcd, self.holder):
-            if process is not None:
-                stop_process(process)
-
-
-def make_certificates(etc: pathlib.Path) -> None:
-    """An authority, and one certificate for all nodes' addresses."""
-    make = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"]
-    make += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    run(*make, "-subj", "/CN=plants", "-keyout", etc / "ca.key", "-out", etc / "ca.pem")
-    names = ",".join(f"IP:10.0.0.{number}" for number in (1, 2, 3))
-    run(*make, "-subj", "/CN=node", "-addext", f"subjectAltName={names}",
-        "-addext", "basicConstraints=critical,CA:FALSE",
-        "-CA", etc / "ca.pem", "-CAkey", etc / "ca.key",
-        "-keyout", etc / "node.key", "-out", etc / "node.pem")
-    give(etc / "node.key")
+        self.call(f"pkill -{signal} -x '{what}'")
 
 
 class Cluster:
     """Three nodes; as `server`, the leader's SQL for a TableStore."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.etc = folder / "etc"
-        self.etc.mkdir()
-        make_certificates(self.etc)
-        self.nodes = [Node(number, folder) for number in (1, 2, 3)]
+    def __init__(self, etc: pathlib.Path, nodes: list[Node]) -> None:
+        self.etc, self.nodes = etc, nodes
 
     def start(self) -> None:
+        """As the page has it."""
+        first = self.nodes[0]
         for node in self.nodes:
-            node.write_config(self.etc)
             node.start_etcd()
+        first.page("cd /etc/patroni\nmake=")
+        packed = first.call("tar -C /etc/patroni -c ca.pem node.pem node.key | base64 -w0").stdout
+        config = CONFIG.read_text()
+        if not SAFE:
+            config = config.replace("\netcd3:\n", "\netcd:\n").replace("postgresql/17", "postgresql/15")
         for node in self.nodes:
-            node.start_patroni()
+            node.call("base64 -d | tar -C /etc/patroni -x", input=packed)
+            node.call("cat >/etc/patroni/config.yml", input=config)
+            node.page("cd /etc/patroni\nsed", before=node.known())
+        (self.etc / "ca.pem").write_text(first.call("cat /etc/patroni/ca.pem").stdout)
         if not self.wait_whole(2 * START_S):
             raise RuntimeError(f"no cluster: {[n.members() for n in self.nodes]}")
+        listed = first.page(CONTROL + "list")
+        if not all(role in listed for role in ("Leader", "Sync Standby", "Replica")):
+            raise RuntimeError(listed)
+        self.leader().page("runuser -u postgres -- createdb plants\n", input=f"{PASSWORD}\n{PASSWORD}\n")
+        wait_until(self.has_database)
 
     def wait_whole(self, seconds: float = BACK_S) -> bool:
         """A leader, a standby that may follow it, and one more.
@@ -199,27 +123,28 @@ class Cluster:
         has chosen, and a new leader has chosen none for some seconds.
         """
         wanted = ["leader running", "replica running", "sync_standby running"]
-
-        def is_whole() -> bool:
-            if any(node.patroni.poll() is not None for node in self.nodes):
-                return True  # for good
-            return all(node.members() == wanted for node in self.nodes)
-
-        return wait_until(is_whole, seconds) and self.nodes[0].members() == wanted
+        return wait_until(lambda: all(node.members() == wanted for node in self.nodes), seconds)
 
     def leader(self) -> Node:
         wait_until(lambda: any(n.is_leader() for n in self.nodes))
         return next(node for node in self.nodes if node.is_leader())
 
-    def conninfo(self, user: str, password: str, *nodes: Node, **options: str) -> dict:
-        where = {"host": ",".join(node.address for node in nodes or self.nodes)}
-        where |= {"user": user, "password": password, "dbname": DATABASE}
-        where |= {"sslmode": "verify-full", "sslrootcert": f"{self.etc}/ca.pem"}
-        return where | {"target_session_attrs": "read-write"} | options
+    def others(self) -> list[Node]:
+        """The standbys; first the one that Patroni may promote."""
+        leader = self.leader()
+        members = {m["name"]: m["role"] for m in leader.patroni_says("cluster")["members"]}
+        return sorted((node for node in self.nodes if node is not leader),
+                      key=lambda node: members[node.name], reverse=True)
+
+    def names(self) -> str:
+        return self.sql("SHOW synchronous_standby_names")[0][0]
 
     def sql(self, sql: str, **options: str) -> list[list[str]]:
-        where = self.conninfo(OWNER, f"{PASSWORD}superuser", **options)
-        return psql(sql, connect_timeout=2, **where)
+        """Of the leader, unless another host is given."""
+        where = {"host": ",".join(node.address for node in self.nodes), "dbname": DATABASE}
+        where |= {"user": OWNER, "password": f"{PASSWORD}-superuser", "connect_timeout": 2}
+        where |= {"sslmode": "verify-full", "sslrootcert": f"{self.etc}/ca.pem"}
+        return psql(sql, **where | {"target_session_attrs": "read-write"} | options)
 
     def has_database(self) -> bool:
         """On every node: one that has it not yet would refuse, not pass on."""
@@ -229,27 +154,27 @@ class Cluster:
             return True
         return False
 
-    def service_string(self, *nodes: Node) -> str:
-        where = self.conninfo(ROLE, PASSWORD, *nodes)
-        return " ".join(f"{name}={value}" for name, value in where.items())
+    def service_string(self) -> str:
+        """As the page has it."""
+        (self.etc / "pgpass").write_text(f"*:5432:plants:plants:{PASSWORD}\n")
+        (self.etc / "pgpass").chmod(0o600)
+        string = block("PLANT_STORE_DATABASE=postgresql://plants@").partition("=")[2]
+        return "".join(string.split()).replace("/etc/plant-store", str(self.etc))
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="plant-store-patroni-") as root:
+def cluster(tally: Tally, build: pathlib.Path) -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="plant-store-patroni-") as root, \
+            machines(tally, build, 3, Node) as nodes:
         os.chmod(root, 0o755)
-        made = Cluster(pathlib.Path(root))
+        made = Cluster(pathlib.Path(root), nodes)
         try:
             made.start()
             yield made
         except BaseException:
-            for node in made.nodes:
-                log = (node.folder / "patroni.log").read_text(errors="replace")
-                print(f"# {node.name}: ...{log[-1500:]}", flush=True)
+            for node in nodes:
+                print(f"# {node.name}: ...{node.call('tail -c 1500 /mnt/*.log').stdout}", flush=True)
             raise
-        finally:
-            for node in made.nodes:
-                node.end()
 
 
 # --- The cases ---------------------------------------------------------------
@@ -262,6 +187,17 @@ class Nodes(Setup):
     BACK_S = BACK_S
 
     made: Cluster
+    numbers: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1 << 54))
+
+    def told(self) -> int:
+        """What a new plant is answered."""
+        with single(self.store, self.service.socket_path) as exchange:
+            event, answer = ask(exchange, (next(self.numbers), "one", None))
+        self.events.append(event)
+        return answer.error() or answer.status if answer else 0
+
+    def serves(self) -> bool:
+        return wait_until(lambda: self.told() == 200, BACK_S)
 
 
 def leader_changes(setup: Nodes, what: str, first: int, change: Callable[[Node], None]) -> Node:
@@ -273,20 +209,13 @@ def leader_changes(setup: Nodes, what: str, first: int, change: Callable[[Node],
 
 
 def leader_killed(setup: Nodes) -> None:
-    lost = leader_changes(setup, "the leader is killed", 1 << 50, Node.kill_database)
+    lost = leader_changes(setup, "the leader is killed", 1 << 50, Node.kill)
     lost.start_patroni()
     setup.tally.check(setup.made.wait_whole(), "the lost leader comes back as a standby")
 
 
 def switchover(setup: Nodes) -> None:
-    def switch(old: Node) -> None:
-        request = urllib.request.Request(
-            f"http://{old.address}:8008/switchover", json.dumps({"leader": old.name}).encode(),
-            {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=START_S) as answer:
-            print(f"# {answer.read().decode()}")
-
-    leader_changes(setup, "a switchover", 1 << 51, switch)
+    leader_changes(setup, "a switchover", 1 << 51, lambda old: old.page(CONTROL + "switchover"))
     setup.tally.check(setup.made.wait_whole(), "a switchover: three nodes again")
 
 
@@ -298,7 +227,7 @@ def partition(setup: Nodes) -> None:
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(table_store(setup.store.build, made, made.service_string()))
         home = str(made.etc)
-        with responder(store, watched=False, tracer=cut.inside(), HOME=home) as inside:
+        with responder(store, watched=False, tracer=cut.network(), HOME=home) as inside:
             with setup.mixed(1 << 52, (store, inside)) as load:
                 load.wait_told(2000, START_S)
                 ip(f"link set link{cut.number} down")
@@ -330,31 +259,93 @@ def partition(setup: Nodes) -> None:
 
 
 def patroni_killed(setup: Nodes) -> None:
-    """Patroni alone, on the leader, as for want of memory: the standby stays named."""
+    """Patroni alone, on the leader, as for want of memory: the standby stays named.
+
+    Then that standby and soon the leader are lost, and only the first comes back: had
+    the third confirmed a plant meanwhile, it would be lost.
+    """
     made, leader, check = setup.made, setup.made.leader(), setup.tally.check
-
-    def names() -> str:
-        return made.sql("SHOW synchronous_standby_names")[0][0]
-
-    before = names()
+    before = made.names()
     with setup.mixed(1 << 53) as load:
         load.wait_told(500, START_S)
-        leader.patroni.kill()
-        leader.patroni.wait()
+        leader.kill("patroni")
         time.sleep(1)
         leader.start_patroni()
         wait_until(leader.is_leader, START_S)
         time.sleep(12)  # two of Patroni's rounds
-        after = names()
+        after = made.names()
+        if SAFE:
+            named = made.others()[0]
+            named.kill()
+            time.sleep(1.5)
+            leader.kill()
+            named.start_patroni()
+            # Perhaps none of the others may be promoted, for then no plant was confirmed.
+            wait_until(lambda: any(n.is_leader() for n in made.nodes), 30)
+            leader.start_patroni()
+            back = load.all_served(BACK_S)
         load.stop()
-    setup.check(load, "Patroni alone is killed")
     if SAFE:
         check(after == before, "Patroni alone is killed: the standby is named", after)
+        check(back, "then its standby and the leader: each client is served again")
     else:  # why the page requires another version
         told = "synchronous_standby_names is '*'" in setup.service.log()
         check(told == (after == "*"), "a standby that is not named is logged", after)
         print(f"# this Patroni leaves {after}")
     check(made.wait_whole(), "Patroni alone is killed: three nodes")
+    setup.check(load, "Patroni alone is killed")
+
+
+def standbys_lost(setup: Nodes) -> None:
+    made, leader, check = setup.made, setup.made.leader(), setup.tally.check
+    for node in (others := made.others()):
+        node.kill()
+    check(setup.told() == UNKNOWN, f"both standbys are lost: a plant is told {UNKNOWN}")
+    leader.page(STRICT + "false")
+    check(setup.serves(), "without strict mode one is stored")
+    for node in others:
+        node.start_patroni()
+    check(made.wait_whole(), "both standbys are back: three nodes")
+    leader.page(STRICT + "true")
+    wait_until(lambda: leader.patroni_says("config").get("synchronous_mode_strict"), BACK_S)
+    for node in others:
+        node.kill()
+    check(setup.told() == UNKNOWN, "with strict mode again: not without a standby")
+    for node in others:
+        node.start_patroni()
+    check(made.wait_whole(), "with strict mode again: three nodes")
+
+
+def copied_anew(setup: Nodes) -> None:
+    node, mark = setup.made.others()[0], "/var/lib/postgresql/plants/mark"
+    node.call(f"touch {mark}")
+    node.page(CONTROL + "reinit", ("node1", node.name))
+    gone = wait_until(lambda: node.call(f"test ! -e {mark}").returncode == 0, BACK_S)
+    setup.tally.check(gone and setup.made.wait_whole(), "a node is copied anew: three nodes")
+
+
+def none_to_promote(setup: Nodes) -> None:
+    """The leader is lost when any standby confirms, and none may be promoted."""
+    made, leader, check = setup.made, setup.made.leader(), setup.tally.check
+    for node in (others := made.others()):
+        node.kill()
+    none = wait_until(lambda: made.names() == "*", BACK_S)
+    leader.kill("patroni", "STOP")  # so that it chooses none
+    for node in others:
+        node.start_patroni()
+    check(none and setup.serves(), "without a Sync Standby: any standby confirms")
+    told = [setup.told() for _ in range(50)]
+    leader.kill()
+    time.sleep(30)  # more than the ttl
+    check(not any(map(Node.is_leader, others)), f"{told.count(200)} plants later: none is promoted")
+    shown = others[0].page("for n in 1 2 3; do\n    curl")
+    has = {node: dict(re.findall(rf'{node.name}: "(\w+)": (\d+)', shown)) for node in others}
+    best = max(others, key=lambda node: (int(has[node]["timeline"]), int(has[node]["received_location"])))
+    print(f"# {best.name} of {shown.split()}")
+    others[0].page(CONTROL + "failover", ("node1", best.name))
+    check(setup.serves(), "one is promoted by hand: plants are stored")
+    leader.start_patroni()
+    check(made.wait_whole(), "one is promoted by hand: three nodes")
 
 
 def print_log(service: Responder, who: str) -> None:
@@ -366,14 +357,9 @@ def scenario(tally: Tally, arguments) -> None:
     if tally.lacks("three nodes", "a network of its own"):
         return
     enter_namespaces()
-    make_switch()
     began = time.monotonic()
-    with cluster() as made:
+    with cluster(tally, arguments.build) as made:
         print(f"# three nodes after {time.monotonic() - began:.0f} s", flush=True)
-        made.sql(f"CREATE DATABASE {DATABASE}", dbname=OWNER)
-        wait_until(made.has_database)
-        made.sql(schema(arguments.build))
-        made.sql(f"ALTER ROLE {ROLE} PASSWORD '{PASSWORD}'")
         with table_store(arguments.build, made, made.service_string()) as store:
             # Where the sandbox lets it read the certificate.
             with responder(store, watched=False, HOME=str(made.etc)) as at:
@@ -382,7 +368,9 @@ def scenario(tally: Tally, arguments) -> None:
                 thread = threading.Thread(
                     target=consumer.die_at_random, args=(tally, iter(ended.is_set, True)))
                 thread.start()
-                for case in (leader_killed, switchover, partition, patroni_killed):
+                cases = [leader_killed, switchover, partition, patroni_killed, copied_anew]
+                # Without strict mode an older one leaves '*', too.
+                for case in cases + [standbys_lost, none_to_promote] * SAFE:
                     with tally.part(case.__name__):
                         case(setup)
                 ended.set()

@@ -117,8 +117,8 @@ def skipped_in(logs: pathlib.Path) -> set[str]:
         | set(re.findall(r"^\[  SKIPPED \] ([a-z_0-9]+)$", found, re.M))
 
 
-def make_root(work: pathlib.Path, release: str) -> pathlib.Path:
-    """With its tests' packages, a user, locales, and the sources."""
+def make_root(work: pathlib.Path, release: str, *packages: str) -> pathlib.Path:
+    """With its tests' packages, and these, a user, locales, and the sources."""
     root = work / "root"
     sources = ["tar", "-C", TOP, "--exclude=./.git", "--exclude=./run", "--exclude=./build",
                f"--exclude={work.parent}", "-c", "."]
@@ -129,8 +129,17 @@ def make_root(work: pathlib.Path, release: str) -> pathlib.Path:
         'chroot "$1" /sources/scripts/packages test',
     ]
     return Mirror(work, release).make_root(
-        root, "--variant=minbase", "--include=locales,tzdata,nginx-light",
+        root, "--variant=minbase", f"--include={','.join(('locales', 'tzdata', 'nginx-light', *packages))}",
         *(f"--customize-hook={hook}" for hook in hooks))
+
+
+def run_inside(root: pathlib.Path, shm: str, *command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--net", "--uts", "--ipc",
+         "--fork", "--kill-child", "--propagation=private", "bash", "-ec", MACHINE, "bash",
+         root, shm, *command],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=HOURS_S)
 
 
 def check(tally: Tally, root: pathlib.Path, about: str, place: Place, groups: tuple) -> None:
@@ -138,13 +147,8 @@ def check(tally: Tally, root: pathlib.Path, about: str, place: Place, groups: tu
     tests = shlex.join(["scripts/test", *groups])
     script = f"mkdir -p {folder}; cp -a /sources/. {folder}; cd {folder}; {place.before}"
     inside = f"{place.settings}; cd {folder}; {tests}"
-    done = subprocess.run(
-        ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--net", "--uts", "--ipc",
-         "--fork", "--kill-child", "--propagation=private", "bash", "-ec", MACHINE, "bash",
-         root, place.shm, "bash", "-ec", f'{script}; exec "$@"', "bash",
-         *place.rights, "bash", "-ec", inside],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=HOURS_S)
+    done = run_inside(root, place.shm, "bash", "-ec", f'{script}; exec "$@"', "bash",
+                      *place.rights, "bash", "-ec", inside)
     print(done.stdout)
     counts = done.stdout.splitlines()[-1:]
     tally.check(done.returncode == 0, f"{about}: scripts/test passes", counts)

@@ -8,7 +8,6 @@ without an expiry go on, and the journal stays valid.
 """
 
 import json
-import shutil
 import sys
 import time
 
@@ -108,27 +107,6 @@ def ask_again(store: Store, clock: Clock, planned: tuple) -> tuple:
             return ask(exchange, planned)
 
 
-def check_restarts(tally: Tally, build_dir: str) -> None:
-    """Each start at another time, the index once kept and once removed."""
-    with temporary_store(build_dir) as store:
-        clock = Clock(store)
-        events = []
-        for number, moment in enumerate((130 * YEAR_S, 0, int(time.time()), -1)):
-            clock.set(moment)
-            for index in ("kept", "removed"):
-                if index == "removed":
-                    shutil.rmtree(store.dir / "index", ignore_errors=True)
-                with pool(store, 2, **clock.environment()) as workers:
-                    with single(store, workers.socket_path) as exchange:
-                        found = [ask(exchange, (plant_id, name, None))
-                                 for plant_id in range(number + 1) for name in ("first", "another")]
-                events += [event for event, _ in found]
-                answers = [0 if a is None else a.status for _, a in found]
-                sentence = f"started at {moment}, index {index}: first 200, other 409"
-                tally.check(answers == [200, 409] * (number + 1), sentence, answers)
-        judge(tally, events, store, "starts at different times")
-
-
 def check_expiry(tally: Tally, store: Store, clock: Clock) -> None:
     """Only this may look at the clock: a token that says until when."""
     clock.shift(0)
@@ -151,8 +129,6 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
             clock = Clock(store)
             check_steps(tally, store, clock)
             check_expiry(tally, store, clock)
-        with tally.part("restarts"):
-            check_restarts(tally, build_dir)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 usage: kills.py [--long] BUILD_DIR
 
 Eight clients of eight workers, and two that start CGI processes; kill -9 of one
-worker, some, all, the supervisor, and everything at once.  A dead supervisor is started again, as systemd would.
-Last, a worker that is stopped in the middle of a commit, holding the lock.
+worker, some, all, the supervisor, and everything at once.  A dead supervisor is started
+again, as systemd would.  Last, a worker that is stopped in the middle of a commit, holding the lock.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from load import (
     ERROR_BUSY, Event, Load, Tally, ask, half_kept, judge, main, mixed_plan, over_cgi,
     own_plant, single,
 )
-from lib_service import Store, held_lock, is_stopped, temporary_store, wait_until
+from lib_service import Store, is_stopped, temporary_store, wait_until
 from service import Pool, adopt_orphans, pool
 
 WORKERS = 8
@@ -191,55 +191,6 @@ def check_stopped_worker(tally: Tally, store: Store) -> None:
         tally.check(pid in workers.workers(), "the stopped worker lives on")
         events += load.events
         judge(tally, events, store, "a worker stopped in a commit")
-        check_stopped_and_killed(tally, store, workers, events)
-
-
-def check_stopped_and_killed(
-    tally: Tally, store: Store, workers: Pool, events: list[Event]
-) -> None:
-    """The kernel gives the lock back, whatever the holder was at."""
-    plan = functools.partial(mixed_plan, first=1 << 51)
-    with Load(half_kept(store, workers, CLIENTS), plan) as load:
-        load.wait_told(100)
-        pid = stop_holder(workers, 20)
-        killed = time.monotonic()
-        if tally.check(pid is not None, "a worker is stopped in a commit"):
-            workers.kill(pid)
-        back = load.wait_told(CLIENTS + 1)
-        seconds = time.monotonic() - killed
-        load.stop()
-    sentence = "when a stopped holder is killed, the others go on at once"
-    # Less than they would wait for the lock.
-    tally.check(back and seconds < LOCK_S, sentence, f"{seconds:.2f} s")
-    tally.check(not load.wrong, "every answer is the plant sent", load.wrong[:2])
-    judge(tally, events + load.events, store, "a holder killed")
-
-
-def are_created(answers: list) -> bool:
-    well = [a is not None and a.status == 200 for a in answers]
-    return len(well) == WORKERS and all(well)
-
-
-def check_foreign_holder(tally: Tally, store: Store) -> None:
-    """The lock held by a stranger: idle workers, so that all wait at once."""
-    with pool(store, WORKERS) as workers:
-        events, answers = ask_all(store, workers, 1 << 41, WORKERS)
-        tally.check(are_created(answers), "before a stranger takes the lock all is well",
-                    answers)
-        with held_lock(store):
-            busy, answers = ask_all(store, workers, 1 << 42, WORKERS)
-            report_busy(tally, busy, answers, "a stranger holds the lock")
-            with over_cgi(store) as exchange:
-                event, answer = ask(exchange, own_plant(0, 1 << 43))
-            seconds = event.end - event.start
-            busy.append(event)
-            well = answer is not None and answer.status == 503
-            tally.check(well, "a CGI process answers 503", answer)
-            tally.check(seconds < LOCK_S + LATE_S, "also by its deadline", seconds)
-        again, answers = ask_all(store, workers, 1 << 42, WORKERS)
-        tally.check(are_created(answers), "when it is free again the same are stored",
-                    answers)
-        judge(tally, events + busy + again, store, "a stranger held the lock")
 
 
 def scenario(tally: Tally, build_dir: str, long: bool) -> None:
@@ -249,8 +200,6 @@ def scenario(tally: Tally, build_dir: str, long: bool) -> None:
             check_kills(tally, store, workers, KILLS * (10 if long else 1))
     with tally.part("a stopped worker"), temporary_store(build_dir) as store:
         check_stopped_worker(tally, store)
-    with tally.part("a stranger"), temporary_store(build_dir) as store:
-        check_foreign_holder(tally, store)
 
 
 if __name__ == "__main__":

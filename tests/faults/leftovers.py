@@ -11,7 +11,6 @@ import pathlib
 import random
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 
 from clients import Clients
@@ -25,7 +24,6 @@ from lib_service import (
 from load import ask, single
 
 BASE = 20_000  # plants, whose ids are all over the index
-LOAD_S = 0.5
 ASKED = 150
 PAGE = 4096
 FULL = 5002
@@ -88,7 +86,8 @@ def check_copies(tally: Tally, build: pathlib.Path, rounds: int) -> None:
         with responder(store, watched=False) as service:
             with Clients(store, service.socket_path, random_ids(chance)) as clients:
                 for name in ("first", "second"):
-                    time.sleep(LOAD_S)
+                    stored = clients.stored()
+                    wait_until(lambda: clients.stored() > stored + ASKED)
                     before.append(list(clients.created))
                     store.command("import", "--quiet", input=b"", check=True)  # a checkpoint
                     copies.append(copied(store, name))
@@ -160,44 +159,10 @@ def check_histories(tally: Tally, build: pathlib.Path) -> None:
             saved.rename(store.dir)
 
 
-def check_idle(tally: Tally, build: pathlib.Path) -> None:
-    """A is idle, B stores, A ends."""
-    with temporary_store(str(build)) as store:
-        mark = store.dir / "plants.jsonl.end"
-        with responder(store, watched=False, name="a") as first:
-            with single(store, first.socket_path) as exchange:
-                events = [ask(exchange, (1, "Fern", None))[0]]
-            idle = wait_until(lambda: mark.exists() and mark.stat().st_size > 0)
-            tally.check(idle, "an idle service writes its closing line")
-            with responder(store, watched=False, name="b") as second:
-                for plant_id in range(10, 15):
-                    with single(store, second.socket_path) as exchange:
-                        events.append(ask(exchange, (plant_id, "Fern", None))[0])
-                status = stop_process(first.process)
-                tally.check(status == 0, "the idle one ends", status)
-                wrong = judge(store, events)
-                tally.check(not wrong, "and takes nothing from what the other has stored", wrong)
-
-
 # --- What 1.0.0 has left --------------------------------------------------------
 
 
 def check_upgrade(tally: Tally, build: pathlib.Path) -> None:
-    for left in ("alone", "beside a fresh copy"):
-        with temporary_store(str(build)) as store:
-            store_some(store, range(10), killed=True)
-            failed = store.dir / "plants.jsonl.failed"
-            if left == "alone":
-                store.journal.rename(failed)
-            else:  # stopped between the copy and the end of the old one
-                shutil.copy(store.journal, failed)
-            events = [create_by_cgi(store, plant_id, "Fern")[0] for plant_id in range(12)]
-            wrong = judge(store, events)
-            told = {event.outcome for event in events}
-            tally.check(not wrong and told == {"created_or_same"},
-                        f"a .failed file of 1.0.0 {left}: all is served", (told, wrong))
-            done = store.command("verify", "--quiet")
-            tally.check(done.returncode == 0, f"{left}: verify has nothing to say", done)
     with temporary_store(str(build)) as store:
         with responder(store, workers=2) as pair:
             with Clients(store, pair.socket_path, itertools.count(1)) as clients:
@@ -254,7 +219,6 @@ def scenario(tally: Tally, arguments) -> None:
     parts = [
         ("copies", lambda own: check_copies(own, build, 50 if long else 4)),
         ("histories", lambda own: check_histories(own, build)),
-        ("idle", lambda own: check_idle(own, build)),
         ("upgrade", lambda own: check_upgrade(own, build)),
     ]
     if not tally.lacks("a full disk and an index to build", "mounts"):

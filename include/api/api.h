@@ -11,9 +11,8 @@
  * A GET or HEAD of the health and metrics paths, and a request of the command
  * `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * Each step passes, or ends the request with an error.  The only I/O is
- * logging, and reading the token file in api_tick.  An api belongs to one
- * thread.
+ * Each step passes, or ends the request with an error.  The only I/O is the
+ * log, and reading the token file in api_tick.  One thread.
  */
 #pragma once
 
@@ -75,8 +74,7 @@ void api_tick(struct api *api);
  * api_head(api, call, variables):
  * Begin `call` with the CGI variables of the request.  Return 0 if the caller
  * must read the body: up to config->body_bytes_max + 1 bytes, the last of which
- * shows that it is too large.  Return -1 if the answer does not depend on the
- * body.
+ * shows that it is too large.  Return -1 if the answer does not need it.
  */
 int api_head(struct api *api, struct api_call *call, char *const *variables);
 

@@ -52,8 +52,7 @@ struct config {
  * existing settings keep their values.  If the environment or the caller, with
  * `named`, names a store, the file cannot name another, and need not be
  * readable, so that users can work on stores of their own.  If `only` is not
- * NULL, read the file `only` instead, and ignore the settings in the
- * environment.
+ * NULL, read that file instead, and ignore the environment's settings.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a

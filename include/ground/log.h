@@ -29,8 +29,7 @@ extern bool log_json;                /* false */
  * log_set_request(id), log_set_progress(shown):
  * Add the request's id to all messages except those of log_members.  After a
  * call with `shown`, each message first clears the line of progress on the
- * terminal, as a call with false does.  Call these and log_open before any
- * thread starts.
+ * terminal, as a call with false does.  Call them before any thread starts.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become

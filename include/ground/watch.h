@@ -8,8 +8,7 @@
 /*
  * `step`, unless NULL, is called at least once for each MiB, or 100 rows of a
  * database, that is read, with the bytes done and in total (0: unknown).  If it
- * returns false, the work stops at the next point at which nothing is half
- * done.
+ * returns false, the work stops, with nothing half done.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);

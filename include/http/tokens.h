@@ -18,8 +18,7 @@
  * must not have access to the file, or be able to write to the directories.  If
  * the group can write to one of these, the file is used with a warning.
  *
- * One set serves all threads of a process, except where a function says
- * otherwise.
+ * One set serves all threads of a process, except where stated otherwise.
  */
 #pragma once
 
@@ -81,8 +80,7 @@ struct tokens; /* a set */
  * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  The
  * string `path` must outlive the set.  Return the set; or log the file, its
  * line and the remedy, and return NULL.  `fault` is then FAULT_SETUP if the
- * file is missing, malformed or has wrong permissions; else the fault of
- * reading it.
+ * file is missing, malformed or has wrong permissions; else the system's fault.
  *
  * tokens_close(tokens):
  * Free the set, which no thread may still use.  NULL is fine.

@@ -1,7 +1,6 @@
 /*
  * reader: reads stored plants, for the commands that export, check or copy them
- * while others write.  It does not change the store.  The service does not use
- * it.
+ * while others write.  It changes nothing.  The service does not use it.
  */
 #pragma once
 
@@ -53,8 +52,7 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * Continue after the cursor; begin at the store's beginning for "", at its end
  * for NULL.  Call before the first `next`, `cursor` or `more`.  FAULT_SETUP,
  * logged: the cursor belongs to another store, or the database is not set up
- * for cursors.  FAULT_DAMAGED, logged: the store does not have the cursor's
- * line.
+ * for cursors.  FAULT_DAMAGED, logged: the store lacks the cursor's line.
  *
  * .cursor(reader, before, cursor):
  * Write the position after the last plant read or, with `before`, before it.

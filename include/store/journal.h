@@ -7,8 +7,7 @@
  * with the process, and programs that the process executes do not inherit it:
  * the file is O_CLOEXEC.  "Under the lock" means that journal_lock has been
  * called and journal_check has found the file in place.  A thread that holds a
- * lock blocks SIGTSTP, SIGTTIN and SIGTTOU, since a stopped process would keep
- * the lock.
+ * lock blocks SIGTSTP, SIGTTIN and SIGTTOU, or a stopped process would keep it.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
  * not have.  Linux reports the error once to each open file, so every process
@@ -165,8 +164,7 @@ void journal_back_off(long *pause_ns);
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
  * Return whether the record at `offset` has the plant `id`.  Return true if the
- * byte at `offset` is not blank or cannot be read; false at the end of the
- * file.
+ * byte at `offset` is not blank or cannot be read; false at the end.
  *
  * journal_check_seen(journal, seen):
  * Check that the journal still has the lines up to `seen`, the last position of
@@ -207,8 +205,7 @@ enum fault journal_find_durable(
  * sync them, drop their pages from the page cache, and check that none is left.
  * The valid lines read then are durable; the rest is a torn tail.  Readers call
  * it, too, since it changes no byte.  FAULT_BUSY while another program holds a
- * page; FAULT_SETUP if the system cannot drop pages, even if there are no such
- * bytes.
+ * page; FAULT_SETUP if the system cannot drop pages, even without such bytes.
  *
  * journal_mark_end(journal, at), journal_read_mark(journal, at):
  * Write the durable position `at` to index/end, without a sync; a failure does

@@ -73,7 +73,7 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 		return 0;
 	}
 	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
-	/* More bytes may wait behind a full buffer: no event reports them. */
+	/* More bytes may follow a full buffer: no event reports them. */
 	if (c->frame.state != FCGI_FRAME_MORE &&
 	    (used < (size_t)n || (size_t)n == size))
 		c->last = true;

@@ -9,8 +9,7 @@
  * The answer is sent as fast as the peer reads it, but not by libfcgi, which
  * would wait for two seconds when it closes, and keep its memory (25
  * allocations and two buffers of 8 KiB per request) until after the commit.
- * The connection makes libfcgi free this memory before it reads the next
- * request.
+ * The connection makes libfcgi free this before the next request.
  *
  * A connection belongs to one thread.
  */

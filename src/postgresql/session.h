@@ -56,8 +56,7 @@ struct session {
  * Like session_run, in `timeout_ms`.  FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
  *
  * session_is_code(session, begins):
- * Return whether the last error's SQLSTATE begins with one of `begins`, such as
- * "40001 53".
+ * Return whether the last SQLSTATE begins with one of `begins`, as "40001 53".
  */
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);

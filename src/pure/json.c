@@ -406,7 +406,7 @@ scan_literal(struct scan *scan)
 	return 0;
 }
 
-/* Scan a key and its colon; in the top object, look for a wanted member. */
+/* Scan a key and its colon; in the outermost object, find a wanted member. */
 static int
 scan_key(struct scan *scan)
 {

@@ -18,7 +18,7 @@
 #define DAYS_TO_1970 719468
 #define DAYS_PER_ERA 146097 /* 400 years */
 
-/* "YYYY-MM-DDThh:mm:ss": where each number stands, and its bounds. */
+/* "YYYY-MM-DDThh:mm:ss": where each number is, and its bounds. */
 enum { YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, NUMBERS };
 static const struct {
 	unsigned char at, digits;

@@ -65,7 +65,7 @@
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-/* More than this behind the index is a build: 0.1 s to read. */
+/* More than this after the index is a build: 0.1 s to read. */
 #define BUILD_BYTES ((uint64_t)64 << 20)
 
 /*
@@ -778,7 +778,7 @@ collect(struct store *store)
 	return fault;
 }
 
-/* Whether to go on with a merge. */
+/* Whether to continue a merge. */
 static bool
 step_merge(void *context, uint64_t done, uint64_t total)
 {

@@ -35,13 +35,9 @@ struct pairs {
  *
  * pairs_order(array, n):
  * Sort an array of pairs in memory in the same way.
- *
- * pairs_find(pairs, key):
- * Return the least value of the key in a sorted list; 0 if it has none.
  */
 int pairs_init(struct pairs *pairs);
 void pairs_done(struct pairs *pairs);
 int pairs_add(struct pairs *pairs, int64_t key, uint64_t value);
 int pairs_sort(struct pairs *pairs);
 void pairs_order(struct pair *array, size_t n);
-uint64_t pairs_find(const struct pairs *pairs, int64_t key);

@@ -126,21 +126,3 @@ pairs_sort(struct pairs *pairs)
 	pairs_order(pairs->map, pairs->n);
 	return 0;
 }
-
-uint64_t
-pairs_find(const struct pairs *pairs, int64_t key)
-{
-	size_t low = 0, high = pairs->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (pairs->map[middle].key < key)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < pairs->n && pairs->map[low].key == key
-		   ? pairs->map[low].value
-		   : 0;
-}

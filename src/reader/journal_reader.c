@@ -149,7 +149,6 @@ close_reader(struct store_reader *reader)
 	if (reader == NULL)
 		return;
 	replay_done(&reader->replay);
-	pairs_done(&reader->rest);
 	index_close(reader->view.index);
 	journal_close(&reader->journal);
 	free(reader);
@@ -228,20 +227,6 @@ journal_reader_check(struct store_reader *reader)
 
 	while (read_next(reader, &record))
 		;
-	return reader->fault;
-}
-
-enum fault
-journal_reader_collect(struct store_reader *reader, struct pairs *pairs)
-{
-	struct record record;
-	int result = pairs_init(pairs);
-
-	while (result == 0 && read_next(reader, &record))
-		result = pairs_add(pairs, record.id, reader->replay.at.last);
-	if (reader->fault == FAULT_NONE &&
-	    (result < 0 || pairs_sort(pairs) < 0))
-		reader->fault = fault_report("/var/tmp", "cannot sort there");
 	return reader->fault;
 }
 
@@ -345,57 +330,42 @@ poll_again(struct store_reader *reader)
 	return fault;
 }
 
-/*
- * Find the plant in the index, or in the pairs of the lines that no index
- * covers; `*offset` is 0 if it is in neither.
- */
+/* Find a plant in the lines that no index covers. */
 static enum fault
-find_offset(struct store_reader *reader, int64_t id, uint64_t *offset)
+search_lines(struct store_reader *reader, int64_t id, struct record *record)
 {
-	struct journal *journal = &reader->journal;
-	struct index_view *view = &reader->view;
-	enum fault fault;
-
-	*offset = 0;
-	if (view->index != NULL) {
-		/* A journal that was replaced has other plants. */
-		fault = journal_reader_lock(reader);
-		if (fault != FAULT_NONE)
-			return fault;
-		journal_unlock(journal);
-		*offset = index_find(view->index, id);
-	}
-	if (*offset > 0 && !journal_has_plant(journal, *offset, id)) {
-		/* The index is damaged: read the whole journal. */
-		index_close(view->index);
-		*view = (struct index_view){ .state = INDEX_UNUSABLE };
-		pairs_done(&reader->rest);
-		*offset = 0;
-	}
-	if (reader->rest.map == NULL) {
-		/* A search that failed is begun again. */
-		pairs_done(&reader->rest);
-		journal_reader_move(reader, &view->covered);
-		fault = journal_reader_collect(reader, &reader->rest);
-		if (fault != FAULT_NONE)
-			return fault;
-	}
-	if (*offset == 0)
-		*offset = pairs_find(&reader->rest, id);
-	return FAULT_NONE;
+	journal_reader_move(reader, &reader->view.covered);
+	while (read_next(reader, record))
+		if (record->id == id)
+			return FAULT_NONE;
+	return reader->fault != FAULT_NONE ? reader->fault : FAULT_ABSENT;
 }
 
 static enum fault
 find_plant(struct store_reader *reader, int64_t id, struct record *record)
 {
-	uint64_t offset;
-	enum fault fault = find_offset(reader, id, &offset);
+	struct journal *journal = &reader->journal;
+	struct index_view *view = &reader->view;
 
-	if (fault != FAULT_NONE || offset == 0)
-		return fault != FAULT_NONE ? fault : FAULT_ABSENT;
-	fault = journal_read(&reader->journal, offset, record);
-	return fault == FAULT_DAMAGED ? journal_damaged(&reader->journal,
-					    offset, "no valid line begins here")
+	if (view->index == NULL)
+		return search_lines(reader, id, record);
+	/* A journal that was replaced has other plants. */
+	enum fault fault = journal_reader_lock(reader);
+	if (fault != FAULT_NONE)
+		return fault;
+	journal_unlock(journal);
+	uint64_t offset = index_find(view->index, id);
+	if (offset > 0 && !journal_has_plant(journal, offset, id)) {
+		/* The index is damaged: read the whole journal. */
+		index_close(view->index);
+		*view = (struct index_view){ .state = INDEX_UNUSABLE };
+		offset = 0;
+	}
+	if (offset == 0)
+		return search_lines(reader, id, record);
+	fault = journal_read(journal, offset, record);
+	return fault == FAULT_DAMAGED ? journal_damaged(journal, offset,
+					    "no valid line begins here")
 				      : fault;
 }
 

@@ -19,7 +19,6 @@
 
 #include <stdint.h>
 
-#include "ground/pairs.h"
 #include "reader/reader.h"
 #include "store/index.h"
 #include "store/journal.h"
@@ -37,14 +36,11 @@ struct store_reader {
 	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;
 	struct index_view view;
-	struct pairs rest; /* not in the index; NULL `map`: not collected */
 };
 
 /*
- * journal_reader_check(reader), journal_reader_collect(reader, pairs):
- * Check all remaining lines.  The second function also puts the sorted ids of
- * their plants, with the offsets, into `pairs`, which the caller frees with
- * pairs_done.
+ * journal_reader_check(reader):
+ * Check all remaining lines.
  *
  * journal_reader_move(reader, at):
  * Continue at `at`, or at the first line if `at` is all zero.
@@ -55,8 +51,6 @@ struct store_reader {
  * journal_unlock; any other fault is logged.
  */
 enum fault journal_reader_check(struct store_reader *reader);
-enum fault journal_reader_collect(
-    struct store_reader *reader, struct pairs *pairs);
 void journal_reader_move(
     struct store_reader *reader, const struct position *at);
 enum fault journal_reader_lock(struct store_reader *reader);

@@ -11,23 +11,33 @@
 #include <inttypes.h>
 
 #include "ground/log.h"
+#include "ground/pairs.h"
 
 /* Between two steps of progress. */
 #define STEP_PAIRS 32768
 
 #define REMEDY "remove that directory: the next start builds it again"
 
-struct verify {
-	struct store_reader *reader;
-	struct pairs pairs; /* all ids and offsets of the journal */
-	struct reader_report *report;
-};
+/* Check all lines, and sort the ids and offsets of their plants. */
+static enum fault
+collect_pairs(struct store_reader *reader, struct pairs *pairs)
+{
+	struct record record;
+	int result = pairs_init(pairs);
+
+	while (result == 0 && journal_reader.next(reader, &record))
+		result = pairs_add(pairs, record.id, reader->replay.at.last);
+	if (reader->fault == FAULT_NONE &&
+	    (result < 0 || pairs_sort(pairs) < 0))
+		reader->fault = fault_report("/var/tmp", "cannot sort there");
+	return reader->fault;
+}
 
 static enum fault
-check_entry(const struct verify *v, const struct pair *pair)
+check_entry(const struct store_reader *reader, const struct pair *pair)
 {
-	const char *path = v->reader->journal.path;
-	uint64_t offset = index_find(v->reader->view.index, pair->key);
+	const char *path = reader->journal.path;
+	uint64_t offset = index_find(reader->view.index, pair->key);
 
 	if (offset == pair->value)
 		return FAULT_NONE;
@@ -44,30 +54,52 @@ check_entry(const struct verify *v, const struct pair *pair)
 
 /* Its runs do not change, so no lock is needed. */
 static enum fault
-compare_index(struct verify *v)
+compare_index(const struct store_reader *reader, const struct pairs *pairs,
+    struct reader_report *report)
 {
-	const struct index_view *view = &v->reader->view;
-	const uint64_t bytes = v->report->bytes;
-	enum fault fault = FAULT_NONE;
+	const struct index_view *view = &reader->view;
+	enum fault fault;
 	uint64_t found = 0;
 
-	for (size_t i = 0; fault == FAULT_NONE && i < v->pairs.n; i++) {
+	for (size_t i = 0; i < pairs->n; i++) {
 		if (i % STEP_PAIRS == 0 &&
-		    !watch_step(v->reader->watch, bytes, bytes))
+		    !watch_step(reader->watch, i, pairs->n))
 			return FAULT_STOPPED;
-		if (v->pairs.map[i].value >= view->covered.end)
+		if (pairs->map[i].value >= view->covered.end)
 			continue;
-		fault = check_entry(v, &v->pairs.map[i]);
+		if ((fault = check_entry(reader, &pairs->map[i])) != FAULT_NONE)
+			return fault;
 		found++;
 	}
-	if (fault == FAULT_NONE && found < v->pairs.n)
-		v->report->index = INDEX_BEHIND;
-	if (fault != FAULT_NONE || found == view->entries)
-		return fault;
+	if (found < pairs->n)
+		report->index = INDEX_BEHIND;
+	if (found == view->entries)
+		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    v->reader->journal.path, view->entries, found);
+	    reader->journal.path, view->entries, found);
 	return FAULT_DAMAGED;
+}
+
+static enum fault
+verify_all(struct store_reader *reader, struct pairs *pairs,
+    struct reader_report *report)
+{
+	if (reader->view.state == INDEX_UNUSABLE) {
+		log_error("%s/index: damaged; " REMEDY, reader->journal.path);
+		return FAULT_DAMAGED;
+	}
+	enum fault fault = collect_pairs(reader, pairs);
+	*report = reader->report;
+	report->bytes = reader->replay.at.end;
+	report->index = reader->view.state;
+	if (fault != FAULT_NONE)
+		return fault;
+	if (index_twins(pairs, reader->journal.name) > 0)
+		return FAULT_DAMAGED;
+	return report->index == INDEX_USABLE
+		   ? compare_index(reader, pairs, report)
+		   : FAULT_NONE;
 }
 
 enum fault
@@ -75,27 +107,15 @@ verify_store(
     const char *path, const struct watch *watch, struct reader_report *report)
 {
 	const struct store_options options = { .dir = path, .watch = watch };
-	struct verify v = { .report = report };
+	struct pairs pairs = { .fd = -1 };
 	enum fault fault;
+	struct store_reader *reader =
+	    journal_reader.open(&options, NULL, &fault);
 
 	*report = (struct reader_report){ .bytes = 0 };
-	v.reader = journal_reader.open(&options, NULL, &fault);
-	if (v.reader == NULL)
-		return fault;
-	if (v.reader->view.state == INDEX_UNUSABLE) {
-		log_error("%s/index: damaged; " REMEDY, path);
-		fault = FAULT_DAMAGED;
-	} else
-		fault = journal_reader_collect(v.reader, &v.pairs);
-	*report = v.reader->report;
-	report->bytes = v.reader->replay.at.end;
-	report->index = v.reader->view.state;
-	if (fault == FAULT_NONE &&
-	    index_twins(&v.pairs, v.reader->journal.name) > 0)
-		fault = FAULT_DAMAGED;
-	if (fault == FAULT_NONE && report->index == INDEX_USABLE)
-		fault = compare_index(&v);
-	pairs_done(&v.pairs);
-	journal_reader.close(v.reader);
+	if (reader != NULL)
+		fault = verify_all(reader, &pairs, report);
+	pairs_done(&pairs);
+	journal_reader.close(reader);
 	return fault;
 }

@@ -639,7 +639,7 @@ id_at(enum order order, size_t i, size_t n)
 }
 
 static void
-add_pairs(struct pairs *pairs, int dir, enum order order, size_t n)
+add_pairs(struct pairs *pairs, enum order order, size_t n)
 {
 	assert_int_equal(pairs_init(pairs), 0);
 	for (size_t i = 0; i < n; i++)
@@ -657,7 +657,7 @@ STORE_TEST(pairs_are_sorted_whatever_their_order_was)
 		size_t n = sizes[k % COUNT(sizes)];
 		uint64_t sum = 0;
 
-		add_pairs(&pairs, fixture->dir, order, n);
+		add_pairs(&pairs, order, n);
 		assert_int_equal(pairs_sort(&pairs), 0);
 		assert_int_equal(pairs.n, n);
 		for (size_t i = 0; i < n; i++) {
@@ -676,23 +676,6 @@ STORE_TEST(pairs_are_sorted_whatever_their_order_was)
 	}
 }
 
-STORE_TEST(first_record_of_an_id_is_found)
-{
-	struct pairs pairs;
-
-	add_pairs(&pairs, fixture->dir, SAWTOOTH, 1000);
-	assert_int_equal(pairs_sort(&pairs), 0);
-	for (int64_t id = 0; id < 100; id++)
-		assert_int_equal(pairs_find(&pairs, id), 100 + id);
-	assert_int_equal(pairs_find(&pairs, -1), 0);
-	assert_int_equal(pairs_find(&pairs, 100), 0);
-	pairs_done(&pairs);
-	add_pairs(&pairs, AT_FDCWD, SAWTOOTH, 0);
-	assert_int_equal(pairs_sort(&pairs), 0);
-	assert_int_equal(pairs_find(&pairs, 0), 0);
-	pairs_done(&pairs);
-}
-
 STORE_TEST(ids_that_stand_twice_are_counted_and_ten_are_logged)
 {
 	static const struct {
@@ -705,7 +688,7 @@ STORE_TEST(ids_that_stand_twice_are_counted_and_ten_are_logged)
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		size_t twins = cases[i].twins;
 
-		add_pairs(&pairs, fixture->dir, SAWTOOTH, cases[i].n);
+		add_pairs(&pairs, SAWTOOTH, cases[i].n);
 		assert_int_equal(pairs_sort(&pairs), 0);
 		assert_int_equal(index_twins(&pairs, "the journal"), twins);
 		pairs_done(&pairs);

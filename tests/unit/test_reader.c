@@ -523,7 +523,7 @@ STORE_TEST(search_through_the_journal_ends_when_the_watch_stops_it)
 	fixture_remove_index(fixture);
 	struct store_reader *reader = open_reader(fixture, &watch);
 	assert_int_equal(
-	    journal_reader.find(reader, 1, &record), FAULT_STOPPED);
+	    journal_reader.find(reader, 2, &record), FAULT_STOPPED);
 	journal_reader.close(reader);
 }
 

@@ -169,34 +169,27 @@ check_body(const struct api *api, const struct api_call *call, size_t len)
 	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
 }
 
+/* The faults of json and plant have the order of their errors. */
+_Static_assert(HTTP_JSON_NOT_OBJECT - HTTP_JSON_SYNTAX ==
+		       JSON_FAULT_NOT_OBJECT - JSON_FAULT_SYNTAX &&
+		   HTTP_TAG_NOT_STRING - HTTP_ID_MISSING ==
+		       PLANT_TAG_NOT_STRING - PLANT_ID_MISSING,
+    "an error has no fault");
+
 struct api_error
 api_plant_failure(enum plant_fault fault, const struct json_error *error)
 {
-	static const enum http_error faults[] = {
-		[PLANT_OK] = HTTP_OK,
-		[PLANT_ID_MISSING] = HTTP_ID_MISSING,
-		[PLANT_ID_TWICE] = HTTP_ID_TWICE,
-		[PLANT_ID_NOT_INTEGER] = HTTP_ID_NOT_INTEGER,
-		[PLANT_ID_RANGE] = HTTP_ID_RANGE,
-		[PLANT_NAME_MISSING] = HTTP_NAME_MISSING,
-		[PLANT_NAME_TWICE] = HTTP_NAME_TWICE,
-		[PLANT_NAME_NOT_STRING] = HTTP_NAME_NOT_STRING,
-		[PLANT_TAG_TWICE] = HTTP_TAG_TWICE,
-		[PLANT_TAG_NOT_STRING] = HTTP_TAG_NOT_STRING,
-		[PLANT_NO_MEMORY] = HTTP_OUT_OF_MEMORY,
-	};
-	static const enum http_error json_faults[] = {
-		[JSON_FAULT_SYNTAX] = HTTP_JSON_SYNTAX,
-		[JSON_FAULT_UTF8] = HTTP_JSON_UTF8,
-		[JSON_FAULT_DEPTH] = HTTP_JSON_DEPTH,
-		[JSON_FAULT_NOT_OBJECT] = HTTP_JSON_NOT_OBJECT,
-	};
+	struct api_error failure = { .error = HTTP_OK };
 
-	if (fault != PLANT_NOT_JSON)
-		return (struct api_error){ .error = faults[fault] };
-	return (struct api_error){ .error = json_faults[error->fault],
-		.reason = error->reason,
-		.offset = error->offset };
+	if (fault == PLANT_NOT_JSON)
+		failure =
+		    (struct api_error){ HTTP_JSON_SYNTAX + (int)error->fault,
+			    error->reason, error->offset };
+	else if (fault == PLANT_NO_MEMORY)
+		failure.error = HTTP_OUT_OF_MEMORY;
+	else if (fault != PLANT_OK)
+		failure.error = HTTP_ID_MISSING + (int)fault - PLANT_ID_MISSING;
+	return failure;
 }
 
 int

@@ -336,8 +336,8 @@ config_use_file(const char *only, bool named)
 	/* A user who can write to it could make root use any file. */
 	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
 	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
-		log_error("%s: another user than root can write to it, so root "
-			  "does not use it; run: chown root %s && chmod go-w "
+		log_error("%s: users other than root can write to it, so root "
+			  "ignores it; run: chown root %s && chmod go-w "
 			  "%s",
 		    path, path, path);
 	else

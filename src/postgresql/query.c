@@ -169,13 +169,14 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 
 	sprintf(sql, FIND, id);
 	enum fault fault = run(reader, sql, COLUMNS, SESSION_TIMEOUT_MS);
-	if (fault == FAULT_NONE && PQntuples(reader->session.rows) == 0)
-		fault = FAULT_ABSENT;
-	if (fault == FAULT_NONE)
-		fault = read_record(reader, record);
-	if (fault == FAULT_NONE && record->id != id)
-		fault = fail(reader, "rows that were not asked for");
-	return fault;
+	if (fault != FAULT_NONE)
+		return fault;
+	if (PQntuples(reader->session.rows) == 0)
+		return FAULT_ABSENT;
+	fault = read_record(reader, record);
+	return fault != FAULT_NONE || record->id == id
+		   ? fault
+		   : fail(reader, "rows that were not asked for");
 }
 
 /* Move the place to the current row; fail if FEED cannot return that row. */
@@ -215,16 +216,17 @@ fetch(struct store_reader *reader)
 	if (reader->feed)
 		return fault;
 	if (reader->session.rows == NULL) { /* the first rows of a walk */
+		fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
+		if (fault != FAULT_NONE)
+			return fault;
 		/* The table has one index, whose order this is. */
 		sprintf(sql, WALK, TIMESTAMP_LEN, reader->since,
 		    reader->session.has_tx ? "tx" : "stored_at");
-		fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
-		if (fault == FAULT_NONE)
-			fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
+		fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);
+		if (fault != FAULT_NONE)
+			return fault;
 	}
-	return fault == FAULT_NONE
-		   ? run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS)
-		   : fault;
+	return run(reader, FETCH, COLUMNS, FETCH_TIMEOUT_MS);
 }
 
 static bool
@@ -276,33 +278,32 @@ find_bound(struct store_reader *reader)
 	if (system == 0)
 		return fail(reader, "rows that were not asked for");
 	if (reader->system != 0 && reader->system != system) {
-		log_error("the database: of another system than the cursor");
+		log_error("the database: another system than the cursor's");
 		return FAULT_SETUP;
 	}
 	reader->system = system;
 	if (value(reader, ROWS_ABOVE)[0] != '\0') {
 		log_error("the database: transactions have lower numbers than "
 			  "its plants, as in another system after a restore; "
-			  "number them anew, and begin with new cursors: "
+			  "renumber them, and begin with new cursors: "
 			  "plant-store schema --feed | psql");
 		return FAULT_SETUP;
 	}
 	if (at->sum[0] != '-' && value(reader, ROW_OF_PLACE)[0] == '\0') {
-		log_error("the database: without the row that was read last: "
-			  "it was restored, or its plants were numbered anew");
+		log_error("the database: the row that was read last is "
+			  "missing: the database was restored, or its plants "
+			  "were renumbered");
 		return FAULT_DAMAGED;
 	}
 	reader->bound = reader->count ? UINT64_MAX
 				      : strtoull(value(reader, XMIN), NULL, 10);
 	reader->more |= reader->count || value(reader, ROWS_BELOW)[0] != '\0';
-	if (reader->more && !reader->count) {
-		fault =
-		    run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
-		if (fault == FAULT_NONE && PQntuples(reader->session.rows) != 1)
-			fault = fail(
-			    reader, "a commit is waiting; is a standby away?");
-	}
-	return fault;
+	if (!reader->more || reader->count)
+		return FAULT_NONE;
+	fault = run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
+	return fault != FAULT_NONE || PQntuples(reader->session.rows) == 1
+		   ? fault
+		   : fail(reader, "a commit is waiting; is a standby away?");
 }
 
 static enum fault

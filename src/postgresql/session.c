@@ -509,17 +509,19 @@ session_open(struct session *session, const char *database)
 {
 	memset(session, 0, sizeof(*session));
 	enum fault fault = connect_string(session, database);
-	if (fault == FAULT_NONE)
-		fault = check_server(session, find_tables, 1);
-	if (fault == FAULT_NONE)
-		fault = check_server(session, check, 4);
-	if (fault == FAULT_NONE) {
-		snprintf(session->standbys, sizeof(session->standbys), "%s",
-		    PQgetvalue(session->rows, 0, 1));
-		session->has_tx = PQgetvalue(session->rows, 0, 3)[0] == '1';
-	}
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = check_server(session, find_tables, 1);
+	if (fault != FAULT_NONE)
+		return fault;
+	fault = check_server(session, check, 4);
+	if (fault != FAULT_NONE)
+		return fault;
+	snprintf(session->standbys, sizeof(session->standbys), "%s",
+	    PQgetvalue(session->rows, 0, 1));
+	session->has_tx = PQgetvalue(session->rows, 0, 3)[0] == '1';
 	drop_rows(session);
-	return fault;
+	return FAULT_NONE;
 }
 
 void

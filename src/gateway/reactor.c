@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/param.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 #include <time.h>
@@ -292,20 +293,20 @@ handle_deadlines(struct reactor *r)
 		start_listening(r);
 }
 
+static int64_t
+first_deadline_ms(const struct connection_list *list)
+{
+	return list->first != NULL ? list->first->deadline_ms : NEVER;
+}
+
 /* The time until the next deadline; -1: there is none. */
 static int
 time_left_ms(const struct reactor *r)
 {
-	const struct connection *first[] = { r->waiting.first, r->kept.first };
-	int64_t due_ms = r->idle_at_ms;
+	int64_t due_ms = MIN(MIN(r->idle_at_ms, r->listen_at_ms),
+	    MIN(r->drain_until_ms, MIN(first_deadline_ms(&r->waiting),
+				       first_deadline_ms(&r->kept))));
 
-	for (int i = 0; i < 2; i++)
-		if (first[i] != NULL && first[i]->deadline_ms < due_ms)
-			due_ms = first[i]->deadline_ms;
-	if (r->listen_at_ms < due_ms)
-		due_ms = r->listen_at_ms;
-	if (r->drain_until_ms < due_ms)
-		due_ms = r->drain_until_ms;
 	if (due_ms == NEVER)
 		return -1;
 	return due_ms > r->now_ms ? (int)(due_ms - r->now_ms) + TICK_MS : 0;

@@ -127,7 +127,8 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	static const char *const results[] = { "created", "repeated",
 		"conflict" };
 	char *at = print_answers(buf, api->config);
-	const bool in_files = api->config->database == NULL;
+	const bool in_files =
+	    api->config->database == NULL && api->config->dir != NULL;
 	int64_t expires_ms = TOKENS_NEVER;
 	enum http_error error;
 	uint64_t healthy =

@@ -642,6 +642,7 @@ def check_old_package(
             with load(port, token, stored):
                 tally.check(wait_until(lambda: len(stored) > before + 200),
                             f"{what}: stores plants", len(stored))
+            client.close()  # its connection, which lighttpd may have closed meanwhile
             check_plants(tally, client, stored[-300:], what)
         verified = chroot.run("plant-store verify")
         tally.check(verified.returncode == 0, f"{what}: the store verifies",

@@ -46,7 +46,6 @@ fail_output(const char *what, enum fault fault)
 enum fault
 output_open(const char *path, bool replace)
 {
-	const char *why = NULL;
 	struct stat st, named;
 
 	output.path = path;
@@ -55,15 +54,14 @@ output_open(const char *path, bool replace)
 	output.terminal = path == NULL && isatty(STDOUT_FILENO);
 	if (path == NULL)
 		return FAULT_NONE;
-	if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		/* A device is a mistake. */
-		why = "is not a regular file; name another, or redirect stdout "
-		      "to it";
-	else if (!replace && lstat(path, &st) == 0)
-		why = "already exists; name another file, or replace it with "
-		      "--force";
-	if (why != NULL) {
-		log_error("%s: %s", path, why);
+	/* A device is a mistake. */
+	if (lstat(path, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
+		log_error("%s: %s", path,
+		    S_ISREG(st.st_mode)
+			? "already exists; name another file, or replace it "
+			  "with --force"
+			: "is not a regular file; name another, or redirect "
+			  "stdout to it");
 		return FAULT_OUTPUT;
 	}
 	snprintf(output.unfinished, sizeof(output.unfinished), "%s.unfinished",
@@ -77,10 +75,11 @@ output_open(const char *path, bool replace)
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
 		return fail_output("cannot create it", FAULT_OUTPUT);
 	/* The process that had the lock may have renamed it. */
-	bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+	bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+		    lstat(output.unfinished, &named) == 0 &&
+		    named.st_ino == st.st_ino;
 	errno = ETIMEDOUT;
-	if (!locked || lstat(output.unfinished, &named) < 0 ||
-	    named.st_ino != st.st_ino)
+	if (!ours)
 		return fail_output("cannot create it", FAULT_BUSY);
 	output.fd = fd;
 	return fchmod(fd, 0600) == 0 && ftruncate(fd, 0) == 0

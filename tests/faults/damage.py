@@ -396,9 +396,9 @@ class Place:
             due = {"damaged": os.EX_DATAERR, "version": os.EX_CONFIG}.get(word, 0)
             due = due or os.EX_DATAERR * known
             done, touched = self.start(place, bad, mark=mark)
-            place_named = f"damaged at byte {offset}:" if word == "damaged" and not known else \
+            words = f"damaged at byte {offset}:" if word == "damaged" and not known else \
                 "damaged at byte |beside it first|of a version" if due else ""
-            named = re.search(place_named, done.stderr)
+            named = re.search(words, done.stderr)
             if done.returncode != due or (due and touched) or not named:
                 wrong.append(f"{what}: {done.returncode}, {touched}: {done.stderr}")
         if of_it and self.is_known(bad):
@@ -428,15 +428,16 @@ def verify(program: pathlib.Path, folder: pathlib.Path, journal: bytes) -> tuple
     path = folder / "damaged.jsonl"
     path.write_bytes(journal)
     done = run(program, "verify", "--quiet", path, env=passed_on(), text=True)
-    out = re.fullmatch(r".*: (\d+) plants, (\d+) bytes, all valid\n", done.stdout)
+    out = re.fullmatch(r".*: (\d+|no) plants?, (\d+) bytes, all valid\n", done.stdout)
+    plants = int(out[1].replace("no", "0")) if out else -1
     err = re.search(r"(damaged|torn) at byte (\d+)", done.stderr)
     twins = re.findall(r"stands twice, at the bytes \d+ and (\d+)", done.stderr)
     version = re.match(rb'\{"plant-store":(\d+)', journal)
     match done.returncode:
         case 0 if out and err and err[1] == "torn":
-            return f"torn {err[2]}", int(out[1])
+            return f"torn {err[2]}", plants
         case 0 if out and not done.stderr:
-            return f"ok {out[1]} {out[2]}", int(out[1])
+            return f"ok {plants} {out[2]}", plants
         case 65 if err and err[1] == "damaged" and not out:
             return f"damaged {err[2]}", -1
         case 65 if twins and not out:

@@ -126,7 +126,8 @@ api_health(const struct api *api, enum http_error *error)
 
 	*error = api->tokens != NULL &&
 			 tokens_next_expiry(api->tokens, api->now_ms) != 0
-		     ? api_error_of(state < 0 ? STORE_CREATED : state)
+		     ? api_error_of((enum store_result)(
+			   state < 0 ? (int)STORE_CREATED : state))
 		     : HTTP_NOT_READY;
 	return state >= 0;
 }
@@ -182,13 +183,14 @@ api_plant_failure(enum plant_fault fault, const struct json_error *error)
 	struct api_error failure = { .error = HTTP_OK };
 
 	if (fault == PLANT_NOT_JSON)
-		failure =
-		    (struct api_error){ HTTP_JSON_SYNTAX + (int)error->fault,
-			    error->reason, error->offset };
+		failure = (struct api_error){ HTTP_JSON_SYNTAX +
+						  (unsigned)error->fault,
+			error->reason, error->offset };
 	else if (fault == PLANT_NO_MEMORY)
 		failure.error = HTTP_OUT_OF_MEMORY;
 	else if (fault != PLANT_OK)
-		failure.error = HTTP_ID_MISSING + (int)fault - PLANT_ID_MISSING;
+		failure.error =
+		    HTTP_ID_MISSING + (unsigned)fault - PLANT_ID_MISSING;
 	return failure;
 }
 

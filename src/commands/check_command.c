@@ -187,7 +187,7 @@ check_backup(void)
 	int64_t ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	char age[COMMAND_COUNT_MAX];
+	char age[COMMAND_COUNT_MAX], whole_age[COMMAND_COUNT_MAX];
 
 	if (check.timer_stands)
 		report("plant-store-backup.timer does not run; run: systemctl "
@@ -204,8 +204,12 @@ check_backup(void)
 		report("%s: the last verified backup is %s old; run: "
 		       "plant-store backup --verify DEST",
 		    dir, command_age(whole_ms, age));
+	else if (whole_ms <= 0)
+		printf("%s: backup: %s old, none verified yet: ok\n", dir,
+		    command_age(ms, age));
 	else
-		printf("%s: backup: %s old: ok\n", dir, command_age(ms, age));
+		printf("%s: backup: %s old, verified %s ago: ok\n", dir,
+		    command_age(ms, age), command_age(whole_ms, whole_age));
 }
 
 /* A consumer that reads has a new cursor soon after a plant was stored. */

@@ -121,8 +121,8 @@ read_arguments(struct call *call, int argc, char **argv)
 			: "");
 	if (call->operands_n < command->operands[0])
 		return command_usage_error(call, "an argument is missing");
-	for (const char *pair = command->apart; pair != NULL && *pair != '\0';
-	     pair += 2)
+	const char *pair = command->apart;
+	for (; pair != NULL && *pair != '\0'; pair += 2)
 		if (call->values[(int)pair[0]] != NULL &&
 		    call->values[(int)pair[1]] != NULL)
 			return command_usage_error(call,

@@ -123,12 +123,13 @@ const struct command query_command_get = {
 };
 
 static const char stats_usage[] =
-    "Usage: plant-store stats [--dir DIR | DIR] [--json | --watch]\n"
+    "Usage: plant-store stats [--dir DIR | DIR] [--all | --json | --watch]\n"
     "           [--quiet | --progress]\n"
     "\n"
     "Show what a store holds, and its state.  Every line of the journal is\n"
     "read and checked.  plant-store(1) explains each value.\n"
     "\n"
+    "  --all           all figures, a line each\n"
     "  --json          all figures, as one JSON object\n"
     "  --watch         show the summary each second, until Ctrl-C\n";
 
@@ -143,7 +144,8 @@ struct token_plants {
 };
 
 static struct {
-	const char *separator; /* printed before the next member */
+	bool json;
+	const char *separator; /* of JSON, before the next member */
 	uint64_t plants;
 	char first[TIMESTAMP_LEN + 1];
 	char last[TIMESTAMP_LEN + 1];
@@ -195,20 +197,32 @@ count_plant(const struct record *record)
 	return FAULT_NONE;
 }
 
-/* Print a JSON member: `text`, null if it is empty; or, if NULL, `number`. */
+/* Print `text`, which may be empty, or `number` if it is NULL. */
 static void
-print_member(const char *name, const char *text, uint64_t number)
+print_figure(const char *name, const char *text, uint64_t number)
 {
+	const bool none = text != NULL && text[0] == '\0';
 	/* `text` is escaped already, or needs no escaping. */
-	const char *quote = text != NULL && text[0] != '\0' ? "\"" : "";
+	const char *quote = text != NULL && !none ? "\"" : "";
 	char digits[sizeof("18446744073709551615")];
 
 	snprintf(digits, sizeof(digits), "%" PRIu64, number);
-	if (text != NULL && text[0] == '\0')
-		text = "null";
-	printf("%s\"%s\":%s%s%s", stats.separator, name, quote,
-	    text != NULL ? text : digits, quote);
+	if (text == NULL)
+		text = digits;
+	if (stats.json)
+		printf("%s\"%s\":%s%s%s", stats.separator, name, quote,
+		    none ? "null" : text, quote);
+	else
+		printf("%-15s  %s\n", name, none ? "-" : text);
 	stats.separator = ",";
+}
+
+/* Begin the figures of one kind, such as those of the tokens. */
+static void
+print_kind(const char *name)
+{
+	printf(stats.json ? "%s\"%s\":{" : "%.0s\n%s\n", stats.separator, name);
+	stats.separator = "";
 }
 
 static void
@@ -219,7 +233,7 @@ print_time(const char *member, const char *dir, const char *name)
 
 	if (ms > 0)
 		timestamp_print(ms, at);
-	print_member(member, at, 0);
+	print_figure(member, at, 0);
 }
 
 static void
@@ -230,7 +244,7 @@ print_token(const void *node, VISIT visit, int depth)
 
 	(void)depth;
 	if (visit == postorder || visit == leaf)
-		print_member(token->name, NULL, token->plants);
+		print_figure(token->name, NULL, token->plants);
 }
 
 static void
@@ -241,36 +255,35 @@ keep_bytes(const char *name, const char *text, uint64_t number)
 		stats.bytes = number;
 }
 
-/* Print all figures, as one JSON object. */
 static void
-print_json(const struct call *call)
+print_all(const struct call *call)
 {
 	static char text[6 * PATH_MAX + 2];
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
 	const char *dir = call->store.dir;
 	size_t n = 0;
 
+	stats.json = call->values['j'] != NULL;
 	stats.separator = "{";
-	engine->figures(reader, print_member);
+	engine->figures(reader, print_figure);
 	if (call->store.database == NULL) {
 		text[json_string_print(dir, strnlen(dir, PATH_MAX), text) - 1] =
 		    '\0';
-		print_member("directory", text + 1, 0);
+		print_figure("directory", text + 1, 0);
 		print_time("backup", dir, STORE_BACKUP_NAME);
 		print_time("backup_verified", dir, STORE_VERIFIED_NAME);
 		n = metrics_consumers(dir, stats.bytes, list);
 	}
-	print_member("plants", NULL, stats.plants);
-	print_member("first", stats.first, 0);
-	print_member("last", stats.last, 0);
-	printf(",\"tokens\":{");
-	stats.separator = "";
+	print_figure("plants", NULL, stats.plants);
+	print_figure("first", stats.first, 0);
+	print_figure("last", stats.last, 0);
+	print_kind("tokens");
 	twalk(stats.tokens, print_token);
-	printf("},\"consumers\":{");
-	stats.separator = "";
+	stats.separator = "},";
+	print_kind("consumers");
 	for (size_t i = 0; i < n; i++)
-		print_member(list[i].name, NULL, list[i].behind);
-	printf("}}\n");
+		print_figure(list[i].name, NULL, list[i].behind);
+	printf("%s", stats.json ? "}}\n" : "");
 }
 
 static const char *
@@ -292,6 +305,7 @@ print_files(const char *dir, uint64_t recent)
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
 	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
 	int64_t backup_ms = file_get_time(dir, STORE_BACKUP_NAME);
+	int64_t verified_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	double room = (double)metrics_free_bytes(dir);
 	size_t n = metrics_consumers(dir, stats.bytes, list);
 
@@ -301,10 +315,12 @@ print_files(const char *dir, uint64_t recent)
 		      ((double)recent / RATE_S * 86400);
 	if (recent > 0 && days < 10000)
 		printf(", full in %.0f days at this rate", days);
-	if (backup_ms > 0)
-		printf("\nbackup     %s old\n", command_age(backup_ms, age));
-	else
-		printf("\nbackup     none yet\n");
+	printf("\nbackup     %s%s",
+	    backup_ms > 0 ? command_age(backup_ms, age) : "none yet",
+	    backup_ms > 0 ? " old" : "");
+	if (verified_ms > 0)
+		printf(", verified %s ago", command_age(verified_ms, age));
+	printf("\n");
 	for (size_t i = 0; i < n; i++)
 		printf("consumer   %s: %s behind, has read %s ago\n",
 		    list[i].name, size_text((double)list[i].behind, text),
@@ -380,8 +396,8 @@ show_stats(const struct call *call)
 		printf("\033[H\033[J");
 	else
 		command_unwatch();
-	if (call->values['j'] != NULL)
-		print_json(call);
+	if (call->values['j'] != NULL || call->values['a'] != NULL)
+		print_all(call);
 	else
 		print_summary(call);
 	fflush(stdout);
@@ -430,9 +446,9 @@ const struct command query_command_stats = {
 	.name = "stats",
 	.summary = "show what a store holds, and its state",
 	.usage = stats_usage,
-	.options = { COMMAND_FLAG("json", 'j'), COMMAND_FLAG("watch", 'w'),
-	    COMMAND_STORE },
-	.apart = "jw",
+	.options = { COMMAND_FLAG("all", 'a'), COMMAND_FLAG("json", 'j'),
+	    COMMAND_FLAG("watch", 'w'), COMMAND_STORE },
+	.apart = "jwajaw",
 	.dir_alias = ' ',
 	.run = run_stats,
 };

@@ -140,9 +140,10 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	if (days >= days_from_date(next_month))
 		return -1;
 	if (text[at] == '.')
-		for (at++; at < len && (unsigned)text[at] - '0' < 10;
-		     scale /= 10)
-			fraction += (text[at++] - '0') * scale;
+		for (at++; at < len && (unsigned)text[at] - '0' < 10; at++) {
+			fraction += (text[at] - '0') * scale;
+			scale /= 10;
+		}
 	if (at == PARTS_LEN + 1 ||
 	    read_offset(text + at, len - at, &offset) != 0)
 		return -1;

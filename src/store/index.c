@@ -491,8 +491,8 @@ find_slot(const struct index *index, int64_t id)
 	/* An xorshift-multiply mix: two rounds reach every bit. */
 	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
 	x = (x ^ (x >> 32) ^ index->seed) * UINT64_C(0xd6e8feb86659fd93);
-	for (size_t slot = (size_t)(x >> 32) & mask;;
-	     slot = (slot + 1) & mask) {
+	size_t slot = (size_t)(x >> 32) & mask;
+	for (;; slot = (slot + 1) & mask) {
 		uint32_t place = index->slots[slot];
 
 		if (place == 0 || index->pairs[place - 1].key == id)

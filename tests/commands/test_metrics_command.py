@@ -118,7 +118,7 @@ def check_backup(tally: Tally, store: Store) -> None:
     (store.dir / "last-backup").unlink()
     (store.dir / "last-backup").symlink_to("/etc/hostname")
     done = store.command("backup", "--verify", store.root / "copy", text=True)
-    expect(tally, done, "a backup is good also if that cannot be noted", err="cannot note")
+    expect(tally, done, "a backup is good also if that cannot be noted", err="cannot record")
     (store.dir / "last-backup").unlink()
     store.command("backup", "--verify", store.root / "copy", check=True)
 

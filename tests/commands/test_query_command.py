@@ -355,6 +355,11 @@ def test_stats(tally: Tally, store: Store, plants: list[dict]) -> None:
     tally.check(list(stats["tokens"]) == sorted(stats["tokens"]), "tokens are sorted", stats)
     used = sum(f.stat().st_blocks * 512 for f in (store.dir / "index").iterdir())
     tally.check(index_bytes == used > 0, "and the index's room", (index_bytes, used))
+    lines = {name: "-" if value is None else value for name, value in stats_of(store).items()}
+    groups = lines, lines.pop("tokens"), lines.pop("consumers")
+    text = ["".join(f"{name:15}  {value}\n" for name, value in group.items()) for group in groups]
+    expect(tally, store.command("stats", "--all", text=True), "as text it has the same", 0,
+           "{}\ntokens\n{}\nconsumers\n{}".format(*text))
     whole = store.journal.read_bytes()
     store.journal.write_bytes(whole.rstrip(b"\n") + b'\n{"seq":')
     torn = store.command("stats", "--json")
@@ -770,13 +775,14 @@ def test_summary(tally: Tally, build: str) -> None:
         store.command("import", "--quiet", "--full", input=old.encode(), check=True)
         shows("an old plant is not in the rate", r"plants     1; the last one \d+ days ago",
               "rate       no plants in .*", "size .*", "backup .*", nobody, token)
-        (store.dir / "last-backup").write_text("2026-01-02T03:04:05.006Z\n")
+        for name in "last-backup", "last-verified":
+            (store.dir / name).write_text("2026-01-02T03:04:05.006Z\n")
         line = store.tokens.read_text().split()
         soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3 * 86400 + 60))
         store.tokens.write_text(f"{line[0]} {line[1]} {soon}\nother {line[1][::-1]}\n")
         add(2)
         shows("what there is has its age", r"plants     2; the last one \d+ seconds? ago",
-              "rate       1 plant in the last minute", "size .*", r"backup     \d+ days old", nobody,
+              "rate       1 plant in the last minute", "size .*", r"backup     \d+ days old, verified \d+ days ago", nobody,
               "tokens     2 tokens; the next one expires in 3 days")
         place = store.dir / "consumers" / "mine"
         place.parent.mkdir()

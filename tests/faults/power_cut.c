@@ -813,9 +813,9 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(garbage); i++)
 		garbage[i] = (char)draw();
 	lab_open();
-	for (unsigned number = (unsigned)strtoul(argv[2], NULL, 10);
-	     number < BATCH_MAX * mixes;
-	     number += (unsigned)strtoul(argv[3], NULL, 10)) {
+	unsigned number = (unsigned)strtoul(argv[2], NULL, 10);
+	const unsigned parts = (unsigned)strtoul(argv[3], NULL, 10);
+	for (; number < BATCH_MAX * mixes; number += parts) {
 		size_t batch = BATCH_MAX - number / mixes;
 		unsigned mix = number % mixes;
 		enum room room = (enum room)(mix / CLOSINGS);

@@ -852,8 +852,8 @@ STORE_TEST(readiness_follows_room_and_failures)
 	struct rlimit some = { (rlim_t)fixture_size(fixture, JOURNAL_NAME),
 		RLIM_INFINITY };
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &some), 0);
-	for (int64_t id = 2;
-	     (result = fixture_put(store, id, NULL)) != STORE_FULL; id++)
+	int64_t id = 2;
+	while ((result = fixture_put(store, id++, NULL)) != STORE_FULL)
 		assert_int_equal(result, STORE_CREATED);
 	ready = store_ready(store);
 	setrlimit(RLIMIT_FSIZE, &any);

@@ -389,7 +389,8 @@ open_and_store(const struct call *call)
 	struct store_options options = call->store;
 	enum fault fault;
 
-	options.long_lived = options.waits = true;
+	options.long_lived = true;
+	options.waits = options.watch;
 	/* Opening may have to replay the journal, or build the index. */
 	command_watch(call, "index");
 	batch.store = store_open(&options, &fault);

@@ -110,10 +110,10 @@ remove_new_store(void)
 
 /* Lock DEST as its owner, or as SRC's if that is root; make the new store. */
 static enum fault
-open_new_store(void)
+open_new_store(const struct watch *watch)
 {
 	const struct store_options options = {
-		.dir = recover.path, .long_lived = true, .waits = true
+		.dir = recover.path, .long_lived = true, .waits = watch
 	};
 	struct stat st = { 0 };
 
@@ -214,7 +214,7 @@ make_store(const struct watch *watch)
 {
 	const char *to = recover.to;
 	struct replay replay;
-	enum fault fault = open_new_store();
+	enum fault fault = open_new_store(watch);
 
 	if (fault == FAULT_NONE) {
 		replay_init(&replay, recover.fd, record_seed(recover.uuid),

@@ -88,7 +88,8 @@
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	pthread_mutex_t mutex;       /* for threads; lock before the journal */
-	bool long_lived, waits;      /* see struct store_options */
+	bool long_lived;             /* see struct store_options */
+	const struct watch *waits;   /* see struct store_options */
 	bool failed;                 /* nothing is acknowledged any more */
 	bool open;                   /* open_store has ended */
 	const struct watch *watch;   /* NULL once the store is open */
@@ -866,7 +867,7 @@ run_checkpoints(void *argument)
 static void
 want_checkpoint(struct store *store)
 {
-	if (!store->has_thread)
+	if (!store->has_thread && !store->stop)
 		store->has_thread = pthread_create(&store->thread, NULL,
 					run_checkpoints, store) == 0;
 	store->wanted = true;
@@ -882,12 +883,15 @@ await_checkpoint(struct store *store, int64_t deadline_ms)
 {
 	while (index_held(store->index) >= HELD_MAX && !store->stop) {
 		const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-		const struct timespec until = timespec_of(
-		    store->waits ? now_ms + RETRY_FAILED_MS : deadline_ms);
+		const struct timespec until =
+		    timespec_of(store->waits != NULL ? now_ms + RETRY_FAILED_MS
+						     : deadline_ms);
 
 		want_checkpoint(store);
+		if (!watch_step(store->waits, 0, 0))
+			return FAULT_BUSY;
 		if (store->failing || !store->has_thread ||
-		    (!store->waits && now_ms >= deadline_ms)) {
+		    (store->waits == NULL && now_ms >= deadline_ms)) {
 			if (journal_is_news(&store->journal, FAULT_FULL))
 				log_error("%s/" INDEX_NAME ": %zu plants wait "
 					  "in memory to be written there; no "
@@ -899,6 +903,13 @@ await_checkpoint(struct store *store, int64_t deadline_ms)
 		pthread_cond_timedwait(&store->made, &store->mutex, &until);
 	}
 	return FAULT_NONE;
+}
+
+static void
+unlock(struct store *store)
+{
+	journal_unlock(&store->journal);
+	pthread_mutex_unlock(&store->mutex);
 }
 
 /*
@@ -917,10 +928,23 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
+		const int64_t began_ms = clock_ms(CLOCK_MONOTONIC);
 		fault = await_checkpoint(store, deadline_ms);
 		if (fault != FAULT_NONE)
 			return fault;
+		if (store->waits != NULL) /* for the index is not counted */
+			deadline_ms += clock_ms(CLOCK_MONOTONIC) - began_ms;
 		fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
+		if (fault == FAULT_NONE && store->waits != NULL) {
+			/* What others have stored may need a checkpoint. */
+			fault = catch_up(store);
+			if (fault == FAULT_BUSY && !store->stop &&
+			    index_held(store->index) >= HELD_MAX) {
+				unlock(store);
+				continue;
+			}
+			return fault;
+		}
 		if (fault != FAULT_BUSY)
 			return fault;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
@@ -930,13 +954,6 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 		}
 		pthread_mutex_unlock(&store->mutex);
 	}
-}
-
-static void
-unlock(struct store *store)
-{
-	journal_unlock(&store->journal);
-	pthread_mutex_unlock(&store->mutex);
 }
 
 /* The process ends after a fault that only another start can mend. */
@@ -1016,7 +1033,9 @@ close_batch(struct store *store)
 {
 	if (pthread_mutex_trylock(&store->mutex) != 0)
 		return;
+	/* Else reading on would only put more into memory. */
 	if (!store->failed && !store->at.closing &&
+	    index_held(store->index) < HELD_MAX &&
 	    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
 		note_fault(store, append_closing(store));
 	if (!store->failed && index_held(store->index) >= HELD_IDLE)
@@ -1043,12 +1062,13 @@ finish_journal(struct store *store)
 	enum fault fault =
 	    lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10);
 
-	if (fault == FAULT_NONE) {
+	if (fault == FAULT_NONE && index_held(store->index) < HELD_MAX) {
 		fault = append_closing(store);
 		note_fault(store, fault);
+		/* Nothing is after the closing line but blank room. */
+		if (fault == FAULT_NONE && journal->size > store->at.end)
+			(void)!ftruncate(journal->fd, (off_t)store->at.end);
 	}
-	if (fault == FAULT_NONE && journal->size > store->at.end)
-		(void)!ftruncate(journal->fd, (off_t)store->at.end);
 	unlock(store);
 }
 

@@ -437,7 +437,8 @@ index_damaged(struct index *index)
 	log_error("%s/" INDEX_NAME ": %s; the next start builds it again from "
 		  "the journal and checks that, or opens a new one",
 	    index->journal->path,
-	    ours ? "damaged and removed" : "damaged, and replaced meanwhile");
+	    ours ? "damaged and removed"
+		 : "damaged, and removed or replaced meanwhile");
 	return FAULT_DAMAGED;
 }
 
@@ -728,7 +729,7 @@ index_collect(struct index *index, struct position *at)
 	index->ncopied = index->n;
 	index->copied = malloc((index->n + 1) * sizeof(*index->copied));
 	if (index->copied == NULL)
-		return FAULT_MEMORY;
+		return fail(index);
 	if (index->n > 0)
 		memcpy(index->copied, index->pairs,
 		    index->n * sizeof(*index->pairs));

@@ -610,7 +610,7 @@ STORE_TEST(an_index_that_replaced_the_one_in_use_is_not_removed)
 	fixture_flip(fixture, RECORD_HEADER_LEN + 20);
 	expect_put(one, 1, NULL, STORE_FAILED);
 	assert_true(fixture_exists(fixture, "index/manifest"));
-	expect_logged(fixture, "index: damaged, and replaced", 1);
+	expect_logged(fixture, "index: damaged, and removed or replaced", 1);
 	fixture_flip(fixture, RECORD_HEADER_LEN + 20);
 	store_close(one);
 	fixture_create(two, 2);

@@ -149,8 +149,9 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		    tokens_next_expiry(api->tokens, clock_ms(CLOCK_REALTIME));
 	metrics[METRICS_EXPIRY_MS] =
 	    expires_ms == TOKENS_NEVER ? 0 : (uint64_t)expires_ms;
-	metrics[METRICS_FREE_BYTES] = METRICS_UNKNOWN;
-	if (in_files) {
+	if (!in_files) {
+		metrics[METRICS_FREE_BYTES] = METRICS_UNKNOWN;
+	} else {
 		metrics[METRICS_BACKUP_MS] = (uint64_t)file_get_time(
 		    api->config->dir, STORE_BACKUP_NAME);
 		metrics[METRICS_FREE_BYTES] =

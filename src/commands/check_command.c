@@ -141,7 +141,7 @@ static enum fault
 check_directory(void)
 {
 	static const char *const names[] = { "plants.jsonl", "plants.jsonl.end",
-		"index", "index/lock", "metrics" };
+		"index", "index/manifest", "index/end", "metrics" };
 	const char *path = check.config.dir;
 	int wrong = check.wrong;
 	char target[PATH_MAX] = "";

@@ -40,23 +40,23 @@
 static enum fault
 refuse_stores(const char *path)
 {
-	static const char *const names[] = { "manifest", "run-", "end", "lock",
+	static const char *const names[] = { "manifest", "run-", "end",
 		JOURNAL_NAME, METRICS_NAME, "last-" };
 	const char *slash = strrchr(path, '/');
 	const char *name = slash != NULL ? slash + 1 : path;
 	char journal[PATH_MAX], begin[sizeof(JOURNAL_BEGIN) - 1];
 
 	snprintf(journal, sizeof(journal), "%s", path);
-	for (int i = 0; i <= 7; i++) {
+	for (int i = 0; i <= 6; i++) {
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
 			log_error("%s: is a store's file; name another", path);
 			return FAULT_OUTPUT;
 		}
-		if (i < 7 && strncmp(name, names[i], strlen(names[i])) == 0)
+		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
-			    i < 4 ? "../" JOURNAL_NAME : JOURNAL_NAME);
+			    i < 3 ? "../" JOURNAL_NAME : JOURNAL_NAME);
 	}
 	return FAULT_NONE;
 }
@@ -73,6 +73,7 @@ static struct {
 	char place[STORE_CURSOR_MAX]; /* in the file; "" if it is absent */
 	int lock; /* FILE.lock, which is never removed; -1: only read FILE */
 	int dir;
+	char next[PATH_MAX + sizeof(".new")];
 } cursor = { .lock = -1 };
 
 static enum fault
@@ -124,17 +125,40 @@ is_of_cursor(const char *path)
 	struct stat own, other;
 	char lock[PATH_MAX];
 
-	for (size_t i = 0; i < 3; i++) {
-		int n = (int)(strlen(path) - strlen(suffixes[i]));
+	for (size_t i = 0; i <= 3; i++) {
+		const char *suffix = i < 3 ? suffixes[i] : "";
+		int n = (int)(strlen(path) - strlen(suffix));
 
-		if (n < 0 || strcmp(path + n, suffixes[i]) != 0)
+		if (n < 0 || strcmp(path + n, suffix) != 0)
 			continue;
-		snprintf(lock, sizeof(lock), "%.*s.lock", n, path);
+		snprintf(lock, sizeof(lock), "%.*s%s.lock", n, path,
+		    i < 3 ? "" : OUTPUT_UNFINISHED);
 		if (stat(lock, &other) == 0 && fstat(cursor.lock, &own) == 0 &&
 		    own.st_ino == other.st_ino && own.st_dev == other.st_dev)
 			return true;
 	}
 	return false;
+}
+
+/* Create FILE.new, with owner and mode of FILE.  Return -1 with errno. */
+static int
+open_next(void)
+{
+	struct stat st;
+	const bool old = lstat(cursor.path, &st) == 0;
+
+	snprintf(cursor.next, sizeof(cursor.next), "%s.new", cursor.path);
+	/* Under the lock, a FILE.new can only be a dead process's. */
+	unlink(cursor.next);
+	int fd = open(cursor.next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
+	if (fd < 0 || !old ||
+	    ((st.st_uid == geteuid() ||
+		 fchown(fd, st.st_uid, st.st_gid) == 0) &&
+		fchmod(fd, st.st_mode & 0777) == 0))
+		return fd;
+	file_close(fd);
+	unlink(cursor.next);
+	return -1;
 }
 
 /* Lock the cursor, and check that it can be replaced and is not `to`. */
@@ -158,32 +182,28 @@ lock_cursor(const char *to)
 		    to);
 		return FAULT_OUTPUT;
 	}
-	return faccessat(cursor.dir, ".", W_OK, AT_EACCESS) == 0
-		   ? FAULT_NONE
-		   : refuse_cursor("cannot be replaced");
+	/* Otherwise the plants would be printed, and again the next time. */
+	int fd = open_next();
+	if (fd < 0)
+		return refuse_cursor("cannot be replaced");
+	file_close(fd);
+	unlink(cursor.next);
+	return FAULT_NONE;
 }
 
 /* Replace the file durably, unless it has the place; keep owner and mode. */
 static enum fault
 save_cursor(const char *place)
 {
-	char next[PATH_MAX + sizeof(".new")], line[CURSOR_BYTES];
+	char line[CURSOR_BYTES];
 	size_t len = (size_t)encode_cursor(place, line);
-	struct stat st;
 
 	if (strcmp(place, cursor.place) == 0)
 		return FAULT_NONE;
-	bool old = lstat(cursor.path, &st) == 0;
-	snprintf(next, sizeof(next), "%s.new", cursor.path);
-	/* Under the lock, a FILE.new can only be a dead process's. */
-	unlink(next);
-	int fd = open(next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
-	bool replaced = fd >= 0 &&
-			(!old || st.st_uid == geteuid() ||
-			    fchown(fd, st.st_uid, st.st_gid) == 0) &&
-			(!old || fchmod(fd, st.st_mode & 0777) == 0) &&
-			file_write_all(fd, line, len, 0) == 0 &&
-			fsync(fd) == 0 && rename(next, cursor.path) == 0 &&
+	int fd = open_next();
+	bool replaced = fd >= 0 && file_write_all(fd, line, len, 0) == 0 &&
+			fsync(fd) == 0 &&
+			rename(cursor.next, cursor.path) == 0 &&
 			fsync(cursor.dir) == 0;
 	file_close(fd);
 	if (replaced) {
@@ -191,7 +211,7 @@ save_cursor(const char *place)
 		return FAULT_NONE;
 	}
 	enum fault fault = fault_report(cursor.path, "cannot be replaced");
-	unlink(next);
+	unlink(cursor.next);
 	return fault;
 }
 

@@ -22,7 +22,7 @@
 
 static struct {
 	const char *path; /* NULL for stdout */
-	char unfinished[PATH_MAX + sizeof(".unfinished")];
+	char unfinished[PATH_MAX + sizeof(OUTPUT_UNFINISHED)];
 	int fd;       /* -1: no file is open, or it has its name */
 	bool replace; /* whether an existing file is replaced */
 	bool terminal;
@@ -64,8 +64,8 @@ output_open(const char *path, bool replace)
 			  "stdout to it");
 		return FAULT_OUTPUT;
 	}
-	snprintf(output.unfinished, sizeof(output.unfinished), "%s.unfinished",
-	    path);
+	snprintf(output.unfinished, sizeof(output.unfinished),
+	    "%s" OUTPUT_UNFINISHED, path);
 	int fd = open(output.unfinished,
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (fd < 0 || fstat(fd, &st) < 0)

@@ -19,6 +19,8 @@
 
 /* The most that is put at once: a field of CSV, quoted and with a comma. */
 #define OUTPUT_PUT_MAX (2 * RECORD_LINE_MAX + 3)
+/* The end of its name until it is complete. */
+#define OUTPUT_UNFINISHED ".unfinished"
 /* How long a signal or, with --follow, a new plant may go unnoticed. */
 #define OUTPUT_WAIT_MS 250
 

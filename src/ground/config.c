@@ -337,7 +337,7 @@ config_use_file(const char *only, bool named)
 	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
 	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
 		log_error("%s: users other than root can write to it, so root "
-			  "ignores it; run: chown root %s && chmod go-w "
+			  "refuses it; run: chown root %s && chmod go-w "
 			  "%s",
 		    path, path, path);
 	else

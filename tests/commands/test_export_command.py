@@ -241,6 +241,14 @@ def test_places(tally: Tally, build: str) -> None:
                    feed.file, env=passed_on(), user=12345)
         expect(tally, done, "a directory without the right to write is noticed before, too",
                CANTCREAT, b"", b"cursor: cannot")
+        os.chown(feed.file, 0, 0)
+        feed.file.chmod(0o644)
+        for path in feed.dir, feed.dir / "cursor.lock":
+            os.chown(path, 12345, 12345)
+        done = run(store.installed(), "export", "--dir", store.root / "open", "--cursor",
+                   feed.file, env=passed_on(), user=12345)
+        expect(tally, done, "so is another user's cursor, which could not be replaced",
+               CANTCREAT, b"", b"cursor: cannot be replaced")
 
 
 def test_output(tally: Tally, build: str) -> None:
@@ -262,6 +270,9 @@ def test_output(tally: Tally, build: str) -> None:
                 if not there:
                     out.unlink()
             tally.check(feed.file.exists() == there, "the cursor stays as it was", feed.names())
+            done = store.command("export", "--cursor", feed.dir / "k.unfinished", "-o", feed.dir / "k")
+            expect(tally, done, "nor what an output is called until it is complete", CANTCREAT, b"",
+                   b"is the cursor's; name another file for the plants")
             feed.export("--by", "nobody")
             add(store, range(5, 6))
         names = ["plants.jsonl", "plants.jsonl.end", "plants.jsonl.new", "metrics", "last-backup"]

@@ -214,6 +214,11 @@ fcntl(int fd, int command, ...)
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
     ALIAS("pwrite");
 ssize_t pread64(int fd, void *buf, size_t len, off64_t offset) ALIAS("pread");
+/* With _FORTIFY_SOURCE clang calls this one. */
+ssize_t __pread_chk(int fd, void *buf, size_t len, off_t offset, size_t size);
+FUNCTION(ssize_t, __pread_chk,
+    (int fd, void *buf, size_t len, off_t offset, size_t size), SHIM_PREAD, fd,
+    NULL, SYS_pread64, fd, buf, len < size ? len : size, offset)
 int ftruncate64(int fd, off64_t len) ALIAS("ftruncate");
 int posix_fadvise64(int fd, off64_t offset, off64_t len, int advice)
     ALIAS("posix_fadvise");

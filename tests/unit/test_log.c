@@ -28,17 +28,26 @@ static char syslog_line[LINE_BYTES_MAX + 1];
 /* As the C library's, plain and fortified, which clang has as a macro. */
 #undef syslog
 void __syslog_chk(int priority, int flag, const char *format, ...);
+void __vsyslog_chk(
+    int priority, int flag, const char *format, va_list arguments);
+
+void
+__vsyslog_chk(int priority, int flag, const char *format, va_list arguments)
+{
+	(void)priority;
+	(void)flag;
+	vsnprintf(syslog_line, sizeof syslog_line, format, arguments);
+	syslogged++;
+}
 
 void
 syslog(int priority, const char *format, ...)
 {
 	va_list arguments;
 
-	(void)priority;
 	va_start(arguments, format);
-	vsnprintf(syslog_line, sizeof syslog_line, format, arguments);
+	__vsyslog_chk(priority, 0, format, arguments);
 	va_end(arguments);
-	syslogged++;
 }
 
 void
@@ -46,12 +55,9 @@ __syslog_chk(int priority, int flag, const char *format, ...)
 {
 	va_list arguments;
 
-	(void)priority;
-	(void)flag;
 	va_start(arguments, format);
-	vsnprintf(syslog_line, sizeof syslog_line, format, arguments);
+	__vsyslog_chk(priority, flag, format, arguments);
 	va_end(arguments);
-	syslogged++;
 }
 
 /* The writes to stderr between capture_begin and capture_end, and how many. */

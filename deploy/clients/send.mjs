@@ -27,7 +27,7 @@ async function send(name) {
       const text = await answer.text();
       if (answer.status === 200) return fs.unlinkSync(`${outbox}/${name}`);
       after = 1000 * Number(answer.headers.get("Retry-After")) || 0;
-      const number = text.startsWith("{") && JSON.parse(text).error;
+      const number = Number(/"error": *(\d+)/.exec(text)?.[1]);
       if (!again(number) && answer.status !== 429 && (number || answer.status < 500)) {
         console.error(`${name}: ${answer.status}: ${text}`); // a person must decide
         process.exit(1);

@@ -4,7 +4,7 @@
 TOKEN in the environment.  A plant is in OUTBOX, on the disk, before it is sent, and until
 its 200: run this again after a crash.  OUTBOX/next has the next id: begin with the first
 of this sender's range."""
-import http.client, itertools, json, os, pathlib, random, sys, time, urllib.parse
+import http.client, itertools, json, os, pathlib, random, re, sys, time, urllib.parse
 
 AGAIN = {3004, 3008, *range(5002, 5012), 5101, 5102}
 outbox, url = pathlib.Path(sys.argv[1]), urllib.parse.urlsplit(sys.argv[2])
@@ -28,13 +28,15 @@ def send(path: pathlib.Path) -> None:
         try:
             server.request("POST", url.path, path.read_bytes(), head)
             answer = server.getresponse()
-            text, after = answer.read().decode(), float(answer.headers["Retry-After"] or 0)
+            text = answer.read().decode(errors="replace")
+            retry = answer.headers["Retry-After"] or ""
+            after = float(retry) if retry.isdigit() else 0.0
             if answer.status == 200:
                 return path.unlink()
-            number = json.loads(text).get("error") if text[:1] == "{" else None
-            if number not in AGAIN and answer.status != 429 and (number or answer.status < 500):
+            number = re.search(r'"error": *(\d+)', text)
+            if not (number and int(number[1]) in AGAIN) and answer.status != 429 and (number or answer.status < 500):
                 sys.exit(f"{path}: {answer.status}: {text}")  # a person must decide
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException):
             server.close()  # no answer: stored or not, it is safe to send it again
         time.sleep(after + random.uniform(0, min(2 ** attempt, 60)))
 

@@ -68,7 +68,7 @@ WITHOUT_FULL = {"linters and generators", "promtool's opinion of metrics and rul
 NO_MOUNTS = {
     "a disk with little room", "a store that was moved", "the service's own places", "a full disk",
     "a read-only store", "a read-only mount can be read, its index too", "a full disk is told",
-    "A worker killed with a request in its hands.", "an export without /proc has a name, too",
+    "A worker killed with a request in its hands.",
 }
 
 

@@ -99,7 +99,7 @@ APACHE_EDITS = [
          edit('<Location "${mount}">\n\tScriptAlias "${program}"',
               '<Location "${mount}">\n\tAlias "${folder}/common.conf"')),
     Case("the path is left out", ("proxy_fcgi",), (NOT_MOUNTED,),
-         edit('"unix:${socket}|fcgi://localhost${mount}" \\\n\tretry=0 timeout=30', "!")),
+         edit('"${mount}" "unix:${socket}|fcgi://localhost${mount}"', '"${mount}" "!"')),
 ]
 LIGHTTPD_EDITS = [
     Case("the limit is small", ("lighttpd",), (LIMIT, "server.max-request-size"),

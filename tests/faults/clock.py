@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Goal: nothing that is promised depends on the wall clock.
 
 usage: clock.py [--long] BUILD_DIR

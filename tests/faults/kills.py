@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Goal: processes killed at any moment lose, double and invent no plant.
 
 usage: kills.py [--long] BUILD_DIR

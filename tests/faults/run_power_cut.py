@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Goal: no power cut loses, invents or wrongly refuses anything.
 
 Runs power_cut.c with a sample of its crash states; with --long each state that is

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Goal: whoever tampers with the store's files makes it refuse, never lie.
 
 ONLY=WORDS in the environment chooses parts by name, SEEDS=N takes more of each.

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Goal: the judge of the fault tests sees every fault, and no other.
 
 usage: test_history.py [BUILD_DIR] [--long]

@@ -83,7 +83,6 @@ check_tokens(uid_t user)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	size_t expired = 0, count = 0;
-	char text[COMMAND_COUNT_MAX];
 	enum fault fault;
 	const char *path = check.config.tokens;
 	struct tokens *tokens = tokens_open(path, user, &fault);
@@ -99,8 +98,7 @@ check_tokens(uid_t user)
 			report("%s: %s expires in %s; run: plant-store token "
 			       "renew %s",
 			    path, token[i].name,
-			    command_age(token[i].expires_ms, text),
-			    token[i].name);
+			    command_age(token[i].expires_ms), token[i].name);
 	}
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check.wrong++; /* logged */
@@ -110,7 +108,7 @@ check_tokens(uid_t user)
 		    path);
 	else
 		printf("%s: %s, %zu of them expired: ok\n", path,
-		    command_count(count, "token", text), expired);
+		    command_count(count, "token"), expired);
 	tokens_close(tokens);
 }
 
@@ -187,7 +185,6 @@ check_backup(void)
 	int64_t ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	char age[COMMAND_COUNT_MAX], whole_age[COMMAND_COUNT_MAX];
 
 	if (check.timer_stands)
 		report("plant-store-backup.timer does not run; run: systemctl "
@@ -199,17 +196,17 @@ check_backup(void)
 	else if (now_ms - ms >= BACKUP_AGE_MAX_MS)
 		report("%s: the last backup is %s old; see: journalctl -u "
 		       "plant-store-backup",
-		    dir, command_age(ms, age));
+		    dir, command_age(ms));
 	else if (whole_ms > 0 && now_ms - whole_ms >= VERIFIED_AGE_MAX_MS)
 		report("%s: the last verified backup is %s old; run: "
 		       "plant-store backup --verify DEST",
-		    dir, command_age(whole_ms, age));
+		    dir, command_age(whole_ms));
 	else if (whole_ms <= 0)
 		printf("%s: backup: %s old, none verified yet: ok\n", dir,
-		    command_age(ms, age));
+		    command_age(ms));
 	else
 		printf("%s: backup: %s old, verified %s ago: ok\n", dir,
-		    command_age(ms, age), command_age(whole_ms, whole_age));
+		    command_age(ms), command_age(whole_ms));
 }
 
 /* A consumer that reads has a new cursor soon after a plant was stored. */
@@ -218,7 +215,6 @@ check_consumers(void)
 {
 	const char *dir = check.config.dir;
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
-	char text[COMMAND_COUNT_MAX];
 	size_t n = 0;
 
 	if (metrics_open(dir, false) == FAULT_NONE)
@@ -230,10 +226,10 @@ check_consumers(void)
 			       " bytes behind, and has read nothing for %s; "
 			       "see its log",
 			    dir, list[i].name, list[i].behind,
-			    command_age(list[i].read_ms, text));
+			    command_age(list[i].read_ms));
 		else
 			printf("%s: the consumer %s has read %s ago: ok\n", dir,
-			    list[i].name, command_age(list[i].read_ms, text));
+			    list[i].name, command_age(list[i].read_ms));
 }
 
 /* Check if the next start would refuse the store; print the index's state. */
@@ -245,7 +241,7 @@ check_store(void)
 	enum fault fault = check_directory();
 
 	if (fault == FAULT_NONE) {
-		command_watch(check.call, "check");
+		command_watch("check");
 		fault = check_journal(dir, check.call->store.watch, &index);
 		command_unwatch();
 	}
@@ -440,16 +436,13 @@ check_password(void)
 }
 
 /* Check this machine, and print where the settings are from. */
-static int
+static void
 check_machine(bool given)
 {
 	const char *socket = check.call->values['s'];
-	enum fault fault = config_use_file(check.call->values['e'], false);
 
-	if (fault == FAULT_NONE)
-		fault = config_read(&check.config);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
+	command_need(config_use_file(check.call->values['e'], false));
+	command_need(config_read(&check.config));
 	const char *file = check.config.file;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
@@ -471,12 +464,11 @@ check_machine(bool given)
 	    system("systemctl -q is-active plant-store-backup.timer") != 0;
 	check_files();
 	if (command_interrupted() != 0)
-		return 128 + command_interrupted();
-	return check.wrong == 0 ? EX_OK : EX_CONFIG;
+		command_need(FAULT_STOPPED);
 }
 
 /* Run the script, which gets the token on stdin, where no `ps` shows it. */
-static int
+static void
 check_url(const char *url, const char *token)
 {
 	char path[PATH_MAX], numbers[4][16];
@@ -496,25 +488,23 @@ check_url(const char *url, const char *token)
 	close(pipes[1]);
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);
-	return command_fault(fault_report(path, "cannot run it"));
+	command_need(fault_report(path, "cannot run it"));
 }
 
-static int
+static void
 run_check(const struct call *call)
 {
 	const char *url = call->values['u'], *token = call->values['t'];
 	const char *socket = call->values['s'];
 	bool given = call->values['e'] == NULL && config_is_given();
-	char line[4096] = "", text[COMMAND_COUNT_MAX];
-	int status = EX_OK;
+	char line[4096] = "";
 
 	check.call = call;
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
-		return command_usage_error(call, "--token needs --url");
+		command_usage_error("--token needs --url");
 	if (socket != NULL && strlen(socket) > 107)
-		return command_usage_error(
-		    call, "--socket: a path has 107 bytes at most");
+		command_usage_error("--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
 		/* getpass does not echo the token. */
 		token = isatty(STDIN_FILENO)
@@ -523,26 +513,25 @@ run_check(const struct call *call)
 		line[strcspn(line, "\r\n")] = '\0';
 		if (token == NULL || token[0] == '\0') {
 			log_error("check: no token on stdin");
-			return EX_NOINPUT;
+			command_exit(EX_NOINPUT);
 		}
 	}
 	if (token != NULL && token[strspn(token, TOKEN68)] != '\0')
-		return command_usage_error(call,
+		command_usage_error(
 		    "the token has %s: give only what \"token add\" printed",
 		    strncasecmp(token, "bearer", 6) == 0 ? "\"Bearer\""
 		    : strpbrk(token, "\"'") != NULL      ? "quotes"
 		    : strpbrk(token, " \t") != NULL      ? "blanks"
 							 : "other characters");
 	if (url == NULL || given || call->values['e'] != NULL || socket != NULL)
-		status = check_machine(given);
+		check_machine(given);
 	fflush(stdout);
-	if (status != EX_OK && status != EX_CONFIG)
-		return status;
 	if (url != NULL)
-		return check_url(url, token != NULL ? token : "");
+		check_url(url, token != NULL ? token : "");
 	int problems = check.wrong + check.unreached;
-	puts(command_count((uint64_t)problems, "problem", text));
-	return status == EX_OK && check.unreached > 0 ? EX_UNAVAILABLE : status;
+	puts(command_count((uint64_t)problems, "problem"));
+	if (problems > 0)
+		command_exit(check.wrong > 0 ? EX_CONFIG : EX_UNAVAILABLE);
 }
 
 const struct command check_command = {

@@ -25,6 +25,7 @@
 #define TERMINAL_MS 100
 #define LINE_MS 1000
 
+static struct call call;
 static volatile sig_atomic_t stopped_by;
 
 static struct progress {
@@ -34,10 +35,51 @@ static struct progress {
 	uint64_t first; /* bytes done by the first step: not in the rate */
 } progress = { .next_ms = INT64_MAX };
 
-int
-command_usage_error(const struct call *call, const char *format, ...)
+void
+command_exit(int status)
 {
-	const char *name = call->command->name;
+	int broken = ferror(stdout);
+
+	command_unwatch();
+	/* A full disk may be reported only now: the output is incomplete. */
+	if (fclose(stdout) < 0)
+		(void)fault_report("stdout", "the output is incomplete");
+	else if (broken)
+		log_error("stdout: the output is incomplete; check where it "
+			  "goes");
+	else
+		exit(status);
+	exit(EX_IOERR);
+}
+
+void
+command_need(enum fault fault)
+{
+	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
+	bool stopped =
+	    stopped_by != 0 && (fault == FAULT_STOPPED || fault == FAULT_BUSY);
+
+	if (fault == FAULT_NONE)
+		return;
+	if (stopped && call.command->stopped != NULL)
+		call.command->stopped(&call);
+	command_exit(stopped ? 128 + stopped_by : fault_status(fault));
+}
+
+bool
+command_retry(enum fault fault, bool again)
+{
+	if (again && fault == FAULT_BUSY && stopped_by == 0)
+		return true;
+	command_need(
+	    fault == FAULT_NONE && stopped_by != 0 ? FAULT_STOPPED : fault);
+	return false;
+}
+
+void
+command_usage_error(const char *format, ...)
+{
+	const char *name = call.command->name;
 	char what[256];
 	va_list arguments;
 
@@ -45,13 +87,13 @@ command_usage_error(const struct call *call, const char *format, ...)
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
 	log_error("%s: %s; see: plant-store %s --help", name, what, name);
-	return EX_USAGE;
+	command_exit(EX_USAGE);
 }
 
 static const struct option *
-find_option(const struct command *command, int letter)
+find_option(int letter)
 {
-	const struct option *option = command->options;
+	const struct option *option = call.command->options;
 
 	while (option->name != NULL && option->val != letter)
 		option++;
@@ -59,13 +101,13 @@ find_option(const struct command *command, int letter)
 }
 
 static void
-print_usage(const struct command *command)
+print_usage(void)
 {
-	fputs(command->usage, stdout);
-	if (find_option(command, 'd') != NULL)
+	fputs(call.command->usage, stdout);
+	if (find_option('d') != NULL)
 		printf("  --dir DIR       the store's directory "
 		       "(PLANT_STORE_DIR)\n");
-	if (find_option(command, 'p') != NULL)
+	if (find_option('p') != NULL)
 		printf("  --quiet         show no progress\n"
 		       "  --progress      show progress even if stderr is no "
 		       "terminal\n");
@@ -86,12 +128,13 @@ end_of_options(int argc, char **argv)
 	return argc;
 }
 
-/* Read the options, up to --help, and the operands. */
-static int
-read_arguments(struct call *call, int argc, char **argv)
+/* Read the options and the operands; --help ends the process. */
+static void
+read_arguments(int argc, char **argv)
 {
-	const struct command *command = call->command;
-	const char *letters = find_option(command, 'o') != NULL ? ":ho:" : ":h";
+	const struct command *command = call.command;
+	const char *letters = find_option('o') != NULL ? ":ho:" : ":h";
+	const bool operand = command->dir_alias == ' ';
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
 	int letter;
@@ -101,106 +144,115 @@ read_arguments(struct call *call, int argc, char **argv)
 		    end, argv, letters, command->options, NULL)) != -1) {
 		const char *word = argv[optind - 1];
 		const char short_word[] = { '-', (char)optopt, '\0' };
-		if (letter == '?' || letter == ':')
-			return command_usage_error(call,
-			    letter == ':' ? "%s needs a value"
-					  : "unknown option: %s",
-			    strncmp(word, "--", 2) == 0 ? word : short_word);
-		call->values[letter] = optarg != NULL ? optarg : "";
-		if (letter == 'h')
-			return EX_OK;
+		if (strncmp(word, "--", 2) != 0)
+			word = short_word;
+		if (letter == ':')
+			command_usage_error("%s needs a value", word);
+		if (letter == '?')
+			command_usage_error("unknown option: %s", word);
+		call.values[letter] = optarg != NULL ? optarg : "";
+		if (letter == 'h') {
+			print_usage();
+			command_exit(EX_OK);
+		}
 	}
-	call->operands = argv + optind;
-	call->operands_n = argc - optind;
-	if (call->operands_n >
-	    command->operands[1] + (command->dir_alias == ' '))
-		return command_usage_error(call, "too many arguments%s",
-		    find_option(command, 'd') != NULL &&
-			    command->dir_alias != ' '
+	call.operands = argv + optind;
+	call.operands_n = argc - optind;
+	if (call.operands_n > command->operands[1] + operand)
+		command_usage_error("too many arguments%s",
+		    find_option('d') != NULL && !operand
 			? "; name the store with --dir DIR"
 			: "");
-	if (call->operands_n < command->operands[0])
-		return command_usage_error(call, "an argument is missing");
-	const char *pair = command->apart;
-	for (; pair != NULL && *pair != '\0'; pair += 2)
-		if (call->values[(int)pair[0]] != NULL &&
-		    call->values[(int)pair[1]] != NULL)
-			return command_usage_error(call,
-			    "--%s and --%s exclude each other",
-			    find_option(command, pair[0])->name,
-			    find_option(command, pair[1])->name);
-	return EX_OK;
+	if (call.operands_n < command->operands[0])
+		command_usage_error("an argument is missing");
+	const char *pair = command->apart != NULL ? command->apart : "";
+	for (; *pair != '\0'; pair += 2)
+		if (call.values[(int)pair[0]] != NULL &&
+		    call.values[(int)pair[1]] != NULL)
+			command_usage_error("--%s and --%s exclude each other",
+			    find_option(pair[0])->name,
+			    find_option(pair[1])->name);
+}
+
+/* Check --by, --format and --full. */
+static void
+read_values(void)
+{
+	static const char *const names[] = { "csv", "jsonl", "ndjson", "json" };
+	const char *by = call.values['b'], *name = call.values['f'];
+	const char *path =
+	    call.values['o'] != NULL ? call.values['o'] : call.operands[0];
+	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
+
+	if (by != NULL && !tokens_is_name(by))
+		command_usage_error("--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+	if (name == NULL && dot != NULL)
+		name = dot + 1;
+	for (size_t i = 0; i < 4 && name != NULL; i++)
+		if (strcasecmp(name, names[i]) == 0)
+			call.format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
+	if (call.values['f'] != NULL && call.format == FORMAT_NONE)
+		command_usage_error("--format: jsonl or csv, not %s", name);
+	if (call.values['u'] != NULL && call.format == FORMAT_CSV)
+		command_usage_error(
+		    "--full is a form of JSON lines, not of CSV");
 }
 
 /*
  * Read the settings of the machine, and find the store's directory: by --dir,
  * by the option or operand that is its alias, or in the settings.
  */
-static int
-read_dir(struct call *call)
+static void
+read_dir(void)
 {
-	char alias = call->command->dir_alias;
-	const char *other = alias == ' ' ? call->operands[0]
-					 : call->values[(unsigned char)alias];
+	const char *name = call.command->name, *instead = call.command->instead;
+	char alias = call.command->dir_alias;
+	const char *other =
+	    alias == ' ' ? call.operands[0] : call.values[(unsigned char)alias];
 	struct config config;
-	enum fault fault;
 
-	if (find_option(call->command, 'd') == NULL)
-		return EX_OK;
-	if (call->values['d'] != NULL && other != NULL)
-		return command_usage_error(
-		    call, "--dir and %s exclude each other", other);
-	call->store.dir = other != NULL ? other : call->values['d'];
-	fault = config_use_file(NULL, call->store.dir != NULL);
-	if (fault != FAULT_NONE || call->store.dir != NULL)
-		return command_fault(fault);
-	if (config_read(&config) != FAULT_NONE)
-		return EX_CONFIG;
-	call->store.dir = config.dir;
-	call->store.database = config.database;
-	if (config.database == NULL || call->command->instead == NULL)
-		return EX_OK;
+	if (call.values['d'] != NULL && other != NULL)
+		command_usage_error("--dir and %s exclude each other", other);
+	call.store.dir = other != NULL ? other : call.values['d'];
+	command_need(config_use_file(NULL, call.store.dir != NULL));
+	if (call.store.dir != NULL)
+		return;
+	command_need(config_read(&config));
+	call.store.dir = config.dir;
+	call.store.database = config.database;
+	if (config.database == NULL || instead == NULL)
+		return;
 	log_error("%s: for a store in files; a database has %s; name a "
 		  "directory with --dir, or unset PLANT_STORE_DATABASE",
-	    call->command->name, call->command->instead);
-	return EX_USAGE;
+	    name, instead);
+	command_exit(EX_USAGE);
 }
 
-/* Check --by, --format and --full. */
-static int
-read_values(struct call *call)
-{
-	static const char *const names[] = { "csv", "jsonl", "ndjson", "json" };
-	const char *by = call->values['b'], *name = call->values['f'];
-	const char *path =
-	    call->values['o'] != NULL ? call->values['o'] : call->operands[0];
-	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
+static const struct reader_engine *opened;
+static struct store_reader *reader;
 
-	if (by != NULL && !tokens_is_name(by))
-		return command_usage_error(
-		    call, "--by is 1 to 64 of A-Z a-z 0-9 . _ -");
-	if (name == NULL && dot != NULL)
-		name = dot + 1;
-	for (size_t i = 0; i < 4 && name != NULL; i++)
-		if (strcasecmp(name, names[i]) == 0)
-			call->format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
-	if (call->values['f'] != NULL && call->format == FORMAT_NONE)
-		return command_usage_error(
-		    call, "--format: jsonl or csv, not %s", name);
-	if (call->values['u'] != NULL && call->format == FORMAT_CSV)
-		return command_usage_error(
-		    call, "--full is a form of JSON lines, not of CSV");
-	return EX_OK;
+static void
+close_reader(void)
+{
+	opened->close(reader);
 }
 
 struct store_reader *
 command_open_reader(const struct store_options *options, const char *since,
-    const struct reader_engine **engine, enum fault *fault)
+    const struct reader_engine **engine)
 {
-	*engine = options->database == NULL
-		      ? &journal_reader
-		      : engine_symbol(READER_ENGINE_SYMBOL, fault);
-	return *engine != NULL ? (*engine)->open(options, since, fault) : NULL;
+	enum fault fault = FAULT_NONE;
+
+	opened = options->database == NULL
+		     ? &journal_reader
+		     : engine_symbol(READER_ENGINE_SYMBOL, &fault);
+	command_need(fault);
+	reader = opened->open(options, since, &fault);
+	if (reader == NULL)
+		command_need(fault);
+	atexit(close_reader);
+	*engine = opened;
+	return reader;
 }
 
 bool
@@ -214,29 +266,56 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-const char *
-command_count(uint64_t n, const char *noun, char text[static COMMAND_COUNT_MAX])
+/* No message has more of these texts. */
+#define TEXTS 4
+#define TEXT_MAX 64
+
+static char *
+next_text(void)
 {
+	static char texts[TEXTS][TEXT_MAX];
+	static unsigned n;
+
+	return texts[n++ % TEXTS];
+}
+
+const char *
+command_count(uint64_t n, const char *noun)
+{
+	char *text = next_text();
+
 	if (n == 0)
-		snprintf(text, COMMAND_COUNT_MAX, "no %ss", noun);
+		snprintf(text, TEXT_MAX, "no %ss", noun);
 	else
-		snprintf(text, COMMAND_COUNT_MAX, "%" PRIu64 " %s%s", n, noun,
+		snprintf(text, TEXT_MAX, "%" PRIu64 " %s%s", n, noun,
 		    n != 1 ? "s" : "");
 	return text;
 }
 
 /* The largest unit of which there are at least two. */
 const char *
-command_age(int64_t ms, char text[static COMMAND_COUNT_MAX])
+command_age(int64_t ms)
 {
-	int64_t s = llabs(clock_ms(CLOCK_REALTIME) - ms) / 1000;
+	uint64_t s = (uint64_t)llabs(clock_ms(CLOCK_REALTIME) - ms) / 1000;
 
-	if (s == 0)
-		s = 1;
-	return s < 120      ? command_count((uint64_t)s, "second", text)
-	       : s < 7200   ? command_count((uint64_t)s / 60, "minute", text)
-	       : s < 172800 ? command_count((uint64_t)s / 3600, "hour", text)
-			    : command_count((uint64_t)s / 86400, "day", text);
+	return s < 1        ? "1 second"
+	       : s < 120    ? command_count(s, "second")
+	       : s < 7200   ? command_count(s / 60, "minute")
+	       : s < 172800 ? command_count(s / 3600, "hour")
+			    : command_count(s / 86400, "day");
+}
+
+const char *
+command_size(double bytes)
+{
+	static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB" };
+	char *text = next_text();
+	size_t i = 0;
+
+	for (; bytes >= 1000 && i < 4; i++)
+		bytes /= 1000;
+	snprintf(text, TEXT_MAX, "%.*f %s", i > 0, bytes, units[i]);
+	return text;
 }
 
 static void
@@ -249,16 +328,6 @@ int
 command_interrupted(void)
 {
 	return stopped_by;
-}
-
-int
-command_fault(enum fault fault)
-{
-	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
-	bool stopped = fault == FAULT_STOPPED || fault == FAULT_BUSY;
-
-	return stopped && stopped_by != 0 ? 128 + stopped_by
-					  : fault_status(fault);
 }
 
 static void
@@ -309,67 +378,36 @@ step(void *context, uint64_t done, uint64_t total)
 
 static const struct watch watch = { .step = step };
 
-/* Set the handler of each signal that is not ignored, as under nohup. */
-static void
-set_stop_signals(void (*handler)(int))
+void
+command_watch(const char *what)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 	/* Without SA_RESTART, so that a signal ends a read. */
-	struct sigaction before, action = { .sa_handler = handler };
+	struct sigaction before, action = { .sa_handler = on_stop };
 
-	sigfillset(&action.sa_mask);
+	progress = (struct progress){ .what = what,
+		.terminal = isatty(STDERR_FILENO),
+		.next_ms = INT64_MAX };
+	/* --follow has no end.  Short work is shown by --progress alone. */
+	bool shown = what != NULL && call.values['q'] == NULL &&
+		     call.values['w'] == NULL;
+	if (shown && call.values['p'] != NULL)
+		progress.next_ms = 0;
+	else if (shown && progress.terminal)
+		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	for (size_t i = 0; i < 3; i++) {
 		sigaction(signals[i], NULL, &before);
+		/* As under nohup. */
 		if (before.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);
 	}
 }
 
 void
-command_watch(const struct call *call, const char *what)
-{
-	progress = (struct progress){ .what = what,
-		.terminal = isatty(STDERR_FILENO),
-		.next_ms = INT64_MAX };
-	/* --follow has no end.  Short work is shown by --progress alone. */
-	bool shown = what != NULL && call->values['q'] == NULL &&
-		     call->values['w'] == NULL;
-	if (shown && call->values['p'] != NULL)
-		progress.next_ms = 0;
-	else if (shown && progress.terminal)
-		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
-	set_stop_signals(on_stop);
-}
-
-void
 command_unwatch(void)
 {
-	/* After a signal, a second one must not stop the cleanup. */
-	if (stopped_by == 0)
-		set_stop_signals(SIG_DFL);
 	log_set_progress(false);
-	progress = (struct progress){ .next_ms = INT64_MAX };
-}
-
-static int
-run_subcommand(const struct command *command, int argc, char **argv)
-{
-	struct call call = { .command = command, .store.watch = &watch };
-	int status = read_arguments(&call, argc, argv);
-
-	if (call.values['h'] != NULL) {
-		print_usage(command);
-		return EX_OK;
-	}
-	if (status == EX_OK)
-		status = read_values(&call);
-	if (status == EX_OK)
-		status = read_dir(&call);
-	if (status != EX_OK)
-		return status;
-	if (find_option(command, 'p') != NULL)
-		command_watch(&call, command->name);
-	return command->run(&call);
+	progress.next_ms = INT64_MAX;
 }
 
 static const struct command *const subcommands[] = { &store_command_init,
@@ -393,59 +431,53 @@ print_help(void)
 	config_print_help(stdout);
 }
 
-static int
-find_and_run(int argc, char **argv)
+static void
+run_subcommand(const struct command *command, int argc, char **argv)
 {
-	const char *word = argc > 0 ? argv[0] : "";
-	char option[] = "--help";
-
-	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-		printf("plant-store %s\n", PLANT_STORE_VERSION);
-		return EX_OK;
-	}
-	if (strcmp(word, "help") == 0 && argc > 1 && argv[1][0] != '-' &&
-	    strcmp(argv[1], "help") != 0)
-		return find_and_run(2, (char *[]){ argv[1], option, NULL });
-	if (strcmp(word, "help") == 0 || strcmp(word, option) == 0 ||
-	    strcmp(word, "-h") == 0) {
-		print_help();
-		return EX_OK;
-	}
-	for (size_t i = 0; i < SUBCOMMANDS; i++)
-		if (strcmp(word, subcommands[i]->name) == 0)
-			return run_subcommand(subcommands[i], argc, argv);
-	log_error("%s%s; see: plant-store --help",
-	    argc == 0        ? "name a subcommand"
-	    : word[0] == '-' ? "unknown option: "
-			     : "unknown subcommand: ",
-	    word);
-	return EX_USAGE;
-}
-
-/* A full disk may be reported only now: the output is then incomplete. */
-static int
-close_output(int status)
-{
-	int broken = ferror(stdout);
-
-	if (fclose(stdout) < 0)
-		(void)fault_report("stdout", "the output is incomplete");
-	else if (broken)
-		log_error("stdout: the output is incomplete; check where it "
-			  "goes");
-	else
-		return status;
-	return EX_IOERR;
+	call.command = command;
+	call.store.watch = &watch;
+	read_arguments(argc, argv);
+	read_values();
+	if (find_option('d') != NULL)
+		read_dir();
+	if (find_option('p') != NULL)
+		command_watch(command->name);
+	command->run(&call);
+	command_exit(EX_OK);
 }
 
 int
 main(int argc, char **argv)
 {
+	const char *word = argc > 1 ? argv[1] : "";
+	static char help[] = "--help";
+
 	/* A closed pipe is reported as an error, instead of a silent end. */
 	signal(SIGPIPE, SIG_IGN);
 	/* So is a file size limit: the signal would leave partial files. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();
-	return close_output(find_and_run(argc - 1, argv + 1));
+	if (argc > 2 && strcmp(word, "help") == 0 && argv[2][0] != '-') {
+		word = argv[1] = argv[2];
+		argv[2] = help;
+		argc = 3;
+	}
+	for (size_t i = 0; i < SUBCOMMANDS; i++)
+		if (strcmp(word, subcommands[i]->name) == 0)
+			run_subcommand(subcommands[i], argc - 1, argv + 1);
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+		printf("plant-store %s\n", PLANT_STORE_VERSION);
+	else if (strcmp(word, "help") == 0 || strcmp(word, help) == 0 ||
+		 strcmp(word, "-h") == 0)
+		print_help();
+	else {
+		log_error("%s%s; see: plant-store --help",
+		    argc < 2         ? "name a subcommand"
+		    : word[0] == '-' ? "unknown option: "
+				     : "unknown subcommand: ",
+		    word);
+		command_exit(EX_USAGE);
+	}
+	command_exit(EX_OK);
 }

@@ -1,6 +1,7 @@
 /*
  * command: the subcommands of plant-store, and their common options, progress
- * and signal handling.
+ * and signal handling.  A subcommand ends its process at the first fault; what
+ * must be undone then is registered with atexit(3).
  */
 #pragma once
 
@@ -41,9 +42,10 @@ struct command {
 	const char *apart;      /* pairs of letters of options that exclude
 				   each other; or NULL */
 	int operands[2];        /* minimum and maximum, without a dir_alias */
-	/* Return the exit status: after an error, which is logged, one of
-	   sysexits.h.  A command with --progress is under command_watch. */
-	int (*run)(const struct call *call);
+	/* A command with --progress is under command_watch. */
+	void (*run)(const struct call *call);
+	/* Log how far a signal let the command come.  NULL: nothing. */
+	void (*stopped)(const struct call *call);
 };
 
 extern const struct command check_command, export_command, import_command,
@@ -67,11 +69,26 @@ struct call {
 };
 
 /*
- * command_usage_error(call, format, ...):
- * Log what is wrong and where the help is.  Return EX_USAGE.
+ * command_exit(status):
+ * End the process.  If stdout is incomplete, log that; the status is EX_IOERR.
+ *
+ * command_need(fault):
+ * End the process with the status of the fault, which is logged, unless it is
+ * FAULT_NONE.  If a signal stopped the work, call command.stopped first; the
+ * status is 128 plus the signal's number.
+ *
+ * command_retry(fault, again):
+ * The same if there is a fault or a signal; but if `again`, return true on
+ * FAULT_BUSY, which may be gone later.
+ *
+ * command_usage_error(format, ...):
+ * Log what is wrong and where the help is; end the process with EX_USAGE.
  */
-int command_usage_error(const struct call *call, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+_Noreturn void command_exit(int status);
+void command_need(enum fault fault);
+bool command_retry(enum fault fault, bool again);
+_Noreturn void command_usage_error(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
 
 /*
  * command_time(text, ms):
@@ -81,41 +98,36 @@ int command_usage_error(const struct call *call, const char *format, ...)
 bool command_time(const char *text, int64_t *ms);
 
 /*
- * command_open_reader(options, since, engine, fault):
- * Open a reader of the store, and set its engine.  NULL with a fault, logged.
+ * command_open_reader(options, since, engine):
+ * Open a reader of the store, and set its engine; it is closed at the exit.
  */
 struct store_reader *command_open_reader(const struct store_options *options,
-    const char *since, const struct reader_engine **engine, enum fault *fault);
+    const char *since, const struct reader_engine **engine);
 
 /*
- * command_watch(call, what), command_unwatch():
+ * command_watch(what), command_unwatch():
  * Call before long work, which `what` names in one word, such as "verify".  The
  * call's watch then shows progress on stderr, as the options specify, unless
- * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, then only set a
- * flag, on which the watch stops the work.  command_unwatch clears the progress
- * line and, unless a signal came, restores the default action of the signals.
+ * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, only set a flag
+ * from then on, on which the watch stops the work.  command_unwatch ends the
+ * progress, and clears its line.
  *
  * command_interrupted():
  * Return the number of the signal that asked to stop, or 0.
- *
- * command_fault(fault):
- * Return the exit status for a fault: 128 plus the signal's number if a signal
- * stopped the work.
  */
-void command_watch(const struct call *call, const char *what);
+void command_watch(const char *what);
 void command_unwatch(void);
 int command_interrupted(void);
-int command_fault(enum fault fault);
 
 /*
- * command_count(n, noun, text), command_age(ms, text):
- * Write "no plants", "1 plant" or "2 plants"; or the time between now and `ms`
- * after 1970, such as "3 hours".  Return `text`.
+ * command_count(n, noun), command_age(ms), command_size(bytes):
+ * Return "no plants", "1 plant" or "2 plants"; the time between now and `ms`
+ * after 1970, such as "3 hours"; "1.5 MB".  The text is valid until three more
+ * of them are made.
  */
-#define COMMAND_COUNT_MAX 64
-const char *command_count(
-    uint64_t n, const char *noun, char text[static COMMAND_COUNT_MAX]);
-const char *command_age(int64_t ms, char text[static COMMAND_COUNT_MAX]);
+const char *command_count(uint64_t n, const char *noun);
+const char *command_age(int64_t ms);
+const char *command_size(double bytes);
 
 /*
  * The text before a plant in export --full, with two conversions of printf or

@@ -37,7 +37,7 @@
 #define NO_LINK (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 /* Refuse a journal, and the names of files beside one or in its index. */
-static enum fault
+static void
 refuse_stores(const char *path)
 {
 	static const char *const names[] = { "manifest", "run-", "end",
@@ -51,14 +51,13 @@ refuse_stores(const char *path)
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
 			log_error("%s: is a store's file; name another", path);
-			return FAULT_OUTPUT;
+			command_need(FAULT_OUTPUT);
 		}
 		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
 			    i < 3 ? "../" JOURNAL_NAME : JOURNAL_NAME);
 	}
-	return FAULT_NONE;
 }
 
 /* --- The cursor --- */
@@ -73,14 +72,15 @@ static struct {
 	char place[STORE_CURSOR_MAX]; /* in the file; "" if it is absent */
 	int lock; /* FILE.lock, which is never removed; -1: only read FILE */
 	int dir;
+	int fd; /* FILE.new, which replaces FILE; -1: not open */
 	char next[PATH_MAX + sizeof(".new")];
 } cursor = { .lock = -1 };
 
-static enum fault
+static void
 refuse_cursor(const char *what)
 {
 	(void)fault_report(cursor.path, what);
-	return FAULT_OUTPUT;
+	command_need(FAULT_OUTPUT);
 }
 
 static int
@@ -92,29 +92,29 @@ encode_cursor(const char *place, char line[static CURSOR_BYTES])
 		       crc32c(0, line, (size_t)n));
 }
 
-static enum fault
+static void
 read_cursor(void)
 {
 	char line[CURSOR_BYTES] = "", good[CURSOR_BYTES];
 	int fd = open(cursor.path, O_RDONLY | NO_LINK), len = -1;
 
 	if (fd < 0 && errno == ENOENT)
-		return FAULT_NONE;
+		return;
 	if (fd >= 0)
 		len = (int)file_read_all(fd, line, sizeof(line), 0);
 	file_close(fd);
 	if (len < 0)
-		return refuse_cursor("cannot read");
+		refuse_cursor("cannot read");
 	int n = len - CURSOR_BEGIN_LEN - CHECK_LEN;
 	if (n > 0 && n < STORE_CURSOR_MAX)
 		memcpy(cursor.place, line + CURSOR_BEGIN_LEN, (size_t)n);
 	if (encode_cursor(cursor.place, good) == len &&
 	    memcmp(line, good, (size_t)len) == 0)
-		return FAULT_NONE;
+		return;
 	log_error("%s: is damaged or not a cursor; remove it to read the store "
 		  "from the beginning",
 	    cursor.path);
-	return FAULT_DAMAGED;
+	command_need(FAULT_DAMAGED);
 }
 
 /* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
@@ -140,8 +140,8 @@ is_of_cursor(const char *path)
 	return false;
 }
 
-/* Create FILE.new, with owner and mode of FILE.  Return -1 with errno. */
-static int
+/* Create FILE.new, with owner and mode of FILE. */
+static void
 open_next(void)
 {
 	struct stat st;
@@ -150,19 +150,23 @@ open_next(void)
 	snprintf(cursor.next, sizeof(cursor.next), "%s.new", cursor.path);
 	/* Under the lock, a FILE.new can only be a dead process's. */
 	unlink(cursor.next);
-	int fd = open(cursor.next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
-	if (fd < 0 || !old ||
-	    ((st.st_uid == geteuid() ||
-		 fchown(fd, st.st_uid, st.st_gid) == 0) &&
-		fchmod(fd, st.st_mode & 0777) == 0))
-		return fd;
-	file_close(fd);
+	cursor.fd =
+	    open(cursor.next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
+	if (cursor.fd < 0 ||
+	    (old && st.st_uid != geteuid() &&
+		fchown(cursor.fd, st.st_uid, st.st_gid) < 0) ||
+	    (old && fchmod(cursor.fd, st.st_mode & 0777) < 0))
+		refuse_cursor("cannot be replaced");
+}
+
+static void
+remove_next(void)
+{
 	unlink(cursor.next);
-	return -1;
 }
 
 /* Lock the cursor, and check that it can be replaced and is not `to`. */
-static enum fault
+static void
 lock_cursor(const char *to)
 {
 	char name[PATH_MAX + sizeof(".lock")];
@@ -171,48 +175,40 @@ lock_cursor(const char *to)
 	cursor.lock = open(name, O_RDONLY | O_CREAT | NO_LINK, 0600);
 	cursor.dir = open(dirname(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (cursor.lock < 0 || cursor.dir < 0)
-		return refuse_cursor("cannot create or open its .lock");
+		refuse_cursor("cannot create or open its .lock");
 	if (flock(cursor.lock, LOCK_EX | LOCK_NB) < 0) {
 		log_error("%s: another process uses this cursor", cursor.path);
-		return FAULT_BUSY;
+		command_need(FAULT_BUSY);
 	}
 	if (is_of_cursor(to)) {
 		log_error("%s: is the cursor's; name another file for the "
 			  "plants",
 		    to);
-		return FAULT_OUTPUT;
+		command_need(FAULT_OUTPUT);
 	}
-	/* Otherwise the plants would be printed, and again the next time. */
-	int fd = open_next();
-	if (fd < 0)
-		return refuse_cursor("cannot be replaced");
-	file_close(fd);
-	unlink(cursor.next);
-	return FAULT_NONE;
+	/* Later, the plants would be printed, and again the next time. */
+	atexit(remove_next);
+	open_next();
 }
 
 /* Replace the file durably, unless it has the place; keep owner and mode. */
-static enum fault
+static void
 save_cursor(const char *place)
 {
 	char line[CURSOR_BYTES];
 	size_t len = (size_t)encode_cursor(place, line);
 
 	if (strcmp(place, cursor.place) == 0)
-		return FAULT_NONE;
-	int fd = open_next();
-	bool replaced = fd >= 0 && file_write_all(fd, line, len, 0) == 0 &&
-			fsync(fd) == 0 &&
-			rename(cursor.next, cursor.path) == 0 &&
-			fsync(cursor.dir) == 0;
-	file_close(fd);
-	if (replaced) {
-		strcpy(cursor.place, place);
-		return FAULT_NONE;
-	}
-	enum fault fault = fault_report(cursor.path, "cannot be replaced");
-	unlink(cursor.next);
-	return fault;
+		return;
+	if (cursor.fd < 0)
+		open_next();
+	if (file_write_all(cursor.fd, line, len, 0) < 0 ||
+	    fsync(cursor.fd) < 0 || rename(cursor.next, cursor.path) < 0 ||
+	    fsync(cursor.dir) < 0)
+		command_need(fault_report(cursor.path, "cannot be replaced"));
+	close(cursor.fd);
+	cursor.fd = -1;
+	strcpy(cursor.place, place);
 }
 
 /* --- Export --- */
@@ -265,7 +261,7 @@ static struct {
 } export;
 
 /* An absent tag is an empty field; an empty tag is "". */
-static enum fault
+static void
 put_csv(const struct record *record)
 {
 	static char text[RECORD_LINE_MAX], field[OUTPUT_PUT_MAX];
@@ -292,10 +288,10 @@ put_csv(const struct record *record)
 	}
 	if (nul && export.nuls++ == 0)
 		export.nul_id = record->id;
-	return output_put("\r\n", 2);
+	output_put("\r\n", 2);
 }
 
-static enum fault
+static void
 export_plant(const struct record *record)
 {
 	const char *by = export.values['b'];
@@ -303,119 +299,71 @@ export_plant(const struct record *record)
 	memcpy(export.at, record->at, TIMESTAMP_LEN);
 	if (by != NULL && (strlen(by) != record->by_len ||
 			      memcmp(by, record->by, record->by_len) != 0))
-		return FAULT_NONE;
+		return;
 	export.plants++;
 	if (export.values['n'] != NULL)
-		return FAULT_NONE;
-	return export.call->format == FORMAT_CSV
-		   ? put_csv(record)
-		   : output_put_plant(record, export.values['u'] != NULL);
+		return;
+	if (export.call->format == FORMAT_CSV)
+		put_csv(record);
+	else
+		output_put_plant(record, export.values['u'] != NULL);
 }
 
 /* Save the cursor once the output is durable: stdout may be a file. */
-static enum fault
+static void
 save_place(void)
 {
 	if (cursor.lock < 0 || export.place[0] == '\0')
-		return FAULT_NONE;
-	enum fault fault = output_sync();
-	if (fault != FAULT_NONE)
-		return fault;
+		return;
+	output_sync();
 	export.saved_ms = clock_ms(CLOCK_MONOTONIC);
-	return save_cursor(export.place);
+	save_cursor(export.place);
 }
 
-/* Flush, and save the place after the last plant or, if `before`, before it. */
-static enum fault
-deliver(bool before)
+/* Write what was read, move the place behind it, and save that when due. */
+static void
+deliver(void)
 {
-	enum fault fault = output_flush();
-
-	if (fault != FAULT_NONE)
-		return fault;
-	engine->cursor(reader, before, export.place);
-	return clock_ms(CLOCK_MONOTONIC) < export.saved_ms + SAVE_MS
-		   ? FAULT_NONE
-		   : save_place();
+	output_flush();
+	engine->cursor(reader, false, export.place);
+	if (clock_ms(CLOCK_MONOTONIC) >= export.saved_ms + SAVE_MS)
+		save_place();
 }
 
 /*
- * Write all plants up to the reader's end.  With --follow, flush whole lines of
- * at most PIPE_BUF bytes, unless one is longer: a pipe takes such a write whole
- * or, if a signal ends the wait for room, not at all.  FAULT_STOPPED, and not
- * FAULT_BUSY, after a signal.
+ * Write all plants up to the reader's end.  With --follow, each in a write of
+ * its own: a pipe takes up to PIPE_BUF bytes whole or, if a signal ends the
+ * wait for room, not at all.
  */
-static enum fault
+static void
 write_plants(void)
 {
-	const size_t around = COMMAND_FULL_AROUND + 1;
-	enum fault fault;
 	struct record record;
 
 	while (export.plants < export.limit && engine->next(reader, &record)) {
-		/* Twice the length: CSV doubles quotation marks. */
-		if (export.follow && output_buffered() > 0 &&
-		    output_buffered() + around + 2 * record.plant_len >
-			PIPE_BUF &&
-		    (fault = deliver(true)) != FAULT_NONE)
-			return fault;
-		if ((fault = export_plant(&record)) != FAULT_NONE)
-			return fault;
+		export_plant(&record);
+		if (export.follow)
+			deliver();
 	}
-	fault = engine->end(reader, where);
-	return (fault == FAULT_NONE || fault == FAULT_BUSY) &&
-		       command_interrupted() != 0
-		   ? FAULT_STOPPED
-		   : fault;
-}
-
-/* Write what was stored meanwhile.  FAULT_BUSY: try again later. */
-static enum fault
-follow_once(void)
-{
-	enum fault fault = write_plants();
-
-	/* Also write the rows read before the connection failed. */
-	if (fault != FAULT_NONE && fault != FAULT_BUSY)
-		return fault;
-	if ((fault = deliver(false)) != FAULT_NONE ||
-	    (fault = output_wait()) != FAULT_NONE)
-		return fault;
-	return engine->more(reader);
-}
-
-/* Follow until a signal.  The next run writes the plants left unwritten. */
-static enum fault
-follow(void)
-{
-	enum fault fault;
-
-	do
-		fault = follow_once();
-	while (fault == FAULT_NONE || fault == FAULT_BUSY);
-	enum fault saved = save_place();
-	return fault != FAULT_STOPPED ? fault : saved;
+	(void)command_retry(engine->end(reader, where), export.follow);
 }
 
 /* Write one snapshot, or count it, and save the place after it. */
-static enum fault
+static void
 write_snapshot(void)
 {
 	char count[32];
-	enum fault fault = write_plants();
 
-	if (fault != FAULT_NONE)
-		return fault;
+	write_plants();
 	if (export.values['n'] != NULL)
 		output_put(count,
 		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
 	engine->cursor(reader, false, export.place);
-	fault = output_finish();
-	return fault != FAULT_NONE ? fault : save_place();
+	output_finish();
+	save_place();
 }
 
-/* Read and check the options.  Return EX_OK or EX_USAGE. */
-static int
+static void
 read_options(const struct call *call)
 {
 	const char *const *values = call->values;
@@ -426,108 +374,107 @@ read_options(const struct call *call)
 	export.values = values;
 	export.follow = values['w'] != NULL;
 	if (since != NULL && !command_time(since, &ms))
-		return command_usage_error(call,
-		    "--since: not a time: %s; use 2027-01-31 or "
-		    "2027-01-31T12:00:00Z",
+		command_usage_error("--since: not a time: %s; use 2027-01-31 "
+				    "or 2027-01-31T12:00:00Z",
 		    since);
 	if (since != NULL)
 		timestamp_print(ms, export.since);
 	export.limit = limit != NULL ? strtoull(limit, NULL, 10) : UINT64_MAX;
 	if (limit != NULL &&
 	    (limit[strspn(limit, "0123456789")] != '\0' || export.limit == 0))
-		return command_usage_error(
-		    call, "--limit must be at least 1, not %s", limit);
+		command_usage_error(
+		    "--limit must be at least 1, not %s", limit);
 	if (values['F'] != NULL && values['o'] == NULL)
-		return command_usage_error(call, "--force needs -o FILE");
-	return EX_OK;
-}
-
-static enum fault
-open_cursor(const char *path, const char *to)
-{
-	cursor.path = path;
-	enum fault fault = refuse_stores(path);
-	if (fault == FAULT_NONE && export.values['n'] == NULL)
-		fault = lock_cursor(to);
-	return fault != FAULT_NONE ? fault : read_cursor();
+		command_usage_error("--force needs -o FILE");
 }
 
 /* Open the cursor and the output first: opening the store may take long. */
-static enum fault
+static void
 open_export(void)
 {
 	const char *const *values = export.values;
 	struct store_options store = export.call->store;
 	const char *path = values['c'], *to = values['o'];
 	char standard[PATH_MAX] = "";
-	enum fault fault;
 
 	store.count = values['n'] != NULL;
-	if (readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
+	if (to == NULL &&
+	    readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
 		standard[0] = '\0';
-	fault = refuse_stores(to != NULL ? to : standard);
-	if (fault == FAULT_NONE && path != NULL)
-		fault = open_cursor(path, to != NULL ? to : standard);
-	if (fault == FAULT_NONE)
-		fault = output_open(to, values['F'] != NULL);
-	if (fault == FAULT_NONE)
-		reader = command_open_reader(&store,
-		    values['s'] != NULL ? export.since : NULL, &engine, &fault);
-	if (fault != FAULT_NONE || (path == NULL && !export.follow))
-		return fault;
-	fault = engine->resume(reader, path != NULL ? cursor.place : NULL);
+	refuse_stores(to != NULL ? to : standard);
+	if (path != NULL) {
+		cursor.path = path;
+		refuse_stores(path);
+		if (!store.count)
+			lock_cursor(to != NULL ? to : standard);
+		read_cursor();
+	}
+	output_open(to, values['F'] != NULL);
+	reader = command_open_reader(
+	    &store, values['s'] != NULL ? export.since : NULL, &engine);
+	if (path == NULL && !export.follow)
+		return;
+	enum fault fault =
+	    engine->resume(reader, path != NULL ? cursor.place : NULL);
 	if ((fault == FAULT_SETUP || fault == FAULT_DAMAGED) &&
 	    cursor.place[0] != '\0')
 		log_error("%s: remove it to read this store from the "
 			  "beginning; consumers skip the plants whose ids they "
 			  "have",
 		    path);
-	return fault;
+	command_need(fault);
 }
 
 static void
-report_export(enum fault fault)
+report_export(void)
 {
-	char count[COMMAND_COUNT_MAX];
-	const char *path = export.values['o'];
+	const char *count = command_count(export.plants, "plant");
 
-	command_count(export.plants, "plant", count);
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */
-	if (fault == FAULT_NONE && !export.follow &&
-	    (export.plants > 0 || export.values['q'] == NULL))
+	if (export.plants > 0 || export.values['q'] == NULL)
 		log_info("exported %s, up to %s%s%s", count, where,
 		    export.at[0] != '\0' ? ", " : "", export.at);
-	if (fault == FAULT_STOPPED)
-		log_error("export: stopped after %s; %s %s", count,
-		    path != NULL ? path : "stdout",
-		    path != NULL ? "was not made" : "is incomplete");
-	command_count(export.nuls, "plant", count);
-	if (fault == FAULT_NONE && export.nuls > 0)
+	if (export.nuls > 0)
 		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
 			    "where other programs may cut the value off; "
 			    "--format jsonl is exact",
-		    count, export.nul_id);
+		    command_count(export.nuls, "plant"), export.nul_id);
 }
 
-static int
+static void
 run_export(const struct call *call)
 {
 	static const char header[] = "id,name,tag\r\n";
 
-	if (read_options(call) != EX_OK)
-		return EX_USAGE;
-	enum fault fault = open_export();
-	if (fault == FAULT_NONE && call->format == FORMAT_CSV &&
-	    call->values['n'] == NULL)
-		fault = output_put(header, sizeof(header) - 1);
-	if (fault == FAULT_NONE)
-		fault = export.follow ? follow() : write_snapshot();
-	if (reader != NULL)
-		engine->close(reader);
-	output_discard();
-	command_unwatch();
-	report_export(fault);
-	return command_fault(fault);
+	read_options(call);
+	open_export();
+	if (call->format == FORMAT_CSV && call->values['n'] == NULL)
+		output_put(header, sizeof(header) - 1);
+	while (export.follow) {
+		write_plants();
+		/* Also what was read before the connection failed. */
+		deliver();
+		output_wait();
+		(void)command_retry(engine->more(reader), true);
+	}
+	write_snapshot();
+	report_export();
+}
+
+/* A follower ends well: its place is behind all that it has written. */
+static void
+stop_export(const struct call *call)
+{
+	const char *path = call->values['o'];
+
+	if (export.follow) {
+		save_place();
+		command_exit(EX_OK);
+	}
+	log_error("export: stopped after %s; %s %s",
+	    command_count(export.plants, "plant"),
+	    path != NULL ? path : "stdout",
+	    path != NULL ? "was not made" : "is incomplete");
 }
 
 const struct command export_command = {
@@ -544,4 +491,5 @@ const struct command export_command = {
 	.apart = "scswwowlwnwjno",
 	.dir_alias = 'j',
 	.run = run_export,
+	.stopped = stop_export,
 };

@@ -47,6 +47,7 @@ static const char usage[] =
     "  --keep-going     report such lines and continue\n";
 
 #define WAIT_MS 100 /* how soon a wait for input notices a signal */
+#define READ_BYTES 65536
 #define BREAK_MAX 2 /* CR LF */
 #define BOM "\xef\xbb\xbf"
 /* `text` ends in a NUL. */
@@ -61,7 +62,6 @@ static const char *const members[] = { "id", "name", "tag" };
 static struct {
 	bool keep_going, full;
 	uint64_t refused; /* lines */
-	int status;       /* EX_OK, or why the input has ended early */
 
 	const char *name; /* of the input, in messages */
 	uint64_t lines;   /* read so far */
@@ -70,7 +70,8 @@ static struct {
 	size_t bytes_max; /* the longest plant, as JSON */
 	size_t line_max;  /* the longest line, with its line break */
 	int fd;
-	FILE *in;                   /* reads `fd` with read_input */
+	unsigned char buffer[READ_BYTES];
+	size_t next, end;           /* what of it was not read yet */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
 	size_t columns;             /* in the CSV header; before it, 0 */
 	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
@@ -96,6 +97,41 @@ report_line(const struct batch_entry *entry, enum store_result result)
 		    ends ? "  Every line before it is done; import the file "
 			   "again, which skips stored plants"
 			 : "");
+}
+
+static uint64_t
+wrong_lines(void)
+{
+	return import.refused + batch.results[STORE_CONFLICT];
+}
+
+/* Store what was read, print the totals, and end with this status or fault. */
+_Noreturn static void
+end_import(int status)
+{
+	batch_commit();
+	command_unwatch();
+	store_close(batch.store);
+	if (batch.fault != FAULT_NONE)
+		status = fault_status(batch.fault);
+	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
+	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
+	       "\n",
+	    batch.results[STORE_CREATED], batch.results[STORE_SAME],
+	    batch.results[STORE_CONFLICT], import.refused, import.lines);
+	if (status > 128)
+		log_error("%s: interrupted; every line up to %" PRIu64
+			  " is done; import the file again to continue",
+		    import.name, import.lines);
+	if (status == EX_OK && wrong_lines() > 0) {
+		status = EX_DATAERR;
+		if (!import.keep_going)
+			log_error("%s: stopped at line %" PRIu64
+				  "; correct the file, or use --keep-going, "
+				  "and import it again",
+			    import.name, import.lines);
+	}
+	command_exit(status);
 }
 
 /* Count a refused line, and log the reason. */
@@ -141,8 +177,8 @@ read_plant(const char *text, size_t len)
 		batch_add(&import.entry);
 	else if (fault == PLANT_NO_MEMORY) {
 		errno = ENOMEM;
-		import.status =
-		    command_fault(fault_report(import.name, "cannot read"));
+		end_import(
+		    fault_status(fault_report(import.name, "cannot read")));
 	} else if (mistake != NULL)
 		refuse("%s", mistake);
 	else {
@@ -212,34 +248,37 @@ read_record(const struct csv_field *fields)
 	read_plant(import.json, (size_t)(to - import.json));
 }
 
-/* Read for import.in.  A fault or a signal ends the input. */
-static ssize_t
-read_input(void *cookie, char *buf, size_t size)
+/* Return the next byte, but do not take it; or EOF. */
+static int
+peek_byte(void)
 {
 	struct pollfd ready = { .fd = import.fd, .events = POLLIN };
-	ssize_t n = -1;
 
-	(void)cookie;
-	while (n < 0 && import.status == EX_OK) {
+	while (import.next == import.end) {
 		if (!watch_step(import.watch, import.done, import.total))
-			import.status = 128 + command_interrupted();
+			end_import(128 + command_interrupted());
 		/* A blocking read could miss a signal just before it. */
-		else if (poll(&ready, 1, WAIT_MS) > 0) {
-			n = read(import.fd, buf, size);
-			if (n >= 0 || errno == EINTR || errno == EAGAIN)
-				continue;
+		if (poll(&ready, 1, WAIT_MS) <= 0)
+			continue;
+		ssize_t n =
+		    read(import.fd, import.buffer, sizeof(import.buffer));
+		if (n == 0)
+			return EOF;
+		if (n > 0) {
+			import.next = 0;
+			import.end = (size_t)n;
+			import.done += (uint64_t)n;
+		} else if (errno != EINTR && errno != EAGAIN) {
 			(void)fault_report(import.name, "cannot read");
-			import.status = errno == EISDIR ? EX_NOINPUT : EX_IOERR;
+			end_import(errno == EISDIR ? EX_NOINPUT : EX_IOERR);
 		}
 	}
-	import.done += n > 0 ? (uint64_t)n : 0;
-	return n;
+	return import.buffer[import.next];
 }
 
 /*
  * Read a line or a CSV record, which may have line breaks in quotes.  An
- * invalid record ends with the line of its error.  False: the input or import
- * has ended.
+ * invalid record ends with the line of its error.  False: the input has ended.
  */
 static bool
 read_line(void)
@@ -250,7 +289,8 @@ read_line(void)
 
 	import.len = 0;
 	while ((c != '\n' || place == CSV_IN_QUOTES) &&
-	       (next = getc_unlocked(import.in)) != EOF) {
+	       (next = peek_byte()) != EOF) {
+		import.next++;
 		c = next;
 		if (import.len < import.line_max)
 			import.text[import.len] = (char)c;
@@ -259,7 +299,7 @@ read_line(void)
 		if (import.format == FORMAT_CSV && c != '\n')
 			place = csv_next_place(place, (char)c);
 	}
-	if (import.len == 0 || import.status != EX_OK)
+	if (import.len == 0)
 		return false;
 	import.entry.begin = import.lines + 1;
 	/* The last line may have no line break. */
@@ -303,7 +343,7 @@ read_header(const struct csv_field *fields, size_t n)
 		  ": expected the CSV header id,name,tag (any order, lower "
 		  "case); add it, or use --format jsonl; nothing was imported",
 	    import.name, import.lines);
-	import.status = EX_DATAERR;
+	end_import(EX_DATAERR);
 }
 
 static void
@@ -327,22 +367,16 @@ read_csv(void)
 		read_record(fields);
 }
 
-static uint64_t
-wrong_lines(void)
-{
-	return import.refused + batch.results[STORE_CONFLICT];
-}
-
 static void
 store_lines(void)
 {
 	if (import.format == FORMAT_NONE) {
-		int c = ungetc(getc(import.in), import.in);
+		int c = peek_byte();
 		/* An array is no JSON lines: find_mistake reports it. */
 		import.format =
 		    c == '{' || c == '[' ? FORMAT_JSON_LINES : FORMAT_CSV;
 	}
-	while (import.status == EX_OK && batch.fault == FAULT_NONE &&
+	while (batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
 		if (import.len > import.line_max) {
 			/* No plant is so long: read_plant refuses it. */
@@ -355,63 +389,10 @@ store_lines(void)
 		else
 			read_json();
 	}
-	batch_commit();
-}
-
-/* Print the totals; log how to import the lines that were not stored. */
-static int
-report(void)
-{
-	int status = batch.fault != FAULT_NONE ? fault_status(batch.fault)
-					       : import.status;
-
-	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
-	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
-	       "\n",
-	    batch.results[STORE_CREATED], batch.results[STORE_SAME],
-	    batch.results[STORE_CONFLICT], import.refused, import.lines);
-	if (status > 128)
-		log_error("%s: interrupted; every line up to %" PRIu64
-			  " is done; import the file again to continue",
-		    import.name, import.lines);
-	if (status != EX_OK || wrong_lines() == 0)
-		return status;
-	if (!import.keep_going)
-		log_error("%s: stopped at line %" PRIu64 "; correct the file, "
-			  "or use --keep-going, and import it again",
-		    import.name, import.lines);
-	return EX_DATAERR;
-}
-
-static int
-open_and_store(const struct call *call)
-{
-	struct store_options options = call->store;
-	enum fault fault;
-
-	options.long_lived = true;
-	options.waits = options.watch;
-	/* Opening may have to replay the journal, or build the index. */
-	command_watch(call, "index");
-	batch.store = store_open(&options, &fault);
-	command_unwatch();
-	if (command_interrupted() != 0) {
-		store_close(batch.store);
-		log_error("import: interrupted; nothing was imported");
-		return command_fault(FAULT_STOPPED);
-	}
-	if (batch.store == NULL)
-		return command_fault(fault);
-	/* A line of progress would overwrite what is being typed. */
-	command_watch(call, isatty(import.fd) ? NULL : "import");
-	store_lines();
-	command_unwatch();
-	store_close(batch.store);
-	return report();
 }
 
 /* Open the file, or standard input for NULL and "-". */
-static int
+static void
 open_input(const char *path)
 {
 	struct stat st;
@@ -421,31 +402,28 @@ open_input(const char *path)
 	import.name = path == NULL ? "stdin" : path;
 	import.line_max = import.bytes_max + BREAK_MAX +
 			  (import.full ? COMMAND_FULL_AROUND : 0);
-	import.in = fopencookie(
-	    NULL, "r", (cookie_io_functions_t){ .read = read_input });
-	if (import.in == NULL)
-		return command_fault(fault_report(import.name, "cannot read"));
 	if (path != NULL)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (import.fd < 0 || fstat(import.fd, &st) < 0) {
 		(void)fault_report(import.name, "cannot open");
-		return command_interrupted() != 0 ? command_fault(FAULT_STOPPED)
-						  : EX_NOINPUT;
+		command_exit(command_interrupted() != 0
+				 ? 128 + command_interrupted()
+				 : EX_NOINPUT);
 	}
 	if (S_ISREG(st.st_mode))
 		import.total = (uint64_t)st.st_size;
 	if (isatty(import.fd))
 		log_info(
 		    "import: type one plant per line, and end with Ctrl-D");
-	return EX_OK;
 }
 
-static int
+static void
 run_import(const struct call *call)
 {
 	const char *by = call->values['b'];
+	struct store_options options = call->store;
+	enum fault fault = FAULT_NONE;
 	struct config config;
-	int status;
 
 	import.keep_going = call->values['k'] != NULL;
 	import.full = call->values['u'] != NULL;
@@ -453,13 +431,30 @@ run_import(const struct call *call)
 	batch.report = report_line;
 	import.watch = call->store.watch;
 	import.format = import.full ? FORMAT_JSON_LINES : call->format;
-	if (config_read(&config) != FAULT_NONE)
-		return EX_CONFIG;
+	command_need(config_read(&config));
 	batch.plant_max = import.bytes_max = config.body_bytes_max;
-	status = open_input(call->operands[0]);
-	if (status == EX_OK && call->store.database == NULL)
-		status = command_fault(file_become_owner(call->store.dir, 0));
-	return status == EX_OK ? open_and_store(call) : status;
+	open_input(call->operands[0]);
+	if (call->store.database == NULL)
+		command_need(file_become_owner(call->store.dir, 0));
+	options.long_lived = true;
+	options.waits = options.watch;
+	/* Opening may have to replay the journal, or build the index. */
+	command_watch("index");
+	batch.store = store_open(&options, &fault);
+	if (command_interrupted() != 0)
+		fault = FAULT_STOPPED;
+	command_need(fault);
+	/* A line of progress would overwrite what is being typed. */
+	command_watch(isatty(import.fd) ? NULL : "import");
+	store_lines();
+	end_import(EX_OK);
+}
+
+static void
+stop_import(const struct call *call)
+{
+	(void)call;
+	log_error("import: interrupted; nothing was imported");
 }
 
 const struct command import_command = {
@@ -472,4 +467,5 @@ const struct command import_command = {
 	.apart = "ub",
 	.operands = { 0, 1 },
 	.run = run_import,
+	.stopped = stop_import,
 };

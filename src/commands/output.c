@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -20,18 +21,20 @@
 /* A larger buffer was no faster. */
 #define FLUSH_BYTES ((size_t)256 << 10)
 
+/* How long a signal or, with --follow, a new plant may go unnoticed. */
+#define WAIT_MS 250
+
 static struct {
 	const char *path; /* NULL for stdout */
 	char unfinished[PATH_MAX + sizeof(OUTPUT_UNFINISHED)];
-	int fd;       /* -1: no file is open, or it has its name */
+	int fd;
 	bool replace; /* whether an existing file is replaced */
 	bool terminal;
-	enum fault fault;
 	size_t used;
 } output;
 static char buffer[FLUSH_BYTES + OUTPUT_PUT_MAX];
 
-static enum fault
+static void
 fail_output(const char *what, enum fault fault)
 {
 	if (output.path == NULL && errno == EPIPE) {
@@ -40,20 +43,26 @@ fail_output(const char *what, enum fault fault)
 		raise(SIGPIPE);
 	}
 	(void)fault_report(output.path != NULL ? output.path : "stdout", what);
-	return output.fault = fault;
+	command_need(fault);
 }
 
-enum fault
+static void
+remove_unfinished(void)
+{
+	unlink(output.unfinished);
+}
+
+void
 output_open(const char *path, bool replace)
 {
 	struct stat st, named;
 
 	output.path = path;
-	output.fd = path != NULL ? -1 : STDOUT_FILENO;
+	output.fd = STDOUT_FILENO;
 	output.replace = replace;
 	output.terminal = path == NULL && isatty(STDOUT_FILENO);
 	if (path == NULL)
-		return FAULT_NONE;
+		return;
 	/* A device is a mistake. */
 	if (lstat(path, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
 		log_error("%s: %s", path,
@@ -62,66 +71,62 @@ output_open(const char *path, bool replace)
 			  "with --force"
 			: "is not a regular file; name another, or redirect "
 			  "stdout to it");
-		return FAULT_OUTPUT;
+		command_need(FAULT_OUTPUT);
 	}
 	snprintf(output.unfinished, sizeof(output.unfinished),
 	    "%s" OUTPUT_UNFINISHED, path);
-	int fd = open(output.unfinished,
+	output.fd = open(output.unfinished,
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return fail_output("cannot create it", FAULT_OUTPUT);
+	if (output.fd < 0 || fstat(output.fd, &st) < 0)
+		fail_output("cannot create it", FAULT_OUTPUT);
 	/* Another user may have made it, or a link to a file of ours. */
 	errno = EEXIST;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
-		return fail_output("cannot create it", FAULT_OUTPUT);
+		fail_output("cannot create it", FAULT_OUTPUT);
 	/* The process that had the lock may have renamed it. */
-	bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+	bool ours = flock(output.fd, LOCK_EX | LOCK_NB) == 0 &&
 		    lstat(output.unfinished, &named) == 0 &&
 		    named.st_ino == st.st_ino;
 	errno = ETIMEDOUT;
 	if (!ours)
-		return fail_output("cannot create it", FAULT_BUSY);
-	output.fd = fd;
-	return fchmod(fd, 0600) == 0 && ftruncate(fd, 0) == 0
-		   ? FAULT_NONE
-		   : fail_output("cannot create it", FAULT_OUTPUT);
+		fail_output("cannot create it", FAULT_BUSY);
+	atexit(remove_unfinished);
+	if (fchmod(output.fd, 0600) < 0 || ftruncate(output.fd, 0) < 0)
+		fail_output("cannot create it", FAULT_OUTPUT);
 }
 
-enum fault
+void
 output_flush(void)
 {
 	const char *text = buffer;
 
-	while (output.used > 0 && output.fault == FAULT_NONE) {
+	while (output.used > 0) {
 		struct pollfd ready = { .fd = output.fd, .events = POLLOUT };
 		/* A blocking write would miss a signal just before it. */
-		ssize_t n = poll(&ready, 1, OUTPUT_WAIT_MS) > 0
+		ssize_t n = poll(&ready, 1, WAIT_MS) > 0
 				? write(output.fd, text, output.used)
 				: 0;
 
+		/* Another process may have made the pipe non-blocking. */
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			fail_output("cannot write", FAULT_FAILED);
 		if (n > 0) {
 			text += n;
 			output.used -= (size_t)n;
 		}
-		/* Another process may have made the pipe non-blocking. */
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			(void)fail_output("cannot write", FAULT_FAILED);
-		else if (output.used > 0 && command_interrupted() != 0)
-			output.fault = FAULT_STOPPED;
+		if (output.used > 0 && command_interrupted() != 0)
+			command_need(FAULT_STOPPED);
 	}
-	return output.fault;
 }
 
 /* Buffer at most OUTPUT_PUT_MAX bytes. */
 static void
 put_bytes(const char *text, size_t len)
 {
-	if (output.fault != FAULT_NONE)
-		return;
 	memcpy(buffer + output.used, text, len);
 	output.used += len;
 	if (output.used >= FLUSH_BYTES)
-		(void)output_flush();
+		output_flush();
 }
 
 /*
@@ -150,7 +155,7 @@ control_len(const char *text, size_t len, unsigned *code)
 				   (c[0] != '\r' || len == 1 || c[1] != '\n'));
 }
 
-enum fault
+void
 output_put(const char *text, size_t len)
 {
 	char escape[sizeof("\\u001b")];
@@ -164,10 +169,9 @@ output_put(const char *text, size_t len)
 		put_bytes(n > 0 ? escape : text, n > 0 ? strlen(escape) : 1);
 		n = n > 0 ? n : 1;
 	}
-	return output.fault;
 }
 
-enum fault
+void
 output_put_plant(const struct record *record, bool full)
 {
 	char head[COMMAND_FULL_AROUND];
@@ -178,61 +182,44 @@ output_put_plant(const struct record *record, bool full)
 			      COMMAND_FULL("%.*s", "%.*s"), TIMESTAMP_LEN,
 			      record->at, (int)record->by_len, record->by));
 	output_put(record->plant, record->plant_len);
-	return output_put(full ? "}\n" : "\n", full ? 2 : 1);
+	output_put(full ? "}\n" : "\n", full ? 2 : 1);
 }
 
-size_t
-output_buffered(void)
-{
-	return output.used;
-}
-
-enum fault
+void
 output_sync(void)
 {
-	return output.fd < 0 || fsync(output.fd) == 0 || errno == EINVAL ||
-		       errno == EROFS
-		   ? FAULT_NONE
-		   : fail_output("cannot sync", FAULT_FAILED);
+	if (fsync(output.fd) < 0 && errno != EINVAL && errno != EROFS)
+		fail_output("cannot sync", FAULT_FAILED);
 }
 
-enum fault
+void
 output_wait(void)
 {
 	struct pollfd peer = { .fd = output.fd };
 
-	if (poll(&peer, 1, OUTPUT_WAIT_MS) <= 0)
-		return FAULT_NONE;
 	errno = EPIPE;
-	return fail_output("its reader is gone", FAULT_FAILED);
+	if (poll(&peer, 1, WAIT_MS) > 0)
+		fail_output("its reader is gone", FAULT_FAILED);
 }
 
-enum fault
+void
 output_finish(void)
 {
 	char parent[PATH_MAX];
 
-	if (output_flush() != FAULT_NONE || output.path == NULL)
-		return output.fault;
-	if (fsync(output.fd) < 0)
-		return fail_output("cannot sync", FAULT_FAILED);
+	output_flush();
+	if (output.path == NULL)
+		return;
+	output_sync();
 	if ((output.replace
 		    ? rename(output.unfinished, output.path)
 		    : rename_new(AT_FDCWD, output.unfinished, output.path)) < 0)
-		return fail_output(
-		    "cannot rename the new file to it", FAULT_OUTPUT);
-	output.fd = -1;
+		fail_output("cannot rename the new file to it", FAULT_OUTPUT);
+	/* Another process may now make one of that name. */
+	output.unfinished[0] = '\0';
 	snprintf(parent, sizeof(parent), "%s", output.path);
 	int dir = open(dirname(parent), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* The name is durable once its directory is synced. */
-	return dir >= 0 && fsync(dir) == 0
-		   ? FAULT_NONE
-		   : fail_output("cannot sync its directory", FAULT_FAILED);
-}
-
-void
-output_discard(void)
-{
-	if (output.path != NULL && output.fd >= 0)
-		unlink(output.unfinished);
+	if (dir < 0 || fsync(dir) < 0)
+		fail_output("cannot sync its directory", FAULT_FAILED);
 }

@@ -31,14 +31,6 @@
 static const struct reader_engine *engine;
 static struct store_reader *reader;
 
-static void
-close_reader(void)
-{
-	command_unwatch();
-	if (reader != NULL)
-		engine->close(reader);
-}
-
 static const char get_usage[] =
     "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
     "\n"
@@ -59,25 +51,26 @@ read_id(const char *text, int64_t *id)
 	return n > 0 && digits[n] == '\0' && errno == 0;
 }
 
-/* After damage, which is logged, print the other plants. */
+/* Print the plants; after damage, which is logged, the others. */
 static enum fault
 put_plants(const struct call *call, bool *missing)
 {
-	enum fault damage = FAULT_NONE;
+	const struct store_options *store = &call->store;
+	enum fault damage = FAULT_NONE, fault = FAULT_NONE;
 	struct record record;
 	int64_t id;
 
 	for (int i = 0; i < call->operands_n; i++) {
 		read_id(call->operands[i], &id);
-		enum fault fault = engine->find(reader, id, &record);
+		fault = engine->find(reader, id, &record);
 		if (fault == FAULT_NONE)
 			output_put_plant(&record, call->values['u'] != NULL);
 		else if (fault == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id in "
 				  "%s",
 			    id,
-			    call->store.database != NULL ? "the database"
-							 : call->store.dir);
+			    store->database != NULL ? "the database"
+						    : store->dir);
 			*missing = true;
 		} else if (fault == FAULT_DAMAGED)
 			damage = fault;
@@ -87,29 +80,24 @@ put_plants(const struct call *call, bool *missing)
 	return damage;
 }
 
-static int
+static void
 run_get(const struct call *call)
 {
 	bool missing = false;
-	enum fault fault;
 	int64_t id;
 
 	for (int i = 0; i < call->operands_n; i++)
 		if (!read_id(call->operands[i], &id))
-			return command_usage_error(
-			    call, "not an id: %s", call->operands[i]);
-	(void)output_open(NULL, false);
-	reader = command_open_reader(&call->store, NULL, &engine, &fault);
-	if (reader != NULL)
-		fault = put_plants(call, &missing);
-	close_reader();
+			command_usage_error("not an id: %s", call->operands[i]);
+	output_open(NULL, false);
+	reader = command_open_reader(&call->store, NULL, &engine);
+	enum fault fault = put_plants(call, &missing);
 	/* Print the plants found even after a fault, not after a signal. */
-	enum fault written =
-	    fault != FAULT_STOPPED ? output_finish() : FAULT_NONE;
-	if (written != FAULT_NONE)
-		fault = written;
-	return fault == FAULT_NONE && missing ? STATUS_MISSING
-					      : command_fault(fault);
+	if (fault != FAULT_STOPPED)
+		output_finish();
+	command_need(fault);
+	if (missing)
+		command_exit(STATUS_MISSING);
 }
 
 const struct command query_command_get = {
@@ -166,7 +154,7 @@ compare_names(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static enum fault
+static void
 count_plant(const struct record *record)
 {
 	struct token_plants *token = calloc(1, sizeof(*token)), **place = NULL;
@@ -177,8 +165,10 @@ count_plant(const struct record *record)
 	}
 	if (place == NULL || *place != token)
 		free(token);
-	if (place == NULL)
-		return fault_report("stats", "cannot count");
+	if (place == NULL) {
+		command_need(fault_report("stats", "cannot count"));
+		return;
+	}
 	(*place)->plants++;
 	stats.plants++;
 	if (stats.first[0] == '\0')
@@ -194,7 +184,6 @@ count_plant(const struct record *record)
 		stats.seconds[i].second = second;
 		stats.seconds[i].plants++;
 	}
-	return FAULT_NONE;
 }
 
 /* Print `text`, which may be empty, or `number` if it is NULL. */
@@ -286,45 +275,32 @@ print_all(const struct call *call)
 	printf("%s", stats.json ? "}}\n" : "");
 }
 
-static const char *
-size_text(double bytes, char text[static COMMAND_COUNT_MAX])
-{
-	static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB" };
-	size_t i = 0;
-
-	for (; bytes >= 1000 && i < 4; i++)
-		bytes /= 1000;
-	snprintf(text, COMMAND_COUNT_MAX, "%.*f %s", i > 0, bytes, units[i]);
-	return text;
-}
-
 /* Print size, free room, backup and consumers of a store in files. */
 static void
 print_files(const char *dir, uint64_t recent)
 {
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
-	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
 	int64_t backup_ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t verified_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	double room = (double)metrics_free_bytes(dir);
 	size_t n = metrics_consumers(dir, stats.bytes, list);
 
-	printf("size       %s; ", size_text((double)stats.bytes, text));
-	printf("%s are free", size_text(room, text));
+	printf("size       %s; %s are free", command_size((double)stats.bytes),
+	    command_size(room));
 	double days = room * (double)stats.plants / (double)stats.bytes /
 		      ((double)recent / RATE_S * 86400);
 	if (recent > 0 && days < 10000)
 		printf(", full in %.0f days at this rate", days);
 	printf("\nbackup     %s%s",
-	    backup_ms > 0 ? command_age(backup_ms, age) : "none yet",
+	    backup_ms > 0 ? command_age(backup_ms) : "none yet",
 	    backup_ms > 0 ? " old" : "");
 	if (verified_ms > 0)
-		printf(", verified %s ago", command_age(verified_ms, age));
+		printf(", verified %s ago", command_age(verified_ms));
 	printf("\n");
 	for (size_t i = 0; i < n; i++)
 		printf("consumer   %s: %s behind, has read %s ago\n",
-		    list[i].name, size_text((double)list[i].behind, text),
-		    command_age(list[i].read_ms, age));
+		    list[i].name, command_size((double)list[i].behind),
+		    command_age(list[i].read_ms));
 	if (n == 0)
 		printf("consumers  none in %s/" METRICS_CONSUMERS "\n", dir);
 }
@@ -334,7 +310,6 @@ print_tokens(void)
 {
 	struct config config;
 	struct tokens *tokens = NULL;
-	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
 	enum fault fault;
 	size_t n;
 
@@ -347,21 +322,19 @@ print_tokens(void)
 	}
 	(void)tokens_list(tokens, &n);
 	int64_t next_ms = tokens_next_expiry(tokens, clock_ms(CLOCK_REALTIME));
-	printf("tokens     %s", command_count(n, "token", text));
+	printf("tokens     %s", command_count(n, "token"));
 	if (next_ms == 0)
 		printf(", none is valid\n");
 	else if (next_ms == TOKENS_NEVER)
 		printf("; none expires\n");
 	else
-		printf("; the next one expires in %s\n",
-		    command_age(next_ms, age));
+		printf("; the next one expires in %s\n", command_age(next_ms));
 	tokens_close(tokens);
 }
 
 static void
 print_summary(const struct call *call)
 {
-	char text[COMMAND_COUNT_MAX], age[COMMAND_COUNT_MAX];
 	int64_t last_ms, now_s = clock_ms(CLOCK_REALTIME) / 1000;
 	uint64_t recent = 0;
 
@@ -370,76 +343,64 @@ print_summary(const struct call *call)
 			recent += stats.seconds[i].plants;
 	printf("plants     %" PRIu64, stats.plants);
 	if (timestamp_read(stats.last, strlen(stats.last), &last_ms) == 0)
-		printf("; the last one %s ago", command_age(last_ms, age));
+		printf("; the last one %s ago", command_age(last_ms));
 	printf("\nrate       %s in the last minute\n",
-	    command_count(recent, "plant", text));
+	    command_count(recent, "plant"));
 	if (call->store.database == NULL)
 		print_files(call->store.dir, recent);
 	print_tokens();
 }
 
 /* Count the plants up to the reader's end, and print what was asked for. */
-static enum fault
+static void
 show_stats(const struct call *call)
 {
+	const bool watch = call->values['w'] != NULL;
 	char where[STORE_WHERE_MAX];
 	struct record record;
-	enum fault fault;
 
 	while (engine->next(reader, &record))
-		if ((fault = count_plant(&record)) != FAULT_NONE)
-			return fault;
-	if ((fault = engine->end(reader, where)) != FAULT_NONE)
-		return fault;
+		count_plant(&record);
+	if (command_retry(engine->end(reader, where), watch))
+		return;
 	engine->figures(reader, keep_bytes);
-	if (call->values['w'] != NULL)
+	command_unwatch();
+	if (watch)
 		printf("\033[H\033[J");
-	else
-		command_unwatch();
 	if (call->values['j'] != NULL || call->values['a'] != NULL)
 		print_all(call);
 	else
 		print_summary(call);
 	fflush(stdout);
-	return FAULT_NONE;
 }
 
-/* Show what is stored meanwhile, until a signal, which is no fault. */
-static enum fault
-watch_stats(const struct call *call)
-{
-	enum fault fault = engine->resume(reader, "");
-
-	if (fault == FAULT_NONE)
-		fault = show_stats(call);
-	while (command_interrupted() == 0 &&
-	       (fault == FAULT_NONE || fault == FAULT_BUSY)) {
-		(void)poll(NULL, 0, WATCH_MS);
-		fault = engine->more(reader);
-		if (fault == FAULT_NONE)
-			fault = show_stats(call);
-	}
-	return command_interrupted() != 0 ? FAULT_NONE : fault;
-}
-
-static int
+static void
 run_stats(const struct call *call)
 {
 	const bool watch = call->values['w'] != NULL;
-	enum fault fault;
 
 	if (watch && !isatty(STDOUT_FILENO))
-		return command_usage_error(call, "--watch needs a terminal");
+		command_usage_error("--watch needs a terminal");
 	timestamp_print(clock_ms(CLOCK_REALTIME) - RATE_S * 1000, stats.recent);
-	reader = command_open_reader(&call->store, NULL, &engine, &fault);
-	if (reader != NULL)
-		fault = watch ? watch_stats(call) : show_stats(call);
-	close_reader();
-	if (fault == FAULT_STOPPED)
-		log_error("stats: stopped after %" PRIu64 " plant%s",
-		    stats.plants, stats.plants != 1 ? "s" : "");
-	tdestroy(stats.tokens, free);
-	return command_fault(fault);
+	reader = command_open_reader(&call->store, NULL, &engine);
+	if (watch)
+		command_need(engine->resume(reader, ""));
+	show_stats(call);
+	while (watch) {
+		(void)poll(NULL, 0, WATCH_MS);
+		if (!command_retry(engine->more(reader), true))
+			show_stats(call);
+	}
+}
+
+/* A signal is the way to end --watch. */
+static void
+stop_stats(const struct call *call)
+{
+	if (call->values['w'] != NULL)
+		command_exit(EX_OK);
+	log_error("stats: stopped after %" PRIu64 " plant%s", stats.plants,
+	    stats.plants != 1 ? "s" : "");
 }
 
 const struct command query_command_stats = {
@@ -451,6 +412,7 @@ const struct command query_command_stats = {
 	.apart = "jwajaw",
 	.dir_alias = ' ',
 	.run = run_stats,
+	.stopped = stop_stats,
 };
 
 static const char metrics_usage[] =
@@ -460,7 +422,7 @@ static const char metrics_usage[] =
     "format.  plant-store.fcgi(8) has what each metric means.\n"
     "\n";
 
-static int
+static void
 run_metrics(const struct call *call)
 {
 	static char text[API_METRICS_MAX];
@@ -468,20 +430,18 @@ run_metrics(const struct call *call)
 	struct api api = { .config = &config };
 	enum fault fault;
 
-	if (config_read(&config) != FAULT_NONE)
-		return EX_CONFIG;
+	command_need(config_read(&config));
 	config.dir = call->store.dir;
 	config.database = NULL;
 	fault = metrics_open(call->store.dir, false);
-	if (fault != FAULT_NONE) {
+	if (fault != FAULT_NONE)
 		(void)fault_report(call->store.dir, "cannot open its metrics");
-		return command_fault(fault);
-	}
+	command_need(fault);
 	api.tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
-	if (api.tokens != NULL)
-		fwrite(text, api_metrics(&api, text), 1, stdout);
+	if (api.tokens == NULL)
+		command_need(fault);
+	fwrite(text, api_metrics(&api, text), 1, stdout);
 	tokens_close(api.tokens);
-	return command_fault(fault);
 }
 
 const struct command query_command_metrics = {

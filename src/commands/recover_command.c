@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -54,7 +55,7 @@ static struct {
 } recover;
 
 /* Open SRC; find the uuid of its store, which seeds each record's checksum. */
-static enum fault
+static void
 open_source(const char *given)
 {
 	const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -68,9 +69,9 @@ open_source(const char *given)
 				     : openat(recover.dir, JOURNAL_NAME,
 					   flags | O_NOFOLLOW);
 	if (recover.fd < 0 || fstat(recover.fd, &st) < 0)
-		return fault_report(
+		command_need(fault_report(
 		    path, recover.dir < 0 ? "cannot open"
-					  : "cannot open its " JOURNAL_NAME);
+					  : "cannot open its " JOURNAL_NAME));
 	recover.bytes = (uint64_t)st.st_size;
 	ssize_t n = file_read_all(recover.fd, header, sizeof(header), 0);
 	if (record_header_decode(header, n < 0 ? 0 : (size_t)n, uuid, &crc) ==
@@ -84,9 +85,8 @@ open_source(const char *given)
 			  "needs: find it in the first line of a backup, and "
 			  "give it with --store",
 		    path);
-		return FAULT_DAMAGED;
+		command_need(FAULT_DAMAGED);
 	}
-	return FAULT_NONE;
 }
 
 /* Remove the new store's directory, but do not follow a link in its place. */
@@ -108,22 +108,37 @@ remove_new_store(void)
 	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
 }
 
+/* Without the lock of DEST, another process may write there. */
+static void
+undo(void)
+{
+	store_close(batch.store);
+	if (recover.dest.locked)
+		remove_new_store();
+}
+
+/* command_need; a DEST that is full is an output that cannot be used. */
+static void
+need_dest(enum fault fault)
+{
+	command_need(
+	    fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT : fault);
+}
+
 /* Lock DEST as its owner, or as SRC's if that is root; make the new store. */
-static enum fault
+static void
 open_new_store(const struct watch *watch)
 {
 	const struct store_options options = {
 		.dir = recover.path, .long_lived = true, .waits = watch
 	};
+	enum fault fault = FAULT_NONE;
 	struct stat st = { 0 };
 
 	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);
-	enum fault fault = file_become_owner(recover.to, st.st_uid);
-
-	if (fault == FAULT_NONE)
-		fault = journal_claim(&recover.dest, recover.to);
-	if (fault != FAULT_NONE)
-		return fault;
+	need_dest(file_become_owner(recover.to, st.st_uid));
+	need_dest(journal_claim(&recover.dest, recover.to));
+	atexit(undo);
 	remove_new_store();
 	if (journal_exists(&recover.dest, NEW_NAME) ||
 	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
@@ -131,14 +146,12 @@ open_new_store(const struct watch *watch)
 		log_error("%s: " NEW_NAME " cannot be made there; name another "
 			  "directory",
 		    recover.to);
-		return FAULT_OUTPUT;
+		command_need(FAULT_OUTPUT);
 	}
-	fault = store_init(recover.path);
-	if (fault == FAULT_NONE)
-		batch.store = store_open(&options, &fault);
-	return fault != FAULT_NONE
-		   ? fault
-		   : journal_open(&recover.fresh, recover.path, true);
+	need_dest(store_init(recover.path));
+	batch.store = store_open(&options, &fault);
+	need_dest(fault);
+	need_dest(journal_open(&recover.fresh, recover.path, true));
 }
 
 static void
@@ -160,7 +173,7 @@ report_record(const struct batch_entry *entry, enum store_result result)
 					 : "an earlier plant has this id");
 }
 
-static enum fault
+static void
 add_record(const struct record *record, const struct position *at)
 {
 	char *text = strndup(record->plant, record->plant_len);
@@ -168,114 +181,104 @@ add_record(const struct record *record, const struct position *at)
 		.begin = at->last, .end = at->end };
 
 	if (text == NULL)
-		return fault_report(recover.from, "cannot read");
+		command_need(fault_report(recover.from, "cannot read"));
 	memcpy(entry.by, record->by, record->by_len);
 	memcpy(entry.at, record->at, TIMESTAMP_LEN);
 	batch_add(&entry);
-	return batch.fault;
+	need_dest(batch.fault);
 }
 
-static enum fault
-store_records(struct replay *replay, const struct watch *watch)
+static void
+store_records(const struct watch *watch)
 {
 	enum replay_result result;
-	enum fault fault;
 	struct replay_lost lost;
 	struct record record;
+	struct replay replay;
 
+	replay_init(
+	    &replay, recover.fd, record_seed(recover.uuid), &recover.start);
 	do {
-		result = replay_salvage(replay, &record, &lost);
+		result = replay_salvage(&replay, &record, &lost);
 		if (result == REPLAY_ERROR) {
-			errno = replay->error;
-			return fault_report(recover.from, "cannot read");
+			errno = replay.error;
+			command_need(fault_report(recover.from, "cannot read"));
 		}
 		if (lost.begin < lost.end) {
 			recover.lost++;
 			recover.lost_bytes += lost.end - lost.begin;
 			print_range(lost.begin, lost.end, lost.reason);
 		}
-		if (result == REPLAY_RECORD && record.plant != NULL &&
-		    (fault = add_record(&record, &replay->at)) != FAULT_NONE)
-			return fault;
-		if (!watch_step(watch, replay->at.last, recover.bytes))
-			return FAULT_STOPPED;
+		if (result == REPLAY_RECORD && record.plant != NULL)
+			add_record(&record, &replay.at);
+		if (!watch_step(watch, replay.at.last, recover.bytes))
+			command_need(FAULT_STOPPED);
 	} while (result == REPLAY_RECORD);
+	replay_done(&replay);
 	batch_commit();
-	if (batch.fault != FAULT_NONE)
-		return batch.fault;
+	need_dest(batch.fault);
 	/* Write the closing line; the next commit reports if that failed. */
 	store_idle(batch.store);
-	return store_commit(batch.store, NULL, 0) < 0 ? FAULT_FAILED
-						      : FAULT_NONE;
-}
-
-static enum fault
-make_store(const struct watch *watch)
-{
-	const char *to = recover.to;
-	struct replay replay;
-	enum fault fault = open_new_store(watch);
-
-	if (fault == FAULT_NONE) {
-		replay_init(&replay, recover.fd, record_seed(recover.uuid),
-		    &recover.start);
-		fault = store_records(&replay, watch);
-		replay_done(&replay);
-	}
+	if (store_commit(batch.store, NULL, 0) < 0)
+		command_need(FAULT_FAILED);
 	store_close(batch.store);
-	/* No process may store a plant there before the name is durable. */
-	if (fault == FAULT_NONE)
-		fault = journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1);
-	if (fault == FAULT_NONE &&
-	    rename_new(
-		recover.dest.dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
-		fault = fault_report(to, "cannot make a store there");
-	else if (fault == FAULT_NONE && fsync(recover.dest.dir) < 0) {
-		fault = fault_report(to, "cannot make a store there");
-		unlinkat(recover.dest.dir, JOURNAL_NAME, 0);
-	}
-	/* Without the lock, another process may write there. */
-	if (recover.dest.locked)
-		remove_new_store();
-	return fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT
-							   : fault;
+	batch.store = NULL;
 }
 
-static int
+/* Move the new journal into DEST. */
+static void
+move_journal(void)
+{
+	const int dir = recover.dest.dir;
+
+	/* No process may store a plant there before the name is durable. */
+	need_dest(journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1));
+	bool moved =
+	    rename_new(dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) == 0;
+	if (moved && fsync(dir) == 0)
+		return;
+	enum fault fault =
+	    fault_report(recover.to, "cannot make a store there");
+	if (moved)
+		unlinkat(dir, JOURNAL_NAME, 0);
+	need_dest(fault);
+}
+
+static void
 run_recover(const struct call *call)
 {
-	char plants[COMMAND_COUNT_MAX], records[COMMAND_COUNT_MAX],
-	    places[COMMAND_COUNT_MAX];
-
 	recover.from = call->operands[0];
 	recover.to = call->operands[1];
 	recover.dest = recover.fresh = JOURNAL_NONE;
 	batch.report = report_record;
 	batch.plant_max = CONFIG_BODY_BYTES_MAX;
-	enum fault fault = open_source(call->values['s']);
-	if (fault == FAULT_NONE)
-		fault = make_store(call->store.watch);
+	open_source(call->values['s']);
+	open_new_store(call->store.watch);
+	store_records(call->store.watch);
+	move_journal();
 	command_unwatch();
-	if (fault == FAULT_STOPPED)
-		log_error("%s: stopped; no store was made", recover.to);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
 	uint64_t repeated =
 	    batch.results[STORE_SAME] + batch.results[STORE_CONFLICT];
 	printf("%s: store %.*s: %s of store %s", recover.to, RECORD_UUID_LEN,
 	    recover.fresh.uuid,
-	    command_count(batch.results[STORE_CREATED], "plant", plants),
-	    recover.uuid);
+	    command_count(batch.results[STORE_CREATED], "plant"), recover.uuid);
 	if (repeated > 0)
 		printf("; left out: %s of earlier ids",
-		    command_count(repeated, "record", records));
+		    command_count(repeated, "record"));
 	if (recover.lost == 0)
 		printf("; everything was readable\n");
 	else
 		printf("; lost: %" PRIu64 " of %" PRIu64 " bytes in %s\n",
 		    recover.lost_bytes, recover.bytes,
-		    command_count(recover.lost, "place", places));
-	return recover.lost + repeated == 0 ? EX_OK : EX_DATAERR;
+		    command_count(recover.lost, "place"));
+	if (recover.lost + repeated > 0)
+		command_exit(EX_DATAERR);
+}
+
+static void
+stop_recover(const struct call *call)
+{
+	log_error("%s: stopped; no store was made", call->operands[1]);
 }
 
 const struct command recover_command = {
@@ -286,4 +289,5 @@ const struct command recover_command = {
 	    COMMAND_HELP },
 	.operands = { 2, 2 },
 	.run = run_recover,
+	.stopped = stop_recover,
 };

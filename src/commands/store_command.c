@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sysexits.h>
 
 #include "command.h"
 #include "ground/clock.h"
@@ -39,17 +38,14 @@ static const char backup_usage[] =
     "\n"
     "  --verify        check all of the store, and then all of the copy\n";
 
-static int
-init(const struct call *call)
+static void
+run_init(const struct call *call)
 {
 	const char *dir = call->store.dir;
-	enum fault fault = file_become_owner(dir, 0);
 
-	if (fault == FAULT_NONE)
-		fault = store_init(dir);
-	if (fault == FAULT_NONE)
-		printf("%s: made a new store\n", dir);
-	return command_fault(fault);
+	command_need(file_become_owner(dir, 0));
+	command_need(store_init(dir));
+	printf("%s: made a new store\n", dir);
 }
 
 const struct command store_command_init = {
@@ -58,28 +54,24 @@ const struct command store_command_init = {
 	.usage = init_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.dir_alias = ' ',
-	.run = init,
+	.run = run_init,
 };
 
-static int
-verify(const struct call *call)
+/* Verify the store, or a copy of it. */
+static void
+verify(const char *dir, const struct watch *watch)
 {
-	const char *dir = call->store.dir;
 	struct reader_report report;
-	char count[COMMAND_COUNT_MAX];
-	enum fault fault = verify_store(dir, call->store.watch, &report);
+	enum fault fault = verify_store(dir, watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("%s: stopped after %s, %" PRIu64
 			  " bytes, valid so far",
-		    dir, command_count(report.plants, "plant", count),
-		    report.bytes);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
+		    dir, command_count(report.plants, "plant"), report.bytes);
+	command_need(fault);
 	printf("%s: store %s: %s, %" PRIu64 " bytes, all valid\n", dir,
-	    report.store, command_count(report.plants, "plant", count),
-	    report.bytes);
+	    report.store, command_count(report.plants, "plant"), report.bytes);
 	if (report.index == INDEX_USABLE)
 		printf("%s/index: holds the same plants\n", dir);
 	else if (report.index != INDEX_ABSENT)
@@ -87,7 +79,12 @@ verify(const struct call *call)
 		    index_words[report.index].text,
 		    report.index == INDEX_BEHIND ? "the service catches up"
 						 : "not compared");
-	return EX_OK;
+}
+
+static void
+run_verify(const struct call *call)
+{
+	verify(call->store.dir, call->store.watch);
 }
 
 const struct command store_command_verify = {
@@ -97,11 +94,11 @@ const struct command store_command_verify = {
 	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_STORE },
 	.dir_alias = ' ',
-	.run = verify,
+	.run = run_verify,
 };
 
-static int
-backup(const struct call *call)
+static void
+run_backup(const struct call *call)
 {
 	int64_t begun_ms = clock_ms(CLOCK_REALTIME);
 	struct reader_report report;
@@ -109,26 +106,21 @@ backup(const struct call *call)
 	const bool whole = call->values['v'] != NULL;
 	enum fault fault =
 	    copy_backup(dir, dest, whole, call->store.watch, &report);
-	struct call copy = *call;
 
-	command_unwatch();
 	if (fault == FAULT_STOPPED)
 		log_error("stopped; %s is as it was; run it again", dest);
-	if (fault != FAULT_NONE)
-		return command_fault(fault);
+	command_need(fault);
+	command_unwatch();
 	printf("%s: store %s: %" PRIu64 " bytes, %" PRIu64 " of them new\n",
 	    dest, report.store, report.bytes, report.added);
-	int status = EX_OK;
 	if (whole) {
-		command_watch(call, "verify");
-		copy.store.dir = dest;
-		status = verify(&copy);
+		command_watch("verify");
+		verify(dest, call->store.watch);
 	}
 	/* The backup is good even if its time cannot be noted. */
-	if (status == EX_OK && file_become_owner(dir, 0) == FAULT_NONE &&
+	if (file_become_owner(dir, 0) == FAULT_NONE &&
 	    copy_note(dir, begun_ms, whole) < 0 && whole)
 		(void)fault_report(dir, "cannot record its backup");
-	return status;
 }
 
 const struct command store_command_backup = {
@@ -138,7 +130,7 @@ const struct command store_command_backup = {
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
 	.operands = { 1, 1 },
-	.run = backup,
+	.run = run_backup,
 };
 
 static const char schema_usage[] =
@@ -162,8 +154,8 @@ static const char feed[] =
 #include "postgresql/feed.sql.h"
     ;
 
-static int
-schema(const struct call *call)
+static void
+run_schema(const struct call *call)
 {
 	const char *const *values = call->values;
 
@@ -171,7 +163,6 @@ schema(const struct call *call)
 	      : values['e'] != NULL ? feed
 				    : tables,
 	    stdout);
-	return EX_OK;
 }
 
 const struct command store_command_schema = {
@@ -181,5 +172,5 @@ const struct command store_command_schema = {
 	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_FLAG("feed", 'e'),
 	    COMMAND_HELP },
 	.apart = "re",
-	.run = schema,
+	.run = run_schema,
 };

@@ -41,10 +41,10 @@ static const char usage[] =
     "                  /etc/plant-store/tokens)\n";
 
 /* Read a date, a date-time or a time from now, such as 90d. */
-static int
-expires_read(const struct call *call, const char *text, int64_t *ms)
+static int64_t
+read_time(const char *text)
 {
-	int64_t start_ms = clock_ms(CLOCK_REALTIME);
+	int64_t start_ms = clock_ms(CLOCK_REALTIME), ms;
 	size_t digits = strspn(text, "0123456789");
 	const char *unit = text + digits;
 	int64_t minutes = strcmp(unit, "d") == 0   ? 24 * 60
@@ -53,42 +53,35 @@ expires_read(const struct call *call, const char *text, int64_t *ms)
 
 	/* Nine digits of days exceed EXPIRES_MS_MAX, and do not overflow. */
 	if (digits > 0 && digits <= 9 && minutes > 0)
-		*ms = start_ms + strtoll(text, NULL, 10) * minutes * 60000;
-	else if (!command_time(text, ms))
-		return command_usage_error(call,
-		    "not a time: %s; use 90d, 12h, 30m, 2027-01-31 or "
-		    "2027-01-31T12:00:00Z",
+		ms = start_ms + strtoll(text, NULL, 10) * minutes * 60000;
+	else if (!command_time(text, &ms))
+		command_usage_error("not a time: %s; use 90d, 12h, 30m, "
+				    "2027-01-31 or 2027-01-31T12:00:00Z",
 		    text);
-	if (*ms > start_ms && *ms <= EXPIRES_MS_MAX)
-		return EX_OK;
-	return command_usage_error(call, "%s: %s",
-	    *ms <= start_ms ? "not in the future" : "after the year 9999",
-	    text);
+	if (ms <= start_ms || ms > EXPIRES_MS_MAX)
+		command_usage_error("%s: %s",
+		    ms <= start_ms ? "not in the future"
+				   : "after the year 9999",
+		    text);
+	return ms;
 }
 
-static int
-run_add(const struct call *call, const char *file, bool renew)
+/* Add or renew, and print the token. */
+static void
+make_token(const struct call *call, const char *file, struct tokens_edit *edit)
 {
-	const char *name = call->operands[1], *expires = call->values['e'];
-	const char *overlap = call->values['v'];
+	const char *expires = call->values['e'], *overlap = call->values['v'];
+	const bool renew = edit->kind == TOKENS_RENEW;
 	char token[TOKENS_TOKEN_LEN + 1];
-	struct tokens_edit edit = { .name = name,
-		.kind = renew ? TOKENS_RENEW : TOKENS_ADD,
-		.expires_ms = TOKENS_NEVER };
-	int status = EX_OK;
 
-	if (!tokens_is_name(name))
-		return command_usage_error(call,
-		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s", name);
-	if (expires != NULL)
-		status = expires_read(call, expires, &edit.expires_ms);
-	if (status == EX_OK && renew)
-		status = expires_read(
-		    call, overlap != NULL ? overlap : "7d", &edit.until_ms);
-	if (status == EX_OK)
-		status = command_fault(tokens_edit(file, &edit, token));
-	if (status != EX_OK)
-		return status;
+	if (!tokens_is_name(edit->name))
+		command_usage_error(
+		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s",
+		    edit->name);
+	edit->expires_ms = expires != NULL ? read_time(expires) : TOKENS_NEVER;
+	if (renew)
+		edit->until_ms = read_time(overlap != NULL ? overlap : "7d");
+	command_need(tokens_edit(file, edit, token));
 	errno = 0;
 	if (printf("%s\n", token) < 0 || fflush(stdout) != 0) {
 		log_error("stdout: the token cannot be printed: %s; it is "
@@ -96,25 +89,24 @@ run_add(const struct call *call, const char *file, bool renew)
 		    strerror(errno),
 		    renew ? "remove the last line of the token file"
 			  : "revoke it with: plant-store token revoke ",
-		    renew ? "" : name);
-		status = EX_IOERR;
-	} else if (isatty(STDERR_FILENO))
+		    renew ? "" : edit->name);
+		command_exit(EX_IOERR);
+	}
+	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "Keep it: it cannot be shown again.\n");
 	explicit_bzero(token, sizeof token);
-	return status;
 }
 
-static int
-run_list(const char *file)
+static void
+list_tokens(const char *file)
 {
 	int width = (int)strlen("NAME");
 	size_t count;
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	enum fault fault;
+	enum fault fault = FAULT_NONE;
 	struct tokens *tokens = tokens_open(file, TOKENS_ANY_USER, &fault);
 
-	if (tokens == NULL)
-		return command_fault(fault);
+	command_need(fault);
 	const struct token *list = tokens_list(tokens, &count);
 	for (size_t i = 0; i < count; i++)
 		if ((int)strlen(list[i].name) > width)
@@ -133,51 +125,48 @@ run_list(const char *file)
 		    token->expires_ms <= now_ms ? "  expired" : "");
 	}
 	tokens_close(tokens);
-	return EX_OK;
 }
 
-static int
+static void
 run_token(const struct call *call)
 {
-	const char *name = call->operands[0], *file = call->values['j'];
-	bool add = strcmp(name, "add") == 0, list = strcmp(name, "list") == 0;
-	bool renew = strcmp(name, "renew") == 0;
-	bool revoke = strcmp(name, "revoke") == 0;
+	const char *action = call->operands[0], *file = call->values['j'];
+	bool add = strcmp(action, "add") == 0;
+	bool list = strcmp(action, "list") == 0;
+	bool renew = strcmp(action, "renew") == 0;
+	bool revoke = strcmp(action, "revoke") == 0;
 	bool named = call->operands_n > 1;
+	struct tokens_edit edit = { .name = call->operands[1],
+		.kind = add                         ? TOKENS_ADD
+			: renew                     ? TOKENS_RENEW
+			: call->values['O'] != NULL ? TOKENS_REVOKE_OLD
+						    : TOKENS_REVOKE };
 	struct config config;
-	enum fault fault;
 
 	if (!add && !list && !renew && !revoke)
-		return command_usage_error(call, "unknown action: %s", name);
+		command_usage_error("unknown action: %s", action);
 	if (list == named)
-		return command_usage_error(
-		    call, named ? "too many arguments" : "NAME is missing");
+		command_usage_error(
+		    named ? "too many arguments" : "NAME is missing");
 	if ((call->values['e'] != NULL && !add && !renew) ||
 	    (call->values['v'] != NULL && !renew) ||
 	    (call->values['O'] != NULL && !revoke))
-		return command_usage_error(
-		    call, "an option is not for %s", name);
+		command_usage_error("an option is not for %s", action);
 	if (file != NULL && file[0] == '\0')
-		return command_usage_error(
-		    call, "--file is empty: name the token file");
+		command_usage_error("--file is empty: name the token file");
 	if (file == NULL) {
 		/* A token file in the environment needs no settings file. */
-		fault =
-		    config_use_file(NULL, getenv("PLANT_STORE_TOKENS") != NULL);
-		if (fault == FAULT_NONE)
-			fault = config_read(&config);
-		if (fault != FAULT_NONE)
-			return command_fault(fault);
+		command_need(config_use_file(
+		    NULL, getenv("PLANT_STORE_TOKENS") != NULL));
+		command_need(config_read(&config));
 		file = config.tokens;
 	}
-	if (add || renew)
-		return run_add(call, file, renew);
 	if (list)
-		return run_list(file);
-	const struct tokens_edit edit = { .name = call->operands[1],
-		.kind = call->values['O'] != NULL ? TOKENS_REVOKE_OLD
-						  : TOKENS_REVOKE };
-	return command_fault(tokens_edit(file, &edit, NULL));
+		list_tokens(file);
+	else if (revoke)
+		command_need(tokens_edit(file, &edit, NULL));
+	else
+		make_token(call, file, &edit);
 }
 
 const struct command token_command = {

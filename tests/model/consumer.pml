@@ -6,7 +6,7 @@
  *   Run           deploy/consumer/plant-store-consume
  *   export        export_command.c run_export; output.c output_open, output_finish
  *   save          export_command.c save_cursor
- *   place         export_command.c open_cursor, lock_cursor, read_cursor
+ *   place         export_command.c open_export, lock_cursor, read_cursor
  *
  * The store has PLANTS plants, one after the other; a batch has one or more, a
  * bit for each.  A directory has two names, the batch and the cursor: what a

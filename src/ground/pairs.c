@@ -5,60 +5,62 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "ground/file.h"
 
-#define BUFFER_PAIRS ((size_t)16 << 10)
-
-int
-pairs_init(struct pairs *pairs)
-{
-	*pairs = (struct pairs){ .fd = -1 };
-	pairs->buffer = malloc(BUFFER_PAIRS * sizeof(*pairs->buffer));
-	return pairs->buffer == NULL ? -1 : 0;
-}
+/* The most pairs that are in memory alone. */
+#define MEMORY_PAIRS ((size_t)16 << 10)
 
 void
 pairs_done(struct pairs *pairs)
 {
-	int error = errno;
-
-	if (pairs->map != NULL && pairs->map != pairs->buffer)
-		munmap(pairs->map, pairs->n * sizeof(*pairs->map));
-	if (pairs->buffer != NULL && pairs->fd >= 0)
-		close(pairs->fd);
-	free(pairs->buffer);
-	*pairs = (struct pairs){ .fd = -1 };
-	errno = error;
+	if (pairs->map != NULL)
+		munmap(pairs->map, pairs->room * sizeof(*pairs->map));
+	*pairs = (struct pairs){ 0 };
 }
 
-/* Write instead of mapping: a full disk gives an error, not SIGBUS. */
+/* Move the pairs to a map of twice the size. */
 static int
-flush(struct pairs *pairs)
+grow(struct pairs *pairs)
 {
-	size_t len = pairs->buffered * sizeof(*pairs->buffer);
-	uint64_t at = (pairs->n - pairs->buffered) * sizeof(*pairs->buffer);
+	size_t room = pairs->map == NULL ? MEMORY_PAIRS : 2 * pairs->room;
+	size_t len = room * sizeof(*pairs->map);
 	char name[] = "/var/tmp/plant-store-XXXXXX";
+	int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *map = MAP_FAILED;
 
-	if (pairs->fd < 0) {
-		pairs->fd = mkostemp(name, O_CLOEXEC);
-		if (pairs->fd < 0)
-			return -1;
-		unlink(name);
+	errno = 0;
+	if (room > MEMORY_PAIRS) {
+		flags = MAP_SHARED;
+		fd = mkostemp(name, O_CLOEXEC);
+		if (fd >= 0) {
+			unlink(name);
+			/* Without room, SIGBUS would end the process later. */
+			errno = posix_fallocate(fd, 0, (off_t)len);
+		}
 	}
-	pairs->buffered = 0;
-	return file_write_all(pairs->fd, pairs->buffer, len, at);
+	if (errno == 0)
+		map = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+	file_close(fd);
+	if (map == MAP_FAILED)
+		return -1;
+	size_t n = pairs->n;
+	if (n > 0)
+		memcpy(map, pairs->map, n * sizeof(*pairs->map));
+	pairs_done(pairs);
+	*pairs = (struct pairs){ map, n, room };
+	return 0;
 }
 
 int
 pairs_add(struct pairs *pairs, int64_t key, uint64_t value)
 {
-	if (pairs->buffered == BUFFER_PAIRS && flush(pairs) < 0)
+	if (pairs->n == pairs->room && grow(pairs) < 0)
 		return -1;
-	pairs->buffer[pairs->buffered++] = (struct pair){ key, value };
-	pairs->n++;
+	pairs->map[pairs->n++] = (struct pair){ key, value };
 	return 0;
 }
 
@@ -100,29 +102,11 @@ sort(struct pair *pairs, size_t n, uint64_t *seed)
 }
 
 void
-pairs_order(struct pair *array, size_t n)
+pairs_sort(struct pair *array, size_t n)
 {
 	uint64_t seed = 0;
 
 	/* Without a random seed, a client could only make this slow. */
 	(void)!getentropy(&seed, sizeof(seed));
 	sort(array, n, &seed);
-}
-
-int
-pairs_sort(struct pairs *pairs)
-{
-	void *map = pairs->buffer;
-
-	if (pairs->fd >= 0) {
-		if (flush(pairs) < 0)
-			return -1;
-		map = mmap(NULL, pairs->n * sizeof(*pairs->map),
-		    PROT_READ | PROT_WRITE, MAP_SHARED, pairs->fd, 0);
-		if (map == MAP_FAILED)
-			return -1;
-	}
-	pairs->map = map;
-	pairs_order(pairs->map, pairs->n);
-	return 0;
 }

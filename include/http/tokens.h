@@ -7,16 +7,15 @@
  *	NAME SHA256HEX [EXPIRES] [# comment]
  *
  * with spaces or tabs between the fields.  NAME is 1 to 64 of A-Z a-z 0-9 . _ -
- * and SHA256HEX is the digest of the token in 64 lower-case hex digits.
- * Neither may occur twice, except the name of a renewed token: both of its
- * tokens are valid, and its first line has an EXPIRES.  EXPIRES is an RFC 3339
- * date-time.  Empty lines and lines that begin with '#' are allowed.  A file
- * without a token is valid; nobody has access then.
+ * SHA256HEX is the token's digest in 64 lower-case hex digits.  Neither may
+ * occur twice, except the name of a renewed token: both of its tokens are
+ * valid, and its first line has an EXPIRES, an RFC 3339 date-time.  Empty lines
+ * and lines that begin with '#' are allowed.
  *
- * The file and its directory must belong to root or to the service's user; if
- * the file is a symbolic link, so must the directory of its target.  Others
- * must not have access to the file, or be able to write to the directories.  If
- * the group can write to one of these, the file is used with a warning.
+ * The file and its directory, also that of a symbolic link's target, must
+ * belong to root or to the service's user.  Others must not have access to the
+ * file, or be able to write to the directories; a group that can write is
+ * allowed with a warning.
  *
  * One set serves all threads of a process, except where stated otherwise.
  */
@@ -68,27 +67,24 @@ struct tokens_edit {
 		TOKENS_REVOKE,
 		TOKENS_REVOKE_OLD
 	} kind;
-	int64_t expires_ms; /* the new token; see struct token */
-	int64_t until_ms;   /* TOKENS_RENEW: the renewed one expires then, or
-			       before */
+	int64_t expires_ms; /* of the new token */
+	int64_t until_ms;   /* when a token that is renewed expires at last */
 };
 
 struct tokens; /* a set */
 
 /*
  * tokens_open(path, user, fault):
- * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  The
- * string `path` must outlive the set.  Return the set; or log the file, its
- * line and the remedy, and return NULL.  `fault` is then FAULT_SETUP if the
- * file is missing, malformed or has wrong permissions; else the system's fault.
+ * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  `path`
+ * must outlive the set.  Return the set; or NULL with a fault, logged:
+ * FAULT_SETUP if the file is missing, malformed or has wrong permissions.
  *
  * tokens_close(tokens):
  * Free the set, which no thread may still use.  NULL is fine.
  *
  * tokens_warning(tokens):
- * Return the warning of the last read, without the path: the file has no token,
- * or a group can write to the file or its directory; after a refresh, perhaps
- * an error.  NULL if nothing was logged.  Valid until the next refresh.
+ * Return the warning or error of the last read, without the path, such as that
+ * the file has no token; NULL if there is none.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);
@@ -104,13 +100,12 @@ const char *tokens_warning(const struct tokens *tokens);
  * change is logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
- * Find a token by its digest; `now_ms` is the time since 1970.  Return
- * HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN;
- * HTTP_CREDENTIAL_EXPIRED; HTTP_INTERNAL if the crypto library fails.
+ * Return HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN or _EXPIRED;
+ * HTTP_INTERNAL if the crypto library fails.  `now_ms` is since 1970.
  *
  * tokens_next_expiry(tokens, now_ms):
  * Return the earliest expiry among the tokens that are valid and not renewed,
- * which may be TOKENS_NEVER; 0 if none is valid.  Both times are since 1970.
+ * which may be TOKENS_NEVER; 0 if none is valid.
  *
  * tokens_list(tokens, count):
  * The tokens in the file's order, valid until any thread refreshes the set.
@@ -135,7 +130,7 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  *
  * Any owner is accepted.  The file is replaced atomically and durably, and
  * keeps its other lines, mode and owner; a lock on the directory excludes other
- * edits.  FAULT_NAME if the name is taken or unknown or has two tokens,
+ * edits.  FAULT_NAME if the name has other tokens than the edit needs,
  * FAULT_OUTPUT if the directory is missing, or another fault; all are logged.
  * The file is then unchanged, unless the log reports otherwise.
  */

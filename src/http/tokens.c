@@ -1,16 +1,14 @@
 /*
  * tokens: the set of known tokens, and the file that it comes from.
  *
- * Happy path: the file is read into a set, whose entries are sorted by digest,
- * for a binary search by the digest of a request's token.  One thread checks
- * once a second whether the file has changed, and reads it again.
- *
+ * The file is read into a set, sorted by digest for a binary search.  One
+ * thread checks once a second whether the file has changed, and reads it again.
  * An edit locks the directory, reads the file, writes a new one beside it with
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since skipping it could undo
  * a revocation.  No message repeats the content of a line, which may be a token
- * by mistake.  An edit removes the files that a killed one has left.
+ * by mistake.
  */
 #include "http/tokens.h"
 
@@ -38,8 +36,8 @@
 
 #define CHECK_INTERVAL_MS 1000
 #define FRESH_S 2
-/* A one-byte name, a blank and the digest; the last line may end there. */
-#define LINE_BYTES_MIN (2 + 2 * TOKENS_DIGEST_LEN)
+/* A one-byte name, a blank, the digest and a newline. */
+#define LINE_BYTES_MIN (3 + 2 * TOKENS_DIGEST_LEN)
 /* A line with the longest name, the digest and two times is shorter. */
 #define LINE_BYTES_MAX 256
 #define DIGITS "0123456789"
@@ -59,7 +57,7 @@ struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
 	struct stat stat;     /* all zero if there is no file */
-	char *text;           /* the file and a NUL; NULL if there is no file */
+	char *text;           /* the file, a NUL; NULL if there is no file */
 	struct token *tokens; /* in the order of the file */
 	const struct token **sorted; /* `tokens`, sorted by digest */
 	size_t count;
@@ -171,12 +169,12 @@ next_field(const char **at, size_t len)
 static const char *
 read_line(const char *at, struct token *token)
 {
-	size_t len = next_field(&at, 0);
 	int64_t created_ms;
 
+	token->text = at;
+	size_t len = next_field(&at, 0);
 	if (len == 0)
 		return NULL;
-	token->text = at;
 	memcpy(token->name, at, len < TOKENS_NAME_MAX ? len : TOKENS_NAME_MAX);
 	if (len > TOKENS_NAME_MAX || !tokens_is_name(token->name))
 		return "has no name of 1 to 64 of A-Z a-z 0-9 . _ -";
@@ -207,14 +205,13 @@ static enum fault
 read_lines(struct set *set, size_t len)
 {
 	const char *at = set->text, *end = at + len;
-	size_t number = 0;
 
-	for (; at < end; at++) {
-		struct token token = { .line = ++number };
+	for (size_t number = 1; at < end; at++, number++) {
+		struct token token = { .line = number };
 		const char *wrong = read_line(at, &token);
 
 		at += strcspn(at, "\n");
-		if (*at == '\0' && at < end)
+		if (*at == '\0')
 			wrong = "holds a NUL byte";
 		if (wrong != NULL)
 			return note(set, FAULT_SETUP,
@@ -284,7 +281,6 @@ read_file(struct set *set, int fd)
 {
 	ssize_t len = -1;
 	enum fault fault;
-	size_t most;
 
 	if (fstat(fd, &set->stat) != 0)
 		return note_errno(set, "cannot read it");
@@ -294,8 +290,8 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* One more byte shows a file that is too large; one is for the NUL. */
-	set->text = malloc(TOKENS_FILE_BYTES_MAX + 2);
+	/* A byte more shows that it is too large; two are for "\n" and NUL. */
+	set->text = malloc(TOKENS_FILE_BYTES_MAX + 3);
 	if (set->text != NULL)
 		len =
 		    file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
@@ -305,10 +301,12 @@ read_file(struct set *set, int fd)
 		return note(set, FAULT_SETUP,
 		    "larger than %zu bytes; remove tokens that are not used",
 		    TOKENS_FILE_BYTES_MAX);
+	if (len > 0 && set->text[len - 1] != '\n')
+		set->text[len++] = '\n';
 	set->text[len] = '\0';
-	most = (size_t)len / LINE_BYTES_MIN + 1;
-	set->tokens = calloc(most, sizeof *set->tokens);
-	set->sorted = calloc(most, sizeof(const struct token *));
+	size_t most = (size_t)len / LINE_BYTES_MIN;
+	set->tokens = calloc(most + 1, sizeof *set->tokens);
+	set->sorted = calloc(most + 1, sizeof *set->sorted);
 	if (set->tokens == NULL || set->sorted == NULL)
 		return note_errno(set, "cannot read it");
 	fault = read_lines(set, (size_t)len);
@@ -319,16 +317,21 @@ read_file(struct set *set, int fd)
 	return fault;
 }
 
-/* Check owner and mode of the directory that holds `path`. */
+/* The directory that holds `path`, in `buf`. */
+static const char *
+directory_of(const char *path, char buf[static PATH_MAX])
+{
+	snprintf(buf, PATH_MAX, "%s", path);
+	return dirname(buf);
+}
+
 static enum fault
 check_directory(struct set *set, const char *path)
 {
 	char buf[PATH_MAX];
-	const char *directory;
+	const char *directory = directory_of(path, buf);
 	struct stat st;
 
-	snprintf(buf, sizeof buf, "%s", path);
-	directory = dirname(buf);
 	if (stat(directory, &st) == 0)
 		return check_rights(set, &st, directory);
 	return errno == ENOENT ? note_directory(set, directory, FAULT_ABSENT)
@@ -379,31 +382,32 @@ is_fresh(const struct stat *st)
 struct tokens *
 tokens_open(const char *path, uid_t user, enum fault *fault)
 {
-	struct set set = { .path = path, .user = user };
 	struct tokens *tokens = calloc(1, sizeof *tokens);
-	/* Fetched once: the lookup takes longer than a digest. */
-	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
 
-	*fault = read_set(&set);
-	if (*fault == FAULT_NONE && (tokens == NULL || sha256 == NULL))
-		*fault = note(&set, FAULT_MEMORY,
-		    "libcrypto has no SHA-256 or no memory; check both");
-	if (*fault != FAULT_NONE) {
-		log_error("%s: %s", path, set.notice);
-		if (*fault == FAULT_ABSENT)
-			*fault = FAULT_SETUP;
-		free_set(&set);
-		EVP_MD_free(sha256);
-		free(tokens);
+	if (tokens == NULL) {
+		*fault = fault_report(path, "cannot read it");
 		return NULL;
 	}
+	struct set *set = &tokens->set;
+	*set = (struct set){ .path = path, .user = user };
 	pthread_mutex_init(&tokens->lock, NULL);
-	tokens->sha256 = sha256;
-	tokens->set = set;
-	tokens->retry = is_fresh(&set.stat);
-	if (set.notice[0] != '\0')
-		log_warning("%s: %s", path, set.notice);
-	return tokens;
+	/* Fetched once: the lookup takes longer than a digest. */
+	tokens->sha256 = EVP_MD_fetch(NULL, "SHA2-256", NULL);
+	*fault = tokens->sha256 != NULL
+		     ? read_set(set)
+		     : note(set, FAULT_MEMORY,
+			   "libcrypto has no SHA-256 or no memory; check both");
+	tokens->retry = is_fresh(&set->stat);
+	if (*fault == FAULT_NONE) {
+		if (set->notice[0] != '\0')
+			log_warning("%s: %s", path, set->notice);
+		return tokens;
+	}
+	log_error("%s: %s", path, set->notice);
+	if (*fault == FAULT_ABSENT)
+		*fault = FAULT_SETUP;
+	tokens_close(tokens);
+	return NULL;
 }
 
 const char *
@@ -412,47 +416,41 @@ tokens_warning(const struct tokens *tokens)
 	return tokens->set.notice[0] == '\0' ? NULL : tokens->set.notice;
 }
 
-/* Each change of text, owner or mode changes st_ctim. */
 static void
 refresh(struct tokens *tokens)
 {
 	struct set *set = &tokens->set;
 	struct set read = { .path = set->path, .user = set->user };
 	struct stat now;
-	enum fault fault;
-	bool news;
 
 	if (stat(set->path, &now) != 0)
 		now = (struct stat){ 0 };
-	news = now.st_dev != set->stat.st_dev ||
-	       now.st_ino != set->stat.st_ino ||
-	       now.st_ctim.tv_sec != set->stat.st_ctim.tv_sec ||
-	       now.st_ctim.tv_nsec != set->stat.st_ctim.tv_nsec;
+	/* Each change of text, owner or mode changes st_ctim. */
+	bool news =
+	    now.st_dev != set->stat.st_dev || now.st_ino != set->stat.st_ino ||
+	    memcmp(&now.st_ctim, &set->stat.st_ctim, sizeof now.st_ctim) != 0;
 	if (!news && !tokens->retry)
 		return;
-	fault = read_set(&read);
-	if (fault == FAULT_ABSENT)
-		fault = FAULT_NONE;
+	enum fault fault = read_set(&read);
+	bool good = fault == FAULT_NONE || fault == FAULT_ABSENT;
 	news = news || strcmp(read.notice, set->notice) != 0;
-	if (fault != FAULT_NONE) {
-		free_set(&read);
-		memcpy(set->notice, read.notice, sizeof set->notice);
-		set->stat = now;
-	} else {
-		free_set(set);
+	free_set(good ? set : &read);
+	if (good)
 		*set = read;
+	else {
+		strcpy(set->notice, read.notice);
+		set->stat = now;
 	}
 	/* Repairing the disk or the directory does not change the file. */
-	tokens->retry = fault != FAULT_NONE || is_fresh(&set->stat);
-	if (news && fault != FAULT_NONE)
+	tokens->retry = !good || is_fresh(&set->stat);
+	if (news && !good)
 		log_error("%s: %s; until then the tokens of the last good file "
 			  "stay in use (%zu)",
 		    set->path, set->notice, set->count);
-	else if (news && set->notice[0] != '\0')
-		log_warning("%s: %s; tokens in use: %zu", set->path,
-		    set->notice, set->count);
 	else if (news)
-		log_info("%s: read again; tokens in use: %zu", set->path,
+		log_at(set->notice[0] != '\0' ? LOG_AT_WARNING : LOG_AT_INFO,
+		    "%s: %s; tokens in use: %zu", set->path,
+		    set->notice[0] != '\0' ? set->notice : "read again",
 		    set->count);
 }
 
@@ -540,10 +538,8 @@ static enum fault
 lock(struct set *set, int *fd)
 {
 	char buf[PATH_MAX];
-	const char *name;
+	const char *name = directory_of(set->path, buf);
 
-	snprintf(buf, sizeof buf, "%s", set->path);
-	name = dirname(buf);
 	*fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0 && errno == ENOENT)
 		return note_directory(set, name, FAULT_OUTPUT);
@@ -562,75 +558,75 @@ lock(struct set *set, int *fd)
 
 /* Check that the name has the tokens that the edit needs. */
 static enum fault
-check_edit(struct set *set, const struct tokens_edit *edit, size_t found)
+check_edit(struct set *set, const struct tokens_edit *edit,
+    const struct token *last, const struct token *renewed)
 {
 	const char *wrong = NULL;
 
-	if (edit->kind == TOKENS_ADD && found > 0)
+	if (edit->kind == TOKENS_ADD && last != NULL)
 		wrong = "is taken; choose another, or run: plant-store token "
 			"renew";
-	else if (edit->kind != TOKENS_ADD && found == 0)
+	else if (edit->kind != TOKENS_ADD && last == NULL)
 		wrong = "is unknown; see: plant-store token list";
-	else if (edit->kind == TOKENS_RENEW && found > 1)
+	else if (edit->kind == TOKENS_RENEW && renewed != NULL &&
+		 renewed->expires_ms > clock_ms(CLOCK_REALTIME))
 		wrong = "has two tokens; end the older one first, with: "
 			"plant-store token revoke --old";
-	else if (edit->kind == TOKENS_REVOKE_OLD && found < 2)
+	else if (edit->kind == TOKENS_REVOKE_OLD && renewed == NULL)
 		wrong = "has one token, which was not renewed";
 	return wrong == NULL
 		   ? FAULT_NONE
 		   : note(set, FAULT_NAME, "the name %s %s", edit->name, wrong);
 }
 
+/* Copy the text from `*at` up to the line of `token`; move `*at` past it. */
+static char *
+copy_before(char *to, const char **at, const struct token *token)
+{
+	to = mempcpy(to, *at, (size_t)(token->text - *at));
+	*at = strchr(token->rest, '\n') + 1;
+	return to;
+}
+
 /*
- * Write the text of the changed file.  A renewal removes an older token of its
- * name that has expired.  `*text` is malloced.
+ * Write the text of the changed file into `*text`, which is malloced.  The line
+ * of a renewed token goes: unless the edit revokes it, it has expired.
  */
 static enum fault
 make_text(struct set *set, const struct tokens_edit *edit, const char *line,
     char **text)
 {
 	const char *at = set->text == NULL ? "" : set->text;
-	int64_t now_ms = clock_ms(CLOCK_REALTIME);
+	const struct token *last = NULL, *renewed = NULL;
 	char until[TIMESTAMP_LEN];
-	size_t found = 0;
 
-	for (size_t i = 0; i < set->count; i++)
-		found +=
-		    strcmp(set->tokens[i].name, edit->name) == 0 &&
-		    !(edit->kind == TOKENS_RENEW && set->tokens[i].renewed &&
-			set->tokens[i].expires_ms <= now_ms);
-	enum fault fault = check_edit(set, edit, found);
+	for (size_t i = 0; i < set->count; i++) {
+		const struct token *token = &set->tokens[i];
+
+		if (strcmp(token->name, edit->name) == 0)
+			*(token->renewed ? &renewed : &last) = token;
+	}
+	enum fault fault = check_edit(set, edit, last, renewed);
 	if (fault != FAULT_NONE)
 		return fault;
 	/* Two lines more: the new one, and the times of a renewed one. */
 	char *to = *text = malloc(strlen(at) + 2 * (size_t)LINE_BYTES_MAX);
 	if (to == NULL)
 		return note_errno(set, "cannot change it");
-	for (size_t i = 0; i < set->count; i++) {
-		const struct token *token = &set->tokens[i];
-		const char *end = strchrnul(token->rest, '\n');
-
-		if (strcmp(token->name, edit->name) != 0)
-			continue;
-		to = mempcpy(to, at, (size_t)(token->text - at));
-		at = *end == '\0' ? end : end + 1;
-		if (edit->kind == TOKENS_REVOKE_OLD && !token->renewed)
-			to = mempcpy(
-			    to, token->text, (size_t)(at - token->text));
-		if (edit->kind != TOKENS_RENEW || token->renewed)
-			continue;
-		timestamp_print(edit->until_ms < token->expires_ms
+	if (renewed != NULL)
+		to = copy_before(to, &at, renewed);
+	if (edit->kind == TOKENS_RENEW || edit->kind == TOKENS_REVOKE)
+		to = copy_before(to, &at, last);
+	if (edit->kind == TOKENS_RENEW) {
+		timestamp_print(edit->until_ms < last->expires_ms
 				    ? edit->until_ms
-				    : token->expires_ms,
+				    : last->expires_ms,
 		    until);
-		to += sprintf(to, "%.*s " TIMESTAMP_SECONDS " %.*s\n",
-		    (int)(token->digest_end - token->text), token->text, until,
-		    (int)(end - token->rest), token->rest);
+		to += sprintf(to, "%.*s " TIMESTAMP_SECONDS " %.*s",
+		    (int)(last->digest_end - last->text), last->text, until,
+		    (int)(at - last->rest), last->rest);
 	}
-	to = stpcpy(to, at);
-	if (to > *text && to[-1] != '\n')
-		*to++ = '\n';
-	strcpy(to, line);
+	strcpy(stpcpy(to, at), line);
 	return FAULT_NONE;
 }
 

@@ -11,8 +11,7 @@
  * A GET or HEAD of the health and metrics paths, and a request of the command
  * `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * Each step passes, or ends the request with an error.  The only I/O is the
- * log, and reading the token file in api_tick.  One thread.
+ * The only I/O is the log, and reading the token file in api_tick.  One thread.
  */
 #pragma once
 
@@ -67,22 +66,18 @@ struct api_call {
  * api_tick(api):
  * Read the clock and, at most once a second, check the token file for changes.
  * Call before each group of requests.
- */
-void api_tick(struct api *api);
-
-/*
+ *
  * api_head(api, call, variables):
  * Begin `call` with the CGI variables of the request.  Return 0 if the caller
  * must read the body: up to config->body_bytes_max + 1 bytes, the last of which
  * shows that it is too large.  Return -1 if the answer does not need it.
- */
-int api_head(struct api *api, struct api_call *call, char *const *variables);
-
-/*
+ *
  * api_body(api, call, body, len):
  * Check the body of a call that passed api_head.  Return 0 if call->plant is to
  * be stored, or -1 if the request is refused.
  */
+void api_tick(struct api *api);
+int api_head(struct api *api, struct api_call *call, char *const *variables);
 int api_body(
     struct api *api, struct api_call *call, const char *body, size_t len);
 
@@ -126,8 +121,7 @@ bool api_health(const struct api *api, enum http_error *error);
  * at level debug.  Count it, unless the request was for health or metrics.
  *
  * api_log_refusals():
- * Log how often this process has answered with each error since the last call,
- * unless there were none.
+ * Log how often this process has answered with each error since the last call.
  *
  * api_metrics(api, buf):
  * Print the counters, and the time when the next token expires, in Prometheus'

@@ -34,10 +34,9 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config` from the environment.  Its strings are valid until the
- * environment changes.  Return FAULT_NONE; or log the variable, its value and
- * what is allowed, return FAULT_SETUP, and leave `config` unchanged.  From then
- * on, the log has the form that the settings specify.
+ * Fill `config` from the environment, which its strings are in, and set
+ * log_json.  Return FAULT_NONE; or log the variable, its value and what is
+ * allowed, return FAULT_SETUP, and leave `config` unchanged.
  *
  * config_is_given(), config_warn_unknown():
  * Return whether any setting is in the environment.  Log a warning for each
@@ -56,10 +55,10 @@ struct config {
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a
- * whole, by ' or ", and has no other quote and no backslash.  Unknown names
- * give a warning.  FAULT_SETUP, logged, for any other line, or if root cannot
- * trust the file; or the fault of reading it.  CONFIG_FILE_VARIABLE names
- * another file, for tests and for a second service on a machine.
+ * whole, by ' or ", and has no other quote and no backslash.  FAULT_SETUP,
+ * logged, for any other line, or if root cannot trust the file; or the fault of
+ * reading it.  CONFIG_FILE_VARIABLE names another file, for tests and for a
+ * second service on a machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"

@@ -1,7 +1,7 @@
 /*
  * fault: the one error type, and remedies for operators.  The function that
- * meets an error logs it with its remedy, unless its contract states that it
- * does not; its callers only act on it.
+ * meets an error logs it with its remedy, unless its contract states otherwise;
+ * its callers only act on it.
  */
 #pragma once
 

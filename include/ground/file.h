@@ -1,8 +1,7 @@
 /*
  * file: complete reads and writes at an offset, small files, a rename that
- * replaces nothing, and root's switch to the owner of a directory.  The offset
- * of the descriptor is neither used nor changed.  The functions return 0, or -1
- * with errno, unless stated otherwise.  Any thread.
+ * replaces nothing, and root's switch to the owner of a directory.  A result is
+ * 0, or -1 with errno, unless stated otherwise.  Any thread.
  */
 #pragma once
 
@@ -17,8 +16,7 @@
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
  * Write all of `buf` at byte `offset`; on failure a part may be written.  Read
- * `len` bytes at byte `offset`, or fewer at the end of the file, and return how
- * many; -1 with errno.
+ * `len` bytes, or fewer at the end of the file; return how many, or -1.
  *
  * file_close(fd):
  * Close the descriptor, unless it is negative.  errno is unchanged.
@@ -35,8 +33,8 @@
  * user owns the file.
  *
  * file_can_forget(fd):
- * Return NULL if file_forget is possible; otherwise the name of the call that
- * failed, with errno: EOPNOTSUPP if the system reports every page as cached.
+ * Return NULL if file_forget is possible; otherwise the call that failed, with
+ * errno: EOPNOTSUPP if the system reports every page as cached.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
@@ -53,9 +51,8 @@ const char *file_can_forget(int fd);
  * refuses statx, the time of birth is 0.
  *
  * file_identify(fd, id):
- * Write an identity that differs from that of a copy of the file, in
- * FILE_ID_LEN characters and a NUL: the inode and, where the file system
- * records it, the time of birth.
+ * Write an identity that differs from that of a copy of the file, as
+ * FILE_ID_LEN characters and a NUL: the inode and the time of birth, if known.
  *
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, created if it is absent, and make
@@ -64,17 +61,17 @@ const char *file_can_forget(int fd);
  * a symbolic link, EINVAL or ENXIO if it is not a regular file.
  *
  * file_put_time(dir, name, ms), file_get_time(dir, name):
- * Write a time, in ms since 1970, likewise, as one line of RFC 3339.  Return
- * that of a file in the directory `dir`; 0 if there is none.
+ * Likewise, a time as one line of RFC 3339.  file_get_time returns that of a
+ * file in the directory `dir`; 0 if there is none.
  *
  * file_make_dir(path):
  * Open the directory; create it durably if it is absent.  Return the
- * descriptor; -1 with errno.
+ * descriptor, or -1.
  *
  * rename_new(dir, from, to):
  * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  If `to` exists, fail
- * with EEXIST.  On a file system without RENAME_NOREPLACE (NFS), a crash may
- * leave the file with both names.
+ * with EEXIST.  Where the system refuses RENAME_NOREPLACE, a crash may leave
+ * both names.
  *
  * file_beside_program(installed, path):
  * Write the path of a file that is beside the program in a checkout, and at

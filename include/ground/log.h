@@ -6,7 +6,7 @@
  * remedy.  No message has a token or a request's body.
  *
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
- * members, "message".  If a line is too long, only its message is cut.
+ * members, "message".  Of a line that is too long, only the message is cut.
  */
 #pragma once
 
@@ -20,11 +20,10 @@ extern bool log_json;                /* false */
 
 /*
  * log_open(program, use_syslog):
- * Set the program's name, which must stay valid.  Call once, before any file is
- * opened: the call opens /dev/null for each of the descriptors 0 to 2 that is
- * closed, since a file with that number could receive messages.  Before the
- * call, and if `use_syslog` is 0, messages go only to stderr, without a
- * priority.  The name before the call is "plant-store".
+ * Set the program's name, which must stay valid; before, it is "plant-store".
+ * Open /dev/null for each of the descriptors 0 to 2 that is closed, since a
+ * file with that number could receive messages: so call it first.  Until then,
+ * and if `use_syslog` is 0, messages go only to stderr, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):
  * Add the request's id to all messages except those of log_members.  After a
@@ -33,7 +32,7 @@ extern bool log_json;                /* false */
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
- * '?'.  errno is left as it was.  Any thread.
+ * '?'.  errno is unchanged.  Any thread.
  *
  * log_members(level, message, members):
  * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; a

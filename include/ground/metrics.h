@@ -5,8 +5,8 @@
  *
  * The file may be lost or damaged: the next metrics_open creates a new one,
  * with all counters at 0, and processes that have the old one open still count
- * in it.  A process whose file was truncated, or that has none, as with a
- * database, counts in its own memory.
+ * in it.  A process without a file, as with a database, or whose file was
+ * truncated, counts in its own memory.
  */
 #pragma once
 
@@ -72,12 +72,12 @@ metrics_add(unsigned place, uint64_t n)
  *
  * metrics_consumers(dir, bytes, list):
  * Read the cursors of consumers from the directory METRICS_CONSUMERS of `dir`,
- * each named after its consumer, and compare them with the size of the journal.
+ * each named after its consumer, and compare them with the journal's `bytes`.
  * Return their number.
  *
  * metrics_free_bytes(dir):
- * Return the bytes available to this user on the file system of `dir`;
- * METRICS_UNKNOWN if it cannot be read.
+ * Return the bytes available to this user on the file system of `dir`, or
+ * METRICS_UNKNOWN.
  */
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);

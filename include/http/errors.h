@@ -4,15 +4,14 @@
  * Each row: name, number, HTTP status, message.  The families: 1000 credential,
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number is
  * the body's `error`.  A released number never changes its meaning, and is
- * never reused after its removal, such as 5005. openapi.json publishes the
+ * never reused after its removal, such as 5005.  openapi.json publishes the
  * names for generated clients, so a released name stays.
  *
  * Only web servers send CREDENTIAL_CERTIFICATE, HEAD_TOO_LARGE,
  * PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and TOO_MANY_FOR_TOKEN, from
- * their configurations in deploy/.  They also send some other rows, with
- * statuses of their own: scripts/errors lists these, and copies the table to
- * the documents and to deploy/.  Nothing else in the program knows an error's
- * number, message or status, except the 400 of config->contract_status.
+ * their configurations in deploy/.  scripts/errors lists what else they send,
+ * and copies the table to the documents and to deploy/.  Nothing else in the
+ * program knows an error's number, message or status.
  */
 #pragma once
 

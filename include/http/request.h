@@ -61,17 +61,14 @@ enum request_length {
  *
  * request_credential(request, credential):
  * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
- * RFC 6750, section 2.1).  Return HTTP_OK with the token's place in the header,
- * or why there is no token:
+ * RFC 6750, section 2.1), whose scheme may be in any case, with spaces and tabs
+ * around the value.  Return HTTP_OK with the token's place in the header; or
  *
  *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme
  *	HTTP_CREDENTIAL_SEVERAL    a list in which Bearer occurs
  *	HTTP_CREDENTIAL_MALFORMED  Bearer, but not one or more spaces followed
  *	                           by one token68
- *
- * The case of the scheme's name does not matter.  Spaces and tabs around the
- * value are ignored.
  *
  * request_origin(request, origins):
  * Find the request's Origin in `origins`, the list of the settings.  Return a

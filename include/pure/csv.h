@@ -36,8 +36,7 @@ struct csv_field {
  * Split the record at the beginning of the buffer, up to CRLF, LF or the
  * buffer's end, into at most `*n` fields, and unquote them in place.  Return
  * NULL with the number of fields in `*n`; or, with the buffer unchanged, a
- * fault in static English: a quote in a bare field, text after a closing
- * quote, a CR without LF outside quotes, an open quote, or too many fields.
+ * fault in static English.
  */
 size_t csv_field_print(const char *field, size_t len, char *buf);
 enum csv_place csv_next_place(enum csv_place place, char c);

@@ -2,11 +2,11 @@
  * fcgi_frame: finds the end of a FastCGI request in a stream of bytes, and
  * writes the records of an answer.
  *
- * Besides everything that FastCGI 1.0 forbids, it refuses what no web server
- * sends: records of a second request on the connection (multiplexing),
- * management records (request id 0), a role other than responder, more than
- * FCGI_FRAME_PARAMS_MAX bytes of parameters, and padding of a begin record or
- * of an empty one.  Pure: no allocation, no I/O; total on hostile bytes.
+ * Besides what FastCGI 1.0 forbids, it refuses what no web server sends:
+ * records of a second request on the connection, management records (request id
+ * 0), a role other than responder, more than FCGI_FRAME_PARAMS_MAX bytes of
+ * parameters, and padding of a begin record or of an empty one.  Pure: no
+ * allocation, no I/O; total on hostile bytes.
  */
 #pragma once
 

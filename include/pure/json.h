@@ -4,9 +4,8 @@
  *
  * The scanner accepts exactly the texts of RFC 8259 that are objects, in valid
  * UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a byte
- * order mark, and with at most JSON_DEPTH_MAX levels of arrays and objects, the
- * outermost included.  It finds the wanted members of the outermost object, and
- * checks the others, too.
+ * order mark, and with at most JSON_DEPTH_MAX levels of arrays and objects.  It
+ * finds the wanted members of the outermost object, and checks the others, too.
  *
  * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
  * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"
@@ -54,14 +53,12 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * json_scan_object(text, len, members, error):
  * Scan `text`.  `members` ends with a NULL name.  Return 0 with it filled; -1
  * with `error` filled and `members` undefined.  Keys are compared after their
- * escapes are decoded, so "\u0069d" is "id" and "id\u0000" is not.  A wanted
- * member that is repeated is marked `twice`; other members may repeat.
+ * escapes are decoded.  Members that are not wanted may repeat.
  *
  * json_int64(text, len, value):
- * Read `text`, exactly a value of an accepted object.  A value that is not a
- * number, or has a fraction or an exponent, as 1.0, is JSON_INT_NOT_INTEGER
- * (OpenAPI 3.1.0, int64).  An integer outside int64 is JSON_INT_RANGE.  "-0" is
- * 0.  `*value` is written on JSON_INT_OK only.
+ * Read `text`, exactly a value of an accepted object.  One that is not a
+ * number, or has a fraction or an exponent, is JSON_INT_NOT_INTEGER (OpenAPI
+ * 3.1.0, int64), an integer outside int64 JSON_INT_RANGE.  "-0" is 0.
  *
  * json_string_decode(token, len, text):
  * Decode a string token, quotes included, into `text`, which has room for

@@ -73,9 +73,9 @@ enum record_header {
  * line's length.  The record's strings must be canonical already.
  *
  * record_decode(buf, len, seed, record):
- * Check that the `len` bytes, newline included, are a line valid by itself, and
- * fill `record`, whose strings point into `buf`.  Return NULL; if the line is
- * invalid, return why, a static English string, and leave `record` unchanged.
+ * Check that the `len` bytes are a line valid by itself, and fill `record`,
+ * whose strings point into `buf`.  Return NULL; or why the line is invalid, a
+ * static English string, with `record` unchanged.
  *
  * record_is_canonical(record):
  * Return whether `by`, `id` and `plant` could be in a valid line.  `by` and

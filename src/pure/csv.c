@@ -29,26 +29,6 @@ csv_field_print(const char *field, size_t len, char *buf)
 	return (size_t)(to - buf);
 }
 
-/* Remove the quotes around the field, and undouble those inside it. */
-static void
-unquote(struct csv_field *field)
-{
-	char *from = field->text + 1;
-	const char *end = field->text + field->len - 1;
-	char *to = memchr(from, '"', (size_t)(end - from));
-
-	field->text++;
-	field->len -= 2;
-	if (to == NULL)
-		return;
-	for (from = to; from < end; from++) {
-		*to++ = *from;
-		if (*from == '"')
-			from++;
-	}
-	field->len = (size_t)(to - field->text);
-}
-
 enum csv_place
 csv_next_place(enum csv_place place, char c)
 {
@@ -75,7 +55,8 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 		[CSV_WRONG_CR] = "a CR without LF outside quotes",
 	};
 	enum csv_place place = CSV_FIELD_BEGINS;
-	size_t count = 0, start = 0;
+	char *text = buf, *to = buf; /* of the field: its begin, its end */
+	size_t count = 0;
 
 	for (size_t at = 0;; at++) {
 		bool cr = at + 1 < len && buf[at] == '\r';
@@ -83,23 +64,22 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 			    (buf[at + cr] == '\n' && place != CSV_IN_QUOTES);
 		if (ends || (buf[at] == ',' && place != CSV_IN_QUOTES)) {
 			if (count < *n)
-				fields[count] = (struct csv_field){ buf + start,
-					at - start };
+				fields[count] = (struct csv_field){
+					place == CSV_FIELD_BEGINS ? NULL : text,
+					(size_t)(to - text)
+				};
 			count++;
-			start = at + 1;
-		}
+			text = to = buf + at + 1;
+		} else if (place == CSV_FIELD_BEGINS && buf[at] == '"')
+			text = to = buf + at + 1;
+		else if (buf[at] != '"' || place == CSV_BEHIND_QUOTE)
+			*to++ = buf[at];
 		if (ends)
 			break;
 		place = csv_next_place(place, buf[at]);
 	}
-	if (faults[place] != NULL || count > *n)
-		return faults[place] != NULL ? faults[place]
-					     : "too many fields";
-	for (size_t i = 0; i < count; i++)
-		if (fields[i].len == 0)
-			fields[i].text = NULL;
-		else if (fields[i].text[0] == '"')
-			unquote(&fields[i]);
-	*n = count;
-	return NULL;
+	if (faults[place] == NULL && count > *n)
+		return "too many fields";
+	*n = faults[place] == NULL ? count : *n;
+	return faults[place];
 }

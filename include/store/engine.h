@@ -13,7 +13,7 @@
 
 #define ENGINE_SYMBOL "store_engine"
 /* Changed with this table, reader.h's, or a struct passed through them. */
-#define ENGINE_VERSION 6
+#define ENGINE_VERSION 7
 
 struct engine {
 	int version; /* ENGINE_VERSION; first in every version */

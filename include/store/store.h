@@ -64,9 +64,6 @@ struct store_options {
 				 journal file that nobody writes */
 	bool long_lived; /* more than one request: write room for later records
 			    ahead; serve even while the database is away */
-	const struct watch *waits; /* no client waits: a commit waits for the
-			 index while it is being written, until this stops it;
-			 NULL: for 5 s */
 	bool count; /* a reader counts all records after a cursor, even those
 		       that wait for the end of an older transaction */
 	const struct watch *watch; /* called by store_open alone, while it reads

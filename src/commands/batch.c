@@ -1,10 +1,14 @@
 /* batch: see batch.h. */
 #include "batch.h"
 
+#include "command.h"
 #include "store/replay.h"
 
 /* A checkpoint of the index begins at some 8,000 plants. */
 #define BATCH_PLANTS 5000
+
+/* Each waits up to 5 s: to write a large index takes longer. */
+#define BUSY_TRIES 6
 
 struct batch batch;
 static size_t added, bytes; /* an upper bound of the journal's lines */
@@ -19,13 +23,18 @@ batch_commit(void)
 		[STORE_AWAY] = FAULT_BUSY,
 		[STORE_UNKNOWN] = FAULT_BUSY,
 		[STORE_FAILED] = FAULT_FAILED };
-	size_t n = added;
+	size_t n = added, done = 0;
+	int tries = BUSY_TRIES;
 
 	added = bytes = 0;
 	if (n == 0)
 		return;
 	/* The plants' results report a failure of the store, too. */
-	(void)store_commit(batch.store, items, n);
+	do {
+		(void)store_commit(batch.store, items + done, n - done);
+		while (done < n && items[done].result != STORE_BUSY)
+			done++;
+	} while (done < n && --tries > 0 && command_interrupted() == 0);
 	for (size_t i = 0; i < n; i++) {
 		enum store_result result = items[i].result;
 

@@ -437,7 +437,6 @@ run_import(const struct call *call)
 	if (call->store.database == NULL)
 		command_need(file_become_owner(call->store.dir, 0));
 	options.long_lived = true;
-	options.waits = options.watch;
 	/* Opening may have to replay the journal, or build the index. */
 	command_watch("index");
 	batch.store = store_open(&options, &fault);

@@ -127,11 +127,10 @@ need_dest(enum fault fault)
 
 /* Lock DEST as its owner, or as SRC's if that is root; make the new store. */
 static void
-open_new_store(const struct watch *watch)
+open_new_store(void)
 {
-	const struct store_options options = {
-		.dir = recover.path, .long_lived = true, .waits = watch
-	};
+	const struct store_options options = { .dir = recover.path,
+		.long_lived = true };
 	enum fault fault = FAULT_NONE;
 	struct stat st = { 0 };
 
@@ -253,7 +252,7 @@ run_recover(const struct call *call)
 	batch.report = report_record;
 	batch.plant_max = CONFIG_BODY_BYTES_MAX;
 	open_source(call->values['s']);
-	open_new_store(call->store.watch);
+	open_new_store();
 	store_records(call->store.watch);
 	move_journal();
 	command_unwatch();

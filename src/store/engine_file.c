@@ -89,7 +89,6 @@ struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	pthread_mutex_t mutex;       /* for threads; lock before the journal */
 	bool long_lived;             /* see struct store_options */
-	const struct watch *waits;   /* see struct store_options */
 	bool failed;                 /* nothing is acknowledged any more */
 	bool open;                   /* open_store has ended */
 	const struct watch *watch;   /* NULL once the store is open */
@@ -100,11 +99,10 @@ struct store {
 	struct position batch_end; /* of the batch that is built after `at` */
 	/* The thread that makes checkpoints; `mutex` is of these, too. */
 	pthread_t thread;
-	pthread_cond_t wake, made;
+	pthread_cond_t wake;
 	bool has_thread, wanted;
 	bool failing; /* the last checkpoint could not be written */
 	atomic_bool stop;
-	size_t held_max; /* a checkpoint is wanted above it */
 	/* The lines of one append, and the blank room after them. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
@@ -488,7 +486,6 @@ free_store(struct store *store)
 {
 	close_index(store);
 	journal_close(&store->journal);
-	pthread_cond_destroy(&store->made);
 	pthread_cond_destroy(&store->wake);
 	pthread_mutex_destroy(&store->mutex);
 	free(store);
@@ -506,13 +503,10 @@ new_store(const struct store_options *options)
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->wake, &clock);
-	pthread_cond_init(&store->made, &clock);
 	pthread_condattr_destroy(&clock);
 	store->engine = &engine_file;
 	store->journal = JOURNAL_NONE;
 	store->long_lived = options->long_lived;
-	store->waits = options->waits;
-	store->held_max = HELD_PLANTS;
 	store->watch = options->watch;
 	store->deadline_ms =
 	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
@@ -832,11 +826,8 @@ make_checkpoint(struct store *store)
 	pthread_mutex_lock(&store->mutex);
 	store->wanted = false;
 	store->failing = fault != FAULT_NONE && fault != FAULT_BUSY;
-	store->held_max = HELD_PLANTS;
-	pthread_cond_broadcast(&store->made);
 	if (fault == FAULT_NONE)
 		return;
-	store->held_max += index_held(store->index);
 	const struct timespec until = timespec_of(
 	    clock_ms(CLOCK_MONOTONIC) +
 	    (fault == FAULT_BUSY ? RETRY_BUSY_MS : RETRY_FAILED_MS));
@@ -875,34 +866,22 @@ want_checkpoint(struct store *store)
 }
 
 /*
- * Under the mutex: if too many plants are in memory, wait for the checkpoint
- * that is under way; not for one that cannot be written.
+ * Under the mutex: whether memory can have more plants.  FAULT_BUSY while a
+ * checkpoint writes them, FAULT_FULL if the last one could not.
  */
 static enum fault
-await_checkpoint(struct store *store, int64_t deadline_ms)
+check_memory(struct store *store)
 {
-	while (index_held(store->index) >= HELD_MAX && !store->stop) {
-		const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-		const struct timespec until =
-		    timespec_of(store->waits != NULL ? now_ms + RETRY_FAILED_MS
-						     : deadline_ms);
-
-		want_checkpoint(store);
-		if (!watch_step(store->waits, 0, 0))
-			return FAULT_BUSY;
-		if (store->failing || !store->has_thread ||
-		    (store->waits == NULL && now_ms >= deadline_ms)) {
-			if (journal_is_news(&store->journal, FAULT_FULL))
-				log_error("%s/" INDEX_NAME ": %zu plants wait "
-					  "in memory to be written there; no "
-					  "more are stored until they are",
-				    store->journal.path,
-				    index_held(store->index));
-			return FAULT_FULL;
-		}
-		pthread_cond_timedwait(&store->made, &store->mutex, &until);
-	}
-	return FAULT_NONE;
+	if (index_held(store->index) < HELD_MAX || store->stop)
+		return FAULT_NONE;
+	want_checkpoint(store);
+	if (store->has_thread && !store->failing)
+		return FAULT_BUSY;
+	if (journal_is_news(&store->journal, FAULT_FULL))
+		log_error("%s/" INDEX_NAME ": %zu plants wait in memory to be "
+			  "written there; no more are stored until they are",
+		    store->journal.path, index_held(store->index));
+	return FAULT_FULL;
 }
 
 static void
@@ -920,36 +899,26 @@ unlock(struct store *store)
 static enum fault
 lock_mutex_and_file(struct store *store, int timeout_ms)
 {
-	int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
+	const int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
 	long pause_ns = 0;
-	enum fault fault;
 
 	for (;; journal_back_off(&pause_ns)) {
 		pthread_mutex_lock(&store->mutex);
 		if (store->failed)
 			return FAULT_FAILED;
-		const int64_t began_ms = clock_ms(CLOCK_MONOTONIC);
-		fault = await_checkpoint(store, deadline_ms);
-		if (fault != FAULT_NONE)
-			return fault;
-		if (store->waits != NULL) /* for the index is not counted */
-			deadline_ms += clock_ms(CLOCK_MONOTONIC) - began_ms;
-		fault = journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
-		if (fault == FAULT_NONE && store->waits != NULL) {
-			/* What others have stored may need a checkpoint. */
-			fault = catch_up(store);
-			if (fault == FAULT_BUSY && !store->stop &&
-			    index_held(store->index) >= HELD_MAX) {
-				unlock(store);
-				continue;
-			}
-			return fault;
-		}
+		enum fault fault = check_memory(store);
+		const bool is_index = fault == FAULT_BUSY;
+
+		if (fault == FAULT_NONE)
+			fault =
+			    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
 		if (fault != FAULT_BUSY)
 			return fault;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			log_warning("%s: locked by another process for %d ms",
-			    store->journal.name, timeout_ms);
+			log_warning("%s: %s for %d ms", store->journal.name,
+			    is_index ? "its index is being written"
+				     : "locked by another process",
+			    timeout_ms);
 			return FAULT_BUSY;
 		}
 		pthread_mutex_unlock(&store->mutex);
@@ -975,7 +944,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 		refuse_items(items, n, fault);
 	note_fault(store, fault);
 	int status = store->failed ? -1 : 0;
-	if (store->long_lived && index_held(store->index) >= store->held_max)
+	if (store->long_lived && index_held(store->index) >= HELD_PLANTS)
 		want_checkpoint(store);
 	unlock(store);
 	return status;

@@ -23,14 +23,17 @@
 static const char letters[] = "\"\\bfnrt/";
 static const char meanings[] = "\"\\\b\f\n\r\t/";
 
+static const char not_utf8[] = "invalid UTF-8";
+
 /*
- * Why an escape or a character is not valid, and at which of its bytes.  The
- * reason is NULL if the text ends too early.
+ * Why an escape or a character is not valid, unless `wrong` is NULL, and at
+ * which of its bytes.  The reason is NULL if the text ends too early.
  */
 static size_t
 refuse(struct json_error *wrong, size_t at, const char *reason)
 {
-	*wrong = (struct json_error){ .offset = at, .reason = reason };
+	if (wrong != NULL)
+		*wrong = (struct json_error){ .offset = at, .reason = reason };
 	return 0;
 }
 
@@ -46,26 +49,19 @@ read_utf8(const char *text, size_t len, struct json_error *wrong)
 	/* The bounds of byte 2; those of bytes 3 and 4 are 0x80 and 0xbf. */
 	unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
 	unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-	const char *reason = lead < 0x20 ? "raw control character in a string"
-			     : lead < 0xc0
-				 ? "UTF-8 continuation byte without a start"
-			     : lead < 0xc2 ? "overlong UTF-8"
-			     : lead > 0xf4 ? "UTF-8 above U+10FFFF"
-					   : NULL;
-	size_t at = 0;
 
-	while (reason == NULL && ++at < n && at < len) {
+	if (lead < 0x20)
+		return refuse(wrong, 0, "raw control character in a string");
+	if (lead < 0xc2 || lead > 0xf4)
+		return refuse(wrong, 0, not_utf8);
+	for (size_t at = 1; at < n; at++, low = 0x80, high = 0xbf) {
+		if (at == len)
+			return refuse(wrong, at, NULL);
 		unsigned char c = (unsigned char)text[at];
-
-		if ((c & 0xc0) != 0x80)
-			reason = "incomplete UTF-8 sequence";
-		else if (at == 1 && c < low)
-			reason = "overlong UTF-8";
-		else if (at == 1 && c > high)
-			reason = lead == 0xed ? "surrogate in UTF-8"
-					      : "UTF-8 above U+10FFFF";
+		if (c < low || c > high)
+			return refuse(wrong, at, not_utf8);
 	}
-	return at == n ? n : refuse(wrong, at, reason);
+	return n;
 }
 
 static char *
@@ -112,12 +108,11 @@ static size_t
 text_run(const char *text, size_t len)
 {
 	size_t i = 0, n = 1;
-	struct json_error ignored;
 
 	for (; n > 0 && i < len; i += n)
 		n = (unsigned char)text[i] < 0x80
 			? plain_run(text + i, len - i)
-			: read_utf8(text + i, len - i, &ignored);
+			: read_utf8(text + i, len - i, NULL);
 	return i;
 }
 
@@ -190,14 +185,13 @@ size_t
 json_string_decode(const char *token, size_t len, char *text)
 {
 	const char *at = token + 1, *end = token + len - 1, *escape;
-	struct json_error ignored;
 	char *to = text;
 	uint32_t code;
 
 	while ((escape = memchr(at, '\\', (size_t)(end - at))) != NULL) {
 		to = mempcpy(to, at, (size_t)(escape - at));
-		at = escape + read_escape(escape, (size_t)(end - escape), &code,
-				  &ignored);
+		at = escape +
+		     read_escape(escape, (size_t)(end - escape), &code, NULL);
 		to = put_utf8(to, code);
 	}
 	to = mempcpy(to, at, (size_t)(end - at));
@@ -225,10 +219,9 @@ put_canonical(char *to, unsigned char c)
 static size_t
 canonical_escape(const char *text, size_t len)
 {
-	struct json_error ignored;
 	uint32_t code = 0x80;
 	char again[7];
-	size_t n = read_escape(text, len, &code, &ignored);
+	size_t n = read_escape(text, len, &code, NULL);
 
 	if (n == 0 || code >= 0x80)
 		return 0;
@@ -301,13 +294,10 @@ fail_expected(struct scan *scan, const char *reason)
 {
 	size_t left = scan->len - scan->at;
 	const char *rest = scan->text + scan->at;
-	struct json_error why;
 
 	if (left > 0 && (unsigned char)*rest >= 0x80 &&
-	    read_utf8(rest, left, &why) == 0)
-		return fail(scan, JSON_FAULT_UTF8, scan->at,
-		    why.reason != NULL ? why.reason
-				       : "incomplete UTF-8 sequence");
+	    read_utf8(rest, left, NULL) == 0)
+		return fail(scan, JSON_FAULT_UTF8, scan->at, not_utf8);
 	return fail(
 	    scan, JSON_FAULT_SYNTAX, scan->at, left > 0 ? reason : NULL);
 }
@@ -356,9 +346,7 @@ scan_string(struct scan *scan)
 			: read_escape(rest, left, &code, &wrong);
 	} while (n > 0);
 	return fail(scan,
-	    wrong.reason != NULL && (unsigned char)scan->text[scan->at] >= 0x80
-		? JSON_FAULT_UTF8
-		: JSON_FAULT_SYNTAX,
+	    wrong.reason == not_utf8 ? JSON_FAULT_UTF8 : JSON_FAULT_SYNTAX,
 	    scan->at + wrong.offset, wrong.reason);
 }
 

@@ -13,6 +13,8 @@
 
 /* The most pairs that are in memory alone. */
 #define MEMORY_PAIRS ((size_t)16 << 10)
+/* The last gap is 2^40: no list has as many pairs. */
+#define GAPS 21
 
 void
 pairs_done(struct pairs *pairs)
@@ -70,43 +72,26 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/* Quicksort; it recurses into the smaller part: the stack stays small. */
-static void
-sort(struct pair *pairs, size_t n, uint64_t *seed)
-{
-	while (n > 1) {
-		/* Knuth's MMIX; a random seed hides pivots from clients. */
-		*seed = *seed * 6364136223846793005 + 1442695040888963407;
-		const struct pair pivot = pairs[(*seed >> 32) % n];
-		size_t i = 0, j = n - 1;
-
-		for (;; i++, j--) {
-			while (is_less(&pairs[i], &pivot))
-				i++;
-			while (is_less(&pivot, &pairs[j]))
-				j--;
-			if (i >= j)
-				break;
-			struct pair pair = pairs[i];
-			pairs[i] = pairs[j];
-			pairs[j] = pair;
-		}
-		/* No two pairs are equal: if i is 0, pairs[0] is the least. */
-		size_t left = i > 0 ? i : 1;
-		bool first = left < n - left;
-		sort(first ? pairs : pairs + left, first ? left : n - left,
-		    seed);
-		pairs += first ? left : 0;
-		n = first ? n - left : left;
-	}
-}
-
+/*
+ * Shellsort, with the gaps 4^k + 3 * 2^(k-1) + 1 and 1 (Sedgewick, 1986), which
+ * no order of keys makes slower than n^(4/3).  It sorts in place, and reads the
+ * list from its begin to its end, in parallel streams.
+ */
 void
 pairs_sort(struct pair *array, size_t n)
 {
-	uint64_t seed = 0;
+	for (unsigned k = GAPS; k-- > 0;) {
+		size_t power = (size_t)1 << k;
+		size_t gap = k == 0 ? 1 : power * power + 3 * power / 2 + 1;
 
-	/* Without a random seed, a client could only make this slow. */
-	(void)!getentropy(&seed, sizeof(seed));
-	sort(array, n, &seed);
+		for (size_t i = gap; i < n; i++) {
+			const struct pair pair = array[i];
+			size_t to = i;
+
+			for (; to >= gap && is_less(&pair, &array[to - gap]);
+			     to -= gap)
+				array[to] = array[to - gap];
+			array[to] = pair;
+		}
+	}
 }

@@ -26,7 +26,7 @@ used: set[str] = set()
 SERVERS = ("nginx", "lighttpd", "Apache", "Caddy", "HAProxy")
 # Whose access logs logrotate has, and by which name.
 LOGGED = {"nginx": "nginx", "lighttpd": "lighttpd", "Apache": "apache2"}
-CASE_S = 60.0
+CASE_S = 600.0  # against what hangs; a case may install a server
 AT_ONCE = 4
 OTHER = "another page of the site"
 OFFSITE = "sftp:backups@backup.example:plant-store"
@@ -84,7 +84,7 @@ ask() {
 }
 # until_serves BASE
 until_serves() {
-	for _ in {1..200}; do
+	for _ in {1..2000}; do
 		[[ $(ask x "$1/plants" -d '{}') != "x 401"* ]] || break
 		sleep 0.05
 	done
@@ -106,7 +106,7 @@ token_of() {
 }
 # until_logged FILE: ask until a request is in it
 until_logged() {
-	for _ in {1..100}; do
+	for _ in {1..1000}; do
 		ask x /plants >/dev/null
 		[[ ! -s $1 ]] || break
 		sleep 0.1
@@ -222,7 +222,7 @@ over_tls() {
 	curl -sk -o /dev/null -w '%{http_code}' --max-time 10 -d '{}' "${@:2}" \
 		--connect-to "$1::127.0.0.1:443" "https://$1/plants" || true
 }
-for _ in {1..200}; do
+for _ in {1..2000}; do
 	[[ $(over_tls plants.example) != 401 ]] || break
 	sleep 0.05
 done
@@ -359,7 +359,7 @@ def one_database() -> Case:
     script += "cd /mnt\n" + block("(umask 077; runuser -u postgres -- pg_dumpall")
     script += "pg_ctlcluster $(ls /etc/postgresql) main stop\n" + empty
     script += block("runuser -u postgres -- psql -v ON_ERROR_STOP=1 <roles.sql")
-    script += """for _ in {1..100}; do
+    script += """for _ in {1..1000}; do
         said=$(ask again /plants -d '{"id":2,"name":"Moss"}' -H "Authorization: Bearer $token")
         [[ $said != "again 200"* ]] || break
         sleep 0.1
@@ -416,7 +416,7 @@ def acme() -> Case:
     script += "echo \"issuer 0 $(serial -issuer)\"\nold=$(serial -serial)\n"
     script += "over tls https://plants.example/plants\nover ipv6 -g 'https://[::1]/plants'\n"
     script += "over clear http://plants.example/plants\nover other http://plants.example/.well-known/x\n"
-    script += "certbot renew -q --force-renewal --no-random-sleep-on-renew\nfor _ in {1..100}; do\n"
+    script += "certbot renew -q --force-renewal --no-random-sleep-on-renew\nfor _ in {1..1000}; do\n"
     script += "[[ $(serial -serial) == \"$old\" ]] || break\nsleep 0.1\ndone\n"
     script += "[[ $(serial -serial) == \"$old\" ]] || echo 'renewed 0 '\nnginx -s stop\n"
     return Case("a certificate by ACME", script, {

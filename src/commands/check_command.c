@@ -18,7 +18,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -57,9 +56,6 @@ static const char usage[] =
 #define CONSUMER_MS (INT64_C(3600) * 1000)
 /* The alert PlantStoreTokenExpires has the same limit. */
 #define EXPIRES_SOON_MS (INT64_C(14) * 86400 * 1000)
-#define TIMER_WANTED                               \
-	"/etc/systemd/system/timers.target.wants/" \
-	"plant-store-backup.timer"
 #define URL_SCRIPT "plant-store-check-url"
 #define TOKEN68                                                \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" \
@@ -82,56 +78,29 @@ static void
 check_tokens(uid_t user)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
-	size_t expired = 0, count = 0;
+	size_t count = 0;
 	enum fault fault;
 	const char *path = check.config.tokens;
 	struct tokens *tokens = tokens_open(path, user, &fault);
 	const struct token *token =
 	    tokens != NULL ? tokens_list(tokens, &count) : NULL;
 
-	for (size_t i = 0; i < count; i++) {
-		int64_t left_ms = token[i].expires_ms - now_ms;
-
-		expired += left_ms <= 0;
-		if (left_ms > 0 && left_ms < EXPIRES_SOON_MS &&
-		    !token[i].renewed)
+	for (; count > 0; token++, count--)
+		if (token->expires_ms > now_ms && !token->renewed &&
+		    token->expires_ms < now_ms + EXPIRES_SOON_MS)
 			report("%s: %s expires in %s; run: plant-store token "
 			       "renew %s",
-			    path, token[i].name,
-			    command_age(token[i].expires_ms), token[i].name);
-	}
+			    path, token->name, command_age(token->expires_ms),
+			    token->name);
 	if (tokens == NULL || tokens_warning(tokens) != NULL)
 		check.wrong++; /* logged */
-	else if (expired == count)
+	else if (tokens_next_expiry(tokens, now_ms) == 0)
 		report("%s: every token has expired; add one with: plant-store "
 		       "token add NAME",
 		    path);
 	else
-		printf("%s: %s, %zu of them expired: ok\n", path,
-		    command_count(count, "token"), expired);
+		printf("%s: %s: ok\n", path, command_tokens(tokens));
 	tokens_close(tokens);
-}
-
-/* A command run by root may have made a file that the service cannot write. */
-static void
-check_file(const char *name, uid_t owner)
-{
-	const char *dir = check.config.dir;
-	char path[PATH_MAX];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	if (lstat(path, &st) < 0) {
-		if (errno != ENOENT)
-			report_errno(path, "cannot be read");
-	} else if (st.st_uid != owner)
-		report(
-		    "%s: belongs to the user %ju, the directory to %ju; run: "
-		    "chown -R --reference=%s %s",
-		    path, (uintmax_t)st.st_uid, (uintmax_t)owner, dir, dir);
-	else if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) < 0 &&
-		 errno != EROFS) /* check_directory reports it */
-		report_errno(path, "cannot be written");
 }
 
 /* Check the directory: permissions, owners of its files, free space. */
@@ -143,8 +112,7 @@ check_directory(void)
 	const char *path = check.config.dir;
 	int wrong = check.wrong;
 	char target[PATH_MAX] = "";
-	struct stat st;
-	struct statvfs fs;
+	struct stat st, file;
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0 && errno == ENOENT &&
@@ -152,24 +120,31 @@ check_directory(void)
 		report("%s: is a link to %s, which cannot be opened; mount or "
 		       "create that directory, or correct the link",
 		    path, target);
-	if (dir < 0 || fstat(dir, &st) < 0 || fstatvfs(dir, &fs) < 0)
+	if (dir < 0 || fstat(dir, &st) < 0)
 		return fault_report(path, "cannot open");
-	close(dir);
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
 		report_errno(path, "cannot be written");
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		report("%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
+	/* A command run by root may have made a file. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		check_file(names[i], st.st_uid);
+		if (fstatat(dir, names[i], &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    file.st_uid != st.st_uid)
+			report("%s/%s: belongs to the user %ju, the directory "
+			       "to %ju; run: chown -R --reference=%s %s",
+			    path, names[i], (uintmax_t)file.st_uid,
+			    (uintmax_t)st.st_uid, path, path);
+	close(dir);
 	if (check.wrong == wrong)
 		printf("%s: rights: ok\n", path);
-	uintmax_t mib = (uintmax_t)fs.f_bavail * fs.f_frsize >> 20;
+	uint64_t mib = metrics_free_bytes(path) >> 20;
 	/* Room for some hundred thousand plants. */
 	if (mib < 64)
-		report("%s: only %ju MiB are free; make room", path, mib);
+		report(
+		    "%s: only %" PRIu64 " MiB are free; make room", path, mib);
 	else
-		printf("%s: %ju MiB are free: ok\n", path, mib);
+		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
 	return FAULT_NONE;
 }
 
@@ -181,7 +156,7 @@ check_directory(void)
 static void
 check_backup(void)
 {
-	const char *dir = check.config.dir;
+	const char *dir = check.config.dir, *age = command_backup(dir);
 	int64_t ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
@@ -193,20 +168,12 @@ check_backup(void)
 		printf("%s: backup: none yet; run: systemctl enable --now "
 		       "plant-store-backup.timer\n",
 		    dir);
-	else if (now_ms - ms >= BACKUP_AGE_MAX_MS)
-		report("%s: the last backup is %s old; see: journalctl -u "
-		       "plant-store-backup",
-		    dir, command_age(ms));
-	else if (whole_ms > 0 && now_ms - whole_ms >= VERIFIED_AGE_MAX_MS)
-		report("%s: the last verified backup is %s old; run: "
-		       "plant-store backup --verify DEST",
-		    dir, command_age(whole_ms));
-	else if (whole_ms <= 0)
-		printf("%s: backup: %s old, none verified yet: ok\n", dir,
-		    command_age(ms));
+	else if (now_ms - ms >= BACKUP_AGE_MAX_MS ||
+		 (whole_ms > 0 && now_ms - whole_ms >= VERIFIED_AGE_MAX_MS))
+		report("%s: backup: %s; see: journalctl -u plant-store-backup",
+		    dir, age);
 	else
-		printf("%s: backup: %s old, verified %s ago: ok\n", dir,
-		    command_age(ms), command_age(whole_ms));
+		printf("%s: backup: %s: ok\n", dir, age);
 }
 
 /* A consumer that reads has a new cursor soon after a plant was stored. */
@@ -215,21 +182,18 @@ check_consumers(void)
 {
 	const char *dir = check.config.dir;
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
+	int64_t late_ms = clock_ms(CLOCK_REALTIME) - CONSUMER_MS;
 	size_t n = 0;
 
 	if (metrics_open(dir, false) == FAULT_NONE)
 		n = metrics_consumers(dir, metrics[METRICS_STORE_BYTES], list);
 	for (size_t i = 0; i < n; i++)
-		if (list[i].behind > 0 &&
-		    clock_ms(CLOCK_REALTIME) - list[i].read_ms > CONSUMER_MS)
-			report("%s: the consumer %s is %" PRIu64
-			       " bytes behind, and has read nothing for %s; "
-			       "see its log",
-			    dir, list[i].name, list[i].behind,
-			    command_age(list[i].read_ms));
+		if (list[i].behind > 0 && list[i].read_ms < late_ms)
+			report("%s: the consumer %s; see its log", dir,
+			    command_consumer(&list[i]));
 		else
-			printf("%s: the consumer %s has read %s ago: ok\n", dir,
-			    list[i].name, command_age(list[i].read_ms));
+			printf("%s: the consumer %s: ok\n", dir,
+			    command_consumer(&list[i]));
 }
 
 /* Check if the next start would refuse the store; print the index's state. */
@@ -246,13 +210,9 @@ check_store(void)
 		command_unwatch();
 	}
 	if (fault == FAULT_NONE) {
-		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
-		       "reads all of it\n",
-		    dir, index == INDEX_USABLE ? "ok" : index_words[index].text,
-		    index == INDEX_USABLE   ? ""
-		    : index == INDEX_BEHIND ? "; the service catches up"
-					    : "; the service builds it",
-		    dir);
+		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
+		       "all of it\n",
+		    dir, index_words[index].text, dir);
 		check_backup();
 		check_consumers();
 	} else
@@ -347,16 +307,14 @@ check_socket(const char *path)
 	char answer[4096] = "", why[256];
 	const char *text = answer + 8; /* after a FastCGI record's head */
 	int number;
-	ssize_t n;
 
 	snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0) {
 		check_access(path);
-		n = send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL);
-		if (n > 0)
-			n = recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
+		if (send(fd, probe, sizeof(probe) - 1, MSG_NOSIGNAL) > 0)
+			recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
 		if (strstr(text, "{\"status\":\"ok\"}") != NULL)
 			printf("%s: the service answers: ok\n", path);
 		else if (sscanf(text,
@@ -366,12 +324,10 @@ check_socket(const char *path)
 			       "%d: %s See: journalctl -u plant-store",
 			    path, number, why);
 		else
-			report("%s: %s; see: journalctl -u plant-store; then "
-			       "run: systemctl restart plant-store",
-			    path,
-			    n > 0   ? "something else answers"
-			    : n < 0 ? "no answer within 15 s"
-				    : "closed without an answer");
+			report("%s: the service does not answer; see: "
+			       "journalctl -u plant-store; then run: systemctl "
+			       "restart plant-store",
+			    path);
 	} else if (errno == ENOENT || errno == ECONNREFUSED)
 		report(
 		    "%s: %s: the service is down; see: journalctl -u "
@@ -459,9 +415,9 @@ check_machine(bool given)
 	check.answers = socket != NULL && check.unreached == 0;
 	/* Root asks, since another user may not without D-Bus. */
 	check.timer_stands =
-	    access("/run/systemd/system", F_OK) == 0 &&
-	    access(TIMER_WANTED, F_OK) == 0 &&
-	    system("systemctl -q is-active plant-store-backup.timer") != 0;
+	    system("test -d /run/systemd/system &&"
+		   "systemctl -q is-enabled plant-store-backup.timer 2>&- &&"
+		   "! systemctl -q is-active plant-store-backup.timer") == 0;
 	check_files();
 	if (command_interrupted() != 0)
 		command_need(FAULT_STOPPED);
@@ -503,8 +459,6 @@ run_check(const struct call *call)
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
 		command_usage_error("--token needs --url");
-	if (socket != NULL && strlen(socket) > 107)
-		command_usage_error("--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
 		/* getpass does not echo the token. */
 		token = isatty(STDIN_FILENO)

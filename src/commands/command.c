@@ -17,6 +17,7 @@
 
 #include "ground/clock.h"
 #include "ground/config.h"
+#include "ground/file.h"
 #include "ground/log.h"
 #include "http/tokens.h"
 #include "store/engine.h"
@@ -268,7 +269,7 @@ command_time(const char *text, int64_t *ms)
 
 /* No message has more of these texts. */
 #define TEXTS 4
-#define TEXT_MAX 64
+#define TEXT_MAX 160
 
 static char *
 next_text(void)
@@ -315,6 +316,53 @@ command_size(double bytes)
 	for (; bytes >= 1000 && i < 4; i++)
 		bytes /= 1000;
 	snprintf(text, TEXT_MAX, "%.*f %s", i > 0, bytes, units[i]);
+	return text;
+}
+
+const char *
+command_backup(const char *dir)
+{
+	int64_t backup_ms = file_get_time(dir, STORE_BACKUP_NAME);
+	int64_t verified_ms = file_get_time(dir, STORE_VERIFIED_NAME);
+	char *text = next_text();
+
+	if (backup_ms <= 0)
+		return "none yet";
+	int n = snprintf(text, TEXT_MAX, "%s old, ", command_age(backup_ms));
+	if (verified_ms <= 0)
+		snprintf(text + n, TEXT_MAX - (size_t)n, "none verified yet");
+	else
+		snprintf(text + n, TEXT_MAX - (size_t)n, "verified %s ago",
+		    command_age(verified_ms));
+	return text;
+}
+
+const char *
+command_consumer(const struct metrics_consumer *consumer)
+{
+	char *text = next_text();
+
+	snprintf(text, TEXT_MAX, "%s: %s behind, has read %s ago",
+	    consumer->name, command_size((double)consumer->behind),
+	    command_age(consumer->read_ms));
+	return text;
+}
+
+const char *
+command_tokens(struct tokens *tokens)
+{
+	int64_t now_ms = clock_ms(CLOCK_REALTIME);
+	int64_t next_ms = tokens_next_expiry(tokens, now_ms);
+	char *text = next_text();
+	size_t n;
+
+	(void)tokens_list(tokens, &n);
+	snprintf(text, TEXT_MAX, "%s%s%s", command_count(n, "token"),
+	    next_ms == 0              ? ", none is valid"
+	    : next_ms == TOKENS_NEVER ? "; none expires"
+				      : "; the next one expires in ",
+	    next_ms == 0 || next_ms == TOKENS_NEVER ? ""
+						    : command_age(next_ms));
 	return text;
 }
 

@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "ground/fault.h"
+#include "ground/metrics.h"
+#include "http/tokens.h"
 #include "pure/record.h"
 #include "pure/timestamp.h"
 #include "reader/reader.h"
@@ -122,12 +124,20 @@ int command_interrupted(void);
 /*
  * command_count(n, noun), command_age(ms), command_size(bytes):
  * Return "no plants", "1 plant" or "2 plants"; the time between now and `ms`
- * after 1970, such as "3 hours"; "1.5 MB".  The text is valid until three more
- * of them are made.
+ * after 1970, such as "3 hours"; "1.5 MB".
+ *
+ * command_backup(dir), command_consumer(consumer), command_tokens(tokens):
+ * Return the age of a store's backup; how far a consumer is behind; how many
+ * tokens there are, and when the next one expires.
+ *
+ * Each text is valid until another three are made.
  */
 const char *command_count(uint64_t n, const char *noun);
 const char *command_age(int64_t ms);
 const char *command_size(double bytes);
+const char *command_backup(const char *dir);
+const char *command_consumer(const struct metrics_consumer *consumer);
+const char *command_tokens(struct tokens *tokens);
 
 /*
  * The text before a plant in export --full, with two conversions of printf or

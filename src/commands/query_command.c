@@ -157,18 +157,19 @@ compare_names(const void *a, const void *b)
 static void
 count_plant(const struct record *record)
 {
-	struct token_plants *token = calloc(1, sizeof(*token)), **place = NULL;
+	struct token_plants key = { 0 }, *token, **place;
 
-	if (token != NULL) {
-		memcpy(token->name, record->by, record->by_len);
+	memcpy(key.name, record->by, record->by_len);
+	place = tfind(&key, &stats.tokens, compare_names);
+	if (place == NULL) {
+		token = calloc(1, sizeof(*token));
+		if (token == NULL)
+			command_need(fault_report("stats", "cannot count"));
+		*token = key;
 		place = tsearch(token, &stats.tokens, compare_names);
 	}
-	if (place == NULL || *place != token)
-		free(token);
-	if (place == NULL) {
+	if (place == NULL)
 		command_need(fault_report("stats", "cannot count"));
-		return;
-	}
 	(*place)->plants++;
 	stats.plants++;
 	if (stats.first[0] == '\0')
@@ -280,8 +281,6 @@ static void
 print_files(const char *dir, uint64_t recent)
 {
 	struct metrics_consumer list[METRICS_CONSUMERS_MAX];
-	int64_t backup_ms = file_get_time(dir, STORE_BACKUP_NAME);
-	int64_t verified_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	double room = (double)metrics_free_bytes(dir);
 	size_t n = metrics_consumers(dir, stats.bytes, list);
 
@@ -291,16 +290,9 @@ print_files(const char *dir, uint64_t recent)
 		      ((double)recent / RATE_S * 86400);
 	if (recent > 0 && days < 10000)
 		printf(", full in %.0f days at this rate", days);
-	printf("\nbackup     %s%s",
-	    backup_ms > 0 ? command_age(backup_ms) : "none yet",
-	    backup_ms > 0 ? " old" : "");
-	if (verified_ms > 0)
-		printf(", verified %s ago", command_age(verified_ms));
-	printf("\n");
+	printf("\nbackup     %s\n", command_backup(dir));
 	for (size_t i = 0; i < n; i++)
-		printf("consumer   %s: %s behind, has read %s ago\n",
-		    list[i].name, command_size((double)list[i].behind),
-		    command_age(list[i].read_ms));
+		printf("consumer   %s\n", command_consumer(&list[i]));
 	if (n == 0)
 		printf("consumers  none in %s/" METRICS_CONSUMERS "\n", dir);
 }
@@ -311,24 +303,12 @@ print_tokens(void)
 	struct config config;
 	struct tokens *tokens = NULL;
 	enum fault fault;
-	size_t n;
 
 	if (config_read(&config) == FAULT_NONE &&
 	    access(config.tokens, R_OK) == 0)
 		tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
-	if (tokens == NULL) {
-		printf("tokens     cannot be read\n");
-		return;
-	}
-	(void)tokens_list(tokens, &n);
-	int64_t next_ms = tokens_next_expiry(tokens, clock_ms(CLOCK_REALTIME));
-	printf("tokens     %s", command_count(n, "token"));
-	if (next_ms == 0)
-		printf(", none is valid\n");
-	else if (next_ms == TOKENS_NEVER)
-		printf("; none expires\n");
-	else
-		printf("; the next one expires in %s\n", command_age(next_ms));
+	printf("tokens     %s\n",
+	    tokens != NULL ? command_tokens(tokens) : "cannot be read");
 	tokens_close(tokens);
 }
 

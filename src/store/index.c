@@ -122,7 +122,7 @@ struct index {
 
 const struct index_words index_words[] = {
 	[INDEX_USABLE] = { "current", "current" },
-	[INDEX_BEHIND] = { "behind", "behind" },
+	[INDEX_BEHIND] = { "behind", "behind; the service catches up" },
 	[INDEX_ABSENT] = { "missing", "missing" },
 	[INDEX_STALE] = { "stale", "a copy, or of another version" },
 	[INDEX_UNUSABLE] = { "unreadable", "damaged" },

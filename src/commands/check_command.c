@@ -27,14 +27,8 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/fault.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
-#include "http/errors.h"
 #include "http/request.h"
-#include "http/tokens.h"
-#include "reader/reader.h"
-#include "store/store.h"
 
 #define SERVICE_SOCKET "/run/plant-store/socket"
 
@@ -258,27 +252,14 @@ report_mode(const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Whether the group is a web server's own, or has its user as a member. */
-static bool
-is_of_web_server(gid_t id)
-{
-	static const char *const names[] = { "www-data", "nginx", "apache" };
-	const struct group *group = getgrgid(id);
-	bool is = false;
-
-	for (size_t i = 0; group != NULL && i < 3; i++) {
-		is |= strcmp(group->gr_name, names[i]) == 0;
-		for (char **user = group->gr_mem; *user != NULL; user++)
-			is |= strcmp(*user, names[i]) == 0;
-	}
-	return is;
-}
-
+/* Check that a web server can open the socket: by its own group or a member. */
 static void
 check_access(const char *path)
 {
+	static const char *const names[] = { "www-data", "nginx", "apache" };
 	struct stat st, dir_st;
 	char copy[PATH_MAX];
+	bool can = false;
 
 	snprintf(copy, sizeof(copy), "%s", path);
 	const char *dir = dirname(copy);
@@ -288,7 +269,13 @@ check_access(const char *path)
 		report_mode(dir, dir_st.st_mode, "0755");
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) != S_IWGRP)
 		report_mode(path, st.st_mode, "0660");
-	if (!is_of_web_server(st.st_gid))
+	const struct group *group = getgrgid(st.st_gid);
+	for (size_t i = 0; group != NULL && i < 3; i++) {
+		can |= strcmp(group->gr_name, names[i]) == 0;
+		for (char **user = group->gr_mem; *user != NULL; user++)
+			can |= strcmp(*user, names[i]) == 0;
+	}
+	if (!can)
 		report("%s: no web server's user is in its group, %ju; run: "
 		       "chgrp www-data %s (for good: systemctl edit "
 		       "plant-store.socket, SocketGroup=www-data)",

@@ -19,7 +19,6 @@
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "http/tokens.h"
 #include "store/engine.h"
 
 /* The time between two reports of progress, on a terminal and in a file. */
@@ -378,17 +377,29 @@ command_interrupted(void)
 	return stopped_by;
 }
 
-static void
-show_progress(uint64_t done, uint64_t total, int64_t now_ms)
+/* The watch: show progress when it is due; false after a signal. */
+static bool
+step(void *context, uint64_t done, uint64_t total)
 {
 	char text[64];
-	double seconds = (double)(now_ms - progress.began_ms) / 1000;
-	double rate =
-	    seconds > 0 ? (double)(done - progress.first) / seconds : 0;
-	double left_s =
-	    rate > 0 && total > done ? (double)(total - done) / rate : 0;
-	int left = left_s < 1e5 ? (int)left_s : 100000;
 
+	(void)context;
+	/* A reader calls step for each plant, and reading the clock is slow. */
+	if (progress.next_ms == INT64_MAX)
+		return stopped_by == 0;
+	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
+	if (progress.began_ms == 0) {
+		progress.began_ms = now_ms;
+		progress.first = done;
+	}
+	if (now_ms < progress.next_ms)
+		return stopped_by == 0;
+	progress.next_ms = now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
+	/* The 1 keeps a division by zero away. */
+	double rate = (double)(done - progress.first + 1) * 1000 /
+		      (double)(now_ms - progress.began_ms + 1);
+	double left_s = total > done ? (double)(total - done) / rate : 0;
+	int left = left_s < 1e5 ? (int)left_s : 100000;
 	if (total > 0)
 		snprintf(text, sizeof(text), "%3d %%  %.1f MB/s  %d:%02d left",
 		    (int)(done < total ? 100 * done / total : 100), rate / 1e6,
@@ -401,26 +412,6 @@ show_progress(uint64_t done, uint64_t total, int64_t now_ms)
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, text,
 	    progress.terminal ? "\033[K" : "\n");
 	log_set_progress(progress.terminal);
-}
-
-/* The watch: show progress when it is due; false after a signal. */
-static bool
-step(void *context, uint64_t done, uint64_t total)
-{
-	(void)context;
-	/* A reader calls step for each plant, and reading the clock is slow. */
-	if (progress.next_ms == INT64_MAX)
-		return stopped_by == 0;
-	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-	if (progress.began_ms == 0) {
-		progress.began_ms = now_ms;
-		progress.first = done;
-	}
-	if (now_ms >= progress.next_ms) {
-		show_progress(done, total, now_ms);
-		progress.next_ms =
-		    now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
-	}
 	return stopped_by == 0;
 }
 

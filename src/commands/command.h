@@ -7,7 +7,6 @@
 
 #include <getopt.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "ground/fault.h"

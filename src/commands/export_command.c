@@ -24,12 +24,10 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
 #include "output.h"
 #include "pure/crc32c.h"
 #include "pure/csv.h"
 #include "pure/json.h"
-#include "pure/timestamp.h"
 #include "store/journal.h"
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
@@ -348,21 +346,6 @@ write_plants(void)
 	(void)command_retry(engine->end(reader, where), export.follow);
 }
 
-/* Write one snapshot, or count it, and save the place after it. */
-static void
-write_snapshot(void)
-{
-	char count[32];
-
-	write_plants();
-	if (export.values['n'] != NULL)
-		output_put(count,
-		    (size_t)sprintf(count, "%" PRIu64 "\n", export.plants));
-	engine->cursor(reader, false, export.place);
-	output_finish();
-	save_place();
-}
-
 static void
 read_options(const struct call *call)
 {
@@ -426,39 +409,40 @@ open_export(void)
 }
 
 static void
-report_export(void)
+run_export(const struct call *call)
 {
-	const char *count = command_count(export.plants, "plant");
+	static const char header[] = "id,name,tag\r\n";
+	const bool count = call->values['n'] != NULL;
+	char digits[sizeof("18446744073709551615\n")];
 
+	read_options(call);
+	open_export();
+	if (call->format == FORMAT_CSV && !count)
+		output_put(header, sizeof(header) - 1);
+	write_plants();
+	while (export.follow) {
+		/* Also what was read before the connection failed. */
+		deliver();
+		output_wait();
+		(void)command_retry(engine->more(reader), true);
+		write_plants();
+	}
+	if (count)
+		output_put(digits,
+		    (size_t)sprintf(digits, "%" PRIu64 "\n", export.plants));
+	engine->cursor(reader, false, export.place);
+	output_finish();
+	save_place();
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */
-	if (export.plants > 0 || export.values['q'] == NULL)
-		log_info("exported %s, up to %s%s%s", count, where,
+	if (export.plants > 0 || call->values['q'] == NULL)
+		log_info("exported %s, up to %s%s%s",
+		    command_count(export.plants, "plant"), where,
 		    export.at[0] != '\0' ? ", " : "", export.at);
 	if (export.nuls > 0)
 		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
 			    "where other programs may cut the value off; "
 			    "--format jsonl is exact",
 		    command_count(export.nuls, "plant"), export.nul_id);
-}
-
-static void
-run_export(const struct call *call)
-{
-	static const char header[] = "id,name,tag\r\n";
-
-	read_options(call);
-	open_export();
-	if (call->format == FORMAT_CSV && call->values['n'] == NULL)
-		output_put(header, sizeof(header) - 1);
-	while (export.follow) {
-		write_plants();
-		/* Also what was read before the connection failed. */
-		deliver();
-		output_wait();
-		(void)command_retry(engine->more(reader), true);
-	}
-	write_snapshot();
-	report_export();
 }
 
 /* A follower ends well: its place is behind all that it has written. */

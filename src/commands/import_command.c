@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,11 +24,8 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "http/errors.h"
-#include "http/tokens.h"
 #include "pure/csv.h"
 #include "pure/json.h"
-#include "pure/timestamp.h"
-#include "store/store.h"
 
 static const char usage[] =
     "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
@@ -159,36 +155,33 @@ find_mistake(const char *text, size_t len)
 static void
 read_plant(const char *text, size_t len)
 {
-	char message[API_MESSAGE_MAX];
-	struct api_error failure;
+	struct api_error failure = { .error = HTTP_BODY_TOO_LARGE };
 	const char *mistake = find_mistake(text, len);
+	char message[API_MESSAGE_MAX];
 	struct json_error error;
-	enum plant_fault fault;
 
-	if (len > import.bytes_max) {
-		refuse("error %d: %s  The largest is the setting "
-		       "PLANT_STORE_BODY_BYTES_MAX.",
-		    errors_number(HTTP_BODY_TOO_LARGE),
-		    errors_message(HTTP_BODY_TOO_LARGE));
-		return;
-	}
-	fault = plant_read(&import.entry.plant, text, len, &error);
-	if (fault == PLANT_OK)
-		batch_add(&import.entry);
-	else if (fault == PLANT_NO_MEMORY) {
+	if (len <= import.bytes_max) {
+		enum plant_fault fault =
+		    plant_read(&import.entry.plant, text, len, &error);
+
+		if (fault == PLANT_OK) {
+			batch_add(&import.entry);
+			return;
+		}
 		errno = ENOMEM;
-		end_import(
-		    fault_status(fault_report(import.name, "cannot read")));
-	} else if (mistake != NULL)
-		refuse("%s", mistake);
-	else {
+		if (fault == PLANT_NO_MEMORY)
+			end_import(fault_status(
+			    fault_report(import.name, "cannot read")));
 		failure = api_plant_failure(fault, &error);
 		/* The user has not seen this JSON: an offset means nothing. */
 		if (text == import.json)
 			failure.reason = NULL;
-		api_message(&failure, message);
-		refuse("error %d: %s", errors_number(failure.error), message);
 	}
+	api_message(&failure, message);
+	if (mistake != NULL)
+		refuse("%s", mistake);
+	else
+		refuse("error %d: %s", errors_number(failure.error), message);
 }
 
 /* Read a line of export --full: the text around the plant is fixed. */
@@ -210,21 +203,9 @@ read_full(char *text, size_t len)
 		refuse("%s", "not a line of export --full");
 }
 
-/* Whether the field is an integer of JSON, where it stands unquoted. */
-static bool
-is_integer(const struct csv_field *field)
-{
-	const char *digits = field->text + (field->text[0] == '-');
-	/* strspn stops at the NUL after the line, if not earlier. */
-	size_t n = strspn(digits, "0123456789");
-
-	return n > 0 && digits + n == field->text + field->len &&
-	       (digits[0] != '0' || n == 1);
-}
-
 /*
  * Convert a CSV record to JSON, and read that.  A missing or wrong field stays
- * missing or wrong; an id that is no integer becomes a string.
+ * missing or wrong; an id that is no integer of JSON becomes a string.
  */
 static void
 read_record(const struct csv_field *fields)
@@ -237,9 +218,15 @@ read_record(const struct csv_field *fields)
 
 		if (import.column[c] == import.columns || field->text == NULL)
 			continue;
+		const char *digits = field->text + (field->text[0] == '-');
+		/* strspn stops at the NUL after the line, if not earlier. */
+		size_t n = strspn(digits, "0123456789");
+		bool integer = n > 0 && (digits[0] != '0' || n == 1) &&
+			       digits + n == field->text + field->len;
+
 		to += sprintf(
 		    to, "%s\"%s\":", to[-1] == '{' ? "" : ",", members[c]);
-		if (c == ID && is_integer(field))
+		if (c == ID && integer)
 			to = mempcpy(to, field->text, field->len);
 		else
 			to += json_string_print(field->text, field->len, to);

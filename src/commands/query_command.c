@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -20,11 +19,8 @@
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
-#include "http/tokens.h"
 #include "output.h"
 #include "pure/json.h"
-#include "pure/timestamp.h"
 
 #define STATUS_MISSING 1
 
@@ -51,15 +47,20 @@ read_id(const char *text, int64_t *id)
 	return n > 0 && digits[n] == '\0' && errno == 0;
 }
 
-/* Print the plants; after damage, which is logged, the others. */
-static enum fault
-put_plants(const struct call *call, bool *missing)
+static void
+run_get(const struct call *call)
 {
 	const struct store_options *store = &call->store;
-	enum fault damage = FAULT_NONE, fault = FAULT_NONE;
+	enum fault fault, damage = FAULT_NONE;
+	bool missing = false;
 	struct record record;
 	int64_t id;
 
+	for (int i = 0; i < call->operands_n; i++)
+		if (!read_id(call->operands[i], &id))
+			command_usage_error("not an id: %s", call->operands[i]);
+	output_open(NULL, false);
+	reader = command_open_reader(store, NULL, &engine);
 	for (int i = 0; i < call->operands_n; i++) {
 		read_id(call->operands[i], &id);
 		fault = engine->find(reader, id, &record);
@@ -71,31 +72,18 @@ put_plants(const struct call *call, bool *missing)
 			    id,
 			    store->database != NULL ? "the database"
 						    : store->dir);
-			*missing = true;
+			missing = true;
 		} else if (fault == FAULT_DAMAGED)
 			damage = fault;
-		else
-			return fault;
+		else {
+			/* After a signal nothing more is printed. */
+			if (fault != FAULT_STOPPED)
+				output_finish();
+			command_need(fault);
+		}
 	}
-	return damage;
-}
-
-static void
-run_get(const struct call *call)
-{
-	bool missing = false;
-	int64_t id;
-
-	for (int i = 0; i < call->operands_n; i++)
-		if (!read_id(call->operands[i], &id))
-			command_usage_error("not an id: %s", call->operands[i]);
-	output_open(NULL, false);
-	reader = command_open_reader(&call->store, NULL, &engine);
-	enum fault fault = put_plants(call, &missing);
-	/* Print the plants found even after a fault, not after a signal. */
-	if (fault != FAULT_STOPPED)
-		output_finish();
-	command_need(fault);
+	output_finish();
+	command_need(damage);
 	if (missing)
 		command_exit(STATUS_MISSING);
 }
@@ -298,25 +286,13 @@ print_files(const char *dir, uint64_t recent)
 }
 
 static void
-print_tokens(void)
-{
-	struct config config;
-	struct tokens *tokens = NULL;
-	enum fault fault;
-
-	if (config_read(&config) == FAULT_NONE &&
-	    access(config.tokens, R_OK) == 0)
-		tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
-	printf("tokens     %s\n",
-	    tokens != NULL ? command_tokens(tokens) : "cannot be read");
-	tokens_close(tokens);
-}
-
-static void
 print_summary(const struct call *call)
 {
 	int64_t last_ms, now_s = clock_ms(CLOCK_REALTIME) / 1000;
+	struct tokens *tokens = NULL;
+	struct config config;
 	uint64_t recent = 0;
+	enum fault fault;
 
 	for (size_t i = 0; i < RATE_S; i++)
 		if (stats.seconds[i].second > now_s - RATE_S)
@@ -328,7 +304,12 @@ print_summary(const struct call *call)
 	    command_count(recent, "plant"));
 	if (call->store.database == NULL)
 		print_files(call->store.dir, recent);
-	print_tokens();
+	if (config_read(&config) == FAULT_NONE &&
+	    access(config.tokens, R_OK) == 0)
+		tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
+	printf("tokens     %s\n",
+	    tokens != NULL ? command_tokens(tokens) : "cannot be read");
+	tokens_close(tokens);
 }
 
 /* Count the plants up to the reader's end, and print what was asked for. */

@@ -24,7 +24,6 @@
 #include "ground/config.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "ground/metrics.h"
 #include "store/index.h"
 #include "store/journal.h"
 
@@ -173,21 +172,6 @@ report_record(const struct batch_entry *entry, enum store_result result)
 }
 
 static void
-add_record(const struct record *record, const struct position *at)
-{
-	char *text = strndup(record->plant, record->plant_len);
-	struct batch_entry entry = { { record->id, text, record->plant_len },
-		.begin = at->last, .end = at->end };
-
-	if (text == NULL)
-		command_need(fault_report(recover.from, "cannot read"));
-	memcpy(entry.by, record->by, record->by_len);
-	memcpy(entry.at, record->at, TIMESTAMP_LEN);
-	batch_add(&entry);
-	need_dest(batch.fault);
-}
-
-static void
 store_records(const struct watch *watch)
 {
 	enum replay_result result;
@@ -208,8 +192,23 @@ store_records(const struct watch *watch)
 			recover.lost_bytes += lost.end - lost.begin;
 			print_range(lost.begin, lost.end, lost.reason);
 		}
-		if (result == REPLAY_RECORD && record.plant != NULL)
-			add_record(&record, &replay.at);
+		if (result == REPLAY_RECORD && record.plant != NULL) {
+			struct batch_entry entry = {
+				.plant = { record.id,
+				    strndup(record.plant, record.plant_len),
+				    record.plant_len },
+				.begin = replay.at.last,
+				.end = replay.at.end
+			};
+
+			if (entry.plant.text == NULL)
+				command_need(
+				    fault_report(recover.from, "cannot read"));
+			memcpy(entry.by, record.by, record.by_len);
+			memcpy(entry.at, record.at, TIMESTAMP_LEN);
+			batch_add(&entry);
+			need_dest(batch.fault);
+		}
 		if (!watch_step(watch, replay.at.last, recover.bytes))
 			command_need(FAULT_STOPPED);
 	} while (result == REPLAY_RECORD);
@@ -229,17 +228,16 @@ static void
 move_journal(void)
 {
 	const int dir = recover.dest.dir;
+	enum fault fault = FAULT_NONE;
 
 	/* No process may store a plant there before the name is durable. */
 	need_dest(journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1));
-	bool moved =
-	    rename_new(dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) == 0;
-	if (moved && fsync(dir) == 0)
-		return;
-	enum fault fault =
-	    fault_report(recover.to, "cannot make a store there");
-	if (moved)
+	if (rename_new(dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
+		fault = fault_report(recover.to, "cannot make a store there");
+	else if (fsync(dir) < 0) {
+		fault = fault_report(recover.to, "cannot make a store there");
 		unlinkat(dir, JOURNAL_NAME, 0);
+	}
 	need_dest(fault);
 }
 

@@ -9,8 +9,6 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
-#include "reader/reader.h"
-#include "store/store.h"
 
 static const char init_usage[] =
     "Usage: plant-store init [--dir DIR | DIR]\n"

@@ -13,8 +13,6 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/log.h"
-#include "http/tokens.h"
-#include "pure/timestamp.h"
 
 /* 9999-12-31T23:59:59Z, the last time that RFC 3339 can express. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)

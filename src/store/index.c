@@ -373,24 +373,19 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 	return 0;
 }
 
-/* Whether the file is of no use beside this manifest. */
+/* Any other file in the directory is of an earlier version, or unfinished. */
 static bool
-is_left_over(const char *name, const struct manifest *manifest)
+is_used(const char *name, const struct manifest *manifest)
 {
-	/* The others are of version 1.0.0, and before. */
-	static const char *const names[] = { MANIFEST_NEW_NAME, "data.mdb",
-		"lock.mdb", "boot", "clean" };
-	char kept[32];
+	char run[32];
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	if (strncmp(name, RUN_PREFIX, strlen(RUN_PREFIX)) != 0)
-		return false;
+	if (strcmp(name, MANIFEST_NAME) == 0 ||
+	    strcmp(name, INDEX_END_NAME) == 0)
+		return true;
 	for (size_t i = 0; i < manifest->n; i++)
-		if (strcmp(name, run_name(manifest->runs[i].number, kept)) == 0)
-			return false;
-	return true;
+		if (strcmp(name, run_name(manifest->runs[i].number, run)) == 0)
+			return true;
+	return false;
 }
 
 static void
@@ -405,7 +400,7 @@ remove_left_over(int dir, const struct manifest *manifest)
 		return;
 	}
 	while ((entry = readdir(names)) != NULL)
-		if (is_left_over(entry->d_name, manifest))
+		if (!is_used(entry->d_name, manifest))
 			unlinkat(dir, entry->d_name, 0);
 	closedir(names);
 }

@@ -111,18 +111,21 @@ $(BUILD)/postgresql.so: $(PG_O) $(BUILD)/sources
 	$(Q)$(CC) -shared $(LINK) $(CFLAGS) $(LDFLAGS) -o $@ $(PG_O) \
 		$(shell $(PKG_CONFIG) --libs libpq)
 
-# `plant-store schema` prints SQL: files as strings of C.
-SQL := $(patsubst deploy/%,$(BUILD)/%.h,$(wildcard deploy/postgresql/*.sql))
-$(SQL): $(BUILD)/%.h: deploy/%
+COMMA := ,
+# plant-store prints SQL, a string of C for each file, and its help, one for each line.
+TEXTS := $(patsubst deploy/%,$(BUILD)/%.h,$(wildcard deploy/postgresql/*.sql)) \
+	$(BUILD)/help.txt.h
+$(TEXTS): $(BUILD)/%.h: deploy/%
 	@mkdir -p $(@D)
-	@sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $< >$@
-$(BUILD)/src/commands/store_command.o: $(SQL)
-$(BUILD)/src/commands/store_command.o: PRIVATE := -I$(BUILD)
+	@sed 's/["\\]/\\&/g; s/.*/"&\\n"$(if $(filter %.txt,$<),$(COMMA))/' $< >$@
+PRINTING := $(BUILD)/src/commands/store_command.o $(BUILD)/src/commands/command.o
+$(PRINTING): $(TEXTS)
+$(PRINTING): PRIVATE := -I$(BUILD)
 
 # A commit makes only these anew.
 VERSIONED := $(patsubst %,$(BUILD)/src/%.o,ground/metrics api/metrics \
 	gateway/responder gateway/service commands/command commands/check_command)
-$(VERSIONED): PRIVATE := -DPLANT_STORE_VERSION='"$(VERSION)"'
+$(VERSIONED): PRIVATE += -DPLANT_STORE_VERSION='"$(VERSION)"'
 $(VERSIONED): $(BUILD)/version
 
 $(PG_O): PRIVATE = -fPIC -fvisibility=hidden \

@@ -32,20 +32,6 @@
 
 #define SERVICE_SOCKET "/run/plant-store/socket"
 
-static const char usage[] =
-    "Usage: plant-store check [--environment FILE] [--socket PATH]\n"
-    "                         [--url URL [--token TOKEN]]\n"
-    "\n"
-    "Check the service's settings, socket, token file, rights and store, and\n"
-    "a URL with requests that cannot create anything; with a URL alone check\n"
-    "nothing else.  Exit status 78 if something on this machine is wrong, 69\n"
-    "if only the way to the service is.\n"
-    "\n"
-    "  --environment FILE  the settings (variables, or " CONFIG_FILE ")\n"
-    "  --socket PATH   the service's socket (" SERVICE_SOCKET ")\n"
-    "  --url URL       the base URL of clients: https://plants.example/api/v1\n"
-    "  --token TOKEN   a valid token; - reads it from stdin\n";
-
 /* The alert PlantStoreConsumerBehind has the same limit. */
 #define CONSUMER_MS (INT64_C(3600) * 1000)
 /* The alert PlantStoreTokenExpires has the same limit. */
@@ -477,8 +463,6 @@ run_check(const struct call *call)
 
 const struct command check_command = {
 	.name = "check",
-	.summary = "check the set-up, and whether clients reach the service",
-	.usage = usage,
 	.options = { COMMAND_VALUE("environment", 'e'),
 	    COMMAND_VALUE("socket", 's'), COMMAND_VALUE("url", 'u'),
 	    COMMAND_VALUE("token", 't'), COMMAND_HELP },

@@ -100,18 +100,23 @@ find_option(int letter)
 	return option->name != NULL ? option : NULL;
 }
 
+/* Print the part of deploy/help.txt that begins with the usage of `name`. */
 static void
-print_usage(void)
+print_help(const char *name)
 {
-	fputs(call.command->usage, stdout);
-	if (find_option('d') != NULL)
-		printf("  --dir DIR       the store's directory "
-		       "(PLANT_STORE_DIR)\n");
-	if (find_option('p') != NULL)
-		printf("  --quiet         show no progress\n"
-		       "  --progress      show progress even if stderr is no "
-		       "terminal\n");
-	printf("  --help          show this\n");
+	static const char *const lines[] = {
+#include "help.txt.h"
+	};
+	char begin[64];
+	bool shown = false;
+
+	snprintf(begin, sizeof(begin), "Usage: plant-store %s", name);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		shown |= strncmp(lines[i], begin, strlen(begin)) == 0;
+		shown &= lines[i][0] != '%'; /* the end of a part */
+		if (shown)
+			fputs(lines[i], stdout);
+	}
 }
 
 /*
@@ -152,7 +157,7 @@ read_arguments(int argc, char **argv)
 			command_usage_error("unknown option: %s", word);
 		call.values[letter] = optarg != NULL ? optarg : "";
 		if (letter == 'h') {
-			print_usage();
+			print_help(call.command->name);
 			command_exit(EX_OK);
 		}
 	}
@@ -457,20 +462,6 @@ static const struct command *const subcommands[] = { &store_command_init,
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
 static void
-print_help(void)
-{
-	printf("Usage: plant-store SUBCOMMAND [ARGUMENT ...]\n"
-	       "       plant-store SUBCOMMAND --help\n"
-	       "       plant-store --help | --version\n"
-	       "\n");
-	for (size_t i = 0; i < SUBCOMMANDS; i++)
-		printf("%-10s  %s\n", subcommands[i]->name,
-		    subcommands[i]->summary);
-	printf("%-10s  %s\n\n", "help", "show this, or that of a subcommand");
-	config_print_help(stdout);
-}
-
-static void
 run_subcommand(const struct command *command, int argc, char **argv)
 {
 	call.command = command;
@@ -508,9 +499,11 @@ main(int argc, char **argv)
 	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
 		printf("plant-store %s\n", PLANT_STORE_VERSION);
 	else if (strcmp(word, "help") == 0 || strcmp(word, help) == 0 ||
-		 strcmp(word, "-h") == 0)
-		print_help();
-	else {
+		 strcmp(word, "-h") == 0) {
+		print_help("SUBCOMMAND");
+		printf("\n");
+		config_print_help(stdout);
+	} else {
 		log_error("%s%s; see: plant-store --help",
 		    argc < 2         ? "name a subcommand"
 		    : word[0] == '-' ? "unknown option: "

@@ -34,8 +34,7 @@
 struct call;
 
 struct command {
-	const char *name, *summary;
-	const char *usage; /* --help adds the lines of the common options */
+	const char *name;
 	struct option options[17]; /* the last has no name */
 	char dir_alias;         /* synonym of --dir; ' ': an operand; 0: none */
 	bool negative_operands; /* "-5" is an operand, not an option */

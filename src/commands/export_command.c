@@ -211,31 +211,6 @@ save_cursor(const char *place)
 
 /* --- Export --- */
 
-static const char usage[] =
-    "Usage: plant-store export [--dir DIR | --file JOURNAL] [--format FORMAT]\n"
-    "           [--since TIME | --cursor FILE [--count]] [--by NAME] [--full]\n"
-    "           [[--limit N] [-o FILE [--force]] | --follow]\n"
-    "           [--quiet | --progress]\n"
-    "\n"
-    "Write the plants of one snapshot of a store, in the order in which they\n"
-    "were stored; stderr reports the last one.\n"
-    "\n"
-    "  --format jsonl  a plant's JSON on each line (the default)\n"
-    "  --format csv    RFC 4180: id,name,tag; warns of each U+0000\n"
-    "  --full          with the time and the token's name, for import --full\n"
-    "  --since TIME    only what was stored at that time or later:\n"
-    "                  2027-01-31T12:00:00Z, or 2027-01-31 (midnight UTC)\n"
-    "  --cursor FILE   only what comes after the place in FILE, all if it is\n"
-    "                  absent; then FILE gets the new place\n"
-    "  --count         print only the number of these; FILE keeps its place\n"
-    "  --limit N       at most N plants\n"
-    "  --follow        continue until SIGTERM or SIGINT; without --cursor,\n"
-    "                  begin at the end of the store\n"
-    "  --by NAME       only what was stored with the token of that name\n"
-    "  -o, --output FILE  write to FILE, which appears once complete\n"
-    "  --force         replace FILE if it exists, but never a store's file\n"
-    "  --file JOURNAL  read this journal file, which no process writes\n";
-
 /* The least time between two saves of the cursor: each syncs twice. */
 #define SAVE_MS 250
 
@@ -463,8 +438,6 @@ stop_export(const struct call *call)
 
 const struct command export_command = {
 	.name = "export",
-	.summary = "write all plants, as JSON lines or CSV",
-	.usage = usage,
 	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
 	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),

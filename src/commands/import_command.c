@@ -27,21 +27,6 @@
 #include "pure/csv.h"
 #include "pure/json.h"
 
-static const char usage[] =
-    "Usage: plant-store import [--dir DIR] [--by NAME | --full]\n"
-    "           [--format jsonl|csv] [--keep-going] [--quiet | --progress]\n"
-    "           [FILE]\n"
-    "\n"
-    "Store the plants of FILE, or of standard input, with the checks of the\n"
-    "interface.  The first line that is refused or in conflict ends the\n"
-    "import.  Importing a file again is safe.\n"
-    "\n"
-    "  --by NAME        stored with each plant as the token's name (import)\n"
-    "  --format FORMAT  jsonl, or csv with a header line of id, name and tag\n"
-    "  --full           FILE is from export --full: keep times and token "
-    "names\n"
-    "  --keep-going     report such lines and continue\n";
-
 #define WAIT_MS 100 /* how soon a wait for input notices a signal */
 #define READ_BYTES 65536
 #define BREAK_MAX 2 /* CR LF */
@@ -445,8 +430,6 @@ stop_import(const struct call *call)
 
 const struct command import_command = {
 	.name = "import",
-	.summary = "store the plants of a file",
-	.usage = usage,
 	.options = { COMMAND_VALUE("by", 'b'), COMMAND_VALUE("format", 'f'),
 	    COMMAND_FLAG("keep-going", 'k'), COMMAND_FLAG("full", 'u'),
 	    COMMAND_STORE },

@@ -27,15 +27,6 @@
 static const struct reader_engine *engine;
 static struct store_reader *reader;
 
-static const char get_usage[] =
-    "Usage: plant-store get [--dir DIR] [--full] [--quiet | --progress] ID...\n"
-    "\n"
-    "Print the plants with these ids as JSON, one per line, in that order.\n"
-    "Missing ids are listed on stderr; the exit status is then 1.\n"
-    "\n"
-    "  ID              a whole number; put options before a negative one\n"
-    "  --full          also when it was stored, and by which token\n";
-
 static bool
 read_id(const char *text, int64_t *id)
 {
@@ -90,24 +81,11 @@ run_get(const struct call *call)
 
 const struct command query_command_get = {
 	.name = "get",
-	.summary = "print plants by their ids",
-	.usage = get_usage,
 	.options = { COMMAND_FLAG("full", 'u'), COMMAND_STORE },
 	.negative_operands = true,
 	.operands = { 1, INT_MAX },
 	.run = run_get,
 };
-
-static const char stats_usage[] =
-    "Usage: plant-store stats [--dir DIR | DIR] [--all | --json | --watch]\n"
-    "           [--quiet | --progress]\n"
-    "\n"
-    "Show what a store holds, and its state.  Every line of the journal is\n"
-    "read and checked.  plant-store(1) explains each value.\n"
-    "\n"
-    "  --all           all figures, a line each\n"
-    "  --json          all figures, as one JSON object\n"
-    "  --watch         show the summary each second, until Ctrl-C\n";
 
 /* The time of the rate. */
 #define RATE_S 60
@@ -366,8 +344,6 @@ stop_stats(const struct call *call)
 
 const struct command query_command_stats = {
 	.name = "stats",
-	.summary = "show what a store holds, and its state",
-	.usage = stats_usage,
 	.options = { COMMAND_FLAG("all", 'a'), COMMAND_FLAG("json", 'j'),
 	    COMMAND_FLAG("watch", 'w'), COMMAND_STORE },
 	.apart = "jwajaw",
@@ -375,13 +351,6 @@ const struct command query_command_stats = {
 	.run = run_stats,
 	.stopped = stop_stats,
 };
-
-static const char metrics_usage[] =
-    "Usage: plant-store metrics [--dir DIR]\n"
-    "\n"
-    "Print what all processes of a store have counted, in Prometheus' text\n"
-    "format.  plant-store.fcgi(8) has what each metric means.\n"
-    "\n";
 
 static void
 run_metrics(const struct call *call)
@@ -407,8 +376,6 @@ run_metrics(const struct call *call)
 
 const struct command query_command_metrics = {
 	.name = "metrics",
-	.summary = "print what all processes of a store have counted",
-	.usage = metrics_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.instead = "those of each process, at PLANT_STORE_METRICS_PATH",
 	.run = run_metrics,

@@ -29,17 +29,6 @@
 
 #define NEW_NAME JOURNAL_NAME ".recovering"
 
-static const char usage[] =
-    "Usage: plant-store recover [--store UUID] [--quiet | --progress] "
-    "SRC DEST\n"
-    "\n"
-    "Put every plant that is readable in SRC, a damaged store or journal, "
-    "into\n"
-    "a new store in the directory DEST, and print what is lost.  Stop the\n"
-    "service first.  If there is a backup, restore that instead.\n"
-    "\n"
-    "  --store UUID    the damaged store's, as in a backup's first line\n";
-
 static struct {
 	const char *from, *to; /* SRC and DEST */
 	int dir, fd;           /* SRC, or -1 if it is a file; its journal */
@@ -280,8 +269,6 @@ stop_recover(const struct call *call)
 
 const struct command recover_command = {
 	.name = "recover",
-	.summary = "make a new store of what a damaged one still has",
-	.usage = usage,
 	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
 	    COMMAND_HELP },
 	.operands = { 2, 2 },

@@ -10,32 +10,6 @@
 #include "ground/file.h"
 #include "ground/log.h"
 
-static const char init_usage[] =
-    "Usage: plant-store init [--dir DIR | DIR]\n"
-    "\n"
-    "Make a new, empty store in DIR, which is created if absent; other\n"
-    "files in DIR stay.  The store belongs to the owner of DIR: as root, run\n"
-    "first: install -d -o plant-store -m 0700 DIR\n"
-    "\n";
-
-static const char verify_usage[] =
-    "Usage: plant-store verify [--dir DIR | DIR | FILE]\n"
-    "           [--quiet | --progress]\n"
-    "\n"
-    "Check every line of a store's journal, or of a journal file that no\n"
-    "process writes, and that the index has the same plants.\n"
-    "\n";
-
-static const char backup_usage[] =
-    "Usage: plant-store backup [--dir DIR] [--verify]\n"
-    "           [--quiet | --progress] DEST\n"
-    "\n"
-    "Check a store's journal and copy it to the directory DEST; extend an\n"
-    "earlier backup there.  The store records the time, for check, stats and\n"
-    "metrics.  plant-store(1) explains how to restore a backup.\n"
-    "\n"
-    "  --verify        check all of the store, and then all of the copy\n";
-
 static void
 run_init(const struct call *call)
 {
@@ -48,8 +22,6 @@ run_init(const struct call *call)
 
 const struct command store_command_init = {
 	.name = "init",
-	.summary = "make a new, empty store",
-	.usage = init_usage,
 	.options = { COMMAND_DIR, COMMAND_HELP },
 	.dir_alias = ' ',
 	.run = run_init,
@@ -84,8 +56,6 @@ run_verify(const struct call *call)
 
 const struct command store_command_verify = {
 	.name = "verify",
-	.summary = "check a store's journal and index",
-	.usage = verify_usage,
 	.instead = "pg_amcheck and data checksums",
 	.options = { COMMAND_STORE },
 	.dir_alias = ' ',
@@ -120,23 +90,11 @@ run_backup(const struct call *call)
 
 const struct command store_command_backup = {
 	.name = "backup",
-	.summary = "copy a store while it is in use",
-	.usage = backup_usage,
 	.instead = "pg_dump, pg_basebackup and pgBackRest",
 	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
 	.operands = { 1, 1 },
 	.run = run_backup,
 };
-
-static const char schema_usage[] =
-    "Usage: plant-store schema [--roles | --feed]\n"
-    "\n"
-    "Print the SQL that makes what PLANT_STORE_DATABASE needs, for the owner\n"
-    "of the database to run once: plant-store schema | psql DATABASE\n"
-    "\n"
-    "  --roles         the least rights of the role that the service uses\n"
-    "  --feed          what export --cursor and --follow need; run again, it\n"
-    "                  renumbers all plants and invalidates every cursor\n";
 
 /* The files in deploy/postgresql, as string literals. */
 static const char tables[] =
@@ -162,8 +120,6 @@ run_schema(const struct call *call)
 
 const struct command store_command_schema = {
 	.name = "schema",
-	.summary = "print the SQL for a store in PostgreSQL",
-	.usage = schema_usage,
 	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_FLAG("feed", 'e'),
 	    COMMAND_HELP },
 	.apart = "re",

@@ -17,27 +17,6 @@
 /* 9999-12-31T23:59:59Z, the last time that RFC 3339 can express. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
 
-static const char usage[] =
-    "Usage: plant-store token add NAME [--expires WHEN] [--file FILE]\n"
-    "       plant-store token renew NAME [--expires WHEN] [--overlap WHEN]\n"
-    "           [--file FILE]\n"
-    "       plant-store token list [--file FILE]\n"
-    "       plant-store token revoke NAME [--old] [--file FILE]\n"
-    "\n"
-    "add     make a token and print it, this once: only its digest is kept\n"
-    "renew   make a second token of a name; both are valid for a week\n"
-    "list    show the names, when they expire and when they were made\n"
-    "revoke  remove a name's tokens, refused within two seconds\n"
-    "\n"
-    "NAME is 1 to 64 of A-Z a-z 0-9 . _ - and goes into the journal.\n"
-    "\n"
-    "  --expires WHEN  2027-01-31T12:00:00Z, 2027-01-31 (midnight UTC), or\n"
-    "                  after 90d, 12h or 30m; without it: never\n"
-    "  --overlap WHEN  when the old token expires, unless before: 7d\n"
-    "  --old           only the older token of a name that was renewed\n"
-    "  --file FILE     the token file (PLANT_STORE_TOKENS, or\n"
-    "                  /etc/plant-store/tokens)\n";
-
 /* Read a date, a date-time or a time from now, such as 90d. */
 static int64_t
 read_time(const char *text)
@@ -169,8 +148,6 @@ run_token(const struct call *call)
 
 const struct command token_command = {
 	.name = "token",
-	.summary = "add, renew, list and revoke the tokens of clients",
-	.usage = usage,
 	.options = { COMMAND_VALUE("expires", 'e'),
 	    COMMAND_VALUE("overlap", 'v'), COMMAND_FLAG("old", 'O'),
 	    COMMAND_VALUE("file", 'j'), COMMAND_HELP },

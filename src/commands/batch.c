@@ -7,8 +7,8 @@
 /* A checkpoint of the index begins at some 8,000 plants. */
 #define BATCH_PLANTS 5000
 
-/* Each waits up to 5 s: to write a large index takes longer. */
-#define BUSY_TRIES 6
+/* Each waits up to 5 s: to write a large index may take a minute. */
+#define BUSY_TRIES 24
 
 struct batch batch;
 static size_t added, bytes; /* an upper bound of the journal's lines */

@@ -499,6 +499,7 @@ def start_busy(test: Import, store: Store) -> tuple[subprocess.Popen, int]:
 
 
 def check_busy(test: Import, store: Store, process: subprocess.Popen, held: int) -> None:
+    process.send_signal(signal.SIGTERM)  # it would try again for two minutes
     done = finish(process, None)
     os.close(held)
     test.ends(done, "a store that stays locked is told, with what to do", TEMPFAIL,

@@ -368,9 +368,9 @@ check_password(void)
 static void
 check_machine(bool given)
 {
-	const char *socket = check.call->values['s'];
+	const char *socket = command_option("socket");
 
-	command_need(config_use_file(check.call->values['e'], false));
+	command_need(config_use_file(command_option("environment"), false));
 	command_need(config_read(&check.config));
 	const char *file = check.config.file;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
@@ -420,12 +420,13 @@ check_url(const char *url, const char *token)
 	command_need(fault_report(path, "cannot run it"));
 }
 
-static void
-run_check(const struct call *call)
+void
+check_run(const struct call *call)
 {
-	const char *url = call->values['u'], *token = call->values['t'];
-	const char *socket = call->values['s'];
-	bool given = call->values['e'] == NULL && config_is_given();
+	const char *url = command_option("url"),
+		   *token = command_option("token");
+	const char *socket = command_option("socket");
+	bool given = command_option("environment") == NULL && config_is_given();
 	char line[4096] = "";
 
 	check.call = call;
@@ -450,7 +451,8 @@ run_check(const struct call *call)
 		    : strpbrk(token, "\"'") != NULL      ? "quotes"
 		    : strpbrk(token, " \t") != NULL      ? "blanks"
 							 : "other characters");
-	if (url == NULL || given || call->values['e'] != NULL || socket != NULL)
+	if (url == NULL || given || command_option("environment") != NULL ||
+	    socket != NULL)
 		check_machine(given);
 	fflush(stdout);
 	if (url != NULL)
@@ -460,11 +462,3 @@ run_check(const struct call *call)
 	if (problems > 0)
 		command_exit(check.wrong > 0 ? EX_CONFIG : EX_UNAVAILABLE);
 }
-
-const struct command check_command = {
-	.name = "check",
-	.options = { COMMAND_VALUE("environment", 'e'),
-	    COMMAND_VALUE("socket", 's'), COMMAND_VALUE("url", 'u'),
-	    COMMAND_VALUE("token", 't'), COMMAND_HELP },
-	.run = run_check,
-};

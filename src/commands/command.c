@@ -5,7 +5,10 @@
  */
 #include "command.h"
 
+#include <assert.h>
+#include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +30,54 @@
 
 static struct call call;
 static volatile sig_atomic_t stopped_by;
+
+/* Of struct command: the store's directory is the operand. */
+#define OPERAND ""
+
+static const struct command {
+	const char *name;
+	void (*run)(const struct call *call);
+	const char *dir_alias;   /* an option that is a synonym of --dir, or
+				    OPERAND, or NULL */
+	const char *instead;     /* a database's tools; NULL: works with both */
+	int operands[2];         /* minimum and maximum, besides OPERAND */
+	bool negative_operands;  /* "-5" is an operand, not an option */
+	const char *apart[8][2]; /* options that exclude each other */
+} commands[] = {
+	{ "init", .run = store_run_init, .dir_alias = OPERAND },
+	{ "token", .run = token_run, .operands = { 1, 2 } },
+	{ "verify", .run = store_run_verify, .dir_alias = OPERAND,
+	    .instead = "pg_amcheck and data checksums" },
+	{ "check", .run = check_run },
+	{ "backup", .run = store_run_backup, .operands = { 1, 1 },
+	    .instead = "pg_dump, pg_basebackup and pgBackRest" },
+	{ "recover", .run = recover_run, .operands = { 2, 2 } },
+	{ "stats", .run = query_run_stats, .dir_alias = OPERAND,
+	    .apart = { { "json", "watch" }, { "json", "all" },
+		{ "all", "watch" } } },
+	{ "metrics", .run = query_run_metrics,
+	    .instead = "those of each process, at PLANT_STORE_METRICS_PATH" },
+	{ "get", .run = query_run_get, .operands = { 1, INT_MAX },
+	    .negative_operands = true },
+	/* --since is a time, not a place, and --follow has no end. */
+	{ "export", .run = export_run, .dir_alias = "file",
+	    .apart = { { "since", "cursor" }, { "since", "follow" },
+		{ "follow", "output" }, { "follow", "limit" },
+		{ "follow", "count" }, { "follow", "file" },
+		{ "count", "output" } } },
+	{ "import", .run = import_run, .operands = { 0, 1 },
+	    .apart = { { "full", "by" } } },
+	{ "schema", .run = store_run_schema, .apart = { { "roles", "feed" } } },
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+static const struct command *command;
+
+#define OPTIONS_MAX 16
+#define OPTION_MAX 16
+static struct option options[OPTIONS_MAX + 1]; /* the last has no name */
+static const char *values[OPTIONS_MAX];
+
+void (*command_stopped)(void);
 
 static struct progress {
 	const char *what;
@@ -61,8 +112,8 @@ command_need(enum fault fault)
 
 	if (fault == FAULT_NONE)
 		return;
-	if (stopped && call.command->stopped != NULL)
-		call.command->stopped(&call);
+	if (stopped && command_stopped != NULL)
+		command_stopped();
 	command_exit(stopped ? 128 + stopped_by : fault_status(fault));
 }
 
@@ -79,7 +130,7 @@ command_retry(enum fault fault, bool again)
 void
 command_usage_error(const char *format, ...)
 {
-	const char *name = call.command->name;
+	const char *name = command->name;
 	char what[256];
 	va_list arguments;
 
@@ -90,33 +141,74 @@ command_usage_error(const char *format, ...)
 	command_exit(EX_USAGE);
 }
 
-static const struct option *
-find_option(int letter)
-{
-	const struct option *option = call.command->options;
-
-	while (option->name != NULL && option->val != letter)
-		option++;
-	return option->name != NULL ? option : NULL;
-}
-
-/* Print the part of deploy/help.txt that begins with the usage of `name`. */
-static void
-print_help(const char *name)
+/* Return the lines of deploy/help.txt from the usage of `name` on. */
+static const char *const *
+find_help(const char *name)
 {
 	static const char *const lines[] = {
 #include "help.txt.h"
 	};
+	const char *const *line = lines;
 	char begin[64];
-	bool shown = false;
 
 	snprintf(begin, sizeof(begin), "Usage: plant-store %s", name);
-	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		shown |= strncmp(lines[i], begin, strlen(begin)) == 0;
-		shown &= lines[i][0] != '%'; /* the end of a part */
-		if (shown)
-			fputs(lines[i], stdout);
+	while (strncmp(*line, begin, strlen(begin)) != 0)
+		line++;
+	return line;
+}
+
+static void
+print_help(const char *name)
+{
+	const char *const *line = find_help(name);
+
+	for (; **line != '%'; line++)
+		fputs(*line, stdout);
+}
+
+/*
+ * Find the options in the help.  Each begins a line, as "  -o, --output FILE",
+ * and two blanks are before the text.
+ */
+static void
+find_options(void)
+{
+	static char names[OPTIONS_MAX][OPTION_MAX];
+	const char *const *line = find_help(command->name);
+
+	for (int i = 0; **line != '%'; line++) {
+		const char *name = strstr(*line, "--") + 2;
+		char letter = (*line)[3];
+		size_t len;
+
+		if (strncmp(*line, "  -", 3) != 0)
+			continue;
+		len = strcspn(name, " ");
+		assert(i < OPTIONS_MAX && len < OPTION_MAX);
+		memcpy(names[i], name, len);
+		options[i] = (struct option){ .name = names[i],
+			.has_arg = name[len + 1] != ' ',
+			.val = letter != '-' ? letter : UCHAR_MAX + 1 + i };
+		i++;
 	}
+}
+
+/* Return the place of the option's value, or NULL. */
+static const char **
+find_option(const char *name)
+{
+	for (size_t i = 0; options[i].name != NULL; i++)
+		if (strcmp(options[i].name, name) == 0)
+			return &values[i];
+	return NULL;
+}
+
+const char *
+command_option(const char *name)
+{
+	const char **value = find_option(name);
+
+	return value != NULL ? *value : NULL;
 }
 
 /*
@@ -137,27 +229,29 @@ end_of_options(int argc, char **argv)
 static void
 read_arguments(int argc, char **argv)
 {
-	const struct command *command = call.command;
-	const char *letters = find_option('o') != NULL ? ":ho:" : ":h";
-	const bool operand = command->dir_alias == ' ';
+	const char *alias = command->dir_alias;
+	const bool operand = alias != NULL && alias[0] == '\0';
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
 	int letter;
 
 	opterr = 0;
-	while ((letter = getopt_long(
-		    end, argv, letters, command->options, NULL)) != -1) {
+	while ((letter = getopt_long(end, argv, ":ho:", options, NULL)) != -1) {
 		const char *word = argv[optind - 1];
 		const char short_word[] = { '-', (char)optopt, '\0' };
+		size_t i = 0;
+
 		if (strncmp(word, "--", 2) != 0)
 			word = short_word;
 		if (letter == ':')
 			command_usage_error("%s needs a value", word);
-		if (letter == '?')
+		while (options[i].name != NULL && options[i].val != letter)
+			i++;
+		if (options[i].name == NULL)
 			command_usage_error("unknown option: %s", word);
-		call.values[letter] = optarg != NULL ? optarg : "";
+		values[i] = optarg != NULL ? optarg : "";
 		if (letter == 'h') {
-			print_help(call.command->name);
+			print_help(command->name);
 			command_exit(EX_OK);
 		}
 	}
@@ -165,18 +259,16 @@ read_arguments(int argc, char **argv)
 	call.operands_n = argc - optind;
 	if (call.operands_n > command->operands[1] + operand)
 		command_usage_error("too many arguments%s",
-		    find_option('d') != NULL && !operand
+		    find_option("dir") != NULL && !operand
 			? "; name the store with --dir DIR"
 			: "");
 	if (call.operands_n < command->operands[0])
 		command_usage_error("an argument is missing");
-	const char *pair = command->apart != NULL ? command->apart : "";
-	for (; *pair != '\0'; pair += 2)
-		if (call.values[(int)pair[0]] != NULL &&
-		    call.values[(int)pair[1]] != NULL)
+	for (size_t i = 0; command->apart[i][0] != NULL; i++)
+		if (command_option(command->apart[i][0]) != NULL &&
+		    command_option(command->apart[i][1]) != NULL)
 			command_usage_error("--%s and --%s exclude each other",
-			    find_option(pair[0])->name,
-			    find_option(pair[1])->name);
+			    command->apart[i][0], command->apart[i][1]);
 }
 
 /* Check --by, --format and --full. */
@@ -184,21 +276,22 @@ static void
 read_values(void)
 {
 	static const char *const names[] = { "csv", "jsonl", "ndjson", "json" };
-	const char *by = call.values['b'], *name = call.values['f'];
-	const char *path =
-	    call.values['o'] != NULL ? call.values['o'] : call.operands[0];
+	const char *by = command_option("by"),
+		   *given = command_option("format");
+	const char *out = command_option("output"), *name = given;
+	const char *path = out != NULL ? out : call.operands[0];
 	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
 
 	if (by != NULL && !tokens_is_name(by))
 		command_usage_error("--by is 1 to 64 of A-Z a-z 0-9 . _ -");
-	if (name == NULL && dot != NULL)
+	if (given == NULL && dot != NULL)
 		name = dot + 1;
 	for (size_t i = 0; i < 4 && name != NULL; i++)
 		if (strcasecmp(name, names[i]) == 0)
 			call.format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
-	if (call.values['f'] != NULL && call.format == FORMAT_NONE)
-		command_usage_error("--format: jsonl or csv, not %s", name);
-	if (call.values['u'] != NULL && call.format == FORMAT_CSV)
+	if (given != NULL && call.format == FORMAT_NONE)
+		command_usage_error("--format: jsonl or csv, not %s", given);
+	if (command_option("full") != NULL && call.format == FORMAT_CSV)
 		command_usage_error(
 		    "--full is a form of JSON lines, not of CSV");
 }
@@ -210,26 +303,26 @@ read_values(void)
 static void
 read_dir(void)
 {
-	const char *name = call.command->name, *instead = call.command->instead;
-	char alias = call.command->dir_alias;
-	const char *other =
-	    alias == ' ' ? call.operands[0] : call.values[(unsigned char)alias];
+	const char *dir = command_option("dir"), *alias = command->dir_alias;
+	const char *other = alias == NULL      ? NULL
+			    : alias[0] == '\0' ? call.operands[0]
+					       : command_option(alias);
 	struct config config;
 
-	if (call.values['d'] != NULL && other != NULL)
+	if (dir != NULL && other != NULL)
 		command_usage_error("--dir and %s exclude each other", other);
-	call.store.dir = other != NULL ? other : call.values['d'];
+	call.store.dir = other != NULL ? other : dir;
 	command_need(config_use_file(NULL, call.store.dir != NULL));
 	if (call.store.dir != NULL)
 		return;
 	command_need(config_read(&config));
 	call.store.dir = config.dir;
 	call.store.database = config.database;
-	if (config.database == NULL || instead == NULL)
+	if (config.database == NULL || command->instead == NULL)
 		return;
 	log_error("%s: for a store in files; a database has %s; name a "
 		  "directory with --dir, or unset PLANT_STORE_DATABASE",
-	    name, instead);
+	    command->name, command->instead);
 	command_exit(EX_USAGE);
 }
 
@@ -243,16 +336,16 @@ close_reader(void)
 }
 
 struct store_reader *
-command_open_reader(const struct store_options *options, const char *since,
+command_open_reader(const struct store_options *store, const char *since,
     const struct reader_engine **engine)
 {
 	enum fault fault = FAULT_NONE;
 
-	opened = options->database == NULL
+	opened = store->database == NULL
 		     ? &journal_reader
 		     : engine_symbol(READER_ENGINE_SYMBOL, &fault);
 	command_need(fault);
-	reader = opened->open(options, since, &fault);
+	reader = opened->open(store, since, &fault);
 	if (reader == NULL)
 		command_need(fault);
 	atexit(close_reader);
@@ -433,9 +526,10 @@ command_watch(const char *what)
 		.terminal = isatty(STDERR_FILENO),
 		.next_ms = INT64_MAX };
 	/* --follow has no end.  Short work is shown by --progress alone. */
-	bool shown = what != NULL && call.values['q'] == NULL &&
-		     call.values['w'] == NULL;
-	if (shown && call.values['p'] != NULL)
+	bool shown = what != NULL && command_option("quiet") == NULL &&
+		     command_option("follow") == NULL &&
+		     command_option("watch") == NULL;
+	if (shown && command_option("progress") != NULL)
 		progress.next_ms = 0;
 	else if (shown && progress.terminal)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
@@ -454,23 +548,16 @@ command_unwatch(void)
 	progress.next_ms = INT64_MAX;
 }
 
-static const struct command *const subcommands[] = { &store_command_init,
-	&token_command, &store_command_verify, &check_command,
-	&store_command_backup, &recover_command, &query_command_stats,
-	&query_command_metrics, &query_command_get, &export_command,
-	&import_command, &store_command_schema };
-#define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
-
 static void
-run_subcommand(const struct command *command, int argc, char **argv)
+run_command(int argc, char **argv)
 {
-	call.command = command;
 	call.store.watch = &watch;
+	find_options();
 	read_arguments(argc, argv);
 	read_values();
-	if (find_option('d') != NULL)
+	if (find_option("dir") != NULL)
 		read_dir();
-	if (find_option('p') != NULL)
+	if (find_option("progress") != NULL)
 		command_watch(command->name);
 	command->run(&call);
 	command_exit(EX_OK);
@@ -493,9 +580,11 @@ main(int argc, char **argv)
 		argv[2] = help;
 		argc = 3;
 	}
-	for (size_t i = 0; i < SUBCOMMANDS; i++)
-		if (strcmp(word, subcommands[i]->name) == 0)
-			run_subcommand(subcommands[i], argc - 1, argv + 1);
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (strcmp(word, commands[i].name) == 0) {
+			command = &commands[i];
+			run_command(argc - 1, argv + 1);
+		}
 	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
 		printf("plant-store %s\n", PLANT_STORE_VERSION);
 	else if (strcmp(word, "help") == 0 || strcmp(word, help) == 0 ||

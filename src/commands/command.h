@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,50 +15,10 @@
 #include "pure/timestamp.h"
 #include "reader/reader.h"
 
-/*
- * Common options.  An option is identified by a letter, its index in
- * call.values; h and o are also short options.  The values of --by (b),
- * --format (f) and --full (u) are checked before the subcommand runs.
- */
-/* clang-format off */
-#define COMMAND_FLAG(name, letter) { name, no_argument, NULL, letter }
-#define COMMAND_VALUE(name, letter) { name, required_argument, NULL, letter }
-/* clang-format on */
-#define COMMAND_HELP COMMAND_FLAG("help", 'h')
-#define COMMAND_DIR COMMAND_VALUE("dir", 'd')
-#define COMMAND_PROGRESS \
-	COMMAND_FLAG("quiet", 'q'), COMMAND_FLAG("progress", 'p')
-#define COMMAND_STORE COMMAND_DIR, COMMAND_PROGRESS, COMMAND_HELP
-
-struct call;
-
-struct command {
-	const char *name;
-	struct option options[17]; /* the last has no name */
-	char dir_alias;         /* synonym of --dir; ' ': an operand; 0: none */
-	bool negative_operands; /* "-5" is an operand, not an option */
-	const char *instead;    /* a database's tools; NULL: works with both */
-	const char *apart;      /* pairs of letters of options that exclude
-				   each other; or NULL */
-	int operands[2];        /* minimum and maximum, without a dir_alias */
-	/* A command with --progress is under command_watch. */
-	void (*run)(const struct call *call);
-	/* Log how far a signal let the command come.  NULL: nothing. */
-	void (*stopped)(const struct call *call);
-};
-
-extern const struct command check_command, export_command, import_command,
-    query_command_get, query_command_metrics, query_command_stats,
-    recover_command, store_command_backup, store_command_init,
-    store_command_schema, store_command_verify, token_command;
-
 enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
 
 /* One call of a subcommand. */
 struct call {
-	const struct command *command;
-	/* By letter; NULL: not given; "": given, and takes no value. */
-	const char *values[128];
 	/* From --format, or the suffix of -o FILE or of the operand. */
 	enum format format;
 	/* Set if the command has --dir; .watch always, for command_watch. */
@@ -68,13 +27,37 @@ struct call {
 	int operands_n;
 };
 
+/* Run the subcommand.  One with --progress is under command_watch. */
+void check_run(const struct call *call);
+void export_run(const struct call *call);
+void import_run(const struct call *call);
+void query_run_get(const struct call *call);
+void query_run_metrics(const struct call *call);
+void query_run_stats(const struct call *call);
+void recover_run(const struct call *call);
+void store_run_backup(const struct call *call);
+void store_run_init(const struct call *call);
+void store_run_schema(const struct call *call);
+void store_run_verify(const struct call *call);
+void token_run(const struct call *call);
+
+/* Logs how far a signal let the command come; unless NULL. */
+extern void (*command_stopped)(void);
+
+/*
+ * command_option(name):
+ * Return the value of an option; "" if it takes none; NULL if it is not given.
+ * Those of --by, --format and --full are checked before the subcommand runs.
+ */
+const char *command_option(const char *name);
+
 /*
  * command_exit(status):
  * End the process.  If stdout is incomplete, log that; the status is EX_IOERR.
  *
  * command_need(fault):
  * End the process with the status of the fault, which is logged, unless it is
- * FAULT_NONE.  If a signal stopped the work, call command.stopped first; the
+ * FAULT_NONE.  If a signal stopped the work, call command_stopped first; the
  * status is 128 plus the signal's number.
  *
  * command_retry(fault, again):
@@ -98,10 +81,10 @@ _Noreturn void command_usage_error(const char *format, ...)
 bool command_time(const char *text, int64_t *ms);
 
 /*
- * command_open_reader(options, since, engine):
+ * command_open_reader(store, since, engine):
  * Open a reader of the store, and set its engine; it is closed at the exit.
  */
-struct store_reader *command_open_reader(const struct store_options *options,
+struct store_reader *command_open_reader(const struct store_options *store,
     const char *since, const struct reader_engine **engine);
 
 /*

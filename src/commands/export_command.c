@@ -221,8 +221,8 @@ static char where[STORE_WHERE_MAX];
 
 static struct {
 	const struct call *call;
-	const char *const *values; /* of the call */
-	bool follow;
+	bool follow, count, full;
+	const char *by; /* only the plants of this token, unless NULL */
 	uint64_t limit;
 	char since[TIMESTAMP_LEN + 1];
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
@@ -267,19 +267,19 @@ put_csv(const struct record *record)
 static void
 export_plant(const struct record *record)
 {
-	const char *by = export.values['b'];
+	const char *by = export.by;
 
 	memcpy(export.at, record->at, TIMESTAMP_LEN);
 	if (by != NULL && (strlen(by) != record->by_len ||
 			      memcmp(by, record->by, record->by_len) != 0))
 		return;
 	export.plants++;
-	if (export.values['n'] != NULL)
+	if (export.count)
 		return;
 	if (export.call->format == FORMAT_CSV)
 		put_csv(record);
 	else
-		output_put_plant(record, export.values['u'] != NULL);
+		output_put_plant(record, export.full);
 }
 
 /* Save the cursor once the output is durable: stdout may be a file. */
@@ -324,13 +324,15 @@ write_plants(void)
 static void
 read_options(const struct call *call)
 {
-	const char *const *values = call->values;
-	const char *since = values['s'], *limit = values['l'];
+	const char *since = command_option("since"),
+		   *limit = command_option("limit");
 	int64_t ms;
 
 	export.call = call;
-	export.values = values;
-	export.follow = values['w'] != NULL;
+	export.follow = command_option("follow") != NULL;
+	export.count = command_option("count") != NULL;
+	export.full = command_option("full") != NULL;
+	export.by = command_option("by");
 	if (since != NULL && !command_time(since, &ms))
 		command_usage_error("--since: not a time: %s; use 2027-01-31 "
 				    "or 2027-01-31T12:00:00Z",
@@ -342,7 +344,7 @@ read_options(const struct call *call)
 	    (limit[strspn(limit, "0123456789")] != '\0' || export.limit == 0))
 		command_usage_error(
 		    "--limit must be at least 1, not %s", limit);
-	if (values['F'] != NULL && values['o'] == NULL)
+	if (command_option("force") != NULL && command_option("output") == NULL)
 		command_usage_error("--force needs -o FILE");
 }
 
@@ -350,12 +352,12 @@ read_options(const struct call *call)
 static void
 open_export(void)
 {
-	const char *const *values = export.values;
 	struct store_options store = export.call->store;
-	const char *path = values['c'], *to = values['o'];
+	const char *path = command_option("cursor"),
+		   *to = command_option("output");
 	char standard[PATH_MAX] = "";
 
-	store.count = values['n'] != NULL;
+	store.count = export.count;
 	if (to == NULL &&
 	    readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
 		standard[0] = '\0';
@@ -367,9 +369,9 @@ open_export(void)
 			lock_cursor(to != NULL ? to : standard);
 		read_cursor();
 	}
-	output_open(to, values['F'] != NULL);
-	reader = command_open_reader(
-	    &store, values['s'] != NULL ? export.since : NULL, &engine);
+	output_open(to, command_option("force") != NULL);
+	reader = command_open_reader(&store,
+	    command_option("since") != NULL ? export.since : NULL, &engine);
 	if (path == NULL && !export.follow)
 		return;
 	enum fault fault =
@@ -383,48 +385,11 @@ open_export(void)
 	command_need(fault);
 }
 
-static void
-run_export(const struct call *call)
-{
-	static const char header[] = "id,name,tag\r\n";
-	const bool count = call->values['n'] != NULL;
-	char digits[sizeof("18446744073709551615\n")];
-
-	read_options(call);
-	open_export();
-	if (call->format == FORMAT_CSV && !count)
-		output_put(header, sizeof(header) - 1);
-	write_plants();
-	while (export.follow) {
-		/* Also what was read before the connection failed. */
-		deliver();
-		output_wait();
-		(void)command_retry(engine->more(reader), true);
-		write_plants();
-	}
-	if (count)
-		output_put(digits,
-		    (size_t)sprintf(digits, "%" PRIu64 "\n", export.plants));
-	engine->cursor(reader, false, export.place);
-	output_finish();
-	save_place();
-	/* Consumers poll thousands of times a day: log no empty --quiet run. */
-	if (export.plants > 0 || call->values['q'] == NULL)
-		log_info("exported %s, up to %s%s%s",
-		    command_count(export.plants, "plant"), where,
-		    export.at[0] != '\0' ? ", " : "", export.at);
-	if (export.nuls > 0)
-		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
-			    "where other programs may cut the value off; "
-			    "--format jsonl is exact",
-		    command_count(export.nuls, "plant"), export.nul_id);
-}
-
 /* A follower ends well: its place is behind all that it has written. */
 static void
-stop_export(const struct call *call)
+stop_export(void)
 {
-	const char *path = call->values['o'];
+	const char *path = command_option("output");
 
 	if (export.follow) {
 		save_place();
@@ -436,17 +401,39 @@ stop_export(const struct call *call)
 	    path != NULL ? "was not made" : "is incomplete");
 }
 
-const struct command export_command = {
-	.name = "export",
-	.options = { COMMAND_VALUE("output", 'o'), COMMAND_VALUE("format", 'f'),
-	    COMMAND_VALUE("since", 's'), COMMAND_VALUE("by", 'b'),
-	    COMMAND_FLAG("force", 'F'), COMMAND_FLAG("full", 'u'),
-	    COMMAND_VALUE("file", 'j'), COMMAND_VALUE("cursor", 'c'),
-	    COMMAND_FLAG("count", 'n'), COMMAND_VALUE("limit", 'l'),
-	    COMMAND_FLAG("follow", 'w'), COMMAND_STORE },
-	/* --since is a time, not a place, and --follow has no end. */
-	.apart = "scswwowlwnwjno",
-	.dir_alias = 'j',
-	.run = run_export,
-	.stopped = stop_export,
-};
+void
+export_run(const struct call *call)
+{
+	static const char header[] = "id,name,tag\r\n";
+	char digits[sizeof("18446744073709551615\n")];
+
+	command_stopped = stop_export;
+	read_options(call);
+	open_export();
+	if (call->format == FORMAT_CSV && !export.count)
+		output_put(header, sizeof(header) - 1);
+	write_plants();
+	while (export.follow) {
+		/* Also what was read before the connection failed. */
+		deliver();
+		output_wait();
+		(void)command_retry(engine->more(reader), true);
+		write_plants();
+	}
+	if (export.count)
+		output_put(digits,
+		    (size_t)sprintf(digits, "%" PRIu64 "\n", export.plants));
+	engine->cursor(reader, false, export.place);
+	output_finish();
+	save_place();
+	/* Consumers poll thousands of times a day: log no empty --quiet run. */
+	if (export.plants > 0 || command_option("quiet") == NULL)
+		log_info("exported %s, up to %s%s%s",
+		    command_count(export.plants, "plant"), where,
+		    export.at[0] != '\0' ? ", " : "", export.at);
+	if (export.nuls > 0)
+		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
+			    "where other programs may cut the value off; "
+			    "--format jsonl is exact",
+		    command_count(export.nuls, "plant"), export.nul_id);
+}

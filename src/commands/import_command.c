@@ -390,15 +390,22 @@ open_input(const char *path)
 }
 
 static void
-run_import(const struct call *call)
+stop_import(void)
 {
-	const char *by = call->values['b'];
+	log_error("import: interrupted; nothing was imported");
+}
+
+void
+import_run(const struct call *call)
+{
+	const char *by = command_option("by");
 	struct store_options options = call->store;
 	enum fault fault = FAULT_NONE;
 	struct config config;
 
-	import.keep_going = call->values['k'] != NULL;
-	import.full = call->values['u'] != NULL;
+	command_stopped = stop_import;
+	import.keep_going = command_option("keep-going") != NULL;
+	import.full = command_option("full") != NULL;
 	strcpy(import.entry.by, by != NULL ? by : "import");
 	batch.report = report_line;
 	import.watch = call->store.watch;
@@ -420,21 +427,3 @@ run_import(const struct call *call)
 	store_lines();
 	end_import(EX_OK);
 }
-
-static void
-stop_import(const struct call *call)
-{
-	(void)call;
-	log_error("import: interrupted; nothing was imported");
-}
-
-const struct command import_command = {
-	.name = "import",
-	.options = { COMMAND_VALUE("by", 'b'), COMMAND_VALUE("format", 'f'),
-	    COMMAND_FLAG("keep-going", 'k'), COMMAND_FLAG("full", 'u'),
-	    COMMAND_STORE },
-	.apart = "ub",
-	.operands = { 0, 1 },
-	.run = run_import,
-	.stopped = stop_import,
-};

@@ -38,8 +38,8 @@ read_id(const char *text, int64_t *id)
 	return n > 0 && digits[n] == '\0' && errno == 0;
 }
 
-static void
-run_get(const struct call *call)
+void
+query_run_get(const struct call *call)
 {
 	const struct store_options *store = &call->store;
 	enum fault fault, damage = FAULT_NONE;
@@ -56,7 +56,8 @@ run_get(const struct call *call)
 		read_id(call->operands[i], &id);
 		fault = engine->find(reader, id, &record);
 		if (fault == FAULT_NONE)
-			output_put_plant(&record, call->values['u'] != NULL);
+			output_put_plant(
+			    &record, command_option("full") != NULL);
 		else if (fault == FAULT_ABSENT) {
 			log_error("get: %" PRId64 ": no plant has this id in "
 				  "%s",
@@ -78,14 +79,6 @@ run_get(const struct call *call)
 	if (missing)
 		command_exit(STATUS_MISSING);
 }
-
-const struct command query_command_get = {
-	.name = "get",
-	.options = { COMMAND_FLAG("full", 'u'), COMMAND_STORE },
-	.negative_operands = true,
-	.operands = { 1, INT_MAX },
-	.run = run_get,
-};
 
 /* The time of the rate. */
 #define RATE_S 60
@@ -219,7 +212,7 @@ print_all(const struct call *call)
 	const char *dir = call->store.dir;
 	size_t n = 0;
 
-	stats.json = call->values['j'] != NULL;
+	stats.json = command_option("json") != NULL;
 	stats.separator = "{";
 	engine->figures(reader, print_figure);
 	if (call->store.database == NULL) {
@@ -294,7 +287,7 @@ print_summary(const struct call *call)
 static void
 show_stats(const struct call *call)
 {
-	const bool watch = call->values['w'] != NULL;
+	const bool watch = command_option("watch") != NULL;
 	char where[STORE_WHERE_MAX];
 	struct record record;
 
@@ -306,18 +299,29 @@ show_stats(const struct call *call)
 	command_unwatch();
 	if (watch)
 		printf("\033[H\033[J");
-	if (call->values['j'] != NULL || call->values['a'] != NULL)
+	if (command_option("json") != NULL || command_option("all") != NULL)
 		print_all(call);
 	else
 		print_summary(call);
 	fflush(stdout);
 }
 
+/* A signal is the way to end --watch. */
 static void
-run_stats(const struct call *call)
+stop_stats(void)
 {
-	const bool watch = call->values['w'] != NULL;
+	if (command_option("watch") != NULL)
+		command_exit(EX_OK);
+	log_error("stats: stopped after %" PRIu64 " plant%s", stats.plants,
+	    stats.plants != 1 ? "s" : "");
+}
 
+void
+query_run_stats(const struct call *call)
+{
+	const bool watch = command_option("watch") != NULL;
+
+	command_stopped = stop_stats;
 	if (watch && !isatty(STDOUT_FILENO))
 		command_usage_error("--watch needs a terminal");
 	timestamp_print(clock_ms(CLOCK_REALTIME) - RATE_S * 1000, stats.recent);
@@ -332,28 +336,8 @@ run_stats(const struct call *call)
 	}
 }
 
-/* A signal is the way to end --watch. */
-static void
-stop_stats(const struct call *call)
-{
-	if (call->values['w'] != NULL)
-		command_exit(EX_OK);
-	log_error("stats: stopped after %" PRIu64 " plant%s", stats.plants,
-	    stats.plants != 1 ? "s" : "");
-}
-
-const struct command query_command_stats = {
-	.name = "stats",
-	.options = { COMMAND_FLAG("all", 'a'), COMMAND_FLAG("json", 'j'),
-	    COMMAND_FLAG("watch", 'w'), COMMAND_STORE },
-	.apart = "jwajaw",
-	.dir_alias = ' ',
-	.run = run_stats,
-	.stopped = stop_stats,
-};
-
-static void
-run_metrics(const struct call *call)
+void
+query_run_metrics(const struct call *call)
 {
 	static char text[API_METRICS_MAX];
 	struct config config;
@@ -373,10 +357,3 @@ run_metrics(const struct call *call)
 	fwrite(text, api_metrics(&api, text), 1, stdout);
 	tokens_close(api.tokens);
 }
-
-const struct command query_command_metrics = {
-	.name = "metrics",
-	.options = { COMMAND_DIR, COMMAND_HELP },
-	.instead = "those of each process, at PLANT_STORE_METRICS_PATH",
-	.run = run_metrics,
-};

@@ -231,14 +231,21 @@ move_journal(void)
 }
 
 static void
-run_recover(const struct call *call)
+stop_recover(void)
 {
+	log_error("%s: stopped; no store was made", recover.to);
+}
+
+void
+recover_run(const struct call *call)
+{
+	command_stopped = stop_recover;
 	recover.from = call->operands[0];
 	recover.to = call->operands[1];
 	recover.dest = recover.fresh = JOURNAL_NONE;
 	batch.report = report_record;
 	batch.plant_max = CONFIG_BODY_BYTES_MAX;
-	open_source(call->values['s']);
+	open_source(command_option("store"));
 	open_new_store();
 	store_records(call->store.watch);
 	move_journal();
@@ -260,18 +267,3 @@ run_recover(const struct call *call)
 	if (recover.lost + repeated > 0)
 		command_exit(EX_DATAERR);
 }
-
-static void
-stop_recover(const struct call *call)
-{
-	log_error("%s: stopped; no store was made", call->operands[1]);
-}
-
-const struct command recover_command = {
-	.name = "recover",
-	.options = { COMMAND_VALUE("store", 's'), COMMAND_PROGRESS,
-	    COMMAND_HELP },
-	.operands = { 2, 2 },
-	.run = run_recover,
-	.stopped = stop_recover,
-};

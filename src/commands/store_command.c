@@ -10,8 +10,8 @@
 #include "ground/file.h"
 #include "ground/log.h"
 
-static void
-run_init(const struct call *call)
+void
+store_run_init(const struct call *call)
 {
 	const char *dir = call->store.dir;
 
@@ -19,13 +19,6 @@ run_init(const struct call *call)
 	command_need(store_init(dir));
 	printf("%s: made a new store\n", dir);
 }
-
-const struct command store_command_init = {
-	.name = "init",
-	.options = { COMMAND_DIR, COMMAND_HELP },
-	.dir_alias = ' ',
-	.run = run_init,
-};
 
 /* Verify the store, or a copy of it. */
 static void
@@ -48,27 +41,19 @@ verify(const char *dir, const struct watch *watch)
 		printf("%s/index: %s\n", dir, index_words[report.index].text);
 }
 
-static void
-run_verify(const struct call *call)
+void
+store_run_verify(const struct call *call)
 {
 	verify(call->store.dir, call->store.watch);
 }
 
-const struct command store_command_verify = {
-	.name = "verify",
-	.instead = "pg_amcheck and data checksums",
-	.options = { COMMAND_STORE },
-	.dir_alias = ' ',
-	.run = run_verify,
-};
-
-static void
-run_backup(const struct call *call)
+void
+store_run_backup(const struct call *call)
 {
 	int64_t begun_ms = clock_ms(CLOCK_REALTIME);
 	struct reader_report report;
 	const char *dir = call->store.dir, *dest = call->operands[0];
-	const bool whole = call->values['v'] != NULL;
+	const bool whole = command_option("verify") != NULL;
 	enum fault fault =
 	    copy_backup(dir, dest, whole, call->store.watch, &report);
 
@@ -88,14 +73,6 @@ run_backup(const struct call *call)
 		(void)fault_report(dir, "cannot record its backup");
 }
 
-const struct command store_command_backup = {
-	.name = "backup",
-	.instead = "pg_dump, pg_basebackup and pgBackRest",
-	.options = { COMMAND_FLAG("verify", 'v'), COMMAND_STORE },
-	.operands = { 1, 1 },
-	.run = run_backup,
-};
-
 /* The files in deploy/postgresql, as string literals. */
 static const char tables[] =
 #include "postgresql/tables.sql.h"
@@ -107,21 +84,12 @@ static const char feed[] =
 #include "postgresql/feed.sql.h"
     ;
 
-static void
-run_schema(const struct call *call)
+void
+store_run_schema(const struct call *call)
 {
-	const char *const *values = call->values;
-
-	fputs(values['r'] != NULL   ? roles
-	      : values['e'] != NULL ? feed
-				    : tables,
+	(void)call;
+	fputs(command_option("roles") != NULL  ? roles
+	      : command_option("feed") != NULL ? feed
+					       : tables,
 	    stdout);
 }
-
-const struct command store_command_schema = {
-	.name = "schema",
-	.options = { COMMAND_FLAG("roles", 'r'), COMMAND_FLAG("feed", 'e'),
-	    COMMAND_HELP },
-	.apart = "re",
-	.run = run_schema,
-};

@@ -45,9 +45,10 @@ read_time(const char *text)
 
 /* Add or renew, and print the token. */
 static void
-make_token(const struct call *call, const char *file, struct tokens_edit *edit)
+make_token(const char *file, struct tokens_edit *edit)
 {
-	const char *expires = call->values['e'], *overlap = call->values['v'];
+	const char *expires = command_option("expires"),
+		   *overlap = command_option("overlap");
 	const bool renew = edit->kind == TOKENS_RENEW;
 	char token[TOKENS_TOKEN_LEN + 1];
 
@@ -104,20 +105,20 @@ list_tokens(const char *file)
 	tokens_close(tokens);
 }
 
-static void
-run_token(const struct call *call)
+void
+token_run(const struct call *call)
 {
-	const char *action = call->operands[0], *file = call->values['j'];
+	const char *action = call->operands[0], *file = command_option("file");
 	bool add = strcmp(action, "add") == 0;
 	bool list = strcmp(action, "list") == 0;
 	bool renew = strcmp(action, "renew") == 0;
 	bool revoke = strcmp(action, "revoke") == 0;
 	bool named = call->operands_n > 1;
 	struct tokens_edit edit = { .name = call->operands[1],
-		.kind = add                         ? TOKENS_ADD
-			: renew                     ? TOKENS_RENEW
-			: call->values['O'] != NULL ? TOKENS_REVOKE_OLD
-						    : TOKENS_REVOKE };
+		.kind = add                             ? TOKENS_ADD
+			: renew                         ? TOKENS_RENEW
+			: command_option("old") != NULL ? TOKENS_REVOKE_OLD
+							: TOKENS_REVOKE };
 	struct config config;
 
 	if (!add && !list && !renew && !revoke)
@@ -125,9 +126,9 @@ run_token(const struct call *call)
 	if (list == named)
 		command_usage_error(
 		    named ? "too many arguments" : "NAME is missing");
-	if ((call->values['e'] != NULL && !add && !renew) ||
-	    (call->values['v'] != NULL && !renew) ||
-	    (call->values['O'] != NULL && !revoke))
+	if ((command_option("expires") != NULL && !add && !renew) ||
+	    (command_option("overlap") != NULL && !renew) ||
+	    (command_option("old") != NULL && !revoke))
 		command_usage_error("an option is not for %s", action);
 	if (file != NULL && file[0] == '\0')
 		command_usage_error("--file is empty: name the token file");
@@ -143,14 +144,5 @@ run_token(const struct call *call)
 	else if (revoke)
 		command_need(tokens_edit(file, &edit, NULL));
 	else
-		make_token(call, file, &edit);
+		make_token(file, &edit);
 }
-
-const struct command token_command = {
-	.name = "token",
-	.options = { COMMAND_VALUE("expires", 'e'),
-	    COMMAND_VALUE("overlap", 'v'), COMMAND_FLAG("old", 'O'),
-	    COMMAND_VALUE("file", 'j'), COMMAND_HELP },
-	.operands = { 1, 2 },
-	.run = run_token,
-};

@@ -4,7 +4,7 @@
  *
  *   here          there
  *   Run           deploy/consumer/plant-store-consume
- *   export        export_command.c run_export; output.c output_open, output_finish
+ *   export        export_command.c export_run; output.c output_open, output_finish
  *   save          export_command.c save_cursor
  *   place         export_command.c open_export, lock_cursor, read_cursor
  *

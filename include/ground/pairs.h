@@ -1,7 +1,6 @@
 /*
- * pairs: a list of key-value pairs, which may be larger than memory, and a sort
- * for pairs.  A long list is in an unnamed file of /var/tmp, mapped, so that the
- * kernel can reclaim its memory.
+ * pairs: a list of key-value pairs, and their sort.  A list that may be larger
+ * than memory is in an unnamed file of /var/tmp, which is mapped.
  */
 #pragma once
 

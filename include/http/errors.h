@@ -112,16 +112,8 @@ enum http_error {
 	HTTP_PREFLIGHT = HTTP_ERROR_COUNT /* no error */
 };
 
-/*
- * errors_number(error), errors_status(error), errors_message(error):
- * The columns of the table.  HTTP_OK has the status 200, HTTP_PREFLIGHT 204;
- * both have the number 0.
- */
-#define errors_number(error) (errors_table[error].number)
-#define errors_status(error) (errors_table[error].status)
-#define errors_message(error) (errors_table[error].message)
-
+/* HTTP_OK has the status 200, HTTP_PREFLIGHT 204; both have the number 0. */
 extern const struct errors_row {
 	int number, status;
 	const char *message;
-} errors_table[HTTP_ERROR_COUNT + 1];
+} http_errors[HTTP_ERROR_COUNT + 1];

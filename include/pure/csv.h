@@ -11,9 +11,7 @@ enum csv_place {
 	CSV_IN_BARE,
 	CSV_IN_QUOTES,
 	CSV_BEHIND_QUOTE,
-	CSV_WRONG_QUOTE, /* this and the next two places are final */
-	CSV_WRONG_TEXT,
-	CSV_WRONG_CR
+	CSV_WRONG /* for the rest of the record */
 };
 
 struct csv_field {

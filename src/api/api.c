@@ -254,7 +254,7 @@ find_status(int number)
 void
 api_message(const struct api_error *error, char buf[static API_MESSAGE_MAX])
 {
-	const char *message = errors_message(error->error);
+	const char *message = http_errors[error->error].message;
 
 	if (error->reason == NULL)
 		strcpy(buf, message);
@@ -268,7 +268,7 @@ print_error(const struct api_error *error, char *body)
 {
 	char message[API_MESSAGE_MAX];
 	char *at = body + sprintf(body, "{\"error\":%d,\"message\":",
-			      errors_number(error->error));
+			      http_errors[error->error].number);
 
 	api_message(error, message);
 	at += json_string_print(message, strlen(message), at);
@@ -298,7 +298,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 {
 	const struct config *config = api->config;
 	enum http_error error = call->failure.error;
-	const struct status *status = find_status(errors_status(error));
+	const struct status *status = find_status(http_errors[error].status);
 	const char *header = status->header;
 	char *at = stpcpy(buf, "Status: ");
 
@@ -306,7 +306,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 	if (error == HTTP_CREDENTIAL_MISSING || error == HTTP_CREDENTIAL_SCHEME)
 		header = "WWW-Authenticate: Bearer realm=\"plant-store\"\r\n";
 	/* A monitor reads the status, so a health error is never made 400. */
-	if (errors_number(error) != 0 && config->contract_status &&
+	if (http_errors[error].number != 0 && config->contract_status &&
 	    call->page != API_HEALTH)
 		status = find_status(400);
 	at = stpcpy(at, status->text);
@@ -346,7 +346,7 @@ log_answer(const struct api_call *call, const char *answer, size_t body_len)
 	    ",\"request\":\"%s\",\"status\":%.3s,\"error\":%d,"
 	    "\"token\":\"%s\",\"bytes\":%zu,\"us\":%" PRId64,
 	    call->id, answer + strlen("Status: "),
-	    errors_number(call->failure.error), call->by, body_len,
+	    http_errors[call->failure.error].number, call->by, body_len,
 	    clock_us(CLOCK_MONOTONIC) - call->began_us);
 	log_members(LOG_AT_DEBUG, "answered", members);
 }
@@ -361,7 +361,7 @@ api_answer(const struct api *api, const struct api_call *call, char *buf)
 
 	if (call->page == API_PLANT) {
 		metrics_add(METRICS_ANSWERS + (unsigned)error, 1);
-		if (errors_number(error) != 0)
+		if (http_errors[error].number != 0)
 			atomic_fetch_add(&refusals[error], 1);
 	}
 	if (call->bodiless)
@@ -385,8 +385,7 @@ api_log_refusals(void)
 
 		if (n > 0)
 			len += sprintf(members + len, "%s\"%d\":%u",
-			    len == 0 ? name : ",",
-			    errors_number((enum http_error)i), n);
+			    len == 0 ? name : ",", http_errors[i].number, n);
 	}
 	if (len == 0)
 		return;

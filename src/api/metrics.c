@@ -66,10 +66,10 @@ print_answers(char *at, const struct config *config)
 		at += sprintf(at,
 		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
 		    "%" PRIu64 "\n",
-		    config->contract_status && errors_number(i) != 0
+		    config->contract_status && http_errors[i].number != 0
 			? 400
-			: errors_status(i),
-		    errors_number(i), metrics[METRICS_ANSWERS + i]);
+			: http_errors[i].status,
+		    http_errors[i].number, metrics[METRICS_ANSWERS + i]);
 	return at;
 }
 

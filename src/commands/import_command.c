@@ -73,8 +73,8 @@ report_line(const struct batch_entry *entry, enum store_result result)
 	if (ends || result == STORE_CONFLICT)
 		log_error("%s: line %" PRIu64 ": error %d: id %" PRId64
 			  ": %s%s",
-		    import.name, entry->begin, errors_number(error),
-		    entry->plant.id, errors_message(error),
+		    import.name, entry->begin, http_errors[error].number,
+		    entry->plant.id, http_errors[error].message,
 		    ends ? "  Every line before it is done; import the file "
 			   "again, which skips stored plants"
 			 : "");
@@ -166,7 +166,7 @@ read_plant(const char *text, size_t len)
 	if (mistake != NULL)
 		refuse("%s", mistake);
 	else
-		refuse("error %d: %s", errors_number(failure.error), message);
+		refuse("error %d: %s", http_errors[failure.error].number, message);
 }
 
 /* Read a line of export --full: the text around the plant is fixed. */

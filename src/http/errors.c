@@ -2,7 +2,7 @@
 #include "http/errors.h"
 
 /* clang-format off */
-const struct errors_row errors_table[HTTP_ERROR_COUNT + 1] = {
+const struct errors_row http_errors[HTTP_ERROR_COUNT + 1] = {
 	[HTTP_OK] = { 0, 200, "" },
 	[HTTP_PREFLIGHT] = { 0, 204, "" },
 #define X(name, number, status, message) \

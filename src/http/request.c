@@ -1,8 +1,4 @@
-/*
- * request: finds the CGI variables that the service reads, and parses them.
- * Whether a token is known is left to tokens; whether a request is refused, and
- * with which error, to api.
- */
+/* request: parses the CGI variables.  See http/request.h. */
 #include "http/request.h"
 
 #include <inttypes.h>

@@ -1,7 +1,4 @@
-/*
- * csv: fields to bytes and records to fields (RFC 4180 section 2).  What the
- * fields mean, the header line and a byte order mark are left to the caller.
- */
+/* csv: RFC 4180 section 2.  See pure/csv.h. */
 #include "pure/csv.h"
 
 #include <stdbool.h>
@@ -32,28 +29,20 @@ csv_field_print(const char *field, size_t len, char *buf)
 enum csv_place
 csv_next_place(enum csv_place place, char c)
 {
-	if (place >= CSV_WRONG_QUOTE)
+	if (place == CSV_WRONG)
 		return place;
 	if (place == CSV_IN_QUOTES)
 		return c == '"' ? CSV_BEHIND_QUOTE : CSV_IN_QUOTES;
 	if (c == '"')
-		return place == CSV_IN_BARE ? CSV_WRONG_QUOTE : CSV_IN_QUOTES;
+		return place == CSV_IN_BARE ? CSV_WRONG : CSV_IN_QUOTES;
 	if (c == ',')
 		return CSV_FIELD_BEGINS;
-	return c == '\r'                   ? CSV_WRONG_CR
-	       : place == CSV_BEHIND_QUOTE ? CSV_WRONG_TEXT
-					   : CSV_IN_BARE;
+	return c == '\r' || place == CSV_BEHIND_QUOTE ? CSV_WRONG : CSV_IN_BARE;
 }
 
 const char *
 csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 {
-	static const char *const faults[] = {
-		[CSV_IN_QUOTES] = "a quote that is never closed",
-		[CSV_WRONG_QUOTE] = "a quote inside a field without quotes",
-		[CSV_WRONG_TEXT] = "text behind a closing quote",
-		[CSV_WRONG_CR] = "a CR without LF outside quotes",
-	};
 	enum csv_place place = CSV_FIELD_BEGINS;
 	char *text = buf, *to = buf; /* of the field: its begin, its end */
 	size_t count = 0;
@@ -78,8 +67,12 @@ csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 			break;
 		place = csv_next_place(place, buf[at]);
 	}
-	if (faults[place] == NULL && count > *n)
+	if (place == CSV_IN_QUOTES)
+		return "a quote that is never closed";
+	if (place == CSV_WRONG)
+		return "a quote or a CR in the wrong place";
+	if (count > *n)
 		return "too many fields";
-	*n = faults[place] == NULL ? count : *n;
-	return faults[place];
+	*n = count;
+	return NULL;
 }

@@ -1,7 +1,6 @@
 /*
- * record: the line codec.  See pure/record.h for the format and the rule.
- * Decoding reads the fixed form, in which every token has exactly one spelling:
- * it accepts exactly what encoding would give.
+ * record: see pure/record.h.  Decoding reads the fixed form, in which every
+ * token has one spelling: it accepts exactly what encoding would give.
  */
 #include "pure/record.h"
 

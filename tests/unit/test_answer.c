@@ -134,11 +134,11 @@ TEST(every_body_is_json_with_the_tables_number_and_message)
 		assert_int_equal(json_object_object_length(object), 2);
 		assert_int_equal(json_object_get_int(
 				     json_object_object_get(object, "error")),
-		    errors_number(error.error));
+		    http_errors[error.error].number);
 		assert_string_equal(
 		    json_object_get_string(
 			json_object_object_get(object, "message")),
-		    errors_message(error.error));
+		    http_errors[error.error].message);
 		json_object_put(object);
 	}
 }

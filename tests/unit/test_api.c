@@ -198,8 +198,8 @@ assert_outcome(
 
 	if (is != error)
 		fail_msg("row %zu: %d instead of %d", row,
-		    is == HTTP_OK ? 200 : errors_number(is),
-		    error == HTTP_OK ? 200 : errors_number(error));
+		    is == HTTP_OK ? 200 : http_errors[is].number,
+		    error == HTTP_OK ? 200 : http_errors[error].number);
 }
 
 /*

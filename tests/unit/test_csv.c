@@ -204,11 +204,11 @@ TEST(a_field_may_hold_any_byte_but_those_of_the_form)
 TEST(a_refusal_has_its_reason)
 {
 	static const char *const cases[][2] = {
-		{ "a\"b\"\n", "a quote inside a field without quotes" },
-		{ "\"a\"b\n", "text behind a closing quote" },
-		{ "\"a\" ,b\n", "text behind a closing quote" },
-		{ "a\rb\n", "a CR without LF outside quotes" },
-		{ "\"a\"\rb\n", "a CR without LF outside quotes" },
+		{ "a\"b\"\n", "a quote or a CR in the wrong place" },
+		{ "\"a\"b\n", "a quote or a CR in the wrong place" },
+		{ "\"a\" ,b\n", "a quote or a CR in the wrong place" },
+		{ "a\rb\n", "a quote or a CR in the wrong place" },
+		{ "\"a\"\rb\n", "a quote or a CR in the wrong place" },
 		{ "a,\"b\n", "a quote that is never closed" },
 		{ "a,b,c\n", "too many fields" },
 	};

@@ -26,10 +26,9 @@ TEST(released_numbers_keep_their_place_and_status)
 
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
 		if (at == COUNT(released) ||
-		    errors_number((enum http_error)e) != released[at][0])
+		    http_errors[e].number != released[at][0])
 			continue;
-		assert_int_equal(
-		    errors_status((enum http_error)e), released[at++][1]);
+		assert_int_equal(http_errors[e].status, released[at++][1]);
 	}
 	assert_int_equal(at, COUNT(released));
 }
@@ -39,7 +38,7 @@ TEST(numbers_ascend_and_leave_out_what_was_withdrawn)
 	int before = 1000;
 
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
-		int number = errors_number((enum http_error)e);
+		int number = http_errors[e].number;
 
 		assert_in_range(number, before + 1, 5999);
 		assert_int_not_equal(number, 5005);
@@ -50,7 +49,7 @@ TEST(numbers_ascend_and_leave_out_what_was_withdrawn)
 TEST(every_message_is_printable_ascii)
 {
 	for (int e = HTTP_OK + 1; e < HTTP_ERROR_COUNT; e++) {
-		const char *message = errors_message((enum http_error)e);
+		const char *message = http_errors[e].message;
 
 		assert_true(strlen(message) > 0);
 		for (; *message != '\0'; message++)

@@ -67,39 +67,35 @@ check_head(
 		    api->tokens, &credential, api->now_ms, call->by);
 	if (error != HTTP_OK)
 		return error;
-	if (!found)
-		return HTTP_PATH_UNKNOWN;
-	if (!is_method(request, "POST"))
-		return HTTP_METHOD_NOT_ALLOWED;
-	if (!request_is_json(request))
-		return HTTP_CONTENT_TYPE;
-	if (!request_is_identity(request))
-		return HTTP_CONTENT_ENCODING;
-	if (call->length == REQUEST_LENGTH_BAD)
-		return HTTP_CONTENT_LENGTH;
-	return call->body_len > api->config->body_bytes_max
-		   ? HTTP_BODY_TOO_LARGE
-		   : HTTP_OK;
+	size_t body_max = api->config->body_bytes_max;
+	return !found                               ? HTTP_PATH_UNKNOWN
+	       : !is_method(request, "POST")        ? HTTP_METHOD_NOT_ALLOWED
+	       : !request_is_json(request)          ? HTTP_CONTENT_TYPE
+	       : !request_is_identity(request)      ? HTTP_CONTENT_ENCODING
+	       : call->length == REQUEST_LENGTH_BAD ? HTTP_CONTENT_LENGTH
+	       : call->body_len > body_max          ? HTTP_BODY_TOO_LARGE
+						    : HTTP_OK;
 }
 
-/* Whether this is a GET or HEAD of `path`, which may be NULL or "". */
+/* Whether the path is `path`, which may be NULL or "". */
 static bool
-is_for(const struct request *request, const char *path)
+is_at(const struct request *request, const char *path)
 {
 	return path != NULL && path[0] != '\0' &&
-	       (is_method(request, "GET") || is_method(request, "HEAD")) &&
 	       request_path_is(request, "", path);
 }
 
 static enum api_page
 find_page(const struct api *api, const struct request *request)
 {
-	if (request->ambiguous)
-		return API_PLANT;
-	if (request->check != NULL || is_for(request, api->config->health_path))
-		return API_HEALTH;
-	return is_for(request, api->config->metrics_path) ? API_METRICS
-							  : API_PLANT;
+	bool reads = is_method(request, "GET") || is_method(request, "HEAD");
+
+	return request->ambiguous                          ? API_PLANT
+	       : request->check != NULL                    ? API_HEALTH
+	       : !reads                                    ? API_PLANT
+	       : is_at(request, api->config->health_path)  ? API_HEALTH
+	       : is_at(request, api->config->metrics_path) ? API_METRICS
+							   : API_PLANT;
 }
 
 enum http_error
@@ -159,15 +155,12 @@ check_body(const struct api *api, const struct api_call *call, size_t len)
 {
 	bool known = call->length == REQUEST_LENGTH_OK;
 
-	if (known && len > call->body_len)
-		return HTTP_BODY_LONG;
-	if (len > api->config->body_bytes_max)
-		return HTTP_BODY_TOO_LARGE;
-	if (known && len < call->body_len)
-		return HTTP_BODY_SHORT;
-	if (!call->whole)
-		return HTTP_BODY_BROKEN;
-	return len == 0 ? HTTP_BODY_MISSING : HTTP_OK;
+	return known && len > call->body_len       ? HTTP_BODY_LONG
+	       : len > api->config->body_bytes_max ? HTTP_BODY_TOO_LARGE
+	       : known && len < call->body_len     ? HTTP_BODY_SHORT
+	       : !call->whole                      ? HTTP_BODY_BROKEN
+	       : len == 0                          ? HTTP_BODY_MISSING
+						   : HTTP_OK;
 }
 
 /* The faults of json and plant have the order of their errors. */

@@ -15,10 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 /* The letters of the two-character escapes, and their meanings. */
 static const char letters[] = "\"\\bfnrt/";
 static const char meanings[] = "\"\\\b\f\n\r\t/";
@@ -76,26 +72,26 @@ put_utf8(char *to, uint32_t code)
 	return to;
 }
 
+#define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
+
 /* How many bytes at the start are ASCII that needs no escape. */
 static size_t
 plain_run(const char *text, size_t len)
 {
 	size_t i = 0;
+	uint64_t word;
 
-#ifdef __SSE2__
-	for (; len - i >= sizeof(__m128i); i += sizeof(__m128i)) {
-		__m128i block = _mm_loadu_si128((const void *)(text + i));
-		/* A signed comparison puts the bytes above 0x7f below 0x20. */
-		__m128i other = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
-		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
-		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
-		__m128i stops = _mm_or_si128(other, _mm_or_si128(quote, slash));
-		int mask = _mm_movemask_epi8(stops);
-
-		if (mask != 0)
-			return i + (size_t)__builtin_ctz((unsigned)mask);
+	for (; len - i >= sizeof(word); i += sizeof(word)) {
+		memcpy(&word, text + i, sizeof(word));
+		uint64_t quote = word ^ EACH_BYTE('"');
+		uint64_t slash = word ^ EACH_BYTE('\\');
+		/* Without a byte that stops, no byte has its high bit set. */
+		uint64_t stops = word | (word - EACH_BYTE(0x20)) |
+				 (quote - EACH_BYTE(1)) |
+				 (slash - EACH_BYTE(1));
+		if ((stops & EACH_BYTE(0x80)) != 0)
+			break;
 	}
-#endif
 	while (i < len && (unsigned char)text[i] >= 0x20 &&
 	       (unsigned char)text[i] < 0x80 && text[i] != '"' &&
 	       text[i] != '\\')

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,8 +99,7 @@ default_threads(void)
 
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
 		count = (CPU_COUNT(&set) + 1) / 2;
-	return count > CONFIG_THREADS_MAX ? CONFIG_THREADS_MAX
-					  : (unsigned long)count;
+	return (unsigned long)MIN(count, CONFIG_THREADS_MAX);
 }
 
 /* "" or /seg(/seg)*: servers pass the path decoded and normalised. */
@@ -189,13 +189,12 @@ config_read(struct config *config)
 			   strcmp(value[HEALTH], value[METRICS]) != 0);
 	good[SANDBOX] = strcmp(value[SANDBOX], "off") == 0 ||
 			strcmp(value[SANDBOX], "on") == 0;
-	for (int i = 0; i < COUNT; i++) {
-		if (good[i])
-			continue;
-		log_error("%s: '%.64s' is not allowed; set it to %s",
-		    settings[i].name, value[i], settings[i].allowed);
-		return FAULT_SETUP;
-	}
+	for (int i = 0; i < COUNT; i++)
+		if (!good[i]) {
+			log_error("%s: '%.64s' is not allowed; set it to %s",
+			    settings[i].name, value[i], settings[i].allowed);
+			return FAULT_SETUP;
+		}
 	*config = (struct config){ .file = used,
 		.dir = value[DIR],
 		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,

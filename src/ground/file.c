@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -49,8 +50,6 @@ file_write_all(int fd, const void *buf, size_t len, uint64_t offset)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n == 0)
-			errno = ENOSPC;
 		if (n <= 0)
 			return -1;
 		from += n;
@@ -70,13 +69,11 @@ file_read_all(int fd, void *buf, size_t len, uint64_t offset)
 		ssize_t n =
 		    pread(fd, to + have, len - have, (off_t)(offset + have));
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
 		if (n == 0)
 			break;
-		have += (size_t)n;
+		if (n < 0 && errno != EINTR)
+			return -1;
+		have += n > 0 ? (size_t)n : 0;
 	}
 	return (ssize_t)have;
 }
@@ -120,8 +117,7 @@ file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
 	int error = buf == NULL ? errno : 0;
 
 	while (error == 0 && offset < end) {
-		size_t want = end - offset < COPY_BYTES ? (size_t)(end - offset)
-							: COPY_BYTES;
+		size_t want = (size_t)MIN(end - offset, COPY_BYTES);
 		ssize_t n = file_read_all(from, buf, want, offset);
 
 		if (!watch_step(watch, offset, end))
@@ -151,8 +147,7 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
 	unsigned char cached[MAP_BYTES / PAGE_BYTES_MIN];
 
 	for (*stays = false; begin < end && !*stays; begin += MAP_BYTES) {
-		size_t len =
-		    end - begin < MAP_BYTES ? (size_t)(end - begin) : MAP_BYTES;
+		size_t len = (size_t)MIN(end - begin, MAP_BYTES);
 		void *map =
 		    mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)begin);
 
@@ -185,12 +180,11 @@ is_memory(int fd)
 	struct fiemap extents = { .fm_length = FIEMAP_MAX_OFFSET };
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
-	       (fs.f_type == OVERLAYFS_SUPER_MAGIC &&
-		   ioctl(fd, FS_IOC_FIEMAP, &extents) < 0 &&
-		   errno == EOPNOTSUPP);
+	return fstatfs(fd, &fs) == 0 &&
+	       (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
+		   (fs.f_type == OVERLAYFS_SUPER_MAGIC &&
+		       ioctl(fd, FS_IOC_FIEMAP, &extents) < 0 &&
+		       errno == EOPNOTSUPP));
 }
 
 const char *
@@ -214,10 +208,9 @@ file_forget(int fd, uint64_t from, uint64_t end)
 	const char *failed =
 	    drop_pages(fd, from - from % PAGE_BYTES_MAX, from, end, &stays);
 
-	if (failed == NULL && stays && is_memory(fd))
-		return NULL;
-	if (failed == NULL && stays)
-		failed = file_can_forget(fd);
+	if (failed != NULL || !stays || is_memory(fd))
+		return failed;
+	failed = file_can_forget(fd);
 	while (failed == NULL && stays) {
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			errno = EBUSY;

@@ -27,9 +27,8 @@ static bool progress_shown;
 static char about[128]; /* the JSON member of log_set_request, or "" */
 
 /*
- * Whether stderr is the stream to systemd's journal: the one whose device and
- * inode systemd put into JOURNAL_STREAM.  The variable alone proves nothing: a
- * parent with another stderr may have left it.
+ * Whether stderr is the stream to systemd's journal, whose device and inode are
+ * in JOURNAL_STREAM.  The variable of a parent may name another.
  */
 static bool
 is_journal(void)
@@ -148,9 +147,7 @@ log_members(enum log_level level, const char *message, const char *members)
 		syslog(priorities[level], "%s", plain);
 	*at++ = '\n';
 	/* One write keeps the lines of several processes whole. */
-	if (write(STDERR_FILENO, start, (size_t)(at - start)) < 0) {
-		/* There is nowhere to report it. */
-	}
+	(void)!write(STDERR_FILENO, start, (size_t)(at - start));
 	errno = errno_before;
 }
 

@@ -137,9 +137,9 @@ read_consumer(int dir, const char *name, uint64_t bytes,
 	struct stat st;
 	int fd =
 	    openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	/* FILE.new and FILE.lock are no cursors. */
+	/* FILE.new and FILE.lock are no cursors: NAME has no dot. */
 	bool is =
-	    fd >= 0 && fstat(fd, &st) == 0 && strchr(name, '.') == NULL &&
+	    fd >= 0 && fstat(fd, &st) == 0 &&
 	    strlen(name) < sizeof(consumer->name) &&
 	    name[strspn(name, NAME)] == '\0' &&
 	    file_read_all(fd, text, sizeof(text) - 1, 0) > 0 &&

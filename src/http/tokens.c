@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,7 +176,7 @@ read_line(const char *at, struct token *token)
 	size_t len = next_field(&at, 0);
 	if (len == 0)
 		return NULL;
-	memcpy(token->name, at, len < TOKENS_NAME_MAX ? len : TOKENS_NAME_MAX);
+	memcpy(token->name, at, MIN(len, TOKENS_NAME_MAX));
 	if (len > TOKENS_NAME_MAX || !tokens_is_name(token->name))
 		return "has no name of 1 to 64 of A-Z a-z 0-9 . _ -";
 	len = next_field(&at, len);
@@ -309,12 +310,10 @@ read_file(struct set *set, int fd)
 	set->sorted = calloc(most + 1, sizeof *set->sorted);
 	if (set->tokens == NULL || set->sorted == NULL)
 		return note_errno(set, "cannot read it");
-	fault = read_lines(set, (size_t)len);
-	if (fault == FAULT_NONE)
-		fault = sort(set, "name", compare_names);
-	if (fault == FAULT_NONE)
-		fault = sort(set, "digest", compare_digests);
-	return fault;
+	if ((fault = read_lines(set, (size_t)len)) != FAULT_NONE ||
+	    (fault = sort(set, "name", compare_names)) != FAULT_NONE)
+		return fault;
+	return sort(set, "digest", compare_digests);
 }
 
 /* The directory that holds `path`, in `buf`. */
@@ -618,10 +617,7 @@ make_text(struct set *set, const struct tokens_edit *edit, const char *line,
 	if (edit->kind == TOKENS_RENEW || edit->kind == TOKENS_REVOKE)
 		to = copy_before(to, &at, last);
 	if (edit->kind == TOKENS_RENEW) {
-		timestamp_print(edit->until_ms < last->expires_ms
-				    ? edit->until_ms
-				    : last->expires_ms,
-		    until);
+		timestamp_print(MIN(edit->until_ms, last->expires_ms), until);
 		to += sprintf(to, "%.*s " TIMESTAMP_SECONDS " %.*s",
 		    (int)(last->digest_end - last->text), last->text, until,
 		    (int)(at - last->rest), last->rest);

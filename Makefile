@@ -51,7 +51,7 @@ EXPORTS := fault_report log_at metrics record_is_canonical timestamp_print \
 # give the same bytes in whichever folder they are; gcc notes the folder by PWD.
 export PWD := $(CURDIR)
 ALL_CFLAGS := '-fdebug-prefix-map=$(subst ','\'',$(CURDIR))=.' -std=c17 -D_GNU_SOURCE -g \
-	$(if $(SAN),-O1,-O2) $(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude \
+	$(if $(SAN),-O1,-O2) $(WARNINGS) $(HARDENING) $(SANITIZE) -pthread -Iinclude -I$(BUILD) \
 	$(shell $(PKG_CONFIG) --cflags $(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 LINK := -pthread -Wl,-z,relro,-z,now $(SANITIZE)
 ALL_LDFLAGS := -pie $(LINK) $(EXPORTS:%=-Wl,--export-dynamic-symbol=%) \
@@ -118,9 +118,14 @@ TEXTS := $(patsubst deploy/%,$(BUILD)/%.h,$(wildcard deploy/postgresql/*.sql)) \
 $(TEXTS): $(BUILD)/%.h: deploy/%
 	@mkdir -p $(@D)
 	@sed 's/["\\]/\\&/g; s/.*/"&\\n"$(if $(filter %.txt,$<),$(COMMA))/' $< >$@
-PRINTING := $(BUILD)/src/commands/store_command.o $(BUILD)/src/commands/command.o
-$(PRINTING): $(TEXTS)
-$(PRINTING): PRIVATE := -I$(BUILD)
+$(BUILD)/src/commands/store_command.o $(BUILD)/src/commands/command.o: $(TEXTS)
+
+# The rows of the table of errors, as macros.
+$(BUILD)/errors.txt.h: deploy/errors.txt
+	@mkdir -p $(@D)
+	@sed -E 's/["\\]/\\&/g; s/([^ ]*) ([0-9]*) ([0-9]*) (.*)/X(\1, \2, \3, "\4")/' \
+		$< >$@
+$(OBJECTS): | $(BUILD)/errors.txt.h
 
 # A commit makes only these anew.
 VERSIONED := $(patsubst %,$(BUILD)/src/%.o,ground/metrics api/metrics \

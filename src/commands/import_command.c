@@ -166,7 +166,8 @@ read_plant(const char *text, size_t len)
 	if (mistake != NULL)
 		refuse("%s", mistake);
 	else
-		refuse("error %d: %s", http_errors[failure.error].number, message);
+		refuse(
+		    "error %d: %s", http_errors[failure.error].number, message);
 }
 
 /* Read a line of export --full: the text around the plant is fixed. */

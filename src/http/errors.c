@@ -1,13 +1,11 @@
 /* errors: see http/errors.h. */
 #include "http/errors.h"
 
-/* clang-format off */
 const struct errors_row http_errors[HTTP_ERROR_COUNT + 1] = {
 	[HTTP_OK] = { 0, 200, "" },
 	[HTTP_PREFLIGHT] = { 0, 204, "" },
 #define X(name, number, status, message) \
 	[HTTP_##name] = { number, status, message },
-	HTTP_ERRORS(X)
+#include "errors.txt.h"
 #undef X
 };
-/* clang-format on */

@@ -197,17 +197,10 @@ class ErrorRow:
 
 
 def read_errors() -> list[ErrorRow]:
-    """The rows of include/http/errors.h."""
-    source = (TOP / "include" / "http" / "errors.h").read_text()
-    literal = r'"(?:[^"\\]|\\.)*"'
-    pattern = rf"^X\((\w+), (\d+), (\d+), ((?:{literal}[\s\\]*)+)\)"
-    rows = []
-    for found in re.finditer(pattern, source, re.MULTILINE):
-        message = "".join(json.loads(part) for part in re.findall(literal, found[4]))
-        rows.append(ErrorRow(int(found[2]), int(found[3]), message, found[1]))
-    if len(rows) != len(re.findall(r"^X\(", source, re.MULTILINE)) or not rows:
-        raise ValueError("cannot read every row of errors.h")
-    return rows
+    """The rows of deploy/errors.txt."""
+    lines = (TOP / "deploy" / "errors.txt").read_text().splitlines()
+    rows = [line.split(" ", 3) for line in lines]
+    return [ErrorRow(int(row[1]), int(row[2]), row[3], row[0]) for row in rows]
 
 
 def read_met() -> set[tuple[str, str, str]]:

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/param.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 #include <time.h>
@@ -37,14 +36,12 @@
 #define KEPT_TIMEOUT_MS 300000
 /* After SIGTERM, to receive and answer the requests that have begun. */
 #define DRAIN_TIMEOUT_MS 1000
-/* The store is idle after this time without a plant. */
-#define IDLE_MS 1000
 /* The listener's pause after an error. */
 #define REST_MS 50
+/* The longest time between two checks of the deadlines. */
+#define TICK_MS 1000
 /* The shortest time between two warnings of a reactor. */
 #define WARNING_INTERVAL_MS 60000
-/* The coarse clock lags by at most this. */
-#define TICK_MS 4
 
 /* The most events of one epoll_wait, and connections accepted in a row. */
 #define AT_ONCE_MAX 256
@@ -52,6 +49,8 @@
 #define RECEIVE_BYTES ((size_t)64 << 10)
 /* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
+/* The most plants of a batch, each of a connection that waits. */
+#define BATCH_MAX 65536
 
 /*
  * Tuning.  The gains in requests are of paired runs, on and off, on two CPUs.
@@ -69,9 +68,6 @@
 #define PROMPT_US 200
 #define YIELD_MAX 64
 
-/* Enough for the token file's reading; the default is 8 MiB. */
-#define THREAD_STACK_BYTES ((size_t)512 << 10)
-
 #define LISTENER 0
 #define NEVER INT64_MAX
 
@@ -81,13 +77,13 @@ struct reactor {
 	struct api api;
 	int epoll, status;
 	bool draining;
-	int64_t now_ms, drain_until_ms, listen_at_ms, idle_at_ms, warn_at_ms;
-	int64_t alone_us;      /* the last round's end; 0 if not of one plant */
+	int64_t now_ms, drain_until_ms, listen_at_ms, warn_at_ms;
+	int64_t alone_us;      /* the last batch's end; 0 if not of one plant */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
 	struct connection_list busy; /* those with a plant in `items` */
-	struct store_item *items;    /* the batch, in the order of `busy` */
-	size_t nitems, items_max;
+	size_t nitems;
+	struct store_item items[BATCH_MAX]; /* in the order of `busy` */
 	char body[API_ANSWER_MAX]; /* a request's body, or a CGI answer */
 	unsigned char bytes[];     /* received; or the answer's records */
 };
@@ -158,27 +154,6 @@ answer(struct reactor *r, struct connection *c)
 	send_answer(r, c, r->bytes, fcgi_frame_answer_len(len));
 }
 
-/* Add a plant to the batch.  Return 0; -1 if memory is short. */
-static int
-add_item(struct reactor *r, struct connection *c)
-{
-	if (r->nitems == r->items_max) {
-		size_t max = r->items_max == 0 ? 16 : 2 * r->items_max;
-		void *items = realloc(r->items, max * sizeof(*r->items));
-
-		if (items == NULL) {
-			api_set_error(&c->call, HTTP_OUT_OF_MEMORY);
-			return -1;
-		}
-		r->items = items;
-		r->items_max = max;
-	}
-	r->items[r->nitems++] =
-	    (struct store_item){ .plant = &c->call.plant, .by = c->call.by };
-	connection_place(c, &r->busy, r->now_ms);
-	return 0;
-}
-
 /* Answer a complete request, or add it to the batch. */
 static void
 serve(struct reactor *r, struct connection *c)
@@ -194,16 +169,23 @@ serve(struct reactor *r, struct connection *c)
 	/* One byte above the limit reveals a longer body. */
 	size_t len = connection_read_body(
 	    c, r->body, (int)r->api.config->body_bytes_max + 1);
-	if (refused != 0 || api_body(&r->api, &c->call, r->body, len) != 0 ||
-	    add_item(r, c) < 0)
+	if (refused != 0 || api_body(&r->api, &c->call, r->body, len) != 0)
 		answer(r, c);
+	else if (r->nitems == BATCH_MAX) {
+		api_stored(&c->call, STORE_BUSY);
+		answer(r, c);
+	} else {
+		r->items[r->nitems++] =
+		    (struct store_item){ .plant = &c->call.plant,
+			    .by = c->call.by };
+		connection_place(c, &r->busy, r->now_ms);
+	}
 }
 
 static void
 receive(struct reactor *r, struct connection *c)
 {
 	assert(c->answer == NULL && c->list != &r->busy);
-	bool begun = c->begun;
 	enum fcgi_frame_state state = connection_receive(c, r->bytes,
 	    RECEIVE_BYTES, SPOOL_BYTES_MAX(r->api.config->body_bytes_max));
 
@@ -212,7 +194,7 @@ receive(struct reactor *r, struct connection *c)
 	else if (state == FCGI_FRAME_BAD || c->last)
 		connection_free(c);
 	else {
-		if (!begun && c->begun)
+		if (c->begun && c->list == &r->kept)
 			connection_place(c, &r->waiting, r->now_ms);
 		await(r, c);
 	}
@@ -281,38 +263,6 @@ end_overdue(struct reactor *r, struct connection_list *list)
 }
 
 static void
-handle_deadlines(struct reactor *r)
-{
-	end_overdue(r, &r->waiting);
-	end_overdue(r, &r->kept);
-	if (r->now_ms >= r->idle_at_ms) {
-		store_idle(r->store);
-		r->idle_at_ms = NEVER;
-	}
-	if (r->now_ms >= r->listen_at_ms)
-		start_listening(r);
-}
-
-static int64_t
-first_deadline_ms(const struct connection_list *list)
-{
-	return list->first != NULL ? list->first->deadline_ms : NEVER;
-}
-
-/* The time until the next deadline; -1: there is none. */
-static int
-time_left_ms(const struct reactor *r)
-{
-	int64_t due_ms = MIN(MIN(r->idle_at_ms, r->listen_at_ms),
-	    MIN(r->drain_until_ms, MIN(first_deadline_ms(&r->waiting),
-				       first_deadline_ms(&r->kept))));
-
-	if (due_ms == NEVER)
-		return -1;
-	return due_ms > r->now_ms ? (int)(due_ms - r->now_ms) + TICK_MS : 0;
-}
-
-static void
 free_list(struct connection_list *list)
 {
 	struct connection *c;
@@ -363,18 +313,10 @@ handle_events(struct reactor *r, int timeout_ms)
 {
 	struct epoll_event events[AT_ONCE_MAX];
 	bool stop = false;
-	int n = 0;
+	int n = epoll_wait(r->epoll, events, AT_ONCE_MAX, timeout_ms);
 
-	while (n == 0 && clock_us(CLOCK_MONOTONIC) < r->poll_until_us) {
-		n = epoll_wait(r->epoll, events, AT_ONCE_MAX, 0);
-		if (n == 0)
-			sched_yield();
-	}
-	r->poll_until_us = 0;
-	if (n == 0)
-		n = epoll_wait(r->epoll, events, AT_ONCE_MAX, timeout_ms);
-	if (n < 0)
-		return errno == EINTR ? 0 : -1;
+	if (n < 0 && errno != EINTR)
+		return -1;
 	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
 	api_tick(&r->api);
 	for (int i = 0; i < n; i++) {
@@ -390,13 +332,18 @@ handle_events(struct reactor *r, int timeout_ms)
 	/* Drain last: this frees connections that `events` may contain. */
 	if (stop)
 		begin_drain(r);
+	end_overdue(r, &r->waiting);
+	end_overdue(r, &r->kept);
+	if (r->now_ms >= r->listen_at_ms)
+		start_listening(r);
 	return 0;
 }
 
 static void
 commit(struct reactor *r)
 {
-	size_t n = r->nitems;
+	const size_t n = r->nitems;
+	bool prompt = clock_us(CLOCK_MONOTONIC) - r->alone_us < PROMPT_US;
 	int status = store_commit(r->store, r->items, n);
 
 	/* The time of the commit does not count against deadlines. */
@@ -412,59 +359,41 @@ commit(struct reactor *r)
 	r->nitems = 0;
 	if (status < 0)
 		fail(r, EX_IOERR);
-	r->idle_at_ms = r->now_ms + IDLE_MS;
+	r->alone_us = n == 1 ? clock_us(CLOCK_MONOTONIC) : 0;
+	r->poll_until_us = n == 1 && prompt ? r->alone_us + PROMPT_US : 0;
 }
 
-/* Let more requests join the batch, then commit and answer it. */
-static void
-end_round(struct reactor *r)
-{
-	int64_t now_us = clock_us(CLOCK_MONOTONIC);
-	bool prompt = now_us - r->alone_us < PROMPT_US;
-
-	/* Plants that arrive during another thread's commit join this batch. */
-	store_wait(r->store);
-	if (r->nitems > 1 && r->nitems <= YIELD_MAX)
-		sched_yield();
-	handle_events(r, 0);
-	bool alone = r->nitems == 1;
-	commit(r);
-	now_us = clock_us(CLOCK_MONOTONIC);
-	r->alone_us = alone ? now_us : 0;
-	r->poll_until_us = alone && prompt ? now_us + PROMPT_US : 0;
-}
-
+/* In a round with plants more requests can join the batch, at once. */
 static void *
 run(void *argument)
 {
 	struct reactor *r = argument;
 
-	r->now_ms = clock_ms(CLOCK_MONOTONIC_COARSE);
-	r->idle_at_ms = r->now_ms + IDLE_MS;
-	while (!r->draining || r->waiting.first != NULL) {
-		if (handle_events(r, time_left_ms(r)) < 0) {
+	start_listening(r);
+	while (!r->draining || r->waiting.first != NULL || r->nitems > 0) {
+		const size_t n = r->nitems;
+		const bool polls =
+		    n == 0 && clock_us(CLOCK_MONOTONIC) < r->poll_until_us;
+		int timeout_ms = TICK_MS;
+
+		/* Plants that arrive during another commit join this batch. */
+		if (n > 0)
+			store_wait(r->store);
+		if (polls || (n > 1 && n <= YIELD_MAX))
+			sched_yield();
+		if (n > 0 || polls)
+			timeout_ms = 0;
+		else if (r->draining || r->listen_at_ms != NEVER)
+			timeout_ms = REST_MS;
+		if (handle_events(r, timeout_ms) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
 			fail(r, EX_OSERR);
 			break;
 		}
-		handle_deadlines(r);
-		if (r->nitems > 0)
-			end_round(r);
+		if (n > 0)
+			commit(r);
 	}
 	return NULL;
-}
-
-static int
-start_thread(struct reactor *r)
-{
-	pthread_attr_t attributes;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-	int error = pthread_create(&r->thread, &attributes, run, r);
-	pthread_attr_destroy(&attributes);
-	errno = error;
-	return error == 0 ? 0 : -1;
 }
 
 struct reactor *
@@ -490,7 +419,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (r->epoll < 0 ||
 	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, stop, &stopping) < 0 ||
-	    start_thread(r) < 0) {
+	    (errno = pthread_create(&r->thread, NULL, run, r)) != 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		file_close(r->epoll);
 		free(r);
@@ -504,10 +433,9 @@ reactor_join(struct reactor *r)
 {
 	pthread_join(r->thread, NULL);
 	int status = r->status;
-	assert(r->nitems == 0 && r->busy.first == NULL);
+	free_list(&r->busy);
 	free_list(&r->waiting);
 	free_list(&r->kept);
-	free(r->items);
 	close(r->epoll);
 	free(r);
 	return status;

@@ -26,6 +26,7 @@
 #include "connection.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "ground/metrics.h"
 #include "store/store.h"
 
 /*
@@ -142,12 +143,15 @@ service_notify(const char *state)
 /*
  * Wait for a signal that ends the service; on SIGHUP read the tokens again.
  * Probe the store each second in this thread: no reactor waits for the probe.
+ * The store is idle after a second without a batch.
  */
 static void
 wait_for_end(struct tokens *tokens, struct store *store)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	sigset_t set = ends;
+	uint64_t batches, seen = 0;
+	bool is_idle = false;
 	int number = -1;
 
 	sigaddset(&set, SIGHUP);
@@ -156,6 +160,11 @@ wait_for_end(struct tokens *tokens, struct store *store)
 		number = sigtimedwait(&set, NULL, &second);
 		if (number < 0)
 			api_set_ready(store_ready(store));
+		batches = metrics[METRICS_BATCHES];
+		if (batches == seen && !is_idle)
+			store_idle(store);
+		is_idle = batches == seen;
+		seen = batches;
 		if (number >= 0 || s % LOG_INTERVAL_S == 0)
 			api_log_refusals();
 		if (number == SIGHUP)

@@ -19,14 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/file.h"
 #include "ground/log.h"
-
-/* How many of an earlier copy's last bytes are compared with the source. */
-#define TAIL_BYTES 4096
 
 /* Whether a file has the type, and belongs to root or to us. */
 static bool
@@ -49,14 +47,6 @@ refuse(const struct journal *dest, enum fault fault, const char *why)
 	return fault;
 }
 
-static enum fault
-check_unserved(const struct journal *dest)
-{
-	return journal_exists(dest, "index")
-		   ? refuse(dest, FAULT_OUTPUT, "was served as a store")
-		   : FAULT_NONE;
-}
-
 /* Open the directory for the copy, and lock it until it is closed. */
 static enum fault
 open_dest(struct journal *dest)
@@ -75,28 +65,60 @@ open_dest(struct journal *dest)
 		return refuse(dest, FAULT_BUSY, busy);
 	if (fstat(dest->dir, &st) < 0)
 		return fault_report(path, "cannot open");
-	return is_trusted(&st, S_IFDIR) ? check_unserved(dest)
-					: refuse(dest, FAULT_SETUP, foreign);
+	if (!is_trusted(&st, S_IFDIR))
+		return refuse(dest, FAULT_SETUP, foreign);
+	return journal_exists(dest, "index")
+		   ? refuse(dest, FAULT_OUTPUT, "was served as a store")
+		   : FAULT_NONE;
 }
 
+/*
+ * Whether the copy's last bytes are the source's, too.  Then it has all before
+ * them, since each line is chained to the one before.  Find its last line: `at`
+ * is after it, or all zero if the copy does not end with a line.
+ */
 static bool
-are_same(int a, int b, off_t at, size_t len)
+compare_tails(const struct store_reader *source, const struct journal *dest,
+    struct position *at)
 {
-	char x[TAIL_BYTES], y[TAIL_BYTES];
+	const struct journal *journal = &source->journal;
+	const size_t len = MIN(dest->size, RECORD_LINE_MAX);
+	const uint64_t from = dest->size - len;
+	char *tail = malloc(2 * len);
+	bool same =
+	    tail != NULL && len >= RECORD_HEADER_LEN &&
+	    file_read_all(dest->fd, tail, len, from) == (ssize_t)len &&
+	    file_read_all(journal->fd, tail + len, len, from) == (ssize_t)len &&
+	    memcmp(tail, tail + len, len) == 0;
 
-	return pread(a, x, len, at) == (ssize_t)len &&
-	       pread(b, y, len, at) == (ssize_t)len && memcmp(x, y, len) == 0;
+	if (same && tail[len - 1] == '\n') {
+		const char *before = memrchr(tail, '\n', len - 1);
+		size_t begin = before == NULL ? 0 : (size_t)(before + 1 - tail);
+		struct record record;
+
+		if (record_decode(tail + begin, len - begin, journal->seed,
+			&record) == NULL)
+			*at = (struct position){ .end = dest->size,
+				.last = from + begin,
+				.seq = record.seq,
+				.crc = record.crc,
+				.closing = record.plant == NULL };
+	}
+	free(tail);
+	return same;
 }
 
 /*
  * A journal in `dest` must be an earlier copy.  It stays locked until the copy
  * is complete: a service that starts there meanwhile waits, and then opens it.
+ * If it can be extended, `at` is its end: all of it is durable, no hard link
+ * keeps it as it is, and it ends with a line.
  */
 static enum fault
-check_earlier(const struct store_reader *source, struct journal *dest)
+check_earlier(const struct store_reader *source, struct journal *dest,
+    struct position *at)
 {
 	const struct journal *journal = &source->journal;
-	const char *why = NULL;
 	struct stat st;
 
 	/* Checked once open: nobody can replace it.  O_NONBLOCK: for a FIFO. */
@@ -108,87 +130,30 @@ check_earlier(const struct store_reader *source, struct journal *dest)
 		return fault_report(dest->path, "cannot open");
 	if (dest->fd < 0 || !is_trusted(&st, S_IFREG))
 		return refuse(dest, FAULT_SETUP, foreign);
-	dest->size = (uint64_t)st.st_size;
 	if (st.st_ino == journal->inode && st.st_dev == journal->device)
 		return refuse(dest, FAULT_SETUP,
 		    "its " JOURNAL_NAME " is the journal itself");
 	if (journal_lock(dest, JOURNAL_EXCLUSIVE, 0) != FAULT_NONE)
 		return refuse(dest, FAULT_BUSY, busy);
-	if (!are_same(dest->fd, journal->fd, 0, RECORD_HEADER_LEN))
-		return refuse(dest, FAULT_OUTPUT,
-		    "its " JOURNAL_NAME " is a copy of another store");
 	memcpy(dest->uuid, journal->uuid, sizeof(dest->uuid));
 	enum fault fault = journal_read_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
 	/* What an unfinished copy has after its mark is not trusted. */
-	if (dest->durable > 0 && dest->durable < dest->size)
-		dest->size = dest->durable;
-	size_t tail = dest->size < TAIL_BYTES ? (size_t)dest->size : TAIL_BYTES;
+	const uint64_t size = (uint64_t)st.st_size;
+	const bool marked =
+	    dest->durable > 0 || journal_exists(dest, JOURNAL_END_NAME);
+	dest->size = dest->durable > 0 ? MIN(size, dest->durable) : size;
 	if (dest->size > source->limit.end)
-		why = "its " JOURNAL_NAME " has more than the source";
-	else if (!are_same(
-		     dest->fd, journal->fd, (off_t)(dest->size - tail), tail))
-		why =
+		return refuse(dest, FAULT_OUTPUT,
+		    "its " JOURNAL_NAME " has more than the source");
+	if (!compare_tails(source, dest, at))
+		return refuse(dest, FAULT_OUTPUT,
 		    "its " JOURNAL_NAME " is not the beginning of the source, "
-		    "or is damaged: verify it";
-	return why == NULL ? check_unserved(dest)
-			   : refuse(dest, FAULT_OUTPUT, why);
-}
-
-/*
- * Find the last line of the copy.  Return whether the source has that line at
- * the same place: then it has all before it, since each line is chained to the
- * one before.
- */
-static bool
-find_common(struct store_reader *source, const struct journal *dest,
-    struct position *at)
-{
-	const struct journal *journal = &source->journal;
-	const uint64_t size = dest->size;
-	size_t len = size < RECORD_LINE_MAX ? (size_t)size : RECORD_LINE_MAX;
-	char *buf = malloc(len);
-	struct record record;
-	bool found = false;
-
-	*at = journal->start;
-	if (buf != NULL && size > RECORD_HEADER_LEN &&
-	    file_read_all(dest->fd, buf, len, size - len) == (ssize_t)len &&
-	    buf[len - 1] == '\n') {
-		const char *before = memrchr(buf, '\n', len - 1);
-		size_t from = before == NULL ? 0 : (size_t)(before + 1 - buf);
-
-		*at = (struct position){ .last = size - len + from };
-		found = record_decode(buf + from, len - from, journal->seed,
-			    &record) == NULL;
-	}
-	if (found) {
-		at->end = size;
-		at->seq = record.seq;
-		at->crc = record.crc;
-		at->closing = record.plant == NULL;
-		found = journal_match(&source->journal, at) == FAULT_NONE;
-	}
-	free(buf);
-	return found;
-}
-
-/*
- * Whether the earlier copy can be extended: all of it is durable, no hard link
- * keeps it as it is, and it has its last line in common with the source.
- */
-static bool
-is_extensible(struct store_reader *source, const struct journal *dest,
-    struct position *at)
-{
-	struct stat st;
-
-	return dest->fd >= 0 && fstat(dest->fd, &st) == 0 && st.st_nlink == 1 &&
-	       dest->size == (uint64_t)st.st_size &&
-	       (dest->durable == dest->size ||
-		   !journal_exists(dest, JOURNAL_END_NAME)) &&
-	       find_common(source, dest, at);
+		    "or is damaged: verify it");
+	if (st.st_nlink > 1 || (marked && dest->durable != size))
+		at->end = 0;
+	return FAULT_NONE;
 }
 
 /* Append the bytes of the source that were checked. */
@@ -243,20 +208,20 @@ replace(const struct store_reader *source, struct journal *dest)
 static enum fault
 check_and_copy(struct store_reader *source, struct journal *dest, bool whole)
 {
-	struct position begin;
+	struct position begin = { 0 };
 	enum fault fault = open_dest(dest);
 
-	if (fault == FAULT_NONE)
-		fault = check_earlier(source, dest);
 	if (fault != FAULT_NONE)
 		return fault;
-	const bool extends = is_extensible(source, dest, &begin);
-	if (extends && !whole)
+	fault = check_earlier(source, dest, &begin);
+	if (fault != FAULT_NONE)
+		return fault;
+	if (begin.end > 0 && !whole)
 		journal_reader_move(source, &begin);
 	fault = journal_reader_check(source);
-	return fault != FAULT_NONE ? fault
-	       : extends           ? extend(source, dest)
-				   : replace(source, dest);
+	if (fault != FAULT_NONE)
+		return fault;
+	return begin.end > 0 ? extend(source, dest) : replace(source, dest);
 }
 
 enum fault

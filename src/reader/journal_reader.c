@@ -56,8 +56,13 @@ journal_reader_move(struct store_reader *reader, const struct position *at)
 	reader->fault = FAULT_NONE;
 }
 
-enum fault
-journal_reader_lock(struct store_reader *reader)
+/*
+ * Lock the journal, if it is in a directory, against writers, and check that
+ * its path still names it.  On FAULT_NONE the caller unlocks it with
+ * journal_unlock; any other fault is logged.
+ */
+static enum fault
+lock_reader(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 
@@ -168,7 +173,7 @@ open_reader(
 	reader->watch = options->watch;
 	*fault = open_journal(&reader->journal, options->dir);
 	if (*fault == FAULT_NONE)
-		*fault = journal_reader_lock(reader);
+		*fault = lock_reader(reader);
 	if (*fault == FAULT_NONE) {
 		*fault = take_snapshot(reader, &reader->journal.start);
 		journal_unlock(&reader->journal);
@@ -240,9 +245,9 @@ end_reading(struct store_reader *reader, char *where)
 	return reader->fault;
 }
 
-/* Check that the journal still has the durable line that ends at `at`. */
+/* Continue at `at`, if the journal still has the durable line that ends there. */
 static enum fault
-check_position(struct store_reader *reader, const struct position *at)
+continue_at(struct store_reader *reader, const struct position *at)
 {
 	struct journal *journal = &reader->journal;
 	enum fault fault = at->end <= reader->limit.end
@@ -255,6 +260,8 @@ check_position(struct store_reader *reader, const struct position *at)
 			  "it is an older copy, or another history of this "
 			  "store",
 		    journal->name, at->seq, at->last);
+	if (fault == FAULT_NONE)
+		journal_reader_move(reader, at);
 	return fault;
 }
 
@@ -276,10 +283,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 		    reader->journal.name, reader->report.store);
 		return FAULT_SETUP;
 	}
-	enum fault fault = check_position(reader, &at);
-	if (fault == FAULT_NONE)
-		journal_reader_move(reader, &at);
-	return fault;
+	return continue_at(reader, &at);
 }
 
 static void
@@ -291,22 +295,6 @@ write_cursor(struct store_reader *reader, bool before, char *cursor)
 	assert(reader->before.end <= reader->replay.at.end);
 	snprintf(cursor, STORE_CURSOR_MAX, CURSOR("%s", PRIu64, "08" PRIx32),
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
-}
-
-/* Under the lock: take a new snapshot, and stay at `at`. */
-static enum fault
-move_limit(struct store_reader *reader, const struct position *at)
-{
-	enum fault fault = take_snapshot(reader, at);
-
-	assert(fault != FAULT_NONE || reader->limit.end >= at->end);
-	if (fault == FAULT_NONE)
-		fault = check_position(reader, at);
-	if (fault == FAULT_NONE)
-		journal_reader_move(reader, at);
-	else
-		reader->limit = *at;
-	return fault;
 }
 
 /* One blank byte shows that nothing was written: the room ahead is blank. */
@@ -321,12 +309,16 @@ poll_again(struct store_reader *reader)
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;
-	enum fault fault = journal_reader_lock(reader);
+	enum fault fault = lock_reader(reader);
 	/* The name no longer leads to this file, which is logged. */
 	if (fault != FAULT_NONE)
 		return fault == FAULT_FAILED ? FAULT_DAMAGED : fault;
-	fault = move_limit(reader, &at);
+	fault = take_snapshot(reader, &at);
 	journal_unlock(journal);
+	if (fault == FAULT_NONE)
+		fault = continue_at(reader, &at);
+	if (fault != FAULT_NONE)
+		reader->limit = at;
 	return fault;
 }
 
@@ -350,7 +342,7 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	if (view->index == NULL)
 		return search_lines(reader, id, record);
 	/* A journal that was replaced has other plants. */
-	enum fault fault = journal_reader_lock(reader);
+	enum fault fault = lock_reader(reader);
 	if (fault != FAULT_NONE)
 		return fault;
 	journal_unlock(journal);

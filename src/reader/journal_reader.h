@@ -44,13 +44,7 @@ struct store_reader {
  *
  * journal_reader_move(reader, at):
  * Continue at `at`, or at the first line if `at` is all zero.
- *
- * journal_reader_lock(reader):
- * Lock the journal, if it is in a directory, against writers, and check that
- * its path still names it.  On FAULT_NONE the caller unlocks it with
- * journal_unlock; any other fault is logged.
  */
 enum fault journal_reader_check(struct store_reader *reader);
 void journal_reader_move(
     struct store_reader *reader, const struct position *at);
-enum fault journal_reader_lock(struct store_reader *reader);

@@ -33,43 +33,29 @@ collect_pairs(struct store_reader *reader, struct pairs *pairs)
 	return reader->fault;
 }
 
-static enum fault
-check_entry(const struct store_reader *reader, const struct pair *pair)
-{
-	const char *path = reader->journal.path;
-	uint64_t offset = index_find(reader->view.index, pair->key);
-
-	if (offset == pair->value)
-		return FAULT_NONE;
-	if (offset == 0)
-		log_error("%s/index: does not have the plant %" PRId64
-			  " at byte %" PRIu64 "; " REMEDY,
-		    path, pair->key, pair->value);
-	else
-		log_error("%s/index: has the plant %" PRId64 " at byte %" PRIu64
-			  " instead of %" PRIu64 "; " REMEDY,
-		    path, pair->key, offset, pair->value);
-	return FAULT_DAMAGED;
-}
-
 /* Its runs do not change, so no lock is needed. */
 static enum fault
 compare_index(const struct store_reader *reader, const struct pairs *pairs,
     struct reader_report *report)
 {
 	const struct index_view *view = &reader->view;
-	enum fault fault;
+	const char *path = reader->journal.path;
 	uint64_t found = 0;
 
 	for (size_t i = 0; i < pairs->n; i++) {
 		if (i % STEP_PAIRS == 0 &&
 		    !watch_step(reader->watch, i, pairs->n))
 			return FAULT_STOPPED;
-		if (pairs->map[i].value >= view->covered.end)
+		const struct pair *pair = &pairs->map[i];
+		if (pair->value >= view->covered.end)
 			continue;
-		if ((fault = check_entry(reader, &pairs->map[i])) != FAULT_NONE)
-			return fault;
 		found++;
+		if (index_find(view->index, pair->key) == pair->value)
+			continue;
+		log_error("%s/index: does not have the plant %" PRId64
+			  " at byte %" PRIu64 "; " REMEDY,
+		    path, pair->key, pair->value);
+		return FAULT_DAMAGED;
 	}
 	if (found < pairs->n)
 		report->index = INDEX_BEHIND;
@@ -77,7 +63,7 @@ compare_index(const struct store_reader *reader, const struct pairs *pairs,
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
 		  "; " REMEDY,
-	    reader->journal.path, view->entries, found);
+	    path, view->entries, found);
 	return FAULT_DAMAGED;
 }
 

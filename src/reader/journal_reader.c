@@ -245,7 +245,7 @@ end_reading(struct store_reader *reader, char *where)
 	return reader->fault;
 }
 
-/* Continue at `at`, if the journal still has the durable line that ends there. */
+/* Continue at `at` if the journal still has the line that ends there. */
 static enum fault
 continue_at(struct store_reader *reader, const struct position *at)
 {

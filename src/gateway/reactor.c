@@ -7,8 +7,8 @@
  * keep or close each connection as its web server wishes.
  *
  * Failure modes: a peer that is late or has gone is closed.  Without memory or
- * descriptors for new connections the listener pauses for a moment.  If the
- * store fails, the process ends after the answers of the round.
+ * descriptors, new connections wait.  If the store fails, the process ends
+ * after the answers of the round.
  */
 #include "gateway.h"
 
@@ -36,15 +36,15 @@
 #define KEPT_TIMEOUT_MS 300000
 /* After SIGTERM, to receive and answer the requests that have begun. */
 #define DRAIN_TIMEOUT_MS 1000
-/* The listener's pause after an error. */
-#define REST_MS 50
-/* The longest time between two checks of the deadlines. */
-#define TICK_MS 1000
+/* The longest wait: the deadlines are checked after it. */
+#define WAIT_MS 1000
+/* The same during a drain, and after accept has failed. */
+#define WAIT_BRIEFLY_MS 50
 /* The shortest time between two warnings of a reactor. */
 #define WARNING_INTERVAL_MS 60000
 
-/* The most events of one epoll_wait, and connections accepted in a row. */
-#define AT_ONCE_MAX 256
+/* The most events of one epoll_wait. */
+#define EVENTS_MAX 256
 /* The most that one read takes from a socket. */
 #define RECEIVE_BYTES ((size_t)64 << 10)
 /* A spool's limit: the longest body, and as much again for record headers. */
@@ -77,7 +77,8 @@ struct reactor {
 	struct api api;
 	int epoll, status;
 	bool draining;
-	int64_t now_ms, drain_until_ms, listen_at_ms, warn_at_ms;
+	bool starved; /* connections wait for a descriptor or memory */
+	int64_t now_ms, drain_until_ms, warn_at_ms;
 	int64_t alone_us;      /* the last batch's end; 0 if not of one plant */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
@@ -200,38 +201,20 @@ receive(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Pause after an error: another try would fail at once. */
-static void
-rest(struct reactor *r)
-{
-	warn(r, "cannot accept connections");
-	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
-	r->listen_at_ms = r->now_ms + REST_MS;
-}
-
-static void
-start_listening(struct reactor *r)
-{
-	/* Exclusive: a connection need not wake every reactor. */
-	struct epoll_event event = { EPOLLIN | EPOLLEXCLUSIVE, { r } };
-
-	r->listen_at_ms = NEVER;
-	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, LISTENER, &event) < 0)
-		rest(r);
-}
-
+/* Accept all that wait.  After an error, the next round tries again. */
 static void
 accept_connections(struct reactor *r)
 {
-	for (int i = 0; i < AT_ONCE_MAX; i++) {
+	for (r->starved = false;;) {
 		int fd =
 		    accept4(LISTENER, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (errno == EINTR || errno == ECONNABORTED)
 				continue;
-			if (errno != EAGAIN)
-				rest(r);
+			r->starved = errno != EAGAIN;
+			if (r->starved)
+				warn(r, "cannot accept connections");
 			return;
 		}
 		struct connection *c = connection_new(fd);
@@ -283,7 +266,7 @@ begin_drain(struct reactor *r)
 	epoll_ctl(r->epoll, EPOLL_CTL_DEL, LISTENER, NULL);
 	/* A connection that woke only this reactor would be left waiting. */
 	accept_connections(r);
-	r->listen_at_ms = NEVER;
+	r->starved = false;
 	for (c = r->kept.first; c != NULL; c = next) {
 		next = c->next;
 		/* A request that has begun to arrive moves to `waiting`. */
@@ -311,9 +294,9 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 static int
 handle_events(struct reactor *r, int timeout_ms)
 {
-	struct epoll_event events[AT_ONCE_MAX];
+	struct epoll_event events[EVENTS_MAX];
 	bool stop = false;
-	int n = epoll_wait(r->epoll, events, AT_ONCE_MAX, timeout_ms);
+	int n = epoll_wait(r->epoll, events, EVENTS_MAX, timeout_ms);
 
 	if (n < 0 && errno != EINTR)
 		return -1;
@@ -334,8 +317,8 @@ handle_events(struct reactor *r, int timeout_ms)
 		begin_drain(r);
 	end_overdue(r, &r->waiting);
 	end_overdue(r, &r->kept);
-	if (r->now_ms >= r->listen_at_ms)
-		start_listening(r);
+	if (r->starved)
+		accept_connections(r);
 	return 0;
 }
 
@@ -369,12 +352,11 @@ run(void *argument)
 {
 	struct reactor *r = argument;
 
-	start_listening(r);
 	while (!r->draining || r->waiting.first != NULL || r->nitems > 0) {
 		const size_t n = r->nitems;
 		const bool polls =
 		    n == 0 && clock_us(CLOCK_MONOTONIC) < r->poll_until_us;
-		int timeout_ms = TICK_MS;
+		int timeout_ms = WAIT_MS;
 
 		/* Plants that arrive during another commit join this batch. */
 		if (n > 0)
@@ -383,8 +365,8 @@ run(void *argument)
 			sched_yield();
 		if (n > 0 || polls)
 			timeout_ms = 0;
-		else if (r->draining || r->listen_at_ms != NEVER)
-			timeout_ms = REST_MS;
+		else if (r->draining || r->starved)
+			timeout_ms = WAIT_BRIEFLY_MS;
 		if (handle_events(r, timeout_ms) < 0) {
 			log_error("epoll_wait: %s", strerror(errno));
 			fail(r, EX_OSERR);
@@ -402,6 +384,9 @@ reactor_start(const struct config *config, struct tokens *tokens,
 {
 	/* Edge-triggered, so that epoll reports the stop once. */
 	struct epoll_event stopping = { EPOLLIN | EPOLLET, { NULL } };
+	/* Exclusive: a connection need not wake every reactor. */
+	struct epoll_event listening = { EPOLLIN | EPOLLET | EPOLLEXCLUSIVE,
+		{ NULL } };
 	/* r->bytes holds the longest answer: unused memory costs nothing. */
 	struct reactor *r =
 	    calloc(1, sizeof(*r) + fcgi_frame_answer_len(API_ANSWER_MAX));
@@ -410,6 +395,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 		log_error("cannot start a reactor: %s", strerror(errno));
 		return NULL;
 	}
+	listening.data.ptr = r;
 	r->store = store;
 	r->drain_until_ms = NEVER;
 	r->waiting.timeout_ms = REQUEST_TIMEOUT_MS;
@@ -419,6 +405,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (r->epoll < 0 ||
 	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, stop, &stopping) < 0 ||
+	    epoll_ctl(r->epoll, EPOLL_CTL_ADD, LISTENER, &listening) < 0 ||
 	    (errno = pthread_create(&r->thread, NULL, run, r)) != 0) {
 		log_error("cannot start a reactor: %s", strerror(errno));
 		file_close(r->epoll);

@@ -29,12 +29,6 @@
 #include "ground/metrics.h"
 #include "store/store.h"
 
-/*
- * Descriptors needed besides one epoll per reactor: a connection, its spool
- * file, and the token file, which is read again when it changes.
- */
-#define DESCRIPTORS_MIN 3
-
 /* Between two log lines that sum up refused requests. */
 #define LOG_INTERVAL_S 60
 
@@ -60,17 +54,6 @@ block_signals(void)
 	}
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-}
-
-/* Whether `n` more descriptors can be opened; if not, errno is set. */
-static bool
-can_open(unsigned n)
-{
-	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-	bool can = fd >= 0 && (n == 1 || can_open(n - 1));
-
-	file_close(fd);
-	return can;
 }
 
 /* Without these calls it would accept no connection, or no long request. */
@@ -186,22 +169,12 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 		log_error("cannot start: %s", strerror(errno));
 		return EX_OSERR;
 	}
-	/* Logged when all are closed again: syslog(3) needs one, too. */
-	if (!can_open(config->threads + DESCRIPTORS_MIN))
-		log_error("cannot accept connections: %s; raise the limit of "
-			  "open files",
-		    strerror(errno));
-	else {
-		if (config->database == NULL)
-			sandbox_enter(config);
-		api_set_ready(store_ready(store));
-		for (; n < config->threads; n++) {
-			reactors[n] =
-			    reactor_start(config, tokens, store, stop);
-			if (reactors[n] == NULL)
-				break;
-		}
-	}
+	if (config->database == NULL)
+		sandbox_enter(config);
+	api_set_ready(store_ready(store));
+	while (n < config->threads && (reactors[n] = reactor_start(config,
+					   tokens, store, stop)) != NULL)
+		n++;
 	if (n == config->threads) {
 		status = EX_OK;
 		log_info("serving with %u threads, store %s, version %s", n,

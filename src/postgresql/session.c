@@ -406,7 +406,6 @@ connect_server(struct session *session, PQconninfoOption *options)
 		"application_name" };
 	const char *values[OPTIONS_MAX + 2] = { NULL, NULL, NULL, "3000", "2",
 		"1", "2", "read-write", "plant-store" };
-	const char *nowhere[OPTIONS_MAX + 2];
 	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
 	int n = 9, timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
@@ -429,9 +428,6 @@ connect_server(struct session *session, PQconninfoOption *options)
 		timeout_s = CONNECT_TIMEOUT_MAX_S;
 	keys[n] = "client_encoding";
 	values[n] = "UTF8";
-	memcpy(nowhere, values, sizeof(nowhere));
-	nowhere[HOST] = nowhere[HOSTADDR] = "none";
-	nowhere[PORT] = "1";
 	do {
 		for (int i = 0; i < LISTS; i++)
 			if (left[i] != NULL)
@@ -439,15 +435,17 @@ connect_server(struct session *session, PQconninfoOption *options)
 		session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
-		/*
-		 * Only PQping reports that libpq refuses a setting, such as an
-		 * unknown sslmode.  A ping without an address does not block.
-		 */
-		if (remedy.fault == FAULT_BUSY &&
-		    PQpingParams(keys, nowhere, 0) == PQPING_NO_ATTEMPT)
-			remedy.fault = FAULT_SETUP;
 	} while (remedy.fault == FAULT_BUSY &&
 		 (left[HOST] != NULL || left[HOSTADDR] != NULL));
+	/*
+	 * Only PQping reports that libpq refuses a setting, such as an unknown
+	 * sslmode.  A ping without an address does not block.
+	 */
+	values[HOST] = values[HOSTADDR] = "none";
+	values[PORT] = "1";
+	if (remedy.fault == FAULT_BUSY &&
+	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
+		remedy.fault = FAULT_SETUP;
 	print_reason(session, messages, remedy.text);
 	return remedy.fault;
 }

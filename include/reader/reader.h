@@ -1,6 +1,6 @@
 /*
- * reader: reads stored plants, for the commands that export, check or copy them
- * while others write.  It changes nothing.  The service does not use it.
+ * reader: reads stored plants, for commands that export, check or copy them
+ * while others write.  It changes nothing.  One thread.
  */
 #pragma once
 
@@ -8,11 +8,7 @@
 
 #include "store/store.h"
 
-/*
- * A reader returns either the plants of one moment, in the order in which they
- * were stored, or single plants by id.  One thread.  Each engine defines its
- * own struct store_reader.
- */
+/* Each engine defines its own. */
 struct store_reader;
 
 #define STORE_WHERE_MAX 80
@@ -21,29 +17,28 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 
 /*
  * .open(options, since, fault):
- * Open the store read-only, for the plants that were stored at `since`,
- * TIMESTAMP_LEN bytes, or later; for all plants if `since` is NULL.  `since`
- * and options->watch must stay valid while the reader is open; the watch is
- * called during reads, and may be NULL.  NULL if the store cannot be read:
- * `fault` is set, the reason is logged.  .close(reader) accepts NULL.
+ * Open the store read-only, for the plants of one moment, in the order in which
+ * they were stored: those stored at `since`, TIMESTAMP_LEN bytes, or later; all
+ * if `since` is NULL.  `since` and options->watch, which may be NULL, must stay
+ * valid while the reader is open.  NULL if the store cannot be read: `fault` is
+ * set, the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
  * the reader until the next call.  Return false at the end and on a fault.
  *
  * .end(reader, where):
- * Call after `next` returned false.  Return FAULT_NONE at the end; else the
- * fault, FAULT_STOPPED from the watch.  Write the last record's place, such as
- * "seq 12 at byte 3456", to `where`, of STORE_WHERE_MAX.
+ * After `next` returned false, return FAULT_NONE at the end; else the fault,
+ * FAULT_STOPPED from the watch.  Write the last record's place, such as "seq 12
+ * at byte 3456", to `where`, of STORE_WHERE_MAX.
  *
  * .find(reader, id, record):
  * Read the plant with this id.  FAULT_ABSENT, not logged: no plant has the id.
- * FAULT_DAMAGED, logged: the plant is damaged; others may be readable.  Or
- * another fault.
+ * FAULT_DAMAGED, logged: the plant is damaged; others may be readable.
  *
  * .figures(reader, each):
- * Call `each` with every figure of the engine for `plant-store stats`: a name,
- * and a text or, if the text is NULL, a number.  Call after the last plant.
+ * After the last plant, call `each` with every figure of the engine for
+ * `plant-store stats`: a name, and a text or, if that is NULL, a number.
  *
  * A cursor is a position between two plants, as text of STORE_CURSOR_MAX.  A
  * plant that is stored later is always after it, even if a clock is set back.
@@ -76,10 +71,7 @@ struct reader_engine {
 	enum fault (*more)(struct store_reader *reader);
 };
 
-/*
- * The file engine's table, and the name by which the module of a database
- * exports its own (engine_symbol).
- */
+/* The file engine's; the name of a database module's own (engine_symbol). */
 extern const struct reader_engine journal_reader;
 #define READER_ENGINE_SYMBOL "reader_engine"
 
@@ -105,14 +97,11 @@ enum fault check_journal(
  * Check every line of the journal in the directory `path`, or of the journal
  * file `path`: checksum, form, chain and order, and that no id occurs twice.
  * Then compare the index with the plants that were stored when the call began.
- * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.  The lock
- * is held while the lines that the index does not cover are read, and later for
- * some milliseconds at a time.  `watch` may be NULL.
+ * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.
  *
- * FAULT_DAMAGED, logged with the offset of the first invalid line and the
- * reason; the ids that occur twice; or the fault of the index: damage, too many
- * plants, or the first plant that is missing or misplaced.  A torn tail is
- * logged, but is not damage.  `report` is set on FAULT_NONE and FAULT_STOPPED.
+ * FAULT_DAMAGED, logged: the first invalid line, the ids that occur twice, or
+ * damage of the index.  A torn tail is logged, but is not damage.  `report` is
+ * set on FAULT_NONE and FAULT_STOPPED.  `watch` may be NULL, here and below.
  */
 enum fault verify_store(
     const char *path, const struct watch *watch, struct reader_report *report);
@@ -124,16 +113,15 @@ enum fault verify_store(
  * that was acknowledged before the call, and the service can serve it.  Each
  * line is checked before it is copied, and the copy is synced.  An earlier copy
  * of the store is extended: only the new lines are read (all of `from`, if
- * `whole`) and written.  If the earlier copy has another hard link, or was left
- * unfinished, a new copy is written and renamed over it.  `watch` may be NULL.
+ * `whole`) and written.  If it has another hard link, or was left unfinished, a
+ * new copy is renamed over it.
  *
  * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is
  * not the beginning of this one.  FAULT_BUSY: another process writes there.
  * FAULT_SETUP: `to` or its plants.jsonl belongs to neither root nor the caller,
- * or its plants.jsonl is the source or is not a regular file.  FAULT_STOPPED:
- * the watch ended the copy.  After a fault the earlier copy is unchanged, or
- * extended by a part of the new lines; if only the sync of the directory
- * failed, the new copy is in place.
+ * or its plants.jsonl is the source or is not a regular file.  After a fault
+ * the earlier copy is unchanged, or extended by a part of the new lines; if
+ * only the sync of the directory failed, the new copy is in place.
  */
 enum fault copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report);

@@ -29,13 +29,10 @@ may_retry(int fd, short event)
 }
 
 /*
- * Read the body, of at most `max` bytes.  The web server need not close stdin
- * (RFC 3875, 4.2): so only a chunked body, which has no length, is read to end
- * of file.
- *
- * The body of a refused request is read, too.  Stdin and stdout may be one
- * socket (Apache's mod_cgid): if the process ends while stdin has unread bytes,
- * the socket is reset and the answer is lost.
+ * Read the body, of at most `max` bytes; also that of a refused request: if a
+ * process of Apache's mod_cgid ends while stdin has bytes, the answer is lost.
+ * The web server need not close stdin (RFC 3875, 4.2): so only a chunked body,
+ * which has no length, is read to end of file.
  */
 static size_t
 read_body(struct api_call *call, char *buf, size_t max)

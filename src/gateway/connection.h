@@ -1,17 +1,11 @@
 /*
- * connection: one FastCGI connection of a reactor.
+ * connection: one FastCGI connection of a reactor, whose thread it belongs to.
  *
  * A connection detects without blocking that a request is complete.  Only then
- * does libfcgi read it, since libfcgi has no timeout; no other module uses
- * libfcgi.  A request that arrives at once stays in the socket until then; one
- * that arrives in parts is moved into a memory file, its spool.
- *
- * The answer is sent as fast as the peer reads it, but not by libfcgi, which
- * would wait for two seconds when it closes, and keep its memory (25
- * allocations and two buffers of 8 KiB per request) until after the commit.
- * The connection makes libfcgi free this before the next request.
- *
- * A connection belongs to one thread.
+ * does libfcgi, which has no timeout, read it; no other module uses libfcgi.  A
+ * request that arrives in parts is moved from the socket into a memory file,
+ * its spool.  libfcgi sends no answer: it would wait for two seconds when it
+ * closes, and keep 25 allocations and two buffers of 8 KiB until the commit.
  */
 #pragma once
 
@@ -30,10 +24,8 @@ struct connection {
 	size_t answer_len;
 	uint32_t events; /* watched by the reactor's epoll; 0: none */
 	bool begun;      /* a part of a request has arrived */
-	bool last;       /* no further request is read: the web server does not
-			    keep the connection or has hung up, its deadline
-			    passed, or libfcgi may read bytes after the
-			    request */
+	bool last;       /* no further request is read: the peer does not want
+			    it, was late, or sent bytes after the request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	FCGX_Request request;    /* valid while libfcgi reads a request */
@@ -54,9 +46,9 @@ struct connection_list {
  * Initialise libfcgi, once, before any thread.  Return 0; not 0 if memory is
  * short.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
  *
- * connection_new(fd):
- * Return a connection that owns the non-blocking socket `fd`.  If memory is
- * short, close `fd` and return NULL.
+ * connection_new(fd), connection_free(connection):
+ * Return a connection that owns the non-blocking socket `fd`; if memory is
+ * short, close `fd` and return NULL.  Close and free it, and leave its list.
  *
  * connection_place(connection, list, now_ms):
  * Move the connection to the end of `list`, with a new deadline; with NULL,
@@ -64,6 +56,7 @@ struct connection_list {
  */
 int connection_init(void);
 struct connection *connection_new(int fd);
+void connection_free(struct connection *connection);
 void connection_place(struct connection *connection,
     struct connection_list *list, int64_t now_ms);
 
@@ -97,10 +90,6 @@ size_t connection_read_body(struct connection *connection, char *buf, int size);
  * Send an answer, or the rest of one.  Return 0; bytes for which the socket had
  * no room are in connection->answer, for the next call.  Return -1 if the
  * connection is broken, or there is no memory for the rest.
- *
- * connection_free(connection):
- * Close the socket and the spool, leave the list, and free the connection.
  */
 int connection_send(
     struct connection *connection, const unsigned char *buf, size_t len);
-void connection_free(struct connection *connection);

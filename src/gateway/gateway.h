@@ -1,19 +1,4 @@
-/*
- * gateway: the parts of plant-store.fcgi.
- *
- * service: FastCGI on the listening socket at descriptor 0, with one reactor
- * per configured thread, until a signal or a failure ends it.
- *
- * reactor: a thread with an epoll of its own.  It reads the requests that have
- * arrived completely, stores their plants in one batch, and then answers them.
- * Incomplete requests wait, with a deadline, so that a slow or silent peer does
- * not delay others.
- *
- * sandbox: what the service gives up before it serves.
- *
- * cgi: one request as plain CGI (RFC 3875): environment and standard input in,
- * standard output out.
- */
+/* gateway: the parts of plant-store.fcgi. */
 #pragma once
 
 #include "ground/config.h"
@@ -24,12 +9,12 @@ struct tokens;
 
 /*
  * service_notify(state):
- * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names
- * (sd_notify(3)): an absolute path, or '@' and an abstract name.  Do nothing if
- * NOTIFY_SOCKET is unset or empty; log a failure.
+ * Send `state`, such as "READY=1", to the socket that NOTIFY_SOCKET names, if
+ * it is set (sd_notify(3)).  Log a failure.
  *
  * service_run(config):
- * Open the store and serve.  On SIGTERM, SIGINT, SIGQUIT or SIGUSR1, answer the
+ * Open the store, and serve FastCGI on descriptor 0, with a reactor for each
+ * configured thread.  On SIGTERM, SIGINT, SIGQUIT or SIGUSR1, answer the
  * requests that were received, write the closing line, and return 0.  On
  * SIGHUP, check the token file at once.  The counts of refused requests are
  * logged on SIGHUP, once a minute and at the end.  Return a status of
@@ -41,12 +26,12 @@ int service_run(const struct config *config);
 
 /*
  * reactor_start(config, tokens, store, stop):
- * Start a reactor on descriptor 0, a non-blocking listener.  Once the eventfd
- * `stop` is readable, the reactor answers the requests that have begun to
- * arrive, waiting at most a second for the rest, and ends.  The caller owns the
- * arguments and keeps them until after reactor_join.  NULL, logged, if memory,
- * threads or descriptors have run out.  If the store or epoll fails later, the
- * reactor sends SIGTERM to its own process.
+ * Start a thread that serves connections of descriptor 0, a non-blocking
+ * listener.  Once the eventfd `stop` is readable, it answers the requests that
+ * have begun to arrive, waiting at most a second for the rest, and ends.  The
+ * caller keeps the arguments until after reactor_join.  NULL, logged, if
+ * memory, threads or descriptors have run out.  If the store or epoll fails
+ * later, the reactor sends SIGTERM to its own process.
  *
  * reactor_join(reactor):
  * Wait until the reactor ends, and free it.  Return 0; or a value of sysexits.h
@@ -67,7 +52,7 @@ void sandbox_enter(const struct config *config);
 
 /*
  * cgi_begin():
- * Find or create the request's id, for its answer and for the log.  Call before
+ * Find or create the id of the plain CGI request (RFC 3875).  Call before
  * anything is logged.
  *
  * cgi_serve(config):

@@ -53,17 +53,15 @@
 #define BATCH_MAX 65536
 
 /*
- * Tuning.  The gains in requests are of paired runs, on and off, on two CPUs.
+ * The gains in requests are of paired runs, on and off, on two CPUs.
  *
- * PROMPT_US: a single client sends its next plant as soon as it has the answer,
- * and waking a CPU takes about as long as the web server's part.  After two
- * rounds of one plant within this time, the reactor polls for as long before it
- * sleeps: 10 to 28 % more at one connection.
+ * PROMPT_US: after two batches of one plant within this time, the reactor polls
+ * for as long before it sleeps: waking a CPU takes about as long as the web
+ * server's part.  10 to 28 % more at one connection.
  *
- * YIELD_MAX: a reactor that has 2 to YIELD_MAX plants yields the CPU before it
- * gathers more, which the web server is about to send: 3 to 17 % more at 64
- * connections behind lighttpd.  With more plants and syncs of 5 ms, yielding
- * cost 7 to 13 % at 256 connections.
+ * YIELD_MAX: with 2 to YIELD_MAX plants it yields the CPU to the web server,
+ * which is about to send more: 3 to 17 % more at 64 connections.  With more
+ * plants, and syncs of 5 ms, yielding cost 7 to 13 % at 256.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
@@ -97,7 +95,7 @@ fail(struct reactor *r, int status)
 	kill(getpid(), SIGTERM);
 }
 
-/* Rate-limited: under load a shortage comes and goes many times a second. */
+/* Under load a shortage comes and goes many times a second. */
 static void
 warn(struct reactor *r, const char *what)
 {
@@ -225,10 +223,7 @@ accept_connections(struct reactor *r)
 	}
 }
 
-/*
- * Close the connections whose deadline has passed.  A request that is complete
- * by now is answered: a long commit may have delayed its reading.
- */
+/* Close late connections.  A request that a commit delayed is answered. */
 static void
 end_overdue(struct reactor *r, struct connection_list *list)
 {

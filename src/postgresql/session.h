@@ -1,7 +1,4 @@
-/*
- * session: a connection to the database, and statements with a deadline.  It
- * belongs to one thread at a time.
- */
+/* session: a connection to the database; statements.  One thread at a time. */
 #pragma once
 
 #include <libpq-fe.h>
@@ -32,15 +29,12 @@ struct session {
 };
 
 /*
- * session_open(session, database):
+ * session_open(session, database), session_close(session):
  * Connect, and check the server and its tables.  This takes up to
  * connect_timeout seconds for each host, SESSION_TIMEOUT_MS for each statement,
- * and the time of the resolver.  Return FAULT_NONE; FAULT_SETUP if an operator
- * must act; or FAULT_BUSY if the database is unavailable.  The reason does not
- * contain the connection string, and is not logged.
- *
- * session_close(session):
- * Close a session, even if session_open has failed.
+ * and the time of the resolver.  FAULT_NONE; FAULT_SETUP if an operator must
+ * act; FAULT_BUSY if the database is unavailable.  The reason does not contain
+ * the connection string, and is not logged.  Close a session in any case.
  *
  * session_is_alive(session):
  * Return whether an idle session is still open, as far as the client knows.
@@ -68,12 +62,11 @@ enum fault session_query(
 bool session_is_code(const struct session *session, const char *begins);
 
 /*
- * A probe: SQL that needs the rights of `statement` and changes nothing, but
- * whose commit waits for standbys as a plant's does: it writes a message into
- * the write-ahead log, and into no table.  A waiting commit occupies one of our
- * role's sessions, even after its client has disconnected.  So the probe
- * returns no row, and does not wait, if a session of the role, of any process,
- * has been waiting for about SESSION_TIMEOUT_MS.
+ * A probe needs the rights of `statement` and changes nothing, but its commit
+ * waits for standbys: it writes a message into the write-ahead log alone.  Each
+ * waiting commit occupies a session, even after its client has gone.  So if one
+ * of our role has waited for about SESSION_TIMEOUT_MS, in any process, the
+ * probe does not wait, and returns no row.
  */
 #define SESSION_PROBE(statement)                                           \
 	"WITH probe AS (" statement ")"                                    \
@@ -86,17 +79,15 @@ bool session_is_code(const struct session *session, const char *begins);
 	" AND coalesce(query_start, backend_start)"                        \
 	" < clock_timestamp() - interval '4.5 s')"
 
-/* The last reason that was logged, and when. */
-struct trouble {
-	char reason[SESSION_REASON_MAX];
-	int64_t logged_ms;
-};
-
 /*
  * trouble_log(trouble, what, reason):
  * Log an error, "what: reason": the same reason only once a minute, since it
  * comes with each batch.  Any thread.
  */
+struct trouble {
+	char reason[SESSION_REASON_MAX];
+	int64_t logged_ms;
+};
 void trouble_log(struct trouble *trouble, const char *what, const char *reason);
 
 /* postgresql.c and query.c: the tables of functions, the module's exports. */

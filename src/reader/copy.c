@@ -6,9 +6,9 @@
  * appended and synced, and the end mark is written again.  So the mark covers
  * only durable bytes.  Otherwise the source is checked and copied whole into a
  * new file, which is then renamed over an earlier copy.  Failure modes: damage
- * ends the copy, and its offset is logged.  Bytes that an unfinished copy has
- * left after the mark are not trusted: the next copy copies the source whole.
- * A copy without a mark was renamed, so it is durable.
+ * ends the copy, and its offset is logged.  If an unfinished copy has left
+ * bytes after the mark, the next one copies the source whole.  A copy without a
+ * mark was renamed, so it is durable.
  */
 #include "journal_reader.h"
 
@@ -139,7 +139,6 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 	enum fault fault = journal_read_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* What an unfinished copy has after its mark is not trusted. */
 	const uint64_t size = (uint64_t)st.st_size;
 	const bool marked =
 	    dest->durable > 0 || journal_exists(dest, JOURNAL_END_NAME);

@@ -1,8 +1,4 @@
-/*
- * journal_reader: see journal_reader.h, also for the happy path.  Failure
- * modes: damage, or the loss of lines that the index covers, ends the reading,
- * and its offset is logged; a torn tail is reported but not read.
- */
+/* journal_reader: see journal_reader.h. */
 #include "journal_reader.h"
 
 #include <assert.h>
@@ -56,11 +52,7 @@ journal_reader_move(struct store_reader *reader, const struct position *at)
 	reader->fault = FAULT_NONE;
 }
 
-/*
- * Lock the journal, if it is in a directory, against writers, and check that
- * its path still names it.  On FAULT_NONE the caller unlocks it with
- * journal_unlock; any other fault is logged.
- */
+/* Lock the journal against writers, and check that its path still names it. */
 static enum fault
 lock_reader(struct store_reader *reader)
 {
@@ -121,8 +113,7 @@ find_end(struct store_reader *reader, const struct position *from)
 
 /*
  * Under the lock: open the index and find the end of the snapshot.  The lines
- * up to `from` are durable, and so are those up to the index's end, if it is
- * known, even if the index cannot be used.
+ * up to `from`, and up to the index's end, if that is known, are durable.
  */
 static enum fault
 take_snapshot(struct store_reader *reader, const struct position *from)

@@ -66,9 +66,9 @@ struct place {
 
 struct store_reader {
 	const char *database;
-	struct session session; /* its rows hold the last record's strings */
-	int row;                /* the current one */
-	struct watch watch;
+	struct session session;    /* its rows hold the last record's strings */
+	int row;                   /* the current one */
+	const struct watch *watch; /* or NULL */
 	const char *since;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
@@ -122,8 +122,7 @@ reader_open(
 	}
 	reader->database = options->database;
 	reader->count = options->count;
-	if (options->watch != NULL)
-		reader->watch = *options->watch;
+	reader->watch = options->watch;
 	reader->since = since != NULL ? since : "-infinity";
 	*fault = session_open(&reader->session, reader->database);
 	if (*fault == FAULT_NONE)
@@ -205,7 +204,7 @@ fetch(struct store_reader *reader)
 	char sql[SQL_MAX];
 	enum fault fault = FAULT_NONE;
 
-	if (!watch_step(&reader->watch, reader->bytes, 0))
+	if (!watch_step(reader->watch, reader->bytes, 0))
 		return FAULT_STOPPED;
 	if (reader->more) {
 		sprintf(sql, FEED, reader->place.tx, reader->place.id,

@@ -28,8 +28,6 @@
 #define TROUBLE_INTERVAL_MS 60000
 /* The messages of several hosts, one after the other. */
 #define MESSAGES_MAX (4 * SESSION_REASON_MAX)
-/* libpq has fewer than 50. */
-#define OPTIONS_MAX 64
 /* Seconds for each host if connect_timeout is absent, and at most. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
@@ -356,7 +354,7 @@ try_host(struct session *session, const char *const *keys,
     const char *const *values, char messages[static MESSAGES_MAX])
 {
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
-	PGconn *conn = PQconnectStartParams(keys, values, 0);
+	PGconn *conn = PQconnectStartParams(keys, values, 1);
 	int error = errno;
 
 	PQfinish(session->conn);
@@ -396,47 +394,40 @@ try_host(struct session *session, const char *const *keys,
 
 /* Try host after host: PQconnectPoll alone never gives up a silent one. */
 static enum fault
-connect_server(struct session *session, PQconninfoOption *options)
+connect_server(
+    struct session *session, const char *database, PQconninfoOption *options)
 {
-	enum { HOST, HOSTADDR, PORT, LISTS };
-	/* The defaults precede what the connection string sets. */
-	const char *keys[OPTIONS_MAX + 2] = { "host", "hostaddr", "port",
-		"tcp_user_timeout", "keepalives_idle", "keepalives_interval",
-		"keepalives_count", "target_session_attrs",
-		"application_name" };
-	const char *values[OPTIONS_MAX + 2] = { NULL, NULL, NULL, "3000", "2",
-		"1", "2", "read-write", "plant-store" };
+	enum { HOST = 7, HOSTADDR, PORT, LISTS = 3 };
+	/* What stands after "dbname" overrides the connection string. */
+	const char *keys[] = { "tcp_user_timeout", "keepalives_idle",
+		"keepalives_interval", "keepalives_count",
+		"target_session_attrs", "application_name", "dbname", "host",
+		"hostaddr", "port", "client_encoding", NULL };
+	const char *values[] = { "3000", "2", "1", "2", "read-write",
+		"plant-store", database, NULL, NULL, NULL, "UTF8", NULL };
 	char *left[LISTS] = { NULL }, messages[MESSAGES_MAX] = "";
-	int n = 9, timeout_s = CONNECT_TIMEOUT_S;
+	int timeout_s = CONNECT_TIMEOUT_S;
 	struct remedy remedy;
 
-	for (; options->keyword != NULL && n < OPTIONS_MAX; options++) {
-		int i = 0;
-		while (i < LISTS && strcmp(options->keyword, keys[i]) != 0)
-			i++;
-		if (i < LISTS) {
-			left[i] = options->val;
-			continue;
-		}
-		keys[n] = options->keyword;
-		values[n] = options->val;
-		if (strcmp(keys[n], "connect_timeout") == 0 && values[n])
-			timeout_s = atoi(values[n]);
-		n++;
+	for (; options->keyword != NULL; options++) {
+		for (int i = 0; i < LISTS; i++)
+			if (strcmp(options->keyword, keys[HOST + i]) == 0)
+				left[i] = options->val;
+		if (strcmp(options->keyword, "connect_timeout") == 0 &&
+		    options->val != NULL)
+			timeout_s = atoi(options->val);
 	}
 	if (timeout_s <= 0 || timeout_s > CONNECT_TIMEOUT_MAX_S)
 		timeout_s = CONNECT_TIMEOUT_MAX_S;
-	keys[n] = "client_encoding";
-	values[n] = "UTF8";
 	do {
 		for (int i = 0; i < LISTS; i++)
 			if (left[i] != NULL)
-				values[i] = strsep(&left[i], ",");
+				values[HOST + i] = strsep(&left[i], ",");
 		session->deadline_ms =
 		    clock_ms(CLOCK_MONOTONIC) + 1000 * timeout_s;
 		remedy = try_host(session, keys, values, messages);
-	} while (remedy.fault == FAULT_BUSY &&
-		 (left[HOST] != NULL || left[HOSTADDR] != NULL));
+	} while (
+	    remedy.fault == FAULT_BUSY && (left[0] != NULL || left[1] != NULL));
 	/*
 	 * Only PQping reports that libpq refuses a setting, such as an unknown
 	 * sslmode.  A ping without an address does not block.
@@ -444,7 +435,7 @@ connect_server(struct session *session, PQconninfoOption *options)
 	values[HOST] = values[HOSTADDR] = "none";
 	values[PORT] = "1";
 	if (remedy.fault == FAULT_BUSY &&
-	    PQpingParams(keys, values, 0) == PQPING_NO_ATTEMPT)
+	    PQpingParams(keys, values, 1) == PQPING_NO_ATTEMPT)
 		remedy.fault = FAULT_SETUP;
 	print_reason(session, messages, remedy.text);
 	return remedy.fault;
@@ -480,7 +471,7 @@ connect_string(struct session *session, const char *database)
 	    "postgresql://plants@db/plants; write %40 for an @ of the "
 	    "password, %2F for a /, %XX for another character");
 	enum fault fault =
-	    good ? connect_server(session, options) : FAULT_SETUP;
+	    good ? connect_server(session, database, options) : FAULT_SETUP;
 	PQconninfoFree(options);
 	return fault;
 }

@@ -74,11 +74,15 @@ lock_reader(struct store_reader *reader)
 	return FAULT_FAILED;
 }
 
-/* Under the lock: find the end of the durable lines, which are checked. */
+/*
+ * Under the lock: find the end of the durable lines, which are checked.  The
+ * index is behind if it lacks a plant; closing lines do not count.
+ */
 static enum fault
 find_end(struct store_reader *reader, const struct position *from)
 {
 	const struct journal *journal = &reader->journal;
+	struct index_view *view = &reader->view;
 	enum fault fault = FAULT_STOPPED;
 	enum replay_result result;
 	struct record record;
@@ -86,10 +90,10 @@ find_end(struct store_reader *reader, const struct position *from)
 	uint64_t tail_end;
 
 	replay_init(&rest, journal->fd, journal->seed, from);
-	do
-		result = replay_next(&rest, &record);
-	while (result == REPLAY_RECORD &&
-	       watch_step(reader->watch, rest.at.end, journal->size));
+	while ((result = replay_next(&rest, &record)) == REPLAY_RECORD &&
+	       watch_step(reader->watch, rest.at.end, journal->size))
+		if (record.plant != NULL && view->state == INDEX_USABLE)
+			view->state = INDEX_BEHIND;
 	if (result == REPLAY_ERROR)
 		fault = journal_unreadable(journal, rest.at.end, rest.error);
 	else if (result != REPLAY_RECORD)
@@ -207,7 +211,6 @@ read_next(struct store_reader *reader, struct record *record)
 		if (record->plant == NULL)
 			continue;
 		reader->report.plants++;
-		reader->last_plant = at->last;
 		/* Times of one form sort as text. */
 		if (reader->since == NULL ||
 		    memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0)
@@ -363,12 +366,8 @@ check_journal(
 	if (reader == NULL)
 		return fault;
 	*index = reader->view.state;
-	journal_reader_move(reader, &reader->view.covered);
-	fault = journal_reader_check(reader);
-	if (*index == INDEX_USABLE && reader->report.plants > 0)
-		*index = INDEX_BEHIND;
 	close_reader(reader);
-	return fault;
+	return FAULT_NONE;
 }
 
 /* Add the files of the directory `path` with this prefix to `files`. */
@@ -401,9 +400,7 @@ give_figures(struct store_reader *reader, store_figure *each)
 	struct files index_files = { 0 }, kept = { 0 };
 	const struct index_view *view = &reader->view;
 	const uint64_t bytes = reader->replay.at.end;
-	/* An index that lacks only closing lines is not behind. */
-	const bool behind = view->state == INDEX_USABLE &&
-			    reader->last_plant >= view->covered.end;
+	const bool behind = view->state == INDEX_BEHIND;
 
 	snprintf(index_dir, sizeof(index_dir), "%s/index", dir);
 	count_files(index_dir, "", &index_files);
@@ -413,7 +410,7 @@ give_figures(struct store_reader *reader, store_figure *each)
 	each("bytes", NULL, bytes);
 	each("watermark", NULL, reader->watermark);
 	each("above_watermark", NULL, bytes - reader->watermark);
-	each("index", index_words[behind ? INDEX_BEHIND : view->state].word, 0);
+	each("index", index_words[view->state].word, 0);
 	each("index_behind", NULL, behind ? bytes - view->covered.end : 0);
 	each("index_bytes", NULL, index_files.disk_bytes);
 	each("kept_files", NULL, kept.n);

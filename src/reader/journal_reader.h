@@ -32,7 +32,6 @@ struct store_reader {
 	struct position before;    /* before the last record read */
 	uint64_t torn; /* offset of the torn tail that was logged; 0: none */
 	struct reader_report report; /* only `store` and `plants` are set */
-	uint64_t last_plant;         /* the last plant's offset; 0: none */
 	uint64_t watermark;          /* of the last line: its `safe` */
 	enum fault fault;
 	struct index_view view;

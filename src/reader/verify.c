@@ -35,8 +35,7 @@ collect_pairs(struct store_reader *reader, struct pairs *pairs)
 
 /* Its runs do not change, so no lock is needed. */
 static enum fault
-compare_index(const struct store_reader *reader, const struct pairs *pairs,
-    struct reader_report *report)
+compare_index(const struct store_reader *reader, const struct pairs *pairs)
 {
 	const struct index_view *view = &reader->view;
 	const char *path = reader->journal.path;
@@ -57,8 +56,6 @@ compare_index(const struct store_reader *reader, const struct pairs *pairs,
 		    path, pair->key, pair->value);
 		return FAULT_DAMAGED;
 	}
-	if (found < pairs->n)
-		report->index = INDEX_BEHIND;
 	if (found == view->entries)
 		return FAULT_NONE;
 	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
@@ -83,8 +80,8 @@ verify_all(struct store_reader *reader, struct pairs *pairs,
 		return fault;
 	if (index_twins(pairs, reader->journal.name) > 0)
 		return FAULT_DAMAGED;
-	return report->index == INDEX_USABLE
-		   ? compare_index(reader, pairs, report)
+	return report->index == INDEX_USABLE || report->index == INDEX_BEHIND
+		   ? compare_index(reader, pairs)
 		   : FAULT_NONE;
 }
 

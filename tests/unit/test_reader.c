@@ -101,7 +101,7 @@ STORE_TEST(plants_come_in_their_order_and_the_report_has_the_whole)
 	assert_int_equal(report.plants, 3);
 	/* The closing line, which says that what is before it is durable. */
 	assert_int_equal(reader->replay.at.seq, 4);
-	assert_true(reader->watermark > reader->last_plant);
+	assert_int_equal(reader->watermark, reader->replay.at.last);
 	assert_int_equal(
 	    reader->replay.at.end, fixture_size(fixture, JOURNAL_NAME));
 	assert_int_equal(strlen(report.store), RECORD_UUID_LEN);
@@ -421,7 +421,7 @@ STORE_TEST(plants_are_found_while_the_store_is_in_use)
 	find_index(fixture, &before);
 	/* Behind the end of the index, too. */
 	fixture_create(store, 3);
-	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
+	assert_int_equal(find_index(fixture, &end), INDEX_BEHIND);
 	assert_int_equal(end, before);
 	expect_found(fixture, 1, 3);
 	store_close(store);
@@ -538,7 +538,7 @@ STORE_TEST(check_reads_on_behind_the_index)
 	fixture_create(store, 3);
 	shim_reset();
 	uint64_t end;
-	assert_int_equal(find_index(fixture, &end), INDEX_USABLE);
+	assert_int_equal(find_index(fixture, &end), INDEX_BEHIND);
 	assert_int_equal(end, before);
 	assert_int_equal(
 	    check_journal(fixture->path, NULL, &index), FAULT_NONE);

@@ -106,10 +106,7 @@ connection_receive(
 		size_t room = c->spooled < max ? max - c->spooled : 0;
 		size_t kept = used < room ? used : room;
 
-		/*
-		 * The spool's own offset, from which libfcgi reads, stays 0.
-		 * After an error the received bytes are lost, so end here.
-		 */
+		/* The spool's own offset, from which libfcgi reads, stays 0. */
 		if (file_write_all(c->spool, buf, kept, c->spooled) < 0)
 			c->frame.state = FCGI_FRAME_BAD;
 		c->spooled += kept;

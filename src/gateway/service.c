@@ -77,11 +77,7 @@ has_calls(void)
 static int
 prepare_listener(void)
 {
-	/*
-	 * O_NONBLOCK belongs to the socket, not to our descriptor: a process
-	 * that shares it, such as systemd, may clear it, and an accept that
-	 * finds no connection must return even then.
-	 */
+	/* A process that shares the socket may clear O_NONBLOCK: wait 1 ms. */
 	const struct timeval brief = { .tv_usec = 1000 };
 	int flags = fcntl(STDIN_FILENO, F_GETFL);
 
@@ -125,8 +121,8 @@ service_notify(const char *state)
 
 /*
  * Wait for a signal that ends the service; on SIGHUP read the tokens again.
- * Probe the store each second in this thread: no reactor waits for the probe.
- * The store is idle after a second without a batch.
+ * Each second probe the store, so that no reactor waits for the probe.  It is
+ * idle after a second without a batch.
  */
 static void
 wait_for_end(struct tokens *tokens, struct store *store)

@@ -1,16 +1,15 @@
 /*
  * postgresql: the engine of store/store.h: a pool of sessions, and commits.
  *
- * A commit takes an idle session, or opens one, and inserts the batch with one
- * statement (INSERT), which skips the ids that are already stored.  A second
- * statement (REPEAT) reads and locks the skipped rows.  Each statement commits,
- * and waits for the server's disk and standbys, as the server is configured.
+ * A commit inserts the batch with one statement (INSERT), which skips the ids
+ * that are already stored.  A second one (REPEAT) reads and locks the skipped
+ * rows.  Each statement commits, and waits for the server's disk and standbys.
  *
  * Failure modes: after a passed deadline, a lost connection or a warning it is
  * unknown whether the batch is stored; the session is closed.  If another
  * session has locked an id (perhaps while it waits for a standby), lock_timeout
  * ends the statement, and each id is tried alone.  If no session can be opened,
- * commits are STORE_AWAY at once; after a pause, a commit tries again.
+ * commits are STORE_AWAY; after a pause, one tries again.
  *
  * The store counts as ready for PROBE_MS after a confirmed commit; then it is
  * probed.  Once a probe finds a waiting commit, others are STORE_UNKNOWN at
@@ -29,7 +28,7 @@
 #include "pure/timestamp.h"
 #include "session.h"
 
-/* Between attempts to connect: varied, lest all services connect at once. */
+/* Between attempts to connect: varied, lest all services try at once. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
 /* From a confirmed commit to the next probe. */
@@ -189,10 +188,7 @@ give_back(struct store *store, struct session *session)
 
 /* --- State --- */
 
-/*
- * The session is lost.  If its deadline has passed, its commit may hang, and
- * each further one might: no other is sent until a probe is confirmed.
- */
+/* After a deadline, no commit is sent until a probe is confirmed. */
 static void
 note_lost(struct store *store, const struct session *session)
 {
@@ -276,10 +272,7 @@ encode(const struct batch *batch, int columns, const char **values)
 	}
 }
 
-/*
- * Set the result of the next item with the row's id.  A row of REPEAT also has
- * the stored plant.  False if no item with this id is open.
- */
+/* Set the result of the next item with the row's id.  False: there is none. */
 static bool
 set_result(const struct batch *batch, int row)
 {
@@ -548,7 +541,6 @@ ready(struct store *store)
 		       clock_ms(CLOCK_MONOTONIC) - confirmed_ms >= PROBE_MS);
 	struct session *session = take_session(store, due);
 
-	/* Waiting commits may have taken all sessions: keep `waiting`. */
 	if (due)
 		result = session != NULL ? probe(store, session) : STORE_AWAY;
 	if (session != NULL && !session->lost &&

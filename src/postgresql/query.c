@@ -257,9 +257,8 @@ reader_end(struct store_reader *reader, char *where)
 /* --- The feed --- */
 
 /*
- * Find the bound, and set reader->more if there are rows below it.  If `more`
- * is set, check that the standbys have all earlier commits.  Without rows there
- * is no check, since it is a commit of its own.  A count needs no check.
+ * Find the bound, and set reader->more if there are rows below it: then a probe
+ * shows that the standbys have all earlier commits.  A count needs none.
  */
 static enum fault
 find_bound(struct store_reader *reader)

@@ -41,12 +41,12 @@
 #define SCHEMA_VERSION "1"
 
 /*
- * find_tables and check first return what an operator has to correct, or "".
+ * Both checks first return what an operator has to correct, or "".
  *
  * The tables' schema is one that search_path names, except "$user": any role
- * that may create schemas could make one of our role's name.  find_tables puts
- * pg_catalog before that schema: a function that others made in it is used only
- * if it fits better, so statements qualify what does not fit exactly.
+ * that may create schemas could make one of our role's name.  pg_catalog is put
+ * before it: a function that others made in it is used only if it fits better,
+ * so statements qualify what does not fit exactly.
  */
 #define NO_TABLES "; make the tables with: plant-store schema | psql"
 static const char find_tables[] =
@@ -64,9 +64,7 @@ static const char find_tables[] =
 /*
  * check sets what a role, a database or the connection string may have weakened
  * (client_min_messages could suppress the warning of a commit), and how long a
- * statement waits for an id: a session that has locked an id keeps the lock
- * while its commit runs or its standby is away.  check then returns the
- * standbys, and whether the plants have the feed's column.  CockroachDB has
+ * statement waits for an id that another session has locked.  CockroachDB has
  * neither fsync nor full_page_writes.
  */
 static const char check[] =
@@ -153,7 +151,7 @@ print_reason(struct session *session, const char *message, const char *remedy)
 	snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
 }
 
-/* Keep the code and the reason of an error; NULL: the connection's. */
+/* Keep code and reason of an error; NULL: the connection's. */
 static void
 note_error(struct session *session, const PGresult *result)
 {

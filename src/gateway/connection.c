@@ -62,11 +62,8 @@ connection_place(
 static size_t
 receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 {
-	ssize_t n;
+	ssize_t n = recv(c->fd, buf, size, flags | MSG_DONTWAIT);
 
-	do
-		n = recv(c->fd, buf, size, flags | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
 			c->frame.state = FCGI_FRAME_BAD;
@@ -164,8 +161,6 @@ connection_send(struct connection *c, const unsigned char *buf, size_t len)
 	while (len > 0) {
 		ssize_t n = send(c->fd, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0)

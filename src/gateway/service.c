@@ -194,15 +194,14 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 static bool
 step_start(void *context, uint64_t done, uint64_t total)
 {
-	int *percent = context;
-	int now = total > 0 ? (int)(100 * done / total) : 0;
 	char state[64];
 	sigset_t pending;
 
-	if (now > *percent) {
-		snprintf(state, sizeof(state), "STATUS=reading: %d %%", now);
+	(void)context;
+	if (total > 0) {
+		snprintf(state, sizeof(state), "STATUS=reading: %d %%",
+		    (int)(100 * done / total));
 		service_notify(state);
-		*percent = now;
 	}
 	sigpending(&pending);
 	sigandset(&pending, &pending, &ends);
@@ -212,8 +211,7 @@ step_start(void *context, uint64_t done, uint64_t total)
 int
 service_run(const struct config *config)
 {
-	int percent = 0;
-	const struct watch watch = { step_start, &percent };
+	const struct watch watch = { step_start, NULL };
 	const struct store_options options = { .database = config->database,
 		.dir = config->dir,
 		.watch = &watch,

@@ -405,12 +405,11 @@ store_singly(struct store *store, const struct batch *batch)
 
 	one.n = 1;
 	for (; one.items < batch->items + batch->n; one.items++)
-		if (!one.session->lost &&
-		    clock_ms(CLOCK_MONOTONIC) < one.session->deadline_ms) {
-			if (count_open(&one) > 0)
-				store_batch(store, &one);
-		} else
+		if (one.session->lost ||
+		    clock_ms(CLOCK_MONOTONIC) >= one.session->deadline_ms)
 			set_results(&one, STORE_BUSY);
+		else if (count_open(&one) > 0)
+			store_batch(store, &one);
 }
 
 static int

@@ -382,25 +382,6 @@ CONNECTION_TEST(answer_without_memory_for_its_rest_is_gone)
 }
 #endif
 
-CONNECTION_TEST(interrupted_calls_are_repeated)
-{
-	/* The first receive with MSG_PEEK, and the first without. */
-	for (unsigned nth = 1; nth <= 2; nth++) {
-		renew(f);
-		make_request(f, LARGE);
-		shim_fail(SHIM_RECV, NULL, nth, 3, EINTR);
-		assert_int_equal(
-		    send_parts(f, f->len, SPOOL_MAX), FCGI_FRAME_COMPLETE);
-		assert_true(shim_count(SHIM_RECV) >= nth + 3);
-		shim_reset();
-		assert_gives_request(f, f->c->spool, f->len);
-	}
-	shim_fail(SHIM_SEND, NULL, 1, 2, EINTR);
-	assert_int_equal(send_answer(f, 1000), 0);
-	assert_int_equal(shim_count(SHIM_SEND), 3);
-	assert_gives_request(f, f->peer, 1000);
-}
-
 CONNECTION_TEST(failing_call_ends_the_connection)
 {
 	static const struct {

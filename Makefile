@@ -125,7 +125,12 @@ $(BUILD)/errors.txt.h: deploy/errors.txt
 	@mkdir -p $(@D)
 	@sed -E 's/["\\]/\\&/g; s/([^ ]*) ([0-9]*) ([0-9]*) (.*)/X(\1, \2, \3, "\4")/' \
 		$< >$@
-$(OBJECTS): | $(BUILD)/errors.txt.h
+
+# The settings, likewise; their columns are between tabs.
+$(BUILD)/settings.txt.h: deploy/settings.txt
+	@mkdir -p $(@D)
+	@sed -E 's/["\\]/\\&/g; s/\t/", "/g; s/([^"]*)", (.*)/X(\1, \2")/' $< >$@
+$(OBJECTS): | $(BUILD)/errors.txt.h $(BUILD)/settings.txt.h
 
 # A commit makes only these anew.
 VERSIONED := $(patsubst %,$(BUILD)/src/%.o,ground/metrics api/metrics \

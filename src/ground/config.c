@@ -13,60 +13,20 @@
 #define PREFIX "PLANT_STORE_"
 #define BLANKS " \t\r\n"
 
+/* All settings, from deploy/settings.txt: name, default, meaning, allowed. */
 enum {
-	DIR,
-	DATABASE,
-	TOKENS,
-	BASE_PATH,
-	BODY_BYTES,
-	THREADS,
-	STATUS,
-	LOG_LEVEL,
-	LOG_FORMAT,
-	ORIGINS,
-	METRICS,
-	HEALTH,
-	SANDBOX,
+#define X(name, otherwise, meaning, allowed) name,
+#include "settings.txt.h"
+#undef X
 	COUNT
 };
 
-/* All settings.  A test compares their names with plant-store.fcgi(8). */
 static const struct {
 	const char *name, *otherwise, *meaning, *allowed;
 } settings[COUNT] = {
-	[DIR] = { "PLANT_STORE_DIR", "/var/lib/plant-store",
-	    "where the plants are",
-	    "the absolute path of the store's directory" },
-	[DATABASE] = { "PLANT_STORE_DATABASE", "",
-	    "PostgreSQL in place of that directory",
-	    "a connection string of libpq, such as "
-	    "postgresql://plants@db/plants" },
-	[TOKENS] = { "PLANT_STORE_TOKENS", "/etc/plant-store/tokens",
-	    "who may send plants", "the absolute path of the token file" },
-	[BASE_PATH] = { "PLANT_STORE_BASE_PATH", "", "what precedes /plants",
-	    "a path such as /api/v1, or nothing for the root" },
-	[BODY_BYTES] = { "PLANT_STORE_BODY_BYTES_MAX", "65536",
-	    "the largest body", "a number of bytes from 64 to 1048576" },
-	[THREADS] = { "PLANT_STORE_THREADS", "one for two CPUs", "reactors",
-	    "a number from 1 to 64" },
-	[STATUS] = { "PLANT_STORE_STATUS", "http",
-	    "the status of failures (contract: always 400)",
-	    "http or contract" },
-	[LOG_LEVEL] = { "PLANT_STORE_LOG_LEVEL", "info", "what is logged",
-	    "error, warning, info or debug" },
-	[LOG_FORMAT] = { "PLANT_STORE_LOG_FORMAT", "text",
-	    "the form of the log's lines", "text or json" },
-	[ORIGINS] = { "PLANT_STORE_CORS_ORIGINS", "",
-	    "the sites whose pages may send plants",
-	    "origins such as https://a.example or http://localhost:3000, "
-	    "separated by spaces or commas" },
-	[METRICS] = { "PLANT_STORE_METRICS_PATH", "", "where metrics are",
-	    "a path such as /metrics, not that of the plants" },
-	[HEALTH] = { "PLANT_STORE_HEALTH_PATH", "", "where health is",
-	    "a path such as /health, not that of the plants or the metrics" },
-	[SANDBOX] = { "PLANT_STORE_SANDBOX", "on",
-	    "whether the service enters its sandbox",
-	    "on, or off to debug it" },
+#define X(name, ...) { PREFIX #name, __VA_ARGS__ },
+#include "settings.txt.h"
+#undef X
 };
 
 static const char *used; /* the settings file that was read, or NULL */
@@ -174,19 +134,20 @@ config_read(struct config *config)
 	good[DATABASE] = true; /* libpq checks it */
 	good[TOKENS] = value[TOKENS][0] == '/';
 	good[BASE_PATH] = is_base_path(value[BASE_PATH]);
-	good[BODY_BYTES] = read_number(value[BODY_BYTES], BODY_BYTES_MIN,
-	    CONFIG_BODY_BYTES_MAX, &body_bytes);
+	good[BODY_BYTES_MAX] = read_number(value[BODY_BYTES_MAX],
+	    BODY_BYTES_MIN, CONFIG_BODY_BYTES_MAX, &body_bytes);
 	good[THREADS] =
 	    value[THREADS] == settings[THREADS].otherwise ||
 	    read_number(value[THREADS], 1, CONFIG_THREADS_MAX, &threads);
 	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
 	good[LOG_LEVEL] = level >= 0;
 	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
-	good[ORIGINS] = are_origins(value[ORIGINS]);
-	good[METRICS] = is_apart(value[METRICS], value[BASE_PATH]);
-	good[HEALTH] = is_apart(value[HEALTH], value[BASE_PATH]) &&
-		       (value[HEALTH][0] == '\0' ||
-			   strcmp(value[HEALTH], value[METRICS]) != 0);
+	good[CORS_ORIGINS] = are_origins(value[CORS_ORIGINS]);
+	good[METRICS_PATH] = is_apart(value[METRICS_PATH], value[BASE_PATH]);
+	good[HEALTH_PATH] =
+	    is_apart(value[HEALTH_PATH], value[BASE_PATH]) &&
+	    (value[HEALTH_PATH][0] == '\0' ||
+		strcmp(value[HEALTH_PATH], value[METRICS_PATH]) != 0);
 	good[SANDBOX] = strcmp(value[SANDBOX], "off") == 0 ||
 			strcmp(value[SANDBOX], "on") == 0;
 	for (int i = 0; i < COUNT; i++)
@@ -200,9 +161,9 @@ config_read(struct config *config)
 		.database = value[DATABASE][0] != '\0' ? value[DATABASE] : NULL,
 		.tokens = value[TOKENS],
 		.base_path = value[BASE_PATH],
-		.origins = value[ORIGINS],
-		.metrics_path = value[METRICS],
-		.health_path = value[HEALTH],
+		.origins = value[CORS_ORIGINS],
+		.metrics_path = value[METRICS_PATH],
+		.health_path = value[HEALTH_PATH],
 		.body_bytes_max = body_bytes,
 		.threads = (unsigned)threads,
 		.contract_status = contract,

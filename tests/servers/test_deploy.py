@@ -32,7 +32,7 @@ def check_errors(tally: Tally) -> None:
 
 
 def check_limit(tally: Tally) -> None:
-    """The largest body, which the service has from src/ground/config.c."""
+    """The largest body, which the service has from deploy/settings.txt."""
 
     def number(path: str, pattern: str) -> int:
         found = re.findall(pattern, (TOP / path).read_text(), re.MULTILINE)
@@ -40,7 +40,7 @@ def check_limit(tally: Tally) -> None:
             raise ValueError(f"{path} has not once: {pattern}")
         return int(found[0])
 
-    limit = number("src/ground/config.c", r'"PLANT_STORE_BODY_BYTES_MAX", "(\d+)"')
+    limit = number("deploy/settings.txt", r"BODY_BYTES_MAX\t(\d+)")
     limits = {
         "lighttpd": 1024
         * number("deploy/lighttpd/common.conf", r"^server.max-request-size = (\d+)$"),

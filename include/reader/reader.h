@@ -49,8 +49,8 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * logged: the cursor belongs to another store, or the database is not set up
  * for cursors.  FAULT_DAMAGED, logged: the store lacks the cursor's line.
  *
- * .cursor(reader, before, cursor):
- * Write the position after the last plant read or, with `before`, before it.
+ * .cursor(reader, cursor):
+ * Write the position after the last plant read.
  *
  * .more(reader):
  * After the last plant, check whether more were stored; `next` then returns
@@ -67,7 +67,7 @@ struct reader_engine {
 	void (*figures)(struct store_reader *reader, store_figure *each);
 	void (*close)(struct store_reader *reader);
 	enum fault (*resume)(struct store_reader *reader, const char *cursor);
-	void (*cursor)(struct store_reader *reader, bool before, char *cursor);
+	void (*cursor)(struct store_reader *reader, char *cursor);
 	enum fault (*more)(struct store_reader *reader);
 };
 

@@ -49,7 +49,7 @@ refuse_stores(const char *path)
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
 			log_error("%s: is a store's file; name another", path);
-			command_need(FAULT_OUTPUT);
+			command_fail(FAULT_OUTPUT);
 		}
 		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
@@ -74,11 +74,11 @@ static struct {
 	char next[PATH_MAX + sizeof(".new")];
 } cursor = { .lock = -1 };
 
-static void
+_Noreturn static void
 refuse_cursor(const char *what)
 {
 	(void)fault_report(cursor.path, what);
-	command_need(FAULT_OUTPUT);
+	command_fail(FAULT_OUTPUT);
 }
 
 static int
@@ -112,7 +112,7 @@ read_cursor(void)
 	log_error("%s: is damaged or not a cursor; remove it to read the store "
 		  "from the beginning",
 	    cursor.path);
-	command_need(FAULT_DAMAGED);
+	command_fail(FAULT_DAMAGED);
 }
 
 /* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
@@ -176,13 +176,13 @@ lock_cursor(const char *to)
 		refuse_cursor("cannot create or open its .lock");
 	if (flock(cursor.lock, LOCK_EX | LOCK_NB) < 0) {
 		log_error("%s: another process uses this cursor", cursor.path);
-		command_need(FAULT_BUSY);
+		command_fail(FAULT_BUSY);
 	}
 	if (is_of_cursor(to)) {
 		log_error("%s: is the cursor's; name another file for the "
 			  "plants",
 		    to);
-		command_need(FAULT_OUTPUT);
+		command_fail(FAULT_OUTPUT);
 	}
 	/* Later, the plants would be printed, and again the next time. */
 	atexit(remove_next);
@@ -203,7 +203,7 @@ save_cursor(const char *place)
 	if (file_write_all(cursor.fd, line, len, 0) < 0 ||
 	    fsync(cursor.fd) < 0 || rename(cursor.next, cursor.path) < 0 ||
 	    fsync(cursor.dir) < 0)
-		command_need(fault_report(cursor.path, "cannot be replaced"));
+		command_fail(fault_report(cursor.path, "cannot be replaced"));
 	close(cursor.fd);
 	cursor.fd = -1;
 	strcpy(cursor.place, place);
@@ -298,7 +298,7 @@ static void
 deliver(void)
 {
 	output_flush();
-	engine->cursor(reader, false, export.place);
+	engine->cursor(reader, export.place);
 	if (clock_ms(CLOCK_MONOTONIC) >= export.saved_ms + SAVE_MS)
 		save_place();
 }
@@ -423,7 +423,7 @@ export_run(const struct call *call)
 	if (export.count)
 		output_put(digits,
 		    (size_t)sprintf(digits, "%" PRIu64 "\n", export.plants));
-	engine->cursor(reader, false, export.place);
+	engine->cursor(reader, export.place);
 	output_finish();
 	save_place();
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */

@@ -74,7 +74,7 @@ struct store_reader {
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
 	bool feed, more, count; /* more: rows remain up to the bound */
-	struct place before, place;
+	struct place place;
 	uint64_t bound;
 	int64_t system; /* 0: not known yet */
 	struct trouble trouble;
@@ -192,7 +192,6 @@ set_place(struct store_reader *reader, int64_t id)
 	    place.tx >= reader->bound || place.tx < before->tx ||
 	    (place.tx == before->tx && id <= before->id))
 		return fail(reader, "rows that were not asked for");
-	reader->before = *before;
 	reader->place = place;
 	return FAULT_NONE;
 }
@@ -341,14 +340,13 @@ reader_resume(struct store_reader *reader, const char *cursor)
 		*place = (struct place){ reader->bound - 1, INT64_MAX, "-" };
 		reader->more = false;
 	}
-	reader->before = *place;
 	return fault;
 }
 
 static void
-reader_cursor(struct store_reader *reader, bool before, char *cursor)
+reader_cursor(struct store_reader *reader, char *cursor)
 {
-	const struct place *place = before ? &reader->before : &reader->place;
+	const struct place *place = &reader->place;
 
 	snprintf(cursor, STORE_CURSOR_MAX, CURSOR(PRI, "%s"), reader->system,
 	    place->tx, place->id, place->sum);

@@ -207,7 +207,6 @@ read_next(struct store_reader *reader, struct record *record)
 {
 	const struct position *at = &reader->replay.at;
 
-	reader->before = *at;
 	while (reader->fault == FAULT_NONE && at->end < reader->limit.end) {
 		reader->fault = check_line(reader, record);
 		if (reader->fault != FAULT_NONE)
@@ -286,12 +285,10 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 }
 
 static void
-write_cursor(struct store_reader *reader, bool before, char *cursor)
+write_cursor(struct store_reader *reader, char *cursor)
 {
-	const struct position *at =
-	    before ? &reader->before : &reader->replay.at;
+	const struct position *at = &reader->replay.at;
 
-	assert(reader->before.end <= reader->replay.at.end);
 	snprintf(cursor, STORE_CURSOR_MAX, CURSOR("%s", PRIu64, "08" PRIx32),
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }

@@ -29,7 +29,6 @@ struct store_reader {
 	struct replay replay;
 	const struct watch *watch; /* or NULL; owned by the caller */
 	struct position limit;     /* after the last durable line */
-	struct position before;    /* before the last record read */
 	uint64_t torn; /* offset of the torn tail that was logged; 0: none */
 	struct reader_report report; /* only `store` and `plants` are set */
 	uint64_t watermark;          /* of the last line: its `safe` */

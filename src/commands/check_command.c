@@ -344,38 +344,29 @@ check_files(void)
 		    user->pw_name);
 }
 
-/* Report a password (URL or keyword) in a settings file others can read. */
-static void
-check_password(void)
-{
-	const char *file = check.config.file, *text = check.config.database;
-	char copy[PATH_MAX];
-	struct stat st, dir;
-
-	if (file == NULL || text == NULL ||
-	    (strstr(text, "password") == NULL &&
-		fnmatch("*://*:*@*", text, 0) != 0))
-		return;
-	snprintf(copy, sizeof(copy), "%s", file);
-	if (stat(file, &st) == 0 && (st.st_mode & S_IROTH) != 0 &&
-	    stat(dirname(copy), &dir) == 0 && (dir.st_mode & S_IXOTH) != 0)
-		report(
-		    "%s: others can read the password in it; run: chmod o= %s",
-		    file, file);
-}
-
 /* Check this machine, and print where the settings are from. */
 static void
 check_machine(bool given)
 {
 	const char *socket = command_option("socket");
+	char copy[PATH_MAX];
+	struct stat st, dir;
 
 	command_need(config_use_file(command_option("environment"), false));
 	command_need(config_read(&check.config));
-	const char *file = check.config.file;
+	const char *file = check.config.file, *text = check.config.database;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
-	check_password();
+	/* A password, in a URL or by keyword, in a file that others can read. */
+	if (file != NULL && text != NULL &&
+	    (strstr(text, "password") != NULL ||
+		fnmatch("*://*:*@*", text, 0) == 0) &&
+	    snprintf(copy, sizeof(copy), "%s", file) > 0 &&
+	    stat(file, &st) == 0 && (st.st_mode & S_IROTH) != 0 &&
+	    stat(dirname(copy), &dir) == 0 && (dir.st_mode & S_IXOTH) != 0)
+		report(
+		    "%s: others can read the password in it; run: chmod o= %s",
+		    file, file);
 	if (!check.config.sandbox)
 		report("PLANT_STORE_SANDBOX=off is for debugging alone; "
 		       "remove it");
@@ -393,7 +384,7 @@ check_machine(bool given)
 		   "! systemctl -q is-active plant-store-backup.timer") == 0;
 	check_files();
 	if (command_interrupted() != 0)
-		command_need(FAULT_STOPPED);
+		command_fail(FAULT_STOPPED);
 }
 
 /* Run the script, which gets the token on stdin, where no `ps` shows it. */
@@ -417,7 +408,7 @@ check_url(const char *url, const char *token)
 	close(pipes[1]);
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);
-	command_need(fault_report(path, "cannot run it"));
+	command_fail(fault_report(path, "cannot run it"));
 }
 
 void

@@ -36,7 +36,7 @@ static volatile sig_atomic_t stopped_by;
 
 static const struct command {
 	const char *name;
-	void (*run)(const struct call *call);
+	command_run *run;
 	const char *dir_alias;   /* an option that is a synonym of --dir, or
 				    OPERAND, or NULL */
 	const char *instead;     /* a database's tools; NULL: works with both */
@@ -104,17 +104,22 @@ command_exit(int status)
 }
 
 void
-command_need(enum fault fault)
+command_fail(enum fault fault)
 {
 	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
 	bool stopped =
 	    stopped_by != 0 && (fault == FAULT_STOPPED || fault == FAULT_BUSY);
 
-	if (fault == FAULT_NONE)
-		return;
 	if (stopped && command_stopped != NULL)
 		command_stopped();
 	command_exit(stopped ? 128 + stopped_by : fault_status(fault));
+}
+
+void
+command_need(enum fault fault)
+{
+	if (fault != FAULT_NONE)
+		command_fail(fault);
 }
 
 bool

@@ -27,19 +27,11 @@ struct call {
 	int operands_n;
 };
 
-/* Run the subcommand.  One with --progress is under command_watch. */
-void check_run(const struct call *call);
-void export_run(const struct call *call);
-void import_run(const struct call *call);
-void query_run_get(const struct call *call);
-void query_run_metrics(const struct call *call);
-void query_run_stats(const struct call *call);
-void recover_run(const struct call *call);
-void store_run_backup(const struct call *call);
-void store_run_init(const struct call *call);
-void store_run_schema(const struct call *call);
-void store_run_verify(const struct call *call);
-void token_run(const struct call *call);
+/* The subcommands.  One with --progress is under command_watch. */
+typedef void command_run(const struct call *call);
+command_run check_run, export_run, import_run, query_run_get, query_run_metrics,
+    query_run_stats, recover_run, store_run_backup, store_run_init,
+    store_run_schema, store_run_verify, token_run;
 
 /* Logs how far a signal let the command come; unless NULL. */
 extern void (*command_stopped)(void);
@@ -55,19 +47,20 @@ const char *command_option(const char *name);
  * command_exit(status):
  * End the process.  If stdout is incomplete, log that; the status is EX_IOERR.
  *
- * command_need(fault):
- * End the process with the status of the fault, which is logged, unless it is
- * FAULT_NONE.  If a signal stopped the work, call command_stopped first; the
- * status is 128 plus the signal's number.
+ * command_fail(fault), command_need(fault):
+ * End the process with the status of the fault, which is logged; command_need
+ * only if there is one.  If a signal stopped the work, call command_stopped
+ * first; the status is 128 plus the signal's number.
  *
  * command_retry(fault, again):
- * The same if there is a fault or a signal; but if `again`, return true on
+ * Fail if there is a fault or a signal; but if `again`, return true on
  * FAULT_BUSY, which may be gone later.
  *
  * command_usage_error(format, ...):
  * Log what is wrong and where the help is; end the process with EX_USAGE.
  */
 _Noreturn void command_exit(int status);
+_Noreturn void command_fail(enum fault fault);
 void command_need(enum fault fault);
 bool command_retry(enum fault fault, bool again);
 _Noreturn void command_usage_error(const char *format, ...)

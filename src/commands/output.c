@@ -34,7 +34,7 @@ static struct {
 } output;
 static char buffer[FLUSH_BYTES + OUTPUT_PUT_MAX];
 
-static void
+_Noreturn static void
 fail_output(const char *what, enum fault fault)
 {
 	if (output.path == NULL && errno == EPIPE) {
@@ -43,7 +43,7 @@ fail_output(const char *what, enum fault fault)
 		raise(SIGPIPE);
 	}
 	(void)fault_report(output.path != NULL ? output.path : "stdout", what);
-	command_need(fault);
+	command_fail(fault);
 }
 
 static void
@@ -71,7 +71,7 @@ output_open(const char *path, bool replace)
 			  "with --force"
 			: "is not a regular file; name another, or redirect "
 			  "stdout to it");
-		command_need(FAULT_OUTPUT);
+		command_fail(FAULT_OUTPUT);
 	}
 	snprintf(output.unfinished, sizeof(output.unfinished),
 	    "%s" OUTPUT_UNFINISHED, path);
@@ -115,7 +115,7 @@ output_flush(void)
 			output.used -= (size_t)n;
 		}
 		if (output.used > 0 && command_interrupted() != 0)
-			command_need(FAULT_STOPPED);
+			command_fail(FAULT_STOPPED);
 	}
 }
 

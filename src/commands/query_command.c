@@ -123,12 +123,12 @@ count_plant(const struct record *record)
 	if (place == NULL) {
 		token = calloc(1, sizeof(*token));
 		if (token == NULL)
-			command_need(fault_report("stats", "cannot count"));
+			command_fail(fault_report("stats", "cannot count"));
 		*token = key;
 		place = tsearch(token, &stats.tokens, compare_names);
 	}
 	if (place == NULL)
-		command_need(fault_report("stats", "cannot count"));
+		command_fail(fault_report("stats", "cannot count"));
 	(*place)->plants++;
 	stats.plants++;
 	if (stats.first[0] == '\0')

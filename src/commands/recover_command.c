@@ -57,7 +57,7 @@ open_source(const char *given)
 				     : openat(recover.dir, JOURNAL_NAME,
 					   flags | O_NOFOLLOW);
 	if (recover.fd < 0 || fstat(recover.fd, &st) < 0)
-		command_need(fault_report(
+		command_fail(fault_report(
 		    path, recover.dir < 0 ? "cannot open"
 					  : "cannot open its " JOURNAL_NAME));
 	recover.bytes = (uint64_t)st.st_size;
@@ -73,7 +73,7 @@ open_source(const char *given)
 			  "needs: find it in the first line of a backup, and "
 			  "give it with --store",
 		    path);
-		command_need(FAULT_DAMAGED);
+		command_fail(FAULT_DAMAGED);
 	}
 }
 
@@ -133,7 +133,7 @@ open_new_store(void)
 		log_error("%s: " NEW_NAME " cannot be made there; name another "
 			  "directory",
 		    recover.to);
-		command_need(FAULT_OUTPUT);
+		command_fail(FAULT_OUTPUT);
 	}
 	need_dest(store_init(recover.path));
 	batch.store = store_open(&options, &fault);
@@ -174,7 +174,7 @@ store_records(const struct watch *watch)
 		result = replay_salvage(&replay, &record, &lost);
 		if (result == REPLAY_ERROR) {
 			errno = replay.error;
-			command_need(fault_report(recover.from, "cannot read"));
+			command_fail(fault_report(recover.from, "cannot read"));
 		}
 		if (lost.begin < lost.end) {
 			recover.lost++;
@@ -191,7 +191,7 @@ store_records(const struct watch *watch)
 			};
 
 			if (entry.plant.text == NULL)
-				command_need(
+				command_fail(
 				    fault_report(recover.from, "cannot read"));
 			memcpy(entry.by, record.by, record.by_len);
 			memcpy(entry.at, record.at, TIMESTAMP_LEN);
@@ -199,7 +199,7 @@ store_records(const struct watch *watch)
 			need_dest(batch.fault);
 		}
 		if (!watch_step(watch, replay.at.last, recover.bytes))
-			command_need(FAULT_STOPPED);
+			command_fail(FAULT_STOPPED);
 	} while (result == REPLAY_RECORD);
 	replay_done(&replay);
 	batch_commit();
@@ -207,7 +207,7 @@ store_records(const struct watch *watch)
 	/* Write the closing line; the next commit reports if that failed. */
 	store_idle(batch.store);
 	if (store_commit(batch.store, NULL, 0) < 0)
-		command_need(FAULT_FAILED);
+		command_fail(FAULT_FAILED);
 	store_close(batch.store);
 	batch.store = NULL;
 }

@@ -238,7 +238,7 @@ report_mode(const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Check that a web server can open the socket: by its own group or a member. */
+/* Check that a web server can open the socket, by its group or a member. */
 static void
 check_access(const char *path)
 {
@@ -357,7 +357,7 @@ check_machine(bool given)
 	const char *file = check.config.file, *text = check.config.database;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
-	/* A password, in a URL or by keyword, in a file that others can read. */
+	/* A password, by keyword or in a URL, in a file that others read. */
 	if (file != NULL && text != NULL &&
 	    (strstr(text, "password") != NULL ||
 		fnmatch("*://*:*@*", text, 0) == 0) &&

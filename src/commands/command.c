@@ -430,12 +430,10 @@ command_backup(const char *dir)
 
 	if (backup_ms <= 0)
 		return "none yet";
-	int n = snprintf(text, TEXT_MAX, "%s old, ", command_age(backup_ms));
-	if (verified_ms <= 0)
-		snprintf(text + n, TEXT_MAX - (size_t)n, "none verified yet");
-	else
-		snprintf(text + n, TEXT_MAX - (size_t)n, "verified %s ago",
-		    command_age(verified_ms));
+	snprintf(text, TEXT_MAX, "%s old, %s%s%s", command_age(backup_ms),
+	    verified_ms > 0 ? "verified " : "none verified yet",
+	    verified_ms > 0 ? command_age(verified_ms) : "",
+	    verified_ms > 0 ? " ago" : "");
 	return text;
 }
 

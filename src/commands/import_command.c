@@ -377,11 +377,11 @@ open_input(const char *path)
 			  (import.full ? COMMAND_FULL_AROUND : 0);
 	if (path != NULL)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	if (command_interrupted() != 0)
+		command_fail(FAULT_STOPPED);
 	if (import.fd < 0 || fstat(import.fd, &st) < 0) {
 		(void)fault_report(import.name, "cannot open");
-		command_exit(command_interrupted() != 0
-				 ? 128 + command_interrupted()
-				 : EX_NOINPUT);
+		command_exit(EX_NOINPUT);
 	}
 	if (S_ISREG(st.st_mode))
 		import.total = (uint64_t)st.st_size;

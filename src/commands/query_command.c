@@ -120,10 +120,7 @@ count_plant(const struct record *record)
 
 	memcpy(key.name, record->by, record->by_len);
 	place = tfind(&key, &stats.tokens, compare_names);
-	if (place == NULL) {
-		token = calloc(1, sizeof(*token));
-		if (token == NULL)
-			command_fail(fault_report("stats", "cannot count"));
+	if (place == NULL && (token = malloc(sizeof(*token))) != NULL) {
 		*token = key;
 		place = tsearch(token, &stats.tokens, compare_names);
 	}

@@ -86,7 +86,9 @@ remove_new_store(void)
 	int dir = openat(recover.dest.dir, NEW_NAME,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (dir < 0)
+	store_close(batch.store);
+	/* Without the lock of DEST, another process may write there. */
+	if (dir < 0 || !recover.dest.locked)
 		return;
 	index_discard(dir);
 	unlinkat(dir, INDEX_NAME, AT_REMOVEDIR);
@@ -94,15 +96,6 @@ remove_new_store(void)
 		unlinkat(dir, names[i], 0);
 	close(dir);
 	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
-}
-
-/* Without the lock of DEST, another process may write there. */
-static void
-undo(void)
-{
-	store_close(batch.store);
-	if (recover.dest.locked)
-		remove_new_store();
 }
 
 /* command_need; a DEST that is full is an output that cannot be used. */
@@ -125,7 +118,7 @@ open_new_store(void)
 	fstat(recover.dir < 0 ? recover.fd : recover.dir, &st);
 	need_dest(file_become_owner(recover.to, st.st_uid));
 	need_dest(journal_claim(&recover.dest, recover.to));
-	atexit(undo);
+	atexit(remove_new_store);
 	remove_new_store();
 	if (journal_exists(&recover.dest, NEW_NAME) ||
 	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,

@@ -29,6 +29,13 @@
 #include "ground/metrics.h"
 #include "store/store.h"
 
+/*
+ * Descriptors needed besides one epoll per reactor: a connection, its spool
+ * file, and the token file, which is read again when it changes.  The sandbox
+ * needs as many before: without one it would close the store.
+ */
+#define DESCRIPTORS_MIN 3
+
 /* Between two log lines that sum up refused requests. */
 #define LOG_INTERVAL_S 60
 
@@ -54,6 +61,17 @@ block_signals(void)
 	}
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+}
+
+/* Whether `n` more descriptors can be opened; if not, errno is set. */
+static bool
+can_open(unsigned n)
+{
+	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	bool can = fd >= 0 && (n == 1 || can_open(n - 1));
+
+	file_close(fd);
+	return can;
 }
 
 /* Without these calls it would accept no connection, or no long request. */
@@ -161,8 +179,12 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 	int status = EX_OSERR;
 	unsigned n = 0;
 
-	if (stop < 0) {
-		log_error("cannot start: %s", strerror(errno));
+	/* Logged when all are closed again: syslog(3) needs one, too. */
+	if (stop < 0 || !can_open(config->threads + DESCRIPTORS_MIN)) {
+		log_error("cannot accept connections: %s; raise the limit of "
+			  "open files",
+		    strerror(errno));
+		file_close(stop);
 		return EX_OSERR;
 	}
 	if (config->database == NULL)

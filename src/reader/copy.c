@@ -208,6 +208,7 @@ static enum fault
 check_and_copy(struct store_reader *source, struct journal *dest, bool whole)
 {
 	struct position begin = { 0 };
+	struct record record;
 	enum fault fault = open_dest(dest);
 
 	if (fault != FAULT_NONE)
@@ -217,9 +218,10 @@ check_and_copy(struct store_reader *source, struct journal *dest, bool whole)
 		return fault;
 	if (begin.end > 0 && !whole)
 		journal_reader_move(source, &begin);
-	fault = journal_reader_check(source);
-	if (fault != FAULT_NONE)
-		return fault;
+	while (journal_reader.next(source, &record))
+		;
+	if (source->fault != FAULT_NONE)
+		return source->fault;
 	return begin.end > 0 ? extend(source, dest) : replace(source, dest);
 }
 

@@ -223,16 +223,6 @@ read_next(struct store_reader *reader, struct record *record)
 	return false;
 }
 
-enum fault
-journal_reader_check(struct store_reader *reader)
-{
-	struct record record;
-
-	while (read_next(reader, &record))
-		;
-	return reader->fault;
-}
-
 static enum fault
 end_reading(struct store_reader *reader, char *where)
 {

@@ -37,12 +37,8 @@ struct store_reader {
 };
 
 /*
- * journal_reader_check(reader):
- * Check all remaining lines.
- *
  * journal_reader_move(reader, at):
  * Continue at `at`, or at the first line if `at` is all zero.
  */
-enum fault journal_reader_check(struct store_reader *reader);
 void journal_reader_move(
     struct store_reader *reader, const struct position *at);

@@ -325,7 +325,7 @@ def test_csv(test: Import) -> None:
 def test_csv_refusals(test: Import) -> None:
     wrong = [
         (b"1", "too few fields"), (b"1,a,b,c", "too many fields"),
-        (b'1,a"b,', "a quote or a CR"), (b'1,"a"b,', "text behind a closing"),
+        (b'1,a"b,', "a quote or a CR"), (b'1,"a"b,', "a quote or a CR"),
         (b"1,a\rb,", "a quote or a CR"), (b",a,", "error 4101"), (b'"",a,', "error 4103"),
         (b" 1,a,", "error 4103"), (b"1.5,a,", "error 4103"), (b"01,a,", "error 4103"),
         (b"+1,a,", "error 4103"), (b"1e3,a,", "error 4103"), (b"-,a,", "error 4103"),

@@ -3,11 +3,11 @@
  * and its durable end.  record.h defines the lines; replay.h distinguishes a
  * torn tail from damage.
  *
- * The lock is an open file description lock on the journal itself.  It ends
- * with the process, and programs that the process executes do not inherit it:
- * the file is O_CLOEXEC.  "Under the lock" means that journal_lock has been
- * called and journal_check has found the file in place.  A thread that holds a
- * lock blocks SIGTSTP, SIGTTIN and SIGTTOU, or a stopped process would keep it.
+ * The lock is an open file description lock on the journal itself: it ends with
+ * the process, and programs that the process executes do not inherit it.
+ * "Under the lock" means that journal_lock has been called and journal_check
+ * has found the file in place.  A thread that holds a lock blocks SIGTSTP,
+ * SIGTTIN and SIGTTOU, or a stopped process would keep it.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
  * not have.  Linux reports the error once to each open file, so every process
@@ -15,14 +15,13 @@
  * process that opens the journal, or finds lines after the known durable end,
  * reads the bytes after that end from the disk (journal_settle).
  *
- * An end mark is an offset up to which the journal is durable.  A journal
- * shorter than its mark has lost pages.  A mark is overwritten in place, within
- * one sector, and each of its versions is true.  There are two:
- * JOURNAL_END_NAME is written durably after a closing line; index/end is
- * written after each batch, without a sync, and has the last line, so that
- * other processes need not settle it.  This one also names its own inode and
- * time of birth: in a copy of the store, whose files may be of different
- * moments, it is ignored.
+ * An end mark is an offset up to which the journal is durable: a shorter
+ * journal has lost pages.  A mark is overwritten in place, within one sector,
+ * and each of its versions is true.  JOURNAL_END_NAME is written durably after
+ * a closing line.  index/end is written after each batch, without a sync, and
+ * has the last line, so that other processes need not settle it.  It names its
+ * own inode and time of birth: in a copy of the store, whose files may be of
+ * different moments, it is ignored.
  *
  * The file may end in blank lines, as room for later records: a sync of a file
  * that has grown costs the file system a write of its own.
@@ -89,40 +88,39 @@ struct journal {
  * Close the file and its directory.  Call it after a failed journal_open, too.
  *
  * journal_exists(journal, name):
- * Return whether the journal's directory has a file `name`; true if it cannot
- * be determined, false if there is no directory.
+ * Return whether the journal's directory has a file `name`, or may have.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
 
 /*
+ * Each logs a fault, with its remedy, and returns it.
+ *
  * journal_damaged(journal, offset, reason):
- * Log the damage at `offset` and its remedy.  If `reason` is NULL, lines are
- * missing.  Return FAULT_DAMAGED.
+ * The damage at `offset`.  If `reason` is NULL, lines are missing.
  *
  * journal_unreadable(journal, offset, error):
- * Log that the bytes from `offset` on cannot be read.  Return the fault.
+ * The bytes from `offset` on cannot be read.
+ *
+ * journal_unwritten(journal, name, error):
+ * The file `name` in the directory cannot be written; logged if it is news.
  *
  * journal_is_news(journal, fault):
  * Return whether to log the fault.  One that passes by itself is news once,
  * until another one comes or journal->passing is unset.
  *
- * journal_unwritten(journal, name, error):
- * Log that the file `name` in the directory cannot be written, if that is news.
- * Return the fault.
- *
  * journal_finish(journal, replay, known, tail_end):
  * Call replay_finish for a journal that is known to be durable up to `known`.
- * Return a fault if it is damaged or unreadable; a torn tail is not a fault.
+ * A torn tail is not a fault.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
 enum fault journal_unreadable(
     const struct journal *journal, uint64_t offset, int error);
-bool journal_is_news(struct journal *journal, enum fault fault);
 enum fault journal_unwritten(
     struct journal *journal, const char *name, int error);
+bool journal_is_news(struct journal *journal, enum fault fault);
 enum fault journal_finish(const struct journal *journal, struct replay *replay,
     uint64_t known, uint64_t *tail_end);
 
@@ -136,8 +134,7 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * journal_unlock does nothing.
  *
  * journal_back_off(pause_ns):
- * Sleep between two attempts to lock.  `*pause_ns` is 0 before the first call,
- * and doubles up to a maximum.
+ * Sleep between two tries.  `*pause_ns` is 0 at first, and doubles.
  */
 enum journal_lock { JOURNAL_EXCLUSIVE, JOURNAL_SHARED, JOURNAL_DIR };
 enum fault journal_lock(
@@ -150,7 +147,7 @@ void journal_back_off(long *pause_ns);
  * Check that the journal's path still names this file, and update
  * journal->size.  Return NULL; or the reason why the file cannot be used, such
  * as a size below `end`, as static English.  Without the lock the size may be
- * outdated at once, so it shows only that there may be more to read.
+ * outdated at once.
  *
  * journal_read(journal, offset, record):
  * Read the record whose line begins at `offset`.  `record` points into
@@ -158,18 +155,16 @@ void journal_back_off(long *pause_ns);
  * line begins there.
  *
  * journal_match(journal, at):
- * Check that the line before the position `at` has the seq, crc and end of
- * `at`.
- * FAULT_DAMAGED, not logged, if not.
+ * FAULT_DAMAGED, not logged, if the line before the position `at` has not the
+ * seq, crc and end of `at`.
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
- * Return whether the record at `offset` has the plant `id`.  Return true if the
- * byte at `offset` is not blank or cannot be read; false at the end.
+ * Return whether the record at `offset` has the plant `id`; whether the byte at
+ * `offset` is not blank, or cannot be read.
  *
  * journal_check_seen(journal, seen):
- * Check that the journal still has the lines up to `seen`, the last position of
- * an index or a reader, or all zero.  FAULT_DAMAGED if it is shorter or has
- * diverged.
+ * FAULT_DAMAGED if the journal is shorter than `seen`, the last position of an
+ * index or a reader, or all zero; or if it has other lines there.
  *
  * journal_find_durable(journal, seen):
  * Check the later of `seen` and the mark in index/end in the same way, and set
@@ -188,8 +183,8 @@ enum fault journal_find_durable(
     struct journal *journal, const struct position *seen);
 
 /*
- * Call the functions below under the lock.  After FAULT_FAILED the bytes on the
- * disk after journal->durable are unknown, and the process must exit.
+ * Call these under the lock.  After FAULT_FAILED the bytes on the disk after
+ * journal->durable are unknown, and the process must exit.
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
@@ -208,22 +203,21 @@ enum fault journal_find_durable(
  * page; FAULT_SETUP if the system cannot drop pages, even without such bytes.
  *
  * journal_mark_end(journal, at), journal_read_mark(journal, at):
- * Write the durable position `at` to index/end, without a sync; a failure does
- * no harm.  Read this position, all zero without a mark, and raise
- * journal->durable to it.
+ * Write the durable position `at` to index/end; a failure does no harm.  Read
+ * it, all zero without a mark, and raise journal->durable to it.
  *
  * journal_write_end(journal), journal_read_end(journal):
- * Write journal->durable as the end mark, durably.  Raise journal->durable to
- * the end mark, unless the mark is absent, or unreadable, which is logged;
- * FAULT_SETUP if the mark belongs to another store, or is not a regular file.
+ * Write journal->durable as the end mark, durably.  Raise it to the end mark,
+ * if there is one that can be read.  FAULT_SETUP if the mark belongs to another
+ * store, or is not a regular file.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
 enum fault journal_sync(const struct journal *journal);
 enum fault journal_settle(const struct journal *journal);
 void journal_mark_end(struct journal *journal, const struct position *at);
-enum fault journal_write_end(struct journal *journal);
 void journal_read_mark(struct journal *journal, struct position *at);
+enum fault journal_write_end(struct journal *journal);
 enum fault journal_read_end(struct journal *journal);
 
 /*
@@ -235,25 +229,20 @@ enum fault journal_read_end(struct journal *journal);
  * Create a journal with a new uuid in the claimed directory.  After a fault
  * there is no journal, and no process can have stored a plant in one.
  *
- * journal_new(home, fd), journal_place(home, fd, name):
+ * journal_new(home, fd), journal_place(home, fd, name), journal_drop(home, fd):
  * Create the file JOURNAL_NEW_NAME in the directory of `home`, which the caller
  * has locked.  Make it durable, rename it to `name`, replacing an earlier file,
- * and close it; a fault removes JOURNAL_NEW_NAME.
+ * and close it.  Close and remove it; a failed journal_place does, too.
  *
- * journal_drop(home, fd):
- * Close and remove JOURNAL_NEW_NAME.
+ * journal_cut_tail(journal, end, tail_end):
+ * Cut off the torn tail [end, tail_end), durably, after a durable copy of it
+ * was made beside the journal: JOURNAL_NAME.torn-END, which replaces an earlier
+ * copy from that offset.  Log the cut.
  */
 enum fault journal_claim(struct journal *journal, const char *path);
 enum fault journal_make(struct journal *home);
 enum fault journal_new(struct journal *home, int *fd);
 enum fault journal_place(struct journal *home, int fd, const char *name);
 void journal_drop(const struct journal *home, int fd);
-
-/*
- * journal_cut_tail(journal, end, tail_end):
- * Cut off the torn tail [end, tail_end), durably, after a durable copy of it
- * was made beside the journal: JOURNAL_NAME.torn-END, which replaces an earlier
- * copy from that offset.  Log the cut.
- */
 enum fault journal_cut_tail(
     struct journal *journal, uint64_t end, uint64_t tail_end);

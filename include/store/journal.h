@@ -6,8 +6,8 @@
  * The lock is an open file description lock on the journal itself: it ends with
  * the process, and programs that the process executes do not inherit it.
  * "Under the lock" means that journal_lock has been called and journal_check
- * has found the file in place.  A thread that holds a lock blocks SIGTSTP,
- * SIGTTIN and SIGTTOU, or a stopped process would keep it.
+ * has found the file in place.  The programs ignore SIGTSTP, SIGTTIN and
+ * SIGTTOU, or a stopped process would keep it.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
  * not have.  Linux reports the error once to each open file, so every process
@@ -130,8 +130,7 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
  * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
  * On a file system without locks no store can be served, so JOURNAL_SHARED
- * succeeds there.  The thread that locks must also unlock.  Without a lock,
- * journal_unlock does nothing.
+ * succeeds there.  Without a lock, journal_unlock does nothing.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries.  `*pause_ns` is 0 at first, and doubles.

@@ -576,6 +576,10 @@ main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	/* So is a file size limit: the signal would leave partial files. */
 	signal(SIGXFSZ, SIG_IGN);
+	/* A stopped process would keep the store's lock. */
+	signal(SIGTSTP, SIG_IGN);
+	signal(SIGTTIN, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
 	log_open("plant-store", 0);
 	config_warn_unknown();
 	if (argc > 2 && strcmp(word, "help") == 0 && argv[2][0] != '-') {

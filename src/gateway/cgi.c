@@ -127,6 +127,8 @@ cgi_serve(const struct config *config)
 	/* With these ignored, errno reports a closed pipe or a size limit. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	/* A stopped process would keep the store's lock. */
+	signal(SIGTSTP, SIG_IGN);
 	/* lighttpd sends SIGTERM when stdout closes; the store closes later. */
 	signal(SIGTERM, SIG_IGN);
 	if (config->tokens != NULL)

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,31 +242,6 @@ journal_exists(const struct journal *journal, const char *name)
 	       (faccessat(journal->dir, name, F_OK, 0) == 0 || errno != ENOENT);
 }
 
-/* This thread's number of locks, and its signal mask before the first. */
-static _Thread_local unsigned locks_held;
-static _Thread_local sigset_t blocked_before;
-
-static void
-block_stops(void)
-{
-	sigset_t stops;
-
-	if (locks_held++ > 0)
-		return;
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGTSTP);
-	sigaddset(&stops, SIGTTIN);
-	sigaddset(&stops, SIGTTOU);
-	pthread_sigmask(SIG_BLOCK, &stops, &blocked_before);
-}
-
-static void
-unblock_stops(void)
-{
-	if (--locks_held == 0)
-		pthread_sigmask(SIG_SETMASK, &blocked_before, NULL);
-}
-
 void
 journal_back_off(long *pause_ns)
 {
@@ -287,8 +261,9 @@ try_lock(const struct journal *journal, enum journal_lock lock)
 }
 
 /* Try until the deadline.  The lock is polled: see ARCHITECTURE, decision 8. */
-static enum fault
-poll_lock(struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
+enum fault
+journal_lock(
+    struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
 {
 	const char *name = lock == JOURNAL_DIR ? journal->path : journal->name;
 	long pause_ns = 0;
@@ -312,17 +287,6 @@ poll_lock(struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
 	return FAULT_NONE;
 }
 
-enum fault
-journal_lock(
-    struct journal *journal, enum journal_lock lock, int64_t deadline_ms)
-{
-	block_stops();
-	enum fault fault = poll_lock(journal, lock, deadline_ms);
-	if (!journal->locked)
-		unblock_stops();
-	return fault;
-}
-
 void
 journal_unlock(struct journal *journal)
 {
@@ -332,7 +296,6 @@ journal_unlock(struct journal *journal)
 		return;
 	fcntl(journal->fd, F_OFD_SETLK, &whole);
 	journal->locked = false;
-	unblock_stops();
 }
 
 /*
@@ -789,8 +752,6 @@ journal_close(struct journal *journal)
 	file_close(journal->fd);
 	file_close(journal->dir);
 	file_close(journal->end_fd);
-	if (journal->locked)
-		unblock_stops();
 	free(journal->name);
 	free(journal->line);
 	*journal = JOURNAL_NONE;

@@ -488,10 +488,10 @@ def children_of(pid: int) -> list[int]:
     return [child for child, fields in processes().items() if int(fields[1]) == pid]
 
 
-def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler of its own for the signal."""
+def catches(pid: int, number: int, kind: str = "SigCgt") -> bool:
+    """Whether the process has a handler of its own for the signal; SigIgn: ignores it."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    mask = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[1], 16)
+    mask = int(re.search(rf"^{kind}:\s*(\w+)$", status, re.MULTILINE)[1], 16)
     return bool(mask >> (number - 1) & 1)
 
 

@@ -137,40 +137,6 @@ STORE_TEST(process_that_waits_gets_the_lock_of_a_killed_one)
 	journal_close(&journal);
 }
 
-STORE_TEST(process_that_its_terminal_stops_holds_no_lock)
-{
-	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
-	struct journal journal = make_journal(fixture);
-	int status;
-
-	for (unsigned i = 0; i < 2 * COUNT(signals); i++) {
-		pid_t holder = fork();
-		assert_true(holder >= 0);
-		if (holder == 0) {
-			struct journal own = fixture_journal(fixture, true);
-
-			/* Nothing stops a group that is orphaned. */
-			setpgid(0, 0);
-			if (journal_lock(&own, JOURNAL_EXCLUSIVE, 0) !=
-			    FAULT_NONE)
-				_exit(1);
-			raise(signals[i / 2]);
-			if (i % 2 == 0)
-				journal_unlock(&own);
-			journal_close(&own);
-			_exit(0);
-		}
-		assert_int_equal(waitpid(holder, &status, WUNTRACED), holder);
-		enum fault fault = journal_lock(&journal, JOURNAL_EXCLUSIVE, 0);
-		journal_unlock(&journal);
-		kill(holder, SIGCONT);
-		assert_int_equal(WSTOPSIG(status), signals[i / 2]);
-		assert_int_equal(child_wait(holder), 0);
-		assert_int_equal(fault, FAULT_NONE);
-	}
-	journal_close(&journal);
-}
-
 STORE_TEST(lock_that_fails_is_no_wait)
 {
 	struct journal journal = make_journal(fixture);

@@ -37,18 +37,17 @@ static const char allowed[] =
     "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
     "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
     "epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64 "
-    "fallocate fdatasync flock fstat fstat64 fstatat64 fstatfs "
-    "fstatfs64 fsync ftruncate ftruncate64 futex futex_time64 getdents64 "
-    "getegid geteuid getgid getpeername getpid getrandom getsockopt gettid "
+    "fallocate fdatasync flock fstat fstat64 fstatat64 fstatfs fstatfs64 "
+    "fsync ftruncate ftruncate64 futex futex_time64 getdents64 getegid "
+    "geteuid getgid getpeername getpid getrandom getsockopt gettid "
     "gettimeofday getuid _llseek linkat lseek lstat madvise memfd_create "
     "mincore mkdirat mmap mmap2 mprotect mremap munmap nanosleep newfstatat "
-    "poll ppoll "
-    "ppoll_time64 pread64 pwrite64 pwritev read readlink readlinkat readv recv "
-    "recvfrom recvmsg renameat renameat2 restart_syscall rseq rt_sigaction "
-    "rt_sigprocmask rt_sigreturn rt_sigtimedwait rt_sigtimedwait_time64 "
-    "sched_getaffinity sched_yield send sendmsg sendto set_robust_list "
-    "setsockopt shutdown sigreturn stat statfs statfs64 statx "
-    "sysinfo time uname unlink unlinkat write writev";
+    "poll ppoll ppoll_time64 pread64 pwrite64 pwritev read readlink "
+    "readlinkat readv recv recvfrom recvmsg renameat renameat2 "
+    "restart_syscall rseq rt_sigaction rt_sigprocmask rt_sigreturn "
+    "rt_sigtimedwait rt_sigtimedwait_time64 sched_getaffinity sched_yield "
+    "send sendmsg sendto set_robust_list setsockopt shutdown sigreturn stat "
+    "statfs statfs64 statx sysinfo time uname unlink unlinkat write writev";
 
 static void
 open_up(int rules, const char *dir, uint64_t access)

@@ -525,13 +525,11 @@ trouble_log(struct trouble *trouble, const char *what, const char *reason)
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&mutex);
-	bool is_new = strcmp(trouble->reason, reason) != 0 ||
-		      now_ms - trouble->logged_ms >= TROUBLE_INTERVAL_MS;
-	if (is_new) {
+	if (strcmp(trouble->reason, reason) != 0 ||
+	    now_ms - trouble->logged_ms >= TROUBLE_INTERVAL_MS) {
+		log_error("%s: %s", what, reason);
 		strcpy(trouble->reason, reason);
 		trouble->logged_ms = now_ms;
 	}
 	pthread_mutex_unlock(&mutex);
-	if (is_new)
-		log_error("%s: %s", what, reason);
 }

@@ -36,7 +36,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -840,10 +839,7 @@ static void *
 run_checkpoints(void *argument)
 {
 	struct store *store = argument;
-	sigset_t all;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_mutex_lock(&store->mutex);
 	while (!store->stop)
 		if (store->wanted)

@@ -47,7 +47,6 @@ static struct {
 	int wrong, unreached; /* problems of this machine; of reaching it */
 	int *count;           /* the counter that report() increments */
 	bool answers;         /* the service answers at its socket */
-	bool timer_stands;    /* that of the backups: enabled, not active */
 } check;
 
 /* Count and log a problem; report_errno adds the meaning of errno. */
@@ -141,9 +140,6 @@ check_backup(void)
 	int64_t whole_ms = file_get_time(dir, STORE_VERIFIED_NAME);
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 
-	if (check.timer_stands)
-		report("plant-store-backup.timer does not run; run: systemctl "
-		       "enable --now plant-store-backup.timer");
 	if (ms <= 0)
 		printf("%s: backup: none yet; run: systemctl enable --now "
 		       "plant-store-backup.timer\n",
@@ -378,10 +374,11 @@ check_machine(bool given)
 	check.count = &check.wrong;
 	check.answers = socket != NULL && check.unreached == 0;
 	/* Root asks, since another user may not without D-Bus. */
-	check.timer_stands =
-	    system("test -d /run/systemd/system &&"
+	if (system("test -d /run/systemd/system &&"
 		   "systemctl -q is-enabled plant-store-backup.timer 2>&- &&"
-		   "! systemctl -q is-active plant-store-backup.timer") == 0;
+		   "! systemctl -q is-active plant-store-backup.timer") == 0)
+		report("plant-store-backup.timer does not run; run: systemctl "
+		       "enable --now plant-store-backup.timer");
 	check_files();
 	if (command_interrupted() != 0)
 		command_fail(FAULT_STOPPED);

@@ -263,10 +263,7 @@ read_arguments(int argc, char **argv)
 	call.operands = argv + optind;
 	call.operands_n = argc - optind;
 	if (call.operands_n > command->operands[1] + operand)
-		command_usage_error("too many arguments%s",
-		    find_option("dir") != NULL && !operand
-			? "; name the store with --dir DIR"
-			: "");
+		command_usage_error("too many arguments");
 	if (call.operands_n < command->operands[0])
 		command_usage_error("an argument is missing");
 	for (size_t i = 0; command->apart[i][0] != NULL; i++)

@@ -123,12 +123,11 @@ static enum fault collect(struct store *store);
 static void want_checkpoint(struct store *store);
 
 /*
- * While the store is opened, try again as long as another process has locked
- * `name`: a service until it is stopped, others until the deadline.
+ * While the store is opened, lock the index or else the journal.  A service
+ * waits until it is stopped, others until the deadline.
  */
 static enum fault
-try_until_free(
-    struct store *store, enum fault (*try)(struct store *), const char *name)
+await_lock(struct store *store, bool index)
 {
 	const bool endless = store->long_lived && store->watch != NULL;
 	int64_t late_ms = clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
@@ -137,39 +136,24 @@ try_until_free(
 
 	if (!endless)
 		late_ms = store->deadline_ms;
-	while ((fault = try(store)) == FAULT_BUSY) {
+	for (;; journal_back_off(&pause_ns)) {
+		fault =
+		    index ? index_claim(store->index)
+			  : journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
+		if (fault != FAULT_BUSY)
+			return fault;
 		if (endless && !watch_step(store->watch, 0, 0))
 			return FAULT_STOPPED;
-		if (clock_ms(CLOCK_MONOTONIC) >= late_ms) {
-			log_warning("%s%s: cannot lock it: another process "
-				    "uses it: %s",
-			    store->journal.path, name,
-			    endless ? "waiting for it" : "try again");
-			if (!endless)
-				return FAULT_BUSY;
-			late_ms = INT64_MAX;
-		}
-		journal_back_off(&pause_ns);
+		if (clock_ms(CLOCK_MONOTONIC) < late_ms)
+			continue;
+		log_warning("%s/%s: cannot lock it: another process uses it: "
+			    "%s",
+		    store->journal.path, index ? INDEX_NAME : JOURNAL_NAME,
+		    endless ? "waiting for it" : "try again");
+		if (!endless)
+			return FAULT_BUSY;
+		late_ms = INT64_MAX;
 	}
-	return fault;
-}
-
-static enum fault
-lock_journal(struct store *store)
-{
-	return journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
-}
-
-static enum fault
-claim_index(struct store *store)
-{
-	return index_claim(store->index);
-}
-
-static enum fault
-write_memory(struct store *store)
-{
-	return checkpoint(store, UINT64_MAX);
 }
 
 /*
@@ -189,9 +173,7 @@ relieve_memory(struct store *store)
 		want_checkpoint(store);
 		return FAULT_BUSY;
 	}
-	enum fault fault =
-	    must ? try_until_free(store, write_memory, "/" INDEX_NAME)
-		 : write_memory(store);
+	enum fault fault = checkpoint(store, UINT64_MAX);
 	if (fault == FAULT_STOPPED || store->failed)
 		return fault;
 	if (fault == FAULT_NONE || !must)
@@ -412,8 +394,7 @@ read_durable(struct store *store)
 	const struct journal *journal = &store->journal;
 
 	if (journal->durable > store->at.end + BUILD_BYTES) {
-		enum fault fault =
-		    try_until_free(store, claim_index, "/" INDEX_NAME);
+		enum fault fault = await_lock(store, true);
 
 		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
 			return fault;
@@ -444,7 +425,7 @@ open_and_lock(struct store *store, const char *path)
 	index_release(store->index);
 	if (fault != FAULT_NONE)
 		return fault;
-	return try_until_free(store, lock_journal, "/" JOURNAL_NAME);
+	return await_lock(store, false);
 }
 
 static void

@@ -297,15 +297,12 @@ check_socket(const char *path)
 			       "journalctl -u plant-store; then run: systemctl "
 			       "restart plant-store",
 			    path);
-	} else if (errno == ENOENT || errno == ECONNREFUSED)
-		report(
-		    "%s: %s: the service is down; see: journalctl -u "
-		    "plant-store; then run: systemctl start "
-		    "plant-store.socket (without systemd: plant-store-start)",
-		    path,
-		    errno == ENOENT ? "there is no socket" : "nobody listens");
-	else
-		report_errno(path, "cannot connect");
+	} else
+		report("%s: cannot connect: %s; see: journalctl -u "
+		       "plant-store; then run: systemctl start "
+		       "plant-store.socket (without systemd: "
+		       "plant-store-start)",
+		    path, strerror(errno));
 	close(fd);
 }
 

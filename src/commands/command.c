@@ -182,13 +182,11 @@ find_options(void)
 	const char *const *line = find_help(command->name);
 
 	for (int i = 0; **line != '%'; line++) {
-		const char *name = strstr(*line, "--") + 2;
-		char letter = (*line)[3];
-		size_t len;
-
 		if (strncmp(*line, "  -", 3) != 0)
 			continue;
-		len = strcspn(name, " ");
+		const char letter = (*line)[3];
+		const char *name = strstr(*line, "--") + 2;
+		size_t len = strcspn(name, " ");
 		assert(i < OPTIONS_MAX && len < OPTION_MAX);
 		memcpy(names[i], name, len);
 		options[i] = (struct option){ .name = names[i],
@@ -320,12 +318,10 @@ read_dir(void)
 	command_need(config_read(&config));
 	call.store.dir = config.dir;
 	call.store.database = config.database;
-	if (config.database == NULL || command->instead == NULL)
-		return;
-	log_error("%s: for a store in files; a database has %s; name a "
-		  "directory with --dir, or unset PLANT_STORE_DATABASE",
-	    command->name, command->instead);
-	command_exit(EX_USAGE);
+	if (config.database != NULL && command->instead != NULL)
+		command_usage_error("a database has %s; name a directory with "
+				    "--dir, or unset PLANT_STORE_DATABASE",
+		    command->instead);
 }
 
 static const struct reader_engine *opened;
@@ -366,30 +362,27 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* No message has more of these texts. */
-#define TEXTS 4
-#define TEXT_MAX 160
-
-static char *
-next_text(void)
+/* Print into one of some buffers: no message has more of these texts. */
+__attribute__((format(printf, 1, 2))) static const char *
+print_text(const char *format, ...)
 {
-	static char texts[TEXTS][TEXT_MAX];
+	static char texts[4][160];
 	static unsigned n;
+	char *text = texts[n++ % 4];
+	va_list arguments;
 
-	return texts[n++ % TEXTS];
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(texts[0]), format, arguments);
+	va_end(arguments);
+	return text;
 }
 
 const char *
 command_count(uint64_t n, const char *noun)
 {
-	char *text = next_text();
-
 	if (n == 0)
-		snprintf(text, TEXT_MAX, "no %ss", noun);
-	else
-		snprintf(text, TEXT_MAX, "%" PRIu64 " %s%s", n, noun,
-		    n != 1 ? "s" : "");
-	return text;
+		return print_text("no %ss", noun);
+	return print_text("%" PRIu64 " %s%s", n, noun, n != 1 ? "s" : "");
 }
 
 /* The largest unit of which there are at least two. */
@@ -409,13 +402,11 @@ const char *
 command_size(double bytes)
 {
 	static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB" };
-	char *text = next_text();
 	size_t i = 0;
 
 	for (; bytes >= 1000 && i < 4; i++)
 		bytes /= 1000;
-	snprintf(text, TEXT_MAX, "%.*f %s", i > 0, bytes, units[i]);
-	return text;
+	return print_text("%.*f %s", i > 0, bytes, units[i]);
 }
 
 const char *
@@ -423,26 +414,22 @@ command_backup(const char *dir)
 {
 	int64_t backup_ms = file_get_time(dir, STORE_BACKUP_NAME);
 	int64_t verified_ms = file_get_time(dir, STORE_VERIFIED_NAME);
-	char *text = next_text();
 
 	if (backup_ms <= 0)
 		return "none yet";
-	snprintf(text, TEXT_MAX, "%s old, %s%s%s", command_age(backup_ms),
-	    verified_ms > 0 ? "verified " : "none verified yet",
-	    verified_ms > 0 ? command_age(verified_ms) : "",
-	    verified_ms > 0 ? " ago" : "");
-	return text;
+	if (verified_ms <= 0)
+		return print_text(
+		    "%s old, none verified yet", command_age(backup_ms));
+	return print_text("%s old, verified %s ago", command_age(backup_ms),
+	    command_age(verified_ms));
 }
 
 const char *
 command_consumer(const struct metrics_consumer *consumer)
 {
-	char *text = next_text();
-
-	snprintf(text, TEXT_MAX, "%s: %s behind, has read %s ago",
-	    consumer->name, command_size((double)consumer->behind),
+	return print_text("%s: %s behind, has read %s ago", consumer->name,
+	    command_size((double)consumer->behind),
 	    command_age(consumer->read_ms));
-	return text;
 }
 
 const char *
@@ -450,17 +437,16 @@ command_tokens(struct tokens *tokens)
 {
 	int64_t now_ms = clock_ms(CLOCK_REALTIME);
 	int64_t next_ms = tokens_next_expiry(tokens, now_ms);
-	char *text = next_text();
 	size_t n;
 
 	(void)tokens_list(tokens, &n);
-	snprintf(text, TEXT_MAX, "%s%s%s", command_count(n, "token"),
-	    next_ms == 0              ? ", none is valid"
-	    : next_ms == TOKENS_NEVER ? "; none expires"
-				      : "; the next one expires in ",
-	    next_ms == 0 || next_ms == TOKENS_NEVER ? ""
-						    : command_age(next_ms));
-	return text;
+	const char *count = command_count(n, "token");
+	if (next_ms == 0)
+		return print_text("%s, none is valid", count);
+	if (next_ms == TOKENS_NEVER)
+		return print_text("%s; none expires", count);
+	return print_text(
+	    "%s; the next one expires in %s", count, command_age(next_ms));
 }
 
 static void

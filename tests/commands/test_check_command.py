@@ -143,7 +143,7 @@ def check_environment(tally: Tally, store: Store) -> None:
     told(tally, check(store, "--environment", str(store.root)), IOERR,
          f"{store.root}: cannot read: Is a directory", "a directory has no settings")
     done = run(good)
-    told(tally, done, UNAVAILABLE, "/none: there is no socket: the service is down",
+    told(tally, done, UNAVAILABLE, "/none: cannot connect: No such file or directory; see: journalctl",
          "the settings are those of the file")
     tally.check(f"settings: {file}: ok\n" in done.stdout and done.stderr.count("\n") == 1,
                 "which is named, and nothing else is wrong", done)
@@ -319,7 +319,7 @@ def check_socket(tally: Tally, store: Store) -> None:
             told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
                  "but not of a service that is down")
         kept = path.rename(store.root / "kept")
-    told(tally, run(kept), UNAVAILABLE, f"{kept}: nobody listens: the service is down; see: "
+    told(tally, run(kept), UNAVAILABLE, f"{kept}: cannot connect: Connection refused; see: "
          "journalctl -u plant-store; then run: systemctl start plant-store.socket", "a socket that was left is told")
     kept.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:

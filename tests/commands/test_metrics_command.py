@@ -62,7 +62,7 @@ def check_ends(tally: Tally, store: Store) -> None:
     other, told = (one.stdout.rpartition("plant_store_free_bytes ")[0] for one in (other, done))
     tally.check(told and other == told, "the directory can be named", other)
     expect(tally, metrics(store, "x"), "an operand is too many", USAGE, "",
-           "name the store with --dir")
+           "too many arguments")
     bad = store.environment(PLANT_STORE_TOKENS="/nowhere/tokens")
     expect(tally, metrics(store, env=bad), "without a token file it prints none",
            CONFIG, "", "/nowhere/tokens")

@@ -34,7 +34,7 @@ batch_commit(void)
 		(void)store_commit(batch.store, items + done, n - done);
 		while (done < n && items[done].result != STORE_BUSY)
 			done++;
-	} while (done < n && --tries > 0 && command_interrupted() == 0);
+	} while (done < n && --tries > 0 && command_signal == 0);
 	for (size_t i = 0; i < n; i++) {
 		enum store_result result = items[i].result;
 

@@ -377,7 +377,7 @@ check_machine(bool given)
 		report("plant-store-backup.timer does not run; run: systemctl "
 		       "enable --now plant-store-backup.timer");
 	check_files();
-	if (command_interrupted() != 0)
+	if (command_signal != 0)
 		command_fail(FAULT_STOPPED);
 }
 

@@ -9,7 +9,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@
 #define LINE_MS 1000
 
 static struct call call;
-static volatile sig_atomic_t stopped_by;
+volatile sig_atomic_t command_signal;
 
 /* Of struct command: the store's directory is the operand. */
 #define OPERAND ""
@@ -69,11 +68,9 @@ static const struct command {
 	    .apart = { { "full", "by" } } },
 	{ "schema", .run = store_run_schema, .apart = { { "roles", "feed" } } },
 };
-#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 static const struct command *command;
 
 #define OPTIONS_MAX 16
-#define OPTION_MAX 16
 static struct option options[OPTIONS_MAX + 1]; /* the last has no name */
 static const char *values[OPTIONS_MAX];
 
@@ -107,12 +104,12 @@ void
 command_fail(enum fault fault)
 {
 	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
-	bool stopped =
-	    stopped_by != 0 && (fault == FAULT_STOPPED || fault == FAULT_BUSY);
+	bool stopped = command_signal != 0 &&
+		       (fault == FAULT_STOPPED || fault == FAULT_BUSY);
 
 	if (stopped && command_stopped != NULL)
 		command_stopped();
-	command_exit(stopped ? 128 + stopped_by : fault_status(fault));
+	command_exit(stopped ? 128 + command_signal : fault_status(fault));
 }
 
 void
@@ -125,10 +122,10 @@ command_need(enum fault fault)
 bool
 command_retry(enum fault fault, bool again)
 {
-	if (again && fault == FAULT_BUSY && stopped_by == 0)
+	if (again && fault == FAULT_BUSY && command_signal == 0)
 		return true;
 	command_need(
-	    fault == FAULT_NONE && stopped_by != 0 ? FAULT_STOPPED : fault);
+	    fault == FAULT_NONE && command_signal != 0 ? FAULT_STOPPED : fault);
 	return false;
 }
 
@@ -178,7 +175,7 @@ print_help(const char *name)
 static void
 find_options(void)
 {
-	static char names[OPTIONS_MAX][OPTION_MAX];
+	static char names[OPTIONS_MAX][16];
 	const char *const *line = find_help(command->name);
 
 	for (int i = 0; **line != '%'; line++) {
@@ -187,7 +184,7 @@ find_options(void)
 		const char letter = (*line)[3];
 		const char *name = strstr(*line, "--") + 2;
 		size_t len = strcspn(name, " ");
-		assert(i < OPTIONS_MAX && len < OPTION_MAX);
+		assert(i < OPTIONS_MAX && len < sizeof(names[i]));
 		memcpy(names[i], name, len);
 		options[i] = (struct option){ .name = names[i],
 			.has_arg = name[len + 1] != ' ',
@@ -452,13 +449,7 @@ command_tokens(struct tokens *tokens)
 static void
 on_stop(int number)
 {
-	stopped_by = number;
-}
-
-int
-command_interrupted(void)
-{
-	return stopped_by;
+	command_signal = number;
 }
 
 /* The watch: show progress when it is due; false after a signal. */
@@ -470,14 +461,14 @@ step(void *context, uint64_t done, uint64_t total)
 	(void)context;
 	/* A reader calls step for each plant, and reading the clock is slow. */
 	if (progress.next_ms == INT64_MAX)
-		return stopped_by == 0;
+		return command_signal == 0;
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
 	if (progress.began_ms == 0) {
 		progress.began_ms = now_ms;
 		progress.first = done;
 	}
 	if (now_ms < progress.next_ms)
-		return stopped_by == 0;
+		return command_signal == 0;
 	progress.next_ms = now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
 	/* The 1 keeps a division by zero away. */
 	double rate = (double)(done - progress.first + 1) * 1000 /
@@ -496,7 +487,7 @@ step(void *context, uint64_t done, uint64_t total)
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, text,
 	    progress.terminal ? "\033[K" : "\n");
 	log_set_progress(progress.terminal);
-	return stopped_by == 0;
+	return command_signal == 0;
 }
 
 static const struct watch watch = { .step = step };
@@ -570,7 +561,7 @@ main(int argc, char **argv)
 		argv[2] = help;
 		argc = 3;
 	}
-	for (size_t i = 0; i < COMMANDS; i++)
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (strcmp(word, commands[i].name) == 0) {
 			command = &commands[i];
 			run_command(argc - 1, argv + 1);

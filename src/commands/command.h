@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -87,13 +88,11 @@ struct store_reader *command_open_reader(const struct store_options *store,
  * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, only set a flag
  * from then on, on which the watch stops the work.  command_unwatch ends the
  * progress, and clears its line.
- *
- * command_interrupted():
- * Return the number of the signal that asked to stop, or 0.
  */
 void command_watch(const char *what);
 void command_unwatch(void);
-int command_interrupted(void);
+/* The number of the signal that asked to stop, or 0. */
+extern volatile sig_atomic_t command_signal;
 
 /*
  * command_count(n, noun), command_age(ms), command_size(bytes):

@@ -28,7 +28,6 @@
 #include "pure/json.h"
 
 #define WAIT_MS 100 /* how soon a wait for input notices a signal */
-#define READ_BYTES 65536
 #define BREAK_MAX 2 /* CR LF */
 #define BOM "\xef\xbb\xbf"
 /* `text` ends in a NUL. */
@@ -51,7 +50,7 @@ static struct {
 	size_t bytes_max; /* the longest plant, as JSON */
 	size_t line_max;  /* the longest line, with its line break */
 	int fd;
-	unsigned char buffer[READ_BYTES];
+	unsigned char buffer[64 << 10];
 	size_t next, end;           /* what of it was not read yet */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
 	size_t columns;             /* in the CSV header; before it, 0 */
@@ -229,7 +228,7 @@ peek_byte(void)
 
 	while (import.next == import.end) {
 		if (!watch_step(import.watch, import.done, import.total))
-			end_import(128 + command_interrupted());
+			end_import(128 + command_signal);
 		/* A blocking read could miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
@@ -377,7 +376,7 @@ open_input(const char *path)
 			  (import.full ? COMMAND_FULL_AROUND : 0);
 	if (path != NULL)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
-	if (command_interrupted() != 0)
+	if (command_signal != 0)
 		command_fail(FAULT_STOPPED);
 	if (import.fd < 0 || fstat(import.fd, &st) < 0) {
 		(void)fault_report(import.name, "cannot open");
@@ -420,7 +419,7 @@ import_run(const struct call *call)
 	/* Opening may have to replay the journal, or build the index. */
 	command_watch("index");
 	batch.store = store_open(&options, &fault);
-	if (command_interrupted() != 0)
+	if (command_signal != 0)
 		fault = FAULT_STOPPED;
 	command_need(fault);
 	/* A line of progress would overwrite what is being typed. */

@@ -6,7 +6,6 @@
 #include <libgen.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +113,7 @@ output_flush(void)
 			text += n;
 			output.used -= (size_t)n;
 		}
-		if (output.used > 0 && command_interrupted() != 0)
+		if (output.used > 0 && command_signal != 0)
 			command_fail(FAULT_STOPPED);
 	}
 }

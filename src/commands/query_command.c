@@ -309,8 +309,8 @@ stop_stats(void)
 {
 	if (command_option("watch") != NULL)
 		command_exit(EX_OK);
-	log_error("stats: stopped after %" PRIu64 " plant%s", stats.plants,
-	    stats.plants != 1 ? "s" : "");
+	log_error(
+	    "stats: stopped after %s", command_count(stats.plants, "plant"));
 }
 
 void

@@ -183,11 +183,11 @@ find_options(void)
 			continue;
 		const char letter = (*line)[3];
 		const char *name = strstr(*line, "--") + 2;
-		size_t len = strcspn(name, " ");
+		size_t len = strcspn(name, " \n");
 		assert(i < OPTIONS_MAX && len < sizeof(names[i]));
 		memcpy(names[i], name, len);
 		options[i] = (struct option){ .name = names[i],
-			.has_arg = name[len + 1] != ' ',
+			.has_arg = name[len] == ' ' && name[len + 1] != ' ',
 			.val = letter != '-' ? letter : UCHAR_MAX + 1 + i };
 		i++;
 	}

@@ -86,7 +86,7 @@ compare_tails(const struct store_reader *source, const struct journal *dest,
 	const uint64_t from = dest->size - len;
 	char *tail = malloc(2 * len);
 	bool same =
-	    tail != NULL && len >= RECORD_HEADER_LEN &&
+	    tail != NULL &&
 	    file_read_all(dest->fd, tail, len, from) == (ssize_t)len &&
 	    file_read_all(journal->fd, tail + len, len, from) == (ssize_t)len &&
 	    memcmp(tail, tail + len, len) == 0;
@@ -119,6 +119,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
     struct position *at)
 {
 	const struct journal *journal = &source->journal;
+	char header[RECORD_HEADER_LEN], ours[RECORD_HEADER_LEN];
 	struct stat st;
 
 	/* Checked once open: nobody can replace it.  O_NONBLOCK: for a FIFO. */
@@ -135,6 +136,11 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 		    "its " JOURNAL_NAME " is the journal itself");
 	if (journal_lock(dest, JOURNAL_EXCLUSIVE, 0) != FAULT_NONE)
 		return refuse(dest, FAULT_BUSY, busy);
+	if (pread(dest->fd, header, sizeof(header), 0) != sizeof(header) ||
+	    pread(journal->fd, ours, sizeof(ours), 0) != sizeof(ours) ||
+	    memcmp(header, ours, sizeof(ours)) != 0)
+		return refuse(dest, FAULT_OUTPUT,
+		    "its " JOURNAL_NAME " is a copy of another store");
 	memcpy(dest->uuid, journal->uuid, sizeof(dest->uuid));
 	enum fault fault = journal_read_end(dest);
 	if (fault != FAULT_NONE)

@@ -42,7 +42,7 @@ Changes = Sequence[tuple[str, str]]
 # that are measured: with Apache's own defaults it closes clients' connections
 # when its threads are busy, whatever is behind it.
 APACHE: Changes = [
-    ("\tretry=0 timeout=30", "\tenablereuse=on retry=0 timeout=30"),
+    ('" retry=0 timeout=30>', '" enablereuse=on retry=0 timeout=30>'),
     (
         'Include "${folder}/common.conf"',
         'Include "${folder}/common.conf"\n'

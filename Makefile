@@ -134,7 +134,7 @@ $(OBJECTS): | $(BUILD)/errors.txt.h $(BUILD)/settings.txt.h
 
 # A commit makes only these anew.
 VERSIONED := $(patsubst %,$(BUILD)/src/%.o,ground/metrics api/metrics \
-	gateway/responder gateway/service commands/command commands/check_command)
+	gateway/responder gateway/service commands/command)
 $(VERSIONED): PRIVATE += -DPLANT_STORE_VERSION='"$(VERSION)"'
 $(VERSIONED): $(BUILD)/version
 

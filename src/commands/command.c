@@ -150,13 +150,15 @@ find_help(const char *name)
 	static const char *const lines[] = {
 #include "help.txt.h"
 	};
-	const char *const *line = lines;
 	char begin[64];
+	size_t i = 0;
 
 	snprintf(begin, sizeof(begin), "Usage: plant-store %s", name);
-	while (strncmp(*line, begin, strlen(begin)) != 0)
-		line++;
-	return line;
+	while (strncmp(lines[i], begin, strlen(begin)) != 0) {
+		i++;
+		assert(i < sizeof(lines) / sizeof(lines[0]));
+	}
+	return lines + i;
 }
 
 static void

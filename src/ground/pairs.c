@@ -88,9 +88,10 @@ pairs_sort(struct pair *array, size_t n)
 			const struct pair pair = array[i];
 			size_t to = i;
 
-			for (; to >= gap && is_less(&pair, &array[to - gap]);
-			     to -= gap)
+			while (to >= gap && is_less(&pair, &array[to - gap])) {
 				array[to] = array[to - gap];
+				to -= gap;
+			}
 			array[to] = pair;
 		}
 	}

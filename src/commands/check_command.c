@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -337,6 +338,26 @@ check_files(void)
 		    user->pw_name);
 }
 
+/* The shell gets PATH alone: the database's password may be in the rest. */
+static bool
+is_timer_stopped(void)
+{
+	static const char script[] =
+	    "systemctl -q is-enabled plant-store-backup.timer 2>&- &&"
+	    "! systemctl -q is-active plant-store-backup.timer";
+	const char *path = getenv("PATH");
+	char text[4096];
+	char *const environment[] = { text, NULL };
+	int status = -1;
+	snprintf(text, sizeof(text), "PATH=%s", path != NULL ? path : "/bin");
+	pid_t child = fork();
+	if (child == 0) {
+		execle("/bin/sh", "sh", "-c", script, NULL, environment);
+		_exit(EX_OSERR);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 /* Check this machine, and print where the settings are from. */
 static void
 check_machine(bool given)
@@ -371,9 +392,7 @@ check_machine(bool given)
 	check.count = &check.wrong;
 	check.answers = socket != NULL && check.unreached == 0;
 	/* Root asks, since another user may not without D-Bus. */
-	if (system("test -d /run/systemd/system &&"
-		   "systemctl -q is-enabled plant-store-backup.timer 2>&- &&"
-		   "! systemctl -q is-active plant-store-backup.timer") == 0)
+	if (access("/run/systemd/system", F_OK) == 0 && is_timer_stopped())
 		report("plant-store-backup.timer does not run; run: systemctl "
 		       "enable --now plant-store-backup.timer");
 	check_files();

@@ -220,15 +220,14 @@ confirm(struct store *store)
 
 /* --- A statement --- */
 
-/* Whether item `i` is the first with its id that has no result yet. */
+/* Whether item `i` is the first with its id and has no result yet. */
 static bool
-is_next(const struct batch *batch, size_t i)
+is_open(const struct batch *batch, size_t i)
 {
 	struct store_item *const *item = &batch->items[i];
 
 	return item[0]->result == RESULT_OPEN &&
-	       (i == 0 || item[0]->plant->id != item[-1]->plant->id ||
-		   item[-1]->result != RESULT_OPEN);
+	       (i == 0 || item[0]->plant->id != item[-1]->plant->id);
 }
 
 static size_t
@@ -237,11 +236,11 @@ count_open(const struct batch *batch)
 	size_t count = 0;
 
 	for (size_t i = 0; i < batch->n; i++)
-		count += batch->items[i]->result == RESULT_OPEN;
+		count += is_open(batch, i);
 	return count;
 }
 
-/* Print the first `columns` parameters of the next items into batch->texts. */
+/* Print the first `columns` parameters of the open items into batch->texts. */
 static void
 encode(const struct batch *batch, int columns, const char **values)
 {
@@ -253,7 +252,7 @@ encode(const struct batch *batch, int columns, const char **values)
 		for (size_t i = 0; i < batch->n; i++) {
 			const struct store_item *item = batch->items[i];
 
-			if (!is_next(batch, i))
+			if (!is_open(batch, i))
 				continue;
 			if (column == IDS)
 				at += sprintf(at, "%" PRId64, item->plant->id);
@@ -272,35 +271,46 @@ encode(const struct batch *batch, int columns, const char **values)
 	}
 }
 
-/* Set the result of the next item with the row's id.  False: there is none. */
+/*
+ * Set the result of all items with the row's id.  A row of REPEAT also has the
+ * stored plant.  False if no open item has this id.
+ */
 static bool
 set_result(const struct batch *batch, int row)
 {
 	const PGresult *rows = batch->session->rows;
 	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
-	size_t i = 0, end = batch->n;
+	const char *text = NULL;
+	size_t len = 0, i = 0, end = batch->n;
 
+	if (PQnfields(rows) > 1) {
+		text = PQgetvalue(rows, row, 1);
+		len = (size_t)PQgetlength(rows, row, 1);
+	}
 	while (i < end) {
 		size_t middle = i + (end - i) / 2;
-		const struct store_item *item = batch->items[middle];
 
-		if (item->plant->id < id ||
-		    (item->plant->id == id && item->result != RESULT_OPEN))
+		if (batch->items[middle]->plant->id < id)
 			i = middle + 1;
 		else
 			end = middle;
 	}
-	if (i == batch->n || batch->items[i]->plant->id != id)
+	if (i == batch->n || batch->items[i]->plant->id != id ||
+	    !is_open(batch, i))
 		return false;
-	struct store_item *item = batch->items[i];
-	if (PQnfields(rows) == 1)
-		item->result = STORE_CREATED;
-	else if (item->plant->len == (size_t)PQgetlength(rows, row, 1) &&
-		 memcmp(item->plant->text, PQgetvalue(rows, row, 1),
-		     item->plant->len) == 0)
-		item->result = STORE_SAME;
-	else
-		item->result = STORE_CONFLICT;
+	for (; i < batch->n && batch->items[i]->plant->id == id; i++) {
+		struct store_item *item = batch->items[i];
+
+		item->result = text == NULL ? STORE_CREATED
+			       : item->plant->len == len &&
+				       memcmp(item->plant->text, text, len) == 0
+				   ? STORE_SAME
+				   : STORE_CONFLICT;
+		if (text == NULL) {
+			text = item->plant->text;
+			len = item->plant->len;
+		}
+	}
 	return true;
 }
 
@@ -358,27 +368,22 @@ set_results(const struct batch *batch, enum store_result result)
 }
 
 /*
- * Store the plants and set their results.  A round sets the next result of each
- * id.  If one of several ids is locked, the results stay open.  If a single id
- * is locked, its holder may yet store it.
+ * Store the plants and set their results.  If one of several ids is locked, the
+ * results stay open.  If a single id is locked, its holder may yet store it.
  */
 static void
 store_batch(struct store *store, const struct batch *batch)
 {
 	struct session *session = batch->session;
-	size_t left;
-	bool done, again;
+	bool done;
 
 	do {
-		left = count_open(batch);
 		done = run_statement(store, batch, INSERT, COLUMNS) &&
 		       (count_open(batch) == 0 ||
 			   run_statement(store, batch, REPEAT, 1));
-		/* Also after a serialization failure or a deadlock. */
-		again = done ? count_open(batch) > 0 && count_open(batch) < left
-			     : !session->lost &&
-				   session_is_code(session, "40001 40P01");
-	} while (again && clock_ms(CLOCK_MONOTONIC) < session->deadline_ms);
+		/* Retry after a serialization failure or a deadlock. */
+	} while (!session->lost && session_is_code(session, "40001 40P01") &&
+		 clock_ms(CLOCK_MONOTONIC) < session->deadline_ms);
 	bool locked = !session->lost && session_is_code(session, "55P03");
 	if (locked && count_open(batch) > 1)
 		return;
@@ -403,13 +408,18 @@ store_singly(struct store *store, const struct batch *batch)
 {
 	struct batch one = *batch;
 
-	one.n = 1;
-	for (; one.items < batch->items + batch->n; one.items++)
-		if (one.session->lost ||
-		    clock_ms(CLOCK_MONOTONIC) >= one.session->deadline_ms)
-			set_results(&one, STORE_BUSY);
-		else if (count_open(&one) > 0)
+	for (size_t i = 0; i < batch->n; i += one.n) {
+		one.items = batch->items + i;
+		one.n = 1;
+		while (i + one.n < batch->n &&
+		       one.items[one.n]->plant->id == one.items[0]->plant->id)
+			one.n++;
+		if (!one.session->lost && count_open(&one) > 0 &&
+		    clock_ms(CLOCK_MONOTONIC) < one.session->deadline_ms)
 			store_batch(store, &one);
+		else
+			set_results(&one, STORE_BUSY);
+	}
 }
 
 static int

@@ -28,6 +28,7 @@ import test_units
 from lib_service import Tally, free_port, memory, responder, wait_until
 
 AWAY = 5008
+EQUAL = 3000  # plants of one id in one batch
 CONFIG = 78
 TEMPFAIL = 75
 # Of the directory that the file engine needs.
@@ -89,6 +90,19 @@ def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
         told = {answer.status for _, answer in found}
         tally.check(told == {200, 409}, "equal ids at once: 200 or 409, nothing else", told)
         judge(tally, [event for event, _ in found], store, "equal ids at once")
+        before = commits(server, name)
+        done = store.command("import", input=(lib_service.new_plant(77, "Fern") + b"\n") * EQUAL)
+        # One that inserts and one that reads, and those of a session's begin.
+        wait_until(lambda: commits(server, name) > before)
+        taken = commits(server, name) - before
+        tally.check(f"1 created, {EQUAL - 1} there already".encode() in done.stdout and taken < 20,
+                    f"{EQUAL} plants of one id are stored by two statements", (done, taken))
+
+
+def commits(server: Server, name: str) -> int:
+    """They are counted once a session has ended."""
+    return int(server.sql("SELECT xact_commit FROM pg_stat_database"
+                          f" WHERE datname = '{name}'", dbname=OWNER)[0][0])
 
 
 # --- The command --------------------------------------------------------------

@@ -5,64 +5,60 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "ground/file.h"
 
-/* The most pairs that are in memory alone. */
-#define MEMORY_PAIRS ((size_t)16 << 10)
-/* The last gap is 2^40: no list has as many pairs. */
-#define GAPS 21
+#define BUFFER_PAIRS ((size_t)16 << 10)
+
+int
+pairs_init(struct pairs *pairs)
+{
+	*pairs = (struct pairs){ .fd = -1 };
+	pairs->buffer = malloc(BUFFER_PAIRS * sizeof(*pairs->buffer));
+	return pairs->buffer == NULL ? -1 : 0;
+}
 
 void
 pairs_done(struct pairs *pairs)
 {
-	if (pairs->map != NULL)
-		munmap(pairs->map, pairs->room * sizeof(*pairs->map));
-	*pairs = (struct pairs){ 0 };
+	int error = errno;
+
+	if (pairs->map != NULL && pairs->map != pairs->buffer)
+		munmap(pairs->map, pairs->n * sizeof(*pairs->map));
+	if (pairs->buffer != NULL && pairs->fd >= 0)
+		close(pairs->fd);
+	free(pairs->buffer);
+	*pairs = (struct pairs){ .fd = -1 };
+	errno = error;
 }
 
-/* Move the pairs to a map of twice the size. */
+/* Write instead of mapping: a full disk gives an error, not SIGBUS. */
 static int
-grow(struct pairs *pairs)
+flush(struct pairs *pairs)
 {
-	size_t room = pairs->map == NULL ? MEMORY_PAIRS : 2 * pairs->room;
-	size_t len = room * sizeof(*pairs->map);
+	size_t len = pairs->buffered * sizeof(*pairs->buffer);
+	uint64_t at = (pairs->n - pairs->buffered) * sizeof(*pairs->buffer);
 	char name[] = "/var/tmp/plant-store-XXXXXX";
-	int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-	void *map = MAP_FAILED;
 
-	errno = 0;
-	if (room > MEMORY_PAIRS) {
-		flags = MAP_SHARED;
-		fd = mkostemp(name, O_CLOEXEC);
-		if (fd >= 0) {
-			unlink(name);
-			/* Without room, SIGBUS would end the process later. */
-			errno = posix_fallocate(fd, 0, (off_t)len);
-		}
+	if (pairs->fd < 0) {
+		pairs->fd = mkostemp(name, O_CLOEXEC);
+		if (pairs->fd < 0)
+			return -1;
+		unlink(name);
 	}
-	if (errno == 0)
-		map = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
-	file_close(fd);
-	if (map == MAP_FAILED)
-		return -1;
-	size_t n = pairs->n;
-	if (n > 0)
-		memcpy(map, pairs->map, n * sizeof(*pairs->map));
-	pairs_done(pairs);
-	*pairs = (struct pairs){ map, n, room };
-	return 0;
+	pairs->buffered = 0;
+	return file_write_all(pairs->fd, pairs->buffer, len, at);
 }
 
 int
 pairs_add(struct pairs *pairs, int64_t key, uint64_t value)
 {
-	if (pairs->n == pairs->room && grow(pairs) < 0)
+	if (pairs->buffered == BUFFER_PAIRS && flush(pairs) < 0)
 		return -1;
-	pairs->map[pairs->n++] = (struct pair){ key, value };
+	pairs->buffer[pairs->buffered++] = (struct pair){ key, value };
+	pairs->n++;
 	return 0;
 }
 
@@ -72,27 +68,61 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/*
- * Shellsort, with the gaps 4^k + 3 * 2^(k-1) + 1 and 1 (Sedgewick, 1986), which
- * no order of keys makes slower than n^(4/3).  It sorts in place, and reads the
- * list from its begin to its end, in parallel streams.
- */
-void
-pairs_sort(struct pair *array, size_t n)
+/* Quicksort; it recurses into the smaller part: the stack stays small. */
+static void
+sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
-	for (unsigned k = GAPS; k-- > 0;) {
-		size_t power = (size_t)1 << k;
-		size_t gap = k == 0 ? 1 : power * power + 3 * power / 2 + 1;
+	while (n > 1) {
+		/* Knuth's MMIX; a random seed hides pivots from clients. */
+		*seed = *seed * 6364136223846793005 + 1442695040888963407;
+		const struct pair pivot = pairs[(*seed >> 32) % n];
+		size_t i = 0, j = n - 1;
 
-		for (size_t i = gap; i < n; i++) {
-			const struct pair pair = array[i];
-			size_t to = i;
-
-			while (to >= gap && is_less(&pair, &array[to - gap])) {
-				array[to] = array[to - gap];
-				to -= gap;
-			}
-			array[to] = pair;
+		for (;; i++, j--) {
+			while (is_less(&pairs[i], &pivot))
+				i++;
+			while (is_less(&pivot, &pairs[j]))
+				j--;
+			if (i >= j)
+				break;
+			struct pair pair = pairs[i];
+			pairs[i] = pairs[j];
+			pairs[j] = pair;
 		}
+		/* No two pairs are equal: if i is 0, pairs[0] is the least. */
+		size_t left = i > 0 ? i : 1;
+		bool first = left < n - left;
+		sort(first ? pairs : pairs + left, first ? left : n - left,
+		    seed);
+		pairs += first ? left : 0;
+		n = first ? n - left : left;
 	}
+}
+
+void
+pairs_order(struct pair *array, size_t n)
+{
+	uint64_t seed = 0;
+
+	/* Without a random seed, a client could only make this slow. */
+	(void)!getentropy(&seed, sizeof(seed));
+	sort(array, n, &seed);
+}
+
+int
+pairs_sort(struct pairs *pairs)
+{
+	void *map = pairs->buffer;
+
+	if (pairs->fd >= 0) {
+		if (flush(pairs) < 0)
+			return -1;
+		map = mmap(NULL, pairs->n * sizeof(*pairs->map),
+		    PROT_READ | PROT_WRITE, MAP_SHARED, pairs->fd, 0);
+		if (map == MAP_FAILED)
+			return -1;
+	}
+	pairs->map = map;
+	pairs_order(pairs->map, pairs->n);
+	return 0;
 }

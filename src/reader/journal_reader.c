@@ -374,13 +374,13 @@ static enum fault
 collect_pairs(struct store_reader *reader, struct pairs *pairs)
 {
 	struct record record;
-	int result = 0;
+	int result = pairs_init(pairs);
 
 	while (result == 0 && read_next(reader, &record))
 		result = pairs_add(pairs, record.id, reader->replay.at.last);
-	if (reader->fault == FAULT_NONE && result < 0)
-		reader->fault = fault_report("/var/tmp", "cannot write there");
-	pairs_sort(pairs->map, pairs->n);
+	if (reader->fault == FAULT_NONE &&
+	    (result < 0 || pairs_sort(pairs) < 0))
+		reader->fault = fault_report("/var/tmp", "cannot sort there");
 	return reader->fault;
 }
 
@@ -442,7 +442,7 @@ verify_store(
     const char *path, const struct watch *watch, struct reader_report *report)
 {
 	const struct store_options options = { .dir = path, .watch = watch };
-	struct pairs pairs = { 0 };
+	struct pairs pairs = { .fd = -1 };
 	enum fault fault;
 	struct store_reader *reader = open_reader(&options, NULL, &fault);
 

@@ -938,7 +938,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	assert(index->to.end >= index->files.manifest.covered.end);
 	if (!are_whole(&index->files, first))
 		return index_damaged(index);
-	pairs_sort(index->copied, index->ncopied);
+	pairs_order(index->copied, index->ncopied);
 	*next = index->files.manifest;
 	next->version = MANIFEST_VERSION;
 	memcpy(next->uuid, index->journal->uuid, RECORD_UUID_LEN);

@@ -196,14 +196,6 @@ posix_fadvise(int fd, off_t offset, off_t len, int advice)
 }
 
 int
-posix_fallocate(int fd, off_t offset, off_t len)
-{
-	if (hit(SHIM_FALLOCATE, fd, NULL) != NULL)
-		return errno;
-	return syscall(SYS_fallocate, fd, 0, offset, len) < 0 ? errno : 0;
-}
-
-int
 fcntl(int fd, int command, ...)
 {
 	va_list arguments;

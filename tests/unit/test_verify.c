@@ -324,7 +324,7 @@ STORE_TEST(disk_that_is_full_of_ids_is_no_damage)
 		ids[i] = i * 7919 % 20011;
 	fixture_commit(store, ids, MANY, STORE_CREATED);
 	store_close(store);
-	shim_fail(SHIM_FALLOCATE, NULL, 1, 1, ENOSPC);
+	shim_fail(SHIM_PWRITE, NULL, 1, 1, ENOSPC);
 	assert_int_equal(
 	    verify_store(fixture->path, NULL, &report), FAULT_FULL);
 	shim_reset();

@@ -226,6 +226,7 @@ static struct {
 	uint64_t limit;
 	char since[TIMESTAMP_LEN + 1];
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
+	char next[STORE_CURSOR_MAX];  /* after the last plant in the buffer */
 	int64_t saved_ms;
 	char at[TIMESTAMP_LEN + 1]; /* when the last plant read was stored */
 	uint64_t plants;            /* written or counted */
@@ -293,20 +294,20 @@ save_place(void)
 	save_cursor(export.place);
 }
 
-/* Write what was read, move the place behind it, and save that when due. */
+/* Write the buffer, move the place after its plants, and save it when due. */
 static void
 deliver(void)
 {
 	output_flush();
-	engine->cursor(reader, export.place);
+	strcpy(export.place, export.next);
 	if (clock_ms(CLOCK_MONOTONIC) >= export.saved_ms + SAVE_MS)
 		save_place();
 }
 
 /*
- * Write all plants up to the reader's end.  With --follow, each in a write of
- * its own: a pipe takes up to PIPE_BUF bytes whole or, if a signal ends the
- * wait for room, not at all.
+ * Write all plants up to the reader's end.  With --follow, write whole lines of
+ * at most PIPE_BUF bytes, unless one is longer: a pipe takes such a write whole
+ * or, if a signal ends the wait for room, not at all.
  */
 static void
 write_plants(void)
@@ -314,9 +315,14 @@ write_plants(void)
 	struct record record;
 
 	while (export.plants < export.limit && engine->next(reader, &record)) {
+		/* Twice the length: CSV doubles quotation marks. */
+		if (export.follow && output_buffered() + COMMAND_FULL_AROUND +
+					     1 + 2 * record.plant_len >
+					 PIPE_BUF)
+			deliver();
 		export_plant(&record);
 		if (export.follow)
-			deliver();
+			engine->cursor(reader, export.next);
 	}
 	(void)command_retry(engine->end(reader, where), export.follow);
 }
@@ -414,7 +420,8 @@ export_run(const struct call *call)
 		output_put(header, sizeof(header) - 1);
 	write_plants();
 	while (export.follow) {
-		/* Also what was read before the connection failed. */
+		/* If the connection has failed, what was read before. */
+		engine->cursor(reader, export.next);
 		deliver();
 		output_wait();
 		(void)command_retry(engine->more(reader), true);

@@ -184,6 +184,12 @@ output_put_plant(const struct record *record, bool full)
 	output_put(full ? "}\n" : "\n", full ? 2 : 1);
 }
 
+size_t
+output_buffered(void)
+{
+	return output.used;
+}
+
 void
 output_sync(void)
 {

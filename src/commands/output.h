@@ -29,8 +29,9 @@
  * Buffer `text`, which consists of whole characters; a line with the plant or,
  * if `full`, an object that has its time and token's name, too.
  *
- * output_flush(), output_sync():
- * Write what is buffered.  Make it durable; stdout may be a file.
+ * output_buffered(), output_flush(), output_sync():
+ * Return the number of bytes in the buffer.  Write them.  Make what was written
+ * durable; stdout may be a file.
  *
  * output_wait():
  * Wait until new plants are worth a look, while a pipe has a reader.
@@ -41,6 +42,7 @@
 void output_open(const char *path, bool replace);
 void output_put(const char *text, size_t len);
 void output_put_plant(const struct record *record, bool full);
+size_t output_buffered(void);
 void output_flush(void);
 void output_sync(void);
 void output_wait(void);

@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -32,6 +33,7 @@ IDLE_S = 4.0
 SAVED_S = 4.0
 IDLE_SHARE = 0.003  # 0.0005 on a quiet machine
 BUSY_S = 5.0  # how long a lock is waited for
+PIPE_BUF = 4096
 
 
 def plant_of(number: int) -> dict:
@@ -420,6 +422,25 @@ def test_followed(tally: Tally, build: str) -> None:
         expect(tally, feed.export(), "with the right place", 0, b"")
 
 
+def test_writes(tally: Tally, build: str) -> None:
+    """The messages of such a socket are what was written at a time."""
+    with fed(build, range(1000)) as (store, feed):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(TIMEOUT_S)
+        with ours, theirs:
+            process = start(store, "export", "--follow", "--cursor", feed.file, stdout=theirs)
+            writes, wanted = [], lines_of(range(1000))
+            try:
+                while sum(map(len, writes)) < len(wanted):
+                    writes.append(ours.recv(1 << 16))
+            finally:
+                stop_process(process)
+        well = b"".join(writes) == wanted and all(write.endswith(b"\n") for write in writes)
+        tally.check(well and max(map(len, writes)) <= PIPE_BUF,
+                    "a follower writes whole lines, which a pipe takes as one", writes[:2])
+        tally.check(len(writes) < 2 * len(wanted) / PIPE_BUF + 2, "and as many as fit", len(writes))
+
+
 def test_saved(tally: Tally, build: str) -> None:
     with fed(build, range(3)) as (store, feed), responder(store, watched=False) as service, \
             follower(store, "--cursor", feed.file) as process, \
@@ -560,7 +581,7 @@ def test_idle(tally: Tally, build: str) -> None:
 def scenario(tally: Tally) -> None:
     build = str(pathlib.Path(sys.argv[1]).resolve().parent)
     tests = (
-        test_output, test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_followed,
+        test_output, test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_writes, test_followed,
         test_replaced, test_failures, test_arguments, test_pieces, test_cost, test_places, test_two,
     )
     # Most of the time is waited.

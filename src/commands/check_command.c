@@ -108,13 +108,21 @@ check_directory(void)
 		report("%s: mode %04o lets others in; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
 	/* A command run by root may have made a file. */
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (fstatat(dir, names[i], &file, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    file.st_uid != st.st_uid)
-			report("%s/%s: belongs to the user %ju, the directory "
-			       "to %ju; run: chown -R --reference=%s %s",
-			    path, names[i], (uintmax_t)file.st_uid,
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(target, sizeof(target), "%s/%s", path, names[i]);
+		if (lstat(target, &file) < 0) {
+			if (errno != ENOENT)
+				report_errno(target, "cannot be read");
+		} else if (file.st_uid != st.st_uid)
+			report("%s: belongs to the user %ju, the directory to "
+			       "%ju; run: chown -R --reference=%s %s",
+			    target, (uintmax_t)file.st_uid,
 			    (uintmax_t)st.st_uid, path, path);
+		else if (faccessat(AT_FDCWD, target, R_OK | W_OK, AT_EACCESS) <
+			     0 &&
+			 errno != EROFS) /* of the directory, too */
+			report_errno(target, "cannot be written");
+	}
 	close(dir);
 	if (check.wrong == wrong)
 		printf("%s: rights: ok\n", path);
@@ -187,9 +195,10 @@ check_store(void)
 		command_unwatch();
 	}
 	if (fault == FAULT_NONE) {
-		printf("%s: index: %s\n%s: store: ok; plant-store verify reads "
-		       "all of it\n",
-		    dir, index_words[index].text, dir);
+		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
+		       "reads all of it\n",
+		    dir, index_words[index].text,
+		    index > INDEX_BEHIND ? "; the service builds it" : "", dir);
 		check_backup();
 		check_consumers();
 	} else
@@ -437,6 +446,8 @@ check_run(const struct call *call)
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
 		command_usage_error("--token needs --url");
+	if (socket != NULL && strlen(socket) > 107)
+		command_usage_error("--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {
 		/* getpass does not echo the token. */
 		token = isatty(STDIN_FILENO)

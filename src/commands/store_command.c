@@ -38,7 +38,8 @@ verify(const char *dir, const struct watch *watch)
 	if (report.index == INDEX_USABLE)
 		printf("%s/index: holds the same plants\n", dir);
 	else if (report.index != INDEX_ABSENT)
-		printf("%s/index: %s\n", dir, index_words[report.index].text);
+		printf("%s/index: %s%s\n", dir, index_words[report.index].text,
+		    report.index > INDEX_BEHIND ? "; not compared" : "");
 }
 
 void

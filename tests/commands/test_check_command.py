@@ -409,7 +409,7 @@ def check_end(tally: Tally, store: Store) -> None:
     shutil.copytree(index, store.dir / "index")
     done = check(store)
     told(tally, done, 0, "", "nor is a copy of an index")
-    tally.check("index: a copy, or of another version\n" in done.stdout,
+    tally.check("index: a copy, or of another version; the service builds it\n" in done.stdout,
                 "and told, too", done)
     mark = store.dir / "index" / "manifest"
     text = mark.read_bytes()
@@ -655,6 +655,7 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token has "Bearer"'),
         (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token has quotes"),
         (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token has blanks"),
+        (["--socket", "/" + "x" * 107], USAGE, "107 bytes at most"),
     ):
         told(tally, check(store, *arguments, stdin=""), status, words,
              f"{arguments} ends with {status}")

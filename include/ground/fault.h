@@ -34,9 +34,14 @@ enum fault {
  * fault_report(name, what):
  * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
  * errno is unchanged.
+ *
+ * fault_ignore_signals():
+ * Ignore SIGPIPE and SIGXFSZ: a write reports EPIPE or EFBIG instead.  Ignore
+ * SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the store's lock.
  */
 enum fault fault_of(int error);
 const char *fault_remedy(int error);
 bool fault_passes(enum fault fault);
 enum fault fault_report(const char *name, const char *what);
 int fault_status(enum fault fault);
+void fault_ignore_signals(void);

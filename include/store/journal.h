@@ -6,8 +6,8 @@
  * The lock is an open file description lock on the journal itself: it ends with
  * the process, and programs that the process executes do not inherit it.
  * "Under the lock" means that journal_lock has been called and journal_check
- * has found the file in place.  The programs ignore SIGTSTP, SIGTTIN and
- * SIGTTOU, or a stopped process would keep it.
+ * has found the file in place.  The programs cannot be stopped by a terminal
+ * (fault_ignore_signals), or a stopped process would keep it.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
  * not have.  Linux reports the error once to each open file, so every process

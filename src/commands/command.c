@@ -235,10 +235,12 @@ read_arguments(int argc, char **argv)
 	const bool operand = alias != NULL && alias[0] == '\0';
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
+	const char *letters = find_option("output") != NULL ? ":ho:" : ":h";
 	int letter;
 
 	opterr = 0;
-	while ((letter = getopt_long(end, argv, ":ho:", options, NULL)) != -1) {
+	while (
+	    (letter = getopt_long(end, argv, letters, options, NULL)) != -1) {
 		const char *word = argv[optind - 1];
 		const char short_word[] = { '-', (char)optopt, '\0' };
 		size_t i = 0;
@@ -548,14 +550,7 @@ main(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : "";
 	static char help[] = "--help";
 
-	/* A closed pipe is reported as an error, instead of a silent end. */
-	signal(SIGPIPE, SIG_IGN);
-	/* So is a file size limit: the signal would leave partial files. */
-	signal(SIGXFSZ, SIG_IGN);
-	/* A stopped process would keep the store's lock. */
-	signal(SIGTSTP, SIG_IGN);
-	signal(SIGTTIN, SIG_IGN);
-	signal(SIGTTOU, SIG_IGN);
+	fault_ignore_signals();
 	log_open("plant-store", 0);
 	config_warn_unknown();
 	if (argc > 2 && strcmp(word, "help") == 0 && argv[2][0] != '-') {

@@ -124,11 +124,7 @@ cgi_serve(const struct config *config)
 	struct store *store = NULL;
 	enum fault fault = FAULT_NONE;
 
-	/* With these ignored, errno reports a closed pipe or a size limit. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	/* A stopped process would keep the store's lock. */
-	signal(SIGTSTP, SIG_IGN);
+	fault_ignore_signals();
 	/* lighttpd sends SIGTERM when stdout closes; the store closes later. */
 	signal(SIGTERM, SIG_IGN);
 	if (config->tokens != NULL)

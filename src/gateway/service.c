@@ -46,20 +46,14 @@ block_signals(void)
 {
 	/* multiwatch may send SIGUSR1 or SIGQUIT to end its children. */
 	static const int end[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT };
-	/* A stopped process would keep the store's lock. */
-	static const int others[] = { SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU };
 	sigset_t blocked;
 
-	/* With these ignored, write fails instead: EPIPE, EFBIG. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
+	fault_ignore_signals();
 	sigemptyset(&ends);
-	sigemptyset(&blocked);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 4; i++)
 		sigaddset(&ends, end[i]);
-		sigaddset(&blocked, others[i]);
-	}
-	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	blocked = ends;
+	sigaddset(&blocked, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
 }
 
@@ -216,14 +210,15 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 static bool
 step_start(void *context, uint64_t done, uint64_t total)
 {
+	int *percent = context;
+	int now = total > 0 ? (int)(100 * done / total) : 0;
 	char state[64];
 	sigset_t pending;
 
-	(void)context;
-	if (total > 0) {
-		snprintf(state, sizeof(state), "STATUS=reading: %d %%",
-		    (int)(100 * done / total));
+	if (now > *percent) {
+		snprintf(state, sizeof(state), "STATUS=reading: %d %%", now);
 		service_notify(state);
+		*percent = now;
 	}
 	sigpending(&pending);
 	sigandset(&pending, &pending, &ends);
@@ -233,7 +228,8 @@ step_start(void *context, uint64_t done, uint64_t total)
 int
 service_run(const struct config *config)
 {
-	const struct watch watch = { step_start, NULL };
+	int percent = 0;
+	const struct watch watch = { step_start, &percent };
 	const struct store_options options = { .database = config->database,
 		.dir = config->dir,
 		.watch = &watch,

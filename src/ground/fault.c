@@ -2,6 +2,7 @@
 #include "ground/fault.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -92,4 +93,14 @@ fault_status(enum fault fault)
 	};
 
 	return statuses[fault];
+}
+
+void
+fault_ignore_signals(void)
+{
+	static const int signals[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN,
+		SIGTTOU };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_IGN);
 }

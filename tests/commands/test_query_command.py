@@ -126,6 +126,8 @@ def test_arguments(tally: Tally, store: Store) -> None:
     tally.check(versions[0] == versions[1] != b"", "-V is --version", versions)
     done = store.command("--nothing")
     expect(tally, done, "an unknown option is none of ours", USAGE, b"", b"--nothing; see:")
+    done = store.command("stats", "-o", "x")
+    expect(tally, done, "nor is one of another subcommand", USAGE, b"", b"unknown option: -o; see:")
 
 
 # --- An empty store and a small one ------------------------------------------

@@ -5,8 +5,8 @@
  *
  * The file may be lost or damaged: the next metrics_open creates a new one,
  * with all counters at 0, and processes that have the old one open still count
- * in it.  A process without a file, as with a database, or whose file was
- * truncated, counts in its own memory.
+ * in it.  A process counts in its own memory if it has no file, as with a
+ * database, or if its file was truncated.
  */
 #pragma once
 

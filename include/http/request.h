@@ -61,8 +61,9 @@ enum request_length {
  *
  * request_credential(request, credential):
  * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
- * RFC 6750, section 2.1), whose scheme may be in any case, with spaces and tabs
- * around the value.  Return HTTP_OK with the token's place in the header; or
+ * RFC 6750, section 2.1).  The scheme may be in any case.  Spaces and tabs
+ * around the value are ignored.  Return HTTP_OK with the token's place in the
+ * header; or
  *
  *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme

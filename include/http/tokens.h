@@ -68,7 +68,7 @@ struct tokens_edit {
 		TOKENS_REVOKE_OLD
 	} kind;
 	int64_t expires_ms; /* of the new token */
-	int64_t until_ms;   /* when a token that is renewed expires at last */
+	int64_t until_ms;   /* when a renewed token expires, at the latest */
 };
 
 struct tokens; /* a set */

@@ -73,9 +73,9 @@ enum record_header {
  * line's length.  The record's strings must be canonical already.
  *
  * record_decode(buf, len, seed, record):
- * Check that the `len` bytes are a line valid by itself, and fill `record`,
- * whose strings point into `buf`.  Return NULL; or why the line is invalid, a
- * static English string, with `record` unchanged.
+ * Check that the `len` bytes are a line valid by itself.  Return NULL with
+ * `record` filled; its strings point into `buf`.  If the line is invalid, leave
+ * `record` unchanged and return the reason, a static English string.
  *
  * record_is_canonical(record):
  * Return whether `by`, `id` and `plant` could be in a valid line.  `by` and

@@ -18,10 +18,10 @@
  * An end mark is an offset up to which the journal is durable: a shorter
  * journal has lost pages.  A mark is overwritten in place, within one sector,
  * and each of its versions is true.  JOURNAL_END_NAME is written durably after
- * a closing line.  index/end is written after each batch, without a sync, and
- * has the last line, so that other processes need not settle it.  It names its
- * own inode and time of birth: in a copy of the store, whose files may be of
- * different moments, it is ignored.
+ * a closing line.  index/end is written after each batch, without a sync.  It
+ * has the last line, which other processes then need not settle.  It names its
+ * own inode and time of birth, and is ignored in a copy of the store: the files
+ * of a copy may be from different moments.
  *
  * The file may end in blank lines, as room for later records: a sync of a file
  * that has grown costs the file system a write of its own.
@@ -154,8 +154,8 @@ void journal_back_off(long *pause_ns);
  * line begins there.
  *
  * journal_match(journal, at):
- * FAULT_DAMAGED, not logged, if the line before the position `at` has not the
- * seq, crc and end of `at`.
+ * FAULT_DAMAGED, not logged, if the line before the position `at` does not
+ * have its seq, crc and end.
  *
  * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
  * Return whether the record at `offset` has the plant `id`; whether the byte at

@@ -58,7 +58,7 @@ const char *command_option(const char *name);
  * FAULT_BUSY, which may be gone later.
  *
  * command_usage_error(format, ...):
- * Log what is wrong and where the help is; end the process with EX_USAGE.
+ * Log the mistake, and refer to the help; end the process with EX_USAGE.
  */
 _Noreturn void command_exit(int status);
 _Noreturn void command_fail(enum fault fault);

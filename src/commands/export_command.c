@@ -294,7 +294,7 @@ save_place(void)
 	save_cursor(export.place);
 }
 
-/* Write the buffer, move the place after its plants, and save it when due. */
+/* Write the buffer; the place is then after its plants.  Save it when due. */
 static void
 deliver(void)
 {
@@ -420,7 +420,7 @@ export_run(const struct call *call)
 		output_put(header, sizeof(header) - 1);
 	write_plants();
 	while (export.follow) {
-		/* If the connection has failed, what was read before. */
+		/* A failed connection may have left plants in the buffer. */
 		engine->cursor(reader, export.next);
 		deliver();
 		output_wait();

@@ -34,7 +34,7 @@
  * durable; stdout may be a file.
  *
  * output_wait():
- * Wait until new plants are worth a look, while a pipe has a reader.
+ * Wait a moment for new plants.  A pipe whose reader is gone is a fault.
  *
  * output_finish():
  * Flush; make a file durable and give it its name.

@@ -199,7 +199,7 @@ receive(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Accept all that wait.  After an error, the next round tries again. */
+/* Accept all waiting connections.  After an error, try in the next round. */
 static void
 accept_connections(struct reactor *r)
 {

@@ -31,8 +31,8 @@
 
 /*
  * Descriptors needed besides one epoll per reactor: a connection, its spool
- * file, and the token file, which is read again when it changes.  The sandbox
- * needs as many before: without one it would close the store.
+ * file, and the token file, which is read again when it changes.  Before that
+ * the sandbox needs some: without them it would deny the store itself.
  */
 #define DESCRIPTORS_MIN 3
 

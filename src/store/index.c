@@ -1,9 +1,5 @@
 /*
- * index: sorted runs, and a manifest that names them.  See index.h.
- *
- * A run is an array of pairs, sorted by id, followed by the first id of each
- * page of the array, so that a lookup reads one page.  All numbers have the
- * byte order of the machine.
+ * index: runs, a manifest that names them, and a memtable.  See index.h.
  *
  * Happy path of a checkpoint: the collected pairs are sorted and written as a
  * new run; then a manifest that names it replaces the old one.  Failure modes:
@@ -22,18 +18,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/pairs.h"
+#include "memtable.h"
 #include "pure/crc32c.h"
+#include "run.h"
 
 #define MANIFEST_NAME "manifest"
 #define MANIFEST_NEW_NAME "manifest.new"
-#define RUN_PREFIX "run-"
 
 /* Version 1.0.0 had another index, of the version 2, in this directory. */
 #define MANIFEST_VERSION 3
@@ -45,26 +41,11 @@
 #define MERGE_FACTOR 3
 #define RUNS_MAX 16
 
-/* Pairs of a page of 4 KiB, of a buffer, and between two syncs of a run. */
-#define PAGE_PAIRS ((size_t)256)
-#define BUFFER_PAIRS (16 * PAGE_PAIRS)
-#define STEP_PAIRS ((uint64_t)64 * BUFFER_PAIRS)
-
 /* How often a manifest is read whose runs are gone: others replace it. */
 #define LOAD_TRIES 16
 
-/* The least number of slots of the memory, as a power of two. */
-#define SLOT_BITS_MIN 10
-
 /* Only this many records that repeat an id are logged; all are counted. */
 #define TWINS_LOGGED 10
-
-struct run {
-	uint64_t number, n; /* of the file; of its pairs */
-	int64_t least, greatest;
-	uint32_t crc, nul;          /* of the pairs */
-	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
-};
 
 struct manifest {
 	uint32_t version, n;
@@ -75,37 +56,16 @@ struct manifest {
 	uint32_t crc, last_nul;
 };
 
-/* A run that is mapped; firsts is in the same map. */
-struct map {
-	struct pair *pairs;
-	const int64_t *firsts;
-	size_t len;
-};
-
 struct files {
 	struct manifest manifest;
-	struct map maps[RUNS_MAX];
-};
-
-/* A run that is written. */
-struct sink {
-	struct run run;
-	int fd;
-	struct pair buffer[BUFFER_PAIRS];
-	size_t used;
-	int64_t *firsts;
+	struct run_map maps[RUNS_MAX];
 };
 
 struct index {
 	struct journal *journal;
 	struct files files;
 
-	/* The memory: open addressing, at most half of the slots in use. */
-	struct pair *pairs; /* by their offsets */
-	size_t n, max;
-	uint32_t *slots; /* a place in `pairs`, plus 1; 0: free */
-	unsigned bits;   /* of the number of slots */
-	uint64_t seed;   /* hides the slots from clients */
+	struct memtable memory;
 
 	/* A checkpoint. */
 	int dir;             /* locked; -1 otherwise */
@@ -113,7 +73,7 @@ struct index {
 	struct pair *copied; /* of the memory */
 	size_t ncopied;
 	struct position to;
-	struct sink sink;
+	struct run_writer writer;
 	struct files next; /* written, to be installed */
 	bool installed;
 	bool failing;        /* logged, so not again */
@@ -130,19 +90,6 @@ const struct index_words index_words[] = {
 
 /* --- Files --- */
 
-static size_t
-count_firsts(uint64_t n)
-{
-	return (size_t)((n + PAGE_PAIRS - 1) / PAGE_PAIRS);
-}
-
-static const char *
-run_name(uint64_t number, char name[static 32])
-{
-	snprintf(name, 32, RUN_PREFIX "%" PRIu64, number);
-	return name;
-}
-
 static int
 open_dir(int dir)
 {
@@ -153,8 +100,7 @@ open_dir(int dir)
 static uint32_t
 sum(const struct manifest *manifest)
 {
-	return crc32c(
-	    0, (const char *)manifest, offsetof(struct manifest, crc));
+	return crc32c(0, manifest, offsetof(struct manifest, crc));
 }
 
 /* Read the manifest.  errno is 0, or the error that kept it from being read. */
@@ -190,38 +136,8 @@ read_manifest(int dir, struct manifest *manifest)
 		   : INDEX_STALE;
 }
 
-/* Open a run.  Return 0; -1 with errno, ENOENT also if it is another file. */
-static int
-open_run(int dir, const struct run *run, struct map *map)
-{
-	const size_t len = run->n * sizeof(struct pair) +
-			   count_firsts(run->n) * sizeof(int64_t);
-	char name[32], file[FILE_ID_LEN + 1];
-	struct stat st;
-	int fd = openat(dir, run_name(run->number, name),
-	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	void *at = MAP_FAILED;
-
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) == 0 && file_identify(fd, file) == 0) {
-		errno = ENOENT;
-		if (S_ISREG(st.st_mode) && run->n > 0 &&
-		    (uint64_t)st.st_size == len && strcmp(file, run->file) == 0)
-			at = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
-	}
-	file_close(fd);
-	if (at == MAP_FAILED)
-		return -1;
-	/* A lookup needs one page, not those around it. */
-	madvise(at, len, MADV_RANDOM);
-	*map = (struct map){ at, NULL, len };
-	map->firsts = (const int64_t *)(map->pairs + run->n);
-	return 0;
-}
-
 /* The map of this run in `files`, or NULL. */
-static const struct map *
+static const struct run_map *
 find_map(const struct files *files, const struct run *run)
 {
 	for (size_t i = 0; i < files->manifest.n; i++)
@@ -236,7 +152,7 @@ close_files(struct files *files, const struct files *kept)
 {
 	for (size_t i = 0; i < files->manifest.n; i++)
 		if (find_map(kept, &files->manifest.runs[i]) == NULL)
-			munmap(files->maps[i].pairs, files->maps[i].len);
+			run_close(&files->maps[i]);
 	files->manifest.n = 0;
 }
 
@@ -246,11 +162,11 @@ open_runs(int dir, struct files *files, const struct files *have)
 {
 	for (uint32_t i = 0, n = files->manifest.n; i < n; i++) {
 		const struct run *run = &files->manifest.runs[i];
-		const struct map *map = find_map(have, run);
+		const struct run_map *map = find_map(have, run);
 
 		if (map != NULL)
 			files->maps[i] = *map;
-		else if (open_run(dir, run, &files->maps[i]) < 0) {
+		else if (run_open(dir, run, &files->maps[i]) < 0) {
 			int error = errno;
 
 			files->manifest.n = i;
@@ -336,18 +252,6 @@ index_open(struct journal *journal, struct index_view *view)
 	return FAULT_NONE;
 }
 
-/* Give the memory back: a build had much of it. */
-static void
-forget(struct index *index)
-{
-	free(index->pairs);
-	free(index->slots);
-	index->pairs = NULL;
-	index->slots = NULL;
-	index->bits = 0;
-	index->n = index->max = 0;
-}
-
 void
 index_close(struct index *index)
 {
@@ -355,7 +259,7 @@ index_close(struct index *index)
 		return;
 	index_release(index);
 	close_files(&index->files, &no_files);
-	forget(index);
+	memtable_done(&index->memory);
 	free(index);
 }
 
@@ -377,7 +281,7 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 static bool
 is_used(const char *name, const struct manifest *manifest)
 {
-	char run[32];
+	char run[RUN_NAME_MAX];
 
 	if (strcmp(name, MANIFEST_NAME) == 0 ||
 	    strcmp(name, INDEX_END_NAME) == 0)
@@ -439,63 +343,6 @@ index_damaged(struct index *index)
 
 /* --- Lookups --- */
 
-/* Of sorted keys, the number that are not above the id. */
-static size_t
-count_up_to(const int64_t *keys, size_t n, int64_t id)
-{
-	size_t low = 0;
-
-	while (low < n) {
-		size_t middle = low + (n - low) / 2;
-
-		if (keys[middle] <= id)
-			low = middle + 1;
-		else
-			n = middle;
-	}
-	return low;
-}
-
-static uint64_t
-find_in_run(const struct run *run, const struct map *map, int64_t id)
-{
-	if (id < run->least || id > run->greatest)
-		return 0;
-	size_t page = count_up_to(map->firsts, count_firsts(run->n), id);
-	size_t low = page > 0 ? (page - 1) * PAGE_PAIRS : 0;
-	size_t high = run->n - low < PAGE_PAIRS ? run->n : low + PAGE_PAIRS;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (map->pairs[middle].key < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < run->n && map->pairs[low].key == id ? map->pairs[low].value
-							 : 0;
-}
-
-/* The slot of the id in memory, or the free one where it belongs. */
-static uint32_t *
-find_slot(const struct index *index, int64_t id)
-{
-	const size_t mask = ((size_t)1 << index->bits) - 1;
-	uint64_t x = (uint64_t)id ^ index->seed;
-
-	/* An xorshift-multiply mix: two rounds reach every bit. */
-	x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
-	x = (x ^ (x >> 32) ^ index->seed) * UINT64_C(0xd6e8feb86659fd93);
-	size_t slot = (size_t)(x >> 32) & mask;
-	for (;; slot = (slot + 1) & mask) {
-		uint32_t place = index->slots[slot];
-
-		if (place == 0 || index->pairs[place - 1].key == id)
-			return &index->slots[slot];
-	}
-}
-
 uint64_t
 index_find(const struct index *index, int64_t id)
 {
@@ -504,45 +351,10 @@ index_find(const struct index *index, int64_t id)
 
 	for (size_t i = 0; i < manifest->n && offset == 0; i++)
 		offset =
-		    find_in_run(&manifest->runs[i], &index->files.maps[i], id);
-	if (offset == 0 && index->n > 0) {
-		uint32_t place = *find_slot(index, id);
-
-		offset = place > 0 ? index->pairs[place - 1].value : 0;
-	}
+		    run_find(&manifest->runs[i], &index->files.maps[i], id);
+	if (offset == 0)
+		offset = memtable_find(&index->memory, id);
 	return offset;
-}
-
-static void
-enter_all(struct index *index)
-{
-	memset(index->slots, 0, sizeof(*index->slots) << index->bits);
-	for (size_t i = 0; i < index->n; i++)
-		*find_slot(index, index->pairs[i].key) = (uint32_t)i + 1;
-}
-
-static int
-grow(struct index *index)
-{
-	unsigned bits = index->bits == 0 ? SLOT_BITS_MIN : index->bits + 1;
-	size_t max = (size_t)1 << (bits - 1);
-	struct pair *pairs = realloc(index->pairs, max * sizeof(*pairs));
-
-	if (pairs == NULL)
-		return -1;
-	index->pairs = pairs;
-	if (index->seed == 0 &&
-	    getentropy(&index->seed, sizeof(index->seed)) < 0)
-		return -1;
-	uint32_t *slots = malloc(sizeof(*slots) << bits);
-	if (slots == NULL)
-		return -1;
-	free(index->slots);
-	index->slots = slots;
-	index->bits = bits;
-	index->max = max;
-	enter_all(index);
-	return 0;
 }
 
 /* `nth` counts them from 0. */
@@ -563,43 +375,31 @@ log_twin(
 int
 index_add(struct index *index, int64_t id, uint64_t offset)
 {
-	if (index->n == index->max && grow(index) < 0)
-		return -1;
-	uint32_t *place = find_slot(index, id);
-	if (*place > 0) {
-		log_twin(index->journal->name, index->twins++, id,
-		    index->pairs[*place - 1].value, offset);
-		return 0;
-	}
-	index->pairs[index->n++] = (struct pair){ id, offset };
-	*place = (uint32_t)index->n;
+	int added = memtable_add(&index->memory, id, offset);
+
+	if (added <= 0)
+		return added;
+	log_twin(index->journal->name, index->twins++, id,
+	    memtable_find(&index->memory, id), offset);
 	return 0;
 }
 
 size_t
 index_held(const struct index *index)
 {
-	return index->n;
+	return index->memory.n;
 }
 
-/* The last one can be taken out alone: no other's search has passed it. */
 void
 index_keep(struct index *index, size_t n)
 {
-	assert(n <= index->n);
-	for (; index->n > n; index->n--) {
-		uint32_t *slot =
-		    find_slot(index, index->pairs[index->n - 1].key);
-
-		assert(*slot == index->n);
-		*slot = 0;
-	}
+	memtable_keep(&index->memory, n);
 }
 
 uint64_t
 index_count(const struct index *index)
 {
-	uint64_t n = index->n;
+	uint64_t n = index->memory.n;
 
 	for (size_t i = 0; i < index->files.manifest.n; i++)
 		n += index->files.manifest.runs[i].n;
@@ -678,23 +478,15 @@ index_release(struct index *index)
 static void
 use_files(struct index *index, const struct files *files)
 {
+	const struct memtable *memory = &index->memory;
 	size_t first = 0;
 
 	close_files(&index->files, files);
 	index->files = *files;
-	while (first < index->n &&
-	       index->pairs[first].value < files->manifest.covered.end)
+	while (first < memory->n &&
+	       memory->pairs[first].value < files->manifest.covered.end)
 		first++;
-	if (first == 0)
-		return;
-	index->n -= first;
-	if (index->n == 0) {
-		forget(index);
-		return;
-	}
-	memmove(index->pairs, index->pairs + first,
-	    index->n * sizeof(*index->pairs));
-	enter_all(index);
+	memtable_drop(&index->memory, first);
 }
 
 enum fault
@@ -721,13 +513,13 @@ index_collect(struct index *index, struct position *at)
 		*at = *index_covered(index);
 	index->to = *at;
 	free(index->copied);
-	index->ncopied = index->n;
-	index->copied = malloc((index->n + 1) * sizeof(*index->copied));
+	index->ncopied = index->memory.n;
+	index->copied = malloc((index->ncopied + 1) * sizeof(*index->copied));
 	if (index->copied == NULL)
 		return fail(index);
-	if (index->n > 0)
-		memcpy(index->copied, index->pairs,
-		    index->n * sizeof(*index->pairs));
+	if (index->ncopied > 0)
+		memcpy(index->copied, index->memory.pairs,
+		    index->ncopied * sizeof(*index->copied));
 	return FAULT_NONE;
 }
 
@@ -737,38 +529,6 @@ struct source {
 	uint64_t left;
 };
 
-static int
-flush_sink(struct sink *sink)
-{
-	const uint64_t before = sink->run.n - sink->used;
-	const size_t len = sink->used * sizeof(struct pair);
-
-	sink->used = 0;
-	sink->run.crc = crc32c(sink->run.crc, sink->buffer, len);
-	if (file_write_all(
-		sink->fd, sink->buffer, len, before * sizeof(struct pair)) < 0)
-		return -1;
-	/* In steps: the journal's next sync must not wait for all of it. */
-	return sink->run.n / STEP_PAIRS > before / STEP_PAIRS
-		   ? fdatasync(sink->fd)
-		   : 0;
-}
-
-static int
-put(struct sink *sink, struct pair pair)
-{
-	struct run *run = &sink->run;
-
-	if (run->n == 0)
-		run->least = pair.key;
-	if (run->n % PAGE_PAIRS == 0)
-		sink->firsts[run->n / PAGE_PAIRS] = pair.key;
-	run->greatest = pair.key;
-	run->n++;
-	sink->buffer[sink->used++] = pair;
-	return sink->used == BUFFER_PAIRS ? flush_sink(sink) : 0;
-}
-
 /*
  * Merge the sources, of which an earlier one has the earlier records.  Return
  * 0; -1 with errno, ECANCELED by the watch.
@@ -777,7 +537,7 @@ static int
 merge(struct index *index, struct source *sources, size_t n,
     const struct watch *watch)
 {
-	struct sink *sink = &index->sink;
+	struct run_writer *writer = &index->writer;
 	struct pair last = { 0 };
 
 	for (uint64_t done = 1;; done++) {
@@ -792,48 +552,18 @@ merge(struct index *index, struct source *sources, size_t n,
 			return 0;
 		const struct pair pair = *least->next++;
 		least->left--;
-		if (sink->run.n > 0 && pair.key == last.key)
+		if (writer->run.n > 0 && pair.key == last.key)
 			log_twin(index->journal->name, index->twins++, pair.key,
 			    last.value, pair.value);
-		else if (put(sink, pair) < 0)
+		else if (run_put(writer, pair) < 0)
 			return -1;
 		else
 			last = pair;
-		if (done % STEP_PAIRS == 0 && !watch_step(watch, 0, 0)) {
+		if (done % RUN_STEP_PAIRS == 0 && !watch_step(watch, 0, 0)) {
 			errno = ECANCELED;
 			return -1;
 		}
 	}
-}
-
-/* Make an empty run of a new number. */
-static int
-create_run(const struct index *index, struct run *run)
-{
-	const struct manifest *now = &index->files.manifest;
-	char name[32];
-	int fd;
-
-	run->number = now->n > 0 ? now->runs[now->n - 1].number : 0;
-	/* A killed process may have left a run. */
-	do
-		fd = openat(index->dir, run_name(++run->number, name),
-		    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	while (fd < 0 && errno == EEXIST);
-	return fd;
-}
-
-/* Write the rest, and sync the run. */
-static int
-finish_run(struct sink *sink)
-{
-	if (flush_sink(sink) < 0 ||
-	    file_write_all(sink->fd, sink->firsts,
-		count_firsts(sink->run.n) * sizeof(*sink->firsts),
-		sink->run.n * sizeof(struct pair)) < 0 ||
-	    fsync(sink->fd) < 0)
-		return -1;
-	return file_identify(sink->fd, sink->run.file);
 }
 
 /* Write a run of the runs from `first` on, and of the copied pairs. */
@@ -841,36 +571,22 @@ static int
 write_run(struct index *index, size_t first, const struct watch *watch)
 {
 	const struct files *files = &index->files;
+	const struct manifest *now = &files->manifest;
 	struct source sources[RUNS_MAX + 1] = { { 0 } };
-	struct sink *sink = &index->sink;
+	uint64_t last = now->n > 0 ? now->runs[now->n - 1].number : 0;
 	uint64_t total = index->ncopied;
 	size_t n = 0;
-	char name[32];
 
-	for (size_t i = first; i < files->manifest.n; i++) {
-		total += files->manifest.runs[i].n;
-		sources[n++] = (struct source){ files->maps[i].pairs,
-			files->manifest.runs[i].n };
+	for (size_t i = first; i < now->n; i++) {
+		total += now->runs[i].n;
+		sources[n++] =
+		    (struct source){ files->maps[i].pairs, now->runs[i].n };
 	}
 	sources[n++] = (struct source){ index->copied, index->ncopied };
-	memset(&sink->run, 0, sizeof(sink->run));
-	sink->used = 0;
-	sink->firsts = malloc(count_firsts(total) * sizeof(*sink->firsts));
-	if (sink->firsts == NULL)
-		return -1;
 	assert(n <= RUNS_MAX + 1);
-	int result = sink->fd = create_run(index, &sink->run);
-	if (result >= 0)
-		result = merge(index, sources, n, watch);
-	if (result == 0)
-		result = finish_run(sink);
-	int error = errno;
-	if (result < 0 && sink->fd >= 0)
-		unlinkat(index->dir, run_name(sink->run.number, name), 0);
-	file_close(sink->fd);
-	free(sink->firsts);
-	errno = error;
-	return result;
+	if (run_begin(&index->writer, index->dir, last, total) < 0)
+		return -1;
+	return run_end(&index->writer, merge(index, sources, n, watch) == 0);
 }
 
 /* Write the manifest, durably.  Return 0; -1 with errno. */
@@ -918,13 +634,9 @@ find_due(const struct index *index, uint64_t max)
 static bool
 are_whole(const struct files *files, size_t first)
 {
-	for (size_t i = first; i < files->manifest.n; i++) {
-		const struct run *run = &files->manifest.runs[i];
-
-		if (crc32c(0, (const char *)files->maps[i].pairs,
-			run->n * sizeof(struct pair)) != run->crc)
+	for (size_t i = first; i < files->manifest.n; i++)
+		if (!run_is_whole(&files->manifest.runs[i], &files->maps[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -947,7 +659,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	if (first < n || index->ncopied > 0) {
 		if (write_run(index, first, watch) < 0)
 			return fail(index);
-		next->runs[first] = index->sink.run;
+		next->runs[first] = index->writer.run;
 		next->n = (uint32_t)first + 1;
 	}
 	if (write_manifest(index->dir, next) < 0 ||

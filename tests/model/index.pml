@@ -9,7 +9,7 @@
  *   settle        engine_file.c read_on; journal.c journal_settle
  *   Checkpoint    engine_file.c checkpoint; index.c index_claim, index_collect,
  *                 index_write, index_install, index_release
- *   sync_pairs    index.c finish_run
+ *   sync_pairs    run.c run_end
  *   sync_new      index.c write_manifest
  *
  * Of the journal it has how many lines there are, how many are durable (others

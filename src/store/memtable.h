@@ -1,0 +1,36 @@
+/*
+ * memtable: the plants that no run of the index has yet: pairs of ids and
+ * offsets, in the order of their offsets, with a hash table of the ids.  A
+ * zeroed struct is an empty table.  Threads: one at a time.
+ */
+#pragma once
+
+#include "ground/pairs.h"
+
+struct memtable {
+	struct pair *pairs;
+	size_t n, max;
+	uint32_t *slots; /* a place in `pairs`, plus 1; 0: free */
+	unsigned bits;   /* of the number of slots */
+	uint64_t seed;   /* hides the slots from clients */
+};
+
+/*
+ * memtable_find(table, id):
+ * Return the offset of the plant; 0 if it is not there.
+ *
+ * memtable_add(table, id, offset):
+ * Add the plant; its offset must be above all others.  Return 0; 1 if the table
+ * has the id already; -1 with ENOMEM.
+ *
+ * memtable_keep(table, n), memtable_drop(table, n):
+ * Take out all but the first n plants; take out the first n.
+ *
+ * memtable_done(table):
+ * Take out all, and free the memory.
+ */
+uint64_t memtable_find(const struct memtable *table, int64_t id);
+int memtable_add(struct memtable *table, int64_t id, uint64_t offset);
+void memtable_keep(struct memtable *table, size_t n);
+void memtable_drop(struct memtable *table, size_t n);
+void memtable_done(struct memtable *table);

@@ -1,0 +1,76 @@
+/*
+ * run: a file of the index, with some plants: an array of pairs, sorted by id,
+ * and after it the first id of each page of the array, so that a lookup reads
+ * one page.  All numbers have the byte order of the machine.  A run that is
+ * complete never changes.  Results are 0, or -1 with errno.  Threads: any may
+ * read; one at a time writes.
+ */
+#pragma once
+
+#include "ground/file.h"
+#include "ground/pairs.h"
+
+#define RUN_NAME_MAX 32
+/* Pairs of a page of 4 KiB, of a buffer, and between two syncs of a run. */
+#define RUN_PAGE_PAIRS ((size_t)256)
+#define RUN_BUFFER_PAIRS (16 * RUN_PAGE_PAIRS)
+#define RUN_STEP_PAIRS ((uint64_t)64 * RUN_BUFFER_PAIRS)
+
+/* What the manifest has of a run. */
+struct run {
+	uint64_t number, n; /* of the file; of its pairs */
+	int64_t least, greatest;
+	uint32_t crc, nul;          /* of the pairs */
+	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
+};
+
+/* A run that is open; firsts is in the same map. */
+struct run_map {
+	struct pair *pairs;
+	const int64_t *firsts;
+	size_t len;
+};
+
+/* A run that is written. */
+struct run_writer {
+	struct run run;
+	int dir, fd;
+	struct pair buffer[RUN_BUFFER_PAIRS];
+	size_t used;
+	int64_t *firsts;
+};
+
+/*
+ * run_name(number, name):
+ * Write the name of the run's file; return it.
+ *
+ * run_open(dir, run, map), run_close(map):
+ * Open the run in the directory of the index.  ENOENT also if another file has
+ * its name.
+ *
+ * run_find(run, map, id):
+ * Return the offset of the plant; 0 if it is not there.
+ *
+ * run_is_whole(run, map):
+ * Read the pairs, and return whether they have their checksum.
+ */
+const char *run_name(uint64_t number, char name[static RUN_NAME_MAX]);
+int run_open(int dir, const struct run *run, struct run_map *map);
+void run_close(struct run_map *map);
+uint64_t run_find(const struct run *run, const struct run_map *map, int64_t id);
+bool run_is_whole(const struct run *run, const struct run_map *map);
+
+/*
+ * run_begin(writer, dir, last, max):
+ * Create an empty run for up to `max` pairs, with a number above `last`.
+ *
+ * run_put(writer, pair):
+ * Add a pair; its id must be above the last one's.
+ *
+ * run_end(writer, good):
+ * With `good`, make the run durable and fill writer->run.  Otherwise, and on
+ * failure, remove it and return -1; errno is unchanged.
+ */
+int run_begin(struct run_writer *writer, int dir, uint64_t last, uint64_t max);
+int run_put(struct run_writer *writer, struct pair pair);
+int run_end(struct run_writer *writer, bool good);

@@ -1,23 +1,8 @@
 /*
  * engine_file: the file engine.  See store/store.h and store/engine.h.
  *
- * Opening locks the journal, opens the index and catches up.  It never creates
- * a store: a directory without one may be the mount point of a file system that
- * is not mounted, and an empty store would accept stored ids again.
- *
- * Opening reads the plants that no run of the index covers: up to an end mark
- * without the journal's lock, so that others can write, and the rest under the
- * lock.  If there are many, the index is missing: one process at a time builds
- * it, in checkpoints, and an interrupted build resumes at the last one.
- * If it cannot be written, and memory cannot have them all, a service starts
- * and refuses plants until it can.
- *
- * Catching up moves this process's position to the journal's end, after which
- * others may have appended.  Happy path: the byte at the position is blank or
- * absent, so no line follows.  Otherwise the plants are added to the index's
- * memory; lines after the known durable end are read from the disk.  A torn
- * tail is copied to a file beside the journal and cut off; a damaged journal is
- * refused.
+ * A store whose index cannot be written, and whose plants do not fit into
+ * memory, is opened by a service, which refuses plants until it can.
  *
  * A commit, under the lock: catch up; look up each id; append the new plants
  * with one write; sync once; mark the end.  Nothing of the index is written.
@@ -36,48 +21,30 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
-#include "store/index.h"
-#include "store/journal.h"
 
 /* The room a plant needs; the free space that needs no trial allocation. */
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
 
 /*
- * A long-lived process checks a journal of up to this size whole at every
- * start: 16 ms at 1 GB/s.  A larger one is checked whole when its index is
- * built, and by `verify`.
- */
-#define CHECK_BYTES_MAX ((uint64_t)16 << 20)
-
-#define STEP_BYTES ((uint64_t)1 << 20)
-
-/* More than this after the index is a build: 0.1 s to read. */
-#define BUILD_BYTES ((uint64_t)64 << 20)
-
-/*
  * A checkpoint begins at this many plants in memory: 0.35 ms a thousand for a
- * request (CGI), which reads them; of an idle service; after a request.  A
- * build has the most, so that its runs are large.
+ * request (CGI), which reads them; of an idle service; after a request.
  */
 #define HELD_PLANTS ((size_t)8 << 10)
 #define HELD_IDLE ((size_t)256)
 #define HELD_ONCE ((size_t)1 << 10)
-#define HELD_BUILDING ((size_t)256 << 10)
-/* Commits are refused: 12 MiB.  A multiple of HELD_BUILDING. */
-#define HELD_MAX (2 * HELD_BUILDING)
 /* A checkpoint is tried again after this: another's turn, or a failure. */
 #define RETRY_BUSY_MS 20
 #define RETRY_FAILED_MS 1000
@@ -86,22 +53,13 @@
 
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
-	pthread_mutex_t mutex;       /* for threads; lock before the journal */
-	bool long_lived;             /* see struct store_options */
-	bool failed;                 /* nothing is acknowledged any more */
-	bool open;                   /* open_store has ended */
-	const struct watch *watch;   /* NULL once the store is open */
-	int64_t deadline_ms;         /* for locks while it is opened */
-	struct journal journal;
-	struct index *index;
-	struct position at;        /* the journal is read up to here */
-	struct position batch_end; /* of the batch that is built after `at` */
-	/* The thread that makes checkpoints; `mutex` is of these, too. */
+	struct files files;
+	struct position batch_end; /* of the batch, which is after files.at */
+	/* The thread that makes checkpoints; files.mutex is of these, too. */
 	pthread_t thread;
 	pthread_cond_t wake;
 	bool has_thread, wanted;
 	bool failing; /* the last checkpoint could not be written */
-	atomic_bool stop;
 	/* The lines of one append, and the blank room after them. */
 	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
 };
@@ -112,223 +70,8 @@ has_bytes(const struct store *store, uint64_t bytes)
 {
 	struct statvfs st;
 
-	return fstatvfs(store->journal.dir, &st) < 0 ||
+	return fstatvfs(store->files.journal.dir, &st) < 0 ||
 	       st.f_bavail * st.f_frsize >= bytes;
-}
-
-/* --- Catching up --- */
-
-static enum fault checkpoint(struct store *store, uint64_t merge_max);
-static enum fault collect(struct store *store);
-static void want_checkpoint(struct store *store);
-
-/*
- * While the store is opened, lock the index or else the journal.  A service
- * waits until it is stopped, others until the deadline.
- */
-static enum fault
-await_lock(struct store *store, bool index)
-{
-	const bool endless = store->long_lived && store->watch != NULL;
-	int64_t late_ms = clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
-	long pause_ns = 0;
-	enum fault fault;
-
-	if (!endless)
-		late_ms = store->deadline_ms;
-	for (;; journal_back_off(&pause_ns)) {
-		fault =
-		    index ? index_claim(store->index)
-			  : journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
-		if (fault != FAULT_BUSY)
-			return fault;
-		if (endless && !watch_step(store->watch, 0, 0))
-			return FAULT_STOPPED;
-		if (clock_ms(CLOCK_MONOTONIC) < late_ms)
-			continue;
-		log_warning("%s/%s: cannot lock it: another process uses it: "
-			    "%s",
-		    store->journal.path, index ? INDEX_NAME : JOURNAL_NAME,
-		    endless ? "waiting for it" : "try again");
-		if (!endless)
-			return FAULT_BUSY;
-		late_ms = INT64_MAX;
-	}
-}
-
-/*
- * Many plants were read into memory.  While the store is being opened, write
- * them; if that fails, more can stay, up to HELD_MAX.  Afterwards the mutex is
- * locked, and the thread writes them, or uses what other processes have
- * written: a commit that had to read too many is refused.
- */
-static enum fault
-relieve_memory(struct store *store)
-{
-	const bool must = index_held(store->index) >= HELD_MAX;
-
-	if (store->open && (!must || !store->long_lived))
-		return FAULT_NONE;
-	if (store->open) {
-		want_checkpoint(store);
-		return FAULT_BUSY;
-	}
-	enum fault fault = checkpoint(store, UINT64_MAX);
-	if (fault == FAULT_STOPPED || store->failed)
-		return fault;
-	if (fault == FAULT_NONE || !must)
-		return FAULT_NONE;
-	return fault == FAULT_BUSY ? FAULT_BUSY : FAULT_FULL;
-}
-
-/* Read the lines to `limit`, or to the end, and enter their plants. */
-static enum fault
-read_lines(struct store *store, struct replay *replay, uint64_t limit)
-{
-	const struct position *at = &replay->at;
-	struct journal *journal = &store->journal;
-	uint64_t next_step = at->end + STEP_BYTES;
-	enum replay_result result = REPLAY_END;
-	enum fault fault = FAULT_NONE;
-	struct record record;
-
-	while (fault == FAULT_NONE && at->end < limit &&
-	       (result = replay_next(replay, &record)) == REPLAY_RECORD) {
-		/* A checkpoint may have found runs that cover more. */
-		const bool is_new =
-		    record.plant != NULL &&
-		    at->last >= index_covered(store->index)->end;
-
-		if (is_new && index_add(store->index, record.id, at->last) < 0)
-			return journal_unwritten(journal, INDEX_NAME, errno);
-		if (store->at.end < at->end)
-			store->at = *at;
-		if (is_new && index_held(store->index) % HELD_BUILDING == 0)
-			fault = relieve_memory(store);
-		if (at->end < next_step || fault != FAULT_NONE)
-			continue;
-		next_step = at->end + STEP_BYTES;
-		if (!watch_step(store->watch, at->end, journal->size))
-			fault = FAULT_STOPPED;
-	}
-	if (result != REPLAY_ERROR)
-		return fault;
-	fault = fault_of(replay->error);
-	if (journal_is_news(journal, fault))
-		journal_unreadable(journal, at->end, replay->error);
-	return fault;
-}
-
-/* Read to `limit`, and judge the tail; with `settle`, it may be unsynced. */
-static enum fault
-read_and_judge(
-    struct store *store, struct replay *replay, uint64_t limit, bool settle)
-{
-	struct journal *journal = &store->journal;
-	/* A checkpoint may raise journal->durable. */
-	const uint64_t known = journal->durable;
-	uint64_t tail_end = 0; /* the end of a torn tail */
-	enum fault fault = read_lines(store, replay, limit);
-
-	/* Judge the tail after settling, or if durable lines are missing. */
-	if (fault == FAULT_NONE && (settle || replay->at.end < known))
-		fault = journal_finish(journal, replay, known, &tail_end);
-	if (fault != FAULT_NONE)
-		return fault;
-	/* Cut last: a journal that is refused stays unchanged. */
-	if (tail_end > replay->at.end)
-		fault = journal_cut_tail(journal, replay->at.end, tail_end);
-	if (fault == FAULT_NONE && settle) {
-		journal->durable = store->at.end;
-		journal_mark_end(journal, &store->at);
-	}
-	return fault;
-}
-
-/*
- * Read on to the known durable end; or, with the lock, to the end.  With
- * `settle`, the last lines may be unsynced.
- */
-static enum fault
-read_on(struct store *store, bool locked, bool settle)
-{
-	struct journal *journal = &store->journal;
-	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
-	struct replay replay;
-
-	assert(!locked || journal->locked);
-	if (fault != FAULT_NONE)
-		return fault;
-	replay_init(&replay, journal->fd, journal->seed, &store->at);
-	fault = read_and_judge(
-	    store, &replay, locked ? UINT64_MAX : journal->durable, settle);
-	replay_done(&replay);
-	return fault;
-}
-
-/*
- * Check that the open journal still has its name, and read what others have
- * appended: store->at is then the journal's end.
- */
-static enum fault
-catch_up(struct store *store)
-{
-	struct journal *journal = &store->journal;
-	const char *why = journal_check(journal, store->at.end);
-	struct position marked;
-
-	assert(journal->locked);
-	if (why != NULL) {
-		log_error("%s: %s while it was in use; put it back, or restore "
-			  "it from a backup",
-		    journal->name, why);
-		return FAULT_FAILED;
-	}
-	/* A byte that is not blank belongs to a line, or to a part of one. */
-	if (!journal_has_text(journal, store->at.end) &&
-	    store->at.end >= journal->durable)
-		return FAULT_NONE;
-	journal_read_mark(journal, &marked);
-	return read_on(
-	    store, true, journal_has_text(journal, journal->durable));
-}
-
-/* --- Opening --- */
-
-/* Restore the name of a journal that version 1.0.0 renamed, or fail. */
-static enum fault
-find_journal(struct journal *journal, int64_t deadline_ms)
-{
-	if (!journal_exists(journal, JOURNAL_FAILED_NAME)) {
-		/* Another process may have renamed it back meanwhile. */
-		if (journal_exists(journal, JOURNAL_NAME))
-			return FAULT_NONE;
-		if (journal_exists(journal, "index") ||
-		    journal_exists(journal, JOURNAL_END_NAME))
-			log_error("%s: missing; restore it from a backup",
-			    journal->name);
-		else
-			log_error("%s: no store here; mount its file system, "
-				  "or make a new store with: plant-store init "
-				  "%s",
-			    journal->path, journal->path);
-		return FAULT_SETUP;
-	}
-	/* Version 1.0.0 locks the directory while it copies the journal. */
-	enum fault fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
-	if (fault != FAULT_NONE)
-		return fault;
-	if (rename_new(journal->dir, JOURNAL_FAILED_NAME, JOURNAL_NAME) == 0)
-		log_warning("%s: a sync had failed in version 1.0.0, which "
-			    "renamed it; it has its name again, and is read "
-			    "from the disk",
-		    journal->name);
-	else if (errno != ENOENT && errno != EEXIST)
-		return fault_report(
-		    journal->name, "cannot rename " JOURNAL_FAILED_NAME);
-	return fsync(journal->dir) == 0
-		   ? FAULT_NONE
-		   : fault_report(journal->path, "cannot sync it");
 }
 
 enum fault
@@ -343,131 +86,11 @@ store_init(const char *path)
 	return fault;
 }
 
-/* Open the journal; wait until it has its name. */
-static enum fault
-open_journal(struct journal *journal, const char *path, int64_t deadline_ms)
-{
-	for (;; journal_close(journal)) {
-		enum fault fault = journal_open(journal, path, true);
-
-		if (fault != FAULT_NONE || journal->fd >= 0)
-			return fault;
-		fault = find_journal(journal, deadline_ms);
-		if (fault != FAULT_NONE)
-			return fault;
-		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			log_error("%s: cannot be reached", journal->name);
-			return FAULT_BUSY;
-		}
-	}
-}
-
-/* Open the index, or begin a new one, and find the known durable end. */
-static enum fault
-open_index(struct store *store)
-{
-	struct journal *journal = &store->journal;
-	struct index_view view;
-	enum fault fault = index_open(journal, &view);
-
-	store->index = view.index;
-	if (fault != FAULT_NONE)
-		return fault;
-	fault = journal_find_durable(journal, &view.covered);
-	if (fault != FAULT_NONE)
-		return fault;
-	if (view.state != INDEX_USABLE && journal->size > RECORD_HEADER_LEN)
-		log_info("%s/" INDEX_NAME ": %s; building it from %" PRIu64
-			 " bytes of " JOURNAL_NAME,
-		    journal->path, index_words[view.state].text, journal->size);
-	store->at = view.covered;
-	if (view.covered.end == 0 ||
-	    (store->long_lived && view.covered.end <= CHECK_BYTES_MAX))
-		store->at = journal->start;
-	return FAULT_NONE;
-}
-
-/* Read what is known to be durable, without the journal's lock. */
-static enum fault
-read_durable(struct store *store)
-{
-	const struct journal *journal = &store->journal;
-
-	if (journal->durable > store->at.end + BUILD_BYTES) {
-		enum fault fault = await_lock(store, true);
-
-		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
-			return fault;
-		/*
-		 * Another process may have built it meanwhile.  If it cannot be
-		 * written, the plants may still fit into memory.
-		 */
-		if (fault == FAULT_NONE)
-			(void)collect(store);
-	}
-	return store->at.end < journal->durable ? read_on(store, false, false)
-						: FAULT_NONE;
-}
-
-/* Open all, read to the known durable end, and lock the journal. */
-static enum fault
-open_and_lock(struct store *store, const char *path)
-{
-	enum fault fault =
-	    open_journal(&store->journal, path, store->deadline_ms);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	fault = open_index(store);
-	if (fault != FAULT_NONE)
-		return fault;
-	fault = read_durable(store);
-	index_release(store->index);
-	if (fault != FAULT_NONE)
-		return fault;
-	return await_lock(store, false);
-}
-
-static void
-close_index(struct store *store)
-{
-	index_close(store->index);
-	store->index = NULL;
-}
-
-/* Open and lock the journal, open the index, and read to the end. */
-static enum fault
-start_and_lock(struct store *store, const char *path)
-{
-	struct journal *journal = &store->journal;
-	struct position marked;
-	const char *why;
-
-	for (;; close_index(store), journal_close(journal)) {
-		enum fault fault = open_and_lock(store, path);
-
-		if (fault != FAULT_NONE)
-			return fault;
-		/* The journal may have lost its name during the wait. */
-		why = journal_check(journal, 0);
-		if (why == NULL)
-			break;
-		if (clock_ms(CLOCK_MONOTONIC) >= store->deadline_ms) {
-			log_error("%s: %s", journal->name, why);
-			return FAULT_BUSY;
-		}
-	}
-	journal_read_mark(journal, &marked);
-	return read_on(store, true, true);
-}
-
 static void
 free_store(struct store *store)
 {
-	close_index(store);
-	journal_close(&store->journal);
+	files_done(&store->files);
 	pthread_cond_destroy(&store->wake);
-	pthread_mutex_destroy(&store->mutex);
 	free(store);
 }
 
@@ -479,17 +102,12 @@ new_store(const struct store_options *options)
 
 	if (store == NULL)
 		return NULL;
-	pthread_mutex_init(&store->mutex, NULL);
+	store->engine = &engine_file;
+	files_init(&store->files, options);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->wake, &clock);
 	pthread_condattr_destroy(&clock);
-	store->engine = &engine_file;
-	store->journal = JOURNAL_NONE;
-	store->long_lived = options->long_lived;
-	store->watch = options->watch;
-	store->deadline_ms =
-	    clock_ms(CLOCK_MONOTONIC) + JOURNAL_LOCK_TIMEOUT_MS;
 	return store;
 }
 
@@ -503,14 +121,15 @@ open_store(const struct store_options *options, enum fault *fault)
 		*fault = fault_report(options->dir, "cannot open");
 		return NULL;
 	}
-	*fault = start_and_lock(store, options->dir);
+	struct files *files = &store->files;
+	*fault = files_open_and_lock(files);
 	/* Without room for the index, commits are refused until there is. */
-	if (*fault == FAULT_FULL && store->long_lived && store->index != NULL &&
-	    index_held(store->index) >= HELD_MAX)
+	if (*fault == FAULT_FULL && files->long_lived && files->index != NULL &&
+	    index_held(files->index) >= FILES_HELD_MAX)
 		*fault = FAULT_NONE;
-	if (store->journal.fd >= 0) {
-		if (store->long_lived)
-			store->journal.room = JOURNAL_ROOM_BYTES;
+	if (files->journal.fd >= 0) {
+		if (files->long_lived)
+			files->journal.room = JOURNAL_ROOM_BYTES;
 		if (metrics_open(options->dir, true) != FAULT_NONE)
 			uncounted = errno;
 	}
@@ -521,17 +140,17 @@ open_store(const struct store_options *options, enum fault *fault)
 		free_store(store);
 		return NULL;
 	}
-	store->watch = NULL;
-	if (uncounted != 0 && store->long_lived)
+	files->watch = NULL;
+	if (uncounted != 0 && files->long_lived)
 		log_warning("%s/" METRICS_NAME ": %s; this process counts for "
 			    "itself alone",
 		    options->dir, strerror(uncounted));
-	journal_unlock(&store->journal);
+	journal_unlock(&files->journal);
 	/* Without room, it is written later. */
-	if (index_covered(store->index)->end == 0)
-		(void)checkpoint(store, 0);
-	index_release(store->index);
-	store->open = true;
+	if (index_covered(files->index)->end == 0)
+		(void)files_checkpoint(files, 0);
+	index_release(files->index);
+	files->open = true;
 	return store;
 }
 
@@ -539,30 +158,31 @@ open_store(const struct store_options *options, enum fault *fault)
 static enum fault
 compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 {
+	struct files *files = &store->files;
 	const struct plant *plant = item->plant;
 	struct record record;
 	bool valid = false;
 
-	if (offset < store->at.end) {
+	if (offset < files->at.end) {
 		enum fault fault =
-		    journal_read(&store->journal, offset, &record);
+		    journal_read(&files->journal, offset, &record);
 
 		if (fault != FAULT_NONE && fault != FAULT_DAMAGED)
 			return fault;
 		valid = fault == FAULT_NONE;
 	} else if (offset < store->batch_end.end) {
-		const char *line = store->batch + (offset - store->at.end);
+		const char *line = store->batch + (offset - files->at.end);
 		const char *newline =
 		    memchr(line, '\n', store->batch_end.end - offset);
 
 		valid = record_decode(line, (size_t)(newline + 1 - line),
-			    store->journal.seed, &record) == NULL;
+			    files->journal.seed, &record) == NULL;
 	}
 	if (!valid || record.plant == NULL || record.id != plant->id) {
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
-		    store->journal.name, plant->id, offset);
-		return index_damaged(store->index);
+		    files->journal.name, plant->id, offset);
+		return index_damaged(files->index);
 	}
 	item->result =
 	    record.plant_len == plant->len &&
@@ -578,17 +198,17 @@ put_line(struct store *store, struct record *record)
 {
 	struct position *end = &store->batch_end;
 
-	assert(store->journal.durable <= end->end);
+	assert(store->files.journal.durable <= end->end);
 	record->seq = end->seq + 1;
-	record->safe = store->journal.durable;
+	record->safe = store->files.journal.durable;
 	record->prev = end->crc;
 	end->last = end->end;
-	end->end += record_encode(record, store->journal.seed,
-	    store->batch + (end->end - store->at.end));
+	end->end += record_encode(record, store->files.journal.seed,
+	    store->batch + (end->end - store->files.at.end));
 	end->seq = record->seq;
 	end->crc = record->crc;
 	end->closing = record->plant == NULL;
-	assert(end->end - store->at.end <= JOURNAL_APPEND_MAX);
+	assert(end->end - store->files.at.end <= JOURNAL_APPEND_MAX);
 }
 
 /* Put the plant, if it is new, into the index's memory and the batch. */
@@ -604,13 +224,14 @@ put_plant(struct store *store, struct store_item *item, const char *now)
 		.plant = plant->text,
 		.plant_len = plant->len,
 	};
-	const uint64_t found = index_find(store->index, plant->id);
+	const uint64_t found = index_find(store->files.index, plant->id);
 
 	assert(record.by_len > 0 && record.by_len <= RECORD_BY_MAX);
 	if (found > 0)
 		return compare_stored(store, found, item);
-	if (index_add(store->index, plant->id, store->batch_end.end) < 0)
-		return journal_unwritten(&store->journal, INDEX_NAME, errno);
+	if (index_add(store->files.index, plant->id, store->batch_end.end) < 0)
+		return journal_unwritten(
+		    &store->files.journal, INDEX_NAME, errno);
 	item->result = STORE_CREATED;
 	put_line(store, &record);
 	return FAULT_NONE;
@@ -626,10 +247,10 @@ build_batch(
 	size_t i;
 
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
-	store->batch_end = store->at;
+	store->batch_end = store->files.at;
 	for (i = 0; i < n && fault == FAULT_NONE; i++) {
-		if (store->batch_end.end - store->at.end + RECORD_ENVELOPE_MAX +
-			items[i].plant->len >
+		if (store->batch_end.end - store->files.at.end +
+			RECORD_ENVELOPE_MAX + items[i].plant->len >
 		    JOURNAL_APPEND_MAX)
 			break;
 		fault = put_plant(store, &items[i], now);
@@ -642,8 +263,9 @@ build_batch(
 static enum fault
 write_batch(struct store *store)
 {
-	struct journal *journal = &store->journal;
-	const uint64_t begin = store->at.end, end = store->batch_end.end;
+	struct files *files = &store->files;
+	struct journal *journal = &files->journal;
+	const uint64_t begin = files->at.end, end = store->batch_end.end;
 	assert(journal->locked && journal->durable <= begin && begin < end);
 	enum fault fault =
 	    journal_append(journal, begin, store->batch, (size_t)(end - begin));
@@ -656,10 +278,10 @@ write_batch(struct store *store)
 	if (fault != FAULT_NONE)
 		return fault;
 	journal->durable = end;
-	store->at = store->batch_end;
-	journal_mark_end(journal, &store->at);
+	files->at = store->batch_end;
+	journal_mark_end(journal, &files->at);
 	metrics[METRICS_STORE_BYTES] = end;
-	metrics[METRICS_STORE_PLANTS] = index_count(store->index);
+	metrics[METRICS_STORE_PLANTS] = index_count(files->index);
 	if (journal->passing == FAULT_FULL)
 		log_info("%s: there is room again", journal->path);
 	journal->passing = FAULT_NONE;
@@ -671,17 +293,18 @@ static enum fault
 store_batch(
     struct store *store, struct store_item *items, size_t n, size_t *some)
 {
-	enum fault fault = catch_up(store);
+	struct files *files = &store->files;
+	enum fault fault = files_catch_up(files);
 
 	if (fault != FAULT_NONE)
 		return fault;
-	const size_t held = index_held(store->index);
+	const size_t held = index_held(files->index);
 	fault = build_batch(store, items, n, some);
-	if (fault == FAULT_NONE && store->batch_end.end > store->at.end)
+	if (fault == FAULT_NONE && store->batch_end.end > files->at.end)
 		fault = write_batch(store);
 	if (fault != FAULT_NONE)
-		index_keep(store->index, held);
-	assert(fault == FAULT_NONE || index_held(store->index) == held);
+		index_keep(files->index, held);
+	assert(fault == FAULT_NONE || index_held(files->index) == held);
 	return fault;
 }
 
@@ -722,97 +345,42 @@ append_closing(struct store *store)
 {
 	char now[TIMESTAMP_LEN];
 	struct record record = { .at = now };
-	enum fault fault = catch_up(store);
+	enum fault fault = files_catch_up(&store->files);
 
-	if (fault != FAULT_NONE || store->at.closing)
+	if (fault != FAULT_NONE || store->files.at.closing)
 		return fault;
 	timestamp_print(clock_ms(CLOCK_REALTIME), now);
-	store->batch_end = store->at;
+	store->batch_end = store->files.at;
 	put_line(store, &record);
 	fault = write_batch(store);
 	if (fault == FAULT_NONE)
-		journal_write_end(&store->journal);
+		journal_write_end(&store->files.journal);
 	return fault;
 }
 
 /* --- Checkpoints --- */
 
-/* Copy what a checkpoint of the claimed index will write. */
-static enum fault
-collect(struct store *store)
-{
-	pthread_mutex_lock(&store->mutex);
-	enum fault fault = store->failed
-			       ? FAULT_FAILED
-			       : index_collect(store->index, &store->at);
-	assert(fault != FAULT_NONE ||
-	       index_covered(store->index)->end <= store->at.end);
-	if (store->journal.durable < index_covered(store->index)->end)
-		store->journal.durable = index_covered(store->index)->end;
-	pthread_mutex_unlock(&store->mutex);
-	return fault;
-}
-
-/* Whether to continue a merge. */
-static bool
-step_merge(void *context, uint64_t done, uint64_t total)
-{
-	struct store *store = context;
-
-	(void)done, (void)total;
-	return store->watch != NULL ? watch_step(store->watch, store->at.end,
-					  store->journal.size)
-				    : !store->stop;
-}
-
-/* The index stays claimed.  After damage the next start builds it again. */
-static enum fault
-checkpoint(struct store *store, uint64_t merge_max)
-{
-	const struct watch watch = { step_merge, store };
-	enum fault fault = index_claim(store->index);
-
-	if (fault != FAULT_NONE)
-		return fault;
-	fault = collect(store);
-	if (fault != FAULT_NONE)
-		return fault;
-	fault = index_write(store->index, merge_max, &watch);
-	pthread_mutex_lock(&store->mutex);
-	if (fault == FAULT_NONE)
-		index_install(store->index);
-	if (fault == FAULT_DAMAGED) {
-		store->failed = true;
-		fault = FAULT_FAILED;
-	}
-	pthread_mutex_unlock(&store->mutex);
-	return fault;
-}
-
-static struct timespec
-timespec_of(int64_t ms)
-{
-	return (struct timespec){ (time_t)(ms / 1000),
-		(long)(ms % 1000) * 1000000 };
-}
-
 /* Under the mutex, which is unlocked meanwhile. */
 static void
 make_checkpoint(struct store *store)
 {
-	pthread_mutex_unlock(&store->mutex);
-	enum fault fault = checkpoint(store, UINT64_MAX);
-	index_release(store->index);
-	pthread_mutex_lock(&store->mutex);
+	struct files *files = &store->files;
+
+	pthread_mutex_unlock(&files->mutex);
+	enum fault fault = files_checkpoint(files, UINT64_MAX);
+	index_release(files->index);
+	pthread_mutex_lock(&files->mutex);
 	store->wanted = false;
 	store->failing = fault != FAULT_NONE && fault != FAULT_BUSY;
 	if (fault == FAULT_NONE)
 		return;
-	const struct timespec until = timespec_of(
+	const int64_t until_ms =
 	    clock_ms(CLOCK_MONOTONIC) +
-	    (fault == FAULT_BUSY ? RETRY_BUSY_MS : RETRY_FAILED_MS));
-	while (!store->stop &&
-	       pthread_cond_timedwait(&store->wake, &store->mutex, &until) == 0)
+	    (fault == FAULT_BUSY ? RETRY_BUSY_MS : RETRY_FAILED_MS);
+	const struct timespec until = { (time_t)(until_ms / 1000),
+		(long)(until_ms % 1000) * 1000000 };
+	while (!files->stop &&
+	       pthread_cond_timedwait(&store->wake, &files->mutex, &until) == 0)
 		;
 }
 
@@ -821,13 +389,13 @@ run_checkpoints(void *argument)
 {
 	struct store *store = argument;
 
-	pthread_mutex_lock(&store->mutex);
-	while (!store->stop)
+	pthread_mutex_lock(&store->files.mutex);
+	while (!store->files.stop)
 		if (store->wanted)
 			make_checkpoint(store);
 		else
-			pthread_cond_wait(&store->wake, &store->mutex);
-	pthread_mutex_unlock(&store->mutex);
+			pthread_cond_wait(&store->wake, &store->files.mutex);
+	pthread_mutex_unlock(&store->files.mutex);
 	return NULL;
 }
 
@@ -835,7 +403,7 @@ run_checkpoints(void *argument)
 static void
 want_checkpoint(struct store *store)
 {
-	if (!store->has_thread && !store->stop)
+	if (!store->has_thread && !store->files.stop)
 		store->has_thread = pthread_create(&store->thread, NULL,
 					run_checkpoints, store) == 0;
 	store->wanted = true;
@@ -849,23 +417,25 @@ want_checkpoint(struct store *store)
 static enum fault
 check_memory(struct store *store)
 {
-	if (index_held(store->index) < HELD_MAX || store->stop)
+	struct files *files = &store->files;
+
+	if (index_held(files->index) < FILES_HELD_MAX || files->stop)
 		return FAULT_NONE;
 	want_checkpoint(store);
 	if (store->has_thread && !store->failing)
 		return FAULT_BUSY;
-	if (journal_is_news(&store->journal, FAULT_FULL))
+	if (journal_is_news(&files->journal, FAULT_FULL))
 		log_error("%s/" INDEX_NAME ": %zu plants wait in memory to be "
 			  "written there; no more are stored until they are",
-		    store->journal.path, index_held(store->index));
+		    files->journal.path, index_held(files->index));
 	return FAULT_FULL;
 }
 
 static void
 unlock(struct store *store)
 {
-	journal_unlock(&store->journal);
-	pthread_mutex_unlock(&store->mutex);
+	journal_unlock(&store->files.journal);
+	pthread_mutex_unlock(&store->files.mutex);
 }
 
 /*
@@ -876,29 +446,30 @@ unlock(struct store *store)
 static enum fault
 lock_mutex_and_file(struct store *store, int timeout_ms)
 {
+	struct files *files = &store->files;
 	const int64_t deadline_ms = clock_ms(CLOCK_MONOTONIC) + timeout_ms;
 	long pause_ns = 0;
 
 	for (;; journal_back_off(&pause_ns)) {
-		pthread_mutex_lock(&store->mutex);
-		if (store->failed)
+		pthread_mutex_lock(&files->mutex);
+		if (files->failed)
 			return FAULT_FAILED;
 		enum fault fault = check_memory(store);
 		const bool is_index = fault == FAULT_BUSY;
 
 		if (fault == FAULT_NONE)
 			fault =
-			    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0);
+			    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0);
 		if (fault != FAULT_BUSY)
 			return fault;
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
-			log_warning("%s: %s for %d ms", store->journal.name,
+			log_warning("%s: %s for %d ms", files->journal.name,
 			    is_index ? "its index is being written"
 				     : "locked by another process",
 			    timeout_ms);
 			return FAULT_BUSY;
 		}
-		pthread_mutex_unlock(&store->mutex);
+		pthread_mutex_unlock(&files->mutex);
 	}
 }
 
@@ -907,7 +478,7 @@ static void
 note_fault(struct store *store, enum fault fault)
 {
 	if (fault != FAULT_NONE && !fault_passes(fault))
-		store->failed = true;
+		store->files.failed = true;
 }
 
 static int
@@ -920,8 +491,9 @@ commit(struct store *store, struct store_item *items, size_t n)
 	else
 		refuse_items(items, n, fault);
 	note_fault(store, fault);
-	int status = store->failed ? -1 : 0;
-	if (store->long_lived && index_held(store->index) >= HELD_PLANTS)
+	int status = store->files.failed ? -1 : 0;
+	if (store->files.long_lived &&
+	    index_held(store->files.index) >= HELD_PLANTS)
 		want_checkpoint(store);
 	unlock(store);
 	return status;
@@ -931,9 +503,10 @@ commit(struct store *store, struct store_item *items, size_t n)
 static bool
 has_room(struct store *store)
 {
-	const bool full = store->journal.passing == FAULT_FULL;
+	struct files *files = &store->files;
+	const bool full = files->journal.passing == FAULT_FULL;
 
-	if (index_held(store->index) >= HELD_MAX) {
+	if (index_held(files->index) >= FILES_HELD_MAX) {
 		want_checkpoint(store);
 		return false;
 	}
@@ -944,9 +517,9 @@ has_room(struct store *store)
 	if (!full && has_bytes(store, PLENTY_BYTES))
 		return true;
 	int fd = openat(
-	    store->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	    files->journal.dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	int error = fd < 0 ? errno
-			   : posix_fallocate(fd, (off_t)store->journal.size,
+			   : posix_fallocate(fd, (off_t)files->journal.size,
 				 full ? JOURNAL_APPEND_MAX : READY_BYTES);
 	file_close(fd);
 	/* Without O_TMPFILE the free space has to do. */
@@ -957,34 +530,37 @@ has_room(struct store *store)
 static enum store_result
 is_ready(struct store *store)
 {
+	struct files *files = &store->files;
 	enum store_result result = STORE_FAILED;
 
-	pthread_mutex_lock(&store->mutex);
-	if (!store->failed &&
-	    journal_check(&store->journal, store->at.end) == NULL)
+	pthread_mutex_lock(&files->mutex);
+	if (!files->failed &&
+	    journal_check(&files->journal, files->at.end) == NULL)
 		result = has_room(store) ? STORE_CREATED : STORE_FULL;
-	pthread_mutex_unlock(&store->mutex);
+	pthread_mutex_unlock(&files->mutex);
 	return result;
 }
 
 static void
 wait_for_others(struct store *store)
 {
-	pthread_mutex_lock(&store->mutex);
-	pthread_mutex_unlock(&store->mutex);
+	pthread_mutex_lock(&store->files.mutex);
+	pthread_mutex_unlock(&store->files.mutex);
 }
 
 static void
 close_batch(struct store *store)
 {
-	if (pthread_mutex_trylock(&store->mutex) != 0)
+	struct files *files = &store->files;
+
+	if (pthread_mutex_trylock(&files->mutex) != 0)
 		return;
 	/* Else reading on would only put more into memory. */
-	if (!store->failed && !store->at.closing &&
-	    index_held(store->index) < HELD_MAX &&
-	    journal_lock(&store->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
+	if (!files->failed && !files->at.closing &&
+	    index_held(files->index) < FILES_HELD_MAX &&
+	    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
 		note_fault(store, append_closing(store));
-	if (!store->failed && index_held(store->index) >= HELD_IDLE)
+	if (!files->failed && index_held(files->index) >= HELD_IDLE)
 		want_checkpoint(store);
 	unlock(store);
 }
@@ -992,10 +568,10 @@ close_batch(struct store *store)
 static void
 stop_checkpoints(struct store *store)
 {
-	pthread_mutex_lock(&store->mutex);
-	store->stop = true;
+	pthread_mutex_lock(&store->files.mutex);
+	store->files.stop = true;
 	pthread_cond_signal(&store->wake);
-	pthread_mutex_unlock(&store->mutex);
+	pthread_mutex_unlock(&store->files.mutex);
 	if (store->has_thread)
 		pthread_join(store->thread, NULL);
 }
@@ -1004,16 +580,17 @@ stop_checkpoints(struct store *store)
 static void
 finish_journal(struct store *store)
 {
-	struct journal *journal = &store->journal;
+	struct files *files = &store->files;
+	struct journal *journal = &files->journal;
 	enum fault fault =
 	    lock_mutex_and_file(store, JOURNAL_LOCK_TIMEOUT_MS / 10);
 
-	if (fault == FAULT_NONE && index_held(store->index) < HELD_MAX) {
+	if (fault == FAULT_NONE && index_held(files->index) < FILES_HELD_MAX) {
 		fault = append_closing(store);
 		note_fault(store, fault);
 		/* Nothing is after the closing line but blank room. */
-		if (fault == FAULT_NONE && journal->size > store->at.end)
-			(void)!ftruncate(journal->fd, (off_t)store->at.end);
+		if (fault == FAULT_NONE && journal->size > files->at.end)
+			(void)!ftruncate(journal->fd, (off_t)files->at.end);
 	}
 	unlock(store);
 }
@@ -1022,18 +599,21 @@ finish_journal(struct store *store)
 static void
 close_store(struct store *store)
 {
+	struct files *files = &store->files;
+
 	stop_checkpoints(store);
 	/* A service, which writes room ahead, makes the checkpoints. */
 	size_t held_max =
-	    store->journal.size > store->at.end ? HELD_PLANTS : HELD_ONCE;
-	if (store->long_lived) {
+	    files->journal.size > files->at.end ? HELD_PLANTS : HELD_ONCE;
+	if (files->long_lived) {
 		finish_journal(store);
 		held_max = 0;
 	}
-	store->stop = false;
-	if (!store->failed && index_held(store->index) >= held_max &&
-	    index_covered(store->index)->end < store->at.end)
-		(void)checkpoint(store, store->long_lived ? 0 : MERGE_ONCE_MAX);
+	files->stop = false;
+	if (!files->failed && index_held(files->index) >= held_max &&
+	    index_covered(files->index)->end < files->at.end)
+		(void)files_checkpoint(
+		    files, files->long_lived ? 0 : MERGE_ONCE_MAX);
 	free_store(store);
 }
 

@@ -9,7 +9,7 @@
  * count from there), reading what is durable, a checkpoint, and dying.
  *
  *   here          there
- *   turn          engine_file.c start_and_lock, catch_up, read_on
+ *   turn          files.c files_open_and_lock, files_catch_up, read_on
  *   find_durable  journal.c journal_find_durable, journal_read_mark
  *   settle        journal.c journal_settle
  *   drop          file.c file_forget
@@ -17,7 +17,7 @@
  *   cut           journal.c journal_cut_tail
  *   commit        engine_file.c build_batch, write_batch; journal.c journal_append
  *   closing       engine_file.c append_closing, close_store
- *   checkpoint    engine_file.c checkpoint
+ *   checkpoint    files.c files_checkpoint
  *   print         journal_reader.c take_snapshot, find_end
  *
  * A slot is a sector with one line, a page has two.  A token is a line of its

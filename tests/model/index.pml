@@ -5,10 +5,11 @@
  *   here          there
  *   open_view     index.c load, read_manifest, open_runs
  *   look_up       index.c index_find
- *   Requests      engine_file.c start_and_lock, catch_up, commit_items
- *   settle        engine_file.c read_on; journal.c journal_settle
- *   Checkpoint    engine_file.c checkpoint; index.c index_claim, index_collect,
- *                 index_write, index_install, index_release
+ *   Requests      files.c files_open_and_lock, files_catch_up;
+ *                 engine_file.c commit_items
+ *   settle        files.c read_on; journal.c journal_settle
+ *   Checkpoint    files.c files_checkpoint; index.c index_claim,
+ *                 index_collect, index_write, index_install, index_release
  *   sync_pairs    run.c run_end
  *   sync_new      index.c write_manifest
  *

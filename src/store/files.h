@@ -1,0 +1,64 @@
+/*
+ * files: the journal and the index of a store, open, and read up to a position.
+ *
+ * They are never created here: a directory without a store may be the mount
+ * point of a file system that is not mounted, and an empty store would accept
+ * stored ids again.
+ *
+ * A returned fault is logged, unless stated otherwise.  Threads: the caller has
+ * locked the mutex, and then the journal, except where stated otherwise.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/store.h"
+
+/* The most plants in memory, with which commits are refused: 12 MiB. */
+#define FILES_HELD_MAX ((size_t)512 << 10)
+
+struct files {
+	const char *dir;
+	bool long_lived;           /* see struct store_options */
+	const struct watch *watch; /* NULL once the store is open */
+	int64_t deadline_ms;       /* for locks while it is opened */
+	bool open;                 /* set by the caller: it is open */
+	bool failed;               /* nothing is acknowledged any more */
+	atomic_bool stop;          /* ends a merge */
+	pthread_mutex_t mutex;     /* of all that follows */
+	struct journal journal;
+	struct index *index;
+	struct position at; /* the journal is read up to here */
+};
+
+/*
+ * files_init(files, options), files_done(files):
+ * Begin with nothing open.  Close what is open.  No lock is needed.
+ *
+ * files_open_and_lock(files):
+ * Open the journal and the index, read to the end, and lock the journal.  The
+ * mutex need not be locked.  FAULT_FULL with FILES_HELD_MAX plants in memory:
+ * all is open, but the index cannot be written.
+ *
+ * files_catch_up(files):
+ * Check that the journal still has its name, and read what others have
+ * appended: files->at is then the journal's end.  FAULT_BUSY, not logged, if a
+ * service must first write its memory to the index.
+ *
+ * files_checkpoint(files, merge_max):
+ * Use the runs that other processes have written, and raise files->at to what
+ * they cover; write the plants in memory as a run, merged up to `merge_max`
+ * plants (index_write).  Call it without locks: it locks the mutex.  The index
+ * stays claimed, also after a fault: index_release.  FAULT_BUSY, not logged, if
+ * another process has claimed it.  After damage files->failed is set, and the
+ * next start builds the index again.
+ */
+void files_init(struct files *files, const struct store_options *options);
+void files_done(struct files *files);
+enum fault files_open_and_lock(struct files *files);
+enum fault files_catch_up(struct files *files);
+enum fault files_checkpoint(struct files *files, uint64_t merge_max);

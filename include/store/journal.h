@@ -15,14 +15,6 @@
  * process that opens the journal, or finds lines after the known durable end,
  * reads the bytes after that end from the disk (journal_settle).
  *
- * An end mark is an offset up to which the journal is durable: a shorter
- * journal has lost pages.  A mark is overwritten in place, within one sector,
- * and each of its versions is true.  JOURNAL_END_NAME is written durably after
- * a closing line.  index/end is written after each batch, without a sync.  It
- * has the last line, which other processes then need not settle.  It names its
- * own inode and time of birth, and is ignored in a copy of the store: the files
- * of a copy may be from different moments.
- *
  * The file may end in blank lines, as room for later records: a sync of a file
  * that has grown costs the file system a write of its own.
  *
@@ -164,11 +156,6 @@ void journal_back_off(long *pause_ns);
  * journal_check_seen(journal, seen):
  * FAULT_DAMAGED if the journal is shorter than `seen`, the last position of an
  * index or a reader, or all zero; or if it has other lines there.
- *
- * journal_find_durable(journal, seen):
- * Check the later of `seen` and the mark in index/end in the same way, and set
- * journal->durable to the latest of these and the end mark, or to 0.  No lock
- * is needed.  FAULT_SETUP if the end mark belongs to another store.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
@@ -177,8 +164,6 @@ enum fault journal_match(struct journal *journal, const struct position *at);
 bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
 bool journal_has_text(const struct journal *journal, uint64_t offset);
 enum fault journal_check_seen(
-    struct journal *journal, const struct position *seen);
-enum fault journal_find_durable(
     struct journal *journal, const struct position *seen);
 
 /*
@@ -200,24 +185,11 @@ enum fault journal_find_durable(
  * The valid lines read then are durable; the rest is a torn tail.  Readers call
  * it, too, since it changes no byte.  FAULT_BUSY while another program holds a
  * page; FAULT_SETUP if the system cannot drop pages, even without such bytes.
- *
- * journal_mark_end(journal, at), journal_read_mark(journal, at):
- * Write the durable position `at` to index/end; a failure does no harm.  Read
- * it, all zero without a mark, and raise journal->durable to it.
- *
- * journal_write_end(journal), journal_read_end(journal):
- * Write journal->durable as the end mark, durably.  Raise it to the end mark,
- * if there is one that can be read.  FAULT_SETUP if the mark belongs to another
- * store, or is not a regular file.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
 enum fault journal_sync(const struct journal *journal);
 enum fault journal_settle(const struct journal *journal);
-void journal_mark_end(struct journal *journal, const struct position *at);
-void journal_read_mark(struct journal *journal, struct position *at);
-enum fault journal_write_end(struct journal *journal);
-enum fault journal_read_end(struct journal *journal);
 
 /*
  * journal_claim(journal, path):

@@ -25,6 +25,7 @@
 
 #include "ground/file.h"
 #include "ground/log.h"
+#include "store/mark.h"
 
 /* Whether a file has the type, and belongs to root or to us. */
 static bool
@@ -142,7 +143,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 		return refuse(dest, FAULT_OUTPUT,
 		    "its " JOURNAL_NAME " is a copy of another store");
 	memcpy(dest->uuid, journal->uuid, sizeof(dest->uuid));
-	enum fault fault = journal_read_end(dest);
+	enum fault fault = mark_read_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
 	const uint64_t size = (uint64_t)st.st_size;
@@ -171,7 +172,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	if (begin == end)
 		return FAULT_NONE;
 	dest->durable = begin;
-	enum fault fault = journal_write_end(dest);
+	enum fault fault = mark_write_end(dest);
 	if (fault != FAULT_NONE)
 		return fault;
 	if (file_copy(source->journal.fd, begin, end, dest->fd, begin,
@@ -184,7 +185,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	if (fsync(dest->fd) < 0)
 		return fault_report(dest->path, "cannot sync");
 	dest->durable = end;
-	return journal_write_end(dest);
+	return mark_write_end(dest);
 }
 
 /* Copy them all into a new file, which replaces an earlier one. */

@@ -15,6 +15,7 @@
 #include "ground/log.h"
 #include "ground/pairs.h"
 #include "pure/timestamp.h"
+#include "store/mark.h"
 
 /* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
 #define CURSOR(uuid, n, crc) "journal " uuid " %" n " %" n " %" n " %" crc
@@ -135,8 +136,8 @@ take_snapshot(struct store_reader *reader, const struct position *from)
 	if (journal->dir < 0)
 		return find_end(reader, from);
 	enum fault fault = index_open(journal, view);
-	if (fault != FAULT_NONE || (fault = journal_find_durable(
-					journal, &view->covered)) != FAULT_NONE)
+	if (fault != FAULT_NONE ||
+	    (fault = mark_find_durable(journal, &view->covered)) != FAULT_NONE)
 		return fault;
 	if (journal->durable < from->end)
 		journal->durable = from->end;

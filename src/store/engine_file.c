@@ -33,6 +33,7 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 #include "pure/timestamp.h"
+#include "store/mark.h"
 
 /* The room a plant needs; the free space that needs no trial allocation. */
 #define READY_BYTES (64 << 10)
@@ -279,7 +280,7 @@ write_batch(struct store *store)
 		return fault;
 	journal->durable = end;
 	files->at = store->batch_end;
-	journal_mark_end(journal, &files->at);
+	mark_write(journal, &files->at);
 	metrics[METRICS_STORE_BYTES] = end;
 	metrics[METRICS_STORE_PLANTS] = index_count(files->index);
 	if (journal->passing == FAULT_FULL)
@@ -354,7 +355,7 @@ append_closing(struct store *store)
 	put_line(store, &record);
 	fault = write_batch(store);
 	if (fault == FAULT_NONE)
-		journal_write_end(&store->files.journal);
+		mark_write_end(&store->files.journal);
 	return fault;
 }
 

@@ -22,6 +22,7 @@
 #include "ground/clock.h"
 #include "ground/file.h"
 #include "ground/log.h"
+#include "store/mark.h"
 
 /*
  * A long-lived process checks a journal of up to this size whole at every
@@ -207,7 +208,7 @@ read_and_judge(
 		fault = journal_cut_tail(journal, replay->at.end, tail_end);
 	if (fault == FAULT_NONE && settle) {
 		journal->durable = files->at.end;
-		journal_mark_end(journal, &files->at);
+		mark_write(journal, &files->at);
 	}
 	return fault;
 }
@@ -251,7 +252,7 @@ files_catch_up(struct files *files)
 	if (!journal_has_text(journal, files->at.end) &&
 	    files->at.end >= journal->durable)
 		return FAULT_NONE;
-	journal_read_mark(journal, &marked);
+	mark_read(journal, &marked);
 	return read_on(
 	    files, true, journal_has_text(journal, journal->durable));
 }
@@ -324,7 +325,7 @@ open_index(struct files *files)
 	files->index = view.index;
 	if (fault != FAULT_NONE)
 		return fault;
-	fault = journal_find_durable(journal, &view.covered);
+	fault = mark_find_durable(journal, &view.covered);
 	if (fault != FAULT_NONE)
 		return fault;
 	if (view.state != INDEX_USABLE && journal->size > RECORD_HEADER_LEN)
@@ -409,7 +410,7 @@ files_open_and_lock(struct files *files)
 			return FAULT_BUSY;
 		}
 	}
-	journal_read_mark(journal, &marked);
+	mark_read(journal, &marked);
 	return read_on(files, true, true);
 }
 

@@ -10,7 +10,7 @@
  *
  *   here          there
  *   turn          files.c files_open_and_lock, files_catch_up, read_on
- *   find_durable  journal.c journal_find_durable, journal_read_mark
+ *   find_durable  mark.c mark_find_durable, mark_read
  *   settle        journal.c journal_settle
  *   drop          file.c file_forget
  *   judge         replay.c replay_finish

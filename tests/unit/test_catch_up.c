@@ -21,6 +21,7 @@
 #include "fault_shim.h"
 #include "ground/clock.h"
 #include "store/index.h"
+#include "store/mark.h"
 #include "reader/reader.h"
 
 static void
@@ -452,7 +453,7 @@ expect_end_mark(const struct fixture *fixture)
 {
 	struct journal journal = fixture_journal(fixture, false);
 
-	assert_int_equal(journal_read_end(&journal), FAULT_NONE);
+	assert_int_equal(mark_read_end(&journal), FAULT_NONE);
 	assert_int_equal(journal.durable, fixture_end(fixture).end);
 	journal_close(&journal);
 }

@@ -19,8 +19,9 @@
 
 /*
  * mark_write(journal, at), mark_read(journal, at):
- * Write the durable position `at` to index/end; a failure does no harm.  Read
- * it, all zero without a mark, and raise journal->durable to it.
+ * Write the durable position `at` to index/end; a failure, such as before the
+ * first checkpoint has made the directory, does no harm.  Read it, all zero
+ * without a mark, and raise journal->durable to it.
  *
  * mark_write_end(journal), mark_read_end(journal):
  * Write journal->durable to JOURNAL_END_NAME, durably.  Raise it to that mark,

@@ -28,7 +28,6 @@
 #include "ground/file.h"
 #include "ground/log.h"
 #include "ground/metrics.h"
-#include "pure/crc32c.h"
 
 /* The size of the first read of a record: few lines are longer. */
 #define LINE_BYTES 4096

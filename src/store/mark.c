@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/file.h"
@@ -79,13 +78,6 @@ mark_write(struct journal *journal, const struct position *at)
 	if (journal->end_fd < 0)
 		journal->end_fd =
 		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
-	/* Whoever finds the directory takes its name for durable. */
-	if (journal->end_fd < 0 &&
-	    mkdirat(journal->dir, INDEX_NAME, 0700) == 0) {
-		(void)!fsync(journal->dir);
-		journal->end_fd =
-		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
-	}
 	encode_mark(journal, journal->end_file, at, mark);
 	(void)!pwrite(journal->end_fd, mark, MARK_LEN, 0);
 }

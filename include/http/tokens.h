@@ -55,7 +55,7 @@ struct token {
 	size_t line;        /* its number in the file, from 1 */
 	bool renewed;       /* the name's other token replaces it */
 	/* In the text of the file: its line, and what follows two fields. */
-	const char *text, *digest_end, *rest;
+	char *text, *digest_end, *rest;
 };
 
 /* A change of the tokens of one name, which has the form of a name. */

@@ -41,6 +41,8 @@
 #define LINE_BYTES_MIN (3 + 2 * TOKENS_DIGEST_LEN)
 /* A line with the longest name, the digest and two times is shorter. */
 #define LINE_BYTES_MAX 256
+/* The file, two bytes for its reading, and what an edit adds: two lines. */
+#define TEXT_BYTES (TOKENS_FILE_BYTES_MAX + 2 + 2 * LINE_BYTES_MAX + 1)
 #define DIGITS "0123456789"
 #define NAME_CHARACTERS \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" DIGITS "._-"
@@ -58,7 +60,7 @@ struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
 	struct stat stat;     /* all zero if there is no file */
-	char *text;           /* the file, a NUL; NULL if there is no file */
+	char *text;           /* the file, a NUL; "" if there is no file */
 	struct token *tokens; /* in the order of the file */
 	const struct token **sorted; /* `tokens`, sorted by digest */
 	size_t count;
@@ -156,7 +158,7 @@ read_digest(const char *hex, size_t len, unsigned char *digest)
 
 /* Skip `len` bytes and blanks.  Return the length of the next field, or 0. */
 static size_t
-next_field(const char **at, size_t len)
+next_field(char **at, size_t len)
 {
 	*at += len;
 	*at += strspn(*at, BLANKS);
@@ -168,7 +170,7 @@ next_field(const char **at, size_t len)
  * empty if the line has no token.
  */
 static const char *
-read_line(const char *at, struct token *token)
+read_line(char *at, struct token *token)
 {
 	int64_t created_ms;
 
@@ -205,7 +207,7 @@ read_line(const char *at, struct token *token)
 static enum fault
 read_lines(struct set *set, size_t len)
 {
-	const char *at = set->text, *end = at + len;
+	char *at = set->text, *end = at + len;
 
 	for (size_t number = 1; at < end; at++, number++) {
 		struct token token = { .line = number };
@@ -280,8 +282,8 @@ sort(struct set *set, const char *key,
 static enum fault
 read_file(struct set *set, int fd)
 {
-	ssize_t len = -1;
 	enum fault fault;
+	ssize_t len;
 
 	if (fstat(fd, &set->stat) != 0)
 		return note_errno(set, "cannot read it");
@@ -291,11 +293,8 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* A byte more shows that it is too large; two are for "\n" and NUL. */
-	set->text = malloc(TOKENS_FILE_BYTES_MAX + 3);
-	if (set->text != NULL)
-		len =
-		    file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
+	/* A byte more shows that it is too large. */
+	len = file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
 	if (len < 0)
 		return note_errno(set, "cannot read it");
 	if ((size_t)len > TOKENS_FILE_BYTES_MAX)
@@ -356,6 +355,9 @@ read_set(struct set *set)
 		fault = check_directory(set, real);
 	if (fault != FAULT_NONE)
 		return fault;
+	set->text = calloc(1, TEXT_BYTES);
+	if (set->text == NULL)
+		return note_errno(set, "cannot read it");
 	fd = open(set->path, flags);
 	if (fd < 0)
 		return note_errno(set, "cannot open it");
@@ -578,26 +580,24 @@ check_edit(struct set *set, const struct tokens_edit *edit,
 		   : note(set, FAULT_NAME, "the name %s %s", edit->name, wrong);
 }
 
-/* Copy the text from `*at` up to the line of `token`; move `*at` past it. */
-static char *
-copy_before(char *to, const char **at, const struct token *token)
+/* Put `with` in place of the text from `from` to `to`; it has room. */
+static void
+substitute(char *from, const char *to, const char *with)
 {
-	to = mempcpy(to, *at, (size_t)(token->text - *at));
-	*at = strchr(token->rest, '\n') + 1;
-	return to;
+	memmove(from + strlen(with), to, strlen(to) + 1);
+	memcpy(from, with, strlen(with));
 }
 
 /*
- * Write the text of the changed file into `*text`, which is malloced.  The line
- * of a renewed token goes: unless the edit revokes it, it has expired.
+ * Change the text, from its end on: each change moves what follows it.  The
+ * line of a renewed token, which comes before the name's other one, goes:
+ * unless the edit revokes it, it has expired.
  */
 static enum fault
-make_text(struct set *set, const struct tokens_edit *edit, const char *line,
-    char **text)
+change_text(struct set *set, const struct tokens_edit *edit, const char *line)
 {
-	const char *at = set->text == NULL ? "" : set->text;
 	const struct token *last = NULL, *renewed = NULL;
-	char until[TIMESTAMP_LEN];
+	char time[TIMESTAMP_LEN], until[TIMESTAMP_LEN];
 
 	for (size_t i = 0; i < set->count; i++) {
 		const struct token *token = &set->tokens[i];
@@ -608,28 +608,23 @@ make_text(struct set *set, const struct tokens_edit *edit, const char *line,
 	enum fault fault = check_edit(set, edit, last, renewed);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* Two lines more: the new one, and the times of a renewed one. */
-	char *to = *text = malloc(strlen(at) + 2 * (size_t)LINE_BYTES_MAX);
-	if (to == NULL)
-		return note_errno(set, "cannot change it");
-	if (renewed != NULL)
-		to = copy_before(to, &at, renewed);
-	if (edit->kind == TOKENS_RENEW || edit->kind == TOKENS_REVOKE)
-		to = copy_before(to, &at, last);
+	strcat(set->text, line);
 	if (edit->kind == TOKENS_RENEW) {
-		timestamp_print(MIN(edit->until_ms, last->expires_ms), until);
-		to += sprintf(to, "%.*s " TIMESTAMP_SECONDS " %.*s",
-		    (int)(last->digest_end - last->text), last->text, until,
-		    (int)(at - last->rest), last->rest);
-	}
-	strcpy(stpcpy(to, at), line);
+		timestamp_print(MIN(edit->until_ms, last->expires_ms), time);
+		sprintf(until, " " TIMESTAMP_SECONDS " ", time);
+		substitute(last->digest_end, last->rest, until);
+	} else if (edit->kind == TOKENS_REVOKE)
+		substitute(last->text, strchr(last->rest, '\n') + 1, "");
+	if (renewed != NULL)
+		substitute(renewed->text, strchr(renewed->rest, '\n') + 1, "");
 	return FAULT_NONE;
 }
 
-/* Replace the file atomically and durably by one with `text`. */
+/* Replace the file atomically and durably by one with the set's text. */
 static enum fault
-replace(struct set *set, const char *text, int directory)
+replace(struct set *set, int directory)
 {
+	const char *text = set->text;
 	const struct stat *old = &set->stat;
 	const char *what = NULL;
 	char beside[PATH_MAX + sizeof BESIDE];
@@ -669,7 +664,7 @@ static enum fault
 edit_file(const char *path, const struct tokens_edit *edit, const char *line)
 {
 	struct set set = { .path = path, .user = TOKENS_ANY_USER };
-	char *text = NULL, target;
+	char target;
 	int directory;
 	enum fault fault = lock(&set, &directory);
 
@@ -683,13 +678,12 @@ edit_file(const char *path, const struct tokens_edit *edit, const char *line)
 	if (fault != FAULT_NONE &&
 	    (fault != FAULT_ABSENT || edit->kind != TOKENS_ADD))
 		goto end;
-	fault = make_text(&set, edit, line, &text);
+	fault = change_text(&set, edit, line);
 	if (fault == FAULT_NONE)
-		fault = replace(&set, text, directory);
+		fault = replace(&set, directory);
 end:
 	if (fault != FAULT_NONE)
 		log_error("%s: %s", path, set.notice);
-	free(text);
 	free_set(&set);
 	file_close(directory);
 	return fault;

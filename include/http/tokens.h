@@ -122,6 +122,10 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * tokens_is_name(text):
  * Return whether `text` has the form of a token's name.
  *
+ * tokens_read_line(line, token):
+ * Read a line of the text of the file.  Return NULL; or what is wrong, a static
+ * string.  The name of a line without a token is "".
+ *
  * tokens_edit(path, edit, token):
  * TOKENS_ADD: create a random token, write it with a NUL into `token`, and add
  * its line to the file, which is created with mode 0600 if missing.
@@ -135,5 +139,6 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * The file is then unchanged, unless the log reports otherwise.
  */
 bool tokens_is_name(const char *text);
+const char *tokens_read_line(char *line, struct token *token);
 enum fault tokens_edit(
     const char *path, const struct tokens_edit *edit, char *token);

@@ -1,14 +1,13 @@
 /*
  * timestamp: the proleptic Gregorian calendar in integers.  The C library's
- * functions depend on the process's time zone, and a "right/" zone counts leap
- * seconds.
+ * functions depend on the process's time zone, which may count leap seconds.
  */
 #include "pure/timestamp.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define SECONDS_PER_DAY 86400
-#define MS_PER_DAY ((int64_t)SECONDS_PER_DAY * 1000)
+#define MS_PER_DAY INT64_C(86400000)
 
 /* 0000-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z */
 #define MS_MIN INT64_C(-62167219200000)
@@ -38,24 +37,25 @@ static const struct {
  * leap day last, so one formula counts the days of its months: 153 in each
  * five.  Month 13 is the next January.
  */
-static int64_t
-days_from_date(const int64_t date[static DAY + 1])
+static int
+days_from_date(const int date[static DAY + 1])
 {
-	int64_t year = date[YEAR] - (date[MONTH] <= 2);
-	int64_t month = (date[MONTH] + 9) % 12;
+	int year = date[YEAR] - (date[MONTH] <= 2);
+	int month = (date[MONTH] + 9) % 12;
 	/* Rounds down, also for year -1: January and February of 0000. */
-	int64_t era = (year + 400) / 400 - 1;
-	int64_t of_era = year - era * 400;
+	int era = (year + 400) / 400 - 1;
+	int of_era = year - era * 400;
 
 	return era * DAYS_PER_ERA + of_era * 365 + of_era / 4 - of_era / 100 +
 	       (153 * month + 2) / 5 + date[DAY] - 1 - DAYS_TO_1970;
 }
 
 static void
-date_from_days(int64_t days, int64_t date[static DAY + 1])
+date_from_days(int days, int date[static DAY + 1])
 {
 	/* An estimate, never too low: a year has 365.2425 days on average. */
-	date[YEAR] = (days - MS_MIN / MS_PER_DAY) * 400 / DAYS_PER_ERA + 1;
+	date[YEAR] =
+	    (int)((days - MS_MIN / MS_PER_DAY) * 400 / DAYS_PER_ERA) + 1;
 	date[MONTH] = date[DAY] = 1;
 	while (days_from_date(date) > days)
 		date[YEAR]--;
@@ -64,42 +64,34 @@ date_from_days(int64_t days, int64_t date[static DAY + 1])
 	date[DAY] = days - days_from_date(date) + 1;
 }
 
-static void
-print_digits(char *text, size_t n, int64_t value)
-{
-	for (; n-- > 0; value /= 10)
-		text[n] = (char)('0' + value % 10);
-}
-
 void
 timestamp_print(int64_t ms, char text[static TIMESTAMP_LEN])
 {
-	int64_t number[NUMBERS], in_day;
+	char printed[64];
+	int date[DAY + 1], in_day;
 
 	ms = ms < MS_MIN ? MS_MIN : ms > MS_MAX ? MS_MAX : ms;
-	in_day = (ms - MS_MIN) % MS_PER_DAY;
-	date_from_days((ms - in_day) / MS_PER_DAY, number);
-	number[HOUR] = in_day / 3600000;
-	number[MINUTE] = in_day / 60000 % 60;
-	number[SECOND] = in_day / 1000 % 60;
-	memcpy(text, "YYYY-MM-DDThh:mm:ss.mmmZ", TIMESTAMP_LEN);
-	for (int i = 0; i < NUMBERS; i++)
-		print_digits(text + parts[i].at, parts[i].digits, number[i]);
-	print_digits(text + PARTS_LEN + 1, 3, in_day % 1000);
+	in_day = (int)((ms - MS_MIN) % MS_PER_DAY);
+	date_from_days((int)((ms - in_day) / MS_PER_DAY), date);
+	snprintf(printed, sizeof(printed),
+	    "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", date[YEAR], date[MONTH],
+	    date[DAY], in_day / 3600000, in_day / 60000 % 60,
+	    in_day / 1000 % 60, in_day % 1000);
+	memcpy(text, printed, TIMESTAMP_LEN);
 }
 
 /* Read the digits of `part` at `text`, and check its bounds. */
 static int
-read_part(const char *text, int part, int64_t *out)
+read_part(const char *text, int part, int *out)
 {
-	int64_t value = 0;
+	int value = 0;
 
 	for (int i = 0; i < parts[part].digits; i++) {
 		unsigned digit = (unsigned)text[i] - '0';
 
 		if (digit > 9)
 			return -1;
-		value = value * 10 + digit;
+		value = value * 10 + (int)digit;
 	}
 	*out = value;
 	return value < parts[part].low || value > parts[part].high ? -1 : 0;
@@ -107,9 +99,9 @@ read_part(const char *text, int part, int64_t *out)
 
 /* Read "Z" or "+hh:mm" or "-hh:mm", the whole of `text`, as seconds. */
 static int
-read_offset(const char *text, size_t len, int64_t *seconds)
+read_offset(const char *text, size_t len, int *seconds)
 {
-	int64_t hour, minute;
+	int hour, minute;
 
 	*seconds = 0;
 	if (len == 1)
@@ -125,7 +117,7 @@ read_offset(const char *text, size_t len, int64_t *seconds)
 int
 timestamp_read(const char *text, size_t len, int64_t *ms)
 {
-	int64_t number[NUMBERS], offset, seconds, fraction = 0, scale = 100;
+	int number[NUMBERS], offset, fraction = 0, scale = 100;
 	size_t at = PARTS_LEN;
 
 	if (len <= PARTS_LEN || text[4] != '-' || text[7] != '-' ||
@@ -135,8 +127,8 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	for (int i = 0; i < NUMBERS; i++)
 		if (read_part(text + parts[i].at, i, &number[i]) != 0)
 			return -1;
-	const int64_t next_month[] = { number[YEAR], number[MONTH] + 1, 1 };
-	int64_t days = days_from_date(number);
+	const int next_month[] = { number[YEAR], number[MONTH] + 1, 1 };
+	int days = days_from_date(number);
 	if (days >= days_from_date(next_month))
 		return -1;
 	if (text[at] == '.')
@@ -147,9 +139,8 @@ timestamp_read(const char *text, size_t len, int64_t *ms)
 	if (at == PARTS_LEN + 1 ||
 	    read_offset(text + at, len - at, &offset) != 0)
 		return -1;
-	seconds = days * SECONDS_PER_DAY + number[HOUR] * 3600 +
-		  number[MINUTE] * 60 + number[SECOND] - offset;
-	*ms = seconds * 1000 + fraction;
+	int in_day = number[HOUR] * 3600 + number[MINUTE] * 60 + number[SECOND];
+	*ms = days * MS_PER_DAY + (in_day - offset) * 1000 + fraction;
 	return 0;
 }
 

@@ -280,13 +280,8 @@ set_result(const struct batch *batch, int row)
 {
 	const PGresult *rows = batch->session->rows;
 	int64_t id = strtoll(PQgetvalue(rows, row, 0), NULL, 10);
-	const char *text = NULL;
-	size_t len = 0, i = 0, end = batch->n;
+	size_t i = 0, end = batch->n;
 
-	if (PQnfields(rows) > 1) {
-		text = PQgetvalue(rows, row, 1);
-		len = (size_t)PQgetlength(rows, row, 1);
-	}
 	while (i < end) {
 		size_t middle = i + (end - i) / 2;
 
@@ -298,18 +293,21 @@ set_result(const struct batch *batch, int row)
 	if (i == batch->n || batch->items[i]->plant->id != id ||
 	    !is_open(batch, i))
 		return false;
+	struct plant stored = *batch->items[i]->plant;
+	if (PQnfields(rows) == 1)
+		batch->items[i++]->result = STORE_CREATED;
+	else {
+		stored.text = PQgetvalue(rows, row, 1);
+		stored.len = (size_t)PQgetlength(rows, row, 1);
+	}
 	for (; i < batch->n && batch->items[i]->plant->id == id; i++) {
-		struct store_item *item = batch->items[i];
+		const struct plant *plant = batch->items[i]->plant;
 
-		item->result = text == NULL ? STORE_CREATED
-			       : item->plant->len == len &&
-				       memcmp(item->plant->text, text, len) == 0
-				   ? STORE_SAME
-				   : STORE_CONFLICT;
-		if (text == NULL) {
-			text = item->plant->text;
-			len = item->plant->len;
-		}
+		batch->items[i]->result =
+		    plant->len == stored.len &&
+			    memcmp(plant->text, stored.text, stored.len) == 0
+			? STORE_SAME
+			: STORE_CONFLICT;
 	}
 	return true;
 }
@@ -328,18 +326,19 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	int n = PQntuples(session->rows), row = 0;
 	while (row < n && set_result(batch, row))
 		row++;
+	if (row < n) {
+		for (size_t i = 0; i < batch->n; i++)
+			batch->items[i]->result = RESULT_OPEN;
+		strcpy(session->reason, "rows that were not asked for");
+		session->lost = true;
+		return false;
+	}
 	/* A row was made or locked, so the commit waited for standbys. */
-	if (row == n && n > 0) {
+	if (n > 0) {
 		confirm(store);
 		store->refused &= parameters != COLUMNS;
 	}
-	if (row == n)
-		return done;
-	for (size_t i = 0; i < batch->n; i++)
-		batch->items[i]->result = RESULT_OPEN;
-	strcpy(session->reason, "rows that were not asked for");
-	session->lost = true;
-	return false;
+	return done;
 }
 
 /* --- Commit --- */

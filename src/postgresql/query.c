@@ -65,15 +65,14 @@ struct place {
 };
 
 struct store_reader {
-	const char *database;
-	struct session session;    /* its rows hold the last record's strings */
-	int row;                   /* the current one */
-	const struct watch *watch; /* or NULL */
+	struct store_options options;
+	struct session session; /* its rows hold the last record's strings */
+	int row;                /* the current one */
 	const char *since;
 	enum fault fault;
 	char at[TIMESTAMP_LEN];
 	uint64_t plants, bytes;
-	bool feed, more, count; /* more: rows remain up to the bound */
+	bool feed, more; /* more: rows remain up to the bound */
 	struct place place;
 	uint64_t bound;
 	int64_t system; /* 0: not known yet */
@@ -120,11 +119,9 @@ reader_open(
 		*fault = fault_report("the database", "cannot read");
 		return NULL;
 	}
-	reader->database = options->database;
-	reader->count = options->count;
-	reader->watch = options->watch;
+	reader->options = *options;
 	reader->since = since != NULL ? since : "-infinity";
-	*fault = session_open(&reader->session, reader->database);
+	*fault = session_open(&reader->session, options->database);
 	if (*fault == FAULT_NONE)
 		return reader;
 	log_error("the database: %s", reader->session.reason);
@@ -203,7 +200,7 @@ fetch(struct store_reader *reader)
 	char sql[SQL_MAX];
 	enum fault fault = FAULT_NONE;
 
-	if (!watch_step(reader->watch, reader->bytes, 0))
+	if (!watch_step(reader->options.watch, reader->bytes, 0))
 		return FAULT_STOPPED;
 	if (reader->more) {
 		sprintf(sql, FEED, reader->place.tx, reader->place.id,
@@ -292,10 +289,11 @@ find_bound(struct store_reader *reader)
 			  "were renumbered");
 		return FAULT_DAMAGED;
 	}
-	reader->bound = reader->count ? UINT64_MAX
-				      : strtoull(value(reader, XMIN), NULL, 10);
-	reader->more |= reader->count || value(reader, ROWS_BELOW)[0] != '\0';
-	if (!reader->more || reader->count)
+	const bool count = reader->options.count;
+	reader->bound =
+	    count ? UINT64_MAX : strtoull(value(reader, XMIN), NULL, 10);
+	reader->more |= count || value(reader, ROWS_BELOW)[0] != '\0';
+	if (!reader->more || count)
 		return FAULT_NONE;
 	fault = run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
 	return fault != FAULT_NONE || PQntuples(reader->session.rows) == 1
@@ -311,7 +309,7 @@ reader_more(struct store_reader *reader)
 	else {
 		session_close(&reader->session);
 		reader->fault =
-		    session_open(&reader->session, reader->database);
+		    session_open(&reader->session, reader->options.database);
 		if (reader->fault != FAULT_NONE)
 			(void)fail(reader, reader->session.reason);
 	}

@@ -149,14 +149,11 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		    tokens_next_expiry(api->tokens, clock_ms(CLOCK_REALTIME));
 	metrics[METRICS_EXPIRY_MS] =
 	    expires_ms == TOKENS_NEVER ? 0 : (uint64_t)expires_ms;
-	if (!in_files) {
-		metrics[METRICS_FREE_BYTES] = METRICS_UNKNOWN;
-	} else {
+	metrics[METRICS_FREE_BYTES] =
+	    in_files ? metrics_free_bytes(api->config->dir) : METRICS_UNKNOWN;
+	if (in_files)
 		metrics[METRICS_BACKUP_MS] = (uint64_t)file_get_time(
 		    api->config->dir, STORE_BACKUP_NAME);
-		metrics[METRICS_FREE_BYTES] =
-		    metrics_free_bytes(api->config->dir);
-	}
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
 		/* Connections and health are a server's, not a command's. */
 		uint64_t n =

@@ -12,9 +12,6 @@
 #define statx(...) ((int)syscall(SYS_statx, __VA_ARGS__))
 #endif
 
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE 1
-#endif
 /* Weak: a later musl defines it, as does a test that makes calls fail. */
 int renameat2(int, const char *, int, const char *, unsigned);
 __attribute__((weak)) int

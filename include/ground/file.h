@@ -65,18 +65,15 @@ const char *file_can_forget(int fd);
  * file in the directory `dir`; 0 if there is none.
  *
  * file_make_dir(path):
- * Open the directory; create it durably if it is absent.  Return the
- * descriptor, or -1.
+ * Open the directory, created durably if it is absent.  Return it, or -1.
  *
  * rename_new(dir, from, to):
- * Rename `from` to `to`, relative to `dir` or AT_FDCWD.  If `to` exists, fail
- * with EEXIST.  Where the system refuses RENAME_NOREPLACE, a crash may leave
- * both names.
+ * Rename `from` to `to` in `dir`, or AT_FDCWD; fail with EEXIST if `to` exists.
+ * Where the system refuses RENAME_NOREPLACE, a crash may leave both names.
  *
  * file_beside_program(installed, path):
- * Write the path of a file that is beside the program in a checkout, and at
- * `installed`, relative to the program, otherwise.  Return false if /proc is
- * not mounted.
+ * Write the path of a file that is beside the program in a checkout, otherwise
+ * at `installed`, relative to the program.  False if /proc is not mounted.
  *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before files are created

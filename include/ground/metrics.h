@@ -1,7 +1,6 @@
 /*
- * metrics: the counters of a store.  All of its processes map one small file,
- * METRICS_NAME in its directory, and count there, from any thread, without
- * system calls or failures.
+ * metrics: the counters of a store.  All its processes map a small file in its
+ * directory, and count there, without system calls or failures.  Any thread.
  *
  * The file may be lost or damaged: the next metrics_open creates a new one,
  * with all counters at 0, and processes that have the old one open still count
@@ -71,13 +70,11 @@ metrics_add(unsigned place, uint64_t n)
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
  * metrics_consumers(dir, bytes, list):
- * Read the cursors of consumers from the directory METRICS_CONSUMERS of `dir`,
- * each named after its consumer, and compare them with the journal's `bytes`.
- * Return their number.
+ * Read the cursors in the directory METRICS_CONSUMERS of `dir`, named after the
+ * consumers; compare them with the journal's `bytes`.  Return their number.
  *
  * metrics_free_bytes(dir):
- * Return the bytes available to this user on the file system of `dir`, or
- * METRICS_UNKNOWN.
+ * Return the bytes that this user can add in `dir`, or METRICS_UNKNOWN.
  */
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);

@@ -23,8 +23,7 @@ struct pairs {
 
 /*
  * pairs_init(pairs):
- * Begin a list.  Its file, if it needs one, is in /var/tmp.  Return 0, or -1
- * with ENOMEM.
+ * Begin a list, whose file may be in /var/tmp.  Return 0, or -1 with ENOMEM.
  *
  * pairs_done(pairs):
  * Free the list; a zeroed one is allowed. errno is unchanged.

@@ -62,8 +62,7 @@ enum request_length {
  * request_credential(request, credential):
  * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
  * RFC 6750, section 2.1).  The scheme may be in any case.  Spaces and tabs
- * around the value are ignored.  Return HTTP_OK with the token's place in the
- * header; or
+ * around the value are ignored.  Return HTTP_OK with the token's place; or
  *
  *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme
@@ -72,9 +71,8 @@ enum request_length {
  *	                           by one token68
  *
  * request_origin(request, origins):
- * Find the request's Origin in `origins`, the list of the settings.  Return a
- * pointer into the list, where one of CONFIG_SEPARATORS or a NUL ends it; NULL
- * if it is absent.
+ * Find the request's Origin in the setting `origins`.  Return its place there,
+ * where one of CONFIG_SEPARATORS or a NUL ends it; NULL if it is absent.
  *
  * request_path_is(request, base_path, name):
  * Return whether the path is `base_path` followed by `name`, byte for byte.

@@ -95,9 +95,8 @@ const char *tokens_warning(const struct tokens *tokens);
  * Read the file again if its inode or change time differs, or the last read
  * failed: tokens_recheck at once, tokens_refresh at most once a second, by
  * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
- * token is valid, so that an operator can revoke all at once.  If tokens_open
- * would refuse the file for another reason, the set does not change.  Each
- * change is logged once.
+ * token is valid, so that an operator can revoke all at once.  A file that
+ * tokens_open refuses otherwise does not change the set.  Log each change once.
  *
  * tokens_find(tokens, credential, now_ms, name):
  * Return HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN or _EXPIRED;

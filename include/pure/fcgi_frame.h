@@ -48,8 +48,7 @@ struct fcgi_frame {
  *
  * fcgi_frame_answer_len(len), fcgi_frame_answer(buf, id, answer, len):
  * Write the answer to the request `id` as output records and an end record
- * (FastCGI 1.0, sections 5.3 and 5.5).  `buf` has fcgi_frame_answer_len(len)
- * bytes.
+ * (FastCGI 1.0, sections 5.3 and 5.5), of fcgi_frame_answer_len(len) bytes.
  */
 size_t fcgi_frame_feed(
     struct fcgi_frame *frame, const unsigned char *buf, size_t len);

@@ -1,6 +1,5 @@
 /*
- * json: a strict scanner for one JSON object, over raw bytes, and the canonical
- * form of strings.
+ * json: a strict scanner for one JSON object; the canonical form of strings.
  *
  * The scanner accepts exactly the texts of RFC 8259 that are objects, in valid
  * UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a byte
@@ -12,9 +11,8 @@
  * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
  * string has exactly one canonical form, which is its shortest token.
  *
- * Pure: no allocation, no I/O, no recursion, linear in time.  Total on hostile
- * bytes, except for json_int64 and json_string_decode, which need tokens that
- * were accepted.  Any thread.
+ * Pure: no allocation, no I/O, no recursion, linear in time; any thread.  Total
+ * on hostile bytes, but json_int64 and json_string_decode need accepted tokens.
  */
 #pragma once
 

@@ -55,9 +55,8 @@ connection_place(
 }
 
 /*
- * Receive bytes and pass them through the frame.  Return how many of them
- * belong to the request; 0 if none have arrived, or no more will: the frame is
- * then FCGI_FRAME_BAD.
+ * Receive bytes and pass them through the frame.  Return how many belong to the
+ * request: 0 if none have arrived, or if none will, which is FCGI_FRAME_BAD.
  */
 static size_t
 receive(struct connection *c, unsigned char *buf, size_t size, int flags)

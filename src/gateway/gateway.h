@@ -52,8 +52,7 @@ void sandbox_enter(const struct config *config);
 
 /*
  * cgi_begin():
- * Find or create the id of the plain CGI request (RFC 3875).  Call before
- * anything is logged.
+ * Find or create the id of a CGI request (RFC 3875).  Call before any message.
  *
  * cgi_serve(config):
  * Answer the request; with HTTP_NOT_READY if config->tokens is NULL, since the

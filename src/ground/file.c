@@ -137,8 +137,7 @@ file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
 /*
  * Drop the pages of [begin, end), and find out whether one of [from, end) stays
  * cached.  Return NULL; or the call that failed, with errno.  Map before
- * dropping: valgrind reads the beginning of a new map, and so caches a page
- * again.
+ * dropping: valgrind reads, and so caches, the beginning of a new map.
  */
 static const char *
 drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)

@@ -7,8 +7,7 @@
  * the rights of the old one, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since skipping it could undo
- * a revocation.  No message repeats the content of a line, which may be a token
- * by mistake.
+ * a revocation.  No message repeats a line, which may be a token by mistake.
  */
 #include "http/tokens.h"
 
@@ -262,8 +261,7 @@ check_directory(struct set *set, const char *path)
 
 /*
  * Read the file of a set that is zero except for `path` and `user`.  Return
- * FAULT_NONE, or a fault with the error in `notice`.  The caller calls free_set
- * in either case.
+ * FAULT_NONE, or a fault with the error in `notice`.  Call free_set after both.
  */
 static enum fault
 read_set(struct set *set)

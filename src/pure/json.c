@@ -1,8 +1,7 @@
 /*
  * json: RFC 8259's grammar in one pass, the open brackets as bits of one word
- * instead of a call stack; the caller interprets the members.  The start checks
- * every string of the journal, so plain ASCII, nearly all of it, is passed over
- * in blocks.
+ * instead of a call stack; the caller interprets the members.  A start checks
+ * all strings of a journal, so plain ASCII, most of it, is passed in blocks.
  *
  * A fault is reported at the first byte that cannot continue a valid text: the
  * bytes before it are a prefix of some valid text, as is a truncated text.

@@ -149,9 +149,8 @@ void journal_back_off(long *pause_ns);
  * FAULT_DAMAGED, not logged, if the line before the position `at` does not
  * have its seq, crc and end.
  *
- * journal_has_plant(journal, offset, id), journal_has_text(journal, offset):
- * Return whether the record at `offset` has the plant `id`; whether the byte at
- * `offset` is not blank, or cannot be read.
+ * journal_has_text(journal, offset):
+ * Return whether the byte at `offset` is not blank, or cannot be read.
  *
  * journal_check_seen(journal, seen):
  * FAULT_DAMAGED if the journal is shorter than `seen`, the last position of an
@@ -161,7 +160,6 @@ const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
     struct journal *journal, uint64_t offset, struct record *record);
 enum fault journal_match(struct journal *journal, const struct position *at);
-bool journal_has_plant(struct journal *journal, uint64_t offset, int64_t id);
 bool journal_has_text(const struct journal *journal, uint64_t offset);
 enum fault journal_check_seen(
     struct journal *journal, const struct position *seen);

@@ -334,18 +334,15 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 		return fault;
 	journal_unlock(journal);
 	uint64_t offset = index_find(view->index, id);
-	if (offset > 0 && !journal_has_plant(journal, offset, id)) {
-		/* The index is damaged: read the whole journal. */
-		index_close(view->index);
-		*view = (struct index_view){ .state = INDEX_UNUSABLE };
-		offset = 0;
-	}
 	if (offset == 0)
 		return search_lines(reader, id, record);
 	fault = journal_read(journal, offset, record);
-	return fault == FAULT_DAMAGED ? journal_damaged(journal, offset,
-					    "no valid line begins here")
-				      : fault;
+	if (fault == FAULT_NONE && record->plant != NULL && record->id == id)
+		return FAULT_NONE;
+	/* The index is damaged, or the line: read the whole journal. */
+	index_close(view->index);
+	*view = (struct index_view){ .state = INDEX_UNUSABLE };
+	return search_lines(reader, id, record);
 }
 
 enum fault

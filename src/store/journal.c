@@ -342,15 +342,6 @@ journal_has_text(const struct journal *journal, uint64_t offset)
 	return n < 0 || (n > 0 && byte != '\n');
 }
 
-bool
-journal_has_plant(struct journal *journal, uint64_t offset, int64_t id)
-{
-	struct record record;
-
-	return journal_read(journal, offset, &record) == FAULT_NONE &&
-	       record.plant != NULL && record.id == id;
-}
-
 /* Cut off the bytes past `end`. */
 static enum fault
 cut(struct journal *journal, uint64_t end)

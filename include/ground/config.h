@@ -43,8 +43,7 @@ struct config {
  * variable that begins with PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
- * Print each setting with its default, its meaning and what is allowed.  The
- * caller checks ferror(out).
+ * Print each setting: default, meaning, what is allowed.  Check ferror(out).
  *
  * config_use_file(only, named):
  * Add the settings in CONFIG_FILE, if it exists, to the environment, where

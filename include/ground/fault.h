@@ -24,8 +24,7 @@ enum fault {
 
 /*
  * fault_of(error), fault_remedy(error):
- * Return the fault of an errno value; its remedy as static English, which
- * begins with "; ", or "".
+ * Return the fault of an errno value; its remedy, "; static English", or "".
  *
  * fault_passes(fault), fault_status(fault):
  * Return whether the same request may succeed later without an operator's help;

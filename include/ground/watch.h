@@ -15,10 +15,7 @@ struct watch {
 	void *context;
 };
 
-/*
- * watch_step(watch, done, total):
- * Call `step`, unless it or `watch` is NULL.  Return whether to continue.
- */
+/* Call `step`, unless it or `watch` is NULL.  Return whether to continue. */
 static inline bool
 watch_step(const struct watch *watch, uint64_t done, uint64_t total)
 {

@@ -38,8 +38,7 @@ struct request {
 
 /*
  * request_read(request, variables):
- * Find the variables of struct request in a NULL-terminated list of
- * "NAME=value" strings.  Any thread.
+ * Fill `request` from a NULL-terminated list of "NAME=value".  Any thread.
  */
 void request_read(struct request *request, char *const *variables);
 

@@ -1,6 +1,5 @@
 /*
- * fcgi_frame: finds the end of a FastCGI request in a stream of bytes, and
- * writes the records of an answer.
+ * fcgi_frame: finds the end of a FastCGI request, and frames an answer.
  *
  * Besides what FastCGI 1.0 forbids, it refuses what no web server sends:
  * records of a second request on the connection, management records (request id

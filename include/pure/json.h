@@ -68,8 +68,7 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * `text` is valid UTF-8; invalid bytes are copied.
  *
  * json_canonical_string(text, len):
- * If `text` begins with a string token in canonical form, return the token's
- * length, quotes included; else 0.
+ * Return the length of the canonical string token at the start of `text`, or 0.
  */
 int json_scan_object(const char *text, size_t len, struct json_member *members,
     struct json_error *error);

@@ -84,10 +84,7 @@ cgi_begin(void)
 	log_set_request(id);
 }
 
-/*
- * Store the plant or, for a health request, check whether the store is ready.
- * The caller closes the store after the answer.
- */
+/* Store the plant, or probe for health.  Close the store after the answer. */
 static enum fault
 use_store(
     const struct config *config, struct api_call *call, struct store **store)

@@ -51,8 +51,7 @@ struct connection_list {
  * short, close `fd` and return NULL.  Close and free it, and leave its list.
  *
  * connection_place(connection, list, now_ms):
- * Move the connection to the end of `list`, with a new deadline; with NULL,
- * only remove it from its list.
+ * Move the connection to the end of `list`, with a new deadline; NULL: to none.
  */
 int connection_init(void);
 struct connection *connection_new(int fd);

@@ -26,10 +26,7 @@ static const char help[] =
     "  --version  show the version and exit\n"
     "\n";
 
-/*
- * Whether descriptor 0 is a listening socket, so that this process was started
- * as FastCGI and not as CGI (FastCGI 1.0, section 2.2).
- */
+/* Whether descriptor 0 is a listening socket: FastCGI 1.0, section 2.2. */
 static bool
 is_fastcgi(void)
 {

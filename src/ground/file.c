@@ -311,10 +311,7 @@ rename_new(int dir, const char *from, const char *to)
 {
 	if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
 		return 0;
-	/*
-	 * NFS has no such rename, and a seccomp profile may refuse it, but
-	 * linkat replaces nothing either.
-	 */
+	/* NFS lacks it, seccomp may refuse it; linkat replaces nothing, too. */
 	if ((errno != EINVAL && errno != ENOSYS && errno != EPERM) ||
 	    linkat(dir, from, dir, to, 0) < 0)
 		return -1;

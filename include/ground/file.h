@@ -61,8 +61,8 @@ const char *file_can_forget(int fd);
  * a symbolic link, EINVAL or ENXIO if it is not a regular file.
  *
  * file_put_time(dir, name, ms), file_get_time(dir, name):
- * Likewise, a time as one line of RFC 3339.  file_get_time returns that of a
- * file in the directory `dir`; 0 if there is none.
+ * Likewise, a time as one line of RFC 3339, of a file in the directory `dir`.
+ * file_get_time returns 0 if there is none.
  *
  * file_make_dir(path):
  * Open the directory, created durably if it is absent.  Return it, or -1.
@@ -89,7 +89,7 @@ int file_stat(int dir, const char *name, unsigned mask, struct statx *st);
 int file_identify(int fd, char id[static FILE_ID_LEN + 1]);
 int file_put(int dir, const char *name, const void *buf, size_t len);
 int file_get(int dir, const char *name, void *buf, size_t len);
-int file_put_time(int dir, const char *name, int64_t ms);
+int file_put_time(const char *dir, const char *name, int64_t ms);
 int64_t file_get_time(const char *dir, const char *name);
 int file_make_dir(const char *path);
 int rename_new(int dir, const char *from, const char *to);

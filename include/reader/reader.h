@@ -125,11 +125,3 @@ enum fault verify_store(
  */
 enum fault copy_backup(const char *from, const char *to, bool whole,
     const struct watch *watch, struct reader_report *report);
-
-/*
- * copy_note(dir, ms, verified):
- * Note durably in the store `dir` when its newest backup began, in ms since
- * 1970, and whether it was verified: STORE_BACKUP_NAME, STORE_VERIFIED_NAME.
- * Return 0, or -1 with errno.
- */
-int copy_note(const char *dir, int64_t ms, bool verified);

@@ -20,12 +20,12 @@ store_run_init(const struct call *call)
 	printf("%s: made a new store\n", dir);
 }
 
-/* Verify the store, or a copy of it. */
-static void
-verify(const char *dir, const struct watch *watch)
+void
+store_run_verify(const struct call *call)
 {
+	const char *dir = call->store.dir;
 	struct reader_report report;
-	enum fault fault = verify_store(dir, watch, &report);
+	enum fault fault = verify_store(dir, call->store.watch, &report);
 
 	command_unwatch();
 	if (fault == FAULT_STOPPED)
@@ -40,12 +40,6 @@ verify(const char *dir, const struct watch *watch)
 	else if (report.index != INDEX_ABSENT)
 		printf("%s/index: %s%s\n", dir, index_words[report.index].text,
 		    report.index > INDEX_BEHIND ? "; not compared" : "");
-}
-
-void
-store_run_verify(const struct call *call)
-{
-	verify(call->store.dir, call->store.watch);
 }
 
 void
@@ -65,12 +59,18 @@ store_run_backup(const struct call *call)
 	printf("%s: store %s: %" PRIu64 " bytes, %" PRIu64 " of them new\n",
 	    dest, report.store, report.bytes, report.added);
 	if (whole) {
+		struct call copy = *call;
+
+		copy.store.dir = dest;
 		command_watch("verify");
-		verify(dest, call->store.watch);
+		store_run_verify(&copy);
 	}
 	/* The backup is good even if its time cannot be noted. */
-	if (file_become_owner(dir, 0) == FAULT_NONE &&
-	    copy_note(dir, begun_ms, whole) < 0 && whole)
+	if (file_become_owner(dir, 0) != FAULT_NONE)
+		return;
+	int result = file_put_time(dir, STORE_BACKUP_NAME, begun_ms);
+	if (whole && (result < 0 ||
+			 file_put_time(dir, STORE_VERIFIED_NAME, begun_ms) < 0))
 		(void)fault_report(dir, "cannot record its backup");
 }
 

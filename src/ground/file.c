@@ -284,13 +284,17 @@ file_get(int dir, const char *name, void *buf, size_t len)
 }
 
 int
-file_put_time(int dir, const char *name, int64_t ms)
+file_put_time(const char *path, const char *name, int64_t ms)
 {
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
 	char text[TIMESTAMP_LEN + 1];
 
 	timestamp_print(ms, text);
 	text[TIMESTAMP_LEN] = '\n';
-	return file_put(dir, name, text, sizeof(text));
+	if (dir >= 0)
+		result = file_put(dir, name, text, sizeof(text));
+	file_close(dir);
+	return result;
 }
 
 int64_t

@@ -255,16 +255,3 @@ copy_backup(const char *from, const char *to, bool whole,
 	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
 							    : fault;
 }
-
-int
-copy_note(const char *path, int64_t ms, bool verified)
-{
-	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
-
-	if (dir >= 0)
-		result = file_put_time(dir, STORE_BACKUP_NAME, ms);
-	if (result == 0 && verified)
-		result = file_put_time(dir, STORE_VERIFIED_NAME, ms);
-	file_close(dir);
-	return result;
-}

@@ -28,7 +28,6 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "http/request.h"
 
 #define SERVICE_SOCKET "/run/plant-store/socket"
@@ -454,10 +453,9 @@ check_run(const struct call *call)
 			    ? getpass("Token: ")
 			    : fgets(line, (int)sizeof(line), stdin);
 		line[strcspn(line, "\r\n")] = '\0';
-		if (token == NULL || token[0] == '\0') {
-			log_error("check: no token on stdin");
-			command_exit(EX_NOINPUT);
-		}
+		if (token == NULL || token[0] == '\0')
+			command_refuse(
+			    FAULT_ABSENT, "check: no token on stdin");
 	}
 	if (token != NULL && token[strspn(token, TOKEN68)] != '\0')
 		command_usage_error(

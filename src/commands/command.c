@@ -20,7 +20,6 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "store/engine.h"
 
 /* The time between two reports of progress, on a terminal and in a file. */

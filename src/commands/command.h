@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "ground/fault.h"
+#include "ground/log.h"
 #include "ground/metrics.h"
 #include "http/tokens.h"
 #include "pure/record.h"
@@ -53,6 +54,9 @@ const char *command_option(const char *name);
  * only if there is one.  If a signal stopped the work, call command_stopped
  * first; the status is 128 plus the signal's number.
  *
+ * command_refuse(fault, format, ...):
+ * Log the message, and then command_fail(fault).
+ *
  * command_retry(fault, again):
  * Fail if there is a fault or a signal; but if `again`, return true on
  * FAULT_BUSY, which may be gone later.
@@ -63,6 +67,7 @@ const char *command_option(const char *name);
 _Noreturn void command_exit(int status);
 _Noreturn void command_fail(enum fault fault);
 void command_need(enum fault fault);
+#define command_refuse(fault, ...) (log_error(__VA_ARGS__), command_fail(fault))
 bool command_retry(enum fault fault, bool again);
 _Noreturn void command_usage_error(const char *format, ...)
     __attribute__((format(printf, 1, 2)));

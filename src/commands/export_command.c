@@ -23,7 +23,6 @@
 #include "command.h"
 #include "ground/clock.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "output.h"
 #include "pure/crc32c.h"
 #include "pure/csv.h"
@@ -47,10 +46,9 @@ refuse_stores(const char *path)
 	snprintf(journal, sizeof(journal), "%s", path);
 	for (int i = 0; i <= 6; i++) {
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
-		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0) {
-			log_error("%s: is a store's file; name another", path);
-			command_fail(FAULT_OUTPUT);
-		}
+		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
+			command_refuse(FAULT_OUTPUT,
+			    "%s: is a store's file; name another", path);
 		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
@@ -109,10 +107,10 @@ read_cursor(void)
 	if (encode_cursor(cursor.place, good) == len &&
 	    memcmp(line, good, (size_t)len) == 0)
 		return;
-	log_error("%s: is damaged or not a cursor; remove it to read the store "
-		  "from the beginning",
+	command_refuse(FAULT_DAMAGED,
+	    "%s: is damaged or not a cursor; remove it to read the store from "
+	    "the beginning",
 	    cursor.path);
-	command_fail(FAULT_DAMAGED);
 }
 
 /* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
@@ -174,16 +172,13 @@ lock_cursor(const char *to)
 	cursor.dir = open(dirname(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (cursor.lock < 0 || cursor.dir < 0)
 		refuse_cursor("cannot create or open its .lock");
-	if (flock(cursor.lock, LOCK_EX | LOCK_NB) < 0) {
-		log_error("%s: another process uses this cursor", cursor.path);
-		command_fail(FAULT_BUSY);
-	}
-	if (is_of_cursor(to)) {
-		log_error("%s: is the cursor's; name another file for the "
-			  "plants",
+	if (flock(cursor.lock, LOCK_EX | LOCK_NB) < 0)
+		command_refuse(FAULT_BUSY,
+		    "%s: another process uses this cursor", cursor.path);
+	if (is_of_cursor(to))
+		command_refuse(FAULT_OUTPUT,
+		    "%s: is the cursor's; name another file for the plants",
 		    to);
-		command_fail(FAULT_OUTPUT);
-	}
 	/* Later, the plants would be printed, and again the next time. */
 	atexit(remove_next);
 	open_next();

@@ -22,7 +22,6 @@
 #include "command.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "http/errors.h"
 #include "pure/csv.h"
 #include "pure/json.h"

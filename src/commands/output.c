@@ -15,7 +15,6 @@
 
 #include "command.h"
 #include "ground/file.h"
-#include "ground/log.h"
 
 /* A larger buffer was no faster. */
 #define FLUSH_BYTES ((size_t)256 << 10)
@@ -63,15 +62,13 @@ output_open(const char *path, bool replace)
 	if (path == NULL)
 		return;
 	/* A device is a mistake. */
-	if (lstat(path, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
-		log_error("%s: %s", path,
+	if (lstat(path, &st) == 0 && (!replace || !S_ISREG(st.st_mode)))
+		command_refuse(FAULT_OUTPUT, "%s: %s", path,
 		    S_ISREG(st.st_mode)
 			? "already exists; name another file, or replace it "
 			  "with --force"
 			: "is not a regular file; name another, or redirect "
 			  "stdout to it");
-		command_fail(FAULT_OUTPUT);
-	}
 	snprintf(output.unfinished, sizeof(output.unfinished),
 	    "%s" OUTPUT_UNFINISHED, path);
 	output.fd = open(output.unfinished,

@@ -18,7 +18,6 @@
 #include "ground/clock.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "output.h"
 #include "pure/json.h"
 

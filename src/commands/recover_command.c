@@ -23,7 +23,6 @@
 #include "command.h"
 #include "ground/config.h"
 #include "ground/file.h"
-#include "ground/log.h"
 #include "store/index.h"
 #include "store/journal.h"
 
@@ -67,14 +66,12 @@ open_source(const char *given)
 		recover.start.end = RECORD_HEADER_LEN;
 	else if (given != NULL && strlen(given) == RECORD_UUID_LEN)
 		memcpy(uuid, given, RECORD_UUID_LEN);
-	else if (given != NULL || index_uuid(recover.dir, uuid) < 0) {
-		log_error("%s: its first line is damaged, or of another "
-			  "version; that line has the uuid that each checksum "
-			  "needs: find it in the first line of a backup, and "
-			  "give it with --store",
+	else if (given != NULL || index_uuid(recover.dir, uuid) < 0)
+		command_refuse(FAULT_DAMAGED,
+		    "%s: its first line is damaged, or of another version; "
+		    "that line has the uuid that each checksum needs: find it "
+		    "in the first line of a backup, and give it with --store",
 		    path);
-		command_fail(FAULT_DAMAGED);
-	}
 }
 
 /* Remove the new store's directory, but do not follow a link in its place. */
@@ -122,12 +119,11 @@ open_new_store(void)
 	remove_new_store();
 	if (journal_exists(&recover.dest, NEW_NAME) ||
 	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
-		recover.to) >= (int)sizeof(recover.path)) {
-		log_error("%s: " NEW_NAME " cannot be made there; name another "
-			  "directory",
+		recover.to) >= (int)sizeof(recover.path))
+		command_refuse(FAULT_OUTPUT,
+		    "%s: " NEW_NAME " cannot be made there; name another "
+		    "directory",
 		    recover.to);
-		command_fail(FAULT_OUTPUT);
-	}
 	need_dest(store_init(recover.path));
 	batch.store = store_open(&options, &fault);
 	need_dest(fault);

@@ -8,7 +8,6 @@
 #include "command.h"
 #include "ground/clock.h"
 #include "ground/file.h"
-#include "ground/log.h"
 
 void
 store_run_init(const struct call *call)

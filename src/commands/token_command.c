@@ -6,13 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include "command.h"
 #include "ground/clock.h"
 #include "ground/config.h"
-#include "ground/log.h"
 
 /* 9999-12-31T23:59:59Z, the last time that RFC 3339 can express. */
 #define EXPIRES_MS_MAX INT64_C(253402300799000)
@@ -61,15 +59,14 @@ make_token(const char *file, struct tokens_edit *edit)
 		edit->until_ms = read_time(overlap != NULL ? overlap : "7d");
 	command_need(tokens_edit(file, edit, token));
 	errno = 0;
-	if (printf("%s\n", token) < 0 || fflush(stdout) != 0) {
-		log_error("stdout: the token cannot be printed: %s; it is "
-			  "lost, so %s%s",
+	if (printf("%s\n", token) < 0 || fflush(stdout) != 0)
+		command_refuse(FAULT_FAILED,
+		    "stdout: the token cannot be printed: %s; it is lost, so "
+		    "%s%s",
 		    strerror(errno),
 		    renew ? "remove the last line of the token file"
 			  : "revoke it with: plant-store token revoke ",
 		    renew ? "" : edit->name);
-		command_exit(EX_IOERR);
-	}
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "Keep it: it cannot be shown again.\n");
 	explicit_bzero(token, sizeof token);

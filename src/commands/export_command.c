@@ -184,26 +184,6 @@ lock_cursor(const char *to)
 	open_next();
 }
 
-/* Replace the file durably, unless it has the place; keep owner and mode. */
-static void
-save_cursor(const char *place)
-{
-	char line[CURSOR_BYTES];
-	size_t len = (size_t)encode_cursor(place, line);
-
-	if (strcmp(place, cursor.place) == 0)
-		return;
-	if (cursor.fd < 0)
-		open_next();
-	if (file_write_all(cursor.fd, line, len, 0) < 0 ||
-	    fsync(cursor.fd) < 0 || rename(cursor.next, cursor.path) < 0 ||
-	    fsync(cursor.dir) < 0)
-		command_fail(fault_report(cursor.path, "cannot be replaced"));
-	close(cursor.fd);
-	cursor.fd = -1;
-	strcpy(cursor.place, place);
-}
-
 /* --- Export --- */
 
 /* The least time between two saves of the cursor: each syncs twice. */
@@ -278,15 +258,31 @@ export_plant(const struct record *record)
 		output_put_plant(record, export.full);
 }
 
-/* Save the cursor once the output is durable: stdout may be a file. */
+/*
+ * Once the output is durable, since stdout may be a file, replace the cursor's
+ * file durably, unless it has the place.
+ */
 static void
-save_place(void)
+save_cursor(void)
 {
-	if (cursor.lock < 0 || export.place[0] == '\0')
+	const char *place = export.place;
+	char line[CURSOR_BYTES];
+
+	if (cursor.lock < 0 || place[0] == '\0' ||
+	    strcmp(place, cursor.place) == 0)
 		return;
 	output_sync();
 	export.saved_ms = clock_ms(CLOCK_MONOTONIC);
-	save_cursor(export.place);
+	if (cursor.fd < 0)
+		open_next();
+	size_t len = (size_t)encode_cursor(place, line);
+	if (file_write_all(cursor.fd, line, len, 0) < 0 ||
+	    fsync(cursor.fd) < 0 || rename(cursor.next, cursor.path) < 0 ||
+	    fsync(cursor.dir) < 0)
+		command_fail(fault_report(cursor.path, "cannot be replaced"));
+	close(cursor.fd);
+	cursor.fd = -1;
+	strcpy(cursor.place, place);
 }
 
 /* Write the buffer; the place is then after its plants.  Save it when due. */
@@ -296,7 +292,7 @@ deliver(void)
 	output_flush();
 	strcpy(export.place, export.next);
 	if (clock_ms(CLOCK_MONOTONIC) >= export.saved_ms + SAVE_MS)
-		save_place();
+		save_cursor();
 }
 
 /*
@@ -359,15 +355,15 @@ open_export(void)
 	char standard[PATH_MAX] = "";
 
 	store.count = export.count;
-	if (to == NULL &&
-	    readlink("/proc/self/fd/1", standard, sizeof(standard) - 1) < 0)
-		standard[0] = '\0';
-	refuse_stores(to != NULL ? to : standard);
+	if (to == NULL)
+		(void)!readlink("/proc/self/fd/1", standard, PATH_MAX - 1);
+	const char *file = to != NULL ? to : standard;
+	refuse_stores(file);
 	if (path != NULL) {
 		cursor.path = path;
 		refuse_stores(path);
 		if (!store.count)
-			lock_cursor(to != NULL ? to : standard);
+			lock_cursor(file);
 		read_cursor();
 	}
 	output_open(to, command_option("force") != NULL);
@@ -393,7 +389,7 @@ stop_export(void)
 	const char *path = command_option("output");
 
 	if (export.follow) {
-		save_place();
+		save_cursor();
 		command_exit(EX_OK);
 	}
 	log_error("export: stopped after %s; %s %s",
@@ -427,7 +423,7 @@ export_run(const struct call *call)
 		    (size_t)sprintf(digits, "%" PRIu64 "\n", export.plants));
 	engine->cursor(reader, export.place);
 	output_finish();
-	save_place();
+	save_cursor();
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */
 	if (export.plants > 0 || command_option("quiet") == NULL)
 		log_info("exported %s, up to %s%s%s",

@@ -22,7 +22,7 @@ extern struct batch {
 	struct store *store; /* the caller's, as are these two */
 	void (*report)(
 	    const struct batch_entry *entry, enum store_result result);
-	size_t plant_max; /* the longest plant */
+	size_t plant_max; /* the longest plant, as JSON */
 	enum fault fault; /* the store's first, which is logged */
 	uint64_t results[STORE_FAILED + 1];
 } batch;

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -46,8 +47,7 @@ static struct {
 	uint64_t lines;   /* read so far */
 	const struct watch *watch;
 	enum format format;
-	size_t bytes_max; /* the longest plant, as JSON */
-	size_t line_max;  /* the longest line, with its line break */
+	size_t line_max; /* the longest line, with its line break */
 	int fd;
 	unsigned char buffer[64 << 10];
 	size_t next, end;           /* what of it was not read yet */
@@ -143,7 +143,7 @@ read_plant(const char *text, size_t len)
 	char message[API_MESSAGE_MAX];
 	struct json_error error;
 
-	if (len <= import.bytes_max) {
+	if (len <= batch.plant_max) {
 		enum plant_fault fault =
 		    plant_read(&import.entry.plant, text, len, &error);
 
@@ -270,6 +270,7 @@ read_line(void)
 		if (import.format == FORMAT_CSV && c != '\n')
 			place = csv_next_place(place, (char)c);
 	}
+	import.text[MIN(import.len, import.line_max)] = '\0';
 	if (import.len == 0)
 		return false;
 	import.entry.begin = import.lines + 1;
@@ -349,13 +350,10 @@ store_lines(void)
 	}
 	while (batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
-		if (import.len > import.line_max) {
-			/* No plant is so long: read_plant refuses it. */
+		/* No plant is so long: read_plant refuses it. */
+		if (import.len > import.line_max)
 			read_plant(import.text, import.len);
-			continue;
-		}
-		import.text[import.len] = '\0';
-		if (import.format == FORMAT_CSV)
+		else if (import.format == FORMAT_CSV)
 			read_csv();
 		else
 			read_json();
@@ -371,7 +369,7 @@ open_input(const char *path)
 	if (path != NULL && strcmp(path, "-") == 0)
 		path = NULL;
 	import.name = path == NULL ? "stdin" : path;
-	import.line_max = import.bytes_max + BREAK_MAX +
+	import.line_max = batch.plant_max + BREAK_MAX +
 			  (import.full ? COMMAND_FULL_AROUND : 0);
 	if (path != NULL)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
@@ -410,7 +408,7 @@ import_run(const struct call *call)
 	import.watch = call->store.watch;
 	import.format = import.full ? FORMAT_JSON_LINES : call->format;
 	command_need(config_read(&config));
-	batch.plant_max = import.bytes_max = config.body_bytes_max;
+	batch.plant_max = config.body_bytes_max;
 	open_input(call->operands[0]);
 	if (call->store.database == NULL)
 		command_need(file_become_owner(call->store.dir, 0));

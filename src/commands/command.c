@@ -259,10 +259,9 @@ read_arguments(int argc, char **argv)
 		}
 	}
 	call.operands = argv + optind;
-	call.operands_n = argc - optind;
-	if (call.operands_n > command->operands[1] + operand)
+	if (argc - optind > command->operands[1] + operand)
 		command_usage_error("too many arguments");
-	if (call.operands_n < command->operands[0])
+	if (argc - optind < command->operands[0])
 		command_usage_error("an argument is missing");
 	for (size_t i = 0; command->apart[i][0] != NULL; i++)
 		if (command_option(command->apart[i][0]) != NULL &&
@@ -344,8 +343,7 @@ command_open_reader(const struct store_options *store, const char *since,
 		     : engine_symbol(READER_ENGINE_SYMBOL, &fault);
 	command_need(fault);
 	reader = opened->open(store, since, &fault);
-	if (reader == NULL)
-		command_need(fault);
+	command_need(fault);
 	atexit(close_reader);
 	*engine = opened;
 	return reader;

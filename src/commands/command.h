@@ -25,8 +25,7 @@ struct call {
 	enum format format;
 	/* Set if the command has --dir; .watch always, for command_watch. */
 	struct store_options store;
-	char **operands;
-	int operands_n;
+	char **operands; /* ends in NULL */
 };
 
 /* The subcommands.  One with --progress is under command_watch. */

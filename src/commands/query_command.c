@@ -46,13 +46,13 @@ query_run_get(const struct call *call)
 	struct record record;
 	int64_t id;
 
-	for (int i = 0; i < call->operands_n; i++)
-		if (!read_id(call->operands[i], &id))
-			command_usage_error("not an id: %s", call->operands[i]);
+	for (char **text = call->operands; *text != NULL; text++)
+		if (!read_id(*text, &id))
+			command_usage_error("not an id: %s", *text);
 	output_open(NULL, false);
 	reader = command_open_reader(store, NULL, &engine);
-	for (int i = 0; i < call->operands_n; i++) {
-		read_id(call->operands[i], &id);
+	for (char **text = call->operands; *text != NULL; text++) {
+		read_id(*text, &id);
 		fault = engine->find(reader, id, &record);
 		if (fault == FAULT_NONE)
 			output_put_plant(
@@ -343,13 +343,12 @@ query_run_metrics(const struct call *call)
 	command_need(config_read(&config));
 	config.dir = call->store.dir;
 	config.database = NULL;
-	fault = metrics_open(call->store.dir, false);
+	fault = metrics_open(config.dir, false);
 	if (fault != FAULT_NONE)
-		(void)fault_report(call->store.dir, "cannot open its metrics");
+		(void)fault_report(config.dir, "cannot open its metrics");
 	command_need(fault);
 	api.tokens = tokens_open(config.tokens, TOKENS_ANY_USER, &fault);
-	if (api.tokens == NULL)
-		command_need(fault);
+	command_need(fault);
 	fwrite(text, api_metrics(&api, text), 1, stdout);
 	tokens_close(api.tokens);
 }

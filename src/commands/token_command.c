@@ -110,7 +110,7 @@ token_run(const struct call *call)
 	bool list = strcmp(action, "list") == 0;
 	bool renew = strcmp(action, "renew") == 0;
 	bool revoke = strcmp(action, "revoke") == 0;
-	bool named = call->operands_n > 1;
+	bool named = call->operands[1] != NULL;
 	struct tokens_edit edit = { .name = call->operands[1],
 		.kind = add                             ? TOKENS_ADD
 			: renew                         ? TOKENS_RENEW

@@ -29,28 +29,24 @@
 static struct call call;
 volatile sig_atomic_t command_signal;
 
-/* Of struct command: the store's directory is the operand. */
-#define OPERAND ""
-
 static const struct command {
 	const char *name;
 	command_run *run;
-	const char *dir_alias;   /* an option that is a synonym of --dir, or
-				    OPERAND, or NULL */
 	const char *instead;     /* a database's tools; NULL: works with both */
-	int operands[2];         /* minimum and maximum, besides OPERAND */
+	int operands[2];         /* minimum and maximum, besides DIR */
+	bool dir;                /* DIR is a synonym of --dir */
 	bool negative_operands;  /* "-5" is an operand, not an option */
 	const char *apart[8][2]; /* options that exclude each other */
 } commands[] = {
-	{ "init", .run = store_run_init, .dir_alias = OPERAND },
+	{ "init", .run = store_run_init, .dir = true },
 	{ "token", .run = token_run, .operands = { 1, 2 } },
-	{ "verify", .run = store_run_verify, .dir_alias = OPERAND,
+	{ "verify", .run = store_run_verify, .dir = true,
 	    .instead = "pg_amcheck and data checksums" },
 	{ "check", .run = check_run },
 	{ "backup", .run = store_run_backup, .operands = { 1, 1 },
 	    .instead = "pg_dump, pg_basebackup and pgBackRest" },
 	{ "recover", .run = recover_run, .operands = { 2, 2 } },
-	{ "stats", .run = query_run_stats, .dir_alias = OPERAND,
+	{ "stats", .run = query_run_stats, .dir = true,
 	    .apart = { { "json", "watch" }, { "json", "all" },
 		{ "all", "watch" } } },
 	{ "metrics", .run = query_run_metrics,
@@ -58,7 +54,7 @@ static const struct command {
 	{ "get", .run = query_run_get, .operands = { 1, INT_MAX },
 	    .negative_operands = true },
 	/* --since is a time, not a place, and --follow has no end. */
-	{ "export", .run = export_run, .dir_alias = "file",
+	{ "export", .run = export_run,
 	    .apart = { { "since", "cursor" }, { "since", "follow" },
 		{ "follow", "output" }, { "follow", "limit" },
 		{ "follow", "count" }, { "follow", "file" },
@@ -230,8 +226,6 @@ end_of_options(int argc, char **argv)
 static void
 read_arguments(int argc, char **argv)
 {
-	const char *alias = command->dir_alias;
-	const bool operand = alias != NULL && alias[0] == '\0';
 	int end =
 	    command->negative_operands ? end_of_options(argc, argv) : argc;
 	const char *letters = find_option("output") != NULL ? ":ho:" : ":h";
@@ -259,7 +253,7 @@ read_arguments(int argc, char **argv)
 		}
 	}
 	call.operands = argv + optind;
-	if (argc - optind > command->operands[1] + operand)
+	if (argc - optind > command->operands[1] + command->dir)
 		command_usage_error("too many arguments");
 	if (argc - optind < command->operands[0])
 		command_usage_error("an argument is missing");
@@ -297,15 +291,14 @@ read_values(void)
 
 /*
  * Read the settings of the machine, and find the store's directory: by --dir,
- * by the option or operand that is its alias, or in the settings.
+ * DIR or export's --file, or in the settings.
  */
 static void
 read_dir(void)
 {
-	const char *dir = command_option("dir"), *alias = command->dir_alias;
-	const char *other = alias == NULL      ? NULL
-			    : alias[0] == '\0' ? call.operands[0]
-					       : command_option(alias);
+	const char *dir = command_option("dir");
+	const char *other =
+	    command->dir ? call.operands[0] : command_option("file");
 	struct config config;
 
 	if (dir != NULL && other != NULL)

@@ -117,18 +117,19 @@ read_cursor(void)
 static bool
 is_of_cursor(const char *path)
 {
-	static const char *const suffixes[] = { "", ".new", ".lock" };
+	/* The end of `path`, and of FILE in its place. */
+	static const char *const ends[][2] = { { "", "" }, { ".new", "" },
+		{ ".lock", "" }, { "", OUTPUT_UNFINISHED } };
 	struct stat own, other;
 	char lock[PATH_MAX];
 
-	for (size_t i = 0; i <= 3; i++) {
-		const char *suffix = i < 3 ? suffixes[i] : "";
-		int n = (int)(strlen(path) - strlen(suffix));
+	for (size_t i = 0; i < 4; i++) {
+		int n = (int)(strlen(path) - strlen(ends[i][0]));
 
-		if (n < 0 || strcmp(path + n, suffix) != 0)
+		if (n < 0 || strcmp(path + n, ends[i][0]) != 0)
 			continue;
-		snprintf(lock, sizeof(lock), "%.*s%s.lock", n, path,
-		    i < 3 ? "" : OUTPUT_UNFINISHED);
+		snprintf(
+		    lock, sizeof(lock), "%.*s%s.lock", n, path, ends[i][1]);
 		if (stat(lock, &other) == 0 && fstat(cursor.lock, &own) == 0 &&
 		    own.st_ino == other.st_ino && own.st_dev == other.st_dev)
 			return true;
@@ -191,8 +192,6 @@ lock_cursor(const char *to)
 
 static const struct reader_engine *engine;
 static struct store_reader *reader;
-/* The last record's place, set when reading ends. */
-static char where[STORE_WHERE_MAX];
 
 static struct {
 	const struct call *call;
@@ -203,10 +202,11 @@ static struct {
 	char place[STORE_CURSOR_MAX]; /* after the last plant written; or "" */
 	char next[STORE_CURSOR_MAX];  /* after the last plant in the buffer */
 	int64_t saved_ms;
-	char at[TIMESTAMP_LEN + 1]; /* when the last plant read was stored */
-	uint64_t plants;            /* written or counted */
-	uint64_t nuls;              /* of `plants`, those with a U+0000 */
-	int64_t nul_id;             /* the first of those */
+	char at[TIMESTAMP_LEN + 1];  /* when the last plant read was stored */
+	char where[STORE_WHERE_MAX]; /* the last record read */
+	uint64_t plants;             /* written or counted */
+	uint64_t nuls;               /* of `plants`, those with a U+0000 */
+	int64_t nul_id;              /* the first of those */
 } export;
 
 /* An absent tag is an empty field; an empty tag is "". */
@@ -315,7 +315,7 @@ write_plants(void)
 		if (export.follow)
 			engine->cursor(reader, export.next);
 	}
-	(void)command_retry(engine->end(reader, where), export.follow);
+	(void)command_retry(engine->end(reader, export.where), export.follow);
 }
 
 static void
@@ -427,7 +427,7 @@ export_run(const struct call *call)
 	/* Consumers poll thousands of times a day: log no empty --quiet run. */
 	if (export.plants > 0 || command_option("quiet") == NULL)
 		log_info("exported %s, up to %s%s%s",
-		    command_count(export.plants, "plant"), where,
+		    command_count(export.plants, "plant"), export.where,
 		    export.at[0] != '\0' ? ", " : "", export.at);
 	if (export.nuls > 0)
 		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "

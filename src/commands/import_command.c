@@ -308,8 +308,7 @@ read_header(const struct csv_field *fields, size_t n)
 				strlen(members[c])) == 0)
 				break;
 	import.columns = n;
-	if (n > 1 && column[ID] < n && column[NAME] < n &&
-	    (n == 2 || column[TAG] < n))
+	if (column[ID] < n && column[NAME] < n && (n == 2 || column[TAG] < n))
 		return;
 	log_error("%s: line %" PRIu64
 		  ": expected the CSV header id,name,tag (any order, lower "

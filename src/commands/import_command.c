@@ -363,14 +363,13 @@ store_lines(void)
 static void
 open_input(const char *path)
 {
+	bool standard = path == NULL || strcmp(path, "-") == 0;
 	struct stat st;
 
-	if (path != NULL && strcmp(path, "-") == 0)
-		path = NULL;
-	import.name = path == NULL ? "stdin" : path;
+	import.name = standard ? "stdin" : path;
 	import.line_max = batch.plant_max + BREAK_MAX +
 			  (import.full ? COMMAND_FULL_AROUND : 0);
-	if (path != NULL)
+	if (!standard)
 		import.fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
 	if (command_signal != 0)
 		command_fail(FAULT_STOPPED);

@@ -273,7 +273,6 @@ check_access(const char *path)
 		    path, (uintmax_t)st.st_gid, path);
 }
 
-/* Check that the service answers, and that web servers can open the socket. */
 static void
 check_socket(const char *path)
 {

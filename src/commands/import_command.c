@@ -113,7 +113,6 @@ end_import(int status)
 	command_exit(status);
 }
 
-/* Count a refused line, and log the reason. */
 #define refuse(why, ...)                                           \
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.entry.begin, __VA_ARGS__))
@@ -359,7 +358,6 @@ store_lines(void)
 	}
 }
 
-/* Open the file, or standard input for NULL and "-". */
 static void
 open_input(const char *path)
 {

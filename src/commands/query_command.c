@@ -83,7 +83,6 @@ query_run_get(const struct call *call)
 #define RATE_S 60
 #define WATCH_MS 1000
 
-/* How many plants were stored with one token. */
 struct token_plants {
 	char name[RECORD_BY_MAX + 1];
 	uint64_t plants;
@@ -231,7 +230,6 @@ print_all(const struct call *call)
 	printf("%s", stats.json ? "}}\n" : "");
 }
 
-/* Print size, free room, backup and consumers of a store in files. */
 static void
 print_files(const char *dir, uint64_t recent)
 {

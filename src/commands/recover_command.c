@@ -201,7 +201,6 @@ store_records(const struct watch *watch)
 	batch.store = NULL;
 }
 
-/* Move the new journal into DEST. */
 static void
 move_journal(void)
 {

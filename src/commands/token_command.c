@@ -41,7 +41,6 @@ read_time(const char *text)
 	return ms;
 }
 
-/* Add or renew, and print the token. */
 static void
 make_token(const char *file, struct tokens_edit *edit)
 {

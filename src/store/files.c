@@ -36,7 +36,7 @@
 /* More than this after the index is a build: 0.1 s to read. */
 #define BUILD_BYTES ((uint64_t)64 << 20)
 
-/* Plants of a checkpoint of a build: the most, so that its runs are large. */
+/* A build makes a checkpoint of so many plants, so that its runs are large. */
 #define HELD_BUILDING (FILES_HELD_MAX / 2)
 
 /* --- Checkpoints --- */

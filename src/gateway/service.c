@@ -39,22 +39,22 @@
 /* Between two log lines that sum up refused requests. */
 #define LOG_INTERVAL_S 60
 
-static sigset_t ends; /* the signals that end the service */
+static sigset_t ends;    /* the signals that end the service */
+static sigset_t handled; /* these and SIGHUP */
 
 static void
 block_signals(void)
 {
 	/* multiwatch may send SIGUSR1 or SIGQUIT to end its children. */
 	static const int end[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT };
-	sigset_t blocked;
 
 	fault_ignore_signals();
 	sigemptyset(&ends);
 	for (int i = 0; i < 4; i++)
 		sigaddset(&ends, end[i]);
-	blocked = ends;
-	sigaddset(&blocked, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+	handled = ends;
+	sigaddset(&handled, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &handled, NULL);
 }
 
 /* Whether `n` more descriptors can be opened; if not, errno is set. */
@@ -140,15 +140,13 @@ static void
 wait_for_end(struct tokens *tokens, struct store *store)
 {
 	const struct timespec second = { .tv_sec = 1 };
-	sigset_t set = ends;
 	uint64_t batches, seen = 0;
 	bool is_idle = false;
 	int number = -1;
 
-	sigaddset(&set, SIGHUP);
 	service_notify("READY=1");
 	for (int s = 1; number < 0 || number == SIGHUP; s++) {
-		number = sigtimedwait(&set, NULL, &second);
+		number = sigtimedwait(&handled, NULL, &second);
 		if (number < 0)
 			api_set_ready(store_ready(store));
 		batches = metrics[METRICS_BATCHES];

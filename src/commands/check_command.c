@@ -426,6 +426,8 @@ check_url(const char *url, const char *token)
 	    dup2(pipes[0], STDIN_FILENO) < 0)
 		(void)fault_report("check", "cannot pass the token on");
 	close(pipes[1]);
+	/* It may have a password, of which curl needs nothing. */
+	unsetenv("PLANT_STORE_DATABASE");
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);
 	command_fail(fault_report(path, "cannot run it"));

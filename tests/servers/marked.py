@@ -187,11 +187,12 @@ def check_tokens(tally: Tally, server: Running, watched: Watched) -> None:
     """Behind a web server, and in what it leaves."""
     done = run(*watched.command(server.store.build / "plant-store", "check", "--url", server.base_url,
                                 "--token", "-"), env=server.store.environment(
+                                    PLANT_STORE_DATABASE=DATABASE,
                                     PATH=f"{server.store.build}:{os.environ['PATH']}"),
                input=server.token.encode() + b"\n")
     name = server.set_up.name
-    judge(tally, f"{name}: check --url", watched, set(), {"plant-store"}, done.stdout + done.stderr,
-          (server.token,))
+    judge(tally, f"{name}: check --url", watched, {"plant-store"}, {"plant-store", "curl"},
+          done.stdout + done.stderr, (server.token, MARK))
     tally.check(b"ok" in done.stdout + done.stderr or done.returncode == 0,
                 f"{name}: check --url has asked the service", done)
     answer = server.client().create(1, "Fern")

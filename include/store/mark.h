@@ -6,12 +6,12 @@
  * and each of its versions is true.
  *
  * JOURNAL_END_NAME is written durably after a closing line.  index/end is
- * written after each batch, without a sync.  It has the last line, which other
- * processes then need not settle.  It names its own inode and time of birth,
- * and is ignored in a copy of the store: the files of a copy may be from
- * different moments.
+ * written after each batch, without a sync.  It has the position after the last
+ * line, which other processes then need not settle.  It names its own inode and
+ * time of birth, and is ignored in a copy of the store: the files of a copy may
+ * be from different moments.
  *
- * A returned fault is logged.
+ * Call those that write under the lock.  A returned fault is logged.
  */
 #pragma once
 

@@ -78,6 +78,8 @@ mark_write(struct journal *journal, const struct position *at)
 	if (journal->end_fd < 0)
 		journal->end_fd =
 		    open_mark(journal, O_WRONLY | O_CREAT, journal->end_file);
+	if (journal->end_fd < 0)
+		return;
 	encode_mark(journal, journal->end_file, at, mark);
 	(void)!pwrite(journal->end_fd, mark, MARK_LEN, 0);
 }
@@ -115,12 +117,15 @@ mark_read_end(struct journal *journal)
 			    journal->name);
 			return FAULT_SETUP;
 		}
+		/* For want of memory or descriptors. */
+		if (fault_passes(fault_of(errno)))
+			return fault_report(journal->name, "cannot read .end");
 	}
 	uint64_t end = strtoull(mark + RECORD_UUID_LEN, NULL, 10);
 	encode_end(mark, end, good);
 	if (strcmp(mark, good) != 0) {
-		log_warning("%s.end: unreadable; the idle service writes it "
-			    "again",
+		log_warning("%s.end: unreadable; the service writes it again "
+			    "after the next plant",
 		    journal->name);
 		return FAULT_NONE;
 	}

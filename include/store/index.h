@@ -27,7 +27,8 @@
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
  * and the next one writes new files.  The failure is logged once.  A run is
  * checked before it is merged, so that no bit that a disk has flipped gets into
- * a new run.
+ * a new run.  A lookup checks nothing: that would read the whole run; `verify`
+ * looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.
  */

@@ -56,14 +56,14 @@ struct manifest {
 	uint32_t crc, last_nul;
 };
 
-struct files {
+struct run_set {
 	struct manifest manifest;
 	struct run_map maps[RUNS_MAX];
 };
 
 struct index {
 	struct journal *journal;
-	struct files files;
+	struct run_set set;
 
 	struct memtable memory;
 
@@ -74,7 +74,7 @@ struct index {
 	size_t ncopied;
 	struct position to;
 	struct run_writer writer;
-	struct files next; /* written, to be installed */
+	struct run_set next; /* written, to be installed */
 	bool installed;
 	bool failing;        /* logged, so not again */
 	atomic_size_t twins; /* logged; also by a merge */
@@ -136,41 +136,41 @@ read_manifest(int dir, struct manifest *manifest)
 		   : INDEX_STALE;
 }
 
-/* The map of this run in `files`, or NULL. */
+/* The map of this run in `set`, or NULL. */
 static const struct run_map *
-find_map(const struct files *files, const struct run *run)
+find_map(const struct run_set *set, const struct run *run)
 {
-	for (size_t i = 0; i < files->manifest.n; i++)
-		if (memcmp(&files->manifest.runs[i], run, sizeof(*run)) == 0)
-			return &files->maps[i];
+	for (size_t i = 0; i < set->manifest.n; i++)
+		if (memcmp(&set->manifest.runs[i], run, sizeof(*run)) == 0)
+			return &set->maps[i];
 	return NULL;
 }
 
 /* Close the runs that are not among those of `kept`. */
 static void
-close_files(struct files *files, const struct files *kept)
+close_runs(struct run_set *set, const struct run_set *kept)
 {
-	for (size_t i = 0; i < files->manifest.n; i++)
-		if (find_map(kept, &files->manifest.runs[i]) == NULL)
-			run_close(&files->maps[i]);
-	files->manifest.n = 0;
+	for (size_t i = 0; i < set->manifest.n; i++)
+		if (find_map(kept, &set->manifest.runs[i]) == NULL)
+			run_close(&set->maps[i]);
+	set->manifest.n = 0;
 }
 
 /* Open the runs of the manifest that `have` has not open. */
 static int
-open_runs(int dir, struct files *files, const struct files *have)
+open_runs(int dir, struct run_set *set, const struct run_set *have)
 {
-	for (uint32_t i = 0, n = files->manifest.n; i < n; i++) {
-		const struct run *run = &files->manifest.runs[i];
+	for (uint32_t i = 0, n = set->manifest.n; i < n; i++) {
+		const struct run *run = &set->manifest.runs[i];
 		const struct run_map *map = find_map(have, run);
 
 		if (map != NULL)
-			files->maps[i] = *map;
-		else if (run_open(dir, run, &files->maps[i]) < 0) {
+			set->maps[i] = *map;
+		else if (run_open(dir, run, &set->maps[i]) < 0) {
 			int error = errno;
 
-			files->manifest.n = i;
-			close_files(files, have);
+			set->manifest.n = i;
+			close_runs(set, have);
 			errno = error;
 			return -1;
 		}
@@ -179,21 +179,21 @@ open_runs(int dir, struct files *files, const struct files *have)
 	return 0;
 }
 
-static const struct files no_files;
+static const struct run_set no_runs;
 
 /* Read the manifest and open its runs.  errno is 0, or the error of a run. */
 static enum index_state
-load(int dir, struct files *files, const struct files *have)
+load(int dir, struct run_set *set, const struct run_set *have)
 {
 	enum index_state state;
 	int tries = LOAD_TRIES;
 
 	do {
-		state = read_manifest(dir, &files->manifest);
-		if (state == INDEX_USABLE && open_runs(dir, files, have) == 0)
+		state = read_manifest(dir, &set->manifest);
+		if (state == INDEX_USABLE && open_runs(dir, set, have) == 0)
 			return INDEX_USABLE;
 	} while (state == INDEX_USABLE && errno == ENOENT && --tries > 0);
-	files->manifest.n = 0;
+	set->manifest.n = 0;
 	if (state != INDEX_USABLE)
 		return state;
 	if (errno == ENOENT)
@@ -209,7 +209,7 @@ load_first(struct index *index)
 	enum index_state state = INDEX_ABSENT;
 
 	if (dir >= 0)
-		state = load(dir, &index->files, &no_files);
+		state = load(dir, &index->set, &no_runs);
 	else if (errno == ENOENT || errno == ENOTDIR)
 		errno = 0;
 	file_close(dir);
@@ -227,7 +227,7 @@ index_open(struct journal *journal, struct index_view *view)
 	index->journal = journal;
 	index->dir = -1;
 	view->state = load_first(index);
-	struct manifest *manifest = &index->files.manifest;
+	struct manifest *manifest = &index->set.manifest;
 	if (errno != 0) {
 		enum fault fault =
 		    fault_report(journal->path, "cannot open its index");
@@ -258,7 +258,7 @@ index_close(struct index *index)
 	if (index == NULL)
 		return;
 	index_release(index);
-	close_files(&index->files, &no_files);
+	close_runs(&index->set, &no_runs);
 	memtable_done(&index->memory);
 	free(index);
 }
@@ -318,7 +318,7 @@ index_discard(int dir)
 		return;
 	unlinkat(fd, MANIFEST_NAME, 0);
 	unlinkat(fd, INDEX_END_NAME, 0);
-	remove_left_over(fd, &no_files.manifest);
+	remove_left_over(fd, &no_runs.manifest);
 	close(fd);
 }
 
@@ -328,7 +328,7 @@ index_damaged(struct index *index)
 	struct manifest manifest;
 	int dir = open_dir(index->journal->dir);
 	bool ours = read_manifest(dir, &manifest) == INDEX_USABLE &&
-		    strcmp(manifest.file, index->files.manifest.file) == 0;
+		    strcmp(manifest.file, index->set.manifest.file) == 0;
 
 	if (ours)
 		unlinkat(dir, MANIFEST_NAME, 0);
@@ -346,12 +346,11 @@ index_damaged(struct index *index)
 uint64_t
 index_find(const struct index *index, int64_t id)
 {
-	const struct manifest *manifest = &index->files.manifest;
+	const struct manifest *manifest = &index->set.manifest;
 	uint64_t offset = 0;
 
 	for (size_t i = 0; i < manifest->n && offset == 0; i++)
-		offset =
-		    run_find(&manifest->runs[i], &index->files.maps[i], id);
+		offset = run_find(&manifest->runs[i], &index->set.maps[i], id);
 	if (offset == 0)
 		offset = memtable_find(&index->memory, id);
 	return offset;
@@ -401,15 +400,15 @@ index_count(const struct index *index)
 {
 	uint64_t n = index->memory.n;
 
-	for (size_t i = 0; i < index->files.manifest.n; i++)
-		n += index->files.manifest.runs[i].n;
+	for (size_t i = 0; i < index->set.manifest.n; i++)
+		n += index->set.manifest.runs[i].n;
 	return n;
 }
 
 const struct position *
 index_covered(const struct index *index)
 {
-	return &index->files.manifest.covered;
+	return &index->set.manifest.covered;
 }
 
 size_t
@@ -462,29 +461,36 @@ index_claim(struct index *index)
 	return fault;
 }
 
+/* Remove the runs that the last checkpoint has replaced. */
+static void
+remove_replaced(struct index *index)
+{
+	if (index->installed)
+		remove_left_over(index->dir, &index->set.manifest);
+	index->installed = false;
+}
+
 void
 index_release(struct index *index)
 {
-	if (index->installed)
-		remove_left_over(index->dir, &index->files.manifest);
-	index->installed = false;
+	remove_replaced(index);
 	free(index->copied);
 	index->copied = NULL;
 	file_close(index->dir);
 	index->dir = -1;
 }
 
-/* Use `files`: the plants that they cover leave the memory. */
+/* Use `set`: the plants that they cover leave the memory. */
 static void
-use_files(struct index *index, const struct files *files)
+use_runs(struct index *index, const struct run_set *set)
 {
 	const struct memtable *memory = &index->memory;
 	size_t first = 0;
 
-	close_files(&index->files, files);
-	index->files = *files;
+	close_runs(&index->set, set);
+	index->set = *set;
 	while (first < memory->n &&
-	       memory->pairs[first].value < files->manifest.covered.end)
+	       memory->pairs[first].value < set->manifest.covered.end)
 		first++;
 	memtable_drop(&index->memory, first);
 }
@@ -492,9 +498,9 @@ use_files(struct index *index, const struct files *files)
 enum fault
 index_collect(struct index *index, struct position *at)
 {
-	struct files *found = &index->next;
+	struct run_set *found = &index->next;
 	const struct position *covered = &found->manifest.covered;
-	enum index_state state = load(index->dir, found, &index->files);
+	enum index_state state = load(index->dir, found, &index->set);
 
 	assert(index->dir >= 0);
 	/* For want of memory or descriptors, not because it is lost. */
@@ -504,11 +510,11 @@ index_collect(struct index *index, struct position *at)
 	index->lost = state != INDEX_USABLE ||
 		      memcmp(found->manifest.uuid, index->journal->uuid,
 			  RECORD_UUID_LEN) != 0 ||
-		      covered->end < index->files.manifest.covered.end;
+		      covered->end < index->set.manifest.covered.end;
 	if (index->lost)
-		close_files(found, &index->files);
+		close_runs(found, &index->set);
 	else
-		use_files(index, found);
+		use_runs(index, found);
 	if (at->end < index_covered(index)->end)
 		*at = *index_covered(index);
 	index->to = *at;
@@ -570,8 +576,8 @@ merge(struct index *index, struct source *sources, size_t n,
 static int
 write_run(struct index *index, size_t first, const struct watch *watch)
 {
-	const struct files *files = &index->files;
-	const struct manifest *now = &files->manifest;
+	const struct run_set *set = &index->set;
+	const struct manifest *now = &set->manifest;
 	struct source sources[RUNS_MAX + 1] = { { 0 } };
 	uint64_t last = now->n > 0 ? now->runs[now->n - 1].number : 0;
 	uint64_t total = index->ncopied;
@@ -580,7 +586,7 @@ write_run(struct index *index, size_t first, const struct watch *watch)
 	for (size_t i = first; i < now->n; i++) {
 		total += now->runs[i].n;
 		sources[n++] =
-		    (struct source){ files->maps[i].pairs, now->runs[i].n };
+		    (struct source){ set->maps[i].pairs, now->runs[i].n };
 	}
 	sources[n++] = (struct source){ index->copied, index->ncopied };
 	assert(n <= RUNS_MAX + 1);
@@ -612,7 +618,7 @@ write_manifest(int dir, struct manifest *manifest)
 static size_t
 find_due(const struct index *index, uint64_t max)
 {
-	const struct manifest *now = &index->files.manifest;
+	const struct manifest *now = &index->set.manifest;
 	size_t first = now->n;
 	uint64_t n = index->ncopied;
 
@@ -632,10 +638,10 @@ find_due(const struct index *index, uint64_t max)
  * handed on with a new checksum.
  */
 static bool
-are_whole(const struct files *files, size_t first)
+are_whole(const struct run_set *set, size_t first)
 {
-	for (size_t i = first; i < files->manifest.n; i++)
-		if (!run_is_whole(&files->manifest.runs[i], &files->maps[i]))
+	for (size_t i = first; i < set->manifest.n; i++)
+		if (!run_is_whole(&set->manifest.runs[i], &set->maps[i]))
 			return false;
 	return true;
 }
@@ -644,14 +650,15 @@ enum fault
 index_write(struct index *index, uint64_t max, const struct watch *watch)
 {
 	struct manifest *next = &index->next.manifest;
-	const size_t n = index->files.manifest.n, first = find_due(index, max);
+	const size_t n = index->set.manifest.n, first = find_due(index, max);
 
 	assert(index->dir >= 0 && first < RUNS_MAX);
-	assert(index->to.end >= index->files.manifest.covered.end);
-	if (!are_whole(&index->files, first))
+	assert(index->to.end >= index->set.manifest.covered.end);
+	remove_replaced(index);
+	if (!are_whole(&index->set, first))
 		return index_damaged(index);
 	pairs_order(index->copied, index->ncopied);
-	*next = index->files.manifest;
+	*next = index->set.manifest;
 	next->version = MANIFEST_VERSION;
 	memcpy(next->uuid, index->journal->uuid, RECORD_UUID_LEN);
 	next->covered = index->to;
@@ -663,7 +670,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 		next->n = (uint32_t)first + 1;
 	}
 	if (write_manifest(index->dir, next) < 0 ||
-	    open_runs(index->dir, &index->next, &index->files) < 0)
+	    open_runs(index->dir, &index->next, &index->set) < 0)
 		return fail(index);
 	if (index->failing)
 		log_info("%s/" INDEX_NAME ": it can be written again",
@@ -675,7 +682,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 void
 index_install(struct index *index)
 {
-	use_files(index, &index->next);
+	use_runs(index, &index->next);
 	index->installed = true;
 	/* The end mark may be in a file that was removed, too. */
 	if (index->lost) {

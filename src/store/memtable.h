@@ -1,5 +1,5 @@
 /*
- * memtable: the plants that no run of the index has yet: pairs of ids and
+ * memtable: the plants behind the runs that this process uses: pairs of ids and
  * offsets, in the order of their offsets, with a hash table of the ids.  A
  * zeroed struct is an empty table.  Threads: one at a time.
  */
@@ -9,10 +9,10 @@
 
 struct memtable {
 	struct pair *pairs;
-	size_t n, max;
+	size_t n, max;   /* in use; allocated */
 	uint32_t *slots; /* a place in `pairs`, plus 1; 0: free */
-	unsigned bits;   /* of the number of slots */
-	uint64_t seed;   /* hides the slots from clients */
+	unsigned bits;   /* the number of slots, as a power of two */
+	uint64_t seed;   /* so that clients cannot choose ids of one slot */
 };
 
 /*

@@ -37,6 +37,8 @@ run_open(int dir, const struct run *run, struct run_map *map)
 	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	void *at = MAP_FAILED;
 
+	if (fd < 0 && errno == ELOOP)
+		errno = ENOENT;
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) == 0 && file_identify(fd, file) == 0) {

@@ -1,9 +1,9 @@
 /*
- * run: a file of the index, with some plants: an array of pairs, sorted by id,
- * and after it the first id of each page of the array, so that a lookup reads
- * one page.  All numbers have the byte order of the machine.  A run that is
- * complete never changes.  Results are 0, or -1 with errno.  Threads: any may
- * read; one at a time writes.
+ * run: a file of the index: pairs of ids and offsets, sorted by id, and after
+ * them the first id of each page of pairs, so that a lookup reads one of these
+ * pages.  All numbers have the byte order of the machine.  A run that is
+ * complete never changes.  Results are 0, or -1 with errno, unless stated
+ * otherwise.  Threads: any may read; one at a time writes.
  */
 #pragma once
 
@@ -16,11 +16,11 @@
 #define RUN_BUFFER_PAIRS (16 * RUN_PAGE_PAIRS)
 #define RUN_STEP_PAIRS ((uint64_t)64 * RUN_BUFFER_PAIRS)
 
-/* What the manifest has of a run. */
+/* A run's entry in the manifest.  Entries are compared as bytes. */
 struct run {
 	uint64_t number, n; /* of the file; of its pairs */
 	int64_t least, greatest;
-	uint32_t crc, nul;          /* of the pairs */
+	uint32_t crc, nul;          /* of the pairs; 0 */
 	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
 };
 
@@ -68,8 +68,8 @@ bool run_is_whole(const struct run *run, const struct run_map *map);
  * Add a pair; its id must be above the last one's.
  *
  * run_end(writer, good):
- * With `good`, make the run durable and fill writer->run.  Otherwise, and on
- * failure, remove it and return -1; errno is unchanged.
+ * With `good`, sync the run and fill writer->run.  Otherwise, and on failure,
+ * remove it and return -1; errno is that of the failure.
  */
 int run_begin(struct run_writer *writer, int dir, uint64_t last, uint64_t max);
 int run_put(struct run_writer *writer, struct pair pair);

@@ -246,6 +246,26 @@ STORE_TEST(plants_that_came_during_a_checkpoint_stay_in_memory)
 	index_close(index);
 }
 
+/* Else it would need several times its room. */
+STORE_TEST(a_build_removes_the_runs_that_it_replaces)
+{
+	struct index *index = open_index(fixture);
+
+	assert_int_equal(index_claim(index), FAULT_NONE);
+	for (int64_t last = 10; last <= 50; last += 10) {
+		struct position at = position_at(1001 + (uint64_t)last);
+
+		add(index, last - 9, last);
+		assert_int_equal(index_collect(index, &at), FAULT_NONE);
+		assert_int_equal(
+		    index_write(index, UINT64_MAX, NULL), FAULT_NONE);
+		index_install(index);
+		assert_in_range(count_runs(fixture), 1, 4);
+	}
+	index_close(index);
+	assert_in_range(count_runs(fixture), 1, 2);
+}
+
 STORE_TEST(one_process_at_a_time_makes_checkpoints)
 {
 	struct index *one = open_index(fixture), *two = open_index(fixture);

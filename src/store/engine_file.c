@@ -12,7 +12,8 @@
  *
  * A thread of a long-lived process makes checkpoints of the index; a single
  * request (CGI) makes one after its answer, if many plants are in memory.
- * Locks, in this order: of the index, the mutex, of the journal.
+ * Locks, in this order: of the index, the mutex, of the journal.  Opening tries
+ * the first under the last, without waiting.
  */
 #include "store/engine.h"
 

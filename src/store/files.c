@@ -3,8 +3,8 @@
  *
  * Opening reads the plants that no run of the index covers: up to an end mark
  * without the journal's lock, so that others can write, and the rest under the
- * lock.  If there are many, the index is missing: one process at a time builds
- * it, in checkpoints, and an interrupted build resumes at the last one.
+ * lock.  If there are many, the index is missing or far behind: one process at
+ * a time builds it, in checkpoints; an interrupted build resumes at the last.
  *
  * Catching up: in the happy path the byte at the position is blank or absent,
  * so no line follows.  Otherwise the plants are added to the index's memory;
@@ -25,9 +25,9 @@
 #include "store/mark.h"
 
 /*
- * A long-lived process checks a journal of up to this size whole at every
- * start: 16 ms at 1 GB/s.  A larger one is checked whole when its index is
- * built, and by `verify`.
+ * A long-lived process checks a journal whole at every start whose index covers
+ * up to so many bytes: 16 ms at 1 GB/s.  A larger one is checked whole when its
+ * index is built, and by `verify`.
  */
 #define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 
@@ -41,7 +41,10 @@
 
 /* --- Checkpoints --- */
 
-/* Copy what a checkpoint of the claimed index will write. */
+/*
+ * Use what other processes have written to the claimed index, and copy what a
+ * checkpoint will write.
+ */
 static enum fault
 collect(struct files *files)
 {
@@ -95,8 +98,8 @@ files_checkpoint(struct files *files, uint64_t merge_max)
 /* --- Catching up --- */
 
 /*
- * While the store is opened, lock the index or else the journal.  A service
- * waits until it is stopped, others until the deadline.
+ * While the store is opened, lock the index or else the journal.  A long-lived
+ * process with a watch waits until that stops it, others until the deadline.
  */
 static enum fault
 await_lock(struct files *files, bool index)
@@ -130,9 +133,9 @@ await_lock(struct files *files, bool index)
 
 /*
  * Many plants were read into memory.  While the files are being opened, write
- * them; if that fails, more can stay, up to FILES_HELD_MAX.  Afterwards a
- * service has a thread that writes them, or uses what other processes have
- * written: a commit that had to read too many is refused.
+ * them; if that fails, more can stay, up to FILES_HELD_MAX.  Once
+ * they are open, a service's thread writes them; until it has, a commit that
+ * had to read too many is refused.
  */
 static enum fault
 relieve_memory(struct files *files)
@@ -146,7 +149,11 @@ relieve_memory(struct files *files)
 		return fault;
 	if (fault == FAULT_NONE || !must)
 		return FAULT_NONE;
-	return fault == FAULT_BUSY ? FAULT_BUSY : FAULT_FULL;
+	if (fault != FAULT_BUSY)
+		return FAULT_FULL;
+	log_warning("%s/" INDEX_NAME ": another process writes it: try again",
+	    files->dir);
+	return FAULT_BUSY;
 }
 
 /* Read the lines to `limit`, or to the end, and enter their plants. */
@@ -208,6 +215,7 @@ read_and_judge(
 		fault = journal_cut_tail(journal, replay->at.end, tail_end);
 	if (fault == FAULT_NONE && settle) {
 		journal->durable = files->at.end;
+		files->settled = true;
 		mark_write(journal, &files->at);
 	}
 	return fault;
@@ -249,12 +257,12 @@ files_catch_up(struct files *files)
 		return FAULT_FAILED;
 	}
 	/* A byte that is not blank belongs to a line, or to a part of one. */
-	if (!journal_has_text(journal, files->at.end) &&
+	if (files->settled && !journal_has_text(journal, files->at.end) &&
 	    files->at.end >= journal->durable)
 		return FAULT_NONE;
 	mark_read(journal, &marked);
-	return read_on(
-	    files, true, journal_has_text(journal, journal->durable));
+	return read_on(files, true,
+	    !files->settled || journal_has_text(journal, journal->durable));
 }
 
 /* --- Opening --- */
@@ -267,7 +275,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 		/* Another process may have renamed it back meanwhile. */
 		if (journal_exists(journal, JOURNAL_NAME))
 			return FAULT_NONE;
-		if (journal_exists(journal, "index") ||
+		if (journal_exists(journal, INDEX_NAME) ||
 		    journal_exists(journal, JOURNAL_END_NAME))
 			log_error("%s: missing; restore it from a backup",
 			    journal->name);
@@ -380,7 +388,7 @@ open_and_lock(struct files *files)
 	return await_lock(files, false);
 }
 
-/* Keeps the mutex. */
+/* All but the mutex. */
 static void
 close_files(struct files *files)
 {

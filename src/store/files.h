@@ -1,7 +1,7 @@
 /*
  * files: the journal and the index of a store, open, and read up to a position.
  *
- * They are never created here: a directory without a store may be the mount
+ * A journal is never created here: a directory without a store may be the mount
  * point of a file system that is not mounted, and an empty store would accept
  * stored ids again.
  *
@@ -18,7 +18,7 @@
 #include "store/journal.h"
 #include "store/store.h"
 
-/* The most plants in memory, with which commits are refused: 12 MiB. */
+/* With so many plants in memory, 12 MiB, commits are refused; one more: 24. */
 #define FILES_HELD_MAX ((size_t)512 << 10)
 
 struct files {
@@ -27,9 +27,10 @@ struct files {
 	const struct watch *watch; /* NULL once the store is open */
 	int64_t deadline_ms;       /* for locks while it is opened */
 	bool open;                 /* set by the caller: it is open */
-	bool failed;               /* nothing is acknowledged any more */
-	atomic_bool stop;          /* ends a merge */
+	atomic_bool stop;          /* set by the caller: it is being closed */
 	pthread_mutex_t mutex;     /* of all that follows */
+	bool failed;               /* nothing is acknowledged any more */
+	bool settled;              /* the bytes after the durable end were */
 	struct journal journal;
 	struct index *index;
 	struct position at; /* the journal is read up to here */
@@ -40,9 +41,9 @@ struct files {
  * Begin with nothing open.  Close what is open.  No lock is needed.
  *
  * files_open_and_lock(files):
- * Open the journal and the index, read to the end, and lock the journal.  The
- * mutex need not be locked.  FAULT_FULL with FILES_HELD_MAX plants in memory:
- * all is open, but the index cannot be written.
+ * Open the journal and the index, read to the end, and lock the journal.  Call
+ * it with the mutex unlocked.  FAULT_FULL with FILES_HELD_MAX plants in memory:
+ * both are open, but the index cannot be written; catching up reads the rest.
  *
  * files_catch_up(files):
  * Check that the journal still has its name, and read what others have

@@ -6,8 +6,8 @@
  * call stores a batch of any size: one plant of a CGI request, the n that a
  * reactor has gathered, thousands of an import.
  *
- * A result that acknowledges (CREATED, SAME, CONFLICT) is set only after the
- * record that it refers to is durable.  Any number of threads and processes may
+ * On return, a result that acknowledges (CREATED, SAME, CONFLICT) refers to a
+ * record that is durable.  Any number of threads and processes may
  * have the same store open; all see its plants in the same order.
  */
 #pragma once
@@ -25,7 +25,7 @@ enum store_result {
 	STORE_SAME,     /* the same plant was already stored */
 	STORE_CONFLICT, /* a different plant with this id is stored */
 	STORE_FULL,     /* no room; not stored */
-	STORE_BUSY,     /* a lock was not free in time; not stored */
+	STORE_BUSY,     /* no lock in time, or no memory; not stored */
 	STORE_AWAY,     /* the database is unavailable; not stored */
 	STORE_UNKNOWN,  /* the database did not confirm; may be stored or not */
 	STORE_FAILED    /* the store has failed; may be stored or not */

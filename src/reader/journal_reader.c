@@ -27,7 +27,7 @@
 /* The unit of st_blocks, whatever the file system's block size is. */
 #define STAT_BLOCK_BYTES 512
 
-struct files {
+struct usage {
 	uint64_t n, bytes, disk_bytes;
 };
 
@@ -454,7 +454,7 @@ verify_store(
 
 /* Add the files of the directory `path` with this prefix to `files`. */
 static void
-count_files(const char *path, const char *prefix, struct files *files)
+count_files(const char *path, const char *prefix, struct usage *files)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
@@ -479,7 +479,7 @@ give_figures(struct store_reader *reader, store_figure *each)
 {
 	const char *dir = reader->journal.path;
 	char index_dir[PATH_MAX];
-	struct files index_files = { 0 }, kept = { 0 };
+	struct usage index_files = { 0 }, kept = { 0 };
 	const struct index_view *view = &reader->view;
 	const uint64_t bytes = reader->replay.at.end;
 	const bool behind = view->state == INDEX_BEHIND;

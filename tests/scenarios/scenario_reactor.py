@@ -51,6 +51,7 @@ LARGE_LIMIT = 1 << 20
 LARGE_BODY = 1_000_000
 MEANWHILE_MIN = 3  # were they held up, the first would wait for the end
 LULL_S = 1.2  # more than until an idle reactor writes its closing line
+FEW_PEERS = 20
 MANY_PEERS = 300  # more than a reactor takes at a time
 SPOOLED_S = 0.3  # until what has begun to arrive is spooled
 HALF = 40  # bytes of a request
@@ -559,16 +560,19 @@ def check_long_sync(tally: Tally, store: Store) -> None:
             peer.send(rest)
         early = select.select([large.socket], [], [], PROMPT_S)[0]
         tally.check(not early, "nobody is answered before the sync has ended")
-        # Not read until all others are answered, and far longer than a round.
-        answered = count_answered([peer for peer, _ in begun])
-        sentence = "requests that came in time are answered after a long sync"
-        tally.check(answered == MANY_PEERS, sentence, answered)
+        # Not read until some others are answered, far longer than a round; it is
+        # given up after DEADLINE_S, within which a busy test cannot read all.
+        peers = [peer for peer, _ in begun]
+        answered = count_answered(peers[:FEW_PEERS])
         try:
             well, detail = large.answer().is_plant(name), ""
         except OSError as error:
             well, detail = False, str(error)
         tally.check(well, "and an answer of which the socket took a part is not cut",
                     detail)
+        answered += count_answered(peers[FEW_PEERS:])
+        sentence = "requests that came in time are answered after a long sync"
+        tally.check(answered == MANY_PEERS, sentence, answered)
     service.check_end(tally)
 
 

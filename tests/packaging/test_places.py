@@ -74,7 +74,7 @@ NO_MOUNTS = {
 
 NO_ROOT = NO_MOUNTS - {"A worker killed with a request in its hands."} | {
     "a directory of another user", "a foreign owner is told", "a token file in /",
-    "a token file of another user", "as another user", "files belong to the store's owner",
+    "as another user", "files belong to the store's owner", "the cursor keeps its owner",
     "root does not serve another user's store", "root in a directory of another user",
     "the service's user", "the socket", "change_that_cannot_keep_the_owner_is_not_made",
     "destination_of_another_user_is_refused",

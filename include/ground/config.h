@@ -43,7 +43,8 @@ struct config {
  * variable that begins with PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
- * Print each setting: default, meaning, what is allowed.  Check ferror(out).
+ * Print the default, the meaning and the allowed values of each setting.  The
+ * caller checks ferror(out).
  *
  * config_use_file(only, named):
  * Add the settings in CONFIG_FILE, if it exists, to the environment, where

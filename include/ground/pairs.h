@@ -1,6 +1,6 @@
 /*
  * pairs: a sorted list of key-value pairs, which may be larger than memory.  A
- * long list is in an unnamed file, which is mapped and sorted in place, so that
+ * long list is in an unnamed file.  The file is mapped and sorted in place;
  * the kernel can reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
 #pragma once
@@ -23,10 +23,11 @@ struct pairs {
 
 /*
  * pairs_init(pairs):
- * Begin a list, whose file may be in /var/tmp.  Return 0, or -1 with ENOMEM.
+ * Begin an empty list.  A long list has its file in /var/tmp.  Return 0, or -1
+ * with ENOMEM.
  *
  * pairs_done(pairs):
- * Free the list; a zeroed one is allowed. errno is unchanged.
+ * Free the list; a zeroed one is allowed.  errno is unchanged.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
  * Add a pair; sort all into pairs->map, in O(n log n) for any order of keys,

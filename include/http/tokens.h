@@ -95,8 +95,9 @@ const char *tokens_warning(const struct tokens *tokens);
  * Read the file again if its inode or change time differs, or the last read
  * failed: tokens_recheck at once, tokens_refresh at most once a second, by
  * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
- * token is valid, so that an operator can revoke all at once.  A file that
- * tokens_open refuses otherwise does not change the set.  Log each change once.
+ * token is valid: so an operator can revoke all at once.  If tokens_open would
+ * refuse the file for another reason, the set stays the same.  Each change is
+ * logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
  * Return HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN or _EXPIRED;
@@ -122,8 +123,8 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * Return whether `text` has the form of a token's name.
  *
  * tokens_read_line(line, token):
- * Read a line of the text of the file.  Return NULL; or what is wrong, a static
- * string.  The name of a line without a token is "".
+ * Read a line of the file into `token`.  Return NULL, or the mistake as static
+ * English.  A line without a token leaves the name empty.
  *
  * tokens_edit(path, edit, token):
  * TOKENS_ADD: create a random token, write it with a NUL into `token`, and add

@@ -7,8 +7,8 @@
  * reactor has gathered, thousands of an import.
  *
  * On return, a result that acknowledges (CREATED, SAME, CONFLICT) refers to a
- * record that is durable.  Any number of threads and processes may
- * have the same store open; all see its plants in the same order.
+ * record that is durable.  Any number of threads and processes may have the
+ * same store open; all see its plants in the same order.
  */
 #pragma once
 

@@ -426,7 +426,7 @@ check_url(const char *url, const char *token)
 	    dup2(pipes[0], STDIN_FILENO) < 0)
 		(void)fault_report("check", "cannot pass the token on");
 	close(pipes[1]);
-	/* It may have a password, of which curl needs nothing. */
+	/* It may have a password, which curl does not need. */
 	unsetenv("PLANT_STORE_DATABASE");
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);
@@ -446,6 +446,7 @@ check_run(const struct call *call)
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
 		command_usage_error("--token needs --url");
+	/* As sun_path of struct sockaddr_un, with a NUL. */
 	if (socket != NULL && strlen(socket) > 107)
 		command_usage_error("--socket: a path has 107 bytes at most");
 	if (token != NULL && strcmp(token, "-") == 0) {

@@ -29,12 +29,14 @@
  * Buffer `text`, which consists of whole characters; a line with the plant or,
  * if `full`, an object that has its time and token's name, too.
  *
- * output_buffered(), output_flush(), output_sync():
- * Return the number of bytes in the buffer.  Write them.  Make what was written
- * durable; stdout may be a file.
+ * output_buffered():
+ * Return the number of bytes in the buffer.
+ *
+ * output_flush(), output_sync():
+ * Write the buffer.  Make the output durable; stdout may be a file.
  *
  * output_wait():
- * Wait a moment for new plants.  A pipe whose reader is gone is a fault.
+ * Wait a moment.  If the output is a pipe and its reader is gone, fail.
  *
  * output_finish():
  * Flush; make a file durable and give it its name.

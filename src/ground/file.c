@@ -315,7 +315,10 @@ rename_new(int dir, const char *from, const char *to)
 {
 	if (renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0)
 		return 0;
-	/* NFS lacks it, seccomp may refuse it; linkat replaces nothing, too. */
+	/*
+	 * NFS has no such rename, and a seccomp profile may refuse it.  linkat
+	 * replaces no file either.
+	 */
 	if ((errno != EINVAL && errno != ENOSYS && errno != EPERM) ||
 	    linkat(dir, from, dir, to, 0) < 0)
 		return -1;

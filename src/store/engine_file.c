@@ -1,8 +1,8 @@
 /*
  * engine_file: the file engine.  See store/store.h and store/engine.h.
  *
- * A store whose index cannot be written, and whose plants do not fit into
- * memory, is opened by a service, which refuses plants until it can.
+ * If the index cannot be written and the plants do not fit into memory, a
+ * service still starts.  It refuses plants until the index can be written.
  *
  * A commit, under the lock: catch up; look up each id; append the new plants
  * with one write; sync once; mark the end.  Nothing of the index is written.

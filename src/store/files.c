@@ -1,8 +1,8 @@
 /*
  * files: see files.h.
  *
- * Opening reads the plants that no run of the index covers: up to an end mark
- * without the journal's lock, so that others can write, and the rest under the
+ * Opening reads the plants that no run of the index covers.  It reads to an end
+ * mark without the journal's lock, while others write, and the rest under the
  * lock.  If there are many, the index is missing or far behind: one process at
  * a time builds it, in checkpoints; an interrupted build resumes at the last.
  *
@@ -25,9 +25,9 @@
 #include "store/mark.h"
 
 /*
- * A long-lived process checks a journal whole at every start whose index covers
- * up to so many bytes: 16 ms at 1 GB/s.  A larger one is checked whole when its
- * index is built, and by `verify`.
+ * If the index covers at most so many bytes, each start of a long-lived process
+ * checks the whole journal: 16 ms at 1 GB/s.  A larger journal is checked whole
+ * when its index is built, and by `verify`.
  */
 #define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 

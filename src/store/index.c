@@ -64,7 +64,6 @@ struct run_set {
 struct index {
 	struct journal *journal;
 	struct run_set set;
-
 	struct memtable memory;
 
 	/* A checkpoint. */

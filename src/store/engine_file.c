@@ -62,8 +62,8 @@ struct store {
 	pthread_cond_t wake;
 	bool has_thread, wanted;
 	bool failing; /* the last checkpoint could not be written */
-	/* The lines of one append, and the blank room after them. */
-	char batch[JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES];
+	/* The lines of one append, and the room after them; never zeroed. */
+	char batch[];
 };
 
 /* Whether the file system has `bytes` of room; true if that is unknown. */
@@ -99,12 +99,13 @@ free_store(struct store *store)
 static struct store *
 new_store(const struct store_options *options)
 {
-	struct store *store = calloc(1, sizeof(*store));
+	struct store *store =
+	    malloc(sizeof(*store) + JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES);
 	pthread_condattr_t clock;
 
 	if (store == NULL)
 		return NULL;
-	store->engine = &engine_file;
+	*store = (struct store){ .engine = &engine_file };
 	files_init(&store->files, options);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -691,7 +691,6 @@ TOKENS_TEST(threads_share_one_set_while_its_file_changes)
 		    pthread_create(&threads[i], NULL, look_up, tokens), 0);
 	for (int i = 0; i < 100; i++) {
 		file_put(fixture, i % 2 == 0 ? TWO_LINES : ONE_LINE);
-		tokens_recheck(tokens);
 		usleep(1000);
 	}
 	stop_threads = true;

@@ -104,10 +104,9 @@ PLACES = {
         USER, "/home/ann/Café d'été/plants", NO_ROOT | NO_SHM,
         "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; chmod -R a-w .; chown -R ann /home/ann",
         "umask 077; export LANG=de_DE.UTF-8 BUILD=/home/ann/build", "0755"),
-    "one CPU, on which 20 others are busy": Place(
-        ["taskset", "-c", "0"], "/srv/plants", set(),
-        "for n in {1..20}; do taskset -c 0 bash -c 'while :; do :; done' & done",
-        "umask 027"),
+    "one CPU": Place(["taskset", "-c", "0"], "/srv/plants", set(), settings="umask 027"),
+    "20 others are busy": Place(
+        [], "/srv/plants", set(), "for n in {1..20}; do (while :; do :; done) & done"),
 }
 
 

@@ -24,7 +24,7 @@ from lib_command import (
 from lib_faults import parts_side_by_side
 from lib_service import (
     JOURNAL_NAME, PIPE_FULL, FastCgiPeer, Store, Tally, canonical, held_lock, new_plant,
-    passed_on, responder, run, run_scenario, seal, state_of, stop_process, temporary_store, unread,
+    TOP, passed_on, responder, run, run_scenario, seal, state_of, stop_process, temporary_store, unread,
     wait_until,
 )
 
@@ -209,6 +209,22 @@ def test_refused(tally: Tally, build: str) -> None:
         add(store, range(50, 70))
         refused(tally, feed, "an older copy that went on is refused", DATAERR,
                 b"does not have the line of seq", remove)
+
+
+def test_golden(tally: Tally, build: str) -> None:
+    with temporary_store(build) as store:
+        feed = Feed(store)
+        for name, path in (
+            (JOURNAL_NAME, store.journal), ("cursor", feed.file), ("tokens", store.tokens),
+        ):
+            path.write_bytes((TOP / "tests/golden/1.1.0" / name).read_bytes())
+        done = feed.export()
+        ids = [json.loads(line)["id"] for line in done.stdout.splitlines()]
+        tally.check(ids == [0, -1, 2, 2**53 + 1], "a cursor of 1.1.0 is read", done)
+        done = store.command("token", "list")
+        names = [line.split()[0] for line in done.stdout.splitlines()]
+        tally.check(names.count(b"nursery") == 2 and b"season-2027" in names,
+                    "and its token file, with a renewed token", done)
 
 
 def test_places(tally: Tally, build: str) -> None:
@@ -583,6 +599,7 @@ def scenario(tally: Tally) -> None:
     tests = (
         test_output, test_refused, test_lock_held, test_idle, test_full_pipe, test_service_ends, test_saved, test_writes, test_followed,
         test_replaced, test_failures, test_arguments, test_pieces, test_cost, test_places, test_two,
+        test_golden,
     )
     # Most of the time is waited.
     parts_side_by_side(

@@ -15,6 +15,7 @@ static const struct golden {
 	{ "tests/golden/journal-v1.jsonl", 3 },
 	{ "tests/golden/0.1.0/plants.jsonl", 7 },
 	{ "tests/golden/1.0.0/plants.jsonl", 7 },
+	{ "tests/golden/1.1.0/plants.jsonl", 7 },
 };
 
 /* A directory with the golden journal; its bytes. */

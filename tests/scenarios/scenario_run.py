@@ -73,7 +73,7 @@ def check_life(tally: Tally, directory: pathlib.Path, sign: signal.Signals, agai
         curl = next(i for i, line in enumerate(lines) if line.startswith("curl "))
         request = "\n".join(lines[curl : curl + 3])
         tally.check(
-            "the answer was 200" in output and '{"name":"Fern","tag":"indoor"}' in lines,
+            "the response was 200" in output and '{"name":"Fern","tag":"indoor"}' in lines,
             f"{name}: a sample plant is stored, and its answer shown", output)
         pasted = run("bash", "-c", request, text=True)
         tally.check(pasted.stdout == '{"name":"Fern","tag":"indoor"}',

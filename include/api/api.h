@@ -2,16 +2,16 @@
  * api: the steps of the one operation, POST {base_url}/plants, in order.
  *
  *	api_head    preflight, credential, route, framing of the head
- *	            (the gateway reads the body, or drains it)
+ *	            (the gateway reads or drains the body)
  *	api_body    lengths, JSON, fields
  *	            (the gateway stores the plants of a batch together)
  *	api_stored  the store's result
- *	api_answer  the answer
+ *	api_answer  the response
  *
- * A GET or HEAD of the health and metrics paths, and a request of the command
- * `check` (REQUEST_CHECK), end in api_head and need no credential.
+ * A GET or HEAD request for the health or metrics path, and a request from the
+ * command `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * The only I/O is the log, and reading the token file in api_tick.  One thread.
+ * Its only I/O: the log and, in api_tick, the token file.  One thread per api.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 #include "plant/plant.h"
 #include "store/store.h"
 
-/* The head of an answer. */
+/* The head of a response, at most. */
 #define API_HEAD_MAX 2048
 #define API_METRICS_MAX ((size_t)32 << 10)
 #define API_ANSWER_MAX (API_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX)
@@ -46,9 +46,9 @@ struct api_error {
 	size_t offset;      /* of the error in the body; only with `reason` */
 };
 
-/* A request on its way. */
+/* A request in progress. */
 struct api_call {
-	struct api_error failure;    /* HTTP_OK until the call ends otherwise */
+	struct api_error failure;    /* HTTP_OK until another result is known */
 	char id[REQUEST_ID_MAX + 1]; /* sent as X-Request-Id */
 	const char *origin;          /* see request_origin */
 	bool bodiless;               /* the method is HEAD */
@@ -56,9 +56,9 @@ struct api_call {
 	enum request_length length;
 	size_t body_len; /* CONTENT_LENGTH for REQUEST_LENGTH_OK; else 0 */
 	bool whole;      /* set before api_body: the body was read to its end,
-			    not to an error of the connection */
+			    not cut short by a connection error */
 	char by[TOKENS_NAME_MAX + 1];
-	struct plant plant; /* set by api_body; for plant_done */
+	struct plant plant; /* set by api_body; plant_done frees it */
 	int64_t began_us;   /* set at log level debug */
 };
 
@@ -68,9 +68,9 @@ struct api_call {
  * Call before each group of requests.
  *
  * api_head(api, call, variables):
- * Begin `call` with the CGI variables of the request.  Return 0 if the caller
- * must read the body: up to config->body_bytes_max + 1 bytes, the last of which
- * shows that it is too large.  Return -1 if the answer does not need it.
+ * Start `call` from the request's CGI variables.  Return 0 if the caller must
+ * read the body, up to config->body_bytes_max + 1 bytes: the extra byte shows
+ * that it is too large.  Return -1 if the response does not need it.
  *
  * api_body(api, call, body, len):
  * Check the body of a call that passed api_head.  Return 0 if call->plant is to
@@ -83,11 +83,11 @@ int api_body(
 
 /*
  * api_plant_failure(fault, error), api_error_of(result):
- * Return the client's error for a result of plant_read or of the store; HTTP_OK
- * if there is none, or if the store acknowledges the plant.
+ * Return the error that the client receives for a result of plant_read or of
+ * the store; HTTP_OK if there is none.
  *
  * api_message(error, buf):
- * Write the message that the client receives, with a NUL.
+ * Write the message that the client receives, NUL-terminated.
  */
 struct api_error api_plant_failure(
     enum plant_fault fault, const struct json_error *error);
@@ -97,17 +97,17 @@ void api_message(
 
 /*
  * api_set_error(call, error), api_stored(call, result):
- * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY, or with
+ * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY; or with
  * the result of store_commit or, for a health request, of store_ready.
  *
  * api_set_ready(ready):
- * Set the state of the store, a result of store_ready, for api_health.
- * api_stored sets STORE_FULL, too, until the next call.  Any thread.
+ * Set the state of the store for api_health, a result of store_ready.
+ * api_stored also sets STORE_FULL, until the next api_set_ready.  Any thread.
  *
  * api_health(api, error):
- * Find the answer to a health request: HTTP_OK if a plant sent now could be
- * stored.  Return false if only the tokens are known, since there was no call
- * of api_set_ready: in CGI, where the store is opened next, and in commands.
+ * Set `*error` to the result of a health request: HTTP_OK if a plant sent now
+ * could be stored.  Return false if the store's state is unknown, as before
+ * api_set_ready: in CGI, which opens the store next, and in commands.
  */
 void api_set_error(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
@@ -116,16 +116,16 @@ bool api_health(const struct api *api, enum http_error *error);
 
 /*
  * api_answer(api, call, buf):
- * Write the whole answer, a CGI response (RFC 3875, section 6), into `buf`,
- * which has room for API_ANSWER_MAX bytes.  Return its length.  Log the answer
- * at level debug.  Count it, unless the request was for health or metrics.
+ * Write the complete CGI response (RFC 3875, section 6) into `buf`, which has
+ * room for API_ANSWER_MAX bytes.  Return its length.  Log the response at level
+ * debug.  Count it, unless the request was for the health or metrics path.
  *
  * api_log_refusals():
  * Log how often this process has answered with each error since the last call.
  *
  * api_metrics(api, buf):
- * Print the counters, and the time when the next token expires, in Prometheus'
- * text format 0.0.4.  Return the length.
+ * Write the counters, and the time when the next token expires, in the
+ * Prometheus text format 0.0.4.  Return the length.
  */
 size_t api_answer(
     const struct api *api, const struct api_call *call, char *buf);

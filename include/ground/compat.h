@@ -6,13 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* musl has statx from 1.2.5 on. */
+/* musl has statx since 1.2.5. */
 #ifndef STATX_INO
 #include <linux/stat.h>
 #define statx(...) ((int)syscall(SYS_statx, __VA_ARGS__))
 #endif
 
-/* Weak: a later musl defines it, as does a test that makes calls fail. */
+/* Weak: later versions of musl define it, as do tests that make it fail. */
 int renameat2(int, const char *, int, const char *, unsigned);
 __attribute__((weak)) int
 renameat2(int from, const char *old, int to, const char *new, unsigned flags)

@@ -1,7 +1,7 @@
 /*
- * config: the settings, read once from the environment and checked.  The
- * operator's command first adds the settings in CONFIG_FILE to the environment.
- * An empty variable counts as absent.
+ * config: the settings, read once from the environment and checked.
+ * `plant-store` first adds the settings in CONFIG_FILE to the environment.  An
+ * empty variable counts as absent.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "ground/fault.h"
 #include "ground/log.h"
 
-/* The largest body that may be configured; it bounds a line of the journal. */
+/* The largest configurable body; it bounds the length of a journal line. */
 #define CONFIG_BODY_BYTES_MAX ((size_t)1 << 20)
 #define CONFIG_THREADS_MAX 64
 #define CONFIG_SEPARATORS " ," /* between two CORS origins */
@@ -34,12 +34,12 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config` from the environment, which its strings are in, and set
- * log_json.  Return FAULT_NONE; or log the variable, its value and what is
- * allowed, return FAULT_SETUP, and leave `config` unchanged.
+ * Fill `config`, whose strings point into the environment, and set log_json.
+ * Return FAULT_NONE; or log the variable, its value and the allowed values,
+ * return FAULT_SETUP and leave `config` unchanged.
  *
  * config_is_given(), config_warn_unknown():
- * Return whether any setting is in the environment.  Log a warning for each
+ * Return whether the environment has any setting.  Log a warning for each
  * variable that begins with PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
@@ -47,18 +47,18 @@ struct config {
  * caller checks ferror(out).
  *
  * config_use_file(only, named):
- * Add the settings in CONFIG_FILE, if it exists, to the environment, where
- * existing settings keep their values.  If the environment or the caller, with
- * `named`, names a store, the file cannot name another, and need not be
- * readable, so that users can work on stores of their own.  If `only` is not
- * NULL, read that file instead, and ignore the environment's settings.
+ * Add the settings in CONFIG_FILE, if it exists, to the environment; settings
+ * that are already there keep their values.  If the environment or the caller
+ * (`named`) names a store, the file cannot name another and need not be
+ * readable, so that users can work on their own stores.  If `only` is not NULL,
+ * read that file instead and ignore the environment's settings.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
- * blank lines, and lines that begin with # or ;.  A VALUE may be quoted as a
- * whole, by ' or ", and has no other quote and no backslash.  FAULT_SETUP,
- * logged, for any other line, or if root cannot trust the file; or the fault of
- * reading it.  CONFIG_FILE_VARIABLE names another file, for tests and for a
- * second service on a machine.
+ * blank lines, and lines that begin with # or ;.  A whole VALUE may be quoted
+ * with ' or "; it contains no other quote and no backslash.  FAULT_SETUP if
+ * another line occurs or root cannot trust the file, or the system's fault;
+ * both are logged.  CONFIG_FILE_VARIABLE names another file, for tests and for
+ * a second service on the same machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"

@@ -1,7 +1,7 @@
 /*
  * fault: the one error type, and remedies for operators.  The function that
- * meets an error logs it with its remedy, unless its contract states otherwise;
- * its callers only act on it.
+ * detects an error logs it with its remedy, unless its contract states
+ * otherwise; its callers only act on it.
  */
 #pragma once
 
@@ -9,33 +9,33 @@
 
 enum fault {
 	FAULT_NONE,
-	FAULT_STOPPED, /* the watch ended the work; not logged */
+	FAULT_STOPPED, /* the watch stopped the work; not logged */
 	FAULT_BUSY,    /* another process holds the store */
-	FAULT_MEMORY,  /* no memory or no descriptor */
-	FAULT_FULL,    /* no room on the disk */
+	FAULT_MEMORY,  /* out of memory or descriptors */
+	FAULT_FULL,    /* the disk is full */
 	FAULT_ABSENT,  /* there is no store or file */
 	FAULT_SETUP,   /* wrong settings, store or version */
 	FAULT_RIGHTS,  /* permission denied, or mounted read-only */
 	FAULT_OUTPUT,  /* the destination cannot be used */
 	FAULT_NAME,    /* a token's name is taken or unknown */
-	FAULT_DAMAGED, /* stored data are damaged */
+	FAULT_DAMAGED, /* stored data is damaged */
 	FAULT_FAILED   /* an I/O error, or the store has failed */
 };
 
 /*
  * fault_of(error), fault_remedy(error):
- * Return the fault of an errno value; its remedy, "; static English", or "".
+ * Return the fault of an errno; its remedy, "; " and static English, or "".
  *
  * fault_passes(fault), fault_status(fault):
- * Return whether the same request may succeed later without an operator's help;
- * the exit status of every program for it (sysexits.h).
+ * Return whether the same request may succeed later without the operator; the
+ * exit status that every program uses for the fault (sysexits.h).
  *
  * fault_report(name, what):
- * Log "name: what: ", the meaning of errno, and the remedy.  Return the fault;
+ * Log "name: what: ", the text for errno, and the remedy.  Return the fault;
  * errno is unchanged.
  *
  * fault_ignore_signals():
- * Ignore SIGPIPE and SIGXFSZ: a write reports EPIPE or EFBIG instead.  Ignore
+ * Ignore SIGPIPE and SIGXFSZ: a write fails with EPIPE or EFBIG.  Ignore
  * SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the store's lock.
  */
 enum fault fault_of(int error);

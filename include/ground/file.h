@@ -1,7 +1,7 @@
 /*
  * file: complete reads and writes at an offset, small files, a rename that
- * replaces nothing, and root's switch to the owner of a directory.  A result is
- * 0, or -1 with errno, unless stated otherwise.  Any thread.
+ * never replaces a file, and a switch from root to a directory's owner.
+ * Functions return 0, or -1 with errno, unless stated otherwise.  Any thread.
  */
 #pragma once
 
@@ -15,25 +15,25 @@
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
- * Write all of `buf` at byte `offset`; on failure a part may be written.  Read
- * `len` bytes, or fewer at the end of the file; return how many, or -1.
+ * Write all of `buf` at byte `offset`; on failure, part of it may be written.
+ * Read `len` bytes, or fewer at the end of the file; return the number, or -1.
  *
  * file_close(fd):
  * Close the descriptor, unless it is negative.  errno is unchanged.
  *
  * file_copy(from, begin, end, to, at, watch):
- * Copy the bytes [begin, end) of `from` to `to`, from byte `at` on.  Fail with
- * ECANCELED if the watch, which may be NULL, ended the copy.
+ * Copy the bytes [begin, end) of `from` to `to`, starting at byte `at`.  Fail
+ * with ECANCELED if the watch, which may be NULL, stopped the copy.
  *
  * file_forget(fd, from, end):
- * Drop the bytes [from, end), already written back, from the page cache, so
- * that the next read is from the disk.  Return NULL once no byte is cached, or
- * if the file system is in memory; otherwise the name of the call that failed,
- * with errno: EBUSY if another program holds a page for a second, or another
- * user owns the file.
+ * Drop the bytes [from, end), which must be written back, from the page cache,
+ * so that the next read comes from the disk.  Return NULL once none is cached,
+ * or if the file system is in memory; otherwise the name of the call that
+ * failed, with errno: EBUSY if another program holds a page for a second, or if
+ * another user owns the file.
  *
  * file_can_forget(fd):
- * Return NULL if file_forget is possible; otherwise the call that failed, with
+ * Return NULL if file_forget can work; otherwise the call that failed, with
  * errno: EOPNOTSUPP if the system reports every page as cached.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
@@ -46,42 +46,42 @@ const char *file_can_forget(int fd);
 
 /*
  * file_stat(dir, name, mask, st):
- * Fill the device and the fields of `mask`, of STATX_INO, STATX_SIZE and
- * STATX_BTIME, by statx(2); of `dir` itself if `name` is empty.  If the system
- * refuses statx, the time of birth is 0.
+ * Call statx(2) for the device and the fields in `mask`: STATX_INO, STATX_SIZE,
+ * STATX_BTIME.  An empty `name` means `dir` itself.  If the system refuses
+ * statx, the birth time is 0.
  *
  * file_identify(fd, id):
- * Write an identity that differs from that of a copy of the file, as
- * FILE_ID_LEN characters and a NUL: the inode and the time of birth, if known.
+ * Write an identity that no copy of the file shares, as FILE_ID_LEN characters
+ * and a NUL: the inode number and, if known, the birth time.
  *
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
  * Write the first `len` bytes of the file, created if it is absent, and make
- * them and the name durable; on failure remove a file that is empty.  Read the
- * first `len` bytes.  Fail with ENODATA if the file is shorter, ELOOP if it is
- * a symbolic link, EINVAL or ENXIO if it is not a regular file.
+ * them and the name durable; on failure, remove an empty file.  Read the first
+ * `len` bytes; fail with ENODATA if the file is shorter.  Both fail with ELOOP
+ * for a symbolic link, EINVAL or ENXIO for a file that is not regular.
  *
  * file_put_time(dir, name, ms), file_get_time(dir, name):
- * Likewise, a time as one line of RFC 3339, of a file in the directory `dir`.
- * file_get_time returns 0 if there is none.
+ * The same for a file in the directory `dir` that holds a time, as one line in
+ * RFC 3339 form.  file_get_time returns 0 if there is none.
  *
  * file_make_dir(path):
- * Open the directory, created durably if it is absent.  Return it, or -1.
+ * Open the directory; if it is absent, create it durably.  Return it, or -1.
  *
  * rename_new(dir, from, to):
  * Rename `from` to `to` in `dir`, or AT_FDCWD; fail with EEXIST if `to` exists.
- * Where the system refuses RENAME_NOREPLACE, a crash may leave both names.
+ * If the system refuses RENAME_NOREPLACE, a crash may leave both names.
  *
  * file_beside_program(installed, path):
- * Write the path of a file that is beside the program in a checkout, otherwise
- * at `installed`, relative to the program.  False if /proc is not mounted.
+ * Write the path of a file: beside the program, as in a checkout, or else
+ * `installed`, relative to the program.  Return false if /proc is not mounted.
  *
  * file_become_owner(path, owner):
- * As root, switch to the owner of the directory `path` before files are created
- * there: the owner could not use files of root, and could place a link that
+ * As root, switch to the owner of the directory `path` before creating files
+ * there: the owner could not use root's files, and could place a link that
  * leads root elsewhere.  If `path` is absent, switch to the owner of its
- * parent; if that is root, only root may be able to write to it, and the
- * store's `owner` must be root.  A link of another user is refused.  Return
- * FAULT_NONE, also if `path` cannot be read; or a fault, logged.
+ * parent; if that is root, only root may have write access to it, and the
+ * store's `owner` must be root.  Another user's link is refused.  Return
+ * FAULT_NONE, even if `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
 struct statx;

@@ -1,12 +1,12 @@
 /*
- * log: diagnostics for the operator, never data.  Each message is one line, to
- * stderr as "PROGRAM: message" and to syslog (facility LOG_DAEMON, ident
- * PROGRAM).  If stderr is systemd's journal, a line goes only there, with its
- * priority in front, as "<3>".  An error states what failed, where, and the
- * remedy.  No message has a token or a request's body.
+ * log: diagnostics for the operator, never data.  Each message is one line,
+ * written to stderr as "PROGRAM: message" and to syslog (facility LOG_DAEMON,
+ * ident PROGRAM).  If stderr is systemd's journal, the line goes only there,
+ * prefixed with its priority, such as "<3>".  An error states what failed,
+ * where, and the remedy.  No message contains a token or a request body.
  *
  * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
- * members, "message".  Of a line that is too long, only the message is cut.
+ * members, "message".  If a line is too long, only its message is truncated.
  */
 #pragma once
 
@@ -20,24 +20,24 @@ extern bool log_json;                /* false */
 
 /*
  * log_open(program, use_syslog):
- * Set the program's name, which must stay valid; before, it is "plant-store".
- * Open /dev/null for each of the descriptors 0 to 2 that is closed, since a
- * file with that number could receive messages: so call it first.  Until then,
- * and if `use_syslog` is 0, messages go only to stderr, without a priority.
+ * Set the program's name, which must stay valid; the default is "plant-store".
+ * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file with
+ * that number could receive messages.  Call it first.  Until then, and if
+ * `use_syslog` is 0, messages go only to stderr, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):
  * Add the request's id to all messages except those of log_members.  After a
- * call with `shown`, each message first clears the line of progress on the
- * terminal, as a call with false does.  Call them before any thread starts.
+ * call with `shown`, each message first clears the progress line on the
+ * terminal, as a call with false does.  Call both before any thread starts.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
  * '?'.  errno is unchanged.  Any thread.
  *
  * log_members(level, message, members):
- * Write one line with more members, as ,"a":1,"b":"c" of at most 832 bytes; a
- * text line has "message (a=1 b=c)".  Names and values use A-Z a-z 0-9 . _ -
- * `members` may also be one object, as ,"o":{"a":1}; text leaves out its name.
+ * Write one line with extra members, such as ,"a":1,"b":"c" (at most 832
+ * bytes); text has "message (a=1 b=c)".  Names and values use A-Z a-z 0-9 . _
+ * and -.  `members` may be one object, as ,"o":{"a":1}; text omits its name.
  */
 void log_open(const char *program, int use_syslog);
 void log_set_request(const char *id);

@@ -1,11 +1,11 @@
 /*
  * metrics: the counters of a store.  All its processes map a small file in its
- * directory, and count there, without system calls or failures.  Any thread.
+ * directory and count there: no system call, no failure.  Any thread.
  *
- * The file may be lost or damaged: the next metrics_open creates a new one,
- * with all counters at 0, and processes that have the old one open still count
- * in it.  A process counts in its own memory if it has no file, as with a
- * database, or if its file was truncated.
+ * The file may be lost or damaged: the next metrics_open creates a new one with
+ * all counters at 0.  Processes that have the old one open still count in it.
+ * A process counts in its own memory if it has no file, as with a database, or
+ * if its file was truncated.
  */
 #pragma once
 
@@ -59,9 +59,9 @@ metrics_add(unsigned place, uint64_t n)
 
 /*
  * metrics_open(dir, make):
- * Count in the file of the directory `dir` from now on; with `make`, create it
- * if it is absent.  Call before any counting thread starts.  After a fault, not
- * logged, with errno, the process counts where it did before.
+ * From now on, count in the file in the directory `dir`; with `make`, create it
+ * if it is absent.  Call it before any thread that counts starts.  After a
+ * fault (not logged; see errno), the process counts where it did before.
  *
  * metrics_bound(histogram, i):
  * Return the upper bound of bucket `i`, inclusive; the last bucket has none.
@@ -70,11 +70,11 @@ metrics_add(unsigned place, uint64_t n)
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
  * metrics_consumers(dir, bytes, list):
- * Read the cursors in the directory METRICS_CONSUMERS of `dir`, named after the
- * consumers; compare them with the journal's `bytes`.  Return their number.
+ * Read the consumers' cursors, files in the directory METRICS_CONSUMERS of
+ * `dir`, and compare them with the journal's `bytes`.  Return their number.
  *
  * metrics_free_bytes(dir):
- * Return the bytes that this user can add in `dir`, or METRICS_UNKNOWN.
+ * Return the free bytes in `dir` that this user can use, or METRICS_UNKNOWN.
  */
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);

@@ -1,6 +1,6 @@
 /*
  * pairs: a sorted list of key-value pairs, which may be larger than memory.  A
- * long list is in an unnamed file.  The file is mapped and sorted in place;
+ * long list is kept in an unnamed file, which is mapped and sorted in place, so
  * the kernel can reclaim its memory.  Sorting 10 million pairs takes 1.4 s.
  */
 #pragma once
@@ -23,15 +23,15 @@ struct pairs {
 
 /*
  * pairs_init(pairs):
- * Begin an empty list.  A long list has its file in /var/tmp.  Return 0, or -1
- * with ENOMEM.
+ * Create an empty list.  The file of a long list is in /var/tmp.  Return 0, or
+ * -1 with ENOMEM.
  *
  * pairs_done(pairs):
  * Free the list; a zeroed one is allowed.  errno is unchanged.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
- * Add a pair; sort all into pairs->map, in O(n log n) for any order of keys,
- * since clients choose them.  Return 0, or -1 with errno, such as ENOSPC.
+ * Add a pair; sort all pairs into pairs->map, in O(n log n) for any order,
+ * since clients choose the keys.  Return 0, or -1 with errno, such as ENOSPC.
  *
  * pairs_order(array, n):
  * Sort an array of pairs in memory in the same way.

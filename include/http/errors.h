@@ -1,16 +1,16 @@
 /*
- * errors: the table of all answers but 200, deploy/errors.txt, as C.
+ * errors: deploy/errors.txt, the table of all responses except 200, as C.
  *
- * Each row: name, number, HTTP status, message.  The families: 1000 credential,
+ * Each row: name, number, HTTP status, message.  The ranges: 1000 credential,
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number is
- * the body's `error`.  A released number never changes its meaning, and is
- * never reused after its removal, such as 5005.  openapi.json publishes the
- * names for generated clients, so a released name stays.
+ * the body's `error`.  A released number never changes its meaning; a removed
+ * one, such as 5005, is never reused.  openapi.json publishes the names for
+ * generated clients, so a released name does not change.
  *
- * Only web servers send CREDENTIAL_CERTIFICATE, HEAD_TOO_LARGE,
- * PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and TOO_MANY_FOR_TOKEN, from
- * their configurations in deploy/.  scripts/errors lists what else they send,
- * and copies the table to the documents and to deploy/.  Nothing else in the
+ * Only web servers, configured as in deploy/, send CREDENTIAL_CERTIFICATE,
+ * HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and
+ * TOO_MANY_FOR_TOKEN.  scripts/errors lists the others that they send, and
+ * copies the table to the documents and to deploy/.  No other part of the
  * program knows an error's number, message or status.
  */
 #pragma once

@@ -18,7 +18,7 @@
 /* See struct request. */
 #define REQUEST_CHECK "PLANT_STORE_CHECK"
 
-/* Absent ones are NULL. */
+/* Members that are absent from the request are NULL. */
 struct request {
 	const char *method;
 	const char *script_name;
@@ -30,7 +30,7 @@ struct request {
 	const char *transfer_encoding;
 	/* These are "" if they occur twice. */
 	const char *id, *origin, *preflight_method;
-	/* Set by `plant-store check` alone: clients' headers become HTTP_*. */
+	/* Only `plant-store check` sets it: clients' headers become HTTP_*. */
 	const char *check;
 	bool ambiguous; /* over REQUEST_VARIABLES_MAX variables, or a member
 			   above `id` occurs twice: its first value is kept */
@@ -46,7 +46,7 @@ enum request_length {
 	REQUEST_LENGTH_OK,
 	REQUEST_LENGTH_ABSENT,  /* unset or empty */
 	REQUEST_LENGTH_CHUNKED, /* unset or empty, and the body is chunked */
-	REQUEST_LENGTH_BAD      /* not digits only */
+	REQUEST_LENGTH_BAD      /* not only digits */
 };
 
 /* An id has the form of a token's name. */
@@ -54,14 +54,14 @@ enum request_length {
 
 /*
  * request_id(request, id):
- * Write the request's X-Request-Id, with a NUL, if it is a valid id without the
- * "pst_" of a token; otherwise a new id of hex digits and a '-', unique across
- * processes.  Only the first call makes a system call.
+ * Write the request's X-Request-Id, NUL-terminated, if it is a valid id without
+ * "pst_", which begins a token; otherwise a new id of hex digits and a '-',
+ * unique across processes.  Only the first call makes a system call.
  *
  * request_credential(request, credential):
  * Find the bearer token in the Authorization header (RFC 9110, section 11.4;
- * RFC 6750, section 2.1).  The scheme may be in any case.  Spaces and tabs
- * around the value are ignored.  Return HTTP_OK with the token's place; or
+ * RFC 6750, section 2.1).  The scheme is case-insensitive.  Spaces and tabs
+ * around the value are ignored.  Return HTTP_OK and fill `credential`; or
  *
  *	HTTP_CREDENTIAL_MISSING    no header, or nothing but spaces and tabs
  *	HTTP_CREDENTIAL_SCHEME     another scheme
@@ -70,8 +70,8 @@ enum request_length {
  *	                           by one token68
  *
  * request_origin(request, origins):
- * Find the request's Origin in the setting `origins`.  Return its place there,
- * where one of CONFIG_SEPARATORS or a NUL ends it; NULL if it is absent.
+ * Find the request's Origin in the setting `origins`.  Return a pointer to it
+ * there, where one of CONFIG_SEPARATORS or a NUL ends it; NULL if it is absent.
  *
  * request_path_is(request, base_path, name):
  * Return whether the path is `base_path` followed by `name`, byte for byte.

@@ -1,23 +1,23 @@
 /*
- * tokens: the bearer tokens of the token file, and edits of that file.  The
- * only module that uses the crypto library.
+ * tokens: the bearer tokens in the token file, and edits of that file.  No
+ * other module uses the crypto library.
  *
  * The file has one line for each token,
  *
  *	NAME SHA256HEX [EXPIRES] [# comment]
  *
- * with spaces or tabs between the fields.  NAME is 1 to 64 of A-Z a-z 0-9 . _ -
- * SHA256HEX is the token's digest in 64 lower-case hex digits.  Neither may
- * occur twice, except the name of a renewed token: both of its tokens are
- * valid, and its first line has an EXPIRES, an RFC 3339 date-time.  Empty lines
+ * with spaces or tabs between the fields.  NAME has 1 to 64 characters: A-Z a-z
+ * 0-9 . _ or -.  SHA256HEX is the token's digest in 64 lower-case hex digits.
+ * Neither may occur twice, except the name of a renewed token: both tokens are
+ * valid, and the first line has an EXPIRES, an RFC 3339 date-time.  Empty lines
  * and lines that begin with '#' are allowed.
  *
- * The file and its directory, also that of a symbolic link's target, must
- * belong to root or to the service's user.  Others must not have access to the
- * file, or be able to write to the directories; a group that can write is
- * allowed with a warning.
+ * The file, its directory and the directory of a symbolic link's target must
+ * belong to root or to the service's user.  Others must have no access to the
+ * file, and no write access to the directories.  Write access for the group is
+ * allowed, with a warning.
  *
- * One set serves all threads of a process, except where stated otherwise.
+ * All threads of a process may use one set, except where stated otherwise.
  */
 #pragma once
 
@@ -29,7 +29,7 @@
 #include "ground/fault.h"
 #include "http/errors.h"
 
-/* A larger file is refused; some 10,000 tokens fit. */
+/* A larger file is refused; about 10,000 tokens fit. */
 #define TOKENS_FILE_BYTES_MAX ((size_t)1 << 20)
 #define TOKENS_NAME_MAX 64
 #define TOKENS_DIGEST_LEN 32
@@ -46,7 +46,7 @@ struct credential {
 	size_t len;
 };
 
-/* A token of the file. */
+/* A token in the file. */
 struct token {
 	char name[TOKENS_NAME_MAX + 1];
 	unsigned char digest[TOKENS_DIGEST_LEN];
@@ -54,11 +54,11 @@ struct token {
 	char created[25];   /* from a comment "created TIME"; "" if none */
 	size_t line;        /* its number in the file, from 1 */
 	bool renewed;       /* the name's other token replaces it */
-	/* In the text of the file: its line, and what follows two fields. */
+	/* Into the file's text: the line, the digest's end, the comment. */
 	char *text, *digest_end, *rest;
 };
 
-/* A change of the tokens of one name, which has the form of a name. */
+/* An edit of the tokens with one name, which must satisfy tokens_is_name. */
 struct tokens_edit {
 	const char *name;
 	enum {
@@ -68,7 +68,7 @@ struct tokens_edit {
 		TOKENS_REVOKE_OLD
 	} kind;
 	int64_t expires_ms; /* of the new token */
-	int64_t until_ms;   /* when a renewed token expires, at the latest */
+	int64_t until_ms;   /* when the old token expires, at the latest */
 };
 
 struct tokens; /* a set */
@@ -80,11 +80,11 @@ struct tokens; /* a set */
  * FAULT_SETUP if the file is missing, malformed or has wrong permissions.
  *
  * tokens_close(tokens):
- * Free the set, which no thread may still use.  NULL is fine.
+ * Free the set, which no thread may still use.  NULL is allowed.
  *
  * tokens_warning(tokens):
- * Return the warning or error of the last read, without the path, such as that
- * the file has no token; NULL if there is none.  Valid until the next refresh.
+ * Return the last read's warning or error, without the path, such as that the
+ * file has no token; NULL if there is none.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);
@@ -92,11 +92,11 @@ const char *tokens_warning(const struct tokens *tokens);
 
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
- * Read the file again if its inode or change time differs, or the last read
+ * Read the file again if its inode or change time differs, or if the last read
  * failed: tokens_recheck at once, tokens_refresh at most once a second, by
  * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
- * token is valid: so an operator can revoke all at once.  If tokens_open would
- * refuse the file for another reason, the set stays the same.  Each change is
+ * token is valid, so an operator can revoke all at once.  If tokens_open would
+ * refuse the file for another reason, the set does not change.  Each change is
  * logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
@@ -104,11 +104,11 @@ const char *tokens_warning(const struct tokens *tokens);
  * HTTP_INTERNAL if the crypto library fails.  `now_ms` is since 1970.
  *
  * tokens_next_expiry(tokens, now_ms):
- * Return the earliest expiry among the tokens that are valid and not renewed,
- * which may be TOKENS_NEVER; 0 if none is valid.
+ * Return the earliest expiry of the valid tokens that were not renewed, which
+ * may be TOKENS_NEVER; 0 if there is no such token.
  *
  * tokens_list(tokens, count):
- * The tokens in the file's order, valid until any thread refreshes the set.
+ * Return the tokens in the file's order; valid until any thread refreshes them.
  */
 void tokens_refresh(struct tokens *tokens, int64_t now_ms);
 void tokens_recheck(struct tokens *tokens);
@@ -123,20 +123,20 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * Return whether `text` has the form of a token's name.
  *
  * tokens_read_line(line, token):
- * Read a line of the file into `token`.  Return NULL, or the mistake as static
- * English.  A line without a token leaves the name empty.
+ * Read a line of the file into `token`.  Return NULL; or the mistake, as a
+ * static English string.  A line without a token leaves the name empty.
  *
  * tokens_edit(path, edit, token):
- * TOKENS_ADD: create a random token, write it with a NUL into `token`, and add
- * its line to the file, which is created with mode 0600 if missing.
+ * TOKENS_ADD: create a random token, write it NUL-terminated into `token`, and
+ * add its line to the file, which is created with mode 0600 if missing.
  * TOKENS_RENEW: the same for a name that has one token.  TOKENS_REVOKE: remove
- * the lines of the name; TOKENS_REVOKE_OLD: only that of the renewed token.
+ * every line of the name; TOKENS_REVOKE_OLD: only that of the replaced token.
  *
- * Any owner is accepted.  The file is replaced atomically and durably, and
+ * The file may have any owner.  It is replaced atomically and durably, and
  * keeps its other lines, mode and owner; a lock on the directory excludes other
- * edits.  FAULT_NAME if the name has other tokens than the edit needs,
+ * edits.  FAULT_NAME if the name does not have the tokens that the edit needs,
  * FAULT_OUTPUT if the directory is missing, or another fault; all are logged.
- * The file is then unchanged, unless the log reports otherwise.
+ * The file is then unchanged, unless the log states otherwise.
  */
 bool tokens_is_name(const char *text);
 const char *tokens_read_line(char *line, struct token *token);

@@ -3,8 +3,8 @@
  *
  * A plant is its canonical JSON text, {"id":1,"name":"..","tag":".."}, in this
  * order, without spaces, with strings in canonical form.  Two plants are the
- * same if and only if their texts are equal, byte for byte.  The answer to the
- * client is the text without the id.  No other module uses json-c.
+ * same if and only if their texts are equal, byte for byte.  The response to
+ * the client is the text without the id.  No other module uses json-c.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct plant {
 
 enum plant_fault {
 	PLANT_OK,
-	PLANT_NOT_JSON, /* the json_error has the reason and the place */
+	PLANT_NOT_JSON, /* the json_error has the reason and offset */
 	PLANT_ID_MISSING,
 	PLANT_ID_TWICE,
 	PLANT_ID_NOT_INTEGER,
@@ -36,17 +36,17 @@ enum plant_fault {
 
 /*
  * plant_read(plant, body, len, error):
- * Read a NewPlant of at most INT_MAX bytes.  On PLANT_OK the caller owns
- * `plant`, for plant_done; its text is never longer than `len`.  A fault leaves
- * `plant` unchanged; PLANT_NOT_JSON fills `error`.  Of several faults, return
- * the first in the order of the enumeration.  Any thread.
+ * Read a NewPlant of at most INT_MAX bytes.  On PLANT_OK the caller must free
+ * `plant` with plant_done; its text is never longer than `len`.  A fault leaves
+ * `plant` unchanged; PLANT_NOT_JSON fills `error`.  If there are several
+ * faults, return the one that comes first in the enum.  Any thread.
  *
  * plant_answer(plant, buf):
- * Write the answer, {"name":"..","tag":".."}, without a NUL, and return its
- * length, which is less than plant->len.
+ * Write the response body, {"name":"..","tag":".."}, without a NUL, and return
+ * its length, which is less than plant->len.
  *
  * plant_done(plant):
- * Free the text of plant_read.  A zeroed plant has none.
+ * Free the text from plant_read.  A zeroed plant is allowed.
  */
 enum plant_fault plant_read(struct plant *plant, const char *body, size_t len,
     struct json_error *error);

@@ -1,6 +1,6 @@
 /*
- * crc32c: the CRC-32C checksum (Castagnoli, RFC 3720 appendix B.4), by the
- * processor's instruction if it has one.  Pure; any thread.
+ * crc32c: the CRC-32C checksum (Castagnoli, RFC 3720 appendix B.4), computed
+ * with the CPU's instruction if it has one.  Pure; any thread.
  */
 #pragma once
 
@@ -9,8 +9,8 @@
 
 /*
  * crc32c(crc, buf, len), crc32c_portable(crc, buf, len):
- * Return the checksum `crc`, 0 at the beginning, continued with the bytes of
- * `buf`.  crc32c_portable, for tests, does not use the CPU's CRC instruction.
+ * Return the checksum `crc`, 0 at the start, extended by the bytes of `buf`.
+ * crc32c_portable, for tests, does not use the CPU's CRC instruction.
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);
 uint32_t crc32c_portable(uint32_t crc, const void *buf, size_t len);

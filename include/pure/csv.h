@@ -1,5 +1,5 @@
 /*
- * csv: prints fields and splits records (RFC 4180, and LF as a line break too).
+ * csv: prints fields and splits records (RFC 4180; LF is also a line break).
  * Bytes above ASCII are text.  Pure; total on hostile bytes; any thread.
  */
 #pragma once
@@ -23,17 +23,17 @@ struct csv_field {
  * csv_field_print(field, len, buf):
  * Write a field into `buf`, which has room for 2 * len + 2 bytes, and return
  * the length.  A field is quoted if it has a comma, a quote, CR or LF, begins
- * or ends with a space, or is empty: an empty field without quotes is no value.
+ * or ends with a space, or is empty: an unquoted empty field means no value.
  *
  * csv_next_place(place, c):
- * Follow a record byte by byte, to find its end: return the place after the
- * byte `c`.  A record begins at CSV_FIELD_BEGINS, and ends with an LF outside
+ * Parse a record byte by byte to find its end: return the place after the byte
+ * `c`.  A record begins at CSV_FIELD_BEGINS, and ends with an LF outside
  * CSV_IN_QUOTES.  `c` must not be that LF.
  *
  * csv_record_split(buf, len, fields, n):
  * Split the record at the beginning of the buffer, up to CRLF, LF or the
  * buffer's end, into at most `*n` fields, and unquote them in place.  Return
- * NULL with the number of fields in `*n`; or a fault in static English.
+ * NULL with the number of fields in `*n`; or a fault as static English.
  */
 size_t csv_field_print(const char *field, size_t len, char *buf);
 enum csv_place csv_next_place(enum csv_place place, char c);

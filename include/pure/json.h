@@ -1,18 +1,18 @@
 /*
  * json: a strict scanner for one JSON object; the canonical form of strings.
  *
- * The scanner accepts exactly the texts of RFC 8259 that are objects, in valid
- * UTF-8 (RFC 3629), with every escaped surrogate in a pair, without a byte
- * order mark, and with at most JSON_DEPTH_MAX levels of arrays and objects.  It
- * finds the wanted members of the outermost object, and checks the others, too.
+ * The scanner accepts an RFC 8259 text if and only if it is an object, is valid
+ * UTF-8 (RFC 3629), has escaped surrogates only in pairs, has no byte order
+ * mark, and has at most JSON_DEPTH_MAX levels of arrays and objects.  It finds
+ * the wanted members of the outermost object, and also checks the others.
  *
  * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
  * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"
  * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
  * string has exactly one canonical form, which is its shortest token.
  *
- * Pure: no allocation, no I/O, no recursion, linear in time; any thread.  Total
- * on hostile bytes, but json_int64 and json_string_decode need accepted tokens.
+ * Pure: no allocation, no I/O, no recursion, linear time; any thread.  Total on
+ * hostile bytes, but json_int64 and json_string_decode need accepted tokens.
  */
 #pragma once
 
@@ -24,7 +24,7 @@
 #define JSON_DEPTH_MAX 64
 #define JSON_NAME_MAX 16
 
-/* A member that the caller wants.  The scan fills all but the name. */
+/* A member that the caller wants.  The scan fills all except the name. */
 struct json_member {
 	const char *name; /* in UTF-8, of at most JSON_NAME_MAX bytes */
 	bool twice; /* occurred more than once; the span is the first one's */
@@ -33,7 +33,7 @@ struct json_member {
 };
 
 enum json_fault {
-	JSON_FAULT_SYNTAX,    /* not valid by RFC 8259, or not whole */
+	JSON_FAULT_SYNTAX,    /* not valid RFC 8259, or incomplete */
 	JSON_FAULT_UTF8,      /* not valid UTF-8 */
 	JSON_FAULT_DEPTH,     /* deeper than JSON_DEPTH_MAX */
 	JSON_FAULT_NOT_OBJECT /* the text begins with another JSON value */
@@ -41,7 +41,7 @@ enum json_fault {
 
 struct json_error {
 	enum json_fault fault;
-	size_t offset; /* of the wrong byte; the length of a text cut short */
+	size_t offset;      /* of the wrong byte; of the end, if incomplete */
 	const char *reason; /* static English: "expected a colon" */
 };
 
@@ -54,9 +54,9 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
  * escapes are decoded.  Members that are not wanted may repeat.
  *
  * json_int64(text, len, value):
- * Read `text`, exactly a value of an accepted object.  One that is not a
- * number, or has a fraction or an exponent, is JSON_INT_NOT_INTEGER (OpenAPI
- * 3.1.0, int64), an integer outside int64 JSON_INT_RANGE.  "-0" is 0.
+ * Read `text`, exactly one value of an accepted object.  JSON_INT_NOT_INTEGER
+ * if it is not a number, or has a fraction or an exponent (OpenAPI 3.1.0,
+ * int64); JSON_INT_RANGE if it is an integer outside int64.  "-0" is 0.
  *
  * json_string_decode(token, len, text):
  * Decode a string token, quotes included, into `text`, which has room for

@@ -1,29 +1,29 @@
 /*
- * record: a line of the journal, to bytes and back.
+ * record: encodes and decodes a line of the journal.
  *
  *	{"plant-store":1,"store":"<uuid>","crc":"<crc>"}	header
  *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","by":"<token's name>",
  *	 "plant":{"id":N,"name":"..."[,"tag":"..."]},"crc":"<crc>"}	plant
  *	{"seq":N,"safe":N,"prev":"<crc>","at":"<time>","crc":"<crc>"}	closing
  *
- * (each one line, without the breaks shown here, ended by one newline)
+ * (each is one line without the breaks shown here, and ends with one newline)
  *
  *	seq    the line's number: 1 for the first after the header, no gaps
- *	safe   the watermark: how many bytes of the file were known durable
- *	       before the batch of this line was written
+ *	safe   the watermark: how many bytes of the file were known to be
+ *	       durable before this line's batch was written
  *	prev   the crc of the previous line
  *	at     the time of writing, for people only
  *	by     the name of the token, for people only
  *	plant  the plant that was created; a closing line has none
- *	crc    CRC-32C, seeded with that of the uuid's 36 characters, over every
- *	       byte of the line before `,"crc"`, as 8 lower-case hex digits
+ *	crc    CRC-32C of every byte before `,"crc"`, seeded with the CRC-32C of
+ *	       the uuid's 36 characters, as 8 lower-case hex digits
  *
  * A line is valid by itself if and only if its crc is right and encoding its
  * values gives the same bytes: decimal numbers up to 2^63 - 1 without leading
- * zeros, strings in canonical form (json.h), no white space.  It is also
- * valid in its place if `seq` and `prev` follow from the previous line and
- * `safe` is at most the line's offset.  Blank lines at the end are room written
- * ahead for later records.  Pure; any thread.
+ * zeros, strings in canonical form (json.h), no white space.  It is also valid
+ * in its place if `seq` and `prev` follow from the previous line and `safe` is
+ * at most the line's offset.  Blank lines at the end reserve space for later
+ * records.  Pure; any thread.
  */
 #pragma once
 
@@ -34,7 +34,7 @@
 #define RECORD_UUID_LEN 36
 /* A token's name: 1 to 64 of A-Z a-z 0-9 . _ - */
 #define RECORD_BY_MAX 64
-/* The most bytes around a plant: longest numbers, `by`, punctuation. */
+/* The most bytes around a plant: the longest numbers and `by`, punctuation. */
 #define RECORD_ENVELOPE_MAX 256
 /* The longest line that is read: a plant is no longer than a request body. */
 #define RECORD_LINE_MAX (((size_t)1 << 20) + RECORD_ENVELOPE_MAX)
@@ -70,12 +70,12 @@ enum record_header {
  * record_encode(record, seed, buf):
  * Write the line, newline included, into `buf`, which has room for
  * RECORD_ENVELOPE_MAX + record->plant_len bytes; set record->crc.  Return the
- * line's length.  The record's strings must be canonical already.
+ * line's length.  The record's strings must already be canonical.
  *
  * record_decode(buf, len, seed, record):
- * Check that the `len` bytes are a line valid by itself.  Return NULL with
- * `record` filled; its strings point into `buf`.  If the line is invalid, leave
- * `record` unchanged and return the reason, a static English string.
+ * Check that the `len` bytes are a line that is valid by itself.  Return NULL
+ * with `record` filled; its strings point into `buf`.  If the line is invalid,
+ * leave `record` unchanged and return the reason, a static English string.
  *
  * record_is_canonical(record):
  * Return whether `by`, `id` and `plant` could be in a valid line.  `by` and

@@ -6,7 +6,7 @@
 
 /* "2026-11-21T07:21:00.123Z", without a NUL. */
 #define TIMESTAMP_LEN 24
-/* The printf conversion without the fraction: "2026-11-21T07:21:00Z". */
+/* The printf conversion that drops the fraction: "2026-11-21T07:21:00Z". */
 #define TIMESTAMP_SECONDS "%.19sZ"
 
 /*
@@ -15,9 +15,9 @@
  * TIMESTAMP_LEN bytes.  A time outside the years 0000 to 9999 is clamped.
  *
  * timestamp_read(text, len, ms):
- * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut
- * to milliseconds), upper or lower case T and Z.  A second 60 is read as the
- * next minute's first.  Return 0; -1 unless `text` is exactly one date-time.
+ * Read an RFC 3339 date-time: any offset, any number of fraction digits (cut to
+ * milliseconds), upper or lower case T and Z.  Second 60 is read as the next
+ * minute's second 0.  Return 0; -1 unless `text` is exactly one date-time.
  *
  * timestamp_is_canonical(text):
  * Return whether timestamp_print can write these TIMESTAMP_LEN bytes.

@@ -1,6 +1,6 @@
 /*
  * reader: reads stored plants, for commands that export, check or copy them
- * while others write.  It changes nothing.  One thread.
+ * while others write.  It never changes the store.  One thread.
  */
 #pragma once
 
@@ -17,20 +17,20 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 
 /*
  * .open(options, since, fault):
- * Open the store read-only, for the plants of one moment, in the order in which
- * they were stored: those stored at `since`, TIMESTAMP_LEN bytes, or later; all
+ * Open the store read-only, for a snapshot of its plants in the order in which
+ * they were stored: those stored at `since` (TIMESTAMP_LEN bytes) or later; all
  * if `since` is NULL.  `since` and options->watch, which may be NULL, must stay
- * valid while the reader is open.  NULL if the store cannot be read: `fault` is
- * set, the reason is logged.  .close(reader) accepts NULL.
+ * valid while the reader is open.  Return NULL if the store cannot be read:
+ * `fault` is set and the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
  * Read the next plant: `record` has its id, plant, by and at, and points into
  * the reader until the next call.  Return false at the end and on a fault.
  *
  * .end(reader, where):
- * After `next` returned false, return FAULT_NONE at the end; else the fault,
- * FAULT_STOPPED from the watch.  Write the last record's place, such as "seq 12
- * at byte 3456", to `where`, of STORE_WHERE_MAX.
+ * After `next` has returned false, return FAULT_NONE at the end; else the
+ * fault, FAULT_STOPPED from the watch.  Write the last record's position, such
+ * as "seq 12 at byte 3456", to `where`, which has STORE_WHERE_MAX bytes.
  *
  * .find(reader, id, record):
  * Read the plant with this id.  FAULT_ABSENT, not logged: no plant has the id.
@@ -38,16 +38,16 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  *
  * .figures(reader, each):
  * After the last plant, call `each` with every figure of the engine for
- * `plant-store stats`: a name, and a text or, if that is NULL, a number.
+ * `plant-store stats`: a name and a text or, if the text is NULL, a number.
  *
- * A cursor is a position between two plants, as text of STORE_CURSOR_MAX.  A
- * plant that is stored later is always after it, even if a clock is set back.
+ * A cursor is a position between two plants, as text of up to STORE_CURSOR_MAX.
+ * Plants stored later are always after it, even if a clock is set back.
  *
  * .resume(reader, cursor):
- * Continue after the cursor; begin at the store's beginning for "", at its end
+ * Continue after the cursor; start at the store's beginning for "", at its end
  * for NULL.  Call before the first `next`, `cursor` or `more`.  FAULT_SETUP,
  * logged: the cursor belongs to another store, or the database is not set up
- * for cursors.  FAULT_DAMAGED, logged: the store lacks the cursor's line.
+ * for cursors.  FAULT_DAMAGED, logged: the cursor's line is not in the store.
  *
  * .cursor(reader, cursor):
  * Write the position after the last plant read.
@@ -71,17 +71,17 @@ struct reader_engine {
 	enum fault (*more)(struct store_reader *reader);
 };
 
-/* The file engine's; the name of a database module's own (engine_symbol). */
+/* The file engine's; a module exports its own by this name (engine_symbol). */
 extern const struct reader_engine journal_reader;
 #define READER_ENGINE_SYMBOL "reader_engine"
 
-/* What was read of a journal, from its beginning. */
+/* What was read from a journal, from its beginning. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
 	uint64_t plants;        /* of copy_backup: the plants that it read */
 	uint64_t bytes;         /* the offset at which the last line ends */
 	enum index_state index; /* of verify_store */
-	uint64_t added;         /* of copy_backup: bytes new in `to` */
+	uint64_t added;         /* by copy_backup: bytes added to `to` */
 };
 
 /*
@@ -97,10 +97,10 @@ enum fault check_journal(
  * Check every line of the journal in the directory `path`, or of the journal
  * file `path`: checksum, form, chain and order, and that no id occurs twice.
  * Then compare the index with the plants that were stored when the call began.
- * The ids are sorted in an unnamed file in /var/tmp, 16 bytes each.
+ * The ids are sorted in an unnamed file in /var/tmp, at 16 bytes each.
  *
  * FAULT_DAMAGED, logged: the first invalid line, the ids that occur twice, or
- * damage of the index.  A torn tail is logged, but is not damage.  `report` is
+ * damage to the index.  A torn tail is logged, but is not damage.  `report` is
  * set on FAULT_NONE and FAULT_STOPPED.  `watch` may be NULL, here and below.
  */
 enum fault verify_store(
@@ -112,9 +112,9 @@ enum fault verify_store(
  * directory `to`, which is created if it is absent.  The copy has every plant
  * that was acknowledged before the call, and the service can serve it.  Each
  * line is checked before it is copied, and the copy is synced.  An earlier copy
- * of the store is extended: only the new lines are read (all of `from`, if
- * `whole`) and written.  If it has another hard link, or was left unfinished, a
- * new copy is renamed over it.
+ * of the store is extended: only the new lines are read (with `whole`, all
+ * lines) and written.  If the copy has another hard link or was left
+ * unfinished, a new copy is renamed over it.
  *
  * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is
  * not the beginning of this one.  FAULT_BUSY: another process writes there.

@@ -1,34 +1,34 @@
 /*
  * index: maps a plant's id to the offset of its record.  It is derived from the
- * journal: it may be deleted at any time, and is then built again.
+ * journal: it may be deleted at any time, and is then rebuilt.
  *
- * The rule: a file of the index never changes once it has a meaning.
+ * The rule: an index file never changes once it is in use.
  *
  *	A run, `index/run-N`, has the sorted ids of some plants, with their
- *	offsets.  The manifest, `index/manifest`, names the runs, and the
+ *	offsets.  The manifest, `index/manifest`, names the runs and the
  *	position up to which they cover the journal.  Both are written under
- *	new names and synced.  Only then is the manifest renamed to its name,
- *	and the directory synced.  So what a manifest names is on the disk:
- *	after a kill, a failed write-back or a power cut at any moment there is
- *	the manifest from before, or the new one.
+ *	new names and synced.  Only then is the manifest renamed to its final
+ *	name and the directory synced.  So every run that a manifest names is
+ *	on the disk.  After a kill, a failed write-back or a power cut at any
+ *	moment, either the old manifest or the new one is there.
  *
- *	The runs have only plants that are durable in the journal.
+ *	The runs contain only plants that are durable in the journal.
  *
- * Each process reads the plants after the covered position from the journal,
- * and keeps them in memory.  A checkpoint writes them as a new run, and merges
- * it with the runs before it that are at most MERGE_FACTOR times as large, so
- * that a lookup searches few runs.  The first record of an id counts, so runs
- * are searched from the oldest to the newest, and memory last.
+ * Each process reads the plants after the covered position from the journal
+ * into a memtable.  A checkpoint writes them as a new run, and merges it with
+ * the preceding runs that are at most MERGE_FACTOR times as large, so that a
+ * lookup searches few runs.  The first record of an id counts, so runs are
+ * searched from the oldest to the newest, and the memtable last.
  *
  * One process at a time makes checkpoints: the one that has locked the
- * directory.  If that is removed, the checkpoint fails.  A process can still
- * read a removed run that it has open.
+ * directory.  If the directory is removed, the checkpoint fails.  A process can
+ * still read a removed run that it has open.
  *
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
- * and the next one writes new files.  The failure is logged once.  A run is
- * checked before it is merged, so that no bit that a disk has flipped gets into
- * a new run.  A lookup checks nothing: that would read the whole run; `verify`
- * looks up every plant.
+ * and the next one writes new files.  The failure is logged once.  A run's
+ * checksum is verified before a merge, so that a flipped bit is not copied into
+ * a new run.  A lookup does not verify it, which would read the whole run;
+ * `verify` looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.
  */
@@ -43,7 +43,7 @@
 
 struct index;
 
-/* The result of index_open.  An unusable index is empty. */
+/* The result of index_open.  An index that cannot be used is empty. */
 struct index_view {
 	enum index_state state;
 	struct index *index;     /* NULL after a fault */
@@ -53,14 +53,14 @@ struct index_view {
 
 /*
  * index_open(journal, view):
- * Open the index in the journal's directory, with no plants in memory.  The
+ * Open the index in the journal's directory, with an empty memtable.  The
  * journal must stay open.  If the index cannot be used, the first checkpoint
  * replaces it.  FAULT_SETUP if the index belongs to another store, or the
  * system's fault; both are logged.
  *
  * index_close(index):
- * Close the index and free its memory; the plants in memory stay in the
- * journal.  NULL is fine.
+ * Close the index and free its memory; the journal keeps the memtable's plants.
+ * NULL is allowed.
  *
  * index_uuid(dir, uuid):
  * Read the store's uuid from an index that is not open.  Return 0, or -1 if
@@ -76,17 +76,17 @@ void index_discard(int dir);
 
 /*
  * index_find(index, id):
- * Return the offset of the first record of the plant; 0 if there is none.
+ * Return the offset of the plant's first record; 0 if there is none.
  *
  * index_add(index, id, offset):
- * Add the plant to memory; its offset must be above all others.  A repeated id
- * is logged and ignored.  Return 0, or -1 with ENOMEM.
+ * Add the plant to the memtable; its offset must be above all others.  A
+ * repeated id is logged and ignored.  Return 0, or -1 with ENOMEM.
  *
  * index_held(index), index_keep(index, n):
- * Return the number of plants in memory.  Drop all but the first n of them.
+ * Return the memtable's number of plants.  Drop all but the first n of them.
  *
  * index_count(index), index_covered(index):
- * Return the number of plants; the position up to which the runs cover them.
+ * Return the number of all plants; the position up to which the runs have them.
  *
  * index_damaged(index):
  * Remove the index, which contradicts the journal or its own checksums.  Return
@@ -101,8 +101,8 @@ const struct position *index_covered(const struct index *index);
 enum fault index_damaged(struct index *index);
 
 /*
- * The steps of a checkpoint, in this order.  Those marked (*) may run beside
- * index_find, index_add and index_keep in other threads.
+ * The steps of a checkpoint, in this order.  Those marked (*) may run while
+ * other threads call index_find, index_add and index_keep.
  *
  * index_claim(index) (*):
  * Lock the index against other checkpoints, unless it is locked already.
@@ -110,17 +110,17 @@ enum fault index_damaged(struct index *index);
  *
  * index_collect(index, at):
  * Use the runs that another process has written meanwhile; if they cover more
- * than the caller's position `at`, raise `at`.  Copy the plants in memory up to
- * `at`; they must be durable.  FAULT_MEMORY.
+ * than the caller's position `at`, raise `at`.  Copy the memtable's plants up
+ * to `at`, which must be durable.  FAULT_MEMORY, logged.
  *
  * index_write(index, max, watch) (*):
  * Write the collected plants as a run, merged with the newest runs that are
- * due, up to `max` plants, and write the manifest.  If the manifest was
- * replaced or removed, write all plants.  `watch` is called for each 4 MiB.
+ * small enough, up to `max` plants, and write the manifest.  If the manifest
+ * was replaced or removed, write all plants.  `watch` is called every 4 MiB.
  * FAULT_DAMAGED if a run is damaged, or the system's fault.
  *
  * index_install(index):
- * Use what was written, and drop the plants that it covers from memory.
+ * Use the new run, and drop the plants that it covers from the memtable.
  *
  * index_release(index) (*):
  * Remove the runs that are no longer needed, and unlock the index.
@@ -135,6 +135,6 @@ void index_release(struct index *index);
 /*
  * index_twins(pairs, name):
  * Log the records of the journal `name` that repeat the id of an earlier
- * record, the first ten with both offsets.  Return their number.
+ * record: the first ten, with both offsets.  Return the number of all.
  */
 size_t index_twins(const struct pairs *pairs, const char *name);

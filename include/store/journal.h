@@ -5,18 +5,18 @@
  *
  * The lock is an open file description lock on the journal itself: it ends with
  * the process, and programs that the process executes do not inherit it.
- * "Under the lock" means that journal_lock has been called and journal_check
- * has found the file in place.  The programs cannot be stopped by a terminal
- * (fault_ignore_signals), or a stopped process would keep it.
+ * "Under the lock" means that journal_lock has succeeded and journal_check has
+ * found the file in place.  A terminal cannot stop the programs
+ * (fault_ignore_signals): a stopped process would keep the lock.
  *
  * After a failed write or sync the page cache may have bytes that the disk does
- * not have.  Linux reports the error once to each open file, so every process
- * that has the journal open gets it from its own next sync, and exits.  A
+ * not have.  Linux reports the error once per open file description, so every
+ * process that has the journal open gets it from its next sync, and exits.  A
  * process that opens the journal, or finds lines after the known durable end,
  * reads the bytes after that end from the disk (journal_settle).
  *
- * The file may end in blank lines, as room for later records: a sync of a file
- * that has grown costs the file system a write of its own.
+ * The file may end in blank lines, which reserve space for later records: a
+ * sync of a file that has grown costs the file system an extra write.
  *
  * A returned fault is logged, unless stated otherwise.
  */
@@ -34,7 +34,7 @@
 #define JOURNAL_NAME "plants.jsonl"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
 #define JOURNAL_END_NAME JOURNAL_NAME ".end"
-/* The directory of the index, and the end mark of each batch in it. */
+/* The directory of the index, and in it the end mark of the last batch. */
 #define INDEX_NAME "index"
 #define INDEX_END_NAME "end"
 /* Version 1.0.0 gave a journal this name after a failed sync. */
@@ -49,17 +49,17 @@ struct journal {
 	int fd;           /* -1 if none is open */
 	int end_fd;       /* index/end; -1 until it is written */
 	char *name;
-	char end_file[FILE_ID_LEN + 1]; /* its file_identify */
+	char end_file[FILE_ID_LEN + 1]; /* its identity, from file_identify */
 	dev_t device;
 	ino_t inode;
 	uint64_t size; /* of the file, when last checked */
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* the first line after the header */
-	uint64_t durable;      /* the watermark: known synced up to here */
-	size_t room;           /* written ahead: 0 or JOURNAL_ROOM_BYTES */
-	enum fault passing;    /* the last one that passes by itself */
-	bool locked;           /* holds the lock of the file or directory */
+	uint64_t durable;      /* the watermark: known to be synced to here */
+	size_t room;           /* reserved ahead: 0 or JOURNAL_ROOM_BYTES */
+	enum fault passing;    /* the last fault that passes by itself */
+	bool locked;           /* holds the lock on the file or directory */
 	char *line;            /* the buffer of journal_read */
 	size_t line_len;       /* of the line that it read last */
 };
@@ -73,24 +73,24 @@ struct journal {
  * `write`, `path` may also be a journal file.  The string `path` must outlive
  * the journal.  FAULT_NONE with an `fd` of -1 if the directory has no journal
  * or, with `write`, does not exist.  FAULT_SETUP if the journal is not a
- * regular file or is of another version, FAULT_DAMAGED if its header is
- * damaged, or the system's fault.
+ * regular file or has another version, FAULT_DAMAGED if its header is damaged,
+ * or the system's fault.
  *
  * journal_close(journal):
- * Close the file and its directory.  Call it after a failed journal_open, too.
+ * Close the file and its directory.  Also call it after a failed journal_open.
  *
  * journal_exists(journal, name):
- * Return whether the journal's directory has a file `name`, or may have.
+ * Return whether the journal's directory has, or may have, a file `name`.
  */
 enum fault journal_open(struct journal *journal, const char *path, bool write);
 void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
 
 /*
- * Each logs a fault, with its remedy, and returns it.
+ * Each but journal_is_news logs a fault, with its remedy, and returns it.
  *
  * journal_damaged(journal, offset, reason):
- * The damage at `offset`.  If `reason` is NULL, lines are missing.
+ * The journal is damaged at `offset`.  If `reason` is NULL, lines are missing.
  *
  * journal_unreadable(journal, offset, error):
  * The bytes from `offset` on cannot be read.
@@ -99,8 +99,8 @@ bool journal_exists(const struct journal *journal, const char *name);
  * The file `name` in the directory cannot be written; logged if it is news.
  *
  * journal_is_news(journal, fault):
- * Return whether to log the fault.  One that passes by itself is news once,
- * until another one comes or journal->passing is unset.
+ * Return whether to log the fault.  A fault that passes by itself is news only
+ * once, until a different one occurs or journal->passing is reset.
  *
  * journal_finish(journal, replay, known, tail_end):
  * Call replay_finish for a journal that is known to be durable up to `known`.
@@ -122,7 +122,7 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
  * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
  * On a file system without locks no store can be served, so JOURNAL_SHARED
- * succeeds there.  Without a lock, journal_unlock does nothing.
+ * succeeds there.  journal_unlock does nothing without a lock.
  *
  * journal_back_off(pause_ns):
  * Sleep between two tries.  `*pause_ns` is 0 at first, and doubles.
@@ -170,8 +170,8 @@ enum fault journal_check_seen(
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
- * `end`.  If the file must grow, journal->room blank lines follow, for which
- * `buf` has room after `len`.  The bytes are durable after journal_sync.  After
+ * `end`.  If the file must grow, journal->room blank lines follow; `buf` has
+ * room for them after `len`.  The bytes are durable after journal_sync.  After
  * a fault other than FAULT_FAILED the file is cut back to `end`.
  *
  * journal_sync(journal):
@@ -180,9 +180,9 @@ enum fault journal_check_seen(
  * journal_settle(journal):
  * Make the next read of the bytes after journal->durable come from the disk:
  * sync them, drop their pages from the page cache, and check that none is left.
- * The valid lines read then are durable; the rest is a torn tail.  Readers call
- * it, too, since it changes no byte.  FAULT_BUSY while another program holds a
- * page; FAULT_SETUP if the system cannot drop pages, even without such bytes.
+ * The valid lines read then are durable; the rest is a torn tail.  Readers also
+ * call it, since it changes no byte.  FAULT_BUSY while another program holds a
+ * page; FAULT_SETUP if the system cannot drop pages, even if there are none.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
@@ -192,7 +192,7 @@ enum fault journal_settle(const struct journal *journal);
 /*
  * journal_claim(journal, path):
  * Open the directory of a new store, create it if it is absent, and lock it
- * until journal_close.  FAULT_SETUP if it has a store or a part of one.
+ * until journal_close.  FAULT_SETUP if it holds a store or a part of one.
  *
  * journal_make(home):
  * Create a journal with a new uuid in the claimed directory.  After a fault
@@ -201,12 +201,12 @@ enum fault journal_settle(const struct journal *journal);
  * journal_new(home, fd), journal_place(home, fd, name), journal_drop(home, fd):
  * Create the file JOURNAL_NEW_NAME in the directory of `home`, which the caller
  * has locked.  Make it durable, rename it to `name`, replacing an earlier file,
- * and close it.  Close and remove it; a failed journal_place does, too.
+ * and close it.  Close and remove it, as a failed journal_place does.
  *
  * journal_cut_tail(journal, end, tail_end):
- * Cut off the torn tail [end, tail_end), durably, after a durable copy of it
- * was made beside the journal: JOURNAL_NAME.torn-END, which replaces an earlier
- * copy from that offset.  Log the cut.
+ * Make a durable copy of the torn tail [end, tail_end) beside the journal,
+ * JOURNAL_NAME.torn-END, replacing an earlier copy from that offset.  Then cut
+ * off the tail durably, and log the cut.
  */
 enum fault journal_claim(struct journal *journal, const char *path);
 enum fault journal_make(struct journal *home);

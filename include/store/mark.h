@@ -2,16 +2,16 @@
  * mark: the end marks of a journal.
  *
  * An end mark is an offset up to which the journal is durable: a shorter
- * journal has lost pages.  A mark is overwritten in place, within one sector,
- * and each of its versions is true.
+ * journal has lost pages.  A mark is overwritten in place, within one sector;
+ * every version of it is correct.
  *
  * JOURNAL_END_NAME is written durably after a closing line.  index/end is
  * written after each batch, without a sync.  It has the position after the last
- * line, which other processes then need not settle.  It names its own inode and
- * time of birth, and is ignored in a copy of the store: the files of a copy may
- * be from different moments.
+ * line, so other processes need not settle that line.  It contains its own
+ * inode and birth time, and is ignored in a copy of the store: the files of a
+ * copy may be from different moments.
  *
- * Call those that write under the lock.  A returned fault is logged.
+ * Call the functions that write under the lock.  Returned faults are logged.
  */
 #pragma once
 
@@ -19,19 +19,19 @@
 
 /*
  * mark_write(journal, at), mark_read(journal, at):
- * Write the durable position `at` to index/end; a failure, such as before the
- * first checkpoint has made the directory, does no harm.  Read it, all zero
- * without a mark, and raise journal->durable to it.
+ * Write the durable position `at` to index/end; a failure, as before the first
+ * checkpoint creates the directory, does no harm.  Read the mark, all zero if
+ * there is none, and raise journal->durable to it.
  *
  * mark_write_end(journal), mark_read_end(journal):
- * Write journal->durable to JOURNAL_END_NAME, durably.  Raise it to that mark,
- * if there is one that can be read.  FAULT_SETUP if the mark belongs to another
- * store, or is not a regular file.
+ * Write journal->durable to JOURNAL_END_NAME, durably.  Raise it to that mark
+ * if the mark exists and can be read.  FAULT_SETUP if the mark belongs to
+ * another store, or is not a regular file.
  *
  * mark_find_durable(journal, seen):
- * Check the later of `seen` and the mark in index/end as journal_check_seen
- * does, and set journal->durable to the latest of these and JOURNAL_END_NAME,
- * or to 0.  No lock is needed.
+ * Check the later of `seen` and the mark in index/end with journal_check_seen;
+ * set journal->durable to the latest of `seen` and both marks, or to 0.  No
+ * lock is needed.
  */
 void mark_write(struct journal *journal, const struct position *at);
 void mark_read(struct journal *journal, struct position *at);

@@ -1,8 +1,8 @@
 /*
- * replay: the one loop over a journal's lines.
+ * replay: the only loop over a journal's lines.
  *
  * Start, catch-up, readers, verify, copy and recover all use it.  It reads
- * through a window, in constant memory at any size of the journal.
+ * through a window, in constant memory whatever the journal's size.
  */
 #pragma once
 
@@ -11,20 +11,20 @@
 
 #include "pure/record.h"
 
-/* A place between two lines; the next line must continue its seq and crc. */
+/* A position between two lines; the next line must follow its seq and crc. */
 struct position {
 	uint64_t end;     /* offset of the next line; 0: no position */
 	uint64_t last;    /* offset of the previous line */
 	uint64_t seq;     /* of the previous line; 0: the header */
 	uint32_t crc;     /* of the previous line */
-	uint32_t closing; /* 1: previous is a closing line or the header */
+	uint32_t closing; /* 1: the previous line is closing or the header */
 };
 
 /*
  * An append writes at most JOURNAL_APPEND_MAX bytes of records and, after them,
- * JOURNAL_ROOM_BYTES newlines: room for some 1,300 plants, written in half a
- * millisecond.  A torn tail is at most a closing line, one append and its room,
- * which a crash may turn into zeros.
+ * JOURNAL_ROOM_BYTES newlines: space for about 1,300 plants, written in half a
+ * millisecond.  A torn tail is at most a closing line, one append and its
+ * newlines, which a crash may turn into zeros.
  */
 #define JOURNAL_APPEND_MAX ((size_t)4 << 20)
 #define JOURNAL_ROOM_BYTES ((size_t)256 << 10)
@@ -44,7 +44,7 @@ struct replay {
 
 /*
  * replay_init(replay, fd, seed, at), replay_done(replay):
- * Begin at the position `at`.  Free the window; a zeroed struct has none.
+ * Start at the position `at`.  Free the window; a zeroed struct is allowed.
  */
 void replay_init(
     struct replay *replay, int fd, uint32_t seed, const struct position *at);
@@ -54,7 +54,7 @@ enum replay_result {
 	REPLAY_RECORD,
 	REPLAY_END,  /* the end of the file, or a blank line */
 	REPLAY_BAD,  /* a line is invalid or out of sequence: see `reason` */
-	REPLAY_ERROR /* see `error`: EIO and the like, ENOMEM */
+	REPLAY_ERROR /* see `error`: ENOMEM, or a read error */
 };
 
 /*
@@ -67,18 +67,18 @@ enum replay_result replay_next(struct replay *replay, struct record *record);
 
 /*
  * replay_finish(replay, tail_end):
- * Check all lines that are left, then the bytes after the last good line, at
- * replay->at.end.  Return REPLAY_ERROR, or one of:
+ * Check the remaining lines, then the bytes after the last valid line, from
+ * replay->at.end on.  Return REPLAY_ERROR, or one of:
  *
- *	REPLAY_BAD  Durable bytes are damaged, see `reason`.  Either a line
- *		    there, valid by itself, has a watermark above
+ *	REPLAY_BAD  Durable bytes are damaged; see `reason`.  Either a line
+ *		    there is valid by itself and has a watermark above
  *		    replay->at.end; the newline before it may be lost.  Or the
- *		    bytes are longer than a torn tail, JOURNAL_TAIL_MAX.
- *	REPLAY_END  They are none, blank lines, or a torn tail, of which nothing
- *		    was acknowledged.
+ *		    bytes exceed the longest torn tail, JOURNAL_TAIL_MAX.
+ *	REPLAY_END  There are no such bytes, or they are blank lines or a torn
+ *		    tail, of which nothing was acknowledged.
  *
- * `tail_end` is the end of the torn tail without its last newlines, or
- * replay->at.end if there is none.  Only replay_done may follow.
+ * `tail_end` is the end of the torn tail without its trailing newlines, or
+ * replay->at.end if there is none.  Only replay_done may be called next.
  */
 enum replay_result replay_finish(struct replay *replay, uint64_t *tail_end);
 
@@ -91,11 +91,11 @@ struct replay_lost {
 /*
  * replay_salvage(replay, record, lost):
  * Find the next line that is valid by itself, in sequence or not, even if the
- * newline before it is lost.  Unreadable bytes of the disk are skipped in
- * blocks.  On REPLAY_RECORD, replay->at.last is the record's offset.  `lost` is
- * the gap between the previous record and this one, or the end of the file on
- * REPLAY_END; begin equals end if there is none.  REPLAY_ERROR: ENOMEM.  Do not
- * call replay_next or replay_finish on the same struct.
+ * newline before it is lost.  Blocks that the disk cannot read are skipped.  On
+ * REPLAY_RECORD, replay->at.last is the record's offset.  `lost` is the gap
+ * between the previous record and this one, or the end of the file on
+ * REPLAY_END; begin equals end if there is no gap.  REPLAY_ERROR: ENOMEM.  Do
+ * not call replay_next or replay_finish on the same struct.
  */
 enum replay_result replay_salvage(
     struct replay *replay, struct record *record, struct replay_lost *lost);

@@ -1,10 +1,10 @@
 /*
- * store: plants, durably.
+ * store: stores plants durably.
  *
  * The interface to two engines: the journal file, and PostgreSQL, a module that
  * is loaded on demand.  No caller depends on which one stores the plants.  One
- * call stores a batch of any size: one plant of a CGI request, the n that a
- * reactor has gathered, thousands of an import.
+ * call stores a batch of any size: one plant from a CGI request, those that a
+ * reactor has collected, thousands from an import.
  *
  * On return, a result that acknowledges (CREATED, SAME, CONFLICT) refers to a
  * record that is durable.  Any number of threads and processes may have the
@@ -24,7 +24,7 @@ enum store_result {
 	STORE_CREATED,  /* stored now */
 	STORE_SAME,     /* the same plant was already stored */
 	STORE_CONFLICT, /* a different plant with this id is stored */
-	STORE_FULL,     /* no room; not stored */
+	STORE_FULL,     /* no space; not stored */
 	STORE_BUSY,     /* no lock in time, or no memory; not stored */
 	STORE_AWAY,     /* the database is unavailable; not stored */
 	STORE_UNKNOWN,  /* the database did not confirm; may be stored or not */
@@ -41,10 +41,10 @@ struct store_item {
 /* The state of the file engine's index. */
 enum index_state {
 	INDEX_USABLE,
-	INDEX_BEHIND,  /* the service enters the last plants soon */
+	INDEX_BEHIND,  /* the service soon adds the last plants */
 	INDEX_ABSENT,  /* the next start of the service builds it */
-	INDEX_STALE,   /* a copy, or of another version; built likewise */
-	INDEX_UNUSABLE /* damaged; built likewise */
+	INDEX_STALE,   /* a copy, or of another version; also rebuilt */
+	INDEX_UNUSABLE /* damaged; also rebuilt */
 };
 
 /* For each state, a word for programs and a text in English. */
@@ -52,21 +52,21 @@ extern const struct index_words {
 	const char *word, *text;
 } index_words[];
 
-/* Files in the store's directory: when the newest backup began, and the newest
-   one that was verified. */
+/* Files in the store's directory: when the newest backup began, and when the
+   newest verified one did. */
 #define STORE_BACKUP_NAME "last-backup"
 #define STORE_VERIFIED_NAME "last-verified"
 
 struct store_options {
 	/* Both strings must stay valid while the store is open. */
-	const char *database; /* connection string of libpq; NULL: use `dir` */
+	const char *database; /* libpq connection string; NULL: use `dir` */
 	const char *dir;      /* the store's directory; for a reader, also a
 				 journal file that nobody writes */
-	bool long_lived; /* more than one request: write room for later records
-			    ahead; serve even while the database is away */
+	bool long_lived;      /* more than one request: reserve space for later
+				 records; serve even without the database */
 	bool count; /* a reader counts all records after a cursor, even those
-		       that wait for the end of an older transaction */
-	const struct watch *watch; /* called by store_open alone, while it reads
+		       that wait for an older transaction to end */
+	const struct watch *watch; /* called only by store_open, while it reads
 			 the journal or builds the index; or NULL */
 };
 
@@ -79,14 +79,13 @@ struct store;
  * the system's fault; both are logged.  A crash leaves a whole store or none.
  *
  * store_open(options, fault):
- * Open the store in options->dir, and recover it where needed; or connect to
- * the database, and check its settings, its table and our rights.  Call after
- * any fork.  NULL if the store cannot be used: the reason is logged, and
- * `fault` is set: FAULT_SETUP (missing, of another store or version),
- * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next opening resumes the build
- * of an index), or the system's fault.  A database that is unavailable is
- * FAULT_BUSY; with options->long_lived it is no fault: commits are STORE_AWAY
- * until it is back.
+ * Open the store in options->dir and recover it if needed, or connect to the
+ * database and check its settings, its table and our privileges.  Call it after
+ * any fork.  Return NULL if the store cannot be used, with the reason logged
+ * and `fault` set: FAULT_SETUP (missing, another store or version),
+ * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next call resumes building an
+ * index), or the system's fault.  An unavailable database is FAULT_BUSY; with
+ * options->long_lived it is no fault: commits are STORE_AWAY until it is back.
  */
 enum fault store_init(const char *dir);
 struct store *store_open(
@@ -95,21 +94,21 @@ struct store *store_open(
 /*
  * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  If two
- * items have the same id, the second's result refers to the first.  Waits for
- * the disk, and up to 5 s while other processes hold its lock; then every
- * result is STORE_BUSY.  Waits for a database up to 5 s for every 10,000
- * plants.  Return 0; -1 if the store has failed: the reason is logged, every
- * later call fails at once, and the process should send the results it has and
- * end.  Any thread.
+ * items have the same id, the second's result refers to the first.  Wait for
+ * the disk, and up to 5 s while other processes hold its lock; after that,
+ * every result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
+ * Return 0; -1 if the store has failed: the reason is logged, every later call
+ * fails at once, and the process should send the results it has and end.  Any
+ * thread.
  */
 int store_commit(struct store *store, struct store_item *items, size_t n);
 
 /*
  * store_ready(store):
  * Return the result that a new plant would have now: STORE_CREATED if it could
- * be stored, STORE_FULL if less than 64 KiB are free.  After a refused batch it
- * tries what was refused: to allocate room for any batch, or to insert a plant
- * in a transaction that it rolls back.  Waits for a commit under way, and may
+ * be stored, STORE_FULL if less than 64 KiB are free.  After a refused batch,
+ * try what was refused: allocate space for any batch, or insert a plant in a
+ * transaction that is rolled back.  Wait for a commit in progress.  This may
  * access the disk, or connect to the database and commit there, which changes
  * no plant and takes up to 5 s.  One thread at a time.
  */
@@ -123,12 +122,13 @@ enum store_result store_ready(struct store *store);
  *
  * store_idle(store):
  * Write a closing line, whose watermark covers the last batch, unless there is
- * one or the store is in use.  Call it when no plant has come for about a
+ * one or the store is in use.  Call it when no plant has arrived for about a
  * second.  Any thread.
  *
  * store_close(store):
- * Close the store, so that the next open is quick; write a closing line if the
- * last line is none.  NULL is allowed.  No other thread may use the store.
+ * Close the store so that the next open is fast; with options->long_lived, add
+ * a closing line if the last line is none.  NULL is allowed.  No other thread
+ * may use the store.
  */
 void store_wait(struct store *store);
 void store_idle(struct store *store);

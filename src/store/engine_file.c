@@ -5,15 +5,15 @@
  * service still starts.  It refuses plants until the index can be written.
  *
  * A commit, under the lock: catch up; look up each id; append the new plants
- * with one write; sync once; mark the end.  Nothing of the index is written.
+ * with one write; sync once; mark the end.  No run of the index is written.
  * Failure modes: if the disk is full or memory is short, the batch is undone
  * and refused.  After any other failed write, or a failed sync, the process
  * exits, and the next one reads the bytes from the disk.
  *
- * A thread of a long-lived process makes checkpoints of the index; a single
- * request (CGI) makes one after its answer, if many plants are in memory.
- * Locks, in this order: of the index, the mutex, of the journal.  Opening tries
- * the first under the last, without waiting.
+ * A thread of a long-lived process makes checkpoints of the index; a CGI
+ * request makes one after its response, if many plants are in memory.  Lock
+ * order: index, mutex, journal.  Opening tries to lock the index while it holds
+ * the journal's lock, without waiting.
  */
 #include "store/engine.h"
 
@@ -36,18 +36,18 @@
 #include "pure/timestamp.h"
 #include "store/mark.h"
 
-/* The room a plant needs; the free space that needs no trial allocation. */
+/* The space a plant needs; enough free space to skip a trial allocation. */
 #define READY_BYTES (64 << 10)
 #define PLENTY_BYTES (16 << 20)
 
 /*
- * A checkpoint begins at this many plants in memory: 0.35 ms a thousand for a
- * request (CGI), which reads them; of an idle service; after a request.
+ * Checkpoints begin at this many plants in memory: in a service (CGI requests
+ * read a thousand in 0.35 ms), in an idle service, after a CGI request.
  */
 #define HELD_PLANTS ((size_t)8 << 10)
 #define HELD_IDLE ((size_t)256)
 #define HELD_ONCE ((size_t)1 << 10)
-/* A checkpoint is tried again after this: another's turn, or a failure. */
+/* The pause before a retry: while another process makes one, after a fault. */
 #define RETRY_BUSY_MS 20
 #define RETRY_FAILED_MS 1000
 /* A request merges at most this many plants: 4 MiB. */
@@ -56,17 +56,17 @@
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	struct files files;
-	struct position batch_end; /* of the batch, which is after files.at */
-	/* The thread that makes checkpoints; files.mutex is of these, too. */
+	struct position batch_end; /* the end of the batch, after files.at */
+	/* The thread that makes checkpoints; files.mutex also protects it. */
 	pthread_t thread;
 	pthread_cond_t wake;
 	bool has_thread, wanted;
 	bool failing; /* the last checkpoint could not be written */
-	/* The lines of one append, and the room after them; never zeroed. */
+	/* The lines of one append, and blank lines after them; never zeroed. */
 	char batch[];
 };
 
-/* Whether the file system has `bytes` of room; true if that is unknown. */
+/* Whether the file system has `bytes` free; true if that is unknown. */
 static bool
 has_bytes(const struct store *store, uint64_t bytes)
 {
@@ -126,7 +126,7 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	struct files *files = &store->files;
 	*fault = files_open_and_lock(files);
-	/* Without room for the index, commits are refused until there is. */
+	/* Without space for the index, commits are refused until it fits. */
 	if (*fault == FAULT_FULL && files->long_lived && files->index != NULL &&
 	    index_held(files->index) >= FILES_HELD_MAX)
 		*fault = FAULT_NONE;
@@ -137,7 +137,7 @@ open_store(const struct store_options *options, enum fault *fault)
 			uncounted = errno;
 	}
 	if (*fault != FAULT_NONE) {
-		/* To a writer, an absent store is a configuration error. */
+		/* For a writer, a missing store is a configuration error. */
 		if (*fault == FAULT_ABSENT)
 			*fault = FAULT_SETUP;
 		free_store(store);
@@ -149,7 +149,7 @@ open_store(const struct store_options *options, enum fault *fault)
 			    "itself alone",
 		    options->dir, strerror(uncounted));
 	journal_unlock(&files->journal);
-	/* Without room, it is written later. */
+	/* If this fails, it is written later. */
 	if (index_covered(files->index)->end == 0)
 		(void)files_checkpoint(files, 0);
 	index_release(files->index);
@@ -214,7 +214,7 @@ put_line(struct store *store, struct record *record)
 	assert(end->end - store->files.at.end <= JOURNAL_APPEND_MAX);
 }
 
-/* Put the plant, if it is new, into the index's memory and the batch. */
+/* If the plant is new, add it to the memtable and the batch. */
 static enum fault
 put_plant(struct store *store, struct store_item *item, const char *now)
 {
@@ -240,7 +240,7 @@ put_plant(struct store *store, struct store_item *item, const char *now)
 	return FAULT_NONE;
 }
 
-/* Build a batch of the first items, `*some`, that fit into one append. */
+/* Build a batch of the first `*some` items: those that fit into one append. */
 static enum fault
 build_batch(
     struct store *store, struct store_item *items, size_t n, size_t *some)
@@ -291,7 +291,7 @@ write_batch(struct store *store)
 	return FAULT_NONE;
 }
 
-/* Store a batch of the first items, `*some`; after a fault, none of them. */
+/* Store the first `*some` items as one batch; after a fault, none of them. */
 static enum fault
 store_batch(
     struct store *store, struct store_item *items, size_t n, size_t *some)
@@ -332,8 +332,8 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 		if (fault == FAULT_NONE)
 			continue;
 		/*
-		 * If the disk is full, refuse this batch only: a repeat among
-		 * the later items needs no room.
+		 * If the disk is full, refuse only this batch: a repeat among
+		 * the later items needs no space.
 		 */
 		refuse_items(items, fault == FAULT_FULL ? some : n, fault);
 		if (fault != FAULT_FULL)
@@ -342,7 +342,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	return FAULT_NONE;
 }
 
-/* Append a closing line, unless the last line is one: it covers all plants. */
+/* Append a closing line, which covers all plants, unless there is one. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -363,7 +363,7 @@ append_closing(struct store *store)
 
 /* --- Checkpoints --- */
 
-/* Under the mutex, which is unlocked meanwhile. */
+/* Under the mutex, which is unlocked during the checkpoint. */
 static void
 make_checkpoint(struct store *store)
 {
@@ -414,8 +414,8 @@ want_checkpoint(struct store *store)
 }
 
 /*
- * Under the mutex: whether memory can have more plants.  FAULT_BUSY while a
- * checkpoint writes them, FAULT_FULL if the last one could not.
+ * Under the mutex: whether the memtable can grow.  FAULT_BUSY while a
+ * checkpoint writes it, FAULT_FULL if the last checkpoint could not.
  */
 static enum fault
 check_memory(struct store *store)
@@ -442,9 +442,9 @@ unlock(struct store *store)
 }
 
 /*
- * Lock the mutex and the journal, by one deadline.  The mutex is locked on
- * return, even after a fault, but not between two tries: otherwise a second
- * thread would wait for two deadlines.
+ * Lock the mutex and the journal, with one deadline for both.  The mutex is
+ * locked on return, even after a fault, but not between two tries: otherwise a
+ * second thread would wait for two deadlines.
  */
 static enum fault
 lock_mutex_and_file(struct store *store, int timeout_ms)
@@ -476,7 +476,7 @@ lock_mutex_and_file(struct store *store, int timeout_ms)
 	}
 }
 
-/* The process ends after a fault that only another start can mend. */
+/* After a fault that only a restart can fix, the process ends. */
 static void
 note_fault(struct store *store, enum fault fault)
 {
@@ -502,7 +502,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 	return status;
 }
 
-/* Whether there is room for a plant, and for its id. */
+/* Whether there is space for a plant and its id. */
 static bool
 has_room(struct store *store)
 {
@@ -525,7 +525,7 @@ has_room(struct store *store)
 			   : posix_fallocate(fd, (off_t)files->journal.size,
 				 full ? JOURNAL_APPEND_MAX : READY_BYTES);
 	file_close(fd);
-	/* Without O_TMPFILE the free space has to do. */
+	/* Without O_TMPFILE, rely on the free space. */
 	return error == 0 ||
 	       (fault_of(error) != FAULT_FULL && has_bytes(store, READY_BYTES));
 }
@@ -558,7 +558,7 @@ close_batch(struct store *store)
 
 	if (pthread_mutex_trylock(&files->mutex) != 0)
 		return;
-	/* Else reading on would only put more into memory. */
+	/* Otherwise reading on would only put more into memory. */
 	if (!files->failed && !files->at.closing &&
 	    index_held(files->index) < FILES_HELD_MAX &&
 	    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
@@ -579,7 +579,7 @@ stop_checkpoints(struct store *store)
 		pthread_join(store->thread, NULL);
 }
 
-/* Write a closing line, and cut off the room ahead; failure does no harm. */
+/* Write a closing line, and cut off the blank lines; failure is harmless. */
 static void
 finish_journal(struct store *store)
 {
@@ -591,7 +591,7 @@ finish_journal(struct store *store)
 	if (fault == FAULT_NONE && index_held(files->index) < FILES_HELD_MAX) {
 		fault = append_closing(store);
 		note_fault(store, fault);
-		/* Nothing is after the closing line but blank room. */
+		/* Only blank lines follow the closing line. */
 		if (fault == FAULT_NONE && journal->size > files->at.end)
 			(void)!ftruncate(journal->fd, (off_t)files->at.end);
 	}
@@ -605,7 +605,7 @@ close_store(struct store *store)
 	struct files *files = &store->files;
 
 	stop_checkpoints(store);
-	/* A service, which writes room ahead, makes the checkpoints. */
+	/* Blank lines at the end: a service runs, and makes checkpoints. */
 	size_t held_max =
 	    files->journal.size > files->at.end ? HELD_PLANTS : HELD_ONCE;
 	if (files->long_lived) {

@@ -1,16 +1,15 @@
 /*
  * files: see files.h.
  *
- * Opening reads the plants that no run of the index covers.  It reads to an end
- * mark without the journal's lock, while others write, and the rest under the
- * lock.  If there are many, the index is missing or far behind: one process at
- * a time builds it, in checkpoints; an interrupted build resumes at the last.
+ * Opening reads the plants that no run of the index covers.  It reads up to an
+ * end mark without the journal's lock, while others write, and the rest under
+ * the lock.  If there are many, the index is missing or far behind: one process
+ * at a time builds it, in checkpoints; an interrupted build resumes.
  *
  * Catching up: in the happy path the byte at the position is blank or absent,
- * so no line follows.  Otherwise the plants are added to the index's memory;
- * lines after the known durable end are read from the disk.  A torn tail is
- * copied to a file beside the journal and cut off; a damaged journal is
- * refused.
+ * so no line follows.  Otherwise the plants are added to the memtable; lines
+ * after the known durable end are read from the disk.  A torn tail is copied to
+ * a file beside the journal and cut off; a damaged journal is refused.
  */
 #include "files.h"
 
@@ -25,18 +24,18 @@
 #include "store/mark.h"
 
 /*
- * If the index covers at most so many bytes, each start of a long-lived process
- * checks the whole journal: 16 ms at 1 GB/s.  A larger journal is checked whole
- * when its index is built, and by `verify`.
+ * If the index covers at most this many bytes, each start of a long-lived
+ * process checks the whole journal: 16 ms at 1 GB/s.  A larger journal is fully
+ * checked when its index is built, and by `verify`.
  */
 #define CHECK_BYTES_MAX ((uint64_t)16 << 20)
 
 #define STEP_BYTES ((uint64_t)1 << 20)
 
-/* More than this after the index is a build: 0.1 s to read. */
+/* Build the index if more bytes than this follow its end: 0.1 s to read. */
 #define BUILD_BYTES ((uint64_t)64 << 20)
 
-/* A build makes a checkpoint of so many plants, so that its runs are large. */
+/* A build makes a checkpoint every this many plants, so that runs are large. */
 #define HELD_BUILDING (FILES_HELD_MAX / 2)
 
 /* --- Checkpoints --- */
@@ -98,8 +97,9 @@ files_checkpoint(struct files *files, uint64_t merge_max)
 /* --- Catching up --- */
 
 /*
- * While the store is opened, lock the index or else the journal.  A long-lived
- * process with a watch waits until that stops it, others until the deadline.
+ * While the store is being opened, lock the index or else the journal.  A
+ * long-lived process with a watch waits until that stops it; others, until the
+ * deadline.
  */
 static enum fault
 await_lock(struct files *files, bool index)
@@ -133,9 +133,9 @@ await_lock(struct files *files, bool index)
 
 /*
  * Many plants were read into memory.  While the files are being opened, write
- * them; if that fails, more can stay, up to FILES_HELD_MAX.  Once
- * they are open, a service's thread writes them; until it has, a commit that
- * had to read too many is refused.
+ * them to the index; if that fails, up to FILES_HELD_MAX can stay in memory.
+ * Once the files are open, a service's thread writes them; until it has, a
+ * commit that had to read too many is refused.
  */
 static enum fault
 relieve_memory(struct files *files)
@@ -156,7 +156,7 @@ relieve_memory(struct files *files)
 	return FAULT_BUSY;
 }
 
-/* Read the lines to `limit`, or to the end, and enter their plants. */
+/* Read the lines up to `limit`, or to the end, and add their plants. */
 static enum fault
 read_lines(struct files *files, struct replay *replay, uint64_t limit)
 {
@@ -194,7 +194,7 @@ read_lines(struct files *files, struct replay *replay, uint64_t limit)
 	return fault;
 }
 
-/* Read to `limit`, and judge the tail; with `settle`, it may be unsynced. */
+/* Read up to `limit` and judge the tail; set `settle` if it may be unsynced. */
 static enum fault
 read_and_judge(
     struct files *files, struct replay *replay, uint64_t limit, bool settle)
@@ -222,8 +222,8 @@ read_and_judge(
 }
 
 /*
- * Read on to the known durable end; or, with the lock, to the end.  With
- * `settle`, the last lines may be unsynced.
+ * Read on to the known durable end or, with the lock, to the end.  Set `settle`
+ * if the last lines may be unsynced.
  */
 static enum fault
 read_on(struct files *files, bool locked, bool settle)
@@ -322,7 +322,7 @@ open_journal(struct journal *journal, const char *path, int64_t deadline_ms)
 	}
 }
 
-/* Open the index, or begin a new one, and find the known durable end. */
+/* Open the index, or start a new one, and find the known durable end. */
 static enum fault
 open_index(struct files *files)
 {
@@ -360,7 +360,7 @@ read_durable(struct files *files)
 			return fault;
 		/*
 		 * Another process may have built it meanwhile.  If it cannot be
-		 * written, the plants may still fit into memory.
+		 * written, the plants may still fit in memory.
 		 */
 		if (fault == FAULT_NONE)
 			(void)collect(files);
@@ -369,7 +369,7 @@ read_durable(struct files *files)
 						: FAULT_NONE;
 }
 
-/* Open all, read to the known durable end, and lock the journal. */
+/* Open everything, read to the known durable end, and lock the journal. */
 static enum fault
 open_and_lock(struct files *files)
 {
@@ -388,7 +388,7 @@ open_and_lock(struct files *files)
 	return await_lock(files, false);
 }
 
-/* All but the mutex. */
+/* Close all but the mutex. */
 static void
 close_files(struct files *files)
 {

@@ -1,11 +1,11 @@
 /*
- * files: the journal and the index of a store, open, and read up to a position.
+ * files: the open journal and index of a store, read up to a position.
  *
  * A journal is never created here: a directory without a store may be the mount
  * point of a file system that is not mounted, and an empty store would accept
- * stored ids again.
+ * ids that are already stored.
  *
- * A returned fault is logged, unless stated otherwise.  Threads: the caller has
+ * Returned faults are logged, unless stated otherwise.  Threads: the caller has
  * locked the mutex, and then the journal, except where stated otherwise.
  */
 #pragma once
@@ -18,7 +18,7 @@
 #include "store/journal.h"
 #include "store/store.h"
 
-/* With so many plants in memory, 12 MiB, commits are refused; one more: 24. */
+/* Commits are refused at this many plants: 12 MiB; one more would take 24. */
 #define FILES_HELD_MAX ((size_t)512 << 10)
 
 struct files {
@@ -28,9 +28,9 @@ struct files {
 	int64_t deadline_ms;       /* for locks while it is opened */
 	bool open;                 /* set by the caller: it is open */
 	atomic_bool stop;          /* set by the caller: it is being closed */
-	pthread_mutex_t mutex;     /* of all that follows */
-	bool failed;               /* nothing is acknowledged any more */
-	bool settled;              /* the bytes after the durable end were */
+	pthread_mutex_t mutex;     /* protects all that follows */
+	bool failed;               /* nothing more is acknowledged */
+	bool settled;              /* the journal's end was settled once */
 	struct journal journal;
 	struct index *index;
 	struct position at; /* the journal is read up to here */
@@ -38,25 +38,25 @@ struct files {
 
 /*
  * files_init(files, options), files_done(files):
- * Begin with nothing open.  Close what is open.  No lock is needed.
+ * Start with nothing open.  Close what is open.  No lock is needed.
  *
  * files_open_and_lock(files):
  * Open the journal and the index, read to the end, and lock the journal.  Call
- * it with the mutex unlocked.  FAULT_FULL with FILES_HELD_MAX plants in memory:
- * both are open, but the index cannot be written; catching up reads the rest.
+ * it with the mutex unlocked.  FAULT_FULL if FILES_HELD_MAX plants fill memory
+ * and the index cannot be written: both are open; catching up reads the rest.
  *
  * files_catch_up(files):
- * Check that the journal still has its name, and read what others have
- * appended: files->at is then the journal's end.  FAULT_BUSY, not logged, if a
- * service must first write its memory to the index.
+ * Check that the journal's path still names it, and read what others have
+ * appended; files->at is then the journal's end.  FAULT_BUSY, not logged, if a
+ * service must first write its memtable to the index.
  *
  * files_checkpoint(files, merge_max):
  * Use the runs that other processes have written, and raise files->at to what
- * they cover; write the plants in memory as a run, merged up to `merge_max`
- * plants (index_write).  Call it without locks: it locks the mutex.  The index
- * stays claimed, also after a fault: index_release.  FAULT_BUSY, not logged, if
+ * they cover; write the memtable as a run, merged up to `merge_max` plants
+ * (index_write).  Call it without locks: it locks the mutex.  The index stays
+ * claimed until index_release, even after a fault.  FAULT_BUSY, not logged, if
  * another process has claimed it.  After damage files->failed is set, and the
- * next start builds the index again.
+ * next start rebuilds the index.
  */
 void files_init(struct files *files, const struct store_options *options);
 void files_done(struct files *files);

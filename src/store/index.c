@@ -3,8 +3,8 @@
  *
  * Happy path of a checkpoint: the collected pairs are sorted and written as a
  * new run; then a manifest that names it replaces the old one.  Failure modes:
- * the new files are removed; if only the sync of the directory failed, either
- * manifest may be there after a crash, so the files of both are kept.
+ * the new files are removed; if only the sync of the directory failed, a crash
+ * may leave either manifest, so the files of both are kept.
  */
 #include "store/index.h"
 
@@ -31,17 +31,17 @@
 #define MANIFEST_NAME "manifest"
 #define MANIFEST_NEW_NAME "manifest.new"
 
-/* Version 1.0.0 had another index, of the version 2, in this directory. */
+/* Version 1.0.0 had a different index, version 2, in this directory. */
 #define MANIFEST_VERSION 3
 
 /*
- * A new run takes in the runs before it, up to this many times its size: so 10
- * million plants are in some 6 runs, and each is written some 15 times.
+ * A new run is merged with preceding runs of up to this many times its size: so
+ * 10 million plants are in about 6 runs, and each is written about 15 times.
  */
 #define MERGE_FACTOR 3
 #define RUNS_MAX 16
 
-/* How often a manifest is read whose runs are gone: others replace it. */
+/* How often to read a manifest whose runs are gone: others replace it. */
 #define LOAD_TRIES 16
 
 /* Only this many records that repeat an id are logged; all are counted. */
@@ -66,17 +66,17 @@ struct index {
 	struct run_set set;
 	struct memtable memory;
 
-	/* A checkpoint. */
+	/* The checkpoint in progress. */
 	int dir;             /* locked; -1 otherwise */
 	bool lost;           /* the manifest on the disk is not ours */
-	struct pair *copied; /* of the memory */
+	struct pair *copied; /* of the memtable */
 	size_t ncopied;
 	struct position to;
 	struct run_writer writer;
 	struct run_set next; /* written, to be installed */
 	bool installed;
-	bool failing;        /* logged, so not again */
-	atomic_size_t twins; /* logged; also by a merge */
+	bool failing;        /* a failure was logged already */
+	atomic_size_t twins; /* logged so far, also by a merge */
 };
 
 const struct index_words index_words[] = {
@@ -102,7 +102,7 @@ sum(const struct manifest *manifest)
 	return crc32c(0, manifest, offsetof(struct manifest, crc));
 }
 
-/* Read the manifest.  errno is 0, or the error that kept it from being read. */
+/* Read the manifest.  errno is 0, or the error that prevented it. */
 static enum index_state
 read_manifest(int dir, struct manifest *manifest)
 {
@@ -155,7 +155,7 @@ close_runs(struct run_set *set, const struct run_set *kept)
 	set->manifest.n = 0;
 }
 
-/* Open the runs of the manifest that `have` has not open. */
+/* Open the runs of the manifest that are not open in `have`. */
 static int
 open_runs(int dir, struct run_set *set, const struct run_set *have)
 {
@@ -200,7 +200,7 @@ load(int dir, struct run_set *set, const struct run_set *have)
 	return INDEX_STALE;
 }
 
-/* The same of an index that is opened. */
+/* The same for an index that is being opened. */
 static enum index_state
 load_first(struct index *index)
 {
@@ -276,7 +276,7 @@ index_uuid(int dir, char uuid[static RECORD_UUID_LEN])
 	return 0;
 }
 
-/* Any other file in the directory is of an earlier version, or unfinished. */
+/* Any other file in the directory is from an earlier version, or unfinished. */
 static bool
 is_used(const char *name, const struct manifest *manifest)
 {
@@ -355,7 +355,7 @@ index_find(const struct index *index, int64_t id)
 	return offset;
 }
 
-/* `nth` counts them from 0. */
+/* `nth` counts the repeats from 0. */
 static void
 log_twin(
     const char *name, size_t nth, int64_t id, uint64_t first, uint64_t offset)
@@ -427,7 +427,7 @@ index_twins(const struct pairs *pairs, const char *name)
 
 /* --- Checkpoints --- */
 
-/* Log the first of a row of failures.  errno says why. */
+/* Log the first of consecutive failures, with errno. */
 static enum fault
 fail(struct index *index)
 {
@@ -479,7 +479,7 @@ index_release(struct index *index)
 	index->dir = -1;
 }
 
-/* Use `set`: the plants that they cover leave the memory. */
+/* Use `set`, and drop the plants that it covers from the memtable. */
 static void
 use_runs(struct index *index, const struct run_set *set)
 {
@@ -502,7 +502,7 @@ index_collect(struct index *index, struct position *at)
 	enum index_state state = load(index->dir, found, &index->set);
 
 	assert(index->dir >= 0);
-	/* For want of memory or descriptors, not because it is lost. */
+	/* Out of memory or descriptors: the manifest may not be lost. */
 	if (state != INDEX_USABLE && errno != 0 &&
 	    fault_passes(fault_of(errno)))
 		return fail(index);
@@ -528,7 +528,7 @@ index_collect(struct index *index, struct position *at)
 	return FAULT_NONE;
 }
 
-/* The pairs that are left of a run, or of the copied ones. */
+/* The remaining pairs of a run, or of the copied ones. */
 struct source {
 	const struct pair *next;
 	uint64_t left;
@@ -536,7 +536,7 @@ struct source {
 
 /*
  * Merge the sources, of which an earlier one has the earlier records.  Return
- * 0; -1 with errno, ECANCELED by the watch.
+ * 0; or -1 with errno, ECANCELED if the watch stopped it.
  */
 static int
 merge(struct index *index, struct source *sources, size_t n,
@@ -571,7 +571,7 @@ merge(struct index *index, struct source *sources, size_t n,
 	}
 }
 
-/* Write a run of the runs from `first` on, and of the copied pairs. */
+/* Merge the runs from `first` on and the copied pairs into a new run. */
 static int
 write_run(struct index *index, size_t first, const struct watch *watch)
 {
@@ -613,7 +613,7 @@ write_manifest(int dir, struct manifest *manifest)
 	return good ? fsync(dir) : -1;
 }
 
-/* The first of the newest runs that the new one takes in. */
+/* The first of the newest runs to merge into the new one. */
 static size_t
 find_due(const struct index *index, uint64_t max)
 {
@@ -633,8 +633,8 @@ find_due(const struct index *index, uint64_t max)
 }
 
 /*
- * Check the runs that will be copied: a bit that the disk has flipped would be
- * handed on with a new checksum.
+ * Check the runs that will be merged: a flipped bit would otherwise get a new,
+ * correct checksum.
  */
 static bool
 are_whole(const struct run_set *set, size_t first)
@@ -683,7 +683,7 @@ index_install(struct index *index)
 {
 	use_runs(index, &index->next);
 	index->installed = true;
-	/* The end mark may be in a file that was removed, too. */
+	/* The file of the end mark may have been removed, too. */
 	if (index->lost) {
 		file_close(index->journal->end_fd);
 		index->journal->end_fd = -1;

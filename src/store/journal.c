@@ -6,7 +6,7 @@
  * are cut off; a failed sync ends the process, and the next one reads the end
  * from the disk.  A new file is written under a temporary name, synced and
  * renamed, and then the directory is synced.  A failure removes the temporary
- * name.
+ * file.
  */
 #include "store/journal.h"
 
@@ -40,7 +40,7 @@
 
 /*
  * Pauses between tries for the lock: short compared with a sync, but long
- * enough that many waiting processes leave the holder a CPU.
+ * enough to leave the holder a CPU if many processes wait.
  */
 #define RETRY_NS_MIN 20000L
 #define RETRY_NS_MAX 640000L
@@ -295,8 +295,8 @@ journal_unlock(struct journal *journal)
 /*
  * statx, unlike stat, need not read the timestamps.  On a file system with
  * fine-grained ones (Linux 6.13), reading them makes the next write change
- * them, so the next fdatasync also writes the inode: on ext4 120 microseconds
- * instead of 80.
+ * them, so the next fdatasync also writes the inode: 120 microseconds instead
+ * of 80 on ext4.
  */
 const char *
 journal_check(struct journal *journal, uint64_t end)
@@ -326,7 +326,7 @@ journal_match(struct journal *journal, const struct position *at)
 	if (fault == FAULT_NONE &&
 	    (record.seq != at->seq || record.crc != at->crc))
 		fault = FAULT_DAMAGED;
-	/* A cursor's positions come from a file. */
+	/* A cursor's positions come from a file, and may be wrong. */
 	if (fault == FAULT_NONE && at->seq != 0 &&
 	    at->end - at->last != journal->line_len)
 		fault = FAULT_DAMAGED;
@@ -342,7 +342,7 @@ journal_has_text(const struct journal *journal, uint64_t offset)
 	return n < 0 || (n > 0 && byte != '\n');
 }
 
-/* Cut off the bytes past `end`. */
+/* Cut off the bytes after `end`. */
 static enum fault
 cut(struct journal *journal, uint64_t end)
 {
@@ -367,8 +367,8 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
 	/*
-	 * After a short write the rest of the batch is written next; the rest
-	 * of the room is left out.
+	 * After a short write the rest of the batch is written next, without
+	 * the blank lines.
 	 */
 	if (n > 0)
 		done = (size_t)n;
@@ -415,7 +415,7 @@ journal_settle(const struct journal *journal)
 {
 	const bool settled = journal->size <= journal->durable;
 
-	/* A read-only file system (squashfs, ISO 9660) may have no sync. */
+	/* A read-only file system (squashfs, ISO 9660) may not support sync. */
 	if (!settled && sync_file(journal) < 0 && errno != EINVAL &&
 	    errno != EROFS)
 		return fail(journal, "fdatasync", "", errno);

@@ -16,12 +16,12 @@
 
 /* The end mark: uuid, offset and checksum, separated by spaces; a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
-/* The mark in index/end: file, end, last, seq, crc, checksum; likewise. */
+/* index/end, in the same form: file, end, last, seq, crc, checksum. */
 #define MARK_LEN ((size_t)FILE_ID_LEN + 3 * (1 + 20) + 2 * (1 + 8) + 1)
 
 /*
- * `uuid` may be any 36 bytes: mark_read_end checks the mark that it has read
- * by encoding its values again.
+ * `uuid` may be any 36 bytes: mark_read_end checks a mark by encoding its
+ * values again.
  */
 static void
 encode_end(const char *uuid, uint64_t end, char mark[static END_LEN + 1])
@@ -117,7 +117,7 @@ mark_read_end(struct journal *journal)
 			    journal->name);
 			return FAULT_SETUP;
 		}
-		/* For want of memory or descriptors. */
+		/* Out of memory or descriptors: the mark may be good. */
 		if (fault_passes(fault_of(errno)))
 			return fault_report(journal->name, "cannot read .end");
 	}

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The least number of slots, as a power of two. */
+/* The minimum number of slots, as a power of two. */
 #define SLOT_BITS_MIN 10
 
 /* The slot of the id, or the free one where it belongs. */
@@ -57,7 +57,7 @@ grow(struct memtable *table)
 	if (pairs == NULL)
 		return -1;
 	table->pairs = pairs;
-	/* Without a random seed, a client could only make this slow. */
+	/* If this fails, a client could at worst make lookups slow. */
 	if (table->seed == 0)
 		(void)!getentropy(&table->seed, sizeof(table->seed));
 	uint32_t *slots = malloc(sizeof(*slots) << bits);
@@ -84,7 +84,7 @@ memtable_add(struct memtable *table, int64_t id, uint64_t offset)
 	return 0;
 }
 
-/* The last one can be taken out alone: no other's search has passed it. */
+/* The last pair can simply be removed: no other's search passes its slot. */
 void
 memtable_keep(struct memtable *table, size_t n)
 {
@@ -103,7 +103,7 @@ memtable_drop(struct memtable *table, size_t n)
 {
 	assert(n <= table->n);
 	if (n == table->n) {
-		/* Give the memory back: a build had much of it. */
+		/* Free the memory: a build used much of it. */
 		memtable_done(table);
 	} else if (n > 0) {
 		table->n -= n;

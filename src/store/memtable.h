@@ -1,7 +1,7 @@
 /*
- * memtable: the plants behind the runs that this process uses: pairs of ids and
- * offsets, in the order of their offsets, with a hash table of the ids.  A
- * zeroed struct is an empty table.  Threads: one at a time.
+ * memtable: the plants after those in the runs that this process uses: pairs of
+ * ids and offsets, in order of offset, with a hash table of the ids.  A zeroed
+ * struct is an empty table.  Threads: one at a time.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 struct memtable {
 	struct pair *pairs;
 	size_t n, max;   /* in use; allocated */
-	uint32_t *slots; /* a place in `pairs`, plus 1; 0: free */
+	uint32_t *slots; /* an index into `pairs`, plus 1; 0: free */
 	unsigned bits;   /* the number of slots, as a power of two */
-	uint64_t seed;   /* so that clients cannot choose ids of one slot */
+	uint64_t seed;   /* so that clients cannot choose ids that collide */
 };
 
 /*
@@ -24,10 +24,10 @@ struct memtable {
  * has the id already; -1 with ENOMEM.
  *
  * memtable_keep(table, n), memtable_drop(table, n):
- * Take out all but the first n plants; take out the first n.
+ * Remove all but the first n plants; remove the first n.
  *
  * memtable_done(table):
- * Take out all, and free the memory.
+ * Remove all plants, and free the memory.
  */
 uint64_t memtable_find(const struct memtable *table, int64_t id);
 int memtable_add(struct memtable *table, int64_t id, uint64_t offset);

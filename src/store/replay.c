@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Large reads are cheap; the window grows for a longer line only. */
+/* Large reads are cheap; the window grows only for a longer line. */
 #define WINDOW_BYTES ((size_t)256 << 10)
 
 /* A disk reads whole blocks: salvage skips one that it cannot read. */
@@ -140,7 +140,7 @@ replay_next(struct replay *replay, struct record *record)
 	return REPLAY_RECORD;
 }
 
-/* Skip newlines, eight at a time: the room written ahead has no other byte. */
+/* Skip newlines, eight at a time: reserved space has no other byte. */
 static void
 skip_blank(struct replay *replay)
 {
@@ -163,7 +163,7 @@ next_text(struct replay *replay, const char **line, size_t *len)
 {
 	enum replay_result result;
 
-	/* More blank lines may come once the window is refilled. */
+	/* More blank lines may follow once the window is refilled. */
 	do {
 		skip_blank(replay);
 		result = find_line(replay, line, len);
@@ -177,7 +177,7 @@ next_text(struct replay *replay, const char **line, size_t *len)
 
 /*
  * Read the record at the end of the line, even if the newline before it is
- * lost: it begins at the last {"seq": of the line.  Return NULL with `record`
+ * lost: it begins at the last {"seq": in the line.  Return NULL with `record`
  * and `*begin`, or the reason why there is no record.
  */
 static const char *

@@ -63,7 +63,7 @@ run_close(struct run_map *map)
 	munmap(map->pairs, map->len);
 }
 
-/* Of sorted keys, the number that are not above the id. */
+/* The number of the sorted keys that are not above the id. */
 static size_t
 count_up_to(const int64_t *keys, size_t n, int64_t id)
 {
@@ -141,7 +141,7 @@ flush(struct run_writer *writer)
 	if (file_write_all(writer->fd, writer->buffer, len,
 		before * sizeof(struct pair)) < 0)
 		return -1;
-	/* In steps: the journal's next sync must not wait for all of it. */
+	/* Sync in steps: the journal's next sync must not wait for it all. */
 	return writer->run.n / RUN_STEP_PAIRS > before / RUN_STEP_PAIRS
 		   ? fdatasync(writer->fd)
 		   : 0;

@@ -1,9 +1,9 @@
 /*
- * run: a file of the index: pairs of ids and offsets, sorted by id, and after
- * them the first id of each page of pairs, so that a lookup reads one of these
- * pages.  All numbers have the byte order of the machine.  A run that is
- * complete never changes.  Results are 0, or -1 with errno, unless stated
- * otherwise.  Threads: any may read; one at a time writes.
+ * run: an index file: pairs of ids and offsets, sorted by id, followed by the
+ * first id of each page of pairs, so that a lookup reads one page of pairs.
+ * All numbers are in the machine's byte order.  A complete run never changes.
+ * Functions return 0, or -1 with errno, unless stated otherwise.  Threads: any
+ * may read; one at a time writes.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "ground/pairs.h"
 
 #define RUN_NAME_MAX 32
-/* Pairs of a page of 4 KiB, of a buffer, and between two syncs of a run. */
+/* Pairs in a page of 4 KiB, in a buffer, and between two syncs of a run. */
 #define RUN_PAGE_PAIRS ((size_t)256)
 #define RUN_BUFFER_PAIRS (16 * RUN_PAGE_PAIRS)
 #define RUN_STEP_PAIRS ((uint64_t)64 * RUN_BUFFER_PAIRS)
@@ -24,14 +24,14 @@ struct run {
 	char file[FILE_ID_LEN + 7]; /* file_identify, and NULs */
 };
 
-/* A run that is open; firsts is in the same map. */
+/* An open run; firsts is in the same mapping. */
 struct run_map {
 	struct pair *pairs;
 	const int64_t *firsts;
 	size_t len;
 };
 
-/* A run that is written. */
+/* A run that is being written. */
 struct run_writer {
 	struct run run;
 	int dir, fd;
@@ -45,8 +45,8 @@ struct run_writer {
  * Write the name of the run's file; return it.
  *
  * run_open(dir, run, map), run_close(map):
- * Open the run in the directory of the index.  ENOENT also if another file has
- * its name.
+ * Open the run in the directory of the index.  Also fail with ENOENT if another
+ * file has its name.
  *
  * run_find(run, map, id):
  * Return the offset of the plant; 0 if it is not there.

@@ -87,7 +87,7 @@ is_apart(const char *path, const char *base)
 
 /*
  * scheme://host[:port] in lower case, as a browser sends it (RFC 6454, section
- * 6.2).  The widths bound the head of an answer, which repeats one.
+ * 6.2).  The widths bound the head of a response, which repeats one.
  */
 #define SCHEME "%*16[a-z0-9+.-]://"
 static bool
@@ -181,7 +181,7 @@ is_named(const char *text, const char *name)
 	return len == strlen(name) && memcmp(text, name, len) == 0;
 }
 
-/* Find a setting by name, or COUNT; warn of an unknown name with PREFIX. */
+/* Find a setting by name, or COUNT; warn about unknown names with PREFIX. */
 static int
 find_setting(const char *text)
 {
@@ -189,7 +189,7 @@ find_setting(const char *text)
 
 	while (i < COUNT && !is_named(text, settings[i].name))
 		i++;
-	/* These two are no settings; plant-store-start passes the first on. */
+	/* These two are not settings; plant-store-start passes the first on. */
 	if (i == COUNT && strncmp(text, PREFIX, strlen(PREFIX)) == 0 &&
 	    !is_named(text, PREFIX "RESPONDER") &&
 	    !is_named(text, CONFIG_FILE_VARIABLE))
@@ -224,7 +224,7 @@ use_line(char *line, const bool kept[static COUNT])
 	int at = 0, i;
 	size_t len;
 
-	/* A comment, or blank. */
+	/* A comment, or a blank line. */
 	if (strchr("#;", line[strspn(line, BLANKS)]) != NULL)
 		return true;
 	if (sscanf(line, " %63[A-Za-z0-9_] =%n", name, &at) < 1 || at == 0)

@@ -33,11 +33,11 @@
 #define PAGE_BYTES_MIN 4096
 /* The most that is mapped at once. */
 #define MAP_BYTES ((size_t)16 << 20)
-/* A program that reads the file holds a page for microseconds. */
+/* A program that reads the file holds a page only for microseconds. */
 #define FORGET_TIMEOUT_MS 1000
 #define FORGET_PAUSE_NS 500000L
 
-/* No file has a page at this offset: a call there waits for none. */
+/* No file has a page at this offset, so a call there waits for none. */
 #define NO_PAGE ((uint64_t)1 << 62)
 
 int
@@ -90,7 +90,7 @@ file_close(int fd)
 
 /*
  * Open a regular file.  Another user may have put a symbolic link or a FIFO in
- * its place: the link is not followed, and the FIFO is not waited for.
+ * its place: do not follow the link, and do not wait for the FIFO.
  */
 static int
 open_regular(int dir, const char *name, int flags)
@@ -135,9 +135,9 @@ file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
 }
 
 /*
- * Drop the pages of [begin, end), and find out whether one of [from, end) stays
+ * Drop the pages of [begin, end), and set `*stays` if one of [from, end) stays
  * cached.  Return NULL; or the call that failed, with errno.  Map before
- * dropping: valgrind reads, and so caches, the beginning of a new map.
+ * dropping: valgrind reads, and so caches, the beginning of a new mapping.
  */
 static const char *
 drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
@@ -152,10 +152,10 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
 
 		if (map == MAP_FAILED)
 			return "mmap";
-		/* A page that reaches past the last byte is kept. */
+		/* A page that extends past the range would be kept. */
 		int error = posix_fadvise(
 		    fd, (off_t)begin, (off_t)MAP_BYTES, POSIX_FADV_DONTNEED);
-		/* A mincore that does nothing, as in a sandbox, shows it. */
+		/* If mincore does nothing, as in a sandbox, all seem cached. */
 		memset(cached, 1, sizeof(cached));
 		int result = mincore(map, len, cached);
 		munmap(map, len);
@@ -171,7 +171,7 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
 
 /*
  * Whether the file is in memory, and so keeps its pages: in a tmpfs, or in an
- * overlay above one, which has the type of the overlay but no extents.
+ * overlay over one, which has the overlay's type but no extents.
  */
 static bool
 is_memory(int fd)
@@ -230,7 +230,7 @@ file_stat(int dir, const char *name, unsigned mask, struct statx *st)
 
 	if (statx(dir, name, flags | AT_STATX_SYNC_AS_STAT, mask, st) == 0)
 		return 0;
-	/* glibc has this for ENOSYS; a seccomp profile may give EPERM. */
+	/* glibc does this on ENOSYS; a seccomp profile may return EPERM. */
 	if ((errno != ENOSYS && errno != EPERM) ||
 	    fstatat(dir, name, &plain, flags) < 0)
 		return -1;
@@ -263,7 +263,7 @@ file_put(int dir, const char *name, const void *buf, size_t len)
 	int error = errno;
 	struct stat st;
 
-	/* A new file that a full disk leaves empty is no file. */
+	/* Remove the empty file that a full disk leaves. */
 	if (!good && fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0)
 		unlinkat(dir, name, 0);
 	file_close(fd);
@@ -317,7 +317,7 @@ rename_new(int dir, const char *from, const char *to)
 		return 0;
 	/*
 	 * NFS has no such rename, and a seccomp profile may refuse it.  linkat
-	 * replaces no file either.
+	 * does not replace a file either.
 	 */
 	if ((errno != EINVAL && errno != ENOSYS && errno != EPERM) ||
 	    linkat(dir, from, dir, to, 0) < 0)

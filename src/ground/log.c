@@ -1,4 +1,4 @@
-/* log: one line a message, to stderr and syslog.  See ground/log.h. */
+/* log: one line per message, to stderr and syslog.  See ground/log.h. */
 #include "ground/log.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "pure/timestamp.h"
 
 #define LINE_BYTES_MAX 1024
-/* Clears the line of a terminal that shows progress. */
+/* Clears the progress line on a terminal. */
 #define CLEAR "\r\033[K"
 
 static const char *program_name = "plant-store";
@@ -28,7 +28,7 @@ static char about[128]; /* the JSON member of log_set_request, or "" */
 
 /*
  * Whether stderr is the stream to systemd's journal, whose device and inode are
- * in JOURNAL_STREAM.  The variable of a parent may name another.
+ * in JOURNAL_STREAM.  An inherited variable may name another.
  */
 static bool
 is_journal(void)
@@ -42,7 +42,7 @@ is_journal(void)
 	       device == st.st_dev && inode == st.st_ino;
 }
 
-/* Open closed ones in the wrong direction, so that their use still fails. */
+/* Open closed ones in the wrong direction, so that using them still fails. */
 static void
 occupy_standard_descriptors(void)
 {
@@ -123,7 +123,7 @@ log_members(enum log_level level, const char *message, const char *members)
 
 	if (level > log_level_max)
 		return;
-	/* The priority, in the form of sd-daemon(3). */
+	/* The priority prefix of sd-daemon(3). */
 	if (to_journal)
 		at += sprintf(at, "<%d>", priorities[level]);
 	const char *plain = at;
@@ -146,7 +146,7 @@ log_members(enum log_level level, const char *message, const char *members)
 	if (to_syslog)
 		syslog(priorities[level], "%s", plain);
 	*at++ = '\n';
-	/* One write keeps the lines of several processes whole. */
+	/* A single write keeps lines of several processes from interleaving. */
 	(void)!write(STDERR_FILENO, start, (size_t)(at - start));
 	errno = errno_before;
 }

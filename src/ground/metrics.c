@@ -62,7 +62,7 @@ map_file(const char *path, int flags)
 
 	if (fd < 0)
 		return NULL;
-	/* It changes the time of the file, which a reader shall not. */
+	/* An allocation changes the file's time, which a reader must not. */
 	bool whole = (flags & O_CREAT) == 0 && fstat(fd, &st) == 0 &&
 		     st.st_size >= (off_t)FILE_BYTES;
 	errno = whole ? 0 : posix_fallocate(fd, 0, FILE_BYTES);
@@ -132,12 +132,12 @@ static bool
 read_consumer(int dir, const char *name, uint64_t bytes,
     struct metrics_consumer *consumer)
 {
-	uint64_t offset; /* the end of what it has, in the journal */
+	uint64_t offset; /* the end of what it has read */
 	char text[256] = "";
 	struct stat st;
 	int fd =
 	    openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	/* FILE.new and FILE.lock are no cursors: NAME has no dot. */
+	/* FILE.new and FILE.lock are not cursors: NAME has no dot. */
 	bool is =
 	    fd >= 0 && fstat(fd, &st) == 0 &&
 	    strlen(name) < sizeof(consumer->name) &&

@@ -68,12 +68,12 @@ is_less(const struct pair *x, const struct pair *y)
 	return x->key < y->key || (x->key == y->key && x->value < y->value);
 }
 
-/* Quicksort; it recurses into the smaller part: the stack stays small. */
+/* Quicksort; it recurses into the smaller part, so the stack stays small. */
 static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		/* Knuth's MMIX; a random seed hides pivots from clients. */
+		/* Knuth's MMIX; a random seed hides the pivots from clients. */
 		*seed = *seed * 6364136223846793005 + 1442695040888963407;
 		const struct pair pivot = pairs[(*seed >> 32) % n];
 		size_t i = 0, j = n - 1;
@@ -104,7 +104,7 @@ pairs_order(struct pair *array, size_t n)
 {
 	uint64_t seed = 0;
 
-	/* Without a random seed, a client could only make this slow. */
+	/* If this fails, a client could at worst make the sort slow. */
 	(void)!getentropy(&seed, sizeof(seed));
 	sort(array, n, &seed);
 }

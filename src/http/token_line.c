@@ -67,7 +67,7 @@ tokens_read_line(char *at, struct token *token)
 	if (next_field(&at, len) > 0)
 		return "has more than NAME SHA256HEX EXPIRES # COMMENT";
 	token->rest = at;
-	/* The comment is free text; an edit adds the time of creation. */
+	/* The comment is free text; tokens_edit writes the creation time. */
 	at += strspn(at, "#" BLANKS);
 	if (strncmp(at, CREATED, strlen(CREATED)) != 0)
 		return NULL;

@@ -2,12 +2,12 @@
  * tokens: the set of known tokens, and the file that it comes from.
  *
  * The file is read into a set, sorted by digest for a binary search.  One
- * thread checks once a second whether the file has changed, and reads it again.
- * An edit locks the directory, reads the file, writes a new one beside it with
- * the rights of the old one, syncs, renames, and syncs the directory.
+ * thread checks once a second whether the file has changed, and reads it again
+ * if so.  An edit locks the directory, reads the file, writes a new one with
+ * the same owner and mode, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since skipping it could undo
- * a revocation.  No message repeats a line, which may be a token by mistake.
+ * a revocation.  No message quotes a line, which may be a token by mistake.
  */
 #include "http/tokens.h"
 
@@ -40,16 +40,16 @@
 #define LINE_BYTES_MIN (3 + 2 * TOKENS_DIGEST_LEN)
 /* A line with the longest name, the digest and two times is shorter. */
 #define LINE_BYTES_MAX 256
-/* The file, two bytes for its reading, and what an edit adds: two lines. */
+/* The file, two bytes for reading it, and what an edit adds: two lines. */
 #define TEXT_BYTES (TOKENS_FILE_BYTES_MAX + 2 + 2 * LINE_BYTES_MAX + 1)
 #define ADD_ONE "; add one with: plant-store token add NAME"
 #define BESIDE ".new"
-/* The wait for the lock, which an edit holds for some milliseconds. */
+/* How long to wait for the lock; an edit holds it for a few milliseconds. */
 #define WAIT_MS 2000
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32
 
-/* The tokens of one reading of the file. */
+/* The tokens from one read of the file. */
 struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
@@ -65,11 +65,11 @@ struct tokens {
 	EVP_MD *sha256;
 	_Atomic int64_t next_check_ms;
 	pthread_mutex_t lock; /* protects the members below */
-	struct set set; /* of the last good file, but `stat` and `notice` of
+	struct set set; /* of the last good file; `stat` and `notice` are of
 			   the last check */
 	/*
 	 * Read the file again even if its change time is the same: that time
-	 * advances in ticks, of a second on some systems, which can hide one.
+	 * advances in ticks, a second on some systems, and can miss a change.
 	 */
 	bool retry;
 };
@@ -103,7 +103,7 @@ note_directory(struct set *set, const char *name, enum fault fault)
 	    name, set->path);
 }
 
-/* Check owner and mode of `name`: the file or its directory. */
+/* Check the owner and mode of `name`, the file or its directory. */
 static enum fault
 check_rights(struct set *set, const struct stat *st, const char *name)
 {
@@ -171,9 +171,9 @@ compare_digests(const void *a, const void *b)
 }
 
 /*
- * Sort the tokens by a key that no two of them may have in common, but for the
- * name of a renewed token.  A token with two names would still be valid after
- * one is revoked, and the journal would name the wrong client.
+ * Sort the tokens by a key that no two of them may share, except the name of a
+ * renewed token.  A token with two names would still be valid after one is
+ * revoked, and the journal would name the wrong client.
  */
 static enum fault
 sort(struct set *set, const char *key,
@@ -187,7 +187,7 @@ sort(struct set *set, const char *key,
 
 		if (compare(&a, &b) != 0)
 			continue;
-		/* A third one is not the second one's successor. */
+		/* A name may have two tokens, but not a third. */
 		if (compare == compare_names &&
 		    first->expires_ms != TOKENS_NEVER &&
 		    (i == 1 || compare(&set->sorted[i - 2], &a) != 0))
@@ -216,7 +216,7 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* A byte more shows that it is too large. */
+	/* An extra byte shows that it is too large. */
 	len = file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
 	if (len < 0)
 		return note_errno(set, "cannot read it");
@@ -261,7 +261,7 @@ check_directory(struct set *set, const char *path)
 
 /*
  * Read the file of a set that is zero except for `path` and `user`.  Return
- * FAULT_NONE, or a fault with the error in `notice`.  Call free_set after both.
+ * FAULT_NONE, or a fault with the error in `notice`.  Then call free_set.
  */
 static enum fault
 read_set(struct set *set)
@@ -272,7 +272,7 @@ read_set(struct set *set)
 	char real[PATH_MAX];
 	int fd;
 
-	/* A user who can write beside a link's target can replace the file. */
+	/* A user who can write to a link target's directory can replace it. */
 	if (fault == FAULT_NONE && realpath(set->path, real) != NULL)
 		fault = check_directory(set, real);
 	if (fault != FAULT_NONE)
@@ -502,7 +502,7 @@ check_edit(struct set *set, const struct tokens_edit *edit,
 		   : note(set, FAULT_NAME, "the name %s %s", edit->name, wrong);
 }
 
-/* Put `with` in place of the text from `from` to `to`; it has room. */
+/* Replace the text from `from` to `to` by `with`, for which there is room. */
 static void
 substitute(char *from, const char *to, const char *with)
 {
@@ -511,9 +511,9 @@ substitute(char *from, const char *to, const char *with)
 }
 
 /*
- * Change the text, from its end on: each change moves what follows it.  The
- * line of a renewed token, which comes before the name's other one, goes:
- * unless the edit revokes it, it has expired.
+ * Change the text from its end backwards: a change moves what follows it.  A
+ * renewed token's line, which comes before the name's other line, is removed:
+ * the edit revokes it, or it has expired.
  */
 static enum fault
 change_text(struct set *set, const struct tokens_edit *edit, const char *line)
@@ -542,7 +542,7 @@ change_text(struct set *set, const struct tokens_edit *edit, const char *line)
 	return FAULT_NONE;
 }
 
-/* Replace the file atomically and durably by one with the set's text. */
+/* Replace the file, atomically and durably, by one with the set's text. */
 static enum fault
 replace(struct set *set, int directory)
 {
@@ -611,7 +611,7 @@ end:
 	return fault;
 }
 
-/* Make a token (see TOKENS_TOKEN_LEN; RFC 4648, section 5) and its digest. */
+/* Create a token (see TOKENS_TOKEN_LEN; RFC 4648, section 5) and its digest. */
 static bool
 make_token(char token[static TOKENS_TOKEN_LEN + 2], unsigned char *digest)
 {
@@ -635,7 +635,7 @@ tokens_edit(const char *path, const struct tokens_edit *edit, char *token)
 	unsigned char digest[TOKENS_DIGEST_LEN];
 	char hex[2 * TOKENS_DIGEST_LEN + 1], line[LINE_BYTES_MAX];
 	char expires[TIMESTAMP_LEN] = "", created[TIMESTAMP_LEN];
-	char made[TOKENS_TOKEN_LEN + 2]; /* room for a padding byte, too */
+	char made[TOKENS_TOKEN_LEN + 2]; /* with room for a padding byte */
 	bool expires_ever = edit->expires_ms != TOKENS_NEVER;
 
 	if (edit->kind != TOKENS_ADD && edit->kind != TOKENS_RENEW)

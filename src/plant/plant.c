@@ -18,7 +18,7 @@
  * Write the canonical form of a valid string token into `to`, which has room
  * for `len` bytes.  Return its end; NULL if there is no memory.
  *
- * json-c prints a string that is not canonical.  Its tokener is not used: 0.16
+ * json-c prints strings that are not canonical.  Its tokener is not used: 0.16
  * drops the escaped surrogate pair of a character whose low 16 bits look like a
  * surrogate, such as U+1D800.  Without memory its printer may omit bytes and
  * report success, so the result must be canonical and decode to equal length.
@@ -47,7 +47,7 @@ put_string(char *to, const char *token, size_t len)
 	return to;
 }
 
-/* The first fault of the members "id", "name" and "tag" of `body`. */
+/* The first fault in the members "id", "name" and "tag" of `body`. */
 static enum plant_fault
 check_members(const struct json_member *id, const char *body, int64_t *value)
 {
@@ -99,7 +99,7 @@ plant_read(
 	return PLANT_OK;
 }
 
-/* The answer is a '{' and the text after the first comma. */
+/* The response body is a '{' and the text after the first comma. */
 size_t
 plant_answer(const struct plant *plant, char *buf)
 {

@@ -44,7 +44,7 @@ const char *
 csv_record_split(char *buf, size_t len, struct csv_field *fields, size_t *n)
 {
 	enum csv_place place = CSV_FIELD_BEGINS;
-	char *text = buf, *to = buf; /* of the field: its begin, its end */
+	char *text = buf, *to = buf; /* the field's beginning and end */
 	size_t count = 0;
 
 	for (size_t at = 0;; at++) {

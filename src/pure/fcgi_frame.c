@@ -47,7 +47,7 @@ begin_record(struct fcgi_frame *f)
 	return f->type == TYPE_STDIN && f->params_ended;
 }
 
-/* End a record, content and padding read.  False: refused. */
+/* End a record whose content and padding were read.  False: refused. */
 static bool
 end_record(struct fcgi_frame *f)
 {
@@ -145,7 +145,7 @@ fcgi_frame_feed(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 size_t
 fcgi_frame_answer_len(size_t len)
 {
-	/* Records of output, an empty one, and the end. */
+	/* The output records, an empty one, and the end record. */
 	size_t records = (len + CONTENT_MAX - 1) / CONTENT_MAX + 2;
 
 	return records * HEADER_LEN + len + END_LEN;

@@ -1,7 +1,7 @@
 /*
- * json: RFC 8259's grammar in one pass, the open brackets as bits of one word
- * instead of a call stack; the caller interprets the members.  A start checks
- * all strings of a journal, so plain ASCII, most of it, is passed in blocks.
+ * json: scans RFC 8259's grammar in one pass, with open brackets as bits of a
+ * word, not a call stack; the caller interprets the members.  A start checks
+ * all strings of a journal, so plain ASCII, most of it, is skipped in blocks.
  *
  * A fault is reported at the first byte that cannot continue a valid text: the
  * bytes before it are a prefix of some valid text, as is a truncated text.
@@ -21,7 +21,7 @@ static const char meanings[] = "\"\\\b\f\n\r\t/";
 static const char not_utf8[] = "invalid UTF-8";
 
 /*
- * Why an escape or a character is not valid, unless `wrong` is NULL, and at
+ * Unless `wrong` is NULL, note why an escape or a character is invalid, and at
  * which of its bytes.  The reason is NULL if the text ends too early.
  */
 static size_t
@@ -34,7 +34,7 @@ refuse(struct json_error *wrong, size_t at, const char *reason)
 
 /*
  * The length of the first character of `text`, which is not plain ASCII; 0 if
- * it is not valid (RFC 3629 section 4), such as a control character.
+ * it is invalid (RFC 3629, section 4) or a control character.
  */
 static size_t
 read_utf8(const char *text, size_t len, struct json_error *wrong)
@@ -84,7 +84,7 @@ plain_run(const char *text, size_t len)
 		memcpy(&word, text + i, sizeof(word));
 		uint64_t quote = word ^ EACH_BYTE('"');
 		uint64_t slash = word ^ EACH_BYTE('\\');
-		/* Without a byte that stops, no byte has its high bit set. */
+		/* No high bit is set unless a byte ends the run. */
 		uint64_t stops = word | (word - EACH_BYTE(0x20)) |
 				 (quote - EACH_BYTE(1)) |
 				 (slash - EACH_BYTE(1));
@@ -111,7 +111,7 @@ text_run(const char *text, size_t len)
 	return i;
 }
 
-/* The value of a hexadecimal digit, or 16. */
+/* The value of a hexadecimal digit; 16 if it is not one. */
 static uint32_t
 hex_value(char c)
 {
@@ -121,8 +121,8 @@ hex_value(char c)
 }
 
 /*
- * Read \uXXXX, and a second one if the first is a high surrogate.  The fault of
- * a lone surrogate is at the first byte that proves it.
+ * Read \uXXXX, and a second one if the first is a high surrogate.  A lone
+ * surrogate is reported at the first byte that proves it.
  */
 static size_t
 read_unicode(
@@ -143,7 +143,7 @@ read_unicode(
 		if (hex_value(text[i]) == 16)
 			return refuse(wrong, i, "expected a hexadecimal digit");
 		unit = unit << 4 | hex_value(text[i]);
-		/* Low surrogates, DC00 to DFFF, are valid second only. */
+		/* Low surrogates, DC00 to DFFF, are valid only second. */
 		if ((i == 3 && unit >> 2 == 0x37) || (i == 8 && unit != 0xd) ||
 		    (i == 9 && unit >> 2 != 0x37))
 			return refuse(wrong, i, lone);
@@ -193,7 +193,7 @@ json_string_decode(const char *token, size_t len, char *text)
 	return (size_t)(to - text);
 }
 
-/* Write a byte in canonical form: at most 6 bytes.  A NUL follows 6 bytes. */
+/* Write a byte in canonical form: at most 6 bytes, and after 6 a NUL. */
 static char *
 put_canonical(char *to, unsigned char c)
 {
@@ -268,11 +268,11 @@ struct scan {
 	unsigned depth;
 	bool opened; /* the last token was an opening bracket */
 	struct json_member *members;
-	struct json_member *open; /* the wanted one being scanned */
+	struct json_member *open; /* the wanted member being scanned */
 	struct json_error *error;
 };
 
-/* Without a reason, the text ends too early. */
+/* A NULL reason means that the text ends too early. */
 static int
 fail(struct scan *scan, enum json_fault fault, size_t at, const char *reason)
 {

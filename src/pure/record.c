@@ -1,6 +1,6 @@
 /*
  * record: see pure/record.h.  Decoding reads the fixed form, in which every
- * token has one spelling: it accepts exactly what encoding would give.
+ * token has one spelling: it accepts exactly what encoding would write.
  */
 #include "pure/record.h"
 
@@ -75,7 +75,7 @@ read_number(struct cursor *c, uint64_t max, uint64_t *number)
 	return p > from && (*from != '0' || p == from + 1) && value <= max;
 }
 
-/* Branch-free: random digits mispredict, and each line has two crcs. */
+/* Branch-free: branches on random digits mispredict; each line has two crcs. */
 static bool
 read_crc(struct cursor *c, uint32_t *crc)
 {

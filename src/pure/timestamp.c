@@ -34,7 +34,7 @@ static const struct {
 
 /*
  * The days from 1970-01-01 to the date.  A year that begins in March has its
- * leap day last, so one formula counts the days of its months: 153 in each
+ * leap day last, so one formula counts the days of its months: 153 in every
  * five.  Month 13 is the next January.
  */
 static int
@@ -42,7 +42,7 @@ days_from_date(const int date[static DAY + 1])
 {
 	int year = date[YEAR] - (date[MONTH] <= 2);
 	int month = (date[MONTH] + 9) % 12;
-	/* Rounds down, also for year -1: January and February of 0000. */
+	/* Rounds down, even for year -1: January and February of 0000. */
 	int era = (year + 400) / 400 - 1;
 	int of_era = year - era * 400;
 
@@ -97,7 +97,7 @@ read_part(const char *text, int part, int *out)
 	return value < parts[part].low || value > parts[part].high ? -1 : 0;
 }
 
-/* Read "Z" or "+hh:mm" or "-hh:mm", the whole of `text`, as seconds. */
+/* Read "Z", "+hh:mm" or "-hh:mm", which must be all of `text`, as seconds. */
 static int
 read_offset(const char *text, size_t len, int *seconds)
 {
@@ -149,7 +149,7 @@ timestamp_is_canonical(const char text[static TIMESTAMP_LEN])
 {
 	int64_t ms;
 
-	/* Other forms of this length have a small letter or a leap second. */
+	/* Other forms of this length have a small t or z, or a leap second. */
 	return timestamp_read(text, TIMESTAMP_LEN, &ms) == 0 &&
 	       text[10] == 'T' && text[23] == 'Z' && text[17] != '6';
 }

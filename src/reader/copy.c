@@ -1,14 +1,14 @@
 /*
  * copy: see reader/reader.h.
  *
- * Happy path: an earlier copy whose last line the source has, too, is extended:
- * its end mark is written, the source's later lines are checked (reader),
- * appended and synced, and the end mark is written again.  So the mark covers
- * only durable bytes.  Otherwise the source is checked and copied whole into a
- * new file, which is then renamed over an earlier copy.  Failure modes: damage
- * ends the copy, and its offset is logged.  If an unfinished copy has left
- * bytes after the mark, the next one copies the source whole.  A copy without a
- * mark was renamed, so it is durable.
+ * Happy path: if the source has the last line of an earlier copy, the copy is
+ * extended.  The source's later lines are checked (reader), the end mark is
+ * written, the lines are appended and synced, and the end mark is written
+ * again.  So the mark covers only durable bytes.  Otherwise the whole source is
+ * checked and copied into a new file, which is renamed over an earlier copy.
+ * Failure modes: damage ends the copy, and its offset is logged.  If an
+ * unfinished copy has left bytes after the mark, the next copy is a full one.
+ * A copy without a mark was renamed, so it is durable.
  */
 #include "journal_reader.h"
 
@@ -27,7 +27,7 @@
 #include "ground/log.h"
 #include "store/mark.h"
 
-/* Whether a file has the type, and belongs to root or to us. */
+/* Whether a file has the type, and belongs to root or to this user. */
 static bool
 is_trusted(const struct stat *st, mode_t type)
 {
@@ -74,9 +74,9 @@ open_dest(struct journal *dest)
 }
 
 /*
- * Whether the copy's last bytes are the source's, too.  Then it has all before
- * them, since each line is chained to the one before.  Find its last line: `at`
- * is after it, or all zero if the copy does not end with a line.
+ * Whether the source has the copy's last bytes at the same offset.  Then all
+ * earlier bytes are equal, since each line is chained to the previous one.  Set
+ * `at` to the end of the copy's last line, if it ends with a line.
  */
 static bool
 compare_tails(const struct store_reader *source, const struct journal *dest,
@@ -112,8 +112,8 @@ compare_tails(const struct store_reader *source, const struct journal *dest,
 /*
  * A journal in `dest` must be an earlier copy.  It stays locked until the copy
  * is complete: a service that starts there meanwhile waits, and then opens it.
- * If it can be extended, `at` is its end: all of it is durable, no hard link
- * keeps it as it is, and it ends with a line.
+ * If it can be extended, `at` is its end: all of it is durable, it has no other
+ * hard link, and it ends with a line.
  */
 static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest,
@@ -123,7 +123,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 	char header[RECORD_HEADER_LEN], ours[RECORD_HEADER_LEN];
 	struct stat st;
 
-	/* Checked once open: nobody can replace it.  O_NONBLOCK: for a FIFO. */
+	/* Checked once open: nobody can replace it.  O_NONBLOCK for a FIFO. */
 	dest->fd = openat(dest->dir, JOURNAL_NAME,
 	    O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (dest->fd < 0 && errno == ENOENT)
@@ -162,7 +162,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 	return FAULT_NONE;
 }
 
-/* Append the bytes of the source that were checked. */
+/* Append the source's checked bytes. */
 static enum fault
 extend(const struct store_reader *source, struct journal *dest)
 {
@@ -178,7 +178,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	if (file_copy(source->journal.fd, begin, end, dest->fd, begin,
 		source->watch) < 0) {
 		fault = fault_report(dest->path, "cannot write");
-		/* Give the room back; if it fails, see above. */
+		/* Free the space, or else the next copy is a full one. */
 		(void)!ftruncate(dest->fd, (off_t)begin);
 		return fault;
 	}
@@ -188,7 +188,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	return mark_write_end(dest);
 }
 
-/* Copy them all into a new file, which replaces an earlier one. */
+/* Copy all of them into a new file, which replaces an earlier one. */
 static enum fault
 replace(const struct store_reader *source, struct journal *dest)
 {
@@ -204,7 +204,7 @@ replace(const struct store_reader *source, struct journal *dest)
 		return fault;
 	}
 	fault = journal_place(dest, copy, JOURNAL_NAME);
-	/* An earlier mark that comes back costs one more whole copy. */
+	/* If a crash restores the earlier mark, the next copy is a full one. */
 	if (fault == FAULT_NONE)
 		unlinkat(dest->dir, JOURNAL_END_NAME, 0);
 	return fault;
@@ -251,7 +251,7 @@ copy_backup(const char *from, const char *to, bool whole,
 	report->added = report->bytes - dest.size;
 	journal_close(&dest);
 	journal_reader.close(source);
-	/* The source was open, so these are faults of the destination. */
+	/* The source was opened, so these are faults of the destination. */
 	return fault == FAULT_ABSENT || fault == FAULT_FULL ? FAULT_OUTPUT
 							    : fault;
 }

@@ -64,7 +64,7 @@ lock_reader(struct store_reader *reader)
 {
 	struct journal *journal = &reader->journal;
 
-	/* No lock: a journal that was named as a file has no writer. */
+	/* A journal that was named as a file has no writer to lock out. */
 	if (journal->dir < 0)
 		return FAULT_NONE;
 	assert(!journal->locked);
@@ -81,8 +81,8 @@ lock_reader(struct store_reader *reader)
 }
 
 /*
- * Under the lock: find the end of the durable lines, which are checked.  The
- * index is behind if it lacks a plant; closing lines do not count.
+ * Under the lock: check the durable lines and find their end.  The index is
+ * behind if a plant is missing from it; closing lines do not count.
  */
 static enum fault
 find_end(struct store_reader *reader, const struct position *from)
@@ -109,7 +109,7 @@ find_end(struct store_reader *reader, const struct position *from)
 	if (fault != FAULT_NONE)
 		return fault;
 	const uint64_t end = rest.at.end;
-	/* Warn once of each torn tail: a follower calls this often. */
+	/* Warn once about each torn tail: a follower calls this often. */
 	if (tail_end > end && reader->torn != end)
 		log_warning("%s: a batch is torn at byte %" PRIu64
 			    ", before it was acknowledged; the service will "
@@ -141,7 +141,7 @@ take_snapshot(struct store_reader *reader, const struct position *from)
 		return fault;
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* Lines after the end mark may be in the page cache alone. */
+	/* Lines after the end mark may be only in the page cache. */
 	if (journal_has_text(journal, journal->durable) &&
 	    (fault = journal_settle(journal)) != FAULT_NONE)
 		return fault;
@@ -216,7 +216,7 @@ read_next(struct store_reader *reader, struct record *record)
 		if (record->plant == NULL)
 			continue;
 		reader->report.plants++;
-		/* Times of one form sort as text. */
+		/* Times in canonical form sort as text. */
 		if (reader->since == NULL ||
 		    memcmp(record->at, reader->since, TIMESTAMP_LEN) >= 0)
 			return true;
@@ -284,7 +284,7 @@ write_cursor(struct store_reader *reader, char *cursor)
 	    reader->report.store, at->seq, at->last, at->end, at->crc);
 }
 
-/* One blank byte shows that nothing was written: the room ahead is blank. */
+/* A blank byte shows that nothing was written: reserved space is blank. */
 static enum fault
 poll_again(struct store_reader *reader)
 {
@@ -297,7 +297,7 @@ poll_again(struct store_reader *reader)
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;
 	enum fault fault = lock_reader(reader);
-	/* The name no longer leads to this file, which is logged. */
+	/* The path no longer names this file, which is logged. */
 	if (fault != FAULT_NONE)
 		return fault == FAULT_FAILED ? FAULT_DAMAGED : fault;
 	fault = take_snapshot(reader, &at);
@@ -309,7 +309,7 @@ poll_again(struct store_reader *reader)
 	return fault;
 }
 
-/* Find a plant in the lines that no index covers. */
+/* Find a plant in the lines that the index does not cover. */
 static enum fault
 search_lines(struct store_reader *reader, int64_t id, struct record *record)
 {
@@ -339,7 +339,7 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	fault = journal_read(journal, offset, record);
 	if (fault == FAULT_NONE && record->plant != NULL && record->id == id)
 		return FAULT_NONE;
-	/* The index is damaged, or the line: read the whole journal. */
+	/* The index or the line is damaged: read the whole journal. */
 	index_close(view->index);
 	*view = (struct index_view){ .state = INDEX_UNUSABLE };
 	return search_lines(reader, id, record);
@@ -382,7 +382,7 @@ collect_pairs(struct store_reader *reader, struct pairs *pairs)
 	return reader->fault;
 }
 
-/* Its runs do not change, so no lock is needed. */
+/* The index's runs do not change, so no lock is needed. */
 static enum fault
 compare_index(const struct store_reader *reader, const struct pairs *pairs)
 {
@@ -452,7 +452,7 @@ verify_store(
 	return fault;
 }
 
-/* Add the files of the directory `path` with this prefix to `files`. */
+/* Add the files in the directory `path` with this prefix to `files`. */
 static void
 count_files(const char *path, const char *prefix, struct usage *files)
 {

@@ -3,16 +3,16 @@
  * lines and their order, in constant memory.
  *
  * It finds the journal's durable end under a shared lock, and then reads up to
- * there without the lock: one consistent, durable state with every plant that
- * was acknowledged before.  Lines that the index does not cover may never have
- * been synced, so they are read from the disk, not from the page cache.  The
- * search for the end begins where the index ends; without an index it reads
- * every line, under the lock.  A journal that is named as a file is read
- * without a lock, since nobody writes to it.
+ * it without the lock: a consistent, durable snapshot with every plant that was
+ * acknowledged before.  Lines that the index does not cover may never have been
+ * synced, so they are read from the disk, not from the page cache.  The search
+ * for the end begins where the index ends; without an index it reads every
+ * line, under the lock.  A journal that was named as a file is read without a
+ * lock, since nobody writes to it.
  *
  * A plant is looked up in the index, and in the lines that it does not cover.
  *
- * Failure modes: damage, or the loss of lines that the index covers, ends the
+ * Failure modes: damage, or the loss of lines that the index covers, ends
  * reading, and its offset is logged; a torn tail is reported but not read.
  */
 #pragma once

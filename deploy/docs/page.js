@@ -1,20 +1,20 @@
 "use strict";
 
-// Swagger UI has colours for the dark, and goes by a class alone.
+// Swagger UI has dark colors, but switches only by a class.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const setColors = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 dark.addEventListener("change", setColors);
 setColors();
 
-// The store is where the page is.
+// The store is on the server that the page comes from.
 const servers = `"servers": [{ "url": "${new URL("..", location).href.replace(/\/$/, "")}" }]`;
 
 SwaggerUIBundle({
 	dom_id: "#page",
 	url: "../openapi.json",
-	// Otherwise another site would be asked.
+	// Otherwise the page would contact another site.
 	validatorUrl: null,
-	// A number that JavaScript rounds becomes text, of which no bound is shown.
+	// A number that JavaScript would round becomes a string, so no bound is shown.
 	responseInterceptor: (answer) => {
 		if (answer.url.endsWith("/openapi.json")) {
 			answer.text = answer.text

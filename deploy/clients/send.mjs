@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-// send.mjs OUTBOX URL: save the plants of stdin, JSON lines without ids, and send them.
-// TOKEN in the environment.  A plant is in OUTBOX, on the disk, before it is sent, and
-// until its 200: run this again after a crash.  OUTBOX/next has the next id, a BigInt:
-// begin with the first of this sender's range.
+// send.mjs OUTBOX URL: save the plants from stdin, JSON Lines without ids, and send
+// them.  TOKEN is in the environment.  Each plant is in OUTBOX, on disk, before it is
+// sent and until its 200: run this again after a crash.  OUTBOX/next has the next id, a
+// BigInt: start with the first id of this sender's range.
 import fs from "node:fs";
 import readline from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,7 +14,7 @@ const how = { method: "POST", redirect: "manual", headers };
 const folder = fs.openSync(outbox);
 
 function put(name, text) {
-  fs.writeFileSync(`${outbox}/new`, text, { flush: true }); // from Node 20.10 on
+  fs.writeFileSync(`${outbox}/new`, text, { flush: true }); // since Node 20.10
   fs.renameSync(`${outbox}/new`, `${outbox}/${name}`);
   fs.fsyncSync(folder);
 }
@@ -33,7 +33,7 @@ async function send(name) {
         process.exit(1);
       }
     } catch {
-      after = 0; // no answer: stored or not, it is safe to send it again
+      after = 0; // no response: stored or not, it is safe to resend
     }
     await sleep(after + Math.random() * wait);
   }

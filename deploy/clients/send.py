@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""send.py OUTBOX URL: save the plants of stdin, JSON lines without ids, and send them.
+"""send.py OUTBOX URL: save the plants from stdin, JSON Lines without ids, and send them.
 
-TOKEN in the environment.  A plant is in OUTBOX, on the disk, before it is sent, and until
-its 200: run this again after a crash.  OUTBOX/next has the next id: begin with the first
-of this sender's range."""
+TOKEN is in the environment.  Each plant is in OUTBOX, on disk, before it is sent and until
+its 200: run this again after a crash.  OUTBOX/next has the next id: start with the first
+id of this sender's range."""
 import http.client, itertools, json, os, pathlib, random, re, sys, time, urllib.parse
 
 AGAIN = {3004, 3008, *range(5002, 5012), 5101, 5102}
@@ -37,7 +37,7 @@ def send(path: pathlib.Path) -> None:
             if not (number and int(number[1]) in AGAIN) and answer.status != 429 and (number or answer.status < 500):
                 sys.exit(f"{path}: {answer.status}: {text}")  # a person must decide
         except (OSError, http.client.HTTPException):
-            server.close()  # no answer: stored or not, it is safe to send it again
+            server.close()  # no response: stored or not, it is safe to resend
         time.sleep(after + random.uniform(0, min(2 ** attempt, 60)))
 
 

@@ -1,11 +1,11 @@
--- What plant-store needs in a database, once.  Run it as the role that
--- shall own the tables, not as that of the service:
+-- What plant-store needs in a database.  Run it once, as the role that is to
+-- own the tables, not as the service's role:
 --     plant-store schema | psql -v ON_ERROR_STOP=1 DATABASE
 BEGIN;
 
--- plant is the canonical JSON, byte for byte: a plant is the same only
--- if its text is.  lock is always NULL: a right to UPDATE it is what
--- SELECT ... FOR KEY SHARE asks for.
+-- plant is the canonical JSON, byte for byte: plants are the same only
+-- if their texts are.  lock is always NULL: SELECT ... FOR KEY SHARE
+-- requires the privilege to UPDATE it.
 CREATE TABLE plants (
     id bigint PRIMARY KEY,
     plant text NOT NULL,
@@ -15,12 +15,12 @@ CREATE TABLE plants (
 );
 CREATE INDEX plants_stored_at ON plants (stored_at, id);
 
--- Which of these files made them.
+-- The version of the file that created the tables.
 CREATE TABLE plants_schema (version integer PRIMARY KEY);
 INSERT INTO plants_schema VALUES (1);
 
--- For people.  No text of PostgreSQL can hold a U+0000: where a plant
--- has one, its name and tag are NULL here.
+-- For people.  PostgreSQL text cannot contain U+0000: if a plant has one, its
+-- name and tag are NULL here.
 CREATE VIEW plants_list AS
     SELECT id,
         CASE WHEN has_nul THEN NULL ELSE plant::json->>'name' END AS name,

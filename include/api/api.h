@@ -11,7 +11,7 @@
  * A GET or HEAD request for the health or metrics path, and a request from the
  * command `check` (REQUEST_CHECK), end in api_head and need no credential.
  *
- * Its only I/O: the log and, in api_tick, the token file.  One thread per api.
+ * The only I/O is the log and the token file (api_tick).  One thread per api.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 #include "plant/plant.h"
 #include "store/store.h"
 
-/* The head of a response, at most. */
+/* The longest head of a response. */
 #define API_HEAD_MAX 2048
 #define API_METRICS_MAX ((size_t)32 << 10)
 #define API_ANSWER_MAX (API_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX)
@@ -101,13 +101,13 @@ void api_message(
  * the result of store_commit or, for a health request, of store_ready.
  *
  * api_set_ready(ready):
- * Set the state of the store for api_health, a result of store_ready.
+ * Set the store's state, as returned by store_ready, for api_health.
  * api_stored also sets STORE_FULL, until the next api_set_ready.  Any thread.
  *
  * api_health(api, error):
  * Set `*error` to the result of a health request: HTTP_OK if a plant sent now
- * could be stored.  Return false if the store's state is unknown, as before
- * api_set_ready: in CGI, which opens the store next, and in commands.
+ * could be stored.  Return false before the first api_set_ready, with the state
+ * unknown: in CGI, which opens the store next, and in commands.
  */
 void api_set_error(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);

@@ -1,4 +1,4 @@
-/* compat: functions of glibc that only later versions of musl have. */
+/* compat: glibc functions that only newer versions of musl have. */
 #pragma once
 
 #ifndef __GLIBC__
@@ -12,7 +12,7 @@
 #define statx(...) ((int)syscall(SYS_statx, __VA_ARGS__))
 #endif
 
-/* Weak: later versions of musl define it, as do tests that make it fail. */
+/* Weak: newer versions of musl define it, as do tests that make it fail. */
 int renameat2(int, const char *, int, const char *, unsigned);
 __attribute__((weak)) int
 renameat2(int from, const char *old, int to, const char *new, unsigned flags)

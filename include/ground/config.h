@@ -27,7 +27,7 @@ struct config {
 	const char *metrics_path, *health_path; /* "" or NULL: none */
 	size_t body_bytes_max;
 	unsigned threads;     /* the number of reactors */
-	bool contract_status; /* every failure is 400 */
+	bool contract_status; /* every failure is answered 400 */
 	bool sandbox;
 	enum log_level log_level;
 };
@@ -55,8 +55,8 @@ struct config {
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A whole VALUE may be quoted
- * with ' or "; it contains no other quote and no backslash.  FAULT_SETUP if
- * another line occurs or root cannot trust the file, or the system's fault;
+ * with ' or "; it contains no other quote and no backslash.  Return FAULT_SETUP
+ * for any other line or a file that root cannot trust, or the system's fault;
  * both are logged.  CONFIG_FILE_VARIABLE names another file, for tests and for
  * a second service on the same machine.
  */

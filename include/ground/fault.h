@@ -24,15 +24,15 @@ enum fault {
 
 /*
  * fault_of(error), fault_remedy(error):
- * Return the fault of an errno; its remedy, "; " and static English, or "".
+ * Return the fault for an errno value.  Return its remedy, static English that
+ * begins with "; ", or "" if there is none.
  *
  * fault_passes(fault), fault_status(fault):
- * Return whether the same request may succeed later without the operator; the
- * exit status that every program uses for the fault (sysexits.h).
+ * Return whether the same request may succeed later without an operator's help.
+ * Return the exit status that every program has for the fault (sysexits.h).
  *
  * fault_report(name, what):
- * Log "name: what: ", the text for errno, and the remedy.  Return the fault;
- * errno is unchanged.
+ * Log `name`, `what`, errno and its remedy; return the fault.  Preserve errno.
  *
  * fault_ignore_signals():
  * Ignore SIGPIPE and SIGXFSZ: a write fails with EPIPE or EFBIG.  Ignore

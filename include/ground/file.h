@@ -26,11 +26,11 @@
  * with ECANCELED if the watch, which may be NULL, stopped the copy.
  *
  * file_forget(fd, from, end):
- * Drop the bytes [from, end), which must be written back, from the page cache,
- * so that the next read comes from the disk.  Return NULL once none is cached,
- * or if the file system is in memory; otherwise the name of the call that
- * failed, with errno: EBUSY if another program holds a page for a second, or if
- * another user owns the file.
+ * Drop the bytes [from, end), which must have been written back, from the page
+ * cache, so that the next read comes from the disk.  Return NULL once none is
+ * cached, or if the file system is in memory; otherwise the name of the call
+ * that failed, with errno: EBUSY if another program holds a page for a second,
+ * or if another user owns the file.
  *
  * file_can_forget(fd):
  * Return NULL if file_forget can work; otherwise the call that failed, with
@@ -58,14 +58,14 @@ const char *file_can_forget(int fd);
  * Write the first `len` bytes of the file, created if it is absent, and make
  * them and the name durable; on failure, remove an empty file.  Read the first
  * `len` bytes; fail with ENODATA if the file is shorter.  Both fail with ELOOP
- * for a symbolic link, EINVAL or ENXIO for a file that is not regular.
+ * for a symbolic link, and with EINVAL or ENXIO for any other special file.
  *
  * file_put_time(dir, name, ms), file_get_time(dir, name):
  * The same for a file in the directory `dir` that holds a time, as one line in
  * RFC 3339 form.  file_get_time returns 0 if there is none.
  *
  * file_make_dir(path):
- * Open the directory; if it is absent, create it durably.  Return it, or -1.
+ * Open the directory; if absent, create it durably.  Return the fd, or -1.
  *
  * rename_new(dir, from, to):
  * Rename `from` to `to` in `dir`, or AT_FDCWD; fail with EEXIST if `to` exists.

@@ -21,14 +21,14 @@ extern bool log_json;                /* false */
 /*
  * log_open(program, use_syslog):
  * Set the program's name, which must stay valid; the default is "plant-store".
- * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file with
- * that number could receive messages.  Call it first.  Until then, and if
+ * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file that
+ * got that number could receive messages.  Call it first.  Until then, and if
  * `use_syslog` is 0, messages go only to stderr, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):
  * Add the request's id to all messages except those of log_members.  After a
  * call with `shown`, each message first clears the progress line on the
- * terminal, as a call with false does.  Call both before any thread starts.
+ * terminal, and so does a call with false.  Call both before any thread starts.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become
@@ -36,8 +36,8 @@ extern bool log_json;                /* false */
  *
  * log_members(level, message, members):
  * Write one line with extra members, such as ,"a":1,"b":"c" (at most 832
- * bytes); text has "message (a=1 b=c)".  Names and values use A-Z a-z 0-9 . _
- * and -.  `members` may be one object, as ,"o":{"a":1}; text omits its name.
+ * bytes), or one object, such as ,"o":{"a":1}.  A text line has "message (a=1
+ * b=c)" or "message (a=1)".  Names and values use A-Z a-z 0-9 . _ and -.
  */
 void log_open(const char *program, int use_syslog);
 void log_set_request(const char *id);

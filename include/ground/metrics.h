@@ -1,6 +1,6 @@
 /*
  * metrics: the counters of a store.  All its processes map a small file in its
- * directory and count there: no system call, no failure.  Any thread.
+ * directory; counting there needs no system call and cannot fail.  Any thread.
  *
  * The file may be lost or damaged: the next metrics_open creates a new one with
  * all counters at 0.  Processes that have the old one open still count in it.
@@ -30,7 +30,7 @@ enum metrics_place {
 	METRICS_REPEATED,
 	METRICS_CONFLICT,
 	METRICS_BATCHES,
-	METRICS_STORE_BYTES, /* gauges up to ANY_STANDBY; ms since 1970 */
+	METRICS_STORE_BYTES, /* gauges to ANY_STANDBY; times: ms since 1970 */
 	METRICS_STORE_PLANTS,
 	METRICS_SYNC_MS,
 	METRICS_FAILED,

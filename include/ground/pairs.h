@@ -30,8 +30,8 @@ struct pairs {
  * Free the list; a zeroed one is allowed.  errno is unchanged.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
- * Add a pair; sort all pairs into pairs->map, in O(n log n) for any order,
- * since clients choose the keys.  Return 0, or -1 with errno, such as ENOSPC.
+ * Add a pair; sort all pairs into pairs->map, in O(n log n) even if clients
+ * choose the keys to slow it down.  Return 0, or -1 with errno, such as ENOSPC.
  *
  * pairs_order(array, n):
  * Sort an array of pairs in memory in the same way.

@@ -93,15 +93,15 @@ const char *tokens_warning(const struct tokens *tokens);
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
  * Read the file again if its inode or change time differs, or if the last read
- * failed: tokens_recheck at once, tokens_refresh at most once a second, by
- * `now_ms` of a monotonic clock.  If the file is missing or has no token, no
+ * failed.  tokens_recheck does so at once, tokens_refresh at most once a
+ * second, by a monotonic `now_ms`.  If the file is missing or has no token, no
  * token is valid, so an operator can revoke all at once.  If tokens_open would
  * refuse the file for another reason, the set does not change.  Each change is
  * logged once.
  *
  * tokens_find(tokens, credential, now_ms, name):
- * Return HTTP_OK with the token's name; HTTP_CREDENTIAL_UNKNOWN or _EXPIRED;
- * HTTP_INTERNAL if the crypto library fails.  `now_ms` is since 1970.
+ * Return HTTP_OK and write the token's name; or HTTP_CREDENTIAL_UNKNOWN or
+ * _EXPIRED, or HTTP_INTERNAL if the library fails.  `now_ms` is since 1970.
  *
  * tokens_next_expiry(tokens, now_ms):
  * Return the earliest expiry of the valid tokens that were not renewed, which

@@ -33,7 +33,7 @@ struct csv_field {
  * csv_record_split(buf, len, fields, n):
  * Split the record at the beginning of the buffer, up to CRLF, LF or the
  * buffer's end, into at most `*n` fields, and unquote them in place.  Return
- * NULL with the number of fields in `*n`; or a fault as static English.
+ * NULL and set `*n` to their number; or return a fault as static English.
  */
 size_t csv_field_print(const char *field, size_t len, char *buf);
 enum csv_place csv_next_place(enum csv_place place, char c);

@@ -6,10 +6,10 @@
  * mark, and has at most JSON_DEPTH_MAX levels of arrays and objects.  It finds
  * the wanted members of the outermost object, and also checks the others.
  *
- * A string token in canonical form is a quote, valid UTF-8, a quote.  The bytes
- * below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r \"
- * \\, else \u00 and two lower-case hex digits), and nothing else is escaped.  A
- * string has exactly one canonical form, which is its shortest token.
+ * A string token in canonical form is a quote, valid UTF-8 and a quote.  The
+ * bytes below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r
+ * \" \\, else \u00 and two lower-case hex digits), and nothing else is escaped.
+ * A string has exactly one canonical form, which is its shortest token.
  *
  * Pure: no allocation, no I/O, no recursion, linear time; any thread.  Total on
  * hostile bytes, but json_int64 and json_string_decode need accepted tokens.
@@ -49,9 +49,9 @@ enum json_int { JSON_INT_OK, JSON_INT_NOT_INTEGER, JSON_INT_RANGE };
 
 /*
  * json_scan_object(text, len, members, error):
- * Scan `text`.  `members` ends with a NULL name.  Return 0 with it filled; -1
- * with `error` filled and `members` undefined.  Keys are compared after their
- * escapes are decoded.  Members that are not wanted may repeat.
+ * Scan `text`.  `members` ends with a NULL name.  Return 0 and fill it; or
+ * return -1, fill `error` and leave `members` undefined.  Keys are compared
+ * after their escapes are decoded.  Members that are not wanted may repeat.
  *
  * json_int64(text, len, value):
  * Read `text`, exactly one value of an accepted object.  JSON_INT_NOT_INTEGER

@@ -28,9 +28,9 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * the reader until the next call.  Return false at the end and on a fault.
  *
  * .end(reader, where):
- * After `next` has returned false, return FAULT_NONE at the end; else the
- * fault, FAULT_STOPPED from the watch.  Write the last record's position, such
- * as "seq 12 at byte 3456", to `where`, which has STORE_WHERE_MAX bytes.
+ * Once `next` has returned false, return FAULT_NONE at the end; else the fault,
+ * FAULT_STOPPED if the watch stopped it.  Write the last position, such as "seq
+ * 12 at byte 3456", to `where`, of STORE_WHERE_MAX bytes.
  *
  * .find(reader, id, record):
  * Read the plant with this id.  FAULT_ABSENT, not logged: no plant has the id.
@@ -40,8 +40,8 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * After the last plant, call `each` with every figure of the engine for
  * `plant-store stats`: a name and a text or, if the text is NULL, a number.
  *
- * A cursor is a position between two plants, as text of up to STORE_CURSOR_MAX.
- * Plants stored later are always after it, even if a clock is set back.
+ * A cursor is a position between two plants, as text of up to STORE_CURSOR_MAX
+ * bytes.  Plants stored later are always after it, even if a clock is set back.
  *
  * .resume(reader, cursor):
  * Continue after the cursor; start at the store's beginning for "", at its end

@@ -12,7 +12,7 @@
 #include "store/store.h"
 
 #define ENGINE_SYMBOL "store_engine"
-/* Increment it if this table, reader.h's or a struct passed by them changes. */
+/* Increment it if this table, reader.h's or a struct that they pass changes. */
 #define ENGINE_VERSION 7
 
 struct engine {

@@ -27,7 +27,7 @@
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
  * and the next one writes new files.  The failure is logged once.  A run's
  * checksum is verified before a merge, so that a flipped bit is not copied into
- * a new run.  A lookup does not verify it, which would read the whole run;
+ * a new run.  A lookup does not verify it: that would read the whole run;
  * `verify` looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.
@@ -79,14 +79,14 @@ void index_discard(int dir);
  * Return the offset of the plant's first record; 0 if there is none.
  *
  * index_add(index, id, offset):
- * Add the plant to the memtable; its offset must be above all others.  A
+ * Add the plant to the memtable; its offset must be greater than all others.  A
  * repeated id is logged and ignored.  Return 0, or -1 with ENOMEM.
  *
  * index_held(index), index_keep(index, n):
- * Return the memtable's number of plants.  Drop all but the first n of them.
+ * Return the number of plants in the memtable.  Drop all but the first n.
  *
  * index_count(index), index_covered(index):
- * Return the number of all plants; the position up to which the runs have them.
+ * Return the number of all plants.  Return the position that the runs reach.
  *
  * index_damaged(index):
  * Remove the index, which contradicts the journal or its own checksums.  Return

@@ -87,7 +87,7 @@ void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
 
 /*
- * Each but journal_is_news logs a fault, with its remedy, and returns it.
+ * Each except journal_is_news logs a fault, with its remedy, and returns it.
  *
  * journal_damaged(journal, offset, reason):
  * The journal is damaged at `offset`.  If `reason` is NULL, lines are missing.
@@ -125,7 +125,7 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * succeeds there.  journal_unlock does nothing without a lock.
  *
  * journal_back_off(pause_ns):
- * Sleep between two tries.  `*pause_ns` is 0 at first, and doubles.
+ * Sleep between two attempts.  `*pause_ns` is 0 at first, and then doubles.
  */
 enum journal_lock { JOURNAL_EXCLUSIVE, JOURNAL_SHARED, JOURNAL_DIR };
 enum fault journal_lock(
@@ -153,8 +153,8 @@ void journal_back_off(long *pause_ns);
  * Return whether the byte at `offset` is not blank, or cannot be read.
  *
  * journal_check_seen(journal, seen):
- * FAULT_DAMAGED if the journal is shorter than `seen`, the last position of an
- * index or a reader, or all zero; or if it has other lines there.
+ * `seen` is the last position of an index or a reader, or all zero.
+ * FAULT_DAMAGED if the journal is shorter, or has other lines there.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
@@ -199,9 +199,9 @@ enum fault journal_settle(const struct journal *journal);
  * there is no journal, and no process can have stored a plant in one.
  *
  * journal_new(home, fd), journal_place(home, fd, name), journal_drop(home, fd):
- * Create the file JOURNAL_NEW_NAME in the directory of `home`, which the caller
- * has locked.  Make it durable, rename it to `name`, replacing an earlier file,
- * and close it.  Close and remove it, as a failed journal_place does.
+ * Create JOURNAL_NEW_NAME in the locked directory of `home`.  journal_place
+ * makes it durable, renames it to `name`, replacing an earlier file, and closes
+ * it.  journal_drop, or a failed journal_place, closes and removes it.
  *
  * journal_cut_tail(journal, end, tail_end):
  * Make a durable copy of the torn tail [end, tail_end) beside the journal,

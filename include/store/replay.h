@@ -32,7 +32,7 @@ struct position {
 	(RECORD_ENVELOPE_MAX + JOURNAL_APPEND_MAX + JOURNAL_ROOM_BYTES)
 
 struct replay {
-	int fd; /* the caller's */
+	int fd; /* owned by the caller */
 	uint32_t seed;
 	struct position at;
 	const char *reason; /* why a line or a tail is refused */

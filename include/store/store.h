@@ -95,8 +95,8 @@ struct store *store_open(
  * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  If two
  * items have the same id, the second's result refers to the first.  Wait for
- * the disk, and up to 5 s while other processes hold its lock; after that,
- * every result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
+ * the disk, and up to 5 s while other processes hold the lock; then every
+ * result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
  * Return 0; -1 if the store has failed: the reason is logged, every later call
  * fails at once, and the process should send the results it has and end.  Any
  * thread.
@@ -127,8 +127,8 @@ enum store_result store_ready(struct store *store);
  *
  * store_close(store):
  * Close the store so that the next open is fast; with options->long_lived, add
- * a closing line if the last line is none.  NULL is allowed.  No other thread
- * may use the store.
+ * a closing line unless the last line is one.  NULL is allowed.  No other
+ * thread may use the store.
  */
 void store_wait(struct store *store);
 void store_idle(struct store *store);

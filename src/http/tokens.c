@@ -54,7 +54,7 @@ struct set {
 	const char *path;
 	uid_t user;           /* see tokens_open */
 	struct stat stat;     /* all zero if there is no file */
-	char *text;           /* the file, a NUL; "" if there is no file */
+	char *text;           /* the file and a NUL; "" if there is no file */
 	struct token *tokens; /* in the order of the file */
 	const struct token **sorted; /* `tokens`, sorted by digest */
 	size_t count;
@@ -407,7 +407,7 @@ tokens_find(struct tokens *tokens, const struct credential *credential,
 		tokens->sha256, NULL) != 1)
 		return HTTP_INTERNAL;
 	pthread_mutex_lock(&tokens->lock);
-	/* The search's time depends on digests, which disclose no token. */
+	/* The search time depends on digests, which disclose no token. */
 	if (tokens->set.count > 0)
 		found = bsearch(&wanted, tokens->set.sorted, tokens->set.count,
 		    sizeof wanted, compare_digests);
@@ -502,7 +502,7 @@ check_edit(struct set *set, const struct tokens_edit *edit,
 		   : note(set, FAULT_NAME, "the name %s %s", edit->name, wrong);
 }
 
-/* Replace the text from `from` to `to` by `with`, for which there is room. */
+/* Replace the text from `from` to `to` with `with`, for which there is room. */
 static void
 substitute(char *from, const char *to, const char *with)
 {
@@ -542,7 +542,7 @@ change_text(struct set *set, const struct tokens_edit *edit, const char *line)
 	return FAULT_NONE;
 }
 
-/* Replace the file, atomically and durably, by one with the set's text. */
+/* Replace the file, atomically and durably, with one of the set's text. */
 static enum fault
 replace(struct set *set, int directory)
 {

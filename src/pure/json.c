@@ -1,5 +1,5 @@
 /*
- * json: scans RFC 8259's grammar in one pass, with open brackets as bits of a
+ * json: scans JSON (RFC 8259) in one pass.  The open brackets are bits of a
  * word, not a call stack; the caller interprets the members.  A start checks
  * all strings of a journal, so plain ASCII, most of it, is skipped in blocks.
  *

@@ -42,7 +42,7 @@ put_crc(char *p, uint32_t crc)
 	return p;
 }
 
-/* A cursor over the line.  Each read_ advances it, or fails. */
+/* A cursor over the line.  Each read_ function advances it, or fails. */
 struct cursor {
 	const char *at, *end;
 };

@@ -112,8 +112,8 @@ compare_tails(const struct store_reader *source, const struct journal *dest,
 /*
  * A journal in `dest` must be an earlier copy.  It stays locked until the copy
  * is complete: a service that starts there meanwhile waits, and then opens it.
- * If it can be extended, `at` is its end: all of it is durable, it has no other
- * hard link, and it ends with a line.
+ * Set `at` to its end if it can be extended: if all of it is durable, it has no
+ * other hard link, and it ends with a line.
  */
 static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest,
@@ -188,7 +188,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	return mark_write_end(dest);
 }
 
-/* Copy all of them into a new file, which replaces an earlier one. */
+/* Copy the whole source into a new file, which replaces an earlier one. */
 static enum fault
 replace(const struct store_reader *source, struct journal *dest)
 {

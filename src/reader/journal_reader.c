@@ -20,7 +20,7 @@
 /* The cursor: the store's uuid; the last line's seq, offset, end and crc. */
 #define CURSOR(uuid, n, crc) "journal " uuid " %" n " %" n " %" n " %" crc
 
-/* Between two steps of progress. */
+/* How many pairs are between two steps of progress. */
 #define STEP_PAIRS 32768
 #define REMEDY_INDEX "remove that directory: the next start builds it again"
 

@@ -12,7 +12,7 @@
  *
  * A plant is looked up in the index, and in the lines that it does not cover.
  *
- * Failure modes: damage, or the loss of lines that the index covers, ends
+ * Failure modes: damage, or the loss of lines that the index covers, stops the
  * reading, and its offset is logged; a torn tail is reported but not read.
  */
 #pragma once

@@ -47,17 +47,17 @@
 #define HELD_PLANTS ((size_t)8 << 10)
 #define HELD_IDLE ((size_t)256)
 #define HELD_ONCE ((size_t)1 << 10)
-/* The pause before a retry: while another process makes one, after a fault. */
+/* The pause before a retry: if the index is busy; after any other fault. */
 #define RETRY_BUSY_MS 20
 #define RETRY_FAILED_MS 1000
-/* A request merges at most this many plants: 4 MiB. */
+/* A CGI request merges at most this many plants: 4 MiB. */
 #define MERGE_ONCE_MAX ((uint64_t)256 << 10)
 
 struct store {
 	const struct engine *engine; /* must be first: see engine.h */
 	struct files files;
 	struct position batch_end; /* the end of the batch, after files.at */
-	/* The thread that makes checkpoints; files.mutex also protects it. */
+	/* The checkpoint thread.  files.mutex also protects these members. */
 	pthread_t thread;
 	pthread_cond_t wake;
 	bool has_thread, wanted;
@@ -126,7 +126,7 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	struct files *files = &store->files;
 	*fault = files_open_and_lock(files);
-	/* Without space for the index, commits are refused until it fits. */
+	/* A service starts anyway, and refuses commits until there is space. */
 	if (*fault == FAULT_FULL && files->long_lived && files->index != NULL &&
 	    index_held(files->index) >= FILES_HELD_MAX)
 		*fault = FAULT_NONE;
@@ -149,7 +149,7 @@ open_store(const struct store_options *options, enum fault *fault)
 			    "itself alone",
 		    options->dir, strerror(uncounted));
 	journal_unlock(&files->journal);
-	/* If this fails, it is written later. */
+	/* If this fails, the index is written later. */
 	if (index_covered(files->index)->end == 0)
 		(void)files_checkpoint(files, 0);
 	index_release(files->index);
@@ -342,7 +342,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	return FAULT_NONE;
 }
 
-/* Append a closing line, which covers all plants, unless there is one. */
+/* Unless the last line is one, append a closing line: it covers all plants. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -514,8 +514,8 @@ has_room(struct store *store)
 		return false;
 	}
 	/*
-	 * If free space is scarce or a batch was refused, try an allocation, at
-	 * the journal's end: a file's size may have a limit.
+	 * If free space is scarce or a batch was refused, try an allocation at
+	 * the journal's end: file sizes may be limited.
 	 */
 	if (!full && has_bytes(store, PLENTY_BYTES))
 		return true;
@@ -605,7 +605,7 @@ close_store(struct store *store)
 	struct files *files = &store->files;
 
 	stop_checkpoints(store);
-	/* Blank lines at the end: a service runs, and makes checkpoints. */
+	/* Blank lines at the end mean that a service makes the checkpoints. */
 	size_t held_max =
 	    files->journal.size > files->at.end ? HELD_PLANTS : HELD_ONCE;
 	if (files->long_lived) {

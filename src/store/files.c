@@ -4,7 +4,7 @@
  * Opening reads the plants that no run of the index covers.  It reads up to an
  * end mark without the journal's lock, while others write, and the rest under
  * the lock.  If there are many, the index is missing or far behind: one process
- * at a time builds it, in checkpoints; an interrupted build resumes.
+ * at a time builds it, in checkpoints from which an interrupted build resumes.
  *
  * Catching up: in the happy path the byte at the position is blank or absent,
  * so no line follows.  Otherwise the plants are added to the memtable; lines

@@ -18,7 +18,7 @@
 #include "store/journal.h"
 #include "store/store.h"
 
-/* Commits are refused at this many plants: 12 MiB; one more would take 24. */
+/* At this many plants (12 MiB; one more takes 24 MiB), commits are refused. */
 #define FILES_HELD_MAX ((size_t)512 << 10)
 
 struct files {
@@ -42,8 +42,8 @@ struct files {
  *
  * files_open_and_lock(files):
  * Open the journal and the index, read to the end, and lock the journal.  Call
- * it with the mutex unlocked.  FAULT_FULL if FILES_HELD_MAX plants fill memory
- * and the index cannot be written: both are open; catching up reads the rest.
+ * it with the mutex unlocked.  FAULT_FULL if FILES_HELD_MAX plants are held and
+ * the index cannot be written: both are open; catching up reads the rest.
  *
  * files_catch_up(files):
  * Check that the journal's path still names it, and read what others have

@@ -41,7 +41,7 @@
 #define MERGE_FACTOR 3
 #define RUNS_MAX 16
 
-/* How often to read a manifest whose runs are gone: others replace it. */
+/* How many times to read a manifest whose runs are gone: others replace it. */
 #define LOAD_TRIES 16
 
 /* Only this many records that repeat an id are logged; all are counted. */
@@ -119,7 +119,7 @@ read_manifest(int dir, struct manifest *manifest)
 		errno = 0;
 		return INDEX_ABSENT;
 	}
-	/* A link, a pipe or a directory. */
+	/* Except for a link, a pipe or a directory. */
 	if (n < 0 && errno != ELOOP && errno != ESPIPE && errno != EISDIR)
 		return INDEX_UNUSABLE;
 	errno = 0;

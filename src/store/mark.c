@@ -14,7 +14,7 @@
 #include "ground/log.h"
 #include "pure/crc32c.h"
 
-/* The end mark: uuid, offset and checksum, separated by spaces; a newline. */
+/* The end mark: uuid, offset and checksum, with spaces between; a newline. */
 #define END_LEN ((size_t)RECORD_UUID_LEN + 1 + 20 + 1 + 8 + 1)
 /* index/end, in the same form: file, end, last, seq, crc, checksum. */
 #define MARK_LEN ((size_t)FILE_ID_LEN + 3 * (1 + 20) + 2 * (1 + 8) + 1)

@@ -239,7 +239,7 @@ replay_finish(struct replay *replay, uint64_t *tail_end)
 	return REPLAY_BAD;
 }
 
-/* Skip the unreadable block; false if the file ends with it. */
+/* Skip the unreadable block; return false if the file ends with it. */
 static bool
 pass_block(struct replay *replay)
 {

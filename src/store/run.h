@@ -52,7 +52,7 @@ struct run_writer {
  * Return the offset of the plant; 0 if it is not there.
  *
  * run_is_whole(run, map):
- * Read the pairs, and return whether they have their checksum.
+ * Read the pairs, and return whether their checksum is right.
  */
 const char *run_name(uint64_t number, char name[static RUN_NAME_MAX]);
 int run_open(int dir, const struct run *run, struct run_map *map);
@@ -69,7 +69,7 @@ bool run_is_whole(const struct run *run, const struct run_map *map);
  *
  * run_end(writer, good):
  * With `good`, sync the run and fill writer->run.  Otherwise, and on failure,
- * remove it and return -1; errno is that of the failure.
+ * remove it and return -1 with the errno of the failure.
  */
 int run_begin(struct run_writer *writer, int dir, uint64_t last, uint64_t max);
 int run_put(struct run_writer *writer, struct pair pair);

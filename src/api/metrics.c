@@ -19,11 +19,12 @@ static const struct row {
 	    true },
 	{ "batch_plants", "histogram", "Plants in a batch.",
 	    METRICS_BATCH_PLANTS, 1, true },
-	{ "commit_seconds", "histogram", "Time to store a batch, with waiting.",
-	    METRICS_COMMIT_US, 1e-6, true },
+	{ "commit_seconds", "histogram",
+	    "Time to store a batch, including waits.", METRICS_COMMIT_US, 1e-6,
+	    true },
 	{ "sync_seconds", "histogram", "Time of an fdatasync of the journal.",
 	    METRICS_SYNC_US, 1e-6, true },
-	{ "connections", "gauge", "Open to the process that answers.",
+	{ "connections", "gauge", "Connections open to this process.",
 	    METRICS_CONNECTIONS, 1, false },
 	{ "store_bytes", "gauge", "Size of the journal.", METRICS_STORE_BYTES,
 	    1, false },
@@ -33,12 +34,11 @@ static const struct row {
 	    METRICS_SYNC_MS, 1e-3, false },
 	{ "failed", "gauge", "1 from a failure until the store is opened.",
 	    METRICS_FAILED, 1, true },
-	{ "healthy", "gauge", "1 while the path of health answers 200.",
+	{ "healthy", "gauge", "1 while the health path answers 200.",
 	    METRICS_HEALTHY, 1, true },
-	{ "any_standby", "gauge",
-	    "1 while any standby confirms, not one named.", METRICS_ANY_STANDBY,
-	    1, true },
-	{ "free_bytes", "gauge", "Room on the journal's file system.",
+	{ "any_standby", "gauge", "1 while any standby may confirm a commit.",
+	    METRICS_ANY_STANDBY, 1, true },
+	{ "free_bytes", "gauge", "Free space on the journal's file system.",
 	    METRICS_FREE_BYTES, 1, true },
 	{ "token_expiry_timestamp_seconds", "gauge",
 	    "When the next token expires.", METRICS_EXPIRY_MS, 1e-3, false },
@@ -61,7 +61,7 @@ static char *
 print_answers(char *at, const struct config *config)
 {
 	at = print_family(at, "answers_total", "counter",
-	    "Answers to clients by status and error number.");
+	    "Responses to clients by status and error number.");
 	for (unsigned i = HTTP_OK; i <= HTTP_PREFLIGHT; i++)
 		at += sprintf(at,
 		    "plant_store_answers_total{status=\"%d\",error=\"%d\"} "
@@ -78,7 +78,7 @@ print_consumers(char *at, const char *dir)
 {
 	static const char *const families[][2] = {
 		{ "consumer_behind_bytes",
-		    "Bytes of the journal that a consumer does not have." },
+		    "Bytes of the journal that a consumer has not read." },
 		{ "consumer_timestamp_seconds",
 		    "When a consumer's cursor was replaced." },
 	};
@@ -139,7 +139,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 	at += sprintf(at, "plant_store_build_info{version=\"%s\"} 1\n",
 	    PLANT_STORE_VERSION);
 	at = print_family(at, "plants_total", "counter",
-	    "Plants of clients and imports by result.");
+	    "Plants from clients and imports by result.");
 	for (int i = 0; i < 3; i++)
 		at += sprintf(at,
 		    "plant_store_plants_total{result=\"%s\"} %" PRIu64 "\n",

@@ -104,7 +104,7 @@ check_directory(void)
 	if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0)
 		report_errno(path, "cannot be written");
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
-		report("%s: mode %04o lets others in; run: chmod 0700 %s", path,
+		report("%s: mode %04o is too open; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
 	/* A command run by root may have made a file. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -113,7 +113,7 @@ check_directory(void)
 			if (errno != ENOENT)
 				report_errno(target, "cannot be read");
 		} else if (file.st_uid != st.st_uid)
-			report("%s: belongs to the user %ju, the directory to "
+			report("%s: belongs to user %ju, but the directory to "
 			       "%ju; run: chown -R --reference=%s %s",
 			    target, (uintmax_t)file.st_uid,
 			    (uintmax_t)st.st_uid, path, path);
@@ -124,14 +124,13 @@ check_directory(void)
 	}
 	close(dir);
 	if (check.wrong == wrong)
-		printf("%s: rights: ok\n", path);
+		printf("%s: permissions: ok\n", path);
 	uint64_t mib = metrics_free_bytes(path) >> 20;
 	/* Room for some hundred thousand plants. */
 	if (mib < 64)
-		report(
-		    "%s: only %" PRIu64 " MiB are free; make room", path, mib);
+		report("%s: only %" PRIu64 " MiB free; make room", path, mib);
 	else
-		printf("%s: %" PRIu64 " MiB are free: ok\n", path, mib);
+		printf("%s: %" PRIu64 " MiB free: ok\n", path, mib);
 	return FAULT_NONE;
 }
 
@@ -195,7 +194,7 @@ check_store(void)
 	}
 	if (fault == FAULT_NONE) {
 		printf("%s: index: %s%s\n%s: store: ok; plant-store verify "
-		       "reads all of it\n",
+		       "checks all of it\n",
 		    dir, index_words[index].text,
 		    index > INDEX_BEHIND ? "; the service builds it" : "", dir);
 		check_backup();
@@ -203,8 +202,8 @@ check_store(void)
 	} else
 		check.wrong++; /* logged, unless a signal stopped the check */
 	if (fault == FAULT_ABSENT)
-		log_error("check: %s: mount its file system, restore the "
-			  "store from a backup, or make a new one, as the "
+		log_error("check: %s: mount its file system, restore the store "
+			  "from a backup, or create a new one, as the "
 			  "service's user, with: plant-store init %s",
 		    dir, dir);
 }
@@ -219,7 +218,7 @@ check_database(void)
 	if (store == NULL)
 		check.wrong++; /* logged */
 	else if (store_ready(store) != STORE_CREATED)
-		report("database: it does not confirm commits; see "
+		report("database: does not confirm commits; see "
 		       "plant-store-postgresql(7)");
 	else if (metrics[METRICS_ANY_STANDBY] != 0)
 		check.wrong++; /* logged */
@@ -238,8 +237,8 @@ static const char probe[] = "\1\1\0\1\0\10\0\0"
 static void
 report_mode(const char *path, mode_t mode, const char *good)
 {
-	report("%s: mode %04o: only the web server may have access; "
-	       "run: chmod %s %s (for good: systemctl edit plant-store.socket)",
+	report("%s: mode %04o: give access to the web server only; run: chmod "
+	       "%s %s (permanently: systemctl edit plant-store.socket)",
 	    path, (unsigned)mode & 07777, good, path);
 }
 
@@ -268,7 +267,7 @@ check_access(const char *path)
 	}
 	if (!can)
 		report("%s: no web server's user is in its group, %ju; run: "
-		       "chgrp www-data %s (for good: systemctl edit "
+		       "chgrp www-data %s (permanently: systemctl edit "
 		       "plant-store.socket, SocketGroup=www-data)",
 		    path, (uintmax_t)st.st_gid, path);
 }
@@ -389,8 +388,8 @@ check_machine(bool given)
 		    "%s: others can read the password in it; run: chmod o= %s",
 		    file, file);
 	if (!check.config.sandbox)
-		report("PLANT_STORE_SANDBOX=off is for debugging alone; "
-		       "remove it");
+		report(
+		    "PLANT_STORE_SANDBOX=off is for debugging only; remove it");
 	if (socket == NULL && !given)
 		socket = SERVICE_SOCKET;
 	check.count = &check.unreached;
@@ -400,8 +399,8 @@ check_machine(bool given)
 	check.answers = socket != NULL && check.unreached == 0;
 	/* Root asks, since another user may not without D-Bus. */
 	if (access("/run/systemd/system", F_OK) == 0 && is_timer_stopped())
-		report("plant-store-backup.timer does not run; run: systemctl "
-		       "enable --now plant-store-backup.timer");
+		report("plant-store-backup.timer is not running; run: "
+		       "systemctl enable --now plant-store-backup.timer");
 	check_files();
 	if (command_signal != 0)
 		command_fail(FAULT_STOPPED);
@@ -448,7 +447,7 @@ check_run(const struct call *call)
 		command_usage_error("--token needs --url");
 	/* As sun_path of struct sockaddr_un, with a NUL. */
 	if (socket != NULL && strlen(socket) > 107)
-		command_usage_error("--socket: a path has 107 bytes at most");
+		command_usage_error("--socket: PATH exceeds 107 bytes");
 	if (token != NULL && strcmp(token, "-") == 0) {
 		/* getpass does not echo the token. */
 		token = isatty(STDIN_FILENO)

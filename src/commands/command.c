@@ -260,7 +260,7 @@ read_arguments(int argc, char **argv)
 	for (size_t i = 0; command->apart[i][0] != NULL; i++)
 		if (command_option(command->apart[i][0]) != NULL &&
 		    command_option(command->apart[i][1]) != NULL)
-			command_usage_error("--%s and --%s exclude each other",
+			command_usage_error("--%s conflicts with --%s",
 			    command->apart[i][0], command->apart[i][1]);
 }
 
@@ -276,17 +276,17 @@ read_values(void)
 	const char *dot = path != NULL ? strrchr(path, '.') : NULL;
 
 	if (by != NULL && !tokens_is_name(by))
-		command_usage_error("--by is 1 to 64 of A-Z a-z 0-9 . _ -");
+		command_usage_error(
+		    "--by: use 1 to 64 characters from A-Z a-z 0-9 . _ -");
 	if (given == NULL && dot != NULL)
 		name = dot + 1;
 	for (size_t i = 0; i < 4 && name != NULL; i++)
 		if (strcasecmp(name, names[i]) == 0)
 			call.format = i == 0 ? FORMAT_CSV : FORMAT_JSON_LINES;
 	if (given != NULL && call.format == FORMAT_NONE)
-		command_usage_error("--format: jsonl or csv, not %s", given);
+		command_usage_error("--format is jsonl or csv, not %s", given);
 	if (command_option("full") != NULL && call.format == FORMAT_CSV)
-		command_usage_error(
-		    "--full is a form of JSON lines, not of CSV");
+		command_usage_error("--full needs JSON lines, not CSV");
 }
 
 /*
@@ -302,7 +302,7 @@ read_dir(void)
 	struct config config;
 
 	if (dir != NULL && other != NULL)
-		command_usage_error("--dir and %s exclude each other", other);
+		command_usage_error("--dir conflicts with %s", other);
 	call.store.dir = other != NULL ? other : dir;
 	command_need(config_use_file(NULL, call.store.dir != NULL));
 	if (call.store.dir != NULL)
@@ -418,7 +418,7 @@ command_backup(const char *dir)
 const char *
 command_consumer(const struct metrics_consumer *consumer)
 {
-	return print_text("%s: %s behind, has read %s ago", consumer->name,
+	return print_text("%s: %s behind, last read %s ago", consumer->name,
 	    command_size((double)consumer->behind),
 	    command_age(consumer->read_ms));
 }

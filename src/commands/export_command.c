@@ -48,7 +48,7 @@ refuse_stores(const char *path)
 		if (file_get(AT_FDCWD, journal, begin, sizeof(begin)) == 0 &&
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
 			command_refuse(FAULT_OUTPUT,
-			    "%s: is a store's file; name another", path);
+			    "%s: belongs to a store; name another file", path);
 		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
@@ -178,8 +178,7 @@ lock_cursor(const char *to)
 		    "%s: another process uses this cursor", cursor.path);
 	if (is_of_cursor(to))
 		command_refuse(FAULT_OUTPUT,
-		    "%s: is the cursor's; name another file for the plants",
-		    to);
+		    "%s: belongs to the cursor; name another file", to);
 	/* Later, the plants would be printed, and again the next time. */
 	atexit(remove_next);
 	open_next();
@@ -331,7 +330,7 @@ read_options(const struct call *call)
 	export.full = command_option("full") != NULL;
 	export.by = command_option("by");
 	if (since != NULL && !command_time(since, &ms))
-		command_usage_error("--since: not a time: %s; use 2027-01-31 "
+		command_usage_error("--since: invalid time: %s; use 2027-01-31 "
 				    "or 2027-01-31T12:00:00Z",
 		    since);
 	if (since != NULL)
@@ -430,8 +429,8 @@ export_run(const struct call *call)
 		    command_count(export.plants, "plant"), export.where,
 		    export.at[0] != '\0' ? ", " : "", export.at);
 	if (export.nuls > 0)
-		log_warning("export: U+0000 in %s (the first: %" PRId64 "), "
-			    "where other programs may cut the value off; "
+		log_warning("export: U+0000 in %s (the first: %" PRId64
+			    "): other programs may truncate these values; "
 			    "--format jsonl is exact",
 		    command_count(export.nuls, "plant"), export.nul_id);
 }

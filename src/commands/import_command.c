@@ -74,7 +74,7 @@ report_line(const struct batch_entry *entry, enum store_result result)
 		    import.name, entry->begin, http_errors[error].number,
 		    entry->plant.id, http_errors[error].message,
 		    ends ? "  Every line before it is done; import the file "
-			   "again, which skips stored plants"
+			   "again to continue"
 			 : "");
 }
 
@@ -93,7 +93,7 @@ end_import(int status)
 	store_close(batch.store);
 	if (batch.fault != FAULT_NONE)
 		status = fault_status(batch.fault);
-	printf("%" PRIu64 " created, %" PRIu64 " there already, %" PRIu64
+	printf("%" PRIu64 " created, %" PRIu64 " stored already, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
 	    batch.results[STORE_CREATED], batch.results[STORE_SAME],
@@ -122,7 +122,7 @@ static const char *
 find_mistake(const char *text, size_t len)
 {
 	if (text[0] == '{' && strspn(text + 1, " \t") == len - 1)
-		return "JSON over several lines; import needs one plant "
+		return "JSON that spans several lines; import needs one plant "
 		       "per line: jq -c . FILE (jq 1.6 rounds ids above 2^53)";
 	if (text[0] == '[')
 		return "a JSON array; import needs one plant per line: "

@@ -48,7 +48,7 @@ query_run_get(const struct call *call)
 
 	for (char **text = call->operands; *text != NULL; text++)
 		if (!read_id(*text, &id))
-			command_usage_error("not an id: %s", *text);
+			command_usage_error("invalid id: %s", *text);
 	output_open(NULL, false);
 	reader = command_open_reader(store, NULL, &engine);
 	for (char **text = call->operands; *text != NULL; text++) {
@@ -237,7 +237,7 @@ print_files(const char *dir, uint64_t recent)
 	double room = (double)metrics_free_bytes(dir);
 	size_t n = metrics_consumers(dir, stats.bytes, list);
 
-	printf("size       %s; %s are free", command_size((double)stats.bytes),
+	printf("size       %s; %s free", command_size((double)stats.bytes),
 	    command_size(room));
 	double days = room * (double)stats.plants / (double)stats.bytes /
 		      ((double)recent / RATE_S * 86400);

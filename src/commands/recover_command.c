@@ -68,9 +68,9 @@ open_source(const char *given)
 		memcpy(uuid, given, RECORD_UUID_LEN);
 	else if (given != NULL || index_uuid(recover.dir, uuid) < 0)
 		command_refuse(FAULT_DAMAGED,
-		    "%s: its first line is damaged, or of another version; "
-		    "that line has the uuid that each checksum needs: find it "
-		    "in the first line of a backup, and give it with --store",
+		    "%s: its first line is damaged or of another version, but "
+		    "its uuid is needed to verify the checksums; pass the uuid "
+		    "in a backup's first line with --store",
 		    path);
 }
 
@@ -121,8 +121,8 @@ open_new_store(void)
 	    snprintf(recover.path, sizeof(recover.path), "%s/" NEW_NAME,
 		recover.to) >= (int)sizeof(recover.path))
 		command_refuse(FAULT_OUTPUT,
-		    "%s: " NEW_NAME " cannot be made there; name another "
-		    "directory",
+		    "%s: " NEW_NAME
+		    " cannot be created there; name another directory",
 		    recover.to);
 	need_dest(store_init(recover.path));
 	batch.store = store_open(&options, &fault);
@@ -210,9 +210,9 @@ move_journal(void)
 	/* No process may store a plant there before the name is durable. */
 	need_dest(journal_lock(&recover.fresh, JOURNAL_EXCLUSIVE, 1));
 	if (rename_new(dir, NEW_NAME "/" JOURNAL_NAME, JOURNAL_NAME) < 0)
-		fault = fault_report(recover.to, "cannot make a store there");
+		fault = fault_report(recover.to, "cannot create a store there");
 	else if (fsync(dir) < 0) {
-		fault = fault_report(recover.to, "cannot make a store there");
+		fault = fault_report(recover.to, "cannot create a store there");
 		unlinkat(dir, JOURNAL_NAME, 0);
 	}
 	need_dest(fault);
@@ -221,7 +221,7 @@ move_journal(void)
 static void
 stop_recover(void)
 {
-	log_error("%s: stopped; no store was made", recover.to);
+	log_error("%s: stopped; no store was created", recover.to);
 }
 
 void
@@ -244,7 +244,7 @@ recover_run(const struct call *call)
 	    recover.fresh.uuid,
 	    command_count(batch.results[STORE_CREATED], "plant"), recover.uuid);
 	if (repeated > 0)
-		printf("; left out: %s of earlier ids",
+		printf("; left out: %s with earlier ids",
 		    command_count(repeated, "record"));
 	if (recover.lost == 0)
 		printf("; everything was readable\n");

@@ -16,7 +16,7 @@ store_run_init(const struct call *call)
 
 	command_need(file_become_owner(dir, 0));
 	command_need(store_init(dir));
-	printf("%s: made a new store\n", dir);
+	printf("%s: created a new store\n", dir);
 }
 
 void
@@ -52,7 +52,7 @@ store_run_backup(const struct call *call)
 	    copy_backup(dir, dest, whole, call->store.watch, &report);
 
 	if (fault == FAULT_STOPPED)
-		log_error("stopped; %s is as it was; run it again", dest);
+		log_error("stopped; %s is unchanged; run backup again", dest);
 	command_need(fault);
 	command_unwatch();
 	printf("%s: store %s: %" PRIu64 " bytes, %" PRIu64 " of them new\n",

@@ -30,7 +30,7 @@ read_time(const char *text)
 	if (digits > 0 && digits <= 9 && minutes > 0)
 		ms = start_ms + strtoll(text, NULL, 10) * minutes * 60000;
 	else if (!command_time(text, &ms))
-		command_usage_error("not a time: %s; use 90d, 12h, 30m, "
+		command_usage_error("invalid time: %s; use 90d, 12h, 30m, "
 				    "2027-01-31 or 2027-01-31T12:00:00Z",
 		    text);
 	if (ms <= start_ms || ms > EXPIRES_MS_MAX)
@@ -50,8 +50,8 @@ make_token(const char *file, struct tokens_edit *edit)
 	char token[TOKENS_TOKEN_LEN + 1];
 
 	if (!tokens_is_name(edit->name))
-		command_usage_error(
-		    "not a name of 1 to 64 of A-Z a-z 0-9 . _ -: %s",
+		command_usage_error("invalid name: %s; use 1 to 64 characters "
+				    "from A-Z a-z 0-9 . _ -",
 		    edit->name);
 	edit->expires_ms = expires != NULL ? read_time(expires) : TOKENS_NEVER;
 	if (renew)
@@ -125,7 +125,7 @@ token_run(const struct call *call)
 	if ((command_option("expires") != NULL && !add && !renew) ||
 	    (command_option("overlap") != NULL && !renew) ||
 	    (command_option("old") != NULL && !revoke))
-		command_usage_error("an option is not for %s", action);
+		command_usage_error("an option does not apply to %s", action);
 	if (file != NULL && file[0] == '\0')
 		command_usage_error("--file is empty: name the token file");
 	if (file == NULL) {

@@ -103,7 +103,7 @@ warn(struct reactor *r, const char *what)
 		return;
 	r->warn_at_ms = r->now_ms + WARNING_INTERVAL_MS;
 	log_warning("%s: %s%s", what, strerror(errno),
-	    errno == EMFILE ? "; raise the limit of open files" : "");
+	    errno == EMFILE ? "; raise the limit on open files" : "");
 }
 
 /* Wait for the next request, for more of it, or for room to send. */

@@ -54,7 +54,7 @@ forbid_core(void)
 		if (setrlimit(RLIMIT_CORE, &limit) == 0)
 			return;
 	}
-	log_warning("cannot forbid core dumps: %s", strerror(errno));
+	log_warning("cannot disable core dumps: %s", strerror(errno));
 }
 
 /*

@@ -76,8 +76,8 @@ open_tokens(int rules, const char *path, const char *store)
 	open_up(rules, dir, READING);
 	if (dir[1] == '\0' || (len > 0 && strncmp(dir, store, len) == 0 &&
 				  strchr("/", dir[len]) != NULL))
-		log_warning("%s: has the token file, so the service can "
-			    "%s; give it a directory of its own",
+		log_warning("%s: holds the token file, so the service can %s; "
+			    "move that file to its own directory",
 		    dir, dir[1] == '\0' ? "read all" : "write to it");
 }
 
@@ -195,8 +195,8 @@ sandbox_enter(const struct config *config)
 	return;
 #endif
 	if (!config->sandbox) {
-		log_warning("PLANT_STORE_SANDBOX=off: every file and system "
-			    "call of its user is open to this process");
+		log_warning("PLANT_STORE_SANDBOX=off: this process's system "
+			    "calls and file access are unrestricted");
 		return;
 	}
 	/* Otherwise syslog(3) would read the time zone's file later. */
@@ -204,11 +204,11 @@ sandbox_enter(const struct config *config)
 	/* An unprivileged process needs this for landlock and seccomp. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
-		log_warning("landlock is missing in this kernel, or refused: "
-			    "every file of its user is open to this process");
+		log_warning("landlock is not supported by this kernel, or was "
+			    "refused: every file of this user is accessible");
 	/* The unit's filter may refuse it; the unit leaves no capabilities. */
 	syscall(SYS_capset, &header, none);
 	if (!close_calls(config->database != NULL))
-		log_warning("seccomp is missing in this kernel, or refused: "
-			    "every system call is open to this process");
+		log_warning("seccomp is not supported by this kernel, or was "
+			    "refused: system calls are unrestricted");
 }

@@ -80,8 +80,8 @@ has_calls(void)
 	file_close(fd);
 	if (errno != ENOSYS && errno != EPERM)
 		return true;
-	log_error("the system refuses %s: %s; allow this call, as in the "
-		  "seccomp profile of the container",
+	log_error("the system refuses %s: %s; allow this call, for example in "
+		  "the container's seccomp profile",
 	    call, strerror(errno));
 	return false;
 }
@@ -173,7 +173,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 
 	/* Logged when all are closed again: syslog(3) needs one, too. */
 	if (stop < 0 || !can_open(config->threads + DESCRIPTORS_MIN)) {
-		log_error("cannot accept connections: %s; raise the limit of "
+		log_error("cannot accept connections: %s; raise the limit on "
 			  "open files",
 		    strerror(errno));
 		file_close(stop);

@@ -254,9 +254,8 @@ use_lines(FILE *file, const char *path, const bool kept[static COUNT])
 
 	for (int n = 1; (len = getline(&line, &size, file)) >= 0; n++)
 		if (strlen(line) != (size_t)len || !use_line(line, kept)) {
-			log_error(
-			    "%s: line %d: not NAME=VALUE, with no quotes "
-			    "but around VALUE and no backslash; correct it",
+			log_error("%s: line %d: not NAME=VALUE (quotes only "
+				  "around VALUE, no backslash); correct it",
 			    path, n);
 			fault = FAULT_SETUP;
 		}

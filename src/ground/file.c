@@ -352,7 +352,7 @@ file_become_owner(const char *path, uid_t owner)
 	if (geteuid() != 0)
 		return FAULT_NONE;
 	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
-		why = "is a link of another user";
+		why = "is another user's link";
 	else if (stat(path, &st) < 0) {
 		/* The caller opens `path` next and reports the error. */
 		if (errno != ENOENT || stat(dirname(parent), &st) < 0)
@@ -360,10 +360,10 @@ file_become_owner(const char *path, uid_t owner)
 		if (st.st_uid == 0 && owner != 0)
 			why = "would belong to root, but the store does not";
 		else if (st.st_uid == 0 && (st.st_mode & 022) != 0)
-			why = "others could make a link there first";
+			why = "others could create a link there first";
 	}
 	if (why != NULL) {
-		log_error("%s: %s; make that directory first: install -d -o "
+		log_error("%s: %s; create that directory first: install -d -o "
 			  "plant-store -m 0700 %s",
 		    path, why, path);
 		return FAULT_OUTPUT;

@@ -55,7 +55,7 @@ tokens_read_line(char *at, struct token *token)
 		return NULL;
 	memcpy(token->name, at, MIN(len, TOKENS_NAME_MAX));
 	if (len > TOKENS_NAME_MAX || !tokens_is_name(token->name))
-		return "has no name of 1 to 64 of A-Z a-z 0-9 . _ -";
+		return "has no valid name (1 to 64 of A-Z a-z 0-9 . _ -)";
 	len = next_field(&at, len);
 	if (!read_digest(at, len, token->digest))
 		return "has no SHA-256 of 64 lower-case hex digits";

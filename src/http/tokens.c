@@ -138,7 +138,7 @@ read_lines(struct set *set, size_t len)
 
 		at += strcspn(at, "\n");
 		if (*at == '\0')
-			wrong = "holds a NUL byte";
+			wrong = "contains a NUL byte";
 		if (wrong != NULL)
 			return note(set, FAULT_SETUP,
 			    "line %zu %s; correct or remove it", number, wrong);
@@ -493,7 +493,7 @@ check_edit(struct set *set, const struct tokens_edit *edit,
 		wrong = "is unknown; see: plant-store token list";
 	else if (edit->kind == TOKENS_RENEW && renewed != NULL &&
 		 renewed->expires_ms > clock_ms(CLOCK_REALTIME))
-		wrong = "has two tokens; end the older one first, with: "
+		wrong = "has two tokens; revoke the older one first, with: "
 			"plant-store token revoke --old";
 	else if (edit->kind == TOKENS_REVOKE_OLD && renewed == NULL)
 		wrong = "has one token, which was not renewed";
@@ -641,7 +641,7 @@ tokens_edit(const char *path, const struct tokens_edit *edit, char *token)
 	if (edit->kind != TOKENS_ADD && edit->kind != TOKENS_RENEW)
 		return edit_file(path, edit, "");
 	if (!make_token(made, digest)) {
-		log_error("libcrypto cannot make a token; check its "
+		log_error("libcrypto cannot create a token; check its "
 			  "installation and the free memory");
 		return FAULT_FAILED;
 	}

@@ -329,7 +329,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 	if (row < n) {
 		for (size_t i = 0; i < batch->n; i++)
 			batch->items[i]->result = RESULT_OPEN;
-		strcpy(session->reason, "rows that were not asked for");
+		strcpy(session->reason, "unexpected rows");
 		session->lost = true;
 		return false;
 	}
@@ -528,7 +528,7 @@ probe(struct store *store, struct session *session)
 	else {
 		trouble_log(&store->trouble,
 		    "the database did not confirm a probe",
-		    waits ? "a commit is waiting; is a standby away?"
+		    waits ? "a commit is waiting; is a standby down?"
 			  : session->reason);
 		result = waits ? STORE_UNKNOWN : find_result(session);
 		store->waiting |= waits;

@@ -172,7 +172,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 	fault = read_record(reader, record);
 	return fault != FAULT_NONE || record->id == id
 		   ? fault
-		   : fail(reader, "rows that were not asked for");
+		   : fail(reader, "unexpected rows");
 }
 
 /* Move the place to the current row; fail if FEED cannot return that row. */
@@ -188,7 +188,7 @@ set_place(struct store_reader *reader, int64_t id)
 	if (strspn(place.sum, "0123456789abcdef") != 32 ||
 	    place.tx >= reader->bound || place.tx < before->tx ||
 	    (place.tx == before->tx && id <= before->id))
-		return fail(reader, "rows that were not asked for");
+		return fail(reader, "unexpected rows");
 	reader->place = place;
 	return FAULT_NONE;
 }
@@ -270,17 +270,17 @@ find_bound(struct store_reader *reader)
 			     ? strtoll(value(reader, SYSTEM), NULL, 10)
 			     : 0;
 	if (system == 0)
-		return fail(reader, "rows that were not asked for");
+		return fail(reader, "unexpected rows");
 	if (reader->system != 0 && reader->system != system) {
-		log_error("the database: another system than the cursor's");
+		log_error("the database: not the cursor's system");
 		return FAULT_SETUP;
 	}
 	reader->system = system;
 	if (value(reader, ROWS_ABOVE)[0] != '\0') {
-		log_error("the database: transactions have lower numbers than "
-			  "its plants, as in another system after a restore; "
-			  "renumber them, and begin with new cursors: "
-			  "plant-store schema --feed | psql");
+		log_error("the database: transaction numbers are lower than "
+			  "those of the stored plants, as after a restore into "
+			  "another system; renumber the plants, and start with "
+			  "new cursors: plant-store schema --feed | psql");
 		return FAULT_SETUP;
 	}
 	if (at->sum[0] != '-' && value(reader, ROW_OF_PLACE)[0] == '\0') {
@@ -298,7 +298,7 @@ find_bound(struct store_reader *reader)
 	fault = run(reader, SESSION_PROBE("SELECT"), 1, SESSION_TIMEOUT_MS);
 	return fault != FAULT_NONE || PQntuples(reader->session.rows) == 1
 		   ? fault
-		   : fail(reader, "a commit is waiting; is a standby away?");
+		   : fail(reader, "a commit is waiting; is a standby down?");
 }
 
 static enum fault
@@ -327,7 +327,7 @@ reader_resume(struct store_reader *reader, const char *cursor)
 	if (cursor != NULL && *cursor != '\0' &&
 	    sscanf(cursor, CURSOR(SCN, "%32[-0-9a-f]"), &reader->system,
 		&place->tx, &place->id, place->sum) != 4) {
-		log_error("the database: the cursor is one of a journal");
+		log_error("the database: the cursor belongs to a journal");
 		return FAULT_SETUP;
 	}
 	reader->feed = true;

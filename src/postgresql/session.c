@@ -31,7 +31,7 @@
 /* Seconds for each host if connect_timeout is absent, and at most. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
-#define ANOTHER_FORM "an answer of another form"
+#define ANOTHER_FORM "an unexpected reply"
 /* The limit of an answer: above a reader's rows, or the plants of a batch. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
 /* The limit before the first statement: certificates, parameters, notices. */
@@ -48,7 +48,7 @@
  * before it: a function that others made in it is used only if it fits better,
  * so statements qualify what does not fit exactly.
  */
-#define NO_TABLES "; make the tables with: plant-store schema | psql"
+#define NO_TABLES "; create the tables with: plant-store schema | psql"
 static const char find_tables[] =
     "SELECT CASE WHEN (SELECT pg_catalog.set_config('search_path',"
     " pg_catalog.format('pg_catalog, %I, pg_temp', nspname), false)"
@@ -58,7 +58,7 @@ static const char find_tables[] =
     "CASE WHEN pg_catalog.set_config('search_path', pg_catalog.regexp_replace("
     "pg_catalog.current_setting('search_path'), '[$]user', 'pg_catalog',"
     " 'gi'), false) IS NOT NULL THEN 'plants_schema' END)))) IS NULL THEN"
-    " 'no schema that search_path names has the table plants_schema" NO_TABLES
+    " 'no schema in search_path has the table plants_schema" NO_TABLES
     "' ELSE '' END";
 
 /*
@@ -70,11 +70,11 @@ static const char find_tables[] =
 static const char check[] =
     "SELECT CASE WHEN set_config('synchronous_commit', 'on', false) <> 'on'"
     " OR set_config('client_min_messages', 'warning', false) <> 'warning'"
-    " THEN 'a setting was not taken'"
+    " THEN 'a setting was not accepted'"
     " WHEN coalesce(max(version), 0) <> " SCHEMA_VERSION
     " THEN 'the table plants_schema has version '"
     " || coalesce(max(version), 0)::text || ', not " SCHEMA_VERSION
-    ": use the version of plant-store that made it'"
+    ": use the version of plant-store that created it'"
     " WHEN current_setting('server_encoding') <> 'UTF8'"
     " THEN 'the database''s encoding is not UTF8: create it with ENCODING"
     " ''UTF8'' TEMPLATE template0'"
@@ -105,7 +105,7 @@ static const struct remedy {
 	{ "42P05", FAULT_SETUP, POOLER },
 	{ "26000", FAULT_BUSY, POOLER },
 	{ "42501", FAULT_SETUP,
-	    "; grant the rights with: plant-store schema --roles | psql" },
+	    "; grant the privileges with: plant-store schema --roles | psql" },
 	{ "42", FAULT_SETUP,
 	    "; the tables are not those of: plant-store schema; --cursor and "
 	    "--follow need PostgreSQL 13, and: plant-store schema --feed" },
@@ -114,8 +114,8 @@ static const struct remedy {
 	{ "25006", FAULT_BUSY, "; name the primary in PLANT_STORE_DATABASE" },
 	{ "53100", FAULT_BUSY, "; make room on the database's disk" },
 	{ "53300", FAULT_BUSY,
-	    "; raise max_connections or the role's limit: a service needs one "
-	    "for each of its threads" },
+	    "; raise max_connections or the role's limit: a service needs a "
+	    "connection for each thread" },
 	{ "", FAULT_BUSY, "" },
 };
 
@@ -207,7 +207,7 @@ wait_for(struct session *session, int events)
 			continue;
 		strcpy(session->reason, left_ms <= 0
 					    ? "no answer within the deadline"
-					    : "an answer that is too large");
+					    : "a reply that is too large");
 		return false;
 	} while (poll(&ready, 1, (int)left_ms) <= 0);
 	return true;
@@ -465,9 +465,9 @@ connect_string(struct session *session, const char *database)
 			   memchr(address, ']', (size_t)(rest + n - address)));
 	}
 	strcpy(session->reason,
-	    "PLANT_STORE_DATABASE: not a connection string of libpq, such as "
-	    "postgresql://plants@db/plants; write %40 for an @ of the "
-	    "password, %2F for a /, %XX for another character");
+	    "PLANT_STORE_DATABASE: not a libpq connection string, such as "
+	    "postgresql://plants@db/plants; in the password, write %40 for @, "
+	    "%2F for /, and %XX for other characters");
 	enum fault fault =
 	    good ? connect_server(session, database, options) : FAULT_SETUP;
 	PQconninfoFree(options);

@@ -38,7 +38,7 @@ is_trusted(const struct stat *st, mode_t type)
 static const char busy[] = "another process writes there";
 static const char foreign[] =
     "it or its " JOURNAL_NAME " belongs to another user, or the latter is a "
-    "symbolic link or no file";
+    "symbolic link or not a regular file";
 
 static enum fault
 refuse(const struct journal *dest, enum fault fault, const char *why)
@@ -61,7 +61,7 @@ open_dest(struct journal *dest)
 	dest->dir = file_make_dir(path);
 	if (dest->dir < 0 ||
 	    asprintf(&dest->name, "%s/" JOURNAL_NAME, path) < 0)
-		return fault_report(path, "cannot make or open it");
+		return fault_report(path, "cannot create or open it");
 	if (flock(dest->dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return refuse(dest, FAULT_BUSY, busy);
 	if (fstat(dest->dir, &st) < 0)
@@ -69,7 +69,7 @@ open_dest(struct journal *dest)
 	if (!is_trusted(&st, S_IFDIR))
 		return refuse(dest, FAULT_SETUP, foreign);
 	return journal_exists(dest, "index")
-		   ? refuse(dest, FAULT_OUTPUT, "was served as a store")
+		   ? refuse(dest, FAULT_OUTPUT, "was used as a store")
 		   : FAULT_NONE;
 }
 
@@ -152,7 +152,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 	dest->size = dest->durable > 0 ? MIN(size, dest->durable) : size;
 	if (dest->size > source->limit.end)
 		return refuse(dest, FAULT_OUTPUT,
-		    "its " JOURNAL_NAME " has more than the source");
+		    "its " JOURNAL_NAME " is longer than the source");
 	if (!compare_tails(source, dest, at))
 		return refuse(dest, FAULT_OUTPUT,
 		    "its " JOURNAL_NAME " is not the beginning of the source, "

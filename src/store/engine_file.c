@@ -145,8 +145,8 @@ open_store(const struct store_options *options, enum fault *fault)
 	}
 	files->watch = NULL;
 	if (uncounted != 0 && files->long_lived)
-		log_warning("%s/" METRICS_NAME ": %s; this process counts for "
-			    "itself alone",
+		log_warning("%s/" METRICS_NAME
+			    ": %s; this process counts only for itself",
 		    options->dir, strerror(uncounted));
 	journal_unlock(&files->journal);
 	/* If this fails, the index is written later. */

@@ -280,9 +280,9 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 			log_error("%s: missing; restore it from a backup",
 			    journal->name);
 		else
-			log_error("%s: no store here; mount its file system, "
-				  "or make a new store with: plant-store init "
-				  "%s",
+			log_error(
+			    "%s: no store here; mount its file system, or "
+			    "create a new store with: plant-store init %s",
 			    journal->path, journal->path);
 		return FAULT_SETUP;
 	}

@@ -236,8 +236,8 @@ index_open(struct journal *journal, struct index_view *view)
 	}
 	if (manifest->version != 0 &&
 	    memcmp(manifest->uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s: of another store than this directory was; if "
-			  "it is meant to be used, remove %s/" INDEX_NAME
+		log_error("%s: belongs to another store than the index beside "
+			  "it; to use it anyway, remove %s/" INDEX_NAME
 			  " first",
 		    journal->name, journal->path);
 		index_close(index);
@@ -332,8 +332,8 @@ index_damaged(struct index *index)
 	if (ours)
 		unlinkat(dir, MANIFEST_NAME, 0);
 	file_close(dir);
-	log_error("%s/" INDEX_NAME ": %s; the next start builds it again from "
-		  "the journal and checks that, or opens a new one",
+	log_error("%s/" INDEX_NAME ": %s; the next start rebuilds it from the "
+		  "journal, which it checks, or opens a new one",
 	    index->journal->path,
 	    ours ? "damaged and removed"
 		 : "damaged, and removed or replaced meanwhile");
@@ -361,13 +361,13 @@ log_twin(
     const char *name, size_t nth, int64_t id, uint64_t first, uint64_t offset)
 {
 	if (nth < TWINS_LOGGED)
-		log_error("%s: the plant %" PRId64 " stands twice, at the "
-			  "bytes %" PRIu64 " and %" PRIu64 ": the first "
-			  "counts; to take the others out: plant-store recover",
+		log_error("%s: the plant %" PRId64 " occurs twice, at bytes "
+			  "%" PRIu64 " and %" PRIu64 "; the first counts; to "
+			  "remove the others, run: plant-store recover",
 		    name, id, first, offset);
 	else if (nth == TWINS_LOGGED)
 		log_error(
-		    "%s: more plants stand twice; verify counts them", name);
+		    "%s: more plants occur twice; verify counts them", name);
 }
 
 int

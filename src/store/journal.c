@@ -32,11 +32,11 @@
 /* The size of the first read of a record: few lines are longer. */
 #define LINE_BYTES 4096
 
-#define REMEDY_OTHER                                                          \
-	"restore it from a backup; if this copy is meant to be used, remove " \
+#define REMEDY_OTHER                                                 \
+	"restore it from a backup; to use this copy anyway, remove " \
 	"`index` and `" JOURNAL_END_NAME "` beside it first"
 
-#define NOT_ACKNOWLEDGED ", and was not acknowledged"
+#define NOT_ACKNOWLEDGED ", and were not acknowledged"
 
 /*
  * Pauses between tries for the lock: short compared with a sync, but long
@@ -105,11 +105,11 @@ static enum fault
 fail(const struct journal *journal, const char *what, const char *note,
     int error)
 {
-	log_error("%s: %s failed: %s; what lies behind byte %" PRIu64
-		  " may not be on the disk%s; this process ends, and the "
-		  "next one reads it from the disk again; if this comes back, "
-		  "the disk is failing: copy the store to another one with "
-		  "`plant-store backup`, and serve that",
+	log_error("%s: %s failed: %s; the bytes after byte %" PRIu64
+		  " may not be on the disk%s; this process ends, and the next "
+		  "one reads it from the disk again; if this recurs, the disk "
+		  "is failing: copy the store to another disk with "
+		  "`plant-store backup`, and serve the copy",
 	    journal->name, what, strerror(error), journal->durable, note);
 	return FAULT_FAILED;
 }
@@ -183,7 +183,7 @@ read_header(struct journal *journal)
 	case RECORD_HEADER_OK:
 		break;
 	case RECORD_HEADER_VERSION:
-		log_error("%s: of a version that this program does not know; "
+		log_error("%s: has a version that this program does not know; "
 			  "use the program that wrote it",
 		    journal->name);
 		return FAULT_SETUP;
@@ -477,7 +477,7 @@ journal_claim(struct journal *journal, const char *path)
 	journal->path = path;
 	journal->dir = file_make_dir(path);
 	if (journal->dir < 0)
-		return fault_report(path, "cannot make or open it");
+		return fault_report(path, "cannot create or open it");
 	/* Of two processes, the second waits and finds the first's store. */
 	fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
 	if (fault != FAULT_NONE)
@@ -549,7 +549,7 @@ journal_make(struct journal *home)
 		close(fresh.fd);
 		return FAULT_NONE;
 	}
-	fault = fault_report(home->path, "cannot make a store there");
+	fault = fault_report(home->path, "cannot create a store there");
 	/*
 	 * A power cut could still undo the rename, so remove the name.  Until
 	 * then the lock keeps other processes from storing plants.

@@ -130,8 +130,8 @@ mark_read_end(struct journal *journal)
 		return FAULT_NONE;
 	}
 	if (memcmp(mark, journal->uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s.end: of another store; if this journal is meant "
-			  "to be used, remove that file first",
+		log_error("%s.end: belongs to another store; to use this "
+			  "journal anyway, remove that file first",
 		    journal->name);
 		return FAULT_SETUP;
 	}

@@ -97,7 +97,7 @@ def check_room(tally: Tally, store: Store) -> None:
         return
     with mounted("none", store.dir, "-t", "tmpfs", "-o", "size=1m,mode=0700"):
         done = check(store)
-    told(tally, done, CONFIG, "MiB are free; make room", "a disk with little room is told")
+    told(tally, done, CONFIG, "MiB free; make room", "a disk with little room is told")
     index = store.dir / "index"
     index.mkdir(0o700)
     with mounted(store.dir, store.dir, "--bind"):
@@ -223,7 +223,7 @@ def check_moved(tally: Tally, store: Store) -> None:
         directory.mkdir(parents=True)
     (store.root / "tools/systemctl").write_text("#!/bin/sh\ntest -e /run/${2#is-}\n")
     (store.root / "tools/systemctl").chmod(0o755)
-    words = "plant-store-backup.timer does not run; run: systemctl enable --now plant-store-backup.timer"
+    words = "plant-store-backup.timer is not running; run: systemctl enable --now plant-store-backup.timer"
     for enabled, active in (False, False), (True, False), (True, True):
         for name, there in ("enabled", enabled), ("active", active):
             if there:
@@ -303,7 +303,7 @@ def check_socket(tally: Tally, store: Store) -> None:
             before = what.stat().st_mode & 0o777
             what.chmod(mode)
             told(tally, run(path), UNAVAILABLE,
-                 f"{what}: mode {mode:04o}: only the web server may have access; "
+                 f"{what}: mode {mode:04o}: give access to the web server only; "
                  f"run: chmod {0o755 if what == store.root else 0o660:04o} {what}",
                  f"{what.name} of mode {mode:o} is told")
             what.chmod(before)
@@ -655,7 +655,7 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token has "Bearer"'),
         (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token has quotes"),
         (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token has blanks"),
-        (["--socket", "/" + "x" * 107], USAGE, "107 bytes at most"),
+        (["--socket", "/" + "x" * 107], USAGE, "exceeds 107 bytes"),
     ):
         told(tally, check(store, *arguments, stdin=""), status, words,
              f"{arguments} ends with {status}")

@@ -281,16 +281,16 @@ def test_output(tally: Tally, build: str) -> None:
                 for force in [], ["--force"]:
                     done = feed.export("-o", out, *force)
                     expect(tally, done, f"an output is not {out.name} {force}", CANTCREAT, b"",
-                           b"is the cursor's; name another file for the plants")
+                           b"belongs to the cursor; name another file")
                 with open(out, "ab") as stdout:
                     done = feed.export(stdout=stdout)
-                expect(tally, done, f"nor is stdout {out.name}", CANTCREAT, None, b"the cursor's")
+                expect(tally, done, f"nor is stdout {out.name}", CANTCREAT, None, b"to the cursor;")
                 if not there:
                     out.unlink()
             tally.check(feed.file.exists() == there, "the cursor stays as it was", feed.names())
             done = store.command("export", "--cursor", feed.dir / "k.unfinished", "-o", feed.dir / "k")
             expect(tally, done, "nor what an output is called until it is complete", CANTCREAT, b"",
-                   b"is the cursor's; name another file for the plants")
+                   b"belongs to the cursor; name another file")
             feed.export("--by", "nobody")
             add(store, range(5, 6))
         names = ["plants.jsonl", "plants.jsonl.end", "plants.jsonl.new", "metrics", "last-backup"]
@@ -299,7 +299,7 @@ def test_output(tally: Tally, build: str) -> None:
         for out in paths:
             for words in ["-o", out, "--force"], ["-o", store.root / "o", "--cursor", out]:
                 expect(tally, store.command("export", *words), f"{out.name} is the store's",
-                       CANTCREAT, b"", b"is a store's file; name another")
+                       CANTCREAT, b"", b"belongs to a store; name another file")
         after = {path: path.read_bytes() for path in paths if path.exists()}
         tally.check(before == after and len(before) > 3 and not (store.root / "o").exists(),
                     "the store's files stay", after.keys())

@@ -26,7 +26,7 @@ from lib_faults import mount, mounted
 
 NOBODY = 65534
 TMPFS = ("-t", "tmpfs", "-o")
-COUNTS = "{} created, {} there already, {} conflicting, {} refused; read up to line {}\n"
+COUNTS = "{} created, {} stored already, {} conflicting, {} refused; read up to line {}\n"
 ODD = [
     "", " ", "a,b", '"', '""', "a\"b", "\n", "\r", "\r\n", "a\n\nb", "'", "\\",
     "\\n", "\t\x00\x1f\x7f", "=1+1", "id", "é\U0001f331\u2028\ufeff", "]}", "x" * 3000,
@@ -204,7 +204,7 @@ def test_hints(test: Import) -> None:
                  "ids above 2^53)")
         journal = "a line of a journal; import the output of: plant-store export --file JOURNAL"
         whole = store.journal.read_bytes()
-        lines_of_one = ("JSON over several lines; import needs one plant per line: jq -c . FILE "
+        lines_of_one = ("JSON that spans several lines; import needs one plant per line: jq -c . FILE "
                         "(jq 1.6 rounds ids above 2^53)")
         for text, hint in ((b'{ \n  "id": 1\n}\n', lines_of_one), (b'[\n{"id":1,"name":"a"}\n]\n', array), (b"[]", array),
                            (whole, journal), (whole.partition(b"\n")[2], journal)):

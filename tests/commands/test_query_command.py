@@ -117,7 +117,7 @@ def test_arguments(tally: Tally, store: Store) -> None:
     expect(tally, store.command("get", ""), "an empty id is none", USAGE, b"")
     done = store.command("export", "--since", "90d")
     expect(tally, done, "what a time may be is told", USAGE, b"",
-           b"not a time: 90d; use 2027-01-31 or 2027-01-31T12:00:00Z; see:")
+           b"invalid time: 90d; use 2027-01-31 or 2027-01-31T12:00:00Z; see:")
     for name, operand in ("stats", []), ("get", ["1"]), ("export", []):
         done = store.command(name, "--dir", store.root / "none", *operand)
         expect(tally, done, f"{name} of a directory that is not there says so", NOINPUT,
@@ -172,7 +172,7 @@ def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
     tally.check(full in done.stdout.splitlines(True) and done.stdout.count(b"\n") == len(plants),
                 "and export --full gives the same line of each plant", done)
     done = store.command("export", "--full", "--format", "csv")
-    expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full is a form of JSON"])
+    expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full needs JSON"])
     with open("/dev/full", "wb") as output:
         for words in ["get", "3"], ["get", "3", "77"]:
             expect(tally, store.command(*words, stdout=output),
@@ -218,7 +218,7 @@ def test_export(tally: Tally, store: Store, plants: list[dict]) -> None:
     before = store.journal.read_bytes()
     for name in store.journal, path:
         expect(tally, store.command("export", "--force", "-o", name),
-               f"a journal is not replaced ({name.name})", CANTCREAT, b"", b"is a store's file")
+               f"a journal is not replaced ({name.name})", CANTCREAT, b"", b"belongs to a store")
     tally.check(store.journal.read_bytes() == before == path.read_bytes(), "and stays as it is")
     path.unlink()
     expect(tally, store.command("export", "-o", store.root / "none" / "out"),
@@ -410,7 +410,7 @@ def test_index_states(tally: Tally, store: Store, plants: list[dict]) -> None:
         shutil.copytree(other.dir / "index", index)
     for words in ["stats"], ["get", *asked], ["export"], ["verify"]:
         expect(tally, store.command(*words), f"{words[0]} refuses an index of another store",
-               CONFIG, b"", [b"of another store than this directory was", b"/index first\n"])
+               CONFIG, b"", [b"belongs to another store than the index beside it", b"/index first\n"])
     shutil.rmtree(index)
     fill(store, [])
     check("current")
@@ -768,7 +768,7 @@ def test_summary(tally: Tally, build: str) -> None:
         def add(number: int) -> None:
             store.command("import", "--quiet", input=new_plant(number, "Fern"), check=True)
 
-        size = r"size       \d+\.\d kB; [\d.]+ [kMGT]B are free.*"
+        size = r"size       \d+\.\d kB; [\d.]+ [kMGT]B free.*"
         nobody = rf"consumers  none in {store.dir}/consumers"
         token = "tokens     1 token; none expires"
         shows("an empty store in six lines", "plants     0", "rate       no plants in the last minute",
@@ -791,7 +791,7 @@ def test_summary(tally: Tally, build: str) -> None:
         poll = "export", "--quiet", "--cursor", place
         store.command(*poll, check=True)
         (place.parent / "notes.txt").write_text("no cursor")
-        reads = r"consumer   mine: {} behind, has read \d+ {}s? ago"
+        reads = r"consumer   mine: {} behind, last read \d+ {}s? ago"
         tally.check(re.search(reads.format("0 bytes", "second"), summary()), "a consumer is seen", summary())
         add(3)
         os.utime(place, (0, time.time() - 7300))
@@ -799,14 +799,14 @@ def test_summary(tally: Tally, build: str) -> None:
         tally.check(stats_of(store)["consumers"]["mine"] > 99, "in JSON, too", stats_of(store))
         done = store.command("check", text=True)
         expect(tally, done, "a consumer that fails for an hour is a problem", CONFIG,
-               err=["the consumer mine: ", " behind, has read 2 hours ago; see its log"])
+               err=["the consumer mine: ", " behind, last read 2 hours ago; see its log"])
         told = store.command("metrics", text=True).stdout
         told = dict(re.findall(r'(?m)^plant_store_consumer_(\w+){consumer="mine"} (\S+)$', told))
         tally.check(float(told["behind_bytes"]) > 99 and 7200 < time.time() - float(told["timestamp_seconds"]) < 7400,
                     "the metrics have both", told)
         store.command(*poll, check=True)
         done = store.command("check", text=True)
-        tally.check(re.search(r"the consumer mine: 0 bytes behind, has read \d+ seconds? ago: ok", done.stdout),
+        tally.check(re.search(r"the consumer mine: 0 bytes behind, last read \d+ seconds? ago: ok", done.stdout),
                     "one that reads again is well", done)
         master, slave = os.openpty()
         with start(store, "stats", "--watch", stdout=slave) as process:

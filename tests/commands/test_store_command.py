@@ -169,8 +169,8 @@ def test_verify(tally: Tally, root: pathlib.Path) -> None:
     (store / JOURNAL_NAME).write_bytes(journal.content())
     expect(tally, command("verify", store), "ids that stand twice are told with both places",
            DATAERR, "",
-           [f"the plant {plant_id} stands twice, at the bytes {journal.offset(plant_id)} and "
-            f"{journal.offset(line)}:" for plant_id, line in ((7, PLANTS + 1), (9, PLANTS + 2))])
+           [f"the plant {plant_id} occurs twice, at bytes {journal.offset(plant_id)} and "
+            f"{journal.offset(line)};" for plant_id, line in ((7, PLANTS + 1), (9, PLANTS + 2))])
 
 
 def test_index(tally: Tally, root: pathlib.Path) -> None:
@@ -237,13 +237,13 @@ def test_other_history(tally: Tally, root: pathlib.Path) -> None:
     (store / JOURNAL_NAME).write_bytes(journal.content())
     append_plants(store / JOURNAL_NAME, [{"id": n, "name": "another"} for n in range(900, 909)])
     refused(DATAERR, "one that is another history", "another history of this store: the line at",
-            "if this copy is meant to be used, remove `index` and `plants.jsonl.end`")
+            "to use this copy anyway, remove `index` and `plants.jsonl.end`")
     kept.rename(end)
     (store / JOURNAL_NAME).write_bytes((other / JOURNAL_NAME).read_bytes())
-    words = f"{store / JOURNAL_NAME}: of another store than this directory was"
+    words = f"{store / JOURNAL_NAME}: belongs to another store than the index beside it"
     refused(CONFIG, "one of another store than the index", words, f"remove {index} first")
     shutil.rmtree(index)
-    refused(CONFIG, "one of another store than the end mark", f"{end}: of another store;")
+    refused(CONFIG, "one of another store than the end mark", f"{end}: belongs to another store;")
     (store / JOURNAL_NAME).write_bytes(whole)
     expect(tally, command("verify", store), "its own is not refused", 0, err="")
 
@@ -263,12 +263,12 @@ def test_backup(tally: Tally, root: pathlib.Path) -> None:
     tally.check(not (root / "other").exists(), "and makes nothing")
     (root / "file").touch()
     done = command("backup", "--dir", store, root / "file")
-    tally.check(done.returncode != 0 and "file: cannot make or open it" in done.stderr,
+    tally.check(done.returncode != 0 and "file: cannot create or open it" in done.stderr,
                 "backup to a file is refused", done)
     serve(store, 1)
     before = files(store)
     expect(tally, command("backup", "--dir", store, store), "backup to the store itself is refused",
-           CANTCREAT, err="was served")
+           CANTCREAT, err="was used")
     tally.check(files(store)[JOURNAL_NAME] == before[JOURNAL_NAME], "and changes nothing")
 
 
@@ -327,7 +327,7 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
             and "".join(lines) == told
             and f" {PLANTS - len(lost) or 'no'} plants of store {journal.uuid}" in summary
             and ("; lost: " in summary) == (bool(told) and not twice)
-            and (f"; left out: {twice} record{'s' * (twice > 1)} of earlier ids" in summary) == bool(twice)
+            and (f"; left out: {twice} record{'s' * (twice > 1)} with earlier ids" in summary) == bool(twice)
             and done.stderr == "",
             f"recover, {name}: what is lost is told", done)
         kept = [plant_id for plant_id in range(1, PLANTS + 1) if plant_id not in lost]
@@ -373,7 +373,7 @@ def test_recovered_store(tally: Tally, root: pathlib.Path) -> None:
         ((source, dest), CANTCREAT, "holds a store"),
         ((source, source), CANTCREAT, "holds a store"),
         ((source, root / "with-end"), CANTCREAT, f"a part of one: {JOURNAL_NAME}.end"),
-        ((source, root / "linked"), CANTCREAT, f"{NEW_NAME} cannot be made there"),
+        ((source, root / "linked"), CANTCREAT, f"{NEW_NAME} cannot be created there"),
         ((root / "none", root / "new"), NOINPUT, "No such file"),
         ((root, root / "new"), NOINPUT, "cannot open"),
         (("/dev/null", root / "new"), DATAERR, "--store"),
@@ -413,7 +413,7 @@ def test_name(tally: Tally, root: pathlib.Path) -> None:
     except BlockingIOError:
         tally.check(True, sentence)
     said = process.communicate()[1]
-    tally.check(process.returncode == IOERR and b"cannot make a store there" in said
+    tally.check(process.returncode == IOERR and b"cannot create a store there" in said
                 and not list(dest.iterdir()), "or removes the name", (said, list(dest.iterdir())))
 
 
@@ -476,7 +476,7 @@ def test_init(tally: Tally, root: pathlib.Path) -> None:
         done = command("init", *(word.format(path) for word in words),
                    env={**passed_on(), "PLANT_STORE_DIR": setting.format(path)})
         tally.check(
-            done.returncode == 0 and done.stdout == f"{path}: made a new store\n"
+            done.returncode == 0 and done.stdout == f"{path}: created a new store\n"
             and path.stat().st_mode & 0o777 == 0o700 and serve(path, 1)
             and plants_of(path) == [1], f"init {words} makes the directory and a store", done)
     for name in JOURNAL_NAME, f"{JOURNAL_NAME}.failed", "index":
@@ -641,8 +641,8 @@ def test_interrupt(tally: Tally, root: pathlib.Path) -> None:
         (["verify", store], r"stopped after (no|\d+) plants, \d+ bytes, valid so far\n$"),
         (["stats", store], r"stats: stopped after (no|\d+) plants\n$"),
         (["backup", "--dir", store, root / "new"],
-         rf"stopped; {root}/new is as it was; run it again\n$"),
-        (["recover", store, root / "made"], "made: stopped; no store was made"),
+         rf"stopped; {root}/new is unchanged; run backup again\n$"),
+        (["recover", store, root / "made"], "made: stopped; no store was created"),
     ):
         status, told = interrupt(*words)
         tally.check(status == INTERRUPTED and re.search(told_words, told),
@@ -682,7 +682,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
                    env=passed_on() | {"PLANT_STORE_DATABASE": "postgresql://"})
 
     expect(tally, run(copy, "schema", "--roles", "--feed", text=True),
-           "of the schema one part is printed", USAGE, "", "--roles and --feed exclude each other")
+           "of the schema one part is printed", USAGE, "", "--roles conflicts with --feed")
     expect(tally, run(copy, "schema", text=True), "the schema is printed without the module",
            os.EX_OK, (TOP / "deploy/postgresql/tables.sql").read_text(), "")
     expect(tally, stats(), "a module that is not there is named with what to install", CONFIG,
@@ -692,7 +692,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
         run("cc", "-shared", "-x", "c", "-o", place / "postgresql.so", "-",
             input=b"int store_engine[99];", check=True)
         expect(tally, stats(), f"one of another version in {place.name} is refused", CONFIG,
-               "", "is of another version than this program; install the same version of both")
+               "", "has another version than this program; install the same version of both")
 
 
 def scenario(tally: Tally) -> None:

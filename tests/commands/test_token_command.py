@@ -73,7 +73,7 @@ def test_expiry_that_is_refused(tally):
         result = token("add", "refused", "--expires", when)
         expect(tally, result, f"--expires '{when}' is refused", USAGE, "")
     expect(tally, token("add", "x", "--expires", "52w"), "what it may be is told", USAGE, "",
-           "token: not a time: 52w; use 90d, 12h, 30m, 2027-01-31 or 2027-01-31T12:00:00Z; see:")
+           "token: invalid time: 52w; use 90d, 12h, 30m, 2027-01-31 or 2027-01-31T12:00:00Z; see:")
     tally.check(not os.path.exists(path), "a refused expiry adds nothing")
 
 

@@ -431,7 +431,7 @@ def verify(program: pathlib.Path, folder: pathlib.Path, journal: bytes) -> tuple
     out = re.fullmatch(r".*: (\d+|no) plants?, (\d+) bytes, all valid\n", done.stdout)
     plants = int(out[1].replace("no", "0")) if out else -1
     err = re.search(r"(damaged|torn) at byte (\d+)", done.stderr)
-    twins = re.findall(r"stands twice, at the bytes \d+ and (\d+)", done.stderr)
+    twins = re.findall(r"occurs twice, at bytes \d+ and (\d+)", done.stderr)
     version = re.match(rb'\{"plant-store":(\d+)', journal)
     match done.returncode:
         case 0 if out and err and err[1] == "torn":

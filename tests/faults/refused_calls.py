@@ -46,9 +46,9 @@ CALLS = (
     Call("openat", "", argument=(2, os.O_TMPFILE)),
     Call("statx", ""),
     Call("renameat2", ""),
-    Call("landlock_create_ruleset", "landlock is missing in this kernel, or refused"),
+    Call("landlock_create_ruleset", "landlock is not supported by this kernel, or was refused"),
     Call("seccomp", ""),  # libseccomp has another call for it
-    Call("prctl", "seccomp is missing in this kernel, or refused",
+    Call("prctl", "seccomp is not supported by this kernel, or was refused",
          argument=(0, PR_SET_SECCOMP)),
 )
 SITUATIONS = ("a new store", "a kill -9", "a failed sync")

@@ -288,7 +288,7 @@ def messages(lines: list[str]) -> list[str]:
     """Each kind of complaint once."""
     kinds: dict[str, str] = {}
     for line in lines:
-        if not re.search(r"serving with|: ended|made a new store|Spawning child", line):
+        if not re.search(r"serving with|: ended|created a new store|Spawning child", line):
             short = re.sub(r"/tmp/[^/ ]*/", "", line)
             kinds.setdefault(re.sub(r"\d+", "N", short), short)
     return list(kinds.values())

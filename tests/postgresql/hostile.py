@@ -110,7 +110,7 @@ def bad_answers(count: int) -> dict[str, Bad]:
         "NULLs": table(count, row(*[None] * count)),
         "rows without columns": table(0, row(), row()),
         "a column too many": table(count + 1, row(*[b"7"] * (count + 1))),
-        "rows that were not asked for": table(count, row(*[b"999"] * count)),
+        "unexpected rows": table(count, row(*[b"999"] * count)),
         "COPY in": BOUND + message(b"G", COPY) + READY,
         "COPY both": BOUND + message(b"W", COPY),
         "COPY with data": BOUND + message(b"H", COPY) + message(b"d", b"x") * 3 + READY,
@@ -255,7 +255,7 @@ def bad_of(kind: str, long: bool, some: int = 7) -> dict[str, Bad]:
     if KINDS[kind][1] == 0:
         del bad["rows without end"]  # they would be tiny
     if kind in ("execute", "lock", "probe", "fetch"):  # any value may be right
-        del bad["rows that were not asked for"]
+        del bad["unexpected rows"]
     if kind == "feed":
         good, above = feed_row(1, 99), feed_row(2, 100)
         bad = {"a row above the bound": then_none(above), "not in order": then_none(good, good),
@@ -394,7 +394,7 @@ def check_read(tally: Tally, server: Hostile, store: TableStore, long: bool) -> 
             print(f"# {time.monotonic() - began:.1f} s: {done.stderr[:200].strip()}")
     server.kind, server.answer = "fetch", flood(LARGE_NOTICE)
     done = store.command("export", text=True, timeout=80)
-    tally.check("an answer that is too large" in done.stderr,
+    tally.check("a reply that is too large" in done.stderr,
                 "export, fetch: an answer without end is refused for its size", done)
     check_follower(tally, server, store, [*feed, "--follow"])
     server.kind = ""

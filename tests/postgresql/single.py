@@ -95,7 +95,7 @@ def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
         # One that inserts and one that reads, and those of a session's begin.
         wait_until(lambda: commits(server, name) > before)
         taken = commits(server, name) - before
-        tally.check(f"1 created, {EQUAL - 1} there already".encode() in done.stdout and taken < 20,
+        tally.check(f"1 created, {EQUAL - 1} stored already".encode() in done.stdout and taken < 20,
                     f"{EQUAL} plants of one id are stored by two statements", (done, taken))
 
 
@@ -316,7 +316,7 @@ def check_setups(tally: Tally, build: pathlib.Path, server: Server) -> None:
         url = f"postgresql://plants:{password}@127.0.0.1/plants".replace("/@127.0.0.1", "")
         with table_store(build, server, url) as store:
             refuse(store, "a connection string with an unescaped character",
-                   ["PLANT_STORE_DATABASE", "%40 for an @"])
+                   ["PLANT_STORE_DATABASE", "%40 for @"])
     sql = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'"
     server.sql(sql, dbname=OWNER)
     sql = run(build / "plant-store", "schema")

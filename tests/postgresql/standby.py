@@ -246,7 +246,7 @@ def drained(setup: Pair, hold_s: float = 4.0) -> None:
             well = wait_until(lambda: states() == [UNKNOWN, UNKNOWN, 503], UNHEALTHY_S)
             check(well, f"so is each, after {UNHEALTHY_S:.0f} s, and the balancer", states())
             done = setup.store.command("check", "--socket", setup.service.socket_path, text=True)
-            well = done.returncode == 78 and "database: it does not confirm" in done.stderr
+            well = done.returncode == 78 and "database: does not confirm" in done.stderr
             well = well and f"a plant: error {UNKNOWN}: The database did" in done.stderr
             check(well, "check tells it of the service and by itself", done)
             counts, until = [], time.monotonic() + hold_s

@@ -642,7 +642,7 @@ def check_listener(tally: Tally, store: Store) -> None:
     """A shortage that ends, and no further connection that would show it."""
     # The first accept4 finds out whether there is such a call.
     for error, message in (
-        ("EMFILE", "Too many open files; raise the limit of open files"),
+        ("EMFILE", "Too many open files; raise the limit on open files"),
         ("ENOBUFS", "No buffer space available"),
     ):
         tracer = traced(store, "accept4", f"accept4:error={error}:when=2..21")

@@ -138,13 +138,13 @@ def check_state(tally: Tally, store: Store) -> None:
     with responder(store, watched=False) as service:
         well = send(store, service, 1) == 200 and states(service) == {("1", "2", none, none)}
         tally.check(well, "no thread has a capability, nor gets new rights", states(service))
-        quiet = "open to this process" not in service.log()
+        quiet = "was refused: " not in service.log()
         tally.check(quiet, "and nothing is said of that", service.log())
     service.log_path.write_bytes(b"")
     with responder(store, watched=False, PLANT_STORE_SANDBOX="off") as service:
         log = service.log() if send(store, service, 1) == 200 else ""
         seccomp = {state[:2] for state in states(service)}
-    well = log.count("PLANT_STORE_SANDBOX=off: every file") == 1 and seccomp == {("0", seccomp_here())}
+    well = log.count("PLANT_STORE_SANDBOX=off: this process") == 1 and seccomp == {("0", seccomp_here())}
     tally.check(well, "off is off, and one line of the log says so", (log, seccomp))
 
 
@@ -166,7 +166,7 @@ def check_missing(tally: Tally, store: Store) -> None:
         with responder(store, watched=False, tracer=tracer) as service:
             log = service.log() if send(store, service, 1) == 200 else ""
             found = {state[:2] + state[3:] for state in states(service)}
-        well = log.count(f"{what} is missing") == log.count("open to this process") == 1
+        well = log.count(f"{what} is not supported") == log.count("refused: ") == 1
         well = well and found == {("1", seccomp, "0" * 16)}
         tally.check(well, sentence, (log, found))
 
@@ -198,12 +198,12 @@ def check_places(tally: Tally, store: Store) -> None:
     inside.write_text(store.tokens.read_text())
     inside.chmod(0o600)
     link.symlink_to(inside)
-    words = f"{inside.parent}: has the token file, so the service can write to it"
+    words = f"{inside.parent}: holds the token file, so the service can write to it"
     for path, words in (inside, words), (link, words), (store.tokens, ""):
         (store.root / "responder.log").write_bytes(b"")
         with responder(store, watched=False, PLANT_STORE_TOKENS=str(path)) as service:
             well = send(store, service, 1) == 200 and words in service.log()
-            tally.check(well and bool(words) == service.log().count("has the token file"),
+            tally.check(well and bool(words) == service.log().count("holds the token file"),
                         f"a token file in the store is warned of, one beside it not: {path.name}",
                         service.log())
     top = pathlib.Path("/plant-store-test-tokens")
@@ -214,7 +214,7 @@ def check_places(tally: Tally, store: Store) -> None:
         top.chmod(0o600)
         with responder(store, watched=False, PLANT_STORE_TOKENS=str(top)) as service:
             well = send(store, service, 1) == 200
-            tally.check(well and "/: has the token file, so the service can read all" in service.log(),
+            tally.check(well and "/: holds the token file, so the service can read all" in service.log(),
                         "one in / is warned of", service.log())
     finally:
         top.unlink()

@@ -157,7 +157,7 @@ def check_files(tally: Tally, store: Store) -> None:
 
 def check_directory(tally: Tally, store: Store) -> None:
     missing = store.root / "missing"
-    why = "no store here; mount its file system, or make a new store with: plant-store init"
+    why = "no store here; mount its file system, or create a new store with: plant-store init"
     where = {"PLANT_STORE_DIR": str(missing)}
     sentence = "no store directory"
     check_refused(tally, store, sentence, f"{missing}: {why} {missing}\n", **where)

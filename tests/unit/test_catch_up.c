@@ -440,7 +440,7 @@ STORE_TEST(an_end_mark_of_another_store_is_refused)
 	assert_int_equal(store_init(fixture->path), FAULT_SETUP);
 	assert_int_equal(fixture_make_journal(fixture), FAULT_NONE);
 	expect_refused(fixture, false, FAULT_SETUP);
-	expect_logged(fixture, "end: of another store", 1);
+	expect_logged(fixture, "end: belongs to another store", 1);
 	expect_verified(fixture, FAULT_SETUP);
 	fixture_fail_journal(fixture);
 	expect_refused(fixture, false, FAULT_SETUP);
@@ -786,7 +786,7 @@ STORE_TEST(of_an_id_that_stands_twice_the_first_counts)
 			expect_put(store, 1, "twin", STORE_CONFLICT);
 		}
 		snprintf(logged, sizeof(logged),
-		    "the plant 1 stands twice, at the bytes %d and %" PRIu64,
+		    "the plant 1 occurs twice, at bytes %d and %" PRIu64,
 		    RECORD_HEADER_LEN, offset);
 		expect_logged(fixture, logged, 1);
 		fixture_create(store, 4);

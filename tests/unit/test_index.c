@@ -580,7 +580,8 @@ STORE_TEST(index_is_opened_for_its_own_store_only)
 	leave_index(fixture);
 	assert_int_equal(
 	    index_open(journal_of(fixture, OTHER), &view), FAULT_SETUP);
-	expect_logged(fixture, "of another store than this directory was", 1);
+	expect_logged(
+	    fixture, "belongs to another store than the index beside it", 1);
 	assert_int_equal(index_uuid(fixture->dir, uuid), 0);
 	assert_memory_equal(uuid, UUID, RECORD_UUID_LEN);
 	index_discard(fixture->dir);
@@ -714,13 +715,11 @@ STORE_TEST(ids_that_stand_twice_are_counted_and_ten_are_logged)
 		pairs_done(&pairs);
 		lines += twins < 10 ? (unsigned)twins : 10;
 		more += twins > 10;
-		expect_logged(fixture, "stands twice, at", lines);
-		expect_logged(fixture, "more plants stand twice", more);
+		expect_logged(fixture, "occurs twice, at", lines);
+		expect_logged(fixture, "more plants occur twice", more);
 	}
 	expect_logged(fixture,
-	    "the journal: the plant 0 stands twice, at the bytes 100 and "
-	    "200",
-	    3);
+	    "the journal: the plant 0 occurs twice, at bytes 100 and 200", 3);
 }
 
 STORE_TEST(full_disk_is_an_error_wherever_it_is_met)

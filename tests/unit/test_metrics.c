@@ -200,7 +200,7 @@ STORE_TEST(store_serves_where_there_can_be_no_file)
 	struct store *store = fixture_open(fixture, true);
 	expect_put(store, 1, "1", STORE_CREATED);
 	store_close(store);
-	expect_logged(fixture, "counts for itself alone", 1);
+	expect_logged(fixture, "counts only for itself", 1);
 	assert_int_equal(unlinkat(fixture->dir, METRICS_NAME, AT_REMOVEDIR), 0);
 }
 

@@ -311,7 +311,7 @@ STORE_TEST(a_failed_sync_fails_its_process_and_each_that_meets_it)
 	for (int64_t id = 3; id >= 1; id--)
 		expect_put(one, id, NULL, STORE_FAILED);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 1);
-	expect_logged(fixture, "was not acknowledged", 1);
+	expect_logged(fixture, "were not acknowledged", 1);
 	/* It finds a line that, for all it knows, was acknowledged. */
 	expect_put(two, 1, NULL, STORE_FAILED);
 	expect_put(two, 1, NULL, STORE_FAILED);
@@ -319,7 +319,7 @@ STORE_TEST(a_failed_sync_fails_its_process_and_each_that_meets_it)
 	store_close(two);
 	assert_int_equal(shim_count(SHIM_FDATASYNC), 2);
 	expect_logged(fixture, "fdatasync failed", 2);
-	expect_logged(fixture, "was not acknowledged", 1);
+	expect_logged(fixture, "were not acknowledged", 1);
 	expect_plants(fixture, 2);
 }
 
@@ -527,7 +527,7 @@ STORE_TEST(a_store_that_cannot_be_made_leaves_none)
 		{ SHIM_PWRITE, 1, EDQUOT, FAULT_FULL, "make room" },
 		{ SHIM_FSYNC, 1, EFBIG, FAULT_FULL, "make room" },
 		{ SHIM_FSYNC, 1, ENFILE, FAULT_MEMORY,
-		    "raise the limit of open files" },
+		    "raise the limit on open files" },
 	};
 
 	fixture_remove(fixture, JOURNAL_NAME);
@@ -535,7 +535,7 @@ STORE_TEST(a_store_that_cannot_be_made_leaves_none)
 		shim_fail(rows[i].call, NULL, rows[i].nth, 1, rows[i].error);
 		assert_int_equal(store_init(fixture->path), rows[i].fault);
 		shim_reset();
-		expect_logged(fixture, "cannot make a store there: ", i + 1);
+		expect_logged(fixture, "cannot create a store there: ", i + 1);
 		assert_true(fixture_logged(fixture, rows[i].logged) > 0);
 		/* Nothing is left by which the next start would be misled. */
 		assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
@@ -711,8 +711,8 @@ STORE_TEST(a_directory_without_a_journal_of_ours_is_refused)
 	expect_refused(fixture, false, FAULT_SETUP);
 	assert_false(fixture_exists_like(fixture, JOURNAL_NAME));
 	expect_logged(fixture,
-	    "mount its file system, or make a new "
-	    "store with: plant-store init /",
+	    "mount its file system, or create a new store with: plant-store "
+	    "init /",
 	    2);
 	assert_int_equal(store_init(fixture->path), FAULT_NONE);
 	store_close(fixture_open(fixture, false));

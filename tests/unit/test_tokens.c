@@ -251,7 +251,7 @@ TOKENS_TEST(entries_are_read_in_the_files_order)
 
 TOKENS_TEST(malformed_files_are_refused_with_line_and_reason)
 {
-	static const char no_name[] = "line 1 has no name";
+	static const char no_name[] = "line 1 has no valid name";
 	static const char no_digest[] = "line 1 has no SHA-256";
 	static const char no_time[] = "line 1 has an expiry";
 	static const struct {
@@ -269,7 +269,7 @@ TOKENS_TEST(malformed_files_are_refused_with_line_and_reason)
 		ROW("a :" DIGITS_63 "\n", no_digest),
 		ROW("a " ONE "\r\n", no_digest),
 		ROW("a " ONE "\nb\n", "line 2 has no SHA-256"),
-		ROW("\n\na/b " ONE "\n", "line 3 has no name"),
+		ROW("\n\na/b " ONE "\n", "line 3 has no valid name"),
 		ROW("\xef\xbb\xbf" ONE_LINE, no_name),
 		ROW(LONG_NAME " " ONE "\n", no_name),
 		ROW("\r\n", no_name),
@@ -277,7 +277,7 @@ TOKENS_TEST(malformed_files_are_refused_with_line_and_reason)
 		ROW("a " ONE " 2027-01-31\n", no_time),
 		ROW("a " ONE " 2027-01-31 12:00:00Z\n", no_time),
 		ROW("a " ONE " 2027-01-31T00:00:00Z x\n", "line 1 has more"),
-		ROW("a " ONE "\n\0\n", "line 2 holds a NUL"),
+		ROW("a " ONE "\n\0\n", "line 2 contains a NUL"),
 		ROW(TWO_LINES "a " TWO "\n",
 		    "line 3, a, has the name of line 1, a"),
 		ROW("a " ONE " 2027-01-31T00:00:00Z\n"
@@ -1090,7 +1090,7 @@ TOKENS_TEST(failed_call_names_cause_and_remedy_and_changes_nothing)
 		{ SHIM_FSTAT, EACCES, FAULT_RIGHTS, "run this as", true },
 		{ SHIM_FSTAT, EIO, FAULT_FAILED, "check the disk", true },
 		{ SHIM_PREAD, EIO, FAULT_FAILED, "check the disk", true },
-		{ SHIM_PREAD, ENOMEM, FAULT_MEMORY, "raise its limit", true },
+		{ SHIM_PREAD, ENOMEM, FAULT_MEMORY, "its memory limit", true },
 		{ SHIM_PWRITE, ENOSPC, FAULT_FULL, "make room", false },
 		{ SHIM_PWRITE, EDQUOT, FAULT_FULL, "make room", false },
 		{ SHIM_PWRITE, EROFS, FAULT_RIGHTS, "mount it", false },

@@ -118,7 +118,7 @@ STORE_TEST(id_that_stands_twice_is_damage_with_an_index_or_without)
 	fixture_forge(fixture, 3, "again", SIZE_MAX);
 	snprintf(path, sizeof(path), "%s/" JOURNAL_NAME, fixture->path);
 	snprintf(text, sizeof(text),
-	    "the plant 1 stands twice, at the bytes %" PRIu64 " and %" PRIu64,
+	    "the plant 1 occurs twice, at bytes %" PRIu64 " and %" PRIu64,
 	    before.offset[1], before.end.end);
 	/* With an index that does not have it yet. */
 	expect_verified(fixture, FAULT_DAMAGED);

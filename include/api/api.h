@@ -1,5 +1,5 @@
 /*
- * api: the steps of the one operation, POST {base_url}/plants, in order.
+ * api: the steps of the only operation, POST {base_url}/plants, in order.
  *
  *	api_head    preflight, credential, route, framing of the head
  *	            (the gateway reads or drains the body)

@@ -56,9 +56,9 @@ struct config {
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A whole VALUE may be quoted
  * with ' or "; it contains no other quote and no backslash.  Return FAULT_SETUP
- * for any other line or a file that root cannot trust, or the system's fault;
- * both are logged.  CONFIG_FILE_VARIABLE names another file, for tests and for
- * a second service on the same machine.
+ * for any other line or for a file that root cannot trust, or the system's
+ * fault; both are logged.  CONFIG_FILE_VARIABLE names another file, for tests
+ * and for a second service on the same machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"

@@ -1,5 +1,5 @@
 /*
- * fault: the one error type, and remedies for operators.  The function that
+ * fault: the only error type, and remedies for operators.  The function that
  * detects an error logs it with its remedy, unless its contract states
  * otherwise; its callers only act on it.
  */

@@ -27,10 +27,10 @@ struct pairs {
  * -1 with ENOMEM.
  *
  * pairs_done(pairs):
- * Free the list; a zeroed one is allowed.  errno is unchanged.
+ * Free the list.  A zeroed list is allowed.  errno is unchanged.
  *
  * pairs_add(pairs, key, value), pairs_sort(pairs):
- * Add a pair; sort all pairs into pairs->map, in O(n log n) even if clients
+ * Add a pair.  Sort all pairs into pairs->map, in O(n log n) even if clients
  * choose the keys to slow it down.  Return 0, or -1 with errno, such as ENOSPC.
  *
  * pairs_order(array, n):

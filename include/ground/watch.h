@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /*
- * Unless NULL, `step` is called at least once for each MiB, or for each 100
- * rows of a database, that is read, with the bytes done and the total (0:
- * unknown).  If it returns false, the work stops and leaves nothing half done.
+ * Unless NULL, `step` is called at least once per MiB read, or per 100 rows
+ * read from a database, with the bytes done and the total (0: unknown).  If it
+ * returns false, the work stops and leaves nothing half done.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);

@@ -111,7 +111,7 @@ enum fault index_damaged(struct index *index);
  * index_collect(index, at):
  * Use the runs that another process has written meanwhile; if they cover more
  * than the caller's position `at`, raise `at`.  Copy the memtable's plants up
- * to `at`, which must be durable.  FAULT_MEMORY, logged.
+ * to `at`, which must be durable.  FAULT_MEMORY is logged.
  *
  * index_write(index, max, watch) (*):
  * Write the collected plants as a run, merged with the newest runs that are

@@ -56,7 +56,7 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* the first line after the header */
-	uint64_t durable;      /* the watermark: known to be synced to here */
+	uint64_t durable;      /* the watermark: synced at least up to here */
 	size_t room;           /* reserved ahead: 0 or JOURNAL_ROOM_BYTES */
 	enum fault passing;    /* the last fault that passes by itself */
 	bool locked;           /* holds the lock on the file or directory */

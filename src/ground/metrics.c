@@ -62,7 +62,7 @@ map_file(const char *path, int flags)
 
 	if (fd < 0)
 		return NULL;
-	/* An allocation changes the file's time, which a reader must not. */
+	/* An allocation changes the file's time; a reader must not do that. */
 	bool whole = (flags & O_CREAT) == 0 && fstat(fd, &st) == 0 &&
 		     st.st_size >= (off_t)FILE_BYTES;
 	errno = whole ? 0 : posix_fallocate(fd, 0, FILE_BYTES);

@@ -73,7 +73,7 @@ static void
 sort(struct pair *pairs, size_t n, uint64_t *seed)
 {
 	while (n > 1) {
-		/* Knuth's MMIX; a random seed hides the pivots from clients. */
+		/* Knuth's MMIX LCG; a random seed hides the pivots. */
 		*seed = *seed * 6364136223846793005 + 1442695040888963407;
 		const struct pair pivot = pairs[(*seed >> 32) % n];
 		size_t i = 0, j = n - 1;

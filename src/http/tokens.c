@@ -44,7 +44,7 @@
 #define TEXT_BYTES (TOKENS_FILE_BYTES_MAX + 2 + 2 * LINE_BYTES_MAX + 1)
 #define ADD_ONE "; add one with: plant-store token add NAME"
 #define BESIDE ".new"
-/* How long to wait for the lock; an edit holds it for a few milliseconds. */
+/* How long to wait for the lock, which an edit holds for a few milliseconds. */
 #define WAIT_MS 2000
 #define RETRY_MS 10
 #define TOKEN_RANDOM_LEN 32

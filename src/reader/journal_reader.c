@@ -291,7 +291,7 @@ poll_again(struct store_reader *reader)
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
 
-	/* Lines that could not be read are tried again. */
+	/* Lines that could not be read are read again. */
 	reader->fault = FAULT_NONE;
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))

@@ -303,7 +303,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 		   : fault_report(journal->path, "cannot sync it");
 }
 
-/* Open the journal; wait until it has its name. */
+/* Open the journal; wait while its name is missing. */
 static enum fault
 open_journal(struct journal *journal, const char *path, int64_t deadline_ms)
 {

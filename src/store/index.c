@@ -102,7 +102,7 @@ sum(const struct manifest *manifest)
 	return crc32c(0, manifest, offsetof(struct manifest, crc));
 }
 
-/* Read the manifest.  errno is 0, or the error that prevented it. */
+/* Read the manifest.  errno is 0, or the error if it could not be read. */
 static enum index_state
 read_manifest(int dir, struct manifest *manifest)
 {

@@ -293,10 +293,9 @@ journal_unlock(struct journal *journal)
 }
 
 /*
- * statx, unlike stat, need not read the timestamps.  On a file system with
- * fine-grained ones (Linux 6.13), reading them makes the next write change
- * them, so the next fdatasync also writes the inode: 120 microseconds instead
- * of 80 on ext4.
+ * statx, unlike stat, need not read the timestamps.  If they are fine-grained
+ * (Linux 6.13), reading them makes the next write change them, so the next
+ * fdatasync also writes the inode: 120 microseconds instead of 80 on ext4.
  */
 const char *
 journal_check(struct journal *journal, uint64_t end)
@@ -478,7 +477,7 @@ journal_claim(struct journal *journal, const char *path)
 	journal->dir = file_make_dir(path);
 	if (journal->dir < 0)
 		return fault_report(path, "cannot create or open it");
-	/* Of two processes, the second waits and finds the first's store. */
+	/* A second process waits here, and then finds the first one's store. */
 	fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
 	if (fault != FAULT_NONE)
 		return fault;

@@ -24,7 +24,7 @@ struct memtable {
  * has the id already; -1 with ENOMEM.
  *
  * memtable_keep(table, n), memtable_drop(table, n):
- * Remove all but the first n plants; remove the first n.
+ * Remove all but the first n plants.  Remove the first n plants.
  *
  * memtable_done(table):
  * Remove all plants, and free the memory.

@@ -315,8 +315,8 @@ def check_socket(tally: Tally, store: Store) -> None:
         with broken(**by_server(503, 5007)) as url:
             told(tally, run(path, "--url", url), UNAVAILABLE,
                  "the service answers at its socket, but the web server does not reach it: "
-                 "name this socket", "a wrong socket in the web server's file is told")
-            told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no answer",
+                 "set this socket", "a wrong socket in the web server's file is told")
+            told(tally, run("/none", "--url", url), UNAVAILABLE, "gets no response",
                  "but not of a service that is down")
         kept = path.rename(store.root / "kept")
     told(tally, run(kept), UNAVAILABLE, f"{kept}: cannot connect: Connection refused; see: "
@@ -565,7 +565,7 @@ def check_faults(tally: Tally, store: Store) -> None:
             done = check(store, "--url", url, "--token", "pst_x")
             told(tally, done, UNAVAILABLE, words, f"{what} is told")
     done = check(store, "--url", "http://127.0.0.1:1", "--token", "pst_x")
-    told(tally, done, UNAVAILABLE, "no answer", "nobody who listens is told")
+    told(tally, done, UNAVAILABLE, "no response", "nobody who listens is told")
     tally.check("that the web server is running" in done.stderr, "and what to do", done)
     with broken() as url:
         done = check(store, "--url", url.replace("http:", "https:"))
@@ -585,7 +585,7 @@ def check_faults(tally: Tally, store: Store) -> None:
              "a URL without a scheme is of https: its token is not sent in clear")
         tally.check(done.stdout.endswith("\n1 problem\n"), "the last line counts the problems", done)
     done = check(store, "--url", "ftp://127.0.0.1", "--token", "pst_x")
-    told(tally, done, UNAVAILABLE, "no answer", "a URL that is not HTTP is refused")
+    told(tally, done, UNAVAILABLE, "no response", "a URL that is not HTTP is refused")
     tools = store.root / "tools"
     tools.mkdir()
     for name in "sed", "tr":

@@ -75,7 +75,7 @@ def test_environment(tally: Tally, build: str) -> None:
             path = environment_of(store, "A=b", mode)
             done = consume(store, place, *show, options=("--environment", path))
             expect(tally, done, f"a file of mode {mode:o} is refused", NOPERM, b"",
-                   b"environment: it may hold secrets: run chmod 0600")
+                   b"environment: it may contain secrets: run chmod 0600")
         if tally.lacks("as another user", "root", "setpriv"):
             return
         for path in store.root, store.root.parent:
@@ -104,12 +104,12 @@ def test_directory(tally: Tally, build: str) -> None:
             place.chmod(mode)
             done = consume(store, place, "cat")
             expect(tally, done, f"a directory of mode {mode:o} is refused", NOPERM, b"",
-                   b"place: others could write here: make it with install -d")
+                   b"place: others can write to it: create it with install -d")
         place.chmod(0o700)
         if not tally.lacks("a directory of another user", "root"):
             os.chown(place, 65534, -1)
             expect(tally, consume(store, place, "cat"), "a directory of another user is refused",
-                   NOPERM, b"", b"others could write here")
+                   NOPERM, b"", b"others can write to it")
 
 
 def test_batches(tally: Tally, build: str) -> None:
@@ -128,10 +128,10 @@ def test_batches(tally: Tally, build: str) -> None:
         store.command("import", stdin=None, input=new_plant(901, "one more"))
         done = consume(store, place, "sh", "-c", "cat; exit 3")
         expect(tally, done, "a command that fails names its status", 3, None,
-               b"sh ended with 3; its batch comes again")
+               b"sh exited with 3; it will get this batch again")
         done = consume(store, place, "sleep", "1000", options=("--timeout", "0.2"))
         expect(tally, done, "one that does not end is ended", TEMPFAIL, b"",
-               b"sleep took longer than 0.2 s; its batch comes again")
+               b"sleep took longer than 0.2 s; it will get this batch again")
         pid = store.root / "pid"
         held = subprocess.Popen(
             [FOLDER / "plant-store-consume", place, "-", "sh", "-c", f"echo $$ >{pid}; sleep 99"],
@@ -141,7 +141,7 @@ def test_batches(tally: Tally, build: str) -> None:
         held.kill()
         held.wait()
         expect(tally, consume(store, place, "cat"), "a command that outlives the script is alone",
-               TEMPFAIL, b"", b"another process hands plants over")
+               TEMPFAIL, b"", b"another process is passing plants on")
         os.killpg(os.getpgid(int(pid.read_text())), 9)
         done = [consume(store, place, "cat")]
         wait_until(lambda: done[0].returncode == 0 or done.insert(0, consume(store, place, "cat")))

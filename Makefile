@@ -201,7 +201,7 @@ fuzzers: $(FUZZERS)
 fuzz fuzz-afl coverage:
 	scripts/$@
 
-# The page of the interface.  Needs npm.
+# The API page.  Needs npm.
 docs:
 	BUILD='$(BUILD)' scripts/docs
 
@@ -236,7 +236,7 @@ tags:
 help:
 	@echo 'Targets:   all tests check install uninstall clean format tags help'
 	@echo '           fuzz fuzz-afl coverage'
-	@echo '           docs: the page of the interface, in BUILD/docs; needs npm'
+	@echo '           docs: the API page, in BUILD/docs; needs npm'
 	@echo '           postgresql: the module for PLANT_STORE_DATABASE'
 	@echo '           deb: a Debian package, in BUILD/deb'
 	@echo '           dist: the last commit as BUILD/plant-store-VERSION.tar.gz'

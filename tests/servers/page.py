@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goal: the page of the interface works in a browser, behind each web server.
+"""Goal: the API page works in a browser, behind each web server.
 
 usage: page.py BUILD_DIR [--long | --picture FILE]
 

@@ -391,7 +391,7 @@ def connections(trial: Trial) -> None:
 
 
 def page(trial: Trial) -> None:
-    """The page of the interface is there once it is put there, for GET alone."""
+    """The API page is there once it is put there, for GET alone."""
     base, client = trial.server.mount, trial.client
     files = {"docs/": "text/html", "docs/page.js": "text/javascript",
              "docs/page.css": "text/css", "openapi.json": "application/json"}

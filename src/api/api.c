@@ -1,4 +1,4 @@
-/* api: the steps of a request, and its answer.  See api/api.h. */
+/* api: the steps of a request, and its response.  See api/api.h. */
 #include "api/api.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "ground/metrics.h"
 #include "pure/json.h"
 
-/* Count of answers by error, since the last api_log_refusals. */
+/* Responses by error, since the last api_log_refusals. */
 static _Atomic unsigned refusals[HTTP_ERROR_COUNT];
 
 /* From api_set_ready; -1 before its first call, as in a command and in CGI. */
@@ -208,7 +208,7 @@ api_stored(struct api_call *call, enum store_result result)
 	api_set_error(call, api_error_of(result));
 }
 
-/* A status, its text, and the header lines that it demands. */
+/* A status, its text, and the header lines that it requires. */
 struct status {
 	int number;
 	const char *text, *header;
@@ -284,7 +284,7 @@ print_body(const struct api *api, const struct api_call *call, char *body)
 	return plant_answer(&call->plant, body);
 }
 
-/* Each answer has a head, and stpcpy takes less time than printf. */
+/* Each response has a head, and stpcpy is faster than printf. */
 static size_t
 print_head(const struct api *api, const struct api_call *call, size_t body_len,
     char *buf)

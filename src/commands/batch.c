@@ -4,10 +4,10 @@
 #include "command.h"
 #include "store/replay.h"
 
-/* A checkpoint of the index begins at some 8,000 plants. */
+/* A checkpoint of the index starts at about 8,000 plants. */
 #define BATCH_PLANTS 5000
 
-/* Each waits up to 5 s: to write a large index may take a minute. */
+/* Each waits up to 5 s; writing a large index may take a minute. */
 #define BUSY_TRIES 24
 
 struct batch batch;
@@ -29,7 +29,7 @@ batch_commit(void)
 	added = bytes = 0;
 	if (n == 0)
 		return;
-	/* The plants' results report a failure of the store, too. */
+	/* The plants' results also report a failure of the store. */
 	do {
 		(void)store_commit(batch.store, items + done, n - done);
 		while (done < n && items[done].result != STORE_BUSY)

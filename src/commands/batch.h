@@ -1,6 +1,6 @@
 /*
- * batch: stores many plants, in batches of one write to the journal each and in
- * constant memory.  A process has one batch.
+ * batch: stores many plants in constant memory, in batches of one journal write
+ * each.  A process has one batch.
  */
 #pragma once
 
@@ -19,11 +19,11 @@ struct batch_entry {
 };
 
 extern struct batch {
-	struct store *store; /* the caller's, as are these two */
+	struct store *store; /* set by the caller, like the next two */
 	void (*report)(
 	    const struct batch_entry *entry, enum store_result result);
 	size_t plant_max; /* the longest plant, as JSON */
-	enum fault fault; /* the store's first, which is logged */
+	enum fault fault; /* the store's first, already logged */
 	uint64_t results[STORE_FAILED + 1];
 } batch;
 

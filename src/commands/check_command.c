@@ -2,7 +2,7 @@
  * check_command: checks the settings, permissions, tokens, store and socket of
  * this machine's service.  check changes nothing.  It reads only the part of a
  * journal that is not in the index; verify reads the whole journal.  A script,
- * deploy/plant-store-check-url, then checks the URL of clients, or that alone.
+ * deploy/plant-store-check-url, then checks the URL of clients, or only that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@
 static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
-	int wrong, unreached; /* problems of this machine; of reaching it */
+	int wrong, unreached; /* problems of this machine; of the way to it */
 	int *count;           /* the counter that report() increments */
 	bool answers;         /* the service answers at its socket */
 } check;
@@ -106,7 +106,7 @@ check_directory(void)
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		report("%s: mode %04o is too open; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	/* A command run by root may have made a file. */
+	/* A command run by root may have created a file. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(target, sizeof(target), "%s/%s", path, names[i]);
 		if (lstat(target, &file) < 0) {
@@ -119,14 +119,14 @@ check_directory(void)
 			    (uintmax_t)st.st_uid, path, path);
 		else if (faccessat(AT_FDCWD, target, R_OK | W_OK, AT_EACCESS) <
 			     0 &&
-			 errno != EROFS) /* of the directory, too */
+			 errno != EROFS) /* reported for the directory */
 			report_errno(target, "cannot be written");
 	}
 	close(dir);
 	if (check.wrong == wrong)
 		printf("%s: permissions: ok\n", path);
 	uint64_t mib = metrics_free_bytes(path) >> 20;
-	/* Room for some hundred thousand plants. */
+	/* Room for a few hundred thousand plants. */
 	if (mib < 64)
 		report("%s: only %" PRIu64 " MiB free; make room", path, mib);
 	else
@@ -134,7 +134,7 @@ check_directory(void)
 	return FAULT_NONE;
 }
 
-/* A backup is made each night, and read whole again each week. */
+/* A backup is made every night, and read in full every week. */
 #define BACKUP_AGE_MAX_MS (INT64_C(2) * 86400000)
 #define VERIFIED_AGE_MAX_MS (INT64_C(8) * 86400000)
 
@@ -179,7 +179,7 @@ check_consumers(void)
 			    command_consumer(&list[i]));
 }
 
-/* Check if the next start would refuse the store; print the index's state. */
+/* Whether the next start would refuse the store; print the index's state. */
 static void
 check_store(void)
 {
@@ -242,7 +242,7 @@ report_mode(const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Check that a web server can open the socket, by its group or a member. */
+/* Check that a web server can open the socket, through its group. */
 static void
 check_access(const char *path)
 {
@@ -279,7 +279,7 @@ check_socket(const char *path)
 	static const struct timeval limit = { .tv_sec = 15 };
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* More than the headers and body of an error. */
+	/* Larger than an error's headers and body. */
 	char answer[4096] = "", why[256];
 	const char *text = answer + 8; /* after a FastCGI record's head */
 	int number;
@@ -313,7 +313,7 @@ check_socket(const char *path)
 	close(fd);
 }
 
-/* Root becomes the service's user for good: these checks are the last ones. */
+/* Root becomes the service's user permanently: these checks come last. */
 static void
 check_files(void)
 {
@@ -344,7 +344,7 @@ check_files(void)
 		    user->pw_name);
 }
 
-/* The shell gets PATH alone: the database's password may be in the rest. */
+/* The shell gets only PATH: the rest may contain the database's password. */
 static bool
 is_timer_stopped(void)
 {
@@ -364,7 +364,7 @@ is_timer_stopped(void)
 	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* Check this machine, and print where the settings are from. */
+/* Check this machine, and print where the settings come from. */
 static void
 check_machine(bool given)
 {
@@ -377,7 +377,7 @@ check_machine(bool given)
 	const char *file = check.config.file, *text = check.config.database;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
-	/* A password, by keyword or in a URL, in a file that others read. */
+	/* A password, by keyword or in a URL, in a file others can read. */
 	if (file != NULL && text != NULL &&
 	    (strstr(text, "password") != NULL ||
 		fnmatch("*://*:*@*", text, 0) == 0) &&
@@ -397,7 +397,7 @@ check_machine(bool given)
 		check_socket(socket);
 	check.count = &check.wrong;
 	check.answers = socket != NULL && check.unreached == 0;
-	/* Root asks, since another user may not without D-Bus. */
+	/* Ask as root: without D-Bus, other users may not. */
 	if (access("/run/systemd/system", F_OK) == 0 && is_timer_stopped())
 		report("plant-store-backup.timer is not running; run: "
 		       "systemctl enable --now plant-store-backup.timer");
@@ -425,7 +425,7 @@ check_url(const char *url, const char *token)
 	    dup2(pipes[0], STDIN_FILENO) < 0)
 		(void)fault_report("check", "cannot pass the token on");
 	close(pipes[1]);
-	/* It may have a password, which curl does not need. */
+	/* It may contain a password, which curl does not need. */
 	unsetenv("PLANT_STORE_DATABASE");
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);

@@ -138,7 +138,7 @@ command_usage_error(const char *format, ...)
 	command_exit(EX_USAGE);
 }
 
-/* Return the lines of deploy/help.txt from the usage of `name` on. */
+/* Return the lines of deploy/help.txt, starting at the usage of `name`. */
 static const char *const *
 find_help(const char *name)
 {
@@ -166,8 +166,8 @@ print_help(const char *name)
 }
 
 /*
- * Find the options in the help.  Each begins a line, as "  -o, --output FILE",
- * and two blanks are before the text.
+ * Find the options in the help.  Each begins a line, like "  -o, --output
+ * FILE", and two spaces precede its text.
  */
 static void
 find_options(void)
@@ -353,7 +353,7 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* Print into one of some buffers: no message has more of these texts. */
+/* Print into one of a few buffers: no message has more of these texts. */
 __attribute__((format(printf, 1, 2))) static const char *
 print_text(const char *format, ...)
 {
@@ -464,7 +464,7 @@ step(void *context, uint64_t done, uint64_t total)
 	if (now_ms < progress.next_ms)
 		return command_signal == 0;
 	progress.next_ms = now_ms + (progress.terminal ? TERMINAL_MS : LINE_MS);
-	/* The 1 keeps a division by zero away. */
+	/* The 1 avoids a division by zero. */
 	double rate = (double)(done - progress.first + 1) * 1000 /
 		      (double)(now_ms - progress.began_ms + 1);
 	double left_s = total > done ? (double)(total - done) / rate : 0;
@@ -476,7 +476,7 @@ step(void *context, uint64_t done, uint64_t total)
 	else
 		snprintf(text, sizeof(text), "%.1f MB  %.1f MB/s",
 		    (double)done / 1e6, rate / 1e6);
-	/* One write; a failure is ignored. */
+	/* A single write, whose failure is ignored. */
 	dprintf(STDERR_FILENO, "%s%s %s%s",
 	    progress.terminal ? "\r" : "plant-store: ", progress.what, text,
 	    progress.terminal ? "\033[K" : "\n");

@@ -1,7 +1,7 @@
 /*
  * command: the subcommands of plant-store, and their common options, progress
  * and signal handling.  A subcommand ends its process at the first fault; what
- * must be undone then is registered with atexit(3).
+ * must then be undone is registered with atexit(3).
  */
 #pragma once
 
@@ -23,18 +23,18 @@ enum format { FORMAT_NONE, FORMAT_JSON_LINES, FORMAT_CSV };
 struct call {
 	/* From --format, or the suffix of -o FILE or of the operand. */
 	enum format format;
-	/* Set if the command has --dir; .watch always, for command_watch. */
+	/* Set if the command has --dir; .watch is always set. */
 	struct store_options store;
 	char **operands; /* ends in NULL */
 };
 
-/* The subcommands.  One with --progress is under command_watch. */
+/* The subcommands.  Those with --progress run under command_watch. */
 typedef void command_run(const struct call *call);
 command_run check_run, export_run, import_run, query_run_get, query_run_metrics,
     query_run_stats, recover_run, store_run_backup, store_run_init,
     store_run_schema, store_run_verify, token_run;
 
-/* Logs how far a signal let the command come; unless NULL. */
+/* Logs how far the command got before a signal, unless NULL. */
 extern void (*command_stopped)(void);
 
 /*
@@ -46,7 +46,7 @@ const char *command_option(const char *name);
 
 /*
  * command_exit(status):
- * End the process.  If stdout is incomplete, log that; the status is EX_IOERR.
+ * End the process.  If stdout is incomplete, log it; the status is EX_IOERR.
  *
  * command_fail(fault), command_need(fault):
  * End the process with the status of the fault, which is logged; command_need
@@ -58,7 +58,7 @@ const char *command_option(const char *name);
  *
  * command_retry(fault, again):
  * Fail if there is a fault or a signal; but if `again`, return true on
- * FAULT_BUSY, which may be gone later.
+ * FAULT_BUSY, which may pass.
  *
  * command_usage_error(format, ...):
  * Log the mistake, and refer to the help; end the process with EX_USAGE.
@@ -89,8 +89,8 @@ struct store_reader *command_open_reader(const struct store_options *store,
  * command_watch(what), command_unwatch():
  * Call before long work, which `what` names in one word, such as "verify".  The
  * call's watch then shows progress on stderr, as the options specify, unless
- * `what` is NULL.  SIGINT, SIGTERM and SIGHUP, unless ignored, only set a flag
- * from then on, on which the watch stops the work.  command_unwatch ends the
+ * `what` is NULL.  From then on, SIGINT, SIGTERM and SIGHUP, unless ignored,
+ * only set a flag, and the watch then stops the work.  command_unwatch ends the
  * progress, and clears its line.
  */
 void command_watch(const char *what);
@@ -101,13 +101,13 @@ extern volatile sig_atomic_t command_signal;
 /*
  * command_count(n, noun), command_age(ms), command_size(bytes):
  * Return "no plants", "1 plant" or "2 plants"; the time between now and `ms`
- * after 1970, such as "3 hours"; "1.5 MB".
+ * since 1970, such as "3 hours"; "1.5 MB".
  *
  * command_backup(dir), command_consumer(consumer), command_tokens(tokens):
  * Return the age of a store's backup; how far a consumer is behind; how many
  * tokens there are, and when the next one expires.
  *
- * Each text is valid until another three are made.
+ * Each text is valid until three more are printed.
  */
 const char *command_count(uint64_t n, const char *noun);
 const char *command_age(int64_t ms);

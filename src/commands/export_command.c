@@ -1,11 +1,11 @@
 /*
  * export_command: writes all plants of a store, as JSON lines or CSV.  A
- * consumer keeps its place in them in a file, the cursor.
+ * consumer keeps its place in a file, the cursor.
  *
  * Happy path of an export with a cursor: its file is locked and read, the
  * plants after its place are written and synced, and the file is replaced.
  * Failure modes: whatever ends the process before that leaves the old place, so
- * that the same plants come again; a crash leaves the old file or the new one.
+ * the same plants are read again; a crash leaves the old file or the new one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -117,7 +117,7 @@ read_cursor(void)
 static bool
 is_of_cursor(const char *path)
 {
-	/* The end of `path`, and of FILE in its place. */
+	/* The suffix of `path`, and what replaces it to get FILE. */
 	static const char *const ends[][2] = { { "", "" }, { ".new", "" },
 		{ ".lock", "" }, { "", OUTPUT_UNFINISHED } };
 	struct stat own, other;
@@ -145,7 +145,7 @@ open_next(void)
 	const bool old = lstat(cursor.path, &st) == 0;
 
 	snprintf(cursor.next, sizeof(cursor.next), "%s.new", cursor.path);
-	/* Under the lock, a FILE.new can only be a dead process's. */
+	/* Under the lock, only a dead process can have left a FILE.new. */
 	unlink(cursor.next);
 	cursor.fd =
 	    open(cursor.next, O_WRONLY | O_CREAT | O_EXCL | NO_LINK, 0600);
@@ -179,7 +179,7 @@ lock_cursor(const char *to)
 	if (is_of_cursor(to))
 		command_refuse(FAULT_OUTPUT,
 		    "%s: belongs to the cursor; name another file", to);
-	/* Later, the plants would be printed, and again the next time. */
+	/* Any later, the plants would be printed now and again next time. */
 	atexit(remove_next);
 	open_next();
 }
@@ -258,8 +258,8 @@ export_plant(const struct record *record)
 }
 
 /*
- * Once the output is durable, since stdout may be a file, replace the cursor's
- * file durably, unless it has the place.
+ * Sync the output, since stdout may be a file.  Then replace the cursor's file
+ * durably, unless it already has the place.
  */
 static void
 save_cursor(void)
@@ -381,7 +381,7 @@ open_export(void)
 	command_need(fault);
 }
 
-/* A follower ends well: its place is behind all that it has written. */
+/* A follower succeeds: its place is after all that it has written. */
 static void
 stop_export(void)
 {

@@ -1,7 +1,7 @@
 /*
- * import_command: stores JSON lines or CSV, with the checks of the interface.
+ * import_command: stores JSON lines or CSV, with the checks of the service.
  *
- * If it ended early, it can be repeated: a plant's id makes its creation
+ * An import that ended early can be repeated: a plant's id makes its creation
  * idempotent.  A line longer than the largest plant is skipped to its end.  A
  * CSV record becomes the JSON that a client would have sent: there is one set
  * of checks.
@@ -50,7 +50,7 @@ static struct {
 	size_t line_max; /* the longest line, with its line break */
 	int fd;
 	unsigned char buffer[64 << 10];
-	size_t next, end;           /* what of it was not read yet */
+	size_t next, end;           /* the part not yet parsed */
 	uint64_t done, total;       /* bytes; a total of 0: unknown */
 	size_t columns;             /* in the CSV header; before it, 0 */
 	size_t column[COLUMNS_MAX]; /* of a member; `columns`: missing */
@@ -117,7 +117,7 @@ end_import(int status)
 	(import.refused++, log_error("%s: line %" PRIu64 ": " why, \
 			       import.name, import.entry.begin, __VA_ARGS__))
 
-/* Name another format that a line has, and the remedy; NULL: none. */
+/* Return which other format a line has, and the remedy, or NULL. */
 static const char *
 find_mistake(const char *text, size_t len)
 {
@@ -133,7 +133,7 @@ find_mistake(const char *text, size_t len)
 	return NULL;
 }
 
-/* Add the plant of a JSON text: a line, or one made from a CSV record. */
+/* Add the plant in `text`: an input line, or JSON made from a CSV record. */
 static void
 read_plant(const char *text, size_t len)
 {
@@ -188,7 +188,7 @@ read_full(char *text, size_t len)
 
 /*
  * Convert a CSV record to JSON, and read that.  A missing or wrong field stays
- * missing or wrong; an id that is no integer of JSON becomes a string.
+ * missing or wrong; an id that is not a JSON integer becomes a string.
  */
 static void
 read_record(const struct csv_field *fields)
@@ -218,7 +218,7 @@ read_record(const struct csv_field *fields)
 	read_plant(import.json, (size_t)(to - import.json));
 }
 
-/* Return the next byte, but do not take it; or EOF. */
+/* Return the next byte without consuming it, or EOF. */
 static int
 peek_byte(void)
 {
@@ -248,7 +248,7 @@ peek_byte(void)
 
 /*
  * Read a line or a CSV record, which may have line breaks in quotes.  An
- * invalid record ends with the line of its error.  False: the input has ended.
+ * invalid record ends with the line of its error.  Return false at the end.
  */
 static bool
 read_line(void)
@@ -342,13 +342,13 @@ store_lines(void)
 {
 	if (import.format == FORMAT_NONE) {
 		int c = peek_byte();
-		/* An array is no JSON lines: find_mistake reports it. */
+		/* An array is not JSON Lines; find_mistake reports it. */
 		import.format =
 		    c == '{' || c == '[' ? FORMAT_JSON_LINES : FORMAT_CSV;
 	}
 	while (batch.fault == FAULT_NONE &&
 	       (import.keep_going || wrong_lines() == 0) && read_line()) {
-		/* No plant is so long: read_plant refuses it. */
+		/* No plant is that long: read_plant refuses it. */
 		if (import.len > import.line_max)
 			read_plant(import.text, import.len);
 		else if (import.format == FORMAT_CSV)

@@ -61,7 +61,7 @@ output_open(const char *path, bool replace)
 	output.terminal = path == NULL && isatty(STDOUT_FILENO);
 	if (path == NULL)
 		return;
-	/* A device is a mistake. */
+	/* A user who names a device made a mistake. */
 	if (lstat(path, &st) == 0 && (!replace || !S_ISREG(st.st_mode)))
 		command_refuse(FAULT_OUTPUT, "%s: %s", path,
 		    S_ISREG(st.st_mode)
@@ -75,7 +75,7 @@ output_open(const char *path, bool replace)
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (output.fd < 0 || fstat(output.fd, &st) < 0)
 		fail_output("cannot create it", FAULT_OUTPUT);
-	/* Another user may have made it, or a link to a file of ours. */
+	/* Another user may have created it, or a link to a file of ours. */
 	errno = EEXIST;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
 		fail_output("cannot create it", FAULT_OUTPUT);
@@ -217,7 +217,7 @@ output_finish(void)
 		    ? rename(output.unfinished, output.path)
 		    : rename_new(AT_FDCWD, output.unfinished, output.path)) < 0)
 		fail_output("cannot rename the new file to it", FAULT_OUTPUT);
-	/* Another process may now make one of that name. */
+	/* Another process may now create a file of that name. */
 	output.unfinished[0] = '\0';
 	snprintf(parent, sizeof(parent), "%s", output.path);
 	int dir = open(dirname(parent), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

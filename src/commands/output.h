@@ -17,7 +17,7 @@
 
 /* The most that is put at once: a field of CSV, quoted and with a comma. */
 #define OUTPUT_PUT_MAX (2 * RECORD_LINE_MAX + 3)
-/* The end of its name until it is complete. */
+/* The suffix of its name until it is complete. */
 #define OUTPUT_UNFINISHED ".unfinished"
 
 /*
@@ -27,7 +27,7 @@
  *
  * output_put(text, len), output_put_plant(record, full):
  * Buffer `text`, which consists of whole characters; a line with the plant or,
- * if `full`, an object that has its time and token's name, too.
+ * if `full`, an object that also has its time and token's name.
  *
  * output_buffered():
  * Return the number of bytes in the buffer.

@@ -1,12 +1,12 @@
 /*
- * recover_command: makes a new store of what a damaged one still has.
+ * recover_command: creates a new store from what is readable in a damaged one.
  *
  * SRC, a damaged journal, is read once.  Records that are valid by themselves
- * go, with their times and tokens' names, into a new store in a directory in
- * DEST.  The store keeps the first record of each id.  Finally the new journal
- * is moved into DEST, which must not have one.  The directory of the new store
- * is then removed, also after an error or a signal; after a kill, by the next
- * recover.
+ * are added, with their times and tokens' names, to a new store in a directory
+ * in DEST.  The store keeps the first record of each id.  Finally the new
+ * journal is moved into DEST, which must not have one.  The directory of the
+ * new store is then removed, even after an error or a signal; after a kill, by
+ * the next recover.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ need_dest(enum fault fault)
 	    fault == FAULT_FULL || fault == FAULT_SETUP ? FAULT_OUTPUT : fault);
 }
 
-/* Lock DEST as its owner, or as SRC's if that is root; make the new store. */
+/* Lock DEST as its owner, or as SRC's if that is root; create the new store. */
 static void
 open_new_store(void)
 {

@@ -64,7 +64,7 @@ store_run_backup(const struct call *call)
 		command_watch("verify");
 		store_run_verify(&copy);
 	}
-	/* The backup is good even if its time cannot be noted. */
+	/* The backup is good even if its time cannot be recorded. */
 	if (file_become_owner(dir, 0) != FAULT_NONE)
 		return;
 	int result = file_put_time(dir, STORE_BACKUP_NAME, begun_ms);

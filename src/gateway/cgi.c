@@ -11,7 +11,7 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 
-/* How much of a refused body is read.  A longer one may lose the answer. */
+/* Bytes read of a refused body; with more, the response may be lost. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
 
 /*
@@ -29,9 +29,9 @@ may_retry(int fd, short event)
 }
 
 /*
- * Read the body, of at most `max` bytes; also that of a refused request: if a
- * process of Apache's mod_cgid ends while stdin has bytes, the answer is lost.
- * The web server need not close stdin (RFC 3875, 4.2): so only a chunked body,
+ * Read the body, at most `max` bytes, even of a refused request: if a process
+ * of Apache's mod_cgid exits with bytes left on stdin, the response is lost.
+ * The web server need not close stdin (RFC 3875, 4.2), so only a chunked body,
  * which has no length, is read to end of file.
  */
 static size_t
@@ -84,7 +84,7 @@ cgi_begin(void)
 	log_set_request(id);
 }
 
-/* Store the plant, or probe for health.  Close the store after the answer. */
+/* Store the plant, or probe for health.  Close the store after the response. */
 static enum fault
 use_store(
     const struct config *config, struct api_call *call, struct store **store)
@@ -114,7 +114,7 @@ use_store(
 int
 cgi_serve(const struct config *config)
 {
-	/* The body and one byte more; later the whole answer. */
+	/* The body plus one byte; later the whole response. */
 	static char buf[API_ANSWER_MAX];
 	struct api api = { .config = config };
 	struct api_call call;

@@ -56,7 +56,7 @@ connection_place(
 
 /*
  * Receive bytes and pass them through the frame.  Return how many belong to the
- * request: 0 if none have arrived, or if none will, which is FCGI_FRAME_BAD.
+ * request: 0 if none have arrived or, in the state FCGI_FRAME_BAD, none will.
  */
 static size_t
 receive(struct connection *c, unsigned char *buf, size_t size, int flags)
@@ -69,7 +69,7 @@ receive(struct connection *c, unsigned char *buf, size_t size, int flags)
 		return 0;
 	}
 	size_t used = fcgi_frame_feed(&c->frame, buf, (size_t)n);
-	/* More bytes may follow a full buffer: no event reports them. */
+	/* More bytes may follow a full buffer, and no event reports them. */
 	if (c->frame.state != FCGI_FRAME_MORE &&
 	    (used < (size_t)n || (size_t)n == size))
 		c->last = true;
@@ -89,7 +89,7 @@ connection_receive(
 		    c->frame.state != FCGI_FRAME_MORE)
 			return c->frame.state;
 		c->begun = true;
-		/* Without a spool, the request may fit into the socket. */
+		/* Without a spool, the request may fit in the socket buffer. */
 		c->spool = memfd_create("request", MFD_CLOEXEC);
 		if (c->spool < 0)
 			return FCGI_FRAME_MORE;

@@ -1,11 +1,11 @@
 /*
- * connection: one FastCGI connection of a reactor, whose thread it belongs to.
+ * connection: one FastCGI connection.  It belongs to its reactor's thread.
  *
  * A connection detects without blocking that a request is complete.  Only then
  * does libfcgi, which has no timeout, read it; no other module uses libfcgi.  A
  * request that arrives in parts is moved from the socket into a memory file,
- * its spool.  libfcgi sends no answer: it would wait for two seconds when it
- * closes, and keep 25 allocations and two buffers of 8 KiB until the commit.
+ * its spool.  libfcgi does not send the response: it would wait two seconds to
+ * close, and keep 25 allocations and two buffers of 8 KiB until the commit.
  */
 #pragma once
 
@@ -20,16 +20,16 @@
 struct connection {
 	int fd;
 	int spool;             /* the memory file; -1: none */
-	unsigned char *answer; /* the unsent rest of an answer, or NULL */
+	unsigned char *answer; /* the unsent rest of a response */
 	size_t answer_len;
 	uint32_t events; /* watched by the reactor's epoll; 0: none */
 	bool begun;      /* a part of a request has arrived */
-	bool last;       /* no further request is read: the peer does not want
-			    it, was late, or sent bytes after the request */
+	bool last;       /* no further request is read: the peer wants none, was
+			    late, or sent bytes after the request */
 	size_t spooled;
 	struct fcgi_frame frame; /* fed with the bytes received or peeked at */
 	FCGX_Request request;    /* valid while libfcgi reads a request */
-	struct api_call call;    /* of the last request, until its answer */
+	struct api_call call;    /* of the last request, until its response */
 	int64_t deadline_ms;
 	struct connection_list *list;
 	struct connection *before, *next;
@@ -43,15 +43,15 @@ struct connection_list {
 
 /*
  * connection_init():
- * Initialise libfcgi, once, before any thread.  Return 0; not 0 if memory is
- * short.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
+ * Initialise libfcgi, once, before any thread.  Return 0, or nonzero without
+ * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
  *
  * connection_new(fd), connection_free(connection):
- * Return a connection that owns the non-blocking socket `fd`; if memory is
- * short, close `fd` and return NULL.  Close and free it, and leave its list.
+ * Return a connection that owns the non-blocking socket `fd`; without memory,
+ * close `fd` and return NULL.  Remove it from its list, close and free it.
  *
  * connection_place(connection, list, now_ms):
- * Move the connection to the end of `list`, with a new deadline; NULL: to none.
+ * Move the connection to the end of `list`, with a new deadline; NULL: no list.
  */
 int connection_init(void);
 struct connection *connection_new(int fd);
@@ -79,15 +79,15 @@ enum fcgi_frame_state connection_receive(struct connection *connection,
  * Read the body to its end: store at most `size` bytes in `buf`, discard the
  * rest.  Return the number of bytes in `buf`, and set connection->call.whole.
  * The connection is then ready for the next request.  Until that arrives,
- * connection->frame.id is the id for the answer.
+ * connection->frame.id is the id for the response.
  */
 char **connection_read_head(struct connection *connection);
 size_t connection_read_body(struct connection *connection, char *buf, int size);
 
 /*
  * connection_send(connection, buf, len):
- * Send an answer, or the rest of one.  Return 0; bytes for which the socket had
- * no room are in connection->answer, for the next call.  Return -1 if the
+ * Send a response, or the rest of one.  Return 0; bytes that the socket did not
+ * take are in connection->answer, for the next call.  Return -1 if the
  * connection is broken, or there is no memory for the rest.
  */
 int connection_send(

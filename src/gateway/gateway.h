@@ -30,11 +30,11 @@ int service_run(const struct config *config);
  * listener.  Once the eventfd `stop` is readable, it answers the requests that
  * have begun to arrive, waiting at most a second for the rest, and ends.  The
  * caller keeps the arguments until after reactor_join.  NULL, logged, if
- * memory, threads or descriptors have run out.  If the store or epoll fails
- * later, the reactor sends SIGTERM to its own process.
+ * memory, threads or descriptors ran out.  If the store or epoll fails later,
+ * the reactor sends SIGTERM to its own process.
  *
  * reactor_join(reactor):
- * Wait until the reactor ends, and free it.  Return 0; or a value of sysexits.h
+ * Wait until the reactor ends, and free it.  Return 0, or a value of sysexits.h
  * if the store or epoll has failed.
  */
 struct reactor *reactor_start(const struct config *config,
@@ -44,9 +44,9 @@ int reactor_join(struct reactor *reactor);
 /*
  * sandbox_enter(config):
  * Drop all capabilities of this thread and of the threads it starts later, and
- * restrict them to the files and calls of SANDBOX in plant-store.fcgi(8).  Log
- * and skip a restriction that the kernel does not support.  If config->sandbox
- * is false, only log a warning.  The call needs free descriptors.
+ * restrict them to the files and calls under SANDBOX in plant-store.fcgi(8).
+ * Log and skip a restriction that the kernel does not support.  If
+ * config->sandbox is false, only log a warning.  It needs free descriptors.
  */
 void sandbox_enter(const struct config *config);
 
@@ -55,9 +55,9 @@ void sandbox_enter(const struct config *config);
  * Find or create the id of a CGI request (RFC 3875).  Call before any message.
  *
  * cgi_serve(config):
- * Answer the request; with HTTP_NOT_READY if config->tokens is NULL, since the
- * settings are invalid.  Return 0; a status of sysexits.h, logged, if the token
- * file or the store cannot be used: the answer to a plant is then an error.
+ * Answer the request, with HTTP_NOT_READY if config->tokens is NULL, which
+ * means invalid settings.  Return 0, or a status of sysexits.h, logged, if the
+ * token file or the store cannot be used: plants then get an error.
  */
 void cgi_begin(void);
 int cgi_serve(const struct config *config);

@@ -2,13 +2,13 @@
  * reactor: see gateway.h.
  *
  * Happy path of a round: accept new connections, receive on every connection
- * with events, read the requests that have arrived whole, answer those that are
+ * with events, read the requests that are complete, answer those that are
  * refused, store the plants of the others with one commit, answer them, and
- * keep or close each connection as its web server wishes.
+ * keep or close each connection as its web server asks.
  *
- * Failure modes: a peer that is late or has gone is closed.  Without memory or
- * descriptors, new connections wait.  If the store fails, the process ends
- * after the answers of the round.
+ * Failure modes: the connection of a peer that is late or gone is closed.
+ * Without memory or descriptors, new connections wait.  If the store fails, the
+ * process ends once the round is answered.
  */
 #include "gateway.h"
 
@@ -30,7 +30,7 @@
 #include "ground/file.h"
 #include "ground/log.h"
 
-/* To receive a request, from connection or first byte; to send the answer. */
+/* To receive a request, from connection or first byte; to send a response. */
 #define REQUEST_TIMEOUT_MS 10000
 /* Between two requests of a kept connection. */
 #define KEPT_TIMEOUT_MS 300000
@@ -47,21 +47,21 @@
 #define EVENTS_MAX 256
 /* The most that one read takes from a socket. */
 #define RECEIVE_BYTES ((size_t)64 << 10)
-/* A spool's limit: the longest body, and as much again for record headers. */
+/* A spool's limit: the longest body, and the same again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
-/* The most plants of a batch, each of a connection that waits. */
+/* The most plants in a batch, one for each waiting connection. */
 #define BATCH_MAX 65536
 
 /*
- * The gains in requests are of paired runs, on and off, on two CPUs.
+ * The gains in requests were measured in paired runs, on and off, on two CPUs.
  *
  * PROMPT_US: after two batches of one plant within this time, the reactor polls
  * for as long before it sleeps: waking a CPU takes about as long as the web
- * server's part.  10 to 28 % more at one connection.
+ * server's part.  This gains 10 to 28 % at one connection.
  *
- * YIELD_MAX: with 2 to YIELD_MAX plants it yields the CPU to the web server,
- * which is about to send more: 3 to 17 % more at 64 connections.  With more
- * plants, and syncs of 5 ms, yielding cost 7 to 13 % at 256.
+ * YIELD_MAX: with 2 to YIELD_MAX plants in the batch, the reactor yields the
+ * CPU to the web server, which will send more.  This gains 3 to 17 % at 64
+ * connections.  With more plants and syncs of 5 ms it costs 7 to 13 % at 256.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
@@ -77,17 +77,17 @@ struct reactor {
 	bool draining;
 	bool starved; /* connections wait for a descriptor or memory */
 	int64_t now_ms, drain_until_ms, warn_at_ms;
-	int64_t alone_us;      /* the last batch's end; 0 if not of one plant */
+	int64_t alone_us;      /* when a batch of one plant ended; else 0 */
 	int64_t poll_until_us; /* see PROMPT_US */
 	struct connection_list waiting, kept;
 	struct connection_list busy; /* those with a plant in `items` */
 	size_t nitems;
 	struct store_item items[BATCH_MAX]; /* in the order of `busy` */
-	char body[API_ANSWER_MAX]; /* a request's body, or a CGI answer */
-	unsigned char bytes[];     /* received; or the answer's records */
+	char body[API_ANSWER_MAX]; /* a request's body, or a CGI response */
+	unsigned char bytes[];     /* received, or the response's records */
 };
 
-/* Stop the process after the answers of this round. */
+/* Stop the process once this round is answered. */
 static void
 fail(struct reactor *r, int status)
 {
@@ -106,7 +106,7 @@ warn(struct reactor *r, const char *what)
 	    errno == EMFILE ? "; raise the limit on open files" : "");
 }
 
-/* Wait for the next request, for more of it, or for room to send. */
+/* Wait for the next request, for more of one, or for room to send. */
 static void
 await(struct reactor *r, struct connection *c)
 {
@@ -124,7 +124,7 @@ await(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Send an answer, or its rest.  Once all is sent, keep or close `c`. */
+/* Send a response, or its rest.  Once all is sent, keep or close `c`. */
 static void
 send_answer(struct reactor *r, struct connection *c, const unsigned char *buf,
     size_t len)
@@ -199,7 +199,7 @@ receive(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Accept all waiting connections.  After an error, try in the next round. */
+/* Accept all waiting connections.  After an error, try again next round. */
 static void
 accept_connections(struct reactor *r)
 {
@@ -249,7 +249,7 @@ free_list(struct connection_list *list)
 		connection_free(c);
 }
 
-/* Stop listening, and close the kept connections without a request. */
+/* Stop listening, and close kept connections that have no request. */
 static void
 begin_drain(struct reactor *r)
 {
@@ -276,7 +276,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 	bool busy = c->list == &r->busy;
 
 	assert(c->list != NULL);
-	/* The peer hung up, or sent a request before its answer. */
+	/* The peer hung up, or sent a request before the response. */
 	if (busy || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
 		c->last = true;
 	if (c->answer != NULL)
@@ -285,7 +285,7 @@ handle_event(struct reactor *r, struct connection *c, uint32_t events)
 		receive(r, c);
 }
 
-/* Wait for events and handle them.  0, or -1 if epoll fails. */
+/* Wait for events and handle them.  Return 0, or -1 if epoll fails. */
 static int
 handle_events(struct reactor *r, int timeout_ms)
 {
@@ -341,7 +341,7 @@ commit(struct reactor *r)
 	r->poll_until_us = n == 1 && prompt ? r->alone_us + PROMPT_US : 0;
 }
 
-/* In a round with plants more requests can join the batch, at once. */
+/* In a round with plants, more requests can join the batch, without waiting. */
 static void *
 run(void *argument)
 {
@@ -382,7 +382,7 @@ reactor_start(const struct config *config, struct tokens *tokens,
 	/* Exclusive: a connection need not wake every reactor. */
 	struct epoll_event listening = { EPOLLIN | EPOLLET | EPOLLEXCLUSIVE,
 		{ NULL } };
-	/* r->bytes holds the longest answer: unused memory costs nothing. */
+	/* r->bytes holds the longest response: unused memory costs nothing. */
 	struct reactor *r =
 	    calloc(1, sizeof(*r) + fcgi_frame_answer_len(API_ANSWER_MAX));
 

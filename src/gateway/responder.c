@@ -38,9 +38,9 @@ is_fastcgi(void)
 }
 
 /*
- * A core would hold the tokens of clients.  A limit of 1, unlike 0, also stops
- * cores that go to a program by a pipe (core(5)), and prlimit(1) can raise it.
- * A hard limit of 0 does not permit 1: the process is made undumpable instead.
+ * A core dump would contain clients' tokens.  A limit of 1, unlike 0, also
+ * stops dumps that are piped to a program (core(5)), and prlimit(1) can raise
+ * it.  A hard limit of 0 forbids 1: the process is then made undumpable.
  */
 static void
 forbid_core(void)
@@ -59,8 +59,8 @@ forbid_core(void)
 
 /*
  * Return an exit status, or SERVE.  The arguments of a CGI request are ignored:
- * Apache passes words of the query in them (RFC 3875, section 4.4), for every
- * method, and a client must not choose what the program does.
+ * Apache passes words of the query string in them (RFC 3875, section 4.4), for
+ * every method, and a client must not choose what the program does.
  */
 static int
 read_arguments(int argc, char **argv, bool as_cgi)
@@ -85,7 +85,7 @@ int
 main(int argc, char **argv)
 {
 	const char *form = getenv("PLANT_STORE_STATUS");
-	/* If the settings are invalid, this one still shapes the error. */
+	/* With invalid settings, this one still sets the error's status. */
 	struct config config = { .base_path = "",
 		.contract_status =
 		    form != NULL && strcmp(form, "contract") == 0 };

@@ -1,9 +1,9 @@
 /*
  * sandbox: see gateway.h.  landlock's first version is enough: seccomp forbids
  * what later ones restrict (truncate, O_TRUNC, ioctl of devices).  A forbidden
- * call fails with ENOSYS: libraries use others, or none.  These kill the
+ * call fails with ENOSYS: libraries then use another, or none.  These kill the
  * process: execve, execveat, ptrace, calls of other architectures and, without
- * a database, sockets not of AF_UNIX.
+ * a database, sockets other than AF_UNIX.
  */
 #include "gateway.h"
 
@@ -61,8 +61,8 @@ open_up(int rules, const char *dir, uint64_t access)
 }
 
 /*
- * Allow reading in the token file's directory.  Warn if that is in `store`,
- * where the service can write, or the root, which opens all files.
+ * Allow reading in the token file's directory.  Warn if it is in `store`, where
+ * the service can write, or is /, which makes all files readable.
  */
 static void
 open_tokens(int rules, const char *path, const char *store)
@@ -120,7 +120,7 @@ close_files(const struct config *config)
 	return closed;
 }
 
-/* Allow the named calls.  Return 0, or another value on failure. */
+/* Allow the named calls.  Return 0, or nonzero on failure. */
 static int
 allow(scmp_filter_ctx filter, const char *names)
 {
@@ -130,7 +130,7 @@ allow(scmp_filter_ctx filter, const char *names)
 	for (; sscanf(names, " %31s%n", name, &len) == 1; names += len) {
 		int call = seccomp_syscall_resolve_name(name);
 
-		/* An older libseccomp does not have every name. */
+		/* An older libseccomp does not know every name. */
 		if (call != __NR_SCMP_ERROR)
 			failed |=
 			    seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
@@ -163,7 +163,7 @@ close_calls(bool database)
 		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	}
-	/* file_forget asks an overlay for what is below it. */
+	/* file_forget makes an overlay report its lower file. */
 	RULE(ALLOW, ioctl, 1, SCMP_A1(SCMP_CMP_EQ, FS_IOC_FIEMAP, 0));
 	RULE(ALLOW, kill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
 	RULE(ALLOW, tgkill, 1, SCMP_A0(SCMP_CMP_EQ, self, 0));
@@ -199,7 +199,7 @@ sandbox_enter(const struct config *config)
 			    "calls and file access are unrestricted");
 		return;
 	}
-	/* Otherwise syslog(3) would read the time zone's file later. */
+	/* Otherwise syslog(3) would read the time zone file later. */
 	tzset();
 	/* An unprivileged process needs this for landlock and seccomp. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

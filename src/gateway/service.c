@@ -68,7 +68,7 @@ can_open(unsigned n)
 	return can;
 }
 
-/* Without these calls it would accept no connection, or no long request. */
+/* Without these calls, no connection or no long request would be accepted. */
 static bool
 has_calls(void)
 {
@@ -132,9 +132,9 @@ service_notify(const char *state)
 }
 
 /*
- * Wait for a signal that ends the service; on SIGHUP read the tokens again.
- * Each second probe the store, so that no reactor waits for the probe.  It is
- * idle after a second without a batch.
+ * Wait for a signal that ends the service; on SIGHUP, read the tokens again.
+ * Probe the store every second, so that no reactor waits for the probe.  The
+ * store is idle after a second without a batch.
  */
 static void
 wait_for_end(struct tokens *tokens, struct store *store)
@@ -171,7 +171,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 	int status = EX_OSERR;
 	unsigned n = 0;
 
-	/* Logged when all are closed again: syslog(3) needs one, too. */
+	/* Logged once all are closed again, since syslog(3) needs one. */
 	if (stop < 0 || !can_open(config->threads + DESCRIPTORS_MIN)) {
 		log_error("cannot accept connections: %s; raise the limit on "
 			  "open files",
@@ -204,7 +204,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 	return status;
 }
 
-/* Show the progress of a start; stop it at a signal that ends the service. */
+/* Show the progress of a start; stop it on a signal that ends the service. */
 static bool
 step_start(void *context, uint64_t done, uint64_t total)
 {
@@ -238,7 +238,7 @@ service_run(const struct config *config)
 	block_signals();
 	if (!has_calls() || prepare_listener() < 0)
 		return EX_OSERR;
-	/* In the sandbox root cannot access the files of other users. */
+	/* In the sandbox, root cannot access other users' files. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
 		log_error(

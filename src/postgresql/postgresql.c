@@ -5,7 +5,7 @@
  * that are already stored.  A second one (REPEAT) reads and locks the skipped
  * rows.  Each statement commits, and waits for the server's disk and standbys.
  *
- * Failure modes: after a passed deadline, a lost connection or a warning it is
+ * Failure modes: after a missed deadline, a lost connection or a warning, it is
  * unknown whether the batch is stored; the session is closed.  If another
  * session has locked an id (perhaps while it waits for a standby), lock_timeout
  * ends the statement, and each id is tried alone.  If no session can be opened,
@@ -28,7 +28,7 @@
 #include "pure/timestamp.h"
 #include "session.h"
 
-/* Between attempts to connect: varied, lest all services try at once. */
+/* Between attempts to connect: varied, so that not all services try at once. */
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 2000
 /* From a confirmed commit to the next probe. */
@@ -60,7 +60,7 @@ static const struct {
 	{ .sql = "PREPARE " REPEAT " AS SELECT id, plant FROM plants"
 	    " WHERE id = ANY(" LINES("$1") "::bigint[])"
 	    " ORDER BY id FOR KEY SHARE" },
-	/* Run without plants: a missing table or right makes them fail. */
+	/* Run without plants: a missing table or privilege makes them fail. */
 	{ .sql = "EXECUTE " INSERT "(NULL, NULL, NULL, NULL)", .columns = 1 },
 	{ .sql = "EXECUTE " REPEAT "(NULL)", .columns = 2 },
 };
@@ -196,7 +196,7 @@ note_lost(struct store *store, const struct session *session)
 	store->waiting |= clock_ms(CLOCK_MONOTONIC) >= session->deadline_ms;
 }
 
-/* With "*" any standby confirms, also one that is not promoted then. */
+/* With "*" any standby confirms, even one that is not promoted later. */
 static void
 note_standbys(const char *standbys)
 {
@@ -273,7 +273,7 @@ encode(const struct batch *batch, int columns, const char **values)
 
 /*
  * Set the result of all items with the row's id.  A row of REPEAT also has the
- * stored plant.  False if no open item has this id.
+ * stored plant.  Return false if no open item has this id.
  */
 static bool
 set_result(const struct batch *batch, int row)
@@ -312,7 +312,7 @@ set_result(const struct batch *batch, int row)
 	return true;
 }
 
-/* A row that was not asked for makes all results of the batch unknown. */
+/* An unexpected row makes all results of the batch unknown. */
 static bool
 run_statement(struct store *store, const struct batch *batch, const char *name,
     int parameters)
@@ -333,7 +333,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 		session->lost = true;
 		return false;
 	}
-	/* A row was made or locked, so the commit waited for standbys. */
+	/* A row was inserted or locked, so the commit waited for standbys. */
 	if (n > 0) {
 		confirm(store);
 		store->refused &= parameters != COLUMNS;
@@ -490,7 +490,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 
 /* --- Readiness --- */
 
-/* Whether a plant would be stored.  A balancer sends none meanwhile. */
+/* Whether a plant would be stored.  Until then a load balancer sends none. */
 static enum store_result
 try_plant(struct store *store, struct session *session)
 {

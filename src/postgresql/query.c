@@ -1,11 +1,11 @@
 /*
  * query: reads plants.  A walk is one transaction, which sees a snapshot of the
- * table.  An SQL cursor returns some rows at a time, so memory does not grow.
+ * table.  An SQL cursor returns a few rows at a time, so memory does not grow.
  *
  * A reader that resumes at a cursor is a feed: it reads plants in the order of
  * their transactions' numbers, below a bound.  The bound is the lowest number
  * of a running transaction: no row can appear below it later.  So the feed
- * needs no open transaction; each page is a query of its own.
+ * needs no open transaction; each page is a separate query.
  */
 #include "session.h"
 
@@ -17,13 +17,13 @@
 #include "ground/log.h"
 #include "pure/timestamp.h"
 
-/* The rows in memory at once: mostly some KiB, at most 100 MiB. */
+/* The rows in memory at once: usually a few KiB, at most 100 MiB. */
 #define FETCH "FETCH 100 FROM walk"
 /* The server may sort all rows first. */
 #define FETCH_TIMEOUT_MS 60000
 
 /* clang-format off */
-/* Times in ms since 1970, in SQL that other databases document, too. */
+/* Times in ms since 1970, in SQL that other databases also document. */
 #define VALUES "SELECT id, plant, stored_by," \
 	" (extract(epoch FROM stored_at) OPERATOR(pg_catalog.*) 1000)::bigint"
 #define COLUMNS 4
@@ -214,7 +214,7 @@ fetch(struct store_reader *reader)
 		fault = run(reader, BEGIN, 0, SESSION_TIMEOUT_MS);
 		if (fault != FAULT_NONE)
 			return fault;
-		/* The table has one index, whose order this is. */
+		/* The order of the table's only index. */
 		sprintf(sql, WALK, TIMESTAMP_LEN, reader->since,
 		    reader->session.has_tx ? "tx" : "stored_at");
 		fault = run(reader, sql, 0, SESSION_TIMEOUT_MS);

@@ -7,8 +7,8 @@
  * from the commit: if the wait for a standby is cancelled, the server sends a
  * warning and then success.
  *
- * No call of libpq blocks, except to resolve names: a server that sends without
- * end could block it for ever.
+ * No libpq call blocks, except to resolve names: a server that never stops
+ * sending could hold a blocking call forever.
  */
 #include "session.h"
 
@@ -32,7 +32,7 @@
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
 #define ANOTHER_FORM "an unexpected reply"
-/* The limit of an answer: above a reader's rows, or the plants of a batch. */
+/* The limit of a reply: above a reader's rows, or the plants of a batch. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
 /* The limit before the first statement: certificates, parameters, notices. */
 #define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
@@ -270,7 +270,7 @@ collect(struct session *session, int columns)
 		bool is_error = PQresultStatus(result) == PGRES_FATAL_ERROR;
 		note_error(session, result);
 		PQclear(result);
-		/* PQgetResult would return the result of a COPY for ever. */
+		/* PQgetResult would return the result of a COPY forever. */
 		if (!is_error || n > 1) {
 			strcpy(session->reason, ANOTHER_FORM);
 			break;
@@ -390,13 +390,13 @@ try_host(struct session *session, const char *const *keys,
 	return remedy;
 }
 
-/* Try host after host: PQconnectPoll alone never gives up a silent one. */
+/* Try one host after another: PQconnectPoll never gives up on a silent one. */
 static enum fault
 connect_server(
     struct session *session, const char *database, PQconninfoOption *options)
 {
 	enum { HOST = 7, HOSTADDR, PORT, LISTS = 3 };
-	/* What stands after "dbname" overrides the connection string. */
+	/* What follows "dbname" overrides the connection string. */
 	const char *keys[] = { "tcp_user_timeout", "keepalives_idle",
 		"keepalives_interval", "keepalives_count",
 		"target_session_attrs", "application_name", "dbname", "host",

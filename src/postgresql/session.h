@@ -43,8 +43,8 @@ struct session {
  * Run the SQL `text` or, with parameters that end with a NULL, the prepared
  * statement of this name, and wait for its commit until session->deadline_ms.
  * Return true if it was committed, false if it was refused before the commit.
- * If the outcome is unknown, as after an answer that is too large, or has a
- * NULL or other columns, return false and set session->lost.
+ * If the outcome is unknown, as after a reply that is too large, or has a NULL
+ * or other columns, return false and set session->lost.
  *
  * session_query(session, sql, columns, timeout_ms):
  * Like session_run, in `timeout_ms`.  FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
@@ -62,8 +62,8 @@ enum fault session_query(
 bool session_is_code(const struct session *session, const char *begins);
 
 /*
- * A probe needs the rights of `statement` and changes nothing, but its commit
- * waits for standbys: it writes a message into the write-ahead log alone.  Each
+ * A probe needs the privileges of `statement` and changes no row, but its
+ * commit waits for standbys: it writes a message to the write-ahead log.  Each
  * waiting commit occupies a session, even after its client has gone.  So if one
  * of our role has waited for about SESSION_TIMEOUT_MS, in any process, the
  * probe does not wait, and returns no row.
@@ -82,7 +82,7 @@ bool session_is_code(const struct session *session, const char *begins);
 /*
  * trouble_log(trouble, what, reason):
  * Log an error, "what: reason": the same reason only once a minute, since it
- * comes with each batch.  Any thread.
+ * recurs with each batch.  Any thread.
  */
 struct trouble {
 	char reason[SESSION_REASON_MAX];

@@ -241,9 +241,8 @@ service_run(const struct config *config)
 	/* In the sandbox, root cannot access other users' files. */
 	if (config->database == NULL && config->sandbox && geteuid() == 0 &&
 	    stat(config->dir, &dir) == 0 && dir.st_uid != 0) {
-		log_error(
-		    "%s: belongs to user %u, and this process is root; run the "
-		    "service as its owner",
+		log_error("%s: belongs to user %u, but this process runs as "
+			  "root; run the service as its owner",
 		    config->dir, dir.st_uid);
 		return EX_NOPERM;
 	}

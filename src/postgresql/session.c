@@ -1,11 +1,11 @@
 /*
  * session: see session.h.
  *
- * Whether a statement took effect: it runs in a transaction of its own, whose
- * commit follows the statement's end (CommandComplete).  An error before that
- * end is a refusal.  An error, a warning or a lost connection after it may come
- * from the commit: if the wait for a standby is cancelled, the server sends a
- * warning and then success.
+ * Whether a statement took effect: it runs in its own transaction, whose commit
+ * follows the statement's end (CommandComplete).  An error before that end is a
+ * refusal.  An error, a warning or a lost connection after it may come from the
+ * commit: if the wait for a standby is cancelled, the server sends a warning
+ * and then success.
  *
  * No libpq call blocks, except to resolve names: a server that never stops
  * sending could hold a blocking call forever.
@@ -44,9 +44,9 @@
  * Both checks first return what an operator has to correct, or "".
  *
  * The tables' schema is one that search_path names, except "$user": any role
- * that may create schemas could make one of our role's name.  pg_catalog is put
- * before it: a function that others made in it is used only if it fits better,
- * so statements qualify what does not fit exactly.
+ * that may create schemas could create one named after ours.  pg_catalog
+ * precedes it: a function that others created in it is used only if it matches
+ * better, so statements qualify what does not match exactly.
  */
 #define NO_TABLES "; create the tables with: plant-store schema | psql"
 static const char find_tables[] =
@@ -371,7 +371,7 @@ try_host(struct session *session, const char *const *keys,
 	const char *message = PQstatus(conn) == CONNECTION_BAD
 				  ? PQerrorMessage(conn)
 				  : session->reason;
-	/* libpq 17 has no text if it cannot make a socket. */
+	/* libpq 17 has no text if it cannot create a socket. */
 	if (message[0] == '\0')
 		message = strerror(error);
 	/* A server's refusal has its code, as in "FATAL:  28P01: ". */

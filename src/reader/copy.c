@@ -35,7 +35,7 @@ is_trusted(const struct stat *st, mode_t type)
 	       (st->st_uid == 0 || st->st_uid == geteuid());
 }
 
-static const char busy[] = "another process writes there";
+static const char busy[] = "another process is writing there";
 static const char foreign[] =
     "it or its " JOURNAL_NAME " belongs to another user, or the latter is a "
     "symbolic link or not a regular file";

@@ -268,7 +268,7 @@ resume_at_cursor(struct store_reader *reader, const char *cursor)
 		&at.last, &at.end, &at.crc) != 5 ||
 	    strcmp(uuid, reader->report.store) != 0) {
 		log_error("%s: this is store %s, but the cursor belongs to "
-			  "another store (recover makes a new one)",
+			  "another store (recover creates a new one)",
 		    reader->journal.name, reader->report.store);
 		return FAULT_SETUP;
 	}

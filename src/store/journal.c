@@ -434,7 +434,7 @@ journal_settle(const struct journal *journal)
 	if (fault_passes(fault_of(errno)))
 		return fault_report(journal->name, failed);
 	log_error("%s: its end cannot be read from the disk again: %s: %s; "
-		  "this needs mmap, posix_fadvise and mincore of Linux: allow "
+		  "this needs Linux's mmap, posix_fadvise and mincore: allow "
 		  "them, or use another file system; gVisor lacks mincore",
 	    journal->name, failed, strerror(errno));
 	return FAULT_SETUP;
@@ -581,10 +581,10 @@ journal_cut_tail(struct journal *journal, uint64_t end, uint64_t tail_end)
 	if (fault == FAULT_NONE)
 		fault = journal_sync(journal);
 	if (fault == FAULT_NONE)
-		log_warning("%s: a batch is torn at byte %" PRIu64 ", by a "
-			    "crash or a failed write, before it was "
-			    "acknowledged: its %" PRIu64 " bytes are kept in "
-			    "%s and cut off",
+		log_warning("%s: a batch is torn at byte %" PRIu64
+			    ", by a crash or a failed write, before it was "
+			    "acknowledged; its %" PRIu64
+			    " bytes were moved to %s",
 		    journal->name, end, tail_end - end, name);
 	return fault;
 }

@@ -125,7 +125,7 @@ replay_next(struct replay *replay, struct record *record)
 		return REPLAY_BAD;
 	}
 	if (found.safe > replay->at.end) {
-		replay->reason = "its watermark is above its own place";
+		replay->reason = "its watermark is above its own offset";
 		return REPLAY_BAD;
 	}
 	assert(replay->base + replay->used == replay->at.end);

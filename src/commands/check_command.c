@@ -159,7 +159,7 @@ check_backup(void)
 		printf("%s: backup: %s: ok\n", dir, age);
 }
 
-/* A consumer that reads has a new cursor soon after a plant was stored. */
+/* A consumer that reads gets a new cursor soon after a plant is stored. */
 static void
 check_consumers(void)
 {

@@ -137,7 +137,7 @@ is_of_cursor(const char *path)
 	return false;
 }
 
-/* Create FILE.new, with owner and mode of FILE. */
+/* Create FILE.new, with FILE's owner and mode. */
 static void
 open_next(void)
 {

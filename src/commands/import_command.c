@@ -93,7 +93,7 @@ end_import(int status)
 	store_close(batch.store);
 	if (batch.fault != FAULT_NONE)
 		status = fault_status(batch.fault);
-	printf("%" PRIu64 " created, %" PRIu64 " stored already, %" PRIu64
+	printf("%" PRIu64 " created, %" PRIu64 " already stored, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
 	    batch.results[STORE_CREATED], batch.results[STORE_SAME],

@@ -244,7 +244,7 @@ recover_run(const struct call *call)
 	    recover.fresh.uuid,
 	    command_count(batch.results[STORE_CREATED], "plant"), recover.uuid);
 	if (repeated > 0)
-		printf("; left out: %s with earlier ids",
+		printf("; left out: %s with repeated ids",
 		    command_count(repeated, "record"));
 	if (recover.lost == 0)
 		printf("; everything was readable\n");

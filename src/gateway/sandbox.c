@@ -1,9 +1,9 @@
 /*
  * sandbox: see gateway.h.  landlock's first version is enough: seccomp forbids
- * what later ones restrict (truncate, O_TRUNC, ioctl of devices).  A forbidden
- * call fails with ENOSYS: libraries then use another, or none.  These kill the
- * process: execve, execveat, ptrace, calls of other architectures and, without
- * a database, sockets other than AF_UNIX.
+ * what later versions restrict (truncate, O_TRUNC, ioctl of devices).  A
+ * forbidden call fails with ENOSYS: libraries then use another, or none.  These
+ * kill the process: execve, execveat, ptrace, calls of other architectures and,
+ * without a database, sockets other than AF_UNIX.
  */
 #include "gateway.h"
 

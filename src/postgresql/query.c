@@ -32,7 +32,7 @@
 	" WHERE stored_at >= '%.*s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
-/* A place: tx, id and SUM of the row read last; SUM is "-" if no row was. */
+/* A place: tx, id and SUM of the row read last; SUM is "-" if none was. */
 #define SUM "left(encode(sha256(convert_to(plant ||" \
 	" extract(epoch FROM stored_at)::text, 'UTF8')), 'hex'), 32)"
 #define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
@@ -272,7 +272,7 @@ find_bound(struct store_reader *reader)
 	if (system == 0)
 		return fail(reader, "unexpected rows");
 	if (reader->system != 0 && reader->system != system) {
-		log_error("the database: not the cursor's system");
+		log_error("the database: the cursor is from another system");
 		return FAULT_SETUP;
 	}
 	reader->system = system;

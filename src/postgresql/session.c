@@ -151,7 +151,7 @@ print_reason(struct session *session, const char *message, const char *remedy)
 	snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
 }
 
-/* Keep code and reason of an error; NULL: the connection's. */
+/* Keep an error's code and reason; NULL: the connection's. */
 static void
 note_error(struct session *session, const PGresult *result)
 {
@@ -252,7 +252,7 @@ is_expected(const PGresult *result, int columns)
 	return is;
 }
 
-/* Read all results; keep the rows if the statement came to its end. */
+/* Read all results; keep the rows if the statement completed. */
 static void
 collect(struct session *session, int columns)
 {
@@ -346,7 +346,7 @@ session_is_alive(struct session *session)
 
 /* --- Connecting --- */
 
-/* Connect to one host; if that fails, add why to `messages`. */
+/* Connect to one host; if that fails, add the reason to `messages`. */
 static struct remedy
 try_host(struct session *session, const char *const *keys,
     const char *const *values, char messages[static MESSAGES_MAX])

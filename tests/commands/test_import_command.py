@@ -26,7 +26,7 @@ from lib_faults import mount, mounted
 
 NOBODY = 65534
 TMPFS = ("-t", "tmpfs", "-o")
-COUNTS = "{} created, {} stored already, {} conflicting, {} refused; read up to line {}\n"
+COUNTS = "{} created, {} already stored, {} conflicting, {} refused; read up to line {}\n"
 ODD = [
     "", " ", "a,b", '"', '""', "a\"b", "\n", "\r", "\r\n", "a\n\nb", "'", "\\",
     "\\n", "\t\x00\x1f\x7f", "=1+1", "id", "é\U0001f331\u2028\ufeff", "]}", "x" * 3000,

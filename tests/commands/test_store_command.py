@@ -327,7 +327,7 @@ def test_recover(tally: Tally, root: pathlib.Path) -> None:
             and "".join(lines) == told
             and f" {PLANTS - len(lost) or 'no'} plants of store {journal.uuid}" in summary
             and ("; lost: " in summary) == (bool(told) and not twice)
-            and (f"; left out: {twice} record{'s' * (twice > 1)} with earlier ids" in summary) == bool(twice)
+            and (f"; left out: {twice} record{'s' * (twice > 1)} with repeated ids" in summary) == bool(twice)
             and done.stderr == "",
             f"recover, {name}: what is lost is told", done)
         kept = [plant_id for plant_id in range(1, PLANTS + 1) if plant_id not in lost]

@@ -167,7 +167,7 @@ def check_restores(tally: Tally, made: Clusters, other: Clusters) -> None:
         add_feed(store, fresh)
         put(store, 0)
         new.gets(tally, [1, 2, 3, 0], "numbered anew, as the message says, all come")
-        old.refused(tally, CONFIG, "not the cursor's", "a cursor of another cluster")
+        old.refused(tally, CONFIG, "is from another system", "a cursor of another cluster")
         add_feed(store, fresh)
         new.refused(tally, DATA, "renumbered", "numbered anew once more")
 

@@ -95,7 +95,7 @@ def check_equal_ids(tally: Tally, build: pathlib.Path, server: Server) -> None:
         # One that inserts and one that reads, and those of a session's begin.
         wait_until(lambda: commits(server, name) > before)
         taken = commits(server, name) - before
-        tally.check(f"1 created, {EQUAL - 1} stored already".encode() in done.stdout and taken < 20,
+        tally.check(f"1 created, {EQUAL - 1} already stored".encode() in done.stdout and taken < 20,
                     f"{EQUAL} plants of one id are stored by two statements", (done, taken))
 
 

@@ -429,7 +429,7 @@ check_url(const char *url, const char *token)
 	unsetenv("PLANT_STORE_DATABASE");
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);
-	command_fail(fault_report(path, "cannot run it"));
+	command_fail(fault_report(path, "cannot run"));
 }
 
 void
@@ -459,8 +459,8 @@ check_run(const struct call *call)
 			    FAULT_ABSENT, "check: no token on stdin");
 	}
 	if (token != NULL && token[strspn(token, TOKEN68)] != '\0')
-		command_usage_error(
-		    "the token has %s: give only what \"token add\" printed",
+		command_usage_error("the token contains %s: pass only what "
+				    "\"token add\" printed",
 		    strncasecmp(token, "bearer", 6) == 0 ? "\"Bearer\""
 		    : strpbrk(token, "\"'") != NULL      ? "quotes"
 		    : strpbrk(token, " \t") != NULL      ? "blanks"

@@ -74,21 +74,21 @@ output_open(const char *path, bool replace)
 	output.fd = open(output.unfinished,
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (output.fd < 0 || fstat(output.fd, &st) < 0)
-		fail_output("cannot create it", FAULT_OUTPUT);
+		fail_output("cannot create", FAULT_OUTPUT);
 	/* Another user may have created it, or a link to a file of ours. */
 	errno = EEXIST;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
-		fail_output("cannot create it", FAULT_OUTPUT);
+		fail_output("cannot create", FAULT_OUTPUT);
 	/* The process that had the lock may have renamed it. */
 	bool ours = flock(output.fd, LOCK_EX | LOCK_NB) == 0 &&
 		    lstat(output.unfinished, &named) == 0 &&
 		    named.st_ino == st.st_ino;
 	errno = ETIMEDOUT;
 	if (!ours)
-		fail_output("cannot create it", FAULT_BUSY);
+		fail_output("cannot create", FAULT_BUSY);
 	atexit(remove_unfinished);
 	if (fchmod(output.fd, 0600) < 0 || ftruncate(output.fd, 0) < 0)
-		fail_output("cannot create it", FAULT_OUTPUT);
+		fail_output("cannot create", FAULT_OUTPUT);
 }
 
 void

@@ -67,7 +67,7 @@ make_token(const char *file, struct tokens_edit *edit)
 			  : "revoke it with: plant-store token revoke ",
 		    renew ? "" : edit->name);
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "Keep it: it cannot be shown again.\n");
+		fprintf(stderr, "Keep the token: it cannot be shown again.\n");
 	explicit_bzero(token, sizeof token);
 }
 

@@ -209,7 +209,7 @@ read_file(struct set *set, int fd)
 	ssize_t len;
 
 	if (fstat(fd, &set->stat) != 0)
-		return note_errno(set, "cannot read it");
+		return note_errno(set, "cannot read");
 	if (!S_ISREG(set->stat.st_mode))
 		return note(set, FAULT_SETUP,
 		    "not a regular file; name the token file");
@@ -219,7 +219,7 @@ read_file(struct set *set, int fd)
 	/* An extra byte shows that it is too large. */
 	len = file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
 	if (len < 0)
-		return note_errno(set, "cannot read it");
+		return note_errno(set, "cannot read");
 	if ((size_t)len > TOKENS_FILE_BYTES_MAX)
 		return note(set, FAULT_SETUP,
 		    "larger than %zu bytes; remove tokens that are not used",
@@ -231,7 +231,7 @@ read_file(struct set *set, int fd)
 	set->tokens = calloc(most + 1, sizeof *set->tokens);
 	set->sorted = calloc(most + 1, sizeof *set->sorted);
 	if (set->tokens == NULL || set->sorted == NULL)
-		return note_errno(set, "cannot read it");
+		return note_errno(set, "cannot read");
 	if ((fault = read_lines(set, (size_t)len)) != FAULT_NONE ||
 	    (fault = sort(set, "name", compare_names)) != FAULT_NONE)
 		return fault;
@@ -279,10 +279,10 @@ read_set(struct set *set)
 		return fault;
 	set->text = calloc(1, TEXT_BYTES);
 	if (set->text == NULL)
-		return note_errno(set, "cannot read it");
+		return note_errno(set, "cannot read");
 	fd = open(set->path, flags);
 	if (fd < 0)
-		return note_errno(set, "cannot open it");
+		return note_errno(set, "cannot open");
 	fault = read_file(set, fd);
 	close(fd);
 	return fault;
@@ -308,7 +308,7 @@ tokens_open(const char *path, uid_t user, enum fault *fault)
 	struct tokens *tokens = calloc(1, sizeof *tokens);
 
 	if (tokens == NULL) {
-		*fault = fault_report(path, "cannot read it");
+		*fault = fault_report(path, "cannot read");
 		return NULL;
 	}
 	struct set *set = &tokens->set;
@@ -568,15 +568,15 @@ replace(struct set *set, int directory)
 		what = "cannot keep its owner and mode";
 	else if (file_write_all(fd, text, strlen(text), 0) != 0 ||
 		 fsync(fd) != 0)
-		what = "cannot write it";
+		what = "cannot write";
 	else if (rename(beside, set->path) != 0)
-		what = "cannot replace it";
+		what = "cannot replace";
 	if (what != NULL) {
 		fault = note_errno(set, what);
 		unlink(beside);
 	} else if (fsync(directory) != 0)
 		fault =
-		    note_errno(set, "is changed, but a power cut may undo it");
+		    note_errno(set, "was changed, but a power cut may undo it");
 	close(fd);
 	return fault;
 }

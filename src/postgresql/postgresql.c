@@ -112,8 +112,8 @@ log_session(const struct session *session, const char *what)
 	    PQdb(session->conn), PQhost(session->conn), PQport(session->conn),
 	    PQparameterStatus(session->conn, "server_version"),
 	    session->standbys[0] != '\0'
-		? "200 waits for synchronous standbys: "
-		: "200 waits for this server's disk alone, as "
+		? "a 200 response waits for synchronous standbys: "
+		: "a 200 response waits only for this server's disk, as "
 		  "synchronous_standby_names is empty",
 	    session->standbys);
 }

@@ -61,7 +61,7 @@ open_dest(struct journal *dest)
 	dest->dir = file_make_dir(path);
 	if (dest->dir < 0 ||
 	    asprintf(&dest->name, "%s/" JOURNAL_NAME, path) < 0)
-		return fault_report(path, "cannot create or open it");
+		return fault_report(path, "cannot create or open");
 	if (flock(dest->dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return refuse(dest, FAULT_BUSY, busy);
 	if (fstat(dest->dir, &st) < 0)

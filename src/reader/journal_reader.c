@@ -244,10 +244,10 @@ continue_at(struct store_reader *reader, const struct position *at)
 			       : FAULT_DAMAGED;
 
 	if (fault == FAULT_DAMAGED)
-		log_error("%s: it does not have the line of seq %" PRIu64
-			  " at byte %" PRIu64 " that was read from it before: "
-			  "it is an older copy, or another history of this "
-			  "store",
+		log_error("%s: does not have the line of seq %" PRIu64
+			  " at byte %" PRIu64
+			  " that was read before: it is an older copy, or "
+			  "another history of this store",
 		    journal->name, at->seq, at->last);
 	if (fault == FAULT_NONE)
 		journal_reader_move(reader, at);
@@ -400,15 +400,15 @@ compare_index(const struct store_reader *reader, const struct pairs *pairs)
 		found++;
 		if (index_find(view->index, pair->key) == pair->value)
 			continue;
-		log_error("%s/index: does not have the plant %" PRId64
-			  " at byte %" PRIu64 "; " REMEDY_INDEX,
+		log_error("%s/index: has no entry for plant %" PRId64
+			  ", at byte %" PRIu64 " of the journal; " REMEDY_INDEX,
 		    path, pair->key, pair->value);
 		return FAULT_DAMAGED;
 	}
 	if (found == view->entries)
 		return FAULT_NONE;
-	log_error("%s/index: has %" PRIu64 " plants, and the journal %" PRIu64
-		  "; " REMEDY_INDEX,
+	log_error("%s/index: has %" PRIu64
+		  " plants, but the journal has %" PRIu64 "; " REMEDY_INDEX,
 	    path, view->entries, found);
 	return FAULT_DAMAGED;
 }

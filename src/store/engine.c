@@ -34,7 +34,7 @@ engine_symbol(const char *name, enum fault *fault)
 		return dlsym(module, name);
 	*fault = FAULT_SETUP;
 	if (version != NULL)
-		log_error(MODULE ": has another version than this program; "
+		log_error(MODULE ": does not have this program's version; "
 				 "install the same version of both");
 	else
 		log_error("PLANT_STORE_DATABASE: cannot load the module: %s; "

@@ -121,8 +121,7 @@ await_lock(struct files *files, bool index)
 			return FAULT_STOPPED;
 		if (clock_ms(CLOCK_MONOTONIC) < late_ms)
 			continue;
-		log_warning("%s/%s: cannot lock it: another process uses it: "
-			    "%s",
+		log_warning("%s/%s: cannot lock: another process uses it: %s",
 		    files->journal.path, index ? INDEX_NAME : JOURNAL_NAME,
 		    endless ? "waiting for it" : "try again");
 		if (!endless)
@@ -300,7 +299,7 @@ find_journal(struct journal *journal, int64_t deadline_ms)
 		    journal->name, "cannot rename " JOURNAL_FAILED_NAME);
 	return fsync(journal->dir) == 0
 		   ? FAULT_NONE
-		   : fault_report(journal->path, "cannot sync it");
+		   : fault_report(journal->path, "cannot sync");
 }
 
 /* Open the journal; wait while its name is missing. */

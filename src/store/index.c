@@ -236,8 +236,8 @@ index_open(struct journal *journal, struct index_view *view)
 	}
 	if (manifest->version != 0 &&
 	    memcmp(manifest->uuid, journal->uuid, RECORD_UUID_LEN) != 0) {
-		log_error("%s: belongs to another store than the index beside "
-			  "it; to use it anyway, remove %s/" INDEX_NAME
+		log_error("%s: belongs to a different store from the index "
+			  "beside it; to use it anyway, remove %s/" INDEX_NAME
 			  " first",
 		    journal->name, journal->path);
 		index_close(index);
@@ -672,7 +672,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 	    open_runs(index->dir, &index->next, &index->set) < 0)
 		return fail(index);
 	if (index->failing)
-		log_info("%s/" INDEX_NAME ": it can be written again",
+		log_info("%s/" INDEX_NAME ": can be written again",
 		    index->journal->path);
 	index->failing = false;
 	return FAULT_NONE;

@@ -61,7 +61,7 @@ journal_damaged(
 static enum fault
 refuse_short(const struct journal *journal, uint64_t known)
 {
-	log_error("%s: it is shorter (%" PRIu64 " bytes) than what was stored "
+	log_error("%s: is shorter (%" PRIu64 " bytes) than what was stored "
 		  "in it (%" PRIu64 "): " REMEDY_OTHER,
 	    journal->name, journal->size, known);
 	return FAULT_DAMAGED;
@@ -267,10 +267,10 @@ journal_lock(
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
 			return lock == JOURNAL_SHARED
 				   ? FAULT_NONE
-				   : fault_report(name, "cannot lock it");
+				   : fault_report(name, "cannot lock");
 		if (clock_ms(CLOCK_MONOTONIC) >= deadline_ms) {
 			if (deadline_ms > 0)
-				log_error("%s: cannot lock it: another process "
+				log_error("%s: cannot lock: another process "
 					  "uses it: try again",
 				    name);
 			return FAULT_BUSY;
@@ -476,7 +476,7 @@ journal_claim(struct journal *journal, const char *path)
 	journal->path = path;
 	journal->dir = file_make_dir(path);
 	if (journal->dir < 0)
-		return fault_report(path, "cannot create or open it");
+		return fault_report(path, "cannot create or open");
 	/* A second process waits here, and then finds the first one's store. */
 	fault = journal_lock(journal, JOURNAL_DIR, deadline_ms);
 	if (fault != FAULT_NONE)

@@ -264,7 +264,7 @@ def check_service_user(tally: Tally, store: Store) -> None:
     told(tally, check(store), 0, "", "a token file of the service's group is well")
     os.chown(store.tokens, 0, 0)
     done = check(store)
-    told(tally, done, CONFIG, "tokens: cannot open it: Permission denied", "one of root's is not")
+    told(tally, done, CONFIG, "tokens: cannot open: Permission denied", "one of root's is not")
     tally.check("the service's user, nobody" in done.stderr, "nor who cannot read it", done)
     store.tokens.chmod(0o600)
     for path in store.dir, store.journal:
@@ -387,8 +387,8 @@ def check_end(tally: Tally, store: Store) -> None:
     first = whole.index(b"\n") + 1
     end = whole.index(b"\n", first) + 1  # a closing line follows
     for content, words, sentence in (
-        (whole[:first], "it is shorter", "a journal without its last plant is told"),
-        (whole[:end - 9], f"it is shorter ({end - 9} bytes) than what was stored in it ({end}): ",
+        (whole[:first], "is shorter", "a journal without its last plant is told"),
+        (whole[:end - 9], f"is shorter ({end - 9} bytes) than what was stored in it ({end}): ",
          "so is one that was cut in its line"),
         (whole[:end - 9] + b"?" + whole[end - 8:], "damaged", "so is a damaged line"),
     ):
@@ -414,7 +414,7 @@ def check_end(tally: Tally, store: Store) -> None:
     mark = store.dir / "index" / "manifest"
     text = mark.read_bytes()
     mark.write_bytes(manifest_of("0" * 36))
-    told(tally, check(store), CONFIG, "another store", "an index of another store is told")
+    told(tally, check(store), CONFIG, "a different store", "an index of another store is told")
     mark.write_bytes(text)
 
 
@@ -652,9 +652,9 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--help"], 0, ""), (["x"], USAGE, "too many"), (["--nonsense"], USAGE, "--nonsense"),
         (["--url"], USAGE, "--url"), (["--token", "x"], USAGE, "--url"),
         (["--url", "http://127.0.0.1:1", "--token", "-"], NOINPUT, "no token on stdin"),
-        (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token has "Bearer"'),
-        (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token has quotes"),
-        (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token has blanks"),
+        (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token contains "Bearer"'),
+        (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token contains quotes"),
+        (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token contains blanks"),
         (["--socket", "/" + "x" * 107], USAGE, "exceeds 107 bytes"),
     ):
         told(tally, check(store, *arguments, stdin=""), status, words,

@@ -226,7 +226,7 @@ def test_other_history(tally: Tally, root: pathlib.Path) -> None:
 
     half = len(whole) // 2
     (store / JOURNAL_NAME).write_bytes(whole[:half])
-    shorter = f"it is shorter ({half} bytes) than what was stored in it ({len(whole)}): restore it"
+    shorter = f"is shorter ({half} bytes) than what was stored in it ({len(whole)}): restore it"
     refused(DATAERR, "a journal shorter than index and end mark know", shorter)
     index.rename(root / "index")
     refused(DATAERR, "one shorter than the end mark knows", shorter)
@@ -240,7 +240,7 @@ def test_other_history(tally: Tally, root: pathlib.Path) -> None:
             "to use this copy anyway, remove `index` and `plants.jsonl.end`")
     kept.rename(end)
     (store / JOURNAL_NAME).write_bytes((other / JOURNAL_NAME).read_bytes())
-    words = f"{store / JOURNAL_NAME}: belongs to another store than the index beside it"
+    words = f"{store / JOURNAL_NAME}: belongs to a different store from the index beside it"
     refused(CONFIG, "one of another store than the index", words, f"remove {index} first")
     shutil.rmtree(index)
     refused(CONFIG, "one of another store than the end mark", f"{end}: belongs to another store;")
@@ -263,7 +263,7 @@ def test_backup(tally: Tally, root: pathlib.Path) -> None:
     tally.check(not (root / "other").exists(), "and makes nothing")
     (root / "file").touch()
     done = command("backup", "--dir", store, root / "file")
-    tally.check(done.returncode != 0 and "file: cannot create or open it" in done.stderr,
+    tally.check(done.returncode != 0 and "file: cannot create or open" in done.stderr,
                 "backup to a file is refused", done)
     serve(store, 1)
     before = files(store)
@@ -692,7 +692,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
         run("cc", "-shared", "-x", "c", "-o", place / "postgresql.so", "-",
             input=b"int store_engine[99];", check=True)
         expect(tally, stats(), f"one of another version in {place.name} is refused", CONFIG,
-               "", "has another version than this program; install the same version of both")
+               "", "does not have this program's version; install the same version of both")
 
 
 def scenario(tally: Tally) -> None:

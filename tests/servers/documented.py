@@ -367,7 +367,7 @@ def one_database() -> Case:
     script += "runuser -u plant-store -- plant-store export\n"
     return Case("PostgreSQL, one server", script, {
         "created": (0, '{"name":"Fern"}'), "stored": (0, '{"id":1,"name":"Fern"}'),
-        "logged": (0, "200 waits for this server's disk alone"), "rights": (0, '"plant-store"|plants'),
+        "logged": (0, "a 200 response waits only for this server's disk"), "rights": (0, '"plant-store"|plants'),
         "again": (200, '{"name":"Moss"}'), "restored": (0, '{"id":1,"name":"Fern"}\n{"id":2,"name":"Moss"}'),
     })
 

@@ -293,7 +293,7 @@ STORE_TEST(damage_to_synced_plants_fails_the_next_commit)
 		expect_plants(fixture, 2 * i + 2);
 	}
 	expect_logged(fixture, "nothing was changed", 2);
-	expect_logged(fixture, "it is shorter", 1);
+	expect_logged(fixture, "is shorter", 1);
 }
 
 /* More than a long lived process checks from its beginning at each start. */

@@ -166,7 +166,7 @@ STORE_TEST(last_plant_that_only_the_index_has_is_missing)
 		fixture_truncate(fixture, JOURNAL_NAME, end + 9 - left);
 		expect_no_reader(fixture->path, FAULT_DAMAGED);
 	}
-	expect_logged(fixture, "it is shorter (", 2);
+	expect_logged(fixture, "is shorter (", 2);
 	expect_logged(fixture, "is torn", 0);
 	/* Nothing vouches for it where the index is gone. */
 	fixture_remove_index(fixture);
@@ -499,7 +499,7 @@ STORE_TEST(journal_that_becomes_shorter_meanwhile_denies_no_plant)
 	    journal_reader.find(reader, 3, &record), FAULT_DAMAGED);
 	journal_reader.close(reader);
 	expect_no_reader(fixture->path, FAULT_DAMAGED);
-	expect_logged(fixture, "it is shorter", 1);
+	expect_logged(fixture, "is shorter", 1);
 }
 
 STORE_TEST(journal_that_was_replaced_meanwhile_hides_no_plant)

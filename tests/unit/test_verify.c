@@ -71,7 +71,7 @@ STORE_TEST(damage_is_logged_and_nothing_is_changed)
 		const char *logged;
 	} rows[] = {
 		{ spoil_first_line, "damaged at byte 82" },
-		{ shorten, "it is shorter" },
+		{ shorten, "is shorter" },
 		{ fixture_junk_index, "/index: damaged" },
 	};
 
@@ -155,10 +155,10 @@ STORE_TEST(first_difference_of_the_index_is_named)
 		const char *text;
 		size_t place;
 	} cases[] = {
-		{ { 0, 0, 2, 3 }, 0, "does not have the plant 1", 1 },
-		{ { 0, 1, 3, 2 }, 0, "does not have the plant 2", 2 },
-		{ { 0, 1, 2, 0 }, 0, "does not have the plant 3", 3 },
-		{ { 0, 1, 2, 3 }, 9, "has 4 plants, and the journal 3", 0 },
+		{ { 0, 0, 2, 3 }, 0, "has no entry for plant 1", 1 },
+		{ { 0, 1, 3, 2 }, 0, "has no entry for plant 2", 2 },
+		{ { 0, 1, 2, 0 }, 0, "has no entry for plant 3", 3 },
+		{ { 0, 1, 2, 3 }, 9, "has 4 plants, but the journal has 3", 0 },
 	};
 	char text[160];
 
@@ -174,7 +174,7 @@ STORE_TEST(first_difference_of_the_index_is_named)
 			offsets[id] = at[cases[i].of[id]];
 		if (cases[i].place > 0)
 			snprintf(text + n, sizeof(text) - (size_t)n,
-			    " at byte %" PRIu64, at[cases[i].place]);
+			    ", at byte %" PRIu64, at[cases[i].place]);
 		forge_index(fixture, &places, offsets, cases[i].more);
 		expect_damage(fixture, text);
 		expect_logged(fixture, "; remove that directory", i + 1);

@@ -397,7 +397,7 @@ class Place:
             due = due or os.EX_DATAERR * known
             done, touched = self.start(place, bad, mark=mark)
             words = f"damaged at byte {offset}:" if word == "damaged" and not known else \
-                "damaged at byte |beside it first|of a version" if due else ""
+                "damaged at byte |beside it first|has a version" if due else ""
             named = re.search(words, done.stderr)
             if done.returncode != due or (due and touched) or not named:
                 wrong.append(f"{what}: {done.returncode}, {touched}: {done.stderr}")
@@ -442,7 +442,7 @@ def verify(program: pathlib.Path, folder: pathlib.Path, journal: bytes) -> tuple
             return f"damaged {err[2]}", -1
         case 65 if twins and not out:
             return f"duplicate {min(map(int, twins))}", -1
-        case 78 if version and "of a version" in done.stderr:
+        case 78 if version and "has a version" in done.stderr:
             return f"version {int(version[1])}", -1
     return f"status {done.returncode}: {done.stdout}{done.stderr}", -1
 

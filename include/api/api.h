@@ -69,8 +69,8 @@ struct api_call {
  *
  * api_head(api, call, variables):
  * Start `call` from the request's CGI variables.  Return 0 if the caller must
- * read the body, up to config->body_bytes_max + 1 bytes: the extra byte shows
- * that it is too large.  Return -1 if the response does not need it.
+ * read the body, up to config->body_bytes_max + 1 bytes: the extra byte reveals
+ * a body that is too large.  Return -1 if the response does not need the body.
  *
  * api_body(api, call, body, len):
  * Check the body of a call that passed api_head.  Return 0 if call->plant is to
@@ -97,8 +97,8 @@ void api_message(
 
 /*
  * api_set_error(call, error), api_stored(call, result):
- * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY; or with
- * the result of store_commit or, for a health request, of store_ready.
+ * End a call with an error of the gateway, such as HTTP_OUT_OF_MEMORY.  End it
+ * with the result of store_commit or, for a health request, of store_ready.
  *
  * api_set_ready(ready):
  * Set the store's state, as returned by store_ready, for api_health.
@@ -106,8 +106,8 @@ void api_message(
  *
  * api_health(api, error):
  * Set `*error` to the result of a health request: HTTP_OK if a plant sent now
- * could be stored.  Return false before the first api_set_ready, with the state
- * unknown: in CGI, which opens the store next, and in commands.
+ * could be stored.  Return false if the state is unknown because api_set_ready
+ * was never called: in CGI, which opens the store next, and in commands.
  */
 void api_set_error(struct api_call *call, enum http_error error);
 void api_stored(struct api_call *call, enum store_result result);
@@ -121,7 +121,7 @@ bool api_health(const struct api *api, enum http_error *error);
  * debug.  Count it, unless the request was for the health or metrics path.
  *
  * api_log_refusals():
- * Log how often this process has answered with each error since the last call.
+ * Log how many times this process has sent each error since the last call.
  *
  * api_metrics(api, buf):
  * Write the counters, and the time when the next token expires, in the

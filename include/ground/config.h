@@ -39,7 +39,7 @@ struct config {
  * return FAULT_SETUP and leave `config` unchanged.
  *
  * config_is_given(), config_warn_unknown():
- * Return whether the environment has any setting.  Log a warning for each
+ * Return whether the environment contains any setting.  Log a warning for each
  * variable that begins with PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
@@ -49,16 +49,16 @@ struct config {
  * config_use_file(only, named):
  * Add the settings in CONFIG_FILE, if it exists, to the environment; settings
  * that are already there keep their values.  If the environment or the caller
- * (`named`) names a store, the file cannot name another and need not be
- * readable, so that users can work on their own stores.  If `only` is not NULL,
- * read that file instead and ignore the environment's settings.
+ * (`named`) names a store, one that the file names is ignored, and the file
+ * need not be readable, so that users can work on their own stores.  If `only`
+ * is not NULL, read that file instead and ignore the environment's settings.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A whole VALUE may be quoted
  * with ' or "; it contains no other quote and no backslash.  Return FAULT_SETUP
- * for any other line or for a file that root cannot trust, or the system's
- * fault; both are logged.  CONFIG_FILE_VARIABLE names another file, for tests
- * and for a second service on the same machine.
+ * for any other line or for a file that root cannot trust, or the fault of
+ * errno; both are logged.  CONFIG_FILE_VARIABLE can name another file, for
+ * tests and for a second service on the same machine.
  */
 #define CONFIG_FILE "/etc/plant-store/environment"
 #define CONFIG_FILE_VARIABLE "PLANT_STORE_ENVIRONMENT"

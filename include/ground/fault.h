@@ -29,13 +29,13 @@ enum fault {
  *
  * fault_passes(fault), fault_status(fault):
  * Return whether the same request may succeed later without an operator's help.
- * Return the exit status that every program has for the fault (sysexits.h).
+ * Return the exit status that every program uses for the fault (sysexits.h).
  *
  * fault_report(name, what):
  * Log `name`, `what`, errno and its remedy; return the fault.  Preserve errno.
  *
  * fault_ignore_signals():
- * Ignore SIGPIPE and SIGXFSZ: a write fails with EPIPE or EFBIG.  Ignore
+ * Ignore SIGPIPE and SIGXFSZ: writes then fail with EPIPE or EFBIG.  Ignore
  * SIGTSTP, SIGTTIN and SIGTTOU: a stopped process would keep the store's lock.
  */
 enum fault fault_of(int error);

@@ -15,8 +15,8 @@
 
 /*
  * file_write_all(fd, buf, len, offset), file_read_all(fd, buf, len, offset):
- * Write all of `buf` at byte `offset`; on failure, part of it may be written.
- * Read `len` bytes, or fewer at the end of the file; return the number, or -1.
+ * Write all of `buf` at byte `offset`; a failure may leave a part written.
+ * Read `len` bytes, or fewer at end of file; return the number, or -1.
  *
  * file_close(fd):
  * Close the descriptor, unless it is negative.  errno is unchanged.
@@ -26,14 +26,14 @@
  * with ECANCELED if the watch, which may be NULL, stopped the copy.
  *
  * file_forget(fd, from, end):
- * Drop the bytes [from, end), which must have been written back, from the page
- * cache, so that the next read comes from the disk.  Return NULL once none is
- * cached, or if the file system is in memory; otherwise the name of the call
- * that failed, with errno: EBUSY if another program holds a page for a second,
- * or if another user owns the file.
+ * Drop the bytes [from, end) from the page cache, so that the next read comes
+ * from the disk.  They must have been written back.  Return NULL once no page
+ * is cached, or if the file system is in memory.  Otherwise return the name of
+ * the call that failed, with errno set: EBUSY if another program holds a page
+ * for a second, or if another user owns the file.
  *
  * file_can_forget(fd):
- * Return NULL if file_forget can work; otherwise the call that failed, with
+ * Return NULL if file_forget can work; otherwise the failed call's name, with
  * errno: EOPNOTSUPP if the system reports every page as cached.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
@@ -55,24 +55,24 @@ const char *file_can_forget(int fd);
  * and a NUL: the inode number and, if known, the birth time.
  *
  * file_put(dir, name, buf, len), file_get(dir, name, buf, len):
- * Write the first `len` bytes of the file, created if it is absent, and make
- * them and the name durable; on failure, remove an empty file.  Read the first
- * `len` bytes; fail with ENODATA if the file is shorter.  Both fail with ELOOP
- * for a symbolic link, and with EINVAL or ENXIO for any other special file.
+ * file_put writes the first `len` bytes of the file, created if absent, and
+ * makes them and the name durable; on failure it removes an empty file.
+ * file_get reads the first `len` bytes, or fails with ENODATA.  Both fail with
+ * ELOOP for a symbolic link, and with EINVAL or ENXIO for other special files.
  *
  * file_put_time(dir, name, ms), file_get_time(dir, name):
- * The same for a file in the directory `dir` that holds a time, as one line in
- * RFC 3339 form.  file_get_time returns 0 if there is none.
+ * Write or read a file in the directory `dir` that holds a time, as one line in
+ * RFC 3339 form.  file_get_time returns 0 if it finds no time.
  *
  * file_make_dir(path):
  * Open the directory; if absent, create it durably.  Return the fd, or -1.
  *
  * rename_new(dir, from, to):
- * Rename `from` to `to` in `dir`, or AT_FDCWD; fail with EEXIST if `to` exists.
+ * Rename `from` to `to` in `dir` or AT_FDCWD.  Fail with EEXIST if `to` exists.
  * If the system refuses RENAME_NOREPLACE, a crash may leave both names.
  *
  * file_beside_program(installed, path):
- * Write the path of a file: beside the program, as in a checkout, or else
+ * Write a file's path: beside the program, as in a checkout, or else
  * `installed`, relative to the program.  Return false if /proc is not mounted.
  *
  * file_become_owner(path, owner):
@@ -80,8 +80,8 @@ const char *file_can_forget(int fd);
  * there: the owner could not use root's files, and could place a link that
  * leads root elsewhere.  If `path` is absent, switch to the owner of its
  * parent; if that is root, only root may have write access to it, and the
- * store's `owner` must be root.  Another user's link is refused.  Return
- * FAULT_NONE, even if `path` cannot be read; or a fault, logged.
+ * store's `owner` must be root.  A link that another user owns is refused.
+ * Return FAULT_NONE, even if `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
 struct statx;

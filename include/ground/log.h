@@ -5,8 +5,8 @@
  * prefixed with its priority, such as "<3>".  An error states what failed,
  * where, and the remedy.  No message contains a token or a request body.
  *
- * As JSON, a line is an object: "time" (RFC 3339), "level", "program", other
- * members, "message".  If a line is too long, only its message is truncated.
+ * In JSON, a line is an object with "time" (RFC 3339), "level", "program",
+ * other members and "message".  Only the message of a long line is truncated.
  */
 #pragma once
 
@@ -21,14 +21,14 @@ extern bool log_json;                /* false */
 /*
  * log_open(program, use_syslog):
  * Set the program's name, which must stay valid; the default is "plant-store".
- * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file that
- * got that number could receive messages.  Call it first.  Until then, and if
+ * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file with
+ * that number could receive messages.  Call log_open first.  Until then, and if
  * `use_syslog` is 0, messages go only to stderr, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):
- * Add the request's id to all messages except those of log_members.  After a
- * call with `shown`, each message first clears the progress line on the
- * terminal, and so does a call with false.  Call both before any thread starts.
+ * Add the request's id to all messages except those of log_members.  After
+ * log_set_progress with `shown`, each message first clears the progress line on
+ * the terminal.  Without `shown`, clear it.  Call both before threads start.
  *
  * log_error(format, ...), log_warning(format, ...), log_info(format, ...):
  * Write one line, of at most 1 KiB; bytes that are not printable ASCII become

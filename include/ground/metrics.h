@@ -1,9 +1,9 @@
 /*
- * metrics: the counters of a store.  All its processes map a small file in its
- * directory; counting there needs no system call and cannot fail.  Any thread.
+ * metrics: the counters of a store.  All processes that use it map a small file
+ * in its directory; counting needs no system call and cannot fail.  Any thread.
  *
  * The file may be lost or damaged: the next metrics_open creates a new one with
- * all counters at 0.  Processes that have the old one open still count in it.
+ * all counters at 0.  Processes that have the old file open still count in it.
  * A process counts in its own memory if it has no file, as with a database, or
  * if its file was truncated.
  */
@@ -70,11 +70,11 @@ metrics_add(unsigned place, uint64_t n)
  * Count a value in METRICS_BATCH_PLANTS, METRICS_COMMIT_US or METRICS_SYNC_US.
  *
  * metrics_consumers(dir, bytes, list):
- * Read the consumers' cursors, files in the directory METRICS_CONSUMERS of
- * `dir`, and compare them with the journal's `bytes`.  Return their number.
+ * Read the consumers' cursors, which are files in METRICS_CONSUMERS in `dir`,
+ * and compare them with the journal's size, `bytes`.  Return their number.
  *
  * metrics_free_bytes(dir):
- * Return the free bytes in `dir` that this user can use, or METRICS_UNKNOWN.
+ * Return how many free bytes this user can use in `dir`, or METRICS_UNKNOWN.
  */
 enum fault metrics_open(const char *dir, bool make);
 uint64_t metrics_bound(enum metrics_place histogram, unsigned i);

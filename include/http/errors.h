@@ -1,5 +1,5 @@
 /*
- * errors: deploy/errors.txt, the table of all responses except 200, as C.
+ * errors: deploy/errors.txt, the table of all responses except 200, in C.
  *
  * Each row: name, number, HTTP status, message.  The ranges: 1000 credential,
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number is
@@ -9,8 +9,8 @@
  *
  * Only web servers, configured as in deploy/, send CREDENTIAL_CERTIFICATE,
  * HEAD_TOO_LARGE, PROTOCOL_UNKNOWN, NO_ANSWER, TOO_MANY_AT_ONCE and
- * TOO_MANY_FOR_TOKEN.  scripts/errors lists the others that they send, and
- * copies the table to the documents and to deploy/.  No other part of the
+ * TOO_MANY_FOR_TOKEN.  scripts/errors lists the other errors that they send,
+ * and copies the table to the documents and to deploy/.  No other part of the
  * program knows an error's number, message or status.
  */
 #pragma once

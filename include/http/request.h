@@ -70,8 +70,8 @@ enum request_length {
  *	                           by one token68
  *
  * request_origin(request, origins):
- * Find the request's Origin in the setting `origins`.  Return a pointer to it
- * there, where one of CONFIG_SEPARATORS or a NUL ends it; NULL if it is absent.
+ * Find the request's Origin in the setting `origins`.  Return a pointer into
+ * `origins`, where one of CONFIG_SEPARATORS or a NUL ends it; NULL if absent.
  *
  * request_path_is(request, base_path, name):
  * Return whether the path is `base_path` followed by `name`, byte for byte.
@@ -79,7 +79,7 @@ enum request_length {
  *
  * request_is_json(request), request_is_identity(request):
  * Return whether CONTENT_TYPE is application/json, in any case, with any
- * parameters; whether the Content-Encoding is absent or "identity".
+ * parameters.  Return whether Content-Encoding is absent or "identity".
  *
  * request_length(request, length):
  * Read CONTENT_LENGTH.  A number that is too large for size_t becomes SIZE_MAX.

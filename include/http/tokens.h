@@ -9,7 +9,7 @@
  * with spaces or tabs between the fields.  NAME has 1 to 64 characters: A-Z a-z
  * 0-9 . _ or -.  SHA256HEX is the token's digest in 64 lower-case hex digits.
  * Neither may occur twice, except the name of a renewed token: both tokens are
- * valid, and the first line has an EXPIRES, an RFC 3339 date-time.  Empty lines
+ * valid, and the first line has EXPIRES, an RFC 3339 date-time.  Empty lines
  * and lines that begin with '#' are allowed.
  *
  * The file, its directory and the directory of a symbolic link's target must
@@ -54,7 +54,7 @@ struct token {
 	char created[25];   /* from a comment "created TIME"; "" if none */
 	size_t line;        /* its number in the file, from 1 */
 	bool renewed;       /* the name's other token replaces it */
-	/* Into the file's text: the line, the digest's end, the comment. */
+	/* In the file's text: the line, the digest's end, the comment. */
 	char *text, *digest_end, *rest;
 };
 
@@ -77,7 +77,7 @@ struct tokens; /* a set */
  * tokens_open(path, user, fault):
  * Read the file for a service that runs as `user`, or TOKENS_ANY_USER.  `path`
  * must outlive the set.  Return the set; or NULL with a fault, logged:
- * FAULT_SETUP if the file is missing, malformed or has wrong permissions.
+ * FAULT_SETUP if the file is missing or malformed, or has wrong permissions.
  *
  * tokens_close(tokens):
  * Free the set, which no thread may still use.  NULL is allowed.
@@ -92,9 +92,9 @@ const char *tokens_warning(const struct tokens *tokens);
 
 /*
  * tokens_refresh(tokens, now_ms), tokens_recheck(tokens):
- * Read the file again if its inode or change time differs, or if the last read
- * failed.  tokens_recheck does so at once, tokens_refresh at most once a
- * second, by a monotonic `now_ms`.  If the file is missing or has no token, no
+ * Read the file again if its inode or change time has changed, or if the last
+ * read failed.  tokens_recheck checks at once; tokens_refresh, at most once a
+ * second by the monotonic `now_ms`.  If the file is missing or has no token, no
  * token is valid, so an operator can revoke all at once.  If tokens_open would
  * refuse the file for another reason, the set does not change.  Each change is
  * logged once.
@@ -129,8 +129,8 @@ const struct token *tokens_list(const struct tokens *tokens, size_t *count);
  * tokens_edit(path, edit, token):
  * TOKENS_ADD: create a random token, write it NUL-terminated into `token`, and
  * add its line to the file, which is created with mode 0600 if missing.
- * TOKENS_RENEW: the same for a name that has one token.  TOKENS_REVOKE: remove
- * every line of the name; TOKENS_REVOKE_OLD: only that of the replaced token.
+ * TOKENS_RENEW: do the same for a name that has one token.  TOKENS_REVOKE:
+ * remove the name's lines.  TOKENS_REVOKE_OLD: only the replaced token's.
  *
  * The file may have any owner.  It is replaced atomically and durably, and
  * keeps its other lines, mode and owner; a lock on the directory excludes other

@@ -9,7 +9,7 @@
 
 /*
  * crc32c(crc, buf, len), crc32c_portable(crc, buf, len):
- * Return the checksum `crc`, 0 at the start, extended by the bytes of `buf`.
+ * Extend the checksum `crc`, initially 0, by the bytes of `buf`; return it.
  * crc32c_portable, for tests, does not use the CPU's CRC instruction.
  */
 uint32_t crc32c(uint32_t crc, const void *buf, size_t len);

@@ -1,5 +1,5 @@
 /*
- * csv: prints fields and splits records (RFC 4180; LF is also a line break).
+ * csv: prints fields and splits records (RFC 4180, but LF also ends a line).
  * Bytes above ASCII are text.  Pure; total on hostile bytes; any thread.
  */
 #pragma once

@@ -12,8 +12,8 @@
  *	safe   the watermark: how many bytes of the file were known to be
  *	       durable before this line's batch was written
  *	prev   the crc of the previous line
- *	at     the time of writing, for people only
- *	by     the name of the token, for people only
+ *	at     the time of writing; informational
+ *	by     the name of the token; informational
  *	plant  the plant that was created; a closing line has none
  *	crc    CRC-32C of every byte before `,"crc"`, seeded with the CRC-32C of
  *	       the uuid's 36 characters, as 8 lower-case hex digits
@@ -61,8 +61,8 @@ enum record_header {
 
 /*
  * record_header_encode(uuid, buf), record_header_decode(buf, len, uuid, crc):
- * Write the header line, newline included, and return its crc.  Check the first
- * bytes of a journal, and on RECORD_HEADER_OK copy the uuid and set `*crc`.
+ * Encode the header line, newline included, and return its crc.  Decode the
+ * first bytes of a journal; on RECORD_HEADER_OK, copy the uuid and set `*crc`.
  *
  * record_seed(uuid):
  * Return the seed of every crc in the journal of this store.

@@ -1,6 +1,6 @@
 /*
  * reader: reads stored plants, for commands that export, check or copy them
- * while others write.  It never changes the store.  One thread.
+ * while other processes write.  It never changes the store.  One thread.
  */
 #pragma once
 
@@ -17,20 +17,20 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
 
 /*
  * .open(options, since, fault):
- * Open the store read-only, for a snapshot of its plants in the order in which
- * they were stored: those stored at `since` (TIMESTAMP_LEN bytes) or later; all
- * if `since` is NULL.  `since` and options->watch, which may be NULL, must stay
- * valid while the reader is open.  Return NULL if the store cannot be read:
- * `fault` is set and the reason is logged.  .close(reader) accepts NULL.
+ * Open a snapshot of the store, read-only.  It has the plants stored at `since`
+ * (TIMESTAMP_LEN bytes) or later, or all if `since` is NULL, in the order in
+ * which they were stored.  `since` and options->watch, which may be NULL, must
+ * stay valid while the reader is open.  Return NULL if the store cannot be
+ * read: `fault` is set and the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
- * Read the next plant: `record` has its id, plant, by and at, and points into
- * the reader until the next call.  Return false at the end and on a fault.
+ * Read the next plant: `record` receives its id, plant, by and at, and points
+ * into the reader until the next call.  Return false at the end and on a fault.
  *
  * .end(reader, where):
- * Once `next` has returned false, return FAULT_NONE at the end; else the fault,
- * FAULT_STOPPED if the watch stopped it.  Write the last position, such as "seq
- * 12 at byte 3456", to `where`, of STORE_WHERE_MAX bytes.
+ * Call it once `next` has returned false.  Return FAULT_NONE at the end; else
+ * the fault, such as FAULT_STOPPED by the watch.  Write the last position, such
+ * as "seq 12 at byte 3456", to `where`, of STORE_WHERE_MAX bytes.
  *
  * .find(reader, id, record):
  * Read the plant with this id.  FAULT_ABSENT, not logged: no plant has the id.
@@ -44,18 +44,18 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * bytes.  Plants stored later are always after it, even if a clock is set back.
  *
  * .resume(reader, cursor):
- * Continue after the cursor; start at the store's beginning for "", at its end
- * for NULL.  Call before the first `next`, `cursor` or `more`.  FAULT_SETUP,
- * logged: the cursor belongs to another store, or the database is not set up
- * for cursors.  FAULT_DAMAGED, logged: the cursor's line is not in the store.
+ * Continue after `cursor`; start at the beginning for "", at the end for NULL.
+ * Call before the first `next`, `cursor` or `more`.  FAULT_SETUP, logged: the
+ * cursor belongs to another store, or the database is not set up for cursors.
+ * FAULT_DAMAGED, logged: the store lacks the cursor's line.
  *
  * .cursor(reader, cursor):
  * Write the position after the last plant read.
  *
  * .more(reader):
- * After the last plant, check whether more were stored; `next` then returns
- * them.  Cheap enough to be called often.  FAULT_BUSY: try again later.
- * FAULT_DAMAGED, logged: this is not the store that was read before.
+ * After the last plant, check whether more have been stored; `next` then
+ * returns them.  This is cheap enough to call often.  FAULT_BUSY: try again
+ * later.  FAULT_DAMAGED, logged: this is not the store that was read before.
  */
 struct reader_engine {
 	struct store_reader *(*open)(const struct store_options *options,
@@ -112,8 +112,8 @@ enum fault verify_store(
  * directory `to`, which is created if it is absent.  The copy has every plant
  * that was acknowledged before the call, and the service can serve it.  Each
  * line is checked before it is copied, and the copy is synced.  An earlier copy
- * of the store is extended: only the new lines are read (with `whole`, all
- * lines) and written.  If the copy has another hard link or was left
+ * of the store is extended: only the new lines are written and, unless `whole`
+ * is set, only they are read.  If the copy has another hard link or was left
  * unfinished, a new copy is renamed over it.
  *
  * FAULT_OUTPUT: `to` cannot be written, has an index, or has a journal that is

@@ -3,7 +3,7 @@
  *
  * An engine is a table of functions.  Each has the contract of its namesake in
  * store.h.  engine.c calls them, and counts the results of commits.  The file
- * engine is part of the programs.  PostgreSQL is a module that exports its
+ * engine is part of the programs.  PostgreSQL's is a module, which exports its
  * table as ENGINE_SYMBOL and is used if options->database is set.  Each
  * engine's struct store begins with a pointer to its table.
  */
@@ -31,6 +31,6 @@ extern const struct engine engine_file;
 /*
  * engine_symbol(name, fault):
  * Return the table that the module exports as `name`; or NULL, with
- * FAULT_SETUP, logged, if it cannot be loaded or has another version.
+ * FAULT_SETUP, logged, if the module cannot be loaded or has another version.
  */
 const void *engine_symbol(const char *name, enum fault *fault);

@@ -4,13 +4,13 @@
  *
  * The rule: an index file never changes once it is in use.
  *
- *	A run, `index/run-N`, has the sorted ids of some plants, with their
+ *	A run, `index/run-N`, holds the sorted ids of some plants, with their
  *	offsets.  The manifest, `index/manifest`, names the runs and the
  *	position up to which they cover the journal.  Both are written under
  *	new names and synced.  Only then is the manifest renamed to its final
  *	name and the directory synced.  So every run that a manifest names is
  *	on the disk.  After a kill, a failed write-back or a power cut at any
- *	moment, either the old manifest or the new one is there.
+ *	moment, either the old manifest or the new one remains.
  *
  *	The runs contain only plants that are durable in the journal.
  *
@@ -25,10 +25,10 @@
  * still read a removed run that it has open.
  *
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
- * and the next one writes new files.  The failure is logged once.  A run's
- * checksum is verified before a merge, so that a flipped bit is not copied into
- * a new run.  A lookup does not verify it: that would read the whole run;
- * `verify` looks up every plant.
+ * and the next checkpoint writes new files.  The failure is logged once.  A
+ * run's checksum is verified before a merge, so that a flipped bit is not
+ * copied into a new run.  A lookup does not verify the checksum, which would
+ * mean reading the whole run; `verify` looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.
  */
@@ -55,8 +55,8 @@ struct index_view {
  * index_open(journal, view):
  * Open the index in the journal's directory, with an empty memtable.  The
  * journal must stay open.  If the index cannot be used, the first checkpoint
- * replaces it.  FAULT_SETUP if the index belongs to another store, or the
- * system's fault; both are logged.
+ * replaces it.  FAULT_SETUP if the index belongs to another store, or the fault
+ * of errno; both are logged.
  *
  * index_close(index):
  * Close the index and free its memory; the journal keeps the memtable's plants.
@@ -86,7 +86,7 @@ void index_discard(int dir);
  * Return the number of plants in the memtable.  Drop all but the first n.
  *
  * index_count(index), index_covered(index):
- * Return the number of all plants.  Return the position that the runs reach.
+ * Return the number of all plants.  Return the position that the runs cover.
  *
  * index_damaged(index):
  * Remove the index, which contradicts the journal or its own checksums.  Return
@@ -117,7 +117,7 @@ enum fault index_damaged(struct index *index);
  * Write the collected plants as a run, merged with the newest runs that are
  * small enough, up to `max` plants, and write the manifest.  If the manifest
  * was replaced or removed, write all plants.  `watch` is called every 4 MiB.
- * FAULT_DAMAGED if a run is damaged, or the system's fault.
+ * FAULT_DAMAGED if a run is damaged, or the fault of errno.
  *
  * index_install(index):
  * Use the new run, and drop the plants that it covers from the memtable.

@@ -1,7 +1,7 @@
 /*
- * journal: the append-only file of records, plants.jsonl: its bytes, its lock
- * and its durable end.  record.h defines the lines; replay.h distinguishes a
- * torn tail from damage.
+ * journal: the append-only file of records, plants.jsonl, with its lock and its
+ * durable end.  record.h defines the lines; replay.h distinguishes a torn tail
+ * from damage.
  *
  * The lock is an open file description lock on the journal itself: it ends with
  * the process, and programs that the process executes do not inherit it.
@@ -9,11 +9,11 @@
  * found the file in place.  A terminal cannot stop the programs
  * (fault_ignore_signals): a stopped process would keep the lock.
  *
- * After a failed write or sync the page cache may have bytes that the disk does
- * not have.  Linux reports the error once per open file description, so every
- * process that has the journal open gets it from its next sync, and exits.  A
- * process that opens the journal, or finds lines after the known durable end,
- * reads the bytes after that end from the disk (journal_settle).
+ * After a failed write or sync the page cache may contain bytes that are not on
+ * the disk.  Linux reports the error once per open file description, so each
+ * process that has the journal open gets the error from its next sync, and
+ * exits.  A process that opens the journal, or finds lines after the known
+ * durable end, reads the bytes after that end from the disk (journal_settle).
  *
  * The file may end in blank lines, which reserve space for later records: a
  * sync of a file that has grown costs the file system an extra write.
@@ -74,7 +74,7 @@ struct journal {
  * the journal.  FAULT_NONE with an `fd` of -1 if the directory has no journal
  * or, with `write`, does not exist.  FAULT_SETUP if the journal is not a
  * regular file or has another version, FAULT_DAMAGED if its header is damaged,
- * or the system's fault.
+ * or the fault of errno.
  *
  * journal_close(journal):
  * Close the file and its directory.  Also call it after a failed journal_open.
@@ -87,7 +87,7 @@ void journal_close(struct journal *journal);
 bool journal_exists(const struct journal *journal, const char *name);
 
 /*
- * Each except journal_is_news logs a fault, with its remedy, and returns it.
+ * All but journal_is_news log a fault, with its remedy, and return it.
  *
  * journal_damaged(journal, offset, reason):
  * The journal is damaged at `offset`.  If `reason` is NULL, lines are missing.
@@ -121,8 +121,8 @@ enum fault journal_finish(const struct journal *journal, struct replay *replay,
  * Lock the file exclusively, or shared to read it; or lock the directory, until
  * journal_close.  Try at least once, and until `deadline_ms` (CLOCK_MONOTONIC).
  * FAULT_BUSY, not logged if `deadline_ms` is 0: another process holds the lock.
- * On a file system without locks no store can be served, so JOURNAL_SHARED
- * succeeds there.  journal_unlock does nothing without a lock.
+ * A file system without lock support cannot hold a served store, so
+ * JOURNAL_SHARED succeeds there.  journal_unlock without a lock does nothing.
  *
  * journal_back_off(pause_ns):
  * Sleep between two attempts.  `*pause_ns` is 0 at first, and then doubles.
@@ -137,8 +137,8 @@ void journal_back_off(long *pause_ns);
  * journal_check(journal, end):
  * Check that the journal's path still names this file, and update
  * journal->size.  Return NULL; or the reason why the file cannot be used, such
- * as a size below `end`, as static English.  Without the lock the size may be
- * outdated at once.
+ * as a size below `end`, as static English.  Without the lock, the size may
+ * already be outdated.
  *
  * journal_read(journal, offset, record):
  * Read the record whose line begins at `offset`.  `record` points into
@@ -146,15 +146,15 @@ void journal_back_off(long *pause_ns);
  * line begins there.
  *
  * journal_match(journal, at):
- * FAULT_DAMAGED, not logged, if the line before the position `at` does not
- * have its seq, crc and end.
+ * Return FAULT_DAMAGED, not logged, unless the line before the position `at`
+ * has the position's seq, crc and end.
  *
  * journal_has_text(journal, offset):
  * Return whether the byte at `offset` is not blank, or cannot be read.
  *
  * journal_check_seen(journal, seen):
  * `seen` is the last position of an index or a reader, or all zero.
- * FAULT_DAMAGED if the journal is shorter, or has other lines there.
+ * FAULT_DAMAGED if the journal is shorter, or has different lines there.
  */
 const char *journal_check(struct journal *journal, uint64_t end);
 enum fault journal_read(
@@ -170,19 +170,19 @@ enum fault journal_check_seen(
  *
  * journal_append(journal, end, buf, len):
  * Write the `len` bytes at `buf`, at most JOURNAL_APPEND_MAX, at the offset
- * `end`.  If the file must grow, journal->room blank lines follow; `buf` has
- * room for them after `len`.  The bytes are durable after journal_sync.  After
- * a fault other than FAULT_FAILED the file is cut back to `end`.
+ * `end`.  If the file must grow, add journal->room blank lines, for which `buf`
+ * has room after the `len` bytes.  The bytes are durable after journal_sync.
+ * After a fault other than FAULT_FAILED the file is cut back to `end`.
  *
  * journal_sync(journal):
  * Make all written bytes durable.
  *
  * journal_settle(journal):
  * Make the next read of the bytes after journal->durable come from the disk:
- * sync them, drop their pages from the page cache, and check that none is left.
- * The valid lines read then are durable; the rest is a torn tail.  Readers also
- * call it, since it changes no byte.  FAULT_BUSY while another program holds a
- * page; FAULT_SETUP if the system cannot drop pages, even if there are none.
+ * sync them, drop their pages from the page cache, and check that all are gone.
+ * The valid lines read after that are durable; the rest is a torn tail.
+ * Readers also call it: it changes no byte.  FAULT_BUSY while another program
+ * holds a page; FAULT_SETUP if the system cannot drop pages.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);

@@ -71,8 +71,8 @@ enum replay_result replay_next(struct replay *replay, struct record *record);
  * replay->at.end on.  Return REPLAY_ERROR, or one of:
  *
  *	REPLAY_BAD  Durable bytes are damaged; see `reason`.  Either a line
- *		    there is valid by itself and has a watermark above
- *		    replay->at.end; the newline before it may be lost.  Or the
+ *		    there is valid by itself (even if the newline before it is
+ *		    lost) and has a watermark above replay->at.end; or the
  *		    bytes exceed the longest torn tail, JOURNAL_TAIL_MAX.
  *	REPLAY_END  There are no such bytes, or they are blank lines or a torn
  *		    tail, of which nothing was acknowledged.

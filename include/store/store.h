@@ -1,10 +1,10 @@
 /*
  * store: stores plants durably.
  *
- * The interface to two engines: the journal file, and PostgreSQL, a module that
- * is loaded on demand.  No caller depends on which one stores the plants.  One
- * call stores a batch of any size: one plant from a CGI request, those that a
- * reactor has collected, thousands from an import.
+ * This is the interface to two engines: the journal file, and PostgreSQL, a
+ * module that is loaded on demand.  No caller depends on which one stores the
+ * plants.  One call stores a batch of any size: one plant from a CGI request,
+ * those that a reactor has collected, or thousands from an import.
  *
  * On return, a result that acknowledges (CREATED, SAME, CONFLICT) refers to a
  * record that is durable.  Any number of threads and processes may have the
@@ -76,7 +76,7 @@ struct store;
  * store_init(dir):
  * Create an empty store in the directory, which is created if it is absent;
  * other files in it stay.  FAULT_SETUP if it holds a store or a part of one, or
- * the system's fault; both are logged.  A crash leaves a whole store or none.
+ * the fault of errno; both are logged.  A crash leaves a whole store or none.
  *
  * store_open(options, fault):
  * Open the store in options->dir and recover it if needed, or connect to the
@@ -84,8 +84,8 @@ struct store;
  * any fork.  Return NULL if the store cannot be used, with the reason logged
  * and `fault` set: FAULT_SETUP (missing, another store or version),
  * FAULT_DAMAGED, FAULT_STOPPED by the watch (the next call resumes building an
- * index), or the system's fault.  An unavailable database is FAULT_BUSY; with
- * options->long_lived it is no fault: commits are STORE_AWAY until it is back.
+ * index), or the fault of errno.  An unavailable database is FAULT_BUSY; with
+ * options->long_lived it is no fault, and commits return STORE_AWAY.
  */
 enum fault store_init(const char *dir);
 struct store *store_open(
@@ -95,8 +95,8 @@ struct store *store_open(
  * store_commit(store, items, n):
  * Store the plants of a batch, in order, and set each item's result.  If two
  * items have the same id, the second's result refers to the first.  Wait for
- * the disk, and up to 5 s while other processes hold the lock; then every
- * result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
+ * the disk, and up to 5 s for other processes to release the lock; after that,
+ * every result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
  * Return 0; -1 if the store has failed: the reason is logged, every later call
  * fails at once, and the process should send the results it has and end.  Any
  * thread.
@@ -105,12 +105,12 @@ int store_commit(struct store *store, struct store_item *items, size_t n);
 
 /*
  * store_ready(store):
- * Return the result that a new plant would have now: STORE_CREATED if it could
+ * Return the result that a new plant would get now: STORE_CREATED if it could
  * be stored, STORE_FULL if less than 64 KiB are free.  After a refused batch,
  * try what was refused: allocate space for any batch, or insert a plant in a
  * transaction that is rolled back.  Wait for a commit in progress.  This may
- * access the disk, or connect to the database and commit there, which changes
- * no plant and takes up to 5 s.  One thread at a time.
+ * access the disk, or connect to the database and commit there, without
+ * changing a plant; it takes up to 5 s.  One thread at a time.
  */
 enum store_result store_ready(struct store *store);
 
@@ -121,9 +121,9 @@ enum store_result store_ready(struct store *store);
  * commits do not wait for each other.
  *
  * store_idle(store):
- * Write a closing line, whose watermark covers the last batch, unless there is
- * one or the store is in use.  Call it when no plant has arrived for about a
- * second.  Any thread.
+ * Write a closing line, whose watermark covers the last batch, unless the last
+ * line is one or the store is in use.  Call it when no plant has arrived for
+ * about a second.  Any thread.
  *
  * store_close(store):
  * Close the store so that the next open is fast; with options->long_lived, add

@@ -11,11 +11,11 @@
 #include "ground/log.h"
 #include "ground/metrics.h"
 
-/* Bytes read of a refused body; with more, the response may be lost. */
+/* Bytes read of a refused body; if more are left, the response may be lost. */
 #define DRAIN_BYTES_MAX CONFIG_BODY_BYTES_MAX
 
 /*
- * Whether to repeat a failed call on `fd`.  The web server may hand over
+ * Return whether to repeat a failed call on `fd`.  The web server may hand over
  * non-blocking descriptors: after EAGAIN, wait until `fd` is ready.
  */
 static bool

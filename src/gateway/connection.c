@@ -93,7 +93,7 @@ connection_receive(
 		c->spool = memfd_create("request", MFD_CLOEXEC);
 		if (c->spool < 0)
 			return FCGI_FRAME_MORE;
-		/* The bytes that were peeked at go through the frame again. */
+		/* Pass the peeked bytes through the frame again. */
 		memset(&c->frame, 0, sizeof(c->frame));
 	}
 	while (c->frame.state == FCGI_FRAME_MORE &&

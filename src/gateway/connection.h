@@ -1,9 +1,9 @@
 /*
  * connection: one FastCGI connection.  It belongs to its reactor's thread.
  *
- * A connection detects without blocking that a request is complete.  Only then
- * does libfcgi, which has no timeout, read it; no other module uses libfcgi.  A
- * request that arrives in parts is moved from the socket into a memory file,
+ * A connection detects without blocking when a request is complete.  Only then
+ * does libfcgi, which has no timeout, read it.  No other module uses libfcgi.
+ * A request that arrives in parts is moved from the socket into a memory file,
  * its spool.  libfcgi does not send the response: it would wait two seconds to
  * close, and keep 25 allocations and two buffers of 8 KiB until the commit.
  */
@@ -43,15 +43,15 @@ struct connection_list {
 
 /*
  * connection_init():
- * Initialise libfcgi, once, before any thread.  Return 0, or nonzero without
- * memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
+ * Initialise libfcgi, once, before any thread starts.  Return 0; nonzero if out
+ * of memory.  libfcgi then handles SIGPIPE, SIGTERM and SIGUSR1, unless we do.
  *
  * connection_new(fd), connection_free(connection):
- * Return a connection that owns the non-blocking socket `fd`; without memory,
- * close `fd` and return NULL.  Remove it from its list, close and free it.
+ * Return a connection that owns the non-blocking socket `fd`; or close `fd` and
+ * return NULL if out of memory.  Remove it from its list, close and free it.
  *
  * connection_place(connection, list, now_ms):
- * Move the connection to the end of `list`, with a new deadline; NULL: no list.
+ * Move the connection to the end of `list`, unless NULL, with a new deadline.
  */
 int connection_init(void);
 struct connection *connection_new(int fd);
@@ -61,10 +61,10 @@ void connection_place(struct connection *connection,
 
 /*
  * connection_receive(connection, buf, size, spool_max):
- * Examine all bytes that have arrived.  Return connection->frame.state, which
- * is also FCGI_FRAME_BAD if the connection is closed or broken: then free it.
- * `buf` is scratch.  A spool holds at most `spool_max` bytes plus twice the
- * length of the parameters; the rest of the request is discarded.
+ * Examine all bytes that have arrived.  Return connection->frame.state.
+ * FCGI_FRAME_BAD also means that the connection is closed or broken: free it.
+ * `buf` is scratch space.  A spool holds at most `spool_max` bytes plus twice
+ * the length of the parameters; the rest of the request is discarded.
  */
 enum fcgi_frame_state connection_receive(struct connection *connection,
     unsigned char *buf, size_t size, size_t spool_max);
@@ -73,7 +73,7 @@ enum fcgi_frame_state connection_receive(struct connection *connection,
  * connection_read_head(connection):
  * Read the head of the request that has arrived.  Return its parameters as
  * "NAME=value" strings, NULL at the end, valid until connection_read_body.
- * NULL if the request is cut off.
+ * Return NULL if the request is cut off.
  *
  * connection_read_body(connection, buf, size):
  * Read the body to its end: store at most `size` bytes in `buf`, discard the
@@ -87,7 +87,7 @@ size_t connection_read_body(struct connection *connection, char *buf, int size);
 /*
  * connection_send(connection, buf, len):
  * Send a response, or the rest of one.  Return 0; bytes that the socket did not
- * take are in connection->answer, for the next call.  Return -1 if the
+ * accept are in connection->answer, for the next call.  Return -1 if the
  * connection is broken, or there is no memory for the rest.
  */
 int connection_send(

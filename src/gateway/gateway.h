@@ -29,9 +29,9 @@ int service_run(const struct config *config);
  * Start a thread that serves connections of descriptor 0, a non-blocking
  * listener.  Once the eventfd `stop` is readable, it answers the requests that
  * have begun to arrive, waiting at most a second for the rest, and ends.  The
- * caller keeps the arguments until after reactor_join.  NULL, logged, if
- * memory, threads or descriptors ran out.  If the store or epoll fails later,
- * the reactor sends SIGTERM to its own process.
+ * arguments must stay valid until reactor_join returns.  Return NULL, logged,
+ * if memory, threads or descriptors run out.  If the store or epoll fails
+ * later, the reactor sends SIGTERM to its own process.
  *
  * reactor_join(reactor):
  * Wait until the reactor ends, and free it.  Return 0, or a value of sysexits.h
@@ -57,7 +57,7 @@ void sandbox_enter(const struct config *config);
  * cgi_serve(config):
  * Answer the request, with HTTP_NOT_READY if config->tokens is NULL, which
  * means invalid settings.  Return 0, or a status of sysexits.h, logged, if the
- * token file or the store cannot be used: plants then get an error.
+ * token file or the store cannot be used: a plant then gets an error.
  */
 void cgi_begin(void);
 int cgi_serve(const struct config *config);

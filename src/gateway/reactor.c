@@ -6,9 +6,9 @@
  * refused, store the plants of the others with one commit, answer them, and
  * keep or close each connection as its web server asks.
  *
- * Failure modes: the connection of a peer that is late or gone is closed.
- * Without memory or descriptors, new connections wait.  If the store fails, the
- * process ends once the round is answered.
+ * Failure modes: a connection is closed if its peer is too slow or has gone.
+ * If memory or descriptors run out, new connections wait.  If the store fails,
+ * the process ends once the round is answered.
  */
 #include "gateway.h"
 
@@ -36,7 +36,7 @@
 #define KEPT_TIMEOUT_MS 300000
 /* After SIGTERM, to receive and answer the requests that have begun. */
 #define DRAIN_TIMEOUT_MS 1000
-/* The longest wait: the deadlines are checked after it. */
+/* The longest wait; the deadlines are checked after each wait. */
 #define WAIT_MS 1000
 /* The same during a drain, and after accept has failed. */
 #define WAIT_BRIEFLY_MS 50
@@ -47,7 +47,7 @@
 #define EVENTS_MAX 256
 /* The most that one read takes from a socket. */
 #define RECEIVE_BYTES ((size_t)64 << 10)
-/* A spool's limit: the longest body, and the same again for record headers. */
+/* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
 /* The most plants in a batch, one for each waiting connection. */
 #define BATCH_MAX 65536
@@ -56,12 +56,12 @@
  * The gains in requests were measured in paired runs, on and off, on two CPUs.
  *
  * PROMPT_US: after two batches of one plant within this time, the reactor polls
- * for as long before it sleeps: waking a CPU takes about as long as the web
- * server's part.  This gains 10 to 28 % at one connection.
+ * for the same time before it sleeps: waking a CPU takes about as long as the
+ * web server's work.  This gains 10 to 28 % at one connection.
  *
  * YIELD_MAX: with 2 to YIELD_MAX plants in the batch, the reactor yields the
  * CPU to the web server, which will send more.  This gains 3 to 17 % at 64
- * connections.  With more plants and syncs of 5 ms it costs 7 to 13 % at 256.
+ * connections.  With more plants and 5 ms syncs, it costs 7 to 13 % at 256.
  */
 #define PROMPT_US 200
 #define YIELD_MAX 64
@@ -124,7 +124,7 @@ await(struct reactor *r, struct connection *c)
 	}
 }
 
-/* Send a response, or its rest.  Once all is sent, keep or close `c`. */
+/* Send a response, or the rest of one.  Once it is sent, keep or close `c`. */
 static void
 send_answer(struct reactor *r, struct connection *c, const unsigned char *buf,
     size_t len)
@@ -223,7 +223,7 @@ accept_connections(struct reactor *r)
 	}
 }
 
-/* Close late connections.  A request that a commit delayed is answered. */
+/* Close overdue connections.  A request that a commit delayed is answered. */
 static void
 end_overdue(struct reactor *r, struct connection_list *list)
 {
@@ -307,7 +307,7 @@ handle_events(struct reactor *r, int timeout_ms)
 		else
 			handle_event(r, mark, events[i].events);
 	}
-	/* Drain last: this frees connections that `events` may contain. */
+	/* Drain last: draining frees connections that `events` may contain. */
 	if (stop)
 		begin_drain(r);
 	end_overdue(r, &r->waiting);
@@ -341,7 +341,7 @@ commit(struct reactor *r)
 	r->poll_until_us = n == 1 && prompt ? r->alone_us + PROMPT_US : 0;
 }
 
-/* In a round with plants, more requests can join the batch, without waiting. */
+/* In a round with plants, requests that have arrived join the batch. */
 static void *
 run(void *argument)
 {

@@ -26,7 +26,7 @@ static const char help[] =
     "  --version  show the version and exit\n"
     "\n";
 
-/* Whether descriptor 0 is a listening socket: FastCGI 1.0, section 2.2. */
+/* Return whether descriptor 0 is a listening socket (FastCGI 1.0, 2.2). */
 static bool
 is_fastcgi(void)
 {
@@ -40,7 +40,7 @@ is_fastcgi(void)
 /*
  * A core dump would contain clients' tokens.  A limit of 1, unlike 0, also
  * stops dumps that are piped to a program (core(5)), and prlimit(1) can raise
- * it.  A hard limit of 0 forbids 1: the process is then made undumpable.
+ * it.  If the hard limit is 0, it forbids 1: make the process undumpable.
  */
 static void
 forbid_core(void)
@@ -85,7 +85,7 @@ int
 main(int argc, char **argv)
 {
 	const char *form = getenv("PLANT_STORE_STATUS");
-	/* With invalid settings, this one still sets the error's status. */
+	/* Even with invalid settings, this one sets the error's status. */
 	struct config config = { .base_path = "",
 		.contract_status =
 		    form != NULL && strcmp(form, "contract") == 0 };

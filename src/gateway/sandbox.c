@@ -1,9 +1,9 @@
 /*
  * sandbox: see gateway.h.  landlock's first version is enough: seccomp forbids
  * what later versions restrict (truncate, O_TRUNC, ioctl of devices).  A
- * forbidden call fails with ENOSYS: libraries then use another, or none.  These
- * kill the process: execve, execveat, ptrace, calls of other architectures and,
- * without a database, sockets other than AF_UNIX.
+ * forbidden call fails with ENOSYS: libraries then use another call or none.
+ * The following calls kill the process: execve, execveat, ptrace, calls of
+ * other architectures and, without a database, sockets other than AF_UNIX.
  */
 #include "gateway.h"
 
@@ -32,7 +32,7 @@
 #define EVERYTHING (2 * LANDLOCK_ACCESS_FS_MAKE_SYM - 1)
 #define READING (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
-/* The calls of all architectures; the fault tests need readlinkat. */
+/* The calls allowed on all architectures; the fault tests need readlinkat. */
 static const char allowed[] =
     "accept4 access brk clock_gettime clock_gettime64 clock_nanosleep "
     "clock_nanosleep_time64 close connect epoll_create1 epoll_ctl epoll_pwait "
@@ -61,8 +61,8 @@ open_up(int rules, const char *dir, uint64_t access)
 }
 
 /*
- * Allow reading in the token file's directory.  Warn if it is in `store`, where
- * the service can write, or is /, which makes all files readable.
+ * Allow reading in the token file's directory.  Warn if that is in `store`,
+ * where the service can write, or is /, which makes all files readable.
  */
 static void
 open_tokens(int rules, const char *path, const char *store)
@@ -159,7 +159,7 @@ close_calls(bool database)
 		    "bind getsockname recvmmsg sendmmsg socket socketpair");
 	else {
 		RULE(KILL_PROCESS, socket, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
-		/* For sd_notify, and syslog(3) after its daemon restarts. */
+		/* For sd_notify, and for syslog(3) if its daemon restarts. */
 		RULE(ALLOW, socket, 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
 		    SCMP_A1(SCMP_CMP_EQ, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	}
@@ -201,7 +201,7 @@ sandbox_enter(const struct config *config)
 	}
 	/* Otherwise syslog(3) would read the time zone file later. */
 	tzset();
-	/* An unprivileged process needs this for landlock and seccomp. */
+	/* An unprivileged process needs this to use landlock and seccomp. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (!close_files(config))
 		log_warning("landlock is not supported by this kernel, or was "

@@ -31,12 +31,12 @@
 
 /*
  * Descriptors needed besides one epoll per reactor: a connection, its spool
- * file, and the token file, which is read again when it changes.  Before that
- * the sandbox needs some: without them it would deny the store itself.
+ * file, and the token file, which is read again when it changes.  Before that,
+ * the sandbox needs some: without them it would deny access to the store.
  */
 #define DESCRIPTORS_MIN 3
 
-/* Between two log lines that sum up refused requests. */
+/* The time between two log lines that summarize refused requests. */
 #define LOG_INTERVAL_S 60
 
 static sigset_t ends;    /* the signals that end the service */
@@ -57,7 +57,7 @@ block_signals(void)
 	pthread_sigmask(SIG_BLOCK, &handled, NULL);
 }
 
-/* Whether `n` more descriptors can be opened; if not, errno is set. */
+/* Return whether `n` more descriptors can be opened; if not, errno is set. */
 static bool
 can_open(unsigned n)
 {
@@ -171,7 +171,7 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 	int status = EX_OSERR;
 	unsigned n = 0;
 
-	/* Logged once all are closed again, since syslog(3) needs one. */
+	/* Log this once all are closed again: syslog(3) needs a descriptor. */
 	if (stop < 0 || !can_open(config->threads + DESCRIPTORS_MIN)) {
 		log_error("cannot accept connections: %s; raise the limit on "
 			  "open files",
@@ -249,7 +249,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return fault_status(fault);
-	/* Before libpq reads files: a forbidden one then fails the start. */
+	/* Before libpq reads files, so that a forbidden one fails the start. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

@@ -43,7 +43,7 @@ is_method(const struct request *request, const char *method)
 	return request->method != NULL && strcmp(request->method, method) == 0;
 }
 
-/* The steps of the head: preflight, credential, route, framing. */
+/* Check the head, in this order: preflight, credential, route, framing. */
 static enum http_error
 check_head(
     struct api *api, struct api_call *call, const struct request *request)
@@ -77,7 +77,7 @@ check_head(
 						    : HTTP_OK;
 }
 
-/* Whether the path is `path`, which may be NULL or "". */
+/* Return whether the path is `path`, which may be NULL or "". */
 static bool
 is_at(const struct request *request, const char *path)
 {
@@ -163,7 +163,7 @@ check_body(const struct api *api, const struct api_call *call, size_t len)
 						   : HTTP_OK;
 }
 
-/* The faults of json and plant have the order of their errors. */
+/* The faults of json and plant are in the same order as their errors. */
 _Static_assert(HTTP_JSON_NOT_OBJECT - HTTP_JSON_SYNTAX ==
 		       JSON_FAULT_NOT_OBJECT - JSON_FAULT_SYNTAX &&
 		   HTTP_TAG_NOT_STRING - HTTP_ID_MISSING ==
@@ -202,7 +202,7 @@ api_body(struct api *api, struct api_call *call, const char *body, size_t len)
 void
 api_stored(struct api_call *call, enum store_result result)
 {
-	/* Not ready until a probe finds room: the next may be a second away. */
+	/* Not ready until a probe finds space, which may take a second. */
 	if (result == STORE_FULL)
 		api_set_ready(result);
 	api_set_error(call, api_error_of(result));
@@ -219,7 +219,7 @@ find_status(int number)
 {
 	static const struct status rows[] = {
 		{ 200, "200 OK", "" },
-		/* Two hours: Chromium keeps a preflight no longer. */
+		/* Two hours: the longest that Chromium caches a preflight. */
 		{ 204, "204 No Content",
 		    "Access-Control-Allow-Methods: POST\r\n"
 		    "Access-Control-Allow-Headers: "
@@ -284,7 +284,7 @@ print_body(const struct api *api, const struct api_call *call, char *body)
 	return plant_answer(&call->plant, body);
 }
 
-/* Each response has a head, and stpcpy is faster than printf. */
+/* Every response needs a head, so use stpcpy: it is faster than printf. */
 static size_t
 print_head(const struct api *api, const struct api_call *call, size_t body_len,
     char *buf)
@@ -298,7 +298,7 @@ print_head(const struct api *api, const struct api_call *call, size_t body_len,
 	/* RFC 6750, 3.1: no error code if no token was presented. */
 	if (error == HTTP_CREDENTIAL_MISSING || error == HTTP_CREDENTIAL_SCHEME)
 		header = "WWW-Authenticate: Bearer realm=\"plant-store\"\r\n";
-	/* A monitor reads the status, so a health error is never made 400. */
+	/* A monitor reads the status, so a health error never becomes 400. */
 	if (http_errors[error].number != 0 && config->contract_status &&
 	    call->page != API_HEALTH)
 		status = find_status(400);

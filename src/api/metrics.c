@@ -56,7 +56,7 @@ print_family(char *at, const char *name, const char *type, const char *help)
 			name, help, name, type);
 }
 
-/* Print zeros: a rate needs the 0 before the first response. */
+/* Also print zeros: a rate needs the 0 before the first response. */
 static char *
 print_answers(char *at, const struct config *config)
 {
@@ -155,7 +155,7 @@ api_metrics(const struct api *api, char buf[static API_METRICS_MAX])
 		metrics[METRICS_BACKUP_MS] = (uint64_t)file_get_time(
 		    api->config->dir, STORE_BACKUP_NAME);
 	for (const struct row *row = rows; row < rows + ROWS; row++) {
-		/* Only a server has connections and health, not a command. */
+		/* Only a server, not a command, has connections and health. */
 		uint64_t n =
 		    row->place == METRICS_CONNECTIONS ? metrics_connections
 		    : row->place == METRICS_HEALTHY   ? healthy

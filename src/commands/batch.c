@@ -7,7 +7,7 @@
 /* A checkpoint of the index starts at about 8,000 plants. */
 #define BATCH_PLANTS 5000
 
-/* Each waits up to 5 s; writing a large index may take a minute. */
+/* Each try waits up to 5 s; writing a large index may take a minute. */
 #define BUSY_TRIES 24
 
 struct batch batch;

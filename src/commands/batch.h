@@ -15,7 +15,7 @@ struct batch_entry {
 	struct plant plant;
 	char by[RECORD_BY_MAX + 1]; /* the name of its token */
 	char at[TIMESTAMP_LEN + 1]; /* when it was stored; "": now */
-	uint64_t begin, end;        /* the caller's: where it comes from */
+	uint64_t begin, end;        /* for the caller: the entry's source */
 };
 
 extern struct batch {
@@ -29,8 +29,8 @@ extern struct batch {
 
 /*
  * batch_add(entry), batch_commit():
- * Add a copy of the entry; the batch owns its plant.  Store what was added; a
- * full batch is stored at once.  Each result is counted and reported.
+ * Add a copy of the entry, whose plant the batch then owns; commit a full
+ * batch.  Store the entries that were added; count and report each result.
  */
 void batch_add(const struct batch_entry *entry);
 void batch_commit(void);

@@ -1,8 +1,8 @@
 /*
  * check_command: checks the settings, permissions, tokens, store and socket of
  * this machine's service.  check changes nothing.  It reads only the part of a
- * journal that is not in the index; verify reads the whole journal.  A script,
- * deploy/plant-store-check-url, then checks the URL of clients, or only that.
+ * journal that is not in the index; verify reads the whole journal.  The script
+ * deploy/plant-store-check-url checks the clients' URL, afterwards or alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@
 static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
-	int wrong, unreached; /* problems of this machine; of the way to it */
+	int wrong, unreached; /* problems of this machine; of the path to it */
 	int *count;           /* the counter that report() increments */
 	bool answers;         /* the service answers at its socket */
 } check;
@@ -106,7 +106,7 @@ check_directory(void)
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		report("%s: mode %04o is too open; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	/* A command run by root may have created a file. */
+	/* A command that root ran may have created one of them. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(target, sizeof(target), "%s/%s", path, names[i]);
 		if (lstat(target, &file) < 0) {
@@ -179,7 +179,7 @@ check_consumers(void)
 			    command_consumer(&list[i]));
 }
 
-/* Whether the next start would refuse the store; print the index's state. */
+/* Check that the next start would accept the store; print the index's state. */
 static void
 check_store(void)
 {
@@ -242,7 +242,7 @@ report_mode(const char *path, mode_t mode, const char *good)
 	    path, (unsigned)mode & 07777, good, path);
 }
 
-/* Check that a web server can open the socket, through its group. */
+/* Check that a web server can open the socket through the socket's group. */
 static void
 check_access(const char *path)
 {
@@ -344,7 +344,7 @@ check_files(void)
 		    user->pw_name);
 }
 
-/* The shell gets only PATH: the rest may contain the database's password. */
+/* The shell gets only PATH: other variables may contain a password. */
 static bool
 is_timer_stopped(void)
 {
@@ -377,7 +377,7 @@ check_machine(bool given)
 	const char *file = check.config.file, *text = check.config.database;
 	printf("settings: %s%s: ok\n", given ? "PLANT_STORE_ variables, " : "",
 	    file != NULL ? file : "defaults, no " CONFIG_FILE);
-	/* A password, by keyword or in a URL, in a file others can read. */
+	/* Find a password, by keyword or in a URL, if others can read it. */
 	if (file != NULL && text != NULL &&
 	    (strstr(text, "password") != NULL ||
 		fnmatch("*://*:*@*", text, 0) == 0) &&
@@ -397,7 +397,7 @@ check_machine(bool given)
 		check_socket(socket);
 	check.count = &check.wrong;
 	check.answers = socket != NULL && check.unreached == 0;
-	/* Ask as root: without D-Bus, other users may not. */
+	/* Ask as root: without D-Bus, other users may not ask. */
 	if (access("/run/systemd/system", F_OK) == 0 && is_timer_stopped())
 		report("plant-store-backup.timer is not running; run: "
 		       "systemctl enable --now plant-store-backup.timer");
@@ -406,7 +406,7 @@ check_machine(bool given)
 		command_fail(FAULT_STOPPED);
 }
 
-/* Run the script, which gets the token on stdin, where no `ps` shows it. */
+/* Run the script.  It gets the token on stdin, where `ps` cannot show it. */
 static void
 check_url(const char *url, const char *token)
 {
@@ -420,7 +420,7 @@ check_url(const char *url, const char *token)
 	snprintf(numbers[1], 16, "%d", check.answers);
 	snprintf(numbers[2], 16, "%d", check.wrong);
 	snprintf(numbers[3], 16, "%d", check.unreached);
-	/* A pipe has room for any token that is an argument or a line. */
+	/* A pipe holds any token that fits in an argument or a line. */
 	if (pipe(pipes) < 0 || dprintf(pipes[1], "%s\n", token) < 0 ||
 	    dup2(pipes[0], STDIN_FILENO) < 0)
 		(void)fault_report("check", "cannot pass the token on");
@@ -445,7 +445,7 @@ check_run(const struct call *call)
 	check.count = &check.wrong;
 	if (token != NULL && url == NULL)
 		command_usage_error("--token needs --url");
-	/* As sun_path of struct sockaddr_un, with a NUL. */
+	/* sun_path of struct sockaddr_un has 108 bytes, with the NUL. */
 	if (socket != NULL && strlen(socket) > 107)
 		command_usage_error("--socket: PATH exceeds 107 bytes");
 	if (token != NULL && strcmp(token, "-") == 0) {

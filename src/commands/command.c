@@ -98,7 +98,7 @@ command_exit(int status)
 void
 command_fail(enum fault fault)
 {
-	/* A wait for a lock calls no watch: a signal leaves FAULT_BUSY. */
+	/* A wait for a lock calls no watch: a signal causes FAULT_BUSY. */
 	bool stopped = command_signal != 0 &&
 		       (fault == FAULT_STOPPED || fault == FAULT_BUSY);
 
@@ -209,8 +209,8 @@ command_option(const char *name)
 }
 
 /*
- * The index at which getopt has to stop: at the first word such as "-5", which
- * it would read as an option, unless that word follows --dir or "--".
+ * Return the index at which getopt must stop: at the first word such as "-5",
+ * which it would read as an option, unless the word follows --dir or "--".
  */
 static int
 end_of_options(int argc, char **argv)
@@ -290,8 +290,8 @@ read_values(void)
 }
 
 /*
- * Read the settings of the machine, and find the store's directory: by --dir,
- * DIR or export's --file, or in the settings.
+ * Read the settings of the machine, and find the store's directory in --dir,
+ * DIR, export's --file or the settings.
  */
 static void
 read_dir(void)
@@ -353,7 +353,7 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* Print into one of a few buffers: no message has more of these texts. */
+/* Print into one of a few buffers; no message needs more of them. */
 __attribute__((format(printf, 1, 2))) static const char *
 print_text(const char *format, ...)
 {
@@ -446,7 +446,7 @@ on_stop(int number)
 	command_signal = number;
 }
 
-/* The watch: show progress when it is due; false after a signal. */
+/* The watch: show progress when it is due; return false after a signal. */
 static bool
 step(void *context, uint64_t done, uint64_t total)
 {
@@ -490,13 +490,13 @@ void
 command_watch(const char *what)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	/* Without SA_RESTART, so that a signal ends a read. */
+	/* SA_RESTART is not set, so a signal ends a read. */
 	struct sigaction before, action = { .sa_handler = on_stop };
 
 	progress = (struct progress){ .what = what,
 		.terminal = isatty(STDERR_FILENO),
 		.next_ms = INT64_MAX };
-	/* --follow has no end.  Short work is shown by --progress alone. */
+	/* --follow has no end.  Short work is shown only with --progress. */
 	bool shown = what != NULL && command_option("quiet") == NULL &&
 		     command_option("follow") == NULL &&
 		     command_option("watch") == NULL;
@@ -506,7 +506,7 @@ command_watch(const char *what)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	for (size_t i = 0; i < 3; i++) {
 		sigaction(signals[i], NULL, &before);
-		/* As under nohup. */
+		/* Unless it is ignored, as under nohup. */
 		if (before.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);
 	}

@@ -40,13 +40,13 @@ extern void (*command_stopped)(void);
 /*
  * command_option(name):
  * Return the value of an option; "" if it takes none; NULL if it is not given.
- * Those of --by, --format and --full are checked before the subcommand runs.
+ * Values of --by, --format and --full are checked before the subcommand runs.
  */
 const char *command_option(const char *name);
 
 /*
  * command_exit(status):
- * End the process.  If stdout is incomplete, log it; the status is EX_IOERR.
+ * End the process; with EX_IOERR, logged, if stdout is incomplete.
  *
  * command_fail(fault), command_need(fault):
  * End the process with the status of the fault, which is logged; command_need
@@ -57,7 +57,7 @@ const char *command_option(const char *name);
  * Log the message, and then command_fail(fault).
  *
  * command_retry(fault, again):
- * Fail if there is a fault or a signal; but if `again`, return true on
+ * Fail on a fault or a signal; but if `again` is set, return true on
  * FAULT_BUSY, which may pass.
  *
  * command_usage_error(format, ...):
@@ -80,7 +80,7 @@ bool command_time(const char *text, int64_t *ms);
 
 /*
  * command_open_reader(store, since, engine):
- * Open a reader of the store, and set its engine; it is closed at the exit.
+ * Open a reader of the store, and set `engine` to its engine.  Exit closes it.
  */
 struct store_reader *command_open_reader(const struct store_options *store,
     const char *since, const struct reader_engine **engine);

@@ -4,7 +4,7 @@
  *
  * Happy path of an export with a cursor: its file is locked and read, the
  * plants after its place are written and synced, and the file is replaced.
- * Failure modes: whatever ends the process before that leaves the old place, so
+ * Failure modes: if the process ends before that, the old place remains, and
  * the same plants are read again; a crash leaves the old file or the new one.
  */
 #include <errno.h>
@@ -30,7 +30,7 @@
 #include "store/journal.h"
 
 #define JOURNAL_BEGIN "{\"plant-store\":"
-/* A file that a user names: no link is followed, and no FIFO waited for. */
+/* For a file that a user names: follow no link, and wait for no FIFO. */
 #define NO_LINK (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 /* Refuse a journal, and the names of files beside one or in its index. */
@@ -113,7 +113,7 @@ read_cursor(void)
 	    cursor.path);
 }
 
-/* Whether `path` is FILE, FILE.new or FILE.lock: then that .lock is ours. */
+/* Return whether `path` is FILE, FILE.new or FILE.lock: its lock is ours. */
 static bool
 is_of_cursor(const char *path)
 {
@@ -179,14 +179,14 @@ lock_cursor(const char *to)
 	if (is_of_cursor(to))
 		command_refuse(FAULT_OUTPUT,
 		    "%s: belongs to the cursor; name another file", to);
-	/* Any later, the plants would be printed now and again next time. */
+	/* If this failed later, the plants would be printed again next time. */
 	atexit(remove_next);
 	open_next();
 }
 
 /* --- Export --- */
 
-/* The least time between two saves of the cursor: each syncs twice. */
+/* The minimum time between two saves of the cursor: each syncs twice. */
 #define SAVE_MS 250
 
 static const struct reader_engine *engine;
@@ -259,7 +259,7 @@ export_plant(const struct record *record)
 
 /*
  * Sync the output, since stdout may be a file.  Then replace the cursor's file
- * durably, unless it already has the place.
+ * durably, unless it already contains the place.
  */
 static void
 save_cursor(void)
@@ -284,7 +284,7 @@ save_cursor(void)
 	strcpy(cursor.place, place);
 }
 
-/* Write the buffer; the place is then after its plants.  Save it when due. */
+/* Write the buffer.  The place is then after its plants; save it when due. */
 static void
 deliver(void)
 {
@@ -296,8 +296,8 @@ deliver(void)
 
 /*
  * Write all plants up to the reader's end.  With --follow, write whole lines of
- * at most PIPE_BUF bytes, unless one is longer: a pipe takes such a write whole
- * or, if a signal ends the wait for room, not at all.
+ * at most PIPE_BUF bytes, unless one is longer: a pipe accepts all of such a
+ * write or, if a signal ends the wait for room, none.
  */
 static void
 write_plants(void)
@@ -344,7 +344,7 @@ read_options(const struct call *call)
 		command_usage_error("--force needs -o FILE");
 }
 
-/* Open the cursor and the output first: opening the store may take long. */
+/* Open the cursor and the output first: opening the store may take a while. */
 static void
 open_export(void)
 {
@@ -381,7 +381,7 @@ open_export(void)
 	command_need(fault);
 }
 
-/* A follower succeeds: its place is after all that it has written. */
+/* A follower succeeds: its place is after everything that it has written. */
 static void
 stop_export(void)
 {

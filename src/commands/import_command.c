@@ -1,10 +1,10 @@
 /*
- * import_command: stores JSON lines or CSV, with the checks of the service.
+ * import_command: stores JSON lines or CSV, with the service's checks.
  *
  * An import that ended early can be repeated: a plant's id makes its creation
  * idempotent.  A line longer than the largest plant is skipped to its end.  A
- * CSV record becomes the JSON that a client would have sent: there is one set
- * of checks.
+ * CSV record becomes the JSON that a client would have sent, so there is only
+ * one set of checks.
  */
 #include <assert.h>
 #include <errno.h>
@@ -155,7 +155,7 @@ read_plant(const char *text, size_t len)
 			end_import(fault_status(
 			    fault_report(import.name, "cannot read")));
 		failure = api_plant_failure(fault, &error);
-		/* The user has not seen this JSON: an offset means nothing. */
+		/* The user has not seen this JSON, so an offset is useless. */
 		if (text == import.json)
 			failure.reason = NULL;
 	}
@@ -227,7 +227,7 @@ peek_byte(void)
 	while (import.next == import.end) {
 		if (!watch_step(import.watch, import.done, import.total))
 			end_import(128 + command_signal);
-		/* A blocking read could miss a signal just before it. */
+		/* A blocking read would miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;
 		ssize_t n =
@@ -247,7 +247,7 @@ peek_byte(void)
 }
 
 /*
- * Read a line or a CSV record, which may have line breaks in quotes.  An
+ * Read a line or a CSV record, which may contain quoted line breaks.  An
  * invalid record ends with the line of its error.  Return false at the end.
  */
 static bool

@@ -75,11 +75,11 @@ output_open(const char *path, bool replace)
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (output.fd < 0 || fstat(output.fd, &st) < 0)
 		fail_output("cannot create", FAULT_OUTPUT);
-	/* Another user may have created it, or a link to a file of ours. */
+	/* Another user may have created it, or linked it to a file of ours. */
 	errno = EEXIST;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
 		fail_output("cannot create", FAULT_OUTPUT);
-	/* The process that had the lock may have renamed it. */
+	/* The process that held the lock may have renamed the file. */
 	bool ours = flock(output.fd, LOCK_EX | LOCK_NB) == 0 &&
 		    lstat(output.unfinished, &named) == 0 &&
 		    named.st_ino == st.st_ino;

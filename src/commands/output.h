@@ -1,12 +1,12 @@
 /*
  * output: where get and export write plants: stdout, or a file that gets its
  * name only when it is complete and durable.  Before that it is
- * FILE.unfinished, of mode 0600, and locked: the next process with the same
+ * FILE.unfinished, locked and with mode 0600; the next process with the same
  * FILE overwrites what a killed one left.  A process has one output.  On a
- * terminal, control characters are escaped, as \u001b.
+ * terminal, control characters are escaped: \u001b.
  *
- * One large buffer and write(2), since the output may be gigabytes of short
- * lines.  A fault or a signal ends the process (command_need).
+ * It has one large buffer and uses write(2): the output may be gigabytes of
+ * short lines.  A fault or a signal ends the process (command_need).
  */
 #pragma once
 
@@ -15,19 +15,19 @@
 
 #include "pure/record.h"
 
-/* The most that is put at once: a field of CSV, quoted and with a comma. */
+/* The most that one call puts: a quoted CSV field and a comma. */
 #define OUTPUT_PUT_MAX (2 * RECORD_LINE_MAX + 3)
-/* The suffix of its name until it is complete. */
+/* The suffix of a file's name until the file is complete. */
 #define OUTPUT_UNFINISHED ".unfinished"
 
 /*
  * output_open(path, replace):
- * Write to the file `path`, or to stdout if it is NULL.  An existing file is
- * refused unless it is regular and is to be replaced.
+ * Write to the file `path`, or to stdout if `path` is NULL.  An existing file
+ * is refused unless it is regular and is to be replaced.
  *
  * output_put(text, len), output_put_plant(record, full):
- * Buffer `text`, which consists of whole characters; a line with the plant or,
- * if `full`, an object that also has its time and token's name.
+ * Buffer `text`, which consists of whole characters.  Buffer a line with the
+ * plant or, if `full`, with an object that also has its time and token's name.
  *
  * output_buffered():
  * Return the number of bytes in the buffer.

@@ -79,7 +79,7 @@ query_run_get(const struct call *call)
 		command_exit(STATUS_MISSING);
 }
 
-/* The time of the rate. */
+/* The period for which the rate is shown. */
 #define RATE_S 60
 #define WATCH_MS 1000
 
@@ -141,7 +141,7 @@ count_plant(const struct record *record)
 	}
 }
 
-/* Print `text`, which may be empty, or `number` if it is NULL. */
+/* Print `text`, which may be empty; if `text` is NULL, print `number`. */
 static void
 print_figure(const char *name, const char *text, uint64_t number)
 {
@@ -277,7 +277,7 @@ print_summary(const struct call *call)
 	tokens_close(tokens);
 }
 
-/* Count the plants up to the reader's end, and print what was asked for. */
+/* Count the plants up to the reader's end, and print the requested figures. */
 static void
 show_stats(const struct call *call)
 {
@@ -300,7 +300,7 @@ show_stats(const struct call *call)
 	fflush(stdout);
 }
 
-/* A signal is the way to end --watch. */
+/* A signal is the normal end of --watch. */
 static void
 stop_stats(void)
 {

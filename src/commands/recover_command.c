@@ -4,9 +4,9 @@
  * SRC, a damaged journal, is read once.  Records that are valid by themselves
  * are added, with their times and tokens' names, to a new store in a directory
  * in DEST.  The store keeps the first record of each id.  Finally the new
- * journal is moved into DEST, which must not have one.  The directory of the
- * new store is then removed, even after an error or a signal; after a kill, by
- * the next recover.
+ * journal is moved into DEST, which must not contain one.  The directory of the
+ * new store is then removed, even after an error or a signal; after a kill, the
+ * next recover removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +95,7 @@ remove_new_store(void)
 	unlinkat(recover.dest.dir, NEW_NAME, AT_REMOVEDIR);
 }
 
-/* command_need; a DEST that is full is an output that cannot be used. */
+/* Like command_need, but a full DEST is FAULT_OUTPUT. */
 static void
 need_dest(enum fault fault)
 {
@@ -193,7 +193,7 @@ store_records(const struct watch *watch)
 	replay_done(&replay);
 	batch_commit();
 	need_dest(batch.fault);
-	/* Write the closing line; the next commit reports if that failed. */
+	/* Write the closing line; the next commit reports a failure. */
 	store_idle(batch.store);
 	if (store_commit(batch.store, NULL, 0) < 0)
 		command_fail(FAULT_FAILED);

@@ -129,7 +129,7 @@ token_run(const struct call *call)
 	if (file != NULL && file[0] == '\0')
 		command_usage_error("--file is empty: name the token file");
 	if (file == NULL) {
-		/* A token file in the environment needs no settings file. */
+		/* With a token file, no settings file is needed. */
 		command_need(config_use_file(
 		    NULL, getenv("PLANT_STORE_TOKENS") != NULL));
 		command_need(config_read(&config));

@@ -87,7 +87,7 @@ is_apart(const char *path, const char *base)
 
 /*
  * scheme://host[:port] in lower case, as a browser sends it (RFC 6454, section
- * 6.2).  The widths bound the head of a response, which repeats one.
+ * 6.2).  The widths bound the head of a response, which repeats one origin.
  */
 #define SCHEME "%*16[a-z0-9+.-]://"
 static bool
@@ -172,7 +172,7 @@ config_read(struct config *config)
 	return FAULT_NONE;
 }
 
-/* Whether `text` is `name`, alone or followed by "=VALUE". */
+/* Return whether `text` is `name`, alone or followed by "=VALUE". */
 static bool
 is_named(const char *text, const char *name)
 {

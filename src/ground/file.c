@@ -135,8 +135,8 @@ file_copy(int from, uint64_t begin, uint64_t end, int to, uint64_t at,
 }
 
 /*
- * Drop the pages of [begin, end), and set `*stays` if one of [from, end) stays
- * cached.  Return NULL; or the call that failed, with errno.  Map before
+ * Drop the pages of [begin, end), and set `*stays` if a page of [from, end)
+ * stays cached.  Return NULL; or the failed call, with errno.  Map before
  * dropping: valgrind reads, and so caches, the beginning of a new mapping.
  */
 static const char *
@@ -170,8 +170,8 @@ drop_pages(int fd, uint64_t begin, uint64_t from, uint64_t end, bool *stays)
 }
 
 /*
- * Whether the file is in memory, and so keeps its pages: in a tmpfs, or in an
- * overlay over one, which has the overlay's type but no extents.
+ * Return whether the file is in memory, and so keeps its pages: in a tmpfs, or
+ * in an overlay over one, which has the overlay's type but no extents.
  */
 static bool
 is_memory(int fd)

@@ -27,8 +27,8 @@ static bool progress_shown;
 static char about[128]; /* the JSON member of log_set_request, or "" */
 
 /*
- * Whether stderr is the stream to systemd's journal, whose device and inode are
- * in JOURNAL_STREAM.  An inherited variable may name another.
+ * Return whether stderr is the stream to systemd's journal, whose device and
+ * inode are in JOURNAL_STREAM.  An inherited variable may name another stream.
  */
 static bool
 is_journal(void)
@@ -90,7 +90,7 @@ put(char *at, const char *end, const char *text)
 	return at;
 }
 
-/* Print ,"a":1,"b":"c" as " (a=1 b=c)"; of an object, only its members. */
+/* Print ,"a":1,"b":"c" as " (a=1 b=c)", and an object as its members. */
 static char *
 put_members(char *at, const char *members)
 {

@@ -27,7 +27,7 @@ struct file {
 };
 _Static_assert(sizeof(struct file) <= FILE_BYTES, "FILE_BYTES");
 
-/* Marks the layout: another version may have other counters. */
+/* Identifies the layout: another version may have other counters. */
 #define KIND                             \
 	((uint64_t)METRICS_COUNT << 32 | \
 	    crc32c(0, PLANT_STORE_VERSION, sizeof(PLANT_STORE_VERSION)))
@@ -137,7 +137,7 @@ read_consumer(int dir, const char *name, uint64_t bytes,
 	struct stat st;
 	int fd =
 	    openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	/* FILE.new and FILE.lock are not cursors: NAME has no dot. */
+	/* A cursor's NAME has no dot; FILE.new and FILE.lock have one. */
 	bool is =
 	    fd >= 0 && fstat(fd, &st) == 0 &&
 	    strlen(name) < sizeof(consumer->name) &&

@@ -102,7 +102,7 @@ begins_with_bearer(const char *text)
 	       strchr(" \t,", text[SCHEME_LEN]) != NULL; /* or a NUL */
 }
 
-/* The next comma outside a quoted-string (RFC 9110 5.6.4), or the end. */
+/* Return the next comma outside a quoted-string (RFC 9110 5.6.4) or the end. */
 static const char *
 element_end(const char *at)
 {
@@ -117,7 +117,7 @@ element_end(const char *at)
 	return at;
 }
 
-/* Whether one of the elements from `at` on is a Bearer credential. */
+/* Return whether one of the elements from `at` on is a Bearer credential. */
 static bool
 list_has_bearer(const char *at)
 {

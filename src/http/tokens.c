@@ -3,11 +3,11 @@
  *
  * The file is read into a set, sorted by digest for a binary search.  One
  * thread checks once a second whether the file has changed, and reads it again
- * if so.  An edit locks the directory, reads the file, writes a new one with
- * the same owner and mode, syncs, renames, and syncs the directory.
+ * if it has.  An edit locks the directory, reads the file, writes a new one
+ * with the same owner and mode, syncs, renames, and syncs the directory.
  *
  * One malformed line makes the whole file invalid, since skipping it could undo
- * a revocation.  No message quotes a line, which may be a token by mistake.
+ * a revocation.  No message quotes a line: it may be a token by mistake.
  */
 #include "http/tokens.h"
 
@@ -216,7 +216,7 @@ read_file(struct set *set, int fd)
 	fault = check_rights(set, &set->stat, set->path);
 	if (fault != FAULT_NONE)
 		return fault;
-	/* An extra byte shows that it is too large. */
+	/* Read one byte above the limit to detect a file that is too large. */
 	len = file_read_all(fd, set->text, TOKENS_FILE_BYTES_MAX + 1, 0);
 	if (len < 0)
 		return note_errno(set, "cannot read");

@@ -9,11 +9,11 @@
  * unknown whether the batch is stored; the session is closed.  If another
  * session has locked an id (perhaps while it waits for a standby), lock_timeout
  * ends the statement, and each id is tried alone.  If no session can be opened,
- * commits are STORE_AWAY; after a pause, one tries again.
+ * commits return STORE_AWAY; after a pause, one of them tries again.
  *
  * The store counts as ready for PROBE_MS after a confirmed commit; then it is
- * probed.  Once a probe finds a waiting commit, others are STORE_UNKNOWN at
- * once, since each would occupy another of the server's few sessions.
+ * probed.  Once a probe finds a waiting commit, others return STORE_UNKNOWN at
+ * once: each would occupy another of the server's few sessions.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -33,7 +33,7 @@
 #define PAUSE_MAX_MS 2000
 /* From a confirmed commit to the next probe. */
 #define PROBE_MS 2000
-/* Size of the plants of one statement.  An import's batches may be larger. */
+/* The size of one statement's plants.  An import's batches may be larger. */
 #define STATEMENT_BYTES_MAX ((size_t)16 << 20)
 
 #define INSERT "plants_insert"
@@ -126,7 +126,7 @@ drop_session(struct session *session)
 	free(session);
 }
 
-/* Return NULL while the database is away; one call tries after each pause. */
+/* Return NULL while the database is away; after a pause, one call connects. */
 static struct session *
 connect_session(struct store *store, enum fault *fault)
 {
@@ -220,7 +220,7 @@ confirm(struct store *store)
 
 /* --- A statement --- */
 
-/* Whether item `i` is the first with its id and has no result yet. */
+/* Return whether item `i` is the first with its id and has no result yet. */
 static bool
 is_open(const struct batch *batch, size_t i)
 {
@@ -272,8 +272,8 @@ encode(const struct batch *batch, int columns, const char **values)
 }
 
 /*
- * Set the result of all items with the row's id.  A row of REPEAT also has the
- * stored plant.  Return false if no open item has this id.
+ * Set the result of all items with the row's id.  A row of REPEAT also contains
+ * the stored plant.  Return false if no open item has this id.
  */
 static bool
 set_result(const struct batch *batch, int row)
@@ -343,7 +343,7 @@ run_statement(struct store *store, const struct batch *batch, const char *name,
 
 /* --- Commit --- */
 
-/* The result of the plants of a failed statement. */
+/* Return the result for the plants of a failed statement. */
 static enum store_result
 find_result(struct session *session)
 {
@@ -368,7 +368,7 @@ set_results(const struct batch *batch, enum store_result result)
 
 /*
  * Store the plants and set their results.  If one of several ids is locked, the
- * results stay open.  If a single id is locked, its holder may yet store it.
+ * results stay open.  If a single id is locked, the holder may still store it.
  */
 static void
 store_batch(struct store *store, const struct batch *batch)
@@ -490,7 +490,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 
 /* --- Readiness --- */
 
-/* Whether a plant would be stored.  Until then a load balancer sends none. */
+/* Try to store a plant.  Until that succeeds, a load balancer sends none. */
 static enum store_result
 try_plant(struct store *store, struct session *session)
 {

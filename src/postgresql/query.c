@@ -32,7 +32,7 @@
 	" WHERE stored_at >= '%.*s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
-/* A place: tx, id and SUM of the row read last; SUM is "-" if none was. */
+/* A place: tx, id and SUM of the row read last; SUM is "-" before the first. */
 #define SUM "left(encode(sha256(convert_to(plant ||" \
 	" extract(epoch FROM stored_at)::text, 'UTF8')), 'hex'), 32)"
 #define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
@@ -44,9 +44,9 @@
 #define ANY(condition) "coalesce((SELECT 't' FROM plants WHERE " condition \
 	" ORDER BY tx, id LIMIT 1), '')"
 /*
- * In one snapshot: the system; the bound; and whether there are rows from the
- * place to the bound, rows that no transaction of this system can have stored,
- * and the place's row.
+ * Read in one snapshot: the system, the bound, whether rows lie between the
+ * place and the bound, whether any row cannot be from a transaction of this
+ * system, and whether the place's row exists.
  */
 #define BOUND "SELECT system_identifier, pg_snapshot_xmin(s), " \
 	ANY(BEHIND "pg_snapshot_xmin(s)") ", " \
@@ -79,7 +79,7 @@ struct store_reader {
 	struct trouble trouble;
 };
 
-/* A follower meets the same fault four times a second. */
+/* A follower repeats the same fault four times a second. */
 static enum fault
 fail(struct store_reader *reader, const char *reason)
 {
@@ -193,7 +193,7 @@ set_place(struct store_reader *reader, int64_t id)
 	return FAULT_NONE;
 }
 
-/* Fetch more rows; none at the end. */
+/* Fetch more rows; at the end there are none. */
 static enum fault
 fetch(struct store_reader *reader)
 {
@@ -253,8 +253,8 @@ reader_end(struct store_reader *reader, char *where)
 /* --- The feed --- */
 
 /*
- * Find the bound, and set reader->more if there are rows below it: then a probe
- * shows that the standbys have all earlier commits.  A count needs none.
+ * Find the bound.  If rows are below it, set reader->more, once a probe has
+ * shown that the standbys have all earlier commits.  A count needs no probe.
  */
 static enum fault
 find_bound(struct store_reader *reader)
@@ -362,7 +362,7 @@ reader_figures(struct store_reader *reader, store_figure *each)
 	char text[128];
 
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
-		/* `each` escapes nothing, and a name can have quotes. */
+		/* `each` escapes nothing, and a name can contain quotes. */
 		snprintf(text, sizeof(text), "%s",
 		    figures[i][1] != NULL ? figures[i][1] : "unknown");
 		for (char *c = text; *c != '\0'; c++)

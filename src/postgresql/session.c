@@ -28,11 +28,11 @@
 #define TROUBLE_INTERVAL_MS 60000
 /* The messages of several hosts, one after the other. */
 #define MESSAGES_MAX (4 * SESSION_REASON_MAX)
-/* Seconds for each host if connect_timeout is absent, and at most. */
+/* Seconds for each host: the default connect_timeout, and the maximum. */
 #define CONNECT_TIMEOUT_S 2
 #define CONNECT_TIMEOUT_MAX_S 60
 #define ANOTHER_FORM "an unexpected reply"
-/* The limit of a reply: above a reader's rows, or the plants of a batch. */
+/* The limit of a reply: more than a reader's rows or a batch's plants. */
 #define ANSWER_BYTES_MAX ((uint64_t)256 << 20)
 /* The limit before the first statement: certificates, parameters, notices. */
 #define HANDSHAKE_BYTES_MAX ((uint64_t)1 << 20)
@@ -41,12 +41,12 @@
 #define SCHEMA_VERSION "1"
 
 /*
- * Both checks first return what an operator has to correct, or "".
+ * The first column of both checks is what an operator must correct, or "".
  *
- * The tables' schema is one that search_path names, except "$user": any role
- * that may create schemas could create one named after ours.  pg_catalog
- * precedes it: a function that others created in it is used only if it matches
- * better, so statements qualify what does not match exactly.
+ * The tables' schema is found in search_path without "$user": any role that may
+ * create schemas could create one named after ours.  pg_catalog precedes it: a
+ * function that others created there is called only if it matches better, so
+ * statements qualify each name without an exact match in pg_catalog.
  */
 #define NO_TABLES "; create the tables with: plant-store schema | psql"
 static const char find_tables[] =
@@ -90,7 +90,7 @@ static const char check[] =
     " 'plants'::regclass::oid AND attname = 'tx' AND NOT attisdropped)"
     " FROM plants_schema";
 
-/* The remedies, by how an SQLSTATE begins; the first match counts. */
+/* The remedies, by prefix of the SQLSTATE; the first match counts. */
 #define POOLER "; sessions are mixed up: set pgbouncer's pool_mode to session"
 static const struct remedy {
 	const char *code;
@@ -129,7 +129,7 @@ find_remedy(const char *text)
 	return remedy;
 }
 
-/* As one line, without libpq's hints and the server's source location. */
+/* Print one line, without libpq's hints and the server's source location. */
 static void
 print_reason(struct session *session, const char *message, const char *remedy)
 {
@@ -151,7 +151,7 @@ print_reason(struct session *session, const char *message, const char *remedy)
 	snprintf(reason + len, SESSION_REASON_MAX - len, "%s", remedy);
 }
 
-/* Keep an error's code and reason; NULL: the connection's. */
+/* Keep an error's code and reason; if `result` is NULL, the connection's. */
 static void
 note_error(struct session *session, const PGresult *result)
 {
@@ -235,11 +235,11 @@ wait_for_result(struct session *session)
 /*
  * An error before a statement's end shows that nothing was done, unless the
  * error has no code or one of UNSURE: the connection failed (08), or the server
- * does not know (40003), goes down (57P) or may be damaged (58, XX).
+ * does not know (40003), is going down (57P) or may be damaged (58, XX).
  */
 #define UNSURE "08 40003 57P 58 XX"
 
-/* Whether a result is a success with that many columns, and no NULL. */
+/* Return whether a result is a success with that many columns and no NULL. */
 static bool
 is_expected(const PGresult *result, int columns)
 {
@@ -371,7 +371,7 @@ try_host(struct session *session, const char *const *keys,
 	const char *message = PQstatus(conn) == CONNECTION_BAD
 				  ? PQerrorMessage(conn)
 				  : session->reason;
-	/* libpq 17 has no text if it cannot create a socket. */
+	/* libpq 17 returns no text if it cannot create a socket. */
 	if (message[0] == '\0')
 		message = strerror(error);
 	/* A server's refusal has its code, as in "FATAL:  28P01: ". */
@@ -474,7 +474,7 @@ connect_string(struct session *session, const char *database)
 	return fault;
 }
 
-/* Run SQL whose one row begins with what an operator has to correct, or "". */
+/* Run SQL whose one row begins with what an operator must correct, or "". */
 static enum fault
 check_server(struct session *session, const char *sql, int columns)
 {

@@ -32,9 +32,9 @@ struct session {
  * session_open(session, database), session_close(session):
  * Connect, and check the server and its tables.  This takes up to
  * connect_timeout seconds for each host, SESSION_TIMEOUT_MS for each statement,
- * and the time of the resolver.  FAULT_NONE; FAULT_SETUP if an operator must
- * act; FAULT_BUSY if the database is unavailable.  The reason does not contain
- * the connection string, and is not logged.  Close a session in any case.
+ * and the time of the resolver.  Return FAULT_NONE; FAULT_SETUP if an operator
+ * must act; FAULT_BUSY if the database is unavailable.  The reason does not
+ * contain the connection string, and is not logged.  Always close it.
  *
  * session_is_alive(session):
  * Return whether an idle session is still open, as far as the client knows.
@@ -43,14 +43,14 @@ struct session {
  * Run the SQL `text` or, with parameters that end with a NULL, the prepared
  * statement of this name, and wait for its commit until session->deadline_ms.
  * Return true if it was committed, false if it was refused before the commit.
- * If the outcome is unknown, as after a reply that is too large, or has a NULL
- * or other columns, return false and set session->lost.
+ * If the outcome is unknown, or the reply is too large, contains a NULL or has
+ * other columns, return false and set session->lost.
  *
  * session_query(session, sql, columns, timeout_ms):
- * Like session_run, in `timeout_ms`.  FAULT_NONE, FAULT_SETUP or FAULT_BUSY.
+ * Like session_run, within `timeout_ms`.  Return FAULT_NONE, _SETUP or _BUSY.
  *
  * session_is_code(session, begins):
- * Return whether the last SQLSTATE begins with one of `begins`, as "40001 53".
+ * Return whether the last SQLSTATE has a prefix in `begins` (as "40001 53").
  */
 enum fault session_open(struct session *session, const char *database);
 void session_close(struct session *session);
@@ -64,9 +64,9 @@ bool session_is_code(const struct session *session, const char *begins);
 /*
  * A probe needs the privileges of `statement` and changes no row, but its
  * commit waits for standbys: it writes a message to the write-ahead log.  Each
- * waiting commit occupies a session, even after its client has gone.  So if one
- * of our role has waited for about SESSION_TIMEOUT_MS, in any process, the
- * probe does not wait, and returns no row.
+ * waiting commit occupies a session, even after its client has gone.  So if a
+ * commit of our role, in any process, has waited for about SESSION_TIMEOUT_MS,
+ * the probe does not wait, and returns no row.
  */
 #define SESSION_PROBE(statement)                                           \
 	"WITH probe AS (" statement ")"                                    \

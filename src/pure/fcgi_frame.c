@@ -18,7 +18,7 @@ enum type {
 	TYPE_STDOUT = 6
 };
 
-/* Check the complete header of a record.  False: refused. */
+/* Check the complete header of a record.  Return false to refuse it. */
 static bool
 begin_record(struct fcgi_frame *f)
 {
@@ -47,7 +47,7 @@ begin_record(struct fcgi_frame *f)
 	return f->type == TYPE_STDIN && f->params_ended;
 }
 
-/* End a record whose content and padding were read.  False: refused. */
+/* End a record that was read, padding included.  Return false to refuse it. */
 static bool
 end_record(struct fcgi_frame *f)
 {
@@ -95,7 +95,7 @@ pass_params(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 	return true;
 }
 
-/* Check the next bytes of a record's content.  False: refused. */
+/* Check the next bytes of a record's content.  Return false to refuse them. */
 static bool
 pass_content(struct fcgi_frame *f, const unsigned char *buf, size_t len)
 {

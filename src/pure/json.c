@@ -1,7 +1,7 @@
 /*
  * json: scans JSON (RFC 8259) in one pass.  The open brackets are bits of a
- * word, not a call stack; the caller interprets the members.  A start checks
- * all strings of a journal, so plain ASCII, most of it, is skipped in blocks.
+ * word, not a call stack; the caller interprets the members.  Each start checks
+ * all strings of a journal, so plain ASCII is skipped in blocks.
  *
  * A fault is reported at the first byte that cannot continue a valid text: the
  * bytes before it are a prefix of some valid text, as is a truncated text.
@@ -33,8 +33,8 @@ refuse(struct json_error *wrong, size_t at, const char *reason)
 }
 
 /*
- * The length of the first character of `text`, which is not plain ASCII; 0 if
- * it is invalid (RFC 3629, section 4) or a control character.
+ * Return the length of the first character of `text`, which is not plain ASCII;
+ * 0 if it is invalid (RFC 3629, section 4) or a control character.
  */
 static size_t
 read_utf8(const char *text, size_t len, struct json_error *wrong)
@@ -73,7 +73,7 @@ put_utf8(char *to, uint32_t code)
 
 #define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
 
-/* How many bytes at the start are ASCII that needs no escape. */
+/* Return how many bytes at the start are ASCII that needs no escape. */
 static size_t
 plain_run(const char *text, size_t len)
 {
@@ -98,7 +98,7 @@ plain_run(const char *text, size_t len)
 	return i;
 }
 
-/* How many bytes at the start are whole characters that need no escape. */
+/* Return how many bytes at the start are characters that need no escape. */
 static size_t
 text_run(const char *text, size_t len)
 {
@@ -111,7 +111,7 @@ text_run(const char *text, size_t len)
 	return i;
 }
 
-/* The value of a hexadecimal digit; 16 if it is not one. */
+/* Return the value of a hexadecimal digit; 16 if it is not one. */
 static uint32_t
 hex_value(char c)
 {
@@ -158,7 +158,7 @@ read_unicode(
 	return i;
 }
 
-/* The length of the escape that begins at `text`; 0 if it is not valid. */
+/* Return the length of the escape that begins at `text`; 0 if it is invalid. */
 static size_t
 read_escape(
     const char *text, size_t len, uint32_t *code, struct json_error *wrong)
@@ -210,7 +210,7 @@ put_canonical(char *to, unsigned char c)
 	return to;
 }
 
-/* The length of the escape at `text` if it is in canonical form; else 0. */
+/* Return the length of the escape at `text`; 0 if it is not canonical. */
 static size_t
 canonical_escape(const char *text, size_t len)
 {
@@ -297,7 +297,7 @@ fail_expected(struct scan *scan, const char *reason)
 	    scan, JSON_FAULT_SYNTAX, scan->at, left > 0 ? reason : NULL);
 }
 
-/* The byte at the cursor, or -1 at the end. */
+/* Return the byte at the cursor, or -1 at the end. */
 static int
 peek(const struct scan *scan)
 {

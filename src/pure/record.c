@@ -249,7 +249,7 @@ record_decode(const char *buf, size_t len, uint32_t seed, struct record *record)
 	if (len <= TRAILER_LEN || buf[len - 1] != '\n')
 		return "incomplete line";
 
-	/* Checksum first: "not in canonical form" then never means damage. */
+	/* Check this first: "not in canonical form" then never means damage. */
 	struct cursor c = { buf + len - TRAILER_LEN, buf + len };
 	struct record r = { 0 };
 	if (!SKIP(&c, CRC_BEGIN) || !read_crc(&c, &r.crc) || !SKIP(&c, CRC_END))

@@ -33,8 +33,8 @@ static const struct {
 #define PARTS_LEN 19
 
 /*
- * The days from 1970-01-01 to the date.  A year that begins in March has its
- * leap day last, so one formula counts the days of its months: 153 in every
+ * Return the days from 1970-01-01 to the date.  A year that begins in March has
+ * its leap day last, so one formula counts the days of its months: 153 in every
  * five.  Month 13 is the next January.
  */
 static int
@@ -149,7 +149,7 @@ timestamp_is_canonical(const char text[static TIMESTAMP_LEN])
 {
 	int64_t ms;
 
-	/* Other forms of this length have a small t or z, or a leap second. */
+	/* Others of this length have a lower-case t or z, or a leap second. */
 	return timestamp_read(text, TIMESTAMP_LEN, &ms) == 0 &&
 	       text[10] == 'T' && text[23] == 'Z' && text[17] != '6';
 }

@@ -27,7 +27,7 @@
 #include "ground/log.h"
 #include "store/mark.h"
 
-/* Whether a file has the type, and belongs to root or to this user. */
+/* Return whether a file has the type and belongs to root or to this user. */
 static bool
 is_trusted(const struct stat *st, mode_t type)
 {
@@ -74,9 +74,9 @@ open_dest(struct journal *dest)
 }
 
 /*
- * Whether the source has the copy's last bytes at the same offset.  Then all
- * earlier bytes are equal, since each line is chained to the previous one.  Set
- * `at` to the end of the copy's last line, if it ends with a line.
+ * Return whether the source has the copy's last bytes at the same offset.  Then
+ * all earlier bytes are equal, since each line is chained to the previous one.
+ * Set `at` to the end of the copy's last line, if it ends with a line.
  */
 static bool
 compare_tails(const struct store_reader *source, const struct journal *dest,
@@ -123,7 +123,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 	char header[RECORD_HEADER_LEN], ours[RECORD_HEADER_LEN];
 	struct stat st;
 
-	/* Checked once open: nobody can replace it.  O_NONBLOCK for a FIFO. */
+	/* Nobody can replace an open file.  O_NONBLOCK is for a FIFO. */
 	dest->fd = openat(dest->dir, JOURNAL_NAME,
 	    O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (dest->fd < 0 && errno == ENOENT)
@@ -178,7 +178,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	if (file_copy(source->journal.fd, begin, end, dest->fd, begin,
 		source->watch) < 0) {
 		fault = fault_report(dest->path, "cannot write");
-		/* Free the space, or else the next copy is a full one. */
+		/* Free the space.  If this fails, the next copy is full. */
 		(void)!ftruncate(dest->fd, (off_t)begin);
 		return fault;
 	}

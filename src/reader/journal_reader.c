@@ -46,7 +46,7 @@ open_journal(struct journal *journal, const char *path)
 	return failed ? FAULT_FAILED : FAULT_ABSENT;
 }
 
-/* Drop the window: the file may have other bytes by now. */
+/* Drop the window: the file may contain other bytes by now. */
 void
 journal_reader_move(struct store_reader *reader, const struct position *at)
 {
@@ -291,13 +291,13 @@ poll_again(struct store_reader *reader)
 	const struct position at = reader->replay.at;
 	struct journal *journal = &reader->journal;
 
-	/* Lines that could not be read are read again. */
+	/* Try again to read the lines that could not be read. */
 	reader->fault = FAULT_NONE;
 	if (journal_check(journal, at.end) == NULL &&
 	    !journal_has_text(journal, at.end))
 		return FAULT_NONE;
 	enum fault fault = lock_reader(reader);
-	/* The path no longer names this file, which is logged. */
+	/* Logged already: the path no longer names this file. */
 	if (fault != FAULT_NONE)
 		return fault == FAULT_FAILED ? FAULT_DAMAGED : fault;
 	fault = take_snapshot(reader, &at);

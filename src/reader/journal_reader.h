@@ -3,14 +3,14 @@
  * lines and their order, in constant memory.
  *
  * It finds the journal's durable end under a shared lock, and then reads up to
- * it without the lock: a consistent, durable snapshot with every plant that was
- * acknowledged before.  Lines that the index does not cover may never have been
- * synced, so they are read from the disk, not from the page cache.  The search
- * for the end begins where the index ends; without an index it reads every
- * line, under the lock.  A journal that was named as a file is read without a
- * lock, since nobody writes to it.
+ * that end without the lock.  This is a consistent, durable snapshot with every
+ * plant that was acknowledged before.  Lines that the index does not cover may
+ * never have been synced, so they are read from the disk, not from the page
+ * cache.  The search for the end begins where the index ends; without an index
+ * it reads every line, under the lock.  A journal that was named as a file is
+ * read without a lock, since nobody writes to it.
  *
- * A plant is looked up in the index, and in the lines that it does not cover.
+ * A plant is looked up in the index, and in the lines after those it covers.
  *
  * Failure modes: damage, or the loss of lines that the index covers, stops the
  * reading, and its offset is logged; a torn tail is reported but not read.

@@ -66,7 +66,7 @@ struct store {
 	char batch[];
 };
 
-/* Whether the file system has `bytes` free; true if that is unknown. */
+/* Return whether the file system has `bytes` free; true if that is unknown. */
 static bool
 has_bytes(const struct store *store, uint64_t bytes)
 {
@@ -342,7 +342,7 @@ commit_items(struct store *store, struct store_item *items, size_t n)
 	return FAULT_NONE;
 }
 
-/* Unless the last line is one, append a closing line: it covers all plants. */
+/* Append a closing line, which covers all plants, unless one is the last. */
 static enum fault
 append_closing(struct store *store)
 {
@@ -363,7 +363,7 @@ append_closing(struct store *store)
 
 /* --- Checkpoints --- */
 
-/* Under the mutex, which is unlocked during the checkpoint. */
+/* Call with the mutex locked; it is unlocked during the checkpoint. */
 static void
 make_checkpoint(struct store *store)
 {
@@ -402,7 +402,7 @@ run_checkpoints(void *argument)
 	return NULL;
 }
 
-/* Under the mutex. */
+/* Call with the mutex locked. */
 static void
 want_checkpoint(struct store *store)
 {
@@ -414,8 +414,8 @@ want_checkpoint(struct store *store)
 }
 
 /*
- * Under the mutex: whether the memtable can grow.  FAULT_BUSY while a
- * checkpoint writes it, FAULT_FULL if the last checkpoint could not.
+ * Call with the mutex locked.  Check whether the memtable can grow: FAULT_BUSY
+ * while a checkpoint writes it, FAULT_FULL if the last one could not.
  */
 static enum fault
 check_memory(struct store *store)
@@ -502,7 +502,7 @@ commit(struct store *store, struct store_item *items, size_t n)
 	return status;
 }
 
-/* Whether there is space for a plant and its id. */
+/* Return whether there is space for a plant and its id. */
 static bool
 has_room(struct store *store)
 {
@@ -515,7 +515,7 @@ has_room(struct store *store)
 	}
 	/*
 	 * If free space is scarce or a batch was refused, try an allocation at
-	 * the journal's end: file sizes may be limited.
+	 * the journal's end, since file sizes may be limited.
 	 */
 	if (!full && has_bytes(store, PLENTY_BYTES))
 		return true;
@@ -558,7 +558,7 @@ close_batch(struct store *store)
 
 	if (pthread_mutex_trylock(&files->mutex) != 0)
 		return;
-	/* Otherwise reading on would only put more into memory. */
+	/* Otherwise, reading on would only use more memory. */
 	if (!files->failed && !files->at.closing &&
 	    index_held(files->index) < FILES_HELD_MAX &&
 	    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)

@@ -59,7 +59,7 @@ collect(struct files *files)
 	return fault;
 }
 
-/* Whether to continue a merge. */
+/* Return whether to continue a merge. */
 static bool
 step_merge(void *context, uint64_t done, uint64_t total)
 {
@@ -98,8 +98,8 @@ files_checkpoint(struct files *files, uint64_t merge_max)
 
 /*
  * While the store is being opened, lock the index or else the journal.  A
- * long-lived process with a watch waits until that stops it; others, until the
- * deadline.
+ * long-lived process with a watch waits until the watch stops it; other
+ * processes wait until the deadline.
  */
 static enum fault
 await_lock(struct files *files, bool index)
@@ -133,8 +133,8 @@ await_lock(struct files *files, bool index)
 /*
  * Many plants were read into memory.  While the files are being opened, write
  * them to the index; if that fails, up to FILES_HELD_MAX can stay in memory.
- * Once the files are open, a service's thread writes them; until it has, a
- * commit that had to read too many is refused.
+ * Once the files are open, a service's thread writes them; until then, a commit
+ * that had to read too many is refused.
  */
 static enum fault
 relieve_memory(struct files *files)
@@ -358,7 +358,7 @@ read_durable(struct files *files)
 		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
 			return fault;
 		/*
-		 * Another process may have built it meanwhile.  If it cannot be
+		 * Another process may have built the index.  If it cannot be
 		 * written, the plants may still fit in memory.
 		 */
 		if (fault == FAULT_NONE)

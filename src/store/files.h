@@ -43,7 +43,7 @@ struct files {
  * files_open_and_lock(files):
  * Open the journal and the index, read to the end, and lock the journal.  Call
  * it with the mutex unlocked.  FAULT_FULL if FILES_HELD_MAX plants are held and
- * the index cannot be written: both are open; catching up reads the rest.
+ * the index cannot be written; both are open, and files_catch_up reads on.
  *
  * files_catch_up(files):
  * Check that the journal's path still names it, and read what others have
@@ -51,12 +51,12 @@ struct files {
  * service must first write its memtable to the index.
  *
  * files_checkpoint(files, merge_max):
- * Use the runs that other processes have written, and raise files->at to what
- * they cover; write the memtable as a run, merged up to `merge_max` plants
- * (index_write).  Call it without locks: it locks the mutex.  The index stays
- * claimed until index_release, even after a fault.  FAULT_BUSY, not logged, if
- * another process has claimed it.  After damage files->failed is set, and the
- * next start rebuilds the index.
+ * Use the runs that other processes have written, and raise files->at to the
+ * position they cover.  Write the memtable as a run, merged up to `merge_max`
+ * plants (index_write).  Call it without locks: it locks the mutex.  The index
+ * stays claimed until index_release, even after a fault.  FAULT_BUSY, not
+ * logged, if another process has claimed it.  After damage files->failed is
+ * set, and the next start rebuilds the index.
  */
 void files_init(struct files *files, const struct store_options *options);
 void files_done(struct files *files);

@@ -41,7 +41,7 @@
 #define MERGE_FACTOR 3
 #define RUNS_MAX 16
 
-/* How many times to read a manifest whose runs are gone: others replace it. */
+/* How many times to read a manifest whose runs are gone: it may be replaced. */
 #define LOAD_TRIES 16
 
 /* Only this many records that repeat an id are logged; all are counted. */
@@ -135,7 +135,7 @@ read_manifest(int dir, struct manifest *manifest)
 		   : INDEX_STALE;
 }
 
-/* The map of this run in `set`, or NULL. */
+/* Return the map of this run in `set`, or NULL. */
 static const struct run_map *
 find_map(const struct run_set *set, const struct run *run)
 {
@@ -200,7 +200,7 @@ load(int dir, struct run_set *set, const struct run_set *have)
 	return INDEX_STALE;
 }
 
-/* The same for an index that is being opened. */
+/* The same as load, for an index that is being opened. */
 static enum index_state
 load_first(struct index *index)
 {
@@ -502,7 +502,7 @@ index_collect(struct index *index, struct position *at)
 	enum index_state state = load(index->dir, found, &index->set);
 
 	assert(index->dir >= 0);
-	/* Out of memory or descriptors: the manifest may not be lost. */
+	/* Out of memory or descriptors: the manifest may still exist. */
 	if (state != INDEX_USABLE && errno != 0 &&
 	    fault_passes(fault_of(errno)))
 		return fail(index);
@@ -535,8 +535,8 @@ struct source {
 };
 
 /*
- * Merge the sources, of which an earlier one has the earlier records.  Return
- * 0; or -1 with errno, ECANCELED if the watch stopped it.
+ * Merge the sources; earlier sources have the earlier records.  Return 0, or -1
+ * with errno: ECANCELED if the watch stopped the merge.
  */
 static int
 merge(struct index *index, struct source *sources, size_t n,
@@ -571,7 +571,7 @@ merge(struct index *index, struct source *sources, size_t n,
 	}
 }
 
-/* Merge the runs from `first` on and the copied pairs into a new run. */
+/* Merge the runs, starting at `first`, and the copied pairs into a new run. */
 static int
 write_run(struct index *index, size_t first, const struct watch *watch)
 {
@@ -613,7 +613,7 @@ write_manifest(int dir, struct manifest *manifest)
 	return good ? fsync(dir) : -1;
 }
 
-/* The first of the newest runs to merge into the new one. */
+/* Return the first of the newest runs to merge into the new one. */
 static size_t
 find_due(const struct index *index, uint64_t max)
 {
@@ -683,7 +683,7 @@ index_install(struct index *index)
 {
 	use_runs(index, &index->next);
 	index->installed = true;
-	/* The file of the end mark may have been removed, too. */
+	/* The file of the end mark may also have been removed. */
 	if (index->lost) {
 		file_close(index->journal->end_fd);
 		index->journal->end_fd = -1;

@@ -3,8 +3,8 @@
  *
  * Happy path: journal_append writes a batch at the end with one pwrite, and
  * journal_sync makes it durable.  Failure modes: the bytes of a failed write
- * are cut off; a failed sync ends the process, and the next one reads the end
- * from the disk.  A new file is written under a temporary name, synced and
+ * are cut off; a failed sync ends the process, and the next process reads the
+ * end from the disk.  A new file is written under a temporary name, synced and
  * renamed, and then the directory is synced.  A failure removes the temporary
  * file.
  */
@@ -302,7 +302,7 @@ journal_check(struct journal *journal, uint64_t end)
 {
 	struct statx st;
 
-	/* The whole path: the directory may have been replaced, too. */
+	/* Use the whole path: the directory may also have been replaced. */
 	if (file_stat(AT_FDCWD, journal->name, STATX_INO | STATX_SIZE, &st) < 0)
 		return errno == ENOENT ? "was removed" : "cannot be reached";
 	if (st.stx_ino != journal->inode ||

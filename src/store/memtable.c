@@ -12,7 +12,7 @@
 /* The minimum number of slots, as a power of two. */
 #define SLOT_BITS_MIN 10
 
-/* The slot of the id, or the free one where it belongs. */
+/* Return the id's slot, or the free slot where it belongs. */
 static uint32_t *
 find_slot(const struct memtable *table, int64_t id)
 {

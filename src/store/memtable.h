@@ -17,7 +17,7 @@ struct memtable {
 
 /*
  * memtable_find(table, id):
- * Return the offset of the plant; 0 if it is not there.
+ * Return the offset of the plant, or 0 if the table does not have it.
  *
  * memtable_add(table, id, offset):
  * Add the plant; its offset must be above all others.  Return 0; 1 if the table

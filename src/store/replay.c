@@ -157,7 +157,7 @@ skip_blank(struct replay *replay)
 	replay->used = used;
 }
 
-/* Find the next line that is not blank; of an overlong one, the next part. */
+/* Find the next line that is not blank, or the next part of an overlong one. */
 static enum replay_result
 next_text(struct replay *replay, const char **line, size_t *len)
 {

@@ -63,7 +63,7 @@ run_close(struct run_map *map)
 	munmap(map->pairs, map->len);
 }
 
-/* The number of the sorted keys that are not above the id. */
+/* Return the number of sorted keys that are not above the id. */
 static size_t
 count_up_to(const int64_t *keys, size_t n, int64_t id)
 {

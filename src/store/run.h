@@ -49,7 +49,7 @@ struct run_writer {
  * file has its name.
  *
  * run_find(run, map, id):
- * Return the offset of the plant; 0 if it is not there.
+ * Return the offset of the plant, or 0 if the run does not have it.
  *
  * run_is_whole(run, map):
  * Read the pairs, and return whether their checksum is right.

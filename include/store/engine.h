@@ -3,9 +3,9 @@
  *
  * An engine is a table of functions.  Each has the contract of its namesake in
  * store.h.  engine.c calls them, and counts the results of commits.  The file
- * engine is part of the programs.  PostgreSQL's is a module, which exports its
- * table as ENGINE_SYMBOL and is used if options->database is set.  Each
- * engine's struct store begins with a pointer to its table.
+ * engine is part of the programs.  The PostgreSQL engine is a module that
+ * exports its table as ENGINE_SYMBOL and is used if options->database is set.
+ * Each engine's struct store begins with a pointer to its table.
  */
 #pragma once
 

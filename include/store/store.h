@@ -52,8 +52,8 @@ extern const struct index_words {
 	const char *word, *text;
 } index_words[];
 
-/* Files in the store's directory: when the newest backup began, and when the
-   newest verified one did. */
+/* Files in the store's directory: the start times of the newest backup and of
+   the newest verified backup. */
 #define STORE_BACKUP_NAME "last-backup"
 #define STORE_VERIFIED_NAME "last-verified"
 

@@ -45,7 +45,7 @@
 
 /* The most events of one epoll_wait. */
 #define EVENTS_MAX 256
-/* The most that one read takes from a socket. */
+/* The most bytes that one read takes from a socket. */
 #define RECEIVE_BYTES ((size_t)64 << 10)
 /* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))

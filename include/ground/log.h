@@ -21,8 +21,8 @@ extern bool log_json;                /* false */
 /*
  * log_open(program, use_syslog):
  * Set the program's name, which must stay valid; the default is "plant-store".
- * Open /dev/null on each of the descriptors 0 to 2 that is closed: a file with
- * that number could receive messages.  Call log_open first.  Until then, and if
+ * Open /dev/null on each of descriptors 0 to 2 that is closed: a file with that
+ * number could receive messages.  Call log_open first.  Until then, and if
  * `use_syslog` is 0, messages go only to stderr, without a priority.
  *
  * log_set_request(id), log_set_progress(shown):

@@ -11,7 +11,7 @@
 
 #include "pure/record.h"
 
-/* A position between two lines; the next line must follow its seq and crc. */
+/* A position between two lines; the next line continues its seq and crc. */
 struct position {
 	uint64_t end;     /* offset of the next line; 0: no position */
 	uint64_t last;    /* offset of the previous line */

@@ -248,7 +248,7 @@ peek_byte(void)
 
 /*
  * Read a line or a CSV record, which may contain quoted line breaks.  An
- * invalid record ends with the line of its error.  Return false at the end.
+ * invalid record ends at the line with the error.  Return false at the end.
  */
 static bool
 read_line(void)

@@ -15,9 +15,9 @@
 
 #include "pure/record.h"
 
-/* The most that one call puts: a quoted CSV field and a comma. */
+/* The most that one call writes: a quoted CSV field and a comma. */
 #define OUTPUT_PUT_MAX (2 * RECORD_LINE_MAX + 3)
-/* The suffix of a file's name until the file is complete. */
+/* The suffix of the name of an unfinished file. */
 #define OUTPUT_UNFINISHED ".unfinished"
 
 /*

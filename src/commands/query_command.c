@@ -300,7 +300,7 @@ show_stats(const struct call *call)
 	fflush(stdout);
 }
 
-/* A signal is the normal end of --watch. */
+/* --watch normally runs until a signal ends it. */
 static void
 stop_stats(void)
 {

@@ -40,7 +40,7 @@
 #define WAIT_MS 1000
 /* The same during a drain, and after accept has failed. */
 #define WAIT_BRIEFLY_MS 50
-/* The shortest time between two warnings of a reactor. */
+/* The minimum interval between two warnings from a reactor. */
 #define WARNING_INTERVAL_MS 60000
 
 /* The most events of one epoll_wait. */

@@ -178,7 +178,7 @@ extend(const struct store_reader *source, struct journal *dest)
 	if (file_copy(source->journal.fd, begin, end, dest->fd, begin,
 		source->watch) < 0) {
 		fault = fault_report(dest->path, "cannot write");
-		/* Free the space.  If this fails, the next copy is full. */
+		/* Free the space.  If this fails, the next backup is whole. */
 		(void)!ftruncate(dest->fd, (off_t)begin);
 		return fault;
 	}

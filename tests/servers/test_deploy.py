@@ -62,7 +62,7 @@ def check_limit(tally: Tally) -> None:
         number("deploy/nginx/fastcgi.conf", r"^\tworker_connections (\d+);$"),
         number("deploy/nginx/fastcgi.conf", r"^\tlimit_conn plant_store (\d+);$"),
     ]
-    row = r"^\| connections at a time \| (\d+) \| (\d+) \| (\d+) .*\n.* (\d+); then"
+    row = r"^\| concurrent connections \| (\d+) \| (\d+) \| (\d+) .*\n.* (\d+); then"
     table = re.search(row, (DEPLOY / "servers.md").read_text(), re.MULTILINE)
     found = table and list(map(int, table.groups()))
     tally.check(found == limits, "the document has these limits", (found, limits))

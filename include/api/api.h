@@ -25,7 +25,7 @@
 #include "plant/plant.h"
 #include "store/store.h"
 
-/* The longest head of a response. */
+/* The maximum length of a response's head. */
 #define API_HEAD_MAX 2048
 #define API_METRICS_MAX ((size_t)32 << 10)
 #define API_ANSWER_MAX (API_HEAD_MAX + CONFIG_BODY_BYTES_MAX + API_METRICS_MAX)

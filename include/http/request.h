@@ -32,8 +32,8 @@ struct request {
 	const char *id, *origin, *preflight_method;
 	/* Only `plant-store check` sets it: clients' headers become HTTP_*. */
 	const char *check;
-	bool ambiguous; /* over REQUEST_VARIABLES_MAX variables, or a member
-			   above `id` occurs twice: its first value is kept */
+	bool ambiguous; /* too many variables, or a member declared before `id`
+			   occurs twice (its first value is kept) */
 };
 
 /*

@@ -83,8 +83,8 @@ struct tokens; /* a set */
  * Free the set, which no thread may still use.  NULL is allowed.
  *
  * tokens_warning(tokens):
- * Return the last read's warning or error, without the path, such as that the
- * file has no token; NULL if there is none.  Valid until the next refresh.
+ * Return the warning or error of the last read, without the path, for example
+ * that the file has no token; or NULL.  Valid until the next refresh.
  */
 struct tokens *tokens_open(const char *path, uid_t user, enum fault *fault);
 void tokens_close(struct tokens *tokens);

@@ -34,9 +34,9 @@
 #define RECORD_UUID_LEN 36
 /* A token's name: 1 to 64 of A-Z a-z 0-9 . _ - */
 #define RECORD_BY_MAX 64
-/* The most bytes around a plant: the longest numbers and `by`, punctuation. */
+/* The maximum number of bytes around a plant: numbers, `by`, punctuation. */
 #define RECORD_ENVELOPE_MAX 256
-/* The longest line that is read: a plant is no longer than a request body. */
+/* The maximum length of a line: a plant is no longer than a request body. */
 #define RECORD_LINE_MAX (((size_t)1 << 20) + RECORD_ENVELOPE_MAX)
 #define RECORD_HEADER_LEN 82
 

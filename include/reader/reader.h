@@ -71,7 +71,7 @@ struct reader_engine {
 	enum fault (*more)(struct store_reader *reader);
 };
 
-/* The file engine's table; a module exports its own by the name below. */
+/* The file engine's table; a module exports its own under this name. */
 extern const struct reader_engine journal_reader;
 #define READER_ENGINE_SYMBOL "reader_engine"
 

@@ -29,8 +29,8 @@ extern struct batch {
 
 /*
  * batch_add(entry), batch_commit():
- * Add a copy of the entry, whose plant the batch then owns; commit a full
- * batch.  Store the entries that were added; count and report each result.
+ * Add a copy of the entry, and take over its plant; if the batch is then full,
+ * commit it.  Store all added entries; count and report each result.
  */
 void batch_add(const struct batch_entry *entry);
 void batch_commit(void);

@@ -53,7 +53,7 @@ static const struct command {
 	    .instead = "those of each process, at PLANT_STORE_METRICS_PATH" },
 	{ "get", .run = query_run_get, .operands = { 1, INT_MAX },
 	    .negative_operands = true },
-	/* --since is a time, not a place, and --follow has no end. */
+	/* --since is a time, not a position; --follow has no end. */
 	{ "export", .run = export_run,
 	    .apart = { { "since", "cursor" }, { "since", "follow" },
 		{ "follow", "output" }, { "follow", "limit" },

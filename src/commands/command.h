@@ -58,7 +58,7 @@ const char *command_option(const char *name);
  *
  * command_retry(fault, again):
  * Fail on a fault or a signal; but if `again` is set, return true on
- * FAULT_BUSY, which may pass.
+ * FAULT_BUSY, which may be transient.
  *
  * command_usage_error(format, ...):
  * Log the mistake, and refer to the help; end the process with EX_USAGE.
@@ -118,7 +118,7 @@ const char *command_tokens(struct tokens *tokens);
 
 /*
  * The text before a plant in export --full, with two conversions of printf or
- * scanf for `at` and `by`; and the most bytes that surround a plant.
+ * scanf for `at` and `by`; and the maximum number of bytes around a plant.
  */
 #define COMMAND_FULL(at, by) "{\"at\":\"" at "\",\"by\":\"" by "\",\"plant\":"
 #define COMMAND_FULL_AROUND \

@@ -1,11 +1,11 @@
 /*
  * export_command: writes all plants of a store, as JSON lines or CSV.  A
- * consumer keeps its place in a file, the cursor.
+ * consumer keeps its position in a file, the cursor.
  *
- * Happy path of an export with a cursor: its file is locked and read, the
- * plants after its place are written and synced, and the file is replaced.
- * Failure modes: if the process ends before that, the old place remains, and
- * the same plants are read again; a crash leaves the old file or the new one.
+ * Happy path of an export with a cursor: the cursor is locked and read, the
+ * plants after its position are written and synced, and the cursor is replaced.
+ * Failure modes: if the process ends before that, the old position remains, and
+ * the same plants are read again; a crash leaves the old cursor or the new one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -258,8 +258,8 @@ export_plant(const struct record *record)
 }
 
 /*
- * Sync the output, since stdout may be a file.  Then replace the cursor's file
- * durably, unless it already contains the place.
+ * Sync the output, since stdout may be a file.  Then durably replace the
+ * cursor, unless it already contains the position.
  */
 static void
 save_cursor(void)
@@ -284,7 +284,7 @@ save_cursor(void)
 	strcpy(cursor.place, place);
 }
 
-/* Write the buffer.  The place is then after its plants; save it when due. */
+/* Write the buffer.  Move the position after its plants; save it when due. */
 static void
 deliver(void)
 {
@@ -381,7 +381,7 @@ open_export(void)
 	command_need(fault);
 }
 
-/* A follower succeeds: its place is after everything that it has written. */
+/* A follower succeeds: the position is after the last plant written. */
 static void
 stop_export(void)
 {

@@ -126,9 +126,9 @@ put_bytes(const char *text, size_t len)
 }
 
 /*
- * Return the length of a character that a terminal would execute, or that would
- * change the direction of text (C0, C1, U+202A to U+202E, U+2066 to U+2069),
- * and set its code; 0 if another character or line break begins here.
+ * If the text begins with a control character (C0, DEL, C1) that is not a tab
+ * or part of a line break, or with a bidi control (U+202A to U+202E, U+2066 to
+ * U+2069), return its length and set its code.  Otherwise return 0.
  */
 static size_t
 control_len(const char *text, size_t len, unsigned *code)

@@ -1,9 +1,9 @@
 /*
  * output: where get and export write plants: stdout, or a file that gets its
- * name only when it is complete and durable.  Before that it is
- * FILE.unfinished, locked and with mode 0600; the next process with the same
- * FILE overwrites what a killed one left.  A process has one output.  On a
- * terminal, control characters are escaped: \u001b.
+ * name only when it is complete and durable.  Until then it is FILE.unfinished,
+ * which is locked and has mode 0600.  If the process is killed, the next one
+ * with the same FILE overwrites FILE.unfinished.  A process has one output.  On
+ * a terminal, control characters are escaped: \u001b.
  *
  * It has one large buffer and uses write(2): the output may be gigabytes of
  * short lines.  A fault or a signal ends the process (command_need).
@@ -15,7 +15,7 @@
 
 #include "pure/record.h"
 
-/* The most that one call writes: a quoted CSV field and a comma. */
+/* The maximum length of one call's text: a quoted CSV field and a comma. */
 #define OUTPUT_PUT_MAX (2 * RECORD_LINE_MAX + 3)
 /* The suffix of the name of an unfinished file. */
 #define OUTPUT_UNFINISHED ".unfinished"

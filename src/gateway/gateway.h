@@ -56,8 +56,8 @@ void sandbox_enter(const struct config *config);
  *
  * cgi_serve(config):
  * Answer the request, with HTTP_NOT_READY if config->tokens is NULL, which
- * means invalid settings.  Return 0, or a status of sysexits.h, logged, if the
- * token file or the store cannot be used: a plant then gets an error.
+ * means invalid settings.  Return 0.  If the token file or the store cannot be
+ * used, log this, answer a plant with an error, and return a sysexits.h status.
  */
 void cgi_begin(void);
 int cgi_serve(const struct config *config);

@@ -36,20 +36,20 @@
 #define KEPT_TIMEOUT_MS 300000
 /* After SIGTERM, to receive and answer the requests that have begun. */
 #define DRAIN_TIMEOUT_MS 1000
-/* The longest wait; the deadlines are checked after each wait. */
+/* The maximum wait; the deadlines are checked after each wait. */
 #define WAIT_MS 1000
 /* The same during a drain, and after accept has failed. */
 #define WAIT_BRIEFLY_MS 50
 /* The minimum interval between two warnings from a reactor. */
 #define WARNING_INTERVAL_MS 60000
 
-/* The most events of one epoll_wait. */
+/* The maximum number of events that one epoll_wait returns. */
 #define EVENTS_MAX 256
-/* The most bytes that one read takes from a socket. */
+/* The maximum number of bytes that one read takes from a socket. */
 #define RECEIVE_BYTES ((size_t)64 << 10)
 /* A spool's limit: the longest body, and as much again for record headers. */
 #define SPOOL_BYTES_MAX(body) (2 * (body) + ((size_t)64 << 10))
-/* The most plants in a batch, one for each waiting connection. */
+/* The maximum number of plants in a batch: one per waiting connection. */
 #define BATCH_MAX 65536
 
 /*

@@ -31,7 +31,7 @@
 /* The page cache drops whole pages, of up to 2 MiB. */
 #define PAGE_BYTES_MAX ((uint64_t)2 << 20)
 #define PAGE_BYTES_MIN 4096
-/* The most that is mapped at once. */
+/* The maximum number of bytes that are mapped at once. */
 #define MAP_BYTES ((size_t)16 << 20)
 /* A program that reads the file holds a page only for microseconds. */
 #define FORGET_TIMEOUT_MS 1000

@@ -90,7 +90,7 @@ put(char *at, const char *end, const char *text)
 	return at;
 }
 
-/* Print ,"a":1,"b":"c" as " (a=1 b=c)", and an object as its members. */
+/* Print ,"a":1,"b":"c" as " (a=1 b=c)"; of an object, only its members. */
 static char *
 put_members(char *at, const char *members)
 {

@@ -40,7 +40,7 @@
 #define LINE_BYTES_MIN (3 + 2 * TOKENS_DIGEST_LEN)
 /* A line with the longest name, the digest and two times is shorter. */
 #define LINE_BYTES_MAX 256
-/* The file, two bytes for reading it, and what an edit adds: two lines. */
+/* Room for the file, a newline, a NUL, and the two lines that an edit adds. */
 #define TEXT_BYTES (TOKENS_FILE_BYTES_MAX + 2 + 2 * LINE_BYTES_MAX + 1)
 #define ADD_ONE "; add one with: plant-store token add NAME"
 #define BESIDE ".new"

@@ -44,8 +44,8 @@
 #define UNNEST(text, type) "pg_catalog.unnest(" LINES(text) type ")"
 /*
  * The statements of a commit are prepared in each session.  A row that INSERT
- * skips may be visible before a standby has it.  REPEAT locks it; a lock is a
- * write, so its commit waits until the standby has all earlier writes.
+ * skips may be visible before a standby has it.  REPEAT locks the row: this
+ * writes WAL, so the commit waits until the standby has all earlier WAL.
  */
 static const struct {
 	const char *sql;

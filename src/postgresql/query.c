@@ -32,7 +32,7 @@
 	" WHERE stored_at >= '%.*s' ORDER BY %s, id"
 #define FIND VALUES " FROM plants WHERE id = %" PRId64
 
-/* A place: tx, id and SUM of the row read last; SUM is "-" before the first. */
+/* A position: tx, id, SUM of the row read last; SUM is "-" before the first. */
 #define SUM "left(encode(sha256(convert_to(plant ||" \
 	" extract(epoch FROM stored_at)::text, 'UTF8')), 'hex'), 32)"
 #define PLACE "('%" PRIu64 "'::xid8, '%" PRId64 "'::bigint)"
@@ -45,8 +45,8 @@
 	" ORDER BY tx, id LIMIT 1), '')"
 /*
  * Read in one snapshot: the system, the bound, whether rows lie between the
- * place and the bound, whether any row cannot be from a transaction of this
- * system, and whether the place's row exists.
+ * position and the bound, whether any row cannot be from a transaction of this
+ * system, and whether the position's row exists.
  */
 #define BOUND "SELECT system_identifier, pg_snapshot_xmin(s), " \
 	ANY(BEHIND "pg_snapshot_xmin(s)") ", " \
@@ -175,7 +175,7 @@ reader_find(struct store_reader *reader, int64_t id, struct record *record)
 		   : fail(reader, "unexpected rows");
 }
 
-/* Move the place to the current row; fail if FEED cannot return that row. */
+/* Set the position to the current row; fail if FEED cannot return that row. */
 static enum fault
 set_place(struct store_reader *reader, int64_t id)
 {

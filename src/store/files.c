@@ -168,7 +168,7 @@ read_lines(struct files *files, struct replay *replay, uint64_t limit)
 
 	while (fault == FAULT_NONE && at->end < limit &&
 	       (result = replay_next(replay, &record)) == REPLAY_RECORD) {
-		/* A checkpoint may have found runs that cover more. */
+		/* A checkpoint may have found runs that cover the plant. */
 		const bool is_new =
 		    record.plant != NULL &&
 		    at->last >= index_covered(files->index)->end;

@@ -119,7 +119,7 @@ read_manifest(int dir, struct manifest *manifest)
 		errno = 0;
 		return INDEX_ABSENT;
 	}
-	/* Except for a link, a pipe or a directory. */
+	/* A link, a pipe or a directory makes the index stale, not unusable. */
 	if (n < 0 && errno != ELOOP && errno != ESPIPE && errno != EISDIR)
 		return INDEX_UNUSABLE;
 	errno = 0;

@@ -27,7 +27,7 @@
  *
  * file_forget(fd, from, end):
  * Drop the bytes [from, end) from the page cache, so that the next read comes
- * from the disk.  They must have been written back.  Return NULL once no page
+ * from the disk.  The bytes must be written back.  Return NULL once no page
  * is cached, or if the file system is in memory.  Otherwise return the name of
  * the call that failed, with errno set: EBUSY if another program holds a page
  * for a second, or if another user owns the file.

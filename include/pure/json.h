@@ -3,8 +3,8 @@
  *
  * The scanner accepts an RFC 8259 text if and only if it is an object, is valid
  * UTF-8 (RFC 3629), has escaped surrogates only in pairs, has no byte order
- * mark, and has at most JSON_DEPTH_MAX levels of arrays and objects.  It finds
- * the wanted members of the outermost object, and also checks the others.
+ * mark, and has at most JSON_DEPTH_MAX levels of arrays and objects.  The
+ * scanner finds the wanted members of the outermost object and checks the rest.
  *
  * A string token in canonical form is a quote, valid UTF-8 and a quote.  The
  * bytes below 0x20, '"' and '\' are escaped in the shortest way (\b \t \n \f \r

@@ -20,10 +20,10 @@
  *
  * A line is valid by itself if and only if its crc is right and encoding its
  * values gives the same bytes: decimal numbers up to 2^63 - 1 without leading
- * zeros, strings in canonical form (json.h), no white space.  It is also valid
- * in its place if `seq` and `prev` follow from the previous line and `safe` is
- * at most the line's offset.  Blank lines at the end reserve space for later
- * records.  Pure; any thread.
+ * zeros, strings in canonical form (json.h), no white space.  A line is also
+ * valid in its place if `seq` and `prev` follow from the previous line and
+ * `safe` is at most the line's offset.  Blank lines at the end reserve space
+ * for later records.  Pure; any thread.
  */
 #pragma once
 

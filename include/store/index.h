@@ -1,6 +1,6 @@
 /*
- * index: maps a plant's id to the offset of its record.  It is derived from the
- * journal: it may be deleted at any time, and is then rebuilt.
+ * index: maps a plant's id to the offset of its record.  The index is derived
+ * from the journal: it may be deleted at any time, and is then rebuilt.
  *
  * The rule: an index file never changes once it is in use.
  *

@@ -6,10 +6,10 @@
  * every version of it is correct.
  *
  * JOURNAL_END_NAME is written durably after a closing line.  index/end is
- * written after each batch, without a sync.  It contains the position after the
- * last line, so other processes need not settle that line.  It also contains
- * its own inode and birth time, so it is ignored in a copy of the store: the
- * files of a copy may be from different moments.
+ * written after each batch, without a sync.  index/end contains the position
+ * after the last line, so other processes need not settle that line, and its
+ * own inode and birth time, so it is ignored in a copy of the store: the files
+ * of a copy may be from different moments.
  *
  * Call the writing functions under the lock.  Returned faults are logged.
  */

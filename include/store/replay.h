@@ -1,8 +1,8 @@
 /*
  * replay: the only loop over a journal's lines.
  *
- * Start, catch-up, readers, verify, copy and recover all use it.  It reads
- * through a window, in constant memory whatever the journal's size.
+ * Start, catch-up, readers, verify, copy and recover all use it.  The loop
+ * reads through a window, in constant memory whatever the journal's size.
  */
 #pragma once
 

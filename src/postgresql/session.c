@@ -441,7 +441,7 @@ connect_server(
 
 /*
  * libpq ends a password at an unescaped '@' or '/', and takes the rest for a
- * host, a port or a database, which are logged and sent.  Its own message may
+ * host, a port or a database, which are logged and sent.  libpq's message may
  * also contain a part of the password.
  */
 static enum fault

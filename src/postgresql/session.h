@@ -34,7 +34,7 @@ struct session {
  * connect_timeout seconds for each host, SESSION_TIMEOUT_MS for each statement,
  * and the time of the resolver.  Return FAULT_NONE; FAULT_SETUP if an operator
  * must act; FAULT_BUSY if the database is unavailable.  The reason does not
- * contain the connection string, and is not logged.  Always close it.
+ * contain the connection string, and is not logged.  Always close the session.
  *
  * session_is_alive(session):
  * Return whether an idle session is still open, as far as the client knows.

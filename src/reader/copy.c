@@ -110,10 +110,10 @@ compare_tails(const struct store_reader *source, const struct journal *dest,
 }
 
 /*
- * A journal in `dest` must be an earlier copy.  It stays locked until the copy
+ * A journal in `dest` must be an earlier copy, and stays locked until the copy
  * is complete: a service that starts there meanwhile waits, and then opens it.
- * Set `at` to its end if it can be extended: if all of it is durable, it has no
- * other hard link, and it ends with a line.
+ * Set `at` to the end of a journal that can be extended: all of it is durable,
+ * it has no other hard link, and it ends with a line.
  */
 static enum fault
 check_earlier(const struct store_reader *source, struct journal *dest,

@@ -363,7 +363,7 @@ check_journal(
 /*
  * verify: the ids and offsets of all plants are sorted, which shows that no id
  * occurs twice.  The index must have exactly the plants of the lines that it
- * covers.  Its entries never change or disappear, so plants that are stored
+ * covers.  Index entries never change or disappear, so plants that are stored
  * meanwhile are recognized by their offsets and ignored.
  */
 

@@ -2,7 +2,7 @@
  * engine_file: the file engine.  See store/store.h and store/engine.h.
  *
  * If the index cannot be written and the plants do not fit into memory, a
- * service still starts.  It refuses plants until the index can be written.
+ * service still starts, but refuses plants until the index can be written.
  *
  * A commit, under the lock: catch up; look up each id; append the new plants
  * with one write; sync once; mark the end.  No run of the index is written.

@@ -154,7 +154,7 @@ def test_batches(tally: Tally, build: str) -> None:
 
 
 def test_seen(tally: Tally, build: str) -> None:
-    """The store has the place of each consumer, once its command has all up to there."""
+    """The store has the position of each consumer, once its command has all up to there."""
     with consumed(build) as (store, place):
 
         def stats() -> str:

@@ -333,12 +333,12 @@ def test_two(tally: Tally, build: str) -> None:
 
 
 def test_failures(tally: Tally, build: str) -> None:
-    """Each call that saves fails, and ends the process; the file has the old place or the new."""
+    """Each call that saves fails, and ends the process; the file has the old or the new position."""
     with fed(build, range(5)) as (store, feed):
         with open("/dev/full", "wb") as full:
             done = feed.export(stdout=full)
         expect(tally, done, "output that cannot be written is an error", IOERR)
-        tally.check(not feed.file.exists(), "and the place stays")
+        tally.check(not feed.file.exists(), "and the position stays")
         if tally.lacks("each failing call", "strace"):
             return
         options = passed_on().get("ASAN_OPTIONS", "") + ":detect_leaks=0"
@@ -346,9 +346,9 @@ def test_failures(tally: Tally, build: str) -> None:
             done = run("strace", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO:when=1",
                        store.build / "plant-store", "export", "--cursor", feed.file,
                        env=store.environment(ASAN_OPTIONS=options), stdout=stdout)
-        expect(tally, done, "a file on stdout is on the disk before the place", IOERR, None,
+        expect(tally, done, "a file on stdout is on the disk before the position", IOERR, None,
                b"stdout: cannot sync")
-        tally.check(not feed.file.exists(), "or the place stays")
+        tally.check(not feed.file.exists(), "or the position stays")
         first, out = feed.export("--limit", "2"), feed.dir / "out"
         old = feed.file.read_bytes()
         tries, wrong = 0, []
@@ -369,7 +369,7 @@ def test_failures(tally: Tally, build: str) -> None:
                         wrong.append((call, how, number, done))
                 tally.check(done.returncode == 0, f"{call}, {how}: then it succeeds", done)
         tally.check(first.returncode == 0 and tries > 10 and not wrong,
-                    "the place never is before what was written", (tries, wrong))
+                    "the position is never before what was written", (tries, wrong))
         tally.check(out.read_bytes() == lines_of(range(2, 5)), "and none is skipped")
 
 
@@ -435,7 +435,7 @@ def test_followed(tally: Tally, build: str) -> None:
             os.kill(service.process.pid, signal.SIGKILL)
             service.process.wait()
             tally.check(ends(whole)[0] == 0, "SIGTERM, too")
-        expect(tally, feed.export(), "with the right place", 0, b"")
+        expect(tally, feed.export(), "with the right position", 0, b"")
 
 
 def test_writes(tally: Tally, build: str) -> None:
@@ -471,7 +471,7 @@ def test_saved(tally: Tally, build: str) -> None:
         tally.check(gets(process, lines_of(range(3, number))), "all is printed under load", number)
         # Half of it, since two syncs may take long on a busy machine.
         tally.check(seconds / 2 <= len(saved) <= 10 * seconds,
-                    "the place is saved once to ten times a second", (len(saved), seconds))
+                    "the position is saved once to ten times a second", (len(saved), seconds))
 
 
 def test_service_ends(tally: Tally, build: str) -> None:

@@ -20,8 +20,8 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * Open a read-only snapshot of the plants stored at `since` or later, or of all
  * if `since` is NULL, in the order in which they were stored.  `since`, of
  * TIMESTAMP_LEN bytes, and options->watch, which may be NULL, must stay valid
- * while the reader is open.  Return NULL if the store cannot be read: `fault` is
- * set and the reason is logged.  .close(reader) accepts NULL.
+ * while the reader is open.  Return NULL if the store cannot be read: `fault`
+ * is set and the reason is logged.  .close(reader) accepts NULL.
  *
  * .next(reader, record):
  * Read the next plant: `record` receives its id, plant, by and at, and points

@@ -44,7 +44,7 @@
 static struct {
 	const struct call *call;
 	struct config config; /* zeroed if only a URL is checked */
-	int wrong, unreached; /* problems of this machine; of the path to it */
+	int wrong, unreached; /* problems on this machine; on the path to it */
 	int *count;           /* the counter that report() increments */
 	bool answers;         /* the service answers at its socket */
 } check;
@@ -106,7 +106,7 @@ check_directory(void)
 	if ((st.st_mode & (S_IWGRP | S_IRWXO)) != 0)
 		report("%s: mode %04o is too open; run: chmod 0700 %s", path,
 		    (unsigned)st.st_mode & 07777, path);
-	/* A command that root ran may have created one of them. */
+	/* A command that root ran may have created one of the files. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(target, sizeof(target), "%s/%s", path, names[i]);
 		if (lstat(target, &file) < 0) {
@@ -425,7 +425,7 @@ check_url(const char *url, const char *token)
 	    dup2(pipes[0], STDIN_FILENO) < 0)
 		(void)fault_report("check", "cannot pass the token on");
 	close(pipes[1]);
-	/* It may contain a password, which curl does not need. */
+	/* This may contain a password, which curl does not need. */
 	unsetenv("PLANT_STORE_DATABASE");
 	execl(path, path, url, numbers[0], numbers[1], numbers[2], numbers[3],
 	    base != NULL ? base : "BASE", NULL);

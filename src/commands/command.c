@@ -353,7 +353,7 @@ command_time(const char *text, int64_t *ms)
 	return timestamp_read(text, strlen(text), ms) == 0;
 }
 
-/* Print into one of a few buffers; no message needs more of them. */
+/* Print into one of a few buffers; no message needs more buffers. */
 __attribute__((format(printf, 1, 2))) static const char *
 print_text(const char *format, ...)
 {
@@ -506,7 +506,7 @@ command_watch(const char *what)
 		progress.next_ms = clock_ms(CLOCK_MONOTONIC) + 2 * TERMINAL_MS;
 	for (size_t i = 0; i < 3; i++) {
 		sigaction(signals[i], NULL, &before);
-		/* Unless it is ignored, as under nohup. */
+		/* Keep a signal ignored, as under nohup. */
 		if (before.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);
 	}

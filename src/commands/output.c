@@ -75,7 +75,7 @@ output_open(const char *path, bool replace)
 	    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (output.fd < 0 || fstat(output.fd, &st) < 0)
 		fail_output("cannot create", FAULT_OUTPUT);
-	/* Another user may have created it, or linked it to a file of ours. */
+	/* Another user may have created the file, or linked it to ours. */
 	errno = EEXIST;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
 		fail_output("cannot create", FAULT_OUTPUT);

@@ -249,7 +249,7 @@ service_run(const struct config *config)
 	struct tokens *tokens = tokens_open(config->tokens, geteuid(), &fault);
 	if (tokens == NULL)
 		return fault_status(fault);
-	/* Before libpq reads files, so that a forbidden one fails the start. */
+	/* Enter before libpq reads files: a forbidden one fails the start. */
 	if (config->database != NULL)
 		sandbox_enter(config);
 	struct store *store = store_open(&options, &fault);

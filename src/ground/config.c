@@ -292,7 +292,7 @@ config_use_file(const char *only, bool named)
 				    : fault_remedy(errno));
 		return fault_of(errno);
 	}
-	/* A user who can write to it could make root use any file. */
+	/* A user who can write to this file could make root use any file. */
 	if (geteuid() == 0 && fstat(fileno(file), &st) == 0 &&
 	    (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
 		log_error("%s: users other than root can write to it, so root "

@@ -1026,7 +1026,7 @@ TAKEN = ("accepted", "ignored", "a slash")
 def check_table(tally: Tally, trial: Trial) -> None:
     """What the document says of the recommended way behind a server is so."""
     text = (TOP / "deploy" / "servers.md").read_text()
-    lines = [line.strip("|").split(" | ") for line in text.splitlines()]
+    lines = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("|")]
     server = trial.set_up.server
     heads = next(line for line in lines if "lighttpd" in line and "nginx" in line[-1])
     column = [head.strip().lower() for head in heads].index(server)

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/param.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -179,10 +179,11 @@ is_memory(int fd)
 	struct fiemap extents = { .fm_length = FIEMAP_MAX_OFFSET };
 	struct statfs fs;
 
+	/* musl's ioctl takes an int, which the number exceeds. */
 	return fstatfs(fd, &fs) == 0 &&
 	       (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
 		   (fs.f_type == OVERLAYFS_SUPER_MAGIC &&
-		       ioctl(fd, FS_IOC_FIEMAP, &extents) < 0 &&
+		       syscall(SYS_ioctl, fd, FS_IOC_FIEMAP, &extents) < 0 &&
 		       errno == EOPNOTSUPP));
 }
 

@@ -23,8 +23,8 @@ from lib_command import (
 )
 from lib_faults import parts_side_by_side
 from lib_service import (
-    JOURNAL_NAME, PIPE_FULL, FastCgiPeer, Store, Tally, canonical, held_lock, new_plant,
-    TOP, passed_on, responder, run, run_scenario, seal, state_of, stop_process, temporary_store, unread,
+    JOURNAL_NAME, PIPE_FULL, TOP, FastCgiPeer, Store, Tally, canonical, held_lock, new_plant,
+    passed_on, responder, run, run_scenario, seal, state_of, stop_process, temporary_store, unread,
     wait_until,
 )
 

@@ -34,7 +34,7 @@ struct config {
 
 /*
  * config_read(config):
- * Fill `config`, whose strings point into the environment, and set log_json.
+ * Fill `config`, and set log_json.  The strings point into the environment.
  * Return FAULT_NONE; or log the variable, its value and the allowed values,
  * return FAULT_SETUP and leave `config` unchanged.
  *
@@ -49,9 +49,9 @@ struct config {
  * config_use_file(only, named):
  * Add the settings in CONFIG_FILE, if it exists, to the environment; settings
  * that are already there keep their values.  If the environment or the caller
- * (`named`) names a store, one that the file names is ignored, and the file
- * need not be readable, so that users can work on their own stores.  If `only`
- * is not NULL, read that file instead and ignore the environment's settings.
+ * (`named`) names a store, one that the file names is ignored.  The file then
+ * need not be readable: users can work on their own stores.  If `only` is not
+ * NULL, read that file instead and ignore the environment's settings.
  *
  * The file's syntax is a subset of systemd's EnvironmentFile=: NAME=VALUE,
  * blank lines, and lines that begin with # or ;.  A whole VALUE may be quoted

@@ -26,7 +26,7 @@
  * with ECANCELED if the watch, which may be NULL, stopped the copy.
  *
  * file_forget(fd, from, end):
- * Drop the bytes [from, end) from the page cache, so that the next read comes
+ * Drop the bytes [from, end) from the page cache.  The next read then comes
  * from the disk.  The bytes must be written back.  Return NULL once no page
  * is cached, or if the file system is in memory.  Otherwise return the name of
  * the call that failed, with errno set: EBUSY if another program holds a page

@@ -47,7 +47,7 @@ typedef void store_figure(const char *name, const char *text, uint64_t number);
  * Continue after `cursor`; start at the beginning for "", at the end for NULL.
  * Call before the first `next`, `cursor` or `more`.  FAULT_SETUP, logged: the
  * cursor belongs to another store, or the database is not set up for cursors.
- * FAULT_DAMAGED, logged: the store lacks the cursor's line.
+ * FAULT_DAMAGED, logged: the store does not have the cursor's line.
  *
  * .cursor(reader, cursor):
  * Write the position after the last plant read.
@@ -75,7 +75,7 @@ struct reader_engine {
 extern const struct reader_engine journal_reader;
 #define READER_ENGINE_SYMBOL "reader_engine"
 
-/* What was read from a journal, from its beginning. */
+/* The result of reading a journal from its beginning. */
 struct reader_report {
 	char store[RECORD_UUID_LEN + 1]; /* the store's uuid */
 	uint64_t plants;        /* of copy_backup: the plants that it read */

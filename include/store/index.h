@@ -16,8 +16,8 @@
  *
  * Each process reads the plants after the covered position from the journal
  * into a memtable.  A checkpoint writes them as a new run, and merges it with
- * the preceding runs that are at most MERGE_FACTOR times as large, so that a
- * lookup searches few runs.  The first record of an id counts, so runs are
+ * the preceding runs that are at most MERGE_FACTOR times as large.  A lookup
+ * then searches few runs.  The first record of an id counts, so runs are
  * searched from the oldest to the newest, and the memtable last.
  *
  * One process at a time makes checkpoints: the one that has locked the
@@ -26,8 +26,8 @@
  *
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
  * and the next checkpoint writes new files.  The failure is logged once.  A
- * run's checksum is verified before a merge, so that a flipped bit is not
- * copied into a new run.  A lookup does not verify the checksum, which would
+ * merge first verifies the checksum of each run: it must not copy a flipped bit
+ * into a new run.  A lookup does not verify the checksum, which would
  * mean reading the whole run; `verify` looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.

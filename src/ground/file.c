@@ -179,7 +179,7 @@ is_memory(int fd)
 	struct fiemap extents = { .fm_length = FIEMAP_MAX_OFFSET };
 	struct statfs fs;
 
-	/* musl's ioctl takes an int, which the number exceeds. */
+	/* The number does not fit into the int of musl's ioctl. */
 	return fstatfs(fd, &fs) == 0 &&
 	       (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC ||
 		   (fs.f_type == OVERLAYFS_SUPER_MAGIC &&

@@ -13,7 +13,7 @@
 
 #define ENGINE_SYMBOL "store_engine"
 /* Increment it if this table, reader.h's or a struct that they pass changes. */
-#define ENGINE_VERSION 7
+#define ENGINE_VERSION 8
 
 struct engine {
 	int version; /* ENGINE_VERSION; first in every version */
@@ -22,7 +22,7 @@ struct engine {
 	int (*commit)(struct store *store, struct store_item *items, size_t n);
 	enum store_result (*ready)(struct store *store);
 	void (*wait)(struct store *store); /* or NULL */
-	void (*idle)(struct store *store); /* or NULL */
+	int (*idle)(struct store *store);  /* or NULL */
 	void (*close)(struct store *store);
 };
 

@@ -123,7 +123,7 @@ enum store_result store_ready(struct store *store);
  * store_idle(store):
  * Write a closing line, whose watermark covers the last batch, unless the last
  * line is one or the store is in use.  Call it when no plant has arrived for
- * about a second.  Any thread.
+ * about a second.  Return like store_commit.  Any thread.
  *
  * store_close(store):
  * Close the store so that the next open is fast; with options->long_lived, add
@@ -131,5 +131,5 @@ enum store_result store_ready(struct store *store);
  * thread may use the store.
  */
 void store_wait(struct store *store);
-void store_idle(struct store *store);
+int store_idle(struct store *store);
 void store_close(struct store *store);

@@ -193,9 +193,8 @@ store_records(const struct watch *watch)
 	replay_done(&replay);
 	batch_commit();
 	need_dest(batch.fault);
-	/* Write the closing line; the next commit reports a failure. */
-	store_idle(batch.store);
-	if (store_commit(batch.store, NULL, 0) < 0)
+	/* Write the closing line. */
+	if (store_idle(batch.store) < 0)
 		command_fail(FAULT_FAILED);
 	store_close(batch.store);
 	batch.store = NULL;

@@ -134,24 +134,24 @@ service_notify(const char *state)
 /*
  * Wait for a signal that ends the service; on SIGHUP, read the tokens again.
  * Probe the store every second, so that no reactor waits for the probe.  The
- * store is idle after a second without a batch.
+ * store is idle after a second without a batch; if it then fails, return -1.
  */
-static void
+static int
 wait_for_end(struct tokens *tokens, struct store *store)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	uint64_t batches, seen = 0;
 	bool is_idle = false;
-	int number = -1;
+	int number = -1, status = 0;
 
 	service_notify("READY=1");
-	for (int s = 1; number < 0 || number == SIGHUP; s++) {
+	for (int s = 1; status == 0 && (number < 0 || number == SIGHUP); s++) {
 		number = sigtimedwait(&handled, NULL, &second);
 		if (number < 0)
 			api_set_ready(store_ready(store));
 		batches = metrics[METRICS_BATCHES];
 		if (batches == seen && !is_idle)
-			store_idle(store);
+			status = store_idle(store);
 		is_idle = batches == seen;
 		seen = batches;
 		if (number >= 0 || s % LOG_INTERVAL_S == 0)
@@ -160,6 +160,7 @@ wait_for_end(struct tokens *tokens, struct store *store)
 			tokens_recheck(tokens);
 	}
 	service_notify("STOPPING=1");
+	return status;
 }
 
 /* Run the reactors until a signal or a failure.  Return a sysexits.h status. */
@@ -186,11 +187,10 @@ serve(const struct config *config, struct tokens *tokens, struct store *store)
 					   tokens, store, stop)) != NULL)
 		n++;
 	if (n == config->threads) {
-		status = EX_OK;
 		log_info("serving with %u threads, store %s, version %s", n,
 		    config->database != NULL ? "in a database" : config->dir,
 		    PLANT_STORE_VERSION);
-		wait_for_end(tokens, store);
+		status = wait_for_end(tokens, store) < 0 ? EX_IOERR : EX_OK;
 	}
 	eventfd_write(stop, 1);
 	while (n > 0) {

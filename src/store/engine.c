@@ -102,11 +102,16 @@ store_wait(struct store *store)
 		engine_of(store)->wait(store);
 }
 
-void
+int
 store_idle(struct store *store)
 {
+	int status = 0;
+
 	if (engine_of(store)->idle != NULL)
-		engine_of(store)->idle(store);
+		status = engine_of(store)->idle(store);
+	if (status < 0)
+		metrics[METRICS_FAILED] = 1;
+	return status;
 }
 
 void

@@ -275,7 +275,7 @@ write_batch(struct store *store)
 
 	if (fault == FAULT_FAILED)
 		return fault;
-	/* After a fault that passes, this syncs the cut. */
+	/* After a full disk the file was cut back: that is synced, too. */
 	if (journal_sync(journal) != FAULT_NONE)
 		return FAULT_FAILED;
 	if (fault != FAULT_NONE)
@@ -551,13 +551,13 @@ wait_for_others(struct store *store)
 	pthread_mutex_unlock(&store->files.mutex);
 }
 
-static void
+static int
 close_batch(struct store *store)
 {
 	struct files *files = &store->files;
 
 	if (pthread_mutex_trylock(&files->mutex) != 0)
-		return;
+		return 0;
 	/* Otherwise, reading on would only use more memory. */
 	if (!files->failed && !files->at.closing &&
 	    index_held(files->index) < FILES_HELD_MAX &&
@@ -565,7 +565,9 @@ close_batch(struct store *store)
 		note_fault(store, append_closing(store));
 	if (!files->failed && index_held(files->index) >= HELD_IDLE)
 		want_checkpoint(store);
+	int status = files->failed ? -1 : 0;
 	unlock(store);
+	return status;
 }
 
 static void

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Goal: where the system refuses a call, the service keeps every promise, or refuses to
-start with a message that names the call; it never does less in silence."""
+start with a message that names the call; it never does less in silence.  A sync that fails
+while no client waits ends it, too."""
 
 import ctypes
 import errno
@@ -24,7 +25,7 @@ from lib_service import (
 ALLOW, FAIL = 0x7FFF0000, 0x00050000  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO
 MASKED_EQUAL = 7  # SCMP_CMP_MASKED_EQ
 PR_SET_SECCOMP = 22
-CONFIG, OSERR = 78, 71
+CONFIG, OSERR, IOERR = 78, 71, 74
 LONG = 2000
 
 
@@ -161,6 +162,31 @@ def check_reader(tally: Tally, store: Store, call: Call, refused: Callable[[], N
     tally.check(well, "verify reads the store, or names the call", done)
 
 
+def check_idle(tally: Tally, build: pathlib.Path, shim: pathlib.Path) -> None:
+    """The sync of the closing line fails, while no client waits for an answer."""
+    with temporary_store(str(build)) as store:
+        path, log = store.root / "fcgi.sock", store.root / "service.log"
+        # The first two are of the start and of the plant.
+        failing = preload(shim, FAULT_SCOPE=str(store.dir), FAULT_ONLY="fdatasync",
+                          FAULT_PLAN="3:error=EIO,1")
+        with listening(path) as listener:
+            process = start([store.responder], log, stdin=listener,
+                            env=store.environment(**failing))
+        try:
+            stored = ask(store, path, 1)
+            status = process.wait(WAIT_S)
+        finally:
+            stop_process(process)
+        tally.check(status == IOERR and "fdatasync failed" in log.read_text(),
+                    "a sync that fails while the service is idle ends it", (status, log.read_text()))
+        counted = store.command("metrics").stdout
+        tally.check(b"plant_store_failed 1\n" in counted, "and is counted", counted)
+        again = create_by_cgi(store, 1, "x" * LONG)[0]
+        wrong = judge(store, [stored, again])
+        tally.check(stored.outcome == again.outcome == "created_or_same" and not wrong,
+                    "the next process has the plant", wrong)
+
+
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
     shim = compile_shim(build)
@@ -168,6 +194,7 @@ def scenario(tally: Tally, arguments) -> None:
              for situation in SITUATIONS]
     parts = [(str(case), functools.partial(check_case, build=build, shim=shim, case=case))
              for case in cases]
+    parts.append(("idle", functools.partial(check_idle, build=build, shim=shim)))
     parts_side_by_side(tally, parts)
 
 

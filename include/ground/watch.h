@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 /*
- * Unless NULL, `step` is called at least once per MiB read, or per 100 rows
- * read from a database, with the bytes done and the total (0: unknown).  If it
+ * Unless NULL, `step` is called at least once per MiB read, per 4 MiB of the
+ * index, or per 100 rows of a database, with the bytes done and the total (0:
+ * unknown).  If it
  * returns false, the work stops and leaves nothing half done.
  */
 struct watch {

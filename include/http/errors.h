@@ -1,5 +1,5 @@
 /*
- * errors: deploy/errors.txt, the table of all responses except 200, in C.
+ * errors: deploy/errors.txt, the table of all error responses, in C.
  *
  * Each row: name, number, HTTP status, message.  The ranges: 1000 credential,
  * 2000 route, 3000 framing, 4000 plant, 5000 store and service.  The number is

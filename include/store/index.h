@@ -2,7 +2,7 @@
  * index: maps a plant's id to the offset of its record.  The index is derived
  * from the journal: it may be deleted at any time, and is then rebuilt.
  *
- * The rule: an index file never changes once it is in use.
+ * The rule: a run or a manifest never changes once it is in use.
  *
  *	A run, `index/run-N`, holds the sorted ids of some plants, with their
  *	offsets.  The manifest, `index/manifest`, names the runs and the

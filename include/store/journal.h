@@ -34,7 +34,7 @@
 #define JOURNAL_NAME "plants.jsonl"
 #define JOURNAL_NEW_NAME JOURNAL_NAME ".new"
 #define JOURNAL_END_NAME JOURNAL_NAME ".end"
-/* The directory of the index, and in it the end mark of the last batch. */
+/* The directory of the index, and in it the mark of the last batch. */
 #define INDEX_NAME "index"
 #define INDEX_END_NAME "end"
 /* Version 1.0.0 gave a journal this name after a failed sync. */
@@ -56,7 +56,7 @@ struct journal {
 	char uuid[RECORD_UUID_LEN];
 	uint32_t seed;
 	struct position start; /* the first line after the header */
-	uint64_t durable;      /* the watermark: synced at least up to here */
+	uint64_t durable;      /* durable end: synced at least up to here */
 	size_t room;           /* reserved ahead: 0 or JOURNAL_ROOM_BYTES */
 	enum fault passing;    /* the last fault that passes by itself */
 	bool locked;           /* holds the lock on the file or directory */

@@ -1,15 +1,15 @@
 /*
- * mark: the end marks of a journal.
+ * mark: a journal's end mark, and the mark of its last batch.
  *
- * An end mark is an offset up to which the journal is durable: a shorter
- * journal has lost pages.  A mark is overwritten in place, within one sector;
- * every version of it is correct.
+ * Each is an offset up to which the journal is durable: a shorter journal has
+ * lost pages.  It is overwritten in place, within one sector; every version of
+ * it is correct.
  *
- * JOURNAL_END_NAME is written durably after a closing line.  index/end is
- * written after each batch, without a sync.  index/end contains the position
- * after the last line, so other processes need not settle that line, and its
- * own inode and birth time, so it is ignored in a copy of the store: the files
- * of a copy may be from different moments.
+ * The end mark, JOURNAL_END_NAME, is written durably after a closing line.
+ * The mark, index/end, is written after each batch, without a sync.  It has the
+ * position after the last line, so other processes need not settle that line,
+ * and its own inode and birth time, so it is ignored in a copy of the store:
+ * the files of a copy may be from different moments.
  *
  * Call the writing functions under the lock.  Returned faults are logged.
  */

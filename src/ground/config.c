@@ -117,7 +117,7 @@ config_read(struct config *config)
 		"debug" };
 	const char *value[COUNT];
 	unsigned long body_bytes, threads = default_threads();
-	bool good[COUNT], contract, json;
+	bool good[COUNT] = { false }, contract, json;
 	int level = LOG_AT_DEBUG;
 
 	for (int i = 0; i < COUNT; i++)

@@ -18,7 +18,7 @@
 #include "store/journal.h"
 #include "store/store.h"
 
-/* Commits are refused at this many plants: 12 MiB; one more takes 24 MiB. */
+/* Commits are refused at this many plants, which use 12 to 24 MiB. */
 #define FILES_HELD_MAX ((size_t)512 << 10)
 
 struct files {

@@ -683,7 +683,7 @@ index_install(struct index *index)
 {
 	use_runs(index, &index->next);
 	index->installed = true;
-	/* The file of the end mark may also have been removed. */
+	/* The file of the mark may also have been removed. */
 	if (index->lost) {
 		file_close(index->journal->end_fd);
 		index->journal->end_fd = -1;

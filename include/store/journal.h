@@ -57,6 +57,7 @@ struct journal {
 	uint32_t seed;
 	struct position start; /* the first line after the header */
 	uint64_t durable;      /* durable end: synced at least up to here */
+	uint64_t recorded;     /* by the end mark: a whole journal has it */
 	size_t room;           /* reserved ahead: 0 or JOURNAL_ROOM_BYTES */
 	enum fault passing;    /* the last fault that passes by itself */
 	bool locked;           /* holds the lock on the file or directory */
@@ -103,8 +104,8 @@ bool journal_exists(const struct journal *journal, const char *name);
  * once, until a different one occurs or journal->passing is reset.
  *
  * journal_finish(journal, replay, known, tail_end):
- * Call replay_finish for a journal that is known to be durable up to `known`.
- * A torn tail is not a fault.
+ * Call replay_finish for a journal that is known to be durable up to `known`,
+ * and has at least journal->recorded bytes.  A torn tail is not a fault.
  */
 enum fault journal_damaged(
     const struct journal *journal, uint64_t offset, const char *reason);
@@ -177,17 +178,18 @@ enum fault journal_check_seen(
  * journal_sync(journal):
  * Make all written bytes durable.
  *
- * journal_settle(journal):
- * Make the next read of the bytes after journal->durable come from the disk:
- * sync them, drop their pages from the page cache, and check that all are gone.
- * The valid lines read after that are durable; the rest is a torn tail.
- * Readers also call it: it changes no byte.  FAULT_BUSY while another program
- * holds a page; FAULT_SETUP if the system cannot drop pages.
+ * journal_settle(journal, end):
+ * Make the next read of the bytes from journal->durable to `end` come from the
+ * disk: sync them, drop their pages from the page cache, and check that all are
+ * gone.  The valid lines read after that are durable; the rest is a torn tail.
+ * Readers also call it: it changes no byte.  It needs no lock for bytes that no
+ * process writes any more.  FAULT_BUSY while another program holds a page;
+ * FAULT_SETUP if the system cannot drop pages.
  */
 enum fault journal_append(
     struct journal *journal, uint64_t end, char *buf, size_t len);
 enum fault journal_sync(const struct journal *journal);
-enum fault journal_settle(const struct journal *journal);
+enum fault journal_settle(const struct journal *journal, uint64_t end);
 
 /*
  * journal_claim(journal, path):

@@ -1,11 +1,13 @@
 /*
  * mark: a journal's end mark, and the mark of its last batch.
  *
- * Each is an offset up to which the journal is durable: a shorter journal has
+ * Each is an offset up to which the journal was durable: a shorter journal has
  * lost pages.  It is overwritten in place, within one sector; every version of
  * it is correct.
  *
- * The end mark, JOURNAL_END_NAME, is written durably after a closing line.
+ * The end mark, JOURNAL_END_NAME, is written durably after a closing line.  It
+ * is also in copies of the store, whose journal may not be on the disk.
+ *
  * The mark, index/end, is written after each batch, without a sync.  It has the
  * position after the last line, so other processes need not settle that line,
  * and its own inode and birth time, so it is ignored in a copy of the store:
@@ -24,14 +26,14 @@
  * zero if there is none, and raise journal->durable to it.
  *
  * mark_write_end(journal), mark_read_end(journal):
- * Write journal->durable to JOURNAL_END_NAME, durably.  Raise journal->durable
- * to that mark if it exists and can be read.  FAULT_SETUP if the mark belongs
- * to another store, or is not a regular file.
+ * Write journal->durable to JOURNAL_END_NAME, durably.  Read that mark into
+ * journal->recorded if it exists and can be read.  FAULT_SETUP if it belongs to
+ * another store, or is not a regular file.
  *
  * mark_find_durable(journal, seen):
  * Check the later of `seen` and the mark in index/end with journal_check_seen;
- * set journal->durable to the latest of `seen` and both marks, or to 0.  No
- * lock is needed.
+ * set journal->durable to that position, or to 0, and journal->recorded to the
+ * end mark.  No lock is needed.
  */
 void mark_write(struct journal *journal, const struct position *at);
 void mark_read(struct journal *journal, struct position *at);

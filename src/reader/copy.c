@@ -55,7 +55,7 @@ open_dest(struct journal *dest)
 	const char *path = dest->path;
 	struct stat st;
 
-	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
+	if (file_lstat(path, &st) == 0 && S_ISLNK(st.st_mode) &&
 	    !is_trusted(&st, S_IFLNK))
 		return refuse(dest, FAULT_SETUP, foreign);
 	dest->dir = file_make_dir(path);
@@ -148,8 +148,8 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 		return fault;
 	const uint64_t size = (uint64_t)st.st_size;
 	const bool marked =
-	    dest->durable > 0 || journal_exists(dest, JOURNAL_END_NAME);
-	dest->size = dest->durable > 0 ? MIN(size, dest->durable) : size;
+	    dest->recorded > 0 || journal_exists(dest, JOURNAL_END_NAME);
+	dest->size = dest->recorded > 0 ? MIN(size, dest->recorded) : size;
 	if (dest->size > source->limit.end)
 		return refuse(dest, FAULT_OUTPUT,
 		    "its " JOURNAL_NAME " is longer than the source");
@@ -157,7 +157,7 @@ check_earlier(const struct store_reader *source, struct journal *dest,
 		return refuse(dest, FAULT_OUTPUT,
 		    "its " JOURNAL_NAME " is not the beginning of the source, "
 		    "or is damaged: verify it");
-	if (st.st_nlink > 1 || (marked && dest->durable != size))
+	if (st.st_nlink > 1 || (marked && dest->recorded != size))
 		at->end = 0;
 	return FAULT_NONE;
 }

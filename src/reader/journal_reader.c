@@ -141,9 +141,9 @@ take_snapshot(struct store_reader *reader, const struct position *from)
 		return fault;
 	if (journal->durable < from->end)
 		journal->durable = from->end;
-	/* Lines after the end mark may be only in the page cache. */
+	/* Lines after the durable end may be only in the page cache. */
 	if (journal_has_text(journal, journal->durable) &&
-	    (fault = journal_settle(journal)) != FAULT_NONE)
+	    (fault = journal_settle(journal, journal->size)) != FAULT_NONE)
 		return fault;
 	return find_end(
 	    reader, view->covered.end > from->end ? &view->covered : from);
@@ -309,11 +309,12 @@ poll_again(struct store_reader *reader)
 	return fault;
 }
 
-/* Find a plant in the lines that the index does not cover. */
+/* Find a plant in the lines after `from`. */
 static enum fault
-search_lines(struct store_reader *reader, int64_t id, struct record *record)
+search_lines(struct store_reader *reader, const struct position *from,
+    int64_t id, struct record *record)
 {
-	journal_reader_move(reader, &reader->view.covered);
+	journal_reader_move(reader, from);
 	while (read_next(reader, record))
 		if (record->id == id)
 			return FAULT_NONE;
@@ -327,7 +328,7 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	struct index_view *view = &reader->view;
 
 	if (view->index == NULL)
-		return search_lines(reader, id, record);
+		return search_lines(reader, &view->covered, id, record);
 	/* A journal that was replaced has other plants. */
 	enum fault fault = lock_reader(reader);
 	if (fault != FAULT_NONE)
@@ -335,14 +336,12 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	journal_unlock(journal);
 	uint64_t offset = index_find(view->index, id);
 	if (offset == 0)
-		return search_lines(reader, id, record);
+		return search_lines(reader, &view->covered, id, record);
 	fault = journal_read(journal, offset, record);
 	if (fault == FAULT_NONE && record->plant != NULL && record->id == id)
 		return FAULT_NONE;
 	/* The index or the line is damaged: read the whole journal. */
-	index_close(view->index);
-	*view = (struct index_view){ .state = INDEX_UNUSABLE };
-	return search_lines(reader, id, record);
+	return search_lines(reader, &journal->start, id, record);
 }
 
 enum fault

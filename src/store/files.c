@@ -16,6 +16,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/param.h>
 #include <unistd.h>
 
 #include "ground/clock.h"
@@ -68,7 +69,7 @@ step_merge(void *context, uint64_t done, uint64_t total)
 	(void)done, (void)total;
 	return files->watch != NULL ? watch_step(files->watch, files->at.end,
 					  files->journal.size)
-				    : !files->stop;
+				    : !files->stop && !files->failed;
 }
 
 enum fault
@@ -228,7 +229,8 @@ static enum fault
 read_on(struct files *files, bool locked, bool settle)
 {
 	struct journal *journal = &files->journal;
-	enum fault fault = settle ? journal_settle(journal) : FAULT_NONE;
+	enum fault fault =
+	    settle ? journal_settle(journal, journal->size) : FAULT_NONE;
 	struct replay replay;
 
 	assert(!locked || journal->locked);
@@ -350,9 +352,12 @@ open_index(struct files *files)
 static enum fault
 read_durable(struct files *files)
 {
-	const struct journal *journal = &files->journal;
+	struct journal *journal = &files->journal;
+	const uint64_t end = MIN(journal->recorded, journal->size);
 
-	if (journal->durable > files->at.end + BUILD_BYTES) {
+	if (MAX(journal->durable, end) > files->at.end + BUILD_BYTES) {
+		const struct position at = files->at;
+		const uint64_t covered = index_covered(files->index)->end;
 		enum fault fault = await_lock(files, true);
 
 		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
@@ -363,6 +368,15 @@ read_durable(struct files *files)
 		 */
 		if (fault == FAULT_NONE)
 			(void)collect(files);
+		if (index_covered(files->index)->end == covered)
+			files->at = at;
+		/* The end mark may come from the original of this copy. */
+		if (journal->durable < end) {
+			fault = journal_settle(journal, end);
+			if (fault != FAULT_NONE)
+				return fault;
+			journal->durable = end;
+		}
 	}
 	return files->at.end < journal->durable ? read_on(files, false, false)
 						: FAULT_NONE;

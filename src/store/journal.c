@@ -123,6 +123,8 @@ journal_finish(const struct journal *journal, struct replay *replay,
 	if (tail == REPLAY_ERROR)
 		return journal_unreadable(
 		    journal, replay->at.end, replay->error);
+	if (known < journal->recorded)
+		known = journal->recorded;
 	if (tail != REPLAY_BAD && journal->size < known)
 		return refuse_short(journal, known);
 	if (tail == REPLAY_BAD || replay->at.end < known)
@@ -357,7 +359,7 @@ enum fault
 journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 {
 	size_t done = 0;
-	ssize_t n = -1;
+	ssize_t n = 0;
 
 	assert(end >= journal->durable);
 	assert(len > 0 && len <= JOURNAL_APPEND_MAX);
@@ -366,13 +368,15 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 		n = pwrite(journal->fd, buf, len + journal->room, (off_t)end);
 	}
 	/*
-	 * After a short write the rest of the batch is written next, without
-	 * the blank lines.
+	 * After a short write, or if there is no room for the blank lines, the
+	 * rest of the batch is written next, without them.
 	 */
 	if (n > 0)
 		done = (size_t)n;
-	if (done >= len || file_write_all(journal->fd, buf + done, len - done,
-			       end + done) == 0) {
+	if (done >= len ||
+	    ((n >= 0 || errno == EINTR || fault_passes(fault_of(errno))) &&
+		file_write_all(
+		    journal->fd, buf + done, len - done, end + done) == 0)) {
 		done = done > len ? done : len;
 		if (end + done > journal->size)
 			journal->size = end + done;
@@ -410,9 +414,9 @@ journal_sync(const struct journal *journal)
 }
 
 enum fault
-journal_settle(const struct journal *journal)
+journal_settle(const struct journal *journal, uint64_t end)
 {
-	const bool settled = journal->size <= journal->durable;
+	const bool settled = end <= journal->durable;
 
 	/* A read-only file system (squashfs, ISO 9660) may not support sync. */
 	if (!settled && sync_file(journal) < 0 && errno != EINVAL &&
@@ -420,7 +424,7 @@ journal_settle(const struct journal *journal)
 		return fail(journal, "fdatasync", "", errno);
 	const char *failed =
 	    settled ? file_can_forget(journal->fd)
-		    : file_forget(journal->fd, journal->durable, journal->size);
+		    : file_forget(journal->fd, journal->durable, end);
 	if (failed == NULL)
 		return FAULT_NONE;
 	if (errno == EBUSY) {

@@ -135,8 +135,7 @@ mark_read_end(struct journal *journal)
 		    journal->name);
 		return FAULT_SETUP;
 	}
-	if (journal->durable < end)
-		journal->durable = end;
+	journal->recorded = end;
 	return FAULT_NONE;
 }
 

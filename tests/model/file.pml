@@ -70,7 +70,7 @@ byte ck[PROCS];			/* what its checkpoint will cover; 0: none */
 
 byte covered, covered_disk;	/* by the manifest; 0: none */
 byte mark, mark_disk;		/* after each batch, not synced */
-byte endmark;			/* after a closing line, synced */
+byte endmark;			/* after a closing line, synced: also in a copy */
 
 bit must[4];			/* answered 200, printed, or cause of a 409 */
 byte ops = OPS, fails = FAILS, evicts = EVICTS, holds = HOLDS, kills = KILLS,
@@ -249,7 +249,6 @@ inline drop(k) {
 inline find_durable() {
   RAISE(dur, covered);
   RAISE(dur, mark);
-  RAISE(dur, endmark);
   walk(0);
 #ifdef SAFE
   if :: upto > 0 -> RAISE(dur, safe[C[upto - 1]]) :: else fi;
@@ -271,7 +270,7 @@ inline settle() {
   drop(dur);
 #endif
   walk(0); judge();
-  MUST(healthy_is_refused, !refuse)
+  MUST(healthy_is_refused, !refuse && upto >= endmark)
 }
 /* The index and the tail find the first line with this id. */
 inline find(c, to) {

@@ -454,7 +454,7 @@ expect_end_mark(const struct fixture *fixture)
 	struct journal journal = fixture_journal(fixture, false);
 
 	assert_int_equal(mark_read_end(&journal), FAULT_NONE);
-	assert_int_equal(journal.durable, fixture_end(fixture).end);
+	assert_int_equal(journal.recorded, fixture_end(fixture).end);
 	journal_close(&journal);
 }
 
@@ -707,6 +707,34 @@ STORE_TEST(plants_of_the_dead_are_read_from_the_disk_behind_a_sync)
 	}
 	store_close(store);
 	expect_plants(fixture, 2);
+}
+
+/* A copy of the store may be in the page cache only, with its end mark. */
+STORE_TEST(an_end_mark_covers_no_page_of_a_copy)
+{
+	char *name = fixture_long_name(((size_t)1 << 20) - 100);
+
+	if (!has_disk(fixture))
+		skip();
+	/* By a reader, by an opening, by one that builds the index. */
+	for (int i = 0; i < 3; i++) {
+		fixture_renew(fixture);
+		struct store *store = fixture_open(fixture, true);
+		for (int64_t id = 1; id <= (i == 2 ? 66 : 3); id++)
+			expect_put(store, id, name, STORE_CREATED);
+		store_close(store);
+		fixture_remove_index(fixture);
+		shim_fail(SHIM_FDATASYNC, JOURNAL_NAME, 1, 0, 0);
+		shim_fail(SHIM_FADVISE, JOURNAL_NAME, 1, 0, 0);
+		shim_meet(SHIM_FADVISE, show_the_disk, fixture);
+		if (i == 0)
+			expect_verified(fixture, FAULT_DAMAGED);
+		else
+			expect_refused(fixture, true, FAULT_DAMAGED);
+		assert_true(shim_count(SHIM_FADVISE) > 0);
+		shim_reset();
+		expect_logged(fixture, "damaged at byte", 1);
+	}
 }
 
 STORE_TEST(bytes_that_another_program_has_mapped_are_waited_for)

@@ -96,10 +96,10 @@ struct store *store_open(
  * Store the plants of a batch, in order, and set each item's result.  If two
  * items have the same id, the second's result refers to the first.  Wait for
  * the disk, and up to 5 s for other processes to release the lock; after that,
- * every result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants.
- * Return 0; -1 if the store has failed: the reason is logged, every later call
- * fails at once, and the process should send the results it has and end.  Any
- * thread.
+ * every result is STORE_BUSY.  Wait for a database up to 5 s per 10,000 plants,
+ * and before that for a new session, if one is needed.  Return 0; -1 if the
+ * store has failed: the reason is logged, every later call fails at once, and
+ * the process should send the results it has and end.  Any thread.
  */
 int store_commit(struct store *store, struct store_item *items, size_t n);
 
@@ -122,8 +122,8 @@ enum store_result store_ready(struct store *store);
  *
  * store_idle(store):
  * Write a closing line, whose watermark covers the last batch, unless the last
- * line is one or the store is in use.  Call it when no plant has arrived for
- * about a second.  Return like store_commit.  Any thread.
+ * line is one or the store is in use.  Call it in each second in which no plant
+ * has arrived.  Return like store_commit.  Any thread.
  *
  * store_close(store):
  * Close the store so that the next open is fast; with options->long_lived, add

@@ -134,14 +134,13 @@ service_notify(const char *state)
 /*
  * Wait for a signal that ends the service; on SIGHUP, read the tokens again.
  * Probe the store every second, so that no reactor waits for the probe.  The
- * store is idle after a second without a batch; if it then fails, return -1.
+ * store is idle in a second without a batch; if it has failed, return -1.
  */
 static int
 wait_for_end(struct tokens *tokens, struct store *store)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	uint64_t batches, seen = 0;
-	bool is_idle = false;
 	int number = -1, status = 0;
 
 	service_notify("READY=1");
@@ -150,9 +149,8 @@ wait_for_end(struct tokens *tokens, struct store *store)
 		if (number < 0)
 			api_set_ready(store_ready(store));
 		batches = metrics[METRICS_BATCHES];
-		if (batches == seen && !is_idle)
+		if (batches == seen)
 			status = store_idle(store);
-		is_idle = batches == seen;
 		seen = batches;
 		if (number >= 0 || s % LOG_INTERVAL_S == 0)
 			api_log_refusals();

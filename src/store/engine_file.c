@@ -559,8 +559,9 @@ close_batch(struct store *store)
 	if (pthread_mutex_trylock(&files->mutex) != 0)
 		return 0;
 	/* Otherwise, reading on would only use more memory. */
-	if (!files->failed && !files->at.closing &&
-	    index_held(files->index) < FILES_HELD_MAX &&
+	if (!files->failed && index_held(files->index) < FILES_HELD_MAX &&
+	    (!files->at.closing ||
+		journal_has_text(&files->journal, files->at.end)) &&
 	    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
 		note_fault(store, append_closing(store));
 	if (!files->failed && index_held(files->index) >= HELD_IDLE)

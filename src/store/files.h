@@ -29,7 +29,7 @@ struct files {
 	bool open;                 /* set by the caller: it is open */
 	atomic_bool stop;          /* set by the caller: it is being closed */
 	pthread_mutex_t mutex;     /* protects all that follows */
-	bool failed;               /* nothing more is acknowledged */
+	atomic_bool failed;        /* nothing more is acknowledged */
 	bool settled;              /* the journal's end was settled once */
 	struct journal journal;
 	struct index *index;

@@ -594,7 +594,7 @@ write_run(struct index *index, size_t first, const struct watch *watch)
 	return run_end(&index->writer, merge(index, sources, n, watch) == 0);
 }
 
-/* Write the manifest, durably.  Return 0; -1 with errno. */
+/* Write the manifest; its directory must then be synced. */
 static int
 write_manifest(int dir, struct manifest *manifest)
 {
@@ -609,8 +609,7 @@ write_manifest(int dir, struct manifest *manifest)
 	       fsync(fd) == 0 &&
 	       renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
 	file_close(fd);
-	/* After a failed sync either manifest may be on the disk. */
-	return good ? fsync(dir) : -1;
+	return good ? 0 : -1;
 }
 
 /* Return the first of the newest runs to merge into the new one. */
@@ -668,7 +667,20 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 		next->runs[first] = index->writer.run;
 		next->n = (uint32_t)first + 1;
 	}
-	if (write_manifest(index->dir, next) < 0 ||
+	/* If a lookup has found damage meanwhile, the index is removed. */
+	const bool wanted = watch_step(watch, 0, 0);
+	errno = ECANCELED;
+	if (!wanted || write_manifest(index->dir, next) < 0) {
+		char name[RUN_NAME_MAX];
+		enum fault fault = fail(index);
+
+		unlinkat(index->dir, MANIFEST_NEW_NAME, 0);
+		unlinkat(
+		    index->dir, run_name(next->runs[first].number, name), 0);
+		return fault;
+	}
+	/* After a failed sync either manifest may be on the disk. */
+	if (fsync(index->dir) < 0 ||
 	    open_runs(index->dir, &index->next, &index->set) < 0)
 		return fail(index);
 	if (index->failing)
@@ -683,9 +695,7 @@ index_install(struct index *index)
 {
 	use_runs(index, &index->next);
 	index->installed = true;
-	/* The file of the mark may also have been removed. */
-	if (index->lost) {
-		file_close(index->journal->end_fd);
-		index->journal->end_fd = -1;
-	}
+	/* The directory may have been removed, and made again by another. */
+	file_close(index->journal->end_fd);
+	index->journal->end_fd = -1;
 }

@@ -27,6 +27,7 @@ MASKED_EQUAL = 7  # SCMP_CMP_MASKED_EQ
 PR_SET_SECCOMP = 22
 CONFIG, OSERR, IOERR = 78, 71, 74
 LONG = 2000
+IDLE_PLANTS = 270  # more than an idle service keeps in memory
 
 
 class Call(NamedTuple):
@@ -187,6 +188,29 @@ def check_idle(tally: Tally, build: pathlib.Path, shim: pathlib.Path) -> None:
                     "the next process has the plant", wrong)
 
 
+def check_idle_damage(tally: Tally, build: pathlib.Path) -> None:
+    """The checkpoint of an idle service finds a flipped bit in a run that it would merge."""
+    with temporary_store(str(build)) as store:
+        path, log = store.root / "fcgi.sock", store.root / "service.log"
+        store.command("import", "--quiet", input=b"".join(new_plant(i, "one") + b"\n" for i in range(300)),
+                      check=True)
+        run_file = next((store.dir / "index").glob("run-*"))
+        content = bytearray(run_file.read_bytes())
+        content[len(content) // 2] ^= 1
+        run_file.write_bytes(content)
+        with listening(path) as listener:
+            process = start([store.responder], log, stdin=listener, env=store.environment())
+        try:
+            for plant in range(IDLE_PLANTS):
+                create_by_cgi(store, 1000 + plant, "one")
+            status = process.wait(WAIT_S)
+        finally:
+            stop_process(process)
+        tally.check(status == IOERR and "damaged and removed" in log.read_text(),
+                    "damage that is found while the service is idle ends it",
+                    (status, log.read_text()))
+
+
 def scenario(tally: Tally, arguments) -> None:
     build = arguments.build
     shim = compile_shim(build)
@@ -195,6 +219,7 @@ def scenario(tally: Tally, arguments) -> None:
     parts = [(str(case), functools.partial(check_case, build=build, shim=shim, case=case))
              for case in cases]
     parts.append(("idle", functools.partial(check_idle, build=build, shim=shim)))
+    parts.append(("damage", functools.partial(check_idle_damage, build=build)))
     parts_side_by_side(tally, parts)
 
 

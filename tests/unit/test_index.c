@@ -482,6 +482,9 @@ STORE_TEST(a_row_of_failures_is_logged_once)
 	shim_fail(SHIM_FSYNC, "manifest.new", 1, 3, EIO);
 	for (int i = 0; i < 3; i++)
 		save_with(index, 2000, 0, NULL);
+	/* Nor do they fill the disk. */
+	assert_int_equal(count_runs(fixture), 0);
+	assert_false(fixture_exists(fixture, "index/manifest.new"));
 	save(index, 2000);
 	expect_logged(fixture, "/index: cannot write: ", 1);
 	expect_logged(fixture, "can be written again", 1);

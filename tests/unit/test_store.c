@@ -603,11 +603,19 @@ STORE_TEST(an_idle_store_gets_exactly_one_closing_line)
 		store_idle(one);
 	}
 	assert_int_equal(fixture_count_lines(fixture), 2);
-	store_close(one);
+	/* Also for the plant of a process that has ended. */
 	store_close(two);
-	assert_int_equal(fixture_count_lines(fixture), 2);
-	expect_plants(fixture, 1);
-	assert_int_equal(fixture_count_lines(fixture), 2);
+	two = fixture_open(fixture, false);
+	fixture_create(two, 2);
+	store_close(two);
+	assert_int_equal(fixture_count_lines(fixture), 3);
+	for (int i = 0; i < 3; i++)
+		store_idle(one);
+	assert_int_equal(fixture_count_lines(fixture), 4);
+	store_close(one);
+	assert_int_equal(fixture_count_lines(fixture), 4);
+	expect_plants(fixture, 2);
+	assert_int_equal(fixture_count_lines(fixture), 4);
 }
 
 STORE_TEST(a_closing_line_may_lack_room_but_not_a_sync)

@@ -39,8 +39,9 @@ struct config {
  * return FAULT_SETUP and leave `config` unchanged.
  *
  * config_is_given(), config_warn_unknown():
- * Return whether the environment contains any setting.  Log a warning for each
- * variable that begins with PLANT_STORE_ and is not a setting.
+ * Return whether the environment contains any setting.  Set log_json from the
+ * environment, and log a warning for each variable that begins with
+ * PLANT_STORE_ and is not a setting.
  *
  * config_print_help(out):
  * Print the default, the meaning and the allowed values of each setting.  The

@@ -34,7 +34,8 @@
  *
  * file_can_forget(fd):
  * Return NULL if file_forget can work; otherwise the failed call's name, with
- * errno: EOPNOTSUPP if the system reports every page as cached.
+ * errno: EOPNOTSUPP if the system reports every page as cached, EBUSY if it may
+ * do so because another user owns the file.
  */
 int file_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 ssize_t file_read_all(int fd, void *buf, size_t len, uint64_t offset);
@@ -75,6 +76,10 @@ const char *file_can_forget(int fd);
  * Write a file's path: beside the program, as in a checkout, or else
  * `installed`, relative to the program.  Return false if /proc is not mounted.
  *
+ * file_lstat(path, st):
+ * Call lstat(2), which follows a link if a slash ends the path, without such a
+ * slash.
+ *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before creating files
  * there: the owner could not use root's files, and could place a link that
@@ -84,6 +89,7 @@ const char *file_can_forget(int fd);
  * Return FAULT_NONE, even if `path` cannot be read; or a fault, logged.
  */
 #define FILE_ID_LEN 41
+struct stat;
 struct statx;
 int file_stat(int dir, const char *name, unsigned mask, struct statx *st);
 int file_identify(int fd, char id[static FILE_ID_LEN + 1]);
@@ -94,4 +100,5 @@ int64_t file_get_time(const char *dir, const char *name);
 int file_make_dir(const char *path);
 int rename_new(int dir, const char *from, const char *to);
 bool file_beside_program(const char *installed, char path[static PATH_MAX]);
+int file_lstat(const char *path, struct stat *st);
 enum fault file_become_owner(const char *path, uid_t owner);

@@ -104,8 +104,8 @@ const char *tokens_warning(const struct tokens *tokens);
  * _EXPIRED, or HTTP_INTERNAL if the library fails.  `now_ms` is since 1970.
  *
  * tokens_next_expiry(tokens, now_ms):
- * Return the earliest expiry of the valid tokens that were not renewed, which
- * may be TOKENS_NEVER; 0 if there is no such token.
+ * Return the earliest expiry of the valid tokens, which may be TOKENS_NEVER; 0
+ * if there is none.  A renewed token counts only if no other token is valid.
  *
  * tokens_list(tokens, count):
  * Return the tokens in the file's order; valid until any thread refreshes them.

@@ -420,10 +420,10 @@ check_url(const char *url, const char *token)
 	snprintf(numbers[1], 16, "%d", check.answers);
 	snprintf(numbers[2], 16, "%d", check.wrong);
 	snprintf(numbers[3], 16, "%d", check.unreached);
-	/* A pipe holds any token that fits in an argument or a line. */
+	/* A pipe holds any token of this length. */
 	if (pipe(pipes) < 0 || dprintf(pipes[1], "%s\n", token) < 0 ||
 	    dup2(pipes[0], STDIN_FILENO) < 0)
-		(void)fault_report("check", "cannot pass the token on");
+		command_fail(fault_report("check", "cannot pass the token on"));
 	close(pipes[1]);
 	/* This may contain a password, which curl does not need. */
 	unsetenv("PLANT_STORE_DATABASE");
@@ -458,6 +458,8 @@ check_run(const struct call *call)
 			command_refuse(
 			    FAULT_ABSENT, "check: no token on stdin");
 	}
+	if (token != NULL && strlen(token) >= sizeof(line))
+		command_usage_error("the token is longer than any");
 	if (token != NULL && token[strspn(token, TOKEN68)] != '\0')
 		command_usage_error("the token contains %s: pass only what "
 				    "\"token add\" printed",

@@ -457,7 +457,8 @@ step(void *context, uint64_t done, uint64_t total)
 	if (progress.next_ms == INT64_MAX)
 		return command_signal == 0;
 	int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
-	if (progress.began_ms == 0) {
+	/* A second step of the work begins anew. */
+	if (progress.began_ms == 0 || done < progress.first) {
 		progress.began_ms = now_ms;
 		progress.first = done;
 	}

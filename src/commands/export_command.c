@@ -49,7 +49,11 @@ refuse_stores(const char *path)
 		    memcmp(begin, JOURNAL_BEGIN, sizeof(begin)) == 0)
 			command_refuse(FAULT_OUTPUT,
 			    "%s: belongs to a store; name another file", path);
-		if (i < 6 && strncmp(name, names[i], strlen(names[i])) == 0)
+		if (i == 6 || strncmp(name, names[i], strlen(names[i])) != 0)
+			continue;
+		/* A cursor in a store may be named `end-of-day`. */
+		const char *rest = name + strlen(names[i]);
+		if (i > 2 || rest[strspn(rest, ".new0123456789")] == '\0')
 			snprintf(journal, sizeof(journal), "%.*s%s",
 			    (int)(name - path), path,
 			    i < 3 ? "../" JOURNAL_NAME : JOURNAL_NAME);

@@ -92,13 +92,15 @@ end_import(int status)
 	command_unwatch();
 	store_close(batch.store);
 	if (batch.fault != FAULT_NONE)
-		status = fault_status(batch.fault);
+		status = batch.fault == FAULT_BUSY && command_signal != 0
+			     ? 128 + command_signal
+			     : fault_status(batch.fault);
 	printf("%" PRIu64 " created, %" PRIu64 " already stored, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
 	    batch.results[STORE_CREATED], batch.results[STORE_SAME],
 	    batch.results[STORE_CONFLICT], import.refused, import.lines);
-	if (status > 128)
+	if (status > 128 && batch.fault == FAULT_NONE)
 		log_error("%s: interrupted; every line up to %" PRIu64
 			  " is done; import the file again to continue",
 		    import.name, import.lines);

@@ -67,9 +67,8 @@ store_run_backup(const struct call *call)
 	/* The backup is good even if its time cannot be recorded. */
 	if (file_become_owner(dir, 0) != FAULT_NONE)
 		return;
-	int result = file_put_time(dir, STORE_BACKUP_NAME, begun_ms);
-	if (whole && (result < 0 ||
-			 file_put_time(dir, STORE_VERIFIED_NAME, begun_ms) < 0))
+	if (file_put_time(dir, STORE_BACKUP_NAME, begun_ms) < 0 ||
+	    (whole && file_put_time(dir, STORE_VERIFIED_NAME, begun_ms) < 0))
 		(void)fault_report(dir, "cannot record its backup");
 }
 

@@ -110,6 +110,15 @@ are_origins(const char *list)
 	}
 }
 
+/* Messages about the settings have this format already. */
+static void
+set_log_format(void)
+{
+	const char *format = get(LOG_FORMAT);
+
+	log_json = format != NULL && strcmp(format, "json") == 0;
+}
+
 enum fault
 config_read(struct config *config)
 {
@@ -126,7 +135,7 @@ config_read(struct config *config)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
 	json = strcmp(value[LOG_FORMAT], "json") == 0;
-	log_json = json;
+	set_log_format();
 	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
 		level--;
 
@@ -202,6 +211,7 @@ find_setting(const char *text)
 void
 config_warn_unknown(void)
 {
+	set_log_format();
 	for (char **entry = environ; *entry != NULL; entry++)
 		(void)find_setting(*entry);
 }
@@ -302,6 +312,7 @@ config_use_file(const char *only, bool named)
 	else
 		fault = use_lines(file, path, kept);
 	fclose(file);
+	set_log_format();
 	if (fault == FAULT_NONE)
 		used = path;
 	return fault;

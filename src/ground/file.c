@@ -190,13 +190,17 @@ is_memory(int fd)
 const char *
 file_can_forget(int fd)
 {
+	struct stat st;
 	bool stays;
 	const char *failed =
 	    drop_pages(fd, NO_PAGE, NO_PAGE, NO_PAGE + 1, &stays);
 
 	if (failed != NULL || !stays)
 		return failed;
-	errno = EOPNOTSUPP;
+	/* To a user without rights to the file, all pages seem cached. */
+	errno = geteuid() != 0 && fstat(fd, &st) == 0 && st.st_uid != geteuid()
+		    ? EBUSY
+		    : EOPNOTSUPP;
 	return "mincore";
 }
 
@@ -342,6 +346,19 @@ file_make_dir(const char *path)
 	return good ? dir : -1;
 }
 
+int
+file_lstat(const char *path, struct stat *st)
+{
+	char name[PATH_MAX];
+	size_t len = strnlen(path, sizeof(name) - 1);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	memcpy(name, path, len);
+	name[len] = '\0';
+	return lstat(name, st);
+}
+
 enum fault
 file_become_owner(const char *path, uid_t owner)
 {
@@ -352,7 +369,7 @@ file_become_owner(const char *path, uid_t owner)
 	snprintf(parent, sizeof(parent), "%s", path);
 	if (geteuid() != 0)
 		return FAULT_NONE;
-	if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
+	if (file_lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0)
 		why = "is another user's link";
 	else if (stat(path, &st) < 0) {
 		/* The caller opens `path` next and reports the error. */

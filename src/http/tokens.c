@@ -424,18 +424,19 @@ tokens_find(struct tokens *tokens, const struct credential *credential,
 int64_t
 tokens_next_expiry(struct tokens *tokens, int64_t now_ms)
 {
-	int64_t next_ms = 0;
+	int64_t next_ms = 0, renewed_ms = 0;
 
 	pthread_mutex_lock(&tokens->lock);
 	for (size_t i = 0; i < tokens->set.count; i++) {
-		int64_t expires_ms = tokens->set.tokens[i].expires_ms;
+		const struct token *token = &tokens->set.tokens[i];
+		int64_t *least_ms = token->renewed ? &renewed_ms : &next_ms;
 
-		if (!tokens->set.tokens[i].renewed && expires_ms > now_ms &&
-		    (next_ms == 0 || expires_ms < next_ms))
-			next_ms = expires_ms;
+		if (token->expires_ms > now_ms &&
+		    (*least_ms == 0 || token->expires_ms < *least_ms))
+			*least_ms = token->expires_ms;
 	}
 	pthread_mutex_unlock(&tokens->lock);
-	return next_ms;
+	return next_ms != 0 ? next_ms : renewed_ms;
 }
 
 const struct token *

@@ -652,6 +652,7 @@ def check_usage(tally: Tally, store: Store) -> None:
         (["--help"], 0, ""), (["x"], USAGE, "too many"), (["--nonsense"], USAGE, "--nonsense"),
         (["--url"], USAGE, "--url"), (["--token", "x"], USAGE, "--url"),
         (["--url", "http://127.0.0.1:1", "--token", "-"], NOINPUT, "no token on stdin"),
+        (["--url", "http://127.0.0.1:1", "--token", "x" * 70_000], USAGE, "longer than any"),
         (["--url", "http://127.0.0.1:1", "--token", "Bearer pst_x"], USAGE, 'token contains "Bearer"'),
         (["--url", "http://127.0.0.1:1", "--token", '"pst_x"'], USAGE, "token contains quotes"),
         (["--url", "http://127.0.0.1:1", "--token", "pst_x "], USAGE, "token contains blanks"),

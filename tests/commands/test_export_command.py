@@ -303,6 +303,10 @@ def test_output(tally: Tally, build: str) -> None:
         after = {path: path.read_bytes() for path in paths if path.exists()}
         tally.check(before == after and len(before) > 3 and not (store.root / "o").exists(),
                     "the store's files stay", after.keys())
+        (store.dir / "consumers").mkdir()
+        for name in "end-of-day", "run-daily", "manifesto":
+            done = store.command("export", "--cursor", store.dir / "consumers" / name)
+            tally.check(done.returncode == 0, f"a consumer may be called {name}", done)
         expect(tally, store.command("export", "-o", store.dir / "plants.csv"),
                "another file beside them is none of the store's", 0)
 

@@ -502,7 +502,7 @@ def check_busy(test: Import, store: Store, process: subprocess.Popen, held: int)
     process.send_signal(signal.SIGTERM)  # it would try again for two minutes
     done = finish(process, None)
     os.close(held)
-    test.ends(done, "a store that stays locked is told, with what to do", TEMPFAIL,
+    test.ends(done, "a store that stays locked is told, with what to do", 128 + signal.SIGTERM,
               (0, 0, 0, 0, 2), "line 1: error 5004: id 1: The store is busy")
     test.imports("and the import can be repeated", store, lines(1, 2), counts=(2, 0, 0, 0, 2))
 

@@ -173,6 +173,10 @@ def test_get(tally: Tally, store: Store, plants: list[dict]) -> None:
                 "and export --full gives the same line of each plant", done)
     done = store.command("export", "--full", "--format", "csv")
     expect(tally, done, "which is no form of CSV", USAGE, err=[b"--full needs JSON"])
+    done = store.command("get", "--dir", store.dir, "77",
+                         env={**passed_on(), "PLANT_STORE_LOG_FORMAT": "json"})
+    expect(tally, done, "messages can be JSON also of a store that is named", 1, b"",
+           err=[b'"message":"get: 77: no plant has this id'])
     with open("/dev/full", "wb") as output:
         for words in ["get", "3"], ["get", "3", "77"]:
             expect(tally, store.command(*words, stdout=output),
@@ -463,8 +467,9 @@ def test_damage(tally: Tally, store: Store, plants: list[dict]) -> None:
         tally.check(not list(store.root.glob("out*")), "and leaves no file")
     done = store.command("get", plants[0]["id"], plants[3]["id"])
     expect(tally, done, "get finds what is not damaged", 0, lines_of([plants[0], plants[3]]))
-    done = store.command("get", plants[0]["id"], plants[2]["id"])
-    expect(tally, done, "get finds that a plant is damaged", DATAERR, lines_of(plants[:1]))
+    done = store.command("get", plants[0]["id"], plants[2]["id"], plants[3]["id"])
+    expect(tally, done, "get finds that a plant is damaged, and goes on", DATAERR,
+           lines_of([plants[0], plants[3]]))
     tally.check(b"no plant has" not in done.stderr, "and never says that it is not there", done)
     store.journal.write_bytes(good)
 

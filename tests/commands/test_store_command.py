@@ -530,11 +530,29 @@ def test_owner(tally: Tally, root: pathlib.Path) -> None:
     os.chown(source, 0, 0)
     os.lchown(link, NOBODY, NOBODY)
     for word, *words in (["init"], ["recover", source], ["backup", "--dir", source]):
-        done = command(word, *words, link)
-        tally.check(done.returncode in (CANTCREAT, CONFIG) and "nother user" in done.stderr
-                    and not any(target.iterdir()), f"{word} by root follows no link of others", done)
+        for path in link, f"{link}/":
+            done = command(word, *words, path)
+            tally.check(done.returncode in (CANTCREAT, CONFIG) and "nother user" in done.stderr
+                        and not any(target.iterdir()),
+                        f"{word} by root follows no link of others", done)
     os.lchown(link, 0, 0)
     expect(tally, command("backup", "--dir", source, link), "but one of root's", err="")
+
+
+def test_reader(tally: Tally, root: pathlib.Path) -> None:
+    """The kernel does not tell other users which pages are cached."""
+    sentence = "who may only read a copy is told to read it as its owner"
+    if tally.lacks(sentence, "root"):
+        return
+    store = put(root / "foreign", Journal(3).content())
+    for path in root, store, store / JOURNAL_NAME:
+        path.chmod(0o755)
+    with temporary_store(str(program.parent)) as service:
+        done = run(service.installed(), "verify", store, env=passed_on(), user=NOBODY, text=True)
+    if run("stat", "-f", "-c", "%T", root, text=True).stdout == "tmpfs\n":
+        expect(tally, done, "in memory there is no disk to read", 0)
+    else:
+        expect(tally, done, sentence, TEMPFAIL, "", "or this user does not own it")
 
 
 def test_pipes(tally: Tally, root: pathlib.Path) -> None:
@@ -697,7 +715,7 @@ def test_module(tally: Tally, root: pathlib.Path) -> None:
 
 def scenario(tally: Tally) -> None:
     for test in (
-        test_module, test_words, test_init, test_owner, test_pipes, test_verify, test_index,
+        test_module, test_words, test_init, test_owner, test_reader, test_pipes, test_verify, test_index,
         test_other_history, test_backup, test_recover,
         test_recovered_store, test_name, test_restore, test_lost_uuid, test_read_only,
         test_full_disk, test_progress, test_interrupt, test_stopped,

@@ -76,6 +76,7 @@ NO_ROOT = NO_MOUNTS - {"A worker killed with a request in its hands."} | {
     "a directory of another user", "a foreign owner is told", "a token file in /",
     "as another user", "files belong to the store's owner", "the cursor keeps its owner",
     "root does not serve another user's store", "root in a directory of another user",
+    "who may only read a copy is told to read it as its owner",
     "the service's user", "the socket", "change_that_cannot_keep_the_owner_is_not_made",
     "destination_of_another_user_is_refused",
 }

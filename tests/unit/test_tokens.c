@@ -517,6 +517,13 @@ TOKENS_TEST(token_is_valid_until_the_last_one_expires)
 		{ "a " ONE " 1970-01-01T00:00:01Z\n"
 		  "a " TWO " 1970-01-01T00:00:02Z\n",
 		    999, 2000 },
+		/* But it may outlive what replaces it. */
+		{ "a " ONE " 1970-01-01T00:00:02Z\n"
+		  "a " TWO " 1970-01-01T00:00:01Z\n",
+		    999, 1000 },
+		{ "a " ONE " 1970-01-01T00:00:02Z\n"
+		  "a " TWO " 1970-01-01T00:00:01Z\n",
+		    1000, 2000 },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {

@@ -1,6 +1,6 @@
 # Plant Store.  `make help` lists the targets and variables.
 
-VERSION := 1.1.0~dev
+VERSION := 1.1.0
 VERSION := $(shell scripts/version '$(VERSION)')
 
 BUILD  ?= build

@@ -8,8 +8,7 @@
 /*
  * Unless NULL, `step` is called at least once per MiB read, per 4 MiB of the
  * index, or per 100 rows of a database, with the bytes done and the total (0:
- * unknown).  If it
- * returns false, the work stops and leaves nothing half done.
+ * unknown).  If it returns false, the work stops and leaves nothing half done.
  */
 struct watch {
 	bool (*step)(void *context, uint64_t done, uint64_t total);

@@ -4,7 +4,8 @@
  * Happy path: if the source has the last line of an earlier copy, the copy is
  * extended.  The source's later lines are checked (reader), the end mark is
  * written, the lines are appended and synced, and the end mark is written
- * again.  So the mark covers only durable bytes.  Otherwise the whole source is
+ * again.  So the mark covers only durable bytes, unless the copy was moved: a
+ * backup with --verify reads it from the disk.  Otherwise the whole source is
  * checked and copied into a new file, which is renamed over an earlier copy.
  * Failure modes: damage ends the copy, and its offset is logged.  If an
  * unfinished copy has left bytes after the mark, the next copy is a full one.

@@ -341,7 +341,12 @@ find_plant(struct store_reader *reader, int64_t id, struct record *record)
 	if (fault == FAULT_NONE && record->plant != NULL && record->id == id)
 		return FAULT_NONE;
 	/* The index or the line is damaged: read the whole journal. */
-	return search_lines(reader, &journal->start, id, record);
+	fault = search_lines(reader, &journal->start, id, record);
+	if (fault != FAULT_DAMAGED) {
+		index_close(view->index);
+		*view = (struct index_view){ .state = INDEX_UNUSABLE };
+	}
+	return fault;
 }
 
 enum fault

@@ -185,6 +185,8 @@ compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    files->journal.name, plant->id, offset);
+		/* First: a checkpoint must not write its manifest again. */
+		files->failed = true;
 		return index_damaged(files->index);
 	}
 	item->result =
@@ -561,10 +563,17 @@ close_batch(struct store *store)
 	/* Otherwise, reading on would only use more memory. */
 	if (!files->failed && index_held(files->index) < FILES_HELD_MAX &&
 	    (!files->at.closing ||
-		journal_has_text(&files->journal, files->at.end)) &&
-	    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0) == FAULT_NONE)
-		note_fault(store, append_closing(store));
-	if (!files->failed && index_held(files->index) >= HELD_IDLE)
+		journal_has_text(&files->journal, files->at.end))) {
+		enum fault fault =
+		    journal_lock(&files->journal, JOURNAL_EXCLUSIVE, 0);
+
+		if (fault == FAULT_NONE)
+			fault = append_closing(store);
+		note_fault(store, fault);
+	}
+	/* A full disk is not filled each second: a commit tries again. */
+	if (!files->failed && !store->failing &&
+	    index_held(files->index) >= HELD_IDLE)
 		want_checkpoint(store);
 	int status = files->failed ? -1 : 0;
 	unlock(store);

@@ -358,6 +358,7 @@ read_durable(struct files *files)
 	if (MAX(journal->durable, end) > files->at.end + BUILD_BYTES) {
 		const struct position at = files->at;
 		const uint64_t covered = index_covered(files->index)->end;
+		struct position marked;
 		enum fault fault = await_lock(files, true);
 
 		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
@@ -370,6 +371,7 @@ read_durable(struct files *files)
 			(void)collect(files);
 		if (index_covered(files->index)->end == covered)
 			files->at = at;
+		mark_read(journal, &marked);
 		/* The end mark may come from the original of this copy. */
 		if (journal->durable < end) {
 			fault = journal_settle(journal, end);

@@ -594,9 +594,12 @@ write_run(struct index *index, size_t first, const struct watch *watch)
 	return run_end(&index->writer, merge(index, sources, n, watch) == 0);
 }
 
-/* Write the manifest; its directory must then be synced. */
+/*
+ * Write the manifest, unless the watch says that a lookup has found damage: the
+ * index is removed then.  The directory must be synced afterwards.
+ */
 static int
-write_manifest(int dir, struct manifest *manifest)
+write_manifest(int dir, struct manifest *manifest, const struct watch *watch)
 {
 	unlinkat(dir, MANIFEST_NEW_NAME, 0);
 	int fd = openat(dir, MANIFEST_NEW_NAME,
@@ -606,8 +609,13 @@ write_manifest(int dir, struct manifest *manifest)
 	manifest->crc = sum(manifest);
 	good = good &&
 	       file_write_all(fd, manifest, sizeof(*manifest), 0) == 0 &&
-	       fsync(fd) == 0 &&
-	       renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
+	       fsync(fd) == 0;
+	if (good && !watch_step(watch, 0, 0)) {
+		errno = ECANCELED;
+		good = false;
+	}
+	good =
+	    good && renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
 	file_close(fd);
 	return good ? 0 : -1;
 }
@@ -667,10 +675,7 @@ index_write(struct index *index, uint64_t max, const struct watch *watch)
 		next->runs[first] = index->writer.run;
 		next->n = (uint32_t)first + 1;
 	}
-	/* If a lookup has found damage meanwhile, the index is removed. */
-	const bool wanted = watch_step(watch, 0, 0);
-	errno = ECANCELED;
-	if (!wanted || write_manifest(index->dir, next) < 0) {
+	if (write_manifest(index->dir, next, watch) < 0) {
 		char name[RUN_NAME_MAX];
 		enum fault fault = fail(index);
 

@@ -491,6 +491,22 @@ STORE_TEST(a_row_of_failures_is_logged_once)
 	index_close(index);
 }
 
+/* Another process may have made the directory again, with another mark. */
+STORE_TEST(a_checkpoint_lets_the_mark_be_opened_again)
+{
+	struct journal *journal = journal_of(fixture, UUID);
+	struct index_view view;
+
+	assert_int_equal(index_open(journal, &view), FAULT_NONE);
+	for (int i = 0; i < 2; i++) {
+		journal->end_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+		add(view.index, 3 * i + 1, 3 * i + 3);
+		save(view.index, 2000);
+		assert_int_equal(journal->end_fd, -1);
+	}
+	index_close(view.index);
+}
+
 STORE_TEST(a_merge_can_be_stopped)
 {
 	struct fixture_steps steps = { .last = 2 };

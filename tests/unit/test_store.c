@@ -590,6 +590,19 @@ STORE_TEST(a_kill_while_a_store_is_made_leaves_it_whole_or_none)
 		}
 }
 
+/* With room for blank lines behind it. */
+STORE_TEST(a_first_write_that_fails_is_not_repeated)
+{
+	struct store *store = fixture_open(fixture, true);
+
+	shim_fail(SHIM_PWRITE, JOURNAL_NAME, 1, 1, EIO);
+	expect_put(store, 1, NULL, STORE_FAILED);
+	assert_int_equal(shim_count(SHIM_PWRITE), 1);
+	shim_reset();
+	store_close(store);
+	expect_plants(fixture, 0);
+}
+
 STORE_TEST(an_idle_store_gets_exactly_one_closing_line)
 {
 	struct store *one = fixture_open(fixture, true);

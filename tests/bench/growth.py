@@ -127,7 +127,7 @@ def measure_service(store: Store, size: Size) -> int:
         service.start_ms()
         for _ in range(REQUESTS):
             service.send()
-        size.service_mib = own_mib(service.process.pid)
+        size.service_mib = own_kib(service.process.pid) / 1024
         service.stop()
     finally:
         service.kill()

@@ -77,8 +77,8 @@ const char *file_can_forget(int fd);
  * `installed`, relative to the program.  Return false if /proc is not mounted.
  *
  * file_lstat(path, st):
- * Call lstat(2), which follows a link if a slash ends the path, without such a
- * slash.
+ * Call lstat(2) without the slashes that end the path: with them, it follows a
+ * link.
  *
  * file_become_owner(path, owner):
  * As root, switch to the owner of the directory `path` before creating files

@@ -27,8 +27,8 @@
  * If a checkpoint fails (a full disk, an I/O error), its plants stay in memory,
  * and the next checkpoint writes new files.  The failure is logged once.  A
  * merge first verifies the checksum of each run: it must not copy a flipped bit
- * into a new run.  A lookup does not verify the checksum, which would
- * mean reading the whole run; `verify` looks up every plant.
+ * into a new run.  A lookup does not verify the checksum, which would mean
+ * reading the whole run; `verify` looks up every plant.
  *
  * Threads: one at a time, except where stated otherwise.
  */

@@ -57,7 +57,7 @@ struct journal {
 	uint32_t seed;
 	struct position start; /* the first line after the header */
 	uint64_t durable;      /* durable end: synced at least up to here */
-	uint64_t recorded;     /* by the end mark: a whole journal has it */
+	uint64_t recorded;     /* by the end mark: the journal's least size */
 	size_t room;           /* reserved ahead: 0 or JOURNAL_ROOM_BYTES */
 	enum fault passing;    /* the last fault that passes by itself */
 	bool locked;           /* holds the lock on the file or directory */

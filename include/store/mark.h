@@ -5,8 +5,9 @@
  * lost pages.  It is overwritten in place, within one sector; every version of
  * it is correct.
  *
- * The end mark, JOURNAL_END_NAME, is written durably after a closing line.  It
- * is also in copies of the store, whose journal may not be on the disk.
+ * The end mark, JOURNAL_END_NAME, is written durably after a closing line.
+ * Copies of the store also have it, although their journal may not be on the
+ * disk.
  *
  * The mark, index/end, is written after each batch, without a sync.  It has the
  * position after the last line, so other processes need not settle that line,
@@ -20,10 +21,10 @@
 #include "store/journal.h"
 
 /*
- * mark_write(journal, at), mark_read(journal, at):
+ * mark_write(journal, at), mark_read(journal):
  * Write the durable position `at` to index/end.  A failure does no harm; it is
- * normal until the first checkpoint creates the directory.  Read the mark, all
- * zero if there is none, and raise journal->durable to it.
+ * normal until the first checkpoint creates the directory.  Return the mark's
+ * position, all zero if there is none, and raise journal->durable to its end.
  *
  * mark_write_end(journal), mark_read_end(journal):
  * Write journal->durable to JOURNAL_END_NAME, durably.  Read that mark into
@@ -36,7 +37,7 @@
  * end mark.  No lock is needed.
  */
 void mark_write(struct journal *journal, const struct position *at);
-void mark_read(struct journal *journal, struct position *at);
+struct position mark_read(struct journal *journal);
 enum fault mark_write_end(struct journal *journal);
 enum fault mark_read_end(struct journal *journal);
 enum fault mark_find_durable(

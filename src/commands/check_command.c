@@ -459,7 +459,7 @@ check_run(const struct call *call)
 			    FAULT_ABSENT, "check: no token on stdin");
 	}
 	if (token != NULL && strlen(token) >= sizeof(line))
-		command_usage_error("the token is longer than any");
+		command_usage_error("the token is longer than any valid one");
 	if (token != NULL && token[strspn(token, TOKEN68)] != '\0')
 		command_usage_error("the token contains %s: pass only what "
 				    "\"token add\" printed",

@@ -95,16 +95,26 @@ command_exit(int status)
 	exit(EX_IOERR);
 }
 
+/* A wait for a lock calls no watch: a signal causes FAULT_BUSY. */
+static bool
+is_stop(enum fault fault)
+{
+	return command_signal != 0 &&
+	       (fault == FAULT_STOPPED || fault == FAULT_BUSY);
+}
+
+int
+command_status(enum fault fault)
+{
+	return is_stop(fault) ? 128 + command_signal : fault_status(fault);
+}
+
 void
 command_fail(enum fault fault)
 {
-	/* A wait for a lock calls no watch: a signal causes FAULT_BUSY. */
-	bool stopped = command_signal != 0 &&
-		       (fault == FAULT_STOPPED || fault == FAULT_BUSY);
-
-	if (stopped && command_stopped != NULL)
+	if (is_stop(fault) && command_stopped != NULL)
 		command_stopped();
-	command_exit(stopped ? 128 + command_signal : fault_status(fault));
+	command_exit(command_status(fault));
 }
 
 void

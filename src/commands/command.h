@@ -48,10 +48,14 @@ const char *command_option(const char *name);
  * command_exit(status):
  * End the process; with EX_IOERR, logged, if stdout is incomplete.
  *
+ * command_status(fault):
+ * Return the exit status of the fault: 128 plus the signal's number if a signal
+ * stopped the work.
+ *
  * command_fail(fault), command_need(fault):
  * End the process with the status of the fault, which is logged; command_need
  * only if there is one.  If a signal stopped the work, call command_stopped
- * first; the status is 128 plus the signal's number.
+ * first.
  *
  * command_refuse(fault, format, ...):
  * Log the message, and then command_fail(fault).
@@ -64,6 +68,7 @@ const char *command_option(const char *name);
  * Log the mistake, and refer to the help; end the process with EX_USAGE.
  */
 _Noreturn void command_exit(int status);
+int command_status(enum fault fault);
 _Noreturn void command_fail(enum fault fault);
 void command_need(enum fault fault);
 #define command_refuse(fault, ...) (log_error(__VA_ARGS__), command_fail(fault))

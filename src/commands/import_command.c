@@ -92,9 +92,7 @@ end_import(int status)
 	command_unwatch();
 	store_close(batch.store);
 	if (batch.fault != FAULT_NONE)
-		status = batch.fault == FAULT_BUSY && command_signal != 0
-			     ? 128 + command_signal
-			     : fault_status(batch.fault);
+		status = command_status(batch.fault);
 	printf("%" PRIu64 " created, %" PRIu64 " already stored, %" PRIu64
 	       " conflicting, %" PRIu64 " refused; read up to line %" PRIu64
 	       "\n",
@@ -228,7 +226,7 @@ peek_byte(void)
 
 	while (import.next == import.end) {
 		if (!watch_step(import.watch, import.done, import.total))
-			end_import(128 + command_signal);
+			end_import(command_status(FAULT_STOPPED));
 		/* A blocking read would miss a signal just before it. */
 		if (poll(&ready, 1, WAIT_MS) <= 0)
 			continue;

@@ -126,7 +126,7 @@ config_read(struct config *config)
 		"debug" };
 	const char *value[COUNT];
 	unsigned long body_bytes, threads = default_threads();
-	bool good[COUNT] = { false }, contract, json;
+	bool good[COUNT] = { false }, contract;
 	int level = LOG_AT_DEBUG;
 
 	for (int i = 0; i < COUNT; i++)
@@ -134,7 +134,6 @@ config_read(struct config *config)
 	if (strcmp(value[BASE_PATH], "/") == 0)
 		value[BASE_PATH] = "";
 	contract = strcmp(value[STATUS], "contract") == 0;
-	json = strcmp(value[LOG_FORMAT], "json") == 0;
 	set_log_format();
 	while (level >= 0 && strcmp(value[LOG_LEVEL], levels[level]) != 0)
 		level--;
@@ -150,7 +149,7 @@ config_read(struct config *config)
 	    read_number(value[THREADS], 1, CONFIG_THREADS_MAX, &threads);
 	good[STATUS] = contract || strcmp(value[STATUS], "http") == 0;
 	good[LOG_LEVEL] = level >= 0;
-	good[LOG_FORMAT] = json || strcmp(value[LOG_FORMAT], "text") == 0;
+	good[LOG_FORMAT] = log_json || strcmp(value[LOG_FORMAT], "text") == 0;
 	good[CORS_ORIGINS] = are_origins(value[CORS_ORIGINS]);
 	good[METRICS_PATH] = is_apart(value[METRICS_PATH], value[BASE_PATH]);
 	good[HEALTH_PATH] =

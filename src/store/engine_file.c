@@ -185,7 +185,7 @@ compare_stored(struct store *store, uint64_t offset, struct store_item *item)
 		log_error("%s: no valid record of the plant %" PRId64
 			  " at byte %" PRIu64 ", where the index has it",
 		    files->journal.name, plant->id, offset);
-		/* First: a checkpoint must not write its manifest again. */
+		/* Set it first, so that no checkpoint writes its manifest. */
 		files->failed = true;
 		return index_damaged(files->index);
 	}
@@ -277,7 +277,7 @@ write_batch(struct store *store)
 
 	if (fault == FAULT_FAILED)
 		return fault;
-	/* After a full disk the file was cut back: that is synced, too. */
+	/* If the disk was full, this syncs the file that was cut back. */
 	if (journal_sync(journal) != FAULT_NONE)
 		return FAULT_FAILED;
 	if (fault != FAULT_NONE)
@@ -436,11 +436,15 @@ check_memory(struct store *store)
 	return FAULT_FULL;
 }
 
-static void
+/* Return -1 if the store has failed. */
+static int
 unlock(struct store *store)
 {
+	int status = store->files.failed ? -1 : 0;
+
 	journal_unlock(&store->files.journal);
 	pthread_mutex_unlock(&store->files.mutex);
+	return status;
 }
 
 /*
@@ -496,12 +500,10 @@ commit(struct store *store, struct store_item *items, size_t n)
 	else
 		refuse_items(items, n, fault);
 	note_fault(store, fault);
-	int status = store->files.failed ? -1 : 0;
 	if (store->files.long_lived &&
 	    index_held(store->files.index) >= HELD_PLANTS)
 		want_checkpoint(store);
-	unlock(store);
-	return status;
+	return unlock(store);
 }
 
 /* Return whether there is space for a plant and its id. */
@@ -571,13 +573,11 @@ close_batch(struct store *store)
 			fault = append_closing(store);
 		note_fault(store, fault);
 	}
-	/* A full disk is not filled each second: a commit tries again. */
+	/* After a failure only commits try again, not each idle second. */
 	if (!files->failed && !store->failing &&
 	    index_held(files->index) >= HELD_IDLE)
 		want_checkpoint(store);
-	int status = files->failed ? -1 : 0;
-	unlock(store);
-	return status;
+	return unlock(store);
 }
 
 static void
@@ -607,7 +607,7 @@ finish_journal(struct store *store)
 		if (fault == FAULT_NONE && journal->size > files->at.end)
 			(void)!ftruncate(journal->fd, (off_t)files->at.end);
 	}
-	unlock(store);
+	(void)unlock(store);
 }
 
 /* CGI writes no closing line: each would cost a sync. */

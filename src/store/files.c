@@ -248,7 +248,6 @@ files_catch_up(struct files *files)
 {
 	struct journal *journal = &files->journal;
 	const char *why = journal_check(journal, files->at.end);
-	struct position marked;
 
 	assert(journal->locked);
 	if (why != NULL) {
@@ -261,7 +260,7 @@ files_catch_up(struct files *files)
 	if (files->settled && !journal_has_text(journal, files->at.end) &&
 	    files->at.end >= journal->durable)
 		return FAULT_NONE;
-	mark_read(journal, &marked);
+	(void)mark_read(journal);
 	return read_on(files, true,
 	    !files->settled || journal_has_text(journal, journal->durable));
 }
@@ -358,7 +357,6 @@ read_durable(struct files *files)
 	if (MAX(journal->durable, end) > files->at.end + BUILD_BYTES) {
 		const struct position at = files->at;
 		const uint64_t covered = index_covered(files->index)->end;
-		struct position marked;
 		enum fault fault = await_lock(files, true);
 
 		if (fault == FAULT_BUSY || fault == FAULT_STOPPED)
@@ -371,7 +369,7 @@ read_durable(struct files *files)
 			(void)collect(files);
 		if (index_covered(files->index)->end == covered)
 			files->at = at;
-		mark_read(journal, &marked);
+		(void)mark_read(journal);
 		/* The end mark may come from the original of this copy. */
 		if (journal->durable < end) {
 			fault = journal_settle(journal, end);
@@ -416,7 +414,6 @@ enum fault
 files_open_and_lock(struct files *files)
 {
 	struct journal *journal = &files->journal;
-	struct position marked;
 	const char *why;
 
 	for (;; close_files(files)) {
@@ -433,7 +430,7 @@ files_open_and_lock(struct files *files)
 			return FAULT_BUSY;
 		}
 	}
-	mark_read(journal, &marked);
+	(void)mark_read(journal);
 	return read_on(files, true, true);
 }
 

@@ -534,6 +534,14 @@ struct source {
 	uint64_t left;
 };
 
+/* Return 0; or -1 with ECANCELED if the watch stops the work. */
+static int
+step(const struct watch *watch)
+{
+	errno = ECANCELED;
+	return watch_step(watch, 0, 0) ? 0 : -1;
+}
+
 /*
  * Merge the sources; earlier sources have the earlier records.  Return 0, or -1
  * with errno: ECANCELED if the watch stopped the merge.
@@ -564,10 +572,8 @@ merge(struct index *index, struct source *sources, size_t n,
 			return -1;
 		else
 			last = pair;
-		if (done % RUN_STEP_PAIRS == 0 && !watch_step(watch, 0, 0)) {
-			errno = ECANCELED;
+		if (done % RUN_STEP_PAIRS == 0 && step(watch) < 0)
 			return -1;
-		}
 	}
 }
 
@@ -595,8 +601,8 @@ write_run(struct index *index, size_t first, const struct watch *watch)
 }
 
 /*
- * Write the manifest, unless the watch says that a lookup has found damage: the
- * index is removed then.  The directory must be synced afterwards.
+ * Write the manifest, unless the watch stops the work: a lookup may have found
+ * damage, and removed the index.  The caller syncs the directory.
  */
 static int
 write_manifest(int dir, struct manifest *manifest, const struct watch *watch)
@@ -609,13 +615,8 @@ write_manifest(int dir, struct manifest *manifest, const struct watch *watch)
 	manifest->crc = sum(manifest);
 	good = good &&
 	       file_write_all(fd, manifest, sizeof(*manifest), 0) == 0 &&
-	       fsync(fd) == 0;
-	if (good && !watch_step(watch, 0, 0)) {
-		errno = ECANCELED;
-		good = false;
-	}
-	good =
-	    good && renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
+	       fsync(fd) == 0 && step(watch) == 0 &&
+	       renameat(dir, MANIFEST_NEW_NAME, dir, MANIFEST_NAME) == 0;
 	file_close(fd);
 	return good ? 0 : -1;
 }

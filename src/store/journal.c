@@ -371,12 +371,12 @@ journal_append(struct journal *journal, uint64_t end, char *buf, size_t len)
 	 * After a short write, or if there is no room for the blank lines, the
 	 * rest of the batch is written next, without them.
 	 */
+	const bool goes_on =
+	    n >= 0 || errno == EINTR || fault_passes(fault_of(errno));
 	if (n > 0)
 		done = (size_t)n;
-	if (done >= len ||
-	    ((n >= 0 || errno == EINTR || fault_passes(fault_of(errno))) &&
-		file_write_all(
-		    journal->fd, buf + done, len - done, end + done) == 0)) {
+	if (done >= len || (goes_on && file_write_all(journal->fd, buf + done,
+					   len - done, end + done) == 0)) {
 		done = done > len ? done : len;
 		if (end + done > journal->size)
 			journal->size = end + done;

@@ -84,24 +84,25 @@ mark_write(struct journal *journal, const struct position *at)
 	(void)!pwrite(journal->end_fd, mark, MARK_LEN, 0);
 }
 
-void
-mark_read(struct journal *journal, struct position *at)
+struct position
+mark_read(struct journal *journal)
 {
 	char mark[MARK_LEN + 1] = "", good[MARK_LEN + 1];
 	char file[FILE_ID_LEN + 1] = "";
+	struct position at = { 0 };
 	int fd = open_mark(journal, O_RDONLY, file);
 
-	*at = (struct position){ 0 };
 	if (fd >= 0 && file_read_all(fd, mark, MARK_LEN, 0) == MARK_LEN)
 		sscanf(mark + FILE_ID_LEN,
-		    "%20" SCNu64 "%20" SCNu64 "%20" SCNu64 "%8" SCNx32,
-		    &at->end, &at->last, &at->seq, &at->crc);
+		    "%20" SCNu64 "%20" SCNu64 "%20" SCNu64 "%8" SCNx32, &at.end,
+		    &at.last, &at.seq, &at.crc);
 	file_close(fd);
-	encode_mark(journal, file, at, good);
+	encode_mark(journal, file, &at, good);
 	if (strcmp(mark, good) != 0)
-		*at = (struct position){ 0 };
-	if (journal->durable < at->end)
-		journal->durable = at->end;
+		return (struct position){ 0 };
+	if (journal->durable < at.end)
+		journal->durable = at.end;
+	return at;
 }
 
 enum fault
@@ -142,10 +143,8 @@ mark_read_end(struct journal *journal)
 enum fault
 mark_find_durable(struct journal *journal, const struct position *seen)
 {
-	struct position marked;
-
 	journal->durable = seen->end;
-	mark_read(journal, &marked);
+	const struct position marked = mark_read(journal);
 	/* Without the lock, others may have made the journal longer. */
 	const char *why = journal_check(journal, 0);
 	if (why != NULL) {

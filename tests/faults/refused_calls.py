@@ -163,23 +163,28 @@ def check_reader(tally: Tally, store: Store, call: Call, refused: Callable[[], N
     tally.check(well, "verify reads the store, or names the call", done)
 
 
+def left_alone(store: Store, act: Callable[[pathlib.Path], Event], settings: dict[str, str]
+               ) -> tuple[Event, int, str]:
+    """A service from which nothing is asked after `act`, until it ends by itself: what `act`
+    gives, the status, the log."""
+    path, log = store.root / "fcgi.sock", store.root / "service.log"
+    with listening(path) as listener:
+        process = start([store.responder], log, stdin=listener, env=store.environment(**settings))
+    try:
+        return act(path), process.wait(WAIT_S), log.read_text()
+    finally:
+        stop_process(process)
+
+
 def check_idle(tally: Tally, build: pathlib.Path, shim: pathlib.Path) -> None:
     """The sync of the closing line fails, while no client waits for an answer."""
     with temporary_store(str(build)) as store:
-        path, log = store.root / "fcgi.sock", store.root / "service.log"
         # The first two are of the start and of the plant.
         failing = preload(shim, FAULT_SCOPE=str(store.dir), FAULT_ONLY="fdatasync",
                           FAULT_PLAN="3:error=EIO,1")
-        with listening(path) as listener:
-            process = start([store.responder], log, stdin=listener,
-                            env=store.environment(**failing))
-        try:
-            stored = ask(store, path, 1)
-            status = process.wait(WAIT_S)
-        finally:
-            stop_process(process)
-        tally.check(status == IOERR and "fdatasync failed" in log.read_text(),
-                    "a sync that fails while the service is idle ends it", (status, log.read_text()))
+        stored, status, log = left_alone(store, lambda path: ask(store, path, 1), failing)
+        tally.check(status == IOERR and "fdatasync failed" in log,
+                    "a sync that fails while the service is idle ends it", (status, log))
         counted = store.command("metrics").stdout
         tally.check(b"plant_store_failed 1\n" in counted, "and is counted", counted)
         again = create_by_cgi(store, 1, "x" * LONG)[0]
@@ -191,24 +196,20 @@ def check_idle(tally: Tally, build: pathlib.Path, shim: pathlib.Path) -> None:
 def check_idle_damage(tally: Tally, build: pathlib.Path) -> None:
     """The checkpoint of an idle service finds a flipped bit in a run that it would merge."""
     with temporary_store(str(build)) as store:
-        path, log = store.root / "fcgi.sock", store.root / "service.log"
-        store.command("import", "--quiet", input=b"".join(new_plant(i, "one") + b"\n" for i in range(300)),
-                      check=True)
+        lines = b"".join(new_plant(number, "one") + b"\n" for number in range(300))
+        store.command("import", "--quiet", input=lines, check=True)
         run_file = next((store.dir / "index").glob("run-*"))
         content = bytearray(run_file.read_bytes())
         content[len(content) // 2] ^= 1
         run_file.write_bytes(content)
-        with listening(path) as listener:
-            process = start([store.responder], log, stdin=listener, env=store.environment())
-        try:
-            for plant in range(IDLE_PLANTS):
-                create_by_cgi(store, 1000 + plant, "one")
-            status = process.wait(WAIT_S)
-        finally:
-            stop_process(process)
-        tally.check(status == IOERR and "damaged and removed" in log.read_text(),
-                    "damage that is found while the service is idle ends it",
-                    (status, log.read_text()))
+
+        def act(_: pathlib.Path) -> Event:
+            return [create_by_cgi(store, 1000 + number, "one")[0]
+                    for number in range(IDLE_PLANTS)][-1]
+
+        _, status, log = left_alone(store, act, {})
+        tally.check(status == IOERR and "damaged and removed" in log,
+                    "damage that is found while the service is idle ends it", (status, log))
 
 
 def scenario(tally: Tally, arguments) -> None:
